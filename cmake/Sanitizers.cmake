@@ -1,0 +1,8 @@
+# One sanitizer set for the whole build; the injected library is then preloaded after the sanitizer's own runtime.
+set(NCCLWATCH_SANITIZE "" CACHE STRING "comma-separated sanitizers, empty for none")
+option(NCCLWATCH_FUZZ "build the fuzzers (clang)" OFF)
+
+if(NCCLWATCH_SANITIZE)
+  add_compile_options(-fsanitize=${NCCLWATCH_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${NCCLWATCH_SANITIZE})
+endif()

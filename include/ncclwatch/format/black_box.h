@@ -1,0 +1,132 @@
+// The black box, format version 1: one file per process, `<host>.<pid>.<start time>.box` in the run directory, written
+// by its process (and GPU) through shared memory, complete after kill -9. Native endianness and alignment; a reader
+// checks endian_mark. docs/FORMAT.md describes it in words; change both and kVersion together.
+//
+//   page 0      Header
+//   + offsets   communicators, ring, peers, observations, strings (each page-aligned; sizes in the header)
+//
+// The process holds a POSIX record lock (F_SETLK, F_WRLCK, byte 0) while it lives. Such a lock is neither inherited by
+// fork children nor kept by their mappings, so it falls at the moment of death whatever the process leaves behind.
+#pragma once
+
+#include <cstddef>
+
+#include "ncclwatch/format/communicator.h"
+#include "ncclwatch/format/observation.h"
+#include "ncclwatch/format/record.h"
+
+namespace ncclwatch::format {
+
+inline constexpr char kMagic[8] = {'N', 'C', 'C', 'L', 'W', 'B', 'O', 'X'};
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kEndianMark = 0x01020304;
+inline constexpr std::uint32_t kPage = 4096;
+inline constexpr char kBoxSuffix[] = ".box";
+
+inline constexpr std::uint32_t kCommunicatorCapacity = 1024;
+inline constexpr std::uint32_t kPeerCapacity = 16384;
+inline constexpr std::uint32_t kObservationCapacity = 1024;
+inline constexpr std::uint32_t kStringBytes = 65536;
+inline constexpr std::uint32_t kDefaultRing = 16384;  // records; any power of two from 256 to 2^22
+
+enum class ProcessState : std::uint32_t {
+  kRunning = 1,
+  kExiting = 2,   // exit(), _exit() or a fall from main was seen; LastWords::exit_status is set
+  kCrashing = 3,  // a fatal signal was seen
+};
+
+enum class ClockSource : std::uint32_t { kMonotonic = 0, kCycleCounter = 1 };
+
+// ticks -> CLOCK_MONOTONIC ns: anchor_ns + (ticks - anchor_ticks) * ns_per_tick. With kMonotonic ticks are ns already.
+// Re-anchored by the watchdog; two anchors so that a reader never sees half of one: the valid one is anchors[current].
+struct ClockAnchor {
+  std::uint64_t ticks;
+  std::int64_t monotonic_ns;
+  std::int64_t realtime_ns;  // CLOCK_REALTIME at the same instant
+  double ns_per_tick;
+};
+struct Clock {
+  std::uint32_t source;  // ClockSource
+  std::atomic<std::uint32_t> current;
+  ClockAnchor anchors[2];
+};
+static_assert(sizeof(Clock) == 72);
+
+struct Section {
+  std::uint64_t offset;    // bytes from the start of the file
+  std::uint64_t bytes;
+  std::uint32_t count;     // entries
+  std::uint32_t entry_bytes;
+};
+static_assert(sizeof(Section) == 24);
+
+struct Identity {
+  char boot_id[40];         // text of /proc/sys/kernel/random/boot_id
+  char host[64];
+  char job[128];            // as in the run directory's name
+  std::uint64_t pid_namespace;  // inode of /proc/self/ns/pid
+  std::uint64_t start_time;     // field 22 of /proc/self/stat
+  std::uint32_t pid;            // in that namespace
+  std::uint32_t uid;
+  std::uint32_t attempt;
+  std::int32_t rank;        // of the process, from the launcher's environment; kNoRank if it says none
+  std::int32_t world_size;  // likewise, 0 unknown
+  std::int32_t local_rank;
+  std::int32_t local_world_size;
+  std::int32_t master_port;  // 0 unknown
+  char master_address[64];
+  char command[256];        // argv joined by spaces, cut
+};
+static_assert(sizeof(Identity) == 600);
+
+// What the process said at its end; more room than version 1 uses.
+struct LastWords {
+  std::atomic<std::uint32_t> written;  // 1 once the fields are whole
+  std::int32_t exit_status;            // of exit() or _exit(), valid in state kExiting
+  std::int32_t signal;                 // valid in state kCrashing
+  std::uint32_t reserved;
+  std::int64_t at_ns;                  // CLOCK_MONOTONIC
+  char text[1000];
+};
+static_assert(sizeof(LastWords) == 1024);
+
+struct Header {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t endian_mark;
+  std::uint32_t header_bytes;   // sizeof(Header) of the writer
+  std::uint32_t reserved32;
+  std::uint64_t file_bytes;
+  Section communicators;
+  Section ring;
+  Section peers;
+  Section observations;
+  Section strings;
+  Identity identity;
+  Clock clock;
+  Judgement judgement;          // written by this process while it leads
+  LastWords last_words;
+  std::atomic<std::uint32_t> state;         // ProcessState
+  std::atomic<std::uint32_t> watching;      // 1 while calls are recorded (`ncclwatch off` clears it)
+  std::atomic<std::int64_t> heartbeat_ns;   // CLOCK_MONOTONIC, by the watchdog thread, every 50 ms or faster
+  std::atomic<std::uint64_t> heartbeats;
+  alignas(64) std::atomic<std::uint64_t> head;  // slots handed out; the next slot
+  alignas(64) std::atomic<std::uint32_t> communicators_used;  // entries ever used, the reader's bound
+  std::atomic<std::uint32_t> observations_used;
+  std::atomic<std::uint32_t> strings_used;      // bytes
+  std::atomic<std::uint32_t> communicators_lost;  // made when the table was full: not watched
+  std::atomic<std::uint32_t> peers_lost;          // peer counts that found no room
+  std::uint32_t nccl_version;   // of ncclGetVersion, 0 unknown
+  std::uint32_t nccl_library;   // offset of its path in strings, 0 unknown
+  std::uint32_t gpu_marks;      // GpuMarks
+};
+static_assert(sizeof(Header) <= kPage);
+
+enum class GpuMarks : std::uint32_t {
+  kNotTried = 0,
+  kOn = 1,
+  kOff = 2,          // NCCLWATCH_GPU=off
+  kUnavailable = 3,  // no libcuda, or it refused the pages or the memory operation
+};
+
+}  // namespace ncclwatch::format

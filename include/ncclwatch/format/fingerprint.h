@@ -1,0 +1,55 @@
+// The shape fingerprint of a collective: equal on two ranks exactly if NCCL would accept the two calls as one.
+//
+// Reductions compare operation, count, datatype, reduction and root. Collectives that only move bytes (AllGather,
+// Broadcast, AlltoAll, Gather, Scatter) compare bytes: 4 x int8 against 1 x float32 is legal. A user-made reduction's
+// handle differs per process, so that it is a user-made one is all that is compared.
+#pragma once
+
+#include <cstdint>
+
+#include "ncclwatch/functions/function.h"
+#include "ncclwatch/functions/types.h"
+
+namespace ncclwatch::format {
+
+constexpr std::uint64_t Mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t x = (a ^ (b + 0x9e3779b97f4a7c15ull + (a << 6) + (a >> 2))) * 0xff51afd7ed558ccdull;
+  return x ^ (x >> 32);
+}
+
+constexpr bool MovesBytes(functions::Function function) {
+  using functions::Function;
+  switch (function) {
+    case Function::ncclAllGather:
+    case Function::ncclBroadcast:
+    case Function::ncclBcast:
+    case Function::ncclAlltoAll:
+    case Function::ncclGather:
+    case Function::ncclScatter:
+    case Function::ncclSend:
+    case Function::ncclRecv:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// ncclBcast is ncclBroadcast in place: two spellings of one operation.
+constexpr functions::Function Canonical(functions::Function function) {
+  return function == functions::Function::ncclBcast ? functions::Function::ncclBroadcast : function;
+}
+
+constexpr std::uint64_t Fingerprint(functions::Function function, std::uint64_t count, std::uint8_t dtype,
+                                    std::uint8_t reduction, std::int32_t root) {
+  const bool bytes = MovesBytes(function);
+  const std::uint64_t amount = bytes ? count * functions::DatatypeBytes(dtype) : count;
+  const std::uint64_t shape = (std::uint64_t{static_cast<std::uint32_t>(Canonical(function))} << 48) |
+                              (std::uint64_t{bytes ? std::uint8_t{0xff} : dtype} << 40) |
+                              (std::uint64_t{reduction} << 32) | static_cast<std::uint32_t>(root);
+  return Mix(shape, amount);
+}
+
+// chain over [0, p] = Chain(chain over [0, p - 1], fingerprint at p); it starts at 0.
+constexpr std::uint64_t Chain(std::uint64_t chain, std::uint64_t fingerprint) { return Mix(chain, fingerprint); }
+
+}  // namespace ncclwatch::format

@@ -1,0 +1,66 @@
+// Every wrapped function, by name and number, without any header of NCCL: what black boxes and diagnoses speak of.
+// The rows are in nccl.def; numbers are part of the black-box format and never change.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace ncclwatch::functions {
+
+enum class Family : std::uint8_t {
+  kCollective,    // every rank gives the same arguments
+  kRooted,        // likewise, and a root
+  kPointToPoint,  // ncclSend, ncclRecv
+  kGroup,         // ncclGroupStart, ncclGroupEnd, ...
+  kCreation,      // makes a communicator
+  kLifecycle,     // finalize, destroy, abort, revoke, suspend, ...
+  kReduction,     // user-made reductions
+  kMemory,        // buffers, registrations, windows
+  kOneSided,      // ncclPutSignal, ncclSignal, ncclWaitSignal
+  kQuery,         // asks and changes nothing
+};
+
+enum class Function : std::uint32_t {
+  kNone = 0,
+#define HOOK(number, name, family, ...) name = number,
+#include "ncclwatch/functions/nccl.def"
+#undef HOOK
+};
+
+struct FunctionInfo {
+  Function function;
+  std::string_view name;  // "ncclAllReduce"
+  Family family;
+};
+
+inline constexpr FunctionInfo kFunctions[] = {
+#define HOOK(number, name, family, ...) {Function::name, #name, Family::family},
+#include "ncclwatch/functions/nccl.def"
+#undef HOOK
+};
+
+constexpr const FunctionInfo* Find(Function function) {
+  for (const FunctionInfo& info : kFunctions)
+    if (info.function == function) return &info;
+  return nullptr;
+}
+
+// "ncclAllReduce"; "function 4711" is not known here: "?".
+constexpr std::string_view FullName(Function function) {
+  const FunctionInfo* info = Find(function);
+  return info ? info->name : std::string_view("?");
+}
+
+// "AllReduce": as diagnoses and the documented JSON say it.
+constexpr std::string_view OpName(Function function) {
+  std::string_view name = FullName(function);
+  return name.starts_with("nccl") ? name.substr(4) : name;
+}
+
+// Takes a position in its communicator's sequence of collectives.
+constexpr bool IsCollective(Function function) {
+  const FunctionInfo* info = Find(function);
+  return info && (info->family == Family::kCollective || info->family == Family::kRooted);
+}
+
+}  // namespace ncclwatch::functions

@@ -1,0 +1,30 @@
+// NCCL's datatypes and reductions by number (ncclDataType_t, ncclRedOp_t; stable since 2.10), without its header.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
+
+namespace ncclwatch::functions {
+
+struct DatatypeInfo {
+  std::string_view name;  // as the documented JSON says it
+  std::size_t bytes;
+};
+
+inline constexpr DatatypeInfo kDatatypes[] = {
+    {"int8", 1},    {"uint8", 1},   {"int32", 4},   {"uint32", 4},   {"int64", 8},       {"uint64", 8},
+    {"float16", 2}, {"float32", 4}, {"float64", 8}, {"bfloat16", 2}, {"float8_e4m3", 1}, {"float8_e5m2", 1},
+};
+inline constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "avg"};
+
+// 0 for a number that NCCL does not define.
+constexpr std::size_t DatatypeBytes(std::uint8_t dtype) {
+  return dtype < std::size(kDatatypes) ? kDatatypes[dtype].bytes : 0;
+}
+constexpr std::string_view DatatypeName(std::uint8_t dtype) {
+  return dtype < std::size(kDatatypes) ? kDatatypes[dtype].name : std::string_view("?");
+}
+
+}  // namespace ncclwatch::functions

@@ -1,0 +1,35 @@
+// The one pure function behind every verdict, live and offline: boxes and observations in, findings out. No clock, no
+// thread, no file, no environment. Thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "watchdog/diagnosis/finding.h"
+#include "watchdog/reader/image.h"
+
+namespace ncclwatch::diagnosis {
+
+struct Limits {
+  std::int64_t suspect_after_ns = 10'000'000'000;  // no progress for this long: suspected
+  std::int64_t likely_after_ns = 60'000'000'000;   // ... likely
+};
+
+struct Snapshot {
+  std::int64_t now_ns = 0;  // CLOCK_MONOTONIC: the instant that is judged
+  Limits limits;
+  std::vector<reader::BoxImage> boxes;
+  std::vector<reader::Observation> observations;  // of all leaders, in order of time
+  std::vector<std::string> notes;                 // unreadable files and the like, passed through
+};
+
+// The snapshot that the boxes themselves tell: observations and limits of the last leader; now is the instant of the
+// standing verdict if there is one, else the last sign of life.
+Snapshot FromBoxes(std::vector<reader::BoxImage> boxes);
+
+Diagnosis Diagnose(const Snapshot& snapshot);
+
+std::string ToJson(const Diagnosis& diagnosis);  // ncclwatch.diagnosis/1, indented, ends with a newline
+std::string ToText(const Diagnosis& diagnosis);  // for a person and a terminal of 100 columns, without colour
+
+}  // namespace ncclwatch::diagnosis

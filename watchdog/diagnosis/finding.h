@@ -1,0 +1,102 @@
+// What a diagnosis says, in the terms of the documented JSON (ncclwatch.diagnosis/1).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ncclwatch::diagnosis {
+
+enum class Kind {
+  kDeadRank, kEarlyExit, kMissingParticipant, kOrderMismatch, kArgumentMismatch, kPointToPointMismatch, kDeadlock,
+  kInitializationHang, kFrozenProcess, kDeviceStall, kTransportStall, kLibraryError,
+};
+enum class Certainty { kSuspected, kLikely, kCertain };
+enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };
+
+std::string_view Name(Kind kind);            // "dead_rank", ...
+std::string_view Name(Certainty certainty);  // "certain", ...
+std::string_view Name(CallState state);      // "not_called", ...
+
+struct Exit {
+  std::optional<int> signal;
+  std::optional<int> status;
+  bool core = false;
+  bool out_of_memory = false;
+};
+
+struct Culprit {
+  int rank = -1;  // job rank
+  std::string host;
+  std::optional<std::uint32_t> pid;
+  std::optional<int> local_rank;
+  std::optional<Exit> exit;
+};
+
+struct CommunicatorName {
+  std::uint64_t id = 0;
+  std::string label;
+  std::uint32_t size = 0;
+  std::vector<int> members;  // job ranks, ascending; -1 where unknown
+};
+
+struct PeerName {
+  int communicator_rank = -1;
+  int rank = -1;
+};
+
+// One side of a disagreement: the ranks that did the same.
+struct CallSummary {
+  std::vector<int> ranks;
+  std::uint64_t communicator = 0;
+  std::uint64_t position = 0;
+  std::optional<std::string> op;  // "AllReduce", ...; none: not called
+  std::optional<std::uint64_t> count;
+  std::optional<std::string> dtype;
+  std::optional<std::string> reduction;
+  std::optional<int> root;
+  std::optional<PeerName> peer;
+  std::optional<std::uint64_t> group;
+  std::optional<std::uint64_t> stream;
+  std::optional<std::uint32_t> thread;
+  std::optional<std::uint64_t> site;  // return address in the application, of the first of the ranks
+  CallState state = CallState::kNotCalled;
+  std::optional<double> elapsed_s;
+  std::optional<std::string> result;
+};
+
+struct Finding {
+  Kind kind{};
+  Certainty certainty{};
+  std::vector<int> culprits;  // job ranks, ascending
+  std::vector<Culprit> culprit_details;
+  std::vector<int> victims;
+  std::optional<CommunicatorName> communicator;
+  std::optional<std::uint64_t> position;
+  std::vector<CallSummary> calls;
+  std::int64_t began_at_ns = 0;     // CLOCK_REALTIME
+  std::int64_t detected_at_ns = 0;  // CLOCK_REALTIME
+  std::optional<std::size_t> caused_by;  // index of another finding
+  std::string summary;
+  std::vector<std::string> evidence;
+  std::vector<std::string> next_steps;
+};
+
+struct Diagnosis {
+  std::string job;
+  std::uint32_t attempt = 0;
+  int world_size = 0;
+  int processes = 0;
+  std::vector<std::string> hosts;
+  int watched = 0;
+  int expected = 0;
+  std::vector<int> unseen_ranks;
+  std::vector<std::string> notes;  // what is not watched, or could not be read
+  std::vector<Finding> findings;   // the root cause first
+
+  bool healthy() const { return findings.empty(); }
+};
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,62 @@
+// Opening black boxes: live or dead, whole, torn, foreign or hostile. Nothing here trusts a byte of the file.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "watchdog/reader/image.h"
+
+namespace ncclwatch::reader {
+
+struct Failure {
+  std::string path;
+  std::string reason;  // one line, for a person
+};
+
+// A mapped box (read-only, shared): for the leader, which follows live boxes without copying them whole.
+// Sections and counts are validated once at Open; every later access stays inside the mapping. The file may be
+// truncated underneath (SIGBUS): offline commands read a copy instead (ReadBox).
+class MappedBox {
+ public:
+  static std::variant<std::unique_ptr<MappedBox>, Failure> Open(const std::string& path);
+  // For the process's own box, whose file must not be opened again: closing it would drop the POSIX lock.
+  static std::unique_ptr<MappedBox> Borrow(const format::Header* own, const std::string& path);
+  ~MappedBox();
+  MappedBox(const MappedBox&) = delete;
+  MappedBox& operator=(const MappedBox&) = delete;
+
+  const std::string& path() const { return path_; }
+  const format::Header& header() const { return *header_; }
+  std::uint32_t communicators() const;  // entries in use, at most the table's capacity
+  const format::Communicator& communicator(std::uint32_t index) const;
+  std::uint64_t head() const;           // slots handed out so far
+  std::uint64_t ring_size() const;
+  // False if the slot is not whole (being written, overwritten, not yet handed out).
+  bool Read(std::uint64_t slot, Call* call) const;
+  std::int64_t ToNanoseconds(std::uint64_t ticks) const;
+  // A copy of everything, with at most max_calls newest calls.
+  BoxImage Image(std::uint64_t max_calls = UINT64_MAX) const;
+
+ private:
+  MappedBox() = default;
+  std::string path_;
+  const format::Header* header_ = nullptr;
+  std::size_t bytes_ = 0;
+  bool owned_ = false;
+};
+
+// Reads the file into memory first, so that a concurrent truncation cannot hurt.
+std::variant<BoxImage, Failure> ReadBox(const std::string& path);
+
+struct RunImage {
+  std::string directory;
+  std::vector<BoxImage> boxes;
+  std::vector<Failure> failures;
+};
+
+// paths: run directories (their newest attempt, see rundir) and single box files, mixed.
+RunImage ReadRun(const std::vector<std::string>& paths);
+
+}  // namespace ncclwatch::reader

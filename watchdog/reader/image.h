@@ -1,0 +1,147 @@
+// Plain values copied out of a black box: what a diagnosis looks at. All instants are CLOCK_MONOTONIC nanoseconds of
+// the node that wrote the box.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ncclwatch/format/black_box.h"
+#include "ncclwatch/functions/function.h"
+
+namespace ncclwatch::reader {
+
+struct Call {
+  std::uint64_t slot = 0;
+  std::int64_t entered_ns = 0;
+  std::int64_t returned_ns = 0;  // 0: still inside the library
+  std::uint64_t position = 0;
+  std::uint64_t count = 0;
+  std::uint64_t chain = 0;
+  std::uint64_t stream = 0;
+  std::uint64_t site = 0;
+  std::uint64_t group = 0;  // slot + 1 of the outermost ncclGroupStart, 0 outside groups
+  std::uint64_t ticket = 0;
+  std::int32_t result = format::kNoResult;
+  functions::Function function{};
+  std::uint32_t communicator = format::kNoCommunicator;
+  std::uint32_t generation = 0;
+  std::uint32_t thread = 0;
+  std::uint32_t flags = 0;  // format::RecordFlags
+  std::int32_t root = format::kNoRank;
+  std::uint8_t dtype = format::kNoType;
+  std::uint8_t reduction = format::kNoReduction;
+};
+
+struct LastCall {
+  std::uint64_t slot = 0;
+  std::uint64_t count = 0;
+  std::int64_t entered_ns = 0;
+  functions::Function function{};
+  std::int32_t root = format::kNoRank;
+  std::uint8_t dtype = format::kNoType;
+  std::uint8_t reduction = format::kNoReduction;
+  std::uint32_t flags = 0;
+};
+
+struct Communicator {
+  std::uint32_t index = 0;
+  std::uint32_t generation = 0;
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;
+  std::uint64_t parent_ordinal = 0;
+  std::uint64_t handle = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::int32_t color = 0;
+  std::int32_t device = -1;
+  std::uint32_t flags = 0;  // format::CommunicatorFlags
+  format::CommunicatorState state{};
+  std::string label;
+  std::int64_t created_ns = 0;
+  std::uint64_t entered = 0;
+  std::uint64_t returned = 0;
+  std::uint64_t chain = 0;
+  std::uint64_t tickets = 0;
+  std::uint64_t creations = 0;
+  std::uint64_t sends = 0;
+  std::uint64_t receives = 0;
+  std::uint64_t empties = 0;
+  LastCall last;
+  std::array<std::uint64_t, format::kMarks> marks{};
+
+  // Valid for a call with format::kMarked.
+  bool Finished(std::uint64_t ticket) const { return marks[ticket % format::kMarks] > ticket; }
+};
+
+struct PeerCount {
+  std::uint32_t communicator = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t peer = 0;
+  std::uint64_t sends = 0;
+  std::uint64_t receives = 0;
+};
+
+struct Observation {
+  std::int64_t at_ns = 0;
+  std::uint32_t pid = 0;
+  std::uint64_t start_time = 0;
+  std::int32_t rank = format::kNoRank;
+  format::Observed what{};
+  std::uint32_t exit_flags = 0;  // format::ExitFlags
+  std::int32_t exit_signal = 0;
+  std::int32_t exit_status = 0;
+};
+
+struct Judgement {
+  std::int64_t suspect_after_ns = 0;  // 0: this process never led
+  std::int64_t likely_after_ns = 0;
+  std::int64_t verdict_at_ns = 0;
+  std::int64_t longest_wait_ns = 0;
+  std::uint64_t waits = 0;
+};
+
+struct LastWords {
+  bool written = false;
+  std::int32_t exit_status = 0;
+  std::int32_t signal = 0;
+  std::int64_t at_ns = 0;
+  std::string text;
+};
+
+struct BoxImage {
+  std::string path;
+  std::string boot_id, host, job, command, master_address, nccl_library;
+  std::uint64_t pid_namespace = 0;
+  std::uint64_t start_time = 0;
+  std::uint32_t pid = 0;
+  std::uint32_t uid = 0;
+  std::uint32_t attempt = 0;
+  std::int32_t rank = format::kNoRank;  // as the launcher said
+  std::int32_t world_size = 0;
+  std::int32_t local_rank = format::kNoRank;
+  std::int32_t local_world_size = 0;
+  std::int32_t master_port = 0;
+  format::ProcessState state{};
+  bool watching = true;
+  std::int64_t heartbeat_ns = 0;
+  std::uint64_t heartbeats = 0;
+  std::int64_t realtime_minus_monotonic_ns = 0;
+  std::uint32_t nccl_version = 0;
+  format::GpuMarks gpu_marks{};
+  std::uint32_t communicators_lost = 0;
+  std::uint32_t peers_lost = 0;
+  std::uint64_t head = 0;         // slots handed out
+  std::uint64_t first_slot = 0;   // oldest slot still in the ring; calls before it are lost
+  std::uint32_t torn = 0;         // slots that were being written when copied
+  LastWords last_words;
+  Judgement judgement;
+  std::vector<Communicator> communicators;
+  std::vector<PeerCount> peers;
+  std::vector<Observation> observations;  // what this process observed of others, in order
+  std::vector<Call> calls;                // by slot, ascending
+};
+
+}  // namespace ncclwatch::reader
