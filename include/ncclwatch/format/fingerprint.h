@@ -17,12 +17,37 @@ constexpr std::uint64_t Mix(std::uint64_t a, std::uint64_t b) {
   return x ^ (x >> 32);
 }
 
-constexpr bool MovesBytes(functions::Function function) {
+// Spellings of one operation: ncclBcast is ncclBroadcast in place, ncclXConfig is ncclX with hints.
+constexpr functions::Function Canonical(functions::Function function) {
   using functions::Function;
   switch (function) {
+    case Function::ncclBcast:
+    case Function::ncclBroadcastConfig:
+      return Function::ncclBroadcast;
+    case Function::ncclAllReduceConfig:
+      return Function::ncclAllReduce;
+    case Function::ncclReduceConfig:
+      return Function::ncclReduce;
+    case Function::ncclAllGatherConfig:
+      return Function::ncclAllGather;
+    case Function::ncclReduceScatterConfig:
+      return Function::ncclReduceScatter;
+    case Function::ncclAlltoAllConfig:
+      return Function::ncclAlltoAll;
+    case Function::ncclGatherConfig:
+      return Function::ncclGather;
+    case Function::ncclScatterConfig:
+      return Function::ncclScatter;
+    default:
+      return function;
+  }
+}
+
+constexpr bool MovesBytes(functions::Function function) {
+  using functions::Function;
+  switch (Canonical(function)) {
     case Function::ncclAllGather:
     case Function::ncclBroadcast:
-    case Function::ncclBcast:
     case Function::ncclAlltoAll:
     case Function::ncclGather:
     case Function::ncclScatter:
@@ -32,11 +57,6 @@ constexpr bool MovesBytes(functions::Function function) {
     default:
       return false;
   }
-}
-
-// ncclBcast is ncclBroadcast in place: two spellings of one operation.
-constexpr functions::Function Canonical(functions::Function function) {
-  return function == functions::Function::ncclBcast ? functions::Function::ncclBroadcast : function;
 }
 
 constexpr std::uint64_t Fingerprint(functions::Function function, std::uint64_t count, std::uint8_t dtype,
