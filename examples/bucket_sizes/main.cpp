@@ -6,10 +6,10 @@ using namespace examples;
 int main(int argc, char** argv) {
   Options options(argc, argv, {});
   Worker worker(options);
+  size_t bucket = worker.count();
   for (long step = 0; step < options["steps"]; ++step) {
     worker.Compute(step);
-    size_t bucket = worker.count();
-    if (worker.rank() == options["rank"] && step >= options["step"]) bucket /= 2;  // the bug: BUCKET_MB differs
+    if (options.Here(worker.rank(), step)) bucket = worker.count() / 2;  // the bug: this rank's configuration differs
     for (size_t done = 0; done < worker.count(); done += bucket) {
       NCCL_CHECK(ncclAllReduce(worker.gradient() + done, worker.gradient() + done, bucket, ncclFloat32, ncclSum,
                                worker.communicator(), worker.stream()));

@@ -7,20 +7,20 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define CUDA_CHECK(call)                                                                                      \
-  do {                                                                                                        \
-    cudaError_t error_ = (call);                                                                              \
-    if (error_ != cudaSuccess) {                                                                              \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_));         \
-      std::exit(1);                                                                                           \
-    }                                                                                                         \
+#define CUDA_CHECK(call)                                                                              \
+  do {                                                                                                \
+    cudaError_t error_ = (call);                                                                      \
+    if (error_ != cudaSuccess) {                                                                      \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_)); \
+      std::exit(1);                                                                                   \
+    }                                                                                                 \
   } while (0)
 
-#define NCCL_CHECK(call)                                                                                      \
-  do {                                                                                                        \
-    ncclResult_t result_ = (call);                                                                            \
-    if (result_ != ncclSuccess) {                                                                             \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, ncclGetErrorString(result_));        \
-      std::exit(1);                                                                                           \
-    }                                                                                                         \
+#define NCCL_CHECK(call)                                                                               \
+  do {                                                                                                 \
+    ncclResult_t result_ = (call);                                                                     \
+    if (result_ != ncclSuccess) {                                                                      \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, ncclGetErrorString(result_)); \
+      std::exit(1);                                                                                    \
+    }                                                                                                  \
   } while (0)

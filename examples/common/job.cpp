@@ -95,7 +95,8 @@ class Server {
       timeval patience{1, 0};
       setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
       Request request{};
-      if (ReadAll(fd, &request, sizeof request) && std::strncmp(request.key, key_.c_str(), sizeof request.key - 1) == 0) {
+      if (ReadAll(fd, &request, sizeof request) &&
+          std::strncmp(request.key, key_.c_str(), sizeof request.key - 1) == 0) {
         Answer answer{};
         {
           std::lock_guard lock(mutex_);
@@ -168,7 +169,8 @@ ncclUniqueId ShareUniqueId(const Job& job, int number) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  std::fprintf(stderr, "rank %d: nobody hands out the unique id at %s:%d\n", job.rank, job.address.c_str(), job.port + 1);
+  std::fprintf(stderr, "rank %d: nobody hands out the unique id at %s:%d\n", job.rank, job.address.c_str(),
+               job.port + 1);
   std::exit(1);
 }
 

@@ -15,7 +15,7 @@ struct Job {
   int local_rank = 0;
   std::string address;  // where rank 0 listens
   int port = 0;
-  std::string key;      // the same on all ranks of this job and attempt: strangers on the port are turned away
+  std::string key;  // the same on all ranks of this job and attempt: strangers on the port are turned away
 
   static Job FromEnvironment();
 };

@@ -27,8 +27,8 @@ class Worker {
   const Job& job() const { return job_; }
   ncclComm_t communicator() const { return communicator_; }
   cudaStream_t stream() const { return stream_; }
-  float* gradient() { return gradient_; }      // room for 2 * count() elements
-  float* metric() { return metric_; }          // one element
+  float* gradient() { return gradient_; }  // room for 2 * count() elements
+  float* metric() { return metric_; }      // one element
   size_t count() const { return count_; }
 
   // Forward and backward pass: takes about --step-ms on the host and leaves this rank's gradient on the device.

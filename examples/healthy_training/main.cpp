@@ -22,12 +22,12 @@ int main(int argc, char** argv) {
                            worker.stream()));
   for (long step = 0; step < options["steps"]; ++step) {
     worker.Compute(step);
-    const size_t half = worker.count() / 2;
+    const size_t bucket = worker.count() / 2;
     NCCL_CHECK(ncclGroupStart());
-    NCCL_CHECK(ncclAllReduce(worker.gradient(), worker.gradient(), half, ncclFloat32, ncclAvg, worker.communicator(),
+    NCCL_CHECK(ncclAllReduce(worker.gradient(), worker.gradient(), bucket, ncclFloat32, ncclAvg, worker.communicator(),
                              worker.stream()));
-    NCCL_CHECK(ncclAllReduce(worker.gradient() + half, worker.gradient() + half, worker.count() - half, ncclFloat32,
-                             ncclAvg, worker.communicator(), worker.stream()));
+    NCCL_CHECK(ncclAllReduce(worker.gradient() + bucket, worker.gradient() + bucket, worker.count() - bucket,
+                             ncclFloat32, ncclAvg, worker.communicator(), worker.stream()));
     NCCL_CHECK(ncclGroupEnd());
     CUDA_CHECK(cudaMemsetAsync(worker.metric(), 0, sizeof(float), side));
     NCCL_CHECK(ncclAllGather(worker.metric(), all_metrics, 1, ncclFloat32, metrics, side));

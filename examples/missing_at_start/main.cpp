@@ -7,7 +7,7 @@ using namespace examples;
 
 int main(int argc, char** argv) {
   Options options(argc, argv, {});
-  if (Job::FromEnvironment().rank == options["rank"]) pause();
+  if (options.Here(Job::FromEnvironment().rank)) pause();
   Worker worker(options);
   for (long step = 0; step < options["steps"]; ++step) {
     worker.Compute(step);

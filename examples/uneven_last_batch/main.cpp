@@ -6,8 +6,9 @@ using namespace examples;
 int main(int argc, char** argv) {
   Options options(argc, argv, {});
   Worker worker(options);
-  const long batches = worker.rank() == options["rank"] ? options["step"] : options["steps"];  // the bug
-  for (long step = 0; step < batches; ++step) {
+  for (long step = 0; step < options["steps"]; ++step) {
+    const bool out_of_batches = options.Here(worker.rank(), step);
+    if (out_of_batches) break;  // the bug: the others are not asked
     worker.Compute(step);
     worker.AverageGradient();
     worker.EndStep(step);

@@ -9,7 +9,7 @@ using namespace examples;
 int main(int argc, char** argv) {
   Options options(argc, argv, {{"world-size", 8}});
   const Job job = Job::FromEnvironment();
-  if (job.rank == options["rank"]) {  // the bug: this node's launch script was edited, the others' were not
+  if (options.Here(job.rank)) {  // the bug: this node's launch script was edited, the others' were not
     setenv("WORLD_SIZE", std::to_string(options["world-size"]).c_str(), 1);
   }
   Worker worker(options);
