@@ -1,4 +1,9 @@
 // Naming, making and finding run directories. Two jobs, and two attempts of a job, never share one.
+//
+// Layout: <place>/job names the job whose directory it is (one line: Launch::job; made with its content or not at
+// all). The boxes of attempt 0 lie in <place> itself, those of attempt N in <place>/attempt-N. A place that another job
+// has taken stays as it is: the next job gets <place>/run-1, run-2, ... with the same layout below. `latest`, a link
+// beside them, names the newest.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +25,34 @@ struct Launch {
   std::int32_t local_world_size = 0;
   std::string master_address;
   std::int32_t master_port = 0;
+  // A launcher started this one job only (torchrun, srun, mpirun). A shell or a script may start several, one after the
+  // other, that nothing in their environment tells apart: then boxes of an earlier one close a directory.
+  bool own_launcher = false;
 };
 Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv);
 
 struct Made {
   std::string path;
-  std::string remark;  // not empty: why it is not the first choice; one line, to be said once
+  // Not empty: why it is not the first choice; one line. Given to the process that took the place for its job only, so
+  // that a job says it once.
+  std::string remark;
 };
 struct Refused {
   std::string reason;
 };
 // Makes (or joins) the run directory, mode 0700, with room for `bytes` more: NCCLWATCH_DIR, else
-// /dev/shm/ncclwatch-<uid>/<job>, else $TMPDIR, else /tmp. Refuses links and other people's directories.
+// /dev/shm/ncclwatch-<uid>/<job>, else $TMPDIR, else /tmp. Refuses links and other people's directories. Never throws.
 std::variant<Made, Refused> Make(const settings::Settings& settings, const Launch& launch, std::uint64_t bytes);
+
+// The directories that hold run directories by default, first choice first: /dev/shm/ncclwatch-<uid>, ...
+std::vector<std::string> DefaultBases();
 
 struct Listed {
   std::string path;
   std::string job;
   std::uint32_t attempt = 0;
   int boxes = 0;
-  int alive = 0;            // boxes whose lock is held
+  int alive = 0;                 // boxes whose lock is held
   std::int64_t modified_ns = 0;  // CLOCK_REALTIME of the newest change
 };
 std::vector<Listed> List(const settings::Settings& settings);  // newest first, all default places and NCCLWATCH_DIR

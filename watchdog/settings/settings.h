@@ -12,17 +12,17 @@ enum class OnFault { kReport, kDump, kAbort };
 enum class LogLevel { kOff, kError, kWarn, kInfo, kDebug };
 
 struct Settings {
-  bool on = true;                       // NCCLWATCH
-  std::string directory;                // NCCLWATCH_DIR, empty: the default
-  std::string out;                      // NCCLWATCH_OUT, empty: none
-  std::string job;                      // NCCLWATCH_JOB, empty: from the launcher
-  OnFault on_fault = OnFault::kDump;    // NCCLWATCH_ON_FAULT
-  std::optional<double> timeout_s;      // NCCLWATCH_TIMEOUT, none: auto
-  std::uint32_t ring = 16384;           // NCCLWATCH_RING, rounded up to a power of two in [256, 2^22]
-  bool gpu_marks = true;                // NCCLWATCH_GPU != off
-  std::string nccl;                     // NCCLWATCH_NCCL
-  std::string hook;                     // NCCLWATCH_HOOK
-  LogLevel log = LogLevel::kWarn;       // NCCLWATCH_LOG
+  bool on = true;                     // NCCLWATCH
+  std::string directory;              // NCCLWATCH_DIR, empty: the default
+  std::string out;                    // NCCLWATCH_OUT, empty: none
+  std::string job;                    // NCCLWATCH_JOB, empty: from the launcher
+  OnFault on_fault = OnFault::kDump;  // NCCLWATCH_ON_FAULT
+  std::optional<double> timeout_s;    // NCCLWATCH_TIMEOUT, none: auto
+  std::uint32_t ring = 16384;         // NCCLWATCH_RING, rounded up to a power of two in [256, 2^22]
+  bool gpu_marks = true;              // NCCLWATCH_GPU != off
+  std::string nccl;                   // NCCLWATCH_NCCL
+  std::string hook;                   // NCCLWATCH_HOOK
+  LogLevel log = LogLevel::kWarn;     // NCCLWATCH_LOG
 };
 
 using Getenv = const char* (*)(const char*);

@@ -1,0 +1,34 @@
+// What /proc says of one process. Reads into fixed buffers, safe while the process dies; nothing here throws but for
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ncclwatch::rundir {
+
+struct ProcessStat {
+  char state = '?';  // R S D T t Z X I
+  std::int32_t parent = 0;
+  std::int32_t group = 0;
+  std::int32_t session = 0;
+  std::uint64_t start_time = 0;           // field 22, clock ticks since boot
+  std::optional<std::int32_t> exit_code;  // field 52, as waitpid gives it; only where the kernel lets us read it
+};
+// Of /proc/PID/stat; none if there is no such process.
+std::optional<ProcessStat> StatOf(std::int32_t pid);
+
+// At most `limit` bytes of a small file (of /proc, /sys, the run directory); none if it cannot be opened or read.
+std::optional<std::string> ReadSmall(const std::string& path, std::size_t limit = 1 << 20);
+
+// The process's environment as it was at its start; none if it is gone or not ours to read.
+std::optional<std::string> EnvironmentOf(std::int32_t pid);
+// The value of NAME in such a block of NUL-terminated NAME=value strings.
+std::optional<std::string_view> Find(std::string_view environment, std::string_view name);
+
+// One line without its end: "/proc/sys/kernel/random/boot_id"; empty if unreadable.
+std::string BootId();
+
+}  // namespace ncclwatch::rundir

@@ -1,0 +1,151 @@
+#include "watchdog/settings/settings.h"
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+namespace ncclwatch::settings {
+namespace {
+
+constexpr std::uint32_t kSmallestRing = 256;
+constexpr std::uint32_t kLargestRing = 1u << 22;
+constexpr double kLongestTimeout_s = 7 * 86400.0;  // beyond a week a stall is nobody's news
+
+bool Same(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const char c = a[i] >= 'A' && a[i] <= 'Z' ? static_cast<char>(a[i] - 'A' + 'a') : a[i];
+    if (c != b[i]) return false;
+  }
+  return true;
+}
+
+class Environment {
+ public:
+  Environment(Getenv getenv, std::vector<std::string>* complaints) : getenv_(getenv), complaints_(complaints) {}
+
+  // Empty counts as unset: that is how job scripts switch a variable back to its default.
+  std::string_view Get(const char* variable) const {
+    const char* value = getenv_(variable);
+    return value ? std::string_view(value) : std::string_view();
+  }
+
+  void Complain(const char* variable, std::string_view what) const {
+    if (!complaints_) return;
+    std::string line = std::string(variable) + "=" + Printable(Get(variable)) + ": ";
+    line += what;
+    complaints_->push_back(std::move(line));
+  }
+
+  template <typename T>
+  struct Choice {
+    std::string_view word;
+    T value;
+  };
+
+  template <typename T, std::size_t N>
+  T Choose(const char* variable, T fallback, const Choice<T> (&choices)[N], std::string_view accepted) const {
+    const std::string_view value = Get(variable);
+    if (value.empty()) return fallback;
+    for (const Choice<T>& choice : choices)
+      if (Same(value, choice.word)) return choice.value;
+    Complain(variable, std::string("not understood, the default is used; accepted: ").append(accepted));
+    return fallback;
+  }
+
+  // A variable of the contract that this version does not act on.
+  void OnlyDefault(const char* variable, std::initializer_list<std::string_view> harmless,
+                   std::string_view accepted) const {
+    const std::string_view value = Get(variable);
+    if (value.empty()) return;
+    for (std::string_view word : harmless)
+      if (Same(value, word)) return;
+    Complain(variable, std::string("not supported by this version and ignored; accepted: ").append(accepted));
+  }
+
+ private:
+  static std::string Printable(std::string_view value) {
+    std::string text;
+    for (char c : value.substr(0, 80)) text += c >= ' ' && c != 127 ? c : '?';
+    if (value.size() > 80) text += "...";
+    return text;
+  }
+
+  Getenv getenv_;
+  std::vector<std::string>* complaints_;
+};
+
+std::optional<double> Timeout(const Environment& environment) {
+  constexpr const char* kVariable = "NCCLWATCH_TIMEOUT";
+  std::string_view value = environment.Get(kVariable);
+  if (value.empty() || Same(value, "auto")) return std::nullopt;
+  if (value.size() > 1 && value.back() == 's') value.remove_suffix(1);
+  double seconds = 0;
+  // from_chars: the application's locale may want a decimal comma.
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  if (error == std::errc() && end == value.data() + value.size() && std::isfinite(seconds) && seconds > 0 &&
+      seconds <= kLongestTimeout_s)
+    return seconds;
+  environment.Complain(kVariable, "not understood, auto is used; accepted: auto, or seconds greater than 0");
+  return std::nullopt;
+}
+
+std::uint32_t Ring(const Environment& environment, std::uint32_t fallback) {
+  constexpr const char* kVariable = "NCCLWATCH_RING";
+  const std::string_view value = environment.Get(kVariable);
+  if (value.empty()) return fallback;
+  std::uint64_t records = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), records);
+  if (error != std::errc() || end != value.data() + value.size() || records == 0 || records > kLargestRing) {
+    environment.Complain(kVariable, "not understood, 16384 is used; accepted: records, from 1 to 4194304");
+    return fallback;
+  }
+  std::uint32_t ring = kSmallestRing;
+  while (ring < records) ring *= 2;
+  return ring;
+}
+
+bool GpuMarks(const Environment& environment) {
+  enum class Marks { kOff, kEnd, kBoth };
+  constexpr Environment::Choice<Marks> kChoices[] = {
+      {"off", Marks::kOff}, {"end", Marks::kEnd}, {"both", Marks::kBoth}};
+  const Marks marks = environment.Choose("NCCLWATCH_GPU", Marks::kEnd, kChoices, "off, end");
+  if (marks == Marks::kBoth) environment.Complain("NCCLWATCH_GPU", "not supported by this version, end is used");
+  return marks != Marks::kOff;
+}
+
+}  // namespace
+
+Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
+  const Environment environment(getenv, complaints);
+  Settings settings;
+
+  constexpr Environment::Choice<bool> kOnOff[] = {{"on", true},   {"1", true},  {"true", true},   {"yes", true},
+                                                  {"off", false}, {"0", false}, {"false", false}, {"no", false}};
+  settings.on = environment.Choose("NCCLWATCH", settings.on, kOnOff, "on, off");
+  settings.directory = environment.Get("NCCLWATCH_DIR");
+  settings.out = environment.Get("NCCLWATCH_OUT");
+  settings.job = environment.Get("NCCLWATCH_JOB");
+  constexpr Environment::Choice<OnFault> kOnFault[] = {
+      {"report", OnFault::kReport}, {"dump", OnFault::kDump}, {"abort", OnFault::kAbort}};
+  settings.on_fault = environment.Choose("NCCLWATCH_ON_FAULT", settings.on_fault, kOnFault, "report, dump, abort");
+  settings.timeout_s = Timeout(environment);
+  settings.ring = Ring(environment, settings.ring);
+  settings.gpu_marks = GpuMarks(environment);
+  settings.nccl = environment.Get("NCCLWATCH_NCCL");
+  settings.hook = environment.Get("NCCLWATCH_HOOK");
+  constexpr Environment::Choice<LogLevel> kLevels[] = {{"off", LogLevel::kOff},
+                                                       {"error", LogLevel::kError},
+                                                       {"warn", LogLevel::kWarn},
+                                                       {"info", LogLevel::kInfo},
+                                                       {"debug", LogLevel::kDebug}};
+  settings.log = environment.Choose("NCCLWATCH_LOG", settings.log, kLevels, "off, error, warn, info, debug");
+
+  environment.OnlyDefault("NCCLWATCH_TRACE", {"ring"}, "ring");
+  environment.OnlyDefault("NCCLWATCH_NUMERICS", {"off"}, "off");
+  environment.OnlyDefault("NCCLWATCH_EXCHANGE", {"auto", "off"}, "auto, off");
+  environment.OnlyDefault("NCCLWATCH_MPI_CHECKS", {"default"}, "default");
+  return settings;
+}
+
+}  // namespace ncclwatch::settings
