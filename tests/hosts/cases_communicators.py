@@ -1,0 +1,82 @@
+"""Numbers and kinds of communicators; growth over many of them."""
+
+import re
+
+from common import both, check_recorded, counts, program
+from harness import case, check, check_equal
+
+
+@case
+def thousand_communicators(sandbox):
+    job = both(sandbox, [program(sandbox, "many"), "alive", "1000"], 0, timeout=120)
+    check_recorded(job, [8] * 1000)
+    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    check_equal(len({c["communicator"] for c in calls}), 1000, "different identities")
+
+
+@case
+def more_communicators_than_room(sandbox):
+    """The table holds 1,024 at once. What finds no room works on, unwatched."""
+    job = both(sandbox, [program(sandbox, "many"), "alive", "1200"], 0, timeout=120, quiet=False)
+    watched = {c["communicator"] for c in job.calls() if c["function"] == "ncclAllReduce" and c["communicator"]}
+    check_equal(len(watched), 1024, "communicators watched")
+
+
+@case
+def many_splits(sandbox):
+    job = both(sandbox, [program(sandbox, "many"), "splits", "100"], 0, ranks=2, timeout=90)
+    check_recorded(job, [9] * 100 + [10])
+    by_rank = {}
+    for call in job.calls():
+        if call["function"] == "ncclAllReduce":
+            by_rank.setdefault(call["rank"], []).append(call["communicator"])
+    check_equal(by_rank[0], by_rank[1], "identities of communicators on both ranks")
+    check_equal(len(set(by_rank[0])), 101, "different identities")
+
+
+@case
+def threads_as_ranks(sandbox):
+    job = both(sandbox, [program(sandbox, "many"), "threads", "4"], 0)
+    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    check_equal(len(calls), 80, "calls recorded")
+    check_equal(len({c["communicator"] for c in calls}), 1, "identities")
+    by_thread = {}
+    for call in calls:
+        by_thread.setdefault(call["thread"], []).append((call["count"], call["position"]))
+    check_equal(sorted(by_thread.values()), [[(100 + i, i) for i in range(20)]] * 4, "counts and positions of each thread")
+
+
+@case
+def init_all(sandbox):
+    job = both(sandbox, [program(sandbox, "many"), "init_all", "4"], 0,
+               extra={"SOFTGPU_DEVICES": "4"})
+    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    check_equal(len(calls), 20, "calls recorded")
+    check_equal([c["position"] for c in calls], [i // 4 for i in range(20)], "positions")
+    check_equal([c["communicator_rank"] for c in calls], [0, 1, 2, 3] * 5, "ranks in the communicator")
+    check(all(c["group"] for c in calls), "all were made inside a group")
+
+
+@case
+def non_blocking(sandbox):
+    job = both(sandbox, [program(sandbox, "many"), "non_blocking", "0"], 0, ranks=2)
+    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    check_equal(len(calls), 20, "calls recorded")
+    check_equal(len({c["communicator"] for c in calls}), 1, "identities")
+    check_equal(sorted({c["communicator_rank"] for c in calls}), [0, 1], "ranks in the communicator")
+
+
+@case
+def ten_thousand_communicators_leak_nothing(sandbox):
+    """Resident memory over the second 5,000 of 10,000 communicators, beside the same without the library."""
+    argv = [program(sandbox, "many"), "churn", "10000"]
+    growth = []
+    for preload in (False, True):
+        job = sandbox.job(argv, preload=preload, timeout=250)
+        check_equal(job.statuses(), [0], f"exit status ({job.done})")
+        growth.append([int(n) for n in re.findall(r"growth (-?\d+) KiB (-?\d+) files", job.outputs()[0])[0]])
+    (plain, plain_files), (watched, files) = growth
+    print(f"growth over 5,000 communicators: {plain} KiB without, {watched} KiB with the library")
+    check(watched - plain < 1024, f"resident memory grows by {watched - plain} KiB")
+    check_equal(files, plain_files, "descriptors left open")
+    check_equal(sum(len(c) for c in counts(job).values()) > 1000, True, "the last calls are recorded")

@@ -1,0 +1,51 @@
+"""Every way in which a process can end: same status, same output, and its black box complete."""
+
+from common import both, check_recorded, program
+from harness import case, check, check_equal
+
+ENDINGS = {"return": 21, "exit": 22, "_exit": 23, "_Exit": 24, "quick_exit": 25, "thread_exit": 26, "thread__exit": 27,
+           "pthread_exit": 0, "abort": -6, "terminate": -6, "noexcept": -6, "segv": -11, "kill": -9, "term": -15,
+           "handled": 28, "execve": 29}
+
+
+def register(mode, status):
+    def test(sandbox):
+        job = both(sandbox, [program(sandbox, "endings"), mode], status, quiet=status >= 0)
+        check_recorded(job, [11, 12] if mode == "pthread_exit" else [11])
+
+    test.__name__ = "end_" + mode.strip("_") if mode != "_exit" and mode != "_Exit" else "end" + mode
+    case(test)
+
+
+for name, expected in ENDINGS.items():
+    register(name, expected)
+
+
+@case
+def static_objects(sandbox):
+    job = both(sandbox, [program(sandbox, "statics")], 5)
+    check_recorded(job, [71, 73, 74, 72])
+
+
+@case
+def signal_handlers(sandbox):
+    job = both(sandbox, [program(sandbox, "signals")], 0, ranks=2, timeout=60)
+    check_recorded(job, [81, 82] * 10 + [83] * 300)
+
+
+@case
+def longjmp_from_a_signal_handler(sandbox):
+    job = both(sandbox, [program(sandbox, "jump")], 6)
+    check_recorded(job, [91, 92, 93])
+
+
+@case
+def longjmp_out_of_a_call(sandbox):
+    chain = sandbox.build.program("hosts", "libchain.so")
+    job = both(sandbox, [program(sandbox, "jump")], 6, after=[chain])
+    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    check_equal([c["count"] for c in calls], [91] + [1] * 51 + [92, 93], "recorded counts")
+    left = [c for c in calls if c["count"] == 1]
+    check(all(c["returned_ns"] is None for c in left), "a call that was left by longjmp never returned")
+    check(all(c["returned_ns"] for c in calls if c["count"] != 1), "later calls are seen to return")
+    check_equal([bool(c["group"]) for c in calls][-3:], [True, False, False], "the group ended with its ncclGroupEnd")

@@ -1,0 +1,105 @@
+"""The ways in: dlopen(RTLD_LOCAL), dlsym on a handle, ctypes, drop-in, two copies, chains of preloads."""
+
+import os
+import shutil
+import sys
+
+from common import both, check_recorded, counts, program
+from harness import case, check, check_equal
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CTYPES = os.path.join(HERE, "programs", "ctypes_rank.py")
+
+
+@case
+def dlopen_local(sandbox):
+    check_recorded(both(sandbox, [program(sandbox, "loading"), "local", "libnccl.so.2"], 0), [31, 32])
+
+
+@case
+def dlclose_and_again(sandbox):
+    check_recorded(both(sandbox, [program(sandbox, "loading"), "reload", "libnccl.so.2"], 0), [31, 32, 33])
+
+
+@case
+def two_copies(sandbox):
+    """Two libnccl in one process: every call goes to the copy that made the communicator."""
+    copy = os.path.join(sandbox.fresh("copy"), "libnccl-other.so")
+    shutil.copy(sandbox.build.nccl, copy)
+    job = both(sandbox, [program(sandbox, "loading"), "two", sandbox.build.nccl, copy], 0)
+    check_recorded(job, [41, 51, 42, 52, 43, 53, 44, 54, 61])
+
+
+@case
+def ctypes_dlsym(sandbox):
+    sandbox.build.need(sandbox.build.library)
+    job = both(sandbox, [sys.executable, CTYPES, "libnccl.so.2"], 0, ranks=2)
+    check_recorded(job, [201, 202, 203])
+
+
+@case
+def drop_in(sandbox):
+    """The library as the libnccl of a ctypes program, nothing preloaded but what a sanitizer needs."""
+    sandbox.build.need(sandbox.build.library)
+    extra = {"NCCLWATCH_NCCL": sandbox.build.nccl}
+    if sandbox.build.sanitizer:
+        extra["LD_PRELOAD"] = sandbox.build.sanitizer
+    job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], ranks=2, preload=False, extra=extra)
+    check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
+    check_recorded(job, [201, 202, 203])
+
+
+@case
+def drop_in_usual_search(sandbox):
+    """Without NCCLWATCH_NCCL the real library is found by the loader's own search."""
+    sandbox.build.need(sandbox.build.library)
+    extra = {"LD_PRELOAD": sandbox.build.sanitizer} if sandbox.build.sanitizer else {}
+    job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], ranks=2, preload=False, extra=extra)
+    check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
+    check_recorded(job, [201, 202, 203])
+
+
+@case
+def drop_in_under_preload(sandbox):
+    """Preloaded and drop-in at once: one library, each call recorded once."""
+    sandbox.build.need(sandbox.build.library)
+    job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], ranks=2,
+                      extra={"NCCLWATCH_NCCL": sandbox.build.nccl})
+    check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
+    check_recorded(job, [201, 202, 203])
+
+
+@case
+def drop_in_without_nccl(sandbox):
+    """No libnccl behind the drop-in: loading works, calls fail as an error, not as a crash."""
+    sandbox.build.need(sandbox.build.library)
+    extra = {"NCCLWATCH_NCCL": "/no/such/libnccl.so.2"}
+    if sandbox.build.sanitizer:
+        extra["LD_PRELOAD"] = sandbox.build.sanitizer
+    job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], preload=False, extra=extra)
+    check(job.statuses()[0] > 0, f"an error was to be seen, not a crash or success: {job.done}")
+    check("NCCLWATCH_NCCL" in job.errors()[0] or "/no/such/libnccl.so.2" in job.errors()[0],
+          f"the reason is to be said: {job.done}")
+
+
+@case
+def preload_chain_before(sandbox):
+    chain = sandbox.build.program("hosts", "libchain.so")
+    job = both(sandbox, [program(sandbox, "many"), "threads", "2"], 0, before=[chain])
+    check("chain saw 40\n" in job.outputs()[0], f"the other preload sees every call once: {job.done}")
+    check_equal(sum(len(c) for c in counts(job).values()), 40, "calls recorded")
+
+
+@case
+def preload_chain_after(sandbox):
+    chain = sandbox.build.program("hosts", "libchain.so")
+    job = both(sandbox, [program(sandbox, "many"), "threads", "2"], 0, after=[chain])
+    check("chain saw 40\n" in job.outputs()[0], f"the other preload sees every call once: {job.done}")
+    check_equal(sum(len(c) for c in counts(job).values()), 40, "calls recorded")
+
+
+@case
+def switched_off(sandbox):
+    job = both(sandbox, [program(sandbox, "many"), "splits", "5"], 0, ranks=2, boxes=0, extra={"NCCLWATCH": "off"})
+    check_equal(job.errors(), ["", ""], "words of a library that is off")
+    check(not os.path.exists(job.directory), "a library that is off makes no directory")

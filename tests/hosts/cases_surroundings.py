@@ -1,0 +1,180 @@
+"""Hostile surroundings: no room, no rights, no descriptors, strangers' directories, a job of the same name."""
+
+import os
+import shutil
+import subprocess
+import threading
+
+from common import both, check_recorded, counts, program
+from harness import Skipped, case, check, check_equal
+
+KINDS = ("dead_rank", "early_exit", "missing_participant", "order_mismatch", "argument_mismatch", "initialization_hang",
+         "frozen_process")
+
+
+def unwatched_or_elsewhere(sandbox, directory, extra=None, argv=None, ranks=2, prefix=(), **options):
+    """The job runs as without the library and says in at most one line a process what became of its watching."""
+    command = list(prefix) + (argv or [program(sandbox, "many"), "splits", "5"])
+    plain = sandbox.job(command, ranks, preload=False, extra=extra, **options)
+    check_equal(plain.statuses(), [0] * ranks, f"exit status without the library ({plain.done})")
+    job = sandbox.job(command, ranks, extra=extra, run_directory=directory, **options)
+    check_equal(job.statuses(), [0] * ranks, f"exit status ({job.done})")
+    check_equal(job.outputs(), plain.outputs(), "standard output")
+    words = [line for error in job.errors() for line in error.splitlines() if "ncclwatch" in line]
+    check(words, "the failure was to be said")
+    for error in job.errors():
+        lines = [line for line in error.splitlines() if "watching" not in line]
+        check(len(lines) <= 1, f"more than one line: {lines}")
+    return job
+
+
+@case
+def directory_is_a_file(sandbox):
+    path = os.path.join(sandbox.fresh("place"), "file")
+    with open(path, "w") as file:
+        file.write("mine")
+    unwatched_or_elsewhere(sandbox, path)
+    with open(path) as file:
+        check_equal(file.read(), "mine", "content of the file in the way")
+
+
+@case
+def directory_cannot_be_made(sandbox):
+    unwatched_or_elsewhere(sandbox, "/proc/no/such/place")
+
+
+@case
+def directory_is_a_link(sandbox):
+    place = sandbox.fresh("place")
+    os.mkdir(os.path.join(place, "elsewhere"))
+    os.symlink("elsewhere", os.path.join(place, "run"))
+    unwatched_or_elsewhere(sandbox, os.path.join(place, "run"))
+    check_equal(os.listdir(os.path.join(place, "elsewhere")), [], "files behind the link")
+
+
+@case
+def directory_of_somebody_else(sandbox):
+    if os.getuid() != 0:
+        raise Skipped("needs root, to make a directory of another user")
+    place = os.path.join(sandbox.fresh("place"), "run")
+    os.mkdir(place, 0o777)
+    os.chown(place, 65534, 65534)
+    unwatched_or_elsewhere(sandbox, place)
+    check_equal(os.listdir(place), [], "files in somebody else's directory")
+
+
+def namespace(commands):
+    """A mount namespace of its own in which `commands` (shell) were run, as a prefix for a command."""
+    prefix = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-rm"]
+    prefix += ["sh", "-c", commands + ' && exec "$@"', "sh"]
+    if not shutil.which("unshare") or subprocess.run(prefix + ["true"], capture_output=True).returncode != 0:
+        raise Skipped("no mount namespaces here")
+    return prefix
+
+
+@case
+def directory_full(sandbox):
+    place = sandbox.fresh("place")
+    prefix = namespace(f"mount -t tmpfs -o size=256k none {place}")
+    unwatched_or_elsewhere(sandbox, os.path.join(place, "run"), prefix=prefix)
+
+
+@case
+def directory_read_only(sandbox):
+    place = sandbox.fresh("place")
+    prefix = namespace(f"mount -t tmpfs -o ro none {place}")
+    unwatched_or_elsewhere(sandbox, os.path.join(place, "run"), prefix=prefix)
+
+
+@case
+def shared_memory_read_only(sandbox):
+    """A read-only /dev/shm: the next place ($TMPDIR) takes the run directory."""
+    prefix = namespace("mount -o remount,bind,ro /dev/shm 2>/dev/null || mount -t tmpfs -o ro none /dev/shm")
+    scratch = os.path.join("/tmp", f"ncclwatch-test-{os.getpid()}")
+    os.makedirs(scratch, exist_ok=True)
+    try:
+        extra = {"NCCLWATCH_DIR": None, "TMPDIR": scratch, "SOFTGPU_NCCL_DIR": scratch, "NCCLWATCH_JOB": "ro",
+                 "HOST_ID_DIR": scratch}
+        job = sandbox.job(prefix + [program(sandbox, "limits"), "calls", "0"], 1, extra=extra)
+        check_equal(job.statuses(), [0], f"exit status ({job.done})")
+        job.directory = scratch
+        check_equal(len(job.boxes()), 1, f"black boxes in the next place ({job.done})")
+        check_equal(list(counts(job).values()), [[113] * 5], "recorded there")
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@case
+def all_descriptors_closed(sandbox):
+    job = both(sandbox, [program(sandbox, "limits"), "close_all", "0"], 0, ranks=2)
+    check_recorded(job, [111] + [112] * 20)
+    check(job.diagnosis()["healthy"], f"a finding on a healthy job: {job.diagnosis()}")
+
+
+@case
+def few_descriptors_left(sandbox):
+    """With just enough descriptors for the program itself it must still run, watched or not."""
+    argv = [program(sandbox, "limits"), "few_files"]
+    enough = None
+    for left in range(0, 40):
+        if sandbox.job(argv + [str(left)], preload=False).statuses() == [0]:
+            enough = left
+            break
+    check(enough is not None, "the program never runs")
+    for left in range(enough, enough + 8):
+        job = sandbox.job(argv + [str(left)])
+        check_equal(job.statuses(), [0], f"exit status with {left} descriptors, where {enough} are enough ({job.done})")
+
+
+@case
+def no_descriptors_later(sandbox):
+    check_recorded(both(sandbox, [program(sandbox, "limits"), "no_files_later", "0"], 0, quiet=False), [114] + [115] * 20)
+
+
+@case
+def little_address_space(sandbox):
+    if sandbox.build.sanitizer:
+        raise Skipped("sanitizers need terabytes of address space")
+    argv = [program(sandbox, "limits"), "little_space"]
+    ran = 0
+    for mib in (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024):
+        plain = sandbox.job(argv + [str(mib * 1024)], preload=False)
+        if plain.statuses() != [0]:
+            continue
+        ran += 1
+        job = sandbox.job(argv + [str(mib * 1024)])
+        check_equal(job.statuses(), [0], f"exit status with {mib} MiB more, enough without the library ({job.done})")
+    check(ran >= 3, "the program itself needs more than this test gives")
+
+
+@case
+def second_job_of_the_same_name(sandbox):
+    """Two jobs at once, both named alike: both run, neither has a finding, their boxes do not mix."""
+    scratch = sandbox.fresh("shared")
+    extra = {"NCCLWATCH_DIR": None, "NCCLWATCH_JOB": "twins", "TMPDIR": scratch}
+    results = {}
+
+    def start(name):
+        results[name] = sandbox.job([program(sandbox, "many"), "splits", "150"], 2, extra=extra, port=30000 + name)
+
+    threads = [threading.Thread(target=start, args=(name,)) for name in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name, job in results.items():
+        check_equal(job.statuses(), [0, 0], f"exit status of job {name} ({job.done})")
+        for error in job.errors():
+            check(not any(kind in error for kind in KINDS), f"a finding on a healthy job: {error}")
+
+
+@case
+def wrong_settings(sandbox):
+    """A typing error is named once with what would be accepted, and the default is used."""
+    job = both(sandbox, [program(sandbox, "many"), "splits", "3"], 0, ranks=1, quiet=False,
+               extra={"NCCLWATCH_RING": "many", "NCCLWATCH_ON_FAULT": "explode", "NCCLWATCH": "perhaps"})
+    for variable in ("NCCLWATCH_RING", "NCCLWATCH_ON_FAULT", "NCCLWATCH"):
+        lines = [line for line in job.errors()[0].splitlines() if variable in line.replace("=", " ").replace(":", " ").split()
+                 or variable + "=" in line]
+        check_equal(len(lines), 1, f"lines about {variable} in {job.errors()[0]!r}")
+    check_recorded(job, [9] * 3 + [10])

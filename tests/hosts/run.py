@@ -1,0 +1,19 @@
+#!/usr/bin/env python3
+"""Small real programs under the library: each must do what it does without it, and be recorded truthfully."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+sys.path.insert(0, HERE)
+
+import cases_children  # noqa: E402,F401  (registers its cases)
+import cases_communicators  # noqa: E402,F401
+import cases_endings  # noqa: E402,F401
+import cases_loading  # noqa: E402,F401
+import cases_surroundings  # noqa: E402,F401
+from harness import run_main  # noqa: E402
+
+if __name__ == "__main__":
+    run_main("hosts")
