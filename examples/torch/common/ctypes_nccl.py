@@ -1,0 +1,205 @@
+"""A process group over libnccl by ctypes, for CPU tensors: backend "ctypes_nccl" of torch.distributed.
+
+It is what runs real torchrun and DistributedDataParallel where there is no GPU: a libnccl whose device memory is the
+host's is named by $NCCL_SO_PATH, or found on $LD_LIBRARY_PATH, and its libcuda lies beside it. torch's own copy of
+libnccl, which every CUDA build of torch brings along, is a second one in the process and is left alone.
+"""
+
+import ctypes
+import os
+import queue
+import threading
+
+import torch
+import torch.distributed as dist
+
+NCCL_TYPES = {torch.int8: 0, torch.uint8: 1, torch.bool: 1, torch.int32: 2, torch.int64: 4, torch.float16: 6,
+              torch.float32: 7, torch.float64: 8, torch.bfloat16: 9}
+NCCL_REDUCTIONS = {dist.ReduceOp.SUM: 0, dist.ReduceOp.PRODUCT: 1, dist.ReduceOp.MAX: 2, dist.ReduceOp.MIN: 3,
+                   dist.ReduceOp.AVG: 4}
+
+
+class UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_byte * 128)]
+
+
+def nccl_path():
+    named = os.environ.get("NCCL_SO_PATH")
+    if named:
+        return named
+    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":"):
+        candidate = os.path.join(folder, "libnccl.so.2")
+        if folder and os.path.exists(candidate):
+            return os.path.abspath(candidate)
+    raise RuntimeError("no libnccl for CPU tensors: set NCCL_SO_PATH, or LD_LIBRARY_PATH to its folder")
+
+
+class Library:
+    """One shared library; calls release the GIL and raise where the result is not 0."""
+
+    def __init__(self, path):
+        self._handle = ctypes.CDLL(path)
+
+    def __getattr__(self, name):
+        function = getattr(self._handle, name)
+
+        def call(*arguments):
+            result = function(*arguments)
+            if result != 0:
+                raise RuntimeError(f"{name} returned {result}")
+
+        setattr(self, name, call)
+        return call
+
+
+class Work(dist._Work):
+    """Done when the stream has reached the event recorded behind the call."""
+
+    def __init__(self, cuda, stream, result, keep):
+        super().__init__()
+        self._cuda, self._result = cuda, result
+        self._keep = keep  # tensors that the library still reads or writes
+        self._future = torch.futures.Future()
+        self._event = ctypes.c_void_p()
+        cuda.cuEventCreate(ctypes.byref(self._event), 0)
+        cuda.cuEventRecord(self._event, stream)
+
+    def finish(self):
+        """Called by the group's waiting thread, in the order of the stream."""
+        self._cuda.cuEventSynchronize(self._event)
+        self._cuda.cuEventDestroy_v2(self._event)
+        self._keep = None
+        self._future.set_result(self._result)
+
+    def wait(self, timeout=None):
+        self._future.wait()
+        return True
+
+    def is_completed(self):
+        return self._future.done()
+
+    def get_future(self):
+        return self._future
+
+
+class CtypesNccl(dist.ProcessGroup):
+    def __init__(self, store, rank, size):
+        super().__init__(rank, size)
+        self._rank, self._size = rank, size
+        path = nccl_path()
+        torch.cuda.is_available()  # torch asks for a driver once and for all, before the one beside libnccl is loaded
+        self._cuda = Library(os.path.join(os.path.dirname(path), "libcuda.so.1"))
+        self._nccl = Library(path)
+        self._open_device()
+        unique_id = UniqueId()
+        if rank == 0:
+            self._nccl.ncclGetUniqueId(ctypes.byref(unique_id))
+            store.set("ctypes_nccl", bytes(unique_id))
+        else:
+            ctypes.memmove(ctypes.byref(unique_id), store.get("ctypes_nccl"), ctypes.sizeof(unique_id))
+        self._communicator = ctypes.c_void_p()
+        self._nccl.ncclCommInitRank(ctypes.byref(self._communicator), size, unique_id, rank)
+        self._started = queue.SimpleQueue()
+        threading.Thread(target=self._finish_in_order, daemon=True, name="nccl-completion").start()
+
+    def _open_device(self):
+        self._cuda.cuInit(0)
+        count, device = ctypes.c_int(), ctypes.c_int()
+        self._cuda.cuDeviceGetCount(ctypes.byref(count))
+        self._cuda.cuDeviceGet(ctypes.byref(device), int(os.environ.get("LOCAL_RANK", "0")) % count.value)
+        self._context, self._stream = ctypes.c_void_p(), ctypes.c_void_p()
+        self._cuda.cuDevicePrimaryCtxRetain(ctypes.byref(self._context), device)
+        self._cuda.cuCtxSetCurrent(self._context)
+        self._cuda.cuStreamCreate(ctypes.byref(self._stream), 1)  # does not wait for the default stream
+
+    def _finish_in_order(self):
+        self._cuda.cuCtxSetCurrent(self._context)
+        while True:
+            self._started.get().finish()
+
+    def _begin(self):
+        self._cuda.cuCtxSetCurrent(self._context)  # autograd calls from threads of its own
+
+    def _end(self, result, *keep):
+        work = Work(self._cuda, self._stream, result, keep)
+        self._started.put(work)
+        return work
+
+    @staticmethod
+    def _memory(tensor):
+        if tensor.device.type != "cpu" or not tensor.is_contiguous():
+            raise ValueError("ctypes_nccl takes contiguous CPU tensors")
+        return ctypes.c_void_p(tensor.data_ptr())
+
+    def _all_reduce(self, tensor, reduction):
+        memory = self._memory(tensor)
+        self._nccl.ncclAllReduce(memory, memory, ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype],
+                                 NCCL_REDUCTIONS[reduction], self._communicator, self._stream)
+
+    def allreduce(self, tensors, opts=None):
+        self._begin()
+        for tensor in tensors:
+            self._all_reduce(tensor, opts.reduceOp.op if opts else dist.ReduceOp.SUM)
+        return self._end(tensors, tensors)
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        self._begin()
+        self._nccl.ncclGroupStart()
+        for tensor in tensors:
+            self._all_reduce(tensor, opts.reduceOp.op if opts else dist.ReduceOp.SUM)
+        self._nccl.ncclGroupEnd()
+        return self._end(tensors, tensors)
+
+    def broadcast(self, tensors, opts):
+        self._begin()
+        for tensor in tensors:
+            memory = self._memory(tensor)
+            self._nccl.ncclBroadcast(memory, memory, ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype],
+                                     opts.rootRank, self._communicator, self._stream)
+        return self._end(tensors, tensors)
+
+    def all_gather_single(self, output, tensor, opts=None):
+        self._begin()
+        self._nccl.ncclAllGather(self._memory(tensor), self._memory(output), ctypes.c_size_t(tensor.numel()),
+                                 NCCL_TYPES[tensor.dtype], self._communicator, self._stream)
+        return self._end([output], output, tensor)
+
+    _allgather_base = all_gather_single  # its name until torch 2.14
+
+    def allgather(self, outputs, tensors, opts=None):
+        (pieces,), (tensor,) = outputs, tensors
+        whole = torch.empty((self._size,) + tuple(tensor.shape), dtype=tensor.dtype)
+        self.all_gather_single(whole, tensor.contiguous()).wait()
+        for piece, source in zip(pieces, whole):
+            piece.copy_(source)
+        return self._end(outputs)
+
+    def send(self, tensors, peer, tag=0):
+        self._begin()
+        for tensor in tensors:
+            self._nccl.ncclSend(self._memory(tensor), ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype], peer,
+                                self._communicator, self._stream)
+        return self._end(tensors, tensors)
+
+    def recv(self, tensors, peer, tag=0):
+        self._begin()
+        for tensor in tensors:
+            self._nccl.ncclRecv(self._memory(tensor), ctypes.c_size_t(tensor.numel()), NCCL_TYPES[tensor.dtype], peer,
+                                self._communicator, self._stream)
+        return self._end(tensors, tensors)
+
+    def barrier(self, opts=None):
+        return self.allreduce([torch.zeros(1)])
+
+    def getBackendName(self):
+        return "ctypes_nccl"
+
+    def size(self):
+        return self._size
+
+    def shutdown(self):
+        self._nccl.ncclCommDestroy(self._communicator)
+
+
+dist.Backend.register_backend(
+    "ctypes_nccl", lambda store, rank, size, timeout: CtypesNccl(store, rank, size), devices=["cpu"])
