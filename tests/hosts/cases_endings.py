@@ -43,9 +43,9 @@ def longjmp_from_a_signal_handler(sandbox):
 def longjmp_out_of_a_call(sandbox):
     chain = sandbox.build.program("hosts", "libchain.so")
     job = both(sandbox, [program(sandbox, "jump")], 6, after=[chain])
-    calls = [c for c in job.calls() if c["function"] == "ncclAllReduce"]
+    calls = [c for c in job.calls() if c["op"] == "AllReduce"]
     check_equal([c["count"] for c in calls], [91] + [1] * 51 + [92, 93], "recorded counts")
     left = [c for c in calls if c["count"] == 1]
-    check(all(c["returned_ns"] is None for c in left), "a call that was left by longjmp never returned")
-    check(all(c["returned_ns"] for c in calls if c["count"] != 1), "later calls are seen to return")
-    check_equal([bool(c["group"]) for c in calls][-3:], [True, False, False], "the group ended with its ncclGroupEnd")
+    check(all(c["state"] == "entered" for c in left), "a call that was left by longjmp never returned")
+    check(all(c["result"] == "success" for c in calls if c["count"] != 1), "later calls are seen to return")
+    check_equal([c["group"] is not None for c in calls][-3:], [True, False, False], "the group ended with its ncclGroupEnd")

@@ -30,18 +30,18 @@ def both(sandbox, argv, expected=None, boxes=None, quiet=True, **options):
     return watched
 
 
-def counts(job, function="ncclAllReduce", **wanted):
-    """Counts of all recorded calls of `function`, by process id, in order."""
+def counts(job, op="AllReduce", **wanted):
+    """Counts of all recorded calls of `op`, by process id, in order."""
     found = {}
     for call in job.calls():
-        if call["function"] == function and all(call[k] == v for k, v in wanted.items()):
+        if call["op"] == op and all(call[k] == v for k, v in wanted.items()):
             found.setdefault(call["pid"], []).append(call["count"])
     return found
 
 
-def check_recorded(job, expected, function="ncclAllReduce"):
+def check_recorded(job, expected, op="AllReduce"):
     """Every process of the job recorded exactly these counts, each call as returned."""
-    by_process = counts(job, function)
-    check_equal(len(by_process), len(job.done), f"processes that recorded {function}")
+    by_process = counts(job, op)
+    check_equal(len(by_process), len(job.done), f"processes that recorded {op}")
     for pid, found in by_process.items():
-        check_equal(found, expected, f"counts of {function} recorded by process {pid}")
+        check_equal(found, expected, f"counts of {op} recorded by process {pid}")

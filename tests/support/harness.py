@@ -208,7 +208,7 @@ class Job:
             found += [os.path.join(folder, name) for name in names if name.endswith(".box")]
         return sorted(found)
 
-    def trace(self):
+    def calls(self):
         return trace(self.sandbox, self.directory)
 
     def diagnosis(self):
@@ -216,11 +216,12 @@ class Job:
 
 
 def trace(sandbox, directory):
-    """The recorded calls of a run directory, through the command."""
+    """The recorded calls of a run directory, through the command: by process, then in the order of entry."""
     done = sandbox.run([sandbox.build.command, "trace", "--json", directory], sandbox.environment(preload=False),
                        timeout=120)
     check(done.status == 0, f"ncclwatch trace --json {directory}: {done}")
-    return json.loads(done.out)
+    calls = [json.loads(line) for line in done.out.splitlines()]
+    return sorted(calls, key=lambda call: (call["pid"], call["slot"]))
 
 
 def diagnosis(sandbox, directory):

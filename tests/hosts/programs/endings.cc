@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   }
   if (mode == "abort") std::abort();
   if (mode == "terminate") throw std::runtime_error("nobody catches this");
-  if (mode == "noexcept") []() noexcept { throw 1; }();
+  if (mode == "noexcept") [](int value) noexcept { std::string("abc").at(value); }(argc + 2);
   if (mode == "segv") *static_cast<volatile int*>(nullptr) = 1;
   if (mode == "kill") kill(getpid(), SIGKILL);
   if (mode == "term") raise(SIGTERM);
