@@ -1,0 +1,146 @@
+"""Jobs with one planted fault each: what is planted, and what ncclwatch must say about it, when and how often."""
+
+import dataclasses
+import json
+import os
+import random
+import time
+
+from job import SOURCE, Failure, Job, launched
+
+TIMEOUT_S = 3.0   # NCCLWATCH_TIMEOUT of these jobs
+PROMPT_S = 1.0    # mismatches, deaths and exits need no time-out
+GRACE_S = 1.0     # what the others may need beyond it
+SETTLE_S = 0.5    # after the verdict: whether it changes or is said again
+
+# Example: (needs a time-out, can be planted on the leader). The rest stands in its expected.json.
+FAULTS = {
+    "skipped_collective": (False, True),
+    "uneven_last_batch": (False, True),
+    "rank0_logging": (False, True),
+    "bucket_sizes": (False, True),
+    "wrong_dtype": (False, True),
+    "exception": (False, True),
+    "killed": (False, True),
+    "stuck_data_loader": (True, True),
+    "frozen": (True, True),
+    "wrong_world_size": (True, False),
+    "missing_at_start": (True, False),
+}
+
+
+@dataclasses.dataclass
+class Plan:
+    """One run, fixed by its seed."""
+    fault: str
+    seed: int
+    ranks: int
+    rank: int          # -1: the leader
+    step: int
+    step_ms: int
+    count: int
+    children: int
+    cores: list
+    mode: str
+
+    def options(self):
+        options = ["--rank", self.rank, "--step", self.step, "--steps", 1_000_000, "--step-ms", self.step_ms,
+                   "--seed", self.seed, "--count", self.count, "--children", self.children]
+        if self.fault == "wrong_world_size":
+            options += ["--world-size", self.ranks + 1 + self.seed % 3]
+        if self.fault == "exception":
+            options += ["--terminate", self.seed % 2]
+        return options
+
+
+def plan(fault, seed, leader=None, children=None, crowded=None, mode=None, rank=None):
+    """What is not given is drawn from the seed."""
+    draw = random.Random(f"{fault}/{seed}")
+    ranks = draw.choice([3, 4, 4, 5, 8])
+    cores = sorted(os.sched_getaffinity(0))
+    crowded = draw.random() < 0.25 if crowded is None else crowded
+    if crowded:  # four ranks a core
+        ranks, cores = (8, cores[:2]) if len(cores) > 1 and draw.random() < 0.5 else (4, cores[:1])
+    drawn = draw.randrange(ranks)
+    leader = draw.random() < 0.3 if leader is None else leader
+    return Plan(
+        fault, seed, ranks, -1 if leader and FAULTS[fault][1] else drawn if rank is None else rank,
+        step=draw.randrange(20, 60) if leader else draw.randrange(1, 40), step_ms=draw.choice([1, 2, 5, 10, 20]),
+        count=draw.choice([2, 64, 4096, 100_000]),
+        children=(2 if draw.random() < 0.3 else 0) if children is None else children, cores=cores,
+        mode=mode or draw.choice(["preload", "run"]))
+
+
+def expected(fault):
+    with open(os.path.join(SOURCE, "examples", fault, "expected.json")) as file:
+        return json.load(file)
+
+
+def name_the_leader(job):
+    """For rank -1: waits until there is a leader that every rank can see, and names its rank to the programs."""
+    def leader():
+        pid = job.leader_pid()
+        return [rank for rank, own in job.ranks().items() if own == pid] if pid else None
+
+    rank, = job.wait_until(leader, 20, "a leader was to take the lease")
+    with open(job.culprit_file + ".new", "w") as file:
+        file.write(str(rank))
+    os.rename(job.culprit_file + ".new", job.culprit_file)
+    return rank
+
+
+def check_finding(document, want, culprit, where):
+    findings = document.get("findings", [])
+    if document.get("healthy") is not False or not findings:
+        raise Failure(f"{where}: no finding, wanted {want['kind']} of rank {culprit}")
+    first = findings[0]
+    if (first["kind"], first["culprits"], first["certainty"]) != (want["kind"], [culprit], want["certainty"]):
+        raise Failure(f"{where}: {first['certainty']} {first['kind']} of {first['culprits']}, wanted "
+                      f"{want['certainty']} {want['kind']} of [{culprit}]\n{json.dumps(document, indent=1)}")
+    return first
+
+
+def run(build, one, keep=None):
+    """Runs one plan. Returns {"latency_s": ..., "leader": ...}; raises Failure."""
+    want = expected(one.fault)
+    slow = FAULTS[one.fault][0]
+    allowed = TIMEOUT_S + GRACE_S if slow else PROMPT_S
+    command = launched(build.example(one.fault), one.ranks, *one.options())
+    with Job(build, command, mode=one.mode, environment={"NCCLWATCH_TIMEOUT": f"{TIMEOUT_S:g}"}, cores=one.cores) as job:
+        try:
+            culprit = name_the_leader(job) if one.rank == -1 else one.rank
+            fault_ns = job.wait_until(job.fault_ns, 60, "the fault was to happen")
+
+            def final():
+                document = job.look()
+                return document and any(f["certainty"] == want["certainty"] or f["kind"] != want["kind"]
+                                        for f in document["findings"][:1]) and document
+            # Waits longer than allowed, so that a late verdict is told from none.
+            job.wait_until(final, allowed + 10, f"a diagnosis of {one.fault} was to be on disk")
+            written_ns = job.seen[-1][0]
+            time.sleep(SETTLE_S)
+            live = job.look()
+            first = check_finding(live, want, culprit, "diagnosis.json")
+            latency = (written_ns - fault_ns) / 1e9
+            job.end()
+            check_offline(job, live)
+            printed = job.printed(first["summary"])
+            if printed != 1:
+                raise Failure(f"the diagnosis was printed {printed} times:\n{job.output()[-4000:]}")
+            if latency > allowed:
+                raise Failure(f"verdict after {latency:.3f} s, allowed {allowed:.1f} s")
+            return {"latency_s": latency, "leader": one.rank == -1, "children": one.children > 0}
+        except Failure as failure:
+            if keep:
+                keep(job, failure)
+            raise
+
+
+def check_offline(job, live):
+    """After everybody is gone the black boxes alone tell the same."""
+    status, document = job.offline()
+    if status != 1:
+        raise Failure(f"diagnose exits with {status}, wanted 1")
+    if document["findings"] != live["findings"]:
+        raise Failure("live and offline findings differ\nlive: " + json.dumps(live["findings"], indent=1) +
+                      "\noffline: " + json.dumps(document["findings"], indent=1))

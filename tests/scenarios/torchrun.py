@@ -1,0 +1,111 @@
+"""Real torchrun and DistributedDataParallel, on CPU tensors over softgpu, under watch."""
+
+import os
+import random
+import time
+
+import faults
+import healthy
+from job import SOURCE, Failure, Job, processes_marked
+
+SCRIPTS = os.path.join(SOURCE, "examples", "torch")
+
+
+def command(build, script, ranks, *options, launcher=()):
+    if not os.access(build.python, os.X_OK):
+        raise Failure(f"no {build.python}: ./dev test installs torch there")
+    return [build.python, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1",
+            "--master-port", str(free_port()), *launcher, os.path.join(SCRIPTS, script, "train.py"), *map(str, options)]
+
+
+def free_port():
+    import socket
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(build, **more):
+    return {"NCCL_SO_PATH": os.path.join(build.softgpu, "libnccl.so.2"), "LD_LIBRARY_PATH": "",
+            "OMP_NUM_THREADS": "1", "NCCLWATCH_TIMEOUT": "10", **more}
+
+
+def run_healthy(build, seed=0, mode="preload"):
+    with Job(build, command(build, "healthy", 2 if seed % 2 else 4, "--workers", seed % 2), mode=mode,
+             environment=environment(build)) as job:
+        healthy.check_healthy(job, job.wait(180), 2 if seed % 2 else 4)
+        job.check_nothing_left(seconds=10)
+        return {}
+
+
+def run_exception(build, seed=0, mode="preload"):
+    """torchrun ends the survivors at once: the verdict must be on disk before the last of them is gone."""
+    draw = random.Random(f"exception/{seed}")
+    rank = draw.randrange(4)
+    line = command(build, "exception", 4, "--rank", rank, "--step", draw.randrange(1, 20), "--step-ms",
+                   draw.choice([1, 5, 20]), "--workers", draw.choice([0, 0, 1]))
+    with Job(build, line, mode=mode, environment=environment(build)) as job:
+        job.wait_until(job.fault_ns, 120, "the fault was to happen")
+        survivors = {pid for own, pid in job.ranks().items() if own != rank}
+        last_alive = time.time_ns()
+        while survivors & set(processes_marked(job.root)):
+            last_alive = time.time_ns()
+            job.look()
+            time.sleep(0.002)
+        job.look()
+        status = job.wait(60)
+        if status != 1:
+            raise Failure(f"torchrun's status is {status}\n{job.output()[-3000:]}")
+        if not job.seen:
+            raise Failure(f"no diagnosis.json when torchrun had ended\n{job.output()[-3000:]}")
+        first = faults.check_finding(job.seen[-1][1], {"kind": "dead_rank", "certainty": "certain"}, rank, "torchrun")
+        if job.seen[-1][0] > last_alive and mode == "preload":
+            raise Failure(f"verdict {(job.seen[-1][0] - last_alive) / 1e6:.0f} ms after the last survivor was gone")
+        if job.printed(first["summary"]) != 1:
+            raise Failure(f"the diagnosis was printed {job.printed(first['summary'])} times:\n{job.output()[-4000:]}")
+        faults.check_offline(job, job.seen[-1][1])
+        return {"latency_s": (job.seen[-1][0] - job.fault_ns()) / 1e9}
+
+
+def run_uneven_data(build, seed=0, mode="preload"):
+    draw = random.Random(f"uneven/{seed}")
+    rank = draw.randrange(4)
+    line = command(build, "uneven_data", 4, "--rank", rank, "--step", draw.randrange(2, 20))
+    with Job(build, line, mode=mode, environment=environment(build)) as job:
+        job.wait_until(job.fault_ns, 120, "the fault was to happen")
+        job.wait_until(lambda: job.look() and job.look()["findings"], 20, "a diagnosis was to be on disk")
+        faults.check_finding(job.look(), {"kind": "argument_mismatch", "certainty": "certain"}, rank, "torchrun")
+        latency = (job.seen[0][0] - job.fault_ns()) / 1e9
+        if latency > faults.PROMPT_S:
+            raise Failure(f"verdict after {latency:.3f} s")
+        return {"latency_s": latency}
+
+
+def run_elastic_restart(build, seed=0, mode="preload"):
+    """The first attempt dies of an exception, torchrun starts a second that lives: two directories, the second clean."""
+    line = command(build, "healthy", 4, "--steps", 10, launcher=("--max-restarts", "1"))
+    line[-3] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "fails_once.py")
+    with Job(build, line, mode=mode, environment=environment(build, TMPDIR="{root}"), directory=False) as job:
+        status = job.wait(240)
+        if status != 0:
+            raise Failure(f"status {status}\n{job.output()[-3000:]}")
+        folders = []
+        for text in job.output().split("run directory ")[1:]:
+            folder = text.split()[0].rstrip(",.")
+            if folder not in folders:
+                folders.append(folder)
+        if len(folders) != 2:
+            raise Failure(f"run directories {folders}, wanted two\n{job.output()[-3000:]}")
+        (first, bad), (second, good) = (job.offline(folder) for folder in folders)
+        if first != 1 or bad["findings"][0]["kind"] != "dead_rank" or bad["job"]["attempt"] != 0:
+            raise Failure(f"attempt 0: {bad}")
+        if second != 0 or good["job"]["attempt"] != 1:
+            raise Failure(f"attempt 1: {good}")
+        import shutil
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        return {}
+
+
+RUNS = {"healthy": run_healthy, "exception": run_exception, "uneven_data": run_uneven_data,
+        "elastic_restart": run_elastic_restart}
