@@ -86,7 +86,9 @@ void* Symbol(const std::string& name) {
 CUresult Find(const char* name, void** function, int version, cuuint64_t flags,
               CUdriverProcAddressQueryResult* status) {
   constexpr cuuint64_t kKnown = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  if (name == nullptr || function == nullptr || (flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || function == nullptr || (flags & ~kKnown) != 0 || version > CUDA_VERSION) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   *function = nullptr;
   std::string symbol = name;
   for (const Versioned& row : kVersioned) {
@@ -103,7 +105,7 @@ CUresult Find(const char* name, void** function, int version, cuuint64_t flags,
   if (*function == nullptr && ours) *function = Symbol(symbol);
   bool found = *function != nullptr;
   if (status != nullptr) *status = found ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  return found ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -115,7 +117,9 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* name, void** function, int vers
   return Find(name, function, version, flags, status);
 }
 CUresult CUDAAPI cuGetProcAddress(const char* name, void** function, int version, cuuint64_t flags) {
-  return Find(name, function, version, flags, nullptr);
+  // The first form has no status to tell it by.
+  CUresult result = Find(name, function, version, flags, nullptr);
+  return result == CUDA_SUCCESS && *function == nullptr ? CUDA_ERROR_NOT_FOUND : result;
 }
 
 }  // extern "C"
