@@ -3,22 +3,25 @@
 from common import both, check_recorded, program
 from harness import case, check, check_equal
 
-ENDINGS = {"return": 21, "exit": 22, "_exit": 23, "_Exit": 24, "quick_exit": 25, "thread_exit": 26, "thread__exit": 27,
-           "pthread_exit": 0, "abort": -6, "terminate": -6, "noexcept": -6, "segv": -11, "kill": -9, "term": -15,
-           "handled": 28, "execve": 29}
+# How: (name of the test, exit status).
+ENDINGS = {"return": ("return", 21), "exit": ("exit", 22), "_exit": ("underscore_exit", 23), "_Exit": ("C_Exit", 24),
+           "quick-exit": ("quick_exit", 25), "thread-exit": ("exit_in_a_thread", 26),
+           "thread_exit": ("underscore_exit_in_a_thread", 27), "pthread-exit": ("pthread_exit_of_main", 0),
+           "abort": ("abort", -6), "terminate": ("terminate", -6), "noexcept": ("noexcept", -6), "segv": ("segv", -11),
+           "kill": ("kill", -9), "term": ("term", -15), "handled": ("handled_segv", 28), "execve": ("execve", 29)}
 
 
-def register(mode, status):
+def register(mode, name, status):
     def test(sandbox):
         job = both(sandbox, [program(sandbox, "endings"), mode], status, quiet=status >= 0)
-        check_recorded(job, [11, 12] if mode == "pthread_exit" else [11])
+        check_recorded(job, [11, 12] if mode == "pthread-exit" else [11])
 
-    test.__name__ = "end_" + mode.strip("_") if mode != "_exit" and mode != "_Exit" else "end" + mode
+    test.__name__ = "end_by_" + name
     case(test)
 
 
-for name, expected in ENDINGS.items():
-    register(name, expected)
+for how, (title, expected) in ENDINGS.items():
+    register(how, title, expected)
 
 
 @case

@@ -22,6 +22,16 @@ def dlclose_and_again(sandbox):
 
 
 @case
+def unloaded_and_replaced(sandbox):
+    """A libnccl that really goes away, another build in its place, functions that neither has."""
+    libraries = [sandbox.build.program("hosts", f"{version}/libnccl.so.2") for version in (21003, 21807)]
+    sandbox.build.need(*libraries)
+    job = both(sandbox, [program(sandbox, "unload")] + libraries, 0)
+    check("unloaded" in job.outputs()[0], f"the library was to be unloaded, or this test proves nothing: {job.done}")
+    check_recorded(job, [1] * 6)
+
+
+@case
 def two_copies(sandbox):
     """Two libnccl in one process: every call goes to the copy that made the communicator."""
     copy = os.path.join(sandbox.fresh("copy"), "libnccl-other.so")

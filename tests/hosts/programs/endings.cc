@@ -23,17 +23,17 @@ int main(int argc, char** argv) {
   if (mode == "exit") std::exit(22);
   if (mode == "_exit") _exit(23);
   if (mode == "_Exit") _Exit(24);
-  if (mode == "quick_exit") std::quick_exit(25);
-  if (mode == "thread_exit") {
+  if (mode == "quick-exit") std::quick_exit(25);
+  if (mode == "thread-exit") {
     std::thread([] { std::exit(26); }).detach();
     pause();
   }
-  if (mode == "thread__exit") {
+  if (mode == "thread_exit") {
     std::thread([] { _exit(27); }).detach();
     pause();
   }
   // The main thread ends, the process lives on in another one, whose end is the end of the process.
-  if (mode == "pthread_exit") {
+  if (mode == "pthread-exit") {
     std::thread([world] {
       host::AllReduce(world, 12);
       host::Say("after the main thread");
