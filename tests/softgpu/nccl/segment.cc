@@ -194,6 +194,7 @@ Segment* Segment::Join(const Identity& identity, int nranks, int rank) {
     unlink(path.c_str());
   }
   const int error = errno;
+  flock(fd, LOCK_UN);  // the mapping keeps the open file, and with it the lock, beyond close()
   close(fd);
   if (mapped) return segment;
   delete segment;
