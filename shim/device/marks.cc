@@ -1,0 +1,132 @@
+#include "shim/device/marks.h"
+
+#include <atomic>
+#include <cstddef>
+
+#include "shim/device/driver.h"
+#include "shim/resolve/libraries.h"
+
+namespace ncclwatch::shim::device {
+namespace {
+
+using format::GpuMarks;
+
+enum class Access : int { kNotTried, kGiven, kRefused };
+
+Driver driver;
+std::atomic<Access> loaded{Access::kNotTried};
+// Of the box below; a fork child has another box, and cannot use the parent's CUDA anyway.
+std::atomic<const Box*> registered{nullptr};
+
+bool Load(const Box& box, std::uint32_t index) {
+  if (loaded.load(std::memory_order_acquire) == Access::kNotTried) {
+    const bool found = LoadDriver(resolve::libraries[box.communicators[index].library].path, &driver);
+    // Not found is not remembered: NCCL may load the driver later.
+    if (found) loaded.store(Access::kGiven, std::memory_order_release);
+    return found;
+  }
+  return loaded.load(std::memory_order_acquire) == Access::kGiven;
+}
+
+// While another thread captures, calls that "may be unsafe" would spoil its capture unless this thread says that it
+// has nothing to do with it.
+class Uncaptured {
+ public:
+  Uncaptured() {
+    if (driver.exchange_capture_mode && driver.exchange_capture_mode(&mode_) == CUDA_SUCCESS) exchanged_ = true;
+  }
+  ~Uncaptured() {
+    if (exchanged_) driver.exchange_capture_mode(&mode_);
+  }
+  Uncaptured(const Uncaptured&) = delete;
+  Uncaptured& operator=(const Uncaptured&) = delete;
+
+ private:
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool exchanged_ = false;
+};
+
+// A communicator's device and context need not be the current ones: one process can drive several GPUs.
+class Inside {
+ public:
+  explicit Inside(CUcontext context) {
+    CUcontext current = nullptr;
+    if (driver.context_current(&current) != CUDA_SUCCESS) return;
+    ok = current == context;
+    if (!ok) ok = pushed_ = driver.context_push(context) == CUDA_SUCCESS;
+  }
+  ~Inside() {
+    CUcontext popped;
+    if (pushed_) driver.context_pop(&popped);
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  bool ok = false;
+
+ private:
+  bool pushed_ = false;
+};
+
+// The whole table at once, for all contexts: communicators come and go, registrations are slow.
+bool Register(const Box& box) {
+  const Box* expected = nullptr;
+  if (registered.load(std::memory_order_acquire) == &box) return true;
+  if (!registered.compare_exchange_strong(expected, &box, std::memory_order_acq_rel)) return expected == &box;
+  const format::Section& table = box.header->communicators;
+  const CUresult result =
+      driver.host_register(box.communicators, table.bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return true;
+  registered.store(nullptr, std::memory_order_release);
+  return false;
+}
+
+void Say(Box& box, GpuMarks marks) {
+  auto& field = box.header->gpu_marks;
+  if (field != static_cast<std::uint32_t>(GpuMarks::kOn)) field = static_cast<std::uint32_t>(marks);
+}
+
+bool GiveAccess(Box& box, std::uint32_t index) {
+  if (!Load(box, index)) return false;
+  CUcontext context = nullptr;
+  if (driver.context_current(&context) != CUDA_SUCCESS || !context) return false;
+  const Uncaptured uncaptured;
+  if (!Register(box)) return false;
+  CUdeviceptr table = 0;
+  if (driver.host_device_pointer(&table, box.communicators, 0) != CUDA_SUCCESS || !table) return false;
+  box.privates[index].context = context;
+  box.privates[index].device_marks =
+      table + index * sizeof(format::Communicator) + offsetof(format::Communicator, marks);
+  return true;
+}
+
+}  // namespace
+
+void Prepare(Box& box, std::uint32_t index) {
+  if (!box.gpu_marks_wanted || (box.communicators[index].flags & format::kCommNonBlocking)) return;
+  Say(box, GiveAccess(box, index) ? GpuMarks::kOn : GpuMarks::kUnavailable);
+}
+
+Outcome Enqueue(Box& box, std::uint32_t index, std::uint64_t stream, std::uint64_t* ticket) {
+  if (!box.gpu_marks_wanted) return Outcome::kNotWanted;
+  const Private& mine = box.privates[index];
+  if (!mine.device_marks) return Outcome::kUnavailable;
+  const auto on = reinterpret_cast<CUstream>(stream);
+  const Inside inside(static_cast<CUcontext>(mine.context));
+  if (!inside.ok) return Outcome::kUnavailable;
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  // An error too says that a capture is going on, which the default stream must stay away from.
+  if (driver.stream_is_capturing(on, &capture) != CUDA_SUCCESS) return Outcome::kUnavailable;
+  if (capture != CU_STREAM_CAPTURE_STATUS_NONE) return Outcome::kCaptured;
+  format::Communicator& entry = box.communicators[index];
+  const std::uint64_t next = entry.tickets.load(std::memory_order_relaxed);
+  const CUdeviceptr mark = mine.device_marks + next % format::kMarks * sizeof(std::uint64_t);
+  if (driver.stream_write(on, mark, next + 1, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) {
+    Say(box, GpuMarks::kUnavailable);
+    return Outcome::kUnavailable;
+  }
+  entry.tickets.store(next + 1, std::memory_order_release);
+  *ticket = next;
+  return Outcome::kEnqueued;
+}
+
+}  // namespace ncclwatch::shim::device

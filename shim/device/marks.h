@@ -1,0 +1,23 @@
+// End marks: after the work of a call the GPU itself writes, in stream order, into the black box that it is done.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/recorder/box.h"
+
+namespace ncclwatch::shim::device {
+
+// Gives the current context access to the marks of a communicator that has just become ready. Never fails loudly: a
+// communicator without access is recorded without marks.
+void Prepare(Box& box, std::uint32_t index);
+
+enum class Outcome {
+  kNotWanted,    // switched off, or the communicator cannot have marks
+  kEnqueued,
+  kCaptured,     // the stream is capturing: a mark would become a node of the graph
+  kUnavailable,  // the driver refused
+};
+// Enqueues the next mark of a communicator on a stream. *ticket is set with kEnqueued.
+Outcome Enqueue(Box& box, std::uint32_t index, std::uint64_t stream, std::uint64_t* ticket);
+
+}  // namespace ncclwatch::shim::device

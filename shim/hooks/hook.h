@@ -1,0 +1,133 @@
+// The one body of all wrappers: stamp, describe, call on, stamp again.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "shim/hooks/describe.h"
+#include "shim/lifecycle/process.h"
+#include "shim/lifecycle/thread.h"
+#include "shim/recorder/communicators.h"
+#include "shim/recorder/record.h"
+#include "shim/resolve/libraries.h"
+
+namespace ncclwatch::shim {
+
+constexpr functions::Family FamilyOf(functions::Function function) { return functions::Find(function)->family; }
+
+// What the caller of a function gets that the library does not have.
+template <class R>
+R Absent(std::uint32_t library, functions::Function function) {
+  const ncclResult_t result = resolve::Missing(library, function);
+  if constexpr (std::is_same_v<R, ncclResult_t>)
+    return result;
+  else if constexpr (std::is_same_v<R, const char*>)
+    return "ncclwatch: no such function in this NCCL";
+  else if constexpr (!std::is_void_v<R>)
+    return R{};
+}
+
+// A call from inside NCCL (it calls its own exports through the PLT), or from a library that serves a call in progress
+// on this thread. The frame of that one is believed while the return address of its wrapper still lies there: an
+// application that jumped out of a call leaves the note behind, but sooner or later writes over its stack.
+inline bool IsInner(std::uint32_t library, const Thread& thread, std::uint64_t site, std::uintptr_t frame) {
+  if (resolve::CallsItself(library, site)) [[unlikely]]
+    return true;
+  if (thread.frame == 0 || frame >= thread.frame) [[likely]]
+    return false;
+  return reinterpret_cast<const std::uint64_t*>(thread.frame)[1] == thread.site;
+}
+
+template <functions::Function function, std::uint32_t library, class Signature>
+class Hook;
+
+template <functions::Function function, std::uint32_t library, class R, class... P>
+class Hook<function, library, R(P...)> {
+ public:
+  Hook(const void* site, const void* frame)
+      : site_(reinterpret_cast<std::uint64_t>(site)), frame_(reinterpret_cast<std::uintptr_t>(frame)) {}
+
+  [[gnu::always_inline]] R operator()(P... arguments) const {
+    auto* real = reinterpret_cast<R (*)(P...)>(resolve::Real(library, function));
+    if (!real) [[unlikely]]
+      return Absent<R>(library, function);
+    if constexpr (kFamily == functions::Family::kQuery)
+      return Query(real, arguments...);
+    else
+      return Recorded(real, arguments...);
+  }
+
+ private:
+  static constexpr functions::Family kFamily = FamilyOf(function);
+
+  [[gnu::always_inline]] R Query(R (*real)(P...), P... arguments) const {
+    if constexpr (function == functions::Function::ncclCommGetAsyncError) {
+      const R result = real(arguments...);
+      Box* box = CurrentBox();
+      if (box && box->unsettled.load(std::memory_order_relaxed) != 0 && result == ncclSuccess &&
+          !resolve::CallsItself(library, site_))
+        NoteAsyncError(*box, arguments...);
+      return result;
+    } else {
+      return real(arguments...);
+    }
+  }
+
+  static void NoteAsyncError(Box& box, ncclComm_t comm, const ncclResult_t* state) {
+    if (comm && state) AsyncState(box, AsBits(comm), *state);
+  }
+
+  [[gnu::always_inline]] R Recorded(R (*real)(P...), P... arguments) const {
+    Thread& thread = current_thread;
+    if (IsInner(library, thread, site_, frame_)) return real(arguments...);
+    Box* box = CurrentBox();
+    if (!box) [[unlikely]] {
+      box = FirstUse();
+      if (!box) return real(arguments...);
+    }
+    Call call;
+    call.function = function;
+    call.family = kFamily;
+    call.library = library;
+    call.site = site_;
+    thread.frame = frame_;
+    thread.site = site_;
+    const R result = Around(*box, thread, call, real, arguments...);
+    thread.frame = 0;
+    return result;
+  }
+
+  [[gnu::always_inline]] R Around(Box& box, Thread& thread, Call& call, R (*real)(P...), P... arguments) const {
+    if constexpr (kFamily == functions::Family::kCreation) {
+      Creation creation;
+      DescribeCreation(call, creation, arguments...);
+      call.creation = &creation;
+      EnterOther(box, thread, call);
+      const R result = real(arguments...);
+      LeaveOther(box, thread, call, result);
+      return result;
+    } else {
+      Describe(Of<kFamily>{}, call, arguments...);
+      if constexpr (kFamily == functions::Family::kCollective || kFamily == functions::Family::kRooted) {
+        call.fingerprint = format::Fingerprint(function, call.count, call.dtype, call.reduction, call.root);
+        EnterCollective(box, thread, call);
+      } else if constexpr (kFamily == functions::Family::kPointToPoint) {
+        EnterPointToPoint(box, thread, call);
+      } else {
+        EnterOther(box, thread, call);
+      }
+      const R result = real(arguments...);
+      if constexpr (kFamily == functions::Family::kCollective || kFamily == functions::Family::kRooted ||
+                    kFamily == functions::Family::kPointToPoint)
+        LeaveOperation(box, thread, call, result);
+      else
+        LeaveOther(box, thread, call, result);
+      return result;
+    }
+  }
+
+  std::uint64_t site_;
+  std::uintptr_t frame_;
+};
+
+}  // namespace ncclwatch::shim

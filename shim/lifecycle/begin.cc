@@ -1,0 +1,132 @@
+#include "shim/lifecycle/begin.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <sys/stat.h>
+
+#include "shim/lifecycle/exit.h"
+#include "shim/lifecycle/process.h"
+#include "shim/recorder/box.h"
+#include "shim/recorder/clock.h"
+#include "shim/resolve/libraries.h"
+#include "watchdog/rundir/process.h"
+#include "watchdog/rundir/run_directory.h"
+#include "watchdog/settings/settings.h"
+#include "watchdog/watch/watchdog.h"
+
+namespace ncclwatch::shim {
+namespace {
+
+const char* Environment(const char* name) { return std::getenv(name); }
+
+template <std::size_t size>
+void Put(char (&field)[size], const std::string& text) {
+  std::memcpy(field, text.data(), std::min(text.size(), size - 1));
+}
+
+std::string Host() {
+  char name[64] = {};
+  return gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "localhost";
+}
+
+std::string CommandLine() {
+  std::string text = rundir::ReadSmall("/proc/self/cmdline", sizeof(format::Identity::command)).value_or("");
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+format::Identity Identify(const rundir::Launch& launch) {
+  format::Identity identity{};
+  Put(identity.boot_id, rundir::BootId());
+  Put(identity.host, Host());
+  Put(identity.job, launch.job);
+  Put(identity.master_address, launch.master_address);
+  Put(identity.command, CommandLine());
+  struct stat space {};
+  if (stat("/proc/self/ns/pid", &space) == 0) identity.pid_namespace = space.st_ino;
+  identity.pid = static_cast<std::uint32_t>(getpid());
+  identity.uid = getuid();
+  if (const auto own = rundir::StatOf(getpid())) identity.start_time = own->start_time;
+  identity.attempt = launch.attempt;
+  identity.rank = launch.rank;
+  identity.world_size = launch.world_size;
+  identity.local_rank = launch.local_rank;
+  identity.local_world_size = launch.local_world_size;
+  identity.master_port = launch.master_port;
+  return identity;
+}
+
+std::string FileName(const format::Identity& identity) {
+  std::string host(identity.host);
+  std::replace(host.begin(), host.end(), '/', '_');
+  return host + "." + std::to_string(identity.pid) + "." + std::to_string(identity.start_time) + format::kBoxSuffix;
+}
+
+void NoteLibrary(Box& box) {
+  int version = 0;
+  if (resolve::Version(0, &version)) box.header->nccl_version = static_cast<std::uint32_t>(version);
+  const std::string path = resolve::Path(0);
+  if (!path.empty()) box.header->nccl_library = AddString(box, path.c_str());
+}
+
+// The thread outlives everything that could end it in an orderly way: it is never destroyed.
+void LaunchWatchdog(Box& box, const std::string& directory, const std::string& name,
+                    const settings::Settings& settings) {
+  watch::Start start;
+  start.own = box.header;
+  start.own_path = directory + "/" + name;
+  start.directory = directory;
+  start.settings = settings;
+  auto watchdog = watch::Watchdog::Launch(start);
+  if (!watchdog) Say("no watchdog thread (%s): calls are recorded, nobody looks", std::strerror(errno));
+  static_cast<void>(watchdog.release());
+}
+
+}  // namespace
+
+Box* Begin() {
+  std::vector<std::string> complaints;
+  const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
+  const bool loud = settings.log >= settings::LogLevel::kWarn;
+  for (const std::string& complaint : complaints)
+    if (loud) Say("%s", complaint.c_str());
+  if (!settings.on) return nullptr;
+
+  clock::Start();
+  const rundir::Launch launch = rundir::FromLauncher(settings, Environment);
+  const auto place = rundir::Make(settings, launch, BoxBytes(settings.ring));
+  if (const auto* refused = std::get_if<rundir::Refused>(&place)) {
+    if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", refused->reason.c_str());
+    return nullptr;
+  }
+  const auto& made = std::get<rundir::Made>(place);
+  if (loud && !made.remark.empty()) Say("%s", made.remark.c_str());
+
+  BoxPlan plan;
+  plan.directory = made.path;
+  plan.ring = settings.ring;
+  plan.identity = Identify(launch);
+  plan.name = FileName(plan.identity);
+  const auto outcome = MakeBox(plan);
+  if (const auto* failure = std::get_if<BoxFailure>(&outcome)) {
+    if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", failure->reason.c_str());
+    return nullptr;
+  }
+  Box* box = std::get<Box*>(outcome);
+  box->gpu_marks_wanted = settings.gpu_marks;
+  if (!settings.gpu_marks) box->header->gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kOff);
+  NoteLibrary(*box);
+  CatchExits();
+  LaunchWatchdog(*box, plan.directory, plan.name, settings);
+  return box;
+}
+
+}  // namespace ncclwatch::shim

@@ -1,0 +1,52 @@
+#include "shim/lifecycle/exit.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "shim/export.h"
+#include "shim/lifecycle/process.h"
+#include "shim/recorder/box.h"
+#include "shim/recorder/clock.h"
+
+namespace ncclwatch::shim {
+namespace {
+
+std::atomic<bool> caught{false};
+
+void OnExit(int status, void*) { NoteExit(status); }
+
+// Nothing may run after the handlers but the system call: as glibc's own _exit, past any debug hooks.
+[[noreturn]] void EndNow(int status) {
+  NoteExit(status);
+  for (;;) syscall(SYS_exit_group, status);
+}
+
+}  // namespace
+
+void CatchExits() {
+  if (caught.exchange(true)) return;
+  on_exit(OnExit, nullptr);
+}
+
+void NoteExit(int status) {
+  Box* box = CurrentBox();
+  // A vfork child shares this memory, and ends with _exit, but is not the process that the box is about.
+  if (!box || static_cast<std::uint32_t>(syscall(SYS_getpid)) != box->pid) return;
+  format::LastWords& words = box->header->last_words;
+  std::uint32_t running = static_cast<std::uint32_t>(format::ProcessState::kRunning);
+  words.exit_status = status & 0xff;
+  words.at_ns = clock::Nanoseconds(CLOCK_MONOTONIC);
+  words.written.store(1, std::memory_order_release);
+  box->header->state.compare_exchange_strong(running, static_cast<std::uint32_t>(format::ProcessState::kExiting),
+                                             std::memory_order_acq_rel);
+}
+
+}  // namespace ncclwatch::shim
+
+extern "C" {
+[[noreturn]] NCCLWATCH_EXPORT void _exit(int status) { ncclwatch::shim::EndNow(status); }
+[[noreturn]] NCCLWATCH_EXPORT void _Exit(int status) noexcept { ncclwatch::shim::EndNow(status); }
+}

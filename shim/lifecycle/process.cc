@@ -1,0 +1,105 @@
+#include "shim/lifecycle/process.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <new>
+
+#include "shim/lifecycle/begin.h"
+#include "shim/lifecycle/thread.h"
+#include "shim/recorder/box.h"
+
+namespace ncclwatch::shim {
+
+thread_local constinit Thread current_thread __attribute__((tls_model("initial-exec"))) = {};
+
+namespace {
+
+constinit LifePage before_first_use;
+
+// Other threads wait this long for the one that makes the black box, then go on unwatched.
+constexpr int kStartPatience = 10000;
+constexpr long kStartStep_ns = 200'000;
+
+thread_local constinit bool starting __attribute__((tls_model("initial-exec"))) = false;
+
+void WipeInChild() { new (life_page.load(std::memory_order_relaxed)) LifePage; }
+
+LifePage* NewPage() {
+  void* memory = mmap(nullptr, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  LifePage* page = new (memory) LifePage;
+  LifePage* expected = &before_first_use;
+  if (!life_page.compare_exchange_strong(expected, page, std::memory_order_acq_rel)) {
+    munmap(memory, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
+    return expected;
+  }
+  // Kernels before 4.14 do not know it: then at least children by fork() are told.
+  if (madvise(memory, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), MADV_WIPEONFORK) != 0)
+    pthread_atfork(nullptr, nullptr, WipeInChild);
+  return page;
+}
+
+Box* Begun(LifePage& page) {
+  starting = true;
+  Box* box = nullptr;
+  try {
+    box = Begin();
+  } catch (...) {
+    Say("not watching: out of memory");
+  }
+  starting = false;
+  page.box.store(box, std::memory_order_release);
+  page.state.store(box ? LifeState::kWatched : LifeState::kPassing, std::memory_order_release);
+  return box;
+}
+
+}  // namespace
+
+std::atomic<LifePage*> life_page{&before_first_use};
+
+Box* FirstUse() {
+  LifePage* page = life_page.load(std::memory_order_acquire);
+  if (page == &before_first_use) page = NewPage();
+  if (!page || starting) return nullptr;
+  const int saved = errno;
+  LifeState state = LifeState::kUnused;
+  Box* box = nullptr;
+  if (page->state.compare_exchange_strong(state, LifeState::kStarting, std::memory_order_acq_rel)) {
+    box = Begun(*page);
+  } else if (state != LifeState::kPassing) {
+    for (int i = 0; i < kStartPatience && page->state.load(std::memory_order_acquire) == LifeState::kStarting; ++i) {
+      const timespec step{0, kStartStep_ns};
+      nanosleep(&step, nullptr);
+    }
+    box = page->box.load(std::memory_order_acquire);
+  }
+  errno = saved;
+  return box;
+}
+
+void Say(const char* format, ...) {
+  char line[512];
+  const char* rank = nullptr;
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (!rank) rank = std::getenv(name);
+  int used = std::snprintf(line, sizeof line, "[ncclwatch rank %.8s] ", rank ? rank : "?");
+  va_list arguments;
+  va_start(arguments, format);
+  const int more = std::vsnprintf(line + used, sizeof line - static_cast<std::size_t>(used) - 1, format, arguments);
+  va_end(arguments);
+  if (more > 0) used += more;
+  if (used > static_cast<int>(sizeof line) - 2) used = sizeof line - 2;
+  line[used++] = '\n';
+  // In one piece, so that the lines of many ranks do not mix. What cannot be written is lost.
+  if (write(STDERR_FILENO, line, static_cast<std::size_t>(used)) < 0) return;
+}
+
+}  // namespace ncclwatch::shim

@@ -1,0 +1,35 @@
+// The process's one state: nothing yet, watched, or passing calls through. It lies in a page that the kernel wipes in
+// fork and clone children, so that a child starts from nothing without a handler having to run.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace ncclwatch::shim {
+
+struct Box;
+
+enum class LifeState : std::uint32_t { kUnused = 0, kStarting = 1, kWatched = 2, kPassing = 3 };
+
+struct LifePage {
+  std::atomic<Box*> box{nullptr};  // released when whole
+  std::atomic<LifeState> state{LifeState::kUnused};
+};
+
+extern std::atomic<LifePage*> life_page;
+
+// The process's black box, or null if nothing is recorded (yet, or any more, or in this process).
+inline Box* CurrentBox() {
+  return life_page.load(std::memory_order_relaxed)->box.load(std::memory_order_acquire);
+}
+
+// Begins watching at the first call that is recorded. Null: pass through. Never throws.
+Box* FirstUse();
+
+// One line on stderr, "[ncclwatch rank R] ...".
+void Say(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// Notes in the black box that the process is about to end; at most once, and only in the process that owns the box.
+void NoteExit(int status);
+
+}  // namespace ncclwatch::shim

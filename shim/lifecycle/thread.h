@@ -1,0 +1,27 @@
+// What the library keeps per thread: small, and in the initial-exec model so that reaching it is one instruction and
+// loading the library by dlopen still fits the reserve that glibc keeps.
+#pragma once
+
+#include <cstdint>
+
+namespace ncclwatch::shim {
+
+struct Box;
+struct Group;
+
+struct Thread {
+  // The outermost recorded call in progress: address of its wrapper's frame and the return address that lies in it.
+  // An application may longjmp over a call, so that they are believed only while the stack still says the same.
+  std::uintptr_t frame;
+  std::uint64_t site;
+
+  const Box* box;          // that the rest speaks of: in a fork child another one
+  Group* group;            // null outside groups, and if the pool was empty
+  std::uint64_t group_id;  // slot + 1 of the outermost ncclGroupStart, 0 if it was not recorded
+  std::uint32_t depth;     // of ncclGroupStart
+  std::uint32_t id;        // kernel thread id
+};
+
+extern thread_local constinit Thread current_thread __attribute__((tls_model("initial-exec")));
+
+}  // namespace ncclwatch::shim

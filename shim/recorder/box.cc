@@ -1,0 +1,192 @@
+#include "shim/recorder/box.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "shim/recorder/clock.h"
+
+namespace ncclwatch::shim {
+namespace {
+
+// Host programs close low descriptors wholesale (daemons, shells' helpers); above this they seldom reach.
+constexpr int kHighDescriptor = 512;
+constexpr int kLockPatience = 10000;  // yields
+
+std::uint64_t Pages(std::uint64_t bytes) { return (bytes + format::kPage - 1) / format::kPage * format::kPage; }
+
+struct Layout {
+  std::uint64_t bytes = format::kPage;
+  format::Section Add(std::uint32_t count, std::uint32_t entry_bytes) {
+    const format::Section section{bytes, std::uint64_t{count} * entry_bytes, count, entry_bytes};
+    bytes += Pages(section.bytes);
+    return section;
+  }
+};
+
+struct Sections {
+  format::Section communicators, ring, peers, observations, strings;
+  std::uint64_t bytes;
+};
+
+Sections Plan(std::uint32_t ring) {
+  Layout layout;
+  Sections sections{};
+  sections.communicators = layout.Add(format::kCommunicatorCapacity, sizeof(format::Communicator));
+  sections.ring = layout.Add(ring, sizeof(format::Record));
+  sections.peers = layout.Add(format::kPeerCapacity, sizeof(format::Peer));
+  sections.observations = layout.Add(format::kObservationCapacity, sizeof(format::Observation));
+  sections.strings = layout.Add(format::kStringBytes, 1);
+  sections.bytes = layout.bytes;
+  return sections;
+}
+
+// The file while it is being made: gone again unless kept.
+class Draft {
+ public:
+  explicit Draft(std::string path) : path_(std::move(path)) {}
+  ~Draft() {
+    if (memory != MAP_FAILED) munmap(memory, bytes);
+    if (fd >= 0) close(fd);
+    if (fd >= 0) unlink(path_.c_str());
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+  void Keep() {
+    memory = MAP_FAILED;
+    fd = -1;
+  }
+  const std::string& path() const { return path_; }
+
+  int fd = -1;
+  void* memory = MAP_FAILED;
+  std::uint64_t bytes = 0;
+
+ private:
+  std::string path_;
+};
+
+BoxFailure Because(const std::string& what, const std::string& path, int error) {
+  return {what + " " + path + ": " + std::strerror(error)};
+}
+
+// An empty string, or why not.
+std::string Allocate(Draft& draft) {
+  draft.fd = open(draft.path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (draft.fd < 0) return Because("cannot create", draft.path(), errno).reason;
+  const int high = fcntl(draft.fd, F_DUPFD_CLOEXEC, kHighDescriptor);
+  if (high >= 0) {
+    close(draft.fd);
+    draft.fd = high;
+  }
+  // Never sparse: a write to a page that the file system cannot give would be a SIGBUS in the host.
+  int error;
+  do error = posix_fallocate(draft.fd, 0, static_cast<off_t>(draft.bytes));
+  while (error == EINTR);
+  if (error != 0) return Because("no room for", draft.path(), error).reason;
+  draft.memory = mmap(nullptr, draft.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, draft.fd, 0);
+  if (draft.memory == MAP_FAILED) return Because("cannot map", draft.path(), errno).reason;
+  madvise(draft.memory, draft.bytes, MADV_DONTFORK);
+  return {};
+}
+
+void FillHeader(format::Header& header, const BoxPlan& plan, const Sections& sections) {
+  std::memcpy(header.magic, format::kMagic, sizeof header.magic);
+  header.version = format::kVersion;
+  header.endian_mark = format::kEndianMark;
+  header.header_bytes = sizeof(format::Header);
+  header.file_bytes = sections.bytes;
+  header.communicators = sections.communicators;
+  header.ring = sections.ring;
+  header.peers = sections.peers;
+  header.observations = sections.observations;
+  header.strings = sections.strings;
+  header.identity = plan.identity;
+  header.strings_used.store(1, std::memory_order_relaxed);  // offset 0 means none
+  header.watching.store(1, std::memory_order_relaxed);
+  header.heartbeat_ns.store(clock::Nanoseconds(CLOCK_MONOTONIC), std::memory_order_relaxed);
+  header.state.store(static_cast<std::uint32_t>(format::ProcessState::kRunning), std::memory_order_release);
+}
+
+bool Lock(int fd) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  whole.l_start = 0;
+  whole.l_len = 1;
+  return fcntl(fd, F_SETLK, &whole) == 0;
+}
+
+// Private memory of the process: in a fork child it is an unused copy.
+Box* NewBox() {
+  void* memory = mmap(nullptr, sizeof(Box), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) Box;
+}
+
+}  // namespace
+
+WriterLock::WriterLock(Box& box) : box_(box) {
+  for (int i = 0; i < kLockPatience; ++i) {
+    held_ = !box_.writer.test_and_set(std::memory_order_acquire);
+    if (held_) return;
+    sched_yield();
+  }
+}
+
+WriterLock::~WriterLock() {
+  if (held_) box_.writer.clear(std::memory_order_release);
+}
+
+std::uint64_t BoxBytes(std::uint32_t ring) { return Plan(ring).bytes; }
+
+std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
+  const clock::Reading first = clock::Read();
+  const Sections sections = Plan(plan.ring);
+  Draft draft(plan.directory + "/." + plan.name + ".new");
+  draft.bytes = sections.bytes;
+  if (std::string reason = Allocate(draft); !reason.empty()) return BoxFailure{reason};
+  // The lock comes after the last close of a descriptor of this file, and before the file can be found.
+  if (!Lock(draft.fd)) return Because("cannot lock", draft.path(), errno);
+
+  Box* box = NewBox();
+  if (!box) return BoxFailure{"no memory"};
+  char* base = static_cast<char*>(draft.memory);
+  box->header = reinterpret_cast<format::Header*>(base);
+  box->ring = reinterpret_cast<format::Record*>(base + sections.ring.offset);
+  box->mask = plan.ring - 1;
+  box->communicators = reinterpret_cast<format::Communicator*>(base + sections.communicators.offset);
+  box->peers = reinterpret_cast<format::Peer*>(base + sections.peers.offset);
+  box->strings = base + sections.strings.offset;
+  box->file_bytes = sections.bytes;
+  box->fd = draft.fd;
+  box->pid = plan.identity.pid;
+  FillHeader(*box->header, plan, sections);
+  clock::Anchor(box->header->clock, first);
+
+  const std::string path = plan.directory + "/" + plan.name;
+  if (rename(draft.path().c_str(), path.c_str()) != 0) {
+    const BoxFailure failure = Because("cannot name", path, errno);
+    munmap(box, sizeof(Box));
+    return failure;
+  }
+  draft.Keep();
+  return box;
+}
+
+std::uint32_t AddString(Box& box, const char* text) {
+  const std::uint32_t bytes = static_cast<std::uint32_t>(strnlen(text, format::kPage)) + 1;
+  const std::uint32_t at = box.header->strings_used.fetch_add(bytes, std::memory_order_relaxed);
+  if (at + bytes > format::kStringBytes) {
+    box.header->strings_used.fetch_sub(bytes, std::memory_order_relaxed);
+    return 0;
+  }
+  std::memcpy(box.strings + at, text, bytes - 1);
+  return at;
+}
+
+}  // namespace ncclwatch::shim

@@ -1,0 +1,90 @@
+// The process's black box, mapped for writing, and what the process alone needs to write it. One per process, made at
+// first use, never freed: a fork child makes its own, at another address.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <variant>
+
+#include "ncclwatch/format/black_box.h"
+#include "shim/recorder/groups.h"
+#include "shim/recorder/handles.h"
+
+namespace ncclwatch::shim {
+
+// Of one communicator, beside its table entry.
+struct Private {
+  void** out = nullptr;            // where the handle will appear, while the creation is pending
+  std::uint64_t parent_handle = 0;
+  std::uint32_t sibling = format::kNoCommunicator;  // the next communicator of one InitAll
+  bool pending = false;            // non-blocking: not settled yet
+  std::uint64_t device_marks = 0;  // CUdeviceptr of Communicator::marks, 0 none
+  void* context = nullptr;         // CUcontext that device_marks belongs to
+};
+
+// How often this process has used a unique id for a rank (with NCCL_COMM_ID all ids are equal).
+struct SeenId {
+  std::uint64_t key;
+  std::uint64_t uses;
+};
+inline constexpr std::uint32_t kSeenIds = 4096;
+
+struct Box {
+  format::Header* header = nullptr;
+  format::Record* ring = nullptr;
+  std::uint64_t mask = 0;
+  format::Communicator* communicators = nullptr;
+  format::Peer* peers = nullptr;
+  char* strings = nullptr;
+  std::uint64_t file_bytes = 0;
+  int fd = -1;  // holds the lock; closing any descriptor of the file would drop it
+  std::uint32_t pid = 0;
+  bool gpu_marks_wanted = true;
+
+  std::atomic<std::uint32_t> unsettled{0};  // entries with Private::pending
+  std::atomic<std::uint32_t> reuse_from{0};
+  std::atomic<std::uint32_t> inits_all{0};
+  std::atomic<bool> said_full{false};
+  std::atomic_flag writer = ATOMIC_FLAG_INIT;  // creating and ending communicators, never the hot path
+
+  HandleTable handles;
+  GroupPool groups;
+  Private privates[format::kCommunicatorCapacity];
+  SeenId seen[kSeenIds];
+
+  bool Watching() const { return header->watching.load(std::memory_order_relaxed) != 0; }
+  format::Record& RecordAt(std::uint64_t slot) const { return ring[slot & mask]; }
+};
+
+// Held for some dozens of instructions. Gives up waiting rather than hang the host on a thread that was killed inside.
+class WriterLock {
+ public:
+  explicit WriterLock(Box& box);
+  ~WriterLock();
+  WriterLock(const WriterLock&) = delete;
+  WriterLock& operator=(const WriterLock&) = delete;
+
+ private:
+  Box& box_;
+  bool held_ = false;
+};
+
+struct BoxPlan {
+  std::string directory;
+  std::string name;  // of the file, without its directory
+  std::uint32_t ring = format::kDefaultRing;
+  format::Identity identity{};
+};
+struct BoxFailure {
+  std::string reason;
+};
+
+std::uint64_t BoxBytes(std::uint32_t ring);
+// Makes the file, locked and whole, and maps it. The file appears under its name only when a reader can use it.
+std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan);
+
+// Appends a zero-terminated text to the string region: its offset, 0 if there is no room.
+std::uint32_t AddString(Box& box, const char* text);
+
+}  // namespace ncclwatch::shim

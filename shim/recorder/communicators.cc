@@ -1,0 +1,347 @@
+#include "shim/recorder/communicators.h"
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+
+#include "shim/device/marks.h"
+#include "shim/hooks/nccl_compat.h"
+#include "shim/lifecycle/process.h"
+#include "shim/recorder/clock.h"
+#include "shim/recorder/identity.h"
+#include "shim/resolve/libraries.h"
+
+namespace ncclwatch::shim {
+namespace {
+
+using format::CommunicatorState;
+using format::kNoCommunicator;
+using functions::Function;
+
+void SetState(format::Communicator& entry, CommunicatorState state) {
+  entry.state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
+}
+CommunicatorState StateOf(const format::Communicator& entry) {
+  return static_cast<CommunicatorState>(entry.state.load(std::memory_order_acquire));
+}
+
+// Entries are used up first; then those of ended communicators, oldest first, aborted and failed ones last: work of
+// theirs may still be on a GPU.
+std::uint32_t FindRoom(Box& box) {
+  std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
+  if (used < format::kCommunicatorCapacity) return used;
+  const std::uint32_t from = box.reuse_from.load(std::memory_order_relaxed);
+  for (const bool any : {false, true}) {
+    for (std::uint32_t i = 0; i < format::kCommunicatorCapacity; ++i) {
+      const std::uint32_t at = (from + i) % format::kCommunicatorCapacity;
+      const CommunicatorState state = StateOf(box.communicators[at]);
+      const bool ended = state == CommunicatorState::kDestroyed ||
+                         (any && (state == CommunicatorState::kAborted || state == CommunicatorState::kFailed));
+      if (!ended) continue;
+      box.reuse_from.store(at + 1, std::memory_order_relaxed);
+      return at;
+    }
+  }
+  return kNoCommunicator;
+}
+
+struct Origin {
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;
+  std::uint64_t ordinal = 0;
+  std::int32_t color = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+  std::uint32_t flags = 0;
+};
+
+void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t library, std::uint32_t generation) {
+  SetState(entry, CommunicatorState::kFree);
+  std::memset(static_cast<void*>(&entry), 0, offsetof(format::Communicator, state));
+  std::memset(static_cast<void*>(&entry.label), 0, sizeof entry - offsetof(format::Communicator, label));
+  entry.last.root = format::kNoRank;
+  entry.last.dtype = format::kNoType;
+  entry.last.reduction = format::kNoReduction;
+  entry.id = origin.id;
+  entry.parent = origin.parent;
+  entry.parent_ordinal = origin.ordinal;
+  entry.created = clock::Ticks();
+  entry.rank = origin.rank;
+  entry.size = origin.size;
+  entry.color = origin.color;
+  entry.device = -1;
+  entry.library = library;
+  entry.flags = origin.flags;
+  entry.generation = generation;
+}
+
+std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
+  WriterLock lock(box);
+  const std::uint32_t at = FindRoom(box);
+  if (at == kNoCommunicator) {
+    box.header->communicators_lost.fetch_add(1, std::memory_order_relaxed);
+    if (!box.said_full.exchange(true))
+      Say("more than %u communicators alive: the others are not watched", format::kCommunicatorCapacity);
+    return kNoCommunicator;
+  }
+  format::Communicator& entry = box.communicators[at];
+  const bool fresh = at == box.header->communicators_used.load(std::memory_order_relaxed);
+  Fill(entry, origin, library, fresh ? 0 : entry.generation + 1);
+  box.privates[at] = Private{};
+  SetState(entry, CommunicatorState::kInitializing);
+  if (fresh) box.header->communicators_used.store(at + 1, std::memory_order_release);
+  return at;
+}
+
+void Bind(Box& box, std::uint32_t index, std::uint64_t handle) {
+  if (!handle) return;
+  WriterLock lock(box);
+  box.communicators[index].handle = handle;
+  box.handles.Insert(handle, index);
+}
+
+std::uint64_t HandleAt(void** out) { return out ? reinterpret_cast<std::uint64_t>(*out) : 0; }
+
+// What only the finished communicator can say. Asked of the library, past our own wrappers.
+void Ask(format::Communicator& entry) {
+  auto* comm = reinterpret_cast<ncclComm_t>(entry.handle);
+  int rank = 0, size = 0, device = -1;
+  const std::uint32_t library = entry.library;
+  if (resolve::Rank(library, comm, &rank) && resolve::Size(library, comm, &size)) {
+    entry.rank = static_cast<std::uint32_t>(rank);
+    entry.size = static_cast<std::uint32_t>(size);
+    entry.flags &= ~format::kCommRankUnknown;
+  }
+  if (resolve::Device(library, comm, &device)) entry.device = device;
+}
+
+void Ready(Box& box, std::uint32_t index) {
+  format::Communicator& entry = box.communicators[index];
+  Ask(entry);
+  box.privates[index].out = nullptr;
+  device::Prepare(box, index);
+  if (StateOf(entry) == CommunicatorState::kInitializing) SetState(entry, CommunicatorState::kReady);
+}
+
+void Fail(Box& box, std::uint32_t index) {
+  box.privates[index].out = nullptr;
+  SetState(box.communicators[index], CommunicatorState::kFailed);
+}
+
+// NCCL_COMM_BLOCKING outranks the configuration; InProgress, later, outranks both.
+std::uint32_t BlockingFlag(const void* config, std::uint32_t parent_flags) {
+  if (const char* forced = std::getenv("NCCL_COMM_BLOCKING"); forced && (*forced == '0' || *forced == '1'))
+    return *forced == '0' ? format::kCommNonBlocking : 0u;
+  if (!config) return parent_flags & format::kCommNonBlocking;
+  return static_cast<const ConfigView*>(config)->blocking == 0 ? format::kCommNonBlocking : 0u;
+}
+
+void Label(format::Communicator& entry, const void* config) {
+  const auto* view = static_cast<const ConfigView*>(config);
+  if (!view || view->size < sizeof(ConfigView) || !view->name) return;
+  std::strncpy(entry.label, view->name, sizeof entry.label - 1);
+}
+
+// How often this rank has used this id before.
+std::uint64_t CountUse(Box& box, std::uint64_t unique_id, int rank) {
+  const std::uint64_t key = identity::NotZero(format::Mix(unique_id, static_cast<std::uint64_t>(rank)));
+  WriterLock lock(box);
+  for (std::uint32_t i = 0; i < kSeenIds; ++i) {
+    SeenId& seen = box.seen[(key + i) % kSeenIds];
+    if (seen.key != 0 && seen.key != key) continue;
+    seen.key = key;
+    return seen.uses++;
+  }
+  return 0;
+}
+
+Origin OfRoot(Box& box, const Creation& made) {
+  Origin origin;
+  origin.rank = static_cast<std::uint32_t>(made.rank);
+  origin.size = static_cast<std::uint32_t>(made.size);
+  if (made.ids) {
+    const std::uint64_t id = identity::OfUniqueId(made.ids);
+    origin.id = identity::OfRoot(id, CountUse(box, id, made.rank));
+  } else {
+    origin.flags |= format::kCommIdentityUnknown;
+  }
+  return origin;
+}
+
+// All ranks of InitAll live here: any number that no other process draws will do.
+Origin OfAll(Box& box, const Creation& made) {
+  const format::Identity& self = box.header->identity;
+  std::uint64_t process = format::Mix(self.pid, self.start_time);
+  for (const char c : self.host) process = format::Mix(process, static_cast<unsigned char>(c));
+  Origin origin;
+  origin.size = static_cast<std::uint32_t>(made.size);
+  origin.id = identity::OfChild(identity::kAll, process, box.inits_all.fetch_add(1), 0);
+  return origin;
+}
+
+Origin OfChild(const Call& call, format::Communicator& parent) {
+  const Creation& made = *call.creation;
+  Origin origin;
+  origin.parent = parent.id;
+  origin.ordinal = call.position;
+  origin.flags = format::kCommRankUnknown | (parent.flags & format::kCommIdentityUnknown);
+  if (call.function == Function::ncclCommSplit) {
+    origin.color = made.color;
+    origin.id =
+        identity::OfChild(identity::kSplit, parent.id, call.position, static_cast<std::uint64_t>(made.color));
+  } else if (call.function == Function::ncclCommShrink) {
+    origin.id = identity::OfChild(identity::kShrink, parent.id, call.position,
+                                  identity::OfExcluded(made.list, made.list_count));
+  } else {
+    origin.flags |= format::kCommGrown;
+    origin.size = static_cast<std::uint32_t>(made.size);
+    origin.id = identity::OfChild(identity::kGrow, parent.id, call.position, origin.size);
+  }
+  return origin;
+}
+
+void BeginAll(Box& box, Call& call) {
+  Origin origin = OfAll(box, *call.creation);
+  std::uint32_t* link = &call.created;
+  for (int i = 0; i < call.creation->size; ++i) {
+    origin.rank = static_cast<std::uint32_t>(i);
+    const std::uint32_t index = Make(box, origin, call.library);
+    if (index == kNoCommunicator) break;
+    box.communicators[index].device = call.creation->list ? call.creation->list[i] : i;
+    box.privates[index].out = call.creation->out ? call.creation->out + i : nullptr;
+    *link = index;
+    link = &box.privates[index].sibling;
+  }
+  call.index = call.created;
+}
+
+// The parent's ordinal counts every creating call, also one that makes nothing for this rank.
+void BeginChild(Box& box, Call& call) {
+  call.index = Lookup(box, call.library, call.communicator);
+  if (call.index == kNoCommunicator) return;
+  format::Communicator& parent = box.communicators[call.index];
+  call.generation = parent.generation;
+  call.position = parent.creations.load(std::memory_order_relaxed);
+  parent.creations.store(call.position + 1, std::memory_order_release);
+  if (call.function == Function::ncclCommSplit && call.creation->color == NCCL_SPLIT_NOCOLOR) return;
+  Origin origin = OfChild(call, parent);
+  origin.flags |= BlockingFlag(call.creation->config, parent.flags);
+  call.created = Make(box, origin, call.library);
+  if (call.created != kNoCommunicator) box.privates[call.created].parent_handle = call.communicator;
+}
+
+void EndOne(Box& box, std::uint32_t index, int result) {
+  format::Communicator& entry = box.communicators[index];
+  Private& mine = box.privates[index];
+  if (result != ncclSuccess && result != ncclInProgress) return Fail(box, index);
+  Bind(box, index, HandleAt(mine.out));
+  if (result == ncclInProgress) entry.flags |= format::kCommNonBlocking;
+  if (entry.flags & format::kCommNonBlocking) {
+    if (!mine.pending) box.unsettled.fetch_add(1, std::memory_order_relaxed);
+    mine.pending = true;
+    return;
+  }
+  if (entry.handle) return Ready(box, index);
+  Fail(box, index);  // success, and yet no communicator: this rank is not part of it
+}
+
+}  // namespace
+
+std::uint32_t Adopt(Box& box, std::uint32_t library, std::uint64_t handle) {
+  if (!handle) return kNoCommunicator;
+  // It may be one whose handle appeared since: a split of a non-blocking parent.
+  if (box.unsettled.load(std::memory_order_relaxed) != 0) {
+    const std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < used; ++i) {
+      if (!box.privates[i].pending || HandleAt(box.privates[i].out) != handle) continue;
+      Bind(box, i, handle);
+      return i;
+    }
+  }
+  Origin origin;
+  origin.flags = format::kCommIdentityUnknown | format::kCommRankUnknown;
+  const std::uint32_t index = Make(box, origin, library);
+  if (index == kNoCommunicator) return index;
+  Bind(box, index, handle);
+  Ready(box, index);
+  return index;
+}
+
+void BeginCreation(Box& box, Call& call) {
+  const Creation& made = *call.creation;
+  if (call.function == Function::ncclCommInitAll) {
+    BeginAll(box, call);
+  } else if (call.communicator) {
+    BeginChild(box, call);
+  } else if (call.function != Function::ncclCommSplit && call.function != Function::ncclCommShrink) {
+    Origin origin = OfRoot(box, made);
+    origin.flags |= BlockingFlag(made.config, 0);
+    if (call.function == Function::ncclCommGrow) origin.flags |= format::kCommGrown;
+    call.created = call.index = Make(box, origin, call.library);
+  }
+  if (call.created == kNoCommunicator) return;
+  if (call.function != Function::ncclCommInitAll) box.privates[call.created].out = made.out;
+  Label(box.communicators[call.created], made.config);
+  if (call.index == call.created) call.generation = box.communicators[call.index].generation;
+}
+
+void EndCreation(Box& box, std::uint32_t created, int result) {
+  while (created != kNoCommunicator) {
+    const std::uint32_t next = box.privates[created].sibling;
+    EndOne(box, created, result);
+    created = next;
+  }
+}
+
+void AsyncState(Box& box, std::uint64_t handle, int state) {
+  if (state == ncclInProgress) return;
+  const std::uint32_t used = box.header->communicators_used.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    Private& mine = box.privates[i];
+    if (!mine.pending) continue;
+    format::Communicator& entry = box.communicators[i];
+    // A child's handle is written by the time its parent is done: only then may `out` be read.
+    if (entry.handle != handle && mine.parent_handle != handle) continue;
+    if (state == ncclSuccess && !entry.handle) Bind(box, i, HandleAt(mine.out));
+    if (state == ncclSuccess && !entry.handle) continue;
+    mine.pending = false;
+    box.unsettled.fetch_sub(1, std::memory_order_relaxed);
+    if (state == ncclSuccess)
+      Ready(box, i);
+    else
+      Fail(box, i);
+  }
+}
+
+void BeginLifecycle(Box& box, Call& call) {
+  call.index = Lookup(box, call.library, call.communicator);
+  if (call.index == kNoCommunicator) return;
+  format::Communicator& entry = box.communicators[call.index];
+  call.generation = entry.generation;
+  const bool ends = call.function == Function::ncclCommDestroy || call.function == Function::ncclCommAbort;
+  if (call.function == Function::ncclCommFinalize || call.function == Function::ncclCommDestroy)
+    SetState(entry, CommunicatorState::kFinalizing);
+  if (call.function == Function::ncclCommAbort) SetState(entry, CommunicatorState::kAborted);
+  if (call.function == Function::ncclCommRevoke) SetState(entry, CommunicatorState::kRevoked);
+  if (!ends) return;
+  // Before the call frees it: the next communicator may get the same address, in another thread, at once.
+  WriterLock lock(box);
+  box.handles.Remove(call.communicator);
+  // Where a pending handle, its own or a child's, was to appear may be gone from now on.
+  const std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < used && box.unsettled.load(std::memory_order_relaxed) != 0; ++i) {
+    Private& other = box.privates[i];
+    if (!other.pending || (i != call.index && other.parent_handle != call.communicator)) continue;
+    other.pending = false;
+    box.unsettled.fetch_sub(1, std::memory_order_relaxed);
+  }
+}
+
+void EndLifecycle(Box& box, const Call& call, int result) {
+  if (call.index == kNoCommunicator) return;
+  format::Communicator& entry = box.communicators[call.index];
+  if (call.function == Function::ncclCommDestroy && (result == ncclSuccess || result == ncclInProgress))
+    SetState(entry, CommunicatorState::kDestroyed);
+}
+
+}  // namespace ncclwatch::shim

@@ -1,0 +1,236 @@
+#include "shim/recorder/record.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "shim/device/marks.h"
+#include "shim/hooks/nccl_compat.h"
+#include "shim/recorder/clock.h"
+#include "shim/recorder/communicators.h"
+#include "shim/recorder/peers.h"
+#include "shim/recorder/settle.h"
+
+namespace ncclwatch::shim {
+namespace {
+
+using format::kNoCommunicator;
+using functions::Family;
+using functions::Function;
+
+// The thread's notes are of the process that made them: in a fork child they are void.
+void Renew(Thread& thread, const Box& box) {
+  thread.box = &box;
+  thread.group = nullptr;
+  thread.group_id = 0;
+  thread.depth = 0;
+  thread.id = static_cast<std::uint32_t>(syscall(SYS_gettid));
+}
+
+// Fills and commits the record: from then on the call is seen as entered.
+[[gnu::always_inline]] inline void Commit(Box& box, const Thread& thread, Call& call) {
+  const std::uint64_t entered = clock::Ticks();
+  const std::uint64_t slot = box.header->head.fetch_add(1, std::memory_order_relaxed);
+  format::Record& record = box.RecordAt(slot);
+  record.commit.store(0, std::memory_order_relaxed);
+  // The fields must not be seen before the slot is known to be torn; a reader loads commit on both sides of its copy.
+  std::atomic_thread_fence(std::memory_order_release);
+  call.slot = slot;
+  record.entered.store(entered, std::memory_order_relaxed);
+  record.returned.store(0, std::memory_order_relaxed);
+  record.position = call.position;
+  record.count = call.count;
+  record.chain = call.chain;
+  record.stream = call.stream;
+  record.site = call.site;
+  record.group = call.group;
+  record.ticket = 0;
+  record.result.store(format::kNoResult, std::memory_order_relaxed);
+  record.function = static_cast<std::uint32_t>(call.function);
+  record.communicator = call.index;
+  record.generation = call.generation;
+  record.thread = thread.id;
+  record.flags = call.flags;
+  record.root = call.root;
+  record.dtype = call.dtype;
+  record.reduction = call.reduction;
+  record.reserved16 = 0;
+  record.commit.store(slot + 1, std::memory_order_release);
+  // The next slot will be written by somebody soon, and is seldom in the cache.
+  __builtin_prefetch(&box.RecordAt(slot + 1), 1);
+  __builtin_prefetch(reinterpret_cast<const char*>(&box.RecordAt(slot + 1)) + 64, 1);
+}
+
+[[gnu::always_inline]] inline void Join(const Thread& thread, Call& call) {
+  if (thread.depth == 0) return;
+  call.group = thread.group_id;
+  call.flags |= format::kGrouped;
+}
+
+[[gnu::always_inline]] inline format::Communicator* Attach(Box& box, Call& call) {
+  call.index = Lookup(box, call.library, call.communicator);
+  if (call.index == kNoCommunicator) return nullptr;
+  format::Communicator& entry = box.communicators[call.index];
+  call.generation = entry.generation;
+  if (entry.size == 1) call.flags |= format::kOneRank;
+  if (entry.flags & format::kCommNonBlocking) call.flags |= format::kNonBlocking;
+  return &entry;
+}
+
+void EnterGroup(Box& box, Thread& thread, Call& call) {
+  call.group = thread.group_id;
+  if (box.Watching()) {
+    // The outermost GroupStart names the group, with its own slot: known only once it has one.
+    Commit(box, thread, call);
+    if (call.function == Function::ncclGroupStart && thread.depth == 0) {
+      call.group = call.slot + 1;
+      box.RecordAt(call.slot).group = call.group;
+    }
+  }
+  if (call.function == Function::ncclGroupStart || thread.depth != 1) return;
+  // The outermost end: what the group collected belongs to this call from now on, whatever becomes of the thread.
+  call.closing = thread.group;
+  call.closes = true;
+  thread.group = nullptr;
+  thread.group_id = 0;
+  thread.depth = 0;
+}
+
+void LeaveGroup(Box& box, Thread& thread, Call& call, int result) {
+  if (call.function == Function::ncclGroupStart) {
+    if (result != ncclSuccess) return;
+    if (thread.depth++ > 0) return;
+    thread.group = box.groups.Claim();
+    thread.group_id = call.group;
+    return;
+  }
+  if (!call.closes) {
+    if (thread.depth > 0) --thread.depth;
+    return;
+  }
+  if (!call.closing) return;
+  SettleGroup(box, *call.closing, call.function, result);
+  box.groups.Release(call.closing);
+}
+
+// Making and ending communicators happens when the group ends. False: this call has returned for good.
+bool Defer(Thread& thread, const Call& call, int result) {
+  Group* group = thread.group;
+  if (thread.depth == 0 || !group) return false;
+  const bool failed = result != ncclSuccess && result != ncclInProgress;
+  if (failed) group->failed = true;
+  if (failed || group->deferred == kDeferred) return false;
+  if (call.created != kNoCommunicator) group->created[group->creations++] = call.created;
+  group->deferred_slots[group->deferred++] = call.slot;
+  return true;
+}
+
+}  // namespace
+
+void EnterCollective(Box& box, Thread& thread, Call& call) {
+  if (thread.box != &box) [[unlikely]]
+    Renew(thread, box);
+  format::Communicator* entry = Attach(box, call);
+  Join(thread, call);
+  if (entry) {
+    call.position = entry->entered.load(std::memory_order_relaxed);
+    call.chain_before = entry->chain.load(std::memory_order_relaxed);
+    const bool empty = call.count == 0;
+    if (empty) call.flags |= format::kEmpty;
+    call.chain = empty ? call.chain_before : format::Chain(call.chain_before, call.fingerprint);
+  }
+  if (box.Watching()) [[likely]]
+    Commit(box, thread, call);
+  if (!entry) return;
+  if (call.flags & format::kEmpty) {
+    entry->empties.store(entry->empties.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return;
+  }
+  entry->last.slot = call.slot;
+  entry->last.count = call.count;
+  if (call.slot != kNoSlot) entry->last.entered = box.RecordAt(call.slot).entered.load(std::memory_order_relaxed);
+  entry->last.function = static_cast<std::uint32_t>(call.function);
+  entry->last.root = call.root;
+  entry->last.dtype = call.dtype;
+  entry->last.reduction = call.reduction;
+  entry->last.flags = call.flags;
+  entry->chain.store(call.chain, std::memory_order_relaxed);
+  // Pairs with the readers' acquire: who sees the new count finds the record and the chain.
+  entry->entered.store(call.position + 1, std::memory_order_release);
+}
+
+// A count of 0 is no empty call here: NCCL lets such a pair meet all the same.
+void EnterPointToPoint(Box& box, Thread& thread, Call& call) {
+  if (thread.box != &box) [[unlikely]]
+    Renew(thread, box);
+  format::Communicator* entry = Attach(box, call);
+  Join(thread, call);
+  if (!entry) {
+    if (box.Watching()) Commit(box, thread, call);
+    return;
+  }
+  const bool sends = call.function == Function::ncclSend;
+  format::Peer* peer = FindPeer(box, call.index, call.generation, call.root);
+  std::atomic<std::uint64_t>* count = peer ? (sends ? &peer->sends : &peer->receives) : nullptr;
+  call.position = count ? count->load(std::memory_order_relaxed) : 0;
+  if (box.Watching()) [[likely]]
+    Commit(box, thread, call);
+  if (count) count->store(call.position + 1, std::memory_order_release);
+  std::atomic<std::uint64_t>& all = sends ? entry->sends : entry->receives;
+  all.store(all.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+}
+
+void LeaveOperation(Box& box, Thread& thread, Call& call, int result) {
+  Operation operation{.slot = call.slot,
+                      .stream = call.stream,
+                      .chain_before = call.chain_before,
+                      .position = call.position,
+                      .index = call.index,
+                      .generation = call.generation,
+                      .peer = call.root,
+                      .flags = call.flags,
+                      .function = static_cast<std::uint32_t>(call.function),
+                      .reserved = 0};
+  const bool refused = result != ncclSuccess && result != ncclInProgress;
+  if (thread.depth > 0 && !refused && thread.group && thread.group->operations < kOperations) {
+    thread.group->operation[thread.group->operations++] = operation;
+    return;
+  }
+  if (thread.depth > 0) {
+    if (refused && thread.group) thread.group->failed = true;
+    if (refused) Undo(box, operation);
+    return SettleOne(box, operation, result, clock::Ticks());
+  }
+  SettleAlone(box, operation, result);
+}
+
+void EnterOther(Box& box, Thread& thread, Call& call) {
+  if (thread.box != &box) Renew(thread, box);
+  if (call.family == Family::kGroup) return EnterGroup(box, thread, call);
+  if (call.family == Family::kCreation)
+    BeginCreation(box, call);
+  else if (call.family == Family::kLifecycle)
+    BeginLifecycle(box, call);
+  else
+    Attach(box, call);
+  Join(thread, call);
+  if (box.Watching()) Commit(box, thread, call);
+}
+
+void LeaveOther(Box& box, Thread& thread, Call& call, int result) {
+  const std::uint64_t returned = clock::Ticks();
+  if (call.family == Family::kGroup) {
+    LeaveGroup(box, thread, call, result);
+  } else if (call.family == Family::kCreation) {
+    if (Defer(thread, call, result)) return;
+    EndCreation(box, call.created, result);
+  } else if (call.family == Family::kLifecycle) {
+    EndLifecycle(box, call, result);
+    if (Defer(thread, call, result)) return;
+  } else if (call.family == Family::kOneSided) {
+    if (Defer(thread, call, result)) return;
+  }
+  WriteReturn(box, call.slot, result, returned);
+}
+
+}  // namespace ncclwatch::shim

@@ -1,0 +1,28 @@
+// What becomes of calls once the library has returned: results, end marks, positions.
+//
+// Which positions count: a call that the library refused for its arguments (ncclInvalidArgument, ncclInvalidUsage) was
+// never enqueued and consumes no position; the next call takes it. In a group one refused call makes NCCL drop all of
+// them, and ncclGroupSimulateEnd drops them in any case. After any other error the communicator is past use, and its
+// positions stand as entered.
+#pragma once
+
+#include <cstdint>
+
+#include "ncclwatch/functions/function.h"
+#include "shim/recorder/box.h"
+
+namespace ncclwatch::shim {
+
+// Result and return stamp of one record, if the ring has not wrapped over it since.
+void WriteReturn(Box& box, std::uint64_t slot, int result, std::uint64_t returned);
+
+// Takes back the position of the newest operation on its communicator (and peer).
+void Undo(Box& box, const Operation& operation);
+// A call that has returned and needs no mark.
+void SettleOne(Box& box, const Operation& operation, int result, std::uint64_t returned);
+// A call outside groups: undone, or marked and settled.
+void SettleAlone(Box& box, Operation& operation, int result);
+// All calls of a group, at its outermost end (ncclGroupEnd or ncclGroupSimulateEnd).
+void SettleGroup(Box& box, Group& group, functions::Function end, int result);
+
+}  // namespace ncclwatch::shim

@@ -1,0 +1,85 @@
+// What our dlsym answers for names that begin with "nccl". Everything else never gets here: the stub beside this file
+// jumps on to the C library's dlsym, so that it sees the caller's return address, which RTLD_NEXT and RTLD_DEFAULT are
+// judged by.
+#include <dlfcn.h>
+#include <link.h>
+
+#include <atomic>
+
+#include "shim/hooks/entries.h"
+#include "shim/lifecycle/process.h"
+#include "shim/resolve/libraries.h"
+#include "shim/resolve/modules.h"
+#include "shim/resolve/real_dlsym.h"
+
+extern "C" {
+// Read by the stub: null until the first call.
+__attribute__((visibility("hidden"))) std::atomic<void*> ncclwatch_real_dlsym{nullptr};
+__attribute__((visibility("hidden"))) void* ncclwatch_find_dlsym();
+__attribute__((visibility("hidden"))) void* ncclwatch_answer(void* handle, const char* name);
+}
+
+namespace ncclwatch::shim::resolve {
+namespace {
+
+bool IsOurs(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return at >= OwnModule().begin && at < OwnModule().end;
+}
+
+bool IsOurHandle(void* handle) {
+  link_map* map = nullptr;
+  if (handle == RTLD_DEFAULT || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return false;
+  return IsOurs(map->l_ld);
+}
+
+std::atomic<bool> said_too_many{false};
+
+void* Wrapped(void* real, const char* name) {
+  const functions::FunctionInfo* info = FindEntry(name);
+  if (!info) return real;
+  const std::uint32_t library = LibraryOf(real);
+  if (library >= kLibraries) {
+    if (!said_too_many.exchange(true)) Say("more than %u NCCL libraries in one process: not all are watched", kLibraries);
+    return real;
+  }
+  libraries[library].functions[static_cast<std::uint32_t>(info->function)].store(real, std::memory_order_relaxed);
+  return Entry(library, info->function);
+}
+
+}  // namespace
+
+DlsymFunction RealDlsym() {
+  void* known = ncclwatch_real_dlsym.load(std::memory_order_acquire);
+  return reinterpret_cast<DlsymFunction>(known ? known : ncclwatch_find_dlsym());
+}
+
+}  // namespace ncclwatch::shim::resolve
+
+void* ncclwatch_find_dlsym() {
+#if defined(__x86_64__)
+  constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5"};
+#else
+  constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.17"};
+#endif
+  void* found = nullptr;
+  for (const char* version : kVersions)
+    if (!found) found = dlvsym(RTLD_NEXT, "dlsym", version);
+  if (!found) __builtin_trap();  // no C library that we know: nothing in this process could resolve anything
+  ncclwatch_real_dlsym.store(found, std::memory_order_release);
+  return found;
+}
+
+void* ncclwatch_answer(void* handle, const char* name) {
+  using namespace ncclwatch::shim::resolve;
+  void* real = RealDlsym()(handle, name);
+  // Found in ourselves: the global scope, where we stand in front, or we are the drop-in. What counts is whether the
+  // library behind us has it.
+  if (real ? IsOurs(real) : IsOurHandle(handle)) {
+    if (!FindDefault() || !libraries[0].handle) return RealDlsym()(RTLD_NEXT, name);
+    real = RealDlsym()(libraries[0].handle, name);
+  } else if (!real) {
+    return RealDlsym()(handle, name);  // once more: looking at the handle has taken away what dlerror() would say
+  }
+  return real && !IsOurs(real) ? Wrapped(real, name) : nullptr;
+}

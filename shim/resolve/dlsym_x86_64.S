@@ -1,0 +1,45 @@
+// dlsym(handle, name): "nccl..." goes to ncclwatch_answer, everything else, and RTLD_NEXT, is a tail jump to the C
+// library's dlsym with all registers as they came, so that it sees our caller as its own.
+        .text
+        .globl  dlsym
+        .type   dlsym, @function
+        .p2align 4
+dlsym:
+        .cfi_startproc
+        endbr64
+        cmpq    $-1, %rdi               // RTLD_NEXT
+        je      .Lpass
+        testq   %rsi, %rsi
+        je      .Lpass
+        cmpb    $'n', (%rsi)            // byte by byte: the name may end before a word of it is read
+        jne     .Lpass
+        cmpb    $'c', 1(%rsi)
+        jne     .Lpass
+        cmpb    $'c', 2(%rsi)
+        jne     .Lpass
+        cmpb    $'l', 3(%rsi)
+        jne     .Lpass
+        jmp     ncclwatch_answer
+.Lpass:
+        movq    ncclwatch_real_dlsym(%rip), %rax
+        testq   %rax, %rax
+        je      .Lfind
+        jmp     *%rax
+.Lfind:
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %rsi
+        .cfi_adjust_cfa_offset 8
+        subq    $8, %rsp
+        .cfi_adjust_cfa_offset 8
+        call    ncclwatch_find_dlsym
+        addq    $8, %rsp
+        .cfi_adjust_cfa_offset -8
+        popq    %rsi
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        jmp     *%rax
+        .cfi_endproc
+        .size   dlsym, .-dlsym
+        .section .note.GNU-stack, "", @progbits

@@ -1,0 +1,163 @@
+#include "shim/resolve/libraries.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "shim/lifecycle/process.h"
+#include "shim/resolve/modules.h"
+#include "shim/resolve/real_dlsym.h"
+
+namespace ncclwatch::shim::resolve {
+
+constinit Library libraries[kLibraries];
+
+namespace {
+
+// Guards the making of libraries, which is rare; a spin lock, since a mutex may not exist yet this early.
+std::atomic_flag making = ATOMIC_FLAG_INIT;
+thread_local constinit bool in_making __attribute__((tls_model("initial-exec"))) = false;
+
+class Making {
+ public:
+  Making() {
+    if (in_making) return;  // a constructor of the library being opened asks for NCCL: it finds none yet
+    while (making.test_and_set(std::memory_order_acquire)) sched_yield();
+    held_ = in_making = true;
+  }
+  ~Making() {
+    if (!held_) return;
+    in_making = false;
+    making.clear(std::memory_order_release);
+  }
+  bool held() const { return held_; }
+
+ private:
+  bool held_ = false;
+};
+
+bool IsOurs(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return at >= OwnModule().begin && at < OwnModule().end;
+}
+
+// RTLD_NODELETE: a dlclose by the host must not take away what is cached here.
+void* Pin(const char* path) { return dlopen(path[0] ? path : nullptr, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE); }
+
+void Publish(Library& library, const Module& module, void* handle) {
+  library.bytes = module.end - module.begin;
+  library.handle = handle;
+  std::memcpy(library.path, module.path, sizeof library.path);
+  library.begin.store(module.begin, std::memory_order_release);
+}
+
+// 1. Whoever comes after us in load order: a program that links libnccl, or another tool's wrappers.
+bool NextInOrder(Module* module) {
+  void* next = RealDlsym()(RTLD_NEXT, "ncclGetVersion");
+  return next && !IsOurs(next) && ModuleOf(next, module);
+}
+
+// 2. A libnccl that came by dlopen(RTLD_LOCAL), which RTLD_NEXT does not see.
+bool AlreadyLoaded(Module* module) { return ModuleNamed("libnccl.so", nullptr, module); }
+
+// 3. We are the libnccl that somebody opened: bring the real one.
+bool Opened(Module* module, void** handle) {
+  const char* chosen = std::getenv("NCCLWATCH_NCCL");
+  const char* names[] = {"libnccl.so.2", "libnccl.so"};
+  if (chosen && *chosen) {
+    *handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!*handle) Say("NCCLWATCH_NCCL: %s", dlerror());
+  }
+  for (const char* name : names)
+    if (!*handle) *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!*handle) return false;
+  void* function = RealDlsym()(*handle, "ncclGetVersion");
+  return function && !IsOurs(function) && ModuleOf(function, module);
+}
+
+std::atomic<bool> said_missing[kNumbers];
+
+}  // namespace
+
+bool FindDefault() {
+  Library& library = libraries[0];
+  if (library.begin.load(std::memory_order_acquire)) return true;
+  Making one;
+  if (!one.held()) return false;
+  if (library.begin.load(std::memory_order_acquire)) return true;
+  Module module;
+  void* handle = nullptr;
+  if (NextInOrder(&module) || AlreadyLoaded(&module)) {
+    handle = Pin(module.path);
+  } else if (!Opened(&module, &handle)) {
+    return false;
+  }
+  Publish(library, module, handle);
+  return true;
+}
+
+void* FindReal(std::uint32_t library, functions::Function function) {
+  if (library == 0 && !FindDefault()) return nullptr;
+  Library& own = libraries[library];
+  const functions::FunctionInfo* info = functions::Find(function);
+  if (!own.begin.load(std::memory_order_acquire) || !info) return nullptr;
+  // By handle where there is one; a program that has NCCL linked in, or another tool, is found in load order.
+  void* real = own.handle ? RealDlsym()(own.handle, info->name.data()) : nullptr;
+  if ((!real || IsOurs(real)) && library == 0) real = RealDlsym()(RTLD_NEXT, info->name.data());
+  if (!real || IsOurs(real)) return nullptr;
+  own.functions[static_cast<std::uint32_t>(function)].store(real, std::memory_order_relaxed);
+  return real;
+}
+
+std::uint32_t LibraryOf(const void* address) {
+  Module module;
+  if (!ModuleOf(address, &module)) return kLibraries;
+  FindDefault();
+  for (std::uint32_t i = 0; i < kLibraries; ++i)
+    if (libraries[i].begin.load(std::memory_order_acquire) == module.begin) return i;
+  Making one;
+  if (!one.held()) return kLibraries;
+  for (std::uint32_t i = 0; i < kLibraries; ++i) {
+    const std::uintptr_t begin = libraries[i].begin.load(std::memory_order_acquire);
+    if (begin == module.begin) return i;
+    if (begin != 0 || i == 0) continue;
+    Publish(libraries[i], module, Pin(module.path));
+    return i;
+  }
+  return kLibraries;
+}
+
+ncclResult_t Missing(std::uint32_t library, functions::Function function) {
+  const bool none = libraries[library].begin.load(std::memory_order_relaxed) == 0;
+  if (!said_missing[static_cast<std::uint32_t>(function)].exchange(true)) {
+    const char* name = functions::FullName(function).data();
+    if (none)
+      Say("%s was called, and no libnccl is to be found (NCCLWATCH_NCCL can name it)", name);
+    else
+      Say("%s was called, which %s does not have", name, libraries[library].path);
+  }
+  return none ? ncclSystemError : ncclInvalidUsage;
+}
+
+bool Version(std::uint32_t library, int* version) {
+  auto* ask = reinterpret_cast<decltype(&ncclGetVersion)>(Real(library, functions::Function::ncclGetVersion));
+  return ask && ask(version) == ncclSuccess;
+}
+bool Rank(std::uint32_t library, ncclComm_t comm, int* rank) {
+  auto* ask = reinterpret_cast<decltype(&ncclCommUserRank)>(Real(library, functions::Function::ncclCommUserRank));
+  return ask && ask(comm, rank) == ncclSuccess;
+}
+bool Size(std::uint32_t library, ncclComm_t comm, int* size) {
+  auto* ask = reinterpret_cast<decltype(&ncclCommCount)>(Real(library, functions::Function::ncclCommCount));
+  return ask && ask(comm, size) == ncclSuccess;
+}
+bool Device(std::uint32_t library, ncclComm_t comm, int* device) {
+  auto* ask = reinterpret_cast<decltype(&ncclCommCuDevice)>(Real(library, functions::Function::ncclCommCuDevice));
+  return ask && ask(comm, device) == ncclSuccess;
+}
+std::string Path(std::uint32_t library) { return libraries[library].path; }
+
+}  // namespace ncclwatch::shim::resolve
