@@ -5,3 +5,18 @@ gtest_discover_tests(unit_settings TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 add_executable(unit_rundir ${CMAKE_CURRENT_LIST_DIR}/rundir/launcher_test.cc ${CMAKE_CURRENT_LIST_DIR}/rundir/run_directory_test.cc)
 target_link_libraries(unit_rundir PRIVATE watchdog_rundir ncclwatch_warnings GTest::gtest_main)
 gtest_discover_tests(unit_rundir TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
+
+if(TARGET watchdog_act)
+  add_executable(unit_act ${CMAKE_CURRENT_LIST_DIR}/watch/act_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/evidence_test.cc)
+  target_link_libraries(unit_act PRIVATE watchdog_act ncclwatch_warnings GTest::gtest_main)
+  gtest_discover_tests(unit_act TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
+endif()
+
+if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
+  add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/verdict_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/watchdog_test.cc)
+  target_link_libraries(unit_watch PRIVATE watchdog_watch ncclwatch_warnings GTest::gtest_main)
+  gtest_discover_tests(unit_watch TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 120)
+endif()

@@ -13,7 +13,7 @@ namespace ncclwatch::watch {
 struct Start {
   format::Header* own = nullptr;  // the process's own box, mapped read-write
   std::string own_path;
-  std::string directory;          // the run directory
+  std::string directory;  // the run directory
   settings::Settings settings;
 };
 

@@ -22,7 +22,8 @@ struct Lease {
   std::uint32_t reserved32b;
   std::atomic<std::uint64_t> announced;    // 1 once the line "watching n/n ranks" has been said
   std::atomic<std::uint64_t> verdicts;     // verdicts published so far (also by earlier leaders)
-  std::uint64_t reserved[1];
+  // Not 0: the leader ends the job (NCCLWATCH_ON_FAULT=abort); every watchdog ends its process with status 86.
+  std::atomic<std::uint64_t> ending;
 };
 static_assert(sizeof(Lease) == 64);
 

@@ -1,0 +1,187 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <thread>
+
+#include "watchdog/act/dump.h"
+#include "watchdog/act/end_job.h"
+#include "watchdog/act/files.h"
+#include "watchdog/act/hook.h"
+
+namespace ncclwatch::act {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool Eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 2000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+class Act : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/ncclwatch-act-XXXXXX";
+    top_ = mkdtemp(name);
+  }
+  void TearDown() override {
+    if (mounted_) umount2((top_ + "/small").c_str(), MNT_DETACH);
+    fs::remove_all(top_);
+  }
+  // Skips (false) where a file system cannot be mounted.
+  bool MountSmall(const char* options) {
+    fs::create_directories(top_ + "/small");
+    mounted_ = geteuid() == 0 && mount("none", (top_ + "/small").c_str(), "tmpfs", 0, options) == 0;
+    return mounted_;
+  }
+  std::string top_;
+  bool mounted_ = false;
+};
+
+TEST_F(Act, FilesAreReplacedWhole) {
+  EXPECT_EQ(WriteFile(top_ + "/f", "one"), "");
+  EXPECT_EQ(WriteFile(top_ + "/f", "two"), "");
+  EXPECT_EQ(Content(top_ + "/f"), "two");
+  EXPECT_NE(WriteFile(top_ + "/missing/f", "x"), "");
+  EXPECT_EQ(std::distance(fs::directory_iterator(top_), fs::directory_iterator()), 1);
+}
+
+TEST_F(Act, AFullFileSystemIsAReasonAndLeavesTheOldFile) {
+  if (!MountSmall("size=64k")) GTEST_SKIP() << "a small file system cannot be mounted here";
+  EXPECT_EQ(WriteFile(top_ + "/small/f", "old"), "");
+  EXPECT_NE(WriteFile(top_ + "/small/f", std::string(1 << 20, 'x')), "");
+  EXPECT_EQ(Content(top_ + "/small/f"), "old");
+}
+
+TEST_F(Act, AReadOnlyFileSystemIsAReason) {
+  if (!MountSmall("size=64k") || mount("none", (top_ + "/small").c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "") != 0)
+    GTEST_SKIP() << "a read-only file system cannot be mounted here";
+  EXPECT_NE(WriteFile(top_ + "/small/f", "x").find("small/f"), std::string::npos);
+}
+
+TEST_F(Act, EvidenceIsSavedAndCopiedOut) {
+  static format::Header own = {};
+  own.file_bytes = sizeof(own);
+  std::ofstream(top_ + "/other.box") << "other";
+  std::ofstream(top_ + "/diagnosis.json") << "{}";
+  std::ofstream(top_ + "/diagnosis.txt") << "text";
+  Dump dump;
+  dump.directory = top_;
+  dump.out = top_ + "/durable/job";
+  dump.suspects = {{getpid(), 3}, {0x7ffffffe, 4}};
+  dump.boxes = {top_ + "/other.box"};
+  dump.own = &own;
+  dump.own_name = "own.box";
+  std::string complaint;
+  dump.complain = [&complaint](const std::string& line) { complaint = line; };
+  Save(dump);
+  EXPECT_EQ(complaint, "");
+  const std::string evidence = "/evidence/rank-3.pid-" + std::to_string(getpid()) + ".txt";
+  EXPECT_NE(Content(top_ + evidence).find("State:"), std::string::npos);
+  EXPECT_EQ(Content(dump.out + evidence), Content(top_ + evidence));
+  EXPECT_EQ(Content(dump.out + "/other.box"), "other");
+  EXPECT_EQ(fs::file_size(dump.out + "/own.box"), sizeof(own));
+  EXPECT_EQ(Content(dump.out + "/diagnosis.json"), "{}");
+}
+
+TEST_F(Act, WhatCannotBeSavedIsSaidOnceAndTheRestIsSaved) {
+  std::ofstream(top_ + "/diagnosis.txt") << "text";
+  Dump dump;
+  dump.directory = top_;
+  dump.out = top_ + "/durable";
+  dump.boxes = {top_ + "/no.box", top_ + "/neither.box"};
+  int complaints = 0;
+  dump.complain = [&complaints](const std::string&) { ++complaints; };
+  Save(dump);
+  EXPECT_EQ(complaints, 1);
+  EXPECT_EQ(Content(dump.out + "/diagnosis.txt"), "text");
+}
+
+TEST_F(Act, HookGetsTheDiagnosisAndTheHostNeverSeesIt) {
+  // In a child of its own, so that what the host can wait for is known.
+  const pid_t host = fork();
+  if (host == 0) {
+    signal(SIGCHLD, [](int) { _exit(40); });
+    signal(SIGUSR1, SIG_IGN);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    std::ofstream(top_ + "/in") << "the diagnosis";
+    const int leaked = open("/dev/null", O_RDONLY);
+    if (dup2(leaked, 77) < 0) _exit(41);
+    std::string command = "cat > " + top_ + "/out; grep Sig /proc/self/status > " + top_ +
+                          "/signals; ls /proc/self/fd > " + top_ + "/fds; echo $PPID > " + top_ +
+                          "/parent; sleep 0.2; touch " + top_ + "/done";
+    if (!StartHook(command, top_ + "/in", {"PATH=/usr/bin:/bin", "A=b"})) _exit(42);
+    const auto began = std::chrono::steady_clock::now();
+    while (!fs::exists(top_ + "/done")) {
+      if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) _exit(43);
+      if (std::chrono::steady_clock::now() - began > std::chrono::seconds(20)) _exit(44);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) _exit(45);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(host, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(Content(top_ + "/out"), "the diagnosis");
+  EXPECT_NE(Content(top_ + "/signals").find("SigBlk:\t0000000000000000"), std::string::npos);
+  EXPECT_NE(Content(top_ + "/signals").find("SigIgn:\t0000000000000000"), std::string::npos);
+  EXPECT_EQ(Content(top_ + "/fds").find("77"), std::string::npos);
+  EXPECT_NE(Content(top_ + "/parent"), std::to_string(host) + "\n");
+}
+
+TEST_F(Act, HookOutlivesAHostThatEnds) {
+  const pid_t host = fork();
+  if (host == 0) {
+    std::ofstream(top_ + "/in") << "x";
+    StartHook("touch " + top_ + "/began; sleep 0.3; touch " + top_ + "/done", top_ + "/in", {"PATH=/usr/bin:/bin"});
+    _exit(Eventually([this] { return fs::exists(top_ + "/began"); }) ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(host, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(Eventually([this] { return fs::exists(top_ + "/done"); }));
+}
+
+TEST_F(Act, EndingSaysSoInTheBoxAndPassesEveryHandler) {
+  auto* own = static_cast<format::Header*>(
+      mmap(nullptr, format::kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const pid_t child = fork();
+  if (child == 0) {
+    std::atexit([] { pause(); });
+    EndOwnProcess(own);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 86);
+  EXPECT_EQ(own->last_words.written.load(), 1u);
+  EXPECT_EQ(own->last_words.exit_status, 86);
+  EXPECT_EQ(own->state.load(), static_cast<std::uint32_t>(format::ProcessState::kExiting));
+  munmap(own, format::kPage);
+}
+
+}  // namespace
+}  // namespace ncclwatch::act

@@ -1,0 +1,36 @@
+// Saving evidence of a fault: into the run directory and, with NCCLWATCH_OUT, to a durable place.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ncclwatch/format/black_box.h"
+
+namespace ncclwatch::act {
+
+struct Suspect {
+  std::int32_t pid = 0;
+  std::int32_t rank = -1;
+};
+
+struct Dump {
+  std::string directory;
+  std::string out;                      // the directory in NCCLWATCH_OUT for this job and attempt, empty: none
+  std::vector<Suspect> suspects;        // live processes of this node to look at
+  std::vector<std::string> boxes;       // of other processes
+  const format::Header* own = nullptr;  // copied from memory: its file must not be opened here
+  std::string own_name;                 // file name of that copy
+  std::function<void(const std::string&)> complain;  // one line, at most once
+};
+
+// Runs at once, in this thread: evidence/, then copies, small things first. Goes on after an error.
+void Save(const Dump& dump);
+
+// In a thread of its own, since durable storage can be slow and heartbeats cannot wait. *done becomes true at the end.
+void SaveInBackground(Dump dump, std::shared_ptr<std::atomic<bool>> done);
+
+}  // namespace ncclwatch::act

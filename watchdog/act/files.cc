@@ -1,0 +1,92 @@
+#include "watchdog/act/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+namespace ncclwatch::act {
+namespace {
+
+constexpr std::size_t kChunk = 1 << 20;
+
+std::string Why(const std::string& path, int error) {
+  char buffer[128];
+  return path + ": " + strerror_r(error, buffer, sizeof(buffer));
+}
+
+// A draft beside the file, renamed over it once it is whole.
+class Draft {
+ public:
+  explicit Draft(const std::string& path) : path_(path), draft_(path + ".draft." + std::to_string(getpid())) {
+    fd_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd_ < 0) error_ = errno;
+  }
+  ~Draft() {
+    if (fd_ >= 0) close(fd_);
+    if (!kept_) unlink(draft_.c_str());
+  }
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  bool Write(const char* data, std::size_t bytes) {
+    while (error_ == 0 && bytes > 0) {
+      const ssize_t n = write(fd_, data, bytes);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) error_ = errno;
+      if (n <= 0) break;
+      data += n;
+      bytes -= static_cast<std::size_t>(n);
+    }
+    return error_ == 0;
+  }
+  std::string Keep() {
+    if (error_ == 0 && rename(draft_.c_str(), path_.c_str()) != 0) error_ = errno;
+    kept_ = error_ == 0;
+    return kept_ ? "" : Why(path_, error_);
+  }
+
+ private:
+  std::string path_, draft_;
+  int fd_ = -1;
+  int error_ = 0;
+  bool kept_ = false;
+};
+
+}  // namespace
+
+std::string WriteFile(const std::string& path, std::string_view content) {
+  Draft draft(path);
+  draft.Write(content.data(), content.size());
+  return draft.Keep();
+}
+
+std::string CopyFile(const std::string& from, const std::string& to) {
+  const int fd = open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return Why(from, errno);
+  Draft draft(to);
+  const std::unique_ptr<char[]> chunk(new char[kChunk]);
+  int error = 0;
+  for (;;) {
+    const ssize_t n = read(fd, chunk.get(), kChunk);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) error = errno;
+    if (n <= 0 || !draft.Write(chunk.get(), static_cast<std::size_t>(n))) break;
+  }
+  close(fd);
+  return error ? Why(from, error) : draft.Keep();
+}
+
+std::string MakeDirectories(const std::string& path) {
+  for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
+    const std::string part = path.substr(0, slash);
+    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && slash == std::string::npos) return Why(path, errno);
+    if (slash == std::string::npos) return "";
+  }
+}
+
+}  // namespace ncclwatch::act

@@ -1,0 +1,17 @@
+// Writing what is found, onto file systems that may be full, read-only or slow.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace ncclwatch::act {
+
+// The file appears under its name whole or not at all. Empty, or why it could not be written.
+std::string WriteFile(const std::string& path, std::string_view content);
+// Likewise, from another file. Not for a file that this process holds a record lock on: closing it drops the lock.
+std::string CopyFile(const std::string& from, const std::string& to);
+// mkdir -p, 0700. Empty or why not.
+std::string MakeDirectories(const std::string& path);
+
+}  // namespace ncclwatch::act

@@ -1,0 +1,111 @@
+#include "watchdog/evidence/unborn.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "watchdog/rundir/launcher.h"
+#include "watchdog/rundir/process.h"
+
+namespace ncclwatch::evidence {
+namespace {
+
+struct Candidate {
+  Unborn unborn;
+  bool wrapper = false;  // a shell or the like around the rank
+};
+
+bool IsWrapper(std::int32_t pid) {
+  char target[256] = {};
+  if (readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), target, sizeof(target) - 1) < 0) return false;
+  const std::string path = target;
+  const std::string name = path.substr(path.rfind('/') + 1);
+  for (const char* shell : {"sh", "bash", "dash", "zsh", "env", "timeout", "numactl", "taskset", "gdb", "strace"})
+    if (name == shell) return true;
+  return false;
+}
+
+bool Same(const std::string& block, const char* name, const std::string& own) {
+  return own.empty() || rundir::Find(block, name).value_or("") == own;
+}
+
+rundir::Place PlaceOf(const std::string& block) {
+  return rundir::PlaceFrom([&block](std::string_view name) { return rundir::Find(block, name); });
+}
+
+class Matcher {
+ public:
+  Matcher(const format::Identity& own, const rundir::Instance& launcher) : own_(own), launcher_(launcher) {}
+
+  // The rank, or -1 if the process is not of this job.
+  std::int32_t RankOf(std::int32_t pid) const {
+    const std::optional<std::string> block = rundir::EnvironmentOf(pid);
+    if (!block) return -1;
+    const rundir::Place place = PlaceOf(*block);
+    if (place.rank < 0 || place.world_size != own_.world_size) return -1;
+    const std::string port = own_.master_port ? std::to_string(own_.master_port) : "";
+    if (!Same(*block, "MASTER_PORT", port) || !Same(*block, "MASTER_ADDR", own_.master_address)) return -1;
+    if (place.launcher == rundir::Launcher::kTorchrun &&
+        rundir::Find(*block, "TORCHELASTIC_RESTART_COUNT").value_or("0") != std::to_string(own_.attempt))
+      return -1;
+    const rundir::Instance instance = rundir::InstanceOf(pid, place);
+    if (instance.pid != launcher_.pid || instance.start_time != launcher_.start_time) return -1;
+    return place.rank;
+  }
+
+ private:
+  const format::Identity& own_;
+  const rundir::Instance launcher_;
+};
+
+// The rank itself rather than a shell around it or a worker below it.
+bool Better(const Candidate& a, const Candidate& b) {
+  if (a.wrapper != b.wrapper) return !a.wrapper;
+  return a.unborn.start_time != b.unborn.start_time ? a.unborn.start_time < b.unborn.start_time
+                                                    : a.unborn.pid < b.unborn.pid;
+}
+
+}  // namespace
+
+std::vector<Unborn> FindUnborn(const format::Identity& own, const std::vector<std::int32_t>& ranks_seen) {
+  rundir::Place place = PlaceOf(rundir::EnvironmentOf(getpid()).value_or(""));
+  // A rank that set its variables itself (mp.spawn) is known by what the black box says.
+  if (place.launcher == rundir::Launcher::kNone) {
+    place.launcher = rundir::Launcher::kPlain;
+    place.world_size = own.world_size;
+  }
+  return FindUnbornOf(own, rundir::InstanceOf(getpid(), place), ranks_seen);
+}
+
+std::vector<Unborn> FindUnbornOf(const format::Identity& own, const rundir::Instance& launcher,
+                                 const std::vector<std::int32_t>& ranks_seen) {
+  std::vector<Unborn> found;
+  if (own.world_size <= 0) return found;
+  const Matcher matcher(own, launcher);
+  std::map<std::int32_t, Candidate> best;
+  DIR* proc = opendir("/proc");
+  if (!proc) return found;
+  while (const dirent* entry = readdir(proc)) {
+    const std::int32_t pid = static_cast<std::int32_t>(std::strtol(entry->d_name, nullptr, 10));
+    if (pid <= 0) continue;
+    struct stat info = {};
+    if (stat(("/proc/" + std::to_string(pid)).c_str(), &info) != 0 || info.st_uid != geteuid()) continue;
+    const std::int32_t rank = matcher.RankOf(pid);
+    if (rank < 0 || std::find(ranks_seen.begin(), ranks_seen.end(), rank) != ranks_seen.end()) continue;
+    const std::optional<rundir::ProcessStat> stat_line = rundir::StatOf(pid);
+    if (!stat_line || stat_line->state == 'Z') continue;
+    const Candidate candidate{{pid, stat_line->start_time, rank}, IsWrapper(pid)};
+    const auto [at, inserted] = best.try_emplace(rank, candidate);
+    if (!inserted && Better(candidate, at->second)) at->second = candidate;
+  }
+  closedir(proc);
+  for (const auto& [rank, candidate] : best) found.push_back(candidate.unborn);
+  return found;
+}
+
+}  // namespace ncclwatch::evidence

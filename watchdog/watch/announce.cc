@@ -1,0 +1,77 @@
+// The one line that says who is watched. Not watching silently is the worst failure of such a tool.
+#include <algorithm>
+#include <set>
+
+#include "watchdog/watch/leader.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+constexpr std::int64_t kGrace_ns = 5'000'000'000;  // for boxes of slow ranks, after the communicator is ready on others
+
+std::string Version(std::uint32_t code) {
+  if (code == 0) return "of unknown version";
+  // 2.9 changed the scale: 2800 and below are major * 1000.
+  const std::uint32_t scale = code < 10000 ? 1000 : 10000;
+  return std::to_string(code / scale) + "." + std::to_string(code % scale / 100) + "." + std::to_string(code % 100);
+}
+
+std::string Ranges(const std::set<std::uint32_t>& ranks) {
+  std::string text;
+  for (auto at = ranks.begin(); at != ranks.end();) {
+    const std::uint32_t first = *at;
+    std::uint32_t last = first;
+    while (++at != ranks.end() && *at == last + 1) last = *at;
+    if (!text.empty()) text += ",";
+    text += std::to_string(first) + (last > first ? "-" + std::to_string(last) : "");
+  }
+  return text;
+}
+
+const diagnosis::LiveCompare::Front* World(const std::vector<diagnosis::LiveCompare::Front>& fronts) {
+  const diagnosis::LiveCompare::Front* world = nullptr;
+  for (const auto& front : fronts)
+    if (!world || front.size > world->size) world = &front;
+  return world;
+}
+
+std::set<std::uint32_t> Unseen(const Crowd& crowd, std::uint64_t communicator, std::uint32_t size) {
+  std::set<std::uint32_t> unseen;
+  constexpr std::uint32_t kMost = 1 << 20;
+  for (std::uint32_t rank = 0; rank < std::min(size, kMost); ++rank) unseen.insert(rank);
+  for (const Member& member : crowd.members())
+    for (std::uint32_t i = 0; i < member.box->communicators(); ++i)
+      if (member.box->communicator(i).id == communicator) unseen.erase(member.box->communicator(i).rank);
+  return unseen;
+}
+
+}  // namespace
+
+void Leader::Announce(std::int64_t now_ns) {
+  if (lease_->words().announced.load(std::memory_order_acquire) != 0) return;
+  const std::vector<diagnosis::LiveCompare::Front> fronts = compare_->Fronts();
+  const diagnosis::LiveCompare::Front* world = World(fronts);
+  if (!world || world->ready == 0) return;
+  if (ready_ns_ == 0) ready_ns_ = now_ns;
+  const bool whole = world->members >= world->size && world->ready >= world->size;
+  if (!whole && now_ns - ready_ns_ < kGrace_ns) return;
+  std::uint64_t expected = 0;
+  if (!lease_->words().announced.compare_exchange_strong(expected, 1)) return;
+  const std::set<std::uint32_t> unseen = Unseen(crowd_, world->communicator, world->size);
+  std::string line = "watching " + std::to_string(world->size - unseen.size()) + "/" + std::to_string(world->size) +
+                     " ranks, NCCL " + Version(context_.own->nccl_version) + ", run directory " + context_.directory;
+  if (!unseen.empty())
+    line += "; not seen: ranks " + Ranges(unseen) + " (on other hosts, or started without ncclwatch)";
+  context_.log.Warn(line);
+}
+
+std::string Leader::UnseenNote() const {
+  const std::vector<diagnosis::LiveCompare::Front> fronts = compare_->Fronts();
+  const diagnosis::LiveCompare::Front* world = World(fronts);
+  const format::Identity& own = context_.own->identity;
+  if (!world || own.local_world_size <= 0 || own.world_size <= own.local_world_size) return "";
+  return std::to_string(own.world_size - own.local_world_size) +
+         " ranks of the job run on other hosts: they are not watched from here, and nothing is said about them";
+}
+
+}  // namespace ncclwatch::watch

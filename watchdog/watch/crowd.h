@@ -1,0 +1,88 @@
+// The processes of the node that the leader follows: their boxes and pidfds, their deaths, and what those that show no
+// sign of life are doing. Writes what it sees as observations. One thread.
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "watchdog/diagnosis/live_compare.h"
+#include "watchdog/evidence/exit.h"
+#include "watchdog/reader/box.h"
+#include "watchdog/watch/context.h"
+#include "watchdog/watch/journal.h"
+
+namespace ncclwatch::watch {
+
+struct Member {
+  std::unique_ptr<reader::MappedBox> box;
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;
+  std::int32_t rank = -1;
+  bool own = false;
+  bool near = false;  // same boot and pid namespace: /proc and pidfds speak of it
+  int pidfd = -1;
+  bool gone = false;
+  std::int64_t half_gone_ns = 0;                       // since when only one of process and lock is gone, 0 not
+  format::Observed last = format::Observed::kNothing;  // other than running
+  std::string memory_group;
+};
+
+class Crowd {
+ public:
+  Crowd(const Context& context, Journal* journal, diagnosis::LiveCompare* compare);
+  ~Crowd();
+  Crowd(const Crowd&) = delete;
+  Crowd& operator=(const Crowd&) = delete;
+
+  // A pidfd that saw the process while it lived (a follower's, of the leader that died): how it went can then still be
+  // read. Taken over.
+  void Remember(std::int32_t pid, int pidfd);
+
+  // Opens boxes that have appeared. True if there were any.
+  bool Scan(std::int64_t now_ns);
+  // Looks after those whose pidfd is readable, and after all where pidfds cannot be had. The number of new deaths.
+  int LookForDeaths(std::int64_t now_ns);
+  // Records what silent processes are doing. True if anything was recorded.
+  bool LookAtSilent(std::int64_t now_ns);
+  // Records processes of ranks without a box.
+  void LookForUnborn(std::int64_t now_ns);
+  // A fresh comparison (after `ncclwatch on`): every box is followed anew.
+  void FollowAnew(diagnosis::LiveCompare* compare);
+
+  void AddPollFds(std::vector<pollfd>* fds) const;
+  std::vector<reader::BoxImage> Images() const;
+  const std::vector<Member>& members() const { return members_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  int deaths() const { return deaths_; }
+  bool IsGone(std::int32_t rank) const;
+
+ private:
+  void Add(std::unique_ptr<reader::MappedBox> box, bool own);
+  void LearnEarlierDeaths(const reader::MappedBox& box);
+  bool CheckDeath(Member* member, std::int64_t now_ns);
+  bool Observe(const Member& member, format::Observed what, std::int64_t now_ns, const evidence::ExitWord& exit = {});
+
+  const Context& context_;
+  Journal* journal_;
+  diagnosis::LiveCompare* compare_;
+  evidence::MemoryKills memory_kills_;
+  std::vector<Member> members_;
+  std::set<std::string> known_;             // names of files opened; the own one must never be
+  std::map<std::int32_t, int> remembered_;  // pid -> pidfd
+  std::set<std::pair<std::uint32_t, std::uint64_t>> earlier_deaths_;  // observed by earlier leaders
+  std::map<std::uint32_t, std::int32_t> unborn_;                      // pid -> rank
+  std::vector<std::string> notes_;
+  std::map<std::string, std::string> unreadable_;  // path -> reason
+  std::int64_t directory_changed_ns_ = -1;
+  std::int64_t scanned_ns_ = 0;
+  std::int64_t looked_without_pidfd_ns_ = 0;
+  int deaths_ = 0;
+};
+
+}  // namespace ncclwatch::watch

@@ -1,0 +1,50 @@
+#include "watchdog/watch/journal.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+void Store(std::int64_t* to, std::int64_t value) { __atomic_store_n(to, value, __ATOMIC_RELAXED); }
+
+}  // namespace
+
+bool Journal::Observe(const reader::Observation& observation) {
+  const std::uint32_t index = own_->observations_used.load(std::memory_order_relaxed);
+  if (index >= own_->observations.count) return false;
+  auto* entry =
+      reinterpret_cast<format::Observation*>(reinterpret_cast<char*>(own_) + own_->observations.offset) + index;
+  entry->commit.store(0, std::memory_order_release);
+  entry->at_ns = observation.at_ns;
+  entry->pid = observation.pid;
+  entry->rank = observation.rank;
+  entry->start_time = observation.start_time;
+  entry->what = static_cast<std::uint32_t>(observation.what);
+  entry->exit_flags = observation.exit_flags;
+  entry->exit_signal = observation.exit_signal;
+  entry->exit_status = observation.exit_status;
+  entry->reserved = 0;
+  entry->commit.store(index + 1, std::memory_order_release);  // pairs with the reader's acquire
+  own_->observations_used.store(index + 1, std::memory_order_release);
+  return true;
+}
+
+reader::Judgement Journal::judgement() const {
+  const format::Judgement& from = own_->judgement;  // this thread is its only writer
+  return {from.suspect_after_ns, from.likely_after_ns, from.verdict_at_ns, from.longest_wait_ns, from.waits};
+}
+
+void Journal::Judge(const reader::Judgement& judgement) {
+  format::Judgement& to = own_->judgement;
+  const std::uint64_t sequence = to.sequence.load(std::memory_order_relaxed) | 1;
+  to.sequence.store(sequence, std::memory_order_relaxed);
+  // The odd number must be seen before any of the fields: a release fence would not order later stores, this exchange
+  // does on every machine that we run on; the reader checks the sequence again after its acquire loads.
+  to.sequence.exchange(sequence, std::memory_order_acq_rel);
+  Store(&to.suspect_after_ns, judgement.suspect_after_ns);
+  Store(&to.likely_after_ns, judgement.likely_after_ns);
+  Store(&to.verdict_at_ns, judgement.verdict_at_ns);
+  Store(&to.longest_wait_ns, judgement.longest_wait_ns);
+  __atomic_store_n(&to.waits, judgement.waits, __ATOMIC_RELAXED);
+  to.sequence.store(sequence + 1, std::memory_order_release);
+}
+
+}  // namespace ncclwatch::watch

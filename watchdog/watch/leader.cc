@@ -1,0 +1,296 @@
+#include "watchdog/watch/leader.h"
+
+#include <algorithm>
+
+#include "watchdog/act/dump.h"
+#include "watchdog/act/end_job.h"
+#include "watchdog/act/files.h"
+#include "watchdog/act/hook.h"
+#include "watchdog/watch/clock.h"
+#include "watchdog/watch/limits.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::LiveCompare;
+
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kCompareEvery_ns = 100 * kMs;
+constexpr std::int64_t kScanEvery_ns = 200 * kMs;
+constexpr std::int64_t kSilentEvery_ns = 200 * kMs;
+constexpr std::int64_t kLearnEvery_ns = 1000 * kMs;
+constexpr std::int64_t kUnbornEvery_ns = 1000 * kMs;
+constexpr std::int64_t kSettle_ns = 300 * kMs;      // for a mismatch's other members to arrive and give a majority
+constexpr std::int64_t kAfterDeath_ns = 100 * kMs;  // quiet for this long after a death: does somebody wait for it?
+constexpr std::int64_t kAfterDeathEvery_ns = 300 * kMs;
+constexpr std::int64_t kStallAgain_ns = 250 * kMs;
+constexpr int kStallSoon = 8;  // looks at one quiet time before they become rarer
+constexpr std::int64_t kStallAgainMost_ns = 20'000 * kMs;
+constexpr std::int64_t kStandingEvery_ns = 400 * kMs;
+constexpr std::int64_t kCostShare = 20;  // of the time at most 1 in 20 goes into diagnoses of healthy jobs
+constexpr std::int64_t kSaveAtMost_ns = 10'000 * kMs;  // for evidence, before a job is ended all the same
+constexpr std::int64_t kEndThemselves_ns = 1000 * kMs;
+constexpr std::int64_t kEndAtMost_ns = 2000 * kMs;
+constexpr std::uint64_t kMostVerdicts = 50;  // printed for one job
+
+}  // namespace
+
+Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::string>* environment)
+    : context_(context),
+      lease_(lease),
+      environment_(environment),
+      journal_(context.own),
+      compare_(std::make_unique<LiveCompare>()),
+      crowd_(context, &journal_, compare_.get()) {}
+
+Leader::~Leader() {
+  // Overtaken (not: gave the lease back): the successor's judgement counts, and this process's says nothing any more.
+  if (taken_over_ && !lease_->Mine()) journal_.Judge({});
+}
+
+void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
+  if (gap_ns > 0) not_before_ns_ = std::max(not_before_ns_, now_ns + gap_ns);
+  if (!taken_over_ || now_ns - scanned_ns_ >= kScanEvery_ns) {
+    scanned_ns_ = now_ns;
+    crowd_.Scan(now_ns);
+  }
+  if (!taken_over_) TakeOver(now_ns);
+  const int new_deaths = crowd_.LookForDeaths(now_ns);
+  const bool off = lease_->words().switched_off.load(std::memory_order_acquire) != 0;
+  if (off) {
+    was_off_ = true;
+    return;
+  }
+  if (was_off_) {  // nothing was recorded meanwhile: the cursors mean nothing any more
+    was_off_ = false;
+    auto fresh = std::make_unique<LiveCompare>();
+    crowd_.FollowAnew(fresh.get());
+    compare_ = std::move(fresh);
+  }
+  if (now_ns - looked_silent_ns_ >= kSilentEvery_ns && now_ns >= not_before_ns_) {
+    looked_silent_ns_ = now_ns;
+    crowd_.LookAtSilent(now_ns);
+  }
+  if (now_ns - compared_ns_ >= kCompareEvery_ns || new_deaths > 0) {
+    compared_ns_ = now_ns;
+    compare_->Poll(now_ns);
+    if (now_ns - learned_ns_ >= kLearnEvery_ns) Learn(now_ns);
+    Announce(now_ns);
+    const Ripe ripe = WhatIsRipe(now_ns, new_deaths);
+    if (ripe.any()) Judge(now_ns, ripe);
+  }
+  if (saved_ && standing_ && context_.settings.on_fault == settings::OnFault::kAbort && !ending_ &&
+      standing_->certainty >= Certainty::kLikely &&
+      (saved_->load(std::memory_order_acquire) || now_ns - save_began_ns_ > kSaveAtMost_ns)) {
+    context_.log.Error("ending the job: every process of this node exits with status 86");
+    ending_ = true;
+    end_at_ns_ = now_ns;
+    lease_->words().ending.store(lease_->Generation(), std::memory_order_release);
+  }
+}
+
+void Leader::TakeOver(std::int64_t now_ns) {
+  taken_over_ = true;
+  reader::Judgement last;
+  std::int64_t last_heartbeat = INT64_MIN;
+  for (const Member& member : crowd_.members()) {
+    const reader::BoxImage image = member.box->Image(0);
+    if (image.judgement.suspect_after_ns == 0) continue;  // never led
+    longest_wait_ns_ = std::max(longest_wait_ns_, image.judgement.longest_wait_ns);
+    earlier_waits_ = std::max(earlier_waits_, image.judgement.waits);
+    if (image.heartbeat_ns > last_heartbeat && !member.own) {
+      last_heartbeat = image.heartbeat_ns;
+      last = image.judgement;
+    }
+  }
+  Learn(now_ns);
+  if (last.verdict_at_ns == 0 || lease_->words().verdicts.load(std::memory_order_acquire) == 0) return;
+  // The verdict of the leader before stands: it is derived again rather than said again.
+  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(last.verdict_at_ns));
+  if (diagnosis.healthy()) return;
+  standing_ = StandingOf(diagnosis.findings.front());
+  SetVerdictAt(last.verdict_at_ns);
+  saved_ = std::make_shared<std::atomic<bool>>(true);
+}
+
+void Leader::Learn(std::int64_t now_ns) {
+  learned_ns_ = now_ns;
+  const LiveCompare::Waits waits = compare_->waits();
+  longest_wait_ns_ = std::max(longest_wait_ns_, waits.longest_ns);
+  limits_ = LimitsFor(context_.settings.timeout_s, longest_wait_ns_);
+  reader::Judgement judgement = journal_.judgement();
+  judgement.suspect_after_ns = limits_.suspect_after_ns;
+  judgement.likely_after_ns = limits_.likely_after_ns;
+  judgement.longest_wait_ns = longest_wait_ns_;
+  judgement.waits = earlier_waits_ + waits.resolved;
+  journal_.Judge(judgement);
+}
+
+Leader::Ripe Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
+  Ripe ripe;
+  ripe.deaths = RipeDeath(now_ns, new_deaths);
+  ripe.mismatch = RipeMismatch(now_ns);
+  ripe.stall = RipeStall(now_ns);
+  ripe.standing = standing_ && now_ns - judged_ns_ >= kStandingEvery_ns;
+  if (new_deaths > 0) return ripe;  // never put off
+  if (now_ns - judged_ns_ < kCostShare * judging_took_ns_) return {};
+  return ripe;
+}
+
+bool Leader::RipeMismatch(std::int64_t now_ns) {
+  bool ripe = false;
+  for (const LiveCompare::Suspicion& suspicion : compare_->suspicions()) {
+    auto& [position, first_seen] = suspected_[suspicion.communicator];
+    if (first_seen == 0 || position != suspicion.position) {
+      position = suspicion.position;
+      first_seen = now_ns;
+    }
+    ripe |= suspicion.arrived >= suspicion.size || now_ns - first_seen >= kSettle_ns;
+  }
+  return ripe;
+}
+
+bool Leader::RipeStall(std::int64_t now_ns) {
+  const std::int64_t since = compare_->QuietSince();
+  if (since == 0 || now_ns - since < limits_.suspect_after_ns) {
+    stall_next_ns_ = stall_looks_ = 0;
+    return false;
+  }
+  if (now_ns < not_before_ns_ || now_ns < stall_next_ns_ || standing_) return false;
+  const int doublings = std::clamp(stall_looks_++ - kStallSoon, 0, 16);
+  stall_next_ns_ = now_ns + std::min(kStallAgain_ns << doublings, kStallAgainMost_ns);
+  return true;
+}
+
+bool Leader::RipeDeath(std::int64_t now_ns, int new_deaths) {
+  if (new_deaths > 0) death_seen_ns_ = now_ns;
+  if (new_deaths > 0) return true;
+  if (crowd_.deaths() == 0 || standing_) return false;
+  const std::int64_t since = compare_->QuietSince();
+  return since != 0 && now_ns - since >= kAfterDeath_ns && now_ns - judged_ns_ >= kAfterDeathEvery_ns;
+}
+
+diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns) const {
+  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(crowd_.Images());
+  snapshot.now_ns = now_ns;
+  snapshot.boot_id = context_.own->identity.boot_id;
+  snapshot.limits = limits_;
+  for (const std::string& note : crowd_.notes()) snapshot.notes.push_back(note);
+  const std::string unseen = UnseenNote();
+  if (!unseen.empty()) snapshot.notes.push_back(unseen);
+  return snapshot;
+}
+
+Since Leader::SinceVerdict() const {
+  Since since;
+  since.deaths = crowd_.deaths() > deaths_at_verdict_;
+  for (int culprit : standing_->culprits) since.culprit_died |= since.deaths && crowd_.IsGone(culprit);
+  if (standing_->communicator == 0) return since;
+  since.moved_on = true;
+  for (const LiveCompare::Front& front : compare_->Fronts())
+    if (front.communicator == standing_->communicator)
+      since.moved_on = front.members == front.size && front.behind > standing_->position;
+  return since;
+}
+
+void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
+  const std::vector<LiveCompare::Front> fronts = compare_->Fronts();
+  const bool initializing =
+      std::any_of(fronts.begin(), fronts.end(), [](const LiveCompare::Front& front) { return front.initializing > 0; });
+  if (ripe.stall && initializing && now_ns - looked_unborn_ns_ >= kUnbornEvery_ns) {
+    looked_unborn_ns_ = now_ns;
+    crowd_.LookForUnborn(now_ns);
+  }
+  if (ripe.stall) crowd_.LookAtSilent(now_ns);
+  // The instant judged comes after the last observation, or the offline diagnosis would not see it.
+  const std::int64_t at_ns = Monotonic();
+  diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(at_ns));
+  judged_ns_ = now_ns;
+  judging_took_ns_ = Monotonic() - at_ns;
+  if (now_ns < not_before_ns_ && !diagnosis.healthy() && diagnosis.findings.front().certainty != Certainty::kCertain)
+    return;
+  const Move move = Decide(standing_, diagnosis, standing_ ? SinceVerdict() : Since{});
+  if (ripe.mismatch)
+    for (const auto& [communicator, seen] : suspected_)
+      if (seen.second != 0) compare_->Acknowledge(communicator, now_ns);
+  if (ripe.mismatch) suspected_.clear();
+  if (move == Move::kPublish || move == Move::kUpdate) Publish(diagnosis, at_ns, move == Move::kPublish);
+  if (move == Move::kWithdraw) Withdraw(diagnosis);
+}
+
+void Leader::SetVerdictAt(std::int64_t at_ns) {
+  reader::Judgement judgement = journal_.judgement();
+  judgement.verdict_at_ns = at_ns;
+  journal_.Judge(judgement);
+}
+
+void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, bool first) {
+  if (!lease_->Mine()) return;  // overtaken: the verdict is another's now
+  standing_ = StandingOf(diagnosis.findings.front());
+  deaths_at_verdict_ = crowd_.deaths();
+  SetVerdictAt(at_ns);
+  WriteFiles(diagnosis);
+  const std::uint64_t before = lease_->words().verdicts.fetch_add(first ? 1 : 0, std::memory_order_acq_rel);
+  if (before < kMostVerdicts) {
+    const std::string text = diagnosis::ToText(diagnosis);
+    if (standing_->certainty == Certainty::kSuspected)
+      context_.log.Warn(text);
+    else
+      context_.log.Error(text);
+  }
+  if (context_.settings.on_fault != settings::OnFault::kReport) SaveEvidence(diagnosis);
+  if (before == 0 && first && !context_.settings.hook.empty() &&
+      !act::StartHook(context_.settings.hook, context_.directory + "/diagnosis.json", *environment_))
+    context_.log.Error("NCCLWATCH_HOOK could not be started");
+}
+
+void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
+  const std::string line = WithdrawalLine(*standing_, Realtime());
+  standing_.reset();
+  SetVerdictAt(0);
+  WriteFiles(diagnosis);
+  context_.log.Warn(line);
+}
+
+void Leader::WriteFiles(const diagnosis::Diagnosis& diagnosis) {
+  std::string error = act::WriteFile(context_.directory + "/diagnosis.json", diagnosis::ToJson(diagnosis));
+  const std::string second = act::WriteFile(context_.directory + "/diagnosis.txt", diagnosis::ToText(diagnosis));
+  if (error.empty()) error = second;
+  if (error.empty() || said_no_room_) return;
+  said_no_room_ = true;
+  context_.log.Error("the diagnosis could not be written: " + error);
+}
+
+void Leader::SaveEvidence(const diagnosis::Diagnosis& diagnosis) {
+  act::Dump dump;
+  dump.directory = context_.directory;
+  const format::Identity& identity = context_.own->identity;
+  if (!context_.settings.out.empty()) {
+    dump.out = context_.settings.out + "/" + identity.job;
+    if (identity.attempt > 0) dump.out += "/attempt-" + std::to_string(identity.attempt);
+  }
+  for (const diagnosis::Culprit& culprit : diagnosis.findings.front().culprit_details)
+    if (culprit.pid && !culprit.exit) dump.suspects.push_back({static_cast<std::int32_t>(*culprit.pid), culprit.rank});
+  for (const Member& member : crowd_.members())
+    if (!member.own) dump.boxes.push_back(member.box->path());
+  dump.own = context_.own;
+  dump.own_name = context_.own_path.substr(context_.own_path.rfind('/') + 1);
+  dump.complain = [log = context_.log](const std::string& line) { log.Error(line); };
+  saved_ = std::make_shared<std::atomic<bool>>(false);
+  save_began_ns_ = Monotonic();
+  act::SaveInBackground(std::move(dump), saved_);
+}
+
+bool Leader::EndOthers(std::int64_t now_ns) {
+  crowd_.LookForDeaths(now_ns);
+  bool left = false;
+  for (const Member& member : crowd_.members()) {
+    if (member.own || member.gone || member.pidfd < 0) continue;
+    left = true;
+    if (now_ns - end_at_ns_ >= kEndThemselves_ns) act::Kill(member.pidfd);
+  }
+  return !left || now_ns - end_at_ns_ >= kEndAtMost_ns;
+}
+
+}  // namespace ncclwatch::watch

@@ -1,0 +1,88 @@
+#include "watchdog/watch/lease.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace ncclwatch::watch {
+namespace {
+
+constexpr std::uint32_t kLeaseVersion = 1;
+constexpr std::size_t kFileBytes = 4096;  // a whole page, allocated: a store into it can never find the disk full
+
+// Appears under its name whole or not at all, like the run directory's job file.
+bool Create(const std::string& path) {
+  const std::string draft = path + "." + std::to_string(getpid());
+  unlink(draft.c_str());
+  const int fd = open(draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  format::Lease lease = {};
+  std::memcpy(lease.magic, format::kLeaseMagic, sizeof(lease.magic));
+  lease.version = kLeaseVersion;
+  int error = posix_fallocate(fd, 0, kFileBytes);
+  if (error == 0 && pwrite(fd, &lease, sizeof(lease), 0) != static_cast<ssize_t>(sizeof(lease))) error = errno;
+  close(fd);
+  if (error == 0 && link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) error = errno;
+  unlink(draft.c_str());
+  errno = error;
+  return error == 0;
+}
+
+}  // namespace
+
+std::unique_ptr<LeaseFile> LeaseFile::Open(const std::string& directory, std::string* why) {
+  const std::string path = directory + "/lease";
+  int fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT && Create(path)) fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) {
+    *why = path + ": " + std::strerror(errno);
+    return nullptr;
+  }
+  struct stat info = {};
+  void* memory = MAP_FAILED;
+  if (fstat(fd, &info) == 0 && info.st_size >= static_cast<off_t>(kFileBytes))
+    memory = mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (memory == MAP_FAILED) {
+    *why = path + ": cannot be mapped";
+    return nullptr;
+  }
+  madvise(memory, kFileBytes, MADV_DONTFORK);
+  std::unique_ptr<LeaseFile> file(new LeaseFile);
+  file->lease_ = static_cast<format::Lease*>(memory);
+  if (std::memcmp(file->lease_->magic, format::kLeaseMagic, sizeof(format::kLeaseMagic)) != 0 ||
+      file->lease_->version != kLeaseVersion) {
+    *why = path + ": not a lease of this version";
+    return nullptr;
+  }
+  return file;
+}
+
+LeaseFile::~LeaseFile() {
+  if (lease_) munmap(lease_, kFileBytes);
+}
+
+bool LeaseFile::Open(std::int64_t now_ns) const {
+  return HolderPid() == 0 || now_ns - lease_->heartbeat_ns.load(std::memory_order_acquire) > kLeaseLength_ns;
+}
+
+bool LeaseFile::Take(std::uint64_t holder, std::int64_t now_ns) {
+  // The heartbeat comes first, or a third process would find a new holder with the old one's silence.
+  Beat(now_ns);
+  const std::uint64_t next = ((holder >> 32) + 1) << 32 | static_cast<std::uint32_t>(getpid());
+  if (!lease_->holder.compare_exchange_strong(holder, next, std::memory_order_acq_rel)) return false;
+  mine_ = next;
+  return true;
+}
+
+void LeaseFile::Release() {
+  std::uint64_t expected = mine_;
+  if (mine_ != 0) lease_->holder.compare_exchange_strong(expected, mine_ & ~std::uint64_t{0xffffffffu});
+  mine_ = 0;
+}
+
+}  // namespace ncclwatch::watch

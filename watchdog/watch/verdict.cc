@@ -1,0 +1,70 @@
+#include "watchdog/watch/verdict.h"
+
+#include <cstdio>
+
+namespace ncclwatch::watch {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::Kind;
+
+// A call that was made cannot be unmade; that its records leave the ring does not heal it.
+bool IsForGood(const Standing& standing) {
+  return standing.certainty == Certainty::kCertain &&
+         (standing.kind == Kind::kOrderMismatch || standing.kind == Kind::kArgumentMismatch);
+}
+
+std::string Ranks(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return text;
+}
+
+}  // namespace
+
+Standing StandingOf(const diagnosis::Finding& finding) {
+  return {finding.kind,
+          finding.certainty,
+          finding.culprits,
+          finding.communicator ? finding.communicator->id : 0,
+          finding.position.value_or(0),
+          finding.began_at_ns};
+}
+
+Move Decide(const std::optional<Standing>& standing, const diagnosis::Diagnosis& diagnosis, const Since& since) {
+  if (!standing) return diagnosis.healthy() ? Move::kNone : Move::kPublish;
+  if (diagnosis.healthy()) {
+    if (IsForGood(*standing)) return Move::kNone;
+    return !since.deaths || since.moved_on ? Move::kWithdraw : Move::kNone;
+  }
+  const Standing next = StandingOf(diagnosis.findings.front());
+  const bool same =
+      next.kind == standing->kind && next.culprits == standing->culprits && next.communicator == standing->communicator;
+  if (same) return next.certainty > standing->certainty ? Move::kUpdate : Move::kNone;
+  if (standing->certainty == Certainty::kCertain && !(since.moved_on && !IsForGood(*standing))) return Move::kNone;
+  if (since.deaths && !since.culprit_died && !since.moved_on) return Move::kNone;
+  return next.certainty >= standing->certainty || since.moved_on ? Move::kUpdate : Move::kNone;
+}
+
+std::string WithdrawalLine(const Standing& standing, std::int64_t now_realtime_ns) {
+  char after[48];
+  std::snprintf(after, sizeof(after), " after %.1f s: withdrawn",
+                static_cast<double>(now_realtime_ns - standing.began_at_ns) / 1e9);
+  if (standing.culprits.empty()) return std::string("it moved on") + after;
+  const std::string ranks = Ranks(standing.culprits);
+  switch (standing.kind) {
+    case Kind::kMissingParticipant:
+      return ranks + " arrived" + after;
+    case Kind::kInitializationHang:
+      return ranks + " joined" + after;
+    case Kind::kFrozenProcess:
+      return ranks + (standing.culprits.size() == 1 ? " runs" : " run") + " again" + after;
+    case Kind::kDeadRank:
+    case Kind::kEarlyExit:
+      return "nobody waits for " + ranks + " any more" + after;
+    default:
+      return ranks + " moved on" + after;
+  }
+}
+
+}  // namespace ncclwatch::watch

@@ -1,0 +1,184 @@
+#include "watchdog/watch/watchdog.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <vector>
+
+#include "watchdog/act/end_job.h"
+#include "watchdog/act/hook.h"
+#include "watchdog/act/thread.h"
+#include "watchdog/evidence/pidfd.h"
+#include "watchdog/watch/clock.h"
+#include "watchdog/watch/context.h"
+#include "watchdog/watch/leader.h"
+#include "watchdog/watch/lease.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+constexpr int kTick_ms = 40;                         // below the 50 ms that heartbeats promise
+constexpr unsigned long kTimerSlack_ns = 2'000'000;  // lets the kernel wake several ranks at once
+constexpr std::int64_t kGap_ns = 1'000'000'000;      // not run for this long: nothing may be judged by the clock
+constexpr std::int64_t kReanchorEvery_ns = 1'000'000'000;
+constexpr int kMostFailures = 3;  // exceptions (memory) before this process leads no more
+constexpr int kStopPatience_ms = 100;
+
+}  // namespace
+
+struct Watchdog::State {
+  explicit State(const Start& start)
+      : context{start.own, start.own_path, start.directory, start.settings,
+                Log(start.settings.log, start.own->identity.rank)},
+        clock(start.own) {}
+  ~State() {
+    if (wake >= 0) close(wake);
+    if (holder_fd >= 0) close(holder_fd);
+  }
+
+  void Run();
+  void Beat(std::int64_t now_ns);
+  void Lead(std::int64_t now_ns, std::int64_t gap_ns);
+  void LookAtHolder(std::int64_t now_ns);
+  void Obey();
+  void Wait();
+
+  Context context;
+  ClockKeeper clock;
+  std::vector<std::string> environment;
+  int wake = -1;  // readable: stop
+  std::atomic<bool> stop{false};
+  std::atomic<bool> finished{false};
+
+  std::unique_ptr<LeaseFile> lease;
+  std::unique_ptr<Leader> leader;
+  std::uint64_t holder = 0;  // whose pidfd holder_fd is
+  int holder_fd = -1;
+  bool holder_gone = false;
+  int failures = 0;
+  std::int64_t reanchored_ns = 0;
+};
+
+void Watchdog::State::Beat(std::int64_t now_ns) {
+  context.own->heartbeat_ns.store(now_ns, std::memory_order_release);
+  context.own->heartbeats.fetch_add(1, std::memory_order_relaxed);
+  if (now_ns - reanchored_ns < kReanchorEvery_ns) return;
+  reanchored_ns = now_ns;
+  clock.Reanchor();
+}
+
+// What whoever leads, or `ncclwatch off`, wants of every process.
+void Watchdog::State::Obey() {
+  const std::uint32_t watching = lease->words().switched_off.load(std::memory_order_acquire) == 0;
+  if (context.own->watching.load(std::memory_order_relaxed) != watching)
+    context.own->watching.store(watching, std::memory_order_release);
+  if (lease->words().ending.load(std::memory_order_acquire) != 0 && !(leader && leader->Ending()))
+    act::EndOwnProcess(context.own);
+}
+
+void Watchdog::State::LookAtHolder(std::int64_t now_ns) {
+  const std::uint64_t seen = lease->Holder();
+  if (seen != holder) {
+    if (holder_fd >= 0) close(holder_fd);
+    holder = seen;
+    holder_gone = false;
+    holder_fd = lease->HolderPid() > 0 ? evidence::OpenPidfd(lease->HolderPid()) : -1;
+  }
+  if (holder_fd >= 0) {
+    pollfd one = {holder_fd, POLLIN, 0};
+    holder_gone = poll(&one, 1, 0) == 1;
+  }
+  if (!holder_gone && !lease->Open(now_ns)) return;
+  if (!lease->Take(seen, now_ns)) return;
+  leader = std::make_unique<Leader>(context, lease.get(), &environment);
+  if (holder_fd >= 0) leader->Remember(static_cast<std::int32_t>(seen & 0xffffffffu), holder_fd);
+  holder_fd = -1;
+  context.log.Debug("leads this node");
+}
+
+void Watchdog::State::Lead(std::int64_t now_ns, std::int64_t gap_ns) {
+  if (!lease->Mine()) {
+    leader.reset();
+    context.log.Debug("no longer leads this node");
+    return;
+  }
+  lease->Beat(now_ns);
+  if (leader->Ending()) {
+    if (leader->EndOthers(now_ns)) act::EndOwnProcess(context.own);
+    return;
+  }
+  leader->Tick(now_ns, gap_ns);
+}
+
+void Watchdog::State::Wait() {
+  std::vector<pollfd> fds = {{wake, POLLIN, 0}};
+  if (leader)
+    leader->AddPollFds(&fds);
+  else if (holder_fd >= 0 && !holder_gone)
+    fds.push_back({holder_fd, POLLIN, 0});
+  poll(fds.data(), fds.size(), kTick_ms);
+}
+
+void Watchdog::State::Run() {
+  prctl(PR_SET_TIMERSLACK, kTimerSlack_ns, 0, 0, 0);
+  std::string why;
+  lease = LeaseFile::Open(context.directory, &why);
+  if (!lease) context.log.Error("calls are recorded, but nobody looks at them: " + why);
+  std::int64_t last_ns = Monotonic();
+  while (!stop.load(std::memory_order_acquire)) {
+    const std::int64_t now_ns = Monotonic();
+    const std::int64_t gap_ns = now_ns - last_ns > kGap_ns ? now_ns - last_ns : 0;
+    last_ns = now_ns;
+    Beat(now_ns);
+    try {
+      if (lease && failures < kMostFailures) {
+        if (!leader && !stop.load(std::memory_order_acquire)) LookAtHolder(now_ns);
+        if (leader) Lead(now_ns, gap_ns);
+      }
+      if (lease) Obey();
+      Wait();
+    } catch (const std::exception& error) {
+      leader.reset();
+      if (lease) lease->Release();
+      if (++failures == kMostFailures) context.log.Error(std::string("leads no more: ") + error.what());
+    }
+  }
+  leader.reset();
+  if (lease) lease->Release();
+}
+
+Watchdog::Watchdog() = default;
+
+std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
+  try {
+    std::unique_ptr<Watchdog> watchdog(new Watchdog);
+    auto state = std::make_shared<State>(start);
+    if (!start.settings.hook.empty()) state->environment = act::CopyEnvironment();
+    state->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (state->wake < 0) return nullptr;
+    const bool started = act::StartThread("ncclwatch", [state] {
+      state->Run();
+      state->finished.store(true, std::memory_order_release);
+    });
+    if (!started) return nullptr;
+    watchdog->state_ = std::move(state);
+    return watchdog;
+  } catch (const std::exception&) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+}
+
+Watchdog::~Watchdog() {
+  if (!state_) return;
+  state_->stop.store(true, std::memory_order_release);
+  eventfd_write(state_->wake, 1);
+  for (int i = 0; i < kStopPatience_ms && !state_->finished.load(std::memory_order_acquire); ++i) usleep(1000);
+}
+
+}  // namespace ncclwatch::watch
