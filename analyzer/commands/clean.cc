@@ -1,0 +1,91 @@
+// `ncclwatch clean`: removes finished run directories.
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+
+#include "analyzer/console/options.h"
+#include "analyzer/console/progress.h"
+#include "analyzer/console/terminal.h"
+#include "analyzer/console/units.h"
+#include "analyzer/jobs/remove.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "Remove finished run directories of this machine, with their diagnoses.\n\n"
+    "A directory is removed as a whole (all attempts), and only if no process of it lives, it belongs to the caller and\n"
+    "is no link. Files that are not ncclwatch's own stay, and with them the directory. Exit status: 0 done, 1 if\n"
+    "something could not be removed, 2 usage.";
+
+const char* Name(Removal::What what) {
+  switch (what) {
+    case Removal::What::kRemoved: return "removed";
+    case Removal::What::kWouldRemove: return "would_remove";
+    case Removal::What::kAlive: return "alive";
+    case Removal::What::kTooYoung: return "too_young";
+    case Removal::What::kNotOurs: return "not_ours";
+    case Removal::What::kPartly: return "partly";
+  }
+  return "?";
+}
+
+void PrintJson(const std::vector<Removal>& removals) {
+  auto list = nlohmann::ordered_json::array();
+  for (const Removal& one : removals)
+    list.push_back({{"path", one.path}, {"action", Name(one.what)}, {"bytes", one.bytes}, {"reason", one.reason}});
+  const nlohmann::ordered_json all = {{"schema", "ncclwatch.clean/1"}, {"directories", std::move(list)}};
+  std::puts(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+void PrintText(const std::vector<Removal>& removals) {
+  int count = 0;
+  std::uint64_t bytes = 0;
+  bool dry = false;
+  for (const Removal& one : removals) {
+    if (one.what == Removal::What::kTooYoung) continue;
+    std::printf("%-12s %s%s%s\n", Name(one.what), Printable(one.path).c_str(), one.reason.empty() ? "" : ": ",
+                Printable(one.reason).c_str());
+    dry |= one.what == Removal::What::kWouldRemove;
+    if (one.what != Removal::What::kRemoved && one.what != Removal::What::kWouldRemove) continue;
+    ++count;
+    bytes += one.bytes;
+  }
+  std::printf("%d run director%s %s, %.1f MiB\n", count, count == 1 ? "y" : "ies", dry ? "would be removed" : "removed",
+              static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+int Clean(const Arguments& arguments) {
+  Options options("clean", kDescription);
+  std::string older_than;
+  bool dry_run = false, all = false, json = false;
+  options.add_option("--older-than", older_than, "only those untouched for this long: 7d, 12h, 30m")->type_name("AGE");
+  options.add_flag("--dry-run", dry_run, "say what would be removed, remove nothing");
+  options.add_flag("--all", all, "also those in which no process has left a black box (yet)");
+  options.add_flag("--json", json, "print as JSON (schema ncclwatch.clean/1)");
+  if (const auto status = options.Read(arguments)) return *status;
+  RemovalWish wish;
+  wish.dry_run = dry_run;
+  wish.empty_too = all;
+  if (!older_than.empty()) {
+    const auto age = ParseDuration(older_than);
+    if (!age) return UsageError("clean", "--older-than takes an age like 7d, 12h or 30m, not '" + older_than + "'");
+    wish.older_than_ns = *age;
+  }
+
+  const std::vector<std::string> places = RemovablePlaces();
+  std::vector<Removal> removals;
+  Progress progress("removing", places.size());
+  for (const std::string& place : places) {
+    removals.push_back(RemovePlace(place, wish));
+    progress.Done(removals.size());
+  }
+  json ? PrintJson(removals) : PrintText(removals);
+  for (const Removal& one : removals)
+    if (one.what == Removal::What::kPartly) return kProblem;
+  return kDone;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,62 @@
+// `ncclwatch diagnose`: the same pure function that the leader ran, over the boxes as they are now.
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <unistd.h>
+
+#include "analyzer/console/options.h"
+#include "analyzer/console/terminal.h"
+#include "analyzer/jobs/judge.h"
+#include "analyzer/jobs/locate.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "Say what is wrong with a job, live or dead, from its black boxes.\n\n"
+    "DIR is a run directory (its newest attempt is read), FILE a black box; `latest`, or nothing, is the newest run\n"
+    "directory of this machine. Files that cannot be read are named with the reason; the others are read.\n"
+    "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (what the others tell is\n"
+    "printed all the same).";
+
+void PrintJson(const diagnosis::Diagnosis& verdict, const reader::RunImage& run) {
+  auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));
+  // Nothing read is not a healthy job.
+  if (run.boxes.empty()) json["healthy"] = false;
+  auto unreadable = nlohmann::ordered_json::array();
+  for (const reader::Failure& failure : run.failures)
+    unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});
+  json["unreadable"] = std::move(unreadable);
+  std::puts(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+}
+
+}  // namespace
+
+int Diagnose(const Arguments& arguments) {
+  Options options("diagnose", kDescription);
+  std::vector<std::string> words;
+  bool json = false;
+  options.add_option("DIR|FILE", words, "run directories and black boxes of one job")->type_name("");
+  options.add_flag("--json", json, "print the diagnosis as JSON (schema ncclwatch.diagnosis/1)");
+  if (const auto status = options.Read(arguments)) return *status;
+
+  const auto paths = Locate(words);
+  if (const auto* missing = std::get_if<Missing>(&paths)) {
+    std::fprintf(stderr, "ncclwatch diagnose: %s\n", missing->reason.c_str());
+    return kUnreadable;
+  }
+  const reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
+  SayFailures(run.failures);
+  if (run.boxes.empty() && !json) {
+    std::fputs("ncclwatch diagnose: no black box could be read\n", stderr);
+    return kUnreadable;
+  }
+  const diagnosis::Diagnosis verdict = Judge(run);
+  if (json) PrintJson(verdict, run);
+  else std::fputs(ColourDiagnosis(diagnosis::ToText(verdict), MayColour(STDOUT_FILENO)).c_str(), stdout);
+  if (!run.failures.empty()) return kUnreadable;
+  return verdict.healthy() ? kDone : kProblem;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,184 @@
+// `ncclwatch run`: a job under watch, from before its first process to after its last.
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "analyzer/console/options.h"
+#include "analyzer/console/terminal.h"
+#include "analyzer/console/units.h"
+#include "analyzer/run/deaths.h"
+#include "analyzer/run/epilogue.h"
+#include "analyzer/run/job_process.h"
+#include "analyzer/run/setting_up.h"
+#include "analyzer/run/signal_relay.h"
+#include "watchdog/act/end_job.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "Run a job under watch: ncclwatch run [OPTIONS] -- torchrun ... (or mpirun, srun, ./a.out)\n\n"
+    "Preloads libncclwatch.so (found in ../lib beside this program; what LD_PRELOAD holds stays), makes the run\n"
+    "directory, runs the command in the foreground with this terminal, hands signals on to it, outlives its ranks and\n"
+    "says the diagnosis once. Options mirror the NCCLWATCH_* variables and win over them. A run directory made here is\n"
+    "removed at the end if the job ended with status 0 and no fault was found, unless --keep.\n"
+    "Exit status: the job's own, 128+n if signal n ended it, 127 or 126 if it could not be started, 86 where ncclwatch\n"
+    "ended it (--on-fault abort), 2 usage, 3 if libncclwatch.so or a run directory is missing.";
+
+constexpr int kScanMs = 100;                          // how often new boxes are looked for
+constexpr std::int64_t kSurvivorsWait = 2 * kSecond;  // for ranks that outlive their launcher
+constexpr std::int64_t kFileClockLag = kSecond / 20;  // times of files are those of the last timer tick
+
+struct Wish {
+  std::vector<std::string> command;
+  std::string json;
+  bool keep = false;
+};
+
+struct Mirror {
+  const char* option;
+  const char* variable;
+  const char* type;
+  const char* meaning;
+};
+constexpr Mirror kMirrors[] = {
+    {"--timeout", "NCCLWATCH_TIMEOUT", "SECONDS", "without progress before a stall is reported, or auto"},
+    {"--on-fault", "NCCLWATCH_ON_FAULT", "WHAT", "report, dump or abort"},
+    {"--out", "NCCLWATCH_OUT", "DIR", "durable directory: evidence is copied there on a fault"},
+    {"--hook", "NCCLWATCH_HOOK", "COMMAND", "started once on a verdict, diagnosis.json on its standard input"},
+    {"--gpu", "NCCLWATCH_GPU", "MARKS", "device progress markers: off, end"},
+    {"--log", "NCCLWATCH_LOG", "LEVEL", "off, error, warn, info or debug"},
+    {"--dir", "NCCLWATCH_DIR", "DIR", "run directory; is never removed"},
+    {"--job", "NCCLWATCH_JOB", "NAME", "name of the job"},
+    {"--ring", "NCCLWATCH_RING", "N", "records kept per process"},
+};
+
+const char* Variable(const char* name) { return std::getenv(name); }
+
+// Options become variables of this process, which the job inherits. A mistake in a variable is the job's to say, a
+// mistake in an option is a usage error. Returns it, empty if there is none.
+std::string Apply(const std::vector<std::string>& values, settings::Settings* settings) {
+  std::vector<std::string> before, after;
+  settings::FromEnvironment(Variable, &before);
+  for (std::size_t i = 0; i < std::size(kMirrors); ++i)
+    if (!values[i].empty()) setenv(kMirrors[i].variable, values[i].c_str(), 1);
+  *settings = settings::FromEnvironment(Variable, &after);
+  for (const std::string& complaint : after)
+    if (std::find(before.begin(), before.end(), complaint) == before.end()) return complaint;
+  return "";
+}
+
+std::optional<int> ReadWish(const Arguments& arguments, Wish* wish, settings::Settings* settings) {
+  Options options("run", kDescription);
+  options.prefix_command();
+  std::vector<std::string> values(std::size(kMirrors));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    options.add_option(kMirrors[i].option, values[i], kMirrors[i].meaning)->type_name(kMirrors[i].type);
+  options.add_option("--json", wish->json, "write the diagnosis there as JSON, also of a healthy job; - is stdout")->type_name("FILE");
+  options.add_flag("--keep", wish->keep, "keep the run directory of a healthy job");
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (const auto status = options.Read(Arguments(arguments.begin(), dashes))) return status;
+  wish->command = options.remaining();
+  if (!wish->command.empty() && wish->command.front().starts_with('-'))
+    return UsageError("run", "there is no option '" + wish->command.front() + "'");
+  if (dashes != arguments.end()) wish->command.insert(wish->command.end(), dashes + 1, arguments.end());
+  if (wish->command.empty()) return UsageError("run", "what shall be run? ncclwatch run [OPTIONS] -- CMD...");
+  if (const std::string mistake = Apply(values, settings); !mistake.empty()) return UsageError("run", mistake);
+  return std::nullopt;
+}
+
+void Wait(SignalRelay* relay, Deaths* deaths, pid_t job, std::int64_t at_most_ns) {
+  std::vector<pollfd> polled{{relay->descriptor(), POLLIN, 0}};
+  deaths->AddTo(&polled);
+  poll(polled.data(), polled.size(), static_cast<int>(std::min<std::int64_t>(kScanMs, at_most_ns / 1'000'000 + 1)));
+  relay->Relay(job);
+  deaths->Look();
+  deaths->Scan();
+}
+
+// Until the job's process has ended, and its ranks too, unless they mean to stay. Returns its wait status.
+int Accompany(pid_t job, SignalRelay* relay, Deaths* deaths) {
+  int status = 0;
+  pid_t ended = 0;
+  while ((ended = waitpid(job, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR))
+    Wait(relay, deaths, job, kSecond);
+  const std::int64_t deadline = MonotonicNow() + kSurvivorsWait;
+  deaths->Scan();
+  for (deaths->Look(); deaths->AnyAlive() && MonotonicNow() < deadline;)
+    Wait(relay, deaths, 0, deadline - MonotonicNow());
+  return status;
+}
+
+void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunPlace& place, bool say) {
+  if (!say) return;
+  if (!epilogue.watched)
+    std::fputs("[ncclwatch] no process of this job called NCCL under watch: there is nothing to diagnose\n", stderr);
+  if (deaths.AnyAlive())
+    std::fprintf(stderr, "[ncclwatch] processes of the job still run: ncclwatch diagnose %s\n", place.path().c_str());
+}
+
+// In place, not by renaming: it may be a pipe or /dev/stdout.
+void WriteJson(const std::string& path, const std::string& json) {
+  std::ofstream file(path == "-" ? "/dev/stdout" : path);
+  file << json << std::flush;
+  if (!file) std::fprintf(stderr, "[ncclwatch] %s: %s\n", Printable(path).c_str(), std::strerror(errno));
+}
+
+int Finish(const Wish& wish, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
+  const bool say = settings.log >= settings::LogLevel::kWarn && settings.on;
+  const Epilogue epilogue = Conclude(deaths, status, settings.log != settings::LogLevel::kOff);
+  SayWhereItStands(epilogue, *deaths, *place, say);
+  if (!wish.json.empty()) WriteJson(wish.json, epilogue.json);
+  const bool ended_by_us = settings.on_fault == settings::OnFault::kAbort && epilogue.fault &&
+                           (status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
+  const bool healthy = status == 0 && !epilogue.fault;
+  if (!deaths->AnyAlive() && ((healthy && !wish.keep) || !epilogue.watched)) place->Remove();
+  return ended_by_us ? act::kEndedByUs : status;
+}
+
+template <typename Value>
+const Value* Or(const std::variant<Value, NotPossible>& answer) {
+  if (const auto* no = std::get_if<NotPossible>(&answer))
+    std::fprintf(stderr, "ncclwatch run: %s\n", Printable(no->reason).c_str());
+  return std::get_if<Value>(&answer);
+}
+
+}  // namespace
+
+int Run(const Arguments& arguments) {
+  Wish wish;
+  settings::Settings settings;
+  if (const auto status = ReadWish(arguments, &wish, &settings)) return *status;
+
+  const auto library = FindLibrary();
+  if (!Or(library)) return kUnreadable;
+  auto made = RunPlace::Make(settings, wish.command.front());
+  if (!Or(made)) return kUnreadable;
+  auto& place = std::get<RunPlace>(made);
+  const auto preloadable = place.NameFor(std::get<std::string>(library));
+  if (!Or(preloadable)) return kUnreadable;
+  const char* preloaded = std::getenv("LD_PRELOAD");
+  setenv("LD_PRELOAD", Preload(std::get<std::string>(preloadable), preloaded ? preloaded : "").c_str(), 1);
+  setenv("NCCLWATCH_DIR", place.path().c_str(), 1);
+
+  Deaths deaths(place.path(), RealtimeNow() - kFileClockLag);
+  SignalRelay relay;
+  const Started job =
+      StartJob(wish.command, relay.mask_before(), relay.child_action_before(), relay.pipe_action_before());
+  if (job.pid < 0) {
+    std::fprintf(stderr, "ncclwatch run: %s: %s\n", Printable(wish.command.front()).c_str(), std::strerror(job.error));
+    place.Remove();
+    return StatusOfFailure(job.error);
+  }
+  const int status = StatusOf(Accompany(job.pid, &relay, &deaths));
+  return Finish(wish, settings, status, &deaths, &place);
+}
+
+}  // namespace ncclwatch::analyzer

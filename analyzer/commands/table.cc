@@ -1,0 +1,26 @@
+#include "analyzer/commands/command.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"run", "[OPTIONS] -- CMD...", "run a job under watch", Run},
+    {"diagnose", "[DIR|FILE...] [--json]", "say what is wrong with a live or a dead job", Diagnose},
+    {"trace", "[DIR|FILE...] [FILTERS]", "list the recorded calls of all ranks by time", Trace},
+    {"ls", "[--json]", "run directories on this machine, newest first", Ls},
+    {"clean", "[--older-than AGE]", "remove finished run directories (never a live one)", Clean},
+    {"off", "[DIR]", "stop watching a live job without restarting it", Off},
+    {"on", "[DIR]", "resume watching a live job", On},
+};
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+const Command* FindCommand(const std::string& name) {
+  for (const Command& command : kCommands)
+    if (name == command.name) return &command;
+  return nullptr;
+}
+
+}  // namespace ncclwatch::analyzer

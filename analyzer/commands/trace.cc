@@ -1,0 +1,155 @@
+// `ncclwatch trace`: the recorded calls of all ranks, merged by time.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "analyzer/console/options.h"
+#include "analyzer/console/units.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/observe.h"
+#include "analyzer/trace/filter.h"
+#include "analyzer/trace/print.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "List the recorded calls of all ranks, merged by time.\n\n"
+    "ROOT is the root of a rooted collective, or pN: peer N of a send or receive (rank in the communicator). POS counts\n"
+    "the collectives of the communicator; sends and receives are counted per peer and direction. STATE: entered (the\n"
+    "host is inside the call), returned (enqueued), finished (on the GPU), failed. TOOK is the time inside the call;\n"
+    "with > it is still pending. A MOMENT is 30s (before the end), 14:03:07.5 (local) or 2026-01-01T00:00:00.000Z.\n"
+    "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
+
+constexpr std::chrono::milliseconds kPoll(200);  // how often --follow looks
+
+struct Wish {
+  std::vector<std::string> words, communicators, ops;
+  std::string ranks, since, until;
+  std::size_t last = 0;  // 0: all
+  bool pending = false, follow = false, wide = false, json = false;
+};
+
+void Declare(Options* options, Wish* wish) {
+  options->add_option("DIR|FILE", wish->words, "run directories and black boxes; without any the newest")->type_name("");
+  options->add_option("--rank", wish->ranks, "only these job ranks: 0,2,4-7")->type_name("LIST");
+  options->add_option("--comm", wish->communicators, "only this communicator: label or beginning of its id")
+      ->type_name("NAME")->expected(1);
+  options->add_option("--op", wish->ops, "only this operation: AllReduce, Send, ...")->type_name("NAME")->expected(1);
+  options->add_option("--since", wish->since, "only calls entered at or after this")->type_name("MOMENT");
+  options->add_option("--until", wish->until, "only calls entered at or before this")->type_name("MOMENT");
+  options->add_option("--last", wish->last, "only the last N of them")->type_name("N");
+  options->add_flag("--pending", wish->pending, "only calls that have not ended");
+  options->add_flag("--follow", wish->follow, "go on with new calls until the job ends");
+  options->add_flag("--wide", wish->wide, "all columns: thread, stream, group, result, call site");
+  options->add_flag("--json", wish->json, "print JSON lines, one a call");
+}
+
+// The last moment that any box tells of.
+std::int64_t EndOf(const reader::RunImage& run) {
+  std::int64_t end = 0;
+  for (const reader::BoxImage& box : run.boxes) {
+    std::int64_t last = box.heartbeat_ns;
+    for (const reader::Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
+    end = std::max(end, last + box.realtime_minus_monotonic_ns);
+  }
+  return end;
+}
+
+std::string Fill(const Wish& wish, std::int64_t end_ns, Filter* filter) {
+  if (!wish.ranks.empty()) {
+    const auto ranks = ParseRanks(wish.ranks);
+    if (!ranks) return "--rank takes a list like 0,2,4-7, not '" + wish.ranks + "'";
+    filter->ranks = *ranks;
+  }
+  for (const auto& [name, text, moment] : {std::tuple{"--since", &wish.since, &filter->since_ns},
+                                           std::tuple{"--until", &wish.until, &filter->until_ns}}) {
+    if (text->empty()) continue;
+    *moment = ParseMoment(*text, end_ns);
+    if (!*moment) return std::string(name) + " takes 30s, 14:03:07 or 2026-01-01T00:00:00.000Z, not '" + *text + "'";
+  }
+  filter->communicators = wish.communicators;
+  filter->ops = wish.ops;
+  filter->pending = wish.pending;
+  return "";
+}
+
+std::vector<Row> Merge(const reader::RunImage& run, const Filter& filter) {
+  std::vector<Row> rows;
+  for (const reader::BoxImage& box : run.boxes) {
+    // A dead process's pending calls lasted until its last sign of life.
+    const bool alive = IsHere(box) && Alive(box);
+    for (Row& row : Rows(box, alive ? MonotonicNow() : box.heartbeat_ns))
+      if (filter.Wants(row)) rows.push_back(std::move(row));
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.time_ns < b.time_ns; });
+  return rows;
+}
+
+void Print(const std::vector<Row>& rows, const Wish& wish) {
+  if (!wish.json) {
+    if (rows.empty()) std::fputs("no recorded call matches\n", stderr);
+    else std::fputs(ToTable(rows, wish.wide).c_str(), stdout);
+    return;
+  }
+  for (const Row& row : rows) std::fputs(ToJsonLine(row).c_str(), stdout);
+}
+
+// Each call once, when first seen: its state is that of then.
+void Follow(const std::vector<std::string>& paths, const Filter& filter, const Wish& wish, reader::RunImage run) {
+  std::map<std::pair<std::string, std::uint32_t>, std::uint64_t> next_slot;
+  if (!wish.json) std::fputs(FollowHeading().c_str(), stdout);
+  bool first = true;
+  for (;;) {
+    const bool alive = AnyAlive(run.boxes);
+    std::vector<Row> rows = Merge(run, filter);
+    std::erase_if(rows, [&](const Row& row) { return row.slot < next_slot[{row.host, row.pid}]; });
+    for (const reader::BoxImage& box : run.boxes)
+      if (!box.calls.empty()) next_slot[{box.host, box.pid}] = box.calls.back().slot + 1;
+    const std::size_t skip = first && wish.last && rows.size() > wish.last ? rows.size() - wish.last : 0;
+    for (std::size_t i = skip; i < rows.size(); ++i)
+      std::fputs(wish.json ? ToJsonLine(rows[i]).c_str() : FollowLine(rows[i]).c_str(), stdout);
+    if (std::fflush(stdout) != 0 || !alive) return;
+    first = false;
+    std::this_thread::sleep_for(kPoll);
+    run = ReadAll(paths);
+  }
+}
+
+}  // namespace
+
+int Trace(const Arguments& arguments) {
+  Options options("trace", kDescription);
+  Wish wish;
+  Declare(&options, &wish);
+  if (const auto status = options.Read(arguments)) return *status;
+  Filter filter;
+  // Mistakes are said before anything is read.
+  if (const std::string mistake = Fill(wish, RealtimeNow(), &filter); !mistake.empty())
+    return UsageError("trace", mistake);
+
+  const auto paths = Locate(wish.words);
+  if (const auto* missing = std::get_if<Missing>(&paths)) {
+    std::fprintf(stderr, "ncclwatch trace: %s\n", missing->reason.c_str());
+    return kUnreadable;
+  }
+  reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
+  SayFailures(run.failures);
+  Fill(wish, EndOf(run), &filter);
+  const bool damaged = !run.failures.empty();
+  if (run.boxes.empty()) return kUnreadable;
+  if (wish.follow) {
+    Follow(std::get<std::vector<std::string>>(paths), filter, wish, std::move(run));
+  } else {
+    std::vector<Row> rows = Merge(run, filter);
+    if (wish.last && rows.size() > wish.last) rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(wish.last));
+    Print(rows, wish);
+  }
+  return damaged ? kUnreadable : kDone;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,34 @@
+#include "analyzer/console/options.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace ncclwatch::analyzer {
+
+Options::Options(const std::string& name, const std::string& description)
+    : CLI::App(description, "ncclwatch " + name) {
+  get_formatter()->column_width(26);
+  get_formatter()->label("REQUIRED", "");
+}
+
+std::optional<int> Options::Read(const Arguments& arguments) {
+  Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them so
+  try {
+    parse(std::move(reversed));
+    return std::nullopt;
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(help().c_str(), stdout);
+    return kDone;
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "%s: %s\nTry `%s --help`.\n", get_name().c_str(), error.what(), get_name().c_str());
+    return kUsage;
+  }
+}
+
+int UsageError(const std::string& command, const std::string& message) {
+  std::fprintf(stderr, "ncclwatch %s: %s\nTry `ncclwatch %s --help`.\n", command.c_str(), message.c_str(),
+               command.c_str());
+  return kUsage;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,43 @@
+#include "analyzer/jobs/judge.h"
+
+#include <algorithm>
+
+#include "analyzer/console/terminal.h"
+#include "analyzer/console/units.h"
+#include "analyzer/jobs/observe.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+void AddNotes(const reader::RunImage& run, diagnosis::Snapshot* snapshot) {
+  for (const reader::Failure& failure : run.failures)
+    snapshot->notes.push_back("unreadable: " + Printable(failure.path) + ": " + Printable(failure.reason));
+}
+
+bool VerdictStands(const std::vector<reader::BoxImage>& boxes) {
+  return std::any_of(boxes.begin(), boxes.end(), [](const auto& box) { return box.judgement.verdict_at_ns != 0; });
+}
+
+}  // namespace
+
+diagnosis::Diagnosis Judge(const reader::RunImage& run) {
+  // What has been judged is told as it was judged, and a dead job at the moment its boxes tell of. Only a live job
+  // without a verdict is judged now.
+  if (VerdictStands(run.boxes) || !AnyAlive(run.boxes)) return JudgeWith(run, ObserveNow(run.boxes, {}));
+  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes);
+  AddNotes(run, &snapshot);
+  if (snapshot.boot_id == ThisPlace().boot_id) {
+    const std::vector<reader::Observation> own = ObserveNow(run.boxes, snapshot.observations);
+    snapshot.observations.insert(snapshot.observations.end(), own.begin(), own.end());
+    snapshot.now_ns = MonotonicNow();
+  }
+  return diagnosis::Diagnose(snapshot);
+}
+
+diagnosis::Diagnosis JudgeWith(const reader::RunImage& run, const std::vector<reader::Observation>& own) {
+  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes, own);
+  AddNotes(run, &snapshot);
+  return diagnosis::Diagnose(snapshot);
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,16 @@
+// Boxes to a diagnosis: of a dead job from its boxes alone, of a live one with what can be seen of its processes now.
+#pragma once
+
+#include <vector>
+
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/reader/box.h"
+
+namespace ncclwatch::analyzer {
+
+diagnosis::Diagnosis Judge(const reader::RunImage& run);
+
+// As the boxes tell it, with observations of our own where no leader lived to make them.
+diagnosis::Diagnosis JudgeWith(const reader::RunImage& run, const std::vector<reader::Observation>& own);
+
+}  // namespace ncclwatch::analyzer

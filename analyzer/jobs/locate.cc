@@ -1,0 +1,144 @@
+#include "analyzer/jobs/locate.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "analyzer/console/progress.h"
+#include "analyzer/console/terminal.h"
+#include "ncclwatch/format/black_box.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsBox(const fs::path& path) { return path.extension() == format::kBoxSuffix; }
+
+// "attempt-1", "run-2": what a run directory may hold besides its own boxes.
+bool IsNested(const std::string& name) {
+  for (const char* prefix : {"attempt-", "run-"}) {
+    const std::string_view text(name);
+    if (!text.starts_with(prefix)) continue;
+    const std::string_view digits = text.substr(std::string_view(prefix).size());
+    return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+  }
+  return false;
+}
+
+std::vector<fs::path> Children(const fs::path& directory) {
+  std::vector<fs::path> children;
+  std::error_code error;
+  for (fs::directory_iterator next(directory, error), end; !error && next != end; next.increment(error))
+    children.push_back(next->path());
+  std::sort(children.begin(), children.end());
+  return children;
+}
+
+void AddBoxDirectories(const fs::path& directory, int depth, std::vector<std::string>* found) {
+  bool boxes = false;
+  std::error_code error;
+  for (const fs::path& child : Children(directory)) {
+    if (IsBox(child)) boxes = true;
+    else if (depth > 0 && IsNested(child.filename()) && fs::is_directory(fs::symlink_status(child, error)))
+      AddBoxDirectories(child, depth - 1, found);
+  }
+  if (boxes) found->push_back(directory);
+}
+
+// Writes through a mapping do not show in a file's times, but its making does: attempts are ordered by it.
+fs::file_time_type Newest(const std::string& directory) {
+  fs::file_time_type newest = fs::file_time_type::min();
+  for (const std::string& box : BoxFiles(directory)) {
+    std::error_code error;
+    const fs::file_time_type time = fs::last_write_time(box, error);
+    if (!error) newest = std::max(newest, time);
+  }
+  return newest;
+}
+
+std::string NewestAttempt(const std::string& place) {
+  const std::vector<std::string> directories = BoxDirectories(place);
+  if (directories.empty()) return place;
+  return *std::max_element(directories.begin(), directories.end(),
+                           [](const std::string& a, const std::string& b) { return Newest(a) < Newest(b); });
+}
+
+std::variant<std::string, Missing> Latest() {
+  const std::vector<rundir::Listed> runs = ListRuns();
+  if (runs.empty()) return Missing{"there is no run directory on this machine yet"};
+  return runs.front().path;
+}
+
+}  // namespace
+
+std::vector<std::string> BoxDirectories(const std::string& place) {
+  constexpr int kDepth = 2;  // run-N/attempt-N
+  std::vector<std::string> found;
+  AddBoxDirectories(place, kDepth, &found);
+  return found;
+}
+
+std::vector<std::string> BoxFiles(const std::string& directory) {
+  std::vector<std::string> files;
+  for (const fs::path& child : Children(directory))
+    if (IsBox(child)) files.push_back(child);
+  return files;
+}
+
+std::vector<rundir::Listed> ListRuns() {
+  std::vector<std::string> complaints;  // the job's own processes say them
+  return rundir::List(settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); },
+                                                &complaints));
+}
+
+std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::string>& words) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (const std::string& word : words.empty() ? std::vector<std::string>{"latest"} : words) {
+    if (word == "latest" && !fs::exists(word, error)) {
+      std::variant<std::string, Missing> latest = Latest();
+      if (auto* missing = std::get_if<Missing>(&latest)) return *missing;
+      paths.push_back(std::get<std::string>(latest));
+    } else if (fs::is_directory(word, error)) {
+      paths.push_back(NewestAttempt(word));
+    } else if (fs::exists(word, error)) {
+      paths.push_back(word);
+    } else {
+      return Missing{Printable(word) + ": no such file or directory"};
+    }
+  }
+  return paths;
+}
+
+reader::RunImage ReadAll(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  reader::RunImage run;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    if (run.directory.empty()) run.directory = path;
+    const std::vector<std::string> boxes = BoxFiles(path);
+    if (boxes.empty()) run.failures.push_back({path, "no black box in it"});
+    files.insert(files.end(), boxes.begin(), boxes.end());
+  }
+  Progress progress("reading black boxes", files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    reader::RunImage one = reader::ReadRun({files[i]});
+    std::move(one.boxes.begin(), one.boxes.end(), std::back_inserter(run.boxes));
+    std::move(one.failures.begin(), one.failures.end(), std::back_inserter(run.failures));
+    progress.Done(i + 1);
+  }
+  return run;
+}
+
+void SayFailures(const std::vector<reader::Failure>& failures) {
+  for (const reader::Failure& failure : failures)
+    std::fprintf(stderr, "ncclwatch: %s: %s\n", Printable(failure.path).c_str(), Printable(failure.reason).c_str());
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,32 @@
+// From what the user wrote (nothing, `latest`, directories, files) to black boxes.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "watchdog/reader/box.h"
+#include "watchdog/rundir/run_directory.h"
+
+namespace ncclwatch::analyzer {
+
+struct Missing {
+  std::string reason;  // one line
+};
+
+// The directories and files meant by `words`; `latest` and no word at all are the newest run directory. Everything
+// returned exists.
+std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::string>& words);
+
+std::vector<rundir::Listed> ListRuns();  // newest first
+
+// The directories at and below `place` that hold boxes: itself, attempt-N and run-N (see rundir/run_directory.h).
+std::vector<std::string> BoxDirectories(const std::string& place);
+std::vector<std::string> BoxFiles(const std::string& directory);
+
+// All of it, with a progress bar where that takes long. Damaged files are in failures.
+reader::RunImage ReadAll(const std::vector<std::string>& paths);
+// "ncclwatch: PATH: REASON" on stderr for each.
+void SayFailures(const std::vector<reader::Failure>& failures);
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,195 @@
+#include "analyzer/jobs/remove.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "analyzer/console/units.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/observe.h"
+#include "watchdog/rundir/place.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using What = Removal::What;
+
+bool IsNumbered(std::string_view name, std::string_view prefix) {
+  return name.starts_with(prefix) && name.size() > prefix.size() &&
+         name.find_first_not_of("0123456789", prefix.size()) == std::string_view::npos;
+}
+
+// What ncclwatch itself puts into a run directory; all else is the user's.
+bool IsOwnFile(std::string_view name) {
+  constexpr std::string_view kPrefixes[] = {"job.", "diagnosis.", ".trial.", ".latest.", "lease"};
+  if (name == "job" || name == "latest" || name == "libncclwatch.so" || name.ends_with(".box")) return true;
+  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](auto prefix) { return name.starts_with(prefix); });
+}
+bool IsEvidence(std::string_view name) { return name == "stacks" || name == "evidence"; }
+bool IsNested(std::string_view name) { return IsNumbered(name, "attempt-") || IsNumbered(name, "run-"); }
+
+std::string Parent(const std::string& path) { return path.substr(0, path.find_last_of('/')); }
+std::string Leaf(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
+
+// The first directory of the job that `path` is an attempt or a run of.
+std::string PlaceOf(std::string path) {
+  while (IsNested(Leaf(path)) && !rundir::JobOf(Parent(path)).empty()) path = Parent(path);
+  return path;
+}
+
+// Removes what is below an opened directory, never following a link nor crossing to another file system.
+class Remover {
+ public:
+  explicit Remover(dev_t device) : device_(device) {}
+
+  // Takes over the descriptor. Everything, or only what is ncclwatch's own.
+  void Empty(int directory, bool everything, int depth) {
+    DIR* entries = fdopendir(directory);
+    if (!entries) {
+      close(directory);
+      return;
+    }
+    std::vector<std::string> names;
+    while (const dirent* entry = readdir(entries)) names.emplace_back(entry->d_name);
+    // `job` last: what was removed in part must still be known as a run directory.
+    std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name != "job"; });
+    for (const std::string& name : names)
+      if (name != "." && name != "..") Remove(dirfd(entries), name, everything, depth);
+    closedir(entries);
+  }
+
+  std::uint64_t bytes = 0;
+  std::string left;  // the first thing that stayed
+
+ private:
+  void Remove(int directory, const std::string& name, bool everything, int depth) {
+    constexpr int kDepth = 8;
+    struct stat status {};
+    if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
+    if (name == "job" && !everything && !left.empty()) return;
+    if (!S_ISDIR(status.st_mode)) {
+      if (!everything && !IsOwnFile(name)) return Keep(name, "not ncclwatch's own");
+      if (unlinkat(directory, name.c_str(), 0) != 0) return Keep(name, std::strerror(errno));
+      bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+      return;
+    }
+    if (!everything && !IsEvidence(name) && !IsNested(name)) return Keep(name, "not ncclwatch's own");
+    if (depth >= kDepth || status.st_dev != device_ || status.st_uid != geteuid()) return Keep(name, "not ours");
+    const int child = openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (child < 0) return Keep(name, std::strerror(errno));
+    Empty(child, everything || IsEvidence(name), depth + 1);
+    if (unlinkat(directory, name.c_str(), AT_REMOVEDIR) != 0) Keep(name, std::strerror(errno));
+  }
+
+  void Keep(const std::string& name, const char* why) {
+    if (left.empty()) left = name + " stays: " + why;
+  }
+
+  dev_t device_;
+};
+
+bool BoxAlive(const std::string& path) {
+  if (LockHeld(path)) return true;
+  const auto box = reader::MappedBox::Open(path);
+  const auto* mapped = std::get_if<std::unique_ptr<reader::MappedBox>>(&box);
+  if (!mapped) return false;
+  const format::Identity& identity = (*mapped)->header().identity;
+  const bool here = ThisPlace().pid_namespace == identity.pid_namespace &&
+                    ThisPlace().boot_id == std::string_view(identity.boot_id, strnlen(identity.boot_id, sizeof identity.boot_id));
+  return here && ProcessThere(identity.pid, identity.start_time);
+}
+
+bool PlaceAlive(const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories)
+    for (const std::string& box : BoxFiles(directory))
+      if (BoxAlive(box)) return true;
+  return false;
+}
+
+std::int64_t LastTouched(const std::string& place, const struct stat& status,
+                         const std::vector<std::string>& directories) {
+  std::int64_t last = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+  for (const std::string& directory : directories)
+    last = std::max(last, rundir::LookAt(directory, -1).last_realtime_ns);
+  (void)place;
+  return last;
+}
+
+// The directory, opened and found to be ours, or the reason why it is not.
+int OpenOurs(const std::string& place, struct stat* status, std::string* reason) {
+  const int fd = open(place.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) {
+    *reason = errno == ELOOP || errno == ENOTDIR ? "a link or not a directory" : std::strerror(errno);
+    return -1;
+  }
+  if (fstat(fd, status) != 0 || status->st_uid != geteuid()) *reason = "belongs to somebody else";
+  else if (rundir::JobOf(place).empty()) *reason = "names no job: not a run directory";
+  else return fd;
+  close(fd);
+  return -1;
+}
+
+void RemoveDanglingLatest(const std::string& place) {
+  const std::string link = Parent(place) + "/latest";
+  char target[4096];
+  const ssize_t n = readlink(link.c_str(), target, sizeof target);
+  if (n > 0 && std::string_view(target, static_cast<std::size_t>(n)) == Leaf(place)) unlink(link.c_str());
+}
+
+}  // namespace
+
+std::vector<std::string> RemovablePlaces() {
+  std::vector<std::string> places;
+  for (const rundir::Listed& run : ListRuns()) {
+    std::string place = PlaceOf(run.path);
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
+  }
+  return places;
+}
+
+int HoldPlace(const std::string& place) {
+  const int fd = open(place.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0) return fd;
+  if (fd >= 0) close(fd);
+  return -1;
+}
+
+Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
+  Removal removal{place, What::kNotOurs, 0, ""};
+  struct stat status {};
+  const int fd = OpenOurs(place, &status, &removal.reason);
+  if (fd < 0) return removal;
+  const std::vector<std::string> directories = BoxDirectories(place);
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0 || PlaceAlive(directories)) {
+    removal.what = What::kAlive;
+  } else if (RealtimeNow() - LastTouched(place, status, directories) < wish.older_than_ns ||
+             (directories.empty() && !wish.empty_too)) {
+    removal.what = What::kTooYoung;
+  } else if (wish.dry_run) {
+    removal.what = What::kWouldRemove;
+    for (const std::string& directory : directories)
+      for (const std::string& box : BoxFiles(directory)) {
+        struct stat file {};
+        if (lstat(box.c_str(), &file) == 0) removal.bytes += static_cast<std::uint64_t>(file.st_blocks) * 512;
+      }
+  } else {
+    Remover remover(status.st_dev);
+    remover.Empty(fcntl(fd, F_DUPFD_CLOEXEC, 0), false, 0);
+    const bool gone = rmdir(place.c_str()) == 0;
+    removal.what = gone ? What::kRemoved : What::kPartly;
+    removal.bytes = remover.bytes;
+    if (!gone) removal.reason = remover.left.empty() ? std::strerror(errno) : remover.left;
+    if (gone) RemoveDanglingLatest(place);
+  }
+  close(fd);
+  return removal;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,33 @@
+// Removing run directories: never a live one, never through a link, never what is not ncclwatch's own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ncclwatch::analyzer {
+
+struct RemovalWish {
+  std::int64_t older_than_ns = 0;
+  bool dry_run = false;
+  bool empty_too = false;  // places without a single black box
+};
+
+struct Removal {
+  enum class What { kRemoved, kWouldRemove, kAlive, kTooYoung, kNotOurs, kPartly };
+  std::string path;
+  What what{};
+  std::uint64_t bytes = 0;  // of the files removed
+  std::string reason;       // for kNotOurs, kPartly
+};
+
+// Places (a job's first directory, with all attempts and runs below it) that ncclwatch knows of on this machine.
+std::vector<std::string> RemovablePlaces();
+
+Removal RemovePlace(const std::string& place, const RemovalWish& wish);
+
+// A shared lock on the directory itself says "in use" where no box does yet: `ncclwatch run` holds one from before the
+// first rank starts. -1 if it cannot be had; closing the descriptor gives it back.
+int HoldPlace(const std::string& place);
+
+}  // namespace ncclwatch::analyzer

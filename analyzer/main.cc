@@ -1,0 +1,59 @@
+// `ncclwatch`: picks the sub-command from the table and hands it the rest of the line.
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "analyzer/commands/command.h"
+
+namespace {
+
+using namespace ncclwatch::analyzer;
+
+std::string Help() {
+  std::string text =
+      "ncclwatch " NCCLWATCH_VERSION
+      ": says which rank, which call and why a distributed job hangs\n\n"
+      "Usage: ncclwatch COMMAND [ARGUMENTS]\n\nCommands:\n";
+  for (const Command& command : Commands()) {
+    char line[160];
+    std::snprintf(line, sizeof line, "  %-9s %-25s %s\n", command.name, command.synopsis, command.summary);
+    text += line;
+  }
+  text +=
+      "\nDIR is a run directory, or `latest`; without one the newest is taken. `ncclwatch COMMAND --help` says more.\n"
+      "Exit status: 0 healthy or done, 1 a problem was found, 2 usage, 3 input unreadable.\n";
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Arguments words(argv + (argc > 0 ? 1 : 0), argv + argc);
+  if (words.empty()) {
+    std::fputs(Help().c_str(), stderr);
+    return kUsage;
+  }
+  const std::string& name = words.front();
+  if (name == "--help" || name == "-h" || (name == "help" && words.size() == 1)) {
+    std::fputs(Help().c_str(), stdout);
+    return kDone;
+  }
+  if (name == "--version") {
+    std::puts("ncclwatch " NCCLWATCH_VERSION);
+    return kDone;
+  }
+  const bool help = name == "help";
+  const Command* command = FindCommand(help ? words[1] : name);
+  if (!command) {
+    std::fprintf(stderr, "ncclwatch: there is no command '%s'; `ncclwatch --help` lists them\n",
+                 (help ? words[1] : name).c_str());
+    return kUsage;
+  }
+  try {
+    return command->function(help ? Arguments{"--help"} : Arguments(words.begin() + 1, words.end()));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "ncclwatch %s: %s\n", command->name, error.what());
+    return kUnreadable;
+  }
+}

@@ -1,0 +1,31 @@
+// Which of the recorded calls `ncclwatch trace` shows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/trace/row.h"
+
+namespace ncclwatch::analyzer {
+
+struct Filter {
+  std::vector<int> ranks;                  // empty: all, as for the next two
+  std::vector<std::string> communicators;  // label, or beginning of the identity
+  std::vector<std::string> ops;            // "AllReduce", "ncclallreduce"
+  std::optional<std::int64_t> since_ns;    // CLOCK_REALTIME
+  std::optional<std::int64_t> until_ns;
+  bool pending = false;
+
+  bool Wants(const Row& row) const;
+};
+
+// "0,2,4-7"; none if it is no such list.
+std::optional<std::vector<int>> ParseRanks(const std::string& text);
+
+// "30s" (before end_ns), "14:03", "14:03:07.5" (local, of the day of end_ns), "2026-01-01T00:00:00.000Z".
+std::optional<std::int64_t> ParseMoment(const std::string& text, std::int64_t end_ns);
+
+}  // namespace ncclwatch::analyzer

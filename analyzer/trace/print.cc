@@ -1,0 +1,111 @@
+#include "analyzer/trace/print.h"
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cstdio>
+#include <map>
+#include <set>
+
+#include "analyzer/console/table.h"
+#include "analyzer/console/terminal.h"
+#include "analyzer/console/units.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr std::size_t kShortId = 8;  // hexadecimal digits
+
+std::string CommunicatorText(const Row& row) {
+  if (!row.label.empty()) return Printable(row.label);
+  return row.communicator == 0 ? "" : Id(row.communicator).substr(0, kShortId);
+}
+
+template <typename Number>
+std::string Text(const std::optional<Number>& number) {
+  return number ? std::to_string(*number) : "";
+}
+
+std::string RootOrPeer(const Row& row) { return row.peer ? "p" + Text(row.peer) : Text(row.root); }
+std::string TookText(const Row& row) { return (row.pending ? ">" : "") + DurationText(row.duration_ns); }
+
+// True if some rank uses more than one value of the field.
+template <typename Field>
+bool Varies(const std::vector<Row>& rows, Field Row::*field) {
+  std::map<std::pair<std::uint32_t, std::string>, std::set<Field>> seen;
+  for (const Row& row : rows)
+    if (row.*field != Field{}) seen[{row.pid, row.host}].insert(row.*field);
+  for (const auto& [process, values] : seen)
+    if (values.size() > 1) return true;
+  return false;
+}
+
+}  // namespace
+
+std::string ToJsonLine(const Row& row) {
+  using Json = nlohmann::ordered_json;
+  const auto optional = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
+  const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(Printable(value)); };
+  const Json line = {
+      {"time", IsoText(row.time_ns)},
+      {"time_ns", row.time_ns},
+      {"rank", row.rank},
+      {"host", Printable(row.host)},
+      {"pid", row.pid},
+      {"thread", row.thread},
+      {"slot", row.slot},
+      {"communicator", row.communicator ? Json(Id(row.communicator)) : Json(nullptr)},
+      {"label", Printable(row.label)},
+      {"position", optional(row.position)},
+      {"op", row.op},
+      {"count", optional(row.count)},
+      {"dtype", text(row.dtype)},
+      {"reduction", text(row.reduction)},
+      {"root", optional(row.root)},
+      {"peer", optional(row.peer)},
+      {"stream", Hex(row.stream)},
+      {"group", optional(row.group)},
+      {"state", row.state},
+      {"pending", row.pending},
+      {"duration_s", static_cast<double>(row.duration_ns) / 1e9},
+      {"result", text(row.result)},
+      {"site", row.site ? Json(Hex(row.site)) : Json(nullptr)},
+      {"flags", row.flags},
+  };
+  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string ToTable(const std::vector<Row>& rows, bool wide) {
+  const bool threads = wide || Varies(rows, &Row::thread);
+  const bool streams = wide || Varies(rows, &Row::stream);
+  Table table({{"TIME"}, {"RANK", true}, {"THREAD", true}, {"COMM"}, {"POS", true}, {"OP"}, {"COUNT", true},
+               {"DTYPE"}, {"RED"}, {"ROOT", true}, {"STREAM"}, {"GROUP", true}, {"STATE"}, {"TOOK", true}, {"RESULT"},
+               {"SITE"}});
+  for (const Row& row : rows) {
+    const bool says_more = wide || (row.result != "success" && !row.result.empty());
+    table.Add({ClockText(row.time_ns), std::to_string(row.rank), threads ? std::to_string(row.thread) : "",
+               CommunicatorText(row), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
+               RootOrPeer(row), streams && row.stream ? Hex(row.stream) : "", Text(row.group), row.state,
+               TookText(row), says_more ? row.result : "", wide && row.site ? Hex(row.site) : ""});
+  }
+  return table.Text();
+}
+
+std::string FollowHeading() {
+  std::array<char, 256> line{};
+  std::snprintf(line.data(), line.size(), "%-15s %5s %-10s %7s %-14s %10s %-9s %-4s %5s %-8s %9s  %s\n", "TIME", "RANK",
+                "COMM", "POS", "OP", "COUNT", "DTYPE", "RED", "ROOT", "STATE", "TOOK", "RESULT");
+  return line.data();
+}
+
+std::string FollowLine(const Row& row) {
+  std::array<char, 512> line{};
+  std::snprintf(line.data(), line.size(), "%-15s %5d %-10s %7s %-14s %10s %-9s %-4s %5s %-8s %9s  %s\n",
+                ClockText(row.time_ns).c_str(), row.rank, CommunicatorText(row).c_str(), Text(row.position).c_str(),
+                row.op.c_str(), Text(row.count).c_str(), row.dtype.c_str(), row.reduction.c_str(),
+                RootOrPeer(row).c_str(), row.state.c_str(), TookText(row).c_str(),
+                row.result == "success" ? "" : row.result.c_str());
+  return line.data();
+}
+
+}  // namespace ncclwatch::analyzer

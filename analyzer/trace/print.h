@@ -1,0 +1,21 @@
+// Rows as aligned text or as JSON lines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/trace/row.h"
+
+namespace ncclwatch::analyzer {
+
+std::string ToJsonLine(const Row& row);  // ends with a newline
+
+// Without `wide`, what says nothing is left out: the thread where every rank has one, the stream likewise, the group
+// and the result where there is nothing but success, the call site.
+std::string ToTable(const std::vector<Row>& rows, bool wide);
+
+// For rows that come one by one: fixed widths.
+std::string FollowHeading();
+std::string FollowLine(const Row& row);
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,115 @@
+#include "analyzer/trace/row.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "ncclwatch/functions/types.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using functions::Family;
+
+constexpr const char* kResults[] = {"success",       "unhandled CUDA error", "system error", "internal error",
+                                    "invalid argument", "invalid usage",     "remote error", "in progress",
+                                    "timeout"};
+constexpr int kSuccess = 0;
+constexpr int kInProgress = 7;
+
+std::string ResultName(std::int32_t result) {
+  if (result >= 0 && result < static_cast<int>(std::size(kResults))) return kResults[result];
+  return "error " + std::to_string(result);
+}
+
+std::string ReductionName(std::uint8_t reduction) {
+  if (reduction == format::kNoReduction) return "";
+  if (reduction == format::kUserReduction) return "user";
+  if (reduction < std::size(functions::kReductions)) return std::string(functions::kReductions[reduction]);
+  return "?";
+}
+
+std::vector<std::string> FlagNames(std::uint32_t flags) {
+  std::vector<std::string> names;
+  const auto add = [&](std::uint32_t flag, const char* name) {
+    if (flags & flag) names.emplace_back(name);
+  };
+  add(format::kEmpty, "empty");
+  add(format::kOneRank, "one_rank");
+  add(format::kCaptured, "captured");
+  add(format::kNonBlocking, "non_blocking");
+  add(format::kGrouped, "grouped");
+  add(format::kMarkUnavailable, "no_mark");
+  return names;
+}
+
+const reader::Communicator* FindCommunicator(const reader::BoxImage& box, const reader::Call& call) {
+  const auto found = std::find_if(box.communicators.begin(), box.communicators.end(), [&](const auto& communicator) {
+    return communicator.index == call.communicator && communicator.generation == call.generation;
+  });
+  return found == box.communicators.end() ? nullptr : &*found;
+}
+
+void SetState(const reader::Call& call, const reader::Communicator* communicator, Row* row) {
+  if (call.returned_ns == 0) {
+    row->state = "entered";
+    row->pending = true;
+    return;
+  }
+  row->result = ResultName(call.result);
+  if (call.result != kSuccess && call.result != kInProgress) {
+    row->state = "failed";
+    return;
+  }
+  row->state = "returned";
+  if (!(call.flags & format::kMarked) || !communicator) return;
+  if (communicator->Finished(call.ticket)) row->state = "finished";
+  else row->pending = communicator->state == format::CommunicatorState::kReady;
+}
+
+void SetArguments(const reader::Call& call, Row* row) {
+  const functions::FunctionInfo* info = functions::Find(call.function);
+  row->op = info ? std::string(functions::OpName(call.function))
+                 : "function " + std::to_string(static_cast<std::uint32_t>(call.function));
+  const Family family = info ? info->family : Family::kQuery;
+  const bool collective = family == Family::kCollective || family == Family::kRooted;
+  if (collective || family == Family::kPointToPoint) row->count = call.count;
+  if (collective || family == Family::kPointToPoint || family == Family::kCreation) row->position = call.position;
+  if (call.dtype != format::kNoType) row->dtype = functions::DatatypeName(call.dtype);
+  row->reduction = ReductionName(call.reduction);
+  if (call.root != format::kNoRank) (family == Family::kRooted ? row->root : row->peer) = call.root;
+}
+
+Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t now_ns) {
+  Row row;
+  const reader::Communicator* communicator = FindCommunicator(box, call);
+  row.time_ns = call.entered_ns + box.realtime_minus_monotonic_ns;
+  row.rank = box.rank >= 0 || !communicator ? box.rank : static_cast<int>(communicator->rank);
+  row.host = box.host;
+  row.pid = box.pid;
+  row.slot = call.slot;
+  row.thread = call.thread;
+  if (communicator) {
+    row.communicator = communicator->id;
+    row.label = communicator->label;
+  }
+  SetArguments(call, &row);
+  row.stream = call.stream;
+  if (call.group != 0) row.group = call.group - 1;
+  SetState(call, communicator, &row);
+  const bool running = row.pending;
+  row.duration_ns = std::max<std::int64_t>(0, (running ? now_ns : call.returned_ns) - call.entered_ns);
+  row.site = call.site;
+  row.flags = FlagNames(call.flags);
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns) {
+  std::vector<Row> rows;
+  rows.reserve(box.calls.size());
+  for (const reader::Call& call : box.calls) rows.push_back(RowOf(box, call, now_ns));
+  return rows;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,42 @@
+// One recorded call as `ncclwatch trace` shows it: copied out of its box, with names instead of numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "watchdog/reader/image.h"
+
+namespace ncclwatch::analyzer {
+
+struct Row {
+  std::int64_t time_ns = 0;  // CLOCK_REALTIME when the call was entered: comparable between nodes
+  int rank = -1;             // job rank; of the communicator where the launcher named none
+  std::string host;
+  std::uint32_t pid = 0;
+  std::uint64_t slot = 0;
+  std::uint32_t thread = 0;
+  std::uint64_t communicator = 0;  // identity, 0 none
+  std::string label;
+  std::optional<std::uint64_t> position;
+  std::string op;
+  std::optional<std::uint64_t> count;
+  std::string dtype;      // empty: none, as for reduction and result
+  std::string reduction;
+  std::optional<int> root;
+  std::optional<int> peer;  // rank in the communicator
+  std::uint64_t stream = 0;
+  std::optional<std::uint64_t> group;  // slot of the outermost ncclGroupStart
+  std::string state;                   // entered, returned, finished, failed
+  bool pending = false;                // entered, or launched and known not to have finished
+  std::int64_t duration_ns = 0;        // inside the call; of a pending one until `now`
+  std::string result;
+  std::uint64_t site = 0;
+  std::vector<std::string> flags;      // captured, non_blocking, ...
+};
+
+// All calls of one box; now_ns is CLOCK_MONOTONIC of the box's node, the end of what is still pending.
+std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns);
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,10 @@
+#!/usr/bin/env python3
+"""The `ncclwatch` command as a user runs it."""
+
+import cases_changing  # noqa: F401  registers its cases
+import cases_reading  # noqa: F401
+import cases_run  # noqa: F401
+from common import run_main
+
+if __name__ == "__main__":
+    run_main("analyzer")

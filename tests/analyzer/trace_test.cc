@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include "analyzer/console/units.h"
+#include "analyzer/trace/filter.h"
+#include "analyzer/trace/print.h"
+#include "analyzer/trace/row.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+reader::BoxImage BoxWith(const reader::Call& call) {
+  reader::BoxImage box;
+  box.rank = 2;
+  box.pid = 10;
+  box.realtime_minus_monotonic_ns = 1000;
+  reader::Communicator communicator;
+  communicator.id = 0x8f3c09d2a1b45e77;
+  communicator.state = format::CommunicatorState::kReady;
+  communicator.generation = call.generation;
+  box.communicators.push_back(communicator);
+  box.calls.push_back(call);
+  return box;
+}
+
+reader::Call AllReduce() {
+  reader::Call call;
+  call.function = functions::Function::ncclAllReduce;
+  call.entered_ns = 5000;
+  call.returned_ns = 6000;
+  call.position = 7;
+  call.count = 4096;
+  call.dtype = 9;
+  call.reduction = 0;
+  call.communicator = 0;
+  call.result = 0;
+  return call;
+}
+
+Row OnlyRow(const reader::BoxImage& box, std::int64_t now = 100'000) { return Rows(box, now).at(0); }
+
+TEST(Row, SaysWhatWasCalled) {
+  const Row row = OnlyRow(BoxWith(AllReduce()));
+  EXPECT_EQ(row.time_ns, 6000);
+  EXPECT_EQ(row.op, "AllReduce");
+  EXPECT_EQ(row.position, 7u);
+  EXPECT_EQ(row.dtype, "bfloat16");
+  EXPECT_EQ(row.reduction, "sum");
+  EXPECT_EQ(row.state, "returned");
+  EXPECT_EQ(row.duration_ns, 1000);
+  EXPECT_FALSE(row.pending);
+}
+
+TEST(Row, ACallInsideTheLibraryIsPendingUntilNow) {
+  reader::Call call = AllReduce();
+  call.returned_ns = 0;
+  call.result = format::kNoResult;
+  const Row row = OnlyRow(BoxWith(call));
+  EXPECT_EQ(row.state, "entered");
+  EXPECT_TRUE(row.pending);
+  EXPECT_EQ(row.duration_ns, 95'000);
+  EXPECT_EQ(row.result, "");
+}
+
+TEST(Row, AMarkTellsReturnedFromFinished) {
+  reader::Call call = AllReduce();
+  call.flags = format::kMarked;
+  call.ticket = 3;
+  reader::BoxImage box = BoxWith(call);
+  EXPECT_EQ(OnlyRow(box).state, "returned");
+  EXPECT_TRUE(OnlyRow(box).pending);
+  box.communicators[0].marks[3] = 4;
+  EXPECT_EQ(OnlyRow(box).state, "finished");
+  EXPECT_FALSE(OnlyRow(box).pending);
+}
+
+TEST(Row, AReusedCommunicatorEntryIsNotTakenForTheOldOne) {
+  reader::BoxImage box = BoxWith(AllReduce());
+  box.communicators[0].generation = 1;
+  EXPECT_EQ(OnlyRow(box).communicator, 0u);
+}
+
+TEST(Row, AnErrorIsFailedButInProgressIsNot) {
+  reader::Call call = AllReduce();
+  call.result = 5;
+  EXPECT_EQ(OnlyRow(BoxWith(call)).state, "failed");
+  EXPECT_EQ(OnlyRow(BoxWith(call)).result, "invalid usage");
+  call.result = 7;
+  EXPECT_EQ(OnlyRow(BoxWith(call)).state, "returned");
+}
+
+TEST(Row, APeerIsNoRoot) {
+  reader::Call call = AllReduce();
+  call.function = functions::Function::ncclSend;
+  call.root = 1;
+  EXPECT_EQ(OnlyRow(BoxWith(call)).peer, 1);
+  EXPECT_EQ(OnlyRow(BoxWith(call)).root, std::nullopt);
+  call.function = functions::Function::ncclBroadcast;
+  EXPECT_EQ(OnlyRow(BoxWith(call)).root, 1);
+}
+
+TEST(Filter, MatchesByWhatAPersonKnows) {
+  const Row row = OnlyRow(BoxWith(AllReduce()));
+  Filter filter;
+  filter.ops = {"ncclallreduce"};
+  filter.communicators = {"8f3c"};
+  filter.ranks = {1, 2};
+  EXPECT_TRUE(filter.Wants(row));
+  filter.ranks = {1};
+  EXPECT_FALSE(filter.Wants(row));
+  filter.ranks = {};
+  filter.pending = true;
+  EXPECT_FALSE(filter.Wants(row));
+}
+
+TEST(Filter, RankListsAreParsedOrRefused) {
+  EXPECT_EQ(ParseRanks("0,2,4-6"), (std::vector<int>{0, 2, 4, 5, 6}));
+  for (const char* wrong : {"", "a", "1-", "3-1", "1,,2", "-1", "0-99999999"})
+    EXPECT_EQ(ParseRanks(wrong), std::nullopt) << wrong;
+}
+
+TEST(Filter, MomentsAreBeforeTheEndOrOfTheClock) {
+  const std::int64_t end = 1'767'225'612'400'000'000;
+  EXPECT_EQ(ParseMoment("30s", end), end - 30 * kSecond);
+  EXPECT_EQ(ParseMoment("2026-01-01T00:00:12.400Z", 0), end);
+  EXPECT_EQ(ParseMoment("25:00", end), std::nullopt);
+  EXPECT_EQ(ParseMoment("14:03x", end), std::nullopt);
+  EXPECT_NE(ParseMoment("14:03", end), std::nullopt);
+}
+
+TEST(Print, FitsAHundredColumnsUnlessWide) {
+  std::vector<Row> rows{OnlyRow(BoxWith(AllReduce()))};
+  const std::string text = ToTable(rows, false);
+  EXPECT_NE(text.find("8f3c09d2"), std::string::npos);
+  EXPECT_EQ(text.find("THREAD"), std::string::npos);
+  EXPECT_LE(text.find('\n'), 100u);
+}
+
+}  // namespace
+}  // namespace ncclwatch::analyzer

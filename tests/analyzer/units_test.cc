@@ -1,0 +1,59 @@
+#include "analyzer/console/units.h"
+
+#include <gtest/gtest.h>
+
+#include "analyzer/console/table.h"
+#include "analyzer/console/terminal.h"
+#include "analyzer/run/job_process.h"
+#include "analyzer/run/setting_up.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+TEST(Durations, AreReadInTheUnitsPeopleWrite) {
+  EXPECT_EQ(ParseDuration("7d"), 7 * 86400 * kSecond);
+  EXPECT_EQ(ParseDuration("90"), 90 * kSecond);
+  EXPECT_EQ(ParseDuration("1.5h"), 5400 * kSecond);
+  EXPECT_EQ(ParseDuration("250ms"), kSecond / 4);
+  for (const char* wrong : {"", "d", "-1d", "7x", "7d ", "1e5", "nan", "inf", "99999999999999w"})
+    EXPECT_EQ(ParseDuration(wrong), std::nullopt) << wrong;
+}
+
+TEST(Durations, AreWrittenShort) {
+  EXPECT_EQ(DurationText(850), "850 ns");
+  EXPECT_EQ(DurationText(12'400), "12.4 us");
+  EXPECT_EQ(DurationText(12'400'000'000), "12.4 s");
+  EXPECT_EQ(DurationText(200 * kSecond), "3m20s");
+  EXPECT_EQ(AgeText(3 * 86400 * kSecond), "3 d");
+}
+
+TEST(Iso, IsUtcWithMilliseconds) { EXPECT_EQ(IsoText(1'767'225'612'400'000'000), "2026-01-01T00:00:12.400Z"); }
+
+TEST(Printable, NothingFromAFileReachesTheTerminalAsAnEscape) {
+  EXPECT_EQ(Printable("a\033[2Jb\n"), "a?[2Jb?");
+  EXPECT_EQ(Printable("caf\xc3\xa9"), "caf\xc3\xa9");
+  EXPECT_EQ(Printable("\xff\xc2\x9b\xe2\x82"), "????");
+}
+
+TEST(Table, LeavesOutEmptyColumnsAndAligns) {
+  Table table({{"A"}, {"EMPTY"}, {"N", true}});
+  table.Add({"long name", "", "7"});
+  table.Add({"x", "", "1000"});
+  EXPECT_EQ(table.Text(), "A             N\nlong name     7\nx          1000\n");
+}
+
+TEST(Preload, KeepsWhatTheUserPreloads) {
+  EXPECT_EQ(Preload("/l/libncclwatch.so", ""), "/l/libncclwatch.so");
+  EXPECT_EQ(Preload("/l/libncclwatch.so", "/x/libother.so"), "/l/libncclwatch.so:/x/libother.so");
+  EXPECT_EQ(Preload("/l/libncclwatch.so", "/x/libother.so /y/libncclwatch.so"), "/x/libother.so /y/libncclwatch.so");
+}
+
+TEST(JobStatus, IsWhatAShellWouldSay) {
+  EXPECT_EQ(StatusOf(9), 137);
+  EXPECT_EQ(StatusOf(3 << 8), 3);
+  EXPECT_EQ(StatusOfFailure(ENOENT), 127);
+  EXPECT_EQ(StatusOfFailure(EACCES), 126);
+}
+
+}  // namespace
+}  // namespace ncclwatch::analyzer
