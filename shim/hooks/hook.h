@@ -48,7 +48,14 @@ class Hook<function, library, R(P...)> {
       : site_(reinterpret_cast<std::uint64_t>(site)), frame_(reinterpret_cast<std::uintptr_t>(frame)) {}
 
   [[gnu::always_inline]] R operator()(P... arguments) const {
-    auto* real = reinterpret_cast<R (*)(P...)>(resolve::Real(library, function));
+    // We stand in the global scope, in front of every NCCL of the process: what one of them calls of itself goes back
+    // to it, not to library 0.
+    if (library == 0 && resolve::several.load(std::memory_order_relaxed)) [[unlikely]] {
+      const std::uint32_t caller = resolve::CallerLibrary(site_);
+      auto* own = caller < resolve::kLibraries ? reinterpret_cast<Real>(resolve::Real(caller, function)) : nullptr;
+      if (own) return own(arguments...);
+    }
+    auto* real = reinterpret_cast<Real>(resolve::Real(library, function));
     if (!real) [[unlikely]]
       return Absent<R>(library, function);
     if constexpr (kFamily == functions::Family::kQuery)
@@ -58,9 +65,10 @@ class Hook<function, library, R(P...)> {
   }
 
  private:
+  using Real = R (*)(P...);
   static constexpr functions::Family kFamily = FamilyOf(function);
 
-  [[gnu::always_inline]] R Query(R (*real)(P...), P... arguments) const {
+  [[gnu::always_inline]] R Query(Real real, P... arguments) const {
     if constexpr (function == functions::Function::ncclCommGetAsyncError) {
       const R result = real(arguments...);
       Box* box = CurrentBox();
@@ -77,7 +85,7 @@ class Hook<function, library, R(P...)> {
     if (comm && state) AsyncState(box, AsBits(comm), *state);
   }
 
-  [[gnu::always_inline]] R Recorded(R (*real)(P...), P... arguments) const {
+  [[gnu::always_inline]] R Recorded(Real real, P... arguments) const {
     Thread& thread = current_thread;
     if (IsInner(library, thread, site_, frame_)) return real(arguments...);
     Box* box = CurrentBox();
@@ -97,7 +105,7 @@ class Hook<function, library, R(P...)> {
     return result;
   }
 
-  [[gnu::always_inline]] R Around(Box& box, Thread& thread, Call& call, R (*real)(P...), P... arguments) const {
+  [[gnu::always_inline]] R Around(Box& box, Thread& thread, Call& call, Real real, P... arguments) const {
     if constexpr (kFamily == functions::Family::kCreation) {
       Creation creation;
       DescribeCreation(call, creation, arguments...);

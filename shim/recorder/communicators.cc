@@ -248,7 +248,6 @@ void EndOne(Box& box, std::uint32_t index, int result) {
 }  // namespace
 
 std::uint32_t Adopt(Box& box, std::uint32_t library, std::uint64_t handle) {
-  if (!handle) return kNoCommunicator;
   // It may be one whose handle appeared since: a split of a non-blocking parent.
   if (box.unsettled.load(std::memory_order_relaxed) != 0) {
     const std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);

@@ -13,6 +13,8 @@ namespace ncclwatch::shim {
 // entry of unknown identity.
 std::uint32_t Adopt(Box& box, std::uint32_t library, std::uint64_t handle);
 inline std::uint32_t Lookup(Box& box, std::uint32_t library, std::uint64_t handle) {
+  if (handle == 0) [[unlikely]]
+    return format::kNoCommunicator;
   const std::uint32_t index = box.handles.Find(handle);
   if (index != format::kNoCommunicator) [[likely]]
     return index;

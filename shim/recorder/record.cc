@@ -197,9 +197,11 @@ void LeaveOperation(Box& box, Thread& thread, Call& call, int result) {
     return;
   }
   if (thread.depth > 0) {
-    if (refused && thread.group) thread.group->failed = true;
-    if (refused) Undo(box, operation);
-    return SettleOne(box, operation, result, clock::Ticks());
+    const std::uint64_t returned = clock::Ticks();
+    if (!refused) return SettleOne(box, operation, result, returned);
+    if (thread.group) thread.group->failed = true;
+    Undo(box, operation);
+    return WriteReturn(box, call.slot, result, returned);
   }
   SettleAlone(box, operation, result);
 }

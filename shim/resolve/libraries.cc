@@ -14,6 +14,7 @@
 namespace ncclwatch::shim::resolve {
 
 constinit Library libraries[kLibraries];
+constinit std::atomic<bool> several{false};
 
 namespace {
 
@@ -125,8 +126,15 @@ std::uint32_t LibraryOf(const void* address) {
     if (begin == module.begin) return i;
     if (begin != 0 || i == 0) continue;
     Publish(libraries[i], module, Pin(module.path));
+    several.store(true, std::memory_order_relaxed);
     return i;
   }
+  return kLibraries;
+}
+
+std::uint32_t CallerLibrary(std::uint64_t site) {
+  for (std::uint32_t i = 0; i < kLibraries; ++i)
+    if (libraries[i].begin.load(std::memory_order_acquire) && CallsItself(i, site)) return i;
   return kLibraries;
 }
 

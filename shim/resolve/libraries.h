@@ -40,6 +40,11 @@ inline bool CallsItself(std::uint32_t library, std::uint64_t site) {
   return site - own.begin.load(std::memory_order_relaxed) < own.bytes;
 }
 
+// True once a second library is known.
+extern std::atomic<bool> several;
+// The library that a return address lies in, kLibraries if in none.
+std::uint32_t CallerLibrary(std::uint64_t site);
+
 // The number of the library that an address belongs to, made known if it is new; kLibraries if there are too many.
 std::uint32_t LibraryOf(const void* address);
 // Library 0, looked for if it is not known yet. False: there is none.

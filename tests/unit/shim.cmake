@@ -1,0 +1,26 @@
+# The built library, through its own exports, with a libnccl behind it that only takes notes.
+add_library(shim_fake_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_fake_nccl.cpp)
+add_library(shim_second_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_second_nccl.cpp)
+foreach(fake shim_fake_nccl shim_second_nccl)
+  target_include_directories(${fake} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_link_libraries(${fake} PRIVATE cuda_headers ncclwatch_warnings)
+  set_target_properties(${fake} PROPERTIES CXX_VISIBILITY_PRESET default
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${fake} OUTPUT_NAME nccl SOVERSION 2)
+  # Calls among its own functions go through the PLT, as in the real one.
+  target_compile_options(${fake} PRIVATE -fno-inline -fsemantic-interposition)
+endforeach()
+set_target_properties(shim_second_nccl PROPERTIES OUTPUT_NAME second)
+
+add_executable(unit_shim
+  ${CMAKE_CURRENT_LIST_DIR}/shim_calls_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_communicators_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/shim_dlsym_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_table_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/shim_support.cpp)
+target_include_directories(unit_shim PRIVATE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(unit_shim PRIVATE SHIM_FAKE_NCCL="$<TARGET_FILE:shim_fake_nccl>"
+  SHIM_SECOND_NCCL="$<TARGET_FILE:shim_second_nccl>" SHIM_LIBRARY="$<TARGET_FILE:ncclwatch>"
+  SHIM_NCCL_INCLUDE="${NCCL_INCLUDE_DIR}")
+# In this order: the library stands in front, the fake behind it.
+target_link_libraries(unit_shim PRIVATE -Wl,--no-as-needed ncclwatch shim_fake_nccl ncclwatch_format cuda_headers
+  ncclwatch_warnings GTest::gtest_main)
+add_dependencies(unit_shim shim_second_nccl)
+gtest_discover_tests(unit_shim TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
