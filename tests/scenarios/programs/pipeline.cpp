@@ -11,30 +11,59 @@ namespace {
 class Stage {
  public:
   Stage(Worker& worker, size_t count) : worker_(worker), count_(count) {
-    CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&buffer_), count * sizeof(float)));
-    CUDA_CHECK(cudaMemset(buffer_, 0, count * sizeof(float)));
+    for (float** buffer : {&sent_, &received_}) {
+      CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(buffer), count * sizeof(float)));
+      CUDA_CHECK(cudaMemset(*buffer, 0, count * sizeof(float)));
+    }
   }
   ~Stage() {
     CUDA_CHECK(cudaStreamSynchronize(worker_.stream()));
-    CUDA_CHECK(cudaFree(buffer_));
+    CUDA_CHECK(cudaFree(sent_));
+    CUDA_CHECK(cudaFree(received_));
   }
-  void Forward() { Pass(worker_.rank() - 1, worker_.rank() + 1); }
-  void Backward() { Pass(worker_.rank() + 1, worker_.rank() - 1); }
+  // One forward, one backward: a stage that sends down also waits for what comes up, in one group, or two neighbours
+  // that send to one another would wait for ever.
+  void Step(long microbatches) {
+    const int up = worker_.rank() - 1;
+    const int down = worker_.rank() + 1;
+    const long warm_up = std::min<long>(microbatches, worker_.size() - down);
+    for (long i = 0; i < warm_up; ++i) {
+      Exchange(kNobody, up);
+      Exchange(down, kNobody);
+    }
+    const long steady = microbatches - warm_up;
+    if (steady > 0) Exchange(kNobody, up);
+    for (long i = 0; i < steady; ++i) {
+      Exchange(down, down);
+      Exchange(up, i + 1 < steady ? up : kNobody);
+    }
+    for (long i = 0; i < warm_up; ++i) {
+      Exchange(kNobody, down);
+      Exchange(up, kNobody);
+    }
+  }
 
  private:
-  void Pass(int from, int to) {
-    if (from >= 0 && from < worker_.size()) {
-      NCCL_CHECK(ncclRecv(buffer_, count_, ncclFloat32, from, worker_.communicator(), worker_.stream()));
-    }
+  static constexpr int kNobody = -1;
+
+  void Exchange(int send_to, int receive_from) {
+    const auto exists = [this](int rank) { return rank >= 0 && rank < worker_.size(); };
     worker_.Compute(0);
-    if (to >= 0 && to < worker_.size()) {
-      NCCL_CHECK(ncclSend(buffer_, count_, ncclFloat32, to, worker_.communicator(), worker_.stream()));
+    NCCL_CHECK(ncclGroupStart());
+    if (exists(send_to)) {
+      NCCL_CHECK(ncclSend(sent_, count_, ncclFloat32, send_to, worker_.communicator(), worker_.stream()));
     }
+    if (exists(receive_from)) {
+      NCCL_CHECK(ncclRecv(received_, count_, ncclFloat32, receive_from, worker_.communicator(), worker_.stream()));
+    }
+    NCCL_CHECK(ncclGroupEnd());
     CUDA_CHECK(cudaStreamSynchronize(worker_.stream()));
   }
+
   Worker& worker_;
   size_t count_;
-  float* buffer_ = nullptr;
+  float* sent_ = nullptr;
+  float* received_ = nullptr;
 };
 
 }  // namespace
@@ -44,13 +73,7 @@ int main(int argc, char** argv) {
   Worker worker(options);
   Stage stage(worker, worker.count());
   for (long step = 0; step < options["steps"]; ++step) {
-    const long warm_up = std::min<long>(options["microbatches"], worker.size() - 1 - worker.rank());
-    for (long i = 0; i < warm_up; ++i) stage.Forward();
-    for (long i = warm_up; i < options["microbatches"]; ++i) {
-      stage.Forward();
-      stage.Backward();
-    }
-    for (long i = 0; i < warm_up; ++i) stage.Backward();
+    stage.Step(options["microbatches"]);
     worker.AverageGradient();
     worker.EndStep(step);
   }
