@@ -17,6 +17,7 @@ struct Limits {
 
 struct Snapshot {
   std::int64_t now_ns = 0;  // CLOCK_MONOTONIC: the instant that is judged
+  std::string boot_id;      // of the node whose clock now_ns is; empty: that of the first box
   Limits limits;
   std::vector<reader::BoxImage> boxes;
   std::vector<reader::Observation> observations;  // of all leaders, in order of time
@@ -24,9 +25,16 @@ struct Snapshot {
 };
 
 // The snapshot that the boxes themselves tell: observations and limits of the last leader; now is the instant of the
-// standing verdict if there is one, else the last sign of life.
-Snapshot FromBoxes(std::vector<reader::BoxImage> boxes);
+// standing verdict if there is one, else the last sign of life. What the boxes say about later times is taken back.
+// `visitor`: what the caller sees of the processes itself (Observed::kGone of a box whose lock is free and whose process
+// is gone); it fills in where no leader lived to observe it.
+Snapshot FromBoxes(std::vector<reader::BoxImage> boxes, const std::vector<reader::Observation>& visitor = {});
 
+// The snapshot of a live job, judged at now_ns on the clock of the node boot_id, whatever verdict stands.
+Snapshot FromBoxesAt(std::vector<reader::BoxImage> boxes, std::int64_t now_ns, const std::string& boot_id, Limits limits);
+
+// Live: append observations first, then take now_ns, then the images. What an image says about the time after now_ns is
+// taken back, so that the verdict and the one that is read off the boxes later are the same.
 Diagnosis Diagnose(const Snapshot& snapshot);
 
 std::string ToJson(const Diagnosis& diagnosis);  // ncclwatch.diagnosis/1, indented, ends with a newline

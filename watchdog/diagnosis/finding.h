@@ -79,6 +79,9 @@ struct Finding {
   std::int64_t began_at_ns = 0;     // CLOCK_REALTIME
   std::int64_t detected_at_ns = 0;  // CLOCK_REALTIME
   std::optional<std::size_t> caused_by;  // index of another finding
+  // Not all living members have arrived at the position: who is the culprit may still change. A live caller waits a
+  // moment for the others before it publishes. Not part of the JSON.
+  bool unsettled = false;
   std::string summary;
   std::vector<std::string> evidence;
   std::vector<std::string> next_steps;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "watchdog/reader/image.h"
+#include "watchdog/reader/layout.h"
 
 namespace ncclwatch::reader {
 
@@ -44,7 +45,9 @@ class MappedBox {
   std::string path_;
   const format::Header* header_ = nullptr;
   std::size_t bytes_ = 0;
-  bool owned_ = false;
+  bool owned_ = false;  // header_ is a mapping of bytes_ bytes to be undone
+  Layout layout_;
+  friend std::variant<BoxImage, Failure> ReadBox(const std::string& path);
 };
 
 // Reads the file into memory first, so that a concurrent truncation cannot hurt.

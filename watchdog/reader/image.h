@@ -136,6 +136,7 @@ struct BoxImage {
   std::uint64_t head = 0;         // slots handed out
   std::uint64_t first_slot = 0;   // oldest slot still in the ring; calls before it are lost
   std::uint32_t torn = 0;         // slots that were being written when copied
+  std::uint32_t damaged = 0;      // communicators left out: their rank or size cannot be
   LastWords last_words;
   Judgement judgement;
   std::vector<Communicator> communicators;

@@ -1,0 +1,233 @@
+#include "watchdog/diagnosis/align.h"
+
+#include <algorithm>
+#include <map>
+
+#include "ncclwatch/format/fingerprint.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Call;
+
+constexpr std::uint64_t kNone = UINT64_MAX;
+
+// The calls of one member, contiguous in position: what is before a hole cannot be compared by chain.
+struct Range {
+  std::uint64_t first = 0;
+  std::uint64_t end = 0;
+};
+
+Range Held(const Member& member) {
+  if (member.calls.empty()) return {};
+  return {member.calls.front()->position, member.calls.back()->position + 1};
+}
+
+std::vector<std::uint64_t> GroupPrints(const Member& member, std::uint64_t group, std::uint64_t* end) {
+  std::vector<std::uint64_t> prints;
+  for (const Call* call : member.calls) {
+    if (call->group != group) continue;
+    prints.push_back(FingerprintOf(*call));
+    *end = std::max(*end, call->position + 1);
+  }
+  std::sort(prints.begin(), prints.end());
+  return prints;
+}
+
+// NCCL sorts the calls of one group itself: the same calls in another order are one and the same. A group that one
+// side has not closed yet cannot be judged; what it holds so far must be part of the other's.
+// Returns the position after the groups if they pass, else kNone.
+std::uint64_t PastEqualGroups(const Member& a, const Call& at_a, const Member& b, const Call& at_b) {
+  if (at_a.group == 0 || at_b.group == 0) return kNone;
+  std::uint64_t end = 0;
+  const std::vector<std::uint64_t> prints_a = GroupPrints(a, at_a.group, &end);
+  const std::vector<std::uint64_t> prints_b = GroupPrints(b, at_b.group, &end);
+  if (prints_a == prints_b) return end;
+  const bool a_open = a.comm->returned <= at_a.position;
+  const bool b_open = b.comm->returned <= at_b.position;
+  const bool a_in_b = std::includes(prints_b.begin(), prints_b.end(), prints_a.begin(), prints_a.end());
+  const bool b_in_a = std::includes(prints_a.begin(), prints_a.end(), prints_b.begin(), prints_b.end());
+  return (a_open && a_in_b) || (b_open && b_in_a) ? end : kNone;
+}
+
+// First position in [from, end) at which the fingerprints differ beyond what a group may permute.
+std::uint64_t CompareCalls(const Member& a, const Member& b, std::uint64_t from, std::uint64_t end) {
+  for (std::uint64_t position = from; position < end; ++position) {
+    const Call* at_a = a.At(position);
+    const Call* at_b = b.At(position);
+    if (at_a == nullptr || at_b == nullptr || FingerprintOf(*at_a) == FingerprintOf(*at_b)) continue;
+    const std::uint64_t past = PastEqualGroups(a, *at_a, b, *at_b);
+    if (past == kNone) return position;
+    position = past - 1;
+  }
+  return kNone;
+}
+
+std::uint64_t FirstDifference(const Member& a, const Member& b) {
+  const Range held_a = Held(a);
+  const Range held_b = Held(b);
+  std::uint64_t low = std::max(held_a.first, held_b.first);
+  const std::uint64_t end = std::min(held_a.end, held_b.end);
+  if (low >= end) return kNone;
+  const auto equal_through = [&](std::uint64_t position) {
+    const Call* at_a = a.At(position);
+    const Call* at_b = b.At(position);
+    return at_a != nullptr && at_b != nullptr && at_a->chain == at_b->chain;
+  };
+  if (equal_through(end - 1)) return kNone;
+  // Chains that have parted never meet again: the first position from which on they differ.
+  std::uint64_t high = end;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    if (equal_through(middle)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return CompareCalls(a, b, low, end);
+}
+
+void Rank(Difference* difference) {
+  std::stable_sort(difference->sides.begin(), difference->sides.end(),
+                   [](const Side& a, const Side& b) { return a.members.size() > b.members.size(); });
+  difference->tie = difference->sides[0].members.size() == difference->sides[1].members.size();
+}
+
+bool CanStillArrive(const View& view, const Member& member) {
+  return !view.process(member).fate.gone() &&
+         (member.alive_in() || member.comm->state == format::CommunicatorState::kInitializing);
+}
+
+Difference Describe(const View& view, const CommView& comm, std::uint64_t position) {
+  Difference difference;
+  difference.position = position;
+  difference.everybody_arrived = comm.members.size() == comm.size;
+  std::map<std::uint64_t, std::size_t> side_of;
+  std::vector<std::int64_t> began;
+  for (std::size_t m = 0; m < comm.members.size(); ++m) {
+    const Member& member = comm.members[m];
+    const Call* call = member.At(position);
+    if (call == nullptr) {
+      if (member.entered <= position && CanStillArrive(view, member)) difference.everybody_arrived = false;
+      continue;
+    }
+    const std::int64_t at = view.process(member).At(call->entered_ns);
+    const auto [found, fresh] = side_of.try_emplace(FingerprintOf(*call), difference.sides.size());
+    if (fresh) {
+      difference.sides.push_back({{}, call});
+      began.push_back(at);
+    }
+    difference.sides[found->second].members.push_back(static_cast<int>(m));
+    began[found->second] = std::min(began[found->second], at);
+  }
+  std::sort(began.begin(), began.end());
+  difference.began_ns = began.size() > 1 ? began[1] : 0;
+  for (const Side& side : difference.sides) {
+    if (format::Canonical(side.call->function) != format::Canonical(difference.sides[0].call->function)) {
+      difference.other_operation = true;
+    }
+  }
+  return difference;
+}
+
+// Neighbours in progress overlap most, and equality is transitive: comparing each member with the next one in order of
+// progress finds every difference that the rings still hold.
+std::uint64_t FirstDifferentPosition(const CommView& comm) {
+  std::vector<const Member*> order;
+  for (const Member& member : comm.members) {
+    if (!member.calls.empty()) order.push_back(&member);
+  }
+  std::sort(order.begin(), order.end(), [](const Member* a, const Member* b) {
+    return std::make_pair(a->entered, a->comm->rank) < std::make_pair(b->entered, b->comm->rank);
+  });
+  std::uint64_t first = kNone;
+  for (std::size_t i = 1; i < order.size(); ++i) first = std::min(first, FirstDifference(*order[i - 1], *order[i]));
+  return first;
+}
+
+std::size_t EmptiesBefore(const Member& member, std::uint64_t position, functions::Function operation) {
+  return static_cast<std::size_t>(std::count_if(member.empties.begin(), member.empties.end(), [&](const Call* call) {
+    return call->position == position && format::Canonical(call->function) == operation;
+  }));
+}
+
+// Whether the ring still holds everything between positions p - 1 and p: only then is "no empty call" known.
+bool GapKnown(const Member& member, std::uint64_t position) {
+  return member.history_whole || (position > 0 && member.At(position - 1) != nullptr);
+}
+
+std::size_t EmptiesInGroup(const Member& member, std::uint64_t group, functions::Function operation) {
+  return static_cast<std::size_t>(std::count_if(member.empties.begin(), member.empties.end(), [&](const Call* call) {
+    return call->group == group && format::Canonical(call->function) == operation;
+  }));
+}
+
+// `empty` was made by `maker`; the members that made a call with content of the same operation instead.
+Side WithContent(const CommView& comm, const Member& maker, const Call& empty) {
+  Side side;
+  const functions::Function operation = format::Canonical(empty.function);
+  for (std::size_t m = 0; m < comm.members.size(); ++m) {
+    const Member& member = comm.members[m];
+    const Call* call = member.At(empty.position);
+    if (call == nullptr || format::Canonical(call->function) != operation) continue;
+    if (!GapKnown(member, empty.position) || EmptiesBefore(member, empty.position, operation) > 0) continue;
+    // Within a group the order is free: as many empty calls in both groups are the same calls.
+    if (empty.group != 0 && call->group != 0 &&
+        EmptiesInGroup(member, call->group, operation) == EmptiesInGroup(maker, empty.group, operation)) {
+      continue;
+    }
+    if (side.call == nullptr) side.call = call;
+    side.members.push_back(static_cast<int>(m));
+  }
+  return side;
+}
+
+std::optional<Difference> ZeroCountDifference(const View& view, const CommView& comm, std::uint64_t before) {
+  std::optional<Difference> first;
+  for (const Member& maker : comm.members) {
+    for (const Call* empty : maker.empties) {
+      if (empty->position >= before || (first && empty->position >= first->position)) continue;
+      Side content = WithContent(comm, maker, *empty);
+      if (content.members.empty()) continue;
+      Difference difference;
+      difference.position = empty->position;
+      difference.zero_count = true;
+      Side zero;
+      zero.call = empty;
+      const functions::Function operation = format::Canonical(empty->function);
+      difference.everybody_arrived = comm.members.size() == comm.size;
+      for (std::size_t m = 0; m < comm.members.size(); ++m) {
+        const Member& member = comm.members[m];
+        if (EmptiesBefore(member, empty->position, operation) > 0) {
+          zero.members.push_back(static_cast<int>(m));
+        } else if (member.entered <= empty->position && CanStillArrive(view, member)) {
+          difference.everybody_arrived = false;
+        }
+      }
+      const Member& other = comm.members[content.members.front()];
+      difference.began_ns = std::max(view.process(maker).At(empty->entered_ns),
+                                     view.process(other).At(content.call->entered_ns));
+      difference.sides = {std::move(content), std::move(zero)};
+      Rank(&difference);
+      first = std::move(difference);
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+std::optional<Difference> FirstDifference(const View& view, const CommView& comm) {
+  if (!comm.comparable || comm.members.size() < 2) return std::nullopt;
+  const std::uint64_t position = FirstDifferentPosition(comm);
+  std::optional<Difference> zero = ZeroCountDifference(view, comm, position);
+  if (zero) return zero;
+  if (position == kNone) return std::nullopt;
+  Difference difference = Describe(view, comm, position);
+  if (difference.sides.size() < 2) return std::nullopt;
+  Rank(&difference);
+  return difference;
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,233 @@
+#include <algorithm>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Call;
+
+std::string OpText(functions::Function function) { return std::string(functions::OpName(function)); }
+
+std::string Arguments(std::optional<std::uint64_t> count, const std::optional<std::string>& dtype,
+                      const std::optional<std::string>& reduction, std::optional<int> root) {
+  std::string text;
+  if (count) text += " of " + std::to_string(*count);
+  if (dtype) text += " " + *dtype;
+  std::vector<std::string> extra;
+  if (reduction) extra.push_back(*reduction);
+  if (root) extra.push_back("root " + std::to_string(*root));
+  if (!extra.empty()) text += " (" + Join(extra, ", ") + ")";
+  return text;
+}
+
+bool Same(const CallSummary& a, const CallSummary& b) {
+  return a.state == b.state && a.op == b.op && a.count == b.count && a.dtype == b.dtype &&
+         a.reduction == b.reduction && a.root == b.root && a.result == b.result;
+}
+
+void Merge(CallSummary call, std::vector<CallSummary>* calls) {
+  for (CallSummary& known : *calls) {
+    if (!Same(known, call)) continue;
+    known.ranks.insert(known.ranks.end(), call.ranks.begin(), call.ranks.end());
+    if (call.elapsed_s && (!known.elapsed_s || *call.elapsed_s > *known.elapsed_s)) known.elapsed_s = call.elapsed_s;
+    return;
+  }
+  calls->push_back(std::move(call));
+}
+
+const Call* FailedAt(const Member& member, std::uint64_t position) {
+  return member.failed != nullptr && member.failed->position == position ? member.failed : nullptr;
+}
+
+}  // namespace
+
+CallState StateAt(const Member& member, std::uint64_t position, const Call* call) {
+  if (call != nullptr && IsError(call->result)) return CallState::kFailed;
+  if (call != nullptr && (call->flags & format::kEmpty) != 0) {
+    return call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
+  }
+  if (call == nullptr && position >= member.entered) return CallState::kNotCalled;
+  if (position >= member.comm->returned || (call != nullptr && call->returned_ns == 0)) return CallState::kEntered;
+  const bool marked = call != nullptr && (call->flags & format::kMarked) != 0;
+  return marked && member.comm->Finished(call->ticket) ? CallState::kFinished : CallState::kReturned;
+}
+
+CallSummary DescribeCall(const View& view, const CommView& comm, const Member& member, std::uint64_t position,
+                         const Call* call) {
+  CallSummary summary;
+  summary.ranks = {member.node >= 0 ? view.nodes[member.node].rank : -1};
+  summary.communicator = comm.id;
+  summary.position = position;
+  summary.state = StateAt(member, position, call);
+  if (call == nullptr) return summary;
+  summary.op = OpText(call->function);
+  summary.count = call->count;
+  if (call->dtype != format::kNoType) summary.dtype = std::string(functions::DatatypeName(call->dtype));
+  if (call->reduction != format::kNoReduction) summary.reduction = ReductionName(call->reduction);
+  const functions::FunctionInfo* info = functions::Find(call->function);
+  if (info != nullptr && info->family == functions::Family::kPointToPoint) {
+    summary.peer = PeerName{call->root, view.JobRank(comm, static_cast<std::uint32_t>(call->root))};
+  } else if (call->root != format::kNoRank) {
+    summary.root = call->root;
+  }
+  if (call->group != 0) summary.group = call->group;
+  summary.stream = call->stream;
+  summary.thread = call->thread;
+  summary.site = call->site;
+  summary.elapsed_s = std::max(0.0, static_cast<double>(view.now_ns - view.process(member).At(call->entered_ns)) * 1e-9);
+  if (call->result != format::kNoResult) summary.result = ResultName(call->result);
+  return summary;
+}
+
+std::vector<CallSummary> DescribeCalls(const View& view, const CommView& comm, std::uint64_t position) {
+  std::vector<CallSummary> calls;
+  for (const Member& member : comm.members) {
+    const Call* call = member.At(position);
+    if (call == nullptr) call = FailedAt(member, position);
+    Merge(DescribeCall(view, comm, member, position, call), &calls);
+  }
+  CallSummary unseen;
+  unseen.communicator = comm.id;
+  unseen.position = position;
+  unseen.state = CallState::kNotObserved;
+  for (std::uint32_t rank = 0; rank < comm.job_ranks.size(); ++rank) {
+    if (comm.OfRank(rank) != nullptr) continue;
+    CallSummary absent = unseen;
+    absent.ranks = {comm.job_ranks[rank]};
+    // It has a box and no entry for this communicator: it has not joined, let alone called.
+    if (view.node_of_rank.contains(comm.job_ranks[rank])) absent.state = CallState::kNotCalled;
+    Merge(std::move(absent), &calls);
+  }
+  for (CallSummary& call : calls) std::sort(call.ranks.begin(), call.ranks.end());
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const CallSummary& a, const CallSummary& b) { return a.ranks.size() > b.ranks.size(); });
+  return calls;
+}
+
+Culprit DescribeCulprit(const View& view, int rank) {
+  Culprit culprit;
+  culprit.rank = rank;
+  const auto node = view.node_of_rank.find(rank);
+  if (node == view.node_of_rank.end()) {
+    for (const reader::Observation& seen : view.snapshot->observations) {
+      if (seen.rank != rank || rank < 0) continue;
+      culprit.pid = seen.pid;
+      if (!view.processes.empty()) culprit.host = view.processes.front().box->host;
+    }
+    return culprit;
+  }
+  const Process& process = view.process(view.nodes[node->second]);
+  culprit.host = process.box->host;
+  culprit.pid = process.box->pid;
+  if (process.box->local_rank >= 0) culprit.local_rank = process.box->local_rank;
+  if (!process.fate.gone()) return culprit;
+  Exit exit;
+  exit.signal = process.fate.signal;
+  exit.status = process.fate.status;
+  exit.core = process.fate.core;
+  exit.out_of_memory = process.fate.out_of_memory;
+  culprit.exit = exit;
+  return culprit;
+}
+
+CommunicatorName DescribeComm(const CommView& comm) {
+  CommunicatorName name;
+  name.id = comm.id;
+  name.label = comm.label;
+  name.size = comm.size;
+  name.members = comm.job_ranks;
+  std::sort(name.members.begin(), name.members.end());
+  return name;
+}
+
+std::string CallText(const CallSummary& call) {
+  if (!call.op) return std::string(Name(call.state));
+  return *call.op + Arguments(call.count, call.dtype, call.reduction, call.root);
+}
+
+std::string CallText(const Call& call) {
+  CallSummary summary;
+  summary.op = OpText(call.function);
+  if (call.dtype != format::kNoType) {
+    summary.count = call.count;
+    summary.dtype = std::string(functions::DatatypeName(call.dtype));
+  }
+  if (call.reduction != format::kNoReduction) summary.reduction = ReductionName(call.reduction);
+  const functions::FunctionInfo* info = functions::Find(call.function);
+  const bool message = info != nullptr && info->family == functions::Family::kPointToPoint;
+  if (call.root != format::kNoRank && !message) summary.root = call.root;
+  return CallText(summary);
+}
+
+std::string CommText(const CommView& comm) {
+  std::string text = "communicator " + Hex16(comm.id);
+  if (!comm.label.empty()) text += " \"" + comm.label + "\"";
+  return text + " (" + Plural(comm.size, "rank") + ")";
+}
+
+std::string ProcessText(const View&, const Process& process) {
+  return process.box->host + ", pid " + std::to_string(process.box->pid);
+}
+
+std::string WhereText(const View& view, const Node& node) {
+  if (node.last == nullptr) return "it has made no NCCL call that is still in its black box";
+  const Call& call = *node.last;
+  const Process& process = view.process(node);
+  std::string text = CallText(call);
+  if (functions::IsCollective(call.function)) text += " at position " + std::to_string(call.position);
+  for (const auto& at : node.memberships) {
+    const Member& member = view.member(at);
+    if (member.comm->index == call.communicator && member.comm->generation == call.generation) {
+      text += " on communicator " + Hex16(member.comm->id);
+    }
+  }
+  const bool inside = call.returned_ns == 0;
+  const std::int64_t at = process.At(inside ? call.entered_ns : call.returned_ns);
+  text = (inside ? "it is inside " : "its last call was ") + text + (inside ? ", since " : ", which returned ");
+  text += Seconds(std::max<std::int64_t>(0, view.now_ns - at)) + (inside ? "" : " ago");
+  if (call.site != 0) text += ", called from " + Hex(call.site);
+  return text;
+}
+
+std::string CoverageText(const CommView& comm) {
+  if (comm.members.size() >= comm.size) return {};
+  return "only " + std::to_string(comm.members.size()) + " of its " + Plural(comm.size, "rank") +
+         " have a black box here; nothing is known of the others";
+}
+
+std::optional<Certainty> ByTime(const View& view, std::int64_t stalled_ns) {
+  const Limits& limits = view.snapshot->limits;
+  if (stalled_ns >= limits.likely_after_ns) return Certainty::kLikely;
+  if (stalled_ns >= limits.suspect_after_ns) return Certainty::kSuspected;
+  return std::nullopt;
+}
+
+std::int64_t ToRealtime(const View& view, std::int64_t ns) { return ns + view.realtime_minus_monotonic_ns; }
+
+std::vector<int> RanksOf(const View& view, const std::vector<int>& nodes) {
+  std::vector<int> ranks;
+  for (const int node : nodes) ranks.push_back(view.nodes[node].rank);
+  return SortedUnique(std::move(ranks));
+}
+
+void AddCulprits(const View& view, std::vector<int> ranks, Finding* finding) {
+  finding->culprits = SortedUnique(std::move(ranks));
+  for (const int rank : finding->culprits) finding->culprit_details.push_back(DescribeCulprit(view, rank));
+}
+
+void AddVictims(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, Finding* finding) {
+  std::vector<int> victims;
+  for (const int node : nodes) {
+    for (const int rank : RanksOf(view, graph.Upstream(node))) victims.push_back(rank);
+  }
+  victims = SortedUnique(std::move(victims));
+  std::erase_if(victims, [&](int rank) {
+    return std::binary_search(finding->culprits.begin(), finding->culprits.end(), rank);
+  });
+  finding->victims = std::move(victims);
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,125 @@
+// The five steps put together: view, align, wait-for graph, reduce, explain; then the findings put in order.
+#include "watchdog/diagnosis/diagnose.h"
+
+#include <algorithm>
+#include <set>
+
+#include "watchdog/diagnosis/as_of.h"
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/notes.h"
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+constexpr std::size_t kMaxFindings = 16;  // one fault in hundreds of communicators is still one story
+
+void Append(std::vector<Finding> more, std::vector<Finding>* findings) {
+  for (Finding& finding : more) findings->push_back(std::move(finding));
+}
+
+std::vector<Explained> ExplainedBy(const std::vector<Mismatch>& mismatches) {
+  std::vector<Explained> explained;
+  for (const Mismatch& mismatch : mismatches) explained.push_back({mismatch.comm, mismatch.difference.position});
+  return explained;
+}
+
+// Stalls of the living, as of the snapshot's instant.
+std::vector<Finding> Standstills(const View& view, const WaitGraph& graph) {
+  std::vector<Finding> findings = FindInitializationHangs(view, graph);
+  Append(FindStalls(view, graph), &findings);
+  Append(FindDeadlocks(view, graph), &findings);
+  return findings;
+}
+
+bool SharesCulprit(const Finding& a, const Finding& b) {
+  return std::any_of(a.culprits.begin(), a.culprits.end(), [&](int rank) {
+    return std::binary_search(b.culprits.begin(), b.culprits.end(), rank);
+  });
+}
+
+// A standstill that had lasted too long already when the first process died is what killed it.
+std::vector<Finding> StandstillsBefore(const Snapshot& snapshot, std::int64_t death_ns, const Finding& death) {
+  const Snapshot past = AsOf(snapshot, death_ns - 1);
+  const View view = MakeView(past);
+  const WaitGraph graph = MakeWaits(view, {});
+  std::vector<Finding> findings = Standstills(view, graph);
+  std::erase_if(findings, [&](const Finding& finding) { return SharesCulprit(finding, death); });
+  return findings;
+}
+
+// A zero-count difference names ranks in the middle of what a mismatch of their process also names: one story each.
+void OrderByTime(std::vector<Finding>* findings) {
+  std::stable_sort(findings->begin(), findings->end(), [](const Finding& a, const Finding& b) {
+    if ((a.certainty == Certainty::kCertain) != (b.certainty == Certainty::kCertain)) {
+      return a.certainty == Certainty::kCertain;
+    }
+    return a.began_at_ns < b.began_at_ns;
+  });
+}
+
+void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Finding>* findings) {
+  const std::vector<Mismatch> mismatches = FindMismatches(view);
+  const WaitGraph graph = MakeWaits(view, ExplainedBy(mismatches));
+  std::vector<Finding> deaths = FindDeaths(view, graph);
+  std::vector<Finding> before;
+  if (!deaths.empty() && mismatches.empty()) {
+    const std::int64_t died = deaths.front().began_at_ns - view.realtime_minus_monotonic_ns;
+    before = StandstillsBefore(snapshot, died, deaths.front());
+  }
+  for (const Mismatch& mismatch : mismatches) findings->push_back(mismatch.finding);
+  Append(std::move(before), findings);
+  const bool death_is_consequence = !findings->empty() && !deaths.empty() &&
+                                    findings->front().began_at_ns <= deaths.front().began_at_ns;
+  if (death_is_consequence) {
+    for (Finding& death : deaths) death.caused_by = 0;
+    Append(std::move(deaths), findings);
+  } else if (!deaths.empty()) {
+    for (Finding& finding : *findings) finding.caused_by = 0;
+    findings->insert(findings->begin(), std::make_move_iterator(deaths.begin()), std::make_move_iterator(deaths.end()));
+  } else {
+    Append(Standstills(view, graph), findings);
+    OrderByTime(findings);
+    for (std::size_t i = 1; i < findings->size(); ++i) {
+      // The later of two differences that name the same rank follows from the first: it runs one call behind.
+      if (SharesCulprit((*findings)[0], (*findings)[i])) (*findings)[i].caused_by = 0;
+    }
+  }
+  if (findings->size() > kMaxFindings) findings->resize(kMaxFindings);
+  for (Finding& finding : *findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+}
+
+void DescribeJob(const View& view, Diagnosis* diagnosis) {
+  std::set<std::string> hosts;
+  for (const Process& process : view.processes) {
+    hosts.insert(process.box->host);
+    if (diagnosis->job.empty()) diagnosis->job = process.box->job;
+    diagnosis->attempt = std::max(diagnosis->attempt, process.box->attempt);
+  }
+  diagnosis->hosts.assign(hosts.begin(), hosts.end());
+  diagnosis->processes = static_cast<int>(view.processes.size());
+  diagnosis->watched = static_cast<int>(view.nodes.size());
+  diagnosis->expected = std::max(view.expected, 0);
+  diagnosis->world_size = view.expected > 0 ? view.expected : diagnosis->watched;
+  for (int rank = 0; rank < diagnosis->expected; ++rank) {
+    if (!view.node_of_rank.contains(rank)) diagnosis->unseen_ranks.push_back(rank);
+  }
+}
+
+Diagnosis DiagnoseAt(const Snapshot& snapshot) {
+  Diagnosis diagnosis;
+  const View view = MakeView(snapshot);
+  DescribeJob(view, &diagnosis);
+  diagnosis.notes = snapshot.notes;
+  AddNotes(view, &diagnosis.notes);
+  MakeFindings(snapshot, view, &diagnosis.findings);
+  return diagnosis;
+}
+
+}  // namespace
+
+Diagnosis Diagnose(const Snapshot& snapshot) {
+  return TellsOfLater(snapshot) ? DiagnoseAt(AsOf(snapshot, snapshot.now_ns)) : DiagnoseAt(snapshot);
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,52 @@
+// Step 5: what the explanations of the single kinds share. Each explain_*.cc turns one family of causes into findings.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "watchdog/diagnosis/align.h"
+#include "watchdog/diagnosis/finding.h"
+#include "watchdog/diagnosis/view.h"
+#include "watchdog/diagnosis/waits.h"
+
+namespace ncclwatch::diagnosis {
+
+// Values and names for findings.
+Culprit DescribeCulprit(const View& view, int rank);
+CommunicatorName DescribeComm(const CommView& comm);
+// All members of the communicator at one position, those that did the same in one summary, largest first.
+std::vector<CallSummary> DescribeCalls(const View& view, const CommView& comm, std::uint64_t position);
+CallSummary DescribeCall(const View& view, const CommView& comm, const Member& member, std::uint64_t position,
+                         const reader::Call* call);
+CallState StateAt(const Member& member, std::uint64_t position, const reader::Call* call);
+
+// Text.
+std::string CallText(const reader::Call& call);                          // "AllReduce of 4096 float32 (sum)"
+std::string CallText(const CallSummary& call);
+std::string CommText(const CommView& comm);                              // "communicator 8f3c09d2a1b45e77 (4 ranks)"
+std::string ProcessText(const View& view, const Process& process);       // "node7, pid 4711"
+std::string WhereText(const View& view, const Node& node);               // its last call, how long ago, from where
+std::string CoverageText(const CommView& comm);                          // empty if all its members are seen
+
+// Certainty that time alone gives; none: not worth a word yet.
+std::optional<Certainty> ByTime(const View& view, std::int64_t stalled_ns);
+std::int64_t ToRealtime(const View& view, std::int64_t ns);
+std::vector<int> RanksOf(const View& view, const std::vector<int>& nodes);
+void AddCulprits(const View& view, std::vector<int> ranks, Finding* finding);
+// The victims: everyone upstream of the given nodes who is not a culprit.
+void AddVictims(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, Finding* finding);
+
+struct Mismatch {
+  int comm = -1;
+  Difference difference;
+  Finding finding;
+};
+std::vector<Mismatch> FindMismatches(const View& view);
+std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
+std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
+// Living suspects: missing_participant, frozen_process, library_error, a message without its partner.
+std::vector<Finding> FindStalls(const View& view, const WaitGraph& graph);
+std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph);
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,211 @@
+// initialization_hang: a communicator that cannot come into being, because ranks are missing or disagree on its size.
+#include <algorithm>
+#include <map>
+
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using format::CommunicatorState;
+
+bool Initializing(const Member& member) { return member.comm->state == CommunicatorState::kInitializing; }
+
+int RankOf(const View& view, const Member& member) { return member.node >= 0 ? view.nodes[member.node].rank : -1; }
+
+CallSummary CreationCall(const View& view, const CommView& comm, const Member& member) {
+  CallSummary call;
+  call.ranks = {RankOf(view, member)};
+  call.communicator = comm.id;
+  call.op = comm.parent == 0 ? "CommInitRank" : "CommSplit";
+  call.state = Initializing(member) ? CallState::kEntered : CallState::kReturned;
+  call.elapsed_s = static_cast<double>(view.now_ns - view.process(member).At(member.comm->created_ns)) * 1e-9;
+  for (const reader::Call& made : view.process(member).box->calls) {
+    const functions::FunctionInfo* info = functions::Find(made.function);
+    if (info == nullptr || info->family != functions::Family::kCreation) continue;
+    if (made.communicator != member.comm->index || made.generation != member.comm->generation) continue;
+    call.op = std::string(functions::OpName(made.function));
+    call.thread = made.thread;
+    call.site = made.site;
+  }
+  return call;
+}
+
+std::vector<CallSummary> Calls(const View& view, const CommView& comm, const std::vector<Absentee>& absentees) {
+  std::vector<CallSummary> calls;
+  for (const Member& member : comm.members) {
+    CallSummary call = CreationCall(view, comm, member);
+    const auto same = std::find_if(calls.begin(), calls.end(), [&](const CallSummary& known) {
+      return known.state == call.state && known.op == call.op;
+    });
+    if (same == calls.end()) {
+      calls.push_back(std::move(call));
+    } else {
+      same->ranks.push_back(call.ranks.front());
+      same->elapsed_s = std::max(same->elapsed_s, call.elapsed_s);
+    }
+  }
+  for (const bool seen : {true, false}) {
+    CallSummary absent;
+    absent.communicator = comm.id;
+    absent.state = seen ? CallState::kNotCalled : CallState::kNotObserved;
+    for (const Absentee& absentee : absentees) {
+      if ((absentee.node >= 0) == seen) absent.ranks.push_back(absentee.rank);
+    }
+    if (!absent.ranks.empty()) calls.push_back(std::move(absent));
+  }
+  for (CallSummary& call : calls) std::sort(call.ranks.begin(), call.ranks.end());
+  return calls;
+}
+
+// What is known of a rank that has not joined.
+std::string AbsenceText(const View& view, const CommView& comm, const Absentee& absentee) {
+  const std::string who =
+      absentee.rank >= 0 ? Ranks({absentee.rank}) : "communicator rank " + std::to_string(absentee.comm_rank);
+  if (absentee.node >= 0) return who + " has not joined: " + WhereText(view, view.nodes[absentee.node]);
+  const reader::Observation* seen = nullptr;
+  for (const reader::Observation& observation : view.snapshot->observations) {
+    if (observation.rank == absentee.rank && absentee.rank >= 0) seen = &observation;
+  }
+  if (seen != nullptr && seen->what == format::Observed::kGone) {
+    return who + " has not joined: its process (pid " + std::to_string(seen->pid) + ") ended without having called NCCL";
+  }
+  if (seen != nullptr) {
+    return who + " has not joined: its process (pid " + std::to_string(seen->pid) + ") runs and has not called NCCL yet";
+  }
+  if (view.expected > 0 && absentee.rank >= view.expected) {
+    return who + " does not exist: the communicator is made for " + Plural(comm.size, "rank") + ", the job has " +
+           std::to_string(view.expected);
+  }
+  return who + " has not joined, and no process of it has been seen on this machine";
+}
+
+Finding ExplainAbsence(const View& view, const WaitGraph& graph, const CommView& comm,
+                       const std::vector<Absentee>& absentees, std::int64_t began_ns, Certainty certainty) {
+  Finding finding;
+  finding.kind = Kind::kInitializationHang;
+  finding.certainty = certainty;
+  std::vector<int> ranks, nodes, victims;
+  for (const Absentee& absentee : absentees) {
+    if (absentee.rank >= 0) ranks.push_back(absentee.rank);
+    if (absentee.node >= 0) nodes.push_back(absentee.node);
+  }
+  AddCulprits(view, ranks, &finding);
+  AddVictims(view, graph, nodes, &finding);
+  for (const Member& member : comm.members) {
+    if (Initializing(member) && member.node >= 0) finding.victims.push_back(RankOf(view, member));
+  }
+  finding.victims = SortedUnique(std::move(finding.victims));
+  std::erase_if(finding.victims, [&](int rank) {
+    return std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank);
+  });
+  finding.communicator = DescribeComm(comm);
+  finding.calls = Calls(view, comm, absentees);
+  finding.began_at_ns = ToRealtime(view, began_ns);
+  const std::string who = finding.culprits.empty() ? Plural(absentees.size(), "rank") : Ranks(finding.culprits);
+  finding.summary = (who[0] == 'r' ? "R" + who.substr(1) : who) +
+                    (absentees.size() == 1 ? " has" : " have") + " not joined " + CommText(comm) + "; " +
+                    Ranks(finding.victims) + (finding.victims.size() == 1 ? " has" : " have") + " waited " +
+                    Seconds(view.now_ns - began_ns) + " for it to be created.";
+  constexpr std::size_t kEnough = 8;
+  for (std::size_t i = 0; i < std::min(kEnough, absentees.size()); ++i) {
+    finding.evidence.push_back(AbsenceText(view, comm, absentees[i]));
+  }
+  if (absentees.size() > kEnough) {
+    finding.evidence.push_back("and " + Plural(absentees.size() - kEnough, "rank") + " more have not joined");
+  }
+  finding.next_steps.push_back("see what the missing ranks do before they create the communicator, and whether they "
+                               "were started at all");
+  finding.next_steps.push_back("check that the launcher starts as many ranks as the program makes communicators for "
+                               "(WORLD_SIZE, -np, --nproc-per-node)");
+  return finding;
+}
+
+void FindAbsence(const View& view, const WaitGraph& graph, const CommView& comm, std::vector<Finding>* findings) {
+  std::vector<Absentee> absentees = Absentees(view, comm);
+  if (absentees.empty()) return;
+  std::int64_t latest = 0;
+  std::int64_t began = INT64_MAX;
+  for (const Member& member : comm.members) {
+    if (!Initializing(member) || view.process(member).fate.gone()) continue;
+    const std::int64_t created = view.process(member).At(member.comm->created_ns);
+    latest = std::max(latest, created);
+    began = std::min(began, created);
+  }
+  if (began == INT64_MAX) return;  // nobody alive is waiting
+  // Dead ones are dead_rank, and those who wait elsewhere are victims themselves.
+  std::erase_if(absentees, [&](const Absentee& absentee) {
+    if (absentee.node < 0) return false;
+    const Node& node = view.nodes[absentee.node];
+    if (view.process(node).fate.gone() || graph.Waits(absentee.node)) return true;
+    latest = std::max(latest, node.active_ns);
+    return false;
+  });
+  const std::optional<Certainty> certainty = ByTime(view, view.now_ns - latest);
+  if (absentees.empty() || !certainty) return;
+  findings->push_back(ExplainAbsence(view, graph, comm, absentees, began, *certainty));
+}
+
+void FindDifferentSizes(const View& view, const CommView& comm, std::vector<Finding>* findings) {
+  std::map<std::uint32_t, std::vector<const Member*>> sides;
+  for (const Member& member : comm.members) {
+    if (member.comm->size > 0) sides[member.comm->size].push_back(&member);
+  }
+  std::vector<std::pair<std::uint32_t, std::vector<const Member*>>> order(sides.begin(), sides.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  const bool tie = order[0].second.size() == order[1].second.size();
+  Finding finding;
+  finding.kind = Kind::kInitializationHang;
+  finding.certainty = Certainty::kCertain;
+  std::vector<int> culprits;
+  std::vector<std::string> said;
+  std::vector<std::int64_t> began;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    std::vector<int> ranks;
+    std::int64_t first = INT64_MAX;
+    for (const Member* member : order[i].second) {
+      ranks.push_back(RankOf(view, *member));
+      first = std::min(first, view.process(*member).At(member->comm->created_ns));
+    }
+    ranks = SortedUnique(std::move(ranks));
+    began.push_back(first);
+    if (tie || i > 0) {
+      culprits.insert(culprits.end(), ranks.begin(), ranks.end());
+    } else {
+      finding.victims = ranks;
+    }
+    said.push_back(Ranks(ranks) + (ranks.size() == 1 ? " says " : " say ") + std::to_string(order[i].first));
+  }
+  std::sort(began.begin(), began.end());
+  std::erase(culprits, -1);
+  AddCulprits(view, culprits, &finding);
+  finding.communicator = DescribeComm(comm);
+  finding.calls = Calls(view, comm, {});
+  finding.began_at_ns = ToRealtime(view, began[1]);
+  finding.unsettled = comm.members.size() < comm.size;
+  finding.summary = "The ranks disagree on how many ranks communicator " + Hex16(comm.id) + " has: " +
+                    Join(said, ", ") + "; it can never be created.";
+  for (const std::string& line : said) finding.evidence.push_back(line + " ranks in the creating call");
+  finding.next_steps.push_back("give every rank the same world size: it comes from the launcher (WORLD_SIZE, -np), a "
+                               "configuration file, or is counted differently on " + Ranks(finding.culprits));
+  findings->push_back(std::move(finding));
+}
+
+}  // namespace
+
+std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph) {
+  std::vector<Finding> findings;
+  for (const CommView& comm : view.comms) {
+    if (!comm.comparable) continue;
+    if (comm.sizes_differ && comm.parent == 0) {
+      FindDifferentSizes(view, comm, &findings);
+    } else {
+      FindAbsence(view, graph, comm, &findings);
+    }
+  }
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,272 @@
+// missing_participant, frozen_process, library_error, point_to_point_mismatch: somebody alive for whom others wait and
+// who waits for nobody. Time is all there is to go by, so nothing here is ever certain.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using format::Observed;
+using reader::Call;
+
+// Written every 50 ms or faster: as stale as this the watchdog thread does not run.
+constexpr std::int64_t kStaleNs = 2'000'000'000;
+
+struct Suspect {
+  int node = -1;
+  std::vector<const Wait*> waits;  // for it, in one communicator
+  int comm = -1;
+  std::uint64_t position = 0;
+  WaitFor what = WaitFor::kCollective;
+  std::int64_t stalled_ns = 0;
+  std::int64_t since_ns = 0;
+  Kind kind{};
+  Certainty certainty{};
+  std::string standing;  // how the process stands
+};
+
+bool Stale(const View& view, const Process& process) {
+  return process.box->heartbeats > 0 && view.now_ns - process.At(process.box->heartbeat_ns) > kStaleNs;
+}
+
+struct Standing {
+  Kind kind;
+  Certainty at_most;
+  std::string text;
+};
+
+// Why the process itself does not run, if it does not.
+std::optional<Standing> NotRunning(const View& view, const Process& process) {
+  switch (process.fate.what) {
+    case Observed::kStopped: return Standing{Kind::kFrozenProcess, Certainty::kLikely, "is stopped by a signal (state T)"};
+    case Observed::kTraced: return Standing{Kind::kFrozenProcess, Certainty::kSuspected, "is held by a debugger (state t)"};
+    case Observed::kFrozen: return Standing{Kind::kFrozenProcess, Certainty::kSuspected, "is held by the cgroup freezer"};
+    case Observed::kStuck: return Standing{Kind::kFrozenProcess, Certainty::kLikely, "is stuck in the kernel (state D)"};
+    case Observed::kSilent:
+      return Standing{Kind::kFrozenProcess, Certainty::kSuspected,
+                      "could run and does not: its watchdog thread is silent (starved of CPU time?)"};
+    case Observed::kHidden:
+      return Standing{Kind::kDeadRank, Certainty::kLikely, "seems gone, but not both its lock and its process are"};
+    default: break;
+  }
+  if (!Stale(view, process)) return std::nullopt;
+  const std::string silent = "has given no sign of life for " + Seconds(view.now_ns - process.fate.last_sign_ns);
+  if (process.box->state == format::ProcessState::kExiting) {
+    return Standing{Kind::kEarlyExit, Certainty::kLikely, silent + " after it began to exit"};
+  }
+  if (process.box->state == format::ProcessState::kCrashing) {
+    return Standing{Kind::kDeadRank, Certainty::kLikely, silent + " after a fatal signal"};
+  }
+  return Standing{Kind::kFrozenProcess, Certainty::kSuspected, silent};
+}
+
+const Call* FailedCall(const View& view, const Suspect& suspect) {
+  for (const auto& at : view.nodes[suspect.node].memberships) {
+    if (at.first != suspect.comm) continue;
+    const Member& member = view.member(at);
+    if (member.failed != nullptr && member.failed->position >= suspect.position) return member.failed;
+  }
+  return nullptr;
+}
+
+void ChooseKind(const View& view, Suspect* suspect) {
+  const Process& process = view.process(view.nodes[suspect->node]);
+  if (const std::optional<Standing> standing = NotRunning(view, process)) {
+    suspect->kind = standing->kind;
+    suspect->certainty = std::min(suspect->certainty, standing->at_most);
+    suspect->standing = standing->text;
+    return;
+  }
+  if (suspect->what == WaitFor::kMessage) {
+    suspect->kind = Kind::kPointToPointMismatch;
+  } else {
+    suspect->kind = FailedCall(view, *suspect) != nullptr ? Kind::kLibraryError : Kind::kMissingParticipant;
+  }
+}
+
+// The communicator in which most wait for the node, and the first position there.
+bool ChooseWaits(const View& view, const WaitGraph& graph, Suspect* suspect) {
+  std::map<std::pair<int, WaitFor>, std::vector<const Wait*>> by_comm;
+  for (const int index : graph.in[suspect->node]) {
+    const Wait& wait = graph.waits[index];
+    if (wait.what != WaitFor::kJoin) by_comm[{wait.comm, wait.what}].push_back(&wait);
+  }
+  for (auto& [key, waits] : by_comm) {
+    if (waits.size() <= suspect->waits.size()) continue;
+    suspect->comm = key.first;
+    suspect->what = key.second;
+    suspect->waits = waits;
+  }
+  if (suspect->waits.empty()) return false;
+  suspect->position = UINT64_MAX;
+  for (const Wait* wait : suspect->waits) suspect->position = std::min(suspect->position, wait->position);
+  for (const Wait* wait : suspect->waits) {
+    if (wait->position == suspect->position) suspect->since_ns = std::max(suspect->since_ns, wait->since_ns);
+  }
+  suspect->stalled_ns = view.now_ns - std::max(suspect->since_ns, view.nodes[suspect->node].active_ns);
+  return true;
+}
+
+std::vector<Suspect> Suspects(const View& view, const WaitGraph& graph) {
+  std::vector<Suspect> suspects;
+  for (std::size_t n = 0; n < view.nodes.size(); ++n) {
+    Suspect suspect;
+    suspect.node = static_cast<int>(n);
+    if (graph.in[n].empty() || graph.Waits(suspect.node)) continue;
+    if (view.process(view.nodes[n]).fate.gone() || !ChooseWaits(view, graph, &suspect)) continue;
+    const std::optional<Certainty> certainty = ByTime(view, suspect.stalled_ns);
+    if (!certainty) continue;
+    suspect.certainty = *certainty;
+    ChooseKind(view, &suspect);
+    suspects.push_back(std::move(suspect));
+  }
+  return suspects;
+}
+
+const Wait* First(const std::vector<const Wait*>& waits, std::uint64_t position) {
+  for (const Wait* wait : waits) {
+    if (wait->position == position && wait->call != nullptr) return wait;
+  }
+  return waits.front();
+}
+
+std::string WhatText(const View& view, const Suspect& suspect) {
+  const CommView& comm = view.comms[suspect.comm];
+  const Wait* wait = First(suspect.waits, suspect.position);
+  const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("the collective");
+  const std::string_view unit = suspect.what == WaitFor::kMessage ? ", message " : ", collective ";
+  return call + std::string(unit) + std::to_string(suspect.position) + " of " + CommText(comm);
+}
+
+std::string Summary(const View& view, const Suspect& suspect, const Finding& finding, std::int64_t waited_ns) {
+  const Process& process = view.process(view.nodes[suspect.node]);
+  const bool one = finding.culprits.size() == 1;
+  std::string who = Ranks(finding.culprits);
+  who[0] = 'R';
+  if (one) who += " (" + ProcessText(view, process) + ")";
+  const std::vector<int>& victims = finding.victims;
+  const std::string others = Ranks(victims) + (victims.size() == 1 ? " has" : " have") + " waited for " +
+                             Seconds(waited_ns) + " in " + WhatText(view, suspect);
+  switch (finding.kind) {
+    case Kind::kMissingParticipant:
+      return who + (one ? " is" : " are") + " alive and " + (one ? "has" : "have") + " not made the call that " + others + ".";
+    case Kind::kLibraryError: {
+      const Call* failed = FailedCall(view, suspect);
+      return "NCCL refused " + CallText(*failed) + " of " + Ranks(finding.culprits) + " with " +
+             ResultName(failed->result) + "; " + others + ".";
+    }
+    case Kind::kPointToPointMismatch:
+      return who + (one ? " has" : " have") + " not made the matching send or receive; " + others + ".";
+    default: return who + " " + suspect.standing + "; " + others + ".";
+  }
+}
+
+void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
+  const std::string pid = std::to_string(view.process(view.nodes[suspect.node]).box->pid);
+  std::vector<std::string>& steps = finding->next_steps;
+  switch (finding->kind) {
+    case Kind::kFrozenProcess:
+      steps.push_back("look at its state: `grep State /proc/" + pid + "/status; cat /proc/" + pid + "/wchan`");
+      steps.push_back("stopped: `kill -CONT " + pid + "`; frozen: its cgroup's cgroup.freeze; state D: disk, network file "
+                      "system or GPU driver (`dmesg -T`)");
+      break;
+    case Kind::kLibraryError:
+      steps.push_back("look at the arguments of that call and at NCCL's own words: run with NCCL_DEBUG=WARN");
+      break;
+    case Kind::kPointToPointMismatch:
+      steps.push_back("compare the order of sends and receives of the two ranks");
+      steps.push_back("see what the culprit does now: `py-spy dump --pid " + pid + "` or `gdb -p " + pid + "`");
+      break;
+    default:
+      steps.push_back("see what it does now: `py-spy dump --pid " + pid + "` or `gdb -p " + pid + "`");
+      steps.push_back("usual causes: a branch on the rank around the call, fewer batches than the others, a data loader "
+                      "or a file system that does not answer");
+  }
+}
+
+void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Finding* finding) {
+  constexpr std::size_t kEnough = 8;
+  for (std::size_t i = 0; i < std::min(group.size(), kEnough); ++i) {
+    const Node& node = view.nodes[group[i]->node];
+    std::string line = Ranks({node.rank}) + " has done nothing in NCCL for " +
+                       Seconds(view.now_ns - std::max(node.active_ns, std::int64_t{0})) + ": " + WhereText(view, node);
+    if (node.last == nullptr) line = Ranks({node.rank}) + ": " + WhereText(view, node);
+    finding->evidence.push_back(std::move(line));
+    if (!group[i]->standing.empty()) finding->evidence.push_back(Ranks({node.rank}) + " " + group[i]->standing);
+  }
+  if (group.size() > kEnough) finding->evidence.push_back("and " + Plural(group.size() - kEnough, "rank") + " more");
+  std::size_t proven = 0;
+  for (const Wait* wait : group.front()->waits) proven += wait->proven ? 1 : 0;
+  finding->evidence.push_back(
+      proven > 0 ? "of " + Plural(group.front()->waits.size(), "waiting rank") + " " + std::to_string(proven) +
+                       " are known to be still in the call (inside it, or the GPU has not finished it)"
+                 : std::string("without GPU marks on these calls it is not known that the others have not finished them"));
+  const std::string coverage = CoverageText(view.comms[group.front()->comm]);
+  if (!coverage.empty()) finding->evidence.push_back(coverage);
+}
+
+// Of a message only the two sides have anything to say.
+std::vector<CallSummary> MessageCalls(const View& view, const Suspect& suspect) {
+  const CommView& comm = view.comms[suspect.comm];
+  std::vector<CallSummary> calls;
+  for (const Wait* wait : suspect.waits) {
+    calls.push_back(DescribeCall(view, comm, comm.members[wait->member], wait->position, wait->call));
+    calls.back().state = wait->call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
+  }
+  CallSummary absent;
+  absent.ranks = {view.nodes[suspect.node].rank};
+  absent.communicator = comm.id;
+  absent.position = suspect.position;
+  calls.push_back(std::move(absent));
+  return calls;
+}
+
+Finding Explain(const View& view, const WaitGraph& graph, const std::vector<const Suspect*>& group) {
+  const Suspect& first = *group.front();
+  Finding finding;
+  finding.kind = first.kind;
+  finding.certainty = first.certainty;
+  std::vector<int> nodes;
+  std::int64_t began = first.since_ns;
+  for (const Suspect* suspect : group) {
+    nodes.push_back(suspect->node);
+    began = std::min(began, suspect->since_ns);
+    finding.certainty = std::min(finding.certainty, suspect->certainty);
+  }
+  AddCulprits(view, RanksOf(view, nodes), &finding);
+  AddVictims(view, graph, nodes, &finding);
+  const CommView& comm = view.comms[first.comm];
+  finding.communicator = DescribeComm(comm);
+  finding.position = first.position;
+  finding.calls = first.what == WaitFor::kMessage ? MessageCalls(view, first) : DescribeCalls(view, comm, first.position);
+  finding.began_at_ns = ToRealtime(view, began);
+  finding.summary = Summary(view, first, finding, view.now_ns - began);
+  AddEvidence(view, group, &finding);
+  AddNextSteps(view, first, &finding);
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> FindStalls(const View& view, const WaitGraph& graph) {
+  const std::vector<Suspect> suspects = Suspects(view, graph);
+  std::map<std::tuple<std::int64_t, Kind, int, std::uint64_t>, std::vector<const Suspect*>> groups;
+  std::map<std::tuple<Kind, int, std::uint64_t>, std::int64_t> began;  // ranks missing in one call are one finding
+  for (const Suspect& suspect : suspects) {
+    const auto [at, fresh] = began.try_emplace({suspect.kind, suspect.comm, suspect.position}, suspect.since_ns);
+    if (!fresh) at->second = std::min(at->second, suspect.since_ns);
+  }
+  for (const Suspect& suspect : suspects) {
+    const std::int64_t since = began[{suspect.kind, suspect.comm, suspect.position}];
+    groups[{since, suspect.kind, suspect.comm, suspect.position}].push_back(&suspect);
+  }
+  std::vector<Finding> findings;
+  for (const auto& [key, group] : groups) findings.push_back(Explain(view, graph, group));
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <tuple>
+
+#include "watchdog/diagnosis/as_of.h"
+#include "watchdog/diagnosis/diagnose.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::BoxImage;
+
+// A process that a visitor finds dead died, as far as anyone can tell, right after its last sign of life.
+constexpr std::int64_t kOutlivedNs = 1'000'000'000;
+
+std::int64_t LastSign(const BoxImage& box) {
+  std::int64_t last = box.heartbeat_ns;
+  for (const reader::Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
+  for (const reader::Observation& seen : box.observations) last = std::max(last, seen.at_ns);
+  return last;
+}
+
+// The leader whose verdict stands, else the one that led last.
+const BoxImage* LastLeader(const std::vector<BoxImage>& boxes) {
+  const BoxImage* leader = nullptr;
+  for (const BoxImage& box : boxes) {
+    if (box.judgement.suspect_after_ns <= 0) continue;
+    const auto key = [](const BoxImage& b) {
+      return std::make_tuple(b.judgement.verdict_at_ns, b.judgement.waits, b.heartbeat_ns);
+    };
+    if (leader == nullptr || key(box) > key(*leader)) leader = &box;
+  }
+  return leader;
+}
+
+const BoxImage* BoxOf(const std::vector<BoxImage>& boxes, const reader::Observation& seen) {
+  for (const BoxImage& box : boxes) {
+    if (box.pid == seen.pid && box.start_time == seen.start_time) return &box;
+  }
+  return nullptr;
+}
+
+// All leaders' observations, on the clock of the snapshot, in order of time.
+void Gather(const std::vector<BoxImage>& boxes, Snapshot* snapshot, std::int64_t realtime) {
+  for (const BoxImage& box : boxes) {
+    const bool foreign = box.boot_id != snapshot->boot_id;
+    for (reader::Observation seen : box.observations) {
+      if (foreign) seen.at_ns += box.realtime_minus_monotonic_ns - realtime;
+      if (seen.at_ns <= snapshot->now_ns) snapshot->observations.push_back(seen);
+    }
+  }
+}
+
+void Order(std::vector<reader::Observation>* observations) {
+  std::stable_sort(observations->begin(), observations->end(),
+                   [](const reader::Observation& a, const reader::Observation& b) {
+                     return std::make_tuple(a.at_ns, a.pid) < std::make_tuple(b.at_ns, b.pid);
+                   });
+}
+
+}  // namespace
+
+Snapshot FromBoxesAt(std::vector<BoxImage> boxes, std::int64_t now_ns, const std::string& boot_id, Limits limits) {
+  Snapshot snapshot;
+  snapshot.now_ns = now_ns;
+  snapshot.boot_id = boot_id;
+  snapshot.limits = limits;
+  std::int64_t realtime = 0;
+  for (const BoxImage& box : boxes) {
+    if (box.boot_id == boot_id) realtime = box.realtime_minus_monotonic_ns;
+  }
+  Gather(boxes, &snapshot, realtime);
+  Order(&snapshot.observations);
+  snapshot.boxes = std::move(boxes);
+  return snapshot;
+}
+
+Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observation>& visitor) {
+  Snapshot snapshot;
+  const BoxImage* leader = LastLeader(boxes);
+  const BoxImage* reference = leader != nullptr ? leader : boxes.empty() ? nullptr : &boxes.front();
+  if (reference == nullptr) return snapshot;
+  snapshot.boot_id = reference->boot_id;
+  const std::int64_t realtime = reference->realtime_minus_monotonic_ns;
+  if (leader != nullptr) {
+    snapshot.limits.suspect_after_ns = leader->judgement.suspect_after_ns;
+    snapshot.limits.likely_after_ns = std::max(leader->judgement.likely_after_ns, leader->judgement.suspect_after_ns);
+    snapshot.now_ns = leader->judgement.verdict_at_ns;
+  }
+  const auto shift = [&](const BoxImage& box) {
+    return box.boot_id == snapshot.boot_id ? 0 : box.realtime_minus_monotonic_ns - realtime;
+  };
+  if (snapshot.now_ns == 0) {
+    for (const BoxImage& box : boxes) snapshot.now_ns = std::max(snapshot.now_ns, LastSign(box) + shift(box));
+  }
+  Gather(boxes, &snapshot, realtime);
+  for (reader::Observation seen : visitor) {
+    const BoxImage* box = BoxOf(boxes, seen);
+    if (seen.at_ns > snapshot.now_ns && box != nullptr && seen.what == format::Observed::kGone) {
+      seen.at_ns = LastSign(*box) + shift(*box);
+      if (seen.at_ns > snapshot.now_ns - kOutlivedNs) continue;  // it lived when the others did last
+    }
+    if (seen.at_ns <= snapshot.now_ns) snapshot.observations.push_back(seen);
+  }
+  Order(&snapshot.observations);
+  for (BoxImage& box : boxes) RollBack(snapshot.now_ns - shift(box), &box);
+  snapshot.boxes = std::move(boxes);
+  return snapshot;
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,37 @@
+// A small writer of indented JSON: keys and values in the order in which they are given.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ncclwatch::diagnosis {
+
+class JsonWriter {
+ public:
+  JsonWriter& BeginObject();
+  JsonWriter& EndObject();
+  JsonWriter& BeginArray();
+  JsonWriter& BeginLine();  // an array on one line, of plain values; ends with EndArray
+  JsonWriter& EndArray();
+  JsonWriter& Key(std::string_view key);
+  JsonWriter& String(std::string_view text);  // what is not UTF-8 becomes U+FFFD
+  JsonWriter& Integer(std::int64_t value);
+  JsonWriter& Unsigned(std::uint64_t value);
+  JsonWriter& Seconds(double value);  // three decimals
+  JsonWriter& Bool(bool value);
+  JsonWriter& Null();
+  std::string Take();  // with a newline at the end
+
+ private:
+  void Separate();
+  void Close(char bracket);
+  void Newline();
+  std::string text_;
+  int depth_ = 0;
+  bool first_ = true;
+  bool after_key_ = false;
+  bool line_ = false;
+};
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,70 @@
+#include "watchdog/diagnosis/notes.h"
+
+#include <functional>
+
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::BoxImage;
+
+std::vector<int> RanksWhere(const View& view, const std::function<bool(const BoxImage&)>& holds) {
+  std::vector<int> ranks;
+  for (const Node& node : view.nodes) {
+    if (holds(*view.process(node).box)) ranks.push_back(node.rank);
+  }
+  return ranks;
+}
+
+bool AnyCall(const BoxImage& box, std::uint32_t flags) {
+  for (const reader::Call& call : box.calls) {
+    if ((call.flags & flags) != 0) return true;
+  }
+  return false;
+}
+
+std::uint64_t Sum(const View& view, const std::function<std::uint64_t(const BoxImage&)>& count) {
+  std::uint64_t sum = 0;
+  for (const Process& process : view.processes) sum += count(*process.box);
+  return sum;
+}
+
+std::uint64_t Flagged(const BoxImage& box, std::uint32_t flag) {
+  std::uint64_t count = 0;
+  for (const reader::Communicator& comm : box.communicators) count += (comm.flags & flag) != 0 ? 1 : 0;
+  return count;
+}
+
+}  // namespace
+
+void AddNotes(const View& view, std::vector<std::string>* notes) {
+  const auto where = [&](const std::string& text, const std::function<bool(const BoxImage&)>& holds) {
+    const std::vector<int> ranks = RanksWhere(view, holds);
+    if (!ranks.empty()) notes->push_back(Ranks(ranks) + ": " + text);
+  };
+  where("watching is switched off: later calls are not seen", [](const BoxImage& box) { return !box.watching; });
+  where("no GPU marks (unavailable): a call that has returned may or may not have finished",
+        [](const BoxImage& box) { return box.gpu_marks == format::GpuMarks::kUnavailable; });
+  where("no GPU marks (NCCLWATCH_GPU=off): a call that has returned may or may not have finished",
+        [](const BoxImage& box) { return box.gpu_marks == format::GpuMarks::kOff; });
+  where("calls captured into CUDA graphs carry no GPU mark, and replays are not seen",
+        [](const BoxImage& box) { return AnyCall(box, format::kCaptured); });
+  where("calls on non-blocking communicators carry no GPU mark: returned does not mean enqueued",
+        [](const BoxImage& box) { return AnyCall(box, format::kNonBlocking); });
+  const std::uint64_t lost = Sum(view, [](const BoxImage& box) { return box.communicators_lost; });
+  if (lost > 0) notes->push_back(Plural(lost, "communicator") + " found no room in a black box and is not watched");
+  const std::uint64_t peers = Sum(view, [](const BoxImage& box) { return box.peers_lost; });
+  if (peers > 0) notes->push_back(Plural(peers, "count") + " of sends and receives found no room in a black box");
+  const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });
+  if (damaged > 0) notes->push_back(Plural(damaged, "communicator entry") + " damaged and left out");
+  const std::uint64_t unknown =
+      Sum(view, [](const BoxImage& box) { return Flagged(box, format::kCommIdentityUnknown); });
+  if (unknown > 0) {
+    notes->push_back(Plural(unknown, "communicator") + " made before watching began: not compared across ranks");
+  }
+  const std::uint64_t grown = Sum(view, [](const BoxImage& box) { return Flagged(box, format::kCommGrown); });
+  if (grown > 0) notes->push_back(Plural(grown, "communicator") + " made by ncclCommGrow: not compared across ranks");
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,301 @@
+#include "watchdog/diagnosis/view.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "watchdog/diagnosis/view_ranks.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using format::CommunicatorState;
+using format::Observed;
+using reader::BoxImage;
+using reader::Call;
+
+constexpr std::int32_t kSuccess = 0;
+constexpr std::int32_t kInProgress = 7;  // ncclInProgress: the call has been taken
+
+bool MayBeTaken(std::int32_t result) {
+  return result == format::kNoResult || result == kSuccess || result == kInProgress;
+}
+
+const std::string& ReferenceBoot(const Snapshot& snapshot) {
+  static const std::string none;
+  if (!snapshot.boot_id.empty()) return snapshot.boot_id;
+  return snapshot.boxes.empty() ? none : snapshot.boxes.front().boot_id;
+}
+
+// The judge's clock is one node's; other nodes' instants are carried over by the wall clock.
+std::int64_t RealtimeOffset(const Snapshot& snapshot) {
+  for (const BoxImage& box : snapshot.boxes) {
+    if (box.boot_id == ReferenceBoot(snapshot)) return box.realtime_minus_monotonic_ns;
+  }
+  return snapshot.boxes.empty() ? 0 : snapshot.boxes.front().realtime_minus_monotonic_ns;
+}
+
+std::int64_t LastRecord(const BoxImage& box) {
+  std::int64_t last = 0;
+  for (const Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
+  return last;
+}
+
+void ApplyExit(const reader::Observation& seen, Fate* fate) {
+  if ((seen.exit_flags & format::kExitKnown) == 0) return;
+  if (seen.exit_signal != 0) {
+    fate->signal = seen.exit_signal;
+  } else {
+    fate->status = seen.exit_status;
+  }
+  fate->core = (seen.exit_flags & format::kExitCore) != 0;
+}
+
+Fate FateOf(const Snapshot& snapshot, const Process& process) {
+  const BoxImage& box = *process.box;
+  Fate fate;
+  fate.last_sign_ns = process.At(std::max(box.heartbeat_ns, LastRecord(box)));
+  for (const reader::Observation& seen : snapshot.observations) {
+    if (seen.pid != box.pid || seen.start_time != box.start_time) continue;
+    if (fate.what == Observed::kGone && seen.what == Observed::kGone) {  // a later leader saw it too: it knows no better when
+      if (!fate.exit_known()) ApplyExit(seen, &fate);
+      continue;
+    }
+    fate.what = seen.what;
+    fate.observed_ns = seen.at_ns;
+    fate.signal.reset();
+    fate.status.reset();
+    fate.out_of_memory = (seen.exit_flags & format::kExitOutOfMemory) != 0;
+    ApplyExit(seen, &fate);
+  }
+  if (fate.what == Observed::kRunning) fate.what = Observed::kNothing;
+  if (!fate.gone() || fate.exit_known() || !box.last_words.written) return fate;
+  // Not seen how, but it said so itself.
+  if (box.state == format::ProcessState::kExiting) fate.status = box.last_words.exit_status;
+  if (box.state == format::ProcessState::kCrashing) fate.signal = box.last_words.signal;
+  return fate;
+}
+
+std::vector<Process> MakeProcesses(const Snapshot& snapshot, std::int64_t realtime_offset) {
+  std::vector<Process> processes;
+  for (const BoxImage& box : snapshot.boxes) {
+    Process process;
+    process.box = &box;
+    if (box.boot_id != ReferenceBoot(snapshot)) process.shift_ns = box.realtime_minus_monotonic_ns - realtime_offset;
+    process.fate = FateOf(snapshot, process);
+    processes.push_back(std::move(process));
+  }
+  std::sort(processes.begin(), processes.end(), [](const Process& a, const Process& b) {
+    const auto key = [](const Process& p) {
+      return std::make_tuple(static_cast<std::uint32_t>(p.box->rank), std::cref(p.box->host), p.box->pid, p.box->start_time);
+    };
+    return key(a) < key(b);
+  });
+  return processes;
+}
+
+bool Newer(const Member& a, const Member& b) {
+  const bool a_live = a.alive_in() || a.comm->state == CommunicatorState::kInitializing;
+  const bool b_live = b.alive_in() || b.comm->state == CommunicatorState::kInitializing;
+  return std::make_tuple(a_live, a.comm->created_ns) > std::make_tuple(b_live, b.comm->created_ns);
+}
+
+void SettleSize(CommView* comm) {
+  std::map<std::uint32_t, int> votes;
+  for (const Member& member : comm->members) {
+    if (member.comm->size > 0) ++votes[member.comm->size];
+  }
+  int most = 0;
+  for (const auto& [size, count] : votes) {
+    if (count > most) comm->size = size, most = count;
+  }
+  comm->sizes_differ = votes.size() > 1;
+}
+
+// One entry a rank: of two claims to the same rank (a stale box, a second communicator under a colliding identity) the
+// live, younger one stands.
+void SettleMembers(CommView* comm) {
+  std::vector<Member>& members = comm->members;
+  std::stable_sort(members.begin(), members.end(), [](const Member& a, const Member& b) {
+    const auto rank = [](const Member& m) { return m.rank_known() ? std::uint64_t{m.comm->rank} : UINT64_MAX; };
+    if (rank(a) != rank(b)) return rank(a) < rank(b);
+    return a.rank_known() && Newer(a, b);
+  });
+  members.erase(std::unique(members.begin(), members.end(),
+                            [](const Member& a, const Member& b) {
+                              return a.rank_known() && b.rank_known() && a.comm->rank == b.comm->rank;
+                            }),
+                members.end());
+}
+
+std::vector<CommView> MakeComms(const std::vector<Process>& processes) {
+  std::unordered_map<std::uint64_t, CommView> by_id;
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    for (const reader::Communicator& comm : processes[i].box->communicators) {
+      if ((comm.flags & format::kCommIdentityUnknown) != 0 || comm.state == CommunicatorState::kFailed) continue;
+      CommView& view = by_id[comm.id];
+      view.id = comm.id;
+      view.parent = comm.parent;
+      if ((comm.flags & format::kCommGrown) != 0) view.comparable = false;
+      if (view.label.empty()) view.label = comm.label;
+      Member member;
+      member.process = static_cast<int>(i);
+      member.comm = &comm;
+      view.members.push_back(std::move(member));
+    }
+  }
+  std::vector<CommView> comms;
+  for (auto& [id, comm] : by_id) {
+    SettleSize(&comm);
+    SettleMembers(&comm);
+    comms.push_back(std::move(comm));
+  }
+  std::sort(comms.begin(), comms.end(), [](const CommView& a, const CommView& b) {
+    return std::make_tuple(b.size, b.members.size(), a.id) < std::make_tuple(a.size, a.members.size(), b.id);
+  });
+  return comms;
+}
+
+// By position; of two records of one position (the first was refused and its position given back) the later one.
+void Sort(std::vector<const Call*>* calls, bool unique) {
+  const auto before = [](const Call* a, const Call* b) {
+    return std::make_tuple(a->position, ~a->slot) < std::make_tuple(b->position, ~b->slot);
+  };
+  if (!std::is_sorted(calls->begin(), calls->end(), before)) std::sort(calls->begin(), calls->end(), before);
+  if (!unique) return;
+  const auto same = [](const Call* a, const Call* b) { return a->position == b->position; };
+  calls->erase(std::unique(calls->begin(), calls->end(), same), calls->end());
+}
+
+// Every ncclGroupStart and ncclGroupEnd between the outermost ones bears the group's number: open while more have
+// started than ended.
+std::unordered_set<std::uint64_t> OpenGroups(const BoxImage& box) {
+  std::unordered_map<std::uint64_t, int> depth;
+  for (const Call& call : box.calls) {
+    if (call.group == 0) continue;
+    if (call.function == functions::Function::ncclGroupStart) ++depth[call.group];
+    if (call.function == functions::Function::ncclGroupEnd || call.function == functions::Function::ncclGroupSimulateEnd) {
+      --depth[call.group];
+    }
+  }
+  std::unordered_set<std::uint64_t> open;
+  for (const auto& [group, count] : depth) {
+    if (count > 0) open.insert(group);
+  }
+  return open;
+}
+
+void FileCollective(const Call& call, const Process& process, Member* member) {
+  if (!MayBeTaken(call.result)) {
+    member->failed = &call;
+  } else if ((call.flags & format::kEmpty) != 0) {
+    member->empties.push_back(&call);
+  } else if (call.returned_ns == 0 && process.open_groups.contains(call.group)) {
+    member->entered = std::min(member->entered, call.position);
+  } else if (call.position < member->comm->entered) {  // else given back, or this very instant not taken yet
+    member->calls.push_back(&call);
+  }
+}
+
+void File(const Call& call, const Process& process, Member* member) {
+  if (call.function == functions::Function::ncclSend || call.function == functions::Function::ncclRecv) {
+    if (MayBeTaken(call.result)) member->messages.push_back(&call);
+  } else if (functions::IsCollective(call.function)) {
+    FileCollective(call, process, member);
+  }
+}
+
+// A call that failed otherwise than for its arguments keeps its position, and nobody will ever meet it there.
+void SettleFailure(Member* member) {
+  if (member->failed == nullptr || member->failed->position >= member->entered) return;
+  if (member->At(member->failed->position) == nullptr) member->entered = member->failed->position;
+}
+
+void FileCalls(View* view) {
+  std::vector<std::vector<Member*>> members(view->processes.size());
+  for (CommView& comm : view->comms) {
+    for (Member& member : comm.members) members[member.process].push_back(&member);
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    Process& process = view->processes[i];
+    process.open_groups = OpenGroups(*process.box);
+    std::unordered_map<std::uint64_t, Member*> of;
+    for (Member* member : members[i]) {
+      of[std::uint64_t{member->comm->generation} << 32 | member->comm->index] = member;
+      member->history_whole = process.box->first_slot == 0 && process.box->torn == 0;
+      member->entered = member->comm->entered;
+    }
+    for (const Call& call : process.box->calls) {
+      const auto found = of.find(std::uint64_t{call.generation} << 32 | call.communicator);
+      if (found != of.end()) File(call, process, found->second);
+    }
+    for (Member* member : members[i]) {
+      Sort(&member->calls, true);
+      Sort(&member->empties, false);
+      SettleFailure(member);
+    }
+  }
+}
+
+}  // namespace
+
+// 86: ended by this tool itself, NCCLWATCH_ON_FAULT=abort.
+bool Fate::polite() const { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || status == 86; }
+
+const Call* Member::At(std::uint64_t position) const {
+  const auto found = std::lower_bound(calls.begin(), calls.end(), position,
+                                      [](const Call* call, std::uint64_t wanted) { return call->position < wanted; });
+  return found != calls.end() && (*found)->position == position ? *found : nullptr;
+}
+
+bool Member::alive_in() const {
+  return comm->state == CommunicatorState::kReady || comm->state == CommunicatorState::kFinalizing;
+}
+
+const Member* CommView::OfRank(std::uint32_t rank) const {
+  const auto found = std::lower_bound(members.begin(), members.end(), rank, [](const Member& m, std::uint32_t wanted) {
+    return m.rank_known() && m.comm->rank < wanted;
+  });
+  return found != members.end() && found->rank_known() && found->comm->rank == rank ? &*found : nullptr;
+}
+
+int View::JobRank(const CommView& comm, std::uint32_t rank) const {
+  return rank < comm.job_ranks.size() ? comm.job_ranks[rank] : -1;
+}
+
+std::uint64_t View::Unfinished(const Member& member) const {
+  // Newest first: a finished call vouches for the older ones, a collective cannot end before they have begun everywhere.
+  for (auto call = member.calls.rbegin(); call != member.calls.rend(); ++call) {
+    if (((*call)->flags & format::kMarked) != 0 && member.comm->Finished((*call)->ticket)) return (*call)->position + 1;
+  }
+  if (member.calls.empty()) {
+    const reader::LastCall& last = member.comm->last;
+    const std::uint64_t entered = member.entered;
+    if ((last.flags & format::kMarked) == 0 || member.comm->tickets == 0) return entered == 0 ? 0 : entered - 1;
+    return member.comm->Finished(member.comm->tickets - 1) || entered == 0 ? entered : entered - 1;
+  }
+  return member.calls.front()->position;
+}
+
+bool IsError(std::int32_t result) { return !MayBeTaken(result); }
+
+std::uint64_t FingerprintOf(const Call& call) {
+  return format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root);
+}
+
+View MakeView(const Snapshot& snapshot) {
+  View view;
+  view.snapshot = &snapshot;
+  view.now_ns = snapshot.now_ns;
+  view.realtime_minus_monotonic_ns = RealtimeOffset(snapshot);
+  view.processes = MakeProcesses(snapshot, view.realtime_minus_monotonic_ns);
+  view.comms = MakeComms(view.processes);
+  FileCalls(&view);
+  AssignRanks(&view);
+  return view;
+}
+
+}  // namespace ncclwatch::diagnosis

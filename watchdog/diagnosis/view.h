@@ -1,0 +1,106 @@
+// Step 1 of a diagnosis: the boxes joined into one job. Everything later looks at the view only. Pointers lead into the
+// snapshot, which outlives it. Instants are nanoseconds on the clock of Snapshot::now_ns.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "watchdog/diagnosis/diagnose.h"
+
+namespace ncclwatch::diagnosis {
+
+// How a process stands, as far as the snapshot tells.
+struct Fate {
+  format::Observed what = format::Observed::kNothing;
+  std::int64_t observed_ns = 0;   // when that was seen
+  std::int64_t last_sign_ns = 0;  // last heartbeat or record: it lived then
+  std::optional<int> signal;
+  std::optional<int> status;
+  bool core = false;
+  bool out_of_memory = false;
+
+  // Dumping core is dying: it makes no call any more. Only kGone is certain.
+  bool gone() const { return what == format::Observed::kGone || what == format::Observed::kDumping; }
+  bool exit_known() const { return signal || status; }
+  bool polite() const;    // ended by INT, TERM or HUP: somebody asked it to
+  bool orderly() const { return !signal && status == 0; }
+  bool violent() const { return exit_known() && !polite() && !orderly(); }
+};
+
+struct Process {
+  const reader::BoxImage* box = nullptr;
+  std::int64_t shift_ns = 0;  // from the box's clock to the view's
+  Fate fate;
+  std::vector<int> nodes;
+  std::unordered_set<std::uint64_t> open_groups;  // their outermost ncclGroupEnd has not been called yet
+  std::int64_t At(std::int64_t box_ns) const { return box_ns + shift_ns; }
+};
+
+// One rank of one communicator, as one box shows it.
+struct Member {
+  int process = -1;
+  int node = -1;  // index into View::nodes, -1 if its job rank cannot be told
+  const reader::Communicator* comm = nullptr;
+  // Collectives that NCCL has taken: what an open group still collects, and what failed for good, does not count.
+  std::uint64_t entered = 0;
+  std::vector<const reader::Call*> calls;     // enqueued collectives still in the ring, by position
+  std::vector<const reader::Call*> empties;   // count 0
+  std::vector<const reader::Call*> messages;  // sends and receives, by slot
+  const reader::Call* failed = nullptr;       // the last collective that returned an error
+  bool history_whole = false;                 // the ring holds all its calls
+
+  const reader::Call* At(std::uint64_t position) const;
+  bool alive_in() const;  // ready or finalizing: its calls bind others
+  bool rank_known() const { return (comm->flags & format::kCommRankUnknown) == 0; }
+};
+
+struct CommView {
+  std::uint64_t id = 0;
+  std::uint64_t parent = 0;
+  std::uint32_t size = 0;      // what most members say
+  bool sizes_differ = false;
+  bool comparable = true;      // false: grown, or unknown identity: members cannot be matched
+  std::string label;
+  std::vector<Member> members; // by rank; only those that a box shows
+  std::vector<int> job_ranks;  // by communicator rank, -1 unknown; empty if the size is unknown
+
+  const Member* OfRank(std::uint32_t rank) const;
+};
+
+// One job rank. A process has several when its threads or devices are ranks of their own.
+struct Node {
+  int process = -1;
+  int rank = -1;
+  std::vector<std::pair<int, int>> memberships;  // (communicator, member)
+  const reader::Call* last = nullptr;            // newest call that is not a mere query
+  std::int64_t active_ns = 0;                    // last entry or return; 0 never
+};
+
+struct View {
+  const Snapshot* snapshot = nullptr;
+  std::int64_t now_ns = 0;
+  std::int64_t realtime_minus_monotonic_ns = 0;
+  std::vector<Process> processes;  // by rank, host, pid: independent of the order of the boxes
+  std::vector<Node> nodes;         // by job rank
+  std::vector<CommView> comms;     // largest first, then by id
+  int expected = 0;
+  std::unordered_map<int, int> node_of_rank;
+
+  const Member& member(std::pair<int, int> at) const { return comms[at.first].members[at.second]; }
+  const Process& process(const Node& node) const { return processes[node.process]; }
+  const Process& process(const Member& member) const { return processes[member.process]; }
+  int JobRank(const CommView& comm, std::uint32_t rank) const;
+  // First collective of the member that is not known to have finished; `entered` if all have.
+  std::uint64_t Unfinished(const Member& member) const;
+};
+
+View MakeView(const Snapshot& snapshot);
+
+bool IsError(std::int32_t result);                 // neither success, in progress nor not returned
+std::uint64_t FingerprintOf(const reader::Call& call);
+
+}  // namespace ncclwatch::diagnosis

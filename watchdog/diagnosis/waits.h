@@ -1,0 +1,61 @@
+// Steps 3 and 4: who waits for whom, and what remains when everyone who waits has been taken away.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "watchdog/diagnosis/view.h"
+
+namespace ncclwatch::diagnosis {
+
+enum class WaitFor { kCollective, kMessage, kJoin };
+
+// `waiter` cannot go on before `other` has made a call.
+struct Wait {
+  int waiter = -1;  // nodes
+  int other = -1;   // -1: no box of it is known
+  int other_rank = -1;  // job rank, -1 unknown
+  int comm = -1;
+  int member = -1;  // the waiter's, in the communicator
+  std::uint32_t other_comm_rank = 0;
+  WaitFor what = WaitFor::kCollective;
+  std::uint64_t position = 0;  // collectives: first one that `other` has not entered; messages: per peer and direction
+  const reader::Call* call = nullptr;  // the waiter's; null if the ring has lost it
+  bool proven = false;  // inside the call, or its GPU mark is outstanding; else it may have finished unseen
+  std::int64_t since_ns = 0;
+};
+
+struct WaitGraph {
+  std::vector<Wait> waits;
+  std::vector<std::vector<int>> out;  // by node: indices into waits
+  std::vector<std::vector<int>> in;
+  std::vector<char> blocked;          // by node: stuck for a reason found elsewhere (a mismatch)
+
+  bool Waits(int node) const { return !out[node].empty() || blocked[node]; }
+  // Everyone who waits for the node, directly or through others.
+  std::vector<int> Upstream(int node) const;
+  // Nodes from which no sink can be reached: they wait for one another in a cycle.
+  std::vector<int> Cyclic() const;
+};
+
+// The part of a communicator from `position` on is explained already (a mismatch): waits in it prove nothing.
+struct Explained {
+  int comm = -1;
+  std::uint64_t position = 0;
+};
+
+// A rank without which a communicator cannot come into being.
+struct Absentee {
+  std::uint32_t comm_rank = 0;  // in the communicator, or in the parent of a split
+  int rank = -1;                // job rank, -1 unknown
+  int node = -1;                // -1: no box of it is known
+};
+// For a communicator that somebody is still creating: who has not made the creating call. At most 64 are named by
+// edges of the graph, all by this function.
+std::vector<Absentee> Absentees(const View& view, const CommView& comm);
+
+// A gone process waits for nobody. A process waits for a gone one also where that one had entered and not finished.
+WaitGraph MakeWaits(const View& view, const std::vector<Explained>& explained);
+
+}  // namespace ncclwatch::diagnosis

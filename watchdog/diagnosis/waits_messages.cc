@@ -1,0 +1,92 @@
+#include "watchdog/diagnosis/waits_messages.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using functions::Function;
+using reader::Call;
+
+using PeerKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;  // communicator, generation, peer
+
+struct Counts {
+  std::uint64_t sends = 0;
+  std::uint64_t receives = 0;
+};
+
+class Messages {
+ public:
+  explicit Messages(const View& view) : view_(view) {
+    for (const Process& process : view.processes) {
+      std::map<PeerKey, Counts>& counts = counts_.emplace_back();
+      for (const reader::PeerCount& peer : process.box->peers) {
+        counts[{peer.communicator, peer.generation & 0xffffffu, peer.peer}] = {peer.sends, peer.receives};
+      }
+    }
+  }
+
+  void Add(int comm_index, int member_index, WaitGraph* graph) const {
+    const CommView& comm = view_.comms[comm_index];
+    const Member& member = comm.members[member_index];
+    if (member.node < 0 || !member.alive_in() || view_.process(member).fate.gone()) return;
+    for (const Call* call : member.messages) {
+      if (call->root < 0 || Settled(member, *call)) continue;
+      const Member* peer = comm.OfRank(static_cast<std::uint32_t>(call->root));
+      if (peer == nullptr || peer == &member || HasPartner(member, *peer, *call)) continue;
+      Wait wait;
+      wait.waiter = member.node;
+      wait.other = peer->node;
+      wait.other_rank = peer->node >= 0 ? view_.nodes[peer->node].rank : -1;
+      wait.other_comm_rank = peer->comm->rank;
+      wait.comm = comm_index;
+      wait.member = member_index;
+      wait.what = WaitFor::kMessage;
+      wait.position = call->position;
+      wait.call = call;
+      wait.proven = call->returned_ns == 0 || Marked(*call);
+      wait.since_ns = view_.process(member).At(call->entered_ns);
+      if (wait.other != wait.waiter) graph->waits.push_back(wait);
+    }
+  }
+
+ private:
+  static bool Marked(const Call& call) { return (call.flags & format::kMarked) != 0; }
+
+  // Finished on the GPU, or not launched yet: its group is still being filled.
+  bool Settled(const Member& member, const Call& call) const {
+    if (Marked(call)) return member.comm->Finished(call.ticket);
+    return call.returned_ns == 0 && view_.process(member).open_groups.contains(call.group);
+  }
+
+  bool HasPartner(const Member& member, const Member& peer, const Call& call) const {
+    const auto& counts = counts_[peer.process];
+    const auto found = counts.find({peer.comm->index, peer.comm->generation & 0xffffffu, member.comm->rank});
+    // A count that found no room says nothing; then nobody is said to wait.
+    if (found == counts.end()) return view_.process(peer).box->peers_lost > 0;
+    const std::uint64_t made = call.function == Function::ncclSend ? found->second.receives : found->second.sends;
+    return made > call.position;
+  }
+
+  const View& view_;
+  std::vector<std::map<PeerKey, Counts>> counts_;
+};
+
+}  // namespace
+
+void AddMessages(const View& view, WaitGraph* graph) {
+  const bool any = std::any_of(view.processes.begin(), view.processes.end(),
+                               [](const Process& process) { return !process.box->peers.empty(); });
+  if (!any) return;
+  const Messages messages(view);
+  for (std::size_t c = 0; c < view.comms.size(); ++c) {
+    if (!view.comms[c].comparable) continue;
+    for (std::size_t m = 0; m < view.comms[c].members.size(); ++m) {
+      messages.Add(static_cast<int>(c), static_cast<int>(m), graph);
+    }
+  }
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,144 @@
+#include "watchdog/reader/box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "watchdog/reader/file.h"
+
+namespace ncclwatch::reader {
+namespace {
+
+// Fields next to the commit word are plain memory that another process may be writing: they are read as single words.
+// Acquire on each word (no fence) keeps the second look at commit behind them, also for ThreadSanitizer.
+template <typename T>
+T Load(const T& field) {
+  return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
+}
+
+std::int64_t Clamp(double value) {
+  constexpr double kLimit = 9.2e18;
+  if (!(value > -kLimit)) return static_cast<std::int64_t>(-kLimit);
+  return static_cast<std::int64_t>(std::min(value, kLimit));
+}
+
+std::variant<std::unique_ptr<MappedBox>, Failure> Fail(const std::string& path, std::string reason) {
+  return Failure{path, std::move(reason)};
+}
+
+}  // namespace
+
+std::variant<std::unique_ptr<MappedBox>, Failure> MappedBox::Open(const std::string& path) {
+  File file(path);
+  if (!file.reason().empty()) return Fail(path, file.reason());
+  alignas(format::Header) char head[sizeof(format::Header)];
+  const std::size_t got = file.ReadAt(0, head, sizeof(head));
+  std::string reason = CheckHeader(head, got, file.bytes());
+  if (!reason.empty()) return Fail(path, std::move(reason));
+  // Only the announced part: what follows (another file glued on, a sparse tail) is nobody's business.
+  const std::uint64_t bytes = reinterpret_cast<const format::Header*>(head)->file_bytes;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (memory == MAP_FAILED) return Fail(path, std::string("cannot be mapped: ") + ::strerror(errno));
+  std::unique_ptr<MappedBox> box(new MappedBox);
+  box->path_ = path;
+  box->header_ = static_cast<const format::Header*>(memory);
+  box->bytes_ = bytes;
+  box->owned_ = true;
+  reason = CheckSections(memory, bytes, &box->layout_);
+  if (!reason.empty()) return Fail(path, std::move(reason));
+  return box;
+}
+
+std::unique_ptr<MappedBox> MappedBox::Borrow(const format::Header* own, const std::string& path) {
+  std::unique_ptr<MappedBox> box(new MappedBox);
+  box->path_ = path;
+  box->header_ = own;
+  box->bytes_ = own->file_bytes;
+  if (!CheckSections(own, own->file_bytes, &box->layout_).empty()) return nullptr;
+  return box;
+}
+
+MappedBox::~MappedBox() {
+  if (owned_) ::munmap(const_cast<format::Header*>(header_), bytes_);
+}
+
+std::uint32_t MappedBox::communicators() const {
+  return std::min(header_->communicators_used.load(std::memory_order_acquire), layout_.communicator_count);
+}
+
+const format::Communicator& MappedBox::communicator(std::uint32_t index) const {
+  return layout_.communicators[std::min(index, layout_.communicator_count - 1)];
+}
+
+std::uint64_t MappedBox::head() const { return header_->head.load(std::memory_order_acquire); }
+
+std::uint64_t MappedBox::ring_size() const { return layout_.ring_count; }
+
+bool MappedBox::Read(std::uint64_t slot, Call* call) const {
+  const format::Record& record = layout_.ring[slot & (layout_.ring_count - 1)];
+  if (record.commit.load(std::memory_order_acquire) != slot + 1) return false;
+  call->slot = slot;
+  const std::uint64_t returned = record.returned.load(std::memory_order_acquire);
+  call->result = record.result.load(std::memory_order_acquire);
+  call->entered_ns = ToNanoseconds(record.entered.load(std::memory_order_acquire));
+  call->returned_ns = returned == 0 ? 0 : std::max<std::int64_t>(1, ToNanoseconds(returned));
+  call->position = Load(record.position);
+  call->count = Load(record.count);
+  call->chain = Load(record.chain);
+  call->stream = Load(record.stream);
+  call->site = Load(record.site);
+  call->group = Load(record.group);
+  call->ticket = Load(record.ticket);
+  call->function = static_cast<functions::Function>(Load(record.function));
+  call->communicator = Load(record.communicator);
+  call->generation = Load(record.generation);
+  call->thread = Load(record.thread);
+  call->flags = Load(record.flags);
+  call->root = Load(record.root);
+  call->dtype = Load(record.dtype);
+  call->reduction = Load(record.reduction);
+  if (returned == 0) call->result = format::kNoResult;
+  return record.commit.load(std::memory_order_acquire) == slot + 1;
+}
+
+std::int64_t MappedBox::ToNanoseconds(std::uint64_t ticks) const {
+  if (header_->clock.source != static_cast<std::uint32_t>(format::ClockSource::kCycleCounter)) {
+    return static_cast<std::int64_t>(std::min<std::uint64_t>(ticks, INT64_MAX));
+  }
+  const format::ClockAnchor& anchor = header_->clock.anchors[header_->clock.current.load(std::memory_order_acquire) & 1];
+  const double since = static_cast<double>(static_cast<std::int64_t>(ticks - Load(anchor.ticks)));
+  const double offset = since * anchor.ns_per_tick;
+  // Adding as integers keeps nanoseconds that a double of this size has lost; clamped apart, so nothing overflows.
+  constexpr std::int64_t kHalf = INT64_MAX / 2;
+  return std::clamp(Load(anchor.monotonic_ns), -kHalf, kHalf) + std::clamp(Clamp(offset), -kHalf, kHalf);
+}
+
+std::variant<BoxImage, Failure> ReadBox(const std::string& path) {
+  File file(path);
+  if (!file.reason().empty()) return Failure{path, file.reason()};
+  alignas(format::Header) char head[sizeof(format::Header)];
+  const std::size_t got = file.ReadAt(0, head, sizeof(head));
+  std::string reason = CheckHeader(head, got, file.bytes());
+  if (!reason.empty()) return Failure{path, std::move(reason)};
+  const std::uint64_t bytes = reinterpret_cast<const format::Header*>(head)->file_bytes;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return Failure{path, "too large to be read: " + std::to_string(bytes) + " bytes"};
+  std::unique_ptr<MappedBox> box(new MappedBox);
+  box->path_ = path;
+  box->header_ = static_cast<const format::Header*>(memory);
+  box->bytes_ = bytes;
+  box->owned_ = true;
+  const std::size_t read = file.ReadAt(0, memory, bytes);
+  reason = CheckHeader(memory, read, read);  // again: the file may have changed since
+  if (reason.empty()) reason = CheckSections(memory, read, &box->layout_);
+  if (!reason.empty()) return Failure{path, std::move(reason)};
+  return box->Image();
+}
+
+}  // namespace ncclwatch::reader

@@ -1,0 +1,212 @@
+// Copies one black box, live or dead, into plain values.
+#include "watchdog/reader/image.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "watchdog/reader/box.h"
+
+namespace ncclwatch::reader {
+namespace {
+
+template <typename T>
+T Load(const T& field) {
+  return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
+}
+
+std::uint64_t Load(const std::atomic<std::uint64_t>& field) { return field.load(std::memory_order_acquire); }
+
+template <std::size_t N>
+std::string Text(const char (&text)[N]) {
+  return std::string(text, ::strnlen(text, N));
+}
+
+template <typename Enum>
+Enum State(std::uint32_t value, Enum last, Enum otherwise) {
+  return value <= static_cast<std::uint32_t>(last) ? static_cast<Enum>(value) : otherwise;
+}
+
+Communicator CopyCommunicator(const MappedBox& box, std::uint32_t index) {
+  const format::Communicator& from = box.communicator(index);
+  Communicator to;
+  to.index = index;
+  to.state = State(from.state.load(std::memory_order_acquire), format::CommunicatorState::kRevoked,
+                   format::CommunicatorState::kFree);
+  // Returned before entered: a copy taken in between never shows more returns than entries.
+  to.returned = Load(from.returned);
+  to.entered = Load(from.entered);
+  to.chain = Load(from.chain);
+  to.tickets = Load(from.tickets);
+  to.creations = Load(from.creations);
+  to.sends = Load(from.sends);
+  to.receives = Load(from.receives);
+  to.empties = Load(from.empties);
+  to.generation = Load(from.generation);
+  to.id = Load(from.id);
+  to.parent = Load(from.parent);
+  to.parent_ordinal = Load(from.parent_ordinal);
+  to.handle = Load(from.handle);
+  to.rank = Load(from.rank);
+  to.size = Load(from.size);
+  to.color = Load(from.color);
+  to.device = Load(from.device);
+  to.flags = Load(from.flags);
+  to.created_ns = box.ToNanoseconds(Load(from.created));
+  to.label = Text(from.label);
+  to.last.slot = Load(from.last.slot);
+  to.last.count = Load(from.last.count);
+  to.last.entered_ns = box.ToNanoseconds(Load(from.last.entered));
+  to.last.function = static_cast<functions::Function>(Load(from.last.function));
+  to.last.root = Load(from.last.root);
+  to.last.dtype = Load(from.last.dtype);
+  to.last.reduction = Load(from.last.reduction);
+  to.last.flags = Load(from.last.flags);
+  for (std::size_t i = 0; i < to.marks.size(); ++i) to.marks[i] = Load(from.marks[i]);
+  return to;
+}
+
+// A rank or size that cannot be would size allocations and name ranks that do not exist.
+bool Plausible(const Communicator& communicator) {
+  const bool rank_unknown = (communicator.flags & format::kCommRankUnknown) != 0;
+  return communicator.size <= kMaxCommunicatorSize && (rank_unknown || communicator.rank < communicator.size);
+}
+
+void CopyCommunicators(const MappedBox& box, BoxImage* image) {
+  for (std::uint32_t index = 0; index < box.communicators(); ++index) {
+    Communicator communicator = CopyCommunicator(box, index);
+    if (communicator.state == format::CommunicatorState::kFree) continue;
+    if (Plausible(communicator)) {
+      image->communicators.push_back(std::move(communicator));
+    } else {
+      ++image->damaged;
+    }
+  }
+}
+
+void CopyPeers(const Layout& layout, BoxImage* image) {
+  for (std::uint32_t i = 0; i < layout.peer_count; ++i) {
+    const std::uint64_t key = Load(layout.peers[i].key);
+    if (key == 0) continue;
+    PeerCount peer;
+    peer.generation = static_cast<std::uint32_t>((key - 1) >> 40);
+    peer.communicator = static_cast<std::uint32_t>((key - 1) >> 20) & 0xfffff;
+    peer.peer = static_cast<std::uint32_t>(key - 1) & 0xfffff;
+    peer.sends = Load(layout.peers[i].sends);
+    peer.receives = Load(layout.peers[i].receives);
+    image->peers.push_back(peer);
+  }
+}
+
+void CopyObservations(const Layout& layout, std::uint32_t used, BoxImage* image) {
+  for (std::uint32_t i = 0; i < std::min(used, layout.observation_count); ++i) {
+    const format::Observation& from = layout.observations[i];
+    if (Load(from.commit) != i + 1) continue;
+    Observation to;
+    to.at_ns = Load(from.at_ns);
+    to.pid = Load(from.pid);
+    to.rank = Load(from.rank);
+    to.start_time = Load(from.start_time);
+    to.what = State(Load(from.what), format::Observed::kRunning, format::Observed::kNothing);
+    to.exit_flags = Load(from.exit_flags);
+    to.exit_signal = Load(from.exit_signal);
+    to.exit_status = Load(from.exit_status);
+    if (Load(from.commit) == i + 1) image->observations.push_back(to);
+  }
+}
+
+Judgement CopyJudgement(const format::Judgement& from) {
+  Judgement to;
+  // Odd: half written. A few tries; the writer needs nanoseconds, and one that died half way leaves it odd for good.
+  for (int tries = 0; tries < 100; ++tries) {
+    const std::uint64_t before = Load(from.sequence);
+    to.suspect_after_ns = Load(from.suspect_after_ns);
+    to.likely_after_ns = Load(from.likely_after_ns);
+    to.verdict_at_ns = Load(from.verdict_at_ns);
+    to.longest_wait_ns = Load(from.longest_wait_ns);
+    to.waits = Load(from.waits);
+    if (before % 2 == 0 && Load(from.sequence) == before) break;
+  }
+  return to;
+}
+
+LastWords CopyLastWords(const format::LastWords& from) {
+  LastWords to;
+  to.written = from.written.load(std::memory_order_acquire) != 0;
+  if (!to.written) return to;
+  to.exit_status = Load(from.exit_status);
+  to.signal = Load(from.signal);
+  to.at_ns = Load(from.at_ns);
+  to.text = Text(from.text);
+  return to;
+}
+
+void CopyIdentity(const format::Identity& from, BoxImage* to) {
+  to->boot_id = Text(from.boot_id);
+  to->host = Text(from.host);
+  to->job = Text(from.job);
+  to->command = Text(from.command);
+  to->master_address = Text(from.master_address);
+  to->pid_namespace = Load(from.pid_namespace);
+  to->start_time = Load(from.start_time);
+  to->pid = Load(from.pid);
+  to->uid = Load(from.uid);
+  to->attempt = Load(from.attempt);
+  to->rank = Load(from.rank);
+  to->world_size = Load(from.world_size);
+  to->local_rank = Load(from.local_rank);
+  to->local_world_size = Load(from.local_world_size);
+  to->master_port = Load(from.master_port);
+}
+
+std::string StringAt(const Layout& layout, std::uint32_t offset) {
+  if (offset == 0 || offset >= layout.string_bytes) return {};
+  return std::string(layout.strings + offset, ::strnlen(layout.strings + offset, layout.string_bytes - offset));
+}
+
+void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
+  const std::uint64_t kept = std::min({image->head, box.ring_size(), max_calls});
+  image->first_slot = image->head - kept;
+  image->calls.reserve(kept);
+  Call call;
+  for (std::uint64_t slot = image->first_slot; slot < image->head; ++slot) {
+    if (box.Read(slot, &call)) {
+      image->calls.push_back(call);
+    } else {
+      ++image->torn;
+    }
+  }
+}
+
+}  // namespace
+
+BoxImage MappedBox::Image(std::uint64_t max_calls) const {
+  BoxImage image;
+  image.path = path_;
+  CopyIdentity(header_->identity, &image);
+  // State, counts and marks first, calls last: a call that is seen is then never newer than the head that bounds it,
+  // and a communicator's counts are never newer than its calls.
+  image.state = State(header_->state.load(std::memory_order_acquire), format::ProcessState::kCrashing,
+                      format::ProcessState::kRunning);
+  image.watching = header_->watching.load(std::memory_order_acquire) != 0;
+  image.heartbeat_ns = header_->heartbeat_ns.load(std::memory_order_acquire);
+  image.heartbeats = header_->heartbeats.load(std::memory_order_acquire);
+  const auto& anchor = header_->clock.anchors[header_->clock.current.load(std::memory_order_acquire) & 1];
+  constexpr std::int64_t kHalf = INT64_MAX / 4;
+  image.realtime_minus_monotonic_ns =
+      std::clamp(Load(anchor.realtime_ns), -kHalf, kHalf) - std::clamp(Load(anchor.monotonic_ns), -kHalf, kHalf);
+  image.nccl_version = Load(header_->nccl_version);
+  image.nccl_library = StringAt(layout_, Load(header_->nccl_library));
+  image.gpu_marks = State(Load(header_->gpu_marks), format::GpuMarks::kUnavailable, format::GpuMarks::kNotTried);
+  image.communicators_lost = header_->communicators_lost.load(std::memory_order_relaxed);
+  image.peers_lost = header_->peers_lost.load(std::memory_order_relaxed);
+  image.last_words = CopyLastWords(header_->last_words);
+  image.judgement = CopyJudgement(header_->judgement);
+  CopyCommunicators(*this, &image);
+  CopyPeers(layout_, &image);
+  CopyObservations(layout_, header_->observations_used.load(std::memory_order_acquire), &image);
+  image.head = head();
+  CopyCalls(*this, max_calls, &image);
+  return image;
+}
+
+}  // namespace ncclwatch::reader
