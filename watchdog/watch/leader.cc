@@ -46,7 +46,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
 
 Leader::~Leader() {
   // Overtaken (not: gave the lease back): the successor's judgement counts, and this process's says nothing any more.
-  if (taken_over_ && !lease_->Mine()) journal_.Judge({});
+  if (taken_over_ && !lease_->Mine()) journal_.Judge({}, 0);
 }
 
 void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
@@ -107,7 +107,7 @@ void Leader::TakeOver(std::int64_t now_ns) {
   Learn(now_ns);
   if (last.verdict_at_ns == 0 || lease_->words().verdicts.load(std::memory_order_acquire) == 0) return;
   // The verdict of the leader before stands: it is derived again rather than said again.
-  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(last.verdict_at_ns));
+  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(crowd_.Images()));
   if (diagnosis.healthy()) return;
   standing_ = StandingOf(diagnosis.findings.front());
   SetVerdictAt(last.verdict_at_ns);
@@ -124,7 +124,7 @@ void Leader::Learn(std::int64_t now_ns) {
   judgement.likely_after_ns = limits_.likely_after_ns;
   judgement.longest_wait_ns = longest_wait_ns_;
   judgement.waits = earlier_waits_ + waits.resolved;
-  journal_.Judge(judgement);
+  journal_.Judge(judgement, lease_->Generation());
 }
 
 Leader::Ripe Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
@@ -171,12 +171,21 @@ bool Leader::RipeDeath(std::int64_t now_ns, int new_deaths) {
   return since != 0 && now_ns - since >= kAfterDeath_ns && now_ns - judged_ns_ >= kAfterDeathEvery_ns;
 }
 
+// Not diagnosis::FromBoxes: that one goes back to the standing verdict, and this is about now.
 diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns) const {
-  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(crowd_.Images());
+  diagnosis::Snapshot snapshot;
   snapshot.now_ns = now_ns;
   snapshot.boot_id = context_.own->identity.boot_id;
   snapshot.limits = limits_;
-  for (const std::string& note : crowd_.notes()) snapshot.notes.push_back(note);
+  snapshot.boxes = crowd_.Images();
+  for (const reader::BoxImage& box : snapshot.boxes)
+    if (box.boot_id == snapshot.boot_id)
+      snapshot.observations.insert(snapshot.observations.end(), box.observations.begin(), box.observations.end());
+  std::stable_sort(snapshot.observations.begin(), snapshot.observations.end(),
+                   [](const reader::Observation& a, const reader::Observation& b) {
+                     return std::pair(a.at_ns, a.pid) < std::pair(b.at_ns, b.pid);
+                   });
+  snapshot.notes = crowd_.notes();
   const std::string unseen = UnseenNote();
   if (!unseen.empty()) snapshot.notes.push_back(unseen);
   return snapshot;
@@ -222,7 +231,7 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
 void Leader::SetVerdictAt(std::int64_t at_ns) {
   reader::Judgement judgement = journal_.judgement();
   judgement.verdict_at_ns = at_ns;
-  journal_.Judge(judgement);
+  journal_.Judge(judgement, lease_->Generation());
 }
 
 void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, bool first) {
