@@ -1,5 +1,9 @@
 #include "watchdog/act/dump.h"
 
+#include <sys/stat.h>
+
+#include <cerrno>
+
 #include "watchdog/act/files.h"
 #include "watchdog/act/thread.h"
 #include "watchdog/evidence/snapshot_text.h"
@@ -29,7 +33,8 @@ void Save(const Dump& dump) {
   Once complain(dump);
   std::vector<std::string> small = {"diagnosis.json", "diagnosis.txt"};
   const std::string evidence = dump.directory + "/evidence";
-  complain(MakeDirectories(evidence));
+  // One level only: a run directory that was removed meanwhile stays removed.
+  if (mkdir(evidence.c_str(), 0700) != 0 && errno != EEXIST) complain(evidence + ": cannot be made");
   for (const Suspect& suspect : dump.suspects) {
     const std::string text = evidence::ProcessText(suspect.pid);
     if (text.empty()) continue;

@@ -29,10 +29,16 @@ bool Journal::Observe(const reader::Observation& observation) {
 
 reader::Judgement Journal::judgement() const {
   const format::Judgement& from = own_->judgement;  // this thread is its only writer
-  return {from.suspect_after_ns, from.likely_after_ns, from.verdict_at_ns, from.longest_wait_ns, from.waits};
+  reader::Judgement judgement;
+  judgement.suspect_after_ns = from.suspect_after_ns;
+  judgement.likely_after_ns = from.likely_after_ns;
+  judgement.verdict_at_ns = from.verdict_at_ns;
+  judgement.longest_wait_ns = from.longest_wait_ns;
+  judgement.waits = from.waits;
+  return judgement;
 }
 
-void Journal::Judge(const reader::Judgement& judgement) {
+void Journal::Judge(const reader::Judgement& judgement, std::uint32_t generation) {
   format::Judgement& to = own_->judgement;
   const std::uint64_t sequence = to.sequence.load(std::memory_order_relaxed) | 1;
   to.sequence.store(sequence, std::memory_order_relaxed);
@@ -44,6 +50,7 @@ void Journal::Judge(const reader::Judgement& judgement) {
   Store(&to.verdict_at_ns, judgement.verdict_at_ns);
   Store(&to.longest_wait_ns, judgement.longest_wait_ns);
   __atomic_store_n(&to.waits, judgement.waits, __ATOMIC_RELAXED);
+  __atomic_store_n(&to.generation, std::uint64_t{generation}, __ATOMIC_RELAXED);
   to.sequence.store(sequence + 1, std::memory_order_release);
 }
 

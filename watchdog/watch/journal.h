@@ -16,7 +16,7 @@ class Journal {
   bool Observe(const reader::Observation& observation);
 
   reader::Judgement judgement() const;
-  void Judge(const reader::Judgement& judgement);
+  void Judge(const reader::Judgement& judgement, std::uint32_t generation);
 
  private:
   format::Header* own_;

@@ -285,7 +285,7 @@ void Leader::SaveEvidence(const diagnosis::Diagnosis& diagnosis) {
     if (!member.own) dump.boxes.push_back(member.box->path());
   dump.own = context_.own;
   dump.own_name = context_.own_path.substr(context_.own_path.rfind('/') + 1);
-  dump.complain = [log = context_.log](const std::string& line) { log.Error(line); };
+  if (!said_no_room_) dump.complain = [log = context_.log](const std::string& line) { log.Error(line); };
   saved_ = std::make_shared<std::atomic<bool>>(false);
   save_began_ns_ = Monotonic();
   act::SaveInBackground(std::move(dump), saved_);

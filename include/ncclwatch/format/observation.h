@@ -46,7 +46,8 @@ struct Judgement {
   std::int64_t verdict_at_ns;           // CLOCK_MONOTONIC of the standing verdict, 0 none (or withdrawn)
   std::int64_t longest_wait_ns;         // the longest wait that resolved by itself
   std::uint64_t waits;                  // how many waits were seen to resolve
-  std::uint64_t reserved[2];
+  std::uint64_t generation;             // of the lease under which it was written: the highest one speaks
+  std::uint64_t reserved[1];
 };
 static_assert(sizeof(Judgement) == 64);
 

@@ -1,0 +1,290 @@
+#include "fake_rank.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "watchdog/rundir/process.h"
+#include "watchdog/watch/clock.h"
+#include "watchdog/watch/watchdog.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+constexpr std::uint32_t kRing = 1024;
+constexpr std::uint32_t kCommunicators = 16;
+
+std::uint64_t Ticks() { return static_cast<std::uint64_t>(Monotonic()); }
+
+}  // namespace
+
+bool Eventually(const std::function<bool()>& condition, double seconds) {
+  const std::int64_t end = Monotonic() + static_cast<std::int64_t>(seconds * 1e9);
+  do {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  } while (Monotonic() < end);
+  return condition();
+}
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+int Count(const std::string& text, const std::string& what) {
+  int count = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+FakeRank::FakeRank(const std::string& directory, int rank, int size, const settings::Settings& settings,
+                   Options options)
+    : rank_(rank), size_(size) {
+  int ready[2];
+  if (pipe2(ready, O_CLOEXEC) != 0) std::abort();
+  pid_ = fork();
+  if (pid_ == 0) Live(directory, settings, options, ready[1]);
+  close(ready[1]);
+  if (read(ready[0], &child_, sizeof(child_)) != sizeof(child_)) std::abort();
+  close(ready[0]);
+  const std::optional<rundir::ProcessStat> stat = rundir::StatOf(pid_);
+  path_ = directory + "/host." + std::to_string(pid_) + "." + std::to_string(stat->start_time) + ".box";
+  MapBox();
+}
+
+FakeRank::~FakeRank() {
+  if (!reaped_) {
+    kill(pid_, SIGKILL);
+    Wait();
+  }
+  if (child_ > 0) kill(child_, SIGKILL);
+  if (header_) munmap(header_, header_->file_bytes);
+}
+
+void FakeRank::Live(const std::string& directory, const settings::Settings& settings, Options options, int ready) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const std::string said = directory + "/../stderr." + std::to_string(rank_);
+  const int log = open(said.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  dup2(log, STDERR_FILENO);
+  const std::uint64_t start = rundir::StatOf(getpid())->start_time;
+  path_ = directory + "/host." + std::to_string(getpid()) + "." + std::to_string(start) + ".box";
+  MakeBox(path_ + ".draft");
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_len = 1;
+  const int fd = open((path_ + ".draft").c_str(), O_RDWR);
+  if (fcntl(fd, F_SETLK, &lock) != 0) std::abort();
+  header_ = static_cast<format::Header*>(
+      mmap(nullptr, static_cast<std::size_t>(lseek(fd, 0, SEEK_END)), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  if (rename((path_ + ".draft").c_str(), path_.c_str()) != 0) std::abort();
+  pid_t child = 0;
+  if (options.fork_child && (child = fork()) == 0)
+    for (;;) pause();
+  std::unique_ptr<Watchdog> watchdog;
+  if (options.watchdog) {
+    Start begin;
+    begin.own = header_;
+    begin.own_path = path_;
+    begin.directory = directory;
+    begin.settings = settings;
+    watchdog = Watchdog::Launch(begin);
+  }
+  if (write(ready, &child, sizeof(child)) != sizeof(child)) std::abort();
+  for (;;) pause();
+}
+
+void FakeRank::MakeBox(const std::string& path) {
+  std::uint64_t bytes = format::kPage;
+  const auto add = [&bytes](std::uint32_t count, std::size_t entry) {
+    const format::Section section{bytes, count * entry, count, static_cast<std::uint32_t>(entry)};
+    bytes += (section.bytes + format::kPage - 1) / format::kPage * format::kPage;
+    return section;
+  };
+  static format::Header header;  // too large for some stacks, and atomics cannot be copied
+  std::memset(static_cast<void*>(&header), 0, sizeof(header));
+  std::memcpy(header.magic, format::kMagic, sizeof(header.magic));
+  header.version = format::kVersion;
+  header.endian_mark = format::kEndianMark;
+  header.header_bytes = sizeof(header);
+  header.communicators = add(kCommunicators, sizeof(format::Communicator));
+  header.ring = add(kRing, sizeof(format::Record));
+  header.peers = add(64, sizeof(format::Peer));
+  header.observations = add(512, sizeof(format::Observation));
+  header.strings = add(4096, 1);
+  header.file_bytes = bytes;
+  format::Identity& identity = header.identity;
+  std::strncpy(identity.boot_id, rundir::BootId().c_str(), sizeof(identity.boot_id) - 1);
+  std::strncpy(identity.host, "host", sizeof(identity.host) - 1);
+  std::strncpy(identity.job, "fake-0123456789ab", sizeof(identity.job) - 1);
+  struct stat space = {};
+  stat("/proc/self/ns/pid", &space);
+  identity.pid_namespace = space.st_ino;
+  identity.start_time = rundir::StatOf(getpid())->start_time;
+  identity.pid = static_cast<std::uint32_t>(getpid());
+  identity.uid = geteuid();
+  identity.rank = identity.local_rank = rank_;
+  identity.world_size = identity.local_world_size = size_;
+  header.clock.anchors[0] = {Ticks(), Monotonic(), Realtime(), 1.0};
+  header.clock.anchors[1] = header.clock.anchors[0];
+  header.state = static_cast<std::uint32_t>(format::ProcessState::kRunning);
+  header.watching = 1;
+  header.heartbeat_ns = Monotonic();
+  header.strings_used = 1;
+  header.nccl_version = 22809;
+  header.gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kUnavailable);
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
+      pwrite(fd, &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header)))
+    std::abort();
+  close(fd);
+}
+
+void FakeRank::MapBox() {
+  const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  header_ = static_cast<format::Header*>(
+      mmap(nullptr, static_cast<std::size_t>(lseek(fd, 0, SEEK_END)), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  close(fd);
+}
+
+void FakeRank::MakeCommunicator(std::uint64_t id, bool ready) {
+  auto& communicator = At<format::Communicator>(header_->communicators)[0];
+  communicator.id = id;
+  communicator.handle = 0x1000 + id;
+  communicator.created = Ticks();
+  communicator.rank = static_cast<std::uint32_t>(rank_);
+  communicator.size = static_cast<std::uint32_t>(size_);
+  communicator.device = rank_;
+  communicator.state = static_cast<std::uint32_t>(format::CommunicatorState::kInitializing);
+  header_->communicators_used = 1;
+  if (ready) Ready();
+}
+
+void FakeRank::Ready() {
+  At<format::Communicator>(header_->communicators)[0].state =
+      static_cast<std::uint32_t>(format::CommunicatorState::kReady);
+}
+
+void FakeRank::Enter(const FakeCall& call) {
+  auto& communicator = At<format::Communicator>(header_->communicators)[0];
+  const std::uint64_t slot = header_->head.fetch_add(1);
+  auto& record = At<format::Record>(header_->ring)[slot % kRing];
+  record.commit.store(0, std::memory_order_release);
+  record.entered = Ticks();
+  record.returned = 0;
+  record.position = communicator.entered;
+  record.count = call.count;
+  record.chain = format::Chain(communicator.chain, format::Fingerprint(call.function, call.count, call.dtype, 0, -1));
+  record.stream = record.group = record.ticket = 0;
+  record.site = 0x4242;
+  record.result = format::kNoResult;
+  record.function = static_cast<std::uint32_t>(call.function);
+  record.communicator = 0;
+  record.generation = 0;
+  record.thread = static_cast<std::uint32_t>(pid_);
+  record.flags = 0;
+  record.root = format::kNoRank;
+  record.dtype = call.dtype;
+  record.reduction = 0;
+  record.commit.store(slot + 1, std::memory_order_release);
+  communicator.last.slot = slot;
+  communicator.last.count = call.count;
+  communicator.last.entered = record.entered;
+  communicator.last.function = record.function;
+  communicator.last.root = format::kNoRank;
+  communicator.last.dtype = call.dtype;
+  communicator.chain.store(record.chain, std::memory_order_relaxed);
+  communicator.entered.fetch_add(1, std::memory_order_release);
+}
+
+void FakeRank::Return() {
+  auto& communicator = At<format::Communicator>(header_->communicators)[0];
+  auto& record = At<format::Record>(header_->ring)[(header_->head - 1) % kRing];
+  record.result = 0;
+  record.returned.store(Ticks(), std::memory_order_release);
+  communicator.returned.fetch_add(1, std::memory_order_release);
+}
+
+void FakeRank::Signal(int signal) const { kill(pid_, signal); }
+
+int FakeRank::Wait() {
+  int status = -1;
+  if (!reaped_) waitpid(pid_, &status, 0);
+  reaped_ = true;
+  return status;
+}
+
+FakeJob::FakeJob() {
+  char name[] = "/dev/shm/ncclwatch-watch-XXXXXX";
+  top_ = mkdtemp(name);
+  std::filesystem::create_directories(directory());
+}
+
+FakeJob::~FakeJob() {
+  ranks_.clear();
+  if (lease_) munmap(lease_, format::kPage);
+  if (testing::Test::HasFailure()) std::fprintf(stderr, "%s\n%s\n", Said().c_str(), Diagnosis().c_str());
+  std::filesystem::remove_all(top_);
+}
+
+FakeRank& FakeJob::Add(int rank, int size, FakeRank::Options options) {
+  ranks_.push_back(std::make_unique<FakeRank>(directory(), rank, size, settings, options));
+  return *ranks_.back();
+}
+
+void FakeJob::Start(int size) {
+  for (int rank = 0; rank < size; ++rank) {
+    Add(rank, size);
+    if (rank == 0) {
+      EXPECT_TRUE(Eventually([this] { return Leader() == ranks_[0].get(); }));
+    }
+    ranks_.back()->MakeCommunicator(77);
+  }
+  EXPECT_TRUE(Eventually([this] { return lease().announced.load() == 1; }));
+}
+
+void FakeJob::CallAll(const FakeCall& call) {
+  for (const auto& rank : ranks_) rank->Enter(call);
+  for (const auto& rank : ranks_) rank->Return();
+}
+
+std::string FakeJob::Said() const {
+  std::string all;
+  for (const auto& entry : std::filesystem::directory_iterator(top_))
+    if (entry.is_regular_file()) all += Content(entry.path());
+  return all;
+}
+
+format::Lease& FakeJob::lease() {
+  if (!lease_) {
+    int fd = -1;
+    Eventually([&] { return (fd = open((directory() + "/lease").c_str(), O_RDWR | O_CLOEXEC)) >= 0; });
+    lease_ = static_cast<format::Lease*>(mmap(nullptr, format::kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    close(fd);
+  }
+  return *lease_;
+}
+
+FakeRank* FakeJob::Leader() {
+  const auto pid = static_cast<pid_t>(lease().holder.load() & 0xffffffffu);
+  for (const auto& rank : ranks_)
+    if (rank->pid() == pid) return rank.get();
+  return nullptr;
+}
+
+}  // namespace ncclwatch::watch
