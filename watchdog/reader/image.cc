@@ -124,6 +124,7 @@ Judgement CopyJudgement(const format::Judgement& from) {
     to.verdict_at_ns = Load(from.verdict_at_ns);
     to.longest_wait_ns = Load(from.longest_wait_ns);
     to.waits = Load(from.waits);
+    to.generation = Load(from.generation);
     if (before % 2 == 0 && Load(from.sequence) == before) break;
   }
   return to;

@@ -101,6 +101,7 @@ struct Judgement {
   std::int64_t verdict_at_ns = 0;
   std::int64_t longest_wait_ns = 0;
   std::uint64_t waits = 0;
+  std::uint64_t generation = 0;  // of the lease it was made under: the highest one speaks
 };
 
 struct LastWords {

@@ -35,10 +35,11 @@ reader::Judgement Journal::judgement() const {
   judgement.verdict_at_ns = from.verdict_at_ns;
   judgement.longest_wait_ns = from.longest_wait_ns;
   judgement.waits = from.waits;
+  judgement.generation = from.generation;
   return judgement;
 }
 
-void Journal::Judge(const reader::Judgement& judgement, std::uint32_t generation) {
+void Journal::Judge(const reader::Judgement& judgement) {
   format::Judgement& to = own_->judgement;
   const std::uint64_t sequence = to.sequence.load(std::memory_order_relaxed) | 1;
   to.sequence.store(sequence, std::memory_order_relaxed);
@@ -50,7 +51,7 @@ void Journal::Judge(const reader::Judgement& judgement, std::uint32_t generation
   Store(&to.verdict_at_ns, judgement.verdict_at_ns);
   Store(&to.longest_wait_ns, judgement.longest_wait_ns);
   __atomic_store_n(&to.waits, judgement.waits, __ATOMIC_RELAXED);
-  __atomic_store_n(&to.generation, std::uint64_t{generation}, __ATOMIC_RELAXED);
+  __atomic_store_n(&to.generation, judgement.generation, __ATOMIC_RELAXED);
   to.sequence.store(sequence + 1, std::memory_order_release);
 }
 

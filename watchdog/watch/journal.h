@@ -16,7 +16,7 @@ class Journal {
   bool Observe(const reader::Observation& observation);
 
   reader::Judgement judgement() const;
-  void Judge(const reader::Judgement& judgement, std::uint32_t generation);
+  void Judge(const reader::Judgement& judgement);
 
  private:
   format::Header* own_;

@@ -46,7 +46,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
 
 Leader::~Leader() {
   // Overtaken (not: gave the lease back): the successor's judgement counts, and this process's says nothing any more.
-  if (taken_over_ && !lease_->Mine()) journal_.Judge({}, 0);
+  if (taken_over_ && !lease_->Mine()) journal_.Judge({});
 }
 
 void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
@@ -93,24 +93,22 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
 void Leader::TakeOver(std::int64_t now_ns) {
   taken_over_ = true;
   reader::Judgement last;
-  std::int64_t last_heartbeat = INT64_MIN;
   for (const Member& member : crowd_.members()) {
-    const reader::BoxImage image = member.box->Image(0);
-    if (image.judgement.suspect_after_ns == 0) continue;  // never led
-    longest_wait_ns_ = std::max(longest_wait_ns_, image.judgement.longest_wait_ns);
-    earlier_waits_ = std::max(earlier_waits_, image.judgement.waits);
-    if (image.heartbeat_ns > last_heartbeat && !member.own) {
-      last_heartbeat = image.heartbeat_ns;
-      last = image.judgement;
-    }
+    const reader::Judgement judgement = member.box->Image(0).judgement;
+    if (judgement.suspect_after_ns == 0) continue;  // never led
+    longest_wait_ns_ = std::max(longest_wait_ns_, judgement.longest_wait_ns);
+    earlier_waits_ = std::max(earlier_waits_, judgement.waits);
+    if (judgement.generation > last.generation) last = judgement;
   }
+  const bool stands = last.verdict_at_ns != 0 && lease_->words().verdicts.load(std::memory_order_acquire) != 0;
+  // From the first moment on this judgement speaks for the job, so the standing verdict comes with it.
+  SetVerdictAt(stands ? last.verdict_at_ns : 0);
   Learn(now_ns);
-  if (last.verdict_at_ns == 0 || lease_->words().verdicts.load(std::memory_order_acquire) == 0) return;
-  // The verdict of the leader before stands: it is derived again rather than said again.
+  if (!stands) return;
+  // It is derived again rather than said again.
   const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(crowd_.Images()));
   if (diagnosis.healthy()) return;
   standing_ = StandingOf(diagnosis.findings.front());
-  SetVerdictAt(last.verdict_at_ns);
   saved_ = std::make_shared<std::atomic<bool>>(true);
 }
 
@@ -124,7 +122,8 @@ void Leader::Learn(std::int64_t now_ns) {
   judgement.likely_after_ns = limits_.likely_after_ns;
   judgement.longest_wait_ns = longest_wait_ns_;
   judgement.waits = earlier_waits_ + waits.resolved;
-  journal_.Judge(judgement, lease_->Generation());
+  judgement.generation = lease_->Generation();
+  journal_.Judge(judgement);
 }
 
 Leader::Ripe Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
@@ -231,7 +230,7 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
 void Leader::SetVerdictAt(std::int64_t at_ns) {
   reader::Judgement judgement = journal_.judgement();
   judgement.verdict_at_ns = at_ns;
-  journal_.Judge(judgement, lease_->Generation());
+  journal_.Judge(judgement);
 }
 
 void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, bool first) {
