@@ -11,7 +11,18 @@
 namespace softgpu {
 namespace {
 
-enum class Call { kBroadcast, kReduce, kAllGather, kReduceScatter, kAllReduce, kAlltoAll, kGather, kScatter, kSend, kRecv };
+enum class Call {
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kReduceScatter,
+  kAllReduce,
+  kAlltoAll,
+  kGather,
+  kScatter,
+  kSend,
+  kRecv
+};
 
 struct Request {
   Call call;
@@ -169,8 +180,8 @@ SOFTGPU_API(ncclResult_t, ncclAllReduce,
              ncclComm_t comm, cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(count, datatype, sendbuff, recvbuff).Red(op).Stream(stream);
-  return call.Done(softgpu::Enqueue(
-      {Call::kAllReduce, "AllReduce", sendbuff, recvbuff, count, datatype, op, 0, comm, stream}));
+  return call.Done(
+      softgpu::Enqueue({Call::kAllReduce, "AllReduce", sendbuff, recvbuff, count, datatype, op, 0, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclReduce,
@@ -178,8 +189,8 @@ SOFTGPU_API(ncclResult_t, ncclReduce,
              ncclComm_t comm, cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(count, datatype, sendbuff, recvbuff).Red(op).Root(root).Stream(stream);
-  return call.Done(softgpu::Enqueue(
-      {Call::kReduce, "Reduce", sendbuff, recvbuff, count, datatype, op, root, comm, stream}));
+  return call.Done(
+      softgpu::Enqueue({Call::kReduce, "Reduce", sendbuff, recvbuff, count, datatype, op, root, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclBroadcast,
@@ -187,8 +198,8 @@ SOFTGPU_API(ncclResult_t, ncclBroadcast,
              cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(count, datatype, sendbuff, recvbuff).Root(root).Stream(stream);
-  return call.Done(softgpu::Enqueue({Call::kBroadcast, "Broadcast", sendbuff, recvbuff, count, datatype, ncclSum, root,
-                                     comm, stream}));
+  return call.Done(softgpu::Enqueue(
+      {Call::kBroadcast, "Broadcast", sendbuff, recvbuff, count, datatype, ncclSum, root, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclBcast,
@@ -203,8 +214,8 @@ SOFTGPU_API(ncclResult_t, ncclReduceScatter,
              ncclComm_t comm, cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(recvcount, datatype, sendbuff, recvbuff).Red(op).Stream(stream);
-  return call.Done(softgpu::Enqueue({Call::kReduceScatter, "ReduceScatter", sendbuff, recvbuff, recvcount, datatype, op,
-                                     0, comm, stream}));
+  return call.Done(softgpu::Enqueue(
+      {Call::kReduceScatter, "ReduceScatter", sendbuff, recvbuff, recvcount, datatype, op, 0, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclAllGather,
@@ -212,8 +223,8 @@ SOFTGPU_API(ncclResult_t, ncclAllGather,
              cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(sendcount, datatype, sendbuff, recvbuff).Stream(stream);
-  return call.Done(softgpu::Enqueue({Call::kAllGather, "AllGather", sendbuff, recvbuff, sendcount, datatype, ncclSum, 0,
-                                     comm, stream}));
+  return call.Done(softgpu::Enqueue(
+      {Call::kAllGather, "AllGather", sendbuff, recvbuff, sendcount, datatype, ncclSum, 0, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclAlltoAll,
@@ -221,8 +232,8 @@ SOFTGPU_API(ncclResult_t, ncclAlltoAll,
              cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(count, datatype, sendbuff, recvbuff).Stream(stream);
-  return call.Done(softgpu::Enqueue(
-      {Call::kAlltoAll, "AlltoAll", sendbuff, recvbuff, count, datatype, ncclSum, 0, comm, stream}));
+  return call.Done(
+      softgpu::Enqueue({Call::kAlltoAll, "AlltoAll", sendbuff, recvbuff, count, datatype, ncclSum, 0, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclGather,
@@ -230,8 +241,8 @@ SOFTGPU_API(ncclResult_t, ncclGather,
              cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(count, datatype, sendbuff, recvbuff).Root(root).Stream(stream);
-  return call.Done(softgpu::Enqueue(
-      {Call::kGather, "Gather", sendbuff, recvbuff, count, datatype, ncclSum, root, comm, stream}));
+  return call.Done(
+      softgpu::Enqueue({Call::kGather, "Gather", sendbuff, recvbuff, count, datatype, ncclSum, root, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclScatter,
@@ -239,8 +250,8 @@ SOFTGPU_API(ncclResult_t, ncclScatter,
              cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(count, datatype, sendbuff, recvbuff).Root(root).Stream(stream);
-  return call.Done(softgpu::Enqueue(
-      {Call::kScatter, "Scatter", sendbuff, recvbuff, count, datatype, ncclSum, root, comm, stream}));
+  return call.Done(
+      softgpu::Enqueue({Call::kScatter, "Scatter", sendbuff, recvbuff, count, datatype, ncclSum, root, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclSend,
@@ -248,14 +259,14 @@ SOFTGPU_API(ncclResult_t, ncclSend,
              cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(count, datatype, sendbuff, nullptr).Peer(peer).Stream(stream);
-  return call.Done(softgpu::Enqueue(
-      {Call::kSend, "Send", sendbuff, nullptr, count, datatype, ncclSum, peer, comm, stream}));
+  return call.Done(
+      softgpu::Enqueue({Call::kSend, "Send", sendbuff, nullptr, count, datatype, ncclSum, peer, comm, stream}));
 }
 
 SOFTGPU_API(ncclResult_t, ncclRecv,
             (void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm, cudaStream_t stream)) {
   ApiCall call(__func__);
   call.Comm(comm).Data(count, datatype, nullptr, recvbuff).Peer(peer).Stream(stream);
-  return call.Done(softgpu::Enqueue(
-      {Call::kRecv, "Recv", nullptr, recvbuff, count, datatype, ncclSum, peer, comm, stream}));
+  return call.Done(
+      softgpu::Enqueue({Call::kRecv, "Recv", nullptr, recvbuff, count, datatype, ncclSum, peer, comm, stream}));
 }

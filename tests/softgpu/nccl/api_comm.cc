@@ -90,7 +90,8 @@ ncclResult_t InitInGroup(ncclComm_t* newcomm, int nranks, int rank, int nids, co
 
 ncclResult_t CheckDevices(int ndev, const int* devices) {
   int total = 0;
-  if (!softgpu::GetDriver() || softgpu::GetDriver()->device_count(&total) != CUDA_SUCCESS) return ncclUnhandledCudaError;
+  if (!softgpu::GetDriver() || softgpu::GetDriver()->device_count(&total) != CUDA_SUCCESS)
+    return ncclUnhandledCudaError;
   std::vector<bool> used(total);
   for (int i = 0; devices && i < ndev; ++i) {
     if (devices[i] < 0 || devices[i] >= total) {
@@ -180,8 +181,7 @@ SOFTGPU_API(ncclResult_t, ncclCommInitRank, (ncclComm_t * newcomm, int nranks, n
   call.Extra("nranks", nranks).Extra("rank", myrank).Enter();
   int device = 0;
   if (!softgpu::CurrentDevice(&device)) return call.Done(ncclUnhandledCudaError);
-  const ncclResult_t result =
-      softgpu::InitRank({newcomm, nranks, myrank, 1, &commId, device, &DefaultConfig()});
+  const ncclResult_t result = softgpu::InitRank({newcomm, nranks, myrank, 1, &commId, device, &DefaultConfig()});
   if (result == ncclSuccess) call.Comm(*newcomm);
   return call.Done(result);
 }
@@ -227,8 +227,7 @@ SOFTGPU_API(ncclResult_t, ncclCommShrink,
   ApiCall call(__func__);
   call.Comm(comm).Extra("excluded", excludeRanksCount).Extra("flags", shrinkFlags).Enter();
   softgpu::GroupStart();
-  const ncclResult_t result =
-      softgpu::Shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
+  const ncclResult_t result = softgpu::Shrink(comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags);
   GroupError(result);
   const ncclResult_t end = softgpu::GroupEnd();
   return call.Done(end != ncclSuccess && end != ncclInProgress ? end : result);
@@ -276,7 +275,8 @@ SOFTGPU_API(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
   ApiCall call(__func__);
   call.Comm(comm).Extra("flags", revokeFlags).Enter();
   if (!comm) return call.Done(ncclSuccess);
-  if (const ncclResult_t result = CommCheck(comm, "CommRevoke", "comm"); result != ncclSuccess) return call.Done(result);
+  if (const ncclResult_t result = CommCheck(comm, "CommRevoke", "comm"); result != ncclSuccess)
+    return call.Done(result);
   if (revokeFlags != NCCL_REVOKE_DEFAULT || comm->destroying.load() || comm->finalize_called.load() ||
       comm->revoked.load()) {
     return call.Done(ncclInvalidArgument);

@@ -96,7 +96,8 @@ SOFTGPU_API(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t 
   call.Comm(comm).Extra("stat", stat);
   ncclResult_t result = CommCheck(comm, "ncclCommMemStats", "comm");
   if (result == ncclSuccess) result = softgpu::PointerCheck(value, "ncclCommMemStats", "value");
-  if (result == ncclSuccess && (stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal)) result = ncclInvalidArgument;
+  if (result == ncclSuccess && (stat < ncclStatGpuMemSuspend || stat > ncclStatGpuMemTotal))
+    result = ncclInvalidArgument;
   // softgpu keeps its buffers in shared memory of the host: there is no device memory to tell of.
   if (result == ncclSuccess) *value = stat == ncclStatGpuMemSuspended ? comm->suspended.load() : 0;
   return call.Done(result);

@@ -1,6 +1,6 @@
 // Collectives in rounds. In a round every rank stages up to kStageBytes in shared memory, says what it is doing
-// (Signature), and waits for all; then each reads what it needs. The stage of a round is written again two rounds later,
-// when all ranks have passed the round between, hence have finished reading: one barrier a round is enough.
+// (Signature), and waits for all; then each reads what it needs. The stage of a round is written again two rounds
+// later, when all ranks have passed the round between, hence have finished reading: one barrier a round is enough.
 #include <sched.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace {
 // round hands out the results: n times less arithmetic.
 constexpr size_t kOneRoundBytes = 8 * 1024;
 
-// Waiting a few hundred nanoseconds on a free core saves two context switches; with more ranks than cores it is lost time.
+// Waiting a few hundred nanoseconds on a free core saves two context switches; with more ranks than cores it is lost
+// time.
 constexpr int kSpins = 200;
 
 bool WrongResultsWanted() {
@@ -188,11 +189,16 @@ bool AllReduce(ncclComm* comm, const Collective& c) {
 
 bool RunCollective(ncclComm* comm, const Collective& c) {
   switch (c.function) {
-    case Function::kBroadcast: return Broadcast(comm, c);
-    case Function::kReduce: return ReduceToRoot(comm, c);
-    case Function::kAllGather: return AllGather(comm, c);
-    case Function::kReduceScatter: return ReduceScatter(comm, c);
-    case Function::kAllReduce: return AllReduce(comm, c);
+    case Function::kBroadcast:
+      return Broadcast(comm, c);
+    case Function::kReduce:
+      return ReduceToRoot(comm, c);
+    case Function::kAllGather:
+      return AllGather(comm, c);
+    case Function::kReduceScatter:
+      return ReduceScatter(comm, c);
+    case Function::kAllReduce:
+      return AllReduce(comm, c);
   }
   return false;
 }

@@ -92,7 +92,7 @@ ncclComm* NewComm() {
   const std::lock_guard lock(pool.mutex);
   void* memory = nullptr;
   if (pool.free.empty()) {
-    memory = ::operator new(sizeof(ncclComm), std::align_val_t{alignof(ncclComm)});
+    memory = ::operator new (sizeof(ncclComm), std::align_val_t{alignof(ncclComm)});
   } else {
     memory = pool.free.back();
     pool.free.pop_back();

@@ -125,7 +125,8 @@ namespace softgpu {
 // Counts fork()s without exec on the child's side: a communicator of another generation is unusable.
 uint32_t ForkGeneration();
 
-// New communicators come from a pool: a handle is recycled as with malloc, but reading the magic of a freed one is safe.
+// New communicators come from a pool: a handle is recycled as with malloc, but reading the magic of a freed one is
+// safe.
 ncclComm* NewComm();
 void FreeComm(ncclComm* comm);
 

@@ -86,10 +86,10 @@ ncclResult_t MembersOfSplit(ncclComm* parent, uint64_t exchange, ColorKey mine, 
 }
 
 // Gives `child` its place among `members` (ranks of the parent) and waits for the others.
-ncclResult_t ConnectChild(ncclComm* parent, ncclComm* child, const std::vector<int>& members, const Identity& identity) {
+ncclResult_t ConnectChild(ncclComm* parent, ncclComm* child, const std::vector<int>& members,
+                          const Identity& identity) {
   child->nranks = static_cast<int>(members.size());
-  child->rank =
-      static_cast<int>(std::find(members.begin(), members.end(), parent->rank) - members.begin());
+  child->rank = static_cast<int>(std::find(members.begin(), members.end(), parent->rank) - members.begin());
   child->identity = identity;
   return Connect(child);
 }

@@ -36,7 +36,8 @@ const Driver* Load() {
       Find(library, "cuCtxGetDevice", &driver.context_device) &&
       Find(library, "cuDevicePrimaryCtxRetain", &driver.primary_retain) &&
       Find(library, "cuMemAlloc_v2", &driver.memory_alloc) && Find(library, "cuMemFree_v2", &driver.memory_free) &&
-      Find(library, "cuStreamIsCapturing", &driver.stream_capturing) && Find(library, "softgpuEnqueue", &driver.enqueue);
+      Find(library, "cuStreamIsCapturing", &driver.stream_capturing) &&
+      Find(library, "softgpuEnqueue", &driver.enqueue);
   return found && driver.init(0) == CUDA_SUCCESS ? &driver : nullptr;
 }
 

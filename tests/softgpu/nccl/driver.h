@@ -23,7 +23,8 @@ struct Driver {
 // nullptr if there is no usable libcuda.so.1 beside this library; the reason is then in LastError().
 const Driver* GetDriver();
 
-// The device current in this thread, as the CUDA runtime understands it: device 0 where none was chosen. False on error.
+// The device current in this thread, as the CUDA runtime understands it: device 0 where none was chosen. False on
+// error.
 bool CurrentDevice(int* device);
 
 // The primary context of a device, retained once in the life of the process. nullptr on error.

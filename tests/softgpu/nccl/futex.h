@@ -2,9 +2,9 @@
 #ifndef SOFTGPU_NCCL_FUTEX_H_
 #define SOFTGPU_NCCL_FUTEX_H_
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <errno.h>
 #include <time.h>
 #include <unistd.h>
 

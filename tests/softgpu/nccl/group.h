@@ -1,5 +1,5 @@
-// Groups: per thread, nested; the work is done at the end of the outermost one. Every call outside a group is a group of
-// its own, as in NCCL.
+// Groups: per thread, nested; the work is done at the end of the outermost one. Every call outside a group is a group
+// of its own, as in NCCL.
 #ifndef SOFTGPU_NCCL_GROUP_H_
 #define SOFTGPU_NCCL_GROUP_H_
 

@@ -169,7 +169,8 @@ ncclResult_t QueryCapture(const Work& work, bool* captured) {
     const bool active = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
     if (i > 0 && active != *captured) {
       Warn(
-          "Streams given to a communicator within a NCCL group must either be all uncaptured or all captured by the same "
+          "Streams given to a communicator within a NCCL group must either be all uncaptured or all captured by the "
+          "same "
           "graph.");
       return ncclInvalidUsage;
     }

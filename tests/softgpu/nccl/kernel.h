@@ -56,7 +56,8 @@ bool RunTransfers(ncclComm* comm, const std::vector<PointToPoint>& transfers);
 // Sleeps until the communicator is aborted; looks after the peers meanwhile. Always false.
 bool StayStuck(ncclComm* comm);
 
-// Called now and then by whatever waits: sets ncclRemoteError if a peer's process is gone and SOFTGPU_NCCL_PEER_ERROR=1.
+// Called now and then by whatever waits: sets ncclRemoteError if a peer's process is gone and
+// SOFTGPU_NCCL_PEER_ERROR=1.
 void LookAfterPeers(ncclComm* comm);
 
 }  // namespace softgpu

@@ -2,7 +2,8 @@
 //
 // With SOFTGPU_NCCL_LOG=DIR every process appends to DIR/<pid>.jsonl, one write(2) a line, so that nothing written is
 // lost by kill -9. One line per call of the application; calls that the library makes to its own exported functions
-// are left out. Calls that may block for long (creating, finalizing, destroying, aborting a communicator, ncclGroupEnd) have a line at entry too.
+// are left out. Calls that may block for long (creating, finalizing, destroying, aborting a communicator, ncclGroupEnd)
+// have a line at entry too.
 //
 //   {"event":"call","n":12,"tid":4711,"t0":...,"t1":...,"fn":"ncclAllReduce","comm":"8f3c09d2a1b45e77","index":0,
 //    "handle":"0x55..","rank":1,"nranks":4,"count":4096,"dtype":7,"red":0,"root":null,"peer":null,"stream":"0x..",
@@ -13,12 +14,11 @@
 //   tid     thread id;  t0, t1  CLOCK_MONOTONIC nanoseconds at entry and return
 //   comm    64 bits of the communicator's identity in hex, equal on all its ranks; null where there is none (yet)
 //   index   order of creation of the communicator in this process, from 0
-//   count, dtype, red   as passed (NCCL's numbers; red of a user-made reduction is its handle); null where not applicable
-//   root, peer          root of a rooted collective; peer of ncclSend and ncclRecv; null otherwise
-//   send, recv          buffers; null where not applicable
-//   depth   ncclGroupStart calls that were open in this thread when the call was made
-//   result  ncclResult_t; null for functions that do not return one
-//   extra   object with what only this function has (color, key, code...), or absent
+//   count, dtype, red   as passed (NCCL's numbers; red of a user-made reduction is its handle); null where not
+//   applicable root, peer          root of a rooted collective; peer of ncclSend and ncclRecv; null otherwise send,
+//   recv          buffers; null where not applicable depth   ncclGroupStart calls that were open in this thread when
+//   the call was made result  ncclResult_t; null for functions that do not return one extra   object with what only
+//   this function has (color, key, code...), or absent
 #ifndef SOFTGPU_NCCL_LOG_H_
 #define SOFTGPU_NCCL_LOG_H_
 

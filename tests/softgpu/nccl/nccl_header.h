@@ -1,4 +1,5 @@
-// nccl.h of whatever version the build found (2.18 to 2.32), its functions exported, and the names that older ones lack.
+// nccl.h of whatever version the build found (2.18 to 2.32), its functions exported, and the names that older ones
+// lack.
 #ifndef SOFTGPU_NCCL_NCCL_HEADER_H_
 #define SOFTGPU_NCCL_NCCL_HEADER_H_
 
@@ -26,8 +27,8 @@ typedef struct ncclWindow* ncclWindow_t;
 
 // A public function: weak, with a strong alias `pncclX` at the same address, as NCCL builds them. Calls from within the
 // library to such a function go through the procedure linkage table, so an interposer sees them, as with NCCL.
-#define SOFTGPU_API(type, name, parameters)                                                   \
-  extern "C" __attribute__((visibility("default"), alias(#name))) type p##name parameters;    \
+#define SOFTGPU_API(type, name, parameters)                                                \
+  extern "C" __attribute__((visibility("default"), alias(#name))) type p##name parameters; \
   extern "C" __attribute__((visibility("default"), weak)) type name parameters
 
 #endif  // SOFTGPU_NCCL_NCCL_HEADER_H_

@@ -34,7 +34,7 @@ class Channel {
       if (!matched_ && !Match()) return moved;
       while (chunk_ < chunks() && (is_send_ ? WriteChunk() : ReadChunk())) moved = true;
       if (chunk_ < chunks() || (is_send_ && mailbox_.chunks_read.load(std::memory_order_acquire) !=
-                                               mailbox_.chunks_written.load(std::memory_order_relaxed))) {
+                                                mailbox_.chunks_written.load(std::memory_order_relaxed))) {
         return moved;
       }
       Finish();

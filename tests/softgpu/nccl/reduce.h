@@ -1,5 +1,5 @@
-// Arithmetic of NCCL's reductions. Element types and reductions are plain integers with NCCL's values, so that this file
-// needs no nccl.h.
+// Arithmetic of NCCL's reductions. Element types and reductions are plain integers with NCCL's values, so that this
+// file needs no nccl.h.
 #ifndef SOFTGPU_NCCL_REDUCE_H_
 #define SOFTGPU_NCCL_REDUCE_H_
 
@@ -28,7 +28,8 @@ size_t DatatypeSize(int datatype);
 // element type before the sum, averages of integers divide after it, as NCCL does.
 Reduction BuiltinReduction(int op, int datatype, int nranks);
 
-// Copies `count` elements, applying what `reduction` does to a rank's own data first. Source and destination may be equal.
+// Copies `count` elements, applying what `reduction` does to a rank's own data first. Source and destination may be
+// equal.
 void CopyPrepared(void* destination, const void* source, size_t count, int datatype, const Reduction& reduction);
 
 // destination[i] = reduction over sources[0..nsources), folded in that order; sources have been through CopyPrepared.

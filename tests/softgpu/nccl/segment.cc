@@ -72,7 +72,7 @@ bool AllGone(const SegmentHeader& header, const RankSlot* slots, size_t file_siz
 void SweepOne(const std::string& path) {
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return;
-  struct stat status{};
+  struct stat status {};
   // Whoever makes or joins a segment holds this lock until its process is written into it. So one without processes is
   // an orphan; a rank that opened it but has not yet locked it will see that it is unlinked, and start again.
   if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &status) == 0) {
@@ -177,7 +177,7 @@ Segment* Segment::Join(const Identity& identity, int nranks, int rank) {
                 static_cast<unsigned long long>(identity.high), static_cast<unsigned long long>(identity.low));
   const std::string path = directory + "/" + name;
 
-  struct stat status{};
+  struct stat status {};
   const int fd = OpenLocked(path, &status);
   if (fd < 0) return nullptr;
   auto* segment = new Segment;

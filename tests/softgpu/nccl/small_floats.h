@@ -12,9 +12,9 @@ inline uint16_t FloatToHalf(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint16_t sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
   const uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return 0x7fff;                                         // NaN, as CUDA makes it
-  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);         // rounds to 65536 or more
-  if (magnitude < 0x33000001u) return sign;                                           // at most half of 2^-24
+  if (magnitude > 0x7f800000u) return 0x7fff;                                  // NaN, as CUDA makes it
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // rounds to 65536 or more
+  if (magnitude < 0x33000001u) return sign;                                    // at most half of 2^-24
   const int exponent = static_cast<int>(magnitude >> 23) - 127;
   uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
   const int shift = exponent < -14 ? 13 + (-14 - exponent) : 13;
@@ -69,9 +69,9 @@ struct Fp8 {
     }
     const int stored = code >> kMantissa;
     const int mantissa = code & ((1 << kMantissa) - 1);
-    const float magnitude = stored == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - kBias - kMantissa)
-                                        : std::ldexp(static_cast<float>(mantissa + (1 << kMantissa)),
-                                                     stored - kBias - kMantissa);
+    const float magnitude =
+        stored == 0 ? std::ldexp(static_cast<float>(mantissa), 1 - kBias - kMantissa)
+                    : std::ldexp(static_cast<float>(mantissa + (1 << kMantissa)), stored - kBias - kMantissa);
     return value & 0x80 ? -magnitude : magnitude;
   }
 };
