@@ -1,7 +1,9 @@
 """Children of a process that uses NCCL, and NCCL used only by children."""
 
+import os
+
 from common import both, check_recorded, counts, program
-from harness import case, check, check_equal
+from harness import case, check, check_equal, trace
 
 MODES = ["fork_exec", "fork_exit", "fork_quick", "fork_killed", "fork_aborts", "vfork_exec", "vfork_exit", "raw_clone",
          "raw_clone_exit"]
@@ -40,8 +42,13 @@ def forked_ranks(sandbox):
 @case
 def child_calls_after_fork(sandbox):
     """A child that makes NCCL calls of its own after its parent's: its parent's box stays its parent's."""
-    job = both(sandbox, [program(sandbox, "late"), "after"], 0, boxes=None)
-    check_recorded(job, [102, 103])
+    # It says of itself that it is the rank that its parent is: its own box goes elsewhere, which is said.
+    job = both(sandbox, [program(sandbox, "late"), "after"], 0, boxes=2, quiet=False)
+    parents = [box for box in job.boxes() if os.path.dirname(box) == job.directory]
+    check_equal(len(parents), 1, "boxes in the job's own directory")
+    calls = [(c["op"], c["count"]) for c in trace(sandbox, parents[0])]
+    check_equal([count for op, count in calls if op == "AllReduce"], [102, 103], "the parent's counts in its box")
+    check_equal([op for op, _ in calls if op.startswith("Group")], [], "the child's calls in its parent's box")
 
 
 @case

@@ -113,10 +113,18 @@ class Maker {
     lane_.steps.push_back(step);
   }
 
+  // Not one that was shrunk: its excluded ranks did not take part, and NCCL counts a communicator's children on each
+  // rank by itself.
+  int Parent() {
+    const int parent = Live();
+    return std::find(shrunk_.begin(), shrunk_.end(), parent) == shrunk_.end() ? parent : -1;
+  }
+
   void Split() {
     Step step;
     step.kind = Step::Kind::kSplit;
-    step.communicator = Live();
+    step.communicator = Parent();
+    if (step.communicator < 0) return;
     const std::vector<int> members = lane_.communicators[step.communicator].members;
     const int size = static_cast<int>(members.size());
     const int colors = Between(1, 3);
@@ -156,9 +164,11 @@ class Maker {
   void Shrink() {
     Step step;
     step.kind = Step::Kind::kShrink;
-    step.communicator = Live();
+    step.communicator = Parent();
+    if (step.communicator < 0) return;
     const std::vector<int> members = lane_.communicators[step.communicator].members;
     if (members.size() < 2) return;
+    shrunk_.push_back(step.communicator);
     const int without = Between(0, static_cast<int>(members.size()) - 1);
     step.excluded = {without};
     CommunicatorPlan made;
@@ -205,6 +215,7 @@ class Maker {
   bool alone_;
   Lane lane_;
   std::vector<int> live_;
+  std::vector<int> shrunk_;
 };
 
 }  // namespace

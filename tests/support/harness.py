@@ -111,9 +111,10 @@ def stacks(pid):
     if not shutil.which("gdb"):
         return "(no gdb)"
     try:
-        done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 25"], env=clean_environment(),
+        done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 14"], env=clean_environment(),
                               capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
-        return "\n".join(line for line in done.stdout.splitlines() if line.startswith(("Thread", "#")))
+        lines = [line[:200] for line in done.stdout.splitlines() if line.startswith(("Thread", "#"))]
+        return "\n".join(line for line in lines if "futex_" not in line and "std::" not in line)
     except (OSError, subprocess.SubprocessError) as error:
         return f"({error})"
 

@@ -27,7 +27,7 @@ int main() {
   int* device = nullptr;
   CUDA(cudaMalloc(reinterpret_cast<void**>(&device), 4));
   if (arm) {
-    for (int i = 0; i < 50; ++i) {
+    for (volatile int i = 0; i < 50; i = i + 1) {
       if (sigsetjmp(back, 1) == 0) {
         arm(LeaveCall);
         NCCL(ncclAllReduce(device, device, 1, ncclInt32, ncclSum, alone, nullptr));

@@ -56,9 +56,12 @@ void Churn(int count) {
   host::Say("growth " + std::to_string(ResidentKiB() - middle) + " KiB " + std::to_string(OpenFiles() - files) + " files");
 }
 
+// No memory is allocated or freed while another rank's work is in flight: that waits for the whole device.
 void Threads(int ranks) {
   ncclUniqueId id;
   NCCL(ncclGetUniqueId(&id));
+  std::vector<int*> buffers(ranks);
+  for (int*& buffer : buffers) CUDA(cudaMalloc(reinterpret_cast<void**>(&buffer), 120 * sizeof(int)));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([=] {
@@ -67,12 +70,19 @@ void Threads(int ranks) {
       CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
       ncclComm_t communicator = nullptr;
       NCCL(ncclCommInitRank(&communicator, ranks, id, rank));
-      for (int i = 0; i < 20; ++i) host::AllReduce(communicator, 100 + i, stream);
+      std::vector<int> values(120, 1);
+      CUDA(cudaMemcpyAsync(buffers[rank], values.data(), 120 * sizeof(int), cudaMemcpyHostToDevice, stream));
+      for (int i = 0; i < 20; ++i)
+        NCCL(ncclAllReduce(buffers[rank], buffers[rank], 100 + i, ncclInt32, i % 10 ? ncclMax : ncclSum,
+                           communicator, stream));
+      CUDA(cudaMemcpyAsync(values.data(), buffers[rank], 120 * sizeof(int), cudaMemcpyDeviceToHost, stream));
+      CUDA(cudaStreamSynchronize(stream));
+      for (int i = 0; i < 100; ++i) CHECK(values[i] == ranks * ranks);
       NCCL(ncclCommDestroy(communicator));
-      CUDA(cudaStreamDestroy(stream));
     });
   }
   for (std::thread& thread : threads) thread.join();
+  for (int* buffer : buffers) CUDA(cudaFree(buffer));
 }
 
 void InitAll(int ranks) {
