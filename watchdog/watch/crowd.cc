@@ -243,9 +243,9 @@ void Crowd::AddPollFds(std::vector<pollfd>* fds) const {
     if (member.pidfd >= 0 && !member.gone && member.half_gone_ns == 0) fds->push_back({member.pidfd, POLLIN, 0});
 }
 
-std::vector<reader::BoxImage> Crowd::Images() const {
+std::vector<reader::BoxImage> Crowd::Images(std::uint64_t max_calls) const {
   std::vector<reader::BoxImage> images;
-  for (const Member& member : members_) images.push_back(member.box->Image());
+  for (const Member& member : members_) images.push_back(member.box->Image(max_calls));
   return images;
 }
 

@@ -56,7 +56,7 @@ class Crowd {
   void FollowAnew(diagnosis::LiveCompare* compare);
 
   void AddPollFds(std::vector<pollfd>* fds) const;
-  std::vector<reader::BoxImage> Images() const;
+  std::vector<reader::BoxImage> Images(std::uint64_t max_calls = UINT64_MAX) const;
   const std::vector<Member>& members() const { return members_; }
   const std::vector<std::string>& notes() const { return notes_; }
   int deaths() const { return deaths_; }

@@ -24,6 +24,8 @@ constexpr std::int64_t kUnbornEvery_ns = 1000 * kMs;
 constexpr std::int64_t kSettle_ns = 300 * kMs;      // for a mismatch's other members to arrive and give a majority
 constexpr std::int64_t kAfterDeath_ns = 100 * kMs;  // quiet for this long after a death: does somebody wait for it?
 constexpr std::int64_t kAfterDeathEvery_ns = 300 * kMs;
+constexpr std::uint64_t kQuickCalls = 512;  // newest calls of each process that a quick look takes in
+constexpr unsigned kWholeLookEvery = 8;     // looks after a death, until one goes through everything
 constexpr std::int64_t kStallAgain_ns = 250 * kMs;
 constexpr int kStallSoon = 8;  // looks at one quiet time before they become rarer
 constexpr std::int64_t kStallAgainMost_ns = 20'000 * kMs;
@@ -129,10 +131,11 @@ void Leader::Learn(std::int64_t now_ns) {
 Leader::Ripe Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
   Ripe ripe;
   ripe.deaths = RipeDeath(now_ns, new_deaths);
+  ripe.new_deaths = ripe.deaths && new_deaths > 0;
   ripe.mismatch = RipeMismatch(now_ns);
   ripe.stall = RipeStall(now_ns);
   ripe.standing = standing_ && now_ns - judged_ns_ >= kStandingEvery_ns;
-  if (new_deaths > 0) return ripe;  // never put off
+  if (ripe.new_deaths) return ripe;  // never put off
   if (now_ns - judged_ns_ < kCostShare * judging_took_ns_) return {};
   return ripe;
 }
@@ -163,7 +166,8 @@ bool Leader::RipeStall(std::int64_t now_ns) {
 }
 
 bool Leader::RipeDeath(std::int64_t now_ns, int new_deaths) {
-  if (new_deaths > 0) death_seen_ns_ = now_ns;
+  // The survivors of what is certain already die one after the other.
+  if (standing_ && standing_->certainty == Certainty::kCertain) return false;
   if (new_deaths > 0) return true;
   if (crowd_.deaths() == 0 || standing_) return false;
   const std::int64_t since = compare_->QuietSince();
@@ -171,12 +175,12 @@ bool Leader::RipeDeath(std::int64_t now_ns, int new_deaths) {
 }
 
 // Not diagnosis::FromBoxes: that one goes back to the standing verdict, and this is about now.
-diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns) const {
+diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns, std::uint64_t max_calls) const {
   diagnosis::Snapshot snapshot;
   snapshot.now_ns = now_ns;
   snapshot.boot_id = context_.own->identity.boot_id;
   snapshot.limits = limits_;
-  snapshot.boxes = crowd_.Images();
+  snapshot.boxes = crowd_.Images(max_calls);
   for (const reader::BoxImage& box : snapshot.boxes)
     if (box.boot_id == snapshot.boot_id)
       snapshot.observations.insert(snapshot.observations.end(), box.observations.begin(), box.observations.end());
@@ -213,18 +217,34 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
   if (ripe.stall) crowd_.LookAtSilent(now_ns);
   // The instant judged comes after the last observation, or the offline diagnosis would not see it.
   const std::int64_t at_ns = Monotonic();
-  diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(at_ns));
   judged_ns_ = now_ns;
+  const bool only_deaths = ripe.deaths && !ripe.mismatch && !ripe.stall && !ripe.standing;
+  const bool quick = ripe.new_deaths || (only_deaths && ++quick_looks_ % kWholeLookEvery != 0);
+  const bool whole = !quick || ripe.new_deaths;
+  // A launcher ends the survivors, this process among them, within 0.1 s of the first death: what the newest calls say
+  // is on disk before the whole rings are gone through.
+  if (quick) Follow(diagnosis::Diagnose(TakeSnapshot(at_ns, kQuickCalls)), at_ns);
+  if (whole) {
+    const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(at_ns, UINT64_MAX));
+    const bool moved = Follow(diagnosis, at_ns);
+    if (quick && !moved && standing_ && !diagnosis.healthy() && journal_.judgement().verdict_at_ns == at_ns)
+      WriteFiles(diagnosis);  // the same verdict with all its evidence
+  }
   judging_took_ns_ = Monotonic() - at_ns;
-  if (now_ns < not_before_ns_ && !diagnosis.healthy() && diagnosis.findings.front().certainty != Certainty::kCertain)
-    return;
+  if (!ripe.mismatch) return;
+  for (const auto& [communicator, seen] : suspected_)
+    if (seen.second != 0) compare_->Acknowledge(communicator, now_ns);
+  suspected_.clear();
+}
+
+// True if something came of it.
+bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
+  if (at_ns < not_before_ns_ && !diagnosis.healthy() && diagnosis.findings.front().certainty != Certainty::kCertain)
+    return false;
   const Move move = Decide(standing_, diagnosis, standing_ ? SinceVerdict() : Since{});
-  if (ripe.mismatch)
-    for (const auto& [communicator, seen] : suspected_)
-      if (seen.second != 0) compare_->Acknowledge(communicator, now_ns);
-  if (ripe.mismatch) suspected_.clear();
   if (move == Move::kPublish || move == Move::kUpdate) Publish(diagnosis, at_ns, move == Move::kPublish);
   if (move == Move::kWithdraw) Withdraw(diagnosis);
+  return move != Move::kNone;
 }
 
 void Leader::SetVerdictAt(std::int64_t at_ns) {

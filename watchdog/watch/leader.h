@@ -45,7 +45,7 @@ class Leader {
 
  private:
   struct Ripe {
-    bool deaths = false, mismatch = false, stall = false, standing = false;
+    bool new_deaths = false, deaths = false, mismatch = false, stall = false, standing = false;
     bool any() const { return deaths || mismatch || stall || standing; }
   };
 
@@ -56,7 +56,8 @@ class Leader {
   bool RipeStall(std::int64_t now_ns);
   bool RipeDeath(std::int64_t now_ns, int new_deaths);
   void Judge(std::int64_t now_ns, const Ripe& ripe);
-  diagnosis::Snapshot TakeSnapshot(std::int64_t now_ns) const;
+  bool Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns);
+  diagnosis::Snapshot TakeSnapshot(std::int64_t now_ns, std::uint64_t max_calls) const;
   Since SinceVerdict() const;
   void Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns, bool first);
   void Withdraw(const diagnosis::Diagnosis& diagnosis);
@@ -95,7 +96,7 @@ class Leader {
   std::int64_t stall_next_ns_ = 0;  // a quiet time that the diagnosis finds nothing in is looked at again then
   int stall_looks_ = 0;
   std::int64_t save_began_ns_ = 0;
-  std::int64_t death_seen_ns_ = 0;
+  unsigned quick_looks_ = 0;
   std::int64_t ready_ns_ = 0;  // first communicator seen ready
   std::int64_t end_at_ns_ = 0;
   std::shared_ptr<std::atomic<bool>> saved_;
