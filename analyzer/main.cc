@@ -17,7 +17,7 @@ std::string Help() {
       "Usage: ncclwatch COMMAND [ARGUMENTS]\n\nCommands:\n";
   for (const Command& command : Commands()) {
     char line[160];
-    std::snprintf(line, sizeof line, "  %-9s %-25s %s\n", command.name, command.synopsis, command.summary);
+    std::snprintf(line, sizeof line, "  %-9s %-31s %s\n", command.name, command.synopsis, command.summary);
     text += line;
   }
   text +=

@@ -1,7 +1,11 @@
 // `ncclwatch clean`: removes finished run directories.
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 #include "analyzer/console/options.h"
 #include "analyzer/console/progress.h"
@@ -16,7 +20,7 @@ constexpr char kDescription[] =
     "Remove finished run directories of this machine, with their diagnoses.\n\n"
     "A directory is removed as a whole (all attempts), and only if no process of it lives, it belongs to the caller and\n"
     "is no link. Files that are not ncclwatch's own stay, and with them the directory. Exit status: 0 done, 1 if\n"
-    "something could not be removed, 2 usage.";
+    "something could not be removed, 2 usage, 3 if a DIR is missing.";
 
 const char* Name(Removal::What what) {
   switch (what) {
@@ -60,6 +64,8 @@ void PrintText(const std::vector<Removal>& removals) {
 int Clean(const Arguments& arguments) {
   Options options("clean", kDescription);
   std::string older_than;
+  std::vector<std::string> words;
+  options.add_option("DIR", words, "only these run directories, or those in these folders; else all")->type_name("");
   bool dry_run = false, all = false, json = false;
   options.add_option("--older-than", older_than, "only those untouched for this long: 7d, 12h, 30m")->type_name("AGE");
   options.add_flag("--dry-run", dry_run, "say what would be removed, remove nothing");
@@ -74,8 +80,13 @@ int Clean(const Arguments& arguments) {
     if (!age) return UsageError("clean", "--older-than takes an age like 7d, 12h or 30m, not '" + older_than + "'");
     wish.older_than_ns = *age;
   }
+  for (const std::string& word : words)
+    if (access(word.c_str(), F_OK) != 0) {
+      std::fprintf(stderr, "ncclwatch clean: %s: %s\n", Printable(word).c_str(), std::strerror(errno));
+      return kUnreadable;
+    }
 
-  const std::vector<std::string> places = RemovablePlaces();
+  const std::vector<std::string> places = RemovablePlaces(words);
   std::vector<Removal> removals;
   Progress progress("removing", places.size());
   for (const std::string& place : places) {

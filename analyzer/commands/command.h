@@ -18,7 +18,7 @@ using Arguments = std::vector<std::string>;  // what follows the sub-command's n
 
 struct Command {
   const char* name;
-  const char* synopsis;  // what follows the name, as in "[DIR|FILE...] [--json]"
+  const char* synopsis;  // what follows the name, as in "[FILTERS] [DIR|FILE...]"
   const char* summary;   // one line
   int (*function)(const Arguments& arguments);
 };

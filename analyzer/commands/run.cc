@@ -24,7 +24,7 @@ namespace ncclwatch::analyzer {
 namespace {
 
 constexpr char kDescription[] =
-    "Run a job under watch: ncclwatch run [OPTIONS] -- torchrun ... (or mpirun, srun, ./a.out)\n\n"
+    "Run a job under watch: CMD is torchrun ..., mpirun ..., srun ..., ./a.out.\n\n"
     "Preloads libncclwatch.so (found in ../lib beside this program; what LD_PRELOAD holds stays), makes the run\n"
     "directory, runs the command in the foreground with this terminal, hands signals on to it, outlives its ranks and\n"
     "says the diagnosis once. Options mirror the NCCLWATCH_* variables and win over them. A run directory made here is\n"
@@ -133,7 +133,7 @@ void WriteJson(const std::string& path, const std::string& json) {
 
 int Finish(const Wish& wish, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
   const bool say = settings.log >= settings::LogLevel::kWarn && settings.on;
-  const Epilogue epilogue = Conclude(deaths, status, settings.log != settings::LogLevel::kOff);
+  const Epilogue epilogue = Conclude(deaths, status, settings);
   SayWhereItStands(epilogue, *deaths, *place, say);
   if (!wish.json.empty()) WriteJson(wish.json, epilogue.json);
   const bool ended_by_us = settings.on_fault == settings::OnFault::kAbort && epilogue.fault &&

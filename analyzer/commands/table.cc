@@ -5,12 +5,12 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"run", "[OPTIONS] -- CMD...", "run a job under watch", Run},
-    {"diagnose", "[DIR|FILE...] [--json]", "say what is wrong with a live or a dead job", Diagnose},
-    {"trace", "[DIR|FILE...] [FILTERS]", "list the recorded calls of all ranks by time", Trace},
+    {"diagnose", "[OPTIONS] [DIR|FILE...]", "say what is wrong with a live or a dead job", Diagnose},
+    {"trace", "[FILTERS] [DIR|FILE...]", "list the recorded calls of all ranks by time", Trace},
     {"ls", "[--json]", "run directories on this machine, newest first", Ls},
-    {"clean", "[--older-than AGE]", "remove finished run directories (never a live one)", Clean},
-    {"off", "[DIR]", "stop watching a live job without restarting it", Off},
-    {"on", "[DIR]", "resume watching a live job", On},
+    {"clean", "[--older-than AGE] [DIR...]", "remove finished run directories (never a live one)", Clean},
+    {"off", "[OPTIONS] [DIR]", "stop watching a live job without restarting it", Off},
+    {"on", "[OPTIONS] [DIR]", "resume watching a live job", On},
 };
 
 }  // namespace

@@ -15,6 +15,12 @@ class Options : public CLI::App {
   Options(const std::string& name, const std::string& description);
   // The exit status if there is nothing more to do.
   std::optional<int> Read(const Arguments& arguments);
+
+ private:
+  std::string Help() const;
+
+  std::string command_;
+  std::string description_;
 };
 
 // Says what is wrong with the usage on stderr; returns kUsage.

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <string_view>
 
 #include "analyzer/console/units.h"
@@ -113,12 +114,10 @@ bool PlaceAlive(const std::vector<std::string>& directories) {
   return false;
 }
 
-std::int64_t LastTouched(const std::string& place, const struct stat& status,
-                         const std::vector<std::string>& directories) {
+std::int64_t LastTouched(const struct stat& status, const std::vector<std::string>& directories) {
   std::int64_t last = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
   for (const std::string& directory : directories)
     last = std::max(last, rundir::LookAt(directory, -1).last_realtime_ns);
-  (void)place;
   return last;
 }
 
@@ -145,11 +144,22 @@ void RemoveDanglingLatest(const std::string& place) {
 
 }  // namespace
 
-std::vector<std::string> RemovablePlaces() {
+std::vector<std::string> RemovablePlaces(const std::vector<std::string>& words) {
   std::vector<std::string> places;
-  for (const rundir::Listed& run : ListRuns()) {
-    std::string place = PlaceOf(run.path);
-    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
+  const auto add = [&places](const std::string& place) {
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(place);
+  };
+  if (words.empty())
+    for (const rundir::Listed& run : ListRuns()) add(PlaceOf(run.path));
+  for (std::string word : words) {
+    while (word.size() > 1 && word.back() == '/') word.pop_back();
+    if (!rundir::JobOf(word).empty()) {
+      add(PlaceOf(word));
+      continue;
+    }
+    std::error_code error;
+    for (std::filesystem::directory_iterator next(word, error), end; !error && next != end; next.increment(error))
+      if (!next->is_symlink() && !rundir::JobOf(next->path()).empty()) add(next->path());
   }
   return places;
 }
@@ -169,7 +179,7 @@ Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
   const std::vector<std::string> directories = BoxDirectories(place);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0 || PlaceAlive(directories)) {
     removal.what = What::kAlive;
-  } else if (RealtimeNow() - LastTouched(place, status, directories) < wish.older_than_ns ||
+  } else if (RealtimeNow() - LastTouched(status, directories) < wish.older_than_ns ||
              (directories.empty() && !wish.empty_too)) {
     removal.what = What::kTooYoung;
   } else if (wish.dry_run) {

@@ -21,8 +21,9 @@ struct Removal {
   std::string reason;       // for kNotOurs, kPartly
 };
 
-// Places (a job's first directory, with all attempts and runs below it) that ncclwatch knows of on this machine.
-std::vector<std::string> RemovablePlaces();
+// Places (a job's first directory, with all attempts and runs below it): those that `words` name, or that lie in the
+// directories named; without words all that ncclwatch knows of on this machine.
+std::vector<std::string> RemovablePlaces(const std::vector<std::string>& words);
 
 Removal RemovePlace(const std::string& place, const RemovalWish& wish);
 

@@ -1,14 +1,17 @@
 #include "analyzer/run/epilogue.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/verdict.h"
+#include "watchdog/act/dump.h"
 #include "watchdog/act/files.h"
 
 namespace ncclwatch::analyzer {
@@ -34,33 +37,75 @@ void Keep(const std::string& directory, const std::string& json, const std::stri
   if (!error.empty()) std::fprintf(stderr, "[ncclwatch] cannot keep the diagnosis: %s\n", Printable(error).c_str());
 }
 
-void ConcludeOne(const std::string& directory, Deaths* deaths, int status, bool say, Epilogue* epilogue) {
-  if (const auto verdict = ReadVerdict(directory); verdict && !verdict->healthy) {
-    if (say) PointTo(*verdict);
-    epilogue->fault = true;
-    epilogue->json = verdict->text;
-    return;
-  }
-  const diagnosis::Diagnosis verdict = JudgeWith(ReadAll({directory}), deaths->Observations());
-  const std::string json = diagnosis::ToJson(verdict);
-  if (!epilogue->fault) epilogue->json = json;
-  if (!IsFault(verdict, status)) return;
-  epilogue->fault = true;
-  epilogue->json = json;
-  const std::string text = diagnosis::ToText(verdict);
-  Keep(directory, json, text);
-  if (!say) return;
+// A copy that a leader began may be half done: its process was ended with the others.
+void SaveEvidence(const std::string& directory, const reader::RunImage& run, const settings::Settings& settings) {
+  if (settings.out.empty() || settings.on_fault == settings::OnFault::kReport || run.boxes.empty()) return;
+  const reader::BoxImage& box = run.boxes.front();
+  act::Dump dump;
+  dump.directory = directory;
+  dump.out = settings.out + "/" + box.job + (box.attempt > 0 ? "/attempt-" + std::to_string(box.attempt) : "");
+  dump.boxes = BoxFiles(directory);
+  dump.complain = [](const std::string& line) { std::fprintf(stderr, "[ncclwatch] %s\n", Printable(line).c_str()); };
+  act::Save(dump);
+}
+
+// Like a leader's: started and left alone, the diagnosis on its standard input.
+void StartHook(const std::string& command, const std::string& input) {
+  if (command.empty()) return;
+  const pid_t pid = fork();
+  if (pid != 0) return;
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  signal(SIGPIPE, SIG_DFL);
+  setsid();
+  const int fd = open(input.c_str(), O_RDONLY);
+  if (fd < 0 || dup2(fd, STDIN_FILENO) < 0) _exit(126);
+  close(fd);
+  execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+  _exit(127);
+}
+
+void Say(const std::string& directory, const std::string& text) {
   std::fputs(ColourDiagnosis(text, MayColour(STDERR_FILENO)).c_str(), stderr);
   std::fprintf(stderr, "[ncclwatch] diagnosis: %s/%s\n", Printable(directory).c_str(), kDiagnosisJson);
 }
 
+bool IsFault(const Verdict& verdict, int status) {
+  return !verdict.healthy && (status != 0 || verdict.certainty != diagnosis::Name(Certainty::kSuspected));
+}
+
+void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const settings::Settings& settings,
+                 Epilogue* epilogue) {
+  const bool say = settings.log != settings::LogLevel::kOff;
+  const reader::RunImage run = ReadAll({directory});
+  if (const auto verdict = ReadVerdict(directory); verdict && IsFault(*verdict, status)) {
+    if (say) PointTo(*verdict);
+    epilogue->fault = true;
+    epilogue->json = verdict->text;
+    SaveEvidence(directory, run, settings);
+    return;
+  }
+  const diagnosis::Diagnosis verdict = JudgeWith(run, deaths->Observations());
+  const std::string json = diagnosis::ToJson(verdict);
+  const bool fault = IsFault(verdict, status);
+  if (!epilogue->fault || fault) epilogue->json = json;
+  if (!fault) return;
+  epilogue->fault = true;
+  const std::string text = diagnosis::ToText(verdict);
+  Keep(directory, json, text);
+  if (say) Say(directory, text);
+  SaveEvidence(directory, run, settings);
+  StartHook(settings.hook, directory + "/" + kDiagnosisJson);
+}
+
 }  // namespace
 
-Epilogue Conclude(Deaths* deaths, int status, bool say) {
+Epilogue Conclude(Deaths* deaths, int status, const settings::Settings& settings) {
   Epilogue epilogue;
   for (const std::string& directory : deaths->directories()) {
     epilogue.watched = true;
-    ConcludeOne(directory, deaths, status, say, &epilogue);
+    ConcludeOne(directory, deaths, status, settings, &epilogue);
   }
   if (!epilogue.watched) epilogue.json = diagnosis::ToJson(diagnosis::Diagnose(diagnosis::FromBoxes({})));
   return epilogue;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "analyzer/run/deaths.h"
+#include "watchdog/settings/settings.h"
 
 namespace ncclwatch::analyzer {
 
@@ -14,7 +15,8 @@ struct Epilogue {
   std::string json;      // the diagnosis, also of a healthy job
 };
 
-// Says the diagnosis on stderr, once: where a leader has said it, only where it lies. `status` is the job's own.
-Epilogue Conclude(Deaths* deaths, int status, bool say);
+// Says the diagnosis on stderr, once: where a leader has said it, only where it lies. `status` is the job's own. What a
+// leader did not live to do is done: diagnosis.json, NCCLWATCH_OUT, NCCLWATCH_HOOK.
+Epilogue Conclude(Deaths* deaths, int status, const settings::Settings& settings);
 
 }  // namespace ncclwatch::analyzer

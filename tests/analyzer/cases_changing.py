@@ -8,7 +8,8 @@ from common import bench_case, check, check_equal
 
 
 def clean(bench, *words):
-    done = bench.command("clean", "--json", *words)
+    """On the sandbox's own directories: whoever runs the tests keeps theirs."""
+    done = bench.command("clean", "--json", *words, bench.base())
     listed = json.loads(done.out)
     check_equal(listed["schema"], "ncclwatch.clean/1", "schema")
     return {os.path.basename(d["path"]): d["action"] for d in listed["directories"]
@@ -18,6 +19,8 @@ def clean(bench, *words):
 @bench_case
 def clean_dry_run_removes_nothing(bench):
     directory = bench.dead_job()
+    done = bench.command("clean", "--dry-run")  # of all places: finds it without being told where
+    check(f"would_remove {directory}" in done.out, f"{done}")
     actions, done = clean(bench, "--dry-run")
     check_equal((actions, done.status), ({"job-a": "would_remove"}, 0), "actions")
     check_equal(len(bench.boxes(directory)), 2, "boxes left")
@@ -89,10 +92,19 @@ def clean_leaves_foreign_things(bench):
     check("my results.txt" in os.listdir(place), "the user's file")
     check_equal(os.listdir(precious), ["weights"], "behind the links")
     os.unlink(os.path.join(place, "my results.txt"))
-    if os.path.lexists(os.path.join(place, "attempt-7")):
-        os.unlink(os.path.join(place, "attempt-7"))
+    for link in ["attempt-7", "stacks"]:
+        check(os.path.islink(os.path.join(place, link)), f"{link}: the user's link")
+        os.unlink(os.path.join(place, link))
     check_equal(clean(bench, "--all")[0], {"job-a": "removed"}, "once the user's things are gone")
     check_equal(os.listdir(precious), ["weights"], "behind the links, afterwards")
+
+
+@bench_case
+def clean_of_one_directory_leaves_the_others(bench):
+    place, other = bench.dead_job(), bench.dead_job(bench.place("job-b"))
+    done = bench.command("clean", place + "/")
+    check_equal((done.status, os.path.exists(place), len(bench.boxes(other))), (0, False, 2), f"{done}")
+    check_equal(bench.command("clean", place).status, 3, "a directory that is not there")
 
 
 @bench_case
