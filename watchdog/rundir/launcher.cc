@@ -110,8 +110,9 @@ Name NameOf(const Place& place, const Lookup& lookup) {
     case Launcher::kMpich:
       return {"mpich-" + text("PMI_JOBID"), text("PMI_JOBID")};
     case Launcher::kPlain:
-      return {"job-" + text("MASTER_PORT"), text("MASTER_ADDR") + "/" + text("MASTER_PORT") + "/" +
-                                                std::to_string(place.world_size) + "/" + text("SLURM_STEP_ID")};
+      // Not the world size: that one rank has another is a fault to be found, not another job.
+      return {"job-" + text("MASTER_PORT"),
+              text("MASTER_ADDR") + "/" + text("MASTER_PORT") + "/" + text("SLURM_STEP_ID")};
     case Launcher::kNone:
       break;
   }
