@@ -313,11 +313,14 @@ void AsyncState(Box& box, std::uint64_t handle, int state) {
 }
 
 void BeginLifecycle(Box& box, Call& call) {
+  const bool ends = call.function == Function::ncclCommDestroy || call.function == Function::ncclCommAbort;
+  // A communicator that found no room does not take an ended one's entry, and with it its name, only to end itself.
+  const bool known = box.handles.Find(call.communicator) != kNoCommunicator;
+  if (ends && !known && box.unsettled.load(std::memory_order_relaxed) == 0) return;
   call.index = Lookup(box, call.library, call.communicator);
   if (call.index == kNoCommunicator) return;
   format::Communicator& entry = box.communicators[call.index];
   call.generation = entry.generation;
-  const bool ends = call.function == Function::ncclCommDestroy || call.function == Function::ncclCommAbort;
   if (call.function == Function::ncclCommFinalize || call.function == Function::ncclCommDestroy)
     SetState(entry, CommunicatorState::kFinalizing);
   if (call.function == Function::ncclCommAbort) SetState(entry, CommunicatorState::kAborted);

@@ -105,9 +105,9 @@ void* FindReal(std::uint32_t library, functions::Function function) {
   Library& own = libraries[library];
   const functions::FunctionInfo* info = functions::Find(function);
   if (!own.begin.load(std::memory_order_acquire) || !info) return nullptr;
-  // By handle where there is one; a program that has NCCL linked in, or another tool, is found in load order.
-  void* real = own.handle ? RealDlsym()(own.handle, info->name.data()) : nullptr;
-  if ((!real || IsOurs(real)) && library == 0) real = RealDlsym()(RTLD_NEXT, info->name.data());
+  // In load order first: other tools' wrappers, and a program that has NCCL linked in, come before the library itself.
+  void* real = library == 0 ? RealDlsym()(RTLD_NEXT, info->name.data()) : nullptr;
+  if ((!real || IsOurs(real)) && own.handle) real = RealDlsym()(own.handle, info->name.data());
   if (!real || IsOurs(real)) return nullptr;
   own.functions[static_cast<std::uint32_t>(function)].store(real, std::memory_order_relaxed);
   return real;
