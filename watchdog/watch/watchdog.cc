@@ -4,16 +4,20 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <exception>
+#include <optional>
 #include <vector>
 
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/hook.h"
 #include "watchdog/act/thread.h"
 #include "watchdog/evidence/pidfd.h"
+#include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/context.h"
 #include "watchdog/watch/leader.h"
@@ -44,6 +48,7 @@ struct Watchdog::State {
   void Run();
   void Beat(std::int64_t now_ns);
   void Lead(std::int64_t now_ns, std::int64_t gap_ns);
+  void EndWithTheHost();
   void LookAtHolder(std::int64_t now_ns);
   void Obey();
   void Wait();
@@ -70,6 +75,18 @@ void Watchdog::State::Beat(std::int64_t now_ns) {
   if (now_ns - reanchored_ns < kReanchorEvery_ns) return;
   reanchored_ns = now_ns;
   clock.Reanchor();
+  EndWithTheHost();
+}
+
+// A process whose main thread left by pthread_exit() ends with its last thread. Where that is this one, it ends the
+// process as the C library would have done for the host's last thread.
+void Watchdog::State::EndWithTheHost() {
+  constexpr unsigned kDotAndDotDot = 2;
+  constexpr unsigned kMainAndThis = 2;
+  struct stat tasks {};
+  if (stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink != kDotAndDotDot + kMainAndThis) return;
+  const std::optional<rundir::ProcessStat> own = rundir::StatOf(getpid());
+  if (own && own->state == 'Z') std::exit(0);
 }
 
 // What whoever leads, or `ncclwatch off`, wants of every process.
