@@ -80,7 +80,10 @@ def ctypes_under_preload(sandbox):
 def ctypes_drop_in(sandbox):
     sandbox.build.need(sandbox.build.library)
     nccl = installed()
-    names = [n for n in functions(nccl) if not n.startswith("pnccl")]
+    # The drop-in has the public API; what a libnccl exports beside it (pncclX, internals) it has not.
+    with open(os.path.join(ROOT, "include", "ncclwatch", "functions", "nccl.def")) as file:
+        public = set(re.findall(r"^HOOK(?:_AS\([^,]+,|\() *\d+, *(\w+),", file.read(), re.M))
+    names = [n for n in functions(nccl) if n in public]
     program = [sys.executable, os.path.join(HERE, "every_call.py")]
     plain, _ = environments(sandbox, nccl)
     watched = {**plain, "NCCLWATCH_NCCL": nccl, "NCCLWATCH_DIR": os.path.join(sandbox.fresh("run"), "dir")}
