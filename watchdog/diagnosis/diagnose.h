@@ -30,9 +30,6 @@ struct Snapshot {
 // is gone); it fills in where no leader lived to observe it.
 Snapshot FromBoxes(std::vector<reader::BoxImage> boxes, const std::vector<reader::Observation>& visitor = {});
 
-// The snapshot of a live job, judged at now_ns on the clock of the node boot_id, whatever verdict stands.
-Snapshot FromBoxesAt(std::vector<reader::BoxImage> boxes, std::int64_t now_ns, const std::string& boot_id, Limits limits);
-
 // Live: append observations first, then take now_ns, then the images. What an image says about the time after now_ns is
 // taken back, so that the verdict and the one that is read off the boxes later are the same.
 Diagnosis Diagnose(const Snapshot& snapshot);

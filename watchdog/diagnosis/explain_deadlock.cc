@@ -151,8 +151,8 @@ std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph) {
     }
   }
   finding.began_at_ns = ToRealtime(view, began);
-  finding.summary = "Deadlock: " + Ranks(finding.culprits) + " launched collectives of " +
-                    Plural(instances.size(), "communicator call") +
+  finding.summary = "Deadlock: " + Ranks(finding.culprits) + " launched " +
+                    Plural(instances.size(), "collective") +
                     " in opposite order on one stream each, so that each waits for the other for ever.";
   finding.evidence.push_back("none of these launches has been finished by its GPU");
   return finding;

@@ -58,14 +58,24 @@ struct Death {
   std::vector<const Wait*> waits;  // of the living for it
 };
 
-bool Before(const Process& a, const Process& b) {
-  const bool close = std::abs(a.fate.observed_ns - b.fate.observed_ns) <= kOrderableNs &&
-                     std::max(a.fate.last_sign_ns, b.fate.last_sign_ns) <=
-                         std::min(a.fate.observed_ns, b.fate.observed_ns);
-  const auto own_doing = [](const Fate& fate) { return fate.violent() && fate.signal != SIGKILL; };
-  // Launchers kill what is left: of two that cannot be ordered the one that crashed by itself came first.
-  if (close && own_doing(a.fate) != own_doing(b.fate)) return own_doing(a.fate);
-  return a.fate.observed_ns < b.fate.observed_ns;
+bool OwnDoing(const Fate& fate) { return fate.violent() && fate.signal != SIGKILL; }
+
+// Too close together for their order to be told from when they were seen, and neither was seen alive after the other.
+bool Unordered(const Fate& a, const Fate& b) {
+  return std::abs(a.observed_ns - b.observed_ns) <= kOrderableNs &&
+         std::max(a.last_sign_ns, b.last_sign_ns) <= std::min(a.observed_ns, b.observed_ns);
+}
+
+// Launchers kill what is left: where the first to be seen was killed, the one beside it that crashed by itself was first.
+void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
+  if (deaths->empty()) return;
+  const auto fate = [&](const Death& death) -> const Fate& { return view.processes[death.process].fate; };
+  const Fate& first = fate(deaths->front());
+  if (OwnDoing(first)) return;
+  const auto cause = std::find_if(deaths->begin(), deaths->end(), [&](const Death& death) {
+    return OwnDoing(fate(death)) && Unordered(first, fate(death));
+  });
+  if (cause != deaths->end()) std::rotate(deaths->begin(), cause, cause + 1);
 }
 
 std::vector<Death> Deaths(const View& view, const WaitGraph& graph) {
@@ -84,8 +94,9 @@ std::vector<Death> Deaths(const View& view, const WaitGraph& graph) {
     deaths.push_back(std::move(death));
   }
   std::stable_sort(deaths.begin(), deaths.end(), [&](const Death& a, const Death& b) {
-    return Before(view.processes[a.process], view.processes[b.process]);
+    return view.processes[a.process].fate.observed_ns < view.processes[b.process].fate.observed_ns;
   });
+  PutCauseFirst(view, &deaths);
   return deaths;
 }
 
@@ -151,11 +162,6 @@ std::string HowText(const Fate& fate) {
   if (fate.orderly()) return "exited normally (status 0)";
   if (fate.status) return "exited with status " + std::to_string(*fate.status);
   return "is gone, without a trace of how";
-}
-
-std::string Capital(std::string text) {
-  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
-  return text;
 }
 
 // The communicator and position that most waiters are in.

@@ -104,7 +104,7 @@ Finding ExplainAbsence(const View& view, const WaitGraph& graph, const CommView&
   finding.calls = Calls(view, comm, absentees);
   finding.began_at_ns = ToRealtime(view, began_ns);
   const std::string who = finding.culprits.empty() ? Plural(absentees.size(), "rank") : Ranks(finding.culprits);
-  finding.summary = (who[0] == 'r' ? "R" + who.substr(1) : who) +
+  finding.summary = Capital(who) +
                     (absentees.size() == 1 ? " has" : " have") + " not joined " + CommText(comm) + "; " +
                     Ranks(finding.victims) + (finding.victims.size() == 1 ? " has" : " have") + " waited " +
                     Seconds(view.now_ns - began_ns) + " for it to be created.";

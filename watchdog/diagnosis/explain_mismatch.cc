@@ -44,7 +44,7 @@ std::string WhatDiffers(const Call& odd, const Call& usual) {
 std::string Summary(const View& view, const CommView& comm, const Difference& difference) {
   const Side& usual = difference.sides[0];
   const Side& odd = difference.sides[1];
-  std::string text = Ranks(JobRanks(view, comm, odd)) + " called " + CallText(*odd.call) + " where " +
+  std::string text = Capital(Ranks(JobRanks(view, comm, odd))) + " called " + CallText(*odd.call) + " where " +
                      Ranks(JobRanks(view, comm, usual)) + " called " + CallText(*usual.call) + ": collective " +
                      std::to_string(difference.position) + " of " + CommText(comm);
   if (!difference.other_operation) text += " has " + WhatDiffers(*odd.call, *usual.call);

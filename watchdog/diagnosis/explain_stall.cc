@@ -145,15 +145,16 @@ std::string WhatText(const View& view, const Suspect& suspect) {
 std::string Summary(const View& view, const Suspect& suspect, const Finding& finding, std::int64_t waited_ns) {
   const Process& process = view.process(view.nodes[suspect.node]);
   const bool one = finding.culprits.size() == 1;
-  std::string who = Ranks(finding.culprits);
-  who[0] = 'R';
+  std::string who = Capital(Ranks(finding.culprits));
   if (one) who += " (" + ProcessText(view, process) + ")";
   const std::vector<int>& victims = finding.victims;
   const std::string others = Ranks(victims) + (victims.size() == 1 ? " has" : " have") + " waited for " +
                              Seconds(waited_ns) + " in " + WhatText(view, suspect);
   switch (finding.kind) {
     case Kind::kMissingParticipant:
-      return who + (one ? " is" : " are") + " alive and " + (one ? "has" : "have") + " not made the call that " + others + ".";
+      return who + (one ? " is" : " are") + " alive and " + (one ? "has" : "have") + " not called " +
+             WhatText(view, suspect) + "; " + Ranks(victims) + (victims.size() == 1 ? " has" : " have") +
+             " waited in it for " + Seconds(waited_ns) + ".";
     case Kind::kLibraryError: {
       const Call* failed = FailedCall(view, suspect);
       return "NCCL refused " + CallText(*failed) + " of " + Ranks(finding.culprits) + " with " +

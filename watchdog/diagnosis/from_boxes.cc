@@ -19,13 +19,13 @@ std::int64_t LastSign(const BoxImage& box) {
   return last;
 }
 
-// The leader whose verdict stands, else the one that led last.
+// The one that led last: it took over, or took back, what those before it had said.
 const BoxImage* LastLeader(const std::vector<BoxImage>& boxes) {
   const BoxImage* leader = nullptr;
   for (const BoxImage& box : boxes) {
     if (box.judgement.suspect_after_ns <= 0) continue;
     const auto key = [](const BoxImage& b) {
-      return std::make_tuple(b.judgement.verdict_at_ns, b.judgement.waits, b.heartbeat_ns);
+      return std::make_tuple(b.judgement.generation, b.judgement.verdict_at_ns, b.judgement.waits, b.heartbeat_ns);
     };
     if (leader == nullptr || key(box) > key(*leader)) leader = &box;
   }
@@ -58,21 +58,6 @@ void Order(std::vector<reader::Observation>* observations) {
 }
 
 }  // namespace
-
-Snapshot FromBoxesAt(std::vector<BoxImage> boxes, std::int64_t now_ns, const std::string& boot_id, Limits limits) {
-  Snapshot snapshot;
-  snapshot.now_ns = now_ns;
-  snapshot.boot_id = boot_id;
-  snapshot.limits = limits;
-  std::int64_t realtime = 0;
-  for (const BoxImage& box : boxes) {
-    if (box.boot_id == boot_id) realtime = box.realtime_minus_monotonic_ns;
-  }
-  Gather(boxes, &snapshot, realtime);
-  Order(&snapshot.observations);
-  snapshot.boxes = std::move(boxes);
-  return snapshot;
-}
 
 Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observation>& visitor) {
   Snapshot snapshot;

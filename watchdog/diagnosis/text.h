@@ -19,6 +19,7 @@ std::string ResultName(std::int32_t result);                  // "success", "inv
 std::string ReductionName(std::uint8_t reduction);            // "sum", "user", ...
 std::string Plural(std::size_t count, std::string_view noun); // "1 rank", "3 ranks"
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
+std::string Capital(std::string text);                       // first letter in upper case
 std::vector<int> SortedUnique(std::vector<int> ranks);
 
 }  // namespace ncclwatch::diagnosis

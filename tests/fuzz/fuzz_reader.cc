@@ -1,0 +1,62 @@
+// Damage to a real black box. The input is a list of (offset, length, bytes) patches, so that the fuzzer needs not learn
+// a 70 KB layout first; an odd first byte cuts the file short.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "tests/unit/job_builder.h"
+#include "watchdog/reader/box.h"
+
+namespace {
+
+using ncclwatch::testing::Job;
+
+const std::vector<char>& Whole() {
+  static const std::vector<char> bytes = [] {
+    Job job(2);
+    job.Done({0, 1}, Job::kWorld, ncclwatch::testing::AllReduce());
+    job.Call({0}, Job::kWorld, ncclwatch::testing::AllGather());
+    job.Message(0, Job::kWorld, ncclwatch::functions::Function::ncclSend, 1);
+    job.Die(1, Job::Signal(9));
+    return ncclwatch::testing::BoxBytes(job.Snapshot().boxes[0]);
+  }();
+  return bytes;
+}
+
+// Sections begin at these offsets, roughly: small numbers reach all of them.
+void Patch(const std::uint8_t* data, std::size_t size, std::vector<char>* bytes) {
+  while (size >= 4) {
+    const std::size_t offset = (std::size_t{data[0]} << 9 | std::size_t{data[1]}) % bytes->size();
+    const std::size_t length = std::min<std::size_t>({data[2] % 16u + 1u, size - 3, bytes->size() - offset});
+    std::memcpy(bytes->data() + offset, data + 3, length);
+    data += 3 + length;
+    size -= 3 + length;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const int descriptor = ::memfd_create("box", MFD_CLOEXEC);
+  static const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  std::vector<char> bytes = Whole();
+  if (size > 0 && data[0] % 2 == 1) {
+    bytes.assign(reinterpret_cast<const char*>(data), reinterpret_cast<const char*>(data) + size);
+  } else if (size > 1) {
+    Patch(data + 1, size - 1, &bytes);
+  }
+  if (::ftruncate(descriptor, 0) != 0) return 0;
+  if (::pwrite(descriptor, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return 0;
+  auto mapped = ncclwatch::reader::MappedBox::Open(path);
+  if (auto* box = std::get_if<std::unique_ptr<ncclwatch::reader::MappedBox>>(&mapped)) (*box)->Image();
+  auto read = ncclwatch::reader::ReadBox(path);
+  if (auto* image = std::get_if<ncclwatch::reader::BoxImage>(&read)) {
+    const auto diagnosis = ncclwatch::diagnosis::Diagnose(ncclwatch::diagnosis::FromBoxes({*image, *image}));
+    ncclwatch::diagnosis::ToJson(diagnosis);
+    ncclwatch::diagnosis::ToText(diagnosis);
+  }
+  return 0;
+}

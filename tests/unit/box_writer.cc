@@ -1,0 +1,186 @@
+// Lays a BoxImage out as a black box of format 1, independently of the recorder.
+#include <cstring>
+#include <fstream>
+#include <new>
+
+#include "tests/unit/job_builder.h"
+
+namespace ncclwatch::testing {
+namespace {
+
+template <std::size_t N>
+void Copy(const std::string& from, char (&to)[N]) {
+  std::strncpy(to, from.c_str(), N - 1);
+}
+
+std::uint64_t Pages(std::uint64_t bytes) { return (bytes + format::kPage - 1) / format::kPage * format::kPage; }
+
+format::Section Place(std::uint64_t* end, std::uint32_t count, std::uint32_t entry_bytes) {
+  format::Section section{*end, Pages(std::uint64_t{count} * entry_bytes), count, entry_bytes};
+  *end += section.bytes;
+  return section;
+}
+
+void FillIdentity(const reader::BoxImage& image, format::Identity* identity) {
+  Copy(image.boot_id, identity->boot_id);
+  Copy(image.host, identity->host);
+  Copy(image.job, identity->job);
+  Copy(image.command, identity->command);
+  Copy(image.master_address, identity->master_address);
+  identity->pid_namespace = image.pid_namespace;
+  identity->start_time = image.start_time;
+  identity->pid = image.pid;
+  identity->uid = image.uid;
+  identity->attempt = image.attempt;
+  identity->rank = image.rank;
+  identity->world_size = image.world_size;
+  identity->local_rank = image.local_rank;
+  identity->local_world_size = image.local_world_size;
+  identity->master_port = image.master_port;
+}
+
+void FillHeader(const reader::BoxImage& image, format::Header* header) {
+  FillIdentity(image, &header->identity);
+  header->clock.source = static_cast<std::uint32_t>(format::ClockSource::kMonotonic);
+  header->clock.anchors[0] = {0, 1'000'000'000, 1'000'000'000 + image.realtime_minus_monotonic_ns, 1.0};
+  header->judgement.suspect_after_ns = image.judgement.suspect_after_ns;
+  header->judgement.likely_after_ns = image.judgement.likely_after_ns;
+  header->judgement.verdict_at_ns = image.judgement.verdict_at_ns;
+  header->last_words.written = image.last_words.written ? 1 : 0;
+  header->last_words.exit_status = image.last_words.exit_status;
+  header->last_words.signal = image.last_words.signal;
+  header->last_words.at_ns = image.last_words.at_ns;
+  Copy(image.last_words.text, header->last_words.text);
+  header->state = static_cast<std::uint32_t>(image.state);
+  header->watching = image.watching ? 1 : 0;
+  header->heartbeat_ns = image.heartbeat_ns;
+  header->heartbeats = image.heartbeats;
+  header->head = image.head;
+  header->communicators_used = static_cast<std::uint32_t>(image.communicators.size());
+  header->observations_used = static_cast<std::uint32_t>(image.observations.size());
+  header->communicators_lost = image.communicators_lost;
+  header->peers_lost = image.peers_lost;
+  header->nccl_version = image.nccl_version;
+  header->gpu_marks = static_cast<std::uint32_t>(image.gpu_marks);
+}
+
+void FillCommunicator(const reader::Communicator& from, format::Communicator* to) {
+  to->entered = from.entered;
+  to->returned = from.returned;
+  to->chain = from.chain;
+  to->tickets = from.tickets;
+  to->creations = from.creations;
+  to->sends = from.sends;
+  to->receives = from.receives;
+  to->empties = from.empties;
+  to->last = {from.last.slot, from.last.count, static_cast<std::uint64_t>(from.last.entered_ns),
+              static_cast<std::uint32_t>(from.last.function), from.last.root, from.last.dtype, from.last.reduction, 0,
+              from.last.flags};
+  to->id = from.id;
+  to->parent = from.parent;
+  to->parent_ordinal = from.parent_ordinal;
+  to->handle = from.handle;
+  to->created = static_cast<std::uint64_t>(from.created_ns);
+  to->rank = from.rank;
+  to->size = from.size;
+  to->color = from.color;
+  to->device = from.device;
+  to->flags = from.flags;
+  to->generation = from.generation;
+  to->state = static_cast<std::uint32_t>(from.state);
+  Copy(from.label, to->label);
+  for (std::size_t i = 0; i < from.marks.size(); ++i) to->marks[i] = from.marks[i];
+}
+
+void FillRecord(const reader::Call& from, format::Record* to) {
+  to->entered = static_cast<std::uint64_t>(from.entered_ns);
+  to->returned = static_cast<std::uint64_t>(from.returned_ns);
+  to->position = from.position;
+  to->count = from.count;
+  to->chain = from.chain;
+  to->stream = from.stream;
+  to->site = from.site;
+  to->group = from.group;
+  to->ticket = from.ticket;
+  to->result = from.result;
+  to->function = static_cast<std::uint32_t>(from.function);
+  to->communicator = from.communicator;
+  to->generation = from.generation;
+  to->thread = from.thread;
+  to->flags = from.flags;
+  to->root = from.root;
+  to->dtype = from.dtype;
+  to->reduction = from.reduction;
+  to->commit = from.slot + 1;
+}
+
+void FillObservation(const reader::Observation& from, std::size_t index, format::Observation* to) {
+  to->at_ns = from.at_ns;
+  to->pid = from.pid;
+  to->rank = from.rank;
+  to->start_time = from.start_time;
+  to->what = static_cast<std::uint32_t>(from.what);
+  to->exit_flags = from.exit_flags;
+  to->exit_signal = from.exit_signal;
+  to->exit_status = from.exit_status;
+  to->commit = index + 1;
+}
+
+void FillPeers(const reader::BoxImage& image, format::Peer* peers, std::uint32_t capacity) {
+  for (const reader::PeerCount& from : image.peers) {
+    const std::uint64_t key = format::PeerKey(from.generation, from.communicator, from.peer);
+    std::uint64_t slot = format::PeerSlot(key, capacity);
+    while (peers[slot].key != 0) slot = (slot + 1) % capacity;
+    peers[slot].key = key;
+    peers[slot].sends = from.sends;
+    peers[slot].receives = from.receives;
+  }
+}
+
+}  // namespace
+
+std::vector<char> BoxBytes(const reader::BoxImage& image, std::uint32_t ring) {
+  constexpr std::uint32_t kPeers = 64, kObservations = 64, kStrings = 4096;
+  std::uint64_t end = format::kPage;
+  const auto comms = static_cast<std::uint32_t>(image.communicators.size() + 1);
+  const format::Section communicators = Place(&end, comms, sizeof(format::Communicator));
+  const format::Section records = Place(&end, ring, sizeof(format::Record));
+  const format::Section peers = Place(&end, kPeers, sizeof(format::Peer));
+  const format::Section observations = Place(&end, kObservations, sizeof(format::Observation));
+  const format::Section strings = Place(&end, kStrings, 1);
+  auto* base = static_cast<char*>(::operator new(end, std::align_val_t(format::kPage)));
+  std::memset(base, 0, end);
+  auto* header = new (base) format::Header();
+  std::memcpy(header->magic, format::kMagic, sizeof(format::kMagic));
+  header->version = format::kVersion;
+  header->endian_mark = format::kEndianMark;
+  header->header_bytes = sizeof(format::Header);
+  header->file_bytes = end;
+  header->communicators = communicators;
+  header->ring = records;
+  header->peers = peers;
+  header->observations = observations;
+  header->strings = strings;
+  FillHeader(image, header);
+  for (std::size_t i = 0; i < image.communicators.size(); ++i) {
+    FillCommunicator(image.communicators[i], reinterpret_cast<format::Communicator*>(base + communicators.offset) + i);
+  }
+  for (const reader::Call& call : image.calls) {
+    FillRecord(call, reinterpret_cast<format::Record*>(base + records.offset) + call.slot % ring);
+  }
+  for (std::size_t i = 0; i < image.observations.size(); ++i) {
+    FillObservation(image.observations[i], i,
+                    reinterpret_cast<format::Observation*>(base + observations.offset) + i);
+  }
+  FillPeers(image, reinterpret_cast<format::Peer*>(base + peers.offset), kPeers);
+  std::vector<char> bytes(base, base + end);
+  ::operator delete(base, std::align_val_t(format::kPage));
+  return bytes;
+}
+
+void WriteBox(const reader::BoxImage& image, const std::string& path, std::uint32_t ring) {
+  const std::vector<char> bytes = BoxBytes(image, ring);
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+}  // namespace ncclwatch::testing

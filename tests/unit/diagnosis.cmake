@@ -1,0 +1,11 @@
+# The reader and the diagnosis. The builder of jobs and boxes is also for the golden verdicts and the fuzzers' corpus.
+add_library(job_builder STATIC ${CMAKE_CURRENT_LIST_DIR}/job_builder.cc ${CMAKE_CURRENT_LIST_DIR}/box_writer.cc)
+target_link_libraries(job_builder PUBLIC watchdog_diagnosis PRIVATE ncclwatch_warnings)
+
+add_executable(unit_diagnosis
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/death_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/healthy_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/live_compare_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mismatch_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/render_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/stall_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/reader/reader_test.cc)
+target_link_libraries(unit_diagnosis PRIVATE job_builder ncclwatch_warnings GTest::gtest_main)
+gtest_discover_tests(unit_diagnosis TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
