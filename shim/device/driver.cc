@@ -28,6 +28,9 @@ bool LoadDriver(const char* nccl_path, Driver* driver) {
   return Find(library, "cuCtxGetCurrent", nullptr, &driver->context_current) &&
          Find(library, "cuCtxPushCurrent_v2", nullptr, &driver->context_push) &&
          Find(library, "cuCtxPopCurrent_v2", nullptr, &driver->context_pop) &&
+         Find(library, "cuCtxGetDevice", nullptr, &driver->context_device) &&
+         Find(library, "cuDevicePrimaryCtxRetain", nullptr, &driver->primary_retain) &&
+         Find(library, "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease", &driver->primary_release) &&
          Find(library, "cuMemHostRegister_v2", nullptr, &driver->host_register) &&
          Find(library, "cuMemHostGetDevicePointer_v2", nullptr, &driver->host_device_pointer) &&
          Find(library, "cuStreamIsCapturing", nullptr, &driver->stream_is_capturing) &&

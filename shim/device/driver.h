@@ -10,6 +10,9 @@ struct Driver {
   decltype(&cuCtxGetCurrent) context_current = nullptr;
   decltype(&cuCtxPushCurrent) context_push = nullptr;
   decltype(&cuCtxPopCurrent) context_pop = nullptr;
+  decltype(&cuCtxGetDevice) context_device = nullptr;
+  decltype(&cuDevicePrimaryCtxRetain) primary_retain = nullptr;
+  decltype(&cuDevicePrimaryCtxRelease) primary_release = nullptr;
   decltype(&cuMemHostRegister) host_register = nullptr;
   decltype(&cuMemHostGetDevicePointer) host_device_pointer = nullptr;
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;

@@ -11,21 +11,19 @@ namespace {
 
 using format::GpuMarks;
 
-enum class Access : int { kNotTried, kGiven, kRefused };
-
 Driver driver;
-std::atomic<Access> loaded{Access::kNotTried};
-// Of the box below; a fork child has another box, and cannot use the parent's CUDA anyway.
-std::atomic<const Box*> registered{nullptr};
+std::atomic<bool> loaded{false};  // released when the driver above is whole
 
-bool Load(const Box& box, std::uint32_t index) {
-  if (loaded.load(std::memory_order_acquire) == Access::kNotTried) {
-    const bool found = LoadDriver(resolve::libraries[box.communicators[index].library].path, &driver);
-    // Not found is not remembered: NCCL may load the driver later.
-    if (found) loaded.store(Access::kGiven, std::memory_order_release);
-    return found;
-  }
-  return loaded.load(std::memory_order_acquire) == Access::kGiven;
+// Not finding it is not remembered: NCCL may load the driver later.
+bool Load(Box& box, std::uint32_t index) {
+  if (loaded.load(std::memory_order_acquire)) return true;
+  Driver found;
+  if (!LoadDriver(resolve::libraries[box.communicators[index].library].path, &found)) return false;
+  const WriterLock lock(box);
+  if (loaded.load(std::memory_order_relaxed)) return true;
+  driver = found;
+  loaded.store(true, std::memory_order_release);
+  return true;
 }
 
 // While another thread captures, calls that "may be unsafe" would spoil its capture unless this thread says that it
@@ -68,27 +66,40 @@ class Inside {
 };
 
 // The whole table at once, for all contexts: communicators come and go, registrations are slow.
-bool Register(const Box& box) {
-  const Box* expected = nullptr;
-  if (registered.load(std::memory_order_acquire) == &box) return true;
-  if (!registered.compare_exchange_strong(expected, &box, std::memory_order_acq_rel)) return expected == &box;
-  const format::Section& table = box.header->communicators;
-  const CUresult result =
-      driver.host_register(box.communicators, table.bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) return true;
-  registered.store(nullptr, std::memory_order_release);
-  return false;
+bool Register(Box& box) {
+  const WriterLock lock(box);
+  if (box.registered) return true;
+  const CUresult result = driver.host_register(box.communicators, box.header->communicators.bytes,
+                                               CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  box.registered = result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  return box.registered;
 }
 
-void Say(Box& box, GpuMarks marks) {
+// The context that the communicator works in. Several made in one group, or by ncclCommInitAll, are ready while the
+// device of the last one is current.
+CUcontext ContextOf(const format::Communicator& entry) {
+  CUcontext current = nullptr;
+  if (driver.context_current(&current) != CUDA_SUCCESS) current = nullptr;
+  CUdevice device = -1;
+  if (current && driver.context_device(&device) == CUDA_SUCCESS && (device == entry.device || entry.device < 0))
+    return current;
+  CUcontext primary = nullptr;
+  if (entry.device < 0 || driver.primary_retain(&primary, entry.device) != CUDA_SUCCESS) return nullptr;
+  driver.primary_release(entry.device);  // the CUDA runtime, which NCCL stands on, holds it
+  return primary;
+}
+
+void Tell(Box& box, GpuMarks marks) {
   auto& field = box.header->gpu_marks;
   if (field != static_cast<std::uint32_t>(GpuMarks::kOn)) field = static_cast<std::uint32_t>(marks);
 }
 
 bool GiveAccess(Box& box, std::uint32_t index) {
   if (!Load(box, index)) return false;
-  CUcontext context = nullptr;
-  if (driver.context_current(&context) != CUDA_SUCCESS || !context) return false;
+  const CUcontext context = ContextOf(box.communicators[index]);
+  if (!context) return false;
+  const Inside inside(context);
+  if (!inside.ok) return false;
   const Uncaptured uncaptured;
   if (!Register(box)) return false;
   CUdeviceptr table = 0;
@@ -103,7 +114,7 @@ bool GiveAccess(Box& box, std::uint32_t index) {
 
 void Prepare(Box& box, std::uint32_t index) {
   if (!box.gpu_marks_wanted || (box.communicators[index].flags & format::kCommNonBlocking)) return;
-  Say(box, GiveAccess(box, index) ? GpuMarks::kOn : GpuMarks::kUnavailable);
+  Tell(box, GiveAccess(box, index) ? GpuMarks::kOn : GpuMarks::kUnavailable);
 }
 
 Outcome Enqueue(Box& box, std::uint32_t index, std::uint64_t stream, std::uint64_t* ticket) {
@@ -121,7 +132,7 @@ Outcome Enqueue(Box& box, std::uint32_t index, std::uint64_t stream, std::uint64
   const std::uint64_t next = entry.tickets.load(std::memory_order_relaxed);
   const CUdeviceptr mark = mine.device_marks + next % format::kMarks * sizeof(std::uint64_t);
   if (driver.stream_write(on, mark, next + 1, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) {
-    Say(box, GpuMarks::kUnavailable);
+    Tell(box, GpuMarks::kUnavailable);
     return Outcome::kUnavailable;
   }
   entry.tickets.store(next + 1, std::memory_order_release);

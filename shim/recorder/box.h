@@ -41,12 +41,13 @@ struct Box {
   int fd = -1;  // holds the lock; closing any descriptor of the file would drop it
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
+  bool registered = false;  // the communicator table, with the CUDA driver
 
   std::atomic<std::uint32_t> unsettled{0};  // entries with Private::pending
   std::atomic<std::uint32_t> reuse_from{0};
   std::atomic<std::uint32_t> inits_all{0};
   std::atomic<bool> said_full{false};
-  std::atomic_flag writer = ATOMIC_FLAG_INIT;  // creating and ending communicators, never the hot path
+  std::atomic_flag writer = ATOMIC_FLAG_INIT;  // making and ending communicators, giving GPUs access; never the hot path
 
   HandleTable handles;
   GroupPool groups;

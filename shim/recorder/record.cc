@@ -27,6 +27,13 @@ void Renew(Thread& thread, const Box& box) {
   thread.id = static_cast<std::uint32_t>(syscall(SYS_gettid));
 }
 
+// Shared with readers, and with a writer that was held up for a whole turn of the ring: its late commit, of an older
+// slot, makes readers drop the record.
+template <class T, class V>
+[[gnu::always_inline]] inline void Put(T& field, V value) {
+  std::atomic_ref<T>(field).store(static_cast<T>(value), std::memory_order_relaxed);
+}
+
 // Fills and commits the record: from then on the call is seen as entered.
 [[gnu::always_inline]] inline void Commit(Box& box, const Thread& thread, Call& call) {
   const std::uint64_t entered = clock::Ticks();
@@ -38,23 +45,23 @@ void Renew(Thread& thread, const Box& box) {
   call.slot = slot;
   record.entered.store(entered, std::memory_order_relaxed);
   record.returned.store(0, std::memory_order_relaxed);
-  record.position = call.position;
-  record.count = call.count;
-  record.chain = call.chain;
-  record.stream = call.stream;
-  record.site = call.site;
-  record.group = call.group;
-  record.ticket = 0;
+  Put(record.position, call.position);
+  Put(record.count, call.count);
+  Put(record.chain, call.chain);
+  Put(record.stream, call.stream);
+  Put(record.site, call.site);
+  Put(record.group, call.group);
+  Put(record.ticket, 0);
   record.result.store(format::kNoResult, std::memory_order_relaxed);
-  record.function = static_cast<std::uint32_t>(call.function);
-  record.communicator = call.index;
-  record.generation = call.generation;
-  record.thread = thread.id;
-  record.flags = call.flags;
-  record.root = call.root;
-  record.dtype = call.dtype;
-  record.reduction = call.reduction;
-  record.reserved16 = 0;
+  Put(record.function, static_cast<std::uint32_t>(call.function));
+  Put(record.communicator, call.index);
+  Put(record.generation, call.generation);
+  Put(record.thread, thread.id);
+  Put(record.flags, call.flags);
+  Put(record.root, call.root);
+  Put(record.dtype, call.dtype);
+  Put(record.reduction, call.reduction);
+  Put(record.reserved16, 0);
   record.commit.store(slot + 1, std::memory_order_release);
   // The next slot will be written by somebody soon, and is seldom in the cache.
   __builtin_prefetch(&box.RecordAt(slot + 1), 1);
@@ -84,7 +91,7 @@ void EnterGroup(Box& box, Thread& thread, Call& call) {
     Commit(box, thread, call);
     if (call.function == Function::ncclGroupStart && thread.depth == 0) {
       call.group = call.slot + 1;
-      box.RecordAt(call.slot).group = call.group;
+      Put(box.RecordAt(call.slot).group, call.group);
     }
   }
   if (call.function == Function::ncclGroupStart || thread.depth != 1) return;
@@ -146,14 +153,14 @@ void EnterCollective(Box& box, Thread& thread, Call& call) {
     entry->empties.store(entry->empties.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return;
   }
-  entry->last.slot = call.slot;
-  entry->last.count = call.count;
-  if (call.slot != kNoSlot) entry->last.entered = box.RecordAt(call.slot).entered.load(std::memory_order_relaxed);
-  entry->last.function = static_cast<std::uint32_t>(call.function);
-  entry->last.root = call.root;
-  entry->last.dtype = call.dtype;
-  entry->last.reduction = call.reduction;
-  entry->last.flags = call.flags;
+  Put(entry->last.slot, call.slot);
+  Put(entry->last.count, call.count);
+  if (call.slot != kNoSlot) Put(entry->last.entered, box.RecordAt(call.slot).entered.load(std::memory_order_relaxed));
+  Put(entry->last.function, static_cast<std::uint32_t>(call.function));
+  Put(entry->last.root, call.root);
+  Put(entry->last.dtype, call.dtype);
+  Put(entry->last.reduction, call.reduction);
+  Put(entry->last.flags, call.flags);
   entry->chain.store(call.chain, std::memory_order_relaxed);
   // Pairs with the readers' acquire: who sees the new count finds the record and the chain.
   entry->entered.store(call.position + 1, std::memory_order_release);

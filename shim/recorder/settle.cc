@@ -50,8 +50,8 @@ std::uint32_t FlagOf(device::Outcome outcome) {
 void WriteMark(Box& box, std::uint64_t slot, std::uint32_t flag, std::uint64_t ticket) {
   if (flag == 0 || !StillOurs(box, slot)) return;
   format::Record& record = box.RecordAt(slot);
-  record.ticket = ticket;
-  record.flags |= flag;
+  std::atomic_ref(record.ticket).store(ticket, std::memory_order_relaxed);
+  std::atomic_ref(record.flags).fetch_or(flag, std::memory_order_release);
 }
 
 bool CanBeMarked(const Operation& operation, int result) {

@@ -14,7 +14,7 @@
 
 extern "C" {
 // Read by the stub: null until the first call.
-__attribute__((visibility("hidden"))) std::atomic<void*> ncclwatch_real_dlsym{nullptr};
+__attribute__((visibility("hidden"))) void* ncclwatch_real_dlsym = nullptr;
 __attribute__((visibility("hidden"))) void* ncclwatch_find_dlsym();
 __attribute__((visibility("hidden"))) void* ncclwatch_answer(void* handle, const char* name);
 }
@@ -43,30 +43,32 @@ void* Wrapped(void* real, const char* name) {
     if (!said_too_many.exchange(true)) Say("more than %u NCCL libraries in one process: not all are watched", kLibraries);
     return real;
   }
-  libraries[library].functions[static_cast<std::uint32_t>(info->function)].store(real, std::memory_order_relaxed);
+  // Library 0 may have another tool's wrapper in front of it, which the handle does not show.
+  if (library != 0)
+    libraries[library].functions[static_cast<std::uint32_t>(info->function)].store(real, std::memory_order_relaxed);
   return Entry(library, info->function);
 }
 
 }  // namespace
 
 DlsymFunction RealDlsym() {
-  void* known = ncclwatch_real_dlsym.load(std::memory_order_acquire);
+  void* known = __atomic_load_n(&ncclwatch_real_dlsym, __ATOMIC_ACQUIRE);
   return reinterpret_cast<DlsymFunction>(known ? known : ncclwatch_find_dlsym());
 }
 
 }  // namespace ncclwatch::shim::resolve
 
-void* ncclwatch_find_dlsym() {
+// A sanitizer's runtime asks for dlsym before it can bear instrumented code.
+__attribute__((no_sanitize("address", "thread", "undefined"))) void* ncclwatch_find_dlsym() {
 #if defined(__x86_64__)
-  constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.2.5"};
+  const char* const oldest = "GLIBC_2.2.5";
 #else
-  constexpr const char* kVersions[] = {"GLIBC_2.34", "GLIBC_2.17"};
+  const char* const oldest = "GLIBC_2.17";
 #endif
-  void* found = nullptr;
-  for (const char* version : kVersions)
-    if (!found) found = dlvsym(RTLD_NEXT, "dlsym", version);
+  void* found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
+  if (!found) found = dlvsym(RTLD_NEXT, "dlsym", oldest);
   if (!found) __builtin_trap();  // no C library that we know: nothing in this process could resolve anything
-  ncclwatch_real_dlsym.store(found, std::memory_order_release);
+  __atomic_store_n(&ncclwatch_real_dlsym, found, __ATOMIC_RELEASE);
   return found;
 }
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <csetjmp>
-#include <cstring>
 #include <thread>
 
 #include "ncclwatch/format/fingerprint.h"

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 struct ncclComm {
@@ -63,6 +64,7 @@ std::vector<std::string> FakeCalls() {
 }
 void FakeNextResult(int result) { next_result = result; }
 void FakeSettle(ncclComm_t comm, int result) { comm->async = result; }
+ncclComm* FakeUnseen(int rank, int size) { return Make(rank, size); }
 void FakeOnCall(void (*run)()) { on_call = run; }
 
 extern "C" {
