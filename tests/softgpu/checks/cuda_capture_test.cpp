@@ -222,7 +222,11 @@ TEST_F(CaptureRules, InfoNamesTheCaptureAndItsGraph) {
   const CUgraphNode* dependencies = nullptr;
   size_t count = 9;
   ASSERT_CU(Say(stream, 'a'));
+#if CUDA_VERSION >= 13000
   ASSERT_CU(cuStreamGetCaptureInfo(stream, &status, &id, &graph, &dependencies, nullptr, &count));
+#else
+  ASSERT_CU(cuStreamGetCaptureInfo(stream, &status, &id, &graph, &dependencies, &count));
+#endif
   EXPECT_EQ(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
   EXPECT_NE(id, 0U);
   ASSERT_EQ(count, 1U);
@@ -237,7 +241,8 @@ TEST_F(CaptureRules, InfoNamesTheCaptureAndItsGraph) {
 TEST_F(CaptureRules, CallbacksCanNotBeCaptured) {
   CUstream stream = NewStream();
   Begin(stream);
-  EXPECT_EQ(cuStreamAddCallback(stream, [](CUstream, CUresult, void*) {}, nullptr, 0),
+  EXPECT_EQ(cuStreamAddCallback(
+                stream, [](CUstream, CUresult, void*) {}, nullptr, 0),
             CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   ExpectSpoilt(stream);
 }

@@ -21,6 +21,24 @@ class Graphs : public CudaCheck {
     return executable;
   }
 
+  // These two take the edges' kinds since CUDA 13.
+  CUresult Connect(CUgraph graph, CUgraphNode from, CUgraphNode to) {
+#if CUDA_VERSION >= 13000
+    return cuGraphAddDependencies(graph, &from, &to, nullptr, 1);
+#else
+    return cuGraphAddDependencies(graph, &from, &to, 1);
+#endif
+  }
+  size_t Edges(CUgraph graph) {
+    size_t count = 0;
+#if CUDA_VERSION >= 13000
+    EXPECT_CU(cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count));
+#else
+    EXPECT_CU(cuGraphGetEdges(graph, nullptr, nullptr, &count));
+#endif
+    return count;
+  }
+
   std::vector<CUgraphNodeType> Types(CUgraph graph) {
     size_t count = 0;
     EXPECT_CU(cuGraphGetNodes(graph, nullptr, &count));
@@ -147,8 +165,7 @@ TEST_F(Graphs, ExternalEventsCanBeAskedInEveryReplay) {
   ASSERT_CU(softgpuStall(stream, -1));
   ASSERT_CU(cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
   CUgraph graph = End(stream);
-  EXPECT_EQ(Types(graph),
-            (std::vector<CUgraphNodeType>{CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_EVENT_RECORD}));
+  EXPECT_EQ(Types(graph), (std::vector<CUgraphNodeType>{CU_GRAPH_NODE_TYPE_KERNEL, CU_GRAPH_NODE_TYPE_EVENT_RECORD}));
   CUgraphExec executable = Instantiate(graph);
   EXPECT_CU(cuEventQuery(event));
   ASSERT_CU(cuGraphLaunch(executable, stream));
@@ -189,15 +206,13 @@ TEST_F(Graphs, CanBeBuiltByHand) {
   ASSERT_CU(cuGraphAddHostNode(&second, graph, nullptr, 0, &b));
   ASSERT_CU(cuGraphAddHostNode(&first, graph, nullptr, 0, &a));
   ASSERT_CU(cuGraphAddEmptyNode(&last, graph, &second, 1));
-  ASSERT_CU(cuGraphAddDependencies(graph, &first, &second, nullptr, 1));
-  size_t edges = 0;
-  ASSERT_CU(cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &edges));
-  EXPECT_EQ(edges, 2U);
+  ASSERT_CU(Connect(graph, first, second));
+  EXPECT_EQ(Edges(graph), 2U);
   CUstream stream = NewStream();
   ASSERT_CU(cuGraphLaunch(Instantiate(graph), stream));
   ASSERT_CU(cuStreamSynchronize(stream));
   EXPECT_EQ(said, "ab");
-  ASSERT_CU(cuGraphAddDependencies(graph, &last, &first, nullptr, 1));
+  ASSERT_CU(Connect(graph, last, first));
   CUgraphExec executable = nullptr;
   EXPECT_EQ(cuGraphInstantiate(&executable, graph, 0), CUDA_ERROR_INVALID_VALUE);  // a cycle
 }

@@ -155,8 +155,12 @@ TEST(Runtime, CapturedGraphsReplay) {
 TEST(Runtime, FindsDriverEntryPoints) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult status;
-  ASSERT_RT(cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &function, CUDART_VERSION, cudaEnableDefault,
-                                             &status));
+#if CUDART_VERSION >= 13000
+  ASSERT_RT(
+      cudaGetDriverEntryPointByVersion("cuStreamWriteValue64", &function, CUDART_VERSION, cudaEnableDefault, &status));
+#else
+  ASSERT_RT(cudaGetDriverEntryPoint("cuStreamWriteValue64", &function, cudaEnableDefault, &status));
+#endif
   EXPECT_EQ(status, cudaDriverEntryPointSuccess);
   EXPECT_EQ(function, reinterpret_cast<void*>(&cuStreamWriteValue64));
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/softgpu/checks/cuda_support.h"
+#include "tests/softgpu/cuda/newer.h"
 
 namespace softgpu {
 namespace {

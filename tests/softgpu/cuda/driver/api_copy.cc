@@ -109,19 +109,19 @@ CUresult Async(uintptr_t to, Side to_side, uintptr_t from, Side from_side, size_
 extern "C" {
 
 // NAME, then the form whose default stream is the per-thread one.
-#define SOFTGPU_SYNC_COPY(NAME, PTDS, TO, TO_VALUE, TO_SIDE, FROM, FROM_VALUE, FROM_SIDE)           \
+#define SOFTGPU_SYNC_COPY(NAME, PTDS, TO, TO_VALUE, TO_SIDE, FROM, FROM_VALUE, FROM_SIDE)          \
   CUresult CUDAAPI NAME(TO to, FROM from, size_t size) {                                           \
     return Sync(TO_VALUE, Side::TO_SIDE, FROM_VALUE, Side::FROM_SIDE, size, nullptr);              \
   }                                                                                                \
   CUresult CUDAAPI PTDS(TO to, FROM from, size_t size) {                                           \
     return Sync(TO_VALUE, Side::TO_SIDE, FROM_VALUE, Side::FROM_SIDE, size, CU_STREAM_PER_THREAD); \
   }
-#define SOFTGPU_ASYNC_COPY(NAME, PTSZ, TO, TO_VALUE, TO_SIDE, FROM, FROM_VALUE, FROM_SIDE)        \
-  CUresult CUDAAPI NAME(TO to, FROM from, size_t size, CUstream stream) {                         \
-    return Async(TO_VALUE, Side::TO_SIDE, FROM_VALUE, Side::FROM_SIDE, size, stream);             \
-  }                                                                                               \
-  CUresult CUDAAPI PTSZ(TO to, FROM from, size_t size, CUstream stream) {                         \
-    return Async(TO_VALUE, Side::TO_SIDE, FROM_VALUE, Side::FROM_SIDE, size, PerThread(stream));  \
+#define SOFTGPU_ASYNC_COPY(NAME, PTSZ, TO, TO_VALUE, TO_SIDE, FROM, FROM_VALUE, FROM_SIDE)       \
+  CUresult CUDAAPI NAME(TO to, FROM from, size_t size, CUstream stream) {                        \
+    return Async(TO_VALUE, Side::TO_SIDE, FROM_VALUE, Side::FROM_SIDE, size, stream);            \
+  }                                                                                              \
+  CUresult CUDAAPI PTSZ(TO to, FROM from, size_t size, CUstream stream) {                        \
+    return Async(TO_VALUE, Side::TO_SIDE, FROM_VALUE, Side::FROM_SIDE, size, PerThread(stream)); \
   }
 
 SOFTGPU_SYNC_COPY(cuMemcpy, cuMemcpy_ptds, CUdeviceptr, to, kEither, CUdeviceptr, from, kEither)
@@ -178,25 +178,25 @@ CUresult CUDAAPI cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* p, CUstream strea
   return Run(p, From3D<CUDA_MEMCPY3D_PEER>, stream, false);
 }
 
-#define SOFTGPU_FILL(BITS, TYPE)                                                                                    \
-  CUresult CUDAAPI cuMemsetD##BITS##_v2(CUdeviceptr to, TYPE value, size_t n) {                                     \
-    return softgpu::FillSync({to, 0, value, sizeof(TYPE), n}, nullptr);                                             \
-  }                                                                                                                 \
-  CUresult CUDAAPI cuMemsetD##BITS##_v2_ptds(CUdeviceptr to, TYPE value, size_t n) {                                \
-    return softgpu::FillSync({to, 0, value, sizeof(TYPE), n}, CU_STREAM_PER_THREAD);                                \
-  }                                                                                                                 \
-  CUresult CUDAAPI cuMemsetD##BITS##Async(CUdeviceptr to, TYPE value, size_t n, CUstream stream) {                  \
-    return softgpu::FillAsync({to, 0, value, sizeof(TYPE), n}, stream);                                             \
-  }                                                                                                                 \
-  CUresult CUDAAPI cuMemsetD##BITS##Async_ptsz(CUdeviceptr to, TYPE value, size_t n, CUstream stream) {             \
-    return softgpu::FillAsync({to, 0, value, sizeof(TYPE), n}, PerThread(stream));                                  \
-  }                                                                                                                 \
-  CUresult CUDAAPI cuMemsetD2D##BITS##_v2(CUdeviceptr to, size_t pitch, TYPE value, size_t width, size_t height) {  \
-    return softgpu::FillSync({to, pitch, value, sizeof(TYPE), width, height}, nullptr);                             \
-  }                                                                                                                 \
-  CUresult CUDAAPI cuMemsetD2D##BITS##Async(CUdeviceptr to, size_t pitch, TYPE value, size_t width, size_t height,  \
-                                            CUstream stream) {                                                      \
-    return softgpu::FillAsync({to, pitch, value, sizeof(TYPE), width, height}, stream);                             \
+#define SOFTGPU_FILL(BITS, TYPE)                                                                                   \
+  CUresult CUDAAPI cuMemsetD##BITS##_v2(CUdeviceptr to, TYPE value, size_t n) {                                    \
+    return softgpu::FillSync({to, 0, value, sizeof(TYPE), n}, nullptr);                                            \
+  }                                                                                                                \
+  CUresult CUDAAPI cuMemsetD##BITS##_v2_ptds(CUdeviceptr to, TYPE value, size_t n) {                               \
+    return softgpu::FillSync({to, 0, value, sizeof(TYPE), n}, CU_STREAM_PER_THREAD);                               \
+  }                                                                                                                \
+  CUresult CUDAAPI cuMemsetD##BITS##Async(CUdeviceptr to, TYPE value, size_t n, CUstream stream) {                 \
+    return softgpu::FillAsync({to, 0, value, sizeof(TYPE), n}, stream);                                            \
+  }                                                                                                                \
+  CUresult CUDAAPI cuMemsetD##BITS##Async_ptsz(CUdeviceptr to, TYPE value, size_t n, CUstream stream) {            \
+    return softgpu::FillAsync({to, 0, value, sizeof(TYPE), n}, PerThread(stream));                                 \
+  }                                                                                                                \
+  CUresult CUDAAPI cuMemsetD2D##BITS##_v2(CUdeviceptr to, size_t pitch, TYPE value, size_t width, size_t height) { \
+    return softgpu::FillSync({to, pitch, value, sizeof(TYPE), width, height}, nullptr);                            \
+  }                                                                                                                \
+  CUresult CUDAAPI cuMemsetD2D##BITS##Async(CUdeviceptr to, size_t pitch, TYPE value, size_t width, size_t height, \
+                                            CUstream stream) {                                                     \
+    return softgpu::FillAsync({to, pitch, value, sizeof(TYPE), width, height}, stream);                            \
   }
 SOFTGPU_FILL(8, unsigned char)
 SOFTGPU_FILL(16, unsigned short)
@@ -219,7 +219,8 @@ CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr address, CUstream handle) {
   if (!softgpu::FindBlock(address, 1, &block) || block.base != address || block.on_host()) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  softgpu::Enqueue(stream, [address] { softgpu::FreeDevice(address); }, true);
+  softgpu::Enqueue(
+      stream, [address] { softgpu::FreeDevice(address); }, true);
   return CUDA_SUCCESS;
 }
 CUresult CUDAAPI cuMemAllocAsync_ptsz(CUdeviceptr* out, size_t size, CUstream stream) {

@@ -41,7 +41,8 @@ CUresult Record(CUevent handle, CUstream stream_handle, unsigned flags) {
   bool captured = false;
   SOFTGPU_TRY(CaptureEventRecord(stream, event, (flags & CU_EVENT_RECORD_EXTERNAL) != 0, &captured));
   if (captured) return CUDA_SUCCESS;
-  Enqueue(stream, [mark = event->Rearm()] { mark->Complete(); }, true);
+  Enqueue(
+      stream, [mark = event->Rearm()] { mark->Complete(); }, true);
   return CUDA_SUCCESS;
 }
 
@@ -123,7 +124,9 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsig
   SOFTGPU_TRY(softgpu::CaptureEventWait(stream, event, (flags & CU_EVENT_WAIT_EXTERNAL) != 0, &captured));
   if (captured) return CUDA_SUCCESS;
   std::shared_ptr<Mark> mark = event->mark();
-  if (mark != nullptr && !mark->done()) softgpu::Enqueue(stream, [mark] { mark->Wait(); }, false);
+  if (mark != nullptr && !mark->done())
+    softgpu::Enqueue(
+        stream, [mark] { mark->Wait(); }, false);
   return CUDA_SUCCESS;
 }
 

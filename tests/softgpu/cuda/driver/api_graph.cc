@@ -117,8 +117,8 @@ CUresult CUDAAPI cuGraphAddEventRecordNode(CUgraphNode* out, CUgraph graph, cons
   return Add(out, graph, dependencies, count, CU_GRAPH_NODE_TYPE_EVENT_RECORD, prepare);
 }
 
-CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies,
-                                         size_t count, CUevent handle) {
+CUresult CUDAAPI cuGraphAddEventWaitNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                                         CUevent handle) {
   SOFTGPU_TRY(Enter());
   std::shared_ptr<softgpu::Event> event = softgpu::Events().Find(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -58,7 +58,7 @@ Context::Context(int owning_device, unsigned context_flags)
 
 std::vector<std::shared_ptr<Stream>> Context::Streams() {
   std::lock_guard lock(mutex_);
-  std::erase_if(streams_, [](const auto& stream) { return stream->retired() && stream->idle(); });
+  std::erase_if(streams_, [](const auto& stream) { return stream->retired() && stream->Idle(); });
   std::vector<std::shared_ptr<Stream>> all = streams_;
   all.insert(all.begin(), legacy_);
   return all;

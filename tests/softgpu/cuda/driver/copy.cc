@@ -122,7 +122,8 @@ CUresult CopySync(const Box& box, Side to, Side from, CUstream handle) {
   Place from_place;
   SOFTGPU_TRY(Places(box, to, from, &to_place, &from_place));
   bool quick = box.width * box.height * box.depth <= kQuickBytes;
-  uint64_t sequence = Enqueue(stream, [box] { Copy(box); }, quick);
+  uint64_t sequence = Enqueue(
+      stream, [box] { Copy(box); }, quick);
   if (to_place != Place::kDevice || from_place != Place::kDevice) stream->Wait(sequence);
   return CUDA_SUCCESS;
 }

@@ -92,9 +92,7 @@ int AttributeOf(CUdevice device, int attribute) {
 
 }  // namespace
 
-bool IsDevice(CUdevice device) {
-  return device >= 0 && static_cast<size_t>(device) < GetSettings().visible.size();
-}
+bool IsDevice(CUdevice device) { return device >= 0 && static_cast<size_t>(device) < GetSettings().visible.size(); }
 
 bool TakeMemory(CUdevice device, size_t bytes) {
   std::atomic<size_t>& used = taken[device];

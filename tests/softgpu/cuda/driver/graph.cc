@@ -127,8 +127,8 @@ void Executable::RunLane(Launch& launch, const std::vector<size_t>& lane) {
 void Executable::Run(const std::shared_ptr<Launch>& launch) {
   std::lock_guard lock(running_);
   for (size_t i = 1; i < lanes_.size(); ++i) {
-    helpers_[i - 1]->Push({.run = [self = shared_from_this(), launch, i] { self->RunLane(*launch, self->lanes_[i]); },
-                           .after = {}});
+    helpers_[i - 1]->Push(
+        {.run = [self = shared_from_this(), launch, i] { self->RunLane(*launch, self->lanes_[i]); }, .after = {}});
   }
   if (!lanes_.empty()) RunLane(*launch, lanes_[0]);
   for (const auto& mark : launch->done) mark->Wait();

@@ -47,8 +47,8 @@ size_t WholePages(size_t size) { return (size + PageSize() - 1) / PageSize() * P
 
 // Pages of their own: fresh memory is zero, costs nothing until touched, and a use after free is a crash, not a riddle.
 void* MapPages(size_t size) {
-  void* address = mmap(nullptr, WholePages(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                       -1, 0);
+  void* address =
+      mmap(nullptr, WholePages(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return address == MAP_FAILED ? nullptr : address;
 }
 
@@ -117,7 +117,9 @@ CUresult AllocateDevice(Context* context, size_t size, CUdeviceptr* out, Block::
 
 CUresult FreeDevice(CUdeviceptr address) {
   Block block;
-  if (!TakeOut(address, [](const Block& b) { return !b.on_host(); }, &block)) return CUDA_ERROR_INVALID_VALUE;
+  if (!TakeOut(
+          address, [](const Block& b) { return !b.on_host(); }, &block))
+    return CUDA_ERROR_INVALID_VALUE;
   Release(block);
   return CUDA_SUCCESS;
 }
@@ -196,7 +198,8 @@ CUresult CUDAAPI cuMemFreeHost(void* address) {
   }
   SOFTGPU_TRY(GuardUnsafe());
   block.context->Synchronize();
-  if (softgpu::TakeOut(base, [](const Block& b) { return b.kind == Block::Kind::kPinned; }, &block)) {
+  if (softgpu::TakeOut(
+          base, [](const Block& b) { return b.kind == Block::Kind::kPinned; }, &block)) {
     softgpu::Release(block);
   }
   return CUDA_SUCCESS;

@@ -2,6 +2,7 @@
 #include <cuda.h>
 
 #include "tests/softgpu/cuda/driver/submit.h"
+#include "tests/softgpu/cuda/newer.h"
 
 using softgpu::PerThread;
 
@@ -10,7 +11,9 @@ extern "C" {
 CUresult CUDAAPI cuStreamGetPriority_ptsz(CUstream s, int* priority) {
   return cuStreamGetPriority(PerThread(s), priority);
 }
-CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream s, unsigned int* flags) { return cuStreamGetFlags(PerThread(s), flags); }
+CUresult CUDAAPI cuStreamGetFlags_ptsz(CUstream s, unsigned int* flags) {
+  return cuStreamGetFlags(PerThread(s), flags);
+}
 CUresult CUDAAPI cuStreamGetId_ptsz(CUstream s, unsigned long long* id) { return cuStreamGetId(PerThread(s), id); }
 CUresult CUDAAPI cuStreamGetCtx_ptsz(CUstream s, CUcontext* context) { return cuStreamGetCtx(PerThread(s), context); }
 CUresult CUDAAPI cuStreamGetDevice_ptsz(CUstream s, CUdevice* device) {
@@ -42,12 +45,12 @@ CUresult CUDAAPI cuGraphInstantiateWithParams_ptsz(CUgraphExec* executable, CUgr
   return cuGraphInstantiateWithParams(executable, graph, parameters);
 }
 
-#define SOFTGPU_MEMORY_OPERATION(NAME, VALUE)                                                                     \
-  CUresult CUDAAPI NAME##_ptsz(CUstream s, CUdeviceptr address, VALUE value, unsigned int flags) {                \
-    return NAME(PerThread(s), address, value, flags);                                                             \
-  }                                                                                                               \
-  CUresult CUDAAPI NAME##_v2_ptsz(CUstream s, CUdeviceptr address, VALUE value, unsigned int flags) {             \
-    return NAME##_v2(PerThread(s), address, value, flags);                                                        \
+#define SOFTGPU_MEMORY_OPERATION(NAME, VALUE)                                                         \
+  CUresult CUDAAPI NAME##_ptsz(CUstream s, CUdeviceptr address, VALUE value, unsigned int flags) {    \
+    return NAME(PerThread(s), address, value, flags);                                                 \
+  }                                                                                                   \
+  CUresult CUDAAPI NAME##_v2_ptsz(CUstream s, CUdeviceptr address, VALUE value, unsigned int flags) { \
+    return NAME##_v2(PerThread(s), address, value, flags);                                            \
   }
 SOFTGPU_MEMORY_OPERATION(cuStreamWriteValue32, cuuint32_t)
 SOFTGPU_MEMORY_OPERATION(cuStreamWriteValue64, cuuint64_t)

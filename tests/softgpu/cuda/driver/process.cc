@@ -15,8 +15,8 @@ constexpr int kDefaultDevices = 8;
 constexpr int kMostDevices = 64;
 constexpr size_t kDefaultMemory = size_t{16} << 30;
 
-// One byte in a page that the kernel wipes in every child that copies this address space, however it was made. Published
-// with release in InitialiseProcess; Enter's acquire pairs with it.
+// One byte in a page that the kernel wipes in every child that copies this address space, however it was made.
+// Published with release in InitialiseProcess; Enter's acquire pairs with it.
 std::atomic<volatile unsigned char*> alive_page{nullptr};
 
 thread_local int host_function_depth = 0;

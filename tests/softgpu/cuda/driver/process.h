@@ -37,7 +37,7 @@ class HostFunctionScope {
 
 }  // namespace softgpu
 
-#define SOFTGPU_TRY(expression)                                         \
-  do {                                                                  \
+#define SOFTGPU_TRY(expression)                                                   \
+  do {                                                                            \
     if (CUresult result_ = (expression); result_ != CUDA_SUCCESS) return result_; \
   } while (0)

@@ -63,7 +63,7 @@ uint64_t Stream::Push(Work work) {
     for (const Point& point : work.after) free_to_run = free_to_run && point.stream->Reached(point.sequence);
     if (free_to_run) {
       work.run();
-      Finish(lock);
+      Finish();
       return sequence;
     }
   }
@@ -74,10 +74,16 @@ uint64_t Stream::Push(Work work) {
 }
 
 // With mutex_ held.
-void Stream::Finish(std::unique_lock<std::mutex>& lock) {
-  (void)lock;
+void Stream::Finish() {
   completed_.store(completed_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   work_finished_.notify_all();
+}
+
+bool Stream::Idle() {
+  uint64_t last = submitted();
+  if (Reached(last)) return true;
+  std::lock_guard lock(mutex_);  // a quick piece of work may be between its effect and its count
+  return Reached(last);
 }
 
 void Stream::Wait(uint64_t sequence) {
@@ -140,10 +146,16 @@ void Stream::RunThread() {
       queue_.pop_front();
       lock.unlock();
       for (const Point& point : work.after) point.stream->Wait(point.sequence);
+      if (work.quick) {
+        lock.lock();
+        work.run();
+        Finish();
+        continue;
+      }
       work.run();
     }  // what the action owns goes outside the lock, and before the work counts as finished
     lock.lock();
-    Finish(lock);
+    Finish();
   }
   // Work pushed after this point (a handle used while it is destroyed) gets a new thread.
   has_thread_ = false;

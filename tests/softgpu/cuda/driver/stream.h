@@ -43,7 +43,9 @@ struct Point {
 struct Work {
   Action run;
   std::vector<Point> after;  // waited for before it runs
-  // Short and never blocking: run by the caller itself if the stream is idle, which spares a thread switch.
+  // Short and never blocking: run by the caller itself if the stream is idle, which spares a thread switch, and always
+  // with the stream's mutex held, in one with its being counted as finished: who has seen its effect (an event that is
+  // complete) finds the stream that far.
   bool quick = false;
 };
 
@@ -74,7 +76,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     uint64_t completed = completed_.load(std::memory_order_acquire);  // first: it never passes submitted_
     return submitted() - completed;
   }
-  bool idle() const { return Reached(submitted()); }
+  bool Idle();
   void Wait(uint64_t sequence);
 
   // No more work will come; the thread ends after what it has.
@@ -100,7 +102,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
  private:
   void StartThread();
   void RunThread();
-  void Finish(std::unique_lock<std::mutex>& lock);
+  void Finish();
 
   std::mutex mutex_;
   std::condition_variable work_came_;

@@ -88,10 +88,10 @@ void WaitForStream(const std::shared_ptr<Stream>& stream) {
 }
 
 bool StreamIsIdle(const std::shared_ptr<Stream>& stream) {
-  if (!stream->idle()) return false;
+  if (!stream->Idle()) return false;
   if (stream->kind != Stream::Kind::kLegacy) return true;
   std::vector<std::shared_ptr<Stream>> all = stream->context->Streams();
-  return std::all_of(all.begin(), all.end(), [](const auto& other) { return !other->blocking() || other->idle(); });
+  return std::all_of(all.begin(), all.end(), [](const auto& other) { return !other->blocking() || other->Idle(); });
 }
 
 void DropStreamsAndEvents(Context* context) {

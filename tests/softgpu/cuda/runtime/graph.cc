@@ -14,8 +14,8 @@ CUstreamCaptureStatus* Status(cudaStreamCaptureStatus* status) {
 cudaError_t Info(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t* graph,
                  const cudaGraphNode_t** dependencies, size_t* count) {
   cuuint64_t number = 0;
-  cudaError_t error = Call(
-      [&] { return cuStreamGetCaptureInfo_v2(stream, Status(status), &number, graph, dependencies, count); });
+  cudaError_t error =
+      Call([&] { return cuStreamGetCaptureInfo_v2(stream, Status(status), &number, graph, dependencies, count); });
   if (error == cudaSuccess && id != nullptr) *id = number;
   return error;
 }
@@ -68,13 +68,12 @@ cudaError_t CUDARTAPI cudaStreamGetCaptureInfo_ptsz(cudaStream_t stream, cudaStr
 }
 cudaError_t CUDARTAPI cudaStreamGetCaptureInfo_v3(cudaStream_t stream, cudaStreamCaptureStatus* status,
                                                   unsigned long long* id, cudaGraph_t* graph,
-                                                  const cudaGraphNode_t** dependencies,
-                                                  const cudaGraphEdgeData** edges, size_t* count) {
+                                                  const cudaGraphNode_t** dependencies, const cudaGraphEdgeData** edges,
+                                                  size_t* count) {
   return cudaStreamGetCaptureInfo(stream, status, id, graph, dependencies, edges, count);
 }
 cudaError_t CUDARTAPI cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* dependencies,
-                                                          const cudaGraphEdgeData*, size_t count,
-                                                          unsigned int flags) {
+                                                          const cudaGraphEdgeData*, size_t count, unsigned int flags) {
   return Call([&] { return cuStreamUpdateCaptureDependencies(stream, dependencies, count, flags); });
 }
 cudaError_t CUDARTAPI cudaGraphGetEdges(cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to,
@@ -109,9 +108,8 @@ cudaError_t CUDARTAPI cudaGraphAddEmptyNode(cudaGraphNode_t* out, cudaGraph_t gr
                                             const cudaGraphNode_t* dependencies, size_t count) {
   return Call([&] { return cuGraphAddEmptyNode(out, graph, dependencies, count); });
 }
-cudaError_t CUDARTAPI cudaGraphAddHostNode(cudaGraphNode_t* out, cudaGraph_t graph,
-                                           const cudaGraphNode_t* dependencies, size_t count,
-                                           const cudaHostNodeParams* parameters) {
+cudaError_t CUDARTAPI cudaGraphAddHostNode(cudaGraphNode_t* out, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
+                                           size_t count, const cudaHostNodeParams* parameters) {
   if (parameters == nullptr) return Note(cudaErrorInvalidValue);
   CUDA_HOST_NODE_PARAMS host{};
   host.fn = parameters->fn;
@@ -124,13 +122,11 @@ cudaError_t CUDARTAPI cudaGraphAddEventRecordNode(cudaGraphNode_t* out, cudaGrap
   return Call([&] { return cuGraphAddEventRecordNode(out, graph, dependencies, count, event); });
 }
 cudaError_t CUDARTAPI cudaGraphAddEventWaitNode(cudaGraphNode_t* out, cudaGraph_t graph,
-                                                const cudaGraphNode_t* dependencies, size_t count,
-                                                cudaEvent_t event) {
+                                                const cudaGraphNode_t* dependencies, size_t count, cudaEvent_t event) {
   return Call([&] { return cuGraphAddEventWaitNode(out, graph, dependencies, count, event); });
 }
 cudaError_t CUDARTAPI cudaGraphAddChildGraphNode(cudaGraphNode_t* out, cudaGraph_t graph,
-                                                 const cudaGraphNode_t* dependencies, size_t count,
-                                                 cudaGraph_t child) {
+                                                 const cudaGraphNode_t* dependencies, size_t count, cudaGraph_t child) {
   return Call([&] { return cuGraphAddChildGraphNode(out, graph, dependencies, count, child); });
 }
 cudaError_t CUDARTAPI cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count) {
@@ -148,8 +144,7 @@ cudaError_t CUDARTAPI cudaGraphInstantiate(cudaGraphExec_t* out, cudaGraph_t gra
   return Call([&] { return cuGraphInstantiateWithFlags(out, graph, flags); });
 }
 #endif
-cudaError_t CUDARTAPI cudaGraphInstantiateWithFlags(cudaGraphExec_t* out, cudaGraph_t graph,
-                                                    unsigned long long flags) {
+cudaError_t CUDARTAPI cudaGraphInstantiateWithFlags(cudaGraphExec_t* out, cudaGraph_t graph, unsigned long long flags) {
   return Call([&] { return cuGraphInstantiateWithFlags(out, graph, flags); });
 }
 cudaError_t CUDARTAPI cudaGraphInstantiateWithParams(cudaGraphExec_t* out, cudaGraph_t graph,

@@ -60,7 +60,7 @@ Shape Box(const cudaMemcpy3DParms& p) {
   auto at = [](const cudaPitchedPtr& base, const cudaPos& position) {
     return static_cast<char*>(base.ptr) + position.x + position.y * base.pitch + position.z * base.pitch * base.ysize;
   };
-  return {at(p.srcPtr, p.srcPos), p.srcPtr.pitch, p.srcPtr.ysize, at(p.dstPtr, p.dstPos), p.dstPtr.pitch,
+  return {at(p.srcPtr, p.srcPos), p.srcPtr.pitch, p.srcPtr.ysize,  at(p.dstPtr, p.dstPos), p.dstPtr.pitch,
           p.dstPtr.ysize,         p.extent.width, p.extent.height, p.extent.depth};
 }
 
@@ -204,15 +204,12 @@ cudaError_t CUDARTAPI cudaMemsetAsync_ptsz(void* to, int value, size_t size, cud
   return cudaMemsetAsync(to, value, size, PerThread(stream));
 }
 cudaError_t CUDARTAPI cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
-  return Call([&] {
-    return cuMemsetD2D8_v2(Address(to), pitch, static_cast<unsigned char>(value), width, height);
-  });
+  return Call([&] { return cuMemsetD2D8_v2(Address(to), pitch, static_cast<unsigned char>(value), width, height); });
 }
 cudaError_t CUDARTAPI cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
                                         cudaStream_t stream) {
-  return Call([&] {
-    return cuMemsetD2D8Async(Address(to), pitch, static_cast<unsigned char>(value), width, height, stream);
-  });
+  return Call(
+      [&] { return cuMemsetD2D8Async(Address(to), pitch, static_cast<unsigned char>(value), width, height, stream); });
 }
 
 // Memory of one process cannot be opened in another here.
@@ -222,8 +219,6 @@ cudaError_t CUDARTAPI cudaIpcOpenMemHandle(void**, cudaIpcMemHandle_t, unsigned 
 }
 cudaError_t CUDARTAPI cudaIpcCloseMemHandle(void*) { return Note(cudaErrorNotSupported); }
 cudaError_t CUDARTAPI cudaIpcGetEventHandle(cudaIpcEventHandle_t*, cudaEvent_t) { return Note(cudaErrorNotSupported); }
-cudaError_t CUDARTAPI cudaIpcOpenEventHandle(cudaEvent_t*, cudaIpcEventHandle_t) {
-  return Note(cudaErrorNotSupported);
-}
+cudaError_t CUDARTAPI cudaIpcOpenEventHandle(cudaEvent_t*, cudaIpcEventHandle_t) { return Note(cudaErrorNotSupported); }
 
 }  // extern "C"

@@ -1,4 +1,5 @@
 // Streams, events and what runs on them.
+#include "tests/softgpu/cuda/newer.h"
 #include "tests/softgpu/cuda/runtime/call.h"
 
 using softgpu::runtime::Call;
