@@ -1,4 +1,5 @@
 // Many communicators: alive at once, or one after another; threads as ranks; ncclCommInitAll; non-blocking ones.
+#include <chrono>
 #include <fstream>
 #include <thread>
 
@@ -43,7 +44,10 @@ void Churn(int count) {
   const ncclComm_t keep = host::Alone();
   long middle = 0;
   int files = 0;
+  // What is had once, by the library's thread too, has been had by the time that the second half begins.
+  const auto warm = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   for (int i = 0; i < count; ++i) {
+    if (i == count / 2 && std::chrono::steady_clock::now() < warm) i -= 100;
     if (i == count / 2) {
       middle = ResidentKiB();
       files = OpenFiles();
