@@ -23,4 +23,10 @@ target_compile_definitions(unit_shim PRIVATE SHIM_FAKE_NCCL="$<TARGET_FILE:shim_
 target_link_libraries(unit_shim PRIVATE -Wl,--no-as-needed ncclwatch shim_fake_nccl ncclwatch_format cuda_headers
   ncclwatch_warnings GTest::gtest_main)
 add_dependencies(unit_shim shim_second_nccl)
+if(NCCLWATCH_SANITIZE MATCHES "undefined")
+  # The tests pass datatypes that do not exist.
+  foreach(target unit_shim shim_fake_nccl)
+    target_compile_options(${target} PRIVATE -fno-sanitize=enum)
+  endforeach()
+endif()
 gtest_discover_tests(unit_shim TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
