@@ -1,11 +1,10 @@
 #include "actor.h"
 
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
+
+#include "tools.h"
 
 namespace random_program {
 namespace {
@@ -13,61 +12,7 @@ namespace {
 constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 constexpr std::size_t kArena = std::size_t{96} << 20;
 
-// The text of a result is asked for only where there is one to say.
-void Check(ncclResult_t result, const char* what) {
-  if (result != ncclSuccess)
-    Die(std::string(what) + ": " + ncclGetErrorString(result) + ": " + ncclGetLastError(nullptr));
-}
-void Check(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) Die(std::string(what) + ": " + cudaGetErrorString(result));
-}
-#define NCCL(call) Check((call), #call)
-#define CUDA(call) Check((call), #call)
-
-std::uint64_t Scramble(std::uint64_t x) {
-  x = (x ^ (x >> 31)) * 0x7fb5d329728ea185ull;
-  x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44dull;
-  return x ^ (x >> 33);
-}
-
-ncclUniqueId SharedId(const std::string& name, bool make) {
-  const std::string path = std::string(std::getenv("HOST_ID_DIR")) + "/" + name;
-  ncclUniqueId id;
-  if (make) {
-    NCCL(ncclGetUniqueId(&id));
-    FILE* file = std::fopen((path + ".new").c_str(), "w");
-    if (!file || std::fwrite(&id, sizeof id, 1, file) != 1 || std::fclose(file) != 0) Die("cannot write " + path);
-    if (std::rename((path + ".new").c_str(), path.c_str()) != 0) Die("cannot rename to " + path);
-    return id;
-  }
-  FILE* file = nullptr;
-  while (!(file = std::fopen(path.c_str(), "r"))) usleep(1000);
-  if (std::fread(&id, sizeof id, 1, file) != 1) Die("cannot read " + path);
-  std::fclose(file);
-  return id;
-}
-
-void Child(int how) {
-  const pid_t child = how == 2 ? vfork() : fork();
-  if (child == 0) {
-    if (how == 1 || how == 2) execl("/bin/true", "true", static_cast<char*>(nullptr));
-    if (how == 3) {
-      int version = 0;
-      ncclGetVersion(&version);
-      _exit(version > 0 ? 0 : 98);
-    }
-    _exit(0);
-  }
-  int status = 0;
-  if (child < 0 || waitpid(child, &status, 0) != child || status != 0) Die("a child did not end well");
-}
-
 }  // namespace
-
-void Die(const std::string& why) {
-  std::fprintf(stderr, "random_program: %s\n", why.c_str());
-  _exit(99);
-}
 
 Actor::Actor(const Lane& lane, int lane_number, int rank, std::uint64_t seed)
     : lane_(&lane),
@@ -175,16 +120,35 @@ void Actor::One(const Call& call) {
   }
   ncclResult_t result = ncclSuccess;
   switch (call.op) {
-    case Op::kAllReduce: result = ncclAllReduce(send, receive, call.count, dtype, reduction, communicator, stream); break;
-    case Op::kBroadcast: result = ncclBroadcast(send, receive, call.count, dtype, call.root, communicator, stream); break;
-    case Op::kBcast: result = ncclBcast(receive, call.count, dtype, call.root, communicator, stream); break;
-    case Op::kReduce: result = ncclReduce(send, receive, call.count, dtype, reduction, call.root, communicator, stream); break;
-    case Op::kReduceScatter: result = ncclReduceScatter(send, receive, call.count, dtype, reduction, communicator, stream); break;
-    case Op::kAllGather: result = ncclAllGather(send, receive, call.count, dtype, communicator, stream); break;
-    case Op::kAlltoAll: result = ncclAlltoAll(send, receive, call.count, dtype, communicator, stream); break;
-    case Op::kGather: result = ncclGather(send, receive, call.count, dtype, call.root, communicator, stream); break;
-    case Op::kScatter: result = ncclScatter(send, receive, call.count, dtype, call.root, communicator, stream); break;
-    case Op::kCount: break;
+    case Op::kAllReduce:
+      result = ncclAllReduce(send, receive, call.count, dtype, reduction, communicator, stream);
+      break;
+    case Op::kBroadcast:
+      result = ncclBroadcast(send, receive, call.count, dtype, call.root, communicator, stream);
+      break;
+    case Op::kBcast:
+      result = ncclBcast(receive, call.count, dtype, call.root, communicator, stream);
+      break;
+    case Op::kReduce:
+      result = ncclReduce(send, receive, call.count, dtype, reduction, call.root, communicator, stream);
+      break;
+    case Op::kReduceScatter:
+      result = ncclReduceScatter(send, receive, call.count, dtype, reduction, communicator, stream);
+      break;
+    case Op::kAllGather:
+      result = ncclAllGather(send, receive, call.count, dtype, communicator, stream);
+      break;
+    case Op::kAlltoAll:
+      result = ncclAlltoAll(send, receive, call.count, dtype, communicator, stream);
+      break;
+    case Op::kGather:
+      result = ncclGather(send, receive, call.count, dtype, call.root, communicator, stream);
+      break;
+    case Op::kScatter:
+      result = ncclScatter(send, receive, call.count, dtype, call.root, communicator, stream);
+      break;
+    case Op::kCount:
+      break;
   }
   if (result != ncclSuccess && result != ncclInProgress) NCCL(result);
   if (call.reduction == kUserMade) {
@@ -259,8 +223,8 @@ void Actor::Create(const Step& step, std::size_t number) {
   ncclComm_t* made = &communicators_[which];
   // Both spellings of the same, told apart by the communicator so that all its ranks agree.
   const bool plain = !lane_->non_blocking && which % 2 == 0;
-  const ncclResult_t result = plain ? ncclCommInitRank(made, size, id, rank)
-                                    : ncclCommInitRankConfig(made, size, id, rank, &config);
+  const ncclResult_t result =
+      plain ? ncclCommInitRank(made, size, id, rank) : ncclCommInitRankConfig(made, size, id, rank, &config);
   Settle(result, *made);
 }
 
@@ -273,8 +237,9 @@ void Actor::Shrink(const Step& step) {
   const ncclComm_t parent = communicators_[step.communicator];
   ncclComm_t made = nullptr;
   std::vector<int> excluded = step.excluded;
-  Settle(ncclCommShrink(parent, excluded.data(), static_cast<int>(excluded.size()), &made, nullptr, NCCL_SHRINK_DEFAULT),
-         parent);
+  Settle(
+      ncclCommShrink(parent, excluded.data(), static_cast<int>(excluded.size()), &made, nullptr, NCCL_SHRINK_DEFAULT),
+      parent);
   if (lane_->non_blocking) Settle(ncclSuccess, made);
   communicators_[step.made[0]] = made;
 }
@@ -308,16 +273,26 @@ void Actor::Register(const Step& step) {
 
 void Actor::Take(const Step& step, std::size_t number) {
   switch (step.kind) {
-    case Step::Kind::kCalls: return Calls(step);
-    case Step::Kind::kTransfers: return Transfers(step);
-    case Step::Kind::kSplit: return Split(step);
-    case Step::Kind::kCreate: return Create(step, number);
-    case Step::Kind::kShrink: return Shrink(step);
-    case Step::Kind::kDestroy: return Destroy(step);
-    case Step::Kind::kFork: return Child(step.fork_how);
-    case Step::Kind::kWait: return Wait();
-    case Step::Kind::kAsk: return Ask(step);
-    case Step::Kind::kRegister: return Register(step);
+    case Step::Kind::kCalls:
+      return Calls(step);
+    case Step::Kind::kTransfers:
+      return Transfers(step);
+    case Step::Kind::kSplit:
+      return Split(step);
+    case Step::Kind::kCreate:
+      return Create(step, number);
+    case Step::Kind::kShrink:
+      return Shrink(step);
+    case Step::Kind::kDestroy:
+      return Destroy(step);
+    case Step::Kind::kFork:
+      return Child(step.fork_how);
+    case Step::Kind::kWait:
+      return Wait();
+    case Step::Kind::kAsk:
+      return Ask(step);
+    case Step::Kind::kRegister:
+      return Register(step);
   }
 }
 

@@ -61,7 +61,4 @@ class Actor {
   std::vector<Result> results_;
 };
 
-// Ends the program with status 99.
-[[noreturn]] void Die(const std::string& why);
-
 }  // namespace random_program

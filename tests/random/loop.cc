@@ -56,14 +56,16 @@ int main(int argc, char** argv) {
   Check(cudaMalloc(reinterpret_cast<void**>(&device), bytes) == cudaSuccess, "cudaMalloc");
   std::uint64_t hash = 0xcbf29ce484222325ull;
   for (long done = 0; done < calls; done += kInFlight) {
-    for (std::size_t i = 0; i < host.size(); ++i) host[i] = static_cast<std::int32_t>((done + 1) * (rank + 1) + i) & 0xffff;
+    for (std::size_t i = 0; i < host.size(); ++i)
+      host[i] = static_cast<std::int32_t>((done + 1) * (rank + 1) + i) & 0xffff;
     Check(cudaMemcpy(device, host.data(), bytes, cudaMemcpyHostToDevice) == cudaSuccess, "copying in");
     for (long i = done; i < calls && i < done + kInFlight; ++i) {
       std::int32_t* buffer = device + (i - done) * kCount;
       const std::size_t count = 1 + i % kCount;
       const ncclResult_t result =
-          i % 7 == 0 ? ncclBroadcast(buffer, buffer, count, ncclInt32, static_cast<int>(i / 7 % ranks), communicator, stream)
-                     : ncclAllReduce(buffer, buffer, count, ncclInt32, ncclSum, communicator, stream);
+          i % 7 == 0
+              ? ncclBroadcast(buffer, buffer, count, ncclInt32, static_cast<int>(i / 7 % ranks), communicator, stream)
+              : ncclAllReduce(buffer, buffer, count, ncclInt32, ncclSum, communicator, stream);
       Check(result == ncclSuccess, "a call");
     }
     Check(cudaStreamSynchronize(stream) == cudaSuccess, "cudaStreamSynchronize");

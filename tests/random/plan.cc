@@ -68,8 +68,8 @@ class Maker {
     step.grouped = calls > 1 || Chance(20);
     step.nested = step.grouped && Chance(20);
     // A reduction of the user's making belongs to one communicator and is made and dropped around its call.
-    const bool reduces = step.calls[0].op == Op::kAllReduce || step.calls[0].op == Op::kReduce ||
-                         step.calls[0].op == Op::kReduceScatter;
+    const bool reduces =
+        step.calls[0].op == Op::kAllReduce || step.calls[0].op == Op::kReduce || step.calls[0].op == Op::kReduceScatter;
     if (!step.grouped && reduces && Chance(25)) step.calls[0].reduction = kUserMade;
     lane_.steps.push_back(step);
   }
@@ -224,7 +224,8 @@ Plan Make(std::uint64_t seed) {
   std::mt19937_64 random(seed * 0x9e3779b97f4a7c15ull + 1);
   Plan plan;
   plan.ranks_per_process = random() % 4 == 0 ? 2 : 1;
-  plan.processes = plan.ranks_per_process == 2 ? 1 + static_cast<int>(random() % 2) : 2 + static_cast<int>(random() % 3);
+  plan.processes =
+      plan.ranks_per_process == 2 ? 1 + static_cast<int>(random() % 2) : 2 + static_cast<int>(random() % 3);
   const int lanes = random() % 2 ? 1 : 2 + static_cast<int>(random() % 2);
   const bool alone = lanes == 1 && plan.ranks_per_process == 1;
   for (int lane = 0; lane < lanes; ++lane) plan.lanes.push_back(Maker(random(), plan.ranks(), alone).Make());

@@ -9,7 +9,18 @@
 
 namespace random_program {
 
-enum class Op { kAllReduce, kBroadcast, kBcast, kReduce, kReduceScatter, kAllGather, kAlltoAll, kGather, kScatter, kCount };
+enum class Op {
+  kAllReduce,
+  kBroadcast,
+  kBcast,
+  kReduce,
+  kReduceScatter,
+  kAllGather,
+  kAlltoAll,
+  kGather,
+  kScatter,
+  kCount
+};
 
 struct Call {
   Op op{};
@@ -35,17 +46,17 @@ struct Transfer {
 struct Step {
   enum class Kind { kCalls, kTransfers, kSplit, kCreate, kShrink, kDestroy, kFork, kWait, kAsk, kRegister };
   Kind kind{};
-  bool grouped = false;             // kCalls of one call may go without a group; several are always one group
-  bool nested = false;              // the group has another around it
+  bool grouped = false;  // kCalls of one call may go without a group; several are always one group
+  bool nested = false;   // the group has another around it
   std::vector<Call> calls;
-  int communicator = 0;             // kTransfers, kSplit, kShrink, kDestroy, kAsk, kRegister; parent of the new ones
-  int stream = 0;                   // kTransfers
+  int communicator = 0;  // kTransfers, kSplit, kShrink, kDestroy, kAsk, kRegister; parent of the new ones
+  int stream = 0;        // kTransfers
   std::vector<Transfer> transfers;
-  std::vector<int> colors;          // kSplit, by rank of the communicator; -1: takes part, gets none
+  std::vector<int> colors;  // kSplit, by rank of the communicator; -1: takes part, gets none
   std::vector<int> keys;
-  std::vector<int> made;            // kSplit by colour, kCreate and kShrink one: communicators of the lane
-  std::vector<int> excluded;        // kShrink
-  int fork_how = 0;                 // kFork: 0 _exit, 1 exec, 2 vfork and exec, 3 exit
+  std::vector<int> made;      // kSplit by colour, kCreate and kShrink one: communicators of the lane
+  std::vector<int> excluded;  // kShrink
+  int fork_how = 0;           // kFork: 0 _exit, 1 exec, 2 vfork and exec, 3 exit
 };
 
 struct CommunicatorPlan {

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "actor.h"
+#include "tools.h"
 
 int main(int argc, char** argv) {
   std::uint64_t seed = 0;
@@ -28,7 +29,8 @@ int main(int argc, char** argv) {
   std::vector<Actor> actors;
   for (int i = 0; i < plan.ranks_per_process; ++i)
     for (std::size_t lane = 0; lane < plan.lanes.size(); ++lane)
-      actors.emplace_back(plan.lanes[lane], static_cast<int>(lane), std::atoi(process) * plan.ranks_per_process + i, seed);
+      actors.emplace_back(plan.lanes[lane], static_cast<int>(lane), std::atoi(process) * plan.ranks_per_process + i,
+                          seed);
   std::vector<std::thread> threads;
   for (std::size_t i = 1; i < actors.size(); ++i) threads.emplace_back([&actors, i] { actors[i].Run(); });
   actors[0].Run();

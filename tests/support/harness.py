@@ -15,6 +15,8 @@ import time
 import traceback
 
 SKIP = 77
+# Hosts crash on purpose and look at their signal handlers: a sanitizer has to leave those alone.
+HANDS_OFF = ":".join(f"handle_{name}=0" for name in ("segv", "abort", "sigbus", "sigfpe", "sigill"))
 
 
 class Failed(Exception):
@@ -99,6 +101,8 @@ class Process:
             raise Failed(f"hangs: {' '.join(self.argv)}\n--- stdout\n{self.read(self.out)}\n--- stderr\n"
                          f"{self.read(self.err)}\n--- stacks\n{where}")
         done = Done(status, self.read(self.out), self.read(self.err), self.popen.pid)
+        for word in ("runtime error:", "AddressSanitizer", "ThreadSanitizer", "LeakSanitizer"):
+            check(word not in done.err, f"a sanitizer has something to say of {' '.join(self.argv)}: {done}")
         # Descendants that outlive the program (a daemonised child of a test) must not outlive the test.
         try:
             os.killpg(self.popen.pid, signal.SIGKILL)
@@ -152,9 +156,10 @@ class Sandbox:
         if objects:
             env["LD_PRELOAD"] = ":".join(objects)
         if self.build.sanitizer:
-            # The hosts under test leak and crash on purpose, and gdb, node or python bring allocators of their own.
-            env["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0:handle_segv=0:handle_abort=0"
-            env["TSAN_OPTIONS"] = "report_signal_unsafe=0:handle_abort=0:die_after_fork=0"
+            # Hosts leak on purpose, and what is preloaded last is not the sanitizer.
+            env["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0:" + HANDS_OFF
+            env["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1"
+            env["TSAN_OPTIONS"] = "report_signal_unsafe=0:die_after_fork=0:" + HANDS_OFF
         if run_directory:
             env["NCCLWATCH_DIR"] = run_directory
         env.update(extra or {})

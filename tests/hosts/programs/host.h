@@ -20,22 +20,22 @@
     }                                                                                    \
   } while (0)
 
-#define NCCL(call)                                                                                             \
-  do {                                                                                                         \
-    const ncclResult_t nccl_result = (call);                                                                   \
-    if (nccl_result != ncclSuccess) {                                                                          \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, ncclGetErrorString(nccl_result));     \
-      _exit(99);                                                                                               \
-    }                                                                                                          \
+#define NCCL(call)                                                                                         \
+  do {                                                                                                     \
+    const ncclResult_t nccl_result = (call);                                                               \
+    if (nccl_result != ncclSuccess) {                                                                      \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, ncclGetErrorString(nccl_result)); \
+      _exit(99);                                                                                           \
+    }                                                                                                      \
   } while (0)
 
-#define CUDA(call)                                                                                             \
-  do {                                                                                                         \
-    const cudaError_t cuda_result = (call);                                                                    \
-    if (cuda_result != cudaSuccess) {                                                                          \
-      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(cuda_result));     \
-      _exit(99);                                                                                               \
-    }                                                                                                          \
+#define CUDA(call)                                                                                         \
+  do {                                                                                                     \
+    const cudaError_t cuda_result = (call);                                                                \
+    if (cuda_result != cudaSuccess) {                                                                      \
+      std::fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(cuda_result)); \
+      _exit(99);                                                                                           \
+    }                                                                                                      \
   } while (0)
 
 namespace host {

@@ -1,6 +1,6 @@
 // libnccl found at run time: dlopen(RTLD_LOCAL), dlsym on the handle, dlclose, once more; two copies in one process.
-#include <dlfcn.h>
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 #include <nccl.h>
 #include <unistd.h>
 
@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#define CHECK(condition)                                                                                   \
-  do {                                                                                                     \
-    if (!(condition)) {                                                                                    \
-      std::fprintf(stderr, "%s:%d: %s does not hold: %s\n", __FILE__, __LINE__, #condition, dlerror());    \
-      _exit(99);                                                                                           \
-    }                                                                                                      \
+#define CHECK(condition)                                                                                \
+  do {                                                                                                  \
+    if (!(condition)) {                                                                                 \
+      std::fprintf(stderr, "%s:%d: %s does not hold: %s\n", __FILE__, __LINE__, #condition, dlerror()); \
+      _exit(99);                                                                                        \
+    }                                                                                                   \
   } while (0)
 
 namespace {

@@ -57,7 +57,8 @@ void Churn(int count) {
     NCCL(ncclCommDestroy(communicator));
   }
   host::AllReduce(keep, 5);
-  host::Say("growth " + std::to_string(ResidentKiB() - middle) + " KiB " + std::to_string(OpenFiles() - files) + " files");
+  host::Say("growth " + std::to_string(ResidentKiB() - middle) + " KiB " + std::to_string(OpenFiles() - files) +
+            " files");
 }
 
 // No memory is allocated or freed while another rank's work is in flight: that waits for the whole device.
@@ -77,8 +78,8 @@ void Threads(int ranks) {
       std::vector<int> values(120, 1);
       CUDA(cudaMemcpyAsync(buffers[rank], values.data(), 120 * sizeof(int), cudaMemcpyHostToDevice, stream));
       for (int i = 0; i < 20; ++i)
-        NCCL(ncclAllReduce(buffers[rank], buffers[rank], 100 + i, ncclInt32, i % 10 ? ncclMax : ncclSum,
-                           communicator, stream));
+        NCCL(ncclAllReduce(buffers[rank], buffers[rank], 100 + i, ncclInt32, i % 10 ? ncclMax : ncclSum, communicator,
+                           stream));
       CUDA(cudaMemcpyAsync(values.data(), buffers[rank], 120 * sizeof(int), cudaMemcpyDeviceToHost, stream));
       CUDA(cudaStreamSynchronize(stream));
       for (int i = 0; i < 100; ++i) CHECK(values[i] == ranks * ranks);

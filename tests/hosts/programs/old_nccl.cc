@@ -42,7 +42,8 @@ EXPORT int ncclCommInitRank(Communicator** communicator, int ranks, UniqueId, in
 }
 
 // A communicator of another build of this library would be a call that went to the wrong one.
-EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int, int, Communicator* communicator, void*) {
+EXPORT int ncclAllReduce(const void* send, void* receive, std::size_t count, int, int, Communicator* communicator,
+                         void*) {
   if (communicator->version != OLD_NCCL_VERSION) std::abort();
   std::memmove(receive, send, count * sizeof(int));
   return 0;

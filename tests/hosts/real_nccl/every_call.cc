@@ -99,7 +99,8 @@ void InitConfig(int blocking) {
   ncclComm_t communicator = nullptr;
   const ncclUniqueId id = Id();
   ncclResult_t state = ncclCommInitRankConfig(&communicator, 1, id, 0, &config);
-  while (communicator && state == ncclInProgress && ncclCommGetAsyncError(communicator, &state) == ncclSuccess) usleep(1000);
+  while (communicator && state == ncclInProgress && ncclCommGetAsyncError(communicator, &state) == ncclSuccess)
+    usleep(1000);
   Show(state);
   if (blocking || !communicator) After(communicator);
 }
