@@ -50,15 +50,17 @@ std::uint64_t PastEqualGroups(const Member& a, const Call& at_a, const Member& b
   return (a_open && a_in_b) || (b_open && b_in_a) ? end : kNone;
 }
 
-// First position in [from, end) at which the fingerprints differ beyond what a group may permute.
+// First position in [from, end) at which the fingerprints differ beyond what a group may permute. Goes by the calls that
+// are there: positions of a damaged box may be astronomically far apart.
 std::uint64_t CompareCalls(const Member& a, const Member& b, std::uint64_t from, std::uint64_t end) {
-  for (std::uint64_t position = from; position < end; ++position) {
-    const Call* at_a = a.At(position);
-    const Call* at_b = b.At(position);
-    if (at_a == nullptr || at_b == nullptr || FingerprintOf(*at_a) == FingerprintOf(*at_b)) continue;
+  for (const Call* at_a : a.calls) {
+    if (at_a->position < from) continue;
+    if (at_a->position >= end) break;
+    const Call* at_b = b.At(at_a->position);
+    if (at_b == nullptr || FingerprintOf(*at_a) == FingerprintOf(*at_b)) continue;
     const std::uint64_t past = PastEqualGroups(a, *at_a, b, *at_b);
-    if (past == kNone) return position;
-    position = past - 1;
+    if (past == kNone) return at_a->position;
+    from = past;
   }
   return kNone;
 }

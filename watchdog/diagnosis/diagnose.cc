@@ -28,6 +28,7 @@ std::vector<Explained> ExplainedBy(const std::vector<Mismatch>& mismatches) {
 std::vector<Finding> Standstills(const View& view, const WaitGraph& graph) {
   std::vector<Finding> findings = FindInitializationHangs(view, graph);
   Append(FindStalls(view, graph), &findings);
+  Append(FindUnseen(view, graph), &findings);
   Append(FindDeadlocks(view, graph), &findings);
   return findings;
 }
@@ -48,7 +49,7 @@ std::vector<Finding> StandstillsBefore(const Snapshot& snapshot, std::int64_t de
   return findings;
 }
 
-// A zero-count difference names ranks in the middle of what a mismatch of their process also names: one story each.
+// Proofs first, then by when they began.
 void OrderByTime(std::vector<Finding>* findings) {
   std::stable_sort(findings->begin(), findings->end(), [](const Finding& a, const Finding& b) {
     if ((a.certainty == Certainty::kCertain) != (b.certainty == Certainty::kCertain)) {

@@ -47,6 +47,8 @@ std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
 // Living suspects: missing_participant, frozen_process, library_error, a message without its partner.
 std::vector<Finding> FindStalls(const View& view, const WaitGraph& graph);
+// All that are seen wait for ranks that nobody sees.
+std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph);
 
 }  // namespace ncclwatch::diagnosis

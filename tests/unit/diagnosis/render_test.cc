@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <sstream>
 
 #include "tests/unit/job_builder.h"
@@ -57,6 +58,30 @@ TEST(Text, FitsATerminalForAThousandRanks) {
   EXPECT_TRUE(text.starts_with("missing_participant (likely): rank 517 (node7 pid 5228)\n")) << text.substr(0, 200);
   EXPECT_LE(LongestLine(text), 100u) << text;
   EXPECT_NE(text.find("0-516,518-1023"), std::string::npos);
+}
+
+double SecondsToJudge(int ranks, int calls) {
+  Job job(ranks);
+  for (int i = 0; i < calls; ++i) {
+    job.Pass(0.01);
+    job.Done(Range(0, ranks), Job::kWorld, AllReduce(static_cast<std::uint64_t>(i + 1)));
+  }
+  job.Call(Range(1, ranks), Job::kWorld, AllReduce());
+  job.Call({0}, Job::kWorld, AllGather());
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const auto start = std::chrono::steady_clock::now();
+  const Diagnosis diagnosis = diagnosis::Diagnose(snapshot);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(diagnosis.findings.at(0).culprits, std::vector<int>{0});
+  return took.count();
+}
+
+TEST(Scale, GrowsLikeTheJob) {
+  const double small = SecondsToJudge(256, 512);
+  const double large = SecondsToJudge(1024, 512);
+  RecordProperty("ms_for_1024_boxes_of_512_records", static_cast<int>(large * 1e3));
+  std::printf("256 boxes: %.0f ms, 1024 boxes: %.0f ms\n", small * 1e3, large * 1e3);
+  EXPECT_LT(large, small * 16 + 0.5);  // four times the boxes; loose, since the machine may be busy
 }
 
 TEST(Text, ControlCharactersDoNotReachTheTerminal) {

@@ -130,12 +130,14 @@ TEST(Missing, TwoAreOneFinding) {
   EXPECT_EQ(diagnosis.findings.size(), 1u);
 }
 
-TEST(Missing, RanksThatNobodySeesAreNotAccusedAndAreNamed) {
+TEST(Missing, RanksThatNobodySeesAreAtMostSuspected) {
   Job job = Running(4);
   job.Call({0, 1, 2}, kWorld, AllReduce());
   job.Unseen(3);
-  const Diagnosis diagnosis = job.JudgeAt(100);
-  for (const auto& finding : diagnosis.findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
+  EXPECT_TRUE(job.JudgeAt(30).healthy());
+  const Diagnosis diagnosis = job.JudgeAt(1000);
+  Expect(diagnosis, Kind::kMissingParticipant, Certainty::kSuspected, {3});
+  EXPECT_EQ(diagnosis.findings[0].calls.back().state, CallState::kNotObserved);
   EXPECT_EQ(diagnosis.unseen_ranks, std::vector<int>{3});
   EXPECT_EQ(diagnosis.watched, 3);
   EXPECT_EQ(diagnosis.expected, 4);
