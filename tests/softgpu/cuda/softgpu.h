@@ -12,8 +12,11 @@ extern "C" {
 // (only this stream stands still), and allowed to call the driver. NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD mean
 // what they mean to a kernel launch. While the stream is capturing it becomes a kernel node and runs once a launch of
 // the graph. `destroy` (may be NULL) is called with arg when no further run is possible: after the only run, or when
-// the graph and all its executables are gone; if the call fails it is called before the call returns. Errors: as
-// cuLaunchKernel (CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_STREAM_CAPTURE_*, CUDA_ERROR_INVALID_VALUE for !fn).
+// the graph and all its executables are gone; if the call fails it is called before the call returns. It
+// runs on the stream's thread before the work counts as finished: it must not wait for the stream, so not free device
+// memory.
+//
+// Errors: as cuLaunchKernel (CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_STREAM_CAPTURE_*, CUDA_ERROR_INVALID_VALUE for !fn).
 CUresult softgpuEnqueue(CUstream stream, void (*fn)(void*), void* arg, void (*destroy)(void*));
 
 // Enqueues a kernel that does nothing for `milliseconds`, or, with -1, until softgpuRelease(stream): a stuck kernel.
