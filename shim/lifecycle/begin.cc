@@ -1,5 +1,6 @@
 #include "shim/lifecycle/begin.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "shim/lifecycle/exit.h"
@@ -70,6 +72,21 @@ std::string FileName(const format::Identity& identity) {
   return host + "." + std::to_string(identity.pid) + "." + std::to_string(identity.start_time) + format::kBoxSuffix;
 }
 
+// Watching needs a few descriptors for as long as the process lives (box, lease, one pidfd a peer). Where hardly any are
+// left the host needs them more: a job that ran must not fail for ours.
+constexpr int kDescriptorsWanted = 16;
+constexpr rlim_t kDescriptorsProbed = 65536;  // bounds the search in a huge and full table
+
+bool DescriptorsAreScarce() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  int free = 0;
+  const rlim_t lowest = limit.rlim_cur > kDescriptorsProbed ? limit.rlim_cur - kDescriptorsProbed : 0;
+  for (rlim_t fd = limit.rlim_cur; fd > lowest && free < kDescriptorsWanted; --fd)
+    if (fcntl(static_cast<int>(fd - 1), F_GETFD) < 0) ++free;
+  return free < kDescriptorsWanted;
+}
+
 void NoteLibrary(Box& box) {
   int version = 0;
   if (resolve::Version(0, &version)) box.header->nccl_version = static_cast<std::uint32_t>(version);
@@ -99,6 +116,11 @@ Box* Begin() {
   for (const std::string& complaint : complaints)
     if (loud) Say("%s", complaint.c_str());
   if (!settings.on) return nullptr;
+
+  if (DescriptorsAreScarce()) {
+    if (settings.log >= settings::LogLevel::kError) Say("not watching: hardly any file descriptor is left");
+    return nullptr;
+  }
 
   clock::Start();
   const rundir::Launch launch = rundir::FromLauncher(settings, Environment);
