@@ -11,6 +11,7 @@ from job import SOURCE, Failure, Job, launched
 TIMEOUT_S = 3.0   # NCCLWATCH_TIMEOUT of these jobs
 PROMPT_S = 1.0    # mismatches, deaths and exits need no time-out
 GRACE_S = 1.0     # what the others may need beyond it
+STAMP_S = 0.004   # file times are as coarse as the kernel's tick: taken as late as they may be
 SETTLE_S = 0.5    # after the verdict: whether it changes or is said again
 
 # Example: (needs a time-out, can be planted on the leader). The rest stands in its expected.json.
@@ -121,7 +122,7 @@ def run(build, one, keep=None):
             time.sleep(SETTLE_S)
             live = job.look()
             first = check_finding(live, want, culprit, "diagnosis.json")
-            latency = (written_ns - fault_ns) / 1e9
+            latency = (written_ns - fault_ns) / 1e9 + STAMP_S
             job.end()
             check_offline(job, live)
             printed = job.printed(first["summary"])
