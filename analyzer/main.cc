@@ -11,10 +11,9 @@ namespace {
 using namespace ncclwatch::analyzer;
 
 std::string Help() {
-  std::string text =
-      "ncclwatch " NCCLWATCH_VERSION
-      ": says which rank, which call and why a distributed job hangs\n\n"
-      "Usage: ncclwatch COMMAND [ARGUMENTS]\n\nCommands:\n";
+  std::string text = "ncclwatch " NCCLWATCH_VERSION
+                     ": says which rank, which call and why a distributed job hangs\n\n"
+                     "Usage: ncclwatch COMMAND [ARGUMENTS]\n\nCommands:\n";
   for (const Command& command : Commands()) {
     char line[160];
     std::snprintf(line, sizeof line, "  %-9s %-31s %s\n", command.name, command.synopsis, command.summary);

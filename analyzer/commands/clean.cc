@@ -18,18 +18,25 @@ namespace {
 
 constexpr char kDescription[] =
     "Remove finished run directories of this machine, with their diagnoses.\n\n"
-    "A directory is removed as a whole (all attempts), and only if no process of it lives, it belongs to the caller and\n"
+    "A directory is removed as a whole (all attempts), and only if no process of it lives, it belongs to the caller "
+    "and\n"
     "is no link. Files that are not ncclwatch's own stay, and with them the directory. Exit status: 0 done, 1 if\n"
     "something could not be removed, 2 usage, 3 if a DIR is missing.";
 
 const char* Name(Removal::What what) {
   switch (what) {
-    case Removal::What::kRemoved: return "removed";
-    case Removal::What::kWouldRemove: return "would_remove";
-    case Removal::What::kAlive: return "alive";
-    case Removal::What::kTooYoung: return "too_young";
-    case Removal::What::kNotOurs: return "not_ours";
-    case Removal::What::kPartly: return "partly";
+    case Removal::What::kRemoved:
+      return "removed";
+    case Removal::What::kWouldRemove:
+      return "would_remove";
+    case Removal::What::kAlive:
+      return "alive";
+    case Removal::What::kTooYoung:
+      return "too_young";
+    case Removal::What::kNotOurs:
+      return "not_ours";
+    case Removal::What::kPartly:
+      return "partly";
   }
   return "?";
 }

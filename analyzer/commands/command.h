@@ -8,8 +8,8 @@
 namespace ncclwatch::analyzer {
 
 enum ExitStatus : int {
-  kDone = 0,        // healthy, or done
-  kProblem = 1,     // a problem was found
+  kDone = 0,     // healthy, or done
+  kProblem = 1,  // a problem was found
   kUsage = 2,
   kUnreadable = 3,  // an input could not be read
 };

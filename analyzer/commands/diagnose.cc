@@ -1,9 +1,9 @@
 // `ncclwatch diagnose`: the same pure function that the leader ran, over the boxes as they are now.
 #include <nlohmann/json.hpp>
 
+#include <unistd.h>
 #include <algorithm>
 #include <cstdio>
-#include <unistd.h>
 
 #include "analyzer/console/options.h"
 #include "analyzer/console/terminal.h"
@@ -53,8 +53,10 @@ int Diagnose(const Arguments& arguments) {
     return kUnreadable;
   }
   const diagnosis::Diagnosis verdict = Judge(run);
-  if (json) PrintJson(verdict, run);
-  else std::fputs(ColourDiagnosis(diagnosis::ToText(verdict), MayColour(STDOUT_FILENO)).c_str(), stdout);
+  if (json)
+    PrintJson(verdict, run);
+  else
+    std::fputs(ColourDiagnosis(diagnosis::ToText(verdict), MayColour(STDOUT_FILENO)).c_str(), stdout);
   if (!run.failures.empty()) return kUnreadable;
   return verdict.healthy() ? kDone : kProblem;
 }

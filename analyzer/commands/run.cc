@@ -27,9 +27,11 @@ constexpr char kDescription[] =
     "Run a job under watch: CMD is torchrun ..., mpirun ..., srun ..., ./a.out.\n\n"
     "Preloads libncclwatch.so (found in ../lib beside this program; what LD_PRELOAD holds stays), makes the run\n"
     "directory, runs the command in the foreground with this terminal, hands signals on to it, outlives its ranks and\n"
-    "says the diagnosis once. Options mirror the NCCLWATCH_* variables and win over them. A run directory made here is\n"
+    "says the diagnosis once. Options mirror the NCCLWATCH_* variables and win over them. A run directory made here "
+    "is\n"
     "removed at the end if the job ended with status 0 and no fault was found, unless --keep.\n"
-    "Exit status: the job's own, 128+n if signal n ended it, 127 or 126 if it could not be started, 86 where ncclwatch\n"
+    "Exit status: the job's own, 128+n if signal n ended it, 127 or 126 if it could not be started, 86 where "
+    "ncclwatch\n"
     "ended it (--on-fault abort), 2 usage, 3 if libncclwatch.so or a run directory is missing.";
 
 constexpr int kScanMs = 100;                          // how often new boxes are looked for
@@ -81,7 +83,8 @@ std::optional<int> ReadWish(const Arguments& arguments, Wish* wish, settings::Se
   std::vector<std::string> values(std::size(kMirrors));
   for (std::size_t i = 0; i < values.size(); ++i)
     options.add_option(kMirrors[i].option, values[i], kMirrors[i].meaning)->type_name(kMirrors[i].type);
-  options.add_option("--json", wish->json, "write the diagnosis there as JSON, also of a healthy job; - is stdout")->type_name("FILE");
+  options.add_option("--json", wish->json, "write the diagnosis there as JSON, also of a healthy job; - is stdout")
+      ->type_name("FILE");
   options.add_flag("--keep", wish->keep, "keep the run directory of a healthy job");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (const auto status = options.Read(Arguments(arguments.begin(), dashes))) return status;

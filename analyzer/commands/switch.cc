@@ -33,8 +33,10 @@ Standing Look(const std::string& directory, bool on) {
     if (!box) continue;
     const format::Header& header = (*box)->header();
     ++standing.alive;
-    if ((header.watching.load(std::memory_order_acquire) != 0) == on) ++standing.obeying;
-    else standing.others.push_back(header.identity.rank);
+    if ((header.watching.load(std::memory_order_acquire) != 0) == on)
+      ++standing.obeying;
+    else
+      standing.others.push_back(header.identity.rank);
   }
   return standing;
 }
@@ -42,9 +44,9 @@ Standing Look(const std::string& directory, bool on) {
 int Say(const std::string& directory, const Standing& standing, bool on, bool json) {
   const bool done = standing.obeying == standing.alive;
   if (json) {
-    const nlohmann::ordered_json all = {{"schema", "ncclwatch.switch/1"}, {"path", Printable(directory)},
-                                        {"watching", on},                 {"processes", standing.alive},
-                                        {"done", standing.obeying},       {"not_done_ranks", standing.others}};
+    const nlohmann::ordered_json all = {
+        {"schema", "ncclwatch.switch/1"}, {"path", Printable(directory)}, {"watching", on},
+        {"processes", standing.alive},    {"done", standing.obeying},     {"not_done_ranks", standing.others}};
     std::puts(all.dump(2).c_str());
     return done ? kDone : kProblem;
   }
@@ -60,10 +62,11 @@ int Say(const std::string& directory, const Standing& standing, bool on, bool js
 
 int Switch(const Arguments& arguments, bool on) {
   const std::string name = on ? "on" : "off";
-  Options options(name, std::string(on ? "Resume watching a live job." : "Stop watching a live job without restarting it.") +
-                            "\n\nReturns when every process of it on this machine shows so, or after 3 s.\n"
-                            "Exit status: 0 done, 1 if a process does not show it or none lives, 2 usage, 3 if there\n"
-                            "is no such job.");
+  Options options(name,
+                  std::string(on ? "Resume watching a live job." : "Stop watching a live job without restarting it.") +
+                      "\n\nReturns when every process of it on this machine shows so, or after 3 s.\n"
+                      "Exit status: 0 done, 1 if a process does not show it or none lives, 2 usage, 3 if there\n"
+                      "is no such job.");
   std::string word;
   bool json = false;
   options.add_option("DIR", word, "run directory; without it the newest")->type_name("");
@@ -77,7 +80,8 @@ int Switch(const Arguments& arguments, bool on) {
   }
   const std::string directory = std::get<std::vector<std::string>>(paths).front();
   if (Look(directory, on).alive == 0) {
-    std::fprintf(stderr, "ncclwatch %s: %s: no process of this job lives\n", name.c_str(), Printable(directory).c_str());
+    std::fprintf(stderr, "ncclwatch %s: %s: no process of this job lives\n", name.c_str(),
+                 Printable(directory).c_str());
     return BoxFiles(directory).empty() ? kUnreadable : kProblem;
   }
   if (const std::string reason = SwitchWatching(directory, on); !reason.empty()) {

@@ -19,7 +19,8 @@ namespace {
 
 constexpr char kDescription[] =
     "List the recorded calls of all ranks, merged by time.\n\n"
-    "ROOT is the root of a rooted collective, or pN: peer N of a send or receive (rank in the communicator). POS counts\n"
+    "ROOT is the root of a rooted collective, or pN: peer N of a send or receive (rank in the communicator). POS "
+    "counts\n"
     "the collectives of the communicator; sends and receives are counted per peer and direction. STATE: entered (the\n"
     "host is inside the call), returned (enqueued), finished (on the GPU), failed. TOOK is the time inside the call;\n"
     "with > it is still pending. A MOMENT is 30s (before the end), 14:03:07.5 (local) or 2026-01-01T00:00:00.000Z.\n"
@@ -35,10 +36,12 @@ struct Wish {
 };
 
 void Declare(Options* options, Wish* wish) {
-  options->add_option("DIR|FILE", wish->words, "run directories and black boxes; without any the newest")->type_name("");
+  options->add_option("DIR|FILE", wish->words, "run directories and black boxes; without any the newest")
+      ->type_name("");
   options->add_option("--rank", wish->ranks, "only these job ranks: 0,2,4-7")->type_name("LIST");
   options->add_option("--comm", wish->communicators, "only this communicator: label or beginning of its id")
-      ->type_name("NAME")->expected(1);
+      ->type_name("NAME")
+      ->expected(1);
   options->add_option("--op", wish->ops, "only this operation: AllReduce, Send, ...")->type_name("NAME")->expected(1);
   options->add_option("--since", wish->since, "only calls entered at or after this")->type_name("MOMENT");
   options->add_option("--until", wish->until, "only calls entered at or before this")->type_name("MOMENT");
@@ -66,8 +69,8 @@ std::string Fill(const Wish& wish, std::int64_t end_ns, Filter* filter) {
     if (!ranks) return "--rank takes a list like 0,2,4-7, not '" + wish.ranks + "'";
     filter->ranks = *ranks;
   }
-  for (const auto& [name, text, moment] : {std::tuple{"--since", &wish.since, &filter->since_ns},
-                                           std::tuple{"--until", &wish.until, &filter->until_ns}}) {
+  for (const auto& [name, text, moment] :
+       {std::tuple{"--since", &wish.since, &filter->since_ns}, std::tuple{"--until", &wish.until, &filter->until_ns}}) {
     if (text->empty()) continue;
     *moment = ParseMoment(*text, end_ns);
     if (!*moment) return std::string(name) + " takes 30s, 14:03:07 or 2026-01-01T00:00:00.000Z, not '" + *text + "'";
@@ -92,8 +95,10 @@ std::vector<Row> Merge(const reader::RunImage& run, const Filter& filter) {
 
 void Print(const std::vector<Row>& rows, const Wish& wish) {
   if (!wish.json) {
-    if (rows.empty()) std::fputs("no recorded call matches\n", stderr);
-    else std::fputs(ToTable(rows, wish.wide).c_str(), stdout);
+    if (rows.empty())
+      std::fputs("no recorded call matches\n", stderr);
+    else
+      std::fputs(ToTable(rows, wish.wide).c_str(), stdout);
     return;
   }
   for (const Row& row : rows) std::fputs(ToJsonLine(row).c_str(), stdout);
@@ -146,7 +151,8 @@ int Trace(const Arguments& arguments) {
     Follow(std::get<std::vector<std::string>>(paths), filter, wish, std::move(run));
   } else {
     std::vector<Row> rows = Merge(run, filter);
-    if (wish.last && rows.size() > wish.last) rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(wish.last));
+    if (wish.last && rows.size() > wish.last)
+      rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(wish.last));
     Print(rows, wish);
   }
   return damaged ? kUnreadable : kDone;

@@ -9,8 +9,8 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::int64_t kQuietFirst = kSecond;    // shorter work shows no bar
-constexpr std::int64_t kRedraw = kSecond / 10;   // an eye does not read faster
+constexpr std::int64_t kQuietFirst = kSecond;   // shorter work shows no bar
+constexpr std::int64_t kRedraw = kSecond / 10;  // an eye does not read faster
 constexpr std::size_t kCells = 30;
 
 }  // namespace

@@ -46,8 +46,8 @@ std::string Printable(std::string_view text) {
     const std::size_t length = SequenceLength(text.substr(i));
     const auto lead = static_cast<unsigned char>(text[i]);
     // U+0080 to U+009F are control characters too.
-    const bool control = lead < 0x20 || lead == 0x7f ||
-                         (length == 2 && lead == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0);
+    const bool control =
+        lead < 0x20 || lead == 0x7f || (length == 2 && lead == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0);
     if (length == 0 || control) {
       out += '?';
       i += length ? length : 1;

@@ -30,13 +30,20 @@ std::optional<std::int64_t> ParseDuration(std::string_view text) {
   if (error != std::errc() || !(amount >= 0)) return std::nullopt;
   const std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
   double seconds = 0;
-  if (unit.empty() || unit == "s") seconds = 1;
-  else if (unit == "ms") seconds = 1e-3;
-  else if (unit == "m" || unit == "min") seconds = 60;
-  else if (unit == "h") seconds = 3600;
-  else if (unit == "d") seconds = 86400;
-  else if (unit == "w") seconds = 7 * 86400;
-  else return std::nullopt;
+  if (unit.empty() || unit == "s")
+    seconds = 1;
+  else if (unit == "ms")
+    seconds = 1e-3;
+  else if (unit == "m" || unit == "min")
+    seconds = 60;
+  else if (unit == "h")
+    seconds = 3600;
+  else if (unit == "d")
+    seconds = 86400;
+  else if (unit == "w")
+    seconds = 7 * 86400;
+  else
+    return std::nullopt;
   const double ns = amount * seconds * 1e9;
   if (ns > 9e18) return std::nullopt;
   return static_cast<std::int64_t>(std::llround(ns));

@@ -32,8 +32,10 @@ std::string SwitchWatching(const std::string& directory, bool on) {
       reason = path + ": " + std::strerror(errno);
     } else {
       auto* lease = static_cast<format::Lease*>(mapped);
-      if (std::memcmp(lease->magic, format::kLeaseMagic, sizeof lease->magic) != 0) reason = path + ": not a lease";
-      else lease->switched_off.store(on ? 0 : 1, std::memory_order_release);  // acquired by each process's watchdog
+      if (std::memcmp(lease->magic, format::kLeaseMagic, sizeof lease->magic) != 0)
+        reason = path + ": not a lease";
+      else
+        lease->switched_off.store(on ? 0 : 1, std::memory_order_release);  // acquired by each process's watchdog
       munmap(mapped, sizeof(format::Lease));
     }
   }

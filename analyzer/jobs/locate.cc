@@ -40,7 +40,8 @@ void AddBoxDirectories(const fs::path& directory, int depth, std::vector<std::st
   bool boxes = false;
   std::error_code error;
   for (const fs::path& child : Children(directory)) {
-    if (IsBox(child)) boxes = true;
+    if (IsBox(child))
+      boxes = true;
     else if (depth > 0 && IsNested(child.filename()) && fs::is_directory(fs::symlink_status(child, error)))
       AddBoxDirectories(child, depth - 1, found);
   }
@@ -89,8 +90,8 @@ std::vector<std::string> BoxFiles(const std::string& directory) {
 
 std::vector<rundir::Listed> ListRuns() {
   std::vector<std::string> complaints;  // the job's own processes say them
-  return rundir::List(settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); },
-                                                &complaints));
+  return rundir::List(
+      settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &complaints));
 }
 
 std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::string>& words) {

@@ -102,8 +102,9 @@ bool BoxAlive(const std::string& path) {
   const auto* mapped = std::get_if<std::unique_ptr<reader::MappedBox>>(&box);
   if (!mapped) return false;
   const format::Identity& identity = (*mapped)->header().identity;
-  const bool here = ThisPlace().pid_namespace == identity.pid_namespace &&
-                    ThisPlace().boot_id == std::string_view(identity.boot_id, strnlen(identity.boot_id, sizeof identity.boot_id));
+  const bool here =
+      ThisPlace().pid_namespace == identity.pid_namespace &&
+      ThisPlace().boot_id == std::string_view(identity.boot_id, strnlen(identity.boot_id, sizeof identity.boot_id));
   return here && ProcessThere(identity.pid, identity.start_time);
 }
 
@@ -128,9 +129,12 @@ int OpenOurs(const std::string& place, struct stat* status, std::string* reason)
     *reason = errno == ELOOP || errno == ENOTDIR ? "a link or not a directory" : std::strerror(errno);
     return -1;
   }
-  if (fstat(fd, status) != 0 || status->st_uid != geteuid()) *reason = "belongs to somebody else";
-  else if (rundir::JobOf(place).empty()) *reason = "names no job: not a run directory";
-  else return fd;
+  if (fstat(fd, status) != 0 || status->st_uid != geteuid())
+    *reason = "belongs to somebody else";
+  else if (rundir::JobOf(place).empty())
+    *reason = "names no job: not a run directory";
+  else
+    return fd;
   close(fd);
   return -1;
 }

@@ -11,10 +11,10 @@ inline constexpr char kDiagnosisJson[] = "diagnosis.json";
 inline constexpr char kDiagnosisText[] = "diagnosis.txt";
 
 struct Verdict {
-  std::string path;     // of the file
-  std::string text;     // its JSON
+  std::string path;  // of the file
+  std::string text;  // its JSON
   bool healthy = true;
-  std::string kind;     // of the first finding
+  std::string kind;  // of the first finding
   std::string certainty;
   std::string summary;
 };

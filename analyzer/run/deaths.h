@@ -21,11 +21,11 @@ class Deaths {
   Deaths(const Deaths&) = delete;
   Deaths& operator=(const Deaths&) = delete;
 
-  void Scan();                                // finds new boxes
+  void Scan();  // finds new boxes
   void AddTo(std::vector<pollfd>* polled) const;
-  void Look();                                // after poll(): notes who has ended
+  void Look();  // after poll(): notes who has ended
   bool AnyAlive() const;
-  bool ExitSeen(int status) const;            // some process ended with it
+  bool ExitSeen(int status) const;  // some process ended with it
   // The directories with boxes of this job, in the order in which they appeared.
   const std::vector<std::string>& directories() const { return directories_; }
   std::vector<reader::Observation> Observations();  // in order of time

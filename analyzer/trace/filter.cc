@@ -69,8 +69,8 @@ std::optional<std::int64_t> ParseMoment(const std::string& text, std::int64_t en
   std::tm time{};
   double seconds = 0;
   int used = 0;
-  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ%n", &time.tm_year, &time.tm_mon, &time.tm_mday,
-                  &time.tm_hour, &time.tm_min, &seconds, &used) == 6 &&
+  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ%n", &time.tm_year, &time.tm_mon, &time.tm_mday, &time.tm_hour,
+                  &time.tm_min, &seconds, &used) == 6 &&
       used == static_cast<int>(text.size())) {
     time.tm_year -= 1900;
     time.tm_mon -= 1;

@@ -70,6 +70,7 @@ std::string ToJsonLine(const Row& row) {
       {"duration_s", static_cast<double>(row.duration_ns) / 1e9},
       {"result", text(row.result)},
       {"site", row.site ? Json(Hex(row.site)) : Json(nullptr)},
+      {"site_text", row.site ? Json(row.site_text) : Json(nullptr)},
       {"flags", row.flags},
   };
   return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -78,15 +79,28 @@ std::string ToJsonLine(const Row& row) {
 std::string ToTable(const std::vector<Row>& rows, bool wide) {
   const bool threads = wide || Varies(rows, &Row::thread);
   const bool streams = wide || Varies(rows, &Row::stream);
-  Table table({{"TIME"}, {"RANK", true}, {"THREAD", true}, {"COMM"}, {"POS", true}, {"OP"}, {"COUNT", true},
-               {"DTYPE"}, {"RED"}, {"ROOT", true}, {"STREAM"}, {"GROUP", true}, {"STATE"}, {"TOOK", true}, {"RESULT"},
+  Table table({{"TIME"},
+               {"RANK", true},
+               {"THREAD", true},
+               {"COMM"},
+               {"POS", true},
+               {"OP"},
+               {"COUNT", true},
+               {"DTYPE"},
+               {"RED"},
+               {"ROOT", true},
+               {"STREAM"},
+               {"GROUP", true},
+               {"STATE"},
+               {"TOOK", true},
+               {"RESULT"},
                {"SITE"}});
   for (const Row& row : rows) {
     const bool says_more = wide || (row.result != "success" && !row.result.empty());
     table.Add({ClockText(row.time_ns), std::to_string(row.rank), threads ? std::to_string(row.thread) : "",
                CommunicatorText(row), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
-               RootOrPeer(row), streams && row.stream ? Hex(row.stream) : "", Text(row.group), row.state,
-               TookText(row), says_more ? row.result : "", wide && row.site ? Hex(row.site) : ""});
+               RootOrPeer(row), streams && row.stream ? Hex(row.stream) : "", Text(row.group), row.state, TookText(row),
+               says_more ? row.result : "", wide ? row.site_text : ""});
   }
   return table.Text();
 }

@@ -10,9 +10,9 @@ namespace {
 
 using functions::Family;
 
-constexpr const char* kResults[] = {"success",       "unhandled CUDA error", "system error", "internal error",
-                                    "invalid argument", "invalid usage",     "remote error", "in progress",
-                                    "timeout"};
+constexpr const char* kResults[] = {"success",        "unhandled CUDA error", "system error",
+                                    "internal error", "invalid argument",     "invalid usage",
+                                    "remote error",   "in progress",          "timeout"};
 constexpr int kSuccess = 0;
 constexpr int kInProgress = 7;
 
@@ -62,8 +62,10 @@ void SetState(const reader::Call& call, const reader::Communicator* communicator
   }
   row->state = "returned";
   if (!(call.flags & format::kMarked) || !communicator) return;
-  if (communicator->Finished(call.ticket)) row->state = "finished";
-  else row->pending = communicator->state == format::CommunicatorState::kReady;
+  if (communicator->Finished(call.ticket))
+    row->state = "finished";
+  else
+    row->pending = communicator->state == format::CommunicatorState::kReady;
 }
 
 void SetArguments(const reader::Call& call, Row* row) {
@@ -99,6 +101,7 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
   const bool running = row.pending;
   row.duration_ns = std::max<std::int64_t>(0, (running ? now_ns : call.returned_ns) - call.entered_ns);
   row.site = call.site;
+  if (call.site != 0) row.site_text = reader::SiteText(box, call.site);
   row.flags = FlagNames(call.flags);
   return row;
 }

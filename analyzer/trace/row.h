@@ -22,7 +22,7 @@ struct Row {
   std::optional<std::uint64_t> position;
   std::string op;
   std::optional<std::uint64_t> count;
-  std::string dtype;      // empty: none, as for reduction and result
+  std::string dtype;  // empty: none, as for reduction and result
   std::string reduction;
   std::optional<int> root;
   std::optional<int> peer;  // rank in the communicator
@@ -33,7 +33,8 @@ struct Row {
   std::int64_t duration_ns = 0;        // inside the call; of a pending one until `now`
   std::string result;
   std::uint64_t site = 0;
-  std::vector<std::string> flags;      // captured, non_blocking, ...
+  std::string site_text;  // "module+0x1234", or the address
+  std::vector<std::string> flags;  // captured, non_blocking, ...
 };
 
 // All calls of one box; now_ns is CLOCK_MONOTONIC of the box's node, the end of what is still pending.

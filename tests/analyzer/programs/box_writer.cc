@@ -198,8 +198,8 @@ void Join(const Box& box, int rank, int world) {
 format::Lease* OpenLease(const std::string& directory) {
   const int fd = open((directory + "/lease").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0 || ftruncate(fd, sizeof(format::Lease)) != 0) return nullptr;
-  auto* lease = static_cast<format::Lease*>(
-      mmap(nullptr, sizeof(format::Lease), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  auto* lease =
+      static_cast<format::Lease*>(mmap(nullptr, sizeof(format::Lease), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   std::memcpy(lease->magic, format::kLeaseMagic, sizeof lease->magic);
   lease->version = format::kVersion;
   return lease;
