@@ -13,7 +13,8 @@ if(TARGET watchdog_act)
 endif()
 
 if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
-  add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
+  add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/call_sites_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/watchdog_test.cc)

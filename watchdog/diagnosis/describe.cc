@@ -77,6 +77,7 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   summary.stream = call->stream;
   summary.thread = call->thread;
   summary.site = call->site;
+  summary.site_text = reader::SiteText(*view.process(member).box, call->site);
   summary.elapsed_s = std::max(0.0, static_cast<double>(view.now_ns - view.process(member).At(call->entered_ns)) * 1e-9);
   if (call->result != format::kNoResult) summary.result = ResultName(call->result);
   return summary;
@@ -188,7 +189,7 @@ std::string WhereText(const View& view, const Node& node) {
   const std::int64_t at = process.At(inside ? call.entered_ns : call.returned_ns);
   text = (inside ? "it is inside " : "its last call was ") + text + (inside ? ", since " : ", which returned ");
   text += Seconds(std::max<std::int64_t>(0, view.now_ns - at)) + (inside ? "" : " ago");
-  if (call.site != 0) text += ", called from " + Hex(call.site);
+  if (call.site != 0) text += ", called from " + reader::SiteText(*process.box, call.site);
   return text;
 }
 

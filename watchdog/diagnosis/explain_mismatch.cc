@@ -67,8 +67,8 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
   for (const Side& side : difference.sides) {
     std::string line = Ranks(JobRanks(view, comm, side)) + ": " + CallText(*side.call);
     if (side.call->site != 0) {
-      line += ", called from " + Hex(side.call->site) + " in " +
-              ProcessText(view, view.process(comm.members[side.members.front()]));
+      const Process& process = view.process(comm.members[side.members.front()]);
+      line += ", called from " + reader::SiteText(*process.box, side.call->site) + " in " + ProcessText(view, process);
     }
     finding->evidence.push_back(std::move(line));
   }
@@ -95,7 +95,7 @@ void AddNextSteps(const Difference& difference, const Finding& found, Finding* f
                                   "tensor, root, all derived from something that differs by rank");
   }
   finding->next_steps.push_back(
-      "the call sites above are addresses in the processes named: addr2line or a Python stack at that call tells the line");
+      "the line of a call site module+0x1234 above: `addr2line -e MODULE 0x1234`, or a Python stack at that call");
 }
 
 Finding Explain(const View& view, const CommView& comm, const Difference& difference) {

@@ -2,6 +2,7 @@
 #include "watchdog/reader/image.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 #include "watchdog/reader/box.h"
@@ -164,6 +165,14 @@ std::string StringAt(const Layout& layout, std::uint32_t offset) {
   return std::string(layout.strings + offset, ::strnlen(layout.strings + offset, layout.string_bytes - offset));
 }
 
+void CopyCallSites(const Layout& layout, const format::Header& header, BoxImage* image) {
+  for (const format::CallSite& from : header.call_sites) {
+    const std::uint64_t address = from.address.load(std::memory_order_acquire);
+    std::string name = address ? StringAt(layout, Load(from.name)) : std::string();
+    if (!name.empty()) image->call_sites.push_back({address, std::move(name)});
+  }
+}
+
 void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
   const std::uint64_t kept = std::min({image->head, box.ring_size(), max_calls});
   image->first_slot = image->head - kept;
@@ -179,6 +188,14 @@ void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
 }
 
 }  // namespace
+
+std::string SiteText(const BoxImage& box, std::uint64_t site) {
+  for (const CallSite& known : box.call_sites)
+    if (known.address == site) return known.name.substr(known.name.rfind('/') + 1);
+  char number[24];
+  std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(site));
+  return number;
+}
 
 BoxImage MappedBox::Image(std::uint64_t max_calls) const {
   BoxImage image;
@@ -204,6 +221,7 @@ BoxImage MappedBox::Image(std::uint64_t max_calls) const {
   image.judgement = CopyJudgement(header_->judgement);
   CopyCommunicators(*this, &image);
   CopyPeers(layout_, &image);
+  CopyCallSites(layout_, *header_, &image);
   CopyObservations(layout_, header_->observations_used.load(std::memory_order_acquire), &image);
   image.head = head();
   CopyCalls(*this, max_calls, &image);

@@ -104,6 +104,11 @@ struct Judgement {
   std::uint64_t generation = 0;  // of the lease it was made under: the highest one speaks
 };
 
+struct CallSite {
+  std::uint64_t address = 0;
+  std::string name;  // "/path/of/module+0x1234"
+};
+
 struct LastWords {
   bool written = false;
   std::int32_t exit_status = 0;
@@ -142,8 +147,12 @@ struct BoxImage {
   Judgement judgement;
   std::vector<Communicator> communicators;
   std::vector<PeerCount> peers;
+  std::vector<CallSite> call_sites;  // those that have a name
   std::vector<Observation> observations;  // what this process observed of others, in order
   std::vector<Call> calls;                // by slot, ascending
 };
+
+// "module+0x1234" where the box has a name for the return address, else the bare number ("0x7f0012345678").
+std::string SiteText(const BoxImage& box, std::uint64_t site);
 
 }  // namespace ncclwatch::reader

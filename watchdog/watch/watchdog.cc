@@ -18,6 +18,7 @@
 #include "watchdog/act/thread.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/watch/call_sites.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/context.h"
 #include "watchdog/watch/leader.h"
@@ -39,7 +40,8 @@ struct Watchdog::State {
   explicit State(const Start& start)
       : context{start.own, start.own_path, start.directory, start.settings,
                 Log(start.settings.log, start.own->identity.rank)},
-        clock(start.own) {}
+        clock(start.own),
+        call_sites(start.own) {}
   ~State() {
     if (wake >= 0) close(wake);
     if (holder_fd >= 0) close(holder_fd);
@@ -55,6 +57,7 @@ struct Watchdog::State {
 
   Context context;
   ClockKeeper clock;
+  CallSites call_sites;
   std::vector<std::string> environment;
   int wake = -1;  // readable: stop
   std::atomic<bool> stop{false};
@@ -153,6 +156,7 @@ void Watchdog::State::Run() {
     last_ns = now_ns;
     Beat(now_ns);
     try {
+      if (reanchored_ns == now_ns) call_sites.Update();
       if (lease && failures < kMostFailures) {
         if (!leader && !stop.load(std::memory_order_acquire)) LookAtHolder(now_ns);
         if (leader) Lead(now_ns, gap_ns);

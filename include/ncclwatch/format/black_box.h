@@ -79,6 +79,17 @@ struct Identity {
 };
 static_assert(sizeof(Identity) == 600);
 
+// A distinct address from which calls were made, and what it is: "/path/of/module+0x1234", the place just before the
+// return address in the module's own addresses, as addr2line takes it. Named by the watchdog of the process, which
+// reads its own memory map; after the process nobody could.
+struct CallSite {
+  std::atomic<std::uint64_t> address;  // 0 free; stored last
+  std::uint32_t name;                  // offset in strings, 0: in no module
+  std::uint32_t reserved;
+};
+static_assert(sizeof(CallSite) == 16);
+inline constexpr std::uint32_t kCallSites = 64;  // more than these stay numbers
+
 // What the process said at its end; more room than version 1 uses.
 struct LastWords {
   std::atomic<std::uint32_t> written;  // 1 once the fields are whole
@@ -119,6 +130,7 @@ struct Header {
   std::uint32_t nccl_version;   // of ncclGetVersion, 0 unknown
   std::uint32_t nccl_library;   // offset of its path in strings, 0 unknown
   std::uint32_t gpu_marks;      // GpuMarks
+  CallSite call_sites[kCallSites];
 };
 static_assert(sizeof(Header) <= kPage);
 

@@ -1,0 +1,26 @@
+// Names for the call sites of the own process, written into its black box while there is a memory map to read.
+// /proc/self/maps, never dladdr: that takes the loader's lock, which the host may hold for ever.
+#pragma once
+
+#include <cstdint>
+
+#include "ncclwatch/format/black_box.h"
+
+namespace ncclwatch::watch {
+
+class CallSites {
+ public:
+  explicit CallSites(format::Header* own) : own_(own) {}
+  // Looks at the newest records since the last time. Reads the memory map only if one has an unknown call site.
+  void Update();
+
+ private:
+  bool Known(std::uint64_t address) const;
+  void Name(std::uint64_t address);
+
+  format::Header* own_;
+  std::uint64_t looked_at_ = 0;  // slots before this one
+  std::uint32_t used_ = 0;
+};
+
+}  // namespace ncclwatch::watch
