@@ -94,6 +94,7 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
 
 void Leader::TakeOver(std::int64_t now_ns) {
   taken_over_ = true;
+  took_over_ns_ = now_ns;
   reader::Judgement last;
   for (const Member& member : crowd_.members()) {
     const reader::Judgement judgement = member.box->Image(0).judgement;
@@ -154,7 +155,10 @@ bool Leader::RipeMismatch(std::int64_t now_ns) {
 }
 
 bool Leader::RipeStall(std::int64_t now_ns) {
-  const std::int64_t since = compare_->QuietSince();
+  std::int64_t since = compare_->QuietSince();
+  // What a new leader finds standing still has stood since before it looked, perhaps since its predecessor fell silent.
+  // The diagnosis goes by the records; this only decides when it is asked.
+  if (since != 0 && since <= took_over_ns_ + kCompareEvery_ns) since -= kLeaseLength_ns;
   if (since == 0 || now_ns - since < limits_.suspect_after_ns) {
     stall_next_ns_ = stall_looks_ = 0;
     return false;

@@ -82,6 +82,7 @@ class Leader {
   std::map<std::uint64_t, std::pair<std::uint64_t, std::int64_t>> suspected_;  // communicator -> position, first seen
 
   bool taken_over_ = false;
+  std::int64_t took_over_ns_ = 0;
   bool was_off_ = false;
   bool said_no_room_ = false;
   bool ending_ = false;
