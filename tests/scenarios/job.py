@@ -118,9 +118,9 @@ class Job:
         flat = " ".join(PREFIX.sub("", self.output()).split())
         return flat.count(" ".join(sentence.split()))
 
-    def offline(self, directory=None):
-        """`ncclwatch diagnose --json`: its exit status and document."""
-        done = subprocess.run([self.build.command, "diagnose", "--json", directory or self.run_directory],
+    def offline(self, *places):
+        """`ncclwatch diagnose --json` of a directory or of box files: its exit status and document."""
+        done = subprocess.run([self.build.command, "diagnose", "--json", *(places or [self.run_directory])],
                               capture_output=True, text=True, timeout=60)
         try:
             return done.returncode, json.loads(done.stdout)

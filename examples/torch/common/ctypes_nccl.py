@@ -5,6 +5,7 @@ host's is named by $NCCL_SO_PATH, or found on $LD_LIBRARY_PATH, and its libcuda 
 libnccl, which every CUDA build of torch brings along, is a second one in the process and is left alone.
 """
 
+import atexit
 import ctypes
 import os
 import queue
@@ -92,15 +93,19 @@ class CtypesNccl(dist.ProcessGroup):
         self._nccl = Library(path)
         self._open_device()
         unique_id = UniqueId()
+        # torchrun's store outlives an attempt: what the last one left there must not be taken for this one's.
+        key = "ctypes_nccl/" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         if rank == 0:
             self._nccl.ncclGetUniqueId(ctypes.byref(unique_id))
-            store.set("ctypes_nccl", bytes(unique_id))
+            store.set(key, bytes(unique_id))
         else:
-            ctypes.memmove(ctypes.byref(unique_id), store.get("ctypes_nccl"), ctypes.sizeof(unique_id))
+            ctypes.memmove(ctypes.byref(unique_id), store.get(key), ctypes.sizeof(unique_id))
         self._communicator = ctypes.c_void_p()
         self._nccl.ncclCommInitRank(ctypes.byref(self._communicator), size, unique_id, rank)
         self._started = queue.SimpleQueue()
-        threading.Thread(target=self._finish_in_order, daemon=True, name="nccl-completion").start()
+        self._finisher = threading.Thread(target=self._finish_in_order, daemon=True, name="nccl-completion")
+        self._finisher.start()
+        atexit.register(self._stop_finisher)
 
     def _open_device(self):
         self._cuda.cuInit(0)
@@ -114,8 +119,14 @@ class CtypesNccl(dist.ProcessGroup):
 
     def _finish_in_order(self):
         self._cuda.cuCtxSetCurrent(self._context)
-        while True:
-            self._started.get().finish()
+        while (work := self._started.get()) is not None:
+            work.finish()
+
+    def _stop_finisher(self):
+        # A thread that the ending interpreter finds inside torch's C++ would take the process down (std::terminate).
+        # One that waits for a call that never ends is outside: it may stay.
+        self._started.put(None)
+        self._finisher.join(timeout=0.5)
 
     def _begin(self):
         self._cuda.cuCtxSetCurrent(self._context)  # autograd calls from threads of its own
@@ -198,6 +209,7 @@ class CtypesNccl(dist.ProcessGroup):
         return self._size
 
     def shutdown(self):
+        self._stop_finisher()
         self._nccl.ncclCommDestroy(self._communicator)
 
 
