@@ -1,11 +1,13 @@
 #include "shim/recorder/communicators.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
 #include "shim/device/marks.h"
 #include "shim/hooks/nccl_compat.h"
+#include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/identity.h"
@@ -102,6 +104,15 @@ void Bind(Box& box, std::uint32_t index, std::uint64_t handle) {
 
 std::uint64_t HandleAt(void** out) { return out ? reinterpret_cast<std::uint64_t>(*out) : 0; }
 
+bool IsPending(Private& mine) { return std::atomic_ref(mine.pending).load(std::memory_order_acquire); }
+
+// Several threads may ask how one communicator fares: one of them settles it.
+bool TakePending(Box& box, Private& mine) {
+  if (!std::atomic_ref(mine.pending).exchange(false)) return false;
+  box.unsettled.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
 // What only the finished communicator can say. Asked of the library, past our own wrappers.
 void Ask(format::Communicator& entry) {
   auto* comm = reinterpret_cast<ncclComm_t>(entry.handle);
@@ -138,7 +149,8 @@ std::uint32_t BlockingFlag(const void* config, std::uint32_t parent_flags) {
 
 void Label(format::Communicator& entry, const void* config) {
   const auto* view = static_cast<const ConfigView*>(config);
-  if (!view || view->size < sizeof(ConfigView) || !view->name) return;
+  // Without the magic number it was never initialized: NCCL refuses it, and its pointers point anywhere.
+  if (!view || view->magic != kConfigMagic || view->size < sizeof(ConfigView) || !view->name) return;
   std::strncpy(entry.label, view->name, sizeof entry.label - 1);
 }
 
@@ -179,7 +191,7 @@ Origin OfAll(Box& box, const Creation& made) {
   return origin;
 }
 
-Origin OfChild(const Call& call, format::Communicator& parent) {
+Origin OfChild(Box& box, const Call& call, const format::Communicator& parent) {
   const Creation& made = *call.creation;
   Origin origin;
   origin.parent = parent.id;
@@ -190,8 +202,9 @@ Origin OfChild(const Call& call, format::Communicator& parent) {
     origin.id =
         identity::OfChild(identity::kSplit, parent.id, call.position, static_cast<std::uint64_t>(made.color));
   } else if (call.function == Function::ncclCommShrink) {
-    origin.id = identity::OfChild(identity::kShrink, parent.id, call.position,
-                                  identity::OfExcluded(made.list, made.list_count));
+    const std::uint64_t id = identity::OfChild(identity::kShrink, parent.id, call.position,
+                                               identity::OfExcluded(made.list, made.list_count));
+    origin.id = identity::OfRoot(id, CountUse(box, id, static_cast<int>(parent.rank)));
   } else {
     origin.flags |= format::kCommGrown;
     origin.size = static_cast<std::uint32_t>(made.size);
@@ -215,16 +228,18 @@ void BeginAll(Box& box, Call& call) {
   call.index = call.created;
 }
 
-// The parent's ordinal counts every creating call, also one that makes nothing for this rank.
+// The parent's ordinal counts every creating call that all its ranks make, also one that makes nothing for this rank.
+// Not ncclCommShrink, which the excluded ranks do not call: their later splits would get other names (NCCL's own
+// count, splitCount of its communicator, leaves it out too). Equal shrinks are told apart by how often they came.
 void BeginChild(Box& box, Call& call) {
   call.index = Lookup(box, call.library, call.communicator);
   if (call.index == kNoCommunicator) return;
   format::Communicator& parent = box.communicators[call.index];
   call.generation = parent.generation;
   call.position = parent.creations.load(std::memory_order_relaxed);
-  parent.creations.store(call.position + 1, std::memory_order_release);
+  if (call.function != Function::ncclCommShrink) parent.creations.store(call.position + 1, std::memory_order_release);
   if (call.function == Function::ncclCommSplit && call.creation->color == NCCL_SPLIT_NOCOLOR) return;
-  Origin origin = OfChild(call, parent);
+  Origin origin = OfChild(box, call, parent);
   origin.flags |= BlockingFlag(call.creation->config, parent.flags);
   call.created = Make(box, origin, call.library);
   if (call.created != kNoCommunicator) box.privates[call.created].parent_handle = call.communicator;
@@ -235,10 +250,11 @@ void EndOne(Box& box, std::uint32_t index, int result) {
   Private& mine = box.privates[index];
   if (result != ncclSuccess && result != ncclInProgress) return Fail(box, index);
   Bind(box, index, HandleAt(mine.out));
+  // It may have lain on the stack of a thread that ends before the communicator is ready.
+  if (entry.handle) mine.out = nullptr;
   if (result == ncclInProgress) entry.flags |= format::kCommNonBlocking;
   if (entry.flags & format::kCommNonBlocking) {
-    if (!mine.pending) box.unsettled.fetch_add(1, std::memory_order_relaxed);
-    mine.pending = true;
+    if (!std::atomic_ref(mine.pending).exchange(true)) box.unsettled.fetch_add(1, std::memory_order_relaxed);
     return;
   }
   if (entry.handle) return Ready(box, index);
@@ -248,12 +264,14 @@ void EndOne(Box& box, std::uint32_t index, int result) {
 }  // namespace
 
 std::uint32_t Adopt(Box& box, std::uint32_t library, std::uint64_t handle) {
+  const KeepErrno keep;
   // It may be one whose handle appeared since: a split of a non-blocking parent.
   if (box.unsettled.load(std::memory_order_relaxed) != 0) {
     const std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < used; ++i) {
-      if (!box.privates[i].pending || HandleAt(box.privates[i].out) != handle) continue;
+      if (!IsPending(box.privates[i]) || HandleAt(box.privates[i].out) != handle) continue;
       Bind(box, i, handle);
+      box.privates[i].out = nullptr;
       return i;
     }
   }
@@ -297,14 +315,13 @@ void AsyncState(Box& box, std::uint64_t handle, int state) {
   const std::uint32_t used = box.header->communicators_used.load(std::memory_order_acquire);
   for (std::uint32_t i = 0; i < used; ++i) {
     Private& mine = box.privates[i];
-    if (!mine.pending) continue;
+    if (!IsPending(mine)) continue;
     format::Communicator& entry = box.communicators[i];
     // A child's handle is written by the time its parent is done: only then may `out` be read.
     if (entry.handle != handle && mine.parent_handle != handle) continue;
     if (state == ncclSuccess && !entry.handle) Bind(box, i, HandleAt(mine.out));
     if (state == ncclSuccess && !entry.handle) continue;
-    mine.pending = false;
-    box.unsettled.fetch_sub(1, std::memory_order_relaxed);
+    if (!TakePending(box, mine)) continue;  // another thread asked too
     if (state == ncclSuccess)
       Ready(box, i);
     else
@@ -333,9 +350,8 @@ void BeginLifecycle(Box& box, Call& call) {
   const std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < used && box.unsettled.load(std::memory_order_relaxed) != 0; ++i) {
     Private& other = box.privates[i];
-    if (!other.pending || (i != call.index && other.parent_handle != call.communicator)) continue;
-    other.pending = false;
-    box.unsettled.fetch_sub(1, std::memory_order_relaxed);
+    if (!IsPending(other) || (i != call.index && other.parent_handle != call.communicator)) continue;
+    TakePending(box, other);
   }
 }
 

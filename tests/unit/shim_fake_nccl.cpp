@@ -108,6 +108,13 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int, ncclComm_t* out, ncc
     *out = Make(0, comm->size / 2);
   return ncclSuccess;
 }
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+ncclResult_t ncclCommShrink(ncclComm_t comm, int*, int excluded, ncclComm_t* out, ncclConfig_t*, int) {
+  const ncclResult_t result = Reach("ncclCommShrink");
+  if (result == ncclSuccess) *out = Make(0, comm->size - excluded);
+  return result;
+}
+#endif
 ncclResult_t ncclCommFinalize(ncclComm_t) { return Reach("ncclCommFinalize"); }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const ncclResult_t result = Reach("ncclCommDestroy");
