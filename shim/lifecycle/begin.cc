@@ -94,6 +94,16 @@ void NoteLibrary(Box& box) {
   if (!path.empty()) box.header->nccl_library = AddString(box, path.c_str());
 }
 
+// Of the process that made the box before this one, if this is a fork child of it.
+std::int32_t rank_before_fork = format::kNoRank;
+
+// A fork child that was given no rank of its own bears its parent's variables: the rank is its parent's.
+void TakeBackInheritedRank(rundir::Launch* launch) {
+  const bool inherited = launch->rank >= 0 && launch->rank == rank_before_fork;
+  rank_before_fork = launch->rank;
+  if (inherited) launch->rank = launch->local_rank = format::kNoRank;
+}
+
 // The thread outlives everything that could end it in an orderly way: it is never destroyed.
 void LaunchWatchdog(Box& box, const std::string& directory, const std::string& name,
                     const settings::Settings& settings) {
@@ -113,6 +123,7 @@ Box* Begin() {
   std::vector<std::string> complaints;
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
   const bool loud = settings.log >= settings::LogLevel::kWarn;
+  rundir::Launch launch = rundir::FromLauncher(settings, Environment);
   for (const std::string& complaint : complaints)
     if (loud) Say("%s", complaint.c_str());
   if (!settings.on) return nullptr;
@@ -123,7 +134,7 @@ Box* Begin() {
   }
 
   clock::Start();
-  const rundir::Launch launch = rundir::FromLauncher(settings, Environment);
+  TakeBackInheritedRank(&launch);
   const auto place = rundir::Make(settings, launch, BoxBytes(settings.ring));
   if (const auto* refused = std::get_if<rundir::Refused>(&place)) {
     if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", refused->reason.c_str());

@@ -40,15 +40,35 @@ def forked_ranks(sandbox):
 
 
 @case
+def forked_by_a_rank(sandbox):
+    """The parent is a rank as well, which it says only after its start: one job, in one directory."""
+    nobody = {name: None for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")}
+    job = both(sandbox, [program(sandbox, "late"), "among"], 0, boxes=3, extra=nobody)
+    check_equal({os.path.dirname(box) for box in job.boxes()}, {job.directory}, "directories of the boxes")
+    check_equal(sorted({call["rank"] for call in job.calls()}), [0, 1, 2], "ranks")
+    # Once more, from the same parent and with the same variables: nothing but its time tells it from the first.
+    again = sandbox.job([program(sandbox, "late"), "among"], run_directory=job.directory, extra=nobody)
+    check_equal(again.statuses(), [0], f"exit status of the second job ({again.done})")
+    places = sorted(os.path.relpath(os.path.dirname(box), job.directory) for box in again.boxes())
+    check_equal(places, [".", ".", ".", "run-1", "run-1", "run-1"], "where the boxes of both jobs are")
+
+
+@case
 def child_calls_after_fork(sandbox):
     """A child that makes NCCL calls of its own after its parent's: its parent's box stays its parent's."""
-    # It says of itself that it is the rank that its parent is: its own box goes elsewhere, which is said.
-    job = both(sandbox, [program(sandbox, "late"), "after"], 0, boxes=2, quiet=False)
-    parents = [box for box in job.boxes() if os.path.dirname(box) == job.directory]
-    check_equal(len(parents), 1, "boxes in the job's own directory")
-    calls = [(c["op"], c["count"]) for c in trace(sandbox, parents[0])]
-    check_equal([count for op, count in calls if op == "AllReduce"], [102, 103], "the parent's counts in its box")
-    check_equal([op for op, _ in calls if op.startswith("Group")], [], "the child's calls in its parent's box")
+    job = both(sandbox, [program(sandbox, "late"), "after"], 0, boxes=2)
+    # An attempt of its own would be the newest, and hide its parent's job.
+    check_equal({os.path.dirname(box) for box in job.boxes()}, {job.directory}, "directories of the boxes")
+    boxes = [[(call["op"], call["count"]) for call in trace(sandbox, box)] for box in job.boxes()]
+    parents = [calls for calls in boxes if ("AllReduce", 102) in calls]
+    check_equal(len(parents), 1, "boxes with the parent's calls")
+    check_equal([count for op, count in parents[0] if op == "AllReduce"], [102, 103], "the parent's counts in its box")
+    check_equal([op for op, _ in parents[0] if op.startswith("Group")], [], "the child's calls in its parent's box")
+    # The child's environment says that it is the rank that its parent is.
+    verdict = job.diagnosis()
+    check(verdict["healthy"], f"a finding on a healthy job: {verdict}")
+    check_equal(sum(call["rank"] == 0 and call["op"].startswith("Group") for call in job.calls()), 0,
+                "calls of the child that are said to be rank 0's")
 
 
 @case

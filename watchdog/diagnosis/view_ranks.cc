@@ -51,6 +51,14 @@ int NodeFor(View* view, int process, int rank) {
   return index;
 }
 
+// Where the launcher named ranks, a process that it did not name is beside the job, as a rank's child with
+// communicators of its own is; unless it is in the communicator of the whole job.
+bool NumbersTheRest(const View& view, const CommView* root, int launched) {
+  if (root != nullptr && static_cast<int>(root->size) == launched) return true;
+  return std::none_of(view.processes.begin(), view.processes.end(),
+                      [](const Process& process) { return process.box->rank >= 0; });
+}
+
 int RootRankOf(const CommView* root, int process) {
   if (root == nullptr) return -1;
   for (const Member& member : root->members) {
@@ -59,8 +67,9 @@ int RootRankOf(const CommView* root, int process) {
   return -1;
 }
 
-void OneNodePerProcess(View* view, const CommView* root) {
+void OneNodePerProcess(View* view, const CommView* root, int launched) {
   const bool launcher = LauncherRanksUsable(*view);
+  if (launcher && !NumbersTheRest(*view, root, launched)) root = nullptr;
   for (std::size_t i = 0; i < view->processes.size(); ++i) {
     const int process = static_cast<int>(i);
     int rank = launcher ? view->processes[i].box->rank : -1;
@@ -221,7 +230,7 @@ void AssignRanks(View* view) {
     NodePerRootRank(view, const_cast<CommView*>(root));
     view->expected = static_cast<int>(root->size);
   } else {
-    OneNodePerProcess(view, root);
+    OneNodePerProcess(view, root, launched);
     view->expected = launched > 0 ? launched : root != nullptr ? static_cast<int>(root->size) : 0;
   }
   SortNodes(view);

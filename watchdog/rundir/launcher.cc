@@ -1,5 +1,6 @@
 #include "watchdog/rundir/launcher.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -134,18 +135,40 @@ Place PlaceFrom(const Lookup& lookup) {
   return best;
 }
 
+namespace {
+
+// What fork() leaves alike, and exec changes.
+struct Likeness {
+  dev_t device = 0;
+  ino_t program = 0;
+  std::string command;
+  bool operator==(const Likeness&) const = default;
+};
+std::optional<Likeness> LikenessOf(std::int32_t pid) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  struct stat program {};
+  std::optional<std::string> command = ReadSmall(folder + "/cmdline");
+  if (!command || stat((folder + "/exe").c_str(), &program) != 0) return std::nullopt;
+  return Likeness{program.st_dev, program.st_ino, std::move(*command)};
+}
+
+}  // namespace
+
 Instance InstanceOf(std::int32_t pid, const Place& place) {
   Instance instance;
+  const std::optional<Likeness> own = LikenessOf(pid);
   for (int depth = 0; depth < 64; ++depth) {
     const std::optional<ProcessStat> self = StatOf(pid);
     if (!self || self->parent <= 0) break;
     const std::optional<ProcessStat> parent = StatOf(self->parent);
     if (!parent) break;
-    instance = {self->parent, parent->start_time};
-    if (place.launcher == Launcher::kNone) break;
-    const std::optional<std::string> block = EnvironmentOf(self->parent);
-    if (!block || !InsideRank(InBlock(*block), place)) break;
     pid = self->parent;
+    // A program that forks its ranks may be one itself, and says so after its start: its environment does not show it.
+    if (own && LikenessOf(pid) == own) continue;
+    instance = {pid, parent->start_time};
+    if (place.launcher == Launcher::kNone) break;
+    const std::optional<std::string> block = EnvironmentOf(pid);
+    if (!block || !InsideRank(InBlock(*block), place)) break;
   }
   return instance;
 }

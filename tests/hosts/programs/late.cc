@@ -1,5 +1,5 @@
-// NCCL used only by children: the launcher-like parent and its forked ranks, and a child that makes its own
-// communicator after its parent had one.
+// NCCL used by forked children: ranks of a launcher-like parent, ranks of a parent that is one too, and a child that
+// makes its own communicator after its parent had one.
 #include <sys/wait.h>
 
 #include "host.h"
@@ -27,6 +27,23 @@ int main(int argc, char** argv) {
       host::Say("child left with " + std::to_string(WEXITSTATUS(status)));
     }
     CHECK(waitpid(-1, nullptr, 0) == -1 && errno == ECHILD);
+    return 0;
+  }
+  if (mode == "among") {
+    constexpr int kRanks = 3;
+    int rank = 0;
+    setenv("WORLD_SIZE", std::to_string(kRanks).c_str(), 1);
+    for (int other = 1; other < kRanks && rank == 0; ++other)
+      if (fork() == 0) rank = other;
+    setenv("RANK", std::to_string(rank).c_str(), 1);
+    const ncclComm_t world = host::World();
+    for (int i = 0; i < 5; ++i) host::AllReduce(world, 104);
+    NCCL(ncclCommDestroy(world));
+    if (rank > 0) std::exit(0);
+    for (int child = 1; child < kRanks; ++child) {
+      int status = 0;
+      CHECK(waitpid(-1, &status, 0) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
     return 0;
   }
   // CUDA does not survive a fork in the child, so that only calls without a device are promised there.

@@ -1,6 +1,8 @@
 // Jobs in which nothing is wrong, however they look.
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "tests/unit/job_builder.h"
 
 namespace ncclwatch::testing {
@@ -161,6 +163,38 @@ TEST(Ranks, WithoutALauncherTheLargestRootCommunicatorNumbersThem) {
   ASSERT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].culprits, std::vector<int>{0});
   EXPECT_EQ(diagnosis.findings[0].culprit_details[0].pid, job.Box(2).pid);
+}
+
+// A rank's child without a rank of its own, as a fork child that uses NCCL for itself is.
+TEST(Ranks, AProcessBesideTheJobIsNoneOfThem) {
+  for (const bool larger : {false, true}) {
+    Job job(3);
+    const int beside = 2;  // not one of the two that the launcher started
+    job.Box(beside).rank = format::kNoRank;
+    job.Box(beside).communicators.clear();
+    for (int rank = 0; rank < 2; ++rank) {
+      job.Box(rank).world_size = 2;
+      job.Entry(rank, kWorld).size = 2;
+    }
+    job.Box(beside).world_size = 2;
+    reader::Communicator own = job.Entry(0, kWorld);
+    own.id ^= 0x77;
+    own.rank = larger ? 1 : 0;
+    own.size = larger ? 5 : 1;
+    job.Box(beside).communicators.push_back(own);
+    job.Call({0, 1}, kWorld, AllReduce());
+    job.Die(beside, Job::Signal(SIGKILL));
+    const Diagnosis healthy = job.JudgeAt(1);
+    EXPECT_TRUE(healthy.findings.empty()) << healthy.findings[0].summary;
+    EXPECT_EQ(healthy.expected, 2);
+    EXPECT_EQ(healthy.watched, 2);
+    EXPECT_EQ(healthy.processes, 3);
+    EXPECT_TRUE(healthy.unseen_ranks.empty());
+    job.Call({0}, kWorld, AllReduce());
+    const Diagnosis stalled = job.JudgeAt(100);
+    ASSERT_FALSE(stalled.findings.empty());
+    EXPECT_EQ(stalled.findings[0].culprits, std::vector<int>{1});
+  }
 }
 
 TEST(Snapshot, OrderOfBoxesDoesNotMatter) {

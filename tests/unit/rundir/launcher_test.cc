@@ -120,6 +120,11 @@ std::vector<std::string> Jobs(const std::string& script) {
                               "--gtest_also_run_disabled_tests 2>&1 | grep ^JOB=")
              .c_str(),
          1);
+  setenv("FORKS",
+         (std::string(self) + " --gtest_filter=Launcher.DISABLED_ForksARank "
+                              "--gtest_also_run_disabled_tests 2>&1 | grep ^JOB=")
+             .c_str(),
+         1);
   FILE* pipe = popen(("env -u RANK -u WORLD_SIZE sh -c '" + script + "'").c_str(), "r");
   std::vector<std::string> lines;
   char line[512];
@@ -131,6 +136,35 @@ std::vector<std::string> Jobs(const std::string& script) {
 // Not a test of its own: what the scripts below run.
 TEST(Launcher, DISABLED_PrintsItsJob) {
   printf("JOB=%s\n", FromLauncher({}, [](const char* name) -> const char* { return getenv(name); }).job.c_str());
+}
+
+// Not a test of its own: a program that says only after its start which rank it is, and forks another.
+TEST(Launcher, DISABLED_ForksARank) {
+  const auto say = [](const char* rank) {
+    setenv("RANK", rank, 1);
+    setenv("WORLD_SIZE", "2", 1);
+    const std::string job =
+        FromLauncher({}, [](const char* name) -> const char* { return getenv(name); }).job + "\n";
+    dprintf(STDOUT_FILENO, "JOB=%s", job.c_str());
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    const pid_t grandchild = fork();
+    if (grandchild == 0) say("1");
+    if (grandchild > 0) waitpid(grandchild, nullptr, 0);
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  say("0");
+}
+
+TEST(Launcher, ForkedRanksAgreeWithTheRankThatForkedThem) {
+  for (const char* script : {"sh -c \"$FORKS\"", "RANK=0 WORLD_SIZE=2 sh -c \"$FORKS\"",
+                             "TORCHELASTIC_RUN_ID=x sh -c \"$FORKS\""}) {
+    const std::vector<std::string> jobs = Jobs(script);
+    ASSERT_EQ(jobs.size(), 2u) << script;
+    EXPECT_EQ(jobs[0], jobs[1]) << script;
+  }
 }
 
 TEST(Launcher, RanksOfOneStartAgreeEvenThroughWrappers) {
