@@ -93,6 +93,24 @@ TEST(ShimCommunicators, SplitsAgreeOnTheirIdentityWithoutAMessage) {
   EXPECT_NE(box.Of(right).id, box.Of(left[0]).id);
 }
 
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+TEST(ShimCommunicators, AShrinkDoesNotRenameTheLaterSplitsOfThoseLeftOut) {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  ncclComm_t parents[3], shrunk[2], again, split[3];
+  for (int rank = 0; rank < 3; ++rank) ncclCommInitRank(&parents[rank], 3, id, rank);
+  const OwnBox box;
+  int excluded[] = {2};
+  for (int rank = 0; rank < 2; ++rank) ncclCommShrink(parents[rank], excluded, 1, &shrunk[rank], nullptr, 0);
+  EXPECT_EQ(box.Of(shrunk[0]).id, box.Of(shrunk[1]).id);
+  ncclCommShrink(parents[0], excluded, 1, &again, nullptr, 0);
+  EXPECT_NE(box.Of(again).id, box.Of(shrunk[0]).id);
+  for (int rank = 0; rank < 3; ++rank) ncclCommSplit(parents[rank], 0, 0, &split[rank], nullptr);
+  EXPECT_EQ(box.Of(split[0]).id, box.Of(split[2]).id);
+  EXPECT_EQ(box.Of(split[1]).id, box.Of(split[2]).id);
+}
+#endif
+
 TEST(ShimCommunicators, InitAllMakesEveryRank) {
   ncclComm_t comms[3];
   ASSERT_EQ(ncclCommInitAll(comms, 3, nullptr), ncclSuccess);
@@ -163,6 +181,47 @@ TEST(ShimCommunicators, EntriesOfTheDestroyedAreReused) {
   }
   EXPECT_EQ(box.header().communicators_used, format::kCommunicatorCapacity);
   EXPECT_EQ(box.header().communicators_lost, 0u);
+}
+
+TEST(ShimCommunicators, CountsOfTheDestroyedMakeRoom) {
+  ncclComm_t lasting = MakeComm();
+  const OwnBox box;
+  ncclSend(nullptr, 1, ncclInt8, 3, lasting, nullptr);
+  constexpr std::uint32_t kCommunicators = 100'000;
+  for (std::uint32_t i = 1; i <= kCommunicators; ++i) {
+    ncclComm_t comm = MakeComm();
+    ncclSend(nullptr, 1, ncclInt8, 1, comm, nullptr);
+    ncclSend(nullptr, 1, ncclInt8, 1, comm, nullptr);
+    if (i % 997 == 0 || i == kCommunicators) {
+      ASSERT_NE(box.PeerOf(comm, 1), nullptr) << i;
+      EXPECT_EQ(box.PeerOf(comm, 1)->sends, 2u) << i;
+      EXPECT_EQ(box.PeerOf(comm, 1)->receives, 0u) << i;
+      ncclRecv(nullptr, 1, ncclInt8, 3, lasting, nullptr);
+    }
+    ncclCommDestroy(comm);
+    FakeCalls();
+  }
+  EXPECT_EQ(box.header().peers_lost, 0u);
+  EXPECT_EQ(box.PeerOf(lasting, 3)->sends, 1u);
+  EXPECT_EQ(box.PeerOf(lasting, 3)->receives, kCommunicators / 997 + 1);
+}
+
+TEST(ShimCommunicators, WhatHasEndedGivesWayToWhatLives) {
+  const int peers = 1 << 15;  // twice what the table holds
+  ncclComm_t ended = MakeComm(0, peers);
+  const OwnBox box;
+  for (int peer = 0; peer < peers; ++peer) ncclSend(nullptr, 1, ncclInt8, peer, ended, nullptr);
+  const std::uint32_t lost = box.header().peers_lost;
+  EXPECT_GT(lost, 0u);
+  ncclCommDestroy(ended);
+  ncclComm_t comm = MakeComm();
+  for (int peer = 0; peer < 4; ++peer) {
+    ncclRecv(nullptr, 1, ncclInt8, peer, comm, nullptr);
+    ASSERT_NE(box.PeerOf(comm, static_cast<std::uint32_t>(peer)), nullptr) << peer;
+    EXPECT_EQ(box.PeerOf(comm, static_cast<std::uint32_t>(peer))->sends, 0u);
+    EXPECT_EQ(box.PeerOf(comm, static_cast<std::uint32_t>(peer))->receives, 1u);
+  }
+  EXPECT_GE(box.header().peers_lost, lost);
 }
 
 TEST(ShimCommunicators, AFullTableIsSaidOnceAndHarmsNobody) {
