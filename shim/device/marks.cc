@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "shim/device/driver.h"
+#include "shim/lifecycle/keep_errno.h"
 #include "shim/resolve/libraries.h"
 
 namespace ncclwatch::shim::device {
@@ -65,14 +66,15 @@ class Inside {
   bool pushed_ = false;
 };
 
-// The whole table at once, for all contexts: communicators come and go, registrations are slow.
+// The whole table at once, for all contexts: communicators come and go, registrations are slow. Too slow for the
+// writer's lock, whose waiters would give up and write without it: the driver orders those who come at once.
 bool Register(Box& box) {
-  const WriterLock lock(box);
-  if (box.registered) return true;
+  if (box.registered.load(std::memory_order_relaxed)) return true;
   const CUresult result = driver.host_register(box.communicators, box.header->communicators.bytes,
                                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  box.registered = result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-  return box.registered;
+  const bool registered = result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (registered) box.registered.store(true, std::memory_order_relaxed);
+  return registered;
 }
 
 // The context that the communicator works in. Several made in one group, or by ncclCommInitAll, are ready while the
@@ -121,6 +123,7 @@ Outcome Enqueue(Box& box, std::uint32_t index, std::uint64_t stream, std::uint64
   if (!box.gpu_marks_wanted) return Outcome::kNotWanted;
   const Private& mine = box.privates[index];
   if (!mine.device_marks) return Outcome::kUnavailable;
+  const KeepErrno keep;  // the driver makes system calls
   const auto on = reinterpret_cast<CUstream>(stream);
   const Inside inside(static_cast<CUcontext>(mine.context));
   if (!inside.ok) return Outcome::kUnavailable;

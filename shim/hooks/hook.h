@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/hooks/describe.h"
+#include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/lifecycle/thread.h"
 #include "shim/recorder/communicators.h"
@@ -82,6 +83,7 @@ class Hook<function, library, R(P...)> {
   }
 
   static void NoteAsyncError(Box& box, ncclComm_t comm, const ncclResult_t* state) {
+    const KeepErrno keep;
     if (comm && state) AsyncState(box, AsBits(comm), *state);
   }
 

@@ -63,5 +63,6 @@ struct ConfigView {
   const char* name;  // 2.27: commName
 };
 static_assert(offsetof(ConfigView, name) == 48);
+inline constexpr unsigned kConfigMagic = 0xcafebeef;  // NCCL_CONFIG_INITIALIZER's, of every version
 
 }  // namespace ncclwatch::shim

@@ -15,10 +15,10 @@ namespace ncclwatch::shim {
 
 // Of one communicator, beside its table entry.
 struct Private {
-  void** out = nullptr;            // where the handle will appear, while the creation is pending
+  void** out = nullptr;            // where the handle will appear; null once it has, the memory is the application's
   std::uint64_t parent_handle = 0;
   std::uint32_t sibling = format::kNoCommunicator;  // the next communicator of one InitAll
-  bool pending = false;            // non-blocking: not settled yet
+  bool pending = false;            // non-blocking: not settled yet; who takes it back (TakePending) settles
   std::uint64_t device_marks = 0;  // CUdeviceptr of Communicator::marks, 0 none
   void* context = nullptr;         // CUcontext that device_marks belongs to
 };
@@ -41,13 +41,13 @@ struct Box {
   int fd = -1;  // holds the lock; closing any descriptor of the file would drop it
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
-  bool registered = false;  // the communicator table, with the CUDA driver
+  std::atomic<bool> registered{false};  // the communicator table, with the CUDA driver
 
   std::atomic<std::uint32_t> unsettled{0};  // entries with Private::pending
   std::atomic<std::uint32_t> reuse_from{0};
   std::atomic<std::uint32_t> inits_all{0};
   std::atomic<bool> said_full{false};
-  std::atomic_flag writer = ATOMIC_FLAG_INIT;  // making and ending communicators, giving GPUs access; never the hot path
+  std::atomic_flag writer = ATOMIC_FLAG_INIT;  // making and ending communicators; never the hot path
 
   HandleTable handles;
   GroupPool groups;

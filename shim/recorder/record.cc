@@ -6,6 +6,7 @@
 #include "ncclwatch/format/fingerprint.h"
 #include "shim/device/marks.h"
 #include "shim/hooks/nccl_compat.h"
+#include "shim/lifecycle/keep_errno.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/peers.h"
@@ -214,6 +215,7 @@ void LeaveOperation(Box& box, Thread& thread, Call& call, int result) {
 }
 
 void EnterOther(Box& box, Thread& thread, Call& call) {
+  const KeepErrno keep;
   if (thread.box != &box) Renew(thread, box);
   if (call.family == Family::kGroup) return EnterGroup(box, thread, call);
   if (call.family == Family::kCreation)
@@ -227,6 +229,7 @@ void EnterOther(Box& box, Thread& thread, Call& call) {
 }
 
 void LeaveOther(Box& box, Thread& thread, Call& call, int result) {
+  const KeepErrno keep;
   const std::uint64_t returned = clock::Ticks();
   if (call.family == Family::kGroup) {
     LeaveGroup(box, thread, call, result);

@@ -1,9 +1,12 @@
 // What the black box says after calls through the built library, with a libnccl behind it that does nothing.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csetjmp>
+#include <cstring>
 #include <thread>
 
 #include "ncclwatch/format/fingerprint.h"
@@ -203,6 +206,49 @@ TEST(ShimCalls, JumpingOutOfACallDoesNotBlindUs) {
   AllReduce(comm);
   CallDeep(comm, 8);
   EXPECT_EQ(box.head(), before + 2);
+}
+
+TEST(ShimCalls, ErrnoIsAsTheLibraryLeftIt) {
+  FakeOnCall([] { errno = ENOTTY; });
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  ncclComm_t comm = nullptr;
+  EXPECT_EQ((errno = 0, ncclCommInitRank(&comm, 2, id, 0), errno), ENOTTY);
+  EXPECT_EQ((errno = 0, ncclGroupStart(), errno), ENOTTY);
+  EXPECT_EQ((errno = 0, AllReduce(comm), errno), ENOTTY);
+  EXPECT_EQ((errno = 0, ncclGroupEnd(), errno), ENOTTY);
+  EXPECT_EQ((errno = 0, AllReduce(FakeUnseen(0, 2)), errno), ENOTTY);
+  EXPECT_EQ((errno = 0, ncclCommDestroy(comm), errno), ENOTTY);
+  FakeOnCall(nullptr);
+}
+
+TEST(ShimCalls, AConfigurationWithoutItsMagicNumberIsNotBelieved) {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  ncclConfig_t config;
+  std::memset(&config, 0x5a, sizeof config);  // its pointers point nowhere
+  ncclComm_t comm = nullptr;
+  ncclCommInitRankConfig(&comm, 2, id, 0, &config);
+  EXPECT_STREQ(OwnBox().Of(comm).label, "");
+}
+
+TEST(ShimCalls, WhereAHandleAppearedIsNotReadAgain) {
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* place = static_cast<ncclComm_t*>(memory);
+  ASSERT_EQ(ncclCommInitRankConfig(place, 4, id, 1, &config), ncclInProgress);
+  ncclComm_t comm = *place;
+  munmap(memory, page);  // like the stack of a thread that has ended
+  AllReduce(FakeUnseen(0, 2));
+  FakeSettle(comm, ncclSuccess);
+  ncclResult_t state;
+  ncclCommGetAsyncError(comm, &state);
+  EXPECT_EQ(OwnBox().Of(comm).state, static_cast<std::uint32_t>(format::CommunicatorState::kReady));
 }
 
 TEST(ShimCalls, AChildOfForkHasABoxOfItsOwnOrNone) {
