@@ -78,7 +78,7 @@ void* ncclwatch_answer(void* handle, const char* name) {
   // Found in ourselves: the global scope, where we stand in front, or we are the drop-in. What counts is whether the
   // library behind us has it.
   if (real ? IsOurs(real) : IsOurHandle(handle)) {
-    if (!FindDefault() || !libraries[0].handle) return RealDlsym()(RTLD_NEXT, name);
+    if (!FindDefault(true) || !libraries[0].handle) return RealDlsym()(RTLD_NEXT, name);
     real = RealDlsym()(libraries[0].handle, name);
   } else if (!real) {
     return RealDlsym()(handle, name);  // once more: looking at the handle has taken away what dlerror() would say

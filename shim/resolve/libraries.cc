@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/real_dlsym.h"
@@ -18,27 +19,23 @@ constinit std::atomic<bool> several{false};
 
 namespace {
 
-// Guards the making of libraries, which is rare; a spin lock, since a mutex may not exist yet this early.
-std::atomic_flag making = ATOMIC_FLAG_INIT;
-thread_local constinit bool in_making __attribute__((tls_model("initial-exec"))) = false;
+constexpr int kPatience = 100000;  // yields; a fork child may have inherited the lock of a thread that it lacks
 
-class Making {
+// Guards the table of libraries for some dozens of instructions. Never held over dlopen: another thread may sit in a
+// constructor, with the loader's lock, and ask for NCCL here.
+std::atomic_flag writing = ATOMIC_FLAG_INIT;
+
+class Writing {
  public:
-  Making() {
-    if (in_making) return;  // a constructor of the library being opened asks for NCCL: it finds none yet
-    while (making.test_and_set(std::memory_order_acquire)) sched_yield();
-    held_ = in_making = true;
+  Writing() {
+    for (int i = 0; i < kPatience && writing.test_and_set(std::memory_order_acquire); ++i) sched_yield();
   }
-  ~Making() {
-    if (!held_) return;
-    in_making = false;
-    making.clear(std::memory_order_release);
-  }
-  bool held() const { return held_; }
-
- private:
-  bool held_ = false;
+  ~Writing() { writing.clear(std::memory_order_release); }
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
 };
+
+thread_local constinit bool searching __attribute__((tls_model("initial-exec"))) = false;
 
 bool IsOurs(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -83,25 +80,26 @@ std::atomic<bool> said_missing[kNumbers];
 
 }  // namespace
 
-bool FindDefault() {
+bool FindDefault(bool may_open) {
   Library& library = libraries[0];
   if (library.begin.load(std::memory_order_acquire)) return true;
-  Making one;
-  if (!one.held()) return false;
-  if (library.begin.load(std::memory_order_acquire)) return true;
+  if (searching) return false;  // a constructor of the library being opened asks for NCCL: it finds none yet
+  searching = true;
   Module module;
   void* handle = nullptr;
-  if (NextInOrder(&module) || AlreadyLoaded(&module)) {
-    handle = Pin(module.path);
-  } else if (!Opened(&module, &handle)) {
-    return false;
-  }
-  Publish(library, module, handle);
+  const bool loaded = NextInOrder(&module) || AlreadyLoaded(&module);
+  if (loaded) handle = Pin(module.path);
+  const bool found = loaded || (may_open && Opened(&module, &handle));
+  searching = false;
+  if (!found) return false;
+  const Writing lock;
+  if (!library.begin.load(std::memory_order_acquire)) Publish(library, module, handle);
   return true;
 }
 
 void* FindReal(std::uint32_t library, functions::Function function) {
-  if (library == 0 && !FindDefault()) return nullptr;
+  const KeepErrno keep;
+  if (library == 0 && !FindDefault(true)) return nullptr;
   Library& own = libraries[library];
   const functions::FunctionInfo* info = functions::Find(function);
   if (!own.begin.load(std::memory_order_acquire) || !info) return nullptr;
@@ -116,16 +114,16 @@ void* FindReal(std::uint32_t library, functions::Function function) {
 std::uint32_t LibraryOf(const void* address) {
   Module module;
   if (!ModuleOf(address, &module)) return kLibraries;
-  FindDefault();
+  FindDefault(false);
   for (std::uint32_t i = 0; i < kLibraries; ++i)
     if (libraries[i].begin.load(std::memory_order_acquire) == module.begin) return i;
-  Making one;
-  if (!one.held()) return kLibraries;
+  void* const handle = Pin(module.path);
+  const Writing lock;
   for (std::uint32_t i = 0; i < kLibraries; ++i) {
     const std::uintptr_t begin = libraries[i].begin.load(std::memory_order_acquire);
     if (begin == module.begin) return i;
     if (begin != 0 || i == 0) continue;
-    Publish(libraries[i], module, Pin(module.path));
+    Publish(libraries[i], module, handle);
     several.store(true, std::memory_order_relaxed);
     return i;
   }
@@ -151,6 +149,7 @@ ncclResult_t Missing(std::uint32_t library, functions::Function function) {
 }
 
 bool Version(std::uint32_t library, int* version) {
+  if (!libraries[library].begin.load(std::memory_order_acquire)) return false;  // a question opens no library
   auto* ask = reinterpret_cast<decltype(&ncclGetVersion)>(Real(library, functions::Function::ncclGetVersion));
   return ask && ask(version) == ncclSuccess;
 }

@@ -47,8 +47,9 @@ std::uint32_t CallerLibrary(std::uint64_t site);
 
 // The number of the library that an address belongs to, made known if it is new; kLibraries if there are too many.
 std::uint32_t LibraryOf(const void* address);
-// Library 0, looked for if it is not known yet. False: there is none.
-bool FindDefault();
+// Library 0, looked for among the loaded ones if it is not known yet, and else opened if that may be: a process that
+// only brings a library of its own must not get another one. False: there is none.
+bool FindDefault(bool may_open);
 
 // Says once that a function is missing, and returns what the caller is told.
 ncclResult_t Missing(std::uint32_t library, functions::Function function);
