@@ -1,5 +1,6 @@
 #include "shim/lifecycle/process.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -98,7 +99,13 @@ void Say(const char* format, ...) {
   if (more > 0) used += more;
   if (used > static_cast<int>(sizeof line) - 2) used = sizeof line - 2;
   line[used++] = '\n';
-  // In one piece, so that the lines of many ranks do not mix. What cannot be written is lost.
+  // In one piece, so that the lines of many ranks do not mix. What cannot be written at once is lost: a full pipe would
+  // hold up the host, and one without a reader would end it with SIGPIPE.
+  pollfd ready = {STDERR_FILENO, POLLOUT, 0};
+  int polled;
+  do polled = poll(&ready, 1, 100);
+  while (polled < 0 && errno == EINTR);
+  if (polled != 1 || ready.revents != POLLOUT) return;
   if (write(STDERR_FILENO, line, static_cast<std::size_t>(used)) < 0) return;
 }
 

@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 
 namespace ncclwatch::watch {
 
@@ -25,7 +27,8 @@ void Log::Say(settings::LogLevel level, std::string_view text) const {
     // A full pipe that nobody reads must not stop the heartbeat: after half a second the rest is dropped.
     pollfd ready = {STDERR_FILENO, POLLOUT, 0};
     if (poll(&ready, 1, 500) != 1 || !(ready.revents & POLLOUT)) return;
-    const ssize_t n = write(STDERR_FILENO, lines.data() + done, lines.size() - done);
+    // A pipe with room has room for this much; a longer write could be stuck half way.
+    const ssize_t n = write(STDERR_FILENO, lines.data() + done, std::min<std::size_t>(lines.size() - done, PIPE_BUF));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;
     done += static_cast<std::size_t>(n);
