@@ -1,5 +1,6 @@
 #include "watchdog/evidence/exit.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -53,7 +54,15 @@ std::uint64_t NumberAfter(const std::string& text, const std::string& key) {
 
 }  // namespace
 
-int OpenPidfd(std::int32_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+int OpenPidfd(std::int32_t pid) { return MoveHigh(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+
+int MoveHigh(int fd) {
+  constexpr int kHighDescriptor = 512;
+  const int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, kHighDescriptor);
+  if (high < 0) return fd;
+  close(fd);
+  return high;
+}
 
 int SignalPidfd(int pidfd, int signal) {
   return static_cast<int>(syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));

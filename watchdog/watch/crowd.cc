@@ -156,10 +156,18 @@ int Crowd::LookForDeaths(std::int64_t now_ns) {
   int deaths = 0;
   if (!fds.empty() && poll(fds.data(), fds.size(), 0) > 0)
     for (std::size_t i = 0; i < fds.size(); ++i)
-      if (fds[i].revents) deaths += CheckDeath(with_pidfd[i], now_ns);
+      if (fds[i].revents) deaths += LookBehind(with_pidfd[i], now_ns);
   for (Member* member : without) deaths += CheckDeath(member, now_ns);
   deaths_ += deaths;
   return deaths;
+}
+
+// A pidfd is readable once its process is gone, and not before. Otherwise the host has closed it, and its number is
+// nobody's or a file of the host's: neither polled again, which would never rest, nor closed.
+bool Crowd::LookBehind(Member* member, std::int64_t now_ns) {
+  const bool died = CheckDeath(member, now_ns);
+  if (!died && member->half_gone_ns == 0) member->pidfd = -1;
+  return died;
 }
 
 bool Crowd::CheckDeath(Member* member, std::int64_t now_ns) {

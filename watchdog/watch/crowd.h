@@ -65,6 +65,7 @@ class Crowd {
  private:
   void Add(std::unique_ptr<reader::MappedBox> box, bool own);
   void LearnEarlierDeaths(const reader::MappedBox& box);
+  bool LookBehind(Member* member, std::int64_t now_ns);
   bool CheckDeath(Member* member, std::int64_t now_ns);
   bool Observe(const Member& member, format::Observed what, std::int64_t now_ns, const evidence::ExitWord& exit = {});
 

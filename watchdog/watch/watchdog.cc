@@ -111,7 +111,8 @@ void Watchdog::State::LookAtHolder(std::int64_t now_ns) {
   }
   if (holder_fd >= 0) {
     pollfd one = {holder_fd, POLLIN, 0};
-    holder_gone = poll(&one, 1, 0) == 1;
+    holder_gone = poll(&one, 1, 0) == 1 && (one.revents & POLLIN);
+    if (one.revents & POLLNVAL) holder_fd = -1;  // the host has closed it; the heartbeat must do
   }
   if (!holder_gone && !lease->Open(now_ns)) return;
   if (!lease->Take(seen, now_ns)) return;
@@ -141,7 +142,9 @@ void Watchdog::State::Wait() {
     leader->AddPollFds(&fds);
   else if (holder_fd >= 0 && !holder_gone)
     fds.push_back({holder_fd, POLLIN, 0});
-  poll(fds.data(), fds.size(), kTick_ms);
+  if (poll(fds.data(), fds.size(), kTick_ms) <= 0 || fds[0].revents == 0 || stop.load(std::memory_order_acquire)) return;
+  // Nobody has asked to stop: the host has closed this descriptor, and may have given its number to a file of its own.
+  wake = -1;
 }
 
 void Watchdog::State::Run() {
@@ -180,7 +183,7 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
     std::unique_ptr<Watchdog> watchdog(new Watchdog);
     auto state = std::make_shared<State>(start);
     if (!start.settings.hook.empty()) state->environment = act::CopyEnvironment();
-    state->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    state->wake = evidence::MoveHigh(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (state->wake < 0) return nullptr;
     const bool started = act::StartThread("ncclwatch", [state] {
       state->Run();
