@@ -4,29 +4,30 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <string>
+
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::watch {
 namespace {
 
 constexpr std::uint64_t kMostRecords = 512;  // looked at each time; a call site that matters comes back
+constexpr std::size_t kMostMaps = 16 << 20;
 constexpr std::uint64_t kLowestPie = 0x10000000;  // a program below it was linked to its addresses
 
 // "/path/of/module+0x1234" for the instruction before `address`, empty if it lies in no file.
 std::string ModuleText(std::uint64_t address) {
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  const std::unique_ptr<std::FILE, Close> maps(std::fopen("/proc/self/maps", "re"));
-  if (!maps) return {};
+  // No stream: the host's fflush(nullptr) would wait for its lock, and this may wait for the kernel's of the memory map.
+  const std::string maps = rundir::ReadSmall("/proc/self/maps", kMostMaps).value_or("");
   std::map<std::string, std::uint64_t> lowest;
-  char line[4600];
-  while (std::fgets(line, sizeof line, maps.get())) {
+  for (std::size_t at = 0, next; at < maps.size(); at = next) {
+    next = std::min(maps.find('\n', at), maps.size() - 1) + 1;
+    const std::string line = maps.substr(at, next - 1 - at);
     unsigned long long begin = 0, end = 0;
     int path_at = 0;
-    if (std::sscanf(line, "%llx-%llx %*s %*s %*s %*s %n", &begin, &end, &path_at) < 2 || line[path_at] != '/') continue;
-    std::string path(line + path_at, std::strcspn(line + path_at, "\n"));
+    if (std::sscanf(line.c_str(), "%llx-%llx %*s %*s %*s %*s %n", &begin, &end, &path_at) < 2 || line[path_at] != '/')
+      continue;
+    const std::string path = line.substr(path_at);
     const std::uint64_t base = lowest.try_emplace(path, begin).first->second;
     if (address <= begin || address > end) continue;
     char offset[24];
