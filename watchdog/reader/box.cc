@@ -50,6 +50,7 @@ std::variant<std::unique_ptr<MappedBox>, Failure> MappedBox::Open(const std::str
   box->header_ = static_cast<const format::Header*>(memory);
   box->bytes_ = bytes;
   box->owned_ = true;
+  box->inode_ = file.inode();
   reason = CheckSections(memory, bytes, &box->layout_);
   if (!reason.empty()) return Fail(path, std::move(reason));
   return box;
@@ -66,6 +67,13 @@ std::unique_ptr<MappedBox> MappedBox::Borrow(const format::Header* own, const st
 
 MappedBox::~MappedBox() {
   if (owned_) ::munmap(const_cast<format::Header*>(header_), bytes_);
+}
+
+bool MappedBox::StillWhole() const {
+  struct stat status {};
+  // A file without its name, or with another one's in its place, is out of reach of those who go by names.
+  if (inode_ == 0 || ::stat(path_.c_str(), &status) != 0 || status.st_ino != inode_) return true;
+  return static_cast<std::uint64_t>(status.st_size) >= bytes_;
 }
 
 std::uint32_t MappedBox::communicators() const {

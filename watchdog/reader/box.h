@@ -18,7 +18,8 @@ struct Failure {
 
 // A mapped box (read-only, shared): for the leader, which follows live boxes without copying them whole.
 // Sections and counts are validated once at Open; every later access stays inside the mapping. The file may be
-// truncated underneath (SIGBUS): offline commands read a copy instead (ReadBox).
+// truncated underneath (SIGBUS): who follows it asks StillWhole() before each look; offline commands read a copy
+// instead (ReadBox).
 class MappedBox {
  public:
   static std::variant<std::unique_ptr<MappedBox>, Failure> Open(const std::string& path);
@@ -27,6 +28,9 @@ class MappedBox {
   ~MappedBox();
   MappedBox(const MappedBox&) = delete;
   MappedBox& operator=(const MappedBox&) = delete;
+
+  // False if the file has been cut short: its memory must not be looked at any more. A system call.
+  bool StillWhole() const;
 
   const std::string& path() const { return path_; }
   const format::Header& header() const { return *header_; }
@@ -46,6 +50,7 @@ class MappedBox {
   const format::Header* header_ = nullptr;
   std::size_t bytes_ = 0;
   bool owned_ = false;  // header_ is a mapping of bytes_ bytes to be undone
+  std::uint64_t inode_ = 0;  // of a mapped file
   Layout layout_;
   friend std::variant<BoxImage, Failure> ReadBox(const std::string& path);
 };

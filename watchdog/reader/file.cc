@@ -17,6 +17,7 @@ File::File(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY 
     reason_ = S_ISDIR(status.st_mode) ? "is a directory" : "not a regular file";
   } else {
     bytes_ = static_cast<std::uint64_t>(status.st_size);
+    inode_ = status.st_ino;
   }
 }
 

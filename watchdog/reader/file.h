@@ -17,12 +17,14 @@ class File {
   const std::string& reason() const { return reason_; }  // why it cannot be read; empty if it can
   int descriptor() const { return descriptor_; }
   std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t inode() const { return inode_; }
   // Bytes got: fewer than asked for at the end of the file or on an error.
   std::size_t ReadAt(std::uint64_t offset, void* to, std::size_t bytes) const;
 
  private:
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
+  std::uint64_t inode_ = 0;
   std::string reason_;
 };
 

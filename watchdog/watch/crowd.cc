@@ -106,7 +106,8 @@ void Crowd::Add(std::unique_ptr<reader::MappedBox> box, bool own) {
   member.start_time = identity.start_time;
   member.rank = identity.rank;
   member.own = own;
-  member.near = SameBoot(identity, mine) && identity.pid_namespace == mine.pid_namespace;
+  member.same_boot = SameBoot(identity, mine);
+  member.near = member.same_boot && identity.pid_namespace == mine.pid_namespace;
   LearnEarlierDeaths(*box);
   if (member.near && !own) {
     const auto remembered = remembered_.find(member.pid);
@@ -139,13 +140,28 @@ void Crowd::LearnEarlierDeaths(const reader::MappedBox& box) {
     if (observation.what == Observed::kGone) earlier_deaths_.insert({observation.pid, observation.start_time});
 }
 
+void Crowd::DropCut() {
+  for (auto member = members_.begin(); member != members_.end();) {
+    if (member->own || member->box->StillWhole()) {
+      ++member;
+      continue;
+    }
+    compare_->Forget(*member->box);
+    if (member->pidfd >= 0) close(member->pidfd);
+    const std::string& path = member->box->path();
+    known_.erase(path.substr(path.rfind('/') + 1));  // opened again, it is named with the reason
+    unreadable_[path] = "cut short";
+    member = members_.erase(member);
+  }
+}
+
 int Crowd::LookForDeaths(std::int64_t now_ns) {
   std::vector<pollfd> fds;
   std::vector<Member*> with_pidfd, without;
   const bool look_without = now_ns - looked_without_pidfd_ns_ >= kWithoutPidfd_ns;
   if (look_without) looked_without_pidfd_ns_ = now_ns;
   for (Member& member : members_) {
-    if (member.own || member.gone || !SameBoot(member.box->header().identity, context_.own->identity)) continue;
+    if (member.own || member.gone || !member.same_boot) continue;
     if (member.pidfd >= 0) {
       fds.push_back({member.pidfd, POLLIN, 0});
       with_pidfd.push_back(&member);

@@ -25,6 +25,7 @@ struct Member {
   std::uint64_t start_time = 0;
   std::int32_t rank = -1;
   bool own = false;
+  bool same_boot = false;
   bool near = false;  // same boot and pid namespace: /proc and pidfds speak of it
   int pidfd = -1;
   bool gone = false;
@@ -46,6 +47,9 @@ class Crowd {
 
   // Opens boxes that have appeared. True if there were any.
   bool Scan(std::int64_t now_ns);
+  // To be asked before any look at the boxes: leaves out those whose files have been cut short, where a look would be a
+  // SIGBUS in the host. What is cut in the moment between is beyond help.
+  void DropCut();
   // Looks after those whose pidfd is readable, and after all where pidfds cannot be had. The number of new deaths.
   int LookForDeaths(std::int64_t now_ns);
   // Records what silent processes are doing. True if anything was recorded.

@@ -72,10 +72,12 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
   }
   if (now_ns - looked_silent_ns_ >= kSilentEvery_ns && now_ns >= not_before_ns_) {
     looked_silent_ns_ = now_ns;
+    crowd_.DropCut();
     crowd_.LookAtSilent(now_ns);
   }
   if (now_ns - compared_ns_ >= kCompareEvery_ns || new_deaths > 0) {
     compared_ns_ = now_ns;
+    crowd_.DropCut();
     compare_->Poll(now_ns);
     if (now_ns - learned_ns_ >= kLearnEvery_ns) Learn(now_ns);
     Announce(now_ns);

@@ -119,6 +119,20 @@ TEST_F(ReaderTest, MappedSeesWhatIsWrittenLater) {
   EXPECT_EQ(box.Image(1).calls.size() + box.Image(1).torn, 1u);
 }
 
+TEST_F(ReaderTest, AMappedFileThatIsCutShortIsNoticed) {
+  const std::string path = Write("a.box", SampleBytes());
+  const auto opened = MappedBox::Open(path);
+  const MappedBox& box = *std::get<std::unique_ptr<MappedBox>>(opened);
+  EXPECT_TRUE(box.StillWhole());
+  fs::rename(path, path + ".elsewhere");
+  EXPECT_TRUE(box.StillWhole());
+  Write("a.box", {'x'});  // another file of that name
+  EXPECT_TRUE(box.StillWhole());
+  fs::rename(path + ".elsewhere", path);
+  fs::resize_file(path, 4096);
+  EXPECT_FALSE(box.StillWhole());
+}
+
 TEST_F(ReaderTest, BorrowDoesNotOwn) {
   std::vector<char> bytes = SampleBytes();
   auto* memory = static_cast<char*>(::operator new(bytes.size(), std::align_val_t(format::kPage)));
