@@ -104,6 +104,11 @@ void TakeBackInheritedRank(rundir::Launch* launch) {
   if (inherited) launch->rank = launch->local_rank = format::kNoRank;
 }
 
+// Eight ranks of a machine would say the same thing eight times.
+bool SpeaksForAll(const rundir::Launch& launch) {
+  return launch.local_rank == 0 || (launch.local_rank < 0 && launch.rank <= 0);
+}
+
 // The thread outlives everything that could end it in an orderly way: it is never destroyed.
 void LaunchWatchdog(Box& box, const std::string& directory, const std::string& name,
                     const settings::Settings& settings) {
@@ -125,7 +130,7 @@ Box* Begin() {
   const bool loud = settings.log >= settings::LogLevel::kWarn;
   rundir::Launch launch = rundir::FromLauncher(settings, Environment);
   for (const std::string& complaint : complaints)
-    if (loud) Say("%s", complaint.c_str());
+    if (loud && SpeaksForAll(launch)) Say("%s", complaint.c_str());
   if (!settings.on) return nullptr;
 
   if (DescriptorsAreScarce()) {

@@ -179,3 +179,13 @@ def wrong_settings(sandbox):
                  or variable + "=" in line]
         check_equal(len(lines), 1, f"lines about {variable} in {job.errors()[0]!r}")
     check_recorded(job, [9] * 3 + [10])
+
+
+@case
+def wrong_settings_are_said_once_a_machine(sandbox):
+    wrong = {"NCCLWATCH_RING": "many"}
+    job = both(sandbox, [program(sandbox, "many"), "splits", "3"], 0, ranks=3, quiet=False, extra=wrong)
+    check_equal(["NCCLWATCH_RING" in error for error in job.errors()], [True, False, False], "ranks that say it")
+    job = both(sandbox, [program(sandbox, "many"), "splits", "3"], 0, quiet=False,
+               extra={**wrong, "RANK": None, "WORLD_SIZE": None, "LOCAL_RANK": None, "LOCAL_WORLD_SIZE": None})
+    check("NCCLWATCH_RING" in job.errors()[0], f"not said where no launcher named a rank: {job.done}")
