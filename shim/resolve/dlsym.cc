@@ -5,12 +5,15 @@
 #include <link.h>
 
 #include <atomic>
+#include <string>
+#include <string_view>
 
 #include "shim/hooks/entries.h"
 #include "shim/lifecycle/process.h"
 #include "shim/resolve/libraries.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/real_dlsym.h"
+#include "watchdog/rundir/process.h"
 
 extern "C" {
 // Read by the stub: null until the first call.
@@ -31,6 +34,28 @@ bool IsOurHandle(void* handle) {
   link_map* map = nullptr;
   if (handle == RTLD_DEFAULT || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return false;
   return IsOurs(map->l_ld);
+}
+
+// RTLD_NEXT is judged by the return address: a tail call would make it our caller's, which we come next to.
+void* BehindUs(const char* name) {
+  void* found = RealDlsym()(RTLD_NEXT, name);
+  asm volatile("" : "+r"(found));
+  return found;
+}
+
+// Whether a file of the process's start names us among the libraries to preload.
+bool NamesUs(const char* path, std::string_view variable) {
+  const std::string text = rundir::ReadSmall(path).value_or("");
+  const std::string_view own(OwnModule().path);
+  const std::string_view name = own.substr(own.rfind('/') + 1);
+  const std::string_view list = variable.empty() ? text : rundir::Find(text, variable).value_or("");
+  return !name.empty() && list.find(name) != std::string_view::npos;
+}
+
+// As opposed to linked or opened in the place of a libnccl, where everybody shall find in us what we find behind us.
+bool Preloaded() {
+  static const bool preloaded = NamesUs("/proc/self/environ", "LD_PRELOAD") || NamesUs("/etc/ld.so.preload", "");
+  return preloaded;
 }
 
 std::atomic<bool> said_too_many{false};
@@ -78,7 +103,10 @@ void* ncclwatch_answer(void* handle, const char* name) {
   // Found in ourselves: the global scope, where we stand in front, or we are the drop-in. What counts is whether the
   // library behind us has it.
   if (real ? IsOurs(real) : IsOurHandle(handle)) {
-    if (!FindDefault(true) || !libraries[0].handle) return RealDlsym()(RTLD_NEXT, name);
+    // Programs ask the global scope whether NCCL is there: without us they would not see one that came by
+    // dlopen(RTLD_LOCAL), let alone one that nobody has opened.
+    if (real && !IsOurHandle(handle) && !BehindUs(name) && Preloaded()) return BehindUs(name);
+    if (!FindDefault(true) || !libraries[0].handle) return BehindUs(name);
     real = RealDlsym()(libraries[0].handle, name);
   } else if (!real) {
     return RealDlsym()(handle, name);  // once more: looking at the handle has taken away what dlerror() would say

@@ -40,6 +40,14 @@ def unloaded_and_replaced(sandbox):
 
 
 @case
+def global_scope(sandbox):
+    """dlsym(RTLD_DEFAULT) shows NCCL only where it would without the library."""
+    job = both(sandbox, [program(sandbox, "loading"), "scope", "libnccl.so.2"], 0)
+    check("local: missing" in job.outputs()[0] and "global: there" in job.outputs()[0], f"what was seen: {job.done}")
+    check_recorded(job, [71])
+
+
+@case
 def two_copies(sandbox):
     """Two libnccl in one process: every call goes to the copy that made the communicator."""
     place = sandbox.fresh("copy")

@@ -80,6 +80,32 @@ void Probe(const Library& library) {
   CHECK(reinterpret_cast<Strlen>(dlsym(RTLD_DEFAULT, "strlen"))("four") == 4);
 }
 
+// What the global scope shows of a libnccl that is not there, there for its opener only, there for everybody.
+void Scope(const char* path) {
+  const auto say = [path](const char* when) {
+    void* const everywhere = dlopen(nullptr, RTLD_LAZY);
+    void* const loaded = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    dlerror();
+    void* const found = dlsym(RTLD_DEFAULT, "ncclAllReduce");
+    const bool error = dlerror() != nullptr;
+    std::printf("%s: %s by default%s, %s in the program's handle, %s, libnccl %s\n", when, found ? "there" : "missing",
+                error ? " with an error" : "", dlsym(everywhere, "ncclGetVersion") ? "there" : "missing",
+                dlsym(RTLD_DEFAULT, "ncclNoSuchFunction") ? "there" : "missing", loaded ? "loaded" : "not loaded");
+    if (loaded) dlclose(loaded);
+    dlclose(everywhere);
+  };
+  say("at first");
+  void* const local = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  CHECK(local && dlsym(local, "ncclAllReduce"));
+  say("local");
+  Library library = Load(path, RTLD_NOW | RTLD_GLOBAL);
+  say("global");
+  Get(RTLD_DEFAULT, "ncclAllReduce", &library.all_reduce);
+  const ncclComm_t communicator = Communicator(library);
+  AllReduce(library, communicator, 71);
+  CHECK(library.destroy(communicator) == ncclSuccess);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -101,6 +127,8 @@ int main(int argc, char** argv) {
       CHECK(library.destroy(communicator) == ncclSuccess);
       CHECK(dlclose(library.handle) == 0);
     }
+  } else if (mode == "scope") {
+    Scope(argv[2]);
   } else if (mode == "two") {
     CHECK(argc == 4);
     const Library one = Load(argv[2], RTLD_NOW | RTLD_LOCAL);
