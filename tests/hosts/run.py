@@ -10,6 +10,7 @@ sys.path.insert(0, HERE)
 
 import cases_children  # noqa: E402,F401  (registers its cases)
 import cases_communicators  # noqa: E402,F401
+import cases_constructors  # noqa: E402,F401
 import cases_endings  # noqa: E402,F401
 import cases_loading  # noqa: E402,F401
 import cases_surroundings  # noqa: E402,F401
