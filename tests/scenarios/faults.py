@@ -62,7 +62,8 @@ def plan(fault, seed, leader=None, children=None, crowded=None, mode=None, rank=
     crowded = draw.random() < 0.25 if crowded is None else crowded
     if crowded:  # four ranks a core
         ranks, cores = (8, cores[:2]) if len(cores) > 1 and draw.random() < 0.5 else (4, cores[:1])
-    drawn = draw.randrange(ranks)
+    # Rank 0 hands out the unique id: without it nobody gets as far as waiting.
+    drawn = draw.randrange(1 if fault == "missing_at_start" else 0, ranks)
     leader = draw.random() < 0.3 if leader is None else leader
     return Plan(
         fault, seed, ranks, -1 if leader and FAULTS[fault][1] else drawn if rank is None else rank,

@@ -13,7 +13,7 @@ PROGRAMS = {
     "healthy_training": (True, lambda draw: ["--steps", draw.choice([30, 100])], "10"),
     "ragged_exits": (False, lambda draw: ["--steps", 10, "--destroy", draw.choice([0, 1])], "2"),
     "final_save": (False, SAVE, "10"),
-    "pipeline": (False, lambda draw: ["--microbatches", draw.choice([1, 2, 8])], "10"),
+    "pipeline": (False, lambda draw: ["--steps", 40, "--microbatches", draw.choice([1, 2, 8])], "10"),
     "byte_equal_types": (False, lambda draw: ["--steps", 50], "10"),
     "user_reductions": (False, lambda draw: ["--steps", 50], "10"),
     "communicator_churn": (False, lambda draw: [], "10"),
