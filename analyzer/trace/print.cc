@@ -55,6 +55,7 @@ std::string ToJsonLine(const Row& row) {
       {"thread", row.thread},
       {"slot", row.slot},
       {"communicator", row.communicator ? Json(Id(row.communicator)) : Json(nullptr)},
+      {"communicator_rank", optional(row.communicator_rank)},
       {"label", Printable(row.label)},
       {"position", optional(row.position)},
       {"op", row.op},

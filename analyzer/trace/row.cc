@@ -92,6 +92,7 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
   row.thread = call.thread;
   if (communicator) {
     row.communicator = communicator->id;
+    if ((communicator->flags & format::kCommRankUnknown) == 0) row.communicator_rank = communicator->rank;
     row.label = communicator->label;
   }
   SetArguments(call, &row);

@@ -18,6 +18,7 @@ struct Row {
   std::uint64_t slot = 0;
   std::uint32_t thread = 0;
   std::uint64_t communicator = 0;  // identity, 0 none
+  std::optional<std::uint32_t> communicator_rank;  // of the caller
   std::string label;
   std::optional<std::uint64_t> position;
   std::string op;

@@ -180,6 +180,7 @@ def trace_merges_and_filters(bench):
                                     "state", "position")},
                 {"communicator": COMMUNICATOR, "op": "AllReduce", "count": 4096, "dtype": "bfloat16", "reduction": "sum",
                  "root": None, "peer": None, "group": None, "result": "success", "state": "returned", "position": 0}, "a call")
+    check_equal([c["communicator_rank"] for c in calls], [c["rank"] for c in calls], "ranks in the communicator")
     check_equal({c["rank"] for c in bench.calls(directory, "--rank", "0,2")}, {0, 2}, "ranks")
     check_equal(len(bench.calls(directory, "--last", "5")), 5, "--last")
     check_equal(len(bench.calls(directory, "--op", "allreduce")), 12, "--op")

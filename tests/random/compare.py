@@ -93,6 +93,7 @@ def expected(call, positions):
             "grouped": call["depth"] > 0,
             "one_rank": call["nranks"] == 1,
             "position": position,
+            "communicator_rank": call["rank"],
             # A send of nothing is matched by its receive; a collective over nothing is not done at all.
             "empty": call["count"] == 0 and family != "kPointToPoint",
         })
@@ -113,6 +114,7 @@ def recorded(row, wanted):
         "grouped": row["group"] is not None,
         "one_rank": "one_rank" in row["flags"],
         "position": row["position"],
+        "communicator_rank": row["communicator_rank"],
         "empty": "empty" in row["flags"],
     }
     return {key: values[key] for key in wanted}
