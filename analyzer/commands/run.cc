@@ -100,7 +100,9 @@ std::optional<int> ReadWish(const Arguments& arguments, Wish* wish, settings::Se
 void Wait(SignalRelay* relay, Deaths* deaths, pid_t job, std::int64_t at_most_ns) {
   std::vector<pollfd> polled{{relay->descriptor(), POLLIN, 0}};
   deaths->AddTo(&polled);
-  poll(polled.data(), polled.size(), static_cast<int>(std::min<std::int64_t>(kScanMs, at_most_ns / 1'000'000 + 1)));
+  // Never negative, which would wait for ever: the deadline may have passed since it was looked at.
+  const std::int64_t wait_ms = std::clamp<std::int64_t>(at_most_ns / 1'000'000 + 1, 0, kScanMs);
+  poll(polled.data(), polled.size(), static_cast<int>(wait_ms));
   relay->Relay(job);
   deaths->Look();
   deaths->Scan();

@@ -4,6 +4,7 @@ import glob
 import json
 import os
 import pty
+import resource
 import select
 import shutil
 import signal
@@ -88,6 +89,23 @@ def environment_of_the_job(bench):
     again = f"/elsewhere/libncclwatch.so"
     out = run(bench, "--", bench.writer, bench.place("x"), LD_PRELOAD=again)
     check_equal(out.status, 0, "a library that the user has chosen is kept")
+
+
+@bench_case
+def ends_with_its_job(bench):
+    """Whatever boxes a job leaves, the last look at them takes bounded time and memory."""
+    bench.build.need(bench.build.library)
+
+    def limits():
+        resource.setrlimit(resource.RLIMIT_CPU, (10, 10))
+        if not bench.build.sanitizer:  # which reserves terabytes
+            resource.setrlimit(resource.RLIMIT_DATA, (1 << 30, 1 << 30))
+
+    for box in ("rank=0 world=1", "rank=0 world=1 end=kill", "rank=0 world=1 end=none calls=0", "rank=0 world=1 pending=1",
+                "rank=1 world=100000 pending=1", "rank=-1 world=0", "rank=2147483647 world=2147483647"):
+        done = subprocess.run([bench.build.command, "run", "--", "sh", "-c", f'{bench.writer} "$NCCLWATCH_DIR" {box} >&2; true'],
+                              env=bench.environment(), capture_output=True, text=True, timeout=30, preexec_fn=limits)
+        check_equal(done.returncode, 0, f"{box}: {done}")
 
 
 @bench_case
