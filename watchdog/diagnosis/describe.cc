@@ -7,6 +7,9 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
+// A name given just before the instant that is judged was perhaps not there yet when the live leader looked.
+constexpr std::int64_t kNamingNs = 20'000'000;
+
 using reader::Call;
 
 std::string OpText(functions::Function function) { return std::string(functions::OpName(function)); }
@@ -77,7 +80,7 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   summary.stream = call->stream;
   summary.thread = call->thread;
   summary.site = call->site;
-  summary.site_text = reader::SiteText(*view.process(member).box, call->site);
+  if (call->site != 0) summary.site_text = SiteText(view, view.process(member), call->site);
   summary.elapsed_s = std::max(0.0, static_cast<double>(view.now_ns - view.process(member).At(call->entered_ns)) * 1e-9);
   if (call->result != format::kNoResult) summary.result = ResultName(call->result);
   return summary;
@@ -169,6 +172,10 @@ std::string CommText(const CommView& comm) {
   return text + " (" + Plural(comm.size, "rank") + ")";
 }
 
+std::string SiteText(const View& view, const Process& process, std::uint64_t site) {
+  return reader::SiteText(*process.box, site, view.now_ns - process.shift_ns - kNamingNs);
+}
+
 std::string ProcessText(const View&, const Process& process) {
   return process.box->host + ", pid " + std::to_string(process.box->pid);
 }
@@ -189,7 +196,7 @@ std::string WhereText(const View& view, const Node& node) {
   const std::int64_t at = process.At(inside ? call.entered_ns : call.returned_ns);
   text = (inside ? "it is inside " : "its last call was ") + text + (inside ? ", since " : ", which returned ");
   text += Seconds(std::max<std::int64_t>(0, view.now_ns - at)) + (inside ? "" : " ago");
-  if (call.site != 0) text += ", called from " + reader::SiteText(*process.box, call.site);
+  if (call.site != 0) text += ", called from " + SiteText(view, process, call.site);
   return text;
 }
 

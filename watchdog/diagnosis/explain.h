@@ -25,6 +25,7 @@ CallState StateAt(const Member& member, std::uint64_t position, const reader::Ca
 std::string CallText(const reader::Call& call);                          // "AllReduce of 4096 float32 (sum)"
 std::string CallText(const CallSummary& call);
 std::string CommText(const CommView& comm);                              // "communicator 8f3c09d2a1b45e77 (4 ranks)"
+std::string SiteText(const View& view, const Process& process, std::uint64_t site);  // "train+0x1234"
 std::string ProcessText(const View& view, const Process& process);       // "node7, pid 4711"
 std::string WhereText(const View& view, const Node& node);               // its last call, how long ago, from where
 std::string CoverageText(const CommView& comm);                          // empty if all its members are seen

@@ -15,7 +15,7 @@ using format::CommunicatorState;
 using format::Observed;
 
 // A launcher ends the survivors within this time of the first death; what it ends politely is no culprit.
-constexpr std::int64_t kSameEndNs = 1'000'000'000;
+constexpr std::int64_t kSameEndNs = 500'000'000;
 // Deaths closer than this are not ordered by when they were seen.
 constexpr std::int64_t kOrderableNs = 100'000'000;
 

@@ -28,7 +28,7 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
     call.op = std::string(functions::OpName(made.function));
     call.thread = made.thread;
     call.site = made.site;
-    call.site_text = reader::SiteText(*view.process(member).box, made.site);
+    if (made.site != 0) call.site_text = SiteText(view, view.process(member), made.site);
   }
   return call;
 }

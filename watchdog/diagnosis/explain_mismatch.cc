@@ -68,7 +68,7 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
     std::string line = Ranks(JobRanks(view, comm, side)) + ": " + CallText(*side.call);
     if (side.call->site != 0) {
       const Process& process = view.process(comm.members[side.members.front()]);
-      line += ", called from " + reader::SiteText(*process.box, side.call->site) + " in " + ProcessText(view, process);
+      line += ", called from " + SiteText(view, process, side.call->site) + " in " + ProcessText(view, process);
     }
     finding->evidence.push_back(std::move(line));
   }

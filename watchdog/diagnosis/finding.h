@@ -62,7 +62,7 @@ struct CallSummary {
   std::optional<std::uint64_t> stream;
   std::optional<std::uint32_t> thread;
   std::optional<std::uint64_t> site;  // return address in the application, of the first of the ranks
-  std::string site_text;              // "train+0x1234" where the box names it, else the address
+  std::optional<std::string> site_text;  // "train+0x1234" where the box names it, else the address
   CallState state = CallState::kNotCalled;
   std::optional<double> elapsed_s;
   std::optional<std::string> result;

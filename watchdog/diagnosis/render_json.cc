@@ -86,8 +86,7 @@ void WriteCall(JsonWriter* json, const CallSummary& call) {
   OrNull(json, call.thread, [&](std::uint32_t thread) { json->Unsigned(thread); });
   json->Key("site");
   OrNull(json, call.site, [&](std::uint64_t site) { json->String(Hex(site)); });
-  json->Key("site_text");
-  json->String(call.site_text);
+  Text(json, "site_text", call.site_text);
   json->Key("state").String(Name(call.state)).Key("elapsed_s");
   OrNull(json, call.elapsed_s, [&](double seconds) { json->Seconds(seconds); });
   Text(json, "result", call.result);

@@ -99,7 +99,7 @@ std::string Table(const std::vector<CallSummary>& calls) {
     row.call = Cut(row.call, kMostCall);
     row.state = StateText(call);
     if (call.elapsed_s) row.since = Seconds(static_cast<std::int64_t>(*call.elapsed_s * 1e9));
-    if (call.site && *call.site != 0) row.site = call.site_text;
+    if (call.site && *call.site != 0) row.site = call.site_text.value_or("");
     rows.push_back(std::move(row));
   }
   std::size_t widths[4] = {};

@@ -169,7 +169,7 @@ void CopyCallSites(const Layout& layout, const format::Header& header, BoxImage*
   for (const format::CallSite& from : header.call_sites) {
     const std::uint64_t address = from.address.load(std::memory_order_acquire);
     std::string name = address ? StringAt(layout, Load(from.name)) : std::string();
-    if (!name.empty()) image->call_sites.push_back({address, std::move(name)});
+    if (!name.empty()) image->call_sites.push_back({address, std::move(name), Load(from.named_ns)});
   }
 }
 
@@ -189,9 +189,9 @@ void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
 
 }  // namespace
 
-std::string SiteText(const BoxImage& box, std::uint64_t site) {
+std::string SiteText(const BoxImage& box, std::uint64_t site, std::int64_t before_ns) {
   for (const CallSite& known : box.call_sites)
-    if (known.address == site) return known.name.substr(known.name.rfind('/') + 1);
+    if (known.address == site && known.named_ns < before_ns) return known.name.substr(known.name.rfind('/') + 1);
   char number[24];
   std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(site));
   return number;

@@ -107,6 +107,7 @@ struct Judgement {
 struct CallSite {
   std::uint64_t address = 0;
   std::string name;  // "/path/of/module+0x1234"
+  std::int64_t named_ns = 0;
 };
 
 struct LastWords {
@@ -152,7 +153,8 @@ struct BoxImage {
   std::vector<Call> calls;                // by slot, ascending
 };
 
-// "module+0x1234" where the box has a name for the return address, else the bare number ("0x7f0012345678").
-std::string SiteText(const BoxImage& box, std::uint64_t site);
+// "module+0x1234" where the box had a name for the return address before that instant, else the bare number
+// ("0x7f0012345678").
+std::string SiteText(const BoxImage& box, std::uint64_t site, std::int64_t before_ns = INT64_MAX);
 
 }  // namespace ncclwatch::reader

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "watchdog/rundir/process.h"
+#include "watchdog/watch/clock.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -57,6 +58,7 @@ void CallSites::Name(std::uint64_t address) {
   } else if (at != 0) {
     own_->strings_used.fetch_sub(bytes, std::memory_order_relaxed);
   }
+  site.named_ns = Monotonic();
   // Pairs with the reader's acquire: who sees the address sees the name.
   site.address.store(address, std::memory_order_release);
 }

@@ -159,7 +159,7 @@ void Watchdog::State::Run() {
     last_ns = now_ns;
     Beat(now_ns);
     try {
-      if (reanchored_ns == now_ns) call_sites.Update();
+      call_sites.Update();
       if (lease && failures < kMostFailures) {
         if (!leader && !stop.load(std::memory_order_acquire)) LookAtHolder(now_ns);
         if (leader) Lead(now_ns, gap_ns);

@@ -86,8 +86,9 @@ struct CallSite {
   std::atomic<std::uint64_t> address;  // 0 free; stored last
   std::uint32_t name;                  // offset in strings, 0: in no module
   std::uint32_t reserved;
+  std::int64_t named_ns;  // CLOCK_MONOTONIC, just before it could be read
 };
-static_assert(sizeof(CallSite) == 16);
+static_assert(sizeof(CallSite) == 24);
 inline constexpr std::uint32_t kCallSites = 64;  // more than these stay numbers
 
 // What the process said at its end; more room than version 1 uses.
