@@ -213,6 +213,11 @@ Since Leader::SinceVerdict() const {
 }
 
 void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
+  // A rank that joined since the last scan is not to be called unobserved: offline its box will be there.
+  if (scanned_ns_ != now_ns) {
+    scanned_ns_ = now_ns;
+    crowd_.Scan(now_ns);
+  }
   const std::vector<LiveCompare::Front> fronts = compare_->Fronts();
   const bool initializing =
       std::any_of(fronts.begin(), fronts.end(), [](const LiveCompare::Front& front) { return front.initializing > 0; });
