@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 #include <tuple>
 
 #include "ncclwatch/format/fingerprint.h"
@@ -24,10 +25,9 @@ bool MayBeTaken(std::int32_t result) {
   return result == format::kNoResult || result == kSuccess || result == kInProgress;
 }
 
-const std::string& ReferenceBoot(const Snapshot& snapshot) {
-  static const std::string none;
+std::string_view ReferenceBoot(const Snapshot& snapshot) {
   if (!snapshot.boot_id.empty()) return snapshot.boot_id;
-  return snapshot.boxes.empty() ? none : snapshot.boxes.front().boot_id;
+  return snapshot.boxes.empty() ? std::string_view() : snapshot.boxes.front().boot_id;
 }
 
 // The judge's clock is one node's; other nodes' instants are carried over by the wall clock.
