@@ -92,8 +92,11 @@ CUcontext ContextOf(const format::Communicator& entry) {
 }
 
 void Tell(Box& box, GpuMarks marks) {
-  auto& field = box.header->gpu_marks;
-  if (field != static_cast<std::uint32_t>(GpuMarks::kOn)) field = static_cast<std::uint32_t>(marks);
+  const std::atomic_ref field(box.header->gpu_marks);  // threads make communicators side by side
+  std::uint32_t said = field.load(std::memory_order_relaxed);
+  while (said != static_cast<std::uint32_t>(GpuMarks::kOn) &&
+         !field.compare_exchange_weak(said, static_cast<std::uint32_t>(marks), std::memory_order_relaxed)) {
+  }
 }
 
 bool GiveAccess(Box& box, std::uint32_t index) {

@@ -2,13 +2,17 @@
 // jumps on to the C library's dlsym, so that it sees the caller's return address, which RTLD_NEXT and RTLD_DEFAULT are
 // judged by.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
-#include <string>
+#include <cerrno>
 #include <string_view>
 
 #include "shim/hooks/entries.h"
+#include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/resolve/libraries.h"
 #include "shim/resolve/modules.h"
@@ -43,9 +47,38 @@ void* BehindUs(const char* name) {
   return found;
 }
 
+// The beginning of a file, in pages of its own: whoever asks dlsym may be an allocator, and is not to see an exception.
+class Text {
+ public:
+  explicit Text(const char* path) {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    memory_ = mmap(nullptr, kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    while (memory_ != MAP_FAILED && size_ < kMost) {
+      const ssize_t n = read(fd, static_cast<char*>(memory_) + size_, kMost - size_);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      size_ += static_cast<std::size_t>(n);
+    }
+    close(fd);
+  }
+  ~Text() {
+    if (memory_ != MAP_FAILED) munmap(memory_, kMost);
+  }
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+  std::string_view text() const { return {static_cast<const char*>(memory_), size_}; }
+
+ private:
+  static constexpr std::size_t kMost = 4 << 20;
+  void* memory_ = MAP_FAILED;
+  std::size_t size_ = 0;
+};
+
 // Whether a file of the process's start names us among the libraries to preload.
 bool NamesUs(const char* path, std::string_view variable) {
-  const std::string text = rundir::ReadSmall(path).value_or("");
+  const Text file(path);
+  const std::string_view text = file.text();
   const std::string_view own(OwnModule().path);
   const std::string_view name = own.substr(own.rfind('/') + 1);
   const std::string_view list = variable.empty() ? text : rundir::Find(text, variable).value_or("");
@@ -54,8 +87,15 @@ bool NamesUs(const char* path, std::string_view variable) {
 
 // As opposed to linked or opened in the place of a libnccl, where everybody shall find in us what we find behind us.
 bool Preloaded() {
-  static const bool preloaded = NamesUs("/proc/self/environ", "LD_PRELOAD") || NamesUs("/etc/ld.so.preload", "");
-  return preloaded;
+  // Not a guarded static: a thread that comes back here while it asks, or a fork child without the thread that asked,
+  // would wait for ever. All who ask find the same.
+  static constinit std::atomic<int> known{-1};
+  int preloaded = known.load(std::memory_order_relaxed);
+  if (preloaded >= 0) return preloaded != 0;
+  const KeepErrno keep;
+  preloaded = NamesUs("/proc/self/environ", "LD_PRELOAD") || NamesUs("/etc/ld.so.preload", "");
+  known.store(preloaded, std::memory_order_relaxed);
+  return preloaded != 0;
 }
 
 std::atomic<bool> said_too_many{false};

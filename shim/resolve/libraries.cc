@@ -46,7 +46,7 @@ bool IsOurs(const void* address) {
 void* Pin(const char* path) { return dlopen(path[0] ? path : nullptr, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE); }
 
 void Publish(Library& library, const Module& module, void* handle) {
-  library.bytes = module.end - module.begin;
+  library.bytes.store(module.end - module.begin, std::memory_order_relaxed);
   library.handle = handle;
   std::memcpy(library.path, module.path, sizeof library.path);
   library.begin.store(module.begin, std::memory_order_release);
@@ -165,6 +165,5 @@ bool Device(std::uint32_t library, ncclComm_t comm, int* device) {
   auto* ask = reinterpret_cast<decltype(&ncclCommCuDevice)>(Real(library, functions::Function::ncclCommCuDevice));
   return ask && ask(comm, device) == ncclSuccess;
 }
-std::string Path(std::uint32_t library) { return libraries[library].path; }
 
 }  // namespace ncclwatch::shim::resolve

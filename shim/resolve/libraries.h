@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <string>
 
 #include "ncclwatch/functions/function.h"
 #include "shim/hooks/nccl_compat.h"
@@ -17,7 +16,7 @@ inline constexpr std::uint32_t kNumbers = 256;  // function numbers are below it
 struct Library {
   // Of the loaded module. begin is released last: a library with begin != 0 is whole.
   std::atomic<std::uintptr_t> begin{0};
-  std::uintptr_t bytes = 0;
+  std::atomic<std::uintptr_t> bytes{0};
   void* handle = nullptr;  // keeps the module loaded: its functions must not go away under us
   char path[512] = {};
   // Null: not asked for yet. Set once, to the same value whoever sets it.
@@ -37,7 +36,7 @@ inline void* Real(std::uint32_t library, functions::Function function) {
 // Whether a return address lies in the library itself: NCCL calls its own functions through the PLT.
 inline bool CallsItself(std::uint32_t library, std::uint64_t site) {
   const Library& own = libraries[library];
-  return site - own.begin.load(std::memory_order_relaxed) < own.bytes;
+  return site - own.begin.load(std::memory_order_relaxed) < own.bytes.load(std::memory_order_relaxed);
 }
 
 // True once a second library is known.
@@ -59,6 +58,5 @@ bool Version(std::uint32_t library, int* version);
 bool Rank(std::uint32_t library, ncclComm_t comm, int* rank);
 bool Size(std::uint32_t library, ncclComm_t comm, int* size);
 bool Device(std::uint32_t library, ncclComm_t comm, int* device);
-std::string Path(std::uint32_t library);
 
 }  // namespace ncclwatch::shim::resolve
