@@ -92,7 +92,7 @@ class Hook<function, library, R(P...)> {
     if (IsInner(library, thread, site_, frame_)) return real(arguments...);
     Box* box = CurrentBox();
     if (!box) [[unlikely]] {
-      box = FirstUse();
+      box = FirstUse(library);
       if (!box) return real(arguments...);
     }
     Call call;

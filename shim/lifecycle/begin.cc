@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -87,11 +87,16 @@ bool DescriptorsAreScarce() {
   return free < kDescriptorsWanted;
 }
 
-void NoteLibrary(Box& box) {
-  int version = 0;
-  if (resolve::Version(0, &version)) box.header->nccl_version = static_cast<std::uint32_t>(version);
-  const std::string path = resolve::Path(0);
-  if (!path.empty()) box.header->nccl_library = AddString(box, path.c_str());
+// Another copy of this library in the process, at another path, makes the box (a preload and a drop-in): each call shall
+// be recorded once. Seen by its mapping, not by its file: that one may be left from before an exec, which keeps the pid
+// and the start time, and to open and close it would drop the lock.
+bool AnotherCopyWatches() {
+  const auto own = rundir::StatOf(getpid());
+  if (!own) return false;
+  const std::string name =
+      "." + std::to_string(getpid()) + "." + std::to_string(own->start_time) + format::kBoxSuffix;
+  const auto maps = rundir::ReadSmall("/proc/self/maps", 64 << 20);
+  return maps && maps->find(name) != std::string::npos;
 }
 
 // Of the process that made the box before this one, if this is a fork child of it.
@@ -124,14 +129,26 @@ void LaunchWatchdog(Box& box, const std::string& directory, const std::string& n
 
 }  // namespace
 
-Box* Begin() {
+void NoteLibrary(Box& box, std::uint32_t library) {
+  if (box.library == library) return;
+  int version = 0;
+  const char* path = resolve::libraries[library].path;
+  if (!resolve::Version(library, &version)) version = 0;
+  box.library = library;
+  const std::uint32_t text = path[0] ? AddString(box, path) : 0;
+  std::atomic_ref(box.header->nccl_version).store(static_cast<std::uint32_t>(version), std::memory_order_relaxed);
+  // Pairs with the readers' acquire: who sees the offset sees the text.
+  std::atomic_ref(box.header->nccl_library).store(text, std::memory_order_release);
+}
+
+Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   std::vector<std::string> complaints;
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
   const bool loud = settings.log >= settings::LogLevel::kWarn;
   rundir::Launch launch = rundir::FromLauncher(settings, Environment);
   for (const std::string& complaint : complaints)
     if (loud && SpeaksForAll(launch)) Say("%s", complaint.c_str());
-  if (!settings.on) return nullptr;
+  if (!settings.on || AnotherCopyWatches()) return nullptr;
 
   if (DescriptorsAreScarce()) {
     if (settings.log >= settings::LogLevel::kError) Say("not watching: hardly any file descriptor is left");
@@ -161,7 +178,15 @@ Box* Begin() {
   Box* box = std::get<Box*>(outcome);
   box->gpu_marks_wanted = settings.gpu_marks;
   if (!settings.gpu_marks) box->header->gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kOff);
-  NoteLibrary(*box);
+  NoteLibrary(*box, library);
+  if (!decide(box)) {
+    AbandonBox(*box, plan);
+    return nullptr;
+  }
+  if (const std::string reason = PublishBox(*box, plan); !reason.empty()) {
+    if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", reason.c_str());
+    return nullptr;
+  }
   CatchExits();
   LaunchWatchdog(*box, plan.directory, plan.name, settings);
   return box;

@@ -23,8 +23,9 @@ inline Box* CurrentBox() {
   return life_page.load(std::memory_order_relaxed)->box.load(std::memory_order_acquire);
 }
 
-// Begins watching at the first call that is recorded. Null: pass through. Never throws.
-Box* FirstUse();
+// Begins watching at the first call that is recorded, one of `library`. Null: pass through, now and for the rest of the
+// process's life: one call that is missing would shift the positions of all later ones. Never throws.
+Box* FirstUse(std::uint32_t library);
 
 // One line on stderr, "[ncclwatch rank R] ...".
 void Say(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -71,6 +71,8 @@ class Draft {
   std::string path_;
 };
 
+std::string DraftPath(const BoxPlan& plan) { return plan.directory + "/." + plan.name + ".new"; }
+
 BoxFailure Because(const std::string& what, const std::string& path, int error) {
   return {what + " " + path + ": " + std::strerror(error)};
 }
@@ -147,7 +149,7 @@ std::uint64_t BoxBytes(std::uint32_t ring) { return Plan(ring).bytes; }
 std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   const clock::Reading first = clock::Read();
   const Sections sections = Plan(plan.ring);
-  Draft draft(plan.directory + "/." + plan.name + ".new");
+  Draft draft(DraftPath(plan));
   draft.bytes = sections.bytes;
   if (std::string reason = Allocate(draft); !reason.empty()) return BoxFailure{reason};
   // The lock comes after the last close of a descriptor of this file, and before the file can be found.
@@ -167,15 +169,21 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   box->pid = plan.identity.pid;
   FillHeader(*box->header, plan, sections);
   clock::Anchor(box->header->clock, first);
-
-  const std::string path = plan.directory + "/" + plan.name;
-  if (rename(draft.path().c_str(), path.c_str()) != 0) {
-    const BoxFailure failure = Because("cannot name", path, errno);
-    munmap(box, sizeof(Box));
-    return failure;
-  }
   draft.Keep();
   return box;
+}
+
+std::string PublishBox(const Box& box, const BoxPlan& plan) {
+  const std::string path = plan.directory + "/" + plan.name;
+  if (rename(DraftPath(plan).c_str(), path.c_str()) == 0) return {};
+  const std::string reason = Because("cannot name", path, errno).reason;
+  AbandonBox(box, plan);
+  return reason;
+}
+
+void AbandonBox(const Box& box, const BoxPlan& plan) {
+  unlink(DraftPath(plan).c_str());
+  close(box.fd);
 }
 
 std::uint32_t AddString(Box& box, const char* text) {

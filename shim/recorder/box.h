@@ -41,6 +41,8 @@ struct Box {
   int fd = -1;  // holds the lock; closing any descriptor of the file would drop it
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
+  std::uint32_t library = ~0u;              // that the header names as the job's NCCL
+  std::atomic<bool> library_settled{false};  // once the first communicator is being made
   std::atomic<bool> registered{false};  // the communicator table, with the CUDA driver
 
   std::atomic<std::uint32_t> unsettled{0};  // entries with Private::pending
@@ -82,8 +84,12 @@ struct BoxFailure {
 };
 
 std::uint64_t BoxBytes(std::uint32_t ring);
-// Makes the file, locked and whole, and maps it. The file appears under its name only when a reader can use it.
+// Makes the file, locked and whole, and maps it, under a name that no reader looks at.
 std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan);
+// Gives the file the name that readers look for. An empty string, or why not; then the file is gone.
+std::string PublishBox(const Box& box, const BoxPlan& plan);
+// Takes away the file of a box that was not published. What is mapped stays: threads may be writing to it.
+void AbandonBox(const Box& box, const BoxPlan& plan);
 
 // Appends a zero-terminated text to the string region: its offset, 0 if there is no room.
 std::uint32_t AddString(Box& box, const char* text);

@@ -7,6 +7,7 @@
 
 #include "shim/device/marks.h"
 #include "shim/hooks/nccl_compat.h"
+#include "shim/lifecycle/begin.h"
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/recorder/clock.h"
@@ -59,7 +60,7 @@ struct Origin {
 
 void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t library, std::uint32_t generation) {
   SetState(entry, CommunicatorState::kFree);
-  std::memset(static_cast<void*>(&entry), 0, offsetof(format::Communicator, state));
+  std::memset(static_cast<void*>(&entry), 0, offsetof(format::Communicator, generation));
   std::memset(static_cast<void*>(&entry.label), 0, sizeof entry - offsetof(format::Communicator, label));
   entry.last.root = format::kNoRank;
   entry.last.dtype = format::kNoType;
@@ -74,7 +75,8 @@ void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t libra
   entry.device = -1;
   entry.library = library;
   entry.flags = origin.flags;
-  entry.generation = generation;
+  // Threads that look for room for a peer read it at any time.
+  std::atomic_ref(entry.generation).store(generation, std::memory_order_relaxed);
 }
 
 std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
@@ -297,6 +299,8 @@ void BeginCreation(Box& box, Call& call) {
     call.created = call.index = Make(box, origin, call.library);
   }
   if (call.created == kNoCommunicator) return;
+  if (!box.library_settled.load(std::memory_order_relaxed) && !box.library_settled.exchange(true))
+    NoteLibrary(box, call.library);
   if (call.function != Function::ncclCommInitAll) box.privates[call.created].out = made.out;
   Label(box.communicators[call.created], made.config);
   if (call.index == call.created) call.generation = box.communicators[call.index].generation;

@@ -98,6 +98,18 @@ def drop_in_under_preload(sandbox):
 
 
 @case
+def drop_in_copy_under_preload(sandbox):
+    """As above, but the drop-in is another copy of the library: one of the two records, the other passes on."""
+    sandbox.build.need(sandbox.build.library)
+    copy = os.path.join(sandbox.fresh("drop-in"), "libncclwatch.so")
+    shutil.copy(sandbox.build.library, copy)
+    job = sandbox.job([sys.executable, CTYPES, copy], ranks=2, extra={"NCCLWATCH_NCCL": sandbox.build.nccl})
+    check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
+    check_equal(len(job.boxes()), 2, f"black boxes ({job.done})")
+    check_recorded(job, [201, 202, 203])
+
+
+@case
 def drop_in_with_a_wrong_path(sandbox):
     """NCCLWATCH_NCCL names nothing: said once, and the usual search is used."""
     sandbox.build.need(sandbox.build.library)

@@ -1,5 +1,6 @@
 // The one line that says who is watched. Not watching silently is the worst failure of such a tool.
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "watchdog/watch/leader.h"
@@ -58,8 +59,9 @@ void Leader::Announce(std::int64_t now_ns) {
   std::uint64_t expected = 0;
   if (!lease_->words().announced.compare_exchange_strong(expected, 1)) return;
   const std::set<std::uint32_t> unseen = Unseen(crowd_, world->communicator, world->size);
+  const std::uint32_t version = std::atomic_ref(context_.own->nccl_version).load(std::memory_order_relaxed);
   std::string line = "watching " + std::to_string(world->size - unseen.size()) + "/" + std::to_string(world->size) +
-                     " ranks, NCCL " + Version(context_.own->nccl_version) + ", run directory " + context_.directory;
+                     " ranks, NCCL " + Version(version) + ", run directory " + context_.directory;
   if (!unseen.empty())
     line += "; not seen: ranks " + Ranges(unseen) + " (on other hosts, or started without ncclwatch)";
   context_.log.Warn(line);
