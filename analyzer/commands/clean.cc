@@ -25,18 +25,12 @@ constexpr char kDescription[] =
 
 const char* Name(Removal::What what) {
   switch (what) {
-    case Removal::What::kRemoved:
-      return "removed";
-    case Removal::What::kWouldRemove:
-      return "would_remove";
-    case Removal::What::kAlive:
-      return "alive";
-    case Removal::What::kTooYoung:
-      return "too_young";
-    case Removal::What::kNotOurs:
-      return "not_ours";
-    case Removal::What::kPartly:
-      return "partly";
+    case Removal::What::kRemoved: return "removed";
+    case Removal::What::kWouldRemove: return "would_remove";
+    case Removal::What::kAlive: return "alive";
+    case Removal::What::kTooYoung: return "too_young";
+    case Removal::What::kNotOurs: return "not_ours";
+    case Removal::What::kPartly: return "partly";
   }
   return "?";
 }

@@ -17,7 +17,7 @@ struct Row {
   std::uint32_t pid = 0;
   std::uint64_t slot = 0;
   std::uint32_t thread = 0;
-  std::uint64_t communicator = 0;  // identity, 0 none
+  std::uint64_t communicator = 0;                  // identity, 0 none
   std::optional<std::uint32_t> communicator_rank;  // of the caller
   std::string label;
   std::optional<std::uint64_t> position;
@@ -34,7 +34,7 @@ struct Row {
   std::int64_t duration_ns = 0;        // inside the call; of a pending one until `now`
   std::string result;
   std::uint64_t site = 0;
-  std::string site_text;  // "module+0x1234", or the address
+  std::string site_text;           // "module+0x1234", or the address
   std::vector<std::string> flags;  // captured, non_blocking, ...
 };
 

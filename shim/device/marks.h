@@ -12,7 +12,7 @@ namespace ncclwatch::shim::device {
 void Prepare(Box& box, std::uint32_t index);
 
 enum class Outcome {
-  kNotWanted,    // switched off, or the communicator cannot have marks
+  kNotWanted,  // switched off, or the communicator cannot have marks
   kEnqueued,
   kCaptured,     // the stream is capturing: a mark would become a node of the graph
   kUnavailable,  // the driver refused

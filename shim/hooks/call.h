@@ -16,10 +16,10 @@ inline constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};
 
 // The arguments of a creating call, as far as they make an identity.
 struct Creation {
-  const char* ids = nullptr;   // unique ids of 128 bytes, null if none
-  void** out = nullptr;        // where NCCL leaves the new handle (or, for InitAll, `size` of them)
+  const char* ids = nullptr;  // unique ids of 128 bytes, null if none
+  void** out = nullptr;       // where NCCL leaves the new handle (or, for InitAll, `size` of them)
   const void* config = nullptr;
-  const int* list = nullptr;   // InitAll: devices; Shrink: excluded ranks
+  const int* list = nullptr;  // InitAll: devices; Shrink: excluded ranks
   int list_count = 0;
   int rank = format::kNoRank;
   int size = 0;
@@ -46,7 +46,7 @@ struct Call {
   std::uint32_t generation = 0;
   std::uint32_t created = format::kNoCommunicator;  // table entry of the (first) communicator being made
   std::uint64_t position = 0;
-  std::uint64_t chain = 0;         // of the communicator after this call
+  std::uint64_t chain = 0;  // of the communicator after this call
   std::uint64_t chain_before = 0;
   std::uint64_t slot = kNoSlot;  // none while switched off
   std::uint64_t group = 0;

@@ -89,7 +89,10 @@ inline void DescribeCreation(Call&, Creation& made, ncclComm_t* comm, int ranks,
 inline void DescribeCreation(Call&, Creation& made, ncclComm_t* comm, int ranks, int rank, int, ncclUniqueId* ids,
                              ncclConfig_t* config) {
   // NCCL's own hash of the communicator is of the first id alone.
-  made = {.ids = ids ? ids->internal : nullptr, .out = reinterpret_cast<void**>(comm), .config = config, .rank = rank,
+  made = {.ids = ids ? ids->internal : nullptr,
+          .out = reinterpret_cast<void**>(comm),
+          .config = config,
+          .rank = rank,
           .size = ranks};
 }
 inline void DescribeCreation(Call&, Creation& made, ncclComm_t* comms, int devices, const int* list) {
@@ -108,7 +111,10 @@ inline void DescribeCreation(Call& call, Creation& made, ncclComm_t parent, int*
 inline void DescribeCreation(Call& call, Creation& made, ncclComm_t parent, int ranks, const ncclUniqueId* id, int rank,
                              ncclComm_t* comm, ncclConfig_t* config) {
   call.communicator = AsBits(parent);
-  made = {.ids = id ? id->internal : nullptr, .out = reinterpret_cast<void**>(comm), .config = config, .rank = rank,
+  made = {.ids = id ? id->internal : nullptr,
+          .out = reinterpret_cast<void**>(comm),
+          .config = config,
+          .rank = rank,
           .size = ranks};
 }
 

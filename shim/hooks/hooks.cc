@@ -12,11 +12,14 @@ using ncclwatch::functions::Function;
 using ncclwatch::shim::Hook;
 
 // In the wrapper itself, so that the addresses are those of the application's call.
-#define NCCLWATCH_HERE {__builtin_return_address(0), __builtin_frame_address(0)}
+#define NCCLWATCH_HERE \
+  { __builtin_return_address(0), __builtin_frame_address(0) }
 
 extern "C" {
-#define HOOK_AS(result, number, name, family, parameters, arguments)                                                  \
-  NCCLWATCH_EXPORT result name parameters { return Hook<Function::name, 0, result parameters> NCCLWATCH_HERE arguments; }
+#define HOOK_AS(result, number, name, family, parameters, arguments)            \
+  NCCLWATCH_EXPORT result name parameters {                                     \
+    return Hook<Function::name, 0, result parameters> NCCLWATCH_HERE arguments; \
+  }
 #define HOOK(number, name, family, parameters, arguments) \
   HOOK_AS(ncclResult_t, number, name, family, parameters, arguments)
 #include "ncclwatch/functions/nccl.def"
@@ -28,10 +31,8 @@ namespace {
 
 template <std::uint32_t library>
 struct Wrappers {
-#define HOOK_AS(result, number, name, family, parameters, arguments)                       \
-  static result name parameters {                                                          \
-    return Hook<Function::name, library, result parameters> NCCLWATCH_HERE arguments;      \
-  }
+#define HOOK_AS(result, number, name, family, parameters, arguments) \
+  static result name parameters { return Hook<Function::name, library, result parameters> NCCLWATCH_HERE arguments; }
 #define HOOK(number, name, family, parameters, arguments) \
   HOOK_AS(ncclResult_t, number, name, family, parameters, arguments)
 #include "ncclwatch/functions/nccl.def"
@@ -44,8 +45,7 @@ struct Wrappers {
     return reinterpret_cast<void*>(&Wrappers::name);
 #include "ncclwatch/functions/nccl.def"
 #undef HOOK
-      default:
-        return nullptr;
+      default: return nullptr;
     }
   }
 };
@@ -57,8 +57,7 @@ void* Exported(Function function) {
     return reinterpret_cast<void*>(&::name);
 #include "ncclwatch/functions/nccl.def"
 #undef HOOK
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
@@ -74,16 +73,11 @@ const functions::FunctionInfo* FindEntry(std::string_view name) {
 
 void* Entry(std::uint32_t library, Function function) {
   switch (library) {
-    case 0:
-      return Exported(function);
-    case 1:
-      return Wrappers<1>::Find(function);
-    case 2:
-      return Wrappers<2>::Find(function);
-    case 3:
-      return Wrappers<3>::Find(function);
-    default:
-      return nullptr;
+    case 0: return Exported(function);
+    case 1: return Wrappers<1>::Find(function);
+    case 2: return Wrappers<2>::Find(function);
+    case 3: return Wrappers<3>::Find(function);
+    default: return nullptr;
   }
 }
 

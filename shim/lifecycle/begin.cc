@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -10,8 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <sys/resource.h>
-#include <sys/stat.h>
 
 #include "shim/lifecycle/exit.h"
 #include "shim/lifecycle/process.h"
@@ -72,8 +72,8 @@ std::string FileName(const format::Identity& identity) {
   return host + "." + std::to_string(identity.pid) + "." + std::to_string(identity.start_time) + format::kBoxSuffix;
 }
 
-// Watching needs a few descriptors for as long as the process lives (box, lease, one pidfd a peer). Where hardly any are
-// left the host needs them more: a job that ran must not fail for ours.
+// Watching needs a few descriptors for as long as the process lives (box, lease, one pidfd a peer). Where hardly any
+// are left the host needs them more: a job that ran must not fail for ours.
 constexpr int kDescriptorsWanted = 16;
 constexpr rlim_t kDescriptorsProbed = 65536;  // bounds the search in a huge and full table
 
@@ -87,14 +87,13 @@ bool DescriptorsAreScarce() {
   return free < kDescriptorsWanted;
 }
 
-// Another copy of this library in the process, at another path, makes the box (a preload and a drop-in): each call shall
-// be recorded once. Seen by its mapping, not by its file: that one may be left from before an exec, which keeps the pid
-// and the start time, and to open and close it would drop the lock.
+// Another copy of this library in the process, at another path, makes the box (a preload and a drop-in): each call
+// shall be recorded once. Seen by its mapping, not by its file: that one may be left from before an exec, which keeps
+// the pid and the start time, and to open and close it would drop the lock.
 bool AnotherCopyWatches() {
   const auto own = rundir::StatOf(getpid());
   if (!own) return false;
-  const std::string name =
-      "." + std::to_string(getpid()) + "." + std::to_string(own->start_time) + format::kBoxSuffix;
+  const std::string name = "." + std::to_string(getpid()) + "." + std::to_string(own->start_time) + format::kBoxSuffix;
   const auto maps = rundir::ReadSmall("/proc/self/maps", 64 << 20);
   return maps && maps->find(name) != std::string::npos;
 }

@@ -15,7 +15,7 @@ namespace ncclwatch::shim {
 
 // Of one communicator, beside its table entry.
 struct Private {
-  void** out = nullptr;            // where the handle will appear; null once it has, the memory is the application's
+  void** out = nullptr;  // where the handle will appear; null once it has, the memory is the application's
   std::uint64_t parent_handle = 0;
   std::uint32_t sibling = format::kNoCommunicator;  // the next communicator of one InitAll
   bool pending = false;            // non-blocking: not settled yet; who takes it back (TakePending) settles
@@ -41,9 +41,9 @@ struct Box {
   int fd = -1;  // holds the lock; closing any descriptor of the file would drop it
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
-  std::uint32_t library = ~0u;              // that the header names as the job's NCCL
+  std::uint32_t library = ~0u;               // that the header names as the job's NCCL
   std::atomic<bool> library_settled{false};  // once the first communicator is being made
-  std::atomic<bool> registered{false};  // the communicator table, with the CUDA driver
+  std::atomic<bool> registered{false};       // the communicator table, with the CUDA driver
 
   std::atomic<std::uint32_t> unsettled{0};  // entries with Private::pending
   std::atomic<std::uint32_t> reuse_from{0};

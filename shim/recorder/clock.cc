@@ -64,8 +64,8 @@ void Anchor(format::Clock& clock, const Reading& first) {
       nanosleep(&rest, nullptr);
       second = Read();
     }
-    ns_per_tick = static_cast<double>(second.monotonic_ns - first.monotonic_ns) /
-                  static_cast<double>(second.ticks - first.ticks);
+    ns_per_tick =
+        static_cast<double>(second.monotonic_ns - first.monotonic_ns) / static_cast<double>(second.ticks - first.ticks);
   }
   for (format::ClockAnchor& anchor : clock.anchors)
     anchor = {second.ticks, second.monotonic_ns, second.realtime_ns, ns_per_tick};

@@ -201,8 +201,7 @@ Origin OfChild(Box& box, const Call& call, const format::Communicator& parent) {
   origin.flags = format::kCommRankUnknown | (parent.flags & format::kCommIdentityUnknown);
   if (call.function == Function::ncclCommSplit) {
     origin.color = made.color;
-    origin.id =
-        identity::OfChild(identity::kSplit, parent.id, call.position, static_cast<std::uint64_t>(made.color));
+    origin.id = identity::OfChild(identity::kSplit, parent.id, call.position, static_cast<std::uint64_t>(made.color));
   } else if (call.function == Function::ncclCommShrink) {
     const std::uint64_t id = identity::OfChild(identity::kShrink, parent.id, call.position,
                                                identity::OfExcluded(made.list, made.list_count));

@@ -32,8 +32,8 @@ struct Group {
   std::uint32_t operations;
   std::uint32_t creations;
   std::uint32_t deferred;
-  bool failed;  // a call of the group was refused: NCCL runs none of them
-  std::uint32_t created[kDeferred];  // table entries waiting for their handles
+  bool failed;                              // a call of the group was refused: NCCL runs none of them
+  std::uint32_t created[kDeferred];         // table entries waiting for their handles
   std::uint64_t deferred_slots[kDeferred];  // records of other calls that return with the group
   Operation operation[kOperations];
 };

@@ -34,14 +34,10 @@ format::Communicator* EntryOf(Box& box, const Operation& operation) {
 
 std::uint32_t FlagOf(device::Outcome outcome) {
   switch (outcome) {
-    case device::Outcome::kEnqueued:
-      return format::kMarked;
-    case device::Outcome::kCaptured:
-      return format::kCaptured;
-    case device::Outcome::kUnavailable:
-      return format::kMarkUnavailable;
-    case device::Outcome::kNotWanted:
-      break;
+    case device::Outcome::kEnqueued: return format::kMarked;
+    case device::Outcome::kCaptured: return format::kCaptured;
+    case device::Outcome::kUnavailable: return format::kMarkUnavailable;
+    case device::Outcome::kNotWanted: break;
   }
   return 0;
 }

@@ -105,7 +105,8 @@ void* Wrapped(void* real, const char* name) {
   if (!info) return real;
   const std::uint32_t library = LibraryOf(real);
   if (library >= kLibraries) {
-    if (!said_too_many.exchange(true)) Say("more than %u NCCL libraries in one process: not all are watched", kLibraries);
+    if (!said_too_many.exchange(true))
+      Say("more than %u NCCL libraries in one process: not all are watched", kLibraries);
     return real;
   }
   // Library 0 may have another tool's wrapper in front of it, which the handle does not show.

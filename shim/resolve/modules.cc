@@ -11,7 +11,7 @@ void Measure(const dl_phdr_info& info, Module* module) {
   module->begin = ~std::uintptr_t{0};
   module->end = 0;
   for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr) & segment = info.dlpi_phdr[i];
+    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
     if (segment.p_type != PT_LOAD) continue;
     const std::uintptr_t from = info.dlpi_addr + segment.p_vaddr;
     if (from < module->begin) module->begin = from;

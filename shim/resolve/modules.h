@@ -8,7 +8,7 @@ namespace ncclwatch::shim::resolve {
 struct Module {
   std::uintptr_t begin = 0;  // of its segments
   std::uintptr_t end = 0;
-  char path[512] = {};       // as the loader knows it; empty for the program itself
+  char path[512] = {};  // as the loader knows it; empty for the program itself
 };
 
 // The module that an address lies in. False if it is in none.

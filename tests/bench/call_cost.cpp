@@ -1,4 +1,5 @@
-// What a watched call costs: interleaved rounds of the bare call, the floor and the wrapped call, the best round of each.
+// What a watched call costs: interleaved rounds of the bare call, the floor and the wrapped call, the best round of
+// each.
 //
 //   bare     a call through the procedure linkage table of a function that does next to nothing
 //   floor    the same with two stamps and a store of one 128-byte record into a ring in shared memory: less cannot be
@@ -62,7 +63,9 @@ struct Series {
   double instructions = std::numeric_limits<double>::max();
 };
 
-ncclResult_t Bare(ncclComm_t comm) { return BareAllReduce(nullptr, nullptr, 1024, ncclFloat32, ncclSum, comm, nullptr); }
+ncclResult_t Bare(ncclComm_t comm) {
+  return BareAllReduce(nullptr, nullptr, 1024, ncclFloat32, ncclSum, comm, nullptr);
+}
 ncclResult_t Floor(ncclComm_t comm) {
   return FloorAllReduce(nullptr, nullptr, 1024, ncclFloat32, ncclSum, comm, nullptr);
 }

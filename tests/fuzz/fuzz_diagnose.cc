@@ -1,6 +1,6 @@
 // Jobs from bytes: each byte pair is a step of a small job (calls, groups, messages, deaths, states, time), then
-// raw damage to the images. What must hold: no crash, ranks in range, every cause among the findings, every finding with
-// a summary and something to do.
+// raw damage to the images. What must hold: no crash, ranks in range, every cause among the findings, every finding
+// with a summary and something to do.
 #include <algorithm>
 #include <cstdlib>
 
@@ -35,7 +35,8 @@ void Step(std::uint8_t what, std::uint8_t how, int comms, Job* job) {
   const int rank = how % kRanks;
   const int comm = (how / kRanks) % comms;
   switch (what % 16) {
-    case 0: case 1: job->Call({rank}, comm, SpecOf(what)); break;
+    case 0:
+    case 1: job->Call({rank}, comm, SpecOf(what)); break;
     case 2: job->Done({0, 1, 2, 3}, comm, SpecOf(how)); break;
     case 3: job->Enter(rank, comm, SpecOf(what)); break;
     case 4: job->Finish({rank}, comm); break;

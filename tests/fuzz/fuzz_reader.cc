@@ -1,5 +1,5 @@
-// Damage to a real black box. The input is a list of (offset, length, bytes) patches, so that the fuzzer needs not learn
-// a 70 KB layout first; an odd first byte cuts the file short.
+// Damage to a real black box. The input is a list of (offset, length, bytes) patches, so that the fuzzer needs not
+// learn a 70 KB layout first; an odd first byte cuts the file short.
 #include <sys/mman.h>
 #include <unistd.h>
 

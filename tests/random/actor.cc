@@ -126,29 +126,18 @@ void Actor::One(const Call& call) {
     case Op::kBroadcast:
       result = ncclBroadcast(send, receive, call.count, dtype, call.root, communicator, stream);
       break;
-    case Op::kBcast:
-      result = ncclBcast(receive, call.count, dtype, call.root, communicator, stream);
-      break;
+    case Op::kBcast: result = ncclBcast(receive, call.count, dtype, call.root, communicator, stream); break;
     case Op::kReduce:
       result = ncclReduce(send, receive, call.count, dtype, reduction, call.root, communicator, stream);
       break;
     case Op::kReduceScatter:
       result = ncclReduceScatter(send, receive, call.count, dtype, reduction, communicator, stream);
       break;
-    case Op::kAllGather:
-      result = ncclAllGather(send, receive, call.count, dtype, communicator, stream);
-      break;
-    case Op::kAlltoAll:
-      result = ncclAlltoAll(send, receive, call.count, dtype, communicator, stream);
-      break;
-    case Op::kGather:
-      result = ncclGather(send, receive, call.count, dtype, call.root, communicator, stream);
-      break;
-    case Op::kScatter:
-      result = ncclScatter(send, receive, call.count, dtype, call.root, communicator, stream);
-      break;
-    case Op::kCount:
-      break;
+    case Op::kAllGather: result = ncclAllGather(send, receive, call.count, dtype, communicator, stream); break;
+    case Op::kAlltoAll: result = ncclAlltoAll(send, receive, call.count, dtype, communicator, stream); break;
+    case Op::kGather: result = ncclGather(send, receive, call.count, dtype, call.root, communicator, stream); break;
+    case Op::kScatter: result = ncclScatter(send, receive, call.count, dtype, call.root, communicator, stream); break;
+    case Op::kCount: break;
   }
   if (result != ncclSuccess && result != ncclInProgress) NCCL(result);
   if (call.reduction == kUserMade) {
@@ -273,26 +262,16 @@ void Actor::Register(const Step& step) {
 
 void Actor::Take(const Step& step, std::size_t number) {
   switch (step.kind) {
-    case Step::Kind::kCalls:
-      return Calls(step);
-    case Step::Kind::kTransfers:
-      return Transfers(step);
-    case Step::Kind::kSplit:
-      return Split(step);
-    case Step::Kind::kCreate:
-      return Create(step, number);
-    case Step::Kind::kShrink:
-      return Shrink(step);
-    case Step::Kind::kDestroy:
-      return Destroy(step);
-    case Step::Kind::kFork:
-      return Child(step.fork_how);
-    case Step::Kind::kWait:
-      return Wait();
-    case Step::Kind::kAsk:
-      return Ask(step);
-    case Step::Kind::kRegister:
-      return Register(step);
+    case Step::Kind::kCalls: return Calls(step);
+    case Step::Kind::kTransfers: return Transfers(step);
+    case Step::Kind::kSplit: return Split(step);
+    case Step::Kind::kCreate: return Create(step, number);
+    case Step::Kind::kShrink: return Shrink(step);
+    case Step::Kind::kDestroy: return Destroy(step);
+    case Step::Kind::kFork: return Child(step.fork_how);
+    case Step::Kind::kWait: return Wait();
+    case Step::Kind::kAsk: return Ask(step);
+    case Step::Kind::kRegister: return Register(step);
   }
 }
 

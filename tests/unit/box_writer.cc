@@ -73,8 +73,14 @@ void FillCommunicator(const reader::Communicator& from, format::Communicator* to
   to->sends = from.sends;
   to->receives = from.receives;
   to->empties = from.empties;
-  to->last = {from.last.slot, from.last.count, static_cast<std::uint64_t>(from.last.entered_ns),
-              static_cast<std::uint32_t>(from.last.function), from.last.root, from.last.dtype, from.last.reduction, 0,
+  to->last = {from.last.slot,
+              from.last.count,
+              static_cast<std::uint64_t>(from.last.entered_ns),
+              static_cast<std::uint32_t>(from.last.function),
+              from.last.root,
+              from.last.dtype,
+              from.last.reduction,
+              0,
               from.last.flags};
   to->id = from.id;
   to->parent = from.parent;
@@ -169,8 +175,7 @@ std::vector<char> BoxBytes(const reader::BoxImage& image, std::uint32_t ring) {
     FillRecord(call, reinterpret_cast<format::Record*>(base + records.offset) + call.slot % ring);
   }
   for (std::size_t i = 0; i < image.observations.size(); ++i) {
-    FillObservation(image.observations[i], i,
-                    reinterpret_cast<format::Observation*>(base + observations.offset) + i);
+    FillObservation(image.observations[i], i, reinterpret_cast<format::Observation*>(base + observations.offset) + i);
   }
   FillPeers(image, reinterpret_cast<format::Peer*>(base + peers.offset), kPeers);
   std::vector<char> bytes(base, base + end);

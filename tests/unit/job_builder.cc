@@ -148,8 +148,8 @@ std::uint64_t Job::Enter(int rank, int comm, const Spec& spec) {
     ++entry.empties;
     return Append(rank, call);
   }
-  entry.chain = format::Chain(
-      entry.chain, format::Fingerprint(spec.function, spec.count, spec.dtype, spec.reduction, spec.root));
+  entry.chain =
+      format::Chain(entry.chain, format::Fingerprint(spec.function, spec.count, spec.dtype, spec.reduction, spec.root));
   call.chain = entry.chain;
   ++entry.entered;
   const std::uint64_t slot = Append(rank, call);
@@ -195,7 +195,8 @@ void Job::Finish(const std::vector<int>& ranks, int comm) {
   for (const int rank : ranks) {
     reader::Communicator& entry = Entry(rank, comm);
     const std::uint64_t first = entry.tickets > format::kMarks ? entry.tickets - format::kMarks : 0;
-    for (std::uint64_t ticket = first; ticket < entry.tickets; ++ticket) entry.marks[ticket % format::kMarks] = ticket + 1;
+    for (std::uint64_t ticket = first; ticket < entry.tickets; ++ticket)
+      entry.marks[ticket % format::kMarks] = ticket + 1;
   }
 }
 
@@ -227,7 +228,8 @@ void Job::Message(int rank, int comm, Function function, int peer, std::uint64_t
   for (reader::PeerCount& known : Box(rank).peers) {
     if (known.communicator == entry.index && known.peer == peer_rank) counts = &known;
   }
-  if (counts == nullptr) counts = &Box(rank).peers.emplace_back(reader::PeerCount{entry.index, entry.generation, peer_rank, 0, 0});
+  if (counts == nullptr)
+    counts = &Box(rank).peers.emplace_back(reader::PeerCount{entry.index, entry.generation, peer_rank, 0, 0});
   reader::Call call;
   call.function = function;
   call.communicator = entry.index;

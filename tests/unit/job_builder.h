@@ -49,7 +49,7 @@ class Job {
   reader::Communicator& Entry(int rank, int comm);
   reader::BoxImage& Box(int rank) { return boxes_.at(static_cast<std::size_t>(rank)); }
 
-  std::uint64_t Enter(int rank, int comm, const Spec& spec);          // inside the call; its slot
+  std::uint64_t Enter(int rank, int comm, const Spec& spec);  // inside the call; its slot
   void Return(int rank, std::uint64_t slot, std::int32_t result = 0);
   void Call(const std::vector<int>& ranks, int comm, const Spec& spec);  // enters and returns
   void Done(const std::vector<int>& ranks, int comm, const Spec& spec);  // ... and the GPU finishes
@@ -70,8 +70,8 @@ class Job {
   void Die(int rank, Exit exit);  // and its leader sees it at once
   void Observe(int rank, format::Observed what);
   void Unborn(int rank, std::uint32_t pid);
-  void Silence(int rank);         // no heartbeat from now on
-  void Unseen(int rank);          // has no box
+  void Silence(int rank);  // no heartbeat from now on
+  void Unseen(int rank);   // has no box
 
   diagnosis::Limits limits;
   diagnosis::Snapshot Snapshot() const;  // judged now
@@ -89,10 +89,10 @@ class Job {
   bool marks_ = true;
   int leader_ = 0;
   std::vector<reader::BoxImage> boxes_;
-  std::vector<std::vector<int>> members_;                         // by communicator
-  std::vector<std::map<int, std::size_t>> entries_;               // by communicator: rank -> index in the box's table
-  std::map<int, std::uint64_t> group_;                            // rank -> open group
-  std::map<int, std::vector<std::uint64_t>> grouped_;             // slots made in it
+  std::vector<std::vector<int>> members_;              // by communicator
+  std::vector<std::map<int, std::size_t>> entries_;    // by communicator: rank -> index in the box's table
+  std::map<int, std::uint64_t> group_;                 // rank -> open group
+  std::map<int, std::vector<std::uint64_t>> grouped_;  // slots made in it
   std::set<int> silent_, unseen_;
 };
 

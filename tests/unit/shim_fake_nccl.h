@@ -6,8 +6,8 @@
 
 struct ncclComm;
 
-std::vector<std::string> FakeCalls();             // names of the calls that arrived since the last time
-void FakeNextResult(int result);                  // of the next recorded call, once
-void FakeSettle(ncclComm* comm, int result);      // what ncclCommGetAsyncError says from now on
-void FakeOnCall(void (*run)());                   // runs inside every recorded call; null: nothing
-ncclComm* FakeUnseen(int rank, int size);         // a communicator made behind everybody's back
+std::vector<std::string> FakeCalls();         // names of the calls that arrived since the last time
+void FakeNextResult(int result);              // of the next recorded call, once
+void FakeSettle(ncclComm* comm, int result);  // what ncclCommGetAsyncError says from now on
+void FakeOnCall(void (*run)());               // runs inside every recorded call; null: nothing
+ncclComm* FakeUnseen(int rank, int size);     // a communicator made behind everybody's back

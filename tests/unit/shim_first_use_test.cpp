@@ -31,7 +31,9 @@ extern "C" {
   while (held) usleep(1000);
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, "posix_fallocate"))(fd, from, bytes);
 }
-[[gnu::visibility("default")]] int posix_fallocate64(int fd, off64_t from, off64_t bytes) { return posix_fallocate(fd, from, bytes); }
+[[gnu::visibility("default")]] int posix_fallocate64(int fd, off64_t from, off64_t bytes) {
+  return posix_fallocate(fd, from, bytes);
+}
 }
 
 namespace {

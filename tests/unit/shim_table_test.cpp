@@ -22,8 +22,9 @@ std::string Text(const std::string& path) {
 
 std::set<std::string> Declared(const std::string& path) {
   // A result at the start of a line, then nccl..., then a parenthesis; pncclX and comments do not match.
-  const std::regex declaration("(?:^|\\n)[ \\t]*(?:NCCL_EXTERN_C[ ]+)?(?:__host__[ ]+)?"
-                               "(?:ncclResult_t|const[ ]+char[ ]*\\*|void|int|ncclTeam_t)[ \\t]+(nccl[A-Z]\\w*)[ ]*\\(");
+  const std::regex declaration(
+      "(?:^|\\n)[ \\t]*(?:NCCL_EXTERN_C[ ]+)?(?:__host__[ ]+)?"
+      "(?:ncclResult_t|const[ ]+char[ ]*\\*|void|int|ncclTeam_t)[ \\t]+(nccl[A-Z]\\w*)[ ]*\\(");
   const std::string text = Text(path);
   std::set<std::string> names;
   for (std::sregex_iterator at(text.begin(), text.end(), declaration), end; at != end; ++at) names.insert((*at)[1]);

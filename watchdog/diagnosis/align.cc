@@ -50,8 +50,8 @@ std::uint64_t PastEqualGroups(const Member& a, const Call& at_a, const Member& b
   return (a_open && a_in_b) || (b_open && b_in_a) ? end : kNone;
 }
 
-// First position in [from, end) at which the fingerprints differ beyond what a group may permute. Goes by the calls that
-// are there: positions of a damaged box may be astronomically far apart.
+// First position in [from, end) at which the fingerprints differ beyond what a group may permute. Goes by the calls
+// that are there: positions of a damaged box may be astronomically far apart.
 std::uint64_t CompareCalls(const Member& a, const Member& b, std::uint64_t from, std::uint64_t end) {
   for (const Call* at_a : a.calls) {
     if (at_a->position < from) continue;
@@ -208,8 +208,8 @@ std::optional<Difference> ZeroCountDifference(const View& view, const CommView& 
         }
       }
       const Member& other = comm.members[content.members.front()];
-      difference.began_ns = std::max(view.process(maker).At(empty->entered_ns),
-                                     view.process(other).At(content.call->entered_ns));
+      difference.began_ns =
+          std::max(view.process(maker).At(empty->entered_ns), view.process(other).At(content.call->entered_ns));
       difference.sides = {std::move(content), std::move(zero)};
       Rank(&difference);
       first = std::move(difference);

@@ -17,12 +17,12 @@ struct Side {
 
 struct Difference {
   std::uint64_t position = 0;
-  std::vector<Side> sides;        // at least two, the largest first
-  bool zero_count = false;        // one side made an empty call, which takes no position
-  bool other_operation = false;   // else the same operation with other arguments
-  bool tie = false;               // no side is larger than all others
-  bool everybody_arrived = false; // of the members that can still arrive
-  std::int64_t began_ns = 0;      // when the second side arrived
+  std::vector<Side> sides;         // at least two, the largest first
+  bool zero_count = false;         // one side made an empty call, which takes no position
+  bool other_operation = false;    // else the same operation with other arguments
+  bool tie = false;                // no side is larger than all others
+  bool everybody_arrived = false;  // of the members that can still arrive
+  std::int64_t began_ns = 0;       // when the second side arrived
 };
 
 // The first difference that NCCL would not accept, as far as the rings reach back.

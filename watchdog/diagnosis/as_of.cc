@@ -63,7 +63,8 @@ void RestoreLast(const reader::BoxImage& box, const Index& index) {
     const auto found = index.find(std::uint64_t{call.generation} << 32 | call.communicator);
     if (found == index.end()) continue;
     reader::Communicator& comm = *found->second;
-    comm.last = {call.slot, call.count, call.entered_ns, call.function, call.root, call.dtype, call.reduction, call.flags};
+    comm.last = {call.slot, call.count, call.entered_ns, call.function,
+                 call.root, call.dtype, call.reduction,  call.flags};
     comm.chain = call.chain;
   }
 }
@@ -101,9 +102,8 @@ void RollBack(std::int64_t now_ns, reader::BoxImage* box) {
 
 bool TellsOfLater(const Snapshot& snapshot) {
   const View view = MakeView(snapshot);
-  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& process) {
-    return process.fate.last_sign_ns > snapshot.now_ns;
-  });
+  return std::any_of(view.processes.begin(), view.processes.end(),
+                     [&](const Process& process) { return process.fate.last_sign_ns > snapshot.now_ns; });
 }
 
 Snapshot AsOf(const Snapshot& snapshot, std::int64_t now_ns) {

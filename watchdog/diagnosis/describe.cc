@@ -27,8 +27,8 @@ std::string Arguments(std::optional<std::uint64_t> count, const std::optional<st
 }
 
 bool Same(const CallSummary& a, const CallSummary& b) {
-  return a.state == b.state && a.op == b.op && a.count == b.count && a.dtype == b.dtype &&
-         a.reduction == b.reduction && a.root == b.root && a.result == b.result;
+  return a.state == b.state && a.op == b.op && a.count == b.count && a.dtype == b.dtype && a.reduction == b.reduction &&
+         a.root == b.root && a.result == b.result;
 }
 
 void Merge(CallSummary call, std::vector<CallSummary>* calls) {
@@ -81,7 +81,8 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   summary.thread = call->thread;
   summary.site = call->site;
   if (call->site != 0) summary.site_text = SiteText(view, view.process(member), call->site);
-  summary.elapsed_s = std::max(0.0, static_cast<double>(view.now_ns - view.process(member).At(call->entered_ns)) * 1e-9);
+  summary.elapsed_s =
+      std::max(0.0, static_cast<double>(view.now_ns - view.process(member).At(call->entered_ns)) * 1e-9);
   if (call->result != format::kNoResult) summary.result = ResultName(call->result);
   return summary;
 }
@@ -232,9 +233,8 @@ void AddVictims(const View& view, const WaitGraph& graph, const std::vector<int>
     for (const int rank : RanksOf(view, graph.Upstream(node))) victims.push_back(rank);
   }
   victims = SortedUnique(std::move(victims));
-  std::erase_if(victims, [&](int rank) {
-    return std::binary_search(finding->culprits.begin(), finding->culprits.end(), rank);
-  });
+  std::erase_if(victims,
+                [&](int rank) { return std::binary_search(finding->culprits.begin(), finding->culprits.end(), rank); });
   finding->victims = std::move(victims);
 }
 

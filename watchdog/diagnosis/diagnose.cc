@@ -34,9 +34,8 @@ std::vector<Finding> Standstills(const View& view, const WaitGraph& graph) {
 }
 
 bool SharesCulprit(const Finding& a, const Finding& b) {
-  return std::any_of(a.culprits.begin(), a.culprits.end(), [&](int rank) {
-    return std::binary_search(b.culprits.begin(), b.culprits.end(), rank);
-  });
+  return std::any_of(a.culprits.begin(), a.culprits.end(),
+                     [&](int rank) { return std::binary_search(b.culprits.begin(), b.culprits.end(), rank); });
 }
 
 // A standstill that had lasted too long already when the first process died is what killed it.
@@ -70,8 +69,8 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   }
   for (const Mismatch& mismatch : mismatches) findings->push_back(mismatch.finding);
   Append(std::move(before), findings);
-  const bool death_is_consequence = !findings->empty() && !deaths.empty() &&
-                                    findings->front().began_at_ns <= deaths.front().began_at_ns;
+  const bool death_is_consequence =
+      !findings->empty() && !deaths.empty() && findings->front().began_at_ns <= deaths.front().began_at_ns;
   if (death_is_consequence) {
     for (Finding& death : deaths) death.caused_by = 0;
     Append(std::move(deaths), findings);

@@ -26,8 +26,8 @@ struct Snapshot {
 
 // The snapshot that the boxes themselves tell: observations and limits of the last leader; now is the instant of the
 // standing verdict if there is one, else the last sign of life. What the boxes say about later times is taken back.
-// `visitor`: what the caller sees of the processes itself (Observed::kGone of a box whose lock is free and whose process
-// is gone); it fills in where no leader lived to observe it.
+// `visitor`: what the caller sees of the processes itself (Observed::kGone of a box whose lock is free and whose
+// process is gone); it fills in where no leader lived to observe it.
 Snapshot FromBoxes(std::vector<reader::BoxImage> boxes, const std::vector<reader::Observation>& visitor = {});
 
 // Live: append observations first, then take now_ns, then the images. What an image says about the time after now_ns is

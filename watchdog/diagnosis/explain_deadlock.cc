@@ -49,7 +49,8 @@ std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<Launch>> Streams(c
     }
   }
   for (auto& [stream, launches] : streams) {
-    std::sort(launches.begin(), launches.end(), [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });
+    std::sort(launches.begin(), launches.end(),
+              [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });
   }
   return streams;
 }
@@ -94,8 +95,8 @@ std::vector<const Order*> Cycle(const std::vector<Order>& orders) {
       const Order* edge = edges[next++];
       if (state[edge->second] == 1) {
         path.push_back(edge);
-        const auto begin = std::find_if(path.begin(), path.end(),
-                                        [&](const Order* order) { return order->first == edge->second; });
+        const auto begin =
+            std::find_if(path.begin(), path.end(), [&](const Order* order) { return order->first == edge->second; });
         return {begin, path.end()};
       }
       if (state[edge->second] == 2) continue;
@@ -110,16 +111,18 @@ std::vector<const Order*> Cycle(const std::vector<Order>& orders) {
 void Finish(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, Finding* finding) {
   AddCulprits(view, RanksOf(view, nodes), finding);
   AddVictims(view, graph, nodes, finding);
-  finding->next_steps.push_back("make the collectives of the communicators named in one order on all ranks, or put them "
-                                "on different streams that do not wait for each other");
-  finding->next_steps.push_back("from NCCL 2.26 on NCCL_LAUNCH_ORDER_IMPLICIT=1 orders launches on several communicators "
-                                "as the host makes them");
+  finding->next_steps.push_back(
+      "make the collectives of the communicators named in one order on all ranks, or put them "
+      "on different streams that do not wait for each other");
+  finding->next_steps.push_back(
+      "from NCCL 2.26 on NCCL_LAUNCH_ORDER_IMPLICIT=1 orders launches on several communicators "
+      "as the host makes them");
 }
 
 std::string OrderText(const View& view, const Order& order) {
   return Ranks({view.nodes[order.node].rank}) + " launched " + CallText(*order.first_call) + " on communicator " +
-         Hex16(view.comms[order.first.first].id) + " (collective " + std::to_string(order.first.second) +
-         ") before " + CallText(*order.second_call) + " on communicator " + Hex16(view.comms[order.second.first].id) +
+         Hex16(view.comms[order.first.first].id) + " (collective " + std::to_string(order.first.second) + ") before " +
+         CallText(*order.second_call) + " on communicator " + Hex16(view.comms[order.second.first].id) +
          " (collective " + std::to_string(order.second.second) + ") on stream " + Hex(order.first_call->stream);
 }
 
@@ -151,8 +154,7 @@ std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph) {
     }
   }
   finding.began_at_ns = ToRealtime(view, began);
-  finding.summary = "Deadlock: " + Ranks(finding.culprits) + " launched " +
-                    Plural(instances.size(), "collective") +
+  finding.summary = "Deadlock: " + Ranks(finding.culprits) + " launched " + Plural(instances.size(), "collective") +
                     " in opposite order on one stream each, so that each waits for the other for ever.";
   finding.evidence.push_back("none of these launches has been finished by its GPU");
   return finding;
@@ -206,7 +208,8 @@ std::optional<Finding> ByWaits(const View& view, const WaitGraph& graph) {
     const CommView& comm = view.comms[wait->comm];
     const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("a call");
     finding.evidence.push_back(Ranks({view.nodes[wait->waiter].rank}) + " waits for " + Ranks({wait->other_rank}) +
-                               " in " + call + ", position " + std::to_string(wait->position) + " on " + CommText(comm));
+                               " in " + call + ", position " + std::to_string(wait->position) + " on " +
+                               CommText(comm));
     finding.calls.push_back(DescribeCall(view, comm, comm.members[wait->member], wait->position, wait->call));
   }
   return finding;

@@ -66,7 +66,8 @@ bool Unordered(const Fate& a, const Fate& b) {
          std::max(a.last_sign_ns, b.last_sign_ns) <= std::min(a.observed_ns, b.observed_ns);
 }
 
-// Launchers kill what is left: where the first to be seen was killed, the one beside it that crashed by itself was first.
+// Launchers kill what is left: where the first to be seen was killed, the one beside it that crashed by itself was
+// first.
 void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
   if (deaths->empty()) return;
   const auto fate = [&](const Death& death) -> const Fate& { return view.processes[death.process].fate; };
@@ -179,7 +180,8 @@ std::string WaitText(const View& view, const Wait& wait) {
   const CommView& comm = view.comms[wait.comm];
   if (wait.what == WaitFor::kJoin) return "the creation of " + CommText(comm);
   const std::string call = wait.call != nullptr ? CallText(*wait.call) : std::string("a collective");
-  if (wait.what == WaitFor::kMessage) return call + ", message " + std::to_string(wait.position) + " on " + CommText(comm);
+  if (wait.what == WaitFor::kMessage)
+    return call + ", message " + std::to_string(wait.position) + " on " + CommText(comm);
   return call + ", collective " + std::to_string(wait.position) + " of " + CommText(comm);
 }
 
@@ -187,8 +189,10 @@ void AddNextSteps(const Fate& fate, Finding* finding) {
   std::vector<std::string>& steps = finding->next_steps;
   const std::string who = Ranks(finding->culprits);
   if (fate.orderly()) {
-    steps.push_back("find why " + who + " left its loop earlier: an uneven number of batches, a `break`, an early return");
-    steps.push_back("where ranks may have different numbers of batches, let them agree first (for example torch's Join)");
+    steps.push_back("find why " + who +
+                    " left its loop earlier: an uneven number of batches, a `break`, an early return");
+    steps.push_back(
+        "where ranks may have different numbers of batches, let them agree first (for example torch's Join)");
   } else if (fate.out_of_memory || fate.signal == SIGKILL) {
     steps.push_back("look for the killer: `dmesg -T | grep -i -e oom -e killed` on its host, then the scheduler's log");
     steps.push_back("if it was out of memory: host memory of data loaders and checkpoints is the usual cause");
@@ -196,9 +200,11 @@ void AddNextSteps(const Fate& fate, Finding* finding) {
     steps.push_back("open its core file, or run it again with core files allowed (`ulimit -c unlimited`)");
     steps.push_back("read the last lines of its standard error");
   } else if (fate.status) {
-    steps.push_back("read the last lines of the standard error of " + who + ": an exception or a failed check ended it");
+    steps.push_back("read the last lines of the standard error of " + who +
+                    ": an exception or a failed check ended it");
   } else {
-    steps.push_back("read its standard error and the launcher's log; `dmesg -T` on its host tells of a kill for memory");
+    steps.push_back(
+        "read its standard error and the launcher's log; `dmesg -T` on its host tells of a kill for memory");
   }
 }
 
@@ -228,7 +234,8 @@ std::string Summary(const View& view, const Process& process, const Wait* wait, 
          WaitText(view, *wait) + ".";
 }
 
-Finding Explain(const View& view, const WaitGraph& graph, const std::vector<const Death*>& deaths, Certainty certainty) {
+Finding Explain(const View& view, const WaitGraph& graph, const std::vector<const Death*>& deaths,
+                Certainty certainty) {
   const Death& first = *deaths.front();
   const Process& process = view.processes[first.process];
   Finding finding;
@@ -260,7 +267,8 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   for (const int node : process.nodes) {
     finding.evidence.push_back(Ranks({view.nodes[node].rank}) + ": " + WhereText(view, view.nodes[node]));
   }
-  if (!process.box->last_words.text.empty()) finding.evidence.push_back("its last words: " + process.box->last_words.text);
+  if (!process.box->last_words.text.empty())
+    finding.evidence.push_back("its last words: " + process.box->last_words.text);
   AddLaterDeaths(view, process, &finding);
   AddNextSteps(process.fate, &finding);
   return finding;

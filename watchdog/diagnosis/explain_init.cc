@@ -70,10 +70,12 @@ std::string AbsenceText(const View& view, const CommView& comm, const Absentee& 
     if (observation.rank == absentee.rank && absentee.rank >= 0) seen = &observation;
   }
   if (seen != nullptr && seen->what == format::Observed::kGone) {
-    return who + " has not joined: its process (pid " + std::to_string(seen->pid) + ") ended without having called NCCL";
+    return who + " has not joined: its process (pid " + std::to_string(seen->pid) +
+           ") ended without having called NCCL";
   }
   if (seen != nullptr) {
-    return who + " has not joined: its process (pid " + std::to_string(seen->pid) + ") runs and has not called NCCL yet";
+    return who + " has not joined: its process (pid " + std::to_string(seen->pid) +
+           ") runs and has not called NCCL yet";
   }
   if (view.expected > 0 && absentee.rank >= view.expected) {
     return who + " does not exist: the communicator is made for " + Plural(comm.size, "rank") + ", the job has " +
@@ -98,15 +100,13 @@ Finding ExplainAbsence(const View& view, const WaitGraph& graph, const CommView&
     if (Initializing(member) && member.node >= 0) finding.victims.push_back(RankOf(view, member));
   }
   finding.victims = SortedUnique(std::move(finding.victims));
-  std::erase_if(finding.victims, [&](int rank) {
-    return std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank);
-  });
+  std::erase_if(finding.victims,
+                [&](int rank) { return std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank); });
   finding.communicator = DescribeComm(comm);
   finding.calls = Calls(view, comm, absentees);
   finding.began_at_ns = ToRealtime(view, began_ns);
   const std::string who = finding.culprits.empty() ? Plural(absentees.size(), "rank") : Ranks(finding.culprits);
-  finding.summary = Capital(who) +
-                    (absentees.size() == 1 ? " has" : " have") + " not joined " + CommText(comm) + "; " +
+  finding.summary = Capital(who) + (absentees.size() == 1 ? " has" : " have") + " not joined " + CommText(comm) + "; " +
                     Ranks(finding.victims) + (finding.victims.size() == 1 ? " has" : " have") + " waited " +
                     Seconds(view.now_ns - began_ns) + " for it to be created.";
   constexpr std::size_t kEnough = 8;
@@ -116,10 +116,12 @@ Finding ExplainAbsence(const View& view, const WaitGraph& graph, const CommView&
   if (absentees.size() > kEnough) {
     finding.evidence.push_back("and " + Plural(absentees.size() - kEnough, "rank") + " more have not joined");
   }
-  finding.next_steps.push_back("see what the missing ranks do before they create the communicator, and whether they "
-                               "were started at all");
-  finding.next_steps.push_back("check that the launcher starts as many ranks as the program makes communicators for "
-                               "(WORLD_SIZE, -np, --nproc-per-node)");
+  finding.next_steps.push_back(
+      "see what the missing ranks do before they create the communicator, and whether they "
+      "were started at all");
+  finding.next_steps.push_back(
+      "check that the launcher starts as many ranks as the program makes communicators for "
+      "(WORLD_SIZE, -np, --nproc-per-node)");
   return finding;
 }
 
@@ -186,11 +188,13 @@ void FindDifferentSizes(const View& view, const CommView& comm, std::vector<Find
   finding.calls = Calls(view, comm, {});
   finding.began_at_ns = ToRealtime(view, began[1]);
   finding.unsettled = comm.members.size() < comm.size;
-  finding.summary = "The ranks disagree on how many ranks communicator " + Hex16(comm.id) + " has: " +
-                    Join(said, ", ") + "; it can never be created.";
+  finding.summary = "The ranks disagree on how many ranks communicator " + Hex16(comm.id) +
+                    " has: " + Join(said, ", ") + "; it can never be created.";
   for (const std::string& line : said) finding.evidence.push_back(line + " ranks in the creating call");
-  finding.next_steps.push_back("give every rank the same world size: it comes from the launcher (WORLD_SIZE, -np), a "
-                               "configuration file, or is counted differently on " + Ranks(finding.culprits));
+  finding.next_steps.push_back(
+      "give every rank the same world size: it comes from the launcher (WORLD_SIZE, -np), a "
+      "configuration file, or is counted differently on " +
+      Ranks(finding.culprits));
   findings->push_back(std::move(finding));
 }
 

@@ -88,10 +88,12 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
 void AddNextSteps(const Difference& difference, const Finding& found, Finding* finding) {
   const std::string who = found.culprits.empty() ? "the odd rank" : Ranks(found.culprits);
   if (difference.other_operation) {
-    finding->next_steps.push_back("compare what " + who + " did before this call with the others: a branch on the rank, "
+    finding->next_steps.push_back("compare what " + who +
+                                  " did before this call with the others: a branch on the rank, "
                                   "an uneven number of batches, or a collective that only some ranks make");
   } else {
-    finding->next_steps.push_back("look at how " + who + " came to these arguments: bucket or batch size, dtype of the "
+    finding->next_steps.push_back("look at how " + who +
+                                  " came to these arguments: bucket or batch size, dtype of the "
                                   "tensor, root, all derived from something that differs by rank");
   }
   finding->next_steps.push_back(
@@ -133,9 +135,8 @@ std::vector<Mismatch> FindMismatches(const View& view) {
     mismatch.difference = std::move(*difference);
     found.push_back(std::move(mismatch));
   }
-  std::stable_sort(found.begin(), found.end(), [](const Mismatch& a, const Mismatch& b) {
-    return a.difference.began_ns < b.difference.began_ns;
-  });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Mismatch& a, const Mismatch& b) { return a.difference.began_ns < b.difference.began_ns; });
   return found;
 }
 

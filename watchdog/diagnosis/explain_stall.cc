@@ -42,10 +42,14 @@ struct Standing {
 // Why the process itself does not run, if it does not.
 std::optional<Standing> NotRunning(const View& view, const Process& process) {
   switch (process.fate.what) {
-    case Observed::kStopped: return Standing{Kind::kFrozenProcess, Certainty::kLikely, "is stopped by a signal (state T)"};
-    case Observed::kTraced: return Standing{Kind::kFrozenProcess, Certainty::kSuspected, "is held by a debugger (state t)"};
-    case Observed::kFrozen: return Standing{Kind::kFrozenProcess, Certainty::kSuspected, "is held by the cgroup freezer"};
-    case Observed::kStuck: return Standing{Kind::kFrozenProcess, Certainty::kLikely, "is stuck in the kernel (state D)"};
+    case Observed::kStopped:
+      return Standing{Kind::kFrozenProcess, Certainty::kLikely, "is stopped by a signal (state T)"};
+    case Observed::kTraced:
+      return Standing{Kind::kFrozenProcess, Certainty::kSuspected, "is held by a debugger (state t)"};
+    case Observed::kFrozen:
+      return Standing{Kind::kFrozenProcess, Certainty::kSuspected, "is held by the cgroup freezer"};
+    case Observed::kStuck:
+      return Standing{Kind::kFrozenProcess, Certainty::kLikely, "is stuck in the kernel (state D)"};
     case Observed::kSilent:
       return Standing{Kind::kFrozenProcess, Certainty::kSuspected,
                       "could run and does not: its watchdog thread is silent (starved of CPU time?)"};
@@ -172,7 +176,8 @@ void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
   switch (finding->kind) {
     case Kind::kFrozenProcess:
       steps.push_back("look at its state: `grep State /proc/" + pid + "/status; cat /proc/" + pid + "/wchan`");
-      steps.push_back("stopped: `kill -CONT " + pid + "`; frozen: its cgroup's cgroup.freeze; state D: disk, network file "
+      steps.push_back("stopped: `kill -CONT " + pid +
+                      "`; frozen: its cgroup's cgroup.freeze; state D: disk, network file "
                       "system or GPU driver (`dmesg -T`)");
       break;
     case Kind::kLibraryError:
@@ -184,8 +189,9 @@ void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
       break;
     default:
       steps.push_back("see what it does now: `py-spy dump --pid " + pid + "` or `gdb -p " + pid + "`");
-      steps.push_back("usual causes: a branch on the rank around the call, fewer batches than the others, a data loader "
-                      "or a file system that does not answer");
+      steps.push_back(
+          "usual causes: a branch on the rank around the call, fewer batches than the others, a data loader "
+          "or a file system that does not answer");
   }
 }
 
@@ -203,9 +209,10 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
   std::size_t proven = 0;
   for (const Wait* wait : group.front()->waits) proven += wait->proven ? 1 : 0;
   finding->evidence.push_back(
-      proven > 0 ? "of " + Plural(group.front()->waits.size(), "waiting rank") + " " + std::to_string(proven) +
-                       " are known to be still in the call (inside it, or the GPU has not finished it)"
-                 : std::string("without GPU marks on these calls it is not known that the others have not finished them"));
+      proven > 0
+          ? "of " + Plural(group.front()->waits.size(), "waiting rank") + " " + std::to_string(proven) +
+                " are known to be still in the call (inside it, or the GPU has not finished it)"
+          : std::string("without GPU marks on these calls it is not known that the others have not finished them"));
   const std::string coverage = CoverageText(view.comms[group.front()->comm]);
   if (!coverage.empty()) finding->evidence.push_back(coverage);
 }
@@ -243,7 +250,8 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   const CommView& comm = view.comms[first.comm];
   finding.communicator = DescribeComm(comm);
   finding.position = first.position;
-  finding.calls = first.what == WaitFor::kMessage ? MessageCalls(view, first) : DescribeCalls(view, comm, first.position);
+  finding.calls =
+      first.what == WaitFor::kMessage ? MessageCalls(view, first) : DescribeCalls(view, comm, first.position);
   finding.began_at_ns = ToRealtime(view, began);
   finding.summary = Summary(view, first, finding, view.now_ns - began);
   AddEvidence(view, group, &finding);

@@ -10,8 +10,18 @@
 namespace ncclwatch::diagnosis {
 
 enum class Kind {
-  kDeadRank, kEarlyExit, kMissingParticipant, kOrderMismatch, kArgumentMismatch, kPointToPointMismatch, kDeadlock,
-  kInitializationHang, kFrozenProcess, kDeviceStall, kTransportStall, kLibraryError,
+  kDeadRank,
+  kEarlyExit,
+  kMissingParticipant,
+  kOrderMismatch,
+  kArgumentMismatch,
+  kPointToPointMismatch,
+  kDeadlock,
+  kInitializationHang,
+  kFrozenProcess,
+  kDeviceStall,
+  kTransportStall,
+  kLibraryError,
 };
 enum class Certainty { kSuspected, kLikely, kCertain };
 enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };
@@ -61,7 +71,7 @@ struct CallSummary {
   std::optional<std::uint64_t> group;
   std::optional<std::uint64_t> stream;
   std::optional<std::uint32_t> thread;
-  std::optional<std::uint64_t> site;  // return address in the application, of the first of the ranks
+  std::optional<std::uint64_t> site;     // return address in the application, of the first of the ranks
   std::optional<std::string> site_text;  // "train+0x1234" where the box names it, else the address
   CallState state = CallState::kNotCalled;
   std::optional<double> elapsed_s;
@@ -77,8 +87,8 @@ struct Finding {
   std::optional<CommunicatorName> communicator;
   std::optional<std::uint64_t> position;
   std::vector<CallSummary> calls;
-  std::int64_t began_at_ns = 0;     // CLOCK_REALTIME
-  std::int64_t detected_at_ns = 0;  // CLOCK_REALTIME
+  std::int64_t began_at_ns = 0;          // CLOCK_REALTIME
+  std::int64_t detected_at_ns = 0;       // CLOCK_REALTIME
   std::optional<std::size_t> caused_by;  // index of another finding
   // Not all living members have arrived at the position: who is the culprit may still change. A live caller waits a
   // moment for the others before it publishes. Not part of the JSON.

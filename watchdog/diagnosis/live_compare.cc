@@ -14,8 +14,8 @@ using format::CommunicatorState;
 using reader::Call;
 using reader::MappedBox;
 
-constexpr std::uint64_t kNewest = 1024;      // records of one box read in one poll
-constexpr std::size_t kFirstWindow = 256;    // positions remembered for a communicator, a power of two
+constexpr std::uint64_t kNewest = 1024;    // records of one box read in one poll
+constexpr std::size_t kFirstWindow = 256;  // positions remembered for a communicator, a power of two
 constexpr std::size_t kLargestWindow = 16384;
 constexpr std::uint64_t kUnwrittenTail = 64;  // threads that have taken a slot and not written it yet
 constexpr std::int64_t kFirstSilence = 250'000'000;
@@ -61,8 +61,8 @@ struct CommState {
   std::int64_t changed_ns = 0;
   std::int64_t silent_until_ns = 0;
   std::int64_t silence_ns = kFirstSilence;
-  bool waited = false;  // as of the last poll
-  bool empties = false;     // somebody made empty calls on it
+  bool waited = false;       // as of the last poll
+  bool empties = false;      // somebody made empty calls on it
   std::uint64_t behind = 0;  // lowest count of entered collectives, as of the last poll
   bool differs = false;
   LiveCompare::What what{};
@@ -186,7 +186,8 @@ void LiveCompare::State::SeeFirst(const Call& call, const MemberState& member, s
 void LiveCompare::State::SeeCall(const Call& call, MemberState* member) {
   CommState& comm = comms[member->id];
   if ((call.flags & format::kEmpty) != 0) return SeeEmpty(call, member, &comm);
-  const std::uint64_t fingerprint = format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root);
+  const std::uint64_t fingerprint =
+      format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root);
   const Seen& seen = comm.At(call.position);
   if (seen.position != call.position) {
     // A later position in its place: forgotten, too far behind the others. The chain tells at a later call.
@@ -301,8 +302,7 @@ bool LiveCompare::Poll(std::int64_t now_ns) {
 const std::vector<LiveCompare::Suspicion>& LiveCompare::suspicions() const { return state_->suspicions; }
 
 void LiveCompare::Acknowledge(std::uint64_t communicator, std::int64_t now_ns) {
-  std::erase_if(state_->suspicions,
-                [&](const Suspicion& suspicion) { return suspicion.communicator == communicator; });
+  std::erase_if(state_->suspicions, [&](const Suspicion& suspicion) { return suspicion.communicator == communicator; });
   const auto found = state_->comms.find(communicator);
   if (found == state_->comms.end()) return;
   found->second.silent_until_ns = now_ns + found->second.silence_ns;

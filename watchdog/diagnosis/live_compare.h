@@ -33,11 +33,11 @@ class LiveCompare {
     std::uint32_t members = 0;       // seen
     std::uint32_t initializing = 0;  // of them, still inside the creating call
     std::uint32_t ready = 0;
-    std::uint32_t arrived = 0;       // members that have entered `ahead` collectives
-    std::uint64_t ahead = 0;         // highest number of collectives entered
-    std::uint64_t behind = 0;        // lowest
-    std::uint32_t pending = 0;       // members inside a call, or with a marked launch that the GPU has not finished
-    std::int64_t changed_ns = 0;     // last arrival, return or finish of any member, or its creation
+    std::uint32_t arrived = 0;    // members that have entered `ahead` collectives
+    std::uint64_t ahead = 0;      // highest number of collectives entered
+    std::uint64_t behind = 0;     // lowest
+    std::uint32_t pending = 0;    // members inside a call, or with a marked launch that the GPU has not finished
+    std::int64_t changed_ns = 0;  // last arrival, return or finish of any member, or its creation
     // Somebody may be waiting for somebody: not all have arrived, or something is pending, or not all have joined.
     bool Waiting() const { return ahead != behind || pending > 0 || initializing > 0 || (ahead > 0 && members < size); }
   };

@@ -154,7 +154,8 @@ std::string Footer(const Diagnosis& diagnosis) {
 }  // namespace
 
 std::string ToText(const Diagnosis& diagnosis) {
-  if (diagnosis.findings.empty()) return "healthy: nothing is wrong as far as the black boxes tell\n" + Footer(diagnosis);
+  if (diagnosis.findings.empty())
+    return "healthy: nothing is wrong as far as the black boxes tell\n" + Footer(diagnosis);
   std::string out;
   for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
     const Finding& finding = diagnosis.findings[i];

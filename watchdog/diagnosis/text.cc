@@ -111,9 +111,9 @@ std::string SignalName(int signal) {
 }
 
 std::string ResultName(std::int32_t result) {
-  static constexpr std::array<std::string_view, 8> names = {
-      "success",       "unhandled_cuda_error", "system_error", "internal_error", "invalid_argument",
-      "invalid_usage", "remote_error",         "in_progress"};
+  static constexpr std::array<std::string_view, 8> names = {"success",        "unhandled_cuda_error", "system_error",
+                                                            "internal_error", "invalid_argument",     "invalid_usage",
+                                                            "remote_error",   "in_progress"};
   if (result >= 0 && static_cast<std::size_t>(result) < names.size()) return std::string(names[result]);
   return "result " + std::to_string(result);
 }

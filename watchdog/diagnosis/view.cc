@@ -60,7 +60,8 @@ Fate FateOf(const Snapshot& snapshot, const Process& process) {
   fate.last_sign_ns = process.At(std::max(box.heartbeat_ns, LastRecord(box)));
   for (const reader::Observation& seen : snapshot.observations) {
     if (seen.pid != box.pid || seen.start_time != box.start_time) continue;
-    if (fate.what == Observed::kGone && seen.what == Observed::kGone) {  // a later leader saw it too: it knows no better when
+    if (fate.what == Observed::kGone &&
+        seen.what == Observed::kGone) {  // a later leader saw it too: it knows no better when
       if (!fate.exit_known()) ApplyExit(seen, &fate);
       continue;
     }
@@ -90,7 +91,8 @@ std::vector<Process> MakeProcesses(const Snapshot& snapshot, std::int64_t realti
   }
   std::sort(processes.begin(), processes.end(), [](const Process& a, const Process& b) {
     const auto key = [](const Process& p) {
-      return std::make_tuple(static_cast<std::uint32_t>(p.box->rank), std::cref(p.box->host), p.box->pid, p.box->start_time);
+      return std::make_tuple(static_cast<std::uint32_t>(p.box->rank), std::cref(p.box->host), p.box->pid,
+                             p.box->start_time);
     };
     return key(a) < key(b);
   });
@@ -177,7 +179,8 @@ std::unordered_set<std::uint64_t> OpenGroups(const BoxImage& box) {
   for (const Call& call : box.calls) {
     if (call.group == 0) continue;
     if (call.function == functions::Function::ncclGroupStart) ++depth[call.group];
-    if (call.function == functions::Function::ncclGroupEnd || call.function == functions::Function::ncclGroupSimulateEnd) {
+    if (call.function == functions::Function::ncclGroupEnd ||
+        call.function == functions::Function::ncclGroupSimulateEnd) {
       --depth[call.group];
     }
   }
@@ -267,7 +270,8 @@ int View::JobRank(const CommView& comm, std::uint32_t rank) const {
 }
 
 std::uint64_t View::Unfinished(const Member& member) const {
-  // Newest first: a finished call vouches for the older ones, a collective cannot end before they have begun everywhere.
+  // Newest first: a finished call vouches for the older ones, a collective cannot end before they have begun
+  // everywhere.
   for (auto call = member.calls.rbegin(); call != member.calls.rend(); ++call) {
     if (((*call)->flags & format::kMarked) != 0 && member.comm->Finished((*call)->ticket)) return (*call)->position + 1;
   }

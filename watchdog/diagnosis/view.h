@@ -26,7 +26,7 @@ struct Fate {
   // Dumping core is dying: it makes no call any more. Only kGone is certain.
   bool gone() const { return what == format::Observed::kGone || what == format::Observed::kDumping; }
   bool exit_known() const { return signal || status; }
-  bool polite() const;    // ended by INT, TERM or HUP: somebody asked it to
+  bool polite() const;  // ended by INT, TERM or HUP: somebody asked it to
   bool orderly() const { return !signal && status == 0; }
   bool violent() const { return exit_known() && !polite() && !orderly(); }
 };
@@ -61,12 +61,12 @@ struct Member {
 struct CommView {
   std::uint64_t id = 0;
   std::uint64_t parent = 0;
-  std::uint32_t size = 0;      // what most members say
+  std::uint32_t size = 0;  // what most members say
   bool sizes_differ = false;
-  bool comparable = true;      // false: grown, or unknown identity: members cannot be matched
+  bool comparable = true;  // false: grown, or unknown identity: members cannot be matched
   std::string label;
-  std::vector<Member> members; // by rank; only those that a box shows
-  std::vector<int> job_ranks;  // by communicator rank, -1 unknown; empty if the size is unknown
+  std::vector<Member> members;  // by rank; only those that a box shows
+  std::vector<int> job_ranks;   // by communicator rank, -1 unknown; empty if the size is unknown
 
   const Member* OfRank(std::uint32_t rank) const;
 };
@@ -100,7 +100,7 @@ struct View {
 
 View MakeView(const Snapshot& snapshot);
 
-bool IsError(std::int32_t result);                 // neither success, in progress nor not returned
+bool IsError(std::int32_t result);  // neither success, in progress nor not returned
 std::uint64_t FingerprintOf(const reader::Call& call);
 
 }  // namespace ncclwatch::diagnosis

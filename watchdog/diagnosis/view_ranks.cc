@@ -181,8 +181,8 @@ bool TellsOfProgress(const Call& call) {
 }
 
 void NoteActivity(const Call& call, std::int64_t shift_ns, Node* node) {
-  node->active_ns = std::max({node->active_ns, call.entered_ns + shift_ns,
-                              call.returned_ns == 0 ? 0 : call.returned_ns + shift_ns});
+  node->active_ns =
+      std::max({node->active_ns, call.entered_ns + shift_ns, call.returned_ns == 0 ? 0 : call.returned_ns + shift_ns});
   if (node->last == nullptr || call.slot > node->last->slot) node->last = &call;
 }
 

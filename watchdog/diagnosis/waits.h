@@ -13,8 +13,8 @@ enum class WaitFor { kCollective, kMessage, kJoin };
 
 // `waiter` cannot go on before `other` has made a call.
 struct Wait {
-  int waiter = -1;  // nodes
-  int other = -1;   // -1: no box of it is known
+  int waiter = -1;      // nodes
+  int other = -1;       // -1: no box of it is known
   int other_rank = -1;  // job rank, -1 unknown
   int comm = -1;
   int member = -1;  // the waiter's, in the communicator
@@ -30,7 +30,7 @@ struct WaitGraph {
   std::vector<Wait> waits;
   std::vector<std::vector<int>> out;  // by node: indices into waits
   std::vector<std::vector<int>> in;
-  std::vector<char> blocked;          // by node: stuck for a reason found elsewhere (a mismatch)
+  std::vector<char> blocked;  // by node: stuck for a reason found elsewhere (a mismatch)
 
   bool Waits(int node) const { return !out[node].empty() || blocked[node]; }
   // Everyone who waits for the node, directly or through others.

@@ -119,7 +119,8 @@ std::int64_t MappedBox::ToNanoseconds(std::uint64_t ticks) const {
   if (header_->clock.source != static_cast<std::uint32_t>(format::ClockSource::kCycleCounter)) {
     return static_cast<std::int64_t>(std::min<std::uint64_t>(ticks, INT64_MAX));
   }
-  const format::ClockAnchor& anchor = header_->clock.anchors[header_->clock.current.load(std::memory_order_acquire) & 1];
+  const format::ClockAnchor& anchor =
+      header_->clock.anchors[header_->clock.current.load(std::memory_order_acquire) & 1];
   const double since = static_cast<double>(static_cast<std::int64_t>(ticks - Load(anchor.ticks)));
   const double offset = since * anchor.ns_per_tick;
   // Adding as integers keeps nanoseconds that a double of this size has lost; clamped apart, so nothing overflows.

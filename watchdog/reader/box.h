@@ -36,7 +36,7 @@ class MappedBox {
   const format::Header& header() const { return *header_; }
   std::uint32_t communicators() const;  // entries in use, at most the table's capacity
   const format::Communicator& communicator(std::uint32_t index) const;
-  std::uint64_t head() const;           // slots handed out so far
+  std::uint64_t head() const;  // slots handed out so far
   std::uint64_t ring_size() const;
   // False if the slot is not whole (being written, overwritten, not yet handed out).
   bool Read(std::uint64_t slot, Call* call) const;
@@ -49,7 +49,7 @@ class MappedBox {
   std::string path_;
   const format::Header* header_ = nullptr;
   std::size_t bytes_ = 0;
-  bool owned_ = false;  // header_ is a mapping of bytes_ bytes to be undone
+  bool owned_ = false;       // header_ is a mapping of bytes_ bytes to be undone
   std::uint64_t inode_ = 0;  // of a mapped file
   Layout layout_;
   friend std::variant<BoxImage, Failure> ReadBox(const std::string& path);

@@ -28,7 +28,8 @@ File::~File() {
 std::size_t File::ReadAt(std::uint64_t offset, void* to, std::size_t bytes) const {
   std::size_t got = 0;
   while (got < bytes) {
-    const ssize_t part = ::pread(descriptor_, static_cast<char*>(to) + got, bytes - got, static_cast<off_t>(offset + got));
+    const ssize_t part =
+        ::pread(descriptor_, static_cast<char*>(to) + got, bytes - got, static_cast<off_t>(offset + got));
     if (part < 0 && errno == EINTR) continue;
     if (part <= 0) break;
     got += static_cast<std::size_t>(part);

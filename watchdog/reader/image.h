@@ -140,15 +140,15 @@ struct BoxImage {
   format::GpuMarks gpu_marks{};
   std::uint32_t communicators_lost = 0;
   std::uint32_t peers_lost = 0;
-  std::uint64_t head = 0;         // slots handed out
-  std::uint64_t first_slot = 0;   // oldest slot still in the ring; calls before it are lost
-  std::uint32_t torn = 0;         // slots that were being written when copied
-  std::uint32_t damaged = 0;      // communicators left out: their rank or size cannot be
+  std::uint64_t head = 0;        // slots handed out
+  std::uint64_t first_slot = 0;  // oldest slot still in the ring; calls before it are lost
+  std::uint32_t torn = 0;        // slots that were being written when copied
+  std::uint32_t damaged = 0;     // communicators left out: their rank or size cannot be
   LastWords last_words;
   Judgement judgement;
   std::vector<Communicator> communicators;
   std::vector<PeerCount> peers;
-  std::vector<CallSite> call_sites;  // those that have a name
+  std::vector<CallSite> call_sites;       // those that have a name
   std::vector<Observation> observations;  // what this process observed of others, in order
   std::vector<Call> calls;                // by slot, ascending
 };

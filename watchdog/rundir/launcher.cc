@@ -97,8 +97,7 @@ Name NameOf(const Place& place, const Lookup& lookup) {
   const auto text = [&lookup](const char* name) { return std::string(lookup(name).value_or("")); };
   switch (place.launcher) {
     // Not the master's port: a restart of torchrun's workers may choose another one.
-    case Launcher::kTorchrun:
-      return {text("TORCHELASTIC_RUN_ID"), ""};
+    case Launcher::kTorchrun: return {text("TORCHELASTIC_RUN_ID"), ""};
     case Launcher::kSlurm: {
       const std::string id = text("SLURM_JOB_ID") + "." + text("SLURM_STEP_ID");
       return {"slurm-" + id, id + "/" + text("SLURM_RESTART_COUNT")};
@@ -108,14 +107,12 @@ Name NameOf(const Place& place, const Lookup& lookup) {
       if (id.empty()) id = text("OMPI_MCA_ess_base_jobid");
       return {"openmpi-" + id, id};
     }
-    case Launcher::kMpich:
-      return {"mpich-" + text("PMI_JOBID"), text("PMI_JOBID")};
+    case Launcher::kMpich: return {"mpich-" + text("PMI_JOBID"), text("PMI_JOBID")};
     case Launcher::kPlain:
       // Not the world size: that one rank has another is a fault to be found, not another job.
       return {"job-" + text("MASTER_PORT"),
               text("MASTER_ADDR") + "/" + text("MASTER_PORT") + "/" + text("SLURM_STEP_ID")};
-    case Launcher::kNone:
-      break;
+    case Launcher::kNone: break;
   }
   const std::string session = std::to_string(getsid(0));
   return {"session-" + session, session};

@@ -18,7 +18,8 @@ constexpr std::uint64_t kLowestPie = 0x10000000;  // a program below it was link
 
 // "/path/of/module+0x1234" for the instruction before `address`, empty if it lies in no file.
 std::string ModuleText(std::uint64_t address) {
-  // No stream: the host's fflush(nullptr) would wait for its lock, and this may wait for the kernel's of the memory map.
+  // No stream: the host's fflush(nullptr) would wait for its lock, and this may wait for the kernel's of the memory
+  // map.
   const std::string maps = rundir::ReadSmall("/proc/self/maps", kMostMaps).value_or("");
   std::map<std::string, std::uint64_t> lowest;
   for (std::size_t at = 0, next; at < maps.size(); at = next) {

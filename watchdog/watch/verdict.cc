@@ -53,17 +53,12 @@ std::string WithdrawalLine(const Standing& standing, std::int64_t now_realtime_n
   if (standing.culprits.empty()) return std::string("it moved on") + after;
   const std::string ranks = Ranks(standing.culprits);
   switch (standing.kind) {
-    case Kind::kMissingParticipant:
-      return ranks + " arrived" + after;
-    case Kind::kInitializationHang:
-      return ranks + " joined" + after;
-    case Kind::kFrozenProcess:
-      return ranks + (standing.culprits.size() == 1 ? " runs" : " run") + " again" + after;
+    case Kind::kMissingParticipant: return ranks + " arrived" + after;
+    case Kind::kInitializationHang: return ranks + " joined" + after;
+    case Kind::kFrozenProcess: return ranks + (standing.culprits.size() == 1 ? " runs" : " run") + " again" + after;
     case Kind::kDeadRank:
-    case Kind::kEarlyExit:
-      return "nobody waits for " + ranks + " any more" + after;
-    default:
-      return ranks + " moved on" + after;
+    case Kind::kEarlyExit: return "nobody waits for " + ranks + " any more" + after;
+    default: return ranks + " moved on" + after;
   }
 }
 

@@ -142,7 +142,8 @@ void Watchdog::State::Wait() {
     leader->AddPollFds(&fds);
   else if (holder_fd >= 0 && !holder_gone)
     fds.push_back({holder_fd, POLLIN, 0});
-  if (poll(fds.data(), fds.size(), kTick_ms) <= 0 || fds[0].revents == 0 || stop.load(std::memory_order_acquire)) return;
+  if (poll(fds.data(), fds.size(), kTick_ms) <= 0 || fds[0].revents == 0 || stop.load(std::memory_order_acquire))
+    return;
   // Nobody has asked to stop: the host has closed this descriptor, and may have given its number to a file of its own.
   wake = -1;
 }

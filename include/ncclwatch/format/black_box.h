@@ -53,17 +53,17 @@ struct Clock {
 static_assert(sizeof(Clock) == 72);
 
 struct Section {
-  std::uint64_t offset;    // bytes from the start of the file
+  std::uint64_t offset;  // bytes from the start of the file
   std::uint64_t bytes;
-  std::uint32_t count;     // entries
+  std::uint32_t count;  // entries
   std::uint32_t entry_bytes;
 };
 static_assert(sizeof(Section) == 24);
 
 struct Identity {
-  char boot_id[40];         // text of /proc/sys/kernel/random/boot_id
+  char boot_id[40];  // text of /proc/sys/kernel/random/boot_id
   char host[64];
-  char job[128];            // as in the run directory's name
+  char job[128];                // as in the run directory's name
   std::uint64_t pid_namespace;  // inode of /proc/self/ns/pid
   std::uint64_t start_time;     // field 22 of /proc/self/stat
   std::uint32_t pid;            // in that namespace
@@ -75,7 +75,7 @@ struct Identity {
   std::int32_t local_world_size;
   std::int32_t master_port;  // 0 unknown
   char master_address[64];
-  char command[256];        // argv joined by spaces, cut
+  char command[256];  // argv joined by spaces, cut
 };
 static_assert(sizeof(Identity) == 600);
 
@@ -97,7 +97,7 @@ struct LastWords {
   std::int32_t exit_status;            // of exit() or _exit(), valid in state kExiting
   std::int32_t signal;                 // valid in state kCrashing
   std::uint32_t reserved;
-  std::int64_t at_ns;                  // CLOCK_MONOTONIC
+  std::int64_t at_ns;  // CLOCK_MONOTONIC
   char text[1000];
 };
 static_assert(sizeof(LastWords) == 1024);
@@ -106,7 +106,7 @@ struct Header {
   char magic[8];
   std::uint32_t version;
   std::uint32_t endian_mark;
-  std::uint32_t header_bytes;   // sizeof(Header) of the writer
+  std::uint32_t header_bytes;  // sizeof(Header) of the writer
   std::uint32_t reserved32;
   std::uint64_t file_bytes;
   Section communicators;
@@ -116,21 +116,21 @@ struct Header {
   Section strings;
   Identity identity;
   Clock clock;
-  Judgement judgement;          // written by this process while it leads
+  Judgement judgement;  // written by this process while it leads
   LastWords last_words;
-  std::atomic<std::uint32_t> state;         // ProcessState
-  std::atomic<std::uint32_t> watching;      // 1 while calls are recorded (`ncclwatch off` clears it)
-  std::atomic<std::int64_t> heartbeat_ns;   // CLOCK_MONOTONIC, by the watchdog thread, every 50 ms or faster
+  std::atomic<std::uint32_t> state;        // ProcessState
+  std::atomic<std::uint32_t> watching;     // 1 while calls are recorded (`ncclwatch off` clears it)
+  std::atomic<std::int64_t> heartbeat_ns;  // CLOCK_MONOTONIC, by the watchdog thread, every 50 ms or faster
   std::atomic<std::uint64_t> heartbeats;
-  alignas(64) std::atomic<std::uint64_t> head;  // slots handed out; the next slot
+  alignas(64) std::atomic<std::uint64_t> head;                // slots handed out; the next slot
   alignas(64) std::atomic<std::uint32_t> communicators_used;  // entries ever used, the reader's bound
   std::atomic<std::uint32_t> observations_used;
-  std::atomic<std::uint32_t> strings_used;      // bytes
+  std::atomic<std::uint32_t> strings_used;        // bytes
   std::atomic<std::uint32_t> communicators_lost;  // made when the table was full: not watched
   std::atomic<std::uint32_t> peers_lost;          // peer counts that found no room
-  std::uint32_t nccl_version;   // of ncclGetVersion, 0 unknown
-  std::uint32_t nccl_library;   // offset of its path in strings, 0 unknown
-  std::uint32_t gpu_marks;      // GpuMarks
+  std::uint32_t nccl_version;                     // of ncclGetVersion, 0 unknown
+  std::uint32_t nccl_library;                     // offset of its path in strings, 0 unknown
+  std::uint32_t gpu_marks;                        // GpuMarks
   CallSite call_sites[kCallSites];
 };
 static_assert(sizeof(Header) <= kPage);

@@ -17,7 +17,7 @@ enum class CommunicatorState : std::uint32_t {
   kFinalizing = 3,
   kDestroyed = 4,  // entry may be reused, with generation + 1
   kAborted = 5,
-  kFailed = 6,     // the creating call returned an error
+  kFailed = 6,  // the creating call returned an error
   kRevoked = 7,
 };
 
@@ -25,12 +25,12 @@ enum CommunicatorFlags : std::uint32_t {
   kCommNonBlocking = 1u << 0,
   kCommIdentityUnknown = 1u << 1,  // first seen in use, not at its creation: cannot be matched across ranks
   kCommRankUnknown = 1u << 2,      // split or non-blocking, not settled yet
-  kCommGrown = 1u << 3,            // ncclCommGrow: existing ranks pass no id; joined by parent and ordinal in the reader
+  kCommGrown = 1u << 3,  // ncclCommGrow: existing ranks pass no id; joined by parent and ordinal in the reader
 };
 
 // What the last call on the communicator was, kept here because the ring may have wrapped past it.
 struct LastCall {
-  std::uint64_t slot;   // of its record
+  std::uint64_t slot;  // of its record
   std::uint64_t count;
   std::uint64_t entered;  // ticks
   std::uint32_t function;
@@ -53,23 +53,23 @@ struct Communicator {
   std::atomic<std::uint64_t> creations;  // communicator-creating calls made on this one (the ordinal of the next)
   std::atomic<std::uint64_t> sends;      // over all peers, entered
   std::atomic<std::uint64_t> receives;
-  std::atomic<std::uint64_t> empties;    // calls with count 0
-  LastCall last;                         // last collective
-  std::atomic<std::uint64_t> started;    // by GPU start marks; unused by version 1 writers
-  std::uint64_t id;                      // identity: equal on every rank
-  std::uint64_t parent;                  // identity of the parent, 0 for a root communicator
+  std::atomic<std::uint64_t> empties;  // calls with count 0
+  LastCall last;                       // last collective
+  std::atomic<std::uint64_t> started;  // by GPU start marks; unused by version 1 writers
+  std::uint64_t id;                    // identity: equal on every rank
+  std::uint64_t parent;                // identity of the parent, 0 for a root communicator
   std::uint64_t parent_ordinal;
-  std::uint64_t handle;                  // ncclComm_t in the process
-  std::uint64_t created;                 // ticks
-  std::uint32_t rank;                    // of this process (or thread) in the communicator
+  std::uint64_t handle;   // ncclComm_t in the process
+  std::uint64_t created;  // ticks
+  std::uint32_t rank;     // of this process (or thread) in the communicator
   std::uint32_t size;
-  std::int32_t color;                    // of a split
-  std::int32_t device;                   // CUDA device ordinal, -1 unknown
-  std::uint32_t library;                 // which libnccl of the process made it
-  std::uint32_t flags;                   // CommunicatorFlags
+  std::int32_t color;     // of a split
+  std::int32_t device;    // CUDA device ordinal, -1 unknown
+  std::uint32_t library;  // which libnccl of the process made it
+  std::uint32_t flags;    // CommunicatorFlags
   std::uint32_t generation;
-  std::atomic<std::uint32_t> state;      // CommunicatorState
-  char label[kLabelBytes];               // zero-terminated, may be empty
+  std::atomic<std::uint32_t> state;  // CommunicatorState
+  char label[kLabelBytes];           // zero-terminated, may be empty
   std::uint64_t reserved[35];
   // marks[t % kMarks] = t + 1, written by the GPU when the launch with ticket t has finished. Two streams may finish
   // out of order: a single counter would run backwards.
@@ -79,7 +79,7 @@ static_assert(sizeof(Communicator) == 1024);
 
 // Sends and receives per peer, an open-addressed table hashed by (communicator, peer).
 struct Peer {
-  std::atomic<std::uint64_t> key;  // 0 free, else (generation << 40 | communicator << 20 | peer) + 1
+  std::atomic<std::uint64_t> key;       // 0 free, else (generation << 40 | communicator << 20 | peer) + 1
   std::atomic<std::uint64_t> sends;     // entered
   std::atomic<std::uint64_t> receives;  // entered
   std::uint64_t reserved;

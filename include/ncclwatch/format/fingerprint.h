@@ -22,24 +22,15 @@ constexpr functions::Function Canonical(functions::Function function) {
   using functions::Function;
   switch (function) {
     case Function::ncclBcast:
-    case Function::ncclBroadcastConfig:
-      return Function::ncclBroadcast;
-    case Function::ncclAllReduceConfig:
-      return Function::ncclAllReduce;
-    case Function::ncclReduceConfig:
-      return Function::ncclReduce;
-    case Function::ncclAllGatherConfig:
-      return Function::ncclAllGather;
-    case Function::ncclReduceScatterConfig:
-      return Function::ncclReduceScatter;
-    case Function::ncclAlltoAllConfig:
-      return Function::ncclAlltoAll;
-    case Function::ncclGatherConfig:
-      return Function::ncclGather;
-    case Function::ncclScatterConfig:
-      return Function::ncclScatter;
-    default:
-      return function;
+    case Function::ncclBroadcastConfig: return Function::ncclBroadcast;
+    case Function::ncclAllReduceConfig: return Function::ncclAllReduce;
+    case Function::ncclReduceConfig: return Function::ncclReduce;
+    case Function::ncclAllGatherConfig: return Function::ncclAllGather;
+    case Function::ncclReduceScatterConfig: return Function::ncclReduceScatter;
+    case Function::ncclAlltoAllConfig: return Function::ncclAlltoAll;
+    case Function::ncclGatherConfig: return Function::ncclGather;
+    case Function::ncclScatterConfig: return Function::ncclScatter;
+    default: return function;
   }
 }
 
@@ -52,10 +43,8 @@ constexpr bool MovesBytes(functions::Function function) {
     case Function::ncclGather:
     case Function::ncclScatter:
     case Function::ncclSend:
-    case Function::ncclRecv:
-      return true;
-    default:
-      return false;
+    case Function::ncclRecv: return true;
+    default: return false;
   }
 }
 

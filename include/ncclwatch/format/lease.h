@@ -17,11 +17,11 @@ struct Lease {
   std::uint32_t version;
   std::uint32_t reserved32;
   std::atomic<std::uint64_t> holder;
-  std::atomic<std::int64_t> heartbeat_ns;  // CLOCK_MONOTONIC
+  std::atomic<std::int64_t> heartbeat_ns;   // CLOCK_MONOTONIC
   std::atomic<std::uint32_t> switched_off;  // `ncclwatch off`: 1 while nobody shall watch
   std::uint32_t reserved32b;
-  std::atomic<std::uint64_t> announced;    // 1 once the line "watching n/n ranks" has been said
-  std::atomic<std::uint64_t> verdicts;     // verdicts published so far (also by earlier leaders)
+  std::atomic<std::uint64_t> announced;  // 1 once the line "watching n/n ranks" has been said
+  std::atomic<std::uint64_t> verdicts;   // verdicts published so far (also by earlier leaders)
   // Not 0: the leader ends the job (NCCLWATCH_ON_FAULT=abort); every watchdog ends its process with status 86.
   std::atomic<std::uint64_t> ending;
 };

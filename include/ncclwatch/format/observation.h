@@ -26,14 +26,14 @@ enum ExitFlags : std::uint32_t { kExitKnown = 1, kExitCore = 2, kExitOutOfMemory
 // Keyed by (pid, start_time); a later entry for the same process replaces what an earlier one said.
 struct Observation {
   std::atomic<std::uint64_t> commit;  // index + 1 when whole
-  std::int64_t at_ns;          // CLOCK_MONOTONIC of the observer's node
+  std::int64_t at_ns;                 // CLOCK_MONOTONIC of the observer's node
   std::uint32_t pid;
-  std::int32_t rank;           // job rank, kNoRank unknown
-  std::uint64_t start_time;    // field 22 of /proc/PID/stat
-  std::uint32_t what;          // Observed
-  std::uint32_t exit_flags;    // ExitFlags
-  std::int32_t exit_signal;    // 0 none
-  std::int32_t exit_status;    // valid with kExitKnown and exit_signal == 0
+  std::int32_t rank;         // job rank, kNoRank unknown
+  std::uint64_t start_time;  // field 22 of /proc/PID/stat
+  std::uint32_t what;        // Observed
+  std::uint32_t exit_flags;  // ExitFlags
+  std::int32_t exit_signal;  // 0 none
+  std::int32_t exit_status;  // valid with kExitKnown and exit_signal == 0
   std::uint64_t reserved;
 };
 static_assert(sizeof(Observation) == 56);

@@ -12,19 +12,19 @@
 namespace ncclwatch::format {
 
 inline constexpr std::uint32_t kNoCommunicator = 0xffffffffu;
-inline constexpr std::uint8_t kNoType = 0xff;       // the call has no datatype
-inline constexpr std::uint8_t kNoReduction = 0xff;  // the call has no reduction
+inline constexpr std::uint8_t kNoType = 0xff;         // the call has no datatype
+inline constexpr std::uint8_t kNoReduction = 0xff;    // the call has no reduction
 inline constexpr std::uint8_t kUserReduction = 0xfe;  // made by ncclRedOpCreate*: its handle differs per process
 inline constexpr std::int32_t kNoRank = -1;
 inline constexpr std::int32_t kNoResult = -1;  // not returned yet
 
 enum RecordFlags : std::uint32_t {
-  kEmpty = 1u << 0,        // count 0: NCCL does nothing and its own sequence does not advance; no position consumed
-  kOneRank = 1u << 1,      // the communicator has one rank
-  kCaptured = 1u << 2,     // stream was capturing: a graph node was made, nothing ran; never marked
-  kMarked = 1u << 3,       // a GPU end mark with this record's ticket is, or will be, enqueued
-  kNonBlocking = 1u << 4,  // the communicator is non-blocking: "returned" does not mean enqueued
-  kGrouped = 1u << 5,      // made inside ncclGroupStart/End; runs when the outermost GroupEnd returns
+  kEmpty = 1u << 0,            // count 0: NCCL does nothing and its own sequence does not advance; no position consumed
+  kOneRank = 1u << 1,          // the communicator has one rank
+  kCaptured = 1u << 2,         // stream was capturing: a graph node was made, nothing ran; never marked
+  kMarked = 1u << 3,           // a GPU end mark with this record's ticket is, or will be, enqueued
+  kNonBlocking = 1u << 4,      // the communicator is non-blocking: "returned" does not mean enqueued
+  kGrouped = 1u << 5,          // made inside ncclGroupStart/End; runs when the outermost GroupEnd returns
   kMarkUnavailable = 1u << 6,  // a mark was wanted and could not be enqueued (no memory operations, error)
 };
 
@@ -33,23 +33,23 @@ struct Record {
   std::atomic<std::uint64_t> commit;    // slot + 1 when whole
   std::atomic<std::uint64_t> entered;   // clock ticks, see Clock
   std::atomic<std::uint64_t> returned;  // clock ticks; 0 while the call is inside the library
-  std::uint64_t position;    // collectives: of the communicator, from 0 (kEmpty: the position it stands before);
-                             // Send/Recv: per peer and direction, from 0; creations: ordinal on the parent
+  std::uint64_t position;  // collectives: of the communicator, from 0 (kEmpty: the position it stands before);
+                           // Send/Recv: per peer and direction, from 0; creations: ordinal on the parent
   std::uint64_t count;
-  std::uint64_t chain;       // collectives: fingerprint chain of the communicator up to and including this call
-  std::uint64_t stream;      // cudaStream_t as passed
-  std::uint64_t site;        // return address of the application's call
-  std::uint64_t group;       // slot + 1 of the outermost ncclGroupStart's record, 0 outside groups
-  std::uint64_t ticket;      // with kMarked: finished once Communicator::marks[ticket % kMarks] > ticket
+  std::uint64_t chain;               // collectives: fingerprint chain of the communicator up to and including this call
+  std::uint64_t stream;              // cudaStream_t as passed
+  std::uint64_t site;                // return address of the application's call
+  std::uint64_t group;               // slot + 1 of the outermost ncclGroupStart's record, 0 outside groups
+  std::uint64_t ticket;              // with kMarked: finished once Communicator::marks[ticket % kMarks] > ticket
   std::atomic<std::int32_t> result;  // ncclResult_t, kNoResult until returned
-  std::uint32_t function;    // functions::Function
-  std::uint32_t communicator;  // index into the table, kNoCommunicator if none
-  std::uint32_t generation;  // of that table entry
-  std::uint32_t thread;      // kernel thread id
-  std::uint32_t flags;       // RecordFlags
-  std::int32_t root;         // root of rooted collectives, peer (rank in the communicator) of Send/Recv, else kNoRank
-  std::uint8_t dtype;        // ncclDataType_t
-  std::uint8_t reduction;    // ncclRedOp_t
+  std::uint32_t function;            // functions::Function
+  std::uint32_t communicator;        // index into the table, kNoCommunicator if none
+  std::uint32_t generation;          // of that table entry
+  std::uint32_t thread;              // kernel thread id
+  std::uint32_t flags;               // RecordFlags
+  std::int32_t root;       // root of rooted collectives, peer (rank in the communicator) of Send/Recv, else kNoRank
+  std::uint8_t dtype;      // ncclDataType_t
+  std::uint8_t reduction;  // ncclRedOp_t
   std::uint16_t reserved16;
   std::uint64_t reserved[2];
 };

@@ -39,27 +39,17 @@ __nv_fp8_interpretation_t Fp8Kind(int type) { return type == 10 ? __NV_E4M3 : __
 
 Number Load(int type, const uint8_t* p) {
   switch (type) {
-    case 0:
-      return {static_cast<uint64_t>(int64_t{FromBytes<int8_t>(p)}), 0};
-    case 1:
-      return {*p, 0};
-    case 2:
-      return {static_cast<uint64_t>(int64_t{FromBytes<int32_t>(p)}), 0};
-    case 3:
-      return {FromBytes<uint32_t>(p), 0};
+    case 0: return {static_cast<uint64_t>(int64_t{FromBytes<int8_t>(p)}), 0};
+    case 1: return {*p, 0};
+    case 2: return {static_cast<uint64_t>(int64_t{FromBytes<int32_t>(p)}), 0};
+    case 3: return {FromBytes<uint32_t>(p), 0};
     case 4:
-    case 5:
-      return {FromBytes<uint64_t>(p), 0};
-    case 6:
-      return {0, __half2float(FromBytes<__half>(p))};
-    case 7:
-      return {0, FromBytes<float>(p)};
-    case 8:
-      return {0, FromBytes<double>(p)};
-    case 9:
-      return {0, __bfloat162float(FromBytes<__nv_bfloat16>(p))};
-    default:
-      return {0, __half2float(__half(__nv_cvt_fp8_to_halfraw(*p, Fp8Kind(type))))};
+    case 5: return {FromBytes<uint64_t>(p), 0};
+    case 6: return {0, __half2float(FromBytes<__half>(p))};
+    case 7: return {0, FromBytes<float>(p)};
+    case 8: return {0, FromBytes<double>(p)};
+    case 9: return {0, __bfloat162float(FromBytes<__nv_bfloat16>(p))};
+    default: return {0, __half2float(__half(__nv_cvt_fp8_to_halfraw(*p, Fp8Kind(type))))};
   }
 }
 

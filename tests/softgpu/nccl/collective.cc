@@ -189,16 +189,11 @@ bool AllReduce(ncclComm* comm, const Collective& c) {
 
 bool RunCollective(ncclComm* comm, const Collective& c) {
   switch (c.function) {
-    case Function::kBroadcast:
-      return Broadcast(comm, c);
-    case Function::kReduce:
-      return ReduceToRoot(comm, c);
-    case Function::kAllGather:
-      return AllGather(comm, c);
-    case Function::kReduceScatter:
-      return ReduceScatter(comm, c);
-    case Function::kAllReduce:
-      return AllReduce(comm, c);
+    case Function::kBroadcast: return Broadcast(comm, c);
+    case Function::kReduce: return ReduceToRoot(comm, c);
+    case Function::kAllGather: return AllGather(comm, c);
+    case Function::kReduceScatter: return ReduceScatter(comm, c);
+    case Function::kAllReduce: return AllReduce(comm, c);
   }
   return false;
 }

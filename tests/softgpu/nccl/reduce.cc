@@ -77,32 +77,19 @@ using Bfloat = Narrow16<FloatToBfloat, BfloatToFloat>;
 template <typename F>
 void WithType(int datatype, F f) {
   switch (datatype) {
-    case 0:
-      return f(Native<int8_t>{});
-    case 1:
-      return f(Native<uint8_t>{});
-    case 2:
-      return f(Native<int32_t>{});
-    case 3:
-      return f(Native<uint32_t>{});
-    case 4:
-      return f(Native<int64_t>{});
-    case 5:
-      return f(Native<uint64_t>{});
-    case 6:
-      return f(Half{});
-    case 7:
-      return f(Native<float>{});
-    case 8:
-      return f(Native<double>{});
-    case 9:
-      return f(Bfloat{});
-    case 10:
-      return f(Narrow8<Fp8E4m3>{});
-    case 11:
-      return f(Narrow8<Fp8E5m2>{});
-    default:
-      return;
+    case 0: return f(Native<int8_t>{});
+    case 1: return f(Native<uint8_t>{});
+    case 2: return f(Native<int32_t>{});
+    case 3: return f(Native<uint32_t>{});
+    case 4: return f(Native<int64_t>{});
+    case 5: return f(Native<uint64_t>{});
+    case 6: return f(Half{});
+    case 7: return f(Native<float>{});
+    case 8: return f(Native<double>{});
+    case 9: return f(Bfloat{});
+    case 10: return f(Narrow8<Fp8E4m3>{});
+    case 11: return f(Narrow8<Fp8E5m2>{});
+    default: return;
   }
 }
 
@@ -138,8 +125,7 @@ void ReduceBlock(typename Type::Stored* accumulator, const uint8_t* const* sourc
       return Fold(accumulator, sources, nsources, first, count, [](T a, T b) { return Type::Min(a, b); });
     case ReductionKind::kMax:
       return Fold(accumulator, sources, nsources, first, count, [](T a, T b) { return Type::Max(a, b); });
-    default:
-      Fold(accumulator, sources, nsources, first, count, [](T a, T b) { return Type::Add(a, b); });
+    default: Fold(accumulator, sources, nsources, first, count, [](T a, T b) { return Type::Add(a, b); });
   }
   if constexpr (Type::kInteger) {
     if (reduction.kind != ReductionKind::kSumPostDiv) return;
@@ -150,18 +136,12 @@ void ReduceBlock(typename Type::Stored* accumulator, const uint8_t* const* sourc
 uint64_t BitsOfReciprocal(int datatype, int nranks) {
   const float reciprocal = static_cast<float>(1.0 / nranks);
   switch (datatype) {
-    case 6:
-      return FloatToHalf(reciprocal);
-    case 7:
-      return std::bit_cast<uint32_t>(reciprocal);
-    case 8:
-      return std::bit_cast<uint64_t>(1.0 / nranks);
-    case 9:
-      return FloatToBfloat(reciprocal);
-    case 10:
-      return Fp8E4m3::FromFloat(reciprocal);
-    default:
-      return Fp8E5m2::FromFloat(reciprocal);
+    case 6: return FloatToHalf(reciprocal);
+    case 7: return std::bit_cast<uint32_t>(reciprocal);
+    case 8: return std::bit_cast<uint64_t>(1.0 / nranks);
+    case 9: return FloatToBfloat(reciprocal);
+    case 10: return Fp8E4m3::FromFloat(reciprocal);
+    default: return Fp8E5m2::FromFloat(reciprocal);
   }
 }
 

@@ -130,7 +130,8 @@ TEST(Mismatch, AGroupWithOtherCallsIsOne) {
 TEST(Mismatch, AnOpenGroupIsNotJudgedYet) {
   Job job = WarmedUp(2);
   job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, kWorld, AllReduce(20)); });
-  job.Group(1, [&] { job.Call({1}, kWorld, AllReduce(20)); }, false);
+  job.Group(
+      1, [&] { job.Call({1}, kWorld, AllReduce(20)); }, false);
   EXPECT_TRUE(job.Judge().healthy());
 }
 

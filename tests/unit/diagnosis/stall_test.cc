@@ -105,7 +105,8 @@ TEST(Missing, TheHostInsideACallWaitsWithoutMarks) {
 TEST(Missing, AnUnclosedGroupIsACallNotMade) {
   Job job = Running(3);
   job.Call({0, 1}, kWorld, AllReduce());
-  job.Group(2, [&] { job.Call({2}, kWorld, AllReduce()); }, false);
+  job.Group(
+      2, [&] { job.Call({2}, kWorld, AllReduce()); }, false);
   Expect(job.JudgeAt(100), Kind::kMissingParticipant, Certainty::kLikely, {2});
 }
 

@@ -271,7 +271,8 @@ TEST_F(ReaderTest, TheNewestAttemptBelowAFolder) {
   fs::create_directories(directory_ + "/job-1");
   const auto old_paths = Sample().WriteBoxes(directory_ + "/job-1");
   Sample().WriteBoxes(directory_ + "/job-0");
-  for (const auto& path : old_paths) fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  for (const auto& path : old_paths)
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
   EXPECT_EQ(reader::ReadRun({directory_}).directory, directory_ + "/job-0");
 }
 

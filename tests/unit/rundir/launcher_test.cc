@@ -143,8 +143,7 @@ TEST(Launcher, DISABLED_ForksARank) {
   const auto say = [](const char* rank) {
     setenv("RANK", rank, 1);
     setenv("WORLD_SIZE", "2", 1);
-    const std::string job =
-        FromLauncher({}, [](const char* name) -> const char* { return getenv(name); }).job + "\n";
+    const std::string job = FromLauncher({}, [](const char* name) -> const char* { return getenv(name); }).job + "\n";
     dprintf(STDOUT_FILENO, "JOB=%s", job.c_str());
   };
   const pid_t child = fork();
@@ -159,8 +158,8 @@ TEST(Launcher, DISABLED_ForksARank) {
 }
 
 TEST(Launcher, ForkedRanksAgreeWithTheRankThatForkedThem) {
-  for (const char* script : {"sh -c \"$FORKS\"", "RANK=0 WORLD_SIZE=2 sh -c \"$FORKS\"",
-                             "TORCHELASTIC_RUN_ID=x sh -c \"$FORKS\""}) {
+  for (const char* script :
+       {"sh -c \"$FORKS\"", "RANK=0 WORLD_SIZE=2 sh -c \"$FORKS\"", "TORCHELASTIC_RUN_ID=x sh -c \"$FORKS\""}) {
     const std::vector<std::string> jobs = Jobs(script);
     ASSERT_EQ(jobs.size(), 2u) << script;
     EXPECT_EQ(jobs[0], jobs[1]) << script;

@@ -33,8 +33,7 @@ CUresult AddressOf(CUmemorytype type, const void* host, CUdeviceptr device, uint
       *address = device;
       *side = Side::kEither;
       return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_NOT_SUPPORTED;  // arrays
+    default: return CUDA_ERROR_NOT_SUPPORTED;  // arrays
   }
 }
 

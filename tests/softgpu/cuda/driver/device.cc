@@ -74,14 +74,12 @@ constexpr Attribute kAttributes[] = {
 
 int AttributeOf(CUdevice device, int attribute) {
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      return Physical(device) + 1;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: return Physical(device) + 1;
     case 92:  // CAN_USE_STREAM_MEM_OPS_V1, and below its 64-bit form and wait-for-NOR; 122 and 123 are their _v2
     case 93:
     case 94:
     case 122:
-    case 123:
-      return GetSettings().memory_operations ? 1 : 0;
+    case 123: return GetSettings().memory_operations ? 1 : 0;
     default:
       for (const Attribute& known : kAttributes) {
         if (known.attribute == attribute) return known.value;

@@ -28,12 +28,9 @@ bool Satisfied(const T* address, T value, unsigned flags) {
   switch (flags & ~unsigned{CU_STREAM_WAIT_VALUE_FLUSH}) {
     case CU_STREAM_WAIT_VALUE_GEQ:  // cyclic
       return static_cast<std::make_signed_t<T>>(now - value) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ:
-      return now == value;
-    case CU_STREAM_WAIT_VALUE_AND:
-      return (now & value) != 0;
-    default:
-      return static_cast<T>(~(now | value)) != 0;
+    case CU_STREAM_WAIT_VALUE_EQ: return now == value;
+    case CU_STREAM_WAIT_VALUE_AND: return (now & value) != 0;
+    default: return static_cast<T>(~(now | value)) != 0;
   }
 }
 
@@ -84,8 +81,7 @@ CUresult Translate(const CUstreamBatchMemOpParams& operation, Action* action, bo
       // An operation of the total order rather than a fence, which the thread sanitizer does not know.
       *action = [] { __atomic_fetch_add(&barrier, 1, __ATOMIC_SEQ_CST); };
       return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 

@@ -19,40 +19,26 @@ CUresult Answer(void* data, T value) {
 
 CUresult AnswerFor(const Block& block, CUdeviceptr address, CUpointer_attribute attribute, void* data) {
   switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return Answer(data, block.context->handle());
+    case CU_POINTER_ATTRIBUTE_CONTEXT: return Answer(data, block.context->handle());
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       return Answer<unsigned>(data, block.on_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-      return Answer(data, address);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return Answer(data, address);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (block.kind == Block::Kind::kDevice) return CUDA_ERROR_INVALID_VALUE;
       return Answer(data, reinterpret_cast<void*>(address));
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-      return Answer<unsigned>(data, 0);
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-      return Answer<unsigned long long>(data, block.id);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-      return Answer<unsigned>(data, block.kind == Block::Kind::kManaged);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return Answer<int>(data, block.context->device);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return Answer<unsigned>(data, 0);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return Answer<unsigned long long>(data, block.id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return Answer<unsigned>(data, block.kind == Block::Kind::kManaged);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return Answer<int>(data, block.context->device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-      return Answer<unsigned>(data, 0);
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-      return Answer(data, block.base);
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-      return Answer(data, block.size);
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-      return Answer<unsigned>(data, 1);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return Answer<unsigned long long>(data, 0);
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return Answer<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return Answer<void*>(data, nullptr);
-    default:
-      return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return Answer<unsigned>(data, 0);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return Answer(data, block.base);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return Answer(data, block.size);
+    case CU_POINTER_ATTRIBUTE_MAPPED: return Answer<unsigned>(data, 1);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return Answer<unsigned long long>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return Answer<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return Answer<void*>(data, nullptr);
+    default: return CUDA_ERROR_NOT_SUPPORTED;
   }
 }
 
@@ -65,10 +51,8 @@ size_t SizeOf(CUpointer_attribute attribute) {
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_MAPPED:
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-      return 4;
-    default:
-      return 8;
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return 4;
+    default: return 8;
   }
 }
 
