@@ -63,6 +63,12 @@ TEST(Verdict, TheDeathOfASuspectIsNews) {
             Move::kUpdate);
 }
 
+TEST(Verdict, AFrozenProcessThatIsKilledWasFrozenFirst) {
+  const Since died{true, true, false};
+  const Diagnosis frozen = With(Kind::kFrozenProcess, Certainty::kLikely, {2});
+  EXPECT_EQ(Decide(After(frozen), With(Kind::kDeadRank, Certainty::kCertain, {2}), died), Move::kNone);
+}
+
 TEST(Verdict, AfterItMovedOnAnotherOneMayFollow) {
   const Since moved{true, false, true};
   const Diagnosis missing = With(Kind::kMissingParticipant, Certainty::kLikely, {2});
