@@ -43,8 +43,8 @@ Move Decide(const std::optional<Standing>& standing, const diagnosis::Diagnosis&
   if (same) return next.certainty > standing->certainty ? Move::kUpdate : Move::kNone;
   if (standing->certainty == Certainty::kCertain && !(since.moved_on && !IsForGood(*standing))) return Move::kNone;
   if (since.deaths && !since.culprit_died && !since.moved_on) return Move::kNone;
-  // What is frozen does not die by itself: whoever killed it ended the job that it had already stopped.
-  if (standing->kind == Kind::kFrozenProcess && since.culprit_died && !since.moved_on) return Move::kNone;
+  // The stall came first: whoever killed the culprit afterwards ended a job that stood already.
+  if (standing->certainty >= Certainty::kLikely && since.culprit_died && !since.moved_on) return Move::kNone;
   return next.certainty >= standing->certainty || since.moved_on ? Move::kUpdate : Move::kNone;
 }
 

@@ -63,10 +63,12 @@ TEST(Verdict, TheDeathOfASuspectIsNews) {
             Move::kUpdate);
 }
 
-TEST(Verdict, AFrozenProcessThatIsKilledWasFrozenFirst) {
+TEST(Verdict, ALikelyStallCameBeforeTheDeathOfItsCulprit) {
   const Since died{true, true, false};
   const Diagnosis frozen = With(Kind::kFrozenProcess, Certainty::kLikely, {2});
+  const Diagnosis missing = With(Kind::kMissingParticipant, Certainty::kLikely, {2});
   EXPECT_EQ(Decide(After(frozen), With(Kind::kDeadRank, Certainty::kCertain, {2}), died), Move::kNone);
+  EXPECT_EQ(Decide(After(missing), With(Kind::kDeadRank, Certainty::kCertain, {2}), died), Move::kNone);
 }
 
 TEST(Verdict, AfterItMovedOnAnotherOneMayFollow) {
