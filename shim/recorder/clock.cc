@@ -55,21 +55,19 @@ Reading Read() {
 void Anchor(format::Clock& clock, const Reading& first) {
   clock.source =
       static_cast<std::uint32_t>(uses_counter ? format::ClockSource::kCycleCounter : format::ClockSource::kMonotonic);
-  double ns_per_tick = 1.0;
+  clock.realtime_minus_monotonic_ns.store(first.realtime_ns - first.monotonic_ns, std::memory_order_relaxed);
+  if (!uses_counter) return;
   Reading second = Read();
-  if (uses_counter) {
-    const std::int64_t passed = second.monotonic_ns - first.monotonic_ns;
-    if (passed < kBaseline_ns) {
-      const timespec rest{0, static_cast<long>(kBaseline_ns - passed)};
-      nanosleep(&rest, nullptr);
-      second = Read();
-    }
-    ns_per_tick =
-        static_cast<double>(second.monotonic_ns - first.monotonic_ns) / static_cast<double>(second.ticks - first.ticks);
+  const std::int64_t passed = second.monotonic_ns - first.monotonic_ns;
+  if (passed < kBaseline_ns) {
+    const timespec rest{0, static_cast<long>(kBaseline_ns - passed)};
+    nanosleep(&rest, nullptr);
+    second = Read();
   }
-  for (format::ClockAnchor& anchor : clock.anchors)
-    anchor = {second.ticks, second.monotonic_ns, second.realtime_ns, ns_per_tick};
-  clock.current.store(0, std::memory_order_release);
+  const double ns_per_tick =
+      static_cast<double>(second.monotonic_ns - first.monotonic_ns) / static_cast<double>(second.ticks - first.ticks);
+  clock.anchors[0] = {second.ticks, second.monotonic_ns, ns_per_tick};
+  clock.anchored.store(1, std::memory_order_release);
 }
 
 }  // namespace ncclwatch::shim::clock

@@ -44,7 +44,7 @@ struct Reading {
 Reading Read();
 
 void Start();
-// Fills the anchors from two readings; waits until they are far enough apart to give a rate.
+// Writes the first anchor from two readings; waits until they are far enough apart to give a rate.
 void Anchor(format::Clock& clock, const Reading& first);
 
 }  // namespace ncclwatch::shim::clock

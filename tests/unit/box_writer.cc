@@ -42,7 +42,7 @@ void FillIdentity(const reader::BoxImage& image, format::Identity* identity) {
 void FillHeader(const reader::BoxImage& image, format::Header* header) {
   FillIdentity(image, &header->identity);
   header->clock.source = static_cast<std::uint32_t>(format::ClockSource::kMonotonic);
-  header->clock.anchors[0] = {0, 1'000'000'000, 1'000'000'000 + image.realtime_minus_monotonic_ns, 1.0};
+  header->clock.realtime_minus_monotonic_ns = image.realtime_minus_monotonic_ns;
   header->judgement.suspect_after_ns = image.judgement.suspect_after_ns;
   header->judgement.likely_after_ns = image.judgement.likely_after_ns;
   header->judgement.verdict_at_ns = image.judgement.verdict_at_ns;

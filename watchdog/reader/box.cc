@@ -28,6 +28,15 @@ std::int64_t Clamp(double value) {
   return static_cast<std::int64_t>(std::min(value, kLimit));
 }
 
+// Adding as integers keeps nanoseconds that a double of this size has lost; clamped apart, so nothing overflows.
+std::int64_t By(const format::ClockAnchor& anchor, std::uint64_t ticks) {
+  constexpr std::int64_t kHalf = INT64_MAX / 2;
+  double ns_per_tick;
+  __atomic_load(&anchor.ns_per_tick, &ns_per_tick, __ATOMIC_ACQUIRE);
+  const double since = static_cast<double>(static_cast<std::int64_t>(ticks - Load(anchor.ticks)));
+  return std::clamp(Load(anchor.monotonic_ns), -kHalf, kHalf) + std::clamp(Clamp(since * ns_per_tick), -kHalf, kHalf);
+}
+
 std::variant<std::unique_ptr<MappedBox>, Failure> Fail(const std::string& path, std::string reason) {
   return Failure{path, std::move(reason)};
 }
@@ -119,13 +128,15 @@ std::int64_t MappedBox::ToNanoseconds(std::uint64_t ticks) const {
   if (header_->clock.source != static_cast<std::uint32_t>(format::ClockSource::kCycleCounter)) {
     return static_cast<std::int64_t>(std::min<std::uint64_t>(ticks, INT64_MAX));
   }
-  const format::ClockAnchor& anchor =
-      header_->clock.anchors[header_->clock.current.load(std::memory_order_acquire) & 1];
-  const double since = static_cast<double>(static_cast<std::int64_t>(ticks - Load(anchor.ticks)));
-  const double offset = since * anchor.ns_per_tick;
-  // Adding as integers keeps nanoseconds that a double of this size has lost; clamped apart, so nothing overflows.
-  constexpr std::int64_t kHalf = INT64_MAX / 2;
-  return std::clamp(Load(anchor.monotonic_ns), -kHalf, kHalf) + std::clamp(Clamp(offset), -kHalf, kHalf);
+  const std::uint32_t anchored = header_->clock.anchored.load(std::memory_order_acquire);
+  const std::uint32_t kept = std::min(anchored, format::kClockAnchors - 1);
+  std::int64_t not_after_ns = INT64_MAX;  // what the next anchor says: order is kept where one corrects another
+  for (std::uint32_t i = 1; i <= kept; ++i) {
+    const format::ClockAnchor& anchor = header_->clock.anchors[(anchored - i) % format::kClockAnchors];
+    if (i == kept || Load(anchor.ticks) <= ticks) return std::min(By(anchor, ticks), not_after_ns);
+    not_after_ns = Load(anchor.monotonic_ns);
+  }
+  return 0;  // no anchor: refused when the box was opened
 }
 
 std::variant<BoxImage, Failure> ReadBox(const std::string& path) {

@@ -208,10 +208,9 @@ BoxImage MappedBox::Image(std::uint64_t max_calls) const {
   image.watching = header_->watching.load(std::memory_order_acquire) != 0;
   image.heartbeat_ns = header_->heartbeat_ns.load(std::memory_order_acquire);
   image.heartbeats = header_->heartbeats.load(std::memory_order_acquire);
-  const auto& anchor = header_->clock.anchors[header_->clock.current.load(std::memory_order_acquire) & 1];
-  constexpr std::int64_t kHalf = INT64_MAX / 4;
+  constexpr std::int64_t kHalf = INT64_MAX / 2;  // instants are added to it
   image.realtime_minus_monotonic_ns =
-      std::clamp(Load(anchor.realtime_ns), -kHalf, kHalf) - std::clamp(Load(anchor.monotonic_ns), -kHalf, kHalf);
+      std::clamp(header_->clock.realtime_minus_monotonic_ns.load(std::memory_order_acquire), -kHalf, kHalf);
   image.nccl_version = Load(header_->nccl_version);
   image.nccl_library = StringAt(layout_, Load(header_->nccl_library));
   image.gpu_marks = State(Load(header_->gpu_marks), format::GpuMarks::kUnavailable, format::GpuMarks::kNotTried);

@@ -21,7 +21,9 @@ std::string CheckClock(const format::Clock& clock) {
     return "damaged: clock source " + std::to_string(clock.source);
   }
   if (clock.source == static_cast<std::uint32_t>(format::ClockSource::kMonotonic)) return {};
-  const double rate = clock.anchors[clock.current.load(std::memory_order_acquire) & 1].ns_per_tick;
+  const std::uint32_t anchored = clock.anchored.load(std::memory_order_acquire);
+  if (anchored == 0) return "damaged: no clock anchor";
+  const double rate = clock.anchors[(anchored - 1) % format::kClockAnchors].ns_per_tick;
   if (!std::isfinite(rate) || rate <= 0 || rate > 1e6) return "damaged: clock rate is not a number of nanoseconds";
   return {};
 }

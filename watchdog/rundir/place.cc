@@ -51,8 +51,7 @@ void AddBox(const std::string& path, std::int32_t rank, Boxes* boxes) {
     (alive ? boxes->same_rank_alive : boxes->same_rank) = true;
   const std::int64_t heartbeat = header->heartbeat_ns.load(std::memory_order_relaxed);
   if (heartbeat > boxes->last_heartbeat_ns) boxes->last_heartbeat_ns = heartbeat;
-  const format::ClockAnchor& anchor = header->clock.anchors[header->clock.current.load(std::memory_order_relaxed) & 1];
-  const std::int64_t realtime = heartbeat + (anchor.realtime_ns - anchor.monotonic_ns);
+  const std::int64_t realtime = heartbeat + header->clock.realtime_minus_monotonic_ns.load(std::memory_order_relaxed);
   if (realtime > boxes->last_realtime_ns) boxes->last_realtime_ns = realtime;
 }
 

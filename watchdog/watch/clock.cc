@@ -1,5 +1,6 @@
 #include "watchdog/watch/clock.h"
 
+#include <cstdlib>
 #include <ctime>
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -8,7 +9,10 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kShortestBase_ns = 100'000'000;  // below it the reading errors would show in the slope
+constexpr std::int64_t kShortestBase_ns = 500'000'000;  // below it the reading errors would show in the slope
+constexpr std::int64_t kTolerance_ns = 5'000;           // how far the newest anchor may have drifted
+constexpr std::int64_t kRealtimeStep_ns =
+    1'000'000;  // less is the time between two readings; slewing moves both clocks
 
 std::int64_t Read(clockid_t id) {
   timespec now = {};
@@ -29,40 +33,59 @@ std::uint64_t Ticks() {
 #endif
 }
 
+// The counter and CLOCK_MONOTONIC at one instant, give or take error_ns.
+struct Pair {
+  std::uint64_t ticks = 0;
+  std::int64_t monotonic_ns = 0;
+  std::int64_t error_ns = INT64_MAX;
+};
+
+// The tightest of a few readings: a preemption between the two would move the whole clock.
+Pair ReadPair() {
+  Pair best;
+  for (int i = 0; i < 3; ++i) {
+    const std::int64_t before = Monotonic();
+    const std::uint64_t ticks = Ticks();
+    const std::int64_t after = Monotonic();
+    if (after - before < best.error_ns) best = {ticks, before + (after - before) / 2, after - before};
+  }
+  return best;
+}
+
 }  // namespace
 
 std::int64_t Monotonic() { return Read(CLOCK_MONOTONIC); }
 std::int64_t Realtime() { return Read(CLOCK_REALTIME); }
 
-ClockKeeper::ClockKeeper(format::Header* own)
-    : clock_(&own->clock), first_(own->clock.anchors[own->clock.current.load(std::memory_order_acquire) & 1]) {}
+void ClockKeeper::Check() {
+  CheckRealtime();
+  if (clock_->source == static_cast<std::uint32_t>(format::ClockSource::kCycleCounter)) CheckCounter();
+}
 
-void ClockKeeper::Reanchor() {
-  const std::uint32_t next = (clock_->current.load(std::memory_order_relaxed) + 1) & 1;
-  format::ClockAnchor anchor = first_;
-  const bool counter = clock_->source == static_cast<std::uint32_t>(format::ClockSource::kCycleCounter);
-  // The tightest of a few pairs of readings: a preemption between the two would move the whole clock.
-  std::int64_t tightest = INT64_MAX;
-  for (int i = 0; i < 3; ++i) {
-    const std::int64_t before = Monotonic();
-    const std::uint64_t ticks = counter ? Ticks() : static_cast<std::uint64_t>(before);
-    const std::int64_t after = counter ? Monotonic() : before;
-    if (after - before >= tightest) continue;
-    tightest = after - before;
-    anchor.ticks = ticks;
-    anchor.monotonic_ns = before + (after - before) / 2;
-  }
-  anchor.realtime_ns = anchor.monotonic_ns + (Realtime() - Monotonic());
-  const std::int64_t base = anchor.monotonic_ns - first_.monotonic_ns;
-  if (counter && base < kShortestBase_ns) return;
-  if (counter && anchor.ticks > first_.ticks)
-    anchor.ns_per_tick = static_cast<double>(base) / static_cast<double>(anchor.ticks - first_.ticks);
-  format::ClockAnchor* to = &clock_->anchors[next];
-  __atomic_store_n(&to->ticks, anchor.ticks, __ATOMIC_RELAXED);
-  __atomic_store_n(&to->monotonic_ns, anchor.monotonic_ns, __ATOMIC_RELAXED);
-  __atomic_store_n(&to->realtime_ns, anchor.realtime_ns, __ATOMIC_RELAXED);
-  to->ns_per_tick = anchor.ns_per_tick;
-  clock_->current.store(next, std::memory_order_release);  // pairs with the acquire of every reader of the clock
+void ClockKeeper::CheckRealtime() {
+  const std::int64_t offset = Realtime() - Monotonic();
+  const std::int64_t told = clock_->realtime_minus_monotonic_ns.load(std::memory_order_relaxed);
+  if (std::abs(offset - told) > kRealtimeStep_ns)
+    clock_->realtime_minus_monotonic_ns.store(offset, std::memory_order_release);
+}
+
+void ClockKeeper::CheckCounter() {
+  const std::uint32_t anchored = clock_->anchored.load(std::memory_order_relaxed);
+  if (anchored == 0) return;
+  const format::ClockAnchor& newest = clock_->anchors[(anchored - 1) % format::kClockAnchors];
+  const Pair now = ReadPair();
+  const std::int64_t base = now.monotonic_ns - newest.monotonic_ns;
+  if (base < kShortestBase_ns || now.ticks <= newest.ticks) return;
+  const double passed = static_cast<double>(now.ticks - newest.ticks);
+  const std::int64_t told = static_cast<std::int64_t>(passed * newest.ns_per_tick);
+  if (std::abs(told - base) <= kTolerance_ns + now.error_ns) return;
+  format::ClockAnchor* next = &clock_->anchors[anchored % format::kClockAnchors];
+  const double ns_per_tick = static_cast<double>(base) / passed;
+  __atomic_store_n(&next->ticks, now.ticks, __ATOMIC_RELAXED);
+  __atomic_store_n(&next->monotonic_ns, now.monotonic_ns, __ATOMIC_RELAXED);
+  __atomic_store(&next->ns_per_tick, &ns_per_tick, __ATOMIC_RELAXED);
+  clock_->anchored.store(anchored + 1,
+                         std::memory_order_release);  // pairs with the acquire of every reader of the clock
 }
 
 }  // namespace ncclwatch::watch

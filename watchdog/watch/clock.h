@@ -10,16 +10,18 @@ namespace ncclwatch::watch {
 std::int64_t Monotonic();  // CLOCK_MONOTONIC, ns
 std::int64_t Realtime();   // CLOCK_REALTIME, ns
 
-// Keeps the two anchors of a box fresh. The slope is taken over the whole time since the box was made: the longer the
-// base, the smaller the error of the two readings.
+// Keeps the clock of a box true: adds an anchor when the newest has drifted from CLOCK_MONOTONIC by more than the
+// readings' own error. Anchors are few, so they are not spent where the newest is right.
 class ClockKeeper {
  public:
-  explicit ClockKeeper(format::Header* own);
-  void Reanchor();
+  explicit ClockKeeper(format::Header* own) : clock_(&own->clock) {}
+  void Check();
 
  private:
+  void CheckRealtime();
+  void CheckCounter();
+
   format::Clock* clock_;
-  format::ClockAnchor first_;
 };
 
 }  // namespace ncclwatch::watch

@@ -30,7 +30,7 @@ namespace {
 constexpr int kTick_ms = 40;                         // below the 50 ms that heartbeats promise
 constexpr unsigned long kTimerSlack_ns = 2'000'000;  // lets the kernel wake several ranks at once
 constexpr std::int64_t kGap_ns = 1'000'000'000;      // not run for this long: nothing may be judged by the clock
-constexpr std::int64_t kReanchorEvery_ns = 1'000'000'000;
+constexpr std::int64_t kCheckClockEvery_ns = 1'000'000'000;
 constexpr int kMostFailures = 3;  // exceptions (memory) before this process leads no more
 constexpr int kStopPatience_ms = 100;
 
@@ -69,15 +69,15 @@ struct Watchdog::State {
   int holder_fd = -1;
   bool holder_gone = false;
   int failures = 0;
-  std::int64_t reanchored_ns = 0;
+  std::int64_t clock_checked_ns = 0;
 };
 
 void Watchdog::State::Beat(std::int64_t now_ns) {
   context.own->heartbeat_ns.store(now_ns, std::memory_order_release);
   context.own->heartbeats.fetch_add(1, std::memory_order_relaxed);
-  if (now_ns - reanchored_ns < kReanchorEvery_ns) return;
-  reanchored_ns = now_ns;
-  clock.Reanchor();
+  if (now_ns - clock_checked_ns < kCheckClockEvery_ns) return;
+  clock_checked_ns = now_ns;
+  clock.Check();
   EndWithTheHost();
 }
 

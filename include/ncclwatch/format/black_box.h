@@ -37,20 +37,25 @@ enum class ProcessState : std::uint32_t {
 
 enum class ClockSource : std::uint32_t { kMonotonic = 0, kCycleCounter = 1 };
 
-// ticks -> CLOCK_MONOTONIC ns: anchor_ns + (ticks - anchor_ticks) * ns_per_tick. With kMonotonic ticks are ns already.
-// Re-anchored by the watchdog; two anchors so that a reader never sees half of one: the valid one is anchors[current].
+// ticks -> CLOCK_MONOTONIC ns: anchor_ns + (ticks - anchor_ticks) * ns_per_tick, by the newest anchor that is not later
+// than the ticks (the oldest kept, if all are). So a new anchor never moves an instant that was told before.
+// With kMonotonic ticks are ns already, and there are no anchors.
 struct ClockAnchor {
   std::uint64_t ticks;
   std::int64_t monotonic_ns;
-  std::int64_t realtime_ns;  // CLOCK_REALTIME at the same instant
   double ns_per_tick;
 };
+static_assert(sizeof(ClockAnchor) == 24);
+inline constexpr std::uint32_t kClockAnchors = 16;
 struct Clock {
   std::uint32_t source;  // ClockSource
-  std::atomic<std::uint32_t> current;
-  ClockAnchor anchors[2];
+  // Anchors ever written: number n is anchors[n % kClockAnchors]. The one after the newest may be half written, so
+  // the newest kClockAnchors - 1 count.
+  std::atomic<std::uint32_t> anchored;
+  std::atomic<std::int64_t> realtime_minus_monotonic_ns;  // stored anew only when CLOCK_REALTIME was set
+  ClockAnchor anchors[kClockAnchors];
 };
-static_assert(sizeof(Clock) == 72);
+static_assert(sizeof(Clock) == 400);
 
 struct Section {
   std::uint64_t offset;  // bytes from the start of the file

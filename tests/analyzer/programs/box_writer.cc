@@ -143,8 +143,7 @@ void Identify(format::Header* header, const Arguments& arguments, int rank, int 
   identity.rank = identity.local_rank = rank;
   identity.world_size = identity.local_world_size = world;
   const std::int64_t now = Now();
-  for (format::ClockAnchor& anchor : header->clock.anchors)
-    anchor = {static_cast<std::uint64_t>(now), now, Now(CLOCK_REALTIME), 1.0};
+  header->clock.realtime_minus_monotonic_ns = Now(CLOCK_REALTIME) - now;
   header->state = static_cast<std::uint32_t>(format::ProcessState::kRunning);
   header->watching = 1;
   header->heartbeat_ns = now;

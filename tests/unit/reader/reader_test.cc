@@ -161,14 +161,45 @@ TEST_F(ReaderTest, TheCycleCounterIsTurnedIntoNanoseconds) {
   std::vector<char> bytes = SampleBytes();
   format::Clock& clock = HeaderOf(&bytes)->clock;
   clock.source = static_cast<std::uint32_t>(format::ClockSource::kCycleCounter);
-  clock.anchors[1] = {1'000'000, 5'000'000'000, 6'000'000'000, 0.5};
-  clock.current = 1;
+  clock.realtime_minus_monotonic_ns = 1'000'000'000;
+  clock.anchors[0] = {1'000'000, 5'000'000'000, 0.5};
+  clock.anchored = 1;
   const auto opened = MappedBox::Open(Write("a.box", bytes));
   const MappedBox& box = *std::get<std::unique_ptr<MappedBox>>(opened);
   EXPECT_EQ(box.ToNanoseconds(1'000'000), 5'000'000'000);
   EXPECT_EQ(box.ToNanoseconds(3'000'000), 5'001'000'000);
   EXPECT_EQ(box.ToNanoseconds(0), 4'999'500'000);
   EXPECT_EQ(box.Image(0).realtime_minus_monotonic_ns, 1'000'000'000);
+}
+
+TEST_F(ReaderTest, ANewClockAnchorMovesNoEarlierInstant) {
+  std::vector<char> bytes = SampleBytes();
+  format::Clock& clock = HeaderOf(&bytes)->clock;
+  clock.source = static_cast<std::uint32_t>(format::ClockSource::kCycleCounter);
+  clock.anchors[0] = {1'000'000, 5'000'000'000, 0.5};
+  clock.anchors[1] = {2'000'000, 5'000'499'000, 0.25};  // the first ran 1000 ns ahead by then
+  clock.anchored = 2;
+  const auto opened = MappedBox::Open(Write("a.box", bytes));
+  const MappedBox& box = *std::get<std::unique_ptr<MappedBox>>(opened);
+  EXPECT_EQ(box.ToNanoseconds(0), 4'999'500'000);
+  EXPECT_EQ(box.ToNanoseconds(1'500'000), 5'000'250'000);
+  EXPECT_EQ(box.ToNanoseconds(1'999'999), 5'000'499'000) << "later than the anchor that follows";
+  EXPECT_EQ(box.ToNanoseconds(2'000'000), 5'000'499'000);
+  EXPECT_EQ(box.ToNanoseconds(2'000'004), 5'000'499'001);
+}
+
+TEST_F(ReaderTest, OnlyTheClockAnchorsThatAreWholeCount) {
+  std::vector<char> bytes = SampleBytes();
+  format::Clock& clock = HeaderOf(&bytes)->clock;
+  clock.source = static_cast<std::uint32_t>(format::ClockSource::kCycleCounter);
+  clock.anchored = 40;  // numbers 25 to 39 count; number 24's place is where number 40 is being written
+  for (std::uint32_t n = 24; n < 40; ++n) clock.anchors[n % format::kClockAnchors] = {n * 1000, n * 1'000'000, 1.0};
+  clock.anchors[40 % format::kClockAnchors] = {0, -1, -1.0};
+  const auto opened = MappedBox::Open(Write("a.box", bytes));
+  const MappedBox& box = *std::get<std::unique_ptr<MappedBox>>(opened);
+  EXPECT_EQ(box.ToNanoseconds(39'500), 39'000'500);
+  EXPECT_EQ(box.ToNanoseconds(25'000), 25'000'000);
+  EXPECT_EQ(box.ToNanoseconds(24'000), 24'999'000) << "backwards from the oldest";
 }
 
 TEST_F(ReaderTest, NamesWhatIsWrong) {
@@ -201,6 +232,8 @@ TEST_F(ReaderTest, NamesWhatIsWrong) {
   EXPECT_HAS(Refusal(bytes), "string section");
   bytes = SampleBytes();
   HeaderOf(&bytes)->clock.source = 1;
+  EXPECT_HAS(Refusal(bytes), "anchor");
+  HeaderOf(&bytes)->clock.anchored = 1;
   HeaderOf(&bytes)->clock.anchors[0].ns_per_tick = std::numeric_limits<double>::quiet_NaN();
   EXPECT_HAS(Refusal(bytes), "clock");
   bytes = SampleBytes();

@@ -140,8 +140,7 @@ void FakeRank::MakeBox(const std::string& path) {
   identity.uid = geteuid();
   identity.rank = identity.local_rank = rank_;
   identity.world_size = identity.local_world_size = size_;
-  header.clock.anchors[0] = {Ticks(), Monotonic(), Realtime(), 1.0};
-  header.clock.anchors[1] = header.clock.anchors[0];
+  header.clock.realtime_minus_monotonic_ns = Realtime() - Monotonic();
   header.state = static_cast<std::uint32_t>(format::ProcessState::kRunning);
   header.watching = 1;
   header.heartbeat_ns = Monotonic();
