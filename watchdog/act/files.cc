@@ -19,49 +19,38 @@ std::string Why(const std::string& path, int error) {
   return path + ": " + strerror_r(error, buffer, sizeof(buffer));
 }
 
-// A draft beside the file, renamed over it once it is whole.
-class Draft {
- public:
-  explicit Draft(const std::string& path) : path_(path), draft_(path + ".draft." + std::to_string(getpid())) {
-    fd_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd_ < 0) error_ = errno;
-  }
-  ~Draft() {
-    if (fd_ >= 0) close(fd_);
-    if (!kept_) unlink(draft_.c_str());
-  }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
-
-  bool Write(const char* data, std::size_t bytes) {
-    while (error_ == 0 && bytes > 0) {
-      const ssize_t n = write(fd_, data, bytes);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) error_ = errno;
-      if (n <= 0) break;
-      data += n;
-      bytes -= static_cast<std::size_t>(n);
-    }
-    return error_ == 0;
-  }
-  std::string Keep() {
-    if (error_ == 0 && rename(draft_.c_str(), path_.c_str()) != 0) error_ = errno;
-    kept_ = error_ == 0;
-    return kept_ ? "" : Why(path_, error_);
-  }
-
- private:
-  std::string path_, draft_;
-  int fd_ = -1;
-  int error_ = 0;
-  bool kept_ = false;
-};
-
 }  // namespace
+
+Draft::Draft(const std::string& path) : path_(path), draft_(path + ".draft." + std::to_string(getpid())) {
+  fd_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd_ < 0) error_ = errno;
+}
+
+Draft::~Draft() {
+  if (fd_ >= 0) close(fd_);
+  if (!kept_) unlink(draft_.c_str());
+}
+
+bool Draft::Write(std::string_view content) {
+  while (error_ == 0 && !content.empty()) {
+    const ssize_t n = write(fd_, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) error_ = errno;
+    if (n <= 0) break;
+    content.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return error_ == 0;
+}
+
+std::string Draft::Keep() {
+  if (error_ == 0 && rename(draft_.c_str(), path_.c_str()) != 0) error_ = errno;
+  kept_ = error_ == 0;
+  return kept_ ? "" : Why(path_, error_);
+}
 
 std::string WriteFile(const std::string& path, std::string_view content) {
   Draft draft(path);
-  draft.Write(content.data(), content.size());
+  draft.Write(content);
   return draft.Keep();
 }
 
@@ -75,7 +64,7 @@ std::string CopyFile(const std::string& from, const std::string& to) {
     const ssize_t n = read(fd, chunk.get(), kChunk);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) error = errno;
-    if (n <= 0 || !draft.Write(chunk.get(), static_cast<std::size_t>(n))) break;
+    if (n <= 0 || !draft.Write({chunk.get(), static_cast<std::size_t>(n)})) break;
   }
   close(fd);
   return error ? Why(from, error) : draft.Keep();

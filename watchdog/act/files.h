@@ -7,6 +7,25 @@
 
 namespace ncclwatch::act {
 
+// A file beside the one that is meant, renamed over it once it is whole; gone if it is not kept. The first error
+// counts.
+class Draft {
+ public:
+  explicit Draft(const std::string& path);
+  ~Draft();
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
+
+  bool Write(std::string_view content);  // appends
+  std::string Keep();                    // empty, or why not
+
+ private:
+  std::string path_, draft_;
+  int fd_ = -1;
+  int error_ = 0;
+  bool kept_ = false;
+};
+
 // The file appears under its name whole or not at all. Empty, or why it could not be written.
 std::string WriteFile(const std::string& path, std::string_view content);
 // Likewise, from another file. Not for a file that this process holds a record lock on: closing it drops the lock.

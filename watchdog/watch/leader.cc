@@ -239,7 +239,7 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
     const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(at_ns, UINT64_MAX));
     const bool moved = Follow(diagnosis, at_ns);
     if (quick && !moved && standing_ && !diagnosis.healthy() && journal_.judgement().verdict_at_ns == at_ns)
-      WriteFiles(diagnosis);  // the same verdict with all its evidence
+      WriteVerdict(diagnosis, at_ns);  // the same verdict with all its evidence
   }
   judging_took_ns_ = Monotonic() - at_ns;
   if (!ripe.mismatch) return;
@@ -268,8 +268,7 @@ void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, 
   if (!lease_->Mine()) return;  // overtaken: the verdict is another's now
   standing_ = StandingOf(diagnosis.findings.front());
   deaths_at_verdict_ = crowd_.deaths();
-  SetVerdictAt(at_ns);
-  WriteFiles(diagnosis);
+  WriteVerdict(diagnosis, at_ns);
   const std::uint64_t before = lease_->words().verdicts.fetch_add(first ? 1 : 0, std::memory_order_acq_rel);
   if (before < kMostVerdicts) {
     const std::string text = diagnosis::ToText(diagnosis);
@@ -287,14 +286,19 @@ void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, 
 void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
   const std::string line = WithdrawalLine(*standing_, Realtime());
   standing_.reset();
-  SetVerdictAt(0);
-  WriteFiles(diagnosis);
+  WriteVerdict(diagnosis, 0);
   context_.log.Warn(line);
 }
 
-void Leader::WriteFiles(const diagnosis::Diagnosis& diagnosis) {
-  std::string error = act::WriteFile(context_.directory + "/diagnosis.json", diagnosis::ToJson(diagnosis));
-  const std::string second = act::WriteFile(context_.directory + "/diagnosis.txt", diagnosis::ToText(diagnosis));
+// Files and black box must tell the same if this process is killed here: its launcher may be about to. So the slow part
+// comes first, and the instant of the verdict right before the names.
+void Leader::WriteVerdict(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
+  act::Draft json(context_.directory + "/diagnosis.json"), text(context_.directory + "/diagnosis.txt");
+  json.Write(diagnosis::ToJson(diagnosis));
+  text.Write(diagnosis::ToText(diagnosis));
+  SetVerdictAt(at_ns);
+  std::string error = json.Keep();
+  const std::string second = text.Keep();
   if (error.empty()) error = second;
   if (error.empty() || said_no_room_) return;
   said_no_room_ = true;
