@@ -5,6 +5,8 @@
 
 #include "shim/device/driver.h"
 #include "shim/lifecycle/keep_errno.h"
+#include "shim/recorder/put.h"
+#include "shim/recorder/table.h"
 #include "shim/resolve/libraries.h"
 
 namespace ncclwatch::shim::device {
@@ -109,9 +111,9 @@ bool GiveAccess(Box& box, std::uint32_t index) {
   if (!Register(box)) return false;
   CUdeviceptr table = 0;
   if (driver.host_device_pointer(&table, box.communicators, 0) != CUDA_SUCCESS || !table) return false;
-  box.privates[index].context = context;
-  box.privates[index].device_marks =
-      table + index * sizeof(format::Communicator) + offsetof(format::Communicator, marks);
+  Put(box.privates[index].context, context);
+  Put(box.privates[index].device_marks,
+      table + index * sizeof(format::Communicator) + offsetof(format::Communicator, marks));
   return true;
 }
 
@@ -122,25 +124,32 @@ void Prepare(Box& box, std::uint32_t index) {
   Tell(box, GiveAccess(box, index) ? GpuMarks::kOn : GpuMarks::kUnavailable);
 }
 
-Outcome Enqueue(Box& box, std::uint32_t index, std::uint64_t stream, std::uint64_t* ticket) {
+Outcome Enqueue(Box& box, const Operation& operation, std::uint64_t* ticket) {
   if (!box.gpu_marks_wanted) return Outcome::kNotWanted;
-  const Private& mine = box.privates[index];
-  if (!mine.device_marks) return Outcome::kUnavailable;
+  format::Communicator& entry = box.communicators[operation.index];
+  Private& mine = box.privates[operation.index];
+  const std::uint64_t device_marks = std::atomic_ref(mine.device_marks).load(std::memory_order_relaxed);
+  void* const context = std::atomic_ref(mine.context).load(std::memory_order_relaxed);
+  // Both are the operation's if the entry still is: the next owner's come after its number.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!device_marks || GenerationOf(entry) != operation.generation) return Outcome::kUnavailable;
   const KeepErrno keep;  // the driver makes system calls
-  const auto on = reinterpret_cast<CUstream>(stream);
-  const Inside inside(static_cast<CUcontext>(mine.context));
+  const auto on = reinterpret_cast<CUstream>(operation.stream);
+  const Inside inside(static_cast<CUcontext>(context));
   if (!inside.ok) return Outcome::kUnavailable;
   CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
   // An error too says that a capture is going on, which the default stream must stay away from.
   if (driver.stream_is_capturing(on, &capture) != CUDA_SUCCESS) return Outcome::kUnavailable;
   if (capture != CU_STREAM_CAPTURE_STATUS_NONE) return Outcome::kCaptured;
-  format::Communicator& entry = box.communicators[index];
   const std::uint64_t next = entry.tickets.load(std::memory_order_relaxed);
-  const CUdeviceptr mark = mine.device_marks + next % format::kMarks * sizeof(std::uint64_t);
+  const CUdeviceptr mark = device_marks + next % format::kMarks * sizeof(std::uint64_t);
   if (driver.stream_write(on, mark, next + 1, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) {
     Tell(box, GpuMarks::kUnavailable);
     return Outcome::kUnavailable;
   }
+  // The driver may have kept us waiting. A mark that is on its way nevertheless is allowed for where the entry begins
+  // anew (FillMarks).
+  if (GenerationOf(entry) != operation.generation) return Outcome::kUnavailable;
   entry.tickets.store(next + 1, std::memory_order_release);
   *ticket = next;
   return Outcome::kEnqueued;

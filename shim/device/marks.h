@@ -15,9 +15,9 @@ enum class Outcome {
   kNotWanted,  // switched off, or the communicator cannot have marks
   kEnqueued,
   kCaptured,     // the stream is capturing: a mark would become a node of the graph
-  kUnavailable,  // the driver refused
+  kUnavailable,  // the driver refused, or the communicator has been aborted and its entry is another one's
 };
-// Enqueues the next mark of a communicator on a stream. *ticket is set with kEnqueued.
-Outcome Enqueue(Box& box, std::uint32_t index, std::uint64_t stream, std::uint64_t* ticket);
+// Enqueues the next mark of the operation's communicator on its stream. *ticket is set with kEnqueued.
+Outcome Enqueue(Box& box, const Operation& operation, std::uint64_t* ticket);
 
 }  // namespace ncclwatch::shim::device

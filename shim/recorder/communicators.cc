@@ -1,7 +1,6 @@
 #include "shim/recorder/communicators.h"
 
 #include <atomic>
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
@@ -10,8 +9,9 @@
 #include "shim/lifecycle/begin.h"
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
-#include "shim/recorder/clock.h"
 #include "shim/recorder/identity.h"
+#include "shim/recorder/put.h"
+#include "shim/recorder/table.h"
 #include "shim/resolve/libraries.h"
 
 namespace ncclwatch::shim {
@@ -21,86 +21,10 @@ using format::CommunicatorState;
 using format::kNoCommunicator;
 using functions::Function;
 
-void SetState(format::Communicator& entry, CommunicatorState state) {
-  entry.state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
-}
-CommunicatorState StateOf(const format::Communicator& entry) {
-  return static_cast<CommunicatorState>(entry.state.load(std::memory_order_acquire));
-}
-
-// Entries are used up first; then those of ended communicators, oldest first, aborted and failed ones last: work of
-// theirs may still be on a GPU.
-std::uint32_t FindRoom(Box& box) {
-  std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
-  if (used < format::kCommunicatorCapacity) return used;
-  const std::uint32_t from = box.reuse_from.load(std::memory_order_relaxed);
-  for (const bool any : {false, true}) {
-    for (std::uint32_t i = 0; i < format::kCommunicatorCapacity; ++i) {
-      const std::uint32_t at = (from + i) % format::kCommunicatorCapacity;
-      const CommunicatorState state = StateOf(box.communicators[at]);
-      const bool ended = state == CommunicatorState::kDestroyed ||
-                         (any && (state == CommunicatorState::kAborted || state == CommunicatorState::kFailed));
-      if (!ended) continue;
-      box.reuse_from.store(at + 1, std::memory_order_relaxed);
-      return at;
-    }
-  }
-  return kNoCommunicator;
-}
-
-struct Origin {
-  std::uint64_t id = 0;
-  std::uint64_t parent = 0;
-  std::uint64_t ordinal = 0;
-  std::int32_t color = 0;
-  std::uint32_t rank = 0;
-  std::uint32_t size = 0;
-  std::uint32_t flags = 0;
-};
-
-void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t library, std::uint32_t generation) {
-  SetState(entry, CommunicatorState::kFree);
-  std::memset(static_cast<void*>(&entry), 0, offsetof(format::Communicator, generation));
-  std::memset(static_cast<void*>(&entry.label), 0, sizeof entry - offsetof(format::Communicator, label));
-  entry.last.root = format::kNoRank;
-  entry.last.dtype = format::kNoType;
-  entry.last.reduction = format::kNoReduction;
-  entry.id = origin.id;
-  entry.parent = origin.parent;
-  entry.parent_ordinal = origin.ordinal;
-  entry.created = clock::Ticks();
-  entry.rank = origin.rank;
-  entry.size = origin.size;
-  entry.color = origin.color;
-  entry.device = -1;
-  entry.library = library;
-  entry.flags = origin.flags;
-  // Threads that look for room for a peer read it at any time.
-  std::atomic_ref(entry.generation).store(generation, std::memory_order_relaxed);
-}
-
-std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
-  WriterLock lock(box);
-  const std::uint32_t at = FindRoom(box);
-  if (at == kNoCommunicator) {
-    box.header->communicators_lost.fetch_add(1, std::memory_order_relaxed);
-    if (!box.said_full.exchange(true))
-      Say("more than %u communicators alive: the others are not watched", format::kCommunicatorCapacity);
-    return kNoCommunicator;
-  }
-  format::Communicator& entry = box.communicators[at];
-  const bool fresh = at == box.header->communicators_used.load(std::memory_order_relaxed);
-  Fill(entry, origin, library, fresh ? 0 : entry.generation + 1);
-  box.privates[at] = Private{};
-  SetState(entry, CommunicatorState::kInitializing);
-  if (fresh) box.header->communicators_used.store(at + 1, std::memory_order_release);
-  return at;
-}
-
 void Bind(Box& box, std::uint32_t index, std::uint64_t handle) {
   if (!handle) return;
   WriterLock lock(box);
-  box.communicators[index].handle = handle;
+  Put(box.communicators[index].handle, handle);
   box.handles.Insert(handle, index);
 }
 
@@ -121,11 +45,11 @@ void Ask(format::Communicator& entry) {
   int rank = 0, size = 0, device = -1;
   const std::uint32_t library = entry.library;
   if (resolve::Rank(library, comm, &rank) && resolve::Size(library, comm, &size)) {
-    entry.rank = static_cast<std::uint32_t>(rank);
-    entry.size = static_cast<std::uint32_t>(size);
-    entry.flags &= ~format::kCommRankUnknown;
+    Put(entry.rank, rank);
+    Put(entry.size, size);
+    Put(entry.flags, entry.flags & ~format::kCommRankUnknown);
   }
-  if (resolve::Device(library, comm, &device)) entry.device = device;
+  if (resolve::Device(library, comm, &device)) Put(entry.device, device);
 }
 
 void Ready(Box& box, std::uint32_t index) {
@@ -133,7 +57,8 @@ void Ready(Box& box, std::uint32_t index) {
   Ask(entry);
   box.privates[index].out = nullptr;
   device::Prepare(box, index);
-  if (StateOf(entry) == CommunicatorState::kInitializing) SetState(entry, CommunicatorState::kReady);
+  // Not if another thread has aborted it meanwhile.
+  ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);
 }
 
 void Fail(Box& box, std::uint32_t index) {
@@ -153,7 +78,7 @@ void Label(format::Communicator& entry, const void* config) {
   const auto* view = static_cast<const ConfigView*>(config);
   // Without the magic number it was never initialized: NCCL refuses it, and its pointers point anywhere.
   if (!view || view->magic != kConfigMagic || view->size < sizeof(ConfigView) || !view->name) return;
-  std::strncpy(entry.label, view->name, sizeof entry.label - 1);
+  for (std::size_t i = 0; i + 1 < sizeof entry.label && view->name[i]; ++i) Put(entry.label[i], view->name[i]);
 }
 
 // How often this rank has used this id before.
@@ -221,7 +146,7 @@ void BeginAll(Box& box, Call& call) {
     origin.rank = static_cast<std::uint32_t>(i);
     const std::uint32_t index = Make(box, origin, call.library);
     if (index == kNoCommunicator) break;
-    box.communicators[index].device = call.creation->list ? call.creation->list[i] : i;
+    Put(box.communicators[index].device, call.creation->list ? call.creation->list[i] : i);
     box.privates[index].out = call.creation->out ? call.creation->out + i : nullptr;
     *link = index;
     link = &box.privates[index].sibling;
@@ -236,7 +161,7 @@ void BeginChild(Box& box, Call& call) {
   call.index = Lookup(box, call.library, call.communicator);
   if (call.index == kNoCommunicator) return;
   format::Communicator& parent = box.communicators[call.index];
-  call.generation = parent.generation;
+  call.generation = GenerationOf(parent);
   call.position = parent.creations.load(std::memory_order_relaxed);
   if (call.function != Function::ncclCommShrink) parent.creations.store(call.position + 1, std::memory_order_release);
   if (call.function == Function::ncclCommSplit && call.creation->color == NCCL_SPLIT_NOCOLOR) return;
@@ -253,7 +178,7 @@ void EndOne(Box& box, std::uint32_t index, int result) {
   Bind(box, index, HandleAt(mine.out));
   // It may have lain on the stack of a thread that ends before the communicator is ready.
   if (entry.handle) mine.out = nullptr;
-  if (result == ncclInProgress) entry.flags |= format::kCommNonBlocking;
+  if (result == ncclInProgress) Put(entry.flags, entry.flags | format::kCommNonBlocking);
   if (entry.flags & format::kCommNonBlocking) {
     if (!std::atomic_ref(mine.pending).exchange(true)) box.unsettled.fetch_add(1, std::memory_order_relaxed);
     return;
@@ -262,20 +187,25 @@ void EndOne(Box& box, std::uint32_t index, int result) {
   Fail(box, index);  // success, and yet no communicator: this rank is not part of it
 }
 
+// A pending communicator whose handle has appeared since: a split of a non-blocking parent.
+std::uint32_t FindPending(Box& box, std::uint64_t handle) {
+  if (box.unsettled.load(std::memory_order_relaxed) == 0) return kNoCommunicator;
+  const std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (!IsPending(box.privates[i]) || HandleAt(box.privates[i].out) != handle) continue;
+    Bind(box, i, handle);
+    box.privates[i].out = nullptr;
+    return i;
+  }
+  return kNoCommunicator;
+}
+
 }  // namespace
 
 std::uint32_t Adopt(Box& box, std::uint32_t library, std::uint64_t handle) {
   const KeepErrno keep;
-  // It may be one whose handle appeared since: a split of a non-blocking parent.
-  if (box.unsettled.load(std::memory_order_relaxed) != 0) {
-    const std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
-    for (std::uint32_t i = 0; i < used; ++i) {
-      if (!IsPending(box.privates[i]) || HandleAt(box.privates[i].out) != handle) continue;
-      Bind(box, i, handle);
-      box.privates[i].out = nullptr;
-      return i;
-    }
-  }
+  const std::uint32_t pending = FindPending(box, handle);
+  if (pending != kNoCommunicator) return pending;
   Origin origin;
   origin.flags = format::kCommIdentityUnknown | format::kCommRankUnknown;
   const std::uint32_t index = Make(box, origin, library);
@@ -302,7 +232,7 @@ void BeginCreation(Box& box, Call& call) {
     NoteLibrary(box, call.library);
   if (call.function != Function::ncclCommInitAll) box.privates[call.created].out = made.out;
   Label(box.communicators[call.created], made.config);
-  if (call.index == call.created) call.generation = box.communicators[call.index].generation;
+  if (call.index == call.created) call.generation = GenerationOf(box.communicators[call.index]);
 }
 
 void EndCreation(Box& box, std::uint32_t created, int result) {
@@ -334,13 +264,14 @@ void AsyncState(Box& box, std::uint64_t handle, int state) {
 
 void BeginLifecycle(Box& box, Call& call) {
   const bool ends = call.function == Function::ncclCommDestroy || call.function == Function::ncclCommAbort;
-  // A communicator that found no room does not take an ended one's entry, and with it its name, only to end itself.
-  const bool known = box.handles.Find(call.communicator) != kNoCommunicator;
-  if (ends && !known && box.unsettled.load(std::memory_order_relaxed) == 0) return;
-  call.index = Lookup(box, call.library, call.communicator);
+  // Never adopted here: its library would be asked about a communicator that may be broken, or stuck in the very call
+  // that the application wants to end; and one that found no room would take an ended one's entry, and with it its
+  // name, only to end itself.
+  call.index = box.handles.Find(call.communicator);
+  if (call.index == kNoCommunicator && call.communicator) call.index = FindPending(box, call.communicator);
   if (call.index == kNoCommunicator) return;
   format::Communicator& entry = box.communicators[call.index];
-  call.generation = entry.generation;
+  call.generation = GenerationOf(entry);
   if (call.function == Function::ncclCommFinalize || call.function == Function::ncclCommDestroy)
     SetState(entry, CommunicatorState::kFinalizing);
   if (call.function == Function::ncclCommAbort) SetState(entry, CommunicatorState::kAborted);
@@ -361,8 +292,10 @@ void BeginLifecycle(Box& box, Call& call) {
 void EndLifecycle(Box& box, const Call& call, int result) {
   if (call.index == kNoCommunicator) return;
   format::Communicator& entry = box.communicators[call.index];
-  if (call.function == Function::ncclCommDestroy && (result == ncclSuccess || result == ncclInProgress))
-    SetState(entry, CommunicatorState::kDestroyed);
+  if (call.function != Function::ncclCommDestroy || (result != ncclSuccess && result != ncclInProgress)) return;
+  // Not if another thread has aborted it while this call was stuck: the entry may be the next one's.
+  if (GenerationOf(entry) == call.generation)
+    ChangeState(entry, CommunicatorState::kFinalizing, CommunicatorState::kDestroyed);
 }
 
 }  // namespace ncclwatch::shim

@@ -10,7 +10,9 @@
 #include "shim/recorder/clock.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/peers.h"
+#include "shim/recorder/put.h"
 #include "shim/recorder/settle.h"
+#include "shim/recorder/table.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -28,14 +30,9 @@ void Renew(Thread& thread, const Box& box) {
   thread.id = static_cast<std::uint32_t>(syscall(SYS_gettid));
 }
 
-// Shared with readers, and with a writer that was held up for a whole turn of the ring: its late commit, of an older
-// slot, makes readers drop the record.
-template <class T, class V>
-[[gnu::always_inline]] inline void Put(T& field, V value) {
-  std::atomic_ref<T>(field).store(static_cast<T>(value), std::memory_order_relaxed);
-}
-
-// Fills and commits the record: from then on the call is seen as entered.
+// Fills and commits the record: from then on the call is seen as entered. The fields are shared with readers, and with
+// a writer that was held up for a whole turn of the ring: its late commit, of an older slot, makes readers drop the
+// record.
 [[gnu::always_inline]] inline void Commit(Box& box, const Thread& thread, Call& call) {
   const std::uint64_t entered = clock::Ticks();
   const std::uint64_t slot = box.header->head.fetch_add(1, std::memory_order_relaxed);
@@ -79,7 +76,7 @@ template <class T, class V>
   call.index = Lookup(box, call.library, call.communicator);
   if (call.index == kNoCommunicator) return nullptr;
   format::Communicator& entry = box.communicators[call.index];
-  call.generation = entry.generation;
+  call.generation = GenerationOf(entry);
   if (entry.size == 1) call.flags |= format::kOneRank;
   if (entry.flags & format::kCommNonBlocking) call.flags |= format::kNonBlocking;
   return &entry;

@@ -6,6 +6,7 @@
 #include "shim/recorder/clock.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/peers.h"
+#include "shim/recorder/table.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -29,7 +30,7 @@ bool IsPointToPoint(const Operation& operation) {
 format::Communicator* EntryOf(Box& box, const Operation& operation) {
   if (operation.index == kNoCommunicator) return nullptr;
   format::Communicator& entry = box.communicators[operation.index];
-  return entry.generation == operation.generation ? &entry : nullptr;
+  return GenerationOf(entry) == operation.generation ? &entry : nullptr;
 }
 
 std::uint32_t FlagOf(device::Outcome outcome) {
@@ -58,6 +59,7 @@ bool CanBeMarked(const Operation& operation, int result) {
 // One mark for each communicator and stream of a group.
 struct Mark {
   std::uint32_t index;
+  std::uint32_t generation;
   std::uint64_t stream;
   std::uint32_t flag;
   std::uint64_t ticket;
@@ -69,11 +71,13 @@ class GroupMarks {
  public:
   const Mark* For(Box& box, const Operation& operation) {
     for (int i = used_ - 1; i >= 0; --i)
-      if (marks_[i].index == operation.index && marks_[i].stream == operation.stream) return &marks_[i];
+      if (marks_[i].index == operation.index && marks_[i].generation == operation.generation &&
+          marks_[i].stream == operation.stream)
+        return &marks_[i];
     if (used_ == kMarksPerGroup) return nullptr;
     Mark& mark = marks_[used_++];
-    mark = {operation.index, operation.stream, 0, 0};
-    mark.flag = FlagOf(device::Enqueue(box, operation.index, operation.stream, &mark.ticket));
+    mark = {operation.index, operation.generation, operation.stream, 0, 0};
+    mark.flag = FlagOf(device::Enqueue(box, operation, &mark.ticket));
     return &mark;
   }
 
@@ -129,7 +133,7 @@ void SettleAlone(Box& box, Operation& operation, int result) {
   }
   if (CanBeMarked(operation, result)) {
     std::uint64_t ticket = 0;
-    const std::uint32_t flag = FlagOf(device::Enqueue(box, operation.index, operation.stream, &ticket));
+    const std::uint32_t flag = FlagOf(device::Enqueue(box, operation, &ticket));
     WriteMark(box, operation.slot, flag, ticket);
   }
   SettleOne(box, operation, result, returned);

@@ -10,20 +10,26 @@ foreach(fake shim_fake_nccl shim_second_nccl)
   target_compile_options(${fake} PRIVATE -fno-inline -fsemantic-interposition)
 endforeach()
 set_target_properties(shim_second_nccl PROPERTIES OUTPUT_NAME second)
+# Found by its name, like the real driver; opened by the tests that want marks.
+add_library(shim_fake_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_fake_cuda.cpp)
+target_link_libraries(shim_fake_cuda PRIVATE cuda_headers ncclwatch_warnings)
+set_target_properties(shim_fake_cuda PROPERTIES CXX_VISIBILITY_PRESET default
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/shim_fake_cuda OUTPUT_NAME cuda SOVERSION 1)
 
 add_executable(unit_shim
   ${CMAKE_CURRENT_LIST_DIR}/shim_calls_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_communicators_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/shim_dlsym_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_first_use_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/shim_table_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/shim_table_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_aborted_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/shim_support.cpp)
 target_include_directories(unit_shim PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(unit_shim PRIVATE SHIM_FAKE_NCCL="$<TARGET_FILE:shim_fake_nccl>"
-  SHIM_SECOND_NCCL="$<TARGET_FILE:shim_second_nccl>" SHIM_LIBRARY="$<TARGET_FILE:ncclwatch>"
+  SHIM_SECOND_NCCL="$<TARGET_FILE:shim_second_nccl>" SHIM_FAKE_CUDA="$<TARGET_FILE:shim_fake_cuda>"
+  SHIM_LIBRARY="$<TARGET_FILE:ncclwatch>"
   SHIM_NCCL_INCLUDE="${NCCL_INCLUDE_DIR}")
 # In this order: the library stands in front, the fake behind it.
 target_link_libraries(unit_shim PRIVATE -Wl,--no-as-needed ncclwatch shim_fake_nccl ncclwatch_format cuda_headers
   ncclwatch_warnings GTest::gtest_main)
-add_dependencies(unit_shim shim_second_nccl)
+add_dependencies(unit_shim shim_second_nccl shim_fake_cuda)
 if(NCCLWATCH_SANITIZE MATCHES "undefined")
   # The tests pass datatypes that do not exist.
   foreach(target unit_shim shim_fake_nccl)

@@ -49,7 +49,7 @@ struct Communicator {
   std::atomic<std::uint64_t> entered;
   std::atomic<std::uint64_t> returned;   // collectives whose call has returned; grouped ones at the outermost GroupEnd
   std::atomic<std::uint64_t> chain;      // fingerprint chain over [0, entered)
-  std::atomic<std::uint64_t> tickets;    // end marks handed out so far; the next ticket
+  std::atomic<std::uint64_t> tickets;    // end marks handed out in this entry so far; the next ticket
   std::atomic<std::uint64_t> creations;  // communicator-creating calls made on this one (the ordinal of the next)
   std::atomic<std::uint64_t> sends;      // over all peers, entered
   std::atomic<std::uint64_t> receives;
