@@ -25,7 +25,7 @@ LONG_SITUATION_RUNS = 5  # of each situation: they do not draw anything
 def items(arguments):
     """(name, seed) of every run, mixed so that a stopped soak has seen some of each."""
     counts = {f"fault/{name}": arguments.runs for name in faults.FAULTS}
-    counts |= {f"torchrun/{name}": arguments.torch_runs for name in ("exception",)}
+    counts |= {f"torchrun/{name}": arguments.torch_runs for name in ("exception", "killed")}
     counts |= {f"torchrun/{name}": max(1, arguments.torch_runs // 10)
                for name in ("healthy", "uneven_data", "elastic_restart")}
     share = -(-arguments.healthy_runs // len(healthy.PROGRAMS)) if arguments.healthy_runs else 0
@@ -123,7 +123,7 @@ def parse():
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--log", default="build/soak", help="folder of the log (default build/soak)")
     parser.add_argument("--runs", type=int, default=300, help="of every fault (300)")
-    parser.add_argument("--torch-runs", type=int, default=100, help="of a dying rank under torchrun (100)")
+    parser.add_argument("--torch-runs", type=int, default=100, help="of each way in which a rank dies under torchrun (100)")
     parser.add_argument("--healthy-runs", type=int, default=200, help="over all healthy programs (200)")
     parser.add_argument("--long-runs", type=int, default=3, help="of the jobs with pauses of half a minute (3)")
     parser.add_argument("--jobs", type=int, default=max(1, len(os.sched_getaffinity(0)) // 2), help="at a time")

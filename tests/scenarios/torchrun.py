@@ -10,14 +10,19 @@ import faults
 import healthy
 from job import SOURCE, Failure, Job, processes_marked
 
-SCRIPTS = os.path.join(SOURCE, "examples", "torch")
+EXAMPLES = os.path.join(SOURCE, "examples", "torch")
+PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+
+
+def example(name):
+    return os.path.join(EXAMPLES, name, "train.py")
 
 
 def command(build, script, ranks, *options, launcher=()):
     if not os.access(build.python, os.X_OK):
         raise Failure(f"no {build.python}: ./dev test installs torch there")
     return [build.python, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1",
-            "--master-port", str(free_port()), *launcher, os.path.join(SCRIPTS, script, "train.py"), *map(str, options)]
+            "--master-port", str(free_port()), *launcher, script, *map(str, options)]
 
 
 def free_port():
@@ -32,7 +37,7 @@ def environment(build, **more):
 
 
 def run_healthy(build, seed=0, mode="preload"):
-    with Job(build, command(build, "healthy", 2 if seed % 2 else 4, "--workers", seed % 2), mode=mode,
+    with Job(build, command(build, example("healthy"), 2 if seed % 2 else 4, "--workers", seed % 2), mode=mode,
              environment=environment(build)) as job:
         healthy.check_healthy(job, job.wait(180), 2 if seed % 2 else 4)
         job.check_nothing_left(seconds=10)
@@ -40,10 +45,18 @@ def run_healthy(build, seed=0, mode="preload"):
 
 
 def run_exception(build, seed=0, mode="preload"):
+    return run_dead_rank(build, example("exception"), seed, mode)
+
+
+def run_killed(build, seed=0, mode="preload"):
+    return run_dead_rank(build, os.path.join(PROGRAMS, "kills_itself.py"), seed, mode)
+
+
+def run_dead_rank(build, script, seed, mode):
     """torchrun ends the survivors at once: the verdict must be on disk before the last of them is gone."""
-    draw = random.Random(f"exception/{seed}")
+    draw = random.Random(f"dead rank/{seed}")
     rank = draw.randrange(4)
-    line = command(build, "exception", 4, "--rank", rank, "--step", draw.randrange(1, 20), "--step-ms",
+    line = command(build, script, 4, "--rank", rank, "--step", draw.randrange(1, 20), "--step-ms",
                    draw.choice([1, 5, 20]), "--workers", draw.choice([0, 0, 1]))
     with Job(build, line, mode=mode, environment=environment(build)) as job:
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
@@ -71,7 +84,7 @@ def run_exception(build, seed=0, mode="preload"):
 def run_uneven_data(build, seed=0, mode="preload"):
     draw = random.Random(f"uneven/{seed}")
     rank = draw.randrange(4)
-    line = command(build, "uneven_data", 4, "--rank", rank, "--step", draw.randrange(2, 20))
+    line = command(build, example("uneven_data"), 4, "--rank", rank, "--step", draw.randrange(2, 20))
     with Job(build, line, mode=mode, environment=environment(build)) as job:
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
         job.wait_until(lambda: job.look() and job.look()["findings"], 20, "a diagnosis was to be on disk")
@@ -84,8 +97,7 @@ def run_uneven_data(build, seed=0, mode="preload"):
 
 def run_elastic_restart(build, seed=0, mode="preload"):
     """The first attempt dies of an exception, torchrun starts a second that lives: two directories, the second clean."""
-    line = command(build, "healthy", 4, "--steps", 10, launcher=("--max-restarts", "1"))
-    line[-3] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "fails_once.py")
+    line = command(build, os.path.join(PROGRAMS, "fails_once.py"), 4, "--steps", 10, launcher=("--max-restarts", "1"))
     with Job(build, line, mode=mode, environment=environment(build, TMPDIR="{root}"), directory=False) as job:
         status = job.wait(240)
         if status != 0:
@@ -109,5 +121,5 @@ def run_elastic_restart(build, seed=0, mode="preload"):
         return {}
 
 
-RUNS = {"healthy": run_healthy, "exception": run_exception, "uneven_data": run_uneven_data,
+RUNS = {"healthy": run_healthy, "exception": run_exception, "killed": run_killed, "uneven_data": run_uneven_data,
         "elastic_restart": run_elastic_restart}

@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   const ncclDataType_t type = odd ? ncclInt8 : ncclFloat32;
   const size_t count = odd ? 4 * 16 : 16;
   float* gathered;
-  CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&gathered), worker.size() * 16 * sizeof(float)));
+  CUDA_CHECK(cudaMalloc(reinterpret_cast<void**>(&gathered), sizeof(float) * 16 * worker.size()));
   const int next = (worker.rank() + 1) % worker.size();
   const int previous = (worker.rank() + worker.size() - 1) % worker.size();
   for (long step = 0; step < options["steps"]; ++step) {

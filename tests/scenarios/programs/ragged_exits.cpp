@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     worker.AverageGradient();
     worker.EndStep(step);
   }
-  const long share = worker.size() > 1 ? (worker.rank() * 7 + options["seed"]) % worker.size() : 0;
+  const long share = worker.size() > 1 ? (7L * worker.rank() + options["seed"]) % worker.size() : 0;
   std::this_thread::sleep_for(std::chrono::milliseconds(options["ragged-ms"] * share / worker.size()));
   if (worker.rank() == 0) {
     ncclComm_t alone;
