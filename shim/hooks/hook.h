@@ -29,14 +29,13 @@ R Absent(std::uint32_t library, functions::Function function) {
 }
 
 // A call from inside NCCL (it calls its own exports through the PLT), or from a library that serves a call in progress
-// on this thread. The frame of that one is believed while the return address of its wrapper still lies there: an
-// application that jumped out of a call leaves the note behind, but sooner or later writes over its stack.
+// on this thread.
 inline bool IsInner(std::uint32_t library, const Thread& thread, std::uint64_t site, std::uintptr_t frame) {
   if (resolve::CallsItself(library, site)) [[unlikely]]
     return true;
   if (thread.frame == 0 || frame >= thread.frame) [[likely]]
     return false;
-  return reinterpret_cast<const std::uint64_t*>(thread.frame)[1] == thread.site;
+  return StillInCall(thread);
 }
 
 template <functions::Function function, std::uint32_t library, class Signature>

@@ -22,6 +22,11 @@ struct Thread {
   std::uint32_t id;        // kernel thread id
 };
 
+// Whether the return address of the noted call still lies in its frame: an application that jumped out of a call leaves
+// the note behind, but sooner or later writes over its stack. That stack may be gone altogether (a coroutine's): this
+// asks the kernel, and touches nothing itself.
+bool StillInCall(const Thread& thread);
+
 extern thread_local constinit Thread current_thread __attribute__((tls_model("initial-exec")));
 
 }  // namespace ncclwatch::shim

@@ -20,6 +20,7 @@ add_executable(unit_shim
   ${CMAKE_CURRENT_LIST_DIR}/shim_calls_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_communicators_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/shim_dlsym_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_first_use_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/shim_table_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_aborted_test.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/shim_stacks_test.cpp
   ${CMAKE_CURRENT_LIST_DIR}/shim_support.cpp)
 target_include_directories(unit_shim PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(unit_shim PRIVATE SHIM_FAKE_NCCL="$<TARGET_FILE:shim_fake_nccl>"
