@@ -32,6 +32,11 @@ bool Create(const std::string& path) {
   return error == 0;
 }
 
+std::uint32_t OwnPlace() {
+  struct stat space = {};
+  return format::PidPlace(rundir::BootId(), stat("/proc/self/ns/pid", &space) == 0 ? space.st_ino : 0);
+}
+
 }  // namespace
 
 std::unique_ptr<LeaseFile> LeaseFile::Open(const std::string& directory, std::string* why) {
@@ -59,6 +64,8 @@ std::unique_ptr<LeaseFile> LeaseFile::Open(const std::string& directory, std::st
     *why = path + ": not a lease of this version";
     return nullptr;
   }
+  file->place_ = OwnPlace();
+  if (const std::optional<rundir::ProcessStat> own = rundir::StatOf(getpid())) file->start_time_ = own->start_time;
   return file;
 }
 
@@ -76,7 +83,23 @@ bool LeaseFile::Take(std::uint64_t holder, std::int64_t now_ns) {
   const std::uint64_t next = ((holder >> 32) + 1) << 32 | static_cast<std::uint32_t>(getpid());
   if (!lease_->holder.compare_exchange_strong(holder, next, std::memory_order_acq_rel)) return false;
   mine_ = next;
+  if (start_time_ == 0) return true;
+  const std::uint64_t generation = next >> 32;
+  lease_->holder_place.store(generation << 32 | place_, std::memory_order_release);
+  lease_->holder_start.store(generation << 48 | (start_time_ & HolderProcess::kStartBits), std::memory_order_release);
   return true;
+}
+
+// The words may be of an earlier holder, or of a later one: each is believed with the generation of the holder only.
+std::optional<HolderProcess> LeaseFile::NearHolder() const {
+  const std::uint64_t holder = Holder();
+  const std::uint64_t place = lease_->holder_place.load(std::memory_order_acquire);
+  const std::uint64_t start = lease_->holder_start.load(std::memory_order_acquire);
+  const std::uint64_t generation = holder >> 32;
+  const auto pid = static_cast<std::int32_t>(holder & 0xffffffffu);
+  if (pid <= 0 || place >> 32 != generation || start >> 48 != (generation & 0xffff)) return std::nullopt;
+  if (static_cast<std::uint32_t>(place) != place_) return std::nullopt;
+  return HolderProcess{holder, pid, start & HolderProcess::kStartBits};
 }
 
 void LeaseFile::Release() {

@@ -3,13 +3,23 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ncclwatch/format/lease.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::watch {
 
 inline constexpr std::int64_t kLeaseLength_ns = 1'000'000'000;  // a holder silent for this long may be overtaken
+
+struct HolderProcess {
+  std::uint64_t holder = 0;  // the word that it was read with
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;  // low 48 bits
+  bool Is(const rundir::ProcessStat& process) const { return (process.start_time & kStartBits) == start_time; }
+  static constexpr std::uint64_t kStartBits = (std::uint64_t{1} << 48) - 1;
+};
 
 class LeaseFile {
  public:
@@ -24,6 +34,10 @@ class LeaseFile {
   std::int32_t HolderPid() const { return static_cast<std::int32_t>(Holder() & 0xffffffffu); }
   std::uint32_t Generation() const { return static_cast<std::uint32_t>(Holder() >> 32); }
 
+  // The holder as a process that /proc here can speak of. None: nobody, one of another boot or pid namespace, or one
+  // that has not said yet.
+  std::optional<HolderProcess> NearHolder() const;
+
   // May the lease be taken: nobody holds it, or its holder has been silent for too long?
   bool Open(std::int64_t now_ns) const;
   // Takes it from exactly `holder`; false if another candidate was quicker.
@@ -37,7 +51,9 @@ class LeaseFile {
  private:
   LeaseFile() = default;
   format::Lease* lease_ = nullptr;
-  std::uint64_t mine_ = 0;  // what holder is while this process leads
+  std::uint32_t place_ = 0;       // of this process, as in holder_place
+  std::uint64_t start_time_ = 0;  // likewise; 0 unknown
+  std::uint64_t mine_ = 0;        // what holder is while this process leads
 };
 
 }  // namespace ncclwatch::watch

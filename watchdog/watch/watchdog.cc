@@ -51,6 +51,7 @@ struct Watchdog::State {
   void Beat(std::int64_t now_ns);
   void Lead(std::int64_t now_ns, std::int64_t gap_ns);
   void EndWithTheHost();
+  void MeetHolder();
   void LookAtHolder(std::int64_t now_ns);
   void Obey();
   void Wait();
@@ -68,6 +69,7 @@ struct Watchdog::State {
   std::uint64_t holder = 0;  // whose pidfd holder_fd is
   int holder_fd = -1;
   bool holder_gone = false;
+  bool holder_met = false;  // looked at as a process
   int failures = 0;
   std::int64_t clock_checked_ns = 0;
 };
@@ -101,14 +103,29 @@ void Watchdog::State::Obey() {
     act::EndOwnProcess(context.own);
 }
 
+// Asked after the pidfd was made, the start time settles whose it is.
+void Watchdog::State::MeetHolder() {
+  const std::optional<HolderProcess> process = lease->NearHolder();
+  if (!process || process->holder != holder) return;
+  holder_met = true;
+  holder_fd = evidence::OpenPidfd(process->pid);
+  const std::optional<rundir::ProcessStat> stat = rundir::StatOf(process->pid);
+  if (stat && process->Is(*stat)) return;
+  // The pid is another process's by now. One that cannot be looked at is judged by its heartbeat.
+  if (holder_fd >= 0) close(holder_fd);
+  holder_fd = -1;
+  holder_gone = stat.has_value();
+}
+
 void Watchdog::State::LookAtHolder(std::int64_t now_ns) {
   const std::uint64_t seen = lease->Holder();
   if (seen != holder) {
     if (holder_fd >= 0) close(holder_fd);
     holder = seen;
-    holder_gone = false;
-    holder_fd = lease->HolderPid() > 0 ? evidence::OpenPidfd(lease->HolderPid()) : -1;
+    holder_fd = -1;
+    holder_gone = holder_met = false;
   }
+  if (!holder_met) MeetHolder();
   if (holder_fd >= 0) {
     pollfd one = {holder_fd, POLLIN, 0};
     holder_gone = poll(&one, 1, 0) == 1 && (one.revents & POLLIN);

@@ -85,6 +85,40 @@ TEST_F(LeaseTest, RacingProcessesMakeOneFileAndOneHolder) {
   EXPECT_EQ(winners, 1);
 }
 
+TEST_F(LeaseTest, TheHolderIsAProcessOnlyWhereItsPidMeansOne) {
+  const auto one = Open(), two = Open();
+  EXPECT_FALSE(two->NearHolder());
+  ASSERT_TRUE(one->Take(0, kNow));
+  const auto own = rundir::StatOf(getpid());
+  ASSERT_TRUE(own && two->NearHolder());
+  EXPECT_EQ(two->NearHolder()->pid, getpid());
+  EXPECT_EQ(two->NearHolder()->holder, two->Holder());
+  EXPECT_TRUE(two->NearHolder()->Is(*own));
+  rundir::ProcessStat other = *own;
+  ++other.start_time;
+  EXPECT_FALSE(two->NearHolder()->Is(other));
+
+  format::Lease& words = two->words();
+  const std::uint64_t place = words.holder_place, start = words.holder_start;
+  words.holder_place = place ^ 1;  // another container, or another boot
+  EXPECT_FALSE(two->NearHolder());
+  words.holder_place = place - (std::uint64_t{1} << 32);  // left from the holder before
+  EXPECT_FALSE(two->NearHolder());
+  words.holder_place = place;
+  words.holder_start = start + (std::uint64_t{1} << 48);
+  EXPECT_FALSE(two->NearHolder());
+  words.holder_start = start;
+  EXPECT_TRUE(two->NearHolder());
+  one->Release();
+  EXPECT_FALSE(two->NearHolder());
+}
+
+TEST(PidPlace, TellsBootsAndNamespacesApart) {
+  EXPECT_EQ(format::PidPlace("boot", 4026531836), format::PidPlace("boot", 4026531836));
+  EXPECT_NE(format::PidPlace("boot", 4026531836), format::PidPlace("boot", 4026532191));
+  EXPECT_NE(format::PidPlace("boot", 4026531836), format::PidPlace("toob", 4026531836));
+}
+
 TEST_F(LeaseTest, AForeignOrShortFileIsRefusedWithAReason) {
   std::ofstream(top_ + "/lease") << "short";
   std::string why;
