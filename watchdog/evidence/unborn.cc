@@ -63,6 +63,22 @@ class Matcher {
   const rundir::Instance launcher_;
 };
 
+// Environments are read under a lock of the process's memory, and at the most of so many processes: first it is asked,
+// of what the kernel tells without any, whether the launcher has started the process at all.
+constexpr int kMostEnvironments = 2048;
+
+bool IsBelow(std::int32_t pid, const rundir::Instance& launcher) {
+  for (int depth = 0; depth < 64; ++depth) {
+    const std::optional<rundir::ProcessStat> self = rundir::StatOf(pid);
+    if (!self || self->parent <= 0 || (depth == 0 && self->state == 'Z')) return false;
+    pid = self->parent;
+    if (pid != launcher.pid) continue;
+    const std::optional<rundir::ProcessStat> parent = rundir::StatOf(pid);
+    return parent && parent->start_time == launcher.start_time;
+  }
+  return false;
+}
+
 // The rank itself rather than a shell around it or a worker below it.
 bool Better(const Candidate& a, const Candidate& b) {
   if (a.wrapper != b.wrapper) return !a.wrapper;
@@ -90,11 +106,15 @@ std::vector<Unborn> FindUnbornOf(const format::Identity& own, const rundir::Inst
   std::map<std::int32_t, Candidate> best;
   DIR* proc = opendir("/proc");
   if (!proc) return found;
-  while (const dirent* entry = readdir(proc)) {
+  for (int looked = 0; looked < kMostEnvironments;) {
+    const dirent* entry = readdir(proc);
+    if (!entry) break;
     const std::int32_t pid = static_cast<std::int32_t>(std::strtol(entry->d_name, nullptr, 10));
     if (pid <= 0) continue;
     struct stat info = {};
     if (stat(("/proc/" + std::to_string(pid)).c_str(), &info) != 0 || info.st_uid != geteuid()) continue;
+    if (!IsBelow(pid, launcher)) continue;
+    ++looked;
     const std::int32_t rank = matcher.RankOf(pid);
     if (rank < 0 || std::find(ranks_seen.begin(), ranks_seen.end(), rank) != ranks_seen.end()) continue;
     const std::optional<rundir::ProcessStat> stat_line = rundir::StatOf(pid);

@@ -12,7 +12,6 @@
 
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/evidence/process_state.h"
-#include "watchdog/evidence/unborn.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::watch {
@@ -232,7 +231,7 @@ bool Crowd::LookAtSilent(std::int64_t now_ns) {
 void Crowd::LookForUnborn(std::int64_t now_ns) {
   std::vector<std::int32_t> seen;
   for (const Member& member : members_) seen.push_back(member.rank);
-  for (const evidence::Unborn& unborn : evidence::FindUnborn(context_.own->identity, seen)) {
+  for (const evidence::Unborn& unborn : unborn_search_.Look(context_.own->identity, seen)) {
     if (!unborn_.try_emplace(static_cast<std::uint32_t>(unborn.pid), unborn.rank).second) continue;
     reader::Observation observation;
     observation.at_ns = now_ns;

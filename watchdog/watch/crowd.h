@@ -16,6 +16,7 @@
 #include "watchdog/reader/box.h"
 #include "watchdog/watch/context.h"
 #include "watchdog/watch/journal.h"
+#include "watchdog/watch/unborn_search.h"
 
 namespace ncclwatch::watch {
 
@@ -81,7 +82,8 @@ class Crowd {
   std::set<std::string> known_;             // names of files opened; the own one must never be
   std::map<std::int32_t, int> remembered_;  // pid -> pidfd
   std::set<std::pair<std::uint32_t, std::uint64_t>> earlier_deaths_;  // observed by earlier leaders
-  std::map<std::uint32_t, std::int32_t> unborn_;                      // pid -> rank
+  UnbornSearch unborn_search_;
+  std::map<std::uint32_t, std::int32_t> unborn_;  // pid -> rank
   std::vector<std::string> notes_;
   std::map<std::string, std::string> unreadable_;  // path -> reason
   std::int64_t directory_changed_ns_ = -1;
