@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/diagnosis/verdicts.h"
 
 namespace ncclwatch::testing {
 namespace {
@@ -11,26 +11,6 @@ namespace {
 using diagnosis::Certainty;
 using diagnosis::Diagnosis;
 using diagnosis::Kind;
-
-constexpr int kWorld = Job::kWorld;
-
-Job Running(int ranks) {
-  Job job(ranks);
-  for (int i = 0; i < 3; ++i) {
-    job.Pass(0.05);
-    job.Done(Range(0, ranks), kWorld, AllReduce());
-  }
-  job.Pass(0.05);
-  return job;
-}
-
-void Expect(const Diagnosis& diagnosis, Kind kind, Certainty certainty, const std::vector<int>& culprits) {
-  ASSERT_FALSE(diagnosis.findings.empty());
-  const diagnosis::Finding& finding = diagnosis.findings.front();
-  EXPECT_EQ(Name(finding.kind), Name(kind)) << finding.summary;
-  EXPECT_EQ(Name(finding.certainty), Name(certainty)) << finding.summary;
-  EXPECT_EQ(finding.culprits, culprits) << finding.summary;
-}
 
 TEST(Death, KilledIsCertainAtOnceWaitingOrNot) {
   Job job = Running(4);

@@ -1,7 +1,7 @@
 // missing_participant, frozen_process, initialization_hang, deadlock: culprits and victims told apart, and patience.
 #include <gtest/gtest.h>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/diagnosis/verdicts.h"
 
 namespace ncclwatch::testing {
 namespace {
@@ -11,26 +11,6 @@ using diagnosis::Certainty;
 using diagnosis::Diagnosis;
 using diagnosis::Kind;
 using format::Observed;
-
-constexpr int kWorld = Job::kWorld;
-
-Job Running(int ranks) {
-  Job job(ranks);
-  for (int i = 0; i < 3; ++i) {
-    job.Pass(0.05);
-    job.Done(Range(0, ranks), kWorld, AllReduce());
-  }
-  job.At(1);
-  return job;
-}
-
-void Expect(const Diagnosis& diagnosis, Kind kind, Certainty certainty, const std::vector<int>& culprits) {
-  ASSERT_FALSE(diagnosis.findings.empty());
-  const diagnosis::Finding& finding = diagnosis.findings.front();
-  EXPECT_EQ(Name(finding.kind), Name(kind)) << finding.summary;
-  EXPECT_EQ(Name(finding.certainty), Name(certainty)) << finding.summary;
-  EXPECT_EQ(finding.culprits, culprits) << finding.summary;
-}
 
 TEST(Missing, SuspectedThenLikelyNeverCertain) {
   Job job = Running(4);
