@@ -63,8 +63,8 @@ std::string DurationText(std::int64_t ns) {
 std::string AgeText(std::int64_t ns) {
   const long seconds = static_cast<long>(ns < 0 ? 0 : ns / kSecond);
   if (seconds < 120) return Format("%ld s", seconds);
-  if (seconds < 120 * 60) return Format("%ld min", seconds / 60);
-  if (seconds < 48 * 3600) return Format("%ld h", seconds / 3600);
+  if (seconds < 120L * 60) return Format("%ld min", seconds / 60);
+  if (seconds < 48L * 3600) return Format("%ld h", seconds / 3600);
   return Format("%ld d", seconds / 86400);
 }
 

@@ -11,7 +11,7 @@ namespace ncclwatch::analyzer {
 namespace {
 
 TEST(Durations, AreReadInTheUnitsPeopleWrite) {
-  EXPECT_EQ(ParseDuration("7d"), 7 * 86400 * kSecond);
+  EXPECT_EQ(ParseDuration("7d"), kSecond * 86400 * 7);
   EXPECT_EQ(ParseDuration("90"), 90 * kSecond);
   EXPECT_EQ(ParseDuration("1.5h"), 5400 * kSecond);
   EXPECT_EQ(ParseDuration("250ms"), kSecond / 4);
@@ -24,7 +24,7 @@ TEST(Durations, AreWrittenShort) {
   EXPECT_EQ(DurationText(12'400), "12.4 us");
   EXPECT_EQ(DurationText(12'400'000'000), "12.4 s");
   EXPECT_EQ(DurationText(200 * kSecond), "3m20s");
-  EXPECT_EQ(AgeText(3 * 86400 * kSecond), "3 d");
+  EXPECT_EQ(AgeText(kSecond * 86400 * 3), "3 d");
 }
 
 TEST(Iso, IsUtcWithMilliseconds) { EXPECT_EQ(IsoText(1'767'225'612'400'000'000), "2026-01-01T00:00:12.400Z"); }

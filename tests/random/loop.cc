@@ -12,8 +12,8 @@
 
 namespace {
 
-constexpr int kInFlight = 128;
-constexpr int kCount = 8;
+constexpr long kInFlight = 128;
+constexpr long kCount = 8;
 
 void Check(bool good, const char* what) {
   if (good) return;

@@ -56,7 +56,7 @@ Job::Job(int ranks, bool with_world) : now_ns_(kStart) {
     box.master_port = 29500;
     box.pid_namespace = 4026531836;
     box.pid = static_cast<std::uint32_t>(4711 + rank);
-    box.start_time = static_cast<std::uint64_t>(90000 + rank);
+    box.start_time = 90000 + static_cast<std::uint64_t>(rank);
     box.rank = box.local_rank = rank;
     box.world_size = box.local_world_size = ranks;
     box.state = format::ProcessState::kRunning;

@@ -9,6 +9,7 @@
 
 #include "host.h"
 
+// NOLINTNEXTLINE(bugprone-exception-escape): an exception that nobody catches is one of the endings
 int main(int argc, char** argv) {
   CHECK(argc == 2);
   const std::string mode = argv[1];

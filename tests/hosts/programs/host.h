@@ -49,7 +49,9 @@ inline int Ranks() { return FromEnvironment("WORLD_SIZE", 1); }
 
 // Rank 0 of `name` makes the id; the others read it from the job's folder.
 inline ncclUniqueId SharedId(const std::string& name, bool make) {
-  const std::string path = std::string(std::getenv("HOST_ID_DIR")) + "/" + name;
+  const char* directory = std::getenv("HOST_ID_DIR");
+  CHECK(directory);
+  const std::string path = std::string(directory) + "/" + name;
   ncclUniqueId id;
   if (make) {
     NCCL(ncclGetUniqueId(&id));
@@ -94,7 +96,8 @@ inline void AllReduce(ncclComm_t communicator, std::size_t count, cudaStream_t s
   NCCL(ncclAllReduce(device, device, count, ncclFloat32, ncclSum, communicator, stream));
   CUDA(cudaStreamSynchronize(stream));
   CUDA(cudaMemcpy(values.data(), device, count * sizeof(float), cudaMemcpyDeviceToHost));
-  for (float value : values) CHECK(value == static_cast<float>(ranks * (ranks + 1) / 2));
+  const int sum = ranks * (ranks + 1) / 2;
+  for (float value : values) CHECK(value == static_cast<float>(sum));
   CUDA(cudaFree(device));
 }
 

@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
   for (int round = 0; round < 6; ++round) {
     Use(argv[1 + round % 2], round);
     // Whatever lay where the library was is something else now.
-    mmap(nullptr, std::size_t{64} << 10, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    Check(mmap(nullptr, std::size_t{64} << 10, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED, "mmap");
   }
   return 0;
 }

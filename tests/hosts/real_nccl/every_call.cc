@@ -11,6 +11,7 @@
 #include <functional>
 
 // An older library may lack what the header declares.
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared takes none
 #define EVERY(name) extern "C" decltype(name) name __attribute__((weak));
 #include "every_function.inc"
 #undef EVERY
@@ -164,7 +165,7 @@ void TwoThousandErrors() {
 int main() {
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-#define EVERY(name) WithZeroes(#name, &name);
+#define EVERY(name) WithZeroes(#name, &(name));
 #include "every_function.inc"
 #undef EVERY
   InChild("version", Version);

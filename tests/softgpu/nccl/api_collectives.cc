@@ -173,7 +173,6 @@ ncclResult_t Enqueue(const Request& r) {
 
 using softgpu::ApiCall;
 using softgpu::Call;
-using softgpu::Request;
 
 SOFTGPU_API(ncclResult_t, ncclAllReduce,
             (const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,

@@ -16,7 +16,7 @@ namespace {
 
 // Below this many bytes every rank reduces everything itself (one round); above, each reduces its share and a second
 // round hands out the results: n times less arithmetic.
-constexpr size_t kOneRoundBytes = 8 * 1024;
+constexpr size_t kOneRoundBytes = size_t{8} * 1024;
 
 // Waiting a few hundred nanoseconds on a free core saves two context switches; with more ranks than cores it is lost
 // time.

@@ -14,10 +14,10 @@
 
 namespace softgpu {
 
-constexpr size_t kStageBytes = 64 * 1024;      // one rank's contribution to one round of a collective
-constexpr size_t kMailChunkBytes = 32 * 1024;  // one step of a point-to-point transfer
-constexpr uint64_t kMailChunks = 2;            // steps in flight
-constexpr size_t kExchangeBytes = 64;          // one rank's contribution to an exchange between hosts
+constexpr size_t kStageBytes = size_t{64} * 1024;      // one rank's contribution to one round of a collective
+constexpr size_t kMailChunkBytes = size_t{32} * 1024;  // one step of a point-to-point transfer
+constexpr uint64_t kMailChunks = 2;                    // steps in flight
+constexpr size_t kExchangeBytes = 64;                  // one rank's contribution to an exchange between hosts
 
 // 128 bits that name a communicator; equal on all its ranks.
 struct Identity {
@@ -95,7 +95,7 @@ class Segment {
 
   SegmentHeader& header() { return *header_; }
   RankSlot& slot(int rank) { return slots_[rank]; }
-  uint8_t* stage(int rank, uint64_t round) { return stages_ + (rank * 2 + (round & 1)) * kStageBytes; }
+  uint8_t* stage(int rank, uint64_t round) { return stages_ + (2UL * rank + (round & 1)) * kStageBytes; }
   Mailbox& mailbox(int source, int destination) { return mailboxes_[source * nranks_ + destination]; }
   void Ring(int rank);
 

@@ -53,7 +53,7 @@ TEST(LiveCompare, QuietWhileAllIsEqual) {
     job.Pass(0.01);
     job.Call({i % 3}, kWorld, AllReduce(0));
     job.Call({(i + 1) % 3, (i + 2) % 3}, kWorld, AllReduce(0));
-    job.Done({0, 1, 2}, kWorld, AllReduce(static_cast<std::uint64_t>(i + 1)));
+    job.Done({0, 1, 2}, kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
     EXPECT_FALSE(live.Poll());
   }
   EXPECT_EQ(live.compare.QuietSince(), 0);
@@ -126,12 +126,12 @@ TEST(LiveCompare, RunsFarAheadWithoutForgetting) {
   Job job(2);
   Live live(&job, 2, 4096);
   for (int i = 0; i < 3000; ++i) {
-    job.Call({0}, kWorld, AllReduce(static_cast<std::uint64_t>(i + 1)));
+    job.Call({0}, kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
     if (i % 500 == 0) live.Poll();
   }
   live.Poll();
   for (int i = 0; i < 2999; ++i) {
-    job.Call({1}, kWorld, AllReduce(static_cast<std::uint64_t>(i + 1)));
+    job.Call({1}, kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
     if (i % 500 == 0) {
       EXPECT_FALSE(live.Poll());
     }

@@ -69,7 +69,7 @@ TEST(Mismatch, TheFirstDifferenceIsNamedNotTheLaterOnes) {
   Job job = WarmedUp(3);
   job.Call({0, 1}, kWorld, AllReduce(100));
   job.Call({2}, kWorld, AllReduce(1));  // one call too many: from here on it runs one behind
-  for (int i = 0; i < 4; ++i) job.Call({0, 1, 2}, kWorld, AllReduce(static_cast<std::uint64_t>(200 + i)));
+  for (std::uint64_t i = 0; i < 4; ++i) job.Call({0, 1, 2}, kWorld, AllReduce(200 + i));
   ExpectMismatch(Only(job.Judge()), Kind::kArgumentMismatch, {2}, 5);
 }
 

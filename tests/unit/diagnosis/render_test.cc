@@ -64,7 +64,7 @@ double SecondsToJudge(int ranks, int calls) {
   Job job(ranks);
   for (int i = 0; i < calls; ++i) {
     job.Pass(0.01);
-    job.Done(Range(0, ranks), Job::kWorld, AllReduce(static_cast<std::uint64_t>(i + 1)));
+    job.Done(Range(0, ranks), Job::kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
   }
   job.Call(Range(1, ranks), Job::kWorld, AllReduce());
   job.Call({0}, Job::kWorld, AllGather());

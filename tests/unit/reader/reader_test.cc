@@ -29,7 +29,7 @@ class ReaderTest : public ::testing::Test {
   void TearDown() override { fs::remove_all(directory_); }
 
   std::string Write(const std::string& name, const std::vector<char>& bytes) {
-    const std::string path = directory_ + "/" + name;
+    std::string path = directory_ + "/" + name;
     std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return path;
   }
@@ -193,7 +193,8 @@ TEST_F(ReaderTest, OnlyTheClockAnchorsThatAreWholeCount) {
   format::Clock& clock = HeaderOf(&bytes)->clock;
   clock.source = static_cast<std::uint32_t>(format::ClockSource::kCycleCounter);
   clock.anchored = 40;  // numbers 25 to 39 count; number 24's place is where number 40 is being written
-  for (std::uint32_t n = 24; n < 40; ++n) clock.anchors[n % format::kClockAnchors] = {n * 1000, n * 1'000'000, 1.0};
+  for (std::uint32_t n = 24; n < 40; ++n)
+    clock.anchors[n % format::kClockAnchors] = {std::uint64_t{n} * 1000, std::int64_t{n} * 1'000'000, 1.0};
   clock.anchors[40 % format::kClockAnchors] = {0, -1, -1.0};
   const auto opened = MappedBox::Open(Write("a.box", bytes));
   const MappedBox& box = *std::get<std::unique_ptr<MappedBox>>(opened);

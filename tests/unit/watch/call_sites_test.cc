@@ -13,7 +13,7 @@ namespace {
 // A box in memory: header, then a ring of 256 records, then strings.
 class Memory {
  public:
-  Memory() : bytes_(3 * format::kPage + 256 * sizeof(format::Record)) {
+  Memory() : bytes_(std::size_t{3} * format::kPage + 256 * sizeof(format::Record)) {
     auto& header = *own();
     header.ring = {format::kPage, 256 * sizeof(format::Record), 256, sizeof(format::Record)};
     header.strings = {format::kPage + header.ring.bytes, format::kPage, format::kPage, 1};
