@@ -10,6 +10,7 @@
 #include "shim/lifecycle/thread.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/record.h"
+#include "shim/resolve/callers.h"
 #include "shim/resolve/libraries.h"
 
 namespace ncclwatch::shim {
@@ -46,14 +47,18 @@ class Hook<function, library, R(P...)> {
  public:
   Hook(const void* site, const void* frame)
       : site_(reinterpret_cast<std::uint64_t>(site)), frame_(reinterpret_cast<std::uintptr_t>(frame)) {}
+  Hook(std::uint64_t site, std::uintptr_t frame) : site_(site), frame_(frame) {}
 
   [[gnu::always_inline]] R operator()(P... arguments) const {
-    // We stand in the global scope, in front of every NCCL of the process: what one of them calls of itself goes back
-    // to it, not to library 0.
-    if (library == 0 && resolve::several.load(std::memory_order_relaxed)) [[unlikely]] {
-      const std::uint32_t caller = resolve::CallerLibrary(site_);
-      auto* own = caller < resolve::kLibraries ? reinterpret_cast<Real>(resolve::Real(caller, function)) : nullptr;
-      if (own) return own(arguments...);
+    if constexpr (library == 0) {
+      if constexpr (kBegins) resolve::Survey();
+      if (resolve::several.load(std::memory_order_relaxed)) [[unlikely]] {
+        const resolve::Own own = resolve::OwnOf(site_, function);
+        if (own.real) return reinterpret_cast<Real>(own.real)(arguments...);
+        if (own.library == 1) return Hook<function, 1, R(P...)>(site_, frame_)(arguments...);
+        if (own.library == 2) return Hook<function, 2, R(P...)>(site_, frame_)(arguments...);
+        if (own.library == 3) return Hook<function, 3, R(P...)>(site_, frame_)(arguments...);
+      }
     }
     auto* real = reinterpret_cast<Real>(resolve::Real(library, function));
     if (!real) [[unlikely]]
@@ -67,6 +72,11 @@ class Hook<function, library, R(P...)> {
  private:
   using Real = R (*)(P...);
   static constexpr functions::Family kFamily = FamilyOf(function);
+  // Calls that come before all others on a library that is new in the process.
+  static constexpr bool kBegins = kFamily == functions::Family::kCreation ||
+                                  function == functions::Function::ncclGetUniqueId ||
+                                  function == functions::Function::ncclGetVersion;
+  static_assert(resolve::kLibraries == 4, "operator() knows four");
 
   [[gnu::always_inline]] R Query(Real real, P... arguments) const {
     if constexpr (function == functions::Function::ncclCommGetAsyncError) {

@@ -13,7 +13,6 @@
 
 #include "shim/hooks/entries.h"
 #include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/process.h"
 #include "shim/resolve/libraries.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/real_dlsym.h"
@@ -98,17 +97,11 @@ bool Preloaded() {
   return preloaded != 0;
 }
 
-std::atomic<bool> said_too_many{false};
-
 void* Wrapped(void* real, const char* name) {
   const functions::FunctionInfo* info = FindEntry(name);
   if (!info) return real;
   const std::uint32_t library = LibraryOf(real);
-  if (library >= kLibraries) {
-    if (!said_too_many.exchange(true))
-      Say("more than %u NCCL libraries in one process: not all are watched", kLibraries);
-    return real;
-  }
+  if (library >= kLibraries) return real;
   // Library 0 may have another tool's wrapper in front of it, which the handle does not show.
   if (library != 0)
     libraries[library].functions[static_cast<std::uint32_t>(info->function)].store(real, std::memory_order_relaxed);

@@ -9,13 +9,13 @@
 
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
+#include "shim/resolve/callers.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/real_dlsym.h"
 
 namespace ncclwatch::shim::resolve {
 
 constinit Library libraries[kLibraries];
-constinit std::atomic<bool> several{false};
 
 namespace {
 
@@ -111,13 +111,10 @@ void* FindReal(std::uint32_t library, functions::Function function) {
   return real;
 }
 
-std::uint32_t LibraryOf(const void* address) {
-  Module module;
-  if (!ModuleOf(address, &module)) return kLibraries;
-  FindDefault(false);
-  for (std::uint32_t i = 0; i < kLibraries; ++i)
-    if (libraries[i].begin.load(std::memory_order_acquire) == module.begin) return i;
-  void* const handle = Pin(module.path);
+namespace {
+
+// kLibraries: no room.
+std::uint32_t Enlist(const Module& module, void* handle) {
   const Writing lock;
   for (std::uint32_t i = 0; i < kLibraries; ++i) {
     const std::uintptr_t begin = libraries[i].begin.load(std::memory_order_acquire);
@@ -130,10 +127,20 @@ std::uint32_t LibraryOf(const void* address) {
   return kLibraries;
 }
 
-std::uint32_t CallerLibrary(std::uint64_t site) {
+std::atomic<bool> said_too_many{false};
+
+}  // namespace
+
+std::uint32_t LibraryOf(const void* address) {
+  Module module;
+  if (!ModuleOf(address, &module)) return kLibraries;
+  FindDefault(false);
   for (std::uint32_t i = 0; i < kLibraries; ++i)
-    if (libraries[i].begin.load(std::memory_order_acquire) && CallsItself(i, site)) return i;
-  return kLibraries;
+    if (libraries[i].begin.load(std::memory_order_acquire) == module.begin) return i;
+  const std::uint32_t library = Enlist(module, Pin(module.path));
+  if (library >= kLibraries && !said_too_many.exchange(true))
+    Say("more than %u NCCL libraries in one process: %s is not watched", kLibraries, module.path);
+  return library;
 }
 
 ncclResult_t Missing(std::uint32_t library, functions::Function function) {

@@ -1,5 +1,6 @@
-// The NCCL libraries of the process and their functions. Library 0 is the one that calls through the PLT reach; others
-// are found when somebody asks dlsym for a function on a handle of theirs.
+// The NCCL libraries of the process and their functions. Library 0 is the one that calls through the PLT reach, but for
+// modules with a copy of their own (callers.h); others are found when somebody asks dlsym for a function on a handle of
+// theirs.
 #pragma once
 
 #include <atomic>
@@ -39,12 +40,8 @@ inline bool CallsItself(std::uint32_t library, std::uint64_t site) {
   return site - own.begin.load(std::memory_order_relaxed) < own.bytes.load(std::memory_order_relaxed);
 }
 
-// True once a second library is known.
-extern std::atomic<bool> several;
-// The library that a return address lies in, kLibraries if in none.
-std::uint32_t CallerLibrary(std::uint64_t site);
-
-// The number of the library that an address belongs to, made known if it is new; kLibraries if there are too many.
+// The number of the library that an address belongs to, made known if it is new; kLibraries if there are too many,
+// which is said once.
 std::uint32_t LibraryOf(const void* address);
 // Library 0, looked for among the loaded ones if it is not known yet, and else opened if that may be: a process that
 // only brings a library of its own must not get another one. False: there is none.

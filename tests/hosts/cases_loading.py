@@ -58,6 +58,32 @@ def two_copies(sandbox):
     check_recorded(job, [41, 51, 42, 52, 43, 53, 44, 54, 61])
 
 
+def plugins(sandbox, *numbers):
+    paths = [sandbox.build.program("hosts", f"libplugin{n}.so") for n in numbers]
+    sandbox.build.need(*paths)
+    return [program(sandbox, "plugins")] + paths
+
+
+@case
+def modules_with_their_own_copies(sandbox):
+    """Modules opened with RTLD_LOCAL, each linked to a libnccl of its own: each keeps reaching that one."""
+    job = both(sandbox, plugins(sandbox, 1, 2), 0)
+    check("plugin 1 reaches 22001" in job.outputs()[0], f"what was reached: {job.done}")
+    check("plugin 2 reaches 22002" in job.outputs()[0], f"what was reached: {job.done}")
+    check_recorded(job, [1, 2, 11, 12])
+
+
+@case
+def more_copies_than_watched(sandbox):
+    """What finds no room is passed on to the library that it is for, and one line says so."""
+    job = both(sandbox, plugins(sandbox, 1, 2, 3, 4, 5), 0, quiet=False)
+    words = [line for line in job.errors()[0].splitlines() if "ncclwatch" in line and "watching 1/1" not in line]
+    check_equal(len(words), 1, f"lines on stderr: {words}")
+    check("more than" in words[0] and "nccl-own" in words[0], words[0])
+    found = sorted(counts(job).popitem()[1])
+    check_equal(found, [1, 2, 3, 11, 12, 13], "counts recorded")
+
+
 @case
 def ctypes_dlsym(sandbox):
     sandbox.build.need(sandbox.build.library)

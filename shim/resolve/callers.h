@@ -1,0 +1,28 @@
+// Whose library a call through the PLT is for. We stand in the global scope, in front of everybody. Where the global
+// scope holds an NCCL behind us, the dynamic linker would send all modules to it: library 0. Where it holds none,
+// modules opened with RTLD_LOCAL (Python's extensions) would reach each the copy in its own scope.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ncclwatch/functions/function.h"
+#include "shim/resolve/libraries.h"
+
+namespace ncclwatch::shim::resolve {
+
+// True once there may be more than library 0 to choose from. Never false again.
+extern std::atomic<bool> several;
+
+// Looks whether libraries have come or gone. For the calls that begin the use of a library; those after them find what
+// was found then.
+void Survey();
+
+struct Own {
+  std::uint32_t library = 0;  // whose wrapper the call is for
+  void* real = nullptr;       // not null: to be called as it is, unrecorded
+};
+// Of the function that is called from `site`.
+Own OwnOf(std::uint64_t site, functions::Function function);
+
+}  // namespace ncclwatch::shim::resolve
