@@ -10,6 +10,7 @@
 #include "shim/lifecycle/process.h"
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
+#include "shim/recorder/put.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -37,8 +38,9 @@ void NoteExit(int status) {
   if (!box || static_cast<std::uint32_t>(syscall(SYS_getpid)) != box->pid) return;
   format::LastWords& words = box->header->last_words;
   std::uint32_t running = static_cast<std::uint32_t>(format::ProcessState::kRunning);
-  words.exit_status = status & 0xff;
-  words.at_ns = clock::Nanoseconds(CLOCK_MONOTONIC);
+  // Twice where exit() ends in _exit(): the second time readers may be looking.
+  Put(words.exit_status, status & 0xff);
+  Put(words.at_ns, clock::Nanoseconds(CLOCK_MONOTONIC));
   words.written.store(1, std::memory_order_release);
   box->header->state.compare_exchange_strong(running, static_cast<std::uint32_t>(format::ProcessState::kExiting),
                                              std::memory_order_acq_rel);
