@@ -51,7 +51,9 @@ class Hook<function, library, R(P...)> {
 
   [[gnu::always_inline]] R operator()(P... arguments) const {
     if constexpr (library == 0) {
-      if constexpr (kBegins) resolve::Survey();
+      if constexpr (kBegins) resolve::Survey(site_);
+      if constexpr (function == functions::Function::ncclGetVersion)
+        if (!resolve::Knows(site_)) resolve::Survey(site_);
       if (resolve::several.load(std::memory_order_relaxed)) [[unlikely]] {
         const resolve::Own own = resolve::OwnOf(site_, function);
         if (own.real) return reinterpret_cast<Real>(own.real)(arguments...);
@@ -73,9 +75,8 @@ class Hook<function, library, R(P...)> {
   using Real = R (*)(P...);
   static constexpr functions::Family kFamily = FamilyOf(function);
   // Calls that come before all others on a library that is new in the process.
-  static constexpr bool kBegins = kFamily == functions::Family::kCreation ||
-                                  function == functions::Function::ncclGetUniqueId ||
-                                  function == functions::Function::ncclGetVersion;
+  static constexpr bool kBegins =
+      kFamily == functions::Family::kCreation || function == functions::Function::ncclGetUniqueId;
   static_assert(resolve::kLibraries == 4, "operator() knows four");
 
   [[gnu::always_inline]] R Query(Real real, P... arguments) const {

@@ -112,36 +112,53 @@ bool Find(std::uint64_t site, Reached* reached) {
   return false;
 }
 
+// The place of a module that begins there: its own, if it was asked about before. Null if there is no room.
+Scope* PlaceFor(std::uintptr_t begin) {
+  const std::uint32_t used = scopes_used.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < used && i < kScopes; ++i)
+    if (scopes[i].begin.load(std::memory_order_relaxed) == begin) return &scopes[i];
+  if (used >= kScopes) return nullptr;
+  const std::uint32_t at = scopes_used.fetch_add(1, std::memory_order_acq_rel);
+  return at < kScopes ? &scopes[at] : nullptr;
+}
+
 Reached Ask(std::uint64_t site) {
   const KeepErrno keep;
   Module module;
   if (!ModuleOf(reinterpret_cast<const void*>(site), &module)) return {};  // generated code: nobody's
   const std::uint64_t unloads = unloads_seen.load(std::memory_order_relaxed);
-  const Reached reached = ReachedBy(module);
-  if (scopes_used.load(std::memory_order_relaxed) >= kScopes) return reached;
-  const std::uint32_t at = scopes_used.fetch_add(1, std::memory_order_acq_rel);
-  if (at >= kScopes) return reached;
-  scopes[at].unloads.store(unloads, std::memory_order_relaxed);
-  scopes[at].begin.store(module.begin, std::memory_order_relaxed);
-  scopes[at].end.store(module.end, std::memory_order_relaxed);
-  scopes[at].library.store(reached.library, std::memory_order_relaxed);
-  scopes[at].handle.store(reached.handle, std::memory_order_relaxed);
-  scopes[at].whole.store(true, std::memory_order_release);
+  const Reached reached = several.load(std::memory_order_relaxed) ? ReachedBy(module) : Reached{};
+  Scope* const scope = PlaceFor(module.begin);
+  if (!scope) return reached;
+  scope->whole.store(false, std::memory_order_relaxed);
+  scope->unloads.store(unloads, std::memory_order_relaxed);
+  scope->begin.store(module.begin, std::memory_order_relaxed);
+  scope->end.store(module.end, std::memory_order_relaxed);
+  scope->library.store(reached.library, std::memory_order_relaxed);
+  scope->handle.store(reached.handle, std::memory_order_relaxed);
+  scope->whole.store(true, std::memory_order_release);
   return reached;
 }
 
 }  // namespace
 
-void Survey() {
+bool Knows(std::uint64_t site) {
+  Reached reached;
+  return Find(site, &reached);
+}
+
+void Survey(std::uint64_t site) {
   Changes now;
   dl_iterate_phdr(CountChanges, &now);
   unloads_seen.store(now.unloads, std::memory_order_relaxed);
-  if (loads_seen.exchange(now.loads, std::memory_order_relaxed) == now.loads) return;
-  if (several.load(std::memory_order_relaxed)) return;
-  Copies copies;
-  dl_iterate_phdr(CountCopy, &copies);
-  // One that FindDefault would not know by its name is reached by its caller's scope alone.
-  if (copies.count > 1 || copies.renamed) several.store(true, std::memory_order_relaxed);
+  if (loads_seen.exchange(now.loads, std::memory_order_relaxed) != now.loads &&
+      !several.load(std::memory_order_relaxed)) {
+    Copies copies;
+    dl_iterate_phdr(CountCopy, &copies);
+    // One that FindDefault would not know by its name is reached by its caller's scope alone.
+    if (copies.count > 1 || copies.renamed) several.store(true, std::memory_order_relaxed);
+  }
+  if (!Knows(site)) Ask(site);
 }
 
 Own OwnOf(std::uint64_t site, functions::Function function) {

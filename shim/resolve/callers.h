@@ -14,9 +14,12 @@ namespace ncclwatch::shim::resolve {
 // True once there may be more than library 0 to choose from. Never false again.
 extern std::atomic<bool> several;
 
-// Looks whether libraries have come or gone. For the calls that begin the use of a library; those after them find what
-// was found then.
-void Survey();
+// Whether the module of a caller has been looked at. Takes no lock.
+bool Knows(std::uint64_t site);
+// Looks whether libraries have come or gone, and at the module that calls. For the calls that begin the use of a
+// library; those after them find what was found then. Takes the loader's lock: never from a call that NCCL itself would
+// answer in a signal handler.
+void Survey(std::uint64_t site);
 
 struct Own {
   std::uint32_t library = 0;  // whose wrapper the call is for
