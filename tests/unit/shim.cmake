@@ -1,6 +1,6 @@
 # The built library, through its own exports, with a libnccl behind it that only takes notes.
-add_library(shim_fake_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_fake_nccl.cpp)
-add_library(shim_second_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_second_nccl.cpp)
+add_library(shim_fake_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_fake_nccl.cc)
+add_library(shim_second_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_second_nccl.cc)
 foreach(fake shim_fake_nccl shim_second_nccl)
   target_include_directories(${fake} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${fake} PRIVATE cuda_headers ncclwatch_warnings)
@@ -11,17 +11,17 @@ foreach(fake shim_fake_nccl shim_second_nccl)
 endforeach()
 set_target_properties(shim_second_nccl PROPERTIES OUTPUT_NAME second)
 # Found by its name, like the real driver; opened by the tests that want marks.
-add_library(shim_fake_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_fake_cuda.cpp)
+add_library(shim_fake_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_fake_cuda.cc)
 target_link_libraries(shim_fake_cuda PRIVATE cuda_headers ncclwatch_warnings)
 set_target_properties(shim_fake_cuda PROPERTIES CXX_VISIBILITY_PRESET default
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/shim_fake_cuda OUTPUT_NAME cuda SOVERSION 1)
 
 add_executable(unit_shim
-  ${CMAKE_CURRENT_LIST_DIR}/shim_calls_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_communicators_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/shim_dlsym_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_first_use_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/shim_table_test.cpp ${CMAKE_CURRENT_LIST_DIR}/shim_aborted_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/shim_stacks_test.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/shim_support.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/shim_calls_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_communicators_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim_dlsym_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_first_use_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim_table_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_aborted_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim_stacks_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim_support.cc)
 target_include_directories(unit_shim PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(unit_shim PRIVATE SHIM_FAKE_NCCL="$<TARGET_FILE:shim_fake_nccl>"
   SHIM_SECOND_NCCL="$<TARGET_FILE:shim_second_nccl>" SHIM_FAKE_CUDA="$<TARGET_FILE:shim_fake_cuda>"

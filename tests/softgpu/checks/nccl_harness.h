@@ -28,9 +28,9 @@ using Body = void (*)(const World&);
 struct NamedBody {
   NamedBody(const char* name, Body body);
 };
-#define SOFTGPU_BODY(name)                                        \
-  void name(const softgpu::checks::World& world);                 \
-  const softgpu::checks::NamedBody register_##name(#name, &name); \
+#define SOFTGPU_BODY(name)                                          \
+  void name(const softgpu::checks::World& world);                   \
+  const softgpu::checks::NamedBody register_##name(#name, &(name)); \
   void name([[maybe_unused]] const softgpu::checks::World& world)
 
 // Runs the body on `nranks` threads; returns when all are done.
@@ -63,6 +63,9 @@ class Rank {
   ncclComm_t comm = nullptr;
   CUstream stream = nullptr;
 };
+
+// Sum of 1 << rank over the members: tells exactly who took part.
+int Members(ncclComm_t comm, CUstream stream, int own_rank);
 
 // Makes the primary context of device 0 current.
 void UseDevice();

@@ -183,7 +183,7 @@ TEST(ShimCalls, ManyThreadsLoseNothing) {
       for (int call = 0; call < 5000; ++call) AllReduce(comm);
     });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(box.head(), before + 4 * 5001);
+  EXPECT_EQ(box.head(), before + std::uint64_t{4} * 5001);
   for (std::uint64_t back = 0; back < 256; ++back) EXPECT_EQ(box.Newest(back).commit, box.head() - back);
 }
 

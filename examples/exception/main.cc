@@ -22,6 +22,7 @@ void Train(const Options& options) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(bugprone-exception-escape): --terminate is there to let it escape
 int main(int argc, char** argv) {
   Options options(argc, argv, {{"terminate", 0}});  // --terminate 1: nobody catches
   if (options["terminate"]) {

@@ -12,7 +12,6 @@ namespace ncclwatch::shim_test {
 namespace {
 
 using format::CommunicatorState;
-using functions::Function;
 
 CommunicatorState StateOf(const format::Communicator& entry) {
   return static_cast<CommunicatorState>(entry.state.load());

@@ -146,6 +146,13 @@ void Rank::Destroy() { EXPECT_EQ(ncclSuccess, ncclCommDestroy(std::exchange(comm
 
 void Rank::Abort() { EXPECT_EQ(ncclSuccess, ncclCommAbort(std::exchange(comm, nullptr))); }
 
+int Members(ncclComm_t comm, CUstream stream, int own_rank) {
+  int mask = 1 << own_rank;
+  EXPECT_EQ(ncclSuccess, ncclAllReduce(&mask, &mask, 1, ncclInt32, ncclSum, comm, stream));
+  EXPECT_EQ(CUDA_SUCCESS, cuStreamSynchronize(stream));
+  return mask;
+}
+
 }  // namespace softgpu::checks
 
 int main(int argc, char** argv) {

@@ -84,7 +84,7 @@ TEST_F(Memory, FillsInEveryWidth) {
 }
 
 TEST_F(Memory, CopiesRectangles) {
-  std::vector<unsigned char> in(8 * 4);
+  std::vector<unsigned char> in(std::size_t{8} * 4);
   std::iota(in.begin(), in.end(), 0);
   CUdeviceptr memory = 0;
   size_t pitch = 0;
