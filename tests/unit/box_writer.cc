@@ -3,30 +3,18 @@
 #include <fstream>
 #include <new>
 
+#include "tests/support/black_box.h"
 #include "tests/unit/job_builder.h"
 
 namespace ncclwatch::testing {
 namespace {
 
-template <std::size_t N>
-void Copy(const std::string& from, char (&to)[N]) {
-  std::strncpy(to, from.c_str(), N - 1);
-}
-
-std::uint64_t Pages(std::uint64_t bytes) { return (bytes + format::kPage - 1) / format::kPage * format::kPage; }
-
-format::Section Place(std::uint64_t* end, std::uint32_t count, std::uint32_t entry_bytes) {
-  format::Section section{*end, Pages(std::uint64_t{count} * entry_bytes), count, entry_bytes};
-  *end += section.bytes;
-  return section;
-}
-
 void FillIdentity(const reader::BoxImage& image, format::Identity* identity) {
-  Copy(image.boot_id, identity->boot_id);
-  Copy(image.host, identity->host);
-  Copy(image.job, identity->job);
-  Copy(image.command, identity->command);
-  Copy(image.master_address, identity->master_address);
+  Put(image.boot_id, identity->boot_id);
+  Put(image.host, identity->host);
+  Put(image.job, identity->job);
+  Put(image.command, identity->command);
+  Put(image.master_address, identity->master_address);
   identity->pid_namespace = image.pid_namespace;
   identity->start_time = image.start_time;
   identity->pid = image.pid;
@@ -50,7 +38,7 @@ void FillHeader(const reader::BoxImage& image, format::Header* header) {
   header->last_words.exit_status = image.last_words.exit_status;
   header->last_words.signal = image.last_words.signal;
   header->last_words.at_ns = image.last_words.at_ns;
-  Copy(image.last_words.text, header->last_words.text);
+  Put(image.last_words.text, header->last_words.text);
   header->state = static_cast<std::uint32_t>(image.state);
   header->watching = image.watching ? 1 : 0;
   header->heartbeat_ns = image.heartbeat_ns;
@@ -94,7 +82,7 @@ void FillCommunicator(const reader::Communicator& from, format::Communicator* to
   to->flags = from.flags;
   to->generation = from.generation;
   to->state = static_cast<std::uint32_t>(from.state);
-  Copy(from.label, to->label);
+  Put(from.label, to->label);
   for (std::size_t i = 0; i < from.marks.size(); ++i) to->marks[i] = from.marks[i];
 }
 
@@ -146,39 +134,23 @@ void FillPeers(const reader::BoxImage& image, format::Peer* peers, std::uint32_t
 }  // namespace
 
 std::vector<char> BoxBytes(const reader::BoxImage& image, std::uint32_t ring) {
-  constexpr std::uint32_t kPeers = 64, kObservations = 64, kStrings = 4096;
-  std::uint64_t end = format::kPage;
-  const auto comms = static_cast<std::uint32_t>(image.communicators.size() + 1);
-  const format::Section communicators = Place(&end, comms, sizeof(format::Communicator));
-  const format::Section records = Place(&end, ring, sizeof(format::Record));
-  const format::Section peers = Place(&end, kPeers, sizeof(format::Peer));
-  const format::Section observations = Place(&end, kObservations, sizeof(format::Observation));
-  const format::Section strings = Place(&end, kStrings, 1);
-  auto* base = static_cast<char*>(::operator new(end, std::align_val_t(format::kPage)));
-  std::memset(base, 0, end);
+  BoxSize size{.records = ring, .peers = 64, .observations = 64};
+  size.communicators = static_cast<std::uint32_t>(image.communicators.size() + 1);
+  const BoxLayout layout = LayOut(size);
+  auto* base = static_cast<char*>(::operator new(layout.bytes, std::align_val_t(format::kPage)));
+  std::memset(base, 0, layout.bytes);
   auto* header = new (base) format::Header();
-  std::memcpy(header->magic, format::kMagic, sizeof(format::kMagic));
-  header->version = format::kVersion;
-  header->endian_mark = format::kEndianMark;
-  header->header_bytes = sizeof(format::Header);
-  header->file_bytes = end;
-  header->communicators = communicators;
-  header->ring = records;
-  header->peers = peers;
-  header->observations = observations;
-  header->strings = strings;
+  PutLayout(layout, header);
   FillHeader(image, header);
-  for (std::size_t i = 0; i < image.communicators.size(); ++i) {
-    FillCommunicator(image.communicators[i], reinterpret_cast<format::Communicator*>(base + communicators.offset) + i);
-  }
-  for (const reader::Call& call : image.calls) {
-    FillRecord(call, reinterpret_cast<format::Record*>(base + records.offset) + call.slot % ring);
-  }
-  for (std::size_t i = 0; i < image.observations.size(); ++i) {
-    FillObservation(image.observations[i], i, reinterpret_cast<format::Observation*>(base + observations.offset) + i);
-  }
-  FillPeers(image, reinterpret_cast<format::Peer*>(base + peers.offset), kPeers);
-  std::vector<char> bytes(base, base + end);
+  for (std::size_t i = 0; i < image.communicators.size(); ++i)
+    FillCommunicator(image.communicators[i], At<format::Communicator>(header, layout.communicators) + i);
+  for (const reader::Call& call : image.calls)
+    FillRecord(call, At<format::Record>(header, layout.records) + call.slot % ring);
+  for (std::size_t i = 0; i < image.observations.size(); ++i)
+    FillObservation(image.observations[i], i, At<format::Observation>(header, layout.observations) + i);
+  FillPeers(image, At<format::Peer>(header, layout.peers), size.peers);
+  Publish(header);
+  std::vector<char> bytes(base, base + layout.bytes);
   ::operator delete(base, std::align_val_t(format::kPage));
   return bytes;
 }

@@ -1,6 +1,6 @@
 # The reader and the diagnosis. The builder of jobs and boxes is also for the golden verdicts and the fuzzers' corpus.
 add_library(job_builder STATIC ${CMAKE_CURRENT_LIST_DIR}/job_builder.cc ${CMAKE_CURRENT_LIST_DIR}/box_writer.cc)
-target_link_libraries(job_builder PUBLIC watchdog_diagnosis PRIVATE ncclwatch_warnings)
+target_link_libraries(job_builder PUBLIC watchdog_diagnosis PRIVATE test_black_box ncclwatch_warnings)
 
 add_executable(unit_diagnosis
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/death_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/healthy_test.cc

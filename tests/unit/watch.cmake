@@ -20,6 +20,6 @@ if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
                             ${CMAKE_CURRENT_LIST_DIR}/watch/unborn_search_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/watchdog_test.cc)
-  target_link_libraries(unit_watch PRIVATE watchdog_watch ncclwatch_warnings GTest::gtest_main)
+  target_link_libraries(unit_watch PRIVATE watchdog_watch test_black_box ncclwatch_warnings GTest::gtest_main)
   gtest_discover_tests(unit_watch TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 120)
 endif()

@@ -5,18 +5,16 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
 
-#include "ncclwatch/format/fingerprint.h"
+#include "tests/support/black_box.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/watchdog.h"
@@ -24,8 +22,7 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::uint32_t kRing = 1024;
-constexpr std::uint32_t kCommunicators = 16;
+constexpr testing::BoxSize kBox{16, 1024, 64, 512, 4096};
 
 std::uint64_t Ticks() { return static_cast<std::uint64_t>(Monotonic()); }
 
@@ -82,16 +79,14 @@ void FakeRank::Live(const std::string& directory, const settings::Settings& sett
   const std::string said = directory + "/../stderr." + std::to_string(rank_);
   const int log = open(said.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(log, STDERR_FILENO);
-  const std::uint64_t start = rundir::StatOf(getpid())->start_time;
-  path_ = directory + "/host." + std::to_string(getpid()) + "." + std::to_string(start) + ".box";
-  MakeBox(path_ + ".draft");
-  struct flock lock = {};
-  lock.l_type = F_WRLCK;
-  lock.l_len = 1;
-  const int fd = open((path_ + ".draft").c_str(), O_RDWR);
-  if (fcntl(fd, F_SETLK, &lock) != 0) std::abort();
-  header_ = static_cast<format::Header*>(
-      mmap(nullptr, static_cast<std::size_t>(lseek(fd, 0, SEEK_END)), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  path_ = directory + "/" + testing::OwnBoxName("host");
+  header_ = testing::MakeLockedBox(path_ + ".draft", kBox);
+  if (!header_) std::abort();
+  testing::DescribeThisProcess(rank_, size_, header_);
+  testing::Put("host", header_->identity.host);
+  testing::Put("fake-0123456789ab", header_->identity.job);
+  header_->gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kUnavailable);
+  testing::Publish(header_);
   if (rename((path_ + ".draft").c_str(), path_.c_str()) != 0) std::abort();
   pid_t child = 0;
   if (options.fork_child && (child = fork()) == 0)
@@ -109,51 +104,6 @@ void FakeRank::Live(const std::string& directory, const settings::Settings& sett
   for (;;) pause();
 }
 
-void FakeRank::MakeBox(const std::string& path) {
-  std::uint64_t bytes = format::kPage;
-  const auto add = [&bytes](std::uint32_t count, std::size_t entry) {
-    const format::Section section{bytes, count * entry, count, static_cast<std::uint32_t>(entry)};
-    bytes += (section.bytes + format::kPage - 1) / format::kPage * format::kPage;
-    return section;
-  };
-  static format::Header header;  // too large for some stacks, and atomics cannot be copied
-  std::memset(static_cast<void*>(&header), 0, sizeof(header));
-  std::memcpy(header.magic, format::kMagic, sizeof(header.magic));
-  header.version = format::kVersion;
-  header.endian_mark = format::kEndianMark;
-  header.header_bytes = sizeof(header);
-  header.communicators = add(kCommunicators, sizeof(format::Communicator));
-  header.ring = add(kRing, sizeof(format::Record));
-  header.peers = add(64, sizeof(format::Peer));
-  header.observations = add(512, sizeof(format::Observation));
-  header.strings = add(4096, 1);
-  header.file_bytes = bytes;
-  format::Identity& identity = header.identity;
-  std::strncpy(identity.boot_id, rundir::BootId().c_str(), sizeof(identity.boot_id) - 1);
-  std::strncpy(identity.host, "host", sizeof(identity.host) - 1);
-  std::strncpy(identity.job, "fake-0123456789ab", sizeof(identity.job) - 1);
-  struct stat space = {};
-  stat("/proc/self/ns/pid", &space);
-  identity.pid_namespace = space.st_ino;
-  identity.start_time = rundir::StatOf(getpid())->start_time;
-  identity.pid = static_cast<std::uint32_t>(getpid());
-  identity.uid = geteuid();
-  identity.rank = identity.local_rank = rank_;
-  identity.world_size = identity.local_world_size = size_;
-  header.clock.realtime_minus_monotonic_ns = Realtime() - Monotonic();
-  header.state = static_cast<std::uint32_t>(format::ProcessState::kRunning);
-  header.watching = 1;
-  header.heartbeat_ns = Monotonic();
-  header.strings_used = 1;
-  header.nccl_version = 22809;
-  header.gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kUnavailable);
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes)) != 0 ||
-      pwrite(fd, &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header)))
-    std::abort();
-  close(fd);
-}
-
 void FakeRank::MapBox() {
   const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC);
   header_ = static_cast<format::Header*>(
@@ -162,7 +112,7 @@ void FakeRank::MapBox() {
 }
 
 void FakeRank::MakeCommunicator(std::uint64_t id, bool ready) {
-  auto& communicator = At<format::Communicator>(header_->communicators)[0];
+  auto& communicator = *testing::At<format::Communicator>(header_, header_->communicators);
   communicator.id = id;
   communicator.handle = 0x1000 + id;
   communicator.created = Ticks();
@@ -175,49 +125,21 @@ void FakeRank::MakeCommunicator(std::uint64_t id, bool ready) {
 }
 
 void FakeRank::Ready() {
-  At<format::Communicator>(header_->communicators)[0].state =
+  testing::At<format::Communicator>(header_, header_->communicators)->state =
       static_cast<std::uint32_t>(format::CommunicatorState::kReady);
 }
 
 void FakeRank::Enter(const FakeCall& call) {
-  auto& communicator = At<format::Communicator>(header_->communicators)[0];
-  const std::uint64_t slot = header_->head.fetch_add(1);
-  auto& record = At<format::Record>(header_->ring)[slot % kRing];
-  record.commit.store(0, std::memory_order_release);
-  record.entered = Ticks();
-  record.returned = 0;
-  record.position = communicator.entered;
-  record.count = call.count;
-  record.chain = format::Chain(communicator.chain, format::Fingerprint(call.function, call.count, call.dtype, 0, -1));
-  record.stream = record.group = record.ticket = 0;
-  record.site = 0x4242;
-  record.result = format::kNoResult;
-  record.function = static_cast<std::uint32_t>(call.function);
-  record.communicator = 0;
-  record.generation = 0;
-  record.thread = static_cast<std::uint32_t>(pid_);
-  record.flags = 0;
-  record.root = format::kNoRank;
-  record.dtype = call.dtype;
-  record.reduction = 0;
-  record.commit.store(slot + 1, std::memory_order_release);
-  communicator.last.slot = slot;
-  communicator.last.count = call.count;
-  communicator.last.entered = record.entered;
-  communicator.last.function = record.function;
-  communicator.last.root = format::kNoRank;
-  communicator.last.dtype = call.dtype;
-  communicator.chain.store(record.chain, std::memory_order_relaxed);
-  communicator.entered.fetch_add(1, std::memory_order_release);
+  testing::CollectiveCall entered;
+  entered.function = call.function;
+  entered.count = call.count;
+  entered.dtype = call.dtype;
+  entered.site = 0x4242;
+  entered.thread = static_cast<std::uint32_t>(pid_);
+  testing::EnterCollective(entered, 0, header_);
 }
 
-void FakeRank::Return() {
-  auto& communicator = At<format::Communicator>(header_->communicators)[0];
-  auto& record = At<format::Record>(header_->ring)[(header_->head - 1) % kRing];
-  record.result = 0;
-  record.returned.store(Ticks(), std::memory_order_release);
-  communicator.returned.fetch_add(1, std::memory_order_release);
-}
+void FakeRank::Return() { testing::ReturnNewest(header_); }
 
 void FakeRank::Signal(int signal) const { kill(pid_, signal); }
 
@@ -237,7 +159,7 @@ FakeJob::FakeJob() {
 FakeJob::~FakeJob() {
   ranks_.clear();
   if (lease_) munmap(lease_, format::kPage);
-  if (testing::Test::HasFailure()) std::fprintf(stderr, "%s\n%s\n", Said().c_str(), Diagnosis().c_str());
+  if (::testing::Test::HasFailure()) std::fprintf(stderr, "%s\n%s\n", Said().c_str(), Diagnosis().c_str());
   std::filesystem::remove_all(top_);
 }
 

@@ -58,12 +58,7 @@ class FakeRank {
 
  private:
   [[noreturn]] void Live(const std::string& directory, const settings::Settings& settings, Options options, int ready);
-  void MakeBox(const std::string& path);
   void MapBox();
-  template <typename T>
-  T* At(const format::Section& section) {
-    return reinterpret_cast<T*>(reinterpret_cast<char*>(header_) + section.offset);
-  }
   int rank_, size_;
   std::string path_;
   pid_t pid_ = -1, child_ = -1;
