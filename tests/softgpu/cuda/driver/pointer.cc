@@ -13,7 +13,7 @@ namespace {
 
 template <typename T>
 CUresult Answer(void* data, T value) {
-  memcpy(data, &value, sizeof(T));
+  *static_cast<T*>(data) = value;
   return CUDA_SUCCESS;
 }
 
