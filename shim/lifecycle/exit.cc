@@ -49,6 +49,6 @@ void NoteExit(int status) {
 }  // namespace ncclwatch::shim
 
 extern "C" {
-[[noreturn]] NCCLWATCH_EXPORT void _exit(int status) { ncclwatch::shim::EndNow(status); }
-[[noreturn]] NCCLWATCH_EXPORT void _Exit(int status) noexcept { ncclwatch::shim::EndNow(status); }
+NCCLWATCH_EXPORT void _exit(int status) { ncclwatch::shim::EndNow(status); }
+NCCLWATCH_EXPORT void _Exit(int status) noexcept { ncclwatch::shim::EndNow(status); }
 }
