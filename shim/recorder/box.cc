@@ -176,7 +176,7 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
 std::string PublishBox(const Box& box, const BoxPlan& plan) {
   const std::string path = plan.directory + "/" + plan.name;
   if (rename(DraftPath(plan).c_str(), path.c_str()) == 0) return {};
-  const std::string reason = Because("cannot name", path, errno).reason;
+  std::string reason = Because("cannot name", path, errno).reason;
   AbandonBox(box, plan);
   return reason;
 }
