@@ -80,7 +80,7 @@ void ClockKeeper::CheckCounter() {
   const std::int64_t told = static_cast<std::int64_t>(passed * newest.ns_per_tick);
   if (std::abs(told - base) <= kTolerance_ns + now.error_ns) return;
   format::ClockAnchor* next = &clock_->anchors[anchored % format::kClockAnchors];
-  const double ns_per_tick = static_cast<double>(base) / passed;
+  double ns_per_tick = static_cast<double>(base) / passed;  // clang stores from nothing const
   __atomic_store_n(&next->ticks, now.ticks, __ATOMIC_RELAXED);
   __atomic_store_n(&next->monotonic_ns, now.monotonic_ns, __ATOMIC_RELAXED);
   __atomic_store(&next->ns_per_tick, &ns_per_tick, __ATOMIC_RELAXED);
