@@ -48,8 +48,9 @@ void FillMarks(format::Communicator& entry, bool fresh) {
 
 void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t library, bool fresh) {
   SetState(entry, CommunicatorState::kFree);
-  // First: whoever comes back from a call on the former owner leaves the counts alone from here on.
-  if (!fresh) Put(entry.generation, entry.generation + 1);
+  // First: whoever comes back from a call on the former owner leaves the counts alone from here on. Readers pair with
+  // its release and with the fence: they read it before the state, and again after all else.
+  if (!fresh) std::atomic_ref(entry.generation).store(entry.generation + 1, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);
   Zero(&entry.entered, &entry.tickets);
   FillMarks(entry, fresh);

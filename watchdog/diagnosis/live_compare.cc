@@ -6,12 +6,14 @@
 
 #include "ncclwatch/format/fingerprint.h"
 #include "watchdog/reader/layout.h"
+#include "watchdog/reader/load.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
 
 using format::CommunicatorState;
 using reader::Call;
+using reader::Load;
 using reader::MappedBox;
 
 constexpr std::uint64_t kNewest = 1024;    // records of one box read in one poll
@@ -109,21 +111,25 @@ struct LiveCompare::State {
 
 void LiveCompare::State::ReadEntry(std::uint32_t index, const format::Communicator& entry, BoxState* box,
                                    std::int64_t now_ns) {
-  const auto state = static_cast<CommunicatorState>(entry.state.load(std::memory_order_acquire));
-  if (state == CommunicatorState::kFree || entry.size > reader::kMaxCommunicatorSize) return;
+  const std::uint32_t generation = Load(entry.generation);
+  const auto state = static_cast<CommunicatorState>(Load(entry.state));
+  const std::uint32_t size = Load(entry.size), flags = Load(entry.flags);
+  const std::uint64_t id = Load(entry.id), returned = Load(entry.returned), entered = Load(entry.entered);
+  const std::uint64_t tickets = Load(entry.tickets);
+  if (state == CommunicatorState::kFree || size > reader::kMaxCommunicatorSize) return;
+  if (Load(entry.generation) != generation) return;  // being given to another communicator: next time
   MemberState& member = box->members[index];
-  const bool reused = member.known && (member.generation != entry.generation || member.id != entry.id);
+  const bool reused = member.known && (member.generation != generation || member.id != id);
   if (reused) member = {};
-  if ((entry.flags & (format::kCommIdentityUnknown | format::kCommGrown)) != 0) return;
+  if ((flags & (format::kCommIdentityUnknown | format::kCommGrown)) != 0) return;
   const MemberState before = member;
   member.known = true;
-  member.generation = entry.generation;
-  member.id = entry.id;
+  member.generation = generation;
+  member.id = id;
   member.state = state;
-  member.size = entry.size;
-  member.returned = entry.returned.load(std::memory_order_acquire);
-  member.entered = entry.entered.load(std::memory_order_acquire);
-  const std::uint64_t tickets = entry.tickets.load(std::memory_order_acquire);
+  member.size = size;
+  member.returned = returned;
+  member.entered = entered;
   // Marks of older tickets have been overwritten by younger ones.
   member.finished = std::max(member.finished, tickets > format::kMarks ? tickets - format::kMarks : 0);
   while (member.finished < tickets &&

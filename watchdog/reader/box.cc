@@ -11,16 +11,10 @@
 #include <cmath>
 
 #include "watchdog/reader/file.h"
+#include "watchdog/reader/load.h"
 
 namespace ncclwatch::reader {
 namespace {
-
-// Fields next to the commit word are plain memory that another process may be writing: they are read as single words.
-// Acquire on each word (no fence) keeps the second look at commit behind them, also for ThreadSanitizer.
-template <typename T>
-T Load(const T& field) {
-  return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
-}
 
 std::int64_t Clamp(double value) {
   constexpr double kLimit = 9.2e18;
@@ -31,10 +25,9 @@ std::int64_t Clamp(double value) {
 // Adding as integers keeps nanoseconds that a double of this size has lost; clamped apart, so nothing overflows.
 std::int64_t By(const format::ClockAnchor& anchor, std::uint64_t ticks) {
   constexpr std::int64_t kHalf = INT64_MAX / 2;
-  double ns_per_tick;
-  __atomic_load(&anchor.ns_per_tick, &ns_per_tick, __ATOMIC_ACQUIRE);
   const double since = static_cast<double>(static_cast<std::int64_t>(ticks - Load(anchor.ticks)));
-  return std::clamp(Load(anchor.monotonic_ns), -kHalf, kHalf) + std::clamp(Clamp(since * ns_per_tick), -kHalf, kHalf);
+  return std::clamp(Load(anchor.monotonic_ns), -kHalf, kHalf) +
+         std::clamp(Clamp(since * Load(anchor.ns_per_tick)), -kHalf, kHalf);
 }
 
 std::variant<std::unique_ptr<MappedBox>, Failure> Fail(const std::string& path, std::string reason) {

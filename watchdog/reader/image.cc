@@ -4,18 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "watchdog/reader/box.h"
+#include "watchdog/reader/load.h"
 
 namespace ncclwatch::reader {
 namespace {
-
-template <typename T>
-T Load(const T& field) {
-  return __atomic_load_n(&field, __ATOMIC_ACQUIRE);
-}
-
-std::uint64_t Load(const std::atomic<std::uint64_t>& field) { return field.load(std::memory_order_acquire); }
 
 template <std::size_t N>
 std::string Text(const char (&text)[N]) {
@@ -27,10 +22,12 @@ Enum State(std::uint32_t value, Enum last, Enum otherwise) {
   return value <= static_cast<std::uint32_t>(last) ? static_cast<Enum>(value) : otherwise;
 }
 
-Communicator CopyCommunicator(const MappedBox& box, std::uint32_t index) {
+// None: the entry is just being given to another communicator.
+std::optional<Communicator> CopyCommunicator(const MappedBox& box, std::uint32_t index) {
   const format::Communicator& from = box.communicator(index);
   Communicator to;
   to.index = index;
+  to.generation = Load(from.generation);
   to.state = State(from.state.load(std::memory_order_acquire), format::CommunicatorState::kRevoked,
                    format::CommunicatorState::kFree);
   // Returned before entered: a copy taken in between never shows more returns than entries.
@@ -42,7 +39,6 @@ Communicator CopyCommunicator(const MappedBox& box, std::uint32_t index) {
   to.sends = Load(from.sends);
   to.receives = Load(from.receives);
   to.empties = Load(from.empties);
-  to.generation = Load(from.generation);
   to.id = Load(from.id);
   to.parent = Load(from.parent);
   to.parent_ordinal = Load(from.parent_ordinal);
@@ -63,6 +59,7 @@ Communicator CopyCommunicator(const MappedBox& box, std::uint32_t index) {
   to.last.reduction = Load(from.last.reduction);
   to.last.flags = Load(from.last.flags);
   for (std::size_t i = 0; i < to.marks.size(); ++i) to.marks[i] = Load(from.marks[i]);
+  if (Load(from.generation) != to.generation) return std::nullopt;
   return to;
 }
 
@@ -74,10 +71,10 @@ bool Plausible(const Communicator& communicator) {
 
 void CopyCommunicators(const MappedBox& box, BoxImage* image) {
   for (std::uint32_t index = 0; index < box.communicators(); ++index) {
-    Communicator communicator = CopyCommunicator(box, index);
-    if (communicator.state == format::CommunicatorState::kFree) continue;
-    if (Plausible(communicator)) {
-      image->communicators.push_back(std::move(communicator));
+    std::optional<Communicator> communicator = CopyCommunicator(box, index);
+    if (!communicator || communicator->state == format::CommunicatorState::kFree) continue;
+    if (Plausible(*communicator)) {
+      image->communicators.push_back(std::move(*communicator));
     } else {
       ++image->damaged;
     }
