@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <cerrno>
 #include <cstddef>
@@ -21,6 +22,25 @@ bool CanBeRead(const void* address) {
   return syscall(SYS_rt_sigprocmask, kNoSuchChange, address, nullptr, kSetBytes) != 0 && errno == EINVAL;
 }
 
+struct Walk {
+  const Thread& thread;
+  std::uint64_t caller = 0;  // of the frame that the noted call's wrapper would have, 0: not reached
+};
+_Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
+  auto* walk = static_cast<Walk*>(data);
+  if (_Unwind_GetCFA(context) <= walk->thread.frame) return _URC_NO_REASON;
+  walk->caller = _Unwind_GetIP(context);
+  return _URC_NORMAL_STOP;
+}
+
+// Nobody may ever write again over what a call left by longjmp() has left on the stack. Where the frames between here
+// and there can be told, they say whether its caller still stands above its place.
+bool WasLeft(const Thread& thread) {
+  Walk walk{thread};
+  _Unwind_Backtrace(Step, &walk);
+  return walk.caller != 0 && walk.caller != thread.site;
+}
+
 }  // namespace
 
 // Out of the way of the compiler's checks too: the frame is another function's.
@@ -31,11 +51,11 @@ __attribute__((no_sanitize("address", "thread", "undefined"), noinline)) bool St
   const iovec to{&there, sizeof there};
   const iovec from{const_cast<std::uint64_t*>(place), sizeof there};
   const long copied = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &to, 1, &from, 1, 0);
-  if (copied == static_cast<long>(sizeof there)) return there == thread.site;
+  if (copied == static_cast<long>(sizeof there)) return there == thread.site && !WasLeft(thread);
   if (copied >= 0 || errno == EFAULT) return false;
   // Older containers forbid that call. Nobody unmaps the stack of a call in progress, so that what can be read now can
   // be read a moment later, unless it is a dead stack that another thread is just giving away.
-  return CanBeRead(place) && __atomic_load_n(place, __ATOMIC_RELAXED) == thread.site;
+  return CanBeRead(place) && __atomic_load_n(place, __ATOMIC_RELAXED) == thread.site && !WasLeft(thread);
 }
 
 }  // namespace ncclwatch::shim

@@ -22,9 +22,9 @@ struct Thread {
   std::uint32_t id;        // kernel thread id
 };
 
-// Whether the return address of the noted call still lies in its frame: an application that jumped out of a call leaves
-// the note behind, but sooner or later writes over its stack. That stack may be gone altogether (a coroutine's): this
-// asks the kernel, and touches nothing itself.
+// Whether the noted call is still in progress: an application that jumped out of a call leaves the note behind. Its
+// return address must still lie in its frame, and the frames above the present one, as far as they can be told, must
+// lead there. That stack may be gone altogether (a coroutine's): this asks the kernel first.
 bool StillInCall(const Thread& thread);
 
 extern thread_local constinit Thread current_thread __attribute__((tls_model("initial-exec")));

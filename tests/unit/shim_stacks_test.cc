@@ -8,6 +8,7 @@
 #include <ucontext.h>
 
 #include <cerrno>
+#include <csetjmp>
 #include <cstddef>
 #include <iterator>
 
@@ -71,6 +72,32 @@ TEST_P(ShimLeftStacks, ACallLeftBehindOnAStackThatIsGone) {
 }
 INSTANTIATE_TEST_SUITE_P(All, ShimLeftStacks,
                          testing::Values(Left::kUnmapped, Left::kForbidden, Left::kUnmappedWhereNobodyMayReadMemory));
+
+jmp_buf before_the_call;
+
+[[gnu::noinline]] void LeaveACall() {
+  volatile char room[64 * 1024];
+  room[0] = 1;
+  AllReduce(used, room[0]);
+}
+// Its frame covers the place of the call that was left, and writes nothing there.
+[[gnu::noinline]] void CallFromALargeFrame() {
+  volatile char room[256 * 1024];
+  room[0] = 1;
+  result = AllReduce(used, 7 * room[0]);
+}
+TEST(ShimStacks, ACallLeftBehindWhereNobodyWritesOverIt) {
+  used = MakeComm();
+  const OwnBox box;
+  FakeOnCall([] { longjmp(before_the_call, 1); });
+  if (setjmp(before_the_call) == 0) LeaveACall();
+  FakeOnCall(nullptr);
+  const std::uint64_t before = box.head();
+  CallFromALargeFrame();
+  EXPECT_EQ(result, ncclSuccess);
+  EXPECT_EQ(box.head(), before + 1);
+  EXPECT_EQ(box.Newest().count, 7u);
+}
 
 // A tool's wrapper, or a callback, that calls NCCL again from inside a call.
 void ExpectInnerCallsUnrecorded() {

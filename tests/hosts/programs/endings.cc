@@ -1,5 +1,6 @@
 // Every way in which a process can end with a communicator in use.
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   setrlimit(RLIMIT_CORE, &no_core);
   std::atexit([] { host::Say("atexit"); });
   std::at_quick_exit([] { host::Say("at_quick_exit"); });
+  auto* const forbidden = static_cast<volatile int*>(mmap(nullptr, 4, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   const ncclComm_t world = host::World();
   host::AllReduce(world, 11);
   host::Say("before the end");
@@ -44,12 +46,12 @@ int main(int argc, char** argv) {
   if (mode == "abort") std::abort();
   if (mode == "terminate") throw std::runtime_error("nobody catches this");
   if (mode == "noexcept") [](int value) noexcept { std::string("abc").at(value); }(argc + 2);
-  if (mode == "segv") *static_cast<volatile int*>(nullptr) = 1;
+  if (mode == "segv") *forbidden = 1;
   if (mode == "kill") kill(getpid(), SIGKILL);
   if (mode == "term") raise(SIGTERM);
   if (mode == "handled") {
     std::signal(SIGSEGV, [](int) { _exit(28); });
-    *static_cast<volatile int*>(nullptr) = 1;
+    *forbidden = 1;
   }
   if (mode == "execve") {
     execl("/bin/sh", "sh", "-c", "echo after exec; exit 29", static_cast<char*>(nullptr));
