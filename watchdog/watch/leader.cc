@@ -239,7 +239,7 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
     const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(at_ns, UINT64_MAX));
     const bool moved = Follow(diagnosis, at_ns);
     if (quick && !moved && standing_ && !diagnosis.healthy() && journal_.judgement().verdict_at_ns == at_ns)
-      WriteVerdict(diagnosis, at_ns);  // the same verdict with all its evidence
+      WriteVerdict(diagnosis, diagnosis::ToText(diagnosis), at_ns);  // the same verdict with all its evidence
   }
   judging_took_ns_ = Monotonic() - at_ns;
   if (!ripe.mismatch) return;
@@ -268,15 +268,17 @@ void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, 
   if (!lease_->Mine()) return;  // overtaken: the verdict is another's now
   standing_ = StandingOf(diagnosis.findings.front());
   deaths_at_verdict_ = crowd_.deaths();
-  WriteVerdict(diagnosis, at_ns);
-  const std::uint64_t before = lease_->words().verdicts.fetch_add(first ? 1 : 0, std::memory_order_acq_rel);
+  const std::string text = diagnosis::ToText(diagnosis);
+  WriteVerdict(diagnosis, text, at_ns);
+  // Said right after, and counted once it is said: a successor says again what was cut off before.
+  const std::uint64_t before = lease_->words().verdicts.load(std::memory_order_acquire);
   if (before < kMostVerdicts) {
-    const std::string text = diagnosis::ToText(diagnosis);
     if (standing_->certainty == Certainty::kSuspected)
       context_.log.Warn(text);
     else
       context_.log.Error(text);
   }
+  if (first) lease_->words().verdicts.fetch_add(1, std::memory_order_acq_rel);
   if (context_.settings.on_fault != settings::OnFault::kReport) SaveEvidence(diagnosis);
   if (before == 0 && first && !context_.settings.hook.empty() &&
       !act::StartHook(context_.settings.hook, context_.directory + "/diagnosis.json", *environment_))
@@ -286,19 +288,19 @@ void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, 
 void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
   const std::string line = WithdrawalLine(*standing_, Realtime());
   standing_.reset();
-  WriteVerdict(diagnosis, 0);
+  WriteVerdict(diagnosis, diagnosis::ToText(diagnosis), 0);
   context_.log.Warn(line);
 }
 
 // Files and black box must tell the same if this process is killed here: its launcher may be about to. So the slow part
 // comes first, and the instant of the verdict right before the names.
-void Leader::WriteVerdict(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
-  act::Draft json(context_.directory + "/diagnosis.json"), text(context_.directory + "/diagnosis.txt");
-  json.Write(diagnosis::ToJson(diagnosis));
-  text.Write(diagnosis::ToText(diagnosis));
+void Leader::WriteVerdict(const diagnosis::Diagnosis& diagnosis, const std::string& text, std::int64_t at_ns) {
+  act::Draft for_programs(context_.directory + "/diagnosis.json"), for_people(context_.directory + "/diagnosis.txt");
+  for_programs.Write(diagnosis::ToJson(diagnosis));
+  for_people.Write(text);
   SetVerdictAt(at_ns);
-  std::string error = json.Keep();
-  const std::string second = text.Keep();
+  std::string error = for_programs.Keep();
+  const std::string second = for_people.Keep();
   if (error.empty()) error = second;
   if (error.empty() || said_no_room_) return;
   said_no_room_ = true;
