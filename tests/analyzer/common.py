@@ -8,6 +8,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
+import sanitizer  # noqa: E402
 from harness import Failed, Sandbox, Skipped, case, check, check_equal, clean_environment, run_main  # noqa: E402,F401
 
 COMMANDS = ["run", "diagnose", "trace", "ls", "clean", "off", "on"]
@@ -48,6 +49,7 @@ class Bench:
 
     def environment(self, **extra):
         env = clean_environment()
+        env.update(sanitizer.OPTIONS)
         env["TMPDIR"] = self.temporary
         env.update(extra)
         return env

@@ -11,6 +11,10 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+import sanitizer  # noqa: E402
+
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 LAUNCH = os.path.join(SOURCE, "examples", "launch.py")
 MARK = "NCCLWATCH_SCENARIO"  # in the environment of every process of a job: how its leftovers are found
@@ -68,13 +72,15 @@ class Job:
         env.update({
             MARK: self.root, "LD_LIBRARY_PATH": build.softgpu, "SOFTGPU_NCCL_DIR": os.path.join(self.root, "softgpu"),
             "EXAMPLES_FAULT_FILE": self.fault_file, "EXAMPLES_CULPRIT_FILE": self.culprit_file})
-        sanitizer = os.environ.get("NCCLWATCH_TEST_SANITIZER", "")
+        env.update(sanitizer.OPTIONS)
+        if sanitizer.RUNTIME and mode != "bare":
+            env["LD_PRELOAD"] = sanitizer.RUNTIME
         if directory:
             env["NCCLWATCH_DIR"] = self.run_directory
         if mode == "run":
             command = [build.command, "run", "--", *command]
         elif mode == "preload":
-            env["LD_PRELOAD"] = " ".join(filter(None, [sanitizer, build.library]))
+            env["LD_PRELOAD"] = " ".join(filter(None, [sanitizer.RUNTIME, build.library]))
         for name, value in (environment or {}).items():
             env[name] = value.replace("{root}", self.root)
         self.output_path = os.path.join(self.root, "output")

@@ -14,9 +14,9 @@ import tempfile
 import time
 import traceback
 
+import sanitizer
+
 SKIP = 77
-# Hosts crash on purpose and look at their signal handlers: a sanitizer has to leave those alone.
-HANDS_OFF = ":".join(f"handle_{name}=0" for name in ("segv", "abort", "sigbus", "sigfpe", "sigill"))
 
 
 class Failed(Exception):
@@ -46,7 +46,7 @@ class Build:
         self.command = os.path.join(self.root, "bin", "ncclwatch")
         self.softgpu = os.path.join(self.root, "softgpu")
         self.nccl = os.path.join(self.softgpu, "libnccl.so.2")
-        self.sanitizer = os.environ.get("NCCLWATCH_TEST_SANITIZER", "")
+        self.sanitizer = sanitizer.RUNTIME
 
     def program(self, level, name):
         return os.path.join(self.root, "tests", level, name)
@@ -155,11 +155,7 @@ class Sandbox:
             objects.insert(0, self.build.sanitizer)
         if objects:
             env["LD_PRELOAD"] = ":".join(objects)
-        if self.build.sanitizer:
-            # Hosts leak on purpose, and what is preloaded last is not the sanitizer.
-            env["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0:" + HANDS_OFF
-            env["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1"
-            env["TSAN_OPTIONS"] = "report_signal_unsafe=0:die_after_fork=0:" + HANDS_OFF
+        env.update(sanitizer.OPTIONS)
         if run_directory:
             env["NCCLWATCH_DIR"] = run_directory
         env.update(extra or {})
