@@ -217,7 +217,7 @@ bool Segment::WaitComplete(const std::function<bool()>& cancelled) {
 bool Segment::Exchange(uint64_t ordinal, const void* mine, void* all, size_t size,
                        const std::function<bool()>& cancelled) {
   // Two buffers suffice: nobody can be two exchanges ahead of a rank that is still reading.
-  const int buffer = ordinal & 1;
+  const uint64_t buffer = ordinal & 1;
   std::memcpy(slots_[rank_].exchange[buffer], mine, size);
   slots_[rank_].exchanges.store(ordinal + 1, std::memory_order_release);  // read by the acquire below
   header_->exchange_bell.fetch_add(1);
