@@ -18,7 +18,7 @@
 namespace ncclwatch::shim_test {
 namespace {
 
-constexpr std::size_t kStack = 512 * 1024;
+constexpr std::size_t kStack = std::size_t{512} * 1024;
 ucontext_t caller, coroutine;
 ncclComm_t used;
 ncclResult_t result;
@@ -84,7 +84,7 @@ jmp_buf before_the_call;
 [[gnu::noinline]] void CallFromALargeFrame() {
   volatile char room[256 * 1024];
   room[0] = 1;
-  result = AllReduce(used, 7 * room[0]);
+  result = AllReduce(used, std::size_t{7} * room[0]);
 }
 TEST(ShimStacks, ACallLeftBehindWhereNobodyWritesOverIt) {
   used = MakeComm();
