@@ -54,11 +54,12 @@ void Leader::Announce(std::int64_t now_ns) {
   const diagnosis::LiveCompare::Front* world = World(fronts);
   if (!world || world->ready == 0) return;
   if (ready_ns_ == 0) ready_ns_ = now_ns;
-  const bool whole = world->members >= world->size && world->ready >= world->size;
+  // By the boxes, not by who is ready: quick ranks may have destroyed the communicator already.
+  const std::set<std::uint32_t> unseen = Unseen(crowd_, world->communicator, world->size);
+  const bool whole = unseen.empty() && world->initializing == 0;
   if (!whole && now_ns - ready_ns_ < kGrace_ns) return;
   std::uint64_t expected = 0;
   if (!lease_->words().announced.compare_exchange_strong(expected, 1)) return;
-  const std::set<std::uint32_t> unseen = Unseen(crowd_, world->communicator, world->size);
   const std::uint32_t version = std::atomic_ref(context_.own->nccl_version).load(std::memory_order_relaxed);
   std::string line = "watching " + std::to_string(world->size - unseen.size()) + "/" + std::to_string(world->size) +
                      " ranks, NCCL " + Version(version) + ", run directory " + context_.directory;
