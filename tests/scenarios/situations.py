@@ -3,10 +3,12 @@ None may become a finding beyond `suspected`, and none may cost the job its life
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 
+import faults
 import healthy
 from job import Failure, Job, launched
 
@@ -167,6 +169,47 @@ def switched_off(build):
             raise Failure(f"status {status}, directory made: {os.path.exists(job.run_directory)}\n{job.output()}")
 
 
+def running(job, ranks=4):
+    """pid of each rank, once the job trains under watch."""
+    job.wait_until(lambda: "step 20" in job.output() and healthy.watch_line(job.output()), 30, "step 20 under watch")
+    return job.ranks()
+
+
+def survivors_ended_at_once(build):
+    """SIGKILL for one rank, and in the same instant SIGTERM for all others, as the quickest of launchers: the verdict
+    is there all the same, said and written, by whichever rank leads, and the others end by that signal."""
+    for culprit in range(4):
+        with Job(build, training(build, 1_000_000)) as job:
+            pids = running(job)
+            os.kill(pids.pop(culprit), signal.SIGKILL)
+            for pid in pids.values():
+                os.kill(pid, signal.SIGTERM)
+            job.wait(30)
+            document = job.look()
+            if not document:
+                raise Failure(f"no diagnosis of rank {culprit}, killed with its survivors\n{job.output()}")
+            first = faults.check_finding(document, {"kind": "dead_rank", "certainty": "certain"}, culprit, "at once")
+            if job.printed(first["summary"]) != 1:
+                raise Failure(f"the diagnosis was printed {job.printed(first['summary'])} times:\n{job.output()}")
+            faults.check_offline(job, document)
+            job.check_nothing_left(seconds=10)
+
+
+def ended_from_outside(build):
+    """SIGTERM for all, as a scheduler ends a job: nobody is to blame, and it ends as soon as ever."""
+    with Job(build, training(build, 1_000_000)) as job:
+        for pid in running(job).values():
+            os.kill(pid, signal.SIGTERM)
+        status = job.wait(30)
+        if status != 128 + signal.SIGTERM:
+            raise Failure(f"status {status}, wanted that of SIGTERM\n{job.output()}")
+        if job.look() or complaints(job):
+            raise Failure(f"a finding in a job that was ended: {job.look()}\n{job.output()}")
+        code, document = job.offline()
+        if code != 0 or not document["healthy"]:
+            raise Failure(f"diagnose afterwards: status {code}, findings {document['findings']}")
+
+
 def abort_ends_the_job(build):
     """NCCLWATCH_ON_FAULT=abort: evidence, then 86, and nobody left."""
     command = launched(build.example("wrong_dtype"), 4, launcher=("--kill-others-on-exit",))
@@ -179,4 +222,4 @@ def abort_ends_the_job(build):
 
 SITUATIONS = {function.__name__: function for function in (
     gdb_attached, frozen_cgroup, unwritable_directory, full_directory, read_only_shm, no_descriptors,
-    two_jobs_named_none, switched_off, abort_ends_the_job)}
+    two_jobs_named_none, switched_off, survivors_ended_at_once, ended_from_outside, abort_ends_the_job)}

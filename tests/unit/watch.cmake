@@ -14,7 +14,7 @@ endif()
 
 if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
   add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/call_sites_test.cc
-                            ${CMAKE_CURRENT_LIST_DIR}/watch/clock_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/clock_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/farewell_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/unborn_search_test.cc

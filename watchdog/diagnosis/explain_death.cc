@@ -101,11 +101,21 @@ std::vector<Death> Deaths(const View& view, const WaitGraph& graph) {
   return deaths;
 }
 
-bool DiedAlone(const View& view, const Process& process) {
-  if (view.now_ns - process.fate.observed_ns <= kSameEndNs) return false;
+bool Alone(const View& view, const Process& process) {
   return std::none_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
     return &other != &process && other.fate.gone() &&
            std::abs(other.fate.observed_ns - process.fate.observed_ns) <= kSameEndNs;
+  });
+}
+
+bool DiedAlone(const View& view, const Process& process) {
+  return view.now_ns - process.fate.observed_ns > kSameEndNs && Alone(view, process);
+}
+
+// Somebody died so lately that others may follow. By their heartbeats: who looks from outside sees all deaths only now.
+bool StillDying(const View& view) {
+  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& process) {
+    return process.fate.gone() && view.now_ns - process.fate.last_sign_ns <= kSameEndNs;
   });
 }
 
@@ -115,7 +125,7 @@ bool SomebodyLives(const View& view) {
 }
 
 bool SomebodyOutlived(const View& view, const Process& process) {
-  constexpr std::int64_t kClearly = 20'000'000;
+  constexpr std::int64_t kClearly = 200'000'000;  // more than a rank takes to end by a signal sent to all
   return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
     return other.fate.last_sign_ns > process.fate.observed_ns + kClearly;
   });
@@ -151,7 +161,12 @@ std::optional<Certainty> Judge(const View& view, const Death& death) {
   }
   if (fate.what != Observed::kGone) return Certainty::kLikely;
   if (fate.violent()) return Certainty::kCertain;
-  if (!SomebodyLives(view) && !SomebodyOutlived(view, process)) return std::nullopt;  // the whole job was ended
+  // How it ended is not known: perhaps somebody ends the whole job.
+  if (SomebodyLives(view)) {
+    if (StillDying(view)) return std::nullopt;
+    return waited && Alone(view, process) ? Certainty::kCertain : Certainty::kLikely;
+  }
+  if (!SomebodyOutlived(view, process)) return std::nullopt;
   return waited ? Certainty::kCertain : Certainty::kLikely;
 }
 

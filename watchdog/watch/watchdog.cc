@@ -21,6 +21,7 @@
 #include "watchdog/watch/call_sites.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/context.h"
+#include "watchdog/watch/farewell.h"
 #include "watchdog/watch/leader.h"
 #include "watchdog/watch/lease.h"
 
@@ -51,6 +52,7 @@ struct Watchdog::State {
   void Beat(std::int64_t now_ns);
   void Lead(std::int64_t now_ns, std::int64_t gap_ns);
   void EndWithTheHost();
+  void LookOnceMore(std::int64_t now_ns);
   void MeetHolder();
   void LookAtHolder(std::int64_t now_ns);
   void Obey();
@@ -153,6 +155,12 @@ void Watchdog::State::Lead(std::int64_t now_ns, std::int64_t gap_ns) {
   leader->Tick(now_ns, gap_ns);
 }
 
+// The process is about to end by SIGTERM: if it leads, or the leader is gone, what it knows is said before.
+void Watchdog::State::LookOnceMore(std::int64_t now_ns) {
+  if (lease && !leader && failures < kMostFailures) LookAtHolder(now_ns);
+  if (leader && lease->Mine()) leader->Tick(now_ns, 0);
+}
+
 void Watchdog::State::Wait() {
   std::vector<pollfd> fds = {{wake, POLLIN, 0}};
   if (leader)
@@ -182,9 +190,14 @@ void Watchdog::State::Run() {
         if (!leader && !stop.load(std::memory_order_acquire)) LookAtHolder(now_ns);
         if (leader) Lead(now_ns, gap_ns);
       }
+      if (Farewell::Asked()) {
+        LookOnceMore(Monotonic());  // not the time of this tick: a verdict may be younger than that
+        Farewell::Answer();
+      }
       if (lease) Obey();
       Wait();
     } catch (const std::exception& error) {
+      if (Farewell::Asked()) Farewell::Answer();
       leader.reset();
       if (lease) lease->Release();
       if (++failures == kMostFailures) context.log.Error(std::string("leads no more: ") + error.what());
@@ -208,6 +221,7 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
       state->finished.store(true, std::memory_order_release);
     });
     if (!started) return nullptr;
+    Farewell::Offer();
     watchdog->state_ = std::move(state);
     return watchdog;
   } catch (const std::exception&) {
@@ -218,6 +232,7 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
 
 Watchdog::~Watchdog() {
   if (!state_) return;
+  Farewell::Withdraw();
   state_->stop.store(true, std::memory_order_release);
   eventfd_write(state_->wake, 1);
   for (int i = 0; i < kStopPatience_ms && !state_->finished.load(std::memory_order_acquire); ++i) usleep(1000);

@@ -63,9 +63,23 @@ TEST(Death, ACrashComesBeforeTheKillsOfTheLauncher) {
 TEST(Death, UnknownMannerIsCertainOnlyIfSomebodyWaits) {
   Job job = Running(4);
   job.Die(2, Job::Unknown());
+  EXPECT_TRUE(job.Judge().healthy());  // the whole job may be about to be ended
+  job.Pass(0.6);
   Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {2});
   job.Call({0}, kWorld, AllReduce());
   Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {2});
+}
+
+TEST(Death, UnknownMannerOfSeveralAtOnceIsNeverCertain) {
+  Job job = Running(4);
+  job.Call({0}, kWorld, AllReduce());
+  job.Die(2, Job::Unknown());
+  job.Pass(0.1);
+  job.Die(3, Job::Unknown());
+  job.Pass(0.45);
+  EXPECT_TRUE(job.Judge().healthy());
+  job.Pass(0.1);
+  Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {2});
 }
 
 TEST(Death, NeverCertainWhileLockOrProcessIsStillThere) {
