@@ -63,7 +63,9 @@ void ClockKeeper::Check() {
 }
 
 void ClockKeeper::CheckRealtime() {
-  const std::int64_t offset = Realtime() - Monotonic();
+  const std::int64_t before = Monotonic(), realtime = Realtime(), after = Monotonic();
+  if (after - before > kRealtimeStep_ns / 2) return;  // held up in between: another time
+  const std::int64_t offset = realtime - before;
   const std::int64_t told = clock_->realtime_minus_monotonic_ns.load(std::memory_order_relaxed);
   if (std::abs(offset - told) > kRealtimeStep_ns)
     clock_->realtime_minus_monotonic_ns.store(offset, std::memory_order_release);

@@ -22,18 +22,38 @@ std::uint64_t Counter() {
 #endif
 }
 
+struct Instant {
+  std::uint64_t ticks = 0;
+  std::int64_t monotonic_ns = 0;
+};
+
+// The tightest of many readings: this thread may lose the processor between the two clocks.
+Instant Now() {
+  Instant best;
+  std::int64_t width = INT64_MAX;
+  for (int i = 0; i < 200; ++i) {
+    const std::int64_t before = Monotonic();
+    const std::uint64_t ticks = Counter();
+    const std::int64_t after = Monotonic();
+    if (after - before >= width) continue;
+    width = after - before;
+    best = {ticks, before + width / 2};
+  }
+  return best;
+}
+
 class ClockTest : public testing::Test {
  protected:
   // A box anchored a second ago with a rate that is wrong by so many parts in a million.
   void AnchorASecondAgo(double wrong_ppm) {
-    const std::uint64_t ticks = Counter();
-    const std::int64_t monotonic_ns = Monotonic();
-    usleep(50'000);
-    const double passed = static_cast<double>(Counter() - ticks);
-    const double ns_per_tick = static_cast<double>(Monotonic() - monotonic_ns) / passed;
+    const Instant from = Now();
+    usleep(200'000);
+    const Instant to = Now();
+    const double ns_per_tick =
+        static_cast<double>(to.monotonic_ns - from.monotonic_ns) / static_cast<double>(to.ticks - from.ticks);
     const auto second = static_cast<std::uint64_t>(static_cast<double>(kSecond) / ns_per_tick);
     clock_.source = static_cast<std::uint32_t>(format::ClockSource::kCycleCounter);
-    clock_.anchors[0] = {ticks - second, monotonic_ns - kSecond, ns_per_tick * (1 + wrong_ppm * 1e-6)};
+    clock_.anchors[0] = {to.ticks - second, to.monotonic_ns - kSecond, ns_per_tick * (1 + wrong_ppm * 1e-6)};
     clock_.anchored = 1;
     clock_.realtime_minus_monotonic_ns = Realtime() - Monotonic();
   }
