@@ -19,7 +19,7 @@ struct LifePage {
 extern std::atomic<LifePage*> life_page;
 
 // The process's black box, or null if nothing is recorded (yet, or any more, or in this process).
-inline Box* CurrentBox() { return life_page.load(std::memory_order_relaxed)->box.load(std::memory_order_acquire); }
+inline Box* CurrentBox() { return life_page.load(std::memory_order_acquire)->box.load(std::memory_order_acquire); }
 
 // Begins watching at the first call that is recorded, one of `library`. Null: pass through, now and for the rest of the
 // process's life: one call that is missing would shift the positions of all later ones. Never throws.

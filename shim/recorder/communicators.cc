@@ -28,7 +28,10 @@ void Bind(Box& box, std::uint32_t index, std::uint64_t handle) {
   box.handles.Insert(handle, index);
 }
 
-std::uint64_t HandleAt(void** out) { return out ? reinterpret_cast<std::uint64_t>(*out) : 0; }
+// A job of the library may be writing it; its release (ncclCommInitRankFunc) comes after the communicator is made.
+std::uint64_t HandleAt(void** out) {
+  return out ? reinterpret_cast<std::uint64_t>(std::atomic_ref(*out).load(std::memory_order_acquire)) : 0;
+}
 
 bool IsPending(Private& mine) { return std::atomic_ref(mine.pending).load(std::memory_order_acquire); }
 

@@ -14,7 +14,13 @@ namespace {
 
 template <std::size_t N>
 std::string Text(const char (&text)[N]) {
-  return std::string(text, ::strnlen(text, N));
+  std::string copy;
+  for (const char& letter : text) {
+    const char value = Load(letter);
+    if (value == 0) break;
+    copy += value;
+  }
+  return copy;
 }
 
 template <typename Enum>
