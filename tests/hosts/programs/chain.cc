@@ -2,16 +2,17 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
 namespace {
 
-int calls = 0;
+std::atomic<int> calls{0};
 void (*call_back)() = nullptr;
 
 [[gnu::destructor]] void Say() {
-  if (calls) std::printf("chain saw %d\n", calls);
+  if (calls) std::printf("chain saw %d\n", calls.load());
 }
 
 }  // namespace

@@ -258,7 +258,8 @@ void ExpectInitStuck(const std::vector<World>& worlds) {
   }
   std::this_thread::sleep_for(kNever);
   EXPECT_EQ(0, returned.load());
-  for (ncclComm_t comm : comms) EXPECT_EQ(ncclSuccess, ncclCommAbort(comm));
+  for (ncclComm_t& comm : comms)
+    EXPECT_EQ(ncclSuccess, ncclCommAbort(std::atomic_ref(comm).load(std::memory_order_acquire)));
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -296,9 +297,9 @@ TEST(Hang, SplitWithAMissingRank) {
     std::atomic<bool> returned{false};
     std::thread caller;
     if (world.rank != 1) {
-      caller = std::thread([&] {
+      caller = std::thread([&, comm = rank.comm] {
         UseDevice();
-        EXPECT_EQ(ncclInternalError, ncclCommSplit(rank.comm, 0, world.rank, &child, nullptr));
+        EXPECT_EQ(ncclInternalError, ncclCommSplit(comm, 0, world.rank, &child, nullptr));
         returned = true;
       });
     }

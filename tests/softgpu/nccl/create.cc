@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <cstring>
 
@@ -52,6 +53,10 @@ ncclResult_t MakeComm(int rank, int nranks, int device, const void* config, nccl
   *made = comm;
   return ncclSuccess;
 }
+
+// NCCL stores the handle of a finished job with release too (ncclCommInitRankFunc): the caller's pointer may be looked
+// at meanwhile, by who wraps the call or is to abort it.
+void Give(ncclComm_t* handle, ncclComm* comm) { std::atomic_ref(*handle).store(comm, std::memory_order_release); }
 
 ncclComm* MakeChild(const ncclComm* parent, const Config& config) {
   ncclComm* child = NewComm();
@@ -122,7 +127,7 @@ ncclResult_t InitRank(const Newcomer& newcomer) {
   if (result == ncclSuccess) {
     // The first id alone names the communicator, in NCCL too (commHash).
     comm->identity = HashIdentity(newcomer.id[0].internal, sizeof newcomer.id[0].internal);
-    *newcomer.handle = comm;
+    Give(newcomer.handle, comm);
     result = GroupRun(comm, [comm] {
       const Use use(comm);
       return Connect(comm);
@@ -154,7 +159,7 @@ ncclResult_t Split(ncclComm* parent, int color, int key, ncclComm_t* handle, con
     if (done == ncclSuccess && child) {
       done = ConnectChild(parent, child, members, DeriveIdentity(parent->identity, kSplitChild, ordinal, color));
     }
-    *handle = child;
+    Give(handle, child);
     return done;
   });
 }
@@ -186,7 +191,7 @@ ncclResult_t Shrink(ncclComm* parent, int* excluded, int nexcluded, ncclComm_t* 
     const Use use(parent);
     const ncclResult_t done =
         ConnectChild(parent, child, members, DeriveIdentity(parent->identity, kShrinkChild, ordinal, 0));
-    *handle = child;
+    Give(handle, child);
     return done;
   });
 }
@@ -227,7 +232,7 @@ ncclResult_t Grow(ncclComm* parent, int nranks, const ncclUniqueId* id, int rank
   const ncclUniqueId name = parent ? GrowId(parent) : *id;
   if (parent) ++parent->grows;
   comm->identity = HashIdentity(name.internal, sizeof name.internal);
-  *handle = comm;
+  Give(handle, comm);
   return GroupRun(comm, [comm] {
     const Use use(comm);
     return Connect(comm);

@@ -7,13 +7,20 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 namespace softgpu {
 namespace {
 
-// One text for the process, like NCCL's; the pointer that ncclGetLastError gives stays valid for ever.
+// One text for the process, like NCCL's; guarded by Guard().
 char last_error[1024];
+
+// Leaked, so that a call from a static destructor still finds it.
+std::mutex& Guard() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
 
 bool WarningsWanted() {
   static const bool wanted = [] {
@@ -30,9 +37,7 @@ bool WarningsWanted() {
 }  // namespace
 
 void Warn(const char* format, ...) {
-  // Leaked, so that a call from a static destructor still finds it.
-  static auto* mutex = new std::mutex;
-  const std::lock_guard lock(*mutex);
+  const std::lock_guard lock(Guard());
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(last_error, sizeof last_error, format, arguments);
@@ -43,6 +48,12 @@ void Warn(const char* format, ...) {
   std::fprintf(stderr, "%s:%d:%ld NCCL WARN %s\n", host, getpid(), syscall(SYS_gettid), last_error);
 }
 
-const char* LastError() { return last_error; }
+const char* LastError() {
+  // NCCL gives out the text itself, which another thread may be writing; the caller of this one can read in peace.
+  thread_local char copy[sizeof last_error];
+  const std::lock_guard lock(Guard());
+  std::memcpy(copy, last_error, sizeof copy);
+  return copy;
+}
 
 }  // namespace softgpu

@@ -6,6 +6,7 @@ namespace softgpu {
 
 // Keeps the text for ncclGetLastError and prints it to stderr if NCCL_DEBUG asks for warnings.
 __attribute__((format(printf, 1, 2))) void Warn(const char* format, ...);
+// The newest text of the process, as a copy of the calling thread's: its next call overwrites it.
 const char* LastError();
 
 }  // namespace softgpu
