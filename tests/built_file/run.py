@@ -157,8 +157,6 @@ def register(name, argv):
         if sandbox.build.sanitizer and name in ("node", "java", "gdb"):
             raise Skipped("does not run under a sanitizer's allocator")
         plain_environment = sandbox.environment(preload=False)
-        if sandbox.build.sanitizer:
-            plain_environment["LD_PRELOAD"] = sandbox.build.sanitizer
         place = sandbox.fresh("run")
         plain = sandbox.run(argv, plain_environment, timeout=60)
         watched = sandbox.run(argv, sandbox.environment(run_directory=os.path.join(place, "dir")), timeout=60)
@@ -186,8 +184,6 @@ def no_thread_no_descriptor_no_handler(sandbox):
             "os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + f) and int(f) > 2))\n"
             "print([l for l in s.splitlines() if l.startswith('Sig') and not l.startswith('SigQ')])")
     env = sandbox.environment(preload=False)
-    if sandbox.build.sanitizer:
-        env["LD_PRELOAD"] = sandbox.build.sanitizer
     plain = sandbox.run([sys.executable, "-c", code], env)
     watched = sandbox.run([sys.executable, "-c", code])
     check_equal(watched.out.replace(str(watched.pid), "PID"), plain.out.replace(str(plain.pid), "PID"), "process state")

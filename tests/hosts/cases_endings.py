@@ -1,7 +1,7 @@
 """Every way in which a process can end: same status, same output, and its black box complete."""
 
 from common import both, check_recorded, program
-from harness import case, check, check_equal
+from harness import Skipped, case, check, check_equal
 
 # How: (name of the test, exit status).
 ENDINGS = {"return": ("return", 21), "exit": ("exit", 22), "_exit": ("underscore_exit", 23), "_Exit": ("C_Exit", 24),
@@ -13,6 +13,8 @@ ENDINGS = {"return": ("return", 21), "exit": ("exit", 22), "_exit": ("underscore
 
 def register(mode, name, status):
     def test(sandbox):
+        if mode == "pthread-exit" and "libtsan" in sandbox.build.sanitizer:
+            raise Skipped("ThreadSanitizer's own thread keeps the process after the last of the program's has ended")
         job = both(sandbox, [program(sandbox, "endings"), mode], status, quiet=status >= 0)
         check_recorded(job, [11, 12] if mode == "pthread-exit" else [11])
 

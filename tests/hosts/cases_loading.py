@@ -96,8 +96,6 @@ def drop_in(sandbox):
     """The library as the libnccl of a ctypes program, nothing preloaded but what a sanitizer needs."""
     sandbox.build.need(sandbox.build.library)
     extra = {"NCCLWATCH_NCCL": sandbox.build.nccl}
-    if sandbox.build.sanitizer:
-        extra["LD_PRELOAD"] = sandbox.build.sanitizer
     job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], ranks=2, preload=False, extra=extra)
     check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
     check_recorded(job, [201, 202, 203])
@@ -107,8 +105,7 @@ def drop_in(sandbox):
 def drop_in_usual_search(sandbox):
     """Without NCCLWATCH_NCCL the real library is found by the loader's own search."""
     sandbox.build.need(sandbox.build.library)
-    extra = {"LD_PRELOAD": sandbox.build.sanitizer} if sandbox.build.sanitizer else {}
-    job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], ranks=2, preload=False, extra=extra)
+    job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], ranks=2, preload=False)
     check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
     check_recorded(job, [201, 202, 203])
 
@@ -140,8 +137,6 @@ def drop_in_with_a_wrong_path(sandbox):
     """NCCLWATCH_NCCL names nothing: said once, and the usual search is used."""
     sandbox.build.need(sandbox.build.library)
     extra = {"NCCLWATCH_NCCL": "/no/such/libnccl.so.2"}
-    if sandbox.build.sanitizer:
-        extra["LD_PRELOAD"] = sandbox.build.sanitizer
     job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], preload=False, extra=extra)
     check_equal(job.statuses(), [0], f"exit status ({job.done})")
     check_equal(job.errors()[0].count("/no/such/libnccl.so.2"), 1, f"times that the reason is said ({job.done})")
@@ -154,8 +149,6 @@ def drop_in_without_nccl(sandbox):
     place = sandbox.fresh("only-cuda")
     share_cuda(sandbox, place)
     extra = {"LD_LIBRARY_PATH": place}
-    if sandbox.build.sanitizer:
-        extra["LD_PRELOAD"] = sandbox.build.sanitizer
     job = sandbox.job([sys.executable, CTYPES, sandbox.build.library], preload=False, extra=extra)
     check(job.statuses()[0] > 0, f"an error was to be seen, not a crash or success: {job.done}")
 

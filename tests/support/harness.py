@@ -151,7 +151,8 @@ class Sandbox:
         env = clean_environment()
         env["LD_LIBRARY_PATH"] = self.build.softgpu
         objects = list(before) + ([self.build.library] if preload else []) + list(after)
-        if self.build.sanitizer and objects:
+        # Without the library too: libnccl needs it, and is opened when it is too late to be first.
+        if self.build.sanitizer:
             objects.insert(0, self.build.sanitizer)
         if objects:
             env["LD_PRELOAD"] = ":".join(objects)

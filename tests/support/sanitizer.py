@@ -3,7 +3,7 @@ off what the tests are about."""
 
 import os
 
-RUNTIME = os.environ.get("NCCLWATCH_TEST_SANITIZER", "")  # path of libasan.so or libtsan.so, set by ctest
+RUNTIME = os.environ.get("NCCLWATCH_TEST_SANITIZER", "")  # what to preload of libasan.so or libtsan.so, set by ctest
 
 # Hosts crash on purpose and look at their signal handlers.
 _HANDS_OFF = ":".join(f"handle_{name}=0" for name in ("segv", "abort", "sigbus", "sigfpe", "sigill"))

@@ -37,6 +37,6 @@ if(NCCLWATCH_SANITIZE MATCHES "undefined")
     target_compile_options(${target} PRIVATE -fno-sanitize=enum)
   endforeach()
 endif()
-# The library leaks at exit rather than destroy what other threads may be using.
+# The library leaks at exit rather than destroy what other threads may be using; a forked child starts its watchdog.
 gtest_discover_tests(unit_shim TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST
-                     PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
+                     PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;TSAN_OPTIONS=die_after_fork=0")

@@ -43,8 +43,6 @@ def environments(sandbox, nccl, **options):
     for preload in (False, True):
         env = sandbox.environment(preload, os.path.join(sandbox.fresh("run"), "dir"), **options)
         env["LD_LIBRARY_PATH"] = os.path.dirname(nccl)
-        if sandbox.build.sanitizer:
-            env.setdefault("LD_PRELOAD", sandbox.build.sanitizer)
         env["NCCL_DEBUG"] = "NONE"
         env["NCCL_SOCKET_IFNAME"] = "lo"
         found.append(env)
