@@ -15,8 +15,9 @@ namespace ncclwatch::shim {
 
 // Of one communicator, beside its table entry.
 struct Private {
-  void** out = nullptr;  // where the handle will appear; null once it has, the memory is the application's
-  std::uint64_t parent_handle = 0;
+  // Atomics: who asks about one pending communicator looks at all of them.
+  std::atomic<void**> out{nullptr};  // where the handle will appear; null once it has, the memory is the application's
+  std::atomic<std::uint64_t> parent_handle{0};
   std::uint32_t sibling = format::kNoCommunicator;  // the next communicator of one InitAll
   bool pending = false;            // non-blocking: not settled yet; who takes it back (TakePending) settles
   std::uint64_t device_marks = 0;  // CUdeviceptr of Communicator::marks, 0 none

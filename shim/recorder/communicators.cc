@@ -33,6 +33,11 @@ std::uint64_t HandleAt(void** out) {
   return out ? reinterpret_cast<std::uint64_t>(std::atomic_ref(*out).load(std::memory_order_acquire)) : 0;
 }
 
+// Several threads may be told at once that a pending communicator is there: each of them binds its handle.
+std::uint64_t HandleOf(format::Communicator& entry) {
+  return std::atomic_ref(entry.handle).load(std::memory_order_acquire);
+}
+
 bool IsPending(Private& mine) { return std::atomic_ref(mine.pending).load(std::memory_order_acquire); }
 
 // Several threads may ask how one communicator fares: one of them settles it.
@@ -44,7 +49,7 @@ bool TakePending(Box& box, Private& mine) {
 
 // What only the finished communicator can say. Asked of the library, past our own wrappers.
 void Ask(format::Communicator& entry) {
-  auto* comm = reinterpret_cast<ncclComm_t>(entry.handle);
+  auto* comm = reinterpret_cast<ncclComm_t>(HandleOf(entry));
   int rank = 0, size = 0, device = -1;
   const std::uint32_t library = entry.library;
   if (resolve::Rank(library, comm, &rank) && resolve::Size(library, comm, &size)) {
@@ -254,9 +259,9 @@ void AsyncState(Box& box, std::uint64_t handle, int state) {
     if (!IsPending(mine)) continue;
     format::Communicator& entry = box.communicators[i];
     // A child's handle is written by the time its parent is done: only then may `out` be read.
-    if (entry.handle != handle && mine.parent_handle != handle) continue;
-    if (state == ncclSuccess && !entry.handle) Bind(box, i, HandleAt(mine.out));
-    if (state == ncclSuccess && !entry.handle) continue;
+    if (HandleOf(entry) != handle && mine.parent_handle != handle) continue;
+    if (state == ncclSuccess && !HandleOf(entry)) Bind(box, i, HandleAt(mine.out));
+    if (state == ncclSuccess && !HandleOf(entry)) continue;
     if (!TakePending(box, mine)) continue;  // another thread asked too
     if (state == ncclSuccess)
       Ready(box, i);
