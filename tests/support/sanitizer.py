@@ -8,9 +8,10 @@ RUNTIME = os.environ.get("NCCLWATCH_TEST_SANITIZER", "")  # what to preload of l
 # Hosts crash on purpose and look at their signal handlers.
 _HANDS_OFF = ":".join(f"handle_{name}=0" for name in ("segv", "abort", "sigbus", "sigfpe", "sigill"))
 
-# Hosts leak on purpose, and `ncclwatch run` puts the library in front of what its user preloads.
+# Hosts leak on purpose, `ncclwatch run` puts the library in front of what its user preloads, and a verdict about an
+# exit has a second: TSan waits for one by itself at every exit, to see the races there.
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0:verify_asan_link_order=0:" + _HANDS_OFF,
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-    "TSAN_OPTIONS": "report_signal_unsafe=0:die_after_fork=0:" + _HANDS_OFF,
+    "TSAN_OPTIONS": "report_signal_unsafe=0:die_after_fork=0:atexit_sleep_ms=100:" + _HANDS_OFF,
 } if RUNTIME else {}

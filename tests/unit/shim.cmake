@@ -39,4 +39,5 @@ if(NCCLWATCH_SANITIZE MATCHES "undefined")
 endif()
 # The library leaks at exit rather than destroy what other threads may be using; a forked child starts its watchdog.
 gtest_discover_tests(unit_shim TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST
-                     PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;TSAN_OPTIONS=die_after_fork=0")
+                     PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0
+                     ENVIRONMENT_MODIFICATION TSAN_OPTIONS=set:die_after_fork=0)
