@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 
 #include "analyzer/console/options.h"
 #include "analyzer/console/terminal.h"
