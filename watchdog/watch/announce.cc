@@ -3,6 +3,7 @@
 #include <atomic>
 #include <set>
 
+#include "watchdog/reader/load.h"
 #include "watchdog/watch/leader.h"
 
 namespace ncclwatch::watch {
@@ -41,8 +42,10 @@ std::set<std::uint32_t> Unseen(const Crowd& crowd, std::uint64_t communicator, s
   constexpr std::uint32_t kMost = 1 << 20;
   for (std::uint32_t rank = 0; rank < std::min(size, kMost); ++rank) unseen.insert(rank);
   for (const Member& member : crowd.members())
-    for (std::uint32_t i = 0; i < member.box->communicators(); ++i)
-      if (member.box->communicator(i).id == communicator) unseen.erase(member.box->communicator(i).rank);
+    for (std::uint32_t i = 0; i < member.box->communicators(); ++i) {
+      const format::Communicator& entry = member.box->communicator(i);
+      if (reader::Load(entry.id) == communicator) unseen.erase(reader::Load(entry.rank));
+    }
   return unseen;
 }
 

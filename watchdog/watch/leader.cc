@@ -265,11 +265,10 @@ void Leader::SetVerdictAt(std::int64_t at_ns) {
 }
 
 void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, bool first) {
-  if (!lease_->Mine()) return;  // overtaken: the verdict is another's now
   standing_ = StandingOf(diagnosis.findings.front());
   deaths_at_verdict_ = crowd_.deaths();
   const std::string text = diagnosis::ToText(diagnosis);
-  WriteVerdict(diagnosis, text, at_ns);
+  if (!WriteVerdict(diagnosis, text, at_ns)) return;
   // Said right after, and counted once it is said: a successor says again what was cut off before.
   const std::uint64_t before = lease_->words().verdicts.load(std::memory_order_acquire);
   if (before < kMostVerdicts) {
@@ -288,23 +287,24 @@ void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, 
 void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
   const std::string line = WithdrawalLine(*standing_, Realtime());
   standing_.reset();
-  WriteVerdict(diagnosis, diagnosis::ToText(diagnosis), 0);
-  context_.log.Warn(line);
+  if (WriteVerdict(diagnosis, diagnosis::ToText(diagnosis), 0)) context_.log.Warn(line);
 }
 
 // Files and black box must tell the same if this process is killed here: its launcher may be about to. So the slow part
 // comes first, and the instant of the verdict right before the names.
-void Leader::WriteVerdict(const diagnosis::Diagnosis& diagnosis, const std::string& text, std::int64_t at_ns) {
+bool Leader::WriteVerdict(const diagnosis::Diagnosis& diagnosis, const std::string& text, std::int64_t at_ns) {
   act::Draft for_programs(context_.directory + "/diagnosis.json"), for_people(context_.directory + "/diagnosis.txt");
   for_programs.Write(diagnosis::ToJson(diagnosis));
   for_people.Write(text);
+  if (!lease_->Mine()) return false;  // held up for so long that another leads, and may have written
   SetVerdictAt(at_ns);
   std::string error = for_programs.Keep();
   const std::string second = for_people.Keep();
   if (error.empty()) error = second;
-  if (error.empty() || said_no_room_) return;
+  if (error.empty() || said_no_room_) return true;
   said_no_room_ = true;
   context_.log.Error("the diagnosis could not be written: " + error);
+  return true;
 }
 
 void Leader::SaveEvidence(const diagnosis::Diagnosis& diagnosis) {

@@ -62,7 +62,8 @@ class Leader {
   void Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns, bool first);
   void Withdraw(const diagnosis::Diagnosis& diagnosis);
   void SetVerdictAt(std::int64_t at_ns);
-  void WriteVerdict(const diagnosis::Diagnosis& diagnosis, const std::string& text, std::int64_t at_ns);
+  // False if this process has been overtaken: the verdict is another's now.
+  bool WriteVerdict(const diagnosis::Diagnosis& diagnosis, const std::string& text, std::int64_t at_ns);
   void SaveEvidence(const diagnosis::Diagnosis& diagnosis);
   void Announce(std::int64_t now_ns);
   std::string UnseenNote() const;
