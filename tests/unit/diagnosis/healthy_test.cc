@@ -1,6 +1,7 @@
 // Jobs in which nothing is wrong, however they look.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "tests/unit/job_builder.h"
