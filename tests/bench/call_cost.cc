@@ -27,7 +27,8 @@ namespace {
 
 constexpr int kCalls = 20000;  // a round: about a millisecond, so that a good one is free of interruptions
 constexpr int kDefaultRounds = 200;
-constexpr int kPatience = 10;  // times as many rounds at most
+constexpr int kPatience = 100;  // times as many rounds at most
+constexpr useconds_t kPause_us = 200'000;
 
 double Now_ns() {
   timespec now{};
@@ -96,8 +97,10 @@ int main(int argc, char** argv) {
   Series series[] = {{"bare", Bare}, {"floor", Floor}, {"wrapped", Wrapped}};
   const auto ratio = [&series] { return (series[2].best_ns - series[0].best_ns) / series[1].best_ns; };
   // Bests only come nearer to the truth: beyond a limit it is worth to go on while others may have the machine.
-  for (int round = 0; round < rounds || (limit > 0 && ratio() > limit && round < kPatience * rounds); ++round)
+  for (int round = 0; round < rounds || (limit > 0 && ratio() > limit && round < kPatience * rounds); ++round) {
+    if (round >= rounds && round % rounds == 0) usleep(kPause_us);
     for (Series& one : series) Round(one, comm, instructions);
+  }
 
   for (const Series& one : series) {
     std::printf("%-8s %7.1f ns a call", one.name, one.best_ns);
