@@ -63,6 +63,7 @@ struct Watchdog::State {
   CallSites call_sites;
   std::vector<std::string> environment;
   int wake = -1;  // readable: stop
+  struct stat wake_file {};
   std::atomic<bool> stop{false};
   std::atomic<bool> finished{false};
 
@@ -215,7 +216,7 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
     auto state = std::make_shared<State>(start);
     if (!start.settings.hook.empty()) state->environment = act::CopyEnvironment();
     state->wake = evidence::MoveHigh(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (state->wake < 0) return nullptr;
+    if (state->wake < 0 || fstat(state->wake, &state->wake_file) != 0) return nullptr;
     const bool started = act::StartThread("ncclwatch", [state] {
       state->Run();
       state->finished.store(true, std::memory_order_release);
@@ -234,7 +235,12 @@ Watchdog::~Watchdog() {
   if (!state_) return;
   Farewell::Withdraw();
   state_->stop.store(true, std::memory_order_release);
-  eventfd_write(state_->wake, 1);
+  // Not into a file of the host's, which may have closed this descriptor and been given its number: then the thread
+  // sees the flag at its next tick.
+  struct stat file {};
+  const int wake = state_->wake;
+  if (fstat(wake, &file) == 0 && file.st_dev == state_->wake_file.st_dev && file.st_ino == state_->wake_file.st_ino)
+    eventfd_write(wake, 1);
   for (int i = 0; i < kStopPatience_ms && !state_->finished.load(std::memory_order_acquire); ++i) usleep(1000);
 }
 
