@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <ctime>
 
@@ -34,10 +35,13 @@ void AwaitAnswer() {
 
 // SA_RESETHAND has put the default back and SA_NODEFER lets the signal through: raised again, it ends the process as it
 // would have without us. Async-signal-safe calls only.
+// Unless the application has installed a handler meanwhile: that one returns, and then this one must leave no trace.
 void OnTerminate(int signal) {
+  const int kept = errno;
   std::uint32_t quiet = kQuiet;
   if (owner.load(std::memory_order_relaxed) == getpid() && stage.compare_exchange_strong(quiet, kAsked)) AwaitAnswer();
   raise(signal);
+  errno = kept;
 }
 
 }  // namespace
@@ -53,7 +57,12 @@ void Farewell::Offer() {
   struct sigaction take {};
   take.sa_handler = OnTerminate;
   take.sa_flags = SA_RESETHAND | SA_NODEFER | SA_ONSTACK | SA_RESTART;
-  sigaction(SIGTERM, &take, nullptr);
+  struct sigaction before {};
+  if (sigaction(SIGTERM, &take, &before) != 0) return;
+  // Another thread of the application may have been quicker: its own handling stays.
+  const bool default_or_ours =
+      !(before.sa_flags & SA_SIGINFO) && (before.sa_handler == SIG_DFL || before.sa_handler == OnTerminate);
+  if (!default_or_ours) sigaction(SIGTERM, &before, nullptr);
 }
 
 bool Farewell::Asked() { return stage.load(std::memory_order_acquire) == kAsked; }

@@ -62,7 +62,7 @@ struct Watchdog::State {
   ClockKeeper clock;
   CallSites call_sites;
   std::vector<std::string> environment;
-  int wake = -1;  // readable: stop
+  std::atomic<int> wake{-1};  // readable: stop
   struct stat wake_file {};
   std::atomic<bool> stop{false};
   std::atomic<bool> finished{false};
