@@ -31,6 +31,8 @@ int Diagnose(const Arguments& arguments);
 int Trace(const Arguments& arguments);
 int Ls(const Arguments& arguments);
 int Clean(const Arguments& arguments);
+int Stacks(const Arguments& arguments);
+int Dump(const Arguments& arguments);
 int Off(const Arguments& arguments);
 int On(const Arguments& arguments);
 

@@ -143,7 +143,7 @@ int Finish(const Wish& wish, const settings::Settings& settings, int status, Dea
   SayWhereItStands(epilogue, *deaths, *place, say);
   if (!wish.json.empty()) WriteJson(wish.json, epilogue.json);
   const bool ended_by_us = settings.on_fault == settings::OnFault::kAbort && epilogue.fault &&
-                           (status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
+                           (epilogue.ended_by_us || status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
   const bool healthy = status == 0 && !epilogue.fault;
   if (!deaths->AnyAlive() && ((healthy && !wish.keep) || !epilogue.watched)) place->Remove();
   return ended_by_us ? act::kEndedByUs : status;

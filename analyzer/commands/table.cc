@@ -9,6 +9,8 @@ constexpr Command kCommands[] = {
     {"trace", "[FILTERS] [DIR|FILE...]", "list the recorded calls of all ranks by time", Trace},
     {"ls", "[--json]", "run directories on this machine, newest first", Ls},
     {"clean", "[--older-than AGE] [DIR...]", "remove finished run directories (never a live one)", Clean},
+    {"dump", "[--json] [DIR]", "ask a live job for its evidence now", Dump},
+    {"stacks", "[OPTIONS] [PID|DIR...]", "where every thread of a process or of a live job stands", Stacks},
     {"off", "[OPTIONS] [DIR]", "stop watching a live job without restarting it", Off},
     {"on", "[OPTIONS] [DIR]", "resume watching a live job", On},
 };

@@ -5,6 +5,7 @@
 #include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/observe.h"
+#include "watchdog/diagnosis/where.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -37,6 +38,7 @@ diagnosis::Diagnosis Judge(const reader::RunImage& run) {
 diagnosis::Diagnosis JudgeWith(const reader::RunImage& run, const std::vector<reader::Observation>& own) {
   diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes, own);
   AddNotes(run, &snapshot);
+  diagnosis::UseStacks(run.stacks, &snapshot);
   return diagnosis::Diagnose(snapshot);
 }
 

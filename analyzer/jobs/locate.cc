@@ -129,11 +129,14 @@ reader::RunImage ReadAll(const std::vector<std::string>& paths) {
   }
   Progress progress("reading black boxes", files.size());
   for (std::size_t i = 0; i < files.size(); ++i) {
-    reader::RunImage one = reader::ReadRun({files[i]});
-    std::move(one.boxes.begin(), one.boxes.end(), std::back_inserter(run.boxes));
-    std::move(one.failures.begin(), one.failures.end(), std::back_inserter(run.failures));
+    std::variant<reader::BoxImage, reader::Failure> one = reader::ReadBox(files[i]);
+    if (auto* box = std::get_if<reader::BoxImage>(&one))
+      run.boxes.push_back(std::move(*box));
+    else
+      run.failures.push_back(std::move(std::get<reader::Failure>(one)));
     progress.Done(i + 1);
   }
+  reader::ReadStacks(&run);
   return run;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "analyzer/console/units.h"
+#include "ncclwatch/format/lease.h"
 #include "watchdog/evidence/process_state.h"
 #include "watchdog/rundir/process.h"
 
@@ -75,12 +76,13 @@ std::vector<reader::Observation> ObserveNow(const std::vector<reader::BoxImage>&
   for (const reader::BoxImage& box : boxes) {
     if (!IsHere(box)) continue;
     const auto last = std::find_if(known.rbegin(), known.rend(), [&](const reader::Observation& observation) {
-      return observation.pid == box.pid && observation.start_time == box.start_time;
+      return reader::IsAbout(observation, box);
     });
     reader::Observation now;
     now.at_ns = MonotonicNow();
     now.pid = box.pid;
     now.start_time = box.start_time;
+    now.place = format::PidPlace(box.boot_id, box.pid_namespace);
     now.rank = box.rank;
     now.what = Look(box, now.at_ns);
     // An earlier sight of the same thing knows better since when, and how it ended.

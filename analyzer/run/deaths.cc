@@ -68,6 +68,7 @@ void Deaths::AddTo(std::vector<pollfd>* polled) const {
 }
 
 void Deaths::Look() {
+  memory_kills_.Refresh(MonotonicNow());
   for (Process& process : processes_) {
     pollfd one{process.pidfd, POLLIN, 0};
     if (!process.ended && poll(&one, 1, 0) == 1) {

@@ -9,8 +9,10 @@
 
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/judge.h"
+#include "analyzer/jobs/lease_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/verdict.h"
+#include "analyzer/run/complete.h"
 #include "watchdog/act/dump.h"
 #include "watchdog/act/files.h"
 
@@ -29,6 +31,12 @@ bool IsFault(const diagnosis::Diagnosis& verdict, int status) {
 void PointTo(const Verdict& verdict) {
   std::fprintf(stderr, "[ncclwatch] diagnosis: %s (%s): %s\n", Printable(verdict.kind).c_str(),
                Printable(verdict.certainty).c_str(), Printable(verdict.path).c_str());
+}
+
+void SayAdded(const Completed& completed) {
+  if (completed.added.empty()) return;
+  std::fputs("[ncclwatch] completed after the job:\n", stderr);
+  for (const std::string& line : completed.added) std::fprintf(stderr, "[ncclwatch]   - %s\n", Printable(line).c_str());
 }
 
 void Keep(const std::string& directory, const std::string& json, const std::string& text) {
@@ -80,9 +88,12 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   const bool say = settings.log != settings::LogLevel::kOff;
   const reader::RunImage run = ReadAll({directory});
   if (const auto verdict = ReadVerdict(directory); verdict && IsFault(*verdict, status)) {
+    const Completed completed = Complete(directory, *verdict, run);
+    if (!completed.json.empty()) Keep(directory, completed.json, completed.text);
     if (say) PointTo(*verdict);
+    if (say) SayAdded(completed);
     epilogue->fault = true;
-    epilogue->json = verdict->text;
+    epilogue->json = completed.json.empty() ? verdict->text : completed.json;
     SaveEvidence(directory, run, settings);
     return;
   }
@@ -105,6 +116,8 @@ Epilogue Conclude(Deaths* deaths, int status, const settings::Settings& settings
   Epilogue epilogue;
   for (const std::string& directory : deaths->directories()) {
     epilogue.watched = true;
+    const LeaseFile lease(directory);
+    epilogue.ended_by_us |= lease.reason().empty() && lease->ending.load(std::memory_order_acquire) != 0;
     ConcludeOne(directory, deaths, status, settings, &epilogue);
   }
   if (!epilogue.watched) epilogue.json = diagnosis::ToJson(diagnosis::Diagnose(diagnosis::FromBoxes({})));

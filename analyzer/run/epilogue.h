@@ -12,7 +12,8 @@ namespace ncclwatch::analyzer {
 struct Epilogue {
   bool watched = false;  // some process left a black box
   bool fault = false;
-  std::string json;  // the diagnosis, also of a healthy job
+  bool ended_by_us = false;  // a leader has ended the job (NCCLWATCH_ON_FAULT=abort)
+  std::string json;          // the diagnosis, also of a healthy job
 };
 
 // Says the diagnosis on stderr, once: where a leader has said it, only where it lies. `status` is the job's own. What a

@@ -144,7 +144,7 @@ Job Job::FromEnvironment() {
   job.world_size = std::atoi(FirstOf({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}, "1"));
   job.local_rank =
       std::atoi(FirstOf({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}, "0"));
-  job.address = FirstOf({"MASTER_ADDR", "SLURM_LAUNCH_NODE_IPADDR"}, "127.0.0.1");
+  job.address = FirstOf({"EXAMPLES_ADDRESS", "MASTER_ADDR", "SLURM_LAUNCH_NODE_IPADDR"}, "127.0.0.1");
   std::string launch =
       FirstOf({"TORCHELASTIC_RUN_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "SLURM_JOB_ID"}, "");
   if (launch.empty() || launch == "none") launch = std::to_string(getppid());

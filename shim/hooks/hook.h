@@ -5,9 +5,12 @@
 #include <utility>
 
 #include "shim/hooks/describe.h"
+#include "shim/hooks/refuse.h"
 #include "shim/lifecycle/keep_errno.h"
+#include "shim/lifecycle/meeting.h"
 #include "shim/lifecycle/process.h"
 #include "shim/lifecycle/thread.h"
+#include "shim/lifecycle/words/errors.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/record.h"
 #include "shim/resolve/callers.h"
@@ -80,21 +83,34 @@ class Hook<function, library, R(P...)> {
   static_assert(resolve::kLibraries == 4, "operator() knows four");
 
   [[gnu::always_inline]] R Query(Real real, P... arguments) const {
+    if constexpr (kHas<ncclComm_t, P...>) {
+      const Box* box = CurrentBox();
+      R answer{};
+      if (box && Refusing(*box) && !resolve::CallsItself(library, site_) &&
+          AnswerInstead<function>(*box, &answer, arguments...)) [[unlikely]]
+        return answer;
+    }
     if constexpr (function == functions::Function::ncclCommGetAsyncError) {
       const R result = real(arguments...);
       Box* box = CurrentBox();
-      if (box && box->unsettled.load(std::memory_order_relaxed) != 0 && result == ncclSuccess &&
-          !resolve::CallsItself(library, site_))
-        NoteAsyncError(*box, arguments...);
+      if (box && result == ncclSuccess && !resolve::CallsItself(library, site_)) NoteState(*box, arguments...);
+      return result;
+    } else if constexpr (function == functions::Function::ncclGetUniqueId) {
+      const R result = real(arguments...);
+      if (result == ncclSuccess && !resolve::CallsItself(library, site_))
+        OfferMeetingPlace(library, FirstOf<ncclUniqueId*>(arguments...)->internal);
       return result;
     } else {
       return real(arguments...);
     }
   }
 
-  static void NoteAsyncError(Box& box, ncclComm_t comm, const ncclResult_t* state) {
+  static void NoteState(Box& box, ncclComm_t comm, const ncclResult_t* state) {
+    if (!comm || !state) return;
     const KeepErrno keep;
-    if (comm && state) AsyncState(box, AsBits(comm), *state);
+    if (box.unsettled.load(std::memory_order_relaxed) != 0) AsyncState(box, AsBits(comm), *state);
+    if (IsError(*state)) [[unlikely]]
+      NoteAsynchronousError(box, AsBits(comm), *state);
   }
 
   [[gnu::always_inline]] R Recorded(Real real, P... arguments) const {
@@ -117,13 +133,23 @@ class Hook<function, library, R(P...)> {
     return result;
   }
 
+  // The check comes after the call is on record: who ends the communicators sees the record, or this sees the flag.
+  // Both are plain accesses here; the other side makes every processor keep the order (abort.cc).
+  [[gnu::always_inline]] R Pass(Box& box, const Call& call, Real real, P... arguments) const {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (Refusing(box)) [[unlikely]]
+      return Refuse<function, R, P...>(box, call, real, arguments...);
+    return real(arguments...);
+  }
+
   [[gnu::always_inline]] R Around(Box& box, Thread& thread, Call& call, Real real, P... arguments) const {
     if constexpr (kFamily == functions::Family::kCreation) {
       Creation creation;
       DescribeCreation(call, creation, arguments...);
       call.creation = &creation;
+      if (creation.ids) NoteMeetingPlace(creation.ids);
       EnterOther(box, thread, call);
-      const R result = real(arguments...);
+      const R result = Pass(box, call, real, arguments...);
       LeaveOther(box, thread, call, result);
       return result;
     } else {
@@ -136,7 +162,7 @@ class Hook<function, library, R(P...)> {
       } else {
         EnterOther(box, thread, call);
       }
-      const R result = real(arguments...);
+      const R result = Pass(box, call, real, arguments...);
       if constexpr (kFamily == functions::Family::kCollective || kFamily == functions::Family::kRooted ||
                     kFamily == functions::Family::kPointToPoint)
         LeaveOperation(box, thread, call, result);

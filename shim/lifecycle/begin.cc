@@ -13,8 +13,13 @@
 #include <cstring>
 #include <string>
 
+#include "shim/lifecycle/abort.h"
 #include "shim/lifecycle/exit.h"
+#include "shim/lifecycle/own_stacks.h"
 #include "shim/lifecycle/process.h"
+#include "shim/lifecycle/words/python.h"
+#include "shim/lifecycle/words/signals.h"
+#include "shim/lifecycle/words/terminate.h"
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
 #include "shim/resolve/libraries.h"
@@ -120,7 +125,10 @@ void LaunchWatchdog(Box& box, const std::string& directory, const std::string& n
   start.own = box.header;
   start.own_path = directory + "/" + name;
   start.directory = directory;
+  start.own_guard = box.guard;
   start.settings = settings;
+  start.abort_communicators = AbortCommunicators;
+  start.own_stacks = OwnStacks;
   auto watchdog = watch::Watchdog::Launch(start);
   if (!watchdog) Say("no watchdog thread (%s): calls are recorded, nobody looks", std::strerror(errno));
   static_cast<void>(watchdog.release());
@@ -187,6 +195,9 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
     return nullptr;
   }
   CatchExits();
+  CatchFatalSignals(*box);
+  CatchTerminate();
+  WatchPython();
   LaunchWatchdog(*box, plan.directory, plan.name, settings);
   return box;
 }

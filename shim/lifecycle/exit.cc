@@ -4,25 +4,43 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 
 #include "shim/export.h"
+#include "shim/lifecycle/abort.h"
 #include "shim/lifecycle/process.h"
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/put.h"
+#include "watchdog/act/end_job.h"
 
 namespace ncclwatch::shim {
 namespace {
 
 std::atomic<bool> caught{false};
 
-void OnExit(int status, void*) { NoteExit(status); }
+// The job is being ended (lifecycle/abort.h), and its calls fail: who takes no notice of that and ends as if all was
+// well would be believed.
+bool IsFalseSuccess(int status) {
+  const Box* box = CurrentBox();
+  return (status & 0xff) == 0 && box && Refusing(*box) && static_cast<std::uint32_t>(syscall(SYS_getpid)) == box->pid;
+}
 
 // Nothing may run after the handlers but the system call: as glibc's own _exit, past any debug hooks.
 [[noreturn]] void EndNow(int status) {
+  if (IsFalseSuccess(status)) status = act::kEndedByUs;
   NoteExit(status);
   for (;;) syscall(SYS_exit_group, status);
+}
+
+// No handler can change the status: exit() is cut short, after what it does last.
+void OnExit(int status, void*) {
+  if (IsFalseSuccess(status)) {
+    std::fflush(nullptr);
+    EndNow(status);
+  }
+  NoteExit(status);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <new>
 
 #include "shim/recorder/clock.h"
+#include "watchdog/reader/guard.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -30,7 +32,7 @@ struct Layout {
 };
 
 struct Sections {
-  format::Section communicators, ring, peers, observations, strings;
+  format::Section communicators, ring, peers, observations, words, strings;
   std::uint64_t bytes;
 };
 
@@ -41,6 +43,7 @@ Sections Plan(std::uint32_t ring) {
   sections.ring = layout.Add(ring, sizeof(format::Record));
   sections.peers = layout.Add(format::kPeerCapacity, sizeof(format::Peer));
   sections.observations = layout.Add(format::kObservationCapacity, sizeof(format::Observation));
+  sections.words = layout.Add(1, format::kWordsBytes);
   sections.strings = layout.Add(format::kStringBytes, 1);
   sections.bytes = layout.bytes;
   return sections;
@@ -107,6 +110,7 @@ void FillHeader(format::Header& header, const BoxPlan& plan, const Sections& sec
   header.ring = sections.ring;
   header.peers = sections.peers;
   header.observations = sections.observations;
+  header.words = sections.words;
   header.strings = sections.strings;
   header.identity = plan.identity;
   header.strings_used.store(1, std::memory_order_relaxed);  // offset 0 means none
@@ -154,6 +158,8 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   if (std::string reason = Allocate(draft); !reason.empty()) return BoxFailure{reason};
   // The lock comes after the last close of a descriptor of this file, and before the file can be found.
   if (!Lock(draft.fd)) return Because("cannot lock", draft.path(), errno);
+  struct stat file {};
+  if (fstat(draft.fd, &file) != 0) return Because("cannot look at", draft.path(), errno);
 
   Box* box = NewBox();
   if (!box) return BoxFailure{"no memory"};
@@ -163,9 +169,12 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   box->mask = plan.ring - 1;
   box->communicators = reinterpret_cast<format::Communicator*>(base + sections.communicators.offset);
   box->peers = reinterpret_cast<format::Peer*>(base + sections.peers.offset);
+  box->words = reinterpret_cast<format::Words*>(base + sections.words.offset);
   box->strings = base + sections.strings.offset;
   box->file_bytes = sections.bytes;
   box->fd = draft.fd;
+  box->inode = file.st_ino;
+  box->guard = reader::guard::Enroll(draft.memory, draft.bytes, PROT_READ | PROT_WRITE);
   box->pid = plan.identity.pid;
   FillHeader(*box->header, plan, sections);
   clock::Anchor(box->header->clock, first);

@@ -19,9 +19,10 @@ struct Private {
   std::atomic<void**> out{nullptr};  // where the handle will appear; null once it has, the memory is the application's
   std::atomic<std::uint64_t> parent_handle{0};
   std::uint32_t sibling = format::kNoCommunicator;  // the next communicator of one InitAll
-  bool pending = false;            // non-blocking: not settled yet; who takes it back (TakePending) settles
-  std::uint64_t device_marks = 0;  // CUdeviceptr of Communicator::marks, 0 none
-  void* context = nullptr;         // CUcontext that device_marks belongs to
+  bool pending = false;                      // non-blocking: not settled yet; who takes it back (TakePending) settles
+  std::uint64_t device_marks = 0;            // CUdeviceptr of Communicator::marks, 0 none
+  void* context = nullptr;                   // CUcontext that device_marks belongs to
+  std::atomic<std::uint32_t> told_error{0};  // generation + 1 whose asynchronous error has been noted
 };
 
 // How often this process has used a unique id for a rank (with NCCL_COMM_ID all ids are equal).
@@ -37,9 +38,12 @@ struct Box {
   std::uint64_t mask = 0;
   format::Communicator* communicators = nullptr;
   format::Peer* peers = nullptr;
+  format::Words* words = nullptr;
   char* strings = nullptr;
   std::uint64_t file_bytes = 0;
-  int fd = -1;  // holds the lock; closing any descriptor of the file would drop it
+  int fd = -1;              // holds the lock; closing any descriptor of the file would drop it
+  std::uint64_t inode = 0;  // of its file
+  int guard = -1;           // number of its mapping (reader/guard.h)
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
   std::uint32_t library = ~0u;               // that the header names as the job's NCCL
@@ -50,9 +54,11 @@ struct Box {
   std::atomic<std::uint32_t> reuse_from{0};
   std::atomic<std::uint32_t> inits_all{0};
   std::atomic<bool> said_full{false};
+  std::atomic<bool> refusing{false};  // the job is being ended: calls are not passed on any more (lifecycle/abort.h)
   std::atomic_flag writer = ATOMIC_FLAG_INIT;  // making and ending communicators; never the hot path
 
   HandleTable handles;
+  HandleTable ended_by_us;  // written under `writer`
   GroupPool groups;
   Private privates[format::kCommunicatorCapacity];
   SeenId seen[kSeenIds];
@@ -68,6 +74,7 @@ class WriterLock {
   ~WriterLock();
   WriterLock(const WriterLock&) = delete;
   WriterLock& operator=(const WriterLock&) = delete;
+  bool held() const { return held_; }
 
  private:
   Box& box_;

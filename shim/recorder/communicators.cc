@@ -282,8 +282,8 @@ void BeginLifecycle(Box& box, Call& call) {
   call.generation = GenerationOf(entry);
   if (call.function == Function::ncclCommFinalize || call.function == Function::ncclCommDestroy)
     SetState(entry, CommunicatorState::kFinalizing);
-  if (call.function == Function::ncclCommAbort) SetState(entry, CommunicatorState::kAborted);
-  if (call.function == Function::ncclCommRevoke) SetState(entry, CommunicatorState::kRevoked);
+  if (call.function == Function::ncclCommAbort) NoteAbort(entry, CommunicatorState::kAborted);
+  if (call.function == Function::ncclCommRevoke) NoteAbort(entry, CommunicatorState::kRevoked);
   if (!ends) return;
   // Before the call frees it: the next communicator may get the same address, in another thread, at once.
   WriterLock lock(box);

@@ -7,6 +7,7 @@
 #include "shim/device/marks.h"
 #include "shim/hooks/nccl_compat.h"
 #include "shim/lifecycle/keep_errno.h"
+#include "shim/lifecycle/words/errors.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/peers.h"
@@ -122,7 +123,7 @@ void LeaveGroup(Box& box, Thread& thread, Call& call, int result) {
 bool Defer(Thread& thread, const Call& call, int result) {
   Group* group = thread.group;
   if (thread.depth == 0 || !group) return false;
-  const bool failed = result != ncclSuccess && result != ncclInProgress;
+  const bool failed = IsError(result);
   if (failed) group->failed = true;
   if (failed || group->deferred == kDeferred) return false;
   if (call.created != kNoCommunicator) group->created[group->creations++] = call.created;
@@ -196,7 +197,9 @@ void LeaveOperation(Box& box, Thread& thread, Call& call, int result) {
                       .flags = call.flags,
                       .function = static_cast<std::uint32_t>(call.function),
                       .reserved = 0};
-  const bool refused = result != ncclSuccess && result != ncclInProgress;
+  const bool refused = IsError(result);
+  if (refused) [[unlikely]]
+    NoteError(box, call, result);
   if (thread.depth > 0 && !refused && thread.group && thread.group->operations < kOperations) {
     thread.group->operation[thread.group->operations++] = operation;
     return;
@@ -228,6 +231,14 @@ void EnterOther(Box& box, Thread& thread, Call& call) {
 void LeaveOther(Box& box, Thread& thread, Call& call, int result) {
   const KeepErrno keep;
   const std::uint64_t returned = clock::Ticks();
+  if (IsError(result)) [[unlikely]] {
+    // Of a group, the communicator that its first operation is on.
+    if (call.closing && call.closing->operations > 0) {
+      call.index = call.closing->operation[0].index;
+      call.generation = call.closing->operation[0].generation;
+    }
+    NoteError(box, call, result);
+  }
   if (call.family == Family::kGroup) {
     LeaveGroup(box, thread, call, result);
   } else if (call.family == Family::kCreation) {

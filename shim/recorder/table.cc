@@ -1,5 +1,6 @@
 #include "shim/recorder/table.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "shim/lifecycle/process.h"
@@ -76,6 +77,7 @@ void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t libra
   Put(entry.library, library);
   Put(entry.flags, origin.flags);
   for (char& letter : entry.label) Put(letter, 0);
+  Put(entry.aborted, 0);
 }
 
 // Field by field: one who comes back from a call on the former owner may be reading.
@@ -89,6 +91,19 @@ void Empty(Private& mine) {
 }
 
 }  // namespace
+
+void NoteAbort(format::Communicator& entry, CommunicatorState state) {
+  if (std::atomic_ref(entry.aborted).load(std::memory_order_relaxed) == 0) {
+    const std::uint64_t tickets = entry.tickets.load(std::memory_order_relaxed);
+    Put(entry.aborted_tickets, tickets);
+    for (std::uint32_t i = 0; i < format::kMarks; ++i) {
+      const std::uint64_t mark = entry.marks[i].load(std::memory_order_relaxed);
+      Put(entry.unfinished[i], std::min<std::uint64_t>(tickets - std::min(mark, tickets), UINT16_MAX));
+    }
+    std::atomic_ref(entry.aborted).store(clock::Ticks(), std::memory_order_release);
+  }
+  SetState(entry, state);
+}
 
 std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
   WriterLock lock(box);

@@ -33,6 +33,9 @@ inline format::CommunicatorState StateOf(const format::Communicator& entry) {
   return static_cast<format::CommunicatorState>(entry.state.load(std::memory_order_acquire));
 }
 
+// Aborted or revoked: called right before it is, while its marks still say what the GPU had finished by itself.
+void NoteAbort(format::Communicator& entry, format::CommunicatorState state);
+
 // Whose entry it is. A communicator may be aborted, and its entry given to the next one, while another thread is still
 // on its way back from a call on it: who comes from a call compares before writing. Pairs with the release in Make: who
 // sees the old number here may still write, but not once the new owner's first fields are seen.

@@ -4,25 +4,14 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 
 import sanitizer  # noqa: E402
-from harness import Failed, Sandbox, Skipped, case, check, check_equal, clean_environment, run_main  # noqa: E402,F401
+from harness import Failed, Sandbox, Skipped, case, check, check_equal, clean_environment, run_main, until  # noqa: E402,F401
 
 COMMANDS = ["run", "diagnose", "trace", "ls", "clean", "off", "on"]
 COMMUNICATOR = "8f3c09d2a1b45e77"  # of box_writer
-
-
-def until(condition, what, seconds=20):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.01)
-    raise Failed(f"in {seconds} s: {what}")
 
 
 class Bench:

@@ -46,7 +46,10 @@ def table():
     with open(os.path.join(ROOT, "include", "ncclwatch", "functions", "nccl.def")) as file:
         rows = re.findall(r"^HOOK(?:_AS\([^,]+,|\() *\d+, *(\w+),", file.read(), re.M)
     check(len(rows) > 50, "nccl.def was not understood")
-    return set(rows)
+    with open(os.path.join(ROOT, "include", "ncclwatch", "functions", "cuda.def")) as file:
+        allocations = re.findall(r"^ALLOCATION\(\d+, *(\w+),", file.read(), re.M)
+    check(len(allocations) >= 10, "cuda.def was not understood")
+    return set(rows) | set(allocations)
 
 
 def exports(path):
@@ -68,8 +71,8 @@ def needed_libraries(sandbox):
 def exported_names(sandbox):
     names = set(exports(plain_build(sandbox)))
     expected = table()
-    print(f"{len(names)} names exported, {len(expected)} rows in nccl.def")
-    check_equal(sorted(expected - names), [], "functions of nccl.def that are not exported")
+    print(f"{len(names)} names exported, {len(expected)} rows in nccl.def and cuda.def")
+    check_equal(sorted(expected - names), [], "functions of the tables that are not exported")
     check("dlsym" in names, "dlsym is not exported")
     strangers = [n for n in names - expected if not OTHER_EXPORTS.fullmatch(n)]
     check_equal(sorted(strangers), [], "exported names that nobody asked for")

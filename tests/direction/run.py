@@ -14,12 +14,14 @@ ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
 CONTRACT = {"include"}
 # The libraries of the watchdog that stand lowest: they know the contract and one another, and nothing above.
 GROUND = CONTRACT | {"watchdog/reader", "watchdog/diagnosis", "watchdog/settings", "watchdog/rundir"}
-MIDDLE = GROUND | {"watchdog/watch", "watchdog/exchange", "watchdog/evidence", "watchdog/act"}
+MIDDLE = GROUND | {"watchdog/nodes", "watchdog/watch", "watchdog/exchange", "watchdog/evidence", "watchdog/act"}
 MAY_INCLUDE = {
     "include": CONTRACT,
     # Pure: boxes' images and the contract, no settings, no file, no process.
     "watchdog/diagnosis": CONTRACT | {"watchdog/reader", "watchdog/diagnosis"},
     "watchdog/reader": CONTRACT | {"watchdog/reader"},
+    # What leaders tell one another, whatever carries it: as pure as the diagnosis.
+    "watchdog/nodes": CONTRACT | {"watchdog/reader", "watchdog/diagnosis", "watchdog/nodes"},
     "watchdog/settings": CONTRACT | {"watchdog/settings"},
     "watchdog/rundir": CONTRACT | {"watchdog/rundir", "watchdog/settings", "watchdog/reader"},
     "watchdog/watch": MIDDLE,
@@ -86,7 +88,8 @@ def every_folder_has_its_place(sandbox):
 @case
 def diagnosis_is_pure(sandbox):
     wrong = [f"{source}:{number} includes <{name}>" for source, number, kind, name in includes()
-             if unit(source) == "watchdog/diagnosis" and kind == "<" and name in FORBIDDEN_IN_DIAGNOSIS]
+             if unit(source) in ("watchdog/diagnosis", "watchdog/nodes") and kind == "<" and
+             name in FORBIDDEN_IN_DIAGNOSIS]
     check_equal(wrong, [], "a diagnosis without clock, thread, file and environment")
 
 

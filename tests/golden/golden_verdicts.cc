@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/where.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {
@@ -34,7 +35,7 @@ Job DeadRank() {
   Job job = Training(4);
   job.Call({0, 1, 3}, kWorld, AllReduce(4096, kBfloat16));
   job.Pass(0.4);
-  job.Die(2, Job::Exit{SIGKILL, -1, true});
+  job.Die(2, Job::Signal(SIGKILL));
   job.Pass(0.03);
   return job;
 }
@@ -128,15 +129,118 @@ Job StallThenDeath() {
   return job;
 }
 
+// Three of four wait for rank 2.
+Job WithoutRank2() {
+  Job job = Training(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce(4096, kBfloat16));
+  job.Pass(0.2);
+  return job;
+}
+
+void Exit(Job* job, int status) {
+  job->Box(2).state = format::ProcessState::kExiting;
+  job->Box(2).last_words = {true, status, 0, job->now_ns(), ""};
+  job->Pass(0.02);
+  job->Die(2, Job::Status(status));
+  job->Pass(0.01);
+}
+
+Job DeadRankCrash() {
+  Job job = WithoutRank2();
+  reader::BoxImage& box = job.Box(2);
+  box.words.catching = true;
+  box.words.signals.push_back({job.now_ns(),
+                               0x8,
+                               0x7ffd0000,
+                               SIGSEGV,
+                               1,
+                               0,
+                               box.pid,
+                               0,
+                               "train",
+                               {{0x401234, 0x1234, "/app/train"}, {0x401b00, 0x1b00, "/app/train"}}});
+  box.state = format::ProcessState::kCrashing;
+  box.last_words = {true, 0, SIGSEGV, job.now_ns(), ""};
+  job.Pass(0.1);
+  job.Die(2, Job::Exit{SIGSEGV, -1, false});
+  job.Pass(0.01);
+  return job;
+}
+
+Job DeadRankException() {
+  Job job = WithoutRank2();
+  job.Box(2).words.exceptions.push_back({job.now_ns(), format::Language::kPython, 1, "ValueError",
+                                         "this rank's batch is damaged", "/home/user/train.py:57 in load_batch"});
+  Exit(&job, 1);
+  return job;
+}
+
+void Refuse(Job* job) {
+  constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+  job->Box(2).words.allocations.push_back({job->now_ns(), 0, 2 * kGiB, kGiB / 4, 80 * kGiB, 1, 2, 2, 1});
+}
+
+Job OutOfMemory() {
+  Job job = WithoutRank2();
+  Refuse(&job);
+  job.Box(2).words.exceptions.push_back({job.now_ns(), format::Language::kPython, 1, "torch.OutOfMemoryError",
+                                         "CUDA out of memory. Tried to allocate 2.00 GiB.",
+                                         "/home/user/model.py:112 in forward"});
+  Exit(&job, 1);
+  return job;
+}
+
+Job OutOfMemoryAlive() {
+  Job job = WithoutRank2();
+  Refuse(&job);
+  job.Pass(60);
+  return job;
+}
+
+Job OutOfMemoryKilled() {
+  Job job = WithoutRank2();
+  job.Box(2).words.memory = {job.now_ns(), std::uint64_t{60} << 30, std::uint64_t{512} << 20};
+  job.Pass(0.03);
+  job.Die(2, Job::Exit{SIGKILL, -1, true});
+  job.Pass(0.01);
+  return job;
+}
+
+Job LibraryError() {
+  Job job = WithoutRank2();
+  job.Box(2).words.errors.push_back({job.now_ns(), ~std::uint64_t{0}, functions::Function::ncclAllReduce,
+                                     job.Entry(2, kWorld).index, 0, 3, 1, false,
+                                     "NET/IB : Got completion from peer with status=12 opcode=0 len=0 vendor err 129"});
+  Exit(&job, 1);
+  return job;
+}
+
+// Of rank 2 of a job of four.
+std::string Stacks(const Job& job) {
+  const reader::BoxImage box = job.Snapshot().boxes[2];
+  return "ncclwatch.verdict_stacks/1\nverdict_at_ns " + std::to_string(job.now_ns()) + "\nprocess pid " +
+         std::to_string(box.pid) + " start " + std::to_string(box.start_time) + " rank 2 host " + box.host +
+         " at_ns 1\nstate thread 4002 is sleeping in poll(fd 5)\nwhere next_batch (train.py:57)\n"
+         "where in poll (libc.so.6)\nwhere main (train.py:91)\n";
+}
+
 struct Case {
   const char* name;
   Job (*make)();
+  std::string (*stacks)(const Job&) = nullptr;
 };
 constexpr Case kCases[] = {
     {"healthy", Healthy},
     {"dead_rank", DeadRank},
+    {"dead_rank_crash", DeadRankCrash},
+    {"dead_rank_exception", DeadRankException},
+    {"out_of_memory", OutOfMemory},
+    {"out_of_memory_alive", OutOfMemoryAlive},
+    {"out_of_memory_killed", OutOfMemoryKilled},
+    {"library_error", LibraryError},
     {"early_exit", EarlyExit},
     {"missing_participant", MissingParticipant},
+    {"missing_participant_with_stacks", MissingParticipant, Stacks},
     {"order_mismatch", OrderMismatch},
     {"argument_mismatch", ArgumentMismatch},
     {"argument_mismatch_zero_count", ZeroCount},
@@ -166,10 +270,17 @@ bool Check(const std::string& path, const std::string& got, bool update) {
 bool RunCase(const Case& one, const std::string& folder, bool update) {
   char directory[] = "/tmp/ncclwatch-golden-XXXXXX";
   if (::mkdtemp(directory) == nullptr) return false;
-  one.make().WriteBoxes(directory);
+  const Job job = one.make();
+  job.WriteBoxes(directory);
+  if (one.stacks) {
+    fs::create_directory(std::string(directory) + "/stacks");
+    std::ofstream(std::string(directory) + "/stacks/verdict.txt") << one.stacks(job);
+  }
   const reader::RunImage run = reader::ReadRun({directory});
   fs::remove_all(directory);
-  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(run.boxes));
+  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes);
+  diagnosis::UseStacks(run.stacks, &snapshot);
+  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(snapshot);
   const std::string base = folder + "/" + one.name;
   const bool json = Check(base + ".json", diagnosis::ToJson(diagnosis), update);
   return Check(base + ".txt", diagnosis::ToText(diagnosis), update) && json && run.failures.empty();

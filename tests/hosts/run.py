@@ -11,9 +11,13 @@ sys.path.insert(0, HERE)
 import cases_children  # noqa: E402,F401  (registers its cases)
 import cases_communicators  # noqa: E402,F401
 import cases_constructors  # noqa: E402,F401
+import cases_cut  # noqa: E402,F401
 import cases_endings  # noqa: E402,F401
+import cases_fatal  # noqa: E402,F401
 import cases_loading  # noqa: E402,F401
+import cases_memory  # noqa: E402,F401
 import cases_surroundings  # noqa: E402,F401
+import cases_words  # noqa: E402,F401
 from harness import run_main  # noqa: E402
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import os
 import shutil
 import sys
 
+import endings
+import evidence
 import faults
 import healthy
 import situations
@@ -35,6 +37,8 @@ def table():
               for name in healthy.PROGRAMS}
     tests |= {f"situation.{name}": lambda build, keep, run=run: run(build)
               for name, run in situations.SITUATIONS.items()}
+    tests |= {f"evidence.{name}": lambda build, keep, run=run: run(build) for name, run in evidence.SITUATIONS.items()}
+    tests |= {f"ending.{name}": lambda build, keep, run=run: run(build) for name, run in endings.RUNS.items()}
     return tests
 
 

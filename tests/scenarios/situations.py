@@ -2,6 +2,7 @@
 None may become a finding beyond `suspected`, and none may cost the job its life."""
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -176,12 +177,15 @@ def running(job, ranks=4):
 
 
 def survivors_ended_at_once(build):
-    """SIGKILL for one rank, and in the same instant SIGTERM for all others, as the quickest of launchers: the verdict
-    is there all the same, said and written, by whichever rank leads, and the others end by that signal."""
+    """SIGKILL for one rank, and SIGTERM for all others in the instant in which it is dead, as the quickest of launchers:
+    the verdict is there all the same, said and written, by whichever rank leads, and the others end by that signal."""
     for culprit in range(4):
         with Job(build, training(build, 1_000_000)) as job:
             pids = running(job)
+            ended = os.pidfd_open(pids[culprit])
             os.kill(pids.pop(culprit), signal.SIGKILL)
+            select.select([ended], [], [])
+            os.close(ended)
             for pid in pids.values():
                 os.kill(pid, signal.SIGTERM)
             job.wait(30)

@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 
+import endings
 import faults
 import healthy
 import situations
@@ -27,7 +28,8 @@ def items(arguments):
     counts = {f"fault/{name}": arguments.runs for name in faults.FAULTS}
     counts |= {f"torchrun/{name}": arguments.torch_runs for name in ("exception", "killed")}
     counts |= {f"torchrun/{name}": max(1, arguments.torch_runs // 10)
-               for name in ("healthy", "uneven_data", "elastic_restart")}
+               for name in ("healthy", "uneven_data", "elastic_restart", *torchrun.LONG)}
+    counts |= {f"ending/{name}": max(1, arguments.runs // 10) for name in endings.RUNS}
     share = -(-arguments.healthy_runs // len(healthy.PROGRAMS)) if arguments.healthy_runs else 0
     counts |= {f"healthy/{name}": share for name in healthy.PROGRAMS}
     counts |= {f"healthy/{name}": arguments.long_runs for name in healthy.LONG}
@@ -51,7 +53,9 @@ def run_one(build, folder, name, seed):
         elif level == "healthy":
             result |= healthy.run(build, what, seed, keep=keep)
         elif level == "torchrun":
-            result |= torchrun.RUNS[what](build, seed)
+            result |= (torchrun.RUNS | torchrun.LONG)[what](build, seed)
+        elif level == "ending":
+            endings.RUNS[what](build)
         else:
             situations.SITUATIONS[what](build)
         result["outcome"] = "right"

@@ -6,6 +6,7 @@ import shutil
 import socket
 import time
 
+import evidence
 import faults
 import healthy
 from job import SOURCE, Failure, Job, processes_marked
@@ -44,21 +45,47 @@ def run_healthy(build, seed=0, mode="preload"):
         return {}
 
 
+def line_of(script, mark):
+    with open(script) as file:
+        return next(number for number, text in enumerate(file, 1) if mark in text)
+
+
 def run_exception(build, seed=0, mode="preload"):
-    return run_dead_rank(build, example("exception"), seed, mode)
+    script = example("exception")
+    line = line_of(script, "raise ValueError")
+    return run_dead_rank(build, script, seed, mode,
+                         says=f"exited with status 1: uncaught ValueError: this rank's batch is damaged (train.py:{line} in ")
+
+
+def run_words(build, seed, mode, how, says, kind="dead_rank"):
+    return run_dead_rank(build, os.path.join(PROGRAMS, "torch_words.py"), seed, mode, says, kind, SCENARIO_END=how)
+
+
+def run_sys_exit(build, seed=0, mode="preload"):
+    return run_words(build, seed, mode, "exit", "exited with status 1")
+
+
+def run_os_exit(build, seed=0, mode="preload"):
+    return run_words(build, seed, mode, "os_exit", "exited with status 3")
+
+
+def run_out_of_memory(build, seed=0, mode="preload"):
+    line = line_of(os.path.join(PROGRAMS, "torch_words.py"), "# THE LINE")
+    return run_words(build, seed, mode, "memory", "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. "
+                     f"(torch_words.py:{line} in end)", "out_of_memory")
 
 
 def run_killed(build, seed=0, mode="preload"):
     return run_dead_rank(build, os.path.join(PROGRAMS, "kills_itself.py"), seed, mode)
 
 
-def run_dead_rank(build, script, seed, mode):
+def run_dead_rank(build, script, seed, mode, says="", kind="dead_rank", **variables):
     """torchrun ends the survivors at once: the verdict must be on disk before the last of them is gone."""
     draw = random.Random(f"dead rank/{seed}")
     rank = draw.randrange(4)
     line = command(build, script, 4, "--rank", rank, "--step", draw.randrange(1, 20), "--step-ms",
                    draw.choice([1, 5, 20]), "--workers", draw.choice([0, 0, 1]))
-    with Job(build, line, mode=mode, environment=environment(build)) as job:
+    with Job(build, line, mode=mode, environment=environment(build, **variables)) as job:
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
         survivors = {pid for own, pid in job.ranks().items() if own != rank}
         while survivors & set(processes_marked(job.root)):
@@ -71,7 +98,9 @@ def run_dead_rank(build, script, seed, mode):
             raise Failure(f"torchrun's status is {status}\n{job.output()[-3000:]}")
         if not job.seen:
             raise Failure(f"no diagnosis.json when torchrun had ended\n{job.output()[-3000:]}")
-        first = faults.check_finding(job.seen[-1][1], {"kind": "dead_rank", "certainty": "certain"}, rank, "torchrun")
+        first = faults.check_finding(job.seen[-1][1], {"kind": kind, "certainty": "certain"}, rank, "torchrun")
+        if says not in first["summary"]:
+            raise Failure(f"the verdict does not say `{says}`: {first['summary']}")
         if job.printed(first["summary"]) != 1:
             raise Failure(f"the diagnosis was printed {job.printed(first['summary'])} times:\n{job.output()[-4000:]}")
         faults.check_offline(job, job.seen[-1][1])
@@ -90,6 +119,27 @@ def run_uneven_data(build, seed=0, mode="preload"):
         if latency > faults.PROMPT_S:
             raise Failure(f"verdict after {latency:.3f} s")
         return {"latency_s": latency}
+
+
+def run_stuck_loader(build, seed=0, mode="preload"):
+    """The verdict quotes the Python line in which the culprit sits, and what it has called from there."""
+    draw = random.Random(f"stuck/{seed}")
+    rank = draw.randrange(4)
+    script = os.path.join(PROGRAMS, "stuck_loader.py")
+    with open(script) as file:
+        line = next(number for number, text in enumerate(file, 1) if "THE STUCK LINE" in text)
+    with Job(build, command(build, script, 4, "--rank", rank, "--step", draw.randrange(2, 20)), mode=mode,
+             environment=environment(build, NCCLWATCH_TIMEOUT="4")) as job:
+        job.wait_until(job.fault_ns, 120, "the fault was to happen")
+        first = evidence.quoted(job, rank, seconds=15)
+        where = first["culprit_details"][0]["where"]
+        if where[0] != f"next_batch (stuck_loader.py:{line})" or not any("read" in text for text in where[1:]) \
+                or not any(text.startswith("main (stuck_loader.py:") for text in where):
+            raise Failure(f"where: {where}, wanted line {line}")
+        if first["kind"] != "missing_participant" or first["culprits"] != [rank]:
+            raise Failure(f"{first['kind']} of {first['culprits']}")
+        evidence.check_same_offline(job)
+        return {}
 
 
 def run_elastic_restart(build, seed=0, mode="preload"):
@@ -119,4 +169,6 @@ def run_elastic_restart(build, seed=0, mode="preload"):
 
 
 RUNS = {"healthy": run_healthy, "exception": run_exception, "killed": run_killed, "uneven_data": run_uneven_data,
-        "elastic_restart": run_elastic_restart}
+        "elastic_restart": run_elastic_restart, "stuck_loader": run_stuck_loader}
+# The long suite's alone: what the same endings without torch show in a tenth of the time.
+LONG = {"sys_exit": run_sys_exit, "os_exit": run_os_exit, "out_of_memory": run_out_of_memory}

@@ -53,6 +53,7 @@ BoxLayout LayOut(const BoxSize& size) {
   layout.records = Place(size.records, sizeof(format::Record), &layout.bytes);
   layout.peers = Place(size.peers, sizeof(format::Peer), &layout.bytes);
   layout.observations = Place(size.observations, sizeof(format::Observation), &layout.bytes);
+  layout.words = Place(1, format::kWordsBytes, &layout.bytes);
   layout.strings = Place(size.strings, 1, &layout.bytes);
   return layout;
 }
@@ -66,6 +67,7 @@ void PutLayout(const BoxLayout& layout, format::Header* header) {
   header->ring = layout.records;
   header->peers = layout.peers;
   header->observations = layout.observations;
+  header->words = layout.words;
   header->strings = layout.strings;
   header->strings_used = 1;  // offset 0 means none
 }

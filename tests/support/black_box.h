@@ -18,7 +18,7 @@ struct BoxSize {
 
 // Where the sections lie, each on pages of its own, behind the page of the header.
 struct BoxLayout {
-  format::Section communicators, records, peers, observations, strings;
+  format::Section communicators, records, peers, observations, words, strings;
   std::uint64_t bytes;  // of the file
 };
 BoxLayout LayOut(const BoxSize& size);

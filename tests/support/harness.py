@@ -27,6 +27,16 @@ class Skipped(Exception):
     pass
 
 
+def until(condition, what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise Failed(f"in {seconds} s: {what}")
+
+
 def check(condition, message):
     if not condition:
         raise Failed(message)

@@ -5,8 +5,8 @@ import os
 
 RUNTIME = os.environ.get("NCCLWATCH_TEST_SANITIZER", "")  # what to preload of libasan.so or libtsan.so, set by ctest
 
-# Hosts crash on purpose and look at their signal handlers.
-_HANDS_OFF = ":".join(f"handle_{name}=0" for name in ("segv", "abort", "sigbus", "sigfpe", "sigill"))
+# Hosts crash on purpose and look at their signal handlers and stacks.
+_HANDS_OFF = "use_sigaltstack=0:" + ":".join(f"handle_{name}=0" for name in ("segv", "abort", "sigbus", "sigfpe", "sigill"))
 
 # Hosts leak on purpose, `ncclwatch run` puts the library in front of what its user preloads, and a verdict about an
 # exit has a second: TSan waits for one by itself at every exit, to see the races there.

@@ -34,6 +34,8 @@ void FillHeader(const reader::BoxImage& image, format::Header* header) {
   header->judgement.suspect_after_ns = image.judgement.suspect_after_ns;
   header->judgement.likely_after_ns = image.judgement.likely_after_ns;
   header->judgement.verdict_at_ns = image.judgement.verdict_at_ns;
+  header->judgement.generation = image.judgement.generation;
+  header->judgement.job_minus_monotonic_ns = image.judgement.job_minus_monotonic_ns;
   header->last_words.written = image.last_words.written ? 1 : 0;
   header->last_words.exit_status = image.last_words.exit_status;
   header->last_words.signal = image.last_words.signal;
@@ -84,6 +86,9 @@ void FillCommunicator(const reader::Communicator& from, format::Communicator* to
   to->state = static_cast<std::uint32_t>(from.state);
   Put(from.label, to->label);
   for (std::size_t i = 0; i < from.marks.size(); ++i) to->marks[i] = from.marks[i];
+  to->aborted = static_cast<std::uint64_t>(from.aborted_ns);
+  to->aborted_tickets = from.aborted_tickets;
+  for (std::size_t i = 0; i < from.unfinished.size(); ++i) to->unfinished[i] = from.unfinished[i];
 }
 
 void FillRecord(const reader::Call& from, format::Record* to) {
@@ -113,6 +118,7 @@ void FillObservation(const reader::Observation& from, std::size_t index, format:
   to->pid = from.pid;
   to->rank = from.rank;
   to->start_time = from.start_time;
+  to->place = from.place;
   to->what = static_cast<std::uint32_t>(from.what);
   to->exit_flags = from.exit_flags;
   to->exit_signal = from.exit_signal;
@@ -128,6 +134,88 @@ void FillPeers(const reader::BoxImage& image, format::Peer* peers, std::uint32_t
     peers[slot].key = key;
     peers[slot].sends = from.sends;
     peers[slot].receives = from.receives;
+  }
+}
+
+std::uint32_t AddString(const std::string& text, format::Header* header) {
+  if (text.empty()) return 0;
+  const std::uint32_t at = header->strings_used.fetch_add(static_cast<std::uint32_t>(text.size() + 1));
+  std::memcpy(At<char>(header, header->strings) + at, text.c_str(), text.size() + 1);
+  return at;
+}
+
+void FillSignal(const reader::FatalSignal& from, format::Header* header, format::FatalSignal* to) {
+  to->at_ns = from.at_ns;
+  to->fault_address = from.fault_address;
+  to->stack_pointer = from.stack_pointer;
+  to->signal = from.signal;
+  to->code = from.code;
+  to->sender = from.sender;
+  to->thread = from.thread;
+  to->flags = from.flags;
+  Put(from.thread_name, to->thread_name);
+  for (const reader::Frame& frame : from.frames)
+    to->frame[to->frames++] = {frame.address, frame.offset, AddString(frame.module, header), 0};
+}
+
+void FillException(const reader::Exception& from, format::Exception* to) {
+  to->at_ns = from.at_ns;
+  to->language = static_cast<std::uint32_t>(from.language);
+  to->thread = from.thread;
+  Put(from.type, to->type);
+  Put(from.message, to->message);
+  Put(from.place, to->place);
+}
+
+void FillAllocation(const reader::FailedAllocation& from, format::FailedAllocation* to) {
+  to->at_ns = from.at_ns;
+  to->recovered_ns = from.recovered_ns;
+  to->bytes = from.bytes;
+  to->free_bytes = from.free_bytes;
+  to->total_bytes = from.total_bytes;
+  to->function = from.function;
+  to->result = from.result;
+  to->device = from.device;
+  to->thread = from.thread;
+}
+
+void FillError(const reader::NcclError& from, format::NcclError* to) {
+  to->at_ns = from.at_ns;
+  to->slot = from.slot;
+  to->function = static_cast<std::uint32_t>(from.function);
+  to->communicator = from.communicator;
+  to->generation = from.generation;
+  to->result = from.result;
+  to->thread = from.thread;
+  to->flags = from.asynchronous ? format::kErrorAsynchronous : 0u;
+  Put(from.text, to->text);
+}
+
+void FillWords(const reader::Words& from, format::Header* header) {
+  auto* to = At<format::Words>(header, header->words);
+  to->memory_at_ns = from.memory.at_ns;
+  to->resident_bytes = from.memory.resident_bytes;
+  to->available_bytes = from.memory.available_bytes;
+  to->catching = from.catching ? 1 : 0;
+  for (const reader::FatalSignal& signal : from.signals) {
+    const std::uint64_t number = to->signals_seen++;
+    FillSignal(signal, header, &to->signals[number % format::kFatalSignals]);
+    to->signals[number % format::kFatalSignals].commit = number + 1;
+  }
+  for (const reader::Exception& exception : from.exceptions) {
+    const std::uint64_t number = to->exceptions_seen++;
+    FillException(exception, &to->exceptions[number % format::kExceptions]);
+    to->exceptions[number % format::kExceptions].commit = number + 1;
+  }
+  for (const reader::FailedAllocation& failed : from.allocations) {
+    const std::uint64_t number = to->allocations_failed++;
+    FillAllocation(failed, &to->allocations[number % format::kFailedAllocations]);
+    to->allocations[number % format::kFailedAllocations].commit = number + 1;
+  }
+  for (const reader::NcclError& error : from.errors) {
+    const std::uint64_t number = to->errors_seen++;
+    FillError(error, &to->errors[format::NcclErrorSlot(number)]);
+    to->errors[format::NcclErrorSlot(number)].commit = number + 1;
   }
 }
 
@@ -149,6 +237,7 @@ std::vector<char> BoxBytes(const reader::BoxImage& image, std::uint32_t ring) {
   for (std::size_t i = 0; i < image.observations.size(); ++i)
     FillObservation(image.observations[i], i, At<format::Observation>(header, layout.observations) + i);
   FillPeers(image, At<format::Peer>(header, layout.peers), size.peers);
+  FillWords(image.words, header);
   Publish(header);
   std::vector<char> bytes(base, base + layout.bytes);
   ::operator delete(base, std::align_val_t(format::kPage));

@@ -250,8 +250,26 @@ void Job::Other(int rank, Function function, int comm) {
   Return(rank, Append(rank, call));
 }
 
+void Job::NoteAbort(reader::Communicator* entry) const {
+  if (entry->aborted_ns != 0) return;
+  entry->aborted_ns = now_ns_;
+  entry->aborted_tickets = entry->tickets;
+  for (std::size_t i = 0; i < entry->marks.size(); ++i)
+    entry->unfinished[i] = static_cast<std::uint16_t>(entry->tickets - entry->marks[i]);
+}
+
+void Job::Abort(const std::vector<int>& ranks, int comm) {
+  for (const int rank : ranks) {
+    NoteAbort(&Entry(rank, comm));
+    Entry(rank, comm).state = format::CommunicatorState::kAborted;
+  }
+  Finish(ranks, comm);
+}
+
 void Job::State(const std::vector<int>& ranks, int comm, format::CommunicatorState state) {
   for (const int rank : ranks) {
+    if (state == format::CommunicatorState::kAborted || state == format::CommunicatorState::kRevoked)
+      NoteAbort(&Entry(rank, comm));
     Entry(rank, comm).state = state;
     if (state == format::CommunicatorState::kDestroyed) Other(rank, Function::ncclCommDestroy, comm);
     if (state == format::CommunicatorState::kAborted) Other(rank, Function::ncclCommAbort, comm);

@@ -58,6 +58,8 @@ class Job {
   void Message(int rank, int comm, Function function, int peer, std::uint64_t count = 1024);
   void Other(int rank, Function function, int comm = -1);
   void State(const std::vector<int>& ranks, int comm, format::CommunicatorState state);
+  // Behind the application's back; what is outstanding ends on the GPU.
+  void Abort(const std::vector<int>& ranks, int comm);
 
   struct Exit {
     int signal = 0;
@@ -83,6 +85,7 @@ class Job {
 
  private:
   std::vector<reader::BoxImage> Images(bool verdict) const;
+  void NoteAbort(reader::Communicator* entry) const;
   std::uint64_t Append(int rank, reader::Call call);
 
   std::int64_t now_ns_;

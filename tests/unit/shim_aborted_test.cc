@@ -18,6 +18,7 @@ using functions::Function;
 struct Driver {
   void* handle = dlopen(SHIM_FAKE_CUDA, RTLD_NOW | RTLD_LOCAL);
   int* written = static_cast<int*>(dlsym(handle, "FakeMarksWritten"));
+  bool* stuck = static_cast<bool*>(dlsym(handle, "FakeStreamStuck"));
   void (**on_mark)() = static_cast<void (**)()>(dlsym(handle, "FakeOnMark"));
 };
 Driver& FakeDriver() {
@@ -33,19 +34,23 @@ struct Meanwhile {
   std::vector<ncclComm_t> made;
 } meanwhile;
 
+void Reuse() {
+  const OwnBox box;
+  for (std::uint32_t i = 0; i <= format::kCommunicatorCapacity; ++i) {
+    ncclComm_t comm = MakeComm();
+    meanwhile.made.push_back(comm);
+    if (&box.Of(comm) != &box.communicator(meanwhile.index)) continue;
+    meanwhile.next = comm;
+    return;
+  }
+}
+
 void AbortAndReuse() {
   FakeOnCall(nullptr);
   *FakeDriver().on_mark = nullptr;
   std::thread([] {
     ncclCommAbort(meanwhile.old);
-    const OwnBox box;
-    for (std::uint32_t i = 0; i <= format::kCommunicatorCapacity; ++i) {
-      ncclComm_t comm = MakeComm();
-      meanwhile.made.push_back(comm);
-      if (&box.Of(comm) != &box.communicator(meanwhile.index)) continue;
-      meanwhile.next = comm;
-      return;
-    }
+    Reuse();
   }).join();
 }
 
@@ -62,6 +67,7 @@ class ShimAborted : public testing::Test {
   void TearDown() override {
     FakeOnCall(nullptr);
     *FakeDriver().on_mark = nullptr;
+    *FakeDriver().stuck = false;
     for (ncclComm_t comm : meanwhile.made) ncclCommDestroy(comm);
   }
   // The entry is the new communicator's, on which nothing has been called.
@@ -167,6 +173,25 @@ TEST_F(ShimAborted, WhileTheDriverTakesTheMark) {
   for (std::uint64_t ticket = entry.tickets - format::kMarks; ticket < entry.tickets; ++ticket)
     EXPECT_GT(entry.marks[ticket % format::kMarks], ticket);
   ExpectOwnMarks(box);
+}
+
+TEST_F(ShimAborted, WhatWasUnfinishedBeforeIsKept) {
+  for (int i = 0; i < 10; ++i) AllReduce(meanwhile.old);
+  *FakeDriver().stuck = true;
+  for (int i = 0; i < 100; ++i) AllReduce(meanwhile.old);  // more than there are marks
+  const OwnBox box;
+  const format::Communicator& entry = box.communicator(meanwhile.index);
+  const std::uint64_t tickets = entry.tickets;
+  std::uint64_t marks[format::kMarks];
+  for (std::uint64_t ticket = 0; ticket < format::kMarks; ++ticket) marks[ticket] = entry.marks[ticket];
+  ncclCommAbort(meanwhile.old);
+  EXPECT_NE(entry.aborted, 0u);
+  EXPECT_EQ(entry.aborted_tickets, tickets);
+  for (std::uint64_t i = 0; i < format::kMarks; ++i) EXPECT_EQ(entry.aborted_tickets - entry.unfinished[i], marks[i]);
+  *FakeDriver().stuck = false;
+  Reuse();
+  ASSERT_NE(meanwhile.next, nullptr);
+  EXPECT_EQ(entry.aborted, 0u);
 }
 
 int CountAdopted(const OwnBox& box) {

@@ -11,6 +11,7 @@ constexpr CUdevice kDevice = 3;  // where the fake libnccl's communicators say t
 extern "C" {
 int FakeMarksWritten = 0;
 void (*FakeOnMark)() = nullptr;  // runs inside every mark's call, before the mark is written
+bool FakeStreamStuck = false;    // marks are taken, and never written
 
 CUresult cuCtxGetCurrent(CUcontext* current) {
   *current = context;
@@ -38,6 +39,7 @@ CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
 }
 CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr address, cuuint64_t value, unsigned) {
   if (FakeOnMark) FakeOnMark();
+  if (FakeStreamStuck) return CUDA_SUCCESS;
   ++FakeMarksWritten;
   __atomic_store_n(reinterpret_cast<cuuint64_t*>(address), value, __ATOMIC_RELEASE);
   return CUDA_SUCCESS;

@@ -7,19 +7,24 @@ target_link_libraries(unit_rundir PRIVATE watchdog_rundir ncclwatch_warnings GTe
 gtest_discover_tests(unit_rundir TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 
 if(TARGET watchdog_act)
-  add_executable(unit_act ${CMAKE_CURRENT_LIST_DIR}/watch/act_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/evidence_test.cc)
+  add_executable(unit_act ${CMAKE_CURRENT_LIST_DIR}/watch/act_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/evidence_test.cc
+                          ${CMAKE_CURRENT_LIST_DIR}/watch/program_test.cc)
   target_link_libraries(unit_act PRIVATE watchdog_act ncclwatch_warnings GTest::gtest_main)
   gtest_discover_tests(unit_act TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 endif()
 
 if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
-  add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/call_sites_test.cc
+  add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/ask_signal_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/call_sites_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/clock_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/farewell_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
-                            ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/memory_figures_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/stacks_of_verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/unborn_search_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/watchdog_test.cc)
   target_link_libraries(unit_watch PRIVATE watchdog_watch test_black_box ncclwatch_warnings GTest::gtest_main)
-  gtest_discover_tests(unit_watch TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 120)
+  # Ranks are forked children, and start threads.
+  gtest_discover_tests(unit_watch TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST
+                       PROPERTIES TIMEOUT 120 ENVIRONMENT_MODIFICATION TSAN_OPTIONS=set:die_after_fork=0)
 endif()

@@ -19,6 +19,7 @@ struct Suspect {
 
 struct Dump {
   std::string directory;
+  bool verdict = true;                  // there is a diagnosis to be copied
   std::string out;                      // the directory in NCCLWATCH_OUT for this job and attempt, empty: none
   std::vector<Suspect> suspects;        // live processes of this node to look at
   std::vector<std::string> boxes;       // of other processes
@@ -27,7 +28,8 @@ struct Dump {
   std::function<void(const std::string&)> complain;  // one line, at most once
 };
 
-// Runs at once, in this thread: evidence/, then copies, small things first. Goes on after an error.
+// Runs at once, in this thread: evidence/ for the suspects, then copies, small things first: the diagnosis, evidence/,
+// stacks/, the boxes. Goes on after an error.
 void Save(const Dump& dump);
 
 // In a thread of its own, since durable storage can be slow and heartbeats cannot wait. *done becomes true at the end.

@@ -6,9 +6,6 @@
 
 namespace ncclwatch::act {
 
-// The environment as strings, copied while the application's thread calls us: later it may change under our hands.
-std::vector<std::string> CopyEnvironment();
-
 // Starts `/bin/sh -c command` with `input` (a file) on its standard input and waits for nothing. The command gets the
 // default signal mask and actions and no descriptor of the host but 0, 1, 2; it is nobody's child that the host could
 // see with wait(-1), and sends the host no SIGCHLD. False if no thread could be made for it.

@@ -7,6 +7,8 @@
 #include <exception>
 #include <memory>
 
+#include "watchdog/reader/guard.h"
+
 namespace ncclwatch::act {
 namespace {
 
@@ -20,6 +22,7 @@ struct Body {
 void* Main(void* argument) {
   const std::unique_ptr<Body> body(static_cast<Body*>(argument));
   prctl(PR_SET_NAME, body->name);
+  reader::guard::OpenThisThread();
   try {
     body->run();
   } catch (const std::exception&) {

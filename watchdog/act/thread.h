@@ -1,4 +1,4 @@
-// A short-lived thread of ours in the host: all signals blocked, detached, its own small stack.
+// A short-lived thread of ours in the host: all signals blocked but what guard.h needs, detached, its own small stack.
 #pragma once
 
 #include <functional>

@@ -69,6 +69,17 @@ void RestoreLast(const reader::BoxImage& box, const Index& index) {
   }
 }
 
+// Neither aborted nor revoked yet: what that ended on the GPU had not finished.
+void Resume(reader::Communicator* comm) {
+  comm->aborted_ns = 0;
+  if (comm->state == CommunicatorState::kAborted || comm->state == CommunicatorState::kRevoked)
+    comm->state = CommunicatorState::kReady;
+  for (std::size_t i = 0; i < comm->marks.size(); ++i) {
+    const std::uint64_t behind = std::min<std::uint64_t>(comm->unfinished[i], comm->aborted_tickets);
+    comm->marks[i] = std::min(comm->marks[i], comm->aborted_tickets - behind);
+  }
+}
+
 }  // namespace
 
 void RollBack(std::int64_t now_ns, reader::BoxImage* box) {
@@ -77,10 +88,13 @@ void RollBack(std::int64_t now_ns, reader::BoxImage* box) {
     box->last_words = {};
     box->state = format::ProcessState::kRunning;
   }
+  reader::RollBack(now_ns, &box->words);
   const bool later = std::any_of(box->calls.begin(), box->calls.end(), [&](const Call& call) {
     return call.entered_ns > now_ns || call.returned_ns > now_ns;
   });
   std::erase_if(box->communicators, [&](const reader::Communicator& comm) { return comm.created_ns > now_ns; });
+  for (reader::Communicator& comm : box->communicators)
+    if (comm.aborted_ns > now_ns) Resume(&comm);
   if (!later) return;
   const Index index = IndexOf(box);
   for (Call& call : box->calls) {

@@ -2,6 +2,7 @@
 
 #include "ncclwatch/format/fingerprint.h"
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -120,6 +121,7 @@ Culprit DescribeCulprit(const View& view, int rank) {
     for (const reader::Observation& seen : view.snapshot->observations) {
       if (seen.rank != rank || rank < 0) continue;
       culprit.pid = seen.pid;
+      culprit.start_time = seen.start_time;
       if (!view.processes.empty()) culprit.host = view.processes.front().box->host;
     }
     return culprit;
@@ -127,7 +129,9 @@ Culprit DescribeCulprit(const View& view, int rank) {
   const Process& process = view.process(view.nodes[node->second]);
   culprit.host = process.box->host;
   culprit.pid = process.box->pid;
+  culprit.start_time = process.box->start_time;
   if (process.box->local_rank >= 0) culprit.local_rank = process.box->local_rank;
+  culprit.last_words = DescribeWords(process);
   if (!process.fate.gone()) return culprit;
   Exit exit;
   exit.signal = process.fate.signal;

@@ -8,6 +8,7 @@
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/notes.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/where.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -28,6 +29,7 @@ std::vector<Explained> ExplainedBy(const std::vector<Mismatch>& mismatches) {
 std::vector<Finding> Standstills(const View& view, const WaitGraph& graph) {
   std::vector<Finding> findings = FindInitializationHangs(view, graph);
   Append(FindStalls(view, graph), &findings);
+  Append(FindErrors(view, graph), &findings);
   Append(FindUnseen(view, graph), &findings);
   Append(FindDeadlocks(view, graph), &findings);
   return findings;
@@ -66,6 +68,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   if (!deaths.empty() && mismatches.empty()) {
     const std::int64_t died = deaths.front().began_at_ns - view.realtime_minus_monotonic_ns;
     before = StandstillsBefore(snapshot, died, deaths.front());
+    if (before.empty()) before = FindErrorsBefore(view, graph, deaths.front());
   }
   for (const Mismatch& mismatch : mismatches) findings->push_back(mismatch.finding);
   Append(std::move(before), findings);
@@ -119,7 +122,9 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
 }  // namespace
 
 Diagnosis Diagnose(const Snapshot& snapshot) {
-  return TellsOfLater(snapshot) ? DiagnoseAt(AsOf(snapshot, snapshot.now_ns)) : DiagnoseAt(snapshot);
+  Diagnosis diagnosis = TellsOfLater(snapshot) ? DiagnoseAt(AsOf(snapshot, snapshot.now_ns)) : DiagnoseAt(snapshot);
+  AddWhere(snapshot.stacks, &diagnosis);
+  return diagnosis;
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -7,6 +7,7 @@
 
 #include "watchdog/diagnosis/finding.h"
 #include "watchdog/reader/image.h"
+#include "watchdog/reader/stacks.h"
 
 namespace ncclwatch::diagnosis {
 
@@ -22,6 +23,7 @@ struct Snapshot {
   std::vector<reader::BoxImage> boxes;
   std::vector<reader::Observation> observations;  // of all leaders, in order of time
   std::vector<std::string> notes;                 // unreadable files and the like, passed through
+  std::vector<reader::ProcessStacks> stacks;      // taken for the verdict of now_ns (reader::VerdictStacks)
 };
 
 // The snapshot that the boxes themselves tell: observations and limits of the last leader; now is the instant of the
@@ -29,6 +31,9 @@ struct Snapshot {
 // `visitor`: what the caller sees of the processes itself (Observed::kGone of a box whose lock is free and whose
 // process is gone); it fills in where no leader lived to observe it.
 Snapshot FromBoxes(std::vector<reader::BoxImage> boxes, const std::vector<reader::Observation>& visitor = {});
+
+// Fills in the observations that the snapshot's boxes hold, on the clock of its boot_id, up to its now_ns.
+void GatherObservations(Snapshot* snapshot);
 
 // Live: append observations first, then take now_ns, then the images. What an image says about the time after now_ns is
 // taken back, so that the verdict and the one that is read off the boxes later are the same.

@@ -46,7 +46,11 @@ struct Mismatch {
 std::vector<Mismatch> FindMismatches(const View& view);
 std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
-// Living suspects: missing_participant, frozen_process, library_error, a message without its partner.
+// What happened to others before the first death, if that is what it followed from.
+std::vector<Finding> FindErrorsBefore(const View& view, const WaitGraph& graph, const Finding& death);
+// A communicator that NCCL has called broken on one rank, while all its ranks are in the same collective.
+std::vector<Finding> FindErrors(const View& view, const WaitGraph& graph);
+// Living suspects: missing_participant, frozen_process, library_error, out_of_memory, a message without its partner.
 std::vector<Finding> FindStalls(const View& view, const WaitGraph& graph);
 // All that are seen wait for ranks that nobody sees.
 std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph);

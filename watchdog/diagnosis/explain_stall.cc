@@ -1,20 +1,18 @@
-// missing_participant, frozen_process, library_error, point_to_point_mismatch: somebody alive for whom others wait and
-// who waits for nobody. Time is all there is to go by, so nothing here is ever certain.
+// missing_participant, frozen_process, library_error, out_of_memory, point_to_point_mismatch: somebody alive for whom
+// others wait and who waits for nobody. Time is all there is to go by, so nothing here is ever certain.
 #include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/last_words.h"
+#include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
 
-using format::Observed;
 using reader::Call;
-
-// Written every 50 ms or faster: as stale as this the watchdog thread does not run.
-constexpr std::int64_t kStaleNs = 2'000'000'000;
 
 struct Suspect {
   int node = -1;
@@ -29,45 +27,6 @@ struct Suspect {
   std::string standing;  // how the process stands
 };
 
-bool Stale(const View& view, const Process& process) {
-  return process.box->heartbeats > 0 && view.now_ns - process.At(process.box->heartbeat_ns) > kStaleNs;
-}
-
-struct Standing {
-  Kind kind;
-  Certainty at_most;
-  std::string text;
-};
-
-// Why the process itself does not run, if it does not.
-std::optional<Standing> NotRunning(const View& view, const Process& process) {
-  switch (process.fate.what) {
-    case Observed::kStopped:
-      return Standing{Kind::kFrozenProcess, Certainty::kLikely, "is stopped by a signal (state T)"};
-    case Observed::kTraced:
-      return Standing{Kind::kFrozenProcess, Certainty::kSuspected, "is held by a debugger (state t)"};
-    case Observed::kFrozen:
-      return Standing{Kind::kFrozenProcess, Certainty::kSuspected, "is held by the cgroup freezer"};
-    case Observed::kStuck:
-      return Standing{Kind::kFrozenProcess, Certainty::kLikely, "is stuck in the kernel (state D)"};
-    case Observed::kSilent:
-      return Standing{Kind::kFrozenProcess, Certainty::kSuspected,
-                      "could run and does not: its watchdog thread is silent (starved of CPU time?)"};
-    case Observed::kHidden:
-      return Standing{Kind::kDeadRank, Certainty::kLikely, "seems gone, but not both its lock and its process are"};
-    default: break;
-  }
-  if (!Stale(view, process)) return std::nullopt;
-  const std::string silent = "has given no sign of life for " + Seconds(view.now_ns - process.fate.last_sign_ns);
-  if (process.box->state == format::ProcessState::kExiting) {
-    return Standing{Kind::kEarlyExit, Certainty::kLikely, silent + " after it began to exit"};
-  }
-  if (process.box->state == format::ProcessState::kCrashing) {
-    return Standing{Kind::kDeadRank, Certainty::kLikely, silent + " after a fatal signal"};
-  }
-  return Standing{Kind::kFrozenProcess, Certainty::kSuspected, silent};
-}
-
 const Call* FailedCall(const View& view, const Suspect& suspect) {
   for (const auto& at : view.nodes[suspect.node].memberships) {
     if (at.first != suspect.comm) continue;
@@ -75,6 +34,18 @@ const Call* FailedCall(const View& view, const Suspect& suspect) {
     if (member.failed != nullptr && member.failed->position >= suspect.position) return member.failed;
   }
   return nullptr;
+}
+
+// Of the communicator that others wait in, or of none in particular.
+bool IsOf(const View& view, const Suspect& suspect, const reader::NcclError& error) {
+  if (error.communicator == format::kNoCommunicator) return true;
+  for (const auto& at : view.nodes[suspect.node].memberships) {
+    const Member& member = view.member(at);
+    if (at.first == suspect.comm && member.comm->index == error.communicator &&
+        member.comm->generation == error.generation)
+      return true;
+  }
+  return false;
 }
 
 void ChooseKind(const View& view, Suspect* suspect) {
@@ -85,10 +56,17 @@ void ChooseKind(const View& view, Suspect* suspect) {
     suspect->standing = standing->text;
     return;
   }
-  if (suspect->what == WaitFor::kMessage) {
-    suspect->kind = Kind::kPointToPointMismatch;
+  const Said said = WhatItSaid(process);
+  if (said.allocation != nullptr) {
+    suspect->kind = Kind::kOutOfMemory;
+    suspect->standing = "could not get " + AllocationText(*said.allocation) + " and has not gone on since";
+  } else if (said.error != nullptr && IsOf(view, *suspect, *said.error)) {
+    suspect->kind = Kind::kLibraryError;
+    suspect->standing = "got " + ErrorText(*said.error) + " and has not gone on since";
+  } else if (FailedCall(view, *suspect) != nullptr) {
+    suspect->kind = Kind::kLibraryError;
   } else {
-    suspect->kind = FailedCall(view, *suspect) != nullptr ? Kind::kLibraryError : Kind::kMissingParticipant;
+    suspect->kind = suspect->what == WaitFor::kMessage ? Kind::kPointToPointMismatch : Kind::kMissingParticipant;
   }
 }
 
@@ -160,9 +138,10 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
              WhatText(view, suspect) + "; " + Ranks(victims) + (victims.size() == 1 ? " has" : " have") +
              " waited in it for " + Seconds(waited_ns) + ".";
     case Kind::kLibraryError: {
-      const Call* failed = FailedCall(view, suspect);
-      return "NCCL refused " + CallText(*failed) + " of " + Ranks(finding.culprits) + " with " +
-             ResultName(failed->result) + "; " + others + ".";
+      if (!suspect.standing.empty()) return who + " " + suspect.standing + "; " + others + ".";
+      const Call& failed = *FailedCall(view, suspect);
+      return who + " called " + CallText(failed) + ", which NCCL refused with " + ResultName(failed.result) + "; " +
+             others + ".";
     }
     case Kind::kPointToPointMismatch:
       return who + (one ? " has" : " have") + " not made the matching send or receive; " + others + ".";
@@ -171,24 +150,23 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
 }
 
 void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
-  const std::string pid = std::to_string(view.process(view.nodes[suspect.node]).box->pid);
+  const Process& process = view.process(view.nodes[suspect.node]);
+  const std::string pid = std::to_string(process.box->pid);
   std::vector<std::string>& steps = finding->next_steps;
   switch (finding->kind) {
-    case Kind::kFrozenProcess:
-      steps.push_back("look at its state: `grep State /proc/" + pid + "/status; cat /proc/" + pid + "/wchan`");
-      steps.push_back("stopped: `kill -CONT " + pid +
-                      "`; frozen: its cgroup's cgroup.freeze; state D: disk, network file "
-                      "system or GPU driver (`dmesg -T`)");
-      break;
+    case Kind::kFrozenProcess: steps = StepsForFrozen(process.fate.what, pid); break;
     case Kind::kLibraryError:
-      steps.push_back("look at the arguments of that call and at NCCL's own words: run with NCCL_DEBUG=WARN");
+    case Kind::kOutOfMemory:
+      steps = NextSteps(finding->kind, process, WhatItSaid(process));
+      if (steps.empty())
+        steps.push_back("look at the arguments of that call and at NCCL's own words: run with NCCL_DEBUG=WARN");
       break;
     case Kind::kPointToPointMismatch:
       steps.push_back("compare the order of sends and receives of the two ranks");
-      steps.push_back("see what the culprit does now: `py-spy dump --pid " + pid + "` or `gdb -p " + pid + "`");
+      steps.push_back("see what the culprit does now: `ncclwatch stacks " + pid + "` (Python and native)");
       break;
     default:
-      steps.push_back("see what it does now: `py-spy dump --pid " + pid + "` or `gdb -p " + pid + "`");
+      steps.push_back("see what it does now: `ncclwatch stacks " + pid + "` (Python and native)");
       steps.push_back(
           "usual causes: a branch on the rank around the call, fewer batches than the others, a data loader "
           "or a file system that does not answer");
@@ -203,7 +181,9 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
                        Seconds(view.now_ns - std::max(node.active_ns, std::int64_t{0})) + ": " + WhereText(view, node);
     if (node.last == nullptr) line = Ranks({node.rank}) + ": " + WhereText(view, node);
     finding->evidence.push_back(std::move(line));
-    if (!group[i]->standing.empty()) finding->evidence.push_back(Ranks({node.rank}) + " " + group[i]->standing);
+    // Of one alone the sentence itself says it.
+    if (!group[i]->standing.empty() && group.size() > 1)
+      finding->evidence.push_back(Ranks({node.rank}) + " " + group[i]->standing);
   }
   if (group.size() > kEnough) finding->evidence.push_back("and " + Plural(group.size() - kEnough, "rank") + " more");
   std::size_t proven = 0;

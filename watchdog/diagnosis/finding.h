@@ -22,6 +22,7 @@ enum class Kind {
   kDeviceStall,
   kTransportStall,
   kLibraryError,
+  kOutOfMemory,
 };
 enum class Certainty { kSuspected, kLikely, kCertain };
 enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };
@@ -37,12 +38,48 @@ struct Exit {
   bool out_of_memory = false;
 };
 
+// What a process said of its own end, as far as it has to do with it.
+struct SignalWords {
+  int signal = 0;
+  int code = 0;  // si_code
+  std::uint64_t address = 0;
+  std::uint32_t thread = 0;
+  std::string thread_name;
+  bool handled = false;             // by a handler of the application's own
+  std::vector<std::string> frames;  // "train+0x1234", innermost first
+};
+struct ExceptionWords {
+  std::string language;  // "c++", "python"
+  std::string type, message, place;
+};
+struct AllocationWords {
+  std::string function;
+  std::uint64_t bytes = 0;
+  int device = -1;                                // -1 unknown
+  std::uint64_t free_bytes = 0, total_bytes = 0;  // of the device; both 0: unknown
+};
+struct ErrorWords {
+  std::string op;  // empty if asynchronous
+  std::string result, text;
+  bool asynchronous = false;
+};
+struct LastWords {
+  std::optional<SignalWords> signal;
+  std::optional<ExceptionWords> exception;
+  std::optional<AllocationWords> allocation;
+  std::optional<ErrorWords> error;
+};
+
 struct Culprit {
   int rank = -1;  // job rank
   std::string host;
   std::optional<std::uint32_t> pid;
+  std::uint64_t start_time = 0;  // which process that pid was, 0 unknown; not part of the JSON
   std::optional<int> local_rank;
   std::optional<Exit> exit;
+  std::optional<LastWords> last_words;
+  std::vector<std::string> where;  // frames in which it stood, innermost first; empty where nobody looked
+  std::vector<std::string> state;  // what held it up then, sentences, most telling first; not part of the JSON
 };
 
 struct CommunicatorName {

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <set>
+#include <string_view>
 #include <tuple>
 
 #include "watchdog/diagnosis/as_of.h"
+#include "watchdog/diagnosis/clocks.h"
 #include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::diagnosis {
@@ -16,14 +19,16 @@ std::int64_t LastSign(const BoxImage& box) {
   std::int64_t last = box.heartbeat_ns;
   for (const reader::Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
   for (const reader::Observation& seen : box.observations) last = std::max(last, seen.at_ns);
+  last = std::max(last, reader::LastSaid(box.words));
+  if (box.last_words.written) last = std::max(last, box.last_words.at_ns);
   return last;
 }
 
 // The one that led last: it took over, or took back, what those before it had said.
-const BoxImage* LastLeader(const std::vector<BoxImage>& boxes) {
+const BoxImage* LastOfNode(const std::vector<BoxImage>& boxes, std::string_view boot_id) {
   const BoxImage* leader = nullptr;
   for (const BoxImage& box : boxes) {
-    if (box.judgement.suspect_after_ns <= 0) continue;
+    if (box.judgement.suspect_after_ns <= 0 || box.boot_id != boot_id) continue;
     const auto key = [](const BoxImage& b) {
       return std::make_tuple(b.judgement.generation, b.judgement.verdict_at_ns, b.judgement.waits, b.heartbeat_ns);
     };
@@ -32,19 +37,37 @@ const BoxImage* LastLeader(const std::vector<BoxImage>& boxes) {
   return leader;
 }
 
+// Of several nodes: that of the last hub; where nodes were judged alone, the last that found something.
+const BoxImage* LastLeader(const std::vector<BoxImage>& boxes) {
+  std::set<std::string_view> nodes;
+  for (const BoxImage& box : boxes) nodes.insert(box.boot_id);
+  const BoxImage* leader = nullptr;
+  for (const std::string_view node : nodes) {
+    const BoxImage* last = LastOfNode(boxes, node);
+    if (last == nullptr) continue;
+    const auto key = [](const BoxImage& b) {
+      constexpr int kReignAndRole = 31;
+      const std::int64_t at = b.judgement.verdict_at_ns;
+      return std::make_tuple(b.judgement.generation >> kReignAndRole,
+                             at == 0 ? INT64_MIN : at + b.realtime_minus_monotonic_ns);
+    };
+    if (leader == nullptr || key(*last) > key(*leader)) leader = last;
+  }
+  return leader;
+}
+
 const BoxImage* BoxOf(const std::vector<BoxImage>& boxes, const reader::Observation& seen) {
   for (const BoxImage& box : boxes) {
-    if (box.pid == seen.pid && box.start_time == seen.start_time) return &box;
+    if (reader::IsAbout(seen, box)) return &box;
   }
   return nullptr;
 }
 
 // All leaders' observations, on the clock of the snapshot, in order of time.
-void Gather(const std::vector<BoxImage>& boxes, Snapshot* snapshot, std::int64_t realtime) {
+void Gather(const std::vector<BoxImage>& boxes, const Clocks& clocks, Snapshot* snapshot) {
   for (const BoxImage& box : boxes) {
-    const bool foreign = box.boot_id != snapshot->boot_id;
     for (reader::Observation seen : box.observations) {
-      if (foreign) seen.at_ns += box.realtime_minus_monotonic_ns - realtime;
+      seen.at_ns += clocks.ShiftOf(box);
       if (seen.at_ns <= snapshot->now_ns) snapshot->observations.push_back(seen);
     }
   }
@@ -59,35 +82,37 @@ void Order(std::vector<reader::Observation>* observations) {
 
 }  // namespace
 
+void GatherObservations(Snapshot* snapshot) {
+  Gather(snapshot->boxes, Clocks(snapshot->boxes, snapshot->boot_id), snapshot);
+  Order(&snapshot->observations);
+}
+
 Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observation>& visitor) {
   Snapshot snapshot;
   const BoxImage* leader = LastLeader(boxes);
   const BoxImage* reference = leader != nullptr ? leader : boxes.empty() ? nullptr : &boxes.front();
   if (reference == nullptr) return snapshot;
   snapshot.boot_id = reference->boot_id;
-  const std::int64_t realtime = reference->realtime_minus_monotonic_ns;
+  const Clocks clocks(boxes, snapshot.boot_id);
   if (leader != nullptr) {
     snapshot.limits.suspect_after_ns = leader->judgement.suspect_after_ns;
     snapshot.limits.likely_after_ns = std::max(leader->judgement.likely_after_ns, leader->judgement.suspect_after_ns);
     snapshot.now_ns = leader->judgement.verdict_at_ns;
   }
-  const auto shift = [&](const BoxImage& box) {
-    return box.boot_id == snapshot.boot_id ? 0 : box.realtime_minus_monotonic_ns - realtime;
-  };
   if (snapshot.now_ns == 0) {
-    for (const BoxImage& box : boxes) snapshot.now_ns = std::max(snapshot.now_ns, LastSign(box) + shift(box));
+    for (const BoxImage& box : boxes) snapshot.now_ns = std::max(snapshot.now_ns, LastSign(box) + clocks.ShiftOf(box));
   }
-  Gather(boxes, &snapshot, realtime);
+  Gather(boxes, clocks, &snapshot);
   for (reader::Observation seen : visitor) {
     const BoxImage* box = BoxOf(boxes, seen);
     if (seen.at_ns > snapshot.now_ns && box != nullptr && seen.what == format::Observed::kGone) {
-      seen.at_ns = LastSign(*box) + shift(*box);
+      seen.at_ns = LastSign(*box) + clocks.ShiftOf(*box);
       if (seen.at_ns > snapshot.now_ns - kOutlivedNs) continue;  // it lived when the others did last
     }
     if (seen.at_ns <= snapshot.now_ns) snapshot.observations.push_back(seen);
   }
   Order(&snapshot.observations);
-  for (BoxImage& box : boxes) RollBack(snapshot.now_ns - shift(box), &box);
+  for (BoxImage& box : boxes) RollBack(snapshot.now_ns - clocks.ShiftOf(box), &box);
   snapshot.boxes = std::move(boxes);
   return snapshot;
 }

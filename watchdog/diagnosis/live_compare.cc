@@ -43,6 +43,8 @@ struct MemberState {
   bool known = false;
   std::uint32_t size = 0;
   CommunicatorState state{};
+  std::uint64_t pace_position = 0;  // since the last TakeStands, 0 none
+  std::uint64_t pace_chain = 0;
 };
 
 bool Counts(const MemberState& member) {
@@ -192,6 +194,10 @@ void LiveCompare::State::SeeFirst(const Call& call, const MemberState& member, s
 void LiveCompare::State::SeeCall(const Call& call, MemberState* member) {
   CommState& comm = comms[member->id];
   if ((call.flags & format::kEmpty) != 0) return SeeEmpty(call, member, &comm);
+  if (Rounder(call.position + 1, member->pace_position)) {
+    member->pace_position = call.position + 1;
+    member->pace_chain = call.chain;
+  }
   const std::uint64_t fingerprint =
       format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root);
   const Seen& seen = comm.At(call.position);
@@ -316,6 +322,20 @@ void LiveCompare::Acknowledge(std::uint64_t communicator, std::int64_t now_ns) {
 }
 
 std::vector<LiveCompare::Front> LiveCompare::Fronts() const { return state_->fronts; }
+
+std::vector<LiveCompare::Stand> LiveCompare::TakeStands() {
+  std::vector<Stand> stands;
+  for (BoxState& box : state_->boxes) {
+    for (std::size_t index = 0; index < box.members.size(); ++index) {
+      MemberState& member = box.members[index];
+      if (!member.known) continue;
+      stands.push_back({box.box, static_cast<std::uint32_t>(index), member.entered, member.returned, member.marked,
+                        member.pace_position, member.pace_chain});
+      member.pace_position = member.pace_chain = 0;
+    }
+  }
+  return stands;
+}
 
 std::int64_t LiveCompare::QuietSince() const {
   std::int64_t since = 0;

@@ -11,6 +11,13 @@
 
 namespace ncclwatch::diagnosis {
 
+// More zeros at the end, or as many and later. Of the positions that a member passes in any stretch the roundest one is
+// met by all members whose stretches are about as long, wherever those begin.
+constexpr bool Rounder(std::uint64_t position, std::uint64_t than) {
+  const std::uint64_t a = position & -position, b = than & -than;
+  return a != b ? a > b : position > than;
+}
+
 class LiveCompare {
  public:
   enum class What {
@@ -48,6 +55,19 @@ class LiveCompare {
     std::int64_t longest_ns = 0;
   };
 
+  // One member as of the last poll, for those who compare it with members that are followed elsewhere.
+  struct Stand {
+    const reader::MappedBox* box = nullptr;
+    std::uint32_t index = 0;  // in the box's table
+    std::uint64_t entered = 0;
+    std::uint64_t returned = 0;
+    bool outstanding = false;  // a marked launch that the GPU has not finished
+    // The chain over the first pace_position collectives: the roundest position that it has passed since the last
+    // time, 0 if none. Followers elsewhere meet it at the same one, however far they have got.
+    std::uint64_t pace_position = 0;
+    std::uint64_t pace_chain = 0;
+  };
+
   LiveCompare();
   ~LiveCompare();
   LiveCompare(const LiveCompare&) = delete;
@@ -68,6 +88,8 @@ class LiveCompare {
   void Acknowledge(std::uint64_t communicator, std::int64_t now_ns);
 
   std::vector<Front> Fronts() const;
+  // Of every member whose identity is known. Forgets the paces.
+  std::vector<Stand> TakeStands();
   // The oldest changed_ns among the fronts in which somebody may be waiting; 0 if nobody is. now minus this at or
   // beyond Limits::suspect_after_ns: worth a diagnosis.
   std::int64_t QuietSince() const;

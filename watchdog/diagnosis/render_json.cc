@@ -46,6 +46,51 @@ void WriteExit(JsonWriter* json, const Exit& exit) {
   json->Key("core").Bool(exit.core).Key("out_of_memory").Bool(exit.out_of_memory).EndObject();
 }
 
+void WriteSignal(JsonWriter* json, const SignalWords& words) {
+  json->BeginObject().Key("signal").Integer(words.signal).Key("code").Integer(words.code);
+  json->Key("address").String(Hex(words.address)).Key("thread").Unsigned(words.thread);
+  json->Key("thread_name").String(words.thread_name).Key("handled").Bool(words.handled);
+  TextList(json, "frames", words.frames);
+  json->EndObject();
+}
+
+void WriteException(JsonWriter* json, const ExceptionWords& words) {
+  json->BeginObject().Key("language").String(words.language).Key("type").String(words.type);
+  json->Key("message").String(words.message).Key("place").String(words.place).EndObject();
+}
+
+void WriteAllocation(JsonWriter* json, const AllocationWords& words) {
+  json->BeginObject().Key("function").String(words.function).Key("bytes").Unsigned(words.bytes);
+  Number(json, "device", words.device >= 0 ? std::optional<int>(words.device) : std::nullopt);
+  json->Key("free_bytes");
+  const auto figure = [&](std::uint64_t bytes) {
+    return words.total_bytes != 0 ? std::optional<std::uint64_t>(bytes) : std::nullopt;
+  };
+  OrNull(json, figure(words.free_bytes), [&](std::uint64_t bytes) { json->Unsigned(bytes); });
+  json->Key("total_bytes");
+  OrNull(json, figure(words.total_bytes), [&](std::uint64_t bytes) { json->Unsigned(bytes); });
+  json->EndObject();
+}
+
+void WriteError(JsonWriter* json, const ErrorWords& words) {
+  json->BeginObject();
+  Text(json, "op", words.op.empty() ? std::nullopt : std::optional<std::string>(words.op));
+  json->Key("result").String(words.result).Key("text").String(words.text);
+  json->Key("asynchronous").Bool(words.asynchronous).EndObject();
+}
+
+void WriteLastWords(JsonWriter* json, const LastWords& words) {
+  json->BeginObject().Key("signal");
+  OrNull(json, words.signal, [&](const SignalWords& signal) { WriteSignal(json, signal); });
+  json->Key("exception");
+  OrNull(json, words.exception, [&](const ExceptionWords& exception) { WriteException(json, exception); });
+  json->Key("allocation");
+  OrNull(json, words.allocation, [&](const AllocationWords& allocation) { WriteAllocation(json, allocation); });
+  json->Key("error");
+  OrNull(json, words.error, [&](const ErrorWords& error) { WriteError(json, error); });
+  json->EndObject();
+}
+
 void WriteCulprit(JsonWriter* json, const Culprit& culprit) {
   json->BeginObject().Key("rank").Integer(culprit.rank);
   Text(json, "host", culprit.host.empty() ? std::nullopt : std::optional<std::string>(culprit.host));
@@ -54,6 +99,9 @@ void WriteCulprit(JsonWriter* json, const Culprit& culprit) {
   Number(json, "local_rank", culprit.local_rank);
   json->Key("gpu_uuid").Null().Key("node").Null().Key("exit");
   OrNull(json, culprit.exit, [&](const Exit& exit) { WriteExit(json, exit); });
+  json->Key("last_words");
+  OrNull(json, culprit.last_words, [&](const LastWords& words) { WriteLastWords(json, words); });
+  TextList(json, "where", culprit.where);
   json->EndObject();
 }
 

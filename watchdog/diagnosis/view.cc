@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "ncclwatch/format/fingerprint.h"
+#include "watchdog/diagnosis/clocks.h"
 #include "watchdog/diagnosis/view_ranks.h"
 
 namespace ncclwatch::diagnosis {
@@ -30,18 +31,10 @@ std::string_view ReferenceBoot(const Snapshot& snapshot) {
   return snapshot.boxes.empty() ? std::string_view() : snapshot.boxes.front().boot_id;
 }
 
-// The judge's clock is one node's; other nodes' instants are carried over by the wall clock.
-std::int64_t RealtimeOffset(const Snapshot& snapshot) {
-  for (const BoxImage& box : snapshot.boxes) {
-    if (box.boot_id == ReferenceBoot(snapshot)) return box.realtime_minus_monotonic_ns;
-  }
-  return snapshot.boxes.empty() ? 0 : snapshot.boxes.front().realtime_minus_monotonic_ns;
-}
-
 std::int64_t LastRecord(const BoxImage& box) {
   std::int64_t last = 0;
   for (const Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
-  return last;
+  return std::max(last, reader::LastSaid(box.words));
 }
 
 void ApplyExit(const reader::Observation& seen, Fate* fate) {
@@ -59,7 +52,10 @@ Fate FateOf(const Snapshot& snapshot, const Process& process) {
   Fate fate;
   fate.last_sign_ns = process.At(std::max(box.heartbeat_ns, LastRecord(box)));
   for (const reader::Observation& seen : snapshot.observations) {
-    if (seen.pid != box.pid || seen.start_time != box.start_time) continue;
+    if (!reader::IsAbout(seen, box)) continue;
+    // It was only the way to its node that was lost, or its own leader knows better.
+    const bool from_afar = seen.what == Observed::kLost || seen.what == Observed::kClosed;
+    if (from_afar && (fate.last_sign_ns > seen.at_ns || fate.what == Observed::kGone)) continue;
     if (fate.what == Observed::kGone &&
         seen.what == Observed::kGone) {  // a later leader saw it too: it knows no better when
       if (!fate.exit_known()) ApplyExit(seen, &fate);
@@ -80,12 +76,12 @@ Fate FateOf(const Snapshot& snapshot, const Process& process) {
   return fate;
 }
 
-std::vector<Process> MakeProcesses(const Snapshot& snapshot, std::int64_t realtime_offset) {
+std::vector<Process> MakeProcesses(const Snapshot& snapshot, const Clocks& clocks) {
   std::vector<Process> processes;
   for (const BoxImage& box : snapshot.boxes) {
     Process process;
     process.box = &box;
-    if (box.boot_id != ReferenceBoot(snapshot)) process.shift_ns = box.realtime_minus_monotonic_ns - realtime_offset;
+    process.shift_ns = clocks.ShiftOf(box);
     process.fate = FateOf(snapshot, process);
     processes.push_back(std::move(process));
   }
@@ -294,8 +290,9 @@ View MakeView(const Snapshot& snapshot) {
   View view;
   view.snapshot = &snapshot;
   view.now_ns = snapshot.now_ns;
-  view.realtime_minus_monotonic_ns = RealtimeOffset(snapshot);
-  view.processes = MakeProcesses(snapshot, view.realtime_minus_monotonic_ns);
+  const Clocks clocks(snapshot.boxes, ReferenceBoot(snapshot));
+  view.realtime_minus_monotonic_ns = clocks.realtime_minus_monotonic_ns();
+  view.processes = MakeProcesses(snapshot, clocks);
   view.comms = MakeComms(view.processes);
   FileCalls(&view);
   AssignRanks(&view);

@@ -24,7 +24,9 @@ struct Fate {
   bool out_of_memory = false;
 
   // Dumping core is dying: it makes no call any more. Only kGone is certain.
-  bool gone() const { return what == format::Observed::kGone || what == format::Observed::kDumping; }
+  bool gone() const {
+    return what == format::Observed::kGone || what == format::Observed::kDumping || what == format::Observed::kClosed;
+  }
   bool exit_known() const { return signal || status; }
   bool polite() const;  // ended by INT, TERM or HUP: somebody asked it to
   bool orderly() const { return !signal && status == 0; }

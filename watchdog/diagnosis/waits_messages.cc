@@ -65,7 +65,8 @@ class Messages {
     const auto& counts = counts_[peer.process];
     const auto found = counts.find({peer.comm->index, peer.comm->generation & 0xffffffu, member.comm->rank});
     // A count that found no room says nothing; then nobody is said to wait.
-    if (found == counts.end()) return view_.process(peer).box->peers_lost > 0;
+    const reader::BoxImage& box = *view_.process(peer).box;
+    if (found == counts.end()) return box.peers_lost > 0 || box.told;
     const std::uint64_t made = call.function == Function::ncclSend ? found->second.receives : found->second.sends;
     return made > call.position;
   }

@@ -98,14 +98,33 @@ std::string MemoryKills::Follow(std::int32_t pid) {
   std::string group = "/proc/vmstat";  // no such file is visible from inside many containers
   for (const std::string& file : files)
     if (rundir::ReadSmall(file, 4096).value_or("").find("oom_kill ") != std::string::npos) group = file;
-  seen_.try_emplace(group, CountOf(group));
+  FollowGroup(group);
   return group;
 }
 
+void MemoryKills::FollowGroup(const std::string& group) {
+  const auto [at, inserted] = counts_.try_emplace(group);
+  if (inserted) at->second.before = at->second.sampled = CountOf(group);
+}
+
+void MemoryKills::Refresh(std::int64_t now_ns) {
+  constexpr std::int64_t kEvery_ns = 10'000'000'000;  // a large process needs seconds to give back its memory
+  for (auto& [group, count] : counts_) {
+    if (count.sampled_ns != 0 && now_ns - count.sampled_ns < kEvery_ns) continue;
+    count.before = std::max(count.before, count.sampled);
+    count.sampled = CountOf(group);
+    count.sampled_ns = now_ns;
+  }
+}
+
+void MemoryKills::Learn(const MemoryKills& other) {
+  for (const auto& [group, count] : other.counts_) counts_.insert_or_assign(group, count);
+}
+
 bool MemoryKills::TakeKill(const std::string& group) {
-  const auto found = seen_.find(group);
-  if (found == seen_.end() || CountOf(group) <= found->second) return false;
-  ++found->second;
+  const auto found = counts_.find(group);
+  if (found == counts_.end() || CountOf(group) <= found->second.before) return false;
+  ++found->second.before;
   return true;
 }
 

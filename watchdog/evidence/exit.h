@@ -21,12 +21,23 @@ class MemoryKills {
  public:
   // Called while the process lives: remembers its group and the group's count so far. Returns the group.
   std::string Follow(std::int32_t pid);
-  // Has the count of the group grown since it was last asked? Each kill is given to one death only.
+  // The same of a file with a line "oom_kill NUMBER".
+  void FollowGroup(const std::string& group);
+  // Now and then: a kill that nobody here has died of some 10 s later was a stranger's, of the same group or host.
+  void Refresh(std::int64_t now_ns);
+  // What somebody else has followed for longer.
+  void Learn(const MemoryKills& other);
+  // Has the count of the group grown lately? Each kill is given to one death only.
   bool TakeKill(const std::string& group);
 
  private:
+  struct Count {
+    std::uint64_t before = 0;  // kills up to it are accounted for
+    std::uint64_t sampled = 0;
+    std::int64_t sampled_ns = 0;
+  };
   static std::uint64_t CountOf(const std::string& group);
-  std::map<std::string, std::uint64_t> seen_;
+  std::map<std::string, Count> counts_;
 };
 
 }  // namespace ncclwatch::evidence

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "watchdog/reader/file.h"
+#include "watchdog/reader/guard.h"
 #include "watchdog/reader/load.h"
 
 namespace ncclwatch::reader {
@@ -52,6 +53,7 @@ std::variant<std::unique_ptr<MappedBox>, Failure> MappedBox::Open(const std::str
   box->header_ = static_cast<const format::Header*>(memory);
   box->bytes_ = bytes;
   box->owned_ = true;
+  box->guard_ = guard::Enroll(memory, bytes, PROT_READ);
   box->inode_ = file.inode();
   reason = CheckSections(memory, bytes, &box->layout_);
   if (!reason.empty()) return Fail(path, std::move(reason));
@@ -68,10 +70,12 @@ std::unique_ptr<MappedBox> MappedBox::Borrow(const format::Header* own, const st
 }
 
 MappedBox::~MappedBox() {
+  guard::Dismiss(guard_);
   if (owned_) ::munmap(const_cast<format::Header*>(header_), bytes_);
 }
 
 bool MappedBox::StillWhole() const {
+  if (guard::Lost(guard_)) return false;
   struct stat status {};
   // A file without its name, or with another one's in its place, is out of reach of those who go by names.
   if (inode_ == 0 || ::stat(path_.c_str(), &status) != 0 || status.st_ino != inode_) return true;
@@ -89,6 +93,15 @@ const format::Communicator& MappedBox::communicator(std::uint32_t index) const {
 std::uint64_t MappedBox::head() const { return header_->head.load(std::memory_order_acquire); }
 
 std::uint64_t MappedBox::ring_size() const { return layout_.ring_count; }
+
+std::uint64_t MappedBox::words_said() const {
+  std::uint64_t said = header_->last_words.written.load(std::memory_order_acquire);
+  if (layout_.words == nullptr) return said;
+  const format::Words& words = *layout_.words;
+  for (const auto* count : {&words.signals_seen, &words.exceptions_seen, &words.allocations_failed, &words.errors_seen})
+    said += count->load(std::memory_order_acquire);
+  return said;
+}
 
 bool MappedBox::Read(std::uint64_t slot, Call* call) const {
   const format::Record& record = layout_.ring[slot & (layout_.ring_count - 1)];

@@ -8,6 +8,7 @@
 
 #include "watchdog/reader/image.h"
 #include "watchdog/reader/layout.h"
+#include "watchdog/reader/stacks.h"
 
 namespace ncclwatch::reader {
 
@@ -18,8 +19,8 @@ struct Failure {
 
 // A mapped box (read-only, shared): for the leader, which follows live boxes without copying them whole.
 // Sections and counts are validated once at Open; every later access stays inside the mapping. The file may be
-// truncated underneath (SIGBUS): who follows it asks StillWhole() before each look; offline commands read a copy
-// instead (ReadBox).
+// truncated underneath (SIGBUS): who follows it asks StillWhole() before each look; what is cut in the moment between
+// is zeroes for those who have a handler (guard.h). Offline commands read a copy instead (ReadBox).
 class MappedBox {
  public:
   static std::variant<std::unique_ptr<MappedBox>, Failure> Open(const std::string& path);
@@ -38,6 +39,7 @@ class MappedBox {
   const format::Communicator& communicator(std::uint32_t index) const;
   std::uint64_t head() const;  // slots handed out so far
   std::uint64_t ring_size() const;
+  std::uint64_t words_said() const;  // of what the process has said of its end, so far
   // False if the slot is not whole (being written, overwritten, not yet handed out).
   bool Read(std::uint64_t slot, Call* call) const;
   std::int64_t ToNanoseconds(std::uint64_t ticks) const;
@@ -49,6 +51,7 @@ class MappedBox {
   std::string path_;
   const format::Header* header_ = nullptr;
   std::size_t bytes_ = 0;
+  int guard_ = -1;
   bool owned_ = false;       // header_ is a mapping of bytes_ bytes to be undone
   std::uint64_t inode_ = 0;  // of a mapped file
   Layout layout_;
@@ -62,9 +65,12 @@ struct RunImage {
   std::string directory;
   std::vector<BoxImage> boxes;
   std::vector<Failure> failures;
+  std::vector<VerdictStacks> stacks;  // that lie beside the boxes
 };
 
 // paths: run directories (their newest attempt, see rundir) and single box files, mixed.
 RunImage ReadRun(const std::vector<std::string>& paths);
+// Fills in run->stacks, for whoever has put the boxes together.
+void ReadStacks(RunImage* run);
 
 }  // namespace ncclwatch::reader

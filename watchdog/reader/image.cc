@@ -6,22 +6,12 @@
 #include <cstring>
 #include <optional>
 
+#include "ncclwatch/format/lease.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/reader/load.h"
 
 namespace ncclwatch::reader {
 namespace {
-
-template <std::size_t N>
-std::string Text(const char (&text)[N]) {
-  std::string copy;
-  for (const char& letter : text) {
-    const char value = Load(letter);
-    if (value == 0) break;
-    copy += value;
-  }
-  return copy;
-}
 
 template <typename Enum>
 Enum State(std::uint32_t value, Enum last, Enum otherwise) {
@@ -65,6 +55,11 @@ std::optional<Communicator> CopyCommunicator(const MappedBox& box, std::uint32_t
   to.last.reduction = Load(from.last.reduction);
   to.last.flags = Load(from.last.flags);
   for (std::size_t i = 0; i < to.marks.size(); ++i) to.marks[i] = Load(from.marks[i]);
+  if (const std::uint64_t aborted = Load(from.aborted)) {
+    to.aborted_ns = box.ToNanoseconds(aborted);
+    to.aborted_tickets = Load(from.aborted_tickets);
+    for (std::size_t i = 0; i < to.unfinished.size(); ++i) to.unfinished[i] = Load(from.unfinished[i]);
+  }
   if (Load(from.generation) != to.generation) return std::nullopt;
   return to;
 }
@@ -110,7 +105,8 @@ void CopyObservations(const Layout& layout, std::uint32_t used, BoxImage* image)
     to.pid = Load(from.pid);
     to.rank = Load(from.rank);
     to.start_time = Load(from.start_time);
-    to.what = State(Load(from.what), format::Observed::kRunning, format::Observed::kNothing);
+    to.place = Load(from.place);
+    to.what = State(Load(from.what), format::Observed::kClosed, format::Observed::kNothing);
     to.exit_flags = Load(from.exit_flags);
     to.exit_signal = Load(from.exit_signal);
     to.exit_status = Load(from.exit_status);
@@ -129,6 +125,7 @@ Judgement CopyJudgement(const format::Judgement& from) {
     to.longest_wait_ns = Load(from.longest_wait_ns);
     to.waits = Load(from.waits);
     to.generation = Load(from.generation);
+    to.job_minus_monotonic_ns = Load(from.job_minus_monotonic_ns);
     if (before % 2 == 0 && Load(from.sequence) == before) break;
   }
   return to;
@@ -192,6 +189,11 @@ void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
 
 }  // namespace
 
+bool IsAbout(const Observation& observation, const BoxImage& box) {
+  return observation.pid == box.pid && observation.start_time == box.start_time &&
+         (observation.place == 0 || observation.place == format::PidPlace(box.boot_id, box.pid_namespace));
+}
+
 std::string SiteText(const BoxImage& box, std::uint64_t site, std::int64_t before_ns) {
   for (const CallSite& known : box.call_sites)
     if (known.address == site && known.named_ns < before_ns) return known.name.substr(known.name.rfind('/') + 1);
@@ -220,6 +222,7 @@ BoxImage MappedBox::Image(std::uint64_t max_calls) const {
   image.communicators_lost = header_->communicators_lost.load(std::memory_order_relaxed);
   image.peers_lost = header_->peers_lost.load(std::memory_order_relaxed);
   image.last_words = CopyLastWords(header_->last_words);
+  image.words = CopyWords(layout_);
   image.judgement = CopyJudgement(header_->judgement);
   CopyCommunicators(*this, &image);
   CopyPeers(layout_, &image);

@@ -10,6 +10,7 @@
 
 #include "ncclwatch/format/black_box.h"
 #include "ncclwatch/functions/function.h"
+#include "watchdog/reader/words.h"
 
 namespace ncclwatch::reader {
 
@@ -71,6 +72,9 @@ struct Communicator {
   std::uint64_t empties = 0;
   LastCall last;
   std::array<std::uint64_t, format::kMarks> marks{};
+  std::int64_t aborted_ns = 0;  // or revoked; 0: neither
+  std::uint64_t aborted_tickets = 0;
+  std::array<std::uint16_t, format::kMarks> unfinished{};  // format::Communicator::unfinished
 
   // Valid for a call with format::kMarked.
   bool Finished(std::uint64_t ticket) const { return marks[ticket % format::kMarks] > ticket; }
@@ -88,6 +92,7 @@ struct Observation {
   std::int64_t at_ns = 0;
   std::uint32_t pid = 0;
   std::uint64_t start_time = 0;
+  std::uint32_t place = 0;  // format::PidPlace, 0: not said
   std::int32_t rank = format::kNoRank;
   format::Observed what{};
   std::uint32_t exit_flags = 0;  // format::ExitFlags
@@ -101,7 +106,8 @@ struct Judgement {
   std::int64_t verdict_at_ns = 0;
   std::int64_t longest_wait_ns = 0;
   std::uint64_t waits = 0;
-  std::uint64_t generation = 0;  // of the lease it was made under: the highest one speaks
+  std::uint64_t generation = 0;             // the highest one speaks
+  std::int64_t job_minus_monotonic_ns = 0;  // 0: not known
 };
 
 struct CallSite {
@@ -144,7 +150,9 @@ struct BoxImage {
   std::uint64_t first_slot = 0;  // oldest slot still in the ring; calls before it are lost
   std::uint32_t torn = 0;        // slots that were being written when copied
   std::uint32_t damaged = 0;     // communicators left out: their rank or size cannot be
+  bool told = false;  // no box, but what another node tells of it: newest calls only, messages are not counted
   LastWords last_words;
+  Words words;
   Judgement judgement;
   std::vector<Communicator> communicators;
   std::vector<PeerCount> peers;
@@ -152,6 +160,9 @@ struct BoxImage {
   std::vector<Observation> observations;  // what this process observed of others, in order
   std::vector<Call> calls;                // by slot, ascending
 };
+
+// Whether the observation is about the process of the box.
+bool IsAbout(const Observation& observation, const BoxImage& box);
 
 // "module+0x1234" where the box had a name for the return address before that instant, else the bare number
 // ("0x7f0012345678").

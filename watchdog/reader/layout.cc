@@ -100,12 +100,18 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
     std::string reason = CheckSection(claim, file_bytes);
     if (!reason.empty()) return reason;
   }
+  const bool has_words = header.words.count != 0;
+  if (has_words) {
+    std::string reason = CheckSection({"words", header.words, format::kWordsBytes, 1}, file_bytes);
+    if (!reason.empty()) return reason;
+  }
   const std::uint32_t ring = header.ring.count;
   if (ring == 0 || (ring & (ring - 1)) != 0) return "damaged: a ring of " + std::to_string(ring) + " records";
   layout->communicators = At<format::Communicator>(base, header.communicators.offset);
   layout->ring = At<format::Record>(base, header.ring.offset);
   layout->peers = At<format::Peer>(base, header.peers.offset);
   layout->observations = At<format::Observation>(base, header.observations.offset);
+  if (has_words) layout->words = At<format::Words>(base, header.words.offset);
   layout->strings = At<char>(base, header.strings.offset);
   layout->communicator_count = header.communicators.count;
   layout->ring_count = ring;

@@ -19,6 +19,7 @@ struct Layout {
   const format::Record* ring = nullptr;
   const format::Peer* peers = nullptr;
   const format::Observation* observations = nullptr;
+  const format::Words* words = nullptr;  // null in boxes of older writers
   const char* strings = nullptr;
   std::uint32_t communicator_count = 0;
   std::uint32_t ring_count = 0;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
+#include <string>
 
 namespace ncclwatch::reader {
 
@@ -16,6 +18,18 @@ T Load(const T& field) {
 template <typename T>
 T Load(const std::atomic<T>& field) {
   return field.load(std::memory_order_acquire);
+}
+
+// Up to its zero, or all of it.
+template <std::size_t N>
+std::string Text(const char (&text)[N]) {
+  std::string copy;
+  for (const char& letter : text) {
+    const char value = Load(letter);
+    if (value == 0) break;
+    copy += value;
+  }
+  return copy;
 }
 
 }  // namespace ncclwatch::reader

@@ -77,7 +77,19 @@ RunImage ReadRun(const std::vector<std::string>& paths) {
     if (run.directory.empty()) run.directory = directory.string();
     for (const fs::path& box : boxes) read(box.string());
   }
+  ReadStacks(&run);
   return run;
+}
+
+void ReadStacks(RunImage* run) {
+  std::set<std::string> directories;
+  for (const BoxImage& box : run->boxes) {
+    const fs::path parent = fs::path(box.path).parent_path();
+    directories.insert(parent.empty() ? "." : parent.string());
+  }
+  run->stacks.clear();
+  for (const std::string& directory : directories)
+    if (std::optional<VerdictStacks> stacks = ReadVerdictStacks(directory)) run->stacks.push_back(std::move(*stacks));
 }
 
 }  // namespace ncclwatch::reader

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string_view>
 
+#include "watchdog/settings/exchange_address.h"
+
 namespace ncclwatch::settings {
 namespace {
 
@@ -32,7 +34,7 @@ class Environment {
 
   void Complain(const char* variable, std::string_view what) const {
     if (!complaints_) return;
-    std::string line = std::string(variable) + "=" + Printable(Get(variable)) + ": ";
+    std::string line = std::string(variable) + "=" + Printable(WithoutSecret(Get(variable))) + ": ";
     line += what;
     complaints_->push_back(std::move(line));
   }
@@ -105,6 +107,17 @@ std::uint32_t Ring(const Environment& environment, std::uint32_t fallback) {
   return ring;
 }
 
+std::string Exchange(const Environment& environment) {
+  constexpr const char* kVariable = "NCCLWATCH_EXCHANGE";
+  const std::string_view value = environment.Get(kVariable);
+  if (value.empty() || Same(value, "auto")) return "auto";
+  if (Same(value, "off")) return "off";
+  if (ParseExchange(value)) return std::string(value);
+  environment.Complain(kVariable,
+                       "not understood, auto is used; accepted: auto, off, tcp://host:port, redis://host[:port][/db]");
+  return "auto";
+}
+
 bool GpuMarks(const Environment& environment) {
   enum class Marks { kOff, kEnd, kBoth };
   constexpr Environment::Choice<Marks> kChoices[] = {
@@ -134,6 +147,8 @@ Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
   settings.gpu_marks = GpuMarks(environment);
   settings.nccl = environment.Get("NCCLWATCH_NCCL");
   settings.hook = environment.Get("NCCLWATCH_HOOK");
+  settings.exchange = Exchange(environment);
+  settings.token = environment.Get("NCCLWATCH_TOKEN");
   constexpr Environment::Choice<LogLevel> kLevels[] = {{"off", LogLevel::kOff},
                                                        {"error", LogLevel::kError},
                                                        {"warn", LogLevel::kWarn},
@@ -143,7 +158,6 @@ Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
 
   environment.OnlyDefault("NCCLWATCH_TRACE", {"ring"}, "ring");
   environment.OnlyDefault("NCCLWATCH_NUMERICS", {"off"}, "off");
-  environment.OnlyDefault("NCCLWATCH_EXCHANGE", {"auto", "off"}, "auto, off");
   environment.OnlyDefault("NCCLWATCH_MPI_CHECKS", {"default"}, "default");
   return settings;
 }

@@ -22,13 +22,15 @@ struct Settings {
   bool gpu_marks = true;              // NCCLWATCH_GPU != off
   std::string nccl;                   // NCCLWATCH_NCCL
   std::string hook;                   // NCCLWATCH_HOOK
+  std::string exchange = "auto";      // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read
+  std::string token;                  // NCCLWATCH_TOKEN, empty: none; a secret
   LogLevel log = LogLevel::kWarn;     // NCCLWATCH_LOG
 };
 
 using Getenv = const char* (*)(const char*);
 
 // Complaints are one line each: variable, value, what would be accepted. Variables of the contract that this version
-// does not act on (NCCLWATCH_TRACE=full, _NUMERICS, _EXCHANGE, _MPI_CHECKS, GPU=both) complain when set to other than
+// does not act on (NCCLWATCH_TRACE=full, _NUMERICS, _MPI_CHECKS, GPU=both) complain when set to other than
 // their default.
 Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints);
 

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <atomic>
 #include <set>
+#include <vector>
 
+#include "watchdog/diagnosis/text.h"
 #include "watchdog/reader/load.h"
 #include "watchdog/watch/leader.h"
 
@@ -10,6 +12,8 @@ namespace ncclwatch::watch {
 namespace {
 
 constexpr std::int64_t kGrace_ns = 5'000'000'000;  // for boxes of slow ranks, after the communicator is ready on others
+
+constexpr std::uint32_t kMostRanks = 1 << 20;
 
 std::string Version(std::uint32_t code) {
   if (code == 0) return "of unknown version";
@@ -19,15 +23,7 @@ std::string Version(std::uint32_t code) {
 }
 
 std::string Ranges(const std::set<std::uint32_t>& ranks) {
-  std::string text;
-  for (auto at = ranks.begin(); at != ranks.end();) {
-    const std::uint32_t first = *at;
-    std::uint32_t last = first;
-    while (++at != ranks.end() && *at == last + 1) last = *at;
-    if (!text.empty()) text += ",";
-    text += std::to_string(first) + (last > first ? "-" + std::to_string(last) : "");
-  }
-  return text;
+  return diagnosis::RankSet(std::vector<int>(ranks.begin(), ranks.end()));
 }
 
 const diagnosis::LiveCompare::Front* World(const std::vector<diagnosis::LiveCompare::Front>& fronts) {
@@ -39,8 +35,7 @@ const diagnosis::LiveCompare::Front* World(const std::vector<diagnosis::LiveComp
 
 std::set<std::uint32_t> Unseen(const Crowd& crowd, std::uint64_t communicator, std::uint32_t size) {
   std::set<std::uint32_t> unseen;
-  constexpr std::uint32_t kMost = 1 << 20;
-  for (std::uint32_t rank = 0; rank < std::min(size, kMost); ++rank) unseen.insert(rank);
+  for (std::uint32_t rank = 0; rank < std::min(size, kMostRanks); ++rank) unseen.insert(rank);
   for (const Member& member : crowd.members())
     for (std::uint32_t i = 0; i < member.box->communicators(); ++i) {
       const format::Communicator& entry = member.box->communicator(i);
@@ -53,6 +48,8 @@ std::set<std::uint32_t> Unseen(const Crowd& crowd, std::uint64_t communicator, s
 
 void Leader::Announce(std::int64_t now_ns) {
   if (lease_->words().announced.load(std::memory_order_acquire) != 0) return;
+  if (job_.IsHub()) return AnnounceJob(now_ns);
+  if (!JudgesItself()) return;  // the hub says it for all
   const std::vector<diagnosis::LiveCompare::Front> fronts = compare_->Fronts();
   const diagnosis::LiveCompare::Front* world = World(fronts);
   if (!world || world->ready == 0) return;
@@ -63,15 +60,42 @@ void Leader::Announce(std::int64_t now_ns) {
   if (!whole && now_ns - ready_ns_ < kGrace_ns) return;
   std::uint64_t expected = 0;
   if (!lease_->words().announced.compare_exchange_strong(expected, 1)) return;
-  const std::uint32_t version = std::atomic_ref(context_.own->nccl_version).load(std::memory_order_relaxed);
-  std::string line = "watching " + std::to_string(world->size - unseen.size()) + "/" + std::to_string(world->size) +
-                     " ranks, NCCL " + Version(version) + ", run directory " + context_.directory;
+  std::string line = WatchingLine(world->size - unseen.size(), world->size);
   if (!unseen.empty())
     line += "; not seen: ranks " + Ranges(unseen) + " (on other hosts, or started without ncclwatch)";
   context_.log.Warn(line);
 }
 
+// As the hub, of all nodes.
+void Leader::AnnounceJob(std::int64_t now_ns) {
+  const nodes::Table& table = job_.hub().table();
+  const std::optional<diagnosis::LiveCompare::Front> world = table.World();
+  if (!world || world->ready == 0) return;
+  if (ready_ns_ == 0) ready_ns_ = now_ns;
+  std::set<std::uint32_t> unseen;
+  const std::set<std::uint32_t> seen = table.SeenIn(world->communicator);
+  for (std::uint32_t rank = 0; rank < std::min(world->size, kMostRanks); ++rank)
+    if (!seen.contains(rank)) unseen.insert(rank);
+  const bool whole = unseen.empty() && world->initializing == 0;
+  if (!whole && (now_ns - ready_ns_ < kGrace_ns || !job_.Settled(now_ns))) return;
+  lease_->words().announced.store(1, std::memory_order_release);
+  std::string line = WatchingLine(world->size - unseen.size(), world->size);
+  if (job_.nodes() > 1) line += " on each of " + std::to_string(job_.nodes()) + " nodes";
+  if (!unseen.empty())
+    line += "; not seen: ranks " + Ranges(unseen) + " (started without ncclwatch, or on nodes that cannot be reached)";
+  context_.log.Warn(line);
+  SayToAll(told_ ? journal_.judgement().verdict_at_ns : 0);
+}
+
+// "watching 7/8 ranks, NCCL 2.28.9, run directory /dev/shm/..."
+std::string Leader::WatchingLine(std::size_t seen, std::size_t size) const {
+  const std::uint32_t version = std::atomic_ref(context_.own->nccl_version).load(std::memory_order_relaxed);
+  return "watching " + std::to_string(seen) + "/" + std::to_string(size) + " ranks, NCCL " + Version(version) +
+         ", run directory " + context_.directory;
+}
+
 std::string Leader::UnseenNote() const {
+  if (job_.IsHub()) return "";
   const std::vector<diagnosis::LiveCompare::Front> fronts = compare_->Fronts();
   const diagnosis::LiveCompare::Front* world = World(fronts);
   const format::Identity& own = context_.own->identity;

@@ -15,6 +15,7 @@ struct Context {
   std::string directory;
   settings::Settings settings;
   Log log;
+  std::string command;  // of this installation: act::FindCommand
 };
 
 }  // namespace ncclwatch::watch

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "ncclwatch/format/lease.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/evidence/process_state.h"
 #include "watchdog/rundir/process.h"
@@ -41,6 +42,11 @@ bool LockIsHeld(const std::string& path) {
   return held;
 }
 
+std::uint32_t PlaceOf(const format::Identity& identity) {
+  return format::PidPlace({identity.boot_id, strnlen(identity.boot_id, sizeof(identity.boot_id))},
+                          identity.pid_namespace);
+}
+
 bool SameBoot(const format::Identity& a, const format::Identity& b) {
   return std::strncmp(a.boot_id, b.boot_id, sizeof(a.boot_id)) == 0;
 }
@@ -59,11 +65,12 @@ Crowd::~Crowd() {
     compare_->Forget(*member.box);
     if (member.pidfd >= 0) close(member.pidfd);
   }
-  for (const auto& [pid, pidfd] : remembered_) close(pidfd);
+  for (const auto& [pid, one] : remembered_) close(one.pidfd);
 }
 
-void Crowd::Remember(std::int32_t pid, int pidfd) {
-  const auto [at, inserted] = remembered_.try_emplace(pid, pidfd);
+void Crowd::Remember(std::int32_t pid, int pidfd, const std::string& memory_group, const evidence::MemoryKills& kills) {
+  memory_kills_.Learn(kills);
+  const auto [at, inserted] = remembered_.try_emplace(pid, Remembered{pidfd, memory_group});
   if (!inserted) close(pidfd);
 }
 
@@ -111,7 +118,8 @@ void Crowd::Add(std::unique_ptr<reader::MappedBox> box, bool own) {
   if (member.near && !own) {
     const auto remembered = remembered_.find(member.pid);
     if (remembered != remembered_.end()) {
-      member.pidfd = remembered->second;
+      member.pidfd = remembered->second.pidfd;
+      member.memory_group = remembered->second.memory_group;
       remembered_.erase(remembered);
     } else {
       // The pid may be another process's by now; asked after the pidfd was made, its start time settles that.
@@ -122,7 +130,8 @@ void Crowd::Add(std::unique_ptr<reader::MappedBox> box, bool own) {
         member.pidfd = -1;
       }
     }
-    member.memory_group = memory_kills_.Follow(member.pid);
+    // Of one that is gone by now it could not be found any more.
+    if (member.memory_group.empty()) member.memory_group = memory_kills_.Follow(member.pid);
   }
   const auto unborn = unborn_.find(identity.pid);
   member.box = std::move(box);
@@ -209,6 +218,7 @@ bool Crowd::CheckDeath(Member* member, std::int64_t now_ns) {
 }
 
 bool Crowd::LookAtSilent(std::int64_t now_ns) {
+  memory_kills_.Refresh(now_ns);
   bool any = false;
   const bool room = context_.own->observations_used.load(std::memory_order_relaxed) + kRoomForDeaths <
                     context_.own->observations.count;
@@ -238,6 +248,7 @@ void Crowd::LookForUnborn(std::int64_t now_ns) {
     observation.pid = static_cast<std::uint32_t>(unborn.pid);
     observation.start_time = unborn.start_time;
     observation.rank = unborn.rank;
+    observation.place = PlaceOf(context_.own->identity);
     observation.what = Observed::kUnborn;
     journal_->Observe(observation);
   }
@@ -248,6 +259,7 @@ bool Crowd::Observe(const Member& member, Observed what, std::int64_t now_ns, co
   observation.at_ns = now_ns;
   observation.pid = static_cast<std::uint32_t>(member.pid);
   observation.start_time = member.start_time;
+  observation.place = PlaceOf(member.box->header().identity);
   observation.rank = member.rank;
   observation.what = what;
   observation.exit_flags = exit.flags;

@@ -42,9 +42,9 @@ class Crowd {
   Crowd(const Crowd&) = delete;
   Crowd& operator=(const Crowd&) = delete;
 
-  // A pidfd that saw the process while it lived (a follower's, of the leader that died): how it went can then still be
-  // read. Taken over.
-  void Remember(std::int32_t pid, int pidfd);
+  // What saw a process while it lived (a follower's, of the leader that died): how it went can then still be read. The
+  // pidfd is taken over.
+  void Remember(std::int32_t pid, int pidfd, const std::string& memory_group, const evidence::MemoryKills& kills);
 
   // Opens boxes that have appeared. True if there were any.
   bool Scan(std::int64_t now_ns);
@@ -79,8 +79,12 @@ class Crowd {
   diagnosis::LiveCompare* compare_;
   evidence::MemoryKills memory_kills_;
   std::vector<Member> members_;
-  std::set<std::string> known_;             // names of files opened; the own one must never be
-  std::map<std::int32_t, int> remembered_;  // pid -> pidfd
+  std::set<std::string> known_;  // names of files opened; the own one must never be
+  struct Remembered {
+    int pidfd = -1;
+    std::string memory_group;
+  };
+  std::map<std::int32_t, Remembered> remembered_;                     // by pid
   std::set<std::pair<std::uint32_t, std::uint64_t>> earlier_deaths_;  // observed by earlier leaders
   UnbornSearch unborn_search_;
   std::map<std::uint32_t, std::int32_t> unborn_;  // pid -> rank

@@ -1,5 +1,6 @@
 #include "watchdog/watch/farewell.h"
 
+#include <dirent.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -8,12 +9,18 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <ctime>
+#include <string>
 
+#include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 
 namespace ncclwatch::watch {
 namespace {
+
+// A thread that can take the signal does so within microseconds, and waits of a healthy disk are shorter too.
+constexpr std::int64_t kStuckAfter_ns = 300'000'000;
 
 enum Stage : std::uint32_t { kQuiet, kAsked, kAnswered };
 
@@ -44,14 +51,44 @@ void OnTerminate(int signal) {
   errno = kept;
 }
 
+bool IsOurs(const struct sigaction& action) {
+  return !(action.sa_flags & SA_SIGINFO) && action.sa_handler == OnTerminate;
+}
+
+bool WaitsForTheProcess() {
+  sigset_t pending;  // for this thread, which blocks all signals, or for the process
+  return sigpending(&pending) == 0 && sigismember(&pending, SIGTERM) == 1;
+}
+
+// An uninterruptible thread that does not block the signal: the kernel has chosen it, or would have.
+bool IsChosenAndStuck(const std::string& task) {
+  const std::string status = rundir::ReadSmall(task + "/status", 4096).value_or("");
+  const std::size_t blocked = status.find("\nSigBlk:");
+  if (blocked == std::string::npos || status.find("\nState:\tD") == std::string::npos) return false;
+  return (std::strtoull(status.c_str() + blocked + 8, nullptr, 16) >> (SIGTERM - 1) & 1) == 0;
+}
+
+bool SomeThreadIsStuck() {
+  constexpr int kMostThreads = 1024;
+  DIR* const tasks = opendir("/proc/self/task");
+  if (!tasks) return false;
+  bool stuck = false;
+  int left = kMostThreads;
+  while (const dirent* entry = readdir(tasks)) {
+    if (entry->d_name[0] == '.') continue;
+    if (left-- == 0 || (stuck = IsChosenAndStuck(std::string("/proc/self/task/") + entry->d_name))) break;
+  }
+  closedir(tasks);
+  return stuck;
+}
+
 }  // namespace
 
 void Farewell::Offer() {
   const std::int32_t pid = getpid();
   struct sigaction now {};
   if (pid == 1 || sigaction(SIGTERM, nullptr, &now) != 0) return;
-  const bool ours = !(now.sa_flags & SA_SIGINFO) && now.sa_handler == OnTerminate;
-  if (!ours && ((now.sa_flags & SA_SIGINFO) || now.sa_handler != SIG_DFL)) return;
+  if (!IsOurs(now) && ((now.sa_flags & SA_SIGINFO) || now.sa_handler != SIG_DFL)) return;
   stage.store(kQuiet, std::memory_order_relaxed);
   owner.store(pid, std::memory_order_relaxed);
   struct sigaction take {};
@@ -70,6 +107,29 @@ bool Farewell::Asked() { return stage.load(std::memory_order_acquire) == kAsked;
 void Farewell::Answer() {
   stage.store(kAnswered, std::memory_order_release);
   syscall(SYS_futex, &stage, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+bool Farewell::IsStuck(std::int64_t now_ns) {
+  static constinit std::int64_t since_ns = 0;  // of the watchdog's thread alone
+  if (!WaitsForTheProcess()) {
+    since_ns = 0;
+    return false;
+  }
+  if (since_ns == 0) since_ns = now_ns;
+  if (now_ns - since_ns < kStuckAfter_ns || owner.load(std::memory_order_relaxed) != getpid()) return false;
+  struct sigaction action {};
+  return sigaction(SIGTERM, nullptr, &action) == 0 && IsOurs(action) && SomeThreadIsStuck();
+}
+
+// Not blocked for a moment, the signal comes to this thread, and its handler finds that nobody needs to be waited for.
+void Farewell::TakeStuck() {
+  stage.store(kAnswered, std::memory_order_release);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, SIGTERM);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  pthread_sigmask(SIG_BLOCK, &one, nullptr);
+  // Somebody else has taken it in the last instant, and ends the process now.
 }
 
 void Farewell::Withdraw() {

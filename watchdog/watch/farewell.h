@@ -4,6 +4,8 @@
 // ends it at once. docs/adr/0007 has the reasons.
 #pragma once
 
+#include <cstdint>
+
 namespace ncclwatch::watch {
 
 class Farewell {
@@ -16,6 +18,11 @@ class Farewell {
   static bool Asked();
   // Lets it go on: the process ends.
   static void Answer();
+  // The signal has been waiting for a while for a thread that cannot take it: uninterruptible, in the kernel. At its
+  // default it would have ended the process at once. Called by the watchdog's thread at every tick.
+  static bool IsStuck(std::int64_t now_ns);
+  // Ends the process by the signal, from this thread, if it is still waiting.
+  static void TakeStuck();
   // The watchdog ends: nobody would answer.
   static void Withdraw();
 };

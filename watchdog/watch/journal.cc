@@ -21,6 +21,7 @@ bool Journal::Observe(const reader::Observation& observation) {
   entry->exit_flags = observation.exit_flags;
   entry->exit_signal = observation.exit_signal;
   entry->exit_status = observation.exit_status;
+  entry->place = observation.place;
   entry->reserved = 0;
   entry->commit.store(index + 1, std::memory_order_release);  // pairs with the reader's acquire
   own_->observations_used.store(index + 1, std::memory_order_release);
@@ -36,6 +37,7 @@ reader::Judgement Journal::judgement() const {
   judgement.longest_wait_ns = from.longest_wait_ns;
   judgement.waits = from.waits;
   judgement.generation = from.generation;
+  judgement.job_minus_monotonic_ns = from.job_minus_monotonic_ns;
   return judgement;
 }
 
@@ -52,6 +54,7 @@ void Journal::Judge(const reader::Judgement& judgement) {
   Store(&to.longest_wait_ns, judgement.longest_wait_ns);
   __atomic_store_n(&to.waits, judgement.waits, __ATOMIC_RELAXED);
   __atomic_store_n(&to.generation, judgement.generation, __ATOMIC_RELAXED);
+  Store(&to.job_minus_monotonic_ns, judgement.job_minus_monotonic_ns);
   to.sequence.store(sequence + 1, std::memory_order_release);
 }
 

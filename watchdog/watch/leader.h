@@ -4,7 +4,6 @@
 
 #include <poll.h>
 
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -17,6 +16,8 @@
 #include "watchdog/diagnosis/live_compare.h"
 #include "watchdog/watch/context.h"
 #include "watchdog/watch/crowd.h"
+#include "watchdog/watch/evidence_run.h"
+#include "watchdog/watch/job_wide.h"
 #include "watchdog/watch/journal.h"
 #include "watchdog/watch/lease.h"
 #include "watchdog/watch/verdict.h"
@@ -32,14 +33,20 @@ class Leader {
   Leader(const Leader&) = delete;
   Leader& operator=(const Leader&) = delete;
 
-  // Handed over by the follower that this process was: the pidfd of the leader before.
-  void Remember(std::int32_t pid, int pidfd) { crowd_.Remember(pid, pidfd); }
+  // Handed over by the follower that this process was: what it has of the leader before.
+  void Remember(std::int32_t pid, int pidfd, const std::string& memory_group, const evidence::MemoryKills& kills) {
+    crowd_.Remember(pid, pidfd, memory_group, kills);
+  }
 
   // Looks at what is due. gap_ns: how long this thread did not run although it wanted to.
   void Tick(std::int64_t now_ns, std::int64_t gap_ns);
   void AddPollFds(std::vector<pollfd>* fds) const { crowd_.AddPollFds(fds); }
+  // The process is about to end: what was told to other nodes is given time to leave.
+  void Linger();
   // The job is to be ended and the evidence is saved: everyone ends, this process last.
   bool Ending() const { return ending_; }
+  // Ends the job without asking why: on another node's word.
+  void BeginEnding(std::int64_t now_ns);
   // After Ending: ends those that do not end themselves. True once nobody is left.
   bool EndOthers(std::int64_t now_ns);
 
@@ -49,6 +56,39 @@ class Leader {
     bool any() const { return deaths || mismatch || stall || standing; }
   };
 
+  struct Round {  // of asking other nodes before the job is judged
+    Ripe ripe;
+    int asked = 0;
+    bool asked_for_all = false;
+    std::int64_t began_ns = 0;  // the instant that was judged first
+    bool first_look = false;    // nobody has been asked yet
+  };
+
+  // One of several nodes: leader_nodes.cc.
+  void Meet(std::int64_t now_ns);
+  void TakeWord(const nodes::Word& word);
+  void SayToAll(std::int64_t at_ns);
+  bool KnowsMore(const diagnosis::Diagnosis& diagnosis) const;
+  void TakeAction(const nodes::Action& action);
+  bool TellHubOfStacks(std::int64_t verdict_at_ns, const std::vector<reader::ProcessStacks>& stacks);
+  void AddStacks(std::vector<reader::ProcessStacks> more, std::int64_t at_ns);
+  void KeepWord(const nodes::Word& word) const;
+  bool RecallWord(const reader::Judgement& last);
+  bool JudgesItself() const;
+  void LookForHub(std::int64_t now_ns, const Ripe& ripe);
+  void LookForUnborn(std::int64_t now_ns);
+  void BeginRound(std::int64_t now_ns, const Ripe& ripe);
+  void ContinueRound(std::int64_t now_ns);
+  void AskOrJudge(std::int64_t now_ns, const diagnosis::Diagnosis& known, std::int64_t at_ns);
+  // Of this node's boxes, or of all nodes where this is the hub.
+  const std::vector<diagnosis::LiveCompare::Suspicion>& Suspicions() const;
+  void Acknowledge(std::uint64_t communicator, std::int64_t now_ns);
+  std::int64_t QuietSince() const;
+  std::optional<diagnosis::LiveCompare::Front> FrontOf(std::uint64_t communicator) const;
+  int Deaths() const;
+  int DeathsElsewhere();
+  bool IsGone(std::int32_t rank) const;
+
   void TakeOver(std::int64_t now_ns);
   void Learn(std::int64_t now_ns);
   Ripe WhatIsRipe(std::int64_t now_ns, int new_deaths);
@@ -57,28 +97,53 @@ class Leader {
   bool RipeDeath(std::int64_t now_ns, int new_deaths);
   void Judge(std::int64_t now_ns, const Ripe& ripe);
   bool Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns);
+  void BeatInBetween() const;
   diagnosis::Snapshot TakeSnapshot(std::int64_t now_ns, std::uint64_t max_calls) const;
   Since SinceVerdict() const;
   void Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns, bool first);
+  void Say(std::int64_t at_ns, bool first);
+  void SayWhatWaits();
+  bool MayBeKnownSoon(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns) const;
   void Withdraw(const diagnosis::Diagnosis& diagnosis);
   void SetVerdictAt(std::int64_t at_ns);
-  // False if this process has been overtaken: the verdict is another's now.
-  bool WriteVerdict(const diagnosis::Diagnosis& diagnosis, const std::string& text, std::int64_t at_ns);
-  void SaveEvidence(const diagnosis::Diagnosis& diagnosis);
+  // The verdict as judged, with the stacks that were taken for it. False if this process has been overtaken: the
+  // verdict is another's now.
+  bool WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns);
+  diagnosis::Diagnosis WithStacks(diagnosis::Diagnosis judged) const;
+  void LookAfterEvidence();
+  EvidenceWish Wish() const;
+  void SaveEvidence();
+  void TakeIn(Stacks stacks);
+  bool AwaitsStacks(std::int64_t now_ns) const;
+  void EndIfDue(std::int64_t now_ns);
+  static bool IsHeld(const Member& member);
   void Announce(std::int64_t now_ns);
+  void AnnounceJob(std::int64_t now_ns);
+  std::string WatchingLine(std::size_t seen, std::size_t size) const;
   std::string UnseenNote() const;
 
   const Context& context_;
   LeaseFile* lease_;
   const std::vector<std::string>* environment_;
   Journal journal_;
+  EvidenceRun evidence_;
   std::unique_ptr<diagnosis::LiveCompare> compare_;
   Crowd crowd_;
+  JobWide job_;
+  std::optional<Round> round_;
+  bool unsaid_ = false;  // the standing verdict is in the files; it is said with what the other nodes answer
+  int deaths_in_table_ = 0;
+  int completions_ = 0;                // of the standing verdict, since it was first told
+  bool job_verdict_ = false;           // the standing one is on the whole job
+  std::uint64_t asked_from_afar_ = 0;  // request for evidence (format::Lease::evidence_wanted) that another node made
 
   diagnosis::Limits limits_;
   std::int64_t longest_wait_ns_ = 0;  // earlier leaders' included
   std::uint64_t earlier_waits_ = 0;
   std::optional<Standing> standing_;
+  std::optional<diagnosis::Diagnosis> told_;   // the standing verdict as judged, without stacks
+  std::vector<reader::ProcessStacks> stacks_;  // of its culprits
+  std::optional<std::uint64_t> requests_;      // for evidence, that have been taken up
   int deaths_at_verdict_ = 0;
   std::map<std::uint64_t, std::pair<std::uint64_t, std::int64_t>> suspected_;  // communicator -> position, first seen
 
@@ -86,6 +151,7 @@ class Leader {
   std::int64_t took_over_ns_ = 0;
   bool was_off_ = false;
   bool said_no_room_ = false;
+  bool said_no_stacks_ = false;
   bool ending_ = false;
   std::int64_t not_before_ns_ = 0;  // no judgement by the clock until then: this thread was held up
   std::int64_t compared_ns_ = 0;
@@ -101,7 +167,6 @@ class Leader {
   unsigned quick_looks_ = 0;
   std::int64_t ready_ns_ = 0;  // first communicator seen ready
   std::int64_t end_at_ns_ = 0;
-  std::shared_ptr<std::atomic<bool>> saved_;
 };
 
 }  // namespace ncclwatch::watch

@@ -59,6 +59,7 @@ std::unique_ptr<LeaseFile> LeaseFile::Open(const std::string& directory, std::st
   madvise(memory, kFileBytes, MADV_DONTFORK);
   std::unique_ptr<LeaseFile> file(new LeaseFile);
   file->lease_ = static_cast<format::Lease*>(memory);
+  file->guard_ = reader::guard::Enroll(memory, kFileBytes, PROT_READ | PROT_WRITE);
   if (std::memcmp(file->lease_->magic, format::kLeaseMagic, sizeof(format::kLeaseMagic)) != 0 ||
       file->lease_->version != kLeaseVersion) {
     *why = path + ": not a lease of this version";
@@ -70,6 +71,7 @@ std::unique_ptr<LeaseFile> LeaseFile::Open(const std::string& directory, std::st
 }
 
 LeaseFile::~LeaseFile() {
+  reader::guard::Dismiss(guard_);
   if (lease_) munmap(lease_, kFileBytes);
 }
 

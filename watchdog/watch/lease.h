@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ncclwatch/format/lease.h"
+#include "watchdog/reader/guard.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::watch {
@@ -43,6 +44,8 @@ class LeaseFile {
   // Takes it from exactly `holder`; false if another candidate was quicker.
   bool Take(std::uint64_t holder, std::int64_t now_ns);
   void Beat(std::int64_t now_ns) { lease_->heartbeat_ns.store(now_ns, std::memory_order_release); }
+  // Whether its file was cut short: what is seen here is this process's alone.
+  bool Lost() const { return reader::guard::Lost(guard_); }
   // Lets the next candidate have it at once.
   void Release();
 
@@ -51,6 +54,7 @@ class LeaseFile {
  private:
   LeaseFile() = default;
   format::Lease* lease_ = nullptr;
+  int guard_ = -1;
   std::uint32_t place_ = 0;       // of this process, as in holder_place
   std::uint64_t start_time_ = 0;  // likewise; 0 unknown
   std::uint64_t mine_ = 0;        // what holder is while this process leads

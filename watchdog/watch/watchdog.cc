@@ -13,17 +13,23 @@
 #include <optional>
 #include <vector>
 
-#include "watchdog/act/end_job.h"
-#include "watchdog/act/hook.h"
+#include "watchdog/act/program.h"
+#include "watchdog/act/stacks.h"
 #include "watchdog/act/thread.h"
+#include "watchdog/evidence/exit.h"
 #include "watchdog/evidence/pidfd.h"
+#include "watchdog/reader/guard.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/watch/ask_signal.h"
 #include "watchdog/watch/call_sites.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/context.h"
 #include "watchdog/watch/farewell.h"
 #include "watchdog/watch/leader.h"
 #include "watchdog/watch/lease.h"
+#include "watchdog/watch/memory_figures.h"
+#include "watchdog/watch/orders.h"
+#include "watchdog/watch/tracer.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -39,10 +45,16 @@ constexpr int kStopPatience_ms = 100;
 
 struct Watchdog::State {
   explicit State(const Start& start)
-      : context{start.own, start.own_path, start.directory, start.settings,
-                Log(start.settings.log, start.own->identity.rank)},
+      : context{start.own,
+                start.own_path,
+                start.directory,
+                start.settings,
+                Log(start.settings.log, start.own->identity.rank),
+                ""},
         clock(start.own),
-        call_sites(start.own) {}
+        call_sites(start.own),
+        memory(start.own),
+        orders(start.own, start.directory, start.abort_communicators, start.own_stacks) {}
   ~State() {
     if (wake >= 0) close(wake);
     if (holder_fd >= 0) close(holder_fd);
@@ -53,17 +65,20 @@ struct Watchdog::State {
   void Lead(std::int64_t now_ns, std::int64_t gap_ns);
   void EndWithTheHost();
   void LookOnceMore(std::int64_t now_ns);
+  bool LostGround();
   void MeetHolder();
   void LookAtHolder(std::int64_t now_ns);
-  void Obey();
   void Wait();
 
   Context context;
   ClockKeeper clock;
   CallSites call_sites;
+  MemoryFigures memory;
+  Orders orders;
   std::vector<std::string> environment;
   std::atomic<int> wake{-1};  // readable: stop
   struct stat wake_file {};
+  int own_guard = -1;  // number of the black box's mapping
   std::atomic<bool> stop{false};
   std::atomic<bool> finished{false};
 
@@ -71,8 +86,11 @@ struct Watchdog::State {
   std::unique_ptr<Leader> leader;
   std::uint64_t holder = 0;  // whose pidfd holder_fd is
   int holder_fd = -1;
+  std::string holder_group;  // its memory's control group
+  evidence::MemoryKills holder_kills;
   bool holder_gone = false;
-  bool holder_met = false;  // looked at as a process
+  bool holder_met = false;   // looked at as a process
+  bool others_left = false;  // this process leads the ending of the job
   int failures = 0;
   std::int64_t clock_checked_ns = 0;
 };
@@ -83,6 +101,7 @@ void Watchdog::State::Beat(std::int64_t now_ns) {
   if (now_ns - clock_checked_ns < kCheckClockEvery_ns) return;
   clock_checked_ns = now_ns;
   clock.Check();
+  holder_kills.Refresh(now_ns);
   EndWithTheHost();
 }
 
@@ -97,23 +116,18 @@ void Watchdog::State::EndWithTheHost() {
   if (own && own->state == 'Z') std::exit(0);
 }
 
-// What whoever leads, or `ncclwatch off`, wants of every process.
-void Watchdog::State::Obey() {
-  const std::uint32_t watching = lease->words().switched_off.load(std::memory_order_acquire) == 0;
-  if (context.own->watching.load(std::memory_order_relaxed) != watching)
-    context.own->watching.store(watching, std::memory_order_release);
-  if (lease->words().ending.load(std::memory_order_acquire) != 0 && !(leader && leader->Ending()))
-    act::EndOwnProcess(context.own);
-}
-
 // Asked after the pidfd was made, the start time settles whose it is.
 void Watchdog::State::MeetHolder() {
   const std::optional<HolderProcess> process = lease->NearHolder();
   if (!process || process->holder != holder) return;
   holder_met = true;
+  AllowTracing(process->pid);
   holder_fd = evidence::OpenPidfd(process->pid);
   const std::optional<rundir::ProcessStat> stat = rundir::StatOf(process->pid);
-  if (stat && process->Is(*stat)) return;
+  if (stat && process->Is(*stat)) {
+    holder_group = holder_kills.Follow(process->pid);
+    return;
+  }
   // The pid is another process's by now. One that cannot be looked at is judged by its heartbeat.
   if (holder_fd >= 0) close(holder_fd);
   holder_fd = -1;
@@ -136,8 +150,10 @@ void Watchdog::State::LookAtHolder(std::int64_t now_ns) {
   }
   if (!holder_gone && !lease->Open(now_ns)) return;
   if (!lease->Take(seen, now_ns)) return;
+  AllowTracing(getpid());
   leader = std::make_unique<Leader>(context, lease.get(), &environment);
-  if (holder_fd >= 0) leader->Remember(static_cast<std::int32_t>(seen & 0xffffffffu), holder_fd);
+  if (holder_fd >= 0)
+    leader->Remember(static_cast<std::int32_t>(seen & 0xffffffffu), holder_fd, holder_group, holder_kills);
   holder_fd = -1;
   context.log.Debug("leads this node");
 }
@@ -149,17 +165,30 @@ void Watchdog::State::Lead(std::int64_t now_ns, std::int64_t gap_ns) {
     return;
   }
   lease->Beat(now_ns);
-  if (leader->Ending()) {
-    if (leader->EndOthers(now_ns)) act::EndOwnProcess(context.own);
-    return;
-  }
-  leader->Tick(now_ns, gap_ns);
+  if (!leader->Ending()) leader->Tick(now_ns, gap_ns);
+  others_left = leader->Ending() && !leader->EndOthers(now_ns);
 }
 
 // The process is about to end by SIGTERM: if it leads, or the leader is gone, what it knows is said before.
 void Watchdog::State::LookOnceMore(std::int64_t now_ns) {
   if (lease && !leader && failures < kMostFailures) LookAtHolder(now_ns);
-  if (leader && lease->Mine()) leader->Tick(now_ns, 0);
+  if (!leader || !lease->Mine()) return;
+  leader->Tick(now_ns, 0);
+  leader->Linger();
+}
+
+// The lease or the black box was cut short, or its file system is full: what stands in its place nobody else sees.
+// True if it is the black box: there is nothing left to do here.
+bool Watchdog::State::LostGround() {
+  const bool lost = reader::guard::Lost(own_guard);
+  if (lease && (lost || lease->Lost())) {
+    leader.reset();
+    lease->Release();
+    lease.reset();
+    if (!lost) context.log.Error("the lease was cut short: calls are recorded, but nobody looks at them");
+  }
+  if (lost) context.log.Error("the black box was cut short, or its file system is full: nothing is recorded any more");
+  return lost;
 }
 
 void Watchdog::State::Wait() {
@@ -185,8 +214,10 @@ void Watchdog::State::Run() {
     const std::int64_t gap_ns = now_ns - last_ns > kGap_ns ? now_ns - last_ns : 0;
     last_ns = now_ns;
     Beat(now_ns);
+    if (LostGround()) break;
     try {
       call_sites.Update();
+      memory.Update(now_ns);
       if (lease && failures < kMostFailures) {
         if (!leader && !stop.load(std::memory_order_acquire)) LookAtHolder(now_ns);
         if (leader) Lead(now_ns, gap_ns);
@@ -195,7 +226,12 @@ void Watchdog::State::Run() {
         LookOnceMore(Monotonic());  // not the time of this tick: a verdict may be younger than that
         Farewell::Answer();
       }
-      if (lease) Obey();
+      if (Farewell::IsStuck(now_ns)) {
+        LookOnceMore(Monotonic());
+        Farewell::TakeStuck();
+      }
+      if (AskSignal::Taken() && lease) lease->words().evidence_wanted.fetch_add(1, std::memory_order_acq_rel);
+      if (lease) orders.Obey(lease->words(), leader && others_left, Monotonic());
       Wait();
     } catch (const std::exception& error) {
       if (Farewell::Asked()) Farewell::Answer();
@@ -206,6 +242,8 @@ void Watchdog::State::Run() {
   }
   leader.reset();
   if (lease) lease->Release();
+  if (Farewell::Asked()) Farewell::Answer();
+  if (reader::guard::Lost(own_guard)) Farewell::Withdraw();
 }
 
 Watchdog::Watchdog() = default;
@@ -214,15 +252,18 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
   try {
     std::unique_ptr<Watchdog> watchdog(new Watchdog);
     auto state = std::make_shared<State>(start);
-    if (!start.settings.hook.empty()) state->environment = act::CopyEnvironment();
+    state->environment = act::CopyEnvironment();
+    state->context.command = act::FindCommand(state->environment);
     state->wake = evidence::MoveHigh(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (state->wake < 0 || fstat(state->wake, &state->wake_file) != 0) return nullptr;
+    state->own_guard = start.own_guard;
     const bool started = act::StartThread("ncclwatch", [state] {
       state->Run();
       state->finished.store(true, std::memory_order_release);
     });
     if (!started) return nullptr;
     Farewell::Offer();
+    AskSignal::Offer();
     watchdog->state_ = std::move(state);
     return watchdog;
   } catch (const std::exception&) {
@@ -234,6 +275,7 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
 Watchdog::~Watchdog() {
   if (!state_) return;
   Farewell::Withdraw();
+  AskSignal::Withdraw();
   state_->stop.store(true, std::memory_order_release);
   // Not into a file of the host's, which may have closed this descriptor and been given its number: then the thread
   // sees the flag at its next tick.

@@ -3,7 +3,7 @@
 // checks endian_mark. docs/FORMAT.md describes it in words; change both and kVersion together.
 //
 //   page 0      Header
-//   + offsets   communicators, ring, peers, observations, strings (each page-aligned; sizes in the header)
+//   + offsets   communicators, ring, peers, observations, words, strings (each page-aligned; sizes in the header)
 //
 // The process holds a POSIX record lock (F_SETLK, F_WRLCK, byte 0) while it lives. Such a lock is neither inherited by
 // fork children nor kept by their mappings, so it falls at the moment of death whatever the process leaves behind.
@@ -12,6 +12,7 @@
 #include <cstddef>
 
 #include "ncclwatch/format/communicator.h"
+#include "ncclwatch/format/last_words.h"
 #include "ncclwatch/format/observation.h"
 #include "ncclwatch/format/record.h"
 
@@ -96,7 +97,7 @@ struct CallSite {
 static_assert(sizeof(CallSite) == 24);
 inline constexpr std::uint32_t kCallSites = 64;  // more than these stay numbers
 
-// What the process said at its end; more room than version 1 uses.
+// How the process ended, in short. What else it said of its end is in the section `words`.
 struct LastWords {
   std::atomic<std::uint32_t> written;  // 1 once the fields are whole
   std::int32_t exit_status;            // of exit() or _exit(), valid in state kExiting
@@ -137,8 +138,9 @@ struct Header {
   std::uint32_t nccl_library;                     // offset of its path in strings, 0 unknown
   std::uint32_t gpu_marks;                        // GpuMarks
   CallSite call_sites[kCallSites];
+  Section words;  // one format::Words; all zero in boxes of older writers, who had padding here
 };
-static_assert(sizeof(Header) <= kPage);
+static_assert(sizeof(Header) == 3968 && sizeof(Header) <= kPage);
 
 enum class GpuMarks : std::uint32_t {
   kNotTried = 0,

@@ -70,7 +70,11 @@ struct Communicator {
   std::uint32_t generation;
   std::atomic<std::uint32_t> state;  // CommunicatorState
   char label[kLabelBytes];           // zero-terminated, may be empty
-  std::uint64_t reserved[35];
+  // Right before the first abort or revocation: that ends kernels too, and marks behind those then read as finished.
+  std::uint64_t aborted;             // ticks, stored last; 0: neither
+  std::uint64_t aborted_tickets;     // handed out by then
+  std::uint16_t unfinished[kMarks];  // aborted_tickets - marks[i] by then, at most 65535
+  std::uint64_t reserved[17];
   // marks[t % kMarks] = t + 1, written by the GPU when the launch with ticket t has finished. Two streams may finish
   // out of order: a single counter would run backwards.
   std::atomic<std::uint64_t> marks[kMarks];

@@ -24,15 +24,22 @@ struct Lease {
   std::atomic<std::uint64_t> holder;
   std::atomic<std::int64_t> heartbeat_ns;   // CLOCK_MONOTONIC
   std::atomic<std::uint32_t> switched_off;  // `ncclwatch off`: 1 while nobody shall watch
-  std::uint32_t reserved32b;
-  std::atomic<std::uint64_t> announced;  // 1 once the line "watching n/n ranks" has been said
-  std::atomic<std::uint64_t> verdicts;   // verdicts published so far (also by earlier leaders)
+  std::atomic<std::uint32_t> alone;         // 1 once it has been said that other nodes are not looked for
+  std::atomic<std::uint64_t> announced;     // 1 once the line "watching n/n ranks" has been said
+  std::atomic<std::uint64_t> verdicts;      // verdicts published so far (also by earlier leaders)
   // Not 0: the leader ends the job (NCCLWATCH_ON_FAULT=abort); every watchdog ends its process with status 86.
   std::atomic<std::uint64_t> ending;
   std::atomic<std::uint64_t> holder_place;  // generation << 32 | PidPlace of the holder
   std::atomic<std::uint64_t> holder_start;  // generation << 48 | low 48 bits of field 22 of its /proc/PID/stat
+  // Who wants the node's evidence now (SIGUSR2, `ncclwatch dump`) adds 1 to the first word; once the second is no less
+  // than the number that came of it, the leader has put it beside the boxes. Files made before these words are zero.
+  std::atomic<std::uint64_t> evidence_wanted;
+  std::atomic<std::uint64_t> evidence_given;
+  // Likewise, of every process: to write its own stacks, where nobody else may read them. They answer with files.
+  std::atomic<std::uint64_t> own_stacks_wanted;
+  std::uint64_t reserved;
 };
-static_assert(sizeof(Lease) == 80);
+static_assert(sizeof(Lease) == 112);
 
 // Which pids a pid is one of: the boot, and the inode of /proc/self/ns/pid.
 constexpr std::uint32_t PidPlace(std::string_view boot_id, std::uint64_t pid_namespace) {

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -72,6 +73,44 @@ TEST(Log, HasEveryCallOfTheApplicationAndSurvivesAKill) {
   EXPECT_TRUE(Has(lines[8], "\"result\":4") && Has(lines[8], "\"red\":2") && Has(lines[8], "\"depth\":0")) << lines[8];
   EXPECT_TRUE(Has(lines[9], "\"red\":4") && Has(lines[9], "\"dtype\":6")) << lines[9];
   EXPECT_TRUE(Has(lines[10], "\"event\":\"enter\"") && Has(lines[10], "\"color\":3,\"key\":4")) << lines[10];
+  std::filesystem::remove_all(path);
+}
+
+SOFTGPU_BODY(ForksWhileOtherThreadsCall) {
+  std::atomic<bool> stop{false};
+  std::thread caller([&stop] {
+    for (int version = 0; !stop;) ncclGetVersion(&version);
+  });
+  for (int i = 0; i < 500; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      int version = 0;
+      ncclGetVersion(&version);
+      _exit(version > 0 ? 0 : 1);
+    }
+    EXPECT_EQ(0, WaitProcess(child)) << "child " << i;
+  }
+  stop = true;
+  caller.join();
+}
+
+// The log's lock was once held at a fork by a thread that the child does not have.
+TEST(Log, AForkChildLogsItsOwnCallsWhateverOtherThreadsDoAtTheFork) {
+  char directory[] = "/tmp/softgpu-nccl-log-XXXXXX";
+  ASSERT_NE(nullptr, mkdtemp(directory));
+  const pid_t parent =
+      StartProcess(World(), "ForksWhileOtherThreadsCall", {std::string("SOFTGPU_NCCL_LOG=") + directory});
+  EXPECT_EQ(0, WaitProcess(parent));
+  const std::filesystem::path path(directory);
+  int children = 0;
+  for (const auto& file : std::filesystem::directory_iterator(path)) {
+    if (file.path().stem() == std::to_string(parent)) continue;
+    ++children;
+    const std::vector<std::string> lines = Lines(file.path());
+    EXPECT_TRUE(lines.size() == 1 && Has(lines[0], "\"n\":0,") && Has(lines[0], "ncclGetVersion")) << file.path();
+  }
+  EXPECT_EQ(500, children);
   std::filesystem::remove_all(path);
 }
 

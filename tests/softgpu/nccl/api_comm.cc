@@ -1,5 +1,7 @@
 // Making, ending and asking communicators.
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/random.h>
@@ -41,6 +43,28 @@ bool AddressFromText(const std::string& text, sockaddr_in* address) {
   return true;
 }
 
+// Of the first interface that is up and leads somewhere; docker's bridges only where there is no other, as NCCL
+// chooses.
+in_addr OwnAddress() {
+  in_addr address{htonl(INADDR_LOOPBACK)};
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return address;
+  bool found = false;
+  for (const ifaddrs* one = all; one; one = one->ifa_next) {
+    const bool usable = (one->ifa_flags & IFF_UP) && !(one->ifa_flags & IFF_LOOPBACK);
+    if (!usable || !one->ifa_addr || one->ifa_addr->sa_family != AF_INET) continue;
+    const bool bridge = std::strncmp(one->ifa_name, "docker", 6) == 0;
+    if (found && bridge) continue;
+    sockaddr_in in{};
+    std::memcpy(&in, one->ifa_addr, sizeof in);
+    address = in.sin_addr;
+    found = true;
+    if (!bridge) break;
+  }
+  freeifaddrs(all);
+  return address;
+}
+
 // Magic, then a socket address, then zeros, as NCCL lays it out. Nobody listens at the address.
 ncclResult_t MakeUniqueId(ncclUniqueId* id) {
   uint64_t magic = kMagicOfEnvironmentId;
@@ -57,7 +81,7 @@ ncclResult_t MakeUniqueId(ncclUniqueId* id) {
     }
     address.sin_family = AF_INET;
     address.sin_port = static_cast<uint16_t>(port | htons(0x8000));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr = OwnAddress();
   }
   std::memset(id, 0, sizeof *id);
   std::memcpy(id->internal, &magic, sizeof magic);

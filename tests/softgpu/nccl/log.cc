@@ -1,6 +1,7 @@
 #include "log.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -10,7 +11,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
+#include <string>
 
 #include "comm.h"
 #include "group.h"
@@ -19,7 +20,6 @@ namespace softgpu {
 namespace {
 
 thread_local int api_depth = 0;
-std::atomic<uint64_t> next_number{0};
 
 uint64_t Now() {
   timespec now{};
@@ -35,20 +35,27 @@ const char* LogDirectory() {
   return directory;
 }
 
-// The log of this process; a forked child opens its own.
+// The log of this process; a forked child opens its own. No lock: it could be held at a fork by a thread that the child
+// does not have.
+std::atomic<int> log_file{-1};
+std::atomic<uint64_t> next_number{0};
+
+const int fork_handler_registered = pthread_atfork(nullptr, nullptr, [] {
+  const int parents = log_file.exchange(-1);
+  if (parents >= 0) close(parents);
+  next_number.store(0);
+});
+
 int LogFile() {
-  static auto* mutex = new std::mutex;
-  static int file = -1;
-  static uint32_t generation = 0;
-  const std::lock_guard lock(*mutex);
-  if (file < 0 || generation != ForkGeneration()) {
-    mkdir(LogDirectory(), 0777);
-    const std::string path = std::string(LogDirectory()) + "/" + std::to_string(getpid()) + ".jsonl";
-    if (generation != ForkGeneration()) next_number.store(0);
-    file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    generation = ForkGeneration();
-  }
-  return file;
+  const int opened = log_file.load(std::memory_order_acquire);
+  if (opened >= 0) return opened;
+  mkdir(LogDirectory(), 0777);
+  const std::string path = std::string(LogDirectory()) + "/" + std::to_string(getpid()) + ".jsonl";
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  int first = -1;
+  if (log_file.compare_exchange_strong(first, file)) return file;
+  close(file);
+  return first;
 }
 
 std::string Pointer(const void* value) {
@@ -61,7 +68,6 @@ std::string Pointer(const void* value) {
 
 ApiCall::ApiCall(const char* function) : logged_(api_depth++ == 0 && LogDirectory()), function_(function) {
   if (!logged_) return;
-  LogFile();  // before the number: a forked child starts again from 0
   number_ = next_number.fetch_add(1);
   entered_ = Now();
   depth_ = GroupDepth();

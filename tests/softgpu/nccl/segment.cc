@@ -48,6 +48,17 @@ uint64_t StartTime(int pid) {
   return state == 'Z' || state == 'X' ? 0 : ticks;
 }
 
+uint64_t OwnPidNamespace() {
+  struct stat status {};
+  return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+bool IsGone(const RankSlot& slot) {
+  static const uint64_t own = OwnPidNamespace();
+  return slot.present.load() && slot.pid_namespace.load() == own &&
+         StartTime(slot.pid.load()) != slot.start_time.load();
+}
+
 std::string Directory() {
   if (const char* dir = getenv("SOFTGPU_NCCL_DIR"); dir && *dir) return dir;
   if (access("/dev/shm", W_OK | X_OK) == 0) return "/dev/shm";
@@ -64,7 +75,7 @@ bool AllGone(const SegmentHeader& header, const RankSlot* slots, size_t file_siz
   const uint32_t nranks = header.nranks.load();
   if (file_size < SlotsOffset() + nranks * sizeof(RankSlot)) return false;
   for (uint32_t r = 0; r < nranks; ++r) {
-    if (slots[r].present.load() && StartTime(slots[r].pid.load()) == slots[r].start_time.load()) return false;
+    if (slots[r].present.load() && !IsGone(slots[r])) return false;
   }
   return true;
 }
@@ -159,6 +170,7 @@ void Segment::Enter(const std::string& path) {
   }
   slots_[rank_].pid.store(getpid());
   slots_[rank_].start_time.store(StartTime(getpid()));
+  slots_[rank_].pid_namespace.store(OwnPidNamespace());
   slots_[rank_].present.store(1);
   const uint32_t joined = header_->joined.fetch_add(1) + 1;
   if (joined < static_cast<uint32_t>(nranks_) || header_->spoiled.load()) return;
@@ -236,7 +248,7 @@ bool Segment::Exchange(uint64_t ordinal, const void* mine, void* all, size_t siz
 
 bool Segment::PeerIsGone() const {
   for (int r = 0; r < nranks_; ++r) {
-    if (slots_[r].present.load() && StartTime(slots_[r].pid.load()) != slots_[r].start_time.load()) return true;
+    if (IsGone(slots_[r])) return true;
   }
   return false;
 }

@@ -1,4 +1,6 @@
-// The shared memory through which the ranks of one communicator meet: processes or threads, on one machine.
+// The shared memory through which the ranks of one communicator meet: processes or threads, on one machine. They may be
+// in containers of their own, if SOFTGPU_NCCL_DIR is one folder to all of them: a rank of another pid namespace then
+// counts as alive.
 //
 // A small file named after the communicator's identity, under SOFTGPU_NCCL_DIR, /dev/shm, $TMPDIR or /tmp. The first
 // rank makes it, the last one to join unlinks it, so nothing is left behind by a communicator that came up; what ranks
@@ -41,8 +43,9 @@ struct Signature {
 struct alignas(64) RankSlot {
   std::atomic<uint32_t> present;
   std::atomic<int32_t> pid;
-  std::atomic<uint64_t> start_time;  // of the process, so that a recycled pid is not taken for it
-  std::atomic<uint32_t> doorbell;    // counts changes in mailboxes that concern this rank
+  std::atomic<uint64_t> start_time;     // of the process, so that a recycled pid is not taken for it
+  std::atomic<uint64_t> pid_namespace;  // in which pid is its number
+  std::atomic<uint32_t> doorbell;       // counts changes in mailboxes that concern this rank
   std::atomic<uint32_t> doorbell_waiters;
   std::atomic<uint64_t> exchanges;  // exchanges this rank has written, released after the bytes
   uint8_t exchange[2][kExchangeBytes];

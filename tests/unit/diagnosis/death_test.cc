@@ -24,6 +24,23 @@ TEST(Death, KilledIsCertainAtOnceWaitingOrNot) {
   EXPECT_EQ(diagnosis.findings[0].culprit_details[0].exit->signal, SIGKILL);
 }
 
+// What was waited in later may finish after the verdict, where the dead had done its part: the verdict would then
+// differ from the one that is made afterwards.
+TEST(Death, OfTwoEqualWaitsTheFirstIsTold) {
+  Job job = Running(4);
+  const int other = job.Comm({0, 1, 2, 3});
+  for (const int first : {Job::kWorld, other}) {
+    Job one = job;
+    one.Call({0, 1, 3}, first, AllReduce());
+    one.Pass(0.01);
+    one.Call({0, 1, 3}, first == other ? Job::kWorld : other, AllReduce());
+    one.Die(2, Job::Signal(SIGKILL));
+    const Diagnosis diagnosis = one.Judge();
+    Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {2});
+    EXPECT_EQ(diagnosis.findings[0].communicator->id, one.Entry(0, first).id);
+  }
+}
+
 TEST(Death, AlsoOfTheLeader) {
   Job job = Running(4);
   job.Call({1, 2, 3}, kWorld, AllReduce());
@@ -208,11 +225,11 @@ TEST(Death, AStallThatWasThereBeforeIsTheCause) {
   EXPECT_EQ(diagnosis.findings[1].caused_by, 0u);
 }
 
-TEST(Death, OutOfMemoryIsSaid) {
+TEST(Death, OutOfMemoryIsAKindOfItsOwn) {
   Job job = Running(2);
   job.Die(1, Job::Exit{SIGKILL, -1, true});
   const Diagnosis diagnosis = job.Judge();
-  Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {1});
+  Expect(diagnosis, Kind::kOutOfMemory, Certainty::kCertain, {1});
   EXPECT_NE(diagnosis.findings[0].summary.find("memory"), std::string::npos);
 }
 

@@ -323,5 +323,33 @@ TEST_F(ReaderTest, FilesGiveTheLiveVerdict) {
   EXPECT_EQ(offline.findings.size(), 1u);
 }
 
+// An abort lets what hangs on the GPU end, by the application or by the watchdog: the verdict is about before.
+TEST_F(ReaderTest, AbortsAfterTheVerdictDoNotFinishAnything) {
+  for (const int outstanding : {1, 200}) {
+    for (const bool recorded : {true, false}) {
+      Job job(4);
+      job.Done(Range(0, 4), Job::kWorld, AllReduce());
+      for (int i = 0; i < outstanding; ++i) job.Call({0, 1, 3}, Job::kWorld, AllReduce());
+      job.Pass(120);
+      const diagnosis::Diagnosis live = job.Judge();
+      ASSERT_EQ(live.findings.size(), 1u);
+      const std::int64_t judged_ns = job.now_ns();
+      job.Pass(1);
+      if (recorded) {
+        job.State({0, 1, 3}, Job::kWorld, format::CommunicatorState::kAborted);
+        job.Finish({0, 1, 3}, Job::kWorld);
+      } else {
+        job.Abort(Range(0, 4), Job::kWorld);
+      }
+      job.WriteBoxes(directory_);
+      std::vector<BoxImage> boxes = reader::ReadRun({directory_}).boxes;
+      for (BoxImage& box : boxes)
+        if (box.judgement.verdict_at_ns != 0) box.judgement.verdict_at_ns = judged_ns;
+      EXPECT_EQ(diagnosis::ToJson(diagnosis::Diagnose(diagnosis::FromBoxes(std::move(boxes)))), diagnosis::ToJson(live))
+          << outstanding << (recorded ? " recorded" : " behind its back");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing

@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "watchdog/settings/exchange_address.h"
+
 namespace ncclwatch::settings {
 namespace {
 
@@ -61,6 +63,41 @@ TEST(Settings, EveryValueOfTheContractIsUnderstood) {
   EXPECT_EQ(read.settings.hook, "cat");
 }
 
+TEST(Settings, PlacesOfTheExchangeAreKeptAsTheyAre) {
+  for (const char* text : {"tcp://node-1:29501", "tcp://[fe80::1]:1", "redis://h", "redis://:se%40cret@h:7/3",
+                           "redis://user:secret@10.0.0.1"}) {
+    const Read read = From({{"NCCLWATCH_EXCHANGE", text}, {"NCCLWATCH_TOKEN", "t"}});
+    EXPECT_TRUE(read.complaints.empty()) << text;
+    EXPECT_EQ(read.settings.exchange, text);
+    EXPECT_EQ(read.settings.token, "t");
+  }
+  EXPECT_EQ(From({{"NCCLWATCH_EXCHANGE", "OFF"}}).settings.exchange, "off");
+  EXPECT_EQ(From({}).settings.exchange, "auto");
+  EXPECT_TRUE(From({}).settings.token.empty());
+}
+
+TEST(Settings, PartsOfAPlaceAreTakenApart) {
+  const auto redis = ParseExchange("redis://me:a%3Ab@[::1]:7000/12");
+  ASSERT_TRUE(redis);
+  EXPECT_TRUE(redis->redis);
+  EXPECT_EQ(redis->user, "me");
+  EXPECT_EQ(redis->password, "a:b");
+  EXPECT_EQ(redis->host, "::1");
+  EXPECT_EQ(redis->port, 7000);
+  EXPECT_EQ(redis->database, 12);
+  EXPECT_EQ(ParseExchange("redis://h")->port, kRedisPort);
+  for (const char* text : {"", "tcp://", "tcp://h", "tcp://h:", "tcp://h:0", "tcp://h:65536", "tcp://h:1/2",
+                           "tcp://[h]:1", "tcp://[::1:1", "tcp://u:p@h:1", "tcp://a b:1", "redis://h:x", "redis://h/x",
+                           "redis://p@h", "redis://:%4@h", "redis://h/-1", "rediss://h"})
+    EXPECT_FALSE(ParseExchange(text)) << text;
+}
+
+TEST(Settings, AComplaintNeverShowsAPassword) {
+  const Read read = From({{"NCCLWATCH_EXCHANGE", "redis://:hunter2@h:x"}});
+  ASSERT_EQ(read.complaints.size(), 1u);
+  EXPECT_EQ(read.complaints[0].find("hunter2"), std::string::npos) << read.complaints[0];
+}
+
 TEST(Settings, SecondsMayCarryTheirUnit) { EXPECT_EQ(From({{"NCCLWATCH_TIMEOUT", "30s"}}).settings.timeout_s, 30.0); }
 
 class BadValue : public testing::TestWithParam<std::pair<const char*, const char*>> {};
@@ -91,7 +128,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, BadValue,
                                          std::pair{"NCCLWATCH_GPU", "both"}, std::pair{"NCCLWATCH_GPU", "some"},
                                          std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
                                          std::pair{"NCCLWATCH_TRACE", "full"}, std::pair{"NCCLWATCH_NUMERICS", "nan"},
-                                         std::pair{"NCCLWATCH_EXCHANGE", "redis://h:1"},
+                                         std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"},
                                          std::pair{"NCCLWATCH_MPI_CHECKS", "sync"}));
 
 }  // namespace

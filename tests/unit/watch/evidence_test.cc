@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -88,6 +90,55 @@ TEST(Exit, OfAnotherProcessWithTheSamePidIsNotTaken) {
 TEST(MemoryKills, AGroupWithoutKillsBlamesNobody) {
   MemoryKills kills;
   EXPECT_FALSE(kills.TakeKill(kills.Follow(getpid())));
+}
+
+// A control group's file, as it counts kills.
+class Group {
+ public:
+  Group() { close(mkstemp(path_)); }
+  ~Group() { unlink(path_); }
+  void Count(int kills) { std::ofstream(path_) << "low 0\noom_kill " << kills << "\n"; }
+  const char* path() const { return path_; }
+
+ private:
+  char path_[32] = "/tmp/ncclwatch-kills-XXXXXX";
+};
+
+TEST(MemoryKills, EachIsGivenToOneDeath) {
+  Group group;
+  group.Count(3);
+  MemoryKills kills;
+  kills.FollowGroup(group.path());
+  EXPECT_FALSE(kills.TakeKill(group.path()));
+  group.Count(4);
+  EXPECT_TRUE(kills.TakeKill(group.path()));
+  EXPECT_FALSE(kills.TakeKill(group.path()));
+}
+
+TEST(MemoryKills, OneOfAStrangerIsForgotten) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  Group group;
+  group.Count(3);
+  MemoryKills kills;
+  kills.FollowGroup(group.path());
+  kills.Refresh(1 * kSecond);
+  group.Count(4);
+  for (int now = 2; now < 25; ++now) kills.Refresh(now * kSecond);
+  EXPECT_FALSE(kills.TakeKill(group.path()));
+  group.Count(5);
+  kills.Refresh(25 * kSecond);
+  EXPECT_TRUE(kills.TakeKill(group.path()));
+}
+
+TEST(MemoryKills, WhoFollowedForLongerKnowsBetter) {
+  Group group;
+  group.Count(3);
+  MemoryKills follower, leader;
+  follower.FollowGroup(group.path());
+  group.Count(4);  // the leader's own death
+  leader.Learn(follower);
+  leader.FollowGroup(group.path());
+  EXPECT_TRUE(leader.TakeKill(group.path()));
 }
 
 TEST(State, StoppedTracedAndRunning) {

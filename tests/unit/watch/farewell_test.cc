@@ -1,11 +1,14 @@
 #include "watchdog/watch/farewell.h"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <ctime>
 #include <thread>
 
 #include "watchdog/watch/clock.h"
@@ -96,6 +99,45 @@ TEST(Farewell, ForkChildrenAndAWatchdogThatEndedDelayNothing) {
   ExpectTerminated(withdrawn);
   EXPECT_LT(withdrawn.took_ns, kPatience_ns);
 }
+
+// The watchdog's thread of a process, born with everything blocked: at every tick it asks, and takes what is stuck.
+void Watch() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread([] {
+    for (;; usleep(10'000))
+      if (Farewell::IsStuck(Monotonic())) Farewell::TakeStuck();
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// The main thread of such a process waits in the kernel, uninterruptible, for a vfork child that goes after so long.
+End WhileStuck(bool blocked, int seconds) {
+  return Of([blocked, seconds] {
+    Farewell::Offer();
+    Watch();
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGTERM);
+    if (blocked) pthread_sigmask(SIG_BLOCK, &one, nullptr);
+    const pid_t self = getpid();
+    const pid_t child = vfork();  // NOLINT: what is tested is how its parent waits
+    if (child == 0) {
+      const timespec while_it_lives{seconds, 0};
+      syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL);
+      syscall(SYS_kill, self, SIGTERM);
+      syscall(SYS_nanosleep, &while_it_lives, nullptr);
+      syscall(SYS_exit_group, 0);
+    }
+    waitpid(child, nullptr, 0);
+    _exit(12);
+  });
+}
+
+TEST(Farewell, AThreadThatIsStuckInTheKernelDoesNotPutItOff) { ExpectTerminated(WhileStuck(false, 60)); }
+
+TEST(Farewell, WhereTheApplicationBlocksItItWaits) { EXPECT_EQ(WEXITSTATUS(WhileStuck(true, 1).status), 12); }
 
 TEST(Farewell, TheApplicationsOwnHandlingStays) {
   const End own = Of([] {

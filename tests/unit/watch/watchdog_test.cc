@@ -175,6 +175,30 @@ TEST_F(WatchdogTest, AMissingParticipantIsNamedAtTheTimeoutAndTakenBackWhenItArr
   EXPECT_TRUE(diagnosis::Diagnose(diagnosis::FromBoxes(run.boxes)).healthy());
 }
 
+// Aborted calls come back everywhere: to a successor that looked at them the job would have moved on.
+TEST_F(WatchdogTest, ASuccessorWhileTheJobIsBeingEndedJudgesNothing) {
+  job_.settings.timeout_s = 1.0;
+  job_.Start(3);
+  job_.CallAll();
+  job_[0].Enter();
+  job_[1].Enter();
+  ASSERT_TRUE(Says("missing_participant"));
+  for (int rank : {1, 2}) job_[rank].Signal(SIGSTOP);
+  job_[0].Signal(SIGKILL);
+  job_[0].Wait();
+  job_[2].Enter();
+  for (int rank : {0, 1, 2}) job_[rank].Return();
+  job_.lease().ending.store(1);
+  job_[1].Signal(SIGKILL);
+  job_[1].Wait();
+  job_[2].Signal(SIGCONT);
+  const int status = job_[2].Wait();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 86) << status;
+  EXPECT_EQ(Count(job_.Said(), "withdrawn"), 0) << job_.Said();
+  EXPECT_EQ(Verdicts(), 1);
+  ExpectVerdict("missing_participant", "likely", 2);
+}
+
 TEST_F(WatchdogTest, AMismatchIsNamedLongBeforeAnyTimeout) {
   job_.Start(3);
   job_.CallAll();
@@ -354,8 +378,11 @@ TEST_F(WatchdogTest, CostsNextToNothing) {
   const double leader = WatchdogCpu(job_[0].pid()) - before[0];
   std::printf("watchdog of %d ranks at %.0f calls/s each: follower %.3f %%, leader %.3f %% of a core\n", kRanks,
               static_cast<double>(calls) / elapsed, 100 * follower / elapsed, 100 * leader / elapsed);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the bounds are those of the library as it is shipped";
+#endif
   EXPECT_LT(follower / elapsed, 0.002);
-  EXPECT_LT(leader / elapsed, 0.01);  // the claim is 0.2 %; sanitizers and slow machines are allowed more
+  EXPECT_LT(leader / elapsed, 0.01);  // the claim is 0.2 %; slow machines are allowed more
 }
 
 }  // namespace

@@ -113,11 +113,13 @@ void Stream::OpenLatches() {
 }
 
 // With mutex_ held. The thread takes no signals, so that none meant for the application is handled on it, and is
-// detached: a stuck stream must not keep the process from ending.
+// detached: a stuck stream must not keep the process from ending. But SIGBUS, of memory that has gone from under its
+// file: a GPU goes on writing to the pages that were pinned for it, and no process ends by that.
 void Stream::StartThread() {
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
+  sigdelset(&all, SIGBUS);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   auto* self = new std::shared_ptr<Stream>(shared_from_this());
   pthread_t thread;

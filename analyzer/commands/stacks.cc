@@ -1,0 +1,180 @@
+// `ncclwatch stacks`: where every thread of a process stands, native and Python frames together.
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+
+#include "analyzer/console/options.h"
+#include "analyzer/console/terminal.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/observe.h"
+#include "analyzer/stacks/dump.h"
+#include "analyzer/stacks/show/text.h"
+#include "watchdog/act/files.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "Say where every thread of these processes, or of a live job's processes on this machine, stands: native and\n"
+    "Python frames together, what they wait for, and what the process as a whole is doing.\n\n"
+    "Reads from outside. Sleeping threads are not touched; running ones are stopped for some microseconds each, and\n"
+    "never in a call that would tell them so (EINTR). Where ranks stand in the same place it is said once.\n"
+    "Exit status: 0 done, 2 usage, 3 if any of the processes could not be read.";
+
+struct Wish {
+  std::vector<std::string> words, threads, ranks;
+  std::string into;
+  double limit_s = 2.5;
+  bool each = false, full = false, json = false, keep_running = false;
+};
+
+void Declare(Options* options, Wish* wish) {
+  options->add_option("PID|DIR", wish->words, "processes and run directories; without any the newest run directory")
+      ->type_name("");
+  options->add_flag("--each", wish->each, "every process and thread by itself, not merged");
+  options->add_flag("--full", wish->full, "with --each: every frame, nothing folded");
+  options->add_option("--into", wish->into, "write DIR/<pid>.txt and DIR/merged.txt instead of printing")
+      ->type_name("DIR");
+  options->add_option("--thread", wish->threads, "the thread of a process that matters (the main one)")
+      ->type_name("PID:TID")
+      ->allow_extra_args(false);
+  options->add_option("--rank", wish->ranks, "the rank of a process, where its environment does not tell")
+      ->type_name("PID:RANK")
+      ->allow_extra_args(false);
+  options->add_option("--limit", wish->limit_s, "time for all of it, in seconds (2.5)")
+      ->type_name("S")
+      ->check(CLI::Range(0.01, 3600.0));
+  options->add_flag("--no-stop", wish->keep_running, "stop no thread: those that run are left out");
+  options->add_flag("--json", wish->json, "print as JSON (schema ncclwatch.stacks/1)");
+}
+
+std::optional<int> Number(std::string_view text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+// "PID:NUMBER", each; none if one of them is something else.
+std::optional<std::map<int, int>> Pairs(const std::vector<std::string>& words) {
+  std::map<int, int> pairs;
+  for (const std::string& word : words) {
+    const std::size_t colon = word.find(':');
+    if (colon == std::string::npos) return std::nullopt;
+    const auto pid = Number(word.substr(0, colon)), value = Number(word.substr(colon + 1));
+    if (!pid || !value) return std::nullopt;
+    pairs[*pid] = *value;
+  }
+  return pairs;
+}
+
+// The live processes of a run directory that are on this machine; the thread of the last recorded call matters.
+bool AddJob(const std::string& word, std::vector<stacks::Target>* targets) {
+  const auto paths = Locate(word.empty() ? std::vector<std::string>{} : std::vector<std::string>{word});
+  if (const auto* missing = std::get_if<Missing>(&paths)) {
+    std::fprintf(stderr, "ncclwatch stacks: %s\n", missing->reason.c_str());
+    return false;
+  }
+  const reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
+  SayFailures(run.failures);
+  int others = 0, added = 0;
+  for (const reader::BoxImage& box : run.boxes) {
+    if (!IsHere(box)) {
+      ++others;
+    } else if (ProcessThere(box.pid, box.start_time)) {
+      const int thread = box.calls.empty() ? 0 : static_cast<int>(box.calls.back().thread);
+      targets->push_back({static_cast<int>(box.pid), thread, box.rank});
+      ++added;
+    }
+  }
+  if (others > 0)
+    std::fprintf(stderr, "ncclwatch stacks: %d processes are on other machines or in containers\n", others);
+  if (added == 0)
+    std::fprintf(stderr, "ncclwatch stacks: %s: no process of this job lives here\n",
+                 Printable(std::get<std::vector<std::string>>(paths).front()).c_str());
+  return run.failures.empty() && added > 0;
+}
+
+// False if something that was asked for is not there; what is, is in `targets`.
+bool FindTargets(const Wish& wish, std::vector<stacks::Target>* targets) {
+  if (wish.words.empty()) return AddJob("", targets);
+  bool whole = true;
+  for (const std::string& word : wish.words) {
+    if (const auto pid = Number(word))
+      targets->push_back({*pid, 0, -1});
+    else
+      whole &= AddJob(word, targets);
+  }
+  return whole;
+}
+
+// Empty, or what could not be written.
+std::string WriteInto(const std::string& folder, const std::vector<stacks::ProcessStacks>& processes) {
+  std::string error = act::MakeDirectories(folder);
+  for (const stacks::ProcessStacks& process : processes)
+    if (error.empty())
+      error = act::WriteFile(folder + "/" + std::to_string(process.pid) + ".txt", stacks::FileText(process));
+  return error.empty() ? act::WriteFile(folder + "/merged.txt", stacks::MergedText(processes)) : error;
+}
+
+void Print(const Wish& wish, const std::vector<stacks::ProcessStacks>& processes) {
+  if (wish.json) {
+    std::fputs(stacks::JsonText(processes).c_str(), stdout);
+  } else if (wish.each || wish.full) {
+    for (const stacks::ProcessStacks& process : processes)
+      std::fputs(stacks::ProcessText(process, wish.full).c_str(), stdout);
+  } else {
+    std::fputs(stacks::MergedText(processes).c_str(), stdout);
+  }
+}
+
+int Finish(const Wish& wish, const stacks::Dump& dump, bool whole) {
+  if (!wish.into.empty()) {
+    if (const std::string error = WriteInto(wish.into, dump.processes); !error.empty()) {
+      std::fprintf(stderr, "ncclwatch stacks: %s\n", Printable(error).c_str());
+      return kUnreadable;
+    }
+  } else {
+    Print(wish, dump.processes);
+  }
+  for (const stacks::ProcessStacks& process : dump.processes) {
+    if (process.trouble.empty()) continue;
+    whole = false;
+    std::fprintf(stderr, "ncclwatch stacks: pid %d: %s\n", process.pid, Printable(process.trouble).c_str());
+  }
+  return whole ? kDone : kUnreadable;
+}
+
+}  // namespace
+
+int Stacks(const Arguments& arguments) {
+  Options options("stacks", kDescription);
+  Wish wish;
+  Declare(&options, &wish);
+  if (const auto status = options.Read(arguments)) return *status;
+  const auto threads = Pairs(wish.threads), ranks = Pairs(wish.ranks);
+  if (!threads || !ranks) return UsageError("stacks", "--thread and --rank take a pid, a colon and a number");
+  std::vector<stacks::Target> targets;
+  const bool whole = FindTargets(wish, &targets);
+  for (stacks::Target& target : targets) {
+    if (const auto thread = threads->find(target.pid); thread != threads->end()) target.matters = thread->second;
+    if (const auto rank = ranks->find(target.pid); rank != ranks->end()) target.rank = rank->second;
+  }
+  if (targets.empty()) return kUnreadable;
+
+  stacks::DumpOptions how;
+  how.limit = std::chrono::milliseconds(static_cast<std::int64_t>(wish.limit_s * 1000));
+  how.each_limit = std::min(how.each_limit, how.limit);
+  how.stop = !wish.keep_running;
+  const stacks::Dump dump = stacks::ReadAll(targets, how);
+  const int status = Finish(wish, dump, whole);
+  if (dump.stuck) {  // a thread of ours still waits in the kernel: what exit() tears down it may be using
+    std::fflush(nullptr);
+    _exit(status);
+  }
+  return status;
+}
+
+}  // namespace ncclwatch::analyzer

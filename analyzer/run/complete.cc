@@ -1,0 +1,77 @@
+#include "analyzer/run/complete.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/jobs/judge.h"
+#include "watchdog/act/files.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using nlohmann::json;
+
+// The leader's stacks are final. Without them those of the culprits count that were read after the verdict.
+void AddStacks(const std::string& directory, const diagnosis::Diagnosis& verdict, reader::RunImage* run) {
+  const std::int64_t at_ns = diagnosis::FromBoxes(run->boxes).now_ns;
+  const bool known = std::any_of(run->stacks.begin(), run->stacks.end(),
+                                 [at_ns](const reader::VerdictStacks& one) { return one.verdict_at_ns == at_ns; });
+  if (known || at_ns == 0) return;
+  reader::VerdictStacks late{.verdict_at_ns = at_ns, .processes = {}};
+  for (const diagnosis::Finding& finding : verdict.findings)
+    for (const diagnosis::Culprit& culprit : finding.culprit_details) {
+      if (!culprit.pid) continue;
+      std::optional<reader::ProcessStacks> process = reader::ReadProcessStacks(directory, *culprit.pid);
+      if (process && process->start_time == culprit.start_time && process->at_ns >= at_ns)
+        late.processes.push_back(std::move(*process));
+    }
+  if (late.processes.empty()) return;
+  if (!act::WriteFile(directory + "/" + reader::kVerdictStacksFile, reader::Format(late)).empty()) return;
+  run->stacks.push_back(std::move(late));
+}
+
+const json* First(const json& document) {
+  const auto findings = document.find("findings");
+  if (findings == document.end() || !findings->is_array() || findings->empty()) return nullptr;
+  return &findings->front();
+}
+
+std::vector<std::string> EvidenceOf(const json& finding) {
+  std::vector<std::string> lines;
+  const auto evidence = finding.find("evidence");
+  if (evidence == finding.end() || !evidence->is_array()) return lines;
+  for (const json& line : *evidence)
+    if (line.is_string()) lines.push_back(line);
+  return lines;
+}
+
+bool SameVerdict(const json& before, const json& now) {
+  const json* a = First(before);
+  const json* b = First(now);
+  return a && b && a->value("kind", json()) == b->value("kind", json()) &&
+         a->value("culprits", json()) == b->value("culprits", json()) &&
+         before.value("coverage", json()) == now.value("coverage", json());
+}
+
+}  // namespace
+
+Completed Complete(const std::string& directory, const Verdict& verdict, reader::RunImage run) {
+  Completed completed;
+  const bool judged = std::any_of(run.boxes.begin(), run.boxes.end(),
+                                  [](const reader::BoxImage& box) { return box.judgement.verdict_at_ns != 0; });
+  if (!judged) return completed;
+  AddStacks(directory, Judge(run), &run);
+  const diagnosis::Diagnosis again = Judge(run);
+  const std::string text = diagnosis::ToJson(again);
+  const json before = json::parse(verdict.text, nullptr, false), now = json::parse(text, nullptr, false);
+  if (!before.is_object() || !now.is_object() || !SameVerdict(before, now)) return completed;
+  const std::vector<std::string> said = EvidenceOf(*First(before));
+  for (std::string& line : EvidenceOf(*First(now)))
+    if (std::find(said.begin(), said.end(), line) == said.end()) completed.added.push_back(std::move(line));
+  if (completed.added.empty()) return completed;
+  completed.json = text;
+  completed.text = diagnosis::ToText(again);
+  return completed;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,173 @@
+#include "analyzer/stacks/process/state.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+
+#include "analyzer/stacks/process/cgroup.h"
+#include "analyzer/stacks/process/words.h"
+#include "analyzer/stacks/read_threads.h"
+#include "analyzer/stacks/threads/proc_thread.h"
+#include "watchdog/act/stacks.h"
+#include "watchdog/rundir/process.h"
+
+namespace ncclwatch::stacks {
+namespace {
+
+constexpr std::size_t kMostCommand = 200;  // bytes
+constexpr std::size_t kMostChildren = 8;
+constexpr double kWorthSaying = 1.0;  // percent of the time
+
+std::uint64_t KiB(const std::string& status, const char* name) {
+  return std::strtoull(FieldOf(status, name).c_str(), nullptr, 10) << 10;
+}
+
+std::string Percent(double value) {
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "%.0f %%", value);
+  return text.data();
+}
+
+// Something outside holds it up.
+std::string Held(const ProcessStacks& process, const std::string& status, const GroupState& groups) {
+  const std::string tracer = FieldOf(status, "TracerPid");
+  const bool traced = !tracer.empty() && tracer != "0";
+  char state = '?';
+  for (const Thread& thread : process.threads)
+    if (thread.tid == process.pid) state = thread.state;
+  if (FieldOf(status, "CoreDumping") == "1") return "it is writing a core dump";
+  if (state == 't') return "stopped by a debugger: " + (traced ? PidText(std::atoi(tracer.c_str())) : "unknown");
+  if (state == 'T')
+    return "stopped by a signal (SIGSTOP or the like); kill -CONT " + std::to_string(process.pid) + " lets it go on";
+  if (groups.frozen) return "frozen by its control group";
+  if (traced) return "a debugger is attached: " + PidText(std::atoi(tracer.c_str()));
+  return "";
+}
+
+std::string ThreadText(const Thread& thread, const ProcessStacks& process) {
+  return "thread " + std::to_string(thread.tid) + " '" + thread.name + "'" +
+         (thread.tid == process.pid && process.threads.size() > 1 ? " (the main one)" : "");
+}
+
+std::string Waiting(const Thread& thread, const ProcessStacks& process) {
+  const std::string who = ThreadText(thread, process);
+  if (thread.state == 'R') return who + " is running";
+  if (thread.state == 'Z' || thread.state == 'X') return who + " has ended";
+  std::string text =
+      who + (thread.state == 'D' ? " is stuck in the kernel (uninterruptible)" : " is " + StateText(thread.state));
+  if (!thread.call.empty()) text += " in " + thread.call;
+  if (thread.call.empty() && !thread.channel.empty()) text += " (" + thread.channel + ")";
+  if (!thread.waits_on.empty()) text += "; " + thread.waits_on;
+  return text;
+}
+
+std::string CountText(const ProcessStacks& process) {
+  std::map<char, int> counts;
+  for (const Thread& thread : process.threads) ++counts[thread.state];
+  std::string text;
+  for (const auto& [state, count] : counts)
+    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + StateText(state);
+  return std::to_string(process.threads.size()) + (process.threads.size() == 1 ? " thread: " : " threads: ") + text;
+}
+
+std::string ChildrenText(int pid) {
+  std::vector<int> children = ChildrenOf(pid);
+  std::erase_if(children, [](int child) {
+    const auto stat = ProcThread(child, child).ReadStat();
+    return stat && stat->name == act::kStacksThread;
+  });
+  std::string text;
+  for (std::size_t i = 0; i < children.size() && i < kMostChildren; ++i) text += (i ? ", " : "") + PidText(children[i]);
+  if (children.empty()) return "";
+  if (children.size() > kMostChildren) text += " and " + std::to_string(children.size() - kMostChildren) + " more";
+  return std::string(children.size() == 1 ? "child: " : "children: ") + text;
+}
+
+std::string MemoryText(const std::string& status, const GroupState& groups) {
+  std::string text = "memory: " + BytesText(KiB(status, "VmRSS")) + " resident";
+  if (const std::uint64_t swapped = KiB(status, "VmSwap")) text += ", " + BytesText(swapped) + " in swap";
+  if (groups.limit_bytes && groups.used_bytes)
+    text += "; control group " + groups.memory_group + " uses " + BytesText(*groups.used_bytes) + " of " +
+            BytesText(*groups.limit_bytes);
+  if (groups.killed > 0)
+    text += "; the kernel has killed " + std::to_string(groups.killed) + " of its processes for want of memory";
+  return text;
+}
+
+std::string PressureText(const GroupState& groups) {
+  std::string text;
+  const auto add = [&text](const char* what, const std::optional<Pressure>& pressure) {
+    if (!pressure || pressure->some < kWorthSaying) return;
+    text += (text.empty() ? "" : ", ") + Percent(pressure->some) + " for " + what;
+    if (pressure->full >= kWorthSaying) text += " (" + Percent(pressure->full) + " of it everything)";
+  };
+  add("memory", groups.memory);
+  add("processors", groups.processor);
+  add("disks", groups.disk);
+  return text.empty() ? "" : "of the last 10 s something waited " + text;
+}
+
+}  // namespace
+
+bool ReadProcess(int pid, ProcessStacks* process) {
+  const auto stat = rundir::StatOf(pid);
+  if (!stat) return false;
+  process->pid = pid;
+  process->start_time = stat->start_time;
+  if (process->matters == 0) process->matters = pid;
+  process->threads = LookAtThreads(pid);
+  return true;
+}
+
+std::vector<std::string> StateSentences(const ProcessStacks& process) {
+  const std::string status = ProcFolder("/proc/" + std::to_string(process.pid)).Read("status", 16384).value_or("");
+  const GroupState groups = ReadGroups(process.pid);
+  std::vector<std::string> sentences;
+  const auto add = [&sentences](std::string sentence) {
+    if (!sentence.empty()) sentences.push_back(std::move(sentence));
+  };
+  add(Held(process, status, groups));
+  const auto matters = std::find_if(process.threads.begin(), process.threads.end(),
+                                    [&](const Thread& thread) { return thread.tid == process.matters; });
+  if (matters != process.threads.end()) add(Waiting(*matters, process));
+  for (const Thread& thread : process.threads)
+    if (thread.state == 'D' && thread.tid != process.matters) add(Waiting(thread, process));
+  add(ChildrenText(process.pid));
+  add(MemoryText(status, groups));
+  add(PressureText(groups));
+  add(CountText(process));
+  return sentences;
+}
+
+std::string CommandOf(int pid) {
+  std::string command = ProcFolder("/proc/" + std::to_string(pid)).Read("cmdline", 4096).value_or("");
+  std::replace(command.begin(), command.end(), '\0', ' ');
+  while (!command.empty() && command.back() == ' ') command.pop_back();
+  if (command.size() > kMostCommand) command = command.substr(0, kMostCommand) + "...";
+  return command;
+}
+
+std::string WhyNotAllowed(int pid, int error) {
+  if (error == ESRCH) return "it is gone";
+  struct stat owner {};
+  const std::string folder = "/proc/" + std::to_string(pid);
+  if (stat(folder.c_str(), &owner) != 0) return "it is gone";
+  const std::string status = ProcFolder(folder).Read("status", 16384).value_or("");
+  const auto uid = static_cast<unsigned>(std::strtoul(FieldOf(status, "Uid").c_str(), nullptr, 10));
+  if (geteuid() != 0 && uid != geteuid()) return "it belongs to another user (uid " + std::to_string(uid) + ")";
+  if (geteuid() != 0 && owner.st_uid != uid) return "it has made itself unreadable (not dumpable, or set-uid)";
+  const std::string scope = rundir::ReadSmall("/proc/sys/kernel/yama/ptrace_scope", 16).value_or("0\n");
+  if (scope[0] != '0')
+    return "kernel.yama.ptrace_scope is " + scope.substr(0, 1) + ": only " +
+           (scope[0] == '1' ? "a parent, or whom the process itself has named," : "root") + " may look into it";
+  return std::string("the kernel does not allow it: ") + std::strerror(error);
+}
+
+}  // namespace ncclwatch::stacks

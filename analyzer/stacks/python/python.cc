@@ -1,0 +1,22 @@
+#include "analyzer/stacks/python/python.h"
+
+#include "analyzer/stacks/python/find.h"
+#include "analyzer/stacks/python/threads.h"
+
+namespace ncclwatch::stacks::python {
+
+Stacks Read(int pid, Modules* modules) {
+  Memory memory(pid);
+  const Runtime runtime = Find(&memory, modules);
+  Stacks stacks;
+  if (runtime.layout) {
+    PythonMemory checked(&memory, modules->maps(), modules->all()[runtime.module]);
+    stacks = ReadThreads(&checked, *runtime.layout, runtime.address, TasksOf(pid));
+  }
+  stacks.present = runtime.present;
+  stacks.version = runtime.version;
+  if (stacks.trouble.empty()) stacks.trouble = runtime.trouble;
+  return stacks;
+}
+
+}  // namespace ncclwatch::stacks::python

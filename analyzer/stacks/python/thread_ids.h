@@ -1,0 +1,21 @@
+// From what Python knows of a thread to its number in /proc.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "analyzer/stacks/memory.h"
+
+namespace ncclwatch::stacks::python {
+
+// The threads of a process: as it knows them itself (in its own pid namespace) -> as we see them in /proc.
+using Tasks = std::unordered_map<std::int32_t, int>;
+Tasks TasksOf(int pid);
+
+// Where the C library's thread descriptor, which pthread_t points to, has the thread's number: the place at which most
+// of these descriptors have a task's, each its own. kNoTidOffset if none has.
+inline constexpr std::uint64_t kNoTidOffset = UINT64_MAX;
+std::uint64_t FindTidOffset(Reader* memory, const std::vector<std::uint64_t>& descriptors, const Tasks& tasks);
+
+}  // namespace ncclwatch::stacks::python

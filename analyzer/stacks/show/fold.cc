@@ -1,0 +1,258 @@
+#include "analyzer/stacks/show/fold.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+namespace ncclwatch::stacks {
+namespace {
+
+struct Known {
+  std::string_view prefix;  // of the file's name
+  std::string_view name;    // in what is printed
+  Group group;
+};
+// The first that fits.
+constexpr Known kKnown[] = {
+    {"libncclwatch", "libncclwatch", Group::kOurs},
+    {"libnccl", "libnccl", Group::kLibrary},
+    {"libcudart", "libcudart", Group::kLibrary},
+    {"libcudnn", "libcudnn", Group::kLibrary},
+    {"libcuda.so", "libcuda", Group::kLibrary},
+    {"libcublas", "libcublas", Group::kLibrary},
+    {"libcusparse", "libcusparse", Group::kLibrary},
+    {"libcufft", "libcufft", Group::kLibrary},
+    {"libtorch", "libtorch", Group::kLibrary},
+    {"libc10", "libtorch", Group::kLibrary},
+    {"libpython", "python", Group::kPython},
+    {"python3", "python", Group::kPython},
+    {"libc.so", "libc", Group::kSystem},
+    {"libc-2.", "libc", Group::kSystem},
+    {"libpthread", "libc", Group::kSystem},
+    {"ld-linux", "libc", Group::kSystem},
+    {"ld-musl", "libc", Group::kSystem},
+    {"[vdso]", "libc", Group::kSystem},
+};
+
+// Where threads and programs begin.
+constexpr std::array<std::string_view, 10> kStarts = {"_start",
+                                                      "start_thread",
+                                                      "clone",
+                                                      "clone3",
+                                                      "__clone",
+                                                      "__clone3",
+                                                      "__libc_start_main",
+                                                      "__libc_start_main_impl",
+                                                      "__libc_start_call_main",
+                                                      "execute_native_thread_routine"};
+
+const Known* Find(const Frame& frame) {
+  if (frame.kind != Frame::Kind::kNative) return nullptr;
+  const auto* const known = std::find_if(std::begin(kKnown), std::end(kKnown), [&](const Known& one) {
+    return std::string_view(frame.module).starts_with(one.prefix);
+  });
+  return known == std::end(kKnown) ? nullptr : known;
+}
+
+bool IsStart(const Frame& frame) {
+  if (frame.kind != Frame::Kind::kNative) return false;
+  if (std::find(kStarts.begin(), kStarts.end(), frame.function) != kStarts.end()) return true;
+  return GroupOf(frame) == Group::kSystem && frame.function.empty();
+}
+
+std::string Hex(std::uint64_t value) {
+  std::array<char, 24> text{};
+  std::snprintf(text.data(), text.size(), "0x%llx", static_cast<unsigned long long>(value));
+  return text.data();
+}
+
+// "train.py"; of names that many folders have, the folder too: "queues/__init__.py".
+std::string ShortFile(const std::string& file) {
+  std::size_t slash = file.rfind('/');
+  if (slash == std::string::npos) return file;
+  const std::string_view name = std::string_view(file).substr(slash + 1);
+  if (name.starts_with("__") && slash > 0) {
+    const std::size_t before = file.rfind('/', slash - 1);
+    slash = before == std::string::npos ? slash : before;
+  }
+  return file.substr(slash + 1);
+}
+
+std::string Colon(const std::string& file, int line) { return line > 0 ? file + ":" + std::to_string(line) : file; }
+
+std::string Guess(const Frame& frame) { return frame.guessed ? " ?" : ""; }
+
+// Frames from the outermost one inwards that every thread has: how many.
+std::size_t CountStarts(const std::vector<Frame>& frames) {
+  std::size_t count = 0;
+  while (count < frames.size() && IsStart(frames[frames.size() - 1 - count])) ++count;
+  // A program without symbols: its own first frame, then those of the C library.
+  if (count == 0 && frames.size() > 1 && frames.back().function.empty()) {
+    while (1 + count < frames.size() && IsStart(frames[frames.size() - 2 - count])) ++count;
+    if (count > 0) ++count;
+  }
+  return count;
+}
+
+Line StartLine(const std::vector<Frame>& frames, std::size_t count) {
+  const auto program = [](const Frame& frame) {
+    return frame.function == "_start" || frame.function.starts_with("__libc_start");
+  };
+  const bool main = std::any_of(frames.end() - static_cast<std::ptrdiff_t>(count), frames.end(), program);
+  return {main ? "[program start]" : "[thread start]", false, true};
+}
+
+// A run of frames of one library, innermost first: [from, to).
+Line RunLine(const std::vector<Frame>& frames, std::size_t from, std::size_t to, const Known& known) {
+  const bool noise = known.group == Group::kPython || known.group == Group::kOurs;
+  const std::size_t count = to - from;
+  const std::string counted =
+      "[" + std::string(known.name) + ": " + std::to_string(count) + (count == 1 ? " frame]" : " frames]");
+  if (noise) return {counted, false, true};
+  if (count == 1 && !frames[from].function.empty()) return {ShortText(frames[from]), false, false};
+  // What was called from outside, under the name that the caller knows.
+  for (std::size_t i = to; i-- > from;) {
+    if (frames[i].function.empty()) continue;
+    if (known.group == Group::kSystem) return {ShortText(frames[i]), false, false};
+    return {frames[i].function + " " + counted, false, false};
+  }
+  return {counted, false, false};
+}
+
+using Lines = std::vector<Line>;
+
+// Lines as they are added; a function that calls itself, with nothing in between, once.
+class Folded {
+ public:
+  void Add(Line line) {
+    if (!lines_.empty() && !line.noise && lines_.back().text == line.text) {
+      ++times_;
+      return;
+    }
+    Count();
+    lines_.push_back(std::move(line));
+  }
+  Lines Take() {
+    Count();
+    return std::move(lines_);
+  }
+
+ private:
+  void Count() {
+    if (times_ > 1) lines_.back().text += " [" + std::to_string(times_) + " times]";
+    times_ = 1;
+  }
+  Lines lines_;
+  std::size_t times_ = 1;
+};
+
+// Whose code a Python file is.
+Origin OriginOf(const std::string& file) {
+  if (file.find("/site-packages/") != std::string::npos || file.find("/dist-packages/") != std::string::npos)
+    return Origin::kPackage;
+  if (file.starts_with("<frozen ") || file.find("/lib/python3") != std::string::npos ||
+      file.find("/lib64/python3") != std::string::npos)
+    return Origin::kStandard;
+  return Origin::kProgram;
+}
+
+// The innermost Python line of the program itself; if there is none, of a package; if there is none, any.
+Lines::const_iterator Standing(const Lines& lines) {
+  for (const Origin origin : {Origin::kProgram, Origin::kPackage, Origin::kStandard})
+    for (auto line = lines.begin(); line != lines.end(); ++line)
+      if (line->python && line->origin == origin) return line;
+  return lines.end();
+}
+
+// What the program called, from there inwards: the first of all, the last of a package, the first of what that called
+// of the standard library, and what all came to.
+std::vector<std::string> Inside(Lines::const_iterator innermost, Lines::const_iterator stands) {
+  if (innermost == stands) return {};
+  std::vector<Lines::const_iterator> chosen = {std::prev(stands)};
+  for (auto line = innermost; line != stands; ++line) {
+    if (!line->python || line->origin != Origin::kPackage) continue;
+    chosen.push_back(line);
+    if (line != innermost && std::prev(line)->python) chosen.push_back(std::prev(line));
+    break;
+  }
+  chosen.push_back(innermost);
+  std::sort(chosen.begin(), chosen.end(), std::greater<>());
+  chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+  std::vector<std::string> texts;
+  for (const auto& line : chosen) texts.push_back(line->text);
+  return texts;
+}
+
+}  // namespace
+
+Group GroupOf(const Frame& frame) {
+  const Known* const known = Find(frame);
+  return known ? known->group : Group::kNone;
+}
+
+std::string OneLine(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
+std::string ShortText(const Frame& frame) {
+  if (frame.kind == Frame::Kind::kPython)
+    return OneLine(frame.function + " (" + Colon(ShortFile(frame.file), frame.line) + ")");
+  if (frame.module.empty()) return Hex(frame.address) + Guess(frame);
+  if (frame.function.empty()) return OneLine(frame.module + "+" + Hex(frame.module_address)) + Guess(frame);
+  return OneLine(frame.function + " (" + frame.module + ")") + Guess(frame);
+}
+
+std::string FullText(const Frame& frame) {
+  if (frame.kind == Frame::Kind::kPython) return OneLine(frame.function + "  " + Colon(frame.file, frame.line));
+  if (frame.module.empty()) return Hex(frame.address) + Guess(frame);
+  const std::string place = frame.module + "+" + Hex(frame.module_address);
+  return OneLine((frame.function.empty() ? "?" : frame.function) + "  " + place) + Guess(frame);
+}
+
+std::vector<Line> Fold(const std::vector<Frame>& frames) {
+  Folded folded;
+  const std::size_t starts = CountStarts(frames), end = frames.size() - starts;
+  for (std::size_t i = 0; i < end;) {
+    const Known* const known = Find(frames[i]);
+    if (!known) {
+      const bool python = frames[i].kind == Frame::Kind::kPython;
+      folded.Add({ShortText(frames[i]), python, false, python ? OriginOf(frames[i].file) : Origin::kProgram});
+      ++i;
+      continue;
+    }
+    std::size_t to = i;
+    while (to < end) {
+      const Known* const next = Find(frames[to]);
+      if (!next || next->name != known->name) break;
+      ++to;
+    }
+    folded.Add(RunLine(frames, i, to, *known));
+    i = to;
+  }
+  if (starts > 0) folded.Add(StartLine(frames, starts));
+  return folded.Take();
+}
+
+std::vector<std::string> Where(const Thread& thread) {
+  std::vector<Line> lines = Fold(thread.frames);
+  std::erase_if(lines, [](const Line& line) { return line.noise; });
+  std::vector<std::string> where;
+  const auto stands = Standing(lines);
+  if (stands == lines.end()) {
+    for (const Line& line : lines)
+      if (where.size() < kMostWhere) where.push_back(line.text);
+    return where;
+  }
+  where.push_back(stands->text);
+  for (const std::string& text : Inside(lines.begin(), stands)) where.push_back("in " + text);
+  for (auto caller = std::next(stands); caller != lines.end() && where.size() < kMostWhere; ++caller)
+    if (caller->python) where.push_back(caller->text);
+  return where;
+}
+
+}  // namespace ncclwatch::stacks

@@ -1,0 +1,62 @@
+// What was read of a process's threads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ncclwatch::stacks {
+
+struct Frame {
+  enum class Kind : std::uint8_t { kNative, kPython, kFolded };
+  Kind kind = Kind::kNative;
+  std::string function;  // demangled and shortened; empty if it has no symbol; of kFolded the whole line
+
+  // kNative
+  std::uint64_t address = 0;  // in the process; for a caller the instruction after the call
+  std::string module;         // file name without folders, empty in anonymous memory
+  std::string module_path;
+  std::uint64_t module_address = 0;  // as addr2line takes it: inside the call for a caller
+  bool guessed = false;              // found on the stack by likeness, not by unwind tables
+
+  // kPython
+  std::string file;
+  int line = 0;  // 0 unknown
+};
+
+enum class How : std::uint8_t {
+  kNotRead,
+  kSleeping,  // it slept meanwhile: read without touching it
+  kStopped,   // stopped by ptrace for some microseconds
+  kPartly,    // without its registers, as it could not or must not be stopped: frames may be missing or guessed
+};
+
+struct Thread {
+  int tid = 0;
+  std::string name;
+  char state = '?';      // R S D T t Z X I as /proc has it
+  std::string channel;   // wait channel in the kernel, empty if it does not tell
+  std::string call;      // system call it is in with what matters of its arguments: "read(7: pipe)"; empty: none
+  std::string waits_on;  // a sentence on who could end the wait, where that is known
+  How how = How::kNotRead;
+  std::string trouble;        // why frames are missing, empty if none are
+  std::vector<Frame> frames;  // innermost first
+  bool cut = false;           // there were more frames than are kept
+};
+
+struct ProcessStacks {
+  int pid = 0;
+  std::uint64_t start_time = 0;  // field 22 of /proc/PID/stat
+  std::int32_t rank = -1;        // of the job; -1 unknown
+  std::string host;
+  std::int64_t at_ns = 0;          // CLOCK_MONOTONIC
+  std::string command;             // command line, cut
+  std::vector<std::string> state;  // sentences about the process, most telling first
+  std::string python;              // version and who holds its lock, empty if it has none
+  std::string trouble;             // why it could not be read, empty if it could
+  int matters = 0;                 // the thread that matters: tid
+  std::vector<Thread> threads;     // the one that matters first, then by tid
+};
+
+}  // namespace ncclwatch::stacks

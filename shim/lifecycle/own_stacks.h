@@ -1,0 +1,15 @@
+// The process's own stacks from inside, for where nobody may look at it from outside (ptrace refused by seccomp or
+// Yama): sleeping threads by what the kernel says of itself, without signals. A thread that runs is not read, since it
+// would have to be interrupted; nor are Python's frames.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace ncclwatch::shim {
+
+// As a file of <run directory>/stacks (watchdog/reader/stacks.h), with `state` saying how it came about. Takes the
+// dynamic linker's lock for names: in a thread that the host does not need, one at a time. Empty if nothing is watched.
+std::string OwnStacks();
+
+}  // namespace ncclwatch::shim

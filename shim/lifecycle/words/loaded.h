@@ -1,0 +1,25 @@
+// Which loaded module holds an address, without the loader's lock: in a signal handler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ncclwatch::shim {
+
+struct Loaded {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t bias = 0;          // what the loader added to the module's own addresses
+  std::uint64_t eh_frame_hdr = 0;  // its table of unwinding, 0 none
+  std::uint64_t name = 0;          // address of its path as the loader keeps it; an empty text is the program itself
+};
+
+// Outside of signal handlers, once: finds glibc's own way (2.35), else remembers what is loaded now.
+void PrepareLoaded();
+
+// Async-signal-safe.
+bool FindLoaded(std::uint64_t address, Loaded* module);
+// Its path as /proc would show it, empty if it cannot be told. Async-signal-safe.
+void PathOf(const Loaded& module, char* path, std::size_t size);
+
+}  // namespace ncclwatch::shim

@@ -1,0 +1,101 @@
+// What node leaders say to one another, from strangers. The first byte says what the rest is meant to be: summaries one
+// after the other (each behind its length, two bytes), an image, a whole of records, a word, pieces.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "watchdog/nodes/hub.h"
+#include "watchdog/nodes/image_code.h"
+#include "watchdog/nodes/messages.h"
+
+namespace {
+
+using namespace ncclwatch;
+
+struct Nowhere : nodes::Post {
+  bool Send(const std::string&, nodes::Kind, std::string body) override {
+    if (body.empty()) std::abort();
+    return true;
+  }
+};
+
+void Judge(std::vector<reader::BoxImage> boxes) {
+  diagnosis::Snapshot snapshot;
+  snapshot.now_ns = 1'000'000'000'000'000;
+  snapshot.boxes = std::move(boxes);
+  diagnosis::GatherObservations(&snapshot);
+  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(snapshot);
+  diagnosis::ToText(diagnosis);
+  diagnosis::ToJson(diagnosis);
+}
+
+void Summaries(std::string_view bytes) {
+  constexpr std::int64_t kTick = 400'000'000;
+  Nowhere nowhere;
+  nodes::Hub hub(&nowhere, "own");
+  std::int64_t now_ns = kTick;
+  hub.Join("a", now_ns);
+  hub.Join("b", now_ns);
+  for (int i = 0; bytes.size() >= 2; ++i, now_ns += kTick) {
+    const std::size_t size = static_cast<std::uint8_t>(bytes[0]) | std::size_t{static_cast<std::uint8_t>(bytes[1])}
+                                                                       << 8;
+    bytes.remove_prefix(2);
+    hub.TakeSummary(i % 2 == 0 ? "a" : "b", bytes.substr(0, size), now_ns);
+    bytes.remove_prefix(std::min(size, bytes.size()));
+    hub.table().Poll(now_ns);
+  }
+  nodes::Table& table = hub.table();
+  table.Poll(now_ns + kTick);
+  table.World();
+  table.QuietSince();
+  for (const auto& suspicion : table.suspicions()) hub.WhomForAll(suspicion.communicator);
+  hub.Whom({});
+  hub.Leave("b", false, now_ns);
+  Judge(hub.Boxes({}, 1, now_ns));
+}
+
+void Records(std::string_view bytes) {
+  std::optional<nodes::Records> records = nodes::ReadRecords(bytes);
+  if (!records) return;
+  // What was read is written again as it was read.
+  const std::vector<std::string> again = nodes::Answer({1, UINT64_MAX, 0, UINT64_MAX}, records->boxes);
+  nodes::Pieces pieces;
+  bool damaged = false;
+  std::optional<std::string> whole;
+  for (const std::string& piece : again) whole = pieces.Add(piece, &damaged);
+  if (!whole || !nodes::ReadRecords(*whole)) std::abort();
+  if (bytes.size() < 1u << 16) Judge(std::move(records->boxes));
+}
+
+void Word(std::string_view bytes) {
+  const std::optional<nodes::Word> word = nodes::ReadWord(bytes);
+  if (!word || !word->diagnosis) return;
+  diagnosis::ToText(*word->diagnosis);
+  diagnosis::ToJson(*word->diagnosis);
+}
+
+void InPieces(std::string_view bytes) {
+  nodes::Pieces pieces;
+  bool damaged = false;
+  while (!bytes.empty()) {
+    const std::size_t size = std::min<std::size_t>(bytes.size(), static_cast<std::uint8_t>(bytes[0]));
+    pieces.Add(bytes.substr(1, size), &damaged);
+    bytes.remove_prefix(std::min(bytes.size(), size + 1));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0] % 5) {
+    case 0: Summaries(bytes); break;
+    case 1: Records(bytes); break;
+    case 2: Word(bytes); break;
+    case 3: InPieces(bytes); break;
+    default: nodes::ReadFetch(bytes); break;
+  }
+  return 0;
+}

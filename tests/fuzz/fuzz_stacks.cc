@@ -1,0 +1,48 @@
+// Stack files are written by programs that may be killed, and lie where others may write: any bytes at all.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/where.h"
+#include "watchdog/reader/stacks.h"
+
+namespace {
+
+using ncclwatch::testing::Job;
+
+const ncclwatch::diagnosis::Diagnosis& Verdict() {
+  static const ncclwatch::diagnosis::Diagnosis verdict = [] {
+    Job job(3);
+    job.Call({0, 1}, Job::kWorld, ncclwatch::testing::AllReduce());
+    job.At(100);
+    return job.Judge();
+  }();
+  return verdict;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  ncclwatch::reader::VerdictStacks stacks;
+  if (auto process = ncclwatch::reader::ParseProcessStacks(text)) stacks.processes.push_back(*process);
+  if (auto parsed = ncclwatch::reader::ParseVerdictStacks(text)) stacks = *parsed;
+  if (stacks.verdict_at_ns == 0) stacks.verdict_at_ns = 1;
+  // What was read once is written and read again as it is: the leader's verdict and everybody else's are the same.
+  const std::string written = ncclwatch::reader::Format(stacks);
+  const auto again = ncclwatch::reader::ParseVerdictStacks(written);
+  if (!again || ncclwatch::reader::Format(*again) != written) std::abort();
+  ncclwatch::diagnosis::Diagnosis verdict = Verdict();
+  const auto& culprit = verdict.findings.front().culprit_details.front();
+  for (auto& process : stacks.processes) {
+    if (process.pid % 2 == 0) continue;
+    process.pid = *culprit.pid;
+    process.start_time = culprit.start_time;
+    process.host = culprit.host;
+  }
+  ncclwatch::diagnosis::AddWhere(stacks.processes, &verdict);
+  ncclwatch::diagnosis::ToJson(verdict);
+  ncclwatch::diagnosis::ToText(verdict);
+  return 0;
+}

@@ -1,0 +1,38 @@
+// A redis-server of the test's own, on a free port of loopback, that leaves nothing on disk.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "watchdog/exchange/redis_reply.h"
+
+namespace ncclwatch::testing {
+
+class RedisServer {
+ public:
+  static bool IsInstalled();
+  explicit RedisServer(std::string password = "");
+  ~RedisServer();
+  RedisServer(const RedisServer&) = delete;
+  RedisServer& operator=(const RedisServer&) = delete;
+
+  std::uint16_t port() const { return port_; }
+  pid_t pid() const { return pid_; }
+  void Start();  // returns when it answers
+  void Signal(int signal) const;
+  void Kill();  // SIGKILL; what it held is lost
+  // One command on a connection of its own; null: it does not answer.
+  std::unique_ptr<exchange::Reply> Ask(const std::vector<std::string_view>& words) const;
+
+ private:
+  const std::uint16_t port_;
+  const std::string password_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace ncclwatch::testing

@@ -1,0 +1,94 @@
+#include "watchdog/act/stacks.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "watchdog/act/program.h"
+#include "watchdog/rundir/process.h"
+
+namespace ncclwatch::act {
+namespace {
+
+constexpr std::string_view kVariable = "NCCLWATCH_COMMAND=";
+constexpr std::size_t kMostTargets = 4096;  // what a command line has room for
+constexpr std::size_t kMostSaid = 64 << 10;
+
+std::string BesideThisFile() {
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&FindCommand), &self) == 0 || !self.dli_fname) return {};
+  // Not through links first: an installation may link to the library, with the command beside the link.
+  std::string file = self.dli_fname;
+  for (const bool resolved : {false, true}) {
+    if (resolved || file[0] != '/') {
+      char* whole = realpath(file.c_str(), nullptr);
+      if (!whole) return {};
+      file = whole;
+      free(whole);
+    }
+    std::string command = file.substr(0, file.rfind('/')) + "/../bin/ncclwatch";
+    if (resolved || access(command.c_str(), X_OK) == 0) return command;
+  }
+  return {};
+}
+
+std::string LastLine(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return {};
+  const std::size_t before = text.rfind('\n', end);
+  std::string line = text.substr(before == std::string::npos ? 0 : before + 1, end - (before + 1) + 1);
+  constexpr std::size_t kEnough = 200;
+  return line.substr(0, kEnough);
+}
+
+std::string Reason(const std::string& command, const Outcome& outcome, const std::string& said) {
+  char buffer[128];
+  if (outcome.error != 0)
+    return command + ": " + strerror_r(outcome.error, buffer, sizeof(buffer)) + " (NCCLWATCH_COMMAND names another)";
+  const std::string who = command + " stacks ";
+  if (!outcome.in_time) return who + "was not done after " + std::to_string(kStacksDeadline_ms / 1000) + " s and ended";
+  if (WIFSIGNALED(outcome.status)) return who + "was ended by signal " + std::to_string(WTERMSIG(outcome.status));
+  if (WEXITSTATUS(outcome.status) == 0) return {};
+  const std::string last = LastLine(said);
+  return who + "ended with status " + std::to_string(WEXITSTATUS(outcome.status)) + (last.empty() ? "" : ": " + last);
+}
+
+}  // namespace
+
+std::string FindCommand(const std::vector<std::string>& environment) {
+  for (const std::string& variable : environment)
+    if (variable.starts_with(kVariable) && variable.size() > kVariable.size()) return variable.substr(kVariable.size());
+  return BesideThisFile();
+}
+
+std::string TakeStacks(const StacksWish& wish) {
+  if (wish.command.empty()) return "the ncclwatch command is not beside the library (NCCLWATCH_COMMAND names it)";
+  const std::string folder = wish.directory + "/stacks";
+  // One level only: a run directory that was removed meanwhile stays removed.
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return folder + ": cannot be made";
+  Program program;
+  program.arguments = {wish.command, "stacks", "--into", folder};
+  std::vector<std::string> pids;
+  for (const StackTarget& target : wish.targets) {
+    if (pids.size() == kMostTargets) break;
+    pids.push_back(std::to_string(target.pid));
+    if (target.thread == 0) continue;
+    program.arguments.push_back("--thread");
+    program.arguments.push_back(pids.back() + ":" + std::to_string(target.thread));
+  }
+  program.arguments.insert(program.arguments.end(), pids.begin(), pids.end());
+  program.environment = WithoutLoader(wish.environment);
+  program.output = folder + "/program.log";
+  program.deadline_ms = kStacksDeadline_ms;
+  const Outcome outcome = RunProgram(program);
+  return Reason(wish.command, outcome, rundir::ReadSmall(program.output, kMostSaid).value_or(""));
+}
+
+}  // namespace ncclwatch::act

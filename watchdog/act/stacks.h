@@ -1,0 +1,34 @@
+// The separate program that reads the stacks of processes from outside, `ncclwatch stacks`: finding it and running it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ncclwatch::act {
+
+// The command of this installation: NCCLWATCH_COMMAND in `environment`, else ../bin/ncclwatch beside the file that this
+// code was loaded from. Takes the dynamic linker's lock: for a thread of the application. Need not exist.
+std::string FindCommand(const std::vector<std::string>& environment);
+
+struct StackTarget {
+  std::int32_t pid = 0;
+  std::uint32_t thread = 0;  // that has to do with NCCL: what stands in a verdict is its stack; 0 unknown
+};
+
+struct StacksWish {
+  std::string command;    // of FindCommand
+  std::string directory;  // the run directory: files go to <directory>/stacks
+  std::vector<StackTarget> targets;
+  std::vector<std::string> environment;
+};
+
+// Threads of ours that exist only while stacks are taken, and what they start, are called so: they are left out of
+// them.
+inline constexpr char kStacksThread[] = "ncclwatch-stack";
+
+// Runs it, in a thread of ours, for at most kStacksDeadline_ms. Empty, or in one line why stacks are missing.
+inline constexpr std::int64_t kStacksDeadline_ms = 3000;
+std::string TakeStacks(const StacksWish& wish);
+
+}  // namespace ncclwatch::act

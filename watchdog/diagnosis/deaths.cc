@@ -1,0 +1,196 @@
+#include "watchdog/diagnosis/deaths.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using format::CommunicatorState;
+using format::Observed;
+
+// A launcher ends the survivors within this time of the first death; what it ends politely is no culprit.
+constexpr std::int64_t kSameEndNs = 500'000'000;
+// Deaths closer than this are not ordered by when they were seen.
+constexpr std::int64_t kOrderableNs = 100'000'000;
+
+bool UsesShrink(const View& view, const Member& member) {
+  for (const reader::Call& call : view.process(member).box->calls) {
+    if (call.function == functions::Function::ncclCommShrink && call.communicator == member.comm->index &&
+        call.generation == member.comm->generation) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Survivors that revoke, abort or shrink are getting over it.
+bool Recovering(const View& view, const CommView& comm) {
+  return std::any_of(comm.members.begin(), comm.members.end(), [&](const Member& member) {
+    if (view.process(member).fate.gone()) return false;
+    return member.comm->state == CommunicatorState::kRevoked || member.comm->state == CommunicatorState::kAborted ||
+           UsesShrink(view, member);
+  });
+}
+
+const CommView* Stake(const View& view, int process) {
+  for (const CommView& comm : view.comms) {
+    if (comm.size < 2) continue;
+    for (const Member& member : comm.members) {
+      if (member.process != process) continue;
+      const CommunicatorState state = member.comm->state;
+      if (state != CommunicatorState::kReady && state != CommunicatorState::kInitializing) continue;
+      if (!Recovering(view, comm)) return &comm;
+    }
+  }
+  return nullptr;
+}
+
+// What NCCL says when another rank is not there any more.
+bool BlamesAPeer(const reader::NcclError& error) {
+  constexpr std::int32_t kSystem = 2, kRemote = 6;  // ncclResult_t
+  return error.result == kSystem || error.result == kRemote;
+}
+
+// It ended of an error that somebody else's death may have brought about.
+bool FollowsFrom(const View& view, const Death& death, const Fate& other) {
+  const Process& process = view.processes[death.process];
+  return death.said.error != nullptr && KindOfDeath(process, death.said) == Kind::kLibraryError &&
+         BlamesAPeer(*death.said.error) && other.last_sign_ns <= process.At(death.said.error->at_ns);
+}
+
+bool OwnDoing(const Fate& fate) { return fate.violent() && fate.signal != SIGKILL; }
+
+// Too close together for their order to be told from when they were seen, and neither was seen alive after the other.
+bool Unordered(const Fate& a, const Fate& b) {
+  return std::abs(a.observed_ns - b.observed_ns) <= kOrderableNs &&
+         std::max(a.last_sign_ns, b.last_sign_ns) <= std::min(a.observed_ns, b.observed_ns);
+}
+
+// Launchers kill what is left: where the first to be seen was killed, the one beside it that crashed by itself was
+// first. Unless it crashed because another was gone, which may be seen later.
+void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
+  if (deaths->empty()) return;
+  const auto fate = [&](const Death& death) -> const Fate& { return view.processes[death.process].fate; };
+  const auto lost = std::find_if(deaths->begin() + 1, deaths->end(), [&](const Death& other) {
+    return FollowsFrom(view, deaths->front(), fate(other)) && !FollowsFrom(view, other, fate(deaths->front())) &&
+           !fate(other).polite() && !fate(other).orderly();
+  });
+  if (lost != deaths->end()) {
+    std::rotate(deaths->begin(), lost, lost + 1);
+    return;
+  }
+  const Fate& first = fate(deaths->front());
+  if (OwnDoing(first)) return;
+  const auto cause = std::find_if(deaths->begin(), deaths->end(), [&](const Death& death) {
+    return OwnDoing(fate(death)) && Unordered(first, fate(death)) && !FollowsFrom(view, death, first);
+  });
+  if (cause != deaths->end()) std::rotate(deaths->begin(), cause, cause + 1);
+}
+
+// A process that says so itself begins to end when it says it: its core may take seconds to write.
+std::int64_t EndedAt(const Process& process) {
+  const reader::LastWords& words = process.box->last_words;
+  return words.written ? std::min(process.At(words.at_ns), process.fate.observed_ns) : process.fate.observed_ns;
+}
+
+}  // namespace
+
+std::vector<Death> Deaths(const View& view, const WaitGraph& graph) {
+  std::vector<Death> deaths;
+  for (std::size_t i = 0; i < view.processes.size(); ++i) {
+    const Process& process = view.processes[i];
+    if (!process.fate.gone()) continue;
+    Death death;
+    death.process = static_cast<int>(i);
+    death.stake = Stake(view, death.process);
+    death.said = WhatItSaid(process);
+    death.ended_ns = EndedAt(process);
+    for (const int node : process.nodes) {
+      for (const int index : graph.in[node]) {
+        if (!Recovering(view, view.comms[graph.waits[index].comm])) death.waits.push_back(&graph.waits[index]);
+      }
+    }
+    deaths.push_back(std::move(death));
+  }
+  std::stable_sort(deaths.begin(), deaths.end(),
+                   [](const Death& a, const Death& b) { return a.ended_ns < b.ended_ns; });
+  PutCauseFirst(view, &deaths);
+  return deaths;
+}
+
+namespace {
+
+bool Alone(const View& view, const Process& process) {
+  return std::none_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
+    return &other != &process && other.fate.gone() &&
+           std::abs(other.fate.observed_ns - process.fate.observed_ns) <= kSameEndNs;
+  });
+}
+
+bool DiedAlone(const View& view, const Process& process) {
+  return view.now_ns - process.fate.observed_ns > kSameEndNs && Alone(view, process);
+}
+
+// Somebody died so lately that others may follow. By their heartbeats: who looks from outside sees all deaths only now.
+bool StillDying(const View& view) {
+  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& process) {
+    return process.fate.gone() && view.now_ns - process.fate.last_sign_ns <= kSameEndNs;
+  });
+}
+
+bool SomebodyLives(const View& view) {
+  return std::any_of(view.processes.begin(), view.processes.end(),
+                     [](const Process& process) { return !process.fate.gone(); });
+}
+
+bool SomebodyOutlived(const View& view, const Process& process) {
+  constexpr std::int64_t kClearly = 200'000'000;  // more than a rank takes to end by a signal sent to all
+  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
+    return other.fate.last_sign_ns > process.fate.observed_ns + kClearly;
+  });
+}
+
+// An orderly exit matters only to those who are in a call that it never made.
+std::vector<const Wait*> NeverEntered(const View& view, const Death& death) {
+  std::vector<const Wait*> waits;
+  for (const Wait* wait : death.waits) {
+    if (wait->what == WaitFor::kCollective) {
+      const Member* left = view.comms[wait->comm].OfRank(wait->other_comm_rank);
+      if (left != nullptr && left->entered > wait->position) continue;
+    }
+    waits.push_back(wait);
+  }
+  return waits;
+}
+
+}  // namespace
+
+std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
+  const Process& process = view.processes[death.process];
+  const Fate& fate = process.fate;
+  const bool waited = !death.waits.empty();
+  if (death.stake == nullptr && !waited) return std::nullopt;
+  if (fate.orderly()) {
+    const std::vector<const Wait*> waits = NeverEntered(view, death);
+    if (waits.empty()) return std::nullopt;
+    const bool proven = std::any_of(waits.begin(), waits.end(), [](const Wait* wait) { return wait->proven; });
+    return proven && fate.what == Observed::kGone ? Certainty::kCertain : Certainty::kLikely;
+  }
+  if (fate.polite()) {
+    if (!waited || !DiedAlone(view, process)) return std::nullopt;
+    return Certainty::kLikely;
+  }
+  if (fate.what != Observed::kGone) return Certainty::kLikely;
+  if (fate.violent()) return Certainty::kCertain;
+  // How it ended is not known: perhaps somebody ends the whole job.
+  if (SomebodyLives(view)) {
+    if (StillDying(view)) return std::nullopt;
+    return waited && Alone(view, process) ? Certainty::kCertain : Certainty::kLikely;
+  }
+  if (!SomebodyOutlived(view, process)) return std::nullopt;
+  return waited ? Certainty::kCertain : Certainty::kLikely;
+}
+
+}  // namespace ncclwatch::diagnosis

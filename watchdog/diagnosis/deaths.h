@@ -1,0 +1,25 @@
+// Who is gone, in which order, and how sure it is that this is the fault. What dies after the first is a consequence.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/last_words.h"
+
+namespace ncclwatch::diagnosis {
+
+struct Death {
+  int process = -1;
+  const CommView* stake = nullptr;  // the largest communicator with others in it that it had not said goodbye to
+  std::vector<const Wait*> waits;   // of the living for it
+  Said said;
+  std::int64_t ended_ns = 0;  // when it began to end: by its own words, else when it was seen gone
+};
+
+// In order of time, the cause first.
+std::vector<Death> Deaths(const View& view, const WaitGraph& graph);
+// None: no fault, or not yet to be judged.
+std::optional<Certainty> JudgeDeath(const View& view, const Death& death);
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,267 @@
+// How last words are told.
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "ncclwatch/functions/allocation.h"
+#include "watchdog/diagnosis/last_words.h"
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using format::Language;
+using reader::Exception;
+using reader::FailedAllocation;
+using reader::FatalSignal;
+using reader::NcclError;
+
+std::int64_t EndOf(const Process& process) { return process.fate.observed_ns - process.shift_ns; }
+
+std::string Quoted(const std::string& text) {
+  constexpr std::size_t kMost = 200;
+  std::string line = text.size() <= kMost ? text : text.substr(0, kMost) + "...";
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+std::string ExceptionName(const Exception& exception) {
+  if (exception.type.empty()) return "std::terminate() without an exception";
+  const std::string text = "uncaught " + exception.type;
+  return exception.message.empty() ? text : text + ": " + Quoted(exception.message);
+}
+
+// "train.py:57 in step" of "/app/train.py:57 in step".
+std::string ShortPlace(const std::string& place) {
+  const std::size_t folder = place.rfind('/', place.rfind(':'));
+  return place.substr(folder == std::string::npos ? 0 : folder + 1);
+}
+
+std::string ExceptionText(const Exception& exception) {
+  return ExceptionName(exception) + (exception.place.empty() ? "" : " (" + ShortPlace(exception.place) + ")");
+}
+
+std::string CodeText(const FatalSignal& signal) {
+  if (signal.code == 0 || signal.code == -1 || signal.code == -6)
+    return signal.sender == 0 ? "sent" : "sent by pid " + std::to_string(signal.sender);
+  const std::string at = " at " + Hex(signal.fault_address);
+  if ((signal.flags & format::kSignalOverflow) != 0) return "stack overflow" + at;
+  if (signal.code == 0x80) return "by the processor, without an address";
+  if (signal.signal == SIGSEGV) {
+    constexpr std::uint64_t kFirstPage = 4096;
+    if (signal.code == SEGV_MAPERR && signal.fault_address < kFirstPage) return "through a null pointer," + at;
+    if (signal.code == SEGV_MAPERR) return "nothing is mapped" + at;
+    if (signal.code == SEGV_ACCERR) return "no right to the memory" + at;
+  }
+  if (signal.signal == SIGBUS && signal.code == BUS_ADRERR)
+    return "the file behind the memory" + at + " is shorter, or its file system is full";
+  if (signal.signal == SIGFPE && signal.code == FPE_INTDIV) return "division by zero";
+  return "code " + std::to_string(signal.code) + at;
+}
+
+std::string FileOf(const reader::Frame& frame) { return frame.module.substr(frame.module.rfind('/') + 1); }
+
+bool IsOurs(const reader::Frame& frame) { return FileOf(frame).starts_with("libncclwatch"); }
+
+// Where the application was: past the C library's own ways of ending, and ours to hear of them.
+const reader::Frame* OwnFrame(const FatalSignal& signal) {
+  for (const reader::Frame& frame : signal.frames) {
+    const std::string file = FileOf(frame);
+    if (IsOurs(frame)) continue;
+    const std::array<std::string_view, 6> ending = {"libc.so",    "libc-2", "libstdc++.so",
+                                                    "libpthread", "libc++", "libgcc_s"};
+    if (std::none_of(ending.begin(), ending.end(), [&](std::string_view name) { return file.starts_with(name); }))
+      return &frame;
+  }
+  return signal.frames.empty() ? nullptr : &signal.frames.front();
+}
+
+std::string SignalLine(const FatalSignal& signal) {
+  std::string line = SignalName(signal.signal) + " (" + CodeText(signal) + ") in thread " +
+                     std::to_string(signal.thread) + " \"" + signal.thread_name + "\"";
+  constexpr std::size_t kEnough = 12;
+  std::vector<std::string> frames;
+  for (const reader::Frame& frame : signal.frames)
+    if (frames.size() < kEnough && !IsOurs(frame)) frames.push_back(FrameText(frame));
+  if (!frames.empty()) line += ", at " + Join(frames, " < ") + (signal.frames.size() > kEnough ? " < ..." : "");
+  return line;
+}
+
+std::string Bytes(std::uint64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto amount = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; amount >= 1024 && unit + 1 < kUnits.size(); ++unit) amount /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", amount, kUnits[unit]);
+  return text;
+}
+
+std::string FiguresText(const FailedAllocation& failed) {
+  if (failed.total_bytes == 0) return "";
+  return Bytes(failed.free_bytes) + " of " + Bytes(failed.total_bytes) + " were free";
+}
+
+// "exited with status 1", "died of SIGABRT (core dumped)".
+std::string EndText(const Process& process, const Said& said) {
+  const Fate& fate = process.fate;
+  if (fate.signal == SIGKILL) return "was killed by SIGKILL";
+  if (fate.signal) {
+    std::string text = "died of " + SignalName(*fate.signal);
+    const reader::Frame* const frame = said.signal != nullptr ? OwnFrame(*said.signal) : nullptr;
+    if (said.signal != nullptr && (said.signal->flags & format::kSignalOverflow) != 0) text += ", a stack overflow";
+    if (frame != nullptr) text += " in " + FrameText(*frame);
+    return text + (fate.core ? " (core dumped)" : "");
+  }
+  if (fate.orderly()) return "exited normally (status 0)";
+  if (fate.status) return "exited with status " + std::to_string(*fate.status);
+  return "is gone (how it ended was not seen)";
+}
+
+}  // namespace
+
+std::string AllocationText(const FailedAllocation& failed) {
+  const functions::AllocationInfo info = functions::Allocation(failed.function);
+  std::string text = Bytes(failed.bytes) + (info.on_host ? " of pinned host memory" : " of memory");
+  if (failed.device >= 0 && !info.on_host) text += " on device " + std::to_string(failed.device);
+  const std::string figures = FiguresText(failed);
+  return text + " (" + std::string(info.name) + (figures.empty() ? "" : "; " + figures) + ")";
+}
+
+std::string ErrorText(const NcclError& error) {
+  std::string text = ResultName(error.result) + " from NCCL";
+  if (error.asynchronous)
+    text += ", asynchronously";
+  else
+    text += "'s " + std::string(functions::OpName(error.function));
+  if (!error.text.empty()) text += " (" + Quoted(error.text) + ")";
+  return text;
+}
+
+std::string HowItDied(const Process& process, const Said& said) {
+  const Fate& fate = process.fate;
+  if (fate.what == format::Observed::kDumping) return "is writing a core file and will not come back";
+  if (fate.out_of_memory) return "was killed by the kernel for want of memory";
+  std::string end = EndText(process, said);
+  switch (KindOfDeath(process, said)) {
+    case Kind::kOutOfMemory:
+      if (said.allocation != nullptr) return "could not get " + AllocationText(*said.allocation) + " and " + end;
+      return "ran out of memory and " + end + ": " + ExceptionText(*said.exception);
+    case Kind::kLibraryError: return "got " + ErrorText(*said.error) + " and " + end;
+    default: break;
+  }
+  if (said.exception != nullptr) return end + ": " + ExceptionText(*said.exception);
+  if (said.handled != nullptr) return end + " after " + SignalName(said.handled->signal);
+  return end;
+}
+
+std::vector<std::string> WordsAsEvidence(const Process& process, const Said& said) {
+  std::vector<std::string> lines;
+  const auto before = [&](std::int64_t at_ns) {
+    if (!process.fate.gone()) return std::string();
+    return ", " + Seconds(std::max<std::int64_t>(0, EndOf(process) - at_ns)) + " before it was seen gone";
+  };
+  if (said.allocation != nullptr)
+    lines.push_back("it could not get " + AllocationText(*said.allocation) + before(said.allocation->at_ns) +
+                    ", and no allocation as large has succeeded since");
+  if (said.error != nullptr) lines.push_back("it got " + ErrorText(*said.error) + before(said.error->at_ns));
+  if (said.exception != nullptr) {
+    lines.push_back("its last words: " + ExceptionName(*said.exception));
+    if (!said.exception->place.empty()) lines.back() += ", raised in " + said.exception->place;
+  }
+  if (said.handled != nullptr) lines.push_back("a handler of its own took " + SignalLine(*said.handled));
+  if (said.signal != nullptr) lines.push_back(SignalLine(*said.signal));
+  const Fate& fate = process.fate;
+  if (fate.out_of_memory)
+    lines.push_back("the kernel has counted a kill for want of memory in its control group, or on its host");
+  const reader::HostMemory& memory = process.box->words.memory;
+  const bool of_the_host = KindOfDeath(process, said) == Kind::kOutOfMemory && said.allocation == nullptr;
+  if (memory.at_ns > 0 && (of_the_host || fate.signal == SIGKILL))
+    lines.push_back(
+        Bytes(memory.resident_bytes) + " of it were resident" + before(memory.at_ns) +
+        (memory.available_bytes > 0 ? "; " + Bytes(memory.available_bytes) + " of the host were free" : ""));
+  if (fate.signal == SIGSEGV && said.signal == nullptr && process.box->words.catching)
+    lines.push_back("no handler could run: most likely its stack had overflowed, or its own handler was in place");
+  return lines;
+}
+
+namespace {
+
+std::string StepAfterError(const NcclError& error) {
+  constexpr std::int32_t kSystem = 2, kInvalidArgument = 4, kInvalidUsage = 5, kRemote = 6;  // ncclResult_t
+  if (error.result == kInvalidArgument || error.result == kInvalidUsage)
+    return "look at the arguments of that call; NCCL says more of it with NCCL_DEBUG=WARN";
+  if (error.result == kSystem || error.result == kRemote)
+    return "look at the connections between the ranks: run with NCCL_DEBUG=WARN NCCL_DEBUG_SUBSYS=INIT,NET";
+  return "look at NCCL's own words: run with NCCL_DEBUG=WARN; `dmesg -T | grep -i xid` tells of GPU faults";
+}
+
+std::vector<std::string> StepsAfterSignal(const Process& process, const Said& said) {
+  std::vector<std::string> steps;
+  const reader::Frame* const frame = said.signal != nullptr ? OwnFrame(*said.signal) : nullptr;
+  if (frame != nullptr && !frame->module.empty())
+    steps.push_back("`addr2line -Cfe " + frame->module + " " + Hex(frame->offset) + "` names the line");
+  const Fate& fate = process.fate;
+  steps.push_back(fate.core ? "open its core file: it was written"
+                            : "run it again with core files allowed (`ulimit -c unlimited`)");
+  if (fate.signal == SIGABRT)
+    steps.push_back("read the last lines of its standard error: what calls abort() says there why");
+  return steps;
+}
+
+}  // namespace
+
+std::vector<std::string> NextSteps(Kind kind, const Process& process, const Said& said) {
+  const Fate& fate = process.fate;
+  if (kind == Kind::kLibraryError && said.error != nullptr) return {StepAfterError(*said.error)};
+  if (kind == Kind::kOutOfMemory && said.allocation != nullptr)
+    return {
+        "make it need less: smaller batches, activation checkpointing, sharded states; "
+        "`torch.cuda.memory_summary()` tells what holds memory",
+        "if much is free but in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; see also whether another "
+        "process uses the device (`nvidia-smi`)"};
+  if (kind == Kind::kOutOfMemory) {
+    std::vector<std::string> steps;
+    if (fate.out_of_memory)
+      steps.push_back("`dmesg -T | grep -i oom` on its host tells which limit was met, and who held the memory");
+    steps.push_back("make it need less of the host: data loader workers, pinned buffers, checkpoints and caches");
+    return steps;
+  }
+  if (said.exception != nullptr && !said.exception->place.empty())
+    return {"start at " + said.exception->place + "; the whole traceback is on its standard error"};
+  if (fate.signal && fate.signal != SIGKILL && !fate.polite()) return StepsAfterSignal(process, said);
+  return {};
+}
+
+std::optional<LastWords> DescribeWords(const Process& process) {
+  const Said said = WhatItSaid(process);
+  LastWords words;
+  if (said.signal != nullptr || said.handled != nullptr) {
+    const FatalSignal& signal = said.signal != nullptr ? *said.signal : *said.handled;
+    words.signal = SignalWords{signal.signal,
+                               signal.code,
+                               signal.fault_address,
+                               signal.thread,
+                               signal.thread_name,
+                               (signal.flags & format::kSignalHandled) != 0,
+                               {}};
+    for (const reader::Frame& frame : signal.frames) words.signal->frames.push_back(FrameText(frame));
+  }
+  if (said.exception != nullptr)
+    words.exception = ExceptionWords{said.exception->language == Language::kPython ? "python" : "c++",
+                                     said.exception->type, said.exception->message, said.exception->place};
+  if (said.allocation != nullptr)
+    words.allocation =
+        AllocationWords{std::string(functions::Allocation(said.allocation->function).name), said.allocation->bytes,
+                        said.allocation->device, said.allocation->free_bytes, said.allocation->total_bytes};
+  if (said.error != nullptr)
+    words.error =
+        ErrorWords{said.error->asynchronous ? std::string() : std::string(functions::OpName(said.error->function)),
+                   ResultName(said.error->result), said.error->text, said.error->asynchronous};
+  if (!words.signal && !words.exception && !words.allocation && !words.error) return std::nullopt;
+  return words;
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,28 @@
+// What the parts of one endpoint share. One thread.
+#pragma once
+
+#include <cstdint>
+
+#include "watchdog/exchange/exchange.h"
+#include "watchdog/exchange/loop.h"
+#include "watchdog/exchange/mailbox.h"
+#include "watchdog/exchange/parting.h"
+#include "watchdog/exchange/session.h"
+
+namespace ncclwatch::exchange {
+
+struct Context {
+  Context(const Setup& from, Loop* on, Mailbox* box)
+      : setup(from), keys(from.tokens), loop(on), mailbox(box), parting(on) {}
+
+  const Setup setup;
+  const Keys keys;
+  Loop* const loop;
+  Mailbox* const mailbox;
+  Counters counters;
+  Parting parting;
+  std::uint16_t port = 0;     // where this leader listens, 0: nowhere
+  std::int64_t awake_ns = 0;  // since when this thread has run without a long pause
+};
+
+}  // namespace ncclwatch::exchange

@@ -1,0 +1,235 @@
+#include "watchdog/exchange/hub.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ncclwatch::exchange {
+namespace {
+
+constexpr std::size_t kMostMembers = 8192;           // known, living or not
+constexpr std::int64_t kLookEvery_ns = 100'000'000;  // at the members' silence
+
+std::uint16_t Number(Kind kind) { return static_cast<std::uint16_t>(kind); }
+
+}  // namespace
+
+Hub::~Hub() {
+  for (auto& [node, member] : members_)
+    if (member.connection) {
+      member.connection->Close();
+      context_->loop->Bury(std::move(member.connection));
+    }
+}
+
+// So that the signs of life of a thousand nodes cost no more than those of some hundred.
+std::uint32_t Hub::PingMs() const {
+  const std::size_t nodes = by_connection_.size();
+  const int times = nodes <= 64 ? 1 : nodes <= 256 ? 2 : 4;
+  return static_cast<std::uint32_t>(context_->setup.timing.ping / 1'000'000 * times);
+}
+
+void Hub::Forget() {
+  if (members_.size() < kMostMembers) return;
+  const auto gone =
+      std::find_if(members_.begin(), members_.end(), [](const auto& one) { return !one.second.connection; });
+  if (gone != members_.end()) members_.erase(gone);
+}
+
+void Hub::Adopt(std::unique_ptr<Connection> connection, const Join& join, std::int64_t now_ns) {
+  auto found = members_.find(join.node);
+  if (found != members_.end() && found->second.connection) {
+    // An overtaken leader that woke up; its successor stays.
+    if (join.incarnation < found->second.incarnation) {
+      connection->Close();
+      context_->loop->Bury(std::move(connection));
+      return;
+    }
+    Remove(found, "came again");
+  }
+  Forget();
+  Member& member = members_[join.node];
+  found = members_.find(join.node);
+  // Somebody has seen a later hub than this one is: what comes after must be later still.
+  if (join.term > term_) term_ = join.term + 1;
+  member.incarnation = join.incarnation;
+  member.order = next_order_++;
+  member.at = connection->remote().With(join.port);
+  member.host = join.host;
+  const Patience fresh(context_->setup.timing, now_ns);
+  member.patience = member.patience ? member.patience->Again(now_ns) : fresh;
+  member.offset = {};
+  member.connection = std::move(connection);
+  member.connection->SetOwner(this);
+  by_connection_[member.connection.get()] = found;
+  const Self& self = context_->setup.self;
+  member.connection->Send(Number(Kind::kWelcome), Welcome{self.incarnation, term_, member.order, PingMs(),
+                                                          context_->port, self.node, self.host.substr(0, kMaxName)}
+                                                      .Encode());
+  // Fresh while there are few: should this hub die in the next moment, a newcomer must know at least those before it.
+  if (by_connection_.size() <= Line::kMost || line_said_.empty()) line_said_ = CurrentLine().Encode();
+  member.connection->Send(Number(Kind::kLine), line_said_);
+  ++context_->counters.joined;
+  changed_ = line_stale_ = true;
+  context_->mailbox->Deliver({Type::kJoined, join.node, term_, {}});
+}
+
+std::unique_ptr<Connection> Hub::Release(Members::iterator member, const std::string& why) {
+  std::unique_ptr<Connection> connection = std::move(member->second.connection);
+  if (!connection) return nullptr;
+  by_connection_.erase(connection.get());
+  ++context_->counters.left;
+  changed_ = line_stale_ = true;
+  context_->mailbox->Deliver({Type::kLeft, member->first, term_, why});
+  return connection;
+}
+
+void Hub::Remove(Members::iterator member, const std::string& why) {
+  std::unique_ptr<Connection> connection = Release(member, why);
+  if (!connection) return;
+  connection->Close();
+  context_->loop->Bury(std::move(connection));
+}
+
+void Hub::SendTo(Member* member, const std::string& from, Type type, const std::shared_ptr<const std::string>& body) {
+  Parcel parcel{Number(Kind::kMessage), type == Type::kSummary, Envelope{type, term_, from}.Encode(), body};
+  if (member->connection && member->connection->Send(std::move(parcel))) ++context_->counters.messages_out;
+}
+
+void Hub::Route(const std::string& from, const Envelope& envelope, std::shared_ptr<const std::string> body) {
+  const std::string& own = context_->setup.self.node;
+  const bool all = envelope.other == "*";
+  if (all) {
+    for (auto& [node, member] : members_)
+      if (node != from) SendTo(&member, from, envelope.type, body);
+  } else if (const auto to = members_.find(envelope.other); to != members_.end()) {
+    return SendTo(&to->second, from, envelope.type, body);
+  }
+  if (envelope.other.empty() || envelope.other == own || (all && from != own))
+    context_->mailbox->Deliver({envelope.type, from, term_, *body});
+}
+
+void Hub::SendOwn(const Outgoing& outgoing) {
+  Route(context_->setup.self.node, Envelope{outgoing.type, term_, outgoing.to}, outgoing.body);
+}
+
+void Hub::OnPing(Members::iterator member, const Ping& ping) {
+  const std::int64_t now_ns = Now();
+  if (ping.error_ns >= 0) {
+    member->second.offset = {-ping.offset_ns, ping.error_ns};
+    member->second.offset_at_ns = now_ns;
+  }
+  member->second.connection->Send(Number(Kind::kPong), Pong{ping.sent_ns, now_ns, Now()}.Encode());
+}
+
+void Hub::OnMessage(Members::iterator member, const Frame& frame) {
+  std::string_view body;
+  const std::optional<Envelope> envelope = Envelope::Decode(frame.payload, &body);
+  if (!envelope) {
+    ++context_->counters.messages_refused;
+    return;
+  }
+  ++context_->counters.messages_in;
+  Route(member->first, *envelope, std::make_shared<const std::string>(body));
+}
+
+void Hub::OnFrame(Connection* connection, Frame frame) {
+  const auto found = by_connection_.find(connection);
+  if (found == by_connection_.end()) return;
+  const Members::iterator member = found->second;
+  member->second.patience->Heard(Now());
+  switch (static_cast<Kind>(frame.kind)) {
+    case Kind::kPing:
+      if (const std::optional<Ping> ping = Ping::Decode(frame.payload)) OnPing(member, *ping);
+      break;
+    case Kind::kMessage: OnMessage(member, frame); break;
+    case Kind::kLeave: Remove(member, frame.payload == kWasSilent ? kWasSilent : kHasLeft); break;
+    default: break;  // of a later version
+  }
+}
+
+void Hub::OnEnd(Connection* connection, const std::string& why) {
+  const auto found = by_connection_.find(connection);
+  if (found != by_connection_.end()) Remove(found->second, why);
+}
+
+void Hub::Tick(std::int64_t now_ns) {
+  if (now_ns < due_ns_) return;
+  due_ns_ = now_ns + kLookEvery_ns;
+  const std::int64_t most = context_->setup.timing.most_patience;
+  for (auto member = members_.begin(); member != members_.end(); ++member) {
+    const Connection* const connection = member->second.connection.get();
+    if (!connection) continue;
+    // A large frame on a slow way is no silence.
+    const std::int64_t since_ns = std::max(context_->awake_ns, connection->heard_ns());
+    const bool silent = member->second.patience->IsOver(now_ns, since_ns);
+    // Talks but does not listen.
+    const bool deaf = !connection->idle() && now_ns - std::max(connection->moved_ns(), context_->awake_ns) > most;
+    if (silent || deaf) context_->parting.Take(Release(member, kWasSilent));
+  }
+  if (!std::exchange(line_stale_, false)) return;
+  line_said_ = CurrentLine().Encode();
+  for (auto& [node, member] : members_)
+    if (member.connection) member.connection->Send(Number(Kind::kLine), line_said_);
+}
+
+Line Hub::CurrentLine() const {
+  Line line{term_, PingMs(), {}};
+  for (const auto& [connection, member] : by_connection_)
+    if (member->second.at.port != 0)
+      line.heirs.push_back({member->second.order, member->second.at, member->first, member->second.host});
+  const auto most = std::min(line.heirs.size(), Line::kMost);
+  std::partial_sort(line.heirs.begin(), line.heirs.begin() + static_cast<std::ptrdiff_t>(most), line.heirs.end(),
+                    [](const Heir& a, const Heir& b) { return a.order < b.order; });
+  line.heirs.resize(most);
+  return line;
+}
+
+void Hub::Dismiss(const Elsewhere& elsewhere) {
+  const std::string payload = elsewhere.Encode();
+  for (auto member = members_.begin(); member != members_.end(); ++member) {
+    if (!member->second.connection) continue;
+    member->second.connection->Send(Number(Kind::kElsewhere), payload);
+    context_->parting.Take(Release(member, "was dismissed"));
+  }
+}
+
+void Hub::SayLeave() {
+  for (auto& [node, member] : members_)
+    if (member.connection) member.connection->Send(Number(Kind::kLeave), {});
+}
+
+bool Hub::Idle() const {
+  return std::all_of(by_connection_.begin(), by_connection_.end(), [](const auto& one) { return one.first->idle(); });
+}
+
+Claim Hub::claim() const {
+  return {static_cast<std::uint32_t>(by_connection_.size()), term_, context_->setup.self.node};
+}
+
+bool Hub::Has(const Endpoint& at) const {
+  return std::any_of(by_connection_.begin(), by_connection_.end(),
+                     [&at](const auto& one) { return one.second->second.at == at; });
+}
+
+std::vector<Peer> Hub::Peers(std::int64_t now_ns) const {
+  std::vector<Peer> peers;
+  peers.reserve(members_.size());
+  for (const auto& [node, member] : members_) {
+    Peer peer;
+    peer.node = node;
+    peer.host = member.host;
+    peer.address = member.at.ToText();
+    peer.incarnation = member.incarnation;
+    if (member.offset.error_ns >= 0) {
+      peer.clock_offset_ns = member.offset.offset_ns;
+      peer.clock_error_ns =
+          member.offset.error_ns + (now_ns - member.offset_at_ns) / 1'000'000 * ClockFilter::kDrift_ppm;
+    }
+    peer.last_heard_ns = member.patience ? member.patience->heard_ns() : 0;
+    peer.connected = member.connection != nullptr;
+    peers.push_back(std::move(peer));
+  }
+  return peers;
+}
+
+}  // namespace ncclwatch::exchange

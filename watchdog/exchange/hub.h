@@ -1,0 +1,75 @@
+// What the hub does for its members: takes them in, passes their messages on, answers their pings, tells them who is
+// next in line, and lets go of those that are silent for too long. One thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "watchdog/exchange/clock_filter.h"
+#include "watchdog/exchange/connection.h"
+#include "watchdog/exchange/context.h"
+#include "watchdog/exchange/patience.h"
+#include "watchdog/exchange/wire.h"
+
+namespace ncclwatch::exchange {
+
+class Hub final : public Connection::Owner {
+ public:
+  Hub(Context* context, std::uint64_t term) : context_(context), term_(term) {}
+  ~Hub() override;
+
+  void Adopt(std::unique_ptr<Connection> connection, const Join& join, std::int64_t now_ns);
+  void SendOwn(const Outgoing& outgoing);
+  void Tick(std::int64_t now_ns);
+  std::int64_t Due_ns() const { return due_ns_; }
+  // Tells every member, and lets it go.
+  void Dismiss(const Elsewhere& elsewhere);
+  void SayLeave();
+  bool Idle() const;  // nothing waits to be sent
+
+  Claim claim() const;
+  std::uint64_t term() const { return term_; }
+  Line CurrentLine() const;
+  std::vector<Peer> Peers(std::int64_t now_ns) const;
+  bool Has(const Endpoint& at) const;
+  bool TakeChanged() { return std::exchange(changed_, false); }  // somebody came or went
+
+ private:
+  struct Member {
+    std::unique_ptr<Connection> connection;  // null: gone
+    std::uint64_t incarnation = 0;
+    std::uint32_t order = 0;
+    Endpoint at;
+    std::string host;
+    std::optional<Patience> patience;
+    ClockOffset offset;  // of its clock against ours
+    std::int64_t offset_at_ns = 0;
+  };
+  using Members = std::map<std::string, Member>;
+
+  void Remove(Members::iterator member, const std::string& why);
+  std::unique_ptr<Connection> Release(Members::iterator member, const std::string& why);
+  void Forget();
+  std::uint32_t PingMs() const;
+  void Route(const std::string& from, const Envelope& envelope, std::shared_ptr<const std::string> body);
+  void SendTo(Member* member, const std::string& from, Type type, const std::shared_ptr<const std::string>& body);
+  void OnPing(Members::iterator member, const Ping& ping);
+  void OnMessage(Members::iterator member, const Frame& frame);
+  void OnProven(Connection*) override {}
+  void OnFrame(Connection* connection, Frame frame) override;
+  void OnEnd(Connection* connection, const std::string& why) override;
+
+  Context* const context_;
+  std::uint64_t term_;
+  Members members_;  // those that are gone too
+  std::unordered_map<const Connection*, Members::iterator> by_connection_;
+  std::uint32_t next_order_ = 1;
+  bool changed_ = false, line_stale_ = true;
+  std::string line_said_;
+  std::int64_t due_ns_ = 0;
+};
+
+}  // namespace ncclwatch::exchange

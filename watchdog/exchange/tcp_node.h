@@ -1,0 +1,93 @@
+// One leader over embedded TCP: looks for a hub, is a member, or is the hub. One thread.
+//
+// Looking: it calls where a hub may be: the hub that was lost, the place where all meet, those next in line. Whoever
+// answers is the hub, knows it, or looks for one too. Who listens at the meeting place becomes hub at once; who was a
+// member before becomes it when those before it in line have had their time and no sign of life came from them. A
+// leader that never had a hub waits for one for ever.
+//
+// Two hubs, after the network was cut, find one another as soon as it is whole again, because hubs call those whom they
+// miss. The one with the lesser claim gives way and sends its members to the other.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "watchdog/exchange/acceptor.h"
+#include "watchdog/exchange/context.h"
+#include "watchdog/exchange/dialer.h"
+#include "watchdog/exchange/hub.h"
+#include "watchdog/exchange/meeting.h"
+#include "watchdog/exchange/memory.h"
+#include "watchdog/exchange/node.h"
+#include "watchdog/exchange/uplink.h"
+
+namespace ncclwatch::exchange {
+
+class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Handler, private Uplink::Handler {
+ public:
+  TcpNode(const Setup& setup, Loop* loop, Mailbox* mailbox);
+  ~TcpNode() override;
+
+  void Tick(std::int64_t now_ns) override;
+  std::int64_t Due_ns() const override;
+  void Leave(std::int64_t now_ns) override;
+  bool Idle() const override;
+
+ private:
+  // A hub that was lost, or never found.
+  struct Search {
+    std::int64_t since_ns = 0;
+    std::string lost_node;                   // the hub before
+    std::vector<Endpoint> hints;             // where it was, and where others say that one is
+    std::map<Endpoint, std::int64_t> alive;  // who looks for one like us, or has not missed it yet: seen last
+    std::int64_t told_ns = 0;                // of another hub, last
+    bool said = false;
+  };
+
+  void Look(std::int64_t now_ns);
+  void BeginSearch(std::int64_t now_ns, const std::string& lost_node, std::vector<Endpoint> hints);
+  void LookForHub(std::int64_t now_ns);
+  void LookForRivals(std::int64_t now_ns);
+  bool MayLead(std::int64_t now_ns) const;
+  std::size_t PlaceInLine() const;
+  bool BetterOneLives(std::size_t place, std::int64_t now_ns) const;
+  void BecomeHub(std::int64_t now_ns);
+  void GiveWay(const Endpoint& to, const std::string& node);
+  void Answer(std::unique_ptr<Connection> connection, Kind kind, std::string payload);
+  void Hint(const Endpoint& at);
+  void SayTrouble(std::int64_t now_ns);
+  void DrainMailbox();
+  void Publish(std::int64_t now_ns);
+  void PublishPeers(std::int64_t now_ns);
+  void KeepMemory(std::int64_t now_ns);
+
+  void OnJoin(std::unique_ptr<Connection> connection, const Join& join) override;
+  Join OwnJoin() override;
+  void OnWelcome(std::unique_ptr<Connection> connection, const Welcome& welcome) override;
+  void OnElsewhere(const Endpoint& from, const Elsewhere& elsewhere) override;
+  void OnYield(const Endpoint&) override {}  // its members come by themselves
+  void OnHubLost(const std::string& why, const std::optional<Elsewhere>& elsewhere) override;
+  void OnLine(const Line& line) override;
+
+  Context context_;
+  Acceptor acceptor_;
+  Dialer dialer_;
+  Meeting meeting_;
+  // At most one of the two; neither: looking.
+  std::unique_ptr<Uplink> uplink_;
+  std::unique_ptr<Hub> hub_;
+  Search search_;
+  std::optional<Patience> hub_patience_;  // with the hub before
+
+  std::uint64_t term_ = 0;    // the latest seen, 0: never had a hub
+  std::vector<Heir> heirs_;   // the last line
+  bool heir_of_hub_ = false;  // the leader before us on this node was hub, and we listen where it did
+  bool leaving_ = false;
+  std::int64_t ticked_ns_ = 0, looked_ns_ = 0, peers_ns_ = 0, memory_ns_ = 0;
+  std::string memory_;  // as it was kept last
+};
+
+}  // namespace ncclwatch::exchange

@@ -1,0 +1,125 @@
+// Numbers and texts in what node leaders tell one another: small numbers are short (7 bits a byte, lowest first), every
+// length is checked. A reader past the end, or at what cannot be, gives zeros from then on, and ok() says so.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace ncclwatch::nodes {
+
+class Writer {
+ public:
+  Writer& Byte(std::uint8_t value) {
+    out_.push_back(static_cast<char>(value));
+    return *this;
+  }
+  Writer& Number(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) Byte(static_cast<std::uint8_t>(value | 0x80));
+    return Byte(static_cast<std::uint8_t>(value));
+  }
+  // Small negative numbers are short too.
+  Writer& Signed(std::int64_t value) {
+    return Number((static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63));
+  }
+  // What looks random anyway.
+  Writer& Whole(std::uint64_t value) {
+    for (int shift = 0; shift < 64; shift += 8) Byte(static_cast<std::uint8_t>(value >> shift));
+    return *this;
+  }
+  Writer& Text(std::string_view text, std::size_t most) {
+    text = text.substr(0, most);
+    Number(text.size());
+    out_.append(text);
+    return *this;
+  }
+  Writer& Raw(std::string_view bytes) {
+    out_.append(bytes);
+    return *this;
+  }
+
+  std::size_t size() const { return out_.size(); }
+  const std::string& bytes() const { return out_; }
+  std::string Take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+
+  std::uint8_t Byte() {
+    if (!ok_ || rest_.empty()) return static_cast<std::uint8_t>(Fail());
+    const auto value = static_cast<std::uint8_t>(rest_.front());
+    rest_.remove_prefix(1);
+    return value;
+  }
+  std::uint64_t Number() {
+    std::uint64_t value = 0;
+    for (unsigned shift = 0;; shift += 7) {
+      const std::uint8_t byte = Byte();
+      if (!ok_ || (shift == 63 && byte > 1)) return Fail();
+      value |= std::uint64_t{byte & 0x7fu} << shift;
+      if (byte < 0x80) return value;
+    }
+  }
+  // What is larger is damage.
+  std::uint64_t NumberUpTo(std::uint64_t most) {
+    const std::uint64_t value = Number();
+    return value <= most ? value : Fail();
+  }
+  template <typename Small>
+  Small NumberAs(std::uint64_t most = static_cast<Small>(-1)) {
+    return static_cast<Small>(NumberUpTo(most));
+  }
+  std::int64_t Signed() {
+    const std::uint64_t value = Number();
+    return static_cast<std::int64_t>(value >> 1) ^ -static_cast<std::int64_t>(value & 1);
+  }
+  std::int32_t Signed32() {
+    const std::int64_t value = Signed();
+    if (value < INT32_MIN || value > INT32_MAX) return static_cast<std::int32_t>(Fail());
+    return static_cast<std::int32_t>(value);
+  }
+  std::uint64_t Whole() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 8) value |= std::uint64_t{Byte()} << shift;
+    return ok_ ? value : 0;
+  }
+  std::string_view Text(std::size_t most) { return Raw(NumberUpTo(most)); }
+  std::string_view Raw(std::size_t size) {
+    if (!ok_ || size > rest_.size()) {
+      Fail();
+      return {};
+    }
+    const std::string_view raw = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return raw;
+  }
+
+  std::uint64_t Fail() {
+    ok_ = false;
+    return 0;
+  }
+  bool ok() const { return ok_; }
+  bool Done() const { return ok_ && rest_.empty(); }
+  std::size_t left() const { return rest_.size(); }
+
+ private:
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+// Clamped sums of instants that strangers have written.
+constexpr std::int64_t Later(std::int64_t ns, std::int64_t by_ns) {
+  constexpr std::int64_t kQuarter = INT64_MAX / 4;
+  const auto bounded = [](std::int64_t value) {
+    return value < -kQuarter ? -kQuarter : value > kQuarter ? kQuarter : value;
+  };
+  return bounded(ns) + bounded(by_ns);
+}
+
+}  // namespace ncclwatch::nodes

@@ -1,0 +1,216 @@
+#include "watchdog/nodes/hub.h"
+
+#include <algorithm>
+
+#include "watchdog/nodes/thin_image.h"
+
+namespace ncclwatch::nodes {
+namespace {
+
+constexpr std::size_t kSmallJob = 16;      // nodes: all of them are asked
+constexpr std::size_t kMostAsked = 64;     // of a larger one
+constexpr std::size_t kForAll = 4;         // nodes a side, where the whole ring is wanted
+constexpr std::uint64_t kCalls = 200'000;  // that are wanted in memory at once, over all processes
+constexpr std::uint64_t kFewestCalls = 64;
+constexpr std::uint64_t kBytes = 48u << 20;  // of all answers together
+constexpr std::uint64_t kFewestBytes = 256u << 10;
+constexpr std::uint64_t kSlowCalls = 64;              // of each process, and
+constexpr std::uint64_t kSlowBytes = 16384;           // from a node that did not answer in time,
+constexpr std::int64_t kSlow_ns = 30'000'000'000;     // for so long
+constexpr std::int64_t kPatience_ns = 1'500'000'000;  // for answers; a node that is slower is judged by its summaries
+constexpr std::int64_t kAnew_ns = 500'000'000;        // between two wishes for a new session
+// A word that is on its way is not sent again at once, and each time after twice as long.
+constexpr std::int64_t kRepeat_ns = 1'000'000'000;
+constexpr int kMostDoublings = 5;
+
+bool SameProcess(const reader::BoxImage& a, const reader::BoxImage& b) {
+  return a.pid == b.pid && a.start_time == b.start_time && a.pid_namespace == b.pid_namespace && a.boot_id == b.boot_id;
+}
+
+}  // namespace
+
+void Hub::Join(const std::string& node, std::int64_t now_ns) {
+  table_.Join(node, now_ns);
+  pieces_.erase(node);
+  waiting_.erase(node);
+  owing_.erase(node);
+  if (node == own_) return;
+  Ask(node, {});
+  asked_anew_ns_[node] = now_ns;
+  Tell(node, now_ns);
+}
+
+void Hub::Leave(const std::string& node, bool closed, std::int64_t now_ns) {
+  table_.Leave(node, closed, now_ns);
+  pieces_.erase(node);
+  waiting_.erase(node);
+}
+
+void Hub::TakeSummary(const std::string& node, std::string_view body, std::int64_t now_ns) {
+  const Outcome outcome = table_.Tell(node, body, now_ns);
+  if (outcome == Outcome::kNewer) newer_.insert(node);
+  if (outcome == Outcome::kDamaged) ++refused_;
+  if (outcome == Outcome::kTaken || outcome == Outcome::kNewer || node == own_) return;
+  std::int64_t& asked_ns = asked_anew_ns_[node];
+  if (now_ns - asked_ns < kAnew_ns) return;
+  asked_ns = now_ns;
+  Ask(node, {});
+}
+
+void Hub::TakeRecords(const std::string& node, std::string_view body) {
+  bool damaged = false;
+  const std::optional<std::string> whole = pieces_[node].Add(body, &damaged);
+  refused_ += damaged ? 1 : 0;
+  if (!whole) return;
+  owing_.erase(node);
+  std::optional<Records> records = ReadRecords(*whole);
+  refused_ += records ? 0 : 1;
+  const auto waited = waiting_.find(node);
+  if (waited == waiting_.end() || (records && records->number != waited->second)) return;
+  waiting_.erase(waited);
+  if (records) fetched_[node] = std::move(records->boxes);
+}
+
+void Hub::Ask(const std::string& node, const Fetch& fetch) { post_->Send(node, Kind::kFetch, nodes::Write(fetch)); }
+
+std::vector<std::string> Hub::Whom(const diagnosis::Diagnosis& first) const {
+  std::vector<std::string> whom;
+  std::set<std::string> known = {own_};
+  for (const auto& [node, boxes] : fetched_) known.insert(node);
+  const auto add = [&](const std::string& node) {
+    const auto found = table_.nodes().find(node);
+    if (found == table_.nodes().end() || !found->second.connected || owing_.contains(node) || whom.size() >= kMostAsked)
+      return;
+    if (known.insert(node).second) whom.push_back(node);
+  };
+  if (table_.nodes().size() <= kSmallJob) {
+    for (const auto& [node, row] : table_.nodes()) add(node);
+    return whom;
+  }
+  std::set<int> culprits;
+  for (const diagnosis::Finding& finding : first.findings)
+    culprits.insert(finding.culprits.begin(), finding.culprits.end());
+  for (const auto& [node, row] : table_.nodes())
+    for (const auto& [number, process] : row.processes)
+      if (culprits.contains(process.now.rank)) add(node);
+  for (const Table::Suspicion& suspicion : table_.suspicions())
+    for (const std::string& node : table_.Concerned(suspicion.communicator)) add(node);
+  for (const diagnosis::Finding& finding : first.findings)
+    if (finding.communicator)
+      for (const std::string& node : table_.Concerned(finding.communicator->id)) add(node);
+  for (const std::string& node : table_.Quiet(INT64_MAX)) add(node);
+  return whom;
+}
+
+std::vector<std::string> Hub::WhomForAll(std::uint64_t communicator) const {
+  std::vector<std::string> concerned = table_.Concerned(communicator);
+  std::erase_if(concerned, [&](const std::string& node) {
+    const auto found = table_.nodes().find(node);
+    return node == own_ || found == table_.nodes().end() || !found->second.connected || owing_.contains(node);
+  });
+  if (concerned.size() <= 2 * kForAll) return concerned;
+  concerned.erase(concerned.begin() + kForAll, concerned.end() - kForAll);
+  return concerned;
+}
+
+void Hub::Gather(const std::vector<std::string>& nodes, std::uint64_t communicator, std::int64_t now_ns) {
+  waiting_.clear();
+  std::uint64_t processes = 0;
+  for (const std::string& node : nodes) {
+    const auto found = table_.nodes().find(node);
+    if (found != table_.nodes().end()) processes += found->second.processes.size();
+  }
+  Fetch fetch;
+  fetch.number = ++fetches_;
+  fetch.newest_calls = std::max(kFewestCalls, kCalls / std::max<std::uint64_t>(1, processes));
+  fetch.communicator = communicator;
+  fetch.most_bytes = std::max(kFewestBytes, kBytes / std::max<std::uint64_t>(1, nodes.size()));
+  for (const std::string& node : nodes) {
+    waiting_[node] = fetch.number;
+    owing_.insert(node);
+    const auto slow = slow_until_ns_.find(node);
+    if (slow == slow_until_ns_.end() || now_ns >= slow->second) {
+      Ask(node, fetch);
+      continue;
+    }
+    Fetch little = fetch;
+    little.newest_calls = std::min(little.newest_calls, kSlowCalls);
+    little.most_bytes = std::min(little.most_bytes, kSlowBytes);
+    Ask(node, little);
+  }
+  gathering_ = true;
+  gather_until_ns_ = now_ns + kPatience_ns;
+}
+
+bool Hub::Gathered(std::int64_t now_ns) {
+  if (!gathering_ || (!waiting_.empty() && now_ns < gather_until_ns_)) return false;
+  gathering_ = false;
+  for (const auto& [node, number] : waiting_) slow_until_ns_[node] = now_ns + kSlow_ns;
+  waiting_.clear();
+  return true;
+}
+
+void Hub::LetGo() {
+  fetched_.clear();
+  gathering_ = false;
+  waiting_.clear();
+}
+
+std::vector<reader::BoxImage> Hub::Boxes(const std::vector<reader::BoxImage>& own, std::int64_t job_minus_here_ns,
+                                         std::int64_t now_ns) const {
+  std::vector<reader::BoxImage> boxes;
+  for (const auto& [name, node] : table_.nodes()) {
+    if (name == own_ || table_.IsOvertaken(node)) continue;
+    const std::size_t begin = boxes.size();
+    const auto fetched = fetched_.find(name);
+    if (fetched != fetched_.end()) {
+      boxes.insert(boxes.end(), fetched->second.begin(), fetched->second.end());
+    } else {
+      for (const auto& [number, row] : node.processes) {
+        boxes.push_back(ThinImage(node, row, now_ns));
+        table_.BringForward(node, &boxes.back());
+      }
+    }
+    for (std::size_t i = begin; i < boxes.size(); ++i) {
+      reader::Judgement& judgement = boxes[i].judgement;
+      judgement = {};
+      if (job_minus_here_ns != 0) judgement.job_minus_monotonic_ns = job_minus_here_ns + node.shift_ns;
+    }
+  }
+  // Nodes that share a run directory tell of the same processes.
+  std::erase_if(boxes, [&](const reader::BoxImage& box) {
+    return std::any_of(own.begin(), own.end(), [&](const auto& mine) { return SameProcess(box, mine); });
+  });
+  return boxes;
+}
+
+void Hub::Say(Word word, std::int64_t job_minus_here_ns, std::int64_t now_ns) {
+  word.revision = word_.revision + 1;
+  word_ = std::move(word);
+  job_minus_here_ns_ = job_minus_here_ns;
+  told_.clear();
+  for (const auto& [node, row] : table_.nodes())
+    if (node != own_ && row.connected && !Tell(node, now_ns)) break;
+}
+
+bool Hub::Tell(const std::string& node, std::int64_t now_ns) {
+  if (word_.revision == 0) return true;
+  told_[node].at_ns = now_ns;
+  word_.job_minus_yours_ns = job_minus_here_ns_ == 0 ? 0 : job_minus_here_ns_ + table_.nodes().at(node).shift_ns;
+  bool sent = true;
+  for (std::string& body : nodes::Write(word_)) sent = sent && post_->Send(node, Kind::kWord, std::move(body));
+  if (!sent) told_.erase(node);
+  return sent;
+}
+
+void Hub::Repeat(std::int64_t now_ns) {
+  for (const auto& [node, row] : table_.nodes()) {
+    if (node == own_ || !row.connected || row.next == 0 || row.revision == word_.revision) continue;
+    Told& told = told_[node];
+    if (now_ns - told.at_ns < kRepeat_ns << std::min(told.again, kMostDoublings)) continue;
+    ++told.again;
+    if (!Tell(node, now_ns)) break;
+  }
+}
+
+}  // namespace ncclwatch::nodes

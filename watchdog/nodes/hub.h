@@ -1,0 +1,101 @@
+// The hub's side: the table of the whole job, the boxes' contents that were fetched on suspicion, and the word that
+// goes to all. Decides nothing: who judges asks here what is suspicious and what is known. One thread. No clock: every
+// call is told the time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/nodes/messages.h"
+#include "watchdog/nodes/table.h"
+
+namespace ncclwatch::nodes {
+
+enum class Kind { kSummary, kFetch, kRecords, kWord };
+
+class Post {
+ public:
+  virtual ~Post() = default;
+  // False: it will not arrive. True promises nothing either.
+  virtual bool Send(const std::string& node, Kind kind, std::string body) = 0;
+};
+
+class Hub {
+ public:
+  // post must outlive it. own: this node, whose boxes are at hand; its summaries are told here like any other's.
+  Hub(Post* post, std::string own) : post_(post), own_(std::move(own)) {}
+
+  Table& table() { return table_; }
+  const Table& table() const { return table_; }
+
+  void Join(const std::string& node, std::int64_t now_ns);
+  // closed: not for its silence, but because its connection was closed: its machine is there, its leader is not.
+  void Leave(const std::string& node, bool closed, std::int64_t now_ns);
+  // Bodies that cannot be read are counted and change nothing.
+  void TakeSummary(const std::string& node, std::string_view body, std::int64_t now_ns);
+  void TakeRecords(const std::string& node, std::string_view body);
+  std::uint64_t refused() const { return refused_; }
+  const std::set<std::string>& newer() const { return newer_; }  // nodes that speak a later version
+
+  // ---- what is fetched -------------------------------------------------------------------------------------------
+
+  // Whom to ask before the job is judged: everyone of a small one; else the nodes that `first`, a diagnosis of what is
+  // known already, points to, and those whose calls differ. None who has answered since LetGo().
+  std::vector<std::string> Whom(const diagnosis::Diagnosis& first) const;
+  // A difference somewhere before all calls that are known: the nodes whose whole record of the communicator decides.
+  std::vector<std::string> WhomForAll(std::uint64_t communicator) const;
+  void Gather(const std::vector<std::string>& nodes, std::uint64_t communicator, std::int64_t now_ns);
+  bool gathering() const { return gathering_; }
+  // All have answered, or have had time enough. Then gathering() is over.
+  bool Gathered(std::int64_t now_ns);
+  void LetGo();
+
+  // The boxes of the other nodes: as fetched, else as their summaries tell. Left out: those that are overtaken, and
+  // those of another node that this one sees itself (`own`, in one run directory). job_minus_here_ns: the job's clock.
+  std::vector<reader::BoxImage> Boxes(const std::vector<reader::BoxImage>& own, std::int64_t job_minus_here_ns,
+                                      std::int64_t now_ns) const;
+
+  // ---- what is said ----------------------------------------------------------------------------------------------
+
+  // To all, and to those who come later. The revision is counted here, and job_minus_yours_ns filled in for each.
+  void Say(Word word, std::int64_t job_minus_here_ns, std::int64_t now_ns);
+  // Again to those who have not got it.
+  void Repeat(std::int64_t now_ns);
+  const Word& word() const { return word_; }
+
+ private:
+  void Ask(const std::string& node, const Fetch& fetch);
+  bool Tell(const std::string& node, std::int64_t now_ns);  // false: no room now, and not for others either
+
+  Post* post_;
+  std::string own_;
+  Table table_;
+  std::map<std::string, Pieces> pieces_;
+  std::map<std::string, std::int64_t> asked_anew_ns_;
+  struct Told {
+    std::int64_t at_ns = 0;
+    int again = 0;  // times that the word was repeated
+  };
+  std::map<std::string, Told> told_;
+  // What was asked for is still on its way over a slow network: more would only make it slower.
+  std::set<std::string> owing_;
+  std::map<std::string, std::int64_t> slow_until_ns_;
+  std::uint64_t refused_ = 0;
+  std::set<std::string> newer_;
+
+  bool gathering_ = false;
+  std::int64_t gather_until_ns_ = 0;
+  std::uint64_t fetches_ = 0;
+  std::map<std::string, std::uint64_t> waiting_;  // node -> number of the fetch
+  std::map<std::string, std::vector<reader::BoxImage>> fetched_;
+
+  Word word_;
+  std::int64_t job_minus_here_ns_ = 0;
+};
+
+}  // namespace ncclwatch::nodes

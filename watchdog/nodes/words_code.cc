@@ -1,0 +1,143 @@
+#include "watchdog/nodes/words_code.h"
+
+#include <algorithm>
+
+namespace ncclwatch::nodes {
+namespace {
+
+constexpr std::size_t kMostText = 1024;
+constexpr std::size_t kMostModule = 4096;
+constexpr std::uint64_t kMostOfAKind = 64;
+constexpr std::uint64_t kMostFrames = 256;
+
+void Write(const reader::FatalSignal& signal, Writer* to) {
+  to->Signed(signal.at_ns).Number(signal.fault_address).Number(signal.stack_pointer).Signed(signal.signal);
+  to->Signed(signal.code).Signed(signal.sender).Number(signal.thread).Number(signal.flags);
+  to->Text(signal.thread_name, kMostText).Number(std::min<std::uint64_t>(signal.frames.size(), kMostFrames));
+  for (std::size_t i = 0; i < std::min<std::size_t>(signal.frames.size(), kMostFrames); ++i)
+    to->Number(signal.frames[i].address).Number(signal.frames[i].offset).Text(signal.frames[i].module, kMostModule);
+}
+
+void Read(Reader* from, reader::FatalSignal* signal) {
+  signal->at_ns = from->Signed();
+  signal->fault_address = from->Number();
+  signal->stack_pointer = from->Number();
+  signal->signal = from->Signed32();
+  signal->code = from->Signed32();
+  signal->sender = from->Signed32();
+  signal->thread = from->NumberAs<std::uint32_t>();
+  signal->flags = from->NumberAs<std::uint32_t>();
+  signal->thread_name = from->Text(kMostText);
+  for (std::uint64_t left = from->NumberUpTo(kMostFrames); left > 0 && from->ok(); --left) {
+    reader::Frame& frame = signal->frames.emplace_back();
+    frame.address = from->Number();
+    frame.offset = from->Number();
+    frame.module = from->Text(kMostModule);
+  }
+}
+
+void Write(const reader::Exception& exception, Writer* to) {
+  to->Signed(exception.at_ns).Number(static_cast<std::uint64_t>(exception.language)).Number(exception.thread);
+  to->Text(exception.type, kMostText).Text(exception.message, kMostText).Text(exception.place, kMostText);
+}
+
+void Read(Reader* from, reader::Exception* exception) {
+  exception->at_ns = from->Signed();
+  exception->language = static_cast<format::Language>(from->NumberUpTo(UINT8_MAX));
+  exception->thread = from->NumberAs<std::uint32_t>();
+  exception->type = from->Text(kMostText);
+  exception->message = from->Text(kMostText);
+  exception->place = from->Text(kMostText);
+}
+
+void Write(const reader::FailedAllocation& failed, Writer* to) {
+  to->Signed(failed.at_ns).Signed(failed.recovered_ns).Number(failed.bytes).Number(failed.free_bytes);
+  to->Number(failed.total_bytes).Number(failed.function).Signed(failed.result).Signed(failed.device);
+  to->Number(failed.thread);
+}
+
+void Read(Reader* from, reader::FailedAllocation* failed) {
+  failed->at_ns = from->Signed();
+  failed->recovered_ns = from->Signed();
+  failed->bytes = from->Number();
+  failed->free_bytes = from->Number();
+  failed->total_bytes = from->Number();
+  failed->function = from->NumberAs<std::uint32_t>();
+  failed->result = from->Signed32();
+  failed->device = from->Signed32();
+  failed->thread = from->NumberAs<std::uint32_t>();
+}
+
+void Write(const reader::NcclError& error, Writer* to) {
+  to->Signed(error.at_ns).Number(error.slot).Number(static_cast<std::uint64_t>(error.function));
+  to->Number(error.communicator).Number(error.generation).Signed(error.result).Number(error.thread);
+  to->Byte(error.asynchronous ? 1 : 0).Text(error.text, kMostText);
+}
+
+void Read(Reader* from, reader::NcclError* error) {
+  error->at_ns = from->Signed();
+  error->slot = from->Number();
+  error->function = static_cast<functions::Function>(from->NumberAs<std::uint32_t>());
+  error->communicator = from->NumberAs<std::uint32_t>();
+  error->generation = from->NumberAs<std::uint32_t>();
+  error->result = from->Signed32();
+  error->thread = from->NumberAs<std::uint32_t>();
+  error->asynchronous = from->Byte() != 0;
+  error->text = from->Text(kMostText);
+}
+
+template <typename T>
+void WriteAll(const std::vector<T>& list, Writer* to) {
+  const std::size_t count = std::min<std::size_t>(list.size(), kMostOfAKind);
+  to->Number(count);
+  for (std::size_t i = 0; i < count; ++i) Write(list[i], to);
+}
+
+template <typename T>
+void ReadAll(Reader* from, std::vector<T>* list) {
+  for (std::uint64_t left = from->NumberUpTo(kMostOfAKind); left > 0 && from->ok(); --left)
+    Read(from, &list->emplace_back());
+}
+
+}  // namespace
+
+void WriteLastWords(const reader::LastWords& words, Writer* to) {
+  to->Byte(words.written ? 1 : 0);
+  if (!words.written) return;
+  to->Signed(words.exit_status).Signed(words.signal).Signed(words.at_ns).Text(words.text, kMostText);
+}
+
+reader::LastWords ReadLastWords(Reader* from) {
+  reader::LastWords words;
+  words.written = from->Byte() != 0;
+  if (!words.written) return words;
+  words.exit_status = from->Signed32();
+  words.signal = from->Signed32();
+  words.at_ns = from->Signed();
+  words.text = from->Text(kMostText);
+  return words;
+}
+
+void WriteWords(const reader::Words& words, Writer* to) {
+  to->Byte(words.catching ? 1 : 0);
+  WriteAll(words.signals, to);
+  WriteAll(words.exceptions, to);
+  WriteAll(words.allocations, to);
+  WriteAll(words.errors, to);
+  to->Signed(words.memory.at_ns).Number(words.memory.resident_bytes).Number(words.memory.available_bytes);
+}
+
+reader::Words ReadWords(Reader* from) {
+  reader::Words words;
+  words.catching = from->Byte() != 0;
+  ReadAll(from, &words.signals);
+  ReadAll(from, &words.exceptions);
+  ReadAll(from, &words.allocations);
+  ReadAll(from, &words.errors);
+  words.memory.at_ns = from->Signed();
+  words.memory.resident_bytes = from->Number();
+  words.memory.available_bytes = from->Number();
+  return words;
+}
+
+}  // namespace ncclwatch::nodes

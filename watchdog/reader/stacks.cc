@@ -1,0 +1,154 @@
+#include "watchdog/reader/stacks.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "watchdog/reader/file.h"
+
+namespace ncclwatch::reader {
+namespace {
+
+constexpr std::string_view kProcessMagic = "ncclwatch.stacks/1";
+constexpr std::string_view kVerdictMagic = "ncclwatch.verdict_stacks/1";
+constexpr std::size_t kMostHead = 64 << 10;  // bytes; a head has some ten lines
+constexpr std::size_t kMostVerdict = 4 << 20;
+constexpr std::size_t kMostProcesses = 4096;
+constexpr std::size_t kMostText = 400;  // bytes of one frame or state
+
+// The lines of a text, without their ends.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : left_(text) {}
+  bool Next(std::string_view* line) {
+    if (left_.empty()) return false;
+    const std::size_t end = std::min(left_.find('\n'), left_.size());
+    *line = left_.substr(0, end);
+    left_.remove_prefix(std::min(end + 1, left_.size()));
+    return true;
+  }
+
+ private:
+  std::string_view left_;
+};
+
+// The next word of a line; empty at its end.
+std::string_view Word(std::string_view* line) {
+  line->remove_prefix(std::min(line->find_first_not_of(' '), line->size()));
+  const std::size_t end = std::min(line->find(' '), line->size());
+  const std::string_view word = line->substr(0, end);
+  line->remove_prefix(end);
+  return word;
+}
+
+template <typename Number>
+bool Read(std::string_view word, Number* to) {
+  Number value{};
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || end != word.data() + word.size() || word.empty()) return false;
+  *to = value;
+  return true;
+}
+
+// The rest of a line as text that may be printed and written again: what was cut and cleaned once stays as it is.
+std::string Text(std::string_view rest) {
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  std::string text(rest.substr(0, kMostText));
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text;
+}
+
+// "process pid N start T rank R host H at_ns NS": pairs of name and value in any order, unknown names passed over.
+std::optional<ProcessStacks> Process(std::string_view line) {
+  ProcessStacks process;
+  bool whole = true;
+  for (std::string_view name = Word(&line); !name.empty(); name = Word(&line)) {
+    const std::string_view value = Word(&line);
+    if (name == "pid") whole &= Read(value, &process.pid);
+    if (name == "start") whole &= Read(value, &process.start_time);
+    if (name == "at_ns") whole &= Read(value, &process.at_ns);
+    if (name == "rank" && !Read(value, &process.rank)) process.rank = -1;
+    if (name == "host") process.host = Text(value);
+  }
+  if (process.host.empty()) process.host = kNoHost;
+  if (!whole || process.pid == 0 || process.start_time == 0) return std::nullopt;
+  return process;
+}
+
+void Add(std::string_view keyword, std::string_view rest, ProcessStacks* process) {
+  const bool state = keyword == "state";
+  if (!state && keyword != "where") return;
+  std::vector<std::string>& lines = state ? process->state : process->where;
+  if (lines.size() == (state ? kMostState : kMostWhere)) return;
+  if (std::string text = Text(rest); !text.empty()) lines.push_back(std::move(text));
+}
+
+std::string Beginning(const std::string& path, std::size_t most) {
+  const File file(path);
+  if (!file.reason().empty()) return {};
+  std::string text(std::min<std::uint64_t>(file.bytes(), most), '\0');
+  text.resize(file.ReadAt(0, text.data(), text.size()));
+  return text;
+}
+
+}  // namespace
+
+std::optional<ProcessStacks> ParseProcessStacks(std::string_view text) {
+  Lines lines(text.substr(0, kMostHead));
+  std::string_view line;
+  if (!lines.Next(&line) || line != kProcessMagic) return std::nullopt;
+  std::optional<ProcessStacks> process;
+  while (lines.Next(&line) && !line.empty()) {  // an empty line ends the head
+    const std::string_view keyword = Word(&line);
+    if (keyword == "process" && !process) {
+      if (!(process = Process(line))) return std::nullopt;
+    } else if (process) {
+      Add(keyword, line, &*process);
+    }
+  }
+  return process;
+}
+
+std::optional<VerdictStacks> ParseVerdictStacks(std::string_view text) {
+  Lines lines(text.substr(0, kMostVerdict));
+  std::string_view line;
+  if (!lines.Next(&line) || line != kVerdictMagic) return std::nullopt;
+  VerdictStacks stacks;
+  bool open = false;  // the newest process takes what follows
+  while (lines.Next(&line)) {
+    const std::string_view keyword = Word(&line);
+    if (keyword == "verdict_at_ns") Read(Word(&line), &stacks.verdict_at_ns);
+    if (keyword == "process") {
+      std::optional<ProcessStacks> process = Process(line);
+      open = process && stacks.processes.size() < kMostProcesses;
+      if (open) stacks.processes.push_back(std::move(*process));
+    } else if (open) {
+      Add(keyword, line, &stacks.processes.back());
+    }
+  }
+  if (stacks.verdict_at_ns == 0) return std::nullopt;
+  return stacks;
+}
+
+std::string Format(const VerdictStacks& stacks) {
+  std::string text = std::string(kVerdictMagic) + "\nverdict_at_ns " + std::to_string(stacks.verdict_at_ns) + "\n";
+  for (const ProcessStacks& process : stacks.processes) {
+    text += "process pid " + std::to_string(process.pid) + " start " + std::to_string(process.start_time) + " rank " +
+            std::to_string(process.rank) + " host " + process.host + " at_ns " + std::to_string(process.at_ns) + "\n";
+    for (const std::string& sentence : process.state) text += "state " + sentence + "\n";
+    for (const std::string& frame : process.where) text += "where " + frame + "\n";
+  }
+  return text;
+}
+
+std::optional<ProcessStacks> ReadProcessStacks(const std::string& directory, std::uint32_t pid) {
+  const std::string path = directory + "/" + kStacksFolder + "/" + std::to_string(pid) + ".txt";
+  return ParseProcessStacks(Beginning(path, kMostHead));
+}
+
+std::optional<VerdictStacks> ReadVerdictStacks(const std::string& directory) {
+  return ParseVerdictStacks(Beginning(directory + "/" + kVerdictStacksFile, kMostVerdict));
+}
+
+}  // namespace ncclwatch::reader

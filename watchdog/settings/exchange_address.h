@@ -1,0 +1,28 @@
+// The forms of NCCLWATCH_EXCHANGE that name a place.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ncclwatch::settings {
+
+struct ExchangeAddress {
+  bool redis = false;  // else embedded TCP
+  std::string host;    // name or number, IPv6 without brackets
+  std::uint16_t port = 0;
+  int database = 0;
+  std::string user, password;
+};
+
+inline constexpr std::uint16_t kRedisPort = 6379;
+
+// "tcp://host:port" or "redis://[[user]:password@]host[:port][/database]", IPv6 in brackets. What is not plain in user
+// or password is written as %XX. None: neither.
+std::optional<ExchangeAddress> ParseExchange(std::string_view text);
+
+// The text with user and password made unreadable, for messages.
+std::string WithoutSecret(std::string_view text);
+
+}  // namespace ncclwatch::settings

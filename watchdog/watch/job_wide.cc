@@ -1,0 +1,410 @@
+#include "watchdog/watch/job_wide.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "watchdog/diagnosis/text.h"
+#include "watchdog/exchange/noted_ids.h"
+#include "watchdog/watch/job_wide_setup.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+using exchange::Type;
+using nodes::Kind;
+
+constexpr std::int64_t kMs = 1'000'000;
+// A hub that is gone is followed by another one within about this time; then this node judges by itself.
+constexpr std::int64_t kLookFor_ns = 5'000 * kMs;
+constexpr std::int64_t kClocksEvery_ns = 1'000 * kMs;
+constexpr std::int64_t kLostEvery_ns = 200 * kMs;
+// The leader of a node may have changed, or the network lose packets for a while: no verdict by a time-out is so quick.
+constexpr std::int64_t kLostAfter_ns = 6'000 * kMs;
+// ... where nodes have been lost and were there again within the last minute.
+constexpr std::int64_t kLostAfterOthers_ns = 15'000 * kMs, kOthers_ns = 60'000 * kMs;
+constexpr std::int64_t kClosedAfter_ns = 1'200 * kMs;  // longer than a lease, and time to come back
+constexpr std::int64_t kSettle_ns = 3'000 * kMs;       // who looks for a hub calls every 2 s at least
+// As long as the exchange's longest patience: a network that loses packets may be heard again until then.
+constexpr std::int64_t kMayComeBack_ns = 10'000 * kMs;
+constexpr std::int64_t kAloneLineEvery_ns = 60'000 * kMs;
+constexpr std::size_t kMostActions = 64;       // that wait to be looked at
+constexpr std::size_t kHeirs = 2;              // the first that joined: they follow a hub that is gone
+constexpr std::uint64_t kByTheHub = 1u << 31;  // in a judgement's generation
+
+Type TypeOf(Kind kind) {
+  switch (kind) {
+    case Kind::kSummary: return Type::kSummary;
+    case Kind::kFetch: return Type::kFetch;
+    case Kind::kRecords: return Type::kRecords;
+    case Kind::kWord: break;
+  }
+  return Type::kVerdict;
+}
+
+// Its machine is there, its leader is not.
+bool WasClosed(const std::string& why) { return why == exchange::kHasLeft || why == exchange::kWasClosed; }
+
+bool LeftByItself(const nodes::ProcessRow& row) { return row.gone || row.now.state == format::ProcessState::kExiting; }
+
+std::string RanksOf(const nodes::Table::Node& node) {
+  std::vector<int> ranks;
+  for (const auto& [number, row] : node.processes) ranks.push_back(row.now.rank);
+  std::sort(ranks.begin(), ranks.end());
+  return diagnosis::RankSet(ranks);
+}
+
+std::string HostOf(const nodes::Table::Node& node) {
+  return node.processes.empty() ? node.name : node.processes.begin()->second.now.host;
+}
+
+}  // namespace
+
+JobWide::JobWide(const Context& context, LeaseFile* lease, Journal* journal,
+                 const std::vector<std::string>& environment)
+    : context_(context),
+      lease_(lease),
+      journal_(journal),
+      environment_(environment),
+      generation_(lease->Generation()),
+      setup_(SetupFor(context, generation_, environment)) {
+  OpenExchange();
+}
+
+JobWide::~JobWide() = default;
+
+// Once for a node, whoever leads it.
+void JobWide::SayAlone(const std::string& why) {
+  if (lease_->words().alone.exchange(1, std::memory_order_acq_rel) != 0) return;
+  context_.log.Warn("the other nodes are not looked for: " + why + "; the ranks of this node are judged alone");
+}
+
+// As soon as it is known where the nodes meet.
+void JobWide::OpenExchange() {
+  if (!setup_) return;
+  if (setup_->address.kind == exchange::Address::Kind::kNone) {
+    if (exchange::NotedUniqueIds().empty()) return;
+    if (!AskIds(environment_, &*setup_)) {
+      SayAlone("nothing tells where they meet (NCCLWATCH_EXCHANGE would)");
+      return setup_.reset();
+    }
+  }
+  own_ = setup_->self.node;
+  place_ = setup_->address.ToText() + (setup_->address.source.empty() ? "" : " from " + setup_->address.source);
+  std::string why;
+  exchange_ = exchange::Open(*setup_, &why);
+  if (exchange_)
+    role_ = Role::kLooking;
+  else
+    SayAlone(why);
+  setup_.reset();
+}
+
+std::size_t JobWide::nodes() const {
+  if (!hub_) return 1;
+  const auto& all = hub_->table().nodes();
+  return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [](const auto& node) { return node.second.connected; }));
+}
+
+std::uint64_t JobWide::Generation() const {
+  return (term_ & UINT32_MAX) << 32 | (IsHub() ? kByTheHub : 0) | (generation_ & (kByTheHub - 1));
+}
+
+bool JobWide::Send(const std::string& node, Kind kind, std::string body) {
+  return exchange_ && exchange_->Send(node, TypeOf(kind), std::move(body));
+}
+
+void JobWide::Receive(std::int64_t now_ns, const Crowd& crowd) {
+  OpenExchange();
+  if (!exchange_) return;
+  for (const std::string& line : exchange_->TakeLines()) context_.log.Warn(line);
+  Settle(now_ns);
+  while (std::optional<exchange::Message> message = exchange_->Receive()) Take(std::move(*message), now_ns, crowd);
+  if (now_ns - clocks_ns_ >= kClocksEvery_ns) {
+    clocks_ns_ = now_ns;
+    LearnClocks(hub_ ? hub_.get() : shadow_.get());
+  }
+  if (!hub_) return;
+  if (now_ns - lost_looked_ns_ >= kLostEvery_ns) {
+    lost_looked_ns_ = now_ns;
+    LookAfterTheLost(now_ns);
+  }
+  hub_->Repeat(now_ns);
+}
+
+void JobWide::Settle(std::int64_t now_ns) {
+  const exchange::Status status = exchange_->status();
+  const bool another = status.term != term_ || status.hub_node != hub_node_;
+  if (status.connected && another) {
+    term_ = status.term;
+    hub_node_ = status.hub_node;
+    revision_ = 0;
+    pieces_ = {};
+    word_.reset();
+    reporter_.Begin(++session_);
+    hub_.reset();
+    if (status.hub) BeginReign(now_ns);
+    shadow_.reset();
+  }
+  if (!status.connected) {
+    if (role_ != Role::kLooking && role_ != Role::kAlone) {
+      hub_lost_ns_ = now_ns;
+      SetRole(Role::kLooking, now_ns);
+    }
+    if (since_ns_ == 0) since_ns_ = now_ns;
+    if (role_ == Role::kLooking && now_ns - since_ns_ >= kLookFor_ns) SetRole(Role::kAlone, now_ns);
+    return;
+  }
+  SetRole(!status.hub ? Role::kMember : CutOff(now_ns) ? Role::kAlone : Role::kHub, now_ns);
+}
+
+void JobWide::SetRole(Role role, std::int64_t now_ns) {
+  if (role == role_) return;
+  role_ = role;
+  since_ns_ = now_ns;
+  if (role != Role::kAlone || (said_alone_ns_ != 0 && now_ns - said_alone_ns_ < kAloneLineEvery_ns)) return;
+  said_alone_ns_ = now_ns;
+  const format::Identity& own = context_.own->identity;
+  const int others = own.world_size - own.local_world_size;
+  context_.log.Warn("the other nodes of the job cannot be reached (" + place_ +
+                    "): " + (others > 0 ? std::to_string(others) + " ranks are not seen, and " : "") +
+                    "those of this node are judged alone");
+}
+
+void JobWide::BeginReign(std::int64_t now_ns) {
+  const std::string before = shadow_ ? shadow_->table().nodes().begin()->first : "";
+  hub_ = shadow_ ? std::move(shadow_) : std::make_unique<nodes::Hub>(this, own_);
+  // It may be there again; that it is not there now is known, how it went is in a message still to come.
+  if (!before.empty() && hub_->table().nodes().at(before).connected) hub_->Leave(before, false, now_ns);
+  hub_->table().SetWallClock(WallClock());
+  hub_->Join(own_, now_ns);
+  hub_->table().SetShift(own_, 0);
+  joined_.clear();
+  reign_began_ns_ = now_ns;
+  new_reign_ = true;
+  lost_.clear();
+  if (job_minus_here_ns_ == 0) job_minus_here_ns_ = WallClock();
+}
+
+bool JobWide::TakeReign() { return std::exchange(new_reign_, false) && hub_; }
+
+void JobWide::Take(exchange::Message message, std::int64_t now_ns, const Crowd& crowd) {
+  if (message.type == Type::kAction) {
+    std::optional<nodes::Action> action = nodes::ReadAction(message.body);
+    if (action && actions_.size() < kMostActions) actions_.push_back(std::move(*action));
+    return;
+  }
+  if (hub_) return TakeOnHub(std::move(message), now_ns);
+  if (message.from == hub_node_) TakeFromHub(std::move(message), now_ns, crowd);
+}
+
+void JobWide::TakeFromHub(exchange::Message message, std::int64_t now_ns, const Crowd& crowd) {
+  if (message.type == Type::kFetch) return Answer(message.from, message.body, crowd);
+  if (message.type == Type::kLeft && shadow_) return shadow_->Leave(message.from, WasClosed(message.body), now_ns);
+  if (message.type == Type::kSummary) {
+    if (!shadow_) {
+      shadow_ = std::make_unique<nodes::Hub>(this, own_);
+      shadow_->table().SetWallClock(WallClock());
+      shadow_->Join(message.from, now_ns);
+    }
+    return shadow_->TakeSummary(message.from, message.body, now_ns);
+  }
+  if (message.type != Type::kVerdict) return;
+  bool damaged = false;
+  const std::optional<std::string> whole = pieces_.Add(message.body, &damaged);
+  if (!whole) return;
+  std::optional<nodes::Word> word = nodes::ReadWord(*whole);
+  if (!word) return;
+  revision_ = word->revision;
+  if (word->job_minus_yours_ns != 0) job_minus_here_ns_ = word->job_minus_yours_ns;
+  word_ = std::move(word);
+}
+
+void JobWide::TakeOnHub(exchange::Message message, std::int64_t now_ns) {
+  switch (message.type) {
+    case Type::kJoined:
+      if (const auto known = hub_->table().nodes().find(message.from); known != hub_->table().nodes().end())
+        if (known->second.left_ns != 0 && !known->second.closed) came_again_ns_ = now_ns;
+      std::erase(joined_, message.from);
+      joined_.push_back(message.from);
+      return hub_->Join(message.from, now_ns);
+    case Type::kLeft:
+      std::erase(joined_, message.from);
+      return hub_->Leave(message.from, WasClosed(message.body), now_ns);
+    case Type::kSummary: return hub_->TakeSummary(message.from, message.body, now_ns);
+    case Type::kRecords: return hub_->TakeRecords(message.from, message.body);
+    case Type::kFetch: return reporter_.Begin(++session_);  // an heir has missed something
+    default: return;
+  }
+}
+
+void JobWide::Answer(const std::string& to, const std::string& body, const Crowd& crowd) {
+  const std::optional<nodes::Fetch> fetch = nodes::ReadFetch(body);
+  if (!fetch) return;
+  if (fetch->number == 0) return reporter_.Begin(++session_);
+  const std::uint64_t calls = fetch->communicator != 0 ? UINT64_MAX : fetch->newest_calls;
+  for (std::string& piece : nodes::Answer(*fetch, crowd.Images(calls)))
+    exchange_->Send(to, Type::kRecords, std::move(piece));
+}
+
+void JobWide::Report(std::int64_t now_ns, const Crowd& crowd, diagnosis::LiveCompare* compare) {
+  if (!exchange_) return;
+  if (!hub_ && role_ != Role::kMember) return;
+  nodes::NodeNow now = eyes_.Look(now_ns, crowd, compare);
+  now.revision = revision_;
+  for (std::string& body : reporter_.Look(now)) {
+    if (!hub_) {
+      exchange_->Send(hub_node_, Type::kSummary, std::move(body));
+      continue;
+    }
+    hub_->TakeSummary(own_, body, now_ns);
+    for (std::size_t i = 0; i < std::min(kHeirs, joined_.size()); ++i)
+      exchange_->Send(joined_[i], Type::kSummary, body);
+  }
+  if (hub_) hub_->table().Poll(now_ns);
+}
+
+std::optional<nodes::Word> JobWide::TakeWord() {
+  if (role_ != Role::kMember) return std::nullopt;
+  return std::exchange(word_, std::nullopt);
+}
+
+void JobWide::Ask(const nodes::Action& action, bool hub_only) {
+  if (role_ == Role::kHub || role_ == Role::kMember)
+    exchange_->Send(hub_only ? "" : "*", Type::kAction, nodes::Write(action));
+}
+
+std::optional<nodes::Action> JobWide::TakeAction() {
+  if (actions_.empty()) return std::nullopt;
+  nodes::Action action = std::move(actions_.front());
+  actions_.pop_front();
+  return action;
+}
+
+void JobWide::Linger() const {
+  constexpr unsigned kLinger_us = 15'000;
+  if (role_ == Role::kHub || role_ == Role::kMember) usleep(kLinger_us);
+}
+
+void JobWide::Say(nodes::Word word, std::int64_t now_ns) {
+  word.hub_host = context_.own->identity.host;
+  hub_->Say(std::move(word), job_minus_here_ns_, now_ns);
+}
+
+std::vector<reader::BoxImage> JobWide::OtherBoxes(const std::vector<reader::BoxImage>& own, std::int64_t now_ns) const {
+  return hub_->Boxes(own, job_minus_here_ns_, now_ns);
+}
+
+bool JobWide::Settled(std::int64_t now_ns) const {
+  if (now_ns - reign_began_ns_ >= kSettle_ns) return true;
+  std::size_t seen = 0;
+  for (const auto& [name, node] : hub_->table().nodes()) seen += node.processes.size();
+  const std::int32_t world = context_.own->identity.world_size;
+  return world > 0 && seen >= static_cast<std::size_t>(world);
+}
+
+bool JobWide::LostLately(std::int64_t now_ns) const {
+  if (!hub_) return hub_lost_ns_ != 0 && now_ns - hub_lost_ns_ < kMayComeBack_ns;
+  const auto& all = hub_->table().nodes();
+  return std::any_of(all.begin(), all.end(), [&](const auto& one) {
+    const nodes::Table::Node& node = one.second;
+    return !node.connected && !node.closed && node.left_ns != 0 && now_ns - node.left_ns < kMayComeBack_ns;
+  });
+}
+
+std::set<int> JobWide::LostRanks() const {
+  std::set<int> ranks;
+  for (const auto& [name, node] : hub_->table().nodes()) {
+    if (node.connected) continue;
+    for (const auto& [number, row] : node.processes) ranks.insert(row.now.rank);
+  }
+  return ranks;
+}
+
+std::int64_t JobWide::WallClock() const {
+  return context_.own->clock.realtime_minus_monotonic_ns.load(std::memory_order_relaxed);
+}
+
+// By the exchange's estimate where there is one, else by the wall clocks.
+void JobWide::LearnClocks(nodes::Hub* hub) {
+  if (hub == nullptr) return;
+  const format::Header& own = *context_.own;
+  const std::int64_t realtime_ns = WallClock();
+  std::map<std::string, std::int64_t> known;
+  for (const exchange::Peer& peer : exchange_->Peers())
+    if (peer.clock_error_ns >= 0) known[peer.node] = -peer.clock_offset_ns;
+  for (const auto& [name, node] : hub->table().nodes()) {
+    if (name == own_ || node.processes.empty()) continue;
+    const nodes::ProcessNow& process = node.processes.begin()->second.now;
+    const auto estimate = known.find(name);
+    const bool same_clock = process.boot_id == std::string_view(own.identity.boot_id);
+    const std::int64_t by_wall_clock_ns = process.realtime_minus_monotonic_ns - realtime_ns;
+    hub->table().SetShift(name, same_clock ? 0 : estimate != known.end() ? estimate->second : by_wall_clock_ns);
+  }
+}
+
+// More of the job has been lost at once than is left: it is this node that is cut off.
+bool JobWide::CutOff(std::int64_t now_ns) const {
+  std::size_t here = 0, lost = 0;
+  for (const auto& [name, node] : hub_->table().nodes()) {
+    for (const auto& [number, row] : node.processes) {
+      here += node.connected ? 1 : 0;
+      const bool silent = !node.connected && !node.closed && now_ns - node.left_ns >= kLostAfter_ns;
+      lost += silent && !LeftByItself(row) ? 1 : 0;
+    }
+  }
+  return lost > here;
+}
+
+void JobWide::LookAfterTheLost(std::int64_t now_ns) {
+  if (CutOff(now_ns)) return;
+  for (const auto& [name, node] : hub_->table().nodes()) {
+    const bool flaps = came_again_ns_ != 0 && now_ns - came_again_ns_ < kOthers_ns;
+    const std::int64_t patience_ns = node.closed && !flaps   ? kClosedAfter_ns
+                                     : flaps && !node.closed ? kLostAfterOthers_ns
+                                                             : kLostAfter_ns;
+    const bool lost = !node.connected && now_ns - node.left_ns >= patience_ns && !hub_->table().IsOvertaken(node);
+    const bool again = node.connected && node.next > 0;
+    bool& told = lost_[name];
+    if (lost == told || (!lost && !again)) continue;
+    told = lost;
+    bool any = false;
+    for (const auto& [number, row] : node.processes) {
+      if (row.gone && lost) continue;
+      any |= !LeftByItself(row);
+      reader::Observation seen;
+      seen.at_ns = node.closed ? node.left_ns : now_ns;
+      seen.pid = row.now.pid;
+      seen.start_time = row.now.start_time;
+      seen.place = row.place();
+      seen.rank = row.now.rank;
+      seen.what = !lost         ? format::Observed::kRunning
+                  : node.closed ? format::Observed::kClosed
+                                : format::Observed::kLost;
+      journal_->Observe(seen);
+    }
+    if (any && (!lost || !node.closed))  // a node that has left may have been done; a verdict says if it was not
+      context_.log.Warn("node " + HostOf(node) + " (ranks " + RanksOf(node) + ") is " +
+                        (lost ? "not heard of any more" : "there again"));
+  }
+}
+
+std::vector<std::string> JobWide::Notes(std::int64_t now_ns) const {
+  std::vector<std::string> notes;
+  for (const auto& [name, node] : hub_->table().nodes()) {
+    if (node.connected || node.processes.empty()) continue;
+    if (std::all_of(node.processes.begin(), node.processes.end(),
+                    [](const auto& row) { return LeftByItself(row.second); }))
+      continue;
+    const std::string since = std::to_string((now_ns - node.left_ns) / 1'000'000'000) + " s";
+    notes.push_back("node " + HostOf(node) + " has not been heard of for " + since +
+                    ": nothing newer is known of ranks " + RanksOf(node));
+  }
+  for (const std::string& node : hub_->newer())
+    notes.push_back("node " + node + " runs a later version of ncclwatch, and is not watched from here");
+  return notes;
+}
+
+}  // namespace ncclwatch::watch

@@ -1,0 +1,278 @@
+// What a leader does about what it has found: says it, writes it, saves evidence, ends the job.
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "watchdog/act/end_job.h"
+#include "watchdog/act/files.h"
+#include "watchdog/act/hook.h"
+#include "watchdog/diagnosis/where.h"
+#include "watchdog/watch/clock.h"
+#include "watchdog/watch/ending.h"
+#include "watchdog/watch/leader.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+using diagnosis::Certainty;
+
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kSaveAtMost_ns = 10'000 * kMs;  // for evidence, before a job is ended all the same
+constexpr std::int64_t kStacksFromAfar_ns =
+    act::kStacksDeadline_ms * kMs + 1500 * kMs;  // from another node: taken there, by each process itself if need be
+constexpr std::int64_t kEndThemselves_ns = Ending::kAtMost_ns;
+constexpr std::int64_t kEndAtMost_ns = kEndThemselves_ns + 1000 * kMs;
+constexpr std::uint64_t kMostVerdicts = 50;  // printed for one job
+constexpr std::uint64_t kNewestCalls = 16;   // of a process, among which the newest whole record is looked for
+
+// The thread whose stack says what the process does about NCCL; 0 if none of its calls is left.
+std::uint32_t ThreadOf(const reader::MappedBox& box) {
+  const std::uint64_t head = box.head();
+  reader::Call call;
+  for (std::uint64_t i = 1; i <= std::min(head, kNewestCalls); ++i)
+    if (box.Read(head - i, &call)) return call.thread;
+  return 0;
+}
+
+bool Among(const std::vector<act::StackTarget>& targets, std::int32_t pid) {
+  return std::any_of(targets.begin(), targets.end(), [pid](const auto& target) { return target.pid == pid; });
+}
+
+}  // namespace
+
+void Leader::SetVerdictAt(std::int64_t at_ns) {
+  reader::Judgement judgement = journal_.judgement();
+  judgement.verdict_at_ns = at_ns;
+  journal_.Judge(judgement);
+}
+
+void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, bool first) {
+  standing_ = StandingOf(diagnosis.findings.front());
+  deaths_at_verdict_ = Deaths();
+  if (first) {
+    stacks_.clear();
+    completions_ = 0;
+  }
+  const bool unsaid = unsaid_;
+  unsaid_ = false;
+  if (!WriteVerdict(diagnosis, at_ns)) return;
+  unsaid_ = first && round_ && round_->first_look;
+  if (unsaid_) return SayToAll(at_ns);
+  Say(at_ns, first || unsaid);
+}
+
+void Leader::SayWhatWaits() {
+  if (std::exchange(unsaid_, false) && told_) Say(journal_.judgement().verdict_at_ns, true);
+}
+
+void Leader::Linger() {
+  SayWhatWaits();
+  job_.Linger();
+}
+
+void Leader::Say(std::int64_t at_ns, bool first) {
+  // Said right after the files are written, and counted once it is said: a successor says again what was cut off
+  // before.
+  const std::uint64_t before = lease_->words().verdicts.load(std::memory_order_acquire);
+  if (before < kMostVerdicts) {
+    const std::string text = diagnosis::ToText(WithStacks(*told_));
+    if (standing_->certainty == Certainty::kSuspected)
+      context_.log.Warn(text);
+    else
+      context_.log.Error(text);
+  }
+  if (first) lease_->words().verdicts.fetch_add(1, std::memory_order_acq_rel);
+  SayToAll(at_ns);
+  if (context_.settings.on_fault != settings::OnFault::kReport && before < kMostVerdicts) SaveEvidence();
+  if (before == 0 && first && !context_.settings.hook.empty() &&
+      !act::StartHook(context_.settings.hook, context_.directory + "/diagnosis.json", *environment_))
+    context_.log.Error("NCCLWATCH_HOOK could not be started");
+}
+
+void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
+  const std::string line = WithdrawalLine(*standing_, Realtime());
+  standing_.reset();
+  stacks_.clear();
+  const bool said = !std::exchange(unsaid_, false);
+  if (WriteVerdict(diagnosis, 0)) {
+    if (said) context_.log.Warn(line);
+    SayToAll(0);
+  }
+  told_.reset();
+}
+
+diagnosis::Diagnosis Leader::WithStacks(diagnosis::Diagnosis judged) const {
+  diagnosis::AddWhere(stacks_, &judged);
+  return judged;
+}
+
+// Files and black box must tell the same if this process is killed here: its launcher may be about to. So the slow part
+// comes first, and the stacks that the verdict quotes and its instant right before the names.
+bool Leader::WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns) {
+  told_ = judged;
+  const diagnosis::Diagnosis shown = WithStacks(judged);
+  std::optional<act::Draft> for_quoting;
+  if (!stacks_.empty())
+    for_quoting.emplace(context_.directory + "/" + reader::kVerdictStacksFile)
+        .Write(reader::Format({.verdict_at_ns = at_ns, .processes = stacks_}));
+  act::Draft for_programs(context_.directory + "/diagnosis.json"), for_people(context_.directory + "/diagnosis.txt");
+  for_programs.Write(diagnosis::ToJson(shown));
+  for_people.Write(diagnosis::ToText(shown));
+  if (!lease_->Mine()) return false;  // held up for so long that another leads, and may have written
+  std::string error = for_quoting ? for_quoting->Keep() : "";
+  SetVerdictAt(at_ns);
+  for (act::Draft* draft : {&for_programs, &for_people}) {
+    const std::string why = draft->Keep();
+    if (error.empty()) error = why;
+  }
+  if (error.empty() || said_no_room_) return true;
+  said_no_room_ = true;
+  context_.log.Error("the diagnosis could not be written: " + error);
+  return true;
+}
+
+// Of the standing verdict if there is one: culprits first, then every process of the node that can be looked at.
+EvidenceWish Leader::Wish() const {
+  EvidenceWish wish;
+  act::Dump& dump = wish.dump;
+  dump.directory = context_.directory;
+  dump.verdict = told_.has_value();
+  const format::Identity& identity = context_.own->identity;
+  if (!context_.settings.out.empty()) {
+    dump.out = context_.settings.out + "/" + identity.job;
+    if (identity.attempt > 0) dump.out += "/attempt-" + std::to_string(identity.attempt);
+  }
+  for (const Member& member : crowd_.members())
+    if (!member.own) dump.boxes.push_back(member.box->path());
+  dump.own = context_.own;
+  dump.own_name = context_.own_path.substr(context_.own_path.rfind('/') + 1);
+  if (!said_no_room_) dump.complain = [log = context_.log](const std::string& line) { log.Error(line); };
+  if (told_) {
+    wish.verdict_at_ns = journal_.judgement().verdict_at_ns;
+    for (const diagnosis::Culprit& culprit : told_->findings.front().culprit_details) {
+      if (!culprit.pid || culprit.exit || culprit.host != identity.host) continue;
+      const auto pid = static_cast<std::int32_t>(*culprit.pid);
+      dump.suspects.push_back({pid, culprit.rank});
+      const auto member = std::find_if(crowd_.members().begin(), crowd_.members().end(),
+                                       [&](const Member& one) { return one.pid == pid && one.near; });
+      wish.targets.push_back({pid, member == crowd_.members().end() ? 0 : ThreadOf(*member->box)});
+    }
+  }
+  for (const Member& member : crowd_.members())
+    if (member.near && !member.gone && !Among(wish.targets, member.pid))
+      wish.targets.push_back({member.pid, ThreadOf(*member.box)});
+  return wish;
+}
+
+void Leader::SaveEvidence() {
+  save_began_ns_ = Monotonic();
+  evidence_.Ask(Wish());
+}
+
+// Stacks of the standing verdict's culprits are told with it from now on.
+void Leader::TakeIn(Stacks stacks) {
+  if (!stacks.complaint.empty() && !said_no_stacks_) {
+    said_no_stacks_ = true;
+    context_.log.Warn("stacks are missing: " + stacks.complaint);
+  }
+  const std::int64_t at_ns = journal_.judgement().verdict_at_ns;
+  if (!told_ || told_->healthy() || at_ns == 0 || stacks.verdict_at_ns != at_ns) return;
+  std::vector<reader::ProcessStacks> quoted;
+  for (const diagnosis::Finding& finding : told_->findings)
+    for (const diagnosis::Culprit& culprit : finding.culprit_details)
+      for (const reader::ProcessStacks& process : stacks.processes)
+        if (culprit.pid == process.pid && culprit.start_time == process.start_time) quoted.push_back(process);
+  if (!TellHubOfStacks(at_ns, quoted)) AddStacks(std::move(quoted), at_ns);
+}
+
+// Of culprits, to those that are there.
+void Leader::AddStacks(std::vector<reader::ProcessStacks> more, std::int64_t at_ns) {
+  const std::vector<std::string> before = diagnosis::WhereLines(WithStacks(*told_));
+  for (reader::ProcessStacks& process : more) {
+    std::erase_if(stacks_, [&](const reader::ProcessStacks& old) {
+      return old.pid == process.pid && old.start_time == process.start_time && old.host == process.host;
+    });
+    stacks_.push_back(std::move(process));
+  }
+  const std::vector<std::string> lines = diagnosis::WhereLines(WithStacks(*told_));
+  if (lines.empty() || lines == before || !WriteVerdict(*told_, at_ns)) return;
+  SayToAll(at_ns);
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  const std::string merged = context_.directory + "/stacks/merged.txt";
+  if (access(merged.c_str(), R_OK) == 0) text += "all stacks: " + merged + "\n";
+  if (standing_ && standing_->certainty == Certainty::kSuspected)
+    context_.log.Warn(text);
+  else
+    context_.log.Error(text);
+}
+
+// What is asked for, by whomever (format::Lease::evidence_wanted), and what becomes of it.
+void Leader::LookAfterEvidence() {
+  format::Lease& words = lease_->words();
+  if (!requests_) requests_ = words.evidence_given.load(std::memory_order_acquire);
+  const std::uint64_t wanted = words.evidence_wanted.load(std::memory_order_acquire);
+  if (wanted > *requests_) {
+    requests_ = wanted;
+    if (wanted != asked_from_afar_) job_.Ask({.evidence = true, .judged_ns = 0, .stacks = {}}, false);
+    EvidenceWish wish = Wish();
+    wish.request = wanted;
+    wish.dump.suspects.clear();
+    for (const Member& member : crowd_.members())
+      if (member.near && !member.gone) wish.dump.suspects.push_back({member.pid, member.rank});
+    evidence_.Ask(std::move(wish));
+  }
+  if (std::optional<Stacks> stacks = evidence_.Tick()) TakeIn(std::move(*stacks));
+  if (evidence_.answered() <= words.evidence_given.load(std::memory_order_relaxed)) return;
+  words.evidence_given.store(evidence_.answered(), std::memory_order_release);
+  context_.log.Warn("evidence as asked for: " + context_.directory + "/stacks and /evidence");
+}
+
+// Stacks of culprits that are on other nodes, or their hub's word that quotes ours.
+bool Leader::AwaitsStacks(std::int64_t now_ns) const {
+  if (!job_verdict_ || !told_ || now_ns - save_began_ns_ >= kStacksFromAfar_ns) return false;
+  for (const diagnosis::Finding& finding : told_->findings)
+    for (const diagnosis::Culprit& culprit : finding.culprit_details) {
+      const bool quoted = std::any_of(stacks_.begin(), stacks_.end(), [&](const reader::ProcessStacks& one) {
+        return culprit.pid == one.pid && culprit.start_time == one.start_time;
+      });
+      if (culprit.pid && !culprit.exit && !quoted) return true;
+    }
+  return false;
+}
+
+void Leader::EndIfDue(std::int64_t now_ns) {
+  if (!standing_ || unsaid_ || ending_ || context_.settings.on_fault != settings::OnFault::kAbort) return;
+  if (standing_->certainty < Certainty::kLikely) return;
+  if (!evidence_.Saved() && now_ns - save_began_ns_ <= kSaveAtMost_ns) return;
+  if (AwaitsStacks(now_ns)) return;
+  context_.log.Error("ending the job: communicators are aborted, and processes that do not end exit with status 86");
+  BeginEnding(now_ns);
+}
+
+void Leader::BeginEnding(std::int64_t now_ns) {
+  ending_ = true;
+  end_at_ns_ = now_ns;
+  lease_->words().ending.store(lease_->Generation(), std::memory_order_release);
+}
+
+// Cannot end itself, whatever it is told.
+bool Leader::IsHeld(const Member& member) {
+  return member.last == format::Observed::kStopped || member.last == format::Observed::kFrozen ||
+         member.last == format::Observed::kStuck;
+}
+
+bool Leader::EndOthers(std::int64_t now_ns) {
+  crowd_.LookForDeaths(now_ns);
+  crowd_.LookAtSilent(now_ns);
+  bool left = false;
+  for (const Member& member : crowd_.members()) {
+    if (member.own || member.gone || member.pidfd < 0) continue;
+    left = true;
+    if (IsHeld(member) || now_ns - end_at_ns_ >= kEndThemselves_ns) act::Kill(member.pidfd);
+  }
+  return !left || now_ns - end_at_ns_ >= kEndAtMost_ns;
+}
+
+}  // namespace ncclwatch::watch

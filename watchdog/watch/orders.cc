@@ -1,0 +1,44 @@
+#include "watchdog/watch/orders.h"
+
+#include <sys/stat.h>
+
+#include "watchdog/act/end_job.h"
+#include "watchdog/act/files.h"
+#include "watchdog/act/stacks.h"
+#include "watchdog/act/thread.h"
+#include "watchdog/reader/stacks.h"
+#include "watchdog/watch/clock.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+// What the program has read from outside this lately is better than what can be read from inside.
+constexpr std::int64_t kFresh_ns = 5'000'000'000;
+
+}  // namespace
+
+void Orders::Obey(format::Lease& words, bool others_left, std::int64_t now_ns) {
+  const std::uint32_t watching = words.switched_off.load(std::memory_order_acquire) == 0;
+  if (own_->watching.load(std::memory_order_relaxed) != watching)
+    own_->watching.store(watching, std::memory_order_release);
+  const std::uint64_t wanted = words.own_stacks_wanted.load(std::memory_order_acquire);
+  if (stacks_written_ && *stacks_written_ != wanted) WriteStacks();
+  stacks_written_ = wanted;  // orders from before this process began are not for it
+  if (words.ending.load(std::memory_order_acquire) == 0) return;
+  if (ending_.Due(now_ns) && !others_left) act::EndOwnProcess(own_);
+}
+
+void Orders::WriteStacks() const {
+  if (!own_stacks_) return;
+  const std::uint32_t pid = own_->identity.pid;
+  act::StartThread(act::kStacksThread, [take = own_stacks_, directory = directory_, pid] {
+    const std::optional<reader::ProcessStacks> there = reader::ReadProcessStacks(directory, pid);
+    if (there && !there->where.empty() && Monotonic() - there->at_ns < kFresh_ns) return;
+    const std::string folder = directory + "/" + reader::kStacksFolder;
+    const std::string text = take();
+    mkdir(folder.c_str(), 0700);
+    if (!text.empty()) act::WriteFile(folder + "/" + std::to_string(pid) + ".txt", text);
+  });
+}
+
+}  // namespace ncclwatch::watch

@@ -1,0 +1,36 @@
+// What whoever leads, `ncclwatch off`, or `ncclwatch on` wants of every process, as the lease's words say: to record or
+// not, to write its own stacks, to end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ncclwatch/format/black_box.h"
+#include "ncclwatch/format/lease.h"
+#include "watchdog/watch/ending.h"
+
+namespace ncclwatch::watch {
+
+class Orders {
+ public:
+  // The text of this process's own stacks (reader/stacks.h); in a thread of its own, as it may take a while. May be
+  // null.
+  using OwnStacks = std::string (*)();
+  Orders(format::Header* own, std::string directory, Ending::Abort abort, OwnStacks own_stacks)
+      : own_(own), directory_(std::move(directory)), ending_(abort), own_stacks_(own_stacks) {}
+
+  // At every turn of the watchdog. others_left: this process leads the ending of the job and ends last.
+  void Obey(format::Lease& words, bool others_left, std::int64_t now_ns);
+
+ private:
+  void WriteStacks() const;
+
+  format::Header* own_;
+  std::string directory_;
+  Ending ending_;
+  OwnStacks own_stacks_;
+  std::optional<std::uint64_t> stacks_written_;  // the newest order that has been seen
+};
+
+}  // namespace ncclwatch::watch

@@ -1,0 +1,13 @@
+// Who may read this process's stacks from outside.
+#pragma once
+
+#include <cstdint>
+
+namespace ncclwatch::watch {
+
+// Lets the process and its descendants (the stacks program that a leader starts is one) attach to this process, where
+// Yama refuses it to all but ancestors (/proc/sys/kernel/yama/ptrace_scope 1). Elsewhere nothing is changed. It
+// replaces a permission that the host has given to somebody else: there is room for one.
+void AllowTracing(std::int32_t pid);
+
+}  // namespace ncclwatch::watch
