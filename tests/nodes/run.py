@@ -155,24 +155,24 @@ def matrix(build):
                 yield f"{situation}/{name}", lambda n=name, o=options: fault(build, n, 4, 8, culprit=5, **o)
 
 
-def everything(build, only, log):
-    """All of the matrix, one line of JSON each; goes on after a failure, and says in the end what there was."""
-    outcomes = []
-    for what, run in matrix(build):
-        if only and only not in what:
-            continue
+def tried(runs, log):
+    """Each of (name, what to run), one line of JSON each; goes on after a failure, and says in the end what there was."""
+    outcomes, slowest = [], {}
+    for what, run in runs:
+        begun = time.monotonic()
         try:
             result = {"outcome": "right", **run()}
+            slowest[result["fault"]] = max(slowest.get(result["fault"], 0), result["latency_s"])
         except Failure as failure:
             result = {"outcome": "wrong", "why": str(failure)[:2000]}
         outcomes.append(result["outcome"])
-        line = json.dumps({"what": what, **result})
+        line = json.dumps({"what": what, **result, "took_s": round(time.monotonic() - begun, 1)})
         print(line, flush=True)
         if log:
             with open(log, "a") as file:
                 file.write(line + "\n")
     right = outcomes.count("right")
-    print(f"{right} of {len(outcomes)} are right")
+    print(json.dumps({"runs": len(outcomes), "right": right, "slowest_s": slowest}))
     if right != len(outcomes):
         raise Failure(f"{len(outcomes) - right} of {len(outcomes)} are wrong")
 
@@ -349,19 +349,14 @@ OTHERS = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_
 # ---- long runs -------------------------------------------------------------------------------------------------------
 
 def chaos(build, runs, seed):
-    """Random faults at random times, 8 ranks over 4 nodes."""
+    """Random faults at random times, 8 ranks over 4 nodes. (name, what to run) in turn."""
     names = sorted(faults.FAULTS)
-    right, slowest = 0, {}
     for run in range(seed, seed + runs):
         draw = random.Random(f"chaos/{run}")
         name = draw.choice(names)
         culprit = draw.randrange(1 if name == "missing_at_start" else 0, 8)
-        begun = time.monotonic()
-        result = chaos_run(build, name, culprit, run, draw)
-        right += 1
-        slowest[name] = max(slowest.get(name, 0), result["latency_s"])
-        print(json.dumps({"run": run, **result, "took_s": round(time.monotonic() - begun, 1)}), flush=True)
-    print(json.dumps({"runs": runs, "right": right, "slowest_s": slowest}), flush=True)
+        yield (f"chaos {run}/{name}/{culprit}",
+               lambda n=name, c=culprit, r=run, d=draw: chaos_run(build, n, c, r, d))
 
 
 def chaos_run(build, name, culprit, run, draw):
@@ -386,7 +381,7 @@ def chaos_run(build, name, culprit, run, draw):
             return {"fault": name, "culprit": culprit, "latency_s": round((written - fault_ns) / 1e9, 3)}
         except Failure as failure:
             keep(build, job, f"chaos-{run}-{name}", failure)
-            raise Failure(f"run {run}, {name} of rank {culprit}: {failure}") from None
+            raise
 
 
 def check_evidence(job):
@@ -419,7 +414,7 @@ def main():
     parser.add_argument("--runs", type=int, default=200, help="of chaos")
     parser.add_argument("--seed", type=int, default=0, help="of the first run of chaos")
     parser.add_argument("--only", default="", help="of all: what contains this")
-    parser.add_argument("--log", help="of all: a file to which the lines are appended")
+    parser.add_argument("--log", help="of all and chaos: a file to which the lines are appended")
     parser.add_argument("name", nargs="?")
     arguments = parser.parse_args()
     tests = table()
@@ -427,8 +422,9 @@ def main():
         print("\n".join(filter(quick, tests)))
         return 0
     build = Build(arguments.build)
-    tests["chaos"] = lambda build: chaos(build, arguments.runs, arguments.seed)
-    tests["all"] = lambda build: everything(build, arguments.only, arguments.log)
+    tests["chaos"] = lambda build: tried(chaos(build, arguments.runs, arguments.seed), arguments.log)
+    tests["all"] = lambda build: tried(((what, run) for what, run in matrix(build) if arguments.only in what),
+                                       arguments.log)
     try:
         cluster.check_possible()
         tests[arguments.name](build)
