@@ -78,7 +78,7 @@ def fault(build, name, nodes, ranks, culprit, seed=1, cut=False, lossy=False, re
             if lossy:  # what is said waits for the other nodes' answers
                 documents = made.wait_until(lambda: said_in(job, want, told), 15, "the verdict was to be said")
             live = next(iter(documents.values()))
-            check_said_once(job, live["findings"][0], name)
+            check_said_once(job, live["findings"][0], name, apart=lossy)
             if latency > allowed:
                 raise Failure(f"verdict after {latency:.2f} s, allowed {allowed:.1f} s")
             if not lossy:

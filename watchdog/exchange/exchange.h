@@ -54,6 +54,7 @@ struct Peer {
   std::int64_t clock_offset_ns = 0;  // its CLOCK_MONOTONIC minus ours; valid where the error is not negative
   std::int64_t clock_error_ns = -1;  // the offset is within this of the truth; -1: not known (yet)
   std::int64_t last_heard_ns = 0;    // our CLOCK_MONOTONIC, 0 never
+  std::int64_t late_ns = 0;          // by which its signs of life have come later than agreed, the most lately
   bool connected = false;
   bool hub = false;
 };
@@ -110,10 +111,10 @@ struct Timing {
   std::int64_t least_patience =
       1'000'000'000;  // and afterwards (3 times the longest gap seen lately, within these two)
   std::int64_t most_patience = 10'000'000'000;
-  std::int64_t connect = 2'000'000'000;    // for a peer to be reached, or to be heard of after others have spoken of it
-  std::int64_t handshake = 6'000'000'000;  // to prove the token: TCP repeats what is lost after a second and more
-  std::int64_t succession = 500'000'000;   // without a hub for so long: the first of the list becomes it, each further
-                                           // one waits as long again
+  std::int64_t connect = 2'000'000'000;  // for a peer to be reached, or to be heard of after others have spoken of it
+  std::int64_t handshake = 10'000'000'000;  // to prove the token: TCP repeats what is lost after a second and more
+  std::int64_t succession = 500'000'000;    // without a hub for so long: the first of the list becomes it, each further
+                                            // one waits as long again
 };
 
 struct Setup {

@@ -23,7 +23,7 @@ Hub::~Hub() {
 
 // So that the signs of life of a thousand nodes cost no more than those of some hundred.
 std::uint32_t Hub::PingMs() const {
-  const std::size_t nodes = by_connection_.size();
+  const std::size_t nodes = by_connection_.size() - doubted_;
   const int times = nodes <= 64 ? 1 : nodes <= 256 ? 2 : 4;
   return static_cast<std::uint32_t>(context_->setup.timing.ping / 1'000'000 * times);
 }
@@ -77,10 +77,30 @@ std::unique_ptr<Connection> Hub::Release(Members::iterator member, const std::st
   std::unique_ptr<Connection> connection = std::move(member->second.connection);
   if (!connection) return nullptr;
   by_connection_.erase(connection.get());
+  if (std::exchange(member->second.doubted, false)) {
+    --doubted_;
+    return connection;  // that it is gone has been said
+  }
   ++context_->counters.left;
   changed_ = line_stale_ = true;
   context_->mailbox->Deliver({Type::kLeft, member->first, term_, why});
   return connection;
+}
+
+void Hub::Doubt(Members::iterator member) {
+  member->second.doubted = true;
+  ++doubted_;
+  ++context_->counters.left;
+  changed_ = line_stale_ = true;
+  context_->mailbox->Deliver({Type::kLeft, member->first, term_, kWasSilent});
+}
+
+void Hub::Believe(Members::iterator member) {
+  member->second.doubted = false;
+  --doubted_;
+  ++context_->counters.joined;
+  changed_ = line_stale_ = true;
+  context_->mailbox->Deliver({Type::kJoined, member->first, term_, {}});
 }
 
 void Hub::Remove(Members::iterator member, const std::string& why) {
@@ -137,6 +157,7 @@ void Hub::OnFrame(Connection* connection, Frame frame) {
   if (found == by_connection_.end()) return;
   const Members::iterator member = found->second;
   member->second.patience->Heard(Now());
+  if (member->second.doubted) Believe(member);
   switch (static_cast<Kind>(frame.kind)) {
     case Kind::kPing:
       if (const std::optional<Ping> ping = Ping::Decode(frame.payload)) OnPing(member, *ping);
@@ -164,7 +185,10 @@ void Hub::Tick(std::int64_t now_ns) {
     const bool silent = member->second.patience->IsOver(now_ns, since_ns);
     // Talks but does not listen.
     const bool deaf = !connection->idle() && now_ns - std::max(connection->moved_ns(), context_->awake_ns) > most;
-    if (silent || deaf) context_->parting.Take(Release(member, kWasSilent));
+    if (deaf || (member->second.doubted && now_ns - since_ns > DoubtFor_ns(context_->setup.timing)))
+      context_->parting.Take(Release(member, kWasSilent));
+    else if (silent && !member->second.doubted)
+      Doubt(member);
   }
   if (!std::exchange(line_stale_, false)) return;
   line_said_ = CurrentLine().Encode();
@@ -175,7 +199,7 @@ void Hub::Tick(std::int64_t now_ns) {
 Line Hub::CurrentLine() const {
   Line line{term_, PingMs(), {}};
   for (const auto& [connection, member] : by_connection_)
-    if (member->second.at.port != 0)
+    if (member->second.at.port != 0 && IsThere(member->second))
       line.heirs.push_back({member->second.order, member->second.at, member->first, member->second.host});
   const auto most = std::min(line.heirs.size(), Line::kMost);
   std::partial_sort(line.heirs.begin(), line.heirs.begin() + static_cast<std::ptrdiff_t>(most), line.heirs.end(),
@@ -199,16 +223,17 @@ void Hub::SayLeave() {
 }
 
 bool Hub::Idle() const {
-  return std::all_of(by_connection_.begin(), by_connection_.end(), [](const auto& one) { return one.first->idle(); });
+  return std::all_of(by_connection_.begin(), by_connection_.end(),
+                     [](const auto& one) { return one.first->idle() || one.second->second.doubted; });
 }
 
 Claim Hub::claim() const {
-  return {static_cast<std::uint32_t>(by_connection_.size()), term_, context_->setup.self.node};
+  return {static_cast<std::uint32_t>(by_connection_.size() - doubted_), term_, context_->setup.self.node};
 }
 
 bool Hub::Has(const Endpoint& at) const {
   return std::any_of(by_connection_.begin(), by_connection_.end(),
-                     [&at](const auto& one) { return one.second->second.at == at; });
+                     [&at](const auto& one) { return one.second->second.at == at && IsThere(one.second->second); });
 }
 
 std::vector<Peer> Hub::Peers(std::int64_t now_ns) const {
@@ -225,8 +250,11 @@ std::vector<Peer> Hub::Peers(std::int64_t now_ns) const {
       peer.clock_error_ns =
           member.offset.error_ns + (now_ns - member.offset_at_ns) / 1'000'000 * ClockFilter::kDrift_ppm;
     }
-    peer.last_heard_ns = member.patience ? member.patience->heard_ns() : 0;
-    peer.connected = member.connection != nullptr;
+    if (member.patience) {
+      peer.last_heard_ns = member.patience->heard_ns();
+      peer.late_ns = std::max<std::int64_t>(0, member.patience->longest_gap_ns() - PingMs() * std::int64_t{1'000'000});
+    }
+    peer.connected = IsThere(member);
     peers.push_back(std::move(peer));
   }
   return peers;

@@ -40,6 +40,7 @@ class Hub final : public Connection::Owner {
  private:
   struct Member {
     std::unique_ptr<Connection> connection;  // null: gone
+    bool doubted = false;                    // connected, but silent for so long that it is taken for gone
     std::uint64_t incarnation = 0;
     std::uint32_t order = 0;
     Endpoint at;
@@ -49,7 +50,10 @@ class Hub final : public Connection::Owner {
     std::int64_t offset_at_ns = 0;
   };
   using Members = std::map<std::string, Member>;
+  static bool IsThere(const Member& member) { return member.connection && !member.doubted; }
 
+  void Doubt(Members::iterator member);
+  void Believe(Members::iterator member);
   void Remove(Members::iterator member, const std::string& why);
   std::unique_ptr<Connection> Release(Members::iterator member, const std::string& why);
   void Forget();
@@ -64,8 +68,9 @@ class Hub final : public Connection::Owner {
 
   Context* const context_;
   std::uint64_t term_;
-  Members members_;  // those that are gone too
-  std::unordered_map<const Connection*, Members::iterator> by_connection_;
+  Members members_;                                                         // those that are gone too
+  std::unordered_map<const Connection*, Members::iterator> by_connection_;  // the doubted ones too
+  std::size_t doubted_ = 0;
   std::uint32_t next_order_ = 1;
   bool changed_ = false, line_stale_ = true;
   std::string line_said_;

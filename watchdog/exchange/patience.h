@@ -9,6 +9,9 @@
 
 namespace ncclwatch::exchange {
 
+// Who is silent for too long is taken for gone, but its connection is kept for so long: what is on its way may arrive.
+inline std::int64_t DoubtFor_ns(const Timing& timing) { return 3 * timing.most_patience; }
+
 class Patience {
  public:
   Patience(const Timing& timing, std::int64_t now_ns) : timing_(timing), heard_ns_(now_ns) {}
@@ -22,7 +25,7 @@ class Patience {
     longest_ = 0;
   }
   std::int64_t Limit_ns() const {
-    const std::int64_t learned = 3 * std::max(longest_, longest_before_);
+    const std::int64_t learned = 3 * longest_gap_ns();
     return std::clamp(learned, gaps_ < kEnough ? timing_.first_patience : timing_.least_patience,
                       timing_.most_patience);
   }
@@ -30,7 +33,7 @@ class Patience {
   Patience Again(std::int64_t now_ns) const {
     Patience again(timing_, now_ns);
     const std::int64_t away_ns = now_ns - heard_ns_;
-    again.longest_before_ = std::max({longest_, longest_before_, away_ns < 3 * timing_.most_patience ? away_ns : 0});
+    again.longest_before_ = std::max({longest_gap_ns(), away_ns < 3 * timing_.most_patience ? away_ns : 0});
     return again;
   }
   // awake_ns: since when this thread has run without a pause; what it slept through was nobody's silence.
@@ -38,6 +41,7 @@ class Patience {
     return now_ns - std::max(heard_ns_, awake_ns) > Limit_ns();
   }
   std::int64_t heard_ns() const { return heard_ns_; }
+  std::int64_t longest_gap_ns() const { return std::max(longest_, longest_before_); }
 
  private:
   static constexpr std::uint32_t kWindow = 64, kEnough = 8;

@@ -65,6 +65,7 @@ void TcpNode::Look(std::int64_t now_ns) {
   context_.parting.Tick(now_ns);
   meeting_.Tick(now_ns, hub_ || uplink_ ? 0 : now_ns - search_.since_ns);
   if (uplink_) uplink_->Tick(now_ns);
+  if (doubted_) doubted_->Tick(now_ns);
   if (hub_) {
     hub_->Tick(now_ns);
     term_ = hub_->term();
@@ -81,7 +82,8 @@ void TcpNode::Look(std::int64_t now_ns) {
 
 std::int64_t TcpNode::Due_ns() const {
   std::int64_t due = std::min({ticked_ns_ + kIdle_ns, acceptor_.Due_ns(), dialer_.Due_ns()});
-  if (uplink_) due = std::min(due, uplink_->Due_ns());
+  for (const Uplink* const uplink : {uplink_.get(), doubted_.get()})
+    if (uplink) due = std::min(due, uplink->Due_ns());
   if (hub_) due = std::min(due, hub_->Due_ns());
   return std::max(due, looked_ns_ + kLookEvery_ns);
 }
@@ -149,17 +151,20 @@ bool TcpNode::MayLead(std::int64_t now_ns) const {
   const Timing& timing = context_.setup.timing;
   const std::int64_t alone_ns = now_ns - search_.since_ns;
   if (search_.told_ns != 0 && now_ns - search_.told_ns < timing.connect) return false;
+  // A silent hub has as long again to be heard: it costs more to leave it and come back.
+  const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Limit_ns() : 0;
   // The meeting place, or the place of the hub before us: nobody else is looked for there. Only another hub that the
   // others may have chosen meanwhile.
-  if (meeting_.listening() || heir_of_hub_) return term_ == 0 || alone_ns >= timing.succession / 2;
+  if (meeting_.listening() || heir_of_hub_) return term_ == 0 || alone_ns >= timing.succession / 2 + doubt_ns;
   if (term_ == 0) return false;
   const std::size_t place = PlaceInLine();
-  if (alone_ns < timing.succession * static_cast<std::int64_t>(place + 1)) return false;
+  if (alone_ns < timing.succession * static_cast<std::int64_t>(place + 1) + doubt_ns) return false;
   return !BetterOneLives(place, now_ns) || alone_ns > 2 * timing.most_patience;
 }
 
 void TcpNode::BecomeHub(std::int64_t now_ns) {
   dialer_.Stop();
+  doubted_.reset();
   hub_ = std::make_unique<Hub>(&context_, ++term_);
   // The one before may come back and does not know.
   LookForRivals(now_ns);
@@ -204,7 +209,7 @@ void TcpNode::OnJoin(std::unique_ptr<Connection> connection, const Join& join) {
   }
   Answer(std::move(connection), Kind::kElsewhere, nowhere.Encode());
   // Our hub itself, or its successor on its node, looks for one: the connection to it is dead.
-  if (uplink_) OnHubLost("came again", std::nullopt);
+  if (uplink_) OnHubLost(uplink_.get(), "came again", std::nullopt);
   if (join.hub) Hint(joiner);
 }
 
@@ -234,12 +239,8 @@ void TcpNode::OnWelcome(std::unique_ptr<Connection> connection, const Welcome& w
   }
   Uplink::Handler* const handler = this;
   uplink_ = std::make_unique<Uplink>(&context_, handler, std::move(connection), welcome, hub_patience_);
-  dialer_.Stop();
-  term_ = std::max(term_, welcome.term);
-  heir_of_hub_ = false;
-  ++context_.counters.joined;
-  context_.mailbox->Deliver({Type::kJoined, welcome.node, welcome.term, {}});
-  peers_ns_ = memory_ns_ = looked_ns_ = 0;
+  doubted_.reset();
+  FoundHub();
 }
 
 void TcpNode::OnElsewhere(const Endpoint& from, const Elsewhere& elsewhere) {
@@ -262,20 +263,48 @@ void TcpNode::OnElsewhere(const Endpoint& from, const Elsewhere& elsewhere) {
   Hint(at);
 }
 
-void TcpNode::OnHubLost(const std::string& why, const std::optional<Elsewhere>& elsewhere) {
+void TcpNode::OnHubLost(Uplink* uplink, const std::string& why, const std::optional<Elsewhere>& elsewhere) {
   std::vector<Endpoint> hints;
-  if (elsewhere && elsewhere->hub) hints.push_back(SeenFrom(uplink_->at(), *elsewhere->hub));
+  if (elsewhere && elsewhere->hub) hints.push_back(SeenFrom(uplink->at(), *elsewhere->hub));
+  if (uplink == doubted_.get()) {
+    doubted_.reset();
+    if (!hints.empty()) Hint(hints.front());
+  } else {
+    MissHub(why, std::move(hints));
+    uplink_.reset();
+  }
+  if (elsewhere && elsewhere->hub) search_.told_ns = Now();
+}
+
+void TcpNode::OnHubSilent(Uplink*) {
+  MissHub(kWasSilent, {});
+  doubted_ = std::move(uplink_);
+}
+
+void TcpNode::OnHubHeard(Uplink*) {
+  uplink_ = std::move(doubted_);
+  FoundHub();
+}
+
+void TcpNode::FoundHub() {
+  dialer_.Stop();
+  term_ = std::max(term_, uplink_->term());
+  heir_of_hub_ = false;
+  ++context_.counters.joined;
+  context_.mailbox->Deliver({Type::kJoined, uplink_->welcome().node, uplink_->term(), {}});
+  peers_ns_ = memory_ns_ = looked_ns_ = 0;
+}
+
+void TcpNode::MissHub(const std::string& why, std::vector<Endpoint> hints) {
   hints.push_back(uplink_->at());
   hints.push_back(uplink_->hub());
   const std::string node = uplink_->welcome().node;
   term_ = std::max(term_, uplink_->term());
   hub_patience_ = uplink_->patience();
-  uplink_.reset();
   ++context_.counters.left;
   context_.mailbox->Deliver({Type::kLeft, node, term_, why});
   peers_ns_ = 0;
   BeginSearch(Now(), node, std::move(hints));
-  if (elsewhere && elsewhere->hub) search_.told_ns = search_.since_ns;
 }
 
 void TcpNode::OnLine(const Line& line) {
@@ -291,6 +320,7 @@ void TcpNode::Leave(std::int64_t) {
   dialer_.Stop();
   if (hub_) hub_->SayLeave();
   if (uplink_) uplink_->SayLeave();
+  if (doubted_) doubted_->SayLeave();
 }
 
 bool TcpNode::Idle() const { return hub_ ? hub_->Idle() : !uplink_ || uplink_->Idle(); }

@@ -55,6 +55,8 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   std::size_t PlaceInLine() const;
   bool BetterOneLives(std::size_t place, std::int64_t now_ns) const;
   void BecomeHub(std::int64_t now_ns);
+  void FoundHub();
+  void MissHub(const std::string& why, std::vector<Endpoint> hints);
   void GiveWay(const Endpoint& to, const std::string& node);
   void Answer(std::unique_ptr<Connection> connection, Kind kind, std::string payload);
   void Hint(const Endpoint& at);
@@ -69,7 +71,9 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   void OnWelcome(std::unique_ptr<Connection> connection, const Welcome& welcome) override;
   void OnElsewhere(const Endpoint& from, const Elsewhere& elsewhere) override;
   void OnYield(const Endpoint&) override {}  // its members come by themselves
-  void OnHubLost(const std::string& why, const std::optional<Elsewhere>& elsewhere) override;
+  void OnHubLost(Uplink* uplink, const std::string& why, const std::optional<Elsewhere>& elsewhere) override;
+  void OnHubSilent(Uplink* uplink) override;
+  void OnHubHeard(Uplink* uplink) override;
   void OnLine(const Line& line) override;
 
   Context context_;
@@ -79,6 +83,7 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   // At most one of the two; neither: looking.
   std::unique_ptr<Uplink> uplink_;
   std::unique_ptr<Hub> hub_;
+  std::unique_ptr<Uplink> doubted_;  // while looking: to the hub before, which may be heard again
   Search search_;
   std::optional<Patience> hub_patience_;  // with the hub before
 

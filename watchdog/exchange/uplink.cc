@@ -1,6 +1,7 @@
 #include "watchdog/exchange/uplink.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ncclwatch::exchange {
 namespace {
@@ -50,8 +51,13 @@ void Uplink::Send(const Outgoing& outgoing) {
 }
 
 void Uplink::Tick(std::int64_t now_ns) {
-  if (patience_.IsOver(now_ns, std::max(context_->awake_ns, connection_->heard_ns())))
-    return handler_->OnHubLost(kWasSilent, std::nullopt);
+  const std::int64_t heard_ns = std::max(context_->awake_ns, connection_->heard_ns());
+  if (silent_ && now_ns - heard_ns > DoubtFor_ns(context_->setup.timing))
+    return handler_->OnHubLost(this, kWasSilent, std::nullopt);
+  if (!silent_ && patience_.IsOver(now_ns, heard_ns)) {
+    silent_ = true;
+    return handler_->OnHubSilent(this);
+  }
   if (now_ns < next_ping_ns_) return;
   next_ping_ns_ = now_ns + ping_ns_;
   const ClockOffset offset = clock_.Best(now_ns).value_or(ClockOffset());
@@ -73,6 +79,7 @@ void Uplink::OnPong(const Pong& pong) { clock_.Add(pong.sent_ns, pong.came_ns, p
 
 void Uplink::OnFrame(Connection*, Frame frame) {
   patience_.Heard(Now());
+  if (std::exchange(silent_, false)) handler_->OnHubHeard(this);
   switch (static_cast<Kind>(frame.kind)) {
     case Kind::kMessage: return OnMessage(frame);
     case Kind::kPong:
@@ -85,8 +92,9 @@ void Uplink::OnFrame(Connection*, Frame frame) {
         handler_->OnLine(*line);
       }
       return;
-    case Kind::kElsewhere: return handler_->OnHubLost("gives way", Elsewhere::Decode(frame.payload));
-    case Kind::kLeave: return handler_->OnHubLost(frame.payload == kWasSilent ? kWasSilent : kHasLeft, std::nullopt);
+    case Kind::kElsewhere: return handler_->OnHubLost(this, "gives way", Elsewhere::Decode(frame.payload));
+    case Kind::kLeave:
+      return handler_->OnHubLost(this, frame.payload == kWasSilent ? kWasSilent : kHasLeft, std::nullopt);
     default: return;  // of a later version
   }
 }

@@ -18,8 +18,12 @@ class Uplink final : public Connection::Owner {
   class Handler {
    public:
     virtual ~Handler() = default;
-    // elsewhere: the hub gives way to that one.
-    virtual void OnHubLost(const std::string& why, const std::optional<Elsewhere>& elsewhere) = 0;
+    // elsewhere: the hub gives way to that one. May destroy the uplink.
+    virtual void OnHubLost(Uplink* uplink, const std::string& why, const std::optional<Elsewhere>& elsewhere) = 0;
+    // Nothing has come for too long; and something has come after all. The connection stays meanwhile: where packets
+    // are lost, what is on its way arrives sooner than a new connection is made.
+    virtual void OnHubSilent(Uplink* uplink) = 0;
+    virtual void OnHubHeard(Uplink* uplink) = 0;
     virtual void OnLine(const Line& line) = 0;
   };
 
@@ -30,7 +34,7 @@ class Uplink final : public Connection::Owner {
 
   bool HasRoom() const;
   void Send(const Outgoing& outgoing);
-  void Tick(std::int64_t now_ns);  // may lose the hub
+  void Tick(std::int64_t now_ns);  // may lose the hub, and destroy this
   std::int64_t Due_ns() const { return next_ping_ns_; }
   void SayLeave();
   bool Idle() const { return connection_->idle(); }
@@ -45,7 +49,7 @@ class Uplink final : public Connection::Owner {
  private:
   void OnProven(Connection*) override {}
   void OnFrame(Connection* connection, Frame frame) override;
-  void OnEnd(Connection*, const std::string& why) override { handler_->OnHubLost(why, std::nullopt); }
+  void OnEnd(Connection*, const std::string& why) override { handler_->OnHubLost(this, why, std::nullopt); }
   void OnMessage(const Frame& frame);
   void OnPong(const Pong& pong);
 
@@ -57,7 +61,7 @@ class Uplink final : public Connection::Owner {
   std::int64_t ping_ns_;
   std::int64_t next_ping_ns_ = 0;
   Patience patience_;
-  bool said_leave_ = false;
+  bool said_leave_ = false, silent_ = false;
   ClockFilter clock_;
 };
 

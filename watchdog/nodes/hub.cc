@@ -14,11 +14,14 @@ constexpr std::uint64_t kCalls = 200'000;  // that are wanted in memory at once,
 constexpr std::uint64_t kFewestCalls = 64;
 constexpr std::uint64_t kBytes = 48u << 20;  // of all answers together
 constexpr std::uint64_t kFewestBytes = 256u << 10;
-constexpr std::uint64_t kSlowCalls = 64;              // of each process, and
-constexpr std::uint64_t kSlowBytes = 16384;           // from a node that did not answer in time,
-constexpr std::int64_t kSlow_ns = 30'000'000'000;     // for so long
-constexpr std::int64_t kPatience_ns = 1'500'000'000;  // for answers; a node that is slower is judged by its summaries
-constexpr std::int64_t kAnew_ns = 500'000'000;        // between two wishes for a new session
+constexpr std::uint64_t kSlowCalls = 64;           // of each process, and
+constexpr std::uint64_t kSlowBytes = 16384;        // from a node that did not answer in time,
+constexpr std::int64_t kSlow_ns = 30'000'000'000;  // for so long
+// For answers; a node that is slower is judged by its summaries.
+constexpr std::int64_t kPatience_ns = 1'500'000'000, kMostPatience_ns = 8'000'000'000;
+constexpr int kPatienceLates = 4;  // an answer is more than one segment, and each may be lost
+
+constexpr std::int64_t kAnew_ns = 500'000'000;  // between two wishes for a new session
 // A word that is on its way is not sent again at once, and each time after twice as long.
 constexpr std::int64_t kRepeat_ns = 1'000'000'000;
 constexpr int kMostDoublings = 5;
@@ -139,7 +142,7 @@ void Hub::Gather(const std::vector<std::string>& nodes, std::uint64_t communicat
     Ask(node, little);
   }
   gathering_ = true;
-  gather_until_ns_ = now_ns + kPatience_ns;
+  gather_until_ns_ = now_ns + std::min(kPatience_ns + kPatienceLates * late_ns_, kMostPatience_ns);
 }
 
 bool Hub::Gathered(std::int64_t now_ns) {

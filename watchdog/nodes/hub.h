@@ -50,6 +50,8 @@ class Hub {
   // A difference somewhere before all calls that are known: the nodes whose whole record of the communicator decides.
   std::vector<std::string> WhomForAll(std::uint64_t communicator) const;
   void Gather(const std::vector<std::string>& nodes, std::uint64_t communicator, std::int64_t now_ns);
+  // By how much signs of life come too late; answers are waited for accordingly.
+  void SetLate(std::int64_t late_ns) { late_ns_ = late_ns; }
   bool gathering() const { return gathering_; }
   // All have answered, or have had time enough. Then gathering() is over.
   bool Gathered(std::int64_t now_ns);
@@ -89,7 +91,7 @@ class Hub {
   std::set<std::string> newer_;
 
   bool gathering_ = false;
-  std::int64_t gather_until_ns_ = 0;
+  std::int64_t gather_until_ns_ = 0, late_ns_ = 0;
   std::uint64_t fetches_ = 0;
   std::map<std::string, std::uint64_t> waiting_;  // node -> number of the fetch
   std::map<std::string, std::vector<reader::BoxImage>> fetched_;

@@ -25,7 +25,10 @@ constexpr std::int64_t kLostAfter_ns = 6'000 * kMs;
 // ... where nodes have been lost and were there again within the last minute.
 constexpr std::int64_t kLostAfterOthers_ns = 15'000 * kMs, kOthers_ns = 60'000 * kMs;
 constexpr std::int64_t kClosedAfter_ns = 1'200 * kMs;  // longer than a lease, and time to come back
-constexpr std::int64_t kSettle_ns = 3'000 * kMs;       // who looks for a hub calls every 2 s at least
+// Where signs of life come too late: to come back takes a connection and a proof, and parts of both may be lost.
+constexpr int kLates = 6;
+constexpr std::int64_t kMostLate_ns = 12'000 * kMs;
+constexpr std::int64_t kSettle_ns = 3'000 * kMs;  // who looks for a hub calls every 2 s at least
 // As long as the exchange's longest patience: a network that loses packets may be heard again until then.
 constexpr std::int64_t kMayComeBack_ns = 10'000 * kMs;
 constexpr std::int64_t kAloneLineEvery_ns = 60'000 * kMs;
@@ -310,7 +313,8 @@ bool JobWide::LostLately(std::int64_t now_ns) const {
   const auto& all = hub_->table().nodes();
   return std::any_of(all.begin(), all.end(), [&](const auto& one) {
     const nodes::Table::Node& node = one.second;
-    return !node.connected && !node.closed && node.left_ns != 0 && now_ns - node.left_ns < kMayComeBack_ns;
+    const std::int64_t may_ns = node.closed ? LostAfter_ns(node, now_ns) : kMayComeBack_ns;
+    return !node.connected && node.left_ns != 0 && now_ns - node.left_ns < may_ns;
   });
 }
 
@@ -333,8 +337,12 @@ void JobWide::LearnClocks(nodes::Hub* hub) {
   const format::Header& own = *context_.own;
   const std::int64_t realtime_ns = WallClock();
   std::map<std::string, std::int64_t> known;
-  for (const exchange::Peer& peer : exchange_->Peers())
+  late_ns_ = 0;
+  for (const exchange::Peer& peer : exchange_->Peers()) {
     if (peer.clock_error_ns >= 0) known[peer.node] = -peer.clock_offset_ns;
+    late_ns_ = std::max(late_ns_, peer.late_ns);
+  }
+  hub->SetLate(late_ns_);
   for (const auto& [name, node] : hub->table().nodes()) {
     if (name == own_ || node.processes.empty()) continue;
     const nodes::ProcessNow& process = node.processes.begin()->second.now;
@@ -351,21 +359,26 @@ bool JobWide::CutOff(std::int64_t now_ns) const {
   for (const auto& [name, node] : hub_->table().nodes()) {
     for (const auto& [number, row] : node.processes) {
       here += node.connected ? 1 : 0;
-      const bool silent = !node.connected && !node.closed && now_ns - node.left_ns >= kLostAfter_ns;
+      const bool silent = !node.connected && !node.closed &&
+                          now_ns - node.left_ns >= kLostAfter_ns + std::min(kLates * late_ns_, kMostLate_ns);
       lost += silent && !LeftByItself(row) ? 1 : 0;
     }
   }
   return lost > here;
 }
 
+std::int64_t JobWide::LostAfter_ns(const nodes::Table::Node& node, std::int64_t now_ns) const {
+  const bool flaps = came_again_ns_ != 0 && now_ns - came_again_ns_ < kOthers_ns;
+  const std::int64_t late_ns = std::min(kLates * late_ns_, kMostLate_ns);
+  if (node.closed) return (flaps ? kLostAfter_ns : kClosedAfter_ns) + late_ns;
+  return (flaps ? kLostAfterOthers_ns : kLostAfter_ns) + late_ns;
+}
+
 void JobWide::LookAfterTheLost(std::int64_t now_ns) {
   if (CutOff(now_ns)) return;
   for (const auto& [name, node] : hub_->table().nodes()) {
-    const bool flaps = came_again_ns_ != 0 && now_ns - came_again_ns_ < kOthers_ns;
-    const std::int64_t patience_ns = node.closed && !flaps   ? kClosedAfter_ns
-                                     : flaps && !node.closed ? kLostAfterOthers_ns
-                                                             : kLostAfter_ns;
-    const bool lost = !node.connected && now_ns - node.left_ns >= patience_ns && !hub_->table().IsOvertaken(node);
+    const bool lost =
+        !node.connected && now_ns - node.left_ns >= LostAfter_ns(node, now_ns) && !hub_->table().IsOvertaken(node);
     const bool again = node.connected && node.next > 0;
     bool& told = lost_[name];
     if (lost == told || (!lost && !again)) continue;

@@ -90,6 +90,7 @@ class JobWide : public nodes::Post {
   void TakeFromHub(exchange::Message message, std::int64_t now_ns, const Crowd& crowd);
   void LookAfterTheLost(std::int64_t now_ns);
   bool CutOff(std::int64_t now_ns) const;
+  std::int64_t LostAfter_ns(const nodes::Table::Node& node, std::int64_t now_ns) const;
   void SetRole(Role role, std::int64_t now_ns);
 
   const Context& context_;
@@ -123,6 +124,7 @@ class JobWide : public nodes::Post {
   // What the hub tells its heirs of its own node, which nobody else could say once it is gone.
   std::unique_ptr<nodes::Hub> shadow_;
   std::int64_t job_minus_here_ns_ = 0;
+  std::int64_t late_ns_ = 0;  // by which signs of life have come too late, the most of all nodes lately
   std::int64_t clocks_ns_ = 0, lost_looked_ns_ = 0;
   std::map<std::string, bool> lost_;  // node -> its processes have been written down as lost
 };

@@ -113,9 +113,11 @@ bool Leader::WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns
   told_ = judged;
   const diagnosis::Diagnosis shown = WithStacks(judged);
   std::optional<act::Draft> for_quoting;
-  if (!stacks_.empty())
+  if (!stacks_.empty()) {
+    act::MakeDirectories(context_.directory + "/stacks");  // a member quotes what the hub has told it
     for_quoting.emplace(context_.directory + "/" + reader::kVerdictStacksFile)
         .Write(reader::Format({.verdict_at_ns = at_ns, .processes = stacks_}));
+  }
   act::Draft for_programs(context_.directory + "/diagnosis.json"), for_people(context_.directory + "/diagnosis.txt");
   for_programs.Write(diagnosis::ToJson(shown));
   for_people.Write(diagnosis::ToText(shown));

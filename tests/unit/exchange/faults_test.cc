@@ -55,7 +55,13 @@ struct OnlyMember : Dialer::Handler, Uplink::Handler {
   }
   void OnElsewhere(const Endpoint&, const Elsewhere&) override {}
   void OnYield(const Endpoint&) override {}
-  void OnHubLost(const std::string&, const std::optional<Elsewhere>&) override { uplink.reset(); }
+  void OnHubLost(Uplink*, const std::string&, const std::optional<Elsewhere>&) override {
+    uplink.reset();
+    silent = false;
+  }
+  void OnHubSilent(Uplink*) override { silent = true; }
+  void OnHubHeard(Uplink*) override { silent = false; }
+  bool HasHub() const { return uplink && !silent; }
   void OnLine(const Line&) override {}
   void Drive() {
     if (uplink) uplink->Tick(Now());
@@ -72,6 +78,7 @@ struct OnlyMember : Dialer::Handler, Uplink::Handler {
   Context context;
   Dialer dialer;
   std::unique_ptr<Uplink> uplink;
+  bool silent = false;
   int joined = 0;
 };
 
@@ -162,9 +169,26 @@ TEST_F(BadNetwork, AWayThatSwallowsEverythingIsNoticedByBothEnds) {
   Faults faults;
   faults.swallow = true;
   relay_.Set(faults);
-  ASSERT_TRUE(Until([&] { return hub_.hub.claim().members == 0 && !members_[0]->uplink && !members_[1]->uplink; }));
+  ASSERT_TRUE(Until([&] { return hub_.hub.claim().members == 0 && !members_[0]->HasHub() && !members_[1]->HasHub(); }));
   relay_.Set({});
   EXPECT_TRUE(Until([&] { return hub_.hub.claim().members == 2; }));
+}
+
+TEST_F(BadNetwork, WhoIsHeardAgainAfterASilenceNeedsNoNewConnection) {
+  ASSERT_TRUE(Until([&] { return members_[0]->HasHub() && members_[1]->HasHub(); }));
+  Faults faults;
+  faults.delay_ns = 1'500'000'000;  // longer than anybody's patience
+  relay_.Set(faults);
+  ASSERT_TRUE(Until([&] { return hub_.hub.claim().members == 0 && !members_[0]->HasHub() && !members_[1]->HasHub(); }));
+  ASSERT_TRUE(members_[0]->mailbox.Send("", Type::kRecords, Body(Name(1), 1)));
+  ASSERT_TRUE(hub_.mailbox.Send(Name(2), Type::kRecords, Body("hub", 1)));
+  ASSERT_TRUE(Until([&] {
+    Check(&hub_.mailbox, "hub");
+    Check(&members_[1]->mailbox, Name(2));
+    return came_ == 2 && hub_.hub.claim().members == 2 && members_[0]->HasHub() && members_[1]->HasHub();
+  }));
+  EXPECT_EQ(members_[0]->joined + members_[1]->joined, 2);
+  EXPECT_EQ(relay_.called(), 2u);
 }
 
 TEST_F(BadNetwork, OneThatTalksButDoesNotReadIsLetGoAndCostsItsQueueOnly) {
