@@ -38,8 +38,11 @@ void Hub::Forget() {
 void Hub::Adopt(std::unique_ptr<Connection> connection, const Join& join, std::int64_t now_ns) {
   auto found = members_.find(join.node);
   if (found != members_.end() && found->second.connection) {
-    // An overtaken leader that woke up; its successor stays.
-    if (join.incarnation < found->second.incarnation) {
+    const Member& known = found->second;
+    const bool overtaken = join.incarnation < known.incarnation;  // it woke up; its successor stays
+    // It takes the first welcome, which is on its way, and hangs up the other calls.
+    const bool another_way = join.incarnation == known.incarnation && join.search == known.search && !known.doubted;
+    if (overtaken || another_way) {
       connection->Close();
       context_->loop->Bury(std::move(connection));
       return;
@@ -52,6 +55,7 @@ void Hub::Adopt(std::unique_ptr<Connection> connection, const Join& join, std::i
   // Somebody has seen a later hub than this one is: what comes after must be later still.
   if (join.term > term_) term_ = join.term + 1;
   member.incarnation = join.incarnation;
+  member.search = join.search;
   member.order = next_order_++;
   member.at = connection->remote().With(join.port);
   member.host = join.host;

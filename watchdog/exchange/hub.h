@@ -42,6 +42,7 @@ class Hub final : public Connection::Owner {
     std::unique_ptr<Connection> connection;  // null: gone
     bool doubted = false;                    // connected, but silent for so long that it is taken for gone
     std::uint64_t incarnation = 0;
+    std::uint32_t search = 0;
     std::uint32_t order = 0;
     Endpoint at;
     std::string host;

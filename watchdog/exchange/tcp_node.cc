@@ -48,6 +48,7 @@ TcpNode::~TcpNode() = default;
 
 void TcpNode::BeginSearch(std::int64_t now_ns, const std::string& lost_node, std::vector<Endpoint> hints) {
   search_ = {now_ns, lost_node, std::move(hints), {}, 0, false};
+  ++searches_;
   dialer_.Stop();
   looked_ns_ = 0;
 }
@@ -221,7 +222,8 @@ Join TcpNode::OwnJoin() {
           hub_ ? hub_->claim().members : 0,
           context_.port,
           self.node,
-          self.host.substr(0, kMaxName)};
+          self.host.substr(0, kMaxName),
+          searches_};
 }
 
 void TcpNode::Hint(const Endpoint& at) {

@@ -87,6 +87,7 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   Search search_;
   std::optional<Patience> hub_patience_;  // with the hub before
 
+  std::uint32_t searches_ = 0;
   std::uint64_t term_ = 0;    // the latest seen, 0: never had a hub
   std::vector<Heir> heirs_;   // the last line
   bool heir_of_hub_ = false;  // the leader before us on this node was hub, and we listen where it did

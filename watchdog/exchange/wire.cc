@@ -43,7 +43,9 @@ bool Claim::Beats(const Claim& other) const {
 
 std::string Join::Encode() const {
   std::string out;
-  Writer(&out).Put(std::uint8_t{hub}).Put(incarnation).Put(term).Put(members).Put(port).PutText(node).PutText(host);
+  Writer writer(&out);
+  writer.Put(std::uint8_t{hub}).Put(incarnation).Put(term).Put(members).Put(port).PutText(node).PutText(host);
+  writer.Put(search);
   return out;
 }
 
@@ -57,6 +59,7 @@ std::optional<Join> Join::Decode(std::string_view payload) {
   join.port = reader.Get<std::uint16_t>();
   join.node = Name(&reader);
   join.host = Name(&reader);
+  join.search = reader.Get<std::uint32_t>();
   return Checked(reader, std::move(join));
 }
 

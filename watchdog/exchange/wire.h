@@ -39,6 +39,7 @@ struct Join {
   std::uint32_t members = 0;  // a hub's
   std::uint16_t port = 0;     // where it listens itself
   std::string node, host;
+  std::uint32_t search = 0;  // which of its searches for a hub this call is of: it may call by several ways at once
   std::string Encode() const;
   static std::optional<Join> Decode(std::string_view payload);
 };

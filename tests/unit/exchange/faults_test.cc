@@ -47,7 +47,7 @@ struct OnlyMember : Dialer::Handler, Uplink::Handler {
       : way(*Endpoint::Parse("127.0.0.1", port)),
         context(SetupOf(name, "tcp://127.0.0.1:1"), loop, &mailbox),
         dialer(&context, this) {}
-  Join OwnJoin() override { return {false, 1, 1, 0, 1, context.setup.self.node, ""}; }
+  Join OwnJoin() override { return {false, 1, 1, 0, 1, context.setup.self.node, "", joined}; }
   void OnWelcome(std::unique_ptr<Connection> connection, const Welcome& welcome) override {
     uplink = std::make_unique<Uplink>(&context, this, std::move(connection), welcome);
     dialer.Stop();
@@ -79,7 +79,7 @@ struct OnlyMember : Dialer::Handler, Uplink::Handler {
   Dialer dialer;
   std::unique_ptr<Uplink> uplink;
   bool silent = false;
-  int joined = 0;
+  std::uint32_t joined = 0;
 };
 
 class BadNetwork : public ::testing::Test {
@@ -145,7 +145,7 @@ TEST_F(BadNetwork, NothingThatWasAlteredRepeatedOrLeftOutArrives) {
                                 members_[0]->context.counters.messages_refused +
                                 members_[1]->context.counters.messages_refused;
   EXPECT_GT(refused, 20u);
-  EXPECT_GT(members_[0]->joined + members_[1]->joined, 20);
+  EXPECT_GT(members_[0]->joined + members_[1]->joined, 20u);
   relay_.Set({});
   EXPECT_TRUE(Until([&] { return members_[0]->uplink && members_[1]->uplink && hub_.hub.claim().members == 2; }));
 }
@@ -161,7 +161,7 @@ TEST_F(BadNetwork, SlowIsNotDead) {
     Check(&members_[1]->mailbox, Name(2));
     return came_ == 2;
   }));
-  EXPECT_EQ(members_[0]->joined, 1) << "no connection was given up for being slow";
+  EXPECT_EQ(members_[0]->joined, 1u) << "no connection was given up for being slow";
 }
 
 TEST_F(BadNetwork, AWayThatSwallowsEverythingIsNoticedByBothEnds) {
@@ -187,7 +187,7 @@ TEST_F(BadNetwork, WhoIsHeardAgainAfterASilenceNeedsNoNewConnection) {
     Check(&members_[1]->mailbox, Name(2));
     return came_ == 2 && hub_.hub.claim().members == 2 && members_[0]->HasHub() && members_[1]->HasHub();
   }));
-  EXPECT_EQ(members_[0]->joined + members_[1]->joined, 2);
+  EXPECT_EQ(members_[0]->joined + members_[1]->joined, 2u);
   EXPECT_EQ(relay_.called(), 2u);
 }
 

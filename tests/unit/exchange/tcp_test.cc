@@ -11,6 +11,7 @@ namespace ncclwatch::exchange {
 namespace {
 
 using testing::Cluster;
+using testing::Faults;
 using testing::FreePort;
 using testing::Leader;
 using testing::Name;
@@ -275,6 +276,28 @@ TEST_F(Tcp, RankZerosNodeListensWhereTheAddressIsNobodys) {
   ASSERT_TRUE(cluster_.Until([&] { return cluster_[0].IsHub(); }));
   cluster_.Add(SetupOf(Name(1), At(relay_.port())));
   EXPECT_TRUE(cluster_.UntilAllHave(Name(0)));
+}
+
+TEST_F(Tcp, WhoCallsBySeveralWaysAtOnceJoinsOnce) {
+  Relay another(port_);
+  Faults faults;
+  faults.delay_ns = 100'000'000;  // time enough for both calls to be under way
+  relay_.Set(faults);
+  another.Set(faults);
+  cluster_.Add(SetupOf(Name(0), At(port_)));
+  ASSERT_TRUE(cluster_.Until([&] { return cluster_[0].IsHub(); }));
+  exchange::Setup setup = SetupOf(Name(1), At(relay_.port()));
+  setup.timing.connect = setup.timing.handshake = 5'000'000'000;
+  setup.address.more_ports = {another.port()};
+  cluster_.Add(setup);
+  ASSERT_TRUE(cluster_.Until([&] {
+    const std::vector<Peer> peers = cluster_[0].mailbox.Peers();
+    return !peers.empty() && peers[0].clock_error_ns >= 0;  // it has been a member for some round trips
+  }));
+  EXPECT_EQ(relay_.called(), 1u);
+  EXPECT_EQ(another.called(), 1u);
+  EXPECT_EQ(cluster_[0].mailbox.counters().joined, 1u);
+  EXPECT_EQ(cluster_[0].mailbox.counters().left, 0u);
 }
 
 TEST_F(Tcp, AStrangersPortIsPassedOver) {
