@@ -234,6 +234,30 @@ def node_lost(build):
             raise Failure(first["summary"])
 
 
+def was_hub(job, node):
+    """What a leader of that node leaves its successor: whether it is the hub."""
+    with open(job.cluster.nodes[node].path(RUN + "/exchange"), "rb") as file:
+        return file.read(6)[5] == 1
+
+
+def cut_off_and_back(build):
+    """A node is cut off until it leads itself, and comes back before the fault: all are seen again, by all."""
+    with Cluster(build, 3) as made:
+        job = SpreadJob(made, build.example("stuck_data_loader"), 6, options_for("stuck_data_loader", 3, 6, 1, False),
+                        {"NCCLWATCH_TIMEOUT": "3"})
+        made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
+        made.wait_until(lambda: was_hub(job, 0) and not was_hub(job, 2), 10, "node0 was to have the hub")
+        made.nodes[2].cut()
+        made.wait_until(lambda: was_hub(job, 2), 30, "node2 was to have a hub of its own")
+        made.nodes[2].mend()
+        made.wait_until(lambda: not was_hub(job, 2), 30, "node2 was to give way")
+        job.name_culprit(3)
+        want = faults.expected("stuck_data_loader")
+        documents, _ = made.wait_until(lambda: all_seen(verdicts(job, want, range(3)), 6) and
+                                       verdicts(job, want, range(3)), 30, "a verdict on all nodes that has seen all")
+        check_same(documents, want, 3)
+
+
 def hub_changes(build):
     """The leader that is the hub dies with the verdict standing: it stays, and is not said again."""
     with Cluster(build, 3) as made:
@@ -343,7 +367,8 @@ def no_meeting_place(build):
             raise Failure(f"{len(lines)} lines, wanted one a node:\n{job.output()}")
 
 
-OTHERS = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, hub_changes, abort, dump)
+OTHERS = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, hub_changes,
+          abort, dump)
 
 
 # ---- long runs -------------------------------------------------------------------------------------------------------

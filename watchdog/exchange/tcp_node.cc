@@ -42,12 +42,13 @@ TcpNode::TcpNode(const Setup& setup, Loop* loop, Mailbox* mailbox)
     if (memory->hub) hints.push_back(*memory->hub);
   }
   BeginSearch(now_ns, memory ? memory->hub_node : "", std::move(hints));
+  if (memory && memory->hub) search_.trust_ns = setup.timing.first_patience;
 }
 
 TcpNode::~TcpNode() = default;
 
 void TcpNode::BeginSearch(std::int64_t now_ns, const std::string& lost_node, std::vector<Endpoint> hints) {
-  search_ = {now_ns, lost_node, std::move(hints), {}, 0, false};
+  search_ = {now_ns, lost_node, std::move(hints), {}, 0, 0, false};
   ++searches_;
   dialer_.Stop();
   looked_ns_ = 0;
@@ -151,9 +152,9 @@ bool TcpNode::BetterOneLives(std::size_t place, std::int64_t now_ns) const {
 bool TcpNode::MayLead(std::int64_t now_ns) const {
   const Timing& timing = context_.setup.timing;
   const std::int64_t alone_ns = now_ns - search_.since_ns;
-  if (search_.told_ns != 0 && now_ns - search_.told_ns < timing.connect) return false;
+  if (search_.told_ns != 0 && now_ns - search_.told_ns < timing.handshake) return false;
   // A silent hub has as long again to be heard: it costs more to leave it and come back.
-  const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Limit_ns() : 0;
+  const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Limit_ns() : search_.trust_ns;
   // The meeting place, or the place of the hub before us: nobody else is looked for there. Only another hub that the
   // others may have chosen meanwhile.
   if (meeting_.listening() || heir_of_hub_) return term_ == 0 || alone_ns >= timing.succession / 2 + doubt_ns;
@@ -163,8 +164,8 @@ bool TcpNode::MayLead(std::int64_t now_ns) const {
   return !BetterOneLives(place, now_ns) || alone_ns > 2 * timing.most_patience;
 }
 
+// Calls that are under way go on: one of them may still find a hub.
 void TcpNode::BecomeHub(std::int64_t now_ns) {
-  dialer_.Stop();
   doubted_.reset();
   hub_ = std::make_unique<Hub>(&context_, ++term_);
   // The one before may come back and does not know.
@@ -235,6 +236,8 @@ void TcpNode::Hint(const Endpoint& at) {
 }
 
 void TcpNode::OnWelcome(std::unique_ptr<Connection> connection, const Welcome& welcome) {
+  // Called before we became hub ourselves, and nobody has come.
+  if (hub_ && hub_->claim().members == 0 && !leaving_) GiveWay(connection->remote().With(welcome.port), welcome.node);
   if (hub_ || uplink_ || leaving_) {
     connection->Close();
     return context_.loop->Bury(std::move(connection));

@@ -139,8 +139,10 @@ void JobWide::Receive(std::int64_t now_ns, const Crowd& crowd) {
 
 void JobWide::Settle(std::int64_t now_ns) {
   const exchange::Status status = exchange_->status();
-  const bool another = status.term != term_ || status.hub_node != hub_node_;
-  if (status.connected && another) {
+  // A hub that hears of a later one counts on from there; it knows what it knew.
+  const bool the_same = status.hub_node == hub_node_ && (status.hub ? hub_ != nullptr : status.term == term_);
+  if (status.connected && the_same) term_ = status.term;
+  if (status.connected && !the_same) {
     term_ = status.term;
     hub_node_ = status.hub_node;
     revision_ = 0;
