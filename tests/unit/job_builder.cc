@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ncclwatch/format/fingerprint.h"
+#include "ncclwatch/format/lease.h"
 
 namespace ncclwatch::testing {
 namespace {
@@ -303,6 +304,7 @@ void Job::Unborn(int rank, std::uint32_t pid) {
   seen.at_ns = now_ns_;
   seen.pid = pid;
   seen.start_time = 99999;
+  seen.place = format::PidPlace(Box(leader_).boot_id, Box(leader_).pid_namespace);
   seen.rank = rank;
   seen.what = format::Observed::kUnborn;
   Box(leader_).observations.push_back(seen);

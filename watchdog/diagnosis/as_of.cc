@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "watchdog/diagnosis/clocks.h"
 #include "watchdog/diagnosis/view.h"
 
 namespace ncclwatch::diagnosis {
@@ -112,6 +113,11 @@ void RollBack(std::int64_t now_ns, reader::BoxImage* box) {
   }
   std::erase_if(box->calls, [&](const Call& call) { return call.entered_ns > now_ns; });
   RestoreLast(*box, index);
+}
+
+void RollBack(Snapshot* snapshot) {
+  const Clocks clocks(snapshot->boxes, snapshot->boot_id);
+  for (reader::BoxImage& box : snapshot->boxes) RollBack(snapshot->now_ns - clocks.ShiftOf(box), &box);
 }
 
 bool TellsOfLater(const Snapshot& snapshot) {

@@ -10,6 +10,9 @@ namespace ncclwatch::diagnosis {
 // words. Marks and peer counts of wrapped-over calls carry no time and stay.
 void RollBack(std::int64_t box_now_ns, reader::BoxImage* box);
 
+// Every box of the snapshot as of its now_ns.
+void RollBack(Snapshot* snapshot);
+
 // Some box goes on after now_ns: its image was taken later.
 bool TellsOfLater(const Snapshot& snapshot);
 

@@ -34,14 +34,21 @@ bool Recovering(const View& view, const CommView& comm) {
   });
 }
 
-const CommView* Stake(const View& view, int process) {
+// By communicator: who is getting over it waits for nobody.
+std::vector<bool> RecoveringAll(const View& view) {
+  std::vector<bool> all;
+  for (const CommView& comm : view.comms) all.push_back(Recovering(view, comm));
+  return all;
+}
+
+const CommView* Stake(const View& view, const std::vector<bool>& recovering, int process) {
   for (const CommView& comm : view.comms) {
     if (comm.size < 2) continue;
     for (const Member& member : comm.members) {
       if (member.process != process) continue;
       const CommunicatorState state = member.comm->state;
       if (state != CommunicatorState::kReady && state != CommunicatorState::kInitializing) continue;
-      if (!Recovering(view, comm)) return &comm;
+      if (!recovering[static_cast<std::size_t>(&comm - view.comms.data())]) return &comm;
     }
   }
   return nullptr;
@@ -99,17 +106,19 @@ std::int64_t EndedAt(const Process& process) {
 
 std::vector<Death> Deaths(const View& view, const WaitGraph& graph) {
   std::vector<Death> deaths;
+  std::vector<bool> recovering;
   for (std::size_t i = 0; i < view.processes.size(); ++i) {
     const Process& process = view.processes[i];
     if (!process.fate.gone()) continue;
+    if (deaths.empty()) recovering = RecoveringAll(view);
     Death death;
     death.process = static_cast<int>(i);
-    death.stake = Stake(view, death.process);
+    death.stake = Stake(view, recovering, death.process);
     death.said = WhatItSaid(process);
     death.ended_ns = EndedAt(process);
     for (const int node : process.nodes) {
       for (const int index : graph.in[node]) {
-        if (!Recovering(view, view.comms[graph.waits[index].comm])) death.waits.push_back(&graph.waits[index]);
+        if (!recovering[graph.waits[index].comm]) death.waits.push_back(&graph.waits[index]);
       }
     }
     deaths.push_back(std::move(death));

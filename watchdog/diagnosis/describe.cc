@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ncclwatch/format/fingerprint.h"
+#include "ncclwatch/format/lease.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/text.h"
@@ -113,6 +114,13 @@ std::vector<CallSummary> DescribeCalls(const View& view, const CommView& comm, s
   return calls;
 }
 
+// Of a process without a box of its own: that of its neighbours.
+std::string HostOf(const View& view, std::uint32_t place) {
+  for (const Process& process : view.processes)
+    if (format::PidPlace(process.box->boot_id, process.box->pid_namespace) == place) return process.box->host;
+  return {};
+}
+
 Culprit DescribeCulprit(const View& view, int rank) {
   Culprit culprit;
   culprit.rank = rank;
@@ -122,7 +130,7 @@ Culprit DescribeCulprit(const View& view, int rank) {
       if (seen.rank != rank || rank < 0) continue;
       culprit.pid = seen.pid;
       culprit.start_time = seen.start_time;
-      if (!view.processes.empty()) culprit.host = view.processes.front().box->host;
+      culprit.host = HostOf(view, seen.place);
     }
     return culprit;
   }

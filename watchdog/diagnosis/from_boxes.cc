@@ -112,8 +112,8 @@ Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observ
     if (seen.at_ns <= snapshot.now_ns) snapshot.observations.push_back(seen);
   }
   Order(&snapshot.observations);
-  for (BoxImage& box : boxes) RollBack(snapshot.now_ns - clocks.ShiftOf(box), &box);
   snapshot.boxes = std::move(boxes);
+  RollBack(&snapshot);
   return snapshot;
 }
 

@@ -153,8 +153,9 @@ bool TcpNode::MayLead(std::int64_t now_ns) const {
   const Timing& timing = context_.setup.timing;
   const std::int64_t alone_ns = now_ns - search_.since_ns;
   if (search_.told_ns != 0 && now_ns - search_.told_ns < timing.handshake) return false;
-  // A silent hub has as long again to be heard: it costs more to leave it and come back.
-  const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Limit_ns() : search_.trust_ns;
+  // On a network that holds back what is said a silent hub has longer to be heard: to leave it and come back costs
+  // more.
+  const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Limit_ns() - timing.least_patience : search_.trust_ns;
   // The meeting place, or the place of the hub before us: nobody else is looked for there. Only another hub that the
   // others may have chosen meanwhile.
   if (meeting_.listening() || heir_of_hub_) return term_ == 0 || alone_ns >= timing.succession / 2 + doubt_ns;

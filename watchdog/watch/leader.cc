@@ -20,7 +20,7 @@ constexpr std::int64_t kLearnEvery_ns = 1000 * kMs;
 constexpr std::int64_t kSettle_ns = 300 * kMs;          // for a mismatch's other members to arrive and give a majority
 constexpr std::int64_t kSettleJoining_ns = 1500 * kMs;  // ... where nodes are still on their way to this hub
 constexpr std::int64_t kUnbornTold_ns =
-    300 * kMs;  // after a stall in init: other nodes look for who has not joined, and say
+    500 * kMs;  // after a stall in init: other nodes look for who has not joined, and say
 constexpr std::int64_t kAfterDeath_ns = 100 * kMs;  // quiet for this long after a death: does somebody wait for it?
 constexpr std::int64_t kAfterDeathEvery_ns = 100 * kMs;
 constexpr std::uint64_t kQuickCalls = 512;  // newest calls of each process that a quick look takes in

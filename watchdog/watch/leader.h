@@ -61,6 +61,7 @@ class Leader {
     int asked = 0;
     bool asked_for_all = false;
     std::int64_t began_ns = 0;  // the instant that was judged first
+    std::int64_t asked_ns = 0;  // others were asked first; what they answer reaches to this instant at least
     bool first_look = false;    // nobody has been asked yet
   };
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "watchdog/act/files.h"
+#include "watchdog/diagnosis/as_of.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/leader.h"
@@ -141,7 +142,7 @@ void Leader::BeginRound(std::int64_t now_ns, const Ripe& ripe) {
   judged_ns_ = now_ns;
   const diagnosis::Diagnosis first = diagnosis::Diagnose(TakeSnapshot(at_ns, kQuickCalls));
   judging_took_ns_ = Monotonic() - at_ns;
-  round_ = Round{ripe, 0, false, at_ns, true};
+  round_ = Round{ripe, 0, false, at_ns, 0, true};
   // This node's processes may be ended within 0.1 s of the first death. How far the others are is not known well.
   if (ripe.new_deaths && IsDeath(first)) Follow(first, at_ns);
   const bool only_standing = ripe.standing && !ripe.deaths && !ripe.mismatch && !ripe.stall;
@@ -160,10 +161,12 @@ void Leader::BeginRound(std::int64_t now_ns, const Ripe& ripe) {
 
 void Leader::ContinueRound(std::int64_t now_ns) {
   if (!job_.hub().Gathered(now_ns)) return;
-  const std::int64_t at_ns = Monotonic();
-  const diagnosis::Diagnosis known = diagnosis::Diagnose(TakeSnapshot(at_ns, UINT64_MAX));
-  judging_took_ns_ = Monotonic() - at_ns;
-  AskOrJudge(now_ns, known, at_ns);
+  const std::int64_t began_ns = Monotonic();
+  diagnosis::Snapshot snapshot = TakeSnapshot(round_->asked_ns, UINT64_MAX);
+  diagnosis::RollBack(&snapshot);  // some have answered later, and this node's own boxes go on
+  const diagnosis::Diagnosis known = diagnosis::Diagnose(snapshot);
+  judging_took_ns_ = Monotonic() - began_ns;
+  AskOrJudge(now_ns, known, round_->asked_ns);
 }
 
 // Goes on asking as long as the answers point to somebody else, then judges.
@@ -181,7 +184,10 @@ void Leader::AskOrJudge(std::int64_t now_ns, const diagnosis::Diagnosis& known, 
       break;
     }
   }
-  if (!whom.empty() && round_->asked++ < kMostRounds) return hub.Gather(whom, whole, now_ns);
+  if (!whom.empty() && round_->asked++ < kMostRounds) {
+    if (round_->asked_ns == 0) round_->asked_ns = Monotonic();
+    return hub.Gather(whom, whole, now_ns);
+  }
   const bool moved = Follow(known, at_ns);
   const bool quick = round_->ripe.new_deaths;
   if (!moved && standing_ && SameVerdict(*standing_, known) &&

@@ -177,6 +177,7 @@ TEST(Init, RanksThatHaveNotJoined) {
   const Diagnosis diagnosis = job.JudgeAt(100);
   Expect(diagnosis, Kind::kInitializationHang, Certainty::kLikely, {2});
   EXPECT_EQ(diagnosis.findings[0].culprit_details[0].pid, 5555u);
+  EXPECT_EQ(diagnosis.findings[0].culprit_details[0].host, "node7");
   EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 3}));
 }
 
