@@ -89,6 +89,24 @@ class Node:
         """A file of the node, from outside."""
         return f"/proc/{self.agent}/root{inside}"
 
+    def listening(self):
+        """Ports at which somebody listens for other machines."""
+        with open(f"/proc/{self.agent}/net/tcp") as file:
+            rows = [line.split() for line in file.readlines()[1:]]
+        ports = {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A" and row[1].split(":")[0] != "0100007F"}
+        with open(f"/proc/{self.agent}/net/tcp6") as file:
+            rows = [line.split() for line in file.readlines()[1:]]
+        return sorted(ports | {int(row[1].split(":")[1], 16) for row in rows if row[3] == "0A"})
+
+    def resident_kib(self):
+        """Of all its ranks."""
+        total = 0
+        with open(f"/proc/{self.agent}/task/{self.agent}/children") as file:
+            for pid in file.read().split():
+                with open(f"/proc/{pid}/statm") as statm:
+                    total += int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 10
+        return total
+
     def cut(self):
         self.cluster.at_switch("ip", "link", "set", self.cable, "down")
 

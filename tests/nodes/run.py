@@ -278,6 +278,39 @@ def hub_changes(build):
         check_same(after[0], want, 4)
 
 
+def strangers(build):
+    """Ten thousand calls without the token at the hub of a job, what its members have said among them, and then a fault."""
+    with Cluster(build, 2) as made:
+        heard = os.path.join(made.root, "overheard")
+        program = os.path.join(cluster.HERE, "strangers.py")
+        ear = made.helper(sys.executable, program, "overhear", made.nodes[1].cable, heard, stdout=subprocess.PIPE, text=True)
+        if ear.stdout.readline() != "overhears\n":
+            raise Failure("nobody overhears")
+        job = SpreadJob(made, build.example("killed"), 4, options_for("killed", 3, 4, 1, False), {"NCCLWATCH_TIMEOUT": "3"})
+        made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
+        made.wait_until(lambda: was_hub(job, 0), 10, "node0 was to have the hub")
+        ear.terminate()
+        ear.wait()
+        before = made.nodes[0].resident_kib()
+        for port in made.nodes[0].listening():
+            caller = made.helper(sys.executable, program, "call", made.nodes[0].address, str(port), "5000", heard,
+                                 stdout=subprocess.PIPE, text=True)
+            told = json.loads(caller.stdout.readline())
+            if told["calls"] != 5000 or told["overheard"] == 0:
+                raise Failure(f"strangers at port {port}: {told}")
+        grown = made.nodes[0].resident_kib() - before
+        if grown > 32 << 10:
+            raise Failure(f"the hub's node has grown by {grown} KiB")
+        lines = [line for line in job.said() if "without the job's token" in line]
+        if not 1 <= len(lines) <= 3:
+            raise Failure(f"{len(lines)} lines about strangers\n{job.output()}")
+        job.name_culprit(3)
+        want = faults.expected("killed")
+        documents, _ = made.wait_until(lambda: verdicts(job, want, range(2)), CERTAIN_S, "the verdict on both nodes")
+        check_same(documents, want, 3)
+        report({"strangers": 5000 * len(made.nodes[0].listening()), "grown_kib": grown, "lines": len(lines)})
+
+
 def stacks_of(job, node):
     """pid -> when its stacks were read, of a node's run directory."""
     folder = job.cluster.nodes[node].path(RUN + "/stacks")
@@ -367,8 +400,8 @@ def no_meeting_place(build):
             raise Failure(f"{len(lines)} lines, wanted one a node:\n{job.output()}")
 
 
-OTHERS = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, hub_changes,
-          abort, dump)
+OTHERS = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, strangers,
+          hub_changes, abort, dump)
 
 
 # ---- long runs -------------------------------------------------------------------------------------------------------
