@@ -1,5 +1,6 @@
 """What every node of a job tells, and whether it is the same: on all nodes, in what was printed, and offline."""
 
+import datetime
 import json
 import re
 import time
@@ -62,12 +63,16 @@ def check_said_once(job, finding, where, apart=False):
 
 
 CLOCKS_S = 0.005  # what the estimates of two nodes' clocks may be off, and the rounding to milliseconds
+AN_INSTANT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 A_TIME = re.compile(r"\b\d+(\.\d+)? m?s\b")
 
 
 def same_but_for_clocks(one, other):
     if isinstance(one, float) and isinstance(other, float):
         return abs(one - other) <= CLOCKS_S
+    if isinstance(one, str) and isinstance(other, str) and AN_INSTANT.fullmatch(one) and AN_INSTANT.fullmatch(other):
+        apart = datetime.datetime.fromisoformat(one[:-1]) - datetime.datetime.fromisoformat(other[:-1])
+        return abs(apart.total_seconds()) <= CLOCKS_S
     if isinstance(one, str) and isinstance(other, str):
         return A_TIME.sub("T", one) == A_TIME.sub("T", other)
     if isinstance(one, dict) and isinstance(other, dict):

@@ -11,41 +11,27 @@ import argparse
 import json
 import os
 import random
-import shutil
-import signal
-import subprocess
 import sys
 import time
 
+import cases
 import cluster
 from agreement import (all_seen, check_offline, check_said_once, check_same, said_in, settled, verdicts,
                        watched)
 from cluster import RUN, Build, Cluster, Failure, Skip, SpreadJob
+from spread import CERTAIN_S, keep, options_for, report
 
 import faults  # of ../scenarios
 
 TIMEOUT_S = 3.0
-CERTAIN_S = 3.0    # from the fault to the verdict on every node, where no time-out is needed
-GRACE_S = 1.0      # beyond the time-out, where one is
-LOSSY_S = 30.0     # TCP itself needs seconds for what a third of the frames and 200 ms cost it
+GRACE_S = 1.0  # beyond the time-out, where one is
+LOSSY_S = 30.0  # TCP itself needs seconds for what a third of the frames and 200 ms cost it
 LOSSY = (0.2, 0.3)
 SETTLE_S = 0.7
-KEPT = "node-failures"  # below the build folder: what failed jobs left
 
 # Needs a time-out; needs every rank from the beginning, so that nothing can be cut off before it.
 NEEDS_TIMEOUT = {name for name, (slow, _) in faults.FAULTS.items() if slow}
 AT_START = {"wrong_world_size", "missing_at_start"}
-
-
-def options_for(name, culprit, ranks, seed, planned=True):
-    """planned: the culprit is known from the beginning; else it is named while the job runs."""
-    options = ["--rank", culprit if planned else -1, "--step", 30, "--steps", 1_000_000, "--step-ms", 5, "--seed", seed,
-               "--count", 4096]
-    if name == "wrong_world_size":
-        options += ["--world-size", ranks + 1]
-    if name == "exception":
-        options += ["--terminate", seed % 2]
-    return options
 
 
 def fault(build, name, nodes, ranks, culprit, seed=1, cut=False, lossy=False, redis=False, kill_redis=False):
@@ -101,24 +87,6 @@ def disturb(made, cut, lossy, kill_redis):
         time.sleep(1)
         made.start_redis()
         time.sleep(1)
-
-
-def keep(build, job, name, failure):
-    kept = os.path.join(build.folder, KEPT, name)
-    shutil.rmtree(kept, ignore_errors=True)
-    os.makedirs(kept, exist_ok=True)
-    for node in job.cluster.nodes:
-        shutil.copytree(node.path(RUN), os.path.join(kept, node.host), symlinks=True, ignore_dangling_symlinks=True,
-                        dirs_exist_ok=True)
-    with open(os.path.join(kept, "output"), "w") as file:
-        for node in job.cluster.nodes:
-            file.write(f"==== {node.host}\n{job.output(node.number)}\n")
-        file.write(f"==== failure\n{failure}\n")
-    print(f"what the job left is kept in {kept}", flush=True)
-
-
-def report(result):
-    print(json.dumps(result), flush=True)
 
 
 # ---- what every fault is tried in ------------------------------------------------------------------------------------
@@ -177,233 +145,6 @@ def tried(runs, log):
         raise Failure(f"{len(outcomes) - right} of {len(outcomes)} are wrong")
 
 
-# ---- other tests -----------------------------------------------------------------------------------------------------
-
-def healthy(build):
-    """A job that runs well over 4 nodes, and ends: one line says who is watched, and nothing else is said."""
-    with Cluster(build, 4) as made:
-        job = SpreadJob(made, build.example("healthy_training"), 8, ["--steps", 400, "--step-ms", 5])
-        made.wait_until(lambda: len(job.ended()) == 8, 120, "the job was to end")
-        if set(job.ended().values()) != {0}:
-            raise Failure(f"statuses {job.ended()}\n{job.output()}")
-        said = [line for line in job.said() if "watching 8/8 ranks" not in line]
-        if said or not watched(job) or len(job.watched()) != 1:
-            raise Failure(f"said of a healthy job over 4 nodes:\n{job.output()}")
-        for node in range(4):
-            if job.diagnosis(node):
-                raise Failure(f"a diagnosis of a healthy job: {job.diagnosis(node)}")
-
-
-def switched_off(build):
-    """NCCLWATCH_EXCHANGE=off: each node by itself, and an honest line about whom it does not see."""
-    with Cluster(build, 2) as made:
-        job = SpreadJob(made, build.example("killed"), 4, options_for("killed", 3, 4, 1),
-                        {"NCCLWATCH_TIMEOUT": "3", "NCCLWATCH_EXCHANGE": "off"})
-        made.wait_until(job.fault_ns, 60, "the fault was to happen")
-        found = made.wait_until(lambda: job.diagnosis(1), 10, "a diagnosis on the culprit's node")
-        faults.check_finding(found[1], faults.expected("killed"), 3, "node1")
-        made.wait_until(lambda: job.printed("not seen: ranks 2-3") and job.printed("not seen: ranks 0-1"), 15,
-                        "lines about ranks that are not seen")
-
-
-def met_by_id(build):
-    """Nothing tells where the nodes meet but the ids that communicators are made of."""
-    with Cluster(build, 3) as made:
-        job = SpreadJob(made, build.example("killed"), 6, options_for("killed", 4, 6, 1),
-                        {"NCCLWATCH_TIMEOUT": "3", "MASTER_ADDR": None,
-                         "EXAMPLES_ADDRESS": made.nodes[0].address})
-        made.wait_until(job.fault_ns, 60, "the fault was to happen")
-        want = faults.expected("killed")
-        documents, _ = made.wait_until(lambda: verdicts(job, want, range(3)), 10, "the verdict on every node")
-        check_same(documents, want, 4)
-
-
-def node_lost(build):
-    """A node is switched off: never certain, and the verdict says why."""
-    with Cluster(build, 3) as made:
-        job = SpreadJob(made, build.example("healthy_training"), 6, ["--steps", 1_000_000, "--step-ms", 5],
-                        {"NCCLWATCH_TIMEOUT": "3"})
-        made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
-        made.nodes[2].cut()  # or the ends of its connections would still leave it
-        made.nodes[2].end()
-        found = made.wait_until(lambda: job.diagnosis(0), 30, "a diagnosis")[1]
-        first = found["findings"][0]
-        if first["kind"] != "dead_rank" or first["certainty"] != "likely" or first["culprits"] != [4, 5]:
-            raise Failure(f"{json.dumps(first, indent=1)}\n{job.output()}")
-        if "not been heard of" not in first["summary"]:
-            raise Failure(first["summary"])
-
-
-def was_hub(job, node):
-    """What a leader of that node leaves its successor: whether it is the hub."""
-    with open(job.cluster.nodes[node].path(RUN + "/exchange"), "rb") as file:
-        return file.read(6)[5] == 1
-
-
-def cut_off_and_back(build):
-    """A node is cut off until it leads itself, and comes back before the fault: all are seen again, by all."""
-    with Cluster(build, 3) as made:
-        job = SpreadJob(made, build.example("stuck_data_loader"), 6, options_for("stuck_data_loader", 3, 6, 1, False),
-                        {"NCCLWATCH_TIMEOUT": "3"})
-        made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
-        made.wait_until(lambda: was_hub(job, 0) and not was_hub(job, 2), 10, "node0 was to have the hub")
-        made.nodes[2].cut()
-        made.wait_until(lambda: was_hub(job, 2), 30, "node2 was to have a hub of its own")
-        made.nodes[2].mend()
-        made.wait_until(lambda: not was_hub(job, 2), 30, "node2 was to give way")
-        job.name_culprit(3)
-        want = faults.expected("stuck_data_loader")
-        documents, _ = made.wait_until(lambda: all_seen(verdicts(job, want, range(3)), 6) and
-                                       verdicts(job, want, range(3)), 30, "a verdict on all nodes that has seen all")
-        check_same(documents, want, 3)
-
-
-def hub_changes(build):
-    """The leader that is the hub dies with the verdict standing: it stays, and is not said again."""
-    with Cluster(build, 3) as made:
-        job = SpreadJob(made, build.example("stuck_data_loader"), 6, options_for("stuck_data_loader", 4, 6, 1, False),
-                        {"NCCLWATCH_TIMEOUT": "3"})
-        made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
-        job.name_culprit(4)
-        want = faults.expected("stuck_data_loader")
-        documents, _ = made.wait_until(lambda: verdicts(job, want, range(3)), 20, "the verdict on every node")
-        finding = documents["node0"]["findings"][0]
-        job.signal(0, signal.SIGKILL)
-        job.signal(1, signal.SIGKILL)
-        time.sleep(8)
-        check_said_once(job, finding, "after the hub's node has ended")
-        after = verdicts(job, want, [1, 2])
-        if not after:
-            raise Failure(f"the verdict does not stand any more: {job.diagnosis(1)}\n{job.output()}")
-        check_same(after[0], want, 4)
-
-
-def strangers(build):
-    """Ten thousand calls without the token at the hub of a job, what its members have said among them, and then a fault."""
-    with Cluster(build, 2) as made:
-        heard = os.path.join(made.root, "overheard")
-        program = os.path.join(cluster.HERE, "strangers.py")
-        ear = made.helper(sys.executable, program, "overhear", made.nodes[1].cable, heard, stdout=subprocess.PIPE, text=True)
-        if ear.stdout.readline() != "overhears\n":
-            raise Failure("nobody overhears")
-        job = SpreadJob(made, build.example("killed"), 4, options_for("killed", 3, 4, 1, False), {"NCCLWATCH_TIMEOUT": "3"})
-        made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
-        made.wait_until(lambda: was_hub(job, 0), 10, "node0 was to have the hub")
-        ear.terminate()
-        ear.wait()
-        before = made.nodes[0].resident_kib()
-        for port in made.nodes[0].listening():
-            caller = made.helper(sys.executable, program, "call", made.nodes[0].address, str(port), "5000", heard,
-                                 stdout=subprocess.PIPE, text=True)
-            told = json.loads(caller.stdout.readline())
-            if told["calls"] != 5000 or told["overheard"] == 0:
-                raise Failure(f"strangers at port {port}: {told}")
-        grown = made.nodes[0].resident_kib() - before
-        if grown > 32 << 10:
-            raise Failure(f"the hub's node has grown by {grown} KiB")
-        lines = [line for line in job.said() if "without the job's token" in line]
-        if not 1 <= len(lines) <= 3:
-            raise Failure(f"{len(lines)} lines about strangers\n{job.output()}")
-        job.name_culprit(3)
-        want = faults.expected("killed")
-        documents, _ = made.wait_until(lambda: verdicts(job, want, range(2)), CERTAIN_S, "the verdict on both nodes")
-        check_same(documents, want, 3)
-        report({"strangers": 5000 * len(made.nodes[0].listening()), "grown_kib": grown, "lines": len(lines)})
-
-
-def stacks_of(job, node):
-    """pid -> when its stacks were read, of a node's run directory."""
-    folder = job.cluster.nodes[node].path(RUN + "/stacks")
-    read = {}
-    for name in os.listdir(folder) if os.path.isdir(folder) else []:
-        if name[:-4].isdigit():
-            with open(os.path.join(folder, name)) as file:
-                head = file.read().split("\n\n")[0]
-            if "\nwhere " in head:
-                read[int(name[:-4])] = int(head.split(" at_ns ")[1].split()[0])
-    return read
-
-
-def abort(build):
-    """NCCLWATCH_ON_FAULT=abort: evidence on every node first, the culprit's stack in everybody's verdict, then all end."""
-    with Cluster(build, 2) as made:
-        job = SpreadJob(made, build.example("stuck_data_loader"), 4, options_for("stuck_data_loader", 3, 4, 1),
-                        {"NCCLWATCH_TIMEOUT": "3", "NCCLWATCH_ON_FAULT": "abort"})
-        try:
-            made.wait_until(lambda: len(job.ended()) == 4, 60, "the job was to be ended")
-            statuses = {rank: os.waitstatus_to_exitcode(status) for rank, status in job.ended().items()}
-            if statuses != {0: 1, 1: 1, 2: 1, 3: 86}:
-                raise Failure(f"statuses {statuses}: those that waited end by NCCL's error, the other by 86")
-            documents = {made.nodes[node].host: (job.diagnosis(node) or (0, None))[1] for node in range(2)}
-            if None in documents.values():
-                raise Failure(f"a node has no diagnosis: {documents}")
-            check_same(documents, faults.expected("stuck_data_loader"), 3)
-            where = documents["node0"]["findings"][0]["culprit_details"][0]["where"]
-            if not any(line.startswith("main (stuck_data_loader") for line in where):
-                raise Failure(f"where: {where}")
-            for node in range(2):
-                if len(stacks_of(job, node)) != 2:
-                    raise Failure(f"stacks of node{node}: {stacks_of(job, node)}")
-            check_said_once(job, documents["node0"]["findings"][0], "abort")
-            check_offline(job, documents["node0"], made.nodes)
-        except Failure as failure:
-            keep(build, job, "abort", failure)
-            raise
-
-
-def dump(build):
-    """`ncclwatch dump` on one node, SIGUSR2 on the other: each time the evidence of both, no verdict, and the job lives."""
-    with Cluster(build, 2) as made:
-        job = SpreadJob(made, build.example("healthy_training"), 4, ["--steps", 1_000_000, "--step-ms", 5])
-        made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
-        done = subprocess.run([build.command, "dump", made.nodes[0].path(RUN)], capture_output=True, text=True, timeout=60)
-        if done.returncode != 0 or "stacks of 2 of 2 processes" not in done.stdout:
-            raise Failure(f"dump ends with {done.returncode}\n{done.stdout}{done.stderr}\n{job.output()}")
-        before = {}
-        for what, ask in (("dump", lambda: None), ("SIGUSR2", lambda: job.signal(3, signal.SIGUSR2))):
-            ask()
-            made.wait_until(lambda: all(len(stacks_of(job, node)) == 2 and not any(
-                before.get((node, pid), 0) >= at for pid, at in stacks_of(job, node).items()) for node in range(2)), 15,
-                f"{what}: new stacks were to be on both nodes")
-            before = {(node, pid): at for node in range(2) for pid, at in stacks_of(job, node).items()}
-        if job.ended() or job.diagnosis(0) or job.diagnosis(1):
-            raise Failure(f"ended {job.ended()}, diagnosis {job.diagnosis(0)} {job.diagnosis(1)}\n{job.output()}")
-
-
-def unreachable(build):
-    """NCCLWATCH_EXCHANGE says an address where nobody is: each node says so once, and judges itself."""
-    with Cluster(build, 2) as made:
-        job = SpreadJob(made, build.example("killed"), 4, options_for("killed", 3, 4, 1, False),
-                        {"NCCLWATCH_TIMEOUT": "3", "NCCLWATCH_EXCHANGE": "tcp://10.77.0.99:7777"})
-        # Rank 0's node listens, since the address may be a service's; the other one finds nobody.
-        made.wait_until(lambda: job.printed("not seen: ranks 2-3") == 1 and
-                        job.printed("the other nodes of the job cannot be reached") == 1, 30, "a line on each node")
-        job.name_culprit(3)
-        found = made.wait_until(lambda: job.diagnosis(1), 10, "a diagnosis on the culprit's node")
-        faults.check_finding(found[1], faults.expected("killed"), 3, "node1")
-        said = [line for line in job.said() if "the other nodes of the job cannot be reached" in line]
-        if len(said) != len({line.split("]")[0] for line in said}):
-            raise Failure(f"a leader said it twice:\n{job.output()}")
-
-
-def no_meeting_place(build):
-    """Nothing tells where the nodes meet: one line on each, and each is judged alone."""
-    with Cluster(build, 2) as made:
-        job = SpreadJob(made, build.example("killed"), 4, options_for("killed", 3, 4, 1),
-                        {"NCCLWATCH_TIMEOUT": "3", "MASTER_ADDR": None, "EXAMPLES_ADDRESS": made.nodes[0].address,
-                         "NCCL_COMM_ID": made.nodes[0].address + ":5555"})
-        made.wait_until(job.fault_ns, 60, "the fault was to happen")
-        found = made.wait_until(lambda: job.diagnosis(1), 10, "a diagnosis on the culprit's node")
-        faults.check_finding(found[1], faults.expected("killed"), 3, "node1")
-        lines = [line for line in job.said() if "nothing tells where they meet" in line]
-        if len(lines) != 2:
-            raise Failure(f"{len(lines)} lines, wanted one a node:\n{job.output()}")
-
-
-OTHERS = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, strangers,
-          hub_changes, abort, dump)
-
-
 # ---- long runs -------------------------------------------------------------------------------------------------------
 
 def chaos(build, runs, seed):
@@ -456,7 +197,7 @@ def table():
     tests |= {f"{situation}.{name}": lambda build, n=name, s=situation:
               report(fault(build, n, 4, 8, culprit=5, **SITUATIONS[s]))
               for situation in SITUATIONS for name in faults.FAULTS if possible(situation, name)}
-    tests |= {test.__name__: test for test in OTHERS}
+    tests |= {test.__name__: test for test in cases.CASES}
     return tests
 
 
