@@ -13,6 +13,13 @@ namespace {
 void AddNotes(const reader::RunImage& run, diagnosis::Snapshot* snapshot) {
   for (const reader::Failure& failure : run.failures)
     snapshot->notes.push_back("unreadable: " + Printable(failure.path) + ": " + Printable(failure.reason));
+  for (const std::string& note : run.notes) snapshot->notes.push_back(Printable(note));
+}
+
+// A wait that is not timed may have been over a moment later.
+void LeaveSuspected(diagnosis::Diagnosis* verdict) {
+  for (diagnosis::Finding& finding : verdict->findings)
+    if (finding.certainty == diagnosis::Certainty::kLikely) finding.certainty = diagnosis::Certainty::kSuspected;
 }
 
 bool VerdictStands(const std::vector<reader::BoxImage>& boxes) {
@@ -39,7 +46,9 @@ diagnosis::Diagnosis JudgeWith(const reader::RunImage& run, const std::vector<re
   diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes, own);
   AddNotes(run, &snapshot);
   diagnosis::UseStacks(run.stacks, &snapshot);
-  return diagnosis::Diagnose(snapshot);
+  diagnosis::Diagnosis verdict = diagnosis::Diagnose(snapshot);
+  if (run.untimed) LeaveSuspected(&verdict);
+  return verdict;
 }
 
 }  // namespace ncclwatch::analyzer

@@ -7,6 +7,7 @@
 
 #include "analyzer/console/progress.h"
 #include "analyzer/console/terminal.h"
+#include "analyzer/import/read.h"
 #include "ncclwatch/format/black_box.h"
 
 namespace ncclwatch::analyzer {
@@ -72,7 +73,25 @@ std::variant<std::string, Missing> Latest() {
   return runs.front().path;
 }
 
+void ReadBoxes(const std::vector<std::string>& files, reader::RunImage* run) {
+  Progress progress("reading black boxes", files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    std::variant<reader::BoxImage, reader::Failure> one = reader::ReadBox(files[i]);
+    if (auto* box = std::get_if<reader::BoxImage>(&one))
+      run->boxes.push_back(std::move(*box));
+    else
+      run->failures.push_back(std::move(std::get<reader::Failure>(one)));
+    progress.Done(i + 1);
+  }
+}
+
+void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
+  Progress progress("reading dumps", dumps.size());
+  import::ReadDumps(dumps, [&](std::size_t done) { progress.Done(done);
+}, run);
 }  // namespace
+
+}  // namespace ncclwatch::analyzer
 
 std::vector<std::string> BoxDirectories(const std::string& place) {
   constexpr int kDepth = 2;  // run-N/attempt-N
@@ -114,28 +133,29 @@ std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::st
 }
 
 reader::RunImage ReadAll(const std::vector<std::string>& paths) {
-  std::vector<std::string> files;
+  std::vector<std::string> files, dumps;
   reader::RunImage run;
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
-      files.push_back(path);
+      (import::IsDump(path) ? dumps : files).push_back(path);
       continue;
     }
     if (run.directory.empty()) run.directory = path;
     const std::vector<std::string> boxes = BoxFiles(path);
-    if (boxes.empty()) run.failures.push_back({path, "no black box in it"});
+    const std::vector<std::string> foreign = boxes.empty() ? import::DumpFiles(path) : std::vector<std::string>();
+    if (boxes.empty() && foreign.empty())
+      run.failures.push_back({path, "no black box in it, nor a dump of torch's flight recorder"});
     files.insert(files.end(), boxes.begin(), boxes.end());
+    dumps.insert(dumps.end(), foreign.begin(), foreign.end());
   }
-  Progress progress("reading black boxes", files.size());
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    std::variant<reader::BoxImage, reader::Failure> one = reader::ReadBox(files[i]);
-    if (auto* box = std::get_if<reader::BoxImage>(&one))
-      run.boxes.push_back(std::move(*box));
-    else
-      run.failures.push_back(std::move(std::get<reader::Failure>(one)));
-    progress.Done(i + 1);
-  }
+  ReadBoxes(files, &run);
+  // Communicators have other names there: what the two tell cannot be put together.
+  if (!files.empty())
+    for (const std::string& dump : dumps)
+      run.failures.push_back({dump, "a dump of torch's flight recorder beside black boxes: to be given alone"});
+  else if (!dumps.empty())
+    ReadForeign(dumps, &run);
   reader::ReadStacks(&run);
   return run;
 }

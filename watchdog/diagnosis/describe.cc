@@ -79,8 +79,10 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
     summary.root = call->root;
   }
   if (call->group != 0) summary.group = call->group;
-  summary.stream = call->stream;
-  summary.thread = call->thread;
+  if (!view.process(member).box->dump) {
+    summary.stream = call->stream;
+    summary.thread = call->thread;
+  }
   summary.site = call->site;
   if (call->site != 0) summary.site_text = SiteText(view, view.process(member), call->site);
   summary.elapsed_s =
@@ -136,7 +138,7 @@ Culprit DescribeCulprit(const View& view, int rank) {
   }
   const Process& process = view.process(view.nodes[node->second]);
   culprit.host = process.box->host;
-  culprit.pid = process.box->pid;
+  if (!process.box->dump) culprit.pid = process.box->pid;
   culprit.start_time = process.box->start_time;
   if (process.box->local_rank >= 0) culprit.local_rank = process.box->local_rank;
   culprit.last_words = DescribeWords(process);
@@ -190,11 +192,12 @@ std::string SiteText(const View& view, const Process& process, std::uint64_t sit
 }
 
 std::string ProcessText(const View&, const Process& process) {
+  if (process.box->dump) return "its dump: " + process.box->path.substr(process.box->path.rfind('/') + 1);
   return process.box->host + ", pid " + std::to_string(process.box->pid);
 }
 
 std::string WhereText(const View& view, const Node& node) {
-  if (node.last == nullptr) return "it has made no NCCL call that is still in its black box";
+  if (node.last == nullptr) return "it has made no NCCL call that is still in its " + std::string(SourceText(view));
   const Call& call = *node.last;
   const Process& process = view.process(node);
   std::string text = CallText(call);
@@ -213,10 +216,14 @@ std::string WhereText(const View& view, const Node& node) {
   return text;
 }
 
-std::string CoverageText(const CommView& comm) {
+std::string_view SourceText(const View& view) {
+  return !view.processes.empty() && view.processes.front().box->dump ? "dump" : "black box";
+}
+
+std::string CoverageText(const View& view, const CommView& comm) {
   if (comm.members.size() >= comm.size) return {};
-  return "only " + std::to_string(comm.members.size()) + " of its " + Plural(comm.size, "rank") +
-         " have a black box here; nothing is known of the others";
+  return "only " + std::to_string(comm.members.size()) + " of its " + Plural(comm.size, "rank") + " have a " +
+         std::string(SourceText(view)) + " here; nothing is known of the others";
 }
 
 std::optional<Certainty> ByTime(const View& view, std::int64_t stalled_ns) {

@@ -95,7 +95,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
 void DescribeJob(const View& view, Diagnosis* diagnosis) {
   std::set<std::string> hosts;
   for (const Process& process : view.processes) {
-    hosts.insert(process.box->host);
+    if (!process.box->dump) hosts.insert(process.box->host);
     if (diagnosis->job.empty()) diagnosis->job = process.box->job;
     diagnosis->attempt = std::max(diagnosis->attempt, process.box->attempt);
   }

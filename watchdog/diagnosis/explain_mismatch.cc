@@ -75,17 +75,18 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
   const Member& first = comm.members[difference.sides[0].members.front()];
   if (difference.position > 0 && first.At(difference.position - 1) != nullptr) {
     finding->evidence.push_back("the calls before position " + std::to_string(difference.position) +
-                                " agree as far as the black boxes reach back");
+                                " agree as far as the " + std::string(SourceText(view)) +
+                                (SourceText(view) == "dump" ? "s" : "es") + " reach back");
   }
   if (difference.zero_count) {
     finding->evidence.push_back(
         "NCCL skips a call with count 0 without a word, so its other ranks wait, or are paired with the next call");
   }
-  const std::string coverage = CoverageText(comm);
+  const std::string coverage = CoverageText(view, comm);
   if (!coverage.empty()) finding->evidence.push_back(coverage);
 }
 
-void AddNextSteps(const Difference& difference, const Finding& found, Finding* finding) {
+void AddNextSteps(const View& view, const Difference& difference, const Finding& found, Finding* finding) {
   const std::string who = found.culprits.empty() ? "the odd rank" : Ranks(found.culprits);
   if (difference.other_operation) {
     finding->next_steps.push_back("compare what " + who +
@@ -96,6 +97,7 @@ void AddNextSteps(const Difference& difference, const Finding& found, Finding* f
                                   " came to these arguments: bucket or batch size, dtype of the "
                                   "tensor, root, all derived from something that differs by rank");
   }
+  if (SourceText(view) == "dump") return;  // its call sites are lines already
   finding->next_steps.push_back(
       "the line of a call site module+0x1234 above: `addr2line -e MODULE 0x1234`, or a Python stack at that call");
 }
@@ -118,7 +120,7 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   finding.unsettled = !difference.everybody_arrived;
   finding.summary = Summary(view, comm, difference);
   AddEvidence(view, comm, difference, &finding);
-  AddNextSteps(difference, finding, &finding);
+  AddNextSteps(view, difference, finding, &finding);
   return finding;
 }
 

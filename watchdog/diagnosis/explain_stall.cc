@@ -134,9 +134,10 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
                              Seconds(waited_ns) + " in " + WhatText(view, suspect);
   switch (finding.kind) {
     case Kind::kMissingParticipant:
-      return who + (one ? " is" : " are") + " alive and " + (one ? "has" : "have") + " not called " +
-             WhatText(view, suspect) + "; " + Ranks(victims) + (victims.size() == 1 ? " has" : " have") +
-             " waited in it for " + Seconds(waited_ns) + ".";
+      // A dump says that its process lived when it was written, and nothing of later.
+      if (!process.box->dump) who += one ? " is alive and" : " are alive and";
+      return who + (one ? " has" : " have") + " not called " + WhatText(view, suspect) + "; " + Ranks(victims) +
+             (victims.size() == 1 ? " has" : " have") + " waited in it for " + Seconds(waited_ns) + ".";
     case Kind::kLibraryError: {
       if (!suspect.standing.empty()) return who + " " + suspect.standing + "; " + others + ".";
       const Call& failed = *FailedCall(view, suspect);
@@ -152,6 +153,9 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
 void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
   const Process& process = view.process(view.nodes[suspect.node]);
   const std::string pid = std::to_string(process.box->pid);
+  const std::string look = process.box->dump
+                               ? "see where its process stands: its log and its stacks"
+                               : "see what it does now: `ncclwatch stacks " + pid + "` (Python and native)";
   std::vector<std::string>& steps = finding->next_steps;
   switch (finding->kind) {
     case Kind::kFrozenProcess: steps = StepsForFrozen(process.fate.what, pid); break;
@@ -163,10 +167,10 @@ void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
       break;
     case Kind::kPointToPointMismatch:
       steps.push_back("compare the order of sends and receives of the two ranks");
-      steps.push_back("see what the culprit does now: `ncclwatch stacks " + pid + "` (Python and native)");
+      steps.push_back(look);
       break;
     default:
-      steps.push_back("see what it does now: `ncclwatch stacks " + pid + "` (Python and native)");
+      steps.push_back(look);
       steps.push_back(
           "usual causes: a branch on the rank around the call, fewer batches than the others, a data loader "
           "or a file system that does not answer");
@@ -193,7 +197,7 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
           ? "of " + Plural(group.front()->waits.size(), "waiting rank") + " " + std::to_string(proven) +
                 " are known to be still in the call (inside it, or the GPU has not finished it)"
           : std::string("without GPU marks on these calls it is not known that the others have not finished them"));
-  const std::string coverage = CoverageText(view.comms[group.front()->comm]);
+  const std::string coverage = CoverageText(view, view.comms[group.front()->comm]);
   if (!coverage.empty()) finding->evidence.push_back(coverage);
 }
 

@@ -50,13 +50,17 @@ std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph) {
     finding.position = position;
     finding.calls = DescribeCalls(view, comm, position);
     finding.began_at_ns = ToRealtime(view, since);
-    const std::string who = unseen.empty() ? "somebody who has no black box here" : Ranks(unseen);
+    const std::string who =
+        unseen.empty() ? "somebody who has no " + std::string(SourceText(view)) + " here" : Ranks(unseen);
     finding.summary = Capital(Ranks(finding.victims)) + " have waited " + Seconds(view.now_ns - since) + " in " +
                       CallText(*comm.members.front().At(position)) + ", collective " + std::to_string(position) +
                       " of " + CommText(comm) + ", probably for " + who + ".";
-    finding.evidence = {"every rank that has a black box here has made the call", CoverageText(comm)};
-    finding.next_steps = {
-        "run `ncclwatch diagnose` on the machines of the other ranks, or on all run directories together"};
+    finding.evidence = {"every rank that has a " + std::string(SourceText(view)) + " here has made the call",
+                        CoverageText(view, comm)};
+    finding.next_steps = {view.process(comm.members.front()).box->dump
+                              ? "look for the dumps of the other ranks, and in their logs: one that died wrote none"
+                              : "run `ncclwatch diagnose` on the machines of the other ranks, or on all run "
+                                "directories together"};
     findings.push_back(std::move(finding));
   }
   return findings;

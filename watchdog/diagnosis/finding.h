@@ -140,7 +140,7 @@ struct Diagnosis {
   std::uint32_t attempt = 0;
   int world_size = 0;
   int processes = 0;
-  std::vector<std::string> hosts;
+  std::vector<std::string> hosts;  // empty if it is told by dumps of another recorder
   int watched = 0;
   int expected = 0;
   std::vector<int> unseen_ranks;

@@ -143,7 +143,8 @@ std::string Verdict(const Finding& finding) {
 std::string Footer(const Diagnosis& diagnosis) {
   std::string line = "job " + (diagnosis.job.empty() ? std::string("without a name") : diagnosis.job) + ", attempt " +
                      std::to_string(diagnosis.attempt) + ": " + std::to_string(diagnosis.watched) + "/" +
-                     std::to_string(diagnosis.expected) + " ranks watched on " + Join(diagnosis.hosts, ", ");
+                     std::to_string(diagnosis.expected) +
+                     (diagnosis.hosts.empty() ? " ranks told of" : " ranks watched on " + Join(diagnosis.hosts, ", "));
   if (!diagnosis.unseen_ranks.empty()) line += "; not seen: " + Ranks(diagnosis.unseen_ranks);
   if (!diagnosis.findings.empty()) line += "; judged at " + UtcTime(diagnosis.findings.front().detected_at_ns);
   std::string out = Wrapped("", line);
@@ -154,8 +155,10 @@ std::string Footer(const Diagnosis& diagnosis) {
 }  // namespace
 
 std::string ToText(const Diagnosis& diagnosis) {
-  if (diagnosis.findings.empty())
-    return "healthy: nothing is wrong as far as the black boxes tell\n" + Footer(diagnosis);
+  if (diagnosis.findings.empty()) {
+    const char* what = diagnosis.hosts.empty() && diagnosis.processes > 0 ? "dumps" : "black boxes";
+    return std::string("healthy: nothing is wrong as far as the ") + what + " tell\n" + Footer(diagnosis);
+  }
   std::string out;
   for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
     const Finding& finding = diagnosis.findings[i];

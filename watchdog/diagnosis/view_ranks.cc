@@ -151,7 +151,7 @@ void SortNodes(View* view) {
   }
 }
 
-// A member that no box shows: its job rank follows where the communicator is the whole job in order.
+// A member that no box shows: its job rank follows where the communicator is the whole job in order, or is told.
 void MapRanks(View* view, CommView* comm) {
   if (comm->size == 0 || comm->size > reader::kMaxCommunicatorSize) return;
   comm->job_ranks.assign(comm->size, -1);
@@ -161,8 +161,15 @@ void MapRanks(View* view, CommView* comm) {
     comm->job_ranks[member.comm->rank] = view->nodes[member.node].rank;
     if (view->nodes[member.node].rank != static_cast<int>(member.comm->rank)) whole_job = false;
   }
-  if (!whole_job) return;
-  for (std::uint32_t rank = 0; rank < comm->size; ++rank) comm->job_ranks[rank] = static_cast<int>(rank);
+  if (whole_job) {
+    for (std::uint32_t rank = 0; rank < comm->size; ++rank) comm->job_ranks[rank] = static_cast<int>(rank);
+    return;
+  }
+  for (const Member& member : comm->members) {
+    if (member.comm->members == nullptr || member.comm->members->size() != comm->size) continue;
+    comm->job_ranks.assign(member.comm->members->begin(), member.comm->members->end());
+    return;
+  }
 }
 
 void FileMemberships(View* view) {

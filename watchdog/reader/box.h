@@ -66,6 +66,8 @@ struct RunImage {
   std::vector<BoxImage> boxes;
   std::vector<Failure> failures;
   std::vector<VerdictStacks> stacks;  // that lie beside the boxes
+  std::vector<std::string> notes;     // on what was read, for the diagnosis
+  bool untimed = false;               // when the boxes were written is not known, so no wait can be timed
 };
 
 // paths: run directories (their newest attempt, see rundir) and single box files, mixed.

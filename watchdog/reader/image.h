@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,6 +76,8 @@ struct Communicator {
   std::int64_t aborted_ns = 0;  // or revoked; 0: neither
   std::uint64_t aborted_tickets = 0;
   std::array<std::uint16_t, format::kMarks> unfinished{};  // format::Communicator::unfinished
+  // Job ranks by rank in it, where the source tells them; a black box does not.
+  std::shared_ptr<const std::vector<std::int32_t>> members;
 
   // Valid for a call with format::kMarked.
   bool Finished(std::uint64_t ticket) const { return marks[ticket % format::kMarks] > ticket; }
@@ -151,6 +154,7 @@ struct BoxImage {
   std::uint32_t torn = 0;        // slots that were being written when copied
   std::uint32_t damaged = 0;     // communicators left out: their rank or size cannot be
   bool told = false;  // no box, but what another node tells of it: newest calls only, messages are not counted
+  bool dump = false;  // no box, but another recorder's dump of the process: no pid, host, stream or liveness
   LastWords last_words;
   Words words;
   Judgement judgement;

@@ -1,0 +1,142 @@
+#include "analyzer/import/dump.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "analyzer/import/entries.h"
+#include "analyzer/import/json_text.h"
+#include "analyzer/import/pickle.h"
+#include "watchdog/reader/file.h"
+#include "watchdog/reader/layout.h"
+
+namespace ncclwatch::analyzer::import {
+namespace {
+
+// A recorder of 2,000 entries with stacks writes 1 MiB.
+constexpr std::uint64_t kMostBytes = 256u << 20;
+// Every value of an honest dump is looked at once, and takes a byte at least.
+constexpr std::uint64_t kLooksPerByte = 4;
+
+// "[0, 1, 5]": text in pickles and in JSON.
+std::vector<std::int32_t> RanksOf(std::string_view text) {
+  std::vector<std::int32_t> ranks;
+  while (!text.empty()) {
+    const std::size_t digit = text.find_first_of("0123456789");
+    if (digit == std::string_view::npos) break;
+    text.remove_prefix(digit);
+    std::int32_t rank = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+    if (error != std::errc() || rank >= static_cast<std::int32_t>(reader::kMaxCommunicatorSize)) return {};
+    ranks.push_back(rank);
+    if (ranks.size() > reader::kMaxCommunicatorSize) return {};
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  }
+  return ranks;
+}
+
+// Keys and values of a dictionary; nothing of anything else.
+template <typename Visit>
+void EachPair(const Tree& tree, ValueId dictionary, std::size_t most, Visit visit) {
+  if (!tree.Is(dictionary, ValueKind::kDictionary)) return;
+  ValueId key = Tree::kNone;
+  bool is_key = true;
+  tree.Each(dictionary, most, [&](ValueId value) {
+    if (is_key)
+      key = value;
+    else
+      visit(key, value);
+    is_key = !is_key;
+  });
+}
+
+void AddGroups(const Tree& tree, ValueId pg_config, std::size_t bytes, Words* words, Entries* entries, Dump* dump) {
+  constexpr std::size_t kMostGroups = 1 << 16;
+  EachPair(tree, pg_config, 2 * kMostGroups, [&](ValueId name, ValueId config) {
+    ValueId description = Tree::kNone;
+    std::string_view ranks;
+    EachPair(tree, config, 32, [&](ValueId key, ValueId value) {
+      if (words->Of(key).key == Key::kDescription) description = value;
+      if (words->Of(key).key == Key::kRanks && tree.Is(value, ValueKind::kString)) ranks = tree.text(value);
+    });
+    if (words->Of(name).text.empty()) return;  // some versions of gloo's own write one without a name for all
+    const std::uint32_t group = entries->Group(name, description);
+    if (!dump->groups[group].ranks.empty() || ranks.size() > bytes) return;
+    bytes -= ranks.size();  // one long text may be that of any number of groups
+    dump->groups[group].ranks = RanksOf(ranks);
+  });
+}
+
+std::string TakeApart(const Tree& tree, ValueId root, std::size_t bytes, Dump* dump) {
+  if (!tree.Is(root, ValueKind::kDictionary)) return "no dump of a flight recorder: not a dictionary";
+  Words words(tree);
+  ValueId entries = Tree::kNone, pg_config = Tree::kNone;
+  EachPair(tree, root, 256, [&](ValueId key, ValueId value) {
+    switch (words.Of(key).key) {
+      case Key::kVersion: dump->version = words.Of(value).text; break;
+      case Key::kEntries: entries = value; break;
+      case Key::kPgConfig: pg_config = value; break;
+      case Key::kRank:
+        if (tree.Is(value, ValueKind::kInteger) && tree.integer(value) >= 0)
+          dump->rank = static_cast<std::int32_t>(std::min<std::int64_t>(tree.integer(value), INT32_MAX));
+        break;
+      default: break;
+    }
+  });
+  if (dump->version.empty()) return "no dump of a flight recorder: it names no version";
+  if (!dump->version.starts_with("2.")) return "version " + dump->version + " of the flight recorder is not known here";
+  Entries all(tree, &words, kLooksPerByte * bytes + 1024, dump);
+  AddGroups(tree, pg_config, bytes, &words, &all, dump);
+  bool within = true;
+  if (tree.Is(entries, ValueKind::kList))
+    tree.Each(entries, SIZE_MAX, [&](ValueId entry) { within = within && all.Add(entry); });
+  if (!within) return "it refers to the same values more often than a dump does";
+  all.Finish();
+  return {};
+}
+
+}  // namespace
+
+std::int32_t RankInName(const std::string& path) {
+  std::string name = std::filesystem::path(path).filename().string();
+  for (const std::string_view ending : {".json", ".pickle", ".pkl"})
+    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
+  const std::size_t digits = name.size() - (name.find_last_not_of("0123456789") + 1);
+  std::int32_t rank = -1;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(end - digits, end, rank);
+  return digits > 0 && error == std::errc() && stop == end ? rank : -1;
+}
+
+std::string ParseDump(std::string_view bytes, Tree* tree, Dump* dump) {
+  tree->Clear();
+  ValueId root = Tree::kNone;
+  std::string reason = "neither a pickle nor JSON";
+  if (LooksLikePickle(bytes))
+    reason = ParsePickle(bytes, tree, &root);
+  else if (LooksLikeJsonObject(bytes))
+    reason = ParseJson(bytes, tree, &root);
+  return reason.empty() ? TakeApart(*tree, root, bytes.size(), dump) : reason;
+}
+
+std::variant<Dump, reader::Failure> DumpReader::Read(const std::string& path) {
+  const reader::File file(path);
+  if (!file.reason().empty()) return reader::Failure{path, file.reason()};
+  if (file.bytes() > kMostBytes) return reader::Failure{path, "too large for a dump of a flight recorder"};
+  bytes_.resize(file.bytes());
+  bytes_.resize(file.ReadAt(0, bytes_.data(), bytes_.size()));
+  Dump dump;
+  const std::string reason = ParseDump(bytes_, &tree_, &dump);
+  if (!reason.empty()) return reader::Failure{path, reason};
+  if (dump.rank < 0) dump.rank = RankInName(path);
+  if (dump.rank < 0) return reader::Failure{path, "neither the dump nor the file's name tells the rank"};
+  struct stat status {};
+  if (fstat(file.descriptor(), &status) == 0)
+    dump.written_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
+  dump.path = dump.box.path = path;
+  return dump;
+}
+
+}  // namespace ncclwatch::analyzer::import

@@ -1,0 +1,60 @@
+// The entries of one dump, in order, into the calls of a black box.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "analyzer/import/call_sites.h"
+#include "analyzer/import/dump.h"
+#include "analyzer/import/words.h"
+
+namespace ncclwatch::analyzer::import {
+
+class Entries {
+ public:
+  // `budget`: how many values may be looked at altogether; an input may refer to one of them any number of times.
+  Entries(const Tree& tree, Words* words, std::uint64_t budget, Dump* dump);
+  // False once the budget is spent.
+  bool Add(ValueId entry);
+  void Finish();  // after the last one
+  std::uint32_t Group(ValueId name, ValueId description);
+
+ private:
+  struct Raw;
+  enum class Progress : char { kOutstanding, kFinished, kRetired, kUnknown };
+  // What a group has begun, and entries of the same number may go on with or end.
+  struct Open {
+    std::int64_t collective_seq = -1;
+    std::int64_t p2p_seq = -1;
+    std::size_t collective = 0;  // its call
+    std::vector<std::size_t> messages;
+    std::size_t newest = 0;  // call
+    bool any = false;
+  };
+
+  Raw Take(ValueId entry);
+  std::uint64_t Elements(ValueId sizes);
+  ScalarType TypeOf(ValueId dtypes);
+  std::uint32_t GroupOf(ValueId process_group);
+  reader::Call CallOf(const Raw& raw);
+  void AddCollective(const Raw& raw);
+  void AddMessage(const Raw& raw);
+  bool EndsCoalesced(const Raw& raw);
+  void Append(const Raw& raw, reader::Call call);
+  void Mark(std::size_t call);
+  bool Spend(std::uint64_t values);
+
+  const Tree& tree_;
+  Words& words_;
+  std::uint64_t budget_;
+  bool spent_ = false;
+  Dump& dump_;
+  CallSites sites_;
+  std::vector<Open> open_;                                     // by group
+  std::vector<Progress> progress_;                             // by call
+  std::unordered_map<std::uint64_t, std::uint32_t> group_of_;  // by the words for name and description
+  std::unordered_map<std::uint64_t, std::size_t> peer_of_;     // by group and rank: place in the box's peers
+};
+
+}  // namespace ncclwatch::analyzer::import

@@ -1,0 +1,61 @@
+#include "analyzer/import/notes.h"
+
+#include <functional>
+#include <set>
+
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::analyzer::import {
+namespace {
+
+using diagnosis::Join;
+using diagnosis::Plural;
+using diagnosis::Ranks;
+
+std::vector<std::int32_t> RanksWhere(const std::vector<Dump>& dumps, const std::function<bool(const Dump&)>& holds) {
+  std::vector<std::int32_t> ranks;
+  for (const Dump& dump : dumps)
+    if (holds(dump)) ranks.push_back(dump.rank);
+  return ranks;
+}
+
+bool AnyFromAnyone(const Dump& dump) {
+  for (const ProcessGroup& group : dump.groups)
+    if (group.from_anyone) return true;
+  return false;
+}
+
+}  // namespace
+
+void AddNotes(const std::vector<Dump>& dumps, const Membership& membership, reader::RunImage* run) {
+  std::vector<std::string>& notes = run->notes;
+  std::set<std::string> versions;
+  std::uint64_t unknown = 0;
+  for (const Dump& dump : dumps) {
+    versions.insert(dump.version);
+    unknown += dump.unknown;
+  }
+  notes.push_back("from dumps of torch's flight recorder (" + Join({versions.begin(), versions.end()}, ", ") +
+                  "): they hold no reduction, root or stream, not whether a process lives, and no call before it is "
+                  "recorded, such as one that blocks in creating a communicator");
+  notes.push_back("positions count from 0: torch's collective_seq_id is one more");
+  if (run->untimed)
+    notes.push_back(
+        "when the dumps were written is not known, the files' times are not theirs (copy with `cp -p`): "
+        "how long a call waited is not known, and no wait is more than suspected");
+  const auto wrapped = RanksWhere(dumps, [](const Dump& dump) { return !dump.whole(); });
+  if (!wrapped.empty())
+    notes.push_back(Ranks(wrapped) +
+                    ": the recorder's ring has wrapped: earlier calls are lost, and sends and "
+                    "receives are not matched (TORCH_FR_BUFFER_SIZE makes it larger)");
+  const auto anyone = RanksWhere(dumps, AnyFromAnyone);
+  if (!anyone.empty())
+    notes.push_back(Ranks(anyone) + ": receives from any rank: its sends and receives are not matched");
+  for (const Group& group : membership.groups())
+    if (group.guessed)
+      notes.push_back("process group \"" + group.label + "\": no dump tells its ranks; taken to be " +
+                      Ranks(*group.ranks));
+  if (unknown > 0) notes.push_back(Plural(unknown, "call") + " of operations that are not known here: not compared");
+}
+
+}  // namespace ncclwatch::analyzer::import

@@ -1,0 +1,73 @@
+#include "analyzer/import/read.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "analyzer/import/boxes.h"
+#include "analyzer/import/json_text.h"
+#include "analyzer/import/pickle.h"
+#include "watchdog/reader/file.h"
+
+namespace ncclwatch::analyzer::import {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr unsigned kMostThreads = 16;  // more than a disk serves
+
+}  // namespace
+
+bool IsDump(const std::string& path) {
+  const reader::File file(path);
+  if (!file.reason().empty()) return false;
+  char first[64];
+  const std::string_view bytes(first, file.ReadAt(0, first, sizeof first));
+  return LooksLikePickle(bytes) || LooksLikeJsonObject(bytes);
+}
+
+std::vector<std::string> DumpFiles(const std::string& directory) {
+  std::vector<std::string> files;
+  std::error_code error;
+  for (fs::directory_iterator next(directory, error), end; !error && next != end; next.increment(error)) {
+    const std::string path = next->path();
+    if (RankInName(path) >= 0 && IsDump(path)) files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void ReadDumps(const std::vector<std::string>& files, const std::function<void(std::size_t)>& done,
+               reader::RunImage* run) {
+  std::vector<std::variant<Dump, reader::Failure>> read(files.size());
+  std::atomic<std::size_t> next = 0;
+  std::size_t finished = 0;
+  std::mutex mutex;
+  const auto work = [&] {
+    DumpReader reader;
+    for (std::size_t i = next++; i < files.size(); i = next++) {
+      read[i] = reader.Read(files[i]);
+      const std::lock_guard lock(mutex);
+      done(++finished);
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    const std::size_t threads =
+        std::min<std::size_t>({std::thread::hardware_concurrency(), kMostThreads, files.size()});
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  std::vector<Dump> dumps;
+  for (std::variant<Dump, reader::Failure>& one : read) {
+    if (auto* dump = std::get_if<Dump>(&one))
+      dumps.push_back(std::move(*dump));
+    else
+      run->failures.push_back(std::move(std::get<reader::Failure>(one)));
+  }
+  AddBoxes(std::move(dumps), run);
+}
+
+}  // namespace ncclwatch::analyzer::import

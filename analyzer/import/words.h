@@ -1,0 +1,69 @@
+// The strings of one dump by what they mean, each looked at once: a dump says the same few hundred thousand times.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "analyzer/import/operation.h"
+#include "analyzer/import/value.h"
+
+namespace ncclwatch::analyzer::import {
+
+// Keys of the dictionaries in a dump.
+enum class Key : std::uint8_t {
+  kOther,
+  kVersion,
+  kRank,
+  kEntries,
+  kPgConfig,
+  kRecordId,
+  kProcessGroup,
+  kCollectiveSeq,
+  kP2pSeq,
+  kProfilingName,
+  kTimeCreated,
+  kTimeStarted,
+  kTimeCompleted,
+  kInputSizes,
+  kInputDtypes,
+  kOutputSizes,
+  kOutputDtypes,
+  kState,
+  kRetired,
+  kTimeout,
+  kIsP2p,
+  kFrames,
+  kName,
+  kDescription,
+  kRanks,
+  kFilename,
+  kLine,
+};
+
+struct Word {
+  std::string_view text;
+  Key key = Key::kOther;
+  bool completed = false;  // the state of that name
+  ScalarType type{};
+  Operation operation;
+};
+
+class Words {
+ public:
+  explicit Words(const Tree& tree) : tree_(tree), number_of_(tree.size(), 0), words_(1) {}
+  // Of a string; anything else is the empty word.
+  const Word& Of(ValueId value);
+  // Equal for equal strings.
+  std::uint32_t NumberOf(ValueId value);
+
+ private:
+  const Tree& tree_;
+  std::vector<std::uint32_t> number_of_;  // by value: its place in words_, 0 not looked at yet
+  std::deque<Word> words_;                // references stay valid
+  std::unordered_map<std::string_view, std::uint32_t> numbers_;
+};
+
+}  // namespace ncclwatch::analyzer::import
