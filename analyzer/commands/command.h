@@ -33,6 +33,7 @@ int Ls(const Arguments& arguments);
 int Clean(const Arguments& arguments);
 int Stacks(const Arguments& arguments);
 int Dump(const Arguments& arguments);
+int Export(const Arguments& arguments);
 int Off(const Arguments& arguments);
 int On(const Arguments& arguments);
 

@@ -7,6 +7,7 @@ constexpr Command kCommands[] = {
     {"run", "[OPTIONS] -- CMD...", "run a job under watch", Run},
     {"diagnose", "[OPTIONS] [DIR|FILE...]", "say what is wrong with a live or a dead job", Diagnose},
     {"trace", "[FILTERS] [DIR|FILE...]", "list the recorded calls of all ranks by time", Trace},
+    {"export", "--to FORMAT -o OUT [DIR|FILE...]", "write black boxes in the format of another tool", Export},
     {"ls", "[--json]", "run directories on this machine, newest first", Ls},
     {"clean", "[--older-than AGE] [DIR...]", "remove finished run directories (never a live one)", Clean},
     {"dump", "[--json] [DIR]", "ask a live job for its evidence now", Dump},

@@ -36,7 +36,7 @@ std::uint64_t CallSites::OfFrame(ValueId frame) {
   if (OfTorch(file)) return 0;
   reader::CallSite site;
   site.address = box_.call_sites.size() + 1;
-  site.name = file + ":" + line + " in " + name;
+  site.name = line == "0" ? name : file + ":" + line + " in " + name;
   box_.call_sites.push_back(std::move(site));
   return found->second = box_.call_sites.size();
 }

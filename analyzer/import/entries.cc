@@ -12,6 +12,7 @@ using functions::Function;
 using reader::Call;
 
 constexpr std::int64_t kMostSeq = std::int64_t{1} << 60;
+constexpr std::int64_t kMostNs = std::int64_t{1} << 61;  // instants and timeouts are added up
 constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::int64_t kMostTimeoutMs = std::int64_t{1} << 40;
 constexpr std::size_t kMostText = 256;  // of a name: an input may use one long string any number of times
@@ -109,7 +110,7 @@ Entries::Raw Entries::Take(ValueId entry) {
   bool is_key = true, says_p2p = false;
   const auto integer = [&](ValueId value) { return tree_.Is(value, ValueKind::kInteger) ? tree_.integer(value) : 0; };
   const auto instant = [&](ValueId value) {
-    const std::int64_t at = std::max<std::int64_t>(integer(value), 0);
+    const std::int64_t at = std::clamp<std::int64_t>(integer(value), 0, kMostNs);
     dump_.newest_ns = std::max(dump_.newest_ns, at);
     return at;
   };

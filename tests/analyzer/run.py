@@ -2,6 +2,7 @@
 """The `ncclwatch` command as a user runs it."""
 
 import cases_changing  # noqa: F401  registers its cases
+import cases_export  # noqa: F401
 import cases_flight  # noqa: F401
 import cases_reading  # noqa: F401
 import cases_run  # noqa: F401
