@@ -1,5 +1,6 @@
 #include "analyzer/import/pickle.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -18,7 +19,7 @@ class Machine {
   Machine(std::string_view bytes, Tree* tree) : bytes_(bytes), tree_(tree) {}
 
   std::string Run(ValueId* root) {
-    while (!done_ && reason_.empty()) Step();
+    while (!done_) Step();
     if (!reason_.empty()) return reason_ + " at byte " + std::to_string(opcode_at_);
     *root = stack_.back();
     return {};
@@ -27,6 +28,7 @@ class Machine {
  private:
   void Fail(std::string reason) {
     if (reason_.empty()) reason_ = std::move(reason);
+    done_ = true;
   }
 
   // `count` bytes of argument; empty and failed if the input ends before.
@@ -44,8 +46,12 @@ class Machine {
   template <typename T>
   T Fixed() {
     T value{};
-    const std::string_view taken = Take(sizeof value);
-    if (!taken.empty()) std::memcpy(&value, taken.data(), sizeof value);
+    if (bytes_.size() - at_ < sizeof value) {
+      Take(sizeof value);  // fails
+      return value;
+    }
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
     return value;
   }
 
@@ -83,7 +89,7 @@ class Machine {
   }
 
   void Extend(std::size_t mark, ValueKind kind) {
-    if (!reason_.empty()) return;
+    if (done_) return;
     if (mark == Floor() || !tree_->Is(stack_[mark - 1], kind))
       return Fail("the pickle adds items to what does not take them");
     Fill(stack_[mark - 1], mark);
@@ -95,7 +101,7 @@ class Machine {
   }
 
   void Collect(ValueId container, std::size_t mark) {
-    if (!reason_.empty()) return;
+    if (done_) return;
     Fill(container, mark);
     Push(container);
   }
@@ -115,7 +121,7 @@ class Machine {
 
   void Text(std::uint64_t bytes) {
     const std::string_view text = Take(bytes);
-    if (reason_.empty()) Push(tree_->String(text));
+    if (!done_) Push(tree_->String(text));
   }
 
   void Real() {
@@ -127,7 +133,7 @@ class Machine {
   void Remember(std::uint64_t number) {
     if (stack_.size() <= Floor()) return Fail("the pickle takes a value that is not there");
     if (number > bytes_.size()) return Fail("the pickle numbers its values beyond their count");
-    if (number >= memo_.size()) memo_.resize(number + 1, kUnset);
+    if (number >= memo_.size()) memo_.resize(std::max<std::size_t>(number + 1, 2 * memo_.size()), kUnset);
     memo_[number] = stack_.back();
     ++remembered_;
   }
@@ -146,7 +152,7 @@ class Machine {
   void Step() {
     opcode_at_ = at_;
     const auto opcode = Fixed<std::uint8_t>();
-    if (!reason_.empty()) return;
+    if (done_) return;
     switch (static_cast<Opcode>(opcode)) {
       case Opcode::kProto: CheckProtocol(Fixed<std::uint8_t>()); break;
       case Opcode::kFrame: Fixed<std::uint64_t>(); break;

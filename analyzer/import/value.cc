@@ -24,19 +24,6 @@ void Tree::Clear() {
   }
 }
 
-ValueId Tree::Add(const Node& node) {
-  nodes_.push_back(node);
-  return static_cast<ValueId>(nodes_.size() - 1);
-}
-
-ValueId Tree::Integer(std::int64_t value) {
-  if (value >= 0 && value < kSmall) return static_cast<ValueId>(kTrue + 1 + value);
-  Node node;
-  node.kind = ValueKind::kInteger;
-  node.integer = value;
-  return Add(node);
-}
-
 ValueId Tree::TooLarge() {
   Node node;
   node.kind = ValueKind::kTooLarge;

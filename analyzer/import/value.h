@@ -29,7 +29,13 @@ class Tree {
   static constexpr ValueId kFalse = 1;
   static constexpr ValueId kTrue = 2;
 
-  ValueId Integer(std::int64_t value);
+  ValueId Integer(std::int64_t value) {
+    if (value >= 0 && value < kSmall) return static_cast<ValueId>(kTrue + 1 + value);
+    Node node;
+    node.kind = ValueKind::kInteger;
+    node.integer = value;
+    return Add(node);
+  }
   ValueId TooLarge();  // an integer of more than 64 bits: nothing that is read here is one
   ValueId Real(double value);
   ValueId String(std::string_view text);  // `text` outlives the tree's use
@@ -84,7 +90,10 @@ class Tree {
   };
 
   ValueId Container(ValueKind kind);
-  ValueId Add(const Node& node);
+  ValueId Add(const Node& node) {
+    nodes_.push_back(node);
+    return static_cast<ValueId>(nodes_.size() - 1);
+  }
 
   std::vector<Node> nodes_;
   std::vector<ValueId> items_;

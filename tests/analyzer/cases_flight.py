@@ -286,3 +286,16 @@ def flight_calls_are_listed(bench):
     job = training(2, 3)
     rows = bench.calls(job.write(bench.sandbox.fresh("listed")))
     check_equal(len(rows), 6, "calls")
+
+
+@bench_case
+def flight_opposite_orders_are_no_proof(bench):
+    """Which streams the calls are on no dump tells: never certain, and nothing where they may be over in a moment."""
+    job = training(2)
+    other = job.group("9", [0, 1], "tp")
+    for rank, groups in ((0, ("0", other)), (1, (other, "0"))):
+        for group in groups:
+            job.all([rank], "all_reduce", at=5, state="scheduled", group=group)
+    diagnosis = expect(bench, job.write(bench.sandbox.fresh("opposite")), "deadlock", [0, 1], "suspected")
+    check("stream 0x" not in json.dumps(diagnosis), "a stream is named")
+    healthy(bench, job.write(bench.sandbox.fresh("atonce"), at=6))

@@ -123,7 +123,8 @@ std::string OrderText(const View& view, const Order& order) {
   return Ranks({view.nodes[order.node].rank}) + " launched " + CallText(*order.first_call) + " on communicator " +
          Hex16(view.comms[order.first.first].id) + " (collective " + std::to_string(order.first.second) + ") before " +
          CallText(*order.second_call) + " on communicator " + Hex16(view.comms[order.second.first].id) +
-         " (collective " + std::to_string(order.second.second) + ") on stream " + Hex(order.first_call->stream);
+         " (collective " + std::to_string(order.second.second) + ")" +
+         (view.process(view.nodes[order.node]).box->dump ? "" : " on stream " + Hex(order.first_call->stream));
 }
 
 std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph) {
@@ -155,7 +156,15 @@ std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph) {
   }
   finding.began_at_ns = ToRealtime(view, began);
   finding.summary = "Deadlock: " + Ranks(finding.culprits) + " launched " + Plural(instances.size(), "collective") +
-                    " in opposite order on one stream each, so that each waits for the other for ever.";
+                    " in opposite order";
+  if (SourceText(view) == "dump") {
+    // Every call of a rank is taken for one stream: a dump names none.
+    finding.certainty = Certainty::kSuspected;
+    if (!ByTime(view, view.now_ns - began)) return std::nullopt;
+    finding.summary += ": where these share a stream, or cannot run side by side, each waits for the other for ever.";
+  } else {
+    finding.summary += " on one stream each, so that each waits for the other for ever.";
+  }
   finding.evidence.push_back("none of these launches has been finished by its GPU");
   return finding;
 }
