@@ -1,8 +1,8 @@
 #include "analyzer/import/boxes.h"
 
 #include <algorithm>
-#include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "analyzer/import/membership.h"
 #include "analyzer/import/notes.h"
@@ -84,20 +84,28 @@ void SetBox(const Membership& membership, Dump* dump) {
 // A group that others tell of, and this rank's dump does not: it has not made a call in it yet, if nothing of the
 // recorder's ring is lost.
 void AddUnusedGroups(const Membership& membership, std::vector<Dump>* dumps) {
-  std::unordered_map<std::int32_t, Dump*> of_rank;
-  for (Dump& dump : *dumps) of_rank[dump.rank] = &dump;
+  struct Known {
+    Dump* dump = nullptr;
+    std::unordered_set<std::uint64_t> groups;
+  };
+  std::unordered_map<std::int32_t, Known> of_rank;
+  for (Dump& dump : *dumps) {
+    if (!dump.whole()) continue;
+    Known& known = of_rank[dump.rank];
+    known.dump = &dump;
+    for (const reader::Communicator& communicator : dump.box.communicators) known.groups.insert(communicator.id);
+  }
   for (const Group& group : membership.groups()) {
     if (group.guessed) continue;
     for (const std::int32_t rank : *group.ranks) {
-      const auto dump = of_rank.find(rank);
-      if (dump == of_rank.end() || !dump->second->whole()) continue;
-      std::vector<reader::Communicator>& known = dump->second->box.communicators;
-      if (std::any_of(known.begin(), known.end(), [&](const auto& one) { return one.id == group.id; })) continue;
+      const auto known = of_rank.find(rank);
+      if (known == of_rank.end() || !known->second.groups.insert(group.id).second) continue;
+      std::vector<reader::Communicator>& communicators = known->second.dump->box.communicators;
       reader::Communicator communicator;
-      communicator.index = static_cast<std::uint32_t>(known.size());
+      communicator.index = static_cast<std::uint32_t>(communicators.size());
       communicator.state = format::CommunicatorState::kReady;
       SetCommunicator(group, rank, &communicator);
-      known.push_back(std::move(communicator));
+      communicators.push_back(std::move(communicator));
     }
   }
 }
@@ -105,8 +113,8 @@ void AddUnusedGroups(const Membership& membership, std::vector<Dump>* dumps) {
 // Of a ring that has wrapped, groups without entries: how many calls there were is not known.
 void DropGroupsOfLostEntries(Dump* dump) {
   if (dump->whole()) return;
-  for (std::size_t i = 0; i < dump->groups.size(); ++i)
-    if (!dump->groups[i].used) dump->box.communicators[i].flags |= format::kCommIdentityUnknown;
+  std::erase_if(dump->box.communicators,
+                [&](const reader::Communicator& communicator) { return !dump->groups[communicator.index].used; });
 }
 
 // The fingerprints of a group's calls, one after the other, from the first position that every ring still holds.
@@ -140,12 +148,10 @@ void AddBoxes(std::vector<Dump> dumps, reader::RunImage* run) {
   DropSecondOfOneRank(&dumps, run);
   const Membership membership(dumps);
   SetInstants(&dumps, run);
-  for (Dump& dump : dumps) {
-    SetBox(membership, &dump);
-    DropGroupsOfLostEntries(&dump);
-  }
+  for (Dump& dump : dumps) SetBox(membership, &dump);
   AddUnusedGroups(membership, &dumps);
   SetChains(&dumps);
+  for (Dump& dump : dumps) DropGroupsOfLostEntries(&dump);
   AddNotes(dumps, membership, run);
   for (Dump& dump : dumps) run->boxes.push_back(std::move(dump.box));
 }
