@@ -1,0 +1,467 @@
+// The black box of one rank as it is at an instant: what has happened by then, in the words of docs/FORMAT.md.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <new>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "ncclwatch/format/lease.h"
+#include "tests/jobs/generate.h"
+#include "tests/support/black_box.h"
+
+namespace ncclwatch::jobs {
+namespace {
+
+using format::CommunicatorState;
+
+constexpr std::int64_t kEpoch = 1'767'225'600'000'000'000;  // the job starts at 2026-01-01T00:00:00Z
+constexpr std::uint64_t kPidNamespace = 4026531836;
+constexpr int kSigSegv = 11;
+
+enum Roll : std::uint64_t { kOffset = 0xb0a1, kWallClock, kBoot, kHeart, kSkew, kStream, kSeen, kId, kAgreed };
+
+class Scene {
+ public:
+  explicit Scene(const Generated& made) : made_(made), chance_(made.job.shape.seed ^ 0xb0b0) {}
+
+  std::uint64_t NodeOf(int rank) const { return static_cast<std::uint64_t>(made_.job.node_of(rank)); }
+  // The monotonic clocks of nodes start when they boot.
+  std::int64_t Offset(int rank) const {
+    return chance_.Between(kSecond * 1000, kSecond * 4'000'000, kOffset, NodeOf(rank));
+  }
+  std::int64_t WallClockError(int rank) const {
+    return chance_.Between(-3 * kMilli, 3 * kMilli, kWallClock, NodeOf(rank));
+  }
+  std::string BootId(int rank) const {
+    char text[40];
+    std::snprintf(text, sizeof text, "%08x-0000-4000-8000-%012llx", static_cast<unsigned>(NodeOf(rank)),
+                  static_cast<unsigned long long>(chance_.Bits(kBoot, NodeOf(rank)) >> 16));
+    return text;
+  }
+  std::uint32_t Pid(int rank) const { return static_cast<std::uint32_t>(4000 + rank % made_.job.per_node * 7); }
+  std::uint64_t StartTime(int rank) const { return 90000 + static_cast<std::uint64_t>(rank); }
+
+  // When the box is read; what its process does later is not in it.
+  std::int64_t Read(int rank) const {
+    if (!made_.verdict) return made_.now;
+    return made_.now + chance_.Between(0, 20 * kMilli, kSkew, static_cast<std::uint64_t>(rank));
+  }
+  std::int64_t GoneAt(int rank) const {
+    const RankWorld& world = made_.world->rank(rank);
+    return std::min(world.exited, world.killed);
+  }
+  bool Gone(int rank, std::int64_t at) const { return GoneAt(rank) <= at; }
+  bool Acts(int rank, std::int64_t at) const { return !Gone(rank, at) && made_.world->rank(rank).frozen > at; }
+
+  // The lowest rank of the node that can; -1: none.
+  int LeaderOf(int node, std::int64_t at) const {
+    const int first = node * made_.job.per_node;
+    for (int rank = first; rank < std::min(first + made_.job.per_node, made_.job.shape.ranks); ++rank)
+      if (HasBox(made_, rank) && Acts(rank, at)) return rank;
+    return -1;
+  }
+  int Hub(std::int64_t at) const {
+    for (int node = 0; node < made_.job.nodes(); ++node)
+      if (const int leader = LeaderOf(node, at); leader >= 0) return leader;
+    return -1;
+  }
+  const Ending* EndingOf(int rank) const {
+    for (const Ending& ending : made_.endings)
+      if (ending.rank == rank) return &ending;
+    return nullptr;
+  }
+
+  const Generated& made() const { return made_; }
+  const Chance& chance() const { return chance_; }
+
+ private:
+  const Generated& made_;
+  Chance chance_;
+};
+
+std::uint64_t IdOf(const Scene& scene, const Job& job, int comm, std::uint64_t ordinal) {
+  const Comm& of = job.comms[static_cast<std::size_t>(comm)];
+  if (of.parent < 0) return scene.chance().Bits(kId, static_cast<std::uint64_t>(comm)) | 1;
+  const std::uint64_t parent = IdOf(scene, job, of.parent, 0);
+  return format::Mix(format::Mix(parent, ordinal), static_cast<std::uint64_t>(of.color)) | 1;
+}
+
+class Box {
+ public:
+  Box(const Scene& scene, int rank)
+      : scene_(scene),
+        job_(scene.made().job),
+        world_(scene.made().world->rank(rank)),
+        rank_(rank),
+        read_(scene.Read(rank)),
+        seen_(std::min(read_, world_.host_stop)) {}
+
+  std::unique_ptr<BoxMemory> Make() {
+    CountCalls();
+    NoteObservations();
+    testing::BoxSize size;
+    size.communicators = static_cast<std::uint32_t>(comms_ + 1);
+    size.records = job_.ring;
+    size.peers = 16;
+    while (size.peers < 2 * peers_.size()) size.peers *= 2;
+    size.observations = static_cast<std::uint32_t>(std::max<std::size_t>(observations_.size(), 8));
+    const testing::BoxLayout layout = testing::LayOut(size);
+    auto box = std::make_unique<BoxMemory>(layout.bytes);
+    header_ = box->header();
+    testing::PutLayout(layout, header_);
+    FillIdentity();
+    FillLife();
+    FillComms();
+    FillRecords();
+    FillPeers(size.peers);
+    FillObservations();
+    FillWords();
+    testing::Publish(header_);
+    return box;
+  }
+
+ private:
+  struct Counts {
+    std::uint64_t entered = 0, returned = 0, chain = 0, tickets = 0, sends = 0, receives = 0, empties = 0;
+    std::size_t last = SIZE_MAX;
+  };
+
+  std::int64_t OnNode(std::int64_t at) const { return at + scene_.Offset(rank_); }
+  std::uint64_t Ticks(std::int64_t at) const { return static_cast<std::uint64_t>(OnNode(at)); }
+  bool Seen(std::int64_t at) const { return at <= seen_; }
+  bool Marked(const Record& record) const {
+    return job_.marks && (record.flags & format::kMarked) != 0 && Seen(record.returned);
+  }
+
+  void CountCalls() {
+    counts_.resize(world_.comms.size());
+    while (comms_ < world_.comms.size() && Seen(world_.comms[comms_].created)) ++comms_;
+    for (const Record& record : world_.records) {
+      if (!Seen(record.entered)) break;
+      ++head_;
+      if (record.comm < 0) continue;
+      Counts& counts = counts_[static_cast<std::size_t>(record.comm)];
+      if (Marked(record)) counts.tickets = std::max(counts.tickets, static_cast<std::uint64_t>(record.ticket) + 1);
+      if (record.function == Function::ncclSend || record.function == Function::ncclRecv) {
+        const bool sends = record.function == Function::ncclSend;
+        ++(sends ? counts.sends : counts.receives);
+        auto& peer = peers_[{static_cast<std::uint32_t>(record.comm), static_cast<std::uint32_t>(record.root)}];
+        ++(sends ? peer.first : peer.second);
+      } else if (functions::IsCollective(record.function)) {
+        CountCollective(record, &counts);
+      }
+    }
+  }
+
+  void CountCollective(const Record& record, Counts* counts) const {
+    if ((record.flags & format::kEmpty) != 0) {
+      ++counts->empties;
+      return;
+    }
+    counts->last = head_ - 1;
+    // A refused call gives its place back.
+    if ((record.result == 4 || record.result == 5) && Seen(record.returned)) return;
+    counts->chain = record.chain;
+    counts->entered = record.position + 1;
+    if (Seen(record.returned)) ++counts->returned;
+  }
+
+  void FillIdentity() {
+    format::Identity& identity = header_->identity;
+    testing::Put(scene_.BootId(rank_), identity.boot_id);
+    testing::Put("node" + std::to_string(job_.node_of(rank_)), identity.host);
+    testing::Put(std::string("generated"), identity.job);
+    testing::Put("train --topology " + job_.shape.topology, identity.command);
+    testing::Put(std::string("10.0.0.1"), identity.master_address);
+    identity.pid_namespace = kPidNamespace;
+    identity.start_time = scene_.StartTime(rank_);
+    identity.pid = scene_.Pid(rank_);
+    identity.uid = 1000;
+    identity.rank = rank_;
+    identity.world_size = job_.shape.ranks;
+    identity.local_rank = rank_ % job_.per_node;
+    identity.local_world_size = std::min(job_.per_node, job_.shape.ranks);
+    identity.master_port = 29500;
+  }
+
+  void FillLife() {
+    header_->clock.source = static_cast<std::uint32_t>(format::ClockSource::kMonotonic);
+    header_->clock.realtime_minus_monotonic_ns = kEpoch + scene_.WallClockError(rank_) - scene_.Offset(rank_);
+    header_->watching = 1;
+    header_->state = static_cast<std::uint32_t>(format::ProcessState::kRunning);
+    const std::int64_t beat = std::min(seen_, scene_.GoneAt(rank_));
+    header_->heartbeat_ns =
+        OnNode(beat - scene_.chance().Between(0, 50 * kMilli, kHeart, static_cast<std::uint64_t>(rank_)));
+    header_->heartbeats = static_cast<std::uint64_t>(beat / (40 * kMilli)) + 1;
+    header_->head = head_;
+    header_->nccl_version = 22809;
+    header_->gpu_marks = static_cast<std::uint32_t>(job_.marks ? format::GpuMarks::kOn : format::GpuMarks::kOff);
+    FillJudgement();
+  }
+
+  void FillJudgement() {
+    if (scene_.LeaderOf(job_.node_of(rank_), read_) != rank_) return;
+    const bool several = job_.nodes() > 1, hub = scene_.Hub(read_) == rank_;
+    format::Judgement& judgement = header_->judgement;
+    judgement.suspect_after_ns = 10 * kSecond;
+    judgement.likely_after_ns = 60 * kSecond;
+    judgement.generation = (several ? std::uint64_t{1} << 32 : 0) | (several && hub ? 1u << 31 : 0u) | 1;
+    if (scene_.made().verdict && hub) judgement.verdict_at_ns = OnNode(scene_.made().now);
+    if (several && scene_.chance().Bits(kAgreed) % 2 == 0)
+      judgement.job_minus_monotonic_ns =
+          kEpoch - scene_.Offset(rank_) +
+          scene_.chance().Between(-50 * kMicro, 50 * kMicro, kAgreed, scene_.NodeOf(rank_));
+  }
+
+  CommunicatorState StateOf(const LocalComm& comm) const {
+    if (Seen(comm.destroyed)) return CommunicatorState::kDestroyed;
+    if (Seen(comm.finalizing)) return CommunicatorState::kFinalizing;
+    return Seen(comm.ready) ? CommunicatorState::kReady : CommunicatorState::kInitializing;
+  }
+
+  void FillComms() {
+    header_->communicators_used = static_cast<std::uint32_t>(comms_);
+    auto* table = testing::At<format::Communicator>(header_, header_->communicators);
+    for (std::size_t i = 0; i < comms_; ++i) FillComm(world_.comms[i], counts_[i], &table[i]);
+  }
+
+  void FillComm(const LocalComm& from, const Counts& counts, format::Communicator* to) {
+    const Comm& comm = job_.comms[static_cast<std::size_t>(from.comm)];
+    const bool settled = comm.parent < 0 || Seen(from.ready);
+    to->id = IdOf(scene_, job_, from.comm, from.ordinal);
+    to->parent = comm.parent < 0 ? 0 : IdOf(scene_, job_, comm.parent, 0);
+    to->parent_ordinal = from.ordinal;
+    to->color = comm.color;
+    to->handle = 0x55000000ull + static_cast<std::uint64_t>(from.comm) * 0x1000;
+    to->created = Ticks(from.created);
+    to->rank = settled ? from.rank : 0;
+    to->size = settled ? from.claimed_size : 0;
+    to->flags = settled ? 0u : static_cast<std::uint32_t>(format::kCommRankUnknown);
+    to->device = settled ? rank_ % job_.per_node : -1;
+    to->state = static_cast<std::uint32_t>(StateOf(from));
+    testing::Put(comm.label, to->label);
+    to->entered = counts.entered;
+    to->returned = counts.returned;
+    to->chain = counts.chain;
+    to->sends = counts.sends;
+    to->receives = counts.receives;
+    to->empties = counts.empties;
+    to->creations = static_cast<std::uint64_t>(
+        std::count_if(from.creations.begin(), from.creations.end(), [&](std::int64_t at) { return Seen(at); }));
+    to->last.root = format::kNoRank;
+    to->last.dtype = format::kNoType;
+    to->last.reduction = format::kNoReduction;
+    if (counts.last != SIZE_MAX) {
+      const Record& last = world_.records[counts.last];
+      to->last = {counts.last,
+                  last.count,
+                  Ticks(last.entered),
+                  static_cast<std::uint32_t>(last.function),
+                  last.root,
+                  last.dtype,
+                  last.reduction,
+                  0,
+                  last.flags & ~static_cast<std::uint32_t>(format::kMarked)};
+    }
+    if (!job_.marks) return;
+    to->tickets = counts.tickets;
+    const std::int64_t gpu = std::min(read_, world_.gpu_stop);
+    for (std::size_t ticket = 0; ticket < counts.tickets; ++ticket)
+      if (from.tickets[ticket] <= gpu) to->marks[ticket % format::kMarks] = ticket + 1;
+  }
+
+  void FillRecords() {
+    auto* ring = testing::At<format::Record>(header_, header_->ring);
+    const std::size_t first = head_ > job_.ring ? head_ - job_.ring : 0;
+    for (std::size_t slot = first; slot < head_; ++slot) FillRecord(slot, &ring[slot % job_.ring]);
+  }
+
+  void FillRecord(std::size_t slot, format::Record* to) const {
+    const Record& from = world_.records[slot];
+    const bool returned = Seen(from.returned);
+    to->entered = Ticks(from.entered);
+    to->returned = returned ? Ticks(from.returned) : 0;
+    to->result = returned ? from.result : format::kNoResult;
+    to->position = from.position;
+    to->count = from.count;
+    to->chain = from.chain;
+    to->group = from.group;
+    to->stream = from.comm < 0 ? 0
+                               : 0x7f0000001000ull + from.stream * 0x100ull +
+                                     scene_.chance().Bits(kStream, static_cast<std::uint64_t>(rank_)) % 4096 * 0x1000;
+    to->site = from.site;
+    to->function = static_cast<std::uint32_t>(from.function);
+    to->communicator = from.comm < 0 ? format::kNoCommunicator : static_cast<std::uint32_t>(from.comm);
+    to->thread = scene_.Pid(rank_);
+    to->flags = from.flags & ~static_cast<std::uint32_t>(format::kMarked);
+    if (Marked(from)) {
+      to->flags |= format::kMarked;
+      to->ticket = static_cast<std::uint64_t>(from.ticket);
+    }
+    to->root = from.root;
+    to->dtype = from.dtype;
+    to->reduction = from.reduction;
+    to->commit = slot + 1;
+  }
+
+  void FillPeers(std::uint32_t capacity) {
+    auto* table = testing::At<format::Peer>(header_, header_->peers);
+    for (const auto& [who, counts] : peers_) {
+      const std::uint64_t key = format::PeerKey(0, who.first, who.second);
+      std::uint64_t slot = format::PeerSlot(key, capacity);
+      while (table[slot].key != 0) slot = (slot + 1) % capacity;
+      table[slot].key = key;
+      table[slot].sends = counts.first;
+      table[slot].receives = counts.second;
+    }
+  }
+
+  // The leader looks at the processes of its node; at those of a node where nobody is left, the hub.
+  void NoteObservations() {
+    const std::int64_t at = read_;
+    const int node = job_.node_of(rank_);
+    const bool leads = scene_.LeaderOf(node, at) == rank_, hub = scene_.Hub(at) == rank_;
+    if (!leads) return;
+    for (int other = 0; other < job_.shape.ranks; ++other) {
+      const bool own = job_.node_of(other) == node;
+      if (own || (hub && scene_.LeaderOf(job_.node_of(other), at) < 0)) Look(other, own);
+    }
+    std::stable_sort(observations_.begin(), observations_.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+  }
+
+  void Look(int other, bool own) {
+    using format::Observed;
+    const auto late = [&](std::int64_t most) {
+      return scene_.chance().Between(kMilli, most, kSeen, static_cast<std::uint64_t>(other));
+    };
+    if (!HasBox(scene_.made(), other)) {
+      if (own) observations_.push_back({late(kSecond), {other, Observed::kUnborn}});
+      return;
+    }
+    const std::int64_t frozen = scene_.made().world->rank(other).frozen;
+    if (frozen != kNever && own) observations_.push_back({frozen + late(500 * kMilli), {other, scene_.made().frozen}});
+    if (scene_.GoneAt(other) != kNever)
+      observations_.push_back(
+          {scene_.GoneAt(other) + late(50 * kMilli), {other, own ? Observed::kGone : Observed::kClosed}});
+    std::erase_if(observations_, [&](const auto& seen) { return seen.first > read_; });
+  }
+
+  void FillObservations() {
+    auto* table = testing::At<format::Observation>(header_, header_->observations);
+    std::uint32_t used = 0;
+    for (const auto& [at, what] : observations_) {
+      format::Observation& to = table[used];
+      to.at_ns = OnNode(at);
+      to.rank = what.first;
+      to.pid = scene_.Pid(what.first);
+      to.start_time = scene_.StartTime(what.first);
+      to.place = format::PidPlace(scene_.BootId(what.first), kPidNamespace);
+      to.what = static_cast<std::uint32_t>(what.second);
+      if (what.second == format::Observed::kGone && scene_.made().exits_known) FillExit(what.first, &to);
+      to.commit = ++used;
+    }
+    header_->observations_used = used;
+  }
+
+  void FillExit(int other, format::Observation* to) const {
+    to->exit_flags = format::kExitKnown;
+    const Ending* ending = scene_.EndingOf(other);
+    to->exit_signal = ending != nullptr ? ending->signal : 0;
+    to->exit_status = ending != nullptr ? ending->status : scene_.made().world->rank(other).status;
+    if (to->exit_signal == kSigSegv) to->exit_flags |= format::kExitCore;
+  }
+
+  // What it said of its end itself, and the errors that NCCL gave it.
+  void FillWords() {
+    auto* words = testing::At<format::Words>(header_, header_->words);
+    words->catching = 1;
+    for (std::size_t slot = 0; slot < head_; ++slot)
+      if (world_.records[slot].result != 0 && Seen(world_.records[slot].returned) &&
+          (world_.records[slot].group == 0 || world_.records[slot].function == Function::ncclGroupEnd))
+        FillError(slot, words);
+    if (!scene_.Gone(rank_, seen_)) return;
+    const Ending* ending = scene_.EndingOf(rank_);
+    const std::int64_t at = scene_.GoneAt(rank_) - kMicro;
+    const int signal = ending != nullptr ? ending->signal : 0;
+    if (signal != 0 && signal != kSigSegv) return;  // SIGKILL says nothing
+    format::LastWords& last = header_->last_words;
+    last.at_ns = OnNode(at);
+    last.signal = signal;
+    last.exit_status = ending != nullptr ? ending->status : world_.status;
+    last.written = 1;
+    header_->state =
+        static_cast<std::uint32_t>(signal != 0 ? format::ProcessState::kCrashing : format::ProcessState::kExiting);
+    if (signal != 0) {
+      format::FatalSignal& fatal = words->signals[0];
+      fatal.at_ns = OnNode(at);
+      fatal.fault_address = 8;
+      fatal.signal = signal;
+      fatal.code = 1;
+      fatal.thread = scene_.Pid(rank_);
+      fatal.commit = words->signals_seen.fetch_add(1) + 1;
+    }
+    if (ending == nullptr || ending->exception.empty()) return;
+    format::Exception& exception = words->exceptions[0];
+    exception.at_ns = OnNode(at - kMilli);
+    exception.language = static_cast<std::uint32_t>(format::Language::kPython);
+    exception.thread = scene_.Pid(rank_);
+    testing::Put(ending->exception.substr(0, ending->exception.find(':')), exception.type);
+    testing::Put(ending->exception.substr(ending->exception.find(':') + 2), exception.message);
+    testing::Put(std::string("/home/user/train.py:57 in step"), exception.place);
+    exception.commit = words->exceptions_seen.fetch_add(1) + 1;
+  }
+
+  void FillError(std::size_t slot, format::Words* words) const {
+    const Record& record = world_.records[slot];
+    const std::uint64_t number = words->errors_seen.fetch_add(1);
+    format::NcclError& error = words->errors[format::NcclErrorSlot(number)];
+    // Of a group: the communicator of its first call.
+    std::int32_t comm = record.comm;
+    for (std::size_t i = 0; i < slot && comm < 0; ++i)
+      if (world_.records[i].group == record.group && world_.records[i].comm >= 0) comm = world_.records[i].comm;
+    error.at_ns = OnNode(record.returned);
+    error.slot = slot;
+    error.function = static_cast<std::uint32_t>(record.function);
+    error.communicator = comm < 0 ? format::kNoCommunicator : static_cast<std::uint32_t>(comm);
+    error.result = record.result;
+    error.thread = scene_.Pid(rank_);
+    testing::Put(std::string("what NCCL says of it"), error.text);
+    error.commit = number + 1;
+  }
+
+  const Scene& scene_;
+  const Job& job_;
+  const RankWorld& world_;
+  int rank_;
+  std::int64_t read_, seen_;
+  format::Header* header_ = nullptr;
+  std::size_t head_ = 0, comms_ = 0;
+  std::vector<Counts> counts_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> peers_;
+  std::vector<std::pair<std::int64_t, std::pair<int, format::Observed>>> observations_;
+};
+
+}  // namespace
+
+BoxMemory::BoxMemory(std::uint64_t bytes)
+    : memory_(static_cast<char*>(::operator new(bytes, std::align_val_t(format::kPage)))), bytes_(bytes) {
+  std::memset(memory_, 0, bytes);
+}
+
+BoxMemory::~BoxMemory() { ::operator delete(memory_, std::align_val_t(format::kPage)); }
+
+bool HasBox(const Generated& made, int rank) {
+  return std::find(made.unborn.begin(), made.unborn.end(), rank) == made.unborn.end() &&
+         !made.world->rank(rank).records.empty() && made.world->rank(rank).records.front().entered <= made.now;
+}
+
+std::unique_ptr<BoxMemory> MakeBox(const Generated& made, int rank) { return Box(Scene(made), rank).Make(); }
+
+std::string BoxName(const Generated& made, int rank) {
+  const Scene scene(made);
+  return "node" + std::to_string(made.job.node_of(rank)) + "." + std::to_string(scene.Pid(rank)) + "." +
+         std::to_string(scene.StartTime(rank)) + format::kBoxSuffix;
+}
+
+}  // namespace ncclwatch::jobs

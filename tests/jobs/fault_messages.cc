@@ -1,0 +1,60 @@
+// Faults of sends and receives: one without its partner, one of another size.
+#include <algorithm>
+
+#include "tests/jobs/fault.h"
+
+namespace ncclwatch::jobs {
+namespace {
+
+std::optional<Spot> AnyMessage(Draft* draft) {
+  draft->job().exchanges = true;  // where the topology sends nothing
+  return draft->Find([](const Op& op) { return IsMessage(op) && op.count > 1; }, false, true);
+}
+
+std::vector<int> BothSides(Draft* draft, const Spot& spot) {
+  std::vector<int> both = {spot.rank, draft->CommAt(spot.op.comm).members[static_cast<std::size_t>(spot.op.root)]};
+  std::sort(both.begin(), both.end());
+  both.erase(std::unique(both.begin(), both.end()), both.end());
+  return both;
+}
+
+// Its partner waits for it, or rather for the last of the pair. The rank itself waits for its partner a little later,
+// in a collective: nobody can tell from the calls whether the message was forgotten or was to come after that.
+bool MessageMissing(Draft* draft) {
+  const std::optional<Spot> spot = AnyMessage(draft);
+  if (!spot) return false;
+  const std::vector<int> both = BothSides(draft, *spot);
+  if (both.size() < 2) return false;
+  draft->Change(spot->rank,
+                {.how = Edit::How::kReplace, .section = spot->section, .index = spot->index, .ops = {Nothing()}});
+  draft->look = Look::kAfterStall;
+  std::vector<int> all = draft->job().comms[0].members;
+  draft->truth().answers = {{"point_to_point_mismatch", {}, both}, {"deadlock", both, all}};
+  draft->truth().may_be_certain = false;
+  draft->truth().story = "rank " + std::to_string(spot->rank) + " leaves out a message";
+  return true;
+}
+
+bool MessageSize(Draft* draft) {
+  const std::optional<Spot> spot = AnyMessage(draft);
+  if (!spot) return false;
+  Op wrong = Planted(spot->op);
+  wrong.count = draft->dice.OneIn(2) ? wrong.count * 2 : wrong.count / 2;
+  draft->Change(spot->rank,
+                {.how = Edit::How::kReplace, .section = spot->section, .index = spot->index, .ops = {wrong}});
+  constexpr Job::Differ kWays[] = {Job::Differ::kHang, Job::Differ::kPass};
+  draft->job().differ = draft->dice.Of(kWays, 2);
+  draft->look = Look::kAfterStall;
+  draft->truth().answers = {{"point_to_point_mismatch", {}, BothSides(draft, *spot)}};
+  draft->truth().story = "rank " + std::to_string(spot->rank) + " gives a message another size";
+  return true;
+}
+
+}  // namespace
+
+const std::vector<Fault> kMessageFaults = {
+    {"message_missing", MessageMissing},
+    {"message_size", MessageSize},
+};
+
+}  // namespace ncclwatch::jobs

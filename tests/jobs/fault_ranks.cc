@@ -1,0 +1,185 @@
+// Faults of processes, and of what a rank waits for outside NCCL.
+#include <algorithm>
+
+#include "tests/jobs/fault.h"
+
+namespace ncclwatch::jobs {
+namespace {
+
+constexpr int kSigKill = 9, kSigSegv = 11;
+
+bool DeadRank(Draft* draft) {
+  draft->doomed = draft->AnyRank();
+  draft->look = Look::kAfterDeath;
+  Ending ending;
+  ending.rank = draft->doomed;
+  const int how = draft->dice.Below(3);
+  if (how == 0) ending.signal = kSigKill;
+  if (how == 1) ending.signal = kSigSegv;
+  if (how == 2) ending.status = 1, ending.exception = "ValueError: this rank's batch is damaged";
+  draft->made->endings.push_back(ending);
+  draft->truth().answers = {Exactly("dead_rank", {draft->doomed})};
+  draft->truth().story = "rank " + std::to_string(draft->doomed) + " dies at a random instant";
+  return true;
+}
+
+bool EarlyExit(Draft* draft) {
+  const int section = draft->AnyStep();
+  std::vector<int> leavers = {draft->AnyRank()};
+  while (leavers.size() < 3 && draft->dice.OneIn(3)) {
+    const int another = draft->AnyRank();
+    if (std::find(leavers.begin(), leavers.end(), another) == leavers.end()) leavers.push_back(another);
+  }
+  for (const int rank : leavers)
+    draft->Change(rank, {.how = Edit::How::kCut,
+                         .section = section,
+                         .index = 0,
+                         .ops = {Planted({.what = Do::kSync}),
+                                 {.what = Do::kWork, .ns = 20 * kMilli},
+                                 {.what = Do::kExit, .root = 0}}});
+  draft->look = Look::kAfterDeath;
+  draft->truth().answers = {Exactly("early_exit", leavers)};
+  draft->truth().story = "its loop ends a few steps before the others'";
+  return true;
+}
+
+// What the others wait in may be a message as well as a collective.
+void MissingAnswers(Draft* draft, const Spot& spot) {
+  draft->truth().answers = {Exactly("missing_participant", {spot.rank})};
+  const Ops ops = draft->job().PlainSection(spot.rank, spot.section);
+  if (std::any_of(ops.begin() + spot.index, ops.end(), IsMessage))
+    draft->truth().answers.push_back(Exactly("point_to_point_mismatch", {spot.rank}));
+  draft->truth().may_be_certain = false;
+}
+
+bool MissingParticipant(Draft* draft) {
+  const std::optional<Spot> spot = draft->Find([](const Op& op) { return op.what == Do::kCall; }, false, true);
+  if (!spot) return false;
+  draft->Change(spot->rank, {.section = spot->section, .index = spot->index, .ops = {Planted({.what = Do::kHang})}});
+  draft->look = Look::kAfterStall;
+  MissingAnswers(draft, *spot);
+  draft->truth().story = "the host of rank " + std::to_string(spot->rank) + " is stuck outside NCCL";
+  return true;
+}
+
+bool FrozenProcess(Draft* draft) {
+  draft->doomed = draft->AnyRank();
+  draft->freezes = true;
+  draft->look = Look::kAfterStall;
+  draft->made->frozen = draft->dice.OneIn(2) ? format::Observed::kStopped : format::Observed::kStuck;
+  draft->truth().answers = {Exactly("frozen_process", {draft->doomed})};
+  draft->truth().may_be_certain = false;
+  draft->truth().story = "rank " + std::to_string(draft->doomed) + " is stopped, or stuck in the kernel";
+  return true;
+}
+
+// It never gets to the creation of one of its communicators.
+bool InitializationHang(Draft* draft) {
+  const int rank = draft->AnyRank();
+  const Ops ops = draft->job().PlainSection(rank, 0);
+  std::vector<int> creations;
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (ops[i].what == Do::kInit || ops[i].what == Do::kSplit) creations.push_back(static_cast<int>(i));
+  const int index = creations[static_cast<std::size_t>(draft->dice.Below(static_cast<int>(creations.size())))];
+  draft->Change(rank, {.section = 0, .index = index, .ops = {Planted({.what = Do::kHang})}});
+  if (index == creations.front()) draft->made->unborn.push_back(rank);
+  draft->look = Look::kAfterStall;
+  draft->truth().answers = {Exactly("initialization_hang", {rank})};
+  draft->truth().may_be_certain = false;
+  draft->truth().story = "rank " + std::to_string(rank) + " does not join a communicator";
+  return true;
+}
+
+bool InitializationSize(Draft* draft) {
+  const int rank = draft->AnyRank();
+  Ops ops = draft->job().PlainSection(rank, 0);
+  const auto init = std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.what == Do::kInit; });
+  Op wrong = Planted(*init);
+  wrong.claimed_size = static_cast<std::uint32_t>(draft->job().shape.ranks + (draft->dice.OneIn(2) ? 1 : 8));
+  draft->Change(
+      rank, {.how = Edit::How::kReplace, .section = 0, .index = static_cast<int>(init - ops.begin()), .ops = {wrong}});
+  draft->look = Look::kAfterStall;
+  draft->truth().answers = {Exactly("initialization_hang", {rank})};
+  draft->truth().story = "rank " + std::to_string(rank) + " gives the world another size";
+  return true;
+}
+
+bool LibraryError(Draft* draft) {
+  const bool grouped = draft->dice.OneIn(2);
+  std::optional<Spot> spot;
+  if (grouped) spot = draft->Find([](const Op& op) { return op.what == Do::kGroupEnd; }, false, true);
+  if (!spot) spot = draft->Find([](const Op& op) { return op.what == Do::kCall; });
+  if (!spot) return false;
+  constexpr std::int32_t kResults[] = {1, 2, 3, 4};
+  Op failed = Planted(spot->op);
+  failed.result = draft->dice.Of(kResults, 4);
+  if (failed.what == Do::kGroupEnd && failed.result == 4) failed.result = 3;
+  const bool dies = draft->dice.OneIn(2);
+  Ops rest = {failed, {.what = Do::kWork, .ns = 150 * kMilli}, {.what = Do::kHang}};
+  if (dies) rest.back() = {.what = Do::kExit, .root = 1};
+  draft->Change(spot->rank, {.how = Edit::How::kCut, .section = spot->section, .index = spot->index, .ops = rest});
+  if (dies)
+    draft->made->endings.push_back(
+        {spot->rank, 0, 1, "torch.distributed.DistBackendError: NCCL error in ProcessGroupNCCL"});
+  draft->look = dies ? Look::kAfterDeath : Look::kAfterStall;
+  draft->truth().answers = {Exactly("library_error", {spot->rank})};
+  draft->truth().may_be_certain = dies;
+  draft->truth().story = "NCCL refuses a call of rank " + std::to_string(spot->rank) + ", which " +
+                         (dies ? "ends of it" : "does nothing more");
+  return true;
+}
+
+// What a rank's GPU does not get to and what no GPU gets through look alike as long as only ends are marked.
+bool DeviceStall(Draft* draft) {
+  const std::optional<Spot> spot = draft->Find([](const Op& op) { return op.what == Do::kCall; });
+  if (!spot) return false;
+  draft->Change(spot->rank, {.section = spot->section,
+                             .index = spot->index,
+                             .ops = {Planted({.what = Do::kKernel, .stream = spot->op.stream, .ns = kNever})}});
+  draft->look = Look::kAfterStall;
+  draft->truth().answers = {Exactly("device_stall", {spot->rank}),
+                            {"transport_stall", {}, draft->CommAt(spot->op.comm).members}};
+  draft->truth().may_be_certain = false;
+  draft->truth().story = "a kernel of the application never ends on the GPU of rank " + std::to_string(spot->rank);
+  return true;
+}
+
+bool TransportStall(Draft* draft) {
+  const std::optional<Spot> spot = draft->Find([](const Op& op) { return op.what == Do::kCall && op.count > 0; });
+  if (!spot) return false;
+  Op stuck = Planted(spot->op);
+  stuck.stalls = true;
+  draft->Change(spot->rank,
+                {.how = Edit::How::kReplace, .section = spot->section, .index = spot->index, .ops = {stuck}});
+  draft->look = Look::kAfterStall;
+  draft->truth().answers = {{"transport_stall", {}, draft->CommAt(spot->op.comm).members}};
+  draft->truth().may_be_certain = false;
+  draft->truth().story = "a call that all have begun never ends";
+  return true;
+}
+
+bool Healthy(Draft* draft) {
+  draft->truth().silence = true;
+  draft->truth().story = "nothing is wrong";
+  draft->job().pause = 0.002 * draft->dice.Unit();
+  draft->job().longest_pause = draft->dice.OneIn(4) ? 6 * kSecond : 300 * kMilli;
+  draft->look = Look::kAnytime;
+  return true;
+}
+
+}  // namespace
+
+const std::vector<Fault> kRankFaults = {
+    {"dead_rank", DeadRank},
+    {"early_exit", EarlyExit},
+    {"missing_participant", MissingParticipant},
+    {"frozen_process", FrozenProcess},
+    {"initialization_hang", InitializationHang},
+    {"initialization_size", InitializationSize},
+    {"library_error", LibraryError},
+    {"device_stall", DeviceStall},
+    {"transport_stall", TransportStall},
+    {"healthy", Healthy},
+};
+
+}  // namespace ncclwatch::jobs

@@ -1,0 +1,178 @@
+#include "tests/jobs/generate.h"
+
+#include <algorithm>
+#include <set>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "tests/jobs/fault.h"
+#include "tests/jobs/topology.h"
+
+namespace ncclwatch::jobs {
+namespace {
+
+const Fault* FaultOf(const std::string& name) {
+  for (const std::vector<Fault>* faults : {&kRankFaults, &kCallFaults, &kMessageFaults, &kDeadlockFaults})
+    for (const Fault& fault : *faults)
+      if (name == fault.name) return &fault;
+  return nullptr;
+}
+
+// What GPU marks do not add to.
+bool SeenWithoutMarks(const std::string& fault) {
+  static const std::set<std::string> kFaults = {"dead_rank",      "early_exit",          "missing_participant",
+                                                "order_mismatch", "argument_mismatch",   "extra_call",
+                                                "replaced_call",  "initialization_hang", "initialization_size",
+                                                "frozen_process", "library_error",       "healthy"};
+  return kFaults.contains(fault);
+}
+
+// When the job, before its end begins, can lose a rank.
+std::int64_t RandomInstant(const World& world, int rank, Dice* dice) {
+  const RankWorld& own = world.rank(rank);
+  std::int64_t last = own.records.back().entered;
+  for (const LocalComm& comm : own.comms) last = std::min(last, comm.finalizing);
+  const std::int64_t first = own.records.front().entered + kMilli;
+  return dice->Between(first, std::max(first + 1, last - 10 * kMilli));
+}
+
+// The instant from which on boxes show the difference; kNever if the odd one never makes its call.
+std::int64_t DifferenceSeen(const Draft& draft, const World& world) {
+  std::int64_t seen = 0;
+  for (const int rank : draft.made->job.comms[static_cast<std::size_t>(draft.comm)].members) {
+    std::int64_t at = kNever;
+    const RankWorld& own = world.rank(rank);
+    for (const Record& record : own.records) {
+      if (record.comm < 0 || own.comms[static_cast<std::size_t>(record.comm)].comm != draft.comm) continue;
+      if (functions::IsCollective(record.function) && record.position == draft.position) {
+        at = record.entered;
+        break;
+      }
+    }
+    if (at == kNever && rank == draft.odd) return kNever;
+    if (at != kNever) seen = std::max(seen, at);
+  }
+  return seen;
+}
+
+void ChooseInstant(Draft* draft) {
+  Generated& made = *draft->made;
+  Dice& dice = draft->dice;
+  const std::int64_t ended = made.world->ended();
+  switch (draft->look) {
+    case Look::kAnytime: made.now = dice.Between(200 * kMilli, ended + kSecond / 10); return;
+    case Look::kAfterDeath: made.now = ended + dice.Between(800 * kMilli, 20 * kSecond); return;
+    case Look::kAfterStall: made.now = ended + dice.Between(12 * kSecond, 100 * kSecond); return;
+    case Look::kSoon: break;
+  }
+  const std::int64_t seen = DifferenceSeen(*draft, *made.world);
+  if (seen == kNever) {  // it waits elsewhere, for those who wait for it
+    std::vector<int> everybody = made.job.comms[0].members;
+    made.truth.answers.push_back({"deadlock", {draft->odd}, everybody});
+    made.truth.answers.push_back(Exactly("missing_participant", {draft->odd}));
+    made.now = ended + dice.Between(12 * kSecond, 100 * kSecond);
+  } else if (made.world->hung()) {
+    made.now = ended + dice.Between(kMilli, 30 * kSecond);
+  } else {
+    made.now = seen + dice.Between(kMilli, 30 * kMilli);
+  }
+}
+
+void Run(Draft* draft) {
+  Generated& made = *draft->made;
+  made.world = std::make_unique<World>(made.job);
+  made.world->Run();
+  if (draft->doomed < 0) return;
+  const std::int64_t at = RandomInstant(*made.world, draft->doomed, &draft->dice);
+  made.world = std::make_unique<World>(made.job);
+  if (draft->freezes) {
+    made.world->Freeze(draft->doomed, at);
+  } else {
+    made.world->Kill(draft->doomed, at);
+  }
+  made.world->Run();
+}
+
+// Jobs of one seed and different kinds have nothing in common.
+Shape OfItsOwn(Shape shape) {
+  for (const std::string& name : {shape.topology, shape.fault})
+    for (const char c : name) shape.seed = Scramble(shape.seed ^ static_cast<unsigned char>(c));
+  shape.seed = Scramble(shape.seed ^ static_cast<std::uint64_t>(shape.ranks));
+  return shape;
+}
+
+}  // namespace
+
+const std::vector<std::string>& FaultNames() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const std::vector<Fault>* faults : {&kRankFaults, &kCallFaults, &kMessageFaults, &kDeadlockFaults})
+      for (const Fault& fault : *faults) all.emplace_back(fault.name);
+    std::stable_partition(all.begin(), all.end(), [](const std::string& name) { return name != "healthy"; });
+    return all;
+  }();
+  return names;
+}
+
+bool Generate(const Shape& wanted, Generated* made) {
+  const Shape shape = OfItsOwn(wanted);
+  const Fault* fault = FaultOf(shape.fault);
+  if (fault == nullptr || !MakeHealthy(shape, &made->job)) return false;
+  Draft draft{.made = made, .dice = Dice(shape.seed, 0xfa17)};
+  made->truth.fault = shape.fault;
+  made->exits_known = !draft.dice.OneIn(6);
+  made->verdict = draft.dice.OneIn(2);
+  if (!fault->plant(&draft)) return false;
+  if (SeenWithoutMarks(shape.fault)) made->job.marks = !draft.dice.OneIn(10);
+  Run(&draft);
+  ChooseInstant(&draft);
+  // What NCCL passes, and nothing waits for, need not be said where it is not looked for by its arguments.
+  if (shape.fault == "message_missing" && !made->world->hung()) made->truth.silence = true;
+  return true;
+}
+
+void JudgeAt(std::int64_t now, Generated* made) { made->now = now; }
+
+std::string CommandOf(const Shape& shape) {
+  return "generate_job --topology " + shape.topology + " --fault " + shape.fault + " --ranks " +
+         std::to_string(shape.ranks) + " --seed " + std::to_string(shape.seed) +
+         (shape.steps > 0 ? " --steps " + std::to_string(shape.steps) : "");
+}
+
+std::optional<Spot> Draft::Find(const std::function<bool(const Op&)>& wanted, bool begin, bool grouped) {
+  for (int tries = 0; tries < 60; ++tries) {
+    Spot spot;
+    spot.rank = AnyRank();
+    spot.section = begin && dice.OneIn(4) ? 0 : AnyStep();
+    const Ops ops = job().PlainSection(spot.rank, spot.section);
+    std::vector<int> fitting;
+    int depth = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (ops[i].what == Do::kGroupStart) ++depth;
+      if (wanted(ops[i]) && (grouped || depth == 0)) fitting.push_back(static_cast<int>(i));
+      if (ops[i].what == Do::kGroupEnd) --depth;
+    }
+    if (fitting.empty()) continue;
+    spot.index = fitting[static_cast<std::size_t>(dice.Below(static_cast<int>(fitting.size())))];
+    spot.op = ops[static_cast<std::size_t>(spot.index)];
+    return spot;
+  }
+  return std::nullopt;
+}
+
+Op Planted(Op op) {
+  op.planted = true;
+  return op;
+}
+
+Op Nothing() { return {.what = Do::kWork, .planted = true, .ns = 0}; }
+
+Answer OddOneOut(const std::string& kind, const Comm& comm, int rank) {
+  if (comm.size() > 2) return Exactly(kind, {rank});
+  return {kind, {}, comm.members};
+}
+
+std::string KindOfDifference(const Op& one, const Op& other) {
+  return one.function != other.function ? "order_mismatch" : "argument_mismatch";
+}
+
+}  // namespace ncclwatch::jobs

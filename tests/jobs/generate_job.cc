@@ -1,0 +1,59 @@
+// generate_job [--topology T] [--fault F] [--ranks N] [--seed S] [--steps N] --out FOLDER: the black boxes of a job
+// with one fault, in real format, and truth.json beside them. --list names topologies and faults.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/jobs/generate.h"
+#include "tests/jobs/options.h"
+#include "tests/jobs/topology.h"
+
+namespace ncclwatch::jobs {
+namespace {
+
+constexpr char kUsage[] =
+    "usage: generate_job --out FOLDER [--topology T] [--fault F] [--ranks N] [--seed S] [--steps N] [--ring N]\n"
+    "       generate_job --list\n";
+
+void List() {
+  for (const std::string& name : TopologyNames()) std::printf("topology %s\n", name.c_str());
+  for (const std::string& name : FaultNames()) std::printf("fault %s\n", name.c_str());
+}
+
+int Main(int argc, char** argv) {
+  const Options options(argc, argv);
+  if (options.Has("list")) {
+    List();
+    return 0;
+  }
+  const std::string out = options.Text("out", "");
+  if (out.empty()) {
+    std::fputs(kUsage, stderr);
+    return 2;
+  }
+  Generated made;
+  const Shape shape = options.OneShape();
+  if (!Generate(shape, &made)) {
+    std::fprintf(stderr, "no such job: %s\n", CommandOf(shape).c_str());
+    return 2;
+  }
+  if (options.Has("ring")) made.job.ring = static_cast<std::uint32_t>(options.Number("ring", 256));
+  std::filesystem::create_directories(out);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    if (!HasBox(made, rank)) continue;
+    const std::unique_ptr<BoxMemory> box = MakeBox(made, rank);
+    std::ofstream file(out + "/" + BoxName(made, rank), std::ios::binary);
+    if (!file.write(box->data(), static_cast<std::streamsize>(box->bytes()))) {
+      std::fprintf(stderr, "cannot write %s/%s\n", out.c_str(), BoxName(made, rank).c_str());
+      return 3;
+    }
+  }
+  std::ofstream(out + "/truth.json") << ToJson(made.truth, CommandOf(shape));
+  return 0;
+}
+
+}  // namespace
+}  // namespace ncclwatch::jobs
+
+int main(int argc, char** argv) { return ncclwatch::jobs::Main(argc, argv); }

@@ -1,0 +1,249 @@
+// The GPUs of a World: queues of kernels, and how the kernels of several ranks end together.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "tests/jobs/world.h"
+
+namespace ncclwatch::jobs {
+namespace {
+
+constexpr std::size_t kSteps = 8;  // messages that a connection takes in before they are received (NCCL_STEPS)
+
+std::uint64_t BytesOf(const Op& op) { return op.count * functions::DatatypeBytes(op.dtype); }
+
+// What a collective moves only: its kernel knows nothing of types.
+bool OnlyMoves(Function function) {
+  return function == Function::ncclAllGather || function == Function::ncclBroadcast ||
+         function == Function::ncclAlltoAll;
+}
+
+auto Key(const Op& op) {
+  const bool moves = OnlyMoves(op.function);
+  return std::make_tuple(static_cast<std::uint32_t>(op.function), moves ? BytesOf(op) : op.count,
+                         moves ? std::uint8_t{0} : op.dtype, op.reduction, op.root);
+}
+
+}  // namespace
+
+// Calls of one group become one kernel for each communicator; NCCL goes through them in an order of its own.
+void World::Launch(int r, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
+  std::map<int, std::vector<std::pair<Op, std::size_t>>> by_comm;
+  for (const auto& call : calls)
+    if (IsMessage(call.first) || call.first.count > 0) by_comm[call.first.comm].push_back(call);
+  for (const auto& [comm, own] : by_comm) LaunchOn(r, comm, own, at);
+  for (const auto& [comm, own] : by_comm) Mark(r, own);
+}
+
+void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
+  RankWorld& rank = Of(r);
+  const int local = LocalOf(r, comm);
+  LocalComm& own = rank.comms[static_cast<std::size_t>(local)];
+  const int k = NewKernel(r, at);
+  Need(k, own.tail);
+  own.tail = {k, 0};
+  std::vector<Op> collectives;
+  for (const auto& [op, record] : calls) {
+    if (rank.streams[op.stream].kernel != k) {
+      Need(k, rank.streams[op.stream]);
+      rank.streams[op.stream] = {k, 0};
+    }
+    if (!IsMessage(op)) collectives.push_back(op);
+  }
+  Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
+  kernel.comm = local;
+  std::stable_sort(collectives.begin(), collectives.end(), [](const Op& a, const Op& b) { return Key(a) < Key(b); });
+  for (const Op& op : collectives) kernel.tasks.push_back({false, own.launched++, op});
+  for (const auto& [op, record] : calls)
+    if (IsMessage(op)) kernel.tasks.push_back({true, 0, op});
+  kernel.tasks_left = static_cast<int>(kernel.tasks.size());
+  if (kernel.needs == 0) begun_.push_back(k);
+}
+
+// One mark for each communicator and stream, behind all kernels of the group that are on that stream.
+void World::Mark(int r, const std::vector<std::pair<Op, std::size_t>>& calls) {
+  RankWorld& rank = Of(r);
+  std::int64_t ticket_of[kStreams] = {-1, -1, -1};
+  for (const auto& [op, at] : calls) {
+    Record& record = rank.records[at];
+    std::int64_t& ticket = ticket_of[op.stream];
+    if (ticket < 0) {
+      std::vector<std::int64_t>& tickets = rank.comms[static_cast<std::size_t>(record.comm)].tickets;
+      const Tail& tail = rank.streams[op.stream];
+      ticket = static_cast<std::int64_t>(tickets.size());
+      tickets.push_back(tail.kernel < 0 ? tail.finish : kNever);
+      if (tail.kernel >= 0)
+        kernels_[static_cast<std::size_t>(tail.kernel)].marks.push_back({record.comm, tickets.size() - 1});
+    }
+    record.ticket = ticket;
+    record.flags |= format::kMarked;
+  }
+}
+
+int World::NewKernel(int rank, std::int64_t at) {
+  int k = static_cast<int>(kernels_.size());
+  if (free_.empty()) {
+    kernels_.emplace_back();
+  } else {
+    k = free_.back();
+    free_.pop_back();
+  }
+  Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
+  kernel.rank = rank;
+  kernel.comm = -1;
+  kernel.ready = at;
+  kernel.length = kernel.finish = 0;
+  kernel.needs = kernel.tasks_left = 0;
+  return k;
+}
+
+void World::Need(int k, const Tail& tail) {
+  Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
+  if (tail.kernel < 0) {
+    kernel.ready = std::max(kernel.ready, tail.finish);
+    return;
+  }
+  if (tail.kernel == k) return;
+  kernels_[static_cast<std::size_t>(tail.kernel)].next.push_back(k);
+  ++kernel.needs;
+}
+
+void World::Begin(int k) {
+  Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
+  if (kernel.ready > Of(kernel.rank).gpu_stop) return;
+  if (kernel.tasks.empty()) {
+    if (kernel.length != kNever) EndKernel(k, kernel.ready + kernel.length);
+    return;
+  }
+  // The last task to end may free the kernel.
+  const std::vector<Task> tasks = std::move(kernel.tasks);
+  kernel.tasks.clear();
+  for (const Task& task : tasks) {
+    if (task.message) {
+      ArriveMessage(k, task);
+    } else {
+      ArriveCollective(k, task);
+    }
+  }
+}
+
+std::int64_t World::StopOf(int comm, int r) const {
+  const RankWorld& rank = ranks_[static_cast<std::size_t>(r)];
+  return spans_nodes_[static_cast<std::size_t>(comm)] != 0 ? std::min(rank.gpu_stop, rank.net_stop) : rank.gpu_stop;
+}
+
+void World::ArriveCollective(int k, const Task& task) {
+  const Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
+  const auto comm = static_cast<std::size_t>(task.op.comm);
+  std::deque<Instance>& instances = instances_[comm];
+  while (task.number - first_instance_[comm] >= instances.size()) instances.emplace_back();
+  Instance& instance = instances[task.number - first_instance_[comm]];
+  if (instance.arrivals.empty()) instance.first = task.op;
+  instance.differs = instance.differs || Key(task.op) != Key(instance.first);
+  instance.stalls = instance.stalls || task.op.stalls;
+  instance.ready = std::max(instance.ready, kernel.ready);
+  instance.arrivals.push_back({k, kernel.rank, BytesOf(task.op), false});
+  const std::size_t last = instance.arrivals.size() - 1;
+  // The root of a broadcast is done once its data are in the buffers of the next.
+  const bool is_root = task.op.root >= 0 && task.op.root == CommAt(task.op.comm).RankOf(kernel.rank);
+  if (is_root && task.op.function == Function::ncclBroadcast && BytesOf(task.op) <= job_.eager) {
+    instance.arrivals[last].over = true;
+    EndTask(k, kernel.ready + 20 * kMicro);
+  }
+  if (static_cast<int>(instance.arrivals.size()) == CommAt(task.op.comm).size())
+    EndInstance(task.op.comm, task.number, &instance);
+}
+
+void World::EndInstance(int comm, std::uint64_t number, Instance* instance) {
+  std::int64_t stop = kNever;
+  std::uint64_t most = 0;
+  for (const Arrival& arrival : instance->arrivals) {
+    stop = std::min(stop, StopOf(comm, arrival.rank));
+    most = std::max(most, arrival.amount);
+  }
+  const std::int64_t ends =
+      instance->ready + 30 * kMicro + chance_.Between(0, 300 * kMicro, 0xe4d, number, static_cast<std::uint64_t>(comm));
+  const std::vector<Arrival> arrivals = std::move(instance->arrivals);
+  const bool differs = instance->differs, stalls = instance->stalls;
+  const auto c = static_cast<std::size_t>(comm);
+  instance->arrivals.clear();
+  if (number == first_instance_[c]) {
+    instances_[c].pop_front();
+    ++first_instance_[c];
+  }
+  if (stalls || (differs && job_.differ == Job::Differ::kHang)) return;
+  for (const Arrival& arrival : arrivals) {
+    const std::int64_t at =
+        ends + chance_.Between(0, 8 * kMicro, 0xe4e, number, static_cast<std::uint64_t>(arrival.rank));
+    if (arrival.over || at > stop) continue;
+    if (differs && job_.differ == Job::Differ::kLessEnds && arrival.amount == most) continue;
+    EndTask(arrival.kernel, at);
+  }
+}
+
+void World::ArriveMessage(int k, const Task& task) {
+  const Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
+  const int own = CommAt(task.op.comm).RankOf(kernel.rank);
+  const bool sends = task.op.function == Function::ncclSend;
+  const int from = sends ? own : task.op.root, to = sends ? task.op.root : own;
+  const std::uint64_t key = static_cast<std::uint64_t>(task.op.comm) << 40 | static_cast<std::uint64_t>(from) << 20 |
+                            static_cast<std::uint64_t>(to);
+  Pair& pair = pairs_[key];
+  std::deque<Side>& sides = sends ? pair.sends : pair.receives;
+  sides.push_back({k, kernel.ready, BytesOf(task.op), task.op.stalls});
+  if (task.op.stalls) sides.back().kernel = -1;  // it never ends, nor does the other
+  if (sends && !task.op.stalls && BytesOf(task.op) <= job_.eager && pair.sends.size() < kSteps) {
+    sides.back().over = true;
+    EndTask(k, kernel.ready + 10 * kMicro);
+  }
+  EndMessages(task.op.comm, from, to, &pair);
+}
+
+void World::EndMessages(int comm, int from, int to, Pair* pair) {
+  const Comm& members = CommAt(comm);
+  const std::int64_t stop = std::min(StopOf(comm, members.members[static_cast<std::size_t>(from)]),
+                                     StopOf(comm, members.members[static_cast<std::size_t>(to)]));
+  while (!pair->sends.empty() && !pair->receives.empty()) {
+    const Side send = pair->sends.front(), receive = pair->receives.front();
+    pair->sends.pop_front();
+    pair->receives.pop_front();
+    const std::int64_t ends =
+        std::max(send.ready, receive.ready) + 15 * kMicro + static_cast<std::int64_t>(send.bytes / 100);
+    if (send.kernel < 0 || receive.kernel < 0 || ends > stop) continue;
+    // The side that moves more waits for the rest; a rest that fits into the buffers does not hold up a send.
+    const bool send_ends = send.bytes <= receive.bytes || job_.differ == Job::Differ::kPass;
+    if (send_ends && !send.over) EndTask(send.kernel, ends);
+    if (receive.bytes <= send.bytes) EndTask(receive.kernel, ends + kMicro);
+  }
+}
+
+void World::EndTask(int k, std::int64_t at) {
+  Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
+  kernel.finish = std::max(kernel.finish, at);
+  if (--kernel.tasks_left == 0) EndKernel(k, kernel.finish);
+}
+
+void World::EndKernel(int k, std::int64_t at) {
+  Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
+  RankWorld& rank = Of(kernel.rank);
+  if (at > rank.gpu_stop) return;
+  for (Tail& tail : rank.streams)
+    if (tail.kernel == k) tail = {-1, at};
+  if (kernel.comm >= 0) {
+    Tail& tail = rank.comms[static_cast<std::size_t>(kernel.comm)].tail;
+    if (tail.kernel == k) tail = {-1, at};
+  }
+  for (const auto& [comm, ticket] : kernel.marks) rank.comms[static_cast<std::size_t>(comm)].tickets[ticket] = at;
+  for (const int next : kernel.next) {
+    Kernel& waiting = kernels_[static_cast<std::size_t>(next)];
+    waiting.ready = std::max(waiting.ready, at);
+    if (--waiting.needs == 0) begun_.push_back(next);
+  }
+  kernel.marks.clear();
+  kernel.next.clear();
+  free_.push_back(k);
+  if (rank.waits_for == k) Wake(kernel.rank, at);
+}
+
+}  // namespace ncclwatch::jobs

@@ -1,0 +1,48 @@
+#include "tests/jobs/truth.h"
+
+#include <algorithm>
+
+namespace ncclwatch::jobs {
+namespace {
+
+std::string List(const std::vector<int>& ranks) {
+  std::string text = "[";
+  for (const int rank : ranks) text += (text.size() > 1 ? ", " : "") + std::to_string(rank);
+  return text + "]";
+}
+
+std::vector<int> Sorted(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+bool Includes(const std::vector<int>& all, const std::vector<int>& some) {
+  const std::vector<int> a = Sorted(all), b = Sorted(some);
+  return std::includes(a.begin(), a.end(), b.begin(), b.end());
+}
+
+std::string Yes(bool value) { return value ? "true" : "false"; }
+
+}  // namespace
+
+Answer Exactly(const std::string& kind, std::vector<int> culprits) { return {kind, culprits, culprits}; }
+
+bool IsRight(const Truth& truth, const std::string& kind, const std::vector<int>& culprits) {
+  return std::any_of(truth.answers.begin(), truth.answers.end(), [&](const Answer& answer) {
+    return answer.kind == kind && Includes(culprits, answer.include) && Includes(answer.within, culprits);
+  });
+}
+
+std::string ToJson(const Truth& truth, const std::string& command) {
+  std::string text = "{\"schema\": \"ncclwatch.job_truth/1\",\n \"command\": \"" + command + "\",\n \"fault\": \"" +
+                     truth.fault + "\",\n \"story\": \"" + truth.story +
+                     "\",\n \"silence_is_right\": " + Yes(truth.silence) +
+                     ",\n \"may_be_certain\": " + Yes(truth.may_be_certain) + ",\n \"answers\": [";
+  for (const Answer& answer : truth.answers) {
+    text += std::string(&answer == truth.answers.data() ? "" : ",") + "\n  {\"kind\": \"" + answer.kind +
+            "\", \"culprits_include\": " + List(answer.include) + ", \"culprits_within\": " + List(answer.within) + "}";
+  }
+  return text + "]}\n";
+}
+
+}  // namespace ncclwatch::jobs

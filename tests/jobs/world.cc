@@ -1,0 +1,303 @@
+#include "tests/jobs/world.h"
+
+#include <algorithm>
+
+#include "ncclwatch/format/fingerprint.h"
+
+namespace ncclwatch::jobs {
+namespace {
+
+constexpr std::int64_t kCall = 8 * kMicro;  // what a call costs its host
+
+}  // namespace
+
+World::World(const Job& job)
+    : job_(job),
+      chance_(job.shape.seed),
+      ranks_(static_cast<std::size_t>(job.shape.ranks)),
+      instances_(job.comms.size()),
+      first_instance_(job.comms.size(), 0) {
+  for (const Comm& comm : job.comms)
+    spans_nodes_.push_back(job.node_of(comm.members.front()) != job.node_of(comm.members.back()) ? 1 : 0);
+  for (int rank = 0; rank < job.shape.ranks; ++rank) {
+    Of(rank).now = chance_.Between(0, 400 * kMilli, 0x57a27, static_cast<std::uint64_t>(rank));
+    runnable_.push_back(rank);
+  }
+}
+
+std::int64_t World::Roll(int rank, std::int64_t ns) {
+  const double unit = chance_.Unit(0x2011, static_cast<std::uint64_t>(rank), ++Of(rank).rolls);
+  return static_cast<std::int64_t>(static_cast<double>(ns) * (1 + job_.jitter * unit));
+}
+
+void World::Run() {
+  while (!runnable_.empty() || !begun_.empty()) {
+    while (!begun_.empty()) {
+      const int kernel = begun_.back();
+      begun_.pop_back();
+      Begin(kernel);
+    }
+    if (runnable_.empty()) break;
+    const int rank = runnable_.back();
+    runnable_.pop_back();
+    RunHost(rank);
+  }
+}
+
+void World::RunHost(int r) {
+  RankWorld& rank = Of(r);
+  rank.state = RankWorld::State::kRunning;
+  while (rank.state == RankWorld::State::kRunning) {
+    if (rank.now > rank.host_stop) {
+      rank.state = RankWorld::State::kOver;
+    } else if (rank.next == rank.ops.size()) {
+      rank.done = ++rank.section == job_.sections();
+      if (rank.done) {
+        rank.state = RankWorld::State::kOver;
+        return;
+      }
+      rank.ops = job_.Section(r, rank.section);
+      rank.next = 0;
+    } else {
+      const Op op = rank.ops[rank.next++];
+      if (op.planted) planted_ = std::min(planted_, rank.now);
+      if (job_.pause > 0 && chance_.Unit(0xba5e, static_cast<std::uint64_t>(r), ++rank.rolls) < job_.pause)
+        rank.now += chance_.Between(0, job_.longest_pause, 0xba5f, static_cast<std::uint64_t>(r), rank.rolls);
+      Execute(r, op);
+    }
+  }
+}
+
+void World::Execute(int r, const Op& op) {
+  RankWorld& rank = Of(r);
+  switch (op.what) {
+    case Do::kCall: return Call(r, op);
+    case Do::kGroupStart: {
+      const std::size_t record = Enter(r, op, -1);
+      rank.group = record + 1;
+      rank.records[record].group = rank.group;
+      rank.records[record].function = Function::ncclGroupStart;
+      rank.now += kMicro;
+      rank.records[record].returned = rank.now;
+      return;
+    }
+    case Do::kGroupEnd: return GroupEnd(r, op);
+    case Do::kInit:
+    case Do::kSplit: return Create(r, op);
+    case Do::kDestroy: return Destroy(r, op);
+    case Do::kKernel: {
+      rank.now += Roll(r, 4 * kMicro);
+      const int kernel = NewKernel(r, rank.now);
+      kernels_[static_cast<std::size_t>(kernel)].length = op.ns == kNever ? kNever : Roll(r, op.ns);
+      Need(kernel, rank.streams[op.stream]);
+      rank.streams[op.stream] = {kernel, 0};
+      if (kernels_[static_cast<std::size_t>(kernel)].needs == 0) begun_.push_back(kernel);
+      return;
+    }
+    case Do::kWait: {
+      // A kernel without length stands for the event.
+      const int kernel = NewKernel(r, rank.now);
+      Need(kernel, rank.streams[op.stream]);
+      Need(kernel, rank.streams[op.other]);
+      rank.streams[op.stream] = {kernel, 0};
+      if (kernels_[static_cast<std::size_t>(kernel)].needs == 0) begun_.push_back(kernel);
+      return;
+    }
+    case Do::kSync:
+      if (WaitFor(r, rank.streams[op.stream])) --rank.next;  // again, once that has ended
+      return;
+    case Do::kWork: rank.now += Roll(r, op.ns); return;
+    case Do::kHang: rank.state = RankWorld::State::kOver; return;
+    case Do::kExit:
+      rank.exited = rank.gpu_stop = rank.host_stop = rank.now;
+      rank.status = op.root;
+      rank.state = RankWorld::State::kOver;
+      return;
+  }
+}
+
+int World::LocalOf(int rank, int comm) const {
+  const std::vector<LocalComm>& comms = ranks_[static_cast<std::size_t>(rank)].comms;
+  for (std::size_t i = 0; i < comms.size(); ++i)
+    if (comms[i].comm == comm) return static_cast<int>(i);
+  return -1;
+}
+
+std::size_t World::Enter(int r, const Op& op, int comm) {
+  RankWorld& rank = Of(r);
+  Record record;
+  record.entered = rank.now;
+  record.count = op.count;
+  record.comm = comm;
+  record.root = op.root;
+  record.function = op.function;
+  record.site = op.site;
+  record.dtype = op.dtype;
+  record.reduction = op.reduction;
+  record.stream = op.stream;
+  record.group = rank.group;
+  if (rank.group != 0) record.flags |= format::kGrouped;
+  rank.records.push_back(record);
+  return rank.records.size() - 1;
+}
+
+void World::EnterCollective(LocalComm* comm, const Op& op, Record* record) {
+  record->position = comm->entered;
+  record->chain = comm->chain;
+  if (op.count == 0) {
+    record->flags |= format::kEmpty;
+    return;
+  }
+  const bool refused = op.result == 4 || op.result == 5;
+  record->chain =
+      format::Chain(comm->chain, format::Fingerprint(op.function, op.count, op.dtype, op.reduction, op.root));
+  if (refused) return;
+  comm->chain = record->chain;
+  ++comm->entered;
+}
+
+void World::Call(int r, const Op& op) {
+  RankWorld& rank = Of(r);
+  const int local = LocalOf(r, op.comm);
+  const std::size_t at = Enter(r, op, local);
+  Record& record = rank.records[at];
+  if (IsMessage(op)) {
+    auto& [sends, receives] = rank.peers[static_cast<std::uint64_t>(local) << 32 | static_cast<std::uint32_t>(op.root)];
+    record.position = op.function == Function::ncclSend ? sends++ : receives++;
+  } else {
+    EnterCollective(&rank.comms[static_cast<std::size_t>(local)], op, &record);
+  }
+  rank.now += Roll(r, rank.group != 0 ? kMicro : kCall);
+  if (rank.group != 0) {
+    rank.grouped.push_back({op, at});
+    return;
+  }
+  record.result = op.result;
+  record.returned = rank.now;
+  if (op.result == 0) Launch(r, {{op, at}}, rank.now);
+}
+
+void World::GroupEnd(int r, const Op& op) {
+  RankWorld& rank = Of(r);
+  const std::size_t at = Enter(r, op, -1);
+  rank.records[at].function = Function::ncclGroupEnd;
+  rank.now += Roll(r, 2 * kCall);
+  std::vector<std::pair<Op, std::size_t>> calls;
+  calls.swap(rank.grouped);
+  for (const auto& [call, record] : calls) {
+    rank.records[record].returned = rank.now;
+    rank.records[record].result = op.result;
+  }
+  rank.records[at].returned = rank.now;
+  rank.records[at].result = op.result;
+  rank.group = 0;
+  if (op.result == 0) Launch(r, calls, rank.now);
+}
+
+void World::Create(int r, const Op& op) {
+  RankWorld& rank = Of(r);
+  const bool split = op.what == Do::kSplit;
+  const int parent = split ? LocalOf(r, op.root) : -1;
+  const std::size_t at = Enter(r, op, parent);
+  rank.records[at].root = -1;
+  std::uint64_t ordinal = 0;
+  if (split) {
+    std::vector<std::int64_t>& creations = rank.comms[static_cast<std::size_t>(parent)].creations;
+    ordinal = creations.size();
+    creations.push_back(rank.now);
+    rank.records[at].position = ordinal;
+  }
+  rank.creating = at;
+  rank.created = -1;
+  rank.state = RankWorld::State::kWaiting;
+  if (op.comm >= 0) {
+    LocalComm local;
+    local.comm = op.comm;
+    local.rank = static_cast<std::uint32_t>(CommAt(op.comm).RankOf(r));
+    local.claimed_size = op.claimed_size != 0 ? op.claimed_size : static_cast<std::uint32_t>(CommAt(op.comm).size());
+    local.ordinal = ordinal;
+    local.created = rank.now;
+    rank.created = static_cast<int>(rank.comms.size());
+    if (!split) rank.records[at].comm = rank.created;
+    rank.comms.push_back(std::move(local));
+  }
+  if (split) return Meet({op.root, ordinal + 1}, r, CommAt(op.root).size(), false);
+  Meet({op.comm, 0}, r, CommAt(op.comm).size(), op.claimed_size != 0);
+}
+
+// Ranks that disagree about the size of a communicator never come up.
+void World::Meet(std::pair<int, std::uint64_t> key, int r, int needed, bool broken) {
+  Meeting& meeting = meetings_[key];
+  meeting.ranks.push_back(r);
+  meeting.last = std::max(meeting.last, Of(r).now);
+  meeting.broken = meeting.broken || broken;
+  if (static_cast<int>(meeting.ranks.size()) < needed || meeting.broken) return;
+  for (const int other : meeting.ranks)
+    if (meeting.last > Of(other).host_stop) return;  // it died, or froze, before the last one came
+  const std::int64_t made = meeting.last + chance_.Between(20 * kMilli, 80 * kMilli, 0x3ee7, key.second,
+                                                           static_cast<std::uint64_t>(key.first));
+  for (const int other : meeting.ranks) {
+    RankWorld& rank = Of(other);
+    const std::int64_t at = made + Roll(other, kMilli);
+    rank.records[rank.creating].returned = at;
+    if (rank.created >= 0) rank.comms[static_cast<std::size_t>(rank.created)].ready = at;
+    Wake(other, at);
+  }
+  meetings_.erase(key);
+}
+
+void World::Destroy(int r, const Op& op) {
+  RankWorld& rank = Of(r);
+  LocalComm& comm = rank.comms[static_cast<std::size_t>(LocalOf(r, op.comm))];
+  if (comm.finalizing == kNever) {
+    comm.finalizing = rank.now;
+    Enter(r, op, LocalOf(r, op.comm));
+  }
+  if (WaitFor(r, comm.tail)) {
+    --rank.next;
+    return;
+  }
+  rank.now += Roll(r, kMilli);
+  comm.destroyed = rank.records.back().returned = rank.now;
+}
+
+// False if there is nothing to wait for any more; its host has then waited for it.
+bool World::WaitFor(int r, const Tail& tail) {
+  RankWorld& rank = Of(r);
+  if (tail.kernel < 0) {
+    rank.now = std::max(rank.now, tail.finish) + Roll(r, 10 * kMicro);
+    return false;
+  }
+  rank.state = RankWorld::State::kWaiting;
+  rank.waits_for = tail.kernel;
+  return true;
+}
+
+void World::Wake(int r, std::int64_t at) {
+  RankWorld& rank = Of(r);
+  rank.now = std::max(rank.now, at);
+  rank.waits_for = -1;
+  runnable_.push_back(r);
+}
+
+bool World::hung() const {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](const RankWorld& rank) { return !rank.done && rank.exited == kNever; });
+}
+
+std::int64_t World::ended() const {
+  std::int64_t last = 0;
+  const auto note = [&](std::int64_t at) {
+    if (at != kNever) last = std::max(last, at);
+  };
+  for (const RankWorld& rank : ranks_) {
+    if (!rank.records.empty()) note(rank.records.back().entered);
+    if (!rank.records.empty()) note(rank.records.back().returned);
+    note(rank.exited);
+    for (const LocalComm& comm : rank.comms)
+      if (!comm.tickets.empty()) note(comm.tickets.back());
+  }
+  return last;
+}
+
+}  // namespace ncclwatch::jobs

@@ -1,0 +1,185 @@
+// The simulation of a job on NCCL's terms (docs/softgpu-semantics.md): hosts enqueue and go on, streams are queues, the
+// kernels of one communicator run in the order of its calls, a kernel ends when all that it needs has been launched.
+//
+// No kernel compares what the others do. Nothing is decided by who is first: instants follow from one another, so ranks
+// and kernels are worked out in any order, each as far as it can go. What happened by some instant is read off later.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tests/jobs/chance.h"
+#include "tests/jobs/program.h"
+
+namespace ncclwatch::jobs {
+
+struct Record {
+  std::int64_t entered = 0;
+  std::int64_t returned = kNever;
+  std::uint64_t position = 0;
+  std::uint64_t count = 0;
+  std::uint64_t chain = 0;
+  std::uint64_t group = 0;
+  std::int64_t ticket = -1;
+  std::int32_t comm = -1;  // index into RankWorld::comms
+  std::int32_t root = -1;
+  std::int32_t result = 0;
+  std::uint32_t flags = 0;
+  std::uint32_t site = 0;
+  Function function = Function::kNone;
+  std::uint8_t dtype = format::kNoType;
+  std::uint8_t reduction = format::kNoReduction;
+  std::uint8_t stream = kCompute;
+};
+
+// The newest thing in a queue of the GPU: a kernel that has not ended, or when it did.
+struct Tail {
+  int kernel = -1;
+  std::int64_t finish = 0;
+};
+
+struct LocalComm {
+  int comm = -1;
+  std::uint32_t rank = 0;
+  std::uint32_t claimed_size = 0;
+  std::uint64_t ordinal = 0;  // of its split, as this rank counts
+  std::int64_t created = 0;
+  std::int64_t ready = kNever;
+  std::int64_t finalizing = kNever;
+  std::int64_t destroyed = kNever;
+  std::vector<std::int64_t> creations;  // when each creating call on it was made
+  std::vector<std::int64_t> tickets;    // when the GPU wrote each mark
+  std::uint64_t entered = 0, launched = 0, chain = 0;
+  Tail tail;
+};
+
+struct RankWorld {
+  std::vector<Record> records;
+  std::vector<LocalComm> comms;
+  std::int64_t exited = kNever;  // by itself
+  int status = 0;
+  std::int64_t killed = kNever, frozen = kNever;
+  std::int64_t host_stop = kNever;  // its host does nothing later
+  std::int64_t gpu_stop = kNever;   // nor its GPU
+  std::int64_t net_stop = kNever;   // nor its transfers to other nodes, which need a thread of the host
+  bool done = false;                // went through its whole program
+
+  Ops ops;
+  std::size_t next = 0;
+  int section = -1;
+  std::int64_t now = 0;
+  enum class State { kRunning, kWaiting, kOver } state = State::kRunning;
+  int waits_for = -1;  // kernel
+  std::uint64_t rolls = 0;
+  std::uint64_t group = 0;
+  std::vector<std::pair<Op, std::size_t>> grouped;  // with their records
+  std::size_t creating = 0;                         // record
+  int created = -1;                                 // index into comms
+  Tail streams[kStreams];
+  std::unordered_map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> peers;  // sends and receives
+};
+
+class World {
+ public:
+  explicit World(const Job& job);
+  // Before Run: the process is killed then; it is stopped, but not its GPU.
+  void Kill(int rank, std::int64_t at) { Of(rank).host_stop = Of(rank).gpu_stop = Of(rank).killed = at; }
+  void Freeze(int rank, std::int64_t at) { Of(rank).host_stop = Of(rank).net_stop = Of(rank).frozen = at; }
+  void Run();
+
+  const RankWorld& rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  bool hung() const;                                    // somebody will never get to the end
+  std::int64_t ended() const;                           // nothing happened later
+  std::int64_t planted_ns() const { return planted_; }  // kNever: the fault was not reached
+
+ private:
+  struct Task {
+    bool message = false;
+    std::uint64_t number = 0;  // of a collective, among those of the communicator
+    Op op;
+  };
+  struct Kernel {
+    int rank = -1;
+    int comm = -1;  // of the rank; -1: of the application
+    std::int64_t ready = 0, length = 0, finish = 0;
+    int needs = 0, tasks_left = 0;
+    std::vector<Task> tasks;
+    std::vector<int> next;                           // kernels that need it
+    std::vector<std::pair<int, std::size_t>> marks;  // communicator of the rank, ticket
+  };
+  struct Arrival {
+    int kernel = -1;
+    int rank = -1;
+    std::uint64_t amount = 0;
+    bool over = false;
+  };
+  struct Instance {
+    std::vector<Arrival> arrivals;
+    std::int64_t ready = 0;
+    bool differs = false, stalls = false;
+    Op first;
+  };
+  struct Side {
+    int kernel = -1;
+    std::int64_t ready = 0;
+    std::uint64_t bytes = 0;
+    bool over = false;
+  };
+  struct Pair {
+    std::deque<Side> sends, receives;
+  };
+  struct Meeting {
+    std::vector<int> ranks;
+    std::int64_t last = 0;
+    bool broken = false;
+  };
+
+  RankWorld& Of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  const Comm& CommAt(int comm) const { return job_.comms[static_cast<std::size_t>(comm)]; }
+  std::int64_t Roll(int rank, std::int64_t ns);  // about so long
+
+  void RunHost(int rank);
+  void Execute(int rank, const Op& op);
+  void Call(int rank, const Op& op);
+  void GroupEnd(int rank, const Op& op);
+  void Create(int rank, const Op& op);
+  void Meet(std::pair<int, std::uint64_t> key, int rank, int needed, bool broken);
+  void Destroy(int rank, const Op& op);
+  bool WaitFor(int rank, const Tail& tail);
+  void Wake(int rank, std::int64_t at);
+  std::size_t Enter(int rank, const Op& op, int comm);
+  void EnterCollective(LocalComm* comm, const Op& op, Record* record);
+  int LocalOf(int rank, int comm) const;
+
+  void Launch(int rank, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at);
+  void LaunchOn(int rank, int comm, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at);
+  void Mark(int rank, const std::vector<std::pair<Op, std::size_t>>& calls);
+  int NewKernel(int rank, std::int64_t at);
+  void Need(int kernel, const Tail& tail);
+  void Begin(int kernel);
+  void ArriveCollective(int kernel, const Task& task);
+  void ArriveMessage(int kernel, const Task& task);
+  void EndInstance(int comm, std::uint64_t number, Instance* instance);
+  void EndMessages(int comm, int from, int to, Pair* pair);
+  void EndTask(int kernel, std::int64_t at);
+  void EndKernel(int kernel, std::int64_t at);
+  std::int64_t StopOf(int comm, int rank) const;
+
+  const Job& job_;
+  Chance chance_;
+  std::vector<RankWorld> ranks_;
+  std::vector<char> spans_nodes_;  // by communicator
+  std::vector<std::deque<Instance>> instances_;
+  std::vector<std::uint64_t> first_instance_;  // ended ones are forgotten
+  std::unordered_map<std::uint64_t, Pair> pairs_;
+  std::map<std::pair<int, std::uint64_t>, Meeting> meetings_;
+  std::vector<Kernel> kernels_;
+  std::vector<int> free_, begun_, runnable_;
+  std::int64_t planted_ = kNever;
+};
+
+}  // namespace ncclwatch::jobs
