@@ -162,7 +162,13 @@ bool Healthy(Draft* draft) {
   draft->truth().silence = true;
   draft->truth().story = "nothing is wrong";
   draft->job().pause = 0.002 * draft->dice.Unit();
-  draft->job().longest_pause = draft->dice.OneIn(4) ? 6 * kSecond : 300 * kMilli;
+  draft->job().longest_pause = draft->dice.OneIn(4) ? 4 * kSecond : 300 * kMilli;
+  if (draft->dice.OneIn(4)) {
+    const Op checkpoint = {.what = Do::kWork, .ns = draft->dice.Between(5 * kSecond, 300 * kSecond)};
+    const int section = draft->AnyStep();
+    for (int rank = 0; rank < draft->job().shape.ranks; ++rank)
+      draft->Change(rank, {.section = section, .index = 0, .ops = {{.what = Do::kSync}, checkpoint}});
+  }
   draft->look = Look::kAnytime;
   return true;
 }

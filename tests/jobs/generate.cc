@@ -54,6 +54,9 @@ std::int64_t DifferenceSeen(const Draft& draft, const World& world) {
   return seen;
 }
 
+// A verdict takes back what it thinks was later, and the wall clocks of two nodes are that far apart at most.
+constexpr std::int64_t kClocksApart = 10 * kMilli;
+
 void ChooseInstant(Draft* draft) {
   Generated& made = *draft->made;
   Dice& dice = draft->dice;
@@ -71,9 +74,9 @@ void ChooseInstant(Draft* draft) {
     made.truth.answers.push_back(Exactly("missing_participant", {draft->odd}));
     made.now = ended + dice.Between(12 * kSecond, 100 * kSecond);
   } else if (made.world->hung()) {
-    made.now = ended + dice.Between(kMilli, 30 * kSecond);
+    made.now = ended + dice.Between(kClocksApart, 30 * kSecond);
   } else {
-    made.now = seen + dice.Between(kMilli, 30 * kMilli);
+    made.now = seen + dice.Between(kClocksApart, 3 * kClocksApart);
   }
 }
 
@@ -129,8 +132,6 @@ bool Generate(const Shape& wanted, Generated* made) {
   if (shape.fault == "message_missing" && !made->world->hung()) made->truth.silence = true;
   return true;
 }
-
-void JudgeAt(std::int64_t now, Generated* made) { made->now = now; }
 
 std::string CommandOf(const Shape& shape) {
   return "generate_job --topology " + shape.topology + " --fault " + shape.fault + " --ranks " +

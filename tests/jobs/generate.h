@@ -35,8 +35,6 @@ const std::vector<std::string>& FaultNames();  // "healthy" last
 
 // False if there is no such topology or fault, or the one cannot have the other.
 bool Generate(const Shape& shape, Generated* made);
-// Another instant of the same job.
-void JudgeAt(std::int64_t now, Generated* made);
 
 // A black box of real format, in memory of pages.
 class BoxMemory {

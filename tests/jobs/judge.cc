@@ -1,6 +1,8 @@
 #include "tests/jobs/judge.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <numeric>
 
 #include "watchdog/reader/box.h"
 
@@ -19,7 +21,18 @@ std::string Describe(const Finding& finding) {
   return text + "] " + std::string(diagnosis::Name(finding.certainty));
 }
 
-bool IsRight(const Truth& truth, const Finding& finding) {
+bool Meets(const Answer& answer, const std::vector<int>& culprits) {
+  return answer.include.empty() || culprits.empty() || std::any_of(culprits.begin(), culprits.end(), [&](int rank) {
+           return std::find(answer.include.begin(), answer.include.end(), rank) != answer.include.end();
+         });
+}
+
+bool IsRight(const Truth& truth, const Finding& finding, bool partly) {
+  if (partly) {
+    return std::any_of(truth.answers.begin(), truth.answers.end(), [&](const Answer& answer) {
+      return answer.kind == diagnosis::Name(finding.kind) && Meets(answer, finding.culprits);
+    });
+  }
   return IsRight(truth, std::string(diagnosis::Name(finding.kind)), finding.culprits);
 }
 
@@ -35,22 +48,52 @@ diagnosis::Diagnosis Diagnose(const Generated& made) {
   return diagnosis::Diagnose(diagnosis::FromBoxes(std::move(images)));
 }
 
-Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis) {
+Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis, bool partly) {
   if (diagnosis.findings.empty()) return {truth.silence ? Verdict::kRight : Verdict::kSilent, "nothing"};
   const Finding& first = diagnosis.findings.front();
   const bool wrong_proof =
       std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(), [&](const Finding& finding) {
-        return finding.certainty == Certainty::kCertain && !finding.caused_by && !IsRight(truth, finding);
+        return finding.certainty == Certainty::kCertain && !finding.caused_by && !IsRight(truth, finding, partly);
       });
   Judged judged{Verdict::kRight, Describe(first)};
   if (wrong_proof) {
     judged.verdict = Verdict::kWrongCertain;
-  } else if (!IsRight(truth, first)) {
+  } else if (!IsRight(truth, first, partly)) {
     judged.verdict = Verdict::kWrong;
   } else if (first.certainty == Certainty::kCertain && !truth.may_be_certain) {
     judged.verdict = Verdict::kOverCertain;
   }
   return judged;
+}
+
+const char* NameOf(Verdict verdict) {
+  constexpr const char* kNames[] = {"right", "silent", "wrong", "over-certain", "WRONG AND CERTAIN"};
+  return kNames[static_cast<int>(verdict)];
+}
+
+int Tally::all() const { return std::accumulate(std::begin(count), std::end(count), 0); }
+
+double Tally::right_percent() const { return all() == 0 ? 100 : 100.0 * of(Verdict::kRight) / all(); }
+
+void Tally::Add(const Tally& other) {
+  for (int i = 0; i < kVerdicts; ++i) count[i] += other.count[i];
+}
+
+void PrintHead(const char* what) {
+  std::printf("%-28s %7s %7s %7s %7s %7s %7s  %8s\n", what, "jobs", "right", "silent", "wrong", "over", "certain",
+              "right");
+}
+
+void PrintRow(const std::string& name, const Tally& tally) {
+  std::printf("%-28s %7d %7d %7d %7d %7d %7d  %6.2f %%\n", name.c_str(), tally.all(), tally.of(Verdict::kRight),
+              tally.of(Verdict::kSilent), tally.of(Verdict::kWrong), tally.of(Verdict::kOverCertain),
+              tally.of(Verdict::kWrongCertain), tally.right_percent());
+}
+
+void PrintMiss(const Generated& made, const Shape& shape, const Judged& judged) {
+  std::printf("%s: %s --out DIR\n    said %s; %s\n", NameOf(judged.verdict), CommandOf(shape).c_str(),
+              judged.said.c_str(), made.truth.story.c_str());
+  std::fflush(stdout);
 }
 
 }  // namespace ncclwatch::jobs

@@ -24,7 +24,22 @@ struct Judged {
 
 // Reads the boxes where they are made, without files.
 diagnosis::Diagnosis Diagnose(const Generated& made);
-// Some ranks' boxes are missing: what can be known is less, what is certain must be as true as ever.
-Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis);
+// With `partly` some of the boxes are missing: a finding of the right kind may name some of the culprits only, or also
+// those whom nobody is left to outvote.
+Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis, bool partly = false);
+const char* NameOf(Verdict verdict);
+
+struct Tally {
+  int count[kVerdicts] = {};
+  int& of(Verdict verdict) { return count[static_cast<int>(verdict)]; }
+  int of(Verdict verdict) const { return count[static_cast<int>(verdict)]; }
+  int all() const;
+  double right_percent() const;
+  void Add(const Tally& other);
+};
+void PrintHead(const char* what);
+void PrintRow(const std::string& name, const Tally& tally);
+// The command that makes it again, and what was said.
+void PrintMiss(const Generated& made, const Shape& shape, const Judged& judged);
 
 }  // namespace ncclwatch::jobs

@@ -106,7 +106,8 @@ void World::Execute(int r, const Op& op) {
     case Do::kSync:
       if (WaitFor(r, rank.streams[op.stream])) --rank.next;  // again, once that has ended
       return;
-    case Do::kWork: rank.now += Roll(r, op.ns); return;
+    // A long pause is one that all make together: a checkpoint.
+    case Do::kWork: rank.now += op.ns < kSecond ? Roll(r, op.ns) : op.ns + Roll(r, kMilli); return;
     case Do::kHang: rank.state = RankWorld::State::kOver; return;
     case Do::kExit:
       rank.exited = rank.gpu_stop = rank.host_stop = rank.now;

@@ -1,0 +1,19 @@
+// What job_matrix can do. Each prints a table and returns an exit status.
+#pragma once
+
+#include "tests/jobs/options.h"
+
+namespace ncclwatch::jobs {
+
+// Every fault on every topology.
+int RunMatrix(const Options& options);
+// Jobs without a fault, looked at at any instant: nothing may be found.
+int RunHealthy(const Options& options);
+// A fifth of the boxes missing, others cut or torn: nothing wrong may be called certain.
+int RunRemoved(const Options& options);
+// Boxes of many ranks: the time of a verdict against that of reading the files, and the memory.
+int RunScale(const Options& options, const char* self);
+// The part of it that is measured, in a process of its own: boxes in a folder.
+int RunTimed(const Options& options);
+
+}  // namespace ncclwatch::jobs
