@@ -39,7 +39,9 @@ struct Draft {
   Job& job() { return made->job; }
   Truth& truth() { return made->truth; }
   int AnyRank() { return dice.Below(job().shape.ranks); }
-  int AnyStep() { return 1 + dice.Below(std::max(1, job().steps - 1)); }
+  int AnyStep() {
+    return job().shape.late ? std::max(1, job().steps - 1) : 1 + dice.Below(std::max(1, job().steps - 1));
+  }
   const Comm& CommAt(int comm_index) { return job().comms[static_cast<std::size_t>(comm_index)]; }
   void Change(int rank, Edit edit) { job().edits[rank].push_back(std::move(edit)); }
   // An operation that is as wanted, of any rank in any step; with `begin` also one before the first step. Outside

@@ -136,7 +136,7 @@ bool Generate(const Shape& wanted, Generated* made) {
 std::string CommandOf(const Shape& shape) {
   return "generate_job --topology " + shape.topology + " --fault " + shape.fault + " --ranks " +
          std::to_string(shape.ranks) + " --seed " + std::to_string(shape.seed) +
-         (shape.steps > 0 ? " --steps " + std::to_string(shape.steps) : "");
+         (shape.steps > 0 ? " --steps " + std::to_string(shape.steps) : "") + (shape.late ? " --late" : "");
 }
 
 std::optional<Spot> Draft::Find(const std::function<bool(const Op&)>& wanted, bool begin, bool grouped) {

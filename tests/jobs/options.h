@@ -46,7 +46,8 @@ class Options {
             .fault = Text("fault", "healthy"),
             .ranks = static_cast<int>(Number("ranks", 8)),
             .steps = static_cast<int>(Number("steps", 0)),
-            .seed = Number("seed", 1)};
+            .seed = Number("seed", 1),
+            .late = Has("late")};
   }
   const std::vector<std::string>& words() const { return words_; }
 

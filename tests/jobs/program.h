@@ -94,6 +94,7 @@ struct Shape {  // what the user asks for
   int ranks = 8;
   int steps = 0;  // 0: by chance
   std::uint64_t seed = 1;
+  bool late = false;  // the fault comes in the last step but one
 };
 
 struct Job {

@@ -48,14 +48,12 @@ bool WriteJob(const Options& options, int ranks, const std::string& folder) {
   shape.ranks = ranks;
   if (!options.Has("fault")) shape.fault = "missing_participant";
   shape.steps = 3;
-  {  // how many records a step makes
-    Shape small = shape;
-    small.ranks = 8;
-    small.fault = "healthy";
-    Generated probe;
-    if (!Generate(small, &probe)) return false;
+  shape.late = true;
+  {
+    Generated probe;  // how many records a step makes
+    if (!Generate(shape, &probe)) return false;
     const std::size_t each = std::max<std::size_t>(probe.world->rank(0).records.size() / 3, 1);
-    shape.steps = static_cast<int>(records * 3 / 2 / each + 4);
+    shape.steps = static_cast<int>(records * 5 / 4 / each + 4);
   }
   Generated made;
   if (!Generate(shape, &made)) return false;
