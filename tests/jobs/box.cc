@@ -44,7 +44,7 @@ class Scene {
   // When the box is read; what its process does later is not in it.
   std::int64_t Read(int rank) const {
     if (!made_.verdict) return made_.now;
-    return made_.now + chance_.Between(0, 20 * kMilli, kSkew, static_cast<std::uint64_t>(rank));
+    return made_.now + chance_.Between(0, kReadLate, kSkew, static_cast<std::uint64_t>(rank));
   }
   std::int64_t GoneAt(int rank) const {
     const RankWorld& world = made_.world->rank(rank);

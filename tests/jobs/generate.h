@@ -31,6 +31,9 @@ struct Generated {
   bool exits_known = true;
 };
 
+// A leader reads the last box this long after the instant that it judges, at most.
+inline constexpr std::int64_t kReadLate = 20 * kMilli;
+
 const std::vector<std::string>& FaultNames();  // "healthy" last
 
 // False if there is no such topology or fault, or the one cannot have the other.

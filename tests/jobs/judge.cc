@@ -27,13 +27,13 @@ bool Meets(const Answer& answer, const std::vector<int>& culprits) {
          });
 }
 
-bool IsRight(const Truth& truth, const Finding& finding, bool partly) {
-  if (partly) {
-    return std::any_of(truth.answers.begin(), truth.answers.end(), [&](const Answer& answer) {
-      return answer.kind == diagnosis::Name(finding.kind) && Meets(answer, finding.culprits);
-    });
-  }
-  return IsRight(truth, std::string(diagnosis::Name(finding.kind)), finding.culprits);
+Match MatchOf(const Truth& truth, const Finding& finding, bool partly) {
+  const std::string kind(diagnosis::Name(finding.kind));
+  if (!partly) return MatchOf(truth, kind, finding.culprits);
+  const bool meets = std::any_of(truth.answers.begin(), truth.answers.end(), [&](const Answer& answer) {
+    return answer.kind == kind && Meets(answer, finding.culprits);
+  });
+  return meets ? Match::kFully : Match::kNone;
 }
 
 }  // namespace
@@ -51,17 +51,12 @@ diagnosis::Diagnosis Diagnose(const Generated& made) {
 Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis, bool partly) {
   if (diagnosis.findings.empty()) return {truth.silence ? Verdict::kRight : Verdict::kSilent, "nothing"};
   const Finding& first = diagnosis.findings.front();
-  const bool wrong_proof =
-      std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(), [&](const Finding& finding) {
-        return finding.certainty == Certainty::kCertain && !finding.caused_by && !IsRight(truth, finding, partly);
-      });
-  Judged judged{Verdict::kRight, Describe(first)};
-  if (wrong_proof) {
-    judged.verdict = Verdict::kWrongCertain;
-  } else if (!IsRight(truth, first, partly)) {
-    judged.verdict = Verdict::kWrong;
-  } else if (first.certainty == Certainty::kCertain && !truth.may_be_certain) {
-    judged.verdict = Verdict::kOverCertain;
+  Judged judged{MatchOf(truth, first, partly) == Match::kNone ? Verdict::kWrong : Verdict::kRight, Describe(first)};
+  for (const Finding& finding : diagnosis.findings) {
+    if (finding.certainty != Certainty::kCertain || finding.caused_by) continue;
+    const Match match = MatchOf(truth, finding, partly);
+    if (match == Match::kNone) judged.verdict = Verdict::kWrongCertain;
+    if (match == Match::kNotCertainly && judged.verdict == Verdict::kRight) judged.verdict = Verdict::kOverCertain;
   }
   return judged;
 }

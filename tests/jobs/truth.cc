@@ -27,20 +27,23 @@ std::string Yes(bool value) { return value ? "true" : "false"; }
 
 Answer Exactly(const std::string& kind, std::vector<int> culprits) { return {kind, culprits, culprits}; }
 
-bool IsRight(const Truth& truth, const std::string& kind, const std::vector<int>& culprits) {
-  return std::any_of(truth.answers.begin(), truth.answers.end(), [&](const Answer& answer) {
-    return answer.kind == kind && Includes(culprits, answer.include) && Includes(answer.within, culprits);
-  });
+Match MatchOf(const Truth& truth, const std::string& kind, const std::vector<int>& culprits) {
+  Match best = Match::kNone;
+  for (const Answer& answer : truth.answers) {
+    if (answer.kind != kind || !Includes(culprits, answer.include) || !Includes(answer.within, culprits)) continue;
+    best = std::max(best, answer.may_be_certain ? Match::kFully : Match::kNotCertainly);
+  }
+  return best;
 }
 
 std::string ToJson(const Truth& truth, const std::string& command) {
   std::string text = "{\"schema\": \"ncclwatch.job_truth/1\",\n \"command\": \"" + command + "\",\n \"fault\": \"" +
                      truth.fault + "\",\n \"story\": \"" + truth.story +
-                     "\",\n \"silence_is_right\": " + Yes(truth.silence) +
-                     ",\n \"may_be_certain\": " + Yes(truth.may_be_certain) + ",\n \"answers\": [";
+                     "\",\n \"silence_is_right\": " + Yes(truth.silence) + ",\n \"answers\": [";
   for (const Answer& answer : truth.answers) {
     text += std::string(&answer == truth.answers.data() ? "" : ",") + "\n  {\"kind\": \"" + answer.kind +
-            "\", \"culprits_include\": " + List(answer.include) + ", \"culprits_within\": " + List(answer.within) + "}";
+            "\", \"culprits_include\": " + List(answer.include) + ", \"culprits_within\": " + List(answer.within) +
+            ", \"may_be_certain\": " + Yes(answer.may_be_certain) + "}";
   }
   return text + "]}\n";
 }

@@ -11,6 +11,7 @@ namespace ncclwatch::jobs {
 struct Answer {
   std::string kind;
   std::vector<int> include, within;
+  bool may_be_certain = true;
 };
 
 struct Truth {
@@ -18,11 +19,13 @@ struct Truth {
   std::string story;            // one sentence
   std::vector<Answer> answers;  // any of them is right as the first finding; the best first
   bool silence = false;         // finding nothing is right as well
-  bool may_be_certain = true;   // of a right answer; a wrong one never may
+  bool may_be_certain = true;   // any of them; a wrong one never may
 };
 
 Answer Exactly(const std::string& kind, std::vector<int> culprits);
-bool IsRight(const Truth& truth, const std::string& kind, const std::vector<int>& culprits);
+enum class Match { kNone, kNotCertainly, kFully };
+// kNotCertainly: right as long as it is not called certain.
+Match MatchOf(const Truth& truth, const std::string& kind, const std::vector<int>& culprits);
 std::string ToJson(const Truth& truth, const std::string& command);
 
 }  // namespace ncclwatch::jobs
