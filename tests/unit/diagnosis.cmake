@@ -4,7 +4,7 @@ target_link_libraries(job_builder PUBLIC watchdog_diagnosis PRIVATE test_black_b
 
 add_executable(unit_diagnosis
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/death_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/healthy_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/live_compare_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mismatch_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/jobs_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/live_compare_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mismatch_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/render_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/stall_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/where_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/reader/reader_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/stacks_test.cc)
 target_link_libraries(unit_diagnosis PRIVATE job_builder ncclwatch_warnings GTest::gtest_main)

@@ -65,18 +65,24 @@ std::uint64_t CompareCalls(const Member& a, const Member& b, std::uint64_t from,
   return kNone;
 }
 
-std::uint64_t FirstDifference(const Member& a, const Member& b) {
+struct Found {
+  std::uint64_t position = kNone;
+  bool surely_first = false;
+};
+
+Found FirstDifference(const Member& a, const Member& b) {
   const Range held_a = Held(a);
   const Range held_b = Held(b);
   std::uint64_t low = std::max(held_a.first, held_b.first);
   const std::uint64_t end = std::min(held_a.end, held_b.end);
-  if (low >= end) return kNone;
+  if (low >= end) return {};
+  const std::uint64_t held = low;
   const auto equal_through = [&](std::uint64_t position) {
     const Call* at_a = a.At(position);
     const Call* at_b = b.At(position);
     return at_a != nullptr && at_b != nullptr && at_a->chain == at_b->chain;
   };
-  if (equal_through(end - 1)) return kNone;
+  if (equal_through(end - 1)) return {};
   // Chains that have parted never meet again: the first position from which on they differ.
   std::uint64_t high = end;
   while (low < high) {
@@ -87,7 +93,8 @@ std::uint64_t FirstDifference(const Member& a, const Member& b) {
       high = middle;
     }
   }
-  return CompareCalls(a, b, low, end);
+  // Differing chains at the first call that both hold: they may have parted before it.
+  return {CompareCalls(a, b, low, end), low == 0 || low > held};
 }
 
 void Rank(Difference* difference) {
@@ -135,7 +142,7 @@ Difference Describe(const View& view, const CommView& comm, std::uint64_t positi
 
 // Neighbours in progress overlap most, and equality is transitive: comparing each member with the next one in order of
 // progress finds every difference that the rings still hold.
-std::uint64_t FirstDifferentPosition(const CommView& comm) {
+Found FirstDifferentPosition(const CommView& comm) {
   std::vector<const Member*> order;
   for (const Member& member : comm.members) {
     if (!member.calls.empty()) order.push_back(&member);
@@ -143,8 +150,11 @@ std::uint64_t FirstDifferentPosition(const CommView& comm) {
   std::sort(order.begin(), order.end(), [](const Member* a, const Member* b) {
     return std::make_pair(a->entered, a->comm->rank) < std::make_pair(b->entered, b->comm->rank);
   });
-  std::uint64_t first = kNone;
-  for (std::size_t i = 1; i < order.size(); ++i) first = std::min(first, FirstDifference(*order[i - 1], *order[i]));
+  Found first;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const Found found = FirstDifference(*order[i - 1], *order[i]);
+    if (found.position < first.position) first = found;
+  }
   return first;
 }
 
@@ -189,7 +199,8 @@ std::optional<Difference> ZeroCountDifference(const View& view, const CommView& 
   std::optional<Difference> first;
   for (const Member& maker : comm.members) {
     for (const Call* empty : maker.empties) {
-      if (empty->position >= before || (first && empty->position >= first->position)) continue;
+      // The maker's next call takes the position of the empty one: if that differs, the empty one is why.
+      if (empty->position > before || (first && empty->position >= first->position)) continue;
       Side content = WithContent(comm, maker, *empty);
       if (content.members.empty()) continue;
       Difference difference;
@@ -218,17 +229,31 @@ std::optional<Difference> ZeroCountDifference(const View& view, const CommView& 
   return first;
 }
 
+// Nothing that the two have made before is lost, or it agrees: equal chains mean an equal past.
+bool AgreeBefore(const Member& a, const Member& b, std::uint64_t position) {
+  if (position == 0 || (a.history_whole && b.history_whole)) return true;
+  const Call* at_a = a.At(position - 1);
+  const Call* at_b = b.At(position - 1);
+  return at_a != nullptr && at_b != nullptr && at_a->chain == at_b->chain;
+}
+
 }  // namespace
 
 std::optional<Difference> FirstDifference(const View& view, const CommView& comm) {
   if (!comm.comparable || comm.members.size() < 2) return std::nullopt;
-  const std::uint64_t position = FirstDifferentPosition(comm);
-  std::optional<Difference> zero = ZeroCountDifference(view, comm, position);
-  if (zero) return zero;
-  if (position == kNone) return std::nullopt;
-  Difference difference = Describe(view, comm, position);
+  const Found found = FirstDifferentPosition(comm);
+  std::optional<Difference> zero = ZeroCountDifference(view, comm, found.position);
+  if (zero) {
+    zero->surely_first =
+        AgreeBefore(comm.members[static_cast<std::size_t>(zero->sides[0].members.front())],
+                    comm.members[static_cast<std::size_t>(zero->sides[1].members.front())], zero->position);
+    return zero;
+  }
+  if (found.position == kNone) return std::nullopt;
+  Difference difference = Describe(view, comm, found.position);
   if (difference.sides.size() < 2) return std::nullopt;
   Rank(&difference);
+  difference.surely_first = found.surely_first;
   return difference;
 }
 

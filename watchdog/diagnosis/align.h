@@ -22,6 +22,7 @@ struct Difference {
   bool other_operation = false;    // else the same operation with other arguments
   bool tie = false;                // no side is larger than all others
   bool everybody_arrived = false;  // of the members that can still arrive
+  bool surely_first = false;       // what was called right before is held and agrees; else an earlier one may be lost
   std::int64_t began_ns = 0;       // when the second side arrived
 };
 

@@ -36,7 +36,8 @@ struct Launch {
 
 // Launches that the GPU has not finished, by stream. Streams 0 to 2 are the default ones: one for each device, and for
 // each thread where the program was built so; the node stands for the device.
-std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<Launch>> Streams(const View& view, const Node& node) {
+std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<Launch>> Streams(const View& view, const WaitGraph& graph,
+                                                                               const Node& node) {
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<Launch>> streams;
   for (const auto& at : node.memberships) {
     const Member& member = view.member(at);
@@ -44,6 +45,7 @@ std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<Launch>> Streams(c
     for (auto call = member.calls.rbegin(); call != member.calls.rend(); ++call) {
       const bool marked = ((*call)->flags & format::kMarked) != 0;
       if (!marked || member.comm->Finished((*call)->ticket)) break;
+      if (graph.Explains(at.first, (*call)->position)) continue;
       const std::uint32_t thread = (*call)->stream <= 2 ? (*call)->thread : 0;
       streams[{(*call)->stream, thread}].push_back({{at.first, (*call)->position}, *call});
     }
@@ -55,11 +57,11 @@ std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<Launch>> Streams(c
   return streams;
 }
 
-std::vector<Order> Orders(const View& view) {
+std::vector<Order> Orders(const View& view, const WaitGraph& graph) {
   std::vector<Order> orders;
   for (std::size_t n = 0; n < view.nodes.size(); ++n) {
     if (view.process(view.nodes[n]).fate.gone()) continue;
-    for (const auto& [stream, launches] : Streams(view, view.nodes[n])) {
+    for (const auto& [stream, launches] : Streams(view, graph, view.nodes[n])) {
       for (std::size_t i = 1; i < launches.size(); ++i) {
         const Launch& first = launches[i - 1];
         const Launch& second = launches[i];
@@ -128,7 +130,7 @@ std::string OrderText(const View& view, const Order& order) {
 }
 
 std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph) {
-  const std::vector<Order> orders = Orders(view);
+  const std::vector<Order> orders = Orders(view, graph);
   const std::vector<const Order*> cycle = Cycle(orders);
   if (cycle.empty()) return std::nullopt;
   Finding finding;

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -52,6 +53,7 @@ std::vector<CallSummary> Calls(const View& view, const CommView& comm, const std
     absent.communicator = comm.id;
     absent.state = seen ? CallState::kNotCalled : CallState::kNotObserved;
     for (const Absentee& absentee : absentees) {
+      if (comm.OfRank(absentee.comm_rank) != nullptr && comm.parent == 0) continue;  // inside, and stands still there
       if ((absentee.node >= 0) == seen) absent.ranks.push_back(absentee.rank);
     }
     if (!absent.ranks.empty()) calls.push_back(std::move(absent));
@@ -125,9 +127,51 @@ Finding ExplainAbsence(const View& view, const WaitGraph& graph, const CommView&
   return finding;
 }
 
+// All that are missing do not run: that is why.
+void NameStandstill(const View& view, const std::vector<Absentee>& absentees, Finding* finding) {
+  std::optional<Standing> first;
+  for (const Absentee& absentee : absentees) {
+    if (absentee.node < 0) return;
+    const std::optional<Standing> standing = NotRunning(view, view.process(view.nodes[absentee.node]));
+    if (!standing || (first && standing->kind != first->kind)) return;
+    if (!first) first = standing;
+  }
+  const Process& process = view.process(view.nodes[absentees.front().node]);
+  finding->kind = first->kind;
+  finding->certainty = std::min(finding->certainty, first->at_most);
+  const std::string standing = Ranks({view.nodes[absentees.front().node].rank}) + " " + first->text;
+  finding->summary = Capital(standing) + ". " + finding->summary;
+  if (first->kind == Kind::kFrozenProcess)
+    finding->next_steps = StepsForFrozen(process.fate.what, std::to_string(process.box->pid));
+}
+
+// A communicator of a part of the job does not say who its missing ranks are. Where just as many others as are missing
+// wait for nobody, they are the ones.
+void NameByIdleness(const View& view, const WaitGraph& graph, const CommView& comm, std::vector<Absentee>* absentees) {
+  std::vector<Absentee*> nameless;
+  for (Absentee& absentee : *absentees)
+    if (absentee.rank < 0 && absentee.node < 0) nameless.push_back(&absentee);
+  if (nameless.empty()) return;
+  std::vector<char> joined(view.nodes.size(), 0);
+  for (const Member& member : comm.members)
+    if (member.node >= 0) joined[static_cast<std::size_t>(member.node)] = 1;
+  std::vector<int> idle;
+  for (std::size_t n = 0; n < view.nodes.size(); ++n) {
+    const int node = static_cast<int>(n);
+    const bool gone = view.process(view.nodes[n]).fate.gone();
+    if (joined[n] == 0 && !gone && !graph.Waits(node)) idle.push_back(node);
+  }
+  if (idle.size() != nameless.size() || static_cast<int>(view.nodes.size()) < view.expected) return;
+  for (std::size_t i = 0; i < idle.size(); ++i) {
+    nameless[i]->node = idle[i];
+    nameless[i]->rank = view.nodes[static_cast<std::size_t>(idle[i])].rank;
+  }
+}
+
 void FindAbsence(const View& view, const WaitGraph& graph, const CommView& comm, std::vector<Finding>* findings) {
   std::vector<Absentee> absentees = Absentees(view, comm);
   if (absentees.empty()) return;
+  NameByIdleness(view, graph, comm, &absentees);
   std::int64_t latest = 0;
   std::int64_t began = INT64_MAX;
   for (const Member& member : comm.members) {
@@ -148,6 +192,7 @@ void FindAbsence(const View& view, const WaitGraph& graph, const CommView& comm,
   const std::optional<Certainty> certainty = ByTime(view, view.now_ns - latest);
   if (absentees.empty() || !certainty) return;
   findings->push_back(ExplainAbsence(view, graph, comm, absentees, began, *certainty));
+  NameStandstill(view, absentees, &findings->back());
 }
 
 void FindDifferentSizes(const View& view, const CommView& comm, std::vector<Finding>* findings) {

@@ -73,11 +73,13 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
     finding->evidence.push_back(std::move(line));
   }
   const Member& first = comm.members[difference.sides[0].members.front()];
-  if (difference.position > 0 && first.At(difference.position - 1) != nullptr) {
+  if (difference.surely_first && difference.position > 0 && first.At(difference.position - 1) != nullptr) {
     finding->evidence.push_back("the calls before position " + std::to_string(difference.position) +
                                 " agree as far as the " + std::string(SourceText(view)) +
                                 (SourceText(view) == "dump" ? "s" : "es") + " reach back");
   }
+  if (!difference.surely_first)
+    finding->evidence.push_back("the calls right before are lost: the ranks may have parted earlier, in another way");
   if (difference.zero_count) {
     finding->evidence.push_back(
         "NCCL skips a call with count 0 without a word, so its other ranks wait, or are paired with the next call");
@@ -105,7 +107,8 @@ void AddNextSteps(const View& view, const Difference& difference, const Finding&
 Finding Explain(const View& view, const CommView& comm, const Difference& difference) {
   Finding finding;
   finding.kind = difference.other_operation ? Kind::kOrderMismatch : Kind::kArgumentMismatch;
-  finding.certainty = Certainty::kCertain;
+  // Of calls that are lost nobody knows whether they had parted already, and how.
+  finding.certainty = difference.surely_first ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, Culprits(view, comm, difference), &finding);
   for (const int rank : comm.job_ranks) {
     if (rank >= 0 && !std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank)) {

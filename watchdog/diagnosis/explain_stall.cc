@@ -36,9 +36,19 @@ const Call* FailedCall(const View& view, const Suspect& suspect) {
   return nullptr;
 }
 
-// Of the communicator that others wait in, or of none in particular.
+// The process has made no call since it that takes part in anything.
+bool IsLast(const Process& process, const reader::NcclError& error) {
+  return std::none_of(process.box->calls.begin(), process.box->calls.end(), [&](const Call& call) {
+    const bool message =
+        call.function == functions::Function::ncclSend || call.function == functions::Function::ncclRecv;
+    return (message || functions::IsCollective(call.function)) && call.entered_ns > error.at_ns;
+  });
+}
+
+// Of the communicator that others wait in, or of none in particular, or what has kept it from all of them.
 bool IsOf(const View& view, const Suspect& suspect, const reader::NcclError& error) {
   if (error.communicator == format::kNoCommunicator) return true;
+  if (IsLast(view.process(view.nodes[suspect.node]), error)) return true;
   for (const auto& at : view.nodes[suspect.node].memberships) {
     const Member& member = view.member(at);
     if (at.first == suspect.comm && member.comm->index == error.communicator &&

@@ -27,6 +27,11 @@ struct Fate {
   bool gone() const {
     return what == format::Observed::kGone || what == format::Observed::kDumping || what == format::Observed::kClosed;
   }
+  // Seen standing still from outside, but not gone.
+  bool held() const {
+    return what == format::Observed::kStopped || what == format::Observed::kTraced ||
+           what == format::Observed::kFrozen || what == format::Observed::kStuck;
+  }
   bool exit_known() const { return signal || status; }
   bool polite() const;  // ended by INT, TERM or HUP: somebody asked it to
   bool orderly() const { return !signal && status == 0; }

@@ -45,26 +45,42 @@ constexpr std::uint64_t kNone = UINT64_MAX;
 struct Standing {
   std::uint64_t entered = 0;
   std::uint64_t unfinished = 0;  // first collective not known to have finished
+  bool known = false;            // that it has not: its mark is outstanding
   bool gone = false;
+  bool held = false;  // does not run, and so moves nothing to other nodes
   bool left = false;  // destroyed, aborted or revoked it
 };
+
+Standing StandingOf(const View& view, const Member& member) {
+  Standing standing;
+  const Process& process = view.process(member);
+  standing.entered = member.entered;
+  standing.unfinished = view.Unfinished(member);
+  const Call* call = member.At(standing.unfinished);
+  standing.known = call != nullptr && Outstanding(member, *call);
+  standing.gone = process.fate.gone();
+  standing.held = process.fate.held();
+  standing.left = !member.alive_in() && member.comm->state != format::CommunicatorState::kInitializing;
+  return standing;
+}
 
 std::uint64_t WaitsAt(const Standing& waiter, const Standing& other) {
   if (other.left && other.entered >= waiter.entered) return kNone;
   // What a dead process had entered and not finished died with it.
   const std::uint64_t done = other.gone ? std::min(other.entered, other.unfinished) : other.entered;
   const std::uint64_t position = std::max(waiter.unfinished, done);
-  if (other.gone && done < other.entered) return position < waiter.entered ? position : kNone;
+  const bool may_have_finished = !waiter.known && other.entered < waiter.entered;
+  if (other.gone && done < other.entered && !may_have_finished) return position < waiter.entered ? position : kNone;
+  // All are in it, and one of them does not run.
+  if (other.held && waiter.known && waiter.unfinished < other.entered && other.unfinished <= waiter.unfinished)
+    return waiter.unfinished;
   return waiter.unfinished <= other.entered && other.entered < waiter.entered ? other.entered : kNone;
 }
 
 void AddCollectives(const View& view, int comm_index, std::uint64_t explained_from, WaitGraph* graph) {
   const CommView& comm = view.comms[comm_index];
   std::vector<Standing> standings;
-  for (const Member& member : comm.members) {
-    const bool left = !member.alive_in() && member.comm->state != format::CommunicatorState::kInitializing;
-    standings.push_back({member.entered, view.Unfinished(member), view.process(member).fate.gone(), left});
-  }
+  for (const Member& member : comm.members) standings.push_back(StandingOf(view, member));
   // Waits for the hindmost only: whoever is ahead of it waits for it too, so the rest follows, and a communicator of
   // 1,024 ranks costs 1,024 edges for each rank that is behind rather than a million.
   std::uint64_t hindmost = kNone;
@@ -72,7 +88,7 @@ void AddCollectives(const View& view, int comm_index, std::uint64_t explained_fr
   std::vector<int> others;
   for (std::size_t o = 0; o < comm.members.size(); ++o) {
     const Standing& standing = standings[o];
-    if (standing.entered == hindmost || standing.gone) others.push_back(static_cast<int>(o));
+    if (standing.entered == hindmost || standing.gone || standing.held) others.push_back(static_cast<int>(o));
   }
   for (std::size_t m = 0; m < comm.members.size(); ++m) {
     const Member& member = comm.members[m];
@@ -150,15 +166,8 @@ std::vector<Absentee> AbsentFromSplit(const View& view, const CommView& comm) {
   return absentees;
 }
 
-}  // namespace
-
-std::vector<Absentee> Absentees(const View& view, const CommView& comm) {
+std::vector<Absentee> AbsentFromRoot(const View& view, const CommView& comm) {
   std::vector<Absentee> absentees;
-  const bool initializing = std::any_of(comm.members.begin(), comm.members.end(), [](const Member& member) {
-    return member.comm->state == format::CommunicatorState::kInitializing;
-  });
-  if (!initializing || !comm.comparable) return absentees;
-  if (comm.parent != 0) return AbsentFromSplit(view, comm);
   if (comm.sizes_differ) return absentees;
   for (std::uint32_t rank = 0; rank < comm.size; ++rank) {
     if (comm.OfRank(rank) != nullptr) continue;
@@ -168,6 +177,29 @@ std::vector<Absentee> Absentees(const View& view, const CommView& comm) {
     absentees.push_back(absentee);
   }
   return absentees;
+}
+
+}  // namespace
+
+std::vector<Absentee> Absentees(const View& view, const CommView& comm) {
+  std::vector<Absentee> absentees;
+  const bool initializing = std::any_of(comm.members.begin(), comm.members.end(), [](const Member& member) {
+    return member.comm->state == format::CommunicatorState::kInitializing;
+  });
+  if (!initializing || !comm.comparable) return absentees;
+  absentees = comm.parent != 0 ? AbsentFromSplit(view, comm) : AbsentFromRoot(view, comm);
+  // It has joined, and does nothing to bring the communicator about.
+  for (const Member& member : comm.members) {
+    const bool inside = member.comm->state == format::CommunicatorState::kInitializing;
+    if (inside && member.node >= 0 && view.process(member).fate.held())
+      absentees.push_back({member.comm->rank, view.nodes[member.node].rank, member.node});
+  }
+  return absentees;
+}
+
+bool WaitGraph::Explains(int comm, std::uint64_t position) const {
+  return std::any_of(explained.begin(), explained.end(),
+                     [&](const Explained& part) { return part.comm == comm && position >= part.position; });
 }
 
 std::vector<int> WaitGraph::Upstream(int node) const {
@@ -218,6 +250,7 @@ std::vector<int> WaitGraph::Cyclic() const {
 
 WaitGraph MakeWaits(const View& view, const std::vector<Explained>& explained) {
   WaitGraph graph;
+  graph.explained = explained;
   graph.blocked.assign(view.nodes.size(), 0);
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     if (!view.comms[c].comparable) continue;

@@ -26,23 +26,26 @@ struct Wait {
   std::int64_t since_ns = 0;
 };
 
+// The part of a communicator from `position` on is explained already (a mismatch): waits in it prove nothing,
+// and its positions no longer say which calls belong together.
+struct Explained {
+  int comm = -1;
+  std::uint64_t position = 0;
+};
+
 struct WaitGraph {
   std::vector<Wait> waits;
   std::vector<std::vector<int>> out;  // by node: indices into waits
   std::vector<std::vector<int>> in;
   std::vector<char> blocked;  // by node: stuck for a reason found elsewhere (a mismatch)
+  std::vector<Explained> explained;
 
+  bool Explains(int comm, std::uint64_t position) const;
   bool Waits(int node) const { return !out[node].empty() || blocked[node]; }
   // Everyone who waits for the node, directly or through others.
   std::vector<int> Upstream(int node) const;
   // Nodes from which no sink can be reached: they wait for one another in a cycle.
   std::vector<int> Cyclic() const;
-};
-
-// The part of a communicator from `position` on is explained already (a mismatch): waits in it prove nothing.
-struct Explained {
-  int comm = -1;
-  std::uint64_t position = 0;
 };
 
 // A rank without which a communicator cannot come into being.

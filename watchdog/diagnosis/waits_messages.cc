@@ -35,7 +35,10 @@ class Messages {
     for (const Call* call : member.messages) {
       if (call->root < 0 || Settled(member, *call)) continue;
       const Member* peer = comm.OfRank(static_cast<std::uint32_t>(call->root));
-      if (peer == nullptr || peer == &member || HasPartner(member, *peer, *call)) continue;
+      if (peer == nullptr || peer == &member) continue;
+      // A process that does not run moves nothing to other nodes either.
+      const bool held = view_.process(*peer).fate.held() && Marked(*call);
+      if (HasPartner(member, *peer, *call) && !held) continue;
       Wait wait;
       wait.waiter = member.node;
       wait.other = peer->node;

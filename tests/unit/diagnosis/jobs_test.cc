@@ -1,0 +1,113 @@
+// What simulated jobs (tests/jobs) have found: each of these was once judged wrongly.
+#include "tests/unit/diagnosis/verdicts.h"
+
+namespace ncclwatch::testing {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::Kind;
+using format::Observed;
+using functions::Function;
+
+constexpr std::int32_t kSystemError = 2;
+
+TEST(Jobs, AZeroCountIsTheCauseOfWhatItsNextCallMeets) {
+  Job job = Running(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce());
+  job.Call({2}, kWorld, AllReduce(0));
+  job.Call({2}, kWorld, AllGather());
+  Expect(job.Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {2});
+}
+
+// Hosts run ahead: the calls that they have made before need not be the ones that they wait in.
+TEST(Jobs, WithoutMarksWhoLeftIsMissedInTheCallThatItNeverMade) {
+  Job job = Running(4);
+  job.Marks(false);
+  job.Call({0, 1, 2, 3}, kWorld, AllReduce());
+  job.Die(2, Job::Status(0));
+  job.Pass(0.2);
+  job.Call({0, 1, 3}, kWorld, AllReduce(77));
+  const diagnosis::Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kEarlyExit, Certainty::kLikely, {2});
+  ASSERT_FALSE(diagnosis.findings.empty());
+  EXPECT_EQ(diagnosis.findings[0].position, 4u);
+}
+
+// NCCL failed it on another communicator than the one that most wait in.
+TEST(Jobs, AnErrorAfterWhichNothingCameIsTheReason) {
+  Job job = Running(3);
+  const int pair = job.Comm({1, 2});
+  job.Call({0, 1}, kWorld, AllReduce());
+  const std::uint64_t slot = job.Enter(2, pair, AllReduce());
+  job.Return(2, slot, kSystemError);
+  job.Box(2).words.errors.push_back(
+      {job.now_ns(), slot, Function::ncclAllReduce, job.Entry(2, pair).index, 0, kSystemError, 1, false, "no route"});
+  job.Pass(11);
+  Expect(job.Judge(), Kind::kLibraryError, Certainty::kSuspected, {2});
+}
+
+TEST(Jobs, WhoIsMissingInAPartOfTheJobIsTheOneThatDoesNothing) {
+  Job job = Running(4);
+  const int part = job.Comm({1, 3});
+  for (const int rank : {1, 3}) {
+    job.State({rank}, part, format::CommunicatorState::kInitializing);
+    job.Entry(rank, part).size = 3;
+  }
+  job.Call({0}, kWorld, AllReduce());  // waits for all of them
+  Expect(job.JudgeAt(12), Kind::kInitializationHang, Certainty::kSuspected, {2});
+}
+
+// What has to go to another node goes through a thread of the process.
+TEST(Jobs, AStoppedProcessIsMissedInACallThatItHasMade) {
+  Job job = Running(4);
+  job.Call({0, 1, 2, 3}, kWorld, AllReduce());
+  job.Silence(2);
+  job.Observe(2, Observed::kStopped);
+  Expect(job.JudgeAt(100), Kind::kFrozenProcess, Certainty::kLikely, {2});
+}
+
+TEST(Jobs, AStoppedProcessThatIsDoneWithItsCallsIsNotMissed) {
+  Job job = Running(4);
+  job.Done({0, 1, 2, 3}, kWorld, AllReduce());
+  job.Silence(2);
+  job.Observe(2, Observed::kStopped);
+  EXPECT_TRUE(job.JudgeAt(100).healthy());
+}
+
+TEST(Jobs, AStoppedProcessHoldsUpACommunicatorThatAllHaveJoined) {
+  Job job(4, false);
+  job.Joining(4, {0, 1, 2, 3});
+  job.Silence(2);
+  job.Observe(2, Observed::kStuck);
+  Expect(job.JudgeAt(100), Kind::kFrozenProcess, Certainty::kLikely, {2});
+}
+
+TEST(Jobs, ADifferenceBehindLostCallsIsNotProvenToBeTheFirst) {
+  Job job = Running(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce());
+  job.Call({2}, kWorld, AllReduce(3));
+  job.Call({0, 1, 3}, kWorld, AllReduce());
+  job.Call({2}, kWorld, AllGather());
+  for (const int rank : {0, 1, 2, 3}) {
+    reader::BoxImage& box = job.Box(rank);
+    box.calls.erase(box.calls.begin(), box.calls.end() - 1);
+    box.first_slot = box.calls.front().slot;
+  }
+  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kLikely, {2});
+}
+
+// Behind a call too few on one rank, positions say no longer which calls belong together.
+TEST(Jobs, OrdersBehindAMismatchProveNoDeadlock) {
+  Job job = Running(2);
+  const int other = job.Comm({0, 1});
+  job.Call({0}, kWorld, AllReduce(5));
+  job.Call({0, 1}, kWorld, AllReduce(6));
+  job.Call({0, 1}, other, AllReduce(7));
+  job.Call({1}, kWorld, AllReduce(8));
+  const diagnosis::Diagnosis diagnosis = job.JudgeAt(2);
+  Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {0, 1});
+  for (const diagnosis::Finding& finding : diagnosis.findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
+}
+
+}  // namespace
+}  // namespace ncclwatch::testing
