@@ -5,86 +5,13 @@
 #include <new>
 
 #include "ncclwatch/format/fingerprint.h"
-#include "ncclwatch/format/lease.h"
-#include "tests/jobs/generate.h"
+#include "tests/jobs/scene.h"
 #include "tests/support/black_box.h"
 
 namespace ncclwatch::jobs {
 namespace {
 
 using format::CommunicatorState;
-
-constexpr std::int64_t kEpoch = 1'767'225'600'000'000'000;  // the job starts at 2026-01-01T00:00:00Z
-constexpr std::uint64_t kPidNamespace = 4026531836;
-constexpr int kSigSegv = 11;
-
-enum Roll : std::uint64_t { kOffset = 0xb0a1, kWallClock, kBoot, kHeart, kSkew, kStream, kSeen, kId, kAgreed };
-
-class Scene {
- public:
-  explicit Scene(const Generated& made) : made_(made), chance_(made.job.shape.seed ^ 0xb0b0) {}
-
-  std::uint64_t NodeOf(int rank) const { return static_cast<std::uint64_t>(made_.job.node_of(rank)); }
-  // The monotonic clocks of nodes start when they boot.
-  std::int64_t Offset(int rank) const {
-    return chance_.Between(kSecond * 1000, kSecond * 4'000'000, kOffset, NodeOf(rank));
-  }
-  std::int64_t WallClockError(int rank) const {
-    return chance_.Between(-3 * kMilli, 3 * kMilli, kWallClock, NodeOf(rank));
-  }
-  std::string BootId(int rank) const {
-    char text[40];
-    std::snprintf(text, sizeof text, "%08x-0000-4000-8000-%012llx", static_cast<unsigned>(NodeOf(rank)),
-                  static_cast<unsigned long long>(chance_.Bits(kBoot, NodeOf(rank)) >> 16));
-    return text;
-  }
-  std::uint32_t Pid(int rank) const { return static_cast<std::uint32_t>(4000 + rank % made_.job.per_node * 7); }
-  std::uint64_t StartTime(int rank) const { return 90000 + static_cast<std::uint64_t>(rank); }
-
-  // When the box is read; what its process does later is not in it.
-  std::int64_t Read(int rank) const {
-    if (!made_.verdict) return made_.now;
-    return made_.now + chance_.Between(0, kReadLate, kSkew, static_cast<std::uint64_t>(rank));
-  }
-  std::int64_t GoneAt(int rank) const {
-    const RankWorld& world = made_.world->rank(rank);
-    return std::min(world.exited, world.killed);
-  }
-  bool Gone(int rank, std::int64_t at) const { return GoneAt(rank) <= at; }
-  bool Acts(int rank, std::int64_t at) const { return !Gone(rank, at) && made_.world->rank(rank).frozen > at; }
-
-  // The lowest rank of the node that can; -1: none.
-  int LeaderOf(int node, std::int64_t at) const {
-    const int first = node * made_.job.per_node;
-    for (int rank = first; rank < std::min(first + made_.job.per_node, made_.job.shape.ranks); ++rank)
-      if (HasBox(made_, rank) && Acts(rank, at)) return rank;
-    return -1;
-  }
-  int Hub(std::int64_t at) const {
-    for (int node = 0; node < made_.job.nodes(); ++node)
-      if (const int leader = LeaderOf(node, at); leader >= 0) return leader;
-    return -1;
-  }
-  const Ending* EndingOf(int rank) const {
-    for (const Ending& ending : made_.endings)
-      if (ending.rank == rank) return &ending;
-    return nullptr;
-  }
-
-  const Generated& made() const { return made_; }
-  const Chance& chance() const { return chance_; }
-
- private:
-  const Generated& made_;
-  Chance chance_;
-};
-
-std::uint64_t IdOf(const Scene& scene, const Job& job, int comm, std::uint64_t ordinal) {
-  const Comm& of = job.comms[static_cast<std::size_t>(comm)];
-  if (of.parent < 0) return scene.chance().Bits(kId, static_cast<std::uint64_t>(comm)) | 1;
-  const std::uint64_t parent = IdOf(scene, job, of.parent, 0);
-  return format::Mix(format::Mix(parent, ordinal), static_cast<std::uint64_t>(of.color)) | 1;
-}
 
 class Box {
  public:
@@ -98,13 +25,13 @@ class Box {
 
   std::unique_ptr<BoxMemory> Make() {
     CountCalls();
-    NoteObservations();
+    const std::vector<Seen> observations = ObservationsOf(scene_, rank_);
     testing::BoxSize size;
     size.communicators = static_cast<std::uint32_t>(comms_ + 1);
     size.records = job_.ring;
     size.peers = 16;
     while (size.peers < 2 * peers_.size()) size.peers *= 2;
-    size.observations = static_cast<std::uint32_t>(std::max<std::size_t>(observations_.size(), 8));
+    size.observations = static_cast<std::uint32_t>(std::max<std::size_t>(observations.size(), 8));
     const testing::BoxLayout layout = testing::LayOut(size);
     auto box = std::make_unique<BoxMemory>(layout.bytes);
     header_ = box->header();
@@ -114,8 +41,8 @@ class Box {
     FillComms();
     FillRecords();
     FillPeers(size.peers);
-    FillObservations();
-    FillWords();
+    FillObservations(scene_, rank_, observations, header_);
+    FillWords(scene_, rank_, seen_, head_, header_);
     testing::Publish(header_);
     return box;
   }
@@ -128,16 +55,16 @@ class Box {
 
   std::int64_t OnNode(std::int64_t at) const { return at + scene_.Offset(rank_); }
   std::uint64_t Ticks(std::int64_t at) const { return static_cast<std::uint64_t>(OnNode(at)); }
-  bool Seen(std::int64_t at) const { return at <= seen_; }
+  bool By(std::int64_t at) const { return at <= seen_; }
   bool Marked(const Record& record) const {
-    return job_.marks && (record.flags & format::kMarked) != 0 && Seen(record.returned);
+    return job_.marks && (record.flags & format::kMarked) != 0 && By(record.returned);
   }
 
   void CountCalls() {
     counts_.resize(world_.comms.size());
-    while (comms_ < world_.comms.size() && Seen(world_.comms[comms_].created)) ++comms_;
+    while (comms_ < world_.comms.size() && By(world_.comms[comms_].created)) ++comms_;
     for (const Record& record : world_.records) {
-      if (!Seen(record.entered)) break;
+      if (!By(record.entered)) break;
       ++head_;
       if (record.comm < 0) continue;
       Counts& counts = counts_[static_cast<std::size_t>(record.comm)];
@@ -160,10 +87,10 @@ class Box {
     }
     counts->last = head_ - 1;
     // A refused call gives its place back.
-    if ((record.result == 4 || record.result == 5) && Seen(record.returned)) return;
+    if ((record.result == 4 || record.result == 5) && By(record.returned)) return;
     counts->chain = record.chain;
     counts->entered = record.position + 1;
-    if (Seen(record.returned)) ++counts->returned;
+    if (By(record.returned)) ++counts->returned;
   }
 
   void FillIdentity() {
@@ -214,9 +141,9 @@ class Box {
   }
 
   CommunicatorState StateOf(const LocalComm& comm) const {
-    if (Seen(comm.destroyed)) return CommunicatorState::kDestroyed;
-    if (Seen(comm.finalizing)) return CommunicatorState::kFinalizing;
-    return Seen(comm.ready) ? CommunicatorState::kReady : CommunicatorState::kInitializing;
+    if (By(comm.destroyed)) return CommunicatorState::kDestroyed;
+    if (By(comm.finalizing)) return CommunicatorState::kFinalizing;
+    return By(comm.ready) ? CommunicatorState::kReady : CommunicatorState::kInitializing;
   }
 
   void FillComms() {
@@ -227,9 +154,9 @@ class Box {
 
   void FillComm(const LocalComm& from, const Counts& counts, format::Communicator* to) {
     const Comm& comm = job_.comms[static_cast<std::size_t>(from.comm)];
-    const bool settled = comm.parent < 0 || Seen(from.ready);
-    to->id = IdOf(scene_, job_, from.comm, from.ordinal);
-    to->parent = comm.parent < 0 ? 0 : IdOf(scene_, job_, comm.parent, 0);
+    const bool settled = comm.parent < 0 || By(from.ready);
+    to->id = IdOf(scene_, from.comm, from.ordinal);
+    to->parent = comm.parent < 0 ? 0 : IdOf(scene_, comm.parent, 0);
     to->parent_ordinal = from.ordinal;
     to->color = comm.color;
     to->handle = 0x55000000ull + static_cast<std::uint64_t>(from.comm) * 0x1000;
@@ -247,7 +174,7 @@ class Box {
     to->receives = counts.receives;
     to->empties = counts.empties;
     to->creations = static_cast<std::uint64_t>(
-        std::count_if(from.creations.begin(), from.creations.end(), [&](std::int64_t at) { return Seen(at); }));
+        std::count_if(from.creations.begin(), from.creations.end(), [&](std::int64_t at) { return By(at); }));
     to->last.root = format::kNoRank;
     to->last.dtype = format::kNoType;
     to->last.reduction = format::kNoReduction;
@@ -278,7 +205,7 @@ class Box {
 
   void FillRecord(std::size_t slot, format::Record* to) const {
     const Record& from = world_.records[slot];
-    const bool returned = Seen(from.returned);
+    const bool returned = By(from.returned);
     to->entered = Ticks(from.entered);
     to->returned = returned ? Ticks(from.returned) : 0;
     to->result = returned ? from.result : format::kNoResult;
@@ -316,120 +243,6 @@ class Box {
     }
   }
 
-  // The leader looks at the processes of its node; at those of a node where nobody is left, the hub.
-  void NoteObservations() {
-    const std::int64_t at = read_;
-    const int node = job_.node_of(rank_);
-    const bool leads = scene_.LeaderOf(node, at) == rank_, hub = scene_.Hub(at) == rank_;
-    if (!leads) return;
-    for (int other = 0; other < job_.shape.ranks; ++other) {
-      const bool own = job_.node_of(other) == node;
-      if (own || (hub && scene_.LeaderOf(job_.node_of(other), at) < 0)) Look(other, own);
-    }
-    std::stable_sort(observations_.begin(), observations_.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-  }
-
-  void Look(int other, bool own) {
-    using format::Observed;
-    const auto late = [&](std::int64_t most) {
-      return scene_.chance().Between(kMilli, most, kSeen, static_cast<std::uint64_t>(other));
-    };
-    if (!HasBox(scene_.made(), other)) {
-      if (own) observations_.push_back({late(kSecond), {other, Observed::kUnborn}});
-      return;
-    }
-    const std::int64_t frozen = scene_.made().world->rank(other).frozen;
-    if (frozen != kNever && own) observations_.push_back({frozen + late(500 * kMilli), {other, scene_.made().frozen}});
-    if (scene_.GoneAt(other) != kNever)
-      observations_.push_back(
-          {scene_.GoneAt(other) + late(50 * kMilli), {other, own ? Observed::kGone : Observed::kClosed}});
-    std::erase_if(observations_, [&](const auto& seen) { return seen.first > read_; });
-  }
-
-  void FillObservations() {
-    auto* table = testing::At<format::Observation>(header_, header_->observations);
-    std::uint32_t used = 0;
-    for (const auto& [at, what] : observations_) {
-      format::Observation& to = table[used];
-      to.at_ns = OnNode(at);
-      to.rank = what.first;
-      to.pid = scene_.Pid(what.first);
-      to.start_time = scene_.StartTime(what.first);
-      to.place = format::PidPlace(scene_.BootId(what.first), kPidNamespace);
-      to.what = static_cast<std::uint32_t>(what.second);
-      if (what.second == format::Observed::kGone && scene_.made().exits_known) FillExit(what.first, &to);
-      to.commit = ++used;
-    }
-    header_->observations_used = used;
-  }
-
-  void FillExit(int other, format::Observation* to) const {
-    to->exit_flags = format::kExitKnown;
-    const Ending* ending = scene_.EndingOf(other);
-    to->exit_signal = ending != nullptr ? ending->signal : 0;
-    to->exit_status = ending != nullptr ? ending->status : scene_.made().world->rank(other).status;
-    if (to->exit_signal == kSigSegv) to->exit_flags |= format::kExitCore;
-  }
-
-  // What it said of its end itself, and the errors that NCCL gave it.
-  void FillWords() {
-    auto* words = testing::At<format::Words>(header_, header_->words);
-    words->catching = 1;
-    for (std::size_t slot = 0; slot < head_; ++slot)
-      if (world_.records[slot].result != 0 && Seen(world_.records[slot].returned) &&
-          (world_.records[slot].group == 0 || world_.records[slot].function == Function::ncclGroupEnd))
-        FillError(slot, words);
-    if (!scene_.Gone(rank_, seen_)) return;
-    const Ending* ending = scene_.EndingOf(rank_);
-    const std::int64_t at = scene_.GoneAt(rank_) - kMicro;
-    const int signal = ending != nullptr ? ending->signal : 0;
-    if (signal != 0 && signal != kSigSegv) return;  // SIGKILL says nothing
-    format::LastWords& last = header_->last_words;
-    last.at_ns = OnNode(at);
-    last.signal = signal;
-    last.exit_status = ending != nullptr ? ending->status : world_.status;
-    last.written = 1;
-    header_->state =
-        static_cast<std::uint32_t>(signal != 0 ? format::ProcessState::kCrashing : format::ProcessState::kExiting);
-    if (signal != 0) {
-      format::FatalSignal& fatal = words->signals[0];
-      fatal.at_ns = OnNode(at);
-      fatal.fault_address = 8;
-      fatal.signal = signal;
-      fatal.code = 1;
-      fatal.thread = scene_.Pid(rank_);
-      fatal.commit = words->signals_seen.fetch_add(1) + 1;
-    }
-    if (ending == nullptr || ending->exception.empty()) return;
-    format::Exception& exception = words->exceptions[0];
-    exception.at_ns = OnNode(at - kMilli);
-    exception.language = static_cast<std::uint32_t>(format::Language::kPython);
-    exception.thread = scene_.Pid(rank_);
-    testing::Put(ending->exception.substr(0, ending->exception.find(':')), exception.type);
-    testing::Put(ending->exception.substr(ending->exception.find(':') + 2), exception.message);
-    testing::Put(std::string("/home/user/train.py:57 in step"), exception.place);
-    exception.commit = words->exceptions_seen.fetch_add(1) + 1;
-  }
-
-  void FillError(std::size_t slot, format::Words* words) const {
-    const Record& record = world_.records[slot];
-    const std::uint64_t number = words->errors_seen.fetch_add(1);
-    format::NcclError& error = words->errors[format::NcclErrorSlot(number)];
-    // Of a group: the communicator of its first call.
-    std::int32_t comm = record.comm;
-    for (std::size_t i = 0; i < slot && comm < 0; ++i)
-      if (world_.records[i].group == record.group && world_.records[i].comm >= 0) comm = world_.records[i].comm;
-    error.at_ns = OnNode(record.returned);
-    error.slot = slot;
-    error.function = static_cast<std::uint32_t>(record.function);
-    error.communicator = comm < 0 ? format::kNoCommunicator : static_cast<std::uint32_t>(comm);
-    error.result = record.result;
-    error.thread = scene_.Pid(rank_);
-    testing::Put(std::string("what NCCL says of it"), error.text);
-    error.commit = number + 1;
-  }
-
   const Scene& scene_;
   const Job& job_;
   const RankWorld& world_;
@@ -439,7 +252,6 @@ class Box {
   std::size_t head_ = 0, comms_ = 0;
   std::vector<Counts> counts_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> peers_;
-  std::vector<std::pair<std::int64_t, std::pair<int, format::Observed>>> observations_;
 };
 
 }  // namespace
@@ -454,6 +266,13 @@ BoxMemory::~BoxMemory() { ::operator delete(memory_, std::align_val_t(format::kP
 bool HasBox(const Generated& made, int rank) {
   return std::find(made.unborn.begin(), made.unborn.end(), rank) == made.unborn.end() &&
          !made.world->rank(rank).records.empty() && made.world->rank(rank).records.front().entered <= made.now;
+}
+
+std::uint64_t IdOf(const Scene& scene, int comm, std::uint64_t ordinal) {
+  const Comm& of = scene.made().job.comms[static_cast<std::size_t>(comm)];
+  if (of.parent < 0) return scene.chance().Bits(kId, static_cast<std::uint64_t>(comm)) | 1;
+  const std::uint64_t parent = IdOf(scene, of.parent, 0);
+  return format::Mix(format::Mix(parent, ordinal), static_cast<std::uint64_t>(of.color)) | 1;
 }
 
 std::unique_ptr<BoxMemory> MakeBox(const Generated& made, int rank) { return Box(Scene(made), rank).Make(); }

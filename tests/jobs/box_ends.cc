@@ -1,0 +1,138 @@
+// What a box says beside the calls: of other processes, and of the end of its own.
+#include "ncclwatch/format/lease.h"
+#include "tests/jobs/scene.h"
+#include "tests/support/black_box.h"
+
+namespace ncclwatch::jobs {
+namespace {
+
+using format::Observed;
+
+constexpr int kSigSegv = 11;
+
+void Look(const Scene& scene, int other, bool own, std::vector<Seen>* observations) {
+  const auto late = [&](std::int64_t most) {
+    return scene.chance().Between(kMilli, most, kSeenLate, static_cast<std::uint64_t>(other));
+  };
+  if (!HasBox(scene.made(), other)) {
+    if (own) observations->push_back({late(kSecond), {other, Observed::kUnborn}});
+    return;
+  }
+  const std::int64_t frozen = scene.made().world->rank(other).frozen, gone = scene.GoneAt(other);
+  if (frozen != kNever && own) observations->push_back({frozen + late(500 * kMilli), {other, scene.made().frozen}});
+  if (gone != kNever)
+    observations->push_back({gone + late(50 * kMilli), {other, own ? Observed::kGone : Observed::kClosed}});
+}
+
+void FillExit(const Scene& scene, int other, format::Observation* to) {
+  to->exit_flags = format::kExitKnown;
+  const Ending* ending = scene.EndingOf(other);
+  to->exit_signal = ending != nullptr ? ending->signal : 0;
+  to->exit_status = ending != nullptr ? ending->status : scene.made().world->rank(other).status;
+  if (to->exit_signal == kSigSegv) to->exit_flags |= format::kExitCore;
+}
+
+void FillError(const Scene& scene, int rank, std::size_t slot, format::Words* words) {
+  const std::vector<Record>& records = scene.made().world->rank(rank).records;
+  const Record& record = records[slot];
+  const std::uint64_t number = words->errors_seen.fetch_add(1);
+  format::NcclError& error = words->errors[format::NcclErrorSlot(number)];
+  // Of a group: the communicator of its first call.
+  std::int32_t comm = record.comm;
+  for (std::size_t i = 0; i < slot && comm < 0; ++i)
+    if (records[i].group == record.group && records[i].comm >= 0) comm = records[i].comm;
+  error.at_ns = record.returned + scene.Offset(rank);
+  error.slot = slot;
+  error.function = static_cast<std::uint32_t>(record.function);
+  error.communicator = comm < 0 ? format::kNoCommunicator : static_cast<std::uint32_t>(comm);
+  error.result = record.result;
+  error.thread = scene.Pid(rank);
+  testing::Put(std::string("what NCCL says of it"), error.text);
+  error.commit = number + 1;
+}
+
+void FillSignal(const Scene& scene, int rank, std::int64_t at_ns, int signal, format::Words* words) {
+  format::FatalSignal& fatal = words->signals[0];
+  fatal.at_ns = at_ns;
+  fatal.fault_address = 8;
+  fatal.signal = signal;
+  fatal.code = 1;
+  fatal.thread = scene.Pid(rank);
+  fatal.commit = words->signals_seen.fetch_add(1) + 1;
+}
+
+void FillException(const Scene& scene, int rank, std::int64_t at_ns, const std::string& text, format::Words* words) {
+  format::Exception& exception = words->exceptions[0];
+  exception.at_ns = at_ns;
+  exception.language = static_cast<std::uint32_t>(format::Language::kPython);
+  exception.thread = scene.Pid(rank);
+  testing::Put(text.substr(0, text.find(':')), exception.type);
+  testing::Put(text.substr(text.find(':') + 2), exception.message);
+  testing::Put(std::string("/home/user/train.py:57 in step"), exception.place);
+  exception.commit = words->exceptions_seen.fetch_add(1) + 1;
+}
+
+}  // namespace
+
+// The leader looks at the processes of its node; at those of a node where nobody is left, the hub.
+std::vector<Seen> ObservationsOf(const Scene& scene, int rank) {
+  std::vector<Seen> observations;
+  const Job& job = scene.made().job;
+  const std::int64_t at = scene.Read(rank);
+  const int node = job.node_of(rank);
+  if (scene.LeaderOf(node, at) != rank) return observations;
+  const bool hub = scene.Hub(at) == rank;
+  for (int other = 0; other < job.shape.ranks; ++other) {
+    const bool own = job.node_of(other) == node;
+    if (own || (hub && scene.LeaderOf(job.node_of(other), at) < 0)) Look(scene, other, own, &observations);
+  }
+  std::erase_if(observations, [&](const Seen& seen) { return seen.first > at; });
+  std::stable_sort(observations.begin(), observations.end(),
+                   [](const Seen& a, const Seen& b) { return a.first < b.first; });
+  return observations;
+}
+
+void FillObservations(const Scene& scene, int rank, const std::vector<Seen>& observations, format::Header* header) {
+  auto* table = testing::At<format::Observation>(header, header->observations);
+  std::uint32_t used = 0;
+  for (const auto& [at, what] : observations) {
+    format::Observation& to = table[used];
+    to.at_ns = at + scene.Offset(rank);
+    to.rank = what.first;
+    to.pid = scene.Pid(what.first);
+    to.start_time = scene.StartTime(what.first);
+    to.place = format::PidPlace(scene.BootId(what.first), kPidNamespace);
+    to.what = static_cast<std::uint32_t>(what.second);
+    if (what.second == Observed::kGone && scene.made().exits_known) FillExit(scene, what.first, &to);
+    to.commit = ++used;
+  }
+  header->observations_used = used;
+}
+
+void FillWords(const Scene& scene, int rank, std::int64_t seen, std::size_t head, format::Header* header) {
+  auto* words = testing::At<format::Words>(header, header->words);
+  const RankWorld& world = scene.made().world->rank(rank);
+  words->catching = 1;
+  for (std::size_t slot = 0; slot < head; ++slot) {
+    const Record& record = world.records[slot];
+    const bool told = record.group == 0 || record.function == Function::ncclGroupEnd;
+    if (record.result != 0 && record.returned <= seen && told) FillError(scene, rank, slot, words);
+  }
+  if (!scene.Gone(rank, seen)) return;
+  const Ending* ending = scene.EndingOf(rank);
+  const std::int64_t at_ns = scene.GoneAt(rank) - kMicro + scene.Offset(rank);
+  const int signal = ending != nullptr ? ending->signal : 0;
+  if (signal != 0 && signal != kSigSegv) return;  // SIGKILL lets nobody speak
+  format::LastWords& last = header->last_words;
+  last.at_ns = at_ns;
+  last.signal = signal;
+  last.exit_status = ending != nullptr ? ending->status : world.status;
+  last.written = 1;
+  header->state =
+      static_cast<std::uint32_t>(signal != 0 ? format::ProcessState::kCrashing : format::ProcessState::kExiting);
+  if (signal != 0) FillSignal(scene, rank, at_ns, signal, words);
+  if (ending != nullptr && !ending->exception.empty())
+    FillException(scene, rank, at_ns - kMilli, ending->exception, words);
+}
+
+}  // namespace ncclwatch::jobs

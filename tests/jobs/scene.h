@@ -1,0 +1,90 @@
+// What can be seen of a generated job at its instant: who lives, who leads, what the clocks say.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/jobs/chance.h"
+#include "tests/jobs/generate.h"
+
+namespace ncclwatch::jobs {
+
+inline constexpr std::int64_t kEpoch = 1'767'225'600'000'000'000;  // the job starts at 2026-01-01T00:00:00Z
+inline constexpr std::uint64_t kPidNamespace = 4026531836;
+
+// What chance is asked.
+enum Roll : std::uint64_t { kOffset = 0xb0a1, kWallClock, kBoot, kHeart, kSkew, kStream, kSeenLate, kId, kAgreed };
+
+class Scene {
+ public:
+  explicit Scene(const Generated& made) : made_(made), chance_(made.job.shape.seed ^ 0xb0b0) {}
+
+  std::uint64_t NodeOf(int rank) const { return static_cast<std::uint64_t>(made_.job.node_of(rank)); }
+  // The monotonic clocks of nodes start when they boot.
+  std::int64_t Offset(int rank) const {
+    return chance_.Between(kSecond * 1000, kSecond * 4'000'000, kOffset, NodeOf(rank));
+  }
+  std::int64_t WallClockError(int rank) const {
+    return chance_.Between(-3 * kMilli, 3 * kMilli, kWallClock, NodeOf(rank));
+  }
+  std::string BootId(int rank) const {
+    char text[40];
+    std::snprintf(text, sizeof text, "%08x-0000-4000-8000-%012llx", static_cast<unsigned>(NodeOf(rank)),
+                  static_cast<unsigned long long>(chance_.Bits(kBoot, NodeOf(rank)) >> 16));
+    return text;
+  }
+  std::uint32_t Pid(int rank) const { return static_cast<std::uint32_t>(4000 + rank % made_.job.per_node * 7); }
+  std::uint64_t StartTime(int rank) const { return 90000 + static_cast<std::uint64_t>(rank); }
+
+  // When the box is read; what its process does later is not in it.
+  std::int64_t Read(int rank) const {
+    if (!made_.verdict) return made_.now;
+    return made_.now + chance_.Between(0, kReadLate, kSkew, static_cast<std::uint64_t>(rank));
+  }
+  std::int64_t GoneAt(int rank) const {
+    const RankWorld& world = made_.world->rank(rank);
+    return std::min(world.exited, world.killed);
+  }
+  bool Gone(int rank, std::int64_t at) const { return GoneAt(rank) <= at; }
+  bool Acts(int rank, std::int64_t at) const { return !Gone(rank, at) && made_.world->rank(rank).frozen > at; }
+
+  // The lowest rank of the node that can; -1: none.
+  int LeaderOf(int node, std::int64_t at) const {
+    const int first = node * made_.job.per_node;
+    for (int rank = first; rank < std::min(first + made_.job.per_node, made_.job.shape.ranks); ++rank)
+      if (HasBox(made_, rank) && Acts(rank, at)) return rank;
+    return -1;
+  }
+  int Hub(std::int64_t at) const {
+    for (int node = 0; node < made_.job.nodes(); ++node)
+      if (const int leader = LeaderOf(node, at); leader >= 0) return leader;
+    return -1;
+  }
+  const Ending* EndingOf(int rank) const {
+    for (const Ending& ending : made_.endings)
+      if (ending.rank == rank) return &ending;
+    return nullptr;
+  }
+
+  const Generated& made() const { return made_; }
+  const Chance& chance() const { return chance_; }
+
+ private:
+  const Generated& made_;
+  Chance chance_;
+};
+
+// Equal on every rank that makes the same calls.
+std::uint64_t IdOf(const Scene& scene, int comm, std::uint64_t ordinal);
+
+// What the rank's box says of other processes, if it leads, in order of time; and of its own end.
+using Seen = std::pair<std::int64_t, std::pair<int, format::Observed>>;
+std::vector<Seen> ObservationsOf(const Scene& scene, int rank);
+void FillObservations(const Scene& scene, int rank, const std::vector<Seen>& observations, format::Header* header);
+// `head` records have been made by the instant `seen`.
+void FillWords(const Scene& scene, int rank, std::int64_t seen, std::size_t head, format::Header* header);
+
+}  // namespace ncclwatch::jobs
