@@ -127,13 +127,17 @@ class Box {
   }
 
   void FillJudgement() {
-    if (scene_.LeaderOf(job_.node_of(rank_), read_) != rank_) return;
-    const bool several = job_.nodes() > 1, hub = scene_.Hub(read_) == rank_;
+    const std::int64_t at = scene_.LastAct(rank_);
+    const int node = job_.node_of(rank_), hub = scene_.Hub(at);
+    if (scene_.LeaderOf(node, at) != rank_) return;
+    const bool several = job_.nodes() > 1;
     format::Judgement& judgement = header_->judgement;
     judgement.suspect_after_ns = 10 * kSecond;
     judgement.likely_after_ns = 60 * kSecond;
-    judgement.generation = (several ? std::uint64_t{1} << 32 : 0) | (several && hub ? 1u << 31 : 0u) | 1;
-    if (scene_.made().verdict && hub) judgement.verdict_at_ns = OnNode(scene_.made().now);
+    judgement.generation = 1 + scene_.Before(node * job_.per_node, rank_, at);
+    if (several) judgement.generation |= (1 + scene_.Before(0, hub, at)) << 32 | (hub == rank_ ? 1u << 31 : 0u);
+    if (scene_.made().verdict && scene_.Hub(scene_.made().now) == rank_)
+      judgement.verdict_at_ns = OnNode(scene_.made().now);
     if (several && scene_.chance().Bits(kAgreed) % 2 == 0)
       judgement.job_minus_monotonic_ns =
           kEpoch - scene_.Offset(rank_) +

@@ -8,20 +8,24 @@ namespace {
 
 using format::Observed;
 
-constexpr int kSigSegv = 11;
+constexpr int kSigAbrt = 6, kSigSegv = 11;
 
-void Look(const Scene& scene, int other, bool own, std::vector<Seen>* observations) {
-  const auto late = [&](std::int64_t most) {
-    return scene.chance().Between(kMilli, most, kSeenLate, static_cast<std::uint64_t>(other));
+// Of its own node's processes a leader sees it first; where nobody is left on a node, the hub does.
+void Look(const Scene& scene, int rank, int other, std::vector<Seen>* observations) {
+  const Job& job = scene.made().job;
+  const int node = job.node_of(other);
+  const auto note = [&](std::int64_t happened, std::int64_t most, Observed what) {
+    if (happened == kNever) return;
+    const std::int64_t at =
+        happened + scene.chance().Between(kMilli, most, kSeenLate, static_cast<std::uint64_t>(other));
+    const int leader = scene.LeaderOf(node, at);
+    if (leader == rank) observations->push_back({at, {other, what}});
+    if (leader < 0 && what == Observed::kGone && scene.Hub(at) == rank)
+      observations->push_back({at, {other, Observed::kClosed}});
   };
-  if (!HasBox(scene.made(), other)) {
-    if (own) observations->push_back({late(kSecond), {other, Observed::kUnborn}});
-    return;
-  }
-  const std::int64_t frozen = scene.made().world->rank(other).frozen, gone = scene.GoneAt(other);
-  if (frozen != kNever && own) observations->push_back({frozen + late(500 * kMilli), {other, scene.made().frozen}});
-  if (gone != kNever)
-    observations->push_back({gone + late(50 * kMilli), {other, own ? Observed::kGone : Observed::kClosed}});
+  if (!HasBox(scene.made(), other)) return note(0, kSecond, Observed::kUnborn);
+  note(scene.made().world->rank(other).frozen, 500 * kMilli, scene.made().frozen);
+  note(scene.GoneAt(other), 50 * kMilli, Observed::kGone);
 }
 
 void FillExit(const Scene& scene, int other, format::Observation* to) {
@@ -51,12 +55,26 @@ void FillError(const Scene& scene, int rank, std::size_t slot, format::Words* wo
   error.commit = number + 1;
 }
 
+void FillTold(const Scene& scene, const Told& told, format::Words* words) {
+  const std::uint64_t number = words->errors_seen.fetch_add(1);
+  format::NcclError& error = words->errors[format::NcclErrorSlot(number)];
+  error.at_ns = told.at + scene.Offset(told.rank);
+  error.slot = ~std::uint64_t{0};
+  error.function = static_cast<std::uint32_t>(Function::ncclCommGetAsyncError);
+  error.communicator = static_cast<std::uint32_t>(told.comm);
+  error.result = told.result;
+  error.thread = scene.Pid(told.rank);
+  error.flags = format::kErrorAsynchronous;
+  testing::Put(std::string("socketProgress: Connection closed by remote peer"), error.text);
+  error.commit = number + 1;
+}
+
 void FillSignal(const Scene& scene, int rank, std::int64_t at_ns, int signal, format::Words* words) {
   format::FatalSignal& fatal = words->signals[0];
   fatal.at_ns = at_ns;
-  fatal.fault_address = 8;
+  fatal.fault_address = signal == kSigSegv ? 8 : 0;
   fatal.signal = signal;
-  fatal.code = 1;
+  fatal.code = signal == kSigSegv ? 1 : -6;  // SI_TKILL
   fatal.thread = scene.Pid(rank);
   fatal.commit = words->signals_seen.fetch_add(1) + 1;
 }
@@ -74,18 +92,15 @@ void FillException(const Scene& scene, int rank, std::int64_t at_ns, const std::
 
 }  // namespace
 
-// The leader looks at the processes of its node; at those of a node where nobody is left, the hub.
 std::vector<Seen> ObservationsOf(const Scene& scene, int rank) {
   std::vector<Seen> observations;
   const Job& job = scene.made().job;
   const std::int64_t at = scene.Read(rank);
-  const int node = job.node_of(rank);
-  if (scene.LeaderOf(node, at) != rank) return observations;
-  const bool hub = scene.Hub(at) == rank;
-  for (int other = 0; other < job.shape.ranks; ++other) {
-    const bool own = job.node_of(other) == node;
-    if (own || (hub && scene.LeaderOf(job.node_of(other), at) < 0)) Look(scene, other, own, &observations);
-  }
+  const std::int64_t last = scene.LastAct(rank);
+  if (scene.LeaderOf(job.node_of(rank), last) != rank) return observations;
+  const bool looks_far = scene.Hub(last) == rank;
+  for (int other = 0; other < job.shape.ranks; ++other)
+    if (looks_far || job.node_of(other) == job.node_of(rank)) Look(scene, rank, other, &observations);
   std::erase_if(observations, [&](const Seen& seen) { return seen.first > at; });
   std::stable_sort(observations.begin(), observations.end(),
                    [](const Seen& a, const Seen& b) { return a.first < b.first; });
@@ -118,11 +133,13 @@ void FillWords(const Scene& scene, int rank, std::int64_t seen, std::size_t head
     const bool told = record.group == 0 || record.function == Function::ncclGroupEnd;
     if (record.result != 0 && record.returned <= seen && told) FillError(scene, rank, slot, words);
   }
+  for (const Told& told : scene.made().told)
+    if (told.rank == rank && told.at <= seen) FillTold(scene, told, words);
   if (!scene.Gone(rank, seen)) return;
   const Ending* ending = scene.EndingOf(rank);
   const std::int64_t at_ns = scene.GoneAt(rank) - kMicro + scene.Offset(rank);
   const int signal = ending != nullptr ? ending->signal : 0;
-  if (signal != 0 && signal != kSigSegv) return;  // SIGKILL lets nobody speak
+  if (signal != 0 && signal != kSigSegv && signal != kSigAbrt) return;  // the others let nobody speak
   format::LastWords& last = header->last_words;
   last.at_ns = at_ns;
   last.signal = signal;

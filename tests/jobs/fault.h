@@ -60,6 +60,10 @@ extern const std::vector<Fault> kCallFaults;     // of collectives
 extern const std::vector<Fault> kMessageFaults;  // of sends and receives
 extern const std::vector<Fault> kDeadlockFaults;
 
+// What others do about it later: errors of their own, the launcher ends them, a monitor loses patience. Chooses another
+// instant where that comes before.
+void AddAftermath(Draft* draft);
+
 Op Planted(Op op);
 Op Nothing();  // in place of a call that is left out
 // Members of the communicator; where there are only two, nobody can tell which of them is wrong.

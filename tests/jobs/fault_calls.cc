@@ -62,12 +62,7 @@ bool OrderMismatch(Draft* draft) {
     if (!spot) return false;
     const Ops ops = draft->job().PlainSection(spot->rank, spot->section);
     const int next = NextOf(ops, *spot);
-    // Nothing but the two calls changes places.
     if (next < 0 || SameCall(ops[static_cast<std::size_t>(next)], spot->op)) continue;
-    if (std::any_of(ops.begin() + spot->index + 1, ops.begin() + next, [](const Op& op) {
-          return op.what == Do::kCall || op.what == Do::kGroupStart || op.what == Do::kSync;
-        }))
-      continue;
     Differ(draft, *spot);
     const Op& other = ops[static_cast<std::size_t>(next)];
     draft->Change(

@@ -154,6 +154,7 @@ bool Generate(const Shape& wanted, Generated* made) {
   if (SeenWithoutMarks(shape.fault)) made->job.marks = !draft.dice.OneIn(10);
   Run(&draft);
   ChooseInstant(&draft);
+  AddAftermath(&draft);
   if (draft.odd >= 0 && Overwritten(draft, *made)) AllowForLoss(&draft);
   // What NCCL passes, and nothing waits for, need not be said where it is not looked for by its arguments.
   if (shape.fault == "message_missing" && !made->world->hung()) made->truth.silence = true;

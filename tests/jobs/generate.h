@@ -19,15 +19,25 @@ struct Ending {
   std::string exception;  // what it said before
 };
 
+// What ncclCommGetAsyncError told a rank.
+struct Told {
+  int rank = -1;
+  std::int64_t at = 0;
+  int comm = -1;  // of the rank
+  std::int32_t result = 0;
+};
+
 struct Generated {
   Job job;
   std::unique_ptr<World> world;
   Truth truth;
   std::vector<Ending> endings;
+  std::vector<Told> told;
   std::vector<int> unborn;  // ranks without a black box
   format::Observed frozen = format::Observed::kStopped;
-  std::int64_t now = 0;  // the instant that is judged
-  bool verdict = false;  // a leader judged then, and the boxes were read a little later
+  std::int64_t now = 0;         // the instant that is judged
+  bool verdict = false;         // a leader judged then, and the boxes were read a little later
+  std::int64_t read_after = 0;  // ... by so much
   bool exits_known = true;
 };
 

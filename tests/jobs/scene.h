@@ -42,7 +42,7 @@ class Scene {
   // When the box is read; what its process does later is not in it.
   std::int64_t Read(int rank) const {
     if (!made_.verdict) return made_.now;
-    return made_.now + chance_.Between(0, kReadLate, kSkew, static_cast<std::uint64_t>(rank));
+    return made_.now + made_.read_after + chance_.Between(0, kReadLate, kSkew, static_cast<std::uint64_t>(rank));
   }
   std::int64_t GoneAt(int rank) const {
     const RankWorld& world = made_.world->rank(rank);
@@ -62,6 +62,16 @@ class Scene {
     for (int node = 0; node < made_.job.nodes(); ++node)
       if (const int leader = LeaderOf(node, at); leader >= 0) return leader;
     return -1;
+  }
+  // The last instant at which it did anything.
+  std::int64_t LastAct(int rank) const {
+    return std::min({Read(rank), GoneAt(rank) - 1, made_.world->rank(rank).frozen - 1});
+  }
+  // Ranks below that do not act any more: each may have led before.
+  std::uint64_t Before(int first, int rank, std::int64_t at) const {
+    std::uint64_t count = 0;
+    for (int other = first; other < rank; ++other) count += Acts(other, at) ? 0u : 1u;
+    return count;
   }
   const Ending* EndingOf(int rank) const {
     for (const Ending& ending : made_.endings)

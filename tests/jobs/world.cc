@@ -281,6 +281,14 @@ void World::Wake(int r, std::int64_t at) {
   runnable_.push_back(r);
 }
 
+void World::End(int r, std::int64_t at) {
+  RankWorld& rank = Of(r);
+  if (std::min(rank.exited, rank.killed) != kNever) return;
+  rank.killed = at;
+  rank.host_stop = std::min(rank.host_stop, at);
+  rank.gpu_stop = std::min(rank.gpu_stop, at);
+}
+
 bool World::hung() const {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [](const RankWorld& rank) { return !rank.done && rank.exited == kNever; });

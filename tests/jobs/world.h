@@ -90,6 +90,8 @@ class World {
   void Kill(int rank, std::int64_t at) { Of(rank).host_stop = Of(rank).gpu_stop = Of(rank).killed = at; }
   void Freeze(int rank, std::int64_t at) { Of(rank).host_stop = Of(rank).net_stop = Of(rank).frozen = at; }
   void Run();
+  // After Run, of a rank that waits for ever: it is ended later than anything that happened.
+  void End(int rank, std::int64_t at);
 
   const RankWorld& rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   bool hung() const;                                    // somebody will never get to the end
