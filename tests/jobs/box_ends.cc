@@ -18,10 +18,14 @@ void Look(const Scene& scene, int rank, int other, std::vector<Seen>* observatio
     if (happened == kNever) return;
     const std::int64_t at =
         happened + scene.chance().Between(kMilli, most, kSeenLate, static_cast<std::uint64_t>(other));
-    const int leader = scene.LeaderOf(node, at);
-    if (leader == rank) observations->push_back({at, {other, what}});
-    if (leader < 0 && what == Observed::kGone && scene.Hub(at) == rank)
-      observations->push_back({at, {other, Observed::kClosed}});
+    // By the next leader if this one is just gone.
+    for (const std::int64_t later : {at, at + kTakeOver}) {
+      const int leader = scene.LeaderOf(node, later);
+      if (leader == rank) observations->push_back({later, {other, what}});
+      if (leader >= 0) return;
+    }
+    if (what == Observed::kGone && scene.Hub(at + kTakeOver) == rank)
+      observations->push_back({at + kTakeOver, {other, Observed::kClosed}});
   };
   if (!HasBox(scene.made(), other)) return note(0, kSecond, Observed::kUnborn);
   note(scene.made().world->rank(other).frozen, 500 * kMilli, scene.made().frozen);

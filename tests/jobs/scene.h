@@ -18,6 +18,9 @@ inline constexpr std::uint64_t kPidNamespace = 4026531836;
 // What chance is asked.
 enum Roll : std::uint64_t { kOffset = 0xb0a1, kWallClock, kBoot, kHeart, kSkew, kStream, kSeenLate, kId, kAgreed };
 
+// A leader that is gone is followed by another one after this long at least, a hub on another node after that.
+inline constexpr std::int64_t kTakeOver = 60 * kMilli, kTakeOverFar = kSecond;
+
 class Scene {
  public:
   explicit Scene(const Generated& made) : made_(made), chance_(made.job.shape.seed ^ 0xb0b0) {}
@@ -51,16 +54,21 @@ class Scene {
   bool Gone(int rank, std::int64_t at) const { return GoneAt(rank) <= at; }
   bool Acts(int rank, std::int64_t at) const { return !Gone(rank, at) && made_.world->rank(rank).frozen > at; }
 
-  // The lowest rank of the node that can; -1: none.
+  // The lowest rank of the node that can, once those before it have been gone for long enough; -1: none.
   int LeaderOf(int node, std::int64_t at) const {
     const int first = node * made_.job.per_node;
-    for (int rank = first; rank < std::min(first + made_.job.per_node, made_.job.shape.ranks); ++rank)
-      if (HasBox(made_, rank) && Acts(rank, at)) return rank;
+    for (int rank = first; rank < std::min(first + made_.job.per_node, made_.job.shape.ranks); ++rank) {
+      if (!HasBox(made_, rank)) continue;
+      if (Acts(rank, at)) return rank;
+      if (Acts(rank, at - kTakeOver)) return -1;
+    }
     return -1;
   }
   int Hub(std::int64_t at) const {
-    for (int node = 0; node < made_.job.nodes(); ++node)
+    for (int node = 0; node < made_.job.nodes(); ++node) {
       if (const int leader = LeaderOf(node, at); leader >= 0) return leader;
+      if (LeaderOf(node, at - kTakeOverFar) >= 0) return -1;
+    }
     return -1;
   }
   // The last instant at which it did anything.

@@ -302,7 +302,7 @@ std::int64_t World::ended() const {
   for (const RankWorld& rank : ranks_) {
     if (!rank.records.empty()) note(rank.records.back().entered);
     if (!rank.records.empty()) note(rank.records.back().returned);
-    note(rank.exited);
+    for (const std::int64_t at : {rank.exited, rank.killed, rank.frozen}) note(at);
     for (const LocalComm& comm : rank.comms)
       if (!comm.tickets.empty()) note(comm.tickets.back());
   }
