@@ -161,6 +161,16 @@ bool SomebodyOutlived(const View& view, const Process& process) {
   });
 }
 
+// NCCL has told somebody since that a peer is not there any more.
+bool IsBlamed(const View& view, const Process& process) {
+  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
+    if (&other == &process) return false;
+    const Said said = WhatItSaid(other);
+    return said.error != nullptr && BlamesAPeer(*said.error) &&
+           process.fate.last_sign_ns <= other.At(said.error->at_ns);
+  });
+}
+
 // An orderly exit matters only to those who are in a call that it never made.
 std::vector<const Wait*> NeverEntered(const View& view, const Death& death) {
   std::vector<const Wait*> waits;
@@ -194,6 +204,7 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   if (fate.what != Observed::kGone) return Certainty::kLikely;
   if (fate.violent()) return Certainty::kCertain;
   // How it ended is not known: perhaps somebody ends the whole job.
+  if (IsBlamed(view, process)) return Certainty::kLikely;
   if (SomebodyLives(view)) {
     if (StillDying(view)) return std::nullopt;
     return waited && Alone(view, process) ? Certainty::kCertain : Certainty::kLikely;

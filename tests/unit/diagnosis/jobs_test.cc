@@ -57,6 +57,21 @@ TEST(Jobs, WhoIsMissingInAPartOfTheJobIsTheOneThatDoesNothing) {
   Expect(job.JudgeAt(12), Kind::kInitializationHang, Certainty::kSuspected, {2});
 }
 
+// Nobody saw how the first one died, and it has not been still for half a second since the last one did.
+TEST(Jobs, WhoIsBlamedByThoseThatDieLaterWasFirst) {
+  Job job = Running(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce());
+  job.Die(2, Job::Unknown());
+  job.Pass(1);
+  constexpr std::int32_t kRemoteError = 6;
+  job.Box(1).words.errors.push_back({job.now_ns(), ~std::uint64_t{0}, Function::ncclCommGetAsyncError,
+                                     job.Entry(1, kWorld).index, 0, kRemoteError, 1, true, "Connection closed"});
+  job.Pass(0.3);
+  job.Die(1, Job::Status(1));
+  job.Pass(0.1);
+  Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {2});
+}
+
 // What has to go to another node goes through a thread of the process.
 TEST(Jobs, AStoppedProcessIsMissedInACallThatItHasMade) {
   Job job = Running(4);
