@@ -17,15 +17,16 @@ constexpr char kDescription[] =
     "Say what is wrong with a job, live or dead, from its black boxes.\n\n"
     "DIR is a run directory (its newest attempt is read), FILE a black box; `latest`, or nothing, is the newest run\n"
     "directory of this machine. Files that cannot be read are named with the reason; the others are read.\n"
+    "A folder of dumps of torch's flight recorder (pickle or JSON, one file a rank) is as good, as far as they tell.\n"
     "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (what the others tell is\n"
     "printed all the same).";
 
-void PrintJson(const diagnosis::Diagnosis& verdict, const reader::RunImage& run) {
+void PrintJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures) {
   auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));
   // Nothing read is not a healthy job.
-  if (run.boxes.empty()) json["healthy"] = false;
+  if (verdict.processes == 0) json["healthy"] = false;
   auto unreadable = nlohmann::ordered_json::array();
-  for (const reader::Failure& failure : run.failures)
+  for (const reader::Failure& failure : failures)
     unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});
   json["unreadable"] = std::move(unreadable);
   std::puts(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
@@ -46,18 +47,19 @@ int Diagnose(const Arguments& arguments) {
     std::fprintf(stderr, "ncclwatch diagnose: %s\n", missing->reason.c_str());
     return kUnreadable;
   }
-  const reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
+  reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
   SayFailures(run.failures);
   if (run.boxes.empty() && !json) {
     std::fputs("ncclwatch diagnose: no black box could be read\n", stderr);
     return kUnreadable;
   }
-  const diagnosis::Diagnosis verdict = Judge(run);
+  const std::vector<reader::Failure> failures = run.failures;
+  const diagnosis::Diagnosis verdict = Judge(std::move(run));
   if (json)
-    PrintJson(verdict, run);
+    PrintJson(verdict, failures);
   else
     std::fputs(ColourDiagnosis(diagnosis::ToText(verdict), MayColour(STDOUT_FILENO)).c_str(), stdout);
-  if (!run.failures.empty()) return kUnreadable;
+  if (!failures.empty()) return kUnreadable;
   return verdict.healthy() ? kDone : kProblem;
 }
 

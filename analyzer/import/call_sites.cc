@@ -16,9 +16,8 @@ bool OfTorch(std::string_view file) {
 
 }  // namespace
 
-std::uint64_t CallSites::OfFrame(ValueId frame) {
-  const auto [found, fresh] = site_of_.try_emplace(frame, 0);
-  if (!fresh || !tree_.Is(frame, ValueKind::kDictionary)) return found->second;
+std::uint32_t CallSites::LookAt(ValueId frame) {
+  if (!tree_.Is(frame, ValueKind::kDictionary)) return 0;
   std::string name, file, line;
   Key key = Key::kOther;
   bool is_key = true;
@@ -38,15 +37,17 @@ std::uint64_t CallSites::OfFrame(ValueId frame) {
   site.address = box_.call_sites.size() + 1;
   site.name = line == "0" ? name : file + ":" + line + " in " + name;
   box_.call_sites.push_back(std::move(site));
-  return found->second = box_.call_sites.size();
+  return static_cast<std::uint32_t>(box_.call_sites.size());
 }
 
 // The innermost frame that is not torch's own.
 std::uint64_t CallSites::Of(ValueId frames) {
   if (!tree_.Is(frames, ValueKind::kList)) return 0;
-  std::uint64_t site = 0;
+  std::uint32_t site = 0;
   tree_.Each(frames, kMostFrames, [&](ValueId frame) {
-    if (site == 0) site = OfFrame(frame);
+    if (site != 0) return;
+    if (site_of_[frame] == kNotLookedAt) site_of_[frame] = LookAt(frame);
+    site = site_of_[frame];
   });
   return site;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
+#include <vector>
 
 #include "analyzer/import/words.h"
 #include "watchdog/reader/box.h"
@@ -11,17 +11,20 @@ namespace ncclwatch::analyzer::import {
 
 class CallSites {
  public:
-  CallSites(const Tree& tree, Words* words, reader::BoxImage* box) : tree_(tree), words_(*words), box_(*box) {}
+  CallSites(const Tree& tree, Words* words, reader::BoxImage* box)
+      : tree_(tree), words_(*words), box_(*box), site_of_(tree.size(), kNotLookedAt) {}
   // The number of reader::Call::site; 0 if there is no such line.
   std::uint64_t Of(ValueId frames);
 
  private:
-  std::uint64_t OfFrame(ValueId frame);
+  static constexpr std::uint32_t kNotLookedAt = UINT32_MAX;
+
+  std::uint32_t LookAt(ValueId frame);
 
   const Tree& tree_;
   Words& words_;
   reader::BoxImage& box_;
-  std::unordered_map<ValueId, std::uint64_t> site_of_;  // by frame; 0: torch's own
+  std::vector<std::uint32_t> site_of_;  // by frame; 0: torch's own
 };
 
 }  // namespace ncclwatch::analyzer::import

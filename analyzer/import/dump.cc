@@ -90,6 +90,7 @@ std::string TakeApart(const Tree& tree, ValueId root, std::size_t bytes, Dump* d
   Entries all(tree, &words, kLooksPerByte * bytes + 1024, dump);
   AddGroups(tree, pg_config, bytes, &words, &all, dump);
   bool within = true;
+  if (tree.Is(entries, ValueKind::kList)) all.Reserve(tree.Count(entries));
   if (tree.Is(entries, ValueKind::kList))
     tree.Each(entries, SIZE_MAX, [&](ValueId entry) { within = within && all.Add(entry); });
   if (!within) return "it refers to the same values more often than a dump does";

@@ -39,6 +39,11 @@ struct Entries::Raw {
 Entries::Entries(const Tree& tree, Words* words, std::uint64_t budget, Dump* dump)
     : tree_(tree), words_(*words), budget_(budget), dump_(*dump), sites_(tree, words, &dump->box) {}
 
+void Entries::Reserve(std::size_t entries) {
+  dump_.box.calls.reserve(entries);
+  progress_.reserve(entries);
+}
+
 bool Entries::Spend(std::uint64_t values) {
   spent_ = spent_ || values > budget_;
   budget_ -= std::min(values, budget_);
@@ -82,7 +87,10 @@ ScalarType Entries::TypeOf(ValueId dtypes) {
 
 std::uint32_t Entries::Group(ValueId name, ValueId description) {
   const std::uint64_t key = std::uint64_t{words_.NumberOf(name)} << 32 | words_.NumberOf(description);
+  if (key == last_key_) return last_group_;
   const auto [found, fresh] = group_of_.try_emplace(key, static_cast<std::uint32_t>(dump_.groups.size()));
+  last_key_ = key;
+  last_group_ = found->second;
   if (!fresh) return found->second;
   ProcessGroup group;
   group.name = words_.Of(name).text.substr(0, kMostText);

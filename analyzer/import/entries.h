@@ -15,6 +15,7 @@ class Entries {
  public:
   // `budget`: how many values may be looked at altogether; an input may refer to one of them any number of times.
   Entries(const Tree& tree, Words* words, std::uint64_t budget, Dump* dump);
+  void Reserve(std::size_t entries);
   // False once the budget is spent.
   bool Add(ValueId entry);
   void Finish();  // after the last one
@@ -51,8 +52,10 @@ class Entries {
   bool spent_ = false;
   Dump& dump_;
   CallSites sites_;
-  std::vector<Open> open_;                                     // by group
-  std::vector<Progress> progress_;                             // by call
+  std::vector<Open> open_;               // by group
+  std::vector<Progress> progress_;       // by call
+  std::uint64_t last_key_ = UINT64_MAX;  // of the group asked for last
+  std::uint32_t last_group_ = 0;
   std::unordered_map<std::uint64_t, std::uint32_t> group_of_;  // by the words for name and description
   std::unordered_map<std::uint64_t, std::size_t> peer_of_;     // by group and rank: place in the box's peers
 };

@@ -54,11 +54,22 @@ ValueId Tree::Container(ValueKind kind) {
   return Add(node);
 }
 
+std::size_t Tree::Count(ValueId container) const {
+  std::size_t count = 0;
+  for (std::uint32_t at = nodes_[container].chunks.first; at != kNoChunk; at = chunks_[at].next)
+    count += chunks_[at].count;
+  return count;
+}
+
 void Tree::Append(ValueId container, const ValueId* items, std::size_t count) {
   if (count == 0) return;
   const auto chunk = static_cast<std::uint32_t>(chunks_.size());
   chunks_.push_back({static_cast<std::uint32_t>(items_.size()), static_cast<std::uint32_t>(count), kNoChunk});
-  items_.insert(items_.end(), items, items + count);
+  constexpr std::size_t kFew = 8;  // most containers: a loop is quicker than a call of memmove
+  if (count <= kFew)
+    for (std::size_t i = 0; i < count; ++i) items_.push_back(items[i]);
+  else
+    items_.insert(items_.end(), items, items + count);
   Node& node = nodes_[container];
   if (node.chunks.first == kNoChunk)
     node.chunks.first = chunk;

@@ -53,6 +53,7 @@ class Tree {
   std::string_view text(ValueId value) const { return {nodes_[value].text, nodes_[value].bytes}; }
 
   std::size_t size() const { return nodes_.size(); }
+  std::size_t Count(ValueId container) const;  // of its items
   // Of a list, its items; of a dictionary keys and values in turn. Not more than `most` of them: an input may put one
   // long list into many others.
   template <typename Visit>

@@ -38,9 +38,8 @@ Key KeyOf(std::string_view text) {
 
 }  // namespace
 
-std::uint32_t Words::NumberOf(ValueId value) {
-  std::uint32_t& number = number_of_[value];
-  if (number != 0 || !tree_.Is(value, ValueKind::kString)) return number;
+std::uint32_t Words::LookAt(ValueId value) {
+  if (!tree_.Is(value, ValueKind::kString)) return 0;
   const std::string_view text = tree_.text(value);
   const auto [found, fresh] = numbers_.try_emplace(text, static_cast<std::uint32_t>(words_.size()));
   if (fresh) {
@@ -52,9 +51,7 @@ std::uint32_t Words::NumberOf(ValueId value) {
     word.operation = ParseOperation(text);
     words_.push_back(word);
   }
-  return number = found->second;
+  return number_of_[value] = found->second;
 }
-
-const Word& Words::Of(ValueId value) { return words_[NumberOf(value)]; }
 
 }  // namespace ncclwatch::analyzer::import

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -55,11 +54,17 @@ class Words {
  public:
   explicit Words(const Tree& tree) : tree_(tree), number_of_(tree.size(), 0), words_(1) {}
   // Of a string; anything else is the empty word.
-  const Word& Of(ValueId value);
+  // Valid until the next new string.
+  const Word& Of(ValueId value) { return words_[NumberOf(value)]; }
   // Equal for equal strings.
-  std::uint32_t NumberOf(ValueId value);
+  std::uint32_t NumberOf(ValueId value) {
+    const std::uint32_t number = number_of_[value];
+    return number != 0 ? number : LookAt(value);
+  }
 
  private:
+  std::uint32_t LookAt(ValueId value);
+
   const Tree& tree_;
   std::vector<std::uint32_t> number_of_;  // by value: its place in words_, 0 not looked at yet
   std::deque<Word> words_;                // references stay valid

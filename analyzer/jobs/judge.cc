@@ -28,10 +28,13 @@ bool VerdictStands(const std::vector<reader::BoxImage>& boxes) {
 
 }  // namespace
 
-diagnosis::Diagnosis Judge(const reader::RunImage& run) {
+diagnosis::Diagnosis Judge(reader::RunImage run) {
   // What has been judged is told as it was judged, and a dead job at the moment its boxes tell of. Only a live job
   // without a verdict is judged now.
-  if (VerdictStands(run.boxes) || !AnyAlive(run.boxes)) return JudgeWith(run, ObserveNow(run.boxes, {}));
+  if (VerdictStands(run.boxes) || !AnyAlive(run.boxes)) {
+    const std::vector<reader::Observation> own = ObserveNow(run.boxes, {});
+    return JudgeWith(std::move(run), own);
+  }
   diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes);
   AddNotes(run, &snapshot);
   if (snapshot.boot_id == ThisPlace().boot_id) {
@@ -42,8 +45,8 @@ diagnosis::Diagnosis Judge(const reader::RunImage& run) {
   return diagnosis::Diagnose(snapshot);
 }
 
-diagnosis::Diagnosis JudgeWith(const reader::RunImage& run, const std::vector<reader::Observation>& own) {
-  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes, own);
+diagnosis::Diagnosis JudgeWith(reader::RunImage run, const std::vector<reader::Observation>& own) {
+  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes), own);
   AddNotes(run, &snapshot);
   diagnosis::UseStacks(run.stacks, &snapshot);
   diagnosis::Diagnosis verdict = diagnosis::Diagnose(snapshot);

@@ -8,9 +8,10 @@
 
 namespace ncclwatch::analyzer {
 
-diagnosis::Diagnosis Judge(const reader::RunImage& run);
+// Takes the boxes: those of a thousand ranks are copied in longer than they are judged in.
+diagnosis::Diagnosis Judge(reader::RunImage run);
 
 // As the boxes tell it, with observations of our own where no leader lived to make them.
-diagnosis::Diagnosis JudgeWith(const reader::RunImage& run, const std::vector<reader::Observation>& own);
+diagnosis::Diagnosis JudgeWith(reader::RunImage run, const std::vector<reader::Observation>& own);
 
 }  // namespace ncclwatch::analyzer

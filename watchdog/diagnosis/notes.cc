@@ -18,6 +18,7 @@ std::vector<int> RanksWhere(const View& view, const std::function<bool(const Box
 }
 
 bool AnyCall(const BoxImage& box, std::uint32_t flags) {
+  if (box.dump) return false;  // it tells of none
   for (const reader::Call& call : box.calls) {
     if ((call.flags & flags) != 0) return true;
   }
