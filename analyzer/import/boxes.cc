@@ -73,12 +73,12 @@ void SetBox(const Membership& membership, Dump* dump) {
   box.dump = true;
   box.rank = dump->rank;
   box.world_size = membership.world_size();
-  bool from_anyone = false;
+  bool unmatched = false;
   for (std::size_t i = 0; i < dump->groups.size(); ++i) {
-    from_anyone |= dump->groups[i].from_anyone;
+    unmatched |= dump->groups[i].unmatched;
     SetCommunicator(membership.Of(*dump, dump->groups[i]), dump->rank, &box.communicators[i]);
   }
-  if (!dump->whole() || from_anyone) LeaveMessagesUnmatched(dump);
+  if (!dump->whole() || unmatched) LeaveMessagesUnmatched(dump);
 }
 
 // A group that others tell of, and this rank's dump does not: it has not made a call in it yet, if nothing of the

@@ -17,9 +17,7 @@ struct ProcessGroup {
   std::string name, description;
   std::vector<std::int32_t> ranks;  // job ranks by rank in the group; empty if the dump does not say
   bool used = false;                // has entries
-  bool from_anyone = false;         // has receives that name no sender: messages cannot be matched
-  std::uint64_t entered = 0;        // collectives
-  std::uint64_t tickets = 0;
+  bool unmatched = false;           // receives that name no sender, or messages before the first that is recorded
 };
 
 struct Dump {
@@ -30,7 +28,8 @@ struct Dump {
   std::int64_t newest_ns = 0;   // of all instants in it
   std::int64_t timeout_ns = 0;  // the longest of its entries
   std::uint64_t unknown = 0;    // entries of operations that are not known here
-  // calls: `communicator` is an index into groups; chain is not set. marks[i] of a group's communicator in box.
+  // calls: `communicator` is the index of a group; chain is not set. communicators: one for each group, with what its
+  // own dump tells.
   reader::BoxImage box;
   std::vector<ProcessGroup> groups;
 

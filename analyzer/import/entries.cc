@@ -179,7 +179,6 @@ void Entries::Append(const Raw& raw, Call call) {
   dump_.box.calls.push_back(call);
   progress_.push_back(raw.progress());
   open_[raw.group].newest = dump_.box.calls.size() - 1;
-  open_[raw.group].any = true;
 }
 
 void Entries::AddCollective(const Raw& raw) {
@@ -212,7 +211,7 @@ void Entries::AddMessage(const Raw& raw) {
   Call call = CallOf(raw);
   call.root = raw.operation.peer;
   if (call.root < 0) {
-    dump_.groups[raw.group].from_anyone = true;
+    dump_.groups[raw.group].unmatched = true;
   } else {
     const std::uint64_t key = std::uint64_t{raw.group} << 32 | static_cast<std::uint32_t>(call.root);
     const auto [found, fresh] = peer_of_.try_emplace(key, dump_.box.peers.size());
@@ -222,6 +221,8 @@ void Entries::AddMessage(const Raw& raw) {
   }
   reader::Communicator& communicator = dump_.box.communicators[raw.group];
   ++(send ? communicator.sends : communicator.receives);
+  // The recorder was switched on, or emptied, later: its own numbers begin with 1.
+  if (open.p2p_seq < 0 && raw.p2p_seq > 1) dump_.groups[raw.group].unmatched = true;
   if (open.p2p_seq != raw.p2p_seq) open.messages.clear();
   open.p2p_seq = raw.p2p_seq;
   open.messages.push_back(dump_.box.calls.size());

@@ -31,7 +31,6 @@ class Entries {
     std::size_t collective = 0;  // its call
     std::vector<std::size_t> messages;
     std::size_t newest = 0;  // call
-    bool any = false;
   };
 
   Raw Take(ValueId entry);

@@ -19,9 +19,9 @@ std::vector<std::int32_t> RanksWhere(const std::vector<Dump>& dumps, const std::
   return ranks;
 }
 
-bool AnyFromAnyone(const Dump& dump) {
+bool AnyUnmatched(const Dump& dump) {
   for (const ProcessGroup& group : dump.groups)
-    if (group.from_anyone) return true;
+    if (group.unmatched) return true;
   return false;
 }
 
@@ -48,9 +48,11 @@ void AddNotes(const std::vector<Dump>& dumps, const Membership& membership, read
     notes.push_back(Ranks(wrapped) +
                     ": the recorder's ring has wrapped: earlier calls are lost, and sends and "
                     "receives are not matched (TORCH_FR_BUFFER_SIZE makes it larger)");
-  const auto anyone = RanksWhere(dumps, AnyFromAnyone);
-  if (!anyone.empty())
-    notes.push_back(Ranks(anyone) + ": receives from any rank: its sends and receives are not matched");
+  const auto unmatched = RanksWhere(dumps, AnyUnmatched);
+  if (!unmatched.empty())
+    notes.push_back(
+        Ranks(unmatched) +
+        ": receives from any rank, or messages before the first one recorded: sends and receives are not matched");
   for (const Group& group : membership.groups())
     if (group.guessed)
       notes.push_back("process group \"" + group.label + "\": no dump tells its ranks; taken to be " +

@@ -13,14 +13,19 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "a pickle's integers are copied as they are");
 
 constexpr ValueId kUnset = UINT32_MAX;  // of the memo
+constexpr std::size_t kReserved = 1024;
 
 class Machine {
  public:
-  Machine(std::string_view bytes, Tree* tree) : bytes_(bytes), tree_(tree) {}
+  Machine(std::string_view bytes, Tree* tree)
+      : begin_(bytes.data()), next_(begin_), end_(begin_ + bytes.size()), tree_(tree) {
+    stack_.reserve(kReserved);
+    memo_.reserve(kReserved);
+  }
 
   std::string Run(ValueId* root) {
     while (!done_) Step();
-    if (!reason_.empty()) return reason_ + " at byte " + std::to_string(opcode_at_);
+    if (!reason_.empty()) return reason_ + " at byte " + std::to_string(opcode_ - begin_);
     *root = stack_.back();
     return {};
   }
@@ -31,27 +36,29 @@ class Machine {
     done_ = true;
   }
 
+  std::size_t Left() const { return static_cast<std::size_t>(end_ - next_); }
+
   // `count` bytes of argument; empty and failed if the input ends before.
   std::string_view Take(std::uint64_t count) {
-    if (count > bytes_.size() - at_) {
+    if (count > Left()) {
       Fail("the pickle is cut short");
-      at_ = bytes_.size();
+      next_ = end_;
       return {};
     }
-    const std::string_view taken = bytes_.substr(at_, count);
-    at_ += count;
+    const std::string_view taken(next_, count);
+    next_ += count;
     return taken;
   }
 
   template <typename T>
   T Fixed() {
     T value{};
-    if (bytes_.size() - at_ < sizeof value) {
+    if (Left() < sizeof value) {
       Take(sizeof value);  // fails
       return value;
     }
-    std::memcpy(&value, bytes_.data() + at_, sizeof value);
-    at_ += sizeof value;
+    std::memcpy(&value, next_, sizeof value);
+    next_ += sizeof value;
     return value;
   }
 
@@ -137,7 +144,8 @@ class Machine {
   // Numbers of the memo are handed out one after the other: a larger one is damage, and must not size an allocation.
   void Remember(std::uint64_t number) {
     if (stack_.size() <= Floor()) return Fail("the pickle takes a value that is not there");
-    if (number > bytes_.size()) return Fail("the pickle numbers its values beyond their count");
+    if (number > static_cast<std::size_t>(end_ - begin_))
+      return Fail("the pickle numbers its values beyond their count");
     if (number >= memo_.size()) memo_.resize(std::max<std::size_t>(number + 1, 2 * memo_.size()), kUnset);
     memo_[number] = stack_.back();
     ++remembered_;
@@ -156,7 +164,7 @@ class Machine {
 
   // Inlined into its only loop: an opcode takes a few nanoseconds, a call one of them.
   [[gnu::always_inline]] void Step() {
-    opcode_at_ = at_;
+    opcode_ = next_;
     const auto opcode = Fixed<std::uint8_t>();
     if (done_) return;
     switch (static_cast<Opcode>(opcode)) {
@@ -210,10 +218,11 @@ class Machine {
     if (protocol < 2 || protocol > 5) Fail("protocol " + std::to_string(protocol) + " of pickle is not known here");
   }
 
-  std::string_view bytes_;
+  const char* begin_;
+  const char* next_;
+  const char* end_;
+  const char* opcode_ = nullptr;
   Tree* tree_;
-  std::size_t at_ = 0;
-  std::size_t opcode_at_ = 0;
   std::vector<ValueId> stack_;
   std::vector<std::size_t> marks_;
   std::vector<ValueId> memo_;

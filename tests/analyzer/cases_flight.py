@@ -203,6 +203,27 @@ def flight_rings_that_have_wrapped(bench):
 
 
 @bench_case
+def flight_messages_that_cannot_be_matched(bench):
+    """Numbers of messages are counted from the first: none may be accused where that is not there."""
+    job = training()
+    for rank, peer in ((0, 1), (1, 0)):
+        for _ in range(3):
+            job.ranks[rank].send(peer, 6)
+            job.ranks[rank].recv(peer, 6)
+    job.ranks[0].recv(1, 7, "started")
+    job.ranks[1].send(0, 7, "started")
+    emptied = job.ranks[1]
+    emptied.entries = [entry for entry in emptied.entries if entry["p2p_seq_id"] > 4]  # reset: records begin anew
+    for record, entry in enumerate(emptied.entries):
+        entry["record_id"] = record
+    check(note(healthy(bench, job.write(bench.sandbox.fresh("emptied"))), "not matched"), "that nothing is matched is not said")
+    job = training()
+    job.ranks[0].send(1, 7, "started")
+    job.ranks[1].record("recv 1<-?", "0", [[4, 4]], 7, "started", p2p=True)
+    check(note(healthy(bench, job.write(bench.sandbox.fresh("anyone"))), "not matched"), "that nothing is matched is not said")
+
+
+@bench_case
 def flight_group_that_one_rank_has_not_used(bench):
     job = training()
     group = job.group("9", [0, 2], "dp")
