@@ -156,8 +156,11 @@ bool Generate(const Shape& wanted, Generated* made) {
   ChooseInstant(&draft);
   AddAftermath(&draft);
   if (draft.odd >= 0 && Overwritten(draft, *made)) AllowForLoss(&draft);
-  // What NCCL passes, and nothing waits for, need not be said where it is not looked for by its arguments.
-  if (shape.fault == "message_missing" && !made->world->hung()) made->truth.silence = true;
+  // NCCL passes it, and soon the rings have gone past it.
+  if (shape.fault.starts_with("message_") && !made->world->hung()) {
+    made->truth.silence = true;
+    made->now = made->world->planted_ns() + draft.dice.Between(kClocksApart, 2 * kClocksApart);
+  }
   if (!made->truth.may_be_certain)
     for (Answer& answer : made->truth.answers) answer.may_be_certain = false;
   return true;

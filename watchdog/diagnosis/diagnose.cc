@@ -32,6 +32,7 @@ std::vector<Finding> Standstills(const View& view, const WaitGraph& graph) {
   Append(FindErrors(view, graph), &findings);
   Append(FindUnseen(view, graph), &findings);
   Append(FindDeadlocks(view, graph), &findings);
+  if (findings.empty()) Append(FindTransportStalls(view, graph), &findings);
   return findings;
 }
 
@@ -62,15 +63,17 @@ void OrderByTime(std::vector<Finding>* findings) {
 
 void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Finding>* findings) {
   const std::vector<Mismatch> mismatches = FindMismatches(view);
-  const WaitGraph graph = MakeWaits(view, ExplainedBy(mismatches));
+  WaitGraph graph = MakeWaits(view, ExplainedBy(mismatches));
+  std::vector<Finding> messages = FindMessageMismatches(view, &graph);
   std::vector<Finding> deaths = FindDeaths(view, graph);
   std::vector<Finding> before;
-  if (!deaths.empty() && mismatches.empty()) {
+  if (!deaths.empty() && mismatches.empty() && messages.empty()) {
     const std::int64_t died = deaths.front().began_at_ns - view.realtime_minus_monotonic_ns;
     before = StandstillsBefore(snapshot, died, deaths.front());
     if (before.empty()) before = FindErrorsBefore(view, graph, deaths.front());
   }
   for (const Mismatch& mismatch : mismatches) findings->push_back(mismatch.finding);
+  Append(std::move(messages), findings);
   Append(std::move(before), findings);
   const bool death_is_consequence =
       !findings->empty() && !deaths.empty() && findings->front().began_at_ns <= deaths.front().began_at_ns;

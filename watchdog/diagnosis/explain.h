@@ -45,6 +45,8 @@ struct Mismatch {
   Finding finding;
 };
 std::vector<Mismatch> FindMismatches(const View& view);
+// Sends and receives that meet and differ in size; their ranks count as blocked.
+std::vector<Finding> FindMessageMismatches(const View& view, WaitGraph* graph);
 std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
 // What happened to others before the first death, if that is what it followed from.
@@ -55,6 +57,8 @@ std::vector<Finding> FindErrors(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindStalls(const View& view, const WaitGraph& graph);
 // All that are seen wait for ranks that nobody sees.
 std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph);
+// Calls that all have launched, and no GPU gets through.
+std::vector<Finding> FindTransportStalls(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph);
 
 }  // namespace ncclwatch::diagnosis

@@ -124,5 +124,57 @@ TEST(Jobs, OrdersBehindAMismatchProveNoDeadlock) {
   for (const diagnosis::Finding& finding : diagnosis.findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
 }
 
+TEST(Jobs, AMessageOfAnotherSizeIsOne) {
+  Job job = Running(3);
+  job.Message(0, kWorld, Function::ncclSend, 1, 1024);
+  job.Message(1, kWorld, Function::ncclRecv, 0, 2048);
+  job.Call({0, 2}, kWorld, AllReduce());
+  const diagnosis::Diagnosis diagnosis = job.JudgeAt(2);
+  Expect(diagnosis, Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+  ASSERT_EQ(diagnosis.findings.size(), 1u) << diagnosis::ToText(diagnosis);
+  EXPECT_EQ(diagnosis.findings[0].calls.at(1).count, 2048u);
+}
+
+TEST(Jobs, AMessageOfAnotherSizeThatEndedIsNotProven) {
+  Job job = Running(2);
+  job.Message(0, kWorld, Function::ncclSend, 1, 1024);
+  job.Message(1, kWorld, Function::ncclRecv, 0, 2048);
+  job.Finish({0, 1}, kWorld);
+  Expect(job.JudgeAt(2), Kind::kPointToPointMismatch, Certainty::kLikely, {0, 1});
+}
+
+TEST(Jobs, MessagesOfOneSizeAreNothing) {
+  Job job = Running(2);
+  for (const std::uint64_t count : {1024, 0, 7}) {
+    job.Message(0, kWorld, Function::ncclSend, 1, count);
+    job.Message(1, kWorld, Function::ncclRecv, 0, count);
+  }
+  job.Finish({0, 1}, kWorld);
+  EXPECT_TRUE(job.JudgeAt(1000).healthy());
+}
+
+TEST(Jobs, ACallThatAllHaveLaunchedAndNoGpuEnds) {
+  Job job = Running(4);
+  job.Call({0, 1, 2, 3}, kWorld, AllReduce());
+  EXPECT_TRUE(job.JudgeAt(5).healthy());
+  Expect(job.JudgeAt(12), Kind::kTransportStall, Certainty::kSuspected, {});
+  const diagnosis::Diagnosis diagnosis = job.JudgeAt(100);
+  Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});
+  EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 2, 3}));
+}
+
+// Its GPU may get to it only after what it launched before, on whatever stream.
+TEST(Jobs, ACallBehindAnotherUnfinishedOneIsNotTheCause) {
+  Job job = Running(4);
+  const int pair = job.Comm({0, 1});
+  job.Call({0, 1, 2, 3}, kWorld, AllReduce());
+  Spec aside = AllReduce();
+  aside.stream = 0x20;
+  job.Call({0, 1}, pair, aside);
+  const diagnosis::Diagnosis diagnosis = job.JudgeAt(100);
+  ASSERT_EQ(diagnosis.findings.size(), 1u) << diagnosis::ToText(diagnosis);
+  EXPECT_EQ(diagnosis.findings[0].communicator->size, 4u);
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing

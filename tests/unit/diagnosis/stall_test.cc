@@ -70,6 +70,9 @@ TEST(Missing, AMatchedMessageIsNoWait) {
   Job job = Running(2);
   job.Message(0, kWorld, Function::ncclSend, 1);
   job.Message(1, kWorld, Function::ncclRecv, 0);
+  const diagnosis::Diagnosis diagnosis = job.JudgeAt(1000);
+  Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});  // it does not end, and neither of them is missed
+  job.Finish({0, 1}, kWorld);
   EXPECT_TRUE(job.JudgeAt(1000).healthy());
 }
 

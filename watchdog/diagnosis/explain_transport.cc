@@ -1,0 +1,198 @@
+// transport_stall: a call that everybody has launched, nothing known is before it on any of the GPUs, and it does not
+// end. The marks show ends alone: a GPU that is held up by other work before it (device_stall) looks the same from
+// here.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using functions::Function;
+using reader::Call;
+
+bool Unfinished(const Member& member, const Call& call) {
+  return (call.flags & format::kMarked) != 0 && !member.comm->Finished(call.ticket);
+}
+
+// What one node has launched on one communicator at once, and its GPU has not finished.
+struct Kernel {
+  int comm = -1, member = -1, node = -1;
+  std::vector<const Call*> calls;
+  std::vector<std::size_t> partners;
+  bool open = true;  // nothing is known that it would have to wait for
+};
+
+class Kernels {
+ public:
+  explicit Kernels(const View& view, const WaitGraph& graph) : view_(view), graph_(graph) {
+    for (std::size_t n = 0; n < view.nodes.size(); ++n) Collect(static_cast<int>(n));
+    for (Kernel& kernel : all_)
+      if (kernel.open) Meet(&kernel);
+    JoinGroups();
+    Settle();
+  }
+  const std::vector<Kernel>& all() const { return all_; }
+
+ private:
+  using Key = std::tuple<int, int, int, int, std::uint64_t>;  // communicator, member, function, peer, position
+
+  static Key KeyOf(int comm, int member, const Call& call) {
+    const bool message = call.function == Function::ncclSend || call.function == Function::ncclRecv;
+    return {comm, member, message ? static_cast<int>(call.function) : 0, message ? call.root : -1, call.position};
+  }
+
+  // The same for all that one group launches at once.
+  static std::uint64_t Launched(const Call& call) { return call.group != 0 ? call.group : ~call.slot; }
+
+  // All unfinished launches of the node, and which of them came first. Those of one group on several communicators need
+  // one another: NCCL launches them in an order of its own.
+  void Collect(int node) {
+    struct Launch {
+      const Call* call;
+      int comm, member;
+    };
+    std::vector<Launch> launches;
+    const Process& process = view_.process(view_.nodes[node]);
+    if (process.fate.gone() || process.fate.held()) return;
+    for (const auto& [comm, member] : view_.nodes[node].memberships) {
+      const Member& own = view_.member({comm, member});
+      if (!view_.comms[comm].comparable || !own.alive_in()) continue;
+      for (const std::vector<const Call*>* calls : {&own.calls, &own.messages})
+        for (const Call* call : *calls)
+          if (Unfinished(own, *call)) launches.push_back({call, comm, member});
+    }
+    std::sort(launches.begin(), launches.end(),
+              [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });
+    for (const Launch& launch : launches) {
+      const std::uint64_t launched = Launched(*launch.call);
+      Kernel* kernel = Of(launch.comm, launch.member, node, launched);
+      kernel->calls.push_back(launch.call);
+      // Streams may wait for one another by events that nobody sees: only what is first of all can be the cause.
+      kernel->open = kernel->open && launched == Launched(*launches.front().call) && graph_.blocked[node] == 0 &&
+                     !graph_.Explains(launch.comm, launch.call->position);
+      holder_[KeyOf(launch.comm, launch.member, *launch.call)] = static_cast<std::size_t>(kernel - all_.data());
+    }
+  }
+
+  Kernel* Of(int comm, int member, int node, std::uint64_t launched) {
+    const auto [at, fresh] = by_launch_.try_emplace({comm, member, launched}, all_.size());
+    if (fresh) all_.push_back({comm, member, node, {}, {}, true});
+    return &all_[at->second];
+  }
+
+  void Need(const Key& key, bool finished, Kernel* kernel) {
+    const auto found = holder_.find(key);
+    if (found != holder_.end()) {
+      kernel->partners.push_back(found->second);
+    } else if (!finished) {
+      kernel->open = false;  // not launched there, or that is not known
+    }
+  }
+
+  void Meet(Kernel* kernel) {
+    const CommView& comm = view_.comms[kernel->comm];
+    if (comm.members.size() != comm.size) kernel->open = false;
+    for (const Call* call : kernel->calls) {
+      const bool message = call->function == Function::ncclSend || call->function == Function::ncclRecv;
+      for (std::size_t m = 0; m < comm.members.size(); ++m) {
+        const Member& other = comm.members[m];
+        if (!message) {
+          Need({kernel->comm, static_cast<int>(m), 0, -1, call->position}, view_.Unfinished(other) > call->position,
+               kernel);
+        } else if (static_cast<std::int32_t>(other.comm->rank) == call->root) {
+          const Function wanted = call->function == Function::ncclSend ? Function::ncclRecv : Function::ncclSend;
+          const int own = static_cast<int>(comm.members[kernel->member].comm->rank);
+          Need({kernel->comm, static_cast<int>(m), static_cast<int>(wanted), own, call->position},
+               FinishedMessage(other, wanted, own, call->position), kernel);
+        }
+      }
+    }
+  }
+
+  void JoinGroups() {
+    std::map<std::pair<int, std::uint64_t>, std::vector<std::size_t>> groups;
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      if (all_[i].calls.front()->group != 0) groups[{all_[i].node, all_[i].calls.front()->group}].push_back(i);
+    for (const auto& [key, kernels] : groups)
+      for (const std::size_t i : kernels)
+        if (kernels.size() > 1) all_[i].partners.insert(all_[i].partners.end(), kernels.begin(), kernels.end());
+  }
+
+  static bool FinishedMessage(const Member& member, Function function, int peer, std::uint64_t position) {
+    return std::any_of(member.messages.begin(), member.messages.end(), [&](const Call* call) {
+      return call->function == function && call->root == peer && call->position == position &&
+             (call->flags & format::kMarked) != 0 && member.comm->Finished(call->ticket);
+    });
+  }
+
+  // Who waits for one that waits waits too.
+  void Settle() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (Kernel& kernel : all_) {
+        const bool stays = kernel.open && std::all_of(kernel.partners.begin(), kernel.partners.end(),
+                                                      [&](std::size_t partner) { return all_[partner].open; });
+        changed = changed || stays != kernel.open;
+        kernel.open = stays;
+      }
+    }
+  }
+
+  const View& view_;
+  const WaitGraph& graph_;
+  std::vector<Kernel> all_;
+  std::map<std::tuple<int, int, std::uint64_t>, std::size_t> by_launch_;
+  std::map<Key, std::size_t> holder_;
+};
+
+Finding Explain(const View& view, int comm_index, const std::vector<const Kernel*>& stuck, std::int64_t since_ns,
+                Certainty certainty) {
+  const CommView& comm = view.comms[comm_index];
+  Finding finding;
+  finding.kind = Kind::kTransportStall;
+  finding.certainty = certainty;
+  for (const Kernel* kernel : stuck) finding.victims.push_back(view.nodes[kernel->node].rank);
+  finding.victims = SortedUnique(std::move(finding.victims));
+  finding.communicator = DescribeComm(comm);
+  const Call& call = *stuck.front()->calls.front();
+  finding.position = call.position;
+  if (functions::IsCollective(call.function)) finding.calls = DescribeCalls(view, comm, call.position);
+  finding.began_at_ns = ToRealtime(view, since_ns);
+  finding.summary = Capital(Ranks(finding.victims)) + " have all launched " + CallText(call) + " on " + CommText(comm) +
+                    ", and for " + Seconds(view.now_ns - since_ns) + " no GPU has got through it.";
+  finding.evidence = {"nothing of NCCL's that they launched before it is unfinished",
+                      "the marks show where calls end, not where they begin: a GPU that other work holds up before the "
+                      "call looks the same"};
+  finding.next_steps = {
+      "look at the network and the GPUs of these ranks: `nvidia-smi`, `dmesg -T | grep -i xid`, the counters of the "
+      "switches; NCCL_DEBUG=WARN says which peer a transport waits for",
+      "see what other kernels the ranks had on the stream before it: `ncclwatch stacks PID` of each"};
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> FindTransportStalls(const View& view, const WaitGraph& graph) {
+  const Kernels kernels(view, graph);
+  std::map<int, std::vector<const Kernel*>> stuck;
+  for (const Kernel& kernel : kernels.all())
+    if (kernel.open && !kernel.partners.empty()) stuck[kernel.comm].push_back(&kernel);
+  std::vector<Finding> findings;
+  for (const auto& [comm, own] : stuck) {
+    std::int64_t since = 0;
+    for (const Kernel* kernel : own)
+      for (const Call* call : kernel->calls)
+        since =
+            std::max(since, view.process(view.nodes[kernel->node]).At(std::max(call->entered_ns, call->returned_ns)));
+    const std::optional<Certainty> certainty = ByTime(view, view.now_ns - since);
+    if (certainty) findings.push_back(Explain(view, comm, own, since, *certainty));
+  }
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis
