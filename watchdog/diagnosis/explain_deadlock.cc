@@ -4,6 +4,7 @@
 #include <set>
 
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/launch_orders.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -11,104 +12,6 @@ namespace {
 
 using functions::Function;
 using reader::Call;
-
-// One collective of one communicator, on all its ranks.
-using Instance = std::pair<int, std::uint64_t>;
-
-// On some node `first` lies before `second` on one stream and has not finished: `second` cannot begin anywhere.
-struct Order {
-  Instance first, second;
-  int node = -1;
-  const Call* first_call = nullptr;
-  const Call* second_call = nullptr;
-};
-
-// No rank of it finishes before all have begun. (The root of a broadcast may.)
-bool NeedsEverybody(Function function) {
-  return function == Function::ncclAllReduce || function == Function::ncclAllGather ||
-         function == Function::ncclReduceScatter || function == Function::ncclAlltoAll;
-}
-
-struct Launch {
-  Instance instance;
-  const Call* call = nullptr;
-};
-
-// Launches that the GPU has not finished, by stream. Streams 0 to 2 are the default ones: one for each device, and for
-// each thread where the program was built so; the node stands for the device.
-std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<Launch>> Streams(const View& view, const WaitGraph& graph,
-                                                                               const Node& node) {
-  std::map<std::pair<std::uint64_t, std::uint32_t>, std::vector<Launch>> streams;
-  for (const auto& at : node.memberships) {
-    const Member& member = view.member(at);
-    if (!view.comms[at.first].comparable || !member.alive_in()) continue;
-    for (auto call = member.calls.rbegin(); call != member.calls.rend(); ++call) {
-      const bool marked = ((*call)->flags & format::kMarked) != 0;
-      if (!marked || member.comm->Finished((*call)->ticket)) break;
-      if (graph.Explains(at.first, (*call)->position)) continue;
-      const std::uint32_t thread = (*call)->stream <= 2 ? (*call)->thread : 0;
-      streams[{(*call)->stream, thread}].push_back({{at.first, (*call)->position}, *call});
-    }
-  }
-  for (auto& [stream, launches] : streams) {
-    std::sort(launches.begin(), launches.end(),
-              [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });
-  }
-  return streams;
-}
-
-std::vector<Order> Orders(const View& view, const WaitGraph& graph) {
-  std::vector<Order> orders;
-  for (std::size_t n = 0; n < view.nodes.size(); ++n) {
-    if (view.process(view.nodes[n]).fate.gone()) continue;
-    for (const auto& [stream, launches] : Streams(view, graph, view.nodes[n])) {
-      for (std::size_t i = 1; i < launches.size(); ++i) {
-        const Launch& first = launches[i - 1];
-        const Launch& second = launches[i];
-        // The calls of one group are launched together, in an order of NCCL's own.
-        if (first.call->group != 0 && first.call->group == second.call->group) continue;
-        if (!NeedsEverybody(first.call->function) || !NeedsEverybody(second.call->function)) continue;
-        orders.push_back({first.instance, second.instance, static_cast<int>(n), first.call, second.call});
-      }
-    }
-  }
-  return orders;
-}
-
-// The orders of one cycle; empty if there is none. Depth first, without recursion: the input may be hostile.
-std::vector<const Order*> Cycle(const std::vector<Order>& orders) {
-  std::map<Instance, std::vector<const Order*>> after;
-  for (const Order& order : orders) after[order.first].push_back(&order);
-  std::map<Instance, int> state;  // 1 on the path, 2 done
-  for (const Order& start : orders) {
-    if (state[start.first] != 0) continue;
-    std::vector<const Order*> path;
-    std::vector<std::pair<Instance, std::size_t>> stack = {{start.first, 0}};
-    state[start.first] = 1;
-    while (!stack.empty()) {
-      auto& [instance, next] = stack.back();
-      const std::vector<const Order*>& edges = after[instance];
-      if (next == edges.size()) {
-        state[instance] = 2;
-        stack.pop_back();
-        if (!path.empty()) path.pop_back();
-        continue;
-      }
-      const Order* edge = edges[next++];
-      if (state[edge->second] == 1) {
-        path.push_back(edge);
-        const auto begin =
-            std::find_if(path.begin(), path.end(), [&](const Order* order) { return order->first == edge->second; });
-        return {begin, path.end()};
-      }
-      if (state[edge->second] == 2) continue;
-      state[edge->second] = 1;
-      path.push_back(edge);
-      stack.push_back({edge->second, 0});
-    }
-  }
-  return {};
-}
 
 void Finish(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, Finding* finding) {
   AddCulprits(view, RanksOf(view, nodes), finding);
@@ -121,25 +24,47 @@ void Finish(const View& view, const WaitGraph& graph, const std::vector<int>& no
       "as the host makes them");
 }
 
+std::string LaunchText(const View& view, const Instance& instance, const Call& call) {
+  const std::string_view unit = IsMessage(call) ? "message " : "collective ";
+  return CallText(call) + " on communicator " + Hex16(view.comms[instance.comm].id) + " (" + std::string(unit) +
+         std::to_string(instance.position) + ")";
+}
+
 std::string OrderText(const View& view, const Order& order) {
-  return Ranks({view.nodes[order.node].rank}) + " launched " + CallText(*order.first_call) + " on communicator " +
-         Hex16(view.comms[order.first.first].id) + " (collective " + std::to_string(order.first.second) + ") before " +
-         CallText(*order.second_call) + " on communicator " + Hex16(view.comms[order.second.first].id) +
-         " (collective " + std::to_string(order.second.second) + ")" +
+  const bool grouped = order.first_call->group != 0 && order.first_call->group == order.second_call->group;
+  return Ranks({view.nodes[order.node].rank}) + " launched " + LaunchText(view, order.first, *order.first_call) +
+         (grouped ? ", in one group with " : " before ") + LaunchText(view, order.second, *order.second_call) +
          (view.process(view.nodes[order.node]).box->dump ? "" : " on stream " + Hex(order.first_call->stream));
 }
 
-std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph) {
-  const std::vector<Order> orders = Orders(view, graph);
-  const std::vector<const Order*> cycle = Cycle(orders);
-  if (cycle.empty()) return std::nullopt;
+void AddCalls(const View& view, const Instance& instance, const std::vector<Order>& orders, Finding* finding) {
+  const CommView& comm = view.comms[instance.comm];
+  if (instance.from < 0) {
+    for (CallSummary& call : DescribeCalls(view, comm, instance.position)) finding->calls.push_back(std::move(call));
+    return;
+  }
+  std::set<const Call*> told;
+  for (const Order& order : orders) {
+    for (const auto& [at, call] : {std::pair{order.first, order.first_call}, {order.second, order.second_call}}) {
+      if (at != instance || !told.insert(call).second) continue;
+      const Member* member =
+          comm.OfRank(static_cast<std::uint32_t>(call->function == Function::ncclSend ? at.from : at.to));
+      if (member != nullptr) finding->calls.push_back(DescribeCall(view, comm, *member, at.position, call));
+      if (member != nullptr) finding->calls.back().state = CallState::kReturned;
+    }
+  }
+}
+
+Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector<Order>& orders,
+                     const std::vector<const Order*>& cycle, Certainty certainty) {
   Finding finding;
   finding.kind = Kind::kDeadlock;
-  finding.certainty = Certainty::kCertain;
+  finding.certainty = certainty;
   std::set<int> nodes;
   std::set<Instance> instances;
   std::int64_t began = 0;
   for (const Order* order : cycle) {
+    nodes.insert(order->node);
     instances.insert(order->first);
     finding.evidence.push_back(OrderText(view, *order));
     began = std::max(began, view.process(view.nodes[order->node]).At(order->second_call->entered_ns));
@@ -149,26 +74,55 @@ std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph) {
   }
   Finish(view, graph, {nodes.begin(), nodes.end()}, &finding);
   const Instance& first = cycle.front()->first;
-  finding.communicator = DescribeComm(view.comms[first.first]);
-  finding.position = first.second;
-  for (const Instance& instance : instances) {
-    for (CallSummary& call : DescribeCalls(view, view.comms[instance.first], instance.second)) {
-      finding.calls.push_back(std::move(call));
-    }
-  }
+  finding.communicator = DescribeComm(view.comms[first.comm]);
+  finding.position = first.position;
+  for (const Instance& instance : instances) AddCalls(view, instance, orders, &finding);
   finding.began_at_ns = ToRealtime(view, began);
-  finding.summary = "Deadlock: " + Ranks(finding.culprits) + " launched " + Plural(instances.size(), "collective") +
-                    " in opposite order";
-  if (SourceText(view) == "dump") {
-    // Every call of a rank is taken for one stream: a dump names none.
-    finding.certainty = Certainty::kSuspected;
-    if (!ByTime(view, view.now_ns - began)) return std::nullopt;
-    finding.summary += ": where these share a stream, or cannot run side by side, each waits for the other for ever.";
-  } else {
-    finding.summary += " on one stream each, so that each waits for the other for ever.";
-  }
+  const bool messages =
+      std::any_of(instances.begin(), instances.end(), [](const Instance& at) { return at.from >= 0; });
+  finding.summary =
+      "Deadlock: " + Ranks(finding.culprits) + " launched " +
+      Plural(instances.size(), messages ? "call" : "collective") + " in opposite order" +
+      (SourceText(view) == "dump"
+           ? ": where these share a stream, or cannot run side by side, each waits for the other for ever."
+           : " on one stream each, so that each waits for the other for ever.");
   finding.evidence.push_back("none of these launches has been finished by its GPU");
   return finding;
+}
+
+std::optional<Certainty> CertaintyByTime(const View& view, const std::vector<const Order*>& cycle) {
+  std::int64_t latest = 0;
+  for (const Order* order : cycle) latest = std::max(latest, view.nodes[order->node].active_ns);
+  return ByTime(view, view.now_ns - latest);
+}
+
+std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph, const Orders& orders) {
+  std::vector<Order> proven;
+  for (const Order& order : orders.plain)
+    if (order.proven) proven.push_back(order);
+  const std::vector<const Order*> cycle = Cycle(proven);
+  if (cycle.empty()) return std::nullopt;
+  if (SourceText(view) != "dump") return ExplainCycle(view, graph, proven, cycle, Certainty::kCertain);
+  // Every call of a rank is taken for one stream: a dump names none.
+  if (!CertaintyByTime(view, cycle)) return std::nullopt;
+  return ExplainCycle(view, graph, proven, cycle, Certainty::kSuspected);
+}
+
+// Sends may have been taken in by buffers, and groups launched in either order: time must tell.
+std::optional<Finding> ByLikelyOrder(const View& view, const WaitGraph& graph, const Orders& orders) {
+  std::vector<const Order*> cycle = Cycle(orders.plain);
+  if (cycle.empty()) {
+    for (const Order& order : orders.in_groups) {
+      cycle = WayBack(orders.plain, order);
+      if (cycle.empty()) continue;
+      cycle.push_back(&order);
+      break;
+    }
+  }
+  if (cycle.empty()) return std::nullopt;
+  const std::optional<Certainty> certainty = CertaintyByTime(view, cycle);
+  if (!certainty) return std::nullopt;
+  return ExplainCycle(view, graph, orders.plain, cycle, *certainty);
 }
 
 // Walks from a cyclic node along waits until a node comes again.
@@ -229,11 +183,13 @@ std::optional<Finding> ByWaits(const View& view, const WaitGraph& graph) {
 }  // namespace
 
 std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph) {
-  std::vector<Finding> findings;
-  std::optional<Finding> found = ByStreamOrder(view, graph);
+  const Orders orders = FindOrders(view, graph);
+  std::optional<Finding> found = ByStreamOrder(view, graph, orders);
   if (!found) found = ByWaits(view, graph);
-  if (found) findings.push_back(std::move(*found));
-  return findings;
+  // Not while somebody is missed: what hangs behind that may look like a cycle for a while.
+  if (!found && graph.waits.empty()) found = ByLikelyOrder(view, graph, orders);
+  if (found) return {std::move(*found)};
+  return {};
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -176,5 +176,43 @@ TEST(Jobs, ACallBehindAnotherUnfinishedOneIsNotTheCause) {
   EXPECT_EQ(diagnosis.findings[0].communicator->size, 4u);
 }
 
+TEST(Jobs, AReceiveBeforeACollectiveAndItsSendAfterItAreADeadlock) {
+  Job job = Running(3);
+  job.Call({0, 2}, kWorld, AllReduce());
+  job.Message(0, kWorld, Function::ncclSend, 1);
+  job.Message(1, kWorld, Function::ncclRecv, 0);
+  job.Call({1}, kWorld, AllReduce());
+  Expect(job.JudgeAt(2), Kind::kDeadlock, Certainty::kCertain, {0, 1});
+}
+
+// They might have been taken in by buffers.
+TEST(Jobs, SendsToOneAnotherBeforeReceivingAreADeadlockWhenTheyLast) {
+  Job job = Running(3);
+  for (const int rank : {0, 1}) {
+    job.Message(rank, kWorld, Function::ncclSend, 1 - rank);
+    job.Message(rank, kWorld, Function::ncclRecv, 1 - rank);
+  }
+  EXPECT_TRUE(job.JudgeAt(5).healthy());
+  Expect(job.JudgeAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1});
+}
+
+TEST(Jobs, AGroupAgainstTheOrderOfTheOthersIsADeadlockWhenItLasts) {
+  Job job = Running(3);
+  const int other = job.Comm({0, 1, 2});
+  job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, other, AllReduce(20)); });
+  job.Call({1, 2}, other, AllReduce(20));
+  job.Call({1, 2}, kWorld, AllReduce(10));
+  EXPECT_TRUE(job.JudgeAt(5).healthy());
+  Expect(job.JudgeAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1, 2});
+}
+
+TEST(Jobs, GroupsOnAllRanksAreNoDeadlock) {
+  Job job = Running(3);
+  const int other = job.Comm({0, 1, 2});
+  for (const int rank : {0, 1, 2})
+    job.Group(rank, [&] { job.Call({rank}, kWorld, AllReduce(10)), job.Call({rank}, other, AllReduce(20)); });
+  for (const diagnosis::Finding& finding : job.JudgeAt(100).findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
