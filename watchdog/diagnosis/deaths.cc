@@ -171,6 +171,16 @@ bool IsBlamed(const View& view, const Process& process) {
   });
 }
 
+bool SomebodyUnseen(const View& view) { return static_cast<int>(view.nodes.size()) < view.expected; }
+
+// It had done nothing for too long before it ended: perhaps for want of somebody whom nobody sees.
+bool HadWaitedForTheUnseen(const View& view, const Process& process) {
+  return SomebodyUnseen(view) && std::any_of(process.nodes.begin(), process.nodes.end(), [&](int node) {
+           const std::int64_t active_ns = view.nodes[node].active_ns;
+           return active_ns > 0 && process.fate.observed_ns - active_ns > view.snapshot->limits.suspect_after_ns;
+         });
+}
+
 // An orderly exit matters only to those who are in a call that it never made.
 std::vector<const Wait*> NeverEntered(const View& view, const Death& death) {
   std::vector<const Wait*> waits;
@@ -185,6 +195,14 @@ std::vector<const Wait*> NeverEntered(const View& view, const Death& death) {
 }
 
 }  // namespace
+
+bool BlamesSomebodyElse(const View& view, const Process& process, const Said& said) {
+  if (said.error == nullptr || !BlamesAPeer(*said.error)) return false;
+  const std::int64_t told_ns = process.At(said.error->at_ns);
+  return SomebodyUnseen(view) || std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
+           return &other != &process && !other.nodes.empty() && other.fate.last_sign_ns < told_ns;
+         });
+}
 
 std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   const Process& process = view.processes[death.process];
@@ -202,6 +220,9 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
     return Certainty::kLikely;
   }
   if (fate.what != Observed::kGone) return Certainty::kLikely;
+  const bool of_an_error = KindOfDeath(process, death.said) == Kind::kLibraryError;
+  if (of_an_error && BlamesSomebodyElse(view, process, death.said)) return Certainty::kLikely;
+  if (HadWaitedForTheUnseen(view, process)) return Certainty::kLikely;
   if (fate.violent()) return Certainty::kCertain;
   // How it ended is not known: perhaps somebody ends the whole job.
   if (IsBlamed(view, process)) return Certainty::kLikely;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "watchdog/diagnosis/deaths.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/text.h"
@@ -123,7 +124,8 @@ std::vector<Finding> FindErrorsBefore(const View& view, const WaitGraph& graph, 
   const CommView* const comm = first ? CommOf(view, *first) : nullptr;
   if (comm == nullptr) return {};
   const Fate& fate = first->process->fate;
-  const bool for_good = fate.what == format::Observed::kGone && fate.violent();
+  const bool for_good =
+      fate.what == format::Observed::kGone && fate.violent() && !BlamesSomebodyElse(view, *first->process, first->said);
   return {Explain(view, graph, *comm, *first, for_good ? Certainty::kCertain : Certainty::kLikely)};
 }
 

@@ -72,6 +72,31 @@ TEST(Jobs, WhoIsBlamedByThoseThatDieLaterWasFirst) {
   Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {2});
 }
 
+// Where a box is missing, the one that it would have shown may be the first.
+TEST(Jobs, AnErrorThatBlamesAPeerIsNotCertainWhileSomebodyIsUnseen) {
+  for (const bool seen : {true, false}) {
+    Job job = Running(4);
+    job.Call({0, 1, 3}, kWorld, AllReduce());
+    job.Box(1).words.errors.push_back({job.now_ns(), ~std::uint64_t{0}, Function::ncclCommGetAsyncError,
+                                       job.Entry(1, kWorld).index, 0, kSystemError, 1, true, "Connection closed"});
+    job.Pass(0.3);
+    job.Die(1, Job::Status(1));
+    if (!seen) job.Unseen(2);
+    job.Pass(0.1);
+    Expect(job.Judge(), Kind::kLibraryError, seen ? Certainty::kCertain : Certainty::kLikely, {1});
+  }
+}
+
+TEST(Jobs, ADeathAfterALongWaitForTheUnseenIsNotCertainlyTheFirst) {
+  Job job = Running(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce());
+  job.Unseen(2);
+  job.Pass(30);
+  job.Die(1, Job::Signal(6));
+  job.Pass(0.1);
+  Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {1});
+}
+
 // What has to go to another node goes through a thread of the process.
 TEST(Jobs, AStoppedProcessIsMissedInACallThatItHasMade) {
   Job job = Running(4);
