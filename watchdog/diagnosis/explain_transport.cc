@@ -23,7 +23,7 @@ bool Unfinished(const Member& member, const Call& call) {
 struct Kernel {
   int comm = -1, member = -1, node = -1;
   std::vector<const Call*> calls;
-  std::vector<std::size_t> partners;
+  bool met = false;  // its partners are known
   bool open = true;  // nothing is known that it would have to wait for
 };
 
@@ -31,8 +31,8 @@ class Kernels {
  public:
   explicit Kernels(const View& view, const WaitGraph& graph) : view_(view), graph_(graph) {
     for (std::size_t n = 0; n < view.nodes.size(); ++n) Collect(static_cast<int>(n));
-    for (Kernel& kernel : all_)
-      if (kernel.open) Meet(&kernel);
+    MeetInCollectives();
+    for (std::size_t i = 0; i < all_.size(); ++i) MeetInMessages(i);
     JoinGroups();
     Settle();
   }
@@ -40,11 +40,6 @@ class Kernels {
 
  private:
   using Key = std::tuple<int, int, int, int, std::uint64_t>;  // communicator, member, function, peer, position
-
-  static Key KeyOf(int comm, int member, const Call& call) {
-    const bool message = call.function == Function::ncclSend || call.function == Function::ncclRecv;
-    return {comm, member, message ? static_cast<int>(call.function) : 0, message ? call.root : -1, call.position};
-  }
 
   // The same for all that one group launches at once.
   static std::uint64_t Launched(const Call& call) { return call.group != 0 ? call.group : ~call.slot; }
@@ -75,7 +70,9 @@ class Kernels {
       // Streams may wait for one another by events that nobody sees: only what is first of all can be the cause.
       kernel->open = kernel->open && launched == Launched(*launches.front().call) && graph_.blocked[node] == 0 &&
                      !graph_.Explains(launch.comm, launch.call->position);
-      holder_[KeyOf(launch.comm, launch.member, *launch.call)] = static_cast<std::size_t>(kernel - all_.data());
+      if (IsMessage(*launch.call))
+        holder_[{launch.comm, launch.member, static_cast<int>(launch.call->function), launch.call->root,
+                 launch.call->position}] = static_cast<std::size_t>(kernel - all_.data());
     }
   }
 
@@ -85,42 +82,61 @@ class Kernels {
     return &all_[at->second];
   }
 
-  void Need(const Key& key, bool finished, Kernel* kernel) {
-    const auto found = holder_.find(key);
-    if (found != holder_.end()) {
-      kernel->partners.push_back(found->second);
-    } else if (!finished) {
-      kernel->open = false;  // not launched there, or that is not known
+  static bool IsMessage(const Call& call) {
+    return call.function == Function::ncclSend || call.function == Function::ncclRecv;
+  }
+
+  // All members of a collective, once for all of them: of ten thousand ranks each would meet each.
+  void MeetInCollectives() {
+    std::map<std::pair<int, std::uint64_t>, std::vector<std::size_t>> collectives;  // (communicator, position)
+    for (std::size_t i = 0; i < all_.size(); ++i)
+      for (const Call* call : all_[i].calls)
+        if (!IsMessage(*call)) collectives[{all_[i].comm, call->position}].push_back(i);
+    for (auto& [at, kernels] : collectives) {
+      const CommView& comm = view_.comms[at.first];
+      const auto finished = static_cast<std::size_t>(std::count_if(
+          comm.members.begin(), comm.members.end(),
+          [&, position = at.second](const Member& member) { return view_.Unfinished(member) > position; }));
+      // Not launched somewhere, or that is not known.
+      if (kernels.size() + finished < comm.size) Close(kernels);
+      Bind(std::move(kernels));
     }
   }
 
-  void Meet(Kernel* kernel) {
-    const CommView& comm = view_.comms[kernel->comm];
-    if (comm.members.size() != comm.size) kernel->open = false;
-    for (const Call* call : kernel->calls) {
-      const bool message = call->function == Function::ncclSend || call->function == Function::ncclRecv;
-      for (std::size_t m = 0; m < comm.members.size(); ++m) {
-        const Member& other = comm.members[m];
-        if (!message) {
-          Need({kernel->comm, static_cast<int>(m), 0, -1, call->position}, view_.Unfinished(other) > call->position,
-               kernel);
-        } else if (static_cast<std::int32_t>(other.comm->rank) == call->root) {
-          const Function wanted = call->function == Function::ncclSend ? Function::ncclRecv : Function::ncclSend;
-          const int own = static_cast<int>(comm.members[kernel->member].comm->rank);
-          Need({kernel->comm, static_cast<int>(m), static_cast<int>(wanted), own, call->position},
-               FinishedMessage(other, wanted, own, call->position), kernel);
-        }
-      }
+  void MeetInMessages(std::size_t index) {
+    Kernel& kernel = all_[index];
+    const CommView& comm = view_.comms[kernel.comm];
+    const int own = static_cast<int>(comm.members[kernel.member].comm->rank);
+    for (const Call* call : kernel.calls) {
+      if (!IsMessage(*call)) continue;
+      const Member* other = call->root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call->root));
+      const Function wanted = call->function == Function::ncclSend ? Function::ncclRecv : Function::ncclSend;
+      const auto found = other == nullptr ? holder_.end()
+                                          : holder_.find({kernel.comm, static_cast<int>(other - comm.members.data()),
+                                                          static_cast<int>(wanted), own, call->position});
+      if (found != holder_.end())
+        Bind({index, found->second});
+      else if (other == nullptr || !FinishedMessage(*other, wanted, own, call->position))
+        kernel.open = false;
     }
+  }
+
+  void Close(const std::vector<std::size_t>& kernels) {
+    for (const std::size_t i : kernels) all_[i].open = false;
+  }
+
+  // None of them ends before all have begun.
+  void Bind(std::vector<std::size_t> kernels) {
+    for (const std::size_t i : kernels) all_[i].met = true;
+    bound_.push_back(std::move(kernels));
   }
 
   void JoinGroups() {
     std::map<std::pair<int, std::uint64_t>, std::vector<std::size_t>> groups;
     for (std::size_t i = 0; i < all_.size(); ++i)
       if (all_[i].calls.front()->group != 0) groups[{all_[i].node, all_[i].calls.front()->group}].push_back(i);
-    for (const auto& [key, kernels] : groups)
-      for (const std::size_t i : kernels)
-        if (kernels.size() > 1) all_[i].partners.insert(all_[i].partners.end(), kernels.begin(), kernels.end());
+    for (auto& [key, kernels] : groups)
+      if (kernels.size() > 1) Bind(std::move(kernels));
   }
 
   static bool FinishedMessage(const Member& member, Function function, int peer, std::uint64_t position) {
@@ -134,11 +150,12 @@ class Kernels {
   void Settle() {
     for (bool changed = true; changed;) {
       changed = false;
-      for (Kernel& kernel : all_) {
-        const bool stays = kernel.open && std::all_of(kernel.partners.begin(), kernel.partners.end(),
-                                                      [&](std::size_t partner) { return all_[partner].open; });
-        changed = changed || stays != kernel.open;
-        kernel.open = stays;
+      for (const std::vector<std::size_t>& kernels : bound_) {
+        const auto closed = static_cast<std::size_t>(
+            std::count_if(kernels.begin(), kernels.end(), [&](std::size_t i) { return !all_[i].open; }));
+        if (closed == 0 || closed == kernels.size()) continue;
+        Close(kernels);
+        changed = true;
       }
     }
   }
@@ -147,7 +164,8 @@ class Kernels {
   const WaitGraph& graph_;
   std::vector<Kernel> all_;
   std::map<std::tuple<int, int, std::uint64_t>, std::size_t> by_launch_;
-  std::map<Key, std::size_t> holder_;
+  std::map<Key, std::size_t> holder_;  // of messages
+  std::vector<std::vector<std::size_t>> bound_;
 };
 
 Finding Explain(const View& view, int comm_index, const std::vector<const Kernel*>& stuck, std::int64_t since_ns,
@@ -181,7 +199,7 @@ std::vector<Finding> FindTransportStalls(const View& view, const WaitGraph& grap
   const Kernels kernels(view, graph);
   std::map<int, std::vector<const Kernel*>> stuck;
   for (const Kernel& kernel : kernels.all())
-    if (kernel.open && !kernel.partners.empty()) stuck[kernel.comm].push_back(&kernel);
+    if (kernel.open && kernel.met) stuck[kernel.comm].push_back(&kernel);
   std::vector<Finding> findings;
   for (const auto& [comm, own] : stuck) {
     std::int64_t since = 0;
