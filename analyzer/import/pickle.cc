@@ -15,17 +15,53 @@ static_assert(std::endian::native == std::endian::little, "a pickle's integers a
 constexpr ValueId kUnset = UINT32_MAX;  // of the memo
 constexpr std::size_t kReserved = 1024;
 
+// What is left of the pickle. A local variable of the loop, all of it inlined: the place where the next opcode stands
+// is what every step waits for, and a register is nearer than memory.
+struct Input {
+  const char* next;
+  const char* end;
+  bool cut = false;  // more was asked for than there is
+
+  std::size_t left() const { return static_cast<std::size_t>(end - next); }
+
+  template <typename T>
+  [[gnu::always_inline]] T Fixed() {
+    T value{};
+    if (left() < sizeof value) {
+      cut = true;
+      return value;
+    }
+    std::memcpy(&value, next, sizeof value);
+    next += sizeof value;
+    return value;
+  }
+
+  [[gnu::always_inline]] std::string_view Take(std::uint64_t count) {
+    if (count > left()) {
+      cut = true;
+      return {};
+    }
+    next += count;
+    return {next - count, count};
+  }
+};
+
 class Machine {
  public:
-  Machine(std::string_view bytes, Tree* tree)
-      : begin_(bytes.data()), next_(begin_), end_(begin_ + bytes.size()), tree_(tree) {
+  Machine(std::string_view bytes, Tree* tree) : bytes_(bytes), tree_(tree) {
     stack_.reserve(kReserved);
     memo_.reserve(kReserved);
   }
 
   std::string Run(ValueId* root) {
-    while (!done_) Step();
-    if (!reason_.empty()) return reason_ + " at byte " + std::to_string(opcode_ - begin_);
+    Input in{bytes_.data(), bytes_.data() + bytes_.size()};
+    const char* opcode = in.next;
+    while (!done_ && !in.cut) {
+      opcode = in.next;
+      Step(&in);
+    }
+    if (in.cut) reason_ = "the pickle is cut short";
+    if (!reason_.empty()) return reason_ + " at byte " + std::to_string(opcode - bytes_.data());
     *root = stack_.back();
     return {};
   }
@@ -34,32 +70,6 @@ class Machine {
   void Fail(std::string reason) {
     if (reason_.empty()) reason_ = std::move(reason);
     done_ = true;
-  }
-
-  std::size_t Left() const { return static_cast<std::size_t>(end_ - next_); }
-
-  // `count` bytes of argument; empty and failed if the input ends before.
-  std::string_view Take(std::uint64_t count) {
-    if (count > Left()) {
-      Fail("the pickle is cut short");
-      next_ = end_;
-      return {};
-    }
-    const std::string_view taken(next_, count);
-    next_ += count;
-    return taken;
-  }
-
-  template <typename T>
-  T Fixed() {
-    T value{};
-    if (Left() < sizeof value) {
-      Take(sizeof value);  // fails
-      return value;
-    }
-    std::memcpy(&value, next_, sizeof value);
-    next_ += sizeof value;
-    return value;
   }
 
   void Push(ValueId value) { stack_.push_back(value); }
@@ -131,21 +141,16 @@ class Machine {
     Push(tree_->Integer(static_cast<std::int64_t>(value)));
   }
 
-  void Text(std::uint64_t bytes) {
-    const std::string_view text = Take(bytes);
-    if (!done_) Push(tree_->String(text));
-  }
+  void Text(std::string_view text) { Push(tree_->String(text)); }
 
-  void Real() {
-    const std::uint64_t swapped = Fixed<std::uint64_t>();  // big endian, alone among the arguments
+  void Real(std::uint64_t swapped) {  // big endian, alone among the arguments
     Push(tree_->Real(std::bit_cast<double>(__builtin_bswap64(swapped))));
   }
 
   // Numbers of the memo are handed out one after the other: a larger one is damage, and must not size an allocation.
   void Remember(std::uint64_t number) {
     if (stack_.size() <= Floor()) return Fail("the pickle takes a value that is not there");
-    if (number > static_cast<std::size_t>(end_ - begin_))
-      return Fail("the pickle numbers its values beyond their count");
+    if (number > bytes_.size()) return Fail("the pickle numbers its values beyond their count");
     if (number >= memo_.size()) memo_.resize(std::max<std::size_t>(number + 1, 2 * memo_.size()), kUnset);
     memo_[number] = stack_.back();
     ++remembered_;
@@ -162,34 +167,32 @@ class Machine {
     done_ = true;
   }
 
-  // Inlined into its only loop: an opcode takes a few nanoseconds, a call one of them.
-  [[gnu::always_inline]] void Step() {
-    opcode_ = next_;
-    const auto opcode = Fixed<std::uint8_t>();
-    if (done_) return;
+  [[gnu::always_inline]] void Step(Input* in) {
+    const auto opcode = in->Fixed<std::uint8_t>();
+    if (in->cut) return;
     switch (static_cast<Opcode>(opcode)) {
-      case Opcode::kProto: CheckProtocol(Fixed<std::uint8_t>()); break;
-      case Opcode::kFrame: Fixed<std::uint64_t>(); break;
+      case Opcode::kProto: CheckProtocol(in->Fixed<std::uint8_t>()); break;
+      case Opcode::kFrame: in->Fixed<std::uint64_t>(); break;
       case Opcode::kStop: Stop(); break;
       case Opcode::kMark: marks_.push_back(stack_.size()); break;
       case Opcode::kNone: Push(Tree::kNone); break;
       case Opcode::kNewTrue: Push(Tree::kTrue); break;
       case Opcode::kNewFalse: Push(Tree::kFalse); break;
-      case Opcode::kBinInt: Push(tree_->Integer(Fixed<std::int32_t>())); break;
-      case Opcode::kBinInt1: Push(tree_->Integer(Fixed<std::uint8_t>())); break;
-      case Opcode::kBinInt2: Push(tree_->Integer(Fixed<std::uint16_t>())); break;
-      case Opcode::kLong1: Long(Take(Fixed<std::uint8_t>())); break;
-      case Opcode::kLong4: Long(Take(Fixed<std::uint32_t>())); break;
-      case Opcode::kBinFloat: Real(); break;
+      case Opcode::kBinInt: Push(tree_->Integer(in->Fixed<std::int32_t>())); break;
+      case Opcode::kBinInt1: Push(tree_->Integer(in->Fixed<std::uint8_t>())); break;
+      case Opcode::kBinInt2: Push(tree_->Integer(in->Fixed<std::uint16_t>())); break;
+      case Opcode::kLong1: Long(in->Take(in->Fixed<std::uint8_t>())); break;
+      case Opcode::kLong4: Long(in->Take(in->Fixed<std::uint32_t>())); break;
+      case Opcode::kBinFloat: Real(in->Fixed<std::uint64_t>()); break;
       case Opcode::kShortBinUnicode:
       case Opcode::kShortBinBytes:
-      case Opcode::kShortBinString: Text(Fixed<std::uint8_t>()); break;
+      case Opcode::kShortBinString: Text(in->Take(in->Fixed<std::uint8_t>())); break;
       case Opcode::kBinUnicode:
       case Opcode::kBinBytes:
-      case Opcode::kBinString: Text(Fixed<std::uint32_t>()); break;
+      case Opcode::kBinString: Text(in->Take(in->Fixed<std::uint32_t>())); break;
       case Opcode::kBinUnicode8:
       case Opcode::kBinBytes8:
-      case Opcode::kByteArray8: Text(Fixed<std::uint64_t>()); break;
+      case Opcode::kByteArray8: Text(in->Take(in->Fixed<std::uint64_t>())); break;
       case Opcode::kEmptyDict: Push(tree_->Dictionary()); break;
       case Opcode::kEmptyList:
       case Opcode::kEmptyTuple: Push(tree_->List()); break;
@@ -203,11 +206,11 @@ class Machine {
       case Opcode::kAppends: Extend(PopMark(), ValueKind::kList); break;
       case Opcode::kSetItem: ExtendByLast(2, ValueKind::kDictionary); break;
       case Opcode::kSetItems: Extend(PopMark(), ValueKind::kDictionary); break;
-      case Opcode::kBinPut: Remember(Fixed<std::uint8_t>()); break;
-      case Opcode::kLongBinPut: Remember(Fixed<std::uint32_t>()); break;
+      case Opcode::kBinPut: Remember(in->Fixed<std::uint8_t>()); break;
+      case Opcode::kLongBinPut: Remember(in->Fixed<std::uint32_t>()); break;
       case Opcode::kMemoize: Remember(remembered_); break;
-      case Opcode::kBinGet: Recall(Fixed<std::uint8_t>()); break;
-      case Opcode::kLongBinGet: Recall(Fixed<std::uint32_t>()); break;
+      case Opcode::kBinGet: Recall(in->Fixed<std::uint8_t>()); break;
+      case Opcode::kLongBinGet: Recall(in->Fixed<std::uint32_t>()); break;
       case Opcode::kPop: Pop(); break;
       case Opcode::kPopMark: stack_.resize(PopMark()); break;
       default: Fail(RefusalText(opcode)); break;
@@ -218,10 +221,7 @@ class Machine {
     if (protocol < 2 || protocol > 5) Fail("protocol " + std::to_string(protocol) + " of pickle is not known here");
   }
 
-  const char* begin_;
-  const char* next_;
-  const char* end_;
-  const char* opcode_ = nullptr;
+  std::string_view bytes_;
   Tree* tree_;
   std::vector<ValueId> stack_;
   std::vector<std::size_t> marks_;

@@ -67,7 +67,7 @@ class Words {
 
   const Tree& tree_;
   std::vector<std::uint32_t> number_of_;  // by value: its place in words_, 0 not looked at yet
-  std::deque<Word> words_;                // references stay valid
+  std::vector<Word> words_;
   std::unordered_map<std::string_view, std::uint32_t> numbers_;
 };
 
