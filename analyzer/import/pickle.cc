@@ -136,7 +136,8 @@ class Machine {
       std::memcpy(&whole, digits.data(), sizeof whole);
       return Push(tree_->Integer(whole));
     }
-    std::uint64_t value = !digits.empty() && (digits.back() & 0x80) != 0 ? UINT64_MAX : 0;
+    if (digits.empty()) return Push(tree_->Integer(0));
+    std::uint64_t value = (digits.back() & 0x80) != 0 ? UINT64_MAX : 0;
     std::memcpy(&value, digits.data(), digits.size());
     Push(tree_->Integer(static_cast<std::int64_t>(value)));
   }
