@@ -68,6 +68,17 @@ void World::RunHost(int r) {
   }
 }
 
+// A kernel of the application, behind what its stream, and another, has been given.
+void World::LaunchOwn(int r, const Op& op, std::int64_t length) {
+  RankWorld& rank = Of(r);
+  const int kernel = NewKernel(r, rank.now);
+  kernels_[static_cast<std::size_t>(kernel)].length = length;
+  Need(kernel, rank.streams[op.stream]);
+  if (op.what == Do::kWait) Need(kernel, rank.streams[op.other]);
+  rank.streams[op.stream] = {kernel, 0};
+  if (kernels_[static_cast<std::size_t>(kernel)].needs == 0) begun_.push_back(kernel);
+}
+
 void World::Execute(int r, const Op& op) {
   RankWorld& rank = Of(r);
   switch (op.what) {
@@ -85,24 +96,11 @@ void World::Execute(int r, const Op& op) {
     case Do::kInit:
     case Do::kSplit: return Create(r, op);
     case Do::kDestroy: return Destroy(r, op);
-    case Do::kKernel: {
+    case Do::kKernel:
       rank.now += Roll(r, 4 * kMicro);
-      const int kernel = NewKernel(r, rank.now);
-      kernels_[static_cast<std::size_t>(kernel)].length = op.ns == kNever ? kNever : Roll(r, op.ns);
-      Need(kernel, rank.streams[op.stream]);
-      rank.streams[op.stream] = {kernel, 0};
-      if (kernels_[static_cast<std::size_t>(kernel)].needs == 0) begun_.push_back(kernel);
-      return;
-    }
-    case Do::kWait: {
-      // A kernel without length stands for the event.
-      const int kernel = NewKernel(r, rank.now);
-      Need(kernel, rank.streams[op.stream]);
-      Need(kernel, rank.streams[op.other]);
-      rank.streams[op.stream] = {kernel, 0};
-      if (kernels_[static_cast<std::size_t>(kernel)].needs == 0) begun_.push_back(kernel);
-      return;
-    }
+      return LaunchOwn(r, op, op.ns == kNever ? kNever : Roll(r, op.ns));
+    // A kernel without length stands for the event.
+    case Do::kWait: return LaunchOwn(r, op, 0);
     case Do::kSync:
       if (WaitFor(r, rank.streams[op.stream])) --rank.next;  // again, once that has ended
       return;
@@ -193,73 +191,6 @@ void World::GroupEnd(int r, const Op& op) {
   rank.records[at].result = op.result;
   rank.group = 0;
   if (op.result == 0) Launch(r, calls, rank.now);
-}
-
-void World::Create(int r, const Op& op) {
-  RankWorld& rank = Of(r);
-  const bool split = op.what == Do::kSplit;
-  const int parent = split ? LocalOf(r, op.root) : -1;
-  const std::size_t at = Enter(r, op, parent);
-  rank.records[at].root = -1;
-  std::uint64_t ordinal = 0;
-  if (split) {
-    std::vector<std::int64_t>& creations = rank.comms[static_cast<std::size_t>(parent)].creations;
-    ordinal = creations.size();
-    creations.push_back(rank.now);
-    rank.records[at].position = ordinal;
-  }
-  rank.creating = at;
-  rank.created = -1;
-  rank.state = RankWorld::State::kWaiting;
-  if (op.comm >= 0) {
-    LocalComm local;
-    local.comm = op.comm;
-    local.rank = static_cast<std::uint32_t>(CommAt(op.comm).RankOf(r));
-    local.claimed_size = op.claimed_size != 0 ? op.claimed_size : static_cast<std::uint32_t>(CommAt(op.comm).size());
-    local.ordinal = ordinal;
-    local.created = rank.now;
-    rank.created = static_cast<int>(rank.comms.size());
-    if (!split) rank.records[at].comm = rank.created;
-    rank.comms.push_back(std::move(local));
-  }
-  if (split) return Meet({op.root, ordinal + 1}, r, CommAt(op.root).size(), false);
-  Meet({op.comm, 0}, r, CommAt(op.comm).size(), op.claimed_size != 0);
-}
-
-// Ranks that disagree about the size of a communicator never come up.
-void World::Meet(std::pair<int, std::uint64_t> key, int r, int needed, bool broken) {
-  Meeting& meeting = meetings_[key];
-  meeting.ranks.push_back(r);
-  meeting.last = std::max(meeting.last, Of(r).now);
-  meeting.broken = meeting.broken || broken;
-  if (static_cast<int>(meeting.ranks.size()) < needed || meeting.broken) return;
-  for (const int other : meeting.ranks)
-    if (meeting.last > Of(other).host_stop) return;  // it died, or froze, before the last one came
-  const std::int64_t made = meeting.last + chance_.Between(20 * kMilli, 80 * kMilli, 0x3ee7, key.second,
-                                                           static_cast<std::uint64_t>(key.first));
-  for (const int other : meeting.ranks) {
-    RankWorld& rank = Of(other);
-    const std::int64_t at = made + Roll(other, kMilli);
-    rank.records[rank.creating].returned = at;
-    if (rank.created >= 0) rank.comms[static_cast<std::size_t>(rank.created)].ready = at;
-    Wake(other, at);
-  }
-  meetings_.erase(key);
-}
-
-void World::Destroy(int r, const Op& op) {
-  RankWorld& rank = Of(r);
-  LocalComm& comm = rank.comms[static_cast<std::size_t>(LocalOf(r, op.comm))];
-  if (comm.finalizing == kNever) {
-    comm.finalizing = rank.now;
-    Enter(r, op, LocalOf(r, op.comm));
-  }
-  if (WaitFor(r, comm.tail)) {
-    --rank.next;
-    return;
-  }
-  rank.now += Roll(r, kMilli);
-  comm.destroyed = rank.records.back().returned = rank.now;
 }
 
 // False if there is nothing to wait for any more; its host has then waited for it.

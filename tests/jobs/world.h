@@ -146,6 +146,7 @@ class World {
 
   void RunHost(int rank);
   void Execute(int rank, const Op& op);
+  void LaunchOwn(int rank, const Op& op, std::int64_t length);
   void Call(int rank, const Op& op);
   void GroupEnd(int rank, const Op& op);
   void Create(int rank, const Op& op);
