@@ -47,7 +47,7 @@ std::string VersionText(std::uint32_t version) {
 // The dump of one rank.
 class Writer {
  public:
-  Writer(const View& view, const Node& node) : view_(view), node_(node), process_(view.process(node)) {
+  Writer(const View& view, const Node& node) : view_(view), process_(view.process(node)) {
     for (const auto& at : node.memberships) {
       const CommView& comm = view.comms[at.first];
       const Member& member = view.member(at);
@@ -228,7 +228,6 @@ class Writer {
   }
 
   const View& view_;
-  const Node& node_;
   const diagnosis::Process& process_;
   std::vector<Series> series_;
   std::vector<Placed> calls_;

@@ -160,7 +160,12 @@ FakeJob::~FakeJob() {
   ranks_.clear();
   if (lease_) munmap(lease_, format::kPage);
   if (::testing::Test::HasFailure()) std::fprintf(stderr, "%s\n%s\n", Said().c_str(), Diagnosis().c_str());
-  std::filesystem::remove_all(top_);
+  // A program that a rank has started for stacks outlives it and may still write there.
+  Eventually([&] {
+    std::error_code error;
+    std::filesystem::remove_all(top_, error);
+    return !error;
+  });
 }
 
 FakeRank& FakeJob::Add(int rank, int size, FakeRank::Options options) {
