@@ -9,7 +9,7 @@ import time
 
 import cluster
 from agreement import all_seen, check_offline, check_said_once, check_same, verdicts, watched
-from cluster import RUN, Cluster, Failure, SpreadJob
+from cluster import RUN, Cluster, Failure, SpreadJob, sanitizer
 from spread import CERTAIN_S, keep, options_for, report
 
 import faults  # of ../scenarios
@@ -134,7 +134,7 @@ def strangers(build):
             if told["calls"] != 5000 or told["overheard"] == 0:
                 raise Failure(f"strangers at port {port}: {told}")
         grown = made.nodes[0].resident_kib() - before
-        if grown > 32 << 10:
+        if grown > 32 << 10 and not sanitizer.RUNTIME:  # it keeps what is freed
             raise Failure(f"the hub's node has grown by {grown} KiB")
         lines = [line for line in job.said() if "without the job's token" in line]
         if not 1 <= len(lines) <= 3:

@@ -147,8 +147,8 @@ std::vector<CommView> MakeComms(const std::vector<Process>& processes) {
   }
   std::vector<CommView> comms;
   for (auto& [id, comm] : by_id) {
-    SettleSize(&comm);
     SettleMembers(&comm);
+    SettleSize(&comm);  // what a claim says that does not stand is no vote
     comms.push_back(std::move(comm));
   }
   std::sort(comms.begin(), comms.end(), [](const CommView& a, const CommView& b) {

@@ -184,6 +184,19 @@ TEST(Init, RanksThatHaveNotJoined) {
   EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 3}));
 }
 
+TEST(Init, TwoClaimsToOneRankThatDifferInTheSize) {
+  Job job(2, false);
+  job.Joining(2, {0, 1});
+  diagnosis::Snapshot snapshot = job.Snapshot();
+  snapshot.now_ns += 100'000'000'000;
+  reader::BoxImage& second = snapshot.boxes[1];
+  second.communicators[0].rank = snapshot.boxes[0].communicators[0].rank;
+  second.communicators[0].size = 3;
+  second.communicators[0].created_ns += 1;
+  const Diagnosis told = diagnosis::Diagnose(snapshot);
+  for (const diagnosis::Finding& finding : told.findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
+}
+
 TEST(Init, ARankThatDoesNotExist) {
   Job job(4, false);
   job.Joining(5, {0, 1, 2, 3});
