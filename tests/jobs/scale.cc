@@ -13,8 +13,6 @@
 #include "tests/jobs/modes.h"
 #include "watchdog/reader/box.h"
 
-extern char** environ;
-
 namespace ncclwatch::jobs {
 namespace {
 

@@ -147,7 +147,7 @@ class ExpertParallel : public Topology {
   void AllToAll(int rank, int comm, int round, bool back, Writer* writer) const {
     const Comm& experts = job_.comms[static_cast<std::size_t>(comm)];
     if (!spelled_out_) {
-      return writer->Collective(Function::ncclAlltoAll, comm, static_cast<std::uint64_t>(4096 + round), kBfloat16,
+      return writer->Collective(Function::ncclAlltoAll, comm, 4096 + static_cast<std::uint64_t>(round), kBfloat16,
                                 kCompute);
     }
     const int own = experts.RankOf(rank);

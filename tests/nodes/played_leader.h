@@ -265,7 +265,8 @@ class PlayedLeader {
       for (std::uint64_t position = member.entered - kept; position < member.entered; ++position) {
         const auto ago = static_cast<std::int64_t>(member.entered - 1 - position);
         const bool inside = position + 1 == member.entered && member.returned < member.entered;
-        box.calls.push_back(CallAt(position, newest_ns_ - ago * kTick_ns / kStepsPerTick, inside, fault, member.rank));
+        box.calls.push_back(
+            CallAt(position, newest_ns_ - ago * kTick_ns / kStepsPerTick, inside, fault, RankOf(local)));
       }
       boxes.push_back(std::move(box));
     }

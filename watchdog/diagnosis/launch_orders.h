@@ -15,7 +15,7 @@ struct Instance {
   int comm = -1;
   std::int32_t from = -1, to = -1;  // of a message, ranks in the communicator
   std::uint64_t position = 0;
-  auto operator<=>(const Instance&) const = default;
+  auto operator<=>(const Instance&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 sees a 0 in it
 };
 
 // On some node `first` lies before `second` on one stream and has not finished: `second` cannot begin there.

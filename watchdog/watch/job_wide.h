@@ -33,7 +33,7 @@ class JobWide : public nodes::Post {
 
   // lease: held by this leader. environment: the process's, as it was at its start.
   JobWide(const Context& context, LeaseFile* lease, Journal* journal, const std::vector<std::string>& environment);
-  ~JobWide();
+  ~JobWide() override;
   JobWide(const JobWide&) = delete;
   JobWide& operator=(const JobWide&) = delete;
 

@@ -9,7 +9,7 @@
 namespace ncclwatch::analyzer::import {
 namespace {
 
-using std::string_literals::operator""s;
+using namespace std::string_literals;
 
 // What the pickle holds, or why it is refused.
 std::string Read(const std::string& pickle) {
