@@ -29,6 +29,10 @@ class Patience {
     return std::clamp(learned, gaps_ < kEnough ? timing_.first_patience : timing_.least_patience,
                       timing_.most_patience);
   }
+  // By how much a network that holds back what is said deserves more patience than a healthy one.
+  std::int64_t Doubt_ns() const {
+    return std::clamp(3 * longest_gap_ns(), timing_.least_patience, timing_.most_patience) - timing_.least_patience;
+  }
   // Of a new connection over the same network: who was given up and has come back is believed for longer.
   Patience Again(std::int64_t now_ns) const {
     Patience again(timing_, now_ns);

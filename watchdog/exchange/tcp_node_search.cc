@@ -92,7 +92,7 @@ bool TcpNode::MayLead(std::int64_t now_ns) const {
   if (search_.told_ns != 0 && now_ns - search_.told_ns < timing.handshake) return false;
   // On a network that holds back what is said a silent hub has longer to be heard: to leave it and come back costs
   // more.
-  const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Limit_ns() - timing.least_patience : search_.trust_ns;
+  const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Doubt_ns() : search_.trust_ns;
   // The meeting place, or the place of the hub before us: nobody else is looked for there. Only another hub that the
   // others may have chosen meanwhile.
   if (meeting_.listening() || heir_of_hub_) return term_ == 0 || alone_ns >= timing.succession / 2 + doubt_ns;
