@@ -102,19 +102,45 @@ std::int64_t EndedAt(const Process& process) {
   return words.written ? std::min(process.At(words.at_ns), process.fate.observed_ns) : process.fate.observed_ns;
 }
 
+struct Blame {
+  const Process* by = nullptr;
+  std::int64_t at_ns = 0;
+};
+
+// Asked once: of a large job that ends as a whole each process would ask all others.
+std::vector<Blame> Blames(const View& view) {
+  std::vector<Blame> blames;
+  for (const Process& process : view.processes) {
+    const Said said = WhatItSaid(process);
+    if (said.error != nullptr && BlamesAPeer(*said.error)) blames.push_back({&process, process.At(said.error->at_ns)});
+  }
+  return blames;
+}
+
+bool IsBlamed(const std::vector<Blame>& blames, const Process& process) {
+  return std::any_of(blames.begin(), blames.end(), [&](const Blame& blame) {
+    return blame.by != &process && process.fate.last_sign_ns <= blame.at_ns;
+  });
+}
+
 }  // namespace
 
 std::vector<Death> Deaths(const View& view, const WaitGraph& graph) {
   std::vector<Death> deaths;
   std::vector<bool> recovering;
+  std::vector<Blame> blames;
   for (std::size_t i = 0; i < view.processes.size(); ++i) {
     const Process& process = view.processes[i];
     if (!process.fate.gone()) continue;
-    if (deaths.empty()) recovering = RecoveringAll(view);
+    if (deaths.empty()) {
+      recovering = RecoveringAll(view);
+      blames = Blames(view);
+    }
     Death death;
     death.process = static_cast<int>(i);
     death.stake = Stake(view, recovering, death.process);
     death.said = WhatItSaid(process);
+    death.blamed = IsBlamed(blames, process);
     death.ended_ns = EndedAt(process);
     for (const int node : process.nodes) {
       for (const int index : graph.in[node]) {
@@ -158,16 +184,6 @@ bool SomebodyOutlived(const View& view, const Process& process) {
   constexpr std::int64_t kClearly = 200'000'000;  // more than a rank takes to end by a signal sent to all
   return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
     return other.fate.last_sign_ns > process.fate.observed_ns + kClearly;
-  });
-}
-
-// NCCL has told somebody since that a peer is not there any more.
-bool IsBlamed(const View& view, const Process& process) {
-  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
-    if (&other == &process) return false;
-    const Said said = WhatItSaid(other);
-    return said.error != nullptr && BlamesAPeer(*said.error) &&
-           process.fate.last_sign_ns <= other.At(said.error->at_ns);
   });
 }
 
@@ -225,7 +241,7 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   if (HadWaitedForTheUnseen(view, process)) return Certainty::kLikely;
   if (fate.violent()) return Certainty::kCertain;
   // How it ended is not known: perhaps somebody ends the whole job.
-  if (IsBlamed(view, process)) return Certainty::kLikely;
+  if (death.blamed) return Certainty::kLikely;
   if (SomebodyLives(view)) {
     if (StillDying(view)) return std::nullopt;
     return waited && Alone(view, process) ? Certainty::kCertain : Certainty::kLikely;

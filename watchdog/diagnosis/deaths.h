@@ -14,6 +14,7 @@ struct Death {
   const CommView* stake = nullptr;  // the largest communicator with others in it that it had not said goodbye to
   std::vector<const Wait*> waits;   // of the living for it
   Said said;
+  bool blamed = false;        // NCCL has told somebody since that a peer is not there any more
   std::int64_t ended_ns = 0;  // when it began to end: by its own words, else when it was seen gone
 };
 
