@@ -55,10 +55,10 @@ void TcpNode::Look(std::int64_t now_ns) {
   if (hub_) {
     hub_->Tick(now_ns);
     term_ = hub_->term();
-    LookForRivals(now_ns);
+    LookForRivals();
   } else if (!uplink_) {
     if (MayLead(now_ns))
-      BecomeHub(now_ns);
+      BecomeHub();
     else
       LookForHub(now_ns);
   }
@@ -75,11 +75,11 @@ std::int64_t TcpNode::Due_ns() const {
 }
 
 // Calls that are under way go on: one of them may still find a hub.
-void TcpNode::BecomeHub(std::int64_t now_ns) {
+void TcpNode::BecomeHub() {
   doubted_.reset();
   hub_ = std::make_unique<Hub>(&context_, ++term_);
   // The one before may come back and does not know.
-  LookForRivals(now_ns);
+  LookForRivals();
   peers_ns_ = memory_ns_ = 0;
 }
 

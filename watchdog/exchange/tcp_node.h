@@ -51,11 +51,11 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   void Look(std::int64_t now_ns);
   void BeginSearch(std::int64_t now_ns, const std::string& lost_node, std::vector<Endpoint> hints);
   void LookForHub(std::int64_t now_ns);
-  void LookForRivals(std::int64_t now_ns);
+  void LookForRivals();
   bool MayLead(std::int64_t now_ns) const;
   std::size_t PlaceInLine() const;
   bool BetterOneLives(std::size_t place, std::int64_t now_ns) const;
-  void BecomeHub(std::int64_t now_ns);
+  void BecomeHub();
   void FoundHub();
   void MissHub(const std::string& why, std::vector<Endpoint> hints);
   void GiveWay(const Endpoint& to, const std::string& node);

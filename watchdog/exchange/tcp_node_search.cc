@@ -51,7 +51,7 @@ void TcpNode::SayTrouble(std::int64_t now_ns) {
 }
 
 // Where the hub would be if the network was cut, and where it was before us.
-void TcpNode::LookForRivals(std::int64_t) {
+void TcpNode::LookForRivals() {
   std::vector<Endpoint> targets = search_.hints;
   targets.insert(targets.end(), meeting_.others().begin(), meeting_.others().end());
   for (const Heir& heir : heirs_)

@@ -68,19 +68,19 @@ bool JobWide::CutOff(std::int64_t now_ns) const {
   for (const auto& [name, node] : hub_->table().nodes()) {
     for (const auto& [number, row] : node.processes) {
       here += node.connected ? 1 : 0;
-      const bool silent = !node.connected && !node.closed &&
-                          now_ns - node.left_ns >= kLostAfter_ns + std::min(kLates * late_ns_, kMostLate_ns);
+      const bool silent = !node.connected && !node.closed && now_ns - node.left_ns >= kLostAfter_ns + Allowance_ns();
       lost += silent && !LeftByItself(row) ? 1 : 0;
     }
   }
   return lost > here;
 }
 
+std::int64_t JobWide::Allowance_ns() const { return std::min(kLates * late_ns_, kMostLate_ns); }
+
 std::int64_t JobWide::LostAfter_ns(const nodes::Table::Node& node, std::int64_t now_ns) const {
   const bool flaps = came_again_ns_ != 0 && now_ns - came_again_ns_ < kOthers_ns;
-  const std::int64_t late_ns = std::min(kLates * late_ns_, kMostLate_ns);
-  if (node.closed) return (flaps ? kLostAfter_ns : kClosedAfter_ns) + late_ns;
-  return (flaps ? kLostAfterOthers_ns : kLostAfter_ns) + late_ns;
+  if (node.closed) return (flaps ? kLostAfter_ns : kClosedAfter_ns) + Allowance_ns();
+  return (flaps ? kLostAfterOthers_ns : kLostAfter_ns) + Allowance_ns();
 }
 
 void JobWide::LookAfterTheLost(std::int64_t now_ns) {
