@@ -47,7 +47,7 @@ int Diagnose(const Arguments& arguments) {
     std::fprintf(stderr, "ncclwatch diagnose: %s\n", missing->reason.c_str());
     return kUnreadable;
   }
-  reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
+  reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kForVerdict);
   SayFailures(run.failures);
   if (run.boxes.empty() && !json) {
     std::fputs("ncclwatch diagnose: no black box could be read\n", stderr);

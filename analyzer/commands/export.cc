@@ -90,7 +90,7 @@ int Export(const Arguments& arguments) {
     std::fprintf(stderr, "ncclwatch export: %s\n", missing->reason.c_str());
     return kUnreadable;
   }
-  reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
+  reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kAll);
   SayFailures(run.failures);
   if (run.boxes.empty()) {
     std::fputs("ncclwatch export: no black box could be read\n", stderr);

@@ -77,7 +77,7 @@ bool AddJob(const std::string& word, std::vector<stacks::Target>* targets) {
     std::fprintf(stderr, "ncclwatch stacks: %s\n", missing->reason.c_str());
     return false;
   }
-  const reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
+  const reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kForVerdict);
   SayFailures(run.failures);
   int others = 0, added = 0;
   for (const reader::BoxImage& box : run.boxes) {

@@ -121,7 +121,7 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const W
     if (std::fflush(stdout) != 0 || !alive) return;
     first = false;
     std::this_thread::sleep_for(kPoll);
-    run = ReadAll(paths);
+    run = ReadJob(paths, reader::Calls::kAll);
   }
 }
 
@@ -142,7 +142,7 @@ int Trace(const Arguments& arguments) {
     std::fprintf(stderr, "ncclwatch trace: %s\n", missing->reason.c_str());
     return kUnreadable;
   }
-  reader::RunImage run = ReadAll(std::get<std::vector<std::string>>(paths));
+  reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kAll);
   SayFailures(run.failures);
   Fill(wish, EndOf(run), &filter);
   const bool damaged = !run.failures.empty();

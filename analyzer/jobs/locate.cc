@@ -73,18 +73,6 @@ std::variant<std::string, Missing> Latest() {
   return runs.front().path;
 }
 
-void ReadBoxes(const std::vector<std::string>& files, reader::RunImage* run) {
-  Progress progress("reading black boxes", files.size());
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    std::variant<reader::BoxImage, reader::Failure> one = reader::ReadBox(files[i]);
-    if (auto* box = std::get_if<reader::BoxImage>(&one))
-      run->boxes.push_back(std::move(*box));
-    else
-      run->failures.push_back(std::move(std::get<reader::Failure>(one)));
-    progress.Done(i + 1);
-  }
-}
-
 void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
   Progress progress("reading dumps", dumps.size());
   import::ReadDumps(dumps, [&](std::size_t done) { progress.Done(done);
@@ -132,7 +120,7 @@ std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::st
   return paths;
 }
 
-reader::RunImage ReadAll(const std::vector<std::string>& paths) {
+reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls calls) {
   std::vector<std::string> files, dumps;
   reader::RunImage run;
   for (const std::string& path : paths) {
@@ -149,7 +137,11 @@ reader::RunImage ReadAll(const std::vector<std::string>& paths) {
     files.insert(files.end(), boxes.begin(), boxes.end());
     dumps.insert(dumps.end(), foreign.begin(), foreign.end());
   }
-  ReadBoxes(files, &run);
+  {
+    Progress progress("reading black boxes", files.size());
+    reader::ReadBoxes(
+        files, calls, [&](std::size_t done) { progress.Done(done); }, &run.boxes, &run.failures);
+  }
   // Communicators have other names there: what the two tell cannot be put together.
   if (!files.empty())
     for (const std::string& dump : dumps)

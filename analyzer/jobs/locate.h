@@ -24,8 +24,8 @@ std::vector<rundir::Listed> ListRuns();  // newest first
 std::vector<std::string> BoxDirectories(const std::string& place);
 std::vector<std::string> BoxFiles(const std::string& directory);
 
-// All of it, with a progress bar where that takes long. Damaged files are in failures.
-reader::RunImage ReadAll(const std::vector<std::string>& paths);
+// With a progress bar where that takes long. Damaged files are in failures.
+reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls calls);
 // "ncclwatch: PATH: REASON" on stderr for each.
 void SayFailures(const std::vector<reader::Failure>& failures);
 

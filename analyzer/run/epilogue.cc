@@ -86,7 +86,7 @@ bool IsFault(const Verdict& verdict, int status) {
 void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const settings::Settings& settings,
                  Epilogue* epilogue) {
   const bool say = settings.log != settings::LogLevel::kOff;
-  const reader::RunImage run = ReadAll({directory});
+  const reader::RunImage run = ReadJob({directory}, reader::Calls::kForVerdict);
   if (const auto verdict = ReadVerdict(directory); verdict && IsFault(*verdict, status)) {
     const Completed completed = Complete(directory, *verdict, run);
     if (!completed.json.empty()) Keep(directory, completed.json, completed.text);

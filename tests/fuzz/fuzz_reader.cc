@@ -9,6 +9,7 @@
 
 #include "tests/unit/job_builder.h"
 #include "watchdog/reader/box.h"
+#include "watchdog/reader/left_out.h"
 
 namespace {
 
@@ -52,11 +53,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (::pwrite(descriptor, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return 0;
   auto mapped = ncclwatch::reader::MappedBox::Open(path);
   if (auto* box = std::get_if<std::unique_ptr<ncclwatch::reader::MappedBox>>(&mapped)) (*box)->Image();
-  auto read = ncclwatch::reader::ReadBox(path);
-  if (auto* image = std::get_if<ncclwatch::reader::BoxImage>(&read)) {
+  for (const std::uint64_t newest : {UINT64_MAX, std::uint64_t{2}}) {
+    auto read = ncclwatch::reader::ReadBox(path, newest);
+    auto* image = std::get_if<ncclwatch::reader::BoxImage>(&read);
+    if (image == nullptr) continue;
     const auto diagnosis = ncclwatch::diagnosis::Diagnose(ncclwatch::diagnosis::FromBoxes({*image, *image}));
     ncclwatch::diagnosis::ToJson(diagnosis);
     ncclwatch::diagnosis::ToText(diagnosis);
+    ncclwatch::reader::PutBack(image);
   }
   return 0;
 }

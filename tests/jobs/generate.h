@@ -67,6 +67,8 @@ class BoxMemory {
 std::unique_ptr<BoxMemory> MakeBox(const Generated& made, int rank);
 std::string BoxName(const Generated& made, int rank);
 bool HasBox(const Generated& made, int rank);
+// All boxes into a folder, which is made if it is not there. False if that fails.
+bool WriteBoxes(const Generated& made, const std::string& folder);
 // The command that makes the same job again.
 std::string CommandOf(const Shape& shape);
 

@@ -2,7 +2,6 @@
 // with one fault, in real format, and truth.json beside them. --list names topologies and faults.
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
 #include "tests/jobs/generate.h"
@@ -39,15 +38,9 @@ int Main(int argc, char** argv) {
     return 2;
   }
   if (options.Has("ring")) made.job.ring = static_cast<std::uint32_t>(options.Number("ring", 256));
-  std::filesystem::create_directories(out);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    if (!HasBox(made, rank)) continue;
-    const std::unique_ptr<BoxMemory> box = MakeBox(made, rank);
-    std::ofstream file(out + "/" + BoxName(made, rank), std::ios::binary);
-    if (!file.write(box->data(), static_cast<std::streamsize>(box->bytes()))) {
-      std::fprintf(stderr, "cannot write %s/%s\n", out.c_str(), BoxName(made, rank).c_str());
-      return 3;
-    }
+  if (!WriteBoxes(made, out)) {
+    std::fprintf(stderr, "cannot write into %s\n", out.c_str());
+    return 3;
   }
   std::ofstream(out + "/truth.json") << ToJson(made.truth, CommandOf(shape));
   return 0;

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/jobs/judge.h"
 #include "tests/jobs/modes.h"
@@ -57,14 +56,7 @@ bool WriteJob(const Options& options, int ranks, const std::string& folder) {
   if (!Generate(shape, &made)) return false;
   made.job.ring = static_cast<std::uint32_t>(records);
   fs::remove_all(folder);
-  fs::create_directories(folder);
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (!HasBox(made, rank)) continue;
-    const std::unique_ptr<BoxMemory> box = MakeBox(made, rank);
-    std::ofstream file(folder + "/" + BoxName(made, rank), std::ios::binary);
-    if (!file.write(box->data(), static_cast<std::streamsize>(box->bytes()))) return false;
-  }
-  return true;
+  return WriteBoxes(made, folder);
 }
 
 int RunSelf(const char* self, const std::string& folder, const Options& options) {
@@ -114,7 +106,7 @@ int RunScale(const Options& options, const char* self) {
       std::printf("%6s  no verdict within %s GiB\n", ranks.c_str(), options.Text("limit-gib", "12").c_str());
       status = 1;
     }
-    fs::remove_all(folder);
+    if (!options.Has("keep")) fs::remove_all(folder);
   }
   return status;
 }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ncclwatch/format/fingerprint.h"
+#include "watchdog/diagnosis/view_whole.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -140,16 +141,10 @@ Difference Describe(const View& view, const CommView& comm, std::uint64_t positi
   return difference;
 }
 
-// Neighbours in progress overlap most, and equality is transitive: comparing each member with the next one in order of
-// progress finds every difference that the rings still hold.
+// Equality is transitive: comparing each member with the next one in order of progress finds every difference that the
+// rings still hold.
 Found FirstDifferentPosition(const CommView& comm) {
-  std::vector<const Member*> order;
-  for (const Member& member : comm.members) {
-    if (!member.calls.empty()) order.push_back(&member);
-  }
-  std::sort(order.begin(), order.end(), [](const Member* a, const Member* b) {
-    return std::make_pair(a->entered, a->comm->rank) < std::make_pair(b->entered, b->comm->rank);
-  });
+  const std::vector<const Member*> order = InOrderOfProgress(comm);
   Found first;
   for (std::size_t i = 1; i < order.size(); ++i) {
     const Found found = FirstDifference(*order[i - 1], *order[i]);

@@ -5,6 +5,7 @@
 
 #include "watchdog/diagnosis/clocks.h"
 #include "watchdog/diagnosis/view.h"
+#include "watchdog/reader/left_out.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -70,6 +71,19 @@ void RestoreLast(const reader::BoxImage& box, const Index& index) {
   }
 }
 
+// Whether the image, sifted, lacks what it takes to go back: calls after the instant, or the last one before it.
+bool NeedsLeftOut(const reader::BoxImage& box, std::int64_t now_ns) {
+  if (box.left_out == 0) return false;
+  if (box.left_out_until_ns > now_ns) return true;
+  return std::any_of(box.communicators.begin(), box.communicators.end(), [&](const reader::Communicator& comm) {
+    if (comm.left_out.end == 0 || comm.last.entered_ns <= now_ns) return false;
+    return std::none_of(box.calls.begin(), box.calls.end(), [&](const Call& call) {
+      return call.communicator == comm.index && call.generation == comm.generation && call.entered_ns <= now_ns &&
+             functions::IsCollective(call.function) && (call.flags & format::kEmpty) == 0;
+    });
+  });
+}
+
 // Neither aborted nor revoked yet: what that ended on the GPU had not finished.
 void Resume(reader::Communicator* comm) {
   comm->aborted_ns = 0;
@@ -84,6 +98,7 @@ void Resume(reader::Communicator* comm) {
 }  // namespace
 
 void RollBack(std::int64_t now_ns, reader::BoxImage* box) {
+  if (NeedsLeftOut(*box, now_ns)) reader::PutBack(box);
   box->heartbeat_ns = std::min(box->heartbeat_ns, now_ns);
   if (box->last_words.written && box->last_words.at_ns > now_ns) {
     box->last_words = {};
@@ -121,8 +136,8 @@ void RollBack(Snapshot* snapshot) {
 }
 
 bool TellsOfLater(const Snapshot& snapshot) {
-  const View view = MakeView(snapshot);
-  return std::any_of(view.processes.begin(), view.processes.end(),
+  const std::vector<Process> processes = MakeProcesses(snapshot);
+  return std::any_of(processes.begin(), processes.end(),
                      [&](const Process& process) { return process.fate.last_sign_ns > snapshot.now_ns; });
 }
 
@@ -133,11 +148,8 @@ Snapshot AsOf(const Snapshot& snapshot, std::int64_t now_ns) {
   past.limits = snapshot.limits;
   past.boxes = snapshot.boxes;
   past.notes = snapshot.notes;
-  const View view = MakeView(snapshot);
-  for (const Process& process : view.processes) {
-    const auto index = static_cast<std::size_t>(process.box - snapshot.boxes.data());
-    RollBack(now_ns - process.shift_ns, &past.boxes[index]);
-  }
+  const Clocks clocks(snapshot.boxes, ReferenceBoot(snapshot));
+  for (reader::BoxImage& box : past.boxes) RollBack(now_ns - clocks.ShiftOf(box), &box);
   for (const reader::Observation& seen : snapshot.observations) {
     if (seen.at_ns <= now_ns) past.observations.push_back(seen);
   }

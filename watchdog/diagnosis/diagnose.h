@@ -1,5 +1,6 @@
 // The one pure function behind every verdict, live and offline: boxes and observations in, findings out. No clock, no
-// thread, no file, no environment. Thread-safe.
+// thread, no environment, and no file but the rest of a box whose image was sifted (reader/left_out.h); a live leader's
+// images never are. Thread-safe.
 #pragma once
 
 #include <string>

@@ -104,7 +104,7 @@ std::size_t StillInIt(const View& view, const CommView& comm) {
 std::int64_t LastArrival(const View& view, const CommView& comm) {
   std::int64_t last = 0;
   for (const Member& member : comm.members)
-    if (!member.calls.empty()) last = std::max(last, view.process(member).At(member.calls.back()->entered_ns));
+    if (member.entered > 0) last = std::max(last, view.process(member).At(member.comm->last.entered_ns));
   return last;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 
-#include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/text.h"
 
@@ -12,8 +11,6 @@ namespace {
 
 using functions::Function;
 using reader::Call;
-
-std::uint64_t BytesOf(const Call& call) { return call.count * functions::DatatypeBytes(call.dtype); }
 
 struct Pair {
   const Member* sender = nullptr;

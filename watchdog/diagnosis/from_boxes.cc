@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <set>
+#include <map>
 #include <string_view>
 #include <tuple>
 
@@ -16,7 +16,7 @@ using reader::BoxImage;
 constexpr std::int64_t kOutlivedNs = 1'000'000'000;
 
 std::int64_t LastSign(const BoxImage& box) {
-  std::int64_t last = box.heartbeat_ns;
+  std::int64_t last = std::max(box.heartbeat_ns, box.left_out_until_ns);
   for (const reader::Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
   for (const reader::Observation& seen : box.observations) last = std::max(last, seen.at_ns);
   last = std::max(last, reader::LastSaid(box.words));
@@ -24,35 +24,33 @@ std::int64_t LastSign(const BoxImage& box) {
   return last;
 }
 
-// The one that led last: it took over, or took back, what those before it had said.
-const BoxImage* LastOfNode(const std::vector<BoxImage>& boxes, std::string_view boot_id) {
-  const BoxImage* leader = nullptr;
+// Of each node the one that led last: it took over, or took back, what those before it had said.
+std::vector<const BoxImage*> LastOfNodes(const std::vector<BoxImage>& boxes) {
+  const auto key = [](const BoxImage& b) {
+    return std::make_tuple(b.judgement.generation, b.judgement.verdict_at_ns, b.judgement.waits, b.heartbeat_ns);
+  };
+  std::map<std::string_view, const BoxImage*> of_node;
   for (const BoxImage& box : boxes) {
-    if (box.judgement.suspect_after_ns <= 0 || box.boot_id != boot_id) continue;
-    const auto key = [](const BoxImage& b) {
-      return std::make_tuple(b.judgement.generation, b.judgement.verdict_at_ns, b.judgement.waits, b.heartbeat_ns);
-    };
-    if (leader == nullptr || key(box) > key(*leader)) leader = &box;
+    if (box.judgement.suspect_after_ns <= 0) continue;
+    const BoxImage*& last = of_node[box.boot_id];
+    if (last == nullptr || key(box) > key(*last)) last = &box;
   }
-  return leader;
+  std::vector<const BoxImage*> leaders;
+  for (const auto& [node, last] : of_node) leaders.push_back(last);
+  return leaders;
 }
 
 // Of several nodes: that of the last hub; where nodes were judged alone, the last that found something.
 const BoxImage* LastLeader(const std::vector<BoxImage>& boxes) {
-  std::set<std::string_view> nodes;
-  for (const BoxImage& box : boxes) nodes.insert(box.boot_id);
+  const auto key = [](const BoxImage& b) {
+    constexpr int kReignAndRole = 31;
+    const std::int64_t at = b.judgement.verdict_at_ns;
+    return std::make_tuple(b.judgement.generation >> kReignAndRole,
+                           at == 0 ? INT64_MIN : at + b.realtime_minus_monotonic_ns);
+  };
   const BoxImage* leader = nullptr;
-  for (const std::string_view node : nodes) {
-    const BoxImage* last = LastOfNode(boxes, node);
-    if (last == nullptr) continue;
-    const auto key = [](const BoxImage& b) {
-      constexpr int kReignAndRole = 31;
-      const std::int64_t at = b.judgement.verdict_at_ns;
-      return std::make_tuple(b.judgement.generation >> kReignAndRole,
-                             at == 0 ? INT64_MIN : at + b.realtime_minus_monotonic_ns);
-    };
+  for (const BoxImage* last : LastOfNodes(boxes))
     if (leader == nullptr || key(*last) > key(*leader)) leader = last;
-  }
   return leader;
 }
 

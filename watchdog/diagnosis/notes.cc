@@ -53,6 +53,8 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
         [](const BoxImage& box) { return AnyCall(box, format::kCaptured); });
   where("calls on non-blocking communicators carry no GPU mark: returned does not mean enqueued",
         [](const BoxImage& box) { return AnyCall(box, format::kNonBlocking); });
+  where("its messages have more sizes than can be kept of so many ranks: those of older messages were not compared",
+        [](const BoxImage& box) { return box.sizes_until != UINT64_MAX; });
   const std::uint64_t lost = Sum(view, [](const BoxImage& box) { return box.communicators_lost; });
   if (lost > 0) notes->push_back(Plural(lost, "communicator") + " found no room in a black box and is not watched");
   const std::uint64_t peers = Sum(view, [](const BoxImage& box) { return box.peers_lost; });

@@ -8,8 +8,11 @@
 #include <tuple>
 
 #include "ncclwatch/format/fingerprint.h"
+#include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/clocks.h"
 #include "watchdog/diagnosis/view_ranks.h"
+#include "watchdog/diagnosis/view_whole.h"
+#include "watchdog/reader/left_out.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -19,20 +22,10 @@ using format::Observed;
 using reader::BoxImage;
 using reader::Call;
 
-constexpr std::int32_t kSuccess = 0;
-constexpr std::int32_t kInProgress = 7;  // ncclInProgress: the call has been taken
-
-bool MayBeTaken(std::int32_t result) {
-  return result == format::kNoResult || result == kSuccess || result == kInProgress;
-}
-
-std::string_view ReferenceBoot(const Snapshot& snapshot) {
-  if (!snapshot.boot_id.empty()) return snapshot.boot_id;
-  return snapshot.boxes.empty() ? std::string_view() : snapshot.boxes.front().boot_id;
-}
+bool MayBeTaken(std::int32_t result) { return result == format::kNoResult || reader::Taken(result); }
 
 std::int64_t LastRecord(const BoxImage& box) {
-  std::int64_t last = 0;
+  std::int64_t last = box.left_out_until_ns;
   for (const Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
   return std::max(last, reader::LastSaid(box.words));
 }
@@ -47,11 +40,15 @@ void ApplyExit(const reader::Observation& seen, Fate* fate) {
   fate->core = (seen.exit_flags & format::kExitCore) != 0;
 }
 
-Fate FateOf(const Snapshot& snapshot, const Process& process) {
+using Seen = std::unordered_map<std::uint32_t, std::vector<const reader::Observation*>>;  // by pid, in order of time
+
+Fate FateOf(const Seen& all_seen, const Process& process) {
   const BoxImage& box = *process.box;
   Fate fate;
   fate.last_sign_ns = process.At(std::max(box.heartbeat_ns, LastRecord(box)));
-  for (const reader::Observation& seen : snapshot.observations) {
+  const auto of_pid = all_seen.find(box.pid);
+  for (const reader::Observation* one : of_pid == all_seen.end() ? Seen::mapped_type() : of_pid->second) {
+    const reader::Observation& seen = *one;
     if (!reader::IsAbout(seen, box)) continue;
     // It was only the way to its node that was lost, or its own leader knows better.
     const bool from_afar = seen.what == Observed::kLost || seen.what == Observed::kClosed;
@@ -74,25 +71,6 @@ Fate FateOf(const Snapshot& snapshot, const Process& process) {
   if (box.state == format::ProcessState::kExiting) fate.status = box.last_words.exit_status;
   if (box.state == format::ProcessState::kCrashing) fate.signal = box.last_words.signal;
   return fate;
-}
-
-std::vector<Process> MakeProcesses(const Snapshot& snapshot, const Clocks& clocks) {
-  std::vector<Process> processes;
-  for (const BoxImage& box : snapshot.boxes) {
-    Process process;
-    process.box = &box;
-    process.shift_ns = clocks.ShiftOf(box);
-    process.fate = FateOf(snapshot, process);
-    processes.push_back(std::move(process));
-  }
-  std::sort(processes.begin(), processes.end(), [](const Process& a, const Process& b) {
-    const auto key = [](const Process& p) {
-      return std::make_tuple(static_cast<std::uint32_t>(p.box->rank), std::cref(p.box->host), p.box->pid,
-                             p.box->start_time);
-    };
-    return key(a) < key(b);
-  });
-  return processes;
 }
 
 bool Newer(const Member& a, const Member& b) {
@@ -142,6 +120,8 @@ std::vector<CommView> MakeComms(const std::vector<Process>& processes) {
       Member member;
       member.process = static_cast<int>(i);
       member.comm = &comm;
+      member.box = processes[i].box;
+      if (comm.left_out.end > 0) member.fetched = std::make_shared<Member::Fetched>();
       view.members.push_back(std::move(member));
     }
   }
@@ -166,6 +146,10 @@ void Sort(std::vector<const Call*>* calls, bool unique) {
   if (!unique) return;
   const auto same = [](const Call* a, const Call* b) { return a->position == b->position; };
   calls->erase(std::unique(calls->begin(), calls->end(), same), calls->end());
+}
+
+void SortBySlot(std::vector<const Call*>* calls) {
+  std::sort(calls->begin(), calls->end(), [](const Call* a, const Call* b) { return a->slot < b->slot; });
 }
 
 // Every ncclGroupStart and ncclGroupEnd between the outermost ones bears the group's number: open while more have
@@ -213,41 +197,110 @@ void SettleFailure(Member* member) {
   if (member->At(member->failed->position) == nullptr) member->entered = member->failed->position;
 }
 
-void FileCalls(View* view) {
+// By index in the table of the box; those of an earlier generation of an entry are not members.
+class MemberOf {
+ public:
+  explicit MemberOf(const std::vector<Member*>& members) {
+    for (Member* member : members) {
+      if (member->comm->index >= by_index_.size()) by_index_.resize(member->comm->index + 1);
+      by_index_[member->comm->index].push_back(member);
+    }
+  }
+  Member* operator()(const Call& call) const {
+    if (call.communicator >= by_index_.size()) return nullptr;
+    for (Member* member : by_index_[call.communicator])
+      if (member->comm->generation == call.generation) return member;
+    return nullptr;
+  }
+
+ private:
+  std::vector<std::vector<Member*>> by_index_;
+};
+
+void FileAllCalls(View* view) {
   std::vector<std::vector<Member*>> members(view->processes.size());
   for (CommView& comm : view->comms) {
     for (Member& member : comm.members) members[member.process].push_back(&member);
   }
   for (std::size_t i = 0; i < members.size(); ++i) {
-    Process& process = view->processes[i];
-    process.open_groups = OpenGroups(*process.box);
-    std::unordered_map<std::uint64_t, Member*> of;
-    for (Member* member : members[i]) {
-      of[std::uint64_t{member->comm->generation} << 32 | member->comm->index] = member;
-      member->history_whole = process.box->first_slot == 0 && process.box->torn == 0;
-      member->entered = member->comm->entered;
-    }
-    for (const Call& call : process.box->calls) {
-      const auto found = of.find(std::uint64_t{call.generation} << 32 | call.communicator);
-      if (found != of.end()) File(call, process, found->second);
-    }
-    for (Member* member : members[i]) {
-      Sort(&member->calls, true);
-      Sort(&member->empties, false);
-      SettleFailure(member);
-    }
+    view->processes[i].open_groups = OpenGroups(*view->processes[i].box);
+    FileCalls(&view->processes[i], members[i]);
   }
 }
 
 }  // namespace
 
+std::string_view ReferenceBoot(const Snapshot& snapshot) {
+  if (!snapshot.boot_id.empty()) return snapshot.boot_id;
+  return snapshot.boxes.empty() ? std::string_view() : snapshot.boxes.front().boot_id;
+}
+
+std::vector<Process> MakeProcesses(const Snapshot& snapshot) {
+  const Clocks clocks(snapshot.boxes, ReferenceBoot(snapshot));
+  Seen seen;
+  for (const reader::Observation& one : snapshot.observations) seen[one.pid].push_back(&one);
+  std::vector<Process> processes;
+  processes.reserve(snapshot.boxes.size());
+  for (const BoxImage& box : snapshot.boxes) {
+    Process process;
+    process.box = &box;
+    process.shift_ns = clocks.ShiftOf(box);
+    process.fate = FateOf(seen, process);
+    processes.push_back(std::move(process));
+  }
+  std::sort(processes.begin(), processes.end(), [](const Process& a, const Process& b) {
+    const auto key = [](const Process& p) {
+      return std::make_tuple(static_cast<std::uint32_t>(p.box->rank), std::cref(p.box->host), p.box->pid,
+                             p.box->start_time);
+    };
+    return key(a) < key(b);
+  });
+  return processes;
+}
+
+void FileCalls(Process* process, const std::vector<Member*>& members) {
+  const reader::BoxImage& box = *process->box;
+  const bool put_back = !process->put_back.empty();
+  for (Member* member : members) {
+    member->history_whole = box.first_slot == 0 && box.torn == 0 && !process->cut_off;
+    member->entered = member->comm->entered;
+    member->left_out = put_back ? reader::LeftOut{} : member->comm->left_out;
+    member->failed = nullptr;
+    member->calls.clear();
+    member->empties.clear();
+    member->messages.clear();
+  }
+  const MemberOf member_of(members);
+  for (const Call& call : box.calls)
+    if (Member* member = member_of(call)) File(call, *process, member);
+  for (const Call& call : process->put_back)
+    if (Member* member = member_of(call)) File(call, *process, member);
+  for (Member* member : members) {
+    Sort(&member->calls, true);
+    Sort(&member->empties, false);
+    if (put_back) SortBySlot(&member->messages);
+    SettleFailure(member);
+  }
+}
+
 // 86: ended by this tool itself, NCCLWATCH_ON_FAULT=abort.
 bool Fate::polite() const { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || status == 86; }
 
 const Call* Member::At(std::uint64_t position) const {
+  const Call* kept = Kept(position);
+  return kept != nullptr || !left_out.Has(position) ? kept : Fetch(position);
+}
+
+const Call* Member::Kept(std::uint64_t position) const {
   const auto found = std::lower_bound(calls.begin(), calls.end(), position,
                                       [](const Call* call, std::uint64_t wanted) { return call->position < wanted; });
   return found != calls.end() && (*found)->position == position ? *found : nullptr;
+}
+
+const Call* Member::Fetch(std::uint64_t position) const {
+  const auto [at, fresh] = fetched->try_emplace(position);
+  if (fresh) at->second = reader::ReadCollective(*box, *comm, position);
+  return at->second ? &*at->second : nullptr;
 }
 
 bool Member::alive_in() const {
@@ -271,6 +324,7 @@ std::uint64_t View::Unfinished(const Member& member) const {
   for (auto call = member.calls.rbegin(); call != member.calls.rend(); ++call) {
     if (((*call)->flags & format::kMarked) != 0 && member.comm->Finished((*call)->ticket)) return (*call)->position + 1;
   }
+  if (member.left_out.end > 0) return std::max(member.left_out.finished, member.left_out.first);
   if (member.calls.empty()) {
     const reader::LastCall& last = member.comm->last;
     const std::uint64_t entered = member.entered;
@@ -286,15 +340,17 @@ std::uint64_t FingerprintOf(const Call& call) {
   return format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root);
 }
 
+std::uint64_t BytesOf(const Call& call) { return call.count * functions::DatatypeBytes(call.dtype); }
+
 View MakeView(const Snapshot& snapshot) {
   View view;
   view.snapshot = &snapshot;
   view.now_ns = snapshot.now_ns;
-  const Clocks clocks(snapshot.boxes, ReferenceBoot(snapshot));
-  view.realtime_minus_monotonic_ns = clocks.realtime_minus_monotonic_ns();
-  view.processes = MakeProcesses(snapshot, clocks);
+  view.realtime_minus_monotonic_ns = Clocks(snapshot.boxes, ReferenceBoot(snapshot)).realtime_minus_monotonic_ns();
+  view.processes = MakeProcesses(snapshot);
   view.comms = MakeComms(view.processes);
-  FileCalls(&view);
+  FileAllCalls(&view);
+  PutBack(&view);
   AssignRanks(&view);
   return view;
 }

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -44,6 +47,8 @@ struct Process {
   Fate fate;
   std::vector<int> nodes;
   std::unordered_set<std::uint64_t> open_groups;  // their outermost ncclGroupEnd has not been called yet
+  std::vector<reader::Call> put_back;             // what the image had left out, where it had to be read (view_whole.h)
+  bool cut_off = false;                           // ... and where that could not be read any more, or not all of it
   std::int64_t At(std::int64_t box_ns) const { return box_ns + shift_ns; }
 };
 
@@ -54,14 +59,23 @@ struct Member {
   const reader::Communicator* comm = nullptr;
   // Collectives that NCCL has taken: what an open group still collects, and what failed for good, does not count.
   std::uint64_t entered = 0;
-  std::vector<const reader::Call*> calls;     // enqueued collectives still in the ring, by position
+  // Enqueued collectives still in the ring, by position. Where the image was sifted and not put back, those left out
+  // are missing here, and At() reads them.
+  std::vector<const reader::Call*> calls;
   std::vector<const reader::Call*> empties;   // count 0
   std::vector<const reader::Call*> messages;  // sends and receives, by slot
   const reader::Call* failed = nullptr;       // the last collective that returned an error
   bool history_whole = false;                 // the ring holds all its calls
+  reader::LeftOut left_out;                   // of `calls`
+  const reader::BoxImage* box = nullptr;
+  // Those of left_out that At() has read. Not thread-safe: a view belongs to one diagnosis.
+  using Fetched = std::map<std::uint64_t, std::optional<reader::Call>>;
+  std::shared_ptr<Fetched> fetched;
 
   const reader::Call* At(std::uint64_t position) const;
-  bool alive_in() const;  // ready or finalizing: its calls bind others
+  const reader::Call* Kept(std::uint64_t position) const;   // in `calls`
+  const reader::Call* Fetch(std::uint64_t position) const;  // in left_out: a look into the file
+  bool alive_in() const;                                    // ready or finalizing: its calls bind others
   bool rank_known() const { return (comm->flags & format::kCommRankUnknown) == 0; }
 };
 
@@ -106,8 +120,14 @@ struct View {
 };
 
 View MakeView(const Snapshot& snapshot);
+// Its first step.
+std::vector<Process> MakeProcesses(const Snapshot& snapshot);
+std::string_view ReferenceBoot(const Snapshot& snapshot);  // whose clock is the view's
+// Fills in the calls of these members, all of one process.
+void FileCalls(Process* process, const std::vector<Member*>& members);
 
 bool IsError(std::int32_t result);  // neither success, in progress nor not returned
 std::uint64_t FingerprintOf(const reader::Call& call);
+std::uint64_t BytesOf(const reader::Call& call);  // count x size of the datatype
 
 }  // namespace ncclwatch::diagnosis

@@ -33,8 +33,14 @@ struct Explained {
   std::uint64_t position = 0;
 };
 
+// All of `waiters` wait for all of `others`: of thousands only some of these waits are edges of the graph.
+struct Crowd {
+  std::vector<int> waiters, others;  // nodes
+};
+
 struct WaitGraph {
   std::vector<Wait> waits;
+  std::vector<Crowd> crowds;
   std::vector<std::vector<int>> out;  // by node: indices into waits
   std::vector<std::vector<int>> in;
   std::vector<char> blocked;  // by node: stuck for a reason found elsewhere (a mismatch)

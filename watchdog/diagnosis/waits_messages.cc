@@ -1,8 +1,8 @@
 #include "watchdog/diagnosis/waits_messages.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+
+#include "watchdog/diagnosis/peer_counts.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -10,23 +10,9 @@ namespace {
 using functions::Function;
 using reader::Call;
 
-using PeerKey = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;  // communicator, generation, peer
-
-struct Counts {
-  std::uint64_t sends = 0;
-  std::uint64_t receives = 0;
-};
-
 class Messages {
  public:
-  explicit Messages(const View& view) : view_(view) {
-    for (const Process& process : view.processes) {
-      std::map<PeerKey, Counts>& counts = counts_.emplace_back();
-      for (const reader::PeerCount& peer : process.box->peers) {
-        counts[{peer.communicator, peer.generation & 0xffffffu, peer.peer}] = {peer.sends, peer.receives};
-      }
-    }
-  }
+  explicit Messages(const View& view) : view_(view), counts_(view) {}
 
   void Add(int comm_index, int member_index, WaitGraph* graph) const {
     const CommView& comm = view_.comms[comm_index];
@@ -65,17 +51,15 @@ class Messages {
   }
 
   bool HasPartner(const Member& member, const Member& peer, const Call& call) const {
-    const auto& counts = counts_[peer.process];
-    const auto found = counts.find({peer.comm->index, peer.comm->generation & 0xffffffu, member.comm->rank});
+    const MessageCounts* counts = counts_.Of(peer, member.comm->rank);
     // A count that found no room says nothing; then nobody is said to wait.
     const reader::BoxImage& box = *view_.process(peer).box;
-    if (found == counts.end()) return box.peers_lost > 0 || box.told;
-    const std::uint64_t made = call.function == Function::ncclSend ? found->second.receives : found->second.sends;
-    return made > call.position;
+    if (counts == nullptr) return box.peers_lost > 0 || box.told;
+    return (call.function == Function::ncclSend ? counts->receives : counts->sends) > call.position;
   }
 
   const View& view_;
-  std::vector<std::map<PeerKey, Counts>> counts_;
+  const PeerCounts counts_;
 };
 
 }  // namespace

@@ -145,26 +145,4 @@ std::int64_t MappedBox::ToNanoseconds(std::uint64_t ticks) const {
   return 0;  // no anchor: refused when the box was opened
 }
 
-std::variant<BoxImage, Failure> ReadBox(const std::string& path) {
-  File file(path);
-  if (!file.reason().empty()) return Failure{path, file.reason()};
-  alignas(format::Header) char head[sizeof(format::Header)];
-  const std::size_t got = file.ReadAt(0, head, sizeof(head));
-  std::string reason = CheckHeader(head, got, file.bytes());
-  if (!reason.empty()) return Failure{path, std::move(reason)};
-  const std::uint64_t bytes = reinterpret_cast<const format::Header*>(head)->file_bytes;
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return Failure{path, "too large to be read: " + std::to_string(bytes) + " bytes"};
-  std::unique_ptr<MappedBox> box(new MappedBox);
-  box->path_ = path;
-  box->header_ = static_cast<const format::Header*>(memory);
-  box->bytes_ = bytes;
-  box->owned_ = true;
-  const std::size_t read = file.ReadAt(0, memory, bytes);
-  reason = CheckHeader(memory, read, read);  // again: the file may have changed since
-  if (reason.empty()) reason = CheckSections(memory, read, &box->layout_);
-  if (!reason.empty()) return Failure{path, std::move(reason)};
-  return box->Image();
-}
-
 }  // namespace ncclwatch::reader

@@ -1,6 +1,7 @@
 // Opening black boxes: live or dead, whole, torn, foreign or hostile. Nothing here trusts a byte of the file.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -42,12 +43,16 @@ class MappedBox {
   std::uint64_t words_said() const;  // of what the process has said of its end, so far
   // False if the slot is not whole (being written, overwritten, not yet handed out).
   bool Read(std::uint64_t slot, Call* call) const;
+  const format::Record& record(std::uint64_t slot) const { return layout_.ring[slot & (layout_.ring_count - 1)]; }
   std::int64_t ToNanoseconds(std::uint64_t ticks) const;
   // A copy of everything, with at most max_calls newest calls.
   BoxImage Image(std::uint64_t max_calls = UINT64_MAX) const;
+  // A copy of what a verdict looks at: all but routine calls that are over and older than the `newest` ones.
+  BoxImage Sifted(std::uint64_t newest) const;
 
  private:
   MappedBox() = default;
+  BoxImage WithoutCalls() const;
   std::string path_;
   const format::Header* header_ = nullptr;
   std::size_t bytes_ = 0;
@@ -55,11 +60,18 @@ class MappedBox {
   bool owned_ = false;       // header_ is a mapping of bytes_ bytes to be undone
   std::uint64_t inode_ = 0;  // of a mapped file
   Layout layout_;
-  friend std::variant<BoxImage, Failure> ReadBox(const std::string& path);
 };
 
-// Reads the file into memory first, so that a concurrent truncation cannot hurt.
-std::variant<BoxImage, Failure> ReadBox(const std::string& path);
+// Reads the file into memory first, so that a concurrent truncation cannot hurt. With `newest` the image is sifted.
+std::variant<BoxImage, Failure> ReadBox(const std::string& path, std::uint64_t newest = UINT64_MAX);
+
+// All, or as many as a verdict looks at: of thousands of boxes each image is sifted, so that they fit into memory.
+enum class Calls { kAll, kForVerdict };
+
+// The boxes of one job, by several threads, in the order of the files. `done` is called now and then, by the caller's
+// thread, with how many have been read.
+void ReadBoxes(const std::vector<std::string>& files, Calls calls, const std::function<void(std::size_t)>& done,
+               std::vector<BoxImage>* boxes, std::vector<Failure>* failures);
 
 struct RunImage {
   std::string directory;
@@ -70,7 +82,7 @@ struct RunImage {
   bool untimed = false;               // when the boxes were written is not known, so no wait can be timed
 };
 
-// paths: run directories (their newest attempt, see rundir) and single box files, mixed.
+// For a verdict. paths: run directories (their newest attempt, see rundir) and single box files, mixed.
 RunImage ReadRun(const std::vector<std::string>& paths);
 // Fills in run->stacks, for whoever has put the boxes together.
 void ReadStacks(RunImage* run);

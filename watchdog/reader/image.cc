@@ -9,6 +9,7 @@
 #include "ncclwatch/format/lease.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/reader/load.h"
+#include "watchdog/reader/sift.h"
 
 namespace ncclwatch::reader {
 namespace {
@@ -203,6 +204,18 @@ std::string SiteText(const BoxImage& box, std::uint64_t site, std::int64_t befor
 }
 
 BoxImage MappedBox::Image(std::uint64_t max_calls) const {
+  BoxImage image = WithoutCalls();
+  CopyCalls(*this, max_calls, &image);
+  return image;
+}
+
+BoxImage MappedBox::Sifted(std::uint64_t newest) const {
+  BoxImage image = WithoutCalls();
+  Sift(*this, newest, &image);
+  return image;
+}
+
+BoxImage MappedBox::WithoutCalls() const {
   BoxImage image;
   image.path = path_;
   CopyIdentity(header_->identity, &image);
@@ -229,7 +242,6 @@ BoxImage MappedBox::Image(std::uint64_t max_calls) const {
   CopyCallSites(layout_, *header_, &image);
   CopyObservations(layout_, header_->observations_used.load(std::memory_order_acquire), &image);
   image.head = head();
-  CopyCalls(*this, max_calls, &image);
   return image;
 }
 

@@ -15,6 +15,9 @@
 
 namespace ncclwatch::reader {
 
+// NCCL has taken the call: done, or for a non-blocking communicator under way (ncclSuccess, ncclInProgress).
+constexpr bool Taken(std::int32_t result) { return result == 0 || result == 7; }
+
 struct Call {
   std::uint64_t slot = 0;
   std::int64_t entered_ns = 0;
@@ -48,6 +51,15 @@ struct LastCall {
   std::uint32_t flags = 0;
 };
 
+// Positions of the collectives that the ring holds and the image has left out (Sift): all of them had content, have
+// returned well, and have finished where that is marked.
+struct LeftOut {
+  std::uint64_t first = UINT64_MAX;
+  std::uint64_t end = 0;
+  std::uint64_t finished = 0;  // the position after the newest that the GPU is known to have finished
+  bool Has(std::uint64_t position) const { return first <= position && position < end; }
+};
+
 struct Communicator {
   std::uint32_t index = 0;
   std::uint32_t generation = 0;
@@ -76,6 +88,7 @@ struct Communicator {
   std::int64_t aborted_ns = 0;  // or revoked; 0: neither
   std::uint64_t aborted_tickets = 0;
   std::array<std::uint16_t, format::kMarks> unfinished{};  // format::Communicator::unfinished
+  LeftOut left_out;
   // Job ranks by rank in it, where the source tells them; a black box does not.
   std::shared_ptr<const std::vector<std::int32_t>> members;
 
@@ -149,12 +162,17 @@ struct BoxImage {
   format::GpuMarks gpu_marks{};
   std::uint32_t communicators_lost = 0;
   std::uint32_t peers_lost = 0;
-  std::uint64_t head = 0;        // slots handed out
-  std::uint64_t first_slot = 0;  // oldest slot still in the ring; calls before it are lost
-  std::uint32_t torn = 0;        // slots that were being written when copied
-  std::uint32_t damaged = 0;     // communicators left out: their rank or size cannot be
-  bool told = false;  // no box, but what another node tells of it: newest calls only, messages are not counted
-  bool dump = false;  // no box, but another recorder's dump of the process: no pid, host, stream or liveness
+  std::uint64_t head = 0;              // slots handed out
+  std::uint64_t first_slot = 0;        // oldest slot still in the ring; calls before it are lost
+  std::uint64_t left_out = 0;          // calls that are in the ring of the file and not in `calls` (left_out.h)
+  std::uint64_t left_out_before = 0;   // ... all of them in slots before this one
+  std::int64_t left_out_until_ns = 0;  // the last instant that one of them tells of
+  // Up to this slot a message left out has the size of the one before it from or to the same peer.
+  std::uint64_t sizes_until = UINT64_MAX;
+  std::uint32_t torn = 0;     // slots that were being written when copied
+  std::uint32_t damaged = 0;  // communicators left out: their rank or size cannot be
+  bool told = false;          // no box, but what another node tells of it: newest calls only, messages are not counted
+  bool dump = false;          // no box, but another recorder's dump of the process: no pid, host, stream or liveness
   LastWords last_words;
   Words words;
   Judgement judgement;
@@ -162,7 +180,7 @@ struct BoxImage {
   std::vector<PeerCount> peers;
   std::vector<CallSite> call_sites;       // those that have a name
   std::vector<Observation> observations;  // what this process observed of others, in order
-  std::vector<Call> calls;                // by slot, ascending
+  std::vector<Call> calls;                // by slot, ascending; all that the ring holds but `left_out`
 };
 
 // Whether the observation is about the process of the box.

@@ -49,21 +49,17 @@ std::vector<fs::path> BoxesInNewestAttempt(const fs::path& directory, fs::path* 
 RunImage ReadRun(const std::vector<std::string>& paths) {
   RunImage run;
   std::set<std::string> seen;
-  const auto read = [&](const std::string& path) {
+  std::vector<std::string> files;
+  const auto add = [&](const std::string& path) {
+    if (paths.size() == 1) return files.push_back(path);  // nothing can be there twice
     std::error_code ignored;
     const fs::path canonical = fs::weakly_canonical(path, ignored);
-    if (!seen.insert(canonical.empty() ? path : canonical.string()).second) return;
-    std::variant<BoxImage, Failure> result = ReadBox(path);
-    if (auto* image = std::get_if<BoxImage>(&result)) {
-      run.boxes.push_back(std::move(*image));
-    } else {
-      run.failures.push_back(std::move(std::get<Failure>(result)));
-    }
+    if (seen.insert(canonical.empty() ? path : canonical.string()).second) files.push_back(path);
   };
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
-      read(path);
+      add(path);
       continue;
     }
     fs::path directory = path;
@@ -75,8 +71,10 @@ RunImage ReadRun(const std::vector<std::string>& paths) {
     if (boxes.empty()) boxes = BoxesInNewestAttempt(directory, &directory);
     if (boxes.empty()) run.failures.push_back({path, "no black box in it"});
     if (run.directory.empty()) run.directory = directory.string();
-    for (const fs::path& box : boxes) read(box.string());
+    for (const fs::path& box : boxes) add(box.string());
   }
+  ReadBoxes(
+      files, Calls::kForVerdict, [](std::size_t) {}, &run.boxes, &run.failures);
   ReadStacks(&run);
   return run;
 }

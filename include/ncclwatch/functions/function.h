@@ -2,7 +2,9 @@
 // The rows are in nccl.def; numbers are part of the black-box format and never change.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 namespace ncclwatch::functions {
@@ -39,10 +41,18 @@ inline constexpr FunctionInfo kFunctions[] = {
 #undef HOOK
 };
 
+// Row of a number in kFunctions, plus one: asked for every record of a black box.
+inline constexpr std::array<std::uint8_t, 256> kRowOf = [] {
+  std::array<std::uint8_t, 256> rows{};
+  for (std::size_t i = 0; i < std::size(kFunctions); ++i)
+    rows.at(static_cast<std::uint32_t>(kFunctions[i].function)) = static_cast<std::uint8_t>(i + 1);
+  return rows;
+}();
+
 constexpr const FunctionInfo* Find(Function function) {
-  for (const FunctionInfo& info : kFunctions)
-    if (info.function == function) return &info;
-  return nullptr;
+  const auto number = static_cast<std::uint32_t>(function);
+  const std::size_t row = number < kRowOf.size() ? kRowOf[number] : 0;
+  return row == 0 ? nullptr : &kFunctions[row - 1];
 }
 
 // "ncclAllReduce"; "function 4711" is not known here: "?".

@@ -1,0 +1,163 @@
+#include "watchdog/diagnosis/waits_collectives.h"
+
+#include <algorithm>
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Call;
+
+bool Outstanding(const Member& member, const Call& call) {
+  return (call.flags & format::kMarked) != 0 && !member.comm->Finished(call.ticket);
+}
+
+// Whoever has said goodbye to a communicator (destroyed, aborted, revoked) waits for nobody in it.
+bool MayWait(const View& view, const Member& member) {
+  return member.node >= 0 && !view.process(member).fate.gone() && member.alive_in();
+}
+
+Wait InCollective(const View& view, const CommView& comm, int comm_index, int member_index, std::uint64_t position) {
+  const Member& member = comm.members[member_index];
+  Wait wait;
+  wait.waiter = member.node;
+  wait.comm = comm_index;
+  wait.member = member_index;
+  wait.position = position;
+  wait.call = member.At(position);
+  const Process& process = view.process(member);
+  if (wait.call != nullptr) {
+    wait.since_ns = process.At(wait.call->entered_ns);
+    wait.proven = wait.call->returned_ns == 0 || Outstanding(member, *wait.call);
+  } else if (position + 1 == member.comm->entered) {
+    wait.since_ns = process.At(member.comm->last.entered_ns);
+    wait.proven = position >= member.comm->returned;
+  }
+  return wait;
+}
+
+constexpr std::uint64_t kNone = UINT64_MAX;
+
+// The first position at which the member waits for a member that has entered `entered` collectives and, if it is gone,
+// is known to have finished `finished` of them; kNone if it does not.
+struct Standing {
+  std::uint64_t entered = 0;
+  std::uint64_t unfinished = 0;  // first collective not known to have finished
+  bool known = false;            // that it has not: its mark is outstanding
+  bool gone = false;
+  bool held = false;  // does not run, and so moves nothing to other nodes
+  bool left = false;  // destroyed, aborted or revoked it
+};
+
+Standing StandingOf(const View& view, const Member& member) {
+  Standing standing;
+  const Process& process = view.process(member);
+  standing.entered = member.entered;
+  standing.unfinished = view.Unfinished(member);
+  const Call* call = member.Kept(standing.unfinished);  // what was left out is over
+  standing.known = call != nullptr && Outstanding(member, *call);
+  standing.gone = process.fate.gone();
+  standing.held = process.fate.held();
+  standing.left = !member.alive_in() && member.comm->state != format::CommunicatorState::kInitializing;
+  return standing;
+}
+
+std::uint64_t WaitsAt(const Standing& waiter, const Standing& other) {
+  if (other.left && other.entered >= waiter.entered) return kNone;
+  // What a dead process had entered and not finished died with it.
+  const std::uint64_t done = other.gone ? std::min(other.entered, other.unfinished) : other.entered;
+  const std::uint64_t position = std::max(waiter.unfinished, done);
+  const bool may_have_finished = !waiter.known && other.entered < waiter.entered;
+  if (other.gone && done < other.entered && !may_have_finished) return position < waiter.entered ? position : kNone;
+  // All are in it, and one of them does not run.
+  if (other.held && waiter.known && waiter.unfinished < other.entered && other.unfinished <= waiter.unfinished)
+    return waiter.unfinished;
+  return waiter.unfinished <= other.entered && other.entered < waiter.entered ? other.entered : kNone;
+}
+
+// Each waits for the hindmost only: whoever is ahead of it waits for it too, so the rest follows. Of thousands that
+// wait for thousands each waits for so many of them, and so many of them for each; the crowd says the rest.
+constexpr std::size_t kEnough = 64;
+
+class Collectives {
+ public:
+  Collectives(const View& view, int comm_index, std::uint64_t explained_from, WaitGraph* graph)
+      : view_(view), comm_index_(comm_index), comm_(view.comms[comm_index]), from_(explained_from), graph_(graph) {
+    for (const Member& member : comm_.members) standings_.push_back(StandingOf(view, member));
+    SortMembers();
+  }
+
+  void Add() {
+    for (std::size_t i = 0; i < waiters_.size(); ++i) AddWaits(waiters_[i], still_, i < kEnough);
+    Crowd crowd;
+    for (std::size_t i = 0; i < ahead_.size(); ++i)
+      if (AddWaits(ahead_[i], behind_, i < kEnough)) crowd.waiters.push_back(comm_.members[ahead_[i]].node);
+    if (crowd.waiters.size() <= kEnough || behind_.size() <= kEnough) return;
+    for (const int o : behind_)
+      if (comm_.members[o].node >= 0) crowd.others.push_back(comm_.members[o].node);
+    graph_->crowds.push_back(std::move(crowd));
+  }
+
+ private:
+  void SortMembers() {
+    std::uint64_t hindmost = kNone;
+    for (const Standing& standing : standings_) hindmost = std::min(hindmost, standing.entered);
+    for (std::size_t i = 0; i < standings_.size(); ++i) {
+      const Standing& standing = standings_[i];
+      const int m = static_cast<int>(i);
+      if (standing.gone || standing.held)
+        still_.push_back(m);
+      else if (standing.entered == hindmost)
+        behind_.push_back(m);
+      if (!MayWait(view_, comm_.members[i])) continue;
+      waiters_.push_back(m);
+      if (standing.entered > hindmost) ahead_.push_back(m);
+      if (standing.entered > from_) graph_->blocked[comm_.members[i].node] = true;
+    }
+    // Those who went first are what the others wait for. The last to arrive tells since when all wait.
+    std::stable_sort(still_.begin(), still_.end(), [&](int a, int b) {
+      return view_.process(comm_.members[a]).fate.observed_ns < view_.process(comm_.members[b]).fate.observed_ns;
+    });
+    std::stable_sort(ahead_.begin(), ahead_.end(), [&](int a, int b) { return Since(a) > Since(b); });
+  }
+
+  std::int64_t Since(int m) const { return view_.process(comm_.members[m]).At(comm_.members[m].comm->last.entered_ns); }
+
+  // For all of them, or for the first; if it waits for none of these, for one of the rest. False: for none.
+  bool AddWaits(int m, const std::vector<int>& others, bool all) {
+    const std::size_t most = all ? others.size() : kEnough;
+    bool any = false;
+    for (std::size_t i = 0; i < others.size() && (i < most || !any); ++i) any |= AddWait(m, others[i]);
+    return any;
+  }
+
+  bool AddWait(int m, int o) {
+    const Member& member = comm_.members[m];
+    const Member& other = comm_.members[o];
+    if (other.node == member.node) return false;
+    const std::uint64_t position = WaitsAt(standings_[m], standings_[o]);
+    if (position == kNone || position >= from_) return false;
+    Wait wait = InCollective(view_, comm_, comm_index_, m, position);
+    wait.other = other.node;
+    wait.other_comm_rank = other.comm->rank;
+    wait.other_rank = other.node >= 0 ? view_.nodes[other.node].rank : -1;
+    graph_->waits.push_back(wait);
+    return true;
+  }
+
+  const View& view_;
+  const int comm_index_;
+  const CommView& comm_;
+  const std::uint64_t from_;
+  WaitGraph* const graph_;
+  std::vector<Standing> standings_;
+  std::vector<int> waiters_, ahead_;  // members that may wait at all; those that have come further than the hindmost
+  std::vector<int> still_, behind_;   // gone or held; the hindmost of the others
+};
+
+}  // namespace
+
+void AddCollectives(const View& view, int comm_index, std::uint64_t explained_from, WaitGraph* graph) {
+  Collectives(view, comm_index, explained_from, graph).Add();
+}
+
+}  // namespace ncclwatch::diagnosis
