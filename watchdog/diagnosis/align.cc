@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "ncclwatch/format/fingerprint.h"
 #include "watchdog/diagnosis/view_whole.h"
@@ -192,10 +194,15 @@ Side WithContent(const CommView& comm, const Member& maker, const Call& empty) {
 
 std::optional<Difference> ZeroCountDifference(const View& view, const CommView& comm, std::uint64_t before) {
   std::optional<Difference> first;
+  // What has been asked: thousands that make the same empty call would each ask all others.
+  std::set<std::tuple<std::uint64_t, functions::Function, std::size_t>> asked;
   for (const Member& maker : comm.members) {
     for (const Call* empty : maker.empties) {
       // The maker's next call takes the position of the empty one: if that differs, the empty one is why.
       if (empty->position > before || (first && empty->position >= first->position)) continue;
+      const functions::Function operation = format::Canonical(empty->function);
+      const std::size_t in_group = empty->group == 0 ? 0 : EmptiesInGroup(maker, empty->group, operation);
+      if (!asked.insert({empty->position, operation, in_group}).second) continue;
       Side content = WithContent(comm, maker, *empty);
       if (content.members.empty()) continue;
       Difference difference;
@@ -203,7 +210,6 @@ std::optional<Difference> ZeroCountDifference(const View& view, const CommView& 
       difference.zero_count = true;
       Side zero;
       zero.call = empty;
-      const functions::Function operation = format::Canonical(empty->function);
       difference.everybody_arrived = comm.members.size() == comm.size;
       for (std::size_t m = 0; m < comm.members.size(); ++m) {
         const Member& member = comm.members[m];

@@ -247,11 +247,7 @@ void AddCulprits(const View& view, std::vector<int> ranks, Finding* finding) {
 }
 
 void AddVictims(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, Finding* finding) {
-  std::vector<int> victims;
-  for (const int node : nodes) {
-    for (const int rank : RanksOf(view, graph.Upstream(node))) victims.push_back(rank);
-  }
-  victims = SortedUnique(std::move(victims));
+  std::vector<int> victims = RanksOf(view, graph.Upstream(nodes));
   std::erase_if(victims,
                 [&](int rank) { return std::binary_search(finding->culprits.begin(), finding->culprits.end(), rank); });
   finding->victims = std::move(victims);

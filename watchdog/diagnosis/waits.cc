@@ -133,11 +133,11 @@ class CrowdsBehind {
 
 }  // namespace
 
-std::vector<int> WaitGraph::Upstream(int node) const {
+std::vector<int> WaitGraph::Upstream(const std::vector<int>& nodes) const {
   std::vector<char> seen(out.size(), 0);
   std::vector<int> found;
-  std::vector<int> next = {node};
-  seen[node] = 1;
+  std::vector<int> next = nodes;
+  for (const int node : nodes) seen[node] = 1;
   const auto reach = [&](int waiter) {
     if (seen[waiter]) return;
     seen[waiter] = 1;

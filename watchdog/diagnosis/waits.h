@@ -48,8 +48,8 @@ struct WaitGraph {
 
   bool Explains(int comm, std::uint64_t position) const;
   bool Waits(int node) const { return !out[node].empty() || blocked[node]; }
-  // Everyone who waits for the node, directly or through others.
-  std::vector<int> Upstream(int node) const;
+  // Everyone else who waits for one of the nodes, directly or through others.
+  std::vector<int> Upstream(const std::vector<int>& nodes) const;
   // Nodes from which no sink can be reached: they wait for one another in a cycle.
   std::vector<int> Cyclic() const;
 };
