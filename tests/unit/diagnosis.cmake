@@ -3,10 +3,10 @@ add_library(job_builder STATIC ${CMAKE_CURRENT_LIST_DIR}/job_builder.cc ${CMAKE_
 target_link_libraries(job_builder PUBLIC watchdog_diagnosis PRIVATE test_black_box ncclwatch_warnings)
 
 add_executable(unit_diagnosis
-  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/death_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/healthy_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/crowd_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/death_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/healthy_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/jobs_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/live_compare_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mismatch_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/render_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/stall_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/where_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/reader/reader_test.cc reader/sift_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/stacks_test.cc)
+  ${CMAKE_CURRENT_LIST_DIR}/reader/reader_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/sift_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/stacks_test.cc)
 target_link_libraries(unit_diagnosis PRIVATE job_builder ncclwatch_warnings GTest::gtest_main)
 gtest_discover_tests(unit_diagnosis TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/reader/words_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/words_test.cc)
