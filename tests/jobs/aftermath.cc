@@ -1,6 +1,7 @@
-// What follows from a fault: the survivors' own errors, the launcher that ends what is left, the monitor that kills a
-// rank after minutes. None of it changes what was wrong first.
+// What follows from a fault: errors, the survivors' own ones, monitors that take communicators down and end their ranks
+// after minutes, the launcher that ends what is left. None of it changes what was wrong first.
 #include <algorithm>
+#include <set>
 
 #include "tests/jobs/fault.h"
 
@@ -26,6 +27,27 @@ void LauncherEnds(Draft* draft, std::int64_t at) {
     if (!Ended(*draft->made, rank)) End(draft, {rank, kSigTerm, 0, ""}, at + draft->dice.Between(0, 30 * kMilli));
 }
 
+// After the end, or the leader's last words before it is ended as well.
+void LookAfter(Draft* draft, std::int64_t over) {
+  Generated& made = *draft->made;
+  made.now = over + 3 * kSecond;
+  if (!made.verdict) return;
+  made.read_after = 5 * kSecond;
+  made.now = over - draft->dice.Between(kMilli, 20 * kMilli);
+}
+
+std::int64_t LastEvent(const Generated& made) {
+  std::int64_t last = made.world->ended();
+  for (const Told& told : made.told) last = std::max(last, told.at);
+  return last;
+}
+
+void Tell(Generated* made, int rank, int comm, std::int64_t at, std::int32_t result) {
+  const std::vector<LocalComm>& comms = made->world->rank(rank).comms;
+  for (std::size_t i = 0; i < comms.size(); ++i)
+    if (comms[i].comm == comm) made->told.push_back({rank, at, static_cast<int>(i), result});
+}
+
 // A survivor that was sending over a socket to the dead one, or receiving; it ends of that.
 void PeerComplains(Draft* draft, std::int64_t at) {
   Generated& made = *draft->made;
@@ -45,42 +67,61 @@ void AfterDeath(Draft* draft) {
     over = ended + draft->dice.Between(2 * kSecond, 4 * kSecond);
   }
   LauncherEnds(draft, over);
-  made.now = over + 3 * kSecond;
-  if (made.verdict) {  // the leader's last words before it is ended as well
-    made.read_after = 5 * kSecond;
-    made.now = over - draft->dice.Between(kMilli, 20 * kMilli);
-  }
+  LookAfter(draft, over);
   // Nobody saw how it ended, it could not say, and soon all had ended.
   const Ending& first = made.endings.front();
   if (!made.exits_known && first.signal == kSigKill) draft->truth().silence = true;
 }
 
-// The monitor of one rank ends it, then the launcher the others.
+// Monitors of ranks that wait lose patience, the first after minutes, others at about the same time. Each takes its
+// communicators down first, or just ends. Then the launcher ends what is left.
 void AfterStall(Draft* draft) {
   Generated& made = *draft->made;
-  const int victim = draft->AnyRank();
-  const std::vector<int>& culprits = draft->truth().answers.front().include;
-  if (std::find(culprits.begin(), culprits.end(), victim) != culprits.end()) return;
-  const std::int64_t at = made.world->ended() + draft->dice.Between(15 * kSecond, 600 * kSecond);
-  End(draft, {victim, kSigAbrt, 0, ""}, at);
-  const std::int64_t over = at + draft->dice.Between(150 * kMilli, 2 * kSecond);
-  LauncherEnds(draft, over);
-  made.exits_known = true;
-  made.now = over + 3 * kSecond;
-  if (made.verdict) {
-    made.read_after = 5 * kSecond;
-    made.now = over - draft->dice.Between(kMilli, 20 * kMilli);
+  const bool aborts = draft->dice.OneIn(2);
+  const std::int64_t first = LastEvent(made) + draft->dice.Between(15 * kSecond, 600 * kSecond);
+  std::int64_t last = 0;
+  for (int i = 0, victims = 1 + draft->dice.Below(4); i < victims; ++i) {
+    const int rank = draft->AnyRank();
+    const RankWorld& own = made.world->rank(rank);
+    if (Ended(made, rank) || own.state != RankWorld::State::kWaiting || own.frozen != kNever) continue;
+    const std::int64_t at = first + (last == 0 ? 0 : draft->dice.Between(0, 2 * kSecond));
+    const std::int64_t ends = at + draft->dice.Between(20 * kMilli, 500 * kMilli);
+    if (aborts) made.world->Abort(rank, at);
+    End(draft, {rank, kSigAbrt, 0, ""}, ends);
+    last = std::max(last, ends);
   }
+  if (last == 0) return;
+  const std::int64_t over = last + draft->dice.Between(150 * kMilli, 2 * kSecond);
+  LauncherEnds(draft, over);
+  LookAfter(draft, over);
 }
 
 }  // namespace
 
 void AddAftermath(Draft* draft) {
-  const std::string& fault = draft->truth().fault;
-  const bool died = !draft->made->endings.empty();
+  static const std::set<std::string> kEndTheirRank = {"dead_rank", "library_error", "asynchronous_error",
+                                                      "out_of_memory"};
   if (!draft->made->world->hung() || !draft->dice.OneIn(3)) return;
-  if (died && (fault == "dead_rank" || fault == "library_error")) AfterDeath(draft);
-  if (fault == "missing_participant" || fault == "frozen_process") AfterStall(draft);
+  if (!draft->made->endings.empty() && kEndTheirRank.contains(draft->truth().fault)) return AfterDeath(draft);
+  AfterStall(draft);
+}
+
+// Then perhaps on another rank too, which lost the connection to the first; each may end of it.
+void TellError(Draft* draft) {
+  Generated& made = *draft->made;
+  const AsyncError& error = *draft->error;
+  const std::int64_t at = made.world->planted_ns() + draft->dice.Between(50 * kMilli, 3 * kSecond);
+  Tell(&made, error.rank, error.comm, at, error.result);
+  std::int64_t later = at;
+  if (draft->dice.OneIn(2)) {
+    const std::vector<int>& members = draft->CommAt(error.comm).members;
+    const int other = draft->dice.Of(members.data(), members.size());
+    later += draft->dice.Between(30 * kMilli, kSecond);
+    if (other != error.rank) Tell(&made, other, error.comm, later, kRemoteError);
+  }
+  if (error.dies)
+    End(draft, {error.rank, 0, 1, "torch.distributed.DistBackendError: NCCL error in ProcessGroupNCCL"},
+        later + draft->dice.Between(100 * kMilli, kSecond));
 }
 
 }  // namespace ncclwatch::jobs

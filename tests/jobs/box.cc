@@ -146,6 +146,7 @@ class Box {
 
   CommunicatorState StateOf(const LocalComm& comm) const {
     if (By(comm.destroyed)) return CommunicatorState::kDestroyed;
+    if (By(comm.aborted)) return CommunicatorState::kAborted;
     if (By(comm.finalizing)) return CommunicatorState::kFinalizing;
     return By(comm.ready) ? CommunicatorState::kReady : CommunicatorState::kInitializing;
   }
@@ -199,6 +200,17 @@ class Box {
     const std::int64_t gpu = std::min(read_, world_.gpu_stop);
     for (std::size_t ticket = 0; ticket < counts.tickets; ++ticket)
       if (from.tickets[ticket] <= gpu) to->marks[ticket % format::kMarks] = ticket + 1;
+    if (By(from.aborted)) FillAbort(from, counts, to);
+  }
+
+  void FillAbort(const LocalComm& from, const Counts& counts, format::Communicator* to) const {
+    std::uint64_t before[format::kMarks] = {};
+    for (std::size_t ticket = 0; ticket < counts.tickets; ++ticket)
+      if (from.tickets[ticket] < from.aborted) before[ticket % format::kMarks] = ticket + 1;
+    to->aborted_tickets = counts.tickets;
+    for (std::size_t i = 0; i < format::kMarks; ++i)
+      to->unfinished[i] = static_cast<std::uint16_t>(std::min<std::uint64_t>(counts.tickets - before[i], UINT16_MAX));
+    to->aborted = Ticks(from.aborted);
   }
 
   void FillRecords() {

@@ -38,6 +38,7 @@ void FillExit(const Scene& scene, int other, format::Observation* to) {
   to->exit_signal = ending != nullptr ? ending->signal : 0;
   to->exit_status = ending != nullptr ? ending->status : scene.made().world->rank(other).status;
   if (to->exit_signal == kSigSegv) to->exit_flags |= format::kExitCore;
+  if (ending != nullptr && ending->out_of_memory) to->exit_flags |= format::kExitOutOfMemory;
 }
 
 void FillError(const Scene& scene, int rank, std::size_t slot, format::Words* words) {
@@ -71,6 +72,22 @@ void FillTold(const Scene& scene, const Told& told, format::Words* words) {
   error.flags = format::kErrorAsynchronous;
   testing::Put(std::string("socketProgress: Connection closed by remote peer"), error.text);
   error.commit = number + 1;
+}
+
+void FillRefusal(const Scene& scene, int rank, const Refused& refused, std::int64_t seen, format::Words* words) {
+  constexpr std::uint32_t kMemAlloc = 1;  // its row in cuda.def
+  const std::uint64_t number = words->allocations_failed.fetch_add(1);
+  format::FailedAllocation& failed = words->allocations[number % format::kFailedAllocations];
+  failed.at_ns = refused.at + scene.Offset(rank);
+  failed.recovered_ns = refused.recovered <= seen ? refused.recovered + scene.Offset(rank) : 0;
+  failed.bytes = 2ull << 30;
+  failed.free_bytes = 1ull << 30;
+  failed.total_bytes = 80ull << 30;
+  failed.function = kMemAlloc;
+  failed.result = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+  failed.device = -1;
+  failed.thread = scene.Pid(rank);
+  failed.commit = number + 1;
 }
 
 void FillSignal(const Scene& scene, int rank, std::int64_t at_ns, int signal, format::Words* words) {
@@ -139,6 +156,8 @@ void FillWords(const Scene& scene, int rank, std::int64_t seen, std::size_t head
   }
   for (const Told& told : scene.made().told)
     if (told.rank == rank && told.at <= seen) FillTold(scene, told, words);
+  for (const Refused& refused : world.refused)
+    if (refused.at <= seen) FillRefusal(scene, rank, refused, seen, words);
   if (!scene.Gone(rank, seen)) return;
   const Ending* ending = scene.EndingOf(rank);
   const std::int64_t at_ns = scene.GoneAt(rank) - kMicro + scene.Offset(rank);

@@ -26,6 +26,13 @@ enum class Look {
   kAfterStall,  // as a verdict about a standstill comes
 };
 
+// What a rank's NCCL says of a communicator some time after the planted call.
+struct AsyncError {
+  int rank = -1, comm = -1;
+  std::int32_t result = 0;
+  bool dies = false;  // of it
+};
+
 struct Draft {
   Generated* made;
   Dice dice;
@@ -35,6 +42,8 @@ struct Draft {
   int odd = -1;  // the rank that differs from the others at `position` of `comm`
   int comm = -1;
   std::uint64_t position = 0;
+  bool circle = false;  // the deadlock is made of those who wait for one another in a circle: that is worked out later
+  std::optional<AsyncError> error = std::nullopt;
 
   Job& job() { return made->job; }
   Truth& truth() { return made->truth; }
@@ -42,7 +51,7 @@ struct Draft {
   int AnyStep() {
     return job().shape.late ? std::max(1, job().steps - 1) : 1 + dice.Below(std::max(1, job().steps - 1));
   }
-  const Comm& CommAt(int comm_index) { return job().comms[static_cast<std::size_t>(comm_index)]; }
+  const Comm& CommAt(int comm_index) const { return made->job.comms[static_cast<std::size_t>(comm_index)]; }
   void Change(int rank, Edit edit) { job().edits[rank].push_back(std::move(edit)); }
   // An operation that is as wanted, of any rank in any step; with `begin` also one before the first step. Outside
   // groups unless `grouped`.
@@ -58,15 +67,22 @@ struct Fault {
 extern const std::vector<Fault> kRankFaults;     // of processes: dead, gone, stuck, frozen, at the beginning
 extern const std::vector<Fault> kCallFaults;     // of collectives
 extern const std::vector<Fault> kMessageFaults;  // of sends and receives
+extern const std::vector<Fault> kErrorFaults;    // that NCCL or CUDA tells of
 extern const std::vector<Fault> kDeadlockFaults;
 
 // What others do about it later: errors of their own, the launcher ends them, a monitor loses patience. Chooses another
 // instant where that comes before.
 void AddAftermath(Draft* draft);
 
+// Right after the run: the error is told, and what comes of it.
+void TellError(Draft* draft);
+
 Op Planted(Op op);
 Op Nothing();  // in place of a call that is left out
-// Members of the communicator; where there are only two, nobody can tell which of them is wrong.
+// Of a message: its rank and the peer.
+std::vector<int> BothSides(const Draft& draft, const Spot& spot);
+// The one rank; where there are only two, both may be named, since nobody can tell from the calls which of them is
+// wrong.
 Answer OddOneOut(const std::string& kind, const Comm& comm, int rank);
 // At one position one made this call and the others that one.
 std::string KindOfDifference(const Op& one, const Op& other);

@@ -11,28 +11,21 @@ std::optional<Spot> AnyMessage(Draft* draft) {
   return draft->Find([](const Op& op) { return IsMessage(op) && op.count > 1; }, false, true);
 }
 
-std::vector<int> BothSides(Draft* draft, const Spot& spot) {
-  std::vector<int> both = {spot.rank, draft->CommAt(spot.op.comm).members[static_cast<std::size_t>(spot.op.root)]};
-  std::sort(both.begin(), both.end());
-  both.erase(std::unique(both.begin(), both.end()), both.end());
-  return both;
-}
-
 // Its partner waits for it, or rather for the last of the pair. The rank itself waits for its partner a little later,
 // in a collective: nobody can tell from the calls whether the message was forgotten or was to come after that.
 bool MessageMissing(Draft* draft) {
   const std::optional<Spot> spot = AnyMessage(draft);
   if (!spot) return false;
-  const std::vector<int> both = BothSides(draft, *spot);
+  const std::vector<int> both = BothSides(*draft, *spot);
   if (both.size() < 2) return false;
   draft->Change(spot->rank,
                 {.how = Edit::How::kReplace, .section = spot->section, .index = spot->index, .ops = {Nothing()}});
   draft->look = Look::kAfterStall;
-  std::vector<int> all = draft->job().comms[0].members;
   // They do wait for one another; where everything has been launched that can be proven. Where sizes differ from
   // message to message, the shift of those that follow proves it.
   const bool sizes_differ = draft->job().shape.topology == "expert";
-  draft->truth().answers = {{"point_to_point_mismatch", {}, both, sizes_differ}, {"deadlock", both, all}};
+  draft->circle = true;
+  draft->truth().answers = {{"point_to_point_mismatch", {spot->rank}, both, sizes_differ}, {"deadlock", both, {}}};
   draft->truth().story = "rank " + std::to_string(spot->rank) + " leaves out a message";
   return true;
 }
@@ -47,7 +40,7 @@ bool MessageSize(Draft* draft) {
   constexpr Job::Differ kWays[] = {Job::Differ::kHang, Job::Differ::kPass};
   draft->job().differ = draft->dice.Of(kWays, 2);
   draft->look = Look::kAfterStall;
-  draft->truth().answers = {{"point_to_point_mismatch", {}, BothSides(draft, *spot)}};
+  draft->truth().answers = {{"point_to_point_mismatch", {spot->rank}, BothSides(*draft, *spot)}};
   draft->truth().story = "rank " + std::to_string(spot->rank) + " gives a message another size";
   return true;
 }

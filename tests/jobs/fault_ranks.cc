@@ -43,7 +43,7 @@ bool EarlyExit(Draft* draft) {
   return true;
 }
 
-// What the others wait in may be a message as well as a collective.
+// What all others wait in may be a message (Generate takes that back where somebody waits in a collective).
 void MissingAnswers(Draft* draft, const Spot& spot) {
   draft->truth().answers = {Exactly("missing_participant", {spot.rank})};
   const Ops ops = draft->job().PlainSection(spot.rank, spot.section);
@@ -104,31 +104,6 @@ bool InitializationSize(Draft* draft) {
   return true;
 }
 
-bool LibraryError(Draft* draft) {
-  const bool grouped = draft->dice.OneIn(2);
-  std::optional<Spot> spot;
-  if (grouped) spot = draft->Find([](const Op& op) { return op.what == Do::kGroupEnd; }, false, true);
-  if (!spot) spot = draft->Find([](const Op& op) { return op.what == Do::kCall; });
-  if (!spot) return false;
-  constexpr std::int32_t kResults[] = {1, 2, 3, 4};
-  Op failed = Planted(spot->op);
-  failed.result = draft->dice.Of(kResults, 4);
-  if (failed.what == Do::kGroupEnd && failed.result == 4) failed.result = 3;
-  const bool dies = draft->dice.OneIn(2);
-  Ops rest = {failed, {.what = Do::kWork, .ns = 150 * kMilli}, {.what = Do::kHang}};
-  if (dies) rest.back() = {.what = Do::kExit, .root = 1};
-  draft->Change(spot->rank, {.how = Edit::How::kCut, .section = spot->section, .index = spot->index, .ops = rest});
-  if (dies)
-    draft->made->endings.push_back(
-        {spot->rank, 0, 1, "torch.distributed.DistBackendError: NCCL error in ProcessGroupNCCL"});
-  draft->look = dies ? Look::kAfterDeath : Look::kAfterStall;
-  draft->truth().answers = {Exactly("library_error", {spot->rank})};
-  draft->truth().may_be_certain = dies;
-  draft->truth().story = "NCCL refuses a call of rank " + std::to_string(spot->rank) + ", which " +
-                         (dies ? "ends of it" : "does nothing more");
-  return true;
-}
-
 // What a rank's GPU does not get to and what no GPU gets through look alike as long as only ends are marked.
 bool DeviceStall(Draft* draft) {
   const std::optional<Spot> spot = draft->Find([](const Op& op) { return op.what == Do::kCall; });
@@ -137,8 +112,7 @@ bool DeviceStall(Draft* draft) {
                              .index = spot->index,
                              .ops = {Planted({.what = Do::kKernel, .stream = spot->op.stream, .ns = kNever})}});
   draft->look = Look::kAfterStall;
-  draft->truth().answers = {Exactly("device_stall", {spot->rank}),
-                            {"transport_stall", {}, draft->CommAt(spot->op.comm).members}};
+  draft->truth().answers = {Exactly("device_stall", {spot->rank}), {"transport_stall", {}, {}}};
   draft->truth().may_be_certain = false;
   draft->truth().story = "a kernel of the application never ends on the GPU of rank " + std::to_string(spot->rank);
   return true;
@@ -152,7 +126,9 @@ bool TransportStall(Draft* draft) {
   draft->Change(spot->rank,
                 {.how = Edit::How::kReplace, .section = spot->section, .index = spot->index, .ops = {stuck}});
   draft->look = Look::kAfterStall;
-  draft->truth().answers = {{"transport_stall", {}, draft->CommAt(spot->op.comm).members}};
+  // Nothing tells where it is stuck; a message is on its way between two.
+  draft->truth().answers = {{"transport_stall", {}, {}}};
+  if (IsMessage(spot->op)) draft->truth().answers.front().within = BothSides(*draft, *spot);
   draft->truth().may_be_certain = false;
   draft->truth().story = "a call that all have begun never ends";
   return true;
@@ -182,7 +158,6 @@ const std::vector<Fault> kRankFaults = {
     {"frozen_process", FrozenProcess},
     {"initialization_hang", InitializationHang},
     {"initialization_size", InitializationSize},
-    {"library_error", LibraryError},
     {"device_stall", DeviceStall},
     {"transport_stall", TransportStall},
     {"healthy", Healthy},

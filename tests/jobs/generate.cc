@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ncclwatch/format/fingerprint.h"
+#include "tests/jobs/causes.h"
 #include "tests/jobs/fault.h"
 #include "tests/jobs/topology.h"
 
@@ -11,7 +12,8 @@ namespace ncclwatch::jobs {
 namespace {
 
 const Fault* FaultOf(const std::string& name) {
-  for (const std::vector<Fault>* faults : {&kRankFaults, &kCallFaults, &kMessageFaults, &kDeadlockFaults})
+  for (const std::vector<Fault>* faults :
+       {&kRankFaults, &kCallFaults, &kMessageFaults, &kErrorFaults, &kDeadlockFaults})
     for (const Fault& fault : *faults)
       if (name == fault.name) return &fault;
   return nullptr;
@@ -19,10 +21,11 @@ const Fault* FaultOf(const std::string& name) {
 
 // What GPU marks do not add to.
 bool SeenWithoutMarks(const std::string& fault) {
-  static const std::set<std::string> kFaults = {
-      "dead_rank",  "early_exit",    "missing_participant", "order_mismatch",      "argument_mismatch",
-      "extra_call", "replaced_call", "initialization_hang", "initialization_size", "library_error",
-      "healthy"};
+  static const std::set<std::string> kFaults = {"dead_rank",      "early_exit",          "missing_participant",
+                                                "order_mismatch", "argument_mismatch",   "extra_call",
+                                                "replaced_call",  "initialization_hang", "initialization_size",
+                                                "library_error",  "out_of_memory",       "memory_granted",
+                                                "healthy"};
   return kFaults.contains(fault);
 }
 
@@ -60,7 +63,8 @@ constexpr std::int64_t kClocksApart = 10 * kMilli;
 void ChooseInstant(Draft* draft) {
   Generated& made = *draft->made;
   Dice& dice = draft->dice;
-  const std::int64_t ended = made.world->ended();
+  std::int64_t ended = made.world->ended();
+  for (const Told& told : made.told) ended = std::max(ended, told.at);
   switch (draft->look) {
     case Look::kAnytime: made.now = dice.Between(200 * kMilli, ended + kSecond / 10); return;
     case Look::kAfterDeath: made.now = ended + dice.Between(800 * kMilli, 20 * kSecond); return;
@@ -69,9 +73,8 @@ void ChooseInstant(Draft* draft) {
   }
   const std::int64_t seen = DifferenceSeen(*draft, *made.world);
   if (seen == kNever) {  // it waits elsewhere, for those who wait for it
-    std::vector<int> everybody = made.job.comms[0].members;
-    made.truth.answers.push_back({"deadlock", {draft->odd}, everybody, false});
-    made.truth.answers.push_back(Exactly("missing_participant", {draft->odd}));
+    made.truth.answers = {{"deadlock", {draft->odd}, {}, false, 2}, Exactly("missing_participant", {draft->odd})};
+    draft->circle = true;
     made.now = ended + dice.Between(12 * kSecond, 100 * kSecond);
   } else if (made.world->hung()) {
     made.now = ended + dice.Between(kClocksApart, 30 * kSecond);
@@ -93,6 +96,30 @@ bool Overwritten(const Draft& draft, const Generated& made) {
     }
     if (held != SIZE_MAX && held + made.job.ring <= head + 1) return true;
   }
+  return false;
+}
+
+// The ranks of a deadlock are those of the circle that the simulation shows; without a hang there is none.
+void CloseCircle(Draft* draft) {
+  Truth& truth = draft->truth();
+  if (!draft->made->world->hung()) {
+    if (truth.answers.front().kind != "deadlock") return;
+    truth.answers.clear();
+    truth.silence = true;
+    draft->look = Look::kAnytime;
+    return ChooseInstant(draft);
+  }
+  const std::vector<int> circle = Causes(*draft->made->world).InCircles();
+  for (Answer& answer : truth.answers)
+    if (answer.kind == "deadlock") answer.within = circle;
+}
+
+// Somebody has made a collective that the rank has not made.
+bool MissedInACollective(const World& world, int rank) {
+  for (const LocalComm& own : world.rank(rank).comms)
+    for (int other = 0; other < world.ranks(); ++other)
+      for (const LocalComm& comm : world.rank(other).comms)
+        if (comm.comm == own.comm && comm.entered > own.entered) return true;
   return false;
 }
 
@@ -134,7 +161,8 @@ Shape OfItsOwn(Shape shape) {
 const std::vector<std::string>& FaultNames() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const std::vector<Fault>* faults : {&kRankFaults, &kCallFaults, &kMessageFaults, &kDeadlockFaults})
+    for (const std::vector<Fault>* faults :
+         {&kRankFaults, &kCallFaults, &kMessageFaults, &kErrorFaults, &kDeadlockFaults})
       for (const Fault& fault : *faults) all.emplace_back(fault.name);
     std::stable_partition(all.begin(), all.end(), [](const std::string& name) { return name != "healthy"; });
     return all;
@@ -153,7 +181,12 @@ bool Generate(const Shape& wanted, Generated* made) {
   if (!fault->plant(&draft)) return false;
   if (SeenWithoutMarks(shape.fault)) made->job.marks = !draft.dice.OneIn(10);
   Run(&draft);
+  if (draft.error) TellError(&draft);
   ChooseInstant(&draft);
+  if (draft.circle) CloseCircle(&draft);
+  if (shape.fault == "missing_participant" && made->truth.answers.size() > 1 &&
+      MissedInACollective(*made->world, made->truth.answers.front().include.front()))
+    made->truth.answers.resize(1);
   AddAftermath(&draft);
   if (draft.odd >= 0 && Overwritten(draft, *made)) AllowForLoss(&draft);
   // NCCL passes it, and soon the rings have gone past it.
@@ -201,8 +234,17 @@ Op Planted(Op op) {
 Op Nothing() { return {.what = Do::kWork, .planted = true, .ns = 0}; }
 
 Answer OddOneOut(const std::string& kind, const Comm& comm, int rank) {
-  if (comm.size() > 2) return Exactly(kind, {rank});
-  return {kind, {}, comm.members};
+  Answer answer = Exactly(kind, {rank});
+  if (comm.size() == 2) answer.within = comm.members;
+  answer.voters = comm.members;
+  return answer;
+}
+
+std::vector<int> BothSides(const Draft& draft, const Spot& spot) {
+  std::vector<int> both = {spot.rank, draft.CommAt(spot.op.comm).members[static_cast<std::size_t>(spot.op.root)]};
+  std::sort(both.begin(), both.end());
+  both.erase(std::unique(both.begin(), both.end()), both.end());
+  return both;
 }
 
 std::string KindOfDifference(const Op& one, const Op& other) {

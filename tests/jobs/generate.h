@@ -15,8 +15,9 @@ namespace ncclwatch::jobs {
 struct Ending {
   int rank = -1;
   int signal = 0;
-  int status = 0;         // where there is no signal
-  std::string exception;  // what it said before
+  int status = 0;              // where there is no signal
+  std::string exception = {};  // what it said before
+  bool out_of_memory = false;  // the kernel killed it for want of it
 };
 
 // What ncclCommGetAsyncError told a rank.

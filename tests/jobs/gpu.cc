@@ -19,6 +19,14 @@ bool OnlyMoves(Function function) {
          function == Function::ncclAlltoAll;
 }
 
+// The data go from rank to rank, from the root or to it; -1: they do not.
+int PlaceInChain(const Op& op, int rank, int size) {
+  if (op.root < 0) return -1;
+  if (op.function == Function::ncclBroadcast) return (rank - op.root + size) % size;
+  if (op.function == Function::ncclReduce) return (rank - op.root - 1 + size) % size;
+  return -1;
+}
+
 auto Key(const Op& op) {
   const bool moves = OnlyMoves(op.function);
   return std::make_tuple(static_cast<std::uint32_t>(op.function), moves ? BytesOf(op) : op.count,
@@ -27,13 +35,18 @@ auto Key(const Op& op) {
 
 }  // namespace
 
-// Calls of one group become one kernel for each communicator; NCCL goes through them in an order of its own.
+// Calls of one group become one kernel for each communicator, in the order of NCCL's hashes of these: the same on all
+// ranks, and another one than the program's.
 void World::Launch(int r, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
-  std::map<int, std::vector<std::pair<Op, std::size_t>>> by_comm;
-  for (const auto& call : calls)
-    if (IsMessage(call.first) || call.first.count > 0) by_comm[call.first.comm].push_back(call);
-  for (const auto& [comm, own] : by_comm) LaunchOn(r, comm, own, at);
-  for (const auto& [comm, own] : by_comm) Mark(r, own);
+  using Place = std::pair<std::uint64_t, int>;  // by the communicator's hash (ncclGroupCommJoin)
+  std::map<Place, std::vector<std::pair<Op, std::size_t>>> by_comm;
+  for (const auto& call : calls) {
+    const int comm = call.first.comm;
+    if (IsMessage(call.first) || call.first.count > 0)
+      by_comm[{chance_.Bits(0x6a54, static_cast<std::uint64_t>(comm)), comm}].push_back(call);
+  }
+  for (const auto& [place, own] : by_comm) LaunchOn(r, place.second, own, at);
+  for (const auto& [place, own] : by_comm) Mark(r, own);
 }
 
 void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
@@ -56,7 +69,7 @@ void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_
   std::stable_sort(collectives.begin(), collectives.end(), [](const Op& a, const Op& b) { return Key(a) < Key(b); });
   for (const Op& op : collectives) kernel.tasks.push_back({false, own.launched++, op});
   for (const auto& [op, record] : calls)
-    if (IsMessage(op)) kernel.tasks.push_back({true, 0, op});
+    if (IsMessage(op)) kernel.tasks.push_back({true, messages_++, op});
   kernel.tasks_left = static_cast<int>(kernel.tasks.size());
   if (kernel.needs == 0) begun_.push_back(k);
 }
@@ -145,14 +158,28 @@ void World::ArriveCollective(int k, const Task& task) {
   instance.ready = std::max(instance.ready, kernel.ready);
   instance.arrivals.push_back({k, kernel.rank, BytesOf(task.op), false});
   const std::size_t last = instance.arrivals.size() - 1;
-  // The root of a broadcast is done once its data are in the buffers of the next.
-  const bool is_root = task.op.root >= 0 && task.op.root == CommAt(task.op.comm).RankOf(kernel.rank);
-  if (is_root && task.op.function == Function::ncclBroadcast && BytesOf(task.op) <= job_.eager) {
-    instance.arrivals[last].over = true;
-    EndTask(k, kernel.ready + 20 * kMicro);
-  }
+  if (BytesOf(task.op) <= job_.eager) PassOn(&instance, last);
   if (static_cast<int>(instance.arrivals.size()) == CommAt(task.op.comm).size())
     EndInstance(task.op.comm, task.number, &instance);
+}
+
+// With room in its neighbour's buffers a rank of a chain (ring, Broadcast and Reduce) is done once all before it have
+// passed the data on, and does not wait for those behind it.
+void World::PassOn(Instance* instance, std::size_t arrival) {
+  const Op& op = instance->first;
+  const Comm& comm = CommAt(op.comm);
+  const int place = PlaceInChain(op, comm.RankOf(instance->arrivals[arrival].rank), comm.size());
+  if (place < 0 || instance->differs || instance->stalls) return;
+  instance->chain.resize(comm.members.size(), -1);
+  instance->chain[static_cast<std::size_t>(place)] = static_cast<int>(arrival);
+  for (; instance->passed < instance->chain.size() && instance->chain[instance->passed] >= 0; ++instance->passed) {
+    Arrival& next = instance->arrivals[static_cast<std::size_t>(instance->chain[instance->passed])];
+    const std::int64_t ready = kernels_[static_cast<std::size_t>(next.kernel)].ready;
+    instance->chain_ready = std::max(instance->chain_ready, ready) + 2 * kMicro;
+    if (instance->chain_ready > StopOf(op.comm, next.rank)) return;
+    next.over = true;
+    EndTask(next.kernel, instance->chain_ready + 20 * kMicro);
+  }
 }
 
 void World::EndInstance(int comm, std::uint64_t number, Instance* instance) {

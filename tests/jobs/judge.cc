@@ -21,19 +21,9 @@ std::string Describe(const Finding& finding) {
   return text + "] " + std::string(diagnosis::Name(finding.certainty));
 }
 
-bool Meets(const Answer& answer, const std::vector<int>& culprits) {
-  return answer.include.empty() || culprits.empty() || std::any_of(culprits.begin(), culprits.end(), [&](int rank) {
-           return std::find(answer.include.begin(), answer.include.end(), rank) != answer.include.end();
-         });
-}
-
 Match MatchOf(const Truth& truth, const Finding& finding, bool partly) {
   const std::string kind(diagnosis::Name(finding.kind));
-  if (!partly) return MatchOf(truth, kind, finding.culprits);
-  const bool meets = std::any_of(truth.answers.begin(), truth.answers.end(), [&](const Answer& answer) {
-    return answer.kind == kind && Meets(answer, finding.culprits);
-  });
-  return meets ? Match::kFully : Match::kNone;
+  return partly ? PartMatchOf(truth, kind, finding.culprits) : MatchOf(truth, kind, finding.culprits);
 }
 
 }  // namespace

@@ -24,8 +24,7 @@ struct Judged {
 
 // Reads the boxes where they are made, without files.
 diagnosis::Diagnosis Diagnose(const Generated& made);
-// With `partly` some of the boxes are missing: a finding of the right kind may name some of the culprits only, or also
-// those whom nobody is left to outvote.
+// With `partly` some of the boxes are missing, or the instant is one at which not everybody has arrived.
 Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis, bool partly = false);
 const char* NameOf(Verdict verdict);
 

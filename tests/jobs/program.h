@@ -35,6 +35,7 @@ enum class Do : std::uint8_t {
   kWait,        // `stream` waits for what `other` has been given so far
   kSync,        // the host waits for `stream`
   kWork,        // the host does something else for `ns`
+  kAllocate,    // memory of the device is refused; root 1: granted a little later
   kHang,        // the host never gets any further
   kExit,        // status `root`
 };

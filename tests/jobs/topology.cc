@@ -14,7 +14,7 @@ struct Entry {
 constexpr Entry kTopologies[] = {
     {"data", MakeDataParallel},       {"tensor", MakeTensorParallel},     {"pipeline", MakePipeline},
     {"interleaved", MakeInterleaved}, {"context", MakeContextParallel},   {"expert", MakeExpertParallel},
-    {"sharded", MakeSharded},         {"hierarchical", MakeHierarchical},
+    {"sharded", MakeSharded},         {"hierarchical", MakeHierarchical}, {"mixed", MakeMixed},
 };
 
 std::vector<int> Everybody(int ranks) {
@@ -66,7 +66,9 @@ bool MakeHealthy(const Shape& shape, Job* job) {
   job->per_node = shape.ranks <= 8 ? 4 : 8;
   job->by_split = dice.OneIn(2);
   job->exchanges = dice.OneIn(4);
-  job->eager = dice.OneIn(2) ? 0 : 16384;
+  // Of a protocol that keeps nothing back, of LL, and of Simple: steps x step size of a channel.
+  constexpr std::uint64_t kEager[] = {0, 16384, 4 << 20};
+  job->eager = dice.Of(kEager, 3);
   job->jitter = 0.05 + 0.3 * dice.Unit();
   job->ring = dice.OneIn(2) ? 256 : 1024;
   job->comms_of.resize(static_cast<std::size_t>(shape.ranks));

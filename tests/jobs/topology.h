@@ -23,6 +23,7 @@ std::unique_ptr<Topology> MakePipeline(Job* job, std::uint64_t seed);
 std::unique_ptr<Topology> MakeInterleaved(Job* job, std::uint64_t seed);
 std::unique_ptr<Topology> MakeContextParallel(Job* job, std::uint64_t seed);
 std::unique_ptr<Topology> MakeExpertParallel(Job* job, std::uint64_t seed);
+std::unique_ptr<Topology> MakeMixed(Job* job, std::uint64_t seed);
 
 // Ranks in groups of `size` neighbours, or of every `ranks / size`-th.
 std::vector<std::vector<int>> Blocks(int ranks, int size);

@@ -66,11 +66,15 @@ class TensorParallel : public Topology {
   bool sequence_;
 };
 
+// Fully sharded (ZeRO-3), or only the optimizer's state: each bucket is reduced to its owner and the owner's new
+// weights are broadcast (ZeRO-1).
 class Sharded : public Topology {
  public:
-  explicit Sharded(std::uint64_t seed) : layers_(Sizes(seed, 3)) {}
+  Sharded(const Job& job, std::uint64_t seed)
+      : layers_(Sizes(seed, 3)), ranks_(job.shape.ranks), owned_(seed % 3 == 0) {}
   void Step(int, int, Ops* ops) const override {
     Writer writer(ops);
+    if (owned_) return Owned(&writer);
     for (const std::uint64_t layer : layers_) Gather(layer, &writer);
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
       Gather(*layer, &writer);
@@ -81,6 +85,17 @@ class Sharded : public Topology {
   }
 
  private:
+  void Owned(Writer* writer) const {
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+      writer->Kernel(kCompute, 600 * kMicro);
+      writer->Wait(kPipe, kCompute);
+      writer->Collective(Function::ncclReduce, 0, layers_[i], kFloat32, kPipe, kSum, Owner(i));
+    }
+    writer->Wait(kCompute, kPipe);
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      writer->Collective(Function::ncclBroadcast, 0, layers_[i], kBfloat16, kCompute, format::kNoReduction, Owner(i));
+  }
+  int Owner(std::size_t layer) const { return static_cast<int>(layer * 3 + 1) % ranks_; }
   static void Gather(std::uint64_t layer, Writer* writer) {
     writer->Collective(Function::ncclAllGather, 0, layer, kBfloat16, kAside);
     writer->Wait(kCompute, kAside);
@@ -88,6 +103,8 @@ class Sharded : public Topology {
   }
 
   std::vector<std::uint64_t> layers_;
+  int ranks_;
+  bool owned_;
 };
 
 // Sharded within a node, replicated over the nodes.
@@ -127,7 +144,7 @@ std::unique_ptr<Topology> MakeTensorParallel(Job* job, std::uint64_t seed) {
   return std::make_unique<TensorParallel>(*job, seed);
 }
 
-std::unique_ptr<Topology> MakeSharded(Job*, std::uint64_t seed) { return std::make_unique<Sharded>(seed); }
+std::unique_ptr<Topology> MakeSharded(Job* job, std::uint64_t seed) { return std::make_unique<Sharded>(*job, seed); }
 
 std::unique_ptr<Topology> MakeHierarchical(Job* job, std::uint64_t seed) {
   job->per_node = job->shape.ranks < 16 ? job->shape.ranks / 2 : 8;

@@ -21,6 +21,13 @@ bool Includes(const std::vector<int>& all, const std::vector<int>& some) {
   return std::includes(a.begin(), a.end(), b.begin(), b.end());
 }
 
+bool Share(const std::vector<int>& some, const std::vector<int>& others) {
+  return std::any_of(some.begin(), some.end(),
+                     [&](int rank) { return std::find(others.begin(), others.end(), rank) != others.end(); });
+}
+
+Match Of(const Answer& answer) { return answer.may_be_certain ? Match::kFully : Match::kNotCertainly; }
+
 std::string Yes(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
@@ -30,8 +37,19 @@ Answer Exactly(const std::string& kind, std::vector<int> culprits) { return {kin
 Match MatchOf(const Truth& truth, const std::string& kind, const std::vector<int>& culprits) {
   Match best = Match::kNone;
   for (const Answer& answer : truth.answers) {
-    if (answer.kind != kind || !Includes(culprits, answer.include) || !Includes(answer.within, culprits)) continue;
-    best = std::max(best, answer.may_be_certain ? Match::kFully : Match::kNotCertainly);
+    if (answer.kind != kind || culprits.size() < answer.least) continue;
+    if (!Includes(culprits, answer.include) || !Includes(answer.within, culprits)) continue;
+    best = std::max(best, Of(answer));
+  }
+  return best;
+}
+
+Match PartMatchOf(const Truth& truth, const std::string& kind, const std::vector<int>& culprits) {
+  Match best = Match::kNone;
+  for (const Answer& answer : truth.answers) {
+    if (answer.kind != kind || culprits.empty() != answer.within.empty()) continue;
+    const bool known = Includes(answer.within, culprits) || Includes(answer.voters, culprits);
+    if (known && (answer.include.empty() || Share(answer.include, culprits))) best = std::max(best, Of(answer));
   }
   return best;
 }
@@ -43,6 +61,7 @@ std::string ToJson(const Truth& truth, const std::string& command) {
   for (const Answer& answer : truth.answers) {
     text += std::string(&answer == truth.answers.data() ? "" : ",") + "\n  {\"kind\": \"" + answer.kind +
             "\", \"culprits_include\": " + List(answer.include) + ", \"culprits_within\": " + List(answer.within) +
+            ", \"culprits_at_least\": " + std::to_string(answer.least) +
             ", \"may_be_certain\": " + Yes(answer.may_be_certain) + "}";
   }
   return text + "]}\n";

@@ -106,6 +106,10 @@ void World::Execute(int r, const Op& op) {
       return;
     // A long pause is one that all make together: a checkpoint.
     case Do::kWork: rank.now += op.ns < kSecond ? Roll(r, op.ns) : op.ns + Roll(r, kMilli); return;
+    case Do::kAllocate:
+      rank.refused.push_back({rank.now, op.root == 0 ? kNever : rank.now + 30 * kMilli});
+      rank.now += 50 * kMilli;
+      return;
     case Do::kHang: rank.state = RankWorld::State::kOver; return;
     case Do::kExit:
       rank.exited = rank.gpu_stop = rank.host_stop = rank.now;
@@ -218,6 +222,24 @@ void World::End(int r, std::int64_t at) {
   rank.killed = at;
   rank.host_stop = std::min(rank.host_stop, at);
   rank.gpu_stop = std::min(rank.gpu_stop, at);
+}
+
+void World::Abort(int r, std::int64_t at) {
+  RankWorld& rank = Of(r);
+  for (std::size_t i = 0; i < rank.comms.size(); ++i) {
+    LocalComm& comm = rank.comms[i];
+    if (comm.destroyed != kNever || comm.ready == kNever) continue;
+    comm.aborted = at;
+    Record record;
+    record.entered = at;
+    record.returned = at + kMilli;
+    record.comm = static_cast<std::int32_t>(i);
+    record.function = Function::ncclCommAbort;
+    rank.records.push_back(record);
+    if (rank.gpu_stop <= at) continue;
+    for (std::int64_t& ticket : comm.tickets)
+      if (ticket == kNever) ticket = at + kMilli;
+  }
 }
 
 bool World::hung() const {

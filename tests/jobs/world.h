@@ -15,6 +15,7 @@
 #include "tests/jobs/chance.h"
 #include "tests/jobs/program.h"
 
+// What of the job is simulated, and what is not, stands in tests/README.md.
 namespace ncclwatch::jobs {
 
 struct Record {
@@ -51,15 +52,22 @@ struct LocalComm {
   std::int64_t ready = kNever;
   std::int64_t finalizing = kNever;
   std::int64_t destroyed = kNever;
+  std::int64_t aborted = kNever;
   std::vector<std::int64_t> creations;  // when each creating call on it was made
   std::vector<std::int64_t> tickets;    // when the GPU wrote each mark
   std::uint64_t entered = 0, launched = 0, chain = 0;
   Tail tail;
 };
 
+// The device had no memory; kNever: nor later.
+struct Refused {
+  std::int64_t at = 0, recovered = kNever;
+};
+
 struct RankWorld {
   std::vector<Record> records;
   std::vector<LocalComm> comms;
+  std::vector<Refused> refused;
   std::int64_t exited = kNever;  // by itself
   int status = 0;
   std::int64_t killed = kNever, frozen = kNever;
@@ -92,16 +100,20 @@ class World {
   void Run();
   // After Run, of a rank that waits for ever: it is ended later than anything that happened.
   void End(int rank, std::int64_t at);
+  // It aborts all its communicators, which ends its kernels, and so its GPU writes the marks behind them.
+  void Abort(int rank, std::int64_t at);
 
+  int ranks() const { return static_cast<int>(ranks_.size()); }
   const RankWorld& rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   bool hung() const;                                    // somebody will never get to the end
   std::int64_t ended() const;                           // nothing happened later
   std::int64_t planted_ns() const { return planted_; }  // kNever: the fault was not reached
 
  private:
+  friend class Causes;
   struct Task {
     bool message = false;
-    std::uint64_t number = 0;  // of a collective, among those of the communicator
+    std::uint64_t number = 0;  // of a collective, among those of the communicator; of a message, of all launches
     Op op;
   };
   struct Kernel {
@@ -124,6 +136,10 @@ class World {
     std::int64_t ready = 0;
     bool differs = false, stalls = false;
     Op first;
+    // Of a chain with room in its buffers: arrivals by their place in it, and how many have passed the data on.
+    std::vector<int> chain;
+    std::size_t passed = 0;
+    std::int64_t chain_ready = 0;
   };
   struct Side {
     int kernel = -1;
@@ -166,6 +182,7 @@ class World {
   void Begin(int kernel);
   void ArriveCollective(int kernel, const Task& task);
   void ArriveMessage(int kernel, const Task& task);
+  void PassOn(Instance* instance, std::size_t arrival);
   void EndInstance(int comm, std::uint64_t number, Instance* instance);
   void EndMessages(int comm, int from, int to, Pair* pair);
   void EndTask(int kernel, std::int64_t at);
@@ -183,6 +200,7 @@ class World {
   std::vector<Kernel> kernels_;
   std::vector<int> free_, begun_, runnable_;
   std::int64_t planted_ = kNever;
+  std::uint64_t messages_ = 0;  // launched
 };
 
 }  // namespace ncclwatch::jobs

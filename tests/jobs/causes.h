@@ -1,0 +1,32 @@
+// What in a World that has come to a standstill waits for what: worked out from the simulation itself, not from what
+// boxes show. It tells which ranks a deadlock is made of.
+#pragma once
+
+#include <vector>
+
+#include "tests/jobs/world.h"
+
+namespace ncclwatch::jobs {
+
+class Causes {
+ public:
+  explicit Causes(const World& world);
+  // Ranks that are on a circle: each waits for the next, by its host or its GPU. Ascending.
+  std::vector<int> InCircles() const;
+
+ private:
+  // Things: kernels by their number, then hosts.
+  std::size_t HostOf(int rank) const { return world_.kernels_.size() + static_cast<std::size_t>(rank); }
+  int RankOf(std::size_t thing) const;
+  void Need(std::size_t thing, std::size_t other) { needs_[thing].push_back(other); }
+  void AddQueues();
+  void AddHosts();
+  void AddCollectives();
+  void AddMessages();
+  std::vector<std::vector<std::size_t>> Reversed() const;
+
+  const World& world_;
+  std::vector<std::vector<std::size_t>> needs_;
+};
+
+}  // namespace ncclwatch::jobs
