@@ -18,8 +18,8 @@ void Look(const Scene& scene, int rank, int other, std::vector<Seen>* observatio
     if (happened == kNever) return;
     const std::int64_t at =
         happened + scene.chance().Between(kMilli, most, kSeenLate, static_cast<std::uint64_t>(other));
-    // By the next leader if this one is just gone.
-    for (const std::int64_t later : {at, at + kTakeOver}) {
+    // By the next leader if this one is just gone, or by the one after that.
+    for (std::int64_t later = at; later <= at + 4 * kTakeOver; later += kTakeOver) {
       const int leader = scene.LeaderOf(node, later);
       if (leader == rank) observations->push_back({later, {other, what}});
       if (leader >= 0) return;

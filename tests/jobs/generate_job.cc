@@ -1,5 +1,6 @@
-// generate_job [--topology T] [--fault F] [--ranks N] [--seed S] [--steps N] --out FOLDER: the black boxes of a job
-// with one fault, in real format, and truth.json beside them. --list names topologies and faults.
+// generate_job [--topology T] [--fault F] [--ranks N] [--seed S] [--steps N] [--at NS] --out FOLDER: the black boxes of
+// a job with one fault, in real format, and truth.json beside them. --list names topologies and faults, --at chooses
+// the instant.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -13,6 +14,7 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: generate_job --out FOLDER [--topology T] [--fault F] [--ranks N] [--seed S] [--steps N] [--ring N]\n"
+    "       [--at NS]\n"
     "       generate_job --list\n";
 
 void List() {
@@ -36,6 +38,10 @@ int Main(int argc, char** argv) {
   if (!Generate(shape, &made)) {
     std::fprintf(stderr, "no such job: %s\n", CommandOf(shape).c_str());
     return 2;
+  }
+  if (options.Has("at")) {
+    made.now = static_cast<std::int64_t>(options.Number("at", 0));
+    made.verdict = false;
   }
   if (options.Has("ring")) made.job.ring = static_cast<std::uint32_t>(options.Number("ring", 256));
   if (!WriteBoxes(made, out)) {

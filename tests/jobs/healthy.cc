@@ -29,7 +29,7 @@ int RunHealthy(const Options& options) {
       ++all.of(judged.verdict);
       if (judged.verdict == Verdict::kRight) continue;
       PrintMiss(made, shape, judged);
-      std::printf("    at %lld ns\n", static_cast<long long>(made.now));
+      std::printf("    --at %lld\n", static_cast<long long>(made.now));
     }
   }
   PrintHead("healthy jobs, at any instant");

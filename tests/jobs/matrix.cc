@@ -52,7 +52,7 @@ class Matrix {
     if (judged.verdict == Verdict::kRight) return;
     if (++earlier_misses_ > static_cast<int>(options_.Number("misses", 20))) return;
     PrintMiss(*made, shape, judged);
-    std::printf("    earlier, at %lld ns\n", static_cast<long long>(made->now));
+    std::printf("    earlier: --at %lld\n", static_cast<long long>(made->now));
   }
 
   Tally Print() const {

@@ -47,9 +47,9 @@ Match MatchOf(const Truth& truth, const std::string& kind, const std::vector<int
 Match PartMatchOf(const Truth& truth, const std::string& kind, const std::vector<int>& culprits) {
   Match best = Match::kNone;
   for (const Answer& answer : truth.answers) {
-    if (answer.kind != kind || culprits.empty() != answer.within.empty()) continue;
     const bool known = Includes(answer.within, culprits) || Includes(answer.voters, culprits);
-    if (known && (answer.include.empty() || Share(answer.include, culprits))) best = std::max(best, Of(answer));
+    if (answer.kind != kind || !known) continue;
+    if (answer.include.empty() || Share(answer.include, culprits)) best = std::max(best, Of(answer));
   }
   return best;
 }

@@ -96,11 +96,15 @@ void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
   if (cause != deaths->end()) std::rotate(deaths->begin(), cause, cause + 1);
 }
 
+}  // namespace
+
 // A process that says so itself begins to end when it says it: its core may take seconds to write.
 std::int64_t EndedAt(const Process& process) {
   const reader::LastWords& words = process.box->last_words;
   return words.written ? std::min(process.At(words.at_ns), process.fate.observed_ns) : process.fate.observed_ns;
 }
+
+namespace {
 
 struct Blame {
   const Process* by = nullptr;

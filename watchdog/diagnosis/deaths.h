@@ -19,6 +19,8 @@ struct Death {
 };
 
 // In order of time, the cause first.
+// When a gone process began to end.
+std::int64_t EndedAt(const Process& process);
 std::vector<Death> Deaths(const View& view, const WaitGraph& graph);
 // NCCL told it that a peer is gone: perhaps one whose end nobody here has seen.
 bool BlamesSomebodyElse(const View& view, const Process& process, const Said& said);

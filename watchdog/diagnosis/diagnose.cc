@@ -5,6 +5,7 @@
 #include <set>
 
 #include "watchdog/diagnosis/as_of.h"
+#include "watchdog/diagnosis/ends.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/notes.h"
 #include "watchdog/diagnosis/text.h"
@@ -41,13 +42,35 @@ bool SharesCulprit(const Finding& a, const Finding& b) {
                      [&](int rank) { return std::binary_search(b.culprits.begin(), b.culprits.end(), rank); });
 }
 
-// A standstill that had lasted too long already when the first process died is what killed it.
-std::vector<Finding> StandstillsBefore(const Snapshot& snapshot, std::int64_t death_ns, const Finding& death) {
-  const Snapshot past = AsOf(snapshot, death_ns - 1);
+// One of its calls is known to be unfinished: it waits as others do, whatever it is blamed for.
+bool IsInACall(const View& view, int rank) {
+  const auto node = view.node_of_rank.find(rank);
+  if (node == view.node_of_rank.end()) return false;
+  for (const auto& at : view.nodes[node->second].memberships) {
+    const Member& member = view.member(at);
+    for (const std::vector<const reader::Call*>* calls : {&member.calls, &member.messages})
+      for (const reader::Call* call : *calls)
+        if (call->returned_ns == 0 || ((call->flags & format::kMarked) != 0 && !member.comm->Finished(call->ticket)))
+          return true;
+  }
+  return false;
+}
+
+// Whoever does nothing and then dies was dying. Whoever is in a call was ended because that does not come to its end.
+bool WasDying(const View& view, const Finding& standstill, const Finding& death) {
+  if (standstill.certainty == Certainty::kCertain || !SharesCulprit(standstill, death)) return false;
+  return std::none_of(death.culprits.begin(), death.culprits.end(), [&](int rank) { return IsInACall(view, rank); });
+}
+
+// A standstill that had lasted too long already when the job began to end is what ended it.
+std::vector<Finding> StandstillsBefore(const Snapshot& snapshot, std::int64_t end_ns,
+                                       const std::vector<Finding>& deaths) {
+  const Snapshot past = AsOf(snapshot, end_ns - 1);
   const View view = MakeView(past);
   const WaitGraph graph = MakeWaits(view, {});
   std::vector<Finding> findings = Standstills(view, graph);
-  std::erase_if(findings, [&](const Finding& finding) { return SharesCulprit(finding, death); });
+  std::erase_if(findings,
+                [&](const Finding& finding) { return !deaths.empty() && WasDying(view, finding, deaths.front()); });
   return findings;
 }
 
@@ -67,13 +90,18 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   std::vector<Finding> messages = FindMessageMismatches(view, &graph);
   std::vector<Finding> deaths = FindDeaths(view, graph);
   std::vector<Finding> before;
-  if (!deaths.empty() && mismatches.empty() && messages.empty()) {
-    const std::int64_t died = deaths.front().began_at_ns - view.realtime_minus_monotonic_ns;
-    before = StandstillsBefore(snapshot, died, deaths.front());
-    if (before.empty()) before = FindErrorsBefore(view, graph, deaths.front());
+  if (mismatches.empty() && messages.empty()) {
+    std::optional<std::int64_t> end = FirstEnd(view);
+    if (!deaths.empty()) {
+      const std::int64_t died = deaths.front().began_at_ns - view.realtime_minus_monotonic_ns;
+      end = std::min(end.value_or(died), died);
+    }
+    if (end) before = StandstillsBefore(snapshot, *end, deaths);
+    if (before.empty() && !deaths.empty()) before = FindErrorsBefore(view, graph, deaths.front());
   }
   for (const Mismatch& mismatch : mismatches) findings->push_back(mismatch.finding);
   Append(std::move(messages), findings);
+  const bool stood_still = !before.empty();
   Append(std::move(before), findings);
   const bool death_is_consequence =
       !findings->empty() && !deaths.empty() && findings->front().began_at_ns <= deaths.front().began_at_ns;
@@ -84,7 +112,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
     for (Finding& finding : *findings) finding.caused_by = 0;
     findings->insert(findings->begin(), std::make_move_iterator(deaths.begin()), std::make_move_iterator(deaths.end()));
   } else {
-    Append(Standstills(view, graph), findings);
+    if (!stood_still) Append(Standstills(view, graph), findings);
     OrderByTime(findings);
     for (std::size_t i = 1; i < findings->size(); ++i) {
       // The later of two differences that name the same rank follows from the first: it runs one call behind.

@@ -125,6 +125,19 @@ std::optional<Finding> ByLikelyOrder(const View& view, const WaitGraph& graph, c
   return ExplainCycle(view, graph, orders.plain, cycle, *certainty);
 }
 
+// Streams may wait for one another by events that nobody sees, or not at all.
+std::optional<Finding> ByOrderOverStreams(const View& view, const WaitGraph& graph, const Orders& orders) {
+  std::vector<Order> all = orders.plain;
+  all.insert(all.end(), orders.across.begin(), orders.across.end());
+  const std::vector<const Order*> cycle = Cycle(all);
+  if (cycle.empty() || !CertaintyByTime(view, cycle)) return std::nullopt;
+  Finding finding = ExplainCycle(view, graph, all, cycle, Certainty::kSuspected);
+  finding.evidence.emplace_back(
+      "they are on different streams: each waits for the other only if one stream waits for the other by an event, "
+      "which is not recorded");
+  return finding;
+}
+
 // Walks from a cyclic node along waits until a node comes again.
 std::vector<const Wait*> WaitCycle(const WaitGraph& graph, const std::vector<int>& cyclic) {
   const std::set<int> inside(cyclic.begin(), cyclic.end());
@@ -188,6 +201,7 @@ std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph) {
   if (!found) found = ByWaits(view, graph);
   // Not while somebody is missed: what hangs behind that may look like a cycle for a while.
   if (!found && graph.waits.empty()) found = ByLikelyOrder(view, graph, orders);
+  if (!found && graph.waits.empty()) found = ByOrderOverStreams(view, graph, orders);
   if (found) return {std::move(*found)};
   return {};
 }

@@ -144,8 +144,7 @@ std::vector<Finding> FindErrors(const View& view, const WaitGraph& graph) {
     // Somebody waits for a call of its own: that is a stall, and told there.
     const std::vector<int>& nodes = first->process->nodes;
     if (std::any_of(nodes.begin(), nodes.end(), [&](int node) { return !graph.in[node].empty(); })) continue;
-    const std::optional<Certainty> certainty =
-        ByTime(view, view.now_ns - std::max(first->at_ns, LastArrival(view, comm)));
+    const std::optional<Certainty> certainty = ByTime(view, view.now_ns - LastArrival(view, comm));
     if (certainty) findings.push_back(Explain(view, graph, comm, *first, *certainty));
   }
   return findings;

@@ -146,7 +146,8 @@ void NameStandstill(const View& view, const std::vector<Absentee>& absentees, Fi
 }
 
 // A communicator of a part of the job does not say who its missing ranks are. Where just as many others as are missing
-// wait for nobody, they are the ones.
+// wait for nobody, they are the ones; where there are fewer, some of the missing wait elsewhere, and what keeps them
+// there is told there.
 void NameByIdleness(const View& view, const WaitGraph& graph, const CommView& comm, std::vector<Absentee>* absentees) {
   std::vector<Absentee*> nameless;
   for (Absentee& absentee : *absentees)
@@ -161,7 +162,11 @@ void NameByIdleness(const View& view, const WaitGraph& graph, const CommView& co
     const bool gone = view.process(view.nodes[n]).fate.gone();
     if (joined[n] == 0 && !gone && !graph.Waits(node)) idle.push_back(node);
   }
-  if (idle.size() != nameless.size() || static_cast<int>(view.nodes.size()) < view.expected) return;
+  if (static_cast<int>(view.nodes.size()) < view.expected || idle.size() > nameless.size()) return;
+  if (idle.size() < nameless.size()) {
+    std::erase_if(*absentees, [](const Absentee& absentee) { return absentee.rank < 0 && absentee.node < 0; });
+    return;
+  }
   for (std::size_t i = 0; i < idle.size(); ++i) {
     nameless[i]->node = idle[i];
     nameless[i]->rank = view.nodes[static_cast<std::size_t>(idle[i])].rank;

@@ -87,8 +87,11 @@ bool ChooseWaits(const View& view, const WaitGraph& graph, Suspect* suspect) {
     const Wait& wait = graph.waits[index];
     if (wait.what != WaitFor::kJoin) by_comm[{wait.comm, wait.what}].push_back(&wait);
   }
+  // A collective that it has not made says that it is not here; a message alone, that it may have been forgotten.
+  const bool missed = std::any_of(by_comm.begin(), by_comm.end(),
+                                  [](const auto& at) { return at.first.second == WaitFor::kCollective; });
   for (auto& [key, waits] : by_comm) {
-    if (waits.size() <= suspect->waits.size()) continue;
+    if (waits.size() <= suspect->waits.size() || (missed && key.second == WaitFor::kMessage)) continue;
     suspect->comm = key.first;
     suspect->what = key.second;
     suspect->waits = waits;

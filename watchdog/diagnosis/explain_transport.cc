@@ -116,7 +116,9 @@ class Kernels {
                                                           static_cast<int>(wanted), own, call->position});
       if (found != holder_.end())
         Bind({index, found->second});
-      else if (other == nullptr || !FinishedMessage(*other, wanted, own, call->position))
+      else if (other != nullptr && FinishedMessage(*other, wanted, own, call->position))
+        kernel.met = true;  // taken in by buffers, and it does not come out of them
+      else
         kernel.open = false;
     }
   }

@@ -28,6 +28,11 @@ Instance InstanceOf(int comm, const Member& member, const Call& call) {
   return {comm, -1, -1, call.position};
 }
 
+void SortByTime(Stream* launches) {
+  std::sort(launches->begin(), launches->end(),
+            [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });
+}
+
 // Launches that the GPU has not finished, by stream. Streams 0 to 2 are the default ones: one for each device, and for
 // each thread where the program was built so; the node stands for the device.
 std::map<std::pair<std::uint64_t, std::uint32_t>, Stream> Streams(const View& view, const WaitGraph& graph,
@@ -45,10 +50,7 @@ std::map<std::pair<std::uint64_t, std::uint32_t>, Stream> Streams(const View& vi
       }
     }
   }
-  for (auto& [stream, launches] : streams) {
-    std::sort(launches.begin(), launches.end(),
-              [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });
-  }
+  for (auto& [stream, launches] : streams) SortByTime(&launches);
   return streams;
 }
 
@@ -107,8 +109,20 @@ Orders FindOrders(const View& view, const WaitGraph& graph) {
   Orders orders;
   for (std::size_t n = 0; n < view.nodes.size(); ++n) {
     if (view.process(view.nodes[n]).fate.gone()) continue;
-    for (const auto& [stream, launches] : Streams(view, graph, view.nodes[n]))
+    const auto streams = Streams(view, graph, view.nodes[n]);
+    Stream all;
+    for (const auto& [stream, launches] : streams) {
       AddOrders(static_cast<int>(n), launches, &orders);
+      all.insert(all.end(), launches.begin(), launches.end());
+    }
+    if (streams.size() < 2) continue;
+    SortByTime(&all);
+    Orders across;
+    AddOrders(static_cast<int>(n), all, &across);
+    for (Order& order : across.plain) {
+      order.proven = false;
+      orders.across.push_back(order);
+    }
   }
   return orders;
 }

@@ -30,6 +30,7 @@ struct Order {
 struct Orders {
   std::vector<Order> plain;
   std::vector<Order> in_groups;  // of NCCL's own, on several communicators: the one or the other is true
+  std::vector<Order> across;     // of launches on any streams: true where the later waits for the earlier by an event
 };
 Orders FindOrders(const View& view, const WaitGraph& graph);
 

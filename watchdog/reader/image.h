@@ -2,6 +2,7 @@
 // the node that wrote the box.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -92,8 +93,12 @@ struct Communicator {
   // Job ranks by rank in it, where the source tells them; a black box does not.
   std::shared_ptr<const std::vector<std::int32_t>> members;
 
-  // Valid for a call with format::kMarked.
-  bool Finished(std::uint64_t ticket) const { return marks[ticket % format::kMarks] > ticket; }
+  // Valid for a call with format::kMarked. What an abort has ended did not finish.
+  bool Finished(std::uint64_t ticket) const {
+    const std::size_t slot = ticket % format::kMarks;
+    if (aborted_ns == 0 || ticket >= aborted_tickets) return marks[slot] > ticket;
+    return aborted_tickets - std::min<std::uint64_t>(unfinished[slot], aborted_tickets) > ticket;
+  }
 };
 
 struct PeerCount {
