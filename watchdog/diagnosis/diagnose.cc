@@ -42,24 +42,13 @@ bool SharesCulprit(const Finding& a, const Finding& b) {
                      [&](int rank) { return std::binary_search(b.culprits.begin(), b.culprits.end(), rank); });
 }
 
-// One of its calls is known to be unfinished: it waits as others do, whatever it is blamed for.
-bool IsInACall(const View& view, int rank) {
-  const auto node = view.node_of_rank.find(rank);
-  if (node == view.node_of_rank.end()) return false;
-  for (const auto& at : view.nodes[node->second].memberships) {
-    const Member& member = view.member(at);
-    for (const std::vector<const reader::Call*>* calls : {&member.calls, &member.messages})
-      for (const reader::Call* call : *calls)
-        if (call->returned_ns == 0 || ((call->flags & format::kMarked) != 0 && !member.comm->Finished(call->ticket)))
-          return true;
-  }
-  return false;
-}
-
 // Whoever does nothing and then dies was dying. Whoever is in a call was ended because that does not come to its end.
 bool WasDying(const View& view, const Finding& standstill, const Finding& death) {
   if (standstill.certainty == Certainty::kCertain || !SharesCulprit(standstill, death)) return false;
-  return std::none_of(death.culprits.begin(), death.culprits.end(), [&](int rank) { return IsInACall(view, rank); });
+  return std::none_of(death.culprits.begin(), death.culprits.end(), [&](int rank) {
+    const auto node = view.node_of_rank.find(rank);
+    return node != view.node_of_rank.end() && IsInACall(view, view.nodes[node->second]);
+  });
 }
 
 // A standstill that had lasted too long already when the job began to end is what ended it.

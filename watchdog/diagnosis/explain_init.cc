@@ -145,6 +145,47 @@ void NameStandstill(const View& view, const std::vector<Absentee>& absentees, Fi
     finding->next_steps = StepsForFrozen(process.fate.what, std::to_string(process.box->pid));
 }
 
+// Parts of a job are rows and columns of its ranks: where those that have joined lie at even distances, so do the
+// others.
+void NameByStride(const View& view, const CommView& comm, std::vector<Absentee>* absentees) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> known;  // rank in it, job rank
+  for (const Member& member : comm.members)
+    if (member.node >= 0 && member.rank_known()) known.push_back({member.comm->rank, RankOf(view, member)});
+  if (known.size() < 3 || known[1].first == known[0].first) return;
+  const std::int64_t across = known[1].first - known[0].first, along = known[1].second - known[0].second;
+  const auto fits = [&](std::int64_t rank, std::int64_t job_rank) {
+    return (job_rank - known[0].second) * across == (rank - known[0].first) * along;
+  };
+  if (along == 0 || !std::all_of(known.begin(), known.end(), [&](const auto& at) { return fits(at.first, at.second); }))
+    return;
+  for (Absentee& absentee : *absentees) {
+    if (absentee.rank >= 0 || absentee.node >= 0) continue;
+    const std::int64_t rank = known[0].second + (absentee.comm_rank - known[0].first) * along / across;
+    const auto node = view.node_of_rank.find(static_cast<int>(rank));
+    if (node == view.node_of_rank.end() || !fits(absentee.comm_rank, rank)) continue;
+    absentee.rank = static_cast<int>(rank);
+    absentee.node = node->second;
+  }
+}
+
+// Who has not joined, lives and waits for nobody; only those that others wait for already, or are in no call at all.
+enum class Idle { kMissed, kInNoCall, kAny };
+
+std::vector<int> IdleNodes(const View& view, const WaitGraph& graph, const CommView& comm, Idle which) {
+  std::vector<char> joined(view.nodes.size(), 0);
+  for (const Member& member : comm.members)
+    if (member.node >= 0) joined[static_cast<std::size_t>(member.node)] = 1;
+  std::vector<int> idle;
+  for (std::size_t n = 0; n < view.nodes.size(); ++n) {
+    const int node = static_cast<int>(n);
+    if (joined[n] != 0 || view.process(view.nodes[n]).fate.gone() || graph.Waits(node)) continue;
+    if (which == Idle::kMissed && graph.in[n].empty()) continue;
+    if (which == Idle::kInNoCall && IsInACall(view, view.nodes[n])) continue;
+    idle.push_back(node);
+  }
+  return idle;
+}
+
 // A communicator of a part of the job does not say who its missing ranks are. Where just as many others as are missing
 // wait for nobody, they are the ones; where there are fewer, some of the missing wait elsewhere, and what keeps them
 // there is told there.
@@ -152,30 +193,26 @@ void NameByIdleness(const View& view, const WaitGraph& graph, const CommView& co
   std::vector<Absentee*> nameless;
   for (Absentee& absentee : *absentees)
     if (absentee.rank < 0 && absentee.node < 0) nameless.push_back(&absentee);
-  if (nameless.empty()) return;
-  std::vector<char> joined(view.nodes.size(), 0);
-  for (const Member& member : comm.members)
-    if (member.node >= 0) joined[static_cast<std::size_t>(member.node)] = 1;
-  std::vector<int> idle;
-  for (std::size_t n = 0; n < view.nodes.size(); ++n) {
-    const int node = static_cast<int>(n);
-    const bool gone = view.process(view.nodes[n]).fate.gone();
-    if (joined[n] == 0 && !gone && !graph.Waits(node)) idle.push_back(node);
-  }
-  if (static_cast<int>(view.nodes.size()) < view.expected || idle.size() > nameless.size()) return;
-  if (idle.size() < nameless.size()) {
-    std::erase_if(*absentees, [](const Absentee& absentee) { return absentee.rank < 0 && absentee.node < 0; });
+  if (nameless.empty() || static_cast<int>(view.nodes.size()) < view.expected) return;
+  std::size_t fewest = SIZE_MAX;
+  for (const Idle which : {Idle::kMissed, Idle::kInNoCall, Idle::kAny}) {
+    const std::vector<int> idle = IdleNodes(view, graph, comm, which);
+    if (!idle.empty()) fewest = std::min(fewest, idle.size());
+    if (idle.size() != nameless.size()) continue;
+    for (std::size_t i = 0; i < idle.size(); ++i) {
+      nameless[i]->node = idle[i];
+      nameless[i]->rank = view.nodes[static_cast<std::size_t>(idle[i])].rank;
+    }
     return;
   }
-  for (std::size_t i = 0; i < idle.size(); ++i) {
-    nameless[i]->node = idle[i];
-    nameless[i]->rank = view.nodes[static_cast<std::size_t>(idle[i])].rank;
-  }
+  if (fewest < nameless.size())
+    std::erase_if(*absentees, [](const Absentee& absentee) { return absentee.rank < 0 && absentee.node < 0; });
 }
 
 void FindAbsence(const View& view, const WaitGraph& graph, const CommView& comm, std::vector<Finding>* findings) {
   std::vector<Absentee> absentees = Absentees(view, comm);
   if (absentees.empty()) return;
+  NameByStride(view, comm, &absentees);
   NameByIdleness(view, graph, comm, &absentees);
   std::int64_t latest = 0;
   std::int64_t began = INT64_MAX;

@@ -100,6 +100,19 @@ std::vector<Absentee> Absentees(const View& view, const CommView& comm) {
   return absentees;
 }
 
+bool IsInACall(const View& view, const Node& node) {
+  const auto unfinished = [](const Member& member, const Call* call) {
+    return call->returned_ns == 0 || Outstanding(member, *call);
+  };
+  return std::any_of(node.memberships.begin(), node.memberships.end(), [&](const std::pair<int, int>& at) {
+    const Member& member = view.member(at);
+    return std::any_of(member.calls.begin(), member.calls.end(),
+                       [&](const Call* call) { return unfinished(member, call); }) ||
+           std::any_of(member.messages.begin(), member.messages.end(),
+                       [&](const Call* call) { return unfinished(member, call); });
+  });
+}
+
 bool WaitGraph::Explains(int comm, std::uint64_t position) const {
   return std::any_of(explained.begin(), explained.end(),
                      [&](const Explained& part) { return part.comm == comm && position >= part.position; });

@@ -1,4 +1,8 @@
 // Steps 3 and 4: who waits for whom, and what remains when everyone who waits has been taken away.
+//
+// All edges of a rank are AND: a collective needs all its members, a group all its sends and receives, a join
+// everybody. NCCL knows nothing of which one would do; a receive from anybody (MPI's wildcards, Waitany) would be a
+// wait of several `other`s, and Cyclic() would count how many of them are left.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +67,10 @@ struct Absentee {
 // For a communicator that somebody is still creating: who has not made the creating call. At most 64 are named by
 // edges of the graph, all by this function.
 std::vector<Absentee> Absentees(const View& view, const CommView& comm);
+
+// One of its calls is known to be unfinished: it waits as others do, even where nobody is known whom it waits for (all
+// have made that call, and some GPU has not got to it).
+bool IsInACall(const View& view, const Node& node);
 
 // A gone process waits for nobody. A process waits for a gone one also where that one had entered and not finished.
 WaitGraph MakeWaits(const View& view, const std::vector<Explained>& explained);

@@ -239,5 +239,62 @@ TEST(Jobs, GroupsOnAllRanksAreNoDeadlock) {
   for (const diagnosis::Finding& finding : job.JudgeAt(100).findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
 }
 
+// Monitors take down what stands still, then their ranks; the launcher ends the rest.
+TEST(Jobs, WhatStoodStillBeforeTheFirstAbortIsTheCause) {
+  Job job = Running(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce());  // rank 2 is elsewhere
+  job.Pass(600);
+  for (const int rank : {1, 3}) {
+    job.Abort({rank}, kWorld);
+    job.Die(rank, Job::Signal(6));
+    job.Pass(0.2);
+  }
+  for (const int rank : {2, 0}) job.Die(rank, Job::Signal(15));
+  job.Pass(1);
+  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {2});
+}
+
+// The one that dies first is in the circle itself: that is no reason to take its death for the cause.
+TEST(Jobs, WhoWaitsInACircleDiesOfIt) {
+  Job job = Running(4);
+  const int part = job.Comm({0, 1});
+  job.Call({0}, part, AllReduce());
+  job.Call({1, 2, 3}, kWorld, AllReduce());
+  job.Pass(600);
+  job.Die(0, Job::Signal(6));
+  job.Pass(0.7);
+  Expect(job.Judge(), Kind::kDeadlock, Certainty::kLikely, {0, 1});
+}
+
+// Its last call is long over when it dies: it was dying, and nothing else was wrong.
+TEST(Jobs, WhoDoesNothingAndDiesWasDying) {
+  Job job = Running(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce());
+  job.Pass(12);
+  job.Die(2, Job::Signal(11));
+  job.Pass(0.7);
+  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {2});
+}
+
+TEST(Jobs, WhoeverIsMissedInACollectiveIsMissingHoweverManyWaitForItsMessages) {
+  Job job = Running(4);
+  for (const int rank : {0, 1}) job.Message(rank, kWorld, Function::ncclRecv, 3);
+  job.Call({2}, kWorld, AllReduce());
+  Expect(job.JudgeAt(12), Kind::kMissingParticipant, Certainty::kSuspected, {3});
+}
+
+// Rank 0's second stream waits for its first by an event: nothing says so.
+TEST(Jobs, ACircleOverStreamsIsOnlySuspected) {
+  Job job = Running(2);
+  const int other = job.Comm({0, 1});
+  Spec second = AllReduce(7);
+  second.stream = 0x7f0020;
+  job.Call({0}, kWorld, AllReduce());
+  job.Call({0}, other, second);
+  job.Call({1}, other, second);
+  job.Call({1}, kWorld, AllReduce());
+  Expect(job.JudgeAt(100), Kind::kDeadlock, Certainty::kSuspected, {0, 1});
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
