@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "watchdog/diagnosis/advice.h"
 #include "watchdog/diagnosis/as_of.h"
 #include "watchdog/diagnosis/ends.h"
 #include "watchdog/diagnosis/explain.h"
@@ -109,7 +110,10 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
     }
   }
   if (findings->size() > kMaxFindings) findings->resize(kMaxFindings);
-  for (Finding& finding : *findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+  for (Finding& finding : *findings) {
+    finding.detected_at_ns = ToRealtime(view, view.now_ns);
+    AddAdvice(&finding);
+  }
 }
 
 void DescribeJob(const View& view, Diagnosis* diagnosis) {

@@ -17,8 +17,9 @@ void Finish(const View& view, const WaitGraph& graph, const std::vector<int>& no
   AddCulprits(view, RanksOf(view, nodes), finding);
   AddVictims(view, graph, nodes, finding);
   finding->next_steps.push_back(
-      "make the collectives of the communicators named in one order on all ranks, or put them "
-      "on different streams that do not wait for each other");
+      "make the calls named above in one order on all ranks, or put them on different streams that do not wait for "
+      "each "
+      "other");
   finding->next_steps.push_back(
       "from NCCL 2.26 on NCCL_LAUNCH_ORDER_IMPLICIT=1 orders launches on several communicators "
       "as the host makes them");
@@ -55,6 +56,16 @@ void AddCalls(const View& view, const Instance& instance, const std::vector<Orde
   }
 }
 
+std::string WhyTheyWait(const View& view, const std::vector<const Order*>& cycle) {
+  if (SourceText(view) == "dump")
+    return ": where these share a stream, or cannot run side by side, each waits for the other for ever.";
+  const bool one_stream = std::all_of(cycle.begin(), cycle.end(), [](const Order* order) {
+    return order->first_call->stream == order->second_call->stream;
+  });
+  if (one_stream) return " on one stream each, so that each waits for the other for ever.";
+  return ": where their streams wait for one another, each waits for the other for ever.";
+}
+
 Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector<Order>& orders,
                      const std::vector<const Order*>& cycle, Certainty certainty) {
   Finding finding;
@@ -80,12 +91,9 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   finding.began_at_ns = ToRealtime(view, began);
   const bool messages =
       std::any_of(instances.begin(), instances.end(), [](const Instance& at) { return at.from >= 0; });
-  finding.summary =
-      "Deadlock: " + Ranks(finding.culprits) + " launched " +
-      Plural(instances.size(), messages ? "call" : "collective") + " in opposite order" +
-      (SourceText(view) == "dump"
-           ? ": where these share a stream, or cannot run side by side, each waits for the other for ever."
-           : " on one stream each, so that each waits for the other for ever.");
+  finding.summary = "Deadlock: " + Ranks(finding.culprits) + " launched " +
+                    Plural(instances.size(), messages ? "call" : "collective") + " in opposite order" +
+                    WhyTheyWait(view, cycle);
   finding.evidence.push_back("none of these launches has been finished by its GPU");
   return finding;
 }
@@ -133,8 +141,7 @@ std::optional<Finding> ByOrderOverStreams(const View& view, const WaitGraph& gra
   if (cycle.empty() || !CertaintyByTime(view, cycle)) return std::nullopt;
   Finding finding = ExplainCycle(view, graph, all, cycle, Certainty::kSuspected);
   finding.evidence.emplace_back(
-      "they are on different streams: each waits for the other only if one stream waits for the other by an event, "
-      "which is not recorded");
+      "some of them are on different streams: whether the later waits for the earlier by an event is not recorded");
   return finding;
 }
 

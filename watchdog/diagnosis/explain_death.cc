@@ -53,8 +53,6 @@ void AddNextSteps(const Process& process, const Said& said, Finding* finding) {
   if (fate.orderly()) {
     steps.push_back("find why " + who +
                     " left its loop earlier: an uneven number of batches, a `break`, an early return");
-    steps.push_back(
-        "where ranks may have different numbers of batches, let them agree first (for example torch's Join)");
   } else if (fate.signal == SIGKILL) {
     steps.push_back("look for the killer: `dmesg -T | grep -i -e oom -e killed` on its host, then the scheduler's log");
     steps.push_back("if it was out of memory: host memory of data loaders and checkpoints is the usual cause");
