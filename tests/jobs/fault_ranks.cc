@@ -100,6 +100,7 @@ bool InitializationSize(Draft* draft) {
       rank, {.how = Edit::How::kReplace, .section = 0, .index = static_cast<int>(init - ops.begin()), .ops = {wrong}});
   draft->look = Look::kAfterStall;
   draft->truth().answers = {Exactly("initialization_hang", {rank})};
+  draft->truth().answers.front().voters = draft->CommAt(0).members;
   draft->truth().story = "rank " + std::to_string(rank) + " gives the world another size";
   return true;
 }
