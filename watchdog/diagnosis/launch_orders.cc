@@ -109,22 +109,24 @@ Orders FindOrders(const View& view, const WaitGraph& graph) {
   Orders orders;
   for (std::size_t n = 0; n < view.nodes.size(); ++n) {
     if (view.process(view.nodes[n]).fate.gone()) continue;
-    const auto streams = Streams(view, graph, view.nodes[n]);
-    Stream all;
-    for (const auto& [stream, launches] : streams) {
+    for (const auto& [stream, launches] : Streams(view, graph, view.nodes[n]))
       AddOrders(static_cast<int>(n), launches, &orders);
-      all.insert(all.end(), launches.begin(), launches.end());
-    }
-    if (streams.size() < 2) continue;
-    SortByTime(&all);
-    Orders across;
-    AddOrders(static_cast<int>(n), all, &across);
-    for (Order& order : across.plain) {
-      order.proven = false;
-      orders.across.push_back(order);
-    }
   }
   return orders;
+}
+
+std::vector<Order> OrdersOverStreams(const View& view, const WaitGraph& graph) {
+  Orders orders;
+  for (std::size_t n = 0; n < view.nodes.size(); ++n) {
+    if (view.process(view.nodes[n]).fate.gone()) continue;
+    Stream all;
+    for (const auto& [stream, launches] : Streams(view, graph, view.nodes[n]))
+      all.insert(all.end(), launches.begin(), launches.end());
+    SortByTime(&all);
+    AddOrders(static_cast<int>(n), all, &orders);
+  }
+  for (Order& order : orders.plain) order.proven = false;
+  return std::move(orders.plain);
 }
 
 // Depth first, without recursion: the input may be hostile.

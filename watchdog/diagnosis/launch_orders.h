@@ -30,9 +30,10 @@ struct Order {
 struct Orders {
   std::vector<Order> plain;
   std::vector<Order> in_groups;  // of NCCL's own, on several communicators: the one or the other is true
-  std::vector<Order> across;     // of launches on any streams: true where the later waits for the earlier by an event
 };
 Orders FindOrders(const View& view, const WaitGraph& graph);
+// Of launches on any streams: true where the later stream waits for the earlier by an event. None is proven.
+std::vector<Order> OrdersOverStreams(const View& view, const WaitGraph& graph);
 
 // The orders of one cycle; empty if there is none.
 std::vector<const Order*> Cycle(const std::vector<Order>& orders);
