@@ -117,10 +117,15 @@ class Kernels {
       if (found != holder_.end())
         Bind({index, found->second});
       else if (other != nullptr && FinishedMessage(*other, wanted, own, call->position))
-        kernel.met = true;  // taken in by buffers, and it does not come out of them
+        kernel.met = kernel.met || Counted(kernel, *other);  // buffers took it in, and it does not come out of them
       else
         kernel.open = false;
     }
+  }
+
+  // Both count their messages from the first one on: the numbers tell which belong together.
+  bool Counted(const Kernel& kernel, const Member& other) const {
+    return !view_.process(view_.nodes[kernel.node]).box->told && !view_.process(other).box->told;
   }
 
   void Close(const std::vector<std::size_t>& kernels) {
