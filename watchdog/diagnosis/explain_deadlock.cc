@@ -135,9 +135,9 @@ std::optional<Finding> ByLikelyOrder(const View& view, const WaitGraph& graph, c
 
 // Streams may wait for one another by events that nobody sees, or not at all.
 std::optional<Finding> ByOrderOverStreams(const View& view, const WaitGraph& graph, const Orders& orders) {
-  std::vector<Order> all = orders.plain;
-  const std::vector<Order> over_streams = OrdersOverStreams(view, graph);
-  all.insert(all.end(), over_streams.begin(), over_streams.end());
+  std::vector<Order> all = OrdersOverStreams(view, graph);
+  if (all.empty()) return std::nullopt;
+  all.insert(all.end(), orders.plain.begin(), orders.plain.end());
   const std::vector<const Order*> cycle = Cycle(all);
   if (cycle.empty() || !CertaintyByTime(view, cycle)) return std::nullopt;
   Finding finding = ExplainCycle(view, graph, all, cycle, Certainty::kSuspected);

@@ -119,9 +119,10 @@ std::vector<Order> OrdersOverStreams(const View& view, const WaitGraph& graph) {
   Orders orders;
   for (std::size_t n = 0; n < view.nodes.size(); ++n) {
     if (view.process(view.nodes[n]).fate.gone()) continue;
+    const auto streams = Streams(view, graph, view.nodes[n]);
+    if (streams.size() < 2) continue;
     Stream all;
-    for (const auto& [stream, launches] : Streams(view, graph, view.nodes[n]))
-      all.insert(all.end(), launches.begin(), launches.end());
+    for (const auto& [stream, launches] : streams) all.insert(all.end(), launches.begin(), launches.end());
     SortByTime(&all);
     AddOrders(static_cast<int>(n), all, &orders);
   }
