@@ -66,7 +66,7 @@ std::optional<Pair> FirstUnequal(const View& view, const CommView& comm) {
 
 bool Stuck(const Member& member, const Call& call) {
   if (call.returned_ns == 0) return true;
-  return (call.flags & format::kMarked) != 0 && !member.comm->Finished(call.ticket);
+  return member.Outstanding(call);
 }
 
 CallSummary DescribeSide(const View& view, const CommView& comm, const Member& member, const Call& call) {

@@ -15,10 +15,6 @@ namespace {
 using functions::Function;
 using reader::Call;
 
-bool Unfinished(const Member& member, const Call& call) {
-  return (call.flags & format::kMarked) != 0 && !member.comm->Finished(call.ticket);
-}
-
 // What one node has launched on one communicator at once, and its GPU has not finished.
 struct Kernel {
   int comm = -1, member = -1, node = -1;
@@ -59,7 +55,7 @@ class Kernels {
       if (!view_.comms[comm].comparable || !own.alive_in()) continue;
       for (const std::vector<const Call*>* calls : {&own.calls, &own.messages})
         for (const Call* call : *calls)
-          if (Unfinished(own, *call)) launches.push_back({call, comm, member});
+          if (own.Outstanding(*call)) launches.push_back({call, comm, member});
     }
     std::sort(launches.begin(), launches.end(),
               [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });

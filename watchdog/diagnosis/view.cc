@@ -303,6 +303,10 @@ const Call* Member::Fetch(std::uint64_t position) const {
   return at->second ? &*at->second : nullptr;
 }
 
+bool Member::Outstanding(const Call& call) const {
+  return (call.flags & format::kMarked) != 0 && !comm->Finished(call.ticket);
+}
+
 bool Member::alive_in() const {
   return comm->state == CommunicatorState::kReady || comm->state == CommunicatorState::kFinalizing;
 }

@@ -76,6 +76,7 @@ struct Member {
   const reader::Call* Kept(std::uint64_t position) const;   // in `calls`
   const reader::Call* Fetch(std::uint64_t position) const;  // in left_out: a look into the file
   bool alive_in() const;                                    // ready or finalizing: its calls bind others
+  bool Outstanding(const reader::Call& call) const;         // launched and marked, and the GPU has not finished it
   bool rank_known() const { return (comm->flags & format::kCommRankUnknown) == 0; }
 };
 

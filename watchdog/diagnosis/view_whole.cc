@@ -50,18 +50,15 @@ Messages MessagesOf(const Member& member) {
   return messages;
 }
 
-bool Over(const Member& member, const Call& call) {
-  if (call.returned_ns == 0) return false;
-  return (call.flags & format::kMarked) == 0 || member.comm->Finished(call.ticket);
-}
-
 // Messages that are not over, and whose other end has been called, long ago.
 void FindPartners(const View& view, const CommView& comm, std::set<int>* wanted) {
   if (!comm.comparable) return;
   for (const Member& member : comm.members) {
     for (const Call* call : member.messages) {
       const Member* peer = call->root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call->root));
-      if (peer == nullptr || Over(member, *call) || !Sifted(view, *peer) || wanted->contains(peer->process)) continue;
+      if (peer == nullptr || (call->returned_ns != 0 && !member.Outstanding(*call)) || !Sifted(view, *peer) ||
+          wanted->contains(peer->process))
+        continue;
       const Function other_end = call->function == Function::ncclSend ? Function::ncclRecv : Function::ncclSend;
       const auto found = std::find_if(peer->messages.begin(), peer->messages.end(), [&](const Call* other) {
         return other->function == other_end && other->position == call->position &&

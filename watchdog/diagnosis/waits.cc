@@ -102,7 +102,7 @@ std::vector<Absentee> Absentees(const View& view, const CommView& comm) {
 
 bool IsInACall(const View& view, const Node& node) {
   const auto unfinished = [](const Member& member, const Call* call) {
-    return call->returned_ns == 0 || Outstanding(member, *call);
+    return call->returned_ns == 0 || member.Outstanding(*call);
   };
   return std::any_of(node.memberships.begin(), node.memberships.end(), [&](const std::pair<int, int>& at) {
     const Member& member = view.member(at);

@@ -7,10 +7,6 @@ namespace {
 
 using reader::Call;
 
-bool Outstanding(const Member& member, const Call& call) {
-  return (call.flags & format::kMarked) != 0 && !member.comm->Finished(call.ticket);
-}
-
 // Whoever has said goodbye to a communicator (destroyed, aborted, revoked) waits for nobody in it.
 bool MayWait(const View& view, const Member& member) {
   return member.node >= 0 && !view.process(member).fate.gone() && member.alive_in();
@@ -27,7 +23,7 @@ Wait InCollective(const View& view, const CommView& comm, int comm_index, int me
   const Process& process = view.process(member);
   if (wait.call != nullptr) {
     wait.since_ns = process.At(wait.call->entered_ns);
-    wait.proven = wait.call->returned_ns == 0 || Outstanding(member, *wait.call);
+    wait.proven = wait.call->returned_ns == 0 || member.Outstanding(*wait.call);
   } else if (position + 1 == member.comm->entered) {
     wait.since_ns = process.At(member.comm->last.entered_ns);
     wait.proven = position >= member.comm->returned;
@@ -54,7 +50,7 @@ Standing StandingOf(const View& view, const Member& member) {
   standing.entered = member.entered;
   standing.unfinished = view.Unfinished(member);
   const Call* call = member.Kept(standing.unfinished);  // what was left out is over
-  standing.known = call != nullptr && Outstanding(member, *call);
+  standing.known = call != nullptr && member.Outstanding(*call);
   standing.gone = process.fate.gone();
   standing.held = process.fate.held();
   standing.left = !member.alive_in() && member.comm->state != format::CommunicatorState::kInitializing;

@@ -65,6 +65,7 @@ void ReadBoxes(const std::vector<std::string>& files, Calls calls, const std::fu
   for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work, false);
   work(true);
   for (std::thread& other : others) other.join();
+  done(files.size());
   for (std::variant<BoxImage, Failure>& one : read) {
     if (auto* box = std::get_if<BoxImage>(&one))
       boxes->push_back(std::move(*box));
