@@ -5,6 +5,7 @@
 
 #include "shim/device/driver.h"
 #include "shim/lifecycle/keep_errno.h"
+#include "shim/lifecycle/thread.h"
 #include "shim/recorder/put.h"
 #include "shim/recorder/table.h"
 #include "shim/resolve/libraries.h"
@@ -96,7 +97,7 @@ CUcontext ContextOf(const format::Communicator& entry) {
 void Tell(Box& box, GpuMarks marks) {
   const std::atomic_ref field(box.header->gpu_marks);  // threads make communicators side by side
   std::uint32_t said = field.load(std::memory_order_relaxed);
-  while (said != static_cast<std::uint32_t>(GpuMarks::kOn) &&
+  while (said != static_cast<std::uint32_t>(GpuMarks::kOn) && said != static_cast<std::uint32_t>(GpuMarks::kBoth) &&
          !field.compare_exchange_weak(said, static_cast<std::uint32_t>(marks), std::memory_order_relaxed)) {
   }
 }
@@ -117,15 +118,17 @@ bool GiveAccess(Box& box, std::uint32_t index) {
   return true;
 }
 
-}  // namespace
+// A value that the GPU writes so many bytes behind the entry's first end mark.
+struct Mark {
+  std::uint64_t offset;
+  std::uint64_t value;
+};
 
-void Prepare(Box& box, std::uint32_t index) {
-  if (!box.gpu_marks_wanted || (box.communicators[index].flags & format::kCommNonBlocking)) return;
-  Tell(box, GiveAccess(box, index) ? GpuMarks::kOn : GpuMarks::kUnavailable);
-}
-
-Outcome Enqueue(Box& box, const Operation& operation, std::uint64_t* ticket) {
-  if (!box.gpu_marks_wanted) return Outcome::kNotWanted;
+// Puts the mark that `choose` gives on the operation's stream; `note` where that has worked. (As functions, since
+// every instruction here is one of each call.)
+template <class Choose, class Note>
+[[gnu::always_inline]] inline Outcome Write(Box& box, const Operation& operation, const Choose& choose,
+                                            const Note& note) {
   format::Communicator& entry = box.communicators[operation.index];
   Private& mine = box.privates[operation.index];
   const std::uint64_t device_marks = std::atomic_ref(mine.device_marks).load(std::memory_order_relaxed);
@@ -141,18 +144,67 @@ Outcome Enqueue(Box& box, const Operation& operation, std::uint64_t* ticket) {
   // An error too says that a capture is going on, which the default stream must stay away from.
   if (driver.stream_is_capturing(on, &capture) != CUDA_SUCCESS) return Outcome::kUnavailable;
   if (capture != CU_STREAM_CAPTURE_STATUS_NONE) return Outcome::kCaptured;
-  const std::uint64_t next = entry.tickets.load(std::memory_order_relaxed);
-  const CUdeviceptr mark = device_marks + next % format::kMarks * sizeof(std::uint64_t);
-  if (driver.stream_write(on, mark, next + 1, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) {
+  const Mark mark = choose();
+  if (driver.stream_write(on, device_marks + mark.offset, mark.value, CU_STREAM_WRITE_VALUE_DEFAULT) != CUDA_SUCCESS) {
     Tell(box, GpuMarks::kUnavailable);
     return Outcome::kUnavailable;
   }
   // The driver may have kept us waiting. A mark that is on its way nevertheless is allowed for where the entry begins
-  // anew (FillMarks).
+  // anew (table.cc).
   if (GenerationOf(entry) != operation.generation) return Outcome::kUnavailable;
-  entry.tickets.store(next + 1, std::memory_order_release);
-  *ticket = next;
+  note(mark.value);
   return Outcome::kEnqueued;
+}
+
+// The stream's place among the start marks of the communicator: its own for good, kStarts where all are taken. Of the
+// default streams one is each thread's own.
+std::uint32_t PlaceOf(Private& mine, std::uint64_t stream, std::uint32_t thread) {
+  constexpr std::uint64_t kDefaultStreams = 2;
+  const std::uint64_t key = (stream <= kDefaultStreams ? std::uint64_t{thread} << 8 | stream : stream) + 1;
+  std::uint32_t free = format::kStarts;
+  for (std::uint32_t i = 0; i < format::kStarts; ++i) {
+    const std::uint64_t taken = std::atomic_ref(mine.start_places[i].stream).load(std::memory_order_relaxed);
+    if (taken == key) return i;
+    if (taken == 0 && free == format::kStarts) free = i;
+  }
+  if (free < format::kStarts) Put(mine.start_places[free].stream, key);
+  return free;
+}
+
+}  // namespace
+
+void Prepare(Box& box, std::uint32_t index) {
+  if (!box.gpu_marks_wanted || (box.communicators[index].flags & format::kCommNonBlocking)) return;
+  const GpuMarks given = box.start_marks_wanted ? GpuMarks::kBoth : GpuMarks::kOn;
+  Tell(box, GiveAccess(box, index) ? given : GpuMarks::kUnavailable);
+}
+
+Outcome Enqueue(Box& box, const Operation& operation, std::uint64_t* ticket) {
+  if (!box.gpu_marks_wanted) return Outcome::kNotWanted;
+  format::Communicator& entry = box.communicators[operation.index];
+  const auto choose = [&] {
+    const std::uint64_t next = entry.tickets.load(std::memory_order_relaxed);
+    return Mark{next % format::kMarks * sizeof(std::uint64_t), next + 1};
+  };
+  return Write(box, operation, choose, [&](std::uint64_t value) {
+    entry.tickets.store(value, std::memory_order_release);
+    *ticket = value - 1;
+  });
+}
+
+Outcome EnqueueStart(Box& box, const Operation& operation, std::uint64_t* number) {
+  constexpr std::uint64_t kBefore = offsetof(format::Communicator, marks) - offsetof(format::Communicator, starts);
+  Private& mine = box.privates[operation.index];
+  const std::uint32_t place = PlaceOf(mine, operation.stream, current_thread.id);
+  if (place == format::kStarts) return Outcome::kUnavailable;
+  const auto choose = [&] {
+    const std::uint64_t count = std::atomic_ref(mine.starts).load(std::memory_order_relaxed) + 1;
+    Put(mine.starts, count);  // used up, whatever comes of it
+    const Mark mark{place * sizeof(std::uint64_t) - kBefore, count * format::kStarts + place};
+    Put(mine.start_places[place].last, mark.value);
+    return mark;
+  };
+  return Write(box, operation, choose, [&](std::uint64_t value) { *number = value; });
 }
 
 }  // namespace ncclwatch::shim::device

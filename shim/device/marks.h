@@ -1,4 +1,5 @@
-// End marks: after the work of a call the GPU itself writes, in stream order, into the black box that it is done.
+// Marks: the GPU itself writes into the black box, in stream order, that it has come to the work of a call (start
+// marks) and that it is done with it (end marks).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,9 @@ enum class Outcome {
   kCaptured,     // the stream is capturing: a mark would become a node of the graph
   kUnavailable,  // the driver refused, or the communicator has been aborted and its entry is another one's
 };
-// Enqueues the next mark of the operation's communicator on its stream. *ticket is set with kEnqueued.
+// Enqueues the next end mark of the operation's communicator on its stream. *ticket is set with kEnqueued.
 Outcome Enqueue(Box& box, const Operation& operation, std::uint64_t* ticket);
+// Likewise the next start mark: before the launch.
+Outcome EnqueueStart(Box& box, const Operation& operation, std::uint64_t* number);
 
 }  // namespace ncclwatch::shim::device

@@ -13,6 +13,7 @@
 #include "shim/lifecycle/words/errors.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/record.h"
+#include "shim/recorder/starts.h"
 #include "shim/resolve/callers.h"
 #include "shim/resolve/libraries.h"
 
@@ -80,6 +81,10 @@ class Hook<function, library, R(P...)> {
   // Calls that come before all others on a library that is new in the process.
   static constexpr bool kBegins =
       kFamily == functions::Family::kCreation || function == functions::Function::ncclGetUniqueId;
+  // What may put work on a stream.
+  static constexpr bool kLaunches =
+      kFamily == functions::Family::kCollective || kFamily == functions::Family::kRooted ||
+      kFamily == functions::Family::kPointToPoint || function == functions::Function::ncclGroupEnd;
   static_assert(resolve::kLibraries == 4, "operator() knows four");
 
   [[gnu::always_inline]] R Query(Real real, P... arguments) const {
@@ -137,8 +142,14 @@ class Hook<function, library, R(P...)> {
   // Both are plain accesses here; the other side makes every processor keep the order (abort.cc).
   [[gnu::always_inline]] R Pass(Box& box, const Call& call, Real real, P... arguments) const {
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (Refusing(box)) [[unlikely]]
-      return Refuse<function, R, P...>(box, call, real, arguments...);
+    if (box.detours.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      return Detoured(box, call, real, arguments...);
+    return real(arguments...);
+  }
+
+  [[gnu::noinline]] static R Detoured(Box& box, const Call& call, Real real, P... arguments) {
+    if constexpr (kLaunches) MarkStarts(box, current_thread, call);
+    if (Refusing(box)) return Refuse<function, R, P...>(box, call, real, arguments...);
     return real(arguments...);
   }
 

@@ -123,7 +123,7 @@ void AbortAll(std::uint32_t library, const std::vector<ncclComm_t>& comms) {
 
 int AbortCommunicators() {
   Box* box = CurrentBox();
-  if (!box || box->refusing.exchange(true)) return 0;
+  if (!box || (box->detours.fetch_or(kRefuses) & kRefuses) != 0) return 0;
   ReachAllThreads();
   const std::vector<Taken> taken = TakeHandles(*box);
   Sleep(kQuestion_ns);

@@ -2,7 +2,7 @@
 // blocked calls come back and it can end with its own error.
 //
 // What is guaranteed, and by what:
-// - No call of the application begins on a communicator that is being ended: from the first moment on (Box::refusing)
+// - No call of the application begins on a communicator that is being ended: from the first moment on (Box::detours)
 //   the wrappers refuse calls instead of passing them on. A call that was on its way past that check is in the ring of
 //   records by then, since every processor is made to see the flag before the ring is read (membarrier); it is given
 //   the time to come back, or to be stuck inside NCCL for good.
@@ -23,7 +23,7 @@ namespace ncclwatch::shim {
 // In a thread that the host does not need: may take as long as NCCL likes, or for ever. How many were ended.
 int AbortCommunicators();
 
-inline bool Refusing(const Box& box) { return box.refusing.load(std::memory_order_relaxed); }
+inline bool Refusing(const Box& box) { return (box.detours.load(std::memory_order_relaxed) & kRefuses) != 0; }
 // Whether AbortCommunicators() has taken this handle, or is about to free what it means.
 inline bool EndedByUs(const Box& box, std::uint64_t handle) {
   return handle != 0 && box.ended_by_us.Find(handle) != format::kNoCommunicator;

@@ -183,8 +183,10 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
     return nullptr;
   }
   Box* box = std::get<Box*>(outcome);
-  box->gpu_marks_wanted = settings.gpu_marks;
-  if (!settings.gpu_marks) box->header->gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kOff);
+  box->gpu_marks_wanted = settings.gpu != settings::GpuMarks::kOff;
+  box->start_marks_wanted = settings.gpu == settings::GpuMarks::kBoth;
+  if (box->start_marks_wanted) box->detours = kMarksStarts;
+  if (!box->gpu_marks_wanted) box->header->gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kOff);
   NoteLibrary(*box, library);
   if (!decide(box)) {
     AbandonBox(*box, plan);

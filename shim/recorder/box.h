@@ -19,9 +19,15 @@ struct Private {
   std::atomic<void**> out{nullptr};  // where the handle will appear; null once it has, the memory is the application's
   std::atomic<std::uint64_t> parent_handle{0};
   std::uint32_t sibling = format::kNoCommunicator;  // the next communicator of one InitAll
-  bool pending = false;                      // non-blocking: not settled yet; who takes it back (TakePending) settles
-  std::uint64_t device_marks = 0;            // CUdeviceptr of Communicator::marks, 0 none
-  void* context = nullptr;                   // CUcontext that device_marks belongs to
+  bool pending = false;            // non-blocking: not settled yet; who takes it back (TakePending) settles
+  std::uint64_t device_marks = 0;  // CUdeviceptr of Communicator::marks, 0 none
+  void* context = nullptr;         // CUcontext that device_marks belongs to
+  // Start marks of this entry so far, whoever its owner was; and the streams that have a place among them.
+  std::uint64_t starts = 0;
+  struct StartPlace {
+    std::uint64_t stream = 0;  // and thread, where each has its own; 0: free
+    std::uint64_t last = 0;    // number handed out
+  } start_places[format::kStarts];
   std::atomic<std::uint32_t> told_error{0};  // generation + 1 whose asynchronous error has been noted
 };
 
@@ -31,6 +37,12 @@ struct SeenId {
   std::uint64_t uses;
 };
 inline constexpr std::uint32_t kSeenIds = 4096;
+
+// One word for all of them: the ordinary call asks once.
+enum Detour : std::uint8_t {
+  kRefuses = 1,      // the job is being ended: calls are not passed on any more (lifecycle/abort.h)
+  kMarksStarts = 2,  // NCCLWATCH_GPU=both (recorder/starts.h)
+};
 
 struct Box {
   format::Header* header = nullptr;
@@ -46,6 +58,7 @@ struct Box {
   int guard = -1;           // number of its mapping (reader/guard.h)
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
+  bool start_marks_wanted = false;           // as kMarksStarts in detours, from before the first communicator on
   std::uint32_t library = ~0u;               // that the header names as the job's NCCL
   std::atomic<bool> library_settled{false};  // once the first communicator is being made
   std::atomic<bool> registered{false};       // the communicator table, with the CUDA driver
@@ -54,7 +67,7 @@ struct Box {
   std::atomic<std::uint32_t> reuse_from{0};
   std::atomic<std::uint32_t> inits_all{0};
   std::atomic<bool> said_full{false};
-  std::atomic<bool> refusing{false};  // the job is being ended: calls are not passed on any more (lifecycle/abort.h)
+  std::atomic<std::uint8_t> detours{0};        // Detour: what comes between a call's record and the call
   std::atomic_flag writer = ATOMIC_FLAG_INIT;  // making and ending communicators; never the hot path
 
   HandleTable handles;

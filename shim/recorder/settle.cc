@@ -1,10 +1,10 @@
 #include "shim/recorder/settle.h"
 
 #include "shim/device/marks.h"
-#include "shim/hooks/call.h"
 #include "shim/hooks/nccl_compat.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/communicators.h"
+#include "shim/recorder/group_marks.h"
 #include "shim/recorder/peers.h"
 #include "shim/recorder/table.h"
 
@@ -13,12 +13,6 @@ namespace {
 
 using format::kNoCommunicator;
 using functions::Function;
-
-// A record this close to being overwritten is left alone: its slot may get a new owner while it is written.
-bool StillOurs(const Box& box, std::uint64_t slot) {
-  const std::uint64_t ring = box.mask + 1;
-  return slot != kNoSlot && box.header->head.load(std::memory_order_relaxed) - slot < ring - ring / 4;
-}
 
 bool Refused(int result) { return result == ncclInvalidArgument || result == ncclInvalidUsage; }
 
@@ -50,41 +44,6 @@ void WriteMark(Box& box, std::uint64_t slot, std::uint32_t flag, std::uint64_t t
   std::atomic_ref(record.ticket).store(ticket, std::memory_order_relaxed);
   std::atomic_ref(record.flags).fetch_or(flag, std::memory_order_release);
 }
-
-bool CanBeMarked(const Operation& operation, int result) {
-  return result == ncclSuccess && operation.index != kNoCommunicator &&
-         (operation.flags & (format::kEmpty | format::kNonBlocking)) == 0;
-}
-
-// One mark for each communicator and stream of a group.
-struct Mark {
-  std::uint32_t index;
-  std::uint32_t generation;
-  std::uint64_t stream;
-  std::uint32_t flag;
-  std::uint64_t ticket;
-};
-// More pairs than this in one group are beyond any program that we know; their calls are recorded without marks.
-constexpr int kMarksPerGroup = 64;
-
-class GroupMarks {
- public:
-  const Mark* For(Box& box, const Operation& operation) {
-    for (int i = used_ - 1; i >= 0; --i)
-      if (marks_[i].index == operation.index && marks_[i].generation == operation.generation &&
-          marks_[i].stream == operation.stream)
-        return &marks_[i];
-    if (used_ == kMarksPerGroup) return nullptr;
-    Mark& mark = marks_[used_++];
-    mark = {operation.index, operation.generation, operation.stream, 0, 0};
-    mark.flag = FlagOf(device::Enqueue(box, operation, &mark.ticket));
-    return &mark;
-  }
-
- private:
-  int used_ = 0;
-  Mark marks_[kMarksPerGroup];
-};
 
 }  // namespace
 
@@ -131,7 +90,7 @@ void SettleAlone(Box& box, Operation& operation, int result) {
     Undo(box, operation);
     return WriteReturn(box, operation.slot, result, returned);
   }
-  if (CanBeMarked(operation, result)) {
+  if (result == ncclSuccess && CanBeMarked(operation)) {
     std::uint64_t ticket = 0;
     const std::uint32_t flag = FlagOf(device::Enqueue(box, operation, &ticket));
     WriteMark(box, operation.slot, flag, ticket);
@@ -151,13 +110,13 @@ void SettleGroup(Box& box, Group& group, Function end, int result) {
   for (std::uint32_t i = 0; i < group.deferred; ++i) WriteReturn(box, group.deferred_slots[i], result, returned);
   if (dropped) return;
 
-  GroupMarks marks;
+  GroupMarks<device::Enqueue> marks;
   for (std::uint32_t i = 0; i < group.operations; ++i) {
     const Operation& operation = group.operation[i];
-    if (CanBeMarked(operation, result)) {
-      const Mark* mark = marks.For(box, operation);
-      WriteMark(box, operation.slot, mark ? mark->flag : std::uint32_t{format::kMarkUnavailable},
-                mark ? mark->ticket : 0);
+    if (result == ncclSuccess && CanBeMarked(operation)) {
+      const GroupMark* mark = marks.For(box, operation);
+      WriteMark(box, operation.slot, FlagOf(mark ? mark->outcome : device::Outcome::kUnavailable),
+                mark ? mark->number : 0);
     }
     SettleOne(box, operation, result, returned);
   }

@@ -9,9 +9,20 @@
 #include <cstdint>
 
 #include "ncclwatch/functions/function.h"
+#include "shim/hooks/call.h"
 #include "shim/recorder/box.h"
 
 namespace ncclwatch::shim {
+
+// A record this close to being overwritten is left alone: its slot may get a new owner while it is written.
+inline bool StillOurs(const Box& box, std::uint64_t slot) {
+  const std::uint64_t ring = box.mask + 1;
+  return slot != kNoSlot && box.header->head.load(std::memory_order_relaxed) - slot < ring - ring / 4;
+}
+// Unless it fails.
+inline bool CanBeMarked(const Operation& operation) {
+  return operation.index != format::kNoCommunicator && (operation.flags & (format::kEmpty | format::kNonBlocking)) == 0;
+}
 
 // Result and return stamp of one record, if the ring has not wrapped over it since.
 void WriteReturn(Box& box, std::uint64_t slot, int result, std::uint64_t returned);

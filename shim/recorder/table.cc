@@ -64,7 +64,6 @@ void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t libra
   Put(entry.last.dtype, format::kNoType);
   Put(entry.last.reduction, format::kNoReduction);
   Put(entry.last.flags, 0);
-  entry.started.store(0, std::memory_order_relaxed);
   Put(entry.id, origin.id);
   Put(entry.parent, origin.parent);
   Put(entry.parent_ordinal, origin.ordinal);
@@ -81,13 +80,17 @@ void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t libra
 }
 
 // Field by field: one who comes back from a call on the former owner may be reading.
-void Empty(Private& mine) {
+void Empty(const format::Communicator& entry, Private& mine) {
   mine.out = nullptr;
   mine.parent_handle = 0;
   mine.sibling = kNoCommunicator;
   Put(mine.pending, false);
   Put(mine.device_marks, 0);
   Put(mine.context, nullptr);
+  // A place in which the GPU may still write a number of the former owner's is none of the new one's.
+  for (std::uint32_t i = 0; i < format::kStarts; ++i)
+    if (entry.starts[i].load(std::memory_order_relaxed) >= mine.start_places[i].last)
+      Put(mine.start_places[i].stream, 0);
 }
 
 }  // namespace
@@ -100,6 +103,8 @@ void NoteAbort(format::Communicator& entry, CommunicatorState state) {
       const std::uint64_t mark = entry.marks[i].load(std::memory_order_relaxed);
       Put(entry.unfinished[i], std::min<std::uint64_t>(tickets - std::min(mark, tickets), UINT16_MAX));
     }
+    for (std::uint32_t i = 0; i < format::kStarts; ++i)
+      Put(entry.aborted_starts[i], entry.starts[i].load(std::memory_order_relaxed));
     std::atomic_ref(entry.aborted).store(clock::Ticks(), std::memory_order_release);
   }
   SetState(entry, state);
@@ -117,7 +122,7 @@ std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
   format::Communicator& entry = box.communicators[at];
   const bool fresh = at == box.header->communicators_used.load(std::memory_order_relaxed);
   Fill(entry, origin, library, fresh);
-  Empty(box.privates[at]);
+  Empty(entry, box.privates[at]);
   SetState(entry, CommunicatorState::kInitializing);
   if (fresh) box.header->communicators_used.store(at + 1, std::memory_order_release);
   return at;

@@ -86,6 +86,8 @@ void FillCommunicator(const reader::Communicator& from, format::Communicator* to
   to->state = static_cast<std::uint32_t>(from.state);
   Put(from.label, to->label);
   for (std::size_t i = 0; i < from.marks.size(); ++i) to->marks[i] = from.marks[i];
+  for (std::size_t i = 0; i < from.starts.size(); ++i) to->starts[i] = from.starts[i];
+  for (std::size_t i = 0; i < from.starts.size(); ++i) to->aborted_starts[i] = from.aborted_starts[i];
   to->aborted = static_cast<std::uint64_t>(from.aborted_ns);
   to->aborted_tickets = from.aborted_tickets;
   for (std::size_t i = 0; i < from.unfinished.size(); ++i) to->unfinished[i] = from.unfinished[i];
@@ -101,6 +103,7 @@ void FillRecord(const reader::Call& from, format::Record* to) {
   to->site = from.site;
   to->group = from.group;
   to->ticket = from.ticket;
+  to->start = from.start;
   to->result = from.result;
   to->function = static_cast<std::uint32_t>(from.function);
   to->communicator = from.communicator;

@@ -173,6 +173,10 @@ void Job::Return(int rank, std::uint64_t slot, std::int32_t result) {
     return;
   }
   if (!message) ++entry.returned;
+  if (result == 0 && box.gpu_marks == format::GpuMarks::kBoth) {
+    call.flags |= format::kStartMarked;
+    call.start = ++starts_ * format::kStarts + call.stream % format::kStarts;
+  }
   if (marks_ && result == 0) {
     call.flags |= format::kMarked;
     call.ticket = entry.tickets++;
@@ -192,7 +196,23 @@ void Job::Done(const std::vector<int>& ranks, int comm, const Spec& spec) {
   Finish(ranks, comm);
 }
 
+void Job::Starts() {
+  for (reader::BoxImage& box : boxes_) box.gpu_marks = format::GpuMarks::kBoth;
+}
+
+void Job::Begin(const std::vector<int>& ranks, int comm) {
+  for (const int rank : ranks) {
+    reader::Communicator& entry = Entry(rank, comm);
+    for (const reader::Call& call : Box(rank).calls) {
+      if (call.communicator != entry.index || (call.flags & format::kStartMarked) == 0) continue;
+      std::uint64_t& start = entry.starts[call.start % format::kStarts];
+      start = std::max(start, call.start);
+    }
+  }
+}
+
 void Job::Finish(const std::vector<int>& ranks, int comm) {
+  Begin(ranks, comm);
   for (const int rank : ranks) {
     reader::Communicator& entry = Entry(rank, comm);
     const std::uint64_t first = entry.tickets > format::kMarks ? entry.tickets - format::kMarks : 0;
@@ -257,6 +277,7 @@ void Job::NoteAbort(reader::Communicator* entry) const {
   entry->aborted_tickets = entry->tickets;
   for (std::size_t i = 0; i < entry->marks.size(); ++i)
     entry->unfinished[i] = static_cast<std::uint16_t>(entry->tickets - entry->marks[i]);
+  entry->aborted_starts = entry->starts;
 }
 
 void Job::Abort(const std::vector<int>& ranks, int comm) {

@@ -41,6 +41,7 @@ class Job {
   void At(double seconds);
   void Pass(double seconds);
   void Marks(bool on) { marks_ = on; }
+  void Starts();  // all ranks write start marks too
 
   // A communicator of some ranks, ready on them. Further ones are numbered 1, 2, ...
   int Comm(const std::vector<int>& ranks, const std::string& label = "", int parent = -1);
@@ -54,6 +55,7 @@ class Job {
   void Call(const std::vector<int>& ranks, int comm, const Spec& spec);  // enters and returns
   void Done(const std::vector<int>& ranks, int comm, const Spec& spec);  // ... and the GPU finishes
   void Finish(const std::vector<int>& ranks, int comm);                  // all that is outstanding
+  void Begin(const std::vector<int>& ranks, int comm);                   // the GPU comes to all that is outstanding
   void Group(int rank, const std::function<void()>& calls, bool close = true);
   void Message(int rank, int comm, Function function, int peer, std::uint64_t count = 1024);
   void Other(int rank, Function function, int comm = -1);
@@ -90,6 +92,7 @@ class Job {
 
   std::int64_t now_ns_;
   bool marks_ = true;
+  std::uint64_t starts_ = 0;
   int leader_ = 0;
   std::vector<reader::BoxImage> boxes_;
   std::vector<std::vector<int>> members_;              // by communicator

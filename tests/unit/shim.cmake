@@ -37,7 +37,16 @@ if(NCCLWATCH_SANITIZE MATCHES "undefined")
     target_compile_options(${target} PRIVATE -fno-sanitize=enum)
   endforeach()
 endif()
+# A process of its own: NCCLWATCH_GPU is read once.
+add_executable(unit_shim_starts ${CMAKE_CURRENT_LIST_DIR}/shim_starts_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_support.cc)
+target_include_directories(unit_shim_starts PRIVATE ${CMAKE_SOURCE_DIR})
+target_compile_definitions(unit_shim_starts PRIVATE SHIM_FAKE_CUDA="$<TARGET_FILE:shim_fake_cuda>")
+target_link_libraries(unit_shim_starts PRIVATE -Wl,--no-as-needed ncclwatch shim_fake_nccl ncclwatch_format cuda_headers
+  ncclwatch_warnings GTest::gtest_main)
+add_dependencies(unit_shim_starts shim_fake_cuda)
 # The library leaks at exit rather than destroy what other threads may be using; a forked child starts its watchdog.
-gtest_discover_tests(unit_shim TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST
-                     PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0
-                     ENVIRONMENT_MODIFICATION TSAN_OPTIONS=set:die_after_fork=0)
+foreach(target unit_shim unit_shim_starts)
+  gtest_discover_tests(${target} TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST
+                       PROPERTIES ENVIRONMENT ASAN_OPTIONS=detect_leaks=0
+                       ENVIRONMENT_MODIFICATION TSAN_OPTIONS=set:die_after_fork=0)
+endforeach()

@@ -12,6 +12,8 @@ extern "C" {
 int FakeMarksWritten = 0;
 void (*FakeOnMark)() = nullptr;  // runs inside every mark's call, before the mark is written
 bool FakeStreamStuck = false;    // marks are taken, and never written
+bool FakeMarksRefused = false;   // ... nor taken
+bool FakeCapturing = false;
 
 CUresult cuCtxGetCurrent(CUcontext* current) {
   *current = context;
@@ -34,10 +36,11 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* host, unsigned)
   return CUDA_SUCCESS;
 }
 CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  *status = FakeCapturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamWriteValue64_v2(CUstream, CUdeviceptr address, cuuint64_t value, unsigned) {
+  if (FakeMarksRefused) return CUDA_ERROR_NOT_SUPPORTED;
   if (FakeOnMark) FakeOnMark();
   if (FakeStreamStuck) return CUDA_SUCCESS;
   ++FakeMarksWritten;

@@ -93,6 +93,8 @@ void Resume(reader::Communicator* comm) {
     const std::uint64_t behind = std::min<std::uint64_t>(comm->unfinished[i], comm->aborted_tickets);
     comm->marks[i] = std::min(comm->marks[i], comm->aborted_tickets - behind);
   }
+  for (std::size_t i = 0; i < comm->starts.size(); ++i)
+    comm->starts[i] = std::min(comm->starts[i], comm->aborted_starts[i]);
 }
 
 }  // namespace

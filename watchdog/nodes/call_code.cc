@@ -15,7 +15,7 @@ enum CallBits : std::uint8_t {  // set: as the call before on the communicator l
   kChained = 16,
   kSamePlace = 32,  // stream, site, thread
   kSucceeded = 64,  // returned, with ncclSuccess
-  kSameRest = 128,  // flags, next ticket, no group
+  kSameRest = 128,  // flags, next ticket, next start number, no group
 };
 
 std::uint64_t ChainAfter(const Call& before, const Call& call) {
@@ -31,6 +31,12 @@ bool SameShape(const Call& a, const Call& b) {
 std::uint64_t TicketAfter(const Call& last, std::uint32_t flags) {
   if ((flags & format::kMarked) == 0) return 0;
   return (last.flags & format::kMarked) != 0 ? last.ticket + 1 : 0;
+}
+
+// The next number on the same stream.
+std::uint64_t StartAfter(const Call& last, std::uint32_t flags) {
+  if ((flags & format::kStartMarked) == 0) return 0;
+  return (last.flags & format::kStartMarked) != 0 ? last.start + format::kStarts : 0;
 }
 
 void WriteShape(const Call& call, Writer* to) {
@@ -70,7 +76,9 @@ std::uint8_t CallMemory::BitsOf(const Call& call, const Call& last) const {
   if (call.chain == ChainAfter(last, call)) bits |= kChained;
   if (call.stream == last.stream && call.site == last.site && call.thread == last.thread) bits |= kSamePlace;
   if (call.returned_ns != 0 && call.result == 0) bits |= kSucceeded;
-  if (call.flags == last.flags && call.group == 0 && call.ticket == TicketAfter(last, call.flags)) bits |= kSameRest;
+  if (call.flags == last.flags && call.group == 0 && call.ticket == TicketAfter(last, call.flags) &&
+      call.start == StartAfter(last, call.flags))
+    bits |= kSameRest;
   return static_cast<std::uint8_t>(bits);
 }
 
@@ -98,7 +106,10 @@ void CallMemory::Write(const Call& call, Writer* to) {
   to->Signed(Since(call.entered_ns, before_.entered_ns));
   to->Number(Inside(call));
   if ((bits & kSucceeded) == 0) to->Signed(call.result);
-  if ((bits & kSameRest) == 0) to->Number(call.flags).Number(call.group).Number(call.ticket);
+  if ((bits & kSameRest) == 0) {
+    to->Number(call.flags).Number(call.group).Number(call.ticket);
+    if ((call.flags & format::kStartMarked) != 0) to->Number(call.start);
+  }
   Keep(call);
 }
 
@@ -131,10 +142,12 @@ Call CallMemory::Read(Reader* from) {
   call.result = (bits & kSucceeded) == 0 ? from->Signed32() : 0;
   call.flags = last.flags;
   call.ticket = TicketAfter(last, call.flags);
+  call.start = StartAfter(last, call.flags);
   if ((bits & kSameRest) == 0) {
     call.flags = from->NumberAs<std::uint32_t>();
     call.group = from->Number();
     call.ticket = from->Number();
+    call.start = (call.flags & format::kStartMarked) != 0 ? from->Number() : 0;
   }
   Keep(call);
   return call;

@@ -46,6 +46,15 @@ void ReadMarks(Reader* from, Communicator* comm) {
     comm->marks[i] = (other >> i & 1) != 0 ? from->Number() : Settled(comm->tickets, i);
 }
 
+// Of boxes with GpuMarks::kBoth alone.
+void WriteStarts(const Communicator& comm, Writer* to) {
+  for (const std::uint64_t start : comm.starts) to->Number(start);
+}
+
+void ReadStarts(Reader* from, Communicator* comm) {
+  for (std::uint64_t& start : comm->starts) start = from->Number();
+}
+
 void WriteCommunicator(const Communicator& comm, Writer* to) {
   to->Number(comm.index).Number(comm.generation).Whole(comm.id).Whole(comm.parent).Number(comm.parent_ordinal);
   to->Number(comm.handle).Number(comm.rank).Number(comm.size).Signed(comm.color).Signed(comm.device);
@@ -128,7 +137,7 @@ void ReadIdentity(Reader* from, BoxImage* image) {
   image->realtime_minus_monotonic_ns = from->Signed();
   image->nccl_version = from->NumberAs<std::uint32_t>();
   image->gpu_marks =
-      static_cast<format::GpuMarks>(from->NumberUpTo(static_cast<std::uint64_t>(format::GpuMarks::kUnavailable)));
+      static_cast<format::GpuMarks>(from->NumberUpTo(static_cast<std::uint64_t>(format::GpuMarks::kBoth)));
 }
 
 void WriteState(const BoxImage& image, Writer* to) {
@@ -202,7 +211,11 @@ void WriteImage(const BoxImage& image, Writer* to) {
   WriteIdentity(image, to);
   WriteState(image, to);
   to->Number(image.communicators.size());
-  for (const Communicator& comm : image.communicators) WriteCommunicator(comm, to);
+  const bool starts = image.gpu_marks == format::GpuMarks::kBoth;
+  for (const Communicator& comm : image.communicators) {
+    WriteCommunicator(comm, to);
+    if (starts) WriteStarts(comm, to);
+  }
   to->Number(image.peers.size());
   for (const reader::PeerCount& peer : image.peers)
     to->Number(peer.communicator).Number(peer.generation).Number(peer.peer).Number(peer.sends).Number(peer.receives);
@@ -222,6 +235,7 @@ bool ReadImage(Reader* from, BoxImage* image) {
   for (std::uint64_t left = Count(from, kMostCommunicators, kLeastCommunicator); left > 0 && from->ok(); --left) {
     Communicator comm;
     ReadCommunicator(from, &comm);
+    if (image->gpu_marks == format::GpuMarks::kBoth) ReadStarts(from, &comm);
     if (!from->ok() || !Plausible(comm)) return false;
     image->communicators.push_back(std::move(comm));
   }

@@ -45,8 +45,7 @@ void ReadFacts(Reader* from, const ProcessNow* same_node, ProcessNow* to) {
   to->host = from->Text(kMostName);
   to->job = from->Text(kMostName);
   to->nccl_version = from->NumberAs<std::uint32_t>();
-  to->gpu_marks =
-      static_cast<format::GpuMarks>(from->NumberUpTo(static_cast<std::uint64_t>(format::GpuMarks::kUnavailable)));
+  to->gpu_marks = static_cast<format::GpuMarks>(from->NumberUpTo(static_cast<std::uint64_t>(format::GpuMarks::kBoth)));
   to->realtime_minus_monotonic_ns = from->Signed();
 }
 

@@ -84,6 +84,7 @@ reader::BoxImage ThinImage(const Table::Node& node, const ProcessRow& row, std::
     reader::Call call = *member.last;
     call.communicator = member.now.index;
     call.generation = member.now.generation;
+    call.flags &= ~std::uint32_t{format::kStartMarked};  // whether it has begun is not told
     image.calls.push_back(call);
   }
   std::sort(image.calls.begin(), image.calls.end(), [](const auto& a, const auto& b) { return a.slot < b.slot; });

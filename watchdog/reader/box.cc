@@ -123,6 +123,7 @@ bool MappedBox::Read(std::uint64_t slot, Call* call) const {
   call->generation = Load(record.generation);
   call->thread = Load(record.thread);
   call->flags = Load(record.flags);
+  call->start = (call->flags & format::kStartMarked) != 0 ? Load(record.start) : 0;
   call->root = Load(record.root);
   call->dtype = Load(record.dtype);
   call->reduction = Load(record.reduction);

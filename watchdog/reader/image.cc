@@ -55,11 +55,14 @@ std::optional<Communicator> CopyCommunicator(const MappedBox& box, std::uint32_t
   to.last.dtype = Load(from.last.dtype);
   to.last.reduction = Load(from.last.reduction);
   to.last.flags = Load(from.last.flags);
+  // End marks first: what has ended by then has begun.
   for (std::size_t i = 0; i < to.marks.size(); ++i) to.marks[i] = Load(from.marks[i]);
+  for (std::size_t i = 0; i < to.starts.size(); ++i) to.starts[i] = Load(from.starts[i]);
   if (const std::uint64_t aborted = Load(from.aborted)) {
     to.aborted_ns = box.ToNanoseconds(aborted);
     to.aborted_tickets = Load(from.aborted_tickets);
     for (std::size_t i = 0; i < to.unfinished.size(); ++i) to.unfinished[i] = Load(from.unfinished[i]);
+    for (std::size_t i = 0; i < to.starts.size(); ++i) to.aborted_starts[i] = Load(from.aborted_starts[i]);
   }
   if (Load(from.generation) != to.generation) return std::nullopt;
   return to;
@@ -231,7 +234,7 @@ BoxImage MappedBox::WithoutCalls() const {
       std::clamp(header_->clock.realtime_minus_monotonic_ns.load(std::memory_order_acquire), -kHalf, kHalf);
   image.nccl_version = Load(header_->nccl_version);
   image.nccl_library = StringAt(layout_, Load(header_->nccl_library));
-  image.gpu_marks = State(Load(header_->gpu_marks), format::GpuMarks::kUnavailable, format::GpuMarks::kNotTried);
+  image.gpu_marks = State(Load(header_->gpu_marks), format::GpuMarks::kBoth, format::GpuMarks::kNotTried);
   image.communicators_lost = header_->communicators_lost.load(std::memory_order_relaxed);
   image.peers_lost = header_->peers_lost.load(std::memory_order_relaxed);
   image.last_words = CopyLastWords(header_->last_words);

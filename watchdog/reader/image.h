@@ -30,6 +30,7 @@ struct Call {
   std::uint64_t site = 0;
   std::uint64_t group = 0;  // slot + 1 of the outermost ncclGroupStart, 0 outside groups
   std::uint64_t ticket = 0;
+  std::uint64_t start = 0;  // valid with format::kStartMarked
   std::int32_t result = format::kNoResult;
   functions::Function function{};
   std::uint32_t communicator = format::kNoCommunicator;
@@ -90,6 +91,8 @@ struct Communicator {
   std::uint64_t aborted_tickets = 0;
   std::array<std::uint16_t, format::kMarks> unfinished{};  // format::Communicator::unfinished
   LeftOut left_out;
+  std::array<std::uint64_t, format::kStarts> starts{};
+  std::array<std::uint64_t, format::kStarts> aborted_starts{};
   // Job ranks by rank in it, where the source tells them; a black box does not.
   std::shared_ptr<const std::vector<std::int32_t>> members;
 
@@ -98,6 +101,11 @@ struct Communicator {
     const std::size_t slot = ticket % format::kMarks;
     if (aborted_ns == 0 || ticket >= aborted_tickets) return marks[slot] > ticket;
     return aborted_tickets - std::min<std::uint64_t>(unfinished[slot], aborted_tickets) > ticket;
+  }
+  // Valid for a call with format::kStartMarked. What an abort has let come to its turn did not begin.
+  bool Started(std::uint64_t start) const {
+    const std::size_t place = start % format::kStarts;
+    return (aborted_ns == 0 ? starts[place] : aborted_starts[place]) >= start;
   }
 };
 

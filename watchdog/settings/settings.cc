@@ -118,15 +118,6 @@ std::string Exchange(const Environment& environment) {
   return "auto";
 }
 
-bool GpuMarks(const Environment& environment) {
-  enum class Marks { kOff, kEnd, kBoth };
-  constexpr Environment::Choice<Marks> kChoices[] = {
-      {"off", Marks::kOff}, {"end", Marks::kEnd}, {"both", Marks::kBoth}};
-  const Marks marks = environment.Choose("NCCLWATCH_GPU", Marks::kEnd, kChoices, "off, end");
-  if (marks == Marks::kBoth) environment.Complain("NCCLWATCH_GPU", "not supported by this version, end is used");
-  return marks != Marks::kOff;
-}
-
 }  // namespace
 
 Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
@@ -144,7 +135,9 @@ Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
   settings.on_fault = environment.Choose("NCCLWATCH_ON_FAULT", settings.on_fault, kOnFault, "report, dump, abort");
   settings.timeout_s = Timeout(environment);
   settings.ring = Ring(environment, settings.ring);
-  settings.gpu_marks = GpuMarks(environment);
+  constexpr Environment::Choice<GpuMarks> kGpuMarks[] = {
+      {"off", GpuMarks::kOff}, {"end", GpuMarks::kEnd}, {"both", GpuMarks::kBoth}};
+  settings.gpu = environment.Choose("NCCLWATCH_GPU", settings.gpu, kGpuMarks, "off, end, both");
   settings.nccl = environment.Get("NCCLWATCH_NCCL");
   settings.hook = environment.Get("NCCLWATCH_HOOK");
   settings.exchange = Exchange(environment);

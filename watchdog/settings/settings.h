@@ -9,6 +9,7 @@
 namespace ncclwatch::settings {
 
 enum class OnFault { kReport, kDump, kAbort };
+enum class GpuMarks { kOff, kEnd, kBoth };
 enum class LogLevel { kOff, kError, kWarn, kInfo, kDebug };
 
 struct Settings {
@@ -19,7 +20,7 @@ struct Settings {
   OnFault on_fault = OnFault::kDump;  // NCCLWATCH_ON_FAULT
   std::optional<double> timeout_s;    // NCCLWATCH_TIMEOUT, none: auto
   std::uint32_t ring = 16384;         // NCCLWATCH_RING, rounded up to a power of two in [256, 2^22]
-  bool gpu_marks = true;              // NCCLWATCH_GPU != off
+  GpuMarks gpu = GpuMarks::kEnd;      // NCCLWATCH_GPU
   std::string nccl;                   // NCCLWATCH_NCCL
   std::string hook;                   // NCCLWATCH_HOOK
   std::string exchange = "auto";      // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read
@@ -30,8 +31,8 @@ struct Settings {
 using Getenv = const char* (*)(const char*);
 
 // Complaints are one line each: variable, value, what would be accepted. Variables of the contract that this version
-// does not act on (NCCLWATCH_TRACE=full, _NUMERICS, _MPI_CHECKS, GPU=both) complain when set to other than
-// their default.
+// does not act on (NCCLWATCH_TRACE=full, _NUMERICS, _MPI_CHECKS) complain when set to other than their
+// default.
 Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints);
 
 }  // namespace ncclwatch::settings

@@ -144,9 +144,10 @@ static_assert(sizeof(Header) == 3968 && sizeof(Header) <= kPage);
 
 enum class GpuMarks : std::uint32_t {
   kNotTried = 0,
-  kOn = 1,
+  kOn = 1,           // end marks
   kOff = 2,          // NCCLWATCH_GPU=off
   kUnavailable = 3,  // no libcuda, or it refused the pages or the memory operation
+  kBoth = 4,         // NCCLWATCH_GPU=both: start marks too
 };
 
 }  // namespace ncclwatch::format

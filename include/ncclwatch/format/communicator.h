@@ -8,6 +8,7 @@
 namespace ncclwatch::format {
 
 inline constexpr std::uint32_t kMarks = 64;  // outstanding launches told apart; a power of two
+inline constexpr std::uint32_t kStarts = 8;  // streams of one communicator that have start marks; a power of two
 inline constexpr std::uint32_t kLabelBytes = 48;
 
 enum class CommunicatorState : std::uint32_t {
@@ -55,9 +56,9 @@ struct Communicator {
   std::atomic<std::uint64_t> receives;
   std::atomic<std::uint64_t> empties;  // calls with count 0
   LastCall last;                       // last collective
-  std::atomic<std::uint64_t> started;  // by GPU start marks; unused by version 1 writers
-  std::uint64_t id;                    // identity: equal on every rank
-  std::uint64_t parent;                // identity of the parent, 0 for a root communicator
+  std::uint64_t reserved64;
+  std::uint64_t id;      // identity: equal on every rank
+  std::uint64_t parent;  // identity of the parent, 0 for a root communicator
   std::uint64_t parent_ordinal;
   std::uint64_t handle;   // ncclComm_t in the process
   std::uint64_t created;  // ticks
@@ -71,10 +72,14 @@ struct Communicator {
   std::atomic<std::uint32_t> state;  // CommunicatorState
   char label[kLabelBytes];           // zero-terminated, may be empty
   // Right before the first abort or revocation: that ends kernels too, and marks behind those then read as finished.
-  std::uint64_t aborted;             // ticks, stored last; 0: neither
-  std::uint64_t aborted_tickets;     // handed out by then
-  std::uint16_t unfinished[kMarks];  // aborted_tickets - marks[i] by then, at most 65535
-  std::uint64_t reserved[17];
+  std::uint64_t aborted;                  // ticks, stored last; 0: neither
+  std::uint64_t aborted_tickets;          // handed out by then
+  std::uint16_t unfinished[kMarks];       // aborted_tickets - marks[i] by then, at most 65535
+  std::uint64_t aborted_starts[kStarts];  // the starts by then
+  std::uint64_t reserved;
+  // starts[s % kStarts] >= s once the GPU has come to the launch with start number s, which it then begins. Each stream
+  // has a place of its own, so that its numbers only grow. Only with NCCLWATCH_GPU=both; older writers had zeroes here.
+  std::atomic<std::uint64_t> starts[kStarts];
   // marks[t % kMarks] = t + 1, written by the GPU when the launch with ticket t has finished. Two streams may finish
   // out of order: a single counter would run backwards.
   std::atomic<std::uint64_t> marks[kMarks];

@@ -26,6 +26,7 @@ enum RecordFlags : std::uint32_t {
   kNonBlocking = 1u << 4,      // the communicator is non-blocking: "returned" does not mean enqueued
   kGrouped = 1u << 5,          // made inside ncclGroupStart/End; runs when the outermost GroupEnd returns
   kMarkUnavailable = 1u << 6,  // a mark was wanted and could not be enqueued (no memory operations, error)
+  kStartMarked = 1u << 7,      // a GPU start mark with this record's start number was enqueued before the launch
 };
 
 // Counts are in elements of dtype, as the caller passed them.
@@ -51,7 +52,8 @@ struct Record {
   std::uint8_t dtype;      // ncclDataType_t
   std::uint8_t reduction;  // ncclRedOp_t
   std::uint16_t reserved16;
-  std::uint64_t reserved[2];
+  std::uint64_t start;  // with kStartMarked: begun once Communicator::starts[start % kStarts] >= start
+  std::uint64_t reserved;
 };
 static_assert(sizeof(Record) == 128);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::int32_t>::is_always_lock_free);

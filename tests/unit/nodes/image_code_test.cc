@@ -45,6 +45,8 @@ TEST(ImageCode, KeepsOddValues) {
   image.communicators[0].rank = UINT32_MAX;
   image.communicators[0].tickets = 100;
   for (std::size_t i = 0; i < format::kMarks; ++i) image.communicators[0].marks[i] = i * i;
+  image.gpu_marks = format::GpuMarks::kBoth;
+  for (std::size_t i = 0; i < format::kStarts; ++i) image.communicators[0].starts[i] = 41 - i;
   image.peers.push_back({1, 2, 3, UINT64_MAX, 0});
   image.call_sites.push_back({0x7f00, "/lib/a+0x3", 77});
   reader::Call call;
@@ -59,6 +61,9 @@ TEST(ImageCode, KeepsOddValues) {
   image.calls[1].slot = 17;
   image.calls[1].returned_ns = 0;
   image.calls[1].result = format::kNoResult;
+  image.calls[1].flags = format::kStartMarked;
+  image.calls[1].start = 23;
+  image.calls.push_back(image.calls[1]);  // two of a group share it
   const reader::BoxImage copy = ThereAndBack(image);
   EXPECT_EQ(copy.command.size(), 255u);
   EXPECT_EQ(copy.state, image.state);
@@ -69,7 +74,9 @@ TEST(ImageCode, KeepsOddValues) {
   EXPECT_EQ(copy.communicators[0].rank, UINT32_MAX);
   EXPECT_EQ(copy.peers[0].sends, UINT64_MAX);
   EXPECT_EQ(copy.call_sites[0].name, "/lib/a+0x3");
-  ASSERT_EQ(copy.calls.size(), 2u);
+  EXPECT_EQ(copy.communicators[0].starts, image.communicators[0].starts);
+  ASSERT_EQ(copy.calls.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(copy.calls[i].start, image.calls[i].start) << i;
   EXPECT_EQ(copy.calls[0].slot, 900u);
   EXPECT_EQ(copy.calls[0].returned_ns, 4'000);
   EXPECT_EQ(copy.calls[0].communicator, format::kNoCommunicator);

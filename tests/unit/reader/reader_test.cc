@@ -52,6 +52,7 @@ class ReaderTest : public ::testing::Test {
 
 Job Sample() {
   Job job(2);
+  job.Starts();
   job.Done({0, 1}, Job::kWorld, AllReduce());
   job.Call({0}, Job::kWorld, Broadcast(1));
   job.Enter(1, Job::kWorld, AllGather());
@@ -87,11 +88,15 @@ TEST_F(ReaderTest, ReadsWhatWasWritten) {
     EXPECT_EQ(got.calls[i].returned_ns, want.calls[i].returned_ns);
     EXPECT_EQ(got.calls[i].chain, want.calls[i].chain);
     EXPECT_EQ(got.calls[i].flags, want.calls[i].flags);
+    EXPECT_EQ(got.calls[i].start, want.calls[i].start);
     EXPECT_EQ(got.calls[i].root, want.calls[i].root);
   }
   ASSERT_EQ(got.communicators.size(), 1u);
   EXPECT_EQ(got.communicators[0].id, want.communicators[0].id);
+  EXPECT_EQ(got.gpu_marks, format::GpuMarks::kBoth);
   EXPECT_EQ(got.communicators[0].marks, want.communicators[0].marks);
+  EXPECT_EQ(got.communicators[0].starts, want.communicators[0].starts);
+  EXPECT_TRUE(got.communicators[0].Started(got.calls[0].start));
   ASSERT_EQ(got.peers.size(), 1u);
   EXPECT_EQ(got.peers[0].sends, 1u);
   ASSERT_EQ(got.observations.size(), 1u);

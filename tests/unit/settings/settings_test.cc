@@ -33,7 +33,7 @@ TEST(Settings, NothingSetGivesTheDefaultsOfTheContract) {
   EXPECT_EQ(read.settings.on_fault, OnFault::kDump);
   EXPECT_FALSE(read.settings.timeout_s);
   EXPECT_EQ(read.settings.ring, 16384u);
-  EXPECT_TRUE(read.settings.gpu_marks);
+  EXPECT_EQ(read.settings.gpu, GpuMarks::kEnd);
   EXPECT_EQ(read.settings.log, LogLevel::kWarn);
   EXPECT_TRUE(read.settings.directory.empty() && read.settings.out.empty() && read.settings.job.empty());
 }
@@ -58,7 +58,8 @@ TEST(Settings, EveryValueOfTheContractIsUnderstood) {
   EXPECT_EQ(read.settings.on_fault, OnFault::kAbort);
   EXPECT_EQ(read.settings.timeout_s, 2.5);
   EXPECT_EQ(read.settings.ring, 1024u);
-  EXPECT_FALSE(read.settings.gpu_marks);
+  EXPECT_EQ(read.settings.gpu, GpuMarks::kOff);
+  EXPECT_EQ(From({{"NCCLWATCH_GPU", "Both"}}).settings.gpu, GpuMarks::kBoth);
   EXPECT_EQ(read.settings.log, LogLevel::kDebug);
   EXPECT_EQ(read.settings.hook, "cat");
 }
@@ -114,7 +115,7 @@ TEST_P(BadValue, IsNamedOnceAndTheDefaultIsUsed) {
   EXPECT_EQ(read.settings.on_fault, defaults.on_fault);
   EXPECT_EQ(read.settings.timeout_s, defaults.timeout_s);
   EXPECT_EQ(read.settings.ring, defaults.ring);
-  EXPECT_EQ(read.settings.gpu_marks, defaults.gpu_marks);
+  EXPECT_EQ(read.settings.gpu, defaults.gpu);
   EXPECT_EQ(read.settings.log, defaults.log);
 }
 
@@ -125,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Settings, BadValue,
                                          std::pair{"NCCLWATCH_TIMEOUT", "1e400"}, std::pair{"NCCLWATCH_TIMEOUT", "s"},
                                          std::pair{"NCCLWATCH_RING", "0"}, std::pair{"NCCLWATCH_RING", "-1"},
                                          std::pair{"NCCLWATCH_RING", "4194305"}, std::pair{"NCCLWATCH_RING", "16k"},
-                                         std::pair{"NCCLWATCH_GPU", "both"}, std::pair{"NCCLWATCH_GPU", "some"},
+                                         std::pair{"NCCLWATCH_GPU", "some"},
                                          std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
                                          std::pair{"NCCLWATCH_TRACE", "full"}, std::pair{"NCCLWATCH_NUMERICS", "nan"},
                                          std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"},
