@@ -120,6 +120,32 @@ Job Deadlock() {
   return job;
 }
 
+// Three of four GPUs have come to the call; or all.
+Job Begun(const std::vector<int>& ranks) {
+  Job job(4);
+  job.Starts();
+  for (int i = 0; i < 1042; ++i) {
+    job.Pass(0.02);
+    job.Done(Range(0, 4), kWorld, AllReduce(4096, kBfloat16));
+  }
+  job.Pass(0.02);
+  job.Call(Range(0, 4), kWorld, AllReduce(4096, kBfloat16));
+  job.Begin(ranks, kWorld);
+  job.Pass(12.4);
+  return job;
+}
+
+Job DeviceStall() { return Begun({0, 1, 3}); }
+
+Job TransportStall() { return Begun({0, 1, 2, 3}); }
+
+Job TransportStallByEnds() {
+  Job job = Training(4);
+  job.Call(Range(0, 4), kWorld, AllReduce(4096, kBfloat16));
+  job.Pass(12.4);
+  return job;
+}
+
 Job StallThenDeath() {
   Job job = Training(4, 10);
   job.Call({0, 1, 3}, kWorld, AllReduce());
@@ -248,6 +274,9 @@ constexpr Case kCases[] = {
     {"initialization_hang_world_size", WrongWorldSize},
     {"frozen_process", FrozenProcess},
     {"deadlock", Deadlock},
+    {"device_stall", DeviceStall},
+    {"transport_stall", TransportStall},
+    {"transport_stall_by_ends", TransportStallByEnds},
     {"missing_participant_then_death", StallThenDeath},
 };
 

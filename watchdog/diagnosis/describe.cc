@@ -56,8 +56,10 @@ CallState StateAt(const Member& member, std::uint64_t position, const Call* call
   }
   if (call == nullptr && position >= member.entered) return CallState::kNotCalled;
   if (position >= member.comm->returned || (call != nullptr && call->returned_ns == 0)) return CallState::kEntered;
-  const bool marked = call != nullptr && (call->flags & format::kMarked) != 0;
-  return marked && member.comm->Finished(call->ticket) ? CallState::kFinished : CallState::kReturned;
+  if (call == nullptr) return CallState::kReturned;
+  if ((call->flags & format::kMarked) != 0 && member.comm->Finished(call->ticket)) return CallState::kFinished;
+  const bool started = (call->flags & format::kStartMarked) != 0 && member.comm->Started(call->start);
+  return started ? CallState::kStarted : CallState::kReturned;
 }
 
 CallSummary DescribeCall(const View& view, const CommView& comm, const Member& member, std::uint64_t position,

@@ -34,7 +34,7 @@ std::vector<Finding> Standstills(const View& view, const WaitGraph& graph) {
   Append(FindErrors(view, graph), &findings);
   Append(FindUnseen(view, graph), &findings);
   Append(FindDeadlocks(view, graph), &findings);
-  if (findings.empty()) Append(FindTransportStalls(view, graph), &findings);
+  if (findings.empty()) Append(FindStuckCalls(view, graph), &findings);
   return findings;
 }
 

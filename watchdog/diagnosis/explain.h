@@ -57,8 +57,8 @@ std::vector<Finding> FindErrors(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindStalls(const View& view, const WaitGraph& graph);
 // All that are seen wait for ranks that nobody sees.
 std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph);
-// Calls that all have launched, and no GPU gets through.
-std::vector<Finding> FindTransportStalls(const View& view, const WaitGraph& graph);
+// Calls that all have launched, and no GPU gets through: device_stall, transport_stall.
+std::vector<Finding> FindStuckCalls(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph);
 
 }  // namespace ncclwatch::diagnosis

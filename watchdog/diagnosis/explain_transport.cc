@@ -1,217 +1,67 @@
 // transport_stall: a call that everybody has launched, nothing known is before it on any of the GPUs, and it does not
-// end. The marks show ends alone: a GPU that is held up by other work before it (device_stall) looks the same from
-// here.
-#include <algorithm>
-#include <map>
-#include <set>
-#include <tuple>
-
+// end. Without start marks a GPU that is held up by other work before it looks the same.
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/explain_device.h"
+#include "watchdog/diagnosis/kernels.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
 
-using functions::Function;
-using reader::Call;
-
-// What one node has launched on one communicator at once, and its GPU has not finished.
-struct Kernel {
-  int comm = -1, member = -1, node = -1;
-  std::vector<const Call*> calls;
-  bool met = false;  // its partners are known
-  bool open = true;  // nothing is known that it would have to wait for
-};
-
-class Kernels {
- public:
-  explicit Kernels(const View& view, const WaitGraph& graph) : view_(view), graph_(graph) {
-    for (std::size_t n = 0; n < view.nodes.size(); ++n) Collect(static_cast<int>(n));
-    MeetInCollectives();
-    for (std::size_t i = 0; i < all_.size(); ++i) MeetInMessages(i);
-    JoinGroups();
-    Settle();
+// That all GPUs have begun it leaves nothing but the transport.
+void AddEvidence(const View& view, const Stuck& stuck, Finding* finding) {
+  const std::vector<int> begun = stuck.RanksWhere(view, Begun::kYes);
+  finding->evidence = {"nothing of NCCL's that they launched before it is unfinished"};
+  if (begun == finding->victims) {
+    finding->evidence.push_back(
+        "the GPU of each of them has begun it (start marks): no rank is missing and nothing "
+        "before the call holds it up, so it is the network, NVLink or a GPU");
+    return;
   }
-  const std::vector<Kernel>& all() const { return all_; }
+  if (!begun.empty()) finding->evidence.push_back("begun by the GPU of " + Ranks(begun) + " (start marks)");
+  finding->evidence.push_back(
+      "the marks show where calls end, not where they begin: a GPU that other work holds up before the "
+      "call looks the same");
+  if (SourceText(view) != "dump")
+    finding->next_steps.push_back(
+        "run all ranks with NCCLWATCH_GPU=both: start marks tell this from a GPU that other work holds up "
+        "(device_stall)");
+  finding->next_steps.push_back(
+      "see what other kernels the ranks had on the stream before it: `ncclwatch stacks PID` of each");
+}
 
- private:
-  using Key = std::tuple<int, int, int, int, std::uint64_t>;  // communicator, member, function, peer, position
-
-  // The same for all that one group launches at once.
-  static std::uint64_t Launched(const Call& call) { return call.group != 0 ? call.group : ~call.slot; }
-
-  // All unfinished launches of the node, and which of them came first. Those of one group on several communicators need
-  // one another: NCCL launches them in an order of its own.
-  void Collect(int node) {
-    struct Launch {
-      const Call* call;
-      int comm, member;
-    };
-    std::vector<Launch> launches;
-    const Process& process = view_.process(view_.nodes[node]);
-    if (process.fate.gone() || process.fate.held()) return;
-    for (const auto& [comm, member] : view_.nodes[node].memberships) {
-      const Member& own = view_.member({comm, member});
-      if (!view_.comms[comm].comparable || !own.alive_in()) continue;
-      for (const std::vector<const Call*>* calls : {&own.calls, &own.messages})
-        for (const Call* call : *calls)
-          if (own.Outstanding(*call)) launches.push_back({call, comm, member});
-    }
-    std::sort(launches.begin(), launches.end(),
-              [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });
-    for (const Launch& launch : launches) {
-      const std::uint64_t launched = Launched(*launch.call);
-      Kernel* kernel = Of(launch.comm, launch.member, node, launched);
-      kernel->calls.push_back(launch.call);
-      // Streams may wait for one another by events that nobody sees: only what is first of all can be the cause.
-      kernel->open = kernel->open && launched == Launched(*launches.front().call) && graph_.blocked[node] == 0 &&
-                     !graph_.Explains(launch.comm, launch.call->position);
-      if (IsMessage(*launch.call))
-        holder_[{launch.comm, launch.member, static_cast<int>(launch.call->function), launch.call->root,
-                 launch.call->position}] = static_cast<std::size_t>(kernel - all_.data());
-    }
-  }
-
-  Kernel* Of(int comm, int member, int node, std::uint64_t launched) {
-    const auto [at, fresh] = by_launch_.try_emplace({comm, member, launched}, all_.size());
-    if (fresh) all_.push_back({comm, member, node, {}, {}, true});
-    return &all_[at->second];
-  }
-
-  static bool IsMessage(const Call& call) {
-    return call.function == Function::ncclSend || call.function == Function::ncclRecv;
-  }
-
-  // All members of a collective, once for all of them: of ten thousand ranks each would meet each.
-  void MeetInCollectives() {
-    std::map<std::pair<int, std::uint64_t>, std::vector<std::size_t>> collectives;  // (communicator, position)
-    for (std::size_t i = 0; i < all_.size(); ++i)
-      for (const Call* call : all_[i].calls)
-        if (!IsMessage(*call)) collectives[{all_[i].comm, call->position}].push_back(i);
-    for (auto& [at, kernels] : collectives) {
-      const CommView& comm = view_.comms[at.first];
-      const auto finished = static_cast<std::size_t>(std::count_if(
-          comm.members.begin(), comm.members.end(),
-          [&, position = at.second](const Member& member) { return view_.Unfinished(member) > position; }));
-      // Not launched somewhere, or that is not known.
-      if (kernels.size() + finished < comm.size) Close(kernels);
-      Bind(std::move(kernels));
-    }
-  }
-
-  void MeetInMessages(std::size_t index) {
-    Kernel& kernel = all_[index];
-    const CommView& comm = view_.comms[kernel.comm];
-    const int own = static_cast<int>(comm.members[kernel.member].comm->rank);
-    for (const Call* call : kernel.calls) {
-      if (!IsMessage(*call)) continue;
-      const Member* other = call->root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call->root));
-      const Function wanted = call->function == Function::ncclSend ? Function::ncclRecv : Function::ncclSend;
-      const auto found = other == nullptr ? holder_.end()
-                                          : holder_.find({kernel.comm, static_cast<int>(other - comm.members.data()),
-                                                          static_cast<int>(wanted), own, call->position});
-      if (found != holder_.end())
-        Bind({index, found->second});
-      else if (other != nullptr && FinishedMessage(*other, wanted, own, call->position))
-        kernel.met = kernel.met || Counted(kernel, *other);  // buffers took it in, and it does not come out of them
-      else
-        kernel.open = false;
-    }
-  }
-
-  // Both count their messages from the first one on: the numbers tell which belong together.
-  bool Counted(const Kernel& kernel, const Member& other) const {
-    return !view_.process(view_.nodes[kernel.node]).box->told && !view_.process(other).box->told;
-  }
-
-  void Close(const std::vector<std::size_t>& kernels) {
-    for (const std::size_t i : kernels) all_[i].open = false;
-  }
-
-  // None of them ends before all have begun.
-  void Bind(std::vector<std::size_t> kernels) {
-    for (const std::size_t i : kernels) all_[i].met = true;
-    bound_.push_back(std::move(kernels));
-  }
-
-  void JoinGroups() {
-    std::map<std::pair<int, std::uint64_t>, std::vector<std::size_t>> groups;
-    for (std::size_t i = 0; i < all_.size(); ++i)
-      if (all_[i].calls.front()->group != 0) groups[{all_[i].node, all_[i].calls.front()->group}].push_back(i);
-    for (auto& [key, kernels] : groups)
-      if (kernels.size() > 1) Bind(std::move(kernels));
-  }
-
-  static bool FinishedMessage(const Member& member, Function function, int peer, std::uint64_t position) {
-    return std::any_of(member.messages.begin(), member.messages.end(), [&](const Call* call) {
-      return call->function == function && call->root == peer && call->position == position &&
-             (call->flags & format::kMarked) != 0 && member.comm->Finished(call->ticket);
-    });
-  }
-
-  // Who waits for one that waits waits too.
-  void Settle() {
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const std::vector<std::size_t>& kernels : bound_) {
-        const auto closed = static_cast<std::size_t>(
-            std::count_if(kernels.begin(), kernels.end(), [&](std::size_t i) { return !all_[i].open; }));
-        if (closed == 0 || closed == kernels.size()) continue;
-        Close(kernels);
-        changed = true;
-      }
-    }
-  }
-
-  const View& view_;
-  const WaitGraph& graph_;
-  std::vector<Kernel> all_;
-  std::map<std::tuple<int, int, std::uint64_t>, std::size_t> by_launch_;
-  std::map<Key, std::size_t> holder_;  // of messages
-  std::vector<std::vector<std::size_t>> bound_;
-};
-
-Finding Explain(const View& view, int comm_index, const std::vector<const Kernel*>& stuck, std::int64_t since_ns,
-                Certainty certainty) {
-  const CommView& comm = view.comms[comm_index];
+Finding Explain(const View& view, const Stuck& stuck, Certainty certainty) {
+  const CommView& comm = view.comms[stuck.comm];
   Finding finding;
   finding.kind = Kind::kTransportStall;
   finding.certainty = certainty;
-  for (const Kernel* kernel : stuck) finding.victims.push_back(view.nodes[kernel->node].rank);
+  for (const Kernel& kernel : stuck.kernels) finding.victims.push_back(view.nodes[kernel.node].rank);
   finding.victims = SortedUnique(std::move(finding.victims));
   finding.communicator = DescribeComm(comm);
-  const Call& call = *stuck.front()->calls.front();
+  const reader::Call& call = *stuck.kernels.front().calls.front();
   finding.position = call.position;
   if (functions::IsCollective(call.function)) finding.calls = DescribeCalls(view, comm, call.position);
-  finding.began_at_ns = ToRealtime(view, since_ns);
-  finding.summary = Capital(Ranks(finding.victims)) + " have all launched " + CallText(call) + " on " + CommText(comm) +
-                    ", and for " + Seconds(view.now_ns - since_ns) + " no GPU has got through it.";
-  finding.evidence = {"nothing of NCCL's that they launched before it is unfinished",
-                      "the marks show where calls end, not where they begin: a GPU that other work holds up before the "
-                      "call looks the same"};
+  finding.began_at_ns = ToRealtime(view, stuck.since_ns);
   finding.next_steps = {
       "look at the network and the GPUs of these ranks: `nvidia-smi`, `dmesg -T | grep -i xid`, the counters of the "
-      "switches; NCCL_DEBUG=WARN says which peer a transport waits for",
-      "see what other kernels the ranks had on the stream before it: `ncclwatch stacks PID` of each"};
+      "switches; NCCL_DEBUG=WARN says which peer a transport waits for"};
+  AddEvidence(view, stuck, &finding);
+  const bool all_begun = stuck.RanksWhere(view, Begun::kYes) == finding.victims;
+  finding.summary = Capital(Ranks(finding.victims)) + " have all launched " + CallText(call) + " on " + CommText(comm) +
+                    (all_begun ? ", all their GPUs have begun it" : "") + ", and for " +
+                    Seconds(view.now_ns - stuck.since_ns) + " no GPU has got through it.";
   return finding;
 }
 
 }  // namespace
 
-std::vector<Finding> FindTransportStalls(const View& view, const WaitGraph& graph) {
-  const Kernels kernels(view, graph);
-  std::map<int, std::vector<const Kernel*>> stuck;
-  for (const Kernel& kernel : kernels.all())
-    if (kernel.open && kernel.met) stuck[kernel.comm].push_back(&kernel);
+std::vector<Finding> FindStuckCalls(const View& view, const WaitGraph& graph) {
   std::vector<Finding> findings;
-  for (const auto& [comm, own] : stuck) {
-    std::int64_t since = 0;
-    for (const Kernel* kernel : own)
-      for (const Call* call : kernel->calls)
-        since =
-            std::max(since, view.process(view.nodes[kernel->node]).At(std::max(call->entered_ns, call->returned_ns)));
-    const std::optional<Certainty> certainty = ByTime(view, view.now_ns - since);
-    if (certainty) findings.push_back(Explain(view, comm, own, since, *certainty));
+  for (const Stuck& stuck : FindStuck(view, graph)) {
+    const std::optional<Certainty> certainty = ByTime(view, view.now_ns - stuck.since_ns);
+    if (!certainty) continue;
+    std::optional<Finding> device = ExplainDeviceStall(view, stuck, *certainty);
+    findings.push_back(device ? std::move(*device) : Explain(view, stuck, *certainty));
   }
   return findings;
 }

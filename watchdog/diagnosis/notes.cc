@@ -1,5 +1,6 @@
 #include "watchdog/diagnosis/notes.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "watchdog/diagnosis/text.h"
@@ -49,6 +50,12 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
         [](const BoxImage& box) { return box.gpu_marks == format::GpuMarks::kUnavailable; });
   where("no GPU marks (NCCLWATCH_GPU=off): a call that has returned may or may not have finished",
         [](const BoxImage& box) { return box.gpu_marks == format::GpuMarks::kOff; });
+  const bool starts = std::any_of(view.processes.begin(), view.processes.end(), [](const Process& process) {
+    return process.box->gpu_marks == format::GpuMarks::kBoth;
+  });
+  if (starts)
+    where("no start marks (NCCLWATCH_GPU=end): whether the GPU has begun a call is not known",
+          [](const BoxImage& box) { return box.gpu_marks == format::GpuMarks::kOn; });
   where("calls captured into CUDA graphs carry no GPU mark, and replays are not seen",
         [](const BoxImage& box) { return AnyCall(box, format::kCaptured); });
   where("calls on non-blocking communicators carry no GPU mark: returned does not mean enqueued",

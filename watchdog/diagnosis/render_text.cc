@@ -71,7 +71,7 @@ std::string StateText(const CallSummary& call) {
     case CallState::kNotCalled: return "not called";
     case CallState::kEntered: return "inside the call";
     case CallState::kReturned: return "enqueued";
-    case CallState::kStarted: return "running on the GPU";
+    case CallState::kStarted: return "begun on the GPU";
     case CallState::kFinished: return "finished";
     case CallState::kFailed: return "failed: " + call.result.value_or("?");
     case CallState::kNotObserved: return "not observed";

@@ -13,7 +13,7 @@ namespace {
 using functions::Family;
 using functions::Function;
 
-enum class Sort : std::uint8_t { kRare, kCollective, kMessage, kGroupStart, kGroupEnd, kOther };
+enum class Sort : std::uint8_t { kRare, kCollective, kMessage, kGroupStart, kGroupEnd, kOneSided, kOther };
 
 constexpr Sort SortOf(Function function) {
   const functions::FunctionInfo* info = functions::Find(function);
@@ -23,7 +23,7 @@ constexpr Sort SortOf(Function function) {
     case Family::kRooted: return Sort::kCollective;
     case Family::kPointToPoint: return Sort::kMessage;
     case Family::kGroup: return function == Function::ncclGroupStart ? Sort::kGroupStart : Sort::kGroupEnd;
-    case Family::kOneSided:
+    case Family::kOneSided: return Sort::kOneSided;
     case Family::kQuery: return Sort::kOther;
     default: return Sort::kRare;
   }
@@ -99,9 +99,11 @@ class Sieve {
     const Sort sort = function < kNumbers ? kSorts[function] : Sort::kOther;
     const std::uint64_t returned = record.returned.load(std::memory_order_acquire);
     const std::uint32_t flags = Load(record.flags);
-    constexpr std::uint32_t kNoted = format::kCaptured | format::kNonBlocking;  // the first that bears it says so
-    const bool noted = (flags & kNoted & ~seen_flags_) != 0;
+    // The first that bears it says so.
+    constexpr std::uint32_t kNoted = format::kCaptured | format::kNonBlocking | format::kMarkUnavailable;
+    const bool noted = (flags & kNoted & ~seen_flags_) != 0 || (sort == Sort::kOneSided && !seen_one_sided_);
     seen_flags_ |= flags;
+    seen_one_sided_ = seen_one_sided_ || sort == Sort::kOneSided;
     Known* known = KnownOf(record);
     const bool finished = known != nullptr && Finished(*known, flags, Load(record.ticket));
     const bool other_size = sort == Sort::kMessage && known != nullptr && OtherSize(record, known);
@@ -185,6 +187,7 @@ class Sieve {
   std::unordered_map<std::uint64_t, Group> groups_;
   std::uint64_t left_out_until_ = 0;  // ticks
   std::uint32_t seen_flags_ = 0;
+  bool seen_one_sided_ = false;
   std::uint64_t sizes_kept_ = 0;
 };
 

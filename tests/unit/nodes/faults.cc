@@ -140,6 +140,16 @@ Job NoPartner() {
   return job;
 }
 
+Job GpuHeldUp() {
+  Job job = Training();
+  job.Starts();
+  for (int i = 0; i < 2; ++i) job.Done(Range(0, 8), kWorld, AllReduce());
+  job.Call(Range(0, 8), kWorld, AllReduce());
+  job.Begin(Without(Range(0, 8), 5), kWorld);
+  job.Pass(70);
+  return job;
+}
+
 }  // namespace
 
 std::vector<Fault> Faults() {
@@ -155,7 +165,8 @@ std::vector<Fault> Faults() {
           {"deadlock", Crossed},
           {"initialization_hang", NotAllJoin},
           {"sizes_differ", SizesDiffer},
-          {"point_to_point", NoPartner}};
+          {"point_to_point", NoPartner},
+          {"device_stall", GpuHeldUp}};
 }
 
 }  // namespace ncclwatch::testing
