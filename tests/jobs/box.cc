@@ -49,7 +49,7 @@ class Box {
 
  private:
   struct Counts {
-    std::uint64_t entered = 0, returned = 0, chain = 0, tickets = 0, sends = 0, receives = 0, empties = 0;
+    std::uint64_t entered = 0, returned = 0, chain = 0, tickets = 0, starts = 0, sends = 0, receives = 0, empties = 0;
     std::size_t last = SIZE_MAX;
   };
 
@@ -58,6 +58,14 @@ class Box {
   bool By(std::int64_t at) const { return at <= seen_; }
   bool Marked(const Record& record) const {
     return job_.marks && (record.flags & format::kMarked) != 0 && By(record.returned);
+  }
+
+  format::GpuMarks Marks() const {
+    if (!job_.marks) return format::GpuMarks::kOff;
+    return job_.MarksStarts(rank_) ? format::GpuMarks::kBoth : format::GpuMarks::kOn;
+  }
+  bool StartMarked(const Record& record) const {
+    return Marks() == format::GpuMarks::kBoth && record.start >= 0 && By(record.returned);
   }
 
   void CountCalls() {
@@ -69,6 +77,7 @@ class Box {
       if (record.comm < 0) continue;
       Counts& counts = counts_[static_cast<std::size_t>(record.comm)];
       if (Marked(record)) counts.tickets = std::max(counts.tickets, static_cast<std::uint64_t>(record.ticket) + 1);
+      if (StartMarked(record)) counts.starts = std::max(counts.starts, static_cast<std::uint64_t>(record.start) + 1);
       if (record.function == Function::ncclSend || record.function == Function::ncclRecv) {
         const bool sends = record.function == Function::ncclSend;
         ++(sends ? counts.sends : counts.receives);
@@ -122,7 +131,7 @@ class Box {
     header_->heartbeats = static_cast<std::uint64_t>(beat / (40 * kMilli)) + 1;
     header_->head = head_;
     header_->nccl_version = 22809;
-    header_->gpu_marks = static_cast<std::uint32_t>(job_.marks ? format::GpuMarks::kOn : format::GpuMarks::kOff);
+    header_->gpu_marks = static_cast<std::uint32_t>(Marks());
     FillJudgement();
   }
 
@@ -200,6 +209,8 @@ class Box {
     const std::int64_t gpu = std::min(read_, world_.gpu_stop);
     for (std::size_t ticket = 0; ticket < counts.tickets; ++ticket)
       if (from.tickets[ticket] <= gpu) to->marks[ticket % format::kMarks] = ticket + 1;
+    for (std::size_t start = 0; start < counts.starts; ++start)
+      if (from.starts[start] <= gpu) to->starts[from.start_streams[start]] = StartNumber(from, start);
     if (By(from.aborted)) FillAbort(from, counts, to);
   }
 
@@ -210,7 +221,15 @@ class Box {
     to->aborted_tickets = counts.tickets;
     for (std::size_t i = 0; i < format::kMarks; ++i)
       to->unfinished[i] = static_cast<std::uint16_t>(std::min<std::uint64_t>(counts.tickets - before[i], UINT16_MAX));
+    for (std::size_t start = 0; start < counts.starts; ++start)
+      if (from.starts[start] < from.aborted) to->aborted_starts[from.start_streams[start]] = StartNumber(from, start);
     to->aborted = Ticks(from.aborted);
+  }
+
+  // Streams have places of their own.
+  static std::uint64_t StartNumber(const LocalComm& comm, std::size_t start) {
+    static_assert(kStreams <= format::kStarts);
+    return (start + 1) * format::kStarts + comm.start_streams[start];
   }
 
   void FillRecords() {
@@ -240,6 +259,10 @@ class Box {
     if (Marked(from)) {
       to->flags |= format::kMarked;
       to->ticket = static_cast<std::uint64_t>(from.ticket);
+    }
+    if (StartMarked(from)) {
+      to->flags |= format::kStartMarked;
+      to->start = StartNumber(world_.comms[static_cast<std::size_t>(from.comm)], static_cast<std::size_t>(from.start));
     }
     to->root = from.root;
     to->dtype = from.dtype;

@@ -105,7 +105,7 @@ bool InitializationSize(Draft* draft) {
   return true;
 }
 
-// What a rank's GPU does not get to and what no GPU gets through look alike as long as only ends are marked.
+// What a rank's GPU does not get to and what no GPU gets through look alike where only ends are marked.
 bool DeviceStall(Draft* draft) {
   const std::optional<Spot> spot = draft->Find([](const Op& op) { return op.what == Do::kCall; });
   if (!spot) return false;
@@ -113,7 +113,8 @@ bool DeviceStall(Draft* draft) {
                              .index = spot->index,
                              .ops = {Planted({.what = Do::kKernel, .stream = spot->op.stream, .ns = kNever})}});
   draft->look = Look::kAfterStall;
-  draft->truth().answers = {Exactly("device_stall", {spot->rank}), {"transport_stall", {}, {}}};
+  draft->truth().answers = {Exactly("device_stall", {spot->rank})};
+  if (!draft->job().MarksStarts(spot->rank)) draft->truth().answers.push_back({"transport_stall", {}, {}});
   draft->truth().may_be_certain = false;
   draft->truth().story = "a kernel of the application never ends on the GPU of rank " + std::to_string(spot->rank);
   return true;

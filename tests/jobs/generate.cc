@@ -175,6 +175,8 @@ bool Generate(const Shape& wanted, Generated* made) {
   const Fault* fault = FaultOf(shape.fault);
   if (fault == nullptr || !MakeHealthy(shape, &made->job)) return false;
   Draft draft{.made = made, .dice = Dice(shape.seed, 0xfa17)};
+  constexpr Job::Starts kStarts[] = {Job::Starts::kNone, Job::Starts::kSome, Job::Starts::kAll, Job::Starts::kAll};
+  made->job.starts = kStarts[Chance(shape.seed).Bits(0x57a7) % 4];
   made->truth.fault = shape.fault;
   made->exits_known = !draft.dice.OneIn(6);
   made->verdict = draft.dice.OneIn(2);

@@ -45,6 +45,7 @@ void World::Launch(int r, const std::vector<std::pair<Op, std::size_t>>& calls, 
     if (IsMessage(call.first) || call.first.count > 0)
       by_comm[{chance_.Bits(0x6a54, static_cast<std::uint64_t>(comm)), comm}].push_back(call);
   }
+  for (const auto& [place, own] : by_comm) MarkStarts(r, own, at);
   for (const auto& [place, own] : by_comm) LaunchOn(r, place.second, own, at);
   for (const auto& [place, own] : by_comm) Mark(r, own);
 }
@@ -72,6 +73,28 @@ void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_
     if (IsMessage(op)) kernel.tasks.push_back({true, messages_++, op});
   kernel.tasks_left = static_cast<int>(kernel.tasks.size());
   if (kernel.needs == 0) begun_.push_back(k);
+}
+
+// One for each communicator and stream, before all kernels of the group: behind what is on the stream by then. That a
+// kernel of the same communicator on another stream comes first it does not know.
+void World::MarkStarts(int r, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
+  RankWorld& rank = Of(r);
+  std::int64_t start_of[kStreams] = {-1, -1, -1};
+  for (const auto& [op, slot] : calls) {
+    Record& record = rank.records[slot];
+    std::int64_t& start = start_of[op.stream];
+    if (start < 0) {
+      LocalComm& comm = rank.comms[static_cast<std::size_t>(record.comm)];
+      std::vector<std::int64_t>& starts = comm.starts;
+      comm.start_streams.push_back(op.stream);
+      const Tail& tail = rank.streams[op.stream];
+      start = static_cast<std::int64_t>(starts.size());
+      starts.push_back(tail.kernel < 0 ? std::max(tail.finish, at) : kNever);
+      if (tail.kernel >= 0)
+        kernels_[static_cast<std::size_t>(tail.kernel)].starts.push_back({record.comm, starts.size() - 1});
+    }
+    record.start = start;
+  }
 }
 
 // One mark for each communicator and stream, behind all kernels of the group that are on that stream.
@@ -262,12 +285,14 @@ void World::EndKernel(int k, std::int64_t at) {
     if (tail.kernel == k) tail = {-1, at};
   }
   for (const auto& [comm, ticket] : kernel.marks) rank.comms[static_cast<std::size_t>(comm)].tickets[ticket] = at;
+  for (const auto& [comm, start] : kernel.starts) rank.comms[static_cast<std::size_t>(comm)].starts[start] = at;
   for (const int next : kernel.next) {
     Kernel& waiting = kernels_[static_cast<std::size_t>(next)];
     waiting.ready = std::max(waiting.ready, at);
     if (--waiting.needs == 0) begun_.push_back(next);
   }
   kernel.marks.clear();
+  kernel.starts.clear();
   kernel.next.clear();
   free_.push_back(k);
   if (rank.waits_for == k) Wake(kernel.rank, at);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "tests/jobs/chance.h"
+
 namespace ncclwatch::jobs {
 namespace {
 
@@ -108,6 +110,12 @@ Ops Job::PlainSection(int rank, int section) const {
   }
   NumberSites(section, &ops);
   return ops;
+}
+
+bool Job::MarksStarts(int rank) const {
+  constexpr std::uint64_t kWhich = 0x57a8;
+  return starts == Starts::kAll ||
+         (starts == Starts::kSome && Chance(shape.seed).Bits(kWhich, static_cast<std::uint64_t>(rank)) % 2 == 0);
 }
 
 Ops Job::Section(int rank, int section) const {

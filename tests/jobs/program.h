@@ -111,14 +111,16 @@ struct Job {
   // What calls that differ do. NCCL compares nothing: all hang, all end with wrong data, or those that move less end.
   enum class Differ { kHang, kPass, kLessEnds } differ = Differ::kHang;
   std::uint32_t ring = 256;
-  bool marks = true;                       // of the GPU
-  std::vector<Comm> comms;                 // [0] is the world
-  std::vector<std::vector<int>> comms_of;  // by rank, in the order in which they are made
+  bool marks = true;                                                // of the GPU, where calls end
+  enum class Starts { kNone, kSome, kAll } starts = Starts::kNone;  // ... and where they begin: on which ranks
+  std::vector<Comm> comms;                                          // [0] is the world
+  std::vector<std::vector<int>> comms_of;                           // by rank, in the order in which they are made
   std::unique_ptr<Topology> topology;
   std::map<int, std::vector<Edit>> edits;  // by rank
 
   int sections() const { return steps + 2; }
   int node_of(int rank) const { return rank / per_node; }
+  bool MarksStarts(int rank) const;
   int nodes() const { return (shape.ranks + per_node - 1) / per_node; }
   // Adds a communicator that its members make in section 0. Only before any rank runs.
   int Add(Comm comm);

@@ -26,6 +26,7 @@ struct Record {
   std::uint64_t chain = 0;
   std::uint64_t group = 0;
   std::int64_t ticket = -1;
+  std::int64_t start = -1;
   std::int32_t comm = -1;  // index into RankWorld::comms
   std::int32_t root = -1;
   std::int32_t result = 0;
@@ -53,8 +54,10 @@ struct LocalComm {
   std::int64_t finalizing = kNever;
   std::int64_t destroyed = kNever;
   std::int64_t aborted = kNever;
-  std::vector<std::int64_t> creations;  // when each creating call on it was made
-  std::vector<std::int64_t> tickets;    // when the GPU wrote each mark
+  std::vector<std::int64_t> creations;      // when each creating call on it was made
+  std::vector<std::int64_t> tickets;        // when the GPU wrote each end mark
+  std::vector<std::int64_t> starts;         // ... and each start mark,
+  std::vector<std::uint8_t> start_streams;  // on which stream
   std::uint64_t entered = 0, launched = 0, chain = 0;
   Tail tail;
 };
@@ -122,8 +125,9 @@ class World {
     std::int64_t ready = 0, length = 0, finish = 0;
     int needs = 0, tasks_left = 0;
     std::vector<Task> tasks;
-    std::vector<int> next;                           // kernels that need it
-    std::vector<std::pair<int, std::size_t>> marks;  // communicator of the rank, ticket
+    std::vector<int> next;                            // kernels that need it
+    std::vector<std::pair<int, std::size_t>> marks;   // communicator of the rank, ticket
+    std::vector<std::pair<int, std::size_t>> starts;  // likewise, of those right behind it
   };
   struct Arrival {
     int kernel = -1;
@@ -176,6 +180,7 @@ class World {
 
   void Launch(int rank, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at);
   void LaunchOn(int rank, int comm, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at);
+  void MarkStarts(int rank, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at);
   void Mark(int rank, const std::vector<std::pair<Op, std::size_t>>& calls);
   int NewKernel(int rank, std::int64_t at);
   void Need(int kernel, const Tail& tail);
