@@ -62,10 +62,12 @@ void SetState(const reader::Call& call, const reader::Communicator* communicator
   }
   row->state = "returned";
   if (!(call.flags & format::kMarked) || !communicator) return;
-  if (communicator->Finished(call.ticket))
+  if (communicator->Finished(call.ticket)) {
     row->state = "finished";
-  else
+  } else {
+    if ((call.flags & format::kStartMarked) && communicator->Started(call.start)) row->state = "started";
     row->pending = communicator->state == format::CommunicatorState::kReady;
+  }
 }
 
 void SetArguments(const reader::Call& call, Row* row) {

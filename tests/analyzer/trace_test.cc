@@ -68,6 +68,12 @@ TEST(Row, AMarkTellsReturnedFromFinished) {
   reader::BoxImage box = BoxWith(call);
   EXPECT_EQ(OnlyRow(box).state, "returned");
   EXPECT_TRUE(OnlyRow(box).pending);
+  box.calls[0].flags |= format::kStartMarked;
+  box.calls[0].start = 2 * format::kStarts + 1;
+  EXPECT_EQ(OnlyRow(box).state, "returned");
+  box.communicators[0].starts[1] = box.calls[0].start;
+  EXPECT_EQ(OnlyRow(box).state, "started");
+  EXPECT_TRUE(OnlyRow(box).pending);
   box.communicators[0].marks[3] = 4;
   EXPECT_EQ(OnlyRow(box).state, "finished");
   EXPECT_FALSE(OnlyRow(box).pending);
