@@ -65,6 +65,18 @@ def non_blocking(sandbox):
 
 
 @case
+def start_marks_change_nothing(sandbox):
+    """NCCLWATCH_GPU=both over splits, threads, groups over devices, non-blocking ones; and where the driver refuses."""
+    for refuses in ("0", "1"):
+        for mode, count, ranks in (("splits", "20", 2), ("threads", "4", 1), ("init_all", "4", 1), ("non_blocking", "0", 2)):
+            job = both(sandbox, [program(sandbox, "many"), mode, count], 0, ranks=ranks,
+                       extra={"NCCLWATCH_GPU": "both", "SOFTGPU_NO_MEMOPS": refuses, "SOFTGPU_DEVICES": "4"})
+            states = {c["state"] for c in job.calls() if c["op"] == "AllReduce"}
+            marked = refuses == "0" and mode != "non_blocking"
+            check_equal(states, {"finished" if marked else "returned"}, f"states of the calls ({mode})")
+
+
+@case
 def ten_thousand_communicators_leak_nothing(sandbox):
     """Resident memory over the second 5,000 of 10,000 communicators, beside the same without the library."""
     if sandbox.build.sanitizer:

@@ -41,7 +41,7 @@ def fault(build, name, nodes, ranks, culprit, seed=1, cut=False, lossy=False, re
     planned = name in AT_START or not (cut or lossy or kill_redis)
     with Cluster(build, nodes, redis=redis) as made:
         job = SpreadJob(made, build.example(name), ranks, options_for(name, culprit, ranks, seed, planned),
-                        {"NCCLWATCH_TIMEOUT": f"{TIMEOUT_S:g}"})
+                        {"NCCLWATCH_TIMEOUT": f"{TIMEOUT_S:g}", **faults.ENVIRONMENT.get(name, {})})
         try:
             if not planned:
                 made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
@@ -164,7 +164,8 @@ def chaos_run(build, name, culprit, run, draw):
     options[options.index("--step") + 1] = draw.randrange(1, 400)
     options[options.index("--step-ms") + 1] = draw.choice([1, 2, 5, 10])
     with Cluster(build, 4) as made:
-        job = SpreadJob(made, build.example(name), 8, options, {"NCCLWATCH_TIMEOUT": f"{TIMEOUT_S:g}"})
+        job = SpreadJob(made, build.example(name), 8, options,
+                        {"NCCLWATCH_TIMEOUT": f"{TIMEOUT_S:g}", **faults.ENVIRONMENT.get(name, {})})
         try:
             fault_ns = made.wait_until(job.fault_ns, 90, "the fault was to happen")
             documents, written = made.wait_until(lambda: verdicts(job, want, range(4)), 40, f"a diagnosis of {name}")

@@ -25,9 +25,12 @@ FAULTS = {
     "killed": (False, True),
     "stuck_data_loader": (True, True),
     "frozen": (True, True),
+    "stuck_stream": (True, True),
     "wrong_world_size": (True, False),
     "missing_at_start": (True, False),
 }
+
+ENVIRONMENT = {"stuck_stream": {"NCCLWATCH_GPU": "both"}}  # beyond the time-out
 
 
 @dataclasses.dataclass
@@ -108,7 +111,8 @@ def run(build, one, keep=None):
     slow = FAULTS[one.fault][0]
     allowed = TIMEOUT_S + GRACE_S if slow else PROMPT_S
     command = launched(build.example(one.fault), one.ranks, *one.options())
-    with Job(build, command, mode=one.mode, environment={"NCCLWATCH_TIMEOUT": f"{TIMEOUT_S:g}"}, cores=one.cores) as job:
+    with Job(build, command, mode=one.mode, cores=one.cores,
+             environment={"NCCLWATCH_TIMEOUT": f"{TIMEOUT_S:g}", **ENVIRONMENT.get(one.fault, {})}) as job:
         try:
             culprit = name_the_leader(job) if one.rank == -1 else one.rank
             fault_ns = job.wait_until(job.fault_ns, 60, "the fault was to happen")

@@ -51,6 +51,7 @@ def run(build, name, seed, mode=None, keep=None):
     draw = random.Random(f"{name}/{seed}")
     ranks = draw.choice([2, 3, 4, 4, 8])
     mode = mode or draw.choice(["preload", "run"])
+    gpu = "both" if seed % 2 else "end"
     if name in LONG:
         program, options = LONG[name]
         command, timeout, patience = launched(build.program(program), ranks, *options(draw)), "auto", 400
@@ -59,7 +60,7 @@ def run(build, name, seed, mode=None, keep=None):
         command = launched(build.example(name) if example else build.program(name), ranks, *options(draw),
                            "--seed", seed, "--children", draw.choice([0, 0, 2]) if name != "ragged_exits" else 0)
         patience = 120
-    with Job(build, command, mode=mode, environment={"NCCLWATCH_TIMEOUT": timeout}) as job:
+    with Job(build, command, mode=mode, environment={"NCCLWATCH_TIMEOUT": timeout, "NCCLWATCH_GPU": gpu}) as job:
         try:
             status = job.wait(patience)
             job.look()
