@@ -10,6 +10,7 @@ namespace ncclwatch::watch {
 namespace {
 
 using diagnosis::Certainty;
+using diagnosis::Kind;
 using diagnosis::LiveCompare;
 
 constexpr std::int64_t kMs = 1'000'000;
@@ -231,7 +232,10 @@ Since Leader::SinceVerdict() const {
   for (int culprit : standing_->culprits) since.culprit_died |= since.deaths && IsGone(culprit);
   if (standing_->communicator == 0) return since;
   const std::optional<LiveCompare::Front> front = FrontOf(standing_->communicator);
-  since.moved_on = !front || (front->members == front->size && front->behind > standing_->position);
+  // Of a call that all had made already only its end says so.
+  const bool all_made_it = standing_->kind == Kind::kDeviceStall || standing_->kind == Kind::kTransportStall;
+  const auto passed = [&] { return all_made_it ? front->pending == 0 : front->behind > standing_->position; };
+  since.moved_on = !front || (front->members == front->size && passed());
   return since;
 }
 

@@ -26,7 +26,7 @@ enum class Move { kNone, kPublish, kUpdate, kWithdraw };
 struct Since {
   bool deaths = false;        // somebody died: launchers end the survivors of a fault, and their deaths are no news
   bool culprit_died = false;  // ... a culprit among them
-  bool moved_on = false;      // every member has passed the position that the verdict names
+  bool moved_on = false;      // every member has passed the position that the verdict names, or ended the call there
 };
 Move Decide(const std::optional<Standing>& standing, const diagnosis::Diagnosis& diagnosis, const Since& since);
 
