@@ -215,7 +215,7 @@ class Writer {
     out_.Item("time_created_ns", call.entered_ns + process_.box->realtime_minus_monotonic_ns);
     Tensors("input_sizes", "input_dtypes", torch.input, call.dtype);
     Tensors("output_sizes", "output_dtypes", torch.output, call.dtype);
-    // That a kernel has begun is not known: the GPU marks ends.
+    // That a kernel has begun few boxes know.
     out_.Item("state", finished ? "completed" : "scheduled");
     for (const char* unknown : {"time_discovered_started_ns", "time_discovered_completed_ns"}) {
       out_.Key(unknown);
