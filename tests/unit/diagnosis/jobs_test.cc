@@ -296,5 +296,25 @@ TEST(Jobs, ACircleOverStreamsIsOnlySuspected) {
   Expect(job.JudgeAt(100), Kind::kDeadlock, Certainty::kSuspected, {0, 1});
 }
 
+// A column of the job's ranks: 1, 3, 5 and whoever lies at the same distance. Rank 6 does nothing either.
+TEST(Jobs, WhoHasNotJoinedAColumnIsToldByItsPlace) {
+  Job job = Running(8);
+  const int column = job.Joining(4, {1, 3, 5});
+  for (const int rank : {1, 3, 5}) job.Entry(rank, column).rank = static_cast<std::uint32_t>(rank / 2);
+  Expect(job.JudgeAt(100), Kind::kInitializationHang, Certainty::kLikely, {7});
+}
+
+// Buffers took the message in: nobody waits to send it, and it does not arrive.
+TEST(Jobs, AMessageThatIsSentAndDoesNotArriveIsAStall) {
+  Job job = Running(4);
+  job.Message(0, kWorld, Function::ncclSend, 1);
+  job.Finish({0}, kWorld);
+  job.Message(1, kWorld, Function::ncclRecv, 0);
+  const diagnosis::Diagnosis diagnosis = job.JudgeAt(100);
+  Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});
+  ASSERT_FALSE(diagnosis.findings.empty());
+  EXPECT_EQ(diagnosis.findings[0].victims, std::vector<int>{1});
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
