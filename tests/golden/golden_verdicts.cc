@@ -109,6 +109,26 @@ Job FrozenProcess() {
   return job;
 }
 
+// Two tensor-parallel pairs; one rank leaves out the second call of a step on its pair and goes on with the gradients.
+Job StepMismatch() {
+  Job job(4);
+  const int pairs[] = {job.Comm({0, 1}, "tensor", kWorld), job.Comm({2, 3}, "tensor", kWorld)};
+  const auto tensor = [&](int pair, const std::vector<int>& ranks, std::uint64_t count) {
+    job.Done(ranks, pairs[pair], AllReduce(count, kBfloat16));
+  };
+  for (int step = 0; step < 40; ++step) {
+    job.Pass(0.2);
+    for (const std::uint64_t count : {4096, 8192}) tensor(0, {0, 1}, count), tensor(1, {2, 3}, count);
+    for (const std::uint64_t count : {60000, 1}) job.Done(Range(0, 4), kWorld, AllReduce(count));
+  }
+  job.Pass(0.2);
+  tensor(0, {0, 1}, 4096), tensor(1, {2, 3}, 4096), tensor(1, {2, 3}, 8192);
+  job.Call({0}, pairs[0], AllReduce(8192, kBfloat16));
+  for (const std::uint64_t count : {60000, 1}) job.Call(Range(0, 4), kWorld, AllReduce(count));
+  job.Pass(12.4);
+  return job;
+}
+
 Job Deadlock() {
   Job job = Training(2, 3);
   const int other = job.Comm({0, 1}, "tp", kWorld);
@@ -277,6 +297,7 @@ constexpr Case kCases[] = {
     {"device_stall", DeviceStall},
     {"transport_stall", TransportStall},
     {"transport_stall_by_ends", TransportStallByEnds},
+    {"step_mismatch", StepMismatch},
     {"missing_participant_then_death", StallThenDeath},
 };
 

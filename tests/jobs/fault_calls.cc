@@ -170,11 +170,74 @@ bool ReplacedCall(Draft* draft) {
   return true;
 }
 
+// A collective on a communicator beside the world's, the rank's last on it in the step, with calls after it in the
+// step.
+std::optional<Spot> LastOfStep(Draft* draft) {
+  for (int tries = 0; tries < 40; ++tries) {
+    std::optional<Spot> spot = draft->Find([](const Op& op) { return IsCollective(op) && op.comm != 0; });
+    if (!spot) return std::nullopt;
+    const Ops ops = draft->job().PlainSection(spot->rank, spot->section);
+    const auto calls_after =
+        std::count_if(ops.begin() + spot->index + 1, ops.end(), [](const Op& op) { return op.what == Do::kCall; });
+    if (NextOf(ops, *spot) < 0 && calls_after >= 3) return spot;
+  }
+  return std::nullopt;
+}
+
+// What its own steps were can only be told once there have been some, as many as are needed to know a step, and while
+// its ring still holds them.
+bool KnowsItsSteps(Draft* draft, const Spot& spot) {
+  const Ops ops = draft->job().PlainSection(spot.rank, 1);
+  const auto calls = std::count_if(ops.begin(), ops.end(), [](const Op& op) { return op.what == Do::kCall; });
+  return spot.section > 4 && 2 * 6 * calls < static_cast<std::ptrdiff_t>(draft->job().ring);
+}
+
+// No communicator shows it: it makes its next call there in the next step, which never comes.
+bool LeftOutOfStep(Draft* draft) {
+  const std::optional<Spot> spot = LastOfStep(draft);
+  if (!spot) return false;
+  draft->Change(spot->rank,
+                {.how = Edit::How::kReplace, .section = spot->section, .index = spot->index, .ops = {Nothing()}});
+  draft->look = Look::kAfterStall;
+  draft->truth().answers = {Exactly("step_mismatch", {spot->rank})};
+  if (!KnowsItsSteps(draft, *spot)) {
+    draft->truth().answers.push_back(Exactly("missing_participant", {spot->rank}));
+    draft->truth().answers.push_back({"deadlock", {spot->rank}, draft->job().comms[0].members});
+  }
+  draft->truth().may_be_certain = false;
+  draft->truth().story = "rank " + std::to_string(spot->rank) + " leaves out its last call of a step on a communicator";
+  return true;
+}
+
+// The others never come to it.
+bool ExtraInStep(Draft* draft) {
+  const std::optional<Spot> spot = LastOfStep(draft);
+  if (!spot) return false;
+  Op extra = Planted(spot->op);
+  extra.function = Function::ncclAllReduce;
+  extra.count = 700;
+  extra.dtype = kFloat32;
+  extra.reduction = kSum;
+  extra.root = -1;
+  draft->Change(spot->rank, {.section = spot->section, .index = spot->index + 1, .ops = {extra}});
+  draft->look = Look::kAfterStall;
+  draft->truth().answers = {Exactly("step_mismatch", {spot->rank})};
+  if (!KnowsItsSteps(draft, *spot)) {  // all that can be seen: it waits for the others
+    draft->truth().answers.push_back({"missing_participant", {}, draft->CommAt(spot->op.comm).members});
+    draft->truth().answers.push_back({"deadlock", {spot->rank}, draft->job().comms[0].members});
+  }
+  draft->truth().may_be_certain = false;
+  draft->truth().story =
+      "rank " + std::to_string(spot->rank) + " makes a call at the end of a step that nobody else makes";
+  return true;
+}
+
 }  // namespace
 
 const std::vector<Fault> kCallFaults = {
-    {"order_mismatch", OrderMismatch}, {"argument_mismatch", ArgumentMismatch}, {"extra_call", ExtraCall},
-    {"left_out_call", LeftOutCall},    {"replaced_call", ReplacedCall},         {"equal_bytes", EqualBytes},
+    {"order_mismatch", OrderMismatch},   {"argument_mismatch", ArgumentMismatch}, {"extra_call", ExtraCall},
+    {"left_out_call", LeftOutCall},      {"replaced_call", ReplacedCall},         {"equal_bytes", EqualBytes},
+    {"left_out_of_step", LeftOutOfStep}, {"extra_in_step", ExtraInStep},
 };
 
 }  // namespace ncclwatch::jobs

@@ -73,7 +73,9 @@ void ChooseInstant(Draft* draft) {
   }
   const std::int64_t seen = DifferenceSeen(*draft, *made.world);
   if (seen == kNever) {  // it waits elsewhere, for those who wait for it
-    made.truth.answers = {{"deadlock", {draft->odd}, {}, false, 2}, Exactly("missing_participant", {draft->odd})};
+    made.truth.answers = {{"deadlock", {draft->odd}, {}, false, 2},
+                          Exactly("missing_participant", {draft->odd}),
+                          Exactly("step_mismatch", {draft->odd})};
     draft->circle = true;
     made.now = ended + dice.Between(12 * kSecond, 100 * kSecond);
   } else if (made.world->hung()) {

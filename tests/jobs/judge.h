@@ -26,6 +26,8 @@ struct Judged {
 diagnosis::Diagnosis Diagnose(const Generated& made);
 // With `partly` some of the boxes are missing, or the instant is one at which not everybody has arrived.
 Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis, bool partly = false);
+// What is wrong with the step that the finding names; empty if nothing is.
+std::string WrongStep(const Generated& made, const diagnosis::Finding& finding);
 const char* NameOf(Verdict verdict);
 
 struct Tally {

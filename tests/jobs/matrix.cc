@@ -23,7 +23,7 @@ class Matrix {
     const Tally all = Print();
     const double least = std::strtod(options_.Text("least", "99.5").c_str(), nullptr);
     return all.all() > 0 && all.of(Verdict::kWrongCertain) + earlier_.of(Verdict::kWrongCertain) == 0 &&
-                   all.right_percent() >= least
+                   steps_.wrong == 0 && all.right_percent() >= least
                ? 0
                : 1;
   }
@@ -32,7 +32,9 @@ class Matrix {
   void One(const Shape& shape) {
     Generated made;
     if (!Generate(shape, &made)) return;  // no topology can have every fault
-    const Judged judged = Compare(made.truth, Diagnose(made));
+    const diagnosis::Diagnosis diagnosis = Diagnose(made);
+    const Judged judged = Compare(made.truth, diagnosis);
+    CheckSteps(made, shape, diagnosis);
     ++by_fault_[shape.fault].of(judged.verdict);
     ++by_topology_[shape.topology].of(judged.verdict);
     ++by_ranks_[shape.ranks].of(judged.verdict);
@@ -55,6 +57,21 @@ class Matrix {
     std::printf("    earlier: --at %lld\n", static_cast<long long>(made->now));
   }
 
+  void CheckSteps(const Generated& made, const Shape& shape, const diagnosis::Diagnosis& diagnosis) {
+    for (const diagnosis::Finding& finding : diagnosis.findings) {
+      if (!finding.position) continue;
+      ++steps_.findings;
+      if (!finding.step) continue;
+      ++steps_.named;
+      steps_.exact += finding.step->exact ? 1 : 0;
+      steps_.calls += finding.step->call ? 1 : 0;
+      const std::string wrong = WrongStep(made, finding);
+      if (wrong.empty()) continue;
+      ++steps_.wrong;
+      std::printf("wrong step: %s --out DIR\n    said %s\n", CommandOf(shape).c_str(), wrong.c_str());
+    }
+  }
+
   Tally Print() const {
     Tally all;
     PrintHead("fault");
@@ -67,6 +84,8 @@ class Matrix {
     PrintRow("all", all);
     PrintHead("once more, at any instant");
     PrintRow("all", earlier_);
+    std::printf("steps: of %d findings with a position %d name one, %d exactly, %d with the call; %d wrong\n",
+                steps_.findings, steps_.named, steps_.exact, steps_.calls, steps_.wrong);
     return all;
   }
 
@@ -76,6 +95,9 @@ class Matrix {
   std::map<std::string, int> misses_;
   Tally earlier_;
   int earlier_misses_ = 0;
+  struct {
+    int findings = 0, named = 0, exact = 0, calls = 0, wrong = 0;
+  } steps_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "watchdog/diagnosis/ends.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/notes.h"
+#include "watchdog/diagnosis/steps.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/where.h"
 
@@ -35,6 +36,7 @@ std::vector<Finding> Standstills(const View& view, const WaitGraph& graph) {
   Append(FindUnseen(view, graph), &findings);
   Append(FindDeadlocks(view, graph), &findings);
   if (findings.empty()) Append(FindStuckCalls(view, graph), &findings);
+  ExplainBySteps(view, graph, &findings);
   return findings;
 }
 
@@ -110,6 +112,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
     }
   }
   if (findings->size() > kMaxFindings) findings->resize(kMaxFindings);
+  AddSteps(view, findings);
   for (Finding& finding : *findings) {
     finding.detected_at_ns = ToRealtime(view, view.now_ns);
     AddAdvice(&finding);

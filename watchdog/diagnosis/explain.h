@@ -60,5 +60,7 @@ std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph);
 // Calls that all have launched, and no GPU gets through: device_stall, transport_stall.
 std::vector<Finding> FindStuckCalls(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph);
+// step_mismatch in place of a deadlock or a missing participant that one rank's departure from its own steps explains.
+void ExplainBySteps(const View& view, const WaitGraph& graph, std::vector<Finding>* findings);
 
 }  // namespace ncclwatch::diagnosis

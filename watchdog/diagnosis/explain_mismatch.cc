@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ncclwatch/functions/types.h"
+#include "watchdog/diagnosis/departure.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/text.h"
 
@@ -19,9 +20,46 @@ std::vector<int> JobRanks(const View& view, const CommView& comm, const Side& si
   return SortedUnique(std::move(ranks));
 }
 
-std::vector<int> Culprits(const View& view, const CommView& comm, const Difference& difference) {
+// Who is wrong, and what tells.
+struct Blame {
+  std::size_t usual = 0;         // the side that is right, or the first of a tie
+  std::vector<std::size_t> odd;  // the others, the largest first
+  bool by_history = false;       // as many say the one as the other, and one side goes on as before
+  bool open = false;             // as many say the one as the other, and nothing decides
+  std::optional<Departure> departure;
+  std::vector<Alignment> alignments;  // of the first odd side
+};
+
+// The majority is right also where it departs from what was before: when all others evaluate, the one that goes on
+// training has missed something. Where there is none the side that goes on as before is, most likely: it may be the one
+// that should have done something new.
+Blame BlameFor(const View& view, const CommView& comm, const Difference& difference) {
+  Blame blame;
+  blame.departure = DepartureAt(view, comm, difference);
+  blame.open = difference.tie;
+  if (difference.tie && difference.everybody_arrived && blame.departure) {
+    const Side& usual = difference.sides[blame.departure->goes_on];
+    blame.by_history = true;
+    for (std::size_t i = 0; i < difference.sides.size(); ++i) {
+      if (i != blame.departure->goes_on && HaveParted(view, comm, difference, usual, difference.sides[i]))
+        blame.by_history = false;
+    }
+    if (blame.by_history) blame.usual = blame.departure->goes_on;
+    blame.open = !blame.by_history;
+  }
+  for (std::size_t i = 0; i < difference.sides.size(); ++i) {
+    if (i != blame.usual) blame.odd.push_back(i);
+  }
+  if (difference.sides.size() == 2)
+    blame.alignments =
+        AlignSides(view, comm, difference, difference.sides[blame.usual], difference.sides[blame.odd.front()]);
+  return blame;
+}
+
+std::vector<int> Culprits(const View& view, const CommView& comm, const Difference& difference, const Blame& blame) {
   std::vector<int> culprits;
-  for (std::size_t i = difference.tie ? 0 : 1; i < difference.sides.size(); ++i) {
+  for (std::size_t i = 0; i < difference.sides.size(); ++i) {
+    if (i == blame.usual && !blame.open) continue;
     for (const int rank : JobRanks(view, comm, difference.sides[i])) culprits.push_back(rank);
   }
   std::erase(culprits, -1);
@@ -41,15 +79,53 @@ std::string WhatDiffers(const Call& odd, const Call& usual) {
   return Join(parts, ", ");
 }
 
-std::string Summary(const View& view, const CommView& comm, const Difference& difference) {
-  const Side& usual = difference.sides[0];
-  const Side& odd = difference.sides[1];
+// "rank 3 made one extra call there": how the odd side came to differ, after "rank 3 ".
+std::string ChangeText(const Alignment& alignment, const Call& odd, const Call& usual) {
+  const bool one = alignment.calls == 1;
+  const std::string these = one ? "" : Plural(alignment.calls, "call");
+  switch (alignment.change) {
+    case Change::kExtra:
+      return "made " +
+             (one ? "one extra " + CallText(odd) : "an extra " + these.substr(0, these.find(' ')) + " calls") +
+             " there, and everything after it is shifted by " + (one ? "one" : std::to_string(alignment.calls));
+    case Change::kLeftOut:
+      return "left out " + (one ? CallText(usual) : these) + ", and everything after it is shifted by " +
+             (one ? "one" : std::to_string(alignment.calls));
+    case Change::kReplaced:
+      return "made " + (one ? "this one call" : "these " + these) + " differently, and what follows agrees again";
+    case Change::kReordered: return "made " + these + " in another order, and what follows agrees again";
+  }
+  return {};
+}
+
+// Where it is open who is wrong the same can be said of either side.
+std::string ChangesText(const View& view, const CommView& comm, const Difference& difference, const Blame& blame) {
+  const Side& usual = difference.sides[blame.usual];
+  const Side& odd = difference.sides[blame.odd.front()];
+  std::vector<std::string> ways;
+  for (const Alignment& alignment : blame.alignments) {
+    ways.push_back(Ranks(JobRanks(view, comm, odd)) + " " + ChangeText(alignment, *odd.call, *usual.call));
+    if (!blame.open || (alignment.change != Change::kExtra && alignment.change != Change::kLeftOut)) continue;
+    Alignment other = alignment;
+    other.change = alignment.change == Change::kExtra ? Change::kLeftOut : Change::kExtra;
+    ways.push_back(Ranks(JobRanks(view, comm, usual)) + " " + ChangeText(other, *usual.call, *odd.call));
+  }
+  return (ways.size() > 1 ? "either " : "") + Join(ways, ", or ");
+}
+
+std::string Summary(const View& view, const CommView& comm, const Difference& difference, const Blame& blame) {
+  const Side& usual = difference.sides[blame.usual];
+  const Side& odd = difference.sides[blame.odd.front()];
   std::string text = Capital(Ranks(JobRanks(view, comm, odd))) + " called " + CallText(*odd.call) + " where " +
                      Ranks(JobRanks(view, comm, usual)) + " called " + CallText(*usual.call) + ": collective " +
                      std::to_string(difference.position) + " of " + CommText(comm);
   if (!difference.other_operation) text += " has " + WhatDiffers(*odd.call, *usual.call);
-  if (difference.tie) text += "; as many ranks say the one as the other, so either side may be wrong";
-  return text + ".";
+  if (blame.open) text += "; as many ranks say the one as the other, so either side may be wrong";
+  if (blame.by_history)
+    text += "; as many ranks say the one as the other, but only " + Ranks(JobRanks(view, comm, usual)) +
+            (JobRanks(view, comm, usual).size() == 1 ? " goes" : " go") + " on as all have done before";
+  const std::string changes = ChangesText(view, comm, difference, blame);
+  return text + (changes.empty() ? "" : "; " + changes) + ".";
 }
 
 std::vector<CallSummary> Calls(const View& view, const CommView& comm, const Difference& difference) {
@@ -63,7 +139,38 @@ std::vector<CallSummary> Calls(const View& view, const CommView& comm, const Dif
   return calls;
 }
 
-void AddEvidence(const View& view, const CommView& comm, const Difference& difference, Finding* finding) {
+std::string Times(std::size_t count) { return count == 1 ? "once" : std::to_string(count) + " times"; }
+
+void AddDeparture(const View& view, const CommView& comm, const Difference& difference, const Blame& blame,
+                  Finding* finding) {
+  const Departure& departure = *blame.departure;
+  const Side& goes_on = difference.sides[departure.goes_on];
+  const std::string who = Ranks(JobRanks(view, comm, goes_on));
+  std::string line = departure.period == 1 ? "the call before was followed by " + CallText(*goes_on.call)
+                                           : "the " + std::to_string(departure.period) +
+                                                 " calls before were followed by " + CallText(*goes_on.call);
+  std::vector<int> others;
+  for (const Side& side : difference.sides) {
+    if (&side == &goes_on) continue;
+    for (const int rank : JobRanks(view, comm, side)) others.push_back(rank);
+  }
+  others = SortedUnique(std::move(others));
+  finding->evidence.push_back(line + ", as on " + who + ", " + Times(departure.repeated) + " and never by what " +
+                              Ranks(others) + (others.size() == 1 ? " calls" : " call") + " now");
+  if (departure.new_site)
+    finding->evidence.push_back(Ranks(others) + (others.size() == 1 ? " calls" : " call") +
+                                " from where no call on this communicator had come from before");
+  if (departure.goes_on != blame.usual && !blame.open)
+    finding->evidence.push_back("so it is " + Ranks(finding->culprits) + " that " +
+                                (finding->culprits.size() == 1 ? "goes" : "go") +
+                                " on as before: the others do something new, and more ranks do");
+  if (blame.by_history)
+    finding->evidence.push_back("that the calls differ is certain; who is wrong is likely: " + who +
+                                " may have missed something new");
+}
+
+void AddEvidence(const View& view, const CommView& comm, const Difference& difference, const Blame& blame,
+                 Finding* finding) {
   for (const Side& side : difference.sides) {
     std::string line = Ranks(JobRanks(view, comm, side)) + ": " + CallText(*side.call);
     if (side.call->site != 0) {
@@ -72,6 +179,11 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
     }
     finding->evidence.push_back(std::move(line));
   }
+  if (blame.departure) AddDeparture(view, comm, difference, blame, finding);
+  if (!blame.alignments.empty())
+    finding->evidence.push_back("with that taken into account the next " +
+                                Plural(blame.alignments.front().agree, "call") +
+                                " of the two on this communicator are the same");
   const Member& first = comm.members[difference.sides[0].members.front()];
   if (difference.surely_first && difference.position > 0 && first.At(difference.position - 1) != nullptr) {
     finding->evidence.push_back("the calls before position " + std::to_string(difference.position) +
@@ -107,9 +219,11 @@ void AddNextSteps(const View& view, const Difference& difference, const Finding&
 Finding Explain(const View& view, const CommView& comm, const Difference& difference) {
   Finding finding;
   finding.kind = difference.other_operation ? Kind::kOrderMismatch : Kind::kArgumentMismatch;
-  // Of calls that are lost nobody knows whether they had parted already, and how.
-  finding.certainty = difference.surely_first ? Certainty::kCertain : Certainty::kLikely;
-  AddCulprits(view, Culprits(view, comm, difference), &finding);
+  const Blame blame = BlameFor(view, comm, difference);
+  // Of calls that are lost nobody knows whether they had parted already, and how. And a name that only habit gives is
+  // never certain, though that the calls differ is.
+  finding.certainty = difference.surely_first && !blame.by_history ? Certainty::kCertain : Certainty::kLikely;
+  AddCulprits(view, Culprits(view, comm, difference, blame), &finding);
   for (const int rank : comm.job_ranks) {
     if (rank >= 0 && !std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank)) {
       finding.victims.push_back(rank);
@@ -121,8 +235,8 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   finding.calls = Calls(view, comm, difference);
   finding.began_at_ns = ToRealtime(view, difference.began_ns);
   finding.unsettled = !difference.everybody_arrived;
-  finding.summary = Summary(view, comm, difference);
-  AddEvidence(view, comm, difference, &finding);
+  finding.summary = Summary(view, comm, difference, blame);
+  AddEvidence(view, comm, difference, blame, &finding);
   AddNextSteps(view, difference, finding, &finding);
   return finding;
 }

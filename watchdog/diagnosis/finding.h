@@ -23,6 +23,7 @@ enum class Kind {
   kTransportStall,
   kLibraryError,
   kOutOfMemory,
+  kStepMismatch,
 };
 enum class Certainty { kSuspected, kLikely, kCertain };
 enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };
@@ -115,6 +116,15 @@ struct CallSummary {
   std::optional<std::string> result;
 };
 
+// Which step of its training a rank was in, as its own repeated calls tell.
+struct Step {
+  int rank = -1;
+  std::uint64_t number = 0;           // from 0
+  bool exact = false;                 // else worked out from positions: its ring has lost the first steps
+  std::optional<std::uint64_t> call;  // in the step, from 1; none: between two steps, or where they begin is not known
+  std::uint64_t calls = 0;            // of one step
+};
+
 struct Finding {
   Kind kind{};
   Certainty certainty{};
@@ -123,6 +133,7 @@ struct Finding {
   std::vector<int> victims;
   std::optional<CommunicatorName> communicator;
   std::optional<std::uint64_t> position;
+  std::optional<Step> step;  // of the call at the position
   std::vector<CallSummary> calls;
   std::int64_t began_at_ns = 0;          // CLOCK_REALTIME
   std::int64_t detected_at_ns = 0;       // CLOCK_REALTIME

@@ -141,6 +141,13 @@ void WriteCall(JsonWriter* json, const CallSummary& call) {
   json->EndObject();
 }
 
+void WriteStep(JsonWriter* json, const Step& step) {
+  json->BeginObject().Key("rank").Integer(step.rank).Key("number").Unsigned(step.number).Key("exact").Bool(step.exact);
+  json->Key("call");
+  OrNull(json, step.call, [&](std::uint64_t call) { json->Unsigned(call); });
+  json->Key("calls").Unsigned(step.calls).EndObject();
+}
+
 void WriteFinding(JsonWriter* json, const Finding& finding) {
   json->BeginObject().Key("kind").String(Name(finding.kind)).Key("certainty").String(Name(finding.certainty));
   RankList(json, "culprits", finding.culprits);
@@ -152,6 +159,8 @@ void WriteFinding(JsonWriter* json, const Finding& finding) {
   OrNull(json, finding.communicator, [&](const CommunicatorName& name) { WriteCommunicator(json, name); });
   json->Key("position");
   OrNull(json, finding.position, [&](std::uint64_t position) { json->Unsigned(position); });
+  json->Key("step");
+  OrNull(json, finding.step, [&](const Step& step) { WriteStep(json, step); });
   json->Key("calls").BeginArray();
   for (const CallSummary& call : finding.calls) WriteCall(json, call);
   json->EndArray();

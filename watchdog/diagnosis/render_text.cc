@@ -117,6 +117,12 @@ std::string Table(const std::vector<CallSummary>& calls) {
   return out;
 }
 
+std::string StepText(const Step& step) {
+  std::string text = (step.exact ? "step " : "about step ") + std::to_string(step.number);
+  if (step.call && step.calls > 1) text += ", call " + std::to_string(*step.call) + " of " + std::to_string(step.calls);
+  return text + " (" + Ranks({step.rank}) + ")";
+}
+
 std::string Story(const Finding& finding) {
   std::string out = "\n" + Wrapped("  ", finding.summary) + "\n";
   if (finding.communicator) {
@@ -125,6 +131,7 @@ std::string Story(const Finding& finding) {
     line += ", " + Plural(finding.communicator->size, "rank");
     if (!finding.communicator->members.empty()) line += ": " + RankSet(finding.communicator->members);
     if (finding.position) line += "; position " + std::to_string(*finding.position);
+    if (finding.step) line += "; " + StepText(*finding.step);
     out += Wrapped("  ", line.substr(2));
   }
   if (!finding.calls.empty()) out += Table(finding.calls);

@@ -209,6 +209,19 @@ void Get(Reader* from, CallSummary* call) {
   Get(from, &call->result);
 }
 
+void Put(const diagnosis::Step& step, Writer* to) {
+  to->Signed(step.rank).Number(step.number).Byte(step.exact ? 1 : 0);
+  Put(step.call, to);
+  to->Number(step.calls);
+}
+void Get(Reader* from, diagnosis::Step* step) {
+  step->rank = from->Signed32();
+  step->number = from->Number();
+  step->exact = from->Byte() != 0;
+  Get(from, &step->call);
+  step->calls = from->Number();
+}
+
 void Put(const Finding& finding, Writer* to) {
   Put(std::string(Name(finding.kind)), to);  // by name: kinds may be added in any order
   to->Number(static_cast<std::uint64_t>(finding.certainty));
@@ -217,6 +230,7 @@ void Put(const Finding& finding, Writer* to) {
   Put(finding.victims, to);
   Put(finding.communicator, to);
   Put(finding.position, to);
+  Put(finding.step, to);
   Put(finding.calls, to);
   to->Signed(finding.began_at_ns).Signed(finding.detected_at_ns);
   to->Number(finding.caused_by ? *finding.caused_by + 1 : 0);
@@ -245,6 +259,7 @@ void Get(Reader* from, Finding* finding) {
   Get(from, &finding->victims);
   Get(from, &finding->communicator);
   Get(from, &finding->position);
+  Get(from, &finding->step);
   Get(from, &finding->calls);
   finding->began_at_ns = from->Signed();
   finding->detected_at_ns = from->Signed();

@@ -8,9 +8,10 @@ namespace {
 using diagnosis::Certainty;
 using diagnosis::Kind;
 
-// A call that was made cannot be unmade; that its records leave the ring does not heal it.
+// A call that was made cannot be unmade; that its records leave the ring does not heal it. Only who is wrong may be
+// less than certain.
 bool IsForGood(const Standing& standing) {
-  return standing.certainty == Certainty::kCertain &&
+  return standing.certainty >= Certainty::kLikely &&
          (standing.kind == Kind::kOrderMismatch || standing.kind == Kind::kArgumentMismatch);
 }
 

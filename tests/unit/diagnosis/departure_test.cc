@@ -1,0 +1,164 @@
+// Who is wrong where as many ranks say the one as the other, steps in findings, and step_mismatch.
+#include "tests/unit/diagnosis/verdicts.h"
+
+namespace ncclwatch::testing {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::Diagnosis;
+using diagnosis::Finding;
+using diagnosis::Kind;
+
+// Two sizes of gradients and a norm.
+void Step(Job* job, const std::vector<int>& ranks) {
+  job->Pass(0.01);
+  for (const std::uint64_t count : {4096, 9000, 1}) job->Done(ranks, kWorld, AllReduce(count));
+}
+
+Job Trained(int ranks, int steps = 20) {
+  Job job(ranks);
+  for (int i = 0; i < steps; ++i) Step(&job, Range(0, ranks));
+  job.Pass(0.01);
+  return job;
+}
+
+TEST(Departure, InATieTheOneThatGoesOnAsBeforeIsBelievedAndNeverCertainly) {
+  Job job = Trained(2);
+  job.Call({0}, kWorld, AllReduce(4096));
+  job.Call({1}, kWorld, AllGather());
+  const Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kOrderMismatch, Certainty::kLikely, {1});
+  const Finding& finding = diagnosis.findings.front();
+  EXPECT_NE(finding.summary.find("only rank 0 goes on"), std::string::npos) << finding.summary;
+  ASSERT_TRUE(finding.step);
+  EXPECT_EQ(finding.step->rank, 0);
+  EXPECT_EQ(finding.step->number, 20u);
+  EXPECT_TRUE(finding.step->exact);
+  EXPECT_EQ(finding.step->call, 1u);
+  EXPECT_EQ(finding.step->calls, 3u);
+}
+
+TEST(Departure, WhatHasHappenedThereBeforeAccusesNobody) {
+  Job job = Trained(2);
+  job.Done({0, 1}, kWorld, AllGather());
+  for (int i = 0; i < 20; ++i) Step(&job, {0, 1});
+  job.Call({0}, kWorld, AllReduce(4096));
+  job.Call({1}, kWorld, AllGather());
+  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {0, 1});
+}
+
+TEST(Departure, WithoutRepetitionBothSidesAreNamed) {
+  Job job = Trained(2, 2);
+  job.Call({0}, kWorld, AllReduce(4096));
+  job.Call({1}, kWorld, AllGather());
+  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {0, 1});
+  EXPECT_FALSE(job.Judge().findings.front().step);
+}
+
+TEST(Departure, TheMajorityIsRightEvenWhereItDoesSomethingNew) {
+  Job job = Trained(4);
+  job.Call({0, 1, 2}, kWorld, AllGather());
+  job.Call({3}, kWorld, AllReduce(4096));
+  const Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kOrderMismatch, Certainty::kCertain, {3});
+  const std::vector<std::string>& why = diagnosis.findings.front().evidence;
+  EXPECT_TRUE(std::any_of(why.begin(), why.end(), [](const std::string& line) {
+    return line.find("it is rank 3 that goes on as before") != std::string::npos;
+  }));
+}
+
+TEST(Departure, OneCallTooManyIsToldWhereTheCallsAfterItProveIt) {
+  Job job = Trained(4);
+  job.Call({2}, kWorld, AllReduce(7));
+  for (const std::uint64_t count : {4096, 9000, 1}) job.Call({0, 1, 2, 3}, kWorld, AllReduce(count));
+  job.Call({0, 1, 3}, kWorld, AllReduce(4096));
+  const Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {2});
+  EXPECT_NE(diagnosis.findings.front().summary.find("rank 2 made one extra AllReduce of 7 float32 (sum) there"),
+            std::string::npos)
+      << diagnosis.findings.front().summary;
+}
+
+TEST(Departure, ALeftOutCallIsTold) {
+  Job job = Trained(4);
+  job.Call({0, 1, 3}, kWorld, AllReduce(4096));
+  for (const std::uint64_t count : {9000, 1, 4096}) job.Call({0, 1, 2, 3}, kWorld, AllReduce(count));
+  const Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {2});
+  EXPECT_NE(diagnosis.findings.front().summary.find("rank 2 left out AllReduce of 4096 float32 (sum)"),
+            std::string::npos)
+      << diagnosis.findings.front().summary;
+}
+
+// Tensor parallel pairs within a job of four.
+struct Pairs {
+  Job job{4};
+  int one, other;
+
+  Pairs() : one(job.Comm({0, 1}, "tensor", kWorld)), other(job.Comm({2, 3}, "tensor", kWorld)) {
+    for (int i = 0; i < 10; ++i) {
+      job.Pass(0.05);
+      Tensor();
+      for (const std::uint64_t count : {60000, 1}) job.Done(Range(0, 4), kWorld, AllReduce(count));
+    }
+    job.Pass(0.05);
+  }
+  void Tensor() {
+    for (const std::uint64_t count : {4096, 8192}) {
+      job.Done({0, 1}, one, AllReduce(count));
+      job.Done({2, 3}, other, AllReduce(count));
+    }
+  }
+};
+
+TEST(StepMismatch, ARankThatHasPassedOverACallOfItsSteps) {
+  Pairs pairs;
+  Job& job = pairs.job;
+  for (const std::uint64_t count : {4096, 8192}) job.Done({2, 3}, pairs.other, AllReduce(count));
+  job.Done({0, 1}, pairs.one, AllReduce(4096));
+  job.Call({0}, pairs.one, AllReduce(8192));
+  for (const std::uint64_t count : {60000, 1}) job.Call(Range(0, 4), kWorld, AllReduce(count));
+  job.Pass(12);
+  const Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kStepMismatch, Certainty::kSuspected, {1});
+  const Finding& finding = diagnosis.findings.front();
+  EXPECT_NE(finding.summary.find("Rank 1 left out AllReduce of 8192"), std::string::npos) << finding.summary;
+  ASSERT_TRUE(finding.step);
+  EXPECT_EQ(finding.step->number, 10u);
+  EXPECT_EQ(finding.step->call, 2u);
+}
+
+TEST(StepMismatch, ARankThatWaitsInACallThatItsStepsNeverHad) {
+  Pairs pairs;
+  Job& job = pairs.job;
+  pairs.Tensor();
+  job.Call({1}, pairs.one, AllReduce(500));
+  for (const std::uint64_t count : {60000, 1}) job.Call(Range(0, 4), kWorld, AllReduce(count));
+  job.Pass(12);
+  const Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kStepMismatch, Certainty::kSuspected, {1});
+  EXPECT_NE(diagnosis.findings.front().summary.find("Rank 1 made one extra AllReduce of 500"), std::string::npos);
+}
+
+TEST(StepMismatch, NotOfARankThatStandsBeforeTheCall) {
+  Pairs pairs;
+  Job& job = pairs.job;
+  job.Done({0, 1}, pairs.one, AllReduce(4096));
+  job.Call({0}, pairs.one, AllReduce(8192));
+  job.Pass(12);
+  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kSuspected, {1});
+}
+
+// The call is new, and all were to make it; the one that has not stands in its data loader.
+TEST(StepMismatch, NotWhereTheOthersHaveNotPassedTheExtraCall) {
+  Pairs pairs;
+  Job& job = pairs.job;
+  job.Call({1}, pairs.one, AllReduce(500));
+  job.Call({1}, pairs.one, AllReduce(4096));
+  job.Call({1}, pairs.one, AllReduce(8192));
+  job.Pass(12);
+  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kSuspected, {0});
+}
+
+}  // namespace
+}  // namespace ncclwatch::testing
