@@ -12,30 +12,52 @@ using reader::Call;
 
 constexpr std::size_t kOften = 2;  // and the period itself has been repeated three times
 
-// A member of the side whose calls are all at hand, if there is one: of thousands of boxes most are not read whole.
-const Member& First(const View& view, const CommView& comm, const Side& side) {
-  const auto whole = std::find_if(side.members.begin(), side.members.end(), [&](int index) {
-    const Process& process = view.process(comm.members[static_cast<std::size_t>(index)]);
-    return process.box->left_out == 0 || !process.put_back.empty();
-  });
-  return comm.members[static_cast<std::size_t>(whole == side.members.end() ? side.members.front() : *whole)];
+// The collectives of a side's first member on the communicator, by position, as far as its ring reaches back.
+struct Sequence {
+  int node = -1;
+  std::vector<const Call*> calls;
+  History history;  // holds them where the image of its box was sifted
+
+  const Call* At(std::uint64_t position) const {
+    const auto found = From(position);
+    return found != calls.end() && (*found)->position == position ? *found : nullptr;
+  }
+  std::vector<const Call*>::const_iterator From(std::uint64_t position) const {
+    return std::lower_bound(calls.begin(), calls.end(), position,
+                            [](const Call* call, std::uint64_t wanted) { return call->position < wanted; });
+  }
+};
+
+Sequence SequenceOf(const View& view, const CommView& comm, const Side& side) {
+  const Member& member = comm.members[static_cast<std::size_t>(side.members.front())];
+  const Process& process = view.process(member);
+  Sequence sequence;
+  sequence.node = member.node;
+  sequence.calls = member.calls;
+  if (process.box->left_out == 0 || !process.put_back.empty() || member.node < 0) return sequence;
+  sequence.history = HistoryOf(view, view.nodes[static_cast<std::size_t>(member.node)]);
+  sequence.calls.clear();
+  for (const Call* call : sequence.history.calls) {
+    if (call->communicator != member.comm->index || call->generation != member.comm->generation) continue;
+    if (functions::IsCollective(call->function) && (call->flags & format::kEmpty) == 0 &&
+        call->position < member.entered)
+      sequence.calls.push_back(call);
+  }
+  return sequence;
 }
 
-// The member's calls before the position, without a hole: all members have made these.
-std::vector<const Call*> Before(const Member& member, std::uint64_t position) {
-  std::vector<const Call*> calls;
-  const auto end = std::lower_bound(member.calls.begin(), member.calls.end(), position,
-                                    [](const Call* call, std::uint64_t wanted) { return call->position < wanted; });
+// The calls before the position, without a hole: all members have made these.
+std::vector<const Call*> Before(const Sequence& sequence, std::uint64_t position) {
+  const auto end = sequence.From(position);
   auto begin = end;
-  while (begin != member.calls.begin() && (*(begin - 1))->position + 1 == position) --begin, --position;
+  while (begin != sequence.calls.begin() && (*(begin - 1))->position + 1 == position) --begin, --position;
   return {begin, end};
 }
 
-std::vector<std::uint64_t> PrintsFrom(const Member& member, std::uint64_t position) {
+std::vector<std::uint64_t> PrintsFrom(const Sequence& sequence, std::uint64_t position) {
   std::vector<std::uint64_t> prints;
-  auto call = std::lower_bound(member.calls.begin(), member.calls.end(), position,
-                               [](const Call* one, std::uint64_t wanted) { return one->position < wanted; });
-  for (; call != member.calls.end() && (*call)->position == position; ++call, ++position) {
+  for (auto call = sequence.From(position); call != sequence.calls.end() && (*call)->position == position;
+       ++call, ++position) {
     if (prints.size() >= kAlignedCalls + kMostChanged) break;
     prints.push_back(FingerprintOf(**call));
   }
@@ -48,13 +70,13 @@ struct Sites {
   bool ever = false;
 };
 
-Sites SitesOf(const Member& member, const Call& call, const std::vector<std::uint64_t>& there) {
+Sites SitesOf(const Sequence& sequence, const Call& call, const std::vector<std::uint64_t>& there) {
   Sites sites;
   for (const std::uint64_t position : there) {
-    const Call* before = member.At(position);
+    const Call* before = sequence.At(position);
     sites.usual_there = sites.usual_there || (before != nullptr && before->site == call.site);
   }
-  sites.ever = std::any_of(member.calls.begin(), member.calls.end(), [&](const Call* before) {
+  sites.ever = std::any_of(sequence.calls.begin(), sequence.calls.end(), [&](const Call* before) {
     return before->position < call.position && before->site == call.site;
   });
   return sites;
@@ -77,16 +99,18 @@ bool MadeEmptyCalls(const CommView& comm, std::uint64_t before) {
 
 std::optional<Departure> DepartureAt(const View& view, const CommView& comm, const Difference& difference) {
   if (!difference.surely_first || InGroup(difference) || MadeEmptyCalls(comm, difference.position)) return std::nullopt;
-  const Member* longest = nullptr;
+  std::vector<Sequence> sequences;
+  for (const Side& side : difference.sides) sequences.push_back(SequenceOf(view, comm, side));
+  int longest = -1;
   std::vector<const Call*> before;
-  for (const Side& side : difference.sides) {
-    std::vector<const Call*> calls = Before(First(view, comm, side), difference.position);
-    if (longest != nullptr && calls.size() <= before.size()) continue;
-    longest = &First(view, comm, side);
+  for (const Sequence& sequence : sequences) {
+    std::vector<const Call*> calls = Before(sequence, difference.position);
+    if (&sequence != &sequences.front() && calls.size() <= before.size()) continue;
+    longest = sequence.node;
     before = std::move(calls);
   }
-  if (longest->node < 0) return std::nullopt;
-  const std::vector<Symbol> symbols = SymbolsOf(view, view.nodes[static_cast<std::size_t>(longest->node)], before);
+  if (longest < 0) return std::nullopt;
+  const std::vector<Symbol> symbols = SymbolsOf(view, view.nodes[static_cast<std::size_t>(longest)], before);
   const std::optional<Period> period = FindPeriod(symbols);
   if (!period) return std::nullopt;
   // What followed on the last period's calls each time.
@@ -108,12 +132,12 @@ std::optional<Departure> DepartureAt(const View& view, const CommView& comm, con
   departure.repeated = followed[departure.goes_on];
   if (departure.repeated < kOften) return std::nullopt;
   const Side& goes_on = difference.sides[departure.goes_on];
-  const bool from_elsewhere = !SitesOf(First(view, comm, goes_on), *goes_on.call, there).usual_there;
+  const bool from_elsewhere = !SitesOf(sequences[departure.goes_on], *goes_on.call, there).usual_there;
   for (std::size_t i = 0; i < followed.size(); ++i) {
     if (i == departure.goes_on) continue;
     if (followed[i] > 0) return std::nullopt;
     const Side& side = difference.sides[i];
-    const Sites sites = SitesOf(First(view, comm, side), *side.call, there);
+    const Sites sites = SitesOf(sequences[i], *side.call, there);
     if (from_elsewhere && sites.usual_there) return std::nullopt;
     departure.new_site = departure.new_site && !sites.ever && side.call->site != 0;
   }
@@ -123,16 +147,16 @@ std::optional<Departure> DepartureAt(const View& view, const CommView& comm, con
 std::vector<Alignment> AlignSides(const View& view, const CommView& comm, const Difference& difference,
                                   const Side& usual, const Side& odd) {
   if (difference.zero_count || usual.call->group != 0 || odd.call->group != 0) return {};
-  return Align(PrintsFrom(First(view, comm, usual), difference.position),
-               PrintsFrom(First(view, comm, odd), difference.position));
+  return Align(PrintsFrom(SequenceOf(view, comm, usual), difference.position),
+               PrintsFrom(SequenceOf(view, comm, odd), difference.position));
 }
 
 bool HaveParted(const View& view, const CommView& comm, const Difference& difference, const Side& usual,
                 const Side& odd) {
   if (difference.zero_count) return false;
   constexpr std::size_t kLong = kMostChanged + kEnoughAgree;
-  return PrintsFrom(First(view, comm, usual), difference.position).size() > kLong &&
-         PrintsFrom(First(view, comm, odd), difference.position).size() > kLong &&
+  return PrintsFrom(SequenceOf(view, comm, usual), difference.position).size() > kLong &&
+         PrintsFrom(SequenceOf(view, comm, odd), difference.position).size() > kLong &&
          AlignSides(view, comm, difference, usual, odd).empty();
 }
 

@@ -1,6 +1,7 @@
 // step_mismatch: the calls on each communicator agree, and yet one rank's step is not what its steps were: it has left
 // out a call that others wait in, or waits in one that its steps never had there.
 #include <algorithm>
+#include <optional>
 
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/sequence_alignment.h"
@@ -26,7 +27,8 @@ struct Course {
   bool known = false;  // it has made steps
   bool fits = false;   // its newest calls are the beginning of one
   Alignment alignment;
-  const Call* call = nullptr;  // left out: as an earlier step made it; extra: this one
+  std::optional<Call> call;  // left out: as an earlier step made it; extra: this one
+  std::vector<Call> later;   // calls of the rank behind that
   std::size_t steps = 0;
 };
 
@@ -55,8 +57,9 @@ void Follow(const History& history, const std::vector<Symbol>& symbols, const Op
   const std::vector<Alignment> alignments = Align(usual, odd, kEnoughOfStep);
   if (alignments.size() != 1 || alignments.front().calls != 1) return;
   course->alignment = alignments.front();
-  if (course->alignment.change == Change::kLeftOut) course->call = history.calls[wanted(agree)];
-  if (course->alignment.change == Change::kExtra) course->call = history.calls[at];
+  if (course->alignment.change == Change::kLeftOut) course->call = *history.calls[wanted(agree)];
+  if (course->alignment.change == Change::kExtra) course->call = *history.calls[at];
+  for (std::size_t i = at + 1; i < history.calls.size(); ++i) course->later.push_back(*history.calls[i]);
 }
 
 Course CourseOf(const View& view, const Node& node) {
@@ -75,7 +78,7 @@ Course CourseOf(const View& view, const Node& node) {
   for (std::size_t rest = open->rest; rest <= symbols.size() && rest <= open->rest + kMostBetween; ++rest) {
     const bool begins = rest < symbols.size() && symbols[rest].call == symbols[open->block].call;
     if (rest == open->rest || begins) Follow(history, symbols, *open, rest, &course);
-    if (course.fits || course.call != nullptr || (rest > open->rest && begins)) break;
+    if (course.fits || course.call || (rest > open->rest && begins)) break;
   }
   return course;
 }
@@ -108,7 +111,7 @@ std::optional<Departed> OnlyOne(const View& view, const WaitGraph& graph, const 
   for (const int node : nodes) {
     const Course course = CourseOf(view, view.nodes[static_cast<std::size_t>(node)]);
     if (course.fits) continue;
-    if (!course.known || course.call == nullptr || found) return std::nullopt;
+    if (!course.known || !course.call || found) return std::nullopt;
     const Wait* wait = WaitIn(view, graph, node, course);
     if (wait == nullptr) return std::nullopt;
     found = Departed{node, course, wait};
@@ -144,11 +147,14 @@ bool HasPassed(const View& view, const Departed& departed, int other) {
   const Node& own = view.nodes[static_cast<std::size_t>(departed.node)];
   for (const auto& at : own.memberships) {
     const Member& member = view.member(at);
-    const auto later = std::find_if(member.calls.begin(), member.calls.end(),
-                                    [&](const Call* call) { return call->slot > departed.course.call->slot; });
-    if (later == member.calls.end()) continue;
+    const std::vector<Call>& calls = departed.course.later;
+    const auto later = std::find_if(calls.begin(), calls.end(), [&](const Call& call) {
+      return functions::IsCollective(call.function) && (call.flags & format::kEmpty) == 0 &&
+             call.communicator == member.comm->index && call.generation == member.comm->generation;
+    });
+    if (later == calls.end()) continue;
     for (const Member& peer : view.comms[static_cast<std::size_t>(at.first)].members)
-      if (peer.node == other && peer.entered > (*later)->position) return true;
+      if (peer.node == other && peer.entered > later->position) return true;
   }
   return false;
 }
