@@ -19,12 +19,11 @@ namespace {
 
 constexpr char kDescription[] =
     "List the recorded calls of all ranks, merged by time.\n\n"
-    "ROOT is the root of a rooted collective, or pN: peer N of a send or receive (rank in the communicator). POS "
-    "counts\n"
-    "the collectives of the communicator; sends and receives are counted per peer and direction. STATE: entered (the\n"
-    "host is inside the call), returned (enqueued), started (begun on the GPU; NCCLWATCH_GPU=both), finished (on the\n"
-    "GPU), failed. TOOK is the time inside the call; with > it is still pending. A MOMENT is 30s (before the end), "
-    "14:03:07.5 (local) or 2026-01-01T00:00:00.000Z.\n"
+    "ROOT is the root of a rooted collective, or pN: peer N of a send or receive (rank in the communicator).\n"
+    "POS counts the collectives of the communicator; sends and receives are counted per peer and direction.\n"
+    "STATE: entered (the host is inside the call), returned (enqueued), started (begun on the GPU;\n"
+    "NCCLWATCH_GPU=both), finished (on the GPU), failed. TOOK is the time inside the call; with > it is still\n"
+    "pending. A MOMENT is 30s (before the end), 14:03:07.5 (local) or 2026-01-01T00:00:00.000Z.\n"
     "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
 
 constexpr std::chrono::milliseconds kPoll(200);  // how often --follow looks

@@ -209,9 +209,16 @@ void NameByIdleness(const View& view, const WaitGraph& graph, const CommView& co
     std::erase_if(*absentees, [](const Absentee& absentee) { return absentee.rank < 0 && absentee.node < 0; });
 }
 
-void FindAbsence(const View& view, const WaitGraph& graph, const CommView& comm, std::vector<Finding>* findings) {
+struct Absence {
+  const CommView* comm = nullptr;
+  std::vector<Absentee> absentees;
+  std::int64_t began_ns = 0;
+  Certainty certainty{};
+};
+
+std::optional<Absence> FindAbsence(const View& view, const WaitGraph& graph, const CommView& comm) {
   std::vector<Absentee> absentees = Absentees(view, comm);
-  if (absentees.empty()) return;
+  if (absentees.empty()) return std::nullopt;
   NameByStride(view, comm, &absentees);
   NameByIdleness(view, graph, comm, &absentees);
   std::int64_t latest = 0;
@@ -222,7 +229,7 @@ void FindAbsence(const View& view, const WaitGraph& graph, const CommView& comm,
     latest = std::max(latest, created);
     began = std::min(began, created);
   }
-  if (began == INT64_MAX) return;  // nobody alive is waiting
+  if (began == INT64_MAX) return std::nullopt;  // nobody alive is waiting
   // Dead ones are dead_rank, and those who wait elsewhere are victims themselves.
   std::erase_if(absentees, [&](const Absentee& absentee) {
     if (absentee.node < 0) return false;
@@ -232,9 +239,22 @@ void FindAbsence(const View& view, const WaitGraph& graph, const CommView& comm,
     return false;
   });
   const std::optional<Certainty> certainty = ByTime(view, view.now_ns - latest);
-  if (absentees.empty() || !certainty) return;
-  findings->push_back(ExplainAbsence(view, graph, comm, absentees, began, *certainty));
-  NameStandstill(view, absentees, &findings->back());
+  if (absentees.empty() || !certainty) return std::nullopt;
+  return Absence{&comm, std::move(absentees), began, *certainty};
+}
+
+// The first of them: a job of thousands makes thousands of communicators side by side, and one rank is missed in many.
+void ExplainAbsences(const View& view, const WaitGraph& graph, std::vector<Absence> absences,
+                     std::vector<Finding>* findings) {
+  constexpr std::size_t kMost = 32;
+  std::stable_sort(absences.begin(), absences.end(),
+                   [](const Absence& a, const Absence& b) { return a.began_ns < b.began_ns; });
+  if (absences.size() > kMost) absences.resize(kMost);
+  for (const Absence& absence : absences) {
+    findings->push_back(
+        ExplainAbsence(view, graph, *absence.comm, absence.absentees, absence.began_ns, absence.certainty));
+    NameStandstill(view, absence.absentees, &findings->back());
+  }
 }
 
 void FindDifferentSizes(const View& view, const CommView& comm, std::vector<Finding>* findings) {
@@ -289,14 +309,16 @@ void FindDifferentSizes(const View& view, const CommView& comm, std::vector<Find
 
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph) {
   std::vector<Finding> findings;
+  std::vector<Absence> absences;
   for (const CommView& comm : view.comms) {
     if (!comm.comparable) continue;
     if (comm.sizes_differ && comm.parent == 0) {
       FindDifferentSizes(view, comm, &findings);
-    } else {
-      FindAbsence(view, graph, comm, &findings);
+    } else if (std::optional<Absence> absence = FindAbsence(view, graph, comm)) {
+      absences.push_back(std::move(*absence));
     }
   }
+  ExplainAbsences(view, graph, std::move(absences), &findings);
   return findings;
 }
 

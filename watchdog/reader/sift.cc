@@ -15,15 +15,13 @@ using functions::Function;
 
 enum class Sort : std::uint8_t { kRare, kCollective, kMessage, kGroupStart, kGroupEnd, kOneSided, kOther };
 
-constexpr Sort SortOf(Function function) {
-  const functions::FunctionInfo* info = functions::Find(function);
-  if (info == nullptr) return Sort::kOther;
-  switch (info->family) {
+constexpr Sort SortOf(const functions::FunctionInfo& info) {
+  switch (info.family) {
     case Family::kCollective:
     case Family::kRooted: return Sort::kCollective;
     case Family::kPointToPoint: return Sort::kMessage;
-    case Family::kGroup: return function == Function::ncclGroupStart ? Sort::kGroupStart : Sort::kGroupEnd;
-    case Family::kOneSided: return Sort::kOneSided;
+    case Family::kGroup: return info.function == Function::ncclGroupStart ? Sort::kGroupStart : Sort::kGroupEnd;
+    case Family::kOneSided:
     case Family::kQuery: return Sort::kOther;
     default: return Sort::kRare;
   }
@@ -32,7 +30,9 @@ constexpr Sort SortOf(Function function) {
 constexpr std::size_t kNumbers = functions::kRowOf.size();
 constexpr std::array<Sort, kNumbers> kSorts = [] {
   std::array<Sort, kNumbers> sorts{};
-  for (std::size_t i = 0; i < sorts.size(); ++i) sorts[i] = SortOf(static_cast<Function>(i));
+  sorts.fill(Sort::kOther);
+  for (const functions::FunctionInfo& info : functions::kFunctions)
+    sorts.at(static_cast<std::uint32_t>(info.function)) = SortOf(info);
   return sorts;
 }();
 
