@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "watchdog/diagnosis/ends.h"
+
 namespace ncclwatch::diagnosis {
 namespace {
 
@@ -195,10 +197,9 @@ bool SomebodyUnseen(const View& view) { return static_cast<int>(view.nodes.size(
 
 // It had done nothing for too long before it ended: perhaps for want of somebody whom nobody sees.
 bool HadWaitedForTheUnseen(const View& view, const Process& process) {
-  return SomebodyUnseen(view) && std::any_of(process.nodes.begin(), process.nodes.end(), [&](int node) {
-           const std::int64_t active_ns = view.nodes[node].active_ns;
-           return active_ns > 0 && process.fate.observed_ns - active_ns > view.snapshot->limits.suspect_after_ns;
-         });
+  const std::int64_t worked_ns = LastWork(process);
+  return SomebodyUnseen(view) && worked_ns > 0 &&
+         process.fate.observed_ns - worked_ns > view.snapshot->limits.suspect_after_ns;
 }
 
 // An orderly exit matters only to those who are in a call that it never made.

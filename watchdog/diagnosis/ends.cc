@@ -24,6 +24,15 @@ bool WorksAfter(const Process& process, std::int64_t at_ns) {
 
 }  // namespace
 
+std::int64_t LastWork(const Process& process) {
+  std::int64_t last = 0;
+  for (const reader::Communicator& comm : process.box->communicators)
+    if (comm.entered > 0) last = std::max(last, process.At(comm.last.entered_ns));
+  for (const Call& call : process.box->calls)
+    if (IsWork(call)) last = std::max(last, process.At(call.entered_ns));
+  return last;
+}
+
 std::optional<std::int64_t> FirstEnd(const View& view) {
   std::int64_t first = INT64_MAX;
   for (const Process& process : view.processes) {

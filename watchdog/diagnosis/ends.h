@@ -12,4 +12,7 @@ namespace ncclwatch::diagnosis {
 // ended, or those who are left go on, or are getting over it.
 std::optional<std::int64_t> FirstEnd(const View& view);
 
+// When the process last began something that one does who means to go on: giving up a communicator is not. 0: never.
+std::int64_t LastWork(const Process& process);
+
 }  // namespace ncclwatch::diagnosis
