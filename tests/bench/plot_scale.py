@@ -7,8 +7,8 @@
 import math
 import sys
 
-WIDTH, HEIGHT = 640, 360
-LEFT, RIGHT, TOP, BOTTOM = 84, 150, 24, 48
+WIDTH, HEIGHT = 660, 360
+LEFT, RIGHT, TOP, BOTTOM = 100, 150, 24, 48
 SERIES = (("3 x reading the files", "#bbbbbb", "6 4", lambda row: 3 * row["files"]),
           ("verdict from the files", "#c0392b", "", lambda row: row["boxes"] + row["verdict"]),
           ("reading the files once", "#2c6fbb", "", lambda row: row["files"]))
