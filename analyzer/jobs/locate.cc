@@ -75,11 +75,11 @@ std::variant<std::string, Missing> Latest() {
 
 void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
   Progress progress("reading dumps", dumps.size());
-  import::ReadDumps(dumps, [&](std::size_t done) { progress.Done(done);
-}, run);
-}  // namespace
+  const auto done = [&](std::size_t count) { progress.Done(count); };
+  import::ReadDumps(dumps, done, run);
+}
 
-}  // namespace ncclwatch::analyzer
+}  // namespace
 
 std::vector<std::string> BoxDirectories(const std::string& place) {
   constexpr int kDepth = 2;  // run-N/attempt-N
@@ -139,8 +139,8 @@ reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls ca
   }
   {
     Progress progress("reading black boxes", files.size());
-    reader::ReadBoxes(
-        files, calls, [&](std::size_t done) { progress.Done(done); }, &run.boxes, &run.failures);
+    const auto done = [&](std::size_t count) { progress.Done(count); };
+    reader::ReadBoxes(files, calls, done, &run.boxes, &run.failures);
   }
   // Communicators have other names there: what the two tell cannot be put together.
   if (!files.empty())

@@ -39,9 +39,7 @@ const Call* FailedCall(const View& view, const Suspect& suspect) {
 // The process has made no call since it that takes part in anything.
 bool IsLast(const Process& process, const reader::NcclError& error) {
   return std::none_of(process.box->calls.begin(), process.box->calls.end(), [&](const Call& call) {
-    const bool message =
-        call.function == functions::Function::ncclSend || call.function == functions::Function::ncclRecv;
-    return (message || functions::IsCollective(call.function)) && call.entered_ns > error.at_ns;
+    return (IsMessage(call) || functions::IsCollective(call.function)) && call.entered_ns > error.at_ns;
   });
 }
 

@@ -79,10 +79,6 @@ class Kernels {
     return &all_[at->second];
   }
 
-  static bool IsMessage(const Call& call) {
-    return call.function == Function::ncclSend || call.function == Function::ncclRecv;
-  }
-
   // All members of a collective, once for all of them: of ten thousand ranks each would meet each.
   void MeetInCollectives() {
     std::map<std::pair<int, std::uint64_t>, std::vector<std::size_t>> collectives;  // (communicator, position)

@@ -103,8 +103,6 @@ void AddOrders(int node, const Stream& launches, Orders* orders) {
 
 }  // namespace
 
-bool IsMessage(const Call& call) { return call.function == Function::ncclSend || call.function == Function::ncclRecv; }
-
 Orders FindOrders(const View& view, const WaitGraph& graph) {
   Orders orders;
   for (std::size_t n = 0; n < view.nodes.size(); ++n) {

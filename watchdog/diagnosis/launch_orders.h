@@ -40,6 +40,4 @@ std::vector<const Order*> Cycle(const std::vector<Order>& orders);
 // A way through the plain orders from the second of `order` back to its first; empty if there is none.
 std::vector<const Order*> WayBack(const std::vector<Order>& plain, const Order& order);
 
-bool IsMessage(const reader::Call& call);
-
 }  // namespace ncclwatch::diagnosis

@@ -11,12 +11,9 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-using functions::Function;
 using reader::Call;
 
 constexpr std::uint64_t kFewBytes = 1024;  // a loss, a norm, the figures that are logged
-
-bool IsMessage(const Call& call) { return call.function == Function::ncclSend || call.function == Function::ncclRecv; }
 
 std::uint64_t KeyOf(std::uint32_t index, std::uint32_t generation) { return std::uint64_t{generation} << 32 | index; }
 
@@ -51,12 +48,6 @@ std::optional<StepCount> Count(const View& view, const Node& node, const History
   return count && count->calls > 1 ? count : std::nullopt;
 }
 
-const CommView* CommOf(const View& view, std::uint64_t id) {
-  const auto found =
-      std::find_if(view.comms.begin(), view.comms.end(), [&](const CommView& comm) { return comm.id == id; });
-  return found == view.comms.end() ? nullptr : &*found;
-}
-
 bool IsIt(const Call& call, const CallSummary& summary, const Member& member) {
   if (call.communicator != member.comm->index || call.generation != member.comm->generation) return false;
   if (call.position != summary.position || functions::OpName(call.function) != *summary.op) return false;
@@ -66,7 +57,7 @@ bool IsIt(const Call& call, const CallSummary& summary, const Member& member) {
 // Of the rank's own calls; a call that it has not made is nowhere among them.
 std::optional<Step> StepOf(const View& view, const CallSummary& summary, int rank) {
   const auto found = view.node_of_rank.find(rank);
-  const CommView* comm = CommOf(view, summary.communicator);
+  const CommView* comm = view.CommOf(summary.communicator);
   if (found == view.node_of_rank.end() || comm == nullptr || !summary.op) return std::nullopt;
   const Node& node = view.nodes[static_cast<std::size_t>(found->second)];
   const Member* member = nullptr;

@@ -184,7 +184,7 @@ void FileCollective(const Call& call, const Process& process, Member* member) {
 }
 
 void File(const Call& call, const Process& process, Member* member) {
-  if (call.function == functions::Function::ncclSend || call.function == functions::Function::ncclRecv) {
+  if (IsMessage(call)) {
     if (MayBeTaken(call.result)) member->messages.push_back(&call);
   } else if (functions::IsCollective(call.function)) {
     FileCollective(call, process, member);
@@ -318,6 +318,11 @@ const Member* CommView::OfRank(std::uint32_t rank) const {
   return found != members.end() && found->rank_known() && found->comm->rank == rank ? &*found : nullptr;
 }
 
+const CommView* View::CommOf(std::uint64_t id) const {
+  const auto found = std::find_if(comms.begin(), comms.end(), [&](const CommView& comm) { return comm.id == id; });
+  return found == comms.end() ? nullptr : &*found;
+}
+
 int View::JobRank(const CommView& comm, std::uint32_t rank) const {
   return rank < comm.job_ranks.size() ? comm.job_ranks[rank] : -1;
 }
@@ -336,6 +341,10 @@ std::uint64_t View::Unfinished(const Member& member) const {
     return member.comm->Finished(member.comm->tickets - 1) || entered == 0 ? entered : entered - 1;
   }
   return member.calls.front()->position;
+}
+
+bool IsMessage(const Call& call) {
+  return call.function == functions::Function::ncclSend || call.function == functions::Function::ncclRecv;
 }
 
 bool IsError(std::int32_t result) { return !MayBeTaken(result); }

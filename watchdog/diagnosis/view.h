@@ -115,6 +115,7 @@ struct View {
   const Member& member(std::pair<int, int> at) const { return comms[at.first].members[at.second]; }
   const Process& process(const Node& node) const { return processes[node.process]; }
   const Process& process(const Member& member) const { return processes[member.process]; }
+  const CommView* CommOf(std::uint64_t id) const;  // null: there is none
   int JobRank(const CommView& comm, std::uint32_t rank) const;
   // First collective of the member that is not known to have finished; `entered` if all have.
   std::uint64_t Unfinished(const Member& member) const;
@@ -127,7 +128,8 @@ std::string_view ReferenceBoot(const Snapshot& snapshot);  // whose clock is the
 // Fills in the calls of these members, all of one process.
 void FileCalls(Process* process, const std::vector<Member*>& members);
 
-bool IsError(std::int32_t result);  // neither success, in progress nor not returned
+bool IsMessage(const reader::Call& call);  // a send or a receive
+bool IsError(std::int32_t result);         // neither success, in progress nor not returned
 std::uint64_t FingerprintOf(const reader::Call& call);
 std::uint64_t BytesOf(const reader::Call& call);  // count x size of the datatype
 

@@ -36,13 +36,6 @@ void AddJoins(const View& view, int comm_index, WaitGraph* graph) {
   }
 }
 
-const CommView* CommOf(const View& view, std::uint64_t id) {
-  for (const CommView& comm : view.comms) {
-    if (comm.id == id) return &comm;
-  }
-  return nullptr;
-}
-
 // Only ncclCommSplit needs every rank of the parent: a shrink is made without those that are left out.
 bool MadeBySplit(const View& view, const CommView& comm) {
   for (const Member& member : comm.members) {
@@ -59,7 +52,7 @@ bool MadeBySplit(const View& view, const CommView& comm) {
 
 std::vector<Absentee> AbsentFromSplit(const View& view, const CommView& comm) {
   std::vector<Absentee> absentees;
-  const CommView* parent = CommOf(view, comm.parent);
+  const CommView* parent = view.CommOf(comm.parent);
   if (parent == nullptr || !MadeBySplit(view, comm)) return absentees;
   const std::uint64_t ordinal = comm.members.front().comm->parent_ordinal;
   for (const Member& member : parent->members) {
