@@ -135,8 +135,7 @@ void SetChains(std::vector<Dump>* dumps) {
     for (reader::Call& call : dump.box.calls) {
       if (!functions::IsCollective(call.function) || call.position < start[call.communicator]) continue;
       std::uint64_t& last = chain[call.communicator];
-      last = call.chain =
-          format::Chain(last, format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root));
+      last = call.chain = format::Chain(last, reader::FingerprintOf(call));
     }
   }
 }

@@ -24,8 +24,7 @@ std::string ResultName(std::int32_t result) {
 std::string ReductionName(std::uint8_t reduction) {
   if (reduction == format::kNoReduction) return "";
   if (reduction == format::kUserReduction) return "user";
-  if (reduction < std::size(functions::kReductions)) return std::string(functions::kReductions[reduction]);
-  return "?";
+  return std::string(functions::ReductionName(reduction));
 }
 
 std::vector<std::string> FlagNames(std::uint32_t flags) {

@@ -6,13 +6,11 @@
 
 #include "ncclwatch/format/black_box.h"
 #include "ncclwatch/functions/function.h"
+#include "shim/recorder/box.h"
 
 namespace ncclwatch::shim {
 
-struct Box;
 struct Group;
-
-inline constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};
 
 // The arguments of a creating call, as far as they make an identity.
 struct Creation {

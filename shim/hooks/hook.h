@@ -166,7 +166,7 @@ class Hook<function, library, R(P...)> {
     } else {
       Describe(Of<kFamily>{}, call, arguments...);
       if constexpr (kFamily == functions::Family::kCollective || kFamily == functions::Family::kRooted) {
-        call.fingerprint = format::Fingerprint(function, call.count, call.dtype, call.reduction, call.root);
+        call.fingerprint = format::Fingerprint(function, call.count, call.dtype, call.reduction, call.root, 0);
         EnterCollective(box, thread, call);
       } else if constexpr (kFamily == functions::Family::kPointToPoint) {
         EnterPointToPoint(box, thread, call);

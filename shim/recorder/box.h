@@ -13,6 +13,8 @@
 
 namespace ncclwatch::shim {
 
+inline constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};  // of a call that is not recorded
+
 // Of one communicator, beside its table entry.
 struct Private {
   // Atomics: who asks about one pending communicator looks at all of them.

@@ -50,7 +50,7 @@ const Call* FailedAt(const Member& member, std::uint64_t position) {
 }  // namespace
 
 CallState StateAt(const Member& member, std::uint64_t position, const Call* call) {
-  if (call != nullptr && IsError(call->result)) return CallState::kFailed;
+  if (call != nullptr && IsError(*call)) return CallState::kFailed;
   if (call != nullptr && (call->flags & format::kEmpty) != 0) {
     return call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
   }

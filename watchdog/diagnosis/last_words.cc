@@ -85,7 +85,7 @@ bool IsSettled(const reader::BoxImage& box, const NcclError& error) {
     const bool ends = call.function == Function::ncclCommAbort || call.function == Function::ncclCommRevoke;
     if (same && ends) return call.entered_ns <= error.at_ns;
     if (!same && error.communicator != format::kNoCommunicator) return false;
-    return IsUse(call) && call.entered_ns > error.at_ns && !IsError(call.result);
+    return IsUse(call) && call.entered_ns > error.at_ns && !IsError(call);
   });
 }
 

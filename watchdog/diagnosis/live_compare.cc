@@ -198,8 +198,7 @@ void LiveCompare::State::SeeCall(const Call& call, MemberState* member) {
     member->pace_position = call.position + 1;
     member->pace_chain = call.chain;
   }
-  const std::uint64_t fingerprint =
-      format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root);
+  const std::uint64_t fingerprint = reader::FingerprintOf(call);
   const Seen& seen = comm.At(call.position);
   if (seen.position != call.position) {
     // A later position in its place: forgotten, too far behind the others. The chain tells at a later call.

@@ -29,7 +29,8 @@ std::unordered_map<std::uint64_t, std::uint64_t> IdsOf(const View& view, const N
 Symbol SymbolOf(const Call& call, std::uint64_t communicator, std::int64_t at_ns, bool counts) {
   Symbol symbol;
   const std::uint64_t count = IsMessage(call) || !counts ? 0 : call.count;
-  const std::uint64_t shape = format::Fingerprint(call.function, count, call.dtype, call.reduction, call.root);
+  const std::uint64_t shape =
+      format::Fingerprint(call.function, count, call.dtype, call.reduction, call.root, counts ? call.signature : 0);
   symbol.call = format::Mix(communicator, shape);
   symbol.communicator = communicator;
   symbol.message = IsMessage(call);
@@ -101,7 +102,7 @@ History HistoryOf(const View& view, const Node& node) {
   history.whole = box.first_slot == 0 && box.torn == 0 && !box.told;
   const auto add = [&](const std::vector<Call>& calls) {
     for (const Call& call : calls) {
-      if (IsError(call.result) || (!IsMessage(call) && !functions::IsCollective(call.function))) continue;
+      if (IsError(call) || (!IsMessage(call) && !functions::IsCollective(call.function))) continue;
       if (ids.contains(KeyOf(call.communicator, call.generation))) history.calls.push_back(&call);
     }
   };

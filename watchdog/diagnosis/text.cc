@@ -120,7 +120,7 @@ std::string ResultName(std::int32_t result) {
 
 std::string ReductionName(std::uint8_t reduction) {
   if (reduction == format::kUserReduction) return "user";
-  return reduction < std::size(functions::kReductions) ? std::string(functions::kReductions[reduction]) : "?";
+  return std::string(functions::ReductionName(reduction));
 }
 
 std::string Plural(std::size_t count, std::string_view noun) {

@@ -22,7 +22,9 @@ using format::Observed;
 using reader::BoxImage;
 using reader::Call;
 
-bool MayBeTaken(std::int32_t result) { return result == format::kNoResult || reader::Taken(result); }
+bool MayBeTaken(const Call& call) {
+  return call.result == format::kNoResult || reader::Taken(call.function, call.result);
+}
 
 std::int64_t LastRecord(const BoxImage& box) {
   std::int64_t last = box.left_out_until_ns;
@@ -172,7 +174,7 @@ std::unordered_set<std::uint64_t> OpenGroups(const BoxImage& box) {
 }
 
 void FileCollective(const Call& call, const Process& process, Member* member) {
-  if (!MayBeTaken(call.result)) {
+  if (!MayBeTaken(call)) {
     member->failed = &call;
   } else if ((call.flags & format::kEmpty) != 0) {
     member->empties.push_back(&call);
@@ -185,7 +187,7 @@ void FileCollective(const Call& call, const Process& process, Member* member) {
 
 void File(const Call& call, const Process& process, Member* member) {
   if (IsMessage(call)) {
-    if (MayBeTaken(call.result)) member->messages.push_back(&call);
+    if (MayBeTaken(call)) member->messages.push_back(&call);
   } else if (functions::IsCollective(call.function)) {
     FileCollective(call, process, member);
   }
@@ -304,6 +306,7 @@ const Call* Member::Fetch(std::uint64_t position) const {
 }
 
 bool Member::Outstanding(const Call& call) const {
+  if (functions::IsMpi(call.function)) return call.Holds();
   return (call.flags & format::kMarked) != 0 && !comm->Finished(call.ticket);
 }
 
@@ -327,7 +330,15 @@ int View::JobRank(const CommView& comm, std::uint32_t rank) const {
   return rank < comm.job_ranks.size() ? comm.job_ranks[rank] : -1;
 }
 
+// Of MPI: a rank that has come back from a call has done its part of it, and of those before it what it waits for.
+std::uint64_t View::UnfinishedOfMpi(const Member& member) {
+  for (const Call* call : member.calls)
+    if (call->Holds()) return call->position;
+  return member.entered;
+}
+
 std::uint64_t View::Unfinished(const Member& member) const {
+  if ((member.comm->flags & format::kCommMpi) != 0) return UnfinishedOfMpi(member);
   // Newest first: a finished call vouches for the older ones, a collective cannot end before they have begun
   // everywhere.
   for (auto call = member.calls.rbegin(); call != member.calls.rend(); ++call) {
@@ -343,17 +354,13 @@ std::uint64_t View::Unfinished(const Member& member) const {
   return member.calls.front()->position;
 }
 
-bool IsMessage(const Call& call) {
-  return call.function == functions::Function::ncclSend || call.function == functions::Function::ncclRecv;
+bool IsMessage(const Call& call) { return functions::IsMessage(call.function); }
+
+bool IsError(const Call& call) { return !MayBeTaken(call); }
+
+std::uint64_t BytesOf(const Call& call) {
+  return functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
 }
-
-bool IsError(std::int32_t result) { return !MayBeTaken(result); }
-
-std::uint64_t FingerprintOf(const Call& call) {
-  return format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root);
-}
-
-std::uint64_t BytesOf(const Call& call) { return call.count * functions::DatatypeBytes(call.dtype); }
 
 View MakeView(const Snapshot& snapshot) {
   View view;

@@ -119,6 +119,7 @@ struct View {
   int JobRank(const CommView& comm, std::uint32_t rank) const;
   // First collective of the member that is not known to have finished; `entered` if all have.
   std::uint64_t Unfinished(const Member& member) const;
+  static std::uint64_t UnfinishedOfMpi(const Member& member);
 };
 
 View MakeView(const Snapshot& snapshot);
@@ -128,9 +129,8 @@ std::string_view ReferenceBoot(const Snapshot& snapshot);  // whose clock is the
 // Fills in the calls of these members, all of one process.
 void FileCalls(Process* process, const std::vector<Member*>& members);
 
-bool IsMessage(const reader::Call& call);  // a send or a receive
-bool IsError(std::int32_t result);         // neither success, in progress nor not returned
-std::uint64_t FingerprintOf(const reader::Call& call);
+bool IsMessage(const reader::Call& call);         // a send or a receive
+bool IsError(const reader::Call& call);           // neither success, in progress nor not returned
 std::uint64_t BytesOf(const reader::Call& call);  // count x size of the datatype
 
 }  // namespace ncclwatch::diagnosis

@@ -19,13 +19,12 @@ enum CallBits : std::uint8_t {  // set: as the call before on the communicator l
 };
 
 std::uint64_t ChainAfter(const Call& before, const Call& call) {
-  return format::Chain(before.chain,
-                       format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root));
+  return format::Chain(before.chain, reader::FingerprintOf(call));
 }
 
 bool SameShape(const Call& a, const Call& b) {
   return a.function == b.function && a.count == b.count && a.dtype == b.dtype && a.reduction == b.reduction &&
-         a.root == b.root;
+         a.root == b.root && a.signature == b.signature;
 }
 
 std::uint64_t TicketAfter(const Call& last, std::uint32_t flags) {
@@ -42,6 +41,7 @@ std::uint64_t StartAfter(const Call& last, std::uint32_t flags) {
 void WriteShape(const Call& call, Writer* to) {
   to->Number(static_cast<std::uint64_t>(call.function)).Number(call.count).Byte(call.dtype).Byte(call.reduction);
   to->Signed(call.root);
+  if (functions::IsMpi(call.function)) to->Number(call.signature);
 }
 
 void ReadShape(Reader* from, Call* call) {
@@ -50,6 +50,7 @@ void ReadShape(Reader* from, Call* call) {
   call->dtype = from->Byte();
   call->reduction = from->Byte();
   call->root = from->Signed32();
+  if (functions::IsMpi(call->function)) call->signature = from->NumberAs<std::uint32_t>();
 }
 
 // 0: has not returned; odd: twice the time inside, plus 1; even: clocks that went backwards.

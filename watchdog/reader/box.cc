@@ -117,18 +117,41 @@ bool MappedBox::Read(std::uint64_t slot, Call* call) const {
   call->stream = Load(record.stream);
   call->site = Load(record.site);
   call->group = Load(record.group);
-  call->ticket = Load(record.ticket);
   call->function = static_cast<functions::Function>(Load(record.function));
   call->communicator = Load(record.communicator);
   call->generation = Load(record.generation);
   call->thread = Load(record.thread);
   call->flags = Load(record.flags);
-  call->start = (call->flags & format::kStartMarked) != 0 ? Load(record.start) : 0;
   call->root = Load(record.root);
   call->dtype = Load(record.dtype);
   call->reduction = Load(record.reduction);
   if (returned == 0) call->result = format::kNoResult;
+  call->awaited = false;
+  if (functions::IsMpi(call->function)) {
+    ReadOfMpi(reinterpret_cast<const format::MpiRecord&>(record), call);
+  } else {
+    call->ticket = Load(record.ticket);
+    call->start = (call->flags & format::kStartMarked) != 0 ? Load(record.start) : 0;
+    call->completed_ns = 0;
+    call->waiter = call->bytes = call->signature = 0;
+    call->tag = format::kNoTag;
+  }
   return record.commit.load(std::memory_order_acquire) == slot + 1;
+}
+
+// What is in the places of NCCL's streams and marks.
+void MappedBox::ReadOfMpi(const format::MpiRecord& record, Call* call) const {
+  const std::uint64_t completed = record.completed.load(std::memory_order_acquire);
+  call->completed_ns = completed == 0 ? 0 : std::max<std::int64_t>(1, ToNanoseconds(completed));
+  // A receive's position comes last: with it, source and tag are the message's.
+  call->position = record.position.load(std::memory_order_acquire);
+  call->root = Load(record.root);
+  call->tag = Load(record.tag);
+  call->chain = Load(record.chain);
+  call->signature = Load(record.signature);
+  call->bytes = Load(record.bytes);
+  call->waiter = Load(record.waiter);
+  call->stream = call->ticket = call->start = 0;
 }
 
 std::int64_t MappedBox::ToNanoseconds(std::uint64_t ticks) const {

@@ -51,6 +51,7 @@ class MappedBox {
   BoxImage Sifted(std::uint64_t newest) const;
 
  private:
+  void ReadOfMpi(const format::MpiRecord& record, Call* call) const;
   MappedBox() = default;
   BoxImage WithoutCalls() const;
   std::string path_;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "ncclwatch/format/lease.h"
+#include "watchdog/reader/awaited.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/reader/load.h"
 #include "watchdog/reader/sift.h"
@@ -209,12 +210,14 @@ std::string SiteText(const BoxImage& box, std::uint64_t site, std::int64_t befor
 BoxImage MappedBox::Image(std::uint64_t max_calls) const {
   BoxImage image = WithoutCalls();
   CopyCalls(*this, max_calls, &image);
+  MarkAwaited(&image);
   return image;
 }
 
 BoxImage MappedBox::Sifted(std::uint64_t newest) const {
   BoxImage image = WithoutCalls();
   Sift(*this, newest, &image);
+  MarkAwaited(&image);
   return image;
 }
 

@@ -11,13 +11,17 @@
 #include <vector>
 
 #include "ncclwatch/format/black_box.h"
+#include "ncclwatch/format/fingerprint.h"
+#include "ncclwatch/format/mpi_record.h"
 #include "ncclwatch/functions/function.h"
 #include "watchdog/reader/words.h"
 
 namespace ncclwatch::reader {
 
-// NCCL has taken the call: done, or for a non-blocking communicator under way (ncclSuccess, ncclInProgress).
-constexpr bool Taken(std::int32_t result) { return result == 0 || result == 7; }
+// The library has taken the call: done, or for a non-blocking communicator of NCCL under way (ncclInProgress).
+constexpr bool Taken(functions::Function function, std::int32_t result) {
+  return result == 0 || (result == 7 && !functions::IsMpi(function));
+}
 
 struct Call {
   std::uint64_t slot = 0;
@@ -40,7 +44,22 @@ struct Call {
   std::int32_t root = format::kNoRank;
   std::uint8_t dtype = format::kNoType;
   std::uint8_t reduction = format::kNoReduction;
+  std::int64_t completed_ns = 0;  // with format::kRequest: the application knows that it is over; kPolls: the last one
+
+  // Of MPI alone (format::MpiRecord).
+  std::int32_t tag = format::kNoTag;
+  std::uint32_t signature = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t waiter = 0;  // slot + 1 of the last call that waits for its request, 0 none
+  bool awaited = false;      // ... which is in progress
+
+  // What binds its caller: MPI's calls do until they return, with a request while somebody waits for that.
+  bool Holds() const { return returned_ns == 0 || awaited; }
 };
+
+inline std::uint64_t FingerprintOf(const Call& call) {
+  return format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root, call.signature);
+}
 
 struct LastCall {
   std::uint64_t slot = 0;

@@ -44,7 +44,8 @@ class Ring {
       Copy(slot, end);
       if (!box_->Read(slot, &call)) continue;
       if (call.communicator != comm.index || call.generation != comm.generation) continue;
-      if (!functions::IsCollective(call.function) || (call.flags & format::kEmpty) != 0 || !Taken(call.result))
+      if (!functions::IsCollective(call.function) || (call.flags & format::kEmpty) != 0 ||
+          !Taken(call.function, call.result))
         continue;
       return call;
     }

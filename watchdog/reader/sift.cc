@@ -108,7 +108,8 @@ class Sieve {
     const bool finished = known != nullptr && Finished(*known, flags, Load(record.ticket));
     const bool other_size = sort == Sort::kMessage && known != nullptr && OtherSize(record, known);
     const bool on_gpu = known != nullptr && (flags & format::kMarked) != 0 && !finished;
-    const bool over = returned != 0 && Taken(record.result.load(std::memory_order_acquire)) && !on_gpu;
+    const bool taken = Taken(static_cast<Function>(function), record.result.load(std::memory_order_acquire));
+    const bool over = returned != 0 && taken && !on_gpu && !OpenRequest(record, function, flags);
     if (!over || sort == Sort::kRare || other_size || noted || (flags & format::kEmpty) != 0) {
       if (!Keep(slot)) ++image_->torn;
       return;
@@ -145,6 +146,11 @@ class Sieve {
     }
     if (++sizes_kept_ > kMostSizes) image_->sizes_until = record.commit.load(std::memory_order_relaxed) - 1;
     return sizes_kept_ <= kMostSizes;
+  }
+
+  static bool OpenRequest(const format::Record& record, std::uint32_t function, std::uint32_t flags) {
+    return functions::IsMpi(static_cast<Function>(function)) && (flags & format::kRequest) != 0 &&
+           Load(reinterpret_cast<const format::MpiRecord&>(record).completed) == 0;
   }
 
   static bool Finished(const Known& known, std::uint32_t flags, std::uint64_t ticket) {

@@ -27,6 +27,8 @@ enum CommunicatorFlags : std::uint32_t {
   kCommIdentityUnknown = 1u << 1,  // first seen in use, not at its creation: cannot be matched across ranks
   kCommRankUnknown = 1u << 2,      // split or non-blocking, not settled yet
   kCommGrown = 1u << 3,  // ncclCommGrow: existing ranks pass no id; joined by parent and ordinal in the reader
+  kCommMpi = 1u << 4,    // of MPI
+  kCommInter = 1u << 5,  // between two groups: size and rank are of the own one
 };
 
 // What the last call on the communicator was, kept here because the ring may have wrapped past it.
@@ -90,8 +92,10 @@ static_assert(sizeof(Communicator) == 1024);
 struct Peer {
   std::atomic<std::uint64_t> key;       // 0 free, else (generation << 40 | communicator << 20 | peer) + 1
   std::atomic<std::uint64_t> sends;     // entered
-  std::atomic<std::uint64_t> receives;  // entered
-  std::uint64_t reserved;
+  std::atomic<std::uint64_t> receives;  // entered; of MPI: matched
+  // Of MPI alone: AddTag() over them (mpi_record.h).
+  std::atomic<std::uint32_t> send_tags;
+  std::atomic<std::uint32_t> receive_tags;
 };
 static_assert(sizeof(Peer) == 32);
 

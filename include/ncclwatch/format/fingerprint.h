@@ -1,5 +1,6 @@
-// The shape fingerprint of a collective: equal on two ranks exactly if NCCL would accept the two calls as one.
+// The shape fingerprint of a collective: equal on two ranks exactly if the library would accept the two calls as one.
 //
+// MPI: operation, reduction, root, and the signature of what all ranks must agree about (shim/mpi/describe.h).
 // Reductions compare operation, count, datatype, reduction and root. Collectives that only move bytes (AllGather,
 // Broadcast, AlltoAll, Gather, Scatter) compare bytes: 4 x int8 against 1 x float32 is legal. A user-made reduction's
 // handle differs per process, so that it is a user-made one is all that is compared.
@@ -30,7 +31,7 @@ constexpr functions::Function Canonical(functions::Function function) {
     case Function::ncclAlltoAllConfig: return Function::ncclAlltoAll;
     case Function::ncclGatherConfig: return Function::ncclGather;
     case Function::ncclScatterConfig: return Function::ncclScatter;
-    default: return function;
+    default: return functions::WithSmallCounts(function);
   }
 }
 
@@ -48,8 +49,14 @@ constexpr bool MovesBytes(functions::Function function) {
   }
 }
 
+// signature: of MPI alone, for which count and dtype say nothing: 4 x MPI_INT is 1 x a type of 4 MPI_INT.
 constexpr std::uint64_t Fingerprint(functions::Function function, std::uint64_t count, std::uint8_t dtype,
-                                    std::uint8_t reduction, std::int32_t root) {
+                                    std::uint8_t reduction, std::int32_t root, std::uint32_t signature) {
+  if (functions::IsMpi(function)) {
+    const std::uint64_t shape = (std::uint64_t{static_cast<std::uint32_t>(Canonical(function))} << 40) |
+                                (std::uint64_t{reduction} << 32) | static_cast<std::uint32_t>(root);
+    return Mix(shape, signature);
+  }
   const bool bytes = MovesBytes(function);
   const std::uint64_t amount = bytes ? count * functions::DatatypeBytes(dtype) : count;
   const std::uint64_t shape = (std::uint64_t{static_cast<std::uint32_t>(Canonical(function))} << 48) |

@@ -1,4 +1,5 @@
-// NCCL's datatypes and reductions by number (ncclDataType_t, ncclRedOp_t; stable since 2.10), without its header.
+// Datatypes and reductions by number, without the libraries' headers: NCCL's as it counts them (ncclDataType_t,
+// ncclRedOp_t; stable since 2.10), MPI's from 64 on (mpi_types.def).
 #pragma once
 
 #include <cstddef>
@@ -19,12 +20,27 @@ inline constexpr DatatypeInfo kDatatypes[] = {
 };
 inline constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "avg"};
 
+inline constexpr std::uint8_t kDerivedType = 0xfd;  // of MPI: made of basic types that are not all the same
+
 // 0 for a number that NCCL does not define.
 constexpr std::size_t DatatypeBytes(std::uint8_t dtype) {
   return dtype < std::size(kDatatypes) ? kDatatypes[dtype].bytes : 0;
 }
 constexpr std::string_view DatatypeName(std::uint8_t dtype) {
-  return dtype < std::size(kDatatypes) ? kDatatypes[dtype].name : std::string_view("?");
+  switch (dtype) {
+#define DATATYPE(number, name) \
+  case number: return #name; #include "ncclwatch/functions/mpi_types.def"
+    case kDerivedType: return "derived";
+    default: return dtype < std::size(kDatatypes) ? kDatatypes[dtype].name : std::string_view("?");
+  }
+}
+// Of a predefined one.
+constexpr std::string_view ReductionName(std::uint8_t reduction) {
+  switch (reduction) {
+#define OPERATOR(number, name) \
+  case number: return #name; #include "ncclwatch/functions/mpi_types.def"
+    default: return reduction < std::size(kReductions) ? kReductions[reduction] : std::string_view("?");
+  }
 }
 
 }  // namespace ncclwatch::functions

@@ -1,0 +1,41 @@
+// What a wrapper knows of one call of MPI. Lives on the stack of the calling thread. The shape of the call fills the
+// first part (shapes.h), recording the rest (record.h).
+#pragma once
+
+#include <cstdint>
+
+#include "ncclwatch/format/mpi_record.h"
+#include "ncclwatch/functions/function.h"
+#include "shim/lifecycle/thread.h"
+#include "shim/recorder/box.h"
+
+namespace ncclwatch::shim::mpi {
+
+struct Call {
+  Box& box;
+  Thread& thread;
+  functions::Function function{};
+  std::uint64_t site = 0;
+
+  // Of the communicator: its table entry, and what the shapes ask of it.
+  std::uint32_t index = format::kNoCommunicator;
+  std::uint32_t generation = 0;
+  std::int32_t rank = format::kNoRank;
+  bool inter = false;
+
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t signature = 0;
+  std::uint8_t dtype = format::kNoType;
+  std::uint8_t reduction = format::kNoReduction;
+  std::int32_t root = format::kNoRank;
+  std::int32_t tag = format::kNoTag;
+  std::uint32_t flags = 0;
+
+  std::uint64_t slot = kNoSlot;  // none while switched off
+  std::uint64_t position = 0;
+  std::uint64_t chain = 0;
+  std::uint64_t group = 0;
+};
+
+}  // namespace ncclwatch::shim::mpi

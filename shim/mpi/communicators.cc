@@ -1,0 +1,251 @@
+#include "shim/mpi/communicators.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "shim/mpi/real.h"
+#include "shim/mpi/record.h"
+#include "shim/recorder/identity.h"
+#include "shim/recorder/put.h"
+#include "shim/recorder/table.h"
+
+namespace ncclwatch::shim::mpi {
+namespace {
+
+using format::CommunicatorState;
+using format::kNoCommunicator;
+using functions::Function;
+
+constexpr std::uint32_t kNoLibrary = ~0u;  // entries of MPI belong to no libnccl
+
+std::uint32_t world_index = kNoCommunicator, self_index = kNoCommunicator;
+
+std::uint64_t IdOf(Origin origin, std::uint64_t parent, std::uint64_t ordinal, std::uint64_t what) {
+  return identity::NotZero(
+      format::Mix(format::Mix(format::Mix(static_cast<std::uint64_t>(origin), parent), ordinal), what));
+}
+
+void Bind(Box& box, std::uint32_t index, MPI_Comm comm) {
+  WriterLock lock(box);
+  Put(box.communicators[index].handle, Bits(comm));
+  box.handles.Insert(Bits(comm), index);
+}
+
+void Fill(format::Communicator& entry, MPI_Comm comm) {
+  int rank = 0, size = 0, inter = 0;
+  auto* ask_rank = NCCLWATCH_ASK(MPI_Comm_rank);
+  auto* ask_size = NCCLWATCH_ASK(MPI_Comm_size);
+  auto* ask_inter = NCCLWATCH_ASK(MPI_Comm_test_inter);
+  if (!ask_rank || !ask_size || !ask_inter) return;
+  ask_rank(comm, &rank);
+  ask_size(comm, &size);
+  ask_inter(comm, &inter);
+  Put(entry.rank, rank);
+  Put(entry.size, size);
+  Put(entry.flags, (entry.flags & ~format::kCommRankUnknown) | (inter ? format::kCommInter : 0u));
+}
+
+// The ranks that the members of a group have in another one.
+std::vector<int> Translate(MPI_Group group, MPI_Comm to) {
+  std::vector<int> there;
+  auto* group_of = NCCLWATCH_ASK(MPI_Comm_group);
+  auto* release = NCCLWATCH_ASK(MPI_Group_free);
+  auto* size_of = NCCLWATCH_ASK(MPI_Group_size);
+  auto* translate = NCCLWATCH_ASK(MPI_Group_translate_ranks);
+  MPI_Group whole = MPI_GROUP_NULL;
+  int size = 0;
+  if (!group_of || !release || !size_of || !translate || group_of(to, &whole) != MPI_SUCCESS) return there;
+  if (size_of(group, &size) == MPI_SUCCESS && size > 0) {
+    std::vector<int> own(static_cast<std::size_t>(size));
+    for (int i = 0; i < size; ++i) own[static_cast<std::size_t>(i)] = i;
+    there.resize(own.size());
+    if (translate(group, size, own.data(), whole, there.data()) != MPI_SUCCESS) there.clear();
+  }
+  release(&whole);
+  return there;
+}
+
+std::uint64_t HashOf(const std::vector<int>& ranks) {
+  std::uint64_t hash = ranks.size();
+  for (const int rank : ranks) hash = format::Mix(hash, static_cast<std::uint32_t>(rank));
+  return hash;
+}
+
+std::vector<int> OwnMembers(MPI_Comm comm, MPI_Comm in) {
+  auto* group_of = NCCLWATCH_ASK(MPI_Comm_group);
+  auto* release = NCCLWATCH_ASK(MPI_Group_free);
+  MPI_Group group = MPI_GROUP_NULL;
+  if (!group_of || !release || group_of(comm, &group) != MPI_SUCCESS) return {};
+  std::vector<int> members = Translate(group, in);
+  release(&group);
+  return members;
+}
+
+std::vector<int> OtherMembers(MPI_Comm inter) {
+  auto* group_of = NCCLWATCH_ASK(MPI_Comm_remote_group);
+  auto* release = NCCLWATCH_ASK(MPI_Group_free);
+  MPI_Group group = MPI_GROUP_NULL;
+  if (!group_of || !release || group_of(inter, &group) != MPI_SUCCESS) return {};
+  std::vector<int> members = Translate(group, MPI_COMM_WORLD);
+  release(&group);
+  return members;
+}
+
+// How often this rank has made one of the same groups.
+std::uint64_t CountUse(Box& box, std::uint64_t key) {
+  WriterLock lock(box);
+  for (std::uint32_t i = 0; i < kSeenIds; ++i) {
+    SeenId& seen = box.seen[(key + i) % kSeenIds];
+    if (seen.key != 0 && seen.key != key) continue;
+    seen.key = key;
+    return seen.uses++;
+  }
+  return 0;
+}
+
+// Both sides must come to the same: the group with the lower first rank goes before.
+std::uint64_t IdOfInter(Box& box, MPI_Comm comm) {
+  const std::vector<int> own = OwnMembers(comm, MPI_COMM_WORLD), other = OtherMembers(comm);
+  const bool known = !own.empty() && !other.empty() &&
+                     std::none_of(other.begin(), other.end(), [](int rank) { return rank == MPI_UNDEFINED; });
+  if (!known) return 0;  // processes of another world
+  const std::uint64_t groups =
+      own.front() < other.front() ? format::Mix(HashOf(own), HashOf(other)) : format::Mix(HashOf(other), HashOf(own));
+  return IdOf(Origin::kInter, 0, CountUse(box, groups), groups);
+}
+
+// What could not be said before it was made.
+void Identify(Box& box, format::Communicator& entry, const Making& making, MPI_Comm parent, MPI_Comm comm) {
+  try {
+    if (making.origin == Origin::kByMembers) {
+      const std::vector<int> members = OwnMembers(comm, parent);
+      if (!members.empty())
+        Put(entry.id, IdOf(making.origin, entry.parent, entry.parent_ordinal, static_cast<std::uint32_t>(members[0])));
+    } else if (entry.flags & format::kCommInter) {
+      if (const std::uint64_t id = IdOfInter(box, comm))
+        Put(entry.id, id);
+      else
+        Put(entry.flags, entry.flags | format::kCommIdentityUnknown);
+    }
+  } catch (...) {
+    Put(entry.flags, entry.flags | format::kCommIdentityUnknown);  // out of memory
+  }
+}
+
+}  // namespace
+
+std::uint64_t HashOfGroup(MPI_Comm parent, MPI_Group group) {
+  if (group == MPI_GROUP_NULL) return 0;
+  try {
+    return HashOf(Translate(group, parent));
+  } catch (...) {
+    return 0;
+  }
+}
+
+void BeginMaking(Call& call, Making* making) {
+  Box& box = call.box;
+  if (call.index == kNoCommunicator) return EnterOther(call);
+  format::Communicator& parent = box.communicators[call.index];
+  call.position = parent.creations.load(std::memory_order_relaxed);
+  std::uint64_t ordinal = call.position;
+  if (making->origin == Origin::kOfGroupAlone)
+    ordinal = CountUse(box, IdOf(making->origin, parent.id, 0, making->what));
+  else
+    parent.creations.store(call.position + 1, std::memory_order_release);
+  if (making->makes) {
+    shim::Origin origin;
+    origin.parent = parent.id;
+    origin.ordinal = ordinal;
+    origin.color = making->color;
+    origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & format::kCommIdentityUnknown);
+    origin.id = IdOf(making->origin, parent.id, ordinal, making->what);
+    making->made = Make(box, origin, kNoLibrary);
+  }
+  EnterOther(call);
+}
+
+void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* made) {
+  Box& box = call.box;
+  if (making.made != kNoCommunicator) {
+    format::Communicator& entry = box.communicators[making.made];
+    if (result != MPI_SUCCESS || !made) {
+      SetState(entry, CommunicatorState::kFailed);
+    } else if (*made == MPI_COMM_NULL) {
+      SetState(entry, CommunicatorState::kDestroyed);  // this rank is not part of it
+    } else {
+      if (!making.pending) Fill(entry, *made);
+      const auto* parent = call.index == kNoCommunicator ? nullptr : &box.communicators[call.index];
+      MPI_Comm parent_comm{};
+      if (parent) std::memcpy(&parent_comm, &parent->handle, sizeof parent_comm);
+      if (parent && making.pending) {
+        Put(entry.rank, parent->rank);
+        Put(entry.size, parent->size);
+        Put(entry.flags, parent->flags);
+      }
+      if (parent && !making.pending) Identify(box, entry, making, parent_comm, *made);
+      Bind(box, making.made, *made);
+      ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);
+    }
+  }
+  Leave(call, result);
+}
+
+void BeginWorld(Box& box) {
+  const format::Identity& self = box.header->identity;
+  shim::Origin world;
+  world.flags = format::kCommMpi | (self.rank < 0 ? format::kCommRankUnknown : 0u);
+  world.rank = static_cast<std::uint32_t>(self.rank < 0 ? 0 : self.rank);
+  world.size = static_cast<std::uint32_t>(self.world_size < 0 ? 0 : self.world_size);
+  world.id = IdOf(Origin::kWorld, 0, 0, 0);
+  world_index = Make(box, world, kNoLibrary);
+}
+
+void EndWorld(Box& box, int result) {
+  if (world_index == kNoCommunicator) return;
+  format::Communicator& world = box.communicators[world_index];
+  if (result != MPI_SUCCESS) return SetState(world, CommunicatorState::kFailed);
+  Fill(world, MPI_COMM_WORLD);
+  // The launcher's environment may not have said it, or of the job that has started this one.
+  Put(box.header->identity.rank, static_cast<std::int32_t>(world.rank));
+  Put(box.header->identity.world_size, static_cast<std::int32_t>(world.size));
+  Bind(box, world_index, MPI_COMM_WORLD);
+
+  ChangeState(world, CommunicatorState::kInitializing, CommunicatorState::kReady);
+
+  shim::Origin self;
+  self.flags = format::kCommMpi;
+  self.size = 1;
+  self.id = IdOf(Origin::kSelf, world.id, 0, world.rank);
+  self_index = Make(box, self, kNoLibrary);
+  if (self_index == kNoCommunicator) return;
+  Bind(box, self_index, MPI_COMM_SELF);
+  ChangeState(box.communicators[self_index], CommunicatorState::kInitializing, CommunicatorState::kReady);
+}
+
+void BeginEnding(Call& call, MPI_Comm comm) {
+  Attach(call, comm);
+  if (call.index != kNoCommunicator) {
+    SetState(call.box.communicators[call.index], CommunicatorState::kFinalizing);
+    WriterLock lock(call.box);
+    call.box.handles.Remove(Bits(comm));
+  }
+  EnterOther(call);
+}
+
+void EndEnding(Call& call, int result) {
+  if (call.index != kNoCommunicator && result == MPI_SUCCESS)
+    ChangeState(call.box.communicators[call.index], CommunicatorState::kFinalizing, CommunicatorState::kDestroyed);
+  Leave(call, result);
+}
+
+void Label(const Call& call, const char* name) {
+  if (call.index == kNoCommunicator || !name) return;
+  format::Communicator& entry = call.box.communicators[call.index];
+  std::size_t i = 0;
+  for (; i + 1 < sizeof entry.label && name[i]; ++i) Put(entry.label[i], name[i]);
+  Put(entry.label[i], '\0');
+}
+
+}  // namespace ncclwatch::shim::mpi

@@ -1,0 +1,51 @@
+// MPI's communicators: entries of the black box's table, made before the creating call, bound to their handles after
+// it, and ended. Their identity is equal on every rank, and no message is sent for it.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/mpi/abi.h"
+#include "shim/mpi/call.h"
+
+namespace ncclwatch::shim::mpi {
+
+// How a communicator comes from another one. Numbers go into identities.
+enum class Origin : std::uint64_t {
+  kWorld = 16,
+  kSelf = 17,
+  kDuplicate = 18,
+  kSplit = 19,         // what: the colour
+  kByMembers = 20,     // the members are known once it is made: what is the first one's rank in the parent
+  kOfGroup = 21,       // what: the group, in the parent's ranks
+  kOfGroupAlone = 22,  // likewise, and only its members make the call: what has the tag too
+  kInter = 23,         // what: both groups, in ranks of MPI_COMM_WORLD
+};
+
+struct Making {
+  Origin origin{};
+  std::uint64_t what = 0;
+  std::int32_t color = 0;
+  bool makes = true;     // false: this rank gets none (MPI_UNDEFINED)
+  bool pending = false;  // MPI_Comm_idup: it may not be asked anything yet; its rank and size are the parent's
+  std::uint32_t made = format::kNoCommunicator;
+};
+
+// Before the creating call on the communicator that the call is attached to.
+void BeginMaking(Call& call, Making* making);
+// After it. `made` is only read if it succeeded.
+void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* made);
+
+// Of the members' ranks in the parent, in order.
+std::uint64_t HashOfGroup(MPI_Comm parent, MPI_Group group);
+
+// MPI_COMM_WORLD and MPI_COMM_SELF: before and after MPI_Init.
+void BeginWorld(Box& box);
+void EndWorld(Box& box, int result);
+
+// MPI_Comm_free, MPI_Comm_disconnect: before and after.
+void BeginEnding(Call& call, MPI_Comm comm);
+void EndEnding(Call& call, int result);
+
+void Label(const Call& call, const char* name);
+
+}  // namespace ncclwatch::shim::mpi

@@ -1,0 +1,127 @@
+#include "shim/mpi/completion.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+#include "shim/mpi/real.h"
+#include "shim/recorder/put.h"
+#include "shim/recorder/settle.h"
+
+namespace ncclwatch::shim::mpi {
+namespace {
+
+constinit HandleMap<Receipt> messages;
+
+bool WantsNone(const MPI_Status* wanted) { return wanted == MPI_STATUS_IGNORE || wanted == MPI_STATUSES_IGNORE; }
+
+}  // namespace
+
+Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
+    : box_(call.box), count_(count > 0 && handles ? count : 0) {
+  if (count_ > kFew) {
+    mapped_ = static_cast<std::uint64_t>(count_) * (sizeof(Row) + sizeof(MPI_Status));
+    void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+      count_ = 0;
+      mapped_ = 0;
+      return;
+    }
+    rows_ = static_cast<Row*>(memory);
+    statuses_ = reinterpret_cast<MPI_Status*>(rows_ + count_);
+  }
+  for (int i = 0; i < count_; ++i) {
+    Row* row = new (&rows_[i]) Row{Bits(handles[i]), {}};
+    if (handles[i] == MPI_REQUEST_NULL || !requests.Find(row->handle, &row->request)) continue;
+    if (!row->request.active) continue;
+    ++known_;
+    if (row->request.NeedsStatus()) needs_status_ = true;
+  }
+}
+
+Awaited::~Awaited() {
+  if (mapped_) munmap(rows_, mapped_);
+}
+
+void Awaited::Enter(Call& call) {
+  call.count = static_cast<std::uint64_t>(count_);
+  EnterOther(call);
+  for (int i = 0; i < count_; ++i)
+    if (rows_[i].request.active) NoteWaiter(box_, rows_[i].request.slot, call.slot);
+}
+
+MPI_Status* Awaited::One(MPI_Status* wanted) { return needs_status_ && WantsNone(wanted) ? statuses_ : wanted; }
+MPI_Status* Awaited::All(MPI_Status* wanted) { return One(wanted); }
+
+void Awaited::NoteTest(Call& call, int result, bool found) {
+  mpi::NoteTest(call, result, found);
+  if (found) return;
+  for (int i = 0; i < count_; ++i)
+    if (rows_[i].request.active) NoteWaiter(box_, rows_[i].request.slot, call.slot);
+}
+
+void Awaited::Close(int at, const MPI_Status* status) {
+  if (at < 0 || at >= count_) return;
+  CloseRequest(box_, rows_[at].handle, rows_[at].request, WantsNone(status) ? nullptr : status);
+}
+
+void Awaited::CloseAll(const MPI_Request* handles, int result, const MPI_Status* statuses) {
+  for (int i = 0; i < count_; ++i) {
+    const bool open = result != MPI_SUCCESS && !rows_[i].request.persistent && handles[i] != MPI_REQUEST_NULL;
+    if (!open) Close(i, WantsNone(statuses) ? nullptr : statuses + i);
+  }
+}
+
+void Awaited::CloseSome(int number, const int* places, const MPI_Status* statuses) {
+  for (int i = 0; number != MPI_UNDEFINED && i < number; ++i)
+    Close(places[i], WantsNone(statuses) ? nullptr : statuses + i);
+}
+
+void KeepMessage(const Receipt& receipt, MPI_Message message) { messages.Put(Bits(message), receipt); }
+
+void TakeMessage(Call& call, MPI_Message message) {
+  Receipt receipt;
+  if (!messages.Find(Bits(message), &receipt)) return;
+  messages.Remove(Bits(message), [](const Receipt&) { return true; });
+  call.index = receipt.index;
+  call.generation = receipt.generation;
+  call.root = receipt.source;
+  call.tag = receipt.tag;
+}
+
+void DescribeProbe(Call& call, int source, int tag, MPI_Comm comm) {
+  Attach(call, comm);
+  call.root = source;
+  call.tag = tag;
+  if (source == MPI_ANY_SOURCE) call.flags |= format::kAnySource;
+  if (tag == MPI_ANY_TAG) call.flags |= format::kAnyTag;
+  if (source == MPI_PROC_NULL) call.flags |= format::kNoPartner;
+}
+
+void NoteTest(Call& call, int result, bool found) {
+  if (!found) return NotePoll(call);
+  EnterOther(call);
+  Leave(call, result);
+}
+
+void JoinRecords(const Call& first, const Call& second) {
+  if (first.slot == kNoSlot || second.slot == kNoSlot) return;
+  for (const Call* call : {&first, &second})
+    if (StillOurs(call->box, call->slot)) Put(call->box.RecordAt(call->slot).group, first.slot + 1);
+}
+
+void FreeRequest(Box& box, std::uint64_t handle) {
+  Request request;
+  if (!requests.Find(handle, &request)) return;
+  requests.Remove(handle, [&](const Request& there) { return there.slot == request.slot; });
+  if (request.active) AddFlags(box, request.slot, format::kForgotten);
+}
+
+void CancelRequest(std::uint64_t handle) {
+  Request request;
+  if (!requests.Find(handle, &request)) return;
+  request.cancelling = true;
+  requests.Put(handle, request);
+}
+
+}  // namespace ncclwatch::shim::mpi

@@ -1,0 +1,65 @@
+// Waits and tests: which operations they are about, and what they learn of them.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/mpi/requests.h"
+
+namespace ncclwatch::shim::mpi {
+
+// The active requests among those that a call was given, as they were before it: the call takes the handles away, and
+// others may get them at once. Up to kFew lie on the stack.
+class Awaited {
+ public:
+  Awaited(Call& call, int count, const MPI_Request* handles);
+  ~Awaited();
+  Awaited(const Awaited&) = delete;
+  Awaited& operator=(const Awaited&) = delete;
+
+  // Nothing to wait for, or nothing that is known: the call is passed on.
+  bool none() const { return known_ == 0; }
+  // Before a call that blocks: its record, noted in those of the operations.
+  void Enter(Call& call);
+  // What to pass in place of the caller's status or statuses, where it wants none and we need them.
+  MPI_Status* One(MPI_Status* wanted);
+  MPI_Status* All(MPI_Status* wanted);
+  // After a test.
+  void NoteTest(Call& call, int result, bool found);
+  // The operation at this place is over.
+  void Close(int at, const MPI_Status* status);
+  // All of them, but for those that an error has left open.
+  void CloseAll(const MPI_Request* handles, int result, const MPI_Status* statuses);
+  void CloseSome(int number, const int* places, const MPI_Status* statuses);
+
+ private:
+  struct Row {
+    std::uint64_t handle;
+    Request request;
+  };
+  static constexpr int kFew = 32;
+
+  Box& box_;
+  int count_;
+  int known_ = 0;
+  bool needs_status_ = false;
+  Row* rows_ = few_;
+  MPI_Status* statuses_ = few_statuses_;
+  std::uint64_t mapped_ = 0;
+  Row few_[kFew];
+  MPI_Status few_statuses_[kFew];
+};
+
+// Messages that a matched probe has taken out of the order.
+void KeepMessage(const Receipt& receipt, MPI_Message message);
+void TakeMessage(Call& call, MPI_Message message);
+
+void DescribeProbe(Call& call, int source, int tag, MPI_Comm comm);
+// After a test or probe that does not block: a record of its own if it found something.
+void NoteTest(Call& call, int result, bool found);
+// The two records of an exchange.
+void JoinRecords(const Call& first, const Call& second);
+
+void FreeRequest(Box& box, std::uint64_t handle);
+void CancelRequest(std::uint64_t handle);
+
+}  // namespace ncclwatch::shim::mpi

@@ -1,0 +1,269 @@
+#include "shim/mpi/datatypes.h"
+
+#include <cstddef>
+#include <vector>
+
+#include "ncclwatch/functions/types.h"
+#include "shim/mpi/handle_map.h"
+#include "shim/mpi/real.h"
+
+namespace ncclwatch::shim::mpi {
+namespace {
+
+using functions::Function;
+using functions::kDerivedType;
+
+constinit HandleMap<Datatype> datatypes;
+
+// A sequence a b c is a + b*kBase + c*kBase^2, modulo 2^64.
+constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15ull;
+constexpr std::uint32_t kEmptySignature = 1;
+
+constexpr std::uint64_t Power(std::uint64_t base, std::uint64_t exponent) {
+  std::uint64_t power = 1;
+  for (; exponent; exponent >>= 1, base *= base)
+    if (exponent & 1) power *= base;
+  return power;
+}
+
+// 1 + step + step^2 + ... + step^(count - 1).
+constexpr std::uint64_t Geometric(std::uint64_t step, std::uint64_t count) {
+  if (count == 0) return 0;
+  const std::uint64_t half = Geometric(step, count / 2);
+  const std::uint64_t even = half * (1 + Power(step, count / 2));
+  return count % 2 == 0 ? even : even + Power(step, count - 1);
+}
+
+std::uint64_t HashOf(const Datatype& type) {
+  return type.basic == kDerivedType ? type.hash : type.basic * Geometric(kBase, type.elements);
+}
+
+// What follows `type`, `count` times `more`.
+void Append(Datatype* type, const Datatype& more, std::uint64_t count) {
+  if (count == 0 || more.elements == 0) return;
+  if (type->elements == 0) type->basic = more.basic;
+  if (type->basic == 0 || more.basic == 0) {
+    type->basic = 0;
+  } else if (type->basic != more.basic || type->basic == kDerivedType) {
+    const std::uint64_t repeated = HashOf(more) * Geometric(Power(kBase, more.elements), count);
+    type->hash = HashOf(*type) + Power(kBase, type->elements) * repeated;
+    type->basic = kDerivedType;
+  }
+  type->elements += more.elements * count;
+}
+
+#ifdef OPEN_MPI
+using Counts = int;
+#else
+using Counts = MPI_Count;  // those of types made with large counts are not told otherwise
+#endif
+
+struct Contents {
+  int combiner = MPI_COMBINER_NAMED;
+  std::vector<Counts> counts;  // and other whole numbers
+  std::vector<MPI_Datatype> types;
+};
+
+bool AskContents(MPI_Datatype type, Contents* contents) {
+  Counts integers = 0, addresses = 0, types = 0;
+#ifdef OPEN_MPI
+  auto* ask = NCCLWATCH_ASK(MPI_Type_get_envelope);
+  auto* look = NCCLWATCH_ASK(MPI_Type_get_contents);
+  if (!ask || !look || ask(type, &integers, &addresses, &types, &contents->combiner) != MPI_SUCCESS) return false;
+  if (contents->combiner == MPI_COMBINER_NAMED) return true;
+  std::vector<MPI_Aint> places(static_cast<std::size_t>(addresses) + 1);
+  std::vector<int> whole(static_cast<std::size_t>(integers) + 1);
+  contents->types.resize(static_cast<std::size_t>(types) + 1);
+  if (look(type, integers, addresses, types, whole.data(), places.data(), contents->types.data()) != MPI_SUCCESS)
+    return false;
+  contents->counts.assign(whole.begin(), whole.end());
+#else
+  Counts larges = 0;
+  auto* ask = NCCLWATCH_ASK(MPI_Type_get_envelope_c);
+  auto* look = NCCLWATCH_ASK(MPI_Type_get_contents_c);
+  if (!ask || !look || ask(type, &integers, &addresses, &larges, &types, &contents->combiner) != MPI_SUCCESS)
+    return false;
+  if (contents->combiner == MPI_COMBINER_NAMED) return true;
+  std::vector<MPI_Aint> places(static_cast<std::size_t>(addresses) + 1);
+  std::vector<int> whole(static_cast<std::size_t>(integers) + 1);
+  std::vector<MPI_Count> large(static_cast<std::size_t>(larges) + 1);
+  contents->types.resize(static_cast<std::size_t>(types) + 1);
+  if (look(type, integers, addresses, larges, types, whole.data(), places.data(), large.data(),
+           contents->types.data()) != MPI_SUCCESS)
+    return false;
+  // Of a type made with large counts, the counts that others have among the integers come first here.
+  contents->counts.assign(whole.begin(), whole.end() - 1);
+  if (larges > 0) contents->counts.assign(large.begin(), large.end() - 1);
+  contents->counts.push_back(0);
+#endif
+  contents->types.pop_back();
+  return true;
+}
+
+void Describe(MPI_Datatype type, Datatype* described);
+
+// Handles that MPI_Type_get_contents gives out are the caller's to free, but for predefined ones.
+class Inner {
+ public:
+  explicit Inner(MPI_Datatype type) : type_(type) { Describe(type, &described_); }
+  ~Inner() {
+    auto* release = NCCLWATCH_ASK(MPI_Type_free);
+    if (release && AskEnvelope() != MPI_COMBINER_NAMED) release(&type_);
+  }
+  Inner(const Inner&) = delete;
+  Inner& operator=(const Inner&) = delete;
+  const Datatype& described() const { return described_; }
+
+ private:
+  int AskEnvelope() const {
+    int combiner = MPI_COMBINER_NAMED;
+#ifdef OPEN_MPI
+    int integers = 0, addresses = 0, types = 0;
+    auto* ask = NCCLWATCH_ASK(MPI_Type_get_envelope);
+    if (ask) ask(type_, &integers, &addresses, &types, &combiner);
+#else
+    MPI_Count integers = 0, addresses = 0, larges = 0, types = 0;
+    auto* ask = NCCLWATCH_ASK(MPI_Type_get_envelope_c);
+    if (ask) ask(type_, &integers, &addresses, &larges, &types, &combiner);
+#endif
+    // Made by MPI itself, and never freed.
+    const bool shared = combiner == MPI_COMBINER_F90_REAL || combiner == MPI_COMBINER_F90_COMPLEX ||
+                        combiner == MPI_COMBINER_F90_INTEGER;
+    return shared ? MPI_COMBINER_NAMED : combiner;
+  }
+  MPI_Datatype type_;
+  Datatype described_;
+};
+
+std::uint64_t Sum(const std::vector<Counts>& counts, std::size_t first, std::size_t number) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = first; i < first + number && i < counts.size(); ++i)
+    sum += static_cast<std::uint64_t>(counts[i]);
+  return sum;
+}
+
+// How many of its one inner type a type has.
+std::uint64_t Repeats(const Contents& contents, std::uint64_t bytes, const Datatype& inner) {
+  const std::vector<Counts>& counts = contents.counts;
+  const auto number = static_cast<std::uint64_t>(counts.empty() ? 0 : counts[0]);
+  switch (contents.combiner) {
+    case MPI_COMBINER_DUP:
+    case MPI_COMBINER_RESIZED: return 1;
+    case MPI_COMBINER_CONTIGUOUS: return number;
+    case MPI_COMBINER_VECTOR:
+    case MPI_COMBINER_HVECTOR:
+    case MPI_COMBINER_INDEXED_BLOCK:
+    case MPI_COMBINER_HINDEXED_BLOCK: return number * Sum(counts, 1, 1);
+    case MPI_COMBINER_INDEXED:
+    case MPI_COMBINER_HINDEXED: return Sum(counts, 1, number);
+    default: return inner.bytes ? bytes / inner.bytes : 0;  // subarrays, distributed arrays
+  }
+}
+
+std::uint64_t BytesOf(MPI_Datatype type) {
+  MPI_Count bytes = 0;
+  auto* ask = NCCLWATCH_ASK(MPI_Type_size_x);
+  return ask && ask(type, &bytes) == MPI_SUCCESS && bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
+}
+
+void Describe(MPI_Datatype type, Datatype* described) {
+  if (datatypes.Find(Bits(type), described)) return;
+  *described = {};
+  described->bytes = BytesOf(type);
+  described->elements = 1;
+  Contents contents;
+  if (!AskContents(type, &contents) || contents.types.empty()) return;  // a predefined one that we do not know
+  *described = {.bytes = described->bytes};
+  if (contents.combiner == MPI_COMBINER_STRUCT) {
+    for (std::size_t i = 0; i < contents.types.size(); ++i)
+      Append(described, Inner(contents.types[i]).described(), Sum(contents.counts, 1 + i, 1));
+    return;
+  }
+  const Inner inner(contents.types[0]);
+  Append(described, inner.described(), Repeats(contents, described->bytes, inner.described()));
+}
+
+struct Predefined {
+  MPI_Datatype type;
+  std::uint8_t number;
+};
+
+}  // namespace
+
+std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count) {
+  const std::uint64_t elements = type.elements * count;
+  if (elements == 0) return kEmptySignature;
+  if (type.basic == 0) return 0;
+  const std::uint64_t what =
+      type.basic == kDerivedType ? HashOf(type) * Geometric(Power(kBase, type.elements), count) : type.basic;
+  const auto signature = static_cast<std::uint32_t>(format::Mix(what, elements));
+  return signature ? signature : 2;
+}
+
+void LearnDatatypes() {
+  const Predefined known[] = {
+#define DATATYPE(number, name) {name, number},
+#include "ncclwatch/functions/mpi_types.def"
+  };
+  for (const Predefined& each : known) {
+    Datatype there;
+    if (each.type == MPI_DATATYPE_NULL || datatypes.Find(Bits(each.type), &there)) continue;
+    datatypes.Put(Bits(each.type),
+                  {.elements = 1, .bytes = BytesOf(each.type), .basic = each.number, .committed = true});
+  }
+}
+
+void LearnDatatype(MPI_Datatype made, std::uint64_t site) {
+  if (made == MPI_DATATYPE_NULL) return;
+  Datatype type;
+  datatypes.Remove(Bits(made), [](const Datatype& there) { return there.made_at != 0; });
+  try {
+    Describe(made, &type);
+  } catch (...) {
+    return;  // out of memory: it stays unknown
+  }
+  type.made_at = site;
+  type.committed = false;
+  datatypes.Put(Bits(made), type);
+}
+
+void CommitDatatype(MPI_Datatype type) {
+  Datatype there;
+  if (!datatypes.Find(Bits(type), &there)) return;
+  there.committed = true;
+  datatypes.Put(Bits(type), there);
+}
+
+void ForgetDatatype(MPI_Datatype type) {
+  datatypes.Remove(Bits(type), [](const Datatype& there) { return there.made_at != 0; });
+}
+
+void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
+  call.count = count;
+  Datatype known;
+  if (!datatypes.Find(Bits(type), &known)) return;
+  call.dtype = known.basic ? known.basic : kDerivedType;
+  call.bytes = known.bytes * count;
+  call.signature = SignatureOf(known, count);
+}
+
+std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type) {
+  Datatype known;
+  return datatypes.Find(Bits(type), &known) ? SignatureOf(known, count) : 0;
+}
+
+std::uint8_t ReductionOf(MPI_Op op) {
+  struct Known {
+    MPI_Op op;
+    std::uint8_t number;
+  };
+  const Known known[] = {
+#define OPERATOR(number, name) {name, number},
+#include "ncclwatch/functions/mpi_types.def"
+  };
+  for (const Known& each : known)
+    if (each.op == op) return each.number;
+  return format::kUserReduction;
+}
+
+}  // namespace ncclwatch::shim::mpi

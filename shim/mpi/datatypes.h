@@ -1,0 +1,39 @@
+// Datatypes, as far as two sides of a message must agree about them: the signature, the sequence of basic types that a
+// type is made of. Equal sequences give equal signatures however they were built: 4 x MPI_INT is 1 x a vector of 4.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/mpi/abi.h"
+#include "shim/mpi/call.h"
+
+namespace ncclwatch::shim::mpi {
+
+struct Datatype {
+  std::uint64_t elements = 0;  // basic ones
+  std::uint64_t bytes = 0;
+  std::uint64_t hash = 0;  // of the sequence, where not all are the same: polynomial in kBase
+  std::uint8_t basic = 0;  // functions::Datatype..., kDerivedType where they differ; 0: some of them is not known
+  bool committed = false;
+  std::uint64_t made_at = 0;  // return address of the call that made it; 0: predefined
+};
+
+// Not 0. Equal for equal sequences of basic types; 0 where the sequence is not known.
+std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count);
+
+// Predefined ones. After MPI_Init.
+void LearnDatatypes();
+// One that has just been made by a successful call: only handles that are known to be good are asked about, since MPI
+// would end the job over a bad one.
+void LearnDatatype(MPI_Datatype made, std::uint64_t site);
+void CommitDatatype(MPI_Datatype type);
+void ForgetDatatype(MPI_Datatype type);
+
+// The elements that a call speaks of. A type that is not known leaves signature and bytes 0.
+void Amount(Call& call, std::uint64_t count, MPI_Datatype type);
+// The signature alone, of one of several.
+std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type);
+
+std::uint8_t ReductionOf(MPI_Op op);
+
+}  // namespace ncclwatch::shim::mpi

@@ -1,0 +1,161 @@
+// What is known of MPI's objects, by handle: requests, datatypes. Grows with the number of those that are open at once,
+// never shrinks, and never asks the application's allocator.
+#pragma once
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace ncclwatch::shim::mpi {
+
+// Value: trivially copyable, zero-initialised is fine. All operations copy in and out, under the lock of a part.
+template <class Value>
+class HandleMap {
+ public:
+  // Objects that can be open at once; more are not known.
+  static constexpr std::uint64_t kMost = 1u << 23;
+
+  bool Find(std::uint64_t handle, Value* value) {
+    Part& part = PartOf(handle);
+    const Lock lock(part);
+    if (!lock.held()) return false;
+    const Slot* slot = part.Seek(Key(handle));
+    if (!slot) return false;
+    *value = slot->value;
+    return true;
+  }
+  // Also in the place of one that is known by the same handle. False: there is no room.
+  bool Put(std::uint64_t handle, const Value& value) {
+    Part& part = PartOf(handle);
+    const Lock lock(part);
+    if (!lock.held()) return false;
+    if (Slot* slot = part.Seek(Key(handle))) {
+      slot->value = value;
+      return true;
+    }
+    if (4 * (part.used + 1) > 3 * part.capacity && !part.Grow()) return false;
+    part.Add(Key(handle), value);
+    return true;
+  }
+  // Where `still` says of the value that it is the one that is meant.
+  template <class Still>
+  bool Remove(std::uint64_t handle, const Still& still) {
+    Part& part = PartOf(handle);
+    const Lock lock(part);
+    if (!lock.held()) return false;
+    Slot* slot = part.Seek(Key(handle));
+    if (!slot || !still(slot->value)) return false;
+    part.Close(slot);
+    return true;
+  }
+  // visit(handle, value&) under the locks, one part after the other.
+  template <class Visit>
+  void ForEach(const Visit& visit) {
+    for (Part& part : parts_) {
+      const Lock lock(part);
+      if (!lock.held()) continue;
+      for (std::uint64_t i = 0; i < part.capacity; ++i)
+        if (part.slots[i].key) visit(part.slots[i].key - 1, part.slots[i].value);
+    }
+  }
+  std::uint64_t bytes() const {
+    std::uint64_t sum = 0;
+    for (const Part& part : parts_) sum += part.capacity * sizeof(Slot);
+    return sum;
+  }
+
+ private:
+  static constexpr std::uint32_t kParts = 16;
+  static constexpr std::uint64_t kFirst = 64;  // slots of a part, at first
+  static constexpr int kPatience = 1000000;    // yields
+
+  struct Slot {
+    std::uint64_t key;  // handle + 1; 0: free
+    Value value;
+  };
+  static std::uint64_t Hash(std::uint64_t key) { return key * 0x9e3779b97f4a7c15ull; }
+  static std::uint64_t Key(std::uint64_t handle) { return handle + 1; }
+
+  struct alignas(64) Part {
+    std::atomic<bool> locked{false};
+    Slot* slots = nullptr;
+    std::uint64_t capacity = 0;  // a power of two
+    std::uint64_t used = 0;
+
+    std::uint64_t Home(std::uint64_t key) const { return (Hash(key) >> 20) & (capacity - 1); }
+    Slot* Seek(std::uint64_t key) {
+      if (capacity == 0) return nullptr;
+      for (std::uint64_t at = Home(key);; at = (at + 1) & (capacity - 1)) {
+        if (slots[at].key == key) return &slots[at];
+        if (slots[at].key == 0) return nullptr;
+      }
+    }
+    void Add(std::uint64_t key, const Value& value) {
+      std::uint64_t at = Home(key);
+      while (slots[at].key != 0) at = (at + 1) & (capacity - 1);
+      slots[at].key = key;
+      slots[at].value = value;
+      ++used;
+    }
+    // Moves up what would not be found any more across the gap.
+    void Close(Slot* slot) {
+      std::uint64_t gap = static_cast<std::uint64_t>(slot - slots);
+      for (std::uint64_t at = (gap + 1) & (capacity - 1); slots[at].key != 0; at = (at + 1) & (capacity - 1)) {
+        const std::uint64_t home = Home(slots[at].key);
+        if (((at - home) & (capacity - 1)) < ((at - gap) & (capacity - 1))) continue;
+        slots[gap] = slots[at];
+        gap = at;
+      }
+      slots[gap].key = 0;
+      --used;
+    }
+    bool Grow() {
+      const std::uint64_t wanted = capacity ? 2 * capacity : kFirst;
+      if (wanted > kMost / kParts) return false;
+      void* memory = mmap(nullptr, wanted * sizeof(Slot), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED) return false;
+      Slot* const old = slots;
+      const std::uint64_t before = capacity;
+      slots = static_cast<Slot*>(memory);
+      capacity = wanted;
+      used = 0;
+      for (std::uint64_t i = 0; i < before; ++i)
+        if (old[i].key) Add(old[i].key, old[i].value);
+      if (old) munmap(old, before * sizeof(Slot));
+      return true;
+    }
+  };
+
+  // Held for some dozens of instructions. Gives up waiting rather than hang the host on a thread that was killed
+  // inside.
+  class Lock {
+   public:
+    explicit Lock(Part& part) : part_(part) {
+      for (int i = 0; i < kPatience && !held_; ++i) {
+        held_ = !part_.locked.exchange(true, std::memory_order_acquire);
+        if (!held_) sched_yield();
+      }
+    }
+    ~Lock() {
+      if (held_) part_.locked.store(false, std::memory_order_release);
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    bool held() const { return held_; }
+
+   private:
+    Part& part_;
+    bool held_ = false;
+  };
+
+  Part& PartOf(std::uint64_t handle) { return parts_[Hash(Key(handle)) >> 60]; }
+  static_assert(kParts == 16);
+
+  Part parts_[kParts];
+};
+
+}  // namespace ncclwatch::shim::mpi

@@ -1,0 +1,45 @@
+# libncclwatch-openmpi.so and libncclwatch-mpich.so: the same sources compiled against each mpi.h, with a wrapper for
+# every row of mpi.def that it declares.
+include(MpiHeaders)
+set(MPI_TABLE ${CMAKE_SOURCE_DIR}/include/ncclwatch/functions/mpi.def)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${MPI_TABLE})
+file(STRINGS ${MPI_TABLE} mpi_rows REGEX "^HOOK\\(")
+
+foreach(mpi IN LISTS MPIS)
+  if(NOT MPI_INCLUDE_${mpi} OR CMAKE_CROSSCOMPILING)
+    message(STATUS "no libncclwatch-${mpi}.so: its mpi.h is not found")
+    continue()
+  endif()
+  read_mpi_headers(${mpi} declared)
+  set(here "")
+  set(names "")
+  foreach(row IN LISTS mpi_rows)
+    string(REGEX MATCH "[0-9]+, (MPI_[A-Za-z0-9_]+)" ignored "${row}")
+    set(name ${CMAKE_MATCH_1})
+    string(FIND "${declared}" "P${name}(" at)
+    if(at GREATER_EQUAL 0)
+      string(APPEND here "${row}\n")
+      string(APPEND names "    ${name};\n    P${name};\n")
+    endif()
+  endforeach()
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/${mpi})
+  file(CONFIGURE OUTPUT ${folder}/mpi_here.def CONTENT "${here}" @ONLY)
+  write_exports(${folder}/exports.map "${names}")
+
+  add_library(shim_${mpi} OBJECT
+    mpi/communicators.cc
+    mpi/completion.cc
+    mpi/datatypes.cc
+    mpi/hooks.cc
+    mpi/real.cc
+    mpi/record.cc
+    mpi/requests.cc)
+  target_include_directories(shim_${mpi} PRIVATE ${folder})
+  target_include_directories(shim_${mpi} SYSTEM PRIVATE ${MPI_INCLUDE_${mpi}})
+  target_compile_definitions(shim_${mpi} PRIVATE
+    OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX
+    OMPI_OMIT_MPI1_COMPAT_DECLS=0 OMPI_REMOVED_USE_STATIC_ASSERT=0)  # what MPI-3 removed is still called
+  target_compile_options(shim_${mpi} PRIVATE -fno-omit-frame-pointer)
+  target_link_libraries(shim_${mpi} PRIVATE shim_parts ncclwatch_warnings)
+  add_injected_library(ncclwatch-${mpi} ${folder}/exports.map shim_${mpi})
+endforeach()

@@ -1,0 +1,110 @@
+#include "shim/mpi/real.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string_view>
+
+#include "shim/lifecycle/keep_errno.h"
+#include "shim/lifecycle/process.h"
+#include "shim/resolve/modules.h"
+#include "shim/resolve/real_dlsym.h"
+
+namespace ncclwatch::shim::mpi {
+
+constinit std::atomic<void*> reals[2][std::size(functions::kRowOf)] = {};
+
+namespace {
+
+using functions::Function;
+
+bool IsOurs(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return at >= resolve::OwnModule().begin && at < resolve::OwnModule().end;
+}
+
+// RTLD_NEXT is judged by the return address: never a tail call.
+void* NextInOrder(const char* name) {
+  void* found = resolve::RealDlsym()(RTLD_NEXT, name);
+  asm volatile("" : "+r"(found));
+  return found && !IsOurs(found) ? found : nullptr;
+}
+
+// As under Python, whose extensions bring the library where RTLD_NEXT does not see it. Never taken away again: what is
+// found in it is kept.
+void* Loaded() {
+  static constinit std::atomic<void*> known{nullptr};
+  if (void* handle = known.load(std::memory_order_acquire)) return handle;
+  resolve::Module module;
+  if (!resolve::ModuleNamed(kLibraryName, nullptr, &module) &&
+      !resolve::ModuleNamed(kOtherLibraryName, nullptr, &module))
+    return nullptr;
+  void* handle = dlopen(module.path, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE);
+  known.store(handle, std::memory_order_release);
+  return handle;
+}
+
+std::string_view FileOf(const char* path) {
+  const std::string_view whole(path);
+  return whole.substr(whole.rfind('/') + 1);
+}
+
+}  // namespace
+
+void* FindReal(Function function, Name name) {
+  const KeepErrno keep;
+  const functions::FunctionInfo* info = functions::Find(function);
+  char text[64] = "P";
+  if (!info || info->name.size() + 2 > sizeof text) return nullptr;
+  info->name.copy(text + (name == Name::kProfiled ? 1 : 0), info->name.size());
+  void* real = NextInOrder(text);
+  if (!real)
+    if (void* handle = Loaded()) real = resolve::RealDlsym()(handle, text);
+  if (!real || IsOurs(real)) return nullptr;
+  reals[static_cast<std::uint8_t>(name)][static_cast<std::uint32_t>(function)].store(real, std::memory_order_relaxed);
+  return real;
+}
+
+void* FindGlobal(const char* name, std::atomic<void*>* known) {
+  const KeepErrno keep;
+  // In load order: a program may hold the object itself (a copy relocation), and then the library uses that one.
+  void* there = resolve::RealDlsym()(RTLD_DEFAULT, name);
+  if (!there)
+    if (void* handle = Loaded()) there = resolve::RealDlsym()(handle, name);
+  known->store(there, std::memory_order_relaxed);
+  return there;
+}
+
+int NoSuchFunction(Function function) {
+  static constinit std::atomic<bool> said{false};
+  if (!said.exchange(true))
+    Say("%s was called, and no MPI library is to be found", functions::FullName(function).data());
+  return MPI_ERR_OTHER;
+}
+
+bool IsMpisOwn(std::uint64_t site) {
+  const KeepErrno keep;
+  resolve::Module module;
+  if (!resolve::ModuleOf(reinterpret_cast<const void*>(site), &module)) return false;
+  const std::string_view file = FileOf(module.path);
+  return file.starts_with("libmpi") || file.starts_with("mca_") || file.starts_with("libopen-") ||
+         file.starts_with("libmca_") || file.starts_with("libompitrace");
+}
+
+bool IsOurAbi() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING + 4096] = {};  // another MPI's may be longer
+  int length = 0;
+  auto* ask = NCCLWATCH_ASK(MPI_Get_library_version);
+  const bool open_mpi = ask && ask(text, &length) == MPI_SUCCESS && std::strncmp(text, "Open MPI", 8) == 0;
+#ifdef OPEN_MPI
+  if (open_mpi) return true;
+#else
+  if (ask && !open_mpi) return true;
+#endif
+  text[std::strcspn(text, "\n")] = '\0';
+  Say("not watching MPI: this library is for %s, and the program runs on %.120s", kAbiName,
+      text[0] ? text : "an MPI that does not say its name");
+  return false;
+}
+
+}  // namespace ncclwatch::shim::mpi

@@ -1,0 +1,44 @@
+// The functions of the MPI library in this process, past our wrappers.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ncclwatch/functions/function.h"
+#include "shim/mpi/abi.h"
+
+namespace ncclwatch::shim::mpi {
+
+// Under which of its two names a function is called: MPI_Send, that tools put themselves before, or PMPI_Send, the
+// library's own. Fortran's functions of Open MPI, and tools, call the second.
+enum class Name : std::uint8_t { kPlain = 0, kProfiled = 1 };
+
+extern std::atomic<void*> reals[2][std::size(functions::kRowOf)];
+
+// The next one in load order, or the library's where that came by dlopen(RTLD_LOCAL). Null if there is none.
+void* FindReal(functions::Function function, Name name);
+inline void* Real(functions::Function function, Name name) {
+  void* known =
+      reals[static_cast<std::uint8_t>(name)][static_cast<std::uint32_t>(function)].load(std::memory_order_relaxed);
+  if (known) [[likely]]
+    return known;
+  return FindReal(function, name);
+}
+
+// The library's own function, for questions of ours: Ask(&PMPI_Comm_rank, Function::MPI_Comm_rank)(comm, &rank).
+template <class R, class... P>
+auto Ask(R (*)(P...), functions::Function function) {
+  return reinterpret_cast<R (*)(P...)>(Real(function, Name::kProfiled));
+}
+#define NCCLWATCH_ASK(name) \
+  ::ncclwatch::shim::mpi::Ask(static_cast<decltype(&P##name)>(nullptr), ::ncclwatch::functions::Function::name)
+
+// Says once that the function is missing; what its caller is told.
+int NoSuchFunction(functions::Function function);
+
+// Whether a return address lies in MPI's own code: its library, the parts that it loads, its Fortran layer.
+bool IsMpisOwn(std::uint64_t site);
+// Whether the library in this process is the one whose mpi.h this was compiled against; said once if it is not.
+bool IsOurAbi();
+
+}  // namespace ncclwatch::shim::mpi

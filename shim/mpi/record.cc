@@ -1,0 +1,242 @@
+#include "shim/mpi/record.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shim/mpi/real.h"
+#include "shim/recorder/clock.h"
+#include "shim/recorder/peers.h"
+#include "shim/recorder/put.h"
+#include "shim/recorder/settle.h"
+#include "shim/recorder/table.h"
+
+namespace ncclwatch::shim::mpi {
+
+constinit std::atomic<bool> threaded{false};
+
+namespace {
+
+using format::kNoCommunicator;
+
+format::MpiRecord& RecordAt(Box& box, std::uint64_t slot) {
+  return reinterpret_cast<format::MpiRecord&>(box.RecordAt(slot));
+}
+
+// The thread's notes are of the process that made them: in a fork child they are void.
+void Renew(Call& call) {
+  Thread& thread = call.thread;
+  if (thread.box == &call.box) return;
+  thread.box = &call.box;
+  thread.group = nullptr;
+  thread.group_id = 0;
+  thread.depth = 0;
+  thread.id = static_cast<std::uint32_t>(syscall(SYS_gettid));
+}
+
+// As Commit of NCCL's records (recorder/record.cc), which says how it goes together with readers.
+void Commit(Call& call) {
+  Box& box = call.box;
+  Renew(call);
+  if (!box.Watching()) return;
+  const std::uint64_t entered = clock::Ticks();
+  const std::uint64_t slot = box.header->head.fetch_add(1, std::memory_order_relaxed);
+  format::MpiRecord& record = RecordAt(box, slot);
+  record.commit.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  call.slot = slot;
+  record.entered.store(entered, std::memory_order_relaxed);
+  record.returned.store(0, std::memory_order_relaxed);
+  record.position.store(call.position, std::memory_order_relaxed);
+  Put(record.count, call.count);
+  record.chain.store(call.chain, std::memory_order_relaxed);
+  record.waiter.store(0, std::memory_order_relaxed);
+  Put(record.site, call.site);
+  Put(record.group, call.group);
+  Put(record.signature, call.signature);
+  record.tag.store(call.tag, std::memory_order_relaxed);
+  record.result.store(format::kNoResult, std::memory_order_relaxed);
+  Put(record.function, static_cast<std::uint32_t>(call.function));
+  Put(record.communicator, call.index);
+  Put(record.generation, call.generation);
+  Put(record.thread, call.thread.id);
+  record.flags.store(call.flags, std::memory_order_relaxed);
+  record.root.store(call.root, std::memory_order_relaxed);
+  Put(record.dtype, call.dtype);
+  Put(record.reduction, call.reduction);
+  Put(record.reserved16, 0);
+  record.completed.store(0, std::memory_order_relaxed);
+  Put(record.bytes, call.bytes);
+  record.commit.store(slot + 1, std::memory_order_release);
+  __builtin_prefetch(&box.RecordAt(slot + 1), 1);
+  __builtin_prefetch(reinterpret_cast<const char*>(&box.RecordAt(slot + 1)) + 64, 1);
+}
+
+// The value before. Where several threads may count, at the price of a locked addition.
+template <class T>
+T Count(std::atomic<T>& counter, T more) {
+  if (threaded.load(std::memory_order_relaxed)) return counter.fetch_add(more, std::memory_order_acq_rel);
+  const T before = counter.load(std::memory_order_relaxed);
+  counter.store(before + more, std::memory_order_release);
+  return before;
+}
+
+std::uint32_t TagOf(std::int32_t tag) { return format::AddTag(0, tag); }
+
+format::Communicator* EntryOf(const Call& call) {
+  return call.index == kNoCommunicator ? nullptr : &call.box.communicators[call.index];
+}
+
+format::Peer* ChannelOf(const Call& call) {
+  return call.index == kNoCommunicator ? nullptr : FindPeer(call.box, call.index, call.generation, call.root);
+}
+
+}  // namespace
+
+void LearnThreads() {
+  int level = MPI_THREAD_SINGLE;
+  auto* ask = NCCLWATCH_ASK(MPI_Query_thread);
+  if (ask && ask(&level) == MPI_SUCCESS) threaded.store(level == MPI_THREAD_MULTIPLE, std::memory_order_relaxed);
+}
+
+void Attach(Call& call, MPI_Comm comm) {
+  call.index = call.box.handles.Find(Bits(comm));
+  format::Communicator* entry = EntryOf(call);
+  if (!entry) return;
+  call.generation = GenerationOf(*entry);
+  call.rank = static_cast<std::int32_t>(entry->rank);
+  call.inter = (entry->flags & format::kCommInter) != 0;
+  if (entry->size == 1 && !call.inter) call.flags |= format::kOneRank;
+}
+
+void EnterCollective(Call& call) {
+  format::Communicator* entry = EntryOf(call);
+  if (entry) {
+    call.position = entry->entered.load(std::memory_order_relaxed);
+    const std::uint64_t fingerprint =
+        format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root, call.signature);
+    call.chain = format::Chain(entry->chain.load(std::memory_order_relaxed), fingerprint);
+  }
+  Commit(call);
+  if (!entry) return;
+  Put(entry->last.slot, call.slot);
+  Put(entry->last.count, call.count);
+  if (call.slot != kNoSlot)
+    Put(entry->last.entered, RecordAt(call.box, call.slot).entered.load(std::memory_order_relaxed));
+  Put(entry->last.function, static_cast<std::uint32_t>(call.function));
+  Put(entry->last.root, call.root);
+  Put(entry->last.dtype, call.dtype);
+  Put(entry->last.reduction, call.reduction);
+  Put(entry->last.flags, call.flags);
+  entry->chain.store(call.chain, std::memory_order_relaxed);
+  // Pairs with the readers' acquire: who sees the new count finds the record and the chain.
+  entry->entered.store(call.position + 1, std::memory_order_release);
+}
+
+void LeaveCollective(Call& call, int result) {
+  if (format::Communicator* entry = EntryOf(call); entry && GenerationOf(*entry) == call.generation)
+    entry->returned.store(call.position + 1, std::memory_order_release);
+  Leave(call, result);
+}
+
+void EnterSend(Call& call) {
+  if (call.root == MPI_PROC_NULL) call.flags |= format::kNoPartner;
+  format::Peer* channel = ChannelOf(call);
+  if (channel) {
+    const std::uint32_t tag = TagOf(call.tag);
+    call.position = Count<std::uint64_t>(channel->sends, 1);
+    call.chain = Count<std::uint32_t>(channel->send_tags, tag) + tag;
+    Count<std::uint64_t>(EntryOf(call)->sends, 1);
+  }
+  Commit(call);
+}
+
+void LeaveSend(Call& call, int result) {
+  // It was refused for its arguments, and no message left.
+  if (result != MPI_SUCCESS) [[unlikely]] {
+    if (format::Peer* channel = ChannelOf(call)) {
+      Count<std::uint64_t>(channel->sends, ~std::uint64_t{0});
+      Count<std::uint32_t>(channel->send_tags, 0u - TagOf(call.tag));
+      Count<std::uint64_t>(EntryOf(call)->sends, ~std::uint64_t{0});
+    }
+  }
+  Leave(call, result);
+}
+
+void EnterReceive(Call& call) {
+  if (call.root == MPI_PROC_NULL) call.flags |= format::kNoPartner;
+  if (call.root == MPI_ANY_SOURCE) call.flags |= format::kAnySource;
+  if (call.tag == MPI_ANY_TAG) call.flags |= format::kAnyTag;
+  call.position = format::kNotMatched;
+  Commit(call);
+}
+
+void EnterOther(Call& call) { Commit(call); }
+
+void Leave(Call& call, int result) { WriteReturn(call.box, call.slot, result, clock::Ticks()); }
+
+void NoteReceipt(Box& box, const Receipt& receipt) {
+  if (receipt.index == kNoCommunicator || receipt.source < 0) return;
+  format::Peer* channel = FindPeer(box, receipt.index, receipt.generation, receipt.source);
+  if (!channel) return;
+  const std::uint32_t tag = TagOf(receipt.tag);
+  const std::uint64_t position = Count<std::uint64_t>(channel->receives, 1);
+  const std::uint32_t sum = Count<std::uint32_t>(channel->receive_tags, tag) + tag;
+  format::Communicator& entry = box.communicators[receipt.index];
+  if (GenerationOf(entry) == receipt.generation) Count<std::uint64_t>(entry.receives, 1);
+  if (!StillOurs(box, receipt.slot)) return;
+  format::MpiRecord& record = RecordAt(box, receipt.slot);
+  record.root.store(receipt.source, std::memory_order_relaxed);
+  record.tag.store(receipt.tag, std::memory_order_relaxed);
+  record.chain.store(sum, std::memory_order_relaxed);
+  // Pairs with the readers' acquire: who sees the position sees whose it is.
+  record.position.store(position, std::memory_order_release);
+}
+
+void NoteCompletion(Box& box, std::uint64_t slot, std::uint32_t more_flags) {
+  if (!StillOurs(box, slot)) return;
+  format::MpiRecord& record = RecordAt(box, slot);
+  if (more_flags) record.flags.fetch_or(more_flags, std::memory_order_relaxed);
+  record.completed.store(clock::Ticks(), std::memory_order_release);
+}
+
+void NoteWaiter(Box& box, std::uint64_t slot, std::uint64_t waiter) {
+  if (StillOurs(box, slot) && waiter != kNoSlot)
+    RecordAt(box, slot).waiter.store(waiter + 1, std::memory_order_relaxed);
+}
+
+void AddFlags(Box& box, std::uint64_t slot, std::uint32_t flags) {
+  if (StillOurs(box, slot)) RecordAt(box, slot).flags.fetch_or(flags, std::memory_order_relaxed);
+}
+
+void NotePoll(Call& call) {
+  Box& box = call.box;
+  // A loop may ask in turns about several things: a thread keeps a few rows open.
+  struct Row {
+    const Box* box;
+    std::uint64_t slot;
+    std::uint64_t site;
+  };
+  constexpr std::size_t kRows = 4;
+  static thread_local constinit Row rows[kRows] __attribute__((tls_model("initial-exec"))) = {};
+  static thread_local constinit std::uint32_t oldest __attribute__((tls_model("initial-exec"))) = 0;
+  // What was called since ends the row: then it is told where in the order of calls the next one began.
+  const std::uint64_t head = box.header->head.load(std::memory_order_relaxed);
+  for (const Row& row : rows) {
+    if (row.box != &box || row.site != call.site || head - row.slot > kRows || !StillOurs(box, row.slot)) continue;
+    format::MpiRecord& record = RecordAt(box, row.slot);
+    if (record.function != static_cast<std::uint32_t>(call.function) || record.returned.load(std::memory_order_relaxed))
+      continue;
+    call.slot = row.slot;
+    Put(record.count, record.count + 1);
+    record.completed.store(clock::Ticks(), std::memory_order_relaxed);
+    return;
+  }
+  call.count = 1;
+  call.flags |= format::kPolls;
+  Commit(call);
+  if (call.slot == kNoSlot) return;
+  rows[oldest++ % kRows] = {&box, call.slot, call.site};
+  RecordAt(box, call.slot).completed.store(clock::Ticks(), std::memory_order_relaxed);
+}
+
+}  // namespace ncclwatch::shim::mpi

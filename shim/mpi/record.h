@@ -1,0 +1,47 @@
+// Recording one call of MPI: its slot in the ring before the real function is called, the rest after it. On the way of
+// collectives, messages and waits there is no allocation and no system call, but for tables that grow.
+#pragma once
+
+#include "shim/mpi/abi.h"
+#include "shim/mpi/call.h"
+
+namespace ncclwatch::shim::mpi {
+
+// MPI_THREAD_MULTIPLE: counts of one communicator have several writers.
+extern std::atomic<bool> threaded;
+void LearnThreads();  // after MPI_Init
+
+// Fills in what is known of the communicator.
+void Attach(Call& call, MPI_Comm comm);
+
+// Before the real call. Each commits a record, from when on the call is seen as entered.
+void EnterCollective(Call& call);
+void EnterSend(Call& call);
+void EnterReceive(Call& call);
+void EnterOther(Call& call);
+// After it.
+void Leave(Call& call, int result);
+// ... of a collective: one that the library refused takes no position.
+void LeaveCollective(Call& call, int result);
+void LeaveSend(Call& call, int result);
+
+// The receive in this slot has been met by a message.
+struct Receipt {
+  std::uint64_t slot;
+  std::uint32_t index;
+  std::uint32_t generation;
+  std::int32_t source;
+  std::int32_t tag;
+};
+void NoteReceipt(Box& box, const Receipt& receipt);
+// The application knows that the operation in this slot is over.
+void NoteCompletion(Box& box, std::uint64_t slot, std::uint32_t more_flags);
+// A call in slot `waiter` waits for the request that was made in `slot`.
+void NoteWaiter(Box& box, std::uint64_t slot, std::uint64_t waiter);
+void AddFlags(Box& box, std::uint64_t slot, std::uint32_t flags);
+
+// A test or probe that found nothing: no record each, or a loop of them would flush the ring; the first one of a row
+// makes one, the others count in it.
+void NotePoll(Call& call);
+
+}  // namespace ncclwatch::shim::mpi

@@ -1,0 +1,47 @@
+// Requests from the call that makes them to the one that learns of their end.
+#pragma once
+
+#include <cstdint>
+
+#include "shim/mpi/abi.h"
+#include "shim/mpi/handle_map.h"
+#include "shim/mpi/record.h"
+
+namespace ncclwatch::shim::mpi {
+
+struct Request {
+  std::uint64_t slot = kNoSlot;  // of the record of its operation; of a persistent one, of the last one started
+  std::uint64_t site = 0;        // that made it
+  std::uint64_t count = 0;       // and so on: what a persistent one does each time it is started
+  std::uint64_t bytes = 0;
+  std::uint32_t function = 0;
+  std::uint32_t index = format::kNoCommunicator;
+  std::uint32_t generation = 0;
+  std::uint32_t signature = 0;
+  std::uint32_t flags = 0;
+  std::int32_t peer = format::kNoRank;  // and root
+  std::int32_t tag = format::kNoTag;
+  std::uint8_t dtype = format::kNoType;
+  std::uint8_t reduction = format::kNoReduction;
+  bool receives = false;
+  bool sends = false;
+  bool persistent = false;
+  bool active = false;
+  bool cancelling = false;
+
+  // Only MPI can say which message a receive from anybody got, or whether a cancelled one took place.
+  bool NeedsStatus() const {
+    return active && ((receives && (flags & (format::kAnySource | format::kAnyTag)) != 0) || cancelling);
+  }
+};
+
+extern HandleMap<Request> requests;
+
+// A successful call has made the request.
+void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, bool persistent);
+// MPI_Start: a record of its own, as if the operation were called.
+void StartRequest(Box& box, Thread& thread, std::uint64_t site, MPI_Request request);
+// The operation is over; status: what MPI says of it where NeedsStatus().
+void CloseRequest(Box& box, std::uint64_t handle, const Request& request, const MPI_Status* status);
+
+}  // namespace ncclwatch::shim::mpi

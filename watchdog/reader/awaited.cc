@@ -1,0 +1,39 @@
+#include "watchdog/reader/awaited.h"
+
+#include <unordered_map>
+#include <unordered_set>
+
+namespace ncclwatch::reader {
+namespace {
+
+bool IsPoll(const Call& call) { return functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0; }
+
+// A row of tests that found nothing goes on until its thread does something else.
+void EndPolls(BoxImage* image) {
+  std::unordered_map<std::uint32_t, bool> goes_on;  // by thread: nothing but polls since
+  for (auto call = image->calls.rbegin(); call != image->calls.rend(); ++call) {
+    bool& polls = goes_on.try_emplace(call->thread, true).first->second;
+    if (!IsPoll(*call))
+      polls = false;
+    else if (!polls && call->returned_ns == 0)
+      call->returned_ns = call->completed_ns;
+  }
+}
+
+}  // namespace
+
+void MarkAwaited(BoxImage* image) {
+  bool any = false;
+  for (const Call& call : image->calls) any = any || functions::IsMpi(call.function);
+  if (!any) return;
+  EndPolls(image);
+  std::unordered_set<std::uint64_t> waits;
+  for (const Call& call : image->calls) {
+    const functions::FunctionInfo* info = functions::Find(call.function);
+    if (info && info->family == functions::Family::kCompletion && call.returned_ns == 0) waits.insert(call.slot + 1);
+  }
+  for (Call& call : image->calls)
+    call.awaited = (call.flags & format::kRequest) != 0 && call.completed_ns == 0 && waits.contains(call.waiter);
+}
+
+}  // namespace ncclwatch::reader
