@@ -35,6 +35,13 @@ struct Stretch {
   std::uint64_t bytes = 0;
 };
 
+// What the loader is told: which libraries are needed, and where to look for them.
+struct Links {
+  std::vector<std::string> needed;
+  std::string rpath, runpath;  // folders between colons, $ORIGIN and the like as they stand
+  bool loader = false;         // it asks for a loader: what it needs, and what is preloaded, is loaded
+};
+
 // The Reader's addresses are link-time ones; it reads what the file has, not what the process made of it.
 class ElfFile : public Reader {
  public:
@@ -53,6 +60,8 @@ class ElfFile : public Reader {
   std::optional<Stretch> Section(std::string_view name);
   // It has its exported names only: others may be in a file of their own (see DebugFileOf).
   bool stripped() const { return !full_symbols_; }
+  std::uint16_t machine() const { return header_.e_machine; }
+  Links ReadLinks();
   const std::string& build_id() const { return build_id_; }  // raw bytes, empty if it has none
 
   // The functions that contain these addresses, in one walk through the symbol tables; none where no symbol does.
