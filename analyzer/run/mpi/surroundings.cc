@@ -1,0 +1,111 @@
+#include "analyzer/run/mpi/surroundings.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+namespace ncclwatch::analyzer {
+namespace {
+
+namespace fs = std::filesystem;
+
+#if defined(__aarch64__)
+constexpr char kTriplet[] = "aarch64-linux-gnu";
+#else
+constexpr char kTriplet[] = "x86_64-linux-gnu";
+#endif
+
+std::string Variable(const char* name, const char* without = "") {
+  const char* value = std::getenv(name);
+  return value ? value : without;
+}
+
+std::vector<std::string> SplitIfAny(const std::string& list) {
+  return list.empty() ? std::vector<std::string>{} : SplitFolders(list);
+}
+
+// Regular, else opening a device may do something.
+int OpenRegular(const std::string& path) {
+  if (!IsFile(path)) return -1;
+  return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+}
+
+}  // namespace
+
+Surroundings Surroundings::OfThisProcess() {
+  std::error_code error;
+  Surroundings here;
+  here.folder = fs::current_path(error).string();
+  here.path = SplitFolders(Variable("PATH", "/bin:/usr/bin"));
+  here.libraries = SplitIfAny(Variable("LD_LIBRARY_PATH"));
+  here.python_path = SplitIfAny(Variable("PYTHONPATH"));
+  here.home = Variable("HOME");
+  here.loader_cache = "/etc/ld.so.cache";
+  for (const std::string& root : {std::string(), std::string("/usr")})
+    for (const std::string& folder : {std::string("/lib/") + kTriplet, std::string("/lib64"), std::string("/lib")})
+      here.system_folders.push_back(root + folder);
+  return here;
+}
+
+std::string Surroundings::FindProgram(const std::string& word) const {
+  const auto there = [&](const std::string& place) {
+    const std::string file = (fs::path(folder) / place / word).string();
+    return IsFile(file) ? file : "";
+  };
+  if (word.empty() || word.size() >= 4096) return "";  // PATH_MAX
+  if (word.find('/') != std::string::npos) return there("");
+  for (const std::string& place : path)
+    if (const std::string file = there(place); !file.empty() && access(file.c_str(), X_OK) == 0) return file;
+  return there("");  // launchers take a program of their own folder without `./`
+}
+
+std::vector<std::string> SplitFolders(std::string_view list) {
+  std::vector<std::string> folders;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(':', begin), list.size());
+    folders.emplace_back(end == begin ? "." : list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return folders;
+}
+
+std::shared_ptr<stacks::ElfFile> OpenElf(const std::string& path) {
+  const int fd = OpenRegular(path);
+  return fd < 0 ? nullptr : stacks::ElfFile::OfDescriptor(fd);
+}
+
+std::vector<std::string> Interpreter(const std::string& path) {
+  std::array<char, 512> head;  // execve(2) looks no further
+  const int fd = OpenRegular(path);
+  if (fd < 0) return {};
+  const ssize_t got = read(fd, head.data(), head.size());
+  close(fd);
+  const std::string text(head.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
+  if (!text.starts_with("#!")) return {};
+  std::istringstream line(text.substr(2, text.find('\n') - 2));
+  std::vector<std::string> words;
+  for (std::string word; line >> word;) words.push_back(word);
+  return words;
+}
+
+std::string FileName(const std::string& path) { return fs::path(path).filename().string(); }
+
+std::string FolderOf(const std::string& path) { return fs::path(path).parent_path().string(); }
+
+bool IsFile(const std::string& path) {
+  struct stat status {};
+  return path.find('\0') == std::string::npos && stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+}
+
+std::string Resolved(const std::string& path) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  return error ? path : real.string();
+}
+
+}  // namespace ncclwatch::analyzer
