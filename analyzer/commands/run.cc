@@ -17,6 +17,7 @@
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"
 #include "analyzer/run/job_process.h"
+#include "analyzer/run/pick_library.h"
 #include "analyzer/run/setting_up.h"
 #include "analyzer/run/signal_relay.h"
 #include "watchdog/act/end_job.h"
@@ -26,11 +27,11 @@ namespace {
 
 constexpr char kDescription[] =
     "Run a job under watch: CMD is torchrun ..., mpirun ..., srun ..., ./a.out.\n\n"
-    "Preloads libncclwatch.so (found in ../lib beside this program; what LD_PRELOAD holds stays), makes the run\n"
-    "directory, runs the command in the foreground with this terminal, hands signals on to it, outlives its ranks and\n"
-    "says the diagnosis once. Options mirror the NCCLWATCH_* variables and win over them. A run directory made here "
-    "is\n"
-    "removed at the end if the job ended with status 0 and no fault was found, unless --keep.\n"
+    "Preloads libncclwatch.so, or libncclwatch-openmpi.so or -mpich.so where the launcher, a program or its mpi4py is\n"
+    "of that MPI (all found in ../lib beside this program; what LD_PRELOAD holds stays; --log info says why), makes\n"
+    "the run directory, runs the command in the foreground with this terminal, hands signals on to it, outlives its\n"
+    "ranks and says the diagnosis once. Options mirror the NCCLWATCH_* variables and win over them. A run directory\n"
+    "made here is removed at the end if the job ended with status 0 and no fault was found, unless --keep.\n"
     "Exit status: the job's own, 128+n if signal n ended it, 127 or 126 if it could not be started, 86 where "
     "ncclwatch\n"
     "ended it (--on-fault abort), 2 usage, 3 if libncclwatch.so or a run directory is missing.";
@@ -42,6 +43,7 @@ constexpr std::int64_t kFileClockLag = kSecond / 20;  // times of files are thos
 struct Wish {
   std::vector<std::string> command;
   std::string json;
+  std::string mpi;
   bool keep = false;
 };
 
@@ -86,6 +88,8 @@ std::optional<int> ReadWish(const Arguments& arguments, Wish* wish, settings::Se
     options.add_option(kMirrors[i].option, values[i], kMirrors[i].meaning)->type_name(kMirrors[i].type);
   options.add_option("--json", wish->json, "write the diagnosis there as JSON, also of a healthy job; - is stdout")
       ->type_name("FILE");
+  options.add_option("--mpi", wish->mpi, "openmpi, mpich or none: preload the library for it, whatever CMD looks like")
+      ->type_name("MPI");
   options.add_flag("--keep", wish->keep, "keep the run directory of a healthy job");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (const auto status = options.Read(Arguments(arguments.begin(), dashes))) return status;
@@ -93,6 +97,8 @@ std::optional<int> ReadWish(const Arguments& arguments, Wish* wish, settings::Se
   if (!wish->command.empty() && wish->command.front().starts_with('-'))
     return UsageError("run", "there is no option '" + wish->command.front() + "'");
   if (dashes != arguments.end()) wish->command.insert(wish->command.end(), dashes + 1, arguments.end());
+  if (!wish->mpi.empty() && !MpiNamed(wish->mpi))
+    return UsageError("run", "--mpi is openmpi, mpich or none, not '" + wish->mpi + "'");
   if (wish->command.empty()) return UsageError("run", "what shall be run? ncclwatch run [OPTIONS] -- CMD...");
   if (const std::string mistake = Apply(values, settings); !mistake.empty()) return UsageError("run", mistake);
   return std::nullopt;
@@ -156,6 +162,20 @@ const Value* Or(const std::variant<Value, NotPossible>& answer) {
   return std::get_if<Value>(&answer);
 }
 
+// The library for the job's MPI; says which, and what will not be seen.
+std::string Picked(const std::string& plain, const Wish& wish, const settings::Settings& settings) {
+  const MpiChoice mpi = wish.mpi.empty() ? ChooseMpi(wish.command, Surroundings::OfThisProcess())
+                                         : MpiChoice{*MpiNamed(wish.mpi), "asked for by --mpi", ""};
+  const LibraryChoice library = PickLibrary(plain, mpi);
+  const auto say = [&](settings::LogLevel level, const std::string& what) {
+    if (settings.on && settings.log >= level && !what.empty())
+      std::fprintf(stderr, "[ncclwatch] %s\n", Printable(what).c_str());
+  };
+  say(settings::LogLevel::kWarn, library.warning);
+  say(settings::LogLevel::kInfo, "preloading " + FileName(library.path) + ": " + library.why);
+  return library.path;
+}
+
 }  // namespace
 
 int Run(const Arguments& arguments) {
@@ -168,10 +188,12 @@ int Run(const Arguments& arguments) {
   auto made = RunPlace::Make(settings, wish.command.front());
   if (!Or(made)) return kUnreadable;
   auto& place = std::get<RunPlace>(made);
-  const auto preloadable = place.NameFor(std::get<std::string>(library));
-  if (!Or(preloadable)) return kUnreadable;
   const char* preloaded = std::getenv("LD_PRELOAD");
-  setenv("LD_PRELOAD", Preload(std::get<std::string>(preloadable), preloaded ? preloaded : "").c_str(), 1);
+  if (!preloaded || !PreloadsOurs(preloaded)) {
+    const auto preloadable = place.NameFor(Picked(std::get<std::string>(library), wish, settings));
+    if (!Or(preloadable)) return kUnreadable;
+    setenv("LD_PRELOAD", Preload(std::get<std::string>(preloadable), preloaded ? preloaded : "").c_str(), 1);
+  }
   setenv("NCCLWATCH_DIR", place.path().c_str(), 1);
 
   Deaths deaths(place.path(), RealtimeNow() - kFileClockLag);

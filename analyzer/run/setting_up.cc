@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLibrary[] = "libncclwatch.so";
+constexpr const char* kLinks[] = {kLibrary, "libncclwatch-openmpi.so", "libncclwatch-mpich.so"};
 constexpr char kPreloadBreaks[] = " \t\n:";  // ld.so(8): LD_PRELOAD is divided at spaces and colons
 
 // "train.py-1120-142501-4711": readable, and of this run alone.
@@ -47,13 +48,18 @@ std::variant<std::string, NotPossible> FindLibrary() {
   return library.string();
 }
 
-std::string Preload(const std::string& library, const std::string& before) {
+bool PreloadsOurs(const std::string& before) {
   for (std::size_t begin = 0; begin < before.size();) {
     const std::size_t end = std::min(before.find_first_of(kPreloadBreaks, begin), before.size());
     const std::string name = fs::path(before.substr(begin, end - begin)).filename();
-    if (name.starts_with("libncclwatch") && name.find(".so") != std::string::npos) return before;
+    if (name.starts_with("libncclwatch") && name.find(".so") != std::string::npos) return true;
     begin = end + 1;
   }
+  return false;
+}
+
+std::string Preload(const std::string& library, const std::string& before) {
+  if (PreloadsOurs(before)) return before;
   return before.empty() ? library : library + ":" + before;
 }
 
@@ -81,7 +87,7 @@ std::variant<RunPlace, NotPossible> RunPlace::Make(const settings::Settings& set
 
 std::variant<std::string, NotPossible> RunPlace::NameFor(const std::string& library) const {
   if (library.find_first_of(kPreloadBreaks) == std::string::npos) return library;
-  const std::string link = path_ + "/" + kLibrary;
+  const std::string link = path_ + "/" + fs::path(library).filename().string();
   bool made = false;
   if (link.find_first_of(kPreloadBreaks) != std::string::npos)
     return NotPossible{"LD_PRELOAD cannot hold a path with spaces or colons: " + library};
@@ -96,7 +102,7 @@ void RunPlace::Remove() {
   close(std::exchange(held_, -1));
   // Without a `job` in it no process ever took it: then it is empty, or holds our link.
   if (rundir::JobOf(path_).empty()) {
-    unlink((path_ + "/" + kLibrary).c_str());
+    for (const char* name : kLinks) unlink((path_ + "/" + name).c_str());
     rmdir(path_.c_str());
     return;
   }

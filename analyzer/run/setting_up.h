@@ -19,6 +19,8 @@ std::variant<std::string, NotPossible> FindLibrary();
 
 // LD_PRELOAD with the library in front; what the user preloads stays. Unchanged if it names a libncclwatch already.
 std::string Preload(const std::string& library, const std::string& before);
+// Whether it names one.
+bool PreloadsOurs(const std::string& before);
 
 // The place of this job's black boxes (see rundir/run_directory.h).
 class RunPlace {
