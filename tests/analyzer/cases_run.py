@@ -346,6 +346,34 @@ def installed_in_a_path_with_spaces(bench):
 
 
 @bench_case
+def library_for_the_jobs_mpi(bench):
+    """Which one is taken: here the same file under three names."""
+    root = installed(bench, "mpi")
+    command, lib = os.path.join(root, "bin", "ncclwatch"), os.path.join(root, "lib")
+
+    def preloaded(*options, **extra):
+        done = bench.sandbox.run([command, "run", *options, "--", "sh", "-c", 'echo "$LD_PRELOAD"'],
+                                 {**bench.environment(), **extra})
+        check_equal(done.status, 0, f"status of {done}")
+        return done.out.strip(), done.err
+
+    out, err = preloaded("--mpi", "mpich")
+    check_equal(out, f"{lib}/libncclwatch.so", "the library for MPICH is missing")
+    check_equal(err.count("libncclwatch-mpich.so is missing"), 1, f"said: {err}")
+    for mpi in ("openmpi", "mpich"):
+        shutil.copy(bench.build.library, os.path.join(lib, f"libncclwatch-{mpi}.so"))
+        out, err = preloaded("--mpi", mpi, "--log", "info")
+        check_equal(out, f"{lib}/libncclwatch-{mpi}.so", mpi)
+        check(f"preloading libncclwatch-{mpi}.so: asked for by --mpi" in err, f"said: {err}")
+    for options in ([], ["--mpi", "none"]):
+        check_equal(preloaded(*options)[0], f"{lib}/libncclwatch.so", f"with {options}")
+    check("preloading" not in preloaded("--mpi", "mpich")[1], "said without being asked")
+    own = os.path.join(lib, "libncclwatch-openmpi.so")
+    check_equal(preloaded("--mpi", "mpich", LD_PRELOAD=own)[0], own, "what the user preloads stays")
+    check_equal(bench.sandbox.run([command, "run", "--mpi", "lam", "--", "true"], bench.environment()).status, 2, "usage")
+
+
+@bench_case
 def nothing_stays_running(bench):
     done = run(bench, "--", "sh", "-c", "true")
     for entry in filter(str.isdigit, os.listdir("/proc")):
