@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 namespace ncclwatch::analyzer {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostBytes = 32u << 20;  // of a launcher; Hydra has 0.3 MB, Intel's 3
 constexpr int kMostLinks = 16;
 
 bool Has(const std::string& text, const char* word) { return text.find(word) != std::string::npos; }
@@ -39,20 +37,6 @@ Mpi ByName(const std::string& name) {
   for (const char* word : {"mpich", "hydra", "mpirun_rsh", "gforker", "mvapich"})
     if (Has(name, word)) return Mpi::kMpich;
   return Mpi::kNone;
-}
-
-bool FileHas(const std::string& path, const std::string& word) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  std::string piece(1u << 20, '\0');
-  for (std::size_t read = 0; read < kMostBytes; read += piece.size()) {
-    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
-    if (Has(text, word.c_str())) return true;
-    if (!file) return false;
-    text.erase(0, text.size() - word.size());  // it may lie across two pieces
-  }
-  return false;
 }
 
 // Open MPI's launcher stands on Open MPI's libraries; MPICH's, Intel's and MVAPICH's is Hydra, which needs none.

@@ -33,7 +33,10 @@ std::optional<Evidence> MpiOfFile(const std::string& path, const Surroundings& h
 
 bool HasMpiInside(const std::string& path) {
   const auto file = OpenElf(path);
-  return file && (file->Named("MPI_Init") || file->Named("MPI_Init_thread"));
+  if (!file) return false;
+  if (file->Named("MPI_Init") || file->Named("MPI_Init_thread")) return true;
+  // A stripped program has no such names left, but the texts that MPICH and Open MPI carry.
+  return file->stripped() && (FileHas(path, "MPIR_CVAR_ALLREDUCE_") || FileHas(path, "ompi_mpi_init: "));
 }
 
 }  // namespace ncclwatch::analyzer

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 namespace ncclwatch::analyzer {
@@ -19,6 +20,8 @@ constexpr char kTriplet[] = "aarch64-linux-gnu";
 #else
 constexpr char kTriplet[] = "x86_64-linux-gnu";
 #endif
+
+constexpr std::size_t kMostBytes = 256u << 20;  // looked through for a word; static MPI programs have 50 MB
 
 std::string Variable(const char* name, const char* without = "") {
   const char* value = std::getenv(name);
@@ -91,6 +94,20 @@ std::vector<std::string> Interpreter(const std::string& path) {
   std::vector<std::string> words;
   for (std::string word; line >> word;) words.push_back(word);
   return words;
+}
+
+bool FileHas(const std::string& path, const std::string& word) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::string piece(1u << 20, '\0');
+  for (std::size_t read = 0; read < kMostBytes; read += piece.size()) {
+    file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+    text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
+    if (text.find(word) != std::string::npos) return true;
+    if (!file) return false;
+    text.erase(0, text.size() - word.size());  // it may lie across two pieces
+  }
+  return false;
 }
 
 std::string FileName(const std::string& path) { return fs::path(path).filename().string(); }

@@ -31,6 +31,9 @@ std::shared_ptr<stacks::ElfFile> OpenElf(const std::string& path);
 // The words of its first line after `#!`; none if it is no script.
 std::vector<std::string> Interpreter(const std::string& path);
 
+// These bytes, anywhere in the first 256 MB.
+bool FileHas(const std::string& path, const std::string& word);
+
 std::string FileName(const std::string& path);
 std::string FolderOf(const std::string& path);
 bool IsFile(const std::string& path);  // a regular one, or a link to it

@@ -129,6 +129,11 @@ TEST(Program, WithMpiInside) {
   EXPECT_TRUE(HasMpiInside(files.Elf("threads", {.defines = "MPI_Init_thread"})));
   EXPECT_FALSE(HasMpiInside(files.Elf("other", {.defines = "MPI_Initialized"})));
   EXPECT_FALSE(HasMpiInside(files.Text("text", "MPI_Init")));
+  const TinyElf mpich{.text = "MPIR_CVAR_ALLREDUCE_ALGORITHM"};
+  EXPECT_FALSE(HasMpiInside(files.Elf("named", mpich)));  // a tool that speaks of it
+  std::string stripped = Bytes(mpich);
+  stripped.replace(40, 8, 8, '\0');  // e_shoff
+  EXPECT_TRUE(HasMpiInside(files.Text("stripped", stripped)));
 }
 
 }  // namespace
