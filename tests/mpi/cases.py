@@ -1,0 +1,258 @@
+"""The truth about every MPI program here: what is wrong, who it is, how sure a verdict must be, and how the job ends by itself.
+
+Written from the MPI standard and the contract alone. Kinds: the first is the best word, the others are as true.
+"""
+
+import dataclasses
+
+ORDER = ("suspected", "likely", "certain")
+HANGS, ENDS, FAILS = "hangs", "ends", "fails"  # alone: for ever; with status 0; with another status
+
+
+@dataclasses.dataclass(frozen=True)
+class Culprits:
+    """All of `must`, and beyond them only ranks of `may`; never nobody."""
+    must: frozenset
+    may: frozenset
+
+    def hold(self, named):
+        named = set(named)
+        return bool(named) and self.must <= named <= self.must | self.may
+
+    def __str__(self):
+        words = [f"all of {sorted(self.must)}"] if self.must else []
+        return " and ".join(words + ([f"some of {sorted(self.may)}"] if self.may else []))
+
+
+def culprits(must=(), may=()):
+    return Culprits(frozenset(must), frozenset(may))
+
+
+# Who it is, by the number of ranks. odd: the rank that the programs give the fault, partner: the one before it.
+
+def odd(n):
+    return n // 2
+
+
+def partner(n):
+    return odd(n) - 1
+
+
+def odd_alone(n):
+    return culprits([odd(n)])
+
+
+def minority(n):
+    """The odd one out; of two that differ either may be, or both."""
+    return culprits([odd(n)]) if n > 2 else culprits(may=[0, 1])
+
+
+def root_alone(n):
+    return culprits([0]) if n > 2 else culprits(may=[0, 1])
+
+
+def either(n):
+    """The two ends of a message: which of them is wrong no one can tell."""
+    return culprits(may=[odd(n), partner(n)])
+
+
+def either_with_root(n):
+    return culprits(may=[0, odd(n)])
+
+
+def pair(n):
+    return culprits([odd(n), partner(n)])
+
+
+def partner_at_least(n):
+    return culprits([partner(n)], [odd(n)])
+
+
+def everybody(n):
+    return culprits(range(n))
+
+
+def around_odd(n):
+    """A circle through the odd one and any of those that wait for it."""
+    return culprits([odd(n)], range(n))
+
+
+def three(n):
+    return culprits(may=[odd(n), partner(n), (odd(n) + 1) % n])
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    name: str             # FAMILY.CASE
+    kinds: tuple = ()     # none: a clean program
+    who: object = None
+    least: str = "certain"
+    most: str = "certain"  # below it where waiting might yet help, as far as anybody outside can know
+    alone: object = HANGS  # a word, several of them, or such by MPI
+    ranks: tuple = (2, 4, 7)
+    mpis: tuple = ("openmpi", "mpich")
+    environment: tuple = ()
+
+    @property
+    def clean(self):
+        return not self.kinds
+
+    @property
+    def program(self):
+        return self.name.split(".")[0]
+
+    @property
+    def argument(self):
+        return self.name.split(".")[1]
+
+    def endings(self, mpi):
+        words = self.alone[mpi] if isinstance(self.alone, dict) else self.alone
+        return (words,) if isinstance(words, str) else tuple(words)
+
+    def may_hang(self, mpi):
+        return HANGS in self.endings(mpi)
+
+
+ANY = (HANGS, ENDS, FAILS)  # undefined: what comes of it is chance, or another thing with each number of ranks
+
+
+def order(name, who=minority, kinds=("order_mismatch",), alone=ANY, **more):
+    return Case(f"collectives.{name}", kinds, who, alone=alone, **more)
+
+
+def argument(name, who=minority, alone=ANY, **more):
+    return Case(f"collectives.{name}", ("argument_mismatch",), who, alone=alone, **more)
+
+
+WAITS = ("point_to_point_mismatch", "deadlock")  # a message that never comes is a circle too where its sender waits in turn
+NOT_JOINED = ("initialization_hang", "missing_participant")
+
+
+def message(name, who=either, kinds=WAITS, family="messages", **more):
+    return Case(f"{family}.{name}", kinds, who, **more)
+
+
+def request(name, who=either, kinds=WAITS, **more):
+    return message(name, who, kinds, "requests", **more)
+
+
+def ending(name, kinds=("dead_rank",), who=odd_alone, alone=FAILS, **more):
+    return Case(f"endings.{name}", kinds, who, alone=alone, **more)
+
+
+def communicator(name, kinds, who=odd_alone, **more):
+    return Case(f"communicators.{name}", kinds, who, **more)
+
+
+def clean(program, *names, ranks=(2, 4, 7)):
+    return [Case(f"clean_{program}.{name}", alone=ENDS, ranks=ranks) for name in names]
+
+
+COLLECTIVES = [
+    order("missing", odd_alone, ("missing_participant",), HANGS, least="likely", most="likely"),
+    order("skipped"),
+    order("one_round_less"),
+    order("left_for_finalize", odd_alone, ("missing_participant", "early_exit"), least="likely"),
+    order("order_swap"),
+    order("allreduce_reduce"),
+    order("barrier_bcast"),
+    order("scan_exscan"),
+    order("ireduce_reduce"),
+    order("nonblocking_order"),
+    order("two_communicators", around_odd, ("deadlock",), HANGS),
+    order("duplicate", around_odd, ("deadlock", "missing_participant"), HANGS),
+    argument("bcast_root"),
+    argument("reduce_root"),
+    argument("reduction"),
+    argument("allreduce_count"),
+    argument("bcast_count"),
+    argument("zero_count"),
+    argument("datatype"),
+    argument("bcast_signature"),
+    argument("gather_send_count"),
+    argument("gather_receive_count", root_alone),
+    argument("gatherv_pair", either_with_root),
+    argument("scatterv_pair", either_with_root),
+    argument("allgatherv_pair"),
+    argument("alltoallv_pair", either),
+]
+
+MESSAGES = [
+    message("receive_without_send", least="likely"),
+    message("sender_asleep", partner_at_least, ("point_to_point_mismatch", "missing_participant"), least="suspected",
+            most="likely"),
+    message("tag"),
+    message("communicator"),
+    message("source", three, ranks=(3, 4, 7)),
+    message("target", three, ranks=(3, 4, 7)),
+    message("probe"),
+    message("sendrecv_alone", least="likely"),
+    message("truncation", kinds=("point_to_point_mismatch",), alone=FAILS),
+    message("signature", kinds=("point_to_point_mismatch",), alone=ENDS),
+    message("signature_order", kinds=("point_to_point_mismatch",), alone=ENDS),
+    message("send_send", pair, ("deadlock",)),
+    message("send_send_eager", pair, ("deadlock",), least="likely", alone=ENDS,
+            environment=(("NCCLWATCH_MPI_CHECKS", "sync"),)),
+    message("receive_receive", pair, ("deadlock",)),
+    message("receive_ring", everybody, ("deadlock",)),
+    message("ssend_ring", everybody, ("deadlock",)),
+    message("wildcard_circle", around_odd, ("deadlock",)),
+    message("barrier_receive", pair, ("deadlock",)),
+    message("collectives_and_message", pair, ("deadlock",)),
+]
+
+REQUESTS = [
+    request("waitall", least="likely"),
+    request("waitany", least="likely"),
+    request("waitsome", least="likely"),
+    request("wait_tag"),
+    request("test_loop", kinds=("point_to_point_mismatch", "missing_participant"), least="suspected", most="likely"),
+    request("issend_wait", least="likely"),
+    request("persistent", least="likely"),
+    request("persistent_circle", pair, ("deadlock",)),
+    request("nonblocking_missing", around_odd, ("deadlock", "missing_participant"), least="likely"),
+]
+
+ENDINGS = [
+    ending("exit_0", ("early_exit",), alone=(ENDS, FAILS)),
+    ending("exit_3"),
+    ending("exit_handlers"),
+    ending("abort"),
+    ending("kill_9"),
+    ending("null_pointer"),
+    ending("mpi_abort", ("dead_rank", "early_exit", "library_error")),
+    ending("stopped", ("frozen_process",), alone=HANGS, least="suspected", most="likely"),
+    ending("endless_loop", ("missing_participant",), alone=HANGS, least="likely", most="likely"),
+    ending("killed_in_a_message"),
+    ending("one_without_finalize", ("missing_finalize", "early_exit"), alone=ANY),
+    ending("all_without_finalize", ("missing_finalize",), everybody, alone=(ENDS, FAILS)),
+]
+
+COMMUNICATORS = [
+    communicator("split_missing", NOT_JOINED, least="likely", most="likely"),
+    communicator("dup_missing", NOT_JOINED, least="likely", most="likely"),
+    communicator("create_group_missing", NOT_JOINED, least="likely", most="likely"),
+    communicator("split_barrier", ("order_mismatch",), minority, alone=ANY),
+    communicator("dup_other_parent", ("deadlock", *NOT_JOINED), around_odd, alone=ANY),
+    communicator("other_order", ("order_mismatch",), minority, alone=ANY),
+    communicator("group_order", ("deadlock", *NOT_JOINED), around_odd),
+    communicator("sub_communicator", ("missing_participant",), least="likely", most="likely", ranks=(4, 7)),
+    communicator("free_missing", ("order_mismatch", "resource_leak", "missing_participant"), alone=ANY),
+]
+
+CLEAN = [
+    *clean("collectives", "rooted", "everybody", "pairs", "in_place", "nonblocking", "zero_counts", "operators",
+           "neighbours"),
+    *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "nobody", "cancelled",
+           "tags", "errors_returned", "threads"),
+    *clean("communicators", "constructors", "create_group", "many", "at_a_time", "topologies", "between", "attributes"),
+    *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty"),
+]
+
+CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + ENDINGS + COMMUNICATORS + CLEAN}
+
+# One or two a family: what every change is tried on.
+SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_communicators", "collectives.datatype",
+         "messages.tag", "messages.receive_receive", "messages.signature", "requests.waitall", "endings.exit_0",
+         "endings.kill_9", "communicators.other_order", "communicators.split_missing", "clean_collectives.everybody",
+         "clean_messages.completions", "clean_messages.threads", "clean_communicators.between", "clean_types.structs")

@@ -1,0 +1,92 @@
+"""One MPI job under watch, or bare: started by its own mpirun, and every process of it ended."""
+
+import os
+import shutil
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "scenarios"))
+
+from job import Build, Failure, Job, processes_marked  # noqa: E402
+
+TIMEOUT_S = 5        # NCCLWATCH_TIMEOUT
+VERDICT_S = 40       # from the fault to diagnosis.json, at the most: the time-out, and a busy machine
+STARTED_S = 90       # until the fault is planted
+ENDED_S = 60         # a job that ends by itself does so within it
+STANDSTILL_S = 4     # bare: so long after the fault a job that goes on takes a hundred times over
+
+__all__ = ["Build", "Failure", "MpiJob", "installed", "library", "program"]
+
+
+def installed(mpi):
+    return shutil.which(f"mpirun.{mpi}") is not None
+
+
+def library(build, mpi):
+    return os.path.join(build.folder, "lib", f"libncclwatch-{mpi}.so")
+
+
+def program(build, mpi, name):
+    return os.path.join(build.folder, "mpi", f"mpi_{name}.{mpi}")
+
+
+def launcher(mpi, ranks, preload):
+    """mpirun with the library for the ranks alone: the launcher and its daemons have nothing to do with it."""
+    if mpi == "openmpi":
+        # A killed job leaves its shared memory behind: in the job's own folder it is removed with it.
+        words = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--mca", "btl_vader_backing_directory",
+                 "{root}", "--mca", "orte_tmpdir_base", "{root}", "-n", str(ranks)]
+        return words + (["-x", f"LD_PRELOAD={preload}"] if preload else [])
+    return ["mpirun.mpich", "-n", str(ranks)] + (["-genv", "LD_PRELOAD", preload] if preload else [])
+
+
+class MpiJob(Job):
+    """watched: with the library of that MPI in the ranks."""
+
+    def __init__(self, build, mpi, case, ranks, watched=True, environment=None):
+        self.mpi, self.case, self.size = mpi, case, ranks
+        preload = library(build, mpi) if watched else None
+        command = launcher(mpi, ranks, preload) + [program(build, mpi, case.program), case.argument]
+        wanted = {"LD_LIBRARY_PATH": ""}  # no softgpu: nothing here asks for a GPU
+        if watched:
+            wanted |= {"NCCLWATCH_TIMEOUT": str(TIMEOUT_S)} | dict(case.environment) | (environment or {})
+        # {root} is known to the environment alone: the shell puts it into the command.
+        shell = ["sh", "-c", 'root=$NCCLWATCH_SCENARIO; for word do shift; case $word in "{root}") word=$root;; esac; '
+                             'set -- "$@" "$word"; done; exec "$@"', "sh"]
+        super().__init__(build, command, mode="bare", environment=wanted, directory=watched, wrapper=shell)
+
+    def ended(self):
+        return self.process.poll() is not None
+
+    def status(self):
+        code = self.process.returncode
+        return 128 - code if code is not None and code < 0 else code
+
+    def printed_by_program(self):
+        """What the ranks wrote, in an order that does not depend on who was first; ncclwatch's own lines are left out."""
+        return sorted(line for line in self.output().splitlines() if not line.startswith("[ncclwatch"))
+
+    def until_fault(self):
+        self.wait_until(lambda: self.fault_ns() or self.ended(), STARTED_S, "the fault was to be planted")
+
+    def how_it_ends_alone(self):
+        """Of a bare job: hangs, ends or fails."""
+        if not self.case.clean:
+            self.until_fault()
+            seconds = STANDSTILL_S if self.case.may_hang(self.mpi) else ENDED_S
+        else:
+            seconds = STARTED_S
+        deadline = time.monotonic() + seconds
+        while not self.ended() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return "hangs" if not self.ended() else "fails" if self.status() else "ends"
+
+    def until_verdict_or_end(self):
+        self.until_fault()
+        self.wait_until(lambda: self.look() or self.ended(), VERDICT_S, "a verdict, or the end of the job")
+        if not self.case.may_hang(self.mpi):
+            self.wait(ENDED_S)
+
+    def leftovers(self):
+        return processes_marked(self.root)

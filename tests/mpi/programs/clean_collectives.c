@@ -1,0 +1,201 @@
+// Correct: every collective, blocking and not, v- and w-variants, in place, neighbourhoods, with zero counts between.
+#include "common.h"
+
+enum { kMost = 16, kEach = 3 };
+
+static int in[kMost * kMost * kEach], out[kMost * kMost * kEach];
+static int counts[kMost], places[kMost], bytes[kMost];
+static MPI_Datatype types[kMost];
+
+static void fill(int round) {
+  for (int i = 0; i < COUNT_OF(in); ++i) {
+    in[i] = round * 1000 + rank * 100 + i;
+    out[i] = -1;
+  }
+}
+
+static void take(int count) {
+  for (int i = 0; i < count; ++i) fold(out[i]);
+}
+
+// Everybody gets `rank + extra` elements from or gives them to everybody: different counts on purpose.
+static int uneven(int extra) {
+  int at = 0;
+  for (int i = 0; i < size; ++i) {
+    counts[i] = (i + extra) % (kEach + 1);  // zero among them
+    places[i] = at;
+    at += counts[i];
+  }
+  return at;
+}
+
+static void rooted(void) {
+  for (int root = 0; root < size; ++root) {
+    fill(root);
+    MPI_Bcast(rank == root ? in : out, 5, MPI_INT, root, MPI_COMM_WORLD);
+    take(rank == root ? 0 : 5);
+    MPI_Reduce(in, out, 5, MPI_INT, MPI_MAX, root, ring);
+    take(rank == root ? 5 : 0);
+    MPI_Gather(in, kEach, MPI_INT, out, kEach, MPI_INT, root, MPI_COMM_WORLD);
+    MPI_Scatter(in, kEach, MPI_INT, out, kEach, MPI_INT, root, MPI_COMM_WORLD);
+    take(kEach);
+    int all = uneven(root);
+    MPI_Gatherv(in, counts[rank], MPI_INT, out, counts, places, MPI_INT, root, ring);
+    take(rank == root ? all : 0);
+    MPI_Scatterv(in, counts, places, MPI_INT, out, counts[rank], MPI_INT, root, ring);
+    take(counts[rank]);
+  }
+}
+
+static void everybody(void) {
+  for (int round = 0; round < 3; ++round) {
+    fill(round);
+    MPI_Allreduce(in, out, 7, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allgather(in, kEach, MPI_INT, out, kEach, MPI_INT, half);
+    MPI_Alltoall(in, kEach, MPI_INT, out, kEach, MPI_INT, MPI_COMM_WORLD);
+    take(size * kEach);
+    MPI_Reduce_scatter_block(in, out, kEach, MPI_INT, MPI_SUM, ring);
+    take(kEach);
+    MPI_Scan(in, out, 4, MPI_INT, MPI_SUM, ring);
+    take(4);
+    MPI_Exscan(in, out, 4, MPI_INT, MPI_SUM, ring);
+    take(rank ? 4 : 0);
+    int all = uneven(round);
+    MPI_Allgatherv(in, counts[rank], MPI_INT, out, counts, places, MPI_INT, MPI_COMM_WORLD);
+    take(all);
+    MPI_Reduce_scatter(in, out, counts, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    take(counts[rank]);
+    MPI_Barrier(half);
+  }
+}
+
+static void pairs(void) {  // i sends (i + j) % 4 elements to j: the count of a pair is the same on both sides
+  fill(1);
+  int all = uneven(rank);
+  MPI_Alltoallv(in, counts, places, MPI_INT, out, counts, places, MPI_INT, MPI_COMM_WORLD);
+  take(all);
+  for (int i = 0; i < size; ++i) {
+    bytes[i] = places[i] * (int)sizeof(int);
+    types[i] = MPI_INT;
+  }
+  MPI_Alltoallw(in, counts, bytes, types, out, counts, bytes, types, ring);
+  take(all);
+}
+
+static void in_place(void) {
+  for (int round = 0; round < 2; ++round) {
+    int root = size - 1 - round;
+    fill(round);
+    MPI_Allreduce(MPI_IN_PLACE, in, 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Reduce(rank == root ? MPI_IN_PLACE : in, in, 4, MPI_INT, MPI_MAX, root, ring);
+    MPI_Gather(rank == root ? MPI_IN_PLACE : in, 2, MPI_INT, in, 2, MPI_INT, root, ring);
+    MPI_Scatter(in, 2, MPI_INT, rank == root ? MPI_IN_PLACE : in, 2, MPI_INT, root, ring);
+    MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, in, kEach, MPI_INT, MPI_COMM_WORLD);
+    MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, in, kEach, MPI_INT, MPI_COMM_WORLD);
+    MPI_Scan(MPI_IN_PLACE, in, 4, MPI_INT, MPI_SUM, half);
+    memcpy(out, in, sizeof out);
+    take(size * kEach);
+  }
+}
+
+static void nonblocking(void) {
+  static int lanes[8][kMost * kEach];
+  for (int round = 0; round < 4; ++round) {
+    MPI_Request requests[9];
+    fill(round);
+    memset(lanes, 0, sizeof lanes);
+    int root = round % size;
+    if (rank == root) memcpy(lanes[0], in, sizeof lanes[0]);
+    MPI_Ibcast(lanes[0], 4, MPI_INT, root, MPI_COMM_WORLD, &requests[0]);
+    MPI_Iallreduce(in, lanes[1], 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+    MPI_Ireduce(in, lanes[2], 4, MPI_INT, MPI_MAX, root, ring, &requests[2]);
+    MPI_Iallgather(in, kEach, MPI_INT, lanes[3], kEach, MPI_INT, ring, &requests[3]);
+    MPI_Ialltoall(in, kEach, MPI_INT, lanes[4], kEach, MPI_INT, MPI_COMM_WORLD, &requests[4]);
+    MPI_Iscan(in, lanes[5], 4, MPI_INT, MPI_SUM, half, &requests[5]);
+    MPI_Igather(in, 1, MPI_INT, lanes[6], 1, MPI_INT, root, ring, &requests[6]);
+    MPI_Iscatter(in, 2, MPI_INT, lanes[7], 2, MPI_INT, root, ring, &requests[7]);
+    MPI_Ibarrier(MPI_COMM_WORLD, &requests[8]);
+    if (round % 2) {  // the order of completion is each rank's own
+      for (int i = 0; i < 9; ++i) MPI_Wait(&requests[(i + rank) % 9], MPI_STATUS_IGNORE);
+    } else {
+      MPI_Waitall(9, requests, MPI_STATUSES_IGNORE);
+    }
+    for (int i = 0; i < 8; ++i) {
+      int rooted_only = i == 2 || i == 6;
+      for (int j = 0; j < (rooted_only && rank != root ? 0 : kEach); ++j) fold(lanes[i][j]);
+    }
+  }
+}
+
+static void zero_counts(void) {
+  MPI_Bcast(NULL, 0, MPI_INT, 0, MPI_COMM_WORLD);
+  MPI_Allreduce(NULL, NULL, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Gather(NULL, 0, MPI_INT, NULL, 0, MPI_INT, 0, ring);
+  memset(counts, 0, sizeof counts);
+  memset(places, 0, sizeof places);
+  MPI_Alltoallv(in, counts, places, MPI_INT, out, counts, places, MPI_INT, ring);
+  MPI_Allgatherv(in, 0, MPI_INT, out, counts, places, MPI_INT, MPI_COMM_WORLD);
+  // What only the root's arguments say is nobody else's business: other ranks may pass anything there.
+  fill(0);
+  MPI_Gather(in, 2, MPI_INT, rank ? NULL : out, rank ? -7 : 2, rank ? MPI_DATATYPE_NULL : MPI_INT, 0, ring);
+  take(rank ? 0 : 2 * size);
+}
+
+static void keep_larger(void* a, void* b, int* count, MPI_Datatype* type) {
+  (void)type;
+  for (int i = 0; i < *count; ++i) {
+    if (((int*)a)[i] > ((int*)b)[i]) ((int*)b)[i] = ((int*)a)[i];
+  }
+}
+
+static void operators(void) {
+  struct {
+    double value;
+    int index;
+  } mine = {rank % 3, rank}, best = {-1, -1};
+  MPI_Op larger;
+  MPI_Op_create(keep_larger, 1, &larger);
+  fill(2);
+  MPI_Allreduce(in, out, 6, MPI_INT, larger, MPI_COMM_WORLD);
+  take(6);
+  MPI_Allreduce(&mine, &best, 1, MPI_DOUBLE_INT, MPI_MAXLOC, ring);
+  fold(best.index);
+  MPI_Reduce_local(in, out, 6, MPI_INT, larger);
+  take(6);
+  MPI_Op_free(&larger);
+}
+
+static void neighbours(void) {
+  int periods[1] = {1}, dims[1] = {size}, left = (rank + size - 1) % size, right = (rank + 1) % size;
+  MPI_Comm line, graph;
+  MPI_Request request;
+  MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &line);
+  MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
+                                 &graph);
+  fill(3);
+  MPI_Neighbor_allgather(in, 2, MPI_INT, out, 2, MPI_INT, line);
+  take(4);
+  if (size > 2) {  // with two the left and the right neighbour are one: which block is whose is not the same everywhere
+    MPI_Neighbor_alltoall(in, 2, MPI_INT, out, 2, MPI_INT, line);
+    take(4);
+  }
+  // Each sends as many as its own rank says: the counts of a graph agree along its edges alone.
+  int sent = rank % kEach + 1, received = left % kEach + 1, zero = 0;
+  MPI_Neighbor_alltoallv(in, &sent, &zero, MPI_INT, out, &received, &zero, MPI_INT, graph);
+  take(received);
+  MPI_Neighbor_allgatherv(in, sent, MPI_INT, out, &received, &zero, MPI_INT, graph);
+  take(received);
+  MPI_Ineighbor_allgather(in, 2, MPI_INT, out, 2, MPI_INT, graph, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  take(2);
+  MPI_Comm_free(&graph);
+  MPI_Comm_free(&line);
+}
+
+int main(int argc, char** argv) {
+  static const Case cases[] = {
+      {"rooted", rooted},           {"everybody", everybody},     {"pairs", pairs},         {"in_place", in_place},
+      {"nonblocking", nonblocking}, {"zero_counts", zero_counts}, {"operators", operators}, {"neighbours", neighbours},
+  };
+  return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
+}

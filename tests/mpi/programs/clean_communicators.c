@@ -1,0 +1,163 @@
+// Correct: communicators made and freed in every way, groups, topologies, inter-communicators, different ones at a
+// time.
+#include "common.h"
+
+static int sum_over(MPI_Comm communicator) {
+  int sum = -1;
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, communicator);
+  return sum;
+}
+
+static void constructors(void) {
+  MPI_Comm made[5];
+  MPI_Group world, few;
+  MPI_Request request;
+  int range[1][3] = {{0, size - 1, 2}};
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  MPI_Group_range_incl(world, 1, range, &few);
+  MPI_Comm_dup(ring, &made[0]);
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 7, -rank, &made[1]);
+  MPI_Comm_create(MPI_COMM_WORLD, few, &made[2]);
+  MPI_Comm_split_type(ring, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &made[3]);
+  MPI_Comm_idup(MPI_COMM_WORLD, &made[4], &request);
+  MPI_Barrier(ring);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  for (int i = 0; i < 5; ++i) {
+    if (made[i] == MPI_COMM_NULL) continue;
+    fold(sum_over(made[i]));
+    MPI_Comm_free(&made[i]);
+  }
+  MPI_Group_free(&few);
+  MPI_Group_free(&world);
+}
+
+static void create_group(void) {  // overlapping pairs of neighbours, by their members alone
+  MPI_Group world;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  for (int first = 0; first + 1 < size; ++first) {
+    int members[2] = {first + 1, first};  // rank 0 of the new one is the higher
+    MPI_Group pair;
+    MPI_Comm made;
+    if (rank != first && rank != first + 1) continue;
+    MPI_Group_incl(world, 2, members, &pair);
+    MPI_Comm_create_group(MPI_COMM_WORLD, pair, first, &made);
+    fold(sum_over(made));
+    MPI_Comm_free(&made);
+    MPI_Group_free(&pair);
+  }
+  MPI_Group_free(&world);
+}
+
+static void many(void) {  // handles are used again; some stay open for a while
+  MPI_Comm open[5];
+  for (int i = 0; i < 5; ++i) open[i] = MPI_COMM_NULL;
+  for (int round = 0; round < 120; ++round) {
+    MPI_Comm* slot = &open[round * 3 % 5];
+    if (*slot != MPI_COMM_NULL) MPI_Comm_free(slot);
+    if (round % 3 == 0) {
+      MPI_Comm_dup(half, slot);
+    } else {
+      MPI_Comm_split(round % 3 == 1 ? ring : MPI_COMM_WORLD, (rank + round) % 2, rank, slot);
+    }
+    if (round % 4 == 0) fold(sum_over(*slot));
+  }
+  for (int i = 0; i < 5; ++i) {
+    if (open[i] != MPI_COMM_NULL) MPI_Comm_free(&open[i]);
+  }
+}
+
+static void at_a_time(void) {  // the halves do different things, unequally often
+  for (int round = 0; round < 10 + 15 * (rank % 2); ++round) {
+    int word = round;
+    if (rank % 2) {
+      MPI_Bcast(&word, 1, MPI_INT, 0, half);
+    } else {
+      fold(sum_over(half));
+    }
+  }
+  for (int i = 0; i < rank; ++i) MPI_Barrier(MPI_COMM_SELF);
+}
+
+static void topologies(void) {
+  int dims[2] = {0, 0}, periods[2] = {1, 0}, keep[2] = {1, 0}, from, to, coordinates[2], got = -1;
+  int neighbours = size > 1 ? (rank == 0 || rank == size - 1 ? 1 : 2) : 0;
+  int index[16], edges[32], at = 0;
+  MPI_Comm grid, column, graph;
+  MPI_Dims_create(size, 2, dims);
+  MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &grid);
+  MPI_Cart_coords(grid, rank, 2, coordinates);
+  MPI_Cart_sub(grid, keep, &column);
+  fold(sum_over(column) + coordinates[1]);
+  for (int dimension = 0; dimension < 2; ++dimension) {
+    MPI_Cart_shift(grid, dimension, 1, &from, &to);
+    MPI_Sendrecv(&rank, 1, MPI_INT, to, 0, &got, 1, MPI_INT, from, 0, grid, MPI_STATUS_IGNORE);
+    fold(got);
+  }
+  for (int i = 0; i < size; ++i) {  // a line
+    if (i) edges[at++] = i - 1;
+    if (i + 1 < size) edges[at++] = i + 1;
+    index[i] = at;
+  }
+  MPI_Graph_create(ring, size, index, edges, 0, &graph);
+  int gathered[2] = {-1, -1};
+  MPI_Neighbor_allgather(&rank, 1, MPI_INT, gathered, 1, MPI_INT, graph);
+  for (int i = 0; i < neighbours; ++i) fold(gathered[i]);
+  MPI_Comm_free(&graph);
+  MPI_Comm_free(&column);
+  MPI_Comm_free(&grid);
+}
+
+static void between(void) {  // an inter-communicator of the halves
+  MPI_Comm inter, merged, copy;
+  int mine, theirs = -1, sum = -1, all[16];
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank % 2 ? 0 : 1, 40, &inter);
+  MPI_Comm_rank(half, &mine);
+  MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, inter);  // the other side's sum
+  fold(sum);
+  MPI_Barrier(inter);
+  int word = rank % 2 ? -1 : 77, root = rank % 2 ? 0 : mine == 0 ? MPI_ROOT : MPI_PROC_NULL;
+  MPI_Bcast(&word, 1, MPI_INT, root, inter);
+  fold(word);
+  MPI_Allgather(&rank, 1, MPI_INT, all, 1, MPI_INT, inter);
+  fold(all[0]);
+  if (mine == 0) {  // ranks of an inter-communicator are those of the other side
+    MPI_Sendrecv(&rank, 1, MPI_INT, 0, 41, &theirs, 1, MPI_INT, 0, 41, inter, MPI_STATUS_IGNORE);
+    fold(theirs);
+  }
+  MPI_Comm_dup(inter, &copy);
+  MPI_Intercomm_merge(copy, rank % 2, &merged);
+  fold(sum_over(merged));
+  MPI_Comm_free(&merged);
+  MPI_Comm_free(&copy);
+  MPI_Comm_free(&inter);
+}
+
+static void attributes(void) {  // names, infos, keys: of no concern to anybody else
+  int key, flag;
+  void* value;
+  MPI_Info info;
+  char name[MPI_MAX_OBJECT_NAME];
+  MPI_Comm copy;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "test", "value");
+  MPI_Comm_dup_with_info(ring, info, &copy);
+  MPI_Comm_set_name(copy, rank % 2 ? "odd ones" : "even ones");
+  MPI_Comm_get_name(copy, name, &flag);
+  fold((int64_t)strlen(name));
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &key, NULL);
+  MPI_Comm_set_attr(copy, key, &rank);
+  MPI_Comm_get_attr(copy, key, &value, &flag);
+  fold(*(int*)value + flag + sum_over(copy));
+  MPI_Comm_free_keyval(&key);
+  MPI_Comm_free(&copy);
+  MPI_Info_free(&info);
+}
+
+int main(int argc, char** argv) {
+  static const Case cases[] = {
+      {"constructors", constructors}, {"create_group", create_group}, {"many", many},
+      {"at_a_time", at_a_time},       {"topologies", topologies},     {"between", between},
+      {"attributes", attributes},
+  };
+  return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
+}

@@ -1,0 +1,155 @@
+// Correct: derived datatypes that differ in how they were built and in their layout, and are equal in their signature.
+#include <stddef.h>
+
+#include "common.h"
+
+enum { kRows = 6, kColumns = 5 };
+
+typedef struct {
+  int number;
+  double values[3];
+  char letter;
+} Record;
+
+static int right(void) { return (rank + 1) % size; }
+static int left(void) { return (rank + size - 1) % size; }
+
+static void exchange(const void* out, int sent, MPI_Datatype of, void* in, int received, MPI_Datatype as) {
+  MPI_Sendrecv(out, sent, of, right(), 1, in, received, as, left(), 1, ring, MPI_STATUS_IGNORE);
+}
+
+static void column_as_row(void) {
+  int matrix[kRows][kColumns], row[kRows], places[kRows];
+  MPI_Datatype column, indexed, again;
+  for (int i = 0; i < kRows; ++i) {
+    places[i] = i * kColumns;
+    for (int j = 0; j < kColumns; ++j) matrix[i][j] = rank * 100 + i * 10 + j;
+  }
+  MPI_Type_vector(kRows, 1, kColumns, MPI_INT, &column);
+  MPI_Type_create_indexed_block(kRows, 1, places, MPI_INT, &indexed);
+  MPI_Type_commit(&column);
+  MPI_Type_commit(&indexed);
+  MPI_Type_dup(column, &again);
+  exchange(&matrix[0][1], 1, column, row, kRows, MPI_INT);
+  for (int i = 0; i < kRows; ++i) fold(row[i]);
+  exchange(row, kRows, MPI_INT, &matrix[0][2], 1, indexed);
+  exchange(&matrix[0][2], 1, again, &matrix[0][3], 1, indexed);
+  for (int i = 0; i < kRows; ++i) fold(matrix[i][3]);
+  // Collectives: what a rank calls a column is a row, or two halves of one, to another.
+  MPI_Datatype three;
+  MPI_Type_contiguous(3, MPI_INT, &three);
+  MPI_Type_commit(&three);
+  if (rank == 0) {
+    MPI_Bcast(&matrix[0][0], 1, column, 0, MPI_COMM_WORLD);
+  } else if (rank % 2) {
+    MPI_Bcast(row, 2, three, 0, MPI_COMM_WORLD);
+  } else {
+    MPI_Bcast(row, kRows, MPI_INT, 0, MPI_COMM_WORLD);
+  }
+  fold(rank ? row[3] : matrix[3][0]);
+  int all[16 * kRows];
+  MPI_Gather(row, rank % 2 ? 2 : kRows, rank % 2 ? three : MPI_INT, all, kRows, MPI_INT, size - 1, ring);
+  MPI_Type_free(&three);
+  MPI_Type_free(&again);
+  MPI_Type_free(&indexed);
+  MPI_Type_free(&column);
+}
+
+static MPI_Datatype record(int nested) {
+  int lengths[4] = {1, nested ? 1 : 3, 1, 0};
+  MPI_Aint places[3] = {offsetof(Record, number), offsetof(Record, values), offsetof(Record, letter)};
+  MPI_Datatype three, types[3] = {MPI_INT, MPI_DOUBLE, MPI_CHAR}, whole, resized;
+  if (nested) {
+    MPI_Type_contiguous(3, MPI_DOUBLE, &three);
+    types[1] = three;
+  }
+  MPI_Type_create_struct(3, lengths, places, types, &whole);
+  MPI_Type_create_resized(whole, 0, sizeof(Record), &resized);
+  MPI_Type_commit(&resized);
+  MPI_Type_free(&whole);
+  if (nested) MPI_Type_free(&three);  // the types made of it live on
+  return resized;
+}
+
+static void structs(void) {
+  Record out[4], in[4];
+  memset(out, 0, sizeof out);
+  memset(in, 0, sizeof in);
+  MPI_Datatype flat = record(0), nested = record(1), four;
+  MPI_Type_contiguous(4, nested, &four);
+  MPI_Type_commit(&four);
+  for (int i = 0; i < 4; ++i) out[i] = (Record){.number = rank + i, .values = {i, 2, 3}, .letter = (char)('a' + i)};
+  exchange(out, 4, flat, in, 1, four);
+  for (int i = 0; i < 4; ++i) fold(in[i].number + in[i].letter + (int64_t)in[i].values[0]);
+  MPI_Bcast(in, rank ? 4 : 1, rank ? flat : four, 0, MPI_COMM_WORLD);
+  fold(in[2].number);
+  MPI_Type_free(&four);
+  MPI_Type_free(&nested);
+  MPI_Type_free(&flat);
+}
+
+static void blocks(void) {
+  int sizes[2] = {kRows, kColumns}, part[2] = {3, 2}, start[2] = {1, 1};
+  int matrix[kRows][kColumns], flat[6], lengths[3] = {1, 2, 3}, places[3] = {0, 2, 5}, spread[8];
+  MPI_Datatype block, steps_of, ints;
+  memset(spread, 0, sizeof spread);
+  for (int i = 0; i < kRows * kColumns; ++i) matrix[i / kColumns][i % kColumns] = rank * 50 + i;
+  MPI_Type_create_subarray(2, sizes, part, start, MPI_ORDER_C, MPI_INT, &block);
+  MPI_Type_indexed(3, lengths, places, MPI_INT, &steps_of);
+  MPI_Type_create_hvector(3, 2, 2 * sizeof(int), MPI_INT, &ints);
+  MPI_Type_commit(&block);
+  MPI_Type_commit(&steps_of);
+  MPI_Type_commit(&ints);
+  exchange(matrix, 1, block, flat, 6, MPI_INT);
+  exchange(flat, 1, ints, spread, 1, steps_of);
+  for (int i = 0; i < 6; ++i) fold(flat[i] + spread[i]);
+  MPI_Type_free(&ints);
+  MPI_Type_free(&steps_of);
+  MPI_Type_free(&block);
+}
+
+static void bytes(void) {  // packed data and bytes; a receive with room for more than comes
+  char packed[64], got[64];
+  int at = 0, numbers[2] = {rank, rank * rank}, back[2], count;
+  double half_of = rank / 2.0, half_back;
+  MPI_Status status;
+  MPI_Pack(numbers, 2, MPI_INT, packed, sizeof packed, &at, ring);
+  MPI_Pack(&half_of, 1, MPI_DOUBLE, packed, sizeof packed, &at, ring);
+  MPI_Sendrecv(packed, at, MPI_PACKED, right(), 0, got, sizeof got, MPI_PACKED, left(), 0, ring, &status);
+  MPI_Get_count(&status, MPI_PACKED, &count);
+  at = 0;
+  MPI_Unpack(got, count, &at, back, 2, MPI_INT, ring);
+  MPI_Unpack(got, count, &at, &half_back, 1, MPI_DOUBLE, ring);
+  fold(back[0] + back[1] + (int64_t)(2 * half_back));
+  // Packed data may be received as what was packed (MPI-3.1, 4.2).
+  at = 0;
+  MPI_Pack(numbers, 2, MPI_INT, packed, sizeof packed, &at, ring);
+  exchange(packed, at, MPI_PACKED, back, 2, MPI_INT);
+  fold(back[1]);
+  exchange(numbers, sizeof numbers, MPI_BYTE, back, sizeof back, MPI_BYTE);
+  fold(back[0]);
+}
+
+static void empty(void) {
+  MPI_Datatype nothing, pair;
+  int word = rank, got = -1, lengths[2] = {0, 1};
+  MPI_Aint places[2] = {0, 0};
+  MPI_Datatype types[2] = {MPI_DOUBLE, MPI_INT};
+  MPI_Type_contiguous(0, MPI_DOUBLE, &nothing);
+  MPI_Type_create_struct(2, lengths, places, types, &pair);  // no double in it
+  MPI_Type_commit(&nothing);
+  MPI_Type_commit(&pair);
+  exchange(&word, 5, nothing, &got, 0, MPI_INT);
+  exchange(&word, 1, pair, &got, 1, MPI_INT);
+  MPI_Bcast(&word, rank ? 3 : 0, rank ? nothing : MPI_INT, 0, MPI_COMM_WORLD);
+  fold(got);
+  MPI_Type_free(&pair);
+  MPI_Type_free(&nothing);
+}
+
+int main(int argc, char** argv) {
+  static const Case cases[] = {
+      {"column_as_row", column_as_row}, {"structs", structs}, {"blocks", blocks}, {"bytes", bytes}, {"empty", empty},
+  };
+  return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
+}

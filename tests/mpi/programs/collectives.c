@@ -1,0 +1,208 @@
+// Collectives that one rank calls otherwise than the others. The correct iterations go on behind each fault.
+#include "common.h"
+
+enum { kCount = 8, kMost = 16 * kCount };
+
+static int in[kMost], out[kMost];
+static int counts[kMost], places[kMost];
+
+static void even_counts(int each) {
+  for (int i = 0; i < size; ++i) {
+    counts[i] = each;
+    places[i] = i * each;
+  }
+}
+
+static int at_fault(void) {
+  if (rank != odd) return 0;
+  planted();
+  return 1;
+}
+
+// ---- the order -----------------------------------------------------------------------------------------------------
+
+static void missing(void) {
+  if (at_fault()) asleep();
+  MPI_Allreduce(in, out, kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void skipped(void) {  // the next collective of the same communicator meets the one left out
+  if (!at_fault()) MPI_Reduce(in, out, kCount, MPI_INT, MPI_MAX, 0, MPI_COMM_WORLD);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void one_round_less(void) {  // all calls look alike until the others are one behind
+  int rounds = 6 - at_fault();
+  for (int i = 0; i < rounds; ++i) MPI_Allreduce(in, out, kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void left_for_finalize(void) {
+  if (at_fault()) finish();
+  MPI_Allgather(in, 1, MPI_INT, out, 1, MPI_INT, MPI_COMM_WORLD);
+}
+
+static void order_swap(void) {
+  if (at_fault()) {
+    MPI_Reduce(in, out, kCount, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Bcast(in, kCount, MPI_INT, 0, MPI_COMM_WORLD);
+  } else {
+    MPI_Bcast(in, kCount, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Reduce(in, out, kCount, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  }
+}
+
+static void allreduce_reduce(void) {
+  if (at_fault()) {
+    MPI_Reduce(in, out, kCount, MPI_INT, MPI_SUM, 0, ring);
+  } else {
+    MPI_Allreduce(in, out, kCount, MPI_INT, MPI_SUM, ring);
+  }
+}
+
+static void barrier_bcast(void) {
+  if (at_fault()) {
+    MPI_Barrier(ring);
+  } else {
+    MPI_Bcast(in, kCount, MPI_INT, 0, ring);
+  }
+}
+
+static void scan_exscan(void) {
+  if (at_fault()) {
+    MPI_Exscan(in, out, kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  } else {
+    MPI_Scan(in, out, kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  }
+}
+
+static void ireduce_reduce(void) {  // MPI-3.1, 5.12: blocking and non-blocking collectives never match
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (at_fault()) {
+    MPI_Reduce(in, out, kCount, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+  } else {
+    MPI_Ireduce(in, out, kCount, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD, &request);
+  }
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void nonblocking_order(void) {
+  static int word[kCount];
+  MPI_Request requests[2];
+  if (at_fault()) {
+    MPI_Iallreduce(in, out, kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+    MPI_Ibcast(word, kCount, MPI_INT, 0, MPI_COMM_WORLD, &requests[0]);
+  } else {
+    MPI_Ibcast(word, kCount, MPI_INT, 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Iallreduce(in, out, kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+  }
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+static void two_communicators(void) {
+  int faulty = at_fault();
+  MPI_Allreduce(in, out, kCount, MPI_INT, MPI_SUM, faulty ? ring : MPI_COMM_WORLD);
+  MPI_Allreduce(in, out, kCount, MPI_INT, MPI_SUM, faulty ? MPI_COMM_WORLD : ring);
+}
+
+static void duplicate(void) {  // on the duplicate once, and from then on in step with nobody
+  MPI_Barrier(at_fault() ? ring : MPI_COMM_WORLD);
+}
+
+// ---- the arguments -------------------------------------------------------------------------------------------------
+
+static void bcast_root(void) { MPI_Bcast(in, kCount, MPI_INT, at_fault() ? odd : 0, MPI_COMM_WORLD); }
+
+static void reduce_root(void) { MPI_Reduce(in, out, kCount, MPI_INT, MPI_SUM, at_fault() ? odd : 0, ring); }
+
+static void reduction(void) { MPI_Allreduce(in, out, kCount, MPI_INT, at_fault() ? MPI_MAX : MPI_SUM, MPI_COMM_WORLD); }
+
+static void allreduce_count(void) {
+  MPI_Allreduce(in, out, at_fault() ? kCount / 2 : kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void bcast_count(void) { MPI_Bcast(in, at_fault() ? kCount + 2 : kCount, MPI_INT, 0, MPI_COMM_WORLD); }
+
+static void zero_count(void) { MPI_Allreduce(in, out, at_fault() ? 0 : kCount, MPI_INT, MPI_SUM, ring); }
+
+static void datatype(void) {
+  MPI_Allreduce(in, out, kCount, at_fault() ? MPI_FLOAT : MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void bcast_signature(void) {  // as many bytes, in another signature
+  if (at_fault()) {
+    MPI_Bcast(in, kCount / 2, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  } else {
+    MPI_Bcast(in, kCount, MPI_INT, 0, MPI_COMM_WORLD);
+  }
+}
+
+static void gather_send_count(void) {
+  MPI_Gather(in, at_fault() ? kCount - 1 : kCount, MPI_INT, out, kCount, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
+static void gather_receive_count(void) {  // the root alone differs: everybody sends kCount - 1
+  if (rank == 0) planted();
+  MPI_Gather(rank == 0 ? MPI_IN_PLACE : (void*)in, kCount - 1, MPI_INT, out, kCount, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
+static void gatherv_pair(void) {
+  even_counts(kCount);
+  int sent = at_fault() ? kCount - 3 : kCount;
+  MPI_Gatherv(in, sent, MPI_INT, out, counts, places, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
+static void scatterv_pair(void) {
+  even_counts(kCount);
+  if (rank == 0) {
+    planted();
+    counts[odd] = kCount - 3;
+  }
+  MPI_Scatterv(in, counts, places, MPI_INT, out, kCount, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
+static void allgatherv_pair(void) {  // the counts agree everywhere; one rank does not send its own
+  even_counts(kCount);
+  int sent = at_fault() ? kCount - 3 : kCount;
+  MPI_Allgatherv(in, sent, MPI_INT, out, counts, places, MPI_INT, MPI_COMM_WORLD);
+}
+
+static void alltoallv_pair(void) {
+  int received[kMost];
+  even_counts(kCount);
+  memcpy(received, counts, sizeof received);
+  if (at_fault()) counts[partner] = kCount - 3;
+  MPI_Alltoallv(in, counts, places, MPI_INT, out, received, places, MPI_INT, MPI_COMM_WORLD);
+}
+
+int main(int argc, char** argv) {
+  static const Case cases[] = {
+      {"missing", missing},
+      {"skipped", skipped},
+      {"one_round_less", one_round_less},
+      {"left_for_finalize", left_for_finalize},
+      {"order_swap", order_swap},
+      {"allreduce_reduce", allreduce_reduce},
+      {"barrier_bcast", barrier_bcast},
+      {"scan_exscan", scan_exscan},
+      {"ireduce_reduce", ireduce_reduce},
+      {"nonblocking_order", nonblocking_order},
+      {"two_communicators", two_communicators},
+      {"duplicate", duplicate},
+      {"bcast_root", bcast_root},
+      {"reduce_root", reduce_root},
+      {"reduction", reduction},
+      {"allreduce_count", allreduce_count},
+      {"bcast_count", bcast_count},
+      {"zero_count", zero_count},
+      {"datatype", datatype},
+      {"bcast_signature", bcast_signature},
+      {"gather_send_count", gather_send_count},
+      {"gather_receive_count", gather_receive_count},
+      {"gatherv_pair", gatherv_pair},
+      {"scatterv_pair", scatterv_pair},
+      {"allgatherv_pair", allgatherv_pair},
+      {"alltoallv_pair", alltoallv_pair},
+  };
+  return RUN_FAULTY(argc, argv, cases);
+}

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""MPI programs with one fault each, or none, under watch: is the verdict right? Status 1 where a case is misjudged, 77: skipped.
+
+With --plain nothing of ncclwatch runs: does each program behave as cases.py says?
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+
+from cases import CASES, ORDER, SHORT
+from mpi_job import Build, ENDED_S, Failure, MpiJob, installed, library, program
+
+KEPT = "mpi-failures"  # below the build folder: run directories of what was misjudged
+SKIP = 77
+
+
+def described(finding):
+    return f"{finding['certainty']} {finding['kind']} of {finding['culprits']}"
+
+
+def wrong(case, ranks, finding):
+    """What is not true of a finding that comes first, or None."""
+    who = case.who(ranks)
+    if finding["kind"] not in case.kinds:
+        return f"{described(finding)}: the kind is {' or '.join(case.kinds)}"
+    if not who.hold(finding["culprits"]):
+        return f"{described(finding)}: it is {who}"
+    if ORDER.index(finding["certainty"]) > ORDER.index(case.most):
+        return f"{described(finding)}: nobody can be so certain"
+    return None
+
+
+def judge(case, ranks, documents):
+    """documents: all that was said, the last last. Nothing certain may ever have been wrong; the last has to be right."""
+    for document in documents:
+        for finding in document.get("findings", [])[:1]:
+            fault = wrong(case, ranks, finding)
+            if fault and finding["certainty"] == "certain":
+                raise Failure(f"certain, and wrong: {fault}\n{json.dumps(document, indent=1)}")
+    last = documents[-1]
+    findings = last.get("findings", [])
+    if not findings:
+        raise Failure(f"no finding, wanted {case.kinds[0]}: {case.who(ranks)}")
+    fault = wrong(case, ranks, findings[0])
+    if not fault and ORDER.index(findings[0]["certainty"]) < ORDER.index(case.least):
+        fault = f"{described(findings[0])}: it can be said with more certainty, {case.least} at the least"
+    if fault:
+        raise Failure(f"{fault}\n{json.dumps(last, indent=1)}")
+    return findings[0]
+
+
+def documents_of(job):
+    """What the watchdog said while the job lived; where it said nothing, what the black boxes say afterwards."""
+    job.look()
+    if job.seen:
+        return [document for _, document in job.seen]
+    return [job.offline()[1]]
+
+
+def run_faulty(build, mpi, case, ranks, keep):
+    with MpiJob(build, mpi, case, ranks) as job:
+        try:
+            job.until_verdict_or_end()
+            first = judge(case, ranks, documents_of(job))
+            fault = job.fault_ns()
+            after = f", {(job.seen[0][0] - fault) / 1e9:.2f} s after the fault" if job.seen and fault else ", afterwards"
+            return described(first) + after
+        except Failure as failure:
+            keep(job)
+            raise Failure(f"{failure}\n--- the output ends\n{job.output()[-2000:]}") from None
+
+
+def run_clean(build, mpi, case, ranks, keep):
+    with MpiJob(build, mpi, case, ranks, watched=False) as bare:
+        status, expected = bare.wait(ENDED_S), bare.printed_by_program()
+    if status:
+        raise Failure(f"status {status} without the library\n{expected}")
+    with MpiJob(build, mpi, case, ranks) as job:
+        try:
+            status = job.wait(ENDED_S)
+            found = documents_of(job)[-1].get("findings", [])
+            if found:
+                raise Failure(f"{described(found[0])}: nothing is wrong\n{json.dumps(found, indent=1)}")
+            if (status, job.printed_by_program()) != (0, expected):
+                raise Failure(f"status {status}; with the library\n{job.printed_by_program()}\nwithout\n{expected}")
+            seen = job.offline()[1].get("coverage", {}).get("watched")
+            if seen != ranks:
+                raise Failure(f"{seen} of {ranks} ranks were watched")
+        except Failure as failure:
+            keep(job)
+            raise Failure(f"{failure}\n--- the output ends\n{job.output()[-2000:]}") from None
+    return "clean"
+
+
+def run_plain(build, mpi, case, ranks, keep):
+    with MpiJob(build, mpi, case, ranks, watched=False) as job:
+        how = job.how_it_ends_alone()
+        output = job.output()
+    left = job.leftovers()
+    if left:
+        raise Failure(f"processes {left} are left")
+    if how not in case.endings(mpi):
+        raise Failure(f"alone it {how}, the table says {' or '.join(case.endings(mpi))}\n{output[-2000:]}")
+    if case.clean and len([line for line in output.splitlines() if line.startswith("rank ")]) != ranks:
+        raise Failure(f"not a line a rank:\n{output}")
+    return f"alone it {how}"
+
+
+def keeper(build, name):
+    def keep(job):
+        kept = os.path.join(build.folder, KEPT, name)
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(job.root, kept, ignore_dangling_symlinks=True, ignore=shutil.ignore_patterns("vader*", "ompi.*"))
+        print(f"what the job left is kept in {kept}", flush=True)
+    return keep
+
+
+def why_not(build, mpi, case, plain):
+    if mpi not in case.mpis:
+        return f"not a case of {mpi}"
+    if not installed(mpi):
+        return f"no mpirun.{mpi}"
+    needed = [program(build, mpi, case.program)] + ([] if plain else [library(build, mpi), build.command])
+    missing = [path for path in needed if not os.path.exists(path)]
+    return f"{' and '.join(missing)}: not built" if missing else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", default="build/release")
+    parser.add_argument("--mpi", choices=["openmpi", "mpich"], required=True)
+    parser.add_argument("--case", action="append", help="FAMILY.CASE, or a FAMILY; may be repeated; default: all")
+    parser.add_argument("--ranks", type=lambda text: tuple(map(int, text.split(","))), help="2,4,7: default, the case's own")
+    parser.add_argument("--runs", type=int, default=1, help="of each case with each number of ranks")
+    parser.add_argument("--plain", action="store_true", help="without the library: does the program do what the table says")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--short", action="store_true", help="only the few that every change is tried on")
+    arguments = parser.parse_args()
+    names = [name for name, case in CASES.items() if arguments.mpi in case.mpis and (not arguments.short or name in SHORT)]
+    if arguments.case:
+        names = [name for name in names if name in arguments.case or name.split(".")[0] in arguments.case]
+        if not names:
+            parser.error(f"no such case; --list names them")
+    if arguments.list:
+        print("\n".join(names))
+        return 0
+    build = Build(arguments.build)
+    failed = skipped = 0
+    for name in names:
+        case = CASES[name]
+        reason = why_not(build, arguments.mpi, case, arguments.plain)
+        if reason:
+            print(f"{name}: skipped: {reason}", flush=True)
+            skipped += 1
+            continue
+        run = run_plain if arguments.plain else run_clean if case.clean else run_faulty
+        sizes = [ranks for ranks in arguments.ranks or case.ranks if ranks >= min(case.ranks)]
+        for ranks, number in [(ranks, number) for ranks in sizes for number in range(arguments.runs)]:
+            title, started = f"{arguments.mpi}.{name}, {ranks} ranks, run {number + 1}", time.monotonic()
+            try:
+                word = run(build, arguments.mpi, case, ranks, keeper(build, f"{arguments.mpi}.{name}.{ranks}"))
+            except Failure as failure:
+                word = f"FAILED: {failure}"
+                failed += 1
+            print(f"{title} ({time.monotonic() - started:.1f} s): {word}", flush=True)
+    if failed:
+        print(f"{failed} misjudged", flush=True)
+    return 1 if failed else SKIP if skipped == len(names) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
