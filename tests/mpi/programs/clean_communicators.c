@@ -51,7 +51,7 @@ static void create_group(void) {  // overlapping pairs of neighbours, by their m
 static void many(void) {  // handles are used again; some stay open for a while
   MPI_Comm open[5];
   for (int i = 0; i < 5; ++i) open[i] = MPI_COMM_NULL;
-  for (int round = 0; round < 120; ++round) {
+  for (int round = 0; round < 60; ++round) {
     MPI_Comm* slot = &open[round * 3 % 5];
     if (*slot != MPI_COMM_NULL) MPI_Comm_free(slot);
     if (round % 3 == 0) {
