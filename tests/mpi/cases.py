@@ -1,4 +1,4 @@
-"""The truth about every MPI program here: what is wrong, who it is, how sure a verdict must be, and how the job ends by itself.
+"""The truth about every MPI program here: what is wrong, who it is, how sure a verdict must be, how it ends by itself.
 
 Written from the MPI standard and the contract alone. Kinds: the first is the best word, the others are as true.
 """

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""MPI programs with one fault each, or none, under watch: is the verdict right? Status 1 where a case is misjudged, 77: skipped.
+"""MPI programs with one fault each, or none, under watch: is the verdict right?
 
-With --plain nothing of ncclwatch runs: does each program behave as cases.py says?
+Status 1 where a case is misjudged, 77 where all are skipped. With --plain nothing of ncclwatch runs: does
+each program behave as cases.py says?
 """
 
 import argparse
@@ -14,8 +15,13 @@ import time
 from cases import CASES, ORDER, SHORT
 from mpi_job import Build, ENDED_S, Failure, MpiJob, installed, library, program
 
+STAMP_S = 0.01  # file times are as coarse as the kernel's tick
 KEPT = "mpi-failures"  # below the build folder: run directories of what was misjudged
 SKIP = 77
+
+
+class CertainlyWrong(Failure):
+    """No later verdict makes up for it."""
 
 
 def described(finding):
@@ -40,7 +46,7 @@ def judge(case, ranks, documents):
         for finding in document.get("findings", [])[:1]:
             fault = wrong(case, ranks, finding)
             if fault and finding["certainty"] == "certain":
-                raise Failure(f"certain, and wrong: {fault}\n{json.dumps(document, indent=1)}")
+                raise CertainlyWrong(f"certain, and wrong: {fault}\n{json.dumps(document, indent=1)}")
     last = documents[-1]
     findings = last.get("findings", [])
     if not findings:
@@ -56,6 +62,8 @@ def judge(case, ranks, documents):
 def right(case, ranks, documents):
     try:
         return judge(case, ranks, documents)
+    except CertainlyWrong:
+        raise
     except Failure:
         return None
 
@@ -68,14 +76,25 @@ def documents_of(job):
     return [job.offline()[1]]
 
 
-def run_faulty(build, mpi, case, ranks, keep):
+def since_fault(job, prompt):
+    """When the first verdict came, in words."""
+    fault = job.fault_ns()
+    if not job.seen or not fault:
+        return "afterwards"
+    seconds = (job.seen[0][0] - fault) / 1e9
+    if seconds < -STAMP_S:
+        raise Failure(f"a verdict {-seconds:.3f} s before the fault: {described(job.seen[0][1]['findings'][0])}")
+    if prompt and seconds > prompt:
+        raise Failure(f"the verdict came {seconds:.2f} s after the fault")
+    return f"{seconds:.2f} s after the fault"
+
+
+def run_faulty(build, mpi, case, ranks, keep, prompt=None):
     with MpiJob(build, mpi, case, ranks) as job:
         try:
             job.until_verdict_or_end(lambda documents: right(case, ranks, documents))
             first = judge(case, ranks, documents_of(job))
-            fault = job.fault_ns()
-            after = f", {(job.seen[0][0] - fault) / 1e9:.2f} s after the fault" if job.seen and fault else ", afterwards"
-            return described(first) + after
+            return f"{described(first)}, {since_fault(job, prompt)}"
         except Failure as failure:
             keep(job)
             raise Failure(f"{failure}\n--- the output ends\n{job.output()[-2000:]}") from None
@@ -144,6 +163,8 @@ def main():
     parser.add_argument("--ranks", type=lambda text: tuple(map(int, text.split(","))), help="2,4,7: default, the case's own")
     parser.add_argument("--runs", type=int, default=1, help="of each case with each number of ranks")
     parser.add_argument("--plain", action="store_true", help="without the library: does the program do what the table says")
+    parser.add_argument("--prompt", type=float, metavar="SECONDS",
+                        help="a verdict that has to be certain comes within so long after the fault")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--short", action="store_true", help="only the few that every change is tried on")
     arguments = parser.parse_args()
@@ -165,11 +186,13 @@ def main():
             skipped += 1
             continue
         run = run_plain if arguments.plain else run_clean if case.clean else run_faulty
+        # The time-out has to pass first where nothing is certain.
+        prompt = {"prompt": arguments.prompt} if run is run_faulty and case.least == "certain" else {}
         sizes = [ranks for ranks in arguments.ranks or case.ranks if ranks >= min(case.ranks)]
         for ranks, number in [(ranks, number) for ranks in sizes for number in range(arguments.runs)]:
             title, started = f"{arguments.mpi}.{name}, {ranks} ranks, run {number + 1}", time.monotonic()
             try:
-                word = run(build, arguments.mpi, case, ranks, keeper(build, f"{arguments.mpi}.{name}.{ranks}"))
+                word = run(build, arguments.mpi, case, ranks, keeper(build, f"{arguments.mpi}.{name}.{ranks}"), **prompt)
             except Failure as failure:
                 word = f"FAILED: {failure}"
                 failed += 1
