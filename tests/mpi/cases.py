@@ -124,7 +124,8 @@ def argument(name, who=minority, alone=ANY, **more):
     return Case(f"collectives.{name}", ("argument_mismatch",), who, alone=alone, **more)
 
 
-WAITS = ("point_to_point_mismatch", "deadlock")  # a message that never comes is a circle too where its sender waits in turn
+# A message that never comes is a circle too where its sender waits in turn.
+WAITS = ("point_to_point_mismatch", "deadlock")
 NOT_JOINED = ("initialization_hang", "missing_participant")
 
 

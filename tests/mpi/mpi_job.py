@@ -64,7 +64,7 @@ class MpiJob(Job):
         return 128 - code if code is not None and code < 0 else code
 
     def printed_by_program(self):
-        """What the ranks wrote, in an order that does not depend on who was first; ncclwatch's own lines are left out."""
+        """What the ranks wrote, whoever was first, without ncclwatch's own lines."""
         return sorted(line for line in self.output().splitlines() if not line.startswith("[ncclwatch"))
 
     def until_fault(self):

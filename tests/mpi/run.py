@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 
@@ -41,7 +42,7 @@ def wrong(case, ranks, finding):
 
 
 def judge(case, ranks, documents):
-    """documents: all that was said, the last last. Nothing certain may ever have been wrong; the last has to be right."""
+    """documents: all that was said. Nothing certain may ever have been wrong; the last has to be right."""
     for document in documents:
         for finding in document.get("findings", [])[:1]:
             fault = wrong(case, ranks, finding)
@@ -140,7 +141,8 @@ def keeper(build, name):
     def keep(job):
         kept = os.path.join(build.folder, KEPT, name)
         shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(job.root, kept, ignore_dangling_symlinks=True, ignore=shutil.ignore_patterns("vader*", "ompi.*"))
+        shutil.copytree(job.root, kept, ignore_dangling_symlinks=True,
+                        ignore=shutil.ignore_patterns("vader*", "ompi.*"))
         print(f"what the job left is kept in {kept}", flush=True)
     return keep
 
@@ -155,52 +157,72 @@ def why_not(build, mpi, case, plain):
     return f"{' and '.join(missing)}: not built" if missing else None
 
 
-def main():
+def options():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--mpi", choices=["openmpi", "mpich"], required=True)
     parser.add_argument("--case", action="append", help="FAMILY.CASE, or a FAMILY; may be repeated; default: all")
-    parser.add_argument("--ranks", type=lambda text: tuple(map(int, text.split(","))), help="2,4,7: default, the case's own")
+    parser.add_argument("--ranks", type=lambda text: tuple(map(int, text.split(","))),
+                        help="such as 2,4,7; default: the case's own")
     parser.add_argument("--runs", type=int, default=1, help="of each case with each number of ranks")
-    parser.add_argument("--plain", action="store_true", help="without the library: does the program do what the table says")
+    parser.add_argument("--plain", action="store_true",
+                        help="without the library: does the program do what the table says")
     parser.add_argument("--prompt", type=float, metavar="SECONDS",
                         help="a verdict that has to be certain comes within so long after the fault")
-    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--short", action="store_true", help="only the few that every change is tried on")
-    arguments = parser.parse_args()
-    names = [name for name, case in CASES.items() if arguments.mpi in case.mpis and (not arguments.short or name in SHORT)]
-    if arguments.case:
-        names = [name for name in names if name in arguments.case or name.split(".")[0] in arguments.case]
-        if not names:
-            parser.error("no such case; --list names them")
+    return parser.parse_args()
+
+
+def chosen(arguments):
+    wanted = arguments.case
+    return [case for case in CASES.values()
+            if arguments.mpi in case.mpis and (not arguments.short or case.name in SHORT)
+            and (not wanted or case.name in wanted or case.name.split(".")[0] in wanted)]
+
+
+def run_case(build, case, arguments):
+    """All its runs; how many of them failed."""
+    mpi, failed = arguments.mpi, 0
+    run = run_plain if arguments.plain else run_clean if case.clean else run_faulty
+    # The time-out has to pass first where nothing is certain.
+    prompt = {"prompt": arguments.prompt} if run is run_faulty and case.least == "certain" else {}
+    sizes = [ranks for ranks in arguments.ranks or case.ranks if ranks >= min(case.ranks)]
+    for ranks, number in [(ranks, number) for ranks in sizes for number in range(arguments.runs)]:
+        started = time.monotonic()
+        try:
+            word = run(build, mpi, case, ranks, keeper(build, f"{mpi}.{case.name}.{ranks}"), **prompt)
+        except Failure as failure:
+            word = f"FAILED: {failure}"
+            failed += 1
+        print(f"{mpi}.{case.name}, {ranks} ranks, run {number + 1} ({time.monotonic() - started:.1f} s): {word}",
+              flush=True)
+    return failed
+
+
+def main():
+    arguments = options()
+    cases = chosen(arguments)
     if arguments.list:
-        print("\n".join(names))
+        print("\n".join(case.name for case in cases))
         return 0
+    if not cases:
+        print("no such case; --list names them")
+        return 2
     build = Build(arguments.build)
     failed = skipped = 0
-    for name in names:
-        case = CASES[name]
+    for case in cases:
         reason = why_not(build, arguments.mpi, case, arguments.plain)
         if reason:
-            print(f"{name}: skipped: {reason}", flush=True)
+            print(f"{case.name}: skipped: {reason}", flush=True)
             skipped += 1
-            continue
-        run = run_plain if arguments.plain else run_clean if case.clean else run_faulty
-        # The time-out has to pass first where nothing is certain.
-        prompt = {"prompt": arguments.prompt} if run is run_faulty and case.least == "certain" else {}
-        sizes = [ranks for ranks in arguments.ranks or case.ranks if ranks >= min(case.ranks)]
-        for ranks, number in [(ranks, number) for ranks in sizes for number in range(arguments.runs)]:
-            title, started = f"{arguments.mpi}.{name}, {ranks} ranks, run {number + 1}", time.monotonic()
-            try:
-                word = run(build, arguments.mpi, case, ranks, keeper(build, f"{arguments.mpi}.{name}.{ranks}"), **prompt)
-            except Failure as failure:
-                word = f"FAILED: {failure}"
-                failed += 1
-            print(f"{title} ({time.monotonic() - started:.1f} s): {word}", flush=True)
+        else:
+            failed += run_case(build, case, arguments)
     if failed:
         print(f"{failed} misjudged", flush=True)
-    return 1 if failed else SKIP if skipped == len(names) else 0
+    return 1 if failed else SKIP if skipped == len(cases) else 0
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the job is ended on the way out
     sys.exit(main())
