@@ -73,8 +73,8 @@ def everybody(n):
 
 
 def around_odd(n):
-    """A circle through the odd one and any of those that wait for it."""
-    return culprits([odd(n)], range(n))
+    """A circle through the odd one and any of those that wait for it; of two either may be named."""
+    return culprits([odd(n)] if n > 2 else (), range(n))
 
 
 def three(n):
