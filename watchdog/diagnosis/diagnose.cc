@@ -80,6 +80,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   const std::vector<Mismatch> mismatches = FindMismatches(view);
   WaitGraph graph = MakeWaits(view, ExplainedBy(mismatches));
   std::vector<Finding> messages = FindMessageMismatches(view, &graph);
+  Append(FindMessageMismatchesOfMpi(view, &graph), &messages);
   std::vector<Finding> deaths = FindDeaths(view, graph);
   std::vector<Finding> before;
   if (mismatches.empty() && messages.empty()) {

@@ -47,6 +47,8 @@ struct Mismatch {
 std::vector<Mismatch> FindMismatches(const View& view);
 // Sends and receives that meet and differ in size; their ranks count as blocked.
 std::vector<Finding> FindMessageMismatches(const View& view, WaitGraph* graph);
+// Likewise of MPI, where the basic types count too.
+std::vector<Finding> FindMessageMismatchesOfMpi(const View& view, WaitGraph* graph);
 std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
 // What happened to others before the first death, if that is what it followed from.
@@ -59,6 +61,8 @@ std::vector<Finding> FindStalls(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph);
 // Calls that all have launched, and no GPU gets through: device_stall, transport_stall.
 std::vector<Finding> FindStuckCalls(const View& view, const WaitGraph& graph);
+// Of MPI: ranks in calls that none of the others will ever end, and messages that pass one another by.
+std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph);
 std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph);
 // step_mismatch in place of a deadlock or a missing participant that one rank's departure from its own steps explains.
 void ExplainBySteps(const View& view, const WaitGraph& graph, std::vector<Finding>* findings);

@@ -6,6 +6,7 @@
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/launch_orders.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -146,30 +147,11 @@ std::optional<Finding> ByOrderOverStreams(const View& view, const WaitGraph& gra
   return finding;
 }
 
-// Walks from a cyclic node along waits until a node comes again.
-std::vector<const Wait*> WaitCycle(const WaitGraph& graph, const std::vector<int>& cyclic) {
-  const std::set<int> inside(cyclic.begin(), cyclic.end());
-  std::vector<const Wait*> path;
-  std::map<int, std::size_t> seen;
-  int node = cyclic.front();
-  while (!seen.contains(node)) {
-    seen[node] = path.size();
-    const Wait* next = nullptr;
-    for (const int index : graph.out[node]) {
-      if (next == nullptr && inside.contains(graph.waits[index].other)) next = &graph.waits[index];
-    }
-    if (next == nullptr) return {};
-    path.push_back(next);
-    node = next->other;
-  }
-  return {path.begin() + static_cast<std::ptrdiff_t>(seen[node]), path.end()};
-}
-
 // The hosts may yet make the missing calls on other streams: a matter of time, never certain.
 std::optional<Finding> ByWaits(const View& view, const WaitGraph& graph) {
   const std::vector<int> cyclic = graph.Cyclic();
   if (cyclic.empty()) return std::nullopt;
-  const std::vector<const Wait*> cycle = WaitCycle(graph, cyclic);
+  const std::vector<const Wait*> cycle = graph.CycleAmong(cyclic);
   if (cycle.empty()) return std::nullopt;
   std::vector<int> nodes;
   std::int64_t latest = 0;
@@ -204,6 +186,10 @@ std::optional<Finding> ByWaits(const View& view, const WaitGraph& graph) {
 }  // namespace
 
 std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph) {
+  if (std::any_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) {
+    std::vector<Finding> of_mpi = FindDeadlocksOfMpi(view, graph);
+    if (!of_mpi.empty()) return of_mpi;
+  }
   const Orders orders = FindOrders(view, graph);
   std::optional<Finding> found = ByStreamOrder(view, graph, orders);
   if (!found) found = ByWaits(view, graph);

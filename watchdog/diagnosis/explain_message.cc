@@ -5,6 +5,7 @@
 
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -114,6 +115,7 @@ Finding Explain(const View& view, const CommView& comm, const Pair& pair) {
 std::vector<Finding> FindMessageMismatches(const View& view, WaitGraph* graph) {
   std::vector<Finding> findings;
   for (const CommView& comm : view.comms) {
+    if (SpeaksMpi(comm)) continue;
     const std::optional<Pair> pair = FirstUnequal(view, comm);
     if (!pair) continue;
     findings.push_back(Explain(view, comm, *pair));

@@ -188,6 +188,8 @@ void FileCollective(const Call& call, const Process& process, Member* member) {
 void File(const Call& call, const Process& process, Member* member) {
   if (IsMessage(call)) {
     if (MayBeTaken(call)) member->messages.push_back(&call);
+  } else if (functions::IsProbe(call.function)) {
+    member->probes.push_back(&call);
   } else if (functions::IsCollective(call.function)) {
     FileCollective(call, process, member);
   }
@@ -271,6 +273,7 @@ void FileCalls(Process* process, const std::vector<Member*>& members) {
     member->calls.clear();
     member->empties.clear();
     member->messages.clear();
+    member->probes.clear();
   }
   const MemberOf member_of(members);
   for (const Call& call : box.calls)

@@ -64,6 +64,7 @@ struct Member {
   std::vector<const reader::Call*> calls;
   std::vector<const reader::Call*> empties;   // count 0
   std::vector<const reader::Call*> messages;  // sends and receives, by slot
+  std::vector<const reader::Call*> probes;    // of MPI, by slot
   const reader::Call* failed = nullptr;       // the last collective that returned an error
   bool history_whole = false;                 // the ring holds all its calls
   reader::LeftOut left_out;                   // of `calls`

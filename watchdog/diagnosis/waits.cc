@@ -1,10 +1,12 @@
 #include "watchdog/diagnosis/waits.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "watchdog/diagnosis/waits_collectives.h"
 #include "watchdog/diagnosis/waits_messages.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -36,15 +38,21 @@ void AddJoins(const View& view, int comm_index, WaitGraph* graph) {
   }
 }
 
-// Only ncclCommSplit needs every rank of the parent: a shrink is made without those that are left out.
-bool MadeBySplit(const View& view, const CommView& comm) {
+// NCCL: only ncclCommSplit needs every rank of the parent; a shrink is made without those that are left out. MPI: all
+// but MPI_Comm_create_group do, whose ordinal does not count on the parent.
+bool NeedsWholeParent(const Call& call) {
+  if (!functions::IsMpi(call.function)) return call.function == functions::Function::ncclCommSplit;
+  const functions::FunctionInfo* info = functions::Find(call.function);
+  return info != nullptr && info->family == functions::Family::kCreation &&
+         call.function != functions::Function::MPI_Comm_create_group;
+}
+
+bool MadeFromAll(const View& view, const CommView& comm) {
   for (const Member& member : comm.members) {
     if (member.comm->state != format::CommunicatorState::kInitializing) continue;
     const std::vector<Call>& calls = view.process(member).box->calls;
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
-      if (call->function == functions::Function::ncclCommSplit && call->position == member.comm->parent_ordinal) {
-        return true;
-      }
+      if (NeedsWholeParent(*call) && call->position == member.comm->parent_ordinal) return true;
     }
   }
   return false;
@@ -53,7 +61,7 @@ bool MadeBySplit(const View& view, const CommView& comm) {
 std::vector<Absentee> AbsentFromSplit(const View& view, const CommView& comm) {
   std::vector<Absentee> absentees;
   const CommView* parent = view.CommOf(comm.parent);
-  if (parent == nullptr || !MadeBySplit(view, comm)) return absentees;
+  if (parent == nullptr || !MadeFromAll(view, comm)) return absentees;
   const std::uint64_t ordinal = comm.members.front().comm->parent_ordinal;
   for (const Member& member : parent->members) {
     if (member.comm->creations > ordinal || !member.alive_in()) continue;
@@ -189,6 +197,51 @@ std::vector<int> WaitGraph::Cyclic() const {
   return cyclic;
 }
 
+std::vector<int> WaitGraph::Deadlocked() const {
+  std::vector<char> goes_on(out.size(), 0);
+  const auto can = [&](int node) {
+    std::set<int> open, met;  // choices
+    for (const int index : out[node]) {
+      const Wait& wait = waits[index];
+      const bool other_does = wait.other < 0 || goes_on[wait.other];
+      if (wait.choice < 0 && !other_does) return false;
+      if (wait.choice >= 0) (other_does ? met : open).insert(wait.choice);
+    }
+    return std::includes(met.begin(), met.end(), open.begin(), open.end());
+  };
+  std::vector<int> next;
+  for (std::size_t node = 0; node < out.size(); ++node) next.push_back(static_cast<int>(node));
+  while (!next.empty()) {
+    const int node = next.back();
+    next.pop_back();
+    if (goes_on[node] || !(blocked[node] || can(node))) continue;
+    goes_on[node] = 1;
+    for (const int index : in[node]) next.push_back(waits[index].waiter);
+  }
+  std::vector<int> left;
+  for (std::size_t node = 0; node < out.size(); ++node)
+    if (!goes_on[node]) left.push_back(static_cast<int>(node));
+  return left;
+}
+
+std::vector<const Wait*> WaitGraph::CycleAmong(const std::vector<int>& nodes) const {
+  const std::set<int> inside(nodes.begin(), nodes.end());
+  std::vector<const Wait*> path;
+  std::map<int, std::size_t> seen;
+  int node = nodes.empty() ? -1 : nodes.front();
+  while (node >= 0 && !seen.contains(node)) {
+    seen[node] = path.size();
+    const Wait* next = nullptr;
+    for (const int index : out[node])
+      if (next == nullptr && inside.contains(waits[index].other)) next = &waits[index];
+    if (next == nullptr) return {};
+    path.push_back(next);
+    node = next->other;
+  }
+  if (path.empty()) return {};
+  return {path.begin() + static_cast<std::ptrdiff_t>(seen[node]), path.end()};
+}
+
 WaitGraph MakeWaits(const View& view, const std::vector<Explained>& explained) {
   WaitGraph graph;
   graph.explained = explained;
@@ -203,6 +256,7 @@ WaitGraph MakeWaits(const View& view, const std::vector<Explained>& explained) {
     AddJoins(view, static_cast<int>(c), &graph);
   }
   AddMessages(view, &graph);
+  AddMessagesOfMpi(view, &graph);
   graph.out.resize(view.nodes.size());
   graph.in.resize(view.nodes.size());
   for (std::size_t i = 0; i < graph.waits.size(); ++i) {

@@ -1,8 +1,7 @@
 // Steps 3 and 4: who waits for whom, and what remains when everyone who waits has been taken away.
 //
-// All edges of a rank are AND: a collective needs all its members, a group all its sends and receives, a join
-// everybody. NCCL knows nothing of which one would do; a receive from anybody (MPI's wildcards, Waitany) would be a
-// wait of several `other`s, and Cyclic() would count how many of them are left.
+// Edges of a rank are AND: a collective needs all its members, a group all its sends and receives, a join everybody;
+// but for those of one choice, of which one would do: a receive from anybody, MPI_Waitany.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +25,7 @@ struct Wait {
   WaitFor what = WaitFor::kCollective;
   std::uint64_t position = 0;  // collectives: first one that `other` has not entered; messages: per peer and direction
   const reader::Call* call = nullptr;  // the waiter's; null if the ring has lost it
+  int choice = -1;  // one of the waits with this number is enough to go on; -1: this one is needed
   bool proven = false;  // inside the call, or its GPU mark is outstanding; else it may have finished unseen
   std::int64_t since_ns = 0;
 };
@@ -56,6 +56,10 @@ struct WaitGraph {
   std::vector<int> Upstream(const std::vector<int>& nodes) const;
   // Nodes from which no sink can be reached: they wait for one another in a cycle.
   std::vector<int> Cyclic() const;
+  // Nodes that cannot go on even if all others do what they can: AND and OR taken at their word.
+  std::vector<int> Deadlocked() const;
+  // Waits along a cycle among these nodes, from the first of them on; empty if there is none.
+  std::vector<const Wait*> CycleAmong(const std::vector<int>& nodes) const;
 };
 
 // A rank without which a communicator cannot come into being.

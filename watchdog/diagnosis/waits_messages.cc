@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "watchdog/diagnosis/peer_counts.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -70,7 +71,7 @@ void AddMessages(const View& view, WaitGraph* graph) {
   if (!any) return;
   const Messages messages(view);
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
-    if (!view.comms[c].comparable) continue;
+    if (!view.comms[c].comparable || SpeaksMpi(view.comms[c])) continue;
     for (std::size_t m = 0; m < view.comms[c].members.size(); ++m) {
       messages.Add(static_cast<int>(c), static_cast<int>(m), graph);
     }

@@ -1,7 +1,6 @@
 #include "watchdog/reader/awaited.h"
 
 #include <unordered_map>
-#include <unordered_set>
 
 namespace ncclwatch::reader {
 namespace {
@@ -27,13 +26,19 @@ void MarkAwaited(BoxImage* image) {
   for (const Call& call : image->calls) any = any || functions::IsMpi(call.function);
   if (!any) return;
   EndPolls(image);
-  std::unordered_set<std::uint64_t> waits;
+  std::unordered_map<std::uint64_t, std::uint32_t> waits;  // flags by slot + 1
   for (const Call& call : image->calls) {
     const functions::FunctionInfo* info = functions::Find(call.function);
-    if (info && info->family == functions::Family::kCompletion && call.returned_ns == 0) waits.insert(call.slot + 1);
+    if (info && info->family == functions::Family::kCompletion && call.returned_ns == 0)
+      waits[call.slot + 1] = call.flags;
   }
-  for (Call& call : image->calls)
-    call.awaited = (call.flags & format::kRequest) != 0 && call.completed_ns == 0 && waits.contains(call.waiter);
+  for (Call& call : image->calls) {
+    const auto wait = waits.find(call.waiter);
+    call.awaited = (call.flags & format::kRequest) != 0 && call.completed_ns == 0 && wait != waits.end();
+    if (!call.awaited) continue;
+    call.polled = (wait->second & format::kPolls) != 0;
+    call.any_does = (wait->second & format::kAnyDoes) != 0;
+  }
 }
 
 }  // namespace ncclwatch::reader

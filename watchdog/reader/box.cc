@@ -126,7 +126,7 @@ bool MappedBox::Read(std::uint64_t slot, Call* call) const {
   call->dtype = Load(record.dtype);
   call->reduction = Load(record.reduction);
   if (returned == 0) call->result = format::kNoResult;
-  call->awaited = false;
+  call->awaited = call->polled = call->any_does = false;
   if (functions::IsMpi(call->function)) {
     ReadOfMpi(reinterpret_cast<const format::MpiRecord&>(record), call);
   } else {

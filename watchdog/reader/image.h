@@ -52,6 +52,8 @@ struct Call {
   std::uint64_t bytes = 0;
   std::uint64_t waiter = 0;  // slot + 1 of the last call that waits for its request, 0 none
   bool awaited = false;      // ... which is in progress
+  bool polled = false;       // ... and tests in a loop: its caller may go on at any time
+  bool any_does = false;     // ... and any of several requests ends
 
   // What binds its caller: MPI's calls do until they return, with a request while somebody waits for that.
   bool Holds() const { return returned_ns == 0 || awaited; }

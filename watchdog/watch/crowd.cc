@@ -289,4 +289,13 @@ bool Crowd::IsGone(std::int32_t rank) const {
                      [rank](const Member& member) { return member.gone && member.rank == rank; });
 }
 
+bool Crowd::SpeaksMpi() const {
+  // MPI_COMM_WORLD is among the first communicators of a process, made in MPI_Init.
+  constexpr std::uint32_t kFirst = 8;
+  for (const Member& member : members_)
+    for (std::uint32_t i = 0; i < std::min(member.box->communicators(), kFirst); ++i)
+      if ((member.box->communicator(i).flags & format::kCommMpi) != 0) return true;
+  return false;
+}
+
 }  // namespace ncclwatch::watch

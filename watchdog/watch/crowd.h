@@ -66,6 +66,7 @@ class Crowd {
   const std::vector<std::string>& notes() const { return notes_; }
   int deaths() const { return deaths_; }
   bool IsGone(std::int32_t rank) const;
+  bool SpeaksMpi() const;  // one of them at least
 
  private:
   void Add(std::unique_ptr<reader::MappedBox> box, bool own);

@@ -29,6 +29,7 @@ constexpr unsigned kWholeLookEvery = 8;     // looks after a death, until one go
 constexpr std::int64_t kStallAgain_ns = 250 * kMs;
 constexpr int kStallSoon = 8;  // looks at one quiet time before they become rarer
 constexpr std::int64_t kStallAgainMost_ns = 20'000 * kMs;
+constexpr std::int64_t kHeldLooks_ns[] = {300 * kMs, 1100 * kMs, 2500 * kMs};
 constexpr std::int64_t kStandingEvery_ns = 400 * kMs;
 constexpr std::int64_t kCostShare = 20;  // of the time at most 1 in 20 goes into diagnoses of healthy jobs
 
@@ -151,6 +152,7 @@ Leader::Ripe Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
   ripe.new_deaths = ripe.deaths && new_deaths > 0;
   ripe.mismatch = RipeMismatch(now_ns);
   ripe.stall = RipeStall(now_ns);
+  ripe.held = RipeHeld(now_ns);
   // One on the whole job is not taken back by who sees a part of it.
   ripe.standing = standing_ && job_.IsHub() == job_verdict_ && now_ns - judged_ns_ >= kStandingEvery_ns;
   if (ripe.new_deaths) return ripe;  // never put off
@@ -188,6 +190,18 @@ bool Leader::RipeStall(std::int64_t now_ns) {
   }
   const int doublings = std::clamp(stall_looks_++ - kStallSoon, 0, 16);
   stall_next_ns_ = now_ns + std::min(kStallAgain_ns << doublings, kStallAgainMost_ns);
+  return true;
+}
+
+// Calls of MPI block, so that a circle of them is proven before any time is up. A quiet time is looked at once it is
+// longer than most, and once more when sends can no more be on their way into a buffer.
+bool Leader::RipeHeld(std::int64_t now_ns) {
+  const std::int64_t since = QuietSince();
+  if (since == 0 || standing_ || !crowd_.SpeaksMpi()) return false;
+  if (since != held_since_ns_) held_looks_ = 0;
+  held_since_ns_ = since;
+  if (held_looks_ >= std::size(kHeldLooks_ns) || now_ns - since < kHeldLooks_ns[held_looks_]) return false;
+  ++held_looks_;
   return true;
 }
 

@@ -52,8 +52,8 @@ class Leader {
 
  private:
   struct Ripe {
-    bool new_deaths = false, deaths = false, mismatch = false, stall = false, standing = false;
-    bool any() const { return deaths || mismatch || stall || standing; }
+    bool new_deaths = false, deaths = false, mismatch = false, stall = false, held = false, standing = false;
+    bool any() const { return deaths || mismatch || stall || held || standing; }
   };
 
   struct Round {  // of asking other nodes before the job is judged
@@ -95,6 +95,7 @@ class Leader {
   Ripe WhatIsRipe(std::int64_t now_ns, int new_deaths);
   bool RipeMismatch(std::int64_t now_ns);
   bool RipeStall(std::int64_t now_ns);
+  bool RipeHeld(std::int64_t now_ns);
   bool RipeDeath(std::int64_t now_ns, int new_deaths);
   void Judge(std::int64_t now_ns, const Ripe& ripe);
   bool Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns);
@@ -164,6 +165,8 @@ class Leader {
   std::int64_t judging_took_ns_ = 0;
   std::int64_t stall_next_ns_ = 0;  // a quiet time that the diagnosis finds nothing in is looked at again then
   int stall_looks_ = 0;
+  std::int64_t held_since_ns_ = 0;  // the quiet time that was looked at for a circle of calls
+  std::size_t held_looks_ = 0;
   std::int64_t save_began_ns_ = 0;
   unsigned quick_looks_ = 0;
   std::int64_t ready_ns_ = 0;  // first communicator seen ready

@@ -97,6 +97,11 @@ constexpr bool IsMessage(Function function) {
   return info && info->family == Family::kPointToPoint;
 }
 
+constexpr bool IsProbe(Function function) {
+  const FunctionInfo* info = Find(function);
+  return info && info->family == Family::kProbe;
+}
+
 // Takes a position in its communicator's sequence of collectives.
 constexpr bool IsCollective(Function function) {
   const FunctionInfo* info = Find(function);

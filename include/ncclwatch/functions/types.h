@@ -20,27 +20,38 @@ inline constexpr DatatypeInfo kDatatypes[] = {
 };
 inline constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "avg"};
 
+struct NumberedName {
+  std::uint8_t number;
+  std::string_view name;
+};
+inline constexpr NumberedName kMpiDatatypes[] = {
+#define DATATYPE(number, name) {number, #name},
+#include "ncclwatch/functions/mpi_types.def"
+};
+inline constexpr NumberedName kMpiOperators[] = {
+#define OPERATOR(number, name) {number, #name},
+#include "ncclwatch/functions/mpi_types.def"
+};
 inline constexpr std::uint8_t kDerivedType = 0xfd;  // of MPI: made of basic types that are not all the same
+
+template <std::size_t kCount>
+constexpr std::string_view NameIn(const NumberedName (&names)[kCount], std::uint8_t number) {
+  for (const NumberedName& each : names)
+    if (each.number == number) return each.name;
+  return "?";
+}
 
 // 0 for a number that NCCL does not define.
 constexpr std::size_t DatatypeBytes(std::uint8_t dtype) {
   return dtype < std::size(kDatatypes) ? kDatatypes[dtype].bytes : 0;
 }
 constexpr std::string_view DatatypeName(std::uint8_t dtype) {
-  switch (dtype) {
-#define DATATYPE(number, name) \
-  case number: return #name; #include "ncclwatch/functions/mpi_types.def"
-    case kDerivedType: return "derived";
-    default: return dtype < std::size(kDatatypes) ? kDatatypes[dtype].name : std::string_view("?");
-  }
+  if (dtype == kDerivedType) return "derived";
+  return dtype < std::size(kDatatypes) ? kDatatypes[dtype].name : NameIn(kMpiDatatypes, dtype);
 }
 // Of a predefined one.
 constexpr std::string_view ReductionName(std::uint8_t reduction) {
-  switch (reduction) {
-#define OPERATOR(number, name) \
-  case number: return #name; #include "ncclwatch/functions/mpi_types.def"
-    default: return reduction < std::size(kReductions) ? kReductions[reduction] : std::string_view("?");
-  }
+  return reduction < std::size(kReductions) ? kReductions[reduction] : NameIn(kMpiOperators, reduction);
 }
 
 }  // namespace ncclwatch::functions

@@ -1,0 +1,198 @@
+// deadlock of MPI's calls, and messages that pass by the receives that wait for them (point_to_point_mismatch). A rank
+// in a blocking call makes no other call: where each of a circle waits for the next, none ever goes on. That needs no
+// time to prove, but for sends that MPI may yet take into a buffer.
+#include <algorithm>
+#include <set>
+
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Call;
+
+// A send that is to be buffered is so within microseconds, but its rank may have to wait for a processor.
+constexpr std::int64_t kHeldNs = 1'000'000'000;
+// Every MPI takes as little as this into a buffer, if it has one left.
+constexpr std::uint64_t kAlwaysBuffered = 1024;
+
+// Who calls MPI from several threads may be freed by another one.
+bool OneThread(const Process& process) {
+  std::uint32_t thread = 0;
+  for (const Call& call : process.box->calls) {
+    if (!functions::IsMpi(call.function)) continue;
+    if (thread != 0 && call.thread != thread) return false;
+    thread = call.thread;
+  }
+  return true;
+}
+
+bool Proven(const View& view, const Wait& wait) {
+  const Process& process = view.process(view.nodes[wait.waiter]);
+  if (!wait.proven || process.fate.held() || !OneThread(process)) return false;
+  if (wait.call == nullptr || !IsSend(*wait.call) || (wait.call->flags & format::kSynchronous) != 0) return true;
+  return wait.call->bytes > kAlwaysBuffered && view.now_ns - wait.since_ns >= kHeldNs;
+}
+
+// Nobody of those whom the cycle waits for, directly or not, has a way out.
+bool Closed(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
+            const std::set<int>& deadlocked) {
+  std::set<int> seen;
+  std::vector<int> next;
+  for (const Wait* wait : cycle)
+    if (seen.insert(wait->waiter).second) next.push_back(wait->waiter);
+  const auto needed = [&](const Wait& wait) {
+    return wait.choice >= 0 || std::find(cycle.begin(), cycle.end(), &wait) != cycle.end();
+  };
+  while (!next.empty()) {
+    const int node = next.back();
+    next.pop_back();
+    for (const int index : graph.out[node]) {
+      const Wait& wait = graph.waits[index];
+      if (!needed(wait)) continue;
+      if (!Proven(view, wait) || !deadlocked.contains(wait.other)) return false;
+      if (seen.insert(wait.other).second) next.push_back(wait.other);
+    }
+  }
+  return true;
+}
+
+// A message under way that nobody takes, between the two ends of one of the waits: it was meant for it.
+struct PassedBy {
+  const Wait* wait = nullptr;
+  const Member* sender = nullptr;
+  const Member* receiver = nullptr;
+  int comm = -1;
+  const Call* send = nullptr;
+  const Call* receive = nullptr;  // that waits
+};
+
+const Member* InComm(const View& view, int comm, int node) {
+  for (const Member& member : view.comms[comm].members)
+    if (member.node == node) return &member;
+  return nullptr;
+}
+
+// Among all communicators that the two share: the message may be on another one than the receive.
+std::optional<PassedBy> Between(const View& view, const Channels& channels, const Wait& wait, int from, int to,
+                                const Call& receive) {
+  for (std::size_t c = 0; c < view.comms.size(); ++c) {
+    const Member* sender = InComm(view, static_cast<int>(c), from);
+    const Member* receiver = InComm(view, static_cast<int>(c), to);
+    if (sender == nullptr || receiver == nullptr) continue;
+    const Channel* channel = channels.Of(static_cast<int>(c), sender->comm->rank, receiver->comm->rank);
+    if (channel == nullptr || !channel->known) continue;
+    for (const Call* send : channel->under_way)
+      if (channels.Free(send)) return PassedBy{&wait, sender, receiver, static_cast<int>(c), send, &receive};
+  }
+  return std::nullopt;
+}
+
+std::optional<PassedBy> FindPassedBy(const View& view, const Channels& channels,
+                                     const std::vector<const Wait*>& cycle) {
+  for (const Wait* wait : cycle) {
+    if (wait->what != WaitFor::kMessage || wait->call == nullptr) continue;
+    if (!IsSend(*wait->call)) {
+      if (auto found = Between(view, channels, *wait, wait->other, wait->waiter, *wait->call)) return found;
+      continue;
+    }
+    // A send that is held: does its receiver wait for something from it that is not this?
+    for (const auto& at : view.nodes[wait->other].memberships)
+      for (const Call* receive : view.member(at).messages)
+        if (IsReceive(*receive) && IsOpen(*receive) && receive->Holds() && receive->root >= 0 &&
+            view.comms[at.first].OfRank(static_cast<std::uint32_t>(receive->root)) != nullptr &&
+            view.comms[at.first].OfRank(static_cast<std::uint32_t>(receive->root))->node == wait->waiter)
+          if (auto found = Between(view, channels, *wait, wait->waiter, wait->other, *receive)) return found;
+  }
+  return std::nullopt;
+}
+
+std::string MessageText(const CommView& comm, const Call& call) {
+  std::string text = CallText(call);
+  if ((call.flags & format::kAnyTag) == 0) text += " with tag " + std::to_string(call.tag);
+  return text + " on " + CommText(comm);
+}
+
+void Fill(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, std::int64_t began,
+          Finding* finding) {
+  AddCulprits(view, RanksOf(view, nodes), finding);
+  AddVictims(view, graph, nodes, finding);
+  finding->began_at_ns = ToRealtime(view, began);
+}
+
+Finding ExplainPassedBy(const View& view, const WaitGraph& graph, const PassedBy& passed, std::int64_t began) {
+  Finding finding;
+  finding.kind = Kind::kPointToPointMismatch;
+  const int from = passed.sender->node, to = passed.receiver->node;
+  Fill(view, graph, {std::min(from, to), std::max(from, to)}, began, &finding);
+  const CommView& comm = view.comms[passed.comm];
+  const CommView& waits_in = view.comms[passed.wait->comm];
+  finding.communicator = DescribeComm(waits_in);
+  finding.position = passed.send->position;
+  finding.calls = {DescribeCall(view, comm, *passed.sender, passed.send->position, passed.send),
+                   DescribeCall(view, waits_in, *passed.receiver, 0, passed.receive)};
+  const std::string sender = Ranks({view.nodes[from].rank}), receiver = Ranks({view.nodes[to].rank});
+  const bool other_comm = passed.receive->communicator != passed.send->communicator && comm.id != waits_in.id;
+  finding.summary =
+      Capital(receiver) + " waits for a message of " + sender + ", which has sent one that does not fit: " +
+      (other_comm
+           ? "it is on another communicator."
+           : "tag " + std::to_string(passed.send->tag) + " instead of " + std::to_string(passed.receive->tag) + ".");
+  finding.evidence = {sender + ": " + MessageText(comm, *passed.send) + "; nobody has received it",
+                      receiver + ": " + MessageText(waits_in, *passed.receive)};
+  finding.next_steps = {"compare tag, communicator and partner of the two calls named above"};
+  return finding;
+}
+
+Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
+                     std::int64_t began) {
+  Finding finding;
+  finding.kind = Kind::kDeadlock;
+  std::vector<int> nodes;
+  for (const Wait* wait : cycle) nodes.push_back(wait->waiter);
+  std::sort(nodes.begin(), nodes.end());
+  Fill(view, graph, nodes, began, &finding);
+  finding.communicator = DescribeComm(view.comms[cycle.front()->comm]);
+  finding.position = cycle.front()->position;
+  finding.summary = "Deadlock: " + Ranks(finding.culprits) +
+                    " wait for one another in a circle, each in a call that "
+                    "only the next can end.";
+  bool held = false;
+  for (const Wait* wait : cycle) {
+    const CommView& comm = view.comms[wait->comm];
+    const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("a collective");
+    finding.evidence.push_back(Ranks({view.nodes[wait->waiter].rank}) + " waits for " + Ranks({wait->other_rank}) +
+                               " in " + call + " on " + CommText(comm));
+    finding.calls.push_back(DescribeCall(view, comm, comm.members[wait->member], wait->position, wait->call));
+    held = held || (wait->call != nullptr && IsSend(*wait->call) && (wait->call->flags & format::kSynchronous) == 0);
+  }
+  if (held)
+    finding.evidence.emplace_back(
+        "a standard send waits for its receiver where the message is larger than MPI's buffers (the eager limit)");
+  finding.next_steps = {
+      "let one of the ranks make its calls in the other order, or replace the pair of them by "
+      "MPI_Sendrecv or by non-blocking calls and MPI_Waitall"};
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph) {
+  const std::vector<int> deadlocked = graph.Deadlocked();
+  const std::vector<const Wait*> cycle = graph.CycleAmong(deadlocked);
+  if (cycle.empty()) return {};
+  std::int64_t latest = 0;
+  for (const Wait* wait : cycle) latest = std::max({latest, wait->since_ns, view.nodes[wait->waiter].active_ns});
+  const bool closed = Closed(view, graph, cycle, {deadlocked.begin(), deadlocked.end()});
+  std::optional<Certainty> certainty = closed ? Certainty::kCertain : ByTime(view, view.now_ns - latest);
+  if (!certainty) return {};
+  const Channels channels(view);
+  const std::optional<PassedBy> passed = FindPassedBy(view, channels, cycle);
+  Finding finding = passed ? ExplainPassedBy(view, graph, *passed, latest) : ExplainCycle(view, graph, cycle, latest);
+  finding.certainty = *certainty;
+  return {std::move(finding)};
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,119 @@
+// point_to_point_mismatch of messages of MPI that were received and should not have been: longer than the receive, or
+// of other basic types. Which of the two sides is wrong nobody can tell.
+#include <algorithm>
+
+#include "ncclwatch/functions/types.h"
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Call;
+
+// 67 and 80 of mpi_types.def: MPI_BYTE and MPI_PACKED.
+constexpr std::uint8_t kByte = 67, kPacked = 80;
+
+bool IsBasic(std::uint8_t dtype) { return dtype != functions::kDerivedType && dtype != format::kNoType; }
+
+enum class Clash { kNone, kTooLong, kTypes, kBytes };
+
+Clash ClashOf(const Call& send, const Call& receive) {
+  if (send.signature == 0 || receive.signature == 0) return Clash::kNone;
+  if (send.bytes > receive.bytes) return Clash::kTooLong;
+  if (send.bytes == 0 || send.dtype == kPacked || receive.dtype == kPacked) return Clash::kNone;
+  if (send.dtype != receive.dtype && IsBasic(send.dtype) && IsBasic(receive.dtype))
+    return send.dtype == kByte || receive.dtype == kByte ? Clash::kBytes : Clash::kTypes;
+  // Of types that are made of several basic ones only whole messages can be compared.
+  return send.bytes == receive.bytes && send.signature != receive.signature ? Clash::kTypes : Clash::kNone;
+}
+
+struct Meeting {
+  const Channel* channel = nullptr;
+  const Call* send = nullptr;
+  const Call* receive = nullptr;
+  Clash clash{};
+  std::int64_t began_ns = 0;
+};
+
+CallSummary DescribeSide(const View& view, const CommView& comm, const Member& member, const Call& call) {
+  CallSummary summary = DescribeCall(view, comm, member, call.position, &call);
+  summary.state = call.Holds() ? CallState::kEntered : CallState::kReturned;
+  return summary;
+}
+
+std::string Sentence(const View& view, const CommView& comm, const Meeting& met, const std::string& from,
+                     const std::string& to) {
+  const std::string where = ": message " + std::to_string(met.send->position) + " from the one to the other on " +
+                            CommText(comm) + ", tag " + std::to_string(met.send->tag) + ".";
+  if (met.clash == Clash::kTooLong)
+    return from + " sends " + std::to_string(met.send->bytes) + " bytes to " + to + ", which has room for " +
+           std::to_string(met.receive->bytes) + where;
+  return from + " sends " + CallText(*met.send).substr(CallText(*met.send).find(" of ") + 4) + " to " + to +
+         ", which receives " + CallText(*met.receive).substr(CallText(*met.receive).find(" of ") + 4) + where;
+}
+
+Finding Explain(const View& view, const CommView& comm, const Meeting& met) {
+  Finding finding;
+  finding.kind = Kind::kPointToPointMismatch;
+  // Bytes are bytes on all machines that run MPI today, and many programs live by that.
+  finding.certainty = met.clash == Clash::kBytes ? Certainty::kLikely : Certainty::kCertain;
+  std::vector<int> ranks;
+  for (const Member* member : {met.channel->sender, met.channel->receiver})
+    if (member->node >= 0) ranks.push_back(view.nodes[member->node].rank);
+  AddCulprits(view, SortedUnique(ranks), &finding);
+  finding.communicator = DescribeComm(comm);
+  finding.position = met.send->position;
+  finding.calls = {DescribeSide(view, comm, *met.channel->sender, *met.send),
+                   DescribeSide(view, comm, *met.channel->receiver, *met.receive)};
+  finding.began_at_ns = ToRealtime(view, met.began_ns);
+  const std::string from = Ranks(finding.calls[0].ranks), to = Ranks(finding.calls[1].ranks);
+  finding.summary = Sentence(view, comm, met, Capital(from), to);
+  finding.evidence = {from + ": " + CallText(*met.send), to + ": " + CallText(*met.receive)};
+  if (met.clash == Clash::kTooLong)
+    finding.evidence.emplace_back(
+        "the receive ends with MPI_ERR_TRUNCATE, which ends the job unless it handles errors");
+  else
+    finding.evidence.emplace_back(
+        "the sequences of basic types differ; MPI delivers such a message without a word, and its meaning is "
+        "undefined");
+  finding.next_steps = {"compare how the two ranks come to the count and the datatype of this message"};
+  return finding;
+}
+
+std::optional<Meeting> FirstClash(const View& view, const Channels& channels, int comm) {
+  std::optional<Meeting> first;
+  for (const auto& [key, channel] : channels.all()) {
+    if (std::get<0>(key) != comm || channel.sender == nullptr || channel.receiver == nullptr) continue;
+    for (const auto& [send, receive] : channel.met) {
+      const Clash clash = ClashOf(*send, *receive);
+      if (clash == Clash::kNone) continue;
+      const std::int64_t began = std::max(view.process(*channel.sender).At(send->entered_ns),
+                                          view.process(*channel.receiver).At(receive->entered_ns));
+      if (!first || began < first->began_ns) first = Meeting{&channel, send, receive, clash, began};
+      break;
+    }
+  }
+  return first;
+}
+
+}  // namespace
+
+std::vector<Finding> FindMessageMismatchesOfMpi(const View& view, WaitGraph* graph) {
+  std::vector<Finding> findings;
+  if (std::none_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) return findings;
+  const Channels channels(view);
+  for (std::size_t c = 0; c < view.comms.size(); ++c) {
+    const std::optional<Meeting> met = FirstClash(view, channels, static_cast<int>(c));
+    if (!met) continue;
+    findings.push_back(Explain(view, view.comms[c], *met));
+    for (const Member* member : {met->channel->sender, met->channel->receiver})
+      if (member->node >= 0) graph->blocked[member->node] = 1;
+  }
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.began_at_ns < b.began_at_ns; });
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis

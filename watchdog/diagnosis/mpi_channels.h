@@ -1,0 +1,51 @@
+// The messages of MPI, paired: what a rank has sent another one on a communicator, what of it has been received, and
+// what is under way. Positions of the two sides count alike, and where the sums of their tags agree (format::AddTag),
+// the first so many sends are the first so many receives: from there on they are paired by tag, in order.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "watchdog/diagnosis/view.h"
+
+namespace ncclwatch::diagnosis {
+
+bool IsSend(const reader::Call& call);     // of MPI
+bool IsReceive(const reader::Call& call);  // of MPI
+// A receive (or probe) that no message has met so far.
+bool IsOpen(const reader::Call& receive);
+// Whether a receive or probe would take a message with this tag from this sender.
+bool Takes(const reader::Call& receive, std::uint32_t sender, std::int32_t tag);
+
+struct Channel {
+  const Member* sender = nullptr;
+  const Member* receiver = nullptr;
+  std::vector<const reader::Call*> sends, receipts;  // in the ring, by position
+  std::vector<std::pair<const reader::Call*, const reader::Call*>> met;
+  std::vector<const reader::Call*> under_way;  // sent and not received, in order
+  bool known = false;                          // what is under way; else the rings reach back too little
+};
+
+class Channels {
+ public:
+  explicit Channels(const View& view);
+  // From one rank of the communicator to another; null: no message, or no box of one of them.
+  const Channel* Of(int comm, std::uint32_t sender, std::uint32_t receiver) const;
+  const std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Channel>& all() const { return channels_; }
+  // Not received, and no receive that is open has a claim to it.
+  bool Free(const reader::Call* send) const;
+  // The message under way that an open receive or probe will get; null: none, as far as is known.
+  const reader::Call* ClaimOf(const reader::Call* receive) const;
+
+ private:
+  void Claim(const View& view, int comm);
+
+  std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Channel> channels_;
+  std::map<const reader::Call*, const reader::Call*> claims_;  // by receive
+  std::unordered_set<const reader::Call*> claimed_;            // sends
+};
+
+}  // namespace ncclwatch::diagnosis

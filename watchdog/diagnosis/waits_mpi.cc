@@ -1,0 +1,118 @@
+#include "watchdog/diagnosis/waits_mpi.h"
+
+#include <algorithm>
+#include <map>
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Call;
+
+class Messages {
+ public:
+  Messages(const View& view, WaitGraph* graph) : view_(view), channels_(view), graph_(graph) {}
+
+  void Add(int comm_index) {
+    const CommView& comm = view_.comms[comm_index];
+    for (std::size_t m = 0; m < comm.members.size(); ++m) {
+      const Member& member = comm.members[m];
+      if (member.node < 0 || !member.alive_in() || view_.process(member).fate.gone()) continue;
+      for (const Call* call : member.messages) AddCall(comm_index, static_cast<int>(m), *call);
+      for (const Call* probe : member.probes) AddReceive(comm_index, static_cast<int>(m), *probe);
+    }
+  }
+
+ private:
+  void AddCall(int comm_index, int member_index, const Call& call) {
+    if (!call.Holds() || (call.flags & format::kNoPartner) != 0) return;
+    if (IsSend(call))
+      AddSend(comm_index, member_index, call);
+    else
+      AddReceive(comm_index, member_index, call);
+  }
+
+  void AddSend(int comm_index, int member_index, const Call& call) {
+    const CommView& comm = view_.comms[comm_index];
+    const Member& member = comm.members[member_index];
+    const Member* to = call.root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call.root));
+    const Channel* channel = to ? channels_.Of(comm_index, member.comm->rank, to->comm->rank) : nullptr;
+    if (channel == nullptr || !channel->known || !IsUnderWay(*channel, call) || !channels_.Free(&call)) return;
+    AddWait(comm_index, member_index, call, *to, ChoiceOf(member.node, call));
+  }
+
+  void AddReceive(int comm_index, int member_index, const Call& call) {
+    const CommView& comm = view_.comms[comm_index];
+    const Member& member = comm.members[member_index];
+    if (!IsOpen(call) || channels_.ClaimOf(&call) != nullptr) return;
+    const bool anybody = (call.flags & format::kAnySource) != 0;
+    for (const Member& other : comm.members)
+      if ((anybody || other.comm->rank == static_cast<std::uint32_t>(call.root)) && !Unclear(comm_index, other, member))
+        AddWait(comm_index, member_index, call, other,
+                anybody ? NewChoice(member.node, call) : ChoiceOf(member.node, call));
+  }
+
+  // What may be under way from there nobody can tell: then it is not said to be waited for.
+  bool Unclear(int comm_index, const Member& from, const Member& to) const {
+    const Channel* channel = channels_.Of(comm_index, from.comm->rank, to.comm->rank);
+    return channel != nullptr && !channel->known;
+  }
+
+  static bool IsUnderWay(const Channel& channel, const Call& call) {
+    return std::find(channel.under_way.begin(), channel.under_way.end(), &call) != channel.under_way.end();
+  }
+
+  void AddWait(int comm_index, int member_index, const Call& call, const Member& other, int choice) {
+    const Member& member = view_.comms[comm_index].members[member_index];
+    if (other.node == member.node) return;
+    Wait wait;
+    wait.waiter = member.node;
+    wait.other = other.node;
+    wait.other_rank = other.node >= 0 ? view_.nodes[other.node].rank : -1;
+    wait.other_comm_rank = other.comm->rank;
+    wait.comm = comm_index;
+    wait.member = member_index;
+    wait.what = WaitFor::kMessage;
+    wait.position = call.position == format::kNotMatched ? 0 : call.position;
+    wait.call = &call;
+    wait.proven = !call.polled && (call.flags & format::kPolls) == 0;
+    wait.since_ns = view_.process(member).At(call.entered_ns);
+    wait.choice = choice;
+    graph_->waits.push_back(wait);
+  }
+
+  // All requests of one MPI_Waitany are one choice; so are all that a receive from anybody may come from.
+  int ChoiceOf(int node, const Call& call) {
+    if (!call.any_does) return -1;
+    const auto [found, fresh] = of_waiter_.try_emplace({node, call.waiter}, next_choice_);
+    if (fresh) ++next_choice_;
+    return found->second;
+  }
+  int NewChoice(int node, const Call& call) {
+    if (call.any_does) return ChoiceOf(node, call);
+    const auto [found, fresh] = of_call_.try_emplace(&call, next_choice_);
+    if (fresh) ++next_choice_;
+    return found->second;
+  }
+
+  const View& view_;
+  const Channels channels_;
+  WaitGraph* const graph_;
+  std::map<std::pair<int, std::uint64_t>, int> of_waiter_;
+  std::map<const Call*, int> of_call_;
+  int next_choice_ = 0;
+};
+
+}  // namespace
+
+bool SpeaksMpi(const CommView& comm) {
+  return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommMpi) != 0;
+}
+
+void AddMessagesOfMpi(const View& view, WaitGraph* graph) {
+  if (std::none_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) return;
+  Messages messages(view, graph);
+  for (std::size_t c = 0; c < view.comms.size(); ++c)
+    if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,13 @@
+// Edges of the wait-for graph for the messages of MPI: a receive waits for those who may send to it, all of which would
+// do (`choice`), a send that is held for its receiver.
+#pragma once
+
+#include "watchdog/diagnosis/mpi_channels.h"
+#include "watchdog/diagnosis/waits.h"
+
+namespace ncclwatch::diagnosis {
+
+bool SpeaksMpi(const CommView& comm);
+void AddMessagesOfMpi(const View& view, WaitGraph* graph);
+
+}  // namespace ncclwatch::diagnosis
