@@ -53,6 +53,7 @@ bool Counts(const MemberState& member) {
 }
 
 struct BoxState {
+  std::int64_t inside_since_ns = 0;  // in a call of MPI; 0: in none
   const MappedBox* box = nullptr;
   std::uint64_t cursor = 0;
   std::uint64_t unwritten = UINT64_MAX;  // slot that the last poll stopped at
@@ -102,6 +103,7 @@ struct LiveCompare::State {
   void ReadTable(BoxState* box, std::int64_t now_ns);
   void ReadEntry(std::uint32_t index, const format::Communicator& entry, BoxState* box, std::int64_t now_ns);
   void ReadRecords(BoxState* box);
+  void LookInside(BoxState* box, std::int64_t now_ns);
   bool AwaitWriter(std::uint64_t slot, std::uint64_t head, BoxState* box);
   void SeeCall(const Call& call, MemberState* member);
   void SeeEmpty(const Call& call, MemberState* member, CommState* comm);
@@ -241,6 +243,23 @@ void LiveCompare::State::ReadRecords(BoxState* box) {
   box->cursor = head;
 }
 
+// Messages of MPI have no GPU marks that would tell who waits for one: the call that a process is in does.
+void LiveCompare::State::LookInside(BoxState* box, std::int64_t now_ns) {
+  constexpr std::uint64_t kNewestOnes = 4;  // several threads may call
+  const std::uint64_t head = box->box->head();
+  std::int64_t since = 0;
+  Call call;
+  for (std::uint64_t slot = head - std::min({head, kNewestOnes, box->box->ring_size()}); slot < head; ++slot) {
+    if (!box->box->Read(slot, &call) || !functions::IsMpi(call.function) || call.returned_ns != 0) continue;
+    if (since == 0 || call.entered_ns < since) since = call.entered_ns;
+  }
+  if (box->inside_since_ns != 0 && since != box->inside_since_ns) {
+    ++waits.resolved;
+    waits.longest_ns = std::max(waits.longest_ns, now_ns - box->inside_since_ns);
+  }
+  box->inside_since_ns = since;
+}
+
 void LiveCompare::State::MakeFronts() {
   std::unordered_map<std::uint64_t, std::size_t> place;
   fronts.clear();
@@ -305,6 +324,7 @@ bool LiveCompare::Poll(std::int64_t now_ns) {
   // All tables before all records: a record's communicator is then known, whichever box it is in.
   for (BoxState& box : state_->boxes) state_->ReadTable(&box, now_ns);
   for (BoxState& box : state_->boxes) state_->ReadRecords(&box);
+  for (BoxState& box : state_->boxes) state_->LookInside(&box, now_ns);
   state_->MakeFronts();
   state_->MakeSuspicions(now_ns);
   return !state_->suspicions.empty();
@@ -341,6 +361,8 @@ std::int64_t LiveCompare::QuietSince() const {
   for (const Front& front : state_->fronts) {
     if (front.Waiting() && (since == 0 || front.changed_ns < since)) since = front.changed_ns;
   }
+  for (const BoxState& box : state_->boxes)
+    if (box.inside_since_ns != 0 && (since == 0 || box.inside_since_ns < since)) since = box.inside_since_ns;
   return since;
 }
 

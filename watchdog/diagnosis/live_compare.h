@@ -90,7 +90,8 @@ class LiveCompare {
   std::vector<Front> Fronts() const;
   // Of every member whose identity is known. Forgets the paces.
   std::vector<Stand> TakeStands();
-  // The oldest changed_ns among the fronts in which somebody may be waiting; 0 if nobody is. now minus this at or
+  // The oldest changed_ns among the fronts in which somebody may be waiting, or since when a process is in a call of
+  // MPI; 0 if nobody waits. now minus this at or
   // beyond Limits::suspect_after_ns: worth a diagnosis.
   std::int64_t QuietSince() const;
   Waits waits() const;
