@@ -42,10 +42,10 @@ class Awaited {
   int count_;
   int known_ = 0;
   bool needs_status_ = false;
-  Row* rows_ = few_;
+  Row* rows_ = reinterpret_cast<Row*>(few_);
   MPI_Status* statuses_ = few_statuses_;
   std::uint64_t mapped_ = 0;
-  Row few_[kFew];
+  alignas(Row) char few_[kFew * sizeof(Row)];  // not a Row more is made than is needed
   MPI_Status few_statuses_[kFew];
 };
 

@@ -13,7 +13,44 @@ namespace {
 using functions::Function;
 using functions::kDerivedType;
 
-constinit HandleMap<Datatype> datatypes;
+constinit HandleMap<Datatype> datatypes;  // made by the application
+
+// Predefined ones are learned in MPI_Init and never change: they are read without a lock.
+class Predefined {
+ public:
+  const Datatype* Find(std::uint64_t handle) const {
+    for (std::size_t at = Home(handle); slots_[at].handle != 0; at = (at + 1) % kSlots)
+      if (slots_[at].handle == handle) return &slots_[at].type;
+    return nullptr;
+  }
+  void Add(std::uint64_t handle, const Datatype& type) {
+    if (handle == 0 || Find(handle) || ++used_ == kSlots) return;
+    std::size_t at = Home(handle);
+    while (slots_[at].handle != 0) at = (at + 1) % kSlots;
+    slots_[at] = {handle, type};
+  }
+
+ private:
+  static constexpr std::size_t kSlots = 256;
+  struct Slot {
+    std::uint64_t handle = 0;
+    Datatype type;
+  };
+  static std::size_t Home(std::uint64_t handle) { return handle * 0x9e3779b97f4a7c15ull >> 56; }
+  Slot slots_[kSlots];
+  std::size_t used_ = 0;
+};
+constinit Predefined predefined;
+constinit std::uint64_t operators[std::size(functions::kMpiOperators)] = {};  // handles, likewise
+
+// False: not known.
+bool FindDatatype(MPI_Datatype type, Datatype* found) {
+  if (const Datatype* known = predefined.Find(Bits(type))) {
+    *found = *known;
+    return true;
+  }
+  return datatypes.Find(Bits(type), found);
+}
 
 // A sequence a b c is a + b*kBase + c*kBase^2, modulo 2^64.
 constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15ull;
@@ -167,7 +204,7 @@ std::uint64_t BytesOf(MPI_Datatype type) {
 }
 
 void Describe(MPI_Datatype type, Datatype* described) {
-  if (datatypes.Find(Bits(type), described)) return;
+  if (FindDatatype(type, described)) return;
   *described = {};
   described->bytes = BytesOf(type);
   described->elements = 1;
@@ -183,11 +220,6 @@ void Describe(MPI_Datatype type, Datatype* described) {
   Append(described, inner.described(), Repeats(contents, described->bytes, inner.described()));
 }
 
-struct Predefined {
-  MPI_Datatype type;
-  std::uint8_t number;
-};
-
 }  // namespace
 
 std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count) {
@@ -200,23 +232,30 @@ std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count) {
   return signature ? signature : 2;
 }
 
-void LearnDatatypes() {
-  const Predefined known[] = {
+void LearnPredefined() {
+  struct Known {
+    MPI_Datatype type;
+    std::uint8_t number;
+  };
+  const Known known[] = {
 #define DATATYPE(number, name) {name, number},
 #include "ncclwatch/functions/mpi_types.def"
   };
-  for (const Predefined& each : known) {
-    Datatype there;
-    if (each.type == MPI_DATATYPE_NULL || datatypes.Find(Bits(each.type), &there)) continue;
-    datatypes.Put(Bits(each.type),
-                  {.elements = 1, .bytes = BytesOf(each.type), .basic = each.number, .committed = true});
-  }
+  for (const Known& each : known)
+    if (each.type != MPI_DATATYPE_NULL)
+      predefined.Add(Bits(each.type),
+                     {.elements = 1, .bytes = BytesOf(each.type), .basic = each.number, .committed = true});
+  const MPI_Op all[] = {
+#define OPERATOR(number, name) name,
+#include "ncclwatch/functions/mpi_types.def"
+  };
+  for (std::size_t i = 0; i < std::size(all); ++i) operators[i] = Bits(all[i]);
 }
 
 void LearnDatatype(MPI_Datatype made, std::uint64_t site) {
   if (made == MPI_DATATYPE_NULL) return;
   Datatype type;
-  datatypes.Remove(Bits(made), [](const Datatype& there) { return there.made_at != 0; });
+  datatypes.Remove(Bits(made), [](const Datatype&) { return true; });
   try {
     Describe(made, &type);
   } catch (...) {
@@ -235,13 +274,13 @@ void CommitDatatype(MPI_Datatype type) {
 }
 
 void ForgetDatatype(MPI_Datatype type) {
-  datatypes.Remove(Bits(type), [](const Datatype& there) { return there.made_at != 0; });
+  datatypes.Remove(Bits(type), [](const Datatype&) { return true; });
 }
 
 void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
   call.count = count;
   Datatype known;
-  if (!datatypes.Find(Bits(type), &known)) return;
+  if (!FindDatatype(type, &known)) return;
   call.dtype = known.basic ? known.basic : kDerivedType;
   call.bytes = known.bytes * count;
   call.signature = SignatureOf(known, count);
@@ -249,20 +288,12 @@ void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
 
 std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type) {
   Datatype known;
-  return datatypes.Find(Bits(type), &known) ? SignatureOf(known, count) : 0;
+  return FindDatatype(type, &known) ? SignatureOf(known, count) : 0;
 }
 
 std::uint8_t ReductionOf(MPI_Op op) {
-  struct Known {
-    MPI_Op op;
-    std::uint8_t number;
-  };
-  const Known known[] = {
-#define OPERATOR(number, name) {name, number},
-#include "ncclwatch/functions/mpi_types.def"
-  };
-  for (const Known& each : known)
-    if (each.op == op) return each.number;
+  for (std::size_t i = 0; i < std::size(operators); ++i)
+    if (operators[i] == Bits(op)) return functions::kMpiOperators[i].number;
   return format::kUserReduction;
 }
 

@@ -21,8 +21,8 @@ struct Datatype {
 // Not 0. Equal for equal sequences of basic types; 0 where the sequence is not known.
 std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count);
 
-// Predefined ones. After MPI_Init.
-void LearnDatatypes();
+// Predefined ones, and operators. In MPI_Init, once it has succeeded.
+void LearnPredefined();
 // One that has just been made by a successful call: only handles that are known to be good are asked about, since MPI
 // would end the job over a bad one.
 void LearnDatatype(MPI_Datatype made, std::uint64_t site);

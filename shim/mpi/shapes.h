@@ -25,8 +25,9 @@ constexpr bool IsNonBlocking(Function function) {
   const std::string_view name = functions::FullName(function);
   return name.starts_with("MPI_I") && name.size() > 5 && name[5] >= 'a' && name[5] <= 'z';
 }
+// MPI_Send_init: makes a request, of which MPI_Start makes a call, which is what is recorded.
 constexpr bool IsPersistent(Function function) {
-  return functions::Find(function)->family == functions::Family::kPersistent;
+  return functions::FullName(functions::WithSmallCounts(function)).ends_with("_init");
 }
 
 template <class... A>
@@ -47,10 +48,8 @@ struct Collective {
       call.signature = 0;
     }
     if constexpr (IsPersistent(function)) {
-      EnterOther(call);
       const int result = real(arguments...);
       if (result == MPI_SUCCESS) OpenRequest(call, *Last(arguments...), false, false, true);
-      Leave(call, result);
       return result;
     } else {
       if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
@@ -235,10 +234,8 @@ struct Send {
     call.tag = tag;
     call.flags |= ModeOf(function);
     if constexpr (IsPersistent(function)) {
-      EnterOther(call);
       const int result = real(from, count, type, to, tag, comm, more...);
       if (result == MPI_SUCCESS) OpenRequest(call, *Last(more...), true, false, true);
-      Leave(call, result);
       return result;
     } else {
       if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
@@ -286,10 +283,8 @@ struct Recv {
     call.root = from;
     call.tag = tag;
     if constexpr (IsPersistent(function)) {
-      EnterOther(call);
       const int result = real(into, count, type, from, tag, comm, last);
       if (result == MPI_SUCCESS) OpenRequest(call, *last, false, true, true);
-      Leave(call, result);
       return result;
     } else if constexpr (IsNonBlocking(function)) {
       call.flags |= format::kRequest;
@@ -703,7 +698,7 @@ struct Init {
     EnterOther(call);
     const int result = real(arguments...);
     EndWorld(call.box, result);
-    if (result == MPI_SUCCESS) LearnDatatypes();
+    if (result == MPI_SUCCESS) LearnPredefined();
     LearnThreads();
     Leave(call, result);
     return result;

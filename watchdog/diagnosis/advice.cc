@@ -50,6 +50,8 @@ std::string_view Advice(Kind kind) {
       return "leave room for the worst batch: bound what varies, run the largest shapes first, and watch the peak of "
              "all "
              "ranks";
+    case Kind::kMissingFinalize:
+      return "call MPI_Finalize on every way out of the program, or MPI_Abort where it cannot go on";
     case Kind::kStepMismatch:
       return "make every call of a step on all ranks of its communicator or on none: no branch on the rank, on data or "
              "on time around it, on small communicators as on large ones";

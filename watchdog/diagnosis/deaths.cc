@@ -100,6 +100,16 @@ void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
 
 }  // namespace
 
+bool LeftMpiOpen(const reader::BoxImage& box) {
+  if (box.state != format::ProcessState::kExiting || !box.last_words.written) return false;
+  const bool speaks = std::any_of(box.communicators.begin(), box.communicators.end(), [](const auto& comm) {
+    return (comm.flags & format::kCommMpi) != 0 && comm.state != CommunicatorState::kFailed;
+  });
+  return speaks && std::none_of(box.calls.begin(), box.calls.end(), [](const reader::Call& call) {
+           return call.function == functions::Function::MPI_Finalize || call.function == functions::Function::MPI_Abort;
+         });
+}
+
 // A process that says so itself begins to end when it says it: its core may take seconds to write.
 std::int64_t EndedAt(const Process& process) {
   const reader::LastWords& words = process.box->last_words;
@@ -193,6 +203,16 @@ bool SomebodyOutlived(const View& view, const Process& process) {
   });
 }
 
+// MPI's launchers kill all other ranks as soon as one has gone without MPI_Finalize, MPICH's within milliseconds.
+bool KilledAfterAnother(const View& view, const Death& death) {
+  const Process& process = view.processes[death.process];
+  if (process.fate.signal != SIGKILL) return false;
+  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
+    return &other != &process && other.fate.gone() && LeftMpiOpen(*other.box) && EndedAt(other) <= death.ended_ns &&
+           death.ended_ns - EndedAt(other) <= kSameEndNs;
+  });
+}
+
 bool SomebodyUnseen(const View& view) { return static_cast<int>(view.nodes.size()) < view.expected; }
 
 // It had done nothing for too long before it ended: perhaps for want of somebody whom nobody sees.
@@ -240,6 +260,7 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
     if (!waited || !DiedAlone(view, process)) return std::nullopt;
     return Certainty::kLikely;
   }
+  if (KilledAfterAnother(view, death)) return std::nullopt;
   if (fate.what != Observed::kGone) return Certainty::kLikely;
   const bool of_an_error = KindOfDeath(process, death.said) == Kind::kLibraryError;
   if (of_an_error && BlamesSomebodyElse(view, process, death.said)) return Certainty::kLikely;

@@ -18,9 +18,11 @@ struct Death {
   std::int64_t ended_ns = 0;  // when it began to end: by its own words, else when it was seen gone
 };
 
-// In order of time, the cause first.
+// It ended by itself, and had called MPI_Init and not MPI_Finalize.
+bool LeftMpiOpen(const reader::BoxImage& box);
 // When a gone process began to end.
 std::int64_t EndedAt(const Process& process);
+// In order of time, the cause first.
 std::vector<Death> Deaths(const View& view, const WaitGraph& graph);
 // NCCL told it that a peer is gone: perhaps one whose end nobody here has seen.
 bool BlamesSomebodyElse(const View& view, const Process& process, const Said& said);

@@ -112,6 +112,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
       if (SharesCulprit((*findings)[0], (*findings)[i])) (*findings)[i].caused_by = 0;
     }
   }
+  Append(FindMissingFinalize(view, *findings), findings);
   if (findings->size() > kMaxFindings) findings->resize(kMaxFindings);
   AddSteps(view, findings);
   for (Finding& finding : *findings) {

@@ -50,6 +50,8 @@ std::vector<Finding> FindMessageMismatches(const View& view, WaitGraph* graph);
 // Likewise of MPI, where the basic types count too.
 std::vector<Finding> FindMessageMismatchesOfMpi(const View& view, WaitGraph* graph);
 std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
+// Of MPI: ranks that ended without MPI_Finalize, and that no other finding names.
+std::vector<Finding> FindMissingFinalize(const View& view, const std::vector<Finding>& others);
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
 // What happened to others before the first death, if that is what it followed from.
 std::vector<Finding> FindErrorsBefore(const View& view, const WaitGraph& graph, const Finding& death);

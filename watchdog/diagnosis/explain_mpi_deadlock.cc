@@ -146,6 +146,52 @@ Finding ExplainPassedBy(const View& view, const WaitGraph& graph, const PassedBy
   return finding;
 }
 
+// Some make a communicator from the one on which others call a collective: at one place of one order, two operations.
+struct TwoOperations {
+  const CommView* comm = nullptr;  // the one that all call on
+  std::vector<int> creating, calling;
+};
+
+std::optional<TwoOperations> FindTwoOperations(const View& view, const WaitGraph& graph,
+                                               const std::vector<const Wait*>& cycle) {
+  TwoOperations found;
+  for (const Wait* wait : cycle) {
+    if (wait->what == WaitFor::kMessage) return std::nullopt;
+    const CommView& comm = view.comms[wait->comm];
+    const CommView* on = wait->what == WaitFor::kJoin ? view.CommOf(comm.parent) : &comm;
+    if (on == nullptr || (found.comm != nullptr && found.comm != on)) return std::nullopt;
+    found.comm = on;
+  }
+  for (const Wait& wait : graph.waits) {
+    const CommView& comm = view.comms[wait.comm];
+    if (wait.what == WaitFor::kJoin && view.CommOf(comm.parent) == found.comm) found.creating.push_back(wait.waiter);
+    if (wait.what == WaitFor::kCollective && &comm == found.comm) found.calling.push_back(wait.waiter);
+  }
+  found.creating = SortedUnique(std::move(found.creating));
+  found.calling = SortedUnique(std::move(found.calling));
+  if (found.creating.empty() || found.calling.empty()) return std::nullopt;
+  return found;
+}
+
+Finding ExplainTwoOperations(const View& view, const WaitGraph& graph, const TwoOperations& two, std::int64_t began) {
+  Finding finding;
+  finding.kind = Kind::kOrderMismatch;
+  const bool tie = two.creating.size() == two.calling.size();
+  std::vector<int> nodes = two.creating.size() < two.calling.size() ? two.creating : two.calling;
+  if (tie) nodes.insert(nodes.end(), two.creating.begin(), two.creating.end());
+  Fill(view, graph, SortedUnique(std::move(nodes)), began, &finding);
+  finding.communicator = DescribeComm(*two.comm);
+  const Node& creates = view.nodes[two.creating.front()];
+  const Node& calls = view.nodes[two.calling.front()];
+  finding.summary = Capital(Ranks(RanksOf(view, two.creating))) + " make a communicator from " + CommText(*two.comm) +
+                    " while " + Ranks(RanksOf(view, two.calling)) +
+                    " call a collective on it: each waits for the others.";
+  finding.evidence = {Ranks({creates.rank}) + ": " + WhereText(view, creates),
+                      Ranks({calls.rank}) + ": " + WhereText(view, calls)};
+  finding.next_steps = {"compare the order of the calls on this communicator; making one from it is one of them"};
+  return finding;
+}
+
 Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
                      std::int64_t began) {
   Finding finding;
@@ -190,7 +236,10 @@ std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph
   if (!certainty) return {};
   const Channels channels(view);
   const std::optional<PassedBy> passed = FindPassedBy(view, channels, cycle);
-  Finding finding = passed ? ExplainPassedBy(view, graph, *passed, latest) : ExplainCycle(view, graph, cycle, latest);
+  const std::optional<TwoOperations> two = FindTwoOperations(view, graph, cycle);
+  Finding finding = passed ? ExplainPassedBy(view, graph, *passed, latest)
+                    : two  ? ExplainTwoOperations(view, graph, *two, latest)
+                           : ExplainCycle(view, graph, cycle, latest);
   finding.certainty = *certainty;
   return {std::move(finding)};
 }

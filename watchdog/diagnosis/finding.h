@@ -24,6 +24,7 @@ enum class Kind {
   kLibraryError,
   kOutOfMemory,
   kStepMismatch,
+  kMissingFinalize,
 };
 enum class Certainty { kSuspected, kLikely, kCertain };
 enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };

@@ -23,7 +23,6 @@ enum class Family : std::uint8_t {
 
   // Of MPI alone.
   kLife,        // MPI_Init, MPI_Finalize, MPI_Abort
-  kPersistent,  // makes a request that MPI_Start makes an operation of
   kProbe,       // asks whether a message has come, or waits for one
   kCompletion,  // waits for requests, or tests them
   kRequest,     // starts, cancels or frees requests
