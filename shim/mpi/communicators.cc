@@ -193,6 +193,9 @@ void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* mad
 }
 
 void BeginWorld(Box& box) {
+  char library[kLibraryText];
+  if (LibraryText(library))
+    std::atomic_ref(box.header->mpi_library).store(AddString(box, library), std::memory_order_release);
   const format::Identity& self = box.header->identity;
   shim::Origin world;
   world.flags = format::kCommMpi | (self.rank < 0 ? format::kCommRankUnknown : 0u);

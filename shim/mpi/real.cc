@@ -91,19 +91,39 @@ bool IsMpisOwn(std::uint64_t site) {
          file.starts_with("libmca_") || file.starts_with("libompitrace");
 }
 
-bool IsOurAbi() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING + 4096] = {};  // another MPI's may be longer
+bool LibraryText(char (&text)[kLibraryText]) {
+  char whole[MPI_MAX_LIBRARY_VERSION_STRING + 4096] = {};  // another MPI's may be longer than ours
   int length = 0;
   auto* ask = NCCLWATCH_ASK(MPI_Get_library_version);
-  const bool open_mpi = ask && ask(text, &length) == MPI_SUCCESS && std::strncmp(text, "Open MPI", 8) == 0;
+  if (!ask || ask(whole, &length) != MPI_SUCCESS) return false;
+  // "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\nMPICH Release date: ..."
+  whole[std::strcspn(whole, "\n,")] = '\0';
+  std::string_view rest(whole);
+  int used = 0;
+  constexpr std::string_view kNoise = "Version:";
+  while (!rest.empty() && used < kLibraryText - 1) {
+    if (rest.starts_with(kNoise)) {
+      rest.remove_prefix(kNoise.size() + (rest.size() > kNoise.size() ? 1 : 0));
+      continue;
+    }
+    text[used++] = rest.front();
+    rest.remove_prefix(1);
+  }
+  text[used] = '\0';
+  return used > 0;
+}
+
+bool IsOurAbi() {
+  char text[kLibraryText];
+  const bool known = LibraryText(text);
+  const bool open_mpi = known && std::strncmp(text, "Open MPI", 8) == 0;
 #ifdef OPEN_MPI
   if (open_mpi) return true;
 #else
-  if (ask && !open_mpi) return true;
+  if (known && !open_mpi) return true;
 #endif
-  text[std::strcspn(text, "\n")] = '\0';
-  Say("not watching MPI: this library is for %s, and the program runs on %.120s", kAbiName,
-      text[0] ? text : "an MPI that does not say its name");
+  Say("not watching MPI: this library is for %s, and the program runs on %s", kAbiName,
+      known ? text : "an MPI that does not say its name");
   return false;
 }
 

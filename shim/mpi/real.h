@@ -38,7 +38,10 @@ int NoSuchFunction(functions::Function function);
 
 // Whether a return address lies in MPI's own code: its library, the parts that it loads, its Fortran layer.
 bool IsMpisOwn(std::uint64_t site);
-// Whether the library in this process is the one whose mpi.h this was compiled against; said once if it is not.
+// What the library in this process calls itself, "Open MPI v4.1.4", "MPICH 4.0.2"; of these bytes at most.
+inline constexpr int kLibraryText = 128;
+bool LibraryText(char (&text)[kLibraryText]);
+// Whether it is the one whose mpi.h this was compiled against; said once if it is not.
 bool IsOurAbi();
 
 }  // namespace ncclwatch::shim::mpi

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-from cases import CASES, ORDER, SHORT
+from cases import CASES, ORDER, SHORT, is_open
 from mpi_job import Build, ENDED_S, Failure, MpiJob, installed, library, program
 
 STAMP_S = 0.01  # file times are as coarse as the kernel's tick
@@ -171,6 +171,7 @@ def options():
                         help="a verdict that has to be certain comes within so long after the fault")
     parser.add_argument("--list", action="store_true", help="print the names and end")
     parser.add_argument("--short", action="store_true", help="only the few that every change is tried on")
+    parser.add_argument("--open", action="store_true", help="also what is known not to be found yet")
     return parser.parse_args()
 
 
@@ -178,6 +179,8 @@ def chosen(arguments):
     wanted = arguments.case
     return [case for case in CASES.values()
             if arguments.mpi in case.mpis and (not arguments.short or case.name in SHORT)
+            and (arguments.open or arguments.plain or case.name in (wanted or ())
+                 or not is_open(case.name, arguments.mpi))
             and (not wanted or case.name in wanted or case.name.split(".")[0] in wanted)]
 
 

@@ -61,50 +61,80 @@ bool Closed(const View& view, const WaitGraph& graph, const std::vector<const Wa
 
 // A message under way that nobody takes, between the two ends of one of the waits: it was meant for it.
 struct PassedBy {
-  const Wait* wait = nullptr;
   const Member* sender = nullptr;
   const Member* receiver = nullptr;
-  int comm = -1;
+  const CommView* sent_on = nullptr;
+  const CommView* waited_on = nullptr;
   const Call* send = nullptr;
-  const Call* receive = nullptr;  // that waits
+  const Call* receive = nullptr;
 };
 
-const Member* InComm(const View& view, int comm, int node) {
-  for (const Member& member : view.comms[comm].members)
-    if (member.node == node) return &member;
-  return nullptr;
+// A receive that is waited in, the node that it waits for, and where.
+struct Awaited {
+  const Call* receive = nullptr;
+  int comm = -1;
+  int from = -1, to = -1;  // nodes
+};
+
+const Member* InComm(const CommView& comm, int node) {
+  const auto found =
+      std::find_if(comm.members.begin(), comm.members.end(), [&](const Member& member) { return member.node == node; });
+  return found == comm.members.end() ? nullptr : &*found;
 }
 
-// Among all communicators that the two share: the message may be on another one than the receive.
-std::optional<PassedBy> Between(const View& view, const Channels& channels, const Wait& wait, int from, int to,
-                                const Call& receive) {
-  for (std::size_t c = 0; c < view.comms.size(); ++c) {
-    const Member* sender = InComm(view, static_cast<int>(c), from);
-    const Member* receiver = InComm(view, static_cast<int>(c), to);
-    if (sender == nullptr || receiver == nullptr) continue;
-    const Channel* channel = channels.Of(static_cast<int>(c), sender->comm->rank, receiver->comm->rank);
-    if (channel == nullptr || !channel->known) continue;
-    for (const Call* send : channel->under_way)
-      if (channels.Free(send)) return PassedBy{&wait, sender, receiver, static_cast<int>(c), send, &receive};
-  }
+// A message of the same content that differs in one thing: its tag, or its communicator. Others may well be received
+// later.
+bool WasMeantFor(const Call& send, const Call& receive, bool other_comm) {
+  if (functions::IsProbe(receive.function) || send.signature == 0 || send.signature != receive.signature) return false;
+  const bool any_tag = (receive.flags & format::kAnyTag) != 0;
+  return other_comm ? any_tag || send.tag == receive.tag : !any_tag && send.tag != receive.tag;
+}
+
+std::optional<PassedBy> SentOn(const View& view, const Channels& channels, int comm, const Awaited& awaited) {
+  const Member* sender = InComm(view.comms[comm], awaited.from);
+  const Member* receiver = InComm(view.comms[comm], awaited.to);
+  if (sender == nullptr || receiver == nullptr) return std::nullopt;
+  const Channel* channel = channels.Of(comm, sender->comm->rank, receiver->comm->rank);
+  if (channel == nullptr || !channel->known) return std::nullopt;
+  for (const Call* send : channel->under_way)
+    if (channels.Free(send) && WasMeantFor(*send, *awaited.receive, comm != awaited.comm))
+      return PassedBy{sender, receiver, &view.comms[comm], &view.comms[awaited.comm], send, awaited.receive};
   return std::nullopt;
+}
+
+// On the communicator of the receive, else on the others that the two share.
+std::optional<PassedBy> PassedByOf(const View& view, const Channels& channels, const Awaited& awaited) {
+  if (auto found = SentOn(view, channels, awaited.comm, awaited)) return found;
+  for (std::size_t c = 0; c < view.comms.size(); ++c)
+    if (static_cast<int>(c) != awaited.comm)
+      if (auto found = SentOn(view, channels, static_cast<int>(c), awaited)) return found;
+  return std::nullopt;
+}
+
+// The receives in which `node` waits for the other one.
+std::vector<Awaited> ReceivesFrom(const View& view, int node, int from) {
+  std::vector<Awaited> receives;
+  for (const auto& at : view.nodes[node].memberships) {
+    const CommView& comm = view.comms[at.first];
+    for (const Call* call : view.member(at).messages) {
+      if (!IsReceive(*call) || !IsOpen(*call) || !call->Holds() || call->root < 0) continue;
+      const Member* source = comm.OfRank(static_cast<std::uint32_t>(call->root));
+      if (source != nullptr && source->node == from) receives.push_back({call, at.first, from, node});
+    }
+  }
+  return receives;
 }
 
 std::optional<PassedBy> FindPassedBy(const View& view, const Channels& channels,
                                      const std::vector<const Wait*>& cycle) {
   for (const Wait* wait : cycle) {
     if (wait->what != WaitFor::kMessage || wait->call == nullptr) continue;
-    if (!IsSend(*wait->call)) {
-      if (auto found = Between(view, channels, *wait, wait->other, wait->waiter, *wait->call)) return found;
-      continue;
-    }
-    // A send that is held: does its receiver wait for something from it that is not this?
-    for (const auto& at : view.nodes[wait->other].memberships)
-      for (const Call* receive : view.member(at).messages)
-        if (IsReceive(*receive) && IsOpen(*receive) && receive->Holds() && receive->root >= 0 &&
-            view.comms[at.first].OfRank(static_cast<std::uint32_t>(receive->root)) != nullptr &&
-            view.comms[at.first].OfRank(static_cast<std::uint32_t>(receive->root))->node == wait->waiter)
-          if (auto found = Between(view, channels, *wait, wait->waiter, wait->other, *receive)) return found;
+    // Of a send that is held, what its receiver waits for instead.
+    const std::vector<Awaited> receives =
+        IsSend(*wait->call) ? ReceivesFrom(view, wait->other, wait->waiter)
+                            : std::vector<Awaited>{{wait->call, wait->comm, wait->other, wait->waiter}};
+    for (const Awaited& awaited : receives)
+      if (auto found = PassedByOf(view, channels, awaited)) return found;
   }
   return std::nullopt;
 }
@@ -127,14 +157,14 @@ Finding ExplainPassedBy(const View& view, const WaitGraph& graph, const PassedBy
   finding.kind = Kind::kPointToPointMismatch;
   const int from = passed.sender->node, to = passed.receiver->node;
   Fill(view, graph, {std::min(from, to), std::max(from, to)}, began, &finding);
-  const CommView& comm = view.comms[passed.comm];
-  const CommView& waits_in = view.comms[passed.wait->comm];
+  const CommView& comm = *passed.sent_on;
+  const CommView& waits_in = *passed.waited_on;
   finding.communicator = DescribeComm(waits_in);
   finding.position = passed.send->position;
   finding.calls = {DescribeCall(view, comm, *passed.sender, passed.send->position, passed.send),
-                   DescribeCall(view, waits_in, *passed.receiver, 0, passed.receive)};
+                   DescribeCall(view, waits_in, *InComm(waits_in, to), 0, passed.receive)};
   const std::string sender = Ranks({view.nodes[from].rank}), receiver = Ranks({view.nodes[to].rank});
-  const bool other_comm = passed.receive->communicator != passed.send->communicator && comm.id != waits_in.id;
+  const bool other_comm = comm.id != waits_in.id;
   finding.summary =
       Capital(receiver) + " waits for a message of " + sender + ", which has sent one that does not fit: " +
       (other_comm

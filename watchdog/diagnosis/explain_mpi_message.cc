@@ -86,13 +86,16 @@ std::optional<Meeting> FirstClash(const View& view, const Channels& channels, in
   std::optional<Meeting> first;
   for (const auto& [key, channel] : channels.all()) {
     if (std::get<0>(key) != comm || channel.sender == nullptr || channel.receiver == nullptr) continue;
-    for (const auto& [send, receive] : channel.met) {
-      const Clash clash = ClashOf(*send, *receive);
-      if (clash == Clash::kNone) continue;
-      const std::int64_t began = std::max(view.process(*channel.sender).At(send->entered_ns),
-                                          view.process(*channel.receiver).At(receive->entered_ns));
-      if (!first || began < first->began_ns) first = Meeting{&channel, send, receive, clash, began};
-      break;
+    // What is about to meet too: a message that is too long ends its receiver inside the call.
+    for (const auto* pairs : {&channel.met, &channel.claimed}) {
+      for (const auto& [send, receive] : *pairs) {
+        const Clash clash = ClashOf(*send, *receive);
+        if (clash == Clash::kNone) continue;
+        const std::int64_t began = std::max(view.process(*channel.sender).At(send->entered_ns),
+                                            view.process(*channel.receiver).At(receive->entered_ns));
+        if (!first || began < first->began_ns) first = Meeting{&channel, send, receive, clash, began};
+        break;
+      }
     }
   }
   return first;

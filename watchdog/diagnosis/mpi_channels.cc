@@ -154,6 +154,7 @@ void Channels::Claim(const View& view, int comm) {
                                        });
         if (send == at->second.under_way.end()) continue;
         claims_[receive] = *send;
+        at->second.claimed.emplace_back(*send, receive);
         claimed_.insert(*send);
         break;
       }

@@ -25,8 +25,9 @@ struct Channel {
   const Member* receiver = nullptr;
   std::vector<const reader::Call*> sends, receipts;  // in the ring, by position
   std::vector<std::pair<const reader::Call*, const reader::Call*>> met;
-  std::vector<const reader::Call*> under_way;  // sent and not received, in order
-  bool known = false;                          // what is under way; else the rings reach back too little
+  std::vector<const reader::Call*> under_way;                                // sent and not received, in order
+  std::vector<std::pair<const reader::Call*, const reader::Call*>> claimed;  // of those, by receives that are open
+  bool known = false;  // what is under way; else the rings reach back too little
 };
 
 class Channels {

@@ -44,6 +44,13 @@ std::set<std::uint32_t> Unseen(const Crowd& crowd, std::uint64_t communicator, s
   return unseen;
 }
 
+// What the MPI of this process calls itself; empty if it uses none.
+std::string MpiOf(format::Header* own) {
+  const std::uint32_t offset = std::atomic_ref(own->mpi_library).load(std::memory_order_acquire);
+  if (offset == 0 || offset >= own->strings.bytes) return {};
+  return reinterpret_cast<const char*>(own) + own->strings.offset + offset;
+}
+
 }  // namespace
 
 void Leader::Announce(std::int64_t now_ns) {
@@ -90,8 +97,10 @@ void Leader::AnnounceJob(std::int64_t now_ns) {
 // "watching 7/8 ranks, NCCL 2.28.9, run directory /dev/shm/..."
 std::string Leader::WatchingLine(std::size_t seen, std::size_t size) const {
   const std::uint32_t version = std::atomic_ref(context_.own->nccl_version).load(std::memory_order_relaxed);
-  return "watching " + std::to_string(seen) + "/" + std::to_string(size) + " ranks, NCCL " + Version(version) +
-         ", run directory " + context_.directory;
+  const std::string mpi = MpiOf(context_.own);
+  const std::string nccl = version != 0 || mpi.empty() ? "NCCL " + Version(version) : "";
+  return "watching " + std::to_string(seen) + "/" + std::to_string(size) + " ranks, " + nccl +
+         (nccl.empty() || mpi.empty() ? "" : ", ") + mpi + ", run directory " + context_.directory;
 }
 
 std::string Leader::UnseenNote() const {

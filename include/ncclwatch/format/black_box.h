@@ -113,7 +113,7 @@ struct Header {
   std::uint32_t version;
   std::uint32_t endian_mark;
   std::uint32_t header_bytes;  // sizeof(Header) of the writer
-  std::uint32_t reserved32;
+  std::uint32_t mpi_library;   // offset in strings of what it calls itself ("Open MPI v4.1.4"), 0: no MPI
   std::uint64_t file_bytes;
   Section communicators;
   Section ring;
