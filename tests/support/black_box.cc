@@ -121,7 +121,7 @@ void EnterCollective(const CollectiveCall& call, std::uint32_t communicator, for
   record.returned = 0;
   record.position = entry.entered;
   record.count = call.count;
-  record.chain = format::Chain(entry.chain, format::Fingerprint(call.function, call.count, call.dtype, kSum, -1));
+  record.chain = format::Chain(entry.chain, format::Fingerprint(call.function, call.count, call.dtype, kSum, -1, 0));
   record.stream = call.stream;
   record.site = call.site;
   record.group = record.ticket = 0;

@@ -4,6 +4,7 @@
 
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/format/lease.h"
+#include "watchdog/reader/awaited.h"
 
 namespace ncclwatch::testing {
 namespace {
@@ -149,8 +150,8 @@ std::uint64_t Job::Enter(int rank, int comm, const Spec& spec) {
     ++entry.empties;
     return Append(rank, call);
   }
-  entry.chain =
-      format::Chain(entry.chain, format::Fingerprint(spec.function, spec.count, spec.dtype, spec.reduction, spec.root));
+  entry.chain = format::Chain(
+      entry.chain, format::Fingerprint(spec.function, spec.count, spec.dtype, spec.reduction, spec.root, 0));
   call.chain = entry.chain;
   ++entry.entered;
   const std::uint64_t slot = Append(rank, call);
@@ -349,6 +350,7 @@ std::vector<reader::BoxImage> Job::Images(bool verdict) const {
       image.judgement.likely_after_ns = limits.likely_after_ns;
       image.judgement.verdict_at_ns = verdict ? now_ns_ : 0;
     }
+    reader::MarkAwaited(&image);
     images.push_back(std::move(image));
   }
   return images;

@@ -85,10 +85,12 @@ class Job {
   std::vector<std::string> WriteBoxes(const std::string& directory, bool verdict = true) const;
   std::int64_t now_ns() const { return now_ns_; }
 
+ protected:
+  std::uint64_t Append(int rank, reader::Call call);  // entered now; its slot
+
  private:
   std::vector<reader::BoxImage> Images(bool verdict) const;
   void NoteAbort(reader::Communicator* entry) const;
-  std::uint64_t Append(int rank, reader::Call call);
 
   std::int64_t now_ns_;
   bool marks_ = true;
