@@ -153,7 +153,7 @@ void World::EnterCollective(LocalComm* comm, const Op& op, Record* record) {
   }
   const bool refused = op.result == 4 || op.result == 5;
   record->chain =
-      format::Chain(comm->chain, format::Fingerprint(op.function, op.count, op.dtype, op.reduction, op.root));
+      format::Chain(comm->chain, format::Fingerprint(op.function, op.count, op.dtype, op.reduction, op.root, 0));
   if (refused) return;
   comm->chain = record->chain;
   ++comm->entered;

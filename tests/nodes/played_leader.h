@@ -58,7 +58,7 @@ struct Fault {
 inline std::uint64_t ChainOver(std::uint64_t count, const Fault& fault, int rank) {
   static std::map<std::uint64_t, std::uint64_t> known = {{0, 0}};
   const auto shape = [](std::uint64_t elements) {
-    return format::Fingerprint(Function::ncclAllReduce, elements, kFloat32, kSum, format::kNoRank);
+    return format::Fingerprint(Function::ncclAllReduce, elements, kFloat32, kSum, format::kNoRank, 0);
   };
   auto at = std::prev(known.upper_bound(count));
   while (at->first < count) at = known.emplace(at->first + 1, format::Chain(at->second, shape(kCount))).first;

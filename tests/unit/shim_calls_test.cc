@@ -37,7 +37,7 @@ TEST(ShimCalls, EveryFieldOfACollective) {
   EXPECT_EQ(record.thread, static_cast<std::uint32_t>(gettid()));
   EXPECT_GE(record.returned, record.entered);
   EXPECT_EQ(record.chain,
-            format::Chain(0, format::Fingerprint(Function::ncclBroadcast, 77, ncclInt64, format::kNoReduction, 3)));
+            format::Chain(0, format::Fingerprint(Function::ncclBroadcast, 77, ncclInt64, format::kNoReduction, 3, 0)));
   const format::Communicator& entry = box.Of(comm);
   EXPECT_EQ(entry.entered, 1u);
   EXPECT_EQ(entry.returned, 1u);
