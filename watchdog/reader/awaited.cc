@@ -26,19 +26,28 @@ void MarkAwaited(BoxImage* image) {
   for (const Call& call : image->calls) any = any || functions::IsMpi(call.function);
   if (!any) return;
   EndPolls(image);
-  std::unordered_map<std::uint64_t, std::uint32_t> waits;  // flags by slot + 1
+  struct Wait {
+    std::uint32_t flags = 0;
+    std::uint64_t requests = 0;
+  };
+  std::unordered_map<std::uint64_t, Wait> waits;  // by slot + 1
   for (const Call& call : image->calls) {
     const functions::FunctionInfo* info = functions::Find(call.function);
     if (info && info->family == functions::Family::kCompletion && call.returned_ns == 0)
-      waits[call.slot + 1] = call.flags;
+      waits[call.slot + 1] = {call.flags, call.count};
   }
+  std::unordered_map<std::uint64_t, std::uint64_t> requests;  // that are known, by slot + 1
   for (Call& call : image->calls) {
     const auto wait = waits.find(call.waiter);
     call.awaited = (call.flags & format::kRequest) != 0 && call.completed_ns == 0 && wait != waits.end();
     if (!call.awaited) continue;
-    call.polled = (wait->second & format::kPolls) != 0;
-    call.any_does = (wait->second & format::kAnyDoes) != 0;
+    call.polled = (wait->second.flags & format::kPolls) != 0;
+    call.any_does = (wait->second.flags & format::kAnyDoes) != 0;
+    ++requests[call.waiter];
   }
+  // Any of several, of which not all are known: its caller may go on at any time.
+  for (Call& call : image->calls)
+    if (call.awaited && call.any_does && requests[call.waiter] < waits[call.waiter].requests) call.polled = true;
 }
 
 }  // namespace ncclwatch::reader
