@@ -117,7 +117,8 @@ std::vector<CommView> MakeComms(const std::vector<Process>& processes) {
       CommView& view = by_id[comm.id];
       view.id = comm.id;
       view.parent = comm.parent;
-      if ((comm.flags & format::kCommGrown) != 0) view.comparable = false;
+      // Of an intercommunicator both groups count their ranks from 0.
+      if ((comm.flags & (format::kCommGrown | format::kCommInter)) != 0) view.comparable = false;
       if (view.label.empty()) view.label = comm.label;
       Member member;
       member.process = static_cast<int>(i);
