@@ -11,6 +11,7 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
+using functions::Function;
 using reader::Call;
 
 // A send that is to be buffered is so within microseconds, but its rank may have to wait for a processor.
@@ -18,22 +19,54 @@ constexpr std::int64_t kHeldNs = 1'000'000'000;
 // Every MPI takes as little as this into a buffer, if it has one left.
 constexpr std::uint64_t kAlwaysBuffered = 1024;
 
-// Who calls MPI from several threads may be freed by another one.
-bool OneThread(const Process& process) {
-  std::uint32_t thread = 0;
-  for (const Call& call : process.box->calls) {
-    if (!functions::IsMpi(call.function)) continue;
-    if (thread != 0 && call.thread != thread) return false;
-    thread = call.thread;
+// What a rank in a collective cannot do without: MPI may let it wait for others, and need not.
+bool NeedsData(const Call& call, std::uint32_t own, std::uint32_t other) {
+  switch (functions::WithSmallCounts(call.function)) {
+    case Function::MPI_Barrier:
+    case Function::MPI_Ibarrier: return true;
+    case Function::MPI_Allreduce:
+    case Function::MPI_Iallreduce:
+    case Function::MPI_Reduce_scatter_block:
+    case Function::MPI_Ireduce_scatter_block:
+    case Function::MPI_Allgather:
+    case Function::MPI_Iallgather:
+    case Function::MPI_Alltoall:
+    case Function::MPI_Ialltoall: return call.bytes > 0;
+    case Function::MPI_Bcast:
+    case Function::MPI_Ibcast:
+    case Function::MPI_Scatter:
+    case Function::MPI_Iscatter: return call.bytes > 0 && other == static_cast<std::uint32_t>(call.root);
+    case Function::MPI_Reduce:
+    case Function::MPI_Ireduce:
+    case Function::MPI_Gather:
+    case Function::MPI_Igather: return call.bytes > 0 && own == static_cast<std::uint32_t>(call.root);
+    default: return false;
   }
-  return true;
+}
+
+bool NeedsData(const View& view, const Wait& wait) {
+  if (wait.call == nullptr) return false;
+  return NeedsData(*wait.call, view.comms[wait.comm].members[wait.member].comm->rank, wait.other_comm_rank);
 }
 
 bool Proven(const View& view, const Wait& wait) {
   const Process& process = view.process(view.nodes[wait.waiter]);
   if (!wait.proven || process.fate.held() || !OneThread(process)) return false;
+  if (wait.what == WaitFor::kCollective && !NeedsData(view, wait)) return false;
   if (wait.call == nullptr || !IsSend(*wait.call) || (wait.call->flags & format::kSynchronous) != 0) return true;
   return wait.call->bytes > kAlwaysBuffered && view.now_ns - wait.since_ns >= kHeldNs;
+}
+
+// Those of them that wait for one another in ways that are proven; none: a cycle of such waits does not exist.
+std::vector<int> ProvenAmong(const View& view, const WaitGraph& graph, const std::vector<int>& nodes) {
+  std::set<int> left(nodes.begin(), nodes.end());
+  const auto waits = [&](int node) {
+    return std::any_of(graph.out[node].begin(), graph.out[node].end(), [&](int index) {
+      return left.contains(graph.waits[index].other) && Proven(view, graph.waits[index]);
+    });
+  };
+  while (std::erase_if(left, [&](int node) { return !waits(node); }) > 0) continue;
+  return {left.begin(), left.end()};
 }
 
 // Nobody of those whom the cycle waits for, directly or not, has a way out.
@@ -257,7 +290,9 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
 
 std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph) {
   const std::vector<int> deadlocked = graph.Deadlocked();
-  const std::vector<const Wait*> cycle = graph.CycleAmong(deadlocked);
+  std::vector<const Wait*> cycle =
+      graph.CycleAmong(ProvenAmong(view, graph, deadlocked), [&](const Wait& wait) { return Proven(view, wait); });
+  if (cycle.empty()) cycle = graph.CycleAmong(deadlocked);
   if (cycle.empty()) return {};
   std::int64_t latest = 0;
   for (const Wait* wait : cycle) latest = std::max({latest, wait->since_ns, view.nodes[wait->waiter].active_ns});

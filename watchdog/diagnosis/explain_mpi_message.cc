@@ -58,7 +58,9 @@ Finding Explain(const View& view, const CommView& comm, const Meeting& met) {
   Finding finding;
   finding.kind = Kind::kPointToPointMismatch;
   // Bytes are bytes on all machines that run MPI today, and many programs live by that.
-  finding.certainty = met.clash == Clash::kBytes ? Certainty::kLikely : Certainty::kCertain;
+  const bool in_order =
+      OneThread(view.process(*met.channel->sender)) && OneThread(view.process(*met.channel->receiver));
+  finding.certainty = met.clash == Clash::kBytes || !in_order ? Certainty::kLikely : Certainty::kCertain;
   std::vector<int> ranks;
   for (const Member* member : {met.channel->sender, met.channel->receiver})
     if (member->node >= 0) ranks.push_back(view.nodes[member->node].rank);

@@ -31,6 +31,13 @@ bool ByPosition(const Call* a, const Call* b) { return a->position < b->position
 
 std::uint64_t EndOf(const std::vector<const Call*>& calls) { return calls.empty() ? 0 : calls.back()->position + 1; }
 
+// The ring has each of them, from the cut to the last that is counted.
+bool AllFrom(const std::vector<const Call*>& calls, std::uint64_t cut, std::uint64_t end) {
+  const auto first = std::lower_bound(calls.begin(), calls.end(), cut,
+                                      [](const Call* call, std::uint64_t at) { return call->position < at; });
+  return std::max(EndOf(calls), cut) == end && static_cast<std::uint64_t>(calls.end() - first) == end - cut;
+}
+
 // The last position up to which both sides have the same messages; none: the rings do not show one.
 std::optional<std::uint64_t> LastCut(const Channel& channel, std::uint64_t received) {
   for (auto receipt = channel.receipts.rbegin(); receipt != channel.receipts.rend(); ++receipt) {
@@ -54,7 +61,7 @@ void Pair(Channel* channel, std::uint64_t sent, std::uint64_t received) {
   std::vector<const Call*> open;
   for (const Call* send : channel->sends)
     if (send->position >= *cut) open.push_back(send);
-  channel->known = EndOf(channel->receipts) == received && EndOf(channel->sends) == sent;
+  channel->known = AllFrom(channel->receipts, *cut, received) && AllFrom(channel->sends, *cut, sent);
   for (const Call* receipt : channel->receipts) {
     if (receipt->position < *cut) continue;
     const auto send =
@@ -82,6 +89,24 @@ void PairBeforeCut(Channel* channel) {
   }
 }
 
+// Of one tag the first receive called gets the first message. It is open which one that is where they ended in another
+// order, where an earlier one is open, and where probes took the messages.
+void DropDoubtful(std::uint32_t sender, Channel* channel) {
+  std::unordered_set<std::int32_t> doubtful;             // tags
+  std::unordered_map<std::int32_t, std::uint64_t> last;  // slots by tag
+  for (const Call* receipt : channel->receipts) {
+    const auto [at, fresh] = last.try_emplace(receipt->tag, receipt->slot);
+    if (receipt->slot < at->second || IsMatched(receipt->function)) doubtful.insert(receipt->tag);
+    at->second = std::max(at->second, receipt->slot);
+  }
+  for (const Call* call : channel->receiver->messages) {
+    if (!IsReceive(*call) || call->position != format::kNotMatched || (call->flags & format::kCancelled) != 0) continue;
+    for (const auto& [tag, slot] : last)
+      if (call->slot < slot && Takes(*call, sender, tag)) doubtful.insert(tag);
+  }
+  std::erase_if(channel->met, [&](const auto& pair) { return doubtful.contains(pair.second->tag); });
+}
+
 }  // namespace
 
 bool IsSend(const Call& call) {
@@ -91,7 +116,14 @@ bool IsSend(const Call& call) {
 }
 
 bool IsReceive(const Call& call) {
-  return functions::IsMpi(call.function) && functions::IsMessage(call.function) && !IsSend(call);
+  if (!functions::IsMpi(call.function) || !functions::IsMessage(call.function)) return false;
+  // The first record of an exchange, read before it was joined with the second, is neither.
+  return !IsSend(call) && !(call.group == 0 && IsExchange(functions::WithSmallCounts(call.function)));
+}
+
+bool IsMatched(Function function) {
+  return functions::WithSmallCounts(function) == Function::MPI_Mrecv ||
+         functions::WithSmallCounts(function) == Function::MPI_Imrecv;
 }
 
 bool IsOpen(const Call& receive) {
@@ -114,12 +146,13 @@ Channels::Channels(const View& view) {
       continue;
     const int index = static_cast<int>(c);
     for (const Member& member : comm.members) {
+      AddCounted(index, member);
       for (const Call* call : member.messages) {
         if (call->root < 0 || (call->flags & format::kNoPartner) != 0) continue;
         const auto peer = static_cast<std::uint32_t>(call->root);
         if (IsSend(*call))
           channels_[{index, member.comm->rank, peer}].sends.push_back(call);
-        else if (call->position != format::kNotMatched)
+        else if (IsReceive(*call) && call->position != format::kNotMatched)
           channels_[{index, peer, member.comm->rank}].receipts.push_back(call);
       }
     }
@@ -135,30 +168,55 @@ Channels::Channels(const View& view) {
     const MessageCounts* in = counts.Of(*channel.receiver, sender);
     PairBeforeCut(&channel);
     Pair(&channel, out ? out->sends : 0, in ? in->receives : 0);
+    DropDoubtful(sender, &channel);
   }
   for (std::size_t c = 0; c < view.comms.size(); ++c) Claim(view, static_cast<int>(c));
 }
 
-// Open receives take messages in the order in which they were posted.
+// A channel of which the rings hold nothing any more is one all the same.
+void Channels::AddCounted(int comm, const Member& member) {
+  for (const reader::PeerCount& peer : member.box->peers) {
+    if (peer.communicator != member.comm->index || (peer.generation ^ member.comm->generation) & 0xffffffu) continue;
+    if (peer.sends > 0) channels_[{comm, member.comm->rank, peer.peer}];
+    if (peer.receives > 0) channels_[{comm, peer.peer, member.comm->rank}];
+  }
+}
+
+// Open receives take messages in the order in which they were posted. Of one from anybody it is open what it got: what
+// it may have got is not held up, and is there for others all the same.
 void Channels::Claim(const View& view, int comm) {
   for (const Member& member : view.comms[comm].members) {
     for (const Call* receive : member.messages) {
       if (!IsReceive(*receive) || !IsOpen(*receive)) continue;
-      for (auto at = channels_.lower_bound({comm, 0, 0}); at != channels_.end() && std::get<0>(at->first) == comm;
-           ++at) {
-        const auto [index, sender, receiver] = at->first;
-        if (receiver != member.comm->rank) continue;
-        const auto send = std::find_if(at->second.under_way.begin(), at->second.under_way.end(),
-                                       [&, from = sender](const Call* call) {
-                                         return !claimed_.contains(call) && Takes(*receive, from, call->tag);
-                                       });
-        if (send == at->second.under_way.end()) continue;
-        claims_[receive] = *send;
-        at->second.claimed.emplace_back(*send, receive);
-        claimed_.insert(*send);
-        break;
-      }
+      const bool anybody = (receive->flags & format::kAnySource) != 0;
+      ForEachTaken(comm, member, *receive, [&](const Call* send) {
+        claims_.try_emplace(receive, send);
+        const bool sure = !anybody && (receive->flags & format::kAnyTag) == 0 && !wanted_.contains(send);
+        if (sure)
+          channels_[{comm, static_cast<std::uint32_t>(receive->root), member.comm->rank}].claimed.emplace_back(send,
+                                                                                                               receive);
+        (anybody ? wanted_ : claimed_).insert(send);
+        return anybody;
+      });
     }
+    for (const Call* probe : member.probes) {
+      if (!IsOpen(*probe)) continue;
+      ForEachTaken(comm, member, *probe, [&](const Call* send) {
+        claims_.try_emplace(probe, send);
+        return false;
+      });
+    }
+  }
+}
+
+// What is under way to the member and would be taken, until `visit` says that it is enough.
+void Channels::ForEachTaken(int comm, const Member& member, const Call& receive,
+                            const std::function<bool(const Call*)>& visit) const {
+  for (auto at = channels_.lower_bound({comm, 0, 0}); at != channels_.end() && std::get<0>(at->first) == comm; ++at) {
+    const auto [index, sender, receiver] = at->first;
+    if (receiver != member.comm->rank) continue;
+    for (const Call* send : at->second.under_way)
+      if (!claimed_.contains(send) && Takes(receive, sender, send->tag) && !visit(send)) return;
   }
 }
 
@@ -167,7 +225,7 @@ const Channel* Channels::Of(int comm, std::uint32_t sender, std::uint32_t receiv
   return found == channels_.end() ? nullptr : &found->second;
 }
 
-bool Channels::Free(const Call* send) const { return !claimed_.contains(send); }
+bool Channels::Free(const Call* send) const { return !claimed_.contains(send) && !wanted_.contains(send); }
 
 const Call* Channels::ClaimOf(const Call* receive) const {
   const auto found = claims_.find(receive);

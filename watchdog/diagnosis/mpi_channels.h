@@ -3,8 +3,10 @@
 // the first so many sends are the first so many receives: from there on they are paired by tag, in order.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -13,8 +15,9 @@
 
 namespace ncclwatch::diagnosis {
 
-bool IsSend(const reader::Call& call);     // of MPI
-bool IsReceive(const reader::Call& call);  // of MPI
+bool IsSend(const reader::Call& call);         // of MPI
+bool IsReceive(const reader::Call& call);      // of MPI
+bool IsMatched(functions::Function function);  // a receive of a message that a probe has taken before
 // A receive (or probe) that no message has met so far.
 bool IsOpen(const reader::Call& receive);
 // Whether a receive or probe would take a message with this tag from this sender.
@@ -23,10 +26,11 @@ bool Takes(const reader::Call& receive, std::uint32_t sender, std::int32_t tag);
 struct Channel {
   const Member* sender = nullptr;
   const Member* receiver = nullptr;
-  std::vector<const reader::Call*> sends, receipts;  // in the ring, by position
-  std::vector<std::pair<const reader::Call*, const reader::Call*>> met;
-  std::vector<const reader::Call*> under_way;                                // sent and not received, in order
-  std::vector<std::pair<const reader::Call*, const reader::Call*>> claimed;  // of those, by receives that are open
+  std::vector<const reader::Call*> sends, receipts;                      // in the ring, by position
+  std::vector<std::pair<const reader::Call*, const reader::Call*>> met;  // as far as that is certain
+  std::vector<const reader::Call*> under_way;                            // sent and not received, in order
+  // Of those, by an open receive that no other message could meet first.
+  std::vector<std::pair<const reader::Call*, const reader::Call*>> claimed;
   bool known = false;  // what is under way; else the rings reach back too little
 };
 
@@ -36,17 +40,21 @@ class Channels {
   // From one rank of the communicator to another; null: no message, or no box of one of them.
   const Channel* Of(int comm, std::uint32_t sender, std::uint32_t receiver) const;
   const std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Channel>& all() const { return channels_; }
-  // Not received, and no receive that is open has a claim to it.
+  // Not received, and no receive that is open takes it.
   bool Free(const reader::Call* send) const;
-  // The message under way that an open receive or probe will get; null: none, as far as is known.
+  // A message under way that an open receive or probe may get; null: none, as far as is known.
   const reader::Call* ClaimOf(const reader::Call* receive) const;
 
  private:
+  void AddCounted(int comm, const Member& member);
   void Claim(const View& view, int comm);
+  void ForEachTaken(int comm, const Member& member, const reader::Call& receive,
+                    const std::function<bool(const reader::Call*)>& visit) const;
 
   std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Channel> channels_;
   std::map<const reader::Call*, const reader::Call*> claims_;  // by receive
-  std::unordered_set<const reader::Call*> claimed_;            // sends
+  std::unordered_set<const reader::Call*> claimed_;            // sends, by a receive from their sender
+  std::unordered_set<const reader::Call*> wanted_;             // sends, by a receive from anybody
 };
 
 }  // namespace ncclwatch::diagnosis

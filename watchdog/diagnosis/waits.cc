@@ -224,7 +224,8 @@ std::vector<int> WaitGraph::Deadlocked() const {
   return left;
 }
 
-std::vector<const Wait*> WaitGraph::CycleAmong(const std::vector<int>& nodes) const {
+std::vector<const Wait*> WaitGraph::CycleAmong(const std::vector<int>& nodes,
+                                               const std::function<bool(const Wait&)>& counts) const {
   const std::set<int> inside(nodes.begin(), nodes.end());
   std::vector<const Wait*> path;
   std::map<int, std::size_t> seen;
@@ -233,7 +234,7 @@ std::vector<const Wait*> WaitGraph::CycleAmong(const std::vector<int>& nodes) co
     seen[node] = path.size();
     const Wait* next = nullptr;
     for (const int index : out[node])
-      if (next == nullptr && inside.contains(waits[index].other)) next = &waits[index];
+      if (next == nullptr && inside.contains(waits[index].other) && counts(waits[index])) next = &waits[index];
     if (next == nullptr) return {};
     path.push_back(next);
     node = next->other;

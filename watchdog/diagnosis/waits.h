@@ -25,7 +25,7 @@ struct Wait {
   WaitFor what = WaitFor::kCollective;
   std::uint64_t position = 0;  // collectives: first one that `other` has not entered; messages: per peer and direction
   const reader::Call* call = nullptr;  // the waiter's; null if the ring has lost it
-  int choice = -1;  // one of the waits with this number is enough to go on; -1: this one is needed
+  int choice = -1;                     // one of the waits with this number is enough to go on; -1: this one is needed
   bool proven = false;  // inside the call, or its GPU mark is outstanding; else it may have finished unseen
   std::int64_t since_ns = 0;
 };
@@ -59,7 +59,9 @@ struct WaitGraph {
   // Nodes that cannot go on even if all others do what they can: AND and OR taken at their word.
   std::vector<int> Deadlocked() const;
   // Waits along a cycle among these nodes, from the first of them on; empty if there is none.
-  std::vector<const Wait*> CycleAmong(const std::vector<int>& nodes) const;
+  std::vector<const Wait*> CycleAmong(
+      const std::vector<int>& nodes,
+      const std::function<bool(const Wait&)>& counts = [](const Wait&) { return true; }) const;
 };
 
 // A rank without which a communicator cannot come into being.

@@ -23,7 +23,7 @@ Wait InCollective(const View& view, const CommView& comm, int comm_index, int me
   const Process& process = view.process(member);
   if (wait.call != nullptr) {
     wait.since_ns = process.At(wait.call->entered_ns);
-    wait.proven = wait.call->returned_ns == 0 || member.Outstanding(*wait.call);
+    wait.proven = (wait.call->returned_ns == 0 || member.Outstanding(*wait.call)) && !wait.call->polled;
   } else if (position + 1 == member.comm->entered) {
     wait.since_ns = process.At(member.comm->last.entered_ns);
     wait.proven = position >= member.comm->returned;
@@ -133,6 +133,7 @@ class Collectives {
     const std::uint64_t position = WaitsAt(standings_[m], standings_[o]);
     if (position == kNone || position >= from_) return false;
     Wait wait = InCollective(view_, comm_, comm_index_, m, position);
+    if (wait.call != nullptr && wait.call->any_does) return false;  // MPI_Waitany: something else may come first
     wait.other = other.node;
     wait.other_comm_rank = other.comm->rank;
     wait.other_rank = other.node >= 0 ? view_.nodes[other.node].rank : -1;

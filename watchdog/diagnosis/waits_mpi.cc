@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -18,22 +19,35 @@ class Messages {
       const Member& member = comm.members[m];
       if (member.node < 0 || !member.alive_in() || view_.process(member).fate.gone()) continue;
       for (const Call* call : member.messages) AddCall(comm_index, static_cast<int>(m), *call);
+      for (const Call* call : member.calls)
+        if (call->any_does && call->Holds()) free_.insert(ChoiceOf(member.node, *call));  // whom it needs is not said
       for (const Call* probe : member.probes) AddReceive(comm_index, static_cast<int>(m), *probe);
     }
   }
 
+  // A choice of which one way is open binds nobody.
+  void DropFree() {
+    std::erase_if(graph_->waits, [&](const Wait& wait) { return free_.contains(wait.choice); });
+  }
+
  private:
   void AddCall(int comm_index, int member_index, const Call& call) {
-    if (!call.Holds() || (call.flags & format::kNoPartner) != 0) return;
-    if (IsSend(call))
-      AddSend(comm_index, member_index, call);
-    else
-      AddReceive(comm_index, member_index, call);
+    if (!call.Holds()) return;
+    const std::size_t before = graph_->waits.size();
+    if ((call.flags & format::kNoPartner) == 0) {
+      if (IsSend(call))
+        AddSend(comm_index, member_index, call);
+      else
+        AddReceive(comm_index, member_index, call);
+    }
+    if (call.any_does && graph_->waits.size() == before)
+      free_.insert(ChoiceOf(view_.comms[comm_index].members[member_index].node, call));
   }
 
   void AddSend(int comm_index, int member_index, const Call& call) {
     const CommView& comm = view_.comms[comm_index];
     const Member& member = comm.members[member_index];
+    if ((call.flags & format::kBuffered) != 0) return;
     const Member* to = call.root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call.root));
     const Channel* channel = to ? channels_.Of(comm_index, member.comm->rank, to->comm->rank) : nullptr;
     if (channel == nullptr || !channel->known || !IsUnderWay(*channel, call) || !channels_.Free(&call)) return;
@@ -43,15 +57,21 @@ class Messages {
   void AddReceive(int comm_index, int member_index, const Call& call) {
     const CommView& comm = view_.comms[comm_index];
     const Member& member = comm.members[member_index];
-    if (!IsOpen(call) || channels_.ClaimOf(&call) != nullptr) return;
+    if (!IsOpen(call) || IsMatched(call.function) || channels_.ClaimOf(&call) != nullptr) return;
     const bool anybody = (call.flags & format::kAnySource) != 0;
+    const auto may_send = [&](const Member& other) {
+      return anybody || other.comm->rank == static_cast<std::uint32_t>(call.root);
+    };
+    if (anybody && comm.members.size() < comm.size) return;
     for (const Member& other : comm.members)
-      if ((anybody || other.comm->rank == static_cast<std::uint32_t>(call.root)) && !Unclear(comm_index, other, member))
+      if (may_send(other) && Unclear(comm_index, other, member)) return;
+    for (const Member& other : comm.members)
+      if (may_send(other))
         AddWait(comm_index, member_index, call, other,
                 anybody ? NewChoice(member.node, call) : ChoiceOf(member.node, call));
   }
 
-  // What may be under way from there nobody can tell: then it is not said to be waited for.
+  // What may be under way from there nobody can tell: then nobody is said to be waited for.
   bool Unclear(int comm_index, const Member& from, const Member& to) const {
     const Channel* channel = channels_.Of(comm_index, from.comm->rank, to.comm->rank);
     return channel != nullptr && !channel->known;
@@ -75,9 +95,16 @@ class Messages {
     wait.position = call.position == format::kNotMatched ? 0 : call.position;
     wait.call = &call;
     wait.proven = !call.polled && (call.flags & format::kPolls) == 0;
-    wait.since_ns = view_.process(member).At(call.entered_ns);
+    wait.since_ns = view_.process(member).At(HeldSince(*member.box, call));
     wait.choice = choice;
     graph_->waits.push_back(wait);
+  }
+
+  static std::int64_t HeldSince(const reader::BoxImage& box, const Call& call) {
+    if (!call.awaited) return call.entered_ns;
+    const auto waiter = std::lower_bound(box.calls.begin(), box.calls.end(), call.waiter,
+                                         [](const Call& one, std::uint64_t wanted) { return one.slot + 1 < wanted; });
+    return waiter == box.calls.end() ? call.entered_ns : std::max(call.entered_ns, waiter->entered_ns);
   }
 
   // All requests of one MPI_Waitany are one choice; so are all that a receive from anybody may come from.
@@ -99,6 +126,7 @@ class Messages {
   WaitGraph* const graph_;
   std::map<std::pair<int, std::uint64_t>, int> of_waiter_;
   std::map<const Call*, int> of_call_;
+  std::set<int> free_;  // choices
   int next_choice_ = 0;
 };
 
@@ -108,11 +136,22 @@ bool SpeaksMpi(const CommView& comm) {
   return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommMpi) != 0;
 }
 
+bool OneThread(const Process& process) {
+  std::uint32_t thread = 0;
+  for (const Call& call : process.box->calls) {
+    if (!functions::IsMpi(call.function)) continue;
+    if (thread != 0 && call.thread != thread) return false;
+    thread = call.thread;
+  }
+  return true;
+}
+
 void AddMessagesOfMpi(const View& view, WaitGraph* graph) {
   if (std::none_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) return;
   Messages messages(view, graph);
   for (std::size_t c = 0; c < view.comms.size(); ++c)
     if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
+  messages.DropFree();
 }
 
 }  // namespace ncclwatch::diagnosis
