@@ -1,5 +1,6 @@
 # The reader and the diagnosis. The builder of jobs and boxes is also for the golden verdicts and the fuzzers' corpus.
-add_library(job_builder STATIC ${CMAKE_CURRENT_LIST_DIR}/job_builder.cc ${CMAKE_CURRENT_LIST_DIR}/box_writer.cc)
+add_library(job_builder STATIC ${CMAKE_CURRENT_LIST_DIR}/job_builder.cc ${CMAKE_CURRENT_LIST_DIR}/box_writer.cc
+  ${CMAKE_CURRENT_LIST_DIR}/mpi_job.cc)
 target_link_libraries(job_builder PUBLIC watchdog_diagnosis PRIVATE test_black_box ncclwatch_warnings)
 
 add_executable(unit_diagnosis
@@ -12,3 +13,6 @@ gtest_discover_tests(unit_diagnosis TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 target_compile_definitions(unit_diagnosis PRIVATE NCCLWATCH_DIAGNOSES="${PROJECT_SOURCE_DIR}/docs/DIAGNOSES.md")
 target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/diagnosis/advice_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/words_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/words_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/device_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/sequence_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/departure_test.cc)
+target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/mpi_world.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_healthy_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_deadlock_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_channels_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_message_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/awaited_test.cc)

@@ -1,0 +1,137 @@
+// point_to_point_mismatch of MPI: messages that pass by the receive meant for them, and such as do not fit it.
+#include <gtest/gtest.h>
+
+#include "tests/unit/diagnosis/verdicts.h"
+#include "tests/unit/mpi_job.h"
+
+namespace ncclwatch::testing {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::Kind;
+
+void ExpectMismatch(const MpiJob& job, Certainty certainty, const std::string& part_of_summary) {
+  const auto diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kPointToPointMismatch, certainty, {0, 1});
+  ASSERT_FALSE(diagnosis.findings.empty());
+  EXPECT_NE(diagnosis.findings[0].summary.find(part_of_summary), std::string::npos) << diagnosis.findings[0].summary;
+}
+
+void ExpectNothing(const MpiJob& job) {
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+MpiJob Exchanged(const MpiMessage& sent, const MpiMessage& received) {
+  MpiJob job(2);
+  MpiMessage out = sent, in = received;
+  out.peer = 1;
+  in.peer = 0;
+  job.Sent(0, out);
+  job.Received(1, in);
+  return job;
+}
+
+TEST(MpiMessage, TagPassedBy) {
+  MpiJob job(2);
+  job.Sent(0, {.peer = 1, .tag = 1});
+  job.Recv(0, {.peer = 1, .tag = 3});
+  job.Recv(1, {.peer = 0, .tag = 2});
+  ExpectMismatch(job, Certainty::kCertain, "tag 1 instead of 2");
+}
+
+TEST(MpiMessage, HeldSendPassedBy) {
+  MpiJob job(2);
+  job.Ssend(0, {.peer = 1, .tag = 1});
+  job.Recv(1, {.peer = 0, .tag = 2});
+  ExpectMismatch(job, Certainty::kCertain, "tag 1 instead of 2");
+}
+
+TEST(MpiMessage, OnAnotherCommunicator) {
+  MpiJob job(2);
+  const int other = job.MpiComm({0, 1});
+  job.Ssend(0, {.peer = 1, .comm = other});
+  job.Recv(1, {.peer = 0});
+  ExpectMismatch(job, Certainty::kCertain, "another communicator");
+}
+
+TEST(MpiMessage, LongerThanItsReceive) {
+  ExpectMismatch(Exchanged({.bytes = 400}, {.bytes = 200}), Certainty::kCertain, "room for 200");
+  ExpectNothing(Exchanged({.bytes = 200}, {.bytes = 400}));
+  ExpectNothing(Exchanged({.bytes = 0}, {.bytes = 400, .dtype = kMpiFloat}));
+}
+
+TEST(MpiMessage, OfAnotherType) {
+  ExpectMismatch(Exchanged({.signature = 1}, {.dtype = kMpiFloat, .signature = 2}), Certainty::kCertain, "receives");
+  ExpectMismatch(Exchanged({.bytes = 40, .signature = 1}, {.dtype = kMpiFloat, .signature = 2}), Certainty::kCertain,
+                 "receives");
+}
+
+TEST(MpiMessage, BytesAreOnlyLikely) {
+  ExpectMismatch(Exchanged({.dtype = kMpiByte, .signature = 1}, {.signature = 2}), Certainty::kLikely, "receives");
+  ExpectMismatch(Exchanged({.signature = 1}, {.dtype = kMpiByte, .signature = 2}), Certainty::kLikely, "receives");
+}
+
+TEST(MpiMessage, DerivedTypesOfTheSameElements) {
+  constexpr std::uint8_t kDerived = 0xfd;
+  ExpectNothing(Exchanged({.dtype = kDerived, .signature = 7}, {.dtype = kDerived, .signature = 7}));
+  ExpectMismatch(Exchanged({.dtype = kDerived, .signature = 7}, {.dtype = kDerived, .signature = 8}),
+                 Certainty::kCertain, "receives");
+  // Part of the receive: the beginnings may be equal.
+  ExpectNothing(Exchanged({.bytes = 32, .dtype = kDerived, .signature = 7}, {.dtype = kDerived, .signature = 8}));
+  ExpectNothing(Exchanged({.dtype = kDerived, .signature = 0}, {.bytes = 8, .dtype = kDerived, .signature = 8}));
+}
+
+TEST(MpiMessage, PackedFitsAll) {
+  ExpectNothing(Exchanged({.dtype = kMpiPacked, .signature = 1}, {.signature = 2}));
+  ExpectNothing(Exchanged({.signature = 1}, {.dtype = kMpiPacked, .signature = 2}));
+}
+
+TEST(MpiMessage, OverThreadsItIsOnlyLikely) {
+  MpiJob job = Exchanged({.bytes = 400}, {.bytes = 200});
+  job.Sent(0, {.peer = 1});
+  job.Box(0).calls.back().thread += 1;
+  ExpectMismatch(job, Certainty::kLikely, "room for 200");
+}
+
+// Two messages of one tag: the first receive called gets the first of them, whichever is completed first.
+TEST(MpiMessage, ReceivesCompletedInAnotherOrder) {
+  for (const bool both : {false, true}) {
+    MpiJob job(2);
+    const auto large = job.Irecv(1, {.peer = 0, .bytes = 400}), small = job.Irecv(1, {.peer = 0, .bytes = 40});
+    job.Sent(0, {.peer = 1, .bytes = 400});
+    job.Sent(0, {.peer = 1, .bytes = 40});
+    job.Receipt(1, small, 0, 0);
+    job.Complete(1, small);
+    if (both) job.Receipt(1, large, 0, 0);
+    if (both) job.Complete(1, large);
+    ExpectNothing(job);
+    job.Sent(0, {.peer = 1, .tag = 1, .bytes = 400});  // of another tag all is clear
+    job.Received(1, {.peer = 0, .tag = 1, .bytes = 200});
+    ExpectMismatch(job, Certainty::kCertain, "room for 200");
+  }
+}
+
+// Which of them a receive from anybody got, that is still open, nobody knows.
+TEST(MpiMessage, BehindAReceiveFromAnybody) {
+  MpiJob job(3);
+  job.Irecv(1, {.peer = kAny, .bytes = 400});
+  const auto small = job.Irecv(1, {.peer = 0, .bytes = 40});
+  job.Sent(0, {.peer = 1, .bytes = 400});
+  job.Sent(0, {.peer = 1, .bytes = 40});
+  job.Receipt(1, small, 0, 0);
+  job.Complete(1, small);
+  ExpectNothing(job);
+}
+
+// Probes take messages in order, and their receives may come in another.
+TEST(MpiMessage, MatchedReceivesInAnotherOrder) {
+  MpiJob job(2);
+  job.Sent(0, {.peer = 1, .bytes = 400});
+  job.Sent(0, {.peer = 1, .bytes = 40});
+  job.Received(1, {.peer = 0, .bytes = 40, .function = Function::MPI_Mrecv});
+  job.Received(1, {.peer = 0, .bytes = 400, .function = Function::MPI_Mrecv});
+  ExpectNothing(job);
+}
+
+}  // namespace
+}  // namespace ncclwatch::testing
