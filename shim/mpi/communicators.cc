@@ -213,6 +213,7 @@ void EndWorld(Box& box, int result) {
   // The launcher's environment may not have said it, or of the job that has started this one.
   Put(box.header->identity.rank, static_cast<std::int32_t>(world.rank));
   Put(box.header->identity.world_size, static_cast<std::int32_t>(world.size));
+  Put(world.color, thread_level.load(std::memory_order_relaxed));
   Bind(box, world_index, MPI_COMM_WORLD);
 
   ChangeState(world, CommunicatorState::kInitializing, CommunicatorState::kReady);

@@ -44,7 +44,7 @@ Awaited::~Awaited() {
 }
 
 void Awaited::Enter(Call& call) {
-  call.count = static_cast<std::uint64_t>(count_);
+  call.count = static_cast<std::uint64_t>(known_);
   EnterOther(call);
   for (int i = 0; i < count_; ++i)
     if (rows_[i].request.active) NoteWaiter(box_, rows_[i].request.slot, call.slot);

@@ -92,10 +92,14 @@ format::Peer* ChannelOf(const Call& call) {
 
 }  // namespace
 
+constinit std::atomic<int> thread_level{MPI_THREAD_SINGLE};
+
 void LearnThreads() {
   int level = MPI_THREAD_SINGLE;
   auto* ask = NCCLWATCH_ASK(MPI_Query_thread);
-  if (ask && ask(&level) == MPI_SUCCESS) threaded.store(level == MPI_THREAD_MULTIPLE, std::memory_order_relaxed);
+  if (!ask || ask(&level) != MPI_SUCCESS) return;
+  thread_level.store(level, std::memory_order_relaxed);
+  threaded.store(level == MPI_THREAD_MULTIPLE, std::memory_order_relaxed);
 }
 
 void Attach(Call& call, MPI_Comm comm) {

@@ -9,7 +9,8 @@ namespace ncclwatch::shim::mpi {
 
 // MPI_THREAD_MULTIPLE: counts of one communicator have several writers.
 extern std::atomic<bool> threaded;
-void LearnThreads();  // after MPI_Init
+void LearnThreads();  // after MPI_Init; before EndWorld, which leaves the level in the world's entry
+extern std::atomic<int> thread_level;
 
 // Fills in what is known of the communicator.
 void Attach(Call& call, MPI_Comm comm);

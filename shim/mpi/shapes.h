@@ -697,9 +697,9 @@ struct Init {
     BeginWorld(call.box);
     EnterOther(call);
     const int result = real(arguments...);
-    EndWorld(call.box, result);
     if (result == MPI_SUCCESS) LearnPredefined();
-    LearnThreads();
+    if (result == MPI_SUCCESS) LearnThreads();
+    EndWorld(call.box, result);
     Leave(call, result);
     return result;
   }

@@ -137,6 +137,10 @@ bool SpeaksMpi(const CommView& comm) {
 }
 
 bool OneThread(const Process& process) {
+  // Granted MPI_THREAD_MULTIPLE: a thread that has not called yet may do so at any time.
+  constexpr std::int32_t kMultiple = 3;
+  for (const reader::Communicator& comm : process.box->communicators)
+    if ((comm.flags & format::kCommMpi) != 0 && comm.parent == 0 && comm.color == kMultiple) return false;
   std::uint32_t thread = 0;
   for (const Call& call : process.box->calls) {
     if (!functions::IsMpi(call.function)) continue;
