@@ -26,7 +26,8 @@ target_include_directories(unit_shim PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(unit_shim PRIVATE SHIM_FAKE_NCCL="$<TARGET_FILE:shim_fake_nccl>"
   SHIM_SECOND_NCCL="$<TARGET_FILE:shim_second_nccl>" SHIM_FAKE_CUDA="$<TARGET_FILE:shim_fake_cuda>"
   SHIM_LIBRARY="$<TARGET_FILE:ncclwatch>"
-  SHIM_NCCL_INCLUDE="${NCCL_INCLUDE_DIR}")
+  SHIM_NCCL_INCLUDE="${NCCL_INCLUDE_DIR}" SHIM_OPENMPI_INCLUDE="${MPI_INCLUDE_openmpi}"
+  SHIM_MPICH_INCLUDE="${MPI_INCLUDE_mpich}")
 # In this order: the library stands in front, the fake behind it.
 target_link_libraries(unit_shim PRIVATE -Wl,--no-as-needed ncclwatch shim_fake_nccl ncclwatch_format cuda_headers
   ncclwatch_warnings GTest::gtest_main)

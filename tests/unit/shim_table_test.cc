@@ -35,7 +35,7 @@ void ExpectAllInTable(const std::set<std::string>& names) {
   for (const std::string& name : names)
     EXPECT_TRUE(std::any_of(std::begin(kFunctions), std::end(kFunctions),
                             [&](const FunctionInfo& info) { return info.name == name; }))
-        << name << " is declared and not in nccl.def";
+        << name << " is declared and not in its table";
 }
 
 TEST(ShimTable, HasEveryFunctionOfTheHeader) {
@@ -58,8 +58,46 @@ TEST(ShimTable, NumbersAreUniqueAndFitTheirTable) {
     EXPECT_TRUE(numbers.insert(number).second) << info.name;
     EXPECT_TRUE(names.insert(info.name).second) << info.name;
     EXPECT_GT(number, 0u);
-    EXPECT_LT(number, 256u);
+    EXPECT_LT(number, info.name.starts_with("MPI_") ? kRowOf.size() : 256u);
+    EXPECT_EQ(IsMpi(info.function), info.name.starts_with("MPI_")) << info.name;
   }
+}
+
+// Every name of the profiling interface that mpi.h and what it includes declare.
+std::set<std::string> DeclaredOfMpi(const std::string& folder) {
+  const std::regex declaration("\\bP(MPI_[A-Z]\\w*)[ ]*\\(");
+  std::set<std::string> names;
+  for (const char* file : {"/mpi.h", "/mpi_proto.h", "/mpio.h"}) {
+    const std::string text = Text(folder + file);
+    for (std::sregex_iterator at(text.begin(), text.end(), declaration), end; at != end; ++at) names.insert((*at)[1]);
+  }
+  return names;
+}
+
+TEST(ShimTable, HasEveryFunctionOfTheMpisThatAreInstalled) {
+  const std::string folders[] = {SHIM_OPENMPI_INCLUDE, SHIM_MPICH_INCLUDE};
+  int installed = 0;
+  for (const std::string& folder : folders) {
+    if (!std::ifstream(folder + "/mpi.h")) continue;
+    ++installed;
+    const std::set<std::string> names = DeclaredOfMpi(folder);
+    EXPECT_GT(names.size(), 300u) << folder;
+    ExpectAllInTable(names);
+  }
+  if (installed == 0) GTEST_SKIP() << "neither Open MPI nor MPICH is installed";
+}
+
+TEST(ShimTable, LargeCountsHaveTheNumbersOfTheirSmallOnes) {
+  int large = 0;
+  for (const FunctionInfo& info : kFunctions) {
+    const FunctionInfo* small = Find(WithSmallCounts(info.function));
+    ASSERT_NE(small, nullptr) << info.name;
+    if (small->function == info.function) continue;
+    ++large;
+    EXPECT_EQ(std::string(small->name) + "_c", info.name);
+    EXPECT_EQ(small->family, info.family) << info.name;
+  }
+  EXPECT_GT(large, 100);
 }
 
 }  // namespace

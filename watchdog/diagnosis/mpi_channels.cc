@@ -182,6 +182,18 @@ void Channels::AddCounted(int comm, const Member& member) {
   }
 }
 
+namespace {
+
+// The only receive that is open, in a call that blocks: all posted before it have their messages, so that the first
+// one under way with its tag is its own.
+bool IsAlone(const Member& member, const Call& receive) {
+  if ((receive.flags & (format::kRequest | format::kAnyTag)) != 0) return false;
+  return std::none_of(member.messages.begin(), member.messages.end(),
+                      [&](const Call* other) { return other != &receive && IsReceive(*other) && IsOpen(*other); });
+}
+
+}  // namespace
+
 // Open receives take messages in the order in which they were posted. Of one from anybody it is open what it got: what
 // it may have got is not held up, and is there for others all the same.
 void Channels::Claim(const View& view, int comm) {
@@ -191,8 +203,7 @@ void Channels::Claim(const View& view, int comm) {
       const bool anybody = (receive->flags & format::kAnySource) != 0;
       ForEachTaken(comm, member, *receive, [&](const Call* send) {
         claims_.try_emplace(receive, send);
-        const bool sure = !anybody && (receive->flags & format::kAnyTag) == 0 && !wanted_.contains(send);
-        if (sure)
+        if (!anybody && IsAlone(member, *receive))
           channels_[{comm, static_cast<std::uint32_t>(receive->root), member.comm->rank}].claimed.emplace_back(send,
                                                                                                                receive);
         (anybody ? wanted_ : claimed_).insert(send);

@@ -29,7 +29,7 @@ struct Channel {
   std::vector<const reader::Call*> sends, receipts;                      // in the ring, by position
   std::vector<std::pair<const reader::Call*, const reader::Call*>> met;  // as far as that is certain
   std::vector<const reader::Call*> under_way;                            // sent and not received, in order
-  // Of those, by an open receive that no other message could meet first.
+  // Of those, what the only open receive of its rank is about to get.
   std::vector<std::pair<const reader::Call*, const reader::Call*>> claimed;
   bool known = false;  // what is under way; else the rings reach back too little
 };
