@@ -72,8 +72,9 @@ std::uint64_t HashOf(const std::vector<int>& ranks) {
   return hash;
 }
 
-std::vector<int> OwnMembers(MPI_Comm comm, MPI_Comm in) {
-  auto* group_of = NCCLWATCH_ASK(MPI_Comm_group);
+// Ranks in `in` of the members of a communicator's own group, or of the other one of two.
+std::vector<int> Members(MPI_Comm comm, Function which, MPI_Comm in) {
+  auto* group_of = Ask(static_cast<decltype(&PMPI_Comm_group)>(nullptr), which);
   auto* release = NCCLWATCH_ASK(MPI_Group_free);
   MPI_Group group = MPI_GROUP_NULL;
   if (!group_of || !release || group_of(comm, &group) != MPI_SUCCESS) return {};
@@ -81,27 +82,9 @@ std::vector<int> OwnMembers(MPI_Comm comm, MPI_Comm in) {
   release(&group);
   return members;
 }
-
+std::vector<int> OwnMembers(MPI_Comm comm, MPI_Comm in) { return Members(comm, Function::MPI_Comm_group, in); }
 std::vector<int> OtherMembers(MPI_Comm inter) {
-  auto* group_of = NCCLWATCH_ASK(MPI_Comm_remote_group);
-  auto* release = NCCLWATCH_ASK(MPI_Group_free);
-  MPI_Group group = MPI_GROUP_NULL;
-  if (!group_of || !release || group_of(inter, &group) != MPI_SUCCESS) return {};
-  std::vector<int> members = Translate(group, MPI_COMM_WORLD);
-  release(&group);
-  return members;
-}
-
-// How often this rank has made one of the same groups.
-std::uint64_t CountUse(Box& box, std::uint64_t key) {
-  WriterLock lock(box);
-  for (std::uint32_t i = 0; i < kSeenIds; ++i) {
-    SeenId& seen = box.seen[(key + i) % kSeenIds];
-    if (seen.key != 0 && seen.key != key) continue;
-    seen.key = key;
-    return seen.uses++;
-  }
-  return 0;
+  return Members(inter, Function::MPI_Comm_remote_group, MPI_COMM_WORLD);
 }
 
 // Both sides must come to the same: the group with the lower first rank goes before.

@@ -122,15 +122,7 @@ void EnterCollective(Call& call) {
   }
   Commit(call);
   if (!entry) return;
-  Put(entry->last.slot, call.slot);
-  Put(entry->last.count, call.count);
-  if (call.slot != kNoSlot)
-    Put(entry->last.entered, RecordAt(call.box, call.slot).entered.load(std::memory_order_relaxed));
-  Put(entry->last.function, static_cast<std::uint32_t>(call.function));
-  Put(entry->last.root, call.root);
-  Put(entry->last.dtype, call.dtype);
-  Put(entry->last.reduction, call.reduction);
-  Put(entry->last.flags, call.flags);
+  PutLast(call.box, *entry, call);
   entry->chain.store(call.chain, std::memory_order_relaxed);
   // Pairs with the readers' acquire: who sees the new count finds the record and the chain.
   entry->entered.store(call.position + 1, std::memory_order_release);

@@ -89,17 +89,9 @@ void Label(format::Communicator& entry, const void* config) {
   for (std::size_t i = 0; i + 1 < sizeof entry.label && view->name[i]; ++i) Put(entry.label[i], view->name[i]);
 }
 
-// How often this rank has used this id before.
-std::uint64_t CountUse(Box& box, std::uint64_t unique_id, int rank) {
-  const std::uint64_t key = identity::NotZero(format::Mix(unique_id, static_cast<std::uint64_t>(rank)));
-  WriterLock lock(box);
-  for (std::uint32_t i = 0; i < kSeenIds; ++i) {
-    SeenId& seen = box.seen[(key + i) % kSeenIds];
-    if (seen.key != 0 && seen.key != key) continue;
-    seen.key = key;
-    return seen.uses++;
-  }
-  return 0;
+// The key under which a rank's uses of an id are counted.
+std::uint64_t UseOfRank(std::uint64_t id, int rank) {
+  return identity::NotZero(format::Mix(id, static_cast<std::uint64_t>(rank)));
 }
 
 Origin OfRoot(Box& box, const Creation& made) {
@@ -108,7 +100,7 @@ Origin OfRoot(Box& box, const Creation& made) {
   origin.size = static_cast<std::uint32_t>(made.size);
   if (made.ids) {
     const std::uint64_t id = identity::OfUniqueId(made.ids);
-    origin.id = identity::OfRoot(id, CountUse(box, id, made.rank));
+    origin.id = identity::OfRoot(id, CountUse(box, UseOfRank(id, made.rank)));
   } else {
     origin.flags |= format::kCommIdentityUnknown;
   }
@@ -138,7 +130,7 @@ Origin OfChild(Box& box, const Call& call, const format::Communicator& parent) {
   } else if (call.function == Function::ncclCommShrink) {
     const std::uint64_t id = identity::OfChild(identity::kShrink, parent.id, call.position,
                                                identity::OfExcluded(made.list, made.list_count));
-    origin.id = identity::OfRoot(id, CountUse(box, id, static_cast<int>(parent.rank)));
+    origin.id = identity::OfRoot(id, CountUse(box, UseOfRank(id, static_cast<int>(parent.rank))));
   } else {
     origin.flags |= format::kCommGrown;
     origin.size = static_cast<std::uint32_t>(made.size);

@@ -128,4 +128,15 @@ std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
   return at;
 }
 
+std::uint64_t CountUse(Box& box, std::uint64_t key) {
+  WriterLock lock(box);
+  for (std::uint32_t i = 0; i < kSeenIds; ++i) {
+    SeenId& seen = box.seen[(key + i) % kSeenIds];
+    if (seen.key != 0 && seen.key != key) continue;
+    seen.key = key;
+    return seen.uses++;
+  }
+  return 0;
+}
+
 }  // namespace ncclwatch::shim

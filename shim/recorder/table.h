@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "shim/recorder/box.h"
+#include "shim/recorder/put.h"
 
 namespace ncclwatch::shim {
 
@@ -20,6 +21,22 @@ struct Origin {
 
 // An entry in state kInitializing, or kNoCommunicator if all are of communicators that live.
 std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library);
+
+// How often `key`, not 0, has been counted before.
+std::uint64_t CountUse(Box& box, std::uint64_t key);
+
+// The newest collective of a communicator, kept where the ring cannot wrap past it. Of NCCL's calls and of MPI's.
+template <class Call>
+[[gnu::always_inline]] inline void PutLast(const Box& box, format::Communicator& entry, const Call& call) {
+  Put(entry.last.slot, call.slot);
+  Put(entry.last.count, call.count);
+  if (call.slot != kNoSlot) Put(entry.last.entered, box.RecordAt(call.slot).entered.load(std::memory_order_relaxed));
+  Put(entry.last.function, static_cast<std::uint32_t>(call.function));
+  Put(entry.last.root, call.root);
+  Put(entry.last.dtype, call.dtype);
+  Put(entry.last.reduction, call.reduction);
+  Put(entry.last.flags, call.flags);
+}
 
 inline void SetState(format::Communicator& entry, format::CommunicatorState state) {
   entry.state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
