@@ -66,7 +66,7 @@ struct Communicator {
   std::uint64_t created;  // ticks
   std::uint32_t rank;     // of this process (or thread) in the communicator
   std::uint32_t size;
-  std::int32_t color;     // of a split
+  std::int32_t color;     // of a split; of MPI_COMM_WORLD the level of threads that MPI has granted
   std::int32_t device;    // CUDA device ordinal, -1 unknown
   std::uint32_t library;  // which libnccl of the process made it
   std::uint32_t flags;    // CommunicatorFlags
