@@ -98,13 +98,17 @@ std::uint64_t IdOfInter(Box& box, MPI_Comm comm) {
   return IdOf(Origin::kInter, 0, CountUse(box, groups), groups);
 }
 
-// What could not be said before it was made.
+// What could not be said before it was made: MPI would end the job over a question about a group that is none, which
+// the call itself may be allowed to survive.
 void Identify(Box& box, format::Communicator& entry, const Making& making, MPI_Comm parent, MPI_Comm comm) {
   try {
     if (making.origin == Origin::kByMembers) {
       const std::vector<int> members = OwnMembers(comm, parent);
       if (!members.empty())
         Put(entry.id, IdOf(making.origin, entry.parent, entry.parent_ordinal, static_cast<std::uint32_t>(members[0])));
+    } else if (making.origin == Origin::kOfGroupAlone) {
+      const std::uint64_t what = format::Mix(making.what, HashOf(OwnMembers(comm, parent)));
+      Put(entry.id, IdOf(making.origin, entry.parent, CountUse(box, IdOf(making.origin, entry.parent, 0, what)), what));
     } else if (entry.flags & format::kCommInter) {
       if (const std::uint64_t id = IdOfInter(box, comm))
         Put(entry.id, id);
@@ -118,32 +122,19 @@ void Identify(Box& box, format::Communicator& entry, const Making& making, MPI_C
 
 }  // namespace
 
-std::uint64_t HashOfGroup(MPI_Comm parent, MPI_Group group) {
-  if (group == MPI_GROUP_NULL) return 0;
-  try {
-    return HashOf(Translate(group, parent));
-  } catch (...) {
-    return 0;
-  }
-}
-
 void BeginMaking(Call& call, Making* making) {
   Box& box = call.box;
   if (call.index == kNoCommunicator) return EnterOther(call);
   format::Communicator& parent = box.communicators[call.index];
   call.position = parent.creations.load(std::memory_order_relaxed);
-  std::uint64_t ordinal = call.position;
-  if (making->origin == Origin::kOfGroupAlone)
-    ordinal = CountUse(box, IdOf(making->origin, parent.id, 0, making->what));
-  else
-    parent.creations.store(call.position + 1, std::memory_order_release);
+  if (making->origin != Origin::kOfGroupAlone) parent.creations.store(call.position + 1, std::memory_order_release);
   if (making->makes) {
     shim::Origin origin;
     origin.parent = parent.id;
-    origin.ordinal = ordinal;
+    origin.ordinal = call.position;
     origin.color = making->color;
     origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & format::kCommIdentityUnknown);
-    origin.id = IdOf(making->origin, parent.id, ordinal, making->what);
+    origin.id = IdOf(making->origin, parent.id, call.position, making->what);
     making->made = Make(box, origin, kNoLibrary);
   }
   EnterOther(call);

@@ -15,9 +15,8 @@ enum class Origin : std::uint64_t {
   kSelf = 17,
   kDuplicate = 18,
   kSplit = 19,         // what: the colour
-  kByMembers = 20,     // the members are known once it is made: what is the first one's rank in the parent
-  kOfGroup = 21,       // what: the group, in the parent's ranks
-  kOfGroupAlone = 22,  // likewise, and only its members make the call: what has the tag too
+  kByMembers = 20,     // the members are known once it is made: what is then the first one's rank in the parent
+  kOfGroupAlone = 22,  // only its members make the call; what: the tag, and once it is made the members
   kInter = 23,         // what: both groups, in ranks of MPI_COMM_WORLD
 };
 
@@ -34,9 +33,6 @@ struct Making {
 void BeginMaking(Call& call, Making* making);
 // After it. `made` is only read if it succeeded.
 void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* made);
-
-// Of the members' ranks in the parent, in order.
-std::uint64_t HashOfGroup(MPI_Comm parent, MPI_Group group);
 
 // MPI_COMM_WORLD and MPI_COMM_SELF: before and after MPI_Init.
 void BeginWorld(Box& box);

@@ -52,21 +52,6 @@ class HandleMap {
     part.Close(slot);
     return true;
   }
-  // visit(handle, value&) under the locks, one part after the other.
-  template <class Visit>
-  void ForEach(const Visit& visit) {
-    for (Part& part : parts_) {
-      const Lock lock(part);
-      if (!lock.held()) continue;
-      for (std::uint64_t i = 0; i < part.capacity; ++i)
-        if (part.slots[i].key) visit(part.slots[i].key - 1, part.slots[i].value);
-    }
-  }
-  std::uint64_t bytes() const {
-    std::uint64_t sum = 0;
-    for (const Part& part : parts_) sum += part.capacity * sizeof(Slot);
-    return sum;
-  }
 
  private:
   static constexpr std::uint32_t kParts = 16;

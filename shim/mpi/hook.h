@@ -1,7 +1,9 @@
 // The one body of all wrappers of MPI.
 #pragma once
 
-#include "shim/lifecycle/abort.h"
+#include <type_traits>
+#include <utility>
+
 #include "shim/lifecycle/process.h"
 #include "shim/mpi/call.h"
 #include "shim/mpi/real.h"
@@ -15,6 +17,9 @@ struct Here {
   std::uintptr_t frame;
   Name name;
 };
+
+// Set by MPI_Init: what is called without it (NCCL may have made a black box before) is passed on.
+extern std::atomic<bool> begun;
 
 // A call from inside MPI, or from a tool that serves a call in progress on this thread.
 inline bool IsInner(const Thread& thread, const Here& here) {
@@ -30,6 +35,17 @@ template <functions::Function function, class Shape, class... P>
 struct Hook<function, Shape, int(P...)> {
   using Real = int (*)(P...);
 
+  // The arguments as they came, whatever the types that the caller's mpi.h has for them: another MPI's handles are
+  // pointers where ours are ints, and would lose half of their bits.
+  template <class... Words>
+  [[gnu::always_inline]] static int Enter(const Here& here, Words... words) {
+    static_assert(sizeof...(P) <= sizeof...(Words));
+    if (!IsOurAbi()) [[unlikely]]
+      return PassOn(here.name, words...);
+    const std::uint64_t all[] = {words...};
+    return Unpack(here, all, std::index_sequence_for<P...>{});
+  }
+
   // One copy for both names of a function.
   [[gnu::noinline]] static int Run(const Here& here, P... arguments) {
     auto* real = reinterpret_cast<Real>(mpi::Real(function, here.name));
@@ -37,10 +53,10 @@ struct Hook<function, Shape, int(P...)> {
       return NoSuchFunction(function);
     Thread& thread = current_thread;
     if (IsInner(thread, here)) return real(arguments...);
-    Box* box = CurrentBox();
     if constexpr (kBegins)
-      if (IsOurAbi()) box = FirstUse(0);
-    if (!box) return real(arguments...);
+      if (FirstUse(0)) begun.store(true, std::memory_order_relaxed);
+    Box* box = CurrentBox();
+    if (!box || !begun.load(std::memory_order_relaxed)) return real(arguments...);
     thread.frame = here.frame;
     thread.site = here.site;
     Call call{.box = *box, .thread = thread};
@@ -52,6 +68,25 @@ struct Hook<function, Shape, int(P...)> {
   }
 
  private:
+  template <class... Words>
+  [[gnu::noinline]] static int PassOn(Name name, Words... words) {
+    auto* real = reinterpret_cast<int (*)(Words...)>(mpi::Real(function, name));
+    return real ? real(words...) : NoSuchFunction(function);
+  }
+
+  template <class T>
+  static T As(std::uint64_t word) {
+    if constexpr (std::is_pointer_v<T>)
+      return reinterpret_cast<T>(word);
+    else
+      return static_cast<T>(word);
+  }
+  template <std::size_t... at>
+  [[gnu::always_inline]] static int Unpack(const Here& here, const std::uint64_t* words, std::index_sequence<at...>) {
+    static_cast<void>(words);
+    return Run(here, As<P>(words[at])...);
+  }
+
   static constexpr bool kBegins =
       function == functions::Function::MPI_Init || function == functions::Function::MPI_Init_thread;
 };

@@ -75,6 +75,12 @@ void* FindGlobal(const char* name, std::atomic<void*>* known) {
   return there;
 }
 
+int ClassOf(int error) {
+  int of = error;
+  auto* ask = NCCLWATCH_ASK(MPI_Error_class);
+  return ask && ask(error, &of) == MPI_SUCCESS ? of : error;
+}
+
 int NoSuchFunction(Function function) {
   static constinit std::atomic<bool> said{false};
   if (!said.exchange(true))
@@ -113,15 +119,18 @@ bool LibraryText(char (&text)[kLibraryText]) {
   return used > 0;
 }
 
-bool IsOurAbi() {
+constinit std::atomic<Abi> abi{Abi::kNotAsked};
+
+bool AskAbi() {
   char text[kLibraryText];
   const bool known = LibraryText(text);
   const bool open_mpi = known && std::strncmp(text, "Open MPI", 8) == 0;
 #ifdef OPEN_MPI
-  if (open_mpi) return true;
+  const bool ours = open_mpi;
 #else
-  if (known && !open_mpi) return true;
+  const bool ours = known && !open_mpi;
 #endif
+  if (abi.exchange(ours ? Abi::kOurs : Abi::kOther, std::memory_order_relaxed) == Abi::kOther || ours) return ours;
   Say("not watching MPI: this library is for %s, and the program runs on %s", kAbiName,
       known ? text : "an MPI that does not say its name");
   return false;

@@ -33,6 +33,9 @@ auto Ask(R (*)(P...), functions::Function function) {
 #define NCCLWATCH_ASK(name) \
   ::ncclwatch::shim::mpi::Ask(static_cast<decltype(&P##name)>(nullptr), ::ncclwatch::functions::Function::name)
 
+// MPI's own codes say more than their class does.
+int ClassOf(int error);
+
 // Says once that the function is missing; what its caller is told.
 int NoSuchFunction(functions::Function function);
 
@@ -41,7 +44,13 @@ bool IsMpisOwn(std::uint64_t site);
 // What the library in this process calls itself, "Open MPI v4.1.4", "MPICH 4.0.2"; of these bytes at most.
 inline constexpr int kLibraryText = 128;
 bool LibraryText(char (&text)[kLibraryText]);
-// Whether it is the one whose mpi.h this was compiled against; said once if it is not.
-bool IsOurAbi();
+// Whether it is the one whose mpi.h this was compiled against; said once if it is not. May be asked before MPI_Init.
+enum class Abi : std::uint8_t { kNotAsked, kOurs, kOther };
+extern std::atomic<Abi> abi;
+bool AskAbi();
+inline bool IsOurAbi() {
+  const Abi known = abi.load(std::memory_order_relaxed);
+  return known == Abi::kOurs || (known == Abi::kNotAsked && AskAbi());
+}
 
 }  // namespace ncclwatch::shim::mpi

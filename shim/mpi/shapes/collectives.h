@@ -1,0 +1,183 @@
+// Collectives. The signature is what all ranks must agree about, so that calls that belong together have equal
+// fingerprints: of a gather the elements that a rank sends, or the root receives from each. Describe() takes the
+// arguments that it needs from the front; what follows them (a request, an info) is the same for all.
+#pragma once
+
+#include "shim/mpi/arrays.h"
+#include "shim/mpi/datatypes.h"
+#include "shim/mpi/requests.h"
+#include "shim/mpi/shapes/arguments.h"
+
+namespace ncclwatch::shim::mpi::shapes {
+
+template <class Shape>
+struct Collective {
+  template <Function function, class Real, class... A>
+  static int Around(Call& call, Real real, A... arguments) {
+    Shape::Describe(call, arguments...);
+    if (call.inter) {
+      // Who is the root, and what is sent where, differs between the two groups.
+      call.root = format::kNoRank;
+      call.signature = 0;
+    }
+    if constexpr (IsPersistent(function)) {
+      const int result = real(arguments...);
+      if (result == MPI_SUCCESS) OpenRequest(call, *Last(arguments...), false, false, true);
+      return result;
+    } else {
+      if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
+      EnterCollective(call);
+      const int result = real(arguments...);
+      if constexpr (IsNonBlocking(function))
+        if (result == MPI_SUCCESS) OpenRequest(call, *Last(arguments...), false, false, false);
+      LeaveCollective(call, result);
+      return result;
+    }
+  }
+
+ protected:
+  // What a rank sends is what each rank has room for; else this call differs from all others.
+  static void Compare(Call& call, std::uint32_t sent) {
+    if (sent != call.signature) call.signature = static_cast<std::uint32_t>(format::Mix(sent, call.signature));
+  }
+};
+
+struct Barrier : Collective<Barrier> {
+  template <class... A>
+  static void Describe(Call& call, MPI_Comm comm, A...) {
+    Attach(call, comm);
+  }
+};
+struct Bcast : Collective<Bcast> {
+  template <class... A>
+  static void Describe(Call& call, void*, auto count, MPI_Datatype type, int root, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    Amount(call, static_cast<std::uint64_t>(count), type);
+    call.root = root;
+  }
+};
+struct Reduce : Collective<Reduce> {
+  template <class... A>
+  static void Describe(Call& call, const void*, void*, auto count, MPI_Datatype type, MPI_Op op, int root,
+                       MPI_Comm comm, A...) {
+    Attach(call, comm);
+    Amount(call, static_cast<std::uint64_t>(count), type);
+    call.reduction = ReductionOf(op);
+    call.root = root;
+  }
+};
+struct Allreduce : Collective<Allreduce> {
+  template <class... A>
+  static void Describe(Call& call, const void*, void*, auto count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    Amount(call, static_cast<std::uint64_t>(count), type);
+    call.reduction = ReductionOf(op);
+  }
+};
+struct ReduceScatter : Collective<ReduceScatter> {
+  template <class Counts, class... A>
+  static void Describe(Call& call, const void*, void*, Counts counts, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+                       A...) {
+    Attach(call, comm);
+    AmountOfAll(call, counts, type);
+    call.reduction = ReductionOf(op);
+  }
+};
+struct Gather : Collective<Gather> {
+  template <class... A>
+  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, auto received,
+                       MPI_Datatype received_type, int root, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    call.root = root;
+    const bool is_root = call.rank == root;
+    Amount(call, static_cast<std::uint64_t>(is_root ? received : sent), is_root ? received_type : sent_type);
+  }
+};
+struct Scatter : Collective<Scatter> {
+  template <class... A>
+  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, auto received,
+                       MPI_Datatype received_type, int root, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    call.root = root;
+    const bool is_root = call.rank == root;
+    Amount(call, static_cast<std::uint64_t>(is_root ? sent : received), is_root ? sent_type : received_type);
+  }
+};
+struct Gatherv : Collective<Gatherv> {
+  template <class Counts, class Places, class... A>
+  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, Counts, Places, MPI_Datatype,
+                       int root, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    call.root = root;
+    AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
+  }
+};
+struct Scatterv : Collective<Scatterv> {
+  template <class Counts, class Places, class... A>
+  static void Describe(Call& call, const void*, Counts, Places, MPI_Datatype, void*, auto received,
+                       MPI_Datatype received_type, int root, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    call.root = root;
+    AmountOfOne(call, static_cast<std::uint64_t>(received), received_type);
+  }
+};
+struct Allgather : Collective<Allgather> {
+  template <class... A>
+  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, auto received,
+                       MPI_Datatype received_type, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    Amount(call, static_cast<std::uint64_t>(received), received_type);
+    if (from != MPI_IN_PLACE && !call.inter) Compare(call, SignatureOf(static_cast<std::uint64_t>(sent), sent_type));
+  }
+};
+using Alltoall = Allgather;
+struct Allgatherv : Collective<Allgatherv> {
+  template <class Counts, class Places, class... A>
+  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, Counts counts, Places,
+                       MPI_Datatype received_type, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    AmountOfAll(call, counts, received_type);
+    if (from == MPI_IN_PLACE || call.inter || call.rank < 0) return;
+    const std::uint32_t own = SignatureOf(static_cast<std::uint64_t>(counts[call.rank]), received_type);
+    const std::uint32_t mine = SignatureOf(static_cast<std::uint64_t>(sent), sent_type);
+    if (own != mine) Compare(call, mine);
+  }
+};
+struct Alltoallv : Collective<Alltoallv> {
+  template <class Counts, class Places, class... A>
+  static void Describe(Call& call, const void*, Counts, Places, MPI_Datatype sent_type, void*, Counts, Places,
+                       MPI_Datatype, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    AmountOfOne(call, 0, sent_type);
+  }
+};
+struct Alltoallw : Collective<Alltoallw> {
+  template <class Counts, class Places, class Types, class... A>
+  static void Describe(Call& call, const void*, Counts, Places, Types, void*, Counts, Places, Types, MPI_Comm comm,
+                       A...) {
+    Attach(call, comm);
+  }
+};
+
+// Neighbours need not agree with anybody else.
+struct NeighborAllgather : Collective<NeighborAllgather> {
+  template <class... A>
+  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, auto, MPI_Datatype,
+                       MPI_Comm comm, A...) {
+    Attach(call, comm);
+    AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
+  }
+};
+using NeighborAlltoall = NeighborAllgather;
+struct NeighborAllgatherv : Collective<NeighborAllgatherv> {
+  template <class Counts, class Places, class... A>
+  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, Counts, Places, MPI_Datatype,
+                       MPI_Comm comm, A...) {
+    Attach(call, comm);
+    AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
+  }
+};
+using NeighborAlltoallv = Alltoallv;
+using NeighborAlltoallw = Alltoallw;
+
+}  // namespace ncclwatch::shim::mpi::shapes

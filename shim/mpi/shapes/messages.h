@@ -1,0 +1,232 @@
+// Sends, receives, exchanges and probes.
+#pragma once
+
+#include "shim/mpi/completion.h"
+#include "shim/mpi/datatypes.h"
+#include "shim/mpi/real.h"
+#include "shim/mpi/requests.h"
+#include "shim/mpi/shapes/arguments.h"
+
+namespace ncclwatch::shim::mpi::shapes {
+
+constexpr std::uint32_t ModeOf(Function function) {
+  switch (functions::WithSmallCounts(function)) {
+    case Function::MPI_Ssend:
+    case Function::MPI_Issend:
+    case Function::MPI_Ssend_init: return format::kSynchronous;
+    case Function::MPI_Bsend:
+    case Function::MPI_Ibsend:
+    case Function::MPI_Bsend_init: return format::kBuffered;
+    case Function::MPI_Rsend:
+    case Function::MPI_Irsend:
+    case Function::MPI_Rsend_init: return format::kReady;
+    default: return 0;
+  }
+}
+
+struct Send {
+  template <Function function, class Real, class Count, class... A>
+  static int Around(Call& call, Real real, const void* from, Count count, MPI_Datatype type, int to, int tag,
+                    MPI_Comm comm, A... more) {
+    Attach(call, comm);
+    Amount(call, static_cast<std::uint64_t>(count), type);
+    call.root = to;
+    call.tag = tag;
+    call.flags |= ModeOf(function);
+    if constexpr (IsPersistent(function)) {
+      const int result = real(from, count, type, to, tag, comm, more...);
+      if (result == MPI_SUCCESS) OpenRequest(call, *Last(more...), true, false, true);
+      return result;
+    } else {
+      if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
+      EnterSend(call);
+      const int result = real(from, count, type, to, tag, comm, more...);
+      if constexpr (IsNonBlocking(function))
+        if (result == MPI_SUCCESS) OpenRequest(call, *Last(more...), true, false, false);
+      LeaveSend(call, result);
+      return result;
+    }
+  }
+};
+
+// Where the caller wants no status, and only one can say which message it was.
+class Status {
+ public:
+  Status(const Call& call, MPI_Status* wanted)
+      : passed_(wanted == MPI_STATUS_IGNORE && (call.flags & (format::kAnySource | format::kAnyTag)) ? &own_ : wanted) {
+  }
+  MPI_Status* passed() { return passed_; }
+  // After the receive.
+  Receipt receipt(const Call& call) const {
+    const bool asked = (call.flags & (format::kAnySource | format::kAnyTag)) != 0 && passed_ != MPI_STATUS_IGNORE;
+    return {.slot = call.slot,
+            .index = call.index,
+            .generation = call.generation,
+            .source = asked ? passed_->MPI_SOURCE : call.root,
+            .tag = asked ? passed_->MPI_TAG : call.tag};
+  }
+
+ private:
+  MPI_Status own_;
+  MPI_Status* passed_;
+};
+
+// A message that was too long for the receive has met it all the same.
+inline bool Received(int result) { return result == MPI_SUCCESS || ClassOf(result) == MPI_ERR_TRUNCATE; }
+
+struct Recv {
+  template <Function function, class Real, class Count, class Last>
+  static int Around(Call& call, Real real, void* into, Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+                    Last last) {
+    Attach(call, comm);
+    Amount(call, static_cast<std::uint64_t>(count), type);
+    call.root = from;
+    call.tag = tag;
+    if constexpr (IsPersistent(function)) {
+      const int result = real(into, count, type, from, tag, comm, last);
+      if (result == MPI_SUCCESS) OpenRequest(call, *last, false, true, true);
+      return result;
+    } else if constexpr (IsNonBlocking(function)) {
+      call.flags |= format::kRequest;
+      EnterReceive(call);
+      const int result = real(into, count, type, from, tag, comm, last);
+      if (result == MPI_SUCCESS) OpenRequest(call, *last, false, true, false);
+      Leave(call, result);
+      return result;
+    } else {
+      EnterReceive(call);
+      Status status(call, last);
+      const int result = real(into, count, type, from, tag, comm, status.passed());
+      if (Received(result)) NoteReceipt(call.box, status.receipt(call));
+      Leave(call, result);
+      return result;
+    }
+  }
+};
+
+struct Mrecv {
+  template <Function function, class Real, class Count, class Last>
+  static int Around(Call& call, Real real, void* into, Count count, MPI_Datatype type, MPI_Message* message,
+                    Last last) {
+    Amount(call, static_cast<std::uint64_t>(count), type);
+    TakeMessage(call, *message);
+    if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
+    EnterReceive(call);
+    const int result = real(into, count, type, message, last);
+    if constexpr (IsNonBlocking(function)) {
+      if (result == MPI_SUCCESS) OpenRequest(call, *last, false, true, false);
+    } else if (Received(result)) {
+      NoteReceipt(call.box, {call.slot, call.index, call.generation, call.root, call.tag});
+    }
+    Leave(call, result);
+    return result;
+  }
+};
+
+// Two records that are one call: neither waits for the other.
+struct Sendrecv {
+  template <Function function, class Real, class Count, class Last>
+  static int Around(Call& call, Real real, const void* from, Count sent, MPI_Datatype sent_type, int to, int sent_tag,
+                    void* into, Count received, MPI_Datatype received_type, int source, int tag, MPI_Comm comm,
+                    Last last) {
+    Attach(call, comm);
+    Call send = call;
+    Amount(send, static_cast<std::uint64_t>(sent), sent_type);
+    send.root = to;
+    send.tag = sent_tag;
+    Amount(call, static_cast<std::uint64_t>(received), received_type);
+    call.root = source;
+    call.tag = tag;
+    return Exchange<function>(send, call, last, [&](auto* passed) {
+      return real(from, sent, sent_type, to, sent_tag, into, received, received_type, source, tag, comm, passed);
+    });
+  }
+
+  template <Function function, class Last, class Pass>
+  static int Exchange(Call& send, Call& receive, Last last, const Pass& pass) {
+    if constexpr (IsNonBlocking(function)) {
+      send.flags |= format::kRequest | format::kForgotten;  // the request is told to be the receive's
+      receive.flags |= format::kRequest;
+    }
+    EnterSend(send);
+    receive.group = send.slot + 1;
+    EnterReceive(receive);
+    JoinRecords(send, receive);
+    int result;
+    if constexpr (IsNonBlocking(function)) {
+      result = pass(last);
+      if (result == MPI_SUCCESS) OpenRequest(receive, *last, false, true, false);
+    } else {
+      Status status(receive, last);
+      result = pass(status.passed());
+      if (Received(result)) NoteReceipt(receive.box, status.receipt(receive));
+    }
+    LeaveSend(send, result);
+    Leave(receive, result);
+    return result;
+  }
+};
+struct SendrecvReplace {
+  template <Function function, class Real, class Count, class Last>
+  static int Around(Call& call, Real real, void* buffer, Count count, MPI_Datatype type, int to, int sent_tag,
+                    int source, int tag, MPI_Comm comm, Last last) {
+    Attach(call, comm);
+    Amount(call, static_cast<std::uint64_t>(count), type);
+    Call send = call;
+    send.root = to;
+    send.tag = sent_tag;
+    call.root = source;
+    call.tag = tag;
+    return Sendrecv::Exchange<function>(send, call, last, [&](auto* passed) {
+      return real(buffer, count, type, to, sent_tag, source, tag, comm, passed);
+    });
+  }
+};
+
+struct Probe {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int source, int tag, MPI_Comm comm, MPI_Status* status) {
+    DescribeProbe(call, source, tag, comm);
+    EnterOther(call);
+    const int result = real(source, tag, comm, status);
+    Leave(call, result);
+    return result;
+  }
+};
+struct Iprobe {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+    DescribeProbe(call, source, tag, comm);
+    const int result = real(source, tag, comm, flag, status);
+    NoteTest(call, result, result != MPI_SUCCESS || *flag);
+    return result;
+  }
+};
+struct Mprobe {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int source, int tag, MPI_Comm comm, MPI_Message* message,
+                    MPI_Status* wanted) {
+    DescribeProbe(call, source, tag, comm);
+    EnterOther(call);
+    Status status(call, wanted);
+    const int result = real(source, tag, comm, message, status.passed());
+    if (result == MPI_SUCCESS) KeepMessage(status.receipt(call), *message);
+    Leave(call, result);
+    return result;
+  }
+};
+struct Improbe {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int source, int tag, MPI_Comm comm, int* flag, MPI_Message* message,
+                    MPI_Status* wanted) {
+    DescribeProbe(call, source, tag, comm);
+    Status status(call, wanted);
+    const int result = real(source, tag, comm, flag, message, status.passed());
+    const bool found = result == MPI_SUCCESS && *flag;
+    if (found) KeepMessage(status.receipt(call), *message);
+    NoteTest(call, result, result != MPI_SUCCESS || found);
+    return result;
+  }
+};
+
+}  // namespace ncclwatch::shim::mpi::shapes

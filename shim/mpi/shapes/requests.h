@@ -1,0 +1,147 @@
+// Waits, tests, starts and ends of requests.
+#pragma once
+
+#include "shim/mpi/completion.h"
+#include "shim/mpi/shapes/arguments.h"
+
+namespace ncclwatch::shim::mpi::shapes {
+
+struct Wait {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Request* request, MPI_Status* wanted) {
+    Awaited awaited(call, 1, request);
+    if (awaited.none()) return real(request, wanted);
+    awaited.Enter(call);
+    MPI_Status* const status = awaited.One(wanted);
+    const int result = real(request, status);
+    awaited.Close(0, status);
+    Leave(call, result);
+    return result;
+  }
+};
+struct Waitall {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int count, MPI_Request* requests, MPI_Status* wanted) {
+    Awaited awaited(call, count, requests);
+    if (awaited.none()) return real(count, requests, wanted);
+    awaited.Enter(call);
+    MPI_Status* const statuses = awaited.All(wanted);
+    const int result = real(count, requests, statuses);
+    awaited.CloseAll(requests, result, statuses);
+    Leave(call, result);
+    return result;
+  }
+};
+struct Waitany {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int count, MPI_Request* requests, int* index, MPI_Status* wanted) {
+    call.flags |= format::kAnyDoes;
+    Awaited awaited(call, count, requests);
+    if (awaited.none()) return real(count, requests, index, wanted);
+    awaited.Enter(call);
+    MPI_Status* const status = awaited.One(wanted);
+    const int result = real(count, requests, index, status);
+    if (*index != MPI_UNDEFINED) awaited.Close(*index, status);
+    Leave(call, result);
+    return result;
+  }
+};
+struct Waitsome {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int count, MPI_Request* requests, int* done, int* indices,
+                    MPI_Status* wanted) {
+    call.flags |= format::kAnyDoes;
+    Awaited awaited(call, count, requests);
+    if (awaited.none()) return real(count, requests, done, indices, wanted);
+    awaited.Enter(call);
+    MPI_Status* const statuses = awaited.All(wanted);
+    const int result = real(count, requests, done, indices, statuses);
+    awaited.CloseSome(*done, indices, statuses);
+    Leave(call, result);
+    return result;
+  }
+};
+struct Test {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Request* request, int* flag, MPI_Status* wanted) {
+    Awaited awaited(call, 1, request);
+    if (awaited.none()) return real(request, flag, wanted);
+    MPI_Status* const status = awaited.One(wanted);
+    const int result = real(request, flag, status);
+    awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
+    if (*flag) awaited.Close(0, status);
+    return result;
+  }
+};
+struct Testall {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int count, MPI_Request* requests, int* flag, MPI_Status* wanted) {
+    Awaited awaited(call, count, requests);
+    if (awaited.none()) return real(count, requests, flag, wanted);
+    MPI_Status* const statuses = awaited.All(wanted);
+    const int result = real(count, requests, flag, statuses);
+    awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
+    if (*flag) awaited.CloseAll(requests, result, statuses);
+    return result;
+  }
+};
+struct Testany {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int count, MPI_Request* requests, int* index, int* flag,
+                    MPI_Status* wanted) {
+    call.flags |= format::kAnyDoes;
+    Awaited awaited(call, count, requests);
+    if (awaited.none()) return real(count, requests, index, flag, wanted);
+    MPI_Status* const status = awaited.One(wanted);
+    const int result = real(count, requests, index, flag, status);
+    awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
+    if (*flag && *index != MPI_UNDEFINED) awaited.Close(*index, status);
+    return result;
+  }
+};
+struct Testsome {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int count, MPI_Request* requests, int* done, int* indices,
+                    MPI_Status* wanted) {
+    call.flags |= format::kAnyDoes;
+    Awaited awaited(call, count, requests);
+    if (awaited.none()) return real(count, requests, done, indices, wanted);
+    MPI_Status* const statuses = awaited.All(wanted);
+    const int result = real(count, requests, done, indices, statuses);
+    awaited.NoteTest(call, result, result != MPI_SUCCESS || *done != 0);
+    awaited.CloseSome(*done, indices, statuses);
+    return result;
+  }
+};
+struct Start {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Request* request) {
+    StartRequest(call.box, call.thread, call.site, *request);
+    return real(request);
+  }
+};
+struct Startall {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int count, MPI_Request* requests) {
+    for (int i = 0; i < count; ++i) StartRequest(call.box, call.thread, call.site, requests[i]);
+    return real(count, requests);
+  }
+};
+struct RequestFree {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Request* request) {
+    const std::uint64_t handle = Bits(*request);
+    const int result = real(request);
+    if (result == MPI_SUCCESS) FreeRequest(call.box, handle);
+    return result;
+  }
+};
+struct Cancel {
+  template <Function, class Real>
+  static int Around(Call&, Real real, MPI_Request* request) {
+    CancelRequest(Bits(*request));
+    return real(request);
+  }
+};
+
+}  // namespace ncclwatch::shim::mpi::shapes
