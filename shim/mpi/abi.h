@@ -12,15 +12,18 @@ namespace ncclwatch::shim::mpi {
 
 // An object of the MPI library, found in the process: most that preload this library have none.
 void* FindGlobal(const char* name, std::atomic<void*>* known);
+inline void* Global(const char* name, std::atomic<void*>* known) {
+  void* const there = known->load(std::memory_order_relaxed);
+  return there ? there : FindGlobal(name, known);
+}
 
 #ifdef OPEN_MPI
 // MPI_COMM_WORLD and all other constants are addresses in libmpi.so, which a reference would make every program need.
 #undef OMPI_PREDEFINED_GLOBAL
-#define OMPI_PREDEFINED_GLOBAL(type, global)                                    \
-  (static_cast<type>([]() -> void* {                                            \
-    static constinit std::atomic<void*> known{nullptr};                         \
-    void* const there = known.load(std::memory_order_relaxed);                  \
-    return there ? there : ::ncclwatch::shim::mpi::FindGlobal(#global, &known); \
+#define OMPI_PREDEFINED_GLOBAL(type, global)                            \
+  (static_cast<type>([]() -> void* {                                    \
+    static constinit std::atomic<void*> place_of_##global{nullptr};     \
+    return ::ncclwatch::shim::mpi::Global(#global, &place_of_##global); \
   }()))
 #endif
 

@@ -21,6 +21,7 @@ struct Call {
   std::uint32_t index = format::kNoCommunicator;
   std::uint32_t generation = 0;
   std::int32_t rank = format::kNoRank;
+  std::uint32_t size = 0;  // 0: not known
   bool inter = false;
 
   std::uint64_t count = 0;
@@ -32,6 +33,7 @@ struct Call {
   std::int32_t tag = format::kNoTag;
   std::uint32_t flags = 0;
 
+  std::uint8_t misuse = 0;       // number + 1 of the entry that says what is wrong with the call
   std::uint64_t slot = kNoSlot;  // none while switched off
   std::uint64_t position = 0;
   std::uint64_t chain = 0;

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "shim/mpi/misuse.h"
+#include "shim/mpi/objects.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/record.h"
 #include "shim/recorder/identity.h"
@@ -160,6 +162,7 @@ void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* mad
       }
       if (parent && !making.pending) Identify(box, entry, making, parent_comm, *made);
       Bind(box, making.made, *made);
+      NoteMade(call, ObjectKind::kCommunicator, Bits(*made));
       ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);
     }
   }
@@ -204,6 +207,7 @@ void EndWorld(Box& box, int result) {
 
 void BeginEnding(Call& call, MPI_Comm comm) {
   Attach(call, comm);
+  if (comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF) Report(call, {.wrong = Wrong::kPredefined});
   if (call.index != kNoCommunicator) {
     SetState(call.box.communicators[call.index], CommunicatorState::kFinalizing);
     WriterLock lock(call.box);
@@ -212,7 +216,8 @@ void BeginEnding(Call& call, MPI_Comm comm) {
   EnterOther(call);
 }
 
-void EndEnding(Call& call, int result) {
+void EndEnding(Call& call, MPI_Comm comm, int result) {
+  if (result == MPI_SUCCESS) NoteFreed(call, ObjectKind::kCommunicator, Bits(comm));
   if (call.index != kNoCommunicator && result == MPI_SUCCESS)
     ChangeState(call.box.communicators[call.index], CommunicatorState::kFinalizing, CommunicatorState::kDestroyed);
   Leave(call, result);

@@ -40,7 +40,7 @@ void EndWorld(Box& box, int result);
 
 // MPI_Comm_free, MPI_Comm_disconnect: before and after.
 void BeginEnding(Call& call, MPI_Comm comm);
-void EndEnding(Call& call, int result);
+void EndEnding(Call& call, MPI_Comm comm, int result);
 
 void Label(const Call& call, const char* name);
 

@@ -4,6 +4,8 @@
 
 #include <new>
 
+#include "shim/mpi/checks.h"
+#include "shim/mpi/objects.h"
 #include "shim/mpi/real.h"
 #include "shim/recorder/put.h"
 #include "shim/recorder/settle.h"
@@ -13,12 +15,29 @@ namespace {
 
 constinit HandleMap<Receipt> messages;
 
+// What is waited for is not under way: a persistent request that rests, which is allowed, or a handle whose operation
+// is over.
+[[gnu::cold]] void NoteIdle(Call& call, std::uint64_t handle, Request& request) {
+  if (request.done) {
+    if (InSight(ObjectKind::kRequest))
+      Report(call, {.wrong = Wrong::kStaleRequest,
+                    .made_at = request.site,
+                    .made_by = static_cast<functions::Function>(request.function)});
+    request = {};
+  } else if (request.persistent && request.starts == 0 && !request.awaited_idle) {
+    request.awaited_idle = true;
+    requests.Put(handle, request);
+  }
+}
+
 bool WantsNone(const MPI_Status* wanted) { return wanted == MPI_STATUS_IGNORE || wanted == MPI_STATUSES_IGNORE; }
 
 }  // namespace
 
 Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
     : box_(call.box), count_(count > 0 && handles ? count : 0) {
+  CheckCount(call, count);
+  if (count > 0 && !handles) Report(call, {.wrong = Wrong::kNullRequests, .value = count});
   if (count_ > kFew) {
     mapped_ = static_cast<std::uint64_t>(count_) * (sizeof(Row) + sizeof(MPI_Status));
     void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -33,7 +52,10 @@ Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
   for (int i = 0; i < count_; ++i) {
     Row* row = new (&rows_[i]) Row{Bits(handles[i]), {}};
     if (handles[i] == MPI_REQUEST_NULL || !requests.Find(row->handle, &row->request)) continue;
-    if (!row->request.active) continue;
+    if (!row->request.active) [[unlikely]] {
+      NoteIdle(call, row->handle, row->request);
+      continue;
+    }
     ++known_;
     if (row->request.NeedsStatus()) needs_status_ = true;
   }
@@ -93,6 +115,8 @@ void DescribeProbe(Call& call, int source, int tag, MPI_Comm comm) {
   Attach(call, comm);
   call.root = source;
   call.tag = tag;
+  CheckSource(call);
+  CheckReceivedTag(call);
   if (source == MPI_ANY_SOURCE) call.flags |= format::kAnySource;
   if (tag == MPI_ANY_TAG) call.flags |= format::kAnyTag;
   if (source == MPI_PROC_NULL) call.flags |= format::kNoPartner;
@@ -110,10 +134,21 @@ void JoinRecords(const Call& first, const Call& second) {
     if (StillOurs(call->box, call->slot)) Put(call->box.RecordAt(call->slot).group, first.slot + 1);
 }
 
+void BeginFreeing(Call& call, std::uint64_t handle) {
+  Request request;
+  if (!requests.Find(handle, &request) || !InSight(ObjectKind::kRequest)) return;
+  const auto made_by = static_cast<functions::Function>(request.function);
+  if (request.done) Report(call, {.wrong = Wrong::kStaleRequest, .made_at = request.site, .made_by = made_by});
+  if (request.active && functions::IsCollective(made_by))
+    Report(call, {.wrong = Wrong::kFreedActive, .made_at = request.site, .made_by = made_by});
+  if (request.awaited_idle && request.starts == 0)
+    Report(call, {.wrong = Wrong::kNeverStarted, .made_at = request.site, .made_by = made_by});
+}
+
 void FreeRequest(Box& box, std::uint64_t handle) {
   Request request;
   if (!requests.Find(handle, &request)) return;
-  requests.Remove(handle, [&](const Request& there) { return there.slot == request.slot; });
+  requests.Remove(handle, [&](const Request& there) { return there.slot == request.slot && there.sharers <= 1; });
   if (request.active) AddFlags(box, request.slot, format::kForgotten);
 }
 

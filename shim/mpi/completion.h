@@ -59,6 +59,8 @@ void NoteTest(Call& call, int result, bool found);
 // The two records of an exchange.
 void JoinRecords(const Call& first, const Call& second);
 
+// MPI_Request_free: before and after.
+void BeginFreeing(Call& call, std::uint64_t handle);
 void FreeRequest(Box& box, std::uint64_t handle);
 void CancelRequest(std::uint64_t handle);
 

@@ -4,16 +4,18 @@
 #include <vector>
 
 #include "ncclwatch/functions/types.h"
+#include "shim/mpi/checks.h"
 #include "shim/mpi/handle_map.h"
 #include "shim/mpi/real.h"
 
 namespace ncclwatch::shim::mpi {
+
+constinit HandleMap<Datatype> datatypes;
+
 namespace {
 
 using functions::Function;
 using functions::kDerivedType;
-
-constinit HandleMap<Datatype> datatypes;  // made by the application
 
 // Predefined ones are learned in MPI_Init and never change: they are read without a lock.
 class Predefined {
@@ -49,7 +51,7 @@ bool FindDatatype(MPI_Datatype type, Datatype* found) {
     *found = *known;
     return true;
   }
-  return datatypes.Find(Bits(type), found);
+  return datatypes.Find(Bits(type), found) && found->freed_at == 0;
 }
 
 // A sequence a b c is a + b*kBase + c*kBase^2, modulo 2^64.
@@ -252,7 +254,13 @@ void LearnPredefined() {
   for (std::size_t i = 0; i < std::size(all); ++i) operators[i] = Bits(all[i]);
 }
 
-void LearnDatatype(MPI_Datatype made, std::uint64_t site) {
+bool IsPredefined(MPI_Datatype type) { return predefined.Find(Bits(type)) != nullptr; }
+
+bool FindAnyDatatype(MPI_Datatype type, Datatype* found) {
+  return FindDatatype(type, found) || datatypes.Find(Bits(type), found);
+}
+
+void LearnDatatype(const Call& call, MPI_Datatype made) {
   if (made == MPI_DATATYPE_NULL) return;
   Datatype type;
   datatypes.Remove(Bits(made), [](const Datatype&) { return true; });
@@ -261,7 +269,9 @@ void LearnDatatype(MPI_Datatype made, std::uint64_t site) {
   } catch (...) {
     return;  // out of memory: it stays unknown
   }
-  type.made_at = site;
+  type.made_at = call.site;
+  type.made_by = static_cast<std::uint32_t>(call.function);
+  type.references = 1;
   type.committed = false;
   datatypes.Put(Bits(made), type);
 }
@@ -273,14 +283,21 @@ void CommitDatatype(MPI_Datatype type) {
   datatypes.Put(Bits(type), there);
 }
 
-void ForgetDatatype(MPI_Datatype type) {
-  datatypes.Remove(Bits(type), [](const Datatype&) { return true; });
+void ForgetDatatype(const Call& call, MPI_Datatype type) {
+  Datatype there;
+  if (!datatypes.Find(Bits(type), &there)) return;
+  there.freed_at = call.site;
+  there.references = 0;
+  datatypes.Put(Bits(type), there);
 }
 
 void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
   call.count = count;
   Datatype known;
-  if (!FindDatatype(type, &known)) return;
+  if (!FindDatatype(type, &known)) [[unlikely]]
+    return CheckUnusable(call, type);
+  if (!known.committed) [[unlikely]]
+    CheckUnusable(call, type);
   call.dtype = known.basic ? known.basic : kDerivedType;
   call.bytes = known.bytes * count;
   call.signature = SignatureOf(known, count);

@@ -6,6 +6,7 @@
 
 #include "shim/mpi/abi.h"
 #include "shim/mpi/call.h"
+#include "shim/mpi/handle_map.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -15,7 +16,10 @@ struct Datatype {
   std::uint64_t hash = 0;  // of the sequence, where not all are the same: polynomial in kBase
   std::uint8_t basic = 0;  // functions::Datatype..., kDerivedType where they differ; 0: some of them is not known
   bool committed = false;
-  std::uint64_t made_at = 0;  // return address of the call that made it; 0: predefined
+  std::uint64_t made_at = 0;   // return address of the call that made it; 0: predefined
+  std::uint64_t freed_at = 0;  // 0: it is alive
+  std::uint32_t made_by = 0;   // functions::Function
+  std::uint32_t references = 0;
 };
 
 // Not 0. Equal for equal sequences of basic types; 0 where the sequence is not known.
@@ -25,15 +29,28 @@ std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count);
 void LearnPredefined();
 // One that has just been made by a successful call: only handles that are known to be good are asked about, since MPI
 // would end the job over a bad one.
-void LearnDatatype(MPI_Datatype made, std::uint64_t site);
+void LearnDatatype(const Call& call, MPI_Datatype made);
 void CommitDatatype(MPI_Datatype type);
-void ForgetDatatype(MPI_Datatype type);
+void ForgetDatatype(const Call& call, MPI_Datatype type);
 
-// The elements that a call speaks of. A type that is not known leaves signature and bytes 0.
+bool IsPredefined(MPI_Datatype type);
+// Also one that was freed.
+bool FindAnyDatatype(MPI_Datatype type, Datatype* found);
+// Those that the application has made.
+template <class Visit>
+void ForEachDatatype(const Visit& visit);
+
+// The elements that a call speaks of; whether it may. A type that is not known leaves signature and bytes 0.
 void Amount(Call& call, std::uint64_t count, MPI_Datatype type);
 // The signature alone, of one of several.
 std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type);
 
 std::uint8_t ReductionOf(MPI_Op op);
+
+extern HandleMap<Datatype> datatypes;  // made by the application
+template <class Visit>
+void ForEachDatatype(const Visit& visit) {
+  datatypes.ForEach([&](std::uint64_t, const Datatype& type) { visit(type); });
+}
 
 }  // namespace ncclwatch::shim::mpi

@@ -30,16 +30,31 @@ class HandleMap {
   }
   // Also in the place of one that is known by the same handle. False: there is no room.
   bool Put(std::uint64_t handle, const Value& value) {
+    return Put(handle, value, [](const Value&, Value&) {});
+  }
+  // succeed(before, after) is told of the one whose place it takes.
+  template <class Succeed>
+  bool Put(std::uint64_t handle, const Value& value, const Succeed& succeed) {
     Part& part = PartOf(handle);
     const Lock lock(part);
     if (!lock.held()) return false;
     if (Slot* slot = part.Seek(Key(handle))) {
+      const Value before = slot->value;
       slot->value = value;
+      succeed(before, slot->value);
       return true;
     }
     if (4 * (part.used + 1) > 3 * part.capacity && !part.Grow()) return false;
     part.Add(Key(handle), value);
     return true;
+  }
+  // In its place, if it is known.
+  template <class Visit>
+  void Change(std::uint64_t handle, const Visit& change) {
+    Part& part = PartOf(handle);
+    const Lock lock(part);
+    if (!lock.held()) return;
+    if (Slot* slot = part.Seek(Key(handle))) change(slot->value);
   }
   // Where `still` says of the value that it is the one that is meant.
   template <class Still>
@@ -51,6 +66,15 @@ class HandleMap {
     if (!slot || !still(slot->value)) return false;
     part.Close(slot);
     return true;
+  }
+  // Not in the order of anything.
+  template <class Visit>
+  void ForEach(const Visit& visit) {
+    for (Part& part : parts_) {
+      const Lock lock(part);
+      for (std::uint64_t i = 0; lock.held() && i < part.capacity; ++i)
+        if (part.slots[i].key) visit(part.slots[i].key - 1, part.slots[i].value);
+    }
   }
 
  private:

@@ -6,6 +6,9 @@
 
 #include "shim/lifecycle/process.h"
 #include "shim/mpi/call.h"
+#include "shim/mpi/misuse.h"
+#include "shim/mpi/objects.h"
+#include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/shapes.h"
 
@@ -17,9 +20,6 @@ struct Here {
   std::uintptr_t frame;
   Name name;
 };
-
-// Set by MPI_Init: what is called without it (NCCL may have made a black box before) is passed on.
-extern std::atomic<bool> begun;
 
 // A call from inside MPI, or from a tool that serves a call in progress on this thread.
 inline bool IsInner(const Thread& thread, const Here& here) {
@@ -52,11 +52,19 @@ struct Hook<function, Shape, int(P...)> {
     if (!real) [[unlikely]]
       return NoSuchFunction(function);
     Thread& thread = current_thread;
-    if (IsInner(thread, here)) return real(arguments...);
-    if constexpr (kBegins)
-      if (FirstUse(0)) begun.store(true, std::memory_order_relaxed);
+    if (IsInner(thread, here)) {
+      // A tool, or the application in a callback of MPI.
+      if constexpr (kChangesLives)
+        if (!IsMpisOwn(here.site)) LoseSightOfAll();
+      return real(arguments...);
+    }
+    if constexpr (kBegins) {
+      FirstUse(0);
+    } else if (phase.load(std::memory_order_relaxed) != Phase::kRunning) [[unlikely]] {
+      return Outside(here, real, arguments...);
+    }
     Box* box = CurrentBox();
-    if (!box || !begun.load(std::memory_order_relaxed)) return real(arguments...);
+    if (!box) return real(arguments...);
     thread.frame = here.frame;
     thread.site = here.site;
     Call call{.box = *box, .thread = thread};
@@ -74,6 +82,23 @@ struct Hook<function, Shape, int(P...)> {
     return real ? real(words...) : NoSuchFunction(function);
   }
 
+  // Before MPI_Init or after MPI_Finalize.
+  [[gnu::cold, gnu::noinline]] static int Outside(const Here& here, Real real, P... arguments) {
+    if constexpr (function == functions::Function::MPI_Session_init) phase.store(Phase::kUnseen);
+    if constexpr (kNeedsMpi) {
+      Thread& thread = current_thread;
+      Box* const box = IsOutside() ? FirstUse(0) : nullptr;
+      if (box) {
+        Call call{.box = *box, .thread = thread};
+        call.function = function;
+        call.site = here.site;
+        Report(call, {.wrong = phase.load() == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
+        return Noted(call, real(arguments...));
+      }
+    }
+    return real(arguments...);
+  }
+
   template <class T>
   static T As(std::uint64_t word) {
     if constexpr (std::is_pointer_v<T>)
@@ -87,8 +112,20 @@ struct Hook<function, Shape, int(P...)> {
     return Run(here, As<P>(words[at])...);
   }
 
+  using Family = functions::Family;
+  static constexpr Family kFamily = functions::Find(function)->family;
   static constexpr bool kBegins =
       function == functions::Function::MPI_Init || function == functions::Function::MPI_Init_thread;
+  static constexpr bool kNeedsMpi =
+      function == functions::Function::MPI_Finalize || kFamily == Family::kCollective || kFamily == Family::kRooted ||
+      kFamily == Family::kPointToPoint || kFamily == Family::kProbe || kFamily == Family::kCompletion ||
+      kFamily == Family::kLifecycle || kFamily == Family::kOneSided || kFamily == Family::kWindow ||
+      kFamily == Family::kFile || kFamily == Family::kDatatype;
+  static constexpr bool kChangesLives =
+      shapes::IsNonBlocking(function) || shapes::IsPersistent(function) || kFamily == Family::kCompletion ||
+      kFamily == Family::kRequest || kFamily == Family::kCreation || kFamily == Family::kLifecycle ||
+      kFamily == Family::kDatatype || kFamily == Family::kObject || kFamily == Family::kWindow ||
+      kFamily == Family::kFile || kFamily == Family::kOneSided;
 };
 
 }  // namespace ncclwatch::shim::mpi

@@ -6,8 +6,6 @@
 // mpi.h warns of functions that it will drop; callers of them are served all the same.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
-constinit std::atomic<bool> ncclwatch::shim::mpi::begun{false};
-
 using ncclwatch::functions::Function;
 namespace shapes = ncclwatch::shim::mpi::shapes;
 

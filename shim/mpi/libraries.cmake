@@ -27,10 +27,14 @@ foreach(mpi IN LISTS MPIS)
   write_exports(${folder}/exports.map "${names}")
 
   add_library(shim_${mpi} OBJECT
+    mpi/checks.cc
     mpi/communicators.cc
     mpi/completion.cc
     mpi/datatypes.cc
     mpi/hooks.cc
+    mpi/misuse.cc
+    mpi/objects.cc
+    mpi/phase.cc
     mpi/real.cc
     mpi/record.cc
     mpi/requests.cc)

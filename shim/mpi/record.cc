@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shim/mpi/checks.h"
 #include "shim/mpi/real.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/peers.h"
@@ -105,9 +106,11 @@ void LearnThreads() {
 void Attach(Call& call, MPI_Comm comm) {
   call.index = call.box.handles.Find(Bits(comm));
   format::Communicator* entry = EntryOf(call);
-  if (!entry) return;
+  if (!entry) [[unlikely]]
+    return CheckUnknown(call, comm);
   call.generation = GenerationOf(*entry);
   call.rank = static_cast<std::int32_t>(entry->rank);
+  call.size = entry->size;
   call.inter = (entry->flags & format::kCommInter) != 0;
   if (entry->size == 1 && !call.inter) call.flags |= format::kOneRank;
 }
@@ -168,7 +171,10 @@ void EnterReceive(Call& call) {
 
 void EnterOther(Call& call) { Commit(call); }
 
-void Leave(Call& call, int result) { WriteReturn(call.box, call.slot, result, clock::Ticks()); }
+void Leave(Call& call, int result) {
+  WriteReturn(call.box, call.slot, result, clock::Ticks());
+  Noted(call, result);
+}
 
 void NoteReceipt(Box& box, const Receipt& receipt) {
   if (receipt.index == kNoCommunicator || receipt.source < 0) return;

@@ -1,5 +1,7 @@
 #include "shim/mpi/requests.h"
 
+#include "shim/mpi/misuse.h"
+#include "shim/mpi/objects.h"
 #include "shim/mpi/real.h"
 
 namespace ncclwatch::shim::mpi {
@@ -38,15 +40,34 @@ void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, 
   request.sends = sends;
   request.persistent = persistent;
   request.active = !persistent;
-  requests.Put(Bits(made), request);
+  std::uint64_t over = kNoSlot;
+  requests.Put(Bits(made), request, [&](const Request& before, Request& after) {
+    if (persistent || before.persistent) return;
+    after.shared = before.shared || before.active;
+    if (!before.active) return;
+    after.sharers = before.sharers + 1;
+    over = before.slot;
+  });
+  if (over != kNoSlot) [[unlikely]]
+    NoteCompletion(call.box, over, 0);
 }
 
-void StartRequest(Box& box, Thread& thread, std::uint64_t site, MPI_Request handle) {
+void ForgetRequest(MPI_Request made) {
+  requests.Remove(Bits(made), [](const Request&) { return true; });
+}
+
+void StartRequest(Call& start, MPI_Request handle) {
   Request request;
-  if (!requests.Find(Bits(handle), &request) || !request.persistent) return;
-  Call call{.box = box, .thread = thread};
-  call.function = static_cast<Function>(request.function);
-  call.site = site;
+  if (handle == MPI_REQUEST_NULL || !requests.Find(Bits(handle), &request)) return;
+  const auto made_by = static_cast<Function>(request.function);
+  if ((request.active || !request.persistent) && InSight(ObjectKind::kRequest))
+    Report(start, {.wrong = request.persistent ? Wrong::kStartedTwice : Wrong::kNotPersistent,
+                   .made_at = request.site,
+                   .made_by = made_by});
+  if (!request.persistent) return;
+  Call call{.box = start.box, .thread = start.thread};
+  call.function = made_by;
+  call.site = start.site;
   call.index = request.index;
   call.generation = request.generation;
   call.count = request.count;
@@ -67,6 +88,7 @@ void StartRequest(Box& box, Thread& thread, std::uint64_t site, MPI_Request hand
   request.slot = call.slot;
   request.flags = call.flags;
   request.active = true;
+  ++request.starts;
   requests.Put(Bits(handle), request);
 }
 
@@ -90,7 +112,11 @@ void CloseRequest(Box& box, std::uint64_t handle, const Request& request, const 
     return;
   }
   // The handle may be another request's by now.
-  requests.Remove(handle, [&](const Request& there) { return there.slot == request.slot; });
+  requests.Change(handle, [&](Request& there) {
+    if (there.slot != request.slot || --there.sharers > 0) return;
+    there.active = false;
+    there.done = !there.shared;
+  });
 }
 
 }  // namespace ncclwatch::shim::mpi

@@ -28,6 +28,12 @@ struct Request {
   bool persistent = false;
   bool active = false;
   bool cancelling = false;
+  bool done = false;          // it was not persistent, and is over: whoever still has the handle has a copy
+  bool awaited_idle = false;  // persistent, and waited for before it was ever started
+  std::uint32_t starts = 0;   // of a persistent one
+  // MPI gives one handle to all operations that are over at once.
+  std::uint32_t sharers = 1;
+  bool shared = false;
 
   // Only MPI can say which message a receive from anybody got, or whether a cancelled one took place.
   bool NeedsStatus() const {
@@ -40,7 +46,9 @@ extern HandleMap<Request> requests;
 // A successful call has made the request.
 void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, bool persistent);
 // MPI_Start: a record of its own, as if the operation were called.
-void StartRequest(Box& box, Thread& thread, std::uint64_t site, MPI_Request request);
+void StartRequest(Call& start, MPI_Request request);
+// Another request, of which nothing is known, has this handle now.
+void ForgetRequest(MPI_Request made);
 // The operation is over; status: what MPI says of it where NeedsStatus().
 void CloseRequest(Box& box, std::uint64_t handle, const Request& request, const MPI_Status* status);
 

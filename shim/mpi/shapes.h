@@ -2,49 +2,34 @@
 // call, records it, passes it on and records what came of it.
 #pragma once
 
+#include "shim/mpi/checks.h"
 #include "shim/mpi/communicators.h"
 #include "shim/mpi/datatypes.h"
+#include "shim/mpi/objects.h"
+#include "shim/mpi/phase.h"
 #include "shim/mpi/record.h"
 #include "shim/mpi/shapes/collectives.h"
 #include "shim/mpi/shapes/communicators.h"
 #include "shim/mpi/shapes/messages.h"
+#include "shim/mpi/shapes/objects.h"
 #include "shim/mpi/shapes/requests.h"
 
 namespace ncclwatch::shim::mpi::shapes {
 
-struct TypeMakes {
-  template <Function, class Real, class... A>
-  static int Around(Call& call, Real real, A... arguments) {
-    const int result = real(arguments...);
-    if (result == MPI_SUCCESS) LearnDatatype(*Last(arguments...), call.site);
-    return result;
-  }
-};
-struct TypeCommit {
-  template <Function, class Real>
-  static int Around(Call&, Real real, MPI_Datatype* type) {
-    const int result = real(type);
-    if (result == MPI_SUCCESS) CommitDatatype(*type);
-    return result;
-  }
-};
-struct TypeFree {
-  template <Function, class Real>
-  static int Around(Call&, Real real, MPI_Datatype* type) {
-    const MPI_Datatype before = *type;
-    ForgetDatatype(before);
-    return real(type);
-  }
-};
-
 struct Init {
   template <Function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
+    if (HasBegun()) {
+      Report(call, {.wrong = Wrong::kInitAgain});
+      return Noted(call, real(arguments...));
+    }
+    phase.store(Phase::kRunning, std::memory_order_relaxed);
     BeginWorld(call.box);
     EnterOther(call);
     const int result = real(arguments...);
     if (result == MPI_SUCCESS) LearnPredefined();
     if (result == MPI_SUCCESS) LearnThreads();
+    if (result == MPI_SUCCESS) LearnHighestTag();
     EndWorld(call.box, result);
     Leave(call, result);
     return result;
@@ -52,15 +37,42 @@ struct Init {
 };
 // Recorded, and no more is said of it.
 struct Plain {
-  template <Function, class Real, class... A>
+  template <Function function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
     EnterOther(call);
     const int result = real(arguments...);
+    if (result == MPI_SUCCESS) {
+      if constexpr (MakesRequest(function)) ForgetRequest(*Last(arguments...));
+      if constexpr (MakesCommunicator(function)) LoseSight(ObjectKind::kCommunicator);
+    }
+    Leave(call, result);
+    return result;
+  }
+
+ private:
+  // Of which nothing is known but that a handle may have come again.
+  static constexpr bool MakesRequest(Function function) {
+    const std::string_view name = functions::FullName(functions::WithSmallCounts(function));
+    return name.starts_with("MPI_File_i") || name.starts_with("MPI_Rput") || name.starts_with("MPI_Rget") ||
+           name.starts_with("MPI_Raccumulate") || name == "MPI_Grequest_start" || name == "MPI_Psend_init" ||
+           name == "MPI_Precv_init";
+  }
+  static constexpr bool MakesCommunicator(Function function) {
+    return functions::Find(function)->family == functions::Family::kCreation;
+  }
+};
+struct Finalize {
+  template <Function, class Real>
+  static int Around(Call& call, Real real) {
+    ReportLeft(call);
+    EnterOther(call);
+    const int result = real();
+    if (result == MPI_SUCCESS) phase.store(Phase::kOver, std::memory_order_relaxed);
+    TakeBackUncertain(call.box);
     Leave(call, result);
     return result;
   }
 };
-using Finalize = Plain;
 struct Abort {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Comm comm, int code) {

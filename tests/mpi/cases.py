@@ -72,6 +72,11 @@ def everybody(n):
     return culprits(range(n))
 
 
+def any_of_all(n):
+    """The first that comes there may end the others."""
+    return culprits(may=range(n))
+
+
 def around_odd(n):
     """A circle through the odd one and any of those that wait for it; of two either may be named."""
     return culprits([odd(n)] if n > 2 else (), range(n))
@@ -135,6 +140,18 @@ def message(name, who=either, kinds=WAITS, family="messages", **more):
 
 def request(name, who=either, kinds=WAITS, **more):
     return message(name, who, kinds, "requests", **more)
+
+
+def bad_argument(name, who=odd_alone, **more):
+    return Case(f"arguments.{name}", ("invalid_argument",), who, alone=ANY, **more)
+
+
+def life(name, kinds, who=odd_alone, alone=ANY, **more):
+    return Case(f"lives.{name}", kinds, who, alone=alone, **more)
+
+
+def leak(name, who=odd_alone):
+    return life(f"left_{name}", ("resource_leak",), who)
 
 
 def ending(name, kinds=("dead_rank",), who=odd_alone, alone=FAILS, **more):
@@ -241,6 +258,28 @@ COMMUNICATORS = [
     communicator("free_missing", ("order_mismatch", "resource_leak", "missing_participant"), alone=ANY),
 ]
 
+ARGUMENTS = [
+    *(bad_argument(name) for name in (
+        "peer_out_of_range", "negative_tag", "negative_count", "root_out_of_range", "null_communicator",
+        "null_type", "uncommitted_type", "null_buffer", "same_buffer",
+        "overlapping_exchange", "null_operator", "free_predefined", "free_twice", "negative_color")),
+    # Where MPI takes it, the handle may be another object's by now.
+    bad_argument("freed_communicator", least="likely"),
+    bad_argument("freed_type", least="likely"),
+    bad_argument("bits_of_reals", any_of_all),
+]
+
+LIVES = [
+    *(life(name, ("request_error",)) for name in (
+        "never_waited", "overwritten", "collective_never_waited", "started_twice", "never_started")),
+    life("completed_twice", ("request_error",), least="likely"),
+    *(leak(name) for name in ("request", "communicator", "type", "operator", "group")),
+    leak("window", everybody),
+    life("before_init", ("invalid_argument",), any_of_all),
+    life("after_finalize", ("invalid_argument",)),
+    life("initialized_twice", ("invalid_argument",)),
+]
+
 CLEAN = [
     *clean("collectives", "rooted", "everybody", "pairs", "in_place", "nonblocking", "zero_counts", "operators",
            "neighbours"),
@@ -251,7 +290,7 @@ CLEAN = [
     *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty"),
 ]
 
-CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + ENDINGS + COMMUNICATORS + CLEAN}
+CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + ENDINGS + COMMUNICATORS + ARGUMENTS + LIVES + CLEAN}
 
 # Not found yet, or not always: what is true of them stands above all the same.
 OPEN = {
@@ -277,6 +316,7 @@ def is_open(name, mpi):
 # One or two a family: what every change is tried on.
 SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_communicators", "collectives.datatype",
          "messages.tag", "messages.receive_receive", "messages.signature", "requests.waitall", "endings.kill_9",
-         "endings.stopped", "communicators.split_barrier", "communicators.split_missing",
+         "endings.stopped", "arguments.uncommitted_type", "lives.never_waited", "lives.left_type",
+         "communicators.split_barrier", "communicators.split_missing",
          "clean_collectives.everybody", "clean_messages.completions", "clean_messages.threads",
          "clean_communicators.between", "clean_types.structs")

@@ -194,6 +194,24 @@ void FillError(const reader::NcclError& from, format::NcclError* to) {
   Put(from.text, to->text);
 }
 
+void FillMisuse(const reader::Misuse& from, format::Header* header, format::Misuse* to) {
+  to->at_ns = from.at_ns;
+  to->site = from.site;
+  to->made_at = from.made_at;
+  to->value = from.value;
+  to->limit = from.limit;
+  to->times = from.times;
+  to->wrong = static_cast<std::uint32_t>(from.wrong);
+  to->function = static_cast<std::uint32_t>(from.function);
+  to->made_by = static_cast<std::uint32_t>(from.made_by);
+  to->communicator = from.communicator;
+  to->generation = from.generation;
+  to->thread = from.thread;
+  to->result = from.result;
+  to->site_name = AddString(from.site_name, header);
+  to->made_at_name = AddString(from.made_at_name, header);
+}
+
 void FillWords(const reader::Words& from, format::Header* header) {
   auto* to = At<format::Words>(header, header->words);
   to->memory_at_ns = from.memory.at_ns;
@@ -219,6 +237,12 @@ void FillWords(const reader::Words& from, format::Header* header) {
     const std::uint64_t number = to->errors_seen++;
     FillError(error, &to->errors[format::NcclErrorSlot(number)]);
     to->errors[format::NcclErrorSlot(number)].commit = number + 1;
+  }
+  for (const reader::Misuse& misuse : from.misuses) {
+    const std::uint64_t number = to->misuses_seen++;
+    if (number >= format::kMisuses) continue;
+    FillMisuse(misuse, header, &to->misuses[number]);
+    to->misuses[number].commit = number + 1;
   }
 }
 

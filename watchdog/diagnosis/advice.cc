@@ -52,6 +52,20 @@ std::string_view Advice(Kind kind) {
              "ranks";
     case Kind::kMissingFinalize:
       return "call MPI_Finalize on every way out of the program, or MPI_Abort where it cannot go on";
+    case Kind::kInvalidArgument:
+      return "keep the objects of MPI in types that free them once and leave them null, and check what is computed "
+             "before "
+             "it becomes a rank, a tag or a count";
+    case Kind::kRequestError:
+      return "keep a request, its buffer and the call that completes it together, and complete each exactly once";
+    case Kind::kResourceLeak:
+      return "free every object of MPI where its last user is done with it: what is made in a loop and never freed "
+             "ends "
+             "with the memory, or with MPI's own tables";
+    case Kind::kEpochError:
+      return "put every access to a window between the two calls of one epoch, and let no two ranks touch the same "
+             "bytes "
+             "in it unless both only read or both accumulate alike";
     case Kind::kStepMismatch:
       return "make every call of a step on all ranks of its communicator or on none: no branch on the rank, on data or "
              "on time around it, on small communicators as on large ones";

@@ -76,11 +76,33 @@ void OrderByTime(std::vector<Finding>* findings) {
   });
 }
 
+bool DiedInFinalize(const View& view, int rank) {
+  const auto found = view.node_of_rank.find(rank);
+  if (found == view.node_of_rank.end()) return false;
+  const Node& node = view.nodes[found->second];
+  return view.process(node).fate.gone() && node.last != nullptr && node.last->returned_ns == 0 &&
+         node.last->function == functions::Function::MPI_Finalize;
+}
+
+// They do no harm to others, and whatever else is wrong goes before them; but where MPI_Finalize itself fails over
+// them.
+std::vector<Finding> TakeLeaks(const View& view, std::vector<Finding>* findings) {
+  const auto first = std::stable_partition(findings->begin(), findings->end(), [&](const Finding& finding) {
+    return finding.kind != Kind::kResourceLeak || std::any_of(finding.culprits.begin(), finding.culprits.end(),
+                                                              [&](int rank) { return DiedInFinalize(view, rank); });
+  });
+  std::vector<Finding> leaks(std::make_move_iterator(first), std::make_move_iterator(findings->end()));
+  findings->erase(first, findings->end());
+  return leaks;
+}
+
 void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Finding>* findings) {
   const std::vector<Mismatch> mismatches = FindMismatches(view);
   WaitGraph graph = MakeWaits(view, ExplainedBy(mismatches));
   std::vector<Finding> messages = FindMessageMismatches(view, &graph);
   Append(FindMessageMismatchesOfMpi(view, &graph), &messages);
+  std::vector<Finding> misuses = FindMisuses(view);
+  std::vector<Finding> leaks = TakeLeaks(view, &misuses);
   std::vector<Finding> deaths = FindDeaths(view, graph);
   std::vector<Finding> before;
   if (mismatches.empty() && messages.empty()) {
@@ -94,6 +116,10 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   }
   for (const Mismatch& mismatch : mismatches) findings->push_back(mismatch.finding);
   Append(std::move(messages), findings);
+  if (!misuses.empty()) {
+    Append(std::move(misuses), findings);
+    OrderByTime(findings);
+  }
   const bool stood_still = !before.empty();
   Append(std::move(before), findings);
   const bool death_is_consequence =
@@ -113,6 +139,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
     }
   }
   Append(FindMissingFinalize(view, *findings), findings);
+  Append(std::move(leaks), findings);
   if (findings->size() > kMaxFindings) findings->resize(kMaxFindings);
   AddSteps(view, findings);
   for (Finding& finding : *findings) {

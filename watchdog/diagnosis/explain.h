@@ -53,6 +53,8 @@ std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
 // Of MPI: ranks that ended without MPI_Finalize, and that no other finding names.
 std::vector<Finding> FindMissingFinalize(const View& view, const std::vector<Finding>& others);
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
+// Of MPI: what single processes do wrong whatever the others do.
+std::vector<Finding> FindMisuses(const View& view);
 // What happened to others before the first death, if that is what it followed from.
 std::vector<Finding> FindErrorsBefore(const View& view, const WaitGraph& graph, const Finding& death);
 // A communicator that NCCL has called broken on one rank, while all its ranks are in the same collective.

@@ -25,6 +25,10 @@ enum class Kind {
   kOutOfMemory,
   kStepMismatch,
   kMissingFinalize,
+  kInvalidArgument,
+  kRequestError,
+  kResourceLeak,
+  kEpochError,
 };
 enum class Certainty { kSuspected, kLikely, kCertain };
 enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };

@@ -45,6 +45,8 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
     const std::vector<int> ranks = RanksWhere(view, holds);
     if (!ranks.empty()) notes->push_back(Ranks(ranks) + ": " + text);
   };
+  where("more sorts of wrong uses of MPI than a black box has room for: the first are told",
+        [](const BoxImage& box) { return box.words.misuses_lost > 0; });
   where("watching is switched off: later calls are not seen", [](const BoxImage& box) { return !box.watching; });
   where("no GPU marks (unavailable): a call that has returned may or may not have finished",
         [](const BoxImage& box) { return box.gpu_marks == format::GpuMarks::kUnavailable; });

@@ -86,6 +86,32 @@ void Read(Reader* from, reader::NcclError* error) {
   error->text = from->Text(kMostText);
 }
 
+void Write(const reader::Misuse& misuse, Writer* to) {
+  to->Signed(misuse.at_ns).Number(misuse.site).Number(misuse.made_at).Signed(misuse.value).Signed(misuse.limit);
+  to->Number(misuse.times).Number(static_cast<std::uint64_t>(misuse.wrong));
+  to->Number(static_cast<std::uint64_t>(misuse.function)).Number(static_cast<std::uint64_t>(misuse.made_by));
+  to->Number(misuse.communicator).Number(misuse.generation).Number(misuse.thread).Signed(misuse.result);
+  to->Text(misuse.site_name, kMostModule).Text(misuse.made_at_name, kMostModule);
+}
+
+void Read(Reader* from, reader::Misuse* misuse) {
+  misuse->at_ns = from->Signed();
+  misuse->site = from->Number();
+  misuse->made_at = from->Number();
+  misuse->value = from->Signed();
+  misuse->limit = from->Signed();
+  misuse->times = from->Number();
+  misuse->wrong = static_cast<format::Wrong>(from->NumberAs<std::uint32_t>());
+  misuse->function = static_cast<functions::Function>(from->NumberAs<std::uint32_t>());
+  misuse->made_by = static_cast<functions::Function>(from->NumberAs<std::uint32_t>());
+  misuse->communicator = from->NumberAs<std::uint32_t>();
+  misuse->generation = from->NumberAs<std::uint32_t>();
+  misuse->thread = from->NumberAs<std::uint32_t>();
+  misuse->result = from->Signed32();
+  misuse->site_name = from->Text(kMostModule);
+  misuse->made_at_name = from->Text(kMostModule);
+}
+
 template <typename T>
 void WriteAll(const std::vector<T>& list, Writer* to) {
   const std::size_t count = std::min<std::size_t>(list.size(), kMostOfAKind);
@@ -124,6 +150,8 @@ void WriteWords(const reader::Words& words, Writer* to) {
   WriteAll(words.exceptions, to);
   WriteAll(words.allocations, to);
   WriteAll(words.errors, to);
+  WriteAll(words.misuses, to);
+  to->Number(words.misuses_lost);
   to->Signed(words.memory.at_ns).Number(words.memory.resident_bytes).Number(words.memory.available_bytes);
 }
 
@@ -134,6 +162,8 @@ reader::Words ReadWords(Reader* from) {
   ReadAll(from, &words.exceptions);
   ReadAll(from, &words.allocations);
   ReadAll(from, &words.errors);
+  ReadAll(from, &words.misuses);
+  words.misuses_lost = from->Number();
   words.memory.at_ns = from->Signed();
   words.memory.resident_bytes = from->Number();
   words.memory.available_bytes = from->Number();

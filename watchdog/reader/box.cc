@@ -100,7 +100,11 @@ std::uint64_t MappedBox::words_said() const {
   const format::Words& words = *layout_.words;
   for (const auto* count : {&words.signals_seen, &words.exceptions_seen, &words.allocations_failed, &words.errors_seen})
     said += count->load(std::memory_order_acquire);
-  return said;
+  return said + misuses_said();
+}
+
+std::uint64_t MappedBox::misuses_said() const {
+  return layout_.has_misuses ? layout_.words->misuses_seen.load(std::memory_order_acquire) : 0;
 }
 
 bool MappedBox::Read(std::uint64_t slot, Call* call) const {

@@ -102,8 +102,11 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
   }
   const bool has_words = header.words.count != 0;
   if (has_words) {
-    std::string reason = CheckSection({"words", header.words, format::kWordsBytes, 1}, file_bytes);
+    const bool older = header.words.entry_bytes == format::kWordsBytesWithoutMisuses;
+    const std::size_t bytes = older ? format::kWordsBytesWithoutMisuses : format::kWordsBytes;
+    std::string reason = CheckSection({"words", header.words, bytes, 1}, file_bytes);
     if (!reason.empty()) return reason;
+    layout->has_misuses = !older;
   }
   const std::uint32_t ring = header.ring.count;
   if (ring == 0 || (ring & (ring - 1)) != 0) return "damaged: a ring of " + std::to_string(ring) + " records";

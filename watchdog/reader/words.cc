@@ -96,6 +96,26 @@ NcclError Copy(const Layout&, const format::NcclError& from) {
   return to;
 }
 
+Misuse Copy(const Layout& layout, const format::Misuse& from) {
+  Misuse to;
+  to.at_ns = Load(from.at_ns);
+  to.site = Load(from.site);
+  to.made_at = Load(from.made_at);
+  to.value = Load(from.value);
+  to.limit = Load(from.limit);
+  to.times = Load(from.times);
+  to.wrong = static_cast<format::Wrong>(Load(from.wrong));
+  to.function = static_cast<functions::Function>(Load(from.function));
+  to.made_by = static_cast<functions::Function>(Load(from.made_by));
+  to.communicator = Load(from.communicator);
+  to.generation = Load(from.generation);
+  to.thread = Load(from.thread);
+  to.result = Load(from.result);
+  to.site_name = StringAt(layout, Load(from.site_name));
+  to.made_at_name = StringAt(layout, Load(from.made_at_name));
+  return to;
+}
+
 template <class To, class From, std::size_t kSize, class SlotOf>
 void CopyWhole(const Layout& layout, const From (&from)[kSize], SlotOf slot_of, std::vector<To>* to) {
   for (std::size_t slot = 0; slot < kSize; ++slot) {
@@ -134,6 +154,12 @@ Words CopyWords(const Layout& layout) {
   CopyWhole(layout, from.exceptions, round(format::kExceptions), &words.exceptions);
   CopyWhole(layout, from.allocations, round(format::kFailedAllocations), &words.allocations);
   CopyWhole(layout, from.errors, format::NcclErrorSlot, &words.errors);
+  if (layout.has_misuses) {
+    CopyWhole(layout, from.misuses, round(format::kMisuses), &words.misuses);
+    std::erase_if(words.misuses, [](const Misuse& misuse) { return format::Find(misuse.wrong) == nullptr; });
+    const std::uint64_t seen = Load(from.misuses_seen);
+    words.misuses_lost = seen > format::kMisuses ? seen - format::kMisuses : 0;
+  }
   words.memory.at_ns = Load(from.memory_at_ns);
   words.memory.resident_bytes = Load(from.resident_bytes);
   words.memory.available_bytes = Load(from.available_bytes);
@@ -146,6 +172,7 @@ std::int64_t LastSaid(const Words& words) {
   for (const Exception& exception : words.exceptions) last = std::max(last, exception.at_ns);
   for (const FailedAllocation& failed : words.allocations) last = std::max({last, failed.at_ns, failed.recovered_ns});
   for (const NcclError& error : words.errors) last = std::max(last, error.at_ns);
+  for (const Misuse& misuse : words.misuses) last = std::max(last, misuse.at_ns);
   return last;
 }
 
@@ -154,6 +181,7 @@ void RollBack(std::int64_t now_ns, Words* words) {
   DropLater(now_ns, &words->exceptions);
   DropLater(now_ns, &words->allocations);
   DropLater(now_ns, &words->errors);
+  DropLater(now_ns, &words->misuses);
   for (FailedAllocation& failed : words->allocations)
     if (failed.recovered_ns > now_ns) failed.recovered_ns = 0;
   if (words->memory.at_ns > now_ns) words->memory = {};

@@ -67,6 +67,24 @@ struct NcclError {
   std::string text;
 };
 
+// Of MPI, by the rules that hold for one process alone (format/misuse.h).
+struct Misuse {
+  std::int64_t at_ns = 0;
+  std::uint64_t site = 0;
+  std::uint64_t made_at = 0;
+  std::int64_t value = 0;
+  std::int64_t limit = 0;
+  std::uint64_t times = 0;
+  format::Wrong wrong{};
+  functions::Function function{};
+  functions::Function made_by{};
+  std::uint32_t communicator = 0;
+  std::uint32_t generation = 0;
+  std::uint32_t thread = 0;
+  std::int32_t result = 0;  // format::kNoResult: the call has not returned
+  std::string site_name, made_at_name;
+};
+
 struct HostMemory {
   std::int64_t at_ns = 0;  // 0: not known
   std::uint64_t resident_bytes = 0;
@@ -80,6 +98,8 @@ struct Words {
   std::vector<Exception> exceptions;
   std::vector<FailedAllocation> allocations;
   std::vector<NcclError> errors;
+  std::vector<Misuse> misuses;
+  std::uint64_t misuses_lost = 0;  // of further sorts than a box has room for
   HostMemory memory;  // as last seen
 };
 

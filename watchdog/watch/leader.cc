@@ -153,6 +153,7 @@ Leader::Ripe Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
   ripe.mismatch = RipeMismatch(now_ns);
   ripe.stall = RipeStall(now_ns);
   ripe.held = RipeHeld(now_ns);
+  ripe.misuse = !standing_ && MisusesSaid() > misuses_judged_;
   // One on the whole job is not taken back by who sees a part of it.
   ripe.standing = standing_ && job_.IsHub() == job_verdict_ && now_ns - judged_ns_ >= kStandingEvery_ns;
   if (ripe.new_deaths) return ripe;  // never put off
@@ -205,6 +206,12 @@ bool Leader::RipeHeld(std::int64_t now_ns) {
   return true;
 }
 
+std::uint64_t Leader::MisusesSaid() const {
+  std::uint64_t said = 0;
+  for (const Member& member : crowd_.members()) said += member.box->misuses_said();
+  return said;
+}
+
 bool Leader::RipeDeath(std::int64_t now_ns, int new_deaths) {
   // The survivors of what is certain already die one after the other.
   if (standing_ && standing_->certainty == Certainty::kCertain) return false;
@@ -254,6 +261,7 @@ Since Leader::SinceVerdict() const {
 }
 
 void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
+  misuses_judged_ = MisusesSaid();
   if (!JudgesItself()) return LookForHub(now_ns, ripe);
   // A rank that joined since the last scan is not to be called unobserved: offline its box will be there.
   if (scanned_ns_ != now_ns) {

@@ -52,8 +52,8 @@ class Leader {
 
  private:
   struct Ripe {
-    bool new_deaths = false, deaths = false, mismatch = false, stall = false, held = false, standing = false;
-    bool any() const { return deaths || mismatch || stall || held || standing; }
+    bool new_deaths = false, deaths = false, mismatch = false, stall = false, held = false, misuse = false, standing = false;
+    bool any() const { return deaths || mismatch || stall || held || misuse || standing; }
   };
 
   struct Round {  // of asking other nodes before the job is judged
@@ -96,6 +96,7 @@ class Leader {
   bool RipeMismatch(std::int64_t now_ns);
   bool RipeStall(std::int64_t now_ns);
   bool RipeHeld(std::int64_t now_ns);
+  std::uint64_t MisusesSaid() const;
   bool RipeDeath(std::int64_t now_ns, int new_deaths);
   void Judge(std::int64_t now_ns, const Ripe& ripe);
   bool Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns);
@@ -167,6 +168,7 @@ class Leader {
   int stall_looks_ = 0;
   std::int64_t held_since_ns_ = 0;  // the quiet time that was looked at for a circle of calls
   std::size_t held_looks_ = 0;
+  std::uint64_t misuses_judged_ = 0;
   std::int64_t save_began_ns_ = 0;
   unsigned quick_looks_ = 0;
   std::int64_t ready_ns_ = 0;  // first communicator seen ready

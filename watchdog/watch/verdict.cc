@@ -12,7 +12,13 @@ using diagnosis::Kind;
 // less than certain.
 bool IsForGood(const Standing& standing) {
   return standing.certainty >= Certainty::kLikely &&
-         (standing.kind == Kind::kOrderMismatch || standing.kind == Kind::kArgumentMismatch);
+         (standing.kind == Kind::kOrderMismatch || standing.kind == Kind::kArgumentMismatch ||
+          standing.kind == Kind::kInvalidArgument || standing.kind == Kind::kRequestError);
+}
+
+// What is left behind at the end of a job that has done its work is told then, and ends nothing.
+bool IsHarmless(const diagnosis::Diagnosis& diagnosis) {
+  return diagnosis.healthy() || diagnosis.findings.front().kind == Kind::kResourceLeak;
 }
 
 std::string Ranks(const std::vector<int>& ranks) {
@@ -33,8 +39,8 @@ Standing StandingOf(const diagnosis::Finding& finding) {
 }
 
 Move Decide(const std::optional<Standing>& standing, const diagnosis::Diagnosis& diagnosis, const Since& since) {
-  if (!standing) return diagnosis.healthy() ? Move::kNone : Move::kPublish;
-  if (diagnosis.healthy()) {
+  if (!standing) return IsHarmless(diagnosis) ? Move::kNone : Move::kPublish;
+  if (IsHarmless(diagnosis)) {
     if (IsForGood(*standing)) return Move::kNone;
     return !since.deaths || since.moved_on ? Move::kWithdraw : Move::kNone;
   }

@@ -1,5 +1,6 @@
 // What a process said of itself before its end: fatal signals, exceptions that nobody caught, allocations that failed,
-// errors that NCCL returned. One `Words` in a section of its own (8 KiB); boxes of older writers have none.
+// errors that NCCL returned, wrong uses of MPI. One `Words` in a section of its own (16 KiB); boxes of older writers
+// have none, or one of 8 KiB without the last kind.
 //
 // Each entry is written once by one thread and then stands: commit = 0, the fields, commit = number + 1 (release),
 // where number counts the entries of its kind; entry number n lies in slot n % size. A reader loads commit, copies, and
@@ -7,7 +8,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+
+#include "ncclwatch/format/misuse.h"
 
 namespace ncclwatch::format {
 
@@ -115,9 +119,11 @@ struct Words {
   Exception exceptions[kExceptions];
   FailedAllocation allocations[kFailedAllocations];
   NcclError errors[kNcclErrors];
+  std::atomic<std::uint64_t> misuses_seen;  // and so on; beyond kMisuses none is kept
+  Misuse misuses[kMisuses];
 };
-static_assert(sizeof(Words) == 7792);
-inline constexpr std::uint32_t kWordsBytes = 8192;
-static_assert(sizeof(Words) <= kWordsBytes);
+inline constexpr std::uint32_t kWordsBytes = 16384;
+inline constexpr std::uint32_t kWordsBytesWithoutMisuses = 8192;
+static_assert(sizeof(Words) <= kWordsBytes && offsetof(Words, misuses_seen) == 7792);
 
 }  // namespace ncclwatch::format

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "shim/mpi/arrays.h"
+#include "shim/mpi/checks.h"
 #include "shim/mpi/datatypes.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
@@ -23,7 +24,7 @@ struct Collective {
     if constexpr (IsPersistent(function)) {
       const int result = real(arguments...);
       if (result == MPI_SUCCESS) OpenRequest(call, *Last(arguments...), false, false, true);
-      return result;
+      return Noted(call, result);
     } else {
       if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
       EnterCollective(call);
@@ -50,28 +51,44 @@ struct Barrier : Collective<Barrier> {
 };
 struct Bcast : Collective<Bcast> {
   template <class... A>
-  static void Describe(Call& call, void*, auto count, MPI_Datatype type, int root, MPI_Comm comm, A...) {
+  static void Describe(Call& call, void* buffer, auto count, MPI_Datatype type, int root, MPI_Comm comm, A...) {
     Attach(call, comm);
+    CheckCount(call, count);
     Amount(call, static_cast<std::uint64_t>(count), type);
+    CheckBuffer(call, buffer, call.bytes, type);
     call.root = root;
+    CheckRoot(call);
   }
 };
 struct Reduce : Collective<Reduce> {
   template <class... A>
-  static void Describe(Call& call, const void*, void*, auto count, MPI_Datatype type, MPI_Op op, int root,
+  static void Describe(Call& call, const void* from, void* into, auto count, MPI_Datatype type, MPI_Op op, int root,
                        MPI_Comm comm, A...) {
     Attach(call, comm);
+    CheckCount(call, count);
     Amount(call, static_cast<std::uint64_t>(count), type);
     call.reduction = ReductionOf(op);
+    CheckOperator(call, op);
     call.root = root;
+    CheckRoot(call);
+    CheckBuffer(call, from, call.bytes, type);
+    if (call.rank != root) return;
+    CheckBuffer(call, into, call.bytes, type);
+    CheckApart(call, {from, call.bytes, type}, {into, call.bytes, type});
   }
 };
 struct Allreduce : Collective<Allreduce> {
   template <class... A>
-  static void Describe(Call& call, const void*, void*, auto count, MPI_Datatype type, MPI_Op op, MPI_Comm comm, A...) {
+  static void Describe(Call& call, const void* from, void* into, auto count, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm, A...) {
     Attach(call, comm);
+    CheckCount(call, count);
     Amount(call, static_cast<std::uint64_t>(count), type);
     call.reduction = ReductionOf(op);
+    CheckOperator(call, op);
+    CheckBuffer(call, from, call.bytes, type);
+    CheckBuffer(call, into, call.bytes, type);
+    CheckApart(call, {from, call.bytes, type}, {into, call.bytes, type});
   }
 };
 struct ReduceScatter : Collective<ReduceScatter> {
@@ -81,26 +98,39 @@ struct ReduceScatter : Collective<ReduceScatter> {
     Attach(call, comm);
     AmountOfAll(call, counts, type);
     call.reduction = ReductionOf(op);
+    CheckOperator(call, op);
   }
 };
 struct Gather : Collective<Gather> {
   template <class... A>
-  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, auto received,
+  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void* into, auto received,
                        MPI_Datatype received_type, int root, MPI_Comm comm, A...) {
     Attach(call, comm);
     call.root = root;
+    CheckRoot(call);
     const bool is_root = call.rank == root;
+    CheckCount(call, is_root ? received : sent);
     Amount(call, static_cast<std::uint64_t>(is_root ? received : sent), is_root ? received_type : sent_type);
+    if (is_root)
+      CheckBuffer(call, into, call.bytes, received_type);
+    else
+      CheckBuffer(call, from, call.bytes, sent_type);
   }
 };
 struct Scatter : Collective<Scatter> {
   template <class... A>
-  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, auto received,
+  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void* into, auto received,
                        MPI_Datatype received_type, int root, MPI_Comm comm, A...) {
     Attach(call, comm);
     call.root = root;
+    CheckRoot(call);
     const bool is_root = call.rank == root;
+    CheckCount(call, is_root ? sent : received);
     Amount(call, static_cast<std::uint64_t>(is_root ? sent : received), is_root ? sent_type : received_type);
+    if (is_root)
+      CheckBuffer(call, from, call.bytes, sent_type);
+    else
+      CheckBuffer(call, into, call.bytes, received_type);
   }
 };
 struct Gatherv : Collective<Gatherv> {
@@ -109,6 +139,8 @@ struct Gatherv : Collective<Gatherv> {
                        int root, MPI_Comm comm, A...) {
     Attach(call, comm);
     call.root = root;
+    CheckRoot(call);
+    if (call.rank != root) CheckCount(call, sent);
     AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
   }
 };
@@ -118,15 +150,20 @@ struct Scatterv : Collective<Scatterv> {
                        MPI_Datatype received_type, int root, MPI_Comm comm, A...) {
     Attach(call, comm);
     call.root = root;
+    CheckRoot(call);
+    if (call.rank != root) CheckCount(call, received);
     AmountOfOne(call, static_cast<std::uint64_t>(received), received_type);
   }
 };
 struct Allgather : Collective<Allgather> {
   template <class... A>
-  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, auto received,
+  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void* into, auto received,
                        MPI_Datatype received_type, MPI_Comm comm, A...) {
     Attach(call, comm);
+    CheckCount(call, received);
+    if (from != MPI_IN_PLACE) CheckCount(call, sent);
     Amount(call, static_cast<std::uint64_t>(received), received_type);
+    CheckBuffer(call, into, call.bytes, received_type);
     if (from != MPI_IN_PLACE && !call.inter) Compare(call, SignatureOf(static_cast<std::uint64_t>(sent), sent_type));
   }
 };

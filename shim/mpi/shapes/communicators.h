@@ -2,6 +2,7 @@
 #pragma once
 
 #include "shim/mpi/communicators.h"
+#include "shim/mpi/misuse.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
 
@@ -13,6 +14,8 @@ struct Makes {
   static int Around(Call& call, Real real, MPI_Comm comm, A... more) {
     Attach(call, comm);
     Making making = Shape::From(comm, more...);
+    if (making.origin == Origin::kSplit && making.color < 0 && making.makes)
+      Report(call, {.wrong = Wrong::kNegativeColor, .value = making.color});
     BeginMaking(call, &making);
     const int result = real(comm, more...);
     EndMaking(call, making, result, Last(more...));
@@ -79,9 +82,10 @@ using CommIdupWithInfo = CommIdup;
 struct CommFree {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Comm* comm) {
-    BeginEnding(call, *comm);
+    const MPI_Comm before = *comm;
+    BeginEnding(call, before);
     const int result = real(comm);
-    EndEnding(call, result);
+    EndEnding(call, before, result);
     return result;
   }
 };

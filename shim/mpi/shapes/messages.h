@@ -1,6 +1,7 @@
 // Sends, receives, exchanges and probes.
 #pragma once
 
+#include "shim/mpi/checks.h"
 #include "shim/mpi/completion.h"
 #include "shim/mpi/datatypes.h"
 #include "shim/mpi/real.h"
@@ -24,19 +25,38 @@ constexpr std::uint32_t ModeOf(Function function) {
   }
 }
 
+template <class Count>
+void DescribeSend(Call& call, const void* from, Count count, MPI_Datatype type, int to, int tag) {
+  call.root = to;
+  call.tag = tag;
+  CheckDestination(call);
+  CheckTag(call);
+  CheckCount(call, count);
+  Amount(call, static_cast<std::uint64_t>(count), type);
+  if (to != MPI_PROC_NULL) CheckBuffer(call, from, call.bytes, type);
+}
+template <class Count>
+void DescribeReceive(Call& call, void* into, Count count, MPI_Datatype type, int from, int tag) {
+  call.root = from;
+  call.tag = tag;
+  CheckSource(call);
+  CheckReceivedTag(call);
+  CheckCount(call, count);
+  Amount(call, static_cast<std::uint64_t>(count), type);
+  if (from != MPI_PROC_NULL) CheckBuffer(call, into, call.bytes, type);
+}
+
 struct Send {
   template <Function function, class Real, class Count, class... A>
   static int Around(Call& call, Real real, const void* from, Count count, MPI_Datatype type, int to, int tag,
                     MPI_Comm comm, A... more) {
     Attach(call, comm);
-    Amount(call, static_cast<std::uint64_t>(count), type);
-    call.root = to;
-    call.tag = tag;
+    DescribeSend(call, from, count, type, to, tag);
     call.flags |= ModeOf(function);
     if constexpr (IsPersistent(function)) {
       const int result = real(from, count, type, to, tag, comm, more...);
       if (result == MPI_SUCCESS) OpenRequest(call, *Last(more...), true, false, true);
-      return result;
+      return Noted(call, result);
     } else {
       if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
       EnterSend(call);
@@ -79,13 +99,11 @@ struct Recv {
   static int Around(Call& call, Real real, void* into, Count count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
                     Last last) {
     Attach(call, comm);
-    Amount(call, static_cast<std::uint64_t>(count), type);
-    call.root = from;
-    call.tag = tag;
+    DescribeReceive(call, into, count, type, from, tag);
     if constexpr (IsPersistent(function)) {
       const int result = real(into, count, type, from, tag, comm, last);
       if (result == MPI_SUCCESS) OpenRequest(call, *last, false, true, true);
-      return result;
+      return Noted(call, result);
     } else if constexpr (IsNonBlocking(function)) {
       call.flags |= format::kRequest;
       EnterReceive(call);
@@ -131,12 +149,10 @@ struct Sendrecv {
                     Last last) {
     Attach(call, comm);
     Call send = call;
-    Amount(send, static_cast<std::uint64_t>(sent), sent_type);
-    send.root = to;
-    send.tag = sent_tag;
-    Amount(call, static_cast<std::uint64_t>(received), received_type);
-    call.root = source;
-    call.tag = tag;
+    DescribeSend(send, from, sent, sent_type, to, sent_tag);
+    DescribeReceive(call, into, received, received_type, source, tag);
+    if (to != MPI_PROC_NULL && source != MPI_PROC_NULL)
+      CheckApart(call, {from, send.bytes, sent_type}, {into, call.bytes, received_type});
     return Exchange<function>(send, call, last, [&](auto* passed) {
       return real(from, sent, sent_type, to, sent_tag, into, received, received_type, source, tag, comm, passed);
     });
@@ -171,12 +187,9 @@ struct SendrecvReplace {
   static int Around(Call& call, Real real, void* buffer, Count count, MPI_Datatype type, int to, int sent_tag,
                     int source, int tag, MPI_Comm comm, Last last) {
     Attach(call, comm);
-    Amount(call, static_cast<std::uint64_t>(count), type);
     Call send = call;
-    send.root = to;
-    send.tag = sent_tag;
-    call.root = source;
-    call.tag = tag;
+    DescribeSend(send, buffer, count, type, to, sent_tag);
+    DescribeReceive(call, buffer, count, type, source, tag);
     return Sendrecv::Exchange<function>(send, call, last, [&](auto* passed) {
       return real(buffer, count, type, to, sent_tag, source, tag, comm, passed);
     });

@@ -10,7 +10,7 @@ struct Wait {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request, MPI_Status* wanted) {
     Awaited awaited(call, 1, request);
-    if (awaited.none()) return real(request, wanted);
+    if (awaited.none()) return Noted(call, real(request, wanted));
     awaited.Enter(call);
     MPI_Status* const status = awaited.One(wanted);
     const int result = real(request, status);
@@ -23,7 +23,7 @@ struct Waitall {
   template <Function, class Real>
   static int Around(Call& call, Real real, int count, MPI_Request* requests, MPI_Status* wanted) {
     Awaited awaited(call, count, requests);
-    if (awaited.none()) return real(count, requests, wanted);
+    if (awaited.none()) return Noted(call, real(count, requests, wanted));
     awaited.Enter(call);
     MPI_Status* const statuses = awaited.All(wanted);
     const int result = real(count, requests, statuses);
@@ -37,7 +37,7 @@ struct Waitany {
   static int Around(Call& call, Real real, int count, MPI_Request* requests, int* index, MPI_Status* wanted) {
     call.flags |= format::kAnyDoes;
     Awaited awaited(call, count, requests);
-    if (awaited.none()) return real(count, requests, index, wanted);
+    if (awaited.none()) return Noted(call, real(count, requests, index, wanted));
     awaited.Enter(call);
     MPI_Status* const status = awaited.One(wanted);
     const int result = real(count, requests, index, status);
@@ -52,7 +52,7 @@ struct Waitsome {
                     MPI_Status* wanted) {
     call.flags |= format::kAnyDoes;
     Awaited awaited(call, count, requests);
-    if (awaited.none()) return real(count, requests, done, indices, wanted);
+    if (awaited.none()) return Noted(call, real(count, requests, done, indices, wanted));
     awaited.Enter(call);
     MPI_Status* const statuses = awaited.All(wanted);
     const int result = real(count, requests, done, indices, statuses);
@@ -65,7 +65,7 @@ struct Test {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request, int* flag, MPI_Status* wanted) {
     Awaited awaited(call, 1, request);
-    if (awaited.none()) return real(request, flag, wanted);
+    if (awaited.none()) return Noted(call, real(request, flag, wanted));
     MPI_Status* const status = awaited.One(wanted);
     const int result = real(request, flag, status);
     awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
@@ -77,7 +77,7 @@ struct Testall {
   template <Function, class Real>
   static int Around(Call& call, Real real, int count, MPI_Request* requests, int* flag, MPI_Status* wanted) {
     Awaited awaited(call, count, requests);
-    if (awaited.none()) return real(count, requests, flag, wanted);
+    if (awaited.none()) return Noted(call, real(count, requests, flag, wanted));
     MPI_Status* const statuses = awaited.All(wanted);
     const int result = real(count, requests, flag, statuses);
     awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
@@ -91,7 +91,7 @@ struct Testany {
                     MPI_Status* wanted) {
     call.flags |= format::kAnyDoes;
     Awaited awaited(call, count, requests);
-    if (awaited.none()) return real(count, requests, index, flag, wanted);
+    if (awaited.none()) return Noted(call, real(count, requests, index, flag, wanted));
     MPI_Status* const status = awaited.One(wanted);
     const int result = real(count, requests, index, flag, status);
     awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
@@ -105,7 +105,7 @@ struct Testsome {
                     MPI_Status* wanted) {
     call.flags |= format::kAnyDoes;
     Awaited awaited(call, count, requests);
-    if (awaited.none()) return real(count, requests, done, indices, wanted);
+    if (awaited.none()) return Noted(call, real(count, requests, done, indices, wanted));
     MPI_Status* const statuses = awaited.All(wanted);
     const int result = real(count, requests, done, indices, statuses);
     awaited.NoteTest(call, result, result != MPI_SUCCESS || *done != 0);
@@ -116,24 +116,26 @@ struct Testsome {
 struct Start {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request) {
-    StartRequest(call.box, call.thread, call.site, *request);
-    return real(request);
+    StartRequest(call, *request);
+    return Noted(call, real(request));
   }
 };
 struct Startall {
   template <Function, class Real>
   static int Around(Call& call, Real real, int count, MPI_Request* requests) {
-    for (int i = 0; i < count; ++i) StartRequest(call.box, call.thread, call.site, requests[i]);
-    return real(count, requests);
+    for (int i = 0; i < count; ++i) StartRequest(call, requests[i]);
+    return Noted(call, real(count, requests));
   }
 };
 struct RequestFree {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request) {
     const std::uint64_t handle = Bits(*request);
+    if (*request == MPI_REQUEST_NULL) Report(call, {.wrong = Wrong::kNullObject});
+    BeginFreeing(call, handle);
     const int result = real(request);
     if (result == MPI_SUCCESS) FreeRequest(call.box, handle);
-    return result;
+    return Noted(call, result);
   }
 };
 struct Cancel {

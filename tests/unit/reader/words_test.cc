@@ -34,6 +34,17 @@ reader::Words Sample() {
   for (int i = 0; i < 10; ++i) words.allocations.push_back({400 + i, 0, std::uint64_t{1} << i, 7, 1000, 1, 2, 0, 4711});
   for (int i = 0; i < 11; ++i)
     words.errors.push_back({500 + i, 9, functions::Function::ncclAllReduce, 1, 2, 3, 4711, i == 1, "why"});
+  for (int i = 0; i < 70; ++i)
+    words.misuses.push_back({.at_ns = 510,
+                             .site = 0x401234,
+                             .value = i,
+                             .limit = 4,
+                             .times = 2,
+                             .wrong = format::Wrong::kRankOutOfRange,
+                             .function = functions::Function::MPI_Send,
+                             .result = format::kNoResult,
+                             .site_name = i == 0 ? "/app/train+0x1234" : "",
+                             .made_at_name = ""});
   return words;
 }
 
@@ -88,6 +99,31 @@ TEST(Words, TheNewestAllocationsAndTheFirstErrorsAreKept) {
   EXPECT_EQ(words.errors[0].text, "why");
 }
 
+TEST(Words, TheFirstMisusesAreKept) {
+  const reader::Words words = Read(Bytes()).words;
+  ASSERT_EQ(words.misuses.size(), format::kMisuses);
+  EXPECT_EQ(words.misuses_lost, 6u);
+  EXPECT_EQ(words.misuses[0].wrong, format::Wrong::kRankOutOfRange);
+  EXPECT_EQ(words.misuses[0].site_name, "/app/train+0x1234");
+  EXPECT_EQ(words.misuses[63].value, 63);
+}
+
+TEST(Words, OfOlderWritersSayNothingOfMisuses) {
+  std::vector<char> bytes = Bytes();
+  auto* header = reinterpret_cast<format::Header*>(bytes.data());
+  header->words.entry_bytes = format::kWordsBytesWithoutMisuses;
+  const reader::Words words = Read(bytes).words;
+  EXPECT_TRUE(words.misuses.empty());
+  EXPECT_EQ(words.signals.size(), 1u);
+}
+
+TEST(Words, MisusesThatAreNotKnownOrWereTakenBackAreLeftOut) {
+  std::vector<char> bytes = Bytes();
+  WordsOf(&bytes)->misuses[0].wrong = 0;
+  WordsOf(&bytes)->misuses[1].wrong = 99999;
+  EXPECT_EQ(Read(bytes).words.misuses.size(), format::kMisuses - 2);
+}
+
 TEST(Words, TornEntriesAreLeftOut) {
   std::vector<char> bytes = Bytes();
   WordsOf(&bytes)->signals[0].commit = 0;
@@ -130,6 +166,7 @@ TEST(Words, WhatWasSaidLaterIsTakenBack) {
   EXPECT_EQ(words.allocations.size(), 3u);
   EXPECT_EQ(words.allocations[0].recovered_ns, 0);
   EXPECT_TRUE(words.errors.empty());
+  EXPECT_TRUE(words.misuses.empty());
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// The lives of the objects that a program makes and must free, by kind and handle: what is left at MPI_Finalize, and
+// what is used once it is gone. Datatypes and requests have more to tell, and maps of their own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "shim/mpi/abi.h"
+#include "shim/mpi/call.h"
+#include "shim/mpi/handle_map.h"
+
+namespace ncclwatch::shim::mpi {
+
+enum class ObjectKind : std::uint8_t { kCommunicator, kGroup, kOperator, kWindow, kFile, kDatatype, kRequest };
+inline constexpr std::size_t kObjectKinds = 7;
+
+struct Life {
+  std::uint64_t made_at = 0;   // return address of the call that made it, 0: it was there before
+  std::uint64_t freed_at = 0;  // ... that freed it, 0: it is alive
+  std::uint32_t made_by = 0;   // functions::Function
+  std::uint32_t freed_by = 0;
+  std::uint32_t references = 0;  // the same handle may be given out several times, each to be freed
+};
+
+// Some objects of this kind came or went where no wrapper sees it: nothing is said of their lives any more.
+void LoseSight(ObjectKind kind);
+void LoseSightOfAll();
+bool InSight(ObjectKind kind);
+
+void NoteMade(const Call& call, ObjectKind kind, std::uint64_t handle);
+void NoteFreed(const Call& call, ObjectKind kind, std::uint64_t handle);
+// Whether it is one that was freed, as far as can be known.
+bool WasFreed(ObjectKind kind, std::uint64_t handle, Life* life);
+
+// In MPI_Finalize, which may die of it: what the process never completed or freed. And after it: what its callbacks may
+// have made untrue.
+void ReportLeft(Call& finalize);
+void TakeBackUncertain(Box& box);
+
+}  // namespace ncclwatch::shim::mpi

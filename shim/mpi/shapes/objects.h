@@ -1,0 +1,114 @@
+// Groups, operators, windows, files and datatypes: made, given out and freed. What is made is the last argument, what
+// is freed the only one.
+#pragma once
+
+#include "shim/mpi/checks.h"
+#include "shim/mpi/datatypes.h"
+#include "shim/mpi/objects.h"
+#include "shim/mpi/record.h"
+#include "shim/mpi/shapes/arguments.h"
+
+namespace ncclwatch::shim::mpi::shapes {
+
+enum class Kept : bool { kSilent, kRecorded };
+
+template <ObjectKind kind, Kept kept>
+struct MakesObject {
+  template <Function, class Real, class... A>
+  static int Around(Call& call, Real real, A... arguments) {
+    if constexpr (kept == Kept::kRecorded) EnterOther(call);
+    const int result = real(arguments...);
+    const auto made = *Last(arguments...);
+    if (result == MPI_SUCCESS && !IsConstant(made)) NoteMade(call, kind, Bits(made));
+    if constexpr (kept == Kept::kRecorded) Leave(call, result);
+    return Noted(call, result);
+  }
+
+ private:
+  template <class Handle>
+  static bool IsConstant(Handle made) {
+    if constexpr (kind == ObjectKind::kGroup) return made == MPI_GROUP_EMPTY || made == MPI_GROUP_NULL;
+    return false;
+  }
+};
+
+template <ObjectKind kind, Kept kept>
+struct FreesObject {
+  template <Function, class Real, class Handle>
+  static int Around(Call& call, Real real, Handle* object) {
+    const Handle before = *object;
+    if (IsNull(before)) Report(call, {.wrong = Wrong::kNullObject});
+    if constexpr (kind == ObjectKind::kOperator)
+      if (ReductionOf(before) != format::kUserReduction) Report(call, {.wrong = Wrong::kPredefined});
+    if constexpr (kept == Kept::kRecorded) EnterOther(call);
+    const int result = real(object);
+    if (result == MPI_SUCCESS) NoteFreed(call, kind, Bits(before));
+    if constexpr (kept == Kept::kRecorded) Leave(call, result);
+    return Noted(call, result);
+  }
+
+ private:
+  template <class Handle>
+  static bool IsNull(Handle object) {
+    if constexpr (kind == ObjectKind::kGroup) return object == MPI_GROUP_NULL;
+    if constexpr (kind == ObjectKind::kOperator) return object == MPI_OP_NULL;
+    if constexpr (kind == ObjectKind::kWindow) return object == MPI_WIN_NULL;
+    if constexpr (kind == ObjectKind::kFile) return object == MPI_FILE_NULL;
+    return false;
+  }
+};
+
+using GroupMakes = MakesObject<ObjectKind::kGroup, Kept::kSilent>;
+using GroupFree = FreesObject<ObjectKind::kGroup, Kept::kSilent>;
+using OpCreate = MakesObject<ObjectKind::kOperator, Kept::kSilent>;
+using OpFree = FreesObject<ObjectKind::kOperator, Kept::kSilent>;
+using WinMakes = MakesObject<ObjectKind::kWindow, Kept::kRecorded>;
+using WinFree = FreesObject<ObjectKind::kWindow, Kept::kRecorded>;
+using FileOpen = MakesObject<ObjectKind::kFile, Kept::kRecorded>;
+using FileClose = FreesObject<ObjectKind::kFile, Kept::kRecorded>;
+
+struct TypeMakes {
+  template <Function function, class Real, class... A>
+  static int Around(Call& call, Real real, A... arguments) {
+    const int result = real(arguments...);
+    if (result != MPI_SUCCESS) return result;
+    const MPI_Datatype made = *Last(arguments...);
+    LearnDatatype(call, made);
+    if constexpr (function == Function::MPI_Type_dup) {
+      Datatype original;
+      if (FindAnyDatatype(std::get<0>(std::tie(arguments...)), &original) && original.committed) CommitDatatype(made);
+    }
+    return result;
+  }
+};
+// MPI_Type_get_contents and the like: the same handles once more, each to be freed, or new ones of MPI's own.
+struct TypesGivenOut {
+  template <Function, class Real, class... A>
+  static int Around(Call&, Real real, A... arguments) {
+    LoseSight(ObjectKind::kDatatype);
+    return real(arguments...);
+  }
+};
+struct TypeCommit {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Datatype* type) {
+    if (*type == MPI_DATATYPE_NULL) Report(call, {.wrong = Wrong::kNullType});
+    const int result = real(type);
+    if (result == MPI_SUCCESS) CommitDatatype(*type);
+    return Noted(call, result);
+  }
+};
+struct TypeFree {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Datatype* type) {
+    const MPI_Datatype before = *type;
+    if (before == MPI_DATATYPE_NULL)
+      Report(call, {.wrong = Wrong::kNullObject});
+    else if (IsPredefined(before))
+      Report(call, {.wrong = Wrong::kPredefined});
+    ForgetDatatype(call, before);
+    return Noted(call, real(type));
+  }
+};
+
+}  // namespace ncclwatch::shim::mpi::shapes

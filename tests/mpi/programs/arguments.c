@@ -1,0 +1,149 @@
+// Calls whose own arguments are wrong. Each program here may die of it, or go on as if nothing had been.
+#include "common.h"
+
+static int in[64], out[64];
+static double real[8], sum[8];
+
+static void peer_out_of_range(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Send(out, 1, MPI_INT, size + 3, 70, ring);
+}
+
+static void negative_tag(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Send(out, 1, MPI_INT, partner, -5, ring);
+}
+
+static void negative_count(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Bcast(out, -1, MPI_INT, 0, ring);
+}
+
+static void root_out_of_range(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Reduce(in, out, 1, MPI_INT, MPI_SUM, size, ring);
+}
+
+static void null_communicator(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Barrier(MPI_COMM_NULL);
+}
+
+static void freed_communicator(void) {
+  MPI_Comm mine, copy;
+  MPI_Comm_dup(ring, &mine);
+  copy = mine;
+  MPI_Comm_free(&mine);
+  if (rank != odd) return;
+  planted();
+  MPI_Barrier(copy);
+}
+
+static void null_type(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Send(out, 1, MPI_DATATYPE_NULL, partner, 71, ring);
+}
+
+static void uncommitted_type(void) {
+  MPI_Datatype column;
+  MPI_Type_vector(4, 1, 4, MPI_INT, &column);
+  if (rank == odd) {
+    planted();
+    MPI_Send(out, 1, column, partner, 72, ring);
+  } else if (rank == partner) {
+    MPI_Recv(in, 4, MPI_INT, odd, 72, ring, MPI_STATUS_IGNORE);
+  }
+  MPI_Type_free(&column);
+}
+
+static void freed_type(void) {
+  MPI_Datatype row, copy;
+  MPI_Type_contiguous(4, MPI_INT, &row);
+  MPI_Type_commit(&row);
+  copy = row;
+  MPI_Type_free(&row);
+  if (rank != odd) return;
+  planted();
+  MPI_Send(out, 1, copy, partner, 73, ring);
+}
+
+static void null_buffer(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Send(NULL, 4, MPI_INT, partner, 74, ring);
+}
+
+static void same_buffer(void) {
+  if (rank == odd) planted();
+  MPI_Allreduce(rank == odd ? out : in, out, 8, MPI_INT, MPI_SUM, ring);
+}
+
+static void overlapping_exchange(void) {
+  if (rank == odd) planted();
+  if (rank == odd || rank == partner)
+    MPI_Sendrecv(in, 16, MPI_INT, odd + partner - rank, 75, rank == odd ? in + 8 : out, 16, MPI_INT,
+                 odd + partner - rank, 75, ring, MPI_STATUS_IGNORE);
+}
+
+static void null_operator(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Allreduce(in, out, 1, MPI_INT, MPI_OP_NULL, ring);
+}
+
+static void bits_of_reals(void) {
+  planted();
+  MPI_Allreduce(real, sum, 8, MPI_DOUBLE, MPI_BAND, ring);
+}
+
+static void free_predefined(void) {
+  MPI_Datatype type = MPI_INT;
+  if (rank != odd) return;
+  planted();
+  MPI_Type_free(&type);
+}
+
+static void free_twice(void) {
+  MPI_Comm mine;
+  MPI_Comm_dup(MPI_COMM_SELF, &mine);
+  MPI_Comm_free(&mine);
+  if (rank != odd) return;
+  planted();
+  MPI_Comm_free(&mine);
+}
+
+static void negative_color(void) {
+  MPI_Comm mine;
+  if (rank == odd) planted();
+  MPI_Comm_split(ring, rank == odd ? -7 : 0, rank, &mine);
+  MPI_Comm_free(&mine);
+}
+
+int main(int argc, char** argv) {
+  static const Case cases[] = {
+      {"peer_out_of_range", peer_out_of_range},
+      {"negative_tag", negative_tag},
+      {"negative_count", negative_count},
+      {"root_out_of_range", root_out_of_range},
+      {"null_communicator", null_communicator},
+      {"freed_communicator", freed_communicator},
+      {"null_type", null_type},
+      {"uncommitted_type", uncommitted_type},
+      {"freed_type", freed_type},
+      {"null_buffer", null_buffer},
+      {"same_buffer", same_buffer},
+      {"overlapping_exchange", overlapping_exchange},
+      {"null_operator", null_operator},
+      {"bits_of_reals", bits_of_reals},
+      {"free_predefined", free_predefined},
+      {"free_twice", free_twice},
+      {"negative_color", negative_color},
+  };
+  return RUN_FAULTY(argc, argv, cases);
+}

@@ -1,0 +1,158 @@
+// invalid_argument, request_error, resource_leak, epoch_error: what single processes do wrong with MPI by their own
+// account (format/misuse.h). Processes that do the same at the same place are one finding.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/text.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using format::MisuseKind;
+using format::Wrong;
+using reader::Misuse;
+
+constexpr std::size_t kMostLines = 8;
+
+struct Case {
+  const Process* process = nullptr;
+  const Misuse* misuse = nullptr;
+};
+
+Kind KindOf(const Misuse& misuse) {
+  switch (format::Find(misuse.wrong)->kind) {
+    case MisuseKind::kInvalidArgument: return Kind::kInvalidArgument;
+    case MisuseKind::kRequestError: return Kind::kRequestError;
+    case MisuseKind::kResourceLeak: return Kind::kResourceLeak;
+    case MisuseKind::kEpochError: return Kind::kEpochError;
+  }
+  return Kind::kInvalidArgument;
+}
+
+// MPI has refused the call and told the program, which goes on: that is how a program asks, too.
+bool WasTold(const Case& one) {
+  const bool refused = one.misuse->result != format::kNoResult && one.misuse->result != 0;
+  return refused && KindOf(*one.misuse) != Kind::kResourceLeak;
+}
+bool LivedOn(const Process& process) { return !process.fate.gone() || process.fate.orderly(); }
+
+// The handle may have been given out again by a function that is not watched, where MPI finds nothing wrong with it.
+bool MayBeAnother(const Misuse& misuse) {
+  const bool by_handle = misuse.wrong == Wrong::kFreedCommunicator || misuse.wrong == Wrong::kFreedType ||
+                         misuse.wrong == Wrong::kFreedOperator || misuse.wrong == Wrong::kFreedWindow ||
+                         misuse.wrong == Wrong::kStaleRequest;
+  return by_handle && misuse.result == 0;
+}
+
+std::string Place(const std::string& name, std::uint64_t address) {
+  if (name.empty()) return Hex(address);
+  return name.substr(name.rfind('/') + 1);
+}
+
+std::string WhatIsWrong(const Misuse& misuse) {
+  char text[256];
+  const std::size_t size = format::MisuseText(misuse.wrong, misuse.value, misuse.limit, text, sizeof text);
+  return {text, size};
+}
+
+std::string MadeText(const Misuse& misuse) {
+  if (misuse.made_at == 0) return {};
+  return std::string(functions::FullName(misuse.made_by)) + " at " + Place(misuse.made_at_name, misuse.made_at);
+}
+
+// "called MPI_Send at train+0x1234: there is no rank 9: the communicator has 4 ranks (MPI_Isend at train+0x12)"
+std::string CaseText(const Misuse& misuse) {
+  const std::string made = MadeText(misuse);
+  std::string text = "called " + std::string(functions::FullName(misuse.function)) + " at " +
+                     Place(misuse.site_name, misuse.site) + ": " + WhatIsWrong(misuse);
+  if (!made.empty()) text += " (" + made + ")";
+  if (misuse.times > 1) text += ", " + std::to_string(misuse.times) + " times";
+  return text;
+}
+
+const CommView* CommOf(const View& view, const Case& one) {
+  for (const CommView& comm : view.comms)
+    for (const Member& member : comm.members)
+      if (&view.process(member) == one.process && member.comm->index == one.misuse->communicator &&
+          member.comm->generation == one.misuse->generation)
+        return &comm;
+  return nullptr;
+}
+
+std::string NextStep(const Misuse& misuse) {
+  const std::string call =
+      std::string(functions::FullName(misuse.function)) + " at " + Place(misuse.site_name, misuse.site);
+  const std::string made = MadeText(misuse);
+  switch (KindOf(misuse)) {
+    case Kind::kResourceLeak: return "free what " + made + " makes, before MPI_Finalize";
+    case Kind::kRequestError:
+      return made.empty() ? "look at the requests of " + call
+                          : "follow the request that " + made + " makes to the one call that completes it";
+    default: return "look at the arguments of " + call + (made.empty() ? "" : ", and at " + made);
+  }
+}
+
+CallSummary Describe(const Misuse& misuse, const std::vector<int>& ranks) {
+  CallSummary call;
+  call.ranks = ranks;
+  call.op = functions::OpName(misuse.function);
+  call.thread = misuse.thread;
+  call.site = misuse.site;
+  call.site_text = Place(misuse.site_name, misuse.site);
+  call.state = CallState::kEntered;
+  if (misuse.result == format::kNoResult) return call;
+  call.state = misuse.result == 0 ? CallState::kReturned : CallState::kFailed;
+  call.result = misuse.result == 0 ? "success" : "MPI error " + std::to_string(misuse.result);
+  return call;
+}
+
+Finding Explain(const View& view, const std::vector<Case>& cases) {
+  const auto first = std::min_element(cases.begin(), cases.end(), [&](const Case& a, const Case& b) {
+    return a.process->At(a.misuse->at_ns) < b.process->At(b.misuse->at_ns);
+  });
+  const Misuse& misuse = *first->misuse;
+  Finding finding;
+  finding.kind = KindOf(misuse);
+  const auto doubtful = [](const Case& one) { return WasTold(one) || MayBeAnother(*one.misuse); };
+  finding.certainty = std::all_of(cases.begin(), cases.end(), doubtful) ? Certainty::kLikely : Certainty::kCertain;
+  std::vector<int> nodes;
+  for (const Case& one : cases) nodes.insert(nodes.end(), one.process->nodes.begin(), one.process->nodes.end());
+  AddCulprits(view, SortedUnique(RanksOf(view, nodes)), &finding);
+  if (const CommView* comm = CommOf(view, *first)) finding.communicator = DescribeComm(*comm);
+  finding.began_at_ns = ToRealtime(view, first->process->At(misuse.at_ns));
+  // What is found at MPI_Finalize is not about that call.
+  // What is found at MPI_Finalize is not about that call.
+  if (misuse.function != functions::Function::MPI_Finalize) finding.calls.push_back(Describe(misuse, finding.culprits));
+  finding.summary = Capital(Ranks(finding.culprits)) +
+                    (finding.culprits.size() == 1 ? " (" + ProcessText(view, *first->process) + ") " : " ") +
+                    CaseText(misuse) + ".";
+  for (std::size_t i = 0; i < std::min(cases.size(), kMostLines); ++i)
+    finding.evidence.push_back(Capital(Ranks(SortedUnique(RanksOf(view, cases[i].process->nodes)))) + " " +
+                               CaseText(*cases[i].misuse));
+  finding.next_steps.push_back(NextStep(misuse));
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> FindMisuses(const View& view) {
+  // By what it is and where; leaks of different places are one story.
+  using Key = std::tuple<Wrong, functions::Function, std::string>;
+  std::map<Key, std::vector<Case>> sorts;
+  for (const Process& process : view.processes) {
+    if (process.nodes.empty()) continue;
+    for (const Misuse& misuse : process.box->words.misuses) {
+      const Case one{&process, &misuse};
+      if (format::Find(misuse.wrong) == nullptr || (WasTold(one) && LivedOn(process))) continue;
+      sorts[{misuse.wrong, misuse.function, misuse.site_name}].push_back(one);
+    }
+  }
+  std::vector<Finding> findings;
+  findings.reserve(sorts.size());
+  for (const auto& [key, cases] : sorts) findings.push_back(Explain(view, cases));
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis
