@@ -185,6 +185,8 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   Box* box = std::get<Box*>(outcome);
   box->gpu_marks_wanted = settings.gpu != settings::GpuMarks::kOff;
   box->start_marks_wanted = settings.gpu == settings::GpuMarks::kBoth;
+  box->makes_sends_synchronous = settings.mpi_checks.sync;
+  box->watches_buffers = settings.mpi_checks.buffers;
   if (box->start_marks_wanted) box->detours = kMarksStarts;
   if (!box->gpu_marks_wanted) box->header->gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kOff);
   NoteLibrary(*box, library);

@@ -33,6 +33,7 @@ struct Call {
   std::int32_t tag = format::kNoTag;
   std::uint32_t flags = 0;
 
+  const void* buffer = nullptr;  // of a send, where its elements lie in one piece
   std::uint8_t misuse = 0;       // number + 1 of the entry that says what is wrong with the call
   std::uint64_t slot = kNoSlot;  // none while switched off
   std::uint64_t position = 0;

@@ -35,7 +35,7 @@ bool WantsNone(const MPI_Status* wanted) { return wanted == MPI_STATUS_IGNORE ||
 }  // namespace
 
 Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
-    : box_(call.box), count_(count > 0 && handles ? count : 0) {
+    : call_(call), count_(count > 0 && handles ? count : 0) {
   CheckCount(call, count);
   if (count > 0 && !handles) Report(call, {.wrong = Wrong::kNullRequests, .value = count});
   if (count_ > kFew) {
@@ -69,7 +69,7 @@ void Awaited::Enter(Call& call) {
   call.count = static_cast<std::uint64_t>(known_);
   EnterOther(call);
   for (int i = 0; i < count_; ++i)
-    if (rows_[i].request.active) NoteWaiter(box_, rows_[i].request.slot, call.slot);
+    if (rows_[i].request.active) NoteWaiter(call_.box, rows_[i].request.slot, call.slot);
 }
 
 MPI_Status* Awaited::One(MPI_Status* wanted) { return needs_status_ && WantsNone(wanted) ? statuses_ : wanted; }
@@ -79,12 +79,12 @@ void Awaited::NoteTest(Call& call, int result, bool found) {
   mpi::NoteTest(call, result, found);
   if (found) return;
   for (int i = 0; i < count_; ++i)
-    if (rows_[i].request.active) NoteWaiter(box_, rows_[i].request.slot, call.slot);
+    if (rows_[i].request.active) NoteWaiter(call_.box, rows_[i].request.slot, call.slot);
 }
 
 void Awaited::Close(int at, const MPI_Status* status) {
   if (at < 0 || at >= count_) return;
-  CloseRequest(box_, rows_[at].handle, rows_[at].request, WantsNone(status) ? nullptr : status);
+  CloseRequest(call_, rows_[at].handle, rows_[at].request, WantsNone(status) ? nullptr : status);
 }
 
 void Awaited::CloseAll(const MPI_Request* handles, int result, const MPI_Status* statuses) {

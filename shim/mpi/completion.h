@@ -38,7 +38,7 @@ class Awaited {
   };
   static constexpr int kFew = 32;
 
-  Box& box_;
+  Call& call_;
   int count_;
   int known_ = 0;
   bool needs_status_ = false;

@@ -27,6 +27,7 @@ foreach(mpi IN LISTS MPIS)
   write_exports(${folder}/exports.map "${names}")
 
   add_library(shim_${mpi} OBJECT
+    mpi/buffers.cc
     mpi/checks.cc
     mpi/communicators.cc
     mpi/completion.cc

@@ -1,5 +1,6 @@
 #include "shim/mpi/requests.h"
 
+#include "shim/mpi/buffers.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/real.h"
@@ -50,6 +51,8 @@ void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, 
   });
   if (over != kNoSlot) [[unlikely]]
     NoteCompletion(call.box, over, 0);
+  if (call.buffer && sends && !persistent) [[unlikely]]
+    WatchBuffer(call);
 }
 
 void ForgetRequest(MPI_Request made) {
@@ -92,8 +95,11 @@ void StartRequest(Call& start, MPI_Request handle) {
   requests.Put(Bits(handle), request);
 }
 
-void CloseRequest(Box& box, std::uint64_t handle, const Request& request, const MPI_Status* status) {
+void CloseRequest(Call& ends, std::uint64_t handle, const Request& request, const MPI_Status* status) {
   if (!request.active) return;
+  Box& box = ends.box;
+  if (box.watches_buffers) [[unlikely]]
+    CheckBufferOf(ends, request.slot);
   const bool cancelled = request.cancelling && WasCancelled(status);
   if (request.receives && !cancelled) {
     const bool asked = request.NeedsStatus() && status;

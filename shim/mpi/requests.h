@@ -49,7 +49,7 @@ void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, 
 void StartRequest(Call& start, MPI_Request request);
 // Another request, of which nothing is known, has this handle now.
 void ForgetRequest(MPI_Request made);
-// The operation is over; status: what MPI says of it where NeedsStatus().
-void CloseRequest(Box& box, std::uint64_t handle, const Request& request, const MPI_Status* status);
+// The operation is over, as the call `ends` learns; status: what MPI says of it where NeedsStatus().
+void CloseRequest(Call& ends, std::uint64_t handle, const Request& request, const MPI_Status* status);
 
 }  // namespace ncclwatch::shim::mpi

@@ -61,6 +61,8 @@ struct Box {
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
   bool start_marks_wanted = false;           // as kMarksStarts in detours, from before the first communicator on
+  bool makes_sends_synchronous = false;      // NCCLWATCH_MPI_CHECKS
+  bool watches_buffers = false;              // likewise
   std::uint32_t library = ~0u;               // that the header names as the job's NCCL
   std::atomic<bool> library_settled{false};  // once the first communicator is being made
   std::atomic<bool> registered{false};       // the communicator table, with the CUDA driver

@@ -117,6 +117,9 @@ class Case:
     def may_hang(self, mpi):
         return HANGS in self.endings(mpi)
 
+    def may_hang_watched(self, mpi):
+        return self.may_hang(mpi) or ("NCCLWATCH_MPI_CHECKS", "sync") in self.environment
+
 
 ANY = (HANGS, ENDS, FAILS)  # undefined: what comes of it is chance, or another thing with each number of ranks
 
@@ -209,7 +212,7 @@ MESSAGES = [
     message("signature", kinds=("point_to_point_mismatch",), alone=ENDS),
     message("signature_order", kinds=("point_to_point_mismatch",), alone=ENDS),
     message("send_send", pair, ("deadlock",)),
-    message("send_send_eager", pair, ("deadlock",), least="likely", alone=ENDS,
+    message("send_send_eager", pair, ("deadlock",), least="likely", most="likely", alone=ENDS,
             environment=(("NCCLWATCH_MPI_CHECKS", "sync"),)),
     message("receive_receive", pair, ("deadlock",)),
     message("receive_ring", everybody, ("deadlock",)),
@@ -272,6 +275,7 @@ ARGUMENTS = [
 LIVES = [
     *(life(name, ("request_error",)) for name in (
         "never_waited", "overwritten", "collective_never_waited", "started_twice", "never_started")),
+    life("touched", ("request_error",), environment=(("NCCLWATCH_MPI_CHECKS", "buffers"),)),
     life("completed_twice", ("request_error",), least="likely"),
     *(leak(name) for name in ("request", "communicator", "type", "operator", "group")),
     leak("window", everybody),
@@ -296,8 +300,6 @@ CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + ENDINGS
 OPEN = {
     # Amounts that differ between one pair of ranks.
     "collectives.gatherv_pair", "collectives.scatterv_pair", "collectives.alltoallv_pair",
-    # NCCLWATCH_MPI_CHECKS=sync.
-    "messages.send_send_eager",
     # One makes another communicator than the others from the same one, or none.
     "communicators.other_order", "communicators.group_order", "communicators.create_group_missing",
     "communicators.free_missing",

@@ -88,7 +88,7 @@ class MpiJob(Job):
             return self.ended() or self.look() and right([document for _, document in self.seen])
 
         self.until_fault()
-        if not self.case.may_hang(self.mpi):
+        if not self.case.may_hang_watched(self.mpi):
             self.wait(ENDED_S)
             return
         deadline = time.monotonic() + VERDICT_S

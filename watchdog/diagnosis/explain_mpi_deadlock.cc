@@ -57,6 +57,11 @@ bool Proven(const View& view, const Wait& wait) {
   return wait.call->bytes > kAlwaysBuffered && view.now_ns - wait.since_ns >= kHeldNs;
 }
 
+// Without NCCLWATCH_MPI_CHECKS=sync MPI might have taken the message into a buffer.
+bool MadeSynchronous(const Wait* wait) {
+  return wait->call != nullptr && (wait->call->flags & format::kMadeSynchronous) != 0;
+}
+
 // Those of them that wait for one another in ways that are proven; none: a cycle of such waits does not exist.
 std::vector<int> ProvenAmong(const View& view, const WaitGraph& graph, const std::vector<int>& nodes) {
   std::set<int> left(nodes.begin(), nodes.end());
@@ -299,6 +304,8 @@ std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph
   const bool closed = Closed(view, graph, cycle, {deadlocked.begin(), deadlocked.end()});
   std::optional<Certainty> certainty = closed ? Certainty::kCertain : ByTime(view, view.now_ns - latest);
   if (!certainty) return {};
+  const bool made = std::any_of(cycle.begin(), cycle.end(), MadeSynchronous);
+  if (made) certainty = std::min(*certainty, Certainty::kLikely);
   const Channels channels(view);
   const std::optional<PassedBy> passed = FindPassedBy(view, channels, cycle);
   const std::optional<TwoOperations> two = FindTwoOperations(view, graph, cycle);
@@ -306,6 +313,10 @@ std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph
                     : two  ? ExplainTwoOperations(view, graph, *two, latest)
                            : ExplainCycle(view, graph, cycle, latest);
   finding.certainty = *certainty;
+  if (made)
+    finding.evidence.emplace_back(
+        "it hangs where the message exceeds the eager limit: NCCLWATCH_MPI_CHECKS=sync has made the standard send "
+        "synchronous, and smaller messages are buffered without it");
   return {std::move(finding)};
 }
 

@@ -107,6 +107,26 @@ std::uint32_t Ring(const Environment& environment, std::uint32_t fallback) {
   return ring;
 }
 
+MpiChecks Checks(const Environment& environment) {
+  constexpr const char* kVariable = "NCCLWATCH_MPI_CHECKS";
+  MpiChecks checks;
+  std::string_view rest = environment.Get(kVariable);
+  while (!rest.empty()) {
+    const std::string_view word = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    if (Same(word, "sync")) {
+      checks.sync = true;
+    } else if (Same(word, "buffers")) {
+      checks.buffers = true;
+    } else if (!Same(word, "default")) {
+      environment.Complain(kVariable,
+                           "not understood, default is used; accepted: default, sync, buffers, sync,buffers");
+      return {};
+    }
+  }
+  return checks;
+}
+
 std::string Exchange(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_EXCHANGE";
   const std::string_view value = environment.Get(kVariable);
@@ -138,6 +158,7 @@ Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
   constexpr Environment::Choice<GpuMarks> kGpuMarks[] = {
       {"off", GpuMarks::kOff}, {"end", GpuMarks::kEnd}, {"both", GpuMarks::kBoth}};
   settings.gpu = environment.Choose("NCCLWATCH_GPU", settings.gpu, kGpuMarks, "off, end, both");
+  settings.mpi_checks = Checks(environment);
   settings.nccl = environment.Get("NCCLWATCH_NCCL");
   settings.hook = environment.Get("NCCLWATCH_HOOK");
   settings.exchange = Exchange(environment);
@@ -151,7 +172,6 @@ Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
 
   environment.OnlyDefault("NCCLWATCH_TRACE", {"ring"}, "ring");
   environment.OnlyDefault("NCCLWATCH_NUMERICS", {"off"}, "off");
-  environment.OnlyDefault("NCCLWATCH_MPI_CHECKS", {"default"}, "default");
   return settings;
 }
 

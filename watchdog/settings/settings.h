@@ -12,6 +12,11 @@ enum class OnFault { kReport, kDump, kAbort };
 enum class GpuMarks { kOff, kEnd, kBoth };
 enum class LogLevel { kOff, kError, kWarn, kInfo, kDebug };
 
+struct MpiChecks {
+  bool sync = false;     // standard sends are made synchronous
+  bool buffers = false;  // buffers of active requests are looked at for changes
+};
+
 struct Settings {
   bool on = true;                     // NCCLWATCH
   std::string directory;              // NCCLWATCH_DIR, empty: the default
@@ -26,13 +31,13 @@ struct Settings {
   std::string exchange = "auto";      // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read
   std::string token;                  // NCCLWATCH_TOKEN, empty: none; a secret
   LogLevel log = LogLevel::kWarn;     // NCCLWATCH_LOG
+  MpiChecks mpi_checks;               // NCCLWATCH_MPI_CHECKS
 };
 
 using Getenv = const char* (*)(const char*);
 
 // Complaints are one line each: variable, value, what would be accepted. Variables of the contract that this version
-// does not act on (NCCLWATCH_TRACE=full, _NUMERICS, _MPI_CHECKS) complain when set to other than their
-// default.
+// does not act on (NCCLWATCH_TRACE=full, _NUMERICS) complain when set to other than their default.
 Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints);
 
 }  // namespace ncclwatch::settings

@@ -29,18 +29,19 @@ enum RecordFlags : std::uint32_t {
   kStartMarked = 1u << 7,      // a GPU start mark with this record's start number was enqueued before the launch
 
   // Of MPI alone (mpi_record.h).
-  kRequest = 1u << 8,       // done when its request is, not when the call returns
-  kAnySource = 1u << 9,     // was a receive from anybody when it was called
-  kAnyTag = 1u << 10,       // was a receive of any tag
-  kSynchronous = 1u << 11,  // a send that ends only once it is received
-  kBuffered = 1u << 12,     // a send that waits for nobody
-  kReady = 1u << 13,        // a send whose receive must have been called
-  kAnyDoes = 1u << 14,      // a wait that one of its requests ends
-  kPolls = 1u << 15,        // tests or probes that found nothing: the last of `count` in a row; `completed` is when
-  kPersisting = 1u << 16,   // of a persistent request
-  kCancelled = 1u << 17,    // never took place
-  kForgotten = 1u << 18,    // its request was freed: how it ends nobody learns
-  kNoPartner = 1u << 19,    // to or from MPI_PROC_NULL
+  kRequest = 1u << 8,           // done when its request is, not when the call returns
+  kAnySource = 1u << 9,         // was a receive from anybody when it was called
+  kAnyTag = 1u << 10,           // was a receive of any tag
+  kSynchronous = 1u << 11,      // a send that ends only once it is received
+  kBuffered = 1u << 12,         // a send that waits for nobody
+  kReady = 1u << 13,            // a send whose receive must have been called
+  kAnyDoes = 1u << 14,          // a wait that one of its requests ends
+  kPolls = 1u << 15,            // tests or probes that found nothing: the last of `count` in a row; `completed` is when
+  kPersisting = 1u << 16,       // of a persistent request
+  kCancelled = 1u << 17,        // never took place
+  kForgotten = 1u << 18,        // its request was freed: how it ends nobody learns
+  kNoPartner = 1u << 19,        // to or from MPI_PROC_NULL
+  kMadeSynchronous = 1u << 20,  // with kSynchronous: the program asked for a standard send (NCCLWATCH_MPI_CHECKS=sync)
 };
 
 // Counts are in elements of dtype, as the caller passed them.

@@ -25,6 +25,19 @@ constexpr std::uint32_t ModeOf(Function function) {
   }
 }
 
+// Of a standard send: the one that waits for its receiver.
+constexpr Function SynchronousOf(Function function) {
+  switch (function) {
+    case Function::MPI_Send: return Function::MPI_Ssend;
+    case Function::MPI_Isend: return Function::MPI_Issend;
+    case Function::MPI_Send_init: return Function::MPI_Ssend_init;
+    case Function::MPI_Send_c: return Function::MPI_Ssend_c;
+    case Function::MPI_Isend_c: return Function::MPI_Issend_c;
+    case Function::MPI_Send_init_c: return Function::MPI_Ssend_init_c;
+    default: return Function::kNone;
+  }
+}
+
 template <class Count>
 void DescribeSend(Call& call, const void* from, Count count, MPI_Datatype type, int to, int tag) {
   call.root = to;
@@ -34,6 +47,8 @@ void DescribeSend(Call& call, const void* from, Count count, MPI_Datatype type, 
   CheckCount(call, count);
   Amount(call, static_cast<std::uint64_t>(count), type);
   if (to != MPI_PROC_NULL) CheckBuffer(call, from, call.bytes, type);
+  if (call.box.watches_buffers && IsPredefined(type)) [[unlikely]]
+    call.buffer = from;
 }
 template <class Count>
 void DescribeReceive(Call& call, void* into, Count count, MPI_Datatype type, int from, int tag) {
@@ -53,6 +68,9 @@ struct Send {
     Attach(call, comm);
     DescribeSend(call, from, count, type, to, tag);
     call.flags |= ModeOf(function);
+    if constexpr (SynchronousOf(function) != Function::kNone)
+      if (call.box.makes_sends_synchronous) [[unlikely]]
+        MakeSynchronous(call, SynchronousOf(function), &real);
     if constexpr (IsPersistent(function)) {
       const int result = real(from, count, type, to, tag, comm, more...);
       if (result == MPI_SUCCESS) OpenRequest(call, *Last(more...), true, false, true);
@@ -66,6 +84,15 @@ struct Send {
       LeaveSend(call, result);
       return result;
     }
+  }
+
+ private:
+  template <class Real>
+  static void MakeSynchronous(Call& call, Function function, Real* real) {
+    void* const synchronous = mpi::Real(function, Name::kProfiled);
+    if (!synchronous) return;
+    *real = reinterpret_cast<Real>(synchronous);
+    call.flags |= format::kSynchronous | format::kMadeSynchronous;
   }
 };
 

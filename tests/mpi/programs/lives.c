@@ -33,6 +33,18 @@ static void collective_never_waited(void) {
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+static void touched(void) {  // found with NCCLWATCH_MPI_CHECKS=buffers
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Isend(out, 8, MPI_INT, partner, 92, ring, &request);
+    planted();
+    out[3] = 7;
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else if (rank == partner) {
+    MPI_Recv(in, 8, MPI_INT, odd, 92, ring, MPI_STATUS_IGNORE);
+  }
+}
+
 static void completed_twice(void) {
   MPI_Request request, copy;
   if (rank == odd) {
@@ -148,6 +160,7 @@ int main(int argc, char** argv) {
       {"never_waited", never_waited},
       {"overwritten", overwritten},
       {"collective_never_waited", collective_never_waited},
+      {"touched", touched},
       {"completed_twice", completed_twice},
       {"started_twice", started_twice},
       {"never_started", never_started},

@@ -130,7 +130,15 @@ INSTANTIATE_TEST_SUITE_P(Settings, BadValue,
                                          std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
                                          std::pair{"NCCLWATCH_TRACE", "full"}, std::pair{"NCCLWATCH_NUMERICS", "nan"},
                                          std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"},
-                                         std::pair{"NCCLWATCH_MPI_CHECKS", "sync"}));
+                                         std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
+
+TEST(Settings, MpiChecksAreAList) {
+  EXPECT_FALSE(From({}).settings.mpi_checks.sync);
+  EXPECT_TRUE(From({{"NCCLWATCH_MPI_CHECKS", "sync"}}).settings.mpi_checks.sync);
+  EXPECT_FALSE(From({{"NCCLWATCH_MPI_CHECKS", "sync"}}).settings.mpi_checks.buffers);
+  const MpiChecks both = From({{"NCCLWATCH_MPI_CHECKS", "default,buffers,sync"}}).settings.mpi_checks;
+  EXPECT_TRUE(both.sync && both.buffers);
+}
 
 }  // namespace
 }  // namespace ncclwatch::settings
