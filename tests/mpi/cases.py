@@ -82,6 +82,10 @@ def around_odd(n):
     return culprits([odd(n)] if n > 2 else (), range(n))
 
 
+def odd_and_others(n):
+    return culprits([odd(n)], range(n))
+
+
 def three(n):
     return culprits(may=[odd(n), partner(n), (odd(n) + 1) % n])
 
@@ -155,6 +159,11 @@ def life(name, kinds, who=odd_alone, alone=ANY, **more):
 
 def leak(name, who=odd_alone):
     return life(f"left_{name}", ("resource_leak",), who)
+
+
+# In the run that went wrong it may be told by what it has led to.
+def race(name, alone=ANY, **more):
+    return Case(f"races.{name}", ("message_race", *WAITS), odd_and_others, alone=alone, ranks=(3, 4, 7), **more)
 
 
 def ending(name, kinds=("dead_rank",), who=odd_alone, alone=FAILS, **more):
@@ -249,6 +258,21 @@ ENDINGS = [
     ending("all_without_finalize", ("missing_finalize",), everybody, alone=(ENDS, FAILS)),
 ]
 
+RACES = [
+    race("named_after_anybody"),
+    race("status_asked", least="likely"),
+    race("both_called_before"),
+    race("other_size"),
+    race("other_type"),
+    race("any_tag"),
+    race("probed_from_anybody", least="likely"),
+    race("never_received", least="likely", alone=ENDS),
+    race("broadcast_between", least="likely"),
+    race("phases"),
+    race("takes_the_wrong_one", alone=HANGS),
+    race("takes_the_wrong_one_of_all", alone=HANGS),
+]
+
 COMMUNICATORS = [
     communicator("split_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("dup_missing", NOT_JOINED, least="likely", most="likely"),
@@ -291,10 +315,15 @@ CLEAN = [
            "tags", "errors_returned"),
     *clean("messages", "threads", ranks=(2, 4)),
     *clean("communicators", "constructors", "create_group", "many", "at_a_time", "topologies", "between", "attributes"),
+    *clean("races", "answers", "workers", "head_and_body", "rank_in_the_message", "several_open", "probed",
+           "taken_by_probes", "tags_in_order"),
+    *clean("races", "after_a_barrier", "after_other_collectives", "after_a_word", "after_a_send_that_waits",
+           "only_one_sends", "named_before", ranks=(3, 4, 7)),
     *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty"),
 ]
 
-CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + ENDINGS + COMMUNICATORS + ARGUMENTS + LIVES + CLEAN}
+CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES + ENDINGS + COMMUNICATORS
+         + ARGUMENTS + LIVES + CLEAN}
 
 # Not found yet, or not always: what is true of them stands above all the same.
 OPEN = {
@@ -317,8 +346,9 @@ def is_open(name, mpi):
 
 # One or two a family: what every change is tried on.
 SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_communicators", "collectives.datatype",
-         "messages.tag", "messages.receive_receive", "messages.signature", "requests.waitall", "endings.kill_9",
-         "endings.stopped", "arguments.uncommitted_type", "lives.never_waited", "lives.left_type",
+         "messages.tag", "messages.receive_receive", "messages.signature", "requests.waitall",
+         "races.named_after_anybody", "races.takes_the_wrong_one", "endings.kill_9", "endings.stopped",
+         "arguments.uncommitted_type", "lives.never_waited", "lives.left_type",
          "communicators.split_barrier", "communicators.split_missing",
          "clean_collectives.everybody", "clean_messages.completions", "clean_messages.threads",
-         "clean_communicators.between", "clean_types.structs")
+         "clean_communicators.between", "clean_races.probed", "clean_types.structs")

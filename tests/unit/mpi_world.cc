@@ -80,7 +80,26 @@ bool MpiWorld::Run(const Program& program, double cuts_per_event, const Judge& j
     if (of_the_job_ && Chance(cuts_per_event)) BeginCut(judge);
     of_the_job_ = true;
   }
-  return std::all_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.done(); });
+  if (!std::all_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.done(); })) return false;
+  JudgeEnd(judge);
+  return true;
+}
+
+// With all that was recorded, and with what a ring has kept of it.
+void MpiWorld::JudgeEnd(const Judge& judge) {
+  job_.Pass(0.01);
+  for (const Rank& rank : ranks_) job_.Other(rank.rank(), Function::MPI_Finalize);
+  job_.Pass(0.01);
+  diagnosis::Snapshot snapshot = job_.Snapshot();
+  judge(snapshot);
+  for (reader::BoxImage& box : snapshot.boxes) DropOld(&box);
+  judge(snapshot);
+}
+
+void MpiWorld::DropOld(reader::BoxImage* image) const {
+  if (image->calls.size() <= ring_) return;
+  image->first_slot = image->head - ring_;
+  image->calls.erase(image->calls.begin(), image->calls.end() - static_cast<std::ptrdiff_t>(ring_));
 }
 
 std::shared_ptr<MpiWorld::Sent> MpiWorld::HandOver(int from, int to, int tag, std::uint64_t bytes, std::uint64_t slot,
@@ -137,10 +156,7 @@ void MpiWorld::BeginCut(const Judge& judge) {
 void MpiWorld::CopyBox(const std::shared_ptr<Cut>& cut, int rank, std::int64_t most_ns, const Judge& judge) {
   auto image = std::make_shared<reader::BoxImage>(job_.Box(rank));
   image->heartbeat_ns = job_.now_ns();
-  if (image->calls.size() > ring_) {
-    image->first_slot = image->head - ring_;
-    image->calls.erase(image->calls.begin(), image->calls.end() - static_cast<std::ptrdiff_t>(ring_));
-  }
+  DropOld(image.get());
   const std::size_t middle = static_cast<std::size_t>(Between(0, static_cast<std::int64_t>(image->calls.size())));
   const auto refresh = [this, image, rank](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) image->calls[i] = job_.At(rank, image->calls[i].slot);
@@ -286,9 +302,9 @@ Task MpiWorld::Rank::Waitall(Slots requests) {
   std::uint64_t slot = 0;
   co_await EnterWait(Function::MPI_Waitall, requests, &slot);
   Until done{world_, [this, &requests] {
-                     return std::all_of(requests.begin(), requests.end(),
-                                        [this](std::uint64_t one) { return Done(Of(one)); });
-                   }};
+               return std::all_of(requests.begin(), requests.end(),
+                                  [this](std::uint64_t one) { return Done(Of(one)); });
+             }};
   co_await done;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     Close(requests[i], nullptr);
@@ -346,8 +362,7 @@ Task MpiWorld::Rank::Bcast(int root) {
   const std::uint64_t slot = world_.job_.Collective(rank_, Function::MPI_Bcast, root);
   co_await Moment();
   const std::uint64_t mine = ++collectives_;
-  Until done{world_,
-                   [this, mine, root] { return world_.ranks_[static_cast<std::size_t>(root)].collectives_ >= mine; }};
+  Until done{world_, [this, mine, root] { return world_.ranks_[static_cast<std::size_t>(root)].collectives_ >= mine; }};
   co_await done;
   world_.job_.Return(rank_, slot);
 }

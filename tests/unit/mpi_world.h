@@ -56,6 +56,8 @@ class MpiWorld {
   std::shared_ptr<Posted> Post(int rank, int source, int tag, std::uint64_t slot);
   bool AllEntered(std::uint64_t collectives) const;
   void BeginCut(const Judge& judge);
+  void JudgeEnd(const Judge& judge);
+  void DropOld(reader::BoxImage* image) const;
   void CopyBox(const std::shared_ptr<Cut>& cut, int rank, std::int64_t most_ns, const Judge& judge);
 
   MpiJob job_;

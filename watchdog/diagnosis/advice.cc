@@ -66,6 +66,9 @@ std::string_view Advice(Kind kind) {
       return "put every access to a window between the two calls of one epoch, and let no two ranks touch the same "
              "bytes "
              "in it unless both only read or both accumulate alike";
+    case Kind::kMessageRace:
+      return "let a receive from anybody take only messages that may come in any order: give others a tag or a "
+             "communicator of their own, or name the sender";
     case Kind::kStepMismatch:
       return "make every call of a step on all ranks of its communicator or on none: no branch on the rank, on data or "
              "on time around it, on small communicators as on large ones";

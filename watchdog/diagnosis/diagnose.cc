@@ -37,6 +37,7 @@ std::vector<Finding> Standstills(const View& view, const WaitGraph& graph) {
   Append(FindDeadlocks(view, graph), &findings);
   if (findings.empty()) Append(FindStuckCalls(view, graph), &findings);
   ExplainBySteps(view, graph, &findings);
+  ExplainByRaces(view, &findings);
   return findings;
 }
 
@@ -138,6 +139,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
       if (SharesCulprit((*findings)[0], (*findings)[i])) (*findings)[i].caused_by = 0;
     }
   }
+  Append(FindMessageRaces(view), findings);
   Append(FindMissingFinalize(view, *findings), findings);
   Append(std::move(leaks), findings);
   if (findings->size() > kMaxFindings) findings->resize(kMaxFindings);

@@ -29,6 +29,7 @@ enum class Kind {
   kRequestError,
   kResourceLeak,
   kEpochError,
+  kMessageRace,
 };
 enum class Certainty { kSuspected, kLikely, kCertain };
 enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };

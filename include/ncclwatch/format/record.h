@@ -42,6 +42,7 @@ enum RecordFlags : std::uint32_t {
   kForgotten = 1u << 18,        // its request was freed: how it ends nobody learns
   kNoPartner = 1u << 19,        // to or from MPI_PROC_NULL
   kMadeSynchronous = 1u << 20,  // with kSynchronous: the program asked for a standard send (NCCLWATCH_MPI_CHECKS=sync)
+  kNoStatus = 1u << 21,         // a blocking receive whose caller wanted no status: it is not told whose message it got
 };
 
 // Counts are in elements of dtype, as the caller passed them.

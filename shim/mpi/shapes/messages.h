@@ -139,6 +139,7 @@ struct Recv {
       Leave(call, result);
       return result;
     } else {
+      if (last == MPI_STATUS_IGNORE) call.flags |= format::kNoStatus;
       EnterReceive(call);
       Status status(call, last);
       const int result = real(into, count, type, from, tag, comm, status.passed());
@@ -190,6 +191,8 @@ struct Sendrecv {
     if constexpr (IsNonBlocking(function)) {
       send.flags |= format::kRequest | format::kForgotten;  // the request is told to be the receive's
       receive.flags |= format::kRequest;
+    } else if (last == MPI_STATUS_IGNORE) {
+      receive.flags |= format::kNoStatus;
     }
     EnterSend(send);
     receive.group = send.slot + 1;

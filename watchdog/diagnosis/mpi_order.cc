@@ -1,0 +1,208 @@
+#include "watchdog/diagnosis/mpi_order.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "watchdog/diagnosis/waits_mpi.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using functions::Family;
+using functions::Function;
+using reader::Call;
+
+// Some MPI may let a standard send of more than this wait for its receive. That orders nothing by the standard; whoever
+// relies on it is not accused.
+constexpr std::uint64_t kMayBeHeld = 4096;
+
+bool WaitsForReceive(const Call& send) {
+  return (send.flags & format::kSynchronous) != 0 || ((send.flags & format::kBuffered) == 0 && send.bytes > kMayBeHeld);
+}
+
+enum class Flow { kFromRoot, kToRoot, kAll };
+
+Flow FlowOf(Function function) {
+  switch (functions::WithSmallCounts(function)) {
+    case Function::MPI_Bcast:
+    case Function::MPI_Ibcast:
+    case Function::MPI_Scatter:
+    case Function::MPI_Iscatter:
+    case Function::MPI_Scatterv:
+    case Function::MPI_Iscatterv: return Flow::kFromRoot;
+    case Function::MPI_Reduce:
+    case Function::MPI_Ireduce:
+    case Function::MPI_Gather:
+    case Function::MPI_Igather:
+    case Function::MPI_Gatherv:
+    case Function::MPI_Igatherv: return Flow::kToRoot;
+    default: return Flow::kAll;
+  }
+}
+
+// ... than those that its record names.
+bool OrdersOthers(const Call& call, Family family) {
+  if (family == Family::kWindow || family == Family::kFile) return true;
+  if (family != Family::kCreation) return false;
+  return call.communicator == format::kNoCommunicator || call.function == Function::MPI_Intercomm_create ||
+         call.function == Function::MPI_Comm_create_group;
+}
+
+}  // namespace
+
+Order::Order(const View& view, const Inboxes& inboxes) : view_(view), sources_(view.processes.size()) {
+  AddMessages(inboxes);
+  for (std::size_t c = 0; c < view.comms.size(); ++c)
+    if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) AddCollectives(static_cast<int>(c));
+  AddCreations();
+  AddUnknown();
+  for (std::vector<Source>& sources : sources_)
+    std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.at < b.at; });
+  visited_.resize(hubs_.size());
+}
+
+int Order::NewHub() {
+  hubs_.emplace_back();
+  return static_cast<int>(hubs_.size()) - 1;
+}
+
+void Order::From(int hub, int process, std::uint64_t at) { sources_[process].push_back({at, hub}); }
+
+void Order::To(int hub, int process, std::uint64_t at) {
+  if (at != kNever) hubs_[hub].push_back({process, at});
+}
+
+// Of a request: the call that waited for it, else the one in which it was found to be over.
+std::uint64_t Order::OverOf(int process, const Call& call) const {
+  if ((call.flags & format::kRequest) == 0) return call.returned_ns == 0 ? kNever : EnterOf(call) + 1;
+  if (call.completed_ns == 0) return kNever;
+  if (call.waiter != 0) return std::max(2 * (call.waiter - 1), EnterOf(call)) + 1;
+  const std::vector<Call>& calls = view_.processes[process].box->calls;
+  const auto later = std::upper_bound(calls.begin(), calls.end(), call.completed_ns,
+                                      [](std::int64_t at, const Call& one) { return at < one.entered_ns; });
+  return later == calls.begin() ? EnterOf(call) + 1 : std::max(EnterOf(*std::prev(later)), EnterOf(call)) + 1;
+}
+
+void Order::AddMessages(const Inboxes& inboxes) {
+  for (const Inbox& inbox : inboxes.all) {
+    const int to = inbox.receiver->process;
+    for (const Delivery& delivery : inbox.deliveries) {
+      const int from = delivery.sender->process;
+      const int arrives = NewHub();
+      From(arrives, from, EnterOf(*delivery.send));
+      To(arrives, to, delivery.probe != nullptr ? EnterOf(*delivery.probe) + 1 : OverOf(to, *delivery.receive));
+      if (!WaitsForReceive(*delivery.send)) continue;
+      const int met = NewHub();
+      From(met, to, 2 * delivery.posted);
+      To(met, from, OverOf(from, *delivery.send));
+    }
+  }
+}
+
+void Order::AddCollectives(int comm) {
+  std::map<std::uint64_t, int> hubs;  // by position
+  for (const Member& member : view_.comms[comm].members) {
+    for (const Call* call : member.calls) {
+      const auto [found, fresh] = hubs.try_emplace(call->position, -1);
+      if (fresh) found->second = NewHub();
+      const Flow flow = FlowOf(call->function);
+      const bool root = static_cast<std::int32_t>(member.comm->rank) == call->root;
+      if (flow != Flow::kFromRoot || root) From(found->second, member.process, EnterOf(*call));
+      if (flow != Flow::kToRoot || root) To(found->second, member.process, OverOf(member.process, *call));
+    }
+  }
+}
+
+// Communicators are made and freed by all that have the one that is named.
+void Order::AddCreations() {
+  std::map<std::tuple<std::uint64_t, Family, std::uint64_t>, int> hubs;
+  for (std::size_t p = 0; p < view_.processes.size(); ++p) {
+    const int process = static_cast<int>(p);
+    const reader::BoxImage& box = *view_.processes[p].box;
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> ids;
+    for (const reader::Communicator& comm : box.communicators) ids[{comm.index, comm.generation}] = comm.id;
+    for (const Call& call : box.calls) {
+      const functions::FunctionInfo* info = functions::Find(call.function);
+      if (info == nullptr || !functions::IsMpi(call.function)) continue;
+      if (info->family != Family::kCreation && info->family != Family::kLifecycle) continue;
+      const auto id = ids.find({call.communicator, call.generation});
+      if (id == ids.end()) continue;
+      const std::uint64_t which = info->family == Family::kCreation ? call.position : 0;
+      const auto [found, fresh] = hubs.try_emplace({id->second, info->family, which}, -1);
+      if (fresh) found->second = NewHub();
+      From(found->second, process, EnterOf(call));
+      To(found->second, process, OverOf(process, call));
+    }
+  }
+}
+
+// All of it is one.
+void Order::AddUnknown() {
+  const int hub = NewHub();
+  for (std::size_t p = 0; p < view_.processes.size(); ++p) {
+    const int process = static_cast<int>(p);
+    const reader::BoxImage& box = *view_.processes[p].box;
+    std::unordered_set<std::uint64_t> known;  // communicators
+    const auto key = [](std::uint32_t index, std::uint32_t generation) {
+      return std::uint64_t{generation} << 32 | index;
+    };
+    for (const reader::Communicator& comm : box.communicators) {
+      const CommView* there = view_.CommOf(comm.id);
+      if (there != nullptr && there->comparable && SpeaksMpi(*there)) known.insert(key(comm.index, comm.generation));
+    }
+    for (const Call& call : box.calls) {
+      const functions::FunctionInfo* info = functions::Find(call.function);
+      const Family family = info != nullptr ? info->family : Family::kQuery;
+      const bool elsewhere =
+          call.communicator != format::kNoCommunicator && !known.contains(key(call.communicator, call.generation));
+      if (functions::IsMpi(call.function) && !elsewhere && !OrdersOthers(call, family)) continue;
+      From(hub, process, EnterOf(call));
+      To(hub, process, OverOf(process, call));
+    }
+  }
+}
+
+Order::After Order::Spread(const std::vector<Moment>& from) {
+  ++question_;
+  After after;
+  after.first_.assign(view_.processes.size(), kNever);
+  std::vector<std::uint64_t> done(view_.processes.size(), kNever);  // what comes from here on has been followed
+  std::vector<int> next;
+  const auto reach = [&](const Moment& moment) {
+    if (moment.at >= after.first_[moment.process]) return;
+    after.first_[moment.process] = moment.at;
+    next.push_back(moment.process);
+  };
+  for (const Moment& moment : from) reach(moment);
+  while (!next.empty()) {
+    const int process = next.back();
+    next.pop_back();
+    const std::uint64_t end = done[process];
+    done[process] = after.first_[process];
+    const std::vector<Source>& sources = sources_[process];
+    auto source = std::lower_bound(sources.begin(), sources.end(), done[process],
+                                   [](const Source& one, std::uint64_t at) { return one.at < at; });
+    for (; source != sources.end() && source->at < end; ++source, ++cost_) {
+      if (visited_[source->hub] == question_) continue;
+      visited_[source->hub] = question_;
+      cost_ += hubs_[source->hub].size();
+      for (const Moment& moment : hubs_[source->hub]) reach(moment);
+    }
+  }
+  return after;
+}
+
+Order::After Order::Met(const Inbox& inbox, const Delivery& delivery) {
+  const int to = inbox.receiver->process, from = delivery.sender->process;
+  std::vector<Moment> moments = {
+      {to, delivery.probe != nullptr ? EnterOf(*delivery.probe) + 1 : OverOf(to, *delivery.receive)}};
+  if (WaitsForReceive(*delivery.send)) moments.push_back({from, OverOf(from, *delivery.send)});
+  return Spread(moments);
+}
+
+Order::After Order::Entered(const Member& member, const Call& call) {
+  return Spread({{member.process, EnterOf(call)}});
+}
+
+}  // namespace ncclwatch::diagnosis

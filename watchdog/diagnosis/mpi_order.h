@@ -1,0 +1,65 @@
+// What comes after what in a job of MPI, as far as MPI itself says so: by the order of calls on each rank, by messages,
+// by sends that wait for their receive, by collectives. Where that is not known (windows, files, groups that talk to
+// each other, NCCL) everything later is taken to come after, so that what is said to be unordered is.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "watchdog/diagnosis/mpi_inbox.h"
+
+namespace ncclwatch::diagnosis {
+
+class Order {
+ public:
+  Order(const View& view, const Inboxes& inboxes);
+
+  // For each process the first of its moments that comes after the start.
+  class After {
+   public:
+    bool Enters(int process, const reader::Call& call) const { return first_[process] <= EnterOf(call); }
+
+   private:
+    friend class Order;
+    std::vector<std::uint64_t> first_;
+  };
+  // After a message has met the receive.
+  After Met(const Inbox& inbox, const Delivery& delivery);
+  // After the rank has called it.
+  After Entered(const Member& member, const reader::Call& call);
+  // What all questions so far have looked at.
+  std::uint64_t cost() const { return cost_; }
+
+ private:
+  // A rank's calls follow one another: call number s is entered at moment 2s and over at 2s + 1.
+  static std::uint64_t EnterOf(const reader::Call& call) { return 2 * call.slot; }
+  static constexpr std::uint64_t kNever = UINT64_MAX;
+  struct Moment {
+    int process = -1;
+    std::uint64_t at = kNever;
+  };
+  // All that leads into it comes before all that it leads to.
+  struct Source {
+    std::uint64_t at = 0;
+    int hub = -1;
+  };
+
+  int NewHub();
+  void From(int hub, int process, std::uint64_t at);
+  void To(int hub, int process, std::uint64_t at);
+  std::uint64_t OverOf(int process, const reader::Call& call) const;
+  void AddMessages(const Inboxes& inboxes);
+  void AddCollectives(int comm);
+  void AddCreations();
+  void AddUnknown();
+  After Spread(const std::vector<Moment>& from);
+
+  const View& view_;
+  std::vector<std::vector<Source>> sources_;  // by process, in order
+  std::vector<std::vector<Moment>> hubs_;
+  std::vector<std::uint32_t> visited_;  // by hub: number of the question
+  std::uint32_t question_ = 0;
+  std::uint64_t cost_ = 0;
+};
+
+}  // namespace ncclwatch::diagnosis
