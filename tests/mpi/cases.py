@@ -270,6 +270,7 @@ RACES = [
     race("broadcast_between", least="likely"),
     race("phases"),
     race("takes_the_wrong_one", alone=HANGS),
+    race("takes_the_wrong_one_at_the_end", least="likely", alone=HANGS),
     race("takes_the_wrong_one_of_all", alone=HANGS),
 ]
 

@@ -63,6 +63,8 @@ Finding Explain(const View& view, const CommView& comm, const Meeting& met) {
     finding.evidence.emplace_back(
         "the sequences of basic types differ; MPI delivers such a message without a word, and its meaning is "
         "undefined");
+  if ((met.receive->flags & format::kAnySource) != 0)
+    finding.evidence.push_back("the receive takes messages of anybody: another one may have been meant for it");
   finding.next_steps = {"compare how the two ranks come to the count and the datatype of this message"};
   return finding;
 }

@@ -51,8 +51,8 @@ class Story {
                                           Bytes(*race_.rival) + "; no message and no collective makes it wait until " +
                                           receiver_ + " has got the other"};
     if (race_.other != nullptr)
-      lines.push_back(receiver_ + ": " + Text(*race_.other, *race_.receiver) + " from " + OtherSource() +
-                      (race_.harm == Harm::kHangs ? " waits for what the first has taken" : " got it in this run"));
+      lines.push_back(receiver_ + ": " + Text(*race_.other, *race_.receiver, " from " + OtherSource()) +
+                      (race_.harm == Harm::kHangs ? ", waits for what the first has taken" : ", got it in this run"));
     if (!race_.sure && race_.harm != Harm::kLeftOver)
       lines.push_back(
           "it may be meant: the program can see whose message it has got (its status), or the other one "
@@ -80,14 +80,15 @@ class Story {
   static std::string Function(const Call& call) { return std::string(functions::FullName(call.function)); }
   static std::string Bytes(const Call& call) { return std::to_string(call.bytes) + " bytes"; }
   std::string Room(const Call& call) const { return ", room for " + Bytes(call); }
-  std::string Text(const Call& call, const Member& member) const {
-    std::string text = CallText(call);
+  std::string Text(const Call& call, const Member& member, const std::string& more = "") const {
+    std::string text = CallText(call) + more;
     if (call.site != 0) text += ", called from " + SiteText(view_, view_.process(member), call.site);
     return text;
   }
   std::string OtherSource() const {
     if (race_.harm == Harm::kHangs) return sender_;
-    return (race_.other->flags & format::kAnySource) != 0 ? "anybody, of another tag," : rival_;
+    if ((race_.other->flags & format::kAnySource) == 0) return rival_;
+    return race_.harm == Harm::kStarves ? "anybody (another tag)" : "anybody";
   }
 
   const View& view_;
@@ -101,6 +102,12 @@ std::int64_t BeganAt(const View& view, const Race& race) {
   return view.process(*race.receiver).At(race.taken.receive->entered_ns);
 }
 
+CallSummary Describe(const View& view, const CommView& comm, const Member& member, const Call& call) {
+  CallSummary summary = DescribeCall(view, comm, member, call.position, &call);
+  summary.state = call.Holds() ? CallState::kEntered : CallState::kReturned;
+  return summary;
+}
+
 // All that a race alone says; who suffers from it the caller knows.
 Finding Explain(const View& view, const Race& race, const std::vector<int>& culprits) {
   const Story story(view, race);
@@ -110,9 +117,9 @@ Finding Explain(const View& view, const Race& race, const std::vector<int>& culp
   finding.certainty = race.sure ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, SortedUnique(culprits), &finding);
   finding.communicator = DescribeComm(comm);
-  finding.calls = {DescribeCall(view, comm, *race.receiver, race.taken.receive->position, race.taken.receive),
-                   DescribeCall(view, comm, *race.taken.sender, race.taken.send->position, race.taken.send),
-                   DescribeCall(view, comm, *race.rival_sender, race.rival->position, race.rival)};
+  finding.calls = {Describe(view, comm, *race.receiver, *race.taken.receive),
+                   Describe(view, comm, *race.taken.sender, *race.taken.send),
+                   Describe(view, comm, *race.rival_sender, *race.rival)};
   finding.began_at_ns = ToRealtime(view, BeganAt(view, race));
   finding.summary = story.Summary();
   finding.evidence = story.Evidence();

@@ -149,6 +149,11 @@ static void takes_the_wrong_one(void) {
   from_next();
 }
 
+static void takes_the_wrong_one_at_the_end(void) {
+  takes_the_wrong_one();
+  finish();
+}
+
 static void takes_the_wrong_one_of_all(void) {  // all have their turn, but the last comes first
   if (rank == odd) {
     from_anybody(kCount);
@@ -174,6 +179,7 @@ int main(int argc, char** argv) {
       {"broadcast_between", broadcast_between},
       {"phases", phases},
       {"takes_the_wrong_one", takes_the_wrong_one},
+      {"takes_the_wrong_one_at_the_end", takes_the_wrong_one_at_the_end},
       {"takes_the_wrong_one_of_all", takes_the_wrong_one_of_all},
   };
   return RUN_FAULTY(argc, argv, cases);
