@@ -18,6 +18,7 @@ struct Meeting {
   const Call* receive = nullptr;
   Clash clash{};
   std::int64_t began_ns = 0;
+  bool shown = true;  // that they meet
 };
 
 CallSummary DescribeSide(const View& view, const CommView& comm, const Member& member, const Call& call) {
@@ -43,7 +44,7 @@ Finding Explain(const View& view, const CommView& comm, const Meeting& met) {
   // Bytes are bytes on all machines that run MPI today, and many programs live by that.
   const bool in_order =
       OneThread(view.process(*met.channel->sender)) && OneThread(view.process(*met.channel->receiver));
-  finding.certainty = met.clash == Clash::kBytes || !in_order ? Certainty::kLikely : Certainty::kCertain;
+  finding.certainty = met.clash == Clash::kBytes || !in_order || !met.shown ? Certainty::kLikely : Certainty::kCertain;
   std::vector<int> ranks;
   for (const Member* member : {met.channel->sender, met.channel->receiver})
     if (member->node >= 0) ranks.push_back(view.nodes[member->node].rank);
@@ -80,7 +81,9 @@ std::optional<Meeting> FirstClash(const View& view, const Channels& channels, in
         if (clash == Clash::kNone) continue;
         const std::int64_t began = std::max(view.process(*channel.sender).At(send->entered_ns),
                                             view.process(*channel.receiver).At(receive->entered_ns));
-        if (!first || began < first->began_ns) first = Meeting{&channel, send, receive, clash, began};
+        // Of what is still to meet, a receive that the ring has lost may be the first to take it.
+        const bool shown = receive->position != format::kNotMatched || channel.receiver->box->first_slot == 0;
+        if (!first || began < first->began_ns) first = Meeting{&channel, send, receive, clash, began, shown};
         break;
       }
     }

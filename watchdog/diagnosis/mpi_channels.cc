@@ -184,12 +184,27 @@ void Channels::AddCounted(int comm, const Member& member) {
 
 namespace {
 
-// The only receive that is open, in a call that blocks: all posted before it have their messages, so that the first
-// one under way with its tag is its own.
+bool MayBeTaken(const Call& receive, const Call& by) {
+  return &by != &receive && Takes(by, static_cast<std::uint32_t>(receive.root), receive.tag);
+}
+
+// It has taken messages of its own, or will: which ones is not told before they are received.
+bool HasMatched(const Call& probe) {
+  const Function function = functions::WithSmallCounts(probe.function);
+  return function == Function::MPI_Mprobe || function == Function::MPI_Improbe;
+}
+
+// Nothing else takes what it takes: all that were posted before have their messages, and none that was posted later
+// has had its own, so that the first one under way with its tag is for this one.
 bool IsAlone(const Member& member, const Call& receive) {
-  if ((receive.flags & (format::kRequest | format::kAnyTag)) != 0) return false;
-  return std::none_of(member.messages.begin(), member.messages.end(),
-                      [&](const Call* other) { return other != &receive && IsReceive(*other) && IsOpen(*other); });
+  if ((receive.flags & format::kAnyTag) != 0) return false;
+  const auto takes = [&](const Call* other) {
+    if (!IsReceive(*other) || !MayBeTaken(receive, *other)) return false;
+    return other->slot > receive.slot || IsOpen(*other) || (other->flags & format::kForgotten) != 0;
+  };
+  return std::none_of(member.messages.begin(), member.messages.end(), takes) &&
+         std::none_of(member.probes.begin(), member.probes.end(),
+                      [&](const Call* probe) { return HasMatched(*probe) && MayBeTaken(receive, *probe); });
 }
 
 }  // namespace
@@ -203,9 +218,10 @@ void Channels::Claim(const View& view, int comm) {
       const bool anybody = (receive->flags & format::kAnySource) != 0;
       ForEachTaken(comm, member, *receive, [&](const Call* send) {
         claims_.try_emplace(receive, send);
-        if (!anybody && IsAlone(member, *receive))
-          channels_[{comm, static_cast<std::uint32_t>(receive->root), member.comm->rank}].claimed.emplace_back(send,
-                                                                                                               receive);
+        if (!anybody && IsAlone(member, *receive)) {
+          Channel& channel = channels_[{comm, static_cast<std::uint32_t>(receive->root), member.comm->rank}];
+          if (channel.known) channel.claimed.emplace_back(send, receive);
+        }
         (anybody ? wanted_ : claimed_).insert(send);
         return anybody;
       });

@@ -40,8 +40,9 @@ struct Standing {
   std::uint64_t unfinished = 0;  // first collective not known to have finished
   bool known = false;            // that it has not: its mark is outstanding
   bool gone = false;
-  bool held = false;  // does not run, and so moves nothing to other nodes
-  bool left = false;  // destroyed, aborted or revoked it
+  bool held = false;     // does not run, and so moves nothing to other nodes
+  bool left = false;     // destroyed, aborted or revoked it
+  bool goes_on = false;  // MPI: from a collective in which it has nothing to wait for before all have come to it
 };
 
 Standing StandingOf(const View& view, const Member& member) {
@@ -53,6 +54,7 @@ Standing StandingOf(const View& view, const Member& member) {
   standing.known = call != nullptr && member.Outstanding(*call);
   standing.gone = process.fate.gone();
   standing.held = process.fate.held();
+  standing.goes_on = (member.comm->flags & format::kCommMpi) != 0;
   standing.left = !member.alive_in() && member.comm->state != format::CommunicatorState::kInitializing;
   return standing;
 }
@@ -67,6 +69,8 @@ std::uint64_t WaitsAt(const Standing& waiter, const Standing& other) {
   // All are in it, and one of them does not run.
   if (other.held && waiter.known && waiter.unfinished < other.entered && other.unfinished <= waiter.unfinished)
     return waiter.unfinished;
+  if (waiter.goes_on && other.entered < waiter.unfinished)
+    return waiter.unfinished < waiter.entered ? waiter.unfinished : kNone;
   return waiter.unfinished <= other.entered && other.entered < waiter.entered ? other.entered : kNone;
 }
 

@@ -123,6 +123,40 @@ TEST(MpiMessage, BehindAReceiveFromAnybody) {
   ExpectNothing(job);
 }
 
+// Its message ends the receiver in the call that would have completed it.
+TEST(MpiMessage, LongerThanAnOpenReceive) {
+  MpiJob job(2);
+  const auto receive = job.Irecv(1, {.peer = 0, .bytes = 200});
+  job.Irecv(1, {.peer = 0, .tag = 1, .bytes = 400});
+  job.Sent(0, {.peer = 1, .bytes = 400});
+  job.Wait(1, Function::MPI_Waitall, {receive});
+  ExpectMismatch(job, Certainty::kCertain, "room for 200");
+  job.Box(1).first_slot = 1;  // a receive that is lost may be the one that takes it
+  ExpectMismatch(job, Certainty::kLikely, "room for 200");
+}
+
+TEST(MpiMessage, AnOpenReceiveMayHaveHadItsMessage) {
+  MpiJob later(2);  // the second receive is over, so that the first has met the first message
+  later.Irecv(1, {.peer = 0, .bytes = 40});
+  later.Sent(0, {.peer = 1, .bytes = 40});
+  later.Sent(0, {.peer = 1, .bytes = 400});
+  later.Received(1, {.peer = 0, .bytes = 400});
+  ExpectNothing(later);
+
+  MpiJob probed(2);
+  const auto probe = probed.Probe(1, {.peer = 0, .function = Function::MPI_Mprobe});
+  probed.Return(1, probe);
+  probed.Irecv(1, {.peer = 0, .bytes = 40});
+  probed.Sent(0, {.peer = 1, .bytes = 400});
+  ExpectNothing(probed);
+
+  MpiJob given_back(2);
+  given_back.Irecv(1, {.peer = 0, .bytes = 400, .flags = format::kForgotten});
+  given_back.Irecv(1, {.peer = 0, .bytes = 40});
+  given_back.Sent(0, {.peer = 1, .bytes = 400});
+  ExpectNothing(given_back);
+}
+
 // Probes take messages in order, and their receives may come in another.
 TEST(MpiMessage, MatchedReceivesInAnotherOrder) {
   MpiJob job(2);
