@@ -20,7 +20,7 @@ class Messages {
       if (member.node < 0 || !member.alive_in() || view_.process(member).fate.gone()) continue;
       for (const Call* call : member.messages) AddCall(comm_index, static_cast<int>(m), *call);
       for (const Call* call : member.calls)
-        if (call->any_does && call->Holds()) free_.insert(ChoiceOf(member.node, *call));  // whom it needs is not said
+        if (call->any_does && call->Holds()) AddCollective(comm_index, static_cast<int>(m), *call);
       for (const Call* probe : member.probes) AddReceive(comm_index, static_cast<int>(m), *probe);
     }
   }
@@ -42,6 +42,23 @@ class Messages {
     }
     if (call.any_does && graph_->waits.size() == before)
       free_.insert(ChoiceOf(view_.comms[comm_index].members[member_index].node, call));
+  }
+
+  // One of the requests of an MPI_Waitany: any of those that have not come to it may be all that it needs.
+  void AddCollective(int comm_index, int member_index, const Call& call) {
+    const CommView& comm = view_.comms[comm_index];
+    const Member& member = comm.members[member_index];
+    const int choice = ChoiceOf(member.node, call);
+    const std::size_t before = graph_->waits.size();
+    for (const Member& other : comm.members) {
+      if (other.entered > call.position) continue;
+      AddWait(comm_index, member_index, call, other, choice);
+    }
+    if (graph_->waits.size() == before || comm.members.size() < comm.size) free_.insert(choice);
+    for (std::size_t i = before; i < graph_->waits.size(); ++i) {
+      graph_->waits[i].what = WaitFor::kCollective;
+      graph_->waits[i].proven = false;
+    }
   }
 
   void AddSend(int comm_index, int member_index, const Call& call) {

@@ -19,6 +19,7 @@ constexpr std::int64_t kScanEvery_ns = 200 * kMs;
 constexpr std::int64_t kSilentEvery_ns = 200 * kMs;
 constexpr std::int64_t kLearnEvery_ns = 1000 * kMs;
 constexpr std::int64_t kSettle_ns = 300 * kMs;          // for a mismatch's other members to arrive and give a majority
+constexpr std::int64_t kSettleTie_ns = 800 * kMs;       // ... where one stands against one, and either may be wrong
 constexpr std::int64_t kSettleJoining_ns = 1500 * kMs;  // ... where nodes are still on their way to this hub
 constexpr std::int64_t kUnbornTold_ns =
     500 * kMs;  // after a stall in init: other nodes look for who has not joined, and say
@@ -170,7 +171,9 @@ bool Leader::RipeMismatch(std::int64_t now_ns) {
       position = suspicion.position;
       first_seen = now_ns;
     }
-    ripe |= suspicion.arrived >= suspicion.size || now_ns - first_seen >= settle_ns;
+    const bool one_against_one = suspicion.arrived <= 2;
+    const std::int64_t wait_ns = one_against_one ? std::max(settle_ns, kSettleTie_ns) : settle_ns;
+    ripe |= suspicion.arrived >= suspicion.size || now_ns - first_seen >= wait_ns;
   }
   return ripe;
 }

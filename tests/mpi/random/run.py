@@ -27,8 +27,8 @@ from mpi_job import Build, Failure, Job, installed, library  # noqa: E402
 
 TIMEOUT_S = 3        # NCCLWATCH_TIMEOUT where something is wrong
 PATIENCE_S = 30      # and where nothing is: others use this machine too
-ENDED_S = 90         # a job that takes longer hangs
-SILENT_S = 25        # a faulty one that hangs, and of which nothing is said
+ENDED_S = 120        # a job that takes longer hangs
+SILENT_S = 30        # a faulty one that hangs, and of which nothing is said so long after its fault
 STAMP_S = 0.01       # file times are as coarse as the kernel's tick
 KEPT = "mpi-failures"
 SKIP = 77
@@ -59,10 +59,13 @@ class RandomJob(Job):
         super().end()
         self.script.close()
 
-    def until_end(self, seconds):
-        deadline = time.monotonic() + seconds
+    def until_end(self, after_fault=None):
+        """False: it hangs."""
+        deadline = time.monotonic() + ENDED_S
         while self.process.poll() is None and time.monotonic() < deadline:
             self.look()
+            if after_fault and self.fault_ns():
+                deadline, after_fault = time.monotonic() + after_fault, None
             time.sleep(0.01)
         self.look()
         return self.process.poll() is not None
@@ -91,7 +94,7 @@ def untrue(truth, finding):
     if who is None:
         return "wrong kind"
     if not who.hold(finding["culprits"]):
-        return "wrong rank"
+        return "too many ranks" if who.must and who.must <= set(finding["culprits"]) else "wrong rank"
     if ORDER.index(finding["certainty"]) > ORDER.index(truth.most):
         return "too sure"
     return None
@@ -134,12 +137,12 @@ def run_faulty(build, mpi, seed, sort=None):
 def run_correct(build, mpi, seed, _=None):
     program = generate.correct(seed)
     with RandomJob(build, mpi, program, checks=True, watched=False) as bare:
-        if not bare.until_end(ENDED_S) or bare.process.returncode:
+        if not bare.until_end() or bare.process.returncode:
             raise Wrong("broken program", f"without the library: status {bare.process.returncode}\n{bare.output()}")
         expected = bare.printed_by_program()
     with RandomJob(build, mpi, program, checks=True, NCCLWATCH_TIMEOUT=str(PATIENCE_S)) as job:
         try:
-            ended = job.until_end(ENDED_S)
+            ended = job.until_end()
             for document in job.documents():
                 for finding in document.get("findings", [])[:1]:
                     raise Wrong("flagged", described(finding), document)

@@ -29,5 +29,41 @@ TEST(MpiStall, OneThatIsBehindInACircle) {
   Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {1, 2});
 }
 
+// All are seen dead only afterwards, as by `ncclwatch diagnose`.
+MpiJob Left(int status) {
+  MpiJob job(2);
+  for (const int rank : {0, 1}) {
+    job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+    job.Box(rank).state = format::ProcessState::kExiting;
+    job.Box(rank).last_words = {true, status, 0, job.now_ns(), ""};
+    job.Die(rank, Job::Status(status));
+  }
+  return job;
+}
+
+TEST(MpiEnd, WithoutFinalize) { Expect(Left(0).Judge(), Kind::kMissingFinalize, Certainty::kCertain, {0, 1}); }
+
+TEST(MpiEnd, EndedByNcclwatch) {
+  for (const diagnosis::Finding& finding : Left(86).Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+// One of the requests of a test in a loop may be a collective: who has not come to it holds it up.
+TEST(MpiStall, TestsOfACollectiveWaitForWhoeverIsMissing) {
+  MpiJob job(3);
+  for (const int rank : {0, 1}) {
+    const auto begun = job.Collective(rank, Function::MPI_Ibarrier);
+    job.At(rank, begun).flags |= format::kRequest;
+    job.Return(rank, begun);
+    job.Poll(rank, Function::MPI_Testany, {begun});
+  }
+  job.Recv(2, {.peer = 0});
+  job.Pass(100.0);
+  const auto findings = job.Judge().findings;
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(Name(findings[0].kind), Name(Kind::kDeadlock)) << findings[0].summary;
+  EXPECT_EQ(Name(findings[0].certainty), Name(Certainty::kLikely));
+  EXPECT_EQ(findings[0].culprits, (std::vector<int>{0, 2}));
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
