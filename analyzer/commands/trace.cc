@@ -41,8 +41,10 @@ void Declare(Options* options, Wish* wish) {
   options->add_option("--rank", wish->ranks, "only these job ranks: 0,2,4-7")->type_name("LIST");
   options->add_option("--comm", wish->communicators, "only this communicator: label or beginning of its id")
       ->type_name("NAME")
-      ->expected(1);
-  options->add_option("--op", wish->ops, "only this operation: AllReduce, Send, ...")->type_name("NAME")->expected(1);
+      ->allow_extra_args(false);
+  options->add_option("--op", wish->ops, "only this operation: AllReduce, Send, ...")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
   options->add_option("--since", wish->since, "only calls entered at or after this")->type_name("MOMENT");
   options->add_option("--until", wish->until, "only calls entered at or before this")->type_name("MOMENT");
   options->add_option("--last", wish->last, "only the last N of them")->type_name("N");

@@ -101,6 +101,8 @@ class Case:
     ranks: tuple = (2, 4, 7)
     mpis: tuple = ("openmpi", "mpich")
     environment: tuple = ()
+    of: str = ""          # whose case it is, where not FAMILY's
+    tool: str = ""        # a tool of PMPI's is loaded "before" or "after" the library
 
     @property
     def clean(self):
@@ -108,7 +110,7 @@ class Case:
 
     @property
     def program(self):
-        return self.name.split(".")[0]
+        return self.of or self.name.split(".")[0]
 
     @property
     def argument(self):
@@ -323,8 +325,26 @@ CLEAN = [
     *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty"),
 ]
 
+FORTRAN = [case for name in ("fortran_mpifh", "fortran_use_mpi", "fortran_use_mpi_f08") for case in (
+    Case(f"{name}.clean", alone=ENDS),
+    Case(f"{name}.mismatch", ("argument_mismatch",), minority, alone=ANY),
+    Case(f"{name}.deadlock", ("deadlock",), pair),
+    Case(f"{name}.missing_wait", ("request_error", "resource_leak"), odd_alone, alone=ANY),
+)]
+
+PYTHON = [
+    Case("mpi4py_program.clean", alone=ENDS, mpis=("openmpi",)),
+    Case("mpi4py_program.circle", ("deadlock",), pair, mpis=("openmpi",)),
+    Case("mpi4py_program.mismatch", ("argument_mismatch",), minority, alone=ANY, mpis=("openmpi",)),
+]
+
+TOOLS = [case for place in ("before", "after") for case in (
+    Case(f"tool_{place}.everybody", alone=ENDS, of="clean_collectives", tool=place),
+    Case(f"tool_{place}.reduction", ("argument_mismatch",), minority, alone=ANY, of="collectives", tool=place),
+)]
+
 CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES + ENDINGS + COMMUNICATORS
-         + ARGUMENTS + LIVES + CLEAN}
+         + ARGUMENTS + LIVES + CLEAN + FORTRAN + PYTHON + TOOLS}
 
 # Not found yet, or not always: what is true of them stands above all the same.
 OPEN = {
@@ -352,4 +372,5 @@ SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_commu
          "arguments.uncommitted_type", "lives.never_waited", "lives.left_type",
          "communicators.split_barrier", "communicators.split_missing",
          "clean_collectives.everybody", "clean_messages.completions", "clean_messages.threads",
-         "clean_communicators.between", "clean_races.probed", "clean_types.structs")
+         "clean_communicators.between", "clean_races.probed", "clean_types.structs",
+         *(case.name for case in FORTRAN + PYTHON + TOOLS))

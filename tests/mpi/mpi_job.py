@@ -31,6 +31,15 @@ def program(build, mpi, name):
     return os.path.join(build.folder, "mpi", f"mpi_{name}.{mpi}")
 
 
+def preloaded(build, mpi, case, watched):
+    """What the ranks load first, in order."""
+    tool = os.path.join(build.folder, "mpi", f"libmpi_tool.{mpi}.so")
+    paths = [tool] if case.tool else []
+    if watched:
+        paths.insert(0 if case.tool == "after" else len(paths), library(build, mpi))
+    return ":".join(paths)
+
+
 def launcher(mpi, ranks, preload):
     """mpirun with the library for the ranks alone: the launcher and its daemons have nothing to do with it."""
     if mpi == "openmpi":
@@ -46,7 +55,7 @@ class MpiJob(Job):
 
     def __init__(self, build, mpi, case, ranks, watched=True, environment=None):
         self.mpi, self.case, self.size = mpi, case, ranks
-        preload = library(build, mpi) if watched else None
+        preload = preloaded(build, mpi, case, watched)
         command = launcher(mpi, ranks, preload) + [program(build, mpi, case.program), case.argument]
         wanted = {"LD_LIBRARY_PATH": ""}  # no softgpu: nothing here asks for a GPU
         if watched:

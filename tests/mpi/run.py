@@ -6,10 +6,13 @@ each program behave as cases.py says?
 """
 
 import argparse
+import collections
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
@@ -19,6 +22,7 @@ from mpi_job import Build, ENDED_S, Failure, MpiJob, installed, library, program
 STAMP_S = 0.01  # file times are as coarse as the kernel's tick
 KEPT = "mpi-failures"  # below the build folder: run directories of what was misjudged
 SKIP = 77
+NEEDED = {"fortran": " (is there a gfortran?)", "mpi4py": " (is there python3-mpi4py?)"}
 
 
 class CertainlyWrong(Failure):
@@ -101,6 +105,16 @@ def run_faulty(build, mpi, case, ranks, keep, prompt=None):
             raise Failure(f"{failure}\n--- the output ends\n{job.output()[-2000:]}") from None
 
 
+def check_counts(job):
+    """A call that goes through a tool is recorded once, whoever comes first."""
+    listed = subprocess.run([job.build.command, "trace", "--json", "--op", "Allreduce", job.run_directory],
+                            capture_output=True, text=True, timeout=60, check=True).stdout
+    recorded = collections.Counter(json.loads(line)["rank"] for line in listed.splitlines())
+    told = {int(rank): int(calls) for rank, calls in re.findall(r"tool on rank (\d+): (\d+) calls", job.output())}
+    if dict(recorded) != told:
+        raise Failure(f"MPI_Allreduce by rank: {dict(recorded)} recorded, {told} made")
+
+
 def run_clean(build, mpi, case, ranks, keep):
     with MpiJob(build, mpi, case, ranks, watched=False) as bare:
         status, expected = bare.wait(ENDED_S), bare.printed_by_program()
@@ -114,6 +128,8 @@ def run_clean(build, mpi, case, ranks, keep):
                 raise Failure(f"{described(found[0])}: nothing is wrong\n{json.dumps(found, indent=1)}")
             if (status, job.printed_by_program()) != (0, expected):
                 raise Failure(f"status {status}; with the library\n{job.printed_by_program()}\nwithout\n{expected}")
+            if case.tool:
+                check_counts(job)
             seen = job.offline()[1].get("coverage", {}).get("watched")
             if seen != ranks:
                 raise Failure(f"{seen} of {ranks} ranks were watched")
@@ -154,7 +170,8 @@ def why_not(build, mpi, case, plain):
         return f"no mpirun.{mpi}"
     needed = [program(build, mpi, case.program)] + ([] if plain else [library(build, mpi), build.command])
     missing = [path for path in needed if not os.path.exists(path)]
-    return f"{' and '.join(missing)}: not built" if missing else None
+    why = next((why for word, why in NEEDED.items() if case.program.startswith(word)), "")
+    return f"{' and '.join(missing)}: not built{why}" if missing else None
 
 
 def options():

@@ -39,9 +39,11 @@ void AddJoins(const View& view, int comm_index, WaitGraph* graph) {
 }
 
 // NCCL: only ncclCommSplit needs every rank of the parent; a shrink is made without those that are left out. MPI: all
-// but MPI_Comm_create_group do, whose ordinal does not count on the parent.
+// but MPI_Comm_create_group do, whose ordinal does not count on the parent: one that is over has the same perhaps.
 bool NeedsWholeParent(const Call& call) {
   if (!functions::IsMpi(call.function)) return call.function == functions::Function::ncclCommSplit;
+  const bool begun = (call.flags & format::kRequest) != 0 && call.completed_ns == 0;
+  if (call.returned_ns != 0 && !begun) return false;
   const functions::FunctionInfo* info = functions::Find(call.function);
   return info != nullptr && info->family == functions::Family::kCreation &&
          call.function != functions::Function::MPI_Comm_create_group;

@@ -47,6 +47,25 @@ TEST(MpiEnd, EndedByNcclwatch) {
   for (const diagnosis::Finding& finding : Left(86).Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+// Whoever else makes a communicator from its parent, or has made one before, has nothing to do with it.
+TEST(MpiStall, ACommunicatorOfAGroupNeedsOnlyTheGroup) {
+  MpiJob job(4);
+  for (const int rank : {0, 1, 2, 3}) job.Other(rank, Function::MPI_Comm_dup, kWorld);
+  const int child = job.Comm({2, 3}, "", kWorld);
+  for (const int rank : {2, 3}) {  // 0 is still to come
+    reader::Communicator& entry = job.Entry(rank, child);
+    entry.state = format::CommunicatorState::kInitializing;
+    entry.size = 0;
+    entry.flags |= format::kCommMpi | format::kCommRankUnknown;
+    job.Other(rank, Function::MPI_Comm_create_group, kWorld);
+    job.Box(rank).calls.back().returned_ns = 0;
+  }
+  for (const double seconds : {0.5, 5.0}) {
+    job.Pass(seconds);
+    for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  }
+}
+
 // One of the requests of a test in a loop may be a collective: who has not come to it holds it up.
 TEST(MpiStall, TestsOfACollectiveWaitForWhoeverIsMissing) {
   MpiJob job(3);
