@@ -2,6 +2,7 @@
 #pragma once
 
 #include "shim/mpi/datatypes.h"
+#include "shim/mpi/parts.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -11,19 +12,53 @@ inline void AmountOfOne(Call& call, std::uint64_t count, MPI_Datatype type) {
   call.signature = 0;
 }
 
-// An array with an amount for each rank, the same on all of them.
+inline std::uint32_t RanksOf(const Call& call) {
+  return call.index == format::kNoCommunicator ? 0 : call.box.communicators[call.index].size;
+}
+
+// An array with an amount for each rank, the same on all of them: the signatures are, not the counts.
 template <class Counts>
 void AmountOfAll(Call& call, Counts counts, MPI_Datatype type) {
-  const std::uint32_t ranks = call.index == format::kNoCommunicator ? 0 : call.box.communicators[call.index].size;
+  const std::uint32_t ranks = RanksOf(call);
   std::uint64_t sum = 0;
   std::uint64_t hash = ranks;
-  for (std::uint32_t i = 0; counts && i < ranks && !call.inter; ++i) {
+  bool known = counts && !call.inter;
+  Amounts amounts;
+  for (std::uint32_t i = 0; i < ranks && known; ++i) {
+    const format::Part part = amounts.Of(counts[i], type);
     sum += static_cast<std::uint64_t>(counts[i]);
-    hash = format::Mix(hash, static_cast<std::uint64_t>(counts[i]));
+    hash = format::Mix(hash, part.what);
+    known = part.what != 0;
   }
   Amount(call, sum, type);
-  // Equal counts of equal types; the sum alone would not tell where they differ.
-  if (call.signature) call.signature = static_cast<std::uint32_t>(format::Mix(hash, SignatureOf(1, type)));
+  call.signature = known ? static_cast<std::uint32_t>(hash) | 1 : 0;
+}
+
+inline MPI_Datatype TypeFor(MPI_Datatype type, std::uint32_t) { return type; }
+inline MPI_Datatype TypeFor(const MPI_Datatype* types, std::uint32_t rank) { return types[rank]; }
+
+// One for each rank. Their sum, in elements and in bytes.
+struct Total {
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+};
+template <class Counts, class Type>
+Total AddEach(Parts& parts, std::uint32_t ranks, Counts counts, Type type) {
+  Total total;
+  Amounts amounts;
+  for (std::uint32_t i = 0; i < ranks; ++i) {
+    const format::Part part = counts ? amounts.Of(counts[i], TypeFor(type, i)) : format::Part{};
+    parts.Add(part);
+    total.count += counts && counts[i] > 0 ? static_cast<std::uint64_t>(counts[i]) : 0;
+    total.bytes += part.bytes;
+  }
+  return total;
+}
+
+// In place nothing is said.
+template <class Count>
+void AddOne(Parts& parts, const void* buffer, Count count, MPI_Datatype type) {
+  parts.Add(buffer == MPI_IN_PLACE ? format::Part{} : Amounts().Of(count, type));
 }
 
 }  // namespace ncclwatch::shim::mpi

@@ -11,6 +11,8 @@
 
 namespace ncclwatch::shim::mpi {
 
+struct SavedParts;
+
 struct Call {
   Box& box;
   Thread& thread;
@@ -32,6 +34,8 @@ struct Call {
   std::int32_t root = format::kNoRank;
   std::int32_t tag = format::kNoTag;
   std::uint32_t flags = 0;
+  std::uint16_t parts_high = 0;  // format::MpiRecord::parts_high
+  SavedParts* saving = nullptr;  // of a persistent one that is being made: where its parts go
 
   const void* buffer = nullptr;  // of a send, where its elements lie in one piece
   std::uint8_t misuse = 0;       // number + 1 of the entry that says what is wrong with the call

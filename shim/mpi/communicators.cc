@@ -6,6 +6,7 @@
 
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
+#include "shim/mpi/parts.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/record.h"
 #include "shim/recorder/identity.h"
@@ -100,6 +101,37 @@ std::uint64_t IdOfInter(Box& box, MPI_Comm comm) {
   return IdOf(Origin::kInter, 0, CountUse(box, groups), groups);
 }
 
+std::uint64_t IdOfGroup(Box& box, std::uint64_t parent, std::uint64_t tag, const std::vector<int>& members) {
+  const std::uint64_t what = format::Mix(tag, HashOf(members));
+  return IdOf(Origin::kOfGroupAlone, parent, CountUse(box, IdOf(Origin::kOfGroupAlone, parent, 0, what)), what);
+}
+
+// Whom MPI_Comm_create_group needs: said with the call, so that those who do not come are known by name.
+void TellMembers(Call& call, const std::vector<int>& members) {
+  Parts parts(call, 0, static_cast<std::uint32_t>(members.size()));
+  for (const int rank : members) parts.Add({static_cast<std::uint32_t>(rank), format::kNoType, 0, 0});
+  parts.Done();
+}
+
+void IdentifyByGroup(Call& call, const format::Communicator& parent, Making* making, shim::Origin* origin) {
+  if (!IsAlive(ObjectKind::kGroup, Bits(making->group))) return;
+  try {
+    MPI_Comm parent_comm{};
+    std::memcpy(&parent_comm, &parent.handle, sizeof parent_comm);
+    const std::vector<int> members = Translate(making->group, parent_comm);
+    const auto own = std::find(members.begin(), members.end(), static_cast<int>(parent.rank));
+    if (own == members.end()) return;
+    origin->id = IdOfGroup(call.box, parent.id, making->what, members);
+    origin->rank = static_cast<std::uint32_t>(own - members.begin());
+    origin->size = static_cast<std::uint32_t>(members.size());
+    origin->flags &= ~std::uint32_t{format::kCommRankUnknown};
+    making->identified = true;
+    TellMembers(call, members);
+  } catch (...) {
+    return;  // out of memory: it is identified afterwards
+  }
+}
+
 // What could not be said before it was made: MPI would end the job over a question about a group that is none, which
 // the call itself may be allowed to survive.
 void Identify(Box& box, format::Communicator& entry, const Making& making, MPI_Comm parent, MPI_Comm comm) {
@@ -109,8 +141,7 @@ void Identify(Box& box, format::Communicator& entry, const Making& making, MPI_C
       if (!members.empty())
         Put(entry.id, IdOf(making.origin, entry.parent, entry.parent_ordinal, static_cast<std::uint32_t>(members[0])));
     } else if (making.origin == Origin::kOfGroupAlone) {
-      const std::uint64_t what = format::Mix(making.what, HashOf(OwnMembers(comm, parent)));
-      Put(entry.id, IdOf(making.origin, entry.parent, CountUse(box, IdOf(making.origin, entry.parent, 0, what)), what));
+      if (!making.identified) Put(entry.id, IdOfGroup(box, entry.parent, making.what, OwnMembers(comm, parent)));
     } else if (entry.flags & format::kCommInter) {
       if (const std::uint64_t id = IdOfInter(box, comm))
         Put(entry.id, id);
@@ -129,6 +160,8 @@ void BeginMaking(Call& call, Making* making) {
   if (call.index == kNoCommunicator) return EnterOther(call);
   format::Communicator& parent = box.communicators[call.index];
   call.position = parent.creations.load(std::memory_order_relaxed);
+  call.count = parent.entered.load(std::memory_order_relaxed);
+  call.chain = parent.chain.load(std::memory_order_relaxed);
   if (making->origin != Origin::kOfGroupAlone) parent.creations.store(call.position + 1, std::memory_order_release);
   if (making->makes) {
     shim::Origin origin;
@@ -137,6 +170,7 @@ void BeginMaking(Call& call, Making* making) {
     origin.color = making->color;
     origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & format::kCommIdentityUnknown);
     origin.id = IdOf(making->origin, parent.id, call.position, making->what);
+    if (making->origin == Origin::kOfGroupAlone && !call.inter) IdentifyByGroup(call, parent, making, &origin);
     making->made = Make(box, origin, kNoLibrary);
   }
   EnterOther(call);

@@ -16,7 +16,7 @@ enum class Origin : std::uint64_t {
   kDuplicate = 18,
   kSplit = 19,         // what: the colour
   kByMembers = 20,     // the members are known once it is made: what is then the first one's rank in the parent
-  kOfGroupAlone = 22,  // only its members make the call; what: the tag, and once it is made the members
+  kOfGroupAlone = 22,  // only its members make the call; what: the tag, and the members
   kInter = 23,         // what: both groups, in ranks of MPI_COMM_WORLD
 };
 
@@ -26,6 +26,8 @@ struct Making {
   std::int32_t color = 0;
   bool makes = true;     // false: this rank gets none (MPI_UNDEFINED)
   bool pending = false;  // MPI_Comm_idup: it may not be asked anything yet; its rank and size are the parent's
+  MPI_Group group = MPI_GROUP_NULL;  // kOfGroupAlone: its members
+  bool identified = false;           // ... which could be asked for before the call
   std::uint32_t made = format::kNoCommunicator;
 };
 

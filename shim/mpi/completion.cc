@@ -6,6 +6,7 @@
 
 #include "shim/mpi/checks.h"
 #include "shim/mpi/objects.h"
+#include "shim/mpi/parts.h"
 #include "shim/mpi/real.h"
 #include "shim/recorder/put.h"
 #include "shim/recorder/settle.h"
@@ -149,6 +150,7 @@ void FreeRequest(Box& box, std::uint64_t handle) {
   Request request;
   if (!requests.Find(handle, &request)) return;
   requests.Remove(handle, [&](const Request& there) { return there.slot == request.slot && there.sharers <= 1; });
+  if (request.persistent) DropSavedParts(handle);
   if (request.active) AddFlags(box, request.slot, format::kForgotten);
 }
 

@@ -45,18 +45,8 @@ class Predefined {
 constinit Predefined predefined;
 constinit std::uint64_t operators[std::size(functions::kMpiOperators)] = {};  // handles, likewise
 
-// False: not known.
-bool FindDatatype(MPI_Datatype type, Datatype* found) {
-  if (const Datatype* known = predefined.Find(Bits(type))) {
-    *found = *known;
-    return true;
-  }
-  return datatypes.Find(Bits(type), found) && found->freed_at == 0;
-}
-
 // A sequence a b c is a + b*kBase + c*kBase^2, modulo 2^64.
 constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15ull;
-constexpr std::uint32_t kEmptySignature = 1;
 
 constexpr std::uint64_t Power(std::uint64_t base, std::uint64_t exponent) {
   std::uint64_t power = 1;
@@ -223,6 +213,14 @@ void Describe(MPI_Datatype type, Datatype* described) {
 }
 
 }  // namespace
+
+bool FindDatatype(MPI_Datatype type, Datatype* found) {
+  if (const Datatype* known = predefined.Find(Bits(type))) {
+    *found = *known;
+    return true;
+  }
+  return datatypes.Find(Bits(type), found) && found->freed_at == 0;
+}
 
 std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count) {
   const std::uint64_t elements = type.elements * count;

@@ -22,7 +22,9 @@ struct Datatype {
   std::uint32_t references = 0;
 };
 
-// Not 0. Equal for equal sequences of basic types; 0 where the sequence is not known.
+inline constexpr std::uint32_t kEmptySignature = 1;  // of no elements
+
+// Equal for equal sequences of basic types; 0 where the sequence is not known.
 std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count);
 
 // Predefined ones, and operators. In MPI_Init, once it has succeeded.
@@ -34,6 +36,8 @@ void CommitDatatype(MPI_Datatype type);
 void ForgetDatatype(const Call& call, MPI_Datatype type);
 
 bool IsPredefined(MPI_Datatype type);
+// False: not known, or freed.
+bool FindDatatype(MPI_Datatype type, Datatype* found);
 // Also one that was freed.
 bool FindAnyDatatype(MPI_Datatype type, Datatype* found);
 // Those that the application has made.

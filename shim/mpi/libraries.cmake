@@ -35,6 +35,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/hooks.cc
     mpi/misuse.cc
     mpi/objects.cc
+    mpi/parts.cc
     mpi/phase.cc
     mpi/real.cc
     mpi/record.cc

@@ -79,6 +79,11 @@ bool WasFreed(ObjectKind kind, std::uint64_t handle, Life* life) {
   return InSight(kind) && lives[static_cast<std::size_t>(kind)].Find(handle, life) && life->freed_at != 0;
 }
 
+bool IsAlive(ObjectKind kind, std::uint64_t handle) {
+  Life life;
+  return InSight(kind) && lives[static_cast<std::size_t>(kind)].Find(handle, &life) && life.references > 0;
+}
+
 void ReportLeft(Call& finalize) {
   for (std::size_t kind = 0; kind < kObjectKinds; ++kind) {
     if (!InSight(static_cast<ObjectKind>(kind))) continue;

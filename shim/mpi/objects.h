@@ -32,6 +32,9 @@ void NoteFreed(const Call& call, ObjectKind kind, std::uint64_t handle);
 // Whether it is one that was freed, as far as can be known.
 bool WasFreed(ObjectKind kind, std::uint64_t handle, Life* life);
 
+// It was made, is not freed, and may be asked about: MPI would end the job over a question about a bad handle.
+bool IsAlive(ObjectKind kind, std::uint64_t handle);
+
 // In MPI_Finalize, which may die of it: what the process never completed or freed. And after it: what its callbacks may
 // have made untrue.
 void ReportLeft(Call& finalize);

@@ -64,7 +64,7 @@ void Commit(Call& call) {
   record.root.store(call.root, std::memory_order_relaxed);
   Put(record.dtype, call.dtype);
   Put(record.reduction, call.reduction);
-  Put(record.reserved16, 0);
+  Put(record.parts_high, call.parts_high);
   record.completed.store(0, std::memory_order_relaxed);
   Put(record.bytes, call.bytes);
   record.commit.store(slot + 1, std::memory_order_release);

@@ -3,6 +3,7 @@
 #include "shim/mpi/buffers.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
+#include "shim/mpi/parts.h"
 #include "shim/mpi/real.h"
 
 namespace ncclwatch::shim::mpi {
@@ -81,15 +82,17 @@ void StartRequest(Call& start, MPI_Request handle) {
   call.root = request.peer;
   call.tag = request.tag;
   call.flags = request.flags | format::kRequest | format::kPersisting;
-  if (request.sends)
+  if (request.sends) {
     EnterSend(call);
-  else if (request.receives)
+  } else if (request.receives) {
     EnterReceive(call);
-  else
+  } else {
+    TellSavedParts(call, Bits(handle));
     EnterCollective(call);
+  }
   Leave(call, MPI_SUCCESS);
   request.slot = call.slot;
-  request.flags = call.flags;
+  request.flags = call.flags & ~std::uint32_t{format::kHasParts};
   request.active = true;
   ++request.starts;
   requests.Put(Bits(handle), request);

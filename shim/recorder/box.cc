@@ -32,7 +32,7 @@ struct Layout {
 };
 
 struct Sections {
-  format::Section communicators, ring, peers, observations, words, strings;
+  format::Section communicators, ring, peers, observations, words, parts, strings;
   std::uint64_t bytes;
 };
 
@@ -44,6 +44,7 @@ Sections Plan(std::uint32_t ring) {
   sections.peers = layout.Add(format::kPeerCapacity, sizeof(format::Peer));
   sections.observations = layout.Add(format::kObservationCapacity, sizeof(format::Observation));
   sections.words = layout.Add(1, format::kWordsBytes);
+  sections.parts = layout.Add(format::kPartCapacity, sizeof(format::Part));
   sections.strings = layout.Add(format::kStringBytes, 1);
   sections.bytes = layout.bytes;
   return sections;
@@ -111,6 +112,7 @@ void FillHeader(format::Header& header, const BoxPlan& plan, const Sections& sec
   header.peers = sections.peers;
   header.observations = sections.observations;
   header.words = sections.words;
+  header.parts = sections.parts;
   header.strings = sections.strings;
   header.identity = plan.identity;
   header.strings_used.store(1, std::memory_order_relaxed);  // offset 0 means none
@@ -170,6 +172,7 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   box->communicators = reinterpret_cast<format::Communicator*>(base + sections.communicators.offset);
   box->peers = reinterpret_cast<format::Peer*>(base + sections.peers.offset);
   box->words = reinterpret_cast<format::Words*>(base + sections.words.offset);
+  box->parts = reinterpret_cast<format::Part*>(base + sections.parts.offset);
   box->strings = base + sections.strings.offset;
   box->file_bytes = sections.bytes;
   box->fd = draft.fd;

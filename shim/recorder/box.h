@@ -53,6 +53,8 @@ struct Box {
   format::Communicator* communicators = nullptr;
   format::Peer* peers = nullptr;
   format::Words* words = nullptr;
+  format::Part* parts = nullptr;
+  std::atomic<std::uint64_t> parts_taken{0};  // entries of it, ever
   char* strings = nullptr;
   std::uint64_t file_bytes = 0;
   int fd = -1;              // holds the lock; closing any descriptor of the file would drop it

@@ -54,6 +54,7 @@ BoxLayout LayOut(const BoxSize& size) {
   layout.peers = Place(size.peers, sizeof(format::Peer), &layout.bytes);
   layout.observations = Place(size.observations, sizeof(format::Observation), &layout.bytes);
   layout.words = Place(1, format::kWordsBytes, &layout.bytes);
+  layout.parts = Place(size.parts, sizeof(format::Part), &layout.bytes);
   layout.strings = Place(size.strings, 1, &layout.bytes);
   return layout;
 }
@@ -68,6 +69,7 @@ void PutLayout(const BoxLayout& layout, format::Header* header) {
   header->peers = layout.peers;
   header->observations = layout.observations;
   header->words = layout.words;
+  header->parts = layout.parts;
   header->strings = layout.strings;
   header->strings_used = 1;  // offset 0 means none
 }

@@ -13,12 +13,12 @@ namespace ncclwatch::testing {
 
 // Entries of each section; strings in bytes.
 struct BoxSize {
-  std::uint32_t communicators = 4, records = 256, peers = 16, observations = 16, strings = 4096;
+  std::uint32_t communicators = 4, records = 256, peers = 16, observations = 16, parts = 256, strings = 4096;
 };
 
 // Where the sections lie, each on pages of its own, behind the page of the header.
 struct BoxLayout {
-  format::Section communicators, records, peers, observations, words, strings;
+  format::Section communicators, records, peers, observations, words, parts, strings;
   std::uint64_t bytes;  // of the file
 };
 BoxLayout LayOut(const BoxSize& size);

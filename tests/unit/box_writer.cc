@@ -1,4 +1,4 @@
-// Lays a BoxImage out as a black box of format 1, independently of the recorder.
+// Lays a BoxImage out as a black box, independently of the recorder.
 #include <cstring>
 #include <fstream>
 #include <new>
@@ -93,6 +93,17 @@ void FillCommunicator(const reader::Communicator& from, format::Communicator* to
   for (std::size_t i = 0; i < from.unfinished.size(); ++i) to->unfinished[i] = from.unfinished[i];
 }
 
+// Over the places of NCCL's.
+void FillOfMpi(const reader::Call& from, format::MpiRecord* to) {
+  const bool has_parts = (from.flags & format::kHasParts) != 0;
+  to->waiter = from.waiter;
+  to->signature = from.signature;
+  to->tag = has_parts ? static_cast<std::int32_t>(from.parts) : from.tag;
+  to->parts_high = has_parts ? static_cast<std::uint16_t>(from.parts >> 32) : 0;
+  to->completed = static_cast<std::uint64_t>(from.completed_ns);
+  to->bytes = from.bytes;
+}
+
 void FillRecord(const reader::Call& from, format::Record* to) {
   to->entered = static_cast<std::uint64_t>(from.entered_ns);
   to->returned = static_cast<std::uint64_t>(from.returned_ns);
@@ -113,7 +124,25 @@ void FillRecord(const reader::Call& from, format::Record* to) {
   to->root = from.root;
   to->dtype = from.dtype;
   to->reduction = from.reduction;
+  if (functions::IsMpi(from.function)) FillOfMpi(from, reinterpret_cast<format::MpiRecord*>(to));
   to->commit = from.slot + 1;
+}
+
+void FillParts(const reader::CallParts& from, format::Header* header) {
+  auto* all = At<format::Part>(header, header->parts);
+  std::uint64_t number = from.call.parts;
+  auto* head = reinterpret_cast<format::PartsHead*>(&all[number % header->parts.count]);
+  head->sends = static_cast<std::uint16_t>(from.sends.size());
+  head->receives = static_cast<std::uint16_t>(from.receives.size());
+  std::uint64_t sum = format::PartsSum(head->sends, head->receives);
+  for (const auto* parts : {&from.sends, &from.receives}) {
+    for (const format::Part& part : *parts) {
+      sum = format::PartsSum(sum, part);
+      all[++number % header->parts.count] = part;
+    }
+  }
+  head->sum = static_cast<std::uint32_t>(sum);
+  head->commit = from.call.parts + 1;
 }
 
 void FillObservation(const reader::Observation& from, std::size_t index, format::Observation* to) {
@@ -264,6 +293,7 @@ std::vector<char> BoxBytes(const reader::BoxImage& image, std::uint32_t ring) {
   for (std::size_t i = 0; i < image.observations.size(); ++i)
     FillObservation(image.observations[i], i, At<format::Observation>(header, layout.observations) + i);
   FillPeers(image, At<format::Peer>(header, layout.peers), size.peers);
+  for (const reader::CallParts& parts : image.parts) FillParts(parts, header);
   FillWords(image.words, header);
   Publish(header);
   std::vector<char> bytes(base, base + layout.bytes);

@@ -5,6 +5,18 @@
 #include "ncclwatch/format/mpi_record.h"
 
 namespace ncclwatch::testing {
+namespace {
+
+format::Part Amount(std::uint64_t count, std::uint8_t dtype) {
+  constexpr std::uint32_t kEmpty = 1;
+  const auto signature = static_cast<std::uint32_t>(format::Mix(dtype, count)) | 2;
+  return {count == 0 ? kEmpty : signature, dtype, 4, 4 * count};
+}
+
+}  // namespace
+
+format::Part Ints(std::uint64_t count) { return Amount(count, kMpiInt); }
+format::Part Floats(std::uint64_t count) { return Amount(count, kMpiFloat); }
 
 MpiJob::MpiJob(int ranks) : Job(ranks, false) {
   Marks(false);
@@ -113,6 +125,60 @@ std::uint64_t MpiJob::Collective(int rank, Function function, int root, int comm
   const std::uint64_t slot = Enter(rank, comm, spec);
   At(rank, slot).bytes = 4;
   return slot;
+}
+
+void MpiJob::Tell(int rank, std::uint64_t slot, const std::vector<format::Part>& sends,
+                  const std::vector<format::Part>& receives) {
+  reader::Call& call = At(rank, slot);
+  call.flags |= format::kHasParts;
+  call.parts = parts_[rank];
+  parts_[rank] += 1 + sends.size() + receives.size();
+  Box(rank).parts.push_back({call, sends, receives});
+}
+
+std::uint64_t MpiJob::Amounts(int rank, Function function, const std::vector<format::Part>& sends,
+                              const std::vector<format::Part>& receives, int root, int comm) {
+  const std::uint64_t slot = Collective(rank, function, root, comm);
+  Tell(rank, slot, sends, receives);
+  return slot;
+}
+
+std::uint64_t MpiJob::Create(int rank, Function function, int parent) {
+  reader::Communicator& entry = Entry(rank, parent);
+  reader::Call call;
+  call.function = function;
+  call.communicator = entry.index;
+  call.generation = entry.generation;
+  call.position = entry.creations;
+  call.count = entry.entered;
+  call.chain = entry.chain;
+  if (function != Function::MPI_Comm_create_group) ++entry.creations;
+  return Append(rank, call);
+}
+
+std::uint64_t MpiJob::CreateGroup(int rank, const std::vector<int>& group, std::uint64_t id, int parent) {
+  const std::uint64_t slot = Create(rank, Function::MPI_Comm_create_group, parent);
+  std::vector<format::Part> members;
+  for (const int member : group) members.push_back({static_cast<std::uint32_t>(member), format::kNoType, 0, 0});
+  Tell(rank, slot, {}, members);
+  reader::Communicator made = Entry(rank, parent);
+  made.parent = made.id;
+  made.parent_ordinal = made.creations;
+  made.id = id;
+  made.index = static_cast<std::uint32_t>(Box(rank).communicators.size());
+  made.size = static_cast<std::uint32_t>(group.size());
+  made.rank = static_cast<std::uint32_t>(std::find(group.begin(), group.end(), rank) - group.begin());
+  made.entered = made.returned = made.creations = 0;
+  made.created_ns = now_ns();
+  made.state = format::CommunicatorState::kInitializing;
+  Box(rank).communicators.push_back(made);
+  return slot;
+}
+
+void MpiJob::Finalize(int rank) {
+  reader::Call call;
+  call.function = Function::MPI_Finalize;
+  Append(rank, call);
 }
 
 std::uint64_t MpiJob::Wait(int rank, Function function, const std::vector<std::uint64_t>& requests) {

@@ -15,6 +15,10 @@ inline constexpr int kAny = -1;     // source or tag
 inline constexpr int kNobody = -2;  // MPI_PROC_NULL
 inline constexpr std::uint64_t kSmall = 64, kLarge = 1 << 20;
 
+// So many elements of one type, as an amount.
+format::Part Ints(std::uint64_t count);
+format::Part Floats(std::uint64_t count);
+
 struct MpiMessage {
   int peer = 0;
   int tag = 0;
@@ -41,6 +45,14 @@ class MpiJob : public Job {
   // Both records of it; the slot of the receive.
   std::uint64_t Sendrecv(int rank, const MpiMessage& send, const MpiMessage& receive);
   std::uint64_t Collective(int rank, Function function, int root = format::kNoRank, int comm = kWorld);
+  // ... with amounts for single ranks, as the recorder keeps them.
+  std::uint64_t Amounts(int rank, Function function, const std::vector<format::Part>& sends,
+                        const std::vector<format::Part>& receives, int root = format::kNoRank, int comm = kWorld);
+  // Makes a communicator of `parent`, which is not told; inside the call.
+  std::uint64_t Create(int rank, Function function, int parent = kWorld);
+  // MPI_Comm_create_group of these ranks of `parent`, by one of them: inside it, for a communicator of that name.
+  std::uint64_t CreateGroup(int rank, const std::vector<int>& group, std::uint64_t id, int parent = kWorld);
+  void Finalize(int rank);
   std::uint64_t Wait(int rank, Function function, const std::vector<std::uint64_t>& requests);
   // A test that found nothing: one of a row.
   void Poll(int rank, Function function, const std::vector<std::uint64_t>& requests);
@@ -61,10 +73,15 @@ class MpiJob : public Job {
   struct Tags {
     std::uint32_t sent = 0, received = 0;
   };
-  std::uint64_t Put(int rank, const MpiMessage& message, std::uint64_t position, std::uint32_t chain, Function otherwise);
+  std::uint64_t Put(int rank, const MpiMessage& message, std::uint64_t position, std::uint32_t chain,
+                    Function otherwise);
   void Repeat(int rank, reader::Call poll);
   reader::PeerCount& Counts(int rank, const reader::Communicator& entry, std::uint32_t peer);
 
+  void Tell(int rank, std::uint64_t slot, const std::vector<format::Part>& sends,
+            const std::vector<format::Part>& receives);
+
+  std::map<int, std::uint64_t> parts_;                                  // by rank: entries taken
   std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Tags> tags_;  // by rank, communicator's index, peer
 };
 

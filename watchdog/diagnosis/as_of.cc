@@ -129,6 +129,7 @@ void RollBack(std::int64_t now_ns, reader::BoxImage* box) {
     call.result = format::kNoResult;
   }
   std::erase_if(box->calls, [&](const Call& call) { return call.entered_ns > now_ns; });
+  std::erase_if(box->parts, [&](const reader::CallParts& parts) { return parts.call.entered_ns > now_ns; });
   RestoreLast(*box, index);
 }
 

@@ -102,6 +102,8 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   WaitGraph graph = MakeWaits(view, ExplainedBy(mismatches));
   std::vector<Finding> messages = FindMessageMismatches(view, &graph);
   Append(FindMessageMismatchesOfMpi(view, &graph), &messages);
+  Append(FindAmountMismatches(view, mismatches), &messages);
+  Append(FindCreationMismatches(view, mismatches, &graph), &messages);
   std::vector<Finding> misuses = FindMisuses(view);
   std::vector<Finding> leaks = TakeLeaks(view, &misuses);
   std::vector<Finding> deaths = FindDeaths(view, graph);

@@ -49,6 +49,12 @@ std::vector<Mismatch> FindMismatches(const View& view);
 std::vector<Finding> FindMessageMismatches(const View& view, WaitGraph* graph);
 // Likewise of MPI, where the basic types count too.
 std::vector<Finding> FindMessageMismatchesOfMpi(const View& view, WaitGraph* graph);
+// Of MPI: what ranks send one another in one collective, and what they expect of one another, before the first mismatch
+// of their communicator.
+std::vector<Finding> FindAmountMismatches(const View& view, const std::vector<Mismatch>& mismatches);
+// Of MPI: communicators made or freed in another order, or by some ranks alone; likewise.
+std::vector<Finding> FindCreationMismatches(const View& view, const std::vector<Mismatch>& mismatches,
+                                            WaitGraph* graph);
 std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
 // Of MPI: ranks that ended without MPI_Finalize, and that no other finding names.
 std::vector<Finding> FindMissingFinalize(const View& view, const std::vector<Finding>& others);

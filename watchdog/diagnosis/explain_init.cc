@@ -25,7 +25,10 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
   for (const reader::Call& made : view.process(member).box->calls) {
     const functions::FunctionInfo* info = functions::Find(made.function);
     if (info == nullptr || info->family != functions::Family::kCreation) continue;
-    if (made.communicator != member.comm->index || made.generation != member.comm->generation) continue;
+    // MPI's are recorded on the communicator that the new one is made from.
+    const bool of_mpi = (member.comm->flags & format::kCommMpi) != 0;
+    const bool here = made.communicator == member.comm->index && made.generation == member.comm->generation;
+    if (of_mpi ? !Initializing(member) || made.returned_ns != 0 : !here) continue;
     call.op = std::string(functions::OpName(made.function));
     call.thread = made.thread;
     call.site = made.site;

@@ -5,6 +5,7 @@
 
 #include "watchdog/diagnosis/as_of.h"
 #include "watchdog/diagnosis/clocks.h"
+#include "watchdog/diagnosis/deaths.h"
 #include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::diagnosis {
@@ -105,7 +106,9 @@ Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observ
     const BoxImage* box = BoxOf(boxes, seen);
     if (seen.at_ns > snapshot.now_ns && box != nullptr && seen.what == format::Observed::kGone) {
       seen.at_ns = LastSign(*box) + clocks.ShiftOf(*box);
-      if (seen.at_ns > snapshot.now_ns - kOutlivedNs) continue;  // it lived when the others did last
+      // It lived when the others did last; unless it has said itself that it ends where no rank of MPI may, upon which
+      // launchers kill the others within milliseconds.
+      if (seen.at_ns > snapshot.now_ns - kOutlivedNs && !LeftMpiOpen(*box)) continue;
     }
     if (seen.at_ns <= snapshot.now_ns) snapshot.observations.push_back(seen);
   }

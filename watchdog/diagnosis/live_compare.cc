@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "ncclwatch/format/fingerprint.h"
+#include "watchdog/diagnosis/amounts.h"
+#include "watchdog/diagnosis/creations.h"
 #include "watchdog/reader/layout.h"
 #include "watchdog/reader/load.h"
 
@@ -29,7 +31,18 @@ struct Seen {
   std::uint64_t chain = 0;
   std::uint64_t fingerprint = 0;
   std::uint64_t empties = 0;  // empty calls that it had made before
+  // Of calls with an amount for each pair of ranks: those who have told theirs, and their PairSums.
+  std::uint32_t told = 0;
+  bool all_known = true;
+  std::uint64_t sum = 0;
 };
+
+// The call that made a communicator at one of its parent's ordinals, as the first member made it.
+struct SeenCreation {
+  std::uint64_t ordinal = UINT64_MAX;
+  Creation creation;
+};
+constexpr std::size_t kCreations = 64;  // remembered for a communicator, a power of two
 
 struct MemberState {
   std::uint64_t generation = 0;
@@ -66,8 +79,9 @@ struct CommState {
   std::int64_t changed_ns = 0;
   std::int64_t silent_until_ns = 0;
   std::int64_t silence_ns = kFirstSilence;
-  bool waited = false;       // as of the last poll
-  bool empties = false;      // somebody made empty calls on it
+  bool waited = false;   // as of the last poll
+  bool empties = false;  // somebody made empty calls on it
+  std::vector<SeenCreation> creations;
   std::uint64_t behind = 0;  // lowest count of entered collectives, as of the last poll
   bool differs = false;
   LiveCompare::What what{};
@@ -99,6 +113,7 @@ struct LiveCompare::State {
   std::vector<Suspicion> suspicions;
   std::vector<Front> fronts;
   Waits waits;
+  reader::CallParts parts;  // of the call that is looked at
 
   void ReadTable(BoxState* box, std::int64_t now_ns);
   void ReadEntry(std::uint32_t index, const format::Communicator& entry, BoxState* box, std::int64_t now_ns);
@@ -106,6 +121,8 @@ struct LiveCompare::State {
   void LookInside(BoxState* box, std::int64_t now_ns);
   bool AwaitWriter(std::uint64_t slot, std::uint64_t head, BoxState* box);
   void SeeCall(const Call& call, MemberState* member);
+  void SeeAmounts(const BoxState& box, const Call& call, std::uint32_t rank, CommState* comm);
+  void SeeCreation(const Call& call, CommState* comm);
   void SeeEmpty(const Call& call, MemberState* member, CommState* comm);
   void SeeFirst(const Call& call, const MemberState& member, std::uint64_t fingerprint, CommState* comm);
   bool EmptyInstead(std::uint64_t position, const MemberState& member) const;
@@ -214,6 +231,25 @@ void LiveCompare::State::SeeCall(const Call& call, MemberState* member) {
   }
 }
 
+void LiveCompare::State::SeeAmounts(const BoxState& box, const Call& call, std::uint32_t rank, CommState* comm) {
+  Seen& seen = comm->At(call.position);
+  if (seen.position != call.position || !box.box->ReadParts(call, &parts)) return;
+  const PairSum own = SumOf(parts, rank);
+  ++seen.told;
+  seen.all_known = seen.all_known && own.known;
+  seen.sum += own.sum;
+  if (seen.told == comm->size && seen.all_known && seen.sum != 0) Differs(What::kDifferentAmount, call.position, comm);
+}
+
+void LiveCompare::State::SeeCreation(const Call& call, CommState* comm) {
+  if (comm->creations.empty()) comm->creations.resize(kCreations);
+  SeenCreation& seen = comm->creations[call.position & (kCreations - 1)];
+  const Creation creation = CreationOf(call);
+  if (seen.ordinal == call.position && !(seen.creation == creation))
+    Differs(What::kDifferentCreation, creation.collectives, comm);
+  if (seen.ordinal == UINT64_MAX || seen.ordinal < call.position) seen = {call.position, creation};
+}
+
 // True: stop here and look again at the next poll. Never twice for one slot: its writer may have died half way.
 bool LiveCompare::State::AwaitWriter(std::uint64_t slot, std::uint64_t head, BoxState* box) {
   if (head - slot > kUnwrittenTail || box->unwritten == slot) return false;
@@ -236,9 +272,17 @@ void LiveCompare::State::ReadRecords(BoxState* box) {
       if (AwaitWriter(slot, head, box)) return;
       continue;
     }
-    if (call.communicator >= box->members.size() || !functions::IsCollective(call.function)) continue;
+    const bool collective = functions::IsCollective(call.function);
+    if (call.communicator >= box->members.size() || !(collective || HasOrdinal(call))) continue;
     MemberState& member = box->members[call.communicator];
-    if (member.known && member.generation == call.generation) SeeCall(call, &member);
+    if (!member.known || member.generation != call.generation) continue;
+    if (!collective) {
+      SeeCreation(call, &comms[member.id]);
+      continue;
+    }
+    SeeCall(call, &member);
+    if ((call.flags & format::kHasParts) != 0)
+      SeeAmounts(*box, call, Load(box->box->communicator(call.communicator).rank), &comms[member.id]);
   }
   box->cursor = head;
 }

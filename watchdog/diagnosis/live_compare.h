@@ -21,9 +21,11 @@ constexpr bool Rounder(std::uint64_t position, std::uint64_t than) {
 class LiveCompare {
  public:
   enum class What {
-    kDifferentCall,  // another fingerprint at a position that somebody has entered before
-    kZeroCount,      // one member made an empty call where another made none
-    kDifferentSize,  // members of one communicator give it different sizes
+    kDifferentCall,      // another fingerprint at a position that somebody has entered before
+    kZeroCount,          // one member made an empty call where another made none
+    kDifferentSize,      // members of one communicator give it different sizes
+    kDifferentAmount,    // of MPI: what one sends another one is not what that one expects
+    kDifferentCreation,  // of MPI: another call that makes a communicator, or at another place among the collectives
   };
   struct Suspicion {
     What what{};

@@ -62,6 +62,8 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
         [](const BoxImage& box) { return AnyCall(box, format::kCaptured); });
   where("calls on non-blocking communicators carry no GPU mark: returned does not mean enqueued",
         [](const BoxImage& box) { return AnyCall(box, format::kNonBlocking); });
+  where("collectives with more amounts than a black box keeps of one call: those were not compared",
+        [](const BoxImage& box) { return AnyCall(box, format::kTooManyParts); });
   where("its messages have more sizes than can be kept of so many ranks: those of older messages were not compared",
         [](const BoxImage& box) { return box.sizes_until != UINT64_MAX; });
   const std::uint64_t lost = Sum(view, [](const BoxImage& box) { return box.communicators_lost; });

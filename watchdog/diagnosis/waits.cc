@@ -72,6 +72,44 @@ std::vector<Absentee> AbsentFromSplit(const View& view, const CommView& comm) {
   return absentees;
 }
 
+// What the members say who are inside MPI_Comm_create_group: whom it needs, as ranks of the parent. Null: they do not
+// say.
+const reader::CallParts* GroupOf(const View& view, const CommView& comm) {
+  for (const Member& member : comm.members) {
+    if (member.comm->state != format::CommunicatorState::kInitializing) continue;
+    const reader::BoxImage& box = *view.process(member).box;
+    for (const reader::CallParts& parts : box.parts) {
+      if (parts.call.function != functions::Function::MPI_Comm_create_group || parts.call.returned_ns != 0) continue;
+      const auto parent =
+          std::find_if(box.communicators.begin(), box.communicators.end(), [&](const reader::Communicator& known) {
+            return known.index == parts.call.communicator && known.generation == parts.call.generation;
+          });
+      if (parent != box.communicators.end() && parent->id == comm.parent && parts.receives.size() == comm.size)
+        return &parts;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<Absentee> AbsentFromGroup(const View& view, const CommView& comm, const reader::CallParts& group) {
+  std::vector<Absentee> absentees;
+  const CommView* parent = view.CommOf(comm.parent);
+  if (parent == nullptr) return absentees;
+  for (std::uint32_t rank = 0; rank < comm.size; ++rank) {
+    if (comm.OfRank(rank) != nullptr) continue;
+    const std::uint32_t in_parent = group.receives[rank].what;
+    const Member* member = parent->OfRank(in_parent);
+    const int node = member != nullptr ? member->node : -1;
+    absentees.push_back({rank, node >= 0 ? view.nodes[node].rank : view.JobRank(*parent, in_parent), node});
+  }
+  return absentees;
+}
+
+std::vector<Absentee> AbsentFromPart(const View& view, const CommView& comm) {
+  if (const reader::CallParts* group = GroupOf(view, comm)) return AbsentFromGroup(view, comm, *group);
+  return AbsentFromSplit(view, comm);
+}
+
 std::vector<Absentee> AbsentFromRoot(const View& view, const CommView& comm) {
   std::vector<Absentee> absentees;
   if (comm.sizes_differ) return absentees;
@@ -93,7 +131,7 @@ std::vector<Absentee> Absentees(const View& view, const CommView& comm) {
     return member.comm->state == format::CommunicatorState::kInitializing;
   });
   if (!initializing || !comm.comparable) return absentees;
-  absentees = comm.parent != 0 ? AbsentFromSplit(view, comm) : AbsentFromRoot(view, comm);
+  absentees = comm.parent != 0 ? AbsentFromPart(view, comm) : AbsentFromRoot(view, comm);
   // It has joined, and does nothing to bring the communicator about.
   for (const Member& member : comm.members) {
     const bool inside = member.comm->state == format::CommunicatorState::kInitializing;

@@ -130,6 +130,7 @@ Call CallMemory::Read(Reader* from) {
   call.dtype = last.dtype;
   call.reduction = last.reduction;
   call.root = last.root;
+  call.signature = last.signature;
   if ((bits & kSameShape) == 0) ReadShape(from, &call);
   call.position = (bits & kNextPosition) == 0 ? from->Number() : last.position + 1;
   call.chain = (bits & kChained) == 0 ? from->Whole() : ChainAfter(last, call);

@@ -139,6 +139,7 @@ bool MappedBox::Read(std::uint64_t slot, Call* call) const {
     call->completed_ns = 0;
     call->waiter = call->bytes = call->signature = 0;
     call->tag = format::kNoTag;
+    call->parts = 0;
   }
   return record.commit.load(std::memory_order_acquire) == slot + 1;
 }
@@ -156,6 +157,38 @@ void MappedBox::ReadOfMpi(const format::MpiRecord& record, Call* call) const {
   call->bytes = Load(record.bytes);
   call->waiter = Load(record.waiter);
   call->stream = call->ticket = call->start = 0;
+  call->parts = 0;
+  if ((call->flags & format::kHasParts) == 0) return;
+  call->parts = std::uint64_t{Load(record.parts_high)} << 32 | static_cast<std::uint32_t>(call->tag);
+  call->tag = format::kNoTag;
+}
+
+bool MappedBox::ReadParts(const Call& call, CallParts* parts) const {
+  if (layout_.part_count == 0) return false;
+  const auto at = [&](std::uint64_t number) -> const format::Part& {
+    return layout_.parts[number % layout_.part_count];
+  };
+  const auto& head = reinterpret_cast<const format::PartsHead&>(at(call.parts));
+  if (head.commit.load(std::memory_order_acquire) != call.parts + 1) return false;
+  const std::uint16_t sends = Load(head.sends), receives = Load(head.receives);
+  const std::uint32_t said = Load(head.sum);
+  if (std::uint64_t{sends} + receives > std::min(format::kMostParts, layout_.part_count - 1)) return false;
+  parts->call = call;
+  parts->sends.clear();
+  parts->receives.clear();
+  std::uint64_t number = call.parts + 1;
+  std::uint64_t sum = format::PartsSum(sends, receives);
+  for (auto* of : {&parts->sends, &parts->receives}) {
+    const std::uint16_t count = of == &parts->sends ? sends : receives;
+    of->reserve(count);
+    for (std::uint16_t i = 0; i < count; ++i) {
+      const format::Part& from = at(number++);
+      const format::Part part{Load(from.what), Load(from.dtype), Load(from.element), Load(from.bytes)};
+      sum = format::PartsSum(sum, part);
+      of->push_back(part);
+    }
+  }
+  return head.commit.load(std::memory_order_acquire) == call.parts + 1 && static_cast<std::uint32_t>(sum) == said;
 }
 
 std::int64_t MappedBox::ToNanoseconds(std::uint64_t ticks) const {

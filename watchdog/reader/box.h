@@ -44,6 +44,8 @@ class MappedBox {
   std::uint64_t words_said() const;  // of what the process has said of its end, so far
   // False if the slot is not whole (being written, overwritten, not yet handed out).
   bool Read(std::uint64_t slot, Call* call) const;
+  // What a call with format::kHasParts says of single ranks. False: others have come in their place.
+  bool ReadParts(const Call& call, CallParts* parts) const;
   const format::Record& record(std::uint64_t slot) const { return layout_.ring[slot & (layout_.ring_count - 1)]; }
   std::int64_t ToNanoseconds(std::uint64_t ticks) const;
   // A copy of everything, with at most max_calls newest calls.
@@ -63,6 +65,9 @@ class MappedBox {
   std::uint64_t inode_ = 0;  // of a mapped file
   Layout layout_;
 };
+
+// To the calls of an image of the box, with its parts.
+void AddCall(const MappedBox& box, const Call& call, BoxImage* image);
 
 // Reads the file into memory first, so that a concurrent truncation cannot hurt. With `newest` the image is sifted.
 std::variant<BoxImage, Failure> ReadBox(const std::string& path, std::uint64_t newest = UINT64_MAX);

@@ -185,7 +185,7 @@ void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
   Call call;
   for (std::uint64_t slot = image->first_slot; slot < image->head; ++slot) {
     if (box.Read(slot, &call)) {
-      image->calls.push_back(call);
+      AddCall(box, call, image);
     } else {
       ++image->torn;
     }
@@ -193,6 +193,19 @@ void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
 }
 
 }  // namespace
+
+void AddCall(const MappedBox& box, const Call& call, BoxImage* image) {
+  image->calls.push_back(call);
+  if ((call.flags & format::kHasParts) == 0) return;
+  CallParts parts;
+  if (box.ReadParts(call, &parts)) image->parts.push_back(std::move(parts));
+}
+
+const CallParts* BoxImage::PartsOf(std::uint64_t slot) const {
+  const auto found = std::lower_bound(parts.begin(), parts.end(), slot,
+                                      [](const CallParts& of, std::uint64_t wanted) { return of.call.slot < wanted; });
+  return found != parts.end() && found->call.slot == slot ? &*found : nullptr;
+}
 
 bool IsAbout(const Observation& observation, const BoxImage& box) {
   return observation.pid == box.pid && observation.start_time == box.start_time &&

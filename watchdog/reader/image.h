@@ -51,6 +51,7 @@ struct Call {
   std::uint32_t signature = 0;
   std::uint64_t bytes = 0;
   std::uint64_t waiter = 0;  // slot + 1 of the last call that waits for its request, 0 none
+  std::uint64_t parts = 0;   // with format::kHasParts: number of the first entry (format/parts.h)
   bool awaited = false;      // ... which is in progress
   bool polled = false;       // ... and tests in a loop: its caller may go on at any time
   bool any_does = false;     // ... and any of several requests ends
@@ -62,6 +63,13 @@ struct Call {
 inline std::uint64_t FingerprintOf(const Call& call) {
   return format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root, call.signature);
 }
+
+// A call of MPI and what it says of single ranks: the amounts for each, or the members of a group.
+struct CallParts {
+  Call call;
+  std::vector<format::Part> sends;
+  std::vector<format::Part> receives;  // or members
+};
 
 struct LastCall {
   std::uint64_t slot = 0;
@@ -215,6 +223,9 @@ struct BoxImage {
   std::vector<CallSite> call_sites;       // those that have a name
   std::vector<Observation> observations;  // what this process observed of others, in order
   std::vector<Call> calls;                // by slot, ascending; all that the ring holds but `left_out`
+  std::vector<CallParts> parts;           // of those of `calls` that have some, as far as they are not overwritten
+
+  const CallParts* PartsOf(std::uint64_t slot) const;  // null: none are known
 };
 
 // Whether the observation is about the process of the box.

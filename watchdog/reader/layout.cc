@@ -76,9 +76,10 @@ std::string CheckHeader(const void* data, std::size_t available, std::uint64_t f
            ", the newest this program reads: use a newer ncclwatch";
   }
   if (header.version == 0) return "damaged: format version 0";
-  if (header.header_bytes != sizeof(format::Header)) {
-    return "damaged: a header of " + Bytes(header.header_bytes) + ", version 1 has " +
-           std::to_string(sizeof(format::Header));
+  const std::size_t header_bytes = header.version == 1 ? format::kHeaderBytesOf1 : sizeof(format::Header);
+  if (header.header_bytes != header_bytes) {
+    return "damaged: a header of " + Bytes(header.header_bytes) + ", version " + std::to_string(header.version) +
+           " has " + std::to_string(header_bytes);
   }
   if (header.file_bytes > kMaxFileBytes) return "damaged: claims " + Bytes(header.file_bytes);
   if (header.file_bytes > file_bytes) {
@@ -108,6 +109,11 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
     if (!reason.empty()) return reason;
     layout->has_misuses = !older;
   }
+  const bool has_parts = header.version >= 2 && header.parts.count != 0;
+  if (has_parts) {
+    std::string reason = CheckSection({"parts", header.parts, sizeof(format::Part), 1u << 24}, file_bytes);
+    if (!reason.empty()) return reason;
+  }
   const std::uint32_t ring = header.ring.count;
   if (ring == 0 || (ring & (ring - 1)) != 0) return "damaged: a ring of " + std::to_string(ring) + " records";
   layout->communicators = At<format::Communicator>(base, header.communicators.offset);
@@ -115,6 +121,8 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
   layout->peers = At<format::Peer>(base, header.peers.offset);
   layout->observations = At<format::Observation>(base, header.observations.offset);
   if (has_words) layout->words = At<format::Words>(base, header.words.offset);
+  if (has_parts) layout->parts = At<format::Part>(base, header.parts.offset);
+  if (has_parts) layout->part_count = header.parts.count;
   layout->strings = At<char>(base, header.strings.offset);
   layout->communicator_count = header.communicators.count;
   layout->ring_count = ring;

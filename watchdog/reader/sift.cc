@@ -85,7 +85,7 @@ class Sieve {
   bool Keep(std::uint64_t slot) {
     Call call;
     if (!box_.Read(slot, &call)) return false;
-    image_->calls.push_back(call);
+    AddCall(box_, call, image_);
     return true;
   }
 

@@ -1,9 +1,10 @@
-// The black box, format version 1: one file per process, `<host>.<pid>.<start time>.box` in the run directory, written
+// The black box, format version 2: one file per process, `<host>.<pid>.<start time>.box` in the run directory, written
 // by its process (and GPU) through shared memory, complete after kill -9. Native endianness and alignment; a reader
 // checks endian_mark. docs/FORMAT.md describes it in words; change both and kVersion together.
 //
 //   page 0      Header
-//   + offsets   communicators, ring, peers, observations, words, strings (each page-aligned; sizes in the header)
+//   + offsets   communicators, ring, peers, observations, words, parts, strings (each page-aligned; sizes in the
+//               header)
 //
 // The process holds a POSIX record lock (F_SETLK, F_WRLCK, byte 0) while it lives. Such a lock is neither inherited by
 // fork children nor kept by their mappings, so it falls at the moment of death whatever the process leaves behind.
@@ -14,12 +15,13 @@
 #include "ncclwatch/format/communicator.h"
 #include "ncclwatch/format/last_words.h"
 #include "ncclwatch/format/observation.h"
+#include "ncclwatch/format/parts.h"
 #include "ncclwatch/format/record.h"
 
 namespace ncclwatch::format {
 
 inline constexpr char kMagic[8] = {'N', 'C', 'C', 'L', 'W', 'B', 'O', 'X'};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kEndianMark = 0x01020304;
 inline constexpr std::uint32_t kPage = 4096;
 inline constexpr char kBoxSuffix[] = ".box";
@@ -139,8 +141,12 @@ struct Header {
   std::uint32_t gpu_marks;                        // GpuMarks
   CallSite call_sites[kCallSites];
   Section words;  // one format::Words; all zero in boxes of older writers, who had padding here
+  // Of version 2 on.
+  Section parts;  // format::Part
 };
-static_assert(sizeof(Header) == 3968 && sizeof(Header) <= kPage);
+inline constexpr std::uint32_t kHeaderBytesOf1 = 3968;  // version 1's; its page goes on with zeroes
+static_assert(sizeof(Header) == 4032 && sizeof(Header) <= kPage);
+static_assert(kHeaderBytesOf1 <= offsetof(Header, parts) + 8);
 
 enum class GpuMarks : std::uint32_t {
   kNotTried = 0,

@@ -26,13 +26,15 @@ struct MpiRecord {
   std::atomic<std::uint64_t> entered;   // clock ticks
   std::atomic<std::uint64_t> returned;  // clock ticks; 0 while the call is inside the library
   std::atomic<std::uint64_t> position;  // collectives: of the communicator, from 0; messages: of the channel, from 0
-  std::uint64_t count;                  // elements of dtype as passed; of waits and tests: requests
-  std::atomic<std::uint64_t> chain;     // collectives: fingerprint chain; messages: AddTag() over the channel
+  std::uint64_t count;                  // elements of dtype as passed; of waits and tests: requests; creations:
+                                        // collectives that were entered on the parent before
+  std::atomic<std::uint64_t> chain;     // collectives: fingerprint chain; messages: AddTag() over the channel;
+                                        // creations: the parent's, over those before
   std::atomic<std::uint64_t> waiter;    // with kRequest: slot + 1 of the last call that waits for the request, 0 none
   std::uint64_t site;                   // return address of the application's call
   std::uint64_t group;                  // slot + 1 of the first record of a call that makes several, 0: it makes one
   std::uint32_t signature;              // of the elements' basic types, in order; 0: not known
-  std::atomic<std::int32_t> tag;        // messages: as passed; once matched, the message's
+  std::atomic<std::int32_t> tag;        // messages: as passed; once matched, the message's; kHasParts: low bits
   std::atomic<std::int32_t> result;     // MPI error code, kNoResult until returned
   std::uint32_t function;               // functions::Function
   std::uint32_t communicator;           // index into the table, kNoCommunicator if none
@@ -42,7 +44,7 @@ struct MpiRecord {
   std::atomic<std::int32_t> root;       // root; peer of messages: as passed, once matched the sender; else kNoRank
   std::uint8_t dtype;                   // functions::Datatype...
   std::uint8_t reduction;               // functions::Reduction...
-  std::uint16_t reserved16;
+  std::uint16_t parts_high;             // with kHasParts: bits 32 to 47 of where its parts begin, `tag` has those below
   std::atomic<std::uint64_t>
       completed;        // with kRequest: ticks when the application learned that it is done; 0: not yet
   std::uint64_t bytes;  // of the elements (of receives: room for them)

@@ -1,6 +1,7 @@
 // Collectives. The signature is what all ranks must agree about, so that calls that belong together have equal
-// fingerprints: of a gather the elements that a rank sends, or the root receives from each. Describe() takes the
-// arguments that it needs from the front; what follows them (a request, an info) is the same for all.
+// fingerprints: of a gather the elements that a rank sends, or the root receives from each. Where the amounts are each
+// rank's own, Tell() says them one by one. Both take the arguments that they need from the front; what follows them (a
+// request, an info) is the same for all.
 #pragma once
 
 #include "shim/mpi/arrays.h"
@@ -22,11 +23,20 @@ struct Collective {
       call.signature = 0;
     }
     if constexpr (IsPersistent(function)) {
+      SavedParts saved;
+      call.saving = &saved;
+      TellParts(call, arguments...);
       const int result = real(arguments...);
-      if (result == MPI_SUCCESS) OpenRequest(call, *Last(arguments...), false, false, true);
+      if (result != MPI_SUCCESS) {
+        Discard(saved);
+        return Noted(call, result);
+      }
+      OpenRequest(call, *Last(arguments...), false, false, true);
+      SaveParts(Bits(*Last(arguments...)), saved);
       return Noted(call, result);
     } else {
       if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
+      TellParts(call, arguments...);
       EnterCollective(call);
       const int result = real(arguments...);
       if constexpr (IsNonBlocking(function))
@@ -36,10 +46,18 @@ struct Collective {
     }
   }
 
+ private:
+  template <class... A>
+  static void TellParts(Call& call, A... arguments) {
+    if constexpr (requires { Shape::Tell(call, arguments...); })
+      if (!call.inter && call.rank >= 0 && (call.flags & format::kOneRank) == 0) Shape::Tell(call, arguments...);
+  }
+
  protected:
   // What a rank sends is what each rank has room for; else this call differs from all others.
   static void Compare(Call& call, std::uint32_t sent) {
-    if (sent != call.signature) call.signature = static_cast<std::uint32_t>(format::Mix(sent, call.signature));
+    if (sent && call.signature && sent != call.signature)
+      call.signature = static_cast<std::uint32_t>(format::Mix(sent, call.signature));
   }
 };
 
@@ -143,6 +161,15 @@ struct Gatherv : Collective<Gatherv> {
     if (call.rank != root) CheckCount(call, sent);
     AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
   }
+  template <class Counts, class Places, class... A>
+  static void Tell(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, Counts counts, Places,
+                   MPI_Datatype received_type, int root, MPI_Comm, A...) {
+    const std::uint32_t ranks = call.rank == root ? RanksOf(call) : 0;
+    Parts parts(call, 1, ranks);
+    AddOne(parts, from, sent, sent_type);
+    AddEach(parts, ranks, counts, received_type);
+    parts.Done();
+  }
 };
 struct Scatterv : Collective<Scatterv> {
   template <class Counts, class Places, class... A>
@@ -153,6 +180,15 @@ struct Scatterv : Collective<Scatterv> {
     CheckRoot(call);
     if (call.rank != root) CheckCount(call, received);
     AmountOfOne(call, static_cast<std::uint64_t>(received), received_type);
+  }
+  template <class Counts, class Places, class... A>
+  static void Tell(Call& call, const void*, Counts counts, Places, MPI_Datatype sent_type, void* to, auto received,
+                   MPI_Datatype received_type, int root, MPI_Comm, A...) {
+    const std::uint32_t ranks = call.rank == root ? RanksOf(call) : 0;
+    Parts parts(call, ranks, 1);
+    AddEach(parts, ranks, counts, sent_type);
+    AddOne(parts, to, received, received_type);
+    parts.Done();
   }
 };
 struct Allgather : Collective<Allgather> {
@@ -177,7 +213,7 @@ struct Allgatherv : Collective<Allgatherv> {
     if (from == MPI_IN_PLACE || call.inter || call.rank < 0) return;
     const std::uint32_t own = SignatureOf(static_cast<std::uint64_t>(counts[call.rank]), received_type);
     const std::uint32_t mine = SignatureOf(static_cast<std::uint64_t>(sent), sent_type);
-    if (own != mine) Compare(call, mine);
+    if (own && own != mine) Compare(call, mine);
   }
 };
 struct Alltoallv : Collective<Alltoallv> {
@@ -187,12 +223,33 @@ struct Alltoallv : Collective<Alltoallv> {
     Attach(call, comm);
     AmountOfOne(call, 0, sent_type);
   }
+  template <class Counts, class Places, class... A>
+  static void Tell(Call& call, const void* from, Counts sent, Places, MPI_Datatype sent_type, void*, Counts received,
+                   Places, MPI_Datatype received_type, MPI_Comm, A...) {
+    if (from != MPI_IN_PLACE) TellAll(call, sent, sent_type, received, received_type);
+  }
+  template <class Counts, class Type>
+  static void TellAll(Call& call, Counts sent, Type sent_type, Counts received, Type received_type) {
+    const std::uint32_t ranks = RanksOf(call);
+    Parts parts(call, ranks, ranks);
+    const Total total = AddEach(parts, ranks, sent, sent_type);
+    AddEach(parts, ranks, received, received_type);
+    parts.Done();
+    call.count = total.count;
+    call.bytes = total.bytes;
+  }
 };
 struct Alltoallw : Collective<Alltoallw> {
   template <class Counts, class Places, class Types, class... A>
   static void Describe(Call& call, const void*, Counts, Places, Types, void*, Counts, Places, Types, MPI_Comm comm,
                        A...) {
     Attach(call, comm);
+  }
+  template <class Counts, class Places, class Types, class... A>
+  static void Tell(Call& call, const void* from, Counts sent, Places, Types sent_types, void*, Counts received, Places,
+                   Types received_types, MPI_Comm, A...) {
+    if (from != MPI_IN_PLACE && sent_types && received_types)
+      Alltoallv::TellAll(call, sent, sent_types, received, received_types);
   }
 };
 
@@ -214,7 +271,20 @@ struct NeighborAllgatherv : Collective<NeighborAllgatherv> {
     AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
   }
 };
-using NeighborAlltoallv = Alltoallv;
-using NeighborAlltoallw = Alltoallw;
+struct NeighborAlltoallv : Collective<NeighborAlltoallv> {
+  template <class Counts, class Places, class... A>
+  static void Describe(Call& call, const void*, Counts, Places, MPI_Datatype sent_type, void*, Counts, Places,
+                       MPI_Datatype, MPI_Comm comm, A...) {
+    Attach(call, comm);
+    AmountOfOne(call, 0, sent_type);
+  }
+};
+struct NeighborAlltoallw : Collective<NeighborAlltoallw> {
+  template <class Counts, class Places, class Types, class... A>
+  static void Describe(Call& call, const void*, Counts, Places, Types, void*, Counts, Places, Types, MPI_Comm comm,
+                       A...) {
+    Attach(call, comm);
+  }
+};
 
 }  // namespace ncclwatch::shim::mpi::shapes

@@ -55,8 +55,8 @@ struct CartSub : Makes<CartSub> {
 };
 using CommCreate = CartSub;
 struct CommCreateGroup : Makes<CommCreateGroup> {
-  static Making From(MPI_Comm, MPI_Group, int tag, MPI_Comm*) {
-    return {.origin = Origin::kOfGroupAlone, .what = static_cast<std::uint32_t>(tag)};
+  static Making From(MPI_Comm, MPI_Group group, int tag, MPI_Comm*) {
+    return {.origin = Origin::kOfGroupAlone, .what = static_cast<std::uint32_t>(tag), .group = group};
   }
 };
 struct IntercommCreate : Makes<IntercommCreate> {

@@ -48,6 +48,43 @@ static void create_group(void) {  // overlapping pairs of neighbours, by their m
   MPI_Group_free(&world);
 }
 
+static void groups(void) {  // made in all ways, given out twice, freed before and after
+  MPI_Group world, again, own, low, high, all, of_half, none = MPI_GROUP_EMPTY;
+  MPI_Comm made;
+  int range[1][3] = {{0, size / 2, 1}}, every_second[1][3] = {{rank % 2, size - 1, 2}};
+  MPI_Comm_group(ring, &world);
+  MPI_Comm_group(ring, &again);
+  MPI_Group_free(&again);
+  MPI_Comm_group(half, &of_half);
+  MPI_Group_range_incl(world, 1, every_second, &own);
+  MPI_Group_range_incl(world, 1, range, &low);
+  MPI_Group_difference(world, low, &high);
+  MPI_Group_union(high, low, &all);  // in another order
+  MPI_Comm_create_group(ring, own, 5 + rank % 2, &made);
+  fold(sum_over(made));
+  MPI_Comm_free(&made);
+  MPI_Comm_create_group(half, of_half, 0, &made);
+  MPI_Comm_free(&made);
+  for (int i = 0; i < 3; ++i) {  // the same call more than once
+    MPI_Comm_create_group(ring, all, 9, &made);
+    fold(sum_over(made));
+    MPI_Comm_free(&made);
+  }
+  if (rank <= size / 2) {
+    MPI_Comm_create_group(ring, low, 3, &made);
+    fold(sum_over(made));
+    MPI_Comm_free(&made);
+  }
+  MPI_Comm_create(ring, rank <= size / 2 ? low : none, &made);
+  if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+  MPI_Group_free(&all);
+  if (high != MPI_GROUP_EMPTY) MPI_Group_free(&high);
+  MPI_Group_free(&low);
+  MPI_Group_free(&own);
+  MPI_Group_free(&of_half);
+  MPI_Group_free(&world);
+}
+
 static void many(void) {  // handles are used again; some stay open for a while
   MPI_Comm open[5];
   for (int i = 0; i < 5; ++i) open[i] = MPI_COMM_NULL;
@@ -155,7 +192,7 @@ static void attributes(void) {  // names, infos, keys: of no concern to anybody 
 
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"constructors", constructors}, {"create_group", create_group}, {"many", many},
+      {"constructors", constructors}, {"create_group", create_group}, {"groups", groups}, {"many", many},
       {"at_a_time", at_a_time},       {"topologies", topologies},     {"between", between},
       {"attributes", attributes},
   };

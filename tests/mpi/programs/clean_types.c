@@ -147,9 +147,139 @@ static void empty(void) {
   MPI_Type_free(&nothing);
 }
 
+// ---- collectives with an amount for each rank ------------------------------------------------------------------------
+
+enum { kUnit = 6, kRanks = 16 };
+
+static int sent[kRanks * kUnit * 2], got[kRanks * kUnit * 2];
+static int counts[kRanks], places[kRanks];
+
+static MPI_Datatype of(int length) {
+  MPI_Datatype type;
+  MPI_Type_contiguous(length, MPI_INT, &type);
+  MPI_Type_commit(&type);
+  return type;
+}
+
+static void fill(void) {
+  for (int i = 0; i < COUNT_OF(sent); ++i) sent[i] = rank * 1000 + i, got[i] = -1;
+}
+
+static void fold_all(void) {
+  for (int i = 0; i < COUNT_OF(got); ++i) fold(got[i]);
+}
+
+// Rank i has kUnit numbers, or none if i is a multiple of 3 and not 0; in units of `unit`.
+static void amounts(int unit) {
+  for (int i = 0; i < size; ++i) {
+    counts[i] = i && i % 3 == 0 ? 0 : kUnit / unit;
+    places[i] = i * kUnit / unit;
+  }
+}
+
+static void rooted(void) {  // in threes, in twos, one by one; in place; with a request
+  MPI_Datatype two = of(2), three = of(3), all = of(kUnit);
+  MPI_Datatype types[3] = {MPI_INT, three, all};
+  int units[3] = {1, 3, kUnit}, own = rank && rank % 3 == 0 ? 0 : kUnit, way = rank % 3;
+  MPI_Request request;
+  fill();
+  amounts(2);
+  MPI_Gatherv(sent, own / units[way], types[way], got, counts, places, two, 0, MPI_COMM_WORLD);
+  fold_all();
+  amounts(3);
+  MPI_Scatterv(sent, counts, places, three, got, own / units[way], types[way], size - 1, ring);
+  fold_all();
+  amounts(1);
+  MPI_Gatherv(rank ? sent : MPI_IN_PLACE, own, MPI_INT, got, counts, places, MPI_INT, 0, MPI_COMM_WORLD);
+  fold_all();
+  MPI_Igatherv(sent, own / units[way], types[way], got, counts, places, MPI_INT, size - 1, ring, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  fold_all();
+  MPI_Iscatterv(sent, counts, places, MPI_INT, rank ? (void*)got : MPI_IN_PLACE, own, MPI_INT, 0, ring, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  fold_all();
+#if MPI_VERSION >= 4
+  MPI_Gatherv_init(sent, own / units[way], types[way], got, counts, places, MPI_INT, 0, ring, MPI_INFO_NULL, &request);
+  for (int i = 0; i < 3; ++i) {
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  MPI_Request_free(&request);
+  fold_all();
+#endif
+  MPI_Type_free(&all);
+  MPI_Type_free(&three);
+  MPI_Type_free(&two);
+}
+
+static void gathered_by_all(void) {  // the counts differ from rank to rank, what they amount to does not
+  MPI_Datatype two = of(2), three = of(3);
+  int own = rank && rank % 3 == 0 ? 0 : kUnit;
+  fill();
+  amounts(rank % 2 ? 2 : 3);
+  MPI_Allgatherv(sent, own, MPI_INT, got, counts, places, rank % 2 ? two : three, MPI_COMM_WORLD);
+  fold_all();
+  amounts(1);
+  MPI_Allgatherv(sent, own / (rank % 2 ? 3 : 2), rank % 2 ? three : two, got, counts, places, MPI_INT, ring);
+  fold_all();
+  MPI_Reduce_scatter(sent, got, counts, MPI_INT, MPI_SUM, ring);
+  fold_all();
+  MPI_Type_free(&three);
+  MPI_Type_free(&two);
+}
+
+static void exchanged(void) {  // i sends j as much as i + j says, in units of its own
+  MPI_Datatype two = of(2), three = of(3), types[kRanks], as[kRanks];
+  int received[kRanks], from[kRanks], offsets[kRanks];
+  MPI_Request request;
+  fill();
+  for (int i = 0; i < size; ++i) {
+    int amount = (rank + i) % 4 == 3 ? 0 : kUnit;
+    counts[i] = amount / (rank % 2 ? 2 : 3);
+    places[i] = i * kUnit / (rank % 2 ? 2 : 3);
+    received[i] = amount;
+    from[i] = i * kUnit;
+    offsets[i] = (int)sizeof(int) * i * kUnit;
+    types[i] = i % 2 ? two : three;
+    as[i] = rank % 2 ? two : three;
+  }
+  MPI_Alltoallv(sent, counts, places, rank % 2 ? two : three, got, received, from, MPI_INT, MPI_COMM_WORLD);
+  fold_all();
+  MPI_Ialltoallv(sent, received, from, MPI_INT, got, counts, places, rank % 2 ? two : three, ring, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  fold_all();
+  for (int i = 0; i < size; ++i) {
+    counts[i] = received[i] / (i % 2 ? 2 : 3);
+    received[i] /= rank % 2 ? 2 : 3;
+  }
+  MPI_Alltoallw(sent, counts, offsets, types, got, received, offsets, as, MPI_COMM_WORLD);
+  fold_all();
+  for (int i = 0; i < size; ++i) counts[i] = kUnit, places[i] = i * kUnit;
+  MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, got, counts, places, MPI_INT, ring);
+  fold_all();
+  MPI_Type_free(&three);
+  MPI_Type_free(&two);
+}
+
+static void often(void) {  // more of them than are remembered
+  int received[kRanks], from[kRanks], rounds = 18000 / (2 * size + 4);
+  fill();
+  for (int i = 0; i < size; ++i) places[i] = from[i] = i * kUnit;
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 0; i < size; ++i) {
+      counts[i] = (rank + round + i) % (kUnit + 1);
+      received[i] = (i + round + rank) % (kUnit + 1);
+    }
+    MPI_Alltoallv(sent, counts, places, MPI_INT, got, received, from, MPI_INT, MPI_COMM_WORLD);
+    MPI_Gatherv(sent, counts[0], MPI_INT, got, received, from, MPI_INT, 0, ring);
+  }
+  fold_all();
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"column_as_row", column_as_row}, {"structs", structs}, {"blocks", blocks}, {"bytes", bytes}, {"empty", empty},
+      {"rooted", rooted}, {"gathered_by_all", gathered_by_all}, {"exchanged", exchanged}, {"often", often},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

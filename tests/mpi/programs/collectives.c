@@ -175,6 +175,72 @@ static void alltoallv_pair(void) {
   MPI_Alltoallv(in, counts, places, MPI_INT, out, received, places, MPI_INT, MPI_COMM_WORLD);
 }
 
+static void gatherv_signature(void) {  // as many bytes, of another type
+  even_counts(kCount);
+  MPI_Gatherv(in, kCount, at_fault() ? MPI_FLOAT : MPI_INT, out, counts, places, MPI_INT, 0, MPI_COMM_WORLD);
+}
+
+static void igatherv_pair(void) {  // on a duplicate, and the root is not rank 0 there
+  MPI_Request request;
+  even_counts(kCount);
+  int sent = at_fault() ? kCount - 3 : kCount;
+  MPI_Igatherv(in, sent, MPI_INT, out, counts, places, MPI_INT, partner, ring, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void scatterv_root(void) {  // the root sends everybody less than it has room for
+  even_counts(kCount - 1);
+  if (rank == 0) planted();
+  MPI_Scatterv(in, counts, places, MPI_INT, rank ? (void*)out : MPI_IN_PLACE, kCount, MPI_INT, 0, ring);
+}
+
+static void alltoallv_rank(void) {  // one against all others
+  int received[kMost];
+  even_counts(kCount);
+  memcpy(received, counts, sizeof received);
+  if (at_fault()) {
+    for (int i = 0; i < size; ++i) counts[i] = i == rank ? kCount : kCount - 2;
+  }
+  MPI_Alltoallv(in, counts, places, MPI_INT, out, received, places, MPI_INT, MPI_COMM_WORLD);
+}
+
+static void alltoallw_pair(void) {
+  int received[kMost], offsets[kMost];
+  MPI_Datatype sent_as[16], received_as[16];
+  even_counts(kCount);
+  memcpy(received, counts, sizeof received);
+  for (int i = 0; i < size; ++i) {
+    offsets[i] = (int)sizeof(int) * places[i];
+    sent_as[i] = received_as[i] = (rank + i) % 2 ? MPI_INT : MPI_FLOAT;
+  }
+  if (at_fault()) sent_as[partner] = MPI_FLOAT;  // the neighbours' numbers are odd together
+  MPI_Alltoallw(in, counts, offsets, sent_as, out, received, offsets, received_as, MPI_COMM_WORLD);
+}
+
+static void ialltoallv_pair(void) {
+  MPI_Request request;
+  int received[kMost];
+  even_counts(kCount);
+  memcpy(received, counts, sizeof received);
+  if (at_fault()) counts[partner] = kCount - 1;
+  MPI_Ialltoallv(in, counts, places, MPI_INT, out, received, places, MPI_INT, ring, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void gatherv_init_pair(void) {  // the second start of it is as wrong as the first
+#if MPI_VERSION >= 4
+  MPI_Request request;
+  even_counts(kCount);
+  int sent = at_fault() ? kCount - 3 : kCount;
+  MPI_Gatherv_init(in, sent, MPI_INT, out, counts, places, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  MPI_Request_free(&request);
+#endif
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"missing", missing},
@@ -203,6 +269,13 @@ int main(int argc, char** argv) {
       {"scatterv_pair", scatterv_pair},
       {"allgatherv_pair", allgatherv_pair},
       {"alltoallv_pair", alltoallv_pair},
+      {"gatherv_signature", gatherv_signature},
+      {"igatherv_pair", igatherv_pair},
+      {"scatterv_root", scatterv_root},
+      {"alltoallv_rank", alltoallv_rank},
+      {"alltoallw_pair", alltoallw_pair},
+      {"ialltoallv_pair", ialltoallv_pair},
+      {"gatherv_init_pair", gatherv_init_pair},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

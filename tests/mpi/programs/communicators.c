@@ -83,6 +83,25 @@ static void group_order(void) {  // two communicators of the same group, told ap
   use_and_free();
 }
 
+static void dup_before_barrier(void) {  // a duplicate has its place among the collectives
+  int faulty = at_fault();
+  if (faulty) MPI_Comm_dup(MPI_COMM_WORLD, &made);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (!faulty) MPI_Comm_dup(MPI_COMM_WORLD, &made);
+  use_and_free();
+}
+
+static void dup_cart(void) {  // as many ranks, in another call
+  int dims[1], periods[1] = {1};
+  dims[0] = size;
+  if (at_fault()) {
+    MPI_Cart_create(ring, 1, dims, periods, 0, &made);
+  } else {
+    MPI_Comm_dup(ring, &made);
+  }
+  use_and_free();
+}
+
 static void sub_communicator(void) {  // a member of the halves that does not come to its half's barrier
   if (at_fault()) asleep();
   MPI_Barrier(half);
@@ -107,6 +126,8 @@ int main(int argc, char** argv) {
       {"dup_other_parent", dup_other_parent},
       {"other_order", other_order},
       {"group_order", group_order},
+      {"dup_before_barrier", dup_before_barrier},
+      {"dup_cart", dup_cart},
       {"sub_communicator", sub_communicator},
       {"free_missing", free_missing},
   };

@@ -1,0 +1,170 @@
+// argument_mismatch of collectives with an amount for each pair of ranks: v- and w-variants of MPI.
+#include <gtest/gtest.h>
+
+#include "tests/unit/diagnosis/verdicts.h"
+#include "tests/unit/mpi_job.h"
+
+namespace ncclwatch::testing {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::Kind;
+using Parts = std::vector<format::Part>;
+
+void ExpectNothing(const MpiJob& job) {
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+void ExpectMismatch(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
+                    const std::string& part_of_summary) {
+  const auto diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kArgumentMismatch, certainty, culprits);
+  ASSERT_FALSE(diagnosis.findings.empty());
+  EXPECT_NE(diagnosis.findings[0].summary.find(part_of_summary), std::string::npos) << diagnosis.findings[0].summary;
+}
+
+// The root is rank 0; what each sends, and what the root has room for.
+MpiJob Gathered(const Parts& sent, const Parts& expected, std::uint32_t returned = 1) {
+  const int ranks = static_cast<int>(sent.size());
+  MpiJob job(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::uint64_t slot = job.Amounts(rank, Function::MPI_Gatherv, {sent[static_cast<std::size_t>(rank)]},
+                                           rank == 0 ? expected : Parts{}, 0);
+    if (returned != 0) job.Return(rank, slot);
+  }
+  return job;
+}
+
+using Matrix = std::vector<Parts>;
+
+MpiJob Exchanged(const Matrix& sent, const Matrix& expected, Function function = Function::MPI_Alltoallv) {
+  const int ranks = static_cast<int>(sent.size());
+  MpiJob job(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    job.Return(rank, job.Amounts(rank, function, sent[at], expected[at]));
+  }
+  return job;
+}
+
+Matrix All(std::size_t ranks, const format::Part& part) { return Matrix(ranks, Parts(ranks, part)); }
+
+TEST(MpiAmounts, EqualOnes) {
+  ExpectNothing(Gathered({Ints(3), Ints(0), Ints(5)}, {Ints(3), Floats(0), Ints(5)}));
+  ExpectNothing(Exchanged(All(4, Ints(2)), All(4, Ints(2))));
+}
+
+TEST(MpiAmounts, OneOfAGatherNamesBothEnds) {
+  ExpectMismatch(Gathered({Ints(8), Ints(8), Ints(5), Ints(8)}, {Ints(8), Ints(8), Ints(8), Ints(8)}),
+                 Certainty::kCertain, {0, 2},
+                 "Rank 2 sends 20 bytes (5 MPI_INT) to rank 0, which expects 32 bytes (8 MPI_INT)");
+}
+
+TEST(MpiAmounts, FoundInsideTheCall) {
+  ExpectMismatch(Gathered({Ints(8), Ints(8), Ints(9)}, {Ints(8), Ints(8), Ints(8)}, 0), Certainty::kCertain, {0, 2},
+                 "36 bytes");
+}
+
+TEST(MpiAmounts, RootAgainstAllOthers) {
+  ExpectMismatch(Gathered({Ints(8), Ints(8), Ints(8), Ints(8)}, {Ints(8), Ints(7), Ints(7), Ints(7)}),
+                 Certainty::kCertain, {0}, "which expects 28 bytes");
+}
+
+TEST(MpiAmounts, TwoOfManyDoNotBlameTheRootAlone) {
+  ExpectMismatch(Gathered({Ints(8), Ints(5), Ints(5), Ints(8), Ints(8), Ints(8)}, Parts(6, Ints(8))),
+                 Certainty::kCertain, {0, 1, 2}, "20 bytes");
+}
+
+TEST(MpiAmounts, RootAgainstItself) {
+  ExpectMismatch(Gathered({Ints(3), Ints(8)}, {Ints(8), Ints(8)}), Certainty::kCertain, {0}, "itself");
+}
+
+TEST(MpiAmounts, Scatter) {
+  MpiJob job(3);
+  for (int rank = 0; rank < 3; ++rank)
+    job.Return(rank, job.Amounts(rank, Function::MPI_Iscatterv, rank == 1 ? Parts{Ints(4), Ints(4), Ints(1)} : Parts{},
+                                 {Ints(4)}, 1));
+  ExpectMismatch(job, Certainty::kCertain, {1, 2}, "Rank 1 sends 4 bytes (1 MPI_INT) to rank 2");
+}
+
+TEST(MpiAmounts, OnePairOfAnExchange) {
+  Matrix sent = All(4, Ints(8));
+  sent[2][1] = Ints(5);
+  ExpectMismatch(Exchanged(sent, All(4, Ints(8))), Certainty::kCertain, {1, 2}, "Rank 2 sends 20 bytes");
+}
+
+TEST(MpiAmounts, OneRankAgainstSeveral) {
+  Matrix sent = All(5, Ints(8));
+  sent[3][0] = sent[3][1] = Ints(9);
+  ExpectMismatch(Exchanged(sent, All(5, Ints(8))), Certainty::kCertain, {3}, "Rank 3 sends 36 bytes");
+  Matrix expected = All(5, Ints(8));
+  for (format::Part& part : expected[2]) part = Ints(7);
+  expected[2][2] = Ints(8);
+  ExpectMismatch(Exchanged(All(5, Ints(8)), expected), Certainty::kCertain, {2}, "rank 2, which expects 28 bytes");
+}
+
+TEST(MpiAmounts, OtherTypesOfTheSameLength) {
+  ExpectMismatch(Gathered({Ints(8), Floats(8)}, {Ints(8), Ints(8)}), Certainty::kCertain, {0, 1}, "8 MPI_FLOAT");
+}
+
+TEST(MpiAmounts, NamesOfOneTypeAreOnlyLikely) {
+  format::Part bytes = Ints(8);
+  bytes.what = 77;
+  bytes.dtype = kMpiByte;
+  bytes.element = 1;
+  ExpectMismatch(Gathered({Ints(8), bytes}, {Ints(8), Ints(8)}), Certainty::kLikely, {0, 1}, "32 bytes");
+  format::Part alias = Ints(8);
+  alias.what = 78;
+  alias.dtype = 83;  // MPI_INT32_T
+  ExpectMismatch(Gathered({Ints(8), alias}, {Ints(8), Ints(8)}), Certainty::kLikely, {0, 1}, "32 bytes");
+}
+
+TEST(MpiAmounts, WhatIsNotKnownSaysNothing) {
+  const format::Part unknown{};
+  ExpectNothing(Gathered({unknown, Ints(8), unknown}, {Ints(8), unknown, Ints(8)}));
+  format::Part packed = Ints(5);
+  packed.dtype = kMpiPacked;
+  ExpectNothing(Gathered({Ints(8), packed}, {Ints(8), Ints(8)}));
+}
+
+TEST(MpiAmounts, InPlaceOnOneSideSaysNothing) {
+  MpiJob job(2);
+  job.Return(0, job.Collective(0, Function::MPI_Alltoallv));
+  job.Return(1, job.Amounts(1, Function::MPI_Alltoallv, {Ints(3), Ints(3)}, {Ints(4), Ints(3)}));
+  ExpectNothing(job);
+}
+
+TEST(MpiAmounts, OverwrittenOnOneSideSaysNothing) {
+  MpiJob job = Gathered({Ints(8), Ints(5)}, {Ints(8), Ints(8)});
+  job.Box(1).parts.clear();
+  ExpectNothing(job);
+}
+
+TEST(MpiAmounts, BehindAnotherMismatchNothingBelongsTogether) {
+  MpiJob job(3);
+  for (int rank = 0; rank < 3; ++rank)
+    job.Return(rank, job.Collective(rank, rank == 2 ? Function::MPI_Barrier : Function::MPI_Allreduce));
+  for (int rank = 0; rank < 3; ++rank)
+    job.Return(rank, job.Amounts(rank, Function::MPI_Gatherv, {Ints(rank == 1 ? 5 : 8)},
+                                 rank == 0 ? Parts(3, Ints(8)) : Parts{}, 0));
+  const auto diagnosis = job.Judge();
+  ASSERT_EQ(diagnosis.findings.size(), 1u);
+  EXPECT_EQ(diagnosis.findings[0].kind, Kind::kOrderMismatch);
+}
+
+TEST(MpiAmounts, SeveralThreadsAreOnlyLikely) {
+  MpiJob job = Gathered({Ints(8), Ints(5)}, {Ints(8), Ints(8)});
+  job.Entry(0, MpiJob::kWorld).color = 3;
+  ExpectMismatch(job, Certainty::kLikely, {0, 1}, "20 bytes");
+}
+
+TEST(MpiAmounts, TheFirstOfSeveralIsTold) {
+  MpiJob job = Gathered({Ints(8), Ints(5), Ints(8)}, {Ints(8), Ints(8), Ints(8)});
+  for (int rank = 0; rank < 3; ++rank)
+    job.Return(rank, job.Amounts(rank, Function::MPI_Gatherv, {Ints(rank == 2 ? 1 : 8)},
+                                 rank == 0 ? Parts(3, Ints(8)) : Parts{}, 0));
+  ExpectMismatch(job, Certainty::kCertain, {0, 1}, "collective 0");
+}
+
+}  // namespace
+}  // namespace ncclwatch::testing

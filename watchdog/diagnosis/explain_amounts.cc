@@ -1,0 +1,236 @@
+// argument_mismatch of collectives in which each pair of ranks has an amount of its own: what one sends is not what the
+// other expects. MPI delivers some of that without a word, and ends the job over the rest.
+#include <algorithm>
+#include <map>
+
+#include "ncclwatch/functions/types.h"
+#include "watchdog/diagnosis/amounts.h"
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_types.h"
+#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::CallParts;
+
+// What the members have told of one position, by rank.
+using Told = std::map<std::uint32_t, std::pair<const Member*, const CallParts*>>;
+
+struct Clashing {
+  const Member* sender = nullptr;
+  const Member* receiver = nullptr;
+  const format::Part* sent = nullptr;
+  const format::Part* expected = nullptr;
+  PartClash clash{};
+};
+
+struct Disagreement {
+  std::uint64_t position = 0;
+  std::vector<Clashing> pairs;
+  std::map<const Member*, int> asked;  // pairs of which it is one, and both ends are known
+  std::int64_t began_ns = 0;
+  bool rooted = false;
+};
+
+std::map<std::uint64_t, Told> Gather(const CommView& comm, std::uint64_t before) {
+  std::map<std::uint64_t, Told> told;
+  for (const Member& member : comm.members) {
+    if (!member.rank_known()) continue;
+    for (const CallParts& parts : member.box->parts) {
+      const reader::Call& call = parts.call;
+      if (call.communicator != member.comm->index || call.generation != member.comm->generation) continue;
+      if (!functions::IsCollective(call.function) || call.position >= before) continue;
+      if (call.position >= member.comm->entered) continue;
+      told[call.position].insert_or_assign(member.comm->rank, std::pair(&member, &parts));
+    }
+  }
+  return told;
+}
+
+// Nothing clashes, by one look at each member.
+bool SumsUp(const CommView& comm, const Told& told) {
+  if (told.size() != comm.size) return false;
+  std::uint64_t sum = 0;
+  for (const auto& [rank, of] : told) {
+    const PairSum own = SumOf(*of.second, rank);
+    if (!own.known) return false;
+    sum += own.sum;
+  }
+  return sum == 0;
+}
+
+// Whom a call says something about.
+std::vector<std::uint32_t> Receivers(const CallParts& parts) {
+  if (parts.sends.size() == 1) return {static_cast<std::uint32_t>(parts.call.root)};
+  std::vector<std::uint32_t> ranks(parts.sends.size());
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] = rank;
+  return ranks;
+}
+
+void Compare(const View& view, std::pair<const Member*, const CallParts*> from,
+             std::pair<const Member*, const CallParts*> to, Disagreement* found) {
+  const CallParts& sends = *from.second;
+  const CallParts& receives = *to.second;
+  // Equal pasts: these are one and the same call.
+  if (sends.call.chain != receives.call.chain) return;
+  const format::Part* sent = SentTo(sends, to.first->comm->rank);
+  const format::Part* expected = ReceivedFrom(receives, from.first->comm->rank);
+  if (sent == nullptr || expected == nullptr || sent->what == 0 || expected->what == 0) return;
+  ++found->asked[from.first];
+  if (to.first != from.first) ++found->asked[to.first];
+  const PartClash clash = ClashOf(*sent, *expected);
+  if (clash == PartClash::kNone) return;
+  const std::int64_t began = std::max(view.process(*from.first).At(sends.call.entered_ns),
+                                      view.process(*to.first).At(receives.call.entered_ns));
+  if (found->pairs.empty() || began < found->began_ns) found->began_ns = began;
+  found->pairs.push_back({from.first, to.first, sent, expected, clash});
+}
+
+std::optional<Disagreement> FirstDisagreement(const View& view, const CommView& comm, std::uint64_t before) {
+  for (const auto& [position, told] : Gather(comm, before)) {
+    if (SumsUp(comm, told)) continue;
+    Disagreement found;
+    found.position = position;
+    found.rooted = told.begin()->second.second->call.root >= 0;
+    for (const auto& [rank, from] : told)
+      for (const std::uint32_t receiver : Receivers(*from.second))
+        if (const auto to = told.find(receiver); to != told.end()) Compare(view, from, to->second, &found);
+    if (!found.pairs.empty()) return found;
+  }
+  return std::nullopt;
+}
+
+// One that disagrees with several, where nobody else disagrees with as many, is wrong itself; of a rooted call only if
+// it disagrees with most: several may have made the same mistake. Of a pair either may be.
+std::vector<const Member*> Blamed(const Disagreement& found) {
+  std::map<const Member*, int> clashes;
+  for (const Clashing& pair : found.pairs) {
+    ++clashes[pair.sender];
+    if (pair.receiver != pair.sender) ++clashes[pair.receiver];
+  }
+  std::vector<const Member*> blamed;
+  std::vector<const Clashing*> left;
+  const auto is_hub = [&](const Member* member, const Member* other) {
+    const int own = clashes[member];
+    return own >= 2 && own > clashes[other] && (!found.rooted || 2 * own > found.asked.at(member));
+  };
+  for (const Clashing& pair : found.pairs) {
+    if (pair.sender == pair.receiver || is_hub(pair.sender, pair.receiver)) {
+      blamed.push_back(pair.sender);
+    } else if (is_hub(pair.receiver, pair.sender)) {
+      blamed.push_back(pair.receiver);
+    } else {
+      left.push_back(&pair);
+    }
+  }
+  const std::vector<const Member*> hubs = blamed;
+  const auto is_told = [&](const Member* member) {
+    return clashes[member] >= 2 && std::find(hubs.begin(), hubs.end(), member) != hubs.end();
+  };
+  for (const Clashing* pair : left) {
+    if (is_told(pair->sender) || is_told(pair->receiver)) continue;
+    blamed.push_back(pair->sender);
+    blamed.push_back(pair->receiver);
+  }
+  return blamed;
+}
+
+std::vector<int> RanksOf(const View& view, const std::vector<const Member*>& members) {
+  std::vector<int> ranks;
+  for (const Member* member : members)
+    if (member->node >= 0) ranks.push_back(view.nodes[static_cast<std::size_t>(member->node)].rank);
+  return SortedUnique(std::move(ranks));
+}
+
+std::string RankText(const View& view, const Member& member) { return Ranks(RanksOf(view, {&member})); }
+
+// "20 bytes (5 MPI_INT)", as far as its elements are of one type.
+std::string PartText(const format::Part& part) {
+  std::string text = Plural(part.bytes, "byte");
+  if (part.element == 0 || !IsBasicType(part.dtype)) return text;
+  return text + " (" + std::to_string(part.bytes / part.element) + " " +
+         std::string(functions::DatatypeName(static_cast<std::uint8_t>(part.dtype))) + ")";
+}
+
+std::string PairText(const View& view, const Clashing& pair) {
+  std::string text = RankText(view, *pair.sender) + " sends " + PartText(*pair.sent) + " to ";
+  if (pair.sender == pair.receiver) {
+    text += "itself and expects ";
+  } else {
+    text += RankText(view, *pair.receiver) + ", which expects ";
+  }
+  text += PartText(*pair.expected);
+  const bool same = pair.sent->bytes == pair.expected->bytes && pair.sent->dtype == pair.expected->dtype;
+  return same ? text + " of other basic types" : text;
+}
+
+bool OfOneThread(const View& view, const Disagreement& found) {
+  return std::all_of(found.pairs.begin(), found.pairs.end(), [&](const Clashing& pair) {
+    return OneThread(view.process(*pair.sender)) && OneThread(view.process(*pair.receiver));
+  });
+}
+
+// Who has not come yet may disagree with one of them too.
+bool MoreMayCome(const View& view, const CommView& comm, std::uint64_t position) {
+  return comm.members.size() < comm.size ||
+         std::any_of(comm.members.begin(), comm.members.end(), [&](const Member& member) {
+           return member.entered <= position && member.alive_in() && !view.process(member).fate.gone();
+         });
+}
+
+Finding Explain(const View& view, const CommView& comm, const Disagreement& found) {
+  Finding finding;
+  finding.kind = Kind::kArgumentMismatch;
+  const bool proven = std::any_of(found.pairs.begin(), found.pairs.end(),
+                                  [](const Clashing& pair) { return pair.clash != PartClash::kLikely; });
+  finding.certainty = proven && OfOneThread(view, found) ? Certainty::kCertain : Certainty::kLikely;
+  AddCulprits(view, RanksOf(view, Blamed(found)), &finding);
+  for (const int rank : comm.job_ranks)
+    if (rank >= 0 && !std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank))
+      finding.victims.push_back(rank);
+  finding.victims = SortedUnique(std::move(finding.victims));
+  finding.communicator = DescribeComm(comm);
+  finding.position = found.position;
+  finding.calls = DescribeCalls(view, comm, found.position);
+  finding.began_at_ns = ToRealtime(view, found.began_ns);
+  finding.unsettled = MoreMayCome(view, comm, found.position);
+  const Clashing& first = found.pairs.front();
+  const std::string op = finding.calls.empty() ? "collective" : finding.calls.front().op.value_or("collective");
+  finding.summary = Capital(PairText(view, first)) + ": " + op + ", collective " + std::to_string(found.position) +
+                    " of " + CommText(comm) + ".";
+  constexpr std::size_t kEnough = 8;
+  for (std::size_t i = 0; i < std::min(kEnough, found.pairs.size()); ++i)
+    finding.evidence.push_back(PairText(view, found.pairs[i]));
+  if (found.pairs.size() > kEnough)
+    finding.evidence.push_back("and " + Plural(found.pairs.size() - kEnough, "pair") + " more disagree");
+  for (const Member* member : {first.sender, first.receiver}) {
+    const reader::Call* call = member->At(found.position);
+    if (call != nullptr && call->site != 0)
+      finding.evidence.push_back(RankText(view, *member) + ": called from " +
+                                 SiteText(view, view.process(*member), call->site));
+  }
+  finding.evidence.emplace_back(
+      "what a rank sends another one has to have the length and the basic types that that one expects from it");
+  finding.next_steps = {"compare how the ranks named here come to their counts and datatypes for one another"};
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> FindAmountMismatches(const View& view, const std::vector<Mismatch>& mismatches) {
+  std::vector<Finding> findings;
+  for (std::size_t c = 0; c < view.comms.size(); ++c) {
+    const CommView& comm = view.comms[c];
+    if (!comm.comparable || !SpeaksMpi(comm)) continue;
+    std::uint64_t before = UINT64_MAX;
+    for (const Mismatch& mismatch : mismatches)
+      if (mismatch.comm == static_cast<int>(c)) before = std::min(before, mismatch.difference.position);
+    if (const std::optional<Disagreement> found = FirstDisagreement(view, comm, before))
+      findings.push_back(Explain(view, comm, *found));
+  }
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis
