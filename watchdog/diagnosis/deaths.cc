@@ -100,14 +100,28 @@ void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
 
 }  // namespace
 
-bool LeftMpiOpen(const reader::BoxImage& box) {
-  if (box.state != format::ProcessState::kExiting || !box.last_words.written) return false;
+namespace {
+
+bool IsBetweenInitAndFinalize(const reader::BoxImage& box) {
   const bool speaks = std::any_of(box.communicators.begin(), box.communicators.end(), [](const auto& comm) {
     return (comm.flags & format::kCommMpi) != 0 && comm.state != CommunicatorState::kFailed;
   });
   return speaks && std::none_of(box.calls.begin(), box.calls.end(), [](const reader::Call& call) {
            return call.function == functions::Function::MPI_Finalize || call.function == functions::Function::MPI_Abort;
          });
+}
+
+}  // namespace
+
+bool LeftMpiOpen(const reader::BoxImage& box) {
+  return box.state == format::ProcessState::kExiting && box.last_words.written && IsBetweenInitAndFinalize(box);
+}
+
+bool SaysItEnds(const reader::BoxImage& box) {
+  const int signal = box.last_words.signal;
+  const bool own = signal != SIGTERM && signal != SIGINT && signal != SIGHUP;  // else somebody asked it to
+  const bool crashes = box.state == format::ProcessState::kCrashing && box.last_words.written && own;
+  return LeftMpiOpen(box) || (crashes && IsBetweenInitAndFinalize(box));
 }
 
 // A process that says so itself begins to end when it says it: its core may take seconds to write.

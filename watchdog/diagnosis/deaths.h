@@ -20,6 +20,8 @@ struct Death {
 
 // It ended by itself, and had called MPI_Init and not MPI_Finalize.
 bool LeftMpiOpen(const reader::BoxImage& box);
+// ... or crashes between the two, and has said so.
+bool SaysItEnds(const reader::BoxImage& box);
 // When a gone process began to end.
 std::int64_t EndedAt(const Process& process);
 // In order of time, the cause first.

@@ -108,7 +108,7 @@ Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observ
       seen.at_ns = LastSign(*box) + clocks.ShiftOf(*box);
       // It lived when the others did last; unless it has said itself that it ends where no rank of MPI may, upon which
       // launchers kill the others within milliseconds.
-      if (seen.at_ns > snapshot.now_ns - kOutlivedNs && !LeftMpiOpen(*box)) continue;
+      if (seen.at_ns > snapshot.now_ns - kOutlivedNs && !SaysItEnds(*box)) continue;
     }
     if (seen.at_ns <= snapshot.now_ns) snapshot.observations.push_back(seen);
   }

@@ -43,7 +43,8 @@ std::map<std::pair<std::uint64_t, std::uint32_t>, Stream> Streams(const View& vi
     if (!view.comms[at.first].comparable || !member.alive_in()) continue;
     for (const std::vector<const Call*>* calls : {&member.calls, &member.messages}) {
       for (const Call* call : *calls) {
-        if (!member.Outstanding(*call)) continue;
+        // MPI's calls are launched on no stream.
+        if (functions::IsMpi(call->function) || !member.Outstanding(*call)) continue;
         if (!IsMessage(*call) && graph.Explains(at.first, call->position)) continue;
         const std::uint32_t thread = call->stream <= 2 ? call->thread : 0;
         streams[{call->stream, thread}].push_back({InstanceOf(at.first, member, *call), call});
