@@ -31,10 +31,10 @@ struct Call {
   std::uint32_t signature = 0;
   std::uint8_t dtype = format::kNoType;
   std::uint8_t reduction = format::kNoReduction;
+  std::uint16_t parts_high = 0;  // format::MpiRecord::parts_high
   std::int32_t root = format::kNoRank;
   std::int32_t tag = format::kNoTag;
   std::uint32_t flags = 0;
-  std::uint16_t parts_high = 0;  // format::MpiRecord::parts_high
   SavedParts* saving = nullptr;  // of a persistent one that is being made: where its parts go
 
   const void* buffer = nullptr;  // of a send, where its elements lie in one piece
