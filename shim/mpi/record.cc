@@ -91,6 +91,24 @@ format::Peer* ChannelOf(const Call& call) {
   return call.index == kNoCommunicator ? nullptr : FindPeer(call.box, call.index, call.generation, call.root);
 }
 
+// Not refused for its arguments, before anybody else was told of it.
+bool TookPart(int error) {
+  switch (ClassOf(error)) {
+    case MPI_ERR_BUFFER:
+    case MPI_ERR_COUNT:
+    case MPI_ERR_TYPE:
+    case MPI_ERR_COMM:
+    case MPI_ERR_RANK:
+    case MPI_ERR_ROOT:
+    case MPI_ERR_GROUP:
+    case MPI_ERR_OP:
+    case MPI_ERR_TOPOLOGY:
+    case MPI_ERR_DIMS:
+    case MPI_ERR_ARG: return false;
+    default: return true;
+  }
+}
+
 }  // namespace
 
 constinit std::atomic<int> thread_level{MPI_THREAD_SINGLE};
@@ -132,6 +150,8 @@ void EnterCollective(Call& call) {
 }
 
 void LeaveCollective(Call& call, int result) {
+  if (result != MPI_SUCCESS && TookPart(result)) [[unlikely]]
+    AddFlags(call.box, call.slot, format::kTookPart);
   if (format::Communicator* entry = EntryOf(call); entry && GenerationOf(*entry) == call.generation)
     entry->returned.store(call.position + 1, std::memory_order_release);
   Leave(call, result);

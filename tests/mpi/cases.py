@@ -245,7 +245,7 @@ REQUESTS = [
     request("waitany", least="likely"),
     request("waitsome", least="likely"),
     request("wait_tag"),
-    request("test_loop", kinds=("point_to_point_mismatch", "missing_participant"), least="suspected", most="likely"),
+    request("test_loop", kinds=(*WAITS, "missing_participant"), least="suspected", most="likely"),
     request("issend_wait", least="likely"),
     request("persistent", least="likely"),
     request("persistent_circle", pair, ("deadlock",)),

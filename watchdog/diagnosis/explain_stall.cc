@@ -152,8 +152,9 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
     case Kind::kLibraryError: {
       if (!suspect.standing.empty()) return who + " " + suspect.standing + "; " + others + ".";
       const Call& failed = *FailedCall(view, suspect);
-      return who + " called " + CallText(failed) + ", which NCCL refused with " + ResultName(failed.result) + "; " +
-             others + ".";
+      const bool mpi = functions::IsMpi(failed.function);
+      return who + " called " + CallText(failed) + ", which " + (mpi ? "MPI" : "NCCL") + " refused with " +
+             (mpi ? "error " + std::to_string(failed.result) : ResultName(failed.result)) + "; " + others + ".";
     }
     case Kind::kPointToPointMismatch:
       return who + (one ? " has" : " have") + " not made the matching send or receive; " + others + ".";

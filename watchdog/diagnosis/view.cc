@@ -23,6 +23,7 @@ using reader::BoxImage;
 using reader::Call;
 
 bool MayBeTaken(const Call& call) {
+  if (functions::IsMpi(call.function) && (call.flags & format::kTookPart) != 0) return true;
   return call.result == format::kNoResult || reader::Taken(call.function, call.result);
 }
 
@@ -360,7 +361,9 @@ std::uint64_t View::Unfinished(const Member& member) const {
 
 bool IsMessage(const Call& call) { return functions::IsMessage(call.function); }
 
-bool IsError(const Call& call) { return !MayBeTaken(call); }
+bool IsError(const Call& call) {
+  return call.result != format::kNoResult && !reader::Taken(call.function, call.result);
+}
 
 std::uint64_t BytesOf(const Call& call) {
   return functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
