@@ -1,0 +1,26 @@
+# What watching costs programs of MPI: programs that know nothing of the library, run with it preloaded and without.
+foreach(mpi openmpi mpich)
+  string(TOUPPER ${mpi} upper)
+  if(NOT TARGET ncclwatch-${mpi} OR NOT NCCLWATCH_MPICC_${upper})
+    continue()
+  endif()
+  if(mpi STREQUAL "openmpi")
+    mpi_wrapper_words(include ${NCCLWATCH_MPICC_OPENMPI} --showme:incdirs)
+    mpi_wrapper_words(link ${NCCLWATCH_MPICC_OPENMPI} --showme:link)
+  else()
+    mpi_wrapper_words(include ${NCCLWATCH_MPICC_MPICH} -compile_info)
+    list(FILTER include INCLUDE REGEX "^-I")
+    list(TRANSFORM include REPLACE "^-I" "")
+    mpi_wrapper_words(link ${NCCLWATCH_MPICC_MPICH} -link_info)
+    list(FILTER link INCLUDE REGEX "^-(L|l)")
+  endif()
+  foreach(name call_cost latency memory)
+    add_executable(mpi_${name}.${mpi} ${CMAKE_CURRENT_LIST_DIR}/mpi_${name}.c)
+    target_include_directories(mpi_${name}.${mpi} SYSTEM PRIVATE ${include})
+    target_compile_options(mpi_${name}.${mpi} PRIVATE -Wall -Wextra -Werror -fno-sanitize=all
+                           -Wno-stringop-overflow -Wno-stringop-overread)  # of MPI_STATUSES_IGNORE
+    target_link_libraries(mpi_${name}.${mpi} PRIVATE ${link} ${CMAKE_DL_LIBS})
+    set_target_properties(mpi_${name}.${mpi} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench
+                          C_STANDARD 11)
+  endforeach()
+endforeach()
