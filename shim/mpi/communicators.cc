@@ -24,11 +24,6 @@ constexpr std::uint32_t kNoLibrary = ~0u;  // entries of MPI belong to no libncc
 
 std::uint32_t world_index = kNoCommunicator, self_index = kNoCommunicator;
 
-std::uint64_t IdOf(Origin origin, std::uint64_t parent, std::uint64_t ordinal, std::uint64_t what) {
-  return identity::NotZero(
-      format::Mix(format::Mix(format::Mix(static_cast<std::uint64_t>(origin), parent), ordinal), what));
-}
-
 void Bind(Box& box, std::uint32_t index, MPI_Comm comm) {
   WriterLock lock(box);
   Put(box.communicators[index].handle, Bits(comm));
@@ -154,6 +149,11 @@ void Identify(Box& box, format::Communicator& entry, const Making& making, MPI_C
 }
 
 }  // namespace
+
+std::uint64_t IdOf(Origin origin, std::uint64_t parent, std::uint64_t ordinal, std::uint64_t what) {
+  return identity::NotZero(
+      format::Mix(format::Mix(format::Mix(static_cast<std::uint64_t>(origin), parent), ordinal), what));
+}
 
 void BeginMaking(Call& call, Making* making) {
   Box& box = call.box;

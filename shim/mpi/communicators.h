@@ -18,6 +18,7 @@ enum class Origin : std::uint64_t {
   kByMembers = 20,     // the members are known once it is made: what is then the first one's rank in the parent
   kOfGroupAlone = 22,  // only its members make the call; what: the tag, and the members
   kInter = 23,         // what: both groups, in ranks of MPI_COMM_WORLD
+  kWindow = 24,
 };
 
 struct Making {
@@ -30,6 +31,8 @@ struct Making {
   bool identified = false;           // ... which could be asked for before the call
   std::uint32_t made = format::kNoCommunicator;
 };
+
+std::uint64_t IdOf(Origin origin, std::uint64_t parent, std::uint64_t ordinal, std::uint64_t what);
 
 // Before the creating call on the communicator that the call is attached to.
 void BeginMaking(Call& call, Making* making);

@@ -39,7 +39,8 @@ foreach(mpi IN LISTS MPIS)
     mpi/phase.cc
     mpi/real.cc
     mpi/record.cc
-    mpi/requests.cc)
+    mpi/requests.cc
+    mpi/windows.cc)
   target_include_directories(shim_${mpi} PRIVATE ${folder})
   target_include_directories(shim_${mpi} SYSTEM PRIVATE ${MPI_INCLUDE_${mpi}})
   target_compile_definitions(shim_${mpi} PRIVATE

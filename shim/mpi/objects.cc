@@ -3,6 +3,7 @@
 #include "shim/mpi/datatypes.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/requests.h"
+#include "shim/mpi/windows.h"
 
 namespace ncclwatch::shim::mpi {
 namespace {
@@ -103,6 +104,7 @@ void ReportLeft(Call& finalize) {
     open.Report(finalize, Wrong::kNeverCompleted);
     left.Report(finalize, kLeft[kind]);
   }
+  ReportOpenEpochs(finalize);
   finalize.misuse = 0;  // what MPI_Finalize returns says nothing of them
 }
 
@@ -110,6 +112,7 @@ void TakeBackUncertain(Box& box) {
   for (std::size_t kind = 0; kind < kObjectKinds; ++kind)
     if (!InSight(static_cast<ObjectKind>(kind))) TakeBack(box, kLeft[kind]);
   if (!InSight(ObjectKind::kRequest)) TakeBack(box, Wrong::kNeverCompleted);
+  if (!InSight(ObjectKind::kWindow)) TakeBack(box, Wrong::kNeverClosed);
 }
 
 }  // namespace ncclwatch::shim::mpi

@@ -13,6 +13,7 @@
 #include "shim/mpi/shapes/messages.h"
 #include "shim/mpi/shapes/objects.h"
 #include "shim/mpi/shapes/requests.h"
+#include "shim/mpi/shapes/windows.h"
 
 namespace ncclwatch::shim::mpi::shapes {
 
@@ -53,8 +54,7 @@ struct Plain {
   // Of which nothing is known but that a handle may have come again.
   static constexpr bool MakesRequest(Function function) {
     const std::string_view name = functions::FullName(functions::WithSmallCounts(function));
-    return name.starts_with("MPI_File_i") || name.starts_with("MPI_Rput") || name.starts_with("MPI_Rget") ||
-           name.starts_with("MPI_Raccumulate") || name == "MPI_Grequest_start" || name == "MPI_Psend_init" ||
+    return name.starts_with("MPI_File_i") || name == "MPI_Grequest_start" || name == "MPI_Psend_init" ||
            name == "MPI_Precv_init";
   }
   static constexpr bool MakesCommunicator(Function function) {

@@ -159,6 +159,10 @@ def life(name, kinds, who=odd_alone, alone=ANY, **more):
     return Case(f"lives.{name}", kinds, who, alone=alone, **more)
 
 
+def epoch(name, who=odd_alone, kinds=("epoch_error",), alone=ANY, **more):
+    return Case(f"rma.{name}", kinds, who, alone=alone, **more)
+
+
 def leak(name, who=odd_alone):
     return life(f"left_{name}", ("resource_leak",), who)
 
@@ -321,6 +325,24 @@ LIVES = [
     life("initialized_twice", ("invalid_argument",)),
 ]
 
+RMA = [
+    *(epoch(name) for name in (
+        "put_without_epoch", "put_after_last_fence", "put_then_free", "get_outside_start_group", "put_to_another_lock",
+        "unlock_without_lock", "unlock_all_without_lock", "lock_twice", "flush_without_lock", "never_unlocked",
+        "complete_without_start", "wait_without_post", "fence_while_locked", "lock_in_fence_epoch", "free_in_epoch",
+        "request_in_fence_epoch", "own_two_puts", "own_put_and_get")),
+    *(epoch(name, pair) for name in ("put_put_conflict", "put_get_conflict", "accumulate_put_conflict")),
+    # Whether anything orders them but luck nobody outside can know; operators may be mixed where the window says so.
+    *(epoch(name, pair, least="likely", most="likely") for name in ("shared_locks", "accumulate_operators")),
+    epoch("missing_fence", minority, ("order_mismatch",)),
+    epoch("asleep_before_fence", kinds=("missing_participant",), alone=HANGS, least="likely", most="likely"),
+    epoch("missing_window", kinds=NOT_JOINED, alone=HANGS, least="likely", most="likely"),
+    # Where MPI takes it, the handle may be another window's by now.
+    epoch("freed_window", kinds=("invalid_argument",), least="likely"),
+    epoch("null_window", kinds=("invalid_argument",)),
+    epoch("target_out_of_range", kinds=("invalid_argument",)),
+]
+
 CLEAN = [
     *clean("collectives", "rooted", "everybody", "pairs", "in_place", "nonblocking", "zero_counts", "operators",
            "neighbours"),
@@ -335,6 +357,8 @@ CLEAN = [
            "only_one_sends", "named_before", ranks=(3, 4, 7)),
     *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty", "rooted", "gathered_by_all", "exchanged",
            "often"),
+    *clean("rma", "fences", "unused_fences", "accumulates", "locks", "counters", "flushes", "groups", "requests",
+           "shared", "dynamic", "many", "columns"),
 ]
 
 FORTRAN = [case for name in ("fortran_mpifh", "fortran_use_mpi", "fortran_use_mpi_f08") for case in (
@@ -357,7 +381,7 @@ TOOLS = [case for place in ("before", "after") for case in (
 )]
 
 CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES + ENDINGS + COMMUNICATORS
-         + ARGUMENTS + LIVES + CLEAN + FORTRAN + PYTHON + TOOLS}
+         + ARGUMENTS + LIVES + RMA + CLEAN + FORTRAN + PYTHON + TOOLS}
 
 # Not found yet, or not always: what is true of them stands above all the same.
 OPEN = {
@@ -378,5 +402,5 @@ SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_commu
          "arguments.uncommitted_type", "lives.never_waited", "lives.left_type",
          "communicators.split_barrier", "communicators.split_missing",
          "clean_collectives.everybody", "clean_messages.completions", "clean_messages.threads",
-         "clean_communicators.between", "clean_races.probed", "clean_types.structs",
+         "clean_communicators.between", "clean_races.probed", "clean_types.structs", "clean_rma.fences", "clean_rma.locks",
          *(case.name for case in FORTRAN + PYTHON + TOOLS))

@@ -5,6 +5,7 @@
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -184,7 +185,7 @@ std::string CallText(const Call& call) {
 }
 
 std::string CommText(const CommView& comm) {
-  std::string text = "communicator " + Hex16(comm.id);
+  std::string text = (IsWindow(comm) ? "window " : "communicator ") + Hex16(comm.id);
   if (!comm.label.empty()) text += " \"" + comm.label + "\"";
   return text + " (" + Plural(comm.size, "rank") + ")";
 }

@@ -106,6 +106,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   Append(FindCreationMismatches(view, mismatches, &graph), &messages);
   std::vector<Finding> misuses = FindMisuses(view);
   std::vector<Finding> leaks = TakeLeaks(view, &misuses);
+  Append(FindEpochConflicts(view, graph), &misuses);
   std::vector<Finding> deaths = FindDeaths(view, graph);
   std::vector<Finding> before;
   if (mismatches.empty() && messages.empty()) {

@@ -61,6 +61,8 @@ std::vector<Finding> FindMissingFinalize(const View& view, const std::vector<Fin
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
 // Of MPI: what single processes do wrong whatever the others do.
 std::vector<Finding> FindMisuses(const View& view);
+// Of MPI: accesses to the same memory of a window that nothing orders.
+std::vector<Finding> FindEpochConflicts(const View& view, const WaitGraph& graph);
 // What happened to others before the first death, if that is what it followed from.
 std::vector<Finding> FindErrorsBefore(const View& view, const WaitGraph& graph, const Finding& death);
 // A communicator that NCCL has called broken on one rank, while all its ranks are in the same collective.

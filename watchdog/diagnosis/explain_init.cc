@@ -5,6 +5,7 @@
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -24,11 +25,12 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
   call.elapsed_s = static_cast<double>(view.now_ns - view.process(member).At(member.comm->created_ns)) * 1e-9;
   for (const reader::Call& made : view.process(member).box->calls) {
     const functions::FunctionInfo* info = functions::Find(made.function);
-    if (info == nullptr || info->family != functions::Family::kCreation) continue;
+    const bool window = IsWindow(comm) && MakesWindow(made.function) && made.position == member.comm->parent_ordinal;
+    if (!window && (info == nullptr || info->family != functions::Family::kCreation)) continue;
     // MPI's are recorded on the communicator that the new one is made from.
     const bool of_mpi = (member.comm->flags & format::kCommMpi) != 0;
     const bool here = made.communicator == member.comm->index && made.generation == member.comm->generation;
-    if (of_mpi ? !Initializing(member) || made.returned_ns != 0 : !here) continue;
+    if (!window && (of_mpi ? !Initializing(member) || made.returned_ns != 0 : !here)) continue;
     call.op = std::string(functions::OpName(made.function));
     call.thread = made.thread;
     call.site = made.site;

@@ -153,6 +153,21 @@ bool SpeaksMpi(const CommView& comm) {
   return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommMpi) != 0;
 }
 
+bool IsWindow(const CommView& comm) {
+  return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommWindow) != 0;
+}
+
+bool MakesWindow(functions::Function function) {
+  using functions::Function;
+  switch (functions::WithSmallCounts(function)) {
+    case Function::MPI_Win_create:
+    case Function::MPI_Win_allocate:
+    case Function::MPI_Win_allocate_shared:
+    case Function::MPI_Win_create_dynamic: return true;
+    default: return false;
+  }
+}
+
 bool OneThread(const Process& process) {
   // Granted MPI_THREAD_MULTIPLE: a thread that has not called yet may do so at any time.
   constexpr std::int32_t kMultiple = 3;

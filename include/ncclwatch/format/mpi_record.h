@@ -7,6 +7,12 @@
 // the n-th send need not be the n-th receive; but both sides keep the sum of all tags so far (`chain`), and where the
 // sums agree at one position, the first so many sends are the first so many receives, and what comes after can be
 // paired by tag.
+//
+// An access to a window speaks of the window's entry and of the target's memory: `root` is the target, `chain` the
+// displacement in the target's units, `count` elements of dtype (what is read or written there), `bytes` from there on
+// without a gap (0: with gaps, or not known), `tag` the AccessEpoch, `position` the collectives that this rank had
+// called on the window, which tells the fence epoch on all ranks alike, and `signature` counts this rank's own
+// synchronizations of the window: what bears the same number is not ordered by any of them.
 #pragma once
 
 #include <atomic>
@@ -20,6 +26,8 @@ namespace ncclwatch::format {
 
 inline constexpr std::uint64_t kNotMatched = ~std::uint64_t{0};  // position of a receive that no message has met
 inline constexpr std::int32_t kNoTag = -1;
+
+enum class AccessEpoch : std::int32_t { kNone = 0, kFence = 1, kStarted = 2, kShared = 3, kExclusive = 4 };
 
 struct MpiRecord {
   std::atomic<std::uint64_t> commit;    // slot + 1 when whole

@@ -1,4 +1,4 @@
-// Groups, operators, windows, files and datatypes: made, given out and freed. What is made is the last argument, what
+// Groups, operators, files and datatypes: made, given out and freed. What is made is the last argument, what
 // is freed the only one.
 #pragma once
 
@@ -52,7 +52,6 @@ struct FreesObject {
   static bool IsNull(Handle object) {
     if constexpr (kind == ObjectKind::kGroup) return object == MPI_GROUP_NULL;
     if constexpr (kind == ObjectKind::kOperator) return object == MPI_OP_NULL;
-    if constexpr (kind == ObjectKind::kWindow) return object == MPI_WIN_NULL;
     if constexpr (kind == ObjectKind::kFile) return object == MPI_FILE_NULL;
     return false;
   }
@@ -62,8 +61,6 @@ using GroupMakes = MakesObject<ObjectKind::kGroup, Kept::kSilent>;
 using GroupFree = FreesObject<ObjectKind::kGroup, Kept::kSilent>;
 using OpCreate = MakesObject<ObjectKind::kOperator, Kept::kSilent>;
 using OpFree = FreesObject<ObjectKind::kOperator, Kept::kSilent>;
-using WinMakes = MakesObject<ObjectKind::kWindow, Kept::kRecorded>;
-using WinFree = FreesObject<ObjectKind::kWindow, Kept::kRecorded>;
 using FileOpen = MakesObject<ObjectKind::kFile, Kept::kRecorded>;
 using FileClose = FreesObject<ObjectKind::kFile, Kept::kRecorded>;
 

@@ -1,0 +1,282 @@
+// Windows, their epochs, and accesses to the memory of others.
+#pragma once
+
+#include "shim/mpi/completion.h"
+#include "shim/mpi/datatypes.h"
+#include "shim/mpi/record.h"
+#include "shim/mpi/requests.h"
+#include "shim/mpi/shapes/arguments.h"
+#include "shim/mpi/windows.h"
+
+namespace ncclwatch::shim::mpi::shapes {
+
+template <class Shape>
+struct MakesWindow {
+  template <Function, class Real, class... A>
+  static int Around(Call& call, Real real, A... arguments) {
+    std::uint32_t made;
+    const auto [comm, unit] = Shape::Of(arguments...);
+    BeginWindow(call, comm, unit, &made);
+    const int result = real(arguments...);
+    EndWindow(call, made, result, Last(arguments...));
+    return result;
+  }
+
+ protected:
+  struct Whose {
+    MPI_Comm comm;
+    std::int64_t unit;
+  };
+};
+struct WinCreate : MakesWindow<WinCreate> {
+  static Whose Of(void*, MPI_Aint, auto unit, MPI_Info, MPI_Comm comm, MPI_Win*) { return {comm, unit}; }
+};
+struct WinAllocate : MakesWindow<WinAllocate> {
+  static Whose Of(MPI_Aint, auto unit, MPI_Info, MPI_Comm comm, void*, MPI_Win*) { return {comm, unit}; }
+};
+struct WinCreateDynamic : MakesWindow<WinCreateDynamic> {
+  static Whose Of(MPI_Info, MPI_Comm comm, MPI_Win*) { return {comm, 1}; }
+};
+
+struct WinFree {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Win* handle) {
+    const MPI_Win before = *handle;
+    Window window;
+    if (before == MPI_WIN_NULL)
+      Report(call, {.wrong = Wrong::kNullObject});
+    else if (AttachWindow(call, before, &window))
+      CheckFree(call, window);
+    EnterCollective(call);
+    BeginFreeingWindow(call);
+    const int result = real(handle);
+    EndFreeingWindow(call, before, result);
+    return result;
+  }
+};
+struct WinFence {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int assertion, MPI_Win handle) {
+    Window window;
+    if (AttachWindow(call, handle, &window)) CheckFence(call, window);
+    EnterCollective(call);
+    const int result = real(assertion, handle);
+    if (result == MPI_SUCCESS) NoteFence(call, handle, assertion);
+    LeaveCollective(call, result);
+    return result;
+  }
+};
+
+// Checked, recorded, passed on, noted.
+template <class Check, class Real, class Note>
+int Synchronize(Call& call, MPI_Win handle, const Check& check, const Real& real, const Note& note) {
+  Window window;
+  if (AttachWindow(call, handle, &window)) check(window);
+  EnterOther(call);
+  const int result = real();
+  if (result == MPI_SUCCESS) note();
+  Leave(call, result);
+  return result;
+}
+
+struct WinStart {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Group group, int assertion, MPI_Win handle) {
+    return Synchronize(
+        call, handle, [&](const Window& window) { CheckStart(call, window, group); },
+        [&] { return real(group, assertion, handle); }, [&] { NoteStart(call, handle, group); });
+  }
+};
+struct WinComplete {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Win handle) {
+    return Synchronize(
+        call, handle,
+        [&](const Window& window) {
+          if (!window.started()) Report(call, {.wrong = Wrong::kNotStarted});
+        },
+        [&] { return real(handle); }, [&] { NoteComplete(handle); });
+  }
+};
+struct WinPost {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Group group, int assertion, MPI_Win handle) {
+    return Synchronize(
+        call, handle, [&](const Window& window) { CheckPost(call, window, group); },
+        [&] { return real(group, assertion, handle); }, [&] { NotePost(call, handle); });
+  }
+};
+struct WinWait {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Win handle) {
+    return Synchronize(
+        call, handle,
+        [&](const Window& window) {
+          if (!window.posted()) Report(call, {.wrong = Wrong::kNotPosted});
+        },
+        [&] { return real(handle); }, [&] { NoteWait(handle); });
+  }
+};
+struct WinTest {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Win handle, int* flag) {
+    Window window;
+    if (AttachWindow(call, handle, &window) && !window.posted()) Report(call, {.wrong = Wrong::kNotPosted});
+    const int result = real(handle, flag);
+    if (result == MPI_SUCCESS && *flag) NoteWait(handle);
+    NoteTest(call, result, result != MPI_SUCCESS || *flag);
+    return Noted(call, result);
+  }
+};
+
+struct WinLock {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int type, int target, int assertion, MPI_Win handle) {
+    call.root = target;
+    return Synchronize(
+        call, handle,
+        [&](const Window& window) {
+          CheckTarget(call, target);
+          CheckLock(call, window, target);
+        },
+        [&] { return real(type, target, assertion, handle); }, [&] { NoteLock(call, handle, target, type); });
+  }
+};
+struct WinUnlock {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int target, MPI_Win handle) {
+    call.root = target;
+    return Synchronize(
+        call, handle,
+        [&](const Window& window) {
+          CheckTarget(call, target);
+          CheckUnlock(call, window, target);
+        },
+        [&] { return real(target, handle); }, [&] { NoteUnlock(handle, target); });
+  }
+};
+struct WinLockAll {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int assertion, MPI_Win handle) {
+    return Synchronize(
+        call, handle, [&](const Window& window) { CheckLockAll(call, window); },
+        [&] { return real(assertion, handle); }, [&] { NoteLockAll(call, handle); });
+  }
+};
+struct WinUnlockAll {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Win handle) {
+    return Synchronize(
+        call, handle,
+        [&](const Window& window) {
+          if (!window.all_locked) Report(call, {.wrong = Wrong::kNotAllLocked});
+        },
+        [&] { return real(handle); }, [&] { NoteUnlockAll(handle); });
+  }
+};
+// MPI_Win_flush_local too: a get is over when it is over here.
+struct WinFlush {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, int target, MPI_Win handle) {
+    call.root = target;
+    return Synchronize(
+        call, handle,
+        [&](const Window& window) {
+          CheckTarget(call, target);
+          if (!window.locked() && target != MPI_PROC_NULL) Report(call, {.wrong = Wrong::kFlushOutside});
+        },
+        [&] { return real(target, handle); }, [&] { NoteFlush(handle); });
+  }
+};
+struct WinFlushAll {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Win handle) {
+    return Synchronize(
+        call, handle,
+        [&](const Window& window) {
+          if (!window.locked()) Report(call, {.wrong = Wrong::kFlushOutside});
+        },
+        [&] { return real(handle); }, [&] { NoteFlush(handle); });
+  }
+};
+
+// MPI_Rput, not MPI_Put.
+constexpr bool LeavesRequest(Function function) { return functions::FullName(function).starts_with("MPI_R"); }
+
+struct Access {
+ protected:
+  template <class Count>
+  static void Describe(Call& call, Count count, MPI_Datatype type) {
+    CheckCount(call, count);
+    Amount(call, static_cast<std::uint64_t>(count), type);
+  }
+  template <Function function, class Real, class... A>
+  static int Pass(Call& call, int target, MPI_Aint displacement, MPI_Win handle, Real real, A... arguments) {
+    DescribeAccess(call, handle, target, displacement, LeavesRequest(function));
+    if constexpr (LeavesRequest(function)) call.flags |= format::kRequest;
+    EnterOther(call);
+    const int result = real(arguments...);
+    if constexpr (LeavesRequest(function))
+      if (result == MPI_SUCCESS) OpenRequest(call, *Last(arguments...), false, false, false);
+    Leave(call, result);
+    return result;
+  }
+};
+struct Put : Access {
+  template <Function function, class Real, class Origin, class Count, class... A>
+  static int Around(Call& call, Real real, Origin* origin, Count origin_count, MPI_Datatype origin_type, int target,
+                    MPI_Aint displacement, Count count, MPI_Datatype type, MPI_Win window, A... more) {
+    Describe(call, origin_count, origin_type);
+    Describe(call, count, type);
+    return Pass<function>(call, target, displacement, window, real, origin, origin_count, origin_type, target,
+                          displacement, count, type, window, more...);
+  }
+};
+struct Accumulate : Access {
+  template <Function function, class Real, class Count, class... A>
+  static int Around(Call& call, Real real, const void* origin, Count origin_count, MPI_Datatype origin_type, int target,
+                    MPI_Aint displacement, Count count, MPI_Datatype type, MPI_Op op, MPI_Win window, A... more) {
+    Describe(call, origin_count, origin_type);
+    Describe(call, count, type);
+    call.reduction = ReductionOf(op);
+    CheckOperator(call, op);
+    return Pass<function>(call, target, displacement, window, real, origin, origin_count, origin_type, target,
+                          displacement, count, type, op, window, more...);
+  }
+};
+struct GetAccumulate : Access {
+  template <Function function, class Real, class Count, class... A>
+  static int Around(Call& call, Real real, const void* origin, Count origin_count, MPI_Datatype origin_type,
+                    void* result, Count result_count, MPI_Datatype result_type, int target, MPI_Aint displacement,
+                    Count count, MPI_Datatype type, MPI_Op op, MPI_Win window, A... more) {
+    if (op != MPI_NO_OP) Describe(call, origin_count, origin_type);
+    Describe(call, result_count, result_type);
+    Describe(call, count, type);
+    call.reduction = ReductionOf(op);
+    CheckOperator(call, op);
+    return Pass<function>(call, target, displacement, window, real, origin, origin_count, origin_type, result,
+                          result_count, result_type, target, displacement, count, type, op, window, more...);
+  }
+};
+struct FetchAndOp : Access {
+  template <Function function, class Real>
+  static int Around(Call& call, Real real, const void* origin, void* result, MPI_Datatype type, int target,
+                    MPI_Aint displacement, MPI_Op op, MPI_Win window) {
+    Describe(call, 1, type);
+    call.reduction = ReductionOf(op);
+    CheckOperator(call, op);
+    return Pass<function>(call, target, displacement, window, real, origin, result, type, target, displacement, op,
+                          window);
+  }
+};
+struct CompareAndSwap : Access {
+  template <Function function, class Real>
+  static int Around(Call& call, Real real, const void* origin, const void* compared, void* result, MPI_Datatype type,
+                    int target, MPI_Aint displacement, MPI_Win window) {
+    Describe(call, 1, type);
+    return Pass<function>(call, target, displacement, window, real, origin, compared, result, type, target,
+                          displacement, window);
+  }
+};
+
+}  // namespace ncclwatch::shim::mpi::shapes

@@ -1,0 +1,223 @@
+// epoch_error of accesses to the same memory of a window: which contradict one another, and what orders them.
+#include <gtest/gtest.h>
+
+#include "ncclwatch/format/mpi_record.h"
+#include "tests/unit/diagnosis/verdicts.h"
+#include "tests/unit/mpi_job.h"
+
+namespace ncclwatch::testing {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::Diagnosis;
+using diagnosis::Kind;
+using format::AccessEpoch;
+
+constexpr std::uint8_t kAddition = 66, kNoOp = 77;  // numbers of mpi_types.def; the first is any but MPI_NO_OP
+constexpr int kUnit = 4;
+
+struct Touch {
+  Function function = Function::MPI_Put;
+  int target = 0;
+  std::uint64_t at = 0;  // in units
+  std::uint64_t count = 1;
+  AccessEpoch epoch = AccessEpoch::kFence;
+  std::uint8_t reduction = format::kNoReduction;
+};
+
+class WindowJob : public MpiJob {
+ public:
+  explicit WindowJob(int ranks) : MpiJob(ranks), window_(MpiComm(Range(0, ranks))), synchronized_(ranks, 0) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      Entry(rank, window_).flags |= format::kCommWindow;
+      Entry(rank, window_).color = kUnit;
+    }
+  }
+  int window() const { return window_; }
+  void Fence(const std::vector<int>& ranks) {
+    for (const int rank : ranks) {
+      Return(rank, Collective(rank, Function::MPI_Win_fence, format::kNoRank, window_));
+      ++synchronized_[static_cast<std::size_t>(rank)];
+    }
+  }
+  reader::Call& Access(int rank, const Touch& touch) {
+    reader::Call call = OnWindow(rank, touch.function, touch.target);
+    call.position = Entry(rank, window_).entered;
+    call.chain = touch.at;
+    call.count = touch.count;
+    call.bytes = touch.count * kUnit;
+    call.dtype = kMpiInt;
+    call.reduction = touch.reduction;
+    call.tag = static_cast<std::int32_t>(touch.epoch);
+    call.signature = synchronized_[static_cast<std::size_t>(rank)];
+    const std::uint64_t slot = Append(rank, call);
+    Pass(0.001);
+    Return(rank, slot);
+    Pass(0.001);
+    return MpiJob::At(rank, slot);
+  }
+  void Synchronize(int rank, Function function, int target = format::kNoRank) {
+    Return(rank, Append(rank, OnWindow(rank, function, target)));
+    ++synchronized_[static_cast<std::size_t>(rank)];
+    Pass(0.001);
+  }
+
+ private:
+  reader::Call OnWindow(int rank, Function function, int target) {
+    reader::Call call;
+    call.function = function;
+    call.communicator = Entry(rank, window_).index;
+    call.generation = Entry(rank, window_).generation;
+    call.root = target;
+    return call;
+  }
+
+  int window_;
+  std::vector<std::uint32_t> synchronized_;
+};
+
+// Two ranks between the same two fences.
+Diagnosis Of(const Touch& one, const Touch& other) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  job.Access(1, one);
+  job.Access(2, other);
+  job.Fence(Range(0, 4));
+  return job.Judge();
+}
+
+TEST(MpiEpochs, PutsOfTwoRanksThatOverlapAreCertain) {
+  const Diagnosis diagnosis = Of({.at = 4, .count = 4}, {.at = 7, .count = 2});
+  Expect(diagnosis, Kind::kEpochError, Certainty::kCertain, {1, 2});
+  const diagnosis::Finding& finding = diagnosis.findings.at(0);
+  EXPECT_NE(finding.summary.find("the same 4 bytes of rank 0's memory in window"), std::string::npos)
+      << finding.summary;
+  ASSERT_EQ(finding.calls.size(), 2u);
+  EXPECT_EQ(finding.calls[0].op, "Put");
+}
+
+TEST(MpiEpochs, OfOtherPlacesOrTargetsAreNone) {
+  EXPECT_TRUE(Of({.at = 4, .count = 4}, {.at = 8, .count = 2}).healthy());
+  EXPECT_TRUE(Of({.target = 0}, {.target = 3}).healthy());
+}
+
+TEST(MpiEpochs, APutAndWhateverElse) {
+  Expect(Of({}, {.function = Function::MPI_Get}), Kind::kEpochError, Certainty::kCertain, {1, 2});
+  Expect(Of({}, {.function = Function::MPI_Accumulate, .reduction = kAddition}), Kind::kEpochError, Certainty::kCertain,
+         {1, 2});
+  Expect(Of({}, {.function = Function::MPI_Get_accumulate, .reduction = kNoOp}), Kind::kEpochError, Certainty::kCertain,
+         {1, 2});
+  Expect(Of({.function = Function::MPI_Get}, {.function = Function::MPI_Compare_and_swap}), Kind::kEpochError,
+         Certainty::kCertain, {1, 2});
+}
+
+TEST(MpiEpochs, WhatOnlyReadsOrAccumulatesAlikeIsNone) {
+  const Touch get{.function = Function::MPI_Get};
+  const Touch add{.function = Function::MPI_Accumulate, .reduction = kAddition};
+  const Touch fetch{.function = Function::MPI_Get_accumulate, .reduction = kNoOp};
+  EXPECT_TRUE(Of(get, get).healthy());
+  EXPECT_TRUE(Of(get, fetch).healthy());
+  EXPECT_TRUE(Of(add, add).healthy());
+  EXPECT_TRUE(Of(add, fetch).healthy());
+  EXPECT_TRUE(Of(add, {.function = Function::MPI_Compare_and_swap}).healthy());
+}
+
+// A window may be told that its operators are mixed.
+TEST(MpiEpochs, OtherOperatorsAreLikely) {
+  const Touch add{.function = Function::MPI_Accumulate, .reduction = kAddition};
+  const Touch other{.function = Function::MPI_Accumulate, .reduction = kAddition + 1};
+  Expect(Of(add, other), Kind::kEpochError, Certainty::kLikely, {1, 2});
+}
+
+TEST(MpiEpochs, AFenceOrders) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  job.Access(1, {});
+  job.Fence(Range(0, 4));
+  job.Access(2, {});
+  job.Access(3, {.at = 1});
+  job.Fence(Range(0, 4));
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(MpiEpochs, OfOneRank) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  job.Access(2, {.at = 0, .count = 4});
+  job.Access(2, {.at = 2, .count = 4});
+  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {2});
+}
+
+TEST(MpiEpochs, AFlushOrdersThoseOfOneRank) {
+  WindowJob job(4);
+  job.Synchronize(2, Function::MPI_Win_lock, 0);
+  job.Access(2, {.epoch = AccessEpoch::kExclusive});
+  job.Synchronize(2, Function::MPI_Win_flush, 0);
+  job.Access(2, {.epoch = AccessEpoch::kExclusive});
+  EXPECT_TRUE(job.Judge().healthy());
+  job.Access(2, {.function = Function::MPI_Get, .epoch = AccessEpoch::kExclusive});
+  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {2});
+}
+
+TEST(MpiEpochs, AGetThatWasWaitedForIsOver) {
+  WindowJob job(4);
+  job.Synchronize(2, Function::MPI_Win_lock, 0);
+  reader::Call& get = job.Access(2, {.function = Function::MPI_Rget, .epoch = AccessEpoch::kExclusive});
+  get.flags |= format::kRequest;
+  get.completed_ns = job.now_ns();
+  job.Pass(0.001);
+  job.Access(2, {.epoch = AccessEpoch::kExclusive});
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+// What orders ranks that hold shared locks (messages, barriers, time) nobody sees for certain.
+TEST(MpiEpochs, SharedLocksAtOneTimeAreLikely) {
+  const Touch put{.epoch = AccessEpoch::kShared};
+  WindowJob job(4);
+  for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_lock_all);
+  job.Access(1, put);
+  job.Access(2, put);
+  for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_unlock_all);
+  Expect(job.Judge(), Kind::kEpochError, Certainty::kLikely, {1, 2});
+}
+
+TEST(MpiEpochs, SharedLocksOneAfterTheOtherAreNone) {
+  const Touch put{.epoch = AccessEpoch::kShared};
+  WindowJob job(4);
+  for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_lock_all);
+  job.Access(1, put);
+  job.Synchronize(1, Function::MPI_Win_flush, 0);
+  job.Access(2, put);
+  for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_unlock_all);
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(MpiEpochs, ExclusiveLocksOrder) {
+  const Touch put{.epoch = AccessEpoch::kExclusive};
+  WindowJob job(4);
+  for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_lock, 0);  // the second is granted in its time
+  job.Access(1, put);
+  job.Access(2, put);
+  for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_unlock, 0);
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(MpiEpochs, WhatHasGapsIsNotCompared) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  job.Access(1, {}).bytes = 0;
+  job.Access(2, {});
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(MpiEpochs, OfSeveralThreadsAreLikely) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  job.Access(1, {}).thread = 1;
+  job.Access(1, {.at = 9}).thread = 2;
+  job.Access(2, {});
+  Expect(job.Judge(), Kind::kEpochError, Certainty::kLikely, {1, 2});
+}
+
+}  // namespace
+}  // namespace ncclwatch::testing

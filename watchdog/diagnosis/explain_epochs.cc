@@ -1,0 +1,268 @@
+// epoch_error of accesses that contradict one another: to the same memory of a window, at least one of them changes it,
+// and no synchronization comes between them. Loads and stores of the memory's owner are seen by nobody.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "ncclwatch/functions/types.h"
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using format::AccessEpoch;
+using functions::Function;
+using reader::Call;
+
+constexpr std::uint64_t kMostPairs = 4'000'000;  // compared in one diagnosis: what is beyond is not said
+
+constexpr std::uint8_t NumberOf(std::string_view name) {
+  for (const functions::NumberedName& each : functions::kMpiOperators)
+    if (each.name == name) return each.number;
+  return format::kNoReduction;
+}
+constexpr std::uint8_t kNoOperator = NumberOf("MPI_NO_OP");
+
+enum class Does { kReads, kWrites, kUpdates };  // updates: each element as a whole, in one go with what it was
+
+Does WhatItDoes(const Call& call) {
+  switch (functions::WithSmallCounts(call.function)) {
+    case Function::MPI_Get:
+    case Function::MPI_Rget: return Does::kReads;
+    case Function::MPI_Put:
+    case Function::MPI_Rput: return Does::kWrites;
+    default: return Does::kUpdates;
+  }
+}
+
+bool IsAccess(const Call& call) {
+  const functions::FunctionInfo* info = functions::Find(call.function);
+  return info != nullptr && info->family == functions::Family::kOneSided && functions::IsMpi(call.function);
+}
+
+// Completes accesses of its caller at the target.
+bool Completes(const Call& call, const Call& access) {
+  switch (call.function) {
+    case Function::MPI_Win_flush:
+    case Function::MPI_Win_flush_local:
+    case Function::MPI_Win_unlock: return call.root == access.root;
+    case Function::MPI_Win_flush_all:
+    case Function::MPI_Win_flush_local_all:
+    case Function::MPI_Win_unlock_all: return true;
+    default: return false;
+  }
+}
+
+struct Access {
+  const Member* member = nullptr;
+  const Call* call = nullptr;
+  std::uint64_t begin = 0, end = 0;  // bytes in the target's memory
+  std::int64_t from_ns = 0, until_ns = INT64_MAX;
+
+  AccessEpoch epoch() const { return static_cast<AccessEpoch>(call->tag); }
+};
+
+enum class Clash { kNone, kOperators, kAccesses };
+
+Clash ClashOf(const Call& a, const Call& b, bool same_rank) {
+  const Does one = WhatItDoes(a), other = WhatItDoes(b);
+  if (one == Does::kUpdates && other == Does::kUpdates) {
+    const bool free = a.reduction == b.reduction || a.reduction == kNoOperator || b.reduction == kNoOperator ||
+                      a.reduction == format::kNoReduction || b.reduction == format::kNoReduction;
+    return same_rank || free ? Clash::kNone : Clash::kOperators;
+  }
+  const auto reads = [](Does does, const Call& call) {
+    return does == Does::kReads || (does == Does::kUpdates && call.reduction == kNoOperator);
+  };
+  return reads(one, a) && reads(other, b) ? Clash::kNone : Clash::kAccesses;
+}
+
+struct Conflict {
+  Access first, second;
+  Clash clash = Clash::kNone;
+  bool by_time = false;  // that nothing orders them is known from the clock alone
+  std::int64_t began_ns = 0;
+};
+
+class Window {
+ public:
+  Window(const View& view, const CommView& comm, int index, const WaitGraph& graph, std::uint64_t* pairs)
+      : view_(view), comm_(comm), index_(index), graph_(graph), pairs_(*pairs) {
+    for (const Member& member : comm.members) Collect(member);
+  }
+
+  std::optional<Conflict> First() {
+    for (auto& [key, accesses] : groups_) Sweep(&accesses, std::get<0>(key) == kByTime);
+    return first_;
+  }
+
+ private:
+  // What may clash: of all ranks in one epoch of fences, of all that hold shared locks, of one rank between two
+  // synchronizations of its own.
+  enum Group { kFence, kByTime, kOwn };
+  using Key = std::tuple<Group, std::int32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
+
+  void Collect(const Member& member) {
+    const Process& process = view_.process(member);
+    const std::vector<Call>& calls = process.box->calls;
+    std::vector<Access> open;  // of shared locks: when they are over is told by a later call
+    for (const Call& call : calls) {
+      if (call.communicator != member.comm->index || call.generation != member.comm->generation) continue;
+      std::erase_if(open, [&](Access& access) {
+        if (!Completes(call, *access.call)) return false;
+        if (call.returned_ns != 0) access.until_ns = std::min(access.until_ns, process.At(call.returned_ns));
+        groups_[{kByTime, access.call->root, 0, 0, 0}].push_back(access);
+        return true;
+      });
+      if (!IsAccess(call)) continue;
+      if (const std::optional<Access> access = Make(member, call)) Add(*access, &open);
+    }
+    for (const Access& access : open) groups_[{kByTime, access.call->root, 0, 0, 0}].push_back(access);
+  }
+
+  std::optional<Access> Make(const Member& member, const Call& call) const {
+    if (call.bytes == 0 || call.root < 0 || (call.flags & format::kNoPartner) != 0) return std::nullopt;
+    if (call.result != 0 && call.result != format::kNoResult) return std::nullopt;
+    const Member* target = comm_.OfRank(static_cast<std::uint32_t>(call.root));
+    if (target == nullptr || target->comm->color <= 0) return std::nullopt;
+    const std::uint64_t begin = call.chain * static_cast<std::uint64_t>(target->comm->color);
+    const Process& process = view_.process(member);
+    Access access{&member, &call, begin, begin + call.bytes, process.At(call.entered_ns), INT64_MAX};
+    if (call.completed_ns != 0) access.until_ns = process.At(call.completed_ns);
+    return access;
+  }
+
+  void Add(const Access& access, std::vector<Access>* open) {
+    const Call& call = *access.call;
+    const auto epoch = access.epoch();
+    if (epoch == AccessEpoch::kNone || graph_.Explains(index_, call.position)) return;
+    if (epoch == AccessEpoch::kFence) {
+      groups_[{kFence, call.root, call.position, 0, 0}].push_back(access);
+      return;
+    }
+    groups_[{kOwn, call.root, call.position, access.member->comm->rank, call.signature}].push_back(access);
+    if (epoch == AccessEpoch::kShared) open->push_back(access);
+  }
+
+  // Each with those before it that reach into it.
+  void Sweep(std::vector<Access>* accesses, bool by_time) {
+    const auto from = [&](const Access& a) { return by_time ? a.from_ns : static_cast<std::int64_t>(a.begin); };
+    const auto until = [&](const Access& a) { return by_time ? a.until_ns : static_cast<std::int64_t>(a.end); };
+    std::sort(accesses->begin(), accesses->end(), [&](const Access& a, const Access& b) {
+      return std::make_tuple(from(a), a.member->comm->rank, a.call->slot) <
+             std::make_tuple(from(b), b.member->comm->rank, b.call->slot);
+    });
+    std::vector<const Access*> active;
+    for (const Access& access : *accesses) {
+      std::erase_if(active, [&](const Access* one) { return until(*one) <= from(access); });
+      for (const Access* one : active) {
+        if (++pairs_ > kMostPairs) return;
+        Compare(*one, access, by_time);
+      }
+      // A thousand that add to one counter are as good as one.
+      const bool again = !by_time && std::any_of(active.begin(), active.end(), [&](const Access* one) {
+        return one->member == access.member && one->begin == access.begin && one->end == access.end &&
+               one->call->function == access.call->function && one->call->reduction == access.call->reduction;
+      });
+      if (!again) active.push_back(&access);
+    }
+  }
+
+  void Compare(const Access& a, const Access& b, bool by_time) {
+    if (a.end <= b.begin || b.end <= a.begin) return;
+    const bool same_rank = a.member == b.member;
+    if (by_time && (same_rank || !OneClock(a, b))) return;
+    if (same_rank && Ordered(a, b)) return;
+    const Clash clash = ClashOf(*a.call, *b.call, same_rank);
+    if (clash == Clash::kNone) return;
+    const std::int64_t began = std::max(a.from_ns, b.from_ns);
+    if (!first_ || began < first_->began_ns) first_ = Conflict{a, b, clash, by_time, began};
+  }
+
+  bool OneClock(const Access& a, const Access& b) const {
+    return view_.process(*a.member).box->boot_id == view_.process(*b.member).box->boot_id;
+  }
+  // The one was waited for before the other was called.
+  static bool Ordered(const Access& a, const Access& b) { return a.until_ns <= b.from_ns || b.until_ns <= a.from_ns; }
+
+  const View& view_;
+  const CommView& comm_;
+  const int index_;
+  const WaitGraph& graph_;
+  std::uint64_t& pairs_;
+  std::map<Key, std::vector<Access>> groups_;
+  std::optional<Conflict> first_;
+};
+
+int JobRankOf(const View& view, const CommView& comm, std::int32_t rank) {
+  return view.JobRank(comm, static_cast<std::uint32_t>(rank));
+}
+
+CallSummary Side(const View& view, const CommView& comm, const Access& access) {
+  CallSummary summary = DescribeCall(view, comm, *access.member, access.call->position, access.call);
+  summary.state = access.call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
+  summary.root.reset();
+  summary.peer = PeerName{access.call->root, JobRankOf(view, comm, access.call->root)};
+  return summary;
+}
+
+std::string SideText(const CallSummary& side, const Access& access) {
+  CallSummary call = side;
+  call.peer.reset();
+  return Ranks(side.ranks) + " calls MPI_" + CallText(call) + " on bytes " + std::to_string(access.begin) + " to " +
+         std::to_string(access.end - 1) + (side.site_text ? ", at " + *side.site_text : "");
+}
+
+Finding Explain(const View& view, const CommView& comm, const Conflict& conflict) {
+  const Access &a = conflict.first, &b = conflict.second;
+  Finding finding;
+  finding.kind = Kind::kEpochError;
+  const bool in_order = OneThread(view.process(*a.member)) && OneThread(view.process(*b.member));
+  const bool certain = conflict.clash == Clash::kAccesses && !conflict.by_time && in_order;
+  finding.certainty = certain ? Certainty::kCertain : Certainty::kLikely;
+  std::vector<int> ranks;
+  for (const Access* side : {&a, &b})
+    if (side->member->node >= 0) ranks.push_back(view.nodes[side->member->node].rank);
+  AddCulprits(view, SortedUnique(std::move(ranks)), &finding);
+  finding.communicator = DescribeComm(comm);
+  finding.began_at_ns = ToRealtime(view, conflict.began_ns);
+  finding.calls = {Side(view, comm, a), Side(view, comm, b)};
+  const std::string target = Ranks({JobRankOf(view, comm, a.call->root)});
+  const std::uint64_t from = std::max(a.begin, b.begin), until = std::min(a.end, b.end);
+  const std::string both = a.member == b.member ? " accesses" : " access";
+  finding.summary =
+      Capital(Ranks(finding.culprits)) + both + " the same " + Plural(until - from, "byte") + " of " + target + "'s memory in " +
+      CommText(comm) +
+      (a.member == b.member ? " twice, " : ", ") + "and nothing orders the two: " +
+      (conflict.clash == Clash::kOperators ? "they accumulate with different operators."
+                                           : "what is there afterwards, or was read, is undefined.");
+  finding.evidence = {SideText(finding.calls[0], a), SideText(finding.calls[1], b)};
+  if (a.epoch() == AccessEpoch::kFence && b.epoch() == AccessEpoch::kFence)
+    finding.evidence.emplace_back("both lie between the same two calls of MPI_Win_fence");
+  else if (conflict.by_time)
+    finding.evidence.emplace_back("both hold shared locks, and the one was called before the other was completed");
+  else
+    finding.evidence.emplace_back("between them it calls nothing that completes the first");
+  finding.next_steps = {
+      "put a synchronization between the two (a fence, a flush and a message, an exclusive lock), or let both "
+      "accumulate with one operator"};
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> FindEpochConflicts(const View& view, const WaitGraph& graph) {
+  std::vector<Finding> findings;
+  std::uint64_t pairs = 0;
+  for (std::size_t c = 0; c < view.comms.size(); ++c) {
+    const CommView& comm = view.comms[c];
+    if (!IsWindow(comm) || !comm.comparable) continue;
+    const std::optional<Conflict> first = Window(view, comm, static_cast<int>(c), graph, &pairs).First();
+    if (first) findings.push_back(Explain(view, comm, *first));
+  }
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis
