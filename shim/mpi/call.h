@@ -14,10 +14,14 @@ namespace ncclwatch::shim::mpi {
 struct SavedParts;
 
 struct Call {
+  // No aggregate: that would be zeroed as a whole first, which costs as much as a record does.
+  Call(Box& its_box, Thread& its_thread, functions::Function its_function, std::uint64_t its_site)
+      : box(its_box), thread(its_thread), function(its_function), site(its_site) {}
+
   Box& box;
   Thread& thread;
-  functions::Function function{};
-  std::uint64_t site = 0;
+  functions::Function function;
+  std::uint64_t site;
 
   // Of the communicator: its table entry, and what the shapes ask of it.
   std::uint32_t index = format::kNoCommunicator;

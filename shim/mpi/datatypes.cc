@@ -289,16 +289,30 @@ void ForgetDatatype(const Call& call, MPI_Datatype type) {
   datatypes.Put(Bits(type), there);
 }
 
+namespace {
+
+void Fill(Call& call, const Datatype& type) {
+  call.dtype = type.basic ? type.basic : kDerivedType;
+  call.bytes = type.bytes * call.count;
+  call.signature = SignatureOf(type, call.count);
+}
+
+[[gnu::noinline]] void AmountOfMade(Call& call, MPI_Datatype type) {
+  Datatype known;
+  const bool usable = FindDatatype(type, &known);
+  if (!usable || !known.committed) [[unlikely]]
+    CheckUnusable(call, type);
+  if (usable) Fill(call, known);
+}
+
+}  // namespace
+
 void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
   call.count = count;
-  Datatype known;
-  if (!FindDatatype(type, &known)) [[unlikely]]
-    return CheckUnusable(call, type);
-  if (!known.committed) [[unlikely]]
-    CheckUnusable(call, type);
-  call.dtype = known.basic ? known.basic : kDerivedType;
-  call.bytes = known.bytes * count;
-  call.signature = SignatureOf(known, count);
+  // Predefined ones are not copied: that would cost more than to find them.
+  if (const Datatype* known = predefined.Find(Bits(type))) [[likely]]
+    return Fill(call, *known);
+  AmountOfMade(call, type);
 }
 
 std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type) {

@@ -67,9 +67,7 @@ struct Hook<function, Shape, int(P...)> {
     if (!box) return real(arguments...);
     thread.frame = here.frame;
     thread.site = here.site;
-    Call call{.box = *box, .thread = thread};
-    call.function = function;
-    call.site = here.site;
+    Call call(*box, thread, function, here.site);
     const int result = Shape::template Around<function>(call, real, arguments...);
     thread.frame = 0;
     return result;
@@ -89,9 +87,7 @@ struct Hook<function, Shape, int(P...)> {
       Thread& thread = current_thread;
       Box* const box = IsOutside() ? FirstUse(0) : nullptr;
       if (box) {
-        Call call{.box = *box, .thread = thread};
-        call.function = function;
-        call.site = here.site;
+        Call call(*box, thread, function, here.site);
         Report(call, {.wrong = phase.load() == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
         return Noted(call, real(arguments...));
       }

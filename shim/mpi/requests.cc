@@ -69,9 +69,7 @@ void StartRequest(Call& start, MPI_Request handle) {
                    .made_at = request.site,
                    .made_by = made_by});
   if (!request.persistent) return;
-  Call call{.box = start.box, .thread = start.thread};
-  call.function = made_by;
-  call.site = start.site;
+  Call call(start.box, start.thread, made_by, start.site);
   call.index = request.index;
   call.generation = request.generation;
   call.count = request.count;

@@ -148,9 +148,8 @@ bool AttachWindow(Call& call, MPI_Win handle, Window* window) {
     if (handle == MPI_WIN_NULL)
       Report(call, {.wrong = Wrong::kNullWindow});
     else if (WasFreed(ObjectKind::kWindow, Bits(handle), &life))
-      Report(
-          call,
-          {.wrong = Wrong::kFreedWindow, .made_at = life.freed_at, .made_by = static_cast<Function>(life.freed_by)});
+      Report(call,
+             {.wrong = Wrong::kFreedWindow, .made_at = life.freed_at, .made_by = static_cast<Function>(life.freed_by)});
     return false;
   }
   const format::Communicator& entry = call.box.communicators[window->index];
@@ -206,6 +205,7 @@ void CheckFree(Call& call, const Window& window) {
 void DescribeAccess(Call& call, MPI_Win handle, int target, MPI_Aint displacement, bool with_request) {
   Window window;
   call.root = target;
+  call.tag = static_cast<std::int32_t>(AccessEpoch::kNone);
   call.signature = 0;
   if (!IsWhole(call.dtype)) call.bytes = 0;
   if (target == MPI_PROC_NULL) call.flags |= format::kNoPartner;

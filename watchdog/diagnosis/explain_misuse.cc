@@ -90,6 +90,8 @@ std::string NextStep(const Misuse& misuse) {
     case Kind::kRequestError:
       return made.empty() ? "look at the requests of " + call
                           : "follow the request that " + made + " makes to the one call that completes it";
+    case Kind::kEpochError:
+      return "look at the epochs of the window around " + call + (made.empty() ? "" : ", and at " + made);
     default: return "look at the arguments of " + call + (made.empty() ? "" : ", and at " + made);
   }
 }

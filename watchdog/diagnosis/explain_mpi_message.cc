@@ -27,8 +27,7 @@ CallSummary DescribeSide(const View& view, const CommView& comm, const Member& m
   return summary;
 }
 
-std::string Sentence(const View& view, const CommView& comm, const Meeting& met, const std::string& from,
-                     const std::string& to) {
+std::string Sentence(const CommView& comm, const Meeting& met, const std::string& from, const std::string& to) {
   const std::string where = ": message " + std::to_string(met.send->position) + " from the one to the other on " +
                             CommText(comm) + ", tag " + std::to_string(met.send->tag) + ".";
   if (met.clash == Clash::kTooLong)
@@ -55,7 +54,7 @@ Finding Explain(const View& view, const CommView& comm, const Meeting& met) {
                    DescribeSide(view, comm, *met.channel->receiver, *met.receive)};
   finding.began_at_ns = ToRealtime(view, met.began_ns);
   const std::string from = Ranks(finding.calls[0].ranks), to = Ranks(finding.calls[1].ranks);
-  finding.summary = Sentence(view, comm, met, Capital(from), to);
+  finding.summary = Sentence(comm, met, Capital(from), to);
   finding.evidence = {from + ": " + CallText(*met.send), to + ": " + CallText(*met.receive)};
   if (met.clash == Clash::kTooLong)
     finding.evidence.emplace_back(

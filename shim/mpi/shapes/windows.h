@@ -209,6 +209,7 @@ struct Access {
   static void Describe(Call& call, Count count, MPI_Datatype type) {
     CheckCount(call, count);
     Amount(call, static_cast<std::uint64_t>(count), type);
+    if (!IsPredefined(type)) call.bytes = 0;  // there may be gaps in it
   }
   template <Function function, class Real, class... A>
   static int Pass(Call& call, int target, MPI_Aint displacement, MPI_Win handle, Real real, A... arguments) {

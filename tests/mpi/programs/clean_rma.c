@@ -105,7 +105,7 @@ static void locks(void) {
 }
 
 static void counters(void) {
-  long one = 1, seen = 0, free_word = 0, last = -1;
+  long one = 1, seen = 0, last = -1;
   make();
   MPI_Win_lock_all(0, window);
   for (int i = 0; i < 20; ++i) {
@@ -114,7 +114,17 @@ static void counters(void) {
     require(seen > last, "a counter that grows");
     last = seen;
   }
-  for (long taken = 0, holder = rank + 1; !taken;) {  // a lock of the program's own
+  MPI_Win_unlock_all(window);
+  MPI_Barrier(ring);
+  if (rank == 0) require(at(0) == 20 * size, "the counter");
+  MPI_Win_free(&window);
+}
+
+static void own_lock(void) {  // made of atomic accesses
+  long one = 1, seen = 0, free_word = 0;
+  make();
+  MPI_Win_lock_all(0, window);
+  for (long taken = 0, holder = rank + 1; !taken;) {
     MPI_Compare_and_swap(&holder, &free_word, &seen, MPI_LONG, 0, 1, window);
     MPI_Win_flush(0, window);
     taken = seen == 0;
@@ -126,7 +136,7 @@ static void counters(void) {
   }
   MPI_Win_unlock_all(window);
   MPI_Barrier(ring);
-  if (rank == 0) require(at(0) == 20 * size && at(2) == size, "the counters");
+  if (rank == 0) require(at(2) == size, "each in its turn");
   MPI_Win_free(&window);
 }
 
@@ -245,13 +255,16 @@ static void dynamic(void) {
   MPI_Win_free(&window);
 }
 
-static void many(void) {  // handles come again
+static void many(void) {  // handles come again; two windows of one number at once are too much for Open MPI 4.1.4
   for (int i = 0; i < 30; ++i) {
     long* base;
-    MPI_Win_allocate((i + 1) * (MPI_Aint)sizeof *base, sizeof *base, MPI_INFO_NULL, i % 3 ? ring : half, &base, &window);
+    if (i % 3)
+      MPI_Win_allocate((i + 1) * (MPI_Aint)sizeof *base, sizeof *base, MPI_INFO_NULL, ring, &base, &window);
+    else
+      MPI_Win_create(memory, sizeof memory, sizeof memory[0], MPI_INFO_NULL, ring, &window);
     MPI_Win_fence(0, window);
     mine[0] = i;
-    const int puts = rank == 0 || (rank == 1 && i % 3 == 0);  // the first rank; the others nothing
+    const int puts = rank == 0;  // the others nothing
     MPI_Put(mine, puts, MPI_LONG, 0, 0, puts, MPI_LONG, window);
     MPI_Win_fence(0, window);
     MPI_Win_free(&window);
@@ -268,17 +281,20 @@ static void columns(void) {  // of all ranks in turn: each has its own words bet
   MPI_Put(mine, kMost / 8, MPI_LONG, 0, rank, 1, column, window);
   MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
   if (rank == 0)
-    for (int i = 0; i < kMost; ++i)
-      require(memory[i] == (i % 8 < size ? 100 * (i % 8) + i / 8 : 0), "the columns");
+    for (int i = 0; i < kMost; ++i) require(memory[i] == (i % 8 < size ? 100 * (i % 8) + i / 8 : 0), "the columns");
   MPI_Type_free(&column);
   MPI_Win_free(&window);
 }
 
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"fences", fences},     {"unused_fences", unused_fences}, {"accumulates", accumulates}, {"locks", locks},
-      {"counters", counters}, {"flushes", flushes},             {"groups", groups},           {"requests", requests},
-      {"shared", shared},     {"dynamic", dynamic},             {"many", many},               {"columns", columns},
+      {"fences", fences},           {"unused_fences", unused_fences},
+      {"accumulates", accumulates}, {"locks", locks},
+      {"counters", counters},       {"own_lock", own_lock},
+      {"flushes", flushes},         {"groups", groups},
+      {"requests", requests},       {"shared", shared},
+      {"dynamic", dynamic},         {"many", many},
+      {"columns", columns},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }
