@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "shim/mpi/groups.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/parts.h"
@@ -44,22 +45,14 @@ void Fill(format::Communicator& entry, MPI_Comm comm) {
   Put(entry.flags, (entry.flags & ~format::kCommRankUnknown) | (inter ? format::kCommInter : 0u));
 }
 
-// The ranks that the members of a group have in another one.
+// The ranks that the members of a group have in a communicator, empty if that is not known.
 std::vector<int> Translate(MPI_Group group, MPI_Comm to) {
   std::vector<int> there;
   auto* group_of = NCCLWATCH_ASK(MPI_Comm_group);
   auto* release = NCCLWATCH_ASK(MPI_Group_free);
-  auto* size_of = NCCLWATCH_ASK(MPI_Group_size);
-  auto* translate = NCCLWATCH_ASK(MPI_Group_translate_ranks);
   MPI_Group whole = MPI_GROUP_NULL;
-  int size = 0;
-  if (!group_of || !release || !size_of || !translate || group_of(to, &whole) != MPI_SUCCESS) return there;
-  if (size_of(group, &size) == MPI_SUCCESS && size > 0) {
-    std::vector<int> own(static_cast<std::size_t>(size));
-    for (int i = 0; i < size; ++i) own[static_cast<std::size_t>(i)] = i;
-    there.resize(own.size());
-    if (translate(group, size, own.data(), whole, there.data()) != MPI_SUCCESS) there.clear();
-  }
+  if (!group_of || !release || group_of(to, &whole) != MPI_SUCCESS) return there;
+  if (!RanksIn(group, whole, &there)) there.clear();
   release(&whole);
   return there;
 }

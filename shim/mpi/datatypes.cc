@@ -6,11 +6,13 @@
 #include "ncclwatch/functions/types.h"
 #include "shim/mpi/checks.h"
 #include "shim/mpi/handle_map.h"
+#include "shim/mpi/objects.h"
 #include "shim/mpi/real.h"
 
 namespace ncclwatch::shim::mpi {
 
 constinit HandleMap<Datatype> datatypes;
+constinit FreedOnes freed_types;
 
 namespace {
 
@@ -261,7 +263,10 @@ bool FindAnyDatatype(MPI_Datatype type, Datatype* found) {
 void LearnDatatype(const Call& call, MPI_Datatype made) {
   if (made == MPI_DATATYPE_NULL) return;
   Datatype type;
-  datatypes.Remove(Bits(made), [](const Datatype&) { return true; });
+  datatypes.Remove(Bits(made), [](const Datatype& before) {
+    if (before.freed_at != 0) freed_types.CameAgain();
+    return true;
+  });
   try {
     Describe(made, &type);
   } catch (...) {
@@ -284,6 +289,10 @@ void CommitDatatype(MPI_Datatype type) {
 void ForgetDatatype(const Call& call, MPI_Datatype type) {
   Datatype there;
   if (!datatypes.Find(Bits(type), &there)) return;
+  if (there.freed_at == 0 && !freed_types.KeepOneMore()) {
+    datatypes.Remove(Bits(type), [](const Datatype&) { return true; });
+    return;
+  }
   there.freed_at = call.site;
   there.references = 0;
   datatypes.Put(Bits(type), there);

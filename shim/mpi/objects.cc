@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::size_t kOwnMaps = static_cast<std::size_t>(ObjectKind::kDatatype);
 constinit HandleMap<Life> lives[kOwnMaps];
+constinit FreedOnes freed[kOwnMaps];
 constinit std::atomic<bool> out_of_sight[kObjectKinds] = {};
 
 constexpr Wrong kLeft[kObjectKinds] = {Wrong::kLeftCommunicators, Wrong::kLeftGroups, Wrong::kLeftOperators,
@@ -57,7 +58,9 @@ bool InSight(ObjectKind kind) { return !out_of_sight[static_cast<std::size_t>(ki
 void NoteMade(const Call& call, ObjectKind kind, std::uint64_t handle) {
   HandleMap<Life>& map = lives[static_cast<std::size_t>(kind)];
   Life life;
-  const bool again = map.Find(handle, &life) && life.references > 0;
+  const bool known = map.Find(handle, &life);
+  const bool again = known && life.references > 0;
+  if (known && !again) freed[static_cast<std::size_t>(kind)].CameAgain();
   life = {.made_at = call.site,
           .made_by = static_cast<std::uint32_t>(call.function),
           .references = again ? life.references + 1 : 1};
@@ -70,6 +73,10 @@ void NoteFreed(const Call& call, ObjectKind kind, std::uint64_t handle) {
   if (!map.Find(handle, &life)) return;  // it was not made here, and may be given out again where nobody sees it
   if (life.references > 0) --life.references;
   if (life.references == 0) {
+    if (life.freed_at == 0 && !freed[static_cast<std::size_t>(kind)].KeepOneMore()) {
+      map.Remove(handle, [](const Life&) { return true; });
+      return;
+    }
     life.freed_at = call.site;
     life.freed_by = static_cast<std::uint32_t>(call.function);
   }

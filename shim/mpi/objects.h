@@ -27,6 +27,22 @@ void LoseSight(ObjectKind kind);
 void LoseSightOfAll();
 bool InSight(ObjectKind kind);
 
+// Freed objects are kept, to tell who uses them, until their handles come again. Where handles are addresses those may
+// be others each time: no more than so many at once.
+class FreedOnes {
+ public:
+  bool KeepOneMore() {
+    if (kept_.fetch_add(1, std::memory_order_relaxed) < kMost) return true;
+    CameAgain();
+    return false;
+  }
+  void CameAgain() { kept_.fetch_sub(1, std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::int32_t kMost = 4096;
+  std::atomic<std::int32_t> kept_{0};
+};
+
 void NoteMade(const Call& call, ObjectKind kind, std::uint64_t handle);
 void NoteFreed(const Call& call, ObjectKind kind, std::uint64_t handle);
 // Whether it is one that was freed, as far as can be known.

@@ -5,6 +5,7 @@
 
 #include "shim/mpi/checks.h"
 #include "shim/mpi/communicators.h"
+#include "shim/mpi/groups.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/record.h"
@@ -83,18 +84,9 @@ bool IsWhole(std::uint8_t dtype) {
 bool RanksOf(MPI_Group group, MPI_Win window, std::vector<int>* ranks) {
   auto* group_of = NCCLWATCH_ASK(MPI_Win_get_group);
   auto* release = NCCLWATCH_ASK(MPI_Group_free);
-  auto* size_of = NCCLWATCH_ASK(MPI_Group_size);
-  auto* translate = NCCLWATCH_ASK(MPI_Group_translate_ranks);
   MPI_Group whole = MPI_GROUP_NULL;
-  int size = 0;
-  if (!group_of || !release || !size_of || !translate || group_of(window, &whole) != MPI_SUCCESS) return false;
-  bool known = size_of(group, &size) == MPI_SUCCESS;
-  if (known && size > 0) {
-    std::vector<int> own(static_cast<std::size_t>(size));
-    for (int i = 0; i < size; ++i) own[static_cast<std::size_t>(i)] = i;
-    ranks->resize(own.size());
-    known = translate(group, size, own.data(), whole, ranks->data()) == MPI_SUCCESS;
-  }
+  if (!group_of || !release || group_of(window, &whole) != MPI_SUCCESS) return false;
+  const bool known = RanksIn(group, whole, ranks);
   release(&whole);
   return known;
 }

@@ -357,8 +357,10 @@ CLEAN = [
            "only_one_sends", "named_before", ranks=(3, 4, 7)),
     *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty", "rooted", "gathered_by_all", "exchanged",
            "often"),
-    *clean("rma", "fences", "unused_fences", "accumulates", "locks", "counters", "flushes", "groups", "requests",
+    *clean("rma", "fences", "unused_fences", "accumulates", "counters", "flushes", "groups", "requests",
            "shared", "dynamic", "many", "columns"),
+    # MPICH 4.0.2 over UCX hangs in MPI_Win_lock by itself.
+    dataclasses.replace(*clean("rma", "locks"), mpis=("openmpi",)),
     # Open MPI 4.1.4 crashes in MPI_Compare_and_swap by itself (mca_btl_vader_emu_acswap).
     dataclasses.replace(*clean("rma", "own_lock"), mpis=("mpich",)),
 ]

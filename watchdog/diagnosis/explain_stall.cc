@@ -193,7 +193,8 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
   constexpr std::size_t kEnough = 8;
   for (std::size_t i = 0; i < std::min(group.size(), kEnough); ++i) {
     const Node& node = view.nodes[group[i]->node];
-    std::string line = Ranks({node.rank}) + " has done nothing in NCCL for " +
+    const bool mpi = node.last != nullptr && functions::IsMpi(node.last->function);
+    std::string line = Ranks({node.rank}) + " has done nothing in " + (mpi ? "MPI" : "NCCL") + " for " +
                        Seconds(view.now_ns - std::max(node.active_ns, std::int64_t{0})) + ": " + WhereText(view, node);
     if (node.last == nullptr) line = Ranks({node.rank}) + ": " + WhereText(view, node);
     finding->evidence.push_back(std::move(line));
