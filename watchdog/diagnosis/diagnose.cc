@@ -85,16 +85,34 @@ bool DiedInFinalize(const View& view, int rank) {
          node.last->function == functions::Function::MPI_Finalize;
 }
 
+bool IsLeak(const Finding& finding) { return finding.kind == Kind::kResourceLeak; }
+
 // They do no harm to others, and whatever else is wrong goes before them; but where MPI_Finalize itself fails over
-// them.
+// them, and nothing else explains that.
 std::vector<Finding> TakeLeaks(const View& view, std::vector<Finding>* findings) {
+  const auto killed = [&](const Finding& finding) {
+    return std::any_of(finding.culprits.begin(), finding.culprits.end(),
+                       [&](int rank) { return DiedInFinalize(view, rank); });
+  };
+  const bool nothing_else = std::all_of(findings->begin(), findings->end(), IsLeak);
   const auto first = std::stable_partition(findings->begin(), findings->end(), [&](const Finding& finding) {
-    return finding.kind != Kind::kResourceLeak || std::any_of(finding.culprits.begin(), finding.culprits.end(),
-                                                              [&](int rank) { return DiedInFinalize(view, rank); });
+    return !IsLeak(finding) || (nothing_else && killed(finding));
   });
   std::vector<Finding> leaks(std::make_move_iterator(first), std::make_move_iterator(findings->end()));
   findings->erase(first, findings->end());
   return leaks;
+}
+
+// The instant of a death is the last sign of life; what the dead one did wrong itself came before it all the same.
+bool PutOwnDoingFirst(const Finding& death, std::vector<Finding>* findings) {
+  const auto own = std::find_if(findings->begin(), findings->end(), [&](const Finding& finding) {
+    return (finding.kind == Kind::kInvalidArgument || finding.kind == Kind::kRequestError ||
+            finding.kind == Kind::kEpochError || IsLeak(finding)) &&
+           SharesCulprit(finding, death);
+  });
+  if (own == findings->end()) return false;
+  std::rotate(findings->begin(), own, own + 1);
+  return true;
 }
 
 void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Finding>* findings) {
@@ -127,7 +145,8 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   const bool stood_still = !before.empty();
   Append(std::move(before), findings);
   const bool death_is_consequence =
-      !findings->empty() && !deaths.empty() && findings->front().began_at_ns <= deaths.front().began_at_ns;
+      !findings->empty() && !deaths.empty() &&
+      (findings->front().began_at_ns <= deaths.front().began_at_ns || PutOwnDoingFirst(deaths.front(), findings));
   if (death_is_consequence) {
     for (Finding& death : deaths) death.caused_by = 0;
     Append(std::move(deaths), findings);

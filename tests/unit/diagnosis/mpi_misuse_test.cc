@@ -79,6 +79,18 @@ TEST(MpiMisuse, ThatMpiEndsTheProcessOverIsTheCause) {
   for (std::size_t i = 1; i < diagnosis.findings.size(); ++i) EXPECT_EQ(diagnosis.findings[i].caused_by, 0u);
 }
 
+// The clocks of records and of words may be apart by some microseconds.
+TEST(MpiMisuse, IsTheCauseOfItsOwnDeathWhateverTheClocksSay) {
+  MpiJob job(4);
+  job.Collective(2, Function::MPI_Barrier);
+  Note(&job, 2, Wrong::kNullCommunicator, Function::MPI_Barrier).at_ns += 2'000'000;
+  job.Pass(0.01);
+  for (const int rank : {0, 1, 3}) job.Collective(rank, Function::MPI_Allreduce);
+  job.Pass(0.01);
+  job.Die(2, Job::Status(5));
+  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kCertain, {2});
+}
+
 TEST(MpiMisuse, ALeakComesAfterEverythingElse) {
   MpiJob job(4);
   Note(&job, 0, Wrong::kLeftTypes, Function::MPI_Finalize);
