@@ -149,7 +149,7 @@ void BeginFreeing(Call& call, std::uint64_t handle) {
 void FreeRequest(Box& box, std::uint64_t handle) {
   Request request;
   if (!requests.Find(handle, &request)) return;
-  requests.Remove(handle, [&](const Request& there) { return there.slot == request.slot && there.sharers <= 1; });
+  requests.Remove(handle, [&](Request& there) { return there.slot == request.slot && --there.sharers == 0; });
   if (request.persistent) DropSavedParts(handle);
   if (request.active) AddFlags(box, request.slot, format::kForgotten);
 }

@@ -56,7 +56,7 @@ class HandleMap {
     if (!lock.held()) return;
     if (Slot* slot = part.Seek(Key(handle))) change(slot->value);
   }
-  // Where `still` says of the value that it is the one that is meant.
+  // Where `still`, which may change the value, says that it is the one that is meant.
   template <class Still>
   bool Remove(std::uint64_t handle, const Still& still) {
     Part& part = PartOf(handle);

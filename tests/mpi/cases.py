@@ -346,8 +346,8 @@ RMA = [
 CLEAN = [
     *clean("collectives", "rooted", "everybody", "pairs", "in_place", "nonblocking", "zero_counts", "operators",
            "neighbours"),
-    *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "nobody", "cancelled",
-           "tags", "errors_returned"),
+    *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "freed_beside_others",
+           "nobody", "cancelled", "tags", "errors_returned"),
     *clean("messages", "threads", ranks=(2, 4)),
     *clean("communicators", "constructors", "create_group", "groups", "many", "at_a_time", "topologies", "between",
            "attributes"),

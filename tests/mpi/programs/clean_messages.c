@@ -170,6 +170,20 @@ static void persistent(void) {
   for (int i = 0; i < 4; ++i) MPI_Request_free(&requests[i]);
 }
 
+// MPI may give one handle to all of what is over at once.
+static void freed_beside_others(void) {
+  int peer = rank ^ 1, in[3] = {0}, out[3] = {rank, rank + 1, rank + 2};
+  MPI_Request requests[3];
+  if (peer >= size) return;
+  for (int i = 0; i < 3; ++i) MPI_Isend(&out[i], 1, MPI_INT, peer, 40 + i, ring, &requests[i]);
+  MPI_Request_free(&requests[1]);
+  for (int i = 0; i < 3; ++i) MPI_Recv(&in[i], 1, MPI_INT, peer, 40 + i, ring, MPI_STATUS_IGNORE);
+  MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  MPI_Wait(&requests[2], MPI_STATUS_IGNORE);
+  MPI_Barrier(ring);
+  for (int i = 0; i < 3; ++i) require(in[i] == peer + i, "each of the three");
+}
+
 static void nobody(void) {  // MPI_PROC_NULL: the ends of a line have no neighbour
   int up = rank + 1 < size ? rank + 1 : MPI_PROC_NULL, down = rank ? rank - 1 : MPI_PROC_NULL, flag = 0;
   MPI_Status status;
@@ -275,6 +289,7 @@ int main(int argc, char** argv) {
       {"probes", probes},
       {"completions", completions},
       {"persistent", persistent},
+      {"freed_beside_others", freed_beside_others},
       {"nobody", nobody},
       {"cancelled", cancelled},
       {"tags", tags},
