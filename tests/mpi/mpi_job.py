@@ -1,6 +1,7 @@
 """One MPI job under watch, or bare: started by its own mpirun, and every process of it ended."""
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -73,8 +74,12 @@ class MpiJob(Job):
         return 128 - code if code is not None and code < 0 else code
 
     def printed_by_program(self):
-        """What the ranks wrote, whoever was first, without ncclwatch's own lines."""
-        return sorted(line for line in self.output().splitlines() if not line.startswith("[ncclwatch"))
+        """What the ranks wrote, whoever was first, without ncclwatch's own lines.
+
+        Open MPI's mpirun may put one rank's line end behind the next one's line.
+        """
+        lines = "\n".join(line for line in self.output().splitlines() if not line.startswith("[ncclwatch"))
+        return sorted(filter(None, re.sub(r"(?=rank \d+ of )", "\n", lines).splitlines()))
 
     def until_fault(self):
         self.wait_until(lambda: self.fault_ns() or self.ended(), STARTED_S, "the fault was to be planted")
