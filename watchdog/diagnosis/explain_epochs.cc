@@ -232,12 +232,11 @@ Finding Explain(const View& view, const CommView& comm, const Conflict& conflict
   const std::string target = Ranks({JobRankOf(view, comm, a.call->root)});
   const std::uint64_t from = std::max(a.begin, b.begin), until = std::min(a.end, b.end);
   const std::string both = a.member == b.member ? " accesses" : " access";
-  finding.summary =
-      Capital(Ranks(finding.culprits)) + both + " the same " + Plural(until - from, "byte") + " of " + target + "'s memory in " +
-      CommText(comm) +
-      (a.member == b.member ? " twice, " : ", ") + "and nothing orders the two: " +
-      (conflict.clash == Clash::kOperators ? "they accumulate with different operators."
-                                           : "what is there afterwards, or was read, is undefined.");
+  finding.summary = Capital(Ranks(finding.culprits)) + both + " the same " + Plural(until - from, "byte") + " of " +
+                    target + "'s memory in " + CommText(comm) + (a.member == b.member ? " twice, " : ", ") +
+                    "and nothing orders the two: " +
+                    (conflict.clash == Clash::kOperators ? "they accumulate with different operators."
+                                                         : "what is there afterwards, or was read, is undefined.");
   finding.evidence = {SideText(finding.calls[0], a), SideText(finding.calls[1], b)};
   if (a.epoch() == AccessEpoch::kFence && b.epoch() == AccessEpoch::kFence)
     finding.evidence.emplace_back("both lie between the same two calls of MPI_Win_fence");

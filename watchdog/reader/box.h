@@ -41,7 +41,7 @@ class MappedBox {
   std::uint64_t head() const;  // slots handed out so far
   std::uint64_t ring_size() const;
   std::uint64_t misuses_said() const;  // of MPI, so far
-  std::uint64_t words_said() const;  // of what the process has said of its end, so far
+  std::uint64_t words_said() const;    // of what the process has said of its end, so far
   // False if the slot is not whole (being written, overwritten, not yet handed out).
   bool Read(std::uint64_t slot, Call* call) const;
   // What a call with format::kHasParts says of single ranks. False: others have come in their place.

@@ -20,7 +20,7 @@ struct Layout {
   const format::Peer* peers = nullptr;
   const format::Observation* observations = nullptr;
   const format::Words* words = nullptr;  // null in boxes of older writers
-  bool has_misuses = false;  // in `words`
+  bool has_misuses = false;              // in `words`
   const format::Part* parts = nullptr;   // null in boxes of version 1
   const char* strings = nullptr;
   std::uint32_t communicator_count = 0;

@@ -100,7 +100,7 @@ struct Words {
   std::vector<NcclError> errors;
   std::vector<Misuse> misuses;
   std::uint64_t misuses_lost = 0;  // of further sorts than a box has room for
-  HostMemory memory;  // as last seen
+  HostMemory memory;               // as last seen
 };
 
 // Of a live or dead box; nothing of it is trusted. Empty for boxes of older writers.

@@ -52,7 +52,8 @@ class Leader {
 
  private:
   struct Ripe {
-    bool new_deaths = false, deaths = false, mismatch = false, stall = false, held = false, misuse = false, standing = false;
+    bool new_deaths = false, deaths = false, mismatch = false, stall = false, held = false, misuse = false,
+         standing = false;
     bool any() const { return deaths || mismatch || stall || held || misuse || standing; }
   };
 

@@ -192,9 +192,8 @@ static void attributes(void) {  // names, infos, keys: of no concern to anybody 
 
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"constructors", constructors}, {"create_group", create_group}, {"groups", groups}, {"many", many},
-      {"at_a_time", at_a_time},       {"topologies", topologies},     {"between", between},
-      {"attributes", attributes},
+      {"constructors", constructors}, {"create_group", create_group}, {"groups", groups},   {"many", many},
+      {"at_a_time", at_a_time},       {"topologies", topologies},     {"between", between}, {"attributes", attributes},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

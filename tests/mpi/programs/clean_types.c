@@ -147,7 +147,8 @@ static void empty(void) {
   MPI_Type_free(&nothing);
 }
 
-// ---- collectives with an amount for each rank ------------------------------------------------------------------------
+// ---- collectives with an amount for each rank
+// ------------------------------------------------------------------------
 
 enum { kUnit = 6, kRanks = 16 };
 
@@ -278,8 +279,15 @@ static void often(void) {  // more of them than are remembered
 
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"column_as_row", column_as_row}, {"structs", structs}, {"blocks", blocks}, {"bytes", bytes}, {"empty", empty},
-      {"rooted", rooted}, {"gathered_by_all", gathered_by_all}, {"exchanged", exchanged}, {"often", often},
+      {"column_as_row", column_as_row},
+      {"structs", structs},
+      {"blocks", blocks},
+      {"bytes", bytes},
+      {"empty", empty},
+      {"rooted", rooted},
+      {"gathered_by_all", gathered_by_all},
+      {"exchanged", exchanged},
+      {"often", often},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

@@ -10,12 +10,8 @@ static void make(void) {
   MPI_Win_create(memory, sizeof memory, sizeof memory[0], MPI_INFO_NULL, ring, &window);
 }
 
-static void put(int target, int at, int count) {
-  MPI_Put(mine, count, MPI_INT, target, at, count, MPI_INT, window);
-}
-static void get(int target, int at, int count) {
-  MPI_Get(mine, count, MPI_INT, target, at, count, MPI_INT, window);
-}
+static void put(int target, int at, int count) { MPI_Put(mine, count, MPI_INT, target, at, count, MPI_INT, window); }
+static void get(int target, int at, int count) { MPI_Get(mine, count, MPI_INT, target, at, count, MPI_INT, window); }
 
 static MPI_Group group_of(int only) {
   MPI_Group all, one;
