@@ -1,10 +1,10 @@
 #include "shim/mpi/misuse.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"

@@ -54,6 +54,12 @@ struct Collective {
   }
 
  protected:
+  // One buffer of the call, which its amount is of.
+  static void DescribeElements(Call& call, const void* buffer, auto count, MPI_Datatype type) {
+    CheckCount(call, count);
+    Amount(call, static_cast<std::uint64_t>(count), type);
+    CheckBuffer(call, buffer, call.bytes, type);
+  }
   // What a rank sends is what each rank has room for; else this call differs from all others.
   static void Compare(Call& call, std::uint32_t sent) {
     if (sent && call.signature && sent != call.signature)
@@ -71,9 +77,7 @@ struct Bcast : Collective<Bcast> {
   template <class... A>
   static void Describe(Call& call, void* buffer, auto count, MPI_Datatype type, int root, MPI_Comm comm, A...) {
     Attach(call, comm);
-    CheckCount(call, count);
-    Amount(call, static_cast<std::uint64_t>(count), type);
-    CheckBuffer(call, buffer, call.bytes, type);
+    DescribeElements(call, buffer, count, type);
     call.root = root;
     CheckRoot(call);
   }
@@ -126,13 +130,10 @@ struct Gather : Collective<Gather> {
     Attach(call, comm);
     call.root = root;
     CheckRoot(call);
-    const bool is_root = call.rank == root;
-    CheckCount(call, is_root ? received : sent);
-    Amount(call, static_cast<std::uint64_t>(is_root ? received : sent), is_root ? received_type : sent_type);
-    if (is_root)
-      CheckBuffer(call, into, call.bytes, received_type);
+    if (call.rank == root)
+      DescribeElements(call, into, received, received_type);
     else
-      CheckBuffer(call, from, call.bytes, sent_type);
+      DescribeElements(call, from, sent, sent_type);
   }
 };
 struct Scatter : Collective<Scatter> {
@@ -142,13 +143,10 @@ struct Scatter : Collective<Scatter> {
     Attach(call, comm);
     call.root = root;
     CheckRoot(call);
-    const bool is_root = call.rank == root;
-    CheckCount(call, is_root ? sent : received);
-    Amount(call, static_cast<std::uint64_t>(is_root ? sent : received), is_root ? sent_type : received_type);
-    if (is_root)
-      CheckBuffer(call, from, call.bytes, sent_type);
+    if (call.rank == root)
+      DescribeElements(call, from, sent, sent_type);
     else
-      CheckBuffer(call, into, call.bytes, received_type);
+      DescribeElements(call, into, received, received_type);
   }
 };
 struct Gatherv : Collective<Gatherv> {
