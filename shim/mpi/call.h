@@ -44,6 +44,7 @@ struct Call {
   const void* buffer = nullptr;  // of a send, where its elements lie in one piece
   std::uint8_t misuse = 0;       // number + 1 of the entry that says what is wrong with the call
   std::uint64_t slot = kNoSlot;  // none while switched off
+  std::uint64_t returned = 0;    // ticks; ReturnOf() takes them once
   std::uint64_t position = 0;
   std::uint64_t chain = 0;
   std::uint64_t group = 0;

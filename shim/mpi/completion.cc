@@ -18,13 +18,14 @@ constinit HandleMap<Receipt> messages;
 
 // What is waited for is not under way: a persistent request that rests, which is allowed, or a handle whose operation
 // is over.
-[[gnu::cold]] void NoteIdle(Call& call, std::uint64_t handle, Request& request) {
+[[gnu::cold]] void NoteIdle(Call& call, std::uint64_t handle) {
+  Request request;
+  if (!requests.Find(handle, &request)) return;
   if (request.done) {
     if (InSight(ObjectKind::kRequest))
       Report(call, {.wrong = Wrong::kStaleRequest,
                     .made_at = request.site,
                     .made_by = static_cast<functions::Function>(request.function)});
-    request = {};
   } else if (request.persistent && request.starts == 0 && !request.awaited_idle) {
     request.awaited_idle = true;
     requests.Put(handle, request);
@@ -52,13 +53,14 @@ Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
   }
   for (int i = 0; i < count_; ++i) {
     Row* row = new (&rows_[i]) Row{Bits(handles[i]), {}};
-    if (handles[i] == MPI_REQUEST_NULL || !requests.Find(row->handle, &row->request)) continue;
-    if (!row->request.active) [[unlikely]] {
-      NoteIdle(call, row->handle, row->request);
-      continue;
+    if (handles[i] == MPI_REQUEST_NULL) continue;
+    const bool found = requests.Change(row->handle, [row](const Request& there) { row->request.Take(there); });
+    if (row->request.active) {
+      ++known_;
+      needs_status_ |= row->request.needs_status;
+    } else if (found) {
+      NoteIdle(call, row->handle);
     }
-    ++known_;
-    if (row->request.NeedsStatus()) needs_status_ = true;
   }
 }
 

@@ -34,7 +34,7 @@ class Awaited {
  private:
   struct Row {
     std::uint64_t handle;
-    Request request;
+    Pending request;
   };
   static constexpr int kFew = 32;
 

@@ -13,39 +13,13 @@ namespace ncclwatch::shim::mpi {
 
 constinit HandleMap<Datatype> datatypes;
 constinit FreedOnes freed_types;
+constinit Predefined predefined_types;
+constinit Predefined predefined_operators;
 
 namespace {
 
 using functions::Function;
 using functions::kDerivedType;
-
-// Predefined ones are learned in MPI_Init and never change: they are read without a lock.
-class Predefined {
- public:
-  const Datatype* Find(std::uint64_t handle) const {
-    for (std::size_t at = Home(handle); slots_[at].handle != 0; at = (at + 1) % kSlots)
-      if (slots_[at].handle == handle) return &slots_[at].type;
-    return nullptr;
-  }
-  void Add(std::uint64_t handle, const Datatype& type) {
-    if (handle == 0 || Find(handle) || ++used_ == kSlots) return;
-    std::size_t at = Home(handle);
-    while (slots_[at].handle != 0) at = (at + 1) % kSlots;
-    slots_[at] = {handle, type};
-  }
-
- private:
-  static constexpr std::size_t kSlots = 256;
-  struct Slot {
-    std::uint64_t handle = 0;
-    Datatype type;
-  };
-  static std::size_t Home(std::uint64_t handle) { return handle * 0x9e3779b97f4a7c15ull >> 56; }
-  Slot slots_[kSlots];
-  std::size_t used_ = 0;
-};
-constinit Predefined predefined;
-constinit std::uint64_t operators[std::size(functions::kMpiOperators)] = {};  // handles, likewise
 
 // A sequence a b c is a + b*kBase + c*kBase^2, modulo 2^64.
 constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15ull;
@@ -217,8 +191,8 @@ void Describe(MPI_Datatype type, Datatype* described) {
 }  // namespace
 
 bool FindDatatype(MPI_Datatype type, Datatype* found) {
-  if (const Datatype* known = predefined.Find(Bits(type))) {
-    *found = *known;
+  if (const Predefined::Entry* known = predefined_types.Find(Bits(type))) {
+    *found = {.elements = 1, .bytes = known->bytes, .basic = known->number, .committed = true};
     return true;
   }
   return datatypes.Find(Bits(type), found) && found->freed_at == 0;
@@ -228,10 +202,8 @@ std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count) {
   const std::uint64_t elements = type.elements * count;
   if (elements == 0) return kEmptySignature;
   if (type.basic == 0) return 0;
-  const std::uint64_t what =
-      type.basic == kDerivedType ? HashOf(type) * Geometric(Power(kBase, type.elements), count) : type.basic;
-  const auto signature = static_cast<std::uint32_t>(format::Mix(what, elements));
-  return signature ? signature : 2;
+  if (type.basic != kDerivedType) return SignatureOfBasic(type.basic, elements);
+  return SignatureOfSequence(HashOf(type) * Geometric(Power(kBase, type.elements), count), elements);
 }
 
 void LearnPredefined() {
@@ -245,16 +217,10 @@ void LearnPredefined() {
   };
   for (const Known& each : known)
     if (each.type != MPI_DATATYPE_NULL)
-      predefined.Add(Bits(each.type),
-                     {.elements = 1, .bytes = BytesOf(each.type), .basic = each.number, .committed = true});
-  const MPI_Op all[] = {
-#define OPERATOR(number, name) name,
+      predefined_types.Add({Bits(each.type), static_cast<std::uint32_t>(BytesOf(each.type)), each.number});
+#define OPERATOR(number, name) predefined_operators.Add({Bits(name), 0, number});
 #include "ncclwatch/functions/mpi_types.def"
-  };
-  for (std::size_t i = 0; i < std::size(all); ++i) operators[i] = Bits(all[i]);
 }
-
-bool IsPredefined(MPI_Datatype type) { return predefined.Find(Bits(type)) != nullptr; }
 
 bool FindAnyDatatype(MPI_Datatype type, Datatype* found) {
   return FindDatatype(type, found) || datatypes.Find(Bits(type), found);
@@ -298,41 +264,20 @@ void ForgetDatatype(const Call& call, MPI_Datatype type) {
   datatypes.Put(Bits(type), there);
 }
 
-namespace {
-
-void Fill(Call& call, const Datatype& type) {
-  call.dtype = type.basic ? type.basic : kDerivedType;
-  call.bytes = type.bytes * call.count;
-  call.signature = SignatureOf(type, call.count);
-}
-
-[[gnu::noinline]] void AmountOfMade(Call& call, MPI_Datatype type) {
+void AmountOfMade(Call& call, MPI_Datatype type) {
   Datatype known;
   const bool usable = FindDatatype(type, &known);
   if (!usable || !known.committed) [[unlikely]]
     CheckUnusable(call, type);
-  if (usable) Fill(call, known);
-}
-
-}  // namespace
-
-void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
-  call.count = count;
-  // Predefined ones are not copied: that would cost more than to find them.
-  if (const Datatype* known = predefined.Find(Bits(type))) [[likely]]
-    return Fill(call, *known);
-  AmountOfMade(call, type);
+  if (!usable) return;
+  call.dtype = known.basic ? known.basic : kDerivedType;
+  call.bytes = known.bytes * call.count;
+  call.signature = SignatureOf(known, call.count);
 }
 
 std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type) {
   Datatype known;
   return FindDatatype(type, &known) ? SignatureOf(known, count) : 0;
-}
-
-std::uint8_t ReductionOf(MPI_Op op) {
-  for (std::size_t i = 0; i < std::size(operators); ++i)
-    if (operators[i] == Bits(op)) return functions::kMpiOperators[i].number;
-  return format::kUserReduction;
 }
 
 }  // namespace ncclwatch::shim::mpi

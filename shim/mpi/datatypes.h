@@ -7,6 +7,7 @@
 #include "shim/mpi/abi.h"
 #include "shim/mpi/call.h"
 #include "shim/mpi/handle_map.h"
+#include "shim/mpi/predefined.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -22,7 +23,15 @@ struct Datatype {
   std::uint32_t references = 0;
 };
 
+// 0: the sequence is not known.
 inline constexpr std::uint32_t kEmptySignature = 1;  // of no elements
+inline std::uint32_t SignatureOfSequence(std::uint64_t what, std::uint64_t elements) {
+  const auto signature = static_cast<std::uint32_t>(format::Mix(what, elements));
+  return signature ? signature : 2;
+}
+inline std::uint32_t SignatureOfBasic(std::uint8_t number, std::uint64_t elements) {
+  return elements ? SignatureOfSequence(number, elements) : kEmptySignature;
+}
 
 // Equal for equal sequences of basic types; 0 where the sequence is not known.
 std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count);
@@ -35,7 +44,6 @@ void LearnDatatype(const Call& call, MPI_Datatype made);
 void CommitDatatype(MPI_Datatype type);
 void ForgetDatatype(const Call& call, MPI_Datatype type);
 
-bool IsPredefined(MPI_Datatype type);
 // False: not known, or freed.
 bool FindDatatype(MPI_Datatype type, Datatype* found);
 // Also one that was freed.
@@ -45,11 +53,23 @@ template <class Visit>
 void ForEachDatatype(const Visit& visit);
 
 // The elements that a call speaks of; whether it may. A type that is not known leaves signature and bytes 0.
-void Amount(Call& call, std::uint64_t count, MPI_Datatype type);
+void AmountOfMade(Call& call, MPI_Datatype type);
+inline void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
+  call.count = count;
+  const Predefined::Entry* known = predefined_types.Find(Bits(type));
+  if (!known) [[unlikely]]
+    return AmountOfMade(call, type);
+  call.dtype = known->number;
+  call.bytes = known->bytes * count;
+  call.signature = SignatureOfBasic(known->number, count);
+}
 // The signature alone, of one of several.
 std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type);
 
-std::uint8_t ReductionOf(MPI_Op op);
+inline std::uint8_t ReductionOf(MPI_Op op) {
+  const Predefined::Entry* known = predefined_operators.Find(Bits(op));
+  return known ? known->number : format::kUserReduction;
+}
 
 extern HandleMap<Datatype> datatypes;  // made by the application
 template <class Visit>

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -30,31 +31,32 @@ class HandleMap {
   }
   // Also in the place of one that is known by the same handle. False: there is no room.
   bool Put(std::uint64_t handle, const Value& value) {
-    return Put(handle, value, [](const Value&, Value&) {});
+    return Put(handle, [&value](Value& there, bool) { there = value; });
   }
-  // succeed(before, after) is told of the one whose place it takes.
-  template <class Succeed>
-  bool Put(std::uint64_t handle, const Value& value, const Succeed& succeed) {
+  // fill(there, known) writes it in its place, in which there may be one that is known by the same handle, or nothing
+  // that means anything.
+  template <class Fill>
+  requires std::invocable<Fill, Value&, bool>
+  bool Put(std::uint64_t handle, const Fill& fill) {
     Part& part = PartOf(handle);
     const Lock lock(part);
     if (!lock.held()) return false;
     if (Slot* slot = part.Seek(Key(handle))) {
-      const Value before = slot->value;
-      slot->value = value;
-      succeed(before, slot->value);
+      fill(slot->value, true);
       return true;
     }
     if (4 * (part.used + 1) > 3 * part.capacity && !part.Grow()) return false;
-    part.Add(Key(handle), value);
+    fill(part.Add(Key(handle)), false);
     return true;
   }
-  // In its place, if it is known.
+  // In its place. False: it is not known.
   template <class Visit>
-  void Change(std::uint64_t handle, const Visit& change) {
+  bool Change(std::uint64_t handle, const Visit& change) {
     Part& part = PartOf(handle);
     const Lock lock(part);
-    if (!lock.held()) return;
-    if (Slot* slot = part.Seek(Key(handle))) change(slot->value);
+    Slot* const slot = lock.held() ? part.Seek(Key(handle)) : nullptr;
+    if (slot) change(slot->value);
+    return slot != nullptr;
   }
   // Where `still`, which may change the value, says that it is the one that is meant.
   template <class Still>
@@ -103,12 +105,12 @@ class HandleMap {
         if (slots[at].key == 0) return nullptr;
       }
     }
-    void Add(std::uint64_t key, const Value& value) {
+    Value& Add(std::uint64_t key) {
       std::uint64_t at = Home(key);
       while (slots[at].key != 0) at = (at + 1) & (capacity - 1);
       slots[at].key = key;
-      slots[at].value = value;
       ++used;
+      return slots[at].value;
     }
     // Moves up what would not be found any more across the gap.
     void Close(Slot* slot) {
@@ -133,7 +135,7 @@ class HandleMap {
       capacity = wanted;
       used = 0;
       for (std::uint64_t i = 0; i < before; ++i)
-        if (old[i].key) Add(old[i].key, old[i].value);
+        if (old[i].key) Add(old[i].key) = old[i].value;
       if (old) munmap(old, before * sizeof(Slot));
       return true;
     }

@@ -11,6 +11,7 @@
 #include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/shapes.h"
+#include "shim/recorder/put.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -65,8 +66,9 @@ struct Hook<function, Shape, int(P...)> {
     }
     Box* box = CurrentBox();
     if (!box) return real(arguments...);
-    thread.frame = here.frame;
-    thread.site = here.site;
+    // One by one: read in one piece they would wait for the two stores that have just put them there.
+    Put(thread.frame, here.frame);
+    Put(thread.site, here.site);
     Call call(*box, thread, function, here.site);
     const int result = Shape::template Around<function>(call, real, arguments...);
     thread.frame = 0;

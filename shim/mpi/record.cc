@@ -19,10 +19,6 @@ namespace {
 
 using format::kNoCommunicator;
 
-format::MpiRecord& RecordAt(Box& box, std::uint64_t slot) {
-  return reinterpret_cast<format::MpiRecord&>(box.RecordAt(slot));
-}
-
 // The thread's notes are of the process that made them: in a fork child they are void.
 void Renew(Call& call) {
   Thread& thread = call.thread;
@@ -74,7 +70,7 @@ void Commit(Call& call) {
 
 // The value before. Where several threads may count, at the price of a locked addition.
 template <class T>
-T Count(std::atomic<T>& counter, T more) {
+[[gnu::always_inline]] inline T Count(std::atomic<T>& counter, T more) {
   if (threaded.load(std::memory_order_relaxed)) return counter.fetch_add(more, std::memory_order_acq_rel);
   const T before = counter.load(std::memory_order_relaxed);
   counter.store(before + more, std::memory_order_release);
@@ -191,11 +187,6 @@ void EnterReceive(Call& call) {
 
 void EnterOther(Call& call) { Commit(call); }
 
-void Leave(Call& call, int result) {
-  WriteReturn(call.box, call.slot, result, clock::Ticks());
-  Noted(call, result);
-}
-
 void NoteReceipt(Box& box, const Receipt& receipt) {
   if (receipt.index == kNoCommunicator || receipt.source < 0) return;
   format::Peer* channel = FindPeer(box, receipt.index, receipt.generation, receipt.source);
@@ -212,18 +203,6 @@ void NoteReceipt(Box& box, const Receipt& receipt) {
   record.chain.store(sum, std::memory_order_relaxed);
   // Pairs with the readers' acquire: who sees the position sees whose it is.
   record.position.store(position, std::memory_order_release);
-}
-
-void NoteCompletion(Box& box, std::uint64_t slot, std::uint32_t more_flags) {
-  if (!StillOurs(box, slot)) return;
-  format::MpiRecord& record = RecordAt(box, slot);
-  if (more_flags) record.flags.fetch_or(more_flags, std::memory_order_relaxed);
-  record.completed.store(clock::Ticks(), std::memory_order_release);
-}
-
-void NoteWaiter(Box& box, std::uint64_t slot, std::uint64_t waiter) {
-  if (StillOurs(box, slot) && waiter != kNoSlot)
-    RecordAt(box, slot).waiter.store(waiter + 1, std::memory_order_relaxed);
 }
 
 void AddFlags(Box& box, std::uint64_t slot, std::uint32_t flags) {

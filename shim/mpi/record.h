@@ -4,8 +4,15 @@
 
 #include "shim/mpi/abi.h"
 #include "shim/mpi/call.h"
+#include "shim/mpi/misuse.h"
+#include "shim/recorder/clock.h"
+#include "shim/recorder/settle.h"
 
 namespace ncclwatch::shim::mpi {
+
+inline format::MpiRecord& RecordAt(Box& box, std::uint64_t slot) {
+  return reinterpret_cast<format::MpiRecord&>(box.RecordAt(slot));
+}
 
 // MPI_THREAD_MULTIPLE: counts of one communicator have several writers.
 extern std::atomic<bool> threaded;
@@ -20,8 +27,15 @@ void EnterCollective(Call& call);
 void EnterSend(Call& call);
 void EnterReceive(Call& call);
 void EnterOther(Call& call);
-// After it.
-void Leave(Call& call, int result);
+// After it. When it returned is asked of the clock once, however many records say so.
+inline std::uint64_t ReturnOf(Call& call) {
+  if (call.returned == 0) call.returned = clock::Ticks();
+  return call.returned;
+}
+inline void Leave(Call& call, int result) {
+  WriteReturn(call.box, call.slot, result, ReturnOf(call));
+  Noted(call, result);
+}
 // ... of a collective: one that the library refused takes no position.
 void LeaveCollective(Call& call, int result);
 void LeaveSend(Call& call, int result);
@@ -35,10 +49,18 @@ struct Receipt {
   std::int32_t tag;
 };
 void NoteReceipt(Box& box, const Receipt& receipt);
-// The application knows that the operation in this slot is over.
-void NoteCompletion(Box& box, std::uint64_t slot, std::uint32_t more_flags);
+// The application knows that the operation in this slot is over, since `ticks`.
+inline void NoteCompletion(Box& box, std::uint64_t slot, std::uint32_t more_flags, std::uint64_t ticks) {
+  if (!StillOurs(box, slot)) return;
+  format::MpiRecord& record = RecordAt(box, slot);
+  if (more_flags) record.flags.fetch_or(more_flags, std::memory_order_relaxed);
+  record.completed.store(ticks, std::memory_order_release);
+}
 // A call in slot `waiter` waits for the request that was made in `slot`.
-void NoteWaiter(Box& box, std::uint64_t slot, std::uint64_t waiter);
+inline void NoteWaiter(Box& box, std::uint64_t slot, std::uint64_t waiter) {
+  if (StillOurs(box, slot) && waiter != kNoSlot)
+    RecordAt(box, slot).waiter.store(waiter + 1, std::memory_order_relaxed);
+}
 void AddFlags(Box& box, std::uint64_t slot, std::uint32_t flags);
 
 // A test or probe that found nothing: no record each, or a loop of them would flush the ring; the first one of a row

@@ -1,5 +1,7 @@
 #include "shim/mpi/requests.h"
 
+#include <new>
+
 #include "shim/mpi/buffers.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
@@ -24,34 +26,39 @@ bool WasCancelled(const MPI_Status* status) {
 
 void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, bool persistent) {
   if (made == MPI_REQUEST_NULL) return;
-  Request request;
-  request.slot = persistent ? kNoSlot : call.slot;
-  request.site = call.site;
-  request.count = call.count;
-  request.bytes = call.bytes;
-  request.function = static_cast<std::uint32_t>(call.function);
-  request.index = call.index;
-  request.generation = call.generation;
-  request.signature = call.signature;
-  request.flags = call.flags;
-  request.peer = call.root;
-  request.tag = call.tag;
-  request.dtype = call.dtype;
-  request.reduction = call.reduction;
-  request.receives = receives;
-  request.sends = sends;
-  request.persistent = persistent;
-  request.active = !persistent;
+  bool shared = false;
+  std::uint32_t sharers = 1;
   std::uint64_t over = kNoSlot;
-  requests.Put(Bits(made), request, [&](const Request& before, Request& after) {
-    if (persistent || before.persistent) return;
-    after.shared = before.shared || before.active;
-    if (!before.active) return;
-    after.sharers = before.sharers + 1;
-    over = before.slot;
+  requests.Put(Bits(made), [&](Request& there, bool known) {
+    if (known && !persistent && !there.persistent) [[unlikely]] {
+      shared = there.shared || there.active;
+      if (there.active) {
+        sharers = there.sharers + 1;
+        over = there.slot;
+      }
+    }
+    new (&there) Request{.slot = persistent ? kNoSlot : call.slot,
+                         .site = call.site,
+                         .count = call.count,
+                         .bytes = call.bytes,
+                         .function = static_cast<std::uint32_t>(call.function),
+                         .index = call.index,
+                         .generation = call.generation,
+                         .signature = call.signature,
+                         .flags = call.flags,
+                         .peer = call.root,
+                         .tag = call.tag,
+                         .dtype = call.dtype,
+                         .reduction = call.reduction,
+                         .receives = receives,
+                         .sends = sends,
+                         .persistent = persistent,
+                         .active = !persistent,
+                         .sharers = sharers,
+                         .shared = shared};
   });
   if (over != kNoSlot) [[unlikely]]
-    NoteCompletion(call.box, over, 0);
+    NoteCompletion(call.box, over, 0, clock::Ticks());
   if (call.buffer && sends && !persistent) [[unlikely]]
     WatchBuffer(call);
 }
@@ -96,33 +103,27 @@ void StartRequest(Call& start, MPI_Request handle) {
   requests.Put(Bits(handle), request);
 }
 
-void CloseRequest(Call& ends, std::uint64_t handle, const Request& request, const MPI_Status* status) {
+void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, const MPI_Status* status) {
   if (!request.active) return;
   Box& box = ends.box;
   if (box.watches_buffers) [[unlikely]]
     CheckBufferOf(ends, request.slot);
   const bool cancelled = request.cancelling && WasCancelled(status);
   if (request.receives && !cancelled) {
-    const bool asked = request.NeedsStatus() && status;
+    const bool asked = request.needs_status && status;
     NoteReceipt(box, {.slot = request.slot,
                       .index = request.index,
                       .generation = request.generation,
                       .source = asked ? status->MPI_SOURCE : request.peer,
                       .tag = asked ? status->MPI_TAG : request.tag});
   }
-  NoteCompletion(box, request.slot, cancelled ? std::uint32_t{format::kCancelled} : 0u);
-  if (request.persistent) {
-    Request rests = request;
-    rests.active = false;
-    rests.cancelling = false;
-    requests.Put(handle, rests);
-    return;
-  }
-  // The handle may be another request's by now.
+  NoteCompletion(box, request.slot, cancelled ? std::uint32_t{format::kCancelled} : 0u, ReturnOf(ends));
   requests.Change(handle, [&](Request& there) {
-    if (there.slot != request.slot || --there.sharers > 0) return;
+    if (there.slot != request.slot) return;  // the handle is another request's by now
+    if (!there.persistent && --there.sharers > 0) return;
     there.active = false;
-    there.done = !there.shared;
+    there.cancelling = false;
+    there.done = !there.persistent && !there.shared;
   });
 }
 

@@ -34,10 +34,33 @@ struct Request {
   // MPI gives one handle to all operations that are over at once.
   std::uint32_t sharers = 1;
   bool shared = false;
+};
 
-  // Only MPI can say which message a receive from anybody got, or whether a cancelled one took place.
-  bool NeedsStatus() const {
-    return active && ((receives && (flags & (format::kAnySource | format::kAnyTag)) != 0) || cancelling);
+// Of an active request: what is still to be known once a call has taken its handle away.
+struct Pending {
+  std::uint64_t slot = kNoSlot;
+  std::uint32_t index = format::kNoCommunicator;
+  std::uint32_t generation = 0;
+  std::int32_t peer = format::kNoRank;
+  std::int32_t tag = format::kNoTag;
+  bool active = false;
+  bool receives = false;
+  bool persistent = false;
+  bool cancelling = false;
+  bool needs_status = false;  // only MPI can say which message a receive from anybody got, whether a cancelled one did
+
+  void Take(const Request& request) {
+    slot = request.slot;
+    index = request.index;
+    generation = request.generation;
+    peer = request.peer;
+    tag = request.tag;
+    active = request.active;
+    receives = request.receives;
+    persistent = request.persistent;
+    cancelling = request.cancelling;
+    const bool from_any = receives && (request.flags & (format::kAnySource | format::kAnyTag)) != 0;
+    needs_status = active && (from_any || cancelling);
   }
 };
 
@@ -49,7 +72,8 @@ void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, 
 void StartRequest(Call& start, MPI_Request request);
 // Another request, of which nothing is known, has this handle now.
 void ForgetRequest(MPI_Request made);
-// The operation is over, as the call `ends` learns; status: what MPI says of it where NeedsStatus().
-void CloseRequest(Call& ends, std::uint64_t handle, const Request& request, const MPI_Status* status);
+// The operation is over, as the call `ends` learns; status: what MPI says of it where it
+// needs_status.
+void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, const MPI_Status* status);
 
 }  // namespace ncclwatch::shim::mpi

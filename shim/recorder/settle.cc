@@ -47,14 +47,6 @@ void WriteMark(Box& box, std::uint64_t slot, std::uint32_t flag, std::uint64_t t
 
 }  // namespace
 
-void WriteReturn(Box& box, std::uint64_t slot, int result, std::uint64_t returned) {
-  if (!StillOurs(box, slot)) return;
-  format::Record& record = box.RecordAt(slot);
-  record.result.store(result, std::memory_order_relaxed);
-  // Pairs with the reader's acquire: who sees the return sees result, flags and ticket.
-  record.returned.store(returned, std::memory_order_release);
-}
-
 void Undo(Box& box, const Operation& operation) {
   format::Communicator* entry = EntryOf(box, operation);
   if (!entry || (operation.flags & format::kEmpty)) return;

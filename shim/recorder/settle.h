@@ -25,7 +25,13 @@ inline bool CanBeMarked(const Operation& operation) {
 }
 
 // Result and return stamp of one record, if the ring has not wrapped over it since.
-void WriteReturn(Box& box, std::uint64_t slot, int result, std::uint64_t returned);
+inline void WriteReturn(Box& box, std::uint64_t slot, int result, std::uint64_t returned) {
+  if (!StillOurs(box, slot)) return;
+  format::Record& record = box.RecordAt(slot);
+  record.result.store(result, std::memory_order_relaxed);
+  // Pairs with the reader's acquire: who sees the return sees result, flags and ticket.
+  record.returned.store(returned, std::memory_order_release);
+}
 
 // Takes back the position of the newest operation on its communicator (and peer).
 void Undo(Box& box, const Operation& operation);
