@@ -63,6 +63,7 @@ constexpr Mirror kMirrors[] = {
     {"--dir", "NCCLWATCH_DIR", "DIR", "run directory; is never removed"},
     {"--job", "NCCLWATCH_JOB", "NAME", "name of the job"},
     {"--ring", "NCCLWATCH_RING", "N", "records kept per process"},
+    {"--communicators", "NCCLWATCH_COMMUNICATORS", "N", "communicators watched at once in a process"},
 };
 
 const char* Variable(const char* name) { return std::getenv(name); }

@@ -70,11 +70,11 @@ bool AnyYoungCall(const Box& box) {
 // The lock is the one under which the application's own ends are taken out of the same table (BeginLifecycle).
 std::vector<Taken> TakeHandles(Box& box) {
   std::vector<Taken> taken;
-  taken.reserve(format::kCommunicatorCapacity);  // not under the lock
+  taken.reserve(box.capacity);  // not under the lock
   const WriterLock lock(box);
   if (!lock.held()) return taken;
   const std::uint32_t used = box.header->communicators_used.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < std::min(used, format::kCommunicatorCapacity); ++i) {
+  for (std::uint32_t i = 0; i < std::min(used, box.capacity); ++i) {
     format::Communicator& entry = box.communicators[i];
     const std::uint64_t handle = std::atomic_ref(entry.handle).load(std::memory_order_acquire);
     if (StateOf(entry) != CommunicatorState::kReady || handle == 0 || box.handles.Find(handle) != i) continue;

@@ -164,7 +164,10 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
 
   clock::Start();
   TakeBackInheritedRank(&launch);
-  const auto place = rundir::Make(settings, launch, BoxBytes(settings.ring));
+  BoxPlan plan;
+  plan.ring = settings.ring;
+  plan.communicators = settings.communicators;
+  const auto place = rundir::Make(settings, launch, BoxBytes(plan));
   if (const auto* refused = std::get_if<rundir::Refused>(&place)) {
     if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", refused->reason.c_str());
     return nullptr;
@@ -172,9 +175,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   const auto& made = std::get<rundir::Made>(place);
   if (loud && !made.remark.empty()) Say("%s", made.remark.c_str());
 
-  BoxPlan plan;
   plan.directory = made.path;
-  plan.ring = settings.ring;
   plan.identity = Identify(launch);
   plan.name = FileName(plan.identity);
   const auto outcome = MakeBox(plan);

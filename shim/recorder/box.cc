@@ -36,11 +36,11 @@ struct Sections {
   std::uint64_t bytes;
 };
 
-Sections Plan(std::uint32_t ring) {
+Sections Plan(const BoxPlan& plan) {
   Layout layout;
   Sections sections{};
-  sections.communicators = layout.Add(format::kCommunicatorCapacity, sizeof(format::Communicator));
-  sections.ring = layout.Add(ring, sizeof(format::Record));
+  sections.communicators = layout.Add(plan.communicators, sizeof(format::Communicator));
+  sections.ring = layout.Add(plan.ring, sizeof(format::Record));
   sections.peers = layout.Add(format::kPeerCapacity, sizeof(format::Peer));
   sections.observations = layout.Add(format::kObservationCapacity, sizeof(format::Observation));
   sections.words = layout.Add(1, format::kWordsBytes);
@@ -130,10 +130,26 @@ bool Lock(int fd) {
   return fcntl(fd, F_SETLK, &whole) == 0;
 }
 
-// Private memory of the process: in a fork child it is an unused copy.
-Box* NewBox() {
-  void* memory = mmap(nullptr, sizeof(Box), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return memory == MAP_FAILED ? nullptr : new (memory) Box;
+// Private memory of the process: in a fork child it is an unused copy. Zeroes, and no page more than is touched.
+template <class T>
+T* NewMemory(std::uint64_t number) {
+  void* memory =
+      mmap(nullptr, number * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<T*>(memory);
+}
+
+// Null: no memory.
+Box* NewBox(std::uint32_t capacity) {
+  auto* memory = NewMemory<Box>(1);
+  auto* privates = NewMemory<Private>(capacity);
+  auto* handles = NewMemory<HandleTable::Slot>(HandleTable::kCapacity);
+  auto* ended = NewMemory<HandleTable::Slot>(HandleTable::kCapacity);
+  if (!memory || !privates || !handles || !ended) return nullptr;
+  Box* box = new (memory) Box(handles, ended);
+  box->capacity = capacity;
+  box->privates = privates;
+  for (std::uint32_t i = 0; i < capacity; ++i) new (&privates[i]) Private;
+  return box;
 }
 
 }  // namespace
@@ -150,11 +166,11 @@ WriterLock::~WriterLock() {
   if (held_) box_.writer.clear(std::memory_order_release);
 }
 
-std::uint64_t BoxBytes(std::uint32_t ring) { return Plan(ring).bytes; }
+std::uint64_t BoxBytes(const BoxPlan& plan) { return Plan(plan).bytes; }
 
 std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   const clock::Reading first = clock::Read();
-  const Sections sections = Plan(plan.ring);
+  const Sections sections = Plan(plan);
   Draft draft(DraftPath(plan));
   draft.bytes = sections.bytes;
   if (std::string reason = Allocate(draft); !reason.empty()) return BoxFailure{reason};
@@ -163,7 +179,7 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   struct stat file {};
   if (fstat(draft.fd, &file) != 0) return Because("cannot look at", draft.path(), errno);
 
-  Box* box = NewBox();
+  Box* box = NewBox(plan.communicators);
   if (!box) return BoxFailure{"no memory"};
   char* base = static_cast<char*>(draft.memory);
   box->header = reinterpret_cast<format::Header*>(base);

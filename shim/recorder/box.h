@@ -47,10 +47,13 @@ enum Detour : std::uint8_t {
 };
 
 struct Box {
+  Box(HandleTable::Slot* for_handles, HandleTable::Slot* for_ended) : handles(for_handles), ended_by_us(for_ended) {}
+
   format::Header* header = nullptr;
   format::Record* ring = nullptr;
   std::uint64_t mask = 0;
   format::Communicator* communicators = nullptr;
+  std::uint32_t capacity = 0;  // entries of it
   format::Peer* peers = nullptr;
   format::Words* words = nullptr;
   format::Part* parts = nullptr;
@@ -79,7 +82,7 @@ struct Box {
   HandleTable handles;
   HandleTable ended_by_us;  // written under `writer`
   GroupPool groups;
-  Private privates[format::kCommunicatorCapacity];
+  Private* privates = nullptr;  // one for each entry of the communicator table
   SeenId seen[kSeenIds];
 
   bool Watching() const { return header->watching.load(std::memory_order_relaxed) != 0; }
@@ -104,13 +107,14 @@ struct BoxPlan {
   std::string directory;
   std::string name;  // of the file, without its directory
   std::uint32_t ring = format::kDefaultRing;
+  std::uint32_t communicators = format::kDefaultCommunicators;
   format::Identity identity{};
 };
 struct BoxFailure {
   std::string reason;
 };
 
-std::uint64_t BoxBytes(std::uint32_t ring);
+std::uint64_t BoxBytes(const BoxPlan& plan);
 // Makes the file, locked and whole, and maps it, under a name that no reader looks at.
 std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan);
 // Gives the file the name that readers look for. An empty string, or why not; then the file is gone.

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "ncclwatch/format/black_box.h"
 #include "ncclwatch/format/record.h"
 
 namespace ncclwatch::shim {
@@ -12,6 +13,14 @@ namespace ncclwatch::shim {
 // reader's acquire load of the handle pairs.
 class HandleTable {
  public:
+  static constexpr std::uint32_t kCapacity = 4 * format::kMostCommunicators;
+  struct Slot {
+    std::atomic<std::uint64_t> handle;
+    std::atomic<std::uint32_t> index;
+  };
+  // kCapacity zeroes, which stay.
+  explicit HandleTable(Slot* slots) : slots_(slots) {}
+
   std::uint32_t Find(std::uint64_t handle) const {
     for (std::uint32_t i = 0, at = Home(handle); i < kCapacity; ++i, at = (at + 1) % kCapacity) {
       const std::uint64_t there = slots_[at].handle.load(std::memory_order_acquire);
@@ -54,18 +63,13 @@ class HandleTable {
   }
 
  private:
-  static constexpr std::uint32_t kCapacity = 4096;  // four times the communicators that can be watched
   static constexpr std::uint64_t kEmpty = 0;
   static constexpr std::uint64_t kRemoved = 1;  // no pointer to a communicator
-  struct Slot {
-    std::atomic<std::uint64_t> handle{kEmpty};
-    std::atomic<std::uint32_t> index{0};
-  };
   static std::uint32_t Home(std::uint64_t handle) {
-    return static_cast<std::uint32_t>(handle * 0x9e3779b97f4a7c15ull >> 52) % kCapacity;
+    return static_cast<std::uint32_t>(handle * 0x9e3779b97f4a7c15ull >> 46);
   }
 
-  Slot slots_[kCapacity];
+  Slot* slots_;
 };
 
 }  // namespace ncclwatch::shim

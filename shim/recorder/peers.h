@@ -19,7 +19,7 @@ enum class PeerUse { kLive, kEnded, kReplaced };
 inline PeerUse UseOf(const Box& box, std::uint64_t key) {
   const std::uint64_t packed = key - 1;
   const std::uint32_t index = static_cast<std::uint32_t>(packed >> 20) & 0xfffff;
-  if (index >= format::kCommunicatorCapacity) return PeerUse::kLive;
+  if (index >= box.capacity) return PeerUse::kLive;
   format::Communicator& entry = box.communicators[index];
   // Another thread may give the entry away at this very moment.
   const std::uint32_t generation = std::atomic_ref(entry.generation).load(std::memory_order_relaxed);

@@ -17,11 +17,11 @@ using format::kNoCommunicator;
 // theirs may still be on a GPU.
 std::uint32_t FindRoom(Box& box) {
   std::uint32_t used = box.header->communicators_used.load(std::memory_order_relaxed);
-  if (used < format::kCommunicatorCapacity) return used;
+  if (used < box.capacity) return used;
   const std::uint32_t from = box.reuse_from.load(std::memory_order_relaxed);
   for (const bool any : {false, true}) {
-    for (std::uint32_t i = 0; i < format::kCommunicatorCapacity; ++i) {
-      const std::uint32_t at = (from + i) % format::kCommunicatorCapacity;
+    for (std::uint32_t i = 0; i < box.capacity; ++i) {
+      const std::uint32_t at = (from + i) % box.capacity;
       const CommunicatorState state = StateOf(box.communicators[at]);
       const bool ended = state == CommunicatorState::kDestroyed ||
                          (any && (state == CommunicatorState::kAborted || state == CommunicatorState::kFailed));
@@ -116,7 +116,8 @@ std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
   if (at == kNoCommunicator) {
     box.header->communicators_lost.fetch_add(1, std::memory_order_relaxed);
     if (!box.said_full.exchange(true))
-      Say("more than %u communicators alive: the others are not watched", format::kCommunicatorCapacity);
+      Say("more than %u communicators alive: the others are not watched (NCCLWATCH_COMMUNICATORS makes room for more)",
+          box.capacity);
     return kNoCommunicator;
   }
   format::Communicator& entry = box.communicators[at];

@@ -150,8 +150,8 @@ std::uint64_t Job::Enter(int rank, int comm, const Spec& spec) {
     ++entry.empties;
     return Append(rank, call);
   }
-  entry.chain = format::Chain(
-      entry.chain, format::Fingerprint(spec.function, spec.count, spec.dtype, spec.reduction, spec.root, 0));
+  entry.chain = format::Chain(entry.chain,
+                              format::Fingerprint(spec.function, spec.count, spec.dtype, spec.reduction, spec.root, 0));
   call.chain = entry.chain;
   ++entry.entered;
   const std::uint64_t slot = Append(rank, call);
@@ -369,7 +369,12 @@ diagnosis::Snapshot Job::Snapshot() const {
   return snapshot;
 }
 
-diagnosis::Diagnosis Job::Judge() const { return diagnosis::Diagnose(Snapshot()); }
+diagnosis::Diagnosis Job::Judge() const {
+  const diagnosis::Snapshot snapshot = Snapshot();
+  diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(snapshot);
+  if (on_judged) on_judged(snapshot, diagnosis);
+  return diagnosis;
+}
 
 diagnosis::Diagnosis Job::JudgeAt(double seconds) {
   At(seconds);

@@ -80,6 +80,8 @@ class Job {
   diagnosis::Limits limits;
   diagnosis::Snapshot Snapshot() const;  // judged now
   diagnosis::Diagnosis Judge() const;
+  // Told of each of them.
+  static inline std::function<void(const diagnosis::Snapshot&, const diagnosis::Diagnosis&)> on_judged;
   diagnosis::Diagnosis JudgeAt(double seconds);
   // One file for each process; the leader's says the limits and the instant of the verdict.
   std::vector<std::string> WriteBoxes(const std::string& directory, bool verdict = true) const;

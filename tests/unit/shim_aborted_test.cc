@@ -36,7 +36,7 @@ struct Meanwhile {
 
 void Reuse() {
   const OwnBox box;
-  for (std::uint32_t i = 0; i <= format::kCommunicatorCapacity; ++i) {
+  for (std::uint32_t i = 0; i <= format::kDefaultCommunicators; ++i) {
     ncclComm_t comm = MakeComm();
     meanwhile.made.push_back(comm);
     if (&box.Of(comm) != &box.communicator(meanwhile.index)) continue;

@@ -170,7 +170,7 @@ TEST(ShimCommunicators, EntriesOfTheDestroyedAreReused) {
   MakeComm();
   const OwnBox box;
   std::map<std::uint64_t, int> identities;
-  for (std::uint32_t i = 0; i < 2 * format::kCommunicatorCapacity; ++i) {
+  for (std::uint32_t i = 0; i < 2 * format::kDefaultCommunicators; ++i) {
     ncclComm_t comm = MakeComm();
     AllReduce(comm);
     EXPECT_EQ(box.Of(comm).entered, 1u);
@@ -178,7 +178,7 @@ TEST(ShimCommunicators, EntriesOfTheDestroyedAreReused) {
     EXPECT_EQ(box.Newest().generation, box.Of(comm).generation);
     ncclCommDestroy(comm);
   }
-  EXPECT_EQ(box.header().communicators_used, format::kCommunicatorCapacity);
+  EXPECT_EQ(box.header().communicators_used, format::kDefaultCommunicators);
   EXPECT_EQ(box.header().communicators_lost, 0u);
 }
 
@@ -228,7 +228,7 @@ TEST(ShimCommunicators, AFullTableIsSaidOnceAndHarmsNobody) {
   MakeComm();
   const OwnBox box;
   testing::internal::CaptureStderr();
-  for (std::uint32_t i = 0; i < format::kCommunicatorCapacity + 10; ++i) comms.push_back(MakeComm());
+  for (std::uint32_t i = 0; i < format::kDefaultCommunicators + 10; ++i) comms.push_back(MakeComm());
   EXPECT_EQ(AllReduce(comms.back()), ncclSuccess);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_GT(box.header().communicators_lost, 0u);

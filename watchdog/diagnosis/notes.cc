@@ -67,7 +67,9 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
   where("its messages have more sizes than can be kept of so many ranks: those of older messages were not compared",
         [](const BoxImage& box) { return box.sizes_until != UINT64_MAX; });
   const std::uint64_t lost = Sum(view, [](const BoxImage& box) { return box.communicators_lost; });
-  if (lost > 0) notes->push_back(Plural(lost, "communicator") + " found no room in a black box and is not watched");
+  if (lost > 0)
+    notes->push_back(Plural(lost, "communicator") +
+                     " found no room in a black box and is not watched (NCCLWATCH_COMMUNICATORS)");
   const std::uint64_t peers = Sum(view, [](const BoxImage& box) { return box.peers_lost; });
   if (peers > 0) notes->push_back(Plural(peers, "count") + " of sends and receives found no room in a black box");
   const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });

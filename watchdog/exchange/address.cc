@@ -6,6 +6,7 @@
 
 #include "watchdog/exchange/sha256.h"
 #include "watchdog/exchange/token.h"
+#include "watchdog/rundir/hydra.h"
 #include "watchdog/settings/exchange_address.h"
 
 namespace ncclwatch::exchange {
@@ -60,6 +61,8 @@ Source SourceFrom(const rundir::Lookup& lookup) {
   }
   if (lookup("OMPI_MCA_orte_hnp_uri"))
     return {"OMPI_MCA_orte_hnp_uri", HostsOfUri(Value(lookup, "OMPI_MCA_orte_hnp_uri"))};
+  if (const std::string port = Value(lookup, rundir::kHydraPort); !port.empty())
+    return {"Hydra", {port.substr(0, port.rfind(':'))}};
   return {"PMIX_NAMESPACE", {HostOfNamespace(Value(lookup, "PMIX_NAMESPACE"))}};
 }
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "watchdog/exchange/sha256.h"
+#include "watchdog/rundir/hydra.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::exchange {
@@ -43,9 +44,9 @@ std::string JobIdentity(const rundir::Lookup& lookup) {
       Append(&text, lookup, {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"});
       break;
     case rundir::Launcher::kMpich:
-      if (!lookup("PMI_JOBID")) return {};
+      if (!lookup("PMI_JOBID") && !lookup(rundir::kHydraPort)) return {};
       text = "mpich";
-      Append(&text, lookup, {"PMI_JOBID"});
+      Append(&text, lookup, {"PMI_JOBID", rundir::kHydraPort});
       break;
     case rundir::Launcher::kNone: return {};
   }

@@ -53,6 +53,47 @@ void ReadShape(Reader* from, Call* call) {
   if (functions::IsMpi(call->function)) call->signature = from->NumberAs<std::uint32_t>();
 }
 
+enum MpiBits : std::uint8_t {  // what a call of MPI says besides; not set: nothing
+  kTag = 1,
+  kBytes = 2,
+  kWaiter = 4,
+  kCompleted = 8,
+  kParts = 16,
+  kAwaited = 32,
+  kPolled = 64,
+  kAnyDoes = 128,
+};
+
+void WriteMpi(const Call& call, Writer* to) {
+  unsigned bits = 0;
+  if (call.tag != format::kNoTag) bits |= kTag;
+  if (call.bytes != 0) bits |= kBytes;
+  if (call.waiter != 0) bits |= kWaiter;
+  if (call.completed_ns != 0) bits |= kCompleted;
+  if (call.parts != 0) bits |= kParts;
+  if (call.awaited) bits |= kAwaited;
+  if (call.polled) bits |= kPolled;
+  if (call.any_does) bits |= kAnyDoes;
+  to->Byte(static_cast<std::uint8_t>(bits));
+  if ((bits & kTag) != 0) to->Signed(call.tag);
+  if ((bits & kBytes) != 0) to->Number(call.bytes);
+  if ((bits & kWaiter) != 0) to->Number(call.waiter);
+  if ((bits & kCompleted) != 0) to->Signed(call.completed_ns);
+  if ((bits & kParts) != 0) to->Number(call.parts);
+}
+
+void ReadMpi(Reader* from, Call* call) {
+  const std::uint8_t bits = from->Byte();
+  if ((bits & kTag) != 0) call->tag = from->Signed32();
+  if ((bits & kBytes) != 0) call->bytes = from->Number();
+  if ((bits & kWaiter) != 0) call->waiter = from->Number();
+  if ((bits & kCompleted) != 0) call->completed_ns = Later(from->Signed(), 0);
+  if ((bits & kParts) != 0) call->parts = from->Number();
+  call->awaited = (bits & kAwaited) != 0;
+  call->polled = (bits & kPolled) != 0;
+  call->any_does = (bits & kAnyDoes) != 0;
+}
+
 // 0: has not returned; odd: twice the time inside, plus 1; even: clocks that went backwards.
 std::uint64_t Inside(const Call& call) {
   if (call.returned_ns == 0) return 0;
@@ -111,6 +152,7 @@ void CallMemory::Write(const Call& call, Writer* to) {
     to->Number(call.flags).Number(call.group).Number(call.ticket);
     if ((call.flags & format::kStartMarked) != 0) to->Number(call.start);
   }
+  if (functions::IsMpi(call.function)) WriteMpi(call, to);
   Keep(call);
 }
 
@@ -151,6 +193,7 @@ Call CallMemory::Read(Reader* from) {
     call.ticket = from->Number();
     call.start = (call.flags & format::kStartMarked) != 0 ? from->Number() : 0;
   }
+  if (functions::IsMpi(call.function)) ReadMpi(from, &call);
   Keep(call);
   return call;
 }

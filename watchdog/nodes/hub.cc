@@ -51,9 +51,9 @@ void Hub::Leave(const std::string& node, bool closed, std::int64_t now_ns) {
 
 void Hub::TakeSummary(const std::string& node, std::string_view body, std::int64_t now_ns) {
   const Outcome outcome = table_.Tell(node, body, now_ns);
-  if (outcome == Outcome::kNewer) newer_.insert(node);
+  if (outcome == Outcome::kOther) others_.insert(node);
   if (outcome == Outcome::kDamaged) ++refused_;
-  if (outcome == Outcome::kTaken || outcome == Outcome::kNewer || node == own_) return;
+  if (outcome == Outcome::kTaken || outcome == Outcome::kOther || node == own_) return;
   std::int64_t& asked_ns = asked_anew_ns_[node];
   if (now_ns - asked_ns < kAnew_ns) return;
   asked_ns = now_ns;

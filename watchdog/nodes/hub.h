@@ -40,7 +40,7 @@ class Hub {
   void TakeSummary(const std::string& node, std::string_view body, std::int64_t now_ns);
   void TakeRecords(const std::string& node, std::string_view body);
   std::uint64_t refused() const { return refused_; }
-  const std::set<std::string>& newer() const { return newer_; }  // nodes that speak a later version
+  const std::set<std::string>& others() const { return others_; }  // nodes that speak another version
 
   // ---- what is fetched -------------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Hub {
   std::set<std::string> owing_;
   std::map<std::string, std::int64_t> slow_until_ns_;
   std::uint64_t refused_ = 0;
-  std::set<std::string> newer_;
+  std::set<std::string> others_;
 
   bool gathering_ = false;
   std::int64_t gather_until_ns_ = 0, late_ns_ = 0;

@@ -19,7 +19,7 @@ constexpr std::uint64_t kMostCommunicators = 1u << 16;
 constexpr std::uint64_t kMostEntries = 1u << 20;  // peers, observations, call sites of one box
 constexpr std::uint64_t kMostCalls = 1u << 22;    // the largest ring
 // What the smallest of them takes: a count that promises more than the bytes left is damage, and sizes no allocation.
-constexpr std::size_t kLeastCall = 4, kLeastCommunicator = 30, kLeastEntry = 4;
+constexpr std::size_t kLeastCall = 4, kLeastCommunicator = 31, kLeastEntry = 4;
 
 // ---- communicators -----------------------------------------------------------------------------------------------
 
@@ -55,6 +55,23 @@ void ReadStarts(Reader* from, Communicator* comm) {
   for (std::uint64_t& start : comm->starts) start = from->Number();
 }
 
+// Of communicators that were aborted or revoked: what had finished by then.
+void WriteAborted(const Communicator& comm, Writer* to) {
+  to->Signed(comm.aborted_ns);
+  if (comm.aborted_ns == 0) return;
+  to->Number(comm.aborted_tickets);
+  for (const std::uint16_t unfinished : comm.unfinished) to->Number(unfinished);
+  for (const std::uint64_t start : comm.aborted_starts) to->Number(start);
+}
+
+void ReadAborted(Reader* from, Communicator* comm) {
+  comm->aborted_ns = from->Signed();
+  if (comm->aborted_ns == 0) return;
+  comm->aborted_tickets = from->Number();
+  for (std::uint16_t& unfinished : comm->unfinished) unfinished = from->NumberAs<std::uint16_t>();
+  for (std::uint64_t& start : comm->aborted_starts) start = from->Number();
+}
+
 void WriteCommunicator(const Communicator& comm, Writer* to) {
   to->Number(comm.index).Number(comm.generation).Whole(comm.id).Whole(comm.parent).Number(comm.parent_ordinal);
   to->Number(comm.handle).Number(comm.rank).Number(comm.size).Signed(comm.color).Signed(comm.device);
@@ -65,6 +82,7 @@ void WriteCommunicator(const Communicator& comm, Writer* to) {
   to->Number(static_cast<std::uint64_t>(comm.last.function)).Signed(comm.last.root);
   to->Byte(comm.last.dtype).Byte(comm.last.reduction).Number(comm.last.flags);
   WriteMarks(comm, to);
+  WriteAborted(comm, to);
 }
 
 void ReadCommunicator(Reader* from, Communicator* comm) {
@@ -100,6 +118,7 @@ void ReadCommunicator(Reader* from, Communicator* comm) {
   comm->last.reduction = from->Byte();
   comm->last.flags = from->NumberAs<std::uint32_t>();
   ReadMarks(from, comm);
+  ReadAborted(from, comm);
 }
 
 bool Plausible(const Communicator& comm) {
@@ -184,7 +203,58 @@ void KeepCalls(std::uint64_t newest, std::uint64_t communicator, BoxImage* image
     if (wanted || call >= first_new) kept.push_back(*call);
   }
   image->calls = std::move(kept);
+  std::erase_if(image->parts, [image](const reader::CallParts& of) {
+    return !std::binary_search(image->calls.begin(), image->calls.end(), of.call,
+                               [](const Call& a, const Call& b) { return a.slot < b.slot; });
+  });
   image->first_slot = std::max<std::uint64_t>(image->first_slot, 1);  // not whole: something was there before
+}
+
+// ---- amounts of single ranks, of MPI alone -------------------------------------------------------------------------
+
+void WriteParts(const std::vector<format::Part>& parts, Writer* to) {
+  to->Number(parts.size());
+  for (const format::Part& part : parts)
+    to->Number(part.what).Number(part.dtype).Number(part.element).Number(part.bytes);
+}
+
+std::vector<format::Part> ReadParts(Reader* from) {
+  std::vector<format::Part> parts;
+  for (std::uint64_t left = Count(from, format::kMostParts, kLeastEntry); left > 0 && from->ok(); --left) {
+    format::Part& part = parts.emplace_back();
+    part.what = from->NumberAs<std::uint32_t>();
+    part.dtype = from->NumberAs<std::uint16_t>();
+    part.element = from->NumberAs<std::uint16_t>();
+    part.bytes = from->Number();
+  }
+  return parts;
+}
+
+bool AnyOfMpi(const BoxImage& image) {
+  return std::any_of(image.calls.begin(), image.calls.end(),
+                     [](const Call& call) { return functions::IsMpi(call.function); });
+}
+
+void WriteAllParts(const BoxImage& image, Writer* to) {
+  to->Number(image.parts.size());
+  for (const reader::CallParts& of : image.parts) {
+    to->Number(of.call.slot);
+    WriteParts(of.sends, to);
+    WriteParts(of.receives, to);
+  }
+}
+
+// By slot, ascending, as the calls are; false: one of them is of no call.
+bool ReadAllParts(Reader* from, BoxImage* image) {
+  auto call = image->calls.begin();
+  for (std::uint64_t left = Count(from, kMostCalls, 3); left > 0 && from->ok(); --left) {
+    const std::uint64_t slot = from->Number();
+    call = std::lower_bound(call, image->calls.end(), slot,
+                            [](const Call& one, std::uint64_t wanted) { return one.slot < wanted; });
+    if (call == image->calls.end() || call->slot != slot) return false;
+    image->parts.push_back({*call, ReadParts(from), ReadParts(from)});
+  }
+  return from->ok();
 }
 
 void WriteObservation(const reader::Observation& seen, Writer* to) {
@@ -227,6 +297,7 @@ void WriteImage(const BoxImage& image, Writer* to) {
   to->Number(image.calls.size());
   CallMemory memory;
   for (const Call& call : image.calls) memory.Write(call, to);
+  if (AnyOfMpi(image)) WriteAllParts(image, to);
 }
 
 bool ReadImage(Reader* from, BoxImage* image) {
@@ -259,6 +330,7 @@ bool ReadImage(Reader* from, BoxImage* image) {
   image->calls.reserve(calls);
   CallMemory memory;
   for (std::uint64_t left = calls; left > 0 && from->ok(); --left) image->calls.push_back(memory.Read(from));
+  if (from->ok() && AnyOfMpi(*image) && !ReadAllParts(from, image)) return false;
   return from->ok();
 }
 

@@ -22,7 +22,7 @@ Writer Begun() {
 // False: of a version that is not known here, or nothing at all.
 bool Known(Reader* from) {
   const std::uint8_t version = from->Byte();
-  return from->ok() && version >= 1 && version <= kWireVersion;
+  return from->ok() && version == kWireVersion;
 }
 
 std::string WriteBoxes(std::uint64_t number, const std::vector<reader::BoxImage>& boxes) {

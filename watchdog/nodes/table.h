@@ -40,7 +40,7 @@ enum class Outcome {
   kTaken,
   kGap,      // a message before it is missing: a new session is wanted
   kDamaged,  // the same, and the node or the network is not what it should be
-  kNewer,    // a version that is not known here
+  kOther,    // of a version that is not spoken here
 };
 
 class Table {

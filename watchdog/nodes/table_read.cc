@@ -93,7 +93,7 @@ Outcome Table::Tell(const std::string& name, std::string_view body, std::int64_t
   Telling telling{&node, Reader(body), 0, now_ns, nullptr, {}};
   Reader& from = telling.from;
   const std::uint8_t version = from.Byte();
-  if (from.ok() && version > kWireVersion) return Outcome::kNewer;
+  if (from.ok() && version != 0 && version != kWireVersion) return Outcome::kOther;
   const std::uint8_t bits = from.Byte();
   const auto session = from.NumberAs<std::uint32_t>();
   const std::uint64_t sequence = from.Number(), revision = from.Number();

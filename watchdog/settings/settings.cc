@@ -11,6 +11,8 @@ namespace {
 
 constexpr std::uint32_t kSmallestRing = 256;
 constexpr std::uint32_t kLargestRing = 1u << 22;
+constexpr std::uint32_t kFewestCommunicators = 64;
+constexpr std::uint32_t kMostCommunicators = 65536;
 constexpr double kLongestTimeout_s = 7 * 86400.0;  // beyond a week a stall is nobody's news
 
 bool Same(std::string_view a, std::string_view b) {
@@ -107,6 +109,18 @@ std::uint32_t Ring(const Environment& environment, std::uint32_t fallback) {
   return ring;
 }
 
+std::uint32_t Communicators(const Environment& environment, std::uint32_t fallback) {
+  constexpr const char* kVariable = "NCCLWATCH_COMMUNICATORS";
+  const std::string_view value = environment.Get(kVariable);
+  if (value.empty()) return fallback;
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc() && end == value.data() + value.size() && number > 0 && number <= kMostCommunicators)
+    return std::max(static_cast<std::uint32_t>(number), kFewestCommunicators);
+  environment.Complain(kVariable, "not understood, 1024 is used; accepted: communicators, from 1 to 65536");
+  return fallback;
+}
+
 MpiChecks Checks(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_MPI_CHECKS";
   MpiChecks checks;
@@ -155,6 +169,7 @@ Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
   settings.on_fault = environment.Choose("NCCLWATCH_ON_FAULT", settings.on_fault, kOnFault, "report, dump, abort");
   settings.timeout_s = Timeout(environment);
   settings.ring = Ring(environment, settings.ring);
+  settings.communicators = Communicators(environment, settings.communicators);
   constexpr Environment::Choice<GpuMarks> kGpuMarks[] = {
       {"off", GpuMarks::kOff}, {"end", GpuMarks::kEnd}, {"both", GpuMarks::kBoth}};
   settings.gpu = environment.Choose("NCCLWATCH_GPU", settings.gpu, kGpuMarks, "off, end, both");

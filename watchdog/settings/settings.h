@@ -18,20 +18,21 @@ struct MpiChecks {
 };
 
 struct Settings {
-  bool on = true;                     // NCCLWATCH
-  std::string directory;              // NCCLWATCH_DIR, empty: the default
-  std::string out;                    // NCCLWATCH_OUT, empty: none
-  std::string job;                    // NCCLWATCH_JOB, empty: from the launcher
-  OnFault on_fault = OnFault::kDump;  // NCCLWATCH_ON_FAULT
-  std::optional<double> timeout_s;    // NCCLWATCH_TIMEOUT, none: auto
-  std::uint32_t ring = 16384;         // NCCLWATCH_RING, rounded up to a power of two in [256, 2^22]
-  GpuMarks gpu = GpuMarks::kEnd;      // NCCLWATCH_GPU
-  std::string nccl;                   // NCCLWATCH_NCCL
-  std::string hook;                   // NCCLWATCH_HOOK
-  std::string exchange = "auto";      // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read
-  std::string token;                  // NCCLWATCH_TOKEN, empty: none; a secret
-  LogLevel log = LogLevel::kWarn;     // NCCLWATCH_LOG
-  MpiChecks mpi_checks;               // NCCLWATCH_MPI_CHECKS
+  bool on = true;                      // NCCLWATCH
+  std::string directory;               // NCCLWATCH_DIR, empty: the default
+  std::string out;                     // NCCLWATCH_OUT, empty: none
+  std::string job;                     // NCCLWATCH_JOB, empty: from the launcher
+  OnFault on_fault = OnFault::kDump;   // NCCLWATCH_ON_FAULT
+  std::optional<double> timeout_s;     // NCCLWATCH_TIMEOUT, none: auto
+  std::uint32_t communicators = 1024;  // NCCLWATCH_COMMUNICATORS, alive at once in one process, in [64, 65536]
+  std::uint32_t ring = 16384;          // NCCLWATCH_RING, rounded up to a power of two in [256, 2^22]
+  GpuMarks gpu = GpuMarks::kEnd;       // NCCLWATCH_GPU
+  std::string nccl;                    // NCCLWATCH_NCCL
+  std::string hook;                    // NCCLWATCH_HOOK
+  std::string exchange = "auto";       // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read
+  std::string token;                   // NCCLWATCH_TOKEN, empty: none; a secret
+  LogLevel log = LogLevel::kWarn;      // NCCLWATCH_LOG
+  MpiChecks mpi_checks;                // NCCLWATCH_MPI_CHECKS
 };
 
 using Getenv = const char* (*)(const char*);

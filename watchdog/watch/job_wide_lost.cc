@@ -124,8 +124,8 @@ std::vector<std::string> JobWide::Notes(std::int64_t now_ns) const {
     notes.push_back("node " + HostOf(node) + " has not been heard of for " + since +
                     ": nothing newer is known of ranks " + RanksOf(node));
   }
-  for (const std::string& node : hub_->newer())
-    notes.push_back("node " + node + " runs a later version of ncclwatch, and is not watched from here");
+  for (const std::string& node : hub_->others())
+    notes.push_back("node " + node + " runs another version of ncclwatch, and is not watched from here");
   return notes;
 }
 

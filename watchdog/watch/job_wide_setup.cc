@@ -1,8 +1,11 @@
 #include "watchdog/watch/job_wide_setup.h"
 
+#include <unistd.h>
+
 #include "watchdog/exchange/address.h"
 #include "watchdog/exchange/noted_ids.h"
 #include "watchdog/exchange/token.h"
+#include "watchdog/rundir/hydra.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -27,7 +30,8 @@ std::optional<exchange::Setup> SetupFor(const Context& context, std::uint32_t ge
   const format::Identity& own = context.own->identity;
   const std::string& wanted = context.settings.exchange;
   if (wanted == "off" || (wanted == "auto" && !SeveralNodes(own))) return std::nullopt;
-  const rundir::Lookup lookup = [&](std::string_view name) { return Find(environment, name); };
+  const rundir::Lookup lookup =
+      rundir::WithHydra([&](std::string_view name) { return Find(environment, name); }, getpid());
   exchange::Setup setup;
   setup.job = exchange::JobIdentity(lookup);
   std::string why;

@@ -26,7 +26,8 @@ inline constexpr std::uint32_t kEndianMark = 0x01020304;
 inline constexpr std::uint32_t kPage = 4096;
 inline constexpr char kBoxSuffix[] = ".box";
 
-inline constexpr std::uint32_t kCommunicatorCapacity = 1024;
+inline constexpr std::uint32_t kDefaultCommunicators = 1024;  // that can be alive at once; from 64 to 65536
+inline constexpr std::uint32_t kMostCommunicators = 65536;
 inline constexpr std::uint32_t kPeerCapacity = 16384;
 inline constexpr std::uint32_t kObservationCapacity = 1024;
 inline constexpr std::uint32_t kStringBytes = 65536;

@@ -10,6 +10,7 @@
 #include "watchdog/exchange/resolver.h"
 #include "watchdog/exchange/token.h"
 #include "watchdog/exchange/unique_id.h"
+#include "watchdog/rundir/hydra.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -105,6 +106,20 @@ TEST(Address, OfOpenMpiIsWhereMpirunIs) {
   rank["PMIX_NAMESPACE"] = "prterun-gpu-node-7-41337@1";
   address = AddressFromLauncher(In(rank));
   EXPECT_EQ(address.host, "gpu-node-7");
+}
+
+TEST(Address, OfMpichIsWhereMpiexecIs) {
+  using namespace std::string_literals;
+  const std::string proxy =
+      "/usr/bin/hydra_pmi_proxy\0--control-port\0login3:40209\0--rmk\0user\0--proxy-id\0001"s;
+  const std::string port = rundir::HydraPortIn(proxy);
+  const Variables rank = {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {rundir::kHydraPort, port}};
+  const Address address = AddressFromLauncher(In(rank));
+  EXPECT_EQ(address.host, "login3");
+  EXPECT_EQ(address.source, "Hydra");
+  EXPECT_EQ(rundir::HydraPortIn("/usr/bin/vim\0--control-port\0a:1"s), "");
+  EXPECT_EQ(rundir::HydraPortIn("hydra_pmi_proxy\0--control-port"s), "");
+  EXPECT_EQ(rundir::HydraPortIn(""), "");
 }
 
 TEST(Address, NoneWhereTheLauncherTellsNothing) {

@@ -126,7 +126,7 @@ TEST(Table, ReplayedForeignAndDamagedBodiesChangeNothing) {
   EXPECT_EQ(table.nodes().at("host0").processes.size(), 4u);
   std::string later = body;
   later[0] = static_cast<char>(nodes::kWireVersion + 1);
-  EXPECT_EQ(table.Tell("host0", later, 1), Outcome::kNewer);
+  EXPECT_EQ(table.Tell("host0", later, 1), Outcome::kOther);
   std::string second = reporter.Look(NowOf(Spread(job, 4)[0], job.now_ns() + 2'000'000'000)).at(0);
   EXPECT_EQ(table.Tell("host0", second, 2), Outcome::kTaken);
   EXPECT_EQ(table.Tell("host0", second, 2), Outcome::kGap);  // said twice

@@ -46,6 +46,7 @@ TEST(Settings, EveryValueOfTheContractIsUnderstood) {
                           {"NCCLWATCH_ON_FAULT", "Abort"},
                           {"NCCLWATCH_TIMEOUT", "2.5"},
                           {"NCCLWATCH_RING", "1000"},
+                          {"NCCLWATCH_COMMUNICATORS", "10000"},
                           {"NCCLWATCH_GPU", "off"},
                           {"NCCLWATCH_NCCL", "/lib"},
                           {"NCCLWATCH_HOOK", "cat"},
@@ -58,6 +59,7 @@ TEST(Settings, EveryValueOfTheContractIsUnderstood) {
   EXPECT_EQ(read.settings.on_fault, OnFault::kAbort);
   EXPECT_EQ(read.settings.timeout_s, 2.5);
   EXPECT_EQ(read.settings.ring, 1024u);
+  EXPECT_EQ(read.settings.communicators, 10000u);
   EXPECT_EQ(read.settings.gpu, GpuMarks::kOff);
   EXPECT_EQ(From({{"NCCLWATCH_GPU", "Both"}}).settings.gpu, GpuMarks::kBoth);
   EXPECT_EQ(read.settings.log, LogLevel::kDebug);
@@ -119,18 +121,18 @@ TEST_P(BadValue, IsNamedOnceAndTheDefaultIsUsed) {
   EXPECT_EQ(read.settings.log, defaults.log);
 }
 
-INSTANTIATE_TEST_SUITE_P(Settings, BadValue,
-                         testing::Values(std::pair{"NCCLWATCH", "maybe"}, std::pair{"NCCLWATCH_ON_FAULT", "explode"},
-                                         std::pair{"NCCLWATCH_TIMEOUT", "soon"}, std::pair{"NCCLWATCH_TIMEOUT", "0"},
-                                         std::pair{"NCCLWATCH_TIMEOUT", "-3"}, std::pair{"NCCLWATCH_TIMEOUT", "nan"},
-                                         std::pair{"NCCLWATCH_TIMEOUT", "1e400"}, std::pair{"NCCLWATCH_TIMEOUT", "s"},
-                                         std::pair{"NCCLWATCH_RING", "0"}, std::pair{"NCCLWATCH_RING", "-1"},
-                                         std::pair{"NCCLWATCH_RING", "4194305"}, std::pair{"NCCLWATCH_RING", "16k"},
-                                         std::pair{"NCCLWATCH_GPU", "some"},
-                                         std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
-                                         std::pair{"NCCLWATCH_TRACE", "full"}, std::pair{"NCCLWATCH_NUMERICS", "nan"},
-                                         std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"},
-                                         std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
+INSTANTIATE_TEST_SUITE_P(
+    Settings, BadValue,
+    testing::Values(std::pair{"NCCLWATCH", "maybe"}, std::pair{"NCCLWATCH_ON_FAULT", "explode"},
+                    std::pair{"NCCLWATCH_TIMEOUT", "soon"}, std::pair{"NCCLWATCH_TIMEOUT", "0"},
+                    std::pair{"NCCLWATCH_TIMEOUT", "-3"}, std::pair{"NCCLWATCH_TIMEOUT", "nan"},
+                    std::pair{"NCCLWATCH_TIMEOUT", "1e400"}, std::pair{"NCCLWATCH_TIMEOUT", "s"},
+                    std::pair{"NCCLWATCH_RING", "0"}, std::pair{"NCCLWATCH_RING", "-1"},
+                    std::pair{"NCCLWATCH_RING", "4194305"}, std::pair{"NCCLWATCH_RING", "16k"},
+                    std::pair{"NCCLWATCH_COMMUNICATORS", "0"}, std::pair{"NCCLWATCH_COMMUNICATORS", "65537"},
+                    std::pair{"NCCLWATCH_GPU", "some"}, std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
+                    std::pair{"NCCLWATCH_TRACE", "full"}, std::pair{"NCCLWATCH_NUMERICS", "nan"},
+                    std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"}, std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
 
 TEST(Settings, MpiChecksAreAList) {
   EXPECT_FALSE(From({}).settings.mpi_checks.sync);
