@@ -17,7 +17,7 @@ STARTED_S = 90       # until the fault is planted
 ENDED_S = 60         # a job that ends by itself does so within it
 STANDSTILL_S = 4     # bare: so long after the fault a job that goes on takes a hundred times over
 
-__all__ = ["Build", "Failure", "MpiJob", "installed", "library", "program"]
+__all__ = ["Build", "Failure", "MpiJob", "installed", "library", "program", "written_by_ranks"]
 
 
 def installed(mpi):
@@ -51,6 +51,15 @@ def launcher(mpi, ranks, preload):
     return ["mpirun.mpich", "-n", str(ranks)] + (["-genv", "LD_PRELOAD", preload] if preload else [])
 
 
+def written_by_ranks(output):
+    """Their lines, whoever was first, without ncclwatch's own.
+
+    Open MPI's mpirun may put one rank's line end behind the next one's line.
+    """
+    lines = "\n".join(line for line in output.splitlines() if not line.startswith("[ncclwatch"))
+    return sorted(filter(None, re.sub(r"(?=rank \d+ of )", "\n", lines).splitlines()))
+
+
 class MpiJob(Job):
     """watched: with the library of that MPI in the ranks."""
 
@@ -74,12 +83,7 @@ class MpiJob(Job):
         return 128 - code if code is not None and code < 0 else code
 
     def printed_by_program(self):
-        """What the ranks wrote, whoever was first, without ncclwatch's own lines.
-
-        Open MPI's mpirun may put one rank's line end behind the next one's line.
-        """
-        lines = "\n".join(line for line in self.output().splitlines() if not line.startswith("[ncclwatch"))
-        return sorted(filter(None, re.sub(r"(?=rank \d+ of )", "\n", lines).splitlines()))
+        return written_by_ranks(self.output())
 
     def until_fault(self):
         self.wait_until(lambda: self.fault_ns() or self.ended(), STARTED_S, "the fault was to be planted")

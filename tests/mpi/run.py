@@ -18,6 +18,7 @@ import time
 
 from cases import CASES, ORDER, SHORT, is_open
 from mpi_job import Build, ENDED_S, Failure, MpiJob, installed, library, program
+from spread_job import Skip, SpreadMpiJob, check_possible
 
 STAMP_S = 0.01  # file times are as coarse as the kernel's tick
 KEPT = "mpi-failures"  # below the build folder: run directories of what was misjudged
@@ -94,8 +95,14 @@ def since_fault(job, prompt):
     return f"{seconds:.2f} s after the fault"
 
 
-def run_faulty(build, mpi, case, ranks, keep, prompt=None):
-    with MpiJob(build, mpi, case, ranks) as job:
+def watched_job(build, mpi, case, ranks, nodes):
+    if nodes == 1:
+        return MpiJob(build, mpi, case, ranks)
+    return SpreadMpiJob(build, mpi, case, ranks, nodes)
+
+
+def run_faulty(build, mpi, case, ranks, keep, prompt=None, nodes=1):
+    with watched_job(build, mpi, case, ranks, nodes) as job:
         try:
             job.until_verdict_or_end(lambda documents: right(case, ranks, documents))
             first = judge(case, ranks, documents_of(job))
@@ -115,12 +122,12 @@ def check_counts(job):
         raise Failure(f"MPI_Allreduce by rank: {dict(recorded)} recorded, {told} made")
 
 
-def run_clean(build, mpi, case, ranks, keep):
+def run_clean(build, mpi, case, ranks, keep, nodes=1):
     with MpiJob(build, mpi, case, ranks, watched=False) as bare:
         status, expected = bare.wait(ENDED_S), bare.printed_by_program()
     if status:
         raise Failure(f"status {status} without the library\n{expected}")
-    with MpiJob(build, mpi, case, ranks) as job:
+    with watched_job(build, mpi, case, ranks, nodes) as job:
         try:
             status = job.wait(ENDED_S)
             found = documents_of(job)[-1].get("findings", [])
@@ -163,7 +170,9 @@ def keeper(build, name):
     return keep
 
 
-def why_not(build, mpi, case, plain):
+def why_not(build, mpi, case, plain, nodes):
+    if nodes > 1 and (case.tool or case.program.startswith(("mpi4py", "fortran"))):
+        return "not over several nodes"
     if mpi not in case.mpis:
         return f"not a case of {mpi}"
     if not installed(mpi):
@@ -182,6 +191,7 @@ def options():
     parser.add_argument("--ranks", type=lambda text: tuple(map(int, text.split(","))),
                         help="such as 2,4,7; default: the case's own")
     parser.add_argument("--runs", type=int, default=1, help="of each case with each number of ranks")
+    parser.add_argument("--nodes", type=int, default=1, help="so many, namespaces of this machine, share the ranks")
     parser.add_argument("--plain", action="store_true",
                         help="without the library: does the program do what the table says")
     parser.add_argument("--prompt", type=float, metavar="SECONDS",
@@ -206,12 +216,15 @@ def run_case(build, case, arguments):
     mpi, failed = arguments.mpi, 0
     run = run_plain if arguments.plain else run_clean if case.clean else run_faulty
     # The time-out has to pass first where nothing is certain.
-    prompt = {"prompt": arguments.prompt} if run is run_faulty and case.least == "certain" else {}
-    sizes = [ranks for ranks in arguments.ranks or case.ranks if ranks >= min(case.ranks)]
+    more = {} if run is run_plain else {"nodes": arguments.nodes}
+    if run is run_faulty and case.least == "certain":
+        more["prompt"] = arguments.prompt
+    sizes = [ranks for ranks in arguments.ranks or case.ranks
+             if ranks >= min(case.ranks) and ranks % arguments.nodes == 0]
     for ranks, number in [(ranks, number) for ranks in sizes for number in range(arguments.runs)]:
         started = time.monotonic()
         try:
-            word = run(build, mpi, case, ranks, keeper(build, f"{mpi}.{case.name}.{ranks}"), **prompt)
+            word = run(build, mpi, case, ranks, keeper(build, f"{mpi}.{case.name}.{ranks}"), **more)
         except Failure as failure:
             word = f"FAILED: {failure}"
             failed += 1
@@ -229,10 +242,16 @@ def main():
     if not cases:
         print("no such case; --list names them")
         return 2
+    if arguments.nodes > 1:
+        try:
+            check_possible()
+        except Skip as reason:
+            print(f"skipped: {reason}")
+            return SKIP
     build = Build(arguments.build)
     failed = skipped = 0
     for case in cases:
-        reason = why_not(build, arguments.mpi, case, arguments.plain)
+        reason = why_not(build, arguments.mpi, case, arguments.plain, arguments.nodes)
         if reason:
             print(f"{case.name}: skipped: {reason}", flush=True)
             skipped += 1

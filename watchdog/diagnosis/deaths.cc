@@ -103,6 +103,7 @@ void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
 namespace {
 
 bool IsBetweenInitAndFinalize(const reader::BoxImage& box) {
+  if (box.told) return false;  // the summary may be older than its MPI_Finalize
   const bool speaks = std::any_of(box.communicators.begin(), box.communicators.end(), [](const auto& comm) {
     return (comm.flags & format::kCommMpi) != 0 && comm.state != CommunicatorState::kFailed;
   });
@@ -279,6 +280,8 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   const bool of_an_error = KindOfDeath(process, death.said) == Kind::kLibraryError;
   if (of_an_error && BlamesSomebodyElse(view, process, death.said)) return Certainty::kLikely;
   if (HadWaitedForTheUnseen(view, process)) return Certainty::kLikely;
+  // Known by its node's summaries alone: it may have ended over an error that another rank is to blame for.
+  if (process.box->told && fate.status) return Certainty::kLikely;
   if (fate.violent()) return Certainty::kCertain;
   // How it ended is not known: perhaps somebody ends the whole job.
   if (death.blamed) return Certainty::kLikely;

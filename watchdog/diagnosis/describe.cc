@@ -200,9 +200,10 @@ std::string ProcessText(const View&, const Process& process) {
 }
 
 std::string WhereText(const View& view, const Node& node) {
-  if (node.last == nullptr) return "it has made no NCCL call that is still in its " + std::string(SourceText(view));
-  const Call& call = *node.last;
   const Process& process = view.process(node);
+  if (node.last == nullptr && process.box->told) return "what it called last was not known here at that moment";
+  if (node.last == nullptr) return "it has made no call that is still in its " + std::string(SourceText(view));
+  const Call& call = *node.last;
   std::string text = CallText(call);
   if (functions::IsCollective(call.function)) text += " at position " + std::to_string(call.position);
   for (const auto& at : node.memberships) {

@@ -41,6 +41,16 @@ MpiJob Left(int status) {
   return job;
 }
 
+TEST(MpiEnd, OfWhomOnlyASummaryTellsNothingIsSaid) {
+  MpiJob job = Left(0);
+  for (const int rank : {0, 1}) {
+    job.Box(rank).told = true;
+    job.Box(rank).calls.clear();
+  }
+  for (const diagnosis::Finding& finding : diagnosis::Diagnose(job.Snapshot()).findings)
+    ADD_FAILURE() << finding.summary;
+}
+
 TEST(MpiEnd, WithoutFinalize) { Expect(Left(0).Judge(), Kind::kMissingFinalize, Certainty::kCertain, {0, 1}); }
 
 TEST(MpiEnd, EndedByNcclwatch) {
