@@ -111,9 +111,9 @@ void Wait(SignalRelay* relay, Deaths* deaths, pid_t job, std::int64_t at_most_ns
   // Never negative, which would wait for ever: the deadline may have passed since it was looked at.
   const std::int64_t wait_ms = std::clamp<std::int64_t>(at_most_ns / 1'000'000 + 1, 0, kScanMs);
   poll(polled.data(), polled.size(), static_cast<int>(wait_ms));
-  relay->Relay(job);
   deaths->Look();
   deaths->Scan();
+  relay->Relay(job);
 }
 
 // Until the job's process has ended, and its ranks too, unless they mean to stay. Returns its wait status.

@@ -46,7 +46,7 @@ diagnosis::Diagnosis Judge(reader::RunImage run) {
 }
 
 diagnosis::Diagnosis JudgeWith(reader::RunImage run, const std::vector<reader::Observation>& own) {
-  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes), own);
+  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes), own, run.witness);
   AddNotes(run, &snapshot);
   diagnosis::UseStacks(run.stacks, &snapshot);
   diagnosis::Diagnosis verdict = diagnosis::Diagnose(snapshot);

@@ -148,7 +148,7 @@ reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls ca
       run.failures.push_back({dump, "a dump of torch's flight recorder beside black boxes: to be given alone"});
   else if (!dumps.empty())
     ReadForeign(dumps, &run);
-  reader::ReadStacks(&run);
+  reader::ReadBeside(&run);
   return run;
 }
 

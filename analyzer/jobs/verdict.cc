@@ -28,6 +28,8 @@ std::optional<Verdict> ReadVerdict(const std::string& directory) {
     verdict.healthy = false;
     verdict.kind = TextOf(findings->front(), "kind");
     verdict.certainty = TextOf(findings->front(), "certainty");
+    const auto culprits = findings->front().find("culprits");
+    if (culprits != findings->front().end() && culprits->is_array()) verdict.culprits = culprits->size();
     verdict.summary = TextOf(findings->front(), "summary");
   }
   return verdict;

@@ -16,6 +16,7 @@ struct Verdict {
   bool healthy = true;
   std::string kind;  // of the first finding
   std::string certainty;
+  std::size_t culprits = 0;  // of it, how many
   std::string summary;
 };
 // None if there is no such file or it is no diagnosis.

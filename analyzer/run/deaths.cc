@@ -6,15 +6,21 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <tuple>
 
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "analyzer/run/unharmed.h"
+#include "ncclwatch/format/lease.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::analyzer {
 namespace {
+
+// From the closing of its last descriptors to its end a process does next to nothing.
+constexpr std::int64_t kClosedByItsEnd = kSecond;
 
 bool MadeSince(const std::string& path, std::int64_t realtime_ns) {
   struct stat status {};
@@ -31,7 +37,7 @@ Deaths::~Deaths() {
 void Deaths::Scan() {
   for (const std::string& directory : BoxDirectories(place_))
     for (const std::string& box : BoxFiles(directory)) {
-      if (std::find(known_.begin(), known_.end(), box) != known_.end() || !MadeSince(box, began_ns_)) continue;
+      if (known_.contains(box) || !MadeSince(box, began_ns_)) continue;
       if (std::find(directories_.begin(), directories_.end(), directory) == directories_.end())
         directories_.push_back(directory);
       Follow(box);
@@ -42,7 +48,7 @@ void Deaths::Follow(const std::string& path) {
   const auto opened = reader::MappedBox::Open(path);
   const auto* box = std::get_if<std::unique_ptr<reader::MappedBox>>(&opened);
   if (!box) return;  // not whole yet: the next scan tries again
-  known_.push_back(path);
+  known_.insert(path);
   const format::Identity& identity = (*box)->header().identity;
   const std::string_view boot(identity.boot_id, strnlen(identity.boot_id, sizeof identity.boot_id));
   if (boot != ThisPlace().boot_id || identity.pid_namespace != ThisPlace().pid_namespace) return;
@@ -51,11 +57,14 @@ void Deaths::Follow(const std::string& path) {
   process.seen.pid = identity.pid;
   process.seen.start_time = identity.start_time;
   process.seen.rank = identity.rank;
+  process.seen.place = format::PidPlace(boot, identity.pid_namespace);
+  process.closing = closings_.Follow(path);
   process.pidfd = evidence::OpenPidfd(static_cast<std::int32_t>(identity.pid));
   const auto stat = rundir::StatOf(static_cast<std::int32_t>(identity.pid));
   const bool the_same = process.pidfd >= 0 && stat && stat->start_time == identity.start_time;
   if (!the_same) {  // it ended before it was seen: when and how is not known
     if (process.pidfd >= 0) close(process.pidfd);
+    missed_ = true;
     return;
   }
   process.memory_group = memory_kills_.Follow(static_cast<std::int32_t>(identity.pid));
@@ -65,9 +74,30 @@ void Deaths::Follow(const std::string& path) {
 void Deaths::AddTo(std::vector<pollfd>* polled) const {
   for (const Process& process : processes_)
     if (!process.ended) polled->push_back({process.pidfd, POLLIN, 0});
+  if (closings_.descriptor() >= 0) polled->push_back({closings_.descriptor(), POLLIN, 0});
+}
+
+bool Deaths::OthersLive() const {
+  return std::all_of(processes_.begin(), processes_.end(), [](const Process& process) {
+    return process.order != 0 || IsUnharmed(static_cast<std::int32_t>(process.seen.pid), process.seen.start_time);
+  });
+}
+
+void Deaths::TakeClosings() {
+  const std::size_t before = closed_;
+  Process* last = nullptr;
+  for (const int closing : closings_.Take())
+    for (Process& process : processes_) {
+      if (process.closing != closing || process.order != 0) continue;
+      process.order = ++closed_;
+      process.closed_ns = MonotonicNow();
+      last = &process;
+    }
+  if (closed_ == before + 1) last->others_lived = OthersLive();
 }
 
 void Deaths::Look() {
+  TakeClosings();  // at once: launchers kill the others within a fraction of a millisecond
   memory_kills_.Refresh(MonotonicNow());
   for (Process& process : processes_) {
     pollfd one{process.pidfd, POLLIN, 0};
@@ -75,6 +105,10 @@ void Deaths::Look() {
       process.ended = true;
       process.seen.at_ns = MonotonicNow();
     }
+  }
+  TakeClosings();
+  for (Process& process : processes_) {
+    if (process.ended && process.order == 0) process.closed_unseen = true;
     if (process.ended && !(process.seen.exit_flags & format::kExitKnown)) Learn(&process);
   }
 }
@@ -100,16 +134,27 @@ bool Deaths::ExitSeen(int status) const {
   });
 }
 
-std::vector<reader::Observation> Deaths::Observations() {
-  std::vector<reader::Observation> all;
+bool Deaths::Ordered(const Process& process) const {
+  return !closings_.lost() && !missed_ && process.order != 0 && !process.closed_unseen &&
+         process.seen.at_ns - process.closed_ns < kClosedByItsEnd;
+}
+
+reader::Witness Deaths::Ends(const std::string& directory) {
+  std::vector<const Process*> ended;
   for (Process& process : processes_) {
-    if (!process.ended) continue;
+    if (!process.ended || process.box.substr(0, process.box.rfind('/')) != directory) continue;
     // A lock that is still held after the process has gone: contradicting facts are never certain.
     process.seen.what = LockHeld(process.box) ? format::Observed::kHidden : format::Observed::kGone;
-    all.push_back(process.seen);
+    if (Ordered(process)) process.seen.at_ns = process.closed_ns;
+    ended.push_back(&process);
   }
-  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.at_ns < b.at_ns; });
-  return all;
+  std::stable_sort(ended.begin(), ended.end(), [](const Process* a, const Process* b) {
+    return std::tie(a->seen.at_ns, a->order) < std::tie(b->seen.at_ns, b->order);
+  });
+  reader::Witness witness;
+  for (const Process* process : ended)
+    witness.push_back({process->seen, Ordered(*process), Ordered(*process) && process->others_lived});
+  return witness;
 }
 
 }  // namespace ncclwatch::analyzer

@@ -5,18 +5,20 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "analyzer/run/closings.h"
 #include "watchdog/evidence/exit.h"
-#include "watchdog/reader/image.h"
+#include "watchdog/reader/witness.h"
 
 namespace ncclwatch::analyzer {
 
 class Deaths {
  public:
   // Boxes that were there before began_ns (CLOCK_REALTIME) are an earlier job's.
-  Deaths(std::string place, std::int64_t began_ns) : place_(std::move(place)), began_ns_(began_ns) {}
+  Deaths(const std::string& place, std::int64_t began_ns) : place_(place), began_ns_(began_ns), closings_(place) {}
   ~Deaths();
   Deaths(const Deaths&) = delete;
   Deaths& operator=(const Deaths&) = delete;
@@ -28,7 +30,7 @@ class Deaths {
   bool ExitSeen(int status) const;  // some process ended with it
   // The directories with boxes of this job, in the order in which they appeared.
   const std::vector<std::string>& directories() const { return directories_; }
-  std::vector<reader::Observation> Observations();  // in order of time
+  reader::Witness Ends(const std::string& directory);  // of the boxes there, in order
 
  private:
   struct Process {
@@ -36,17 +38,28 @@ class Deaths {
     reader::Observation seen;
     int pidfd = -1;
     bool ended = false;
+    int closing = -1;            // as Closings calls it
+    std::size_t order = 0;       // not 0: its black box was closed as the so manieth
+    std::int64_t closed_ns = 0;  // ... and that was read then
+    bool others_lived = false;   // reader::WitnessedEnd
+    bool closed_unseen = false;  // it was gone, and its black box still open: another process holds it
     std::string memory_group;
   };
   void Follow(const std::string& box);
+  void TakeClosings();
+  bool OthersLive() const;
+  bool Ordered(const Process& process) const;
   void Learn(Process* process);
 
   std::string place_;
   std::int64_t began_ns_;
   std::vector<std::string> directories_;
-  std::vector<std::string> known_;  // boxes
+  std::set<std::string> known_;  // boxes
   std::vector<Process> processes_;
   evidence::MemoryKills memory_kills_;
+  Closings closings_;
+  std::size_t closed_ = 0;
+  bool missed_ = false;  // some process ended before it could be followed: no order is whole
 };
 
 }  // namespace ncclwatch::analyzer

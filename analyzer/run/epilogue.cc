@@ -83,31 +83,61 @@ bool IsFault(const Verdict& verdict, int status) {
   return !verdict.healthy && (status != 0 || verdict.certainty != diagnosis::Name(Certainty::kSuspected));
 }
 
+// Whoever ended the launcher has ended the ranks, in some order that tells nothing.
+bool EndedFromOutside(int status) {
+  return status == 128 + SIGHUP || status == 128 + SIGINT || status == 128 + SIGKILL || status == 128 + SIGTERM;
+}
+
+void KeepWitness(const std::string& directory, const reader::Witness& ends, int status) {
+  if (ends.empty() || EndedFromOutside(status)) return;
+  const std::string error = act::WriteFile(directory + "/" + reader::kWitnessFile, reader::Format(ends));
+  if (!error.empty())
+    std::fprintf(stderr, "[ncclwatch] cannot keep how the ranks ended: %s\n", Printable(error).c_str());
+}
+
+// Of one that was itself ended by the fault, and has seen less.
+bool TellsMore(const diagnosis::Diagnosis& again, const Verdict& verdict) {
+  if (again.findings.empty() || verdict.certainty == diagnosis::Name(Certainty::kCertain)) return false;
+  const diagnosis::Finding& first = again.findings.front();
+  if (first.certainty == Certainty::kCertain) return true;
+  return verdict.certainty == diagnosis::Name(first.certainty) && verdict.kind == diagnosis::Name(first.kind) &&
+         first.culprits.size() < verdict.culprits;
+}
+
+std::vector<reader::Observation> SeenEnds(const reader::Witness& ends) {
+  std::vector<reader::Observation> seen;
+  for (const reader::WitnessedEnd& end : ends) seen.push_back(end.seen);
+  return seen;
+}
+
 void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const settings::Settings& settings,
                  Epilogue* epilogue) {
   const bool say = settings.log != settings::LogLevel::kOff;
+  const reader::Witness ends = deaths->Ends(directory);
+  KeepWitness(directory, ends, status);
   const reader::RunImage run = ReadJob({directory}, reader::Calls::kForVerdict);
-  if (const auto verdict = ReadVerdict(directory); verdict && IsFault(*verdict, status)) {
-    const Completed completed = Complete(directory, *verdict, run);
+  const diagnosis::Diagnosis judged = JudgeWith(run, SeenEnds(ends));
+  const auto said = ReadVerdict(directory);
+  if (said && IsFault(*said, status) && !TellsMore(judged, *said)) {
+    const Completed completed = Complete(directory, *said, run);
     if (!completed.json.empty()) Keep(directory, completed.json, completed.text);
-    if (say) PointTo(*verdict);
+    if (say) PointTo(*said);
     if (say) SayAdded(completed);
     epilogue->fault = true;
-    epilogue->json = completed.json.empty() ? verdict->text : completed.json;
+    epilogue->json = completed.json.empty() ? said->text : completed.json;
     SaveEvidence(directory, run, settings);
     return;
   }
-  const diagnosis::Diagnosis verdict = JudgeWith(run, deaths->Observations());
-  const std::string json = diagnosis::ToJson(verdict);
-  const bool fault = IsFault(verdict, status);
+  const std::string json = diagnosis::ToJson(judged);
+  const bool fault = IsFault(judged, status);
   if (!epilogue->fault || fault) epilogue->json = json;
   if (!fault) return;
   epilogue->fault = true;
-  const std::string text = diagnosis::ToText(verdict);
+  const std::string text = diagnosis::ToText(judged);
   Keep(directory, json, text);
   if (say) Say(directory, text);
   SaveEvidence(directory, run, settings);
-  StartHook(settings.hook, directory + "/" + kDiagnosisJson);
+  if (!said || !IsFault(*said, status)) StartHook(settings.hook, directory + "/" + kDiagnosisJson);
 }
 
 }  // namespace

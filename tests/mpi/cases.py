@@ -95,7 +95,7 @@ class Case:
     name: str             # FAMILY.CASE
     kinds: tuple = ()     # none: a clean program
     who: object = None
-    least: str = "certain"
+    least: object = "certain"  # a word, or such by MPI
     most: str = "certain"  # below it where waiting might yet help, as far as anybody outside can know
     alone: object = HANGS  # a word, several of them, or such by MPI
     ranks: tuple = (2, 4, 7)
@@ -103,6 +103,10 @@ class Case:
     environment: tuple = ()
     of: str = ""          # whose case it is, where not FAMILY's
     tool: str = ""        # a tool of PMPI's is loaded "before" or "after" the library
+    outlived: tuple = ()  # on these MPIs under `ncclwatch run`: nobody of the job itself lives to tell
+
+    def on(self, mpi):
+        return dataclasses.replace(self, least=self.least[mpi]) if isinstance(self.least, dict) else self
 
     @property
     def clean(self):
@@ -173,7 +177,11 @@ def race(name, alone=ANY, **more):
 
 
 def ending(name, kinds=("dead_rank",), who=odd_alone, alone=FAILS, **more):
-    return Case(f"endings.{name}", kinds, who, alone=alone, **more)
+    return Case(f"endings.{name}", kinds, who, alone=alone, outlived=("mpich",), **more)
+
+
+# Of several kills within a millisecond the first is known; whether one came of the other is not always.
+KILLED = {"openmpi": "certain", "mpich": "likely"}
 
 
 def communicator(name, kinds, who=odd_alone, **more):
@@ -260,13 +268,14 @@ ENDINGS = [
     ending("exit_0", ("early_exit",), alone=(ENDS, FAILS)),
     ending("exit_3"),
     ending("exit_handlers"),
+    ending("leaves_main", ("early_exit",), alone=(ENDS, FAILS)),
     ending("abort"),
-    ending("kill_9"),
+    ending("kill_9", least=KILLED),
     ending("null_pointer"),
     ending("mpi_abort", ("dead_rank", "early_exit", "library_error")),
     ending("stopped", ("frozen_process",), alone=HANGS, least="suspected", most="likely"),
     ending("endless_loop", ("missing_participant",), alone=HANGS, least="likely", most="likely"),
-    ending("killed_in_a_message"),
+    ending("killed_in_a_message", least=KILLED),
     ending("one_without_finalize", ("missing_finalize", "early_exit"), alone=ANY),
     ending("all_without_finalize", ("missing_finalize",), any_of_all, alone=(ENDS, FAILS)),
 ]
@@ -388,15 +397,7 @@ CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES +
          + ARGUMENTS + LIVES + RMA + CLEAN + FORTRAN + PYTHON + TOOLS}
 
 # Not found yet, or not always: what is true of them stands above all the same.
-OPEN = {
-    # All are gone within milliseconds, and nobody saw who was first.
-    *(f"endings.{name}" for name in ("kill_9", "null_pointer", "mpi_abort", "killed_in_a_message")),
-}
-OPEN_ON_MPICH_ALONE = {name for name in OPEN if name.startswith("endings.")}
-
-
-def is_open(name, mpi):
-    return name in OPEN and (mpi == "mpich" or name not in OPEN_ON_MPICH_ALONE)
+OPEN = frozenset()
 
 
 # One or two a family: what every change is tried on.

@@ -73,7 +73,8 @@ class MpiJob(Job):
         # {root} is known to the environment alone: the shell puts it into the command.
         shell = ["sh", "-c", 'root=$NCCLWATCH_SCENARIO; for word do shift; case $word in "{root}") word=$root;; esac; '
                              'set -- "$@" "$word"; done; exec "$@"', "sh"]
-        super().__init__(build, command, mode="bare", environment=wanted, directory=watched, wrapper=shell)
+        mode = "run" if watched and mpi in case.outlived else "bare"
+        super().__init__(build, command, mode=mode, environment=wanted, directory=watched, wrapper=shell)
 
     def ended(self):
         return self.process.poll() is not None

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-from cases import CASES, ORDER, SHORT, is_open
+from cases import CASES, OPEN, ORDER, SHORT
 from mpi_job import Build, ENDED_S, Failure, MpiJob, installed, library, program
 from spread_job import Skip, SpreadMpiJob, check_possible
 
@@ -204,10 +204,10 @@ def options():
 
 def chosen(arguments):
     wanted = arguments.case
-    return [case for case in CASES.values()
+    return [case.on(arguments.mpi) for case in CASES.values()
             if arguments.mpi in case.mpis and (not arguments.short or case.name in SHORT)
             and (arguments.open or arguments.plain or case.name in (wanted or ())
-                 or not is_open(case.name, arguments.mpi))
+                 or case.name not in OPEN)
             and (not wanted or case.name in wanted or case.name.split(".")[0] in wanted)]
 
 

@@ -151,6 +151,7 @@ Snapshot AsOf(const Snapshot& snapshot, std::int64_t now_ns) {
   past.limits = snapshot.limits;
   past.boxes = snapshot.boxes;
   past.notes = snapshot.notes;
+  past.ends = snapshot.ends;
   const Clocks clocks(snapshot.boxes, ReferenceBoot(snapshot));
   for (reader::BoxImage& box : past.boxes) RollBack(now_ns - clocks.ShiftOf(box), &box);
   for (const reader::Observation& seen : snapshot.observations) {

@@ -3,8 +3,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "watchdog/diagnosis/ends.h"
+#include "watchdog/diagnosis/killed_with_others.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -14,8 +16,6 @@ using format::Observed;
 
 // A launcher ends the survivors within this time of the first death; what it ends politely is no culprit.
 constexpr std::int64_t kSameEndNs = 500'000'000;
-// Deaths closer than this are not ordered by when they were seen.
-constexpr std::int64_t kOrderableNs = 100'000'000;
 
 bool UsesShrink(const View& view, const Member& member) {
   for (const reader::Call& call : view.process(member).box->calls) {
@@ -100,8 +100,6 @@ void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
 
 }  // namespace
 
-namespace {
-
 bool IsBetweenInitAndFinalize(const reader::BoxImage& box) {
   if (box.told) return false;  // the summary may be older than its MPI_Finalize
   const bool speaks = std::any_of(box.communicators.begin(), box.communicators.end(), [](const auto& comm) {
@@ -111,8 +109,6 @@ bool IsBetweenInitAndFinalize(const reader::BoxImage& box) {
            return call.function == functions::Function::MPI_Finalize || call.function == functions::Function::MPI_Abort;
          });
 }
-
-}  // namespace
 
 bool LeftMpiOpen(const reader::BoxImage& box) {
   return box.state == format::ProcessState::kExiting && box.last_words.written && IsBetweenInitAndFinalize(box);
@@ -128,7 +124,10 @@ bool SaysItEnds(const reader::BoxImage& box) {
 // A process that says so itself begins to end when it says it: its core may take seconds to write.
 std::int64_t EndedAt(const Process& process) {
   const reader::LastWords& words = process.box->last_words;
-  return words.written ? std::min(process.At(words.at_ns), process.fate.observed_ns) : process.fate.observed_ns;
+  std::int64_t ended_ns = process.fate.observed_ns;
+  if (words.written) ended_ns = std::min(ended_ns, process.At(words.at_ns));
+  if (const reader::Call* abort = AbortOf(*process.box)) ended_ns = std::min(ended_ns, process.At(abort->entered_ns));
+  return ended_ns;
 }
 
 namespace {
@@ -180,8 +179,10 @@ std::vector<Death> Deaths(const View& view, const WaitGraph& graph) {
     }
     deaths.push_back(std::move(death));
   }
-  std::stable_sort(deaths.begin(), deaths.end(),
-                   [](const Death& a, const Death& b) { return a.ended_ns < b.ended_ns; });
+  const auto key = [&](const Death& death) {
+    return std::make_tuple(death.ended_ns, view.processes[death.process].fate.order);
+  };
+  std::stable_sort(deaths.begin(), deaths.end(), [&](const Death& a, const Death& b) { return key(a) < key(b); });
   PutCauseFirst(view, &deaths);
   return deaths;
 }
@@ -190,7 +191,7 @@ namespace {
 
 bool Alone(const View& view, const Process& process) {
   return std::none_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
-    return &other != &process && other.fate.gone() &&
+    return &other != &process && other.fate.ended() &&
            std::abs(other.fate.observed_ns - process.fate.observed_ns) <= kSameEndNs;
   });
 }
@@ -202,29 +203,19 @@ bool DiedAlone(const View& view, const Process& process) {
 // Somebody died so lately that others may follow. By their heartbeats: who looks from outside sees all deaths only now.
 bool StillDying(const View& view) {
   return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& process) {
-    return process.fate.gone() && view.now_ns - process.fate.last_sign_ns <= kSameEndNs;
+    return process.fate.ended() && view.now_ns - process.fate.last_sign_ns <= kSameEndNs;
   });
 }
 
 bool SomebodyLives(const View& view) {
   return std::any_of(view.processes.begin(), view.processes.end(),
-                     [](const Process& process) { return !process.fate.gone(); });
+                     [](const Process& process) { return !process.fate.ended(); });
 }
 
 bool SomebodyOutlived(const View& view, const Process& process) {
   constexpr std::int64_t kClearly = 200'000'000;  // more than a rank takes to end by a signal sent to all
   return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
     return other.fate.last_sign_ns > process.fate.observed_ns + kClearly;
-  });
-}
-
-// MPI's launchers kill all other ranks as soon as one has gone without MPI_Finalize, MPICH's within milliseconds.
-bool KilledAfterAnother(const View& view, const Death& death) {
-  const Process& process = view.processes[death.process];
-  if (process.fate.signal != SIGKILL) return false;
-  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
-    return &other != &process && other.fate.gone() && LeftMpiOpen(*other.box) && EndedAt(other) <= death.ended_ns &&
-           death.ended_ns - EndedAt(other) <= kSameEndNs;
   });
 }
 
@@ -275,14 +266,13 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
     if (!waited || !DiedAlone(view, process)) return std::nullopt;
     return Certainty::kLikely;
   }
-  if (KilledAfterAnother(view, death)) return std::nullopt;
   if (fate.what != Observed::kGone) return Certainty::kLikely;
   const bool of_an_error = KindOfDeath(process, death.said) == Kind::kLibraryError;
   if (of_an_error && BlamesSomebodyElse(view, process, death.said)) return Certainty::kLikely;
   if (HadWaitedForTheUnseen(view, process)) return Certainty::kLikely;
   // Known by its node's summaries alone: it may have ended over an error that another rank is to blame for.
   if (process.box->told && fate.status) return Certainty::kLikely;
-  if (fate.violent()) return Certainty::kCertain;
+  if (fate.violent()) return FirstOfTheKilled(view, death);
   // How it ended is not known: perhaps somebody ends the whole job.
   if (death.blamed) return Certainty::kLikely;
   if (SomebodyLives(view)) {

@@ -18,6 +18,11 @@ struct Death {
   std::int64_t ended_ns = 0;  // when it began to end: by its own words, else when it was seen gone
 };
 
+// Deaths closer than this are not ordered by when they were seen.
+inline constexpr std::int64_t kOrderableNs = 100'000'000;
+
+// It has called MPI_Init, and neither MPI_Finalize nor MPI_Abort.
+bool IsBetweenInitAndFinalize(const reader::BoxImage& box);
 // It ended by itself, and had called MPI_Init and not MPI_Finalize.
 bool LeftMpiOpen(const reader::BoxImage& box);
 // ... or crashes between the two, and has said so.

@@ -9,6 +9,7 @@
 #include "watchdog/diagnosis/finding.h"
 #include "watchdog/reader/image.h"
 #include "watchdog/reader/stacks.h"
+#include "watchdog/reader/witness.h"
 
 namespace ncclwatch::diagnosis {
 
@@ -23,6 +24,7 @@ struct Snapshot {
   Limits limits;
   std::vector<reader::BoxImage> boxes;
   std::vector<reader::Observation> observations;  // of all leaders, in order of time
+  reader::Witness ends;                           // as `ncclwatch run` saw them; its observations are above too
   std::vector<std::string> notes;                 // unreadable files and the like, passed through
   std::vector<reader::ProcessStacks> stacks;      // taken for the verdict of now_ns (reader::VerdictStacks)
 };
@@ -30,8 +32,9 @@ struct Snapshot {
 // The snapshot that the boxes themselves tell: observations and limits of the last leader; now is the instant of the
 // standing verdict if there is one, else the last sign of life. What the boxes say about later times is taken back.
 // `visitor`: what the caller sees of the processes itself (Observed::kGone of a box whose lock is free and whose
-// process is gone); it fills in where no leader lived to observe it.
-Snapshot FromBoxes(std::vector<reader::BoxImage> boxes, const std::vector<reader::Observation>& visitor = {});
+// process is gone); it fills in where no leader lived to observe it. `witness`: who stood by as they ended.
+Snapshot FromBoxes(std::vector<reader::BoxImage> boxes, const std::vector<reader::Observation>& visitor = {},
+                   const reader::Witness& witness = {});
 
 // Fills in the observations that the snapshot's boxes hold, on the clock of its boot_id, up to its now_ns.
 void GatherObservations(Snapshot* snapshot);

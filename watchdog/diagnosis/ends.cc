@@ -36,7 +36,7 @@ std::int64_t LastWork(const Process& process) {
 std::optional<std::int64_t> FirstEnd(const View& view) {
   std::int64_t first = INT64_MAX;
   for (const Process& process : view.processes) {
-    const bool gone = process.fate.gone();
+    const bool gone = process.fate.ended();
     if (gone) first = std::min(first, EndedAt(process));
     for (const reader::Communicator& comm : process.box->communicators) {
       if (comm.aborted_ns == 0) continue;
@@ -48,7 +48,7 @@ std::optional<std::int64_t> FirstEnd(const View& view) {
   }
   if (first == INT64_MAX) return std::nullopt;
   for (const Process& process : view.processes)
-    if (!process.fate.gone() && WorksAfter(process, first)) return std::nullopt;
+    if (!process.fate.ended() && WorksAfter(process, first)) return std::nullopt;
   return first;
 }
 

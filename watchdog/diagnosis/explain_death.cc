@@ -6,6 +6,7 @@
 
 #include "watchdog/diagnosis/deaths.h"
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/killed_with_others.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/text.h"
 
@@ -71,7 +72,7 @@ void AddLaterDeaths(const View& view, const Process& first, Finding* finding) {
   std::vector<int> later;
   std::int64_t soonest = INT64_MAX;
   for (const Process& other : view.processes) {
-    if (&other == &first || !other.fate.gone()) continue;
+    if (&other == &first || !other.fate.ended()) continue;
     for (const int rank : RanksOf(view, other.nodes)) {
       if (!std::binary_search(finding->culprits.begin(), finding->culprits.end(), rank)) later.push_back(rank);
     }
@@ -82,13 +83,31 @@ void AddLaterDeaths(const View& view, const Process& first, Finding* finding) {
                               " later: a consequence");
 }
 
+// Of what the kernel's order tells (reader::WitnessedEnd).
+void AddOrder(const Process& process, Finding* finding) {
+  const Fate& fate = process.fate;
+  if (fate.order == 0) return;
+  std::string line = "`ncclwatch run` saw it end";
+  if (fate.order == 1) line += " before every other process of its node";
+  if (fate.others_lived) {
+    line += ", and the others alive after that, with no signal under way";
+  } else if (fate.signal == SIGKILL && finding->certainty != Certainty::kCertain) {
+    line += "; but whoever kills all ranks at once may leave the same traces";
+  }
+  finding->evidence.push_back(line);
+}
+
+constexpr char kNotOrdered[] = " within moments of one another, and which of them was the first nobody saw";
+
 std::string Summary(const View& view, const Process& process, const Said& said, const Wait* wait,
                     const Finding& finding) {
   std::string text = Capital(Ranks(finding.culprits)) + " (" + ProcessText(view, process) + ") ";
-  if (finding.culprits.size() > 1 && finding.kind == Kind::kEarlyExit) {
-    text = Capital(Ranks(finding.culprits)) + " (first: " + ProcessText(view, process) + ") ";
+  if (finding.culprits.size() > 1) {
+    text = Capital(Ranks(finding.culprits)) +
+           (finding.kind == Kind::kEarlyExit ? " (first: " + ProcessText(view, process) + ") " : " ");
   }
   text += HowItDied(process, said);
+  if (finding.culprits.size() > 1 && finding.kind == Kind::kDeadRank) text += kNotOrdered;
   if (wait == nullptr) return text + "; nobody waits for it yet.";
   // What an exception says ends as it likes.
   return text + (said.exception != nullptr ? "," : "") + " while " + Ranks(finding.victims) +
@@ -136,6 +155,7 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   }
   if (!process.box->last_words.text.empty())
     finding.evidence.push_back("its last words: " + process.box->last_words.text);
+  AddOrder(process, &finding);
   AddLaterDeaths(view, process, &finding);
   AddNextSteps(process, first.said, &finding);
   return finding;
@@ -157,7 +177,12 @@ std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph) {
       early_certainty = std::max(early_certainty, *certainty);
       continue;
     }
-    if (early.empty()) findings.push_back(Explain(view, graph, {&death}, *certainty));
+    if (early.empty()) {
+      const bool certain = *certainty == Certainty::kCertain;
+      const std::vector<const Death*> all =
+          certain ? std::vector<const Death*>{&death} : Inseparable(view, deaths, death);
+      findings.push_back(Explain(view, graph, all, *certainty));
+    }
     break;  // later deaths are consequences
   }
   if (!early.empty() && findings.empty()) findings.push_back(Explain(view, graph, early, early_certainty));

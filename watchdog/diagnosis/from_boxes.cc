@@ -7,6 +7,7 @@
 #include "watchdog/diagnosis/clocks.h"
 #include "watchdog/diagnosis/deaths.h"
 #include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/witnessed.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -72,6 +73,13 @@ void Gather(const std::vector<BoxImage>& boxes, const Clocks& clocks, Snapshot* 
   }
 }
 
+// It saw the end itself, where the visitor comes upon what is left.
+bool IsWitnessed(const reader::Witness& ends, const reader::Observation& seen) {
+  return std::any_of(ends.begin(), ends.end(), [&](const reader::WitnessedEnd& end) {
+    return end.seen.pid == seen.pid && end.seen.start_time == seen.start_time;
+  });
+}
+
 void Order(std::vector<reader::Observation>* observations) {
   std::stable_sort(observations->begin(), observations->end(),
                    [](const reader::Observation& a, const reader::Observation& b) {
@@ -86,7 +94,8 @@ void GatherObservations(Snapshot* snapshot) {
   Order(&snapshot->observations);
 }
 
-Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observation>& visitor) {
+Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observation>& visitor,
+                   const reader::Witness& witness) {
   Snapshot snapshot;
   const BoxImage* leader = LastLeader(boxes);
   const BoxImage* reference = leader != nullptr ? leader : boxes.empty() ? nullptr : &boxes.front();
@@ -98,11 +107,14 @@ Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observ
     snapshot.limits.likely_after_ns = std::max(leader->judgement.likely_after_ns, leader->judgement.suspect_after_ns);
     snapshot.now_ns = leader->judgement.verdict_at_ns;
   }
-  if (snapshot.now_ns == 0) {
+  const bool judged = snapshot.now_ns != 0;
+  if (!judged) {
     for (const BoxImage& box : boxes) snapshot.now_ns = std::max(snapshot.now_ns, LastSign(box) + clocks.ShiftOf(box));
   }
   Gather(boxes, clocks, &snapshot);
+  AddWitness(witness, boxes, clocks, judged, &snapshot);
   for (reader::Observation seen : visitor) {
+    if (IsWitnessed(snapshot.ends, seen)) continue;
     const BoxImage* box = BoxOf(boxes, seen);
     if (seen.at_ns > snapshot.now_ns && box != nullptr && seen.what == format::Observed::kGone) {
       seen.at_ns = LastSign(*box) + clocks.ShiftOf(*box);

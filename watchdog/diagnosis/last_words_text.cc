@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "ncclwatch/functions/allocation.h"
+#include "watchdog/diagnosis/killed_with_others.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/text.h"
 
@@ -145,6 +146,7 @@ std::string HowItDied(const Process& process, const Said& said) {
   if (fate.what == format::Observed::kDumping) return "is writing a core file and will not come back";
   if (fate.out_of_memory) return "was killed by the kernel for want of memory";
   std::string end = EndText(process, said);
+  if (AbortOf(*process.box) != nullptr) return "called MPI_Abort and " + end;
   switch (KindOfDeath(process, said)) {
     case Kind::kOutOfMemory:
       if (said.allocation != nullptr) return "could not get " + AllocationText(*said.allocation) + " and " + end;
@@ -215,6 +217,8 @@ std::vector<std::string> StepsAfterSignal(const Process& process, const Said& sa
 
 std::vector<std::string> NextSteps(Kind kind, const Process& process, const Said& said) {
   const Fate& fate = process.fate;
+  if (AbortOf(*process.box) != nullptr)
+    return {"find why it called MPI_Abort: its standard error, and where it called it from"};
   if (kind == Kind::kLibraryError && said.error != nullptr) return {StepAfterError(*said.error)};
   if (kind == Kind::kOutOfMemory && said.allocation != nullptr)
     return {

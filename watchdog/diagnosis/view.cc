@@ -10,8 +10,10 @@
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/clocks.h"
+#include "watchdog/diagnosis/killed_with_others.h"
 #include "watchdog/diagnosis/view_ranks.h"
 #include "watchdog/diagnosis/view_whole.h"
+#include "watchdog/diagnosis/witnessed.h"
 #include "watchdog/reader/left_out.h"
 
 namespace ncclwatch::diagnosis {
@@ -261,6 +263,8 @@ std::vector<Process> MakeProcesses(const Snapshot& snapshot) {
     };
     return key(a) < key(b);
   });
+  OrderEnds(snapshot.ends, &processes);
+  MarkFollowers(&processes);
   return processes;
 }
 

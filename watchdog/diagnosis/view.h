@@ -25,11 +25,17 @@ struct Fate {
   std::optional<int> status;
   bool core = false;
   bool out_of_memory = false;
+  // Not 0: of two that have one the lower has ended first, by the kernel's own order.
+  std::size_t order = 0;
+  bool others_lived = false;  // all others, after it (reader::WitnessedEnd)
+  // Its launcher killed it since another had ended (killed_with_others.h): what counts is how it stood until then.
+  bool followed = false;
 
   // Dumping core is dying: it makes no call any more. Only kGone is certain.
-  bool gone() const {
+  bool ended() const {
     return what == format::Observed::kGone || what == format::Observed::kDumping || what == format::Observed::kClosed;
   }
+  bool gone() const { return ended() && !followed; }
   // Seen standing still from outside, but not gone.
   bool held() const {
     return what == format::Observed::kStopped || what == format::Observed::kTraced ||

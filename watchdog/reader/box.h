@@ -10,6 +10,7 @@
 #include "watchdog/reader/image.h"
 #include "watchdog/reader/layout.h"
 #include "watchdog/reader/stacks.h"
+#include "watchdog/reader/witness.h"
 
 namespace ncclwatch::reader {
 
@@ -85,13 +86,14 @@ struct RunImage {
   std::vector<BoxImage> boxes;
   std::vector<Failure> failures;
   std::vector<VerdictStacks> stacks;  // that lie beside the boxes
+  Witness witness;                    // likewise
   std::vector<std::string> notes;     // on what was read, for the diagnosis
   bool untimed = false;               // when the boxes were written is not known, so no wait can be timed
 };
 
 // For a verdict. paths: run directories (their newest attempt, see rundir) and single box files, mixed.
 RunImage ReadRun(const std::vector<std::string>& paths);
-// Fills in run->stacks, for whoever has put the boxes together.
-void ReadStacks(RunImage* run);
+// Fills in run->stacks and run->witness, for whoever has put the boxes together.
+void ReadBeside(RunImage* run);
 
 }  // namespace ncclwatch::reader

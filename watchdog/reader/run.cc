@@ -75,19 +75,23 @@ RunImage ReadRun(const std::vector<std::string>& paths) {
   }
   ReadBoxes(
       files, Calls::kForVerdict, [](std::size_t) {}, &run.boxes, &run.failures);
-  ReadStacks(&run);
+  ReadBeside(&run);
   return run;
 }
 
-void ReadStacks(RunImage* run) {
+void ReadBeside(RunImage* run) {
   std::set<std::string> directories;
   for (const BoxImage& box : run->boxes) {
     const fs::path parent = fs::path(box.path).parent_path();
     directories.insert(parent.empty() ? "." : parent.string());
   }
   run->stacks.clear();
-  for (const std::string& directory : directories)
+  run->witness.clear();
+  for (const std::string& directory : directories) {
     if (std::optional<VerdictStacks> stacks = ReadVerdictStacks(directory)) run->stacks.push_back(std::move(*stacks));
+    if (const std::optional<Witness> seen = ReadWitness(directory))
+      run->witness.insert(run->witness.end(), seen->begin(), seen->end());
+  }
 }
 
 }  // namespace ncclwatch::reader

@@ -1,9 +1,9 @@
 #include "watchdog/reader/stacks.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "watchdog/reader/file.h"
+#include "watchdog/reader/lines.h"
 
 namespace ncclwatch::reader {
 namespace {
@@ -14,40 +14,6 @@ constexpr std::size_t kMostHead = 64 << 10;  // bytes; a head has some ten lines
 constexpr std::size_t kMostVerdict = 4 << 20;
 constexpr std::size_t kMostProcesses = 4096;
 constexpr std::size_t kMostText = 400;  // bytes of one frame or state
-
-// The lines of a text, without their ends.
-class Lines {
- public:
-  explicit Lines(std::string_view text) : left_(text) {}
-  bool Next(std::string_view* line) {
-    if (left_.empty()) return false;
-    const std::size_t end = std::min(left_.find('\n'), left_.size());
-    *line = left_.substr(0, end);
-    left_.remove_prefix(std::min(end + 1, left_.size()));
-    return true;
-  }
-
- private:
-  std::string_view left_;
-};
-
-// The next word of a line; empty at its end.
-std::string_view Word(std::string_view* line) {
-  line->remove_prefix(std::min(line->find_first_not_of(' '), line->size()));
-  const std::size_t end = std::min(line->find(' '), line->size());
-  const std::string_view word = line->substr(0, end);
-  line->remove_prefix(end);
-  return word;
-}
-
-template <typename Number>
-bool Read(std::string_view word, Number* to) {
-  Number value{};
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || end != word.data() + word.size() || word.empty()) return false;
-  *to = value;
-  return true;
-}
 
 // The rest of a line as text that may be printed and written again: what was cut and cleaned once stays as it is.
 std::string Text(std::string_view rest) {
@@ -65,10 +31,10 @@ std::optional<ProcessStacks> Process(std::string_view line) {
   bool whole = true;
   for (std::string_view name = Word(&line); !name.empty(); name = Word(&line)) {
     const std::string_view value = Word(&line);
-    if (name == "pid") whole &= Read(value, &process.pid);
-    if (name == "start") whole &= Read(value, &process.start_time);
-    if (name == "at_ns") whole &= Read(value, &process.at_ns);
-    if (name == "rank" && !Read(value, &process.rank)) process.rank = -1;
+    if (name == "pid") whole &= ReadNumber(value, &process.pid);
+    if (name == "start") whole &= ReadNumber(value, &process.start_time);
+    if (name == "at_ns") whole &= ReadNumber(value, &process.at_ns);
+    if (name == "rank" && !ReadNumber(value, &process.rank)) process.rank = -1;
     if (name == "host") process.host = Text(value);
   }
   if (process.host.empty()) process.host = kNoHost;
@@ -118,7 +84,7 @@ std::optional<VerdictStacks> ParseVerdictStacks(std::string_view text) {
   bool open = false;  // the newest process takes what follows
   while (lines.Next(&line)) {
     const std::string_view keyword = Word(&line);
-    if (keyword == "verdict_at_ns") Read(Word(&line), &stacks.verdict_at_ns);
+    if (keyword == "verdict_at_ns") ReadNumber(Word(&line), &stacks.verdict_at_ns);
     if (keyword == "process") {
       std::optional<ProcessStacks> process = Process(line);
       open = process && stacks.processes.size() < kMostProcesses;

@@ -32,6 +32,11 @@ static void exit_handlers(void) {  // exit() of a rank in the middle: destructor
   others_wait();
 }
 
+static void leaves_main(void) {  // as a return from main: destructors and all, and no MPI_Finalize
+  if (at_fault()) exit(0);
+  others_wait();
+}
+
 static void abort_call(void) {
   if (at_fault()) abort();
   others_wait();
@@ -90,6 +95,7 @@ int main(int argc, char** argv) {
       {"exit_0", exit_0},
       {"exit_3", exit_3},
       {"exit_handlers", exit_handlers},
+      {"leaves_main", leaves_main},
       {"abort", abort_call},
       {"kill_9", kill_9},
       {"null_pointer", null_pointer},

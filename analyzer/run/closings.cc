@@ -1,0 +1,37 @@
+#include "analyzer/run/closings.h"
+
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace ncclwatch::analyzer {
+
+Closings::Closings(const std::string& place) : descriptor_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+  if (descriptor_ >= 0) inotify_add_watch(descriptor_, place.c_str(), IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
+}
+
+Closings::~Closings() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+int Closings::Follow(const std::string& box) {
+  return descriptor_ < 0 ? -1 : inotify_add_watch(descriptor_, box.c_str(), IN_CLOSE_WRITE | IN_DONT_FOLLOW);
+}
+
+std::vector<int> Closings::Take() {
+  std::vector<int> closed;
+  alignas(inotify_event) char events[16384];
+  for (ssize_t got = 0; descriptor_ >= 0 && (got = read(descriptor_, events, sizeof events)) > 0;) {
+    for (ssize_t at = 0; at < got;) {
+      inotify_event event;
+      std::memcpy(&event, events + at, sizeof event);
+      at += static_cast<ssize_t>(sizeof event + event.len);
+      if (event.mask & IN_Q_OVERFLOW) lost_ = true;
+      if (event.mask & IN_CLOSE_WRITE) closed.push_back(event.wd);
+    }
+  }
+  return closed;
+}
+
+}  // namespace ncclwatch::analyzer
