@@ -78,8 +78,10 @@ void Deaths::AddTo(std::vector<pollfd>* polled) const {
 }
 
 bool Deaths::OthersLive() const {
-  return std::all_of(processes_.begin(), processes_.end(), [](const Process& process) {
-    return process.order != 0 || IsUnharmed(static_cast<std::int32_t>(process.seen.pid), process.seen.start_time);
+  const auto closed = [](const Process& process) { return process.order != 0; };
+  if (std::all_of(processes_.begin(), processes_.end(), closed)) return false;  // nobody is left
+  return std::all_of(processes_.begin(), processes_.end(), [&](const Process& process) {
+    return closed(process) || IsUnharmed(static_cast<std::int32_t>(process.seen.pid), process.seen.start_time);
   });
 }
 

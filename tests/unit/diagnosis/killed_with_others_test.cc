@@ -159,6 +159,8 @@ TEST(KilledWithOthers, ALeaderThatSawTwoAtOneLookIsToldWhoWasFirst) {
   Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {1, 2});
   diagnosis::Snapshot snapshot = job.Snapshot();
   snapshot.ends = witness;
+  Expect(diagnosis::Diagnose(snapshot), Kind::kDeadRank, Certainty::kLikely, {2});
+  snapshot.ends.front().others_lived = true;
   Expect(diagnosis::Diagnose(snapshot), Kind::kDeadRank, Certainty::kCertain, {2});
 }
 
