@@ -15,9 +15,15 @@ bool Killed(const Process& process) { return process.fate.ended() && process.fat
 
 bool SaysWhen(const Process& process) { return LeftMpiOpen(*process.box) || AbortOf(*process.box) != nullptr; }
 
+bool HasFinalized(const reader::BoxImage& box) {
+  return std::any_of(box.calls.begin(), box.calls.end(), [](const reader::Call& call) {
+    return call.function == functions::Function::MPI_Finalize && call.returned_ns != 0;
+  });
+}
+
 // Gone, in a way that makes its launcher end the others.
 bool TakesOthersAlong(const Process& process) {
-  return process.fate.ended() && (IsBetweenInitAndFinalize(*process.box) || AbortOf(*process.box) != nullptr);
+  return process.fate.ended() && SpeaksMpi(*process.box) && !HasFinalized(*process.box);
 }
 
 bool Near(const Process& a, const Process& b) { return std::abs(EndedAt(a) - EndedAt(b)) <= kSameEndNs; }
@@ -56,6 +62,11 @@ bool AbortedForAnother(const Process& process, const std::vector<const Process*>
 
 }  // namespace
 
+bool SpeaksMpi(const reader::BoxImage& box) {
+  return std::any_of(box.communicators.begin(), box.communicators.end(),
+                     [](const auto& comm) { return (comm.flags & format::kCommMpi) != 0; });
+}
+
 const reader::Call* AbortOf(const reader::BoxImage& box) {
   const auto found = std::find_if(box.calls.begin(), box.calls.end(), [](const reader::Call& call) {
     return call.function == functions::Function::MPI_Abort;
@@ -69,7 +80,7 @@ void MarkFollowers(std::vector<Process>* processes) {
   for (const Process& process : *processes)
     if (TakesOthersAlong(process)) enders.push_back(&process);
   for (Process& process : *processes) {
-    if (!Killed(process) || !TakesOthersAlong(process) || SaysWhen(process)) continue;
+    if (!Killed(process) || !SpeaksMpi(*process.box) || SaysWhen(process)) continue;
     process.fate.followed = std::any_of(enders.begin(), enders.end(), [&](const Process* other) {
       return other != &process && Near(*other, process) && Before(*other, process);
     });
@@ -82,7 +93,7 @@ std::optional<Certainty> FirstOfTheKilled(const View& view, const Death& death) 
   if (beside.empty()) return Certainty::kCertain;
   if (const reader::Call* abort = AbortOf(*process.box))
     return AbortedForAnother(process, beside, *abort) ? Certainty::kLikely : Certainty::kCertain;
-  if (!Killed(process) || !TakesOthersAlong(process)) return Certainty::kCertain;
+  if (!Killed(process) || !SpeaksMpi(*process.box)) return Certainty::kCertain;
   // Perhaps for want of somebody whom nobody sees: its launcher then kills all ranks of this node.
   if (static_cast<int>(view.nodes.size()) < view.expected) return std::nullopt;
   const bool all_later =

@@ -9,6 +9,9 @@
 
 namespace ncclwatch::diagnosis {
 
+// It has communicators of MPI, also inside MPI_Finalize and after it.
+bool SpeaksMpi(const reader::BoxImage& box);
+
 // The first MPI_Abort that a process has called; null: none. What its launcher does then to it and to the others, in
 // which order, says nothing any more.
 const reader::Call* AbortOf(const reader::BoxImage& box);

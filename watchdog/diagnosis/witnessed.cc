@@ -30,7 +30,7 @@ void AddWitness(const reader::Witness& witness, const std::vector<reader::BoxIma
                 bool judged, Snapshot* snapshot) {
   for (WitnessedEnd end : witness) {
     const reader::BoxImage* box = BoxOf(boxes, end.seen);
-    if (box == nullptr || !(IsBetweenInitAndFinalize(*box) || AbortOf(*box) != nullptr)) continue;
+    if (box == nullptr || !SpeaksMpi(*box)) continue;
     end.seen.at_ns += clocks.ShiftOf(*box);
     if (const auto leader_ns = SeenByLeader(*snapshot, end.seen)) end.seen.at_ns = *leader_ns;
     if (!judged) snapshot->now_ns = std::max(snapshot->now_ns, end.seen.at_ns);

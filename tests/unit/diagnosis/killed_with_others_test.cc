@@ -108,6 +108,15 @@ TEST(KilledWithOthers, WhatASignalToTheJobHasEndedIsNobodysFault) {
   EXPECT_TRUE(Judge(&job, Ends(&job, {{0, Job::Signal(SIGTERM)}, {2}, {1, Job::Signal(SIGTERM)}, {3}})).healthy());
 }
 
+TEST(KilledWithOthers, WhoIsKilledInsideFinalizeIsNoCulprit) {
+  MpiJob job(4);
+  job.At(1);
+  job.Other(0, Function::MPI_Finalize);
+  job.Pass(0.01);
+  const Diagnosis diagnosis = Judge(&job, Ends(&job, {{2, Job::Status(0)}, {0}, {3}, {1}}));
+  for (const diagnosis::Finding& finding : diagnosis.findings) EXPECT_EQ(finding.culprits, std::vector<int>{2});
+}
+
 TEST(KilledWithOthers, AbortComesFirstWhoeverIsKilledFirst) {
   MpiJob job = WaitingFor(4, 2);
   job.Other(2, Function::MPI_Abort);
