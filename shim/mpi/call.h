@@ -7,6 +7,7 @@
 #include "ncclwatch/format/mpi_record.h"
 #include "ncclwatch/functions/function.h"
 #include "shim/lifecycle/thread.h"
+#include "shim/mpi/open_buffers.h"
 #include "shim/recorder/box.h"
 
 namespace ncclwatch::shim::mpi {
@@ -41,7 +42,8 @@ struct Call {
   std::uint32_t flags = 0;
   SavedParts* saving = nullptr;  // of a persistent one that is being made: where its parts go
 
-  const void* buffer = nullptr;  // of a send, where its elements lie in one piece
+  bool whole = false;            // its elements lie in one piece
+  Piece piece;                   // of a message: what is sent, or received into
   std::uint8_t misuse = 0;       // number + 1 of the entry that says what is wrong with the call
   std::uint64_t slot = kNoSlot;  // none while switched off
   std::uint64_t returned = 0;    // ticks; ReturnOf() takes them once

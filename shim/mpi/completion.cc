@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "shim/mpi/buffers.h"
 #include "shim/mpi/checks.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/parts.h"
@@ -46,6 +47,7 @@ Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
     if (memory == MAP_FAILED) {
       count_ = 0;
       mapped_ = 0;
+      LoseSight(ObjectKind::kRequest);
       return;
     }
     rows_ = static_cast<Row*>(memory);
@@ -152,8 +154,13 @@ void FreeRequest(Box& box, std::uint64_t handle) {
   Request request;
   if (!requests.Find(handle, &request)) return;
   requests.Remove(handle, [&](Request& there) { return there.slot == request.slot && --there.sharers == 0; });
-  if (request.persistent) DropSavedParts(handle);
-  if (request.active) AddFlags(box, request.slot, format::kForgotten);
+  if (request.persistent) {
+    DropSavedParts(handle);
+    DropKeptBuffers(handle);
+  }
+  if (!request.active) return;
+  AddFlags(box, request.slot, format::kForgotten);
+  open_buffers.Remove(request.slot);
 }
 
 void CancelRequest(std::uint64_t handle) {

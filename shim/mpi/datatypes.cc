@@ -171,20 +171,42 @@ std::uint64_t BytesOf(MPI_Datatype type) {
   return ask && ask(type, &bytes) == MPI_SUCCESS && bytes > 0 ? static_cast<std::uint64_t>(bytes) : 0;
 }
 
+// Where the elements lie. `dense`: no two of them at the same place, so that it has no gaps if the sums agree.
+void AskLayout(MPI_Datatype type, bool dense, Datatype* described) {
+  MPI_Aint lower = 0, extent = 0, lowest = 0, true_extent = 0;
+  auto* ask = NCCLWATCH_ASK(MPI_Type_get_extent);
+  auto* look = NCCLWATCH_ASK(MPI_Type_get_true_extent);
+  described->whole = false;
+  if (!ask || !look || ask(type, &lower, &extent) != MPI_SUCCESS || look(type, &lowest, &true_extent) != MPI_SUCCESS)
+    return;
+  const auto bytes = static_cast<MPI_Aint>(described->bytes);
+  described->lowest = lowest;
+  described->extent = extent;
+  described->whole = dense && lower == 0 && lowest == 0 && extent == bytes && true_extent == bytes;
+}
+
+bool KeepsDense(int combiner) {
+  return combiner == MPI_COMBINER_DUP || combiner == MPI_COMBINER_CONTIGUOUS || combiner == MPI_COMBINER_VECTOR ||
+         combiner == MPI_COMBINER_HVECTOR || combiner == MPI_COMBINER_SUBARRAY || combiner == MPI_COMBINER_RESIZED;
+}
+
 void Describe(MPI_Datatype type, Datatype* described) {
   if (FindDatatype(type, described)) return;
   *described = {};
   described->bytes = BytesOf(type);
   described->elements = 1;
   Contents contents;
-  if (!AskContents(type, &contents) || contents.types.empty()) return;  // a predefined one that we do not know
+  // A predefined one that we do not know?
+  if (!AskContents(type, &contents) || contents.types.empty()) return AskLayout(type, true, described);
   *described = {.bytes = described->bytes};
+  AskLayout(type, false, described);
   if (contents.combiner == MPI_COMBINER_STRUCT) {
     for (std::size_t i = 0; i < contents.types.size(); ++i)
       Append(described, Inner(contents.types[i]).described(), Sum(contents.counts, 1 + i, 1));
     return;
   }
   const Inner inner(contents.types[0]);
+  if (inner.described().whole && KeepsDense(contents.combiner)) AskLayout(type, true, described);
   Append(described, inner.described(), Repeats(contents, described->bytes, inner.described()));
 }
 
@@ -192,7 +214,12 @@ void Describe(MPI_Datatype type, Datatype* described) {
 
 bool FindDatatype(MPI_Datatype type, Datatype* found) {
   if (const Predefined::Entry* known = predefined_types.Find(Bits(type))) {
-    *found = {.elements = 1, .bytes = known->bytes, .basic = known->number, .committed = true};
+    *found = {.elements = 1,
+              .bytes = known->bytes,
+              .basic = known->number,
+              .committed = true,
+              .whole = known->whole,
+              .extent = known->extent};
     return true;
   }
   return datatypes.Find(Bits(type), found) && found->freed_at == 0;
@@ -215,10 +242,17 @@ void LearnPredefined() {
 #define DATATYPE(number, name) {name, number},
 #include "ncclwatch/functions/mpi_types.def"
   };
-  for (const Known& each : known)
-    if (each.type != MPI_DATATYPE_NULL)
-      predefined_types.Add({Bits(each.type), static_cast<std::uint32_t>(BytesOf(each.type)), each.number});
-#define OPERATOR(number, name) predefined_operators.Add({Bits(name), 0, number});
+  for (const Known& each : known) {
+    if (each.type == MPI_DATATYPE_NULL) continue;
+    Datatype type{.bytes = BytesOf(each.type)};
+    AskLayout(each.type, true, &type);
+    predefined_types.Add({.handle = Bits(each.type),
+                          .bytes = static_cast<std::uint16_t>(type.bytes),
+                          .extent = static_cast<std::uint16_t>(type.extent),
+                          .number = each.number,
+                          .whole = type.whole});
+  }
+#define OPERATOR(number, name) predefined_operators.Add({Bits(name), 0, 0, number});
 #include "ncclwatch/functions/mpi_types.def"
 }
 
@@ -273,6 +307,14 @@ void AmountOfMade(Call& call, MPI_Datatype type) {
   call.dtype = known.basic ? known.basic : kDerivedType;
   call.bytes = known.bytes * call.count;
   call.signature = SignatureOf(known, call.count);
+  call.whole = known.whole;
+}
+
+Piece FirstByteOf(const Call& call, const void* buffer, MPI_Datatype type) {
+  Datatype known;
+  if (call.count == 0 || !FindDatatype(type, &known) || known.bytes == 0 || known.extent == 0) return {};
+  const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(buffer) + static_cast<std::uintptr_t>(known.lowest);
+  return {begin, begin + 1};
 }
 
 std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type) {

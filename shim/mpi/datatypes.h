@@ -17,6 +17,9 @@ struct Datatype {
   std::uint64_t hash = 0;  // of the sequence, where not all are the same: polynomial in kBase
   std::uint8_t basic = 0;  // functions::Datatype..., kDerivedType where they differ; 0: some of them is not known
   bool committed = false;
+  bool whole = false;       // its elements, and those of several of it in a row, lie in one piece without gaps
+  std::int64_t lowest = 0;  // where its first byte lies
+  std::int64_t extent = 0;
   std::uint64_t made_at = 0;   // return address of the call that made it; 0: predefined
   std::uint64_t freed_at = 0;  // 0: it is alive
   std::uint32_t made_by = 0;   // functions::Function
@@ -62,6 +65,7 @@ inline void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
   call.dtype = known->number;
   call.bytes = known->bytes * count;
   call.signature = SignatureOfBasic(known->number, count);
+  call.whole = known->whole;
 }
 // The signature alone, of one of several.
 std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type);
@@ -69,6 +73,19 @@ std::uint32_t SignatureOf(std::uint64_t count, MPI_Datatype type);
 inline std::uint8_t ReductionOf(MPI_Op op) {
   const Predefined::Entry* known = predefined_operators.Find(Bits(op));
   return known ? known->number : format::kUserReduction;
+}
+
+// The memory of so many elements, whose type Amount() has looked up for the call; where there are gaps between them,
+// the first byte alone, which is one of theirs. Empty where nothing is known of the type.
+[[gnu::cold]] Piece FirstByteOf(const Call& call, const void* buffer, MPI_Datatype type);
+inline Piece PieceOf(const Call& call, const void* buffer, MPI_Datatype type) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 47;  // more is a negative count
+  const auto begin = reinterpret_cast<std::uintptr_t>(buffer);
+  if (call.bytes - 1 >= kMostBytes) [[unlikely]]
+    return {};
+  if (!call.whole) [[unlikely]]
+    return FirstByteOf(call, buffer, type);
+  return {begin, begin + call.bytes};
 }
 
 extern HandleMap<Datatype> datatypes;  // made by the application

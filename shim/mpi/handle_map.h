@@ -49,6 +49,15 @@ class HandleMap {
     fill(part.Add(Key(handle)), false);
     return true;
   }
+  // For one more, whatever its handle.
+  bool MakeRoom() {
+    bool room = true;
+    for (Part& part : parts_) {
+      const Lock lock(part);
+      room = room && lock.held() && (4 * (part.used + 1) <= 3 * part.capacity || part.Grow());
+    }
+    return room;
+  }
   // In its place. False: it is not known.
   template <class Visit>
   bool Change(std::uint64_t handle, const Visit& change) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "shim/lifecycle/process.h"
+#include "shim/mpi/buffers.h"
 #include "shim/mpi/call.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
@@ -57,6 +58,9 @@ struct Hook<function, Shape, int(P...)> {
       // A tool, or the application in a callback of MPI.
       if constexpr (kChangesLives)
         if (!IsMpisOwn(here.site)) LoseSightOfAll();
+      if constexpr (kFamily == Family::kCompletion)
+        if (AnyShadow()) [[unlikely]]
+          return Inside(thread, here, real, arguments...);
       return real(arguments...);
     }
     if constexpr (kBegins) {
@@ -71,6 +75,8 @@ struct Hook<function, Shape, int(P...)> {
     Put(thread.site, here.site);
     Call call(*box, thread, function, here.site);
     const int result = Shape::template Around<function>(call, real, arguments...);
+    if (freed_requests.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      PollFreed(call);
     thread.frame = 0;
     return result;
   }
@@ -95,6 +101,20 @@ struct Hook<function, Shape, int(P...)> {
       }
     }
     return real(arguments...);
+  }
+
+  static const MPI_Request* RequestsOf(int, const MPI_Request* all, ...) { return all; }
+  static const MPI_Request* RequestsOf(const MPI_Request* one, ...) { return one; }
+  static int CountOf(int count, ...) { return count; }
+  static int CountOf(const MPI_Request*, ...) { return 1; }
+  [[gnu::cold, gnu::noinline]] static int Inside(Thread& thread, const Here& here, Real real, P... arguments) {
+    Box* const box = CurrentBox();
+    if (!box) return real(arguments...);
+    EndsInside ends(CountOf(arguments...), RequestsOf(arguments...));
+    const int result = real(arguments...);
+    Call call(*box, thread, function, here.site);
+    ends.After(call);
+    return result;
   }
 
   template <class T>

@@ -13,8 +13,10 @@ class Predefined {
  public:
   struct Entry {
     std::uint64_t handle = 0;
-    std::uint32_t bytes = 0;  // of a type
-    std::uint8_t number = 0;  // functions::Datatype... or Reduction...
+    std::uint16_t bytes = 0;   // of a type
+    std::uint16_t extent = 0;  // likewise
+    std::uint8_t number = 0;   // functions::Datatype... or Reduction...
+    bool whole = false;        // Datatype::whole
   };
 
   const Entry* Find(std::uint64_t handle) const {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "shim/mpi/checks.h"
+#include "shim/mpi/footprint.h"
 #include "shim/mpi/real.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/peers.h"
@@ -115,6 +116,7 @@ void LearnThreads() {
   if (!ask || ask(&level) != MPI_SUCCESS) return;
   thread_level.store(level, std::memory_order_relaxed);
   threaded.store(level == MPI_THREAD_MULTIPLE, std::memory_order_relaxed);
+  if (level == MPI_THREAD_MULTIPLE) open_buffers.Share();
 }
 
 void Attach(Call& call, MPI_Comm comm) {

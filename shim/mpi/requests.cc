@@ -16,6 +16,12 @@ constinit HandleMap<Request> requests;
 
 namespace {
 
+void ReleaseBuffers(Call& ends, std::uint64_t slot) {
+  open_buffers.Remove(slot);
+  if (ends.box.watches_buffers) [[unlikely]]
+    EndBuffers(ends, slot);
+}
+
 bool WasCancelled(const MPI_Status* status) {
   int cancelled = 0;
   auto* ask = NCCLWATCH_ASK(MPI_Test_cancelled);
@@ -24,12 +30,14 @@ bool WasCancelled(const MPI_Status* status) {
 
 }  // namespace
 
-void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, bool persistent) {
-  if (made == MPI_REQUEST_NULL) return;
+void OpenRequest(Call& call, MPI_Request made, bool sends, bool receives, bool persistent) {
+  if (made == MPI_REQUEST_NULL) return ReleaseBuffers(call, call.slot);
   bool shared = false;
   std::uint32_t sharers = 1;
-  std::uint64_t over = kNoSlot;
-  requests.Put(Bits(made), [&](Request& there, bool known) {
+  std::uint64_t over = kNoSlot, displaced = kNoSlot;
+  const bool kept = requests.Put(Bits(made), [&](Request& there, bool known) {
+    if (known && there.active) [[unlikely]]
+      displaced = there.slot;
     if (known && !persistent && !there.persistent) [[unlikely]] {
       shared = there.shared || there.active;
       if (there.active) {
@@ -59,11 +67,14 @@ void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, 
   });
   if (over != kNoSlot) [[unlikely]]
     NoteCompletion(call.box, over, 0, clock::Ticks());
-  if (call.buffer && sends && !persistent) [[unlikely]]
-    WatchBuffer(call);
+  if (displaced != kNoSlot) [[unlikely]]
+    ReleaseBuffers(call, displaced);
+  if (!kept) [[unlikely]]
+    LoseSight(ObjectKind::kRequest);
 }
 
-void ForgetRequest(MPI_Request made) {
+void ForgetRequest(Call& call, MPI_Request made) {
+  NoteDone(call, made);
   requests.Remove(Bits(made), [](const Request&) { return true; });
 }
 
@@ -75,7 +86,7 @@ void StartRequest(Call& start, MPI_Request handle) {
     Report(start, {.wrong = request.persistent ? Wrong::kStartedTwice : Wrong::kNotPersistent,
                    .made_at = request.site,
                    .made_by = made_by});
-  if (!request.persistent) return;
+  if (!request.persistent || request.active) return;
   Call call(start.box, start.thread, made_by, start.site);
   call.index = request.index;
   call.generation = request.generation;
@@ -96,6 +107,7 @@ void StartRequest(Call& start, MPI_Request handle) {
     EnterCollective(call);
   }
   Leave(call, MPI_SUCCESS);
+  StartBuffers(start, call, handle);
   request.slot = call.slot;
   request.flags = call.flags & ~std::uint32_t{format::kHasParts};
   request.active = true;
@@ -103,11 +115,24 @@ void StartRequest(Call& start, MPI_Request handle) {
   requests.Put(Bits(handle), request);
 }
 
+void LearnStart(Call& start, MPI_Request handle) {
+  Request request;
+  if (handle == MPI_REQUEST_NULL || !requests.Find(Bits(handle), &request) || !request.persistent) return;
+  int rests = 0;
+  auto* ask = NCCLWATCH_ASK(MPI_Request_get_status);
+  if (ask && ask(handle, &rests, MPI_STATUS_IGNORE) == MPI_SUCCESS && rests) NoteDone(start, handle);
+}
+
+void NoteDone(Call& call, MPI_Request handle) {
+  Request request;
+  if (handle != MPI_REQUEST_NULL && requests.Find(Bits(handle), &request) && request.active)
+    ReleaseBuffers(call, request.slot);
+}
+
 void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, const MPI_Status* status) {
   if (!request.active) return;
   Box& box = ends.box;
-  if (box.watches_buffers) [[unlikely]]
-    CheckBufferOf(ends, request.slot);
+  ReleaseBuffers(ends, request.slot);
   const bool cancelled = request.cancelling && WasCancelled(status);
   if (request.receives && !cancelled) {
     const bool asked = request.needs_status && status;
@@ -119,7 +144,8 @@ void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, cons
   }
   NoteCompletion(box, request.slot, cancelled ? std::uint32_t{format::kCancelled} : 0u, ReturnOf(ends));
   requests.Change(handle, [&](Request& there) {
-    if (there.slot != request.slot) return;  // the handle is another request's by now
+    if (there.persistent ? there.slot != request.slot : !there.active) return;
+    // It may be another thread's request by now, which counts this one among the sharers: it was not closed yet.
     if (!there.persistent && --there.sharers > 0) return;
     there.active = false;
     there.cancelling = false;

@@ -67,11 +67,15 @@ struct Pending {
 extern HandleMap<Request> requests;
 
 // A successful call has made the request.
-void OpenRequest(const Call& call, MPI_Request made, bool sends, bool receives, bool persistent);
+void OpenRequest(Call& call, MPI_Request made, bool sends, bool receives, bool persistent);
 // MPI_Start: a record of its own, as if the operation were called.
 void StartRequest(Call& start, MPI_Request request);
+// MPI has refused it, or that of one started with it.
+void LearnStart(Call& start, MPI_Request request);
 // Another request, of which nothing is known, has this handle now.
-void ForgetRequest(MPI_Request made);
+void ForgetRequest(Call& call, MPI_Request made);
+// MPI has told that the operation is over, and not ended its request.
+void NoteDone(Call& call, MPI_Request request);
 // The operation is over, as the call `ends` learns; status: what MPI says of it where it
 // needs_status.
 void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, const MPI_Status* status);

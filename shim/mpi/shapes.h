@@ -2,6 +2,7 @@
 // call, records it, passes it on and records what came of it.
 #pragma once
 
+#include "shim/mpi/buffers.h"
 #include "shim/mpi/checks.h"
 #include "shim/mpi/communicators.h"
 #include "shim/mpi/datatypes.h"
@@ -31,6 +32,7 @@ struct Init {
     if (result == MPI_SUCCESS) LearnPredefined();
     if (result == MPI_SUCCESS) LearnThreads();
     if (result == MPI_SUCCESS) LearnHighestTag();
+    if (call.box.watches_buffers) open_buffers.KeepMany();
     EndWorld(call.box, result);
     Leave(call, result);
     return result;
@@ -43,7 +45,7 @@ struct Plain {
     EnterOther(call);
     const int result = real(arguments...);
     if (result == MPI_SUCCESS) {
-      if constexpr (MakesRequest(function)) ForgetRequest(*Last(arguments...));
+      if constexpr (MakesRequest(function)) ForgetRequest(call, *Last(arguments...));
       if constexpr (MakesCommunicator(function)) LoseSight(ObjectKind::kCommunicator);
     }
     Leave(call, result);
@@ -64,6 +66,7 @@ struct Plain {
 struct Finalize {
   template <Function, class Real>
   static int Around(Call& call, Real real) {
+    FreeKeptOnes(call);
     ReportLeft(call);
     EnterOther(call);
     const int result = real();

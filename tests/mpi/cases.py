@@ -315,7 +315,8 @@ ARGUMENTS = [
     *(bad_argument(name) for name in (
         "peer_out_of_range", "negative_tag", "negative_count", "root_out_of_range", "null_communicator",
         "null_type", "uncommitted_type", "null_buffer", "same_buffer",
-        "overlapping_exchange", "null_operator", "free_predefined", "free_twice", "negative_color")),
+        "overlapping_exchange", "null_operator", "free_predefined", "free_twice", "negative_color",
+        "negative_window")),
     # Where MPI takes it, the handle may be another object's by now.
     bad_argument("freed_communicator", least="likely"),
     bad_argument("freed_type", least="likely"),
@@ -332,6 +333,16 @@ LIVES = [
     life("before_init", ("invalid_argument",), any_of_all),
     life("after_finalize", ("invalid_argument",)),
     life("initialized_twice", ("invalid_argument",)),
+]
+
+WITH_BUFFERS = (("NCCLWATCH_MPI_CHECKS", "buffers"),)
+BUFFERS = [
+    *(Case(f"buffers.{name}", ("request_error",), odd_alone, alone=ANY) for name in (
+        "two_receives", "same_column", "send_of_receive", "receive_into_send", "two_starts", "broadcast_into_send",
+        "sum_of_receive", "two_collectives", "received_among_gathered", "got_into_receive")),
+    *(Case(f"buffers.{name}", ("request_error",), odd_alone, alone=ANY, environment=WITH_BUFFERS) for name in (
+        "touched_receive", "touched_where_nothing_came", "touched_before_test", "touched_persistent",
+        "touched_persistent_send", "touched_sum", "touched_part_of_sum", "touched_in_place")),
 ]
 
 RMA = [
@@ -352,6 +363,8 @@ RMA = [
     epoch("target_out_of_range", kinds=("invalid_argument",)),
 ]
 
+CLEAN_BUFFERS = ("columns", "gaps", "read_by_many", "parts", "reused", "freed", "in_place", "collectives", "neighbours",
+                 "windows", "persistent", "nothing", "many")
 CLEAN = [
     *clean("collectives", "rooted", "everybody", "pairs", "in_place", "nonblocking", "zero_counts", "operators",
            "neighbours"),
@@ -368,6 +381,10 @@ CLEAN = [
            "often"),
     *clean("rma", "fences", "unused_fences", "accumulates", "counters", "flushes", "groups", "requests",
            "shared", "dynamic", "many", "columns"),
+    *clean("buffers", *CLEAN_BUFFERS),
+    *clean("buffers", "threads", ranks=(2, 4)),
+    *(dataclasses.replace(case, name=case.name.replace("clean", "watched"), of="clean_buffers",
+                          environment=WITH_BUFFERS) for case in clean("buffers", *CLEAN_BUFFERS)),
     # MPICH 4.0.2 over UCX hangs in MPI_Win_lock by itself.
     dataclasses.replace(*clean("rma", "locks"), mpis=("openmpi",)),
     # Open MPI 4.1.4 crashes in MPI_Compare_and_swap by itself (mca_btl_vader_emu_acswap).
@@ -394,7 +411,7 @@ TOOLS = [case for place in ("before", "after") for case in (
 )]
 
 CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES + ENDINGS + COMMUNICATORS
-         + ARGUMENTS + LIVES + RMA + CLEAN + FORTRAN + PYTHON + TOOLS}
+         + ARGUMENTS + LIVES + BUFFERS + RMA + CLEAN + FORTRAN + PYTHON + TOOLS}
 
 # Not found yet, or not always: what is true of them stands above all the same.
 OPEN = frozenset()
@@ -404,7 +421,8 @@ OPEN = frozenset()
 SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_communicators", "collectives.datatype",
          "messages.tag", "messages.receive_receive", "messages.signature", "requests.waitall",
          "races.named_after_anybody", "races.takes_the_wrong_one", "endings.kill_9", "endings.stopped",
-         "arguments.uncommitted_type", "lives.never_waited", "lives.left_type",
+         "arguments.uncommitted_type", "lives.never_waited", "lives.left_type", "buffers.two_receives",
+         "buffers.touched_receive", "clean_buffers.collectives", "watched_buffers.collectives",
          "communicators.split_barrier", "communicators.split_missing",
          "clean_collectives.everybody", "clean_messages.completions", "clean_messages.threads",
          "clean_communicators.between", "clean_races.probed", "clean_types.structs", "clean_rma.fences", "clean_rma.locks",

@@ -95,10 +95,10 @@ def since_fault(job, prompt):
     return f"{seconds:.2f} s after the fault"
 
 
-def watched_job(build, mpi, case, ranks, nodes):
+def watched_job(build, mpi, case, ranks, nodes, environment=None):
     if nodes == 1:
-        return MpiJob(build, mpi, case, ranks)
-    return SpreadMpiJob(build, mpi, case, ranks, nodes)
+        return MpiJob(build, mpi, case, ranks, environment=environment)
+    return SpreadMpiJob(build, mpi, case, ranks, nodes, environment)
 
 
 def run_faulty(build, mpi, case, ranks, keep, prompt=None, nodes=1):
@@ -122,12 +122,13 @@ def check_counts(job):
         raise Failure(f"MPI_Allreduce by rank: {dict(recorded)} recorded, {told} made")
 
 
-def run_clean(build, mpi, case, ranks, keep, nodes=1):
+def run_clean(build, mpi, case, ranks, keep, nodes=1, checks=None):
+    environment = {"NCCLWATCH_MPI_CHECKS": checks} if checks else None
     with MpiJob(build, mpi, case, ranks, watched=False) as bare:
         status, expected = bare.wait(ENDED_S), bare.printed_by_program()
     if status:
         raise Failure(f"status {status} without the library\n{expected}")
-    with watched_job(build, mpi, case, ranks, nodes) as job:
+    with watched_job(build, mpi, case, ranks, nodes, environment) as job:
         try:
             status = job.wait(ENDED_S)
             found = documents_of(job)[-1].get("findings", [])
@@ -192,6 +193,7 @@ def options():
                         help="such as 2,4,7; default: the case's own")
     parser.add_argument("--runs", type=int, default=1, help="of each case with each number of ranks")
     parser.add_argument("--nodes", type=int, default=1, help="so many, namespaces of this machine, share the ranks")
+    parser.add_argument("--checks", metavar="WORDS", help="NCCLWATCH_MPI_CHECKS of the clean cases")
     parser.add_argument("--plain", action="store_true",
                         help="without the library: does the program do what the table says")
     parser.add_argument("--prompt", type=float, metavar="SECONDS",
@@ -219,6 +221,8 @@ def run_case(build, case, arguments):
     more = {} if run is run_plain else {"nodes": arguments.nodes}
     if run is run_faulty and case.least == "certain":
         more["prompt"] = arguments.prompt
+    if run is run_clean:
+        more["checks"] = arguments.checks
     sizes = [ranks for ranks in arguments.ranks or case.ranks
              if ranks >= min(case.ranks) and ranks % arguments.nodes == 0]
     for ranks, number in [(ranks, number) for ranks in sizes for number in range(arguments.runs)]:

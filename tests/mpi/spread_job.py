@@ -47,7 +47,7 @@ def launcher(mpi, ranks, addresses, shell, preload, exported):
 class SpreadMpiJob:
     """As MpiJob, with as many ranks on each of so many nodes; always watched."""
 
-    def __init__(self, build, mpi, case, ranks, nodes):
+    def __init__(self, build, mpi, case, ranks, nodes, environment=None):
         self.build, self.mpi, self.case, self.size = build, mpi, case, ranks
         self.seen, self.started = [], {}
         self.cluster = Cluster(build, nodes)
@@ -60,7 +60,7 @@ class SpreadMpiJob:
         os.chmod(shell, stat.S_IRWXU)
         self.fault_file = os.path.join(self.root, "fault")
         ours = {"NCCLWATCH_DIR": RUN, "NCCLWATCH_TIMEOUT": str(TIMEOUT_S), "EXAMPLES_FAULT_FILE": self.fault_file,
-                **dict(case.environment)}
+                **dict(case.environment), **(environment or {})}
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("NCCLWATCH")}
         self.environment.update({**sanitizer.OPTIONS, MARK: self.root, **ours})
         addresses = [node.address for node in self.cluster.nodes]

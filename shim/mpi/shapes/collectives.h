@@ -5,8 +5,10 @@
 #pragma once
 
 #include "shim/mpi/arrays.h"
+#include "shim/mpi/buffers.h"
 #include "shim/mpi/checks.h"
 #include "shim/mpi/datatypes.h"
+#include "shim/mpi/footprint.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
 
@@ -26,21 +28,45 @@ struct Collective {
       SavedParts saved;
       call.saving = &saved;
       TellParts(call, arguments...);
-      const int result = real(arguments...);
+      Footprint touched(call, false);
+      Touch(call, touched, arguments...);
+      const KeptBuffers kept = PrepareBuffers(call, touched.of(Use::kRead), touched.all(Use::kRead),
+                                              touched.of(Use::kWritten), touched.all(Use::kWritten));
+      const int result = Pass(real, kept.moved(), arguments...);
       if (result != MPI_SUCCESS) {
         Discard(saved);
+        Discard(kept);
         return Noted(call, result);
       }
       OpenRequest(call, *Last(arguments...), false, false, true);
       SaveParts(Bits(*Last(arguments...)), saved);
+      KeepBuffers(*Last(arguments...), kept);
       return Noted(call, result);
+    } else if constexpr (IsNonBlocking(function)) {
+      Footprint touched(call);
+      Touch(call, touched, arguments...);
+      call.flags |= format::kRequest;
+      TellParts(call, arguments...);
+      EnterCollective(call);
+      const bool shadowed = call.box.watches_buffers && touched.all(Use::kWritten);
+      const std::intptr_t moved = shadowed ? ShadowReceived(call, touched.of(Use::kWritten)) : 0;
+      const int result = Pass(real, moved, arguments...);
+      if (result == MPI_SUCCESS) {
+        touched.Open();
+        if (call.box.watches_buffers && touched.all(Use::kRead)) WatchSent(call, touched.of(Use::kRead));
+        OpenRequest(call, *Last(arguments...), false, false, false);
+      } else if (moved != 0) {
+        DropBuffers(call.slot);
+      }
+      LeaveCollective(call, result);
+      return result;
     } else {
-      if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
+      if constexpr (requires { Shape::kInto; })
+        if (!open_buffers.none()) [[unlikely]]
+          CheckBuffers(call, arguments...);
       TellParts(call, arguments...);
       EnterCollective(call);
       const int result = real(arguments...);
-      if constexpr (IsNonBlocking(function))
-        if (result == MPI_SUCCESS) OpenRequest(call, *Last(arguments...), false, false, false);
       LeaveCollective(call, result);
       return result;
     }
@@ -51,6 +77,26 @@ struct Collective {
   static void TellParts(Call& call, A... arguments) {
     if constexpr (requires { Shape::Tell(call, arguments...); })
       if (!call.inter && call.rank >= 0 && (call.flags & format::kOneRank) == 0) Shape::Tell(call, arguments...);
+  }
+  // Between two groups it is told by others what is received; a refused call touches nothing.
+  template <class... A>
+  static void Touch(Call& call, Footprint& touched, A... arguments) {
+    if constexpr (requires { Shape::Touch(call, touched, arguments...); })
+      if (!call.inter && call.rank >= 0 && call.size > 0 && !call.misuse) Shape::Touch(call, touched, arguments...);
+  }
+  template <class... A>
+  [[gnu::noinline]] static void CheckBuffers(Call& call, A... arguments) {
+    Footprint touched(call);
+    Touch(call, touched, arguments...);
+  }
+  // What is received goes elsewhere.
+  template <class Real, class... A>
+  static int Pass(Real real, std::intptr_t moved, A... arguments) {
+    if constexpr (requires { Shape::kInto; }) {
+      auto& into = std::get<Shape::kInto>(std::tie(arguments...));
+      into = Moved(into, moved);
+    }
+    return real(arguments...);
   }
 
  protected:
@@ -81,6 +127,12 @@ struct Bcast : Collective<Bcast> {
     call.root = root;
     CheckRoot(call);
   }
+  template <class... A>
+  static void Touch(const Call& call, Footprint& touched, void* buffer, auto count, MPI_Datatype type, int root,
+                    MPI_Comm, A...) {
+    touched.Add(call.rank == root ? Use::kRead : Use::kWritten, buffer, Unsigned(count), type);
+  }
+  static constexpr std::size_t kInto = 0;
 };
 struct Reduce : Collective<Reduce> {
   template <class... A>
@@ -98,7 +150,15 @@ struct Reduce : Collective<Reduce> {
     CheckBuffer(call, into, call.bytes, type);
     CheckApart(call, {from, call.bytes, type}, {into, call.bytes, type});
   }
+  template <class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, void* into, auto count, MPI_Datatype type,
+                    MPI_Op, int root, MPI_Comm, A...) {
+    touched.Add(Use::kRead, from, Unsigned(count), type);
+    if (call.rank == root) touched.Add(Use::kWritten, into, Unsigned(count), type);
+  }
+  static constexpr std::size_t kInto = 1;
 };
+// Scan, Exscan and Reduce_scatter_block too.
 struct Allreduce : Collective<Allreduce> {
   template <class... A>
   static void Describe(Call& call, const void* from, void* into, auto count, MPI_Datatype type, MPI_Op op,
@@ -112,6 +172,16 @@ struct Allreduce : Collective<Allreduce> {
     CheckBuffer(call, into, call.bytes, type);
     CheckApart(call, {from, call.bytes, type}, {into, call.bytes, type});
   }
+  template <class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, void* into, auto count, MPI_Datatype type,
+                    MPI_Op, MPI_Comm, A...) {
+    const std::string_view name = functions::FullName(call.function);
+    const std::uint64_t one = Unsigned(count), all = name.find("block") == name.npos ? one : one * call.size;
+    touched.Add(Use::kRead, from, all, type);
+    if (name.find("xscan") != name.npos && call.rank == 0) return;  // it receives nothing
+    touched.Add(Use::kWritten, into, from == MPI_IN_PLACE ? all : one, type);
+  }
+  static constexpr std::size_t kInto = 1;
 };
 struct ReduceScatter : Collective<ReduceScatter> {
   template <class Counts, class... A>
@@ -122,6 +192,15 @@ struct ReduceScatter : Collective<ReduceScatter> {
     call.reduction = ReductionOf(op);
     CheckOperator(call, op);
   }
+  template <class Counts, class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, void* into, Counts counts,
+                    MPI_Datatype type, MPI_Op, MPI_Comm, A...) {
+    std::uint64_t all = 0;
+    for (std::uint32_t i = 0; counts && i < call.size; ++i) all += Unsigned(counts[i]);
+    touched.Add(Use::kRead, from, all, type);
+    if (counts) touched.Add(Use::kWritten, into, from == MPI_IN_PLACE ? all : Unsigned(counts[call.rank]), type);
+  }
+  static constexpr std::size_t kInto = 1;
 };
 struct Gather : Collective<Gather> {
   template <class... A>
@@ -135,6 +214,13 @@ struct Gather : Collective<Gather> {
     else
       DescribeElements(call, from, sent, sent_type);
   }
+  template <class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, auto sent, MPI_Datatype sent_type,
+                    void* into, auto received, MPI_Datatype received_type, int root, MPI_Comm, A...) {
+    touched.Add(Use::kRead, from, Unsigned(sent), sent_type);
+    if (call.rank == root) touched.Add(Use::kWritten, into, Unsigned(received) * call.size, received_type);
+  }
+  static constexpr std::size_t kInto = 3;
 };
 struct Scatter : Collective<Scatter> {
   template <class... A>
@@ -148,6 +234,13 @@ struct Scatter : Collective<Scatter> {
     else
       DescribeElements(call, into, received, received_type);
   }
+  template <class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, auto sent, MPI_Datatype sent_type,
+                    void* into, auto received, MPI_Datatype received_type, int root, MPI_Comm, A...) {
+    if (call.rank == root) touched.Add(Use::kRead, from, Unsigned(sent) * call.size, sent_type);
+    touched.Add(Use::kWritten, into, Unsigned(received), received_type);
+  }
+  static constexpr std::size_t kInto = 3;
 };
 struct Gatherv : Collective<Gatherv> {
   template <class Counts, class Places, class... A>
@@ -168,6 +261,13 @@ struct Gatherv : Collective<Gatherv> {
     AddEach(parts, ranks, counts, received_type);
     parts.Done();
   }
+  template <class Counts, class Places, class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, auto sent, MPI_Datatype sent_type,
+                    void* into, Counts counts, Places places, MPI_Datatype received_type, int root, MPI_Comm, A...) {
+    touched.Add(Use::kRead, from, Unsigned(sent), sent_type);
+    if (call.rank == root) touched.AddEach(Use::kWritten, into, call.size, counts, places, received_type);
+  }
+  static constexpr std::size_t kInto = 3;
 };
 struct Scatterv : Collective<Scatterv> {
   template <class Counts, class Places, class... A>
@@ -188,7 +288,16 @@ struct Scatterv : Collective<Scatterv> {
     AddOne(parts, to, received, received_type);
     parts.Done();
   }
+  template <class Counts, class Places, class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, Counts counts, Places places,
+                    MPI_Datatype sent_type, void* into, auto received, MPI_Datatype received_type, int root, MPI_Comm,
+                    A...) {
+    if (call.rank == root) touched.AddEach(Use::kRead, from, call.size, counts, places, sent_type);
+    touched.Add(Use::kWritten, into, Unsigned(received), received_type);
+  }
+  static constexpr std::size_t kInto = 4;
 };
+// Alltoall too.
 struct Allgather : Collective<Allgather> {
   template <class... A>
   static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void* into, auto received,
@@ -200,6 +309,15 @@ struct Allgather : Collective<Allgather> {
     CheckBuffer(call, into, call.bytes, received_type);
     if (from != MPI_IN_PLACE && !call.inter) Compare(call, SignatureOf(static_cast<std::uint64_t>(sent), sent_type));
   }
+  template <class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, auto sent, MPI_Datatype sent_type,
+                    void* into, auto received, MPI_Datatype received_type, MPI_Comm, A...) {
+    const std::string_view name = functions::FullName(call.function);
+    const bool to_each = name.find("toall") != name.npos;
+    touched.Add(Use::kRead, from, Unsigned(sent) * (to_each ? call.size : 1), sent_type);
+    touched.Add(Use::kWritten, into, Unsigned(received) * call.size, received_type);
+  }
+  static constexpr std::size_t kInto = 3;
 };
 using Alltoall = Allgather;
 struct Allgatherv : Collective<Allgatherv> {
@@ -213,6 +331,13 @@ struct Allgatherv : Collective<Allgatherv> {
     const std::uint32_t mine = SignatureOf(static_cast<std::uint64_t>(sent), sent_type);
     if (own && own != mine) Compare(call, mine);
   }
+  template <class Counts, class Places, class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, auto sent, MPI_Datatype sent_type,
+                    void* into, Counts counts, Places places, MPI_Datatype received_type, MPI_Comm, A...) {
+    touched.Add(Use::kRead, from, Unsigned(sent), sent_type);
+    touched.AddEach(Use::kWritten, into, call.size, counts, places, received_type);
+  }
+  static constexpr std::size_t kInto = 3;
 };
 struct Alltoallv : Collective<Alltoallv> {
   template <class Counts, class Places, class... A>
@@ -226,6 +351,13 @@ struct Alltoallv : Collective<Alltoallv> {
                    Places, MPI_Datatype received_type, MPI_Comm, A...) {
     if (from != MPI_IN_PLACE) TellAll(call, sent, sent_type, received, received_type);
   }
+  template <class Counts, class Places, class Type, class... A>
+  static void Touch(const Call& call, Footprint& touched, const void* from, Counts sent, Places sent_places,
+                    Type sent_type, void* into, Counts received, Places places, Type received_type, MPI_Comm, A...) {
+    if (from != MPI_IN_PLACE) touched.AddEach(Use::kRead, from, call.size, sent, sent_places, sent_type);
+    touched.AddEach(Use::kWritten, into, call.size, received, places, received_type);
+  }
+  static constexpr std::size_t kInto = 4;
   template <class Counts, class Type>
   static void TellAll(Call& call, Counts sent, Type sent_type, Counts received, Type received_type) {
     const std::uint32_t ranks = RanksOf(call);
@@ -249,6 +381,11 @@ struct Alltoallw : Collective<Alltoallw> {
     if (from != MPI_IN_PLACE && sent_types && received_types)
       Alltoallv::TellAll(call, sent, sent_types, received, received_types);
   }
+  template <class... A>
+  static void Touch(const Call& call, Footprint& touched, A... arguments) {
+    Alltoallv::Touch(call, touched, arguments...);
+  }
+  static constexpr std::size_t kInto = Alltoallv::kInto;
 };
 
 // Neighbours need not agree with anybody else.

@@ -1,9 +1,11 @@
 // Sends, receives, exchanges and probes.
 #pragma once
 
+#include "shim/mpi/buffers.h"
 #include "shim/mpi/checks.h"
 #include "shim/mpi/completion.h"
 #include "shim/mpi/datatypes.h"
+#include "shim/mpi/footprint.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
@@ -47,8 +49,6 @@ void DescribeSend(Call& call, const void* from, Count count, MPI_Datatype type, 
   CheckCount(call, count);
   Amount(call, static_cast<std::uint64_t>(count), type);
   if (to != MPI_PROC_NULL) CheckBuffer(call, from, call.bytes, type);
-  if (call.box.watches_buffers && IsPredefined(type)) [[unlikely]]
-    call.buffer = from;
 }
 template <class Count>
 void DescribeReceive(Call& call, void* into, Count count, MPI_Datatype type, int from, int tag) {
@@ -59,6 +59,26 @@ void DescribeReceive(Call& call, void* into, Count count, MPI_Datatype type, int
   CheckCount(call, count);
   Amount(call, static_cast<std::uint64_t>(count), type);
   if (from != MPI_PROC_NULL) CheckBuffer(call, into, call.bytes, type);
+}
+
+// A request that has been made for the operation, and the memory that is in use from here on: known before the request
+// is, whose handle another thread may be given at once.
+inline void BeginSent(Call& call, MPI_Request made) {
+  OpenPiece(call, Use::kRead, call.piece);
+  if (call.box.watches_buffers && call.whole) [[unlikely]]
+    WatchSent(call, call.piece);
+  OpenRequest(call, made, true, false, false);
+}
+inline void BeginReceived(Call& call, MPI_Request made) {
+  OpenPiece(call, Use::kWritten, call.piece);
+  OpenRequest(call, made, false, true, false);
+}
+// What is to be added to the address of what is received into: 0, but where the program's buffers are watched.
+inline std::intptr_t Shadow(const Call& call) {
+  return call.box.watches_buffers && call.whole ? ShadowReceived(call, call.piece) : 0;
+}
+inline void DropShadow(const Call& call, std::intptr_t moved) {
+  if (moved != 0) DropBuffers(call.slot);
 }
 
 struct Send {
@@ -73,14 +93,18 @@ struct Send {
         MakeSynchronous(call, SynchronousOf(function), &real);
     if constexpr (IsPersistent(function)) {
       const int result = real(from, count, type, to, tag, comm, more...);
-      if (result == MPI_SUCCESS) OpenRequest(call, *Last(more...), true, false, true);
+      if (result != MPI_SUCCESS) return Noted(call, result);
+      OpenRequest(call, *Last(more...), true, false, true);
+      const Piece sent = to == MPI_PROC_NULL ? Piece{} : PieceOf(call, from, type);
+      KeepBuffers(*Last(more...), PrepareBuffers(call, sent, call.whole, {}, false));
       return Noted(call, result);
     } else {
       if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
+      if (to != MPI_PROC_NULL) UseBuffer(call, Use::kRead, from, type);
       EnterSend(call);
       const int result = real(from, count, type, to, tag, comm, more...);
       if constexpr (IsNonBlocking(function))
-        if (result == MPI_SUCCESS) OpenRequest(call, *Last(more...), true, false, false);
+        if (result == MPI_SUCCESS) BeginSent(call, *Last(more...));
       LeaveSend(call, result);
       return result;
     }
@@ -128,18 +152,31 @@ struct Recv {
     Attach(call, comm);
     DescribeReceive(call, into, count, type, from, tag);
     if constexpr (IsPersistent(function)) {
-      const int result = real(into, count, type, from, tag, comm, last);
-      if (result == MPI_SUCCESS) OpenRequest(call, *last, false, true, true);
+      const Piece received = from == MPI_PROC_NULL ? Piece{} : PieceOf(call, into, type);
+      const KeptBuffers kept = PrepareBuffers(call, {}, false, received, call.whole);
+      const int result = real(Moved(into, kept.moved()), count, type, from, tag, comm, last);
+      if (result == MPI_SUCCESS) {
+        OpenRequest(call, *last, false, true, true);
+        KeepBuffers(*last, kept);
+      } else {
+        Discard(kept);
+      }
       return Noted(call, result);
     } else if constexpr (IsNonBlocking(function)) {
       call.flags |= format::kRequest;
+      if (from != MPI_PROC_NULL) UseBuffer(call, Use::kWritten, into, type);
       EnterReceive(call);
-      const int result = real(into, count, type, from, tag, comm, last);
-      if (result == MPI_SUCCESS) OpenRequest(call, *last, false, true, false);
+      const std::intptr_t moved = Shadow(call);
+      const int result = real(Moved(into, moved), count, type, from, tag, comm, last);
+      if (result == MPI_SUCCESS)
+        BeginReceived(call, *last);
+      else
+        DropShadow(call, moved);
       Leave(call, result);
       return result;
     } else {
       if (last == MPI_STATUS_IGNORE) call.flags |= format::kNoStatus;
+      if (from != MPI_PROC_NULL) UseBuffer(call, Use::kWritten, into, type);
       EnterReceive(call);
       Status status(call, last);
       const int result = real(into, count, type, from, tag, comm, status.passed());
@@ -156,11 +193,16 @@ struct Mrecv {
                     Last last) {
     Amount(call, static_cast<std::uint64_t>(count), type);
     TakeMessage(call, *message);
+    if (*message != MPI_MESSAGE_NO_PROC) UseBuffer(call, Use::kWritten, into, type);
     if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
     EnterReceive(call);
-    const int result = real(into, count, type, message, last);
+    const std::intptr_t moved = IsNonBlocking(function) ? Shadow(call) : 0;
+    const int result = real(Moved(into, moved), count, type, message, last);
     if constexpr (IsNonBlocking(function)) {
-      if (result == MPI_SUCCESS) OpenRequest(call, *last, false, true, false);
+      if (result == MPI_SUCCESS)
+        BeginReceived(call, *last);
+      else
+        DropShadow(call, moved);
     } else if (Received(result)) {
       NoteReceipt(call.box, {call.slot, call.index, call.generation, call.root, call.tag});
     }
@@ -181,8 +223,11 @@ struct Sendrecv {
     DescribeReceive(call, into, received, received_type, source, tag);
     if (to != MPI_PROC_NULL && source != MPI_PROC_NULL)
       CheckApart(call, {from, send.bytes, sent_type}, {into, call.bytes, received_type});
-    return Exchange<function>(send, call, last, [&](auto* passed) {
-      return real(from, sent, sent_type, to, sent_tag, into, received, received_type, source, tag, comm, passed);
+    if (to != MPI_PROC_NULL) UseBuffer(send, Use::kRead, from, sent_type);
+    if (source != MPI_PROC_NULL) UseBuffer(call, Use::kWritten, into, received_type);
+    return Exchange<function>(send, call, last, [&](auto* passed, std::intptr_t moved) {
+      return real(from, sent, sent_type, to, sent_tag, Moved(into, moved), received, received_type, source, tag, comm,
+                  passed);
     });
   }
 
@@ -200,11 +245,20 @@ struct Sendrecv {
     JoinRecords(send, receive);
     int result;
     if constexpr (IsNonBlocking(function)) {
-      result = pass(last);
-      if (result == MPI_SUCCESS) OpenRequest(receive, *last, false, true, false);
+      const std::intptr_t moved = Shadow(receive);
+      result = pass(last, moved);
+      if (result == MPI_SUCCESS) {
+        Call sent = send;
+        sent.slot = receive.slot;  // its request
+        OpenPiece(sent, Use::kRead, sent.piece);
+        if (sent.box.watches_buffers && sent.whole) WatchSent(sent, sent.piece);
+        BeginReceived(receive, *last);
+      } else {
+        DropShadow(receive, moved);
+      }
     } else {
       Status status(receive, last);
-      result = pass(status.passed());
+      result = pass(status.passed(), 0);
       if (Received(result)) NoteReceipt(receive.box, status.receipt(receive));
     }
     LeaveSend(send, result);
@@ -220,8 +274,12 @@ struct SendrecvReplace {
     Call send = call;
     DescribeSend(send, buffer, count, type, to, sent_tag);
     DescribeReceive(call, buffer, count, type, source, tag);
-    return Sendrecv::Exchange<function>(send, call, last, [&](auto* passed) {
-      return real(buffer, count, type, to, sent_tag, source, tag, comm, passed);
+    if (source != MPI_PROC_NULL)
+      UseBuffer(call, Use::kWritten, buffer, type);
+    else if (to != MPI_PROC_NULL)
+      UseBuffer(send, Use::kRead, buffer, type);
+    return Sendrecv::Exchange<function>(send, call, last, [&](auto* passed, std::intptr_t moved) {
+      return real(Moved(buffer, moved), count, type, to, sent_tag, source, tag, comm, passed);
     });
   }
 };

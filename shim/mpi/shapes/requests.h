@@ -1,6 +1,7 @@
 // Waits, tests, starts and ends of requests.
 #pragma once
 
+#include "shim/mpi/buffers.h"
 #include "shim/mpi/completion.h"
 #include "shim/mpi/shapes/arguments.h"
 
@@ -117,14 +118,18 @@ struct Start {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request) {
     StartRequest(call, *request);
-    return Noted(call, real(request));
+    const int result = real(request);
+    if (result != MPI_SUCCESS) LearnStart(call, *request);
+    return Noted(call, result);
   }
 };
 struct Startall {
   template <Function, class Real>
   static int Around(Call& call, Real real, int count, MPI_Request* requests) {
     for (int i = 0; i < count; ++i) StartRequest(call, requests[i]);
-    return Noted(call, real(count, requests));
+    const int result = real(count, requests);
+    for (int i = 0; result != MPI_SUCCESS && i < count; ++i) LearnStart(call, requests[i]);
+    return Noted(call, result);
   }
 };
 struct RequestFree {
@@ -133,8 +138,22 @@ struct RequestFree {
     const std::uint64_t handle = Bits(*request);
     if (*request == MPI_REQUEST_NULL) Report(call, {.wrong = Wrong::kNullObject});
     BeginFreeing(call, handle);
+    if (call.box.watches_buffers && KeepFreed(call, *request)) [[unlikely]] {
+      FreeRequest(call.box, handle);
+      *request = MPI_REQUEST_NULL;
+      return Noted(call, MPI_SUCCESS);
+    }
     const int result = real(request);
     if (result == MPI_SUCCESS) FreeRequest(call.box, handle);
+    return Noted(call, result);
+  }
+};
+// Tells of an end without being the call that ends it.
+struct RequestStatus {
+  template <Function, class Real>
+  static int Around(Call& call, Real real, MPI_Request request, int* flag, MPI_Status* status) {
+    const int result = real(request, flag, status);
+    if (result == MPI_SUCCESS && *flag) NoteDone(call, request);
     return Noted(call, result);
   }
 };

@@ -1,8 +1,10 @@
 // Windows, their epochs, and accesses to the memory of others.
 #pragma once
 
+#include "shim/mpi/buffers.h"
 #include "shim/mpi/completion.h"
 #include "shim/mpi/datatypes.h"
+#include "shim/mpi/footprint.h"
 #include "shim/mpi/record.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
@@ -15,9 +17,13 @@ struct MakesWindow {
   template <Function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
     std::uint32_t made;
-    const auto [comm, unit] = Shape::Of(arguments...);
+    const auto [comm, unit, bytes, base] = Shape::Of(arguments...);
+    if (bytes < 0) Report(call, {.wrong = Wrong::kNegativeLength, .value = bytes});
     BeginWindow(call, comm, unit, &made);
     const int result = real(arguments...);
+    if (result == MPI_SUCCESS && call.box.watches_buffers)
+      NoteWindowMemory(Bits(*Last(arguments...)), Shape::kMakesMemory ? *static_cast<void* const*>(base) : base,
+                       Shape::kHasMemory ? bytes : -1);
     EndWindow(call, made, result, Last(arguments...));
     return result;
   }
@@ -26,16 +32,26 @@ struct MakesWindow {
   struct Whose {
     MPI_Comm comm;
     std::int64_t unit;
+    std::int64_t bytes;
+    const void* base;
   };
+  static constexpr bool kHasMemory = true, kMakesMemory = false;
 };
 struct WinCreate : MakesWindow<WinCreate> {
-  static Whose Of(void*, MPI_Aint, auto unit, MPI_Info, MPI_Comm comm, MPI_Win*) { return {comm, unit}; }
+  static Whose Of(void* base, MPI_Aint bytes, auto unit, MPI_Info, MPI_Comm comm, MPI_Win*) {
+    return {comm, unit, bytes, base};
+  }
 };
 struct WinAllocate : MakesWindow<WinAllocate> {
-  static Whose Of(MPI_Aint, auto unit, MPI_Info, MPI_Comm comm, void*, MPI_Win*) { return {comm, unit}; }
+  static Whose Of(MPI_Aint bytes, auto unit, MPI_Info, MPI_Comm comm, void* base, MPI_Win*) {
+    return {comm, unit, bytes, base};
+  }
+  static constexpr bool kMakesMemory = true;
 };
+// Its memory comes and goes.
 struct WinCreateDynamic : MakesWindow<WinCreateDynamic> {
-  static Whose Of(MPI_Info, MPI_Comm comm, MPI_Win*) { return {comm, 1}; }
+  static Whose Of(MPI_Info, MPI_Comm comm, MPI_Win*) { return {comm, 1, 0, nullptr}; }
+  static constexpr bool kHasMemory = false;
 };
 
 struct WinFree {
@@ -51,6 +67,7 @@ struct WinFree {
     BeginFreeingWindow(call);
     const int result = real(handle);
     EndFreeingWindow(call, before, result);
+    if (result == MPI_SUCCESS && call.box.watches_buffers) ForgetWindowMemory(Bits(before));
     return result;
   }
 };
@@ -62,6 +79,7 @@ struct WinFence {
     EnterCollective(call);
     const int result = real(assertion, handle);
     if (result == MPI_SUCCESS) NoteFence(call, handle, assertion);
+    open_buffers.RemoveOneSided();
     LeaveCollective(call, result);
     return result;
   }
@@ -75,6 +93,7 @@ int Synchronize(Call& call, MPI_Win handle, const Check& check, const Real& real
   EnterOther(call);
   const int result = real();
   if (result == MPI_SUCCESS) note();
+  open_buffers.RemoveOneSided();  // it may be what ends them
   Leave(call, result);
   return result;
 }
@@ -211,16 +230,33 @@ struct Access {
     Amount(call, static_cast<std::uint64_t>(count), type);
     if (!IsPredefined(type)) call.bytes = 0;  // there may be gaps in it
   }
-  template <Function function, class Real, class... A>
-  static int Pass(Call& call, int target, MPI_Aint displacement, MPI_Win handle, Real real, A... arguments) {
+  // touch(footprint): the memory of this rank that the access is about.
+  template <Function function, class Touch, class Real, class... A>
+  static int Pass(Call& call, int target, MPI_Aint displacement, MPI_Win handle, const Touch& touch, Real real,
+                  A... arguments) {
     DescribeAccess(call, handle, target, displacement, LeavesRequest(function));
-    if constexpr (LeavesRequest(function)) call.flags |= format::kRequest;
-    EnterOther(call);
-    const int result = real(arguments...);
-    if constexpr (LeavesRequest(function))
-      if (result == MPI_SUCCESS) OpenRequest(call, *Last(arguments...), false, false, false);
-    Leave(call, result);
-    return result;
+    if constexpr (LeavesRequest(function)) {
+      Footprint touched(call);
+      if (target != MPI_PROC_NULL) touch(touched);
+      call.flags |= format::kRequest;
+      EnterOther(call);
+      const int result = real(arguments...);
+      if (result == MPI_SUCCESS) {
+        touched.Open(true);
+        OpenRequest(call, *Last(arguments...), false, false, false);
+      }
+      Leave(call, result);
+      return result;
+    } else {
+      if (!open_buffers.none() && target != MPI_PROC_NULL) [[unlikely]] {
+        Footprint touched(call);
+        touch(touched);
+      }
+      EnterOther(call);
+      const int result = real(arguments...);
+      Leave(call, result);
+      return result;
+    }
   }
 };
 struct Put : Access {
@@ -229,7 +265,9 @@ struct Put : Access {
                     MPI_Aint displacement, Count count, MPI_Datatype type, MPI_Win window, A... more) {
     Describe(call, origin_count, origin_type);
     Describe(call, count, type);
-    return Pass<function>(call, target, displacement, window, real, origin, origin_count, origin_type, target,
+    constexpr Use use = std::is_const_v<Origin> ? Use::kRead : Use::kWritten;
+    const auto touch = [&](Footprint& touched) { touched.Add(use, origin, Unsigned(origin_count), origin_type); };
+    return Pass<function>(call, target, displacement, window, touch, real, origin, origin_count, origin_type, target,
                           displacement, count, type, window, more...);
   }
 };
@@ -241,7 +279,10 @@ struct Accumulate : Access {
     Describe(call, count, type);
     call.reduction = ReductionOf(op);
     CheckOperator(call, op);
-    return Pass<function>(call, target, displacement, window, real, origin, origin_count, origin_type, target,
+    const auto touch = [&](Footprint& touched) {
+      touched.Add(Use::kRead, origin, Unsigned(origin_count), origin_type);
+    };
+    return Pass<function>(call, target, displacement, window, touch, real, origin, origin_count, origin_type, target,
                           displacement, count, type, op, window, more...);
   }
 };
@@ -255,7 +296,11 @@ struct GetAccumulate : Access {
     Describe(call, count, type);
     call.reduction = ReductionOf(op);
     CheckOperator(call, op);
-    return Pass<function>(call, target, displacement, window, real, origin, origin_count, origin_type, result,
+    const auto touch = [&](Footprint& touched) {
+      if (op != MPI_NO_OP) touched.Add(Use::kRead, origin, Unsigned(origin_count), origin_type);
+      touched.Add(Use::kWritten, result, Unsigned(result_count), result_type);
+    };
+    return Pass<function>(call, target, displacement, window, touch, real, origin, origin_count, origin_type, result,
                           result_count, result_type, target, displacement, count, type, op, window, more...);
   }
 };
@@ -266,8 +311,12 @@ struct FetchAndOp : Access {
     Describe(call, 1, type);
     call.reduction = ReductionOf(op);
     CheckOperator(call, op);
-    return Pass<function>(call, target, displacement, window, real, origin, result, type, target, displacement, op,
-                          window);
+    const auto touch = [&](Footprint& touched) {
+      if (op != MPI_NO_OP) touched.Add(Use::kRead, origin, 1, type);
+      touched.Add(Use::kWritten, result, 1, type);
+    };
+    return Pass<function>(call, target, displacement, window, touch, real, origin, result, type, target, displacement,
+                          op, window);
   }
 };
 struct CompareAndSwap : Access {
@@ -275,7 +324,12 @@ struct CompareAndSwap : Access {
   static int Around(Call& call, Real real, const void* origin, const void* compared, void* result, MPI_Datatype type,
                     int target, MPI_Aint displacement, MPI_Win window) {
     Describe(call, 1, type);
-    return Pass<function>(call, target, displacement, window, real, origin, compared, result, type, target,
+    const auto touch = [&](Footprint& touched) {
+      touched.Add(Use::kRead, origin, 1, type);
+      touched.Add(Use::kRead, compared, 1, type);
+      touched.Add(Use::kWritten, result, 1, type);
+    };
+    return Pass<function>(call, target, displacement, window, touch, real, origin, compared, result, type, target,
                           displacement, window);
   }
 };

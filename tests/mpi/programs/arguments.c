@@ -125,6 +125,14 @@ static void negative_color(void) {
   MPI_Comm_free(&mine);
 }
 
+static void negative_window(void) {
+  static int memory[4];
+  MPI_Win window;
+  if (rank == odd) planted();
+  MPI_Win_create(memory, rank == odd ? -8 : 8, 1, MPI_INFO_NULL, ring, &window);
+  MPI_Win_free(&window);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"peer_out_of_range", peer_out_of_range},
@@ -144,6 +152,7 @@ int main(int argc, char** argv) {
       {"free_predefined", free_predefined},
       {"free_twice", free_twice},
       {"negative_color", negative_color},
+      {"negative_window", negative_window},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

@@ -1,0 +1,122 @@
+// The memory that operations of this process are using: from the call that begins one to the call that ends it nobody
+// may write to what is sent, nor read or write what is received into. Knows a few operations at once, the first ones
+// that are begun, and asks nothing of a call while none is open: what a call pays has a bound. Knows nothing of MPI.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace ncclwatch::shim::mpi {
+
+enum class Use : std::uint8_t { kRead, kWritten };
+
+struct Piece {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+
+  bool empty() const { return begin == end; }
+  std::uint64_t bytes() const { return end - begin; }
+  bool Overlaps(const Piece& other) const { return begin < other.end && other.begin < end; }
+};
+
+struct OpenBuffer {
+  Piece piece = {};
+  std::uint64_t slot = 0;      // of the record of the operation
+  std::uint64_t begun_at = 0;  // return address of the call that began it
+  std::uint32_t function = 0;  // that call
+  Use use = Use::kRead;
+  bool one_sided = false;  // an access to a window: what ends accesses ends it
+};
+
+class OpenBuffers {
+ public:
+  static constexpr std::uint32_t kFew = 16;
+  static constexpr std::uint32_t kMany = 4096;
+
+  // All that there is room for, not only a few.
+  void KeepMany() { many_ = true; }
+  // Several threads call at once.
+  void Share() { shared_ = true; }
+
+  bool none() const { return count_.load(std::memory_order_relaxed) == 0; }
+
+  // One more than there may be is not known.
+  void Add(const OpenBuffer& one) {
+    if (one.piece.empty()) return;
+    const Lock lock(*this);
+    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    if (!lock.held() || count >= most()) return;
+    buffers_[count] = one;
+    count_.store(count + 1, std::memory_order_relaxed);
+  }
+  void Remove(std::uint64_t slot) {
+    RemoveIf([slot](const OpenBuffer& one) { return one.slot == slot; });
+  }
+  void RemoveOneSided() {
+    RemoveIf([](const OpenBuffer& one) { return one.one_sided; });
+  }
+  // Whether one that is open forbids this use. Where as many are open as there may be nobody asks: it would cost each
+  // call as much as all of them.
+  bool Find(const Piece& piece, Use use, OpenBuffer* found = nullptr) {
+    if (none() || piece.empty()) return false;
+    const Lock lock(*this);
+    const std::uint32_t count = count_.load(std::memory_order_relaxed);
+    if (!lock.held() || count >= most()) return false;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (!buffers_[i].piece.Overlaps(piece) || (use == Use::kRead && buffers_[i].use == Use::kRead)) continue;
+      if (found) *found = buffers_[i];
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  std::uint32_t most() const { return many_ ? kMany : kFew; }
+
+  static constexpr int kPatience = 1000000;  // yields
+
+  // Held for some dozens of instructions; a thread that was killed inside leaves the others without answers.
+  class Lock {
+   public:
+    explicit Lock(OpenBuffers& of) : of_(of), held_(!of.shared_) {
+      for (int i = 0; i < kPatience && !held_; ++i) {
+        held_ = !of_.locked_.exchange(true, std::memory_order_acquire);
+        if (!held_) sched_yield();
+      }
+    }
+    ~Lock() {
+      if (held_ && of_.shared_) of_.locked_.store(false, std::memory_order_release);
+    }
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    bool held() const { return held_; }
+
+   private:
+    OpenBuffers& of_;
+    bool held_;
+  };
+
+  template <class Is>
+  void RemoveIf(const Is& is) {
+    if (none()) return;
+    const Lock lock(*this);
+    if (!lock.held()) return;
+    std::uint32_t count = count_.load(std::memory_order_relaxed);
+    for (std::uint32_t i = 0; i < count;)
+      if (is(buffers_[i]))
+        buffers_[i] = buffers_[--count];
+      else
+        ++i;
+    count_.store(count, std::memory_order_relaxed);
+  }
+
+  std::atomic<std::uint32_t> count_{0};
+  bool many_ = false;
+  bool shared_ = false;
+  std::atomic<bool> locked_{false};
+  OpenBuffer buffers_[kMany];
+};
+
+}  // namespace ncclwatch::shim::mpi

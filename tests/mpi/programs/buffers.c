@@ -1,0 +1,275 @@
+// Buffers that belong to an operation which is still active, and are handed to another one or written to.
+#include "common.h"
+
+enum { kSide = 8 };
+
+static int in[64], out[64], matrix[kSide][kSide];
+
+static void exchange_with_partner(int messages) {  // the partner's side of what the odd rank does wrong
+  MPI_Request request;
+  for (int i = 0; i < messages; ++i) {
+    MPI_Isend(out, 8, MPI_INT, odd, i, ring, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+}
+
+static void two_receives(void) {  // the halves overlap
+  MPI_Request requests[2];
+  if (rank == odd) {
+    MPI_Irecv(in, 8, MPI_INT, partner, 0, ring, &requests[0]);
+    planted();
+    MPI_Irecv(in + 7, 8, MPI_INT, partner, 1, ring, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  } else if (rank == partner) {
+    exchange_with_partner(2);
+  }
+}
+
+static void same_column(void) {  // elements with gaps between them, twice at one place
+  MPI_Request requests[2];
+  MPI_Datatype column;
+  MPI_Type_vector(kSide, 1, kSide, MPI_INT, &column);
+  MPI_Type_commit(&column);
+  if (rank == odd) {
+    MPI_Irecv(&matrix[0][3], 1, column, partner, 0, ring, &requests[0]);
+    planted();
+    MPI_Irecv(&matrix[0][3], 1, column, partner, 1, ring, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  } else if (rank == partner) {
+    exchange_with_partner(2);
+  }
+  MPI_Type_free(&column);
+}
+
+static void send_of_receive(void) {
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Irecv(in, 8, MPI_INT, partner, 0, ring, &request);
+    planted();
+    MPI_Send(in, 1, MPI_INT, partner, 1, ring);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else if (rank == partner) {
+    MPI_Recv(in, 1, MPI_INT, odd, 1, ring, MPI_STATUS_IGNORE);
+    exchange_with_partner(1);
+  }
+}
+
+static void receive_into_send(void) {
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Issend(out, 8, MPI_INT, partner, 1, ring, &request);
+    planted();
+    MPI_Recv(out, 8, MPI_INT, partner, 0, ring, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else if (rank == partner) {
+    exchange_with_partner(1);
+    MPI_Recv(in, 8, MPI_INT, odd, 1, ring, MPI_STATUS_IGNORE);
+  }
+}
+
+static void two_starts(void) {
+  MPI_Request requests[2];
+  if (rank == odd) {
+    MPI_Recv_init(in, 8, MPI_INT, partner, 0, ring, &requests[0]);
+    MPI_Send_init(in, 1, MPI_INT, partner, 1, ring, &requests[1]);
+    MPI_Start(&requests[0]);
+    planted();
+    MPI_Start(&requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    for (int i = 0; i < 2; ++i) MPI_Request_free(&requests[i]);
+  } else if (rank == partner) {
+    MPI_Recv(in, 1, MPI_INT, odd, 1, ring, MPI_STATUS_IGNORE);
+    exchange_with_partner(1);
+  }
+}
+
+static void broadcast_into_send(void) {
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Issend(out, 8, MPI_INT, partner, 1, ring, &request);
+    planted();
+  }
+  MPI_Bcast(rank == odd ? out : in, 8, MPI_INT, 0, ring);
+  if (rank == odd) MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (rank == partner) MPI_Recv(in, 8, MPI_INT, odd, 1, ring, MPI_STATUS_IGNORE);
+}
+
+static void sum_of_receive(void) {
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Irecv(in, 8, MPI_INT, partner, 0, ring, &request);
+    planted();
+  }
+  MPI_Allreduce(rank == odd ? in : out, out + 32, 8, MPI_INT, MPI_SUM, ring);
+  if (rank == odd) MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (rank == partner) exchange_with_partner(1);
+}
+
+static void two_collectives(void) {
+  MPI_Request requests[2];
+  MPI_Iallreduce(out, in, 8, MPI_INT, MPI_SUM, ring, &requests[0]);
+  if (rank == odd) planted();
+  MPI_Iallreduce(out, rank == odd ? in + 4 : in + 32, 8, MPI_INT, MPI_SUM, ring, &requests[1]);
+  MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+}
+
+static void received_among_gathered(void) {  // into the part of one of them
+  MPI_Request requests[2];
+  int counts[16], places[16];
+  for (int i = 0; i < size; ++i) {
+    counts[i] = 2;
+    places[i] = 2 * i;
+  }
+  MPI_Iallgatherv(out, 2, MPI_INT, in, counts, places, MPI_INT, ring, &requests[0]);
+  if (rank == odd) {
+    planted();
+    MPI_Irecv(in + 2, 2, MPI_INT, partner, 5, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  } else {
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    if (rank == partner) MPI_Send(out, 2, MPI_INT, odd, 5, MPI_COMM_WORLD);
+  }
+}
+
+static void got_into_receive(void) {
+  static int memory[8];
+  MPI_Request requests[2];
+  MPI_Win window;
+  MPI_Win_create(memory, sizeof memory, sizeof memory[0], MPI_INFO_NULL, ring, &window);
+  if (rank == odd) {
+    MPI_Irecv(in, 8, MPI_INT, partner, 0, ring, &requests[0]);
+    MPI_Win_lock(MPI_LOCK_SHARED, partner, 0, window);
+    planted();
+    MPI_Rget(in, 8, MPI_INT, partner, 0, 8, MPI_INT, window, &requests[1]);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    MPI_Win_unlock(partner, window);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  } else if (rank == partner) {
+    exchange_with_partner(1);
+  }
+  MPI_Win_free(&window);
+}
+
+// The others are found with NCCLWATCH_MPI_CHECKS=buffers.
+
+static void touched_receive(void) {
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Irecv(in, 8, MPI_INT, partner, 0, ring, &request);
+    planted();
+    in[7] = 5;
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  } else if (rank == partner) {
+    exchange_with_partner(1);
+  }
+}
+
+static void touched_where_nothing_came(void) {  // behind the end of a shorter message
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Irecv(in, 32, MPI_INT, partner, 0, ring, &request);
+    planted();
+    in[20] = 5;
+    MPI_Waitany(1, &request, &(int){0}, MPI_STATUS_IGNORE);
+  } else if (rank == partner) {
+    exchange_with_partner(1);
+  }
+}
+
+static void touched_before_test(void) {
+  MPI_Request request;
+  if (rank == odd) {
+    int done = 0;
+    MPI_Irecv(in, 8, MPI_INT, partner, 0, ring, &request);
+    planted();
+    in[0] = 5;
+    while (!done) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  } else if (rank == partner) {
+    exchange_with_partner(1);
+  }
+}
+
+static void touched_persistent(void) {
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Recv_init(in, 8, MPI_INT, partner, MPI_ANY_TAG, ring, &request);
+    for (int i = 0; i < 2; ++i) {
+      in[0] = i;  // between two starts everything is allowed
+      MPI_Start(&request);
+      if (i == 1) planted();
+      if (i == 1) in[1] = 5;
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    MPI_Request_free(&request);
+  } else if (rank == partner) {
+    exchange_with_partner(2);
+  }
+}
+
+static void touched_persistent_send(void) {
+  MPI_Request request;
+  if (rank == odd) {
+    MPI_Ssend_init(out, 8, MPI_INT, partner, 0, ring, &request);
+    MPI_Start(&request);
+    planted();
+    ++out[1];
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Request_free(&request);
+  } else if (rank == partner) {
+    MPI_Recv(in, 8, MPI_INT, odd, 0, ring, MPI_STATUS_IGNORE);
+  }
+}
+
+static void touched_sum(void) {
+  MPI_Request request;
+  MPI_Iallreduce(out, in, 8, MPI_INT, MPI_SUM, ring, &request);
+  if (rank == odd) {
+    planted();
+    in[2] = 5;
+  }
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void touched_part_of_sum(void) {
+  MPI_Request request;
+  MPI_Iallreduce(out, in, 8, MPI_INT, MPI_SUM, ring, &request);
+  if (rank == odd) {
+    planted();
+    ++out[2];
+  }
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void touched_in_place(void) {
+  MPI_Request request;
+  MPI_Iallreduce(MPI_IN_PLACE, in, 8, MPI_INT, MPI_SUM, ring, &request);
+  if (rank == odd) {
+    planted();
+    in[2] = 5;
+  }
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+int main(int argc, char** argv) {
+  static const Case cases[] = {
+      {"two_receives", two_receives},
+      {"same_column", same_column},
+      {"send_of_receive", send_of_receive},
+      {"receive_into_send", receive_into_send},
+      {"two_starts", two_starts},
+      {"broadcast_into_send", broadcast_into_send},
+      {"sum_of_receive", sum_of_receive},
+      {"two_collectives", two_collectives},
+      {"received_among_gathered", received_among_gathered},
+      {"got_into_receive", got_into_receive},
+      {"touched_receive", touched_receive},
+      {"touched_where_nothing_came", touched_where_nothing_came},
+      {"touched_before_test", touched_before_test},
+      {"touched_persistent", touched_persistent},
+      {"touched_persistent_send", touched_persistent_send},
+      {"touched_sum", touched_sum},
+      {"touched_part_of_sum", touched_part_of_sum},
+      {"touched_in_place", touched_in_place},
+  };
+  return RUN_FAULTY(argc, argv, cases);
+}
