@@ -18,9 +18,9 @@ static void dup(Call* call) { AT(call->op, MPI_Comm_dup(communicator(call->op), 
 static void idup(Call* call) { AT(call->op, MPI_Comm_idup(communicator(call->op), settled(call), &call->request)); }
 
 static void split(Call* call) {
-  const int color = number(call->op, "color", -1);
-  AT(call->op, MPI_Comm_split(communicator(call->op), color < 0 ? MPI_UNDEFINED : color, number(call->op, "key", 0),
-                              settled(call)));
+  int color = number(call->op, "color", -1);
+  color = has(call->op, "bad") ? -number(call->op, "bad", 2) : color < 0 ? MPI_UNDEFINED : color;
+  AT(call->op, MPI_Comm_split(communicator(call->op), color, number(call->op, "key", 0), settled(call)));
 }
 
 static void split_type(Call* call) {
@@ -39,7 +39,7 @@ static void cart(Call* call) {
   AT(call->op, MPI_Cart_create(communicator(call->op), dimensions, extents, round, 0, settled(call)));
 }
 
-static MPI_Group group_of(Call* call) {  // `members`: a digit a rank
+MPI_Group group_of(const Call* call) {  // `members`: a digit a rank
   const char* members = word(call->op, "members", "0");
   int ranks[kMostRanks], count = (int)strlen(members);
   MPI_Group all, some;

@@ -1,4 +1,4 @@
-// What is not communication: computing, sleeping, ways to end, and what a program leaves undone.
+// What is not communication: computing, sleeping, ways to end.
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -58,33 +58,6 @@ static void finalize(Call* call) {
   finish();
 }
 
-static void leak_group(Call* call) {
-  MPI_Group group;
-  AT(call->op, MPI_Comm_group(communicator(call->op), &group));
-}
-
-static void leak_type(Call* call) {
-  MPI_Datatype type;
-  AT(call->op, MPI_Type_contiguous(number(call->op, "n", 2), MPI_INT, &type));
-  MPI_Type_commit(&type);
-}
-
-static void nothing(void* in, void* inout, int* length, MPI_Datatype* type) {
-  (void)in, (void)inout, (void)length, (void)type;
-}
-
-static void leak_operator(Call* call) {
-  MPI_Op op;
-  AT(call->op, MPI_Op_create(nothing, 1, &op));
-}
-
-static void send_uncommitted(Call* call) {
-  int data[64] = {0};
-  MPI_Datatype type;
-  MPI_Type_contiguous(2, MPI_INT, &type);
-  AT(call->op, MPI_Send(data, 1, type, number(call->op, "to", 0), 1, communicator(call->op)));
-}
-
 const Verb kOtherVerbs[] = {
     {"compute", compute, NULL},
     {"rest", rest, NULL},
@@ -96,9 +69,5 @@ const Verb kOtherVerbs[] = {
     {"spin", spin, NULL},
     {"sleep", sleep_for_ever, NULL},
     {"finalize", finalize, NULL},
-    {"leak_group", leak_group, NULL},
-    {"leak_type", leak_type, NULL},
-    {"leak_operator", leak_operator, NULL},
-    {"send_uncommitted", send_uncommitted, NULL},
     {NULL, NULL, NULL},
 };

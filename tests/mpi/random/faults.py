@@ -21,6 +21,7 @@ class Truth:
     sort: str
     kinds: dict           # kind: Culprits
     most: str = CERTAIN   # above it nobody can be sure
+    checks: str = ""      # NCCLWATCH_MPI_CHECKS, without which it cannot be seen
     last: tuple = ()      # (rank, verb, fields): after everything else, in place of MPI_Finalize
 
     def __str__(self):
@@ -32,7 +33,6 @@ class Fault:
     plant: object
     ranks: int = 2
     share: int = 1
-    known: bool = True  # False: what it is to be called is settled, but the product cannot say it yet
 
 
 FAULTS = {}
@@ -45,8 +45,8 @@ def fault(name, **more):
     return add
 
 
-def names(unknown_too=False):
-    return [name for name, one in FAULTS.items() for _ in range(one.share) if one.known or unknown_too]
+def names():
+    return [name for name, one in FAULTS.items() for _ in range(one.share)]
 
 
 def plant(p, sort):
@@ -54,8 +54,8 @@ def plant(p, sort):
     return dataclasses.replace(truth, sort=sort)
 
 
-def truth(most=CERTAIN, last=(), **kinds):
-    return Truth("", kinds, most, last)
+def truth(most=CERTAIN, last=(), checks="", **kinds):
+    return Truth("", kinds, most, checks, last)
 
 
 # ---- who it is
@@ -265,7 +265,7 @@ def other_operator(p):
     return with_other_fields(p, phases.REDUCING, change)
 
 
-@fault("uneven_counts", known=False)
+@fault("uneven_counts")
 def uneven_counts(p):
     """The amount between one pair of ranks."""
     comm = p.random.choice(p.common(2))
@@ -398,7 +398,7 @@ def unreceived(p):
     return truth(**unpaired(p, {sender, receiver}, sender), missing_participant=culprits([receiver]))
 
 
-@fault("unreceived_in_a_buffer", known=False)
+@fault("unreceived_in_a_buffer")
 def unreceived_in_a_buffer(p):
     comm, source, target = drawn_ends(p)
     sender, receiver = comm.members[source], comm.members[target]
@@ -478,6 +478,33 @@ def send_circle(p):
     return truth(deadlock=culprits([comm.members[i] for i in around]))
 
 
+@fault("anybody_circle")
+def anybody_circle(p):
+    """All of them wait for any of them."""
+    comm = p.random.choice(p.common(2))
+    tag, content = p.tag(), some_content(p)
+    for rank in comm.members:
+        mark(p, rank)
+        blocking_or_not(p, rank, p.random.choice(("recv", "recv", "probe")),
+                        **{"c": comm.slot, "from": -1, "tag": tag, **content})
+        p.call(rank, "send", p.copy(), c=comm.slot, to=(comm.rank_of(rank) + 1) % comm.size, tag=tag, **content)
+    return truth(deadlock=culprits(comm.members))
+
+
+@fault("eager_circle")
+def eager_circle(p):
+    """Small messages, that a buffer saves."""
+    comm, around = circle(p)
+    tag, content = p.tag(), some_content(p)
+    content["n"] = min(content["n"], 10)
+    for i, one in enumerate(around):
+        rank = comm.members[one]
+        mark(p, rank)
+        p.call(rank, "send", p.copy(), c=comm.slot, to=around[(i + 1) % len(around)], tag=tag, **content)
+        p.call(rank, "recv", p.copy(), **{"c": comm.slot, "from": around[i - 1], "tag": tag, **content})
+    return truth(LIKELY, checks="sync", deadlock=culprits([comm.members[i] for i in around]))
+
+
 @fault("message_after_collective")
 def message_after_collective(p):
     """One receives before a collective what another sends after it."""
@@ -507,6 +534,36 @@ def not_made(p):
             p.call(other, verb, p.copy(), c=comm.slot, **fields)
     maybe_one_more(p, comm)
     return truth(**elsewhere(p, comm, rank))
+
+
+@fault("group_not_made")
+def group_not_made(p):
+    """By the members alone: one of them does not come."""
+    comm, rank = somewhere(p)
+    others = [comm.rank_of(one) for one in comm.members if one != rank]
+    members = p.random.sample(others, p.random.randint(1, len(others))) + [comm.rank_of(rank)]
+    p.random.shuffle(members)
+    fields = {"c": comm.slot, "to": phases.new_comm(p, ()).slot, "tag": p.tag(), "members": "".join(map(str, members))}
+    mark(p, rank)
+    for one in members:
+        if comm.members[one] != rank:
+            p.call(comm.members[one], "create_group", p.copy(), **fields)
+    # Ranks that wait there are missed elsewhere.
+    return truth(initialization_hang=culprits([rank]), deadlock=within(p, rank), missing_participant=culprits([rank]),
+                 early_exit=culprits([rank]))
+
+
+@fault("not_freed")
+def not_freed(p):
+    comm, rank = somewhere(p)
+    made = phases.new_comm(p, comm.members)
+    p.everybody(comm, "dup", p.copy(), to=made.slot)
+    mark(p, rank)
+    for other in comm.members:
+        if other != rank:
+            p.call(other, "free", p.copy(), c=made.slot)
+    return truth(order_mismatch=minority(comm, rank), resource_leak=culprits([rank]),
+                 missing_participant=culprits([rank]), deadlock=within(p, rank))
 
 
 # ---- endings
@@ -582,73 +639,3 @@ def nobody_finalizes(p):
             for verb, fields in (("planted", {}), ("exit", {"status": 0, "handlers": 1}))]
     # The launcher may end the rest before they have done it.
     return truth(last=tuple(last), missing_finalize=culprits(may=range(p.ranks)))
-
-
-# ---- wrong arguments, requests, leaks: named, and waited for
-
-@fault("invalid_argument", known=False)
-def invalid_argument(p):
-    comm, rank = somewhere(p)
-    mark(p, rank)
-    verb, fields = p.random.choice((
-        ("send", {"to": comm.size + 7, "n": 1}), ("send", {"to": 0, "n": -1}), ("send", {"to": 0, "tag": -77, "n": 1}),
-        ("recv", {"from": comm.size + 7, "n": 1}), ("bcast", {"root": comm.size + 3, "n": 1}),
-        ("send_uncommitted", {"to": 0}), ("barrier", {"c": 63})))
-    p.call(rank, verb, p.copy(), **({"c": comm.slot} | fields))
-    return truth(invalid_argument=culprits([rank]))
-
-
-@fault("unfinished_request", known=False)
-def unfinished_request(p):
-    comm, source, target = drawn_ends(p)
-    sender, receiver, tag = comm.members[source], comm.members[target], p.tag()
-    content, sender_wrong = some_content(p), p.random.random() < 0.5
-    slots = p.slot(sender), p.slot(receiver)
-    mark(p, sender if sender_wrong else receiver)
-    p.call(receiver, "irecv", p.copy(), **{"c": comm.slot, "from": source, "tag": tag, **content, "as": slots[1]})
-    p.call(sender, "isend", p.copy(), c=comm.slot, to=target, tag=tag, **content, **{"as": slots[0]})
-    p.call(*((receiver, "wait", p.copy()) if sender_wrong else (sender, "wait", p.copy())),
-           q=slots[1] if sender_wrong else slots[0])
-    who = culprits([sender if sender_wrong else receiver])
-    return truth(request_error=who, resource_leak=who)
-
-
-@fault("started_twice", known=False)
-def started_twice(p):
-    comm, source, target = drawn_ends(p)
-    receiver, tag = comm.members[target], p.tag()
-    slot = p.slot(receiver)
-    p.call(receiver, "recv_init", p.copy(), **{"c": comm.slot, "from": source, "tag": tag, "n": 1, "as": slot})
-    p.call(receiver, "start", p.copy(), q=slot)
-    mark(p, receiver)
-    p.call(receiver, "start", p.copy(), q=slot)
-    p.call(comm.members[source], "send", p.copy(), c=comm.slot, to=target, tag=tag, n=1)
-    p.call(receiver, "wait", p.copy(), q=slot)
-    p.call(receiver, "request_free", p.copy(), q=slot)
-    return truth(request_error=culprits([receiver]))
-
-
-@fault("leak", known=False)
-def leak(p):
-    comm, rank = somewhere(p)
-    mark(p, rank)
-    p.call(rank, p.random.choice(("leak_group", "leak_type", "leak_operator")), p.copy(), c=comm.slot)
-    return truth(resource_leak=culprits([rank]))
-
-
-@fault("leaked_communicator", known=False)
-def leaked_communicator(p):
-    comm = p.random.choice(p.comms)
-    for rank in comm.members:
-        mark(p, rank)
-    p.everybody(comm, "dup", p.copy(), to=phases.new_comm(p, ()).slot)
-    return truth(resource_leak=culprits(comm.members))
-
-
-@fault("leaked_request", known=False)
-def leaked_request(p):
-    comm, source, target = drawn_ends(p)
-    rank = comm.members[source]
-    mark(p, rank)
-    p.call(rank, "send_init", p.copy(), c=comm.slot, to=target, tag=p.tag(), n=1, **{"as": p.slot(rank)})
-    return truth(resource_leak=culprits([rank]), request_error=culprits([rank]))

@@ -5,7 +5,10 @@ import argparse
 import random
 
 import faults
+import lone_faults  # noqa: F401
 import phases
+import race_faults  # noqa: F401
+import window_faults  # noqa: F401
 from program import Program
 
 MOST_RANKS = 8

@@ -78,6 +78,27 @@ static void receive(Call* call) {
   check_received(call, &status);
 }
 
+static void receive_unseen(Call* call) {  // the program is not told whose message it is
+  prepare_receive(call);
+  AT(call->op, MPI_Recv(RECEIVE_ARGUMENTS(call), MPI_STATUS_IGNORE));
+}
+
+// Whoever of `senders` (a digit each) comes first, then the others by name.
+static void first_comer(Call* call) {
+  const char* senders = word(call->op, "senders", "");
+  MPI_Status status;
+  prepare_receive(call);
+  AT(call->op, MPI_Recv(call->in.data, call->in.elements, handle(call->in.type), MPI_ANY_SOURCE, tag(call),
+                        communicator(call->op), &status));
+  check_received(call, &status);
+  for (const int first = status.MPI_SOURCE; *senders; ++senders) {
+    if (*senders - '0' == first) continue;
+    AT(call->op, MPI_Recv(call->in.data, call->in.elements, handle(call->in.type), *senders - '0', tag(call),
+                          communicator(call->op), &status));
+    check_received(call, &status);
+  }
+}
+
 static void start_receive(Call* call) {
   prepare_receive(call);
   AT(call->op, MPI_Irecv(RECEIVE_ARGUMENTS(call), &call->request));
@@ -195,6 +216,8 @@ const Verb kMessageVerbs[] = {
     {"ssend_init", ssend_init, NULL},
     {"bsend_init", bsend_init, NULL},
     {"recv", receive, NULL},
+    {"recv_unseen", receive_unseen, NULL},
+    {"first_comer", first_comer, NULL},
     {"irecv", start_receive, check_received},
     {"recv_init", receive_init, check_received},
     {"sendrecv", sendrecv, NULL},

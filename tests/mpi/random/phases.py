@@ -2,6 +2,8 @@
 any of them may follow any other; no result depends on who is faster.
 """
 
+import windows
+
 LARGE = 20000  # elements: beyond what any MPI takes into a buffer
 
 # The same sequence of basic types, told in several ways: (datatype, elements of it for each element of the first).
@@ -274,7 +276,6 @@ def funnel(p):
     comm = p.random.choice(p.common(2))
     sink, tag, value, many = p.random.randrange(comm.size), p.tag(), p.value(), p.random.choice((1, 2, 20))
     senders = p.random.sample([i for i in range(comm.size) if i != sink], p.random.randint(1, comm.size - 1))
-    p.races |= len(senders) > 1
     rank, copy = comm.members[sink], p.copy()
     begun = p.random.random() < 0.4
     verb = p.random.choice(("recv", "probe", "mprobe", "improbe"))
@@ -291,6 +292,19 @@ def funnel(p):
     else:
         for _ in senders:
             p.call(rank, verb, copy, **wanted)
+
+
+def first_comer(p):
+    """Whoever comes first from anybody, all others by name."""
+    comm = p.random.choice(p.common(3) or p.common(2))
+    sink, tag, value, many = p.random.randrange(comm.size), p.tag(), p.value(), p.random.choice((1, 2, 20))
+    others = [i for i in range(comm.size) if i != sink]
+    senders = sorted(p.random.sample(others, p.random.choice((min(2, len(others)), len(others)))))
+    for sender in senders:
+        p.call(comm.members[sender], p.random.choice(("send", "ssend")), p.copy(), c=comm.slot, to=sink, tag=tag, n=many,
+               v=value + 1000 * sender)
+    p.call(comm.members[sink], "first_comer", p.copy(), c=comm.slot, tag=tag, n=many, v=value,
+           senders="".join(map(str, senders)), any=1, **{"from": -1})
 
 
 def only_candidate(p):
@@ -455,8 +469,8 @@ def communicator_gone(p):
 # ---- whole programs
 
 REPEATABLE = ((collective, 6), (nonblocking_collectives, 2), (messages_in_order, 3), (messages_at_once, 3), (ring, 2),
-              (halo, 3), (funnel, 1), (only_candidate, 1), (persistent, 1), (ready_message, 1), (with_oneself, 1),
-              (neighbours, 2), (idle, 1))
+              (halo, 3), (funnel, 1), (first_comer, 1), (only_candidate, 1), (persistent, 1), (ready_message, 1), (with_oneself, 1),
+              (neighbours, 2), (idle, 1)) + windows.PHASES
 ALL = REPEATABLE + ((new_communicator, 4), (communicator_gone, 1), (given_up, 1), (finish_pending, 1))
 
 

@@ -48,8 +48,10 @@ void planted(void) {
 }
 
 const Verb* verb(const char* name) {
-  const Verb* const tables[] = {kMessageVerbs, kRequestVerbs, kCollectiveVerbs, kCommunicatorVerbs, kOtherVerbs};
-  for (int i = 0; i < 5; ++i) {
+  const Verb* const tables[] = {kMessageVerbs,      kRequestVerbs, kCollectiveVerbs,
+                                kCommunicatorVerbs, kWindowVerbs,  kMistakeVerbs,
+                                kOtherVerbs};
+  for (int i = 0; i < (int)(sizeof tables / sizeof tables[0]); ++i) {
     for (const Verb* one = tables[i]; one->name; ++one) {
       if (!strcmp(one->name, name)) return one;
     }

@@ -75,13 +75,15 @@ uint64_t checksum(void);
 
 // ---- communicators.c
 MPI_Comm communicator(const Op* op);
+MPI_Group group_of(const Call* call);
 extern const Verb kCommunicatorVerbs[];
 
-// ---- messages.c, requests.c, collectives.c, endings.c
+// ---- messages.c, requests.c, collectives.c, windows.c, mistakes.c, endings.c
 extern Call slots[kSlots];
 Call* slot(const Op* op, const char* key);
 void check_received(Call* call, const MPI_Status* status);
 void begin_again(Call* call);  // of persistent sends: the next values
-extern const Verb kMessageVerbs[], kRequestVerbs[], kCollectiveVerbs[], kOtherVerbs[];
+extern const Verb kMessageVerbs[], kRequestVerbs[], kCollectiveVerbs[], kWindowVerbs[], kMistakeVerbs[],
+    kOtherVerbs[];
 
 #endif

@@ -35,10 +35,9 @@ class Program:
         self.calls = [[] for _ in range(ranks)]
         self.world = Comm(0, tuple(range(ranks)))
         self.comms = [self.world]  # those that are alive
-        self.next_comm, self.next_tag, self.next_value = 1, 100, 0
+        self.next_comm, self.next_tag, self.next_value, self.next_window = 1, 100, 0, 0
         self.next_slot = [0] * ranks
         self.pending = []  # (rank, first slot, how many): begun in one phase, waited for in a later one
-        self.races = False  # a receive from anybody with more than one possible sender
         self.buffered = 0  # bytes that MPI_Bsend needs, at most
 
     def call(self, rank, verb, copy=0, **fields):

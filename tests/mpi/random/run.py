@@ -125,8 +125,9 @@ def judge(job, truth):
 
 def run_faulty(build, mpi, seed, sort=None):
     program, truth = generate.faulty(seed, sort)
+    more = {"NCCLWATCH_MPI_CHECKS": truth.checks} if truth.checks else {}
     with RandomJob(build, mpi, program, checks=False, NCCLWATCH_ON_FAULT="abort",
-                   NCCLWATCH_TIMEOUT=str(TIMEOUT_S)) as job:
+                   NCCLWATCH_TIMEOUT=str(TIMEOUT_S), **more) as job:
         try:
             ended = job.until_end(SILENT_S)
             finding = judge(job, truth)
