@@ -281,16 +281,16 @@ ENDINGS = [
 ]
 
 RACES = [
-    race("named_after_anybody"),
+    race("named_after_anybody", least="likely"),  # the message may say whose it is
     race("status_asked", least="likely"),
     race("both_called_before"),
     race("other_size"),
     race("other_type"),
-    race("any_tag"),
+    race("any_tag", least="likely"),
     race("probed_from_anybody", least="likely"),
     race("never_received", least="likely", alone=ENDS),
     race("broadcast_between", least="likely"),
-    race("phases"),
+    race("phases", least="likely"),
     race("takes_the_wrong_one", alone=HANGS),
     race("takes_the_wrong_one_at_the_end", least="likely", alone=HANGS),
     race("takes_the_wrong_one_of_all", alone=HANGS),
@@ -376,7 +376,7 @@ CLEAN = [
     *clean("races", "answers", "workers", "head_and_body", "rank_in_the_message", "several_open", "probed",
            "taken_by_probes", "tags_in_order"),
     *clean("races", "after_a_barrier", "after_other_collectives", "after_a_word", "after_a_send_that_waits",
-           "only_one_sends", "named_before", ranks=(3, 4, 7)),
+           "only_one_sends", "named_before", "first_comer", ranks=(3, 4, 7)),
     *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty", "rooted", "gathered_by_all", "exchanged",
            "often"),
     *clean("rma", "fences", "unused_fences", "accumulates", "counters", "flushes", "groups", "requests",
@@ -414,7 +414,9 @@ CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES +
          + ARGUMENTS + LIVES + BUFFERS + RMA + CLEAN + FORTRAN + PYTHON + TOOLS}
 
 # Not found yet, or not always: what is true of them stands above all the same.
-OPEN = frozenset()
+OPEN = frozenset({
+    "races.status_asked",  # who has the status of a message may call the next receive for it: one run does not tell
+})
 
 
 # One or two a family: what every change is tried on.

@@ -201,6 +201,7 @@ Task MpiWorld::Rank::Send(int to, int tag, std::uint64_t bytes, bool synchronous
 
 Task MpiWorld::Rank::Recv(int from, int tag, std::uint64_t bytes, MpiStatus* status) {
   MpiMessage message{.peer = from, .tag = tag, .bytes = bytes};
+  if (status == nullptr) message.flags = format::kNoStatus;
   const std::uint64_t slot = world_.job_.Recv(rank_, message);
   co_await Moment();
   const std::shared_ptr<Posted> posted = world_.Post(rank_, from, tag, slot);

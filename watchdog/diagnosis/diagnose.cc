@@ -162,6 +162,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
     }
   }
   Append(FindMessageRaces(view), findings);
+  if (findings->empty()) Append(FindLeftOverMessages(view), findings);
   Append(FindMissingFinalize(view, *findings), findings);
   Append(std::move(leaks), findings);
   if (findings->size() > kMaxFindings) findings->resize(kMaxFindings);

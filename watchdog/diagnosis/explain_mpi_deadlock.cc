@@ -74,9 +74,15 @@ std::vector<int> ProvenAmong(const View& view, const WaitGraph& graph, const std
   return {left.begin(), left.end()};
 }
 
-// Nobody of those whom the cycle waits for, directly or not, has a way out.
-bool Closed(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
-            const std::set<int>& deadlocked) {
+// All that the cycle waits for, directly or not.
+struct Reach {
+  bool closed = true;         // nobody of them has a way out
+  std::vector<int> choosers;  // those of them whom one of several might free
+};
+
+Reach ReachOf(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
+              const std::set<int>& deadlocked) {
+  Reach reach;
   std::set<int> seen;
   std::vector<int> next;
   for (const Wait* wait : cycle)
@@ -90,11 +96,12 @@ bool Closed(const View& view, const WaitGraph& graph, const std::vector<const Wa
     for (const int index : graph.out[node]) {
       const Wait& wait = graph.waits[index];
       if (!needed(wait)) continue;
-      if (!Proven(view, wait) || !deadlocked.contains(wait.other)) return false;
-      if (seen.insert(wait.other).second) next.push_back(wait.other);
+      if (wait.choice >= 0 && deadlocked.contains(node)) reach.choosers.push_back(node);
+      if (!Proven(view, wait) || !deadlocked.contains(wait.other)) reach.closed = false;
+      if (wait.other >= 0 && seen.insert(wait.other).second) next.push_back(wait.other);
     }
   }
-  return true;
+  return reach;
 }
 
 // A message under way that nobody takes, between the two ends of one of the waits: it was meant for it.
@@ -226,13 +233,15 @@ std::optional<TwoOperations> FindTwoOperations(const View& view, const WaitGraph
   for (const Wait* wait : cycle) {
     if (wait->what == WaitFor::kMessage) return std::nullopt;
     const CommView& comm = view.comms[wait->comm];
+    if (wait->what == WaitFor::kJoin && !MadeFromAll(view, comm)) return std::nullopt;
     const CommView* on = wait->what == WaitFor::kJoin ? view.CommOf(comm.parent) : &comm;
     if (on == nullptr || (found.comm != nullptr && found.comm != on)) return std::nullopt;
     found.comm = on;
   }
   for (const Wait& wait : graph.waits) {
     const CommView& comm = view.comms[wait.comm];
-    if (wait.what == WaitFor::kJoin && view.CommOf(comm.parent) == found.comm) found.creating.push_back(wait.waiter);
+    if (wait.what == WaitFor::kJoin && view.CommOf(comm.parent) == found.comm && MadeFromAll(view, comm))
+      found.creating.push_back(wait.waiter);
     if (wait.what == WaitFor::kCollective && &comm == found.comm) found.calling.push_back(wait.waiter);
   }
   found.creating = SortedUnique(std::move(found.creating));
@@ -260,14 +269,14 @@ Finding ExplainTwoOperations(const View& view, const WaitGraph& graph, const Two
   return finding;
 }
 
+// choosers: who waits for anybody of several is one of the circle, since any other of it would have freed the rest.
 Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
-                     std::int64_t began) {
+                     const std::vector<int>& choosers, std::int64_t began) {
   Finding finding;
   finding.kind = Kind::kDeadlock;
-  std::vector<int> nodes;
+  std::vector<int> nodes = choosers;
   for (const Wait* wait : cycle) nodes.push_back(wait->waiter);
-  std::sort(nodes.begin(), nodes.end());
-  Fill(view, graph, nodes, began, &finding);
+  Fill(view, graph, SortedUnique(std::move(nodes)), began, &finding);
   finding.communicator = DescribeComm(view.comms[cycle.front()->comm]);
   finding.position = cycle.front()->position;
   finding.summary = "Deadlock: " + Ranks(finding.culprits) +
@@ -301,8 +310,8 @@ std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph
   if (cycle.empty()) return {};
   std::int64_t latest = 0;
   for (const Wait* wait : cycle) latest = std::max({latest, wait->since_ns, view.nodes[wait->waiter].active_ns});
-  const bool closed = Closed(view, graph, cycle, {deadlocked.begin(), deadlocked.end()});
-  std::optional<Certainty> certainty = closed ? Certainty::kCertain : ByTime(view, view.now_ns - latest);
+  const Reach reach = ReachOf(view, graph, cycle, {deadlocked.begin(), deadlocked.end()});
+  std::optional<Certainty> certainty = reach.closed ? Certainty::kCertain : ByTime(view, view.now_ns - latest);
   if (!certainty) return {};
   const bool made = std::any_of(cycle.begin(), cycle.end(), MadeSynchronous);
   if (made) certainty = std::min(*certainty, Certainty::kLikely);
@@ -311,7 +320,7 @@ std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph
   const std::optional<TwoOperations> two = FindTwoOperations(view, graph, cycle);
   Finding finding = passed ? ExplainPassedBy(view, graph, *passed, latest)
                     : two  ? ExplainTwoOperations(view, graph, *two, latest)
-                           : ExplainCycle(view, graph, cycle, latest);
+                           : ExplainCycle(view, graph, cycle, reach.choosers, latest);
   finding.certainty = *certainty;
   if (made)
     finding.evidence.emplace_back(

@@ -90,6 +90,34 @@ std::optional<Meeting> FirstClash(const View& view, const Channels& channels, in
   return first;
 }
 
+// A receive from anybody in which its process has ended, and a message that it could take and that is too long for it:
+// MPI ends the job over that before anybody is told whose message it was.
+std::optional<Meeting> FatalClash(const View& view, const Channels& channels, int comm) {
+  for (const auto& [key, channel] : channels.all()) {
+    if (std::get<0>(key) != comm || channel.sender == nullptr || channel.receiver == nullptr || !channel.known)
+      continue;
+    const Process& process = view.process(*channel.receiver);
+    if (!process.fate.gone() || process.fate.orderly() || !OneThread(process)) continue;
+    for (const Call* receive : channel.receiver->messages) {
+      if (!IsReceive(*receive) || !IsOpen(*receive) || !receive->Holds()) continue;
+      if ((receive->flags & format::kAnySource) == 0) continue;
+      const auto first = std::find_if(channel.under_way.begin(), channel.under_way.end(),
+                                      [&](const Call* send) { return Takes(*receive, std::get<1>(key), send->tag); });
+      if (first == channel.under_way.end() || ClashOf(**first, *receive) != Clash::kTooLong) continue;
+      // One that was called before takes it.
+      const auto takes = [&](const Call* other) {
+        return other->slot < receive->slot && IsReceive(*other) && IsOpen(*other) &&
+               Takes(*other, std::get<1>(key), (*first)->tag);
+      };
+      if (std::any_of(channel.receiver->messages.begin(), channel.receiver->messages.end(), takes)) continue;
+      const std::int64_t began =
+          std::max(view.process(*channel.sender).At((*first)->entered_ns), process.At(receive->entered_ns));
+      return Meeting{&channel, *first, receive, Clash::kTooLong, began, false};
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Finding> FindMessageMismatchesOfMpi(const View& view, WaitGraph* graph) {
@@ -97,7 +125,8 @@ std::vector<Finding> FindMessageMismatchesOfMpi(const View& view, WaitGraph* gra
   if (std::none_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) return findings;
   const Channels channels(view);
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
-    const std::optional<Meeting> met = FirstClash(view, channels, static_cast<int>(c));
+    std::optional<Meeting> met = FirstClash(view, channels, static_cast<int>(c));
+    if (!met) met = FatalClash(view, channels, static_cast<int>(c));
     if (!met) continue;
     findings.push_back(Explain(view, view.comms[c], *met));
     for (const Member* member : {met->channel->sender, met->channel->receiver})

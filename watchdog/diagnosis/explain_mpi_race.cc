@@ -55,8 +55,8 @@ class Story {
                       (race_.harm == Harm::kHangs ? ", waits for what the first has taken" : ", got it in this run"));
     if (!race_.sure && race_.harm != Harm::kLeftOver)
       lines.push_back(
-          "it may be meant: the program can see whose message it has got (its status), or the other one "
-          "is sent on a way that is longer in practice");
+          "it may be meant: the message may say whose it is, or the other one is sent on a way that is longer in "
+          "practice");
     return lines;
   }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "watchdog/diagnosis/mpi_clash.h"
+#include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
@@ -31,13 +32,6 @@ bool AnyFromAnybody(const View& view) {
   return false;
 }
 
-// Somebody whose calls are not all there, or come in no order.
-bool IsMurky(const Process& process) {
-  const reader::BoxImage& box = *process.box;
-  return box.dump || box.told || !box.watching || box.torn > 0 || box.communicators_lost > 0 || box.peers_lost > 0 ||
-         !OneThread(process);
-}
-
 // From when on all that the process has done is there.
 std::int64_t KnownSince(const Process& process) {
   const reader::BoxImage& box = *process.box;
@@ -45,27 +39,6 @@ std::int64_t KnownSince(const Process& process) {
   if (box.first_slot > 0) since = process.At(box.calls.empty() ? box.heartbeat_ns : box.calls.front().entered_ns);
   if (box.left_out > 0) since = std::max(since, process.At(box.left_out_until_ns));
   return since;
-}
-
-bool HasFinalized(const Process& process) {
-  constexpr std::ptrdiff_t kLast = 16;
-  const std::vector<Call>& calls = process.box->calls;
-  const auto end = calls.rbegin() + std::min(kLast, std::ssize(calls));
-  return std::any_of(calls.rbegin(), end,
-                     [](const Call& call) { return call.function == functions::Function::MPI_Finalize; });
-}
-
-bool AllFinalized(const View& view) {
-  return !view.processes.empty() && std::ssize(view.nodes) >= view.expected &&
-         std::all_of(view.processes.begin(), view.processes.end(), HasFinalized);
-}
-
-// Of a receive whose request was given up nobody knows what it got.
-bool AllKnown(const Member& member) {
-  constexpr std::uint32_t kNothing = format::kCancelled | format::kNoPartner;
-  return std::none_of(member.messages.begin(), member.messages.end(), [](const Call* call) {
-    return IsReceive(*call) && call->position == format::kNotMatched && (call->flags & kNothing) == 0;
-  });
 }
 
 // Messages from anybody into receives that are all alike: whichever comes first.
@@ -105,7 +78,10 @@ bool WasCalledBefore(const Delivery& delivery, std::uint64_t other) {
   return delivery.probe == nullptr && (receive.flags & format::kRequest) != 0 && other + 1 < receive.waiter;
 }
 
-// The program is told whose message it has got before it calls the other receive, and may have called that one for it.
+bool IsOfTheOther(Harm harm) { return harm == Harm::kStarves || harm == Harm::kOtherDoesNotFit; }
+
+// The program is told whose message it has got before it calls the other receive, and may have called that one for it:
+// who serves the first comer and then all others by name is right, and one run shows no difference.
 bool MayChoose(const Delivery& delivery, std::uint64_t other) {
   if (delivery.probe == nullptr && (delivery.receive->flags & format::kNoStatus) != 0) return false;
   return !WasCalledBefore(delivery, other);
@@ -208,7 +184,9 @@ std::optional<Race> Races::RaceFor(const Inbox& inbox, int taken, std::uint32_t 
   const std::optional<Harm> harm = HarmOf(inbox, taken, rival);
   const Delivery& delivery = inbox.deliveries[taken];
   const Member& from = *inbox.senders.at(sender);
-  if (!harm || Ordered(inbox, delivery, from, *rival.send, look)) return std::nullopt;
+  const std::uint64_t other = rival.delivery >= 0 ? inbox.deliveries[rival.delivery].posted : UINT64_MAX;
+  if (!harm || (IsOfTheOther(*harm) && MayChoose(delivery, other))) return std::nullopt;
+  if (Ordered(inbox, delivery, from, *rival.send, look)) return std::nullopt;
   if (!look->sent) look->sent = order().Entered(*delivery.sender, *delivery.send);
   Race race;
   race.comm = inbox.comm;
@@ -218,11 +196,10 @@ std::optional<Race> Races::RaceFor(const Inbox& inbox, int taken, std::uint32_t 
   race.rival = rival.send;
   if (rival.delivery >= 0) race.other = inbox.deliveries[rival.delivery].receive;
   race.harm = *harm;
-  const std::uint64_t other = rival.delivery >= 0 ? inbox.deliveries[rival.delivery].posted : UINT64_MAX;
   if (*harm == Harm::kStarves && !WasCalledBefore(delivery, other) && Chooses(inbox, taken, rival.delivery))
     return std::nullopt;
-  const bool may_choose = MayChoose(delivery, other);
-  race.sure = *harm != Harm::kLeftOver && !delivery.looked && (*harm == Harm::kDoesNotFit || !may_choose) &&
+  const bool blind = WasCalledBefore(delivery, other) || delivery.send->bytes == 0;  // the message may say whose it is
+  race.sure = *harm != Harm::kLeftOver && !delivery.looked && (*harm == Harm::kDoesNotFit || blind) &&
               !look->sent->Enters(from.process, *rival.send);
   return race;
 }

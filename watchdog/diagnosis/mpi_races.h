@@ -27,8 +27,8 @@ struct Race {
   const reader::Call* rival = nullptr;  // its send
   const reader::Call* other = nullptr;  // the other receive (kHangs: or probe); null: there is none
   Harm harm{};
-  // Nothing that the program may do about it is known: it is not told whose message it got, and no message or call
-  // makes the rival follow on the message.
+  // Nothing that the program may do about it: it cannot know whose message it got before it calls the other receive,
+  // and no message or call makes the rival follow on the message.
   bool sure = false;
 };
 

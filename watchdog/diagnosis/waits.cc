@@ -49,6 +49,8 @@ bool NeedsWholeParent(const Call& call) {
                                         call.function != functions::Function::MPI_Comm_create_group);
 }
 
+}  // namespace
+
 bool MadeFromAll(const View& view, const CommView& comm) {
   for (const Member& member : comm.members) {
     if (member.comm->state != format::CommunicatorState::kInitializing) continue;
@@ -59,6 +61,8 @@ bool MadeFromAll(const View& view, const CommView& comm) {
   }
   return false;
 }
+
+namespace {
 
 std::vector<Absentee> AbsentFromSplit(const View& view, const CommView& comm) {
   std::vector<Absentee> absentees;

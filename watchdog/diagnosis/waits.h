@@ -74,6 +74,9 @@ struct Absentee {
 // edges of the graph, all by this function.
 std::vector<Absentee> Absentees(const View& view, const CommView& comm);
 
+// It is known that every rank of its parent makes it, by somebody who still does.
+bool MadeFromAll(const View& view, const CommView& comm);
+
 // One of its calls is known to be unfinished: it waits as others do, even where nobody is known whom it waits for (all
 // have made that call, and some GPU has not got to it).
 bool IsInACall(const View& view, const Node& node);

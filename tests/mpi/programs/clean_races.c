@@ -253,6 +253,14 @@ static void named_before(void) {  // the receive by name was called first
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+static void first_comer(void) {  // of two, once: whoever comes first, then the other one by name
+  MPI_Status status;
+  if (rank == partner || rank == next()) send_to_odd(1);
+  if (rank != odd) return;
+  MPI_Recv(in, 1, MPI_INT, MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, &status);
+  from(partner + next() - status.MPI_SOURCE, 1);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"answers", answers},
@@ -269,6 +277,7 @@ int main(int argc, char** argv) {
       {"tags_in_order", tags_in_order},
       {"only_one_sends", only_one_sends},
       {"named_before", named_before},
+      {"first_comer", first_comer},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

@@ -267,12 +267,11 @@ def other_operator(p):
 
 @fault("uneven_counts")
 def uneven_counts(p):
-    """The amount between one pair of ranks."""
+    """The amount between one pair of ranks, both ways."""
     comm = p.random.choice(p.common(2))
     verb, fields = phases.drawn_collective(p, comm, phases.UNEVEN)
-    rank, peer = p.random.choice(comm.members), p.random.randrange(comm.size)
-    if "root" in fields:
-        rank = comm.members[fields["root"]]
+    rank = comm.members[fields["root"]] if "root" in fields else p.random.choice(comm.members)
+    peer = p.random.choice([i for i in range(comm.size) if comm.members[i] != rank])
     mark(p, rank)
     for other in comm.members:
         p.call(other, verb, p.copy(), c=comm.slot, **(fields | {"bad": peer} if other == rank else fields))

@@ -21,9 +21,7 @@ static void null_communicator(Call* call) { AT(call->op, MPI_Barrier(MPI_COMM_NU
 static void null_type(Call* call) { AT(call->op, MPI_Send(out, 1, MPI_DATATYPE_NULL, to(call), 1, comm(call))); }
 static void null_buffer(Call* call) { AT(call->op, MPI_Send(NULL, 4, MPI_INT, to(call), 1, comm(call))); }
 
-static void null_operator(Call* call) {
-  AT(call->op, MPI_Allreduce(out, in, 1, MPI_INT, MPI_OP_NULL, comm(call)));
-}
+static void null_operator(Call* call) { AT(call->op, MPI_Allreduce(out, in, 1, MPI_INT, MPI_OP_NULL, comm(call))); }
 
 static void bits_of_reals(Call* call) {
   static double some[8], all[8];

@@ -48,9 +48,8 @@ void planted(void) {
 }
 
 const Verb* verb(const char* name) {
-  const Verb* const tables[] = {kMessageVerbs,      kRequestVerbs, kCollectiveVerbs,
-                                kCommunicatorVerbs, kWindowVerbs,  kMistakeVerbs,
-                                kOtherVerbs};
+  const Verb* const tables[] = {kMessageVerbs, kRequestVerbs, kCollectiveVerbs, kCommunicatorVerbs,
+                                kWindowVerbs,  kMistakeVerbs, kOtherVerbs};
   for (int i = 0; i < (int)(sizeof tables / sizeof tables[0]); ++i) {
     for (const Verb* one = tables[i]; one->name; ++one) {
       if (!strcmp(one->name, name)) return one;

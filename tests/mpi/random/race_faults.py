@@ -28,7 +28,7 @@ def race(p, comm, sink, senders, most=None):
     rank, ends = comm.members[sink], {comm.members[i] for i in (sink, *senders)}
     more = {"most": most} if most else {}
     return truth(message_race=culprits([rank], range(p.ranks)), point_to_point_mismatch=culprits(may=ends),
-                 deadlock=within(p, rank), **more)
+                 deadlock=within(p, rank), missing_participant=culprits([rank]), **more)
 
 
 @fault("named_after_anybody", ranks=3)

@@ -44,8 +44,8 @@ static void fence(Call* call) {
 // What is put is read until the epoch ends: it is never freed.
 static void put(Call* call) {
   Buffer out = filled(type_of(call->op, "t"), count(call), number(call->op, "v", 0));
-  AT(call->op, MPI_Put(out.data, count(call), MPI_LONG, target(call), place(call), count(call), MPI_LONG,
-                       window(call)->handle));
+  AT(call->op,
+     MPI_Put(out.data, count(call), MPI_LONG, target(call), place(call), count(call), MPI_LONG, window(call)->handle));
 }
 
 static void rput(Call* call) {
@@ -57,8 +57,8 @@ static void rput(Call* call) {
 static void get(Call* call) {
   Window* one = window(call);
   one->got = make(type_of(call->op, "t"), count(call));
-  AT(call->op, MPI_Get(one->got.data, count(call), MPI_LONG, target(call), place(call), count(call), MPI_LONG,
-                       one->handle));
+  AT(call->op,
+     MPI_Get(one->got.data, count(call), MPI_LONG, target(call), place(call), count(call), MPI_LONG, one->handle));
 }
 
 static void accumulate(Call* call) {

@@ -116,6 +116,25 @@ TEST(MpiDeadlock, AnybodyInACircleWithABarrier) {
   EXPECT_EQ(findings[0].culprits.front(), 0);
 }
 
+// Any other one of them would have freed the rest: all are of the circle.
+TEST(MpiDeadlock, AllWaitForAnybody) {
+  MpiJob job(4);
+  for (int rank = 0; rank < 4; ++rank) job.Recv(rank, {.peer = kAny});
+  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 1, 2, 3});
+}
+
+// MPI_Comm_create_group is made by its group alone: it is no other operation on the communicator.
+TEST(MpiDeadlock, GroupAgainstBarrier) {
+  MpiJob job(4);
+  for (const int rank : {0, 1}) job.CreateGroup(rank, {0, 1, 2}, 0x77);
+  for (const int rank : {2, 3}) job.Collective(rank, Function::MPI_Barrier);
+  job.Pass(100.0);
+  const auto findings = job.Judge().findings;
+  ASSERT_FALSE(findings.empty());
+  EXPECT_EQ(Name(findings[0].kind), Name(Kind::kDeadlock)) << findings[0].summary;
+  EXPECT_EQ(findings[0].culprits, (std::vector<int>{0, 2}));
+}
+
 TEST(MpiDeadlock, AnybodyMayComeFromTheOneWhoIsFree) {
   MpiJob job(3);
   job.Recv(0, {.peer = kAny});

@@ -167,5 +167,52 @@ TEST(MpiMessage, MatchedReceivesInAnotherOrder) {
   ExpectNothing(job);
 }
 
+// MPI ends the job over it before anybody is told whose message it was.
+TEST(MpiMessage, TooLongForTheReceiveInWhichARankDied) {
+  const auto died = [](std::uint64_t bytes, std::uint64_t room_before, bool dead = true) {
+    MpiJob job(3);
+    job.Sent(0, {.peer = 1, .bytes = bytes});
+    if (room_before > 0) job.Irecv(1, {.peer = kAny, .bytes = room_before});
+    job.Recv(1, {.peer = kAny, .bytes = 16});
+    job.Collective(0, Function::MPI_Barrier);
+    if (dead) job.Die(1, Job::Status(15));
+    return job;
+  };
+  ExpectMismatch(died(32, 0), Certainty::kLikely, "which has room for 16");
+  for (const MpiJob& job : {died(16, 0), died(32, 32)})
+    for (const diagnosis::Finding& finding : job.Judge().findings)
+      EXPECT_NE(Name(finding.kind), Name(Kind::kPointToPointMismatch)) << finding.summary;
+  ExpectNothing(died(32, 0, false));
+}
+
+TEST(MpiMessage, NeverReceived) {
+  MpiJob job(3);
+  job.Sent(0, {.peer = 1, .tag = 4});
+  job.Sent(0, {.peer = 1, .tag = 5});
+  job.Received(1, {.peer = 0, .tag = 4});
+  for (const int rank : {0, 1}) job.Finalize(rank);
+  ExpectNothing(job);
+  job.Finalize(2);
+  ExpectMismatch(job, Certainty::kLikely, "which never received it");
+}
+
+TEST(MpiMessage, ReceivedCancelledOrForNobody) {
+  MpiJob job(2);
+  job.Sent(0, {.peer = 1});
+  job.Received(1, {.peer = 0});
+  job.Sent(0, {.peer = 1, .tag = 6, .flags = format::kCancelled});
+  for (const int rank : {0, 1}) job.Finalize(rank);
+  ExpectNothing(job);
+}
+
+// A receive whose request was given up may have got it.
+TEST(MpiMessage, NotWhereAReceiveWasGivenUp) {
+  MpiJob job(2);
+  job.Irecv(1, {.peer = 0, .flags = format::kForgotten});
+  job.Sent(0, {.peer = 1});
+  for (const int rank : {0, 1}) job.Finalize(rank);
+  ExpectNothing(job);
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing

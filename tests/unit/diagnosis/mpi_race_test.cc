@@ -79,11 +79,17 @@ Scene NamedAfterAnybody(const MpiMessage& as) {
 // ---- what is one --------------------------------------------------------------------------------------------------
 
 TEST(MpiRace, NamedAfterAnybody) {
-  ExpectRace(NamedAfterAnybody(kAnybody), Certainty::kCertain, "from rank 2 would have waited for ever");
+  ExpectRace(NamedAfterAnybody(kAnybody), Certainty::kLikely, "from rank 2 would have waited for ever");
 }
 
-TEST(MpiRace, WhoIsToldMayHaveChosen) {
-  ExpectRace(NamedAfterAnybody(kAnybodyTold), Certainty::kLikely, "from rank 2 would have waited for ever");
+// A message without content cannot say whose it is.
+TEST(MpiRace, NamedAfterAnEmptyMessage) {
+  Scene scene(3);
+  scene.Sent(1, {.peer = 0, .bytes = 0});
+  scene.Took(0, {.peer = kAny, .bytes = 0, .flags = kUntold}, 1);
+  scene.Sent(2, {.peer = 0, .bytes = 0});
+  scene.Received(0, {.peer = 2, .bytes = 0});
+  ExpectRace(scene, Certainty::kCertain, "from rank 2 would have waited for ever");
 }
 
 // ... but not where the other receive was called before the first was over.
@@ -99,14 +105,14 @@ TEST(MpiRace, CalledBeforeTheFirstWasOver) {
 }
 
 TEST(MpiRace, NothingOfThisOrdersThem) {
-  ExpectRace(NamedAfterAnybody(kAnybody, [](Scene& scene) { scene.All(Function::MPI_Reduce, 0); }), Certainty::kCertain,
+  ExpectRace(NamedAfterAnybody(kAnybody, [](Scene& scene) { scene.All(Function::MPI_Reduce, 0); }), Certainty::kLikely,
              "waited for ever");
   ExpectRace(NamedAfterAnybody(kAnybody,
                                [](Scene& scene) {
                                  scene.Sent(0, {.peer = 1, .tag = 9});
                                  scene.Received(1, {.peer = 0, .tag = 9});
                                }),
-             Certainty::kCertain, "waited for ever");
+             Certainty::kLikely, "waited for ever");
 }
 
 // Rank 1 tells rank 2 that it has sent: the message may still be overtaken, which is rare.
@@ -130,15 +136,17 @@ TEST(MpiRace, OfAnotherSize) {
   ExpectRace(scene, Certainty::kCertain, "which does not fit it");
 }
 
+Scene TheOtherReceiveIsSmaller(std::uint32_t flags) {
+  Scene scene(3);
+  scene.Sent(1, {.peer = 0, .bytes = 32});
+  scene.Sent(2, {.peer = 0, .bytes = 16});
+  scene.Took(0, {.peer = kAny, .bytes = 32, .flags = flags}, 1);
+  scene.Took(0, {.peer = kAny, .bytes = 16, .flags = flags}, 2);
+  return scene;
+}
+
 TEST(MpiRace, TheOtherReceiveIsSmaller) {
-  for (const bool told : {false, true}) {
-    Scene scene(3);
-    scene.Sent(1, {.peer = 0, .bytes = 32});
-    scene.Sent(2, {.peer = 0, .bytes = 16});
-    scene.Took(0, {.peer = kAny, .bytes = 32, .flags = told ? 0 : kUntold}, 1);
-    scene.Took(0, {.peer = kAny, .bytes = 16, .flags = told ? 0 : kUntold}, 2);
-    ExpectRace(scene, told ? Certainty::kLikely : Certainty::kCertain, "would have got what does not fit it");
-  }
+  ExpectRace(TheOtherReceiveIsSmaller(kUntold), Certainty::kLikely, "would have got what does not fit it");
 }
 
 TEST(MpiRace, OfAnotherType) {
@@ -156,7 +164,7 @@ TEST(MpiRace, AnyTagTakesWhatOneTagWaitsFor) {
   scene.Sent(2, {.peer = 0, .tag = 2});
   scene.Took(0, {.peer = kAny, .tag = kAny, .flags = kUntold}, 1, 1);
   scene.Took(0, {.peer = kAny, .tag = 2}, 2, 2);
-  ExpectRace(scene, Certainty::kCertain, "anybody (another tag) would have waited for ever");
+  ExpectRace(scene, Certainty::kLikely, "anybody (another tag) would have waited for ever");
 }
 
 // The room was made for what the probe had found; the receive asks anew.
@@ -188,7 +196,7 @@ TEST(MpiRace, SecondPhaseWithoutABarrier) {
   }
   for (int rank = 1; rank < 4; ++rank) scene.Took(0, kAnybody, rank);
   for (int rank = 1; rank < 4; ++rank) scene.Received(0, {.peer = rank});
-  ExpectRace(scene, Certainty::kCertain, "waited for ever");
+  ExpectRace(scene, Certainty::kLikely, "waited for ever");
 }
 
 // Rank 2 has another message, but only once this one has been received.
@@ -198,7 +206,7 @@ TEST(MpiRace, WhatWouldDoComesTooLate) {
   scene.Received(2, {.peer = 0, .tag = 9});
   scene.Sent(2, {.peer = 0});
   scene.Took(0, kAnybody, 2);
-  ExpectRace(scene, Certainty::kCertain, "waited for ever");
+  ExpectRace(scene, Certainty::kLikely, "waited for ever");
 }
 
 TEST(MpiRace, OnSeveralRanks) {
@@ -210,7 +218,7 @@ TEST(MpiRace, OnSeveralRanks) {
     scene.Took(rank, kAnybody, before);
     scene.Received(rank, {.peer = next});
   }
-  ExpectRace(scene, Certainty::kCertain, "waited for ever", {0, 1, 2});
+  ExpectRace(scene, Certainty::kLikely, "waited for ever", {0, 1, 2});
 }
 
 TEST(MpiRace, OnOneCommunicatorOfTwo) {
@@ -220,7 +228,7 @@ TEST(MpiRace, OnOneCommunicatorOfTwo) {
   scene.Sent(3, {.peer = 0, .comm = part});
   scene.Took(1, {.peer = kAny, .comm = part, .flags = kUntold}, 1);
   scene.Received(1, {.peer = 2, .comm = part});
-  ExpectRace(scene, Certainty::kCertain, "from rank 3 would have waited for ever", {1});
+  ExpectRace(scene, Certainty::kLikely, "from rank 3 would have waited for ever", {1});
 }
 
 // Played in virtual time: whenever it ends well, it is found; until then nothing is said.
@@ -452,13 +460,19 @@ TEST(MpiRace, AnotherMessageWouldDo) {
   ExpectNothing(scene);
 }
 
-// Whoever comes first is served at once, all others by name.
+// Who is told whose message it has got may call the next receive for it, even if that is done once.
+TEST(MpiRace, WhoIsToldMayHaveChosen) {
+  ExpectNothing(NamedAfterAnybody(kAnybodyTold));
+  ExpectNothing(TheOtherReceiveIsSmaller(0));
+}
+
+// Whoever comes first is served at once, all others by name; whose it is the message says.
 TEST(MpiRace, FirstComerIsLeftOut) {
   Scene scene(4);
   for (int round = 0; round < 2; ++round) {
     const int first = 1 + round;
     for (int rank = 1; rank < 4; ++rank) scene.Sent(rank, {.peer = 0});
-    scene.Took(0, kAnybodyTold, first);
+    scene.Took(0, kAnybody, first);
     for (int rank = 1; rank < 4; ++rank)
       if (rank != first) scene.Received(0, {.peer = rank});
     scene.All(Function::MPI_Barrier);
@@ -489,7 +503,7 @@ TEST(MpiRace, NotWhereARingHasLostWhatMayOrderThem) {
     scene.Received(0, {.peer = 2});
     Scene reaches_back = scene;
     reaches_back.Forget(rank, 2);
-    ExpectRace(reaches_back, Certainty::kCertain, "waited for ever");
+    ExpectRace(reaches_back, Certainty::kLikely, "waited for ever");
     if (rank == 0) continue;
     scene.Forget(rank, rank == 1 ? 5 : 4);  // what rank 1 has sent; what rank 2 has done before it sent
     ExpectNothing(scene);

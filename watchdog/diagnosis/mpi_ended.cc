@@ -1,0 +1,42 @@
+#include "watchdog/diagnosis/mpi_ended.h"
+
+#include <algorithm>
+
+#include "watchdog/diagnosis/mpi_channels.h"
+#include "watchdog/diagnosis/waits_mpi.h"
+
+namespace ncclwatch::diagnosis {
+
+using reader::Call;
+
+namespace {
+
+bool HasFinalized(const Process& process) {
+  constexpr std::ptrdiff_t kLast = 16;
+  const std::vector<Call>& calls = process.box->calls;
+  const auto end = calls.rbegin() + std::min(kLast, std::ssize(calls));
+  return std::any_of(calls.rbegin(), end,
+                     [](const Call& call) { return call.function == functions::Function::MPI_Finalize; });
+}
+
+}  // namespace
+
+bool AllFinalized(const View& view) {
+  return !view.processes.empty() && std::ssize(view.nodes) >= view.expected &&
+         std::all_of(view.processes.begin(), view.processes.end(), HasFinalized);
+}
+
+bool IsMurky(const Process& process) {
+  const reader::BoxImage& box = *process.box;
+  return box.dump || box.told || !box.watching || box.torn > 0 || box.communicators_lost > 0 || box.peers_lost > 0 ||
+         !OneThread(process);
+}
+
+bool AllKnown(const Member& member) {
+  constexpr std::uint32_t kNothing = format::kCancelled | format::kNoPartner;
+  return std::none_of(member.messages.begin(), member.messages.end(), [](const Call* call) {
+    return IsReceive(*call) && call->position == format::kNotMatched && (call->flags & kNothing) == 0;
+  });
+}
+
+}  // namespace ncclwatch::diagnosis

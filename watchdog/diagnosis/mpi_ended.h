@@ -1,0 +1,15 @@
+// What is needed to judge a job of MPI that has come to its end: whether all is there, and told.
+#pragma once
+
+#include "watchdog/diagnosis/view.h"
+
+namespace ncclwatch::diagnosis {
+
+// All ranks of the job have called MPI_Finalize.
+bool AllFinalized(const View& view);
+// Somebody whose calls are not all there, or come in no order.
+bool IsMurky(const Process& process);
+// What each of its receives got. Of one whose request was given up nobody knows.
+bool AllKnown(const Member& member);
+
+}  // namespace ncclwatch::diagnosis
