@@ -54,7 +54,11 @@ std::string Place(const std::string& name, std::uint64_t address) {
 std::string WhatIsWrong(const Misuse& misuse) {
   char text[256];
   const std::size_t size = format::MisuseText(misuse.wrong, misuse.value, misuse.limit, text, sizeof text);
-  return {text, size};
+  std::string words(text, size);
+  const std::size_t many = words.find("s were ");
+  if (KindOf(misuse) == Kind::kResourceLeak && misuse.value == 1 && many != std::string::npos)
+    words.replace(many, std::string("s were").size(), " was");
+  return words;
 }
 
 std::string MadeText(const Misuse& misuse) {
@@ -62,11 +66,14 @@ std::string MadeText(const Misuse& misuse) {
   return std::string(functions::FullName(misuse.made_by)) + " at " + Place(misuse.made_at_name, misuse.made_at);
 }
 
-// "called MPI_Send at train+0x1234: there is no rank 9: the communicator has 4 ranks (MPI_Isend at train+0x12)"
+// "called MPI_Send at train+0x1234: there is no rank 9: the communicator has 4 ranks (MPI_Isend at train+0x12)"; of
+// what is left behind the call is not to blame: "called MPI_Finalize: 1 datatype was not freed (MPI_Type_vector at
+// train+0x12)"
 std::string CaseText(const Misuse& misuse) {
   const std::string made = MadeText(misuse);
-  std::string text = "called " + std::string(functions::FullName(misuse.function)) + " at " +
-                     Place(misuse.site_name, misuse.site) + ": " + WhatIsWrong(misuse);
+  std::string text = "called " + std::string(functions::FullName(misuse.function));
+  if (KindOf(misuse) != Kind::kResourceLeak) text += " at " + Place(misuse.site_name, misuse.site);
+  text += ": " + WhatIsWrong(misuse);
   if (!made.empty()) text += " (" + made + ")";
   if (misuse.times > 1) text += ", " + std::to_string(misuse.times) + " times";
   return text;
@@ -110,6 +117,24 @@ CallSummary Describe(const Misuse& misuse, const std::vector<int>& ranks) {
   return call;
 }
 
+// A line for all that have done the same.
+std::vector<std::string> WhoDidWhat(const View& view, const std::vector<Case>& cases) {
+  std::vector<std::pair<std::string, std::vector<int>>> deeds;  // what, and nodes
+  for (const Case& one : cases) {
+    const std::string text = CaseText(*one.misuse);
+    auto same = std::find_if(deeds.begin(), deeds.end(), [&](const auto& deed) { return deed.first == text; });
+    if (same == deeds.end()) {
+      if (deeds.size() == kMostLines) continue;
+      same = deeds.insert(deeds.end(), {text, {}});
+    }
+    same->second.insert(same->second.end(), one.process->nodes.begin(), one.process->nodes.end());
+  }
+  std::vector<std::string> lines;
+  for (const auto& [text, nodes] : deeds)
+    lines.push_back(Capital(Ranks(SortedUnique(RanksOf(view, nodes)))) + " " + text);
+  return lines;
+}
+
 Finding Explain(const View& view, const std::vector<Case>& cases) {
   const auto first = std::min_element(cases.begin(), cases.end(), [&](const Case& a, const Case& b) {
     return a.process->At(a.misuse->at_ns) < b.process->At(b.misuse->at_ns);
@@ -125,14 +150,13 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   if (const CommView* comm = CommOf(view, *first)) finding.communicator = DescribeComm(*comm);
   finding.began_at_ns = ToRealtime(view, first->process->At(misuse.at_ns));
   // What is found at MPI_Finalize is not about that call.
-  // What is found at MPI_Finalize is not about that call.
   if (misuse.function != functions::Function::MPI_Finalize) finding.calls.push_back(Describe(misuse, finding.culprits));
   finding.summary = Capital(Ranks(finding.culprits)) +
                     (finding.culprits.size() == 1 ? " (" + ProcessText(view, *first->process) + ") " : " ") +
                     CaseText(misuse) + ".";
-  for (std::size_t i = 0; i < std::min(cases.size(), kMostLines); ++i)
-    finding.evidence.push_back(Capital(Ranks(SortedUnique(RanksOf(view, cases[i].process->nodes)))) + " " +
-                               CaseText(*cases[i].misuse));
+  finding.evidence = WhoDidWhat(view, cases);
+  if (finding.kind == Kind::kResourceLeak)
+    finding.evidence.emplace_back("what is left ends with its process; it counts where more is made than is freed");
   finding.next_steps.push_back(NextStep(misuse));
   return finding;
 }

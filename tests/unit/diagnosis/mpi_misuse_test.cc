@@ -103,6 +103,17 @@ TEST(MpiMisuse, ALeakComesAfterEverythingElse) {
   EXPECT_EQ(diagnosis.findings[1].kind, Kind::kResourceLeak);
 }
 
+TEST(MpiMisuse, ALeakOfAllIsToldOnce) {
+  MpiJob job(3);
+  for (int rank = 0; rank < 3; ++rank) Note(&job, rank, Wrong::kLeftCommunicators, Function::MPI_Finalize).value = 1;
+  const Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kResourceLeak, Certainty::kCertain, {0, 1, 2});
+  const diagnosis::Finding& finding = diagnosis.findings.at(0);
+  EXPECT_EQ(finding.summary,
+            "Ranks 0-2 called MPI_Finalize: 1 communicator was not freed (MPI_Isend at train+0x1200).");
+  EXPECT_EQ(finding.evidence.size(), 2u);
+}
+
 TEST(MpiMisuse, ALeakThatMpiFinalizeDiesOfComesFirst) {
   MpiJob job(4);
   Note(&job, 2, Wrong::kLeftWindows, Function::MPI_Finalize);
