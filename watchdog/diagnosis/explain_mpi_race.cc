@@ -127,8 +127,10 @@ Finding Explain(const View& view, const Race& race, const std::vector<int>& culp
   return finding;
 }
 
+using Asked = std::optional<Race> (Races::*)(int, const Member&, const Call&);
+
 // The race behind one of the receives in which the rank waits.
-std::optional<Race> BehindWaitsOf(const View& view, const Node& node, Races* races) {
+std::optional<Race> BehindWaitsOf(const View& view, const Node& node, Races* races, Asked asked) {
   for (const auto& at : node.memberships) {
     const CommView& comm = view.comms[at.first];
     if (!comm.comparable || !SpeaksMpi(comm)) continue;
@@ -136,7 +138,7 @@ std::optional<Race> BehindWaitsOf(const View& view, const Node& node, Races* rac
     for (const auto* calls : {&member.messages, &member.probes})
       for (const Call* call : *calls)
         if (!IsSend(*call) && call->Holds() && IsOpen(*call))
-          if (auto race = races->Behind(at.first, member, *call)) return race;
+          if (auto race = (races->*asked)(at.first, member, *call)) return race;
   }
   return std::nullopt;
 }
@@ -148,9 +150,17 @@ std::optional<Race> BehindFinding(const View& view, const Finding& finding, Race
   for (const int rank : ranks) {
     const auto node = view.node_of_rank.find(rank);
     if (node == view.node_of_rank.end()) continue;
-    if (auto race = BehindWaitsOf(view, view.nodes[node->second], races)) return race;
+    if (auto race = BehindWaitsOf(view, view.nodes[node->second], races, &Races::Behind)) return race;
   }
   return std::nullopt;
+}
+
+// Of a rank that has not come to where the others wait, since it stands in a wait for messages that are there.
+std::optional<Race> HoldingUp(const View& view, const Finding& finding, Races* races) {
+  if (finding.kind != Kind::kMissingParticipant || finding.culprits.size() != 1) return std::nullopt;
+  const auto node = view.node_of_rank.find(finding.culprits.front());
+  if (node == view.node_of_rank.end()) return std::nullopt;
+  return BehindWaitsOf(view, view.nodes[node->second], races, &Races::BehindBoth);
 }
 
 // Whoever lives and does nothing may yet send what is waited for.
@@ -195,6 +205,10 @@ void ExplainByRaces(const View& view, std::vector<Finding>* findings) {
     const bool waits =
         MayBeReplaced(finding.kind) || finding.kind == Kind::kMissingParticipant || finding.kind == Kind::kEarlyExit;
     if (!waits) continue;
+    if (const std::optional<Race> race = HoldingUp(view, finding, &races)) {
+      finding = Replace(view, *race, finding);
+      continue;
+    }
     const std::optional<Race> race = BehindFinding(view, finding, &races);
     if (!race) continue;
     if (race->sure && MayBeReplaced(finding.kind))

@@ -273,4 +273,36 @@ std::optional<Race> Races::Behind(int comm, const Member& member, const Call& wa
   return std::nullopt;
 }
 
+std::optional<Race> Races::BehindBoth(int comm, const Member& member, const Call& waiting) {
+  if (FromAnybody(waiting) || waiting.root < 0 || !Prepare()) return std::nullopt;
+  const auto sender = static_cast<std::uint32_t>(waiting.root);
+  const Channel* channel = channels_->Of(comm, sender, RankOf(member));
+  if (channel == nullptr || !channel->known || channel->sender == nullptr) return std::nullopt;
+  std::vector<const Call*> wanted;
+  for (const Call* send : channel->under_way)
+    if (Takes(waiting, sender, send->tag)) wanted.push_back(send);
+  if (wanted.size() != 1) return std::nullopt;
+  for (const Call* first : member.messages) {
+    if (first->slot >= waiting.slot || !IsReceive(*first) || !IsOpen(*first) || !FromAnybody(*first)) continue;
+    if (!Takes(*first, sender, wanted.front()->tag)) continue;
+    for (const auto& [key, other] : channels_->all()) {
+      const auto [of_comm, from, to] = key;
+      if (of_comm != comm || to != RankOf(member) || from == sender || !other.known || other.sender == nullptr)
+        continue;
+      const auto rival = std::find_if(other.under_way.begin(), other.under_way.end(),
+                                      [&](const Call* send) { return Takes(*first, from, send->tag); });
+      if (rival == other.under_way.end()) continue;
+      Race race{comm, &member, {}, other.sender, *rival, &waiting, Harm::kHangs, true};
+      race.taken.sender = channel->sender;
+      race.taken.send = wanted.front();
+      race.taken.receive = first;
+      race.taken.posted = first->slot;
+      race.taken.any_source = true;
+      race.taken.any_tag = (first->flags & format::kAnyTag) != 0;
+      return race;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace ncclwatch::diagnosis

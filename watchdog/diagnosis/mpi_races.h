@@ -40,6 +40,9 @@ class Races {
   std::vector<Race> OfEndedJob();
   // What a rank waits for in this receive or probe, which names its sender, an earlier receive from anybody has taken.
   std::optional<Race> Behind(int comm, const Member& member, const reader::Call& waiting);
+  // The same where the two are waited for together, and it is not told yet what the first has got: a rank that stands
+  // still although there is a message for each.
+  std::optional<Race> BehindBoth(int comm, const Member& member, const reader::Call& waiting);
 
  private:
   struct Look;

@@ -283,6 +283,29 @@ TEST(MpiRace, HasTakenWhatAReceiveWaitsFor) {
   EXPECT_NE(finding.summary.find("rank 1's message"), std::string::npos) << finding.summary;
 }
 
+// Both are waited for together, so that it is not told what the first has got: there is a message for each.
+TEST(MpiRace, StandsStillAlthoughThereIsAMessageForEach) {
+  for (const bool each : {true, false}) {
+    Scene scene(3);
+    const auto anybody = scene.Irecv(0, kAnybody), named = scene.Irecv(0, {.peer = 2});
+    scene.Sent(2, {.peer = 0});
+    if (each) scene.Sent(1, {.peer = 0});
+    scene.Wait(0, Function::MPI_Waitall, {anybody, named});
+    scene.Collective(1, Function::MPI_Barrier);
+    scene.Collective(2, Function::MPI_Barrier);
+    scene.Pass(100.0);
+    const auto findings = scene.Judge().findings;
+    ASSERT_FALSE(findings.empty());
+    if (!each) {
+      EXPECT_NE(Name(findings[0].kind), Name(Kind::kMessageRace)) << findings[0].summary;
+      continue;
+    }
+    EXPECT_EQ(Name(findings[0].kind), Name(Kind::kMessageRace)) << findings[0].summary;
+    EXPECT_EQ(Name(findings[0].certainty), Name(Certainty::kLikely));
+    EXPECT_EQ(findings[0].culprits, (std::vector<int>{0}));
+  }
+}
+
 TEST(MpiRace, MayHaveTakenWhatAReceiveWaitsFor) {
   const diagnosis::Diagnosis diagnosis = Hanging(kAnybodyTold).Judge();
   ASSERT_FALSE(diagnosis.findings.empty());
