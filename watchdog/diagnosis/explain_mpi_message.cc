@@ -90,8 +90,8 @@ std::optional<Meeting> FirstClash(const View& view, const Channels& channels, in
   return first;
 }
 
-// A receive from anybody in which its process has ended, and a message that it could take and that is too long for it:
-// MPI ends the job over that before anybody is told whose message it was.
+// A receive in which its process has ended, and a message that it could take and that is too long for it: of one from
+// anybody, or of any tag, MPI ends the job over that before it is told which message it was.
 std::optional<Meeting> FatalClash(const View& view, const Channels& channels, int comm) {
   for (const auto& [key, channel] : channels.all()) {
     if (std::get<0>(key) != comm || channel.sender == nullptr || channel.receiver == nullptr || !channel.known)
@@ -100,7 +100,6 @@ std::optional<Meeting> FatalClash(const View& view, const Channels& channels, in
     if (!process.fate.gone() || process.fate.orderly() || !OneThread(process)) continue;
     for (const Call* receive : channel.receiver->messages) {
       if (!IsReceive(*receive) || !IsOpen(*receive) || !receive->Holds()) continue;
-      if ((receive->flags & format::kAnySource) == 0) continue;
       const auto first = std::find_if(channel.under_way.begin(), channel.under_way.end(),
                                       [&](const Call* send) { return Takes(*receive, std::get<1>(key), send->tag); });
       if (first == channel.under_way.end() || ClashOf(**first, *receive) != Clash::kTooLong) continue;

@@ -179,6 +179,11 @@ TEST(MpiMessage, TooLongForTheReceiveInWhichARankDied) {
     return job;
   };
   ExpectMismatch(died(32, 0), Certainty::kLikely, "which has room for 16");
+  MpiJob any_tag(2);
+  any_tag.Sent(0, {.peer = 1, .tag = 8, .bytes = 32});
+  any_tag.Recv(1, {.peer = 0, .tag = kAny, .bytes = 16});
+  any_tag.Die(1, Job::Unknown());
+  ExpectMismatch(any_tag, Certainty::kLikely, "which has room for 16");
   for (const MpiJob& job : {died(16, 0), died(32, 32)})
     for (const diagnosis::Finding& finding : job.Judge().findings)
       EXPECT_NE(Name(finding.kind), Name(Kind::kPointToPointMismatch)) << finding.summary;
