@@ -33,7 +33,8 @@ STAMP_S = 0.01       # file times are as coarse as the kernel's tick
 KEPT = "mpi-failures"
 # Not found yet: MPICH's launcher kills all other ranks, the one that leads among them, within milliseconds.
 OPEN = {"mpich": {"exit_0", "exit_with_status", "mpi_abort", "crash", "killed", "one_without_finalize",
-                  "nobody_finalizes", "other_size_from_anybody", "other_type_from_anybody"}, "openmpi": {"nobody_finalizes"}}
+                  "nobody_finalizes", "other_size_from_anybody", "other_type_from_anybody"},
+        "openmpi": {"nobody_finalizes"}}
 SKIP = 77
 
 
