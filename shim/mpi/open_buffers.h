@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "shim/recorder/put.h"
+
 namespace ncclwatch::shim::mpi {
 
 enum class Use : std::uint8_t { kRead, kWritten };
@@ -41,14 +43,24 @@ class OpenBuffers {
   void Share() { shared_ = true; }
 
   bool none() const { return count_.load(std::memory_order_relaxed) == 0; }
+  // All that are open lie between two addresses: most calls use no byte of what is between them.
+  bool MayOverlap(const Piece& piece) const {
+    return !none() && piece.begin < high_.load(std::memory_order_relaxed) &&
+           low_.load(std::memory_order_relaxed) < piece.end;
+  }
 
   // One more than there may be is not known.
-  void Add(const OpenBuffer& one) {
+  [[gnu::always_inline]] void Add(const OpenBuffer& one) {
     if (one.piece.empty()) return;
     const Lock lock(*this);
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     if (!lock.held() || count >= most()) return;
-    buffers_[count] = one;
+    Copy(one, &buffers_[count]);
+    const bool first = count == 0;
+    if (first || one.piece.begin < low_.load(std::memory_order_relaxed))
+      low_.store(one.piece.begin, std::memory_order_relaxed);
+    if (first || one.piece.end > high_.load(std::memory_order_relaxed))
+      high_.store(one.piece.end, std::memory_order_relaxed);
     count_.store(count + 1, std::memory_order_relaxed);
   }
   void Remove(std::uint64_t slot) {
@@ -59,8 +71,8 @@ class OpenBuffers {
   }
   // Whether one that is open forbids this use. Where as many are open as there may be nobody asks: it would cost each
   // call as much as all of them.
-  bool Find(const Piece& piece, Use use, OpenBuffer* found = nullptr) {
-    if (none() || piece.empty()) return false;
+  [[gnu::noinline]] bool Find(const Piece& piece, Use use, OpenBuffer* found = nullptr) {
+    if (!MayOverlap(piece) || piece.empty()) return false;
     const Lock lock(*this);
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     if (!lock.held() || count >= most()) return false;
@@ -76,6 +88,17 @@ class OpenBuffers {
   std::uint32_t most() const { return many_ ? kMany : kFew; }
 
   static constexpr int kPatience = 1000000;  // yields
+
+  // Word by word: in larger pieces it would wait for the stores that have just put the words there.
+  [[gnu::always_inline]] static void Copy(const OpenBuffer& from, OpenBuffer* to) {
+    Put(to->piece.begin, from.piece.begin);
+    Put(to->piece.end, from.piece.end);
+    Put(to->slot, from.slot);
+    Put(to->begun_at, from.begun_at);
+    to->function = from.function;
+    to->use = from.use;
+    to->one_sided = from.one_sided;
+  }
 
   // Held for some dozens of instructions; a thread that was killed inside leaves the others without answers.
   class Lock {
@@ -106,13 +129,14 @@ class OpenBuffers {
     std::uint32_t count = count_.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < count;)
       if (is(buffers_[i]))
-        buffers_[i] = buffers_[--count];
+        Copy(buffers_[--count], &buffers_[i]);
       else
         ++i;
     count_.store(count, std::memory_order_relaxed);
   }
 
   std::atomic<std::uint32_t> count_{0};
+  std::atomic<std::uintptr_t> low_{0}, high_{0};  // of all that were added since there was none
   bool many_ = false;
   bool shared_ = false;
   std::atomic<bool> locked_{false};
