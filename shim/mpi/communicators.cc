@@ -258,4 +258,50 @@ void Label(const Call& call, const char* name) {
   Put(entry.label[i], '\0');
 }
 
+std::uint32_t BeginMakingOver(Call& call, MPI_Comm comm, const Over& over) {
+  std::uint32_t made = kNoCommunicator;
+  Attach(call, comm);
+  if (call.index != kNoCommunicator && !call.inter) {
+    format::Communicator& parent = call.box.communicators[call.index];
+    call.position = parent.creations.load(std::memory_order_relaxed);
+    parent.creations.store(call.position + 1, std::memory_order_release);
+    const std::uint32_t inherited = parent.flags & (format::kCommIdentityUnknown | format::kCommRankUnknown);
+    made = Make(call.box,
+                {.id = IdOf(over.origin, parent.id, call.position, 0),
+                 .parent = parent.id,
+                 .ordinal = call.position,
+                 .color = over.color,
+                 .rank = parent.rank,
+                 .size = parent.size,
+                 .flags = format::kCommMpi | over.flag | inherited},
+                kNoLibrary);
+  }
+  EnterOther(call);
+  return made;
+}
+
+void EndMakingOver(Call& call, std::uint32_t made, int result, std::uint64_t handle) {
+  if (made != kNoCommunicator) {
+    format::Communicator& entry = call.box.communicators[made];
+    if (result != MPI_SUCCESS) {
+      SetState(entry, CommunicatorState::kFailed);
+    } else {
+      Put(entry.handle, handle);
+      ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);
+    }
+  }
+  Leave(call, result);
+}
+
+void BeginEndingOver(const Call& call) {
+  if (call.index != kNoCommunicator) SetState(call.box.communicators[call.index], CommunicatorState::kFinalizing);
+}
+
+void EndEndingOver(Call& call, int result) {
+  LeaveCollective(call, result);
+  if (call.index != kNoCommunicator)
+    ChangeState(call.box.communicators[call.index], CommunicatorState::kFinalizing,
+                result == MPI_SUCCESS ? CommunicatorState::kDestroyed : CommunicatorState::kReady);
+}
+
 }  // namespace ncclwatch::shim::mpi

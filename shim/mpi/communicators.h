@@ -19,6 +19,7 @@ enum class Origin : std::uint64_t {
   kOfGroupAlone = 22,  // only its members make the call; what: the tag, and the members
   kInter = 23,         // what: both groups, in ranks of MPI_COMM_WORLD
   kWindow = 24,
+  kFile = 25,
 };
 
 struct Making {
@@ -38,6 +39,19 @@ std::uint64_t IdOf(Origin origin, std::uint64_t parent, std::uint64_t ordinal, s
 void BeginMaking(Call& call, Making* making);
 // After it. `made` is only read if it succeeded.
 void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* made);
+
+// An object over all ranks of a communicator that is none itself, a window or a file: its entry, before and after the
+// call that makes it. kNoCommunicator: it cannot be compared across ranks.
+struct Over {
+  Origin origin;
+  std::uint32_t flag;  // format::kComm...
+  std::int32_t color = 0;
+};
+std::uint32_t BeginMakingOver(Call& call, MPI_Comm comm, const Over& over);
+void EndMakingOver(Call& call, std::uint32_t made, int result, std::uint64_t handle);
+// Before and after the call on its entry that ends it, a collective.
+void BeginEndingOver(const Call& call);
+void EndEndingOver(Call& call, int result);
 
 // MPI_COMM_WORLD and MPI_COMM_SELF: before and after MPI_Init.
 void BeginWorld(Box& box);

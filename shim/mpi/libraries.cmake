@@ -32,6 +32,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/communicators.cc
     mpi/completion.cc
     mpi/datatypes.cc
+    mpi/files.cc
     mpi/footprint.cc
     mpi/groups.cc
     mpi/hooks.cc

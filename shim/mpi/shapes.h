@@ -11,6 +11,7 @@
 #include "shim/mpi/record.h"
 #include "shim/mpi/shapes/collectives.h"
 #include "shim/mpi/shapes/communicators.h"
+#include "shim/mpi/shapes/files.h"
 #include "shim/mpi/shapes/messages.h"
 #include "shim/mpi/shapes/objects.h"
 #include "shim/mpi/shapes/requests.h"

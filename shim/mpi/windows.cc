@@ -16,11 +16,8 @@ namespace ncclwatch::shim::mpi {
 namespace {
 
 using format::AccessEpoch;
-using format::CommunicatorState;
 using format::kNoCommunicator;
 using functions::Function;
-
-constexpr std::uint32_t kNoLibrary = ~0u;  // entries of MPI belong to no libnccl
 
 // What this process may do with one target of a window.
 struct Target {
@@ -94,44 +91,19 @@ bool RanksOf(MPI_Group group, MPI_Win window, std::vector<int>* ranks) {
 }  // namespace
 
 void BeginWindow(Call& call, MPI_Comm comm, std::int64_t unit, std::uint32_t* made) {
-  *made = kNoCommunicator;
-  Attach(call, comm);
-  if (call.index != kNoCommunicator && !call.inter) {
-    format::Communicator& parent = call.box.communicators[call.index];
-    call.position = parent.creations.load(std::memory_order_relaxed);
-    parent.creations.store(call.position + 1, std::memory_order_release);
-    shim::Origin origin;
-    origin.id = IdOf(Origin::kWindow, parent.id, call.position, 0);
-    origin.parent = parent.id;
-    origin.ordinal = call.position;
-    origin.color = static_cast<std::int32_t>(unit);
-    origin.rank = parent.rank;
-    origin.size = parent.size;
-    origin.flags = format::kCommMpi | format::kCommWindow |
-                   (parent.flags & (format::kCommIdentityUnknown | format::kCommRankUnknown));
-    *made = Make(call.box, origin, kNoLibrary);
-  }
-  EnterOther(call);
+  *made = BeginMakingOver(call, comm, {Origin::kWindow, format::kCommWindow, static_cast<std::int32_t>(unit)});
 }
 
 void EndWindow(Call& call, std::uint32_t made, int result, const MPI_Win* handle) {
   if (result == MPI_SUCCESS) {
     NoteMade(call, ObjectKind::kWindow, Bits(*handle));
     windows.Remove(Bits(*handle), [](const Window&) { return true; });
-  }
-  if (made != kNoCommunicator) {
-    format::Communicator& entry = call.box.communicators[made];
-    if (result != MPI_SUCCESS) {
-      SetState(entry, CommunicatorState::kFailed);
-    } else {
-      Put(entry.handle, Bits(*handle));
+    if (made != kNoCommunicator)
       windows.Put(Bits(*handle), {.serial = serials.fetch_add(1, std::memory_order_relaxed) + 1,
                                   .index = made,
-                                  .generation = GenerationOf(entry)});
-      ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);
-    }
+                                  .generation = GenerationOf(call.box.communicators[made])});
   }
-  Leave(call, result);
+  EndMakingOver(call, made, result, result == MPI_SUCCESS ? Bits(*handle) : 0);
 }
 
 bool AttachWindow(Call& call, MPI_Win handle, Window* window) {
@@ -307,19 +279,12 @@ void NoteFlush(MPI_Win handle) {
   windows.Change(Bits(handle), [](Window& window) { ++window.synchronized; });
 }
 
-void BeginFreeingWindow(const Call& call) {
-  if (call.index != kNoCommunicator) SetState(call.box.communicators[call.index], CommunicatorState::kFinalizing);
-}
-
 void EndFreeingWindow(Call& call, MPI_Win handle, int result) {
   if (result == MPI_SUCCESS) {
     NoteFreed(call, ObjectKind::kWindow, Bits(handle));
     windows.Remove(Bits(handle), [&](const Window& window) { return window.index == call.index; });
   }
-  LeaveCollective(call, result);
-  if (call.index != kNoCommunicator)
-    ChangeState(call.box.communicators[call.index], CommunicatorState::kFinalizing,
-                result == MPI_SUCCESS ? CommunicatorState::kDestroyed : CommunicatorState::kReady);
+  EndEndingOver(call, result);
 }
 
 void ReportOpenEpochs(Call& finalize) {

@@ -64,7 +64,6 @@ void NoteLockAll(const Call& call, MPI_Win handle);
 void NoteUnlockAll(MPI_Win handle);
 void NoteFlush(MPI_Win handle);
 // MPI_Win_free: before and after.
-void BeginFreeingWindow(const Call& call);
 void EndFreeingWindow(Call& call, MPI_Win handle, int result);
 
 // In MPI_Finalize: epochs that are still open.

@@ -167,6 +167,10 @@ def epoch(name, who=odd_alone, kinds=("epoch_error",), alone=ANY, **more):
     return Case(f"rma.{name}", kinds, who, alone=alone, **more)
 
 
+def file(name, who, kinds, alone=ANY, **more):
+    return Case(f"files.{name}", kinds, who, alone=alone, **more)
+
+
 def leak(name, who=odd_alone):
     return life(f"left_{name}", ("resource_leak",), who)
 
@@ -363,6 +367,14 @@ RMA = [
     epoch("target_out_of_range", kinds=("invalid_argument",)),
 ]
 
+FILES = [
+    file("one_write_less", minority, ("order_mismatch",)),
+    file("other_call", minority, ("order_mismatch",)),
+    file("not_opened", minority, ("order_mismatch", *NOT_JOINED), least="likely"),
+    file("asleep_before_sync", odd_alone, ("missing_participant",), HANGS, least="likely", most="likely"),
+    file("left_open", odd_alone, ("resource_leak",)),
+]
+
 CLEAN_BUFFERS = ("columns", "gaps", "read_by_many", "parts", "reused", "freed", "in_place", "collectives", "neighbours",
                  "windows", "persistent", "nothing", "many")
 CLEAN = [
@@ -381,6 +393,7 @@ CLEAN = [
            "often"),
     *clean("rma", "fences", "unused_fences", "accumulates", "counters", "flushes", "groups", "requests",
            "shared", "dynamic", "many", "columns"),
+    *clean("files", "blocks", "views", "alone", "not_blocking", "not_there"),
     *clean("buffers", *CLEAN_BUFFERS),
     *clean("buffers", "threads", ranks=(2, 4)),
     *(dataclasses.replace(case, name=case.name.replace("clean", "watched"), of="clean_buffers",
@@ -411,7 +424,7 @@ TOOLS = [case for place in ("before", "after") for case in (
 )]
 
 CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES + ENDINGS + COMMUNICATORS
-         + ARGUMENTS + LIVES + BUFFERS + RMA + CLEAN + FORTRAN + PYTHON + TOOLS}
+         + ARGUMENTS + LIVES + BUFFERS + RMA + FILES + CLEAN + FORTRAN + PYTHON + TOOLS}
 
 # Not found yet, or not always: what is true of them stands above all the same.
 OPEN = frozenset({
@@ -428,4 +441,5 @@ SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_commu
          "communicators.split_barrier", "communicators.split_missing",
          "clean_collectives.everybody", "clean_messages.completions", "clean_messages.threads",
          "clean_communicators.between", "clean_races.probed", "clean_types.structs", "clean_rma.fences", "clean_rma.locks",
+         "clean_files.blocks", "files.one_write_less",
          *(case.name for case in FORTRAN + PYTHON + TOOLS))

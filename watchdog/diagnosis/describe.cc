@@ -72,7 +72,9 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   summary.state = StateAt(member, position, call);
   if (call == nullptr) return summary;
   summary.op = OpText(call->function);
-  summary.count = call->count;
+  const bool has_amount =
+      !functions::IsMpi(call->function) || !functions::IsCollective(call->function) || call->dtype != format::kNoType;
+  if (has_amount) summary.count = call->count;
   if (call->dtype != format::kNoType) summary.dtype = std::string(functions::DatatypeName(call->dtype));
   if (call->reduction != format::kNoReduction) summary.reduction = ReductionName(call->reduction);
   const functions::FunctionInfo* info = functions::Find(call->function);
@@ -185,7 +187,7 @@ std::string CallText(const Call& call) {
 }
 
 std::string CommText(const CommView& comm) {
-  std::string text = (IsWindow(comm) ? "window " : "communicator ") + Hex16(comm.id);
+  std::string text = (IsWindow(comm) ? "window " : IsFile(comm) ? "file " : "communicator ") + Hex16(comm.id);
   if (!comm.label.empty()) text += " \"" + comm.label + "\"";
   return text + " (" + Plural(comm.size, "rank") + ")";
 }

@@ -25,7 +25,8 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
   call.elapsed_s = static_cast<double>(view.now_ns - view.process(member).At(member.comm->created_ns)) * 1e-9;
   for (const reader::Call& made : view.process(member).box->calls) {
     const functions::FunctionInfo* info = functions::Find(made.function);
-    const bool window = IsWindow(comm) && MakesWindow(made.function) && made.position == member.comm->parent_ordinal;
+    const bool window = (IsWindow(comm) || IsFile(comm)) && MakesWindowOrFile(made.function) &&
+                        made.position == member.comm->parent_ordinal;
     if (!window && (info == nullptr || info->family != functions::Family::kCreation)) continue;
     // MPI's are recorded on the communicator that the new one is made from.
     const bool of_mpi = (member.comm->flags & format::kCommMpi) != 0;

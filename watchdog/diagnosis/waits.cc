@@ -45,8 +45,8 @@ bool NeedsWholeParent(const Call& call) {
   const bool begun = (call.flags & format::kRequest) != 0 && call.completed_ns == 0;
   if (call.returned_ns != 0 && !begun) return false;
   const functions::FunctionInfo* info = functions::Find(call.function);
-  return MakesWindow(call.function) || (info != nullptr && info->family == functions::Family::kCreation &&
-                                        call.function != functions::Function::MPI_Comm_create_group);
+  return MakesWindowOrFile(call.function) || (info != nullptr && info->family == functions::Family::kCreation &&
+                                              call.function != functions::Function::MPI_Comm_create_group);
 }
 
 }  // namespace

@@ -157,13 +157,18 @@ bool IsWindow(const CommView& comm) {
   return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommWindow) != 0;
 }
 
-bool MakesWindow(functions::Function function) {
+bool IsFile(const CommView& comm) {
+  return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommFile) != 0;
+}
+
+bool MakesWindowOrFile(functions::Function function) {
   using functions::Function;
   switch (functions::WithSmallCounts(function)) {
     case Function::MPI_Win_create:
     case Function::MPI_Win_allocate:
     case Function::MPI_Win_allocate_shared:
-    case Function::MPI_Win_create_dynamic: return true;
+    case Function::MPI_Win_create_dynamic:
+    case Function::MPI_File_open: return true;
     default: return false;
   }
 }

@@ -9,7 +9,8 @@ namespace ncclwatch::diagnosis {
 
 bool SpeaksMpi(const CommView& comm);
 bool IsWindow(const CommView& comm);
-bool MakesWindow(functions::Function function);
+bool IsFile(const CommView& comm);
+bool MakesWindowOrFile(functions::Function function);
 // Who calls MPI from several threads may be freed by another one, and makes its calls in no order.
 bool OneThread(const Process& process);
 void AddMessagesOfMpi(const View& view, WaitGraph* graph);

@@ -31,6 +31,7 @@ enum CommunicatorFlags : std::uint32_t {
   kCommInter = 1u << 5,  // between two groups: size and rank are of the own one
   // A window of MPI over the parent's ranks: its collectives are those of the window, MPI_Win_fence and MPI_Win_free.
   kCommWindow = 1u << 6,
+  kCommFile = 1u << 7,  // a file of MPI, likewise
 };
 
 // What the last call on the communicator was, kept here because the ring may have wrapped past it.

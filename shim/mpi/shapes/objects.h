@@ -1,4 +1,4 @@
-// Groups, operators, files and datatypes: made, given out and freed. What is made is the last argument, what
+// Groups, operators and datatypes: made, given out and freed. What is made is the last argument, what
 // is freed the only one.
 #pragma once
 
@@ -10,17 +10,13 @@
 
 namespace ncclwatch::shim::mpi::shapes {
 
-enum class Kept : bool { kSilent, kRecorded };
-
-template <ObjectKind kind, Kept kept>
+template <ObjectKind kind>
 struct MakesObject {
   template <Function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
-    if constexpr (kept == Kept::kRecorded) EnterOther(call);
     const int result = real(arguments...);
     const auto made = *Last(arguments...);
     if (result == MPI_SUCCESS && !IsConstant(made)) NoteMade(call, kind, Bits(made));
-    if constexpr (kept == Kept::kRecorded) Leave(call, result);
     return Noted(call, result);
   }
 
@@ -32,7 +28,7 @@ struct MakesObject {
   }
 };
 
-template <ObjectKind kind, Kept kept>
+template <ObjectKind kind>
 struct FreesObject {
   template <Function, class Real, class Handle>
   static int Around(Call& call, Real real, Handle* object) {
@@ -40,10 +36,8 @@ struct FreesObject {
     if (IsNull(before)) Report(call, {.wrong = Wrong::kNullObject});
     if constexpr (kind == ObjectKind::kOperator)
       if (ReductionOf(before) != format::kUserReduction) Report(call, {.wrong = Wrong::kPredefined});
-    if constexpr (kept == Kept::kRecorded) EnterOther(call);
     const int result = real(object);
     if (result == MPI_SUCCESS) NoteFreed(call, kind, Bits(before));
-    if constexpr (kept == Kept::kRecorded) Leave(call, result);
     return Noted(call, result);
   }
 
@@ -52,17 +46,14 @@ struct FreesObject {
   static bool IsNull(Handle object) {
     if constexpr (kind == ObjectKind::kGroup) return object == MPI_GROUP_NULL;
     if constexpr (kind == ObjectKind::kOperator) return object == MPI_OP_NULL;
-    if constexpr (kind == ObjectKind::kFile) return object == MPI_FILE_NULL;
     return false;
   }
 };
 
-using GroupMakes = MakesObject<ObjectKind::kGroup, Kept::kSilent>;
-using GroupFree = FreesObject<ObjectKind::kGroup, Kept::kSilent>;
-using OpCreate = MakesObject<ObjectKind::kOperator, Kept::kSilent>;
-using OpFree = FreesObject<ObjectKind::kOperator, Kept::kSilent>;
-using FileOpen = MakesObject<ObjectKind::kFile, Kept::kRecorded>;
-using FileClose = FreesObject<ObjectKind::kFile, Kept::kRecorded>;
+using GroupMakes = MakesObject<ObjectKind::kGroup>;
+using GroupFree = FreesObject<ObjectKind::kGroup>;
+using OpCreate = MakesObject<ObjectKind::kOperator>;
+using OpFree = FreesObject<ObjectKind::kOperator>;
 
 struct TypeMakes {
   template <Function function, class Real, class... A>

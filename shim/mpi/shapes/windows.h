@@ -64,7 +64,7 @@ struct WinFree {
     else if (AttachWindow(call, before, &window))
       CheckFree(call, window);
     EnterCollective(call);
-    BeginFreeingWindow(call);
+    BeginEndingOver(call);
     const int result = real(handle);
     EndFreeingWindow(call, before, result);
     if (result == MPI_SUCCESS && call.box.watches_buffers) ForgetWindowMemory(Bits(before));
