@@ -9,7 +9,7 @@ constinit OpenBuffers open_buffers;
 
 void ReportInUse(Call& call, Use use, const Piece& piece) {
   OpenBuffer in_use;
-  if (InSight(ObjectKind::kRequest) && open_buffers.Find(piece, use, &in_use))
+  if (InSight(ObjectKind::kRequest) && open_buffers.Find(piece, use, call.site, &in_use))
     Report(call, {.wrong = Wrong::kBufferInUse,
                   .made_at = in_use.begun_at,
                   .made_by = static_cast<functions::Function>(in_use.function)});

@@ -22,7 +22,7 @@ std::uint64_t Unsigned(Count count) {
 // Of one that is still active and forbids what the call does.
 [[gnu::cold, gnu::noinline]] void ReportInUse(Call& call, Use use, const Piece& piece);
 inline void CheckUse(Call& call, Use use, const Piece& piece) {
-  if (open_buffers.MayOverlap(piece) && open_buffers.Find(piece, use)) [[unlikely]]
+  if (open_buffers.MayOverlap(piece) && open_buffers.Find(piece, use, call.site)) [[unlikely]]
     ReportInUse(call, use, piece);
 }
 // Of a message.

@@ -90,7 +90,7 @@ struct Hook<function, Shape, int(P...)> {
 
   // Before MPI_Init or after MPI_Finalize.
   [[gnu::cold, gnu::noinline]] static int Outside(const Here& here, Real real, P... arguments) {
-    if constexpr (function == functions::Function::MPI_Session_init) phase.store(Phase::kUnseen);
+    if constexpr (function == functions::Function::MPI_Session_init) BeginSession();
     if constexpr (kNeedsMpi) {
       Thread& thread = current_thread;
       Box* const box = IsOutside() ? FirstUse(0) : nullptr;

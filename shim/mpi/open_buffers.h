@@ -30,6 +30,11 @@ struct OpenBuffer {
   std::uint32_t function = 0;  // that call
   Use use = Use::kRead;
   bool one_sided = false;  // an access to a window: what ends accesses ends it
+
+  // A line of the program that receives again and again into one buffer, as benchmarks do, does not care what it gets.
+  bool IsRepeatedBy(const Piece& other, std::uint64_t site) const {
+    return use == Use::kWritten && begun_at == site && piece.begin == other.begin && piece.end == other.end;
+  }
 };
 
 class OpenBuffers {
@@ -69,15 +74,17 @@ class OpenBuffers {
   void RemoveOneSided() {
     RemoveIf([](const OpenBuffer& one) { return one.one_sided; });
   }
-  // Whether one that is open forbids this use. Where as many are open as there may be nobody asks: it would cost each
-  // call as much as all of them.
-  [[gnu::noinline]] bool Find(const Piece& piece, Use use, OpenBuffer* found = nullptr) {
+  // Whether one that is open forbids this use by a call at `site`. Where as many are open as there may be nobody asks:
+  // it would cost each call as much as all of them.
+  [[gnu::noinline]] bool Find(const Piece& piece, Use use, std::uint64_t site, OpenBuffer* found = nullptr) {
     if (!MayOverlap(piece) || piece.empty()) return false;
     const Lock lock(*this);
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     if (!lock.held() || count >= most()) return false;
     for (std::uint32_t i = 0; i < count; ++i) {
-      if (!buffers_[i].piece.Overlaps(piece) || (use == Use::kRead && buffers_[i].use == Use::kRead)) continue;
+      const OpenBuffer& open = buffers_[i];
+      if (!open.piece.Overlaps(piece) || (use == Use::kRead && open.use == Use::kRead)) continue;
+      if (use == Use::kWritten && open.IsRepeatedBy(piece, site)) continue;
       if (found) *found = buffers_[i];
       return true;
     }

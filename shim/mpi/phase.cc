@@ -1,6 +1,14 @@
 #include "shim/mpi/phase.h"
 
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "shim/lifecycle/keep_errno.h"
+#include "shim/lifecycle/process.h"
 #include "shim/mpi/real.h"
+#include "watchdog/rundir/launcher.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -14,6 +22,28 @@ bool IsOutside() {
   if (ask && ask(&begun) == MPI_SUCCESS && !begun) return true;
   phase.store(Phase::kUnseen, std::memory_order_relaxed);
   return false;
+}
+
+namespace {
+
+// One process of a node is enough.
+bool SpeaksForNode() {
+  const rundir::Place place = rundir::PlaceFrom([](std::string_view name) -> std::optional<std::string_view> {
+    const char* value = std::getenv(std::string(name).c_str());
+    return value ? std::optional<std::string_view>(value) : std::nullopt;
+  });
+  return place.local_rank <= 0;
+}
+
+}  // namespace
+
+void BeginSession() {
+  const KeepErrno keep;
+  if (phase.exchange(Phase::kUnseen, std::memory_order_relaxed) == Phase::kUnseen) return;
+  try {
+    if (SpeaksForNode()) Say("MPI_Session_init: what is called without MPI_Init is not watched");
+  } catch (const std::exception&) {  // no memory: unsaid
+  }
 }
 
 }  // namespace ncclwatch::shim::mpi

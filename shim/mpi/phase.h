@@ -13,5 +13,7 @@ extern std::atomic<Phase> phase;
 inline bool HasBegun() { return phase.load(std::memory_order_relaxed) >= Phase::kRunning; }
 // Whether MPI does not run at all. Asks MPI itself, once.
 bool IsOutside();
+// MPI_Session_init where MPI_Init was not called: says that nothing of it is watched.
+void BeginSession();
 
 }  // namespace ncclwatch::shim::mpi

@@ -92,6 +92,9 @@ bool IsMpisOwn(std::uint64_t site) {
   const KeepErrno keep;
   resolve::Module module;
   if (!resolve::ModuleOf(reinterpret_cast<const void*>(site), &module)) return false;
+  // A function of MPI that ends in a jump to another one: MPICH's MPI_Keyval_create does.
+  resolve::Module own;
+  if (resolve::ModuleOf(reinterpret_cast<const void*>(&IsMpisOwn), &own) && own.begin == module.begin) return true;
   const std::string_view file = FileOf(module.path);
   return file.starts_with("libmpi") || file.starts_with("mca_") || file.starts_with("libopen-") ||
          file.starts_with("libmca_") || file.starts_with("libompitrace");

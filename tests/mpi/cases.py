@@ -395,6 +395,7 @@ CLEAN = [
            "shared", "dynamic", "many", "columns"),
     *clean("files", "blocks", "views", "alone", "not_blocking", "not_there"),
     *clean("buffers", *CLEAN_BUFFERS),
+    *clean("buffers", "again"),
     *clean("buffers", "threads", ranks=(2, 4)),
     *(dataclasses.replace(case, name=case.name.replace("clean", "watched"), of="clean_buffers",
                           environment=WITH_BUFFERS) for case in clean("buffers", *CLEAN_BUFFERS)),

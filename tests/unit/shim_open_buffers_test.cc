@@ -20,7 +20,7 @@ class OpenBuffersTest : public ::testing::Test {
   }
   static bool Forbidden(std::uintptr_t begin, std::uintptr_t end, Use use) {
     OpenBuffer found;
-    return table.Find({begin, end}, use, &found);
+    return table.Find({begin, end}, use, 7, &found);
   }
 };
 
@@ -41,11 +41,19 @@ TEST_F(OpenBuffersTest, WhatIsSentMayBeRead) {
   EXPECT_TRUE(Forbidden(100, 200, Use::kWritten));
 }
 
+TEST_F(OpenBuffersTest, ALineMayReceiveAgainAndAgainIntoOne) {
+  table.Add(One(100, 200, Use::kWritten, 1));
+  EXPECT_FALSE(table.Find({100, 200}, Use::kWritten, 1001));
+  EXPECT_TRUE(table.Find({100, 200}, Use::kWritten, 1002));
+  EXPECT_TRUE(table.Find({100, 199}, Use::kWritten, 1001));
+  EXPECT_TRUE(table.Find({100, 200}, Use::kRead, 1001));
+}
+
 TEST_F(OpenBuffersTest, ItIsToldWhoseTheBufferIs) {
   table.Add(One(100, 200, Use::kWritten, 1));
   table.Add(One(200, 300, Use::kWritten, 2));
   OpenBuffer found;
-  ASSERT_TRUE(table.Find({250, 260}, Use::kRead, &found));
+  ASSERT_TRUE(table.Find({250, 260}, Use::kRead, 7, &found));
   EXPECT_EQ(found.slot, 2u);
   EXPECT_EQ(found.begun_at, 1002u);
 }
@@ -93,7 +101,7 @@ TEST(OpenBuffersOfManyThreads, HoldAsManyAsAreWanted) {
   many.Share();
   for (std::uint64_t slot = 0; slot < 1000; ++slot) many.Add(One(slot * 100, slot * 100 + 10, Use::kWritten, slot));
   OpenBuffer found;
-  ASSERT_TRUE(many.Find({99900, 99901}, Use::kRead, &found));
+  ASSERT_TRUE(many.Find({99900, 99901}, Use::kRead, 7, &found));
   EXPECT_EQ(found.slot, 999u);
   for (std::uint64_t slot = 0; slot < 1000; ++slot) many.Remove(slot);
   EXPECT_TRUE(many.none());

@@ -376,6 +376,17 @@ static void many(void) {  // more than a table of a few holds
   }
 }
 
+static void again(void) {  // as benchmarks do: one line receives into one buffer all the time
+  MPI_Request requests[16];
+  for (int round = 0; round < kRounds; ++round) {
+    fill(out, 4, round);
+    for (int i = 0; i < 8; ++i) MPI_Irecv(in, 4, MPI_INT, left(), 0, ring, &requests[i]);
+    for (int i = 8; i < 16; ++i) MPI_Isend(out, 4, MPI_INT, right(), 0, ring, &requests[i]);
+    MPI_Waitall(16, requests, MPI_STATUSES_IGNORE);
+    fold_all(in, 4);
+  }
+}
+
 static void* one_thread(void* number) {
   const int thread = (int)(intptr_t)number;
   int *mine = in + 64 * thread, *theirs = out + 64 * thread;
@@ -416,6 +427,7 @@ int main(int argc, char** argv) {
       {"persistent", persistent},
       {"nothing", nothing},
       {"many", many},
+      {"again", again},
       {"threads", threads},
   };
   const int level = argc > 1 && !strcmp(argv[1], "threads") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE;
