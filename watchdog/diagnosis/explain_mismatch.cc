@@ -4,6 +4,7 @@
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/departure.h"
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_types.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -216,13 +217,26 @@ void AddNextSteps(const View& view, const Difference& difference, const Finding&
       "the line of a call site module+0x1234 above: `addr2line -e MODULE 0x1234`, or a Python stack at that call");
 }
 
+// Names of one type, which no MPI tells apart.
+bool OnlyByName(const Difference& difference) {
+  const Call& first = *difference.sides.front().call;
+  return functions::IsMpi(first.function) && !difference.other_operation &&
+         std::all_of(difference.sides.begin() + 1, difference.sides.end(), [&](const auto& side) {
+           const Call& other = *side.call;
+           return other.dtype != first.dtype && other.count == first.count && other.root == first.root &&
+                  other.reduction == first.reduction && first.count != 0 &&
+                  AreAliases(first.dtype, first.bytes / first.count, other.dtype, other.bytes / other.count);
+         });
+}
+
 Finding Explain(const View& view, const CommView& comm, const Difference& difference) {
   Finding finding;
   finding.kind = difference.other_operation ? Kind::kOrderMismatch : Kind::kArgumentMismatch;
   const Blame blame = BlameFor(view, comm, difference);
   // Of calls that are lost nobody knows whether they had parted already, and how. And a name that only habit gives is
   // never certain, though that the calls differ is.
-  finding.certainty = difference.surely_first && !blame.by_history ? Certainty::kCertain : Certainty::kLikely;
+  finding.certainty = difference.surely_first && !blame.by_history && !OnlyByName(difference) ? Certainty::kCertain
+                                                                                              : Certainty::kLikely;
   AddCulprits(view, Culprits(view, comm, difference, blame), &finding);
   for (const int rank : comm.job_ranks) {
     if (rank >= 0 && !std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank)) {

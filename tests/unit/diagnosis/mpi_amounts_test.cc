@@ -166,5 +166,24 @@ TEST(MpiAmounts, TheFirstOfSeveralIsTold) {
   ExpectMismatch(job, Certainty::kCertain, {0, 1}, "collective 0");
 }
 
+// Also where all of a collective have the same amount: no MPI tells the names of one type apart.
+TEST(MpiMismatch, NamesOfOneTypeAreOnlyLikely) {
+  const auto with = [](std::uint8_t dtype, std::uint64_t bytes) {
+    MpiJob job(3);
+    for (const int rank : {0, 1, 2}) {
+      reader::Call& call = job.At(rank, job.Collective(rank, Function::MPI_Reduce, 0));
+      if (rank != 1) continue;
+      call.dtype = dtype;
+      call.bytes = bytes;
+      call.signature = dtype;
+      call.chain = job.Entry(rank, Job::kWorld).chain = format::Mix(call.chain, call.signature);
+    }
+    return job;
+  };
+  Expect(with(83, 4).Judge(), Kind::kArgumentMismatch, Certainty::kLikely, {1});  // MPI_INT32_T
+  Expect(with(kMpiFloat, 4).Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {1});
+  Expect(with(84, 8).Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {1});  // MPI_INT64_T
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
