@@ -254,6 +254,8 @@ MESSAGES = [
     message("wildcard_circle", around_odd, ("deadlock",)),
     message("barrier_receive", pair, ("deadlock",)),
     message("collectives_and_message", pair, ("deadlock",)),
+    message("sends_to_itself", odd_alone, ("deadlock",)),
+    message("receives_from_itself", odd_alone, ("deadlock",)),
 ]
 
 REQUESTS = [

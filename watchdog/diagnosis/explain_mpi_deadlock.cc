@@ -279,24 +279,28 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   Fill(view, graph, SortedUnique(std::move(nodes)), began, &finding);
   finding.communicator = DescribeComm(view.comms[cycle.front()->comm]);
   finding.position = cycle.front()->position;
+  const bool alone = nodes.size() == 1;
   finding.summary = "Deadlock: " + Ranks(finding.culprits) +
-                    " wait for one another in a circle, each in a call that "
-                    "only the next can end.";
+                    (alone ? " waits for itself, in a call that only a further call of its own could end."
+                           : " wait for one another in a circle, each in a call that only the next can end.");
   bool held = false;
   for (const Wait* wait : cycle) {
     const CommView& comm = view.comms[wait->comm];
     const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("a collective");
-    finding.evidence.push_back(Ranks({view.nodes[wait->waiter].rank}) + " waits for " + Ranks({wait->other_rank}) +
-                               " in " + call + " on " + CommText(comm));
+    const std::string whom = alone ? std::string("itself") : Ranks({wait->other_rank});
+    finding.evidence.push_back(Ranks({view.nodes[wait->waiter].rank}) + " waits for " + whom + " in " + call + " on " +
+                               CommText(comm));
     finding.calls.push_back(DescribeCall(view, comm, comm.members[wait->member], wait->position, wait->call));
     held = held || (wait->call != nullptr && IsSend(*wait->call) && (wait->call->flags & format::kSynchronous) == 0);
   }
   if (held)
     finding.evidence.emplace_back(
         "a standard send waits for its receiver where the message is larger than MPI's buffers (the eager limit)");
-  finding.next_steps = {
-      "let one of the ranks make its calls in the other order, or replace the pair of them by "
-      "MPI_Sendrecv or by non-blocking calls and MPI_Waitall"};
+  finding.next_steps = {alone
+                            ? "give a message to itself to MPI_Sendrecv or to non-blocking calls and MPI_Waitall, or "
+                              "look whether another rank was meant"
+                            : "let one of the ranks make its calls in the other order, or replace the pair of them by "
+                              "MPI_Sendrecv or by non-blocking calls and MPI_Waitall"};
   return finding;
 }
 

@@ -1,5 +1,6 @@
 // missing_participant, frozen_process, library_error, out_of_memory, point_to_point_mismatch: somebody alive for whom
-// others wait and who waits for nobody. Time is all there is to go by, so nothing here is ever certain.
+// others wait and who waits for nobody. Time is all there is to go by, and of MPI that it has come to MPI_Finalize, so
+// nothing here is ever certain.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -8,11 +9,15 @@
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
 
 using reader::Call;
+
+// MPI_Finalize may first run callbacks, which may call MPI; they take microseconds.
+constexpr std::int64_t kFinalizing_ns = 1'000'000'000;
 
 struct Suspect {
   int node = -1;
@@ -104,6 +109,20 @@ bool ChooseWaits(const View& view, const WaitGraph& graph, Suspect* suspect) {
   return true;
 }
 
+// Who has come to MPI_Finalize makes none of the calls that others wait for in calls of theirs.
+bool HasComeToItsEnd(const View& view, const Suspect& suspect) {
+  const Node& node = view.nodes[suspect.node];
+  return node.last != nullptr && node.last->function == functions::Function::MPI_Finalize &&
+         OneThread(view.process(node)) && std::any_of(suspect.waits.begin(), suspect.waits.end(), [](const Wait* wait) {
+           return wait->proven && wait->choice < 0;
+         });
+}
+
+std::optional<Certainty> CertaintyOf(const View& view, const Suspect& suspect) {
+  if (suspect.stalled_ns >= kFinalizing_ns && HasComeToItsEnd(view, suspect)) return Certainty::kLikely;
+  return ByTime(view, suspect.stalled_ns);
+}
+
 std::vector<Suspect> Suspects(const View& view, const WaitGraph& graph) {
   std::vector<Suspect> suspects;
   for (std::size_t n = 0; n < view.nodes.size(); ++n) {
@@ -111,7 +130,7 @@ std::vector<Suspect> Suspects(const View& view, const WaitGraph& graph) {
     suspect.node = static_cast<int>(n);
     if (graph.in[n].empty() || graph.Waits(suspect.node)) continue;
     if (view.process(view.nodes[n]).fate.gone() || !ChooseWaits(view, graph, &suspect)) continue;
-    const std::optional<Certainty> certainty = ByTime(view, suspect.stalled_ns);
+    const std::optional<Certainty> certainty = CertaintyOf(view, suspect);
     if (!certainty) continue;
     suspect.certainty = *certainty;
     ChooseKind(view, &suspect);
@@ -196,6 +215,7 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
     const bool mpi = node.last != nullptr && functions::IsMpi(node.last->function);
     std::string line = Ranks({node.rank}) + " has done nothing in " + (mpi ? "MPI" : "NCCL") + " for " +
                        Seconds(view.now_ns - std::max(node.active_ns, std::int64_t{0})) + ": " + WhereText(view, node);
+    if (HasComeToItsEnd(view, *group[i])) line += "; it will make no further call";
     if (node.last == nullptr) line = Ranks({node.rank}) + ": " + WhereText(view, node);
     finding->evidence.push_back(std::move(line));
     // Of one alone the sentence itself says it.

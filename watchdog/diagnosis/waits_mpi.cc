@@ -100,7 +100,7 @@ class Messages {
 
   void AddWait(int comm_index, int member_index, const Call& call, const Member& other, int choice) {
     const Member& member = view_.comms[comm_index].members[member_index];
-    if (other.node == member.node) return;
+    if (other.node == member.node && !IsAloneWith(comm_index, member, call)) return;
     Wait wait;
     wait.waiter = member.node;
     wait.other = other.node;
@@ -115,6 +115,14 @@ class Messages {
     wait.since_ns = view_.process(member).At(HeldSince(*member.box, call));
     wait.choice = choice;
     graph_->waits.push_back(wait);
+  }
+
+  // Who waits for a message of its own in a blocking call does not come to the other half of it, if nobody else could
+  // send it, or take it.
+  bool IsAloneWith(int comm_index, const Member& member, const Call& call) const {
+    const bool anybody = (call.flags & format::kAnySource) != 0 && view_.comms[comm_index].size > 1;
+    const bool polls = call.polled || (call.flags & format::kPolls) != 0;
+    return !anybody && !polls && !call.any_does && OneThread(view_.process(member));
   }
 
   static std::int64_t HeldSince(const reader::BoxImage& box, const Call& call) {

@@ -184,6 +184,20 @@ static void collectives_and_message(void) {  // two communicators and a message 
   }
 }
 
+static void sends_to_itself(void) {
+  if (rank != odd) return;
+  planted();
+  MPI_Ssend(small_out, kCount, MPI_INT, odd, 70, ring);
+  receive(odd, 70, ring);
+}
+
+static void receives_from_itself(void) {
+  if (rank != odd) return;
+  planted();
+  receive(odd, 70, ring);
+  send(odd, 70, ring);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"receive_without_send", receive_without_send},
@@ -205,6 +219,8 @@ int main(int argc, char** argv) {
       {"wildcard_circle", wildcard_circle},
       {"barrier_receive", barrier_receive},
       {"collectives_and_message", collectives_and_message},
+      {"sends_to_itself", sends_to_itself},
+      {"receives_from_itself", receives_from_itself},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

@@ -39,6 +39,36 @@ TEST(MpiDeadlock, TwoReceives) {
   ExpectDeadlock(job, {0, 1});
 }
 
+TEST(MpiDeadlock, OneThatReceivesFromItself) {
+  MpiJob job(2);
+  job.Recv(1, {.peer = 1});
+  ExpectDeadlock(job, {1});
+}
+
+TEST(MpiDeadlock, OneThatSendsToItself) {
+  MpiJob job(2);
+  job.Ssend(1, {.peer = 1});
+  ExpectDeadlock(job, {1});
+}
+
+TEST(MpiDeadlock, WhatOneHasSentToItselfIsThere) {
+  MpiJob job(2);
+  job.Isend(1, {.peer = 1});
+  job.Recv(1, {.peer = 1});
+  ExpectHealthy(job);
+  MpiJob other(2);
+  other.Irecv(1, {.peer = 1});
+  other.Ssend(1, {.peer = 1});
+  ExpectHealthy(other);
+}
+
+TEST(MpiDeadlock, AnotherThreadMaySendToIt) {
+  MpiJob job(2);
+  job.Recv(1, {.peer = 1});
+  for (reader::Communicator& comm : job.Box(1).communicators) comm.color = 3;  // MPI_THREAD_MULTIPLE
+  ExpectNeverCertain(job);
+}
+
 TEST(MpiDeadlock, RingOfReceives) {
   MpiJob job(5);
   for (int rank = 0; rank < 5; ++rank) job.Recv(rank, {.peer = (rank + 1) % 5});

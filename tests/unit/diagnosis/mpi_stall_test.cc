@@ -94,5 +94,41 @@ TEST(MpiStall, TestsOfACollectiveWaitForWhoeverIsMissing) {
   EXPECT_EQ(findings[0].culprits, (std::vector<int>{0, 2}));
 }
 
+// Nothing comes any more of who is in MPI_Finalize: neither a collective nor a message.
+TEST(MpiStall, WhoIsInFinalizeDoesNotCome) {
+  MpiJob job(3);
+  for (const int rank : {0, 1}) job.Collective(rank, Function::MPI_Allreduce);
+  job.Finalize(2);
+  job.Pass(0.5);
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  job.Pass(0.7);
+  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {2});
+}
+
+TEST(MpiStall, WhoIsInFinalizeSendsNothing) {
+  MpiJob job(2);
+  job.Recv(0, {.peer = 1});
+  job.Finalize(1);
+  job.Pass(1.2);
+  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kLikely, {1});
+}
+
+TEST(MpiStall, WhoIsInFinalizeHasSentWhatIsUnderWay) {
+  MpiJob job(2);
+  job.Isend(1, {.peer = 0});
+  job.Recv(0, {.peer = 1});
+  job.Finalize(1);
+  job.Pass(5.0);
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+TEST(MpiStall, OneOfSeveralInFinalizeIsNotMissedByAReceiveFromAnybody) {
+  MpiJob job(3);
+  job.Recv(0, {.peer = kAny});
+  job.Finalize(1);
+  job.Pass(5.0);
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
