@@ -1,6 +1,9 @@
 // Collectives in which each rank may send another amount.
 #pragma once
 
+#include <algorithm>
+
+#include "shim/mpi/checks.h"
 #include "shim/mpi/datatypes.h"
 #include "shim/mpi/parts.h"
 
@@ -26,6 +29,7 @@ void AmountOfAll(Call& call, Counts counts, MPI_Datatype type) {
   Amounts amounts;
   for (std::uint32_t i = 0; i < ranks && known; ++i) {
     const format::Part part = amounts.Of(counts[i], type);
+    CheckCount(call, counts[i]);
     sum += static_cast<std::uint64_t>(counts[i]);
     hash = format::Mix(hash, part.what);
     known = part.what != 0;
@@ -37,8 +41,9 @@ void AmountOfAll(Call& call, Counts counts, MPI_Datatype type) {
 inline MPI_Datatype TypeFor(MPI_Datatype type, std::uint32_t) { return type; }
 inline MPI_Datatype TypeFor(const MPI_Datatype* types, std::uint32_t rank) { return types[rank]; }
 
-// One for each rank. Their sum, in elements and in bytes.
+// One for each rank. Their sum, in elements and in bytes, and the least if it is negative.
 struct Total {
+  std::int64_t least = 0;
   std::uint64_t count = 0;
   std::uint64_t bytes = 0;
 };
@@ -49,6 +54,7 @@ Total AddEach(Parts& parts, std::uint32_t ranks, Counts counts, Type type) {
   for (std::uint32_t i = 0; i < ranks; ++i) {
     const format::Part part = counts ? amounts.Of(counts[i], TypeFor(type, i)) : format::Part{};
     parts.Add(part);
+    if (counts) total.least = std::min(total.least, static_cast<std::int64_t>(counts[i]));
     total.count += counts && counts[i] > 0 ? static_cast<std::uint64_t>(counts[i]) : 0;
     total.bytes += part.bytes;
   }

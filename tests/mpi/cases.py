@@ -322,7 +322,9 @@ ARGUMENTS = [
         "peer_out_of_range", "negative_tag", "negative_count", "root_out_of_range", "null_communicator",
         "null_type", "uncommitted_type", "null_buffer", "same_buffer",
         "overlapping_exchange", "null_operator", "free_predefined", "free_twice", "negative_color",
-        "negative_window")),
+        "negative_window",
+        "gathered_from_where_it_goes", "negative_block", "negative_part", "null_group")),
+    Case("arguments.started_null", ("request_error",), odd_alone, alone=ANY),
     # Where MPI takes it, the handle may be another object's by now.
     bad_argument("freed_communicator", least="likely"),
     bad_argument("freed_type", least="likely"),

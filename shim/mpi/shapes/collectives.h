@@ -106,6 +106,13 @@ struct Collective {
     Amount(call, static_cast<std::uint64_t>(count), type);
     CheckBuffer(call, buffer, call.bytes, type);
   }
+  // What a rank sends lies apart from what it has room for, of which there is a part for each rank; or the other way
+  // round. `whole` holds all the parts, `part` one of them.
+  static void CheckPartApart(Call& call, const void* part, auto count, MPI_Datatype type, const void* whole,
+                             MPI_Datatype whole_type) {
+    if (part == MPI_IN_PLACE || whole == MPI_IN_PLACE || count <= 0 || call.bytes == 0) return;
+    CheckApart(call, {part, call.bytes, type}, {whole, call.bytes * call.size, whole_type});
+  }
   // What a rank sends is what each rank has room for; else this call differs from all others.
   static void Compare(Call& call, std::uint32_t sent) {
     if (sent && call.signature && sent != call.signature)
@@ -209,10 +216,9 @@ struct Gather : Collective<Gather> {
     Attach(call, comm);
     call.root = root;
     CheckRoot(call);
-    if (call.rank == root)
-      DescribeElements(call, into, received, received_type);
-    else
-      DescribeElements(call, from, sent, sent_type);
+    if (call.rank != root) return DescribeElements(call, from, sent, sent_type);
+    DescribeElements(call, into, received, received_type);
+    CheckPartApart(call, from, sent, sent_type, into, received_type);
   }
   template <class... A>
   static void Touch(const Call& call, Footprint& touched, const void* from, auto sent, MPI_Datatype sent_type,
@@ -229,10 +235,9 @@ struct Scatter : Collective<Scatter> {
     Attach(call, comm);
     call.root = root;
     CheckRoot(call);
-    if (call.rank == root)
-      DescribeElements(call, from, sent, sent_type);
-    else
-      DescribeElements(call, into, received, received_type);
+    if (call.rank != root) return DescribeElements(call, into, received, received_type);
+    DescribeElements(call, from, sent, sent_type);
+    CheckPartApart(call, into, received, received_type, from, sent_type);
   }
   template <class... A>
   static void Touch(const Call& call, Footprint& touched, const void* from, auto sent, MPI_Datatype sent_type,
@@ -258,8 +263,9 @@ struct Gatherv : Collective<Gatherv> {
     const std::uint32_t ranks = call.rank == root ? RanksOf(call) : 0;
     Parts parts(call, 1, ranks);
     AddOne(parts, from, sent, sent_type);
-    AddEach(parts, ranks, counts, received_type);
+    const Total total = AddEach(parts, ranks, counts, received_type);
     parts.Done();
+    CheckCount(call, total.least);
   }
   template <class Counts, class Places, class... A>
   static void Touch(const Call& call, Footprint& touched, const void* from, auto sent, MPI_Datatype sent_type,
@@ -284,9 +290,10 @@ struct Scatterv : Collective<Scatterv> {
                    MPI_Datatype received_type, int root, MPI_Comm, A...) {
     const std::uint32_t ranks = call.rank == root ? RanksOf(call) : 0;
     Parts parts(call, ranks, 1);
-    AddEach(parts, ranks, counts, sent_type);
+    const Total total = AddEach(parts, ranks, counts, sent_type);
     AddOne(parts, to, received, received_type);
     parts.Done();
+    CheckCount(call, total.least);
   }
   template <class Counts, class Places, class... A>
   static void Touch(const Call& call, Footprint& touched, const void* from, Counts counts, Places places,
@@ -307,6 +314,7 @@ struct Allgather : Collective<Allgather> {
     if (from != MPI_IN_PLACE) CheckCount(call, sent);
     Amount(call, static_cast<std::uint64_t>(received), received_type);
     CheckBuffer(call, into, call.bytes, received_type);
+    CheckPartApart(call, from, sent, sent_type, into, received_type);
     if (from != MPI_IN_PLACE && !call.inter) Compare(call, SignatureOf(static_cast<std::uint64_t>(sent), sent_type));
   }
   template <class... A>
@@ -363,8 +371,9 @@ struct Alltoallv : Collective<Alltoallv> {
     const std::uint32_t ranks = RanksOf(call);
     Parts parts(call, ranks, ranks);
     const Total total = AddEach(parts, ranks, sent, sent_type);
-    AddEach(parts, ranks, received, received_type);
+    const Total room = AddEach(parts, ranks, received, received_type);
     parts.Done();
+    CheckCount(call, std::min(total.least, room.least));
     call.count = total.count;
     call.bytes = total.bytes;
   }

@@ -14,6 +14,7 @@ struct Makes {
   static int Around(Call& call, Real real, MPI_Comm comm, A... more) {
     Attach(call, comm);
     Making making = Shape::From(comm, more...);
+    if constexpr (requires { Shape::Check(call, more...); }) Shape::Check(call, more...);
     if (making.origin == Origin::kSplit && making.color < 0 && making.makes)
       Report(call, {.wrong = Wrong::kNegativeColor, .value = making.color});
     BeginMaking(call, &making);
@@ -53,11 +54,18 @@ struct CartSub : Makes<CartSub> {
     return {.origin = Origin::kByMembers};
   }
 };
-using CommCreate = CartSub;
+inline void CheckGroup(Call& call, MPI_Group group) {
+  if (group == MPI_GROUP_NULL) Report(call, {.wrong = Wrong::kNullGroup});
+}
+struct CommCreate : Makes<CommCreate> {
+  static Making From(MPI_Comm, MPI_Group, MPI_Comm*) { return {.origin = Origin::kByMembers}; }
+  static void Check(Call& call, MPI_Group group, MPI_Comm*) { CheckGroup(call, group); }
+};
 struct CommCreateGroup : Makes<CommCreateGroup> {
   static Making From(MPI_Comm, MPI_Group group, int tag, MPI_Comm*) {
     return {.origin = Origin::kOfGroupAlone, .what = static_cast<std::uint32_t>(tag), .group = group};
   }
+  static void Check(Call& call, MPI_Group group, int, MPI_Comm*) { CheckGroup(call, group); }
 };
 struct IntercommCreate : Makes<IntercommCreate> {
   template <class... A>

@@ -55,18 +55,38 @@ using GroupFree = FreesObject<ObjectKind::kGroup>;
 using OpCreate = MakesObject<ObjectKind::kOperator>;
 using OpFree = FreesObject<ObjectKind::kOperator>;
 
+// How many blocks a type has, and how long they are, where that is one number: the first arguments.
+constexpr int LeadingCounts(Function function) {
+  switch (functions::WithSmallCounts(function)) {
+    case Function::MPI_Type_vector:
+    case Function::MPI_Type_hvector:
+    case Function::MPI_Type_create_hvector:
+    case Function::MPI_Type_create_hindexed_block:
+    case Function::MPI_Type_create_indexed_block: return 2;
+    case Function::MPI_Type_contiguous:
+    case Function::MPI_Type_indexed:
+    case Function::MPI_Type_hindexed:
+    case Function::MPI_Type_create_hindexed:
+    case Function::MPI_Type_struct:
+    case Function::MPI_Type_create_struct: return 1;
+    default: return 0;
+  }
+}
+
 struct TypeMakes {
   template <Function function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
+    if constexpr (LeadingCounts(function) > 0) CheckCount(call, std::get<0>(std::tie(arguments...)));
+    if constexpr (LeadingCounts(function) > 1) CheckCount(call, std::get<1>(std::tie(arguments...)));
     const int result = real(arguments...);
-    if (result != MPI_SUCCESS) return result;
+    if (result != MPI_SUCCESS) return Noted(call, result);
     const MPI_Datatype made = *Last(arguments...);
     LearnDatatype(call, made);
     if constexpr (function == Function::MPI_Type_dup) {
       Datatype original;
       if (FindAnyDatatype(std::get<0>(std::tie(arguments...)), &original) && original.committed) CommitDatatype(made);
     }
-    return result;
+    return Noted(call, result);
   }
 };
 // MPI_Type_get_contents and the like: the same handles once more, each to be freed, or new ones of MPI's own.

@@ -117,16 +117,23 @@ struct Testsome {
 struct Start {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request) {
+    Check(call, *request);
     StartRequest(call, *request);
     const int result = real(request);
     if (result != MPI_SUCCESS) LearnStart(call, *request);
     return Noted(call, result);
   }
+  static void Check(Call& call, MPI_Request request) {
+    if (request == MPI_REQUEST_NULL) Report(call, {.wrong = Wrong::kNotPersistent});
+  }
 };
 struct Startall {
   template <Function, class Real>
   static int Around(Call& call, Real real, int count, MPI_Request* requests) {
-    for (int i = 0; i < count; ++i) StartRequest(call, requests[i]);
+    for (int i = 0; i < count; ++i) {
+      Start::Check(call, requests[i]);
+      StartRequest(call, requests[i]);
+    }
     const int result = real(count, requests);
     for (int i = 0; result != MPI_SUCCESS && i < count; ++i) LearnStart(call, requests[i]);
     return Noted(call, result);

@@ -18,7 +18,8 @@ struct MakesWindow {
   static int Around(Call& call, Real real, A... arguments) {
     std::uint32_t made;
     const auto [comm, unit, bytes, base] = Shape::Of(arguments...);
-    if (bytes < 0) Report(call, {.wrong = Wrong::kNegativeLength, .value = bytes});
+    if (const std::int64_t least = std::min<std::int64_t>(bytes, unit); least < 0)
+      Report(call, {.wrong = Wrong::kNegativeLength, .value = least});
     BeginWindow(call, comm, unit, &made);
     const int result = real(arguments...);
     if (result == MPI_SUCCESS && call.box.watches_buffers)

@@ -133,6 +133,39 @@ static void negative_window(void) {
   MPI_Win_free(&window);
 }
 
+static void gathered_from_where_it_goes(void) {
+  if (rank == odd) planted();
+  MPI_Gather(rank == odd ? out + 1 : in, 2, MPI_INT, out, 2, MPI_INT, odd, ring);
+}
+
+static void negative_block(void) {
+  MPI_Datatype type;
+  if (rank != odd) return;
+  planted();
+  MPI_Type_vector(2, -1, 2, MPI_INT, &type);
+}
+
+static void negative_part(void) {
+  int counts[64], places[64];
+  for (int i = 0; i < size; ++i) counts[i] = 1, places[i] = i;
+  if (rank == odd) planted();
+  if (rank == odd) counts[partner] = -1;
+  MPI_Gatherv(in, 1, MPI_INT, out, counts, places, MPI_INT, odd, ring);
+}
+
+static void started_null(void) {
+  MPI_Request none = MPI_REQUEST_NULL;
+  if (rank != odd) return;
+  planted();
+  MPI_Start(&none);
+}
+
+static void null_group(void) {
+  MPI_Comm mine;
+  if (rank == odd) planted();
+  MPI_Comm_create(ring, rank == odd ? MPI_GROUP_NULL : MPI_GROUP_EMPTY, &mine);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"peer_out_of_range", peer_out_of_range},
@@ -153,6 +186,11 @@ int main(int argc, char** argv) {
       {"free_twice", free_twice},
       {"negative_color", negative_color},
       {"negative_window", negative_window},
+      {"gathered_from_where_it_goes", gathered_from_where_it_goes},
+      {"negative_block", negative_block},
+      {"negative_part", negative_part},
+      {"started_null", started_null},
+      {"null_group", null_group},
   };
   return RUN_FAULTY(argc, argv, cases);
 }
