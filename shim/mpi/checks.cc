@@ -51,7 +51,9 @@ void CheckUserOperator(Call& call, MPI_Op op) {
            {.wrong = Wrong::kFreedOperator, .made_at = life.freed_at, .made_by = static_cast<Function>(life.freed_by)});
 }
 
-void CheckNull(Call& call, std::uint64_t count, MPI_Datatype type) {
+void CheckNoBuffer(Call& call, const void* buffer, std::uint64_t count, MPI_Datatype type) {
+  // Who is not known to be the root or not may do what the root may.
+  if (buffer) return call.rank >= 0 ? Report(call, {.wrong = Wrong::kInPlace}) : void();
   if (IsPredefined(type) && static_cast<std::int64_t>(count) > 0)
     Report(call, {.wrong = Wrong::kNullBuffer, .value = static_cast<std::int64_t>(count)});
 }

@@ -19,7 +19,7 @@ namespace ncclwatch::shim::mpi {
 [[gnu::cold]] void CheckUnknown(Call& call, MPI_Comm comm);
 [[gnu::cold]] void CheckUnusable(Call& call, MPI_Datatype type);
 void CheckUserOperator(Call& call, MPI_Op op);
-[[gnu::cold]] void CheckNull(Call& call, std::uint64_t count, MPI_Datatype type);
+[[gnu::cold]] void CheckNoBuffer(Call& call, const void* buffer, std::uint64_t count, MPI_Datatype type);
 [[gnu::cold]] void CheckOverlap(Call& call, MPI_Datatype sent_type, MPI_Datatype received_type, std::uint64_t bytes);
 [[gnu::cold]] void ReportTag(Call& call, int tag);
 extern std::atomic<int> highest_tag;  // MPI_TAG_UB
@@ -58,10 +58,11 @@ void CheckCount(Call& call, Count count) {
       Report(call, {.wrong = Wrong::kNegativeCount, .value = count});
 }
 
-// Null is MPI_BOTTOM, which only types with addresses of their own go with.
+// Null is MPI_BOTTOM, which only types with addresses of their own go with. MPI_IN_PLACE is for some buffers of some
+// collectives alone, of which this is not asked.
 inline void CheckBuffer(Call& call, const void* buffer, std::uint64_t count, MPI_Datatype type) {
-  if (!buffer && count != 0 && !call.inter) [[unlikely]]
-    CheckNull(call, count, type);
+  if ((!buffer || buffer == MPI_IN_PLACE) && count != 0 && !call.inter) [[unlikely]]
+    CheckNoBuffer(call, buffer, count, type);
 }
 
 struct Span {
@@ -127,6 +128,12 @@ inline void CheckOperator(Call& call, MPI_Op op) {
       [[likely]]
     return;
   Report(call, {.wrong = Wrong::kOperatorForType});
+}
+// Of accesses to windows.
+inline void CheckPredefinedOperator(Call& call, MPI_Op op) {
+  CheckOperator(call, op);
+  if (call.reduction == format::kUserReduction) [[unlikely]]
+    Report(call, {.wrong = Wrong::kUserOperator});
 }
 
 }  // namespace ncclwatch::shim::mpi

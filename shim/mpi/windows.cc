@@ -166,6 +166,20 @@ void CheckFree(Call& call, const Window& window) {
   if (open || window.posted()) ReportEpoch(call, Wrong::kFreedInEpoch, 0, open ? *open : window.post);
 }
 
+namespace {
+
+// In a window of MPI_Win_create_dynamic it is an address, of which there are negative ones.
+[[gnu::cold]] void CheckDisplacement(Call& call, MPI_Win handle, MPI_Aint displacement) {
+  void* flavor = nullptr;
+  int known = 0;
+  auto* ask = NCCLWATCH_ASK(MPI_Win_get_attr);
+  if (!ask || ask(handle, MPI_WIN_CREATE_FLAVOR, &flavor, &known) != MPI_SUCCESS || !known || !flavor) return;
+  if (*static_cast<int*>(flavor) != MPI_WIN_FLAVOR_DYNAMIC)
+    Report(call, {.wrong = Wrong::kNegativeDisplacement, .value = displacement});
+}
+
+}  // namespace
+
 void DescribeAccess(Call& call, MPI_Win handle, int target, MPI_Aint displacement, bool with_request) {
   Window window;
   call.root = target;
@@ -176,6 +190,8 @@ void DescribeAccess(Call& call, MPI_Win handle, int target, MPI_Aint displacemen
   if (!AttachWindow(call, handle, &window)) return;
   CheckTarget(call, target);
   if (target < 0 || call.misuse) return;
+  if (displacement < 0) [[unlikely]]
+    CheckDisplacement(call, handle, displacement);
   const AccessEpoch epoch = EpochOf(window, target);
   if (epoch == AccessEpoch::kNone)
     ReportOutside(call, window, target);

@@ -152,7 +152,7 @@ struct Reduce : Collective<Reduce> {
     CheckOperator(call, op);
     call.root = root;
     CheckRoot(call);
-    CheckBuffer(call, from, call.bytes, type);
+    if (from != MPI_IN_PLACE || call.rank != root) CheckBuffer(call, from, call.bytes, type);
     if (call.rank != root) return;
     CheckBuffer(call, into, call.bytes, type);
     CheckApart(call, {from, call.bytes, type}, {into, call.bytes, type});
@@ -175,7 +175,7 @@ struct Allreduce : Collective<Allreduce> {
     Amount(call, static_cast<std::uint64_t>(count), type);
     call.reduction = ReductionOf(op);
     CheckOperator(call, op);
-    CheckBuffer(call, from, call.bytes, type);
+    if (from != MPI_IN_PLACE) CheckBuffer(call, from, call.bytes, type);
     CheckBuffer(call, into, call.bytes, type);
     CheckApart(call, {from, call.bytes, type}, {into, call.bytes, type});
   }

@@ -279,7 +279,7 @@ struct Accumulate : Access {
     Describe(call, origin_count, origin_type);
     Describe(call, count, type);
     call.reduction = ReductionOf(op);
-    CheckOperator(call, op);
+    CheckPredefinedOperator(call, op);
     const auto touch = [&](Footprint& touched) {
       touched.Add(Use::kRead, origin, Unsigned(origin_count), origin_type);
     };
@@ -296,7 +296,7 @@ struct GetAccumulate : Access {
     Describe(call, result_count, result_type);
     Describe(call, count, type);
     call.reduction = ReductionOf(op);
-    CheckOperator(call, op);
+    CheckPredefinedOperator(call, op);
     const auto touch = [&](Footprint& touched) {
       if (op != MPI_NO_OP) touched.Add(Use::kRead, origin, Unsigned(origin_count), origin_type);
       touched.Add(Use::kWritten, result, Unsigned(result_count), result_type);
@@ -311,7 +311,7 @@ struct FetchAndOp : Access {
                     MPI_Aint displacement, MPI_Op op, MPI_Win window) {
     Describe(call, 1, type);
     call.reduction = ReductionOf(op);
-    CheckOperator(call, op);
+    CheckPredefinedOperator(call, op);
     const auto touch = [&](Footprint& touched) {
       if (op != MPI_NO_OP) touched.Add(Use::kRead, origin, 1, type);
       touched.Add(Use::kWritten, result, 1, type);

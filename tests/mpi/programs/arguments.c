@@ -153,6 +153,11 @@ static void negative_part(void) {
   MPI_Gatherv(in, 1, MPI_INT, out, counts, places, MPI_INT, odd, ring);
 }
 
+static void in_place_of_a_broadcast(void) {
+  if (rank == odd) planted();
+  MPI_Bcast(rank == odd ? MPI_IN_PLACE : out, 2, MPI_INT, partner, ring);
+}
+
 static void started_null(void) {
   MPI_Request none = MPI_REQUEST_NULL;
   if (rank != odd) return;
@@ -189,6 +194,7 @@ int main(int argc, char** argv) {
       {"gathered_from_where_it_goes", gathered_from_where_it_goes},
       {"negative_block", negative_block},
       {"negative_part", negative_part},
+      {"in_place_of_a_broadcast", in_place_of_a_broadcast},
       {"started_null", started_null},
       {"null_group", null_group},
   };
