@@ -74,11 +74,12 @@ TEST_F(Ends, ABlackBoxIsClosedBeforeTheLaunchersSocket) {
     ASSERT_GE(first_one, 0);
     kill(first.pid, SIGKILL);
     WaitForEnd(first.socket);
-    kill(second.pid, SIGKILL);
     EXPECT_EQ(closings.Take(), std::vector<int>{first_one});
+    kill(second.pid, SIGKILL);
+    WaitForEnd(second.socket);
+    EXPECT_EQ(closings.Take(), std::vector<int>{second_one});
     Reap(second);
     Reap(first);
-    EXPECT_EQ(closings.Take(), std::vector<int>{second_one});
     EXPECT_FALSE(closings.lost());
   }
 }

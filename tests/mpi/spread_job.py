@@ -14,7 +14,7 @@ from mpi_job import ENDED_S, HERE, TIMEOUT_S, VERDICT_S, Failure, library, progr
 
 sys.path.insert(1, os.path.join(HERE, "..", "nodes"))
 
-from cluster import MARK, RUN, Cluster, Skip, check_possible, sanitizer  # noqa: E402
+from cluster import MARK, RUN, Cluster, Skip, check_possible, fault_ns, sanitizer  # noqa: E402
 
 __all__ = ["Skip", "SpreadMpiJob", "check_possible"]
 
@@ -128,11 +128,7 @@ class SpreadMpiJob:
             raise Failure(f"no verdict within {VERDICT_S} s")
 
     def fault_ns(self):
-        try:
-            with open(self.fault_file) as file:
-                return int(file.readline().split()[0])
-        except (FileNotFoundError, IndexError):
-            return None
+        return fault_ns(self.fault_file)
 
     def output(self):
         text = ""

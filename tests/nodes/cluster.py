@@ -13,7 +13,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "scenarios"))
 
-from job import PREFIX, Build, Failure, sanitizer  # noqa: E402,F401  pylint: disable=unused-import
+from job import PREFIX, Build, Failure, fault_ns, sanitizer  # noqa: E402,F401  pylint: disable=unused-import
 
 MARK = "NCCLWATCH_NODES"
 RUN = "/dev/shm/run"  # the run directory, on every node
@@ -277,11 +277,7 @@ class SpreadJob:
         return {int(rank): status for node in self.cluster.nodes for rank, status in node.ask(do="ended").items()}
 
     def fault_ns(self):
-        try:
-            with open(self.fault_file) as file:
-                return int(file.readline().split()[0])
-        except (FileNotFoundError, IndexError):
-            return None
+        return fault_ns(self.fault_file)
 
     def name_culprit(self, rank):
         """For programs with --rank -1."""

@@ -57,6 +57,15 @@ def processes_marked(root):
     return found
 
 
+def fault_ns(path):
+    """CLOCK_REALTIME of the planted fault, which the program at fault writes there; None before."""
+    try:
+        with open(path) as file:
+            return int(file.readline().split()[0])
+    except (FileNotFoundError, IndexError):
+        return None
+
+
 class Job:
     """mode: "preload" (LD_PRELOAD), "run" (`ncclwatch run --`), or "bare" (nothing of ncclwatch)."""
 
@@ -134,12 +143,7 @@ class Job:
             raise Failure(f"diagnose --json wrote no JSON, status {done.returncode}: {done.stdout}{done.stderr}") from None
 
     def fault_ns(self):
-        """CLOCK_REALTIME of the planted fault, None before."""
-        try:
-            with open(self.fault_file) as file:
-                return int(file.readline().split()[0])
-        except (FileNotFoundError, IndexError):
-            return None
+        return fault_ns(self.fault_file)
 
     def ranks(self):
         """pid of each living rank (the process that the launcher started, not its forked children)."""

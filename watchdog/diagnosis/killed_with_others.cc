@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -94,31 +94,34 @@ std::optional<double> Timeout(const Environment& environment) {
   return std::nullopt;
 }
 
+// Nothing where the variable is not set, or is no number from 1 to `most`: then `accepted` says what would be.
+std::optional<std::uint32_t> Number(const Environment& environment, const char* variable, std::uint32_t most,
+                                    const char* accepted) {
+  const std::string_view value = environment.Get(variable);
+  if (value.empty()) return std::nullopt;
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error == std::errc() && end == value.data() + value.size() && number > 0 && number <= most)
+    return static_cast<std::uint32_t>(number);
+  environment.Complain(variable, accepted);
+  return std::nullopt;
+}
+
 std::uint32_t Ring(const Environment& environment, std::uint32_t fallback) {
-  constexpr const char* kVariable = "NCCLWATCH_RING";
-  const std::string_view value = environment.Get(kVariable);
-  if (value.empty()) return fallback;
-  std::uint64_t records = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), records);
-  if (error != std::errc() || end != value.data() + value.size() || records == 0 || records > kLargestRing) {
-    environment.Complain(kVariable, "not understood, 16384 is used; accepted: records, from 1 to 4194304");
-    return fallback;
-  }
+  const std::optional<std::uint32_t> records =
+      Number(environment, "NCCLWATCH_RING", kLargestRing,
+             "not understood, 16384 is used; accepted: records, from 1 to 4194304");
+  if (!records) return fallback;
   std::uint32_t ring = kSmallestRing;
-  while (ring < records) ring *= 2;
+  while (ring < *records) ring *= 2;
   return ring;
 }
 
 std::uint32_t Communicators(const Environment& environment, std::uint32_t fallback) {
-  constexpr const char* kVariable = "NCCLWATCH_COMMUNICATORS";
-  const std::string_view value = environment.Get(kVariable);
-  if (value.empty()) return fallback;
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error == std::errc() && end == value.data() + value.size() && number > 0 && number <= kMostCommunicators)
-    return std::max(static_cast<std::uint32_t>(number), kFewestCommunicators);
-  environment.Complain(kVariable, "not understood, 1024 is used; accepted: communicators, from 1 to 65536");
-  return fallback;
+  const std::optional<std::uint32_t> number =
+      Number(environment, "NCCLWATCH_COMMUNICATORS", kMostCommunicators,
+             "not understood, 1024 is used; accepted: communicators, from 1 to 65536");
+  return number ? std::max(*number, kFewestCommunicators) : fallback;
 }
 
 MpiChecks Checks(const Environment& environment) {
