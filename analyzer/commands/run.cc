@@ -132,7 +132,8 @@ int Accompany(pid_t job, SignalRelay* relay, Deaths* deaths) {
 void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunPlace& place, bool say) {
   if (!say) return;
   if (!epilogue.watched)
-    std::fputs("[ncclwatch] no process of this job called NCCL or MPI under watch: there is nothing to diagnose\n", stderr);
+    std::fputs("[ncclwatch] no process of this job called NCCL or MPI under watch: there is nothing to diagnose\n",
+               stderr);
   if (deaths.AnyAlive())
     std::fprintf(stderr, "[ncclwatch] processes of the job still run: ncclwatch diagnose %s\n", place.path().c_str());
 }

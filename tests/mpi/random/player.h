@@ -83,7 +83,6 @@ extern Call slots[kSlots];
 Call* slot(const Op* op, const char* key);
 void check_received(Call* call, const MPI_Status* status);
 void begin_again(Call* call);  // of persistent sends: the next values
-extern const Verb kMessageVerbs[], kRequestVerbs[], kCollectiveVerbs[], kWindowVerbs[], kMistakeVerbs[],
-    kOtherVerbs[];
+extern const Verb kMessageVerbs[], kRequestVerbs[], kCollectiveVerbs[], kWindowVerbs[], kMistakeVerbs[], kOtherVerbs[];
 
 #endif

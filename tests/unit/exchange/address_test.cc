@@ -110,8 +110,7 @@ TEST(Address, OfOpenMpiIsWhereMpirunIs) {
 
 TEST(Address, OfMpichIsWhereMpiexecIs) {
   using namespace std::string_literals;
-  const std::string proxy =
-      "/usr/bin/hydra_pmi_proxy\0--control-port\0login3:40209\0--rmk\0user\0--proxy-id\0001"s;
+  const std::string proxy = "/usr/bin/hydra_pmi_proxy\0--control-port\0login3:40209\0--rmk\0user\0--proxy-id\0001"s;
   const std::string port = rundir::HydraPortIn(proxy);
   const Variables rank = {{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {rundir::kHydraPort, port}};
   const Address address = AddressFromLauncher(In(rank));
