@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "ncclwatch/format/black_box.h"
@@ -14,6 +15,7 @@ namespace ncclwatch::shim {
 class HandleTable {
  public:
   static constexpr std::uint32_t kCapacity = 4 * format::kMostCommunicators;
+  static_assert(std::has_single_bit(kCapacity));
   struct Slot {
     std::atomic<std::uint64_t> handle;
     std::atomic<std::uint32_t> index;
@@ -66,7 +68,7 @@ class HandleTable {
   static constexpr std::uint64_t kEmpty = 0;
   static constexpr std::uint64_t kRemoved = 1;  // no pointer to a communicator
   static std::uint32_t Home(std::uint64_t handle) {
-    return static_cast<std::uint32_t>(handle * 0x9e3779b97f4a7c15ull >> 46);
+    return static_cast<std::uint32_t>(handle * 0x9e3779b97f4a7c15ull >> (64 - std::countr_zero(kCapacity)));
   }
 
   Slot* slots_;

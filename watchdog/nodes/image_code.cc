@@ -15,7 +15,6 @@ using reader::Communicator;
 
 constexpr std::size_t kMostText = 255;
 constexpr std::size_t kMostWords = 4096;
-constexpr std::uint64_t kMostCommunicators = 1u << 16;
 constexpr std::uint64_t kMostEntries = 1u << 20;  // peers, observations, call sites of one box
 constexpr std::uint64_t kMostCalls = 1u << 22;    // the largest ring
 // What the smallest of them takes: a count that promises more than the bytes left is damage, and sizes no allocation.
@@ -303,7 +302,8 @@ void WriteImage(const BoxImage& image, Writer* to) {
 bool ReadImage(Reader* from, BoxImage* image) {
   ReadIdentity(from, image);
   ReadState(from, image);
-  for (std::uint64_t left = Count(from, kMostCommunicators, kLeastCommunicator); left > 0 && from->ok(); --left) {
+  for (std::uint64_t left = Count(from, format::kMostCommunicators, kLeastCommunicator); left > 0 && from->ok();
+       --left) {
     Communicator comm;
     ReadCommunicator(from, &comm);
     if (image->gpu_marks == format::GpuMarks::kBoth) ReadStarts(from, &comm);
