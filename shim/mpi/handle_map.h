@@ -2,7 +2,6 @@
 // never shrinks, and never asks the application's allocator.
 #pragma once
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <atomic>
@@ -10,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "shim/mpi/threads.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -22,7 +23,7 @@ class HandleMap {
 
   bool Find(std::uint64_t handle, Value* value) {
     Part& part = PartOf(handle);
-    const Lock lock(part);
+    const Lock lock(part.locked);
     if (!lock.held()) return false;
     const Slot* slot = part.Seek(Key(handle));
     if (!slot) return false;
@@ -39,7 +40,7 @@ class HandleMap {
   requires std::invocable<Fill, Value&, bool>
   bool Put(std::uint64_t handle, const Fill& fill) {
     Part& part = PartOf(handle);
-    const Lock lock(part);
+    const Lock lock(part.locked);
     if (!lock.held()) return false;
     if (Slot* slot = part.Seek(Key(handle))) {
       fill(slot->value, true);
@@ -53,7 +54,7 @@ class HandleMap {
   bool MakeRoom() {
     bool room = true;
     for (Part& part : parts_) {
-      const Lock lock(part);
+      const Lock lock(part.locked);
       room = room && lock.held() && (4 * (part.used + 1) <= 3 * part.capacity || part.Grow());
     }
     return room;
@@ -62,7 +63,7 @@ class HandleMap {
   template <class Visit>
   bool Change(std::uint64_t handle, const Visit& change) {
     Part& part = PartOf(handle);
-    const Lock lock(part);
+    const Lock lock(part.locked);
     Slot* const slot = lock.held() ? part.Seek(Key(handle)) : nullptr;
     if (slot) change(slot->value);
     return slot != nullptr;
@@ -71,7 +72,7 @@ class HandleMap {
   template <class Still>
   bool Remove(std::uint64_t handle, const Still& still) {
     Part& part = PartOf(handle);
-    const Lock lock(part);
+    const Lock lock(part.locked);
     if (!lock.held()) return false;
     Slot* slot = part.Seek(Key(handle));
     if (!slot || !still(slot->value)) return false;
@@ -82,7 +83,7 @@ class HandleMap {
   template <class Visit>
   void ForEach(const Visit& visit) {
     for (Part& part : parts_) {
-      const Lock lock(part);
+      const Lock lock(part.locked);
       for (std::uint64_t i = 0; lock.held() && i < part.capacity; ++i)
         if (part.slots[i].key) visit(part.slots[i].key - 1, part.slots[i].value);
     }
@@ -91,7 +92,6 @@ class HandleMap {
  private:
   static constexpr std::uint32_t kParts = 16;
   static constexpr std::uint64_t kFirst = 64;  // slots of a part, at first
-  static constexpr int kPatience = 1000000;    // yields
 
   struct Slot {
     std::uint64_t key;  // handle + 1; 0: free
@@ -148,28 +148,6 @@ class HandleMap {
       if (old) munmap(old, before * sizeof(Slot));
       return true;
     }
-  };
-
-  // Held for some dozens of instructions. Gives up waiting rather than hang the host on a thread that was killed
-  // inside.
-  class Lock {
-   public:
-    explicit Lock(Part& part) : part_(part) {
-      for (int i = 0; i < kPatience && !held_; ++i) {
-        held_ = !part_.locked.exchange(true, std::memory_order_acquire);
-        if (!held_) sched_yield();
-      }
-    }
-    ~Lock() {
-      if (held_) part_.locked.store(false, std::memory_order_release);
-    }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-    bool held() const { return held_; }
-
-   private:
-    Part& part_;
-    bool held_ = false;
   };
 
   Part& PartOf(std::uint64_t handle) { return parts_[Hash(Key(handle)) >> 60]; }

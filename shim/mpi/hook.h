@@ -12,6 +12,7 @@
 #include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/shapes.h"
+#include "shim/mpi/threads.h"
 #include "shim/recorder/put.h"
 
 namespace ncclwatch::shim::mpi {
@@ -70,6 +71,7 @@ struct Hook<function, Shape, int(P...)> {
     }
     Box* box = CurrentBox();
     if (!box) return real(arguments...);
+    NoteCaller(thread);
     // One by one: read in one piece they would wait for the two stores that have just put them there.
     Put(thread.frame, here.frame);
     Put(thread.site, here.site);

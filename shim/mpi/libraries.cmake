@@ -43,6 +43,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/real.cc
     mpi/record.cc
     mpi/requests.cc
+    mpi/threads.cc
     mpi/windows.cc)
   target_include_directories(shim_${mpi} PRIVATE ${folder})
   target_include_directories(shim_${mpi} SYSTEM PRIVATE ${MPI_INCLUDE_${mpi}})

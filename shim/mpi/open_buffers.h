@@ -3,11 +3,10 @@
 // that are begun, and asks nothing of a call while none is open: what a call pays has a bound. Knows nothing of MPI.
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <cstdint>
 
+#include "shim/mpi/threads.h"
 #include "shim/recorder/put.h"
 
 namespace ncclwatch::shim::mpi {
@@ -44,8 +43,6 @@ class OpenBuffers {
 
   // All that there is room for, not only a few.
   void KeepMany() { many_ = true; }
-  // Several threads call at once.
-  void Share() { shared_ = true; }
 
   bool none() const { return count_.load(std::memory_order_relaxed) == 0; }
   // All that are open lie between two addresses: most calls use no byte of what is between them.
@@ -57,7 +54,7 @@ class OpenBuffers {
   // One more than there may be is not known.
   [[gnu::always_inline]] void Add(const OpenBuffer& one) {
     if (one.piece.empty()) return;
-    const Lock lock(*this);
+    const Lock lock(locked_);
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     if (!lock.held() || count >= most()) return;
     Copy(one, &buffers_[count]);
@@ -78,7 +75,7 @@ class OpenBuffers {
   // it would cost each call as much as all of them.
   [[gnu::noinline]] bool Find(const Piece& piece, Use use, std::uint64_t site, OpenBuffer* found = nullptr) {
     if (!MayOverlap(piece) || piece.empty()) return false;
-    const Lock lock(*this);
+    const Lock lock(locked_);
     const std::uint32_t count = count_.load(std::memory_order_relaxed);
     if (!lock.held() || count >= most()) return false;
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -94,8 +91,6 @@ class OpenBuffers {
  private:
   std::uint32_t most() const { return many_ ? kMany : kFew; }
 
-  static constexpr int kPatience = 1000000;  // yields
-
   // Word by word: in larger pieces it would wait for the stores that have just put the words there.
   [[gnu::always_inline]] static void Copy(const OpenBuffer& from, OpenBuffer* to) {
     Put(to->piece.begin, from.piece.begin);
@@ -107,45 +102,23 @@ class OpenBuffers {
     to->one_sided = from.one_sided;
   }
 
-  // Held for some dozens of instructions; a thread that was killed inside leaves the others without answers.
-  class Lock {
-   public:
-    explicit Lock(OpenBuffers& of) : of_(of), held_(!of.shared_) {
-      for (int i = 0; i < kPatience && !held_; ++i) {
-        held_ = !of_.locked_.exchange(true, std::memory_order_acquire);
-        if (!held_) sched_yield();
-      }
-    }
-    ~Lock() {
-      if (held_ && of_.shared_) of_.locked_.store(false, std::memory_order_release);
-    }
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-    bool held() const { return held_; }
-
-   private:
-    OpenBuffers& of_;
-    bool held_;
-  };
-
   template <class Is>
   void RemoveIf(const Is& is) {
     if (none()) return;
-    const Lock lock(*this);
+    const Lock lock(locked_);
     if (!lock.held()) return;
     std::uint32_t count = count_.load(std::memory_order_relaxed);
     for (std::uint32_t i = 0; i < count;)
-      if (is(buffers_[i]))
-        Copy(buffers_[--count], &buffers_[i]);
-      else
+      if (!is(buffers_[i]))
         ++i;
+      else if (i != --count)
+        Copy(buffers_[count], &buffers_[i]);
     count_.store(count, std::memory_order_relaxed);
   }
 
   std::atomic<std::uint32_t> count_{0};
   std::atomic<std::uintptr_t> low_{0}, high_{0};  // of all that were added since there was none
   bool many_ = false;
-  bool shared_ = false;
   std::atomic<bool> locked_{false};
   OpenBuffer buffers_[kMany];
 };

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "shim/mpi/checks.h"
-#include "shim/mpi/footprint.h"
 #include "shim/mpi/real.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/peers.h"
@@ -13,8 +12,6 @@
 #include "shim/recorder/table.h"
 
 namespace ncclwatch::shim::mpi {
-
-constinit std::atomic<bool> threaded{false};
 
 namespace {
 
@@ -107,17 +104,6 @@ bool TookPart(int error) {
 }
 
 }  // namespace
-
-constinit std::atomic<int> thread_level{MPI_THREAD_SINGLE};
-
-void LearnThreads() {
-  int level = MPI_THREAD_SINGLE;
-  auto* ask = NCCLWATCH_ASK(MPI_Query_thread);
-  if (!ask || ask(&level) != MPI_SUCCESS) return;
-  thread_level.store(level, std::memory_order_relaxed);
-  threaded.store(level == MPI_THREAD_MULTIPLE, std::memory_order_relaxed);
-  if (level == MPI_THREAD_MULTIPLE) open_buffers.Share();
-}
 
 void Attach(Call& call, MPI_Comm comm) {
   call.index = call.box.handles.Find(Bits(comm));

@@ -5,6 +5,7 @@
 #include "shim/mpi/abi.h"
 #include "shim/mpi/call.h"
 #include "shim/mpi/misuse.h"
+#include "shim/mpi/threads.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/settle.h"
 
@@ -13,11 +14,6 @@ namespace ncclwatch::shim::mpi {
 inline format::MpiRecord& RecordAt(Box& box, std::uint64_t slot) {
   return reinterpret_cast<format::MpiRecord&>(box.RecordAt(slot));
 }
-
-// MPI_THREAD_MULTIPLE: counts of one communicator have several writers.
-extern std::atomic<bool> threaded;
-void LearnThreads();  // after MPI_Init; before EndWorld, which leaves the level in the world's entry
-extern std::atomic<int> thread_level;
 
 // Fills in what is known of the communicator.
 void Attach(Call& call, MPI_Comm comm);
@@ -32,7 +28,7 @@ inline std::uint64_t ReturnOf(Call& call) {
   if (call.returned == 0) call.returned = clock::Ticks();
   return call.returned;
 }
-inline void Leave(Call& call, int result) {
+[[gnu::always_inline]] inline void Leave(Call& call, int result) {
   WriteReturn(call.box, call.slot, result, ReturnOf(call));
   Noted(call, result);
 }
