@@ -1,6 +1,8 @@
 // The table of buffers that are in use.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "shim/mpi/open_buffers.h"
 
 namespace ncclwatch::shim::mpi {
@@ -98,13 +100,23 @@ TEST_F(OpenBuffersTest, WhileTooManyAreOpenNothingIsAsked) {
 TEST(OpenBuffersOfManyThreads, HoldAsManyAsAreWanted) {
   static constinit OpenBuffers many;
   many.KeepMany();
-  many.Share();
-  for (std::uint64_t slot = 0; slot < 1000; ++slot) many.Add(One(slot * 100, slot * 100 + 10, Use::kWritten, slot));
+  threaded.store(true);
+  const auto add_from = [](std::uint64_t first) {
+    for (std::uint64_t slot = first; slot < 1000; slot += 2)
+      many.Add(One(slot * 100, slot * 100 + 10, Use::kWritten, slot));
+  };
+  std::thread other(add_from, 1);
+  add_from(0);
+  other.join();
   OpenBuffer found;
   ASSERT_TRUE(many.Find({99900, 99901}, Use::kRead, 7, &found));
   EXPECT_EQ(found.slot, 999u);
-  for (std::uint64_t slot = 0; slot < 1000; ++slot) many.Remove(slot);
+  for (std::uint64_t slot = 0; slot < 1000; ++slot) {
+    ASSERT_TRUE(many.Find({slot * 100, slot * 100 + 1}, Use::kRead, 7)) << slot;
+    many.Remove(slot);
+  }
   EXPECT_TRUE(many.none());
+  threaded.store(false);
 }
 
 }  // namespace
