@@ -37,16 +37,25 @@ std::vector<fs::path> Children(const fs::path& directory) {
   return children;
 }
 
-void AddBoxDirectories(const fs::path& directory, int depth, std::vector<std::string>* found) {
-  bool boxes = false;
+enum class Which { kAll, kWithBoxes };
+
+void AddDirectories(Which which, const fs::path& directory, int depth, std::vector<std::string>* found) {
+  bool wanted = which == Which::kAll;
   std::error_code error;
   for (const fs::path& child : Children(directory)) {
     if (IsBox(child))
-      boxes = true;
+      wanted = true;
     else if (depth > 0 && IsNested(child.filename()) && fs::is_directory(fs::symlink_status(child, error)))
-      AddBoxDirectories(child, depth - 1, found);
+      AddDirectories(which, child, depth - 1, found);
   }
-  if (boxes) found->push_back(directory);
+  if (wanted) found->push_back(directory);
+}
+
+std::vector<std::string> Directories(Which which, const std::string& place) {
+  constexpr int kDepth = 2;  // run-N/attempt-N
+  std::vector<std::string> found;
+  AddDirectories(which, place, kDepth, &found);
+  return found;
 }
 
 // Writes through a mapping do not show in a file's times, but its making does: attempts are ordered by it.
@@ -81,12 +90,9 @@ void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
 
 }  // namespace
 
-std::vector<std::string> BoxDirectories(const std::string& place) {
-  constexpr int kDepth = 2;  // run-N/attempt-N
-  std::vector<std::string> found;
-  AddBoxDirectories(place, kDepth, &found);
-  return found;
-}
+std::vector<std::string> BoxDirectories(const std::string& place) { return Directories(Which::kWithBoxes, place); }
+
+std::vector<std::string> PlaceDirectories(const std::string& place) { return Directories(Which::kAll, place); }
 
 std::vector<std::string> BoxFiles(const std::string& directory) {
   std::vector<std::string> files;

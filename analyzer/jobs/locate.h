@@ -22,6 +22,8 @@ std::vector<rundir::Listed> ListRuns();  // newest first
 
 // The directories at and below `place` that hold boxes: itself, attempt-N and run-N (see rundir/run_directory.h).
 std::vector<std::string> BoxDirectories(const std::string& place);
+// Also those that hold none yet.
+std::vector<std::string> PlaceDirectories(const std::string& place);
 std::vector<std::string> BoxFiles(const std::string& directory);
 
 // With a progress bar where that takes long. Damaged files are in failures.

@@ -7,12 +7,14 @@
 
 namespace ncclwatch::analyzer {
 
-Closings::Closings(const std::string& place) : descriptor_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
-  if (descriptor_ >= 0) inotify_add_watch(descriptor_, place.c_str(), IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
-}
+Closings::Closings() : descriptor_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
 
 Closings::~Closings() {
   if (descriptor_ >= 0) close(descriptor_);
+}
+
+void Closings::Watch(const std::string& directory) {
+  if (descriptor_ >= 0) inotify_add_watch(descriptor_, directory.c_str(), IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
 }
 
 int Closings::Follow(const std::string& box) {

@@ -13,12 +13,14 @@ namespace ncclwatch::analyzer {
 
 class Closings {
  public:
-  explicit Closings(const std::string& place);  // wakes for new files there too
+  Closings();
   ~Closings();
   Closings(const Closings&) = delete;
   Closings& operator=(const Closings&) = delete;
 
   int descriptor() const { return descriptor_; }  // -1: the system has none left, nothing will be told
+  // Wakes for new files and directories there too. Of one that is watched already nothing changes.
+  void Watch(const std::string& directory);
   // A number for Take(), -1: not told. Before the process is looked at, so that no end lies between.
   int Follow(const std::string& box);
   // What was closed since, each by its last writer, in order.

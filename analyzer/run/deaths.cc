@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
@@ -29,19 +30,25 @@ bool MadeSince(const std::string& path, std::int64_t realtime_ns) {
 
 }  // namespace
 
+Deaths::Deaths(const std::string& place, std::int64_t began_ns) : place_(place), began_ns_(began_ns) {
+  closings_.Watch(place);
+}
+
 Deaths::~Deaths() {
   for (const Process& process : processes_)
     if (process.pidfd >= 0) close(process.pidfd);
 }
 
 void Deaths::Scan() {
-  for (const std::string& directory : BoxDirectories(place_))
+  for (const std::string& directory : PlaceDirectories(place_)) {
+    closings_.Watch(directory);  // before it is read: what is put there afterwards wakes
     for (const std::string& box : BoxFiles(directory)) {
       if (known_.contains(box) || !MadeSince(box, began_ns_)) continue;
       if (std::find(directories_.begin(), directories_.end(), directory) == directories_.end())
         directories_.push_back(directory);
       Follow(box);
     }
+  }
 }
 
 void Deaths::Follow(const std::string& path) {
@@ -63,8 +70,11 @@ void Deaths::Follow(const std::string& path) {
   const auto stat = rundir::StatOf(static_cast<std::int32_t>(identity.pid));
   const bool the_same = process.pidfd >= 0 && stat && stat->start_time == identity.start_time;
   if (!the_same) {  // it ended before it was seen: when and how is not known
-    if (process.pidfd >= 0) close(process.pidfd);
+    if (process.pidfd >= 0) close(std::exchange(process.pidfd, -1));
     missed_ = true;
+    process.ended = true;
+    process.seen.at_ns = MonotonicNow();
+    processes_.push_back(process);
     return;
   }
   process.memory_group = memory_kills_.Follow(static_cast<std::int32_t>(identity.pid));

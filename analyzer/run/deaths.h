@@ -18,7 +18,7 @@ namespace ncclwatch::analyzer {
 class Deaths {
  public:
   // Boxes that were there before began_ns (CLOCK_REALTIME) are an earlier job's.
-  Deaths(const std::string& place, std::int64_t began_ns) : place_(place), began_ns_(began_ns), closings_(place) {}
+  Deaths(const std::string& place, std::int64_t began_ns);
   ~Deaths();
   Deaths(const Deaths&) = delete;
   Deaths& operator=(const Deaths&) = delete;

@@ -67,7 +67,10 @@ std::variant<RunPlace, NotPossible> RunPlace::Make(const settings::Settings& set
   if (!settings.directory.empty()) {
     std::error_code error;
     const fs::path path = fs::absolute(settings.directory, error);  // the job may change its directory
-    return RunPlace(error ? settings.directory : path.string(), -1);
+    RunPlace place(error ? settings.directory : path.string(), -1);
+    // Before the job does, which says what is wrong with it: what is not there cannot be watched.
+    static_cast<void>(rundir::Enter(place.path_, &place.made_));
+    return place;
   }
   std::string reasons;
   for (const std::string& base : rundir::DefaultBases()) {
@@ -98,6 +101,7 @@ std::variant<std::string, NotPossible> RunPlace::NameFor(const std::string& libr
 }
 
 void RunPlace::Remove() {
+  if (made_) rmdir(path_.c_str());  // where nothing came of it
   if (held_ < 0) return;
   close(std::exchange(held_, -1));
   // Without a `job` in it no process ever took it: then it is empty, or holds our link.

@@ -31,17 +31,19 @@ class RunPlace {
   bool ours() const { return held_ >= 0; }
   // A name of the library without spaces and colons, which LD_PRELOAD cannot hold: a link in the run directory.
   std::variant<std::string, NotPossible> NameFor(const std::string& library) const;
-  // Removes it, if it is ours and no process of it lives.
+  // Removes it, if it is ours and no process of it lives, or the user's and as empty as it was made.
   void Remove();
 
-  RunPlace(RunPlace&& other) noexcept : path_(std::move(other.path_)), held_(std::exchange(other.held_, -1)) {}
+  RunPlace(RunPlace&& other) noexcept
+      : path_(std::move(other.path_)), held_(std::exchange(other.held_, -1)), made_(other.made_) {}
   RunPlace& operator=(RunPlace&&) = delete;
   ~RunPlace();
 
  private:
   RunPlace(std::string path, int held) : path_(std::move(path)), held_(held) {}
   std::string path_;
-  int held_;  // of HoldPlace
+  int held_;           // of HoldPlace
+  bool made_ = false;  // the user's, and not there before
 };
 
 }  // namespace ncclwatch::analyzer

@@ -68,7 +68,8 @@ class Ends : public ::testing::Test {
 // What the certainty of a first death rests on: once the launcher can know, the black box has been closed.
 TEST_F(Ends, ABlackBoxIsClosedBeforeTheLaunchersSocket) {
   for (int run = 0; run < 50; ++run) {
-    Closings closings(place_);
+    Closings closings;
+    closings.Watch(place_);
     const Child first = Start(2 * run), second = Start(2 * run + 1);
     const int first_one = closings.Follow(first.box), second_one = closings.Follow(second.box);
     ASSERT_GE(first_one, 0);
@@ -85,7 +86,8 @@ TEST_F(Ends, ABlackBoxIsClosedBeforeTheLaunchersSocket) {
 }
 
 TEST_F(Ends, ReadersCloseNothing) {
-  Closings closings(place_);
+  Closings closings;
+  closings.Watch(place_);
   const Child child = Start(0);
   closings.Follow(child.box);
   close(open(child.box.c_str(), O_RDONLY));

@@ -12,6 +12,11 @@ constexpr std::int64_t kSameEndNs = 500'000'000;
 
 bool Killed(const Process& process) { return process.fate.ended() && process.fate.signal == SIGKILL; }
 
+// Or in a way that nobody has seen.
+bool MayBeKilled(const Process& process) {
+  return Killed(process) || (process.fate.ended() && !process.fate.exit_known());
+}
+
 bool SaysWhen(const Process& process) { return LeftMpiOpen(*process.box) || AbortOf(*process.box) != nullptr; }
 
 bool HasFinalized(const reader::BoxImage& box) {
@@ -111,7 +116,7 @@ std::vector<const Death*> Inseparable(const View& view, const std::vector<Death>
   if (!Killed(process) || !TakesOthersAlong(process) || SaysWhen(process)) return all;
   for (const Death& death : deaths) {
     const Process& other = view.processes[death.process];
-    if (&death == &first || !Killed(other) || !TakesOthersAlong(other) || !Near(other, process)) continue;
+    if (&death == &first || !MayBeKilled(other) || !TakesOthersAlong(other) || !Near(other, process)) continue;
     if (!KnownLater(other, process) && std::abs(other.fate.observed_ns - process.fate.observed_ns) <= kOrderableNs)
       all.push_back(&death);
   }

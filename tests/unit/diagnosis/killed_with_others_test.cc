@@ -80,6 +80,16 @@ TEST(KilledWithOthers, WithoutAnOrderAllAreNamed) {
   Expect(Judge(&job, witness), Kind::kDeadRank, Certainty::kLikely, {0, 1, 2, 3});
 }
 
+// It was gone before `ncclwatch run` could look at it.
+TEST(KilledWithOthers, OneThatNobodySawEndMayHaveBeenFirst) {
+  MpiJob job = WaitingFor(2, 1);
+  reader::Witness witness = Ends(&job, {{0}, {1}});
+  for (reader::WitnessedEnd& end : witness) end.ordered = false;
+  witness[1].seen.exit_flags = 0;
+  witness[1].seen.exit_signal = 0;
+  Expect(Judge(&job, witness), Kind::kDeadRank, Certainty::kLikely, {0, 1});
+}
+
 TEST(KilledWithOthers, OneWithoutAnOrderMayHaveBeenFirst) {
   MpiJob job = WaitingFor(4, 2);
   reader::Witness witness = Ends(&job, {{2}, {0}, {1}, {3}});
