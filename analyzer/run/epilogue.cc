@@ -97,8 +97,13 @@ void KeepWitness(const std::string& directory, const reader::Witness& ends, int 
 
 // Of one that was itself ended by the fault, and has seen less.
 bool TellsMore(const diagnosis::Diagnosis& again, const Verdict& verdict) {
-  if (again.findings.empty() || verdict.certainty == diagnosis::Name(Certainty::kCertain)) return false;
+  if (again.findings.empty()) return false;
   const diagnosis::Finding& first = again.findings.front();
+  if (verdict.certainty == diagnosis::Name(Certainty::kCertain)) {
+    // A call that is wrong on several ranks: MPI ends the job over the first.
+    return first.certainty == Certainty::kCertain && first.kind == diagnosis::Kind::kInvalidArgument &&
+           verdict.kind == diagnosis::Name(first.kind) && first.culprits.size() > verdict.culprits;
+  }
   if (first.certainty == Certainty::kCertain) return true;
   return verdict.certainty == diagnosis::Name(first.certainty) && verdict.kind == diagnosis::Name(first.kind) &&
          first.culprits.size() < verdict.culprits;

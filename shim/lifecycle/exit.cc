@@ -34,6 +34,11 @@ bool IsFalseSuccess(int status) {
   for (;;) syscall(SYS_exit_group, status);
 }
 
+[[noreturn]] void EndFrom(std::uint64_t site, int status) {
+  if (BeforeEnd) BeforeEnd(site);
+  EndNow(status);
+}
+
 // No handler can change the status: exit() is cut short, after what it does last.
 void OnExit(int status, void*) {
   if (IsFalseSuccess(status)) {
@@ -67,6 +72,10 @@ void NoteExit(int status) {
 }  // namespace ncclwatch::shim
 
 extern "C" {
-NCCLWATCH_EXPORT void _exit(int status) { ncclwatch::shim::EndNow(status); }
-NCCLWATCH_EXPORT void _Exit(int status) noexcept { ncclwatch::shim::EndNow(status); }
+NCCLWATCH_EXPORT void _exit(int status) {
+  ncclwatch::shim::EndFrom(reinterpret_cast<std::uint64_t>(__builtin_return_address(0)), status);
+}
+NCCLWATCH_EXPORT void _Exit(int status) noexcept {
+  ncclwatch::shim::EndFrom(reinterpret_cast<std::uint64_t>(__builtin_return_address(0)), status);
+}
 }

@@ -12,7 +12,7 @@ foreach(mpi IN LISTS MPIS)
   endif()
   read_mpi_headers(${mpi} declared)
   set(here "")
-  set(names "")
+  set(names "    exit;\n")
   foreach(row IN LISTS mpi_rows)
     string(REGEX MATCH "[0-9]+, (MPI_[A-Za-z0-9_]+)" ignored "${row}")
     set(name ${CMAKE_MATCH_1})
@@ -42,6 +42,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/phase.cc
     mpi/real.cc
     mpi/record.cc
+    mpi/refused.cc
     mpi/requests.cc
     mpi/threads.cc
     mpi/windows.cc)

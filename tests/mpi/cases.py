@@ -343,7 +343,9 @@ LIVES = [
     *(leak(name) for name in ("request", "communicator", "type", "operator", "group")),
     leak("window", everybody),
     life("before_init", ("invalid_argument",), any_of_all),
+    life("size_before_init", ("invalid_argument",), any_of_all),
     life("after_finalize", ("invalid_argument",)),
+    life("rank_after_finalize", ("invalid_argument",)),
     life("initialized_twice", ("invalid_argument",)),
 ]
 

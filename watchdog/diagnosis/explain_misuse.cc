@@ -99,6 +99,11 @@ std::string NextStep(const Misuse& misuse) {
                           : "follow the request that " + made + " makes to the one call that completes it";
     case Kind::kEpochError:
       return "look at the epochs of the window around " + call + (made.empty() ? "" : ", and at " + made);
+    default: break;
+  }
+  switch (misuse.wrong) {
+    case format::Wrong::kBeforeInit: return "call MPI_Init before " + call;
+    case format::Wrong::kAfterFinalize: return "call MPI_Finalize after " + call;
     default: return "look at the arguments of " + call + (made.empty() ? "" : ", and at " + made);
   }
 }

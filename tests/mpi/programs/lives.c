@@ -149,6 +149,18 @@ static void after_finalize(void) {
   exit(0);
 }
 
+static void rank_after_finalize(void) {  // nobody watches that call: MPI itself ends the process over it
+  MPI_Comm_free(&half);
+  MPI_Comm_free(&ring);
+  MPI_Finalize();
+  int mine;
+  if (rank == odd) {
+    planted();
+    MPI_Comm_rank(MPI_COMM_WORLD, &mine);
+  }
+  exit(0);
+}
+
 static void initialized_twice(void) {
   if (rank != odd) return;
   planted();
@@ -171,11 +183,16 @@ int main(int argc, char** argv) {
       {"left_group", left_group},
       {"left_window", left_window},
       {"after_finalize", after_finalize},
+      {"rank_after_finalize", rank_after_finalize},
       {"initialized_twice", initialized_twice},
   };
   if (argc > 1 && !strcmp(argv[1], "before_init")) {  // by all ranks: none knows which it is
     planted();
     MPI_Barrier(MPI_COMM_WORLD);
+  }
+  if (argc > 1 && !strcmp(argv[1], "size_before_init")) {
+    planted();
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
   }
   return RUN_FAULTY(argc, argv, cases);
 }

@@ -1,0 +1,74 @@
+// Functions that only ask are not wrapped: MPI_Comm_rank costs nothing here. Before MPI_Init and after MPI_Finalize the
+// library answers them by ending the process, and its stack tells over what.
+#include <dlfcn.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <cstdlib>
+#include <iterator>
+#include <string_view>
+
+#include "shim/export.h"
+#include "shim/lifecycle/exit.h"
+#include "shim/lifecycle/process.h"
+#include "shim/mpi/misuse.h"
+#include "shim/mpi/phase.h"
+#include "shim/mpi/real.h"
+#include "shim/resolve/real_dlsym.h"
+
+namespace ncclwatch::shim::mpi {
+namespace {
+
+using functions::Function;
+
+Function Named(std::string_view name) {
+  if (name.starts_with("PMPI_")) name.remove_prefix(1);
+  for (const functions::FunctionInfo& info : functions::kFunctions)
+    if (info.name == name) return info.function;
+  return Function::kNone;
+}
+
+// The outermost function of MPI on this thread's stack, and where the application calls it.
+struct Refused {
+  Function function = Function::kNone;
+  std::uint64_t site = 0;
+};
+
+_Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
+  Refused& refused = *static_cast<Refused*>(data);
+  const std::uint64_t place = _Unwind_GetIP(context);
+  if (!IsMpisOwn(place - 1)) {
+    refused.site = place;
+    return _URC_NORMAL_STOP;
+  }
+  Dl_info info;
+  if (!dladdr(reinterpret_cast<const void*>(place - 1), &info) || !info.dli_sname) return _URC_NO_REASON;
+  if (const Function function = Named(info.dli_sname); function != Function::kNone) refused.function = function;
+  return _URC_NO_REASON;
+}
+
+void Note(std::uint64_t site) {
+  const Phase now = phase.load(std::memory_order_relaxed);
+  if (now == Phase::kRunning || now == Phase::kUnseen || !IsMpisOwn(site)) return;
+  Refused refused;
+  _Unwind_Backtrace(Step, &refused);
+  const functions::FunctionInfo* info = functions::Find(refused.function);
+  // Of what is wrapped it was said before it was passed on.
+  if (!info || info->family != functions::Family::kQuery || refused.site == 0 || !IsOurAbi() || !IsOutside()) return;
+  Box* const box = FirstUse(0);
+  if (!box) return;
+  Call call(*box, current_thread, refused.function, refused.site);
+  Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
+}
+
+}  // namespace
+}  // namespace ncclwatch::shim::mpi
+
+void ncclwatch::shim::BeforeEnd(std::uint64_t site) { mpi::Note(site); }
+
+extern "C" NCCLWATCH_EXPORT void exit(int status) {
+  ncclwatch::shim::BeforeEnd(reinterpret_cast<std::uint64_t>(__builtin_return_address(0)));
+  auto* const real = reinterpret_cast<void (*)(int)>(ncclwatch::shim::resolve::RealDlsym()(RTLD_NEXT, "exit"));
+  if (real) real(status);
+  _exit(status);
+}
