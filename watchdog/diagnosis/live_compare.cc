@@ -384,6 +384,12 @@ void LiveCompare::Acknowledge(std::uint64_t communicator, std::int64_t now_ns) {
   found->second.silence_ns = std::min(found->second.silence_ns * 2, kLongestSilence);
 }
 
+std::int64_t LiveCompare::InsideSince(const MappedBox& box) const {
+  for (const BoxState& known : state_->boxes)
+    if (known.box == &box) return known.inside_since_ns;
+  return 0;
+}
+
 std::vector<LiveCompare::Front> LiveCompare::Fronts() const { return state_->fronts; }
 
 std::vector<LiveCompare::Stand> LiveCompare::TakeStands() {

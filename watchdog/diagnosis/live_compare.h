@@ -90,6 +90,8 @@ class LiveCompare {
   void Acknowledge(std::uint64_t communicator, std::int64_t now_ns);
 
   std::vector<Front> Fronts() const;
+  // Since when its process is in a call of MPI, as of the last poll; 0: it is in none.
+  std::int64_t InsideSince(const reader::MappedBox& box) const;
   // Of every member whose identity is known. Forgets the paces.
   std::vector<Stand> TakeStands();
   // The oldest changed_ns among the fronts in which somebody may be waiting, or since when a process is in a call of

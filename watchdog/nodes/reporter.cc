@@ -31,6 +31,7 @@ void Reporter::Begin(std::uint32_t session) {
     process.told_watching = true;
     process.told_words = 0;
     process.told_observations = 0;
+    process.told_inside_ns = 0;
     for (auto& [index, member] : process.members) {
       member.known = member.told_last = false;
       member.told = {};
@@ -84,6 +85,11 @@ bool Reporter::HasNews(const ProcessNow& now, const Process& process) {
          now.words_said != process.told_words || now.observations.size() > process.told_observations;
 }
 
+// What the hub should know of: 0 while it is in none, or not for long.
+std::int64_t Reporter::InsideForLong(const ProcessNow& now, std::int64_t now_ns) const {
+  return now.inside_since_ns != 0 && now_ns - now.inside_since_ns >= pace_.still_ns ? now.inside_since_ns : 0;
+}
+
 Reporter::Urgency Reporter::See(const NodeNow& now) {
   bool news = now.suspicious != told_suspicious_ && !now.suspicious.empty();
   bool stuck = false;
@@ -91,6 +97,8 @@ Reporter::Urgency Reporter::See(const NodeNow& now) {
     Process* process = Of(process_now);
     if (process == nullptr) continue;
     news |= !process->known || HasNews(process_now, *process);
+    const std::int64_t inside_ns = InsideForLong(process_now, now.now_ns);
+    stuck |= inside_ns != 0 && inside_ns != process->told_inside_ns;
     for (const MemberNow& member : process_now.members)
       stuck |= SeeMember(member, now.now_ns, &process->members[member.index]);
   }
@@ -156,7 +164,9 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
     if (member_now.index < kMostIndex && IsNews(member_now, member, now_ns)) news.emplace_back(&member_now, &member);
   }
   std::sort(news.begin(), news.end(), [](const auto& a, const auto& b) { return a.first->index < b.first->index; });
-  if (urgent && news.empty() && process->known && !HasNews(now, *process)) return;
+  const std::int64_t inside_ns = InsideForLong(now, now_ns);
+  const bool inside = inside_ns != process->told_inside_ns;
+  if (urgent && news.empty() && process->known && !inside && !HasNews(now, *process)) return;
   const bool facts = !process->known;
   const bool same_node = facts && facts_before_ != nullptr && now.pid_namespace == facts_before_->pid_namespace &&
                          now.boot_id == facts_before_->boot_id && now.host == facts_before_->host &&
@@ -170,11 +180,12 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
   to->Number(process->number);
   to->Byte(static_cast<std::uint8_t>((facts ? kProcessFacts : 0) | (same_node ? kSameNode : 0) |
                                      (standing ? kStanding : 0) | (words ? kWords : 0) | (seen > 0 ? kSeen : 0) |
-                                     (news.empty() ? 0 : kMembers)));
+                                     (news.empty() ? 0 : kMembers) | (inside ? kInsideCall : 0)));
   if (facts) WriteFacts(now, same_node, to);
   if (facts) facts_before_ = &now;
   to->Number(Age(now_ns, now.heartbeat_ns));
   if (standing) to->Number(static_cast<std::uint64_t>(now.state)).Byte(now.watching ? 1 : 0);
+  if (inside) to->Number(inside_ns == 0 ? 0 : Age(now_ns, inside_ns) + 1);
   if (words) {
     WriteLastWords(now.last_words, to);
     WriteWords(now.words, to);
@@ -187,6 +198,7 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
   process->told_watching = now.watching;
   process->told_words = now.words_said;
   process->told_observations = now.observations.size();
+  process->told_inside_ns = inside_ns;
   if (news.empty()) return;
   to->Number(news.size());
   std::uint64_t next = 0;

@@ -60,6 +60,7 @@ class Reporter {
     bool told_watching = true;
     std::uint64_t told_words = 0;
     std::size_t told_observations = 0;
+    std::int64_t told_inside_ns = 0;
     std::map<std::uint32_t, Member> members;  // by index in the box's table
   };
   using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;  // namespace, start time, pid
@@ -70,6 +71,7 @@ class Reporter {
   bool SeeMember(const MemberNow& now, std::int64_t now_ns, Member* member) const;
   bool StandsStill(const Member& member, std::int64_t now_ns) const;
   bool IsNews(const MemberNow& now, const Member& member, std::int64_t now_ns) const;
+  std::int64_t InsideForLong(const ProcessNow& now, std::int64_t now_ns) const;
   static bool HasNews(const ProcessNow& now, const Process& process);
   void WriteHead(const NodeNow& now, Writer* to);
   void WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urgent, Process* process, Writer* to);

@@ -16,7 +16,7 @@
 
 namespace ncclwatch::nodes {
 
-inline constexpr std::uint8_t kWireVersion = 3;  // of all bodies that leaders exchange; others are refused
+inline constexpr std::uint8_t kWireVersion = 4;  // of all bodies that leaders exchange; others are refused
 // 2: start marks in images of boxes that have them; else as 1.
 
 inline constexpr std::size_t kMostProcesses = 4096;  // of one node; what is more is left out
@@ -66,6 +66,7 @@ struct ProcessNow {
   format::ProcessState state = format::ProcessState::kRunning;
   bool watching = true;
   std::int64_t heartbeat_ns = 0;
+  std::int64_t inside_since_ns = 0;  // in a call of MPI since then; 0: in none
   reader::LastWords last_words;
   reader::Words words;
   std::uint64_t words_said = 0;                   // grows with everything that is added to either of them
@@ -91,6 +92,7 @@ enum ProcessBits : std::uint8_t {
   kWords = 8,
   kSeen = 16,  // observations
   kMembers = 32,
+  kInsideCall = 64,  // of MPI, for long, or not any more
 };
 // ... of one member.
 enum MemberBits : std::uint8_t {

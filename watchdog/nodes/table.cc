@@ -12,6 +12,17 @@ constexpr std::int64_t kRest_ns = 300'000'000;  // unmoved for so long: worth a 
 constexpr std::int64_t kTold_ns = 1'500'000'000;
 constexpr std::int64_t kLongestSilence = 30'000'000'000;
 
+std::int64_t InsideSince(const Table::Node& node) {
+  std::int64_t since = 0;
+  for (const auto& [number, process] : node.processes) {
+    const std::int64_t inside_ns = process.now.inside_since_ns;
+    if (inside_ns == 0 || process.gone || !node.connected) continue;
+    const std::int64_t here_ns = Later(inside_ns, node.shift_ns);
+    if (since == 0 || here_ns < since) since = here_ns;
+  }
+  return since;
+}
+
 }  // namespace
 
 Table::Table() = default;
@@ -50,6 +61,7 @@ void Table::Poll(std::int64_t now_ns) {
   for (auto& [id, comm] : comms_)
     if (comm->moved && now_ns - comm->changed_ns >= kRest_ns) comm->Look();
   MakeSuspicions(now_ns);
+  for (auto& [name, node] : nodes_) node.inside_since_ns = InsideSince(node);
   for (auto& [name, node] : nodes_)
     if (!node.connected && node.left_ns != 0 && now_ns - node.left_ns < kTold_ns) NoteOthers(&node);
 }
@@ -88,6 +100,8 @@ std::int64_t Table::QuietSince() const {
   for (const auto& [id, comm] : comms_) {
     if (!comm->moved && comm->front.Waiting() && (since == 0 || comm->changed_ns < since)) since = comm->changed_ns;
   }
+  for (const auto& [name, node] : nodes_)
+    if (node.inside_since_ns != 0 && (since == 0 || node.inside_since_ns < since)) since = node.inside_since_ns;
   return since;
 }
 
@@ -201,6 +215,8 @@ std::vector<std::string> Table::Quiet(std::int64_t since_ns) const {
     if (comm->moved || !comm->front.Waiting() || comm->changed_ns > since_ns) continue;
     for (const Ref& ref : comm->refs) nodes.insert(ref.node->name);
   }
+  for (const auto& [name, node] : nodes_)
+    if (node.inside_since_ns != 0 && node.inside_since_ns <= since_ns) nodes.insert(name);
   return {nodes.begin(), nodes.end()};
 }
 

@@ -65,6 +65,7 @@ class Table {
     std::map<std::uint64_t, ProcessRow> processes;  // by number in the session
     std::size_t members = 0;
     std::size_t observations = 0;
+    std::int64_t inside_since_ns = 0;  // as of the last poll: the first of its processes in a call of MPI; 0: none
   };
 
   Table();
@@ -104,7 +105,7 @@ class Table {
   void BringForward(const Node& node, reader::BoxImage* image) const;
   // Nodes with a member in the communicator, those first that are behind, dead or depart from the others.
   std::vector<std::string> Concerned(std::uint64_t communicator) const;
-  // Nodes with a member in a communicator that has been quiet since then or longer.
+  // Nodes with a member in a communicator that has been quiet since then or longer, or a process in a call of MPI.
   std::vector<std::string> Quiet(std::int64_t since_ns) const;
   // Ranks of the communicator that somebody who tells of them is.
   std::set<std::uint32_t> SeenIn(std::uint64_t communicator) const;
@@ -120,6 +121,7 @@ class Table {
 
   void Forget(Node* node);
   bool ReadProcess(Telling* telling, std::uint64_t number);
+  void ReadInside(Telling* telling, ProcessRow* row);
   void ReadSeen(Telling* telling, ProcessRow* row);
   void Mark(const reader::Observation& seen, bool gone);
   bool ReadMembers(Telling* telling, ProcessRow* row);

@@ -149,12 +149,23 @@ bool Table::ReadProcess(Telling* telling, std::uint64_t number) {
         static_cast<format::ProcessState>(from.NumberUpTo(static_cast<std::uint64_t>(format::ProcessState::kCrashing)));
     row.now.watching = from.Byte() != 0;
   }
+  if ((bits & kInsideCall) != 0) ReadInside(telling, &row);
   if ((bits & kWords) != 0) {
     row.now.last_words = ReadLastWords(&from);
     row.now.words = ReadWords(&from);
   }
   if ((bits & kSeen) != 0) ReadSeen(telling, &row);
   return (bits & kMembers) == 0 ? from.ok() : ReadMembers(telling, &row);
+}
+
+void Table::ReadInside(Telling* telling, ProcessRow* row) {
+  const std::uint64_t units = telling->from.Number();
+  std::int64_t& since_ns = row->now.inside_since_ns;
+  if (since_ns != 0) {
+    ++waits_.resolved;
+    waits_.longest_ns = std::max(waits_.longest_ns, telling->at_ns - since_ns);
+  }
+  since_ns = units == 0 ? 0 : Back(telling->at_ns, units - 1);
 }
 
 void Table::ReadSeen(Telling* telling, ProcessRow* row) {

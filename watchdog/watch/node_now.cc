@@ -114,6 +114,7 @@ nodes::NodeNow NodeEyes::Look(std::int64_t now_ns, const Crowd& crowd, LiveCompa
     process.words_said = words;
     process.watching = header.watching.load(std::memory_order_acquire) != 0;
     process.heartbeat_ns = header.heartbeat_ns.load(std::memory_order_acquire);
+    process.inside_since_ns = compare->InsideSince(*member.box);
   }
   for (const LiveCompare::Stand& stand : compare->TakeStands()) {
     const auto at = place.find(stand.box);

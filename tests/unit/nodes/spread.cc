@@ -99,6 +99,10 @@ nodes::NodeNow NowOf(const SpreadNode& node, std::int64_t now_ns) {
     process.heartbeat_ns = box.heartbeat_ns;
     process.last_words = box.last_words;
     process.words = box.words;
+    for (const reader::Call& call : box.calls)
+      if (functions::IsMpi(call.function) && call.returned_ns == 0 &&
+          (process.inside_since_ns == 0 || call.entered_ns < process.inside_since_ns))
+        process.inside_since_ns = call.entered_ns;
     process.words_said = (box.last_words.written ? 1 : 0) + static_cast<std::uint64_t>(reader::LastSaid(box.words));
     process.observations = box.observations;
     for (const reader::Communicator& comm : box.communicators) {

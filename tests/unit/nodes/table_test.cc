@@ -5,6 +5,7 @@
 
 #include <csignal>
 
+#include "tests/unit/mpi_job.h"
 #include "tests/unit/nodes/faults.h"
 #include "tests/unit/nodes/network.h"
 
@@ -62,6 +63,36 @@ TEST(Table, ADifferenceIsSeenThoughTheJobGoesOn) {
   EXPECT_EQ(suspicion.what, diagnosis::LiveCompare::What::kDifferentCall);
   const auto verdict = live.network.Judge(live.job.now_ns(), live.job.limits);
   Expect(verdict, diagnosis::Kind::kArgumentMismatch, diagnosis::Certainty::kCertain, {3});
+}
+
+// Nobody is in a collective, and no member of a communicator moves or does not move.
+TEST(Table, WhoStandsInAMessageIsTold) {
+  MpiJob job(2);
+  Network network(Spread(job, 1));
+  std::int64_t now = job.now_ns();
+  network.Tick(Spread(job, 1), now);
+  nodes::Table& table = network.hub().table();
+  EXPECT_EQ(table.QuietSince(), 0);
+  job.Recv(0, {.peer = 1});
+  const std::uint64_t received = job.Recv(1, {.peer = 0});
+  network.Tick(Spread(job, 1), now);
+  network.Stand(0.2, &now);
+  EXPECT_EQ(table.QuietSince(), 0);
+  network.Stand(0.2, &now);
+  EXPECT_NEAR(static_cast<double>(table.QuietSince()), static_cast<double>(job.now_ns()), 2e7);
+  EXPECT_EQ(table.Quiet(now), (std::vector<std::string>{"host0", "host1"}));
+  Expect(network.Judge(now, job.limits), diagnosis::Kind::kDeadlock, diagnosis::Certainty::kCertain, {0, 1});
+
+  job.Pass(static_cast<double>(now - job.now_ns()) / 1e9);
+  job.Receipt(1, received, 0, 0);
+  job.Return(1, received);
+  network.Tick(Spread(job, 1), now);
+  network.Stand(1.1, &now);
+  EXPECT_EQ(table.Quiet(now), std::vector<std::string>{"host0"});
+  EXPECT_GE(table.waits().longest_ns, 400'000'000);
+  network.hub().Leave("host0", true, now);
+  table.Poll(now);
+  EXPECT_EQ(table.QuietSince(), 0);
 }
 
 TEST(Table, ASuspicionThatCameToNothingIsLeftAloneForLonger) {
