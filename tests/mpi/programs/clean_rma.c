@@ -278,7 +278,7 @@ static void columns(void) {  // of all ranks in turn: each has its own words bet
   MPI_Type_commit(&column);
   for (int i = 0; i < kMost / 8; ++i) mine[i] = 100 * rank + i;
   MPI_Win_fence(0, window);
-  MPI_Put(mine, kMost / 8, MPI_LONG, 0, rank, 1, column, window);
+  if (rank < 8) MPI_Put(mine, kMost / 8, MPI_LONG, 0, rank, 1, column, window);
   MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
   if (rank == 0)
     for (int i = 0; i < kMost; ++i) require(memory[i] == (i % 8 < size ? 100 * (i % 8) + i / 8 : 0), "the columns");
