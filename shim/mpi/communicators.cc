@@ -190,10 +190,15 @@ void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* mad
       if (parent && !making.pending) Identify(box, entry, making, parent_comm, *made);
       Bind(box, making.made, *made);
       NoteMade(call, ObjectKind::kCommunicator, Bits(*made));
-      ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);
+      if (!making.pending) ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);
     }
   }
   Leave(call, result);
+}
+
+void EndPending(Box& box, std::uint32_t made) {
+  if (made != kNoCommunicator)
+    ChangeState(box.communicators[made], CommunicatorState::kInitializing, CommunicatorState::kReady);
 }
 
 void BeginWorld(Box& box) {

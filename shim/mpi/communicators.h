@@ -39,6 +39,8 @@ std::uint64_t IdOf(Origin origin, std::uint64_t parent, std::uint64_t ordinal, s
 void BeginMaking(Call& call, Making* making);
 // After it. `made` is only read if it succeeded.
 void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* made);
+// A pending one is whole, or nobody will say when it is.
+void EndPending(Box& box, std::uint32_t made);
 
 // An object over all ranks of a communicator that is none itself, a window or a file: its entry, before and after the
 // call that makes it. kNoCommunicator: it cannot be compared across ranks.

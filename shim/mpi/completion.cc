@@ -62,6 +62,7 @@ Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
       needs_status_ |= row->request.needs_status;
     } else if (found) {
       NoteIdle(call, row->handle);
+      rests_ |= row->request.persistent;
     }
   }
 }
@@ -153,10 +154,15 @@ void BeginFreeing(Call& call, std::uint64_t handle) {
 void FreeRequest(Box& box, std::uint64_t handle) {
   Request request;
   if (!requests.Find(handle, &request)) return;
-  requests.Remove(handle, [&](Request& there) { return there.slot == request.slot && --there.sharers == 0; });
   if (request.persistent) {
+    requests.Change(handle, [](Request& there) {
+      there.active = false;
+      there.done = true;
+    });
     DropSavedParts(handle);
     DropKeptBuffers(handle);
+  } else {
+    requests.Remove(handle, [&](Request& there) { return there.slot == request.slot && --there.sharers == 0; });
   }
   if (!request.active) return;
   AddFlags(box, request.slot, format::kForgotten);

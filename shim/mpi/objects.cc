@@ -106,7 +106,8 @@ void ReportLeft(Call& finalize) {
       });
     else
       requests.ForEach([&](std::uint64_t, const Request& request) {
-        if (request.active || request.persistent) (request.active ? open : left).Add(request.site, request.function);
+        if (request.active || (request.persistent && !request.done))
+          (request.active ? open : left).Add(request.site, request.function);
       });
     open.Report(finalize, Wrong::kNeverCompleted);
     left.Report(finalize, kLeft[kind]);

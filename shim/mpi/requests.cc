@@ -3,6 +3,7 @@
 #include <new>
 
 #include "shim/mpi/buffers.h"
+#include "shim/mpi/communicators.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/parts.h"
@@ -82,11 +83,12 @@ void StartRequest(Call& start, MPI_Request handle) {
   Request request;
   if (handle == MPI_REQUEST_NULL || !requests.Find(Bits(handle), &request)) return;
   const auto made_by = static_cast<Function>(request.function);
-  if ((request.active || !request.persistent) && InSight(ObjectKind::kRequest))
-    Report(start, {.wrong = request.persistent ? Wrong::kStartedTwice : Wrong::kNotPersistent,
-                   .made_at = request.site,
-                   .made_by = made_by});
-  if (!request.persistent || request.active) return;
+  const Wrong wrong = !request.persistent ? Wrong::kNotPersistent
+                      : request.done      ? Wrong::kStaleRequest
+                                          : Wrong::kStartedTwice;
+  if ((request.active || !request.persistent || request.done) && InSight(ObjectKind::kRequest))
+    Report(start, {.wrong = wrong, .made_at = request.site, .made_by = made_by});
+  if (!request.persistent || request.active || request.done) return;
   Call call(start.box, start.thread, made_by, start.site);
   call.index = request.index;
   call.generation = request.generation;
@@ -142,6 +144,8 @@ void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, cons
                       .source = asked ? status->MPI_SOURCE : request.peer,
                       .tag = asked ? status->MPI_TAG : request.tag});
   }
+  if (request.makes != format::kNoCommunicator) [[unlikely]]
+    EndPending(box, request.makes);
   NoteCompletion(box, request.slot, cancelled ? std::uint32_t{format::kCancelled} : 0u, ReturnOf(ends));
   requests.Change(handle, [&](Request& there) {
     if (there.persistent ? there.slot != request.slot : !there.active) return;

@@ -28,9 +28,10 @@ struct Request {
   bool persistent = false;
   bool active = false;
   bool cancelling = false;
-  bool done = false;          // it was not persistent, and is over: whoever still has the handle has a copy
+  bool done = false;          // it is over, or a persistent one was freed: whoever still has the handle has a copy
   bool awaited_idle = false;  // persistent, and waited for before it was ever started
   std::uint32_t starts = 0;   // of a persistent one
+  std::uint32_t makes = format::kNoCommunicator;  // the entry that is made once it is over: MPI_Comm_idup
   // MPI gives one handle to all operations that are over at once.
   std::uint32_t sharers = 1;
   bool shared = false;
@@ -43,6 +44,7 @@ struct Pending {
   std::uint32_t generation = 0;
   std::int32_t peer = format::kNoRank;
   std::int32_t tag = format::kNoTag;
+  std::uint32_t makes = format::kNoCommunicator;
   bool active = false;
   bool receives = false;
   bool persistent = false;
@@ -55,6 +57,7 @@ struct Pending {
     generation = request.generation;
     peer = request.peer;
     tag = request.tag;
+    makes = request.makes;
     active = request.active;
     receives = request.receives;
     persistent = request.persistent;

@@ -308,6 +308,7 @@ RACES = [
 COMMUNICATORS = [
     communicator("split_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("dup_missing", NOT_JOINED, least="likely", most="likely"),
+    communicator("idup_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("create_group_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("split_barrier", ("order_mismatch",), minority, alone=ANY),
     communicator("dup_other_parent", ("deadlock", *NOT_JOINED), around_odd, alone=ANY),

@@ -12,8 +12,6 @@ namespace {
 
 using format::CommunicatorState;
 
-bool Initializing(const Member& member) { return member.comm->state == CommunicatorState::kInitializing; }
-
 int RankOf(const View& view, const Member& member) { return member.node >= 0 ? view.nodes[member.node].rank : -1; }
 
 CallSummary CreationCall(const View& view, const CommView& comm, const Member& member) {
@@ -21,7 +19,7 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
   call.ranks = {RankOf(view, member)};
   call.communicator = comm.id;
   call.op = comm.parent == 0 ? "CommInitRank" : "CommSplit";
-  call.state = Initializing(member) ? CallState::kEntered : CallState::kReturned;
+  call.state = IsJoining(view, member) ? CallState::kEntered : CallState::kReturned;
   call.elapsed_s = static_cast<double>(view.now_ns - view.process(member).At(member.comm->created_ns)) * 1e-9;
   for (const reader::Call& made : view.process(member).box->calls) {
     const functions::FunctionInfo* info = functions::Find(made.function);
@@ -31,7 +29,7 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
     // MPI's are recorded on the communicator that the new one is made from.
     const bool of_mpi = (member.comm->flags & format::kCommMpi) != 0;
     const bool here = made.communicator == member.comm->index && made.generation == member.comm->generation;
-    if (!window && (of_mpi ? !Initializing(member) || made.returned_ns != 0 : !here)) continue;
+    if (!window && (of_mpi ? !IsJoining(view, member) || made.returned_ns != 0 : !here)) continue;
     call.op = std::string(functions::OpName(made.function));
     call.thread = made.thread;
     call.site = made.site;
@@ -105,7 +103,7 @@ Finding ExplainAbsence(const View& view, const WaitGraph& graph, const CommView&
   AddCulprits(view, ranks, &finding);
   AddVictims(view, graph, nodes, &finding);
   for (const Member& member : comm.members) {
-    if (Initializing(member) && member.node >= 0) finding.victims.push_back(RankOf(view, member));
+    if (IsJoining(view, member) && member.node >= 0) finding.victims.push_back(RankOf(view, member));
   }
   finding.victims = SortedUnique(std::move(finding.victims));
   std::erase_if(finding.victims,
@@ -230,7 +228,7 @@ std::optional<Absence> FindAbsence(const View& view, const WaitGraph& graph, con
   std::int64_t latest = 0;
   std::int64_t began = INT64_MAX;
   for (const Member& member : comm.members) {
-    if (!Initializing(member) || view.process(member).fate.gone()) continue;
+    if (!IsJoining(view, member) || view.process(member).fate.gone()) continue;
     const std::int64_t created = view.process(member).At(member.comm->created_ns);
     latest = std::max(latest, created);
     began = std::min(began, created);
@@ -244,7 +242,11 @@ std::optional<Absence> FindAbsence(const View& view, const WaitGraph& graph, con
     latest = std::max(latest, node.active_ns);
     return false;
   });
-  const std::optional<Certainty> certainty = ByTime(view, view.now_ns - latest);
+  const bool never = std::all_of(absentees.begin(), absentees.end(), [&](const Absentee& absentee) {
+    return absentee.node >= 0 && HasComeToFinalize(view, view.nodes[absentee.node]);
+  });
+  std::optional<Certainty> certainty = ByTime(view, view.now_ns - latest);
+  if (never && view.now_ns - latest >= kFinalizing_ns) certainty = Certainty::kLikely;
   if (absentees.empty() || !certainty) return std::nullopt;
   return Absence{&comm, std::move(absentees), began, *certainty};
 }

@@ -14,7 +14,8 @@ namespace {
 using functions::Function;
 using reader::Call;
 
-// A send that is to be buffered is so within microseconds, but its rank may have to wait for a processor.
+// A send that is to be buffered is so within microseconds, but its rank may have to wait for a processor. So it is with
+// a fence that need not wait.
 constexpr std::int64_t kHeldNs = 1'000'000'000;
 // Every MPI takes as little as this into a buffer, if it has one left.
 constexpr std::uint64_t kAlwaysBuffered = 1024;
@@ -49,10 +50,17 @@ bool NeedsData(const View& view, const Wait& wait) {
   return NeedsData(*wait.call, view.comms[wait.comm].members[wait.member].comm->rank, wait.other_comm_rank);
 }
 
+// Such as need not wait in the first epoch of a window, or where nothing has been done in one. Who does not come back
+// from it soon does wait.
+bool EndsEpochs(const Call& call) {
+  return call.function == Function::MPI_Win_fence || call.function == Function::MPI_Win_free;
+}
+
 bool Proven(const View& view, const Wait& wait) {
   const Process& process = view.process(view.nodes[wait.waiter]);
   if (!wait.proven || process.fate.held() || !OneThread(process)) return false;
-  if (wait.what == WaitFor::kCollective && !NeedsData(view, wait)) return false;
+  if (wait.what == WaitFor::kCollective && !NeedsData(view, wait))
+    return wait.call != nullptr && EndsEpochs(*wait.call) && view.now_ns - wait.since_ns >= kHeldNs;
   if (wait.call == nullptr || !IsSend(*wait.call) || (wait.call->flags & format::kSynchronous) != 0) return true;
   return wait.call->bytes > kAlwaysBuffered && view.now_ns - wait.since_ns >= kHeldNs;
 }

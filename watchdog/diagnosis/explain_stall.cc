@@ -16,9 +16,6 @@ namespace {
 
 using reader::Call;
 
-// MPI_Finalize may first run callbacks, which may call MPI; they take microseconds.
-constexpr std::int64_t kFinalizing_ns = 1'000'000'000;
-
 struct Suspect {
   int node = -1;
   std::vector<const Wait*> waits;  // for it, in one communicator
@@ -111,11 +108,9 @@ bool ChooseWaits(const View& view, const WaitGraph& graph, Suspect* suspect) {
 
 // Who has come to MPI_Finalize makes none of the calls that others wait for in calls of theirs.
 bool HasComeToItsEnd(const View& view, const Suspect& suspect) {
-  const Node& node = view.nodes[suspect.node];
-  return node.last != nullptr && node.last->function == functions::Function::MPI_Finalize &&
-         OneThread(view.process(node)) && std::any_of(suspect.waits.begin(), suspect.waits.end(), [](const Wait* wait) {
-           return wait->proven && wait->choice < 0;
-         });
+  return HasComeToFinalize(view, view.nodes[suspect.node]) &&
+         std::any_of(suspect.waits.begin(), suspect.waits.end(),
+                     [](const Wait* wait) { return wait->proven && wait->choice < 0; });
 }
 
 std::optional<Certainty> CertaintyOf(const View& view, const Suspect& suspect) {

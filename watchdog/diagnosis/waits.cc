@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/waits_collectives.h"
 #include "watchdog/diagnosis/waits_messages.h"
 #include "watchdog/diagnosis/waits_mpi.h"
@@ -20,8 +21,7 @@ void AddJoins(const View& view, int comm_index, WaitGraph* graph) {
   if (absentees.size() > kEnough) absentees.resize(kEnough);
   for (std::size_t m = 0; m < comm.members.size(); ++m) {
     const Member& member = comm.members[m];
-    if (member.node < 0 || view.process(member).fate.gone()) continue;
-    if (member.comm->state != format::CommunicatorState::kInitializing) continue;
+    if (member.node < 0 || view.process(member).fate.gone() || !IsJoining(view, member)) continue;
     for (const Absentee& absentee : absentees) {
       Wait wait;
       wait.waiter = member.node;
@@ -50,6 +50,15 @@ bool NeedsWholeParent(const Call& call) {
 }
 
 }  // namespace
+
+bool IsJoining(const View& view, const Member& member) {
+  if (member.comm->state != format::CommunicatorState::kInitializing) return false;
+  const std::vector<Call>& calls = view.process(member).box->calls;
+  const auto idup = std::find_if(calls.rbegin(), calls.rend(), [&](const Call& call) {
+    return (call.flags & format::kRequest) != 0 && HasOrdinal(call) && call.position == member.comm->parent_ordinal;
+  });
+  return idup == calls.rend() || idup->Holds();
+}
 
 bool MadeFromAll(const View& view, const CommView& comm) {
   for (const Member& member : comm.members) {
@@ -131,15 +140,13 @@ std::vector<Absentee> AbsentFromRoot(const View& view, const CommView& comm) {
 
 std::vector<Absentee> Absentees(const View& view, const CommView& comm) {
   std::vector<Absentee> absentees;
-  const bool initializing = std::any_of(comm.members.begin(), comm.members.end(), [](const Member& member) {
-    return member.comm->state == format::CommunicatorState::kInitializing;
-  });
+  const bool initializing = std::any_of(comm.members.begin(), comm.members.end(),
+                                        [&](const Member& member) { return IsJoining(view, member); });
   if (!initializing || !comm.comparable) return absentees;
   absentees = comm.parent != 0 ? AbsentFromPart(view, comm) : AbsentFromRoot(view, comm);
   // It has joined, and does nothing to bring the communicator about.
   for (const Member& member : comm.members) {
-    const bool inside = member.comm->state == format::CommunicatorState::kInitializing;
-    if (inside && member.node >= 0 && view.process(member).fate.held())
+    if (IsJoining(view, member) && member.node >= 0 && view.process(member).fate.held())
       absentees.push_back({member.comm->rank, view.nodes[member.node].rank, member.node});
   }
   return absentees;

@@ -74,6 +74,9 @@ struct Absentee {
 // edges of the graph, all by this function.
 std::vector<Absentee> Absentees(const View& view, const CommView& comm);
 
+// Inside the call that makes the communicator, or waiting for the request of one that does not block.
+bool IsJoining(const View& view, const Member& member);
+
 // It is known that every rank of its parent makes it, by somebody who still does.
 bool MadeFromAll(const View& view, const CommView& comm);
 

@@ -195,6 +195,11 @@ bool OneThread(const Process& process) {
   return true;
 }
 
+bool HasComeToFinalize(const View& view, const Node& node) {
+  return node.last != nullptr && node.last->function == functions::Function::MPI_Finalize &&
+         OneThread(view.process(node));
+}
+
 void AddMessagesOfMpi(const View& view, WaitGraph* graph) {
   if (std::none_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) return;
   Messages messages(view, graph);

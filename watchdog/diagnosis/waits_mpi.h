@@ -13,6 +13,10 @@ bool IsFile(const CommView& comm);
 bool MakesWindowOrFile(functions::Function function);
 // Who calls MPI from several threads may be freed by another one, and makes its calls in no order.
 bool OneThread(const Process& process);
+// MPI_Finalize may first run callbacks, which may call MPI; they take microseconds.
+inline constexpr std::int64_t kFinalizing_ns = 1'000'000'000;
+// Its rank has come to MPI_Finalize, and makes no other call any more.
+bool HasComeToFinalize(const View& view, const Node& node);
 void AddMessagesOfMpi(const View& view, WaitGraph* graph);
 
 }  // namespace ncclwatch::diagnosis

@@ -81,8 +81,14 @@ struct CommIdup {
     call.flags |= format::kRequest;
     BeginMaking(call, &making);
     const int result = real(comm, more...);
-    if (result == MPI_SUCCESS) OpenRequest(call, *Last(more...), false, false, false);
+    bool known = false;
+    if (result == MPI_SUCCESS) {
+      const MPI_Request request = *Last(more...);
+      OpenRequest(call, request, false, false, false);
+      known = requests.Change(Bits(request), [&](Request& there) { there.makes = making.made; });
+    }
     EndMaking(call, making, result, std::get<sizeof...(A) - 2>(std::tie(more...)));
+    if (result == MPI_SUCCESS && !known) EndPending(call.box, making.made);
     return result;
   }
 };

@@ -40,6 +40,14 @@ static void dup_missing(void) {
   use_and_free();
 }
 
+static void idup_missing(void) {
+  MPI_Request request;
+  if (at_fault()) asleep();
+  MPI_Comm_idup(ring, &made, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  use_and_free();
+}
+
 static void create_group_missing(void) {  // rank 0 has no part in it, unless there are only two
   MPI_Group group = without(size > 2 ? 0 : -1);
   if (at_fault()) asleep();
@@ -121,6 +129,7 @@ int main(int argc, char** argv) {
   static const Case cases[] = {
       {"split_missing", split_missing},
       {"dup_missing", dup_missing},
+      {"idup_missing", idup_missing},
       {"create_group_missing", create_group_missing},
       {"split_barrier", split_barrier},
       {"dup_other_parent", dup_other_parent},

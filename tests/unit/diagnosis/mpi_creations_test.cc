@@ -118,6 +118,38 @@ TEST(MpiCreations, MissingInAGroup) {
   Expect(job.Judge(), Kind::kInitializationHang, Certainty::kLikely, {2});
 }
 
+// MPI_Comm_idup leaves a request: somebody waits once he waits for that.
+TEST(MpiCreations, MissingInOneThatDoesNotBlock) {
+  MpiJob job(3);
+  const int made = job.Comm({0, 2}, "", MpiJob::kWorld);
+  for (const int rank : {0, 2}) {
+    reader::Communicator& entry = job.Entry(rank, made);
+    entry.state = CommunicatorState::kInitializing;
+    entry.flags |= format::kCommMpi;
+    entry.size = 3;
+    const std::uint64_t slot = job.Create(rank, Function::MPI_Comm_idup);
+    job.At(rank, slot).flags |= format::kRequest;
+    entry.parent_ordinal = job.At(rank, slot).position;
+    job.Return(rank, slot);
+  }
+  job.Pass(300);
+  ExpectNothing(job);
+  job.Wait(0, Function::MPI_Wait, {job.Box(0).calls.back().slot});
+  job.Pass(300);
+  Expect(job.Judge(), Kind::kInitializationHang, Certainty::kLikely, {1});
+}
+
+// Nobody is waited for who has said that he makes no other call.
+TEST(MpiCreations, WhoIsInFinalizeDoesNotJoin) {
+  MpiJob job(3);
+  for (const int rank : {0, 2}) job.CreateGroup(rank, {0, 1, 2}, 0xabc);
+  job.Finalize(1);
+  job.Pass(0.5);
+  ExpectNothing(job);
+  job.Pass(0.7);
+  Expect(job.Judge(), Kind::kInitializationHang, Certainty::kLikely, {1});
+}
+
 TEST(MpiCreations, GroupsThatWaitForOneAnother) {
   MpiJob job(3);
   for (const int rank : {0, 1}) job.CreateGroup(rank, {0, 1, 2}, 0xabc);

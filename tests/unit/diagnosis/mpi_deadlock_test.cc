@@ -111,6 +111,21 @@ TEST(MpiDeadlock, CollectiveAgainstReceive) {
   ExpectDeadlock(job, {0, 1});
 }
 
+// A fence need not wait for all, but who is still inside does.
+TEST(MpiDeadlock, FenceAgainstBarrier) {
+  for (const Function function : {Function::MPI_Win_fence, Function::MPI_Win_free}) {
+    MpiJob job(3);
+    const int window = job.MpiComm({0, 1, 2});
+    for (const int rank : {0, 1, 2}) job.Entry(rank, window).flags |= format::kCommWindow;
+    for (const int rank : {0, 1}) job.Collective(rank, function, format::kNoRank, window);
+    job.Collective(2, Function::MPI_Barrier);
+    job.Pass(0.5);
+    for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+    job.Pass(0.7);
+    ExpectDeadlock(job, {0, 2});
+  }
+}
+
 TEST(MpiDeadlock, RootOfABroadcastWaitsForNobody) {
   MpiJob job(2);
   job.Collective(0, Function::MPI_Bcast, 0);
