@@ -2,6 +2,7 @@
 // in a blocking call makes no other call: where each of a circle waits for the next, none ever goes on. That needs no
 // time to prove, but for sends that MPI may yet take into a buffer.
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "watchdog/diagnosis/explain.h"
@@ -82,15 +83,31 @@ std::vector<int> ProvenAmong(const View& view, const WaitGraph& graph, const std
   return {left.begin(), left.end()};
 }
 
-// All that the cycle waits for, directly or not.
-struct Reach {
-  bool closed = true;         // nobody of them has a way out
-  std::vector<int> choosers;  // those of them whom one of several might free
-};
+// One wait of it leads to such as never go on either; of several that may free it, each.
+bool NeverGoesOn(const View& view, const WaitGraph& graph, int node, const std::set<int>& others) {
+  std::map<int, bool> closed;  // by choice
+  for (const int index : graph.out[node]) {
+    const Wait& wait = graph.waits[index];
+    const bool leads = others.contains(wait.other) && Proven(view, wait);
+    if (wait.choice < 0 && leads) return true;
+    if (wait.choice >= 0) closed[wait.choice] = leads && closed.try_emplace(wait.choice, true).first->second;
+  }
+  return std::any_of(closed.begin(), closed.end(), [](const auto& choice) { return choice.second; });
+}
 
-Reach ReachOf(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
-              const std::set<int>& deadlocked) {
-  Reach reach;
+// It is proven that none of the cycle ever goes on, whatever others do.
+bool IsClosed(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
+              const std::vector<int>& deadlocked) {
+  std::set<int> stuck(deadlocked.begin(), deadlocked.end());
+  while (std::erase_if(stuck, [&](int node) { return !NeverGoesOn(view, graph, node, stuck); }) > 0) continue;
+  return std::all_of(cycle.begin(), cycle.end(),
+                     [&](const Wait* wait) { return stuck.contains(wait->waiter) && Proven(view, *wait); });
+}
+
+// Those whom one of several might free, among all that the cycle waits for, directly or not.
+std::vector<int> ChoosersBehind(const WaitGraph& graph, const std::vector<const Wait*>& cycle,
+                                const std::set<int>& deadlocked) {
+  std::vector<int> choosers;
   std::set<int> seen;
   std::vector<int> next;
   for (const Wait* wait : cycle)
@@ -104,12 +121,11 @@ Reach ReachOf(const View& view, const WaitGraph& graph, const std::vector<const 
     for (const int index : graph.out[node]) {
       const Wait& wait = graph.waits[index];
       if (!needed(wait)) continue;
-      if (wait.choice >= 0 && deadlocked.contains(node)) reach.choosers.push_back(node);
-      if (!Proven(view, wait) || !deadlocked.contains(wait.other)) reach.closed = false;
+      if (wait.choice >= 0 && deadlocked.contains(node)) choosers.push_back(node);
       if (wait.other >= 0 && seen.insert(wait.other).second) next.push_back(wait.other);
     }
   }
-  return reach;
+  return choosers;
 }
 
 // A message under way that nobody takes, between the two ends of one of the waits: it was meant for it.
@@ -138,8 +154,10 @@ const Member* InComm(const CommView& comm, int node) {
 // A message of the same content that differs in one thing: its tag, or its communicator. Others may well be received
 // later.
 bool WasMeantFor(const Call& send, const Call& receive, bool other_comm) {
-  if (functions::IsProbe(receive.function) || send.signature == 0 || send.signature != receive.signature) return false;
   const bool any_tag = (receive.flags & format::kAnyTag) != 0;
+  // Of a probe only its tag tells.
+  if (functions::IsProbe(receive.function)) return other_comm && !any_tag && send.tag == receive.tag;
+  if (send.signature == 0 || send.signature != receive.signature) return false;
   return other_comm ? any_tag || send.tag == receive.tag : !any_tag && send.tag != receive.tag;
 }
 
@@ -178,18 +196,34 @@ std::vector<Awaited> ReceivesFrom(const View& view, int node, int from) {
   return receives;
 }
 
-std::optional<PassedBy> FindPassedBy(const View& view, const Channels& channels,
+// From all that it may come from.
+std::vector<Awaited> ReceivesOf(const WaitGraph& graph, const Wait& wait) {
+  std::vector<Awaited> receives{{wait.call, wait.comm, wait.other, wait.waiter}};
+  for (const int index : graph.out[wait.waiter]) {
+    const Wait& other = graph.waits[index];
+    if (wait.choice >= 0 && other.choice == wait.choice && other.call == wait.call && other.other != wait.other)
+      receives.push_back({other.call, other.comm, other.other, other.waiter});
+  }
+  return receives;
+}
+
+std::optional<PassedBy> FindPassedBy(const View& view, const Channels& channels, const WaitGraph& graph,
                                      const std::vector<const Wait*>& cycle) {
   for (const Wait* wait : cycle) {
     if (wait->what != WaitFor::kMessage || wait->call == nullptr) continue;
     // Of a send that is held, what its receiver waits for instead.
     const std::vector<Awaited> receives =
-        IsSend(*wait->call) ? ReceivesFrom(view, wait->other, wait->waiter)
-                            : std::vector<Awaited>{{wait->call, wait->comm, wait->other, wait->waiter}};
+        IsSend(*wait->call) ? ReceivesFrom(view, wait->other, wait->waiter) : ReceivesOf(graph, *wait);
     for (const Awaited& awaited : receives)
-      if (auto found = PassedByOf(view, channels, awaited)) return found;
+      if (awaited.from >= 0)
+        if (auto found = PassedByOf(view, channels, awaited)) return found;
   }
   return std::nullopt;
+}
+
+// Of a receive from anybody, or a probe, another message may be the one that is missing.
+bool SaysWhose(const Call& receive) {
+  return !functions::IsProbe(receive.function) && (receive.flags & format::kAnySource) == 0;
 }
 
 std::string MessageText(const CommView& comm, const Call& call) {
@@ -322,17 +356,19 @@ std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph
   if (cycle.empty()) return {};
   std::int64_t latest = 0;
   for (const Wait* wait : cycle) latest = std::max({latest, wait->since_ns, view.nodes[wait->waiter].active_ns});
-  const Reach reach = ReachOf(view, graph, cycle, {deadlocked.begin(), deadlocked.end()});
-  std::optional<Certainty> certainty = reach.closed ? Certainty::kCertain : ByTime(view, view.now_ns - latest);
+  std::optional<Certainty> certainty =
+      IsClosed(view, graph, cycle, deadlocked) ? Certainty::kCertain : ByTime(view, view.now_ns - latest);
   if (!certainty) return {};
   const bool made = std::any_of(cycle.begin(), cycle.end(), MadeSynchronous);
   if (made) certainty = std::min(*certainty, Certainty::kLikely);
   const Channels channels(view);
-  const std::optional<PassedBy> passed = FindPassedBy(view, channels, cycle);
+  const std::optional<PassedBy> passed = FindPassedBy(view, channels, graph, cycle);
+  if (passed && !SaysWhose(*passed->receive)) certainty = std::min(*certainty, Certainty::kLikely);
   const std::optional<TwoOperations> two = FindTwoOperations(view, graph, cycle);
   Finding finding = passed ? ExplainPassedBy(view, graph, *passed, latest)
                     : two  ? ExplainTwoOperations(view, graph, *two, latest)
-                           : ExplainCycle(view, graph, cycle, reach.choosers, latest);
+                           : ExplainCycle(view, graph, cycle,
+                                          ChoosersBehind(graph, cycle, {deadlocked.begin(), deadlocked.end()}), latest);
   finding.certainty = *certainty;
   if (made)
     finding.evidence.emplace_back(

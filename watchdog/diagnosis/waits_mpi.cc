@@ -77,7 +77,7 @@ class Messages {
     if (!IsOpen(call) || IsMatched(call.function) || channels_.ClaimOf(&call) != nullptr) return;
     const bool anybody = (call.flags & format::kAnySource) != 0;
     const auto may_send = [&](const Member& other) {
-      return anybody || other.comm->rank == static_cast<std::uint32_t>(call.root);
+      return anybody ? !HasLeft(other) : other.comm->rank == static_cast<std::uint32_t>(call.root);
     };
     if (anybody && comm.members.size() < comm.size) return;
     for (const Member& other : comm.members)
@@ -86,6 +86,10 @@ class Messages {
       if (may_send(other))
         AddWait(comm_index, member_index, call, other,
                 anybody ? NewChoice(member.node, call) : ChoiceOf(member.node, call));
+  }
+
+  static bool HasLeft(const Member& member) {
+    return !member.alive_in() && member.comm->state != format::CommunicatorState::kInitializing;
   }
 
   // What may be under way from there nobody can tell: then nobody is said to be waited for.

@@ -111,6 +111,25 @@ TEST(MpiDeadlock, CollectiveAgainstReceive) {
   ExpectDeadlock(job, {0, 1});
 }
 
+// Rank 1 waits for anybody, 2 for 1, and 0, in a loop of tests, for 2: it may do something else in between.
+TEST(MpiDeadlock, WhoTestsInALoopMayFreeWhoWaitsForAnybody) {
+  MpiJob job(3);
+  job.Recv(1, {.peer = kAny});
+  job.Recv(2, {.peer = 1});
+  job.Poll(0, Function::MPI_Test, {job.Irecv(0, {.peer = 2})});
+  ExpectNeverCertain(job);
+}
+
+TEST(MpiDeadlock, NobodyWaitsForThoseWhoHaveFreedTheCommunicator) {
+  MpiJob job(3);
+  const int other = job.MpiComm({0, 1, 2});
+  job.State({2}, other, format::CommunicatorState::kDestroyed);
+  job.Recv(1, {.peer = kAny, .comm = other});
+  job.Recv(0, {.peer = 1});
+  job.Collective(2, Function::MPI_Barrier);
+  ExpectDeadlock(job, {0, 1});
+}
+
 // A fence need not wait for all, but who is still inside does.
 TEST(MpiDeadlock, FenceAgainstBarrier) {
   for (const Function function : {Function::MPI_Win_fence, Function::MPI_Win_free}) {

@@ -54,6 +54,17 @@ TEST(MpiMessage, OnAnotherCommunicator) {
   ExpectMismatch(job, Certainty::kCertain, "another communicator");
 }
 
+// From whomever it is meant to come: another one may be the one that is missing.
+TEST(MpiMessage, OnAnotherCommunicatorThanAReceiveFromAnybody) {
+  MpiJob job(3);
+  const int other = job.MpiComm({0, 1, 2});
+  job.Sent(2, {.peer = 0, .tag = 4, .comm = other});
+  job.Recv(2, {.peer = 0});
+  job.Recv(1, {.peer = 0});
+  job.Recv(0, {.peer = kAny, .tag = 4});
+  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kLikely, {0, 2});
+}
+
 TEST(MpiMessage, LongerThanItsReceive) {
   ExpectMismatch(Exchanged({.bytes = 400}, {.bytes = 200}), Certainty::kCertain, "room for 200");
   ExpectNothing(Exchanged({.bytes = 200}, {.bytes = 400}));
