@@ -403,7 +403,7 @@ CLEAN = [
     *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty", "rooted", "gathered_by_all", "exchanged",
            "often"),
     *clean("rma", "fences", "unused_fences", "accumulates", "counters", "flushes", "groups", "requests",
-           "shared", "dynamic", "many", "columns"),
+           "shared", "dynamic", "many", "columns", "again"),
     *clean("files", "blocks", "views", "alone", "not_blocking", "not_there"),
     *clean("buffers", *CLEAN_BUFFERS),
     *clean("buffers", "again"),

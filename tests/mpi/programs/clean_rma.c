@@ -271,6 +271,22 @@ static void many(void) {  // handles come again; two windows of one number at on
   }
 }
 
+static void again(void) {  // as benchmarks do: one line puts the same to the same place before anything completes it
+  int right = (rank + 1) % size;
+  make();
+  mine[0] = rank + 1;
+  MPI_Win_fence(0, window);
+  for (int i = 0; i < 20; ++i) MPI_Put(mine, 1, MPI_LONG, right, 3, 1, MPI_LONG, window);
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  require(memory[3] == (rank + size - 1) % size + 1, "what was put");
+  MPI_Win_lock_all(0, window);
+  for (int i = 0; i < 20; ++i) MPI_Put(mine, 1, MPI_LONG, right, 4, 1, MPI_LONG, window);
+  MPI_Win_unlock_all(window);
+  MPI_Barrier(ring);
+  fold(at(4));
+  MPI_Win_free(&window);
+}
+
 static void columns(void) {  // of all ranks in turn: each has its own words between those of the others
   MPI_Datatype column;
   make();
@@ -294,7 +310,7 @@ int main(int argc, char** argv) {
       {"flushes", flushes},         {"groups", groups},
       {"requests", requests},       {"shared", shared},
       {"dynamic", dynamic},         {"many", many},
-      {"columns", columns},
+      {"columns", columns},         {"again", again},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

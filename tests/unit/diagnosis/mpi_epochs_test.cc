@@ -148,6 +148,22 @@ TEST(MpiEpochs, OfOneRank) {
   Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {2});
 }
 
+TEST(MpiEpochs, ALineThatPutsAgainIsNone) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  for (int i = 0; i < 3; ++i) job.Access(2, {.count = 4}).site = 0x4711;
+  EXPECT_TRUE(job.Judge().healthy());
+  job.Access(2, {.count = 4}).site = 0x4712;
+  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {2});
+}
+
+TEST(MpiEpochs, OfTwoRanksTheSameLineIsOne) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  for (const int rank : {1, 2}) job.Access(rank, {}).site = 0x4711;
+  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {1, 2});
+}
+
 TEST(MpiEpochs, AFlushOrdersThoseOfOneRank) {
   WindowJob job(4);
   job.Synchronize(2, Function::MPI_Win_lock, 0);
