@@ -169,11 +169,13 @@ void FreeRequest(Box& box, std::uint64_t handle) {
   open_buffers.Remove(request.slot);
 }
 
-void CancelRequest(std::uint64_t handle) {
+void CancelRequest(Box& box, std::uint64_t handle) {
   Request request;
   if (!requests.Find(handle, &request)) return;
   request.cancelling = true;
   requests.Put(handle, request);
+  // Whether it takes place is known at its end: until then waiting for it binds nobody.
+  if (request.active) AddFlags(box, request.slot, format::kCancelled);
 }
 
 }  // namespace ncclwatch::shim::mpi

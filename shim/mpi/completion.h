@@ -64,6 +64,6 @@ void JoinRecords(const Call& first, const Call& second);
 // MPI_Request_free: before and after.
 void BeginFreeing(Call& call, std::uint64_t handle);
 void FreeRequest(Box& box, std::uint64_t handle);
-void CancelRequest(std::uint64_t handle);
+void CancelRequest(Box& box, std::uint64_t handle);
 
 }  // namespace ncclwatch::shim::mpi

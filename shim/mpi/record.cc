@@ -197,6 +197,10 @@ void AddFlags(Box& box, std::uint64_t slot, std::uint32_t flags) {
   if (StillOurs(box, slot)) RecordAt(box, slot).flags.fetch_or(flags, std::memory_order_relaxed);
 }
 
+void RemoveFlags(Box& box, std::uint64_t slot, std::uint32_t flags) {
+  if (StillOurs(box, slot)) RecordAt(box, slot).flags.fetch_and(~flags, std::memory_order_relaxed);
+}
+
 void NotePoll(Call& call) {
   Box& box = call.box;
   // A loop may ask in turns about several things: a thread keeps a few rows open.

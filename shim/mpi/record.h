@@ -46,11 +46,8 @@ struct Receipt {
 };
 void NoteReceipt(Box& box, const Receipt& receipt);
 // The application knows that the operation in this slot is over, since `ticks`.
-inline void NoteCompletion(Box& box, std::uint64_t slot, std::uint32_t more_flags, std::uint64_t ticks) {
-  if (!StillOurs(box, slot)) return;
-  format::MpiRecord& record = RecordAt(box, slot);
-  if (more_flags) record.flags.fetch_or(more_flags, std::memory_order_relaxed);
-  record.completed.store(ticks, std::memory_order_release);
+inline void NoteCompletion(Box& box, std::uint64_t slot, std::uint64_t ticks) {
+  if (StillOurs(box, slot)) RecordAt(box, slot).completed.store(ticks, std::memory_order_release);
 }
 // A call in slot `waiter` waits for the request that was made in `slot`.
 inline void NoteWaiter(Box& box, std::uint64_t slot, std::uint64_t waiter) {
@@ -58,6 +55,7 @@ inline void NoteWaiter(Box& box, std::uint64_t slot, std::uint64_t waiter) {
     RecordAt(box, slot).waiter.store(waiter + 1, std::memory_order_relaxed);
 }
 void AddFlags(Box& box, std::uint64_t slot, std::uint32_t flags);
+void RemoveFlags(Box& box, std::uint64_t slot, std::uint32_t flags);
 
 // A test or probe that found nothing: no record each, or a loop of them would flush the ring; the first one of a row
 // makes one, the others count in it.

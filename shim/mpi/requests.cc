@@ -67,7 +67,7 @@ void OpenRequest(Call& call, MPI_Request made, bool sends, bool receives, bool p
                          .shared = shared};
   });
   if (over != kNoSlot) [[unlikely]]
-    NoteCompletion(call.box, over, 0, clock::Ticks());
+    NoteCompletion(call.box, over, clock::Ticks());
   if (displaced != kNoSlot) [[unlikely]]
     ReleaseBuffers(call, displaced);
   if (!kept) [[unlikely]]
@@ -146,7 +146,8 @@ void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, cons
   }
   if (request.makes != format::kNoCommunicator) [[unlikely]]
     EndPending(box, request.makes);
-  NoteCompletion(box, request.slot, cancelled ? std::uint32_t{format::kCancelled} : 0u, ReturnOf(ends));
+  if (request.cancelling && !cancelled) RemoveFlags(box, request.slot, format::kCancelled);
+  NoteCompletion(box, request.slot, ReturnOf(ends));
   requests.Change(handle, [&](Request& there) {
     if (there.persistent ? there.slot != request.slot : !there.active) return;
     // It may be another thread's request by now, which counts this one among the sharers: it was not closed yet.

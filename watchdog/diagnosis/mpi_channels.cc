@@ -100,7 +100,7 @@ void DropDoubtful(std::uint32_t sender, Channel* channel) {
     at->second = std::max(at->second, receipt->slot);
   }
   for (const Call* call : channel->receiver->messages) {
-    if (!IsReceive(*call) || call->position != format::kNotMatched || (call->flags & format::kCancelled) != 0) continue;
+    if (!IsReceive(*call) || call->position != format::kNotMatched || NeverTookPlace(*call)) continue;
     for (const auto& [tag, slot] : last)
       if (call->slot < slot && Takes(*call, sender, tag)) doubtful.insert(tag);
   }
@@ -126,8 +126,10 @@ bool IsMatched(Function function) {
          functions::WithSmallCounts(function) == Function::MPI_Imrecv;
 }
 
+bool NeverTookPlace(const Call& call) { return (call.flags & format::kCancelled) != 0 && call.completed_ns != 0; }
+
 bool IsOpen(const Call& receive) {
-  if ((receive.flags & (format::kCancelled | format::kForgotten | format::kNoPartner)) != 0) return false;
+  if ((receive.flags & (format::kForgotten | format::kNoPartner)) != 0 || NeverTookPlace(receive)) return false;
   if (functions::IsProbe(receive.function)) return receive.returned_ns == 0;
   if (receive.position != format::kNotMatched) return false;
   return receive.returned_ns == 0 || ((receive.flags & format::kRequest) != 0 && receive.completed_ns == 0);

@@ -33,9 +33,9 @@ bool IsMurky(const Process& process) {
 }
 
 bool AllKnown(const Member& member) {
-  constexpr std::uint32_t kNothing = format::kCancelled | format::kNoPartner;
   return std::none_of(member.messages.begin(), member.messages.end(), [](const Call* call) {
-    return IsReceive(*call) && call->position == format::kNotMatched && (call->flags & kNothing) == 0;
+    return IsReceive(*call) && call->position == format::kNotMatched && (call->flags & format::kNoPartner) == 0 &&
+           !NeverTookPlace(*call);
   });
 }
 

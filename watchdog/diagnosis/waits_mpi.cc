@@ -34,7 +34,8 @@ class Messages {
   void AddCall(int comm_index, int member_index, const Call& call) {
     if (!call.Holds()) return;
     const std::size_t before = graph_->waits.size();
-    if ((call.flags & format::kNoPartner) == 0) {
+    // What is being cancelled ends whatever others do.
+    if ((call.flags & (format::kNoPartner | format::kCancelled)) == 0) {
       if (IsSend(call))
         AddSend(comm_index, member_index, call);
       else

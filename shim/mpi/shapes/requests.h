@@ -166,8 +166,8 @@ struct RequestStatus {
 };
 struct Cancel {
   template <Function, class Real>
-  static int Around(Call&, Real real, MPI_Request* request) {
-    CancelRequest(Bits(*request));
+  static int Around(Call& call, Real real, MPI_Request* request) {
+    CancelRequest(call.box, Bits(*request));
     return real(request);
   }
 };

@@ -213,6 +213,13 @@ static void cancelled(void) {
     MPI_Test_cancelled(&status, &flag);
     fold(flag);
   }
+  MPI_Isend(out, 1, MPI_INT, right(), 8, ring, &request);
+  MPI_Recv(in, 1, MPI_INT, left(), 8, ring, MPI_STATUS_IGNORE);
+  MPI_Barrier(ring);
+  MPI_Cancel(&request);  // too late
+  MPI_Wait(&request, &status);
+  MPI_Test_cancelled(&status, &flag);
+  require(!flag, "it was received");
   MPI_Isend(out, 1, MPI_INT, right(), 7, ring, &request);
   MPI_Request_free(&request);  // freed while it is active: it completes all the same
   MPI_Recv(in, 1, MPI_INT, left(), 7, ring, MPI_STATUS_IGNORE);

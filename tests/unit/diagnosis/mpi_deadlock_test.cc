@@ -334,6 +334,19 @@ TEST(MpiDeadlock, BufferedSendsWaitForNobody) {
   ExpectHealthy(job);
 }
 
+// MPI_Wait returns then, whatever others do.
+TEST(MpiDeadlock, WhatIsBeingCancelledWaitsForNobody) {
+  for (const bool sends : {false, true}) {
+    MpiJob job(2);
+    const auto request = sends ? job.Isend(0, {.peer = 1, .bytes = kLarge, .function = Function::MPI_Issend})
+                               : job.Irecv(0, {.peer = 1});
+    job.At(0, request).flags |= format::kCancelled;
+    job.Wait(0, Function::MPI_Wait, {request});
+    job.Recv(1, {.peer = 0, .tag = 7});
+    ExpectNeverCertain(job);
+  }
+}
+
 // How long ago a send was called says nothing of how long somebody has waited for it.
 TEST(MpiDeadlock, ASendIsHeldFromWhereItIsWaitedFor) {
   MpiJob job(2);
