@@ -2,13 +2,14 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "shim/lifecycle/words/self_memory.h"
 #include "shim/mpi/handle_map.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
+#include "shim/mpi/origins.h"
+#include "shim/mpi/own_memory.h"
 #include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/requests.h"
@@ -41,24 +42,6 @@ constexpr std::uint64_t kMostShadowBytes = std::uint64_t{1} << 30;
 constinit std::atomic<std::uint32_t> shadows{0};
 constinit std::atomic<std::uint64_t> shadow_bytes{0};
 
-// A device's memory, or none at all, cannot be read: then nothing is said, and nothing is written either.
-bool HashOf(const Piece& piece, std::uint64_t* hash) {
-  constexpr std::uint64_t kBlock = 4096;
-  alignas(8) unsigned char block[kBlock];
-  *hash = piece.bytes();
-  for (std::uintptr_t at = piece.begin; at < piece.end; at += kBlock) {
-    const std::uint64_t bytes = std::min<std::uint64_t>(kBlock, piece.end - at);
-    if (!ReadSelf(at, block, bytes)) return false;
-    std::memset(block + bytes, 0, -bytes % 8);
-    for (std::uint64_t i = 0; i < bytes; i += 8) {
-      std::uint64_t word;
-      std::memcpy(&word, block + i, sizeof word);
-      *hash = format::Mix(*hash, word);
-    }
-  }
-  return true;
-}
-
 Piece MapShadow(std::uint64_t bytes) {
   const bool few = shadows.fetch_add(1) < kMostShadows;
   const bool small = shadow_bytes.fetch_add(bytes) + bytes <= kMostShadowBytes;
@@ -83,15 +66,6 @@ void Unmap(const Piece& shadow) {
 
 bool FillShadow(const Piece& piece, const Piece& shadow) {
   return ReadSelf(piece.begin, reinterpret_cast<void*>(shadow.begin), piece.bytes());
-}
-
-// Others may write there at any time.
-constinit HandleMap<Piece> window_memory;
-constinit std::atomic<bool> any_memory_is_a_windows{false};
-bool IsWindows(const Piece& piece) {
-  bool is = any_memory_is_a_windows.load(std::memory_order_relaxed);
-  window_memory.ForEach([&](std::uint64_t, const Piece& memory) { is = is || memory.Overlaps(piece); });
-  return is;
 }
 
 Watched Begun(const Call& call, const Piece& piece) {
@@ -141,6 +115,7 @@ void DropBuffers(std::uint64_t slot) {
 }
 
 void EndBuffers(Call& ends, std::uint64_t slot) {
+  EndOrigin(ends, slot);
   Watched watched;
   std::uint64_t hash = 0;
   if (Take(sent, slot, &watched)) {
@@ -297,16 +272,6 @@ void EndsInside::After(Call& call) {
     open_buffers.Remove(rows_[i].slot);
     EndBuffers(call, rows_[i].slot);
   }
-}
-
-void NoteWindowMemory(std::uint64_t window, const void* base, std::int64_t bytes) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(base);
-  if (bytes < 0 || !window_memory.Put(window, {begin, begin + static_cast<std::uint64_t>(bytes)}))
-    any_memory_is_a_windows.store(true, std::memory_order_relaxed);
-}
-
-void ForgetWindowMemory(std::uint64_t window) {
-  window_memory.Remove(window, [](const Piece&) { return true; });
 }
 
 }  // namespace ncclwatch::shim::mpi

@@ -1,7 +1,8 @@
 // NCCLWATCH_MPI_CHECKS=buffers: whether the program changes a buffer between the call that begins an operation on it
 // and the one that completes it. What is sent is hashed at both ends. What is received goes into a shadow of ours,
 // which holds what the buffer held, and is copied when the program learns of the end; until then nobody but the program
-// writes to the buffer. Only of buffers in one piece, in memory that is no window's; of accesses to windows none.
+// writes to the buffer. Only of buffers in one piece, in memory that is no window's; of accesses to windows see
+// origins.h.
 #pragma once
 
 #include <cstdint>
@@ -68,8 +69,5 @@ class EndsInside {
   Row* rows_ = few_;
 };
 bool AnyShadow();
-
-void NoteWindowMemory(std::uint64_t window, const void* base, std::int64_t bytes);
-void ForgetWindowMemory(std::uint64_t window);
 
 }  // namespace ncclwatch::shim::mpi

@@ -38,6 +38,8 @@ foreach(mpi IN LISTS MPIS)
     mpi/hooks.cc
     mpi/misuse.cc
     mpi/objects.cc
+    mpi/origins.cc
+    mpi/own_memory.cc
     mpi/parts.cc
     mpi/phase.cc
     mpi/real.cc

@@ -88,6 +88,11 @@ const CommView* CommOf(const View& view, const Case& one) {
   return nullptr;
 }
 
+bool IsAccess(functions::Function function) {
+  const functions::FunctionInfo* info = functions::Find(function);
+  return info != nullptr && info->family == functions::Family::kOneSided;
+}
+
 std::string NextStep(const Misuse& misuse) {
   const std::string call =
       std::string(functions::FullName(misuse.function)) + " at " + Place(misuse.site_name, misuse.site);
@@ -95,6 +100,9 @@ std::string NextStep(const Misuse& misuse) {
   switch (KindOf(misuse)) {
     case Kind::kResourceLeak: return "free what " + made + " makes, before MPI_Finalize";
     case Kind::kRequestError:
+      if (misuse.wrong == Wrong::kBufferTouched && IsAccess(misuse.made_by))
+        return "leave what " + made +
+               " sends alone until a fence, flush or unlock, or its request, tells that it is done";
       return made.empty() ? "look at the requests of " + call
                           : "follow the request that " + made + " makes to the one call that completes it";
     case Kind::kEpochError:

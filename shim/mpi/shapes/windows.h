@@ -5,6 +5,8 @@
 #include "shim/mpi/completion.h"
 #include "shim/mpi/datatypes.h"
 #include "shim/mpi/footprint.h"
+#include "shim/mpi/origins.h"
+#include "shim/mpi/own_memory.h"
 #include "shim/mpi/record.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
@@ -68,7 +70,10 @@ struct WinFree {
     BeginEndingOver(call);
     const int result = real(handle);
     EndFreeingWindow(call, before, result);
-    if (result == MPI_SUCCESS && call.box.watches_buffers) ForgetWindowMemory(Bits(before));
+    if (result == MPI_SUCCESS && call.box.watches_buffers) {
+      ForgetWindowMemory(Bits(before));
+      ForgetOrigins(call);
+    }
     return result;
   }
 };
@@ -76,7 +81,10 @@ struct WinFence {
   template <Function, class Real>
   static int Around(Call& call, Real real, int assertion, MPI_Win handle) {
     Window window;
-    if (AttachWindow(call, handle, &window)) CheckFence(call, window);
+    if (AttachWindow(call, handle, &window)) {
+      CheckFence(call, window);
+      EndOrigins(call);
+    }
     EnterCollective(call);
     const int result = real(assertion, handle);
     if (result == MPI_SUCCESS) NoteFence(call, handle, assertion);
@@ -114,6 +122,7 @@ struct WinComplete {
         call, handle,
         [&](const Window& window) {
           if (!window.started()) Report(call, {.wrong = Wrong::kNotStarted});
+          EndOrigins(call);
         },
         [&] { return real(handle); }, [&] { NoteComplete(handle); });
   }
@@ -171,6 +180,7 @@ struct WinUnlock {
         [&](const Window& window) {
           CheckTarget(call, target);
           CheckUnlock(call, window, target);
+          EndOriginsAt(call, target);
         },
         [&] { return real(target, handle); }, [&] { NoteUnlock(handle, target); });
   }
@@ -190,6 +200,7 @@ struct WinUnlockAll {
         call, handle,
         [&](const Window& window) {
           if (!window.all_locked) Report(call, {.wrong = Wrong::kNotAllLocked});
+          EndOrigins(call);
         },
         [&] { return real(handle); }, [&] { NoteUnlockAll(handle); });
   }
@@ -204,6 +215,7 @@ struct WinFlush {
         [&](const Window& window) {
           CheckTarget(call, target);
           if (!window.locked() && target != MPI_PROC_NULL) Report(call, {.wrong = Wrong::kFlushOutside});
+          EndOriginsAt(call, target);
         },
         [&] { return real(target, handle); }, [&] { NoteFlush(handle); });
   }
@@ -215,6 +227,7 @@ struct WinFlushAll {
         call, handle,
         [&](const Window& window) {
           if (!window.locked()) Report(call, {.wrong = Wrong::kFlushOutside});
+          EndOrigins(call);
         },
         [&] { return real(handle); }, [&] { NoteFlush(handle); });
   }
@@ -231,7 +244,7 @@ struct Access {
     Amount(call, static_cast<std::uint64_t>(count), type);
     if (!IsPredefined(type)) call.bytes = 0;  // there may be gaps in it
   }
-  // touch(footprint): the memory of this rank that the access is about.
+  // touch(footprint or origin buffers): the memory of this rank that the access is about.
   template <Function function, class Touch, class Real, class... A>
   static int Pass(Call& call, int target, MPI_Aint displacement, MPI_Win handle, const Touch& touch, Real real,
                   A... arguments) {
@@ -244,6 +257,8 @@ struct Access {
       const int result = real(arguments...);
       if (result == MPI_SUCCESS) {
         touched.Open(true);
+        if (call.box.watches_buffers) [[unlikely]]
+          Watch(call, target, touch);
         OpenRequest(call, *Last(arguments...), false, false, false);
       }
       Leave(call, result);
@@ -255,9 +270,19 @@ struct Access {
       }
       EnterOther(call);
       const int result = real(arguments...);
+      if (call.box.watches_buffers && result == MPI_SUCCESS) [[unlikely]]
+        Watch(call, target, touch);
       Leave(call, result);
       return result;
     }
+  }
+
+ private:
+  template <class Touch>
+  [[gnu::cold, gnu::noinline]] static void Watch(Call& call, int target, const Touch& touch) {
+    OriginBuffers origin(call);
+    touch(origin);
+    origin.Watch(target);
   }
 };
 struct Put : Access {
@@ -267,7 +292,7 @@ struct Put : Access {
     Describe(call, origin_count, origin_type);
     Describe(call, count, type);
     constexpr Use use = std::is_const_v<Origin> ? Use::kRead : Use::kWritten;
-    const auto touch = [&](Footprint& touched) { touched.Add(use, origin, Unsigned(origin_count), origin_type); };
+    const auto touch = [&](auto& touched) { touched.Add(use, origin, Unsigned(origin_count), origin_type); };
     return Pass<function>(call, target, displacement, window, touch, real, origin, origin_count, origin_type, target,
                           displacement, count, type, window, more...);
   }
@@ -280,9 +305,7 @@ struct Accumulate : Access {
     Describe(call, count, type);
     call.reduction = ReductionOf(op);
     CheckPredefinedOperator(call, op);
-    const auto touch = [&](Footprint& touched) {
-      touched.Add(Use::kRead, origin, Unsigned(origin_count), origin_type);
-    };
+    const auto touch = [&](auto& touched) { touched.Add(Use::kRead, origin, Unsigned(origin_count), origin_type); };
     return Pass<function>(call, target, displacement, window, touch, real, origin, origin_count, origin_type, target,
                           displacement, count, type, op, window, more...);
   }
@@ -297,7 +320,7 @@ struct GetAccumulate : Access {
     Describe(call, count, type);
     call.reduction = ReductionOf(op);
     CheckPredefinedOperator(call, op);
-    const auto touch = [&](Footprint& touched) {
+    const auto touch = [&](auto& touched) {
       if (op != MPI_NO_OP) touched.Add(Use::kRead, origin, Unsigned(origin_count), origin_type);
       touched.Add(Use::kWritten, result, Unsigned(result_count), result_type);
     };
@@ -312,7 +335,7 @@ struct FetchAndOp : Access {
     Describe(call, 1, type);
     call.reduction = ReductionOf(op);
     CheckPredefinedOperator(call, op);
-    const auto touch = [&](Footprint& touched) {
+    const auto touch = [&](auto& touched) {
       if (op != MPI_NO_OP) touched.Add(Use::kRead, origin, 1, type);
       touched.Add(Use::kWritten, result, 1, type);
     };
@@ -325,7 +348,7 @@ struct CompareAndSwap : Access {
   static int Around(Call& call, Real real, const void* origin, const void* compared, void* result, MPI_Datatype type,
                     int target, MPI_Aint displacement, MPI_Win window) {
     Describe(call, 1, type);
-    const auto touch = [&](Footprint& touched) {
+    const auto touch = [&](auto& touched) {
       touched.Add(Use::kRead, origin, 1, type);
       touched.Add(Use::kRead, compared, 1, type);
       touched.Add(Use::kWritten, result, 1, type);

@@ -250,6 +250,114 @@ static void touched_in_place(void) {
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
+// What an access to a window sends, changed before the access is complete on its rank.
+
+static int memory[16];
+static MPI_Win window;
+
+static void make_window(void) { MPI_Win_create(memory, sizeof memory, sizeof memory[0], MPI_INFO_NULL, ring, &window); }
+
+static void touched_put(void) {
+  make_window();
+  MPI_Win_fence(0, window);
+  if (rank == odd) {
+    MPI_Put(out, 8, MPI_INT, partner, 0, 8, MPI_INT, window);
+    planted();
+    out[3] = 5;
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  MPI_Win_free(&window);
+}
+
+static void touched_accumulate(void) {
+  MPI_Group all, one;
+  make_window();
+  MPI_Comm_group(ring, &all);
+  if (rank == odd) {
+    MPI_Group_incl(all, 1, &partner, &one);
+    MPI_Win_start(one, 0, window);
+    MPI_Accumulate(out, 8, MPI_INT, partner, 0, 8, MPI_INT, MPI_SUM, window);
+    planted();
+    ++out[0];
+    MPI_Win_complete(window);
+    MPI_Group_free(&one);
+  } else if (rank == partner) {
+    MPI_Group_incl(all, 1, &odd, &one);
+    MPI_Win_post(one, 0, window);
+    MPI_Win_wait(window);
+    MPI_Group_free(&one);
+  }
+  MPI_Group_free(&all);
+  MPI_Win_free(&window);
+}
+
+static void touched_before_flush(void) {
+  make_window();
+  MPI_Win_lock_all(0, window);
+  if (rank == odd) {
+    MPI_Put(out, 8, MPI_INT, partner, 0, 8, MPI_INT, window);
+    planted();
+    out[3] = 5;
+    MPI_Win_flush_local(partner, window);
+  }
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+}
+
+static void touched_before_flush_of_it(void) {  // the other target's is flushed
+  int third = size > 2 ? size - 1 : 0;
+  make_window();
+  MPI_Win_lock_all(0, window);
+  if (rank == odd) {
+    MPI_Put(out, 4, MPI_INT, rank, 0, 4, MPI_INT, window);
+    MPI_Put(out + 8, 4, MPI_INT, third, 4, 4, MPI_INT, window);
+    MPI_Win_flush(third, window);
+    out[8] = 3;
+    planted();
+    out[0] = 5;
+  }
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+}
+
+static void touched_rput(void) {
+  MPI_Request request;
+  make_window();
+  MPI_Win_lock_all(0, window);
+  if (rank == odd) {
+    MPI_Rput(out, 8, MPI_INT, partner, 0, 8, MPI_INT, window, &request);
+    planted();
+    out[3] = 5;
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+}
+
+static void touched_added(void) {
+  make_window();
+  MPI_Win_fence(0, window);
+  if (rank == odd) {
+    MPI_Fetch_and_op(out, in, MPI_INT, partner, 0, MPI_SUM, window);
+    planted();
+    out[0] = 5;
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  MPI_Win_free(&window);
+}
+
+static void touched_compared(void) {
+  make_window();
+  MPI_Win_fence(0, window);
+  if (rank == odd) {
+    MPI_Compare_and_swap(out, out + 8, in, MPI_INT, partner, 0, window);
+    planted();
+    out[8] = 5;
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  MPI_Win_free(&window);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"two_receives", two_receives},
@@ -270,6 +378,13 @@ int main(int argc, char** argv) {
       {"touched_sum", touched_sum},
       {"touched_part_of_sum", touched_part_of_sum},
       {"touched_in_place", touched_in_place},
+      {"touched_put", touched_put},
+      {"touched_accumulate", touched_accumulate},
+      {"touched_before_flush", touched_before_flush},
+      {"touched_before_flush_of_it", touched_before_flush_of_it},
+      {"touched_rput", touched_rput},
+      {"touched_added", touched_added},
+      {"touched_compared", touched_compared},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

@@ -313,6 +313,79 @@ static void windows(void) {  // receives into the memory of a window, and access
   MPI_Win_free(&window);
 }
 
+static void origins(void) {  // what accesses to a window send, changed as soon as the access is complete here
+  int *shared, done = 0;
+  const int here = 32;  // where nobody else puts anything
+  MPI_Win window;
+  MPI_Group all, before, after;
+  MPI_Request requests[2];
+  MPI_Win_allocate(64 * sizeof(int), sizeof(int), MPI_INFO_NULL, ring, &shared, &window);
+  for (int i = 0; i < 64; ++i) shared[i] = 0;
+  MPI_Win_fence(0, window);
+  for (int round = 0; round < kRounds; ++round) {
+    fill(out, 24, round);
+    MPI_Put(out, 8, MPI_INT, right(), 0, 8, MPI_INT, window);
+    MPI_Accumulate(out, 8, MPI_INT, right(), 8, 8, MPI_INT, MPI_SUM, window);
+    MPI_Get_accumulate(out + 8, 8, MPI_INT, in, 8, MPI_INT, right(), 16, 8, MPI_INT, MPI_NO_OP, window);
+    MPI_Put(out + 16, 8, MPI_INT, MPI_PROC_NULL, 0, 8, MPI_INT, window);
+    fill(out + 8, 16, 50);  // nobody reads that
+    MPI_Put(shared + here, 2, MPI_INT, right(), 40, 2, MPI_INT, window);
+    MPI_Win_fence(0, window);
+    fold_all(shared, 42);
+    fill(out, 8, 60);
+    shared[here] = round;
+    MPI_Win_fence(0, window);
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  MPI_Comm_group(ring, &all);
+  MPI_Group_incl(all, 1, (int[]){left()}, &before);
+  MPI_Group_incl(all, 1, (int[]){right()}, &after);
+  for (int round = 0; round < kRounds; ++round) {
+    fill(out, 8, round);
+    MPI_Win_post(before, 0, window);
+    MPI_Win_start(after, 0, window);
+    MPI_Put(out, 8, MPI_INT, right(), 0, 8, MPI_INT, window);
+    MPI_Win_complete(window);
+    fill(out, 8, 70);
+    MPI_Win_wait(window);
+    fold_all(shared, 8);
+  }
+  MPI_Group_free(&after);
+  MPI_Group_free(&before);
+  MPI_Group_free(&all);
+  MPI_Barrier(ring);
+  MPI_Win_lock_all(0, window);
+  for (int round = 0; round < 4 * kRounds; ++round) {
+    fill(out, 32, round);
+    MPI_Put(out, 8, MPI_INT, right(), 0, 8, MPI_INT, window);
+    MPI_Rput(out + 8, 8, MPI_INT, right(), 8, 8, MPI_INT, window, &requests[0]);
+    MPI_Raccumulate(out + 16, 8, MPI_INT, right(), 16, 8, MPI_INT, MPI_SUM, window, &requests[1]);
+    MPI_Put(out + 24, 8, MPI_INT, rank, 48, 8, MPI_INT, window);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    fill(out + 8, 8, 80);
+    for (done = 0; !done;) MPI_Test(&requests[1], &done, MPI_STATUS_IGNORE);
+    fill(out + 16, 8, 80);
+    switch (round % 4) {
+      case 0: MPI_Win_flush(right(), window); break;
+      case 1: MPI_Win_flush_local(right(), window); break;
+      case 2: MPI_Win_flush_all(window); break;
+      default: MPI_Win_flush_local_all(window);
+    }
+    fill(out, 8, 80);
+    MPI_Win_flush(rank, window);
+    fill(out + 24, 8, 80);
+    MPI_Win_flush_all(window);
+    MPI_Barrier(ring);
+    MPI_Win_sync(window);
+    fold_all(shared, 16);
+    MPI_Barrier(ring);
+  }
+  MPI_Put(out, 8, MPI_INT, right(), 0, 8, MPI_INT, window);
+  MPI_Win_unlock_all(window);
+  fill(out, 8, 90);
+  MPI_Win_free(&window);
+}
+
 static void persistent(void) {  // several on one buffer, of which one at a time is active
   MPI_Request requests[4], all[2];
   MPI_Recv_init(in, 8, MPI_INT, left(), 1, ring, &requests[0]);
@@ -424,6 +497,7 @@ int main(int argc, char** argv) {
       {"collectives", collectives},
       {"neighbours", neighbours},
       {"windows", windows},
+      {"origins", origins},
       {"persistent", persistent},
       {"nothing", nothing},
       {"many", many},

@@ -1,0 +1,51 @@
+#include "shim/mpi/own_memory.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "shim/lifecycle/words/self_memory.h"
+#include "shim/mpi/handle_map.h"
+
+namespace ncclwatch::shim::mpi {
+namespace {
+
+constinit HandleMap<Piece> window_memory;
+constinit std::atomic<bool> any_memory_is_a_windows{false};
+
+}  // namespace
+
+bool HashOf(const Piece& piece, std::uint64_t* hash) {
+  constexpr std::uint64_t kBlock = 4096;
+  alignas(8) unsigned char block[kBlock];
+  *hash = piece.bytes();
+  for (std::uintptr_t at = piece.begin; at < piece.end; at += kBlock) {
+    const std::uint64_t bytes = std::min<std::uint64_t>(kBlock, piece.end - at);
+    if (!ReadSelf(at, block, bytes)) return false;
+    std::memset(block + bytes, 0, -bytes % 8);
+    for (std::uint64_t i = 0; i < bytes; i += 8) {
+      std::uint64_t word;
+      std::memcpy(&word, block + i, sizeof word);
+      *hash = format::Mix(*hash, word);
+    }
+  }
+  return true;
+}
+
+void NoteWindowMemory(std::uint64_t window, const void* base, std::int64_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(base);
+  if (bytes < 0 || !window_memory.Put(window, {begin, begin + static_cast<std::uint64_t>(bytes)}))
+    any_memory_is_a_windows.store(true, std::memory_order_relaxed);
+}
+
+void ForgetWindowMemory(std::uint64_t window) {
+  window_memory.Remove(window, [](const Piece&) { return true; });
+}
+
+bool IsWindows(const Piece& piece) {
+  bool is = any_memory_is_a_windows.load(std::memory_order_relaxed);
+  window_memory.ForEach([&](std::uint64_t, const Piece& memory) { is = is || memory.Overlaps(piece); });
+  return is;
+}
+
+}  // namespace ncclwatch::shim::mpi
