@@ -46,6 +46,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/record.cc
     mpi/refused.cc
     mpi/requests.cc
+    mpi/stores.cc
     mpi/threads.cc
     mpi/windows.cc)
   target_include_directories(shim_${mpi} PRIVATE ${folder})

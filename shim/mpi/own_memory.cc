@@ -10,8 +10,13 @@
 namespace ncclwatch::shim::mpi {
 namespace {
 
-constinit HandleMap<Piece> window_memory;
+struct Memory {
+  Piece piece = {};
+  bool shared = false;
+};
+constinit HandleMap<Memory> window_memory;
 constinit std::atomic<bool> any_memory_is_a_windows{false};
+constinit std::atomic<std::uint64_t> windows_made{0};
 
 }  // namespace
 
@@ -32,20 +37,35 @@ bool HashOf(const Piece& piece, std::uint64_t* hash) {
   return true;
 }
 
-void NoteWindowMemory(std::uint64_t window, const void* base, std::int64_t bytes) {
+void NoteWindowMemory(std::uint64_t window, const void* base, std::int64_t bytes, bool shared) {
   const auto begin = reinterpret_cast<std::uintptr_t>(base);
-  if (bytes < 0 || !window_memory.Put(window, {begin, begin + static_cast<std::uint64_t>(bytes)}))
-    any_memory_is_a_windows.store(true, std::memory_order_relaxed);
+  const Memory memory{{begin, begin + static_cast<std::uint64_t>(bytes)}, shared};
+  if (bytes < 0 || !window_memory.Put(window, memory)) any_memory_is_a_windows.store(true, std::memory_order_relaxed);
+  windows_made.fetch_add(1);
 }
 
 void ForgetWindowMemory(std::uint64_t window) {
-  window_memory.Remove(window, [](const Piece&) { return true; });
+  window_memory.Remove(window, [](const Memory&) { return true; });
 }
 
 bool IsWindows(const Piece& piece) {
   bool is = any_memory_is_a_windows.load(std::memory_order_relaxed);
-  window_memory.ForEach([&](std::uint64_t, const Piece& memory) { is = is || memory.Overlaps(piece); });
+  window_memory.ForEach([&](std::uint64_t, const Memory& memory) { is = is || memory.piece.Overlaps(piece); });
   return is;
 }
+
+bool OnlyOwners(std::uint64_t window, Piece* memory) {
+  Memory own;
+  if (any_memory_is_a_windows.load(std::memory_order_relaxed) || !window_memory.Find(window, &own) || own.shared)
+    return false;
+  bool alone = true;
+  window_memory.ForEach([&](std::uint64_t other, const Memory& theirs) {
+    alone = alone && (other == window || !theirs.piece.Overlaps(own.piece));
+  });
+  *memory = own.piece;
+  return alone;
+}
+
+std::uint64_t WindowsMade() { return windows_made.load(); }
 
 }  // namespace ncclwatch::shim::mpi

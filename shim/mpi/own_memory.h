@@ -11,9 +11,12 @@ namespace ncclwatch::shim::mpi {
 // A device's memory, or none at all, cannot be read: then nothing is said, and nothing is written either.
 bool HashOf(const Piece& piece, std::uint64_t* hash);
 
-// bytes < 0: which memory is the window's is not known, and any may be.
-void NoteWindowMemory(std::uint64_t window, const void* base, std::int64_t bytes);
+// bytes < 0: which memory is the window's is not known, and any may be. shared: other processes may store there.
+void NoteWindowMemory(std::uint64_t window, const void* base, std::int64_t bytes, bool shared = false);
 void ForgetWindowMemory(std::uint64_t window);
 bool IsWindows(const Piece& piece);
+// The memory of the window, if it is no other window's, and this process alone stores there.
+bool OnlyOwners(std::uint64_t window, Piece* memory);
+std::uint64_t WindowsMade();
 
 }  // namespace ncclwatch::shim::mpi

@@ -372,6 +372,8 @@ RMA = [
     *(epoch(name, pair) for name in ("put_put_conflict", "put_get_conflict", "accumulate_put_conflict")),
     # Whether anything orders them but luck nobody outside can know; operators may be mixed where the window says so.
     *(epoch(name, pair, least="likely", most="likely") for name in ("shared_locks", "accumulate_operators")),
+    *(epoch(name, pair, least="likely", most="likely", environment=WITH_BUFFERS) for name in (
+        "stored_and_got", "stored_beside_a_put")),
     epoch("missing_fence", minority, ("order_mismatch",)),
     epoch("asleep_before_fence", kinds=("missing_participant",), alone=HANGS, least="likely", most="likely"),
     epoch("missing_window", kinds=NOT_JOINED, alone=HANGS, least="likely", most="likely"),
@@ -390,7 +392,7 @@ FILES = [
 ]
 
 CLEAN_BUFFERS = ("columns", "gaps", "read_by_many", "parts", "reused", "freed", "in_place", "collectives", "neighbours",
-                 "windows", "origins", "persistent", "nothing", "many")
+                 "windows", "origins", "stores", "persistent", "nothing", "many")
 CLEAN = [
     *clean("collectives", "rooted", "everybody", "pairs", "in_place", "nonblocking", "zero_counts", "operators",
            "neighbours"),

@@ -1,10 +1,12 @@
 // epoch_error of accesses that contradict one another: to the same memory of a window, at least one of them changes it,
-// and no synchronization comes between them. Loads and stores of the memory's owner are seen by nobody.
+// and no synchronization comes between them. Loads of the memory's owner are seen by nobody, its stores only where they
+// are watched (epoch_stores.h).
 #include <algorithm>
 #include <map>
 #include <tuple>
 
-#include "ncclwatch/functions/types.h"
+#include "watchdog/diagnosis/accesses.h"
+#include "watchdog/diagnosis/epoch_stores.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/waits_mpi.h"
@@ -17,30 +19,6 @@ using functions::Function;
 using reader::Call;
 
 constexpr std::uint64_t kMostPairs = 4'000'000;  // compared in one diagnosis: what is beyond is not said
-
-constexpr std::uint8_t NumberOf(std::string_view name) {
-  for (const functions::NumberedName& each : functions::kMpiOperators)
-    if (each.name == name) return each.number;
-  return format::kNoReduction;
-}
-constexpr std::uint8_t kNoOperator = NumberOf("MPI_NO_OP");
-
-enum class Does { kReads, kWrites, kUpdates };  // updates: each element as a whole, in one go with what it was
-
-Does WhatItDoes(const Call& call) {
-  switch (functions::WithSmallCounts(call.function)) {
-    case Function::MPI_Get:
-    case Function::MPI_Rget: return Does::kReads;
-    case Function::MPI_Put:
-    case Function::MPI_Rput: return Does::kWrites;
-    default: return Does::kUpdates;
-  }
-}
-
-bool IsAccess(const Call& call) {
-  const functions::FunctionInfo* info = functions::Find(call.function);
-  return info != nullptr && info->family == functions::Family::kOneSided && functions::IsMpi(call.function);
-}
 
 // Completes accesses of its caller at the target.
 bool Completes(const Call& call, const Call& access) {
@@ -69,14 +47,11 @@ enum class Clash { kNone, kOperators, kAccesses };
 Clash ClashOf(const Call& a, const Call& b, bool same_rank) {
   const Does one = WhatItDoes(a), other = WhatItDoes(b);
   if (one == Does::kUpdates && other == Does::kUpdates) {
-    const bool free = a.reduction == b.reduction || a.reduction == kNoOperator || b.reduction == kNoOperator ||
+    const bool free = a.reduction == b.reduction || a.reduction == NoOperator() || b.reduction == NoOperator() ||
                       a.reduction == format::kNoReduction || b.reduction == format::kNoReduction;
     return same_rank || free ? Clash::kNone : Clash::kOperators;
   }
-  const auto reads = [](Does does, const Call& call) {
-    return does == Does::kReads || (does == Does::kUpdates && call.reduction == kNoOperator);
-  };
-  return reads(one, a) && reads(other, b) ? Clash::kNone : Clash::kAccesses;
+  return OnlyReads(a) && OnlyReads(b) ? Clash::kNone : Clash::kAccesses;
 }
 
 // Benchmarks put the same data to the same place again and again: whichever comes last, that is what is there.
@@ -129,13 +104,11 @@ class Window {
   }
 
   std::optional<Access> Make(const Member& member, const Call& call) const {
-    if (call.bytes == 0 || call.root < 0 || (call.flags & format::kNoPartner) != 0) return std::nullopt;
     if (call.result != 0 && call.result != format::kNoResult) return std::nullopt;
-    const Member* target = comm_.OfRank(static_cast<std::uint32_t>(call.root));
-    if (target == nullptr || target->comm->color <= 0) return std::nullopt;
-    const std::uint64_t begin = call.chain * static_cast<std::uint64_t>(target->comm->color);
+    const std::optional<Extent> extent = ExtentOf(comm_, call);
+    if (!extent) return std::nullopt;
     const Process& process = view_.process(member);
-    Access access{&member, &call, begin, begin + call.bytes, process.At(call.entered_ns), INT64_MAX};
+    Access access{&member, &call, extent->begin, extent->end, process.At(call.entered_ns), INT64_MAX};
     if (call.completed_ns != 0) access.until_ns = process.At(call.completed_ns);
     return access;
   }
@@ -221,19 +194,26 @@ std::string SideText(const CallSummary& side, const Access& access) {
          std::to_string(access.end - 1) + (side.site_text ? ", at " + *side.site_text : "");
 }
 
-Finding Explain(const View& view, const CommView& comm, const Conflict& conflict) {
-  const Access &a = conflict.first, &b = conflict.second;
+// Where and by whom, of a finding about two ranks of a window.
+Finding Begin(const View& view, const CommView& comm, std::initializer_list<const Member*> members,
+              std::int64_t at_ns) {
   Finding finding;
   finding.kind = Kind::kEpochError;
+  std::vector<int> ranks;
+  for (const Member* member : members)
+    if (member->node >= 0) ranks.push_back(view.nodes[member->node].rank);
+  AddCulprits(view, SortedUnique(std::move(ranks)), &finding);
+  finding.communicator = DescribeComm(comm);
+  finding.began_at_ns = ToRealtime(view, at_ns);
+  return finding;
+}
+
+Finding Explain(const View& view, const CommView& comm, const Conflict& conflict) {
+  const Access &a = conflict.first, &b = conflict.second;
+  Finding finding = Begin(view, comm, {a.member, b.member}, conflict.began_ns);
   const bool in_order = OneThread(view.process(*a.member)) && OneThread(view.process(*b.member));
   const bool certain = conflict.clash == Clash::kAccesses && !conflict.by_time && in_order;
   finding.certainty = certain ? Certainty::kCertain : Certainty::kLikely;
-  std::vector<int> ranks;
-  for (const Access* side : {&a, &b})
-    if (side->member->node >= 0) ranks.push_back(view.nodes[side->member->node].rank);
-  AddCulprits(view, SortedUnique(std::move(ranks)), &finding);
-  finding.communicator = DescribeComm(comm);
-  finding.began_at_ns = ToRealtime(view, conflict.began_ns);
   finding.calls = {Side(view, comm, a), Side(view, comm, b)};
   const std::string target = Ranks({JobRankOf(view, comm, a.call->root)});
   const std::uint64_t from = std::max(a.begin, b.begin), until = std::min(a.end, b.end);
@@ -256,6 +236,33 @@ Finding Explain(const View& view, const CommView& comm, const Conflict& conflict
   return finding;
 }
 
+std::string BytesText(const Extent& extent) {
+  if (extent.end - extent.begin == 1) return "byte " + std::to_string(extent.begin);
+  return "bytes " + std::to_string(extent.begin) + " to " + std::to_string(extent.end - 1);
+}
+
+// Something that MPI does not see may have ordered them.
+Finding Explain(const View& view, const CommView& comm, const StoreConflict& conflict) {
+  const std::int64_t entered = view.process(*conflict.reader).At(conflict.get->entered_ns);
+  Finding finding = Begin(view, comm, {conflict.owner, conflict.reader}, entered);
+  finding.certainty = Certainty::kLikely;
+  const Extent got = *ExtentOf(comm, *conflict.get);
+  const Access get{conflict.reader, conflict.get, got.begin, got.end, entered, INT64_MAX};
+  CallSummary fence = DescribeCall(view, comm, *conflict.owner, conflict.fence->position, conflict.fence);
+  finding.calls = {Side(view, comm, get), fence};
+  const std::string owner = Ranks(fence.ranks), reader = Ranks(finding.calls[0].ranks);
+  finding.summary = Capital(owner) + " changes memory of its own in " + CommText(comm) + " that " + reader +
+                    " gets between the same two calls of MPI_Win_fence: whether " + reader +
+                    " gets what was there before or afterwards is undefined.";
+  finding.evidence = {
+      SideText(finding.calls[0], get),
+      BytesText(conflict.both) + " of " + owner + "'s memory: not as before when it calls the second MPI_Win_fence" +
+          (fence.site_text ? ", at " + *fence.site_text : "") + ", and no access of anybody has changed that",
+      "between the first fence and its access " + reader + " calls nothing by which it could have learned of it"};
+  finding.next_steps = {"put a fence between what " + owner + " writes into its window and the accesses that read it"};
+  return finding;
+}
+
 }  // namespace
 
 std::vector<Finding> FindEpochConflicts(const View& view, const WaitGraph& graph) {
@@ -265,7 +272,12 @@ std::vector<Finding> FindEpochConflicts(const View& view, const WaitGraph& graph
     const CommView& comm = view.comms[c];
     if (!IsWindow(comm) || !comm.comparable) continue;
     const std::optional<Conflict> first = Window(view, comm, static_cast<int>(c), graph, &pairs).First();
-    if (first) findings.push_back(Explain(view, comm, *first));
+    if (first) {
+      findings.push_back(Explain(view, comm, *first));
+      continue;
+    }
+    const auto stored = FindStoreConflict(view, comm, static_cast<int>(c), graph, kMostPairs, &pairs);
+    if (stored) findings.push_back(Explain(view, comm, *stored));
   }
   return findings;
 }

@@ -41,8 +41,8 @@ class Kernels {
   // The same for all that one group launches at once.
   static std::uint64_t Launched(const Call& call) { return call.group != 0 ? call.group : ~call.slot; }
 
-  // All unfinished launches of the node, and which of them came first. Those of one group on several communicators need
-  // one another: NCCL launches them in an order of its own.
+  // All unfinished launches of the node (calls of MPI launch nothing on a GPU), and which of them came first. Those of
+  // one group on several communicators need one another: NCCL launches them in an order of its own.
   void Collect(int node) {
     struct Launch {
       const Call* call;
@@ -56,7 +56,7 @@ class Kernels {
       if (!view_.comms[comm].comparable || !own.alive_in()) continue;
       for (const std::vector<const Call*>* calls : {&own.calls, &own.messages})
         for (const Call* call : *calls)
-          if (own.Outstanding(*call)) launches.push_back({call, comm, member});
+          if (own.Outstanding(*call) && !functions::IsMpi(call->function)) launches.push_back({call, comm, member});
     }
     std::sort(launches.begin(), launches.end(),
               [](const Launch& a, const Launch& b) { return a.call->slot < b.call->slot; });

@@ -10,14 +10,16 @@
 #include "shim/mpi/record.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
+#include "shim/mpi/stores.h"
 #include "shim/mpi/windows.h"
 
 namespace ncclwatch::shim::mpi::shapes {
 
 template <class Shape>
 struct MakesWindow {
-  template <Function, class Real, class... A>
+  template <Function function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
+    constexpr bool kShared = functions::WithSmallCounts(function) == Function::MPI_Win_allocate_shared;
     std::uint32_t made;
     const auto [comm, unit, bytes, base] = Shape::Of(arguments...);
     if (const std::int64_t least = std::min<std::int64_t>(bytes, unit); least < 0)
@@ -26,7 +28,7 @@ struct MakesWindow {
     const int result = real(arguments...);
     if (result == MPI_SUCCESS && call.box.watches_buffers)
       NoteWindowMemory(Bits(*Last(arguments...)), Shape::kMakesMemory ? *static_cast<void* const*>(base) : base,
-                       Shape::kHasMemory ? bytes : -1);
+                       Shape::kHasMemory ? bytes : -1, kShared);
     EndWindow(call, made, result, Last(arguments...));
     return result;
   }
@@ -68,6 +70,7 @@ struct WinFree {
       CheckFree(call, window);
     EnterCollective(call);
     BeginEndingOver(call);
+    if (call.box.watches_buffers) ForgetMemory(before);
     const int result = real(handle);
     EndFreeingWindow(call, before, result);
     if (result == MPI_SUCCESS && call.box.watches_buffers) {
@@ -84,10 +87,16 @@ struct WinFence {
     if (AttachWindow(call, handle, &window)) {
       CheckFence(call, window);
       EndOrigins(call);
+      if (call.box.watches_buffers) [[unlikely]]
+        TellStores(call, handle);
     }
     EnterCollective(call);
     const int result = real(assertion, handle);
-    if (result == MPI_SUCCESS) NoteFence(call, handle, assertion);
+    if (result == MPI_SUCCESS) {
+      NoteFence(call, handle, assertion);
+      if (call.box.watches_buffers && (assertion & MPI_MODE_NOSUCCEED) == 0) [[unlikely]]
+        KeepMemory(call, handle);
+    }
     open_buffers.RemoveOneSided();
     LeaveCollective(call, result);
     return result;

@@ -386,6 +386,30 @@ static void origins(void) {  // what accesses to a window send, changed as soon 
   MPI_Win_free(&window);
 }
 
+static void stores(void) {  // into the own memory of a window, beside what others access, or before they may
+  char *mine, got[4] = {0};
+  MPI_Win window;
+  MPI_Win_allocate(64, 1, MPI_INFO_NULL, ring, &mine, &window);
+  memset(mine, rank, 64);
+  MPI_Win_fence(MPI_MODE_NOPRECEDE, window);
+  for (int round = 0; round < kRounds; ++round) {
+    for (int i = 0; i < 8; i += 2) mine[i] = (char)(10 * round + rank + i);  // every other byte
+    MPI_Get(&got[0], 1, MPI_CHAR, right(), 1, 1, MPI_CHAR, window);
+    MPI_Put(&got[3], 1, MPI_CHAR, right(), 3, 1, MPI_CHAR, window);
+    MPI_Win_fence(0, window);
+    for (int i = 0; i < 8; ++i) fold(mine[i]);
+    mine[9] = (char)(round + rank);  // nobody gets that now
+    MPI_Win_fence(0, window);
+    MPI_Get(&got[1], 1, MPI_CHAR, right(), 9, 1, MPI_CHAR, window);
+    MPI_Win_fence(0, window);
+    fold(got[0] + got[1]);
+    got[3] = (char)round;
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  memset(mine, 0, 64);
+  MPI_Win_free(&window);
+}
+
 static void persistent(void) {  // several on one buffer, of which one at a time is active
   MPI_Request requests[4], all[2];
   MPI_Recv_init(in, 8, MPI_INT, left(), 1, ring, &requests[0]);
@@ -498,6 +522,7 @@ int main(int argc, char** argv) {
       {"neighbours", neighbours},
       {"windows", windows},
       {"origins", origins},
+      {"stores", stores},
       {"persistent", persistent},
       {"nothing", nothing},
       {"many", many},

@@ -314,6 +314,26 @@ static void shared_locks(void) {
   MPI_Win_free(&window);
 }
 
+// With NCCLWATCH_MPI_CHECKS=buffers: the owner's own stores.
+
+static void store_or_get(void) {
+  if (rank == odd)
+    memory[3] = 100;
+  else
+    get(odd, 2, 4);
+}
+static void stored_and_got(void) { between_fences(store_or_get); }
+
+static void get_or_store_beside_a_put(void) {  // what was put is not told from a store; what is beside it is
+  if (rank == odd) {
+    memory[3] = memory[4] = 100;
+    put(odd, 4, 1);
+  } else {
+    get(odd, 3, 1);
+  }
+}
+static void stored_beside_a_put(void) { between_fences(get_or_store_beside_a_put); }
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"put_without_epoch", put_without_epoch},
@@ -345,6 +365,8 @@ int main(int argc, char** argv) {
       {"own_two_puts", own_two_puts},
       {"own_put_and_get", own_put_and_get},
       {"shared_locks", shared_locks},
+      {"stored_and_got", stored_and_got},
+      {"stored_beside_a_put", stored_beside_a_put},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

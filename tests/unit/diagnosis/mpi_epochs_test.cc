@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ncclwatch/format/mpi_record.h"
+#include "ncclwatch/format/stores.h"
 #include "tests/unit/diagnosis/verdicts.h"
 #include "tests/unit/mpi_job.h"
 
@@ -39,6 +40,13 @@ class WindowJob : public MpiJob {
       Return(rank, Collective(rank, Function::MPI_Win_fence, format::kNoRank, window_));
       ++synchronized_[static_cast<std::size_t>(rank)];
     }
+  }
+  // A fence before which the rank has found these bytes of its own changed.
+  void FenceAfterStores(int rank, const std::vector<format::Stored>& stores) {
+    std::vector<format::Part> parts;
+    for (const format::Stored& stored : stores) parts.push_back(format::PartOf(stored));
+    Return(rank, Amounts(rank, Function::MPI_Win_fence, {}, parts, format::kNoRank, window_));
+    ++synchronized_[static_cast<std::size_t>(rank)];
   }
   reader::Call& Access(int rank, const Touch& touch) {
     reader::Call call = OnWindow(rank, touch.function, touch.target);
@@ -233,6 +241,94 @@ TEST(MpiEpochs, OfSeveralThreadsAreLikely) {
   job.Access(1, {.at = 9}).thread = 2;
   job.Access(2, {});
   Expect(job.Judge(), Kind::kEpochError, Certainty::kLikely, {1, 2});
+}
+
+// Rank 0 changes bytes 8 to 11 itself, and what the others do comes between the same two fences.
+Diagnosis StoredAnd(const std::vector<std::pair<int, Touch>>& accesses,
+                    const std::vector<format::Stored>& stores = {{8, 4}}) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  for (const auto& [rank, touch] : accesses) job.Access(rank, touch);
+  job.FenceAfterStores(0, stores);
+  job.Fence({1, 2, 3});
+  return job.Judge();
+}
+
+constexpr Touch kGet{.function = Function::MPI_Get, .at = 2};
+
+TEST(MpiStores, WhatTheOwnerChangesAndAnotherGetsIsLikely) {
+  const Diagnosis diagnosis = StoredAnd({{2, kGet}});
+  Expect(diagnosis, Kind::kEpochError, Certainty::kLikely, {0, 2});
+  const diagnosis::Finding& finding = diagnosis.findings.at(0);
+  EXPECT_NE(finding.summary.find("Rank 0 changes memory of its own in window"), std::string::npos) << finding.summary;
+  EXPECT_NE(finding.evidence.at(1).find("bytes 8 to 11"), std::string::npos) << finding.evidence.at(1);
+  Expect(StoredAnd({{2, {.function = Function::MPI_Get_accumulate, .at = 2, .reduction = kNoOp}}}), Kind::kEpochError,
+         Certainty::kLikely, {0, 2});
+}
+
+TEST(MpiStores, OtherBytesAreNobodysBusiness) {
+  EXPECT_TRUE(StoredAnd({{2, {.function = Function::MPI_Get, .at = 1}}}).healthy());
+  EXPECT_TRUE(StoredAnd({{2, {.function = Function::MPI_Get, .at = 3}}}).healthy());
+  EXPECT_TRUE(StoredAnd({{2, {.function = Function::MPI_Get, .target = 1, .at = 2}}}).healthy());
+  EXPECT_TRUE(StoredAnd({{0, kGet}}).healthy());
+  EXPECT_TRUE(StoredAnd({}).healthy());
+}
+
+TEST(MpiStores, WhatAnAccessHasPutThereIsNoStore) {
+  EXPECT_TRUE(StoredAnd({{1, {.at = 2}}}).healthy());
+  EXPECT_TRUE(StoredAnd({{1, {.function = Function::MPI_Accumulate, .at = 2, .reduction = kAddition}},
+                         {2, {.function = Function::MPI_Get_accumulate, .at = 2, .reduction = kNoOp}}})
+                  .healthy());
+}
+
+TEST(MpiStores, WhatIsBesideAPutIsOne) {
+  Expect(StoredAnd({{1, {.at = 3, .count = 2}}, {2, kGet}}, {{8, 12}}), Kind::kEpochError, Certainty::kLikely, {0, 2});
+}
+
+TEST(MpiStores, NothingIsSaidWhereAnAccessIsNotKnownWhole) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  job.Access(2, kGet);
+  job.Access(3, {.at = 40}).bytes = 0;
+  job.FenceAfterStores(0, {{8, 4}});
+  job.Fence({1, 2, 3});
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(MpiStores, NothingIsSaidWhereACallMayHaveOrderedThem) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  for (const int rank : Range(0, 4)) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+  job.Access(2, kGet);
+  job.FenceAfterStores(0, {{8, 4}});
+  job.Fence({1, 2, 3});
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(MpiStores, NothingIsSaidUntilAllHaveCome) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  job.Access(2, kGet);
+  job.FenceAfterStores(0, {{8, 4}});
+  job.Fence({1, 2});
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(MpiStores, AnotherEpochIsAnother) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  job.Access(2, kGet);
+  job.Fence(Range(0, 4));
+  job.FenceAfterStores(0, {{8, 4}});
+  job.Fence({1, 2, 3});
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(MpiStores, TheyAreNoAmountsOfACollective) {
+  WindowJob job(4);
+  job.Fence(Range(0, 4));
+  for (const int rank : Range(0, 4)) job.FenceAfterStores(rank, {{0, 4}, {8, 4}, {16, 4}, {24, 4}});
+  EXPECT_TRUE(job.Judge().healthy());
 }
 
 }  // namespace
