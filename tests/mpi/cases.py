@@ -354,7 +354,8 @@ WITH_BUFFERS = (("NCCLWATCH_MPI_CHECKS", "buffers"),)
 BUFFERS = [
     *(Case(f"buffers.{name}", ("request_error",), odd_alone, alone=ANY) for name in (
         "two_receives", "same_column", "send_of_receive", "receive_into_send", "two_starts", "broadcast_into_send",
-        "sum_of_receive", "two_collectives", "received_among_gathered", "got_into_receive")),
+        "sum_of_receive", "two_collectives", "received_among_gathered", "got_into_receive",
+        "got_twice", "sent_while_got")),
     *(Case(f"buffers.{name}", ("request_error",), odd_alone, alone=ANY, environment=WITH_BUFFERS) for name in (
         "touched_receive", "touched_where_nothing_came", "touched_before_test", "touched_persistent",
         "touched_persistent_send", "touched_sum", "touched_part_of_sum", "touched_in_place", "touched_put",
@@ -381,6 +382,7 @@ RMA = [
     epoch("freed_window", kinds=("invalid_argument",), least="likely"),
     epoch("null_window", kinds=("invalid_argument",)),
     epoch("target_out_of_range", kinds=("invalid_argument",)),
+    epoch("unlike_target", kinds=("invalid_argument",)),
 ]
 
 FILES = [

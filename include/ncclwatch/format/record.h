@@ -38,7 +38,7 @@ enum RecordFlags : std::uint32_t {
   kAnyDoes = 1u << 14,          // a wait that one of its requests ends
   kPolls = 1u << 15,            // tests or probes that found nothing: the last of `count` in a row; `completed` is when
   kPersisting = 1u << 16,       // of a persistent request
-  kCancelled = 1u << 17,        // never took place
+  kCancelled = 1u << 17,        // MPI_Cancel was called for it; once it is completed: it never took place
   kForgotten = 1u << 18,        // its request was freed: how it ends nobody learns
   kNoPartner = 1u << 19,        // to or from MPI_PROC_NULL
   kMadeSynchronous = 1u << 20,  // with kSynchronous: the program asked for a standard send (NCCLWATCH_MPI_CHECKS=sync)

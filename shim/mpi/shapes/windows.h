@@ -72,6 +72,7 @@ struct WinFree {
     BeginEndingOver(call);
     if (call.box.watches_buffers) ForgetMemory(before);
     const int result = real(handle);
+    open_buffers.RemoveOneSided();
     EndFreeingWindow(call, before, result);
     if (result == MPI_SUCCESS && call.box.watches_buffers) {
       ForgetWindowMemory(Bits(before));
@@ -247,43 +248,47 @@ constexpr bool LeavesRequest(Function function) { return functions::FullName(fun
 
 struct Access {
  protected:
+  struct Data {
+    std::uint64_t bytes;
+    std::uint8_t dtype;
+    bool predefined;
+  };
   template <class Count>
-  static void Describe(Call& call, Count count, MPI_Datatype type) {
+  static Data Describe(Call& call, Count count, MPI_Datatype type) {
     CheckCount(call, count);
     Amount(call, static_cast<std::uint64_t>(count), type);
-    if (!IsPredefined(type)) call.bytes = 0;  // there may be gaps in it
+    const bool predefined = IsPredefined(type);
+    if (!predefined) call.bytes = 0;  // there may be gaps in it
+    return {call.bytes, call.dtype, predefined};
+  }
+  // Both ends stand in the one call. Several types are the same numbers.
+  static void CheckAlike(Call& call, const Data& own, const Data& target) {
+    if (!own.predefined || !target.predefined) return;
+    const std::uint8_t one = kTypeClasses[own.dtype], other = kTypeClasses[target.dtype];
+    if (own.bytes == target.bytes && ((one & other) != 0 || ((one | other) & kBytes) != 0)) [[likely]]
+      return;
+    Report(call, {.wrong = Wrong::kUnlikeTarget,
+                  .value = static_cast<std::int64_t>(own.bytes),
+                  .limit = static_cast<std::int64_t>(target.bytes)});
   }
   // touch(footprint or origin buffers): the memory of this rank that the access is about.
   template <Function function, class Touch, class Real, class... A>
   static int Pass(Call& call, int target, MPI_Aint displacement, MPI_Win handle, const Touch& touch, Real real,
                   A... arguments) {
     DescribeAccess(call, handle, target, displacement, LeavesRequest(function));
-    if constexpr (LeavesRequest(function)) {
-      Footprint touched(call);
-      if (target != MPI_PROC_NULL) touch(touched);
-      call.flags |= format::kRequest;
-      EnterOther(call);
-      const int result = real(arguments...);
-      if (result == MPI_SUCCESS) {
-        touched.Open(true);
-        if (call.box.watches_buffers) [[unlikely]]
-          Watch(call, target, touch);
-        OpenRequest(call, *Last(arguments...), false, false, false);
-      }
-      Leave(call, result);
-      return result;
-    } else {
-      if (!open_buffers.none() && target != MPI_PROC_NULL) [[unlikely]] {
-        Footprint touched(call);
-        touch(touched);
-      }
-      EnterOther(call);
-      const int result = real(arguments...);
-      if (call.box.watches_buffers && result == MPI_SUCCESS) [[unlikely]]
+    Footprint touched(call);
+    if (target != MPI_PROC_NULL) touch(touched);
+    if constexpr (LeavesRequest(function)) call.flags |= format::kRequest;
+    EnterOther(call);
+    const int result = real(arguments...);
+    if (result == MPI_SUCCESS) {
+      touched.Open(true);
+      if (call.box.watches_buffers) [[unlikely]]
         Watch(call, target, touch);
-      Leave(call, result);
-      return result;
+      if constexpr (LeavesRequest(function)) OpenRequest(call, *Last(arguments...), false, false, false);
     }
+    Leave(call, result);
+    return result;
   }
 
  private:
@@ -298,8 +303,8 @@ struct Put : Access {
   template <Function function, class Real, class Origin, class Count, class... A>
   static int Around(Call& call, Real real, Origin* origin, Count origin_count, MPI_Datatype origin_type, int target,
                     MPI_Aint displacement, Count count, MPI_Datatype type, MPI_Win window, A... more) {
-    Describe(call, origin_count, origin_type);
-    Describe(call, count, type);
+    const Data own = Describe(call, origin_count, origin_type);
+    CheckAlike(call, own, Describe(call, count, type));
     constexpr Use use = std::is_const_v<Origin> ? Use::kRead : Use::kWritten;
     const auto touch = [&](auto& touched) { touched.Add(use, origin, Unsigned(origin_count), origin_type); };
     return Pass<function>(call, target, displacement, window, touch, real, origin, origin_count, origin_type, target,
@@ -310,8 +315,8 @@ struct Accumulate : Access {
   template <Function function, class Real, class Count, class... A>
   static int Around(Call& call, Real real, const void* origin, Count origin_count, MPI_Datatype origin_type, int target,
                     MPI_Aint displacement, Count count, MPI_Datatype type, MPI_Op op, MPI_Win window, A... more) {
-    Describe(call, origin_count, origin_type);
-    Describe(call, count, type);
+    const Data own = Describe(call, origin_count, origin_type);
+    CheckAlike(call, own, Describe(call, count, type));
     call.reduction = ReductionOf(op);
     CheckPredefinedOperator(call, op);
     const auto touch = [&](auto& touched) { touched.Add(Use::kRead, origin, Unsigned(origin_count), origin_type); };
@@ -325,8 +330,8 @@ struct GetAccumulate : Access {
                     void* result, Count result_count, MPI_Datatype result_type, int target, MPI_Aint displacement,
                     Count count, MPI_Datatype type, MPI_Op op, MPI_Win window, A... more) {
     if (op != MPI_NO_OP) Describe(call, origin_count, origin_type);
-    Describe(call, result_count, result_type);
-    Describe(call, count, type);
+    const Data result_data = Describe(call, result_count, result_type);
+    CheckAlike(call, result_data, Describe(call, count, type));
     call.reduction = ReductionOf(op);
     CheckPredefinedOperator(call, op);
     const auto touch = [&](auto& touched) {

@@ -291,6 +291,32 @@ static void touched_accumulate(void) {
   MPI_Win_free(&window);
 }
 
+static void got_twice(void) {
+  make_window();
+  MPI_Win_fence(0, window);
+  if (rank == odd) {
+    MPI_Get(in, 4, MPI_INT, partner, 0, 4, MPI_INT, window);
+    planted();
+    MPI_Get(in + 2, 4, MPI_INT, partner, 4, 4, MPI_INT, window);
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  MPI_Win_free(&window);
+}
+
+static void sent_while_got(void) {  // what is sent has not come yet, perhaps
+  make_window();
+  MPI_Win_fence(0, window);
+  if (rank == odd) {
+    MPI_Get(in, 8, MPI_INT, partner, 0, 8, MPI_INT, window);
+    planted();
+    MPI_Send(in, 8, MPI_INT, partner, 0, ring);
+  } else if (rank == partner) {
+    MPI_Recv(in, 8, MPI_INT, odd, 0, ring, MPI_STATUS_IGNORE);
+  }
+  MPI_Win_fence(MPI_MODE_NOSUCCEED, window);
+  MPI_Win_free(&window);
+}
+
 static void touched_before_flush(void) {
   make_window();
   MPI_Win_lock_all(0, window);
@@ -370,6 +396,8 @@ int main(int argc, char** argv) {
       {"two_collectives", two_collectives},
       {"received_among_gathered", received_among_gathered},
       {"got_into_receive", got_into_receive},
+      {"got_twice", got_twice},
+      {"sent_while_got", sent_while_got},
       {"touched_receive", touched_receive},
       {"touched_where_nothing_came", touched_where_nothing_came},
       {"touched_before_test", touched_before_test},

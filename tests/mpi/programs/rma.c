@@ -288,6 +288,13 @@ static void puts_of_one(void) {
 }
 static void own_two_puts(void) { between_fences(puts_of_one); }
 
+static void put_of_reals(void) {  // as many bytes
+  if (rank != odd) return;
+  planted();
+  MPI_Put(mine, 2, MPI_INT, partner, 0, 2, MPI_FLOAT, window);
+}
+static void unlike_target(void) { between_fences(put_of_reals); }
+
 static void own_put_and_get(void) {
   make();
   if (rank == odd) {
@@ -363,6 +370,7 @@ int main(int argc, char** argv) {
       {"accumulate_put_conflict", accumulate_put_conflict},
       {"accumulate_operators", accumulate_operators},
       {"own_two_puts", own_two_puts},
+      {"unlike_target", unlike_target},
       {"own_put_and_get", own_put_and_get},
       {"shared_locks", shared_locks},
       {"stored_and_got", stored_and_got},
