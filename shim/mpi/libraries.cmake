@@ -37,6 +37,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/groups.cc
     mpi/hooks.cc
     mpi/misuse.cc
+    mpi/neighbours.cc
     mpi/objects.cc
     mpi/origins.cc
     mpi/own_memory.cc

@@ -56,6 +56,10 @@ def either(n):
     return culprits(may=[odd(n), partner(n)])
 
 
+def with_the_next(n):
+    return culprits(may=[odd(n), (odd(n) + 1) % n])
+
+
 def either_with_root(n):
     return culprits(may=[0, odd(n)])
 
@@ -230,6 +234,10 @@ COLLECTIVES = [
     argument("alltoallw_pair", either),
     argument("ialltoallv_pair", either),
     argument("gatherv_init_pair", either_with_root, mpis=("mpich",)),
+    argument("neighbour_count"),
+    argument("neighbour_pair", with_the_next),
+    argument("ineighbour_signature", alone=ENDS),
+    argument("neighbour_init_pair", with_the_next, mpis=("mpich",)),
 ]
 
 MESSAGES = [

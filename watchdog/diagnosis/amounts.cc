@@ -1,5 +1,7 @@
 #include "watchdog/diagnosis/amounts.h"
 
+#include <algorithm>
+
 #include "watchdog/diagnosis/mpi_types.h"
 
 namespace ncclwatch::diagnosis {
@@ -23,7 +25,59 @@ void ForEachPart(const std::vector<Part>& parts, std::int32_t root, const Visit&
   for (std::uint32_t rank = 0; rank < parts.size(); ++rank) visit(rank, parts[rank]);
 }
 
+std::vector<const Part*> AmountsWith(const std::vector<Part>& parts, std::uint32_t rank) {
+  std::vector<const Part*> amounts;
+  for (const Edge& edge : EdgesOf(parts))
+    if (edge.rank == rank) amounts.push_back(edge.amount);
+  return amounts;
+}
+
+PairSum SumOfEdges(const reader::CallParts& parts, std::uint32_t rank) {
+  PairSum sum;
+  for (const Edge& edge : EdgesOf(parts.sends)) {
+    sum.known = sum.known && edge.amount->what != 0;
+    sum.sum += PairHash(rank, edge.rank, *edge.amount);
+  }
+  for (const Edge& edge : EdgesOf(parts.receives)) {
+    sum.known = sum.known && edge.amount->what != 0;
+    sum.sum -= PairHash(edge.rank, rank, *edge.amount);
+  }
+  return sum;
+}
+
 }  // namespace
+
+bool IsOfNeighbours(const reader::Call& call) {
+  return functions::FullName(call.function).find("eighbor_") != std::string_view::npos;
+}
+
+std::vector<Edge> EdgesOf(const std::vector<Part>& parts) {
+  std::vector<Edge> edges;
+  for (std::size_t i = 0; i + 1 < parts.size(); i += 2) edges.push_back({parts[i].what, &parts[i + 1]});
+  return edges;
+}
+
+OddEdge OddEdgeBetween(const reader::CallParts& sender, std::uint32_t sender_rank, const reader::CallParts& receiver,
+                       std::uint32_t receiver_rank) {
+  std::vector<const Part*> sent = AmountsWith(sender.sends, receiver_rank);
+  std::vector<const Part*> expected = AmountsWith(receiver.receives, sender_rank);
+  const auto unknown = [](const Part* part) { return part->what == 0; };
+  if (sent.size() != expected.size() || std::any_of(sent.begin(), sent.end(), unknown) ||
+      std::any_of(expected.begin(), expected.end(), unknown))
+    return {};
+  // What both say is taken away.
+  for (auto one = sent.begin(); one != sent.end();) {
+    const auto same = std::find_if(expected.begin(), expected.end(),
+                                   [&](const Part* part) { return ClashOf(**one, *part) == PartClash::kNone; });
+    if (same == expected.end()) {
+      ++one;
+      continue;
+    }
+    expected.erase(same);
+    one = sent.erase(one);
+  }
+  return sent.empty() ? OddEdge{} : OddEdge{sent.front(), expected.front()};
+}
 
 const Part* SentTo(const reader::CallParts& parts, std::uint32_t rank) {
   return PartFor(parts.sends, rank, parts.call.root);
@@ -43,6 +97,7 @@ PartClash ClashOf(const Part& sent, const Part& received) {
 }
 
 PairSum SumOf(const reader::CallParts& parts, std::uint32_t rank) {
+  if (IsOfNeighbours(parts.call)) return SumOfEdges(parts, rank);
   PairSum sum;
   const Part* own_sent = SentTo(parts, rank);
   const Part* own_received = ReceivedFrom(parts, rank);

@@ -63,10 +63,25 @@ bool SumsUp(const CommView& comm, const Told& told) {
 
 // Whom a call says something about.
 std::vector<std::uint32_t> Receivers(const CallParts& parts) {
+  if (IsOfNeighbours(parts.call)) {
+    std::vector<std::uint32_t> ranks;
+    for (const Edge& edge : EdgesOf(parts.sends))
+      if (std::find(ranks.begin(), ranks.end(), edge.rank) == ranks.end()) ranks.push_back(edge.rank);
+    return ranks;
+  }
   if (parts.sends.size() == 1) return {static_cast<std::uint32_t>(parts.call.root)};
   std::vector<std::uint32_t> ranks(parts.sends.size());
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] = rank;
   return ranks;
+}
+
+OddEdge AmountsBetween(const CallParts& sends, std::uint32_t sender, const CallParts& receives,
+                       std::uint32_t receiver) {
+  if (IsOfNeighbours(sends.call)) return OddEdgeBetween(sends, sender, receives, receiver);
+  const format::Part* sent = SentTo(sends, receiver);
+  const format::Part* expected = ReceivedFrom(receives, sender);
+  const bool known = sent != nullptr && expected != nullptr && sent->what != 0 && expected->what != 0;
+  return known ? OddEdge{sent, expected} : OddEdge{};
 }
 
 void Compare(const View& view, std::pair<const Member*, const CallParts*> from,
@@ -75,9 +90,8 @@ void Compare(const View& view, std::pair<const Member*, const CallParts*> from,
   const CallParts& receives = *to.second;
   // Equal pasts: these are one and the same call.
   if (sends.call.chain != receives.call.chain) return;
-  const format::Part* sent = SentTo(sends, to.first->comm->rank);
-  const format::Part* expected = ReceivedFrom(receives, from.first->comm->rank);
-  if (sent == nullptr || expected == nullptr || sent->what == 0 || expected->what == 0) return;
+  const auto [sent, expected] = AmountsBetween(sends, from.first->comm->rank, receives, to.first->comm->rank);
+  if (sent == nullptr) return;
   ++found->asked[from.first];
   if (to.first != from.first) ++found->asked[to.first];
   const PartClash clash = ClashOf(*sent, *expected);

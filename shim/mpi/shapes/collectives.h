@@ -9,6 +9,7 @@
 #include "shim/mpi/checks.h"
 #include "shim/mpi/datatypes.h"
 #include "shim/mpi/footprint.h"
+#include "shim/mpi/neighbours.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
 
@@ -397,13 +398,20 @@ struct Alltoallw : Collective<Alltoallw> {
   static constexpr std::size_t kInto = Alltoallv::kInto;
 };
 
-// Neighbours need not agree with anybody else.
+// Neighbours need not agree with anybody else; who they are is known once the communicator is.
 struct NeighborAllgather : Collective<NeighborAllgather> {
   template <class... A>
-  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, auto, MPI_Datatype,
+  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, auto received, MPI_Datatype,
                        MPI_Comm comm, A...) {
     Attach(call, comm);
+    CheckCount(call, sent);
+    CheckCount(call, received);
     AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
+  }
+  template <class... A>
+  static void Tell(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, auto received,
+                   MPI_Datatype received_type, MPI_Comm comm, A...) {
+    TellNeighbours(call, comm, sent, sent_type, received, received_type);
   }
 };
 using NeighborAlltoall = NeighborAllgather;
@@ -412,7 +420,13 @@ struct NeighborAllgatherv : Collective<NeighborAllgatherv> {
   static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, Counts, Places, MPI_Datatype,
                        MPI_Comm comm, A...) {
     Attach(call, comm);
+    CheckCount(call, sent);
     AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
+  }
+  template <class Counts, class Places, class... A>
+  static void Tell(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, Counts received, Places,
+                   MPI_Datatype received_type, MPI_Comm comm, A...) {
+    TellNeighbours(call, comm, sent, sent_type, received, received_type);
   }
 };
 struct NeighborAlltoallv : Collective<NeighborAlltoallv> {
@@ -422,12 +436,22 @@ struct NeighborAlltoallv : Collective<NeighborAlltoallv> {
     Attach(call, comm);
     AmountOfOne(call, 0, sent_type);
   }
+  template <class Counts, class Places, class... A>
+  static void Tell(Call& call, const void*, Counts sent, Places, MPI_Datatype sent_type, void*, Counts received, Places,
+                   MPI_Datatype received_type, MPI_Comm comm, A...) {
+    TellNeighbours(call, comm, sent, sent_type, received, received_type);
+  }
 };
 struct NeighborAlltoallw : Collective<NeighborAlltoallw> {
   template <class Counts, class Places, class Types, class... A>
   static void Describe(Call& call, const void*, Counts, Places, Types, void*, Counts, Places, Types, MPI_Comm comm,
                        A...) {
     Attach(call, comm);
+  }
+  template <class Counts, class Places, class Types, class... A>
+  static void Tell(Call& call, const void*, Counts sent, Places, Types sent_types, void*, Counts received, Places,
+                   Types received_types, MPI_Comm comm, A...) {
+    if (sent_types && received_types) TellNeighbours(call, comm, sent, sent_types, received, received_types);
   }
 };
 

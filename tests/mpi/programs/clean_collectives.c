@@ -188,7 +188,27 @@ static void neighbours(void) {
   MPI_Ineighbor_allgather(in, 2, MPI_INT, out, 2, MPI_INT, graph, &request);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   take(2);
+  if (size > 2) {  // to the left two, to the right as many as the sender's rank says; of types made in other ways
+    int counts[2] = {2, sent}, room[2] = {received, 1}, displacements[2] = {0, 4};
+    MPI_Aint bytes[2] = {0, 4 * (MPI_Aint)sizeof(int)};
+    MPI_Datatype two, sent_types[2] = {MPI_INT, MPI_INT}, received_types[2] = {MPI_INT, MPI_INT};
+    MPI_Type_contiguous(2, MPI_INT, &two);
+    MPI_Type_commit(&two);
+    received_types[1] = two;
+    MPI_Neighbor_alltoallw(in, counts, bytes, sent_types, out, room, bytes, received_types, line);
+    take(received);
+    room[1] = 2;
+    MPI_Ineighbor_alltoallv(in, counts, displacements, MPI_INT, out, room, displacements, MPI_INT, line, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    take(received);
+    MPI_Type_free(&two);
+  }
   MPI_Comm_free(&graph);
+  MPI_Comm_free(&line);
+  periods[0] = 0;  // the ends have one neighbour
+  MPI_Cart_create(MPI_COMM_WORLD, 1, dims, periods, 0, &line);
+  MPI_Neighbor_allgather(in, 1, MPI_INT, out, 1, MPI_INT, line);
+  take(rank == 0 ? 0 : 1);
   MPI_Comm_free(&line);
 }
 

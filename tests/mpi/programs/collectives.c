@@ -241,6 +241,58 @@ static void gatherv_init_pair(void) {  // the second start of it is as wrong as 
 #endif
 }
 
+// ---- neighbours
+
+static MPI_Comm line(void) {  // closed to a ring
+  int dims[1] = {size}, periods[1] = {1};
+  MPI_Comm made;
+  MPI_Cart_create(ring, 1, dims, periods, 0, &made);
+  return made;
+}
+
+static MPI_Comm to_the_right(void) {
+  int left = (rank + size - 1) % size, right = (rank + 1) % size;
+  MPI_Comm made;
+  MPI_Dist_graph_create_adjacent(ring, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &made);
+  return made;
+}
+
+static void neighbour_count(void) {  // one that sends both of its neighbours less than they expect
+  MPI_Comm among = line();
+  MPI_Neighbor_allgather(in, at_fault() ? kCount - 1 : kCount, MPI_INT, out, kCount, MPI_INT, among);
+  MPI_Comm_free(&among);
+}
+
+static void neighbour_pair(void) {
+  MPI_Comm among = to_the_right();
+  int received = kCount, zero = 0, sent = at_fault() ? kCount - 2 : kCount;
+  MPI_Neighbor_alltoallv(in, &sent, &zero, MPI_INT, out, &received, &zero, MPI_INT, among);
+  MPI_Comm_free(&among);
+}
+
+static void ineighbour_signature(void) {
+  MPI_Comm among = line();
+  MPI_Request request;
+  MPI_Ineighbor_alltoall(in, 2, at_fault() ? MPI_FLOAT : MPI_INT, out, 2, MPI_INT, among, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Comm_free(&among);
+}
+
+static void neighbour_init_pair(void) {
+#if MPI_VERSION >= 4
+  MPI_Comm among = to_the_right();
+  MPI_Request request;
+  MPI_Neighbor_allgather_init(in, at_fault() ? kCount - 1 : kCount, MPI_INT, out, kCount, MPI_INT, among, MPI_INFO_NULL,
+                              &request);
+  for (int i = 0; i < 2; ++i) {
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+  MPI_Request_free(&request);
+  MPI_Comm_free(&among);
+#endif
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"missing", missing},
@@ -276,6 +328,10 @@ int main(int argc, char** argv) {
       {"alltoallw_pair", alltoallw_pair},
       {"ialltoallv_pair", ialltoallv_pair},
       {"gatherv_init_pair", gatherv_init_pair},
+      {"neighbour_count", neighbour_count},
+      {"neighbour_pair", neighbour_pair},
+      {"ineighbour_signature", ineighbour_signature},
+      {"neighbour_init_pair", neighbour_init_pair},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

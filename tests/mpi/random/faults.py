@@ -516,6 +516,20 @@ def message_after_collective(p):
     return truth(deadlock=within(p, sender, receiver))
 
 
+@fault("neighbour_count")
+def other_neighbour_count(p):
+    """On a ring, one sends its neighbours another amount, and expects as much of them."""
+    comm, rank = somewhere(p)
+    line = phases.new_comm(p, comm.members, (comm.size,))
+    p.everybody(comm, "cart", p.copy(), to=line.slot, dims=str(comm.size), periods="1")
+    count = p.random.randint(1, 8)
+    verb = p.random.choice(("neighbour_allgather", "neighbour_alltoall"))
+    mark(p, rank)
+    for one in comm.members:
+        p.call(one, verb, p.copy(), c=line.slot, n=count + 1 if one == rank else count, v=p.value())
+    return truth(argument_mismatch=minority(comm, rank))
+
+
 # ---- communicators
 
 @fault("not_made", share=2)

@@ -185,5 +185,54 @@ TEST(MpiMismatch, NamesOfOneTypeAreOnlyLikely) {
   Expect(with(84, 8).Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {1});  // MPI_INT64_T
 }
 
+// ---- neighbours
+
+using Edges = std::vector<std::pair<int, format::Part>>;
+
+Parts InTwos(const Edges& edges) {
+  Parts parts;
+  for (const auto& [rank, amount] : edges) {
+    parts.push_back({static_cast<std::uint32_t>(rank), format::kNoType, 0, 0});
+    parts.push_back(amount);
+  }
+  return parts;
+}
+
+void Neighbours(MpiJob* job, int rank, const Edges& sends, const Edges& receives) {
+  job->Return(rank, job->Amounts(rank, Function::MPI_Neighbor_alltoallv, InTwos(sends), InTwos(receives)));
+}
+
+// On a ring each sends one to the left and two to the right, but for one.
+MpiJob Ring(int ranks, int odd, std::uint64_t to_left, std::uint64_t to_right) {
+  MpiJob job(ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
+    Neighbours(&job, rank, {{left, Ints(rank == odd ? to_left : 1)}, {right, Ints(rank == odd ? to_right : 2)}},
+               {{left, Ints(2)}, {right, Ints(1)}});
+  }
+  return job;
+}
+
+TEST(MpiAmounts, OfNeighbours) {
+  ExpectNothing(Ring(5, 3, 1, 2));
+  ExpectMismatch(Ring(5, 3, 2, 1), Certainty::kCertain, {3}, "Rank 3 sends 8 bytes (2 MPI_INT) to rank 2");
+  ExpectMismatch(Ring(5, 3, 1, 3), Certainty::kCertain, {3, 4}, "Rank 3 sends 12 bytes (3 MPI_INT) to rank 4");
+}
+
+// Left and right are one rank: which block is which does not matter, but that each is expected.
+TEST(MpiAmounts, NeighboursInTwoWays) {
+  ExpectNothing(Ring(2, 1, 2, 1));
+  ExpectMismatch(Ring(2, 1, 2, 2), Certainty::kCertain, {0, 1}, "Rank 1 sends 8 bytes (2 MPI_INT) to rank 0");
+  ExpectNothing(Ring(1, 0, 2, 1));
+}
+
+TEST(MpiAmounts, NeighboursThatDoNotAgreeWhoTheyAre) {
+  MpiJob job(3);
+  Neighbours(&job, 0, {{1, Ints(1)}, {1, Ints(2)}}, {});
+  Neighbours(&job, 1, {}, {{0, Ints(3)}});
+  Neighbours(&job, 2, {}, {{1, Ints(3)}});
+  ExpectNothing(job);
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
