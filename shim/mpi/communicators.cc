@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "shim/mpi/agreed.h"
 #include "shim/mpi/groups.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
@@ -94,19 +95,36 @@ std::uint64_t IdOfGroup(Box& box, std::uint64_t parent, std::uint64_t tag, const
   return IdOf(Origin::kOfGroupAlone, parent, CountUse(box, IdOf(Origin::kOfGroupAlone, parent, 0, what)), what);
 }
 
-// Whom MPI_Comm_create_group needs: said with the call, so that those who do not come are known by name.
-void TellMembers(Call& call, const std::vector<int>& members) {
-  Parts parts(call, 0, static_cast<std::uint32_t>(members.size()));
+// Whom the group of a call has: said with it, so that those who do not come, or say otherwise, are known by name.
+void TellMembers(Call& call, const Agreed& agreed, const std::vector<int>& members) {
+  Parts parts(call, agreed.size(), static_cast<std::uint32_t>(members.size()));
+  agreed.AddTo(parts);
   for (const int rank : members) parts.Add({static_cast<std::uint32_t>(rank), format::kNoType, 0, 0});
   parts.Done();
+}
+
+MPI_Comm HandleOf(const format::Communicator& entry) {
+  MPI_Comm comm{};
+  std::memcpy(&comm, &entry.handle, sizeof comm);
+  return comm;
+}
+
+void TellGroup(Call& call, const format::Communicator& parent, MPI_Group group) {
+  try {
+    if (group == MPI_GROUP_EMPTY)
+      TellMembers(call, {}, {});
+    else if (IsAlive(ObjectKind::kGroup, Bits(group)))
+      if (const std::vector<int> members = Translate(group, HandleOf(parent)); !members.empty())
+        TellMembers(call, {}, members);
+  } catch (...) {
+    return;  // out of memory: nothing is said of it
+  }
 }
 
 void IdentifyByGroup(Call& call, const format::Communicator& parent, Making* making, shim::Origin* origin) {
   if (!IsAlive(ObjectKind::kGroup, Bits(making->group))) return;
   try {
-    MPI_Comm parent_comm{};
-    std::memcpy(&parent_comm, &parent.handle, sizeof parent_comm);
-    const std::vector<int> members = Translate(making->group, parent_comm);
+    const std::vector<int> members = Translate(making->group, HandleOf(parent));
     const auto own = std::find(members.begin(), members.end(), static_cast<int>(parent.rank));
     if (own == members.end()) return;
     origin->id = IdOfGroup(call.box, parent.id, making->what, members);
@@ -114,7 +132,11 @@ void IdentifyByGroup(Call& call, const format::Communicator& parent, Making* mak
     origin->size = static_cast<std::uint32_t>(members.size());
     origin->flags &= ~std::uint32_t{format::kCommRankUnknown};
     making->identified = true;
-    TellMembers(call, members);
+    Agreed agreed;
+    agreed.Add(Argument::kTag, static_cast<std::int32_t>(making->what));
+    agreed.WriteHash(call);
+    call.bytes = 1 + CountUse(call.box, IdOf(Origin::kOfGroupAlone, parent.id, 1, HashOf(members)));
+    TellMembers(call, agreed, members);
   } catch (...) {
     return;  // out of memory: it is identified afterwards
   }
@@ -164,6 +186,8 @@ void BeginMaking(Call& call, Making* making) {
     origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & format::kCommIdentityUnknown);
     origin.id = IdOf(making->origin, parent.id, call.position, making->what);
     if (making->origin == Origin::kOfGroupAlone && !call.inter) IdentifyByGroup(call, parent, making, &origin);
+    if (making->origin == Origin::kByMembers && making->group != MPI_GROUP_NULL && !call.inter)
+      TellGroup(call, parent, making->group);
     making->made = Make(box, origin, kNoLibrary);
   }
   EnterOther(call);
@@ -180,14 +204,12 @@ void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* mad
     } else {
       if (!making.pending) Fill(entry, *made);
       const auto* parent = call.index == kNoCommunicator ? nullptr : &box.communicators[call.index];
-      MPI_Comm parent_comm{};
-      if (parent) std::memcpy(&parent_comm, &parent->handle, sizeof parent_comm);
       if (parent && making.pending) {
         Put(entry.rank, parent->rank);
         Put(entry.size, parent->size);
         Put(entry.flags, parent->flags);
       }
-      if (parent && !making.pending) Identify(box, entry, making, parent_comm, *made);
+      if (parent && !making.pending) Identify(box, entry, making, HandleOf(*parent), *made);
       Bind(box, making.made, *made);
       NoteMade(call, ObjectKind::kCommunicator, Bits(*made));
       if (!making.pending) ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);

@@ -27,6 +27,7 @@ foreach(mpi IN LISTS MPIS)
   write_exports(${folder}/exports.map "${names}")
 
   add_library(shim_${mpi} OBJECT
+    mpi/agreed.cc
     mpi/buffers.cc
     mpi/checks.cc
     mpi/communicators.cc
@@ -49,6 +50,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/requests.cc
     mpi/stores.cc
     mpi/threads.cc
+    mpi/topologies.cc
     mpi/windows.cc)
   target_include_directories(shim_${mpi} PRIVATE ${folder})
   target_include_directories(shim_${mpi} SYSTEM PRIVATE ${MPI_INCLUDE_${mpi}})

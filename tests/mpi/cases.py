@@ -321,12 +321,20 @@ COMMUNICATORS = [
     communicator("split_barrier", ("order_mismatch",), minority, alone=ANY),
     communicator("dup_other_parent", ("deadlock", *NOT_JOINED), around_odd, alone=ANY),
     communicator("other_order", ("order_mismatch",), minority, alone=ANY),
-    communicator("group_order", ("deadlock", *NOT_JOINED), around_odd),
+    communicator("group_order", ("argument_mismatch", "deadlock", *NOT_JOINED), around_odd),
     communicator("dup_before_barrier", ("order_mismatch",), minority, alone=ANY),
     communicator("dup_cart", ("order_mismatch",), minority, alone=ANY),
     communicator("sub_communicator", ("missing_participant",), least="likely", most="likely", ranks=(4, 7)),
     communicator("free_missing", ("order_mismatch", "resource_leak", "missing_participant"), minority,
                  least="likely", alone=ANY),  # MPI_Finalize may call what frees it
+    *(communicator(name, ("argument_mismatch",), minority, alone=ANY) for name in (
+        "cart_dims", "cart_periods", "cart_ndims", "cart_reorder", "graph_edges", "split_type", "create_other",
+        "create_group_tag")),
+    *(communicator(name, ("argument_mismatch",), minority, alone=ANY, least="likely", most="likely")
+      for name in ("cart_sub", "dist_graph_reorder")),
+    communicator("create_group_other", ("argument_mismatch",), minority, alone=ANY, ranks=(4, 7)),
+    communicator("intercomm_leader", ("argument_mismatch",), minority, alone=ANY, ranks=(4, 7)),
+    communicator("intercomm_tag", ("argument_mismatch",), lambda n: culprits(may=[0, odd(n)]), alone=ANY),
 ]
 
 ARGUMENTS = [
@@ -410,7 +418,7 @@ CLEAN = [
            "nobody", "cancelled", "tags", "errors_returned"),
     *clean("messages", "threads", ranks=(2, 4)),
     *clean("communicators", "constructors", "create_group", "groups", "many", "at_a_time", "topologies", "between",
-           "attributes"),
+           "attributes", "own_arguments"),
     *clean("races", "answers", "workers", "head_and_body", "rank_in_the_message", "several_open", "probed",
            "taken_by_probes", "tags_in_order"),
     *clean("races", "after_a_barrier", "after_other_collectives", "after_a_word", "after_a_send_that_waits",

@@ -22,4 +22,6 @@ Creation CreationOf(const reader::Call& call) {
   return {operation, call.count};
 }
 
+std::uint32_t AgreedOf(const reader::Call& call) { return HasOrdinal(call) ? call.signature : 0; }
+
 }  // namespace ncclwatch::diagnosis

@@ -18,5 +18,7 @@ struct Creation {
   bool operator==(const Creation&) const = default;
 };
 Creation CreationOf(const reader::Call& call);
+// A hash of the arguments in which all ranks must agree, 0: none are known, or this rank need not.
+std::uint32_t AgreedOf(const reader::Call& call);
 
 }  // namespace ncclwatch::diagnosis

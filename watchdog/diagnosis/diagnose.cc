@@ -122,6 +122,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   Append(FindMessageMismatchesOfMpi(view, &graph), &messages);
   Append(FindAmountMismatches(view, mismatches), &messages);
   Append(FindCreationMismatches(view, mismatches, &graph), &messages);
+  Append(FindArgumentsOfCreations(view, mismatches, &graph), &messages);
   std::vector<Finding> misuses = FindMisuses(view);
   std::vector<Finding> leaks = TakeLeaks(view, &misuses);
   Append(FindEpochConflicts(view, graph), &misuses);

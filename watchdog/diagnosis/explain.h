@@ -55,6 +55,9 @@ std::vector<Finding> FindAmountMismatches(const View& view, const std::vector<Mi
 // Of MPI: communicators made or freed in another order, or by some ranks alone; likewise.
 std::vector<Finding> FindCreationMismatches(const View& view, const std::vector<Mismatch>& mismatches,
                                             WaitGraph* graph);
+// ... with arguments in which their ranks differ.
+std::vector<Finding> FindArgumentsOfCreations(const View& view, const std::vector<Mismatch>& mismatches,
+                                              WaitGraph* graph);
 std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
 // Of MPI: ranks that ended without MPI_Finalize, and that no other finding names.
 std::vector<Finding> FindMissingFinalize(const View& view, const std::vector<Finding>& others);

@@ -41,6 +41,7 @@ struct Seen {
 struct SeenCreation {
   std::uint64_t ordinal = UINT64_MAX;
   Creation creation;
+  std::uint32_t agreed = 0;  // AgreedOf() it, of the first member that has one
 };
 constexpr std::size_t kCreations = 64;  // remembered for a communicator, a power of two
 
@@ -245,9 +246,12 @@ void LiveCompare::State::SeeCreation(const Call& call, CommState* comm) {
   if (comm->creations.empty()) comm->creations.resize(kCreations);
   SeenCreation& seen = comm->creations[call.position & (kCreations - 1)];
   const Creation creation = CreationOf(call);
-  if (seen.ordinal == call.position && !(seen.creation == creation))
+  const std::uint32_t agreed = AgreedOf(call);
+  if (seen.ordinal == UINT64_MAX || seen.ordinal < call.position) seen = {call.position, creation, agreed};
+  if (seen.ordinal != call.position) return;
+  if (!(seen.creation == creation) || (seen.agreed != 0 && agreed != 0 && seen.agreed != agreed))
     Differs(What::kDifferentCreation, creation.collectives, comm);
-  if (seen.ordinal == UINT64_MAX || seen.ordinal < call.position) seen = {call.position, creation};
+  if (seen.agreed == 0) seen.agreed = agreed;
 }
 
 // True: stop here and look again at the next poll. Never twice for one slot: its writer may have died half way.

@@ -1,10 +1,13 @@
 // Communicators: the first argument is the one that they are made from, the last where the new one goes.
 #pragma once
 
+#include "shim/mpi/agreed.h"
+#include "shim/mpi/checks.h"
 #include "shim/mpi/communicators.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
+#include "shim/mpi/topologies.h"
 
 namespace ncclwatch::shim::mpi::shapes {
 
@@ -17,10 +20,22 @@ struct Makes {
     if constexpr (requires { Shape::Check(call, more...); }) Shape::Check(call, more...);
     if (making.origin == Origin::kSplit && making.color < 0 && making.makes)
       Report(call, {.wrong = Wrong::kNegativeColor, .value = making.color});
+    TellAgreed(call, comm, more...);
     BeginMaking(call, &making);
     const int result = real(comm, more...);
     EndMaking(call, making, result, Last(more...));
     return result;
+  }
+
+ private:
+  template <class... A>
+  static void TellAgreed(Call& call, MPI_Comm comm, A... more) {
+    if constexpr (requires(Agreed & agreed) { Shape::Agree(call, agreed, comm, more...); }) {
+      if (call.index == format::kNoCommunicator || call.inter) return;
+      Agreed agreed;
+      Shape::Agree(call, agreed, comm, more...);
+      if (agreed.size() != 0) agreed.Write(call);
+    }
   }
 };
 struct CommDup : Makes<CommDup> {
@@ -30,11 +45,43 @@ struct CommDup : Makes<CommDup> {
   }
 };
 using CommDupWithInfo = CommDup;
-using CartCreate = CommDup;
-using GraphCreate = CommDup;
-using DistGraphCreate = CommDup;
-using DistGraphCreateAdjacent = CommDup;
 using IntercommMerge = CommDup;
+struct Duplicates {
+  template <class... A>
+  static Making From(MPI_Comm, A...) {
+    return {.origin = Origin::kDuplicate};
+  }
+};
+struct CartCreate : Makes<CartCreate>, Duplicates {
+  static void Agree(const Call&, Agreed& agreed, MPI_Comm, int dimensions, const int* dims, const int* periods,
+                    int reorder, MPI_Comm*) {
+    agreed.Add(Argument::kDimensions, dimensions);
+    agreed.AddAll(Argument::kDims, dims, dimensions);
+    agreed.AddAll(Argument::kPeriods, periods, dimensions, true);
+    agreed.Add(Argument::kReorder, reorder != 0);
+  }
+};
+struct GraphCreate : Makes<GraphCreate>, Duplicates {
+  static void Agree(const Call& call, Agreed& agreed, MPI_Comm, int nodes, const int* index, const int* edges,
+                    int reorder, MPI_Comm*) {
+    agreed.Add(Argument::kNodes, nodes);
+    agreed.AddAll(Argument::kIndex, index, nodes);
+    agreed.AddAll(Argument::kEdges, edges, call.misuse ? 0 : EdgesOf(nodes, index));
+    agreed.Add(Argument::kReorder, reorder != 0);
+  }
+};
+struct DistGraphCreate : Makes<DistGraphCreate>, Duplicates {
+  static void Agree(const Call&, Agreed& agreed, MPI_Comm, int, const int*, const int*, const int*, const int*,
+                    MPI_Info, int reorder, MPI_Comm*) {
+    agreed.Add(Argument::kReorder, reorder != 0);
+  }
+};
+struct DistGraphCreateAdjacent : Makes<DistGraphCreateAdjacent>, Duplicates {
+  static void Agree(const Call&, Agreed& agreed, MPI_Comm, int, const int*, const int*, int, const int*, const int*,
+                    MPI_Info, int reorder, MPI_Comm*) {
+    agreed.Add(Argument::kReorder, reorder != 0);
+  }
+};
 struct CommSplit : Makes<CommSplit> {
   static Making From(MPI_Comm, int color, int, MPI_Comm*) {
     return {.origin = Origin::kSplit,
@@ -47,18 +94,24 @@ struct CommSplitType : Makes<CommSplitType> {
   static Making From(MPI_Comm, int type, int, MPI_Info, MPI_Comm*) {
     return {.origin = Origin::kByMembers, .makes = type != MPI_UNDEFINED};
   }
+  static void Agree(const Call&, Agreed& agreed, MPI_Comm, int type, int, MPI_Info, MPI_Comm*) {
+    if (type != MPI_UNDEFINED) agreed.Add(Argument::kSplitType, type);
+  }
 };
 struct CartSub : Makes<CartSub> {
   template <class... A>
   static Making From(MPI_Comm, A...) {
     return {.origin = Origin::kByMembers};
   }
+  static void Agree(const Call&, Agreed& agreed, MPI_Comm comm, const int* remain, MPI_Comm*) {
+    agreed.AddAll(Argument::kRemainDims, remain, DimensionsOf(comm), true);
+  }
 };
 inline void CheckGroup(Call& call, MPI_Group group) {
   if (group == MPI_GROUP_NULL) Report(call, {.wrong = Wrong::kNullGroup});
 }
 struct CommCreate : Makes<CommCreate> {
-  static Making From(MPI_Comm, MPI_Group, MPI_Comm*) { return {.origin = Origin::kByMembers}; }
+  static Making From(MPI_Comm, MPI_Group group, MPI_Comm*) { return {.origin = Origin::kByMembers, .group = group}; }
   static void Check(Call& call, MPI_Group group, MPI_Comm*) { CheckGroup(call, group); }
 };
 struct CommCreateGroup : Makes<CommCreateGroup> {
@@ -71,6 +124,14 @@ struct IntercommCreate : Makes<IntercommCreate> {
   template <class... A>
   static Making From(MPI_Comm, A...) {
     return {.origin = Origin::kInter};
+  }
+  static void Check(Call& call, int leader, MPI_Comm, int, int, MPI_Comm*) {
+    if (!InRange(call, leader)) Report(call, {.wrong = Wrong::kRankOutOfRange, .value = leader, .limit = call.size});
+  }
+  static void Agree(Call& call, Agreed& agreed, MPI_Comm, int leader, MPI_Comm peers, int other, int tag, MPI_Comm*) {
+    agreed.Add(Argument::kLocalLeader, leader);
+    agreed.Add(Argument::kTag, tag);
+    if (call.rank == leader) TellLeaders(call, agreed, peers, other);
   }
 };
 struct CommIdup {

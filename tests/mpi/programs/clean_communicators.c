@@ -190,10 +190,64 @@ static void attributes(void) {  // names, infos, keys: of no concern to anybody 
   MPI_Info_free(&info);
 }
 
+static void own_arguments(void) {  // what each rank may say for itself
+  int dims[2] = {1, 1}, periods[2], weights[2] = {1 + rank, 2}, right = (rank + 1) % size,
+      left = (rank + size - 1) % size;
+  MPI_Comm made, sides, inter;
+  MPI_Group world, own, pair;
+  dims[0] = size;
+  periods[0] = 1 + rank;  // all of them true
+  periods[1] = 0;
+  MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &made);
+  MPI_Comm_free(&made);
+  MPI_Dist_graph_create_adjacent(ring, 1, &left, weights, rank % 2, &right, &weights[1], MPI_INFO_NULL, 0, &made);
+  MPI_Comm_free(&made);
+  MPI_Comm_split_type(ring, rank == size - 1 ? MPI_UNDEFINED : MPI_COMM_TYPE_SHARED, -rank, MPI_INFO_NULL, &made);
+  if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  int first[1][3] = {{0, size - 2, 1}}, last[1] = {0};
+  last[0] = size - 1;
+  if (rank == size - 1)
+    MPI_Group_incl(world, 1, last, &own);
+  else
+    MPI_Group_range_incl(world, 1, first, &own);
+  MPI_Comm_create(MPI_COMM_WORLD, own, &made);  // two groups
+  fold(sum_over(made));
+  MPI_Comm_free(&made);
+  for (int i = 0; i < 3; ++i) {  // one group, other tags
+    MPI_Comm_create_group(MPI_COMM_WORLD, own, 10 + i + rank / (size - 1), &made);
+    MPI_Comm_free(&made);
+  }
+  MPI_Comm_create(MPI_COMM_WORLD, world, &made);
+  MPI_Comm_free(&made);
+  for (int i = 0; i + 1 < size; ++i) {  // from one pair to the next, those that have no part in it with no group
+    int members[2] = {i, i + 1};
+    MPI_Group_incl(world, 2, members, &pair);
+    MPI_Comm_create(MPI_COMM_WORLD, rank < i ? MPI_GROUP_EMPTY : pair, &made);
+    if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+    MPI_Group_free(&pair);
+  }
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 0, 0, &sides);
+  for (int i = 0; i < 3; ++i) {
+    MPI_Intercomm_create(sides, rank == 0 ? 0 : size - 2, MPI_COMM_WORLD, rank == 0 ? size - 1 : 0, 20 - i, &inter);
+    MPI_Comm_free(&inter);
+  }
+  MPI_Comm_free(&sides);
+  MPI_Group_free(&own);
+  MPI_Group_free(&world);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"constructors", constructors}, {"create_group", create_group}, {"groups", groups},   {"many", many},
-      {"at_a_time", at_a_time},       {"topologies", topologies},     {"between", between}, {"attributes", attributes},
+      {"constructors", constructors},
+      {"create_group", create_group},
+      {"groups", groups},
+      {"many", many},
+      {"at_a_time", at_a_time},
+      {"topologies", topologies},
+      {"between", between},
+      {"attributes", attributes},
+      {"own_arguments", own_arguments},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

@@ -125,6 +125,99 @@ static void free_missing(void) {  // MPI_Comm_free is collective: it is called b
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// ---- arguments in which all have to agree
+
+static void grid(int dimensions, int first, int second, int round, int reorder) {
+  int dims[2] = {first, second}, periods[2] = {round, 0};
+  MPI_Cart_create(MPI_COMM_WORLD, dimensions, dims, periods, reorder, &made);
+  use_and_free();
+}
+
+static void cart_dims(void) {
+  if (at_fault())
+    grid(2, 1, size, 0, 0);
+  else
+    grid(2, size, 1, 0, 0);
+}
+
+static void cart_periods(void) { grid(2, size, 1, at_fault(), 0); }
+static void cart_ndims(void) { grid(at_fault() ? 1 : 2, size, 1, 1, 0); }
+static void cart_reorder(void) { grid(2, size, 1, 1, at_fault()); }
+
+static void cart_sub(void) {
+  int dims[2] = {1, 1}, periods[2] = {0, 0}, keep[2] = {1, 0};
+  dims[0] = size;
+  MPI_Comm whole;
+  MPI_Cart_create(MPI_COMM_WORLD, 2, dims, periods, 0, &whole);
+  if (at_fault()) keep[1] = 1;
+  MPI_Cart_sub(whole, keep, &made);
+  MPI_Comm_free(&whole);
+  use_and_free();
+}
+
+static void graph_edges(void) {  // a ring
+  int index[16], edges[16];
+  for (int i = 0; i < size; ++i) {
+    index[i] = i + 1;
+    edges[i] = (i + 1) % size;
+  }
+  if (at_fault()) edges[0] = 0;
+  MPI_Graph_create(ring, size, index, edges, 0, &made);
+  use_and_free();
+}
+
+static void dist_graph_reorder(void) {
+  int right = (rank + 1) % size, left = (rank + size - 1) % size;
+  MPI_Dist_graph_create_adjacent(ring, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED, MPI_INFO_NULL, at_fault(),
+                                 &made);
+  use_and_free();
+}
+
+#ifdef OPEN_MPI
+enum { kOtherType = OMPI_COMM_TYPE_NUMA };
+#else
+enum { kOtherType = MPIX_COMM_TYPE_NEIGHBORHOOD };
+#endif
+
+static void split_type(void) {
+  MPI_Comm_split_type(MPI_COMM_WORLD, at_fault() ? kOtherType : MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &made);
+  use_and_free();
+}
+
+static void create_other(void) {  // a group without rank 0
+  MPI_Group group = without(at_fault() ? 0 : -1);
+  MPI_Comm_create(MPI_COMM_WORLD, group, &made);
+  MPI_Group_free(&group);
+  use_and_free();
+}
+
+static void create_group_other(void) {
+  MPI_Group group = without(at_fault() ? 0 : -1);
+  MPI_Comm_create_group(MPI_COMM_WORLD, group, 63, &made);
+  MPI_Group_free(&group);
+  use_and_free();
+}
+
+static void create_group_tag(void) {
+  MPI_Group group = without(-1);
+  MPI_Comm_create_group(MPI_COMM_WORLD, group, at_fault() ? 65 : 64, &made);
+  MPI_Group_free(&group);
+  use_and_free();
+}
+
+// Two groups: the ranks before `first` and those from it on, each led by its first one.
+static void between(int first, int leader, int tag) {
+  MPI_Comm mine;
+  MPI_Comm_split(MPI_COMM_WORLD, rank < first, 0, &mine);
+  MPI_Intercomm_create(mine, leader, MPI_COMM_WORLD, rank < first ? first : 0, tag, &made);
+  MPI_Comm_free(&mine);
+  MPI_Barrier(made);
+  MPI_Comm_free(&made);
+}
+
+static void intercomm_tag(void) { between(odd, 0, at_fault() ? 67 : 66); }
+static void intercomm_leader(void) { between(size - 1, at_fault() ? 1 : 0, 68); }
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"split_missing", split_missing},
@@ -139,6 +232,19 @@ int main(int argc, char** argv) {
       {"dup_cart", dup_cart},
       {"sub_communicator", sub_communicator},
       {"free_missing", free_missing},
+      {"cart_dims", cart_dims},
+      {"cart_periods", cart_periods},
+      {"cart_ndims", cart_ndims},
+      {"cart_reorder", cart_reorder},
+      {"cart_sub", cart_sub},
+      {"graph_edges", graph_edges},
+      {"dist_graph_reorder", dist_graph_reorder},
+      {"split_type", split_type},
+      {"create_other", create_other},
+      {"create_group_other", create_group_other},
+      {"create_group_tag", create_group_tag},
+      {"intercomm_tag", intercomm_tag},
+      {"intercomm_leader", intercomm_leader},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

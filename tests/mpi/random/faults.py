@@ -549,6 +549,30 @@ def not_made(p):
     return truth(**elsewhere(p, comm, rank))
 
 
+@fault("grid")
+def other_grid(p):
+    """One makes a grid of another shape, or one that wraps around elsewhere."""
+    comm, rank = somewhere(p)
+    fields = {"to": phases.new_comm(p, ()).slot, "dims": f"{comm.size}1", "periods": "10"}
+    other = p.random.choice(({"dims": f"1{comm.size}"}, {"dims": str(comm.size), "periods": "1"},
+                             {"periods": p.random.choice(("00", "11"))}))
+    mark(p, rank)
+    for one in comm.members:
+        p.call(one, "cart", p.copy(), c=comm.slot, **(fields | other if one == rank else fields))
+    return truth(argument_mismatch=minority(comm, rank))
+
+
+@fault("group_tag")
+def other_group_tag(p):
+    comm, rank = somewhere(p)
+    fields = {"c": comm.slot, "to": phases.new_comm(p, ()).slot, "members": "".join(map(str, range(comm.size)))}
+    tag, other = p.tag(), p.tag()
+    mark(p, rank)
+    for one in comm.members:
+        p.call(one, "create_group", p.copy(), **fields, tag=other if one == rank else tag)
+    return truth(argument_mismatch=minority(comm, rank), deadlock=within(p, rank))
+
+
 @fault("group_not_made")
 def group_not_made(p):
     """By the members alone: one of them does not come."""
