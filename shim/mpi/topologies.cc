@@ -3,17 +3,55 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "shim/mpi/checks.h"
 #include "shim/mpi/communicators.h"
 #include "shim/mpi/real.h"
 #include "shim/recorder/table.h"
 
 namespace ncclwatch::shim::mpi {
 
+namespace {
+
+bool FitsIn(Call& call, std::int64_t places) {
+  if (call.inter || call.size == 0 || places <= std::int64_t{call.size}) return true;
+  Report(call, {.wrong = Wrong::kTopologyTooLarge, .value = places, .limit = call.size});
+  return false;
+}
+
+}  // namespace
+
+void CheckGrid(Call& call, int dimensions, const int* dims) {
+  constexpr std::int64_t kEnough = INT32_MAX;
+  CheckCount(call, dimensions);
+  std::int64_t places = 1;
+  for (int i = 0; dims && i < dimensions; ++i) {
+    if (dims[i] < 0) return Report(call, {.wrong = Wrong::kNegativeDimension, .value = dims[i]});
+    places = std::min(places * dims[i], kEnough);
+  }
+  if (dims) FitsIn(call, places);
+}
+
 std::int64_t EdgesOf(int nodes, const int* index) {
   if (!index) return 0;
   for (int i = 0; i < nodes; ++i)
     if (index[i] < (i > 0 ? index[i - 1] : 0)) return 0;
   return nodes > 0 ? index[nodes - 1] : 0;
+}
+
+void CheckGraph(Call& call, int nodes, const int* index, const int* edges) {
+  CheckCount(call, nodes);
+  if (!FitsIn(call, nodes)) return;
+  const std::int64_t number = edges ? EdgesOf(nodes, index) : 0;
+  for (std::int64_t i = 0; i < number; ++i)
+    if (edges[i] < 0 || edges[i] >= nodes)
+      return Report(call, {.wrong = Wrong::kNodeOutOfRange, .value = edges[i], .limit = nodes});
+}
+
+void CheckNodes(Call& call, int number, const int* ranks) {
+  CheckCount(call, number);
+  for (int i = 0; ranks && i < number; ++i)
+    if (ranks[i] != MPI_PROC_NULL && !InRange(call, ranks[i]))
+      return Report(call, {.wrong = Wrong::kRankOutOfRange, .value = ranks[i], .limit = call.size});
 }
 
 int DimensionsOf(MPI_Comm comm) {

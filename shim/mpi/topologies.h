@@ -1,4 +1,4 @@
-// Cartesian and graph topologies, and the two groups of an inter-communicator: what is said of the arguments that
+// Cartesian and graph topologies, and the two groups of an inter-communicator: what is checked of the arguments that
 // make them, and asked of those that are there.
 #pragma once
 
@@ -7,6 +7,10 @@
 
 namespace ncclwatch::shim::mpi {
 
+void CheckGrid(Call& call, int dimensions, const int* dims);
+void CheckGraph(Call& call, int nodes, const int* index, const int* edges);
+// Of the ranks that a distributed graph names.
+void CheckNodes(Call& call, int number, const int* ranks);
 // How many edges the arguments of MPI_Graph_create name; 0 where that is not clear.
 std::int64_t EdgesOf(int nodes, const int* index);
 // Of a Cartesian communicator, else 0.

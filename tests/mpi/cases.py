@@ -344,7 +344,8 @@ ARGUMENTS = [
         "overlapping_exchange", "null_operator", "free_predefined", "free_twice", "negative_color",
         "negative_window",
         "gathered_from_where_it_goes", "negative_block", "negative_part", "null_group",
-        "in_place_of_a_broadcast")),
+        "in_place_of_a_broadcast", "group_rank", "group_rank_twice", "group_range", "grid_too_large", "grid_negative",
+        "graph_node")),
     Case("arguments.started_null", ("request_error",), odd_alone, alone=ANY),
     # Where MPI takes it, the handle may be another object's by now.
     bad_argument("freed_communicator", least="likely"),

@@ -53,6 +53,9 @@ struct Duplicates {
   }
 };
 struct CartCreate : Makes<CartCreate>, Duplicates {
+  static void Check(Call& call, int dimensions, const int* dims, const int*, int, MPI_Comm*) {
+    CheckGrid(call, dimensions, dims);
+  }
   static void Agree(const Call&, Agreed& agreed, MPI_Comm, int dimensions, const int* dims, const int* periods,
                     int reorder, MPI_Comm*) {
     agreed.Add(Argument::kDimensions, dimensions);
@@ -62,6 +65,9 @@ struct CartCreate : Makes<CartCreate>, Duplicates {
   }
 };
 struct GraphCreate : Makes<GraphCreate>, Duplicates {
+  static void Check(Call& call, int nodes, const int* index, const int* edges, int, MPI_Comm*) {
+    CheckGraph(call, nodes, index, edges);
+  }
   static void Agree(const Call& call, Agreed& agreed, MPI_Comm, int nodes, const int* index, const int* edges,
                     int reorder, MPI_Comm*) {
     agreed.Add(Argument::kNodes, nodes);
@@ -71,12 +77,21 @@ struct GraphCreate : Makes<GraphCreate>, Duplicates {
   }
 };
 struct DistGraphCreate : Makes<DistGraphCreate>, Duplicates {
+  static void Check(Call& call, int number, const int* sources, const int*, const int*, const int*, MPI_Info, int,
+                    MPI_Comm*) {
+    CheckNodes(call, number, sources);
+  }
   static void Agree(const Call&, Agreed& agreed, MPI_Comm, int, const int*, const int*, const int*, const int*,
                     MPI_Info, int reorder, MPI_Comm*) {
     agreed.Add(Argument::kReorder, reorder != 0);
   }
 };
 struct DistGraphCreateAdjacent : Makes<DistGraphCreateAdjacent>, Duplicates {
+  static void Check(Call& call, int in, const int* sources, const int*, int out, const int* destinations, const int*,
+                    MPI_Info, int, MPI_Comm*) {
+    CheckNodes(call, in, sources);
+    CheckNodes(call, out, destinations);
+  }
   static void Agree(const Call&, Agreed& agreed, MPI_Comm, int, const int*, const int*, int, const int*, const int*,
                     MPI_Info, int reorder, MPI_Comm*) {
     agreed.Add(Argument::kReorder, reorder != 0);

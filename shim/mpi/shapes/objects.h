@@ -4,6 +4,7 @@
 
 #include "shim/mpi/checks.h"
 #include "shim/mpi/datatypes.h"
+#include "shim/mpi/groups.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/record.h"
 #include "shim/mpi/shapes/arguments.h"
@@ -12,8 +13,9 @@ namespace ncclwatch::shim::mpi::shapes {
 
 template <ObjectKind kind>
 struct MakesObject {
-  template <Function, class Real, class... A>
+  template <Function function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
+    Check<function>(call, arguments...);
     const int result = real(arguments...);
     const auto made = *Last(arguments...);
     if (result == MPI_SUCCESS && !IsConstant(made)) NoteMade(call, kind, Bits(made));
@@ -21,6 +23,15 @@ struct MakesObject {
   }
 
  private:
+  template <Function function, class... A>
+  static void Check(Call& call, A... arguments) {
+    if constexpr (function == Function::MPI_Group_incl || function == Function::MPI_Group_excl)
+      CheckMembers(call, std::get<0>(std::tie(arguments...)), std::get<1>(std::tie(arguments...)),
+                   std::get<2>(std::tie(arguments...)));
+    if constexpr (function == Function::MPI_Group_range_incl || function == Function::MPI_Group_range_excl)
+      CheckRanges(call, std::get<0>(std::tie(arguments...)), std::get<1>(std::tie(arguments...)),
+                  std::get<2>(std::tie(arguments...)));
+  }
   template <class Handle>
   static bool IsConstant(Handle made) {
     if constexpr (kind == ObjectKind::kGroup) return made == MPI_GROUP_EMPTY || made == MPI_GROUP_NULL;

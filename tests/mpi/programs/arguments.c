@@ -171,6 +171,64 @@ static void null_group(void) {
   MPI_Comm_create(ring, rank == odd ? MPI_GROUP_NULL : MPI_GROUP_EMPTY, &mine);
 }
 
+static void group_of(int number, const int* ranks) {
+  MPI_Group whole, made;
+  MPI_Comm_group(ring, &whole);
+  MPI_Group_incl(whole, number, ranks, &made);
+  MPI_Group_free(&made);
+  MPI_Group_free(&whole);
+}
+
+static void group_rank(void) {
+  int ranks[2] = {0, size};
+  if (rank != odd) return;
+  planted();
+  group_of(2, ranks);
+}
+
+static void group_rank_twice(void) {
+  int ranks[3] = {0, 1, 0};
+  if (rank != odd) return;
+  planted();
+  group_of(3, ranks);
+}
+
+static void group_range(void) {
+  MPI_Group whole, made;
+  int range[2][3] = {{0, size - 1, 1}, {1, 1, 1}};
+  if (rank != odd) return;
+  planted();
+  MPI_Comm_group(ring, &whole);
+  MPI_Group_range_excl(whole, 2, range, &made);
+  MPI_Group_free(&whole);
+}
+
+static void grid_of(int first, int second) {
+  int dims[2] = {first, second}, periods[2] = {0, 0};
+  MPI_Comm made = MPI_COMM_NULL;
+  if (rank == odd) planted();
+  MPI_Cart_create(ring, 2, dims, periods, 0, &made);
+  if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+}
+
+static void grid_too_large(void) { grid_of(size, rank == odd ? 2 : 1); }
+static void grid_negative(void) { grid_of(size, rank == odd ? -1 : 1); }
+
+static void graph_node(void) {
+  int index[16], edges[16];
+  MPI_Comm made = MPI_COMM_NULL;
+  for (int i = 0; i < size; ++i) {
+    index[i] = i + 1;
+    edges[i] = i;
+  }
+  if (rank == odd) {
+    planted();
+    edges[0] = size;
+  }
+  MPI_Graph_create(ring, size, index, edges, 0, &made);
+  if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"peer_out_of_range", peer_out_of_range},
@@ -197,6 +255,12 @@ int main(int argc, char** argv) {
       {"in_place_of_a_broadcast", in_place_of_a_broadcast},
       {"started_null", started_null},
       {"null_group", null_group},
+      {"group_rank", group_rank},
+      {"group_rank_twice", group_rank_twice},
+      {"group_range", group_range},
+      {"grid_too_large", grid_too_large},
+      {"grid_negative", grid_negative},
+      {"graph_node", graph_node},
   };
   return RUN_FAULTY(argc, argv, cases);
 }
