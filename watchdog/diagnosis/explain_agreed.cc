@@ -38,8 +38,7 @@ std::vector<Made> Gather(const View& view, const CommView& comm, const Creations
   return made;
 }
 
-// ---- arguments of all ranks, and groups, by the ordinal of the call
-// -------------------------------------------------------
+// Arguments of all ranks, and groups, by the ordinal of the call.
 
 std::optional<Disagreement> OtherGroups(const View& view, const CommView& comm, const std::vector<const Made*>& calls) {
   std::vector<Party> parties = PartiesBy(calls, [](const Made& made) { return GroupOf(*made.parts); });
@@ -92,8 +91,7 @@ std::optional<Disagreement> FirstOfAll(const View& view, const CommView& comm, c
   return std::nullopt;
 }
 
-// ---- tags, by how often the same processes have made such a call
-// -------------------------------------------------------
+// Tags, by how often the same processes have made such a call.
 
 bool IsOpen(const Made& made) { return made.call->returned_ns == 0; }
 bool Failed(const Made& made) { return made.call->result != format::kNoResult && made.call->result != 0; }
@@ -204,8 +202,7 @@ std::vector<Disagreement> OfLeaders(const View& view, const std::vector<OfComm>&
   return all;
 }
 
-// ---- findings
-// -------------------------------------------------------------------------------------------------------
+// Findings.
 
 std::vector<int> RanksOf(const View& view, const Party& party) {
   std::vector<int> ranks;
