@@ -15,6 +15,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "watchdog/reader/witness.h"
 #include "watchdog/rundir/place.h"
 
 namespace ncclwatch::analyzer {
@@ -30,8 +31,12 @@ bool IsNumbered(std::string_view name, std::string_view prefix) {
 // What ncclwatch itself puts into a run directory; all else is the user's.
 bool IsOwnFile(std::string_view name) {
   constexpr std::string_view kPrefixes[] = {"job.", "diagnosis.", ".trial.", ".latest.", "lease"};
-  if (name == "job" || name == "latest" || name == "libncclwatch.so" || name.ends_with(".box")) return true;
+  if (name == "job" || name == "latest" || name == reader::kWitnessFile || name.ends_with(".box")) return true;
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](auto prefix) { return name.starts_with(prefix); });
+}
+// What an LD_PRELOAD without spaces leads to; the library itself is nothing of a run.
+bool IsOwnLink(std::string_view name, const struct stat& status) {
+  return S_ISLNK(status.st_mode) && name.starts_with("libncclwatch");
 }
 bool IsEvidence(std::string_view name) { return name == "stacks" || name == "evidence"; }
 bool IsNested(std::string_view name) { return IsNumbered(name, "attempt-") || IsNumbered(name, "run-"); }
@@ -76,7 +81,7 @@ class Remover {
     if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
     if (name == "job" && !everything && !left.empty()) return;
     if (!S_ISDIR(status.st_mode)) {
-      if (!everything && !IsOwnFile(name)) return Keep(name, "not ncclwatch's own");
+      if (!everything && !IsOwnFile(name) && !IsOwnLink(name, status)) return Keep(name, "not ncclwatch's own");
       if (unlinkat(directory, name.c_str(), 0) != 0) return Keep(name, std::strerror(errno));
       bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
       return;
