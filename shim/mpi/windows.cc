@@ -7,6 +7,7 @@
 #include "shim/mpi/communicators.h"
 #include "shim/mpi/groups.h"
 #include "shim/mpi/objects.h"
+#include "shim/mpi/parts.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/record.h"
 #include "shim/recorder/put.h"
@@ -166,6 +167,19 @@ void CheckFree(Call& call, const Window& window) {
   if (open || window.posted()) ReportEpoch(call, Wrong::kFreedInEpoch, 0, open ? *open : window.post);
 }
 
+bool TellNamed(Call& call, MPI_Win handle, MPI_Group group, std::vector<int>* ranks) {
+  try {
+    const bool good = group == MPI_GROUP_EMPTY || IsAlive(ObjectKind::kGroup, Bits(group));
+    if (!good || (group != MPI_GROUP_EMPTY && !RanksOf(group, handle, ranks))) return false;
+    Parts parts(call, 0, static_cast<std::uint32_t>(ranks->size()));
+    for (const int rank : *ranks) parts.Add({static_cast<std::uint32_t>(rank), format::kNoType, 0, 0});
+    parts.Done();
+    return true;
+  } catch (...) {
+    return false;  // out of memory
+  }
+}
+
 namespace {
 
 // In a window of MPI_Win_create_dynamic it is an address, of which there are negative ones.
@@ -213,14 +227,7 @@ void NoteFence(const Call& call, MPI_Win handle, int assertion) {
   });
 }
 
-void NoteStart(const Call& call, MPI_Win handle, MPI_Group group) {
-  std::vector<int> ranks;
-  bool known = false;
-  try {
-    known = RanksOf(group, handle, &ranks);
-  } catch (...) {
-    known = false;  // out of memory
-  }
+void NoteStart(const Call& call, MPI_Win handle, bool known, const std::vector<int>& ranks) {
   Window now;
   windows.Change(Bits(handle), [&](Window& window) {
     ++window.starts;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "shim/mpi/abi.h"
 #include "shim/mpi/call.h"
@@ -45,6 +46,8 @@ void CheckTarget(Call& call, int target);
 void CheckFence(Call& call, const Window& window);
 void CheckStart(Call& call, const Window& window, MPI_Group group);
 void CheckPost(Call& call, const Window& window, MPI_Group group);
+// Whom a call names, told in its record. False: that is not known.
+bool TellNamed(Call& call, MPI_Win handle, MPI_Group group, std::vector<int>* ranks);
 void CheckLock(Call& call, const Window& window, int target);
 void CheckLockAll(Call& call, const Window& window);
 void CheckUnlock(Call& call, const Window& window, int target);
@@ -54,7 +57,7 @@ void DescribeAccess(Call& call, MPI_Win handle, int target, MPI_Aint displacemen
 
 // After them, where they have succeeded.
 void NoteFence(const Call& call, MPI_Win handle, int assertion);
-void NoteStart(const Call& call, MPI_Win handle, MPI_Group group);
+void NoteStart(const Call& call, MPI_Win handle, bool known, const std::vector<int>& ranks);
 void NoteComplete(MPI_Win handle);
 void NotePost(const Call& call, MPI_Win handle);
 void NoteWait(MPI_Win handle);

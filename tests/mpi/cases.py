@@ -402,6 +402,27 @@ RMA = [
     epoch("unlike_target", kinds=("invalid_argument",)),
 ]
 
+# An epoch that its partner does not open or close: a circle, where the partner waits for others in turn.
+UNANSWERED = ("epoch_error", "deadlock")
+
+
+def partners(name, who=partner_at_least, kinds=UNANSWERED, alone=HANGS, **more):
+    return Case(f"epochs.{name}", kinds, who, alone=alone, **more)
+
+
+EPOCHS = [
+    partners("start_without_post"),
+    partners("started_once_more"),
+    partners("start_at_the_end", least="likely"),
+    partners("post_without_start"),
+    partners("waits_before_starts", pair, ("deadlock",)),
+    partners("never_completed", odd_alone, ("epoch_error",), alone=ANY),
+    partners("posted_asleep", odd_alone, ("missing_participant",), least="likely", most="likely"),
+    # MPICH 4.0.2 over UCX hangs in MPI_Win_lock by itself. A target that is busy may hold up as well as a lock.
+    partners("locked_over_a_barrier", pair, ("deadlock",), least="likely", most="likely", mpis=("openmpi",)),
+    partners("two_origins", pair, ("epoch_error",), alone=ANY, ranks=(3, 4, 7)),
+]
+
 FILES = [
     file("one_write_less", minority, ("order_mismatch",)),
     file("other_call", minority, ("order_mismatch",)),
@@ -427,7 +448,7 @@ CLEAN = [
     *clean("types", "column_as_row", "structs", "blocks", "bytes", "empty", "rooted", "gathered_by_all", "exchanged",
            "often"),
     *clean("rma", "fences", "unused_fences", "accumulates", "counters", "flushes", "groups", "requests",
-           "shared", "dynamic", "many", "columns", "again"),
+           "shared", "dynamic", "many", "columns", "again", "halo", "in_turns"),
     *clean("files", "blocks", "views", "alone", "not_blocking", "not_there"),
     *clean("buffers", *CLEAN_BUFFERS),
     *clean("buffers", "again"),
@@ -461,7 +482,7 @@ TOOLS = [case for place in ("before", "after") for case in (
 )]
 
 CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES + ENDINGS + COMMUNICATORS
-         + ARGUMENTS + LIVES + BUFFERS + RMA + FILES + CLEAN + FORTRAN + PYTHON + TOOLS}
+         + ARGUMENTS + LIVES + BUFFERS + RMA + EPOCHS + FILES + CLEAN + FORTRAN + PYTHON + TOOLS}
 
 # Not found yet, or not always: what is true of them stands above all the same.
 OPEN = frozenset({

@@ -253,6 +253,7 @@ void MpiJob::Received(int rank, const MpiMessage& message) {
 void MpiJob::Forget(int rank, std::uint64_t before) {
   reader::BoxImage& box = Box(rank);
   std::erase_if(box.calls, [&](const reader::Call& call) { return call.slot < before; });
+  std::erase_if(box.parts, [&](const reader::CallParts& parts) { return parts.call.slot < before; });
   box.first_slot = std::max(box.first_slot, before);
 }
 

@@ -69,6 +69,10 @@ class MpiJob : public Job {
   using Job::At;
   void Forget(int rank, std::uint64_t before);  // the ring has wrapped past these slots
 
+ protected:
+  void Tell(int rank, std::uint64_t slot, const std::vector<format::Part>& sends,
+            const std::vector<format::Part>& receives);
+
  private:
   struct Tags {
     std::uint32_t sent = 0, received = 0;
@@ -77,9 +81,6 @@ class MpiJob : public Job {
                     Function otherwise);
   void Repeat(int rank, reader::Call poll);
   reader::PeerCount& Counts(int rank, const reader::Communicator& entry, std::uint32_t peer);
-
-  void Tell(int rank, std::uint64_t slot, const std::vector<format::Part>& sends,
-            const std::vector<format::Part>& receives);
 
   std::map<int, std::uint64_t> parts_;                                  // by rank: entries taken
   std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Tags> tags_;  // by rank, communicator's index, peer

@@ -118,13 +118,18 @@ std::optional<Disagreement> FirstDisagreement(const View& view, const CommView& 
 
 // One that disagrees with several, where nobody else disagrees with as many, is wrong itself; of a rooted call only if
 // it disagrees with most: several may have made the same mistake. Of a pair either may be.
-std::vector<const Member*> Blamed(const Disagreement& found) {
+struct Blame {
+  std::vector<const Member*> members;
+  bool either = false;  // of a pair, and nobody else's word says which
+};
+Blame Blamed(const Disagreement& found) {
   std::map<const Member*, int> clashes;
   for (const Clashing& pair : found.pairs) {
     ++clashes[pair.sender];
     if (pair.receiver != pair.sender) ++clashes[pair.receiver];
   }
-  std::vector<const Member*> blamed;
+  Blame blame;
+  std::vector<const Member*>& blamed = blame.members;
   std::vector<const Clashing*> left;
   const auto is_hub = [&](const Member* member, const Member* other) {
     const int own = clashes[member];
@@ -147,8 +152,9 @@ std::vector<const Member*> Blamed(const Disagreement& found) {
     if (is_told(pair->sender) || is_told(pair->receiver)) continue;
     blamed.push_back(pair->sender);
     blamed.push_back(pair->receiver);
+    blame.either = true;
   }
-  return blamed;
+  return blame;
 }
 
 std::vector<int> RanksOf(const View& view, const std::vector<const Member*>& members) {
@@ -199,8 +205,11 @@ Finding Explain(const View& view, const CommView& comm, const Disagreement& foun
   finding.kind = Kind::kArgumentMismatch;
   const bool proven = std::any_of(found.pairs.begin(), found.pairs.end(),
                                   [](const Clashing& pair) { return pair.clash != PartClash::kLikely; });
-  finding.certainty = proven && OfOneThread(view, found) ? Certainty::kCertain : Certainty::kLikely;
-  AddCulprits(view, RanksOf(view, Blamed(found)), &finding);
+  finding.unsettled = MoreMayCome(view, comm, found.position);
+  const Blame blame = Blamed(found);
+  const bool decided = !blame.either || !finding.unsettled || found.rooted;
+  finding.certainty = proven && decided && OfOneThread(view, found) ? Certainty::kCertain : Certainty::kLikely;
+  AddCulprits(view, RanksOf(view, blame.members), &finding);
   for (const int rank : comm.job_ranks)
     if (rank >= 0 && !std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank))
       finding.victims.push_back(rank);
@@ -209,7 +218,6 @@ Finding Explain(const View& view, const CommView& comm, const Disagreement& foun
   finding.position = found.position;
   finding.calls = DescribeCalls(view, comm, found.position);
   finding.began_at_ns = ToRealtime(view, found.began_ns);
-  finding.unsettled = MoreMayCome(view, comm, found.position);
   const Clashing& first = found.pairs.front();
   const std::string op = finding.calls.empty() ? "collective" : finding.calls.front().op.value_or("collective");
   finding.summary = Capital(PairText(view, first)) + ": " + op + ", collective " + std::to_string(found.position) +

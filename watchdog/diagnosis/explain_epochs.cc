@@ -7,6 +7,7 @@
 
 #include "watchdog/diagnosis/accesses.h"
 #include "watchdog/diagnosis/epoch_stores.h"
+#include "watchdog/diagnosis/epochs.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/waits_mpi.h"
@@ -70,7 +71,7 @@ struct Conflict {
 class Window {
  public:
   Window(const View& view, const CommView& comm, int index, const WaitGraph& graph, std::uint64_t* pairs)
-      : view_(view), comm_(comm), index_(index), graph_(graph), pairs_(*pairs) {
+      : view_(view), comm_(comm), index_(index), graph_(graph), epochs_(EpochsOf(view, comm)), pairs_(*pairs) {
     for (const Member& member : comm.members) Collect(member);
   }
 
@@ -80,9 +81,9 @@ class Window {
   }
 
  private:
-  // What may clash: of all ranks in one epoch of fences, of all that hold shared locks, of one rank between two
-  // synchronizations of its own.
-  enum Group { kFence, kByTime, kOwn };
+  // What may clash: of all ranks in one epoch of fences, or of MPI_Win_post, of all that hold shared locks, of one
+  // rank between two synchronizations of its own.
+  enum Group { kFence, kExposed, kByTime, kOwn };
   using Key = std::tuple<Group, std::int32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
 
   void Collect(const Member& member) {
@@ -123,6 +124,19 @@ class Window {
     }
     groups_[{kOwn, call.root, call.position, access.member->comm->rank, call.signature}].push_back(access);
     if (epoch == AccessEpoch::kShared) open->push_back(access);
+    if (epoch == AccessEpoch::kStarted)
+      if (const std::uint64_t exposure = ExposureOf(access); exposure != 0)
+        groups_[{kExposed, call.root, exposure, 0, 0}].push_back(access);
+  }
+
+  // Which of its target's epochs of MPI_Win_post it falls into; 0: that is not known.
+  std::uint64_t ExposureOf(const Access& access) const {
+    const Member* target = comm_.OfRank(static_cast<std::uint32_t>(access.call->root));
+    if (target == nullptr) return 0;
+    const Epochs& own = epochs_[static_cast<std::size_t>(access.member - comm_.members.data())];
+    const Epochs& theirs = epochs_[static_cast<std::size_t>(target - comm_.members.data())];
+    if (!own.known() || !theirs.known()) return 0;
+    return theirs.ExposureOf(access.member->comm->rank, own.StartOf(*access.call));
   }
 
   // Each with those before it that reach into it.
@@ -170,6 +184,7 @@ class Window {
   const CommView& comm_;
   const int index_;
   const WaitGraph& graph_;
+  const std::vector<Epochs> epochs_;
   std::uint64_t& pairs_;
   std::map<Key, std::vector<Access>> groups_;
   std::optional<Conflict> first_;
@@ -228,6 +243,8 @@ Finding Explain(const View& view, const CommView& comm, const Conflict& conflict
     finding.evidence.emplace_back("both lie between the same two calls of MPI_Win_fence");
   else if (conflict.by_time)
     finding.evidence.emplace_back("both hold shared locks, and the one was called before the other was completed");
+  else if (a.member != b.member)
+    finding.evidence.emplace_back("both lie in one epoch that their target has opened by MPI_Win_post");
   else
     finding.evidence.emplace_back("between them it calls nothing that completes the first");
   finding.next_steps = {

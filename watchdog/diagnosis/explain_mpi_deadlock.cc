@@ -8,6 +8,7 @@
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/waits_windows.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -57,9 +58,16 @@ bool EndsEpochs(const Call& call) {
   return call.function == Function::MPI_Win_fence || call.function == Function::MPI_Win_free;
 }
 
+// MPI may take a lock before it is asked for anything under it, or not, and a target that is busy holds up as well.
+bool EndsOnlyByIt(const View& view, const Wait& epoch) {
+  if (IsOfLocks(epoch.call->function)) return false;
+  return AlwaysWaits(epoch.call->function) || view.now_ns - epoch.since_ns >= kHeldNs;
+}
+
 bool Proven(const View& view, const Wait& wait) {
   const Process& process = view.process(view.nodes[wait.waiter]);
   if (!wait.proven || process.fate.held() || !OneThread(process)) return false;
+  if (wait.what == WaitFor::kEpoch) return EndsOnlyByIt(view, wait);
   if (wait.what == WaitFor::kCollective && !NeedsData(view, wait))
     return wait.call != nullptr && EndsEpochs(*wait.call) && view.now_ns - wait.since_ns >= kHeldNs;
   if (wait.call == nullptr || !IsSend(*wait.call) || (wait.call->flags & format::kSynchronous) != 0) return true;
@@ -273,7 +281,7 @@ std::optional<TwoOperations> FindTwoOperations(const View& view, const WaitGraph
                                                const std::vector<const Wait*>& cycle) {
   TwoOperations found;
   for (const Wait* wait : cycle) {
-    if (wait->what == WaitFor::kMessage) return std::nullopt;
+    if (wait->what != WaitFor::kCollective && wait->what != WaitFor::kJoin) return std::nullopt;
     const CommView& comm = view.comms[wait->comm];
     if (wait->what == WaitFor::kJoin && !MadeFromAll(view, comm)) return std::nullopt;
     const CommView* on = wait->what == WaitFor::kJoin ? view.CommOf(comm.parent) : &comm;
@@ -325,24 +333,28 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   finding.summary = "Deadlock: " + Ranks(finding.culprits) +
                     (alone ? " waits for itself, in a call that only a further call of its own could end."
                            : " wait for one another in a circle, each in a call that only the next can end.");
-  bool held = false;
+  bool held = false, epochs = false;
   for (const Wait* wait : cycle) {
     const CommView& comm = view.comms[wait->comm];
     const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("a collective");
     const std::string whom = alone ? std::string("itself") : Ranks({wait->other_rank});
     finding.evidence.push_back(Ranks({view.nodes[wait->waiter].rank}) + " waits for " + whom + " in " + call + " on " +
-                               CommText(comm));
+                               CommText(comm) +
+                               (wait->what == WaitFor::kEpoch ? ", until it calls " + EpochCallAwaited(*wait) : ""));
     finding.calls.push_back(DescribeCall(view, comm, comm.members[wait->member], wait->position, wait->call));
+    epochs = epochs || wait->what == WaitFor::kEpoch;
     held = held || (wait->call != nullptr && IsSend(*wait->call) && (wait->call->flags & format::kSynchronous) == 0);
   }
   if (held)
     finding.evidence.emplace_back(
         "a standard send waits for its receiver where the message is larger than MPI's buffers (the eager limit)");
-  finding.next_steps = {alone
-                            ? "give a message to itself to MPI_Sendrecv or to non-blocking calls and MPI_Waitall, or "
-                              "look whether another rank was meant"
-                            : "let one of the ranks make its calls in the other order, or replace the pair of them by "
-                              "MPI_Sendrecv or by non-blocking calls and MPI_Waitall"};
+  finding.next_steps = {
+      epochs  ? "compare which ranks MPI_Win_start and MPI_Win_post name, and in what order the epochs "
+                "are opened and closed; give locks back before waiting for others"
+      : alone ? "give a message to itself to MPI_Sendrecv or to non-blocking calls and MPI_Waitall, or "
+                "look whether another rank was meant"
+              : "let one of the ranks make its calls in the other order, or replace the pair of them by "
+                "MPI_Sendrecv or by non-blocking calls and MPI_Waitall"};
   return finding;
 }
 

@@ -10,6 +10,7 @@
 #include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/waits_windows.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -58,6 +59,19 @@ bool IsOf(const View& view, const Suspect& suspect, const reader::NcclError& err
   return false;
 }
 
+// Who has come to MPI_Finalize makes none of the calls that others wait for in calls of theirs.
+bool HasComeToItsEnd(const View& view, const Suspect& suspect) {
+  return HasComeToFinalize(view, view.nodes[suspect.node]) &&
+         std::any_of(suspect.waits.begin(), suspect.waits.end(),
+                     [](const Wait* wait) { return wait->proven && wait->choice < 0; });
+}
+
+Kind KindOfAbsence(const View& view, const Suspect& suspect) {
+  if (suspect.what == WaitFor::kMessage) return Kind::kPointToPointMismatch;
+  const bool never_opens = suspect.what == WaitFor::kEpoch && HasComeToItsEnd(view, suspect);
+  return never_opens ? Kind::kEpochError : Kind::kMissingParticipant;
+}
+
 void ChooseKind(const View& view, Suspect* suspect) {
   const Process& process = view.process(view.nodes[suspect->node]);
   if (const std::optional<Standing> standing = NotRunning(view, process)) {
@@ -76,7 +90,7 @@ void ChooseKind(const View& view, Suspect* suspect) {
   } else if (FailedCall(view, *suspect) != nullptr) {
     suspect->kind = Kind::kLibraryError;
   } else {
-    suspect->kind = suspect->what == WaitFor::kMessage ? Kind::kPointToPointMismatch : Kind::kMissingParticipant;
+    suspect->kind = KindOfAbsence(view, *suspect);
   }
 }
 
@@ -104,13 +118,6 @@ bool ChooseWaits(const View& view, const WaitGraph& graph, Suspect* suspect) {
   }
   suspect->stalled_ns = view.now_ns - std::max(suspect->since_ns, view.nodes[suspect->node].active_ns);
   return true;
-}
-
-// Who has come to MPI_Finalize makes none of the calls that others wait for in calls of theirs.
-bool HasComeToItsEnd(const View& view, const Suspect& suspect) {
-  return HasComeToFinalize(view, view.nodes[suspect.node]) &&
-         std::any_of(suspect.waits.begin(), suspect.waits.end(),
-                     [](const Wait* wait) { return wait->proven && wait->choice < 0; });
 }
 
 std::optional<Certainty> CertaintyOf(const View& view, const Suspect& suspect) {
@@ -145,8 +152,14 @@ std::string WhatText(const View& view, const Suspect& suspect) {
   const CommView& comm = view.comms[suspect.comm];
   const Wait* wait = First(suspect.waits, suspect.position);
   const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("the collective");
+  if (suspect.what == WaitFor::kEpoch) return call + " on " + CommText(comm);
   const std::string_view unit = suspect.what == WaitFor::kMessage ? ", message " : ", collective ";
   return call + std::string(unit) + std::to_string(suspect.position) + " of " + CommText(comm);
+}
+
+std::string NotCalledText(const View& view, const Suspect& suspect, bool one) {
+  return std::string(one ? " has" : " have") + " not called " +
+         EpochCallAwaited(*First(suspect.waits, suspect.position)) + " on " + CommText(view.comms[suspect.comm]) + "; ";
 }
 
 std::string Summary(const View& view, const Suspect& suspect, const Finding& finding, std::int64_t waited_ns) {
@@ -161,6 +174,7 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
     case Kind::kMissingParticipant:
       // A dump says that its process lived when it was written, and nothing of later.
       if (!process.box->dump) who += one ? " is alive and" : " are alive and";
+      if (suspect.what == WaitFor::kEpoch) return who + NotCalledText(view, suspect, one) + others + ".";
       return who + (one ? " has" : " have") + " not called " + WhatText(view, suspect) + "; " + Ranks(victims) +
              (victims.size() == 1 ? " has" : " have") + " waited in it for " + Seconds(waited_ns) + ".";
     case Kind::kLibraryError: {
@@ -172,6 +186,7 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
     }
     case Kind::kPointToPointMismatch:
       return who + (one ? " has" : " have") + " not made the matching send or receive; " + others + ".";
+    case Kind::kEpochError: return who + NotCalledText(view, suspect, one) + others + ".";
     default: return who + " " + suspect.standing + "; " + others + ".";
   }
 }
@@ -190,6 +205,10 @@ void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
       steps = NextSteps(finding->kind, process, WhatItSaid(process));
       if (steps.empty())
         steps.push_back("look at the arguments of that call and at NCCL's own words: run with NCCL_DEBUG=WARN");
+      break;
+    case Kind::kEpochError:
+      steps.emplace_back("compare which ranks MPI_Win_start and MPI_Win_post name, and how often, on both sides");
+      steps.push_back(look);
       break;
     case Kind::kPointToPointMismatch:
       steps.push_back("compare the order of sends and receives of the two ranks");
@@ -229,8 +248,8 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
   if (!coverage.empty()) finding->evidence.push_back(coverage);
 }
 
-// Of a message only the two sides have anything to say.
-std::vector<CallSummary> MessageCalls(const View& view, const Suspect& suspect) {
+// Of a message, or an epoch, only the two sides have anything to say.
+std::vector<CallSummary> CallsOfPartners(const View& view, const Suspect& suspect) {
   const CommView& comm = view.comms[suspect.comm];
   std::vector<CallSummary> calls;
   for (const Wait* wait : suspect.waits) {
@@ -263,7 +282,7 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   finding.communicator = DescribeComm(comm);
   finding.position = first.position;
   finding.calls =
-      first.what == WaitFor::kMessage ? MessageCalls(view, first) : DescribeCalls(view, comm, first.position);
+      first.what == WaitFor::kCollective ? DescribeCalls(view, comm, first.position) : CallsOfPartners(view, first);
   finding.began_at_ns = ToRealtime(view, began);
   finding.summary = Summary(view, first, finding, view.now_ns - began);
   AddEvidence(view, group, &finding);

@@ -12,7 +12,7 @@
 
 namespace ncclwatch::diagnosis {
 
-enum class WaitFor { kCollective, kMessage, kJoin };
+enum class WaitFor { kCollective, kMessage, kJoin, kEpoch };
 
 // `waiter` cannot go on before `other` has made a call.
 struct Wait {

@@ -120,9 +120,15 @@ int Synchronize(Call& call, MPI_Win handle, const Check& check, const Real& real
 struct WinStart {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Group group, int assertion, MPI_Win handle) {
+    std::vector<int> named;
+    bool known = false;
     return Synchronize(
-        call, handle, [&](const Window& window) { CheckStart(call, window, group); },
-        [&] { return real(group, assertion, handle); }, [&] { NoteStart(call, handle, group); });
+        call, handle,
+        [&](const Window& window) {
+          CheckStart(call, window, group);
+          known = TellNamed(call, handle, group, &named);
+        },
+        [&] { return real(group, assertion, handle); }, [&] { NoteStart(call, handle, known, named); });
   }
 };
 struct WinComplete {
@@ -140,8 +146,13 @@ struct WinComplete {
 struct WinPost {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Group group, int assertion, MPI_Win handle) {
+    std::vector<int> named;
     return Synchronize(
-        call, handle, [&](const Window& window) { CheckPost(call, window, group); },
+        call, handle,
+        [&](const Window& window) {
+          CheckPost(call, window, group);
+          TellNamed(call, handle, group, &named);
+        },
         [&] { return real(group, assertion, handle); }, [&] { NotePost(call, handle); });
   }
 };
@@ -172,6 +183,8 @@ struct WinLock {
   template <Function, class Real>
   static int Around(Call& call, Real real, int type, int target, int assertion, MPI_Win handle) {
     call.root = target;
+    call.tag = static_cast<std::int32_t>(type == MPI_LOCK_EXCLUSIVE ? format::AccessEpoch::kExclusive
+                                                                    : format::AccessEpoch::kShared);
     return Synchronize(
         call, handle,
         [&](const Window& window) {

@@ -166,13 +166,62 @@ static void flushes(void) {  // the place of a put is got, and put again, after 
   MPI_Win_free(&window);
 }
 
+static MPI_Group group_of(int count, const int* ranks) {
+  MPI_Group all, some;
+  MPI_Comm_group(ring, &all);
+  MPI_Group_incl(all, count, ranks, &some);
+  MPI_Group_free(&all);
+  return some;
+}
+
+// Both neighbours put into one epoch, each to a place of its own.
+static void halo(void) {
+  const int right = (rank + 1) % size, left = (rank + size - 1) % size, both[] = {left, right};
+  MPI_Group neighbours = group_of(left == right ? 1 : 2, both);
+  make();
+  for (int round = 0; round < 5; ++round) {
+    MPI_Win_post(neighbours, 0, window);
+    MPI_Win_start(neighbours, 0, window);
+    mine[0] = 10 * round + rank;
+    MPI_Put(mine, 1, MPI_LONG, right, 0, 1, MPI_LONG, window);
+    MPI_Put(mine, 1, MPI_LONG, left, 1, 1, MPI_LONG, window);
+    MPI_Win_complete(window);
+    MPI_Win_wait(window);
+    require(memory[0] == 10 * round + left && memory[1] == 10 * round + right, "the neighbours'");
+    fold(memory[0] + memory[1]);
+  }
+  MPI_Group_free(&neighbours);
+  MPI_Win_free(&window);
+}
+
+// All put to the same place of rank 0, in epochs of their own.
+static void in_turns(void) {
+  const int first = 0;
+  make();
+  if (rank == 0) {
+    for (int origin = 1; origin < size; ++origin) {
+      MPI_Group one = group_of(1, &origin);
+      MPI_Win_post(one, 0, window);
+      MPI_Win_wait(window);
+      MPI_Group_free(&one);
+      require(memory[2] == origin, "the one whose turn it was");
+      fold(memory[2]);
+    }
+  } else {
+    MPI_Group target = group_of(1, &first);
+    MPI_Win_start(target, 0, window);
+    mine[0] = rank;
+    MPI_Put(mine, 1, MPI_LONG, 0, 2, 1, MPI_LONG, window);
+    MPI_Win_complete(window);
+    MPI_Group_free(&target);
+  }
+  MPI_Win_free(&window);
+}
+
 static void groups(void) {
   int right = (rank + 1) % size, left = (rank + size - 1) % size, flag = 0;
-  MPI_Group all, before, after;
+  MPI_Group before = group_of(1, &left), after = group_of(1, &right);
   make();
-  MPI_Comm_group(ring, &all);
-  MPI_Group_incl(all, 1, &left, &before);
-  MPI_Group_incl(all, 1, &right, &after);
   for (int round = 0; round < 5; ++round) {
     MPI_Win_post(before, 0, window);
     MPI_Win_start(after, 0, window);
@@ -187,7 +236,6 @@ static void groups(void) {
     require(memory[0] == 10 * round + left, "the neighbour's");
     fold(memory[0]);
   }
-  MPI_Group_free(&all);
   MPI_Group_free(&before);
   MPI_Group_free(&after);
   MPI_Win_free(&window);
@@ -304,13 +352,22 @@ static void columns(void) {  // of all ranks in turn: each has its own words bet
 
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"fences", fences},           {"unused_fences", unused_fences},
-      {"accumulates", accumulates}, {"locks", locks},
-      {"counters", counters},       {"own_lock", own_lock},
-      {"flushes", flushes},         {"groups", groups},
-      {"requests", requests},       {"shared", shared},
-      {"dynamic", dynamic},         {"many", many},
-      {"columns", columns},         {"again", again},
+      {"fences", fences},
+      {"unused_fences", unused_fences},
+      {"accumulates", accumulates},
+      {"locks", locks},
+      {"counters", counters},
+      {"own_lock", own_lock},
+      {"flushes", flushes},
+      {"groups", groups},
+      {"halo", halo},
+      {"in_turns", in_turns},
+      {"requests", requests},
+      {"shared", shared},
+      {"dynamic", dynamic},
+      {"many", many},
+      {"columns", columns},
+      {"again", again},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

@@ -14,8 +14,8 @@ using format::Argument;
 using Arguments = std::vector<std::pair<Argument, int>>;
 
 struct Said {
-  Arguments arguments;
-  std::vector<int> group;
+  Arguments arguments = {};
+  std::vector<int> group = {};
   std::uint64_t use = 0;      // of a group, or of a pair of leaders
   std::uint64_t leaders = 0;  // which pair
   bool hashed = true;

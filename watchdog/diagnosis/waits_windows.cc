@@ -1,0 +1,111 @@
+#include "watchdog/diagnosis/waits_windows.h"
+
+#include "watchdog/diagnosis/epochs.h"
+#include "watchdog/diagnosis/waits_mpi.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using format::AccessEpoch;
+using functions::Function;
+using reader::Call;
+
+class Waiting {
+ public:
+  Waiting(const View& view, int comm_index, WaitGraph* graph)
+      : view_(view),
+        comm_index_(comm_index),
+        comm_(view.comms[comm_index]),
+        epochs_(EpochsOf(view, comm_)),
+        graph_(*graph) {}
+
+  void Add() {
+    for (std::size_t m = 0; m < comm_.members.size(); ++m) {
+      const Member& member = comm_.members[m];
+      const Call* call = epochs_[m].open();
+      if (call == nullptr || member.node < 0 || view_.process(member).fate.gone()) continue;
+      if (IsOfLocks(call->function))
+        ForHolders(static_cast<int>(m), *call);
+      else
+        ForPartners(static_cast<int>(m), *call);
+    }
+  }
+
+ private:
+  const Epochs* Of(const Member* other) const {
+    if (other == nullptr) return nullptr;
+    const Epochs& epochs = epochs_[static_cast<std::size_t>(other - comm_.members.data())];
+    return epochs.known() ? &epochs : nullptr;
+  }
+
+  void ForPartners(int m, const Call& call) {
+    const Epochs& own = epochs_[m];
+    const std::uint32_t rank = comm_.members[m].comm->rank;
+    const bool exposed = call.function == Function::MPI_Win_wait;
+    for (const std::uint32_t partner : exposed ? own.posted() : own.started()) {
+      const Member* other = comm_.OfRank(partner);
+      const Epochs* theirs = Of(other);
+      if (theirs == nullptr) continue;
+      const bool came =
+          exposed ? theirs->CompletesOf(rank) >= own.PostsOf(partner) : theirs->PostsOf(rank) >= own.StartsOf(partner);
+      if (!came) AddWait(m, call, *other);
+    }
+  }
+
+  void ForHolders(int m, const Call& call) {
+    const AccessEpoch wanted = epochs_[m].wanted();
+    for (const Member& other : comm_.members) {
+      const Epochs* theirs = Of(&other);
+      if (&other == &comm_.members[m] || theirs == nullptr) continue;
+      if (call.root >= 0 ? Excludes(theirs->LockAt(call.root), wanted) : theirs->HasExclusiveLock())
+        AddWait(m, call, other);
+    }
+  }
+
+  static bool Excludes(AccessEpoch held, AccessEpoch wanted) {
+    return held == AccessEpoch::kExclusive || (held == AccessEpoch::kShared && wanted == AccessEpoch::kExclusive);
+  }
+
+  void AddWait(int m, const Call& call, const Member& other) {
+    const Member& member = comm_.members[m];
+    Wait wait;
+    wait.waiter = member.node;
+    wait.other = other.node;
+    wait.other_rank = other.node >= 0 ? view_.nodes[other.node].rank : -1;
+    wait.other_comm_rank = other.comm->rank;
+    wait.comm = comm_index_;
+    wait.member = m;
+    wait.what = WaitFor::kEpoch;
+    wait.call = &call;
+    wait.proven = true;
+    wait.since_ns = view_.process(member).At(call.entered_ns);
+    graph_.waits.push_back(wait);
+  }
+
+  const View& view_;
+  const int comm_index_;
+  const CommView& comm_;
+  const std::vector<Epochs> epochs_;
+  WaitGraph& graph_;
+};
+
+}  // namespace
+
+void AddEpochs(const View& view, WaitGraph* graph) {
+  for (std::size_t c = 0; c < view.comms.size(); ++c)
+    if (view.comms[c].comparable && IsWindow(view.comms[c])) Waiting(view, static_cast<int>(c), graph).Add();
+}
+
+bool IsOfLocks(Function function) {
+  return function != Function::MPI_Win_start && function != Function::MPI_Win_complete &&
+         function != Function::MPI_Win_wait;
+}
+
+bool AlwaysWaits(Function function) { return function == Function::MPI_Win_wait; }
+
+std::string EpochCallAwaited(const Wait& wait) {
+  if (IsOfLocks(wait.call->function)) return "Win_unlock";
+  return wait.call->function == Function::MPI_Win_wait ? "Win_complete" : "Win_post";
+}
+
+}  // namespace ncclwatch::diagnosis
