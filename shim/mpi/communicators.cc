@@ -1,9 +1,11 @@
 #include "shim/mpi/communicators.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <vector>
 
+#include "shim/lifecycle/process.h"
 #include "shim/mpi/agreed.h"
 #include "shim/mpi/groups.h"
 #include "shim/mpi/misuse.h"
@@ -22,6 +24,7 @@ using format::CommunicatorState;
 using format::kNoCommunicator;
 using functions::Function;
 
+constexpr std::uint32_t kUncompared = format::kCommIdentityUnknown | format::kCommForeign;
 constexpr std::uint32_t kNoLibrary = ~0u;  // entries of MPI belong to no libnccl
 
 std::uint32_t world_index = kNoCommunicator, self_index = kNoCommunicator;
@@ -183,7 +186,7 @@ void BeginMaking(Call& call, Making* making) {
     origin.parent = parent.id;
     origin.ordinal = call.position;
     origin.color = making->color;
-    origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & format::kCommIdentityUnknown);
+    origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & kUncompared);
     origin.id = IdOf(making->origin, parent.id, call.position, making->what);
     if (making->origin == Origin::kOfGroupAlone && !call.inter) IdentifyByGroup(call, parent, making, &origin);
     if (making->origin == Origin::kByMembers && making->group != MPI_GROUP_NULL && !call.inter)
@@ -236,6 +239,22 @@ void BeginWorld(Box& box) {
   world_index = Make(box, world, kNoLibrary);
 }
 
+namespace {
+
+void MakeForeign(Box& box, MPI_Comm comm) {
+  shim::Origin origin;
+  origin.flags = format::kCommMpi | format::kCommRankUnknown | kUncompared;
+  origin.id = IdOf(Origin::kForeign, box.header->identity.pid, 0, Bits(comm));
+  const std::uint32_t index = Make(box, origin, kNoLibrary);
+  if (index == kNoCommunicator) return;
+  format::Communicator& entry = box.communicators[index];
+  Fill(entry, comm);
+  Bind(box, index, comm);
+  ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);
+}
+
+}  // namespace
+
 void EndWorld(Box& box, int result) {
   if (world_index == kNoCommunicator) return;
   format::Communicator& world = box.communicators[world_index];
@@ -257,6 +276,18 @@ void EndWorld(Box& box, int result) {
   if (self_index == kNoCommunicator) return;
   Bind(box, self_index, MPI_COMM_SELF);
   ChangeState(box.communicators[self_index], CommunicatorState::kInitializing, CommunicatorState::kReady);
+
+  MPI_Comm parent = MPI_COMM_NULL;
+  auto* ask_parent = NCCLWATCH_ASK(MPI_Comm_get_parent);
+  if (ask_parent && ask_parent(&parent) == MPI_SUCCESS && parent != MPI_COMM_NULL) MakeForeign(box, parent);
+}
+
+void AddForeign(const Call& call, MPI_Comm comm) {
+  static constinit std::atomic<bool> said{false};
+  MakeForeign(call.box, comm);
+  if (call.box.header->identity.rank == 0 && !said.exchange(true))
+    Say("%s: communicators with processes of another MPI_COMM_WORLD are not compared across ranks",
+        functions::FullName(call.function).data());
 }
 
 void BeginEnding(Call& call, MPI_Comm comm) {
@@ -292,7 +323,7 @@ std::uint32_t BeginMakingOver(Call& call, MPI_Comm comm, const Over& over) {
     format::Communicator& parent = call.box.communicators[call.index];
     call.position = parent.creations.load(std::memory_order_relaxed);
     parent.creations.store(call.position + 1, std::memory_order_release);
-    const std::uint32_t inherited = parent.flags & (format::kCommIdentityUnknown | format::kCommRankUnknown);
+    const std::uint32_t inherited = parent.flags & (kUncompared | format::kCommRankUnknown);
     made = Make(call.box,
                 {.id = IdOf(over.origin, parent.id, call.position, 0),
                  .parent = parent.id,

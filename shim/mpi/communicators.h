@@ -20,6 +20,7 @@ enum class Origin : std::uint64_t {
   kInter = 23,         // what: both groups, in ranks of MPI_COMM_WORLD
   kWindow = 24,
   kFile = 25,
+  kForeign = 26,
 };
 
 struct Making {
@@ -58,6 +59,9 @@ void EndEndingOver(Call& call, int result);
 // MPI_COMM_WORLD and MPI_COMM_SELF: before and after MPI_Init.
 void BeginWorld(Box& box);
 void EndWorld(Box& box, int result);
+
+// After a call that has made one with processes of another MPI_COMM_WORLD, whose black boxes are another job's.
+void AddForeign(const Call& call, MPI_Comm comm);
 
 // MPI_Comm_free, MPI_Comm_disconnect: before and after.
 void BeginEnding(Call& call, MPI_Comm comm);

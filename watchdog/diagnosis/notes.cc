@@ -74,8 +74,12 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
   if (peers > 0) notes->push_back(Plural(peers, "count") + " of sends and receives found no room in a black box");
   const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });
   if (damaged > 0) notes->push_back(Plural(damaged, "communicator entry") + " damaged and left out");
+  const std::uint64_t foreign = Sum(view, [](const BoxImage& box) { return Flagged(box, format::kCommForeign); });
+  if (foreign > 0)
+    notes->push_back(Plural(foreign, "communicator") +
+                     " with processes of another MPI_COMM_WORLD: not compared across ranks");
   const std::uint64_t unknown =
-      Sum(view, [](const BoxImage& box) { return Flagged(box, format::kCommIdentityUnknown); });
+      Sum(view, [](const BoxImage& box) { return Flagged(box, format::kCommIdentityUnknown); }) - foreign;
   if (unknown > 0) {
     notes->push_back(Plural(unknown, "communicator") + " made before watching began: not compared across ranks");
   }

@@ -31,7 +31,8 @@ enum CommunicatorFlags : std::uint32_t {
   kCommInter = 1u << 5,  // between two groups: size and rank are of the own one
   // A window of MPI over the parent's ranks: its collectives are those of the window, MPI_Win_fence and MPI_Win_free.
   kCommWindow = 1u << 6,
-  kCommFile = 1u << 7,  // a file of MPI, likewise
+  kCommFile = 1u << 7,     // a file of MPI, likewise
+  kCommForeign = 1u << 8,  // with processes of another MPI_COMM_WORLD; its identity is unknown too
 };
 
 // What the last call on the communicator was, kept here because the ring may have wrapped past it.

@@ -169,6 +169,19 @@ struct CommIdup {
   }
 };
 using CommIdupWithInfo = CommIdup;
+// MPI_Comm_spawn, MPI_Comm_accept and their like.
+struct Connects {
+  template <Function function, class Real, class... A>
+  static int Around(Call& call, Real real, A... arguments) {
+    constexpr bool kSpawns = functions::FullName(function).starts_with("MPI_Comm_spawn");
+    EnterOther(call);
+    const int result = real(arguments...);
+    MPI_Comm* const made = std::get<sizeof...(A) - (kSpawns ? 2 : 1)>(std::tie(arguments...));
+    if (result == MPI_SUCCESS && *made != MPI_COMM_NULL) AddForeign(call, *made);
+    Leave(call, result);
+    return result;
+  }
+};
 struct CommFree {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Comm* comm) {

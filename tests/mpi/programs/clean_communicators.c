@@ -2,6 +2,8 @@
 // time.
 #include "common.h"
 
+#include <unistd.h>
+
 static int sum_over(MPI_Comm communicator) {
   int sum = -1;
   MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, communicator);
@@ -237,6 +239,37 @@ static void own_arguments(void) {  // what each rank may say for itself
   MPI_Group_free(&world);
 }
 
+// Two more processes of this program: what is called on communicators of both worlds is compared with nothing.
+static void together(MPI_Comm inter, int late) {
+  MPI_Comm all;
+  int mine = 1, sum = 0, number = 0;
+  MPI_Intercomm_merge(inter, late, &all);
+  MPI_Comm_size(all, &number);
+  for (int i = 0; i < 3; ++i) MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, all);
+  require(sum == number, "all of both worlds");
+  fold(sum);
+  MPI_Comm_free(&all);
+  MPI_Comm_disconnect(&inter);
+}
+
+static void spawned(void) {
+  char self[4096];
+  char* words[] = {"spawned_child", NULL};
+  MPI_Comm inter;
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  require(length > 0, "the name of the program");
+  self[length] = 0;
+  MPI_Comm_spawn(self, words, 2, MPI_INFO_NULL, 0, ring, &inter, MPI_ERRCODES_IGNORE);
+  together(inter, 0);
+}
+
+static void spawned_child(void) {
+  MPI_Comm parent;
+  MPI_Comm_get_parent(&parent);
+  together(parent, 1);
+  finish();
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"constructors", constructors},
@@ -248,6 +281,8 @@ int main(int argc, char** argv) {
       {"between", between},
       {"attributes", attributes},
       {"own_arguments", own_arguments},
+      {"spawned", spawned},
+      {"spawned_child", spawned_child},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

@@ -188,6 +188,18 @@ TEST(Mismatch, IdentityUnknownIsNotComparedAndSaidSo) {
   EXPECT_NE(diagnosis.notes.back().find("not compared"), std::string::npos);
 }
 
+TEST(Mismatch, ProcessesOfAnotherWorldAreSaidToBeNotCompared) {
+  Job job = WarmedUp(2);
+  for (int rank : {0, 1}) job.Entry(rank, kWorld).flags |= format::kCommIdentityUnknown | format::kCommForeign;
+  job.Call({0}, kWorld, AllReduce());
+  job.Call({1}, kWorld, AllGather());
+  const Diagnosis diagnosis = job.Judge();
+  EXPECT_TRUE(diagnosis.healthy());
+  EXPECT_EQ(diagnosis.notes,
+            (std::vector<std::string>{
+                "2 communicators with processes of another MPI_COMM_WORLD: not compared across ranks"}));
+}
+
 TEST(Mismatch, MembersAreJobRanksInSubCommunicators) {
   Job job(8);
   const int odd = job.Comm({1, 3, 5, 7}, "tp", kWorld);
