@@ -61,6 +61,16 @@ TEST(Row, ACallInsideTheLibraryIsPendingUntilNow) {
   EXPECT_EQ(row.result, "");
 }
 
+TEST(Row, TestsThatFoundNothingHaveNotFailed) {
+  reader::Call call = AllReduce();
+  call.function = functions::Function::MPI_Testsome;
+  call.flags = format::kPolls;
+  call.result = format::kNoResult;
+  const Row row = OnlyRow(BoxWith(call));
+  EXPECT_EQ(row.state, "returned");
+  EXPECT_EQ(row.result, "");
+}
+
 TEST(Row, AMarkTellsReturnedFromFinished) {
   reader::Call call = AllReduce();
   call.flags = format::kMarked;

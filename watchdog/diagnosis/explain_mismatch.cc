@@ -234,9 +234,11 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   finding.kind = difference.other_operation ? Kind::kOrderMismatch : Kind::kArgumentMismatch;
   const Blame blame = BlameFor(view, comm, difference);
   // Of calls that are lost nobody knows whether they had parted already, and how. And a name that only habit gives is
-  // never certain, though that the calls differ is.
-  finding.certainty = difference.surely_first && !blame.by_history && !OnlyByName(difference) ? Certainty::kCertain
-                                                                                              : Certainty::kLikely;
+  // never certain, though that the calls differ is; nor are two sides of which those who have not come yet may say
+  // which one is odd.
+  const bool decided = !blame.by_history && (!blame.open || difference.everybody_arrived);
+  finding.certainty =
+      difference.surely_first && decided && !OnlyByName(difference) ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, Culprits(view, comm, difference, blame), &finding);
   for (const int rank : comm.job_ranks) {
     if (rank >= 0 && !std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank)) {

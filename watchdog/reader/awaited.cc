@@ -1,5 +1,7 @@
 #include "watchdog/reader/awaited.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <unordered_map>
 
 namespace ncclwatch::reader {
@@ -7,14 +9,15 @@ namespace {
 
 bool IsPoll(const Call& call) { return functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0; }
 
-// A row of tests that found nothing goes on until its thread does something else.
+// A row of tests that found nothing goes on until its thread does something else, after the last of them: a loop may
+// have found something by another test in between.
 void EndPolls(BoxImage* image) {
-  std::unordered_map<std::uint32_t, bool> goes_on;  // by thread: nothing but polls since
+  std::unordered_map<std::uint32_t, std::int64_t> latest;  // by thread: when it last called anything else
   for (auto call = image->calls.rbegin(); call != image->calls.rend(); ++call) {
-    bool& polls = goes_on.try_emplace(call->thread, true).first->second;
+    std::int64_t& other_ns = latest.try_emplace(call->thread, INT64_MIN).first->second;
     if (!IsPoll(*call))
-      polls = false;
-    else if (!polls && call->returned_ns == 0)
+      other_ns = std::max(other_ns, call->entered_ns);
+    else if (call->returned_ns == 0 && call->completed_ns <= other_ns)
       call->returned_ns = call->completed_ns;
   }
 }

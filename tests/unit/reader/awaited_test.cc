@@ -81,6 +81,22 @@ TEST_F(Awaited, ARowOfTestsEndsWithTheNextCall) {
   EXPECT_TRUE(At(receive).awaited);
 }
 
+// MPI_Testsome over and over: it finds one of two, and the row goes on over the other one.
+TEST_F(Awaited, ARowGoesOnAfterATestThatFoundSomething) {
+  const auto other = job.Irecv(0, {.peer = 1});
+  job.Poll(0, Function::MPI_Testsome, {receive, other});
+  const std::uint64_t row = other + 1;
+  job.Pass(1);
+  job.Return(0, job.Wait(0, Function::MPI_Testsome, {other}));
+  job.Complete(0, other);
+  EXPECT_EQ(Image().calls.at(row).returned_ns, Image().calls.at(row).completed_ns);
+  job.Pass(1);
+  job.At(0, row).completed_ns = job.now_ns();
+  job.At(0, receive).waiter = row + 1;
+  EXPECT_TRUE(At(receive).awaited);
+  EXPECT_EQ(At(row).returned_ns, 0);
+}
+
 TEST_F(Awaited, TwoRowsGoOnInTurns) {
   job.Poll(0, Function::MPI_Test, {receive});
   job.PollProbe(0, {.peer = kAny, .tag = kAny});

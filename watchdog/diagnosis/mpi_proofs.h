@@ -1,0 +1,17 @@
+// Which waits of MPI's calls only the other rank can end, whatever MPI does, and which ranks therefore never go on.
+#pragma once
+
+#include <vector>
+
+#include "watchdog/diagnosis/waits.h"
+
+namespace ncclwatch::diagnosis {
+
+bool Proven(const View& view, const Wait& wait);
+// Those of them that wait for one another in ways that are proven; none: a cycle of such waits does not exist.
+std::vector<int> ProvenAmong(const View& view, const WaitGraph& graph, const std::vector<int>& nodes);
+// It is proven that none of the cycle ever goes on, whatever others do.
+bool IsClosed(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
+              const std::vector<int>& deadlocked);
+
+}  // namespace ncclwatch::diagnosis
