@@ -28,7 +28,7 @@ struct Disagreement {
   std::vector<Party> parties;  // the largest first
   std::string text;            // what the second says differently from the first
   bool firm = true;            // false: some MPI may get on with it
-  bool everybody = false;   // all that can say something have
+  bool everybody = false;      // all that can say something have
   std::int64_t began_ns = 0;
 };
 
