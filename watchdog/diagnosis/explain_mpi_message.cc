@@ -43,7 +43,10 @@ Finding Explain(const View& view, const CommView& comm, const Meeting& met) {
   // Bytes are bytes on all machines that run MPI today, and many programs live by that.
   const bool in_order =
       OneThread(view.process(*met.channel->sender)) && OneThread(view.process(*met.channel->receiver));
-  finding.certainty = met.clash == Clash::kBytes || !in_order || !met.shown ? Certainty::kLikely : Certainty::kCertain;
+  // That the two do not fit is certain then too, but not that either of them is wrong.
+  const bool of_others = (met.receive->flags & format::kAnySource) != 0 && comm.size > 2;
+  const bool certain = met.clash != Clash::kBytes && in_order && met.shown && !of_others;
+  finding.certainty = certain ? Certainty::kCertain : Certainty::kLikely;
   std::vector<int> ranks;
   for (const Member* member : {met.channel->sender, met.channel->receiver})
     if (member->node >= 0) ranks.push_back(view.nodes[member->node].rank);
@@ -63,7 +66,7 @@ Finding Explain(const View& view, const CommView& comm, const Meeting& met) {
     finding.evidence.emplace_back(
         "the sequences of basic types differ; MPI delivers such a message without a word, and its meaning is "
         "undefined");
-  if ((met.receive->flags & format::kAnySource) != 0)
+  if (of_others)
     finding.evidence.push_back("the receive takes messages of anybody: another one may have been meant for it");
   finding.next_steps = {"compare how the two ranks come to the count and the datatype of this message"};
   return finding;
