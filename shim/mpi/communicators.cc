@@ -108,7 +108,7 @@ void TellMembers(Call& call, const Agreed& agreed, const std::vector<int>& membe
 
 MPI_Comm HandleOf(const format::Communicator& entry) {
   MPI_Comm comm{};
-  std::memcpy(&comm, &entry.handle, sizeof comm);
+  std::memcpy(&comm, &entry.handle, sizeof(MPI_Comm));  // NOLINT(bugprone-sizeof-expression): a pointer in Open MPI
   return comm;
 }
 

@@ -15,8 +15,9 @@ bool OfGrid(MPI_Comm comm, Neighbours* found) {
   int dimensions = 0;
   if (!ask_dimensions || !shift || ask_dimensions(comm, &dimensions) != MPI_SUCCESS || 2 * dimensions > kMost)
     return false;
-  for (int i = 0; i < dimensions; ++i)
-    if (shift(comm, i, 1, &found->from[2 * i], &found->from[2 * i + 1]) != MPI_SUCCESS) return false;
+  int* place = found->from;  // two a dimension
+  for (int i = 0; i < dimensions; ++i, place += 2)
+    if (shift(comm, i, 1, place, place + 1) != MPI_SUCCESS) return false;
   found->sources = found->destinations = static_cast<std::uint32_t>(2 * dimensions);
   std::memcpy(found->to, found->from, found->sources * sizeof(int));
   return true;

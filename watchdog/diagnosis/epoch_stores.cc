@@ -88,13 +88,14 @@ class Stores {
 
   // The member's fences that begin and end the epoch; null: the ring has lost it, or it has not come there yet.
   std::pair<const Call*, const Call*> Between(const Member& member, std::uint64_t position) {
-    auto [known, fresh] = fences_.try_emplace(&member);
-    if (fresh)
+    const auto known = fences_.try_emplace(&member);
+    auto& fences = known.first->second;
+    if (known.second)
       for (const Call& call : view_.process(member).box->calls)
-        if (call.function == Function::MPI_Win_fence && IsOn(member, call)) known->second[call.position] = &call;
+        if (call.function == Function::MPI_Win_fence && IsOn(member, call)) fences[call.position] = &call;
     const auto at = [&](std::uint64_t wanted) {
-      const auto found = known->second.find(wanted);
-      return found == known->second.end() ? nullptr : found->second;
+      const auto found = fences.find(wanted);
+      return found == fences.end() ? nullptr : found->second;
     };
     return {at(position - 1), at(position)};
   }

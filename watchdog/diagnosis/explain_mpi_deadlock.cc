@@ -141,7 +141,8 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   finding.kind = Kind::kDeadlock;
   std::vector<int> nodes = choosers;
   for (const Wait* wait : cycle) nodes.push_back(wait->waiter);
-  Fill(view, graph, SortedUnique(std::move(nodes)), began, &finding);
+  nodes = SortedUnique(std::move(nodes));
+  Fill(view, graph, nodes, began, &finding);
   finding.communicator = DescribeComm(view.comms[cycle.front()->comm]);
   finding.position = cycle.front()->position;
   const bool alone = nodes.size() == 1;

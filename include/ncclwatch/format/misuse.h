@@ -14,8 +14,8 @@ namespace ncclwatch::format {
 enum class MisuseKind : std::uint32_t { kInvalidArgument, kRequestError, kResourceLeak, kEpochError };
 
 enum class Wrong : std::uint32_t {
-  kNothing = 0,  // of an entry that was taken back
-#define MISUSE(number, name, kind, text) name = number,
+  kNothing = 0,                                          // of an entry that was taken back
+#define MISUSE(number, name, kind, text) name = number,  // NOLINT(bugprone-macro-parentheses): it declares the name
 #include "ncclwatch/format/misuses.def"
 };
 

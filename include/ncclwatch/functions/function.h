@@ -35,8 +35,10 @@ enum class Family : std::uint8_t {
 
 enum class Function : std::uint32_t {
   kNone = 0,
+// NOLINTBEGIN(bugprone-macro-parentheses): they declare the name
 #define HOOK(number, name, family, ...) name = number,
 #define QUERY(number, name) name = number,
+// NOLINTEND(bugprone-macro-parentheses)
 #include "ncclwatch/functions/mpi.def"
 #include "ncclwatch/functions/nccl.def"
 #undef HOOK
