@@ -10,6 +10,21 @@ using format::AccessEpoch;
 using functions::Function;
 using reader::Call;
 
+bool MayWaitForOthers(Function function) {
+  switch (function) {
+    case Function::MPI_Win_start:
+    case Function::MPI_Win_complete:
+    case Function::MPI_Win_wait:
+    case Function::MPI_Win_lock:
+    case Function::MPI_Win_lock_all:
+    case Function::MPI_Win_unlock:
+    case Function::MPI_Win_unlock_all:
+    case Function::MPI_Win_flush:
+    case Function::MPI_Win_flush_all: return true;
+    default: return false;
+  }
+}
+
 Epochs::Epochs(const View& view, const Member& member) {
   const Process& process = view.process(member);
   known_ = process.box->first_slot == 0 && !IsMurky(process);
@@ -38,7 +53,7 @@ void Epochs::Take(const Member& member, const Call& call) {
     case Function::MPI_Win_flush_all: TakeLock(call); break;
     default: return;
   }
-  if (call.returned_ns == 0) open_ = &call;
+  if (call.returned_ns == 0 && MayWaitForOthers(call.function)) open_ = &call;
 }
 
 void Epochs::Name(const Member& member, const Call& call, std::vector<std::uint32_t>* named, Slots* slots) {

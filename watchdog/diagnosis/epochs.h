@@ -11,6 +11,9 @@
 
 namespace ncclwatch::diagnosis {
 
+// Calls that end an epoch or begin one, and may have to wait for another rank until they do.
+bool MayWaitForOthers(functions::Function function);
+
 class Epochs {
  public:
   Epochs(const View& view, const Member& member);

@@ -200,6 +200,12 @@ bool MoreMayCome(const View& view, const CommView& comm, std::uint64_t position)
          });
 }
 
+bool AllCame(const CommView& comm, std::uint64_t position) {
+  return comm.members.size() == comm.size &&
+         std::all_of(comm.members.begin(), comm.members.end(),
+                     [&](const Member& member) { return member.entered > position; });
+}
+
 Finding Explain(const View& view, const CommView& comm, const Disagreement& found) {
   Finding finding;
   finding.kind = Kind::kArgumentMismatch;
@@ -207,7 +213,7 @@ Finding Explain(const View& view, const CommView& comm, const Disagreement& foun
                                   [](const Clashing& pair) { return pair.clash != PartClash::kLikely; });
   finding.unsettled = MoreMayCome(view, comm, found.position);
   const Blame blame = Blamed(found);
-  const bool decided = !blame.either || !finding.unsettled || found.rooted;
+  const bool decided = !blame.either || found.rooted || AllCame(comm, found.position);
   finding.certainty = proven && decided && OfOneThread(view, found) ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, RanksOf(view, blame.members), &finding);
   for (const int rank : comm.job_ranks)

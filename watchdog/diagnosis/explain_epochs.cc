@@ -71,7 +71,7 @@ struct Conflict {
 class Window {
  public:
   Window(const View& view, const CommView& comm, int index, const WaitGraph& graph, std::uint64_t* pairs)
-      : view_(view), comm_(comm), index_(index), graph_(graph), epochs_(EpochsOf(view, comm)), pairs_(*pairs) {
+      : view_(view), comm_(comm), index_(index), graph_(graph), pairs_(*pairs) {
     for (const Member& member : comm.members) Collect(member);
   }
 
@@ -130,7 +130,8 @@ class Window {
   }
 
   // Which of its target's epochs of MPI_Win_post it falls into; 0: that is not known.
-  std::uint64_t ExposureOf(const Access& access) const {
+  std::uint64_t ExposureOf(const Access& access) {
+    if (epochs_.empty()) epochs_ = EpochsOf(view_, comm_);
     const Member* target = comm_.OfRank(static_cast<std::uint32_t>(access.call->root));
     if (target == nullptr) return 0;
     const Epochs& own = epochs_[static_cast<std::size_t>(access.member - comm_.members.data())];
@@ -184,7 +185,7 @@ class Window {
   const CommView& comm_;
   const int index_;
   const WaitGraph& graph_;
-  const std::vector<Epochs> epochs_;
+  std::vector<Epochs> epochs_;  // once they are asked for
   std::uint64_t& pairs_;
   std::map<Key, std::vector<Access>> groups_;
   std::optional<Conflict> first_;

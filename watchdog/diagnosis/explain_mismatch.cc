@@ -229,14 +229,20 @@ bool OnlyByName(const Difference& difference) {
          });
 }
 
+bool AllSpoke(const CommView& comm, const Difference& difference) {
+  std::size_t spoke = 0;
+  for (const Side& side : difference.sides) spoke += side.members.size();
+  return spoke >= comm.size;
+}
+
 Finding Explain(const View& view, const CommView& comm, const Difference& difference) {
   Finding finding;
   finding.kind = difference.other_operation ? Kind::kOrderMismatch : Kind::kArgumentMismatch;
   const Blame blame = BlameFor(view, comm, difference);
   // Of calls that are lost nobody knows whether they had parted already, and how. And a name that only habit gives is
-  // never certain, though that the calls differ is; nor are two sides of which those who have not come yet may say
-  // which one is odd.
-  const bool decided = !blame.by_history && (!blame.open || difference.everybody_arrived);
+  // never certain, though that the calls differ is; nor are two sides of which those who have not come, or died on
+  // their way, would say which one is odd.
+  const bool decided = !blame.by_history && (!blame.open || AllSpoke(comm, difference));
   finding.certainty =
       difference.surely_first && decided && !OnlyByName(difference) ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, Culprits(view, comm, difference, blame), &finding);

@@ -1,5 +1,9 @@
 #include "watchdog/diagnosis/waits_windows.h"
 
+#include <algorithm>
+#include <set>
+#include <utility>
+
 #include "watchdog/diagnosis/epochs.h"
 #include "watchdog/diagnosis/waits_mpi.h"
 
@@ -89,11 +93,29 @@ class Waiting {
   WaitGraph& graph_;
 };
 
+// Windows on which somebody is in such a call, by process and index: of the others nothing has to be read.
+std::set<std::pair<int, std::uint32_t>> WaitedOn(const View& view) {
+  std::set<std::pair<int, std::uint32_t>> windows;
+  for (std::size_t i = 0; i < view.processes.size(); ++i)
+    for (const Call& call : view.processes[i].box->calls)
+      if (call.returned_ns == 0 && MayWaitForOthers(call.function))
+        windows.insert({static_cast<int>(i), call.communicator});
+  return windows;
+}
+
 }  // namespace
 
 void AddEpochs(const View& view, WaitGraph* graph) {
-  for (std::size_t c = 0; c < view.comms.size(); ++c)
-    if (view.comms[c].comparable && IsWindow(view.comms[c])) Waiting(view, static_cast<int>(c), graph).Add();
+  if (std::none_of(view.comms.begin(), view.comms.end(), IsWindow)) return;
+  const std::set<std::pair<int, std::uint32_t>> waited_on = WaitedOn(view);
+  for (std::size_t c = 0; c < view.comms.size(); ++c) {
+    const CommView& comm = view.comms[c];
+    const bool waits =
+        comm.comparable && std::any_of(comm.members.begin(), comm.members.end(), [&](const Member& member) {
+          return waited_on.contains({member.process, member.comm->index});
+        });
+    if (waits && IsWindow(comm)) Waiting(view, static_cast<int>(c), graph).Add();
+  }
 }
 
 bool IsOfLocks(Function function) {

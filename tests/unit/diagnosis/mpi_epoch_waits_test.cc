@@ -133,6 +133,15 @@ TEST(MpiEpochWaits, SharedLocksExcludeNobody) {
   for (const diagnosis::Finding& finding : job.Judge().findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
 }
 
+TEST(MpiEpochWaits, APostWaitsForNobody) {
+  PartnersJob job;
+  job.Lock(1, 0, AccessEpoch::kExclusive);
+  job.Named(2, Function::MPI_Win_post, {1});
+  job.Recv(1, {.peer = 2});
+  job.Pass(100.0);
+  for (const diagnosis::Finding& finding : job.Judge().findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
+}
+
 constexpr Touch kPut{.epoch = AccessEpoch::kStarted};
 
 TEST(MpiEpochWaits, PutsOfTwoOriginsIntoOneEpochAreCertain) {
