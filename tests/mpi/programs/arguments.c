@@ -171,26 +171,20 @@ static void null_group(void) {
   MPI_Comm_create(ring, rank == odd ? MPI_GROUP_NULL : MPI_GROUP_EMPTY, &mine);
 }
 
-static void group_of(int number, const int* ranks) {
-  MPI_Group whole, made;
-  MPI_Comm_group(ring, &whole);
-  MPI_Group_incl(whole, number, ranks, &made);
-  MPI_Group_free(&made);
-  MPI_Group_free(&whole);
-}
-
 static void group_rank(void) {
   int ranks[2] = {0, size};
   if (rank != odd) return;
   planted();
-  group_of(2, ranks);
+  MPI_Group made = group_of(2, ranks);
+  MPI_Group_free(&made);
 }
 
 static void group_rank_twice(void) {
   int ranks[3] = {0, 1, 0};
   if (rank != odd) return;
   planted();
-  group_of(3, ranks);
+  MPI_Group made = group_of(3, ranks);
+  MPI_Group_free(&made);
 }
 
 static void group_range(void) {

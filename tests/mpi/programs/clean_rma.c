@@ -166,14 +166,6 @@ static void flushes(void) {  // the place of a put is got, and put again, after 
   MPI_Win_free(&window);
 }
 
-static MPI_Group group_of(int count, const int* ranks) {
-  MPI_Group all, some;
-  MPI_Comm_group(ring, &all);
-  MPI_Group_incl(all, count, ranks, &some);
-  MPI_Group_free(&all);
-  return some;
-}
-
 // Both neighbours put into one epoch, each to a place of its own.
 static void halo(void) {
   const int right = (rank + 1) % size, left = (rank + size - 1) % size, both[] = {left, right};

@@ -56,6 +56,14 @@ void finish(void) {
   exit(0);
 }
 
+MPI_Group group_of(int count, const int* ranks) {
+  MPI_Group all, some;
+  MPI_Comm_group(ring, &all);
+  MPI_Group_incl(all, count, ranks, &some);
+  MPI_Group_free(&all);
+  return some;
+}
+
 void fold(int64_t value) {
   for (int i = 0; i < 8; ++i) checksum = (checksum ^ ((uint64_t)value >> (8 * i) & 0xff)) * 1099511628211u;
 }

@@ -24,8 +24,9 @@ void steps(int count);  // correct iterations: messages around the ring, collect
 void planted(void);  // called by the rank at fault just before it: notes the time once, where the harness asks for it
 void asleep(void);   // for ever outside of MPI
 void finish(void);   // MPI_Finalize, and the end of this process
-void fold(int64_t value);                       // into this rank's checksum
-void require(int condition, const char* what);  // a wrong result ends the job: a clean program has to be right
+MPI_Group group_of(int count, const int* ranks);  // of `ring`
+void fold(int64_t value);                         // into this rank's checksum
+void require(int condition, const char* what);    // a wrong result ends the job: a clean program has to be right
 
 // MPI_Init_thread(level), steps, the case named by argv[1], steps, MPI_Finalize. With `checksum`, a line a rank.
 int run_case(int argc, char** argv, const Case* cases, int count, int level, int checksum);

@@ -12,14 +12,6 @@ static void make(void) {
 
 static void put(int target, int at, int count) { MPI_Put(mine, count, MPI_INT, target, at, count, MPI_INT, window); }
 
-static MPI_Group group_of(int count, const int* ranks) {
-  MPI_Group all, some;
-  MPI_Comm_group(ring, &all);
-  MPI_Group_incl(all, count, ranks, &some);
-  MPI_Group_free(&all);
-  return some;
-}
-
 static void start(int target) {
   MPI_Group group = group_of(1, &target);
   MPI_Win_start(group, 0, window);

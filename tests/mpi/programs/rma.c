@@ -13,14 +13,6 @@ static void make(void) {
 static void put(int target, int at, int count) { MPI_Put(mine, count, MPI_INT, target, at, count, MPI_INT, window); }
 static void get(int target, int at, int count) { MPI_Get(mine, count, MPI_INT, target, at, count, MPI_INT, window); }
 
-static MPI_Group group_of(int only) {
-  MPI_Group all, one;
-  MPI_Comm_group(ring, &all);
-  MPI_Group_incl(all, 1, &only, &one);
-  MPI_Group_free(&all);
-  return one;
-}
-
 static void put_without_epoch(void) {
   make();
   if (rank == odd) {
@@ -55,14 +47,14 @@ static void put_then_free(void) {
 static void get_outside_start_group(void) {
   make();
   if (rank == odd) {
-    MPI_Group group = group_of(partner);
+    MPI_Group group = group_of(1, &partner);
     MPI_Win_start(group, 0, window);
     planted();
     get(odd, 0, 1);
     MPI_Win_complete(window);
     MPI_Group_free(&group);
   } else if (rank == partner) {
-    MPI_Group group = group_of(odd);
+    MPI_Group group = group_of(1, &odd);
     MPI_Win_post(group, 0, window);
     MPI_Win_wait(window);
     MPI_Group_free(&group);

@@ -188,6 +188,22 @@ TEST(Mismatch, IdentityUnknownIsNotComparedAndSaidSo) {
   EXPECT_NE(diagnosis.notes.back().find("not compared"), std::string::npos);
 }
 
+// Whoever has not come would say which of the two is odd, also if it has died on its way.
+TEST(Mismatch, ATieIsCertainOnlyOnceAllHaveSpoken) {
+  Job job = WarmedUp(4);
+  job.Call({0}, kWorld, AllReduce());
+  job.Call({1}, kWorld, AllGather());
+  EXPECT_EQ(Only(job.Judge()).certainty, Certainty::kLikely);
+  Job dead = job;
+  for (const int rank : {2, 3}) dead.Die(rank, Job::Signal(9));
+  const Diagnosis afterwards = dead.Judge();
+  ASSERT_FALSE(afterwards.findings.empty());
+  EXPECT_EQ(afterwards.findings[0].kind, Kind::kOrderMismatch);
+  EXPECT_EQ(afterwards.findings[0].certainty, Certainty::kLikely);
+  job.Call({2, 3}, kWorld, AllReduce());
+  ExpectMismatch(Only(job.Judge()), Kind::kOrderMismatch, {1}, 5);
+}
+
 TEST(Mismatch, ProcessesOfAnotherWorldAreSaidToBeNotCompared) {
   Job job = WarmedUp(2);
   for (int rank : {0, 1}) job.Entry(rank, kWorld).flags |= format::kCommIdentityUnknown | format::kCommForeign;

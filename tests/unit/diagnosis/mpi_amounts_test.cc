@@ -54,6 +54,19 @@ TEST(MpiAmounts, EqualOnes) {
   ExpectNothing(Exchanged(All(4, Ints(2)), All(4, Ints(2))));
 }
 
+// Others may disagree with one of them too.
+TEST(MpiAmounts, APairIsCertainOnlyOnceAllHaveCome) {
+  Matrix sent = All(4, Ints(2));
+  sent[1][2] = Ints(3);
+  MpiJob job(4);
+  for (const int rank : {1, 2})
+    job.Amounts(rank, Function::MPI_Alltoallv, sent[static_cast<std::size_t>(rank)], Parts(4, Ints(2)));
+  ExpectMismatch(job, Certainty::kLikely, {1, 2}, "Rank 1 sends 12 bytes");
+  for (const int rank : {0, 3})
+    job.Amounts(rank, Function::MPI_Alltoallv, sent[static_cast<std::size_t>(rank)], Parts(4, Ints(2)));
+  ExpectMismatch(job, Certainty::kCertain, {1, 2}, "Rank 1 sends 12 bytes");
+}
+
 TEST(MpiAmounts, OneOfAGatherNamesBothEnds) {
   ExpectMismatch(Gathered({Ints(8), Ints(8), Ints(5), Ints(8)}, {Ints(8), Ints(8), Ints(8), Ints(8)}),
                  Certainty::kCertain, {0, 2},

@@ -31,6 +31,18 @@ MpiJob Exchanged(const MpiMessage& sent, const MpiMessage& received) {
   return job;
 }
 
+// It may have been meant for somebody else's message.
+TEST(MpiMessage, WhatAReceiveFromAnybodyTookIsLikelyWhereThereAreOthers) {
+  for (const int ranks : {2, 3}) {
+    MpiJob job(ranks);
+    job.Sent(0, {.peer = 1, .signature = 0x77});
+    const std::uint64_t receive = job.Recv(1, {.peer = kAny});
+    job.Receipt(1, receive, 0, 0);
+    job.Return(1, receive);
+    ExpectMismatch(job, ranks == 2 ? Certainty::kCertain : Certainty::kLikely, "Rank 0 sends");
+  }
+}
+
 TEST(MpiMessage, TagPassedBy) {
   MpiJob job(2);
   job.Sent(0, {.peer = 1, .tag = 1});
