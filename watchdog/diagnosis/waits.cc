@@ -52,6 +52,17 @@ bool NeedsWholeParent(const Call& call) {
 
 }  // namespace
 
+Wait WaitBetween(const View& view, int comm_index, int member_index, const Member& other) {
+  Wait wait;
+  wait.waiter = view.comms[comm_index].members[member_index].node;
+  wait.other = other.node;
+  wait.other_rank = other.node >= 0 ? view.nodes[other.node].rank : -1;
+  wait.other_comm_rank = other.comm->rank;
+  wait.comm = comm_index;
+  wait.member = member_index;
+  return wait;
+}
+
 bool IsJoining(const View& view, const Member& member) {
   if (member.comm->state != format::CommunicatorState::kInitializing) return false;
   const std::vector<Call>& calls = view.process(member).box->calls;

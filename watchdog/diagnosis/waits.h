@@ -30,6 +30,9 @@ struct Wait {
   std::int64_t since_ns = 0;
 };
 
+// What all waits for one other member of a communicator have in common: who waits for whom, and where.
+Wait WaitBetween(const View& view, int comm_index, int member_index, const Member& other);
+
 // The part of a communicator from `position` on is explained already (a mismatch): waits in it prove nothing,
 // and its positions no longer say which calls belong together.
 struct Explained {

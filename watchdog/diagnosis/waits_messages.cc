@@ -26,13 +26,7 @@ class Messages {
       // A process that does not run moves nothing to other nodes either.
       const bool held = view_.process(*peer).fate.held() && Marked(*call);
       if (HasPartner(member, *peer, *call) && !held) continue;
-      Wait wait;
-      wait.waiter = member.node;
-      wait.other = peer->node;
-      wait.other_rank = peer->node >= 0 ? view_.nodes[peer->node].rank : -1;
-      wait.other_comm_rank = peer->comm->rank;
-      wait.comm = comm_index;
-      wait.member = member_index;
+      Wait wait = WaitBetween(view_, comm_index, member_index, *peer);
       wait.what = WaitFor::kMessage;
       wait.position = call->position;
       wait.call = call;

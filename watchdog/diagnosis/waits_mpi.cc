@@ -106,13 +106,7 @@ class Messages {
   void AddWait(int comm_index, int member_index, const Call& call, const Member& other, int choice) {
     const Member& member = view_.comms[comm_index].members[member_index];
     if (other.node == member.node && !IsAloneWith(comm_index, member, call)) return;
-    Wait wait;
-    wait.waiter = member.node;
-    wait.other = other.node;
-    wait.other_rank = other.node >= 0 ? view_.nodes[other.node].rank : -1;
-    wait.other_comm_rank = other.comm->rank;
-    wait.comm = comm_index;
-    wait.member = member_index;
+    Wait wait = WaitBetween(view_, comm_index, member_index, other);
     wait.what = WaitFor::kMessage;
     wait.position = call.position == format::kNotMatched ? 0 : call.position;
     wait.call = &call;

@@ -71,18 +71,11 @@ class Waiting {
   }
 
   void AddWait(int m, const Call& call, const Member& other) {
-    const Member& member = comm_.members[m];
-    Wait wait;
-    wait.waiter = member.node;
-    wait.other = other.node;
-    wait.other_rank = other.node >= 0 ? view_.nodes[other.node].rank : -1;
-    wait.other_comm_rank = other.comm->rank;
-    wait.comm = comm_index_;
-    wait.member = m;
+    Wait wait = WaitBetween(view_, comm_index_, m, other);
     wait.what = WaitFor::kEpoch;
     wait.call = &call;
     wait.proven = true;
-    wait.since_ns = view_.process(member).At(call.entered_ns);
+    wait.since_ns = view_.process(comm_.members[m]).At(call.entered_ns);
     graph_.waits.push_back(wait);
   }
 
