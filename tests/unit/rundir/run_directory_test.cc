@@ -26,7 +26,7 @@ class RunDirectory : public testing::Test {
     char name[] = "/tmp/ncclwatch-rundir-XXXXXX";
     top_ = mkdtemp(name);
     settings_.directory = top_ + "/run";
-    launch_.job = "job-0123456789ab";
+    launch_.job = "job-" + top_.substr(top_.size() - 6);  // no other test's: those of one job share its default place
     launch_.rank = 0;
     launch_.world_size = launch_.local_world_size = 2;
     launch_.own_launcher = true;
