@@ -181,18 +181,16 @@ void BeginMaking(Call& call, Making* making) {
   call.count = parent.entered.load(std::memory_order_relaxed);
   call.chain = parent.chain.load(std::memory_order_relaxed);
   if (making->origin != Origin::kOfGroupAlone) parent.creations.store(call.position + 1, std::memory_order_release);
-  if (making->makes) {
-    shim::Origin origin;
-    origin.parent = parent.id;
-    origin.ordinal = call.position;
-    origin.color = making->color;
-    origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & kUncompared);
-    origin.id = IdOf(making->origin, parent.id, call.position, making->what);
-    if (making->origin == Origin::kOfGroupAlone && !call.inter) IdentifyByGroup(call, parent, making, &origin);
-    if (making->origin == Origin::kByMembers && making->group != MPI_GROUP_NULL && !call.inter)
-      TellGroup(call, parent, making->group);
-    making->made = Make(box, origin, kNoLibrary);
-  }
+  shim::Origin origin;
+  origin.parent = parent.id;
+  origin.ordinal = call.position;
+  origin.color = making->color;
+  origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & kUncompared);
+  origin.id = IdOf(making->origin, parent.id, call.position, making->what);
+  if (making->origin == Origin::kOfGroupAlone && !call.inter) IdentifyByGroup(call, parent, making, &origin);
+  if (making->origin == Origin::kByMembers && making->group != MPI_GROUP_NULL && !call.inter)
+    TellGroup(call, parent, making->group);
+  making->made = Make(box, origin, kNoLibrary);
   EnterOther(call);
 }
 

@@ -27,7 +27,6 @@ struct Making {
   Origin origin{};
   std::uint64_t what = 0;
   std::int32_t color = 0;
-  bool makes = true;     // false: this rank gets none (MPI_UNDEFINED)
   bool pending = false;  // MPI_Comm_idup: it may not be asked anything yet; its rank and size are the parent's
   MPI_Group group = MPI_GROUP_NULL;  // kOfGroupAlone: its members
   bool identified = false;           // ... which could be asked for before the call

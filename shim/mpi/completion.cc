@@ -83,7 +83,6 @@ MPI_Status* Awaited::All(MPI_Status* wanted) { return One(wanted); }
 
 void Awaited::NoteTest(Call& call, int result, bool found) {
   mpi::NoteTest(call, result, found);
-  if (found) return;
   for (int i = 0; i < count_; ++i)
     if (rows_[i].request.active) NoteWaiter(call_.box, rows_[i].request.slot, call.slot);
 }

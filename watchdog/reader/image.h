@@ -50,7 +50,7 @@ struct Call {
   std::int32_t tag = format::kNoTag;
   std::uint32_t signature = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t waiter = 0;  // slot + 1 of the last call that waits for its request, 0 none
+  std::uint64_t waiter = 0;  // slot + 1 of the last call that waits for its request, or asks about it, 0 none
   std::uint64_t parts = 0;   // with format::kHasParts: number of the first entry (format/parts.h)
   bool awaited = false;      // ... which is in progress
   bool polled = false;       // ... and tests in a loop: its caller may go on at any time

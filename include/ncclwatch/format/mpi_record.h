@@ -38,7 +38,7 @@ struct MpiRecord {
                                         // collectives that were entered on the parent before
   std::atomic<std::uint64_t> chain;     // collectives: fingerprint chain; messages: AddTag() over the channel;
                                         // creations: the parent's, over those before
-  std::atomic<std::uint64_t> waiter;    // with kRequest: slot + 1 of the last call that waits for the request, 0 none
+  std::atomic<std::uint64_t> waiter;    // with kRequest: slot + 1 of the last call that waits for it or asks, 0 none
   std::uint64_t site;                   // return address of the application's call
   std::uint64_t group;                  // slot + 1 of the first record of a call that makes several, 0: it makes one
   std::uint32_t signature;              // of the elements' basic types, in order; 0: not known

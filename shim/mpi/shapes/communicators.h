@@ -18,7 +18,7 @@ struct Makes {
     Attach(call, comm);
     Making making = Shape::From(comm, more...);
     if constexpr (requires { Shape::Check(call, more...); }) Shape::Check(call, more...);
-    if (making.origin == Origin::kSplit && making.color < 0 && making.makes)
+    if (making.origin == Origin::kSplit && making.color < 0 && making.color != MPI_UNDEFINED)
       Report(call, {.wrong = Wrong::kNegativeColor, .value = making.color});
     TellAgreed(call, comm, more...);
     BeginMaking(call, &making);
@@ -99,15 +99,13 @@ struct DistGraphCreateAdjacent : Makes<DistGraphCreateAdjacent>, Duplicates {
 };
 struct CommSplit : Makes<CommSplit> {
   static Making From(MPI_Comm, int color, int, MPI_Comm*) {
-    return {.origin = Origin::kSplit,
-            .what = static_cast<std::uint32_t>(color),
-            .color = color,
-            .makes = color != MPI_UNDEFINED};
+    return {.origin = Origin::kSplit, .what = static_cast<std::uint32_t>(color), .color = color};
   }
 };
 struct CommSplitType : Makes<CommSplitType> {
-  static Making From(MPI_Comm, int type, int, MPI_Info, MPI_Comm*) {
-    return {.origin = Origin::kByMembers, .makes = type != MPI_UNDEFINED};
+  template <class... A>
+  static Making From(MPI_Comm, A...) {
+    return {.origin = Origin::kByMembers};
   }
   static void Agree(const Call&, Agreed& agreed, MPI_Comm, int type, int, MPI_Info, MPI_Comm*) {
     if (type != MPI_UNDEFINED) agreed.Add(Argument::kSplitType, type);
