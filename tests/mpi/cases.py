@@ -213,6 +213,7 @@ COLLECTIVES = [
     order("missing", odd_alone, ("missing_participant",), HANGS, least="likely", most="likely"),
     order("skipped"),
     order("one_round_less"),
+    order("last_skipped", odd_alone, ("missing_participant",), ENDS, ranks=(2, 7)),  # of MPICH others wait with 4
     order("left_for_finalize", odd_alone, ("missing_participant", "early_exit"), least="likely"),
     order("order_swap"),
     order("allreduce_reduce"),
@@ -320,10 +321,14 @@ RACES = [
     race("takes_the_wrong_one", alone=HANGS),
     race("takes_the_wrong_one_at_the_end", least="likely", alone=HANGS),
     race("takes_the_wrong_one_of_all", alone=HANGS),
+    *(race(name, alone=HANGS, least="likely", most="likely")
+      for name in ("takes_both_together", "takes_both_in_a_ring")),
 ]
 
 COMMUNICATORS = [
     communicator("split_missing", NOT_JOINED, least="likely", most="likely"),
+    communicator("split_into_none_missing", NOT_JOINED, least="likely", most="likely"),
+    communicator("split_into_none_circle", ("deadlock",), around_odd, least="likely"),
     communicator("dup_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("idup_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("create_group_missing", NOT_JOINED, least="likely", most="likely"),

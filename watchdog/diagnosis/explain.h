@@ -81,6 +81,8 @@ std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph
 std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph);
 // Of MPI, once all have called MPI_Finalize: receives from anybody whose outcome was chance.
 std::vector<Finding> FindMessageRaces(const View& view);
+// ... collectives that some ranks never called, though nobody waits for them.
+std::vector<Finding> FindUnevenCollectives(const View& view);
 // ... and messages that nobody has received.
 std::vector<Finding> FindLeftOverMessages(const View& view);
 // message_race in place of a standstill that comes of one; where that is not sure, it stands in the evidence.

@@ -22,7 +22,7 @@ std::vector<Finding> FindMissingFinalize(const View& view, const std::vector<Fin
   bool certain = true;
   for (std::size_t n = 0; n < view.nodes.size(); ++n) {
     const Process& process = view.process(view.nodes[n]);
-    if (!process.fate.gone() || !LeftMpiOpen(*process.box) || IsNamed(others, view.nodes[n].rank)) continue;
+    if (!process.fate.ended() || !LeftMpiOpen(*process.box) || IsNamed(others, view.nodes[n].rank)) continue;
     if (process.fate.polite()) continue;  // ended by a signal that somebody sent, or by ncclwatch itself
     nodes.push_back(static_cast<int>(n));
     began = std::min(began, EndedAt(process));

@@ -99,17 +99,18 @@ std::optional<Meeting> FatalClash(const View& view, const Channels& channels, in
   for (const auto& [key, channel] : channels.all()) {
     if (std::get<0>(key) != comm || channel.sender == nullptr || channel.receiver == nullptr || !channel.known)
       continue;
+    const std::uint32_t sender = std::get<1>(key);
     const Process& process = view.process(*channel.receiver);
-    if (!process.fate.gone() || process.fate.orderly() || !OneThread(process)) continue;
+    if (!process.fate.ended() || process.fate.orderly() || !OneThread(process)) continue;
     for (const Call* receive : channel.receiver->messages) {
       if (!IsReceive(*receive) || !IsOpen(*receive) || !receive->Holds()) continue;
       const auto first = std::find_if(channel.under_way.begin(), channel.under_way.end(),
-                                      [&](const Call* send) { return Takes(*receive, std::get<1>(key), send->tag); });
+                                      [&](const Call* send) { return Takes(*receive, sender, send->tag); });
       if (first == channel.under_way.end() || ClashOf(**first, *receive) != Clash::kTooLong) continue;
       // One that was called before takes it.
       const auto takes = [&](const Call* other) {
         return other->slot < receive->slot && IsReceive(*other) && IsOpen(*other) &&
-               Takes(*other, std::get<1>(key), (*first)->tag);
+               Takes(*other, sender, (*first)->tag);
       };
       if (std::any_of(channel.receiver->messages.begin(), channel.receiver->messages.end(), takes)) continue;
       const std::int64_t began =

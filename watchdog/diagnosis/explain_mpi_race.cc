@@ -25,7 +25,7 @@ class Story {
         rival_(Named(*race.rival_sender)) {}
 
   std::string Summary() const {
-    const std::string took = Capital(receiver_) + "'s " + Function(Asker()) + " from anybody took " + sender_ +
+    std::string took = Capital(receiver_) + "'s " + Function(Asker()) + " from anybody took " + sender_ +
                              "'s message (tag " + std::to_string(race_.taken.send->tag) + "); ";
     const std::string instead = rival_ + "'s could have come first";
     switch (race_.harm) {
@@ -155,12 +155,19 @@ std::optional<Race> BehindFinding(const View& view, const Finding& finding, Race
   return std::nullopt;
 }
 
-// Of a rank that has not come to where the others wait, since it stands in a wait for messages that are there.
+// Of a rank that holds up others, or is one of a circle, since it stands in a wait for messages that are there.
 std::optional<Race> HoldingUp(const View& view, const Finding& finding, Races* races) {
-  if (finding.kind != Kind::kMissingParticipant || finding.culprits.size() != 1) return std::nullopt;
-  const auto node = view.node_of_rank.find(finding.culprits.front());
-  if (node == view.node_of_rank.end()) return std::nullopt;
-  return BehindWaitsOf(view, view.nodes[node->second], races, &Races::BehindBoth);
+  // What is certain was not told by time, as this is.
+  if (finding.certainty == Certainty::kCertain) return std::nullopt;
+  const bool absent = finding.kind == Kind::kMissingParticipant || finding.kind == Kind::kPointToPointMismatch ||
+                      finding.kind == Kind::kInitializationHang;
+  if (!(absent && finding.culprits.size() == 1) && finding.kind != Kind::kDeadlock) return std::nullopt;
+  for (const int rank : finding.culprits) {
+    const auto node = view.node_of_rank.find(rank);
+    if (node == view.node_of_rank.end()) continue;
+    if (auto race = BehindWaitsOf(view, view.nodes[node->second], races, &Races::BehindBoth)) return race;
+  }
+  return std::nullopt;
 }
 
 // Whoever lives and does nothing may yet send what is waited for.
@@ -202,13 +209,13 @@ std::vector<Finding> FindMessageRaces(const View& view) {
 void ExplainByRaces(const View& view, std::vector<Finding>* findings) {
   Races races(view);
   for (Finding& finding : *findings) {
-    const bool waits =
-        MayBeReplaced(finding.kind) || finding.kind == Kind::kMissingParticipant || finding.kind == Kind::kEarlyExit;
-    if (!waits) continue;
     if (const std::optional<Race> race = HoldingUp(view, finding, &races)) {
       finding = Replace(view, *race, finding);
       continue;
     }
+    const bool waits =
+        MayBeReplaced(finding.kind) || finding.kind == Kind::kMissingParticipant || finding.kind == Kind::kEarlyExit;
+    if (!waits) continue;
     const std::optional<Race> race = BehindFinding(view, finding, &races);
     if (!race) continue;
     if (race->sure && MayBeReplaced(finding.kind))

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "watchdog/diagnosis/mpi_ended.h"
+
 namespace ncclwatch::diagnosis {
 namespace {
 
@@ -19,15 +21,9 @@ bool MayBeKilled(const Process& process) {
 
 bool SaysWhen(const Process& process) { return LeftMpiOpen(*process.box) || AbortOf(*process.box) != nullptr; }
 
-bool HasFinalized(const reader::BoxImage& box) {
-  return std::any_of(box.calls.begin(), box.calls.end(), [](const reader::Call& call) {
-    return call.function == functions::Function::MPI_Finalize && call.returned_ns != 0;
-  });
-}
-
 // Gone, in a way that makes its launcher end the others.
 bool TakesOthersAlong(const Process& process) {
-  return process.fate.ended() && SpeaksMpi(*process.box) && !HasFinalized(*process.box);
+  return process.fate.ended() && SpeaksMpi(*process.box) && !HasLeftFinalize(*process.box);
 }
 
 bool Near(const Process& a, const Process& b) { return std::abs(EndedAt(a) - EndedAt(b)) <= kSameEndNs; }
@@ -84,7 +80,8 @@ void MarkFollowers(std::vector<Process>* processes) {
   for (const Process& process : *processes)
     if (TakesOthersAlong(process)) enders.push_back(&process);
   for (Process& process : *processes) {
-    if (!Killed(process) || !SpeaksMpi(*process.box) || SaysWhen(process)) continue;
+    // On its way out of the program it may be killed as well, for another that was faster.
+    if (!Killed(process) || !SpeaksMpi(*process.box) || AbortOf(*process.box) != nullptr) continue;
     process.fate.followed = std::any_of(enders.begin(), enders.end(), [&](const Process* other) {
       return other != &process && Near(*other, process) && Before(*other, process);
     });

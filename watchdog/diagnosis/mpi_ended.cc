@@ -21,6 +21,12 @@ bool HasFinalized(const Process& process) {
 
 }  // namespace
 
+bool HasLeftFinalize(const reader::BoxImage& box) {
+  return std::any_of(box.calls.rbegin(), box.calls.rend(), [](const Call& call) {
+    return call.function == functions::Function::MPI_Finalize && call.returned_ns != 0;
+  });
+}
+
 bool AllFinalized(const View& view) {
   return !view.processes.empty() && std::ssize(view.nodes) >= view.expected &&
          std::all_of(view.processes.begin(), view.processes.end(), HasFinalized);

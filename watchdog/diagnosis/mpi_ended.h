@@ -7,6 +7,8 @@ namespace ncclwatch::diagnosis {
 
 // All ranks of the job have called MPI_Finalize.
 bool AllFinalized(const View& view);
+// It has come back from it.
+bool HasLeftFinalize(const reader::BoxImage& box);
 // Somebody whose calls are not all there, or come in no order.
 bool IsMurky(const Process& process);
 // What each of its receives got. Of one whose request was given up nobody knows.

@@ -41,6 +41,23 @@ Flow FlowOf(Function function) {
   }
 }
 
+// In which its memory is the others', until the next call.
+bool OpensEpoch(Function function) { return function == Function::MPI_Win_fence || function == Function::MPI_Win_post; }
+bool Locks(Function function) { return function == Function::MPI_Win_lock || function == Function::MPI_Win_lock_all; }
+
+bool IsOfWindow(Function function) {
+  const functions::FunctionInfo* info = functions::Find(function);
+  if (info == nullptr || !functions::IsMpi(function)) return false;
+  return info->family == Family::kWindow || function == Function::MPI_Win_fence || function == Function::MPI_Win_free;
+}
+
+bool AnyLocks(const View& view) {
+  return std::any_of(view.processes.begin(), view.processes.end(), [](const Process& process) {
+    const std::vector<Call>& calls = process.box->calls;
+    return std::any_of(calls.begin(), calls.end(), [](const Call& call) { return Locks(call.function); });
+  });
+}
+
 // ... than those that its record names.
 bool OrdersOthers(const Call& call, Family family) {
   if (family == Family::kWindow || family == Family::kFile) return true;
@@ -51,12 +68,17 @@ bool OrdersOthers(const Call& call, Family family) {
 
 }  // namespace
 
-Order::Order(const View& view, const Inboxes& inboxes) : view_(view), sources_(view.processes.size()) {
+Order::Order(const View& view, const Inboxes& inboxes)
+    : view_(view), sources_(view.processes.size()), unknown_(view.processes.size()) {
   AddMessages(inboxes);
   for (std::size_t c = 0; c < view.comms.size(); ++c)
     if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) AddCollectives(static_cast<int>(c));
   AddCreations();
   AddUnknown();
+  const bool one_clock = std::all_of(view.processes.begin(), view.processes.end(), [&](const Process& process) {
+    return process.box->boot_id == view.processes.front().box->boot_id;
+  });
+  clocks_apart_ns_ = one_clock ? 0 : kClocksApartNs;
   for (std::vector<Source>& sources : sources_)
     std::sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.at < b.at; });
   visited_.resize(hubs_.size());
@@ -137,11 +159,9 @@ void Order::AddCreations() {
   }
 }
 
-// All of it is one.
 void Order::AddUnknown() {
-  const int hub = NewHub();
+  const bool locks = AnyLocks(view_);
   for (std::size_t p = 0; p < view_.processes.size(); ++p) {
-    const int process = static_cast<int>(p);
     const reader::BoxImage& box = *view_.processes[p].box;
     std::unordered_set<std::uint64_t> known;  // communicators
     const auto key = [](std::uint32_t index, std::uint32_t generation) {
@@ -156,11 +176,76 @@ void Order::AddUnknown() {
       const Family family = info != nullptr ? info->family : Family::kQuery;
       const bool elsewhere =
           call.communicator != format::kNoCommunicator && !known.contains(key(call.communicator, call.generation));
-      if (functions::IsMpi(call.function) && !elsewhere && !OrdersOthers(call, family)) continue;
-      From(hub, process, EnterOf(call));
-      To(hub, process, OverOf(process, call));
+      if (!functions::IsMpi(call.function) || elsewhere || OrdersOthers(call, family))
+        AddUnknown(static_cast<int>(p), call);
     }
+    AddWindows(static_cast<int>(p), locks);
+    unknown_[p].Sort();
   }
+}
+
+// What NCCL has begun goes on after its call.
+void Order::AddUnknown(int process, const Call& call) {
+  Unknown& unknown = unknown_[process];
+  const Process& of = view_.processes[process];
+  unknown.entered.emplace_back(EnterOf(call), of.At(call.entered_ns));
+  const std::int64_t over_ns = (call.flags & format::kRequest) != 0 ? call.completed_ns : call.returned_ns;
+  if (!functions::IsMpi(call.function))
+    unknown.over.emplace_back(INT64_MAX, OverOf(process, call));
+  else if (over_ns != 0)
+    unknown.over.emplace_back(of.At(over_ns), OverOf(process, call));
+}
+
+// As long as there is a window, its owner may look into its memory without any call, but where epochs forbid it. A
+// lock is the business of others: none is known to the owner. Shared memory has no owner.
+void Order::AddWindows(int process, bool locks) {
+  struct Window {
+    bool has_epochs = false;
+    std::int64_t made_ns = INT64_MIN, freed_ns = INT64_MAX;
+  };
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Window> windows;
+  const Process& of = view_.processes[process];
+  std::vector<const Call*> makers;
+  for (const reader::Communicator& comm : of.box->communicators)
+    if ((comm.flags & format::kCommWindow) != 0) windows[{comm.index, comm.generation}].made_ns = comm.created_ns;
+  for (const Call& call : of.box->calls) {
+    if (!IsOfWindow(call.function)) continue;
+    if (MakesWindowOrFile(call.function)) {
+      makers.push_back(&call);
+      continue;
+    }
+    Window& window = windows[{call.communicator, call.generation}];
+    window.has_epochs = window.has_epochs || OpensEpoch(call.function);
+    if (call.function == Function::MPI_Win_free && call.returned_ns != 0) window.freed_ns = of.At(call.returned_ns);
+  }
+  for (const auto& [key, window] : windows) {
+    const auto maker = std::find_if(makers.begin(), makers.end(), [made_ns = window.made_ns](const Call* call) {
+      return call->returned_ns == 0 || call->returned_ns >= made_ns;
+    });
+    const bool shared =
+        maker == makers.end() || functions::WithSmallCounts((*maker)->function) == Function::MPI_Win_allocate_shared;
+    if (window.has_epochs && !locks && !shared) continue;
+    const std::uint64_t made = maker == makers.end() ? 0 : OverOf(process, **maker);
+    unknown_[process].over.emplace_back(window.freed_ns, made);
+  }
+}
+
+void Order::Unknown::Sort() {
+  std::sort(entered.begin(), entered.end());
+  std::sort(over.begin(), over.end());
+  for (std::size_t i = entered.size(); i-- > 1;)
+    entered[i - 1].second = std::min(entered[i - 1].second, entered[i].second);
+  for (std::size_t i = over.size(); i-- > 1;) over[i - 1].second = std::min(over[i - 1].second, over[i].second);
+}
+
+std::int64_t Order::Unknown::EnteredFrom(std::uint64_t at) const {
+  const auto first = std::lower_bound(entered.begin(), entered.end(), std::make_pair(at, INT64_MIN));
+  return first == entered.end() ? INT64_MAX : first->second;
+}
+
+std::uint64_t Order::Unknown::OverFrom(std::int64_t ns) const {
+  const auto first = std::lower_bound(over.begin(), over.end(), std::make_pair(ns, std::uint64_t{0}));
+  return first == over.end() ? kNever : first->second;
 }
 
 Order::After Order::Spread(const std::vector<Moment>& from) {
@@ -169,6 +254,7 @@ Order::After Order::Spread(const std::vector<Moment>& from) {
   after.first_.assign(view_.processes.size(), kNever);
   std::vector<std::uint64_t> done(view_.processes.size(), kNever);  // what comes from here on has been followed
   std::vector<int> next;
+  std::int64_t unknown_since_ns = INT64_MAX;
   const auto reach = [&](const Moment& moment) {
     if (moment.at >= after.first_[moment.process]) return;
     after.first_[moment.process] = moment.at;
@@ -180,6 +266,12 @@ Order::After Order::Spread(const std::vector<Moment>& from) {
     next.pop_back();
     const std::uint64_t end = done[process];
     done[process] = after.first_[process];
+    if (const std::int64_t since_ns = unknown_[process].EnteredFrom(done[process]); since_ns < unknown_since_ns) {
+      unknown_since_ns = since_ns;
+      cost_ += unknown_.size();
+      for (int other = 0; other < std::ssize(unknown_); ++other)
+        if (other != process) reach({other, unknown_[other].OverFrom(since_ns - clocks_apart_ns_)});
+    }
     const std::vector<Source>& sources = sources_[process];
     auto source = std::lower_bound(sources.begin(), sources.end(), done[process],
                                    [](const Source& one, std::uint64_t at) { return one.at < at; });

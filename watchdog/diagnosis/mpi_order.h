@@ -1,14 +1,19 @@
 // What comes after what in a job of MPI, as far as MPI itself says so: by the order of calls on each rank, by messages,
 // by sends that wait for their receive, by collectives. Where that is not known (windows, files, groups that talk to
-// each other, NCCL) everything later is taken to come after, so that what is said to be unordered is.
+// each other, NCCL) whatever may have ended after it began is taken to come after, so that what is said to be unordered
+// is.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "watchdog/diagnosis/mpi_inbox.h"
 
 namespace ncclwatch::diagnosis {
+
+// The clocks of two hosts, at the most.
+inline constexpr std::int64_t kClocksApartNs = 10'000'000;
 
 class Order {
  public:
@@ -43,6 +48,17 @@ class Order {
     std::uint64_t at = 0;
     int hub = -1;
   };
+  // Calls of a process that may order others in ways that are not known: only time, on the view's clock, tells what
+  // they cannot have come before.
+  struct Unknown {
+    // By moment; the earliest of its time and those of all later ones.
+    std::vector<std::pair<std::uint64_t, std::int64_t>> entered;
+    // By time; the first of its moment and those of all later ones.
+    std::vector<std::pair<std::int64_t, std::uint64_t>> over;
+    std::int64_t EnteredFrom(std::uint64_t at) const;
+    std::uint64_t OverFrom(std::int64_t ns) const;
+    void Sort();
+  };
 
   int NewHub();
   void From(int hub, int process, std::uint64_t at);
@@ -52,11 +68,15 @@ class Order {
   void AddCollectives(int comm);
   void AddCreations();
   void AddUnknown();
+  void AddUnknown(int process, const reader::Call& call);
+  void AddWindows(int process, bool locks);
   After Spread(const std::vector<Moment>& from);
 
   const View& view_;
   std::vector<std::vector<Source>> sources_;  // by process, in order
   std::vector<std::vector<Moment>> hubs_;
+  std::vector<Unknown> unknown_;  // by process
+  std::int64_t clocks_apart_ns_ = 0;
   std::vector<std::uint32_t> visited_;  // by hub: number of the question
   std::uint32_t question_ = 0;
   std::uint64_t cost_ = 0;

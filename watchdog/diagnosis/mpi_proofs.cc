@@ -13,12 +13,6 @@ namespace {
 using functions::Function;
 using reader::Call;
 
-// A send that is to be buffered is so within microseconds, but its rank may have to wait for a processor. So it is with
-// a fence that need not wait.
-constexpr std::int64_t kHeldNs = 1'000'000'000;
-// Every MPI takes as little as this into a buffer, if it has one left.
-constexpr std::uint64_t kAlwaysBuffered = 1024;
-
 // What a rank in a collective cannot do without: MPI may let it wait for others, and need not.
 bool NeedsData(const Call& call, std::uint32_t own, std::uint32_t other) {
   switch (functions::WithSmallCounts(call.function)) {

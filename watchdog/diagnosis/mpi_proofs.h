@@ -1,11 +1,18 @@
 // Which waits of MPI's calls only the other rank can end, whatever MPI does, and which ranks therefore never go on.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "watchdog/diagnosis/waits.h"
 
 namespace ncclwatch::diagnosis {
+
+// What MPI does by itself takes microseconds, but its rank may have to wait for a processor: a send that is buffered, a
+// fence that need not wait, a message that is there.
+inline constexpr std::int64_t kHeldNs = 1'000'000'000;
+// Every MPI takes as little as this into a buffer, if it has one left.
+inline constexpr std::uint64_t kAlwaysBuffered = 1024;
 
 bool Proven(const View& view, const Wait& wait);
 // Those of them that wait for one another in ways that are proven; none: a cycle of such waits does not exist.

@@ -13,9 +13,8 @@ namespace {
 
 using reader::Call;
 
-constexpr std::uint64_t kMostCost = 20'000'000;      // some seconds at the worst; what is beyond is not looked at
-constexpr std::size_t kMostTaken = 64;               // receives before one that waits
-constexpr std::int64_t kClocksApartNs = 10'000'000;  // of two nodes, at the most
+constexpr std::uint64_t kMostCost = 20'000'000;  // some seconds at the worst; what is beyond is not looked at
+constexpr std::size_t kMostTaken = 64;           // receives before one that waits
 
 bool FromAnybody(const Call& call) { return (call.flags & format::kAnySource) != 0; }
 
@@ -165,11 +164,11 @@ std::optional<Race> Races::FirstIn(const Inbox& inbox) {
       const auto is_left = [&](const Message& message) { return message.delivery < 0 || message.delivery > taken; };
       std::size_t& at = begin[sender];
       while (at < messages.size() && !is_left(messages[at])) ++at, ++cost_;
-      const auto rival =
-          std::find_if(messages.begin() + static_cast<std::ptrdiff_t>(at), messages.end(), [&](const Message& message) {
-            ++cost_;
-            return is_left(message) && delivery.Takes(sender, message.send->tag);
-          });
+      const auto rival = std::find_if(messages.begin() + static_cast<std::ptrdiff_t>(at), messages.end(),
+                                      [&, sender = sender](const Message& message) {
+                                        ++cost_;
+                                        return is_left(message) && delivery.Takes(sender, message.send->tag);
+                                      });
       if (rival == messages.end()) continue;
       std::optional<Race> race = RaceFor(inbox, taken, sender, *rival, &look);
       if (race && race->sure) return race;
@@ -275,6 +274,10 @@ std::optional<Race> Races::Behind(int comm, const Member& member, const Call& wa
 
 std::optional<Race> Races::BehindBoth(int comm, const Member& member, const Call& waiting) {
   if (FromAnybody(waiting) || waiting.root < 0 || !Prepare()) return std::nullopt;
+  const auto in_vain = [&](const Call* call) {
+    return IsReceive(*call) && IsOpen(*call) && call->Holds() && channels_->ClaimOf(call) == nullptr;
+  };
+  if (std::any_of(member.messages.begin(), member.messages.end(), in_vain)) return std::nullopt;
   const auto sender = static_cast<std::uint32_t>(waiting.root);
   const Channel* channel = channels_->Of(comm, sender, RankOf(member));
   if (channel == nullptr || !channel->known || channel->sender == nullptr) return std::nullopt;
@@ -290,7 +293,7 @@ std::optional<Race> Races::BehindBoth(int comm, const Member& member, const Call
       if (of_comm != comm || to != RankOf(member) || from == sender || !other.known || other.sender == nullptr)
         continue;
       const auto rival = std::find_if(other.under_way.begin(), other.under_way.end(),
-                                      [&](const Call* send) { return Takes(*first, from, send->tag); });
+                                      [&, from = from](const Call* send) { return Takes(*first, from, send->tag); });
       if (rival == other.under_way.end()) continue;
       Race race{comm, &member, {}, other.sender, *rival, &waiting, Harm::kHangs, true};
       race.taken.sender = channel->sender;

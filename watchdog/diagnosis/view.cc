@@ -71,6 +71,8 @@ Fate FateOf(const Seen& all_seen, const Process& process) {
     ApplyExit(seen, &fate);
   }
   if (fate.what == Observed::kRunning) fate.what = Observed::kNothing;
+  // Who looks reads the clock first, and may have to wait for a processor before it sees anything.
+  if (fate.what == Observed::kGone) fate.observed_ns = std::max(fate.observed_ns, fate.last_sign_ns);
   if (!fate.gone() || fate.exit_known() || !box.last_words.written) return fate;
   // Not seen how, but it said so itself.
   if (box.state == format::ProcessState::kExiting) fate.status = box.last_words.exit_status;

@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 
+#include "watchdog/diagnosis/waits_eaten.h"
+
 namespace ncclwatch::diagnosis {
 namespace {
 
@@ -11,7 +13,8 @@ using reader::Call;
 
 class Messages {
  public:
-  Messages(const View& view, WaitGraph* graph) : view_(view), channels_(view), graph_(graph) {}
+  Messages(const View& view, const Channels& channels, WaitGraph* graph)
+      : view_(view), channels_(channels), graph_(graph) {}
 
   void Add(int comm_index) {
     const CommView& comm = view_.comms[comm_index];
@@ -111,7 +114,7 @@ class Messages {
     wait.position = call.position == format::kNotMatched ? 0 : call.position;
     wait.call = &call;
     wait.proven = !call.polled && (call.flags & format::kPolls) == 0;
-    wait.since_ns = view_.process(member).At(HeldSince(*member.box, call));
+    wait.since_ns = HeldSince(view_, member, call);
     wait.choice = choice;
     graph_->waits.push_back(wait);
   }
@@ -122,13 +125,6 @@ class Messages {
     const bool anybody = (call.flags & format::kAnySource) != 0 && view_.comms[comm_index].size > 1;
     const bool polls = call.polled || (call.flags & format::kPolls) != 0;
     return !anybody && !polls && !call.any_does && OneThread(view_.process(member));
-  }
-
-  static std::int64_t HeldSince(const reader::BoxImage& box, const Call& call) {
-    if (!call.awaited) return call.entered_ns;
-    const auto waiter = std::lower_bound(box.calls.begin(), box.calls.end(), call.waiter,
-                                         [](const Call& one, std::uint64_t wanted) { return one.slot + 1 < wanted; });
-    return waiter == box.calls.end() ? call.entered_ns : std::max(call.entered_ns, waiter->entered_ns);
   }
 
   // All requests of one MPI_Waitany are one choice; so are all that a receive from anybody may come from.
@@ -146,7 +142,7 @@ class Messages {
   }
 
   const View& view_;
-  const Channels channels_;
+  const Channels& channels_;
   WaitGraph* const graph_;
   std::map<std::pair<int, std::uint64_t>, int> of_waiter_;
   std::map<const Call*, int> of_call_;
@@ -180,6 +176,14 @@ bool MakesWindowOrFile(functions::Function function) {
   }
 }
 
+std::int64_t HeldSince(const View& view, const Member& member, const Call& call) {
+  const std::vector<Call>& calls = member.box->calls;
+  const auto waiter = std::lower_bound(calls.begin(), calls.end(), call.awaited ? call.waiter : UINT64_MAX,
+                                       [](const Call& one, std::uint64_t wanted) { return one.slot + 1 < wanted; });
+  const std::int64_t since_ns = waiter == calls.end() ? INT64_MIN : waiter->entered_ns;
+  return view.process(member).At(std::max(call.entered_ns, since_ns));
+}
+
 bool OneThread(const Process& process) {
   // Granted MPI_THREAD_MULTIPLE: a thread that has not called yet may do so at any time.
   constexpr std::int32_t kMultiple = 3;
@@ -201,10 +205,12 @@ bool HasComeToFinalize(const View& view, const Node& node) {
 
 void AddMessagesOfMpi(const View& view, WaitGraph* graph) {
   if (std::none_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) return;
-  Messages messages(view, graph);
+  const Channels channels(view);
+  Messages messages(view, channels, graph);
   for (std::size_t c = 0; c < view.comms.size(); ++c)
     if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
   messages.DropFree();
+  AddEatenMessages(view, channels, graph);
 }
 
 }  // namespace ncclwatch::diagnosis

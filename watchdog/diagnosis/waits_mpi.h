@@ -17,6 +17,8 @@ bool OneThread(const Process& process);
 inline constexpr std::int64_t kFinalizing_ns = 1'000'000'000;
 // Its rank has come to MPI_Finalize, and makes no other call any more.
 bool HasComeToFinalize(const View& view, const Node& node);
+// From when on its rank has been held by this call, or by the wait for its request.
+std::int64_t HeldSince(const View& view, const Member& member, const reader::Call& call);
 void AddMessagesOfMpi(const View& view, WaitGraph* graph);
 
 }  // namespace ncclwatch::diagnosis

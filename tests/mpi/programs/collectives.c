@@ -37,6 +37,13 @@ static void one_round_less(void) {  // all calls look alike until the others are
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static void last_skipped(void) {  // a leaf of the tree: nobody waits for it
+  MPI_Comm own;
+  MPI_Comm_dup(MPI_COMM_WORLD, &own);
+  if (!at_fault()) MPI_Bcast(in, 1, MPI_INT, (odd + 1) % size, own);
+  MPI_Comm_free(&own);
+}
+
 static void left_for_finalize(void) {
   if (at_fault()) finish();
   MPI_Allgather(in, 1, MPI_INT, out, 1, MPI_INT, MPI_COMM_WORLD);
@@ -298,6 +305,7 @@ int main(int argc, char** argv) {
       {"missing", missing},
       {"skipped", skipped},
       {"one_round_less", one_round_less},
+      {"last_skipped", last_skipped},
       {"left_for_finalize", left_for_finalize},
       {"order_swap", order_swap},
       {"allreduce_reduce", allreduce_reduce},

@@ -34,6 +34,19 @@ static void split_missing(void) {
   use_and_free();
 }
 
+static void split_into_none_missing(void) {
+  if (at_fault()) asleep();
+  MPI_Comm_split(MPI_COMM_WORLD, MPI_UNDEFINED, 0, &made);
+}
+
+static void split_into_none_circle(void) {  // who gets no communicator waits for all others like them
+  int token = 0;
+  if (at_fault()) MPI_Recv(&token, 1, MPI_INT, partner, 61, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  MPI_Comm_split(MPI_COMM_WORLD, rank == partner ? MPI_UNDEFINED : 0, 0, &made);
+  if (rank == partner) MPI_Send(&token, 1, MPI_INT, odd, 61, MPI_COMM_WORLD);
+  use_and_free();
+}
+
 static void dup_missing(void) {
   if (at_fault()) asleep();
   MPI_Comm_dup(ring, &made);
@@ -221,6 +234,8 @@ static void intercomm_leader(void) { between(size - 1, at_fault() ? 1 : 0, 68); 
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"split_missing", split_missing},
+      {"split_into_none_missing", split_into_none_missing},
+      {"split_into_none_circle", split_into_none_circle},
       {"dup_missing", dup_missing},
       {"idup_missing", idup_missing},
       {"create_group_missing", create_group_missing},

@@ -166,6 +166,28 @@ static void takes_the_wrong_one_of_all(void) {  // all have their turn, but the 
   }
 }
 
+static void takes_both_together(void) {  // which message the first has got is not told while the second waits
+  MPI_Request both[2];
+  if (rank == next()) send_to_odd(kCount);
+  if (rank == partner) {
+    late();
+    send_to_odd(kCount);
+  }
+  if (rank != odd) return;
+  MPI_Irecv(in, kCount, MPI_INT, MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, &both[0]);
+  MPI_Irecv(out, kCount, MPI_INT, next(), kTag, MPI_COMM_WORLD, &both[1]);
+  planted();
+  MPI_Waitall(2, both, MPI_STATUSES_IGNORE);
+}
+
+static void takes_both_in_a_ring(void) {  // each waits for the one before it, the first for the one that stands
+  takes_both_together();
+  const int before = (rank + size - 1) % size, after = (rank + 1) % size;
+  if (rank == odd) MPI_Send(out, 1, MPI_INT, after, kTag + 1, MPI_COMM_WORLD);
+  MPI_Recv(in, 1, MPI_INT, before, kTag + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (rank != odd) MPI_Send(out, 1, MPI_INT, after, kTag + 1, MPI_COMM_WORLD);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"named_after_anybody", named_after_anybody},
@@ -181,6 +203,8 @@ int main(int argc, char** argv) {
       {"takes_the_wrong_one", takes_the_wrong_one},
       {"takes_the_wrong_one_at_the_end", takes_the_wrong_one_at_the_end},
       {"takes_the_wrong_one_of_all", takes_the_wrong_one_of_all},
+      {"takes_both_together", takes_both_together},
+      {"takes_both_in_a_ring", takes_both_in_a_ring},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

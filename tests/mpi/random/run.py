@@ -31,10 +31,6 @@ ENDED_S = 120        # a job that takes longer hangs
 SILENT_S = 30        # a faulty one that hangs, and of which nothing is said so long after its fault
 STAMP_S = 0.01       # file times are as coarse as the kernel's tick
 KEPT = "mpi-failures"
-# Not found yet: MPICH's launcher kills all other ranks, the one that leads among them, within milliseconds.
-OPEN = {"mpich": {"exit_0", "exit_with_status", "mpi_abort", "crash", "killed", "one_without_finalize",
-                  "nobody_finalizes", "other_size_from_anybody", "other_type_from_anybody"},
-        "openmpi": {"nobody_finalizes"}}
 SKIP = 77
 
 
@@ -136,9 +132,6 @@ def run_faulty(build, mpi, seed, sort=None):
                 raise Wrong("not ended", described(finding))
             return f"{truth.sort}, {program.ranks} ranks: {described(finding)}"
         except Failure as failure:
-            silent = getattr(failure, "kind", "") == "nothing said"
-            if silent and truth.sort in OPEN[mpi]:
-                raise Wrong("open", f"{truth.sort}: nothing is said of it yet") from None
             raise keep(build, job, f"{mpi}.{truth.sort}.{seed}", failure, str(truth)) from None
 
 
@@ -206,7 +199,7 @@ class Tally:
 
     def add(self, what, seed, outcome, text, seconds):
         self.outcomes[what, outcome] += 1
-        if outcome not in ("right", "open"):
+        if outcome != "right":
             self.missed.append(f"{what} {seed}")
         if outcome != "right" or not self.arguments.quiet:
             print(f"{self.arguments.mpi} {what} {seed} ({seconds:.1f} s): {outcome}: {text}", flush=True)

@@ -29,6 +29,14 @@ MpiJob WaitingFor(int ranks, int odd) {
   return job;
 }
 
+// In exit(), without MPI_Finalize.
+void LeaveOpen(MpiJob* job, int rank) {
+  reader::BoxImage& box = job->Box(rank);
+  box.state = format::ProcessState::kExiting;
+  box.last_words.written = true;
+  box.last_words.at_ns = job->now_ns();
+}
+
 reader::WitnessedEnd Seen(MpiJob* job, const End& end, std::int64_t at_ns) {
   reader::WitnessedEnd witnessed;
   reader::Observation& seen = witnessed.seen;
@@ -125,6 +133,28 @@ TEST(KilledWithOthers, WhoIsKilledInsideFinalizeIsNoCulprit) {
   job.Pass(0.01);
   const Diagnosis diagnosis = Judge(&job, Ends(&job, {{2, Job::Status(0)}, {0}, {3}, {1}}));
   for (const diagnosis::Finding& finding : diagnosis.findings) EXPECT_EQ(finding.culprits, std::vector<int>{2});
+}
+
+// All leave without MPI_Finalize; the launcher kills those that are slower than the first.
+TEST(KilledWithOthers, WhoIsKilledOnTheWayOutIsNoCulpritOfThat) {
+  MpiJob job(4);
+  job.At(1);
+  for (int rank = 0; rank < 4; ++rank) LeaveOpen(&job, rank);
+  const Diagnosis diagnosis = Judge(&job, Ends(&job, {{1, Job::Status(0)}, {3}, {0, Job::Status(0)}, {2}}));
+  Expect(diagnosis, Kind::kMissingFinalize, Certainty::kCertain, {0, 1, 2, 3});
+  EXPECT_EQ(diagnosis.findings.size(), 1u);
+}
+
+// MPI ends the job over a message that is too long without any call; the launcher may kill another rank first.
+TEST(KilledWithOthers, WhoDiedInAReceiveThatWasTooShort) {
+  MpiJob job(4);
+  job.At(1);
+  job.Sent(1, {.peer = 3, .bytes = 48});
+  job.Sent(0, {.peer = 3, .bytes = 24});
+  job.Recv(3, {.peer = kAny, .bytes = 24});
+  job.Pass(0.01);
+  const Diagnosis diagnosis = Judge(&job, Ends(&job, {{2}, {0}, {3}, {1}}));
+  Expect(diagnosis, Kind::kPointToPointMismatch, Certainty::kLikely, {1, 3});
 }
 
 TEST(KilledWithOthers, AbortComesFirstWhoeverIsKilledFirst) {

@@ -213,6 +213,19 @@ TEST(MpiMessage, TooLongForTheReceiveInWhichARankDied) {
   ExpectNothing(died(32, 0, false));
 }
 
+// The leader had read the clock before it was kept waiting, and saw the end only then.
+TEST(MpiMessage, TooLongThoughTheEndSeemsEarlier) {
+  MpiJob job(3);
+  job.At(1);
+  job.Sent(0, {.peer = 1, .bytes = 32});
+  job.Die(1, Job::Status(15));
+  job.Pass(0.001);
+  job.Irecv(1, {.peer = 0, .bytes = 16});
+  for (const int rank : {0, 2}) job.Collective(rank, Function::MPI_Barrier);
+  job.Pass(0.01);
+  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+}
+
 TEST(MpiMessage, NeverReceived) {
   MpiJob job(3);
   job.Sent(0, {.peer = 1, .tag = 4});

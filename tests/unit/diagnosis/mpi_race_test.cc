@@ -306,6 +306,55 @@ TEST(MpiRace, StandsStillAlthoughThereIsAMessageForEach) {
   }
 }
 
+// ... and the others wait for it in a circle, one of them in a send that it might have taken.
+TEST(MpiRace, IsOneOfACircleAlthoughThereIsAMessageForEach) {
+  for (const bool early : {true, false}) {
+    Scene scene(3);
+    const auto anybody = scene.Irecv(0, kAnybody), named = scene.Irecv(0, {.peer = 2});
+    scene.Sent(2, {.peer = 0});
+    scene.Ssend(1, {.peer = 0});
+    scene.Wait(0, Function::MPI_Waitall, {anybody, named});
+    scene.Recv(2, {.peer = 1});
+    scene.Pass(early ? 0.5 : 100.0);
+    const auto findings = scene.Judge().findings;
+    if (early) {
+      EXPECT_TRUE(findings.empty());
+      continue;
+    }
+    ASSERT_FALSE(findings.empty());
+    EXPECT_EQ(Name(findings[0].kind), Name(Kind::kMessageRace)) << findings[0].summary;
+    EXPECT_EQ(Name(findings[0].certainty), Name(Certainty::kLikely));
+    EXPECT_EQ(findings[0].culprits, (std::vector<int>{0}));
+    EXPECT_EQ(findings[0].victims, (std::vector<int>{1, 2}));
+  }
+}
+
+// It waits for a third one besides, for which there is none.
+TEST(MpiRace, NoneWhereAnotherReceiveWaitsInVain) {
+  Scene scene(3);
+  const auto anybody = scene.Irecv(0, kAnybody), named = scene.Irecv(0, {.peer = 2});
+  const auto third = scene.Irecv(0, {.peer = 1, .tag = 7});
+  scene.Sent(2, {.peer = 0});
+  scene.Sent(1, {.peer = 0});
+  scene.Wait(0, Function::MPI_Waitall, {anybody, named, third});
+  scene.Recv(1, {.peer = 0, .tag = 8});
+  scene.Pass(100.0);
+  Expect(scene.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 1});
+}
+
+// Two messages of rank 2 for two receives: all have theirs.
+TEST(MpiRace, NoneWhereThereAreEnoughMessages) {
+  Scene scene(3);
+  const auto anybody = scene.Irecv(0, kAnybody), named = scene.Irecv(0, {.peer = 2});
+  scene.Sent(2, {.peer = 0});
+  scene.Sent(2, {.peer = 0});
+  scene.Wait(0, Function::MPI_Waitall, {anybody, named});
+  scene.Recv(2, {.peer = 0, .tag = 5});
+  scene.Pass(100.0);
+  for (const diagnosis::Finding& finding : scene.Judge().findings)
+    EXPECT_NE(Name(finding.kind), Name(Kind::kMessageRace)) << finding.summary;
+}
+
 TEST(MpiRace, MayHaveTakenWhatAReceiveWaitsFor) {
   const diagnosis::Diagnosis diagnosis = Hanging(kAnybodyTold).Judge();
   ASSERT_FALSE(diagnosis.findings.empty());
@@ -388,6 +437,48 @@ TEST(MpiRace, OrderedInUnknownWays) {
     }));
 }
 
+// What was over before orders nothing, nor what begins after both.
+TEST(MpiRace, UnknownWaysLeadNotBackInTime) {
+  for (const Function function : {Function::MPI_Win_create, Function::MPI_File_open, Function::MPI_Comm_spawn}) {
+    Scene scene(3);
+    const auto all = [&] {
+      for (int rank = 0; rank < 3; ++rank) scene.Other(rank, function);
+      scene.Pass(0.1);
+    };
+    all();
+    scene.Sent(1, {.peer = 0});
+    scene.Took(0, kAnybody, 1);
+    scene.Sent(2, {.peer = 0});
+    scene.Received(0, {.peer = 2});
+    scene.Pass(0.1);
+    all();
+    ExpectRace(scene, Certainty::kLikely, "waited for ever");
+  }
+}
+
+// Epochs say when the memory of a window may be looked into; shared memory is there all the time.
+TEST(MpiRace, AWindowOrdersAsLongAsItIsShared) {
+  for (const bool shared : {true, false}) {
+    Scene scene(3);
+    const auto all = [&](Function function) {
+      for (int rank = 0; rank < 3; ++rank) scene.Other(rank, function);
+      scene.Pass(0.1);
+    };
+    all(shared ? Function::MPI_Win_allocate_shared : Function::MPI_Win_create);
+    all(Function::MPI_Win_post);
+    scene.Sent(1, {.peer = 0});
+    scene.Took(0, kAnybody, 1);
+    scene.Sent(2, {.peer = 0});
+    scene.Received(0, {.peer = 2});
+    scene.Pass(0.1);
+    all(Function::MPI_Win_sync);
+    if (shared)
+      ExpectNothing(scene);
+    else
+      ExpectRace(scene, Certainty::kLikely, "waited for ever");
+  }
+}
+
 TEST(MpiRace, OrderedByMakingACommunicator) {
   ExpectNothing(NamedAfterAnybody(kAnybody, [&](Scene& scene) {
     for (int rank = 0; rank < 3; ++rank) scene.Other(rank, Function::MPI_Comm_dup, kWorld);
@@ -426,7 +517,7 @@ TEST(MpiRace, ReceivesThatFollowAProbe) {
     Scene scene(4);
     const bool matched = receive == Function::MPI_Mrecv;
     for (int rank = 1; rank < 4; ++rank) {
-      const auto bytes = static_cast<std::uint64_t>(16 * rank);
+      const auto bytes = 16 * static_cast<std::uint64_t>(rank);
       scene.Sent(rank, {.peer = 0, .tag = rank, .bytes = bytes});
       MpiMessage probe = {.peer = kAny, .tag = kAny};
       if (matched) probe.function = Function::MPI_Mprobe;

@@ -66,6 +66,31 @@ TEST(MpiEnd, EndedByNcclwatch) {
   for (const diagnosis::Finding& finding : Left(86).Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+// Rank 2 has never called the broadcast that rank 0 and 1 have left.
+MpiJob Uneven() {
+  MpiJob job(3);
+  for (const int rank : {0, 1, 2}) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+  for (const int rank : {0, 1}) job.Return(rank, job.Collective(rank, Function::MPI_Bcast, 0));
+  for (const int rank : {0, 1, 2}) job.Other(rank, Function::MPI_Finalize);
+  return job;
+}
+
+TEST(MpiEnd, AfterACollectiveThatOneNeverCalled) {
+  Expect(Uneven().Judge(), Kind::kMissingParticipant, Certainty::kCertain, {2});
+}
+
+TEST(MpiEnd, ACallbackOfFinalizeMayStillCallIt) {
+  MpiJob job = Uneven();
+  job.Box(2).calls.back().returned_ns = 0;
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+TEST(MpiEnd, OfThreadsNobodyKnowsWhatIsLeft) {
+  MpiJob job = Uneven();
+  job.Box(2).calls.front().thread = 77;
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
 // Whoever else makes a communicator from its parent, or has made one before, has nothing to do with it.
 TEST(MpiStall, ACommunicatorOfAGroupNeedsOnlyTheGroup) {
   MpiJob job(4);

@@ -1,0 +1,74 @@
+// missing_participant of MPI, once all have left MPI_Finalize: a collective that some ranks of a communicator never
+// called, and for which nobody had to wait. A broadcast may leave its root before anybody has come to it.
+#include <algorithm>
+
+#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_ended.h"
+#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Call;
+
+bool AllSeen(const CommView& comm) {
+  return comm.comparable && !comm.sizes_differ && comm.members.size() == comm.size &&
+         std::all_of(comm.members.begin(), comm.members.end(), [](const Member& member) {
+           return member.node >= 0 && member.rank_known() && member.failed == nullptr;
+         });
+}
+
+// When the first rank called it.
+std::int64_t BeganAt(const View& view, const CommView& comm, const Member& most, std::uint64_t position) {
+  std::int64_t began = INT64_MAX;
+  for (const Member& member : comm.members)
+    if (const Call* call = member.entered > position ? member.At(position) : nullptr)
+      began = std::min(began, view.process(member).At(call->entered_ns));
+  return began != INT64_MAX ? began : view.process(most).At(most.comm->last.entered_ns);
+}
+
+std::optional<Finding> Explain(const View& view, const CommView& comm) {
+  const auto fewer = [](const Member& a, const Member& b) { return a.entered < b.entered; };
+  const auto [least, most] = std::minmax_element(comm.members.begin(), comm.members.end(), fewer);
+  if (least->entered == most->entered) return std::nullopt;
+  std::vector<int> absent, present;  // nodes
+  for (const Member& member : comm.members)
+    (member.entered == least->entered ? absent : present).push_back(member.node);
+  Finding finding;
+  finding.kind = Kind::kMissingParticipant;
+  finding.certainty = Certainty::kCertain;
+  AddCulprits(view, RanksOf(view, absent), &finding);
+  finding.communicator = DescribeComm(comm);
+  finding.position = least->entered;
+  finding.began_at_ns = ToRealtime(view, BeganAt(view, comm, *most, least->entered));
+  finding.calls = DescribeCalls(view, comm, least->entered);
+  finding.summary = Capital(Ranks(finding.culprits)) + " never called collective " + std::to_string(least->entered) +
+                    " of " + CommText(comm) + ", which " + Ranks(RanksOf(view, present)) +
+                    " did: all ranks have left MPI_Finalize.";
+  for (const CallSummary& call : finding.calls)
+    if (call.op) finding.evidence.push_back(Ranks(call.ranks) + ": " + CallText(call));
+  finding.evidence.emplace_back(
+      "nobody had to wait for it in this run; with another MPI, or more data, those who call it wait for ever, or take "
+      "the next one for it");
+  finding.next_steps = {"let all ranks of the communicator make the same collectives, or none of them"};
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> FindUnevenCollectives(const View& view) {
+  if (!AllFinalized(view) || std::any_of(view.processes.begin(), view.processes.end(), IsMurky)) return {};
+  // A callback that MPI_Finalize calls may still call MPI.
+  const auto has_left = [](const Process& process) { return HasLeftFinalize(*process.box); };
+  if (!std::all_of(view.processes.begin(), view.processes.end(), has_left)) return {};
+  std::vector<Finding> findings;
+  for (const CommView& comm : view.comms)
+    if (SpeaksMpi(comm) && AllSeen(comm))
+      if (std::optional<Finding> finding = Explain(view, comm)) findings.push_back(std::move(*finding));
+  std::stable_sort(findings.begin(), findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.began_at_ns < b.began_at_ns; });
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis
