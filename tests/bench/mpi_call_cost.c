@@ -1,6 +1,7 @@
 // What a watched call of MPI costs in one process: interleaved rounds of the library's own functions and of those that
-// the program is linked against, which a preloaded library wraps. The best round of each counts. Without a preload both
-// are the same, and what is printed as added is the error of measurement.
+// the program is linked against, which a preloaded library wraps; beside them the floor, the library's own with a bare
+// record of each call. The best round of each counts. Without a preload the first two are the same, and what is printed
+// as added is the error of measurement.
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdio.h>
@@ -8,17 +9,39 @@
 #include <string.h>
 #include <time.h>
 
+#include "mpi_floor.h"
+
 enum { kCalls = 2000, kRounds = 500 };  // a round: some tenths of a millisecond, so that a good one is uninterrupted
 
 #define FUNCTIONS(each) \
   each(MPI_Allreduce) each(MPI_Barrier) each(MPI_Comm_rank) each(MPI_Irecv) each(MPI_Send) each(MPI_Wait)
 
-// The two ways to call: through pointers either way.
+// The ways to call: through pointers each way.
 typedef struct {
 #define POINTER(name) __typeof__(&name) name;
   FUNCTIONS(POINTER)
 #undef POINTER
 } Mpi;
+enum Way { kBare, kWatched, kFloor, kWays };
+static Mpi way[kWays];
+
+#define FLOOR(name, parameters, arguments)           \
+  static int floor_##name parameters {               \
+    volatile uint64_t* const record = floor_enter(); \
+    const int result = way[kBare].name arguments;    \
+    floor_leave(record);                             \
+    return result;                                   \
+  }
+FLOOR(MPI_Allreduce, (const void* out, void* in, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+      (out, in, count, type, op, comm))
+FLOOR(MPI_Barrier, (MPI_Comm comm), (comm))
+FLOOR(MPI_Irecv, (void* in, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request* request),
+      (in, count, type, from, tag, comm, request))
+FLOOR(MPI_Send, (const void* out, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm),
+      (out, count, type, to, tag, comm))
+FLOOR(MPI_Wait, (MPI_Request * request, MPI_Status* status), (request, status))
+static int floor_MPI_Comm_rank(MPI_Comm comm, int* rank) { return way[kBare].MPI_Comm_rank(comm, rank); }
+#undef FLOOR
 
 static void allreduce(const Mpi* mpi) {
   double out = 1, in;
@@ -71,10 +94,10 @@ static void* library(void) {
 
 // With the name of a series ("only Allreduce", and "bare" or "watched" after it) nothing is timed: for tools that count
 // instructions.
-static int only(const char* name, int watched, int calls, const Mpi* way) {
+static int only(const char* name, int watched, int calls) {
   for (int i = 0; i < kNumber; ++i)
     if (strncmp(kSeries[i].name, name, strlen(name)) == 0)
-      for (int j = 0; j < calls; ++j) kSeries[i].run(&way[watched]);
+      for (int j = 0; j < calls; ++j) kSeries[i].run(&way[watched ? kWatched : kBare]);
   return 0;
 }
 
@@ -82,32 +105,35 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   void* handle = library();
   if (!handle) return 2;
-  Mpi way[2];
-#define LOOK_UP(name) \
-  way[1].name = name; \
-  *(void**)&way[0].name = dlsym(handle, #name);
+  floor_open();
+#define LOOK_UP(name)                               \
+  way[kWatched].name = name;                        \
+  *(void**)&way[kBare].name = dlsym(handle, #name); \
+  way[kFloor].name = floor_##name;
   FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
   if (argc > 3) {
-    only(argv[1], strcmp(argv[2], "watched") == 0, atoi(argv[3]), way);
+    only(argv[1], strcmp(argv[2], "watched") == 0, atoi(argv[3]));
     return MPI_Finalize();
   }
   const int rounds = argc > 1 ? atoi(argv[1]) : kRounds;
   const double limit = argc > 2 ? atof(argv[2]) : 0;  // of what is added to a call; 0: only print
-  double best[kNumber][2];
-  for (int i = 0; i < kNumber; ++i) best[i][0] = best[i][1] = 1e18;
+  double best[kNumber][kWays];
+  for (int i = 0; i < kNumber; ++i)
+    for (int which = 0; which < kWays; ++which) best[i][which] = 1e18;
   for (int round = 0; round < rounds; ++round)
     for (int i = 0; i < kNumber; ++i)
-      for (int which = 0; which < 2; ++which) {
-        const double ns = round_ns(kSeries[i].run, &way[(which + round) % 2]);
-        double* there = &best[i][(which + round) % 2];
-        if (ns < *there) *there = ns;
+      for (int turn = 0; turn < kWays; ++turn) {
+        const int which = (turn + round) % kWays;
+        const double ns = round_ns(kSeries[i].run, &way[which]);
+        if (ns < best[i][which]) best[i][which] = ns;
       }
   int over = 0;
   for (int i = 0; i < kNumber; ++i) {
-    const double added = (best[i][1] - best[i][0]) / kSeries[i].calls;
-    printf("%-26s %7.1f ns, through the program's own name %7.1f: added %5.1f ns a call\n", kSeries[i].name, best[i][0],
-           best[i][1], added);
+    const double added = (best[i][kWatched] - best[i][kBare]) / kSeries[i].calls;
+    printf("%-26s %7.1f ns, through the program's own name %7.1f: added %5.1f ns a call; a bare record %5.1f\n",
+           kSeries[i].name, best[i][kBare], best[i][kWatched], added,
+           (best[i][kFloor] - best[i][kBare]) / kSeries[i].calls);
     if (limit > 0 && added > limit) over = 1;
   }
   MPI_Finalize();

@@ -1,9 +1,11 @@
 // OSU-style figures of two ranks: latency, time of a message in a stream of large and of small ones, and an allreduce.
 // One line each: the name and the median over blocks, in nanoseconds. mpi_latency.py runs it in pairs, with a library
-// and without.
+// and without. The last line is the latency with a bare record of each call, which the program writes itself.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "mpi_floor.h"
 
 enum { kWindow = 64, kLarge = 64 * 1024, kSmall = 8, kBlocks = 101, kWarmUp = 5 };
 
@@ -11,14 +13,22 @@ static int rank;
 static char* out;
 static char* in;
 
+static void send(void) { MPI_Send(out, kSmall, MPI_CHAR, 1 - rank, 1, MPI_COMM_WORLD); }
+static void receive(void) { MPI_Recv(in, kSmall, MPI_CHAR, 1 - rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE); }
 static void ping_pong(void) {
-  if (rank == 0) {
-    MPI_Send(out, kSmall, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
-    MPI_Recv(in, kSmall, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  } else {
-    MPI_Recv(in, kSmall, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Send(out, kSmall, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
-  }
+  if (rank == 0) send();
+  receive();
+  if (rank == 1) send();
+}
+static void recorded(void (*call)(void)) {
+  volatile uint64_t* const record = floor_enter();
+  call();
+  floor_leave(record);
+}
+static void recorded_ping_pong(void) {
+  if (rank == 0) recorded(send);
+  recorded(receive);
+  if (rank == 1) recorded(send);
 }
 
 static void stream(int bytes) {
@@ -69,6 +79,8 @@ int main(int argc, char** argv) {
   measure("bandwidth", bandwidth, 4, kWindow);
   measure("message_rate", message_rate, 20, kWindow);
   measure("allreduce", allreduce, 200, 1);
+  floor_open();
+  measure("recorded", recorded_ping_pong, 200, 2);
   free(out);
   free(in);
   MPI_Finalize();
