@@ -37,7 +37,7 @@ class Awaited {
     std::uint64_t handle;
     Pending request;
   };
-  static constexpr int kFew = 32;
+  static constexpr int kFew = 64;  // the window of most benchmarks, and more than the neighbours of most halos
 
   Call& call_;
   int count_;

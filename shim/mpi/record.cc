@@ -34,7 +34,7 @@ void Commit(Call& call) {
   Renew(call);
   if (!box.Watching()) return;
   const std::uint64_t entered = clock::Ticks();
-  const std::uint64_t slot = box.header->head.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t slot = box.slots.Take(box.header->head, call.thread);
   format::MpiRecord& record = RecordAt(box, slot);
   record.commit.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
@@ -62,8 +62,6 @@ void Commit(Call& call) {
   record.completed.store(0, std::memory_order_relaxed);
   Put(record.bytes, call.bytes);
   record.commit.store(slot + 1, std::memory_order_release);
-  __builtin_prefetch(&box.RecordAt(slot + 1), 1);
-  __builtin_prefetch(reinterpret_cast<const char*>(&box.RecordAt(slot + 1)) + 64, 1);
 }
 
 // The value before. Where several threads may count, at the price of a locked addition.

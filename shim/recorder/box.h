@@ -10,6 +10,7 @@
 #include "ncclwatch/format/black_box.h"
 #include "shim/recorder/groups.h"
 #include "shim/recorder/handles.h"
+#include "shim/recorder/slots.h"
 
 namespace ncclwatch::shim {
 
@@ -79,6 +80,7 @@ struct Box {
   std::atomic<std::uint8_t> detours{0};        // Detour: what comes between a call's record and the call
   std::atomic_flag writer = ATOMIC_FLAG_INIT;  // making and ending communicators; never the hot path
 
+  Slots slots;
   HandleTable handles;
   HandleTable ended_by_us;  // written under `writer`
   GroupPool groups;

@@ -36,7 +36,7 @@ void Renew(Thread& thread, const Box& box) {
 // record.
 [[gnu::always_inline]] inline void Commit(Box& box, const Thread& thread, Call& call) {
   const std::uint64_t entered = clock::Ticks();
-  const std::uint64_t slot = box.header->head.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t slot = box.slots.Take(box.header->head, thread);
   format::Record& record = box.RecordAt(slot);
   record.commit.store(0, std::memory_order_relaxed);
   // The fields must not be seen before the slot is known to be torn; a reader loads commit on both sides of its copy.
@@ -62,9 +62,6 @@ void Renew(Thread& thread, const Box& box) {
   Put(record.reduction, call.reduction);
   Put(record.reserved16, 0);
   record.commit.store(slot + 1, std::memory_order_release);
-  // The next slot will be written by somebody soon, and is seldom in the cache.
-  __builtin_prefetch(&box.RecordAt(slot + 1), 1);
-  __builtin_prefetch(reinterpret_cast<const char*>(&box.RecordAt(slot + 1)) + 64, 1);
 }
 
 [[gnu::always_inline]] inline void Join(const Thread& thread, Call& call) {
