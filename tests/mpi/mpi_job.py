@@ -7,8 +7,9 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "scenarios"))
+sys.path[:0] = [os.path.join(HERE, "..", folder) for folder in ("scenarios", "support")]
 
+import sanitizer  # noqa: E402
 from job import Build, Failure, Job, processes_marked  # noqa: E402
 
 TIMEOUT_S = 5        # NCCLWATCH_TIMEOUT
@@ -38,7 +39,8 @@ def preloaded(build, mpi, case, watched):
     paths = [tool] if case.tool else []
     if watched:
         paths.insert(0 if case.tool == "after" else len(paths), library(build, mpi))
-    return ":".join(paths)
+        paths.insert(0, sanitizer.RUNTIME)
+    return ":".join(filter(None, paths))
 
 
 def launcher(mpi, ranks, preload):
