@@ -60,8 +60,8 @@ foreach(mpi IN LISTS MPIS)
   # The wrappers' frames tell inner calls (lifecycle/thread.h); the rest saves what keeping them costs.
   set_source_files_properties(mpi/hooks.cc PROPERTIES COMPILE_OPTIONS -fno-omit-frame-pointer)
   if(NCCLWATCH_SANITIZE MATCHES "undefined")
-    # Where GCC is to look for null, the address of a table's row is no constant (GCC bug 71962).
-    target_compile_options(shim_${mpi} PRIVATE -fno-sanitize=null)
+    # Where GCC is to look for null in any way, the address of a table's row is no constant (GCC bug 71962).
+    target_compile_options(shim_${mpi} PRIVATE -fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute)
   endif()
   target_link_libraries(shim_${mpi} PRIVATE shim_parts ncclwatch_warnings)
   add_injected_library(ncclwatch-${mpi} ${folder}/exports.map shim_${mpi})
