@@ -33,6 +33,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/communicators.cc
     mpi/completion.cc
     mpi/datatypes.cc
+    mpi/error_handlers.cc
     mpi/files.cc
     mpi/footprint.cc
     mpi/groups.cc

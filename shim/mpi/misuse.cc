@@ -9,6 +9,7 @@
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/lifecycle/words/write.h"
+#include "shim/mpi/error_handlers.h"
 #include "shim/resolve/modules.h"
 
 namespace ncclwatch::shim::mpi {
@@ -98,6 +99,7 @@ void Report(Call& call, const Charge& charge) {
   if (number < format::kMisuses) {
     const std::uint32_t site_name = AddName(box, call.site);
     const std::uint32_t made_at_name = AddName(box, charge.made_at);
+    const bool told = TellsProgram(call);
     WriteEntry(box.words->misuses[number], number, [&](format::Misuse& entry) {
       Put(entry.site, call.site);
       Put(entry.made_at, charge.made_at);
@@ -113,6 +115,7 @@ void Report(Call& call, const Charge& charge) {
       entry.result.store(format::kNoResult, std::memory_order_relaxed);
       Put(entry.site_name, site_name);
       Put(entry.made_at_name, made_at_name);
+      Put(entry.told, static_cast<std::uint32_t>(told));
     });
     call.misuse = static_cast<std::uint8_t>(number + 1);
   }

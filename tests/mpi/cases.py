@@ -451,7 +451,7 @@ CLEAN = [
     *clean("collectives", "rooted", "everybody", "pairs", "in_place", "nonblocking", "zero_counts", "operators",
            "neighbours"),
     *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "freed_beside_others",
-           "nobody", "cancelled", "tags", "errors_returned"),
+           "nobody", "cancelled", "tags", "errors_returned", "errors_handled"),
     *clean("messages", "threads", ranks=(2, 4)),
     *clean("communicators", "constructors", "create_group", "groups", "many", "at_a_time", "topologies", "between",
            "attributes", "own_arguments"),

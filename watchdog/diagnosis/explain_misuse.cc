@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_proofs.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -37,6 +38,15 @@ bool WasTold(const Case& one) {
   return refused && KindOf(*one.misuse) != Kind::kResourceLeak;
 }
 bool LivedOn(const Process& process) { return !process.fate.gone() || process.fate.orderly(); }
+
+// The program is told if MPI refuses the call, which has not come back: it may have asked, and is not to blame then.
+bool MayBeTold(const Case& one) {
+  return one.misuse->told && one.misuse->result == format::kNoResult && !one.process->fate.gone() &&
+         KindOf(*one.misuse) != Kind::kResourceLeak;
+}
+bool IsOpen(const View& view, const Case& one) {
+  return MayBeTold(one) && view.now_ns - one.process->At(one.misuse->at_ns) < kHeldNs;
+}
 
 // The handle may have been given out again by a function that is not watched, where MPI finds nothing wrong with it.
 bool MayBeAnother(const Misuse& misuse) {
@@ -155,7 +165,7 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   const Misuse& misuse = *first->misuse;
   Finding finding;
   finding.kind = KindOf(misuse);
-  const auto doubtful = [](const Case& one) { return WasTold(one) || MayBeAnother(*one.misuse); };
+  const auto doubtful = [](const Case& one) { return WasTold(one) || MayBeTold(one) || MayBeAnother(*one.misuse); };
   finding.certainty = std::all_of(cases.begin(), cases.end(), doubtful) ? Certainty::kLikely : Certainty::kCertain;
   std::vector<int> nodes;
   for (const Case& one : cases) nodes.insert(nodes.end(), one.process->nodes.begin(), one.process->nodes.end());
@@ -184,7 +194,7 @@ std::vector<Finding> FindMisuses(const View& view) {
     if (process.nodes.empty()) continue;
     for (const Misuse& misuse : process.box->words.misuses) {
       const Case one{&process, &misuse};
-      if (format::Find(misuse.wrong) == nullptr || (WasTold(one) && LivedOn(process))) continue;
+      if (format::Find(misuse.wrong) == nullptr || (WasTold(one) && LivedOn(process)) || IsOpen(view, one)) continue;
       sorts[{misuse.wrong, misuse.function, misuse.site_name}].push_back(one);
     }
   }

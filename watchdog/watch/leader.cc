@@ -31,6 +31,8 @@ constexpr std::int64_t kStallAgain_ns = 250 * kMs;
 constexpr int kStallSoon = 8;  // looks at one quiet time before they become rarer
 constexpr std::int64_t kStallAgainMost_ns = 20'000 * kMs;
 constexpr std::int64_t kHeldLooks_ns[] = {300 * kMs, 1100 * kMs, 2500 * kMs};
+// A call that is wrong and has not come back is judged once more, when MPI has had its time to refuse it.
+constexpr std::int64_t kMisuseAgain_ns = 1100 * kMs;
 constexpr std::int64_t kStandingEvery_ns = 400 * kMs;
 constexpr std::int64_t kCostShare = 20;  // of the time at most 1 in 20 goes into diagnoses of healthy jobs
 
@@ -154,7 +156,7 @@ Leader::Ripe Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
   ripe.mismatch = RipeMismatch(now_ns);
   ripe.stall = RipeStall(now_ns);
   ripe.held = RipeHeld(now_ns);
-  ripe.misuse = !standing_ && MisusesSaid() > misuses_judged_;
+  ripe.misuse = !standing_ && RipeMisuse(now_ns);
   // One on the whole job is not taken back by who sees a part of it.
   ripe.standing = standing_ && job_.IsHub() == job_verdict_ && now_ns - judged_ns_ >= kStandingEvery_ns;
   if (ripe.new_deaths) return ripe;  // never put off
@@ -207,6 +209,10 @@ bool Leader::RipeHeld(std::int64_t now_ns) {
   if (held_looks_ >= std::size(kHeldLooks_ns) || now_ns - since < kHeldLooks_ns[held_looks_]) return false;
   ++held_looks_;
   return true;
+}
+
+bool Leader::RipeMisuse(std::int64_t now_ns) const {
+  return MisusesSaid() > misuses_judged_ || (misuse_again_ns_ != 0 && now_ns >= misuse_again_ns_);
 }
 
 std::uint64_t Leader::MisusesSaid() const {
@@ -264,7 +270,12 @@ Since Leader::SinceVerdict() const {
 }
 
 void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
-  misuses_judged_ = MisusesSaid();
+  const std::uint64_t misuses = MisusesSaid();
+  if (misuses > misuses_judged_)
+    misuse_again_ns_ = now_ns + kMisuseAgain_ns;
+  else if (now_ns >= misuse_again_ns_)
+    misuse_again_ns_ = 0;
+  misuses_judged_ = misuses;
   if (!JudgesItself()) return LookForHub(now_ns, ripe);
   // A rank that joined since the last scan is not to be called unobserved: offline its box will be there.
   if (scanned_ns_ != now_ns) {

@@ -97,6 +97,7 @@ class Leader {
   bool RipeMismatch(std::int64_t now_ns);
   bool RipeStall(std::int64_t now_ns);
   bool RipeHeld(std::int64_t now_ns);
+  bool RipeMisuse(std::int64_t now_ns) const;
   std::uint64_t MisusesSaid() const;
   bool RipeDeath(std::int64_t now_ns, int new_deaths);
   void Judge(std::int64_t now_ns, const Ripe& ripe);
@@ -170,6 +171,7 @@ class Leader {
   std::int64_t held_since_ns_ = 0;  // the quiet time that was looked at for a circle of calls
   std::size_t held_looks_ = 0;
   std::uint64_t misuses_judged_ = 0;
+  std::int64_t misuse_again_ns_ = 0;  // 0: not again
   std::int64_t save_began_ns_ = 0;
   unsigned quick_looks_ = 0;
   std::int64_t ready_ns_ = 0;  // first communicator seen ready

@@ -1,5 +1,6 @@
 // Correct: every mode of sending, wildcards, probes, requests in every way, threads.
 #include <pthread.h>
+#include <unistd.h>
 
 #include "common.h"
 
@@ -254,6 +255,25 @@ static void errors_returned(void) {  // a program that asks for errors and goes 
   fold(word);
 }
 
+static int handled;
+static void handle(MPI_Comm* comm, int* error, ...) {
+  (void)comm;
+  MPI_Error_class(*error, error);
+  handled = *error;
+  usleep(300000);  // the call stays wrong and inside MPI for so long
+}
+static void errors_handled(void) {  // ... by a function of its own
+  int word = 0;
+  MPI_Errhandler handler;
+  MPI_Comm_create_errhandler(handle, &handler);
+  MPI_Comm_set_errhandler(ring, handler);
+  MPI_Errhandler_free(&handler);
+  MPI_Send(&word, 1, MPI_INT, size + 3, 0, ring);
+  require(handled == MPI_ERR_RANK, "the class of an error that a handler was given");
+  MPI_Sendrecv(&rank, 1, MPI_INT, right(), 0, &word, 1, MPI_INT, left(), 0, ring, MPI_STATUS_IGNORE);
+  fold(word);
+}
+
 typedef struct {
   MPI_Comm own, shared;
   int number;
@@ -301,6 +321,7 @@ int main(int argc, char** argv) {
       {"cancelled", cancelled},
       {"tags", tags},
       {"errors_returned", errors_returned},
+      {"errors_handled", errors_handled},
       {"threads", threads},
   };
   int threaded = argc > 1 && !strcmp(argv[1], "threads");

@@ -63,6 +63,19 @@ TEST(MpiMisuse, ThatMpiRefusedAndTheProgramSurvivedIsNone) {
   Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kLikely, {2});
 }
 
+// ... nor is it one while MPI has not answered yet, which takes long where there are few processors.
+TEST(MpiMisuse, ThatMpiMayYetRefuseAndTellTheProgramIsPutOff) {
+  MpiJob job(4);
+  Note(&job, 2, Wrong::kRankOutOfRange, Function::MPI_Send).told = true;
+  EXPECT_TRUE(job.Judge().healthy());
+  job.Pass(0.9);
+  EXPECT_TRUE(job.Judge().healthy());
+  job.Pass(0.2);
+  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kLikely, {2});
+  job.Die(2, Job::Signal(6));
+  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kCertain, {2});
+}
+
 TEST(MpiMisuse, OfAHandleThatMpiTakesIsNotCertain) {
   MpiJob job(4);
   Note(&job, 1, Wrong::kStaleRequest, Function::MPI_Wait, 0);
