@@ -448,8 +448,8 @@ FILES = [
 CLEAN_BUFFERS = ("columns", "gaps", "read_by_many", "parts", "reused", "freed", "in_place", "collectives", "neighbours",
                  "windows", "origins", "stores", "persistent", "nothing", "many")
 CLEAN = [
-    *clean("collectives", "rooted", "everybody", "pairs", "in_place", "nonblocking", "zero_counts", "operators",
-           "neighbours"),
+    *clean("collectives", "rooted", "everybody", "pairs", "in_place", "in_place_uneven", "started", "nonblocking",
+           "zero_counts", "operators", "neighbours"),
     *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "freed_beside_others",
            "nobody", "cancelled", "tags", "errors_returned", "errors_handled"),
     *clean("messages", "threads", ranks=(2, 4)),
@@ -513,7 +513,8 @@ SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_commu
          "arguments.uncommitted_type", "lives.never_waited", "lives.left_type", "buffers.two_receives",
          "buffers.touched_receive", "clean_buffers.collectives", "watched_buffers.collectives",
          "communicators.split_barrier", "communicators.split_missing",
-         "clean_collectives.everybody", "clean_messages.completions", "clean_messages.threads",
+         "clean_collectives.everybody", "clean_collectives.in_place_uneven", "clean_collectives.started",
+         "clean_messages.completions", "clean_messages.errors_handled", "clean_messages.threads",
          "clean_communicators.between", "clean_races.probed", "clean_types.structs", "clean_rma.fences", "clean_rma.locks",
          "clean_files.blocks", "files.one_write_less",
          *(case.name for case in FORTRAN + PYTHON + TOOLS))

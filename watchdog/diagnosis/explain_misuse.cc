@@ -158,6 +158,13 @@ std::vector<std::string> WhoDidWhat(const View& view, const std::vector<Case>& c
   return lines;
 }
 
+std::vector<int> NodesOf(const std::vector<Case>& cases, const std::string& text) {
+  std::vector<int> nodes;
+  for (const Case& one : cases)
+    if (CaseText(*one.misuse) == text) nodes.insert(nodes.end(), one.process->nodes.begin(), one.process->nodes.end());
+  return nodes;
+}
+
 Finding Explain(const View& view, const std::vector<Case>& cases) {
   const auto first = std::min_element(cases.begin(), cases.end(), [&](const Case& a, const Case& b) {
     return a.process->At(a.misuse->at_ns) < b.process->At(b.misuse->at_ns);
@@ -174,10 +181,11 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   finding.began_at_ns = ToRealtime(view, first->process->At(misuse.at_ns));
   // What is found at MPI_Finalize is not about that call.
   if (misuse.function != functions::Function::MPI_Finalize) finding.calls.push_back(Describe(misuse, finding.culprits));
-  finding.summary = Capital(Ranks(finding.culprits)) +
-                    (finding.culprits.size() == 1 ? " (" + ProcessText(view, *first->process) + ") " : " ") +
-                    CaseText(misuse) + ".";
   finding.evidence = WhoDidWhat(view, cases);
+  // Leaks of different places are one finding, of which the first is told.
+  const std::vector<int> same = SortedUnique(RanksOf(view, NodesOf(cases, CaseText(misuse))));
+  finding.summary = Capital(Ranks(same)) + (same.size() == 1 ? " (" + ProcessText(view, *first->process) + ") " : " ") +
+                    CaseText(misuse) + (finding.evidence.size() > 1 ? "; and more, see why." : ".");
   if (finding.kind == Kind::kResourceLeak)
     finding.evidence.emplace_back("what is left ends with its process; it counts where more is made than is freed");
   finding.next_steps.push_back(NextStep(misuse));

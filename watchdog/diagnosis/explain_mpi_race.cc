@@ -26,7 +26,7 @@ class Story {
 
   std::string Summary() const {
     std::string took = Capital(receiver_) + "'s " + Function(Asker()) + " from anybody took " + sender_ +
-                             "'s message (tag " + std::to_string(race_.taken.send->tag) + "); ";
+                       "'s message (tag " + std::to_string(race_.taken.send->tag) + "); ";
     const std::string instead = rival_ + "'s could have come first";
     switch (race_.harm) {
       case Harm::kDoesNotFit: return took + instead + ", which does not fit it.";

@@ -250,11 +250,13 @@ struct Scatter : Collective<Scatter> {
 };
 struct Gatherv : Collective<Gatherv> {
   template <class Counts, class Places, class... A>
-  static void Describe(Call& call, const void*, auto sent, MPI_Datatype sent_type, void*, Counts, Places, MPI_Datatype,
-                       int root, MPI_Comm comm, A...) {
+  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, Counts, Places,
+                       MPI_Datatype received_type, int root, MPI_Comm comm, A...) {
     Attach(call, comm);
     call.root = root;
     CheckRoot(call);
+    // Nobody looks at what would be sent.
+    if (call.rank == root && from == MPI_IN_PLACE) return AmountOfOne(call, 0, received_type);
     if (call.rank != root) CheckCount(call, sent);
     AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
   }
@@ -278,11 +280,12 @@ struct Gatherv : Collective<Gatherv> {
 };
 struct Scatterv : Collective<Scatterv> {
   template <class Counts, class Places, class... A>
-  static void Describe(Call& call, const void*, Counts, Places, MPI_Datatype, void*, auto received,
+  static void Describe(Call& call, const void*, Counts, Places, MPI_Datatype sent_type, void* into, auto received,
                        MPI_Datatype received_type, int root, MPI_Comm comm, A...) {
     Attach(call, comm);
     call.root = root;
     CheckRoot(call);
+    if (call.rank == root && into == MPI_IN_PLACE) return AmountOfOne(call, 0, sent_type);
     if (call.rank != root) CheckCount(call, received);
     AmountOfOne(call, static_cast<std::uint64_t>(received), received_type);
   }

@@ -98,6 +98,45 @@ static void in_place(void) {
   }
 }
 
+// What the root would send is not looked at.
+static void in_place_uneven(void) {
+  for (int root = 0; root < size; ++root) {
+    const int at_root = rank == root, none = -1;
+    MPI_Request requests[2];
+    uneven(root);
+    fill(root);
+    const void* mine = at_root ? MPI_IN_PLACE : (const void*)in;
+    const int number = at_root ? none : counts[rank];
+    const MPI_Datatype type = at_root ? MPI_DATATYPE_NULL : MPI_INT;
+    MPI_Gatherv(mine, number, type, out, counts, places, MPI_INT, root, ring);
+    MPI_Scatterv(out, counts, places, MPI_INT, at_root ? MPI_IN_PLACE : (void*)in, number, type, root, ring);
+    take(at_root ? kEach : 0);
+    MPI_Igatherv(mine, number, type, out, counts, places, MPI_INT, root, ring, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Iscatterv(out, counts, places, MPI_INT, at_root ? MPI_IN_PLACE : (void*)in, number, type, root, ring,
+                  &requests[1]);
+    MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    for (int i = 0; i < (at_root ? 0 : counts[rank]); ++i) fold(in[i]);
+  }
+}
+
+// Made in one order by all, started in another one by each.
+static void started(void) {
+#if MPI_VERSION >= 4
+  int sum = 0, word = rank;
+  MPI_Request requests[3];
+  MPI_Bcast_init(&word, 1, MPI_INT, 0, ring, MPI_INFO_NULL, &requests[0]);
+  MPI_Allreduce_init(&rank, &sum, 1, MPI_INT, MPI_SUM, ring, MPI_INFO_NULL, &requests[1]);
+  MPI_Barrier_init(ring, MPI_INFO_NULL, &requests[2]);
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 3; ++i) MPI_Start(&requests[(i + rank + round) % 3]);
+    MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+    fold(word + sum);
+  }
+  for (int i = 0; i < 3; ++i) MPI_Request_free(&requests[i]);
+#endif
+}
+
 static void nonblocking(void) {
   static int lanes[8][kMost * kEach];
   for (int round = 0; round < 4; ++round) {
@@ -214,8 +253,16 @@ static void neighbours(void) {
 
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"rooted", rooted},           {"everybody", everybody},     {"pairs", pairs},         {"in_place", in_place},
-      {"nonblocking", nonblocking}, {"zero_counts", zero_counts}, {"operators", operators}, {"neighbours", neighbours},
+      {"rooted", rooted},
+      {"everybody", everybody},
+      {"pairs", pairs},
+      {"in_place", in_place},
+      {"in_place_uneven", in_place_uneven},
+      {"started", started},
+      {"nonblocking", nonblocking},
+      {"zero_counts", zero_counts},
+      {"operators", operators},
+      {"neighbours", neighbours},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }
