@@ -369,7 +369,8 @@ ARGUMENTS = [
 
 LIVES = [
     *(life(name, ("request_error",)) for name in (
-        "never_waited", "overwritten", "collective_never_waited", "started_twice", "never_started")),
+        "never_waited", "overwritten", "collective_never_waited", "started_twice")),
+    life("never_started", ("request_error",), least="likely", most="likely"),
     life("touched", ("request_error",), environment=(("NCCLWATCH_MPI_CHECKS", "buffers"),)),
     life("completed_twice", ("request_error",), least="likely"),
     *(leak(name) for name in ("request", "communicator", "type", "operator", "group")),
@@ -448,8 +449,8 @@ FILES = [
 CLEAN_BUFFERS = ("columns", "gaps", "read_by_many", "parts", "reused", "freed", "in_place", "collectives", "neighbours",
                  "windows", "origins", "stores", "persistent", "nothing", "many")
 CLEAN = [
-    *clean("collectives", "rooted", "everybody", "pairs", "in_place", "in_place_uneven", "started", "nonblocking",
-           "zero_counts", "operators", "neighbours"),
+    *clean("collectives", "rooted", "everybody", "pairs", "in_place", "in_place_uneven", "started", "started_uneven",
+           "nonblocking", "zero_counts", "operators", "neighbours"),
     *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "freed_beside_others",
            "nobody", "cancelled", "tags", "errors_returned", "errors_handled"),
     *clean("messages", "threads", ranks=(2, 4)),
@@ -514,6 +515,7 @@ SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_commu
          "buffers.touched_receive", "clean_buffers.collectives", "watched_buffers.collectives",
          "communicators.split_barrier", "communicators.split_missing",
          "clean_collectives.everybody", "clean_collectives.in_place_uneven", "clean_collectives.started",
+         "clean_collectives.started_uneven",
          "clean_messages.completions", "clean_messages.errors_handled", "clean_messages.threads",
          "clean_communicators.between", "clean_races.probed", "clean_types.structs", "clean_rma.fences", "clean_rma.locks",
          "clean_files.blocks", "files.one_write_less",

@@ -201,6 +201,10 @@ std::string ProcessText(const View&, const Process& process) {
   return process.box->host + ", pid " + std::to_string(process.box->pid);
 }
 
+bool AsksInVain(const Call& call) {
+  return functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0 && call.returned_ns == 0;
+}
+
 std::string WhereText(const View& view, const Node& node) {
   const Process& process = view.process(node);
   if (node.last == nullptr && process.box->told) return "what it called last was not known here at that moment";
@@ -216,8 +220,10 @@ std::string WhereText(const View& view, const Node& node) {
   }
   const bool inside = call.returned_ns == 0;
   const std::int64_t at = process.At(inside ? call.entered_ns : call.returned_ns);
-  text = (inside ? "it is inside " : "its last call was ") + text + (inside ? ", since " : ", which returned ");
-  text += Seconds(std::max<std::int64_t>(0, view.now_ns - at)) + (inside ? "" : " ago");
+  const std::string asks = "it has asked " + Plural(call.count, "time") + " in vain by ";
+  text = (AsksInVain(call) ? asks : inside ? "it is inside " : "its last call was ") + text;
+  text += (inside ? ", since " : ", which returned ") + Seconds(std::max<std::int64_t>(0, view.now_ns - at));
+  if (!inside) text += " ago";
   if (call.site != 0) text += ", called from " + SiteText(view, process, call.site);
   return text;
 }

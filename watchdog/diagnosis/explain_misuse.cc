@@ -56,6 +56,9 @@ bool MayBeAnother(const Misuse& misuse) {
   return by_handle && misuse.result == 0;
 }
 
+// MPI allows it: a branch of the program starts some requests of an array, and all of them are waited for.
+bool MayBeMeant(const Misuse& misuse) { return misuse.wrong == Wrong::kNeverStarted; }
+
 std::string Place(const std::string& name, std::uint64_t address) {
   if (name.empty()) return Hex(address);
   return name.substr(name.rfind('/') + 1);
@@ -172,7 +175,9 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   const Misuse& misuse = *first->misuse;
   Finding finding;
   finding.kind = KindOf(misuse);
-  const auto doubtful = [](const Case& one) { return WasTold(one) || MayBeTold(one) || MayBeAnother(*one.misuse); };
+  const auto doubtful = [](const Case& one) {
+    return WasTold(one) || MayBeTold(one) || MayBeAnother(*one.misuse) || MayBeMeant(*one.misuse);
+  };
   finding.certainty = std::all_of(cases.begin(), cases.end(), doubtful) ? Certainty::kLikely : Certainty::kCertain;
   std::vector<int> nodes;
   for (const Case& one : cases) nodes.insert(nodes.end(), one.process->nodes.begin(), one.process->nodes.end());

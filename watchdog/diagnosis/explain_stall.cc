@@ -227,7 +227,8 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
   for (std::size_t i = 0; i < std::min(group.size(), kEnough); ++i) {
     const Node& node = view.nodes[group[i]->node];
     const bool mpi = node.last != nullptr && functions::IsMpi(node.last->function);
-    std::string line = Ranks({node.rank}) + " has done nothing in " + (mpi ? "MPI" : "NCCL") + " for " +
+    const std::string progress = node.last != nullptr && AsksInVain(*node.last) ? "got no further" : "done nothing";
+    std::string line = Ranks({node.rank}) + " has " + progress + " in " + (mpi ? "MPI" : "NCCL") + " for " +
                        Seconds(view.now_ns - std::max(node.active_ns, std::int64_t{0})) + ": " + WhereText(view, node);
     if (HasComeToItsEnd(view, *group[i])) line += "; it will make no further call";
     if (node.last == nullptr) line = Ranks({node.rank}) + ": " + WhereText(view, node);

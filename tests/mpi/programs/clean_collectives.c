@@ -137,6 +137,24 @@ static void started(void) {
 #endif
 }
 
+static void started_uneven(void) {
+#if MPI_VERSION >= 4
+  int ones[kMost], steps[kMost];
+  MPI_Request requests[2];
+  fill(2);
+  const int all = uneven(rank);
+  for (int i = 0; i < size; ++i) ones[i] = 1, steps[i] = all + i;
+  MPI_Alltoallv_init(in, counts, places, MPI_INT, out, counts, places, MPI_INT, ring, MPI_INFO_NULL, &requests[0]);
+  MPI_Alltoallv_init(in, ones, ones, MPI_INT, out, ones, steps, MPI_INT, ring, MPI_INFO_NULL, &requests[1]);
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 2; ++i) MPI_Start(&requests[(i + rank + round) % 2]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    take(all + size);
+  }
+  for (int i = 0; i < 2; ++i) MPI_Request_free(&requests[i]);
+#endif
+}
+
 static void nonblocking(void) {
   static int lanes[8][kMost * kEach];
   for (int round = 0; round < 4; ++round) {
@@ -259,6 +277,7 @@ int main(int argc, char** argv) {
       {"in_place", in_place},
       {"in_place_uneven", in_place_uneven},
       {"started", started},
+      {"started_uneven", started_uneven},
       {"nonblocking", nonblocking},
       {"zero_counts", zero_counts},
       {"operators", operators},

@@ -54,6 +54,18 @@ TEST(MpiAmounts, EqualOnes) {
   ExpectNothing(Exchanged(All(4, Ints(2)), All(4, Ints(2))));
 }
 
+TEST(MpiAmounts, PersistentOnesMayBeStartedInAnyOrder) {
+  MpiJob job(2);
+  for (const int rank : {0, 1})
+    for (const std::uint64_t count : {rank == 0 ? 2 : 3, rank == 0 ? 3 : 2}) {
+      const std::uint64_t slot = job.Collective(rank, Function::MPI_Ialltoallv);
+      job.At(rank, slot).flags |= format::kRequest | format::kPersisting;
+      job.Tell(rank, slot, Parts(2, Ints(count)), Parts(2, Ints(count)));
+      job.Return(rank, slot);
+    }
+  ExpectNothing(job);
+}
+
 // Others may disagree with one of them too.
 TEST(MpiAmounts, APairIsCertainOnlyOnceAllHaveCome) {
   Matrix sent = All(4, Ints(2));
