@@ -11,13 +11,12 @@
 #include <new>
 
 #include "shim/recorder/clock.h"
+#include "watchdog/descriptors/high.h"
 #include "watchdog/reader/guard.h"
 
 namespace ncclwatch::shim {
 namespace {
 
-// Host programs close low descriptors wholesale (daemons, shells' helpers); above this they seldom reach.
-constexpr int kHighDescriptor = 512;
 constexpr int kLockPatience = 10000;  // yields
 
 std::uint64_t Pages(std::uint64_t bytes) { return (bytes + format::kPage - 1) / format::kPage * format::kPage; }
@@ -83,13 +82,8 @@ BoxFailure Because(const std::string& what, const std::string& path, int error) 
 
 // An empty string, or why not.
 std::string Allocate(Draft& draft) {
-  draft.fd = open(draft.path().c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  draft.fd = descriptors::Open(draft.path(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (draft.fd < 0) return Because("cannot create", draft.path(), errno).reason;
-  const int high = fcntl(draft.fd, F_DUPFD_CLOEXEC, kHighDescriptor);
-  if (high >= 0) {
-    close(draft.fd);
-    draft.fd = high;
-  }
   // Never sparse: a write to a page that the file system cannot give would be a SIGBUS in the host.
   int error;
   do error = posix_fallocate(draft.fd, 0, static_cast<off_t>(draft.bytes));

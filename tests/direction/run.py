@@ -13,17 +13,18 @@ from harness import case, check, check_equal, run_main  # noqa: E402
 ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
 CONTRACT = {"include"}
 # The libraries of the watchdog that stand lowest: they know the contract and one another, and nothing above.
-GROUND = CONTRACT | {"watchdog/reader", "watchdog/diagnosis", "watchdog/settings", "watchdog/rundir"}
+GROUND = CONTRACT | {"watchdog/descriptors", "watchdog/reader", "watchdog/diagnosis", "watchdog/settings", "watchdog/rundir"}
 MIDDLE = GROUND | {"watchdog/nodes", "watchdog/watch", "watchdog/exchange", "watchdog/evidence", "watchdog/act"}
 MAY_INCLUDE = {
     "include": CONTRACT,
     # Pure: boxes' images and the contract, no settings, no file, no process.
     "watchdog/diagnosis": CONTRACT | {"watchdog/reader", "watchdog/diagnosis"},
-    "watchdog/reader": CONTRACT | {"watchdog/reader"},
+    "watchdog/descriptors": {"watchdog/descriptors"},
+    "watchdog/reader": CONTRACT | {"watchdog/reader", "watchdog/descriptors"},
     # What leaders tell one another, whatever carries it: as pure as the diagnosis.
     "watchdog/nodes": CONTRACT | {"watchdog/reader", "watchdog/diagnosis", "watchdog/nodes"},
     "watchdog/settings": CONTRACT | {"watchdog/settings"},
-    "watchdog/rundir": CONTRACT | {"watchdog/rundir", "watchdog/settings", "watchdog/reader"},
+    "watchdog/rundir": CONTRACT | {"watchdog/rundir", "watchdog/settings", "watchdog/reader", "watchdog/descriptors"},
     "watchdog/watch": MIDDLE,
     "watchdog/exchange": MIDDLE,
     "watchdog/evidence": MIDDLE,

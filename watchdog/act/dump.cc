@@ -9,6 +9,7 @@
 
 #include "watchdog/act/files.h"
 #include "watchdog/act/thread.h"
+#include "watchdog/descriptors/high.h"
 #include "watchdog/evidence/snapshot_text.h"
 
 namespace ncclwatch::act {
@@ -33,7 +34,7 @@ constexpr std::size_t kMostFiles = 16384;  // of one folder
 // The finished texts of a folder of the run directory, as names below it. Drafts and logs are left behind.
 std::vector<std::string> TextsIn(const std::string& directory, const std::string& folder) {
   std::vector<std::string> names;
-  DIR* open = opendir((directory + "/" + folder).c_str());
+  DIR* open = descriptors::OpenDirectory(directory + "/" + folder);
   if (!open) return names;
   while (const dirent* entry = readdir(open))
     if (std::string_view(entry->d_name).ends_with(".txt") && names.size() < kMostFiles)

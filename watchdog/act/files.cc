@@ -9,6 +9,8 @@
 #include <cstring>
 #include <memory>
 
+#include "watchdog/descriptors/high.h"
+
 namespace ncclwatch::act {
 namespace {
 
@@ -22,7 +24,7 @@ std::string Why(const std::string& path, int error) {
 }  // namespace
 
 Draft::Draft(const std::string& path) : path_(path), draft_(path + ".draft." + std::to_string(getpid())) {
-  fd_ = open(draft_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+  fd_ = descriptors::Open(draft_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd_ < 0) error_ = errno;
 }
 
@@ -55,7 +57,7 @@ std::string WriteFile(const std::string& path, std::string_view content) {
 }
 
 std::string CopyFile(const std::string& from, const std::string& to) {
-  const int fd = open(from.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  const int fd = descriptors::Open(from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return Why(from, errno);
   Draft draft(to);
   const std::unique_ptr<char[]> chunk(new char[kChunk]);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ncclwatch/format/observation.h"
+#include "watchdog/descriptors/high.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/rundir/process.h"
 
@@ -54,15 +55,7 @@ std::uint64_t NumberAfter(const std::string& text, const std::string& key) {
 
 }  // namespace
 
-int OpenPidfd(std::int32_t pid) { return MoveHigh(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
-
-int MoveHigh(int fd) {
-  constexpr int kHighDescriptor = 512;
-  const int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, kHighDescriptor);
-  if (high < 0) return fd;
-  close(fd);
-  return high;
-}
+int OpenPidfd(std::int32_t pid) { return descriptors::MoveHigh(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
 
 int SignalPidfd(int pidfd, int signal) {
   return static_cast<int>(syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0));

@@ -7,9 +7,6 @@
 namespace ncclwatch::evidence {
 
 int OpenPidfd(std::int32_t pid);  // -1 and errno as the system call; kept out of the low numbers
-// The same descriptor at a number that hosts seldom close wholesale or take for granted; as it is where there is no
-// room.
-int MoveHigh(int fd);
 int SignalPidfd(int pidfd, int signal);
 
 // The wait status of a process that has been reaped (Linux 6.15+); none on older kernels and before it is reaped.

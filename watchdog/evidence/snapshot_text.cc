@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "watchdog/descriptors/high.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::evidence {
@@ -29,7 +30,7 @@ std::string ProcessText(std::int32_t pid) {
   if (status.empty()) return "";
   std::replace(command.begin(), command.end(), '\0', ' ');
   std::string text = "command: " + command + "\n\n" + status + "\n";
-  if (DIR* tasks = opendir((folder + "/task").c_str())) {
+  if (DIR* tasks = descriptors::OpenDirectory(folder + "/task")) {
     int left = kMostThreads;
     while (const dirent* entry = readdir(tasks))
       if (entry->d_name[0] != '.' && left-- > 0) AddThread(folder + "/task/" + entry->d_name, &text);

@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "watchdog/descriptors/high.h"
 #include "watchdog/rundir/launcher.h"
 #include "watchdog/rundir/process.h"
 
@@ -104,7 +105,7 @@ std::vector<Unborn> FindUnbornOf(const format::Identity& own, const rundir::Inst
   if (own.world_size <= 0) return found;
   const Matcher matcher(own, launcher);
   std::map<std::int32_t, Candidate> best;
-  DIR* proc = opendir("/proc");
+  DIR* proc = descriptors::OpenDirectory("/proc");
   if (!proc) return found;
   for (int looked = 0; looked < kMostEnvironments;) {
     const dirent* entry = readdir(proc);

@@ -10,7 +10,7 @@
 #include <atomic>
 #include <string>
 
-#include "watchdog/evidence/pidfd.h"
+#include "watchdog/descriptors/high.h"
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -80,7 +80,7 @@ bool Descriptors::GoPrivate(int wake, int* own_wake) {
 
 int Descriptors::Keep(int fd) {
   if (fd < 0) return fd;
-  fd = evidence::MoveHigh(fd);
+  fd = descriptors::MoveHigh(fd);
   if (!private_) Register(fd);
   return fd;
 }

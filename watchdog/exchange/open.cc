@@ -11,7 +11,7 @@
 #include <new>
 
 #include "watchdog/act/thread.h"
-#include "watchdog/evidence/pidfd.h"
+#include "watchdog/descriptors/high.h"
 #include "watchdog/exchange/exchange.h"
 #include "watchdog/exchange/loop.h"
 #include "watchdog/exchange/mailbox.h"
@@ -162,7 +162,7 @@ std::unique_ptr<Exchange> Open(const Setup& setup, std::string* why) {
   try {
     auto shared = std::make_shared<Shared>(setup);
     if (pipe2(shared->pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0) return refuse("no descriptor left");
-    for (int& fd : shared->pipe) fd = evidence::MoveHigh(fd);
+    for (int& fd : shared->pipe) fd = descriptors::MoveHigh(fd);
     if (fstat(shared->pipe[1], &shared->pipe_file) != 0) return refuse("no descriptor left");
     const bool started = act::StartThread("ncclwatch-exch", [shared] {
       shared->Run();

@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "watchdog/descriptors/high.h"
+
 namespace ncclwatch::reader {
 
 // O_NONBLOCK: opening a pipe that somebody put in the run directory must not wait for its other end.
-File::File(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+File::File(const std::string& path) : descriptor_(descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status {};
   if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
     reason_ = std::string("cannot be opened: ") + ::strerror(errno);

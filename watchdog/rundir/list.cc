@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "watchdog/descriptors/high.h"
 #include "watchdog/rundir/place.h"
 #include "watchdog/rundir/run_directory.h"
 
@@ -14,7 +15,7 @@ namespace {
 // Names of the directories (not links) in one directory.
 std::vector<std::string> Directories(const std::string& path) {
   std::vector<std::string> names;
-  DIR* directory = opendir(path.c_str());
+  DIR* directory = descriptors::OpenDirectory(path);
   if (!directory) return names;
   while (const dirent* entry = readdir(directory)) {
     const std::string name = entry->d_name;

@@ -12,6 +12,7 @@
 #include <ctime>
 
 #include "ncclwatch/format/black_box.h"
+#include "watchdog/descriptors/high.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::rundir {
@@ -32,7 +33,7 @@ bool MakeParents(const std::string& path) {
 }
 
 void AddBox(const std::string& path, std::int32_t rank, Boxes* boxes) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  const int fd = descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return;
   alignas(format::Header) unsigned char page[sizeof(format::Header)];
   const auto* header = reinterpret_cast<const format::Header*>(page);
@@ -74,7 +75,7 @@ std::string Enter(const std::string& path, bool* made) {
     *made = true;
   else if (errno != EEXIST)
     return path + ": " + ErrorText(errno);
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  const int fd = descriptors::Open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0)
     return path + (errno == ELOOP || errno == ENOTDIR ? ": a link or not a directory" : ": " + ErrorText(errno));
   struct stat info = {};
@@ -94,7 +95,7 @@ std::string Room(const std::string& path, std::uint64_t bytes) {
     return path + ": " + std::to_string(free >> 20) + " MiB free, " + std::to_string((bytes >> 20) + 1) + " needed";
   if (space.f_type == TMPFS_MAGIC) return "";
   const std::string trial = path + "/.trial." + std::to_string(getpid());
-  const int fd = open(trial.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd = descriptors::Open(trial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return path + ": " + ErrorText(errno);
   unlink(trial.c_str());
   int error = 0;
@@ -106,7 +107,7 @@ std::string Room(const std::string& path, std::uint64_t bytes) {
 
 Boxes LookAt(const std::string& path, std::int32_t rank) {
   Boxes boxes;
-  DIR* directory = opendir(path.c_str());
+  DIR* directory = descriptors::OpenDirectory(path);
   if (!directory) return boxes;
   while (const dirent* entry = readdir(directory))
     if (std::string_view(entry->d_name).ends_with(format::kBoxSuffix)) AddBox(path + "/" + entry->d_name, rank, &boxes);
@@ -135,7 +136,7 @@ Claim ClaimFor(const std::string& path, const std::string& job) {
   if (LookAt(path, -1).all > 0 && lstat(named.c_str(), &info) != 0) return Claim::kTaken;
   const std::string draft = named + "." + std::to_string(getpid());
   unlink(draft.c_str());
-  const int fd = open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd = descriptors::Open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return Claim::kFailed;
   const std::string line = job + "\n";
   const bool whole = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());

@@ -6,10 +6,12 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "watchdog/descriptors/high.h"
+
 namespace ncclwatch::rundir {
 
 std::optional<std::string> ReadSmall(const std::string& path, std::size_t limit) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  const int fd = descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd < 0) return std::nullopt;
   std::string text;
   char buffer[4096];

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "ncclwatch/format/lease.h"
+#include "watchdog/descriptors/high.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/evidence/process_state.h"
 #include "watchdog/rundir/process.h"
@@ -31,7 +32,7 @@ constexpr std::uint32_t kRoomForDeaths = 256;  // observations kept free of mere
 
 // Of another process's file only: closing any descriptor of one's own locked file drops the lock.
 bool LockIsHeld(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  const int fd = descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
   struct flock lock = {};
   lock.l_type = F_RDLCK;
@@ -81,7 +82,7 @@ bool Crowd::Scan(std::int64_t now_ns) {
   if (changed == directory_changed_ns_ && now_ns - scanned_ns_ > kRescan_ns && unreadable_.empty()) return false;
   if (changed != directory_changed_ns_) scanned_ns_ = now_ns;
   directory_changed_ns_ = changed;
-  DIR* directory = opendir(context_.directory.c_str());
+  DIR* directory = descriptors::OpenDirectory(context_.directory);
   if (!directory) return false;
   bool any = false;
   while (const dirent* entry = readdir(directory)) {

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <string>
 
+#include "watchdog/descriptors/high.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 
@@ -70,7 +71,7 @@ bool IsChosenAndStuck(const std::string& task) {
 
 bool SomeThreadIsStuck() {
   constexpr int kMostThreads = 1024;
-  DIR* const tasks = opendir("/proc/self/task");
+  DIR* const tasks = descriptors::OpenDirectory("/proc/self/task");
   if (!tasks) return false;
   bool stuck = false;
   int left = kMostThreads;

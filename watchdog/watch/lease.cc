@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "watchdog/descriptors/high.h"
+
 namespace ncclwatch::watch {
 namespace {
 
@@ -18,7 +20,7 @@ constexpr std::size_t kFileBytes = 4096;  // a whole page, allocated: a store in
 bool Create(const std::string& path) {
   const std::string draft = path + "." + std::to_string(getpid());
   unlink(draft.c_str());
-  const int fd = open(draft.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd = descriptors::Open(draft, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   format::Lease lease = {};
   std::memcpy(lease.magic, format::kLeaseMagic, sizeof(lease.magic));
@@ -41,8 +43,8 @@ std::uint32_t OwnPlace() {
 
 std::unique_ptr<LeaseFile> LeaseFile::Open(const std::string& directory, std::string* why) {
   const std::string path = directory + "/lease";
-  int fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT && Create(path)) fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  int fd = descriptors::Open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT && Create(path)) fd = descriptors::Open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) {
     *why = path + ": " + std::strerror(errno);
     return nullptr;

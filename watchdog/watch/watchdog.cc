@@ -16,6 +16,7 @@
 #include "watchdog/act/program.h"
 #include "watchdog/act/stacks.h"
 #include "watchdog/act/thread.h"
+#include "watchdog/descriptors/high.h"
 #include "watchdog/evidence/exit.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/reader/guard.h"
@@ -254,7 +255,7 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
     auto state = std::make_shared<State>(start);
     state->environment = act::CopyEnvironment();
     state->context.command = act::FindCommand(state->environment);
-    state->wake = evidence::MoveHigh(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    state->wake = descriptors::MoveHigh(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (state->wake < 0 || fstat(state->wake, &state->wake_file) != 0) return nullptr;
     state->own_guard = start.own_guard;
     const bool started = act::StartThread("ncclwatch", [state] {
