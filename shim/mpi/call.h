@@ -49,6 +49,7 @@ struct Call {
   std::uint64_t returned = 0;    // ticks; ReturnOf() takes them once
   std::uint64_t position = 0;
   std::uint64_t chain = 0;
+  std::uint64_t chain_before;  // of a collective on a communicator that is known
   std::uint64_t group = 0;
 };
 

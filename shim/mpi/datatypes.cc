@@ -1,5 +1,6 @@
 #include "shim/mpi/datatypes.h"
 
+#include <array>
 #include <cstddef>
 #include <vector>
 
@@ -190,6 +191,54 @@ bool KeepsDense(int combiner) {
          combiner == MPI_COMBINER_HVECTOR || combiner == MPI_COMBINER_SUBARRAY || combiner == MPI_COMBINER_RESIZED;
 }
 
+// As if made by MPI_Type_create_struct of the two (MPI-3.1, 5.9.4).
+struct Pair {
+  MPI_Datatype type, first, second;
+};
+constexpr std::size_t kPairTypes = 9;
+std::array<Pair, kPairTypes> Pairs() {
+  return {{{MPI_FLOAT_INT, MPI_FLOAT, MPI_INT},
+           {MPI_DOUBLE_INT, MPI_DOUBLE, MPI_INT},
+           {MPI_LONG_INT, MPI_LONG, MPI_INT},
+           {MPI_SHORT_INT, MPI_SHORT, MPI_INT},
+           {MPI_2INT, MPI_INT, MPI_INT},
+           {MPI_LONG_DOUBLE_INT, MPI_LONG_DOUBLE, MPI_INT},
+           {MPI_2REAL, MPI_REAL, MPI_REAL},
+           {MPI_2DOUBLE_PRECISION, MPI_DOUBLE_PRECISION, MPI_DOUBLE_PRECISION},
+           {MPI_2INTEGER, MPI_INTEGER, MPI_INTEGER}}};
+}
+constinit std::array<Datatype, kPairTypes> pair_types{};  // learned with the predefined ones
+
+Datatype OfPredefined(const Predefined::Entry& known) {
+  Datatype type{.elements = 1,
+                .bytes = known.bytes,
+                .basic = known.number,
+                .committed = true,
+                .whole = known.whole,
+                .extent = known.extent};
+  if (known.pair == 0) return type;
+  const Datatype& pair = pair_types[known.pair - 1u];
+  type.elements = pair.elements;
+  type.basic = pair.basic;
+  type.hash = pair.hash;
+  return type;
+}
+
+// 0: it is none, or MPI has no such elements (Fortran's, where there is no Fortran).
+std::uint8_t LearnPair(MPI_Datatype type) {
+  const std::array<Pair, kPairTypes> pairs = Pairs();
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    Datatype first, second, both;
+    if (pairs[i].type != type || !FindDatatype(pairs[i].first, &first) || !FindDatatype(pairs[i].second, &second))
+      continue;
+    Append(&both, first, 1);
+    Append(&both, second, 1);
+    pair_types[i] = both;
+    return static_cast<std::uint8_t>(i + 1);
+  }
+  return 0;
+}
+
 void Describe(MPI_Datatype type, Datatype* described) {
   if (FindDatatype(type, described)) return;
   *described = {};
@@ -214,12 +263,7 @@ void Describe(MPI_Datatype type, Datatype* described) {
 
 bool FindDatatype(MPI_Datatype type, Datatype* found) {
   if (const Predefined::Entry* known = predefined_types.Find(Bits(type))) {
-    *found = {.elements = 1,
-              .bytes = known->bytes,
-              .basic = known->number,
-              .committed = true,
-              .whole = known->whole,
-              .extent = known->extent};
+    *found = OfPredefined(*known);
     return true;
   }
   return datatypes.Find(Bits(type), found) && found->freed_at == 0;
@@ -250,7 +294,8 @@ void LearnPredefined() {
                           .bytes = static_cast<std::uint16_t>(type.bytes),
                           .extent = static_cast<std::uint16_t>(type.extent),
                           .number = each.number,
-                          .whole = type.whole});
+                          .whole = type.whole,
+                          .pair = LearnPair(each.type)});
   }
 #define OPERATOR(number, name) predefined_operators.Add({Bits(name), 0, 0, number});
 #include "ncclwatch/functions/mpi_types.def"
@@ -296,6 +341,13 @@ void ForgetDatatype(const Call& call, MPI_Datatype type) {
   there.freed_at = call.site;
   there.references = 0;
   datatypes.Put(Bits(type), there);
+}
+
+void AmountOfPairs(Call& call, const Predefined::Entry& type) {
+  call.dtype = type.number;
+  call.bytes = type.bytes * call.count;
+  call.signature = SignatureOf(OfPredefined(type), call.count);
+  call.whole = type.whole;
 }
 
 void AmountOfMade(Call& call, MPI_Datatype type) {

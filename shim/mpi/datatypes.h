@@ -57,11 +57,14 @@ void ForEachDatatype(const Visit& visit);
 
 // The elements that a call speaks of; whether it may. A type that is not known leaves signature and bytes 0.
 void AmountOfMade(Call& call, MPI_Datatype type);
+void AmountOfPairs(Call& call, const Predefined::Entry& type);
 inline void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
   call.count = count;
   const Predefined::Entry* known = predefined_types.Find(Bits(type));
   if (!known) [[unlikely]]
     return AmountOfMade(call, type);
+  if (known->pair) [[unlikely]]
+    return AmountOfPairs(call, *known);
   call.dtype = known->number;
   call.bytes = known->bytes * count;
   call.signature = SignatureOfBasic(known->number, count);

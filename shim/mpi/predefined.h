@@ -17,6 +17,7 @@ class Predefined {
     std::uint16_t extent = 0;  // likewise
     std::uint8_t number = 0;   // functions::Datatype... or Reduction...
     bool whole = false;        // Datatype::whole
+    std::uint8_t pair = 0;     // of a type of two elements, MPI_DOUBLE_INT: its number among these, from 1
   };
 
   const Entry* Find(std::uint64_t handle) const {

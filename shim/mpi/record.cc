@@ -101,6 +101,13 @@ bool TookPart(int error) {
   }
 }
 
+// The next call takes its position.
+[[gnu::cold]] void GiveBack(const Call& call, format::Communicator* entry) {
+  if (entry->entered.load(std::memory_order_relaxed) != call.position + 1) return;
+  entry->chain.store(call.chain_before, std::memory_order_relaxed);
+  entry->entered.store(call.position, std::memory_order_release);
+}
+
 }  // namespace
 
 void Attach(Call& call, MPI_Comm comm) {
@@ -121,7 +128,8 @@ void EnterCollective(Call& call) {
     call.position = entry->entered.load(std::memory_order_relaxed);
     const std::uint64_t fingerprint =
         format::Fingerprint(call.function, call.count, call.dtype, call.reduction, call.root, call.signature);
-    call.chain = format::Chain(entry->chain.load(std::memory_order_relaxed), fingerprint);
+    call.chain_before = entry->chain.load(std::memory_order_relaxed);
+    call.chain = format::Chain(call.chain_before, fingerprint);
   }
   Commit(call);
   if (!entry) return;
@@ -132,10 +140,15 @@ void EnterCollective(Call& call) {
 }
 
 void LeaveCollective(Call& call, int result) {
-  if (result != MPI_SUCCESS && TookPart(result)) [[unlikely]]
+  const bool refused = result != MPI_SUCCESS && !TookPart(result);
+  if (result != MPI_SUCCESS && !refused) [[unlikely]]
     AddFlags(call.box, call.slot, format::kTookPart);
-  if (format::Communicator* entry = EntryOf(call); entry && GenerationOf(*entry) == call.generation)
-    entry->returned.store(call.position + 1, std::memory_order_release);
+  if (format::Communicator* entry = EntryOf(call); entry && GenerationOf(*entry) == call.generation) {
+    if (refused) [[unlikely]]
+      GiveBack(call, entry);
+    else
+      entry->returned.store(call.position + 1, std::memory_order_release);
+  }
   Leave(call, result);
 }
 

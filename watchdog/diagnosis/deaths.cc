@@ -7,6 +7,7 @@
 
 #include "watchdog/diagnosis/ends.h"
 #include "watchdog/diagnosis/killed_with_others.h"
+#include "watchdog/diagnosis/mpi_ended.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -266,6 +267,8 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
     if (!waited || !DiedAlone(view, process)) return std::nullopt;
     return Certainty::kLikely;
   }
+  // Its own verdict on what it has done, which nobody depends on any more.
+  if (!waited && fate.status && HasLeftFinalize(*process.box) && death.said.nothing()) return std::nullopt;
   if (fate.what != Observed::kGone) return Certainty::kLikely;
   const bool of_an_error = KindOfDeath(process, death.said) == Kind::kLibraryError;
   if (of_an_error && BlamesSomebodyElse(view, process, death.said)) return Certainty::kLikely;

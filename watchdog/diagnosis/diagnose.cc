@@ -165,7 +165,7 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   Append(FindMessageRaces(view), findings);
   if (findings->empty()) Append(FindUnevenCollectives(view), findings);
   if (findings->empty()) Append(FindLeftOverMessages(view), findings);
-  Append(FindMissingFinalize(view, *findings), findings);
+  Append(FindEndsWithoutFinalize(view, *findings), findings);
   Append(std::move(leaks), findings);
   if (findings->size() > kMaxFindings) findings->resize(kMaxFindings);
   AddSteps(view, findings);

@@ -61,7 +61,7 @@ std::vector<Finding> FindArgumentsOfCreations(const View& view, const std::vecto
                                               WaitGraph* graph);
 std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph);
 // Of MPI: ranks that ended without MPI_Finalize, and that no other finding names.
-std::vector<Finding> FindMissingFinalize(const View& view, const std::vector<Finding>& others);
+std::vector<Finding> FindEndsWithoutFinalize(const View& view, const std::vector<Finding>& others);
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
 // Of MPI: what single processes do wrong whatever the others do.
 std::vector<Finding> FindMisuses(const View& view);

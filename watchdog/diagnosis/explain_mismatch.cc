@@ -77,6 +77,8 @@ std::string WhatDiffers(const Call& odd, const Call& usual) {
   add("datatype", std::string(functions::DatatypeName(odd.dtype)), std::string(functions::DatatypeName(usual.dtype)));
   if (odd.reduction != usual.reduction) add("reduction", ReductionName(odd.reduction), ReductionName(usual.reduction));
   add("root", std::to_string(odd.root), std::to_string(usual.root));
+  // MPI alone: of a gather the call tells what there is room for, and of a derived type not what it is made of.
+  if (parts.empty()) return "other elements: in what is sent, or in what a derived datatype is made of";
   return Join(parts, ", ");
 }
 

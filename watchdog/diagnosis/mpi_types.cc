@@ -5,7 +5,16 @@
 
 namespace ncclwatch::diagnosis {
 
-bool IsBasicType(std::uint16_t dtype) { return dtype != functions::kDerivedType && dtype != format::kNoType; }
+namespace {
+
+// Of two elements each, MPI_DOUBLE_INT: as if made by the program.
+bool IsPairType(std::uint16_t dtype) { return (dtype >= 100 && dtype <= 105) || (dtype >= 127 && dtype <= 129); }
+
+}  // namespace
+
+bool IsBasicType(std::uint16_t dtype) {
+  return dtype != functions::kDerivedType && dtype != format::kNoType && !IsPairType(dtype);
+}
 
 bool IsFloatingType(std::uint16_t dtype) {
   return (dtype >= 75 && dtype <= 77) || (dtype >= 90 && dtype <= 92) || (dtype >= 97 && dtype <= 99) ||

@@ -278,7 +278,8 @@ struct Access {
   static void CheckAlike(Call& call, const Data& own, const Data& target) {
     if (!own.predefined || !target.predefined) return;
     const std::uint8_t one = kTypeClasses[own.dtype], other = kTypeClasses[target.dtype];
-    if (own.bytes == target.bytes && ((one & other) != 0 || ((one | other) & kBytes) != 0)) [[likely]]
+    // A pair is as good as its two elements.
+    if (own.bytes == target.bytes && ((one & other) != 0 || ((one | other) & (kBytes | kPairs)) != 0)) [[likely]]
       return;
     Report(call, {.wrong = Wrong::kUnlikeTarget,
                   .value = static_cast<std::int64_t>(own.bytes),

@@ -269,6 +269,21 @@ static void neighbours(void) {
   MPI_Comm_free(&line);
 }
 
+// What MPI refuses for its arguments, and says so, has not taken place: it is made once more, rightly.
+static void refused(void) {
+  MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
+  for (int round = 0; round < 6; ++round) {
+    const int root = round % size;
+    fill(round);
+    if (rank == root) require(MPI_Bcast(in, -1, MPI_INT, root, ring) != MPI_SUCCESS, "a count of -1 is taken");
+    MPI_Bcast(in, 2, MPI_INT, root, ring);
+    if (round % 3 == 0) require(MPI_Bcast(in, 2, MPI_INT, size, ring) != MPI_SUCCESS, "a root is taken that is none");
+    MPI_Allreduce(in, out, 2, MPI_INT, MPI_SUM, ring);
+    take(2);
+  }
+  MPI_Comm_set_errhandler(ring, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"rooted", rooted},
@@ -278,6 +293,7 @@ int main(int argc, char** argv) {
       {"in_place_uneven", in_place_uneven},
       {"started", started},
       {"started_uneven", started_uneven},
+      {"refused", refused},
       {"nonblocking", nonblocking},
       {"zero_counts", zero_counts},
       {"operators", operators},

@@ -88,6 +88,46 @@ static void structs(void) {
   MPI_Type_free(&flat);
 }
 
+typedef struct {
+  double value;
+  int at;
+} Place;
+
+static void pairs(void) {  // MPI's own types of two elements are as good as structs of the two
+  int lengths[2] = {1, 1}, two[2] = {0, 0}, window_of[2] = {0, 0};
+  MPI_Aint places[2] = {offsetof(Place, value), offsetof(Place, at)};
+  MPI_Datatype types[2] = {MPI_DOUBLE, MPI_INT}, raw, made, several;
+  MPI_Type_create_struct(2, lengths, places, types, &raw);
+  MPI_Type_create_resized(raw, 0, sizeof(Place), &made);
+  MPI_Type_contiguous(2, MPI_DOUBLE_INT, &several);
+  MPI_Type_commit(&made);
+  MPI_Type_commit(&several);
+  Place out[4], in[4];
+  for (int i = 0; i < 4; ++i) out[i] = (Place){rank + 0.5 * i, i};
+  exchange(out, 4, MPI_DOUBLE_INT, in, 4, made);
+  exchange(in, 4, made, out, 2, several);
+  exchange(out, 2, several, in, 4, MPI_DOUBLE_INT);
+  for (int i = 0; i < 4; ++i) fold((int64_t)(4 * in[i].value) + in[i].at);
+  exchange(lengths, 2, MPI_INT, two, 1, MPI_2INT);
+  exchange(two, 1, MPI_2INT, lengths, 2, MPI_INT);
+  fold(lengths[0] + two[1]);
+  MPI_Bcast(out, 4, rank % 2 ? MPI_DOUBLE_INT : made, 0, ring);
+  Place all[16];
+  MPI_Gather(out, 1, rank % 2 ? MPI_DOUBLE_INT : made, all, 1, made, 0, ring);
+  MPI_Allreduce(out, in, 4, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+  fold((int64_t)(4 * in[3].value) + in[3].at);
+  MPI_Win window;
+  MPI_Win_create(window_of, sizeof window_of, sizeof(int), MPI_INFO_NULL, ring, &window);
+  MPI_Win_fence(0, window);
+  if (rank == 0) MPI_Put(lengths, 2, MPI_INT, size - 1, 0, 1, MPI_2INT, window);
+  MPI_Win_fence(0, window);
+  MPI_Win_free(&window);
+  fold(window_of[0] + window_of[1]);
+  MPI_Type_free(&raw);
+  MPI_Type_free(&made);
+  MPI_Type_free(&several);
+}
+
 static void blocks(void) {
   int sizes[2] = {kRows, kColumns}, part[2] = {3, 2}, start[2] = {1, 1};
   int matrix[kRows][kColumns], flat[6], lengths[3] = {1, 2, 3}, places[3] = {0, 2, 5}, spread[8];
@@ -281,6 +321,7 @@ int main(int argc, char** argv) {
   static const Case cases[] = {
       {"column_as_row", column_as_row},
       {"structs", structs},
+      {"pairs", pairs},
       {"blocks", blocks},
       {"bytes", bytes},
       {"empty", empty},

@@ -98,6 +98,15 @@ static void signature(void) {
   if (rank == odd) receive(partner, 70, MPI_COMM_WORLD);
 }
 
+static void signature_of_pairs(void) {
+  int two[2] = {0, 0};
+  if (rank == partner) MPI_Send(two, 1, MPI_2INT, odd, 70, ring);
+  if (rank == odd) {
+    planted();
+    MPI_Recv(two, 1, MPI_FLOAT_INT, partner, 70, ring, MPI_STATUS_IGNORE);
+  }
+}
+
 static void signature_order(void) {  // as many of each basic type, in another order
   struct {
     int whole;
@@ -210,6 +219,7 @@ int main(int argc, char** argv) {
       {"sendrecv_alone", sendrecv_alone},
       {"truncation", truncation},
       {"signature", signature},
+      {"signature_of_pairs", signature_of_pairs},
       {"signature_order", signature_order},
       {"send_send", send_send},
       {"send_send_eager", send_send_eager},

@@ -62,6 +62,31 @@ TEST(MpiEnd, OfWhomOnlyASummaryTellsNothingIsSaid) {
 
 TEST(MpiEnd, WithoutFinalize) { Expect(Left(0).Judge(), Kind::kMissingFinalize, Certainty::kCertain, {0, 1}); }
 
+TEST(MpiEnd, InsideACallItWasMpiOrAHandler) {
+  MpiJob job(1);
+  job.Return(0, job.Collective(0, Function::MPI_Barrier));
+  job.Collective(0, Function::MPI_Bcast, 0);
+  job.Box(0).state = format::ProcessState::kExiting;
+  job.Box(0).last_words = {true, 53, 0, job.now_ns(), ""};
+  job.Die(0, Job::Status(53));
+  const auto diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kLibraryError, Certainty::kLikely, {0});
+  EXPECT_NE(diagnosis.findings[0].summary.find("was ended inside Bcast"), std::string::npos);
+}
+
+TEST(MpiEnd, AStatusOfItsOwnAfterFinalizeIsNoDeath) {
+  MpiJob job(2);
+  for (const int rank : {0, 1}) {
+    job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+    job.Finalize(rank);
+    job.Box(rank).calls.back().returned_ns = job.now_ns();
+    job.Box(rank).state = format::ProcessState::kExiting;
+    job.Box(rank).last_words = {true, 1, 0, job.now_ns(), ""};
+    job.Die(rank, Job::Status(1));
+  }
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
 TEST(MpiEnd, EndedByNcclwatch) {
   for (const diagnosis::Finding& finding : Left(86).Judge().findings) ADD_FAILURE() << finding.summary;
 }
