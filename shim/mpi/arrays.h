@@ -39,7 +39,9 @@ void AmountOfAll(Call& call, Counts counts, MPI_Datatype type) {
 }
 
 inline MPI_Datatype TypeFor(MPI_Datatype type, std::uint32_t) { return type; }
-inline MPI_Datatype TypeFor(const MPI_Datatype* types, std::uint32_t rank) { return types[rank]; }
+inline MPI_Datatype TypeFor(const MPI_Datatype* types, std::uint32_t rank) {
+  return types ? types[rank] : MPI_DATATYPE_NULL;
+}
 
 // One for each rank. Their sum, in elements and in bytes, and the least if it is negative.
 struct Total {

@@ -100,6 +100,10 @@ void Awaited::CloseAll(const MPI_Request* handles, int result, const MPI_Status*
   }
 }
 
+void Awaited::CloseAny(const int* index, const MPI_Status* status) {
+  if (index && *index != MPI_UNDEFINED) Close(*index, status);
+}
+
 void Awaited::CloseSome(int number, const int* places, const MPI_Status* statuses) {
   for (int i = 0; number != MPI_UNDEFINED && i < number; ++i)
     Close(places[i], WantsNone(statuses) ? nullptr : statuses + i);

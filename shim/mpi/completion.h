@@ -30,6 +30,7 @@ class Awaited {
   void Close(int at, const MPI_Status* status);
   // All of them, but for those that an error has left open.
   void CloseAll(const MPI_Request* handles, int result, const MPI_Status* statuses);
+  void CloseAny(const int* index, const MPI_Status* status);  // what MPI says: none, MPI_UNDEFINED
   void CloseSome(int number, const int* places, const MPI_Status* statuses);
 
  private:

@@ -40,8 +40,17 @@ constexpr std::uint64_t Geometric(std::uint64_t step, std::uint64_t count) {
   return count % 2 == 0 ? even : even + Power(step, count - 1);
 }
 
+// By number of the type: one for all names of what is one type on this machine, MPI_INT, MPI_INT32_T and MPI_INTEGER.
+// The standard tells them apart, no MPI does, and of a derived type there is no saying afterwards that this was all.
+constinit std::array<std::uint8_t, 256> kinds{};
+
+void LearnKind(std::uint8_t number, std::uint64_t bytes) {
+  const bool floating = kTypeClasses[number] == kReals || kTypeClasses[number] == kComplexes;
+  kinds[number] = static_cast<std::uint8_t>(bytes << 1 | (floating ? 1 : 0));
+}
+
 std::uint64_t HashOf(const Datatype& type) {
-  return type.basic == kDerivedType ? type.hash : type.basic * Geometric(kBase, type.elements);
+  return type.basic == kDerivedType ? type.hash : kinds[type.basic] * Geometric(kBase, type.elements);
 }
 
 // What follows `type`, `count` times `more`.
@@ -50,7 +59,7 @@ void Append(Datatype* type, const Datatype& more, std::uint64_t count) {
   if (type->elements == 0) type->basic = more.basic;
   if (type->basic == 0 || more.basic == 0) {
     type->basic = 0;
-  } else if (type->basic != more.basic || type->basic == kDerivedType) {
+  } else if (kinds[type->basic] != kinds[more.basic] || type->basic == kDerivedType || more.basic == kDerivedType) {
     const std::uint64_t repeated = HashOf(more) * Geometric(Power(kBase, more.elements), count);
     type->hash = HashOf(*type) + Power(kBase, type->elements) * repeated;
     type->basic = kDerivedType;
@@ -290,6 +299,7 @@ void LearnPredefined() {
     if (each.type == MPI_DATATYPE_NULL) continue;
     Datatype type{.bytes = BytesOf(each.type)};
     AskLayout(each.type, true, &type);
+    LearnKind(each.number, type.bytes);
     predefined_types.Add({.handle = Bits(each.type),
                           .bytes = static_cast<std::uint16_t>(type.bytes),
                           .extent = static_cast<std::uint16_t>(type.extent),

@@ -1,5 +1,5 @@
-// Functions that only ask are not wrapped: MPI_Comm_rank costs nothing here. Before MPI_Init and after MPI_Finalize the
-// library answers them by ending the process, and its stack tells over what.
+// Functions that only ask are not wrapped: MPI_Comm_rank costs nothing here. Over an error, and before MPI_Init and
+// after MPI_Finalize, the library answers them by ending the process, and its stack tells over what.
 #include <dlfcn.h>
 #include <unistd.h>
 #include <unwind.h>
@@ -14,6 +14,7 @@
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
+#include "shim/mpi/record.h"
 #include "shim/resolve/real_dlsym.h"
 
 namespace ncclwatch::shim::mpi {
@@ -49,25 +50,38 @@ _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
 
 void Note(std::uint64_t site) {
   const Phase now = phase.load(std::memory_order_relaxed);
-  if (now == Phase::kRunning || now == Phase::kUnseen || !IsMpisOwn(site)) return;
+  const bool inside = now == Phase::kRunning;
+  // Inside a call that is wrapped its record tells.
+  if (now == Phase::kUnseen || (inside && current_thread.frame != 0) || !IsMpisOwn(site)) return;
   Refused refused;
   _Unwind_Backtrace(Step, &refused);
   const functions::FunctionInfo* info = functions::Find(refused.function);
   // Of what is wrapped it was said before it was passed on.
-  if (!info || info->family != functions::Family::kQuery || refused.site == 0 || !IsOurAbi() || !IsOutside()) return;
-  Box* const box = FirstUse(0);
+  if (!info || info->family != functions::Family::kQuery || refused.site == 0 || !IsOurAbi()) return;
+  if (!inside && !IsOutside()) return;
+  Box* const box = inside ? CurrentBox() : FirstUse(0);
   if (!box) return;
   Call call(*box, current_thread, refused.function, refused.site);
+  if (inside) return EnterOther(call);
   Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
 }
 
 }  // namespace
+
+// MPI, and between MPI_Init and MPI_Finalize.
+bool EndsByItself(std::uint64_t site) {
+  return phase.load(std::memory_order_relaxed) == Phase::kRunning && IsMpisOwn(site);
+}
+
 }  // namespace ncclwatch::shim::mpi
 
 void ncclwatch::shim::BeforeEnd(std::uint64_t site) { mpi::Note(site); }
 
 extern "C" NCCLWATCH_EXPORT void exit(int status) {
-  ncclwatch::shim::BeforeEnd(reinterpret_cast<std::uint64_t>(__builtin_return_address(0)));
+  const auto site = reinterpret_cast<std::uint64_t>(__builtin_return_address(0));
+  // MPICH has asked its launcher to kill everybody, which will not wait for the handlers of exit().
+  if (ncclwatch::shim::mpi::EndsByItself(site)) ncclwatch::shim::NoteExit(status);
+  ncclwatch::shim::BeforeEnd(site);
   auto* const real = reinterpret_cast<void (*)(int)>(ncclwatch::shim::resolve::RealDlsym()(RTLD_NEXT, "exit"));
   if (real) real(status);
   _exit(status);

@@ -2,6 +2,7 @@
 // call, records it, passes it on and records what came of it.
 #pragma once
 
+#include "shim/lifecycle/words/signals.h"
 #include "shim/mpi/buffers.h"
 #include "shim/mpi/checks.h"
 #include "shim/mpi/communicators.h"
@@ -29,7 +30,9 @@ struct Init {
     phase.store(Phase::kRunning, std::memory_order_relaxed);
     BeginWorld(call.box);
     EnterOther(call);
+    LendFatalSignals();
     const int result = real(arguments...);
+    TakeFatalSignalsBack();
     if (result == MPI_SUCCESS) LearnPredefined();
     if (result == MPI_SUCCESS) LearnThreads();
     if (result == MPI_SUCCESS) LearnHighestTag();

@@ -43,9 +43,8 @@ std::string_view Advice(Kind kind) {
              "errors "
              "out of it";
     case Kind::kLibraryError:
-      return "let an error of NCCL end its rank at once, so that the others need not wait for it, and keep NCCL, "
-             "driver "
-             "and network plugin alike on all nodes";
+      return "let an error of NCCL or MPI end its rank at once, so that the others need not wait for it, and keep the "
+             "library, driver and network plugin alike on all nodes";
     case Kind::kOutOfMemory:
       return "leave room for the worst batch: bound what varies, run the largest shapes first, and watch the peak of "
              "all "

@@ -256,7 +256,9 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   const Process& process = view.processes[death.process];
   const Fate& fate = process.fate;
   const bool waited = !death.waits.empty();
-  if (death.stake == nullptr && !waited) return std::nullopt;
+  // Of a job of one process nobody else has to say anything.
+  const bool alone = view.expected == 1 && view.nodes.size() == 1 && fate.signal && !fate.polite();
+  if (death.stake == nullptr && !waited && !alone) return std::nullopt;
   if (fate.orderly()) {
     const std::vector<const Wait*> waits = NeverEntered(view, death);
     if (waits.empty()) return std::nullopt;

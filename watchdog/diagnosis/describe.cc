@@ -72,6 +72,7 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   summary.state = StateAt(member, position, call);
   if (call == nullptr) return summary;
   summary.op = OpText(call->function);
+  summary.mpi = functions::IsMpi(call->function);
   const bool has_amount =
       !functions::IsMpi(call->function) || !functions::IsCollective(call->function) || call->dtype != format::kNoType;
   if (has_amount) summary.count = call->count;
@@ -80,7 +81,7 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   const functions::FunctionInfo* info = functions::Find(call->function);
   if (info != nullptr && info->family == functions::Family::kPointToPoint) {
     summary.peer = PeerName{call->root, view.JobRank(comm, static_cast<std::uint32_t>(call->root))};
-  } else if (call->root != format::kNoRank) {
+  } else if (call->root != format::kNoRank && functions::IsCollective(call->function)) {
     summary.root = call->root;
   }
   if (call->group != 0) summary.group = call->group;
@@ -180,9 +181,7 @@ std::string CallText(const Call& call) {
     summary.dtype = std::string(functions::DatatypeName(call.dtype));
   }
   if (call.reduction != format::kNoReduction) summary.reduction = ReductionName(call.reduction);
-  const functions::FunctionInfo* info = functions::Find(call.function);
-  const bool message = info != nullptr && info->family == functions::Family::kPointToPoint;
-  if (call.root != format::kNoRank && !message) summary.root = call.root;
+  if (call.root != format::kNoRank && functions::IsCollective(call.function)) summary.root = call.root;
   return CallText(summary);
 }
 

@@ -56,6 +56,9 @@ void AddNextSteps(const Process& process, const Said& said, Finding* finding) {
     steps.push_back("find why " + who +
                     " left its loop earlier: an uneven number of batches, a `break`, an early return");
   } else if (fate.signal == SIGKILL) {
+    if (finding->certainty != Certainty::kCertain && IsBetweenInitAndFinalize(*process.box))
+      steps.push_back(
+          "look for \"Abort(\" in the job's output: over an error of MPI's the launcher kills all ranks at once");
     steps.push_back("look for the killer: `dmesg -T | grep -i -e oom -e killed` on its host, then the scheduler's log");
     steps.push_back("if it was out of memory: host memory of data loaders and checkpoints is the usual cause");
   } else if (fate.signal) {
@@ -109,7 +112,7 @@ std::string Summary(const View& view, const Process& process, const Said& said, 
   }
   text += HowItDied(process, said);
   if (finding.culprits.size() > 1 && finding.kind == Kind::kDeadRank) text += kNotOrdered;
-  if (wait == nullptr) return text + "; nobody waits for it yet.";
+  if (wait == nullptr) return text + (view.expected == 1 ? "." : "; nobody waits for it yet.");
   // What an exception says ends as it likes.
   return text + (said.exception != nullptr ? "," : "") + " while " + Ranks(finding.victims) +
          (finding.victims.size() == 1 ? " waits in " : " wait in ") + WaitText(view, *wait) + ".";

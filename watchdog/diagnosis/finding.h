@@ -118,6 +118,7 @@ struct CallSummary {
   std::optional<std::uint64_t> site;     // return address in the application, of the first of the ranks
   std::optional<std::string> site_text;  // "train+0x1234" where the box names it, else the address
   CallState state = CallState::kNotCalled;
+  bool mpi = false;  // it enqueues nothing: what has returned is over, or under way with a request
   std::optional<double> elapsed_s;
   std::optional<std::string> result;
 };

@@ -70,7 +70,7 @@ std::string StateText(const CallSummary& call) {
   switch (call.state) {
     case CallState::kNotCalled: return "not called";
     case CallState::kEntered: return "inside the call";
-    case CallState::kReturned: return "enqueued";
+    case CallState::kReturned: return call.mpi ? "returned" : "enqueued";
     case CallState::kStarted: return "begun on the GPU";
     case CallState::kFinished: return "finished";
     case CallState::kFailed: return "failed: " + call.result.value_or("?");

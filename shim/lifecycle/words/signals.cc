@@ -24,6 +24,9 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTRAP, S
 
 // What the application had: written before ours is installed.
 struct sigaction had[std::size(kSignals)];
+// Of it: a library's that reports the signal and ends the process.
+bool reports[std::size(kSignals)];
+bool lent[std::size(kSignals)];
 
 // Programs that live with such signals (a Java machine, a debugger's) get this many of theirs unwound, and then only
 // the place: microseconds each.
@@ -36,10 +39,10 @@ constexpr std::uint64_t kOverflowReach = 65536;  // faults this far around the s
 
 std::atomic<std::int32_t> writer{0};  // kernel thread id of whoever writes, 0 nobody
 
-const struct sigaction& Before(int signal) {
+std::size_t PlaceOf(int signal) {
   std::size_t i = 0;
   while (i + 1 < std::size(kSignals) && kSignals[i] != signal) ++i;
-  return had[i];
+  return i;
 }
 
 std::int32_t ThreadId() { return static_cast<std::int32_t>(syscall(SYS_gettid)); }
@@ -183,8 +186,9 @@ void OnSignal(int signal, siginfo_t* info, void* context) {
     errno = kept;
     return;
   }
-  const struct sigaction& before = Before(signal);
-  Note(signal, *info, *where, !IsDefault(before));
+  const std::size_t place = PlaceOf(signal);
+  const struct sigaction& before = had[place];
+  Note(signal, *info, *where, !IsDefault(before) && !reports[place]);
   errno = kept;
   GoOn(signal, info, context, before);
 }
@@ -214,7 +218,34 @@ void Take(int signal, struct sigaction* before) {
   if (!same) sigaction(signal, &replaced, nullptr);
 }
 
+bool IsOurs(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == OnSignal;
+}
+
+bool SameHandler(const struct sigaction& a, const struct sigaction& b) {
+  return a.sa_sigaction == b.sa_sigaction && (a.sa_flags & SA_SIGINFO) == (b.sa_flags & SA_SIGINFO);
+}
+
 }  // namespace
+
+void LendFatalSignals() {
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    struct sigaction now {};
+    // SIGBUS stays: the black box itself may need it at any time.
+    if (kSignals[i] == SIGBUS || sigaction(kSignals[i], nullptr, &now) != 0 || !IsOurs(now)) continue;
+    lent[i] = sigaction(kSignals[i], &had[i], nullptr) == 0;
+  }
+}
+
+void TakeFatalSignalsBack() {
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    if (!lent[i]) continue;
+    lent[i] = false;
+    const struct sigaction before = had[i];
+    Take(kSignals[i], &had[i]);
+    reports[i] = !IsDefault(had[i]) && !SameHandler(before, had[i]);
+  }
+}
 
 void CatchFatalSignals(Box& box) {
   static constinit std::atomic<bool> caught{false};

@@ -15,4 +15,9 @@ struct Box;
 // a box of its own.
 void CatchFatalSignals(Box& box);
 
+// While a library begins that installs its own where it finds the default only, and is silent otherwise: Open MPI in
+// MPI_Init. Those that it installs tell the user of the signal and end the process by it.
+void LendFatalSignals();
+void TakeFatalSignalsBack();
+
 }  // namespace ncclwatch::shim

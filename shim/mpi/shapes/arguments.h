@@ -20,6 +20,13 @@ constexpr bool IsPersistent(Function function) {
   return functions::FullName(functions::WithSmallCounts(function)).ends_with("_init");
 }
 
+// What the application points to, which MPI may be about to refuse: null must not be our undoing.
+template <class T>
+T Given(const T* place, T otherwise) {
+  return place ? *place : otherwise;
+}
+inline bool IsSet(const int* flag) { return flag && *flag; }
+
 template <class... A>
 decltype(auto) Last(A&... arguments) {
   return std::get<sizeof...(A) - 1>(std::tie(arguments...));

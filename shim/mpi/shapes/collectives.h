@@ -338,7 +338,7 @@ struct Allgatherv : Collective<Allgatherv> {
                        MPI_Datatype received_type, MPI_Comm comm, A...) {
     Attach(call, comm);
     AmountOfAll(call, counts, received_type);
-    if (from == MPI_IN_PLACE || call.inter || call.rank < 0) return;
+    if (from == MPI_IN_PLACE || !counts || call.inter || call.rank < 0) return;
     const std::uint32_t own = SignatureOf(static_cast<std::uint64_t>(counts[call.rank]), received_type);
     const std::uint32_t mine = SignatureOf(static_cast<std::uint64_t>(sent), sent_type);
     if (own && own != mine) Compare(call, mine);

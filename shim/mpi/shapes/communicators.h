@@ -175,7 +175,7 @@ struct Connects {
     EnterOther(call);
     const int result = real(arguments...);
     MPI_Comm* const made = std::get<sizeof...(A) - (kSpawns ? 2 : 1)>(std::tie(arguments...));
-    if (result == MPI_SUCCESS && *made != MPI_COMM_NULL) AddForeign(call, *made);
+    if (result == MPI_SUCCESS && made && *made != MPI_COMM_NULL) AddForeign(call, *made);
     Leave(call, result);
     return result;
   }
@@ -183,7 +183,7 @@ struct Connects {
 struct CommFree {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Comm* comm) {
-    const MPI_Comm before = *comm;
+    const MPI_Comm before = Given(comm, MPI_COMM_NULL);
     BeginEnding(call, before);
     const int result = real(comm);
     EndEnding(call, before, result);

@@ -27,7 +27,7 @@ struct FileOpen {
 struct FileClose {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_File* file) {
-    const MPI_File before = *file;
+    const MPI_File before = Given(file, MPI_FILE_NULL);
     if (before == MPI_FILE_NULL) Report(call, {.wrong = Wrong::kNullObject});
     AttachFile(call, before);
     EnterCollective(call);

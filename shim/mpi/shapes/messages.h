@@ -192,8 +192,9 @@ struct Mrecv {
   static int Around(Call& call, Real real, void* into, Count count, MPI_Datatype type, MPI_Message* message,
                     Last last) {
     Amount(call, static_cast<std::uint64_t>(count), type);
-    TakeMessage(call, *message);
-    if (*message != MPI_MESSAGE_NO_PROC) UseBuffer(call, Use::kWritten, into, type);
+    const MPI_Message taken = Given(message, MPI_MESSAGE_NULL);
+    TakeMessage(call, taken);
+    if (taken != MPI_MESSAGE_NO_PROC) UseBuffer(call, Use::kWritten, into, type);
     if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
     EnterReceive(call);
     const std::intptr_t moved = IsNonBlocking(function) ? Shadow(call) : 0;
@@ -299,7 +300,7 @@ struct Iprobe {
   static int Around(Call& call, Real real, int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
     DescribeProbe(call, source, tag, comm);
     const int result = real(source, tag, comm, flag, status);
-    NoteTest(call, result, result != MPI_SUCCESS || *flag);
+    NoteTest(call, result, result != MPI_SUCCESS || IsSet(flag));
     return result;
   }
 };
@@ -323,7 +324,7 @@ struct Improbe {
     DescribeProbe(call, source, tag, comm);
     Status status(call, wanted);
     const int result = real(source, tag, comm, flag, message, status.passed());
-    const bool found = result == MPI_SUCCESS && *flag;
+    const bool found = result == MPI_SUCCESS && IsSet(flag);
     if (found) KeepMessage(status.receipt(call), *message);
     NoteTest(call, result, result != MPI_SUCCESS || found);
     return result;

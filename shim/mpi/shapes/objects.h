@@ -17,8 +17,7 @@ struct MakesObject {
   static int Around(Call& call, Real real, A... arguments) {
     Check<function>(call, arguments...);
     const int result = real(arguments...);
-    const auto made = *Last(arguments...);
-    if (result == MPI_SUCCESS && !IsConstant(made)) NoteMade(call, kind, Bits(made));
+    if (result == MPI_SUCCESS && !IsConstant(*Last(arguments...))) NoteMade(call, kind, Bits(*Last(arguments...)));
     return Noted(call, result);
   }
 
@@ -43,8 +42,8 @@ template <ObjectKind kind>
 struct FreesObject {
   template <Function, class Real, class Handle>
   static int Around(Call& call, Real real, Handle* object) {
-    const Handle before = *object;
-    if (IsNull(before)) Report(call, {.wrong = Wrong::kNullObject});
+    const Handle before = Given(object, Null<Handle>());
+    if (before == Null<Handle>()) Report(call, {.wrong = Wrong::kNullObject});
     if constexpr (kind == ObjectKind::kOperator)
       if (ReductionOf(before) != format::kUserReduction) Report(call, {.wrong = Wrong::kPredefined});
     const int result = real(object);
@@ -54,10 +53,11 @@ struct FreesObject {
 
  private:
   template <class Handle>
-  static bool IsNull(Handle object) {
-    if constexpr (kind == ObjectKind::kGroup) return object == MPI_GROUP_NULL;
-    if constexpr (kind == ObjectKind::kOperator) return object == MPI_OP_NULL;
-    return false;
+  static Handle Null() {
+    if constexpr (kind == ObjectKind::kGroup)
+      return MPI_GROUP_NULL;
+    else
+      return MPI_OP_NULL;
   }
 };
 
@@ -111,7 +111,7 @@ struct TypesGivenOut {
 struct TypeCommit {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Datatype* type) {
-    if (*type == MPI_DATATYPE_NULL) Report(call, {.wrong = Wrong::kNullType});
+    if (Given(type, MPI_DATATYPE_NULL) == MPI_DATATYPE_NULL) Report(call, {.wrong = Wrong::kNullType});
     const int result = real(type);
     if (result == MPI_SUCCESS) CommitDatatype(*type);
     return Noted(call, result);
@@ -120,7 +120,7 @@ struct TypeCommit {
 struct TypeFree {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Datatype* type) {
-    const MPI_Datatype before = *type;
+    const MPI_Datatype before = Given(type, MPI_DATATYPE_NULL);
     if (before == MPI_DATATYPE_NULL)
       Report(call, {.wrong = Wrong::kNullObject});
     else if (IsPredefined(before))

@@ -42,7 +42,7 @@ struct Waitany {
     awaited.Enter(call);
     MPI_Status* const status = awaited.One(wanted);
     const int result = real(count, requests, index, status);
-    if (*index != MPI_UNDEFINED) awaited.Close(*index, status);
+    awaited.CloseAny(index, status);
     Leave(call, result);
     return result;
   }
@@ -57,7 +57,7 @@ struct Waitsome {
     awaited.Enter(call);
     MPI_Status* const statuses = awaited.All(wanted);
     const int result = real(count, requests, done, indices, statuses);
-    awaited.CloseSome(*done, indices, statuses);
+    awaited.CloseSome(Given(done, MPI_UNDEFINED), indices, statuses);
     Leave(call, result);
     return result;
   }
@@ -69,8 +69,8 @@ struct Test {
     if (awaited.none()) return Noted(call, real(request, flag, wanted));
     MPI_Status* const status = awaited.One(wanted);
     const int result = real(request, flag, status);
-    awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
-    if (*flag) awaited.Close(0, status);
+    awaited.NoteTest(call, result, result != MPI_SUCCESS || IsSet(flag));
+    if (IsSet(flag)) awaited.Close(0, status);
     return result;
   }
 };
@@ -81,8 +81,8 @@ struct Testall {
     if (awaited.none()) return Noted(call, real(count, requests, flag, wanted));
     MPI_Status* const statuses = awaited.All(wanted);
     const int result = real(count, requests, flag, statuses);
-    awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
-    if (*flag) awaited.CloseAll(requests, result, statuses);
+    awaited.NoteTest(call, result, result != MPI_SUCCESS || IsSet(flag));
+    if (IsSet(flag)) awaited.CloseAll(requests, result, statuses);
     return result;
   }
 };
@@ -95,8 +95,8 @@ struct Testany {
     if (awaited.none()) return Noted(call, real(count, requests, index, flag, wanted));
     MPI_Status* const status = awaited.One(wanted);
     const int result = real(count, requests, index, flag, status);
-    awaited.NoteTest(call, result, result != MPI_SUCCESS || *flag);
-    if (*flag && *index != MPI_UNDEFINED) awaited.Close(*index, status);
+    awaited.NoteTest(call, result, result != MPI_SUCCESS || IsSet(flag));
+    if (IsSet(flag)) awaited.CloseAny(index, status);
     return result;
   }
 };
@@ -109,18 +109,19 @@ struct Testsome {
     if (awaited.none()) return Noted(call, real(count, requests, done, indices, wanted));
     MPI_Status* const statuses = awaited.All(wanted);
     const int result = real(count, requests, done, indices, statuses);
-    awaited.NoteTest(call, result, result != MPI_SUCCESS || *done != 0);
-    awaited.CloseSome(*done, indices, statuses);
+    awaited.NoteTest(call, result, result != MPI_SUCCESS || Given(done, 0) != 0);
+    awaited.CloseSome(Given(done, MPI_UNDEFINED), indices, statuses);
     return result;
   }
 };
 struct Start {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request) {
-    Check(call, *request);
-    StartRequest(call, *request);
+    const MPI_Request handle = Given(request, MPI_REQUEST_NULL);
+    Check(call, handle);
+    StartRequest(call, handle);
     const int result = real(request);
-    if (result != MPI_SUCCESS) LearnStart(call, *request);
+    if (result != MPI_SUCCESS) LearnStart(call, handle);
     return Noted(call, result);
   }
   static void Check(Call& call, MPI_Request request) {
@@ -130,22 +131,23 @@ struct Start {
 struct Startall {
   template <Function, class Real>
   static int Around(Call& call, Real real, int count, MPI_Request* requests) {
-    for (int i = 0; i < count; ++i) {
+    for (int i = 0; requests && i < count; ++i) {
       Start::Check(call, requests[i]);
       StartRequest(call, requests[i]);
     }
     const int result = real(count, requests);
-    for (int i = 0; result != MPI_SUCCESS && i < count; ++i) LearnStart(call, requests[i]);
+    for (int i = 0; requests && result != MPI_SUCCESS && i < count; ++i) LearnStart(call, requests[i]);
     return Noted(call, result);
   }
 };
 struct RequestFree {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request) {
-    const std::uint64_t handle = Bits(*request);
-    if (*request == MPI_REQUEST_NULL) Report(call, {.wrong = Wrong::kNullObject});
+    const MPI_Request before = Given(request, MPI_REQUEST_NULL);
+    const std::uint64_t handle = Bits(before);
+    if (before == MPI_REQUEST_NULL) Report(call, {.wrong = Wrong::kNullObject});
     BeginFreeing(call, handle);
-    if (call.box.watches_buffers && KeepFreed(call, *request)) [[unlikely]] {
+    if (call.box.watches_buffers && KeepFreed(call, before)) [[unlikely]] {
       FreeRequest(call.box, handle);
       *request = MPI_REQUEST_NULL;
       return Noted(call, MPI_SUCCESS);
@@ -160,14 +162,14 @@ struct RequestStatus {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request request, int* flag, MPI_Status* status) {
     const int result = real(request, flag, status);
-    if (result == MPI_SUCCESS && *flag) NoteDone(call, request);
+    if (result == MPI_SUCCESS && IsSet(flag)) NoteDone(call, request);
     return Noted(call, result);
   }
 };
 struct Cancel {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request) {
-    CancelRequest(call.box, Bits(*request));
+    CancelRequest(call.box, Bits(Given(request, MPI_REQUEST_NULL)));
     return real(request);
   }
 };

@@ -62,7 +62,7 @@ struct WinCreateDynamic : MakesWindow<WinCreateDynamic> {
 struct WinFree {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Win* handle) {
-    const MPI_Win before = *handle;
+    const MPI_Win before = Given(handle, MPI_WIN_NULL);
     Window window;
     if (before == MPI_WIN_NULL)
       Report(call, {.wrong = Wrong::kNullObject});
@@ -173,8 +173,8 @@ struct WinTest {
     Window window;
     if (AttachWindow(call, handle, &window) && !window.posted()) Report(call, {.wrong = Wrong::kNotPosted});
     const int result = real(handle, flag);
-    if (result == MPI_SUCCESS && *flag) NoteWait(handle);
-    NoteTest(call, result, result != MPI_SUCCESS || *flag);
+    if (result == MPI_SUCCESS && IsSet(flag)) NoteWait(handle);
+    NoteTest(call, result, result != MPI_SUCCESS || IsSet(flag));
     return Noted(call, result);
   }
 };
@@ -279,7 +279,8 @@ struct Access {
     if (!own.predefined || !target.predefined) return;
     const std::uint8_t one = kTypeClasses[own.dtype], other = kTypeClasses[target.dtype];
     // A pair is as good as its two elements.
-    if (own.bytes == target.bytes && ((one & other) != 0 || ((one | other) & (kBytes | kPairs)) != 0)) [[likely]]
+    const bool alike = (one & other) != 0 || ((one | other) & (kBytes | kPairs)) != 0 || own.bytes == 0;
+    if (own.bytes == target.bytes && alike) [[likely]]
       return;
     Report(call, {.wrong = Wrong::kUnlikeTarget,
                   .value = static_cast<std::int64_t>(own.bytes),

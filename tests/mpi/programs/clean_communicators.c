@@ -270,6 +270,55 @@ static void spawned_child(void) {
   finish();
 }
 
+// No place for what is asked for: MPI refuses that, and so the process is to live on.
+static void null_places(void) {
+  int word = 0, flag = 0, one[1] = {0}, range[1][3] = {{0, 0, 1}};
+  MPI_Group group;
+  MPI_Request request;
+  MPI_Comm_group(MPI_COMM_WORLD, &group);
+  MPI_Irecv(&word, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+#define REFUSED(call) require((call) != MPI_SUCCESS, #call)
+  REFUSED(MPI_Comm_group(MPI_COMM_WORLD, NULL));
+  REFUSED(MPI_Group_union(group, group, NULL));
+  REFUSED(MPI_Group_incl(group, 1, one, NULL));
+  REFUSED(MPI_Group_range_incl(group, 1, range, NULL));
+  REFUSED(MPI_Group_free(NULL));
+  REFUSED(MPI_Op_free(NULL));
+  REFUSED(MPI_Op_create(NULL, 1, NULL));
+  REFUSED(MPI_Type_contiguous(2, MPI_INT, NULL));
+  REFUSED(MPI_Type_create_struct(1, NULL, NULL, NULL, NULL));
+  REFUSED(MPI_Comm_dup(MPI_COMM_WORLD, NULL));
+  REFUSED(MPI_Comm_idup(MPI_COMM_WORLD, NULL, NULL));
+  REFUSED(MPI_Comm_split(MPI_COMM_WORLD, 0, 0, NULL));
+  REFUSED(MPI_Cart_create(MPI_COMM_WORLD, 1, NULL, NULL, 0, NULL));
+  REFUSED(MPI_Graph_create(MPI_COMM_WORLD, 1, NULL, NULL, 0, NULL));
+  REFUSED(MPI_Test(&request, NULL, MPI_STATUS_IGNORE));
+  REFUSED(MPI_Testall(1, &request, NULL, MPI_STATUSES_IGNORE));
+  REFUSED(MPI_Testany(1, &request, NULL, &flag, MPI_STATUS_IGNORE));
+  REFUSED(MPI_Testsome(1, &request, NULL, one, MPI_STATUSES_IGNORE));
+  REFUSED(MPI_Request_get_status(request, NULL, MPI_STATUS_IGNORE));
+  REFUSED(MPI_Wait(NULL, MPI_STATUS_IGNORE));
+  REFUSED(MPI_Waitall(1, NULL, MPI_STATUSES_IGNORE));
+  REFUSED(MPI_Request_free(NULL));
+  REFUSED(MPI_Start(NULL));
+  REFUSED(MPI_Startall(1, NULL));
+  REFUSED(MPI_Cancel(NULL));
+  REFUSED(MPI_Isend(&word, 1, MPI_INT, 0, 2, MPI_COMM_SELF, NULL));
+  REFUSED(MPI_Irecv(&word, 1, MPI_INT, 0, 2, MPI_COMM_SELF, NULL));
+  REFUSED(MPI_Recv_init(&word, 1, MPI_INT, 0, 2, MPI_COMM_SELF, NULL));
+  REFUSED(MPI_Improbe(0, 0, MPI_COMM_SELF, NULL, NULL, MPI_STATUS_IGNORE));
+  REFUSED(MPI_Win_create(&word, sizeof word, 1, MPI_INFO_NULL, MPI_COMM_SELF, NULL));
+#undef REFUSED
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  MPI_Send(&rank, 1, MPI_INT, 0, 1, MPI_COMM_SELF);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  fold(word);
+  MPI_Group_free(&group);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"constructors", constructors},
@@ -281,6 +330,7 @@ int main(int argc, char** argv) {
       {"between", between},
       {"attributes", attributes},
       {"own_arguments", own_arguments},
+      {"null_places", null_places},
       {"spawned", spawned},
       {"spawned_child", spawned_child},
   };

@@ -96,9 +96,20 @@ static void not_there(void) {  // an error that the program expects
   MPI_Barrier(ring);
 }
 
+static void deleted(void) {  // the first that is done with files: MPI makes things of its own for it
+  require(MPI_File_delete("/tmp/ncclwatch-no-such-folder/file", MPI_INFO_NULL) != MPI_SUCCESS,
+          "a file that is not there");
+  MPI_Offset at = -1;
+  open_one(ring);
+  MPI_File_get_position_shared(file, &at);
+  fold(at);
+  MPI_File_close(&file);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"blocks", blocks}, {"views", views}, {"alone", alone}, {"not_blocking", not_blocking}, {"not_there", not_there},
+      {"blocks", blocks},       {"views", views},     {"alone", alone}, {"not_blocking", not_blocking},
+      {"not_there", not_there}, {"deleted", deleted},
   };
   return RUN_CLEAN(argc, argv, cases, MPI_THREAD_SINGLE);
 }

@@ -120,12 +120,37 @@ static void pairs(void) {  // MPI's own types of two elements are as good as str
   MPI_Win_create(window_of, sizeof window_of, sizeof(int), MPI_INFO_NULL, ring, &window);
   MPI_Win_fence(0, window);
   if (rank == 0) MPI_Put(lengths, 2, MPI_INT, size - 1, 0, 1, MPI_2INT, window);
+  MPI_Put(out, 0, MPI_DOUBLE, 0, 0, 0, MPI_INT, window);
   MPI_Win_fence(0, window);
   MPI_Win_free(&window);
   fold(window_of[0] + window_of[1]);
   MPI_Type_free(&raw);
   MPI_Type_free(&made);
   MPI_Type_free(&several);
+}
+
+static void names(void) {  // of one type, which no MPI tells apart: inside other types nothing is said of them
+  struct {
+    int first;
+    int rest[3];
+    double last;
+  } out = {rank, {1, 2, 3}, 0.5}, in = out;
+  int lengths[3] = {1, 3, 1};
+  MPI_Aint places[3] = {0, sizeof(int), (char*)&out.last - (char*)&out};
+  MPI_Datatype sent[3] = {MPI_INT, MPI_INT32_T, MPI_DOUBLE}, got[3] = {MPI_INT32_T, MPI_INT, MPI_DOUBLE}, to, from,
+               four;
+  MPI_Type_create_struct(3, lengths, places, sent, &to);
+  MPI_Type_create_struct(3, lengths, places, got, &from);
+  MPI_Type_create_struct(2, lengths, places, sent, &four);
+  MPI_Type_commit(&to);
+  MPI_Type_commit(&from);
+  MPI_Type_commit(&four);
+  exchange(&out, 1, to, &in, 1, from);
+  exchange(&in, 1, four, &out, 4, MPI_INT);
+  fold(in.first + out.rest[2] + (int)(2 * in.last));
+  MPI_Type_free(&to);
+  MPI_Type_free(&from);
+  MPI_Type_free(&four);
 }
 
 static void blocks(void) {
@@ -322,6 +347,7 @@ int main(int argc, char** argv) {
       {"column_as_row", column_as_row},
       {"structs", structs},
       {"pairs", pairs},
+      {"names", names},
       {"blocks", blocks},
       {"bytes", bytes},
       {"empty", empty},

@@ -57,6 +57,11 @@ static void mpi_abort(void) {
   others_wait();
 }
 
+static void errors_are_fatal(void) {  // MPI ends it, in a call that asks nothing of anybody
+  if (at_fault()) MPI_Comm_call_errhandler(ring, MPI_ERR_OTHER);
+  others_wait();
+}
+
 static void stopped(void) {
   if (at_fault()) raise(SIGSTOP);
   others_wait();
@@ -100,6 +105,7 @@ int main(int argc, char** argv) {
       {"kill_9", kill_9},
       {"null_pointer", null_pointer},
       {"mpi_abort", mpi_abort},
+      {"errors_are_fatal", errors_are_fatal},
       {"stopped", stopped},
       {"endless_loop", endless_loop},
       {"killed_in_a_message", killed_in_a_message},
