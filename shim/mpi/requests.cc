@@ -17,6 +17,8 @@ constinit HandleMap<Request> requests;
 
 namespace {
 
+constinit HandleMap<std::uint32_t> made_persistent;  // by communicator: collectives
+
 void ReleaseBuffers(Call& ends, std::uint64_t slot) {
   open_buffers.Remove(slot);
   if (ends.box.watches_buffers) [[unlikely]]
@@ -77,6 +79,14 @@ void OpenRequest(Call& call, MPI_Request made, bool sends, bool receives, bool p
 void ForgetRequest(Call& call, MPI_Request made) {
   NoteDone(call, made);
   requests.Remove(Bits(made), [](const Request&) { return true; });
+}
+
+void NumberPersistent(Call& call) {
+  if (call.index == format::kNoCommunicator) return;
+  std::uint32_t number = 0;
+  made_persistent.Put(std::uint64_t{call.generation} << 32 | call.index,
+                      [&](std::uint32_t& made, bool known) { number = made = known ? made + 1 : 1; });
+  call.signature = static_cast<std::uint32_t>(format::Mix(call.signature, number)) | 1;
 }
 
 void StartRequest(Call& start, MPI_Request handle) {

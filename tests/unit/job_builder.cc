@@ -144,14 +144,14 @@ std::uint64_t Job::Enter(int rank, int comm, const Spec& spec) {
   call.root = spec.root;
   call.dtype = spec.dtype;
   call.reduction = spec.reduction;
+  call.signature = spec.signature;
   if (spec.count == 0) {
     call.flags |= format::kEmpty;
     call.chain = entry.chain;
     ++entry.empties;
     return Append(rank, call);
   }
-  entry.chain = format::Chain(entry.chain,
-                              format::Fingerprint(spec.function, spec.count, spec.dtype, spec.reduction, spec.root, 0));
+  entry.chain = format::Chain(entry.chain, reader::FingerprintOf(call));
   call.chain = entry.chain;
   ++entry.entered;
   const std::uint64_t slot = Append(rank, call);

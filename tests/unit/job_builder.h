@@ -26,6 +26,7 @@ struct Spec {
   std::int32_t root = format::kNoRank;
   std::uint64_t stream = 0x7f0010;
   std::uint64_t site = 0x401a2c;
+  std::uint32_t signature = 0;  // of MPI
 };
 Spec AllReduce(std::uint64_t count = 4096, std::uint8_t dtype = kFloat32, std::uint8_t reduction = kSum);
 Spec Broadcast(int root, std::uint64_t count = 4096, std::uint8_t dtype = kFloat32);

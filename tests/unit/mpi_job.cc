@@ -143,6 +143,21 @@ std::uint64_t MpiJob::Amounts(int rank, Function function, const std::vector<for
   return slot;
 }
 
+std::uint64_t MpiJob::StartAmounts(int rank, Function function, std::uint32_t number,
+                                   const std::vector<format::Part>& sends, const std::vector<format::Part>& receives) {
+  Spec spec;
+  spec.function = function;
+  spec.count = 1;
+  spec.dtype = kMpiInt;
+  spec.reduction = format::kNoReduction;
+  spec.signature = number;
+  const std::uint64_t slot = Enter(rank, kWorld, spec);
+  At(rank, slot).flags |= format::kRequest | format::kPersisting;
+  Tell(rank, slot, sends, receives);
+  Return(rank, slot);
+  return slot;
+}
+
 std::uint64_t MpiJob::Create(int rank, Function function, int parent) {
   reader::Communicator& entry = Entry(rank, parent);
   reader::Call call;

@@ -48,9 +48,9 @@ class MpiJob : public Job {
   // ... with amounts for single ranks, as the recorder keeps them.
   std::uint64_t Amounts(int rank, Function function, const std::vector<format::Part>& sends,
                         const std::vector<format::Part>& receives, int root = format::kNoRank, int comm = kWorld);
-  // ... of a call that was made already.
-  void Tell(int rank, std::uint64_t slot, const std::vector<format::Part>& sends,
-            const std::vector<format::Part>& receives);
+  // ... started: the one that was made as the `number`th.
+  std::uint64_t StartAmounts(int rank, Function function, std::uint32_t number, const std::vector<format::Part>& sends,
+                             const std::vector<format::Part>& receives);
   // Makes a communicator of `parent`, which is not told; inside the call.
   std::uint64_t Create(int rank, Function function, int parent = kWorld);
   // MPI_Comm_create_group of these ranks of `parent`, by one of them: inside it, for a communicator of that name.
@@ -71,6 +71,10 @@ class MpiJob : public Job {
   reader::Call& At(int rank, std::uint64_t slot);
   using Job::At;
   void Forget(int rank, std::uint64_t before);  // the ring has wrapped past these slots
+
+ protected:
+  void Tell(int rank, std::uint64_t slot, const std::vector<format::Part>& sends,
+            const std::vector<format::Part>& receives);
 
  private:
   struct Tags {

@@ -43,8 +43,6 @@ std::map<std::uint64_t, Told> Gather(const CommView& comm, std::uint64_t before)
       if (call.communicator != member.comm->index || call.generation != member.comm->generation) continue;
       if (!functions::IsCollective(call.function) || call.position >= before) continue;
       if (call.position >= member.comm->entered) continue;
-      // Each rank may start those that it keeps in an order of its own: which ones belong together is not told.
-      if (call.flags & format::kPersisting) continue;
       told[call.position].insert_or_assign(member.comm->rank, std::pair(&member, &parts));
     }
   }

@@ -39,6 +39,7 @@ struct Collective {
         Discard(kept);
         return Noted(call, result);
       }
+      NumberPersistent(call);
       OpenRequest(call, *Last(arguments...), false, false, true);
       SaveParts(Bits(*Last(arguments...)), saved);
       KeepBuffers(*Last(arguments...), kept);

@@ -57,13 +57,16 @@ TEST(MpiAmounts, EqualOnes) {
 TEST(MpiAmounts, PersistentOnesMayBeStartedInAnyOrder) {
   MpiJob job(2);
   for (const int rank : {0, 1})
-    for (const std::uint64_t count : {rank == 0 ? 2 : 3, rank == 0 ? 3 : 2}) {
-      const std::uint64_t slot = job.Collective(rank, Function::MPI_Ialltoallv);
-      job.At(rank, slot).flags |= format::kRequest | format::kPersisting;
-      job.Tell(rank, slot, Parts(2, Ints(count)), Parts(2, Ints(count)));
-      job.Return(rank, slot);
-    }
+    for (const std::uint32_t number : {rank == 0 ? 1u : 2u, rank == 0 ? 2u : 1u})
+      job.StartAmounts(rank, Function::MPI_Alltoallv_init, number, Parts(2, Ints(number)), Parts(2, Ints(number)));
   ExpectNothing(job);
+}
+
+TEST(MpiAmounts, ThoseOfOnePersistentOneAreCompared) {
+  MpiJob job(2);
+  for (const int rank : {0, 1})
+    job.StartAmounts(rank, Function::MPI_Alltoallv_init, 1, Parts(2, Ints(2)), Parts(2, Ints(rank == 0 ? 2 : 3)));
+  EXPECT_EQ(job.Judge().findings.at(0).kind, Kind::kArgumentMismatch);
 }
 
 // Others may disagree with one of them too.
