@@ -182,9 +182,10 @@ void FileMemberships(View* view) {
   }
 }
 
+// Monitors ask NCCL all the time. Of MPI only that question is recorded in which it ends the process.
 bool TellsOfProgress(const Call& call) {
   const functions::FunctionInfo* info = functions::Find(call.function);
-  return info != nullptr && info->family != functions::Family::kQuery;
+  return info != nullptr && (info->family != functions::Family::kQuery || functions::IsMpi(call.function));
 }
 
 void NoteActivity(const Call& call, std::int64_t shift_ns, Node* node) {
