@@ -252,6 +252,12 @@ bool BlamesSomebodyElse(const View& view, const Process& process, const Said& sa
          });
 }
 
+bool IsVerdictOfItsOwn(const View& view, const Death& death) {
+  const Process& process = view.processes[death.process];
+  return death.waits.empty() && process.fate.status && *process.fate.status != 0 && HasLeftFinalize(*process.box) &&
+         death.said.nothing();
+}
+
 std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   const Process& process = view.processes[death.process];
   const Fate& fate = process.fate;
@@ -269,8 +275,7 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
     if (!waited || !DiedAlone(view, process)) return std::nullopt;
     return Certainty::kLikely;
   }
-  // Its own verdict on what it has done, which nobody depends on any more.
-  if (!waited && fate.status && HasLeftFinalize(*process.box) && death.said.nothing()) return std::nullopt;
+  if (IsVerdictOfItsOwn(view, death)) return std::nullopt;
   if (fate.what != Observed::kGone) return Certainty::kLikely;
   const bool of_an_error = KindOfDeath(process, death.said) == Kind::kLibraryError;
   if (of_an_error && BlamesSomebodyElse(view, process, death.said)) return Certainty::kLikely;

@@ -18,6 +18,10 @@ struct Death {
   std::int64_t ended_ns = 0;  // when it began to end: by its own words, else when it was seen gone
 };
 
+// It has left MPI_Finalize, and ends with a status: what it says of its own work, which nobody depends on any more. Its
+// launcher kills what is left of the job for it.
+bool IsVerdictOfItsOwn(const View& view, const Death& death);
+
 // Deaths closer than this are not ordered by when they were seen.
 inline constexpr std::int64_t kOrderableNs = 100'000'000;
 

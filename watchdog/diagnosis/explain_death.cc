@@ -172,9 +172,12 @@ std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph) {
   const std::vector<Death> deaths = Deaths(view, graph);
   std::vector<const Death*> early;  // all orderly exits that somebody waits for make one finding
   Certainty early_certainty = Certainty::kLikely;
+  bool launcher_kills = false;
   for (const Death& death : deaths) {
     const std::optional<Certainty> certainty = JudgeDeath(view, death);
     const Process& process = view.processes[death.process];
+    launcher_kills |= IsVerdictOfItsOwn(view, death);
+    if (launcher_kills && process.fate.signal == SIGKILL) continue;
     if (!certainty || process.nodes.empty()) continue;
     if (KindOfDeath(process, death.said) == Kind::kEarlyExit) {
       early.push_back(&death);

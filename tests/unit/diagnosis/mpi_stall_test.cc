@@ -87,6 +87,21 @@ TEST(MpiEnd, AStatusOfItsOwnAfterFinalizeIsNoDeath) {
   for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+TEST(MpiEnd, WhoIsKilledForTheStatusOfAnotherIsNoCulprit) {
+  MpiJob job(2);
+  for (const int rank : {0, 1}) {
+    job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+    job.Finalize(rank);
+  }
+  job.Box(0).calls.back().returned_ns = job.now_ns();
+  job.Box(0).state = format::ProcessState::kExiting;
+  job.Box(0).last_words = {true, 1, 0, job.now_ns(), ""};
+  job.Die(0, Job::Status(1));
+  job.Pass(0.02);
+  job.Die(1, Job::Signal(9));
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
 TEST(MpiEnd, EndedByNcclwatch) {
   for (const diagnosis::Finding& finding : Left(86).Judge().findings) ADD_FAILURE() << finding.summary;
 }
