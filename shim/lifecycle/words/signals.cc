@@ -193,9 +193,14 @@ void OnSignal(int signal, siginfo_t* info, void* context) {
   GoOn(signal, info, context, before);
 }
 
+bool IsOurs(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == OnSignal;
+}
+
 void Take(int signal, struct sigaction* before) {
   struct sigaction now {};
-  if (sigaction(signal, nullptr, &now) != 0 || IsIgnored(now)) return;
+  // Ours still: it was never given up, since UCX has a sigaction() of its own that leaves what is there.
+  if (sigaction(signal, nullptr, &now) != 0 || IsIgnored(now) || IsOurs(now)) return;
   *before = now;
   struct sigaction ours {};
   ours.sa_sigaction = OnSignal;
@@ -216,10 +221,6 @@ void Take(int signal, struct sigaction* before) {
   // Another thread of the application may have been quicker: its own handling stays.
   const bool same = replaced.sa_sigaction == now.sa_sigaction && replaced.sa_flags == now.sa_flags;
   if (!same) sigaction(signal, &replaced, nullptr);
-}
-
-bool IsOurs(const struct sigaction& action) {
-  return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == OnSignal;
 }
 
 bool SameHandler(const struct sigaction& a, const struct sigaction& b) {

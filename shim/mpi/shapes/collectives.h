@@ -30,7 +30,7 @@ struct Collective {
       call.saving = &saved;
       TellParts(call, arguments...);
       Footprint touched(call, false);
-      Touch(call, touched, arguments...);
+      TouchBuffers(call, touched, arguments...);
       const KeptBuffers kept = PrepareBuffers(call, touched.of(Use::kRead), touched.all(Use::kRead),
                                               touched.of(Use::kWritten), touched.all(Use::kWritten));
       const int result = Pass(real, kept.moved(), arguments...);
@@ -46,7 +46,7 @@ struct Collective {
       return Noted(call, result);
     } else if constexpr (IsNonBlocking(function)) {
       Footprint touched(call);
-      Touch(call, touched, arguments...);
+      TouchBuffers(call, touched, arguments...);
       call.flags |= format::kRequest;
       TellParts(call, arguments...);
       EnterCollective(call);
@@ -82,14 +82,14 @@ struct Collective {
   }
   // Between two groups it is told by others what is received; a refused call touches nothing.
   template <class... A>
-  static void Touch(Call& call, Footprint& touched, A... arguments) {
+  static void TouchBuffers(Call& call, Footprint& touched, A... arguments) {
     if constexpr (requires { Shape::Touch(call, touched, arguments...); })
       if (!call.inter && call.rank >= 0 && call.size > 0 && !call.misuse) Shape::Touch(call, touched, arguments...);
   }
   template <class... A>
   [[gnu::noinline]] static void CheckBuffers(Call& call, A... arguments) {
     Footprint touched(call);
-    Touch(call, touched, arguments...);
+    TouchBuffers(call, touched, arguments...);
   }
   // What is received goes elsewhere.
   template <class Real, class... A>
