@@ -1,6 +1,7 @@
 // Functions that only ask are not wrapped: MPI_Comm_rank costs nothing here. Over an error, and before MPI_Init and
 // after MPI_Finalize, the library answers them by ending the process, and its stack tells over what.
 #include <dlfcn.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -62,7 +63,8 @@ void Note(std::uint64_t site) {
   Box* const box = inside ? CurrentBox() : FirstUse(0);
   if (!box) return;
   Call call(*box, current_thread, refused.function, refused.site);
-  if (inside) return EnterOther(call);
+  // A vfork child shares this memory, and ends alone.
+  if (inside) return static_cast<std::uint32_t>(syscall(SYS_getpid)) == box->pid ? EnterOther(call) : void();
   Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
 }
 

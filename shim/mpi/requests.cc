@@ -17,7 +17,12 @@ constinit HandleMap<Request> requests;
 
 namespace {
 
-constinit HandleMap<std::uint32_t> made_persistent;  // by communicator: collectives
+// Collectives made on a communicator, by its place in the table, which another one may have by now.
+struct PersistentOnes {
+  std::uint32_t generation;
+  std::uint32_t number;
+};
+constinit HandleMap<PersistentOnes> persistent_ones;
 
 void ReleaseBuffers(Call& ends, std::uint64_t slot) {
   open_buffers.Remove(slot);
@@ -84,8 +89,10 @@ void ForgetRequest(Call& call, MPI_Request made) {
 void NumberPersistent(Call& call) {
   if (call.index == format::kNoCommunicator) return;
   std::uint32_t number = 0;
-  made_persistent.Put(std::uint64_t{call.generation} << 32 | call.index,
-                      [&](std::uint32_t& made, bool known) { number = made = known ? made + 1 : 1; });
+  persistent_ones.Put(call.index, [&](PersistentOnes& there, bool known) {
+    number = known && there.generation == call.generation ? there.number + 1 : 1;
+    there = {call.generation, number};
+  });
   call.signature = static_cast<std::uint32_t>(format::Mix(call.signature, number)) | 1;
 }
 

@@ -115,14 +115,22 @@ std::uint64_t MpiJob::Sendrecv(int rank, const MpiMessage& send, const MpiMessag
   return second;
 }
 
-std::uint64_t MpiJob::Collective(int rank, Function function, int root, int comm) {
+namespace {
+
+Spec OfInts(Function function, int root) {
   Spec spec;
   spec.function = function;
   spec.count = 1;
   spec.dtype = kMpiInt;
   spec.reduction = format::kNoReduction;
   spec.root = root;
-  const std::uint64_t slot = Enter(rank, comm, spec);
+  return spec;
+}
+
+}  // namespace
+
+std::uint64_t MpiJob::Collective(int rank, Function function, int root, int comm) {
+  const std::uint64_t slot = Enter(rank, comm, OfInts(function, root));
   At(rank, slot).bytes = 4;
   return slot;
 }
@@ -145,11 +153,7 @@ std::uint64_t MpiJob::Amounts(int rank, Function function, const std::vector<for
 
 std::uint64_t MpiJob::StartAmounts(int rank, Function function, std::uint32_t number,
                                    const std::vector<format::Part>& sends, const std::vector<format::Part>& receives) {
-  Spec spec;
-  spec.function = function;
-  spec.count = 1;
-  spec.dtype = kMpiInt;
-  spec.reduction = format::kNoReduction;
+  Spec spec = OfInts(function, format::kNoRank);
   spec.signature = number;
   const std::uint64_t slot = Enter(rank, kWorld, spec);
   At(rank, slot).flags |= format::kRequest | format::kPersisting;

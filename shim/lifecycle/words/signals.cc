@@ -24,7 +24,7 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTRAP, S
 
 // What the application had: written before ours is installed.
 struct sigaction had[std::size(kSignals)];
-// Of it: a library's that reports the signal and ends the process.
+// Of it: a library's that reports the signal and ends the process, for which it asks to be called once only.
 bool reports[std::size(kSignals)];
 bool lent[std::size(kSignals)];
 
@@ -244,7 +244,7 @@ void TakeFatalSignalsBack() {
     lent[i] = false;
     const struct sigaction before = had[i];
     Take(kSignals[i], &had[i]);
-    reports[i] = !IsDefault(had[i]) && !SameHandler(before, had[i]);
+    reports[i] = (had[i].sa_flags & SA_RESETHAND) && !SameHandler(before, had[i]);
   }
 }
 

@@ -102,6 +102,13 @@ TEST(MpiEnd, WhoIsKilledForTheStatusOfAnotherIsNoCulprit) {
   for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+TEST(MpiEnd, ACrashOfTheOnlyProcessIsTold) {
+  MpiJob job(1);
+  job.Return(0, job.Collective(0, Function::MPI_Barrier));
+  job.Die(0, Job::Signal(11));
+  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {0});
+}
+
 TEST(MpiEnd, EndedByNcclwatch) {
   for (const diagnosis::Finding& finding : Left(86).Judge().findings) ADD_FAILURE() << finding.summary;
 }
