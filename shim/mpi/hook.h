@@ -43,14 +43,14 @@ struct Hook<function, Shape, int(P...)> {
   template <class... Words>
   [[gnu::always_inline]] static int Enter(const Here& here, Words... words) {
     static_assert(sizeof...(P) <= sizeof...(Words));
-    if (!IsOurAbi()) [[unlikely]]
-      return PassOn(here.name, words...);
+    if (abi.load(std::memory_order_relaxed) != Abi::kOurs) [[unlikely]]
+      return EnterUnsure(here, words...);
     const std::uint64_t all[] = {words...};
     return Unpack(here, all, std::index_sequence_for<P...>{});
   }
 
-  // One copy for both names of a function.
-  [[gnu::noinline]] static int Run(const Here& here, P... arguments) {
+  // One copy for both names of a function. The arguments come first: they stay where the caller has put them.
+  [[gnu::noinline]] static int Run(P... arguments, const Here& here) {
     auto* real = reinterpret_cast<Real>(mpi::Real(function, here.name));
     if (!real) [[unlikely]]
       return NoSuchFunction(function);
@@ -84,9 +84,14 @@ struct Hook<function, Shape, int(P...)> {
   }
 
  private:
+  // At the first call, or under another MPI.
   template <class... Words>
-  [[gnu::noinline]] static int PassOn(Name name, Words... words) {
-    auto* real = reinterpret_cast<int (*)(Words...)>(mpi::Real(function, name));
+  [[gnu::cold, gnu::noinline]] static int EnterUnsure(const Here& here, Words... words) {
+    if (IsOurAbi()) {
+      const std::uint64_t all[] = {words...};
+      return Unpack(here, all, std::index_sequence_for<P...>{});
+    }
+    auto* real = reinterpret_cast<int (*)(Words...)>(mpi::Real(function, here.name));
     return real ? real(words...) : NoSuchFunction(function);
   }
 
@@ -129,7 +134,7 @@ struct Hook<function, Shape, int(P...)> {
   template <std::size_t... at>
   [[gnu::always_inline]] static int Unpack(const Here& here, const std::uint64_t* words, std::index_sequence<at...>) {
     static_cast<void>(words);
-    return Run(here, As<P>(words[at])...);
+    return Run(As<P>(words[at])..., here);
   }
 
   using Family = functions::Family;

@@ -16,6 +16,7 @@ import tempfile
 
 RESAMPLES = 10000
 LIMIT_S = 300  # of one run
+SHARED = "/dev/shm"  # where black boxes lie by default; a mapping of a disk's file costs its file system's bookkeeping
 FLOOR = "recorded"  # the latency with a bare record of each call
 
 
@@ -35,7 +36,7 @@ def command(build, mpi, preload, directory):
 
 def run(build, mpi, preload):
     """Nanoseconds by the name of the figure."""
-    with tempfile.TemporaryDirectory() as directory:
+    with tempfile.TemporaryDirectory(dir=SHARED if os.path.isdir(SHARED) else None) as directory:
         done = subprocess.run(command(build, mpi, preload, directory), capture_output=True, text=True,
                               timeout=LIMIT_S, check=True)
     return {name: float(ns) for name, ns in (line.split() for line in done.stdout.splitlines())}
