@@ -1,5 +1,6 @@
 #include "shim/lifecycle/exit.h"
 
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ bool IsFalseSuccess(int status) {
 }
 
 [[noreturn]] void EndFrom(std::uint64_t site, int status) {
-  if (BeforeEnd) BeforeEnd(site);
+  if (BeforeEnd && BeforeEnd(site)) NoteHangUp();
   EndNow(status);
 }
 
@@ -53,6 +54,10 @@ void OnExit(int status, void*) {
 void CatchExits() {
   if (caught.exchange(true)) return;
   on_exit(OnExit, nullptr);
+}
+
+void NoteHangUp() {
+  if (Box* box = CurrentBox()) Put(box->header->last_words.signal, SIGHUP);
 }
 
 void NoteExit(int status) {

@@ -43,6 +43,7 @@ struct Call {
   SavedParts* saving = nullptr;  // of a persistent one that is being made: where its parts go
 
   bool whole = false;            // its elements lie in one piece
+  bool made_type = false;        // its type is one that the program has made
   Piece piece;                   // of a message: what is sent, or received into
   std::uint8_t misuse = 0;       // number + 1 of the entry that says what is wrong with the call
   std::uint64_t slot = kNoSlot;  // none while switched off

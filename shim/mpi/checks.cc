@@ -64,8 +64,14 @@ void CheckOverlap(Call& call, MPI_Datatype sent_type, MPI_Datatype received_type
     Report(call, {.wrong = Wrong::kBuffersOverlap, .value = static_cast<std::int64_t>(bytes)});
 }
 
+void ReportPeer(Call& call) {
+  if (call.root == MPI_ANY_SOURCE) return Report(call, {.wrong = Wrong::kAnyDestination});
+  Report(call, {.wrong = Wrong::kRankOutOfRange, .value = call.root, .limit = call.size});
+}
+
 void ReportTag(Call& call, int tag) {
   if (call.root == MPI_PROC_NULL) return;
+  if (tag == MPI_ANY_TAG) return Report(call, {.wrong = Wrong::kAnyTagSent});
   Report(call, {.wrong = Wrong::kTagOutOfRange, .value = tag, .limit = highest_tag.load(std::memory_order_relaxed)});
 }
 

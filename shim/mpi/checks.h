@@ -21,6 +21,7 @@ namespace ncclwatch::shim::mpi {
 void CheckUserOperator(Call& call, MPI_Op op);
 [[gnu::cold]] void CheckNoBuffer(Call& call, const void* buffer, std::uint64_t count, MPI_Datatype type);
 [[gnu::cold]] void CheckOverlap(Call& call, MPI_Datatype sent_type, MPI_Datatype received_type, std::uint64_t bytes);
+[[gnu::cold]] void ReportPeer(Call& call);
 [[gnu::cold]] void ReportTag(Call& call, int tag);
 extern std::atomic<int> highest_tag;  // MPI_TAG_UB
 void LearnHighestTag();               // after MPI_Init
@@ -32,7 +33,7 @@ inline bool InRange(const Call& call, int rank) {
 inline void CheckDestination(Call& call) {
   if (InRange(call, call.root) || call.root == MPI_PROC_NULL) [[likely]]
     return;
-  Report(call, {.wrong = Wrong::kRankOutOfRange, .value = call.root, .limit = call.size});
+  ReportPeer(call);
 }
 inline void CheckSource(Call& call) {
   if (call.root != MPI_ANY_SOURCE) CheckDestination(call);
@@ -135,6 +136,12 @@ inline void CheckOperator(Call& call, MPI_Op op) {
       [[likely]]
     return;
   Report(call, {.wrong = Wrong::kOperatorForType});
+}
+// Of reductions, whose predefined operators take no types that were made.
+inline void CheckReduction(Call& call, MPI_Op op) {
+  if (call.made_type && call.reduction != format::kUserReduction) [[unlikely]]
+    return Report(call, {.wrong = Wrong::kOperatorForType});
+  CheckOperator(call, op);
 }
 // Of accesses to windows.
 inline void CheckPredefinedOperator(Call& call, MPI_Op op) {

@@ -46,7 +46,8 @@ void Fill(format::Communicator& entry, MPI_Comm comm) {
   ask_inter(comm, &inter);
   Put(entry.rank, rank);
   Put(entry.size, size);
-  Put(entry.flags, (entry.flags & ~format::kCommRankUnknown) | (inter ? format::kCommInter : 0u));
+  constexpr std::uint32_t kUnsettled = format::kCommRankUnknown | format::kCommInter;
+  Put(entry.flags, (entry.flags & ~kUnsettled) | (inter ? format::kCommInter : 0u));
 }
 
 // The ranks that the members of a group have in a communicator, empty if that is not known.
@@ -83,14 +84,19 @@ std::vector<int> OtherMembers(MPI_Comm inter) {
 }
 
 // Both sides must come to the same: the group with the lower first rank goes before.
-std::uint64_t IdOfInter(Box& box, MPI_Comm comm) {
+void IdentifyInter(Box& box, format::Communicator& entry, MPI_Comm comm) {
   const std::vector<int> own = OwnMembers(comm, MPI_COMM_WORLD), other = OtherMembers(comm);
   const bool known = !own.empty() && !other.empty() &&
                      std::none_of(other.begin(), other.end(), [](int rank) { return rank == MPI_UNDEFINED; });
-  if (!known) return 0;  // processes of another world
+  if (!known) return Put(entry.flags, entry.flags | format::kCommIdentityUnknown);  // processes of another world
+  const bool first = own.front() < other.front();
   const std::uint64_t groups =
-      own.front() < other.front() ? format::Mix(HashOf(own), HashOf(other)) : format::Mix(HashOf(other), HashOf(own));
-  return IdOf(Origin::kInter, 0, CountUse(box, groups), groups);
+      first ? format::Mix(HashOf(own), HashOf(other)) : format::Mix(HashOf(other), HashOf(own));
+  Put(entry.id, IdOf(Origin::kInter, 0, CountUse(box, groups), groups));
+  Put(entry.color, first ? own.size() : 0);
+  Put(entry.rank, entry.rank + (first ? 0 : other.size()));
+  Put(entry.size, own.size() + other.size());
+  Put(entry.flags, entry.flags | format::kCommBothGroups);
 }
 
 std::uint64_t IdOfGroup(Box& box, std::uint64_t parent, std::uint64_t tag, const std::vector<int>& members) {
@@ -156,10 +162,7 @@ void Identify(Box& box, format::Communicator& entry, const Making& making, MPI_C
     } else if (making.origin == Origin::kOfGroupAlone) {
       if (!making.identified) Put(entry.id, IdOfGroup(box, entry.parent, making.what, OwnMembers(comm, parent)));
     } else if (entry.flags & format::kCommInter) {
-      if (const std::uint64_t id = IdOfInter(box, comm))
-        Put(entry.id, id);
-      else
-        Put(entry.flags, entry.flags | format::kCommIdentityUnknown);
+      IdentifyInter(box, entry, comm);
     }
   } catch (...) {
     Put(entry.flags, entry.flags | format::kCommIdentityUnknown);  // out of memory
@@ -185,7 +188,7 @@ void BeginMaking(Call& call, Making* making) {
   origin.parent = parent.id;
   origin.ordinal = call.position;
   origin.color = making->color;
-  origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & kUncompared);
+  origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & (kUncompared | format::kCommInter));
   origin.id = IdOf(making->origin, parent.id, call.position, making->what);
   if (making->origin == Origin::kOfGroupAlone && !call.inter) IdentifyByGroup(call, parent, making, &origin);
   if (making->origin == Origin::kByMembers && making->group != MPI_GROUP_NULL && !call.inter)
@@ -209,6 +212,7 @@ void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* mad
         Put(entry.rank, parent->rank);
         Put(entry.size, parent->size);
         Put(entry.flags, parent->flags);
+        if (parent->flags & format::kCommBothGroups) Put(entry.color, parent->color);
       }
       if (parent && !making.pending) Identify(box, entry, making, HandleOf(*parent), *made);
       Bind(box, making.made, *made);

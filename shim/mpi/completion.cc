@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <new>
 
 #include "shim/mpi/buffers.h"
@@ -17,20 +18,34 @@ namespace {
 
 constinit HandleMap<Receipt> messages;
 
-// What is waited for is not under way: a persistent request that rests, which is allowed, or a handle whose operation
-// is over.
+void ReportRequest(Call& call, Wrong wrong, const Request& request, std::int64_t value = 0) {
+  if (!InSight(ObjectKind::kRequest)) return;
+  Report(call, {.wrong = wrong,
+                .value = value,
+                .made_at = request.site,
+                .made_by = static_cast<functions::Function>(request.function)});
+}
+
+// What is waited for is a handle whose operation is over, unless it is a persistent request that rests.
 [[gnu::cold]] void NoteIdle(Call& call, std::uint64_t handle) {
   Request request;
-  if (!requests.Find(handle, &request)) return;
-  if (request.done) {
-    if (InSight(ObjectKind::kRequest))
-      Report(call, {.wrong = Wrong::kStaleRequest,
-                    .made_at = request.site,
-                    .made_by = static_cast<functions::Function>(request.function)});
-  } else if (request.persistent && request.starts == 0 && !request.awaited_idle) {
-    request.awaited_idle = true;
-    requests.Put(handle, request);
-  }
+  if (requests.Find(handle, &request) && request.done) ReportRequest(call, Wrong::kStaleRequest, request);
+}
+
+[[gnu::cold]] void NoteTwice(Call& call, std::uint64_t handle, int count) {
+  Request request;
+  if (requests.Find(handle, &request)) ReportRequest(call, Wrong::kListedTwice, request, count);
+}
+
+// All that is waited for is persistent and rests. Beside others a program may leave some unstarted, at a border that
+// has no neighbour.
+[[gnu::cold]] void NoteNeverStarted(std::uint64_t handle) {
+  requests.Change(handle, [](Request& there) { there.awaited_idle |= there.persistent && there.starts == 0; });
+}
+
+std::uint32_t NewList() {
+  static constinit std::atomic<std::uint32_t> lists{0};
+  return lists.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 bool WantsNone(const MPI_Status* wanted) { return wanted == MPI_STATUS_IGNORE || wanted == MPI_STATUSES_IGNORE; }
@@ -53,19 +68,31 @@ Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
     rows_ = static_cast<Row*>(memory);
     statuses_ = reinterpret_cast<MPI_Status*>(rows_ + count_);
   }
+  const std::uint32_t list = count_ > 1 ? NewList() : 0;
+  int resting = 0;
   for (int i = 0; i < count_; ++i) {
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without handles the count is 0
     Row* row = new (&rows_[i]) Row{Bits(handles[i]), {}};
     if (handles[i] == MPI_REQUEST_NULL) continue;
-    const bool found = requests.Change(row->handle, [row](const Request& there) { row->request.Take(there); });
+    ++given_;
+    bool twice = false;
+    const bool found = requests.Change(row->handle, [&](Request& there) {
+      row->request.Take(there);
+      if (list == 0) return;
+      twice = there.listed == list && there.active && !there.shared;
+      there.listed = list;
+    });
+    if (twice) [[unlikely]]
+      NoteTwice(call, row->handle, count_);
     if (row->request.active) {
       ++known_;
       needs_status_ |= row->request.needs_status;
     } else if (found) {
       NoteIdle(call, row->handle);
-      rests_ |= row->request.persistent;
+      resting += row->request.persistent;
     }
   }
+  for (int i = 0; i < count_ && resting == count_; ++i) NoteNeverStarted(rows_[i].handle);
 }
 
 Awaited::~Awaited() {
@@ -127,6 +154,7 @@ void DescribeProbe(Call& call, int source, int tag, MPI_Comm comm) {
   call.tag = tag;
   CheckSource(call);
   CheckReceivedTag(call);
+  CountPeerThrough(call);
   if (source == MPI_ANY_SOURCE) call.flags |= format::kAnySource;
   if (tag == MPI_ANY_TAG) call.flags |= format::kAnyTag;
   if (source == MPI_PROC_NULL) call.flags |= format::kNoPartner;
@@ -166,7 +194,11 @@ void FreeRequest(Box& box, std::uint64_t handle) {
     DropSavedParts(handle);
     DropKeptBuffers(handle);
   } else {
-    requests.Remove(handle, [&](Request& there) { return there.slot == request.slot && --there.sharers == 0; });
+    requests.Change(handle, [&](Request& there) {
+      if (there.slot != request.slot || --there.sharers > 0) return;
+      there.active = false;
+      there.done = !there.shared;
+    });
   }
   if (!request.active) return;
   AddFlags(box, request.slot, format::kForgotten);

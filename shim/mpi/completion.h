@@ -16,9 +16,9 @@ class Awaited {
   Awaited(const Awaited&) = delete;
   Awaited& operator=(const Awaited&) = delete;
 
-  // Nothing to wait for, or nothing that is known: the call is passed on. Of persistent requests that rest a record is
-  // made: to wait for them is allowed, and not every MPI comes back from it.
-  bool none() const { return known_ == 0 && !rests_; }
+  // Nothing to wait for: the call is passed on. Of persistent requests that rest, and of what is not known, a record is
+  // made: not every MPI comes back from them.
+  bool none() const { return given_ == 0; }
   // Before a call that blocks: its record, noted in those of the operations.
   void Enter(Call& call);
   // What to pass in place of the caller's status or statuses, where it wants none and we need them.
@@ -42,8 +42,8 @@ class Awaited {
 
   Call& call_;
   int count_;
-  int known_ = 0;
-  bool rests_ = false;
+  int given_ = 0;  // that are not null
+  int known_ = 0;  // and active
   bool needs_status_ = false;
   Row* rows_ = reinterpret_cast<Row*>(few_);
   MPI_Status* statuses_ = few_statuses_;

@@ -360,6 +360,14 @@ void AmountOfPairs(Call& call, const Predefined::Entry& type) {
   call.whole = type.whole;
 }
 
+namespace {
+
+bool MayStandForPredefined(const Datatype& type) {
+  return type.made_at == 0 || static_cast<functions::Function>(type.made_by) == functions::Function::MPI_Type_dup;
+}
+
+}  // namespace
+
 void AmountOfMade(Call& call, MPI_Datatype type) {
   Datatype known;
   const bool usable = FindDatatype(type, &known);
@@ -367,9 +375,11 @@ void AmountOfMade(Call& call, MPI_Datatype type) {
     CheckUnusable(call, type);
   if (!usable) return;
   call.dtype = known.basic ? known.basic : kDerivedType;
+  call.made_type = !MayStandForPredefined(known);
   call.bytes = known.bytes * call.count;
   call.signature = SignatureOf(known, call.count);
   call.whole = known.whole;
+  if (known.basic) call.count *= known.elements;  // as the dtype
 }
 
 Piece FirstByteOf(const Call& call, const void* buffer, MPI_Datatype type) {

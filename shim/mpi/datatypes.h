@@ -59,6 +59,8 @@ void ForEachDatatype(const Visit& visit);
 void AmountOfMade(Call& call, MPI_Datatype type);
 void AmountOfPairs(Call& call, const Predefined::Entry& type);
 inline void Amount(Call& call, std::uint64_t count, MPI_Datatype type) {
+  if (static_cast<std::int64_t>(count) < 0) [[unlikely]]
+    return;  // has been told, and is refused: there is no such message
   call.count = count;
   const Predefined::Entry* known = predefined_types.Find(Bits(type));
   if (!known) [[unlikely]]

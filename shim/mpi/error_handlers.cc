@@ -46,6 +46,9 @@ bool TellsThroughOwn(const Call& call) {
 
 }  // namespace
 
+bool TellsProgramOfComm(MPI_Comm comm) { return TellsThrough(NCCLWATCH_ASK(MPI_Comm_get_errhandler), comm); }
+bool TellsProgramOfWindow(MPI_Win window) { return TellsThrough(NCCLWATCH_ASK(MPI_Win_get_errhandler), window); }
+
 bool TellsProgram(const Call& call) {
   if (phase.load(std::memory_order_relaxed) != Phase::kRunning) return false;
   if (functions::FullName(call.function).starts_with("MPI_File_")) return true;  // by itself, unlike all others

@@ -13,6 +13,9 @@ foreach(mpi IN LISTS MPIS)
   read_mpi_headers(${mpi} declared)
   set(here "")
   set(names "    exit;\n")
+  if(mpi STREQUAL "mpich")
+    string(APPEND names "    MPIR_Err_return_comm;\n    MPIR_Err_return_win;\n")
+  endif()
   foreach(row IN LISTS mpi_rows)
     string(REGEX MATCH "[0-9]+, (MPI_[A-Za-z0-9_]+)" ignored "${row}")
     set(name ${CMAKE_MATCH_1})
@@ -28,12 +31,14 @@ foreach(mpi IN LISTS MPIS)
 
   add_library(shim_${mpi} OBJECT
     mpi/agreed.cc
+    mpi/attached.cc
     mpi/buffers.cc
     mpi/checks.cc
     mpi/communicators.cc
     mpi/completion.cc
     mpi/datatypes.cc
     mpi/error_handlers.cc
+    mpi/fatal_mpich.cc
     mpi/files.cc
     mpi/footprint.cc
     mpi/groups.cc

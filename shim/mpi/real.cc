@@ -51,16 +51,21 @@ std::string_view FileOf(const char* path) {
 
 }  // namespace
 
+void* FindRealNamed(const char* name) {
+  void* real = NextInOrder(name);
+  if (!real)
+    if (void* handle = Loaded()) real = resolve::RealDlsym()(handle, name);
+  return real && !IsOurs(real) ? real : nullptr;
+}
+
 void* FindReal(Function function, Name name) {
   const KeepErrno keep;
   const functions::FunctionInfo* info = functions::Find(function);
   char text[64] = "P";
   if (!info || info->name.size() + 2 > sizeof text) return nullptr;
   info->name.copy(text + (name == Name::kProfiled ? 1 : 0), info->name.size());
-  void* real = NextInOrder(text);
-  if (!real)
-    if (void* handle = Loaded()) real = resolve::RealDlsym()(handle, text);
-  if (!real || IsOurs(real)) return nullptr;
+  void* const real = FindRealNamed(text);
+  if (!real) return nullptr;
   reals[static_cast<std::uint8_t>(name)][static_cast<std::uint32_t>(function)].store(real, std::memory_order_relaxed);
   return real;
 }

@@ -25,6 +25,9 @@ inline void* Real(functions::Function function, Name name) {
   return FindReal(function, name);
 }
 
+// A function of the library's own that no table has, past ours of that name. Null if there is none.
+void* FindRealNamed(const char* name);
+
 // The library's own function, for questions of ours: Ask(&PMPI_Comm_rank, Function::MPI_Comm_rank)(comm, &rank).
 template <class R, class... P>
 auto Ask(R (*)(P...), functions::Function function) {

@@ -122,6 +122,12 @@ void Attach(Call& call, MPI_Comm comm) {
   if (entry->size == 1 && !call.inter) call.flags |= format::kOneRank;
 }
 
+std::int32_t CountedThrough(const Box& box, std::uint32_t index, std::int32_t peer) {
+  if (index == kNoCommunicator || peer < 0) return peer;
+  const format::Communicator& entry = box.communicators[index];
+  return (entry.flags & format::kCommBothGroups) ? entry.color + peer : peer;
+}
+
 void EnterCollective(Call& call) {
   format::Communicator* entry = EntryOf(call);
   if (entry) {

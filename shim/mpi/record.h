@@ -18,6 +18,13 @@ inline format::MpiRecord& RecordAt(Box& box, std::uint64_t slot) {
 // Fills in what is known of the communicator.
 void Attach(Call& call, MPI_Comm comm);
 
+// Between two groups ranks of peers count through both (format::kCommBothGroups), in records and the table of peers.
+std::int32_t CountedThrough(const Box& box, std::uint32_t index, std::int32_t peer);
+inline void CountPeerThrough(Call& call) {
+  if (call.inter) [[unlikely]]
+    call.root = CountedThrough(call.box, call.index, call.root);
+}
+
 // Before the real call. Each commits a record, from when on the call is seen as entered.
 void EnterCollective(Call& call);
 void EnterSend(Call& call);

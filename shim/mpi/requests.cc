@@ -158,7 +158,7 @@ void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, cons
     NoteReceipt(box, {.slot = request.slot,
                       .index = request.index,
                       .generation = request.generation,
-                      .source = asked ? status->MPI_SOURCE : request.peer,
+                      .source = asked ? CountedThrough(box, request.index, status->MPI_SOURCE) : request.peer,
                       .tag = asked ? status->MPI_TAG : request.tag});
   }
   if (request.makes != format::kNoCommunicator) [[unlikely]]

@@ -35,6 +35,7 @@ struct Request {
   // MPI gives one handle to all operations that are over at once.
   std::uint32_t sharers = 1;
   bool shared = false;
+  std::uint32_t listed = 0;  // number of the last call that had it in a list of several
 };
 
 // Of an active request: what is still to be known once a call has taken its handle away.

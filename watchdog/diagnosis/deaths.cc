@@ -265,7 +265,7 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   // Of a job of one process nobody else has to say anything.
   const bool alone = view.expected == 1 && view.nodes.size() == 1 && fate.signal && !fate.polite();
   if (death.stake == nullptr && !waited && !alone) return std::nullopt;
-  if (fate.orderly()) {
+  if (fate.orderly() && AbortOf(*process.box) == nullptr) {
     const std::vector<const Wait*> waits = NeverEntered(view, death);
     if (waits.empty()) return std::nullopt;
     const bool proven = std::any_of(waits.begin(), waits.end(), [](const Wait* wait) { return wait->proven; });
@@ -282,7 +282,7 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   if (HadWaitedForTheUnseen(view, process)) return Certainty::kLikely;
   // Known by its node's summaries alone: it may have ended over an error that another rank is to blame for.
   if (process.box->told && fate.status) return Certainty::kLikely;
-  if (fate.violent()) return FirstOfTheKilled(view, death);
+  if (fate.violent() || fate.orderly()) return FirstOfTheKilled(view, death);
   // How it ended is not known: perhaps somebody ends the whole job.
   if (death.blamed) return Certainty::kLikely;
   if (SomebodyLives(view)) {

@@ -271,13 +271,23 @@ bool HasStart(const Difference& difference) {
                      [](const Side& side) { return (side.call->flags & format::kPersisting) != 0; });
 }
 
+// A type that is null or has been freed is told of as an invalid_argument: there is nothing to compare with.
+bool HasUnknownType(const Difference& difference) {
+  const auto knows_none = [](const Side& side) {
+    return functions::IsMpi(side.call->function) && side.call->dtype == format::kNoType;
+  };
+  const auto& sides = difference.sides;
+  return !difference.other_operation && std::any_of(sides.begin(), sides.end(), knows_none) &&
+         !std::all_of(sides.begin(), sides.end(), knows_none);
+}
+
 }  // namespace
 
 std::vector<Mismatch> FindMismatches(const View& view) {
   std::vector<Mismatch> found;
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     std::optional<Difference> difference = FirstDifference(view, view.comms[c]);
-    if (!difference || HasStart(*difference)) continue;
+    if (!difference || HasStart(*difference) || HasUnknownType(*difference)) continue;
     Mismatch mismatch;
     mismatch.comm = static_cast<int>(c);
     mismatch.finding = Explain(view, view.comms[c], *difference);

@@ -82,7 +82,10 @@ Finding ExplainPassedBy(const View& view, const WaitGraph& graph, const PassedBy
            : "tag " + std::to_string(passed.send->tag) + " instead of " + std::to_string(passed.receive->tag) + ".");
   finding.evidence = {sender + ": " + MessageText(comm, *passed.send) + "; nobody has received it",
                       receiver + ": " + MessageText(waits_in, *passed.receive)};
-  finding.next_steps = {"compare tag, communicator and partner of the two calls named above"};
+  finding.next_steps = {
+      "compare tag, communicator and partner of the two calls named above; if both are meant so, receive in the order "
+      "of "
+      "the sends"};
   return finding;
 }
 

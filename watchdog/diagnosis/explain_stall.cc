@@ -152,7 +152,10 @@ std::string WhatText(const View& view, const Suspect& suspect) {
   const CommView& comm = view.comms[suspect.comm];
   const Wait* wait = First(suspect.waits, suspect.position);
   const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("the collective");
-  if (suspect.what == WaitFor::kEpoch) return call + " on " + CommText(comm);
+  // Which message of its sender's a receive of MPI will get is not known before.
+  const bool any = suspect.what == WaitFor::kMessage && wait->call != nullptr &&
+                   functions::IsMpi(wait->call->function) && wait->call->position == format::kNotMatched;
+  if (suspect.what == WaitFor::kEpoch || any) return call + " on " + CommText(comm);
   const std::string_view unit = suspect.what == WaitFor::kMessage ? ", message " : ", collective ";
   return call + std::string(unit) + std::to_string(suspect.position) + " of " + CommText(comm);
 }
@@ -162,21 +165,28 @@ std::string NotCalledText(const View& view, const Suspect& suspect, bool one) {
          EpochCallAwaited(*First(suspect.waits, suspect.position)) + " on " + CommText(view.comms[suspect.comm]) + "; ";
 }
 
+// Those in the call itself; others wait for them in turn.
+std::vector<int> Waiting(const View& view, const Suspect& suspect) {
+  std::vector<int> ranks;
+  for (const Wait* wait : suspect.waits) ranks.push_back(view.nodes[wait->waiter].rank);
+  return SortedUnique(std::move(ranks));
+}
+
 std::string Summary(const View& view, const Suspect& suspect, const Finding& finding, std::int64_t waited_ns) {
   const Process& process = view.process(view.nodes[suspect.node]);
   const bool one = finding.culprits.size() == 1;
   std::string who = Capital(Ranks(finding.culprits));
   if (one) who += " (" + ProcessText(view, process) + ")";
-  const std::vector<int>& victims = finding.victims;
-  const std::string others = Ranks(victims) + (victims.size() == 1 ? " has" : " have") + " waited for " +
+  const std::vector<int> waiting = Waiting(view, suspect);
+  const std::string others = Ranks(waiting) + (waiting.size() == 1 ? " has" : " have") + " waited for " +
                              Seconds(waited_ns) + " in " + WhatText(view, suspect);
   switch (finding.kind) {
     case Kind::kMissingParticipant:
       // A dump says that its process lived when it was written, and nothing of later.
       if (!process.box->dump) who += one ? " is alive and" : " are alive and";
       if (suspect.what == WaitFor::kEpoch) return who + NotCalledText(view, suspect, one) + others + ".";
-      return who + (one ? " has" : " have") + " not called " + WhatText(view, suspect) + "; " + Ranks(victims) +
-             (victims.size() == 1 ? " has" : " have") + " waited in it for " + Seconds(waited_ns) + ".";
+      return who + (one ? " has" : " have") + " not called " + WhatText(view, suspect) + "; " + Ranks(waiting) +
+             (waiting.size() == 1 ? " has" : " have") + " waited in it for " + Seconds(waited_ns) + ".";
     case Kind::kLibraryError: {
       if (!suspect.standing.empty()) return who + " " + suspect.standing + "; " + others + ".";
       const Call& failed = *FailedCall(view, suspect);
@@ -222,6 +232,11 @@ void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
   }
 }
 
+bool MpiAlone(const std::vector<const Wait*>& waits) {
+  return std::all_of(waits.begin(), waits.end(),
+                     [](const Wait* wait) { return wait->call != nullptr && functions::IsMpi(wait->call->function); });
+}
+
 void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Finding* finding) {
   constexpr std::size_t kEnough = 8;
   for (std::size_t i = 0; i < std::min(group.size(), kEnough); ++i) {
@@ -243,7 +258,8 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
   finding->evidence.push_back(
       proven > 0
           ? "of " + Plural(group.front()->waits.size(), "waiting rank") + " " + std::to_string(proven) +
-                " are known to be still in the call (inside it, or the GPU has not finished it)"
+                (proven == 1 ? " is" : " are") + " known to be still in the call" +
+                (MpiAlone(group.front()->waits) ? "" : " (inside it, or the GPU has not finished it)")
           : std::string("without GPU marks on these calls it is not known that the others have not finished them"));
   const std::string coverage = CoverageText(view, view.comms[group.front()->comm]);
   if (!coverage.empty()) finding->evidence.push_back(coverage);

@@ -88,10 +88,45 @@ void MarkFollowers(std::vector<Process>* processes) {
   }
 }
 
+namespace {
+
+// Somebody, who may be alive yet, had begun to end the job before this one was killed.
+bool WasForetold(const View& view, const Process& process) {
+  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
+    if (&other == &process || !SpeaksMpi(*other.box)) return false;
+    const std::int64_t end_ns = process.fate.observed_ns;
+    if (const reader::Call* abort = AbortOf(*other.box); abort != nullptr && other.At(abort->entered_ns) <= end_ns)
+      return true;
+    return LeftMpiOpen(*other.box) && other.At(other.box->last_words.at_ns) <= end_ns;
+  });
+}
+
+// The others are not merely about to be seen dead, too: a launcher takes milliseconds to kill them all.
+bool SomebodyLivedOn(const View& view, const Process& process) {
+  constexpr std::int64_t kLonger = 50'000'000;
+  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
+    const std::int64_t alive_ns = other.fate.ended() ? other.fate.last_sign_ns : view.now_ns;
+    return &other != &process && alive_ns > process.fate.observed_ns + kLonger;
+  });
+}
+
+bool SomebodyLives(const View& view) {
+  return std::any_of(view.processes.begin(), view.processes.end(),
+                     [](const Process& process) { return !process.fate.ended(); });
+}
+
+}  // namespace
+
 std::optional<Certainty> FirstOfTheKilled(const View& view, const Death& death) {
   const Process& process = view.processes[death.process];
+  const bool killed = Killed(process) && SpeaksMpi(*process.box) && AbortOf(*process.box) == nullptr;
+  if (killed && WasForetold(view, process)) return std::nullopt;
   const std::vector<const Process*> beside = Beside(view, process);
-  if (beside.empty()) return Certainty::kCertain;
+  if (beside.empty()) {
+    if (!killed || view.processes.size() < 2 || SomebodyLivedOn(view, process)) return Certainty::kCertain;
+    if (SomebodyLives(view)) return std::nullopt;
+    return Certainty::kLikely;
+  }
   if (const reader::Call* abort = AbortOf(*process.box))
     return AbortedForAnother(process, beside, *abort) ? Certainty::kLikely : Certainty::kCertain;
   if (!Killed(process) || !SpeaksMpi(*process.box)) return Certainty::kCertain;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "watchdog/diagnosis/killed_with_others.h"
+
 namespace ncclwatch::diagnosis {
 namespace {
 
@@ -129,7 +131,7 @@ Kind KindOfDeath(const Process& process, const Said& said) {
   // Killed from outside: whatever went wrong in it before, that ended it.
   const bool killed = process.fate.signal == SIGKILL;
   if (Explains(process) && !killed && said.error != nullptr) return Kind::kLibraryError;
-  return process.fate.orderly() ? Kind::kEarlyExit : Kind::kDeadRank;
+  return process.fate.orderly() && AbortOf(*process.box) == nullptr ? Kind::kEarlyExit : Kind::kDeadRank;
 }
 
 std::optional<std::int64_t> WentWrongAt(const Process& process, const Said& said) {

@@ -24,15 +24,36 @@ bool WasMeantFor(const Call& send, const Call& receive, bool other_comm) {
   return other_comm ? any_tag || send.tag == receive.tag : !any_tag && send.tag != receive.tag;
 }
 
+bool HasReceived(const Channel* channel, std::int32_t tag) {
+  return channel != nullptr && std::any_of(channel->receipts.begin(), channel->receipts.end(),
+                                           [&](const Call* receipt) { return receipt->tag == tag; });
+}
+
+// Messages like the one that is sent and like the one that is waited for have both come before: they are of one order,
+// and only a send that waits for its receiver shows that the ranks have different ones.
+bool BothAreUsual(const View& view, const Channels& channels, const PassedBy& passed) {
+  const auto channel = [&](const CommView& comm) {
+    const Member* from = InComm(comm, passed.sender->node);
+    const Member* to = InComm(comm, passed.receiver->node);
+    return from == nullptr || to == nullptr
+               ? nullptr
+               : channels.Of(static_cast<int>(&comm - view.comms.data()), from->comm->rank, to->comm->rank);
+  };
+  return (passed.receive->flags & format::kAnyTag) == 0 && HasReceived(channel(*passed.sent_on), passed.send->tag) &&
+         HasReceived(channel(*passed.waited_on), passed.receive->tag);
+}
+
 std::optional<PassedBy> SentOn(const View& view, const Channels& channels, int comm, const Awaited& awaited) {
   const Member* sender = InComm(view.comms[comm], awaited.from);
   const Member* receiver = InComm(view.comms[comm], awaited.to);
   if (sender == nullptr || receiver == nullptr) return std::nullopt;
   const Channel* channel = channels.Of(comm, sender->comm->rank, receiver->comm->rank);
   if (channel == nullptr || !channel->known) return std::nullopt;
-  for (const Call* send : channel->under_way)
-    if (channels.Free(send) && WasMeantFor(*send, *awaited.receive, comm != awaited.comm))
-      return PassedBy{sender, receiver, &view.comms[comm], &view.comms[awaited.comm], send, awaited.receive};
+  for (const Call* send : channel->under_way) {
+    if (!channels.Free(send) || !WasMeantFor(*send, *awaited.receive, comm != awaited.comm)) continue;
+    const PassedBy passed{sender, receiver, &view.comms[comm], &view.comms[awaited.comm], send, awaited.receive};
+    if (!BothAreUsual(view, channels, passed)) return passed;
+  }
   return std::nullopt;
 }
 

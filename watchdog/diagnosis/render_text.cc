@@ -95,7 +95,8 @@ std::string Table(const std::vector<CallSummary>& calls) {
     Row row;
     row.ranks = Cut(RankSet(call.ranks), kMostRanks);
     row.call = call.op ? CallText(call) : "-";
-    if (several) row.call += " " + Hex16(call.communicator).substr(0, 8) + "#" + std::to_string(call.position);
+    if (several) row.call += " " + Hex16(call.communicator).substr(0, 8);
+    if (several && call.position != format::kNotMatched) row.call += "#" + std::to_string(call.position);
     row.call = Cut(row.call, kMostCall);
     row.state = StateText(call);
     if (call.elapsed_s) row.since = Seconds(static_cast<std::int64_t>(*call.elapsed_s * 1e9));

@@ -73,6 +73,8 @@ Fate FateOf(const Seen& all_seen, const Process& process) {
   if (fate.what == Observed::kRunning) fate.what = Observed::kNothing;
   // Who looks reads the clock first, and may have to wait for a processor before it sees anything.
   if (fate.what == Observed::kGone) fate.observed_ns = std::max(fate.observed_ns, fate.last_sign_ns);
+  fate.hung_up =
+      box.state == format::ProcessState::kExiting && box.last_words.written && box.last_words.signal == SIGHUP;
   if (!fate.gone() || fate.exit_known() || !box.last_words.written) return fate;
   // Not seen how, but it said so itself.
   if (box.state == format::ProcessState::kExiting) fate.status = box.last_words.exit_status;
@@ -122,8 +124,10 @@ std::vector<CommView> MakeComms(const std::vector<Process>& processes) {
       CommView& view = by_id[comm.id];
       view.id = comm.id;
       view.parent = comm.parent;
-      // Of an intercommunicator both groups count their ranks from 0.
+      // Of an intercommunicator each group may call a collective in a way of its own.
       if ((comm.flags & (format::kCommGrown | format::kCommInter)) != 0) view.comparable = false;
+      const bool own_ranks_alone = (comm.flags & (format::kCommInter | format::kCommBothGroups)) == format::kCommInter;
+      if ((comm.flags & format::kCommGrown) != 0 || own_ranks_alone) view.has_pairs = false;
       if (view.label.empty()) view.label = comm.label;
       Member member;
       member.process = static_cast<int>(i);
@@ -297,7 +301,9 @@ void FileCalls(Process* process, const std::vector<Member*>& members) {
 }
 
 // 86: ended by this tool itself, NCCLWATCH_ON_FAULT=abort.
-bool Fate::polite() const { return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || status == 86; }
+bool Fate::polite() const {
+  return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || status == 86 || hung_up;
+}
 
 const Call* Member::At(std::uint64_t position) const {
   const Call* kept = Kept(position);

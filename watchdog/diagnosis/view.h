@@ -28,6 +28,7 @@ struct Fate {
   // Not 0: of two that have one the lower has ended first, by the kernel's own order.
   std::size_t order = 0;
   bool others_lived = false;  // all others, after it (reader::WitnessedEnd)
+  bool hung_up = false;       // MPI ended it for want of its launcher
   // Its launcher killed it since another had ended (killed_with_others.h): what counts is how it stood until then.
   bool followed = false;
 
@@ -42,7 +43,7 @@ struct Fate {
            what == format::Observed::kFrozen || what == format::Observed::kStuck;
   }
   bool exit_known() const { return signal || status; }
-  bool polite() const;  // ended by INT, TERM or HUP: somebody asked it to
+  bool polite() const;  // ended by INT, TERM or HUP, or with its launcher: somebody asked it to
   bool orderly() const { return !signal && status == 0; }
   bool violent() const { return exit_known() && !polite() && !orderly(); }
 };
@@ -93,6 +94,7 @@ struct CommView {
   std::uint32_t size = 0;  // what most members say
   bool sizes_differ = false;
   bool comparable = true;  // false: grown, or unknown identity: members cannot be matched
+  bool has_pairs = true;   // of senders and receivers; also between two groups, whose collectives are not compared
   std::string label;
   std::vector<Member> members;  // by rank; only those that a box shows
   std::vector<int> job_ranks;   // by communicator rank, -1 unknown; empty if the size is unknown

@@ -208,7 +208,7 @@ void AddMessagesOfMpi(const View& view, WaitGraph* graph) {
   const Channels channels(view);
   Messages messages(view, channels, graph);
   for (std::size_t c = 0; c < view.comms.size(); ++c)
-    if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
+    if (view.comms[c].has_pairs && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
   messages.DropFree();
   AddEatenMessages(view, channels, graph);
 }

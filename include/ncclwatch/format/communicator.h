@@ -28,11 +28,14 @@ enum CommunicatorFlags : std::uint32_t {
   kCommRankUnknown = 1u << 2,      // split or non-blocking, not settled yet
   kCommGrown = 1u << 3,  // ncclCommGrow: existing ranks pass no id; joined by parent and ordinal in the reader
   kCommMpi = 1u << 4,    // of MPI
-  kCommInter = 1u << 5,  // between two groups: size and rank are of the own one
+  kCommInter = 1u << 5,  // between two groups: size and rank are of the own one, unless kCommBothGroups
   // A window of MPI over the parent's ranks: its collectives are those of the window, MPI_Win_fence and MPI_Win_free.
   kCommWindow = 1u << 6,
   kCommFile = 1u << 7,     // a file of MPI, likewise
   kCommForeign = 1u << 8,  // with processes of another MPI_COMM_WORLD; its identity is unknown too
+  // Between two groups of which both are known: ranks count through both, those of the group with the lower first rank
+  // of MPI_COMM_WORLD first. So does the peer of a message; `color` is where the other group begins.
+  kCommBothGroups = 1u << 9,
 };
 
 // What the last call on the communicator was, kept here because the ring may have wrapped past it.
@@ -70,7 +73,7 @@ struct Communicator {
   std::uint64_t created;  // ticks
   std::uint32_t rank;     // of this process (or thread) in the communicator
   std::uint32_t size;
-  std::int32_t color;     // of a split; of MPI_COMM_WORLD the level of threads granted; of a window its unit
+  std::int32_t color;     // of a split; of MPI_COMM_WORLD the level of threads granted; of a window its unit; see flags
   std::int32_t device;    // CUDA device ordinal, -1 unknown
   std::uint32_t library;  // which libnccl of the process made it
   std::uint32_t flags;    // CommunicatorFlags

@@ -151,7 +151,7 @@ struct Reduce : Collective<Reduce> {
     CheckCount(call, count);
     Amount(call, static_cast<std::uint64_t>(count), type);
     call.reduction = ReductionOf(op);
-    CheckOperator(call, op);
+    CheckReduction(call, op);
     call.root = root;
     CheckRoot(call);
     if (from != MPI_IN_PLACE || call.rank != root) CheckBuffer(call, from, call.bytes, type);
@@ -176,7 +176,7 @@ struct Allreduce : Collective<Allreduce> {
     CheckCount(call, count);
     Amount(call, static_cast<std::uint64_t>(count), type);
     call.reduction = ReductionOf(op);
-    CheckOperator(call, op);
+    CheckReduction(call, op);
     if (from != MPI_IN_PLACE) CheckBuffer(call, from, call.bytes, type);
     CheckBuffer(call, into, call.bytes, type);
     CheckApart(call, {from, call.bytes, type}, {into, call.bytes, type});
@@ -199,7 +199,7 @@ struct ReduceScatter : Collective<ReduceScatter> {
     Attach(call, comm);
     AmountOfAll(call, counts, type);
     call.reduction = ReductionOf(op);
-    CheckOperator(call, op);
+    CheckReduction(call, op);
   }
   template <class Counts, class... A>
   static void Touch(const Call& call, Footprint& touched, const void* from, void* into, Counts counts,

@@ -1,6 +1,7 @@
 // Sends, receives, exchanges and probes.
 #pragma once
 
+#include "shim/mpi/attached.h"
 #include "shim/mpi/buffers.h"
 #include "shim/mpi/checks.h"
 #include "shim/mpi/completion.h"
@@ -49,6 +50,7 @@ void DescribeSend(Call& call, const void* from, Count count, MPI_Datatype type, 
   CheckCount(call, count);
   Amount(call, static_cast<std::uint64_t>(count), type);
   if (to != MPI_PROC_NULL) CheckBuffer(call, from, call.bytes, type);
+  CountPeerThrough(call);
 }
 template <class Count>
 void DescribeReceive(Call& call, void* into, Count count, MPI_Datatype type, int from, int tag) {
@@ -59,6 +61,7 @@ void DescribeReceive(Call& call, void* into, Count count, MPI_Datatype type, int
   CheckCount(call, count);
   Amount(call, static_cast<std::uint64_t>(count), type);
   if (from != MPI_PROC_NULL) CheckBuffer(call, into, call.bytes, type);
+  CountPeerThrough(call);
 }
 
 // A request that has been made for the operation, and the memory that is in use from here on: known before the request
@@ -88,6 +91,7 @@ struct Send {
     Attach(call, comm);
     DescribeSend(call, from, count, type, to, tag);
     call.flags |= ModeOf(function);
+    if constexpr (ModeOf(function) == format::kBuffered && !IsPersistent(function)) CheckRoom(call);
     if constexpr (SynchronousOf(function) != Function::kNone)
       if (call.box.makes_sends_synchronous) [[unlikely]]
         MakeSynchronous(call, SynchronousOf(function), &real);
@@ -133,7 +137,7 @@ class Status {
     return {.slot = call.slot,
             .index = call.index,
             .generation = call.generation,
-            .source = asked ? passed_->MPI_SOURCE : call.root,
+            .source = asked ? CountedThrough(call.box, call.index, passed_->MPI_SOURCE) : call.root,
             .tag = asked ? passed_->MPI_TAG : call.tag};
   }
 
@@ -193,6 +197,7 @@ struct Mrecv {
                     Last last) {
     Amount(call, static_cast<std::uint64_t>(count), type);
     const MPI_Message taken = Given(message, MPI_MESSAGE_NULL);
+    if (taken == MPI_MESSAGE_NULL) Report(call, {.wrong = Wrong::kNullMessage});
     TakeMessage(call, taken);
     if (taken != MPI_MESSAGE_NO_PROC) UseBuffer(call, Use::kWritten, into, type);
     if constexpr (IsNonBlocking(function)) call.flags |= format::kRequest;
@@ -327,6 +332,27 @@ struct Improbe {
     const bool found = result == MPI_SUCCESS && IsSet(flag);
     if (found) KeepMessage(status.receipt(call), *message);
     NoteTest(call, result, result != MPI_SUCCESS || found);
+    return result;
+  }
+};
+
+struct BufferAttach {
+  template <Function, class Real, class Size>
+  static int Around(Call& call, Real real, void* buffer, Size size) {
+    CheckAttach(call);
+    const int result = real(buffer, size);
+    if (result == MPI_SUCCESS) NoteAttached(size);
+    return Noted(call, result);
+  }
+};
+// Waits until all messages have left the buffer.
+struct BufferDetach {
+  template <Function, class Real, class Size>
+  static int Around(Call& call, Real real, void* buffer, Size* size) {
+    EnterOther(call);
+    const int result = real(buffer, size);
+    if (result == MPI_SUCCESS) NoteDetached();
+    Leave(call, result);
     return result;
   }
 };

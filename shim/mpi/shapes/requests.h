@@ -169,8 +169,10 @@ struct RequestStatus {
 struct Cancel {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request* request) {
-    CancelRequest(call.box, Bits(Given(request, MPI_REQUEST_NULL)));
-    return real(request);
+    const MPI_Request handle = Given(request, MPI_REQUEST_NULL);
+    if (handle == MPI_REQUEST_NULL) Report(call, {.wrong = Wrong::kNullRequest});
+    CancelRequest(call.box, Bits(handle));
+    return Noted(call, real(request));
   }
 };
 

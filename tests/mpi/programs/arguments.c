@@ -223,6 +223,47 @@ static void graph_node(void) {
   if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
 }
 
+static void null_message(void) {
+  MPI_Message message = MPI_MESSAGE_NULL;
+  if (rank != odd) return;
+  planted();
+  MPI_Mrecv(in, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+}
+
+static void cancel_null(void) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (rank != odd) return;
+  planted();
+  MPI_Cancel(&request);
+}
+
+static void attached_twice(void) {
+  static char room[2][4096 + MPI_BSEND_OVERHEAD];
+  void* taken;
+  int bytes;
+  if (rank != odd) return;
+  MPI_Buffer_attach(room[0], sizeof room[0]);
+  planted();
+  MPI_Buffer_attach(room[1], sizeof room[1]);
+  MPI_Buffer_detach(&taken, &bytes);
+}
+
+static void no_room_attached(void) {
+  if (rank == partner) MPI_Recv(in, 64, MPI_INT, odd, 70, ring, MPI_STATUS_IGNORE);
+  if (rank != odd) return;
+  planted();
+  MPI_Bsend(out, 64, MPI_INT, partner, 70, ring);
+}
+
+static void sum_of_made_type(void) {
+  MPI_Datatype three;
+  MPI_Type_contiguous(3, MPI_DOUBLE, &three);
+  MPI_Type_commit(&three);
+  if (rank == odd) planted();
+  MPI_Allreduce(real, sum, 1, three, MPI_SUM, ring);
+  MPI_Type_free(&three);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"peer_out_of_range", peer_out_of_range},
@@ -255,6 +296,11 @@ int main(int argc, char** argv) {
       {"grid_too_large", grid_too_large},
       {"grid_negative", grid_negative},
       {"graph_node", graph_node},
+      {"null_message", null_message},
+      {"cancel_null", cancel_null},
+      {"attached_twice", attached_twice},
+      {"no_room_attached", no_room_attached},
+      {"sum_of_made_type", sum_of_made_type},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

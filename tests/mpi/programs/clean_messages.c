@@ -308,6 +308,92 @@ static void threads(void) {
   for (int i = 0; i < kThreads; ++i) MPI_Comm_free(&each[i].own);
 }
 
+// Between the even and the odd ranks: those of an inter-communicator are the other side's, so that the pair of a rank
+// is of its own number, if there is one.
+static void exchange(MPI_Comm inter, int own, int others) {
+  int got = 0, flag = 0, stop = own;
+  MPI_Request requests[2];
+  MPI_Status status;
+  MPI_Message message;
+  if (own < others) {
+    MPI_Irecv(&got, 1, MPI_INT, own, 60, inter, &requests[0]);
+    MPI_Isend(&rank, 1, MPI_INT, own, 60, inter, &requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    require(got / 2 == own && got != rank, "the pair's rank");
+    fold(got);
+    MPI_Sendrecv(&rank, 1, MPI_INT, own, 61, &got, 1, MPI_INT, MPI_ANY_SOURCE, 61, inter, &status);
+    require(status.MPI_SOURCE == own, "a source of the other side");
+    MPI_Isend(&rank, 1, MPI_INT, own, 62, inter, &requests[0]);
+    MPI_Probe(MPI_ANY_SOURCE, 62, inter, &status);
+    MPI_Recv(&got, 1, MPI_INT, status.MPI_SOURCE, 62, inter, MPI_STATUS_IGNORE);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Isend(&rank, 1, MPI_INT, own, 63, inter, &requests[0]);
+    while (!flag) MPI_Improbe(MPI_ANY_SOURCE, 63, inter, &flag, &message, &status);
+    MPI_Mrecv(&got, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    fold(got);
+  }
+  if (own == 0) {  // a chain across both sides and back
+    if (rank == 0) MPI_Ssend(&stop, 1, MPI_INT, 0, 64, inter);
+    MPI_Recv(&stop, 1, MPI_INT, 0, 64, inter, MPI_STATUS_IGNORE);
+    if (rank != 0) MPI_Ssend(&stop, 1, MPI_INT, 0, 64, inter);
+  }
+}
+
+static void between(void) {
+  MPI_Comm inter, copy;
+  int own, others, got = 0;
+  MPI_Request requests[2];
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank % 2 ? 0 : 1, 59, &inter);
+  MPI_Comm_rank(inter, &own);
+  MPI_Comm_remote_size(inter, &others);
+  exchange(inter, own, others);
+  MPI_Comm_dup(inter, &copy);
+  exchange(copy, own, others);
+  int has_pair = own < others;
+  MPI_Recv_init(&got, 1, MPI_INT, has_pair ? own : MPI_PROC_NULL, 65, copy, &requests[0]);
+  MPI_Send_init(&rank, 1, MPI_INT, has_pair ? own : MPI_PROC_NULL, 65, copy, &requests[1]);
+  for (int i = 0; i < 3; ++i) {
+    MPI_Startall(2, requests);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    fold(got);
+  }
+  for (int i = 0; i < 2; ++i) MPI_Request_free(&requests[i]);
+  MPI_Comm_free(&copy);
+  MPI_Comm_free(&inter);
+}
+
+static void unstarted(void) {  // at the ends of a chain one of two is never started, and all wait for both
+  int left = 0;
+  MPI_Request requests[2];
+  MPI_Recv_init(&left, 1, MPI_INT, rank ? rank - 1 : 0, 66, ring, &requests[0]);
+  MPI_Send_init(&rank, 1, MPI_INT, (rank + 1) % size, 66, ring, &requests[1]);
+  for (int i = 0; i < 3; ++i) {
+    if (rank > 0) MPI_Start(&requests[0]);
+    if (rank < size - 1) MPI_Start(&requests[1]);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    fold(left);
+  }
+  for (int i = 0; i < 2; ++i) MPI_Request_free(&requests[i]);
+}
+
+static void buffered(void) {
+  enum { kWords = 64 };
+  static char room[2 * (kWords * sizeof(int) + MPI_BSEND_OVERHEAD)];
+  int words[kWords] = {0}, bytes = 0;
+  void* taken = NULL;
+  for (int i = 0; i < 3; ++i) {
+    MPI_Buffer_attach(room, sizeof room);
+    MPI_Bsend(words, kWords, MPI_INT, (rank + 1) % size, 67, ring);
+    MPI_Bsend(words, 0, MPI_INT, (rank + 1) % size, 67, ring);
+    MPI_Recv(words, kWords, MPI_INT, (rank + size - 1) % size, 67, ring, MPI_STATUS_IGNORE);
+    MPI_Recv(words, kWords, MPI_INT, (rank + size - 1) % size, 67, ring, MPI_STATUS_IGNORE);
+    MPI_Buffer_detach(&taken, &bytes);
+    require(taken == room && bytes == sizeof room, "the buffer that was attached");
+  }
+  MPI_Bsend(words, 1, MPI_INT, MPI_PROC_NULL, 67, ring);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"modes", modes},
@@ -322,6 +408,9 @@ int main(int argc, char** argv) {
       {"tags", tags},
       {"errors_returned", errors_returned},
       {"errors_handled", errors_handled},
+      {"between", between},
+      {"unstarted", unstarted},
+      {"buffered", buffered},
       {"threads", threads},
   };
   int threaded = argc > 1 && !strcmp(argv[1], "threads");

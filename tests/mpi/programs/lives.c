@@ -167,6 +167,31 @@ static void initialized_twice(void) {
   MPI_Init(NULL, NULL);
 }
 
+static void listed_twice(void) {
+  int word = 0;
+  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  if (rank == odd) {
+    MPI_Irecv(&word, 1, MPI_INT, partner, 75, ring, &requests[0]);
+    requests[1] = requests[0];
+    planted();
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  }
+  if (rank == partner) MPI_Send(&word, 1, MPI_INT, odd, 75, ring);
+}
+
+static void awaited_after_free(void) {
+  int word = 0;
+  MPI_Request request, copy;
+  if (rank == odd) {
+    MPI_Irecv(&word, 1, MPI_INT, partner, 75, ring, &request);
+    copy = request;
+    MPI_Request_free(&request);
+    planted();
+    MPI_Wait(&copy, MPI_STATUS_IGNORE);
+  }
+  if (rank == partner) MPI_Send(&word, 1, MPI_INT, odd, 75, ring);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"never_waited", never_waited},
@@ -176,6 +201,8 @@ int main(int argc, char** argv) {
       {"completed_twice", completed_twice},
       {"started_twice", started_twice},
       {"never_started", never_started},
+      {"listed_twice", listed_twice},
+      {"awaited_after_free", awaited_after_free},
       {"left_request", left_request},
       {"left_communicator", left_communicator},
       {"left_type", left_type},

@@ -78,6 +78,36 @@ static void sendrecv_alone(void) {
                MPI_STATUS_IGNORE);
 }
 
+// ---- between two groups: a rank of `half` is its rank in the world halved -------------------------------------------
+
+static MPI_Comm between(void) {
+  MPI_Comm inter;
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank % 2 ? 0 : 1, 40, &inter);
+  return inter;
+}
+
+static void receive_receive_between(void) {
+  MPI_Comm inter = between();
+  int other = (rank == odd ? partner : odd) / 2;
+  if (rank == odd || rank == partner) {
+    if (rank == odd) planted();
+    receive(other, 70, inter);
+    send(other, 70, inter);
+  }
+  MPI_Comm_free(&inter);
+}
+
+static void truncation_between(void) {
+  int more[2 * kCount] = {0};
+  MPI_Comm inter = between();
+  if (rank == partner) {
+    planted();
+    MPI_Send(more, 2 * kCount, MPI_INT, odd / 2, 70, inter);
+  }
+  if (rank == odd) receive(partner / 2, 70, inter);
+  MPI_Comm_free(&inter);
+}
+
 // ---- another size or type ------------------------------------------------------------------------------------------
 
 static void truncation(void) {
@@ -207,6 +237,17 @@ static void receives_from_itself(void) {
   send(odd, 70, ring);
 }
 
+static void crossed_tags(void) {  // buffers hide it until the messages outgrow them
+  for (int round = 0; round < 4; ++round) {
+    int count = round < 3 ? kCount : kLarge;
+    if (round == 3 && rank == partner) planted();
+    if (rank == partner)
+      for (int tag = 70; tag < 72; ++tag) MPI_Send(large_out, count, MPI_INT, odd, tag, ring);
+    if (rank == odd)
+      for (int tag = 71; tag >= 70; --tag) MPI_Recv(large_in, count, MPI_INT, partner, tag, ring, MPI_STATUS_IGNORE);
+  }
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"receive_without_send", receive_without_send},
@@ -231,6 +272,9 @@ int main(int argc, char** argv) {
       {"collectives_and_message", collectives_and_message},
       {"sends_to_itself", sends_to_itself},
       {"receives_from_itself", receives_from_itself},
+      {"receive_receive_between", receive_receive_between},
+      {"truncation_between", truncation_between},
+      {"crossed_tags", crossed_tags},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

@@ -166,6 +166,34 @@ TEST(KilledWithOthers, AbortComesFirstWhoeverIsKilledFirst) {
   EXPECT_NE(diagnosis.findings[0].summary.find("MPI_Abort"), std::string::npos) << diagnosis.findings[0].summary;
 }
 
+// Its launcher kills it later than others, perhaps after its watchdog has seen them die.
+TEST(KilledWithOthers, WhoIsKilledWhileAnotherAbortsIsNoCulprit) {
+  MpiJob job = WaitingFor(4, 2);
+  job.Other(2, Function::MPI_Abort);
+  job.Pass(0.0005);
+  job.Die(0, Job::Signal(SIGKILL));
+  job.Pass(0.1);
+  EXPECT_TRUE(job.Judge().healthy());
+}
+
+TEST(KilledWithOthers, OnlyIfTheOthersLiveOnTheirEndWasNotTheSame) {
+  MpiJob job = WaitingFor(4, 2);
+  job.Die(2, Job::Signal(SIGKILL));
+  EXPECT_TRUE(job.Judge().healthy());
+  job.Pass(0.1);
+  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {2});
+}
+
+TEST(KilledWithOthers, WhoEndsForWantOfItsLauncherIsNoCulprit) {
+  MpiJob job = WaitingFor(4, 2);
+  for (int rank = 0; rank < 4; ++rank) {
+    LeaveOpen(&job, rank);
+    job.Box(rank).last_words.signal = SIGHUP;
+  }
+  const auto gone = Job::Status(195);
+  EXPECT_TRUE(Judge(&job, Ends(&job, {{2, gone}, {0, gone}, {3, gone}, {1, gone}}, true)).healthy());
+}
+
 TEST(KilledWithOthers, WhoAbortsAfterAnErrorMayHaveLearntOfAnotherEnd) {
   MpiJob job = WaitingFor(4, 2);
   job.Return(2, job.Collective(2, Function::MPI_Barrier), 16);

@@ -433,5 +433,31 @@ TEST(MpiDeadlock, BetweenTwoGroupsNothingIsSaid) {
   ExpectHealthy(job);
 }
 
+// ... unless they count through both.
+TEST(MpiDeadlock, BetweenTwoGroupsOfWhichBothAreKnown) {
+  MpiJob job(4);
+  const int comm = job.MpiComm({0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) job.Entry(rank, comm).flags |= format::kCommInter | format::kCommBothGroups;
+  job.Recv(0, {.peer = 2, .comm = comm});
+  job.Recv(2, {.peer = 0, .comm = comm});
+  ExpectDeadlock(job, {0, 2});
+}
+
+// Two messages in an order that only buffers allow.
+TEST(MpiDeadlock, OfTwoUsualTagsOnlyTheOrderIsWrong) {
+  MpiJob job(2);
+  job.Ssend(0, {.peer = 1, .tag = 7});
+  job.Recv(1, {.peer = 0, .tag = 6});
+  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+  MpiJob later(2);
+  for (const int tag : {7, 6}) {
+    later.Sent(0, {.peer = 1, .tag = tag});
+    later.Received(1, {.peer = 0, .tag = tag});
+  }
+  later.Ssend(0, {.peer = 1, .tag = 7});
+  later.Recv(1, {.peer = 0, .tag = 6});
+  ExpectDeadlock(later, {0, 1});
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
