@@ -102,16 +102,17 @@ constexpr std::uint8_t ClassOfType(std::string_view name) {
   if (any(name, {"MPI_CHAR", "MPI_WCHAR", "MPI_CHARACTER", "MPI_PACKED"})) return kAnyClass;
   return kIntegers;
 }
-// Beyond the standard's list (MPI-3.1, 5.9.2) what a library computes with nevertheless: the logical ones MPICH takes
-// for reals, all of them Open MPI takes for MPI_BYTE.
+// Beyond the standard's list (MPI-3.1, 5.9.2) what a library computes with nevertheless: MPI_LXOR MPICH takes for
+// reals, the logical ones, the sums and the extremes Open MPI takes for MPI_BYTE.
 constexpr std::uint8_t ClassesOfOperator(std::string_view name) {
 #ifdef OPEN_MPI
-  constexpr std::uint8_t more = kBytes;
+  constexpr std::uint8_t more = kBytes, exclusive = kBytes;
 #else
-  constexpr std::uint8_t more = 0;
+  constexpr std::uint8_t more = 0, exclusive = kReals;
 #endif
   if (name == "MPI_BAND" || name == "MPI_BOR" || name == "MPI_BXOR") return kIntegers | kBytes;
-  if (name == "MPI_LAND" || name == "MPI_LOR" || name == "MPI_LXOR") return kIntegers | kLogicals | kReals | more;
+  if (name == "MPI_LAND" || name == "MPI_LOR") return kIntegers | kLogicals | more;
+  if (name == "MPI_LXOR") return kIntegers | kLogicals | exclusive;
   if (name == "MPI_MAX" || name == "MPI_MIN") return kIntegers | kReals | more;
   if (name == "MPI_MINLOC" || name == "MPI_MAXLOC") return kPairs;
   if (name == "MPI_SUM" || name == "MPI_PROD") return kIntegers | kReals | kComplexes | more;

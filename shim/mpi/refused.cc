@@ -49,22 +49,31 @@ _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
   return _URC_NO_REASON;
 }
 
+// The thread is in a call that has a record.
+bool IsTold(Box& box, Function function) {
+  const std::uint64_t head = box.header->head.load(std::memory_order_relaxed);
+  if (head == 0) return false;
+  const format::MpiRecord& last = RecordAt(box, head - 1);
+  return last.function == static_cast<std::uint32_t>(function) && last.thread == current_thread.id &&
+         last.returned.load(std::memory_order_relaxed) == 0;
+}
+
 void Note(std::uint64_t site) {
   const Phase now = phase.load(std::memory_order_relaxed);
   const bool inside = now == Phase::kRunning;
-  // Inside a call that is wrapped its record tells.
-  if (now == Phase::kUnseen || (inside && current_thread.frame != 0) || !IsMpisOwn(site)) return;
+  if (now == Phase::kUnseen || !IsMpisOwn(site)) return;
   Refused refused;
   _Unwind_Backtrace(Step, &refused);
   const functions::FunctionInfo* info = functions::Find(refused.function);
+  if (!info || refused.site == 0 || !IsOurAbi()) return;
   // Of what is wrapped it was said before it was passed on.
-  if (!info || info->family != functions::Family::kQuery || refused.site == 0 || !IsOurAbi()) return;
-  if (!inside && !IsOutside()) return;
+  if (!inside && (info->family != functions::Family::kQuery || !IsOutside())) return;
   Box* const box = inside ? CurrentBox() : FirstUse(0);
   if (!box) return;
   Call call(*box, current_thread, refused.function, refused.site);
   // A vfork child shares this memory, and ends alone.
-  if (inside) return static_cast<std::uint32_t>(syscall(SYS_getpid)) == box->pid ? EnterOther(call) : void();
+  if (inside && static_cast<std::uint32_t>(syscall(SYS_getpid)) != box->pid) return;
+  if (inside) return IsTold(*box, refused.function) ? void() : EnterOther(call);
   Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
 }
 

@@ -364,7 +364,7 @@ ARGUMENTS = [
         "negative_window",
         "gathered_from_where_it_goes", "negative_block", "negative_part", "null_group",
         "in_place_of_a_broadcast", "group_rank", "group_rank_twice", "group_range", "grid_too_large", "grid_negative",
-        "graph_node", "null_message", "cancel_null", "no_room_attached")),
+        "graph_node", "null_message", "cancel_null", "no_room_attached", "negative_blocks")),
     bad_argument("attached_twice", mpis=("mpich",)),  # Open MPI returns an error, whatever its handler, and goes on
     Case("arguments.started_null", ("request_error",), odd_alone, alone=ANY),
     # Where MPI takes it, the handle may be another object's by now.
@@ -372,6 +372,9 @@ ARGUMENTS = [
     bad_argument("freed_type", least="likely"),
     bad_argument("bits_of_reals", any_of_all),
     bad_argument("sum_of_made_type", any_of_all),
+    bad_argument("and_of_reals", any_of_all),
+    bad_argument("free_type_twice", least="likely"),
+    bad_argument("free_group_twice", least="likely"),
 ]
 
 LIVES = [

@@ -52,7 +52,7 @@ bool IsOpen(const View& view, const Case& one) {
 bool MayBeAnother(const Misuse& misuse) {
   const bool by_handle = misuse.wrong == Wrong::kFreedCommunicator || misuse.wrong == Wrong::kFreedType ||
                          misuse.wrong == Wrong::kFreedOperator || misuse.wrong == Wrong::kFreedWindow ||
-                         misuse.wrong == Wrong::kStaleRequest;
+                         misuse.wrong == Wrong::kFreedGroup || misuse.wrong == Wrong::kStaleRequest;
   return by_handle && misuse.result == 0;
 }
 

@@ -90,11 +90,11 @@ void MarkFollowers(std::vector<Process>* processes) {
 
 namespace {
 
-// Somebody, who may be alive yet, had begun to end the job before this one was killed.
+// Somebody, who may be alive yet, had begun to end the job before this one ended.
 bool WasForetold(const View& view, const Process& process) {
+  const std::int64_t end_ns = EndedAt(process);
   return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
     if (&other == &process || !SpeaksMpi(*other.box)) return false;
-    const std::int64_t end_ns = process.fate.observed_ns;
     if (const reader::Call* abort = AbortOf(*other.box); abort != nullptr && other.At(abort->entered_ns) <= end_ns)
       return true;
     return LeftMpiOpen(*other.box) && other.At(other.box->last_words.at_ns) <= end_ns;
@@ -122,6 +122,10 @@ std::optional<Certainty> FirstOfTheKilled(const View& view, const Death& death) 
   const bool killed = Killed(process) && SpeaksMpi(*process.box) && AbortOf(*process.box) == nullptr;
   if (killed && WasForetold(view, process)) return std::nullopt;
   const std::vector<const Process*> beside = Beside(view, process);
+  if (killed && LeftMpiOpen(*process.box) && std::all_of(beside.begin(), beside.end(), [&](const Process* other) {
+        return EndedAt(process) < EndedAt(*other);
+      }))
+    return Certainty::kCertain;  // it has said that it ends, before anybody else did
   if (beside.empty()) {
     if (!killed || view.processes.size() < 2 || SomebodyLivedOn(view, process)) return Certainty::kCertain;
     if (SomebodyLives(view)) return std::nullopt;

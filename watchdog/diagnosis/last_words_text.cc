@@ -108,6 +108,9 @@ std::string FiguresText(const FailedAllocation& failed) {
 // "exited with status 1", "died of SIGABRT (core dumped)".
 std::string EndText(const Process& process, const Said& said) {
   const Fate& fate = process.fate;
+  if (fate.signal == SIGKILL && LeftMpiOpen(*process.box))
+    return "was ending with status " + std::to_string(process.box->last_words.exit_status) +
+           " when its launcher killed it";
   if (fate.signal == SIGKILL) return "was killed by SIGKILL";
   if (fate.signal) {
     std::string text = "died of " + SignalName(*fate.signal);

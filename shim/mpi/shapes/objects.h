@@ -44,6 +44,7 @@ struct FreesObject {
   static int Around(Call& call, Real real, Handle* object) {
     const Handle before = Given(object, Null<Handle>());
     if (before == Null<Handle>()) Report(call, {.wrong = Wrong::kNullObject});
+    CheckFreed(call, Bits(before));
     if constexpr (kind == ObjectKind::kOperator)
       if (ReductionOf(before) != format::kUserReduction) Report(call, {.wrong = Wrong::kPredefined});
     const int result = real(object);
@@ -52,6 +53,13 @@ struct FreesObject {
   }
 
  private:
+  static void CheckFreed(Call& call, std::uint64_t handle) {
+    Life life;
+    if (!WasFreed(kind, handle, &life)) return;
+    Report(call, {.wrong = kind == ObjectKind::kGroup ? Wrong::kFreedGroup : Wrong::kFreedOperator,
+                  .made_at = life.freed_at,
+                  .made_by = static_cast<Function>(life.freed_by)});
+  }
   template <class Handle>
   static Handle Null() {
     if constexpr (kind == ObjectKind::kGroup)
@@ -84,9 +92,20 @@ constexpr int LeadingCounts(Function function) {
   }
 }
 
+// ... or as many as there are blocks.
+constexpr bool HasLengths(Function function) {
+  return LeadingCounts(function) == 1 && functions::WithSmallCounts(function) != Function::MPI_Type_contiguous;
+}
+template <class Count>
+void CheckLengths(Call& call, Count count, const Count* lengths) {
+  for (Count i = 0; lengths && i < count; ++i) CheckCount(call, lengths[i]);
+}
+
 struct TypeMakes {
   template <Function function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
+    if constexpr (HasLengths(function))
+      CheckLengths(call, std::get<0>(std::tie(arguments...)), std::get<1>(std::tie(arguments...)));
     if constexpr (LeadingCounts(function) > 0) CheckCount(call, std::get<0>(std::tie(arguments...)));
     if constexpr (LeadingCounts(function) > 1) CheckCount(call, std::get<1>(std::tie(arguments...)));
     const int result = real(arguments...);
@@ -125,8 +144,17 @@ struct TypeFree {
       Report(call, {.wrong = Wrong::kNullObject});
     else if (IsPredefined(before))
       Report(call, {.wrong = Wrong::kPredefined});
+    else
+      CheckFreed(call, before);
     ForgetDatatype(call, before);
     return Noted(call, real(type));
+  }
+
+ private:
+  static void CheckFreed(Call& call, MPI_Datatype type) {
+    Datatype known;
+    if (!InSight(ObjectKind::kDatatype) || !FindAnyDatatype(type, &known) || known.freed_at == 0) return;
+    Report(call, {.wrong = Wrong::kFreedType, .made_at = known.freed_at, .made_by = Function::MPI_Type_free});
   }
 };
 

@@ -255,6 +255,38 @@ static void no_room_attached(void) {
   MPI_Bsend(out, 64, MPI_INT, partner, 70, ring);
 }
 
+static void and_of_reals(void) {
+  if (rank == odd) planted();
+  MPI_Allreduce(real, sum, 2, MPI_DOUBLE, MPI_LAND, ring);
+}
+
+static void negative_blocks(void) {
+  int lengths[3] = {1, -2, 1}, places[3] = {0, 4, 8};
+  MPI_Datatype type;
+  if (rank != odd) return;
+  planted();
+  MPI_Type_indexed(3, lengths, places, MPI_INT, &type);
+}
+
+static void free_type_twice(void) {
+  MPI_Datatype type, copy;
+  MPI_Type_contiguous(3, MPI_INT, &type);
+  copy = type;
+  MPI_Type_free(&type);
+  if (rank != odd) return;
+  planted();
+  MPI_Type_free(&copy);
+}
+
+static void free_group_twice(void) {
+  const int members[1] = {0};
+  MPI_Group group = group_of(1, members), copy = group;
+  MPI_Group_free(&group);
+  if (rank != odd) return;
+  planted();
+  MPI_Group_free(&copy);
+}
+
 static void sum_of_made_type(void) {
   MPI_Datatype three;
   MPI_Type_contiguous(3, MPI_DOUBLE, &three);
@@ -301,6 +333,10 @@ int main(int argc, char** argv) {
       {"attached_twice", attached_twice},
       {"no_room_attached", no_room_attached},
       {"sum_of_made_type", sum_of_made_type},
+      {"and_of_reals", and_of_reals},
+      {"negative_blocks", negative_blocks},
+      {"free_type_twice", free_type_twice},
+      {"free_group_twice", free_group_twice},
   };
   return RUN_FAULTY(argc, argv, cases);
 }
