@@ -9,6 +9,7 @@ namespace ncclwatch::shim::mpi {
 namespace {
 
 constexpr std::int64_t kNone = -1;
+constexpr std::intptr_t kPage = 4096;
 constinit std::atomic<std::int64_t> attached{kNone};  // bytes
 
 // A tool may have attached one where no wrapper sees it.
@@ -21,7 +22,12 @@ void CheckAttach(Call& call) {
   if (bytes != kNone && IsKnown()) Report(call, {.wrong = Wrong::kAttachedAgain, .value = bytes});
 }
 
-void NoteAttached(std::int64_t bytes) { attached.store(bytes, std::memory_order_relaxed); }
+void NoteAttached(const void* buffer, std::int64_t bytes) {
+  // No address but a constant: MPI_BUFFER_AUTOMATIC of MPI 4.1, with which MPI takes what it needs.
+  const auto address = reinterpret_cast<std::intptr_t>(buffer);
+  const bool automatic = address > -kPage && address < kPage;
+  attached.store(automatic ? INT64_MAX : bytes, std::memory_order_relaxed);
+}
 void NoteDetached() { attached.store(kNone, std::memory_order_relaxed); }
 
 void CheckRoom(Call& call) {

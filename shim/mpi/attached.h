@@ -10,7 +10,7 @@ namespace ncclwatch::shim::mpi {
 // Before the call that attaches one.
 void CheckAttach(Call& call);
 // It has succeeded.
-void NoteAttached(std::int64_t bytes);
+void NoteAttached(const void* buffer, std::int64_t bytes);
 void NoteDetached();
 
 // Of a buffered send that has been described: a buffer that is smaller than its message cannot hold it.

@@ -28,7 +28,15 @@ bool HandleOf(const void* object, Kind kind, int* handle) {
   return bits >> 30 != 0 && ((bits >> 26) & 0xf) == static_cast<std::uint32_t>(kind);
 }
 
+// Before that nothing may be asked.
+bool IsInitialized() {
+  int initialized = 0;
+  auto* ask = NCCLWATCH_ASK(MPI_Initialized);
+  return ask && ask(&initialized) == MPI_SUCCESS && initialized;
+}
+
 bool Ends(const void* object, Kind kind) {
+  if (!IsInitialized()) return false;
   int handle = 0;
   if (HandleOf(object, kind, &handle))
     return kind == Kind::kComm ? !TellsProgramOfComm(handle) : !TellsProgramOfWindow(handle);

@@ -246,6 +246,7 @@ COLLECTIVES = [
     argument("gatherv_init_pair", either_with_root, mpis=("mpich",)),
     argument("neighbour_count", odd_and_beside, least=HURRIED),
     argument("neighbour_pair", with_the_next, least=HURRIED),
+    argument("neighbour_edge", either),
     argument("ineighbour_signature", alone=ENDS),
     argument("neighbour_init_pair", with_the_next, mpis=("mpich",), least=HURRIED),
 ]

@@ -62,8 +62,10 @@ OddEdge OddEdgeBetween(const reader::CallParts& sender, std::uint32_t sender_ran
   std::vector<const Part*> sent = AmountsWith(sender.sends, receiver_rank);
   std::vector<const Part*> expected = AmountsWith(receiver.receives, sender_rank);
   const auto unknown = [](const Part* part) { return part->what == 0; };
-  if (sent.size() != expected.size() || std::any_of(sent.begin(), sent.end(), unknown) ||
-      std::any_of(expected.begin(), expected.end(), unknown))
+  // Only one of the two names the other as its neighbour, or as often.
+  if (sent.size() > expected.size()) return {sent.back(), nullptr};
+  if (sent.size() < expected.size()) return {nullptr, expected.back()};
+  if (std::any_of(sent.begin(), sent.end(), unknown) || std::any_of(expected.begin(), expected.end(), unknown))
     return {};
   // What both say is taken away.
   for (auto one = sent.begin(); one != sent.end();) {

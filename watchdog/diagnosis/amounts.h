@@ -19,7 +19,8 @@ struct Edge {
 };
 std::vector<Edge> EdgesOf(const std::vector<format::Part>& parts);
 // Whatever the order of the edges between two ranks is: an amount that is sent and not expected, and one that is
-// expected and not sent. Both null: there is none, or that is not known.
+// expected and not sent. One of them null: of an edge that the other rank has not. Both null: there is none, or that is
+// not known.
 struct OddEdge {
   const format::Part* sent = nullptr;
   const format::Part* expected = nullptr;
@@ -36,6 +37,7 @@ enum class PartClash {
   kLikely,  // other names of what may be the same: MPI_BYTE, types that this machine does not tell apart
   kTypes,
   kSizes,
+  kEdge,  // one of the two alone has it
 };
 PartClash ClashOf(const format::Part& sent, const format::Part& received);
 

@@ -61,14 +61,30 @@ bool SumsUp(const CommView& comm, const Told& told) {
   return sum == 0;
 }
 
+std::vector<std::uint32_t> RanksOf(const std::vector<Edge>& edges) {
+  std::vector<std::uint32_t> ranks;
+  for (const Edge& edge : edges)
+    if (std::find(ranks.begin(), ranks.end(), edge.rank) == ranks.end()) ranks.push_back(edge.rank);
+  return ranks;
+}
+
+// From whom a call expects something that they know nothing of.
+std::vector<std::uint32_t> UnawareSenders(const Told& told, std::uint32_t rank, const CallParts& parts) {
+  std::vector<std::uint32_t> ranks;
+  if (!IsOfNeighbours(parts.call)) return ranks;
+  for (const std::uint32_t sender : RanksOf(EdgesOf(parts.receives))) {
+    const auto from = told.find(sender);
+    if (from == told.end() || !IsOfNeighbours(from->second.second->call)) continue;
+    const std::vector<Edge> sends = EdgesOf(from->second.second->sends);
+    if (std::none_of(sends.begin(), sends.end(), [&](const Edge& edge) { return edge.rank == rank; }))
+      ranks.push_back(sender);
+  }
+  return ranks;
+}
+
 // Whom a call says something about.
 std::vector<std::uint32_t> Receivers(const CallParts& parts) {
-  if (IsOfNeighbours(parts.call)) {
-    std::vector<std::uint32_t> ranks;
-    for (const Edge& edge : EdgesOf(parts.sends))
-      if (std::find(ranks.begin(), ranks.end(), edge.rank) == ranks.end()) ranks.push_back(edge.rank);
-    return ranks;
-  }
+  if (IsOfNeighbours(parts.call)) return RanksOf(EdgesOf(parts.sends));
   if (parts.sends.size() == 1) return {static_cast<std::uint32_t>(parts.call.root)};
   std::vector<std::uint32_t> ranks(parts.sends.size());
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] = rank;
@@ -91,10 +107,10 @@ void Compare(const View& view, std::pair<const Member*, const CallParts*> from,
   // Equal pasts: these are one and the same call.
   if (sends.call.chain != receives.call.chain) return;
   const auto [sent, expected] = AmountsBetween(sends, from.first->comm->rank, receives, to.first->comm->rank);
-  if (sent == nullptr) return;
+  if (sent == nullptr && expected == nullptr) return;
   ++found->asked[from.first];
   if (to.first != from.first) ++found->asked[to.first];
-  const PartClash clash = ClashOf(*sent, *expected);
+  const PartClash clash = sent != nullptr && expected != nullptr ? ClashOf(*sent, *expected) : PartClash::kEdge;
   if (clash == PartClash::kNone) return;
   const std::int64_t began = std::max(view.process(*from.first).At(sends.call.entered_ns),
                                       view.process(*to.first).At(receives.call.entered_ns));
@@ -108,9 +124,12 @@ std::optional<Disagreement> FirstDisagreement(const View& view, const CommView& 
     Disagreement found;
     found.position = position;
     found.rooted = told.begin()->second.second->call.root >= 0;
-    for (const auto& [rank, from] : told)
-      for (const std::uint32_t receiver : Receivers(*from.second))
-        if (const auto to = told.find(receiver); to != told.end()) Compare(view, from, to->second, &found);
+    for (const auto& [rank, one] : told) {
+      for (const std::uint32_t receiver : Receivers(*one.second))
+        if (const auto to = told.find(receiver); to != told.end()) Compare(view, one, to->second, &found);
+      for (const std::uint32_t sender : UnawareSenders(told, rank, *one.second))
+        Compare(view, told.at(sender), one, &found);
+    }
     if (!found.pairs.empty()) return found;
   }
   return std::nullopt;
@@ -175,6 +194,12 @@ std::string PartText(const format::Part& part) {
 }
 
 std::string PairText(const View& view, const Clashing& pair) {
+  if (pair.sent == nullptr)
+    return RankText(view, *pair.receiver) + " expects " + PartText(*pair.expected) + " from " +
+           RankText(view, *pair.sender) + ", which does not send it: only one of the two has this edge";
+  if (pair.expected == nullptr)
+    return RankText(view, *pair.sender) + " sends " + PartText(*pair.sent) + " to " + RankText(view, *pair.receiver) +
+           ", which does not expect it: only one of the two has this edge";
   std::string text = RankText(view, *pair.sender) + " sends " + PartText(*pair.sent) + " to ";
   if (pair.sender == pair.receiver) {
     text += "itself and expects ";

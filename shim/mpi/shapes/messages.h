@@ -341,7 +341,7 @@ struct BufferAttach {
   static int Around(Call& call, Real real, void* buffer, Size size) {
     CheckAttach(call);
     const int result = real(buffer, size);
-    if (result == MPI_SUCCESS) NoteAttached(size);
+    if (result == MPI_SUCCESS) NoteAttached(buffer, size);
     return Noted(call, result);
   }
 };

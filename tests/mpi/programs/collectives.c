@@ -277,6 +277,15 @@ static void neighbour_pair(void) {
   MPI_Comm_free(&among);
 }
 
+static void neighbour_edge(void) {  // its left neighbour sends to one that expects nothing from it
+  int left = (rank + size - 1) % size, right = (rank + 1) % size;
+  MPI_Comm among;
+  MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, at_fault() ? 0 : 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED,
+                                 MPI_INFO_NULL, 0, &among);
+  MPI_Neighbor_allgather(in, kCount, MPI_INT, out, kCount, MPI_INT, among);
+  MPI_Comm_free(&among);
+}
+
 static void ineighbour_signature(void) {
   MPI_Comm among = line();
   MPI_Request request;
@@ -338,6 +347,7 @@ int main(int argc, char** argv) {
       {"gatherv_init_pair", gatherv_init_pair},
       {"neighbour_count", neighbour_count},
       {"neighbour_pair", neighbour_pair},
+      {"neighbour_edge", neighbour_edge},
       {"ineighbour_signature", ineighbour_signature},
       {"neighbour_init_pair", neighbour_init_pair},
   };

@@ -256,10 +256,14 @@ TEST(MpiAmounts, NeighboursInTwoWays) {
 
 TEST(MpiAmounts, NeighboursThatDoNotAgreeWhoTheyAre) {
   MpiJob job(3);
-  Neighbours(&job, 0, {{1, Ints(1)}, {1, Ints(2)}}, {});
-  Neighbours(&job, 1, {}, {{0, Ints(3)}});
+  Neighbours(&job, 0, {{1, Ints(1)}}, {});
+  Neighbours(&job, 1, {}, {{0, Ints(1)}});
   Neighbours(&job, 2, {}, {{1, Ints(3)}});
-  ExpectNothing(job);
+  ExpectMismatch(job, Certainty::kCertain, {1, 2}, "Rank 2 expects 12 bytes (3 MPI_INT) from rank 1");
+  MpiJob twice(2);
+  Neighbours(&twice, 0, {{1, Ints(1)}, {1, Ints(2)}}, {});
+  Neighbours(&twice, 1, {}, {{0, Ints(1)}});
+  ExpectMismatch(twice, Certainty::kCertain, {0, 1}, "Rank 0 sends 8 bytes (2 MPI_INT) to rank 1");
 }
 
 }  // namespace
