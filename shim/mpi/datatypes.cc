@@ -363,7 +363,7 @@ void AmountOfPairs(Call& call, const Predefined::Entry& type) {
 namespace {
 
 bool MayStandForPredefined(const Datatype& type) {
-  return type.made_at == 0 || static_cast<functions::Function>(type.made_by) == functions::Function::MPI_Type_dup;
+  return type.made_at == 0 || static_cast<Function>(type.made_by) == Function::MPI_Type_dup;
 }
 
 }  // namespace

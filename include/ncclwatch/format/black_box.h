@@ -104,7 +104,7 @@ inline constexpr std::uint32_t kCallSites = 64;  // more than these stay numbers
 struct LastWords {
   std::atomic<std::uint32_t> written;  // 1 once the fields are whole
   std::int32_t exit_status;            // of exit() or _exit(), valid in state kExiting
-  std::int32_t signal;                 // valid in state kCrashing
+  std::int32_t signal;  // valid in state kCrashing; in kExiting SIGHUP where the launcher of MPI was gone, else 0
   std::uint32_t reserved;
   std::int64_t at_ns;  // CLOCK_MONOTONIC
   char text[1000];
