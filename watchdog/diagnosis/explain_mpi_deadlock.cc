@@ -84,8 +84,7 @@ Finding ExplainPassedBy(const View& view, const WaitGraph& graph, const PassedBy
                       receiver + ": " + MessageText(waits_in, *passed.receive)};
   finding.next_steps = {
       "compare tag, communicator and partner of the two calls named above; if both are meant so, receive in the order "
-      "of "
-      "the sends"};
+      "of the sends"};
   return finding;
 }
 
