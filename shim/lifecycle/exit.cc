@@ -36,7 +36,7 @@ bool IsFalseSuccess(int status) {
 }
 
 [[noreturn]] void EndFrom(std::uint64_t site, int status) {
-  if (BeforeEnd && BeforeEnd(site)) NoteHangUp();
+  if (BeforeEnd) BeforeEnd(site, status);
   EndNow(status);
 }
 
@@ -56,11 +56,7 @@ void CatchExits() {
   on_exit(OnExit, nullptr);
 }
 
-void NoteHangUp() {
-  if (Box* box = CurrentBox()) Put(box->header->last_words.signal, SIGHUP);
-}
-
-void NoteExit(int status) {
+void NoteExit(int status, bool hung_up) {
   Box* box = CurrentBox();
   // A vfork child shares this memory, and ends with _exit, but is not the process that the box is about.
   if (!box || static_cast<std::uint32_t>(syscall(SYS_getpid)) != box->pid) return;
@@ -68,6 +64,7 @@ void NoteExit(int status) {
   std::uint32_t running = static_cast<std::uint32_t>(format::ProcessState::kRunning);
   // Twice where exit() ends in _exit(): the second time readers may be looking.
   Put(words.exit_status, status & 0xff);
+  if (hung_up) Put(words.signal, SIGHUP);
   Put(words.at_ns, clock::Nanoseconds(CLOCK_MONOTONIC));
   words.written.store(1, std::memory_order_release);
   box->header->state.compare_exchange_strong(running, static_cast<std::uint32_t>(format::ProcessState::kExiting),

@@ -10,8 +10,7 @@ namespace ncclwatch::shim {
 void CatchExits();
 
 // What else is to be done where the program or a library calls _exit() or, with MPI, exit(), which returns to `site`.
-// True: the library ends the process of its own accord, since its launcher is gone or wants it. Not there in the
-// library for NCCL alone.
-[[gnu::weak]] bool BeforeEnd(std::uint64_t site);
+// Not there in the library for NCCL alone.
+[[gnu::weak]] void BeforeEnd(std::uint64_t site, int status);
 
 }  // namespace ncclwatch::shim

@@ -29,8 +29,7 @@ Box* FirstUse(std::uint32_t library);
 void Say(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // Notes in the black box that the process is about to end; at most once, and only in the process that owns the box.
-void NoteExit(int status);
-// ... and that it does so for want of its launcher, or because that wants it. Before NoteExit.
-void NoteHangUp();
+// hung_up: for want of its launcher, or because that wants it.
+void NoteExit(int status, bool hung_up = false);
 
 }  // namespace ncclwatch::shim

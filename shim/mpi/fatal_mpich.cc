@@ -4,6 +4,7 @@
 #include "shim/mpi/abi.h"
 
 #ifndef OPEN_MPI
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 
@@ -14,6 +15,7 @@
 #include "shim/mpi/error_handlers.h"
 #include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
+#include "shim/mpi/threads.h"
 
 namespace ncclwatch::shim::mpi {
 namespace {
@@ -28,15 +30,17 @@ bool HandleOf(const void* object, Kind kind, int* handle) {
   return bits >> 30 != 0 && ((bits >> 26) & 0xf) == static_cast<std::uint32_t>(kind);
 }
 
-// Before that nothing may be asked.
-bool IsInitialized() {
+// Not before MPI_Init is through, nor under MPI_THREAD_MULTIPLE: the call that returns the error holds MPICH's lock,
+// and a question that takes it a second time would end the process.
+bool MayAsk() {
   int initialized = 0;
+  if (thread_level.load(std::memory_order_relaxed) >= MPI_THREAD_MULTIPLE) return false;
   auto* ask = NCCLWATCH_ASK(MPI_Initialized);
   return ask && ask(&initialized) == MPI_SUCCESS && initialized;
 }
 
 bool Ends(const void* object, Kind kind) {
-  if (!IsInitialized()) return false;
+  if (!MayAsk()) return false;
   int handle = 0;
   if (HandleOf(object, kind, &handle))
     return kind == Kind::kComm ? !TellsProgramOfComm(handle) : !TellsProgramOfWindow(handle);
@@ -47,6 +51,14 @@ bool Ends(const void* object, Kind kind) {
 using Words = std::uint64_t[3];  // what other versions may pass behind the three arguments that all have
 using Return = int (*)(void*, const char*, int, std::uint64_t, std::uint64_t, std::uint64_t);
 
+// The loader is asked once: a program that is told of its errors may make many.
+Return RealOf(const char* name, Kind kind) {
+  static constinit std::atomic<void*> known_of_comm{nullptr}, known_of_window{nullptr};
+  std::atomic<void*>& known = kind == Kind::kComm ? known_of_comm : known_of_window;
+  if (!known.load(std::memory_order_relaxed)) known.store(FindRealNamed(name), std::memory_order_relaxed);
+  return reinterpret_cast<Return>(known.load(std::memory_order_relaxed));
+}
+
 int Pass(const char* name, Kind kind, std::uint64_t site, void* object, const char* function, int error,
          const Words& more) {
   if (phase.load(std::memory_order_relaxed) == Phase::kRunning && IsOurAbi() && CurrentBox()) {
@@ -54,14 +66,11 @@ int Pass(const char* name, Kind kind, std::uint64_t site, void* object, const ch
     static thread_local bool asking __attribute__((tls_model("initial-exec"))) = false;
     if (!asking) {
       asking = true;
-      if (Ends(object, kind)) {
-        NoteExit(ClassOf(error));
-        BeforeEnd(site);
-      }
+      if (Ends(object, kind)) BeforeEnd(site, ClassOf(error));
       asking = false;
     }
   }
-  auto* const real = reinterpret_cast<Return>(FindRealNamed(name));
+  const Return real = RealOf(name, kind);
   return real ? real(object, function, error, more[0], more[1], more[2]) : error;
 }
 

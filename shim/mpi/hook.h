@@ -150,7 +150,8 @@ struct Hook<function, Shape, int(P...)> {
       shapes::IsNonBlocking(function) || shapes::IsPersistent(function) || kFamily == Family::kCompletion ||
       kFamily == Family::kRequest || kFamily == Family::kCreation || kFamily == Family::kLifecycle ||
       kFamily == Family::kDatatype || kFamily == Family::kObject || kFamily == Family::kWindow ||
-      functions::FullName(function).starts_with("MPI_File_") || kFamily == Family::kOneSided ||
+      functions::FullName(function).starts_with("MPI_File_") ||
+      functions::FullName(function).starts_with("MPI_Buffer_") || kFamily == Family::kOneSided ||
       function == functions::Function::MPI_Win_fence || function == functions::Function::MPI_Win_free;
 };
 

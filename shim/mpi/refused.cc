@@ -77,30 +77,19 @@ void Note(std::uint64_t site) {
   Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
 }
 
-// A thread of MPI's own, which listens to the launcher: the application's have all made a call.
-bool EndsForItsLauncher(std::uint64_t site) {
-  return phase.load(std::memory_order_relaxed) == Phase::kRunning && !current_thread.box && IsMpisOwn(site);
-}
-
 }  // namespace
-
-// MPI, and between MPI_Init and MPI_Finalize.
-bool EndsByItself(std::uint64_t site) {
-  return phase.load(std::memory_order_relaxed) == Phase::kRunning && IsMpisOwn(site);
-}
-
 }  // namespace ncclwatch::shim::mpi
 
-bool ncclwatch::shim::BeforeEnd(std::uint64_t site) {
+void ncclwatch::shim::BeforeEnd(std::uint64_t site, int status) {
+  // By MPI itself. First of all: MPICH has asked its launcher to kill everybody, which waits for nothing more. A thread
+  // that has made no call is MPI's own, which listens to the launcher.
+  if (mpi::phase.load(std::memory_order_relaxed) == mpi::Phase::kRunning && mpi::IsMpisOwn(site))
+    NoteExit(status, !current_thread.box);
   mpi::Note(site);
-  return mpi::EndsForItsLauncher(site);
 }
 
 extern "C" NCCLWATCH_EXPORT void exit(int status) {
-  const auto site = reinterpret_cast<std::uint64_t>(__builtin_return_address(0));
-  if (ncclwatch::shim::BeforeEnd(site)) ncclwatch::shim::NoteHangUp();
-  // MPICH has asked its launcher to kill everybody, which will not wait for the handlers of exit().
-  if (ncclwatch::shim::mpi::EndsByItself(site)) ncclwatch::shim::NoteExit(status);
+  ncclwatch::shim::BeforeEnd(reinterpret_cast<std::uint64_t>(__builtin_return_address(0)), status);
   auto* const real = reinterpret_cast<void (*)(int)>(ncclwatch::shim::resolve::RealDlsym()(RTLD_NEXT, "exit"));
   if (real) real(status);
   _exit(status);

@@ -466,7 +466,7 @@ CLEAN = [
            "nonblocking", "zero_counts", "operators", "neighbours", "refused"),
     *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "freed_beside_others",
            "nobody", "cancelled", "tags", "errors_returned", "errors_handled", "between", "unstarted", "buffered"),
-    *clean("messages", "threads", ranks=(2, 4)),
+    *clean("messages", "threads", "threads_refused", ranks=(2, 4)),
     *clean("communicators", "constructors", "create_group", "groups", "many", "at_a_time", "topologies", "between",
            "attributes", "own_arguments", "null_places"),
     *clean("races", "answers", "workers", "head_and_body", "rank_in_the_message", "several_open", "probed",

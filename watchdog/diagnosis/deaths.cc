@@ -111,6 +111,18 @@ bool IsBetweenInitAndFinalize(const reader::BoxImage& box) {
          });
 }
 
+bool SomebodyLives(const View& view) {
+  return std::any_of(view.processes.begin(), view.processes.end(),
+                     [](const Process& process) { return !process.fate.ended(); });
+}
+
+bool SomebodyOutlived(const View& view, const Process& process, std::int64_t by_ns) {
+  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
+    const std::int64_t alive_ns = other.fate.ended() ? other.fate.last_sign_ns : view.now_ns;
+    return &other != &process && alive_ns > process.fate.observed_ns + by_ns;
+  });
+}
+
 bool LeftMpiOpen(const reader::BoxImage& box) {
   return box.state == format::ProcessState::kExiting && box.last_words.written && IsBetweenInitAndFinalize(box);
 }
@@ -208,18 +220,6 @@ bool StillDying(const View& view) {
   });
 }
 
-bool SomebodyLives(const View& view) {
-  return std::any_of(view.processes.begin(), view.processes.end(),
-                     [](const Process& process) { return !process.fate.ended(); });
-}
-
-bool SomebodyOutlived(const View& view, const Process& process) {
-  constexpr std::int64_t kClearly = 200'000'000;  // more than a rank takes to end by a signal sent to all
-  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
-    return other.fate.last_sign_ns > process.fate.observed_ns + kClearly;
-  });
-}
-
 bool SomebodyUnseen(const View& view) { return static_cast<int>(view.nodes.size()) < view.expected; }
 
 // It had done nothing for too long before it ended: perhaps for want of somebody whom nobody sees.
@@ -289,7 +289,8 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
     if (StillDying(view)) return std::nullopt;
     return waited && Alone(view, process) ? Certainty::kCertain : Certainty::kLikely;
   }
-  if (!SomebodyOutlived(view, process)) return std::nullopt;
+  constexpr std::int64_t kClearly = 200'000'000;  // more than a rank takes to end by a signal sent to all
+  if (!SomebodyOutlived(view, process, kClearly)) return std::nullopt;
   return waited ? Certainty::kCertain : Certainty::kLikely;
 }
 

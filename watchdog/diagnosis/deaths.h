@@ -31,6 +31,9 @@ bool IsBetweenInitAndFinalize(const reader::BoxImage& box);
 bool LeftMpiOpen(const reader::BoxImage& box);
 // ... or crashes between the two, and has said so.
 bool SaysItEnds(const reader::BoxImage& box);
+bool SomebodyLives(const View& view);
+// Somebody else was alive so much later than this one was seen gone.
+bool SomebodyOutlived(const View& view, const Process& process, std::int64_t by_ns);
 // When a gone process began to end.
 std::int64_t EndedAt(const Process& process);
 // In order of time, the cause first.

@@ -101,19 +101,8 @@ bool WasForetold(const View& view, const Process& process) {
   });
 }
 
-// The others are not merely about to be seen dead, too: a launcher takes milliseconds to kill them all.
-bool SomebodyLivedOn(const View& view, const Process& process) {
-  constexpr std::int64_t kLonger = 50'000'000;
-  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
-    const std::int64_t alive_ns = other.fate.ended() ? other.fate.last_sign_ns : view.now_ns;
-    return &other != &process && alive_ns > process.fate.observed_ns + kLonger;
-  });
-}
-
-bool SomebodyLives(const View& view) {
-  return std::any_of(view.processes.begin(), view.processes.end(),
-                     [](const Process& process) { return !process.fate.ended(); });
-}
+// A launcher takes milliseconds to kill them all: others may merely be about to be seen dead, too.
+constexpr std::int64_t kKillingNs = 50'000'000;
 
 }  // namespace
 
@@ -127,7 +116,7 @@ std::optional<Certainty> FirstOfTheKilled(const View& view, const Death& death) 
       }))
     return Certainty::kCertain;  // it has said that it ends, before anybody else did
   if (beside.empty()) {
-    if (!killed || view.processes.size() < 2 || SomebodyLivedOn(view, process)) return Certainty::kCertain;
+    if (!killed || view.processes.size() < 2 || SomebodyOutlived(view, process, kKillingNs)) return Certainty::kCertain;
     if (SomebodyLives(view)) return std::nullopt;
     return Certainty::kLikely;
   }

@@ -394,6 +394,29 @@ static void buffered(void) {
   MPI_Bsend(words, 1, MPI_INT, MPI_PROC_NULL, 67, ring);
 }
 
+// A call that is refused holds MPI's lock while it asks for the handler.
+static void* refused(void* of) {
+  Thread* thread = of;
+  int word = 0;
+  for (int i = 0; i < 200; ++i) thread->sum += MPI_Send(&word, 1, MPI_INT, size + 9, 68, thread->own) != MPI_SUCCESS;
+  return NULL;
+}
+
+static void threads_refused(void) {
+  Thread each[kThreads] = {{0}};
+  pthread_t running[kThreads];
+  for (int i = 0; i < kThreads; ++i) {
+    MPI_Comm_dup(MPI_COMM_WORLD, &each[i].own);
+    MPI_Comm_set_errhandler(each[i].own, MPI_ERRORS_RETURN);
+    pthread_create(&running[i], NULL, refused, &each[i]);
+  }
+  for (int i = 0; i < kThreads; ++i) {
+    pthread_join(running[i], NULL);
+    require(each[i].sum == 200, "every call refused");
+    MPI_Comm_free(&each[i].own);
+  }
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"modes", modes},
@@ -412,7 +435,8 @@ int main(int argc, char** argv) {
       {"unstarted", unstarted},
       {"buffered", buffered},
       {"threads", threads},
+      {"threads_refused", threads_refused},
   };
-  int threaded = argc > 1 && !strcmp(argv[1], "threads");
+  int threaded = argc > 1 && !strncmp(argv[1], "threads", 7);
   return RUN_CLEAN(argc, argv, cases, threaded ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE);
 }

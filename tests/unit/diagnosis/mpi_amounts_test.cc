@@ -211,6 +211,7 @@ TEST(MpiMismatch, NamesOfOneTypeAreOnlyLikely) {
   Expect(with(83, 4).Judge(), Kind::kArgumentMismatch, Certainty::kLikely, {1});  // MPI_INT32_T
   Expect(with(kMpiFloat, 4).Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {1});
   Expect(with(84, 8).Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {1});  // MPI_INT64_T
+  EXPECT_TRUE(with(format::kNoType, 0).Judge().healthy());  // one that was freed: that is told, and nothing else
 }
 
 // ---- neighbours
