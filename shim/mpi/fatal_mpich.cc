@@ -59,30 +59,28 @@ Return RealOf(const char* name, Kind kind) {
   return reinterpret_cast<Return>(known.load(std::memory_order_relaxed));
 }
 
-int Pass(const char* name, Kind kind, std::uint64_t site, void* object, const char* function, int error,
-         const Words& more) {
+int Pass(const char* name, Kind kind, void* object, const char* function, int error, const Words& more) {
+  const Return real = RealOf(name, kind);
   if (phase.load(std::memory_order_relaxed) == Phase::kRunning && IsOurAbi() && CurrentBox()) {
     const KeepErrno keep;
     static thread_local bool asking __attribute__((tls_model("initial-exec"))) = false;
     if (!asking) {
       asking = true;
-      if (Ends(object, kind)) BeforeEnd(site, ClassOf(error));
+      // Of MPI's own code, whoever comes here: some functions jump, so that the return address is the application's.
+      if (Ends(object, kind)) BeforeEnd(reinterpret_cast<std::uint64_t>(real), ClassOf(error));
       asking = false;
     }
   }
-  const Return real = RealOf(name, kind);
   return real ? real(object, function, error, more[0], more[1], more[2]) : error;
 }
 
 }  // namespace
 }  // namespace ncclwatch::shim::mpi
 
-#define NCCLWATCH_ERROR_RETURN(name, kind)                                                                            \
-  extern "C" NCCLWATCH_EXPORT int name(void* object, const char* function, int error, std::uint64_t w3,               \
-                                       std::uint64_t w4, std::uint64_t w5) {                                          \
-    return ncclwatch::shim::mpi::Pass(#name, ncclwatch::shim::mpi::Kind::kind,                                        \
-                                      reinterpret_cast<std::uint64_t>(__builtin_return_address(0)), object, function, \
-                                      error, {w3, w4, w5});                                                           \
+#define NCCLWATCH_ERROR_RETURN(name, kind)                                                                             \
+  extern "C" NCCLWATCH_EXPORT int name(void* object, const char* function, int error, std::uint64_t w3,                \
+                                       std::uint64_t w4, std::uint64_t w5) {                                           \
+    return ncclwatch::shim::mpi::Pass(#name, ncclwatch::shim::mpi::Kind::kind, object, function, error, {w3, w4, w5}); \
   }
 NCCLWATCH_ERROR_RETURN(MPIR_Err_return_comm, kComm)
 NCCLWATCH_ERROR_RETURN(MPIR_Err_return_win, kWin)
