@@ -7,6 +7,7 @@
 #include "ncclwatch/format/fingerprint.h"
 #include "watchdog/diagnosis/amounts.h"
 #include "watchdog/diagnosis/creations.h"
+#include "watchdog/diagnosis/open_calls.h"
 #include "watchdog/reader/layout.h"
 #include "watchdog/reader/load.h"
 
@@ -67,7 +68,7 @@ bool Counts(const MemberState& member) {
 }
 
 struct BoxState {
-  std::int64_t inside_since_ns = 0;  // in a call of MPI; 0: in none
+  OpenCalls open;
   const MappedBox* box = nullptr;
   std::uint64_t cursor = 0;
   std::uint64_t unwritten = UINT64_MAX;  // slot that the last poll stopped at
@@ -276,6 +277,7 @@ void LiveCompare::State::ReadRecords(BoxState* box) {
       if (AwaitWriter(slot, head, box)) return;
       continue;
     }
+    box->open.See(slot, call);
     const bool collective = functions::IsCollective(call.function);
     if (call.communicator >= box->members.size() || !(collective || HasOrdinal(call))) continue;
     MemberState& member = box->members[call.communicator];
@@ -291,21 +293,11 @@ void LiveCompare::State::ReadRecords(BoxState* box) {
   box->cursor = head;
 }
 
-// Messages of MPI have no GPU marks that would tell who waits for one: the call that a process is in does.
 void LiveCompare::State::LookInside(BoxState* box, std::int64_t now_ns) {
-  constexpr std::uint64_t kNewestOnes = 4;  // several threads may call
-  const std::uint64_t head = box->box->head();
-  std::int64_t since = 0;
-  Call call;
-  for (std::uint64_t slot = head - std::min({head, kNewestOnes, box->box->ring_size()}); slot < head; ++slot) {
-    if (!box->box->Read(slot, &call) || !functions::IsMpi(call.function) || call.returned_ns != 0) continue;
-    if (since == 0 || call.entered_ns < since) since = call.entered_ns;
-  }
-  if (box->inside_since_ns != 0 && since != box->inside_since_ns) {
-    ++waits.resolved;
-    waits.longest_ns = std::max(waits.longest_ns, now_ns - box->inside_since_ns);
-  }
-  box->inside_since_ns = since;
+  const std::int64_t since_ns = box->open.since_ns();
+  if (!box->open.Refresh(*box->box) || since_ns == 0) return;
+  ++waits.resolved;
+  waits.longest_ns = std::max(waits.longest_ns, now_ns - since_ns);
 }
 
 void LiveCompare::State::MakeFronts() {
@@ -390,7 +382,7 @@ void LiveCompare::Acknowledge(std::uint64_t communicator, std::int64_t now_ns) {
 
 std::int64_t LiveCompare::InsideSince(const MappedBox& box) const {
   for (const BoxState& known : state_->boxes)
-    if (known.box == &box) return known.inside_since_ns;
+    if (known.box == &box) return known.open.since_ns();
   return 0;
 }
 
@@ -416,7 +408,7 @@ std::int64_t LiveCompare::QuietSince() const {
     if (front.Waiting() && (since == 0 || front.changed_ns < since)) since = front.changed_ns;
   }
   for (const BoxState& box : state_->boxes)
-    if (box.inside_since_ns != 0 && (since == 0 || box.inside_since_ns < since)) since = box.inside_since_ns;
+    if (const std::int64_t inside = box.open.since_ns(); inside != 0 && (since == 0 || inside < since)) since = inside;
   return since;
 }
 

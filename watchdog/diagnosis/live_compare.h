@@ -90,13 +90,13 @@ class LiveCompare {
   void Acknowledge(std::uint64_t communicator, std::int64_t now_ns);
 
   std::vector<Front> Fronts() const;
-  // Since when its process is in a call of MPI, as of the last poll; 0: it is in none.
+  // Since when its process is in a call of MPI, on any of its threads, and has made no other one, as of the last poll;
+  // 0: it is in none.
   std::int64_t InsideSince(const reader::MappedBox& box) const;
   // Of every member whose identity is known. Forgets the paces.
   std::vector<Stand> TakeStands();
-  // The oldest changed_ns among the fronts in which somebody may be waiting, or since when a process is in a call of
-  // MPI; 0 if nobody waits. now minus this at or
-  // beyond Limits::suspect_after_ns: worth a diagnosis.
+  // The oldest changed_ns among the fronts in which somebody may be waiting, or InsideSince; 0 if nobody waits. now
+  // minus this at or beyond Limits::suspect_after_ns: worth a diagnosis.
   std::int64_t QuietSince() const;
   Waits waits() const;
 

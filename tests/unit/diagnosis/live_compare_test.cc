@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/mpi_job.h"
 #include "watchdog/diagnosis/live_compare.h"
 
 namespace ncclwatch::testing {
@@ -165,6 +165,31 @@ TEST(LiveCompare, FrontsTellWhoHasArrivedAndSinceWhen) {
   live.Poll();
   EXPECT_EQ(live.compare.QuietSince(), 0);
   EXPECT_EQ(live.compare.waits().longest_ns, 5'000'000'000);
+}
+
+// The record of the thread that is stuck lies far behind those that the others have made since.
+TEST(LiveCompare, OneThreadStuckWhileOthersWentOn) {
+  MpiJob job(2);
+  Live live(&job, 2);
+  job.Recv(0, {.peer = 1});
+  EXPECT_FALSE(live.Poll());
+  const std::int64_t stuck = live.compare.QuietSince();
+  EXPECT_GT(stuck, 0);
+  for (int i = 0; i < 20; ++i) {
+    job.Pass(0.01);
+    job.Sent(0, {.peer = 1, .tag = 1});
+    EXPECT_FALSE(live.Poll());
+  }
+  EXPECT_GT(live.compare.QuietSince(), stuck);
+  EXPECT_EQ(live.compare.waits().resolved, 0u);
+  const std::int64_t quiet = live.compare.QuietSince();
+  job.Pass(5.0);
+  EXPECT_FALSE(live.Poll());
+  EXPECT_EQ(live.compare.QuietSince(), quiet);
+  job.Return(0, 0);
+  EXPECT_FALSE(live.Poll());
+  EXPECT_EQ(live.compare.QuietSince(), 0);
+  EXPECT_EQ(live.compare.waits().resolved, 1u);
 }
 
 TEST(LiveCompare, DestroyedCommunicatorsAreForgotten) {
