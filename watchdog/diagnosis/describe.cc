@@ -34,6 +34,12 @@ bool Same(const CallSummary& a, const CallSummary& b) {
          a.root == b.root && a.result == b.result;
 }
 
+const Call* FailedAt(const Member& member, std::uint64_t position) {
+  return member.failed != nullptr && member.failed->position == position ? member.failed : nullptr;
+}
+
+}  // namespace
+
 void Merge(CallSummary call, std::vector<CallSummary>* calls) {
   for (CallSummary& known : *calls) {
     if (!Same(known, call)) continue;
@@ -43,12 +49,6 @@ void Merge(CallSummary call, std::vector<CallSummary>* calls) {
   }
   calls->push_back(std::move(call));
 }
-
-const Call* FailedAt(const Member& member, std::uint64_t position) {
-  return member.failed != nullptr && member.failed->position == position ? member.failed : nullptr;
-}
-
-}  // namespace
 
 CallState StateAt(const Member& member, std::uint64_t position, const Call* call) {
   if (call != nullptr && IsError(*call)) return CallState::kFailed;
@@ -73,12 +73,12 @@ CallSummary DescribeCall(const View& view, const CommView& comm, const Member& m
   if (call == nullptr) return summary;
   summary.op = OpText(call->function);
   summary.mpi = functions::IsMpi(call->function);
-  const bool has_amount =
-      !functions::IsMpi(call->function) || !functions::IsCollective(call->function) || call->dtype != format::kNoType;
-  if (has_amount) summary.count = call->count;
+  const functions::FunctionInfo* info = functions::Find(call->function);
+  const bool bare = functions::IsCollective(call->function) ||
+                    (info != nullptr && info->family == functions::Family::kLife);  // MPI_Barrier, MPI_Finalize
+  if (!functions::IsMpi(call->function) || !bare || call->dtype != format::kNoType) summary.count = call->count;
   if (call->dtype != format::kNoType) summary.dtype = std::string(functions::DatatypeName(call->dtype));
   if (call->reduction != format::kNoReduction) summary.reduction = ReductionName(call->reduction);
-  const functions::FunctionInfo* info = functions::Find(call->function);
   if (info != nullptr && info->family == functions::Family::kPointToPoint) {
     summary.peer = PeerName{call->root, view.JobRank(comm, static_cast<std::uint32_t>(call->root))};
   } else if (call->root != format::kNoRank && functions::IsCollective(call->function)) {

@@ -19,6 +19,8 @@ CommunicatorName DescribeComm(const CommView& comm);
 std::vector<CallSummary> DescribeCalls(const View& view, const CommView& comm, std::uint64_t position);
 CallSummary DescribeCall(const View& view, const CommView& comm, const Member& member, std::uint64_t position,
                          const reader::Call* call);
+// Adds its ranks to those that did the same.
+void Merge(CallSummary call, std::vector<CallSummary>* calls);
 CallState StateAt(const Member& member, std::uint64_t position, const reader::Call* call);
 
 // Text.
@@ -65,6 +67,10 @@ std::vector<Finding> FindEndsWithoutFinalize(const View& view, const std::vector
 std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph);
 // Of MPI: what single processes do wrong whatever the others do.
 std::vector<Finding> FindMisuses(const View& view);
+// ... what reaches past the end of another rank's memory in a window.
+std::vector<Finding> FindAccessesOutOfBounds(const View& view);
+// ... and threads of one that are inside MPI at once.
+std::vector<Finding> FindThreadsAtOnce(const View& view);
 // Of MPI: accesses to the same memory of a window that nothing orders.
 std::vector<Finding> FindEpochConflicts(const View& view, const WaitGraph& graph);
 // What happened to others before the first death, if that is what it followed from.

@@ -69,8 +69,7 @@ std::string WhatIsWrong(const Misuse& misuse) {
   const std::size_t size = format::MisuseText(misuse.wrong, misuse.value, misuse.limit, text, sizeof text);
   std::string words(text, size);
   const std::size_t many = words.find("s were ");
-  if (KindOf(misuse) == Kind::kResourceLeak && misuse.value == 1 && many != std::string::npos)
-    words.replace(many, std::string("s were").size(), " was");
+  if (words.starts_with("1 ") && many != std::string::npos) words.replace(many, std::string("s were").size(), " was");
   return words;
 }
 
@@ -125,6 +124,9 @@ std::string NextStep(const Misuse& misuse) {
   switch (misuse.wrong) {
     case format::Wrong::kBeforeInit: return "call MPI_Init before " + call;
     case format::Wrong::kAfterFinalize: return "call MPI_Finalize after " + call;
+    case format::Wrong::kNotMainThread:
+      return "ask MPI_Init_thread for as much as the program needs and look at what it provides, or leave " + call +
+             " to the thread that initialized MPI";
     default: return "look at the arguments of " + call + (made.empty() ? "" : ", and at " + made);
   }
 }

@@ -136,6 +136,16 @@ Finding ExplainTwoOperations(const View& view, const WaitGraph& graph, const Two
   return finding;
 }
 
+// "rank 2", "any of ranks 0,2": of those of one choice each would do.
+std::string WhomText(const WaitGraph& graph, const Wait& wait) {
+  if (wait.choice < 0) return Ranks({wait.other_rank});
+  std::vector<int> ranks;
+  for (const int index : graph.out[wait.waiter])
+    if (graph.waits[index].choice == wait.choice) ranks.push_back(graph.waits[index].other_rank);
+  ranks = SortedUnique(std::move(ranks));
+  return (ranks.size() > 1 ? "any of " : "") + Ranks(ranks);
+}
+
 // choosers: who waits for anybody of several is one of the circle, since any other of it would have freed the rest.
 Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
                      const std::vector<int>& choosers, std::int64_t began) {
@@ -155,7 +165,7 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   for (const Wait* wait : cycle) {
     const CommView& comm = view.comms[wait->comm];
     const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("a collective");
-    const std::string whom = alone ? std::string("itself") : Ranks({wait->other_rank});
+    const std::string whom = alone ? std::string("itself") : WhomText(graph, *wait);
     finding.evidence.push_back(Ranks({view.nodes[wait->waiter].rank}) + " waits for " + whom + " in " + call + " on " +
                                CommText(comm) +
                                (wait->what == WaitFor::kEpoch ? ", until it calls " + EpochCallAwaited(*wait) : ""));

@@ -3,6 +3,7 @@
 // nothing here is ever certain.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "watchdog/diagnosis/explain.h"
@@ -152,6 +153,7 @@ std::string WhatText(const View& view, const Suspect& suspect) {
   const CommView& comm = view.comms[suspect.comm];
   const Wait* wait = First(suspect.waits, suspect.position);
   const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("the collective");
+  if (suspect.what == WaitFor::kEnd) return "MPI_Finalize";
   // Which message of its sender's a receive of MPI will get is not known before.
   const bool any = suspect.what == WaitFor::kMessage && wait->call != nullptr &&
                    functions::IsMpi(wait->call->function) && wait->call->position == format::kNotMatched;
@@ -172,6 +174,14 @@ std::vector<int> Waiting(const View& view, const Suspect& suspect) {
   return SortedUnique(std::move(ranks));
 }
 
+// A collective of MPI that all have called, and from which others have gone on already.
+const Call* InsideOf(const View& view, const Suspect& suspect) {
+  const Call* last = view.nodes[suspect.node].last;
+  const bool inside = last != nullptr && functions::IsMpi(last->function) && functions::IsCollective(last->function) &&
+                      last->returned_ns == 0;
+  return inside ? last : nullptr;
+}
+
 std::string Summary(const View& view, const Suspect& suspect, const Finding& finding, std::int64_t waited_ns) {
   const Process& process = view.process(view.nodes[suspect.node]);
   const bool one = finding.culprits.size() == 1;
@@ -183,7 +193,10 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
   switch (finding.kind) {
     case Kind::kMissingParticipant:
       // A dump says that its process lived when it was written, and nothing of later.
-      if (!process.box->dump) who += one ? " is alive and" : " are alive and";
+      if (const Call* call = InsideOf(view, suspect); call != nullptr && one)
+        who += " is still inside " + CallText(*call) + " and";
+      else if (!process.box->dump)
+        who += one ? " is alive and" : " are alive and";
       if (suspect.what == WaitFor::kEpoch) return who + NotCalledText(view, suspect, one) + others + ".";
       return who + (one ? " has" : " have") + " not called " + WhatText(view, suspect) + "; " + Ranks(waiting) +
              (waiting.size() == 1 ? " has" : " have") + " waited in it for " + Seconds(waited_ns) + ".";
@@ -281,6 +294,34 @@ std::vector<CallSummary> CallsOfPartners(const View& view, const Suspect& suspec
   return calls;
 }
 
+// Of MPI_Finalize, which has no position: who is in it, and who is not.
+std::vector<CallSummary> CallsAtTheEnd(const View& view, const std::vector<const Suspect*>& group) {
+  std::vector<CallSummary> calls;
+  std::set<int> told;  // nodes
+  CallSummary absent;
+  for (const Suspect* suspect : group) {
+    const CommView& comm = view.comms[suspect->comm];
+    for (const Wait* wait : suspect->waits) {
+      if (told.insert(wait->waiter).second)
+        Merge(DescribeCall(view, comm, comm.members[wait->member], 0, wait->call), &calls);
+    }
+    absent.communicator = comm.id;
+    absent.ranks.push_back(view.nodes[suspect->node].rank);
+  }
+  absent.ranks = SortedUnique(std::move(absent.ranks));
+  calls.push_back(std::move(absent));
+  return calls;
+}
+
+std::vector<CallSummary> CallsOf(const View& view, const std::vector<const Suspect*>& group) {
+  const Suspect& first = *group.front();
+  switch (first.what) {
+    case WaitFor::kCollective: return DescribeCalls(view, view.comms[first.comm], first.position);
+    case WaitFor::kEnd: return CallsAtTheEnd(view, group);
+    default: return CallsOfPartners(view, first);
+  }
+}
+
 Finding Explain(const View& view, const WaitGraph& graph, const std::vector<const Suspect*>& group) {
   const Suspect& first = *group.front();
   Finding finding;
@@ -297,9 +338,8 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   AddVictims(view, graph, nodes, &finding);
   const CommView& comm = view.comms[first.comm];
   finding.communicator = DescribeComm(comm);
-  finding.position = first.position;
-  finding.calls =
-      first.what == WaitFor::kCollective ? DescribeCalls(view, comm, first.position) : CallsOfPartners(view, first);
+  if (first.what != WaitFor::kEnd) finding.position = first.position;
+  finding.calls = CallsOf(view, group);
   finding.began_at_ns = ToRealtime(view, began);
   finding.summary = Summary(view, first, finding, view.now_ns - began);
   AddEvidence(view, group, &finding);

@@ -6,6 +6,7 @@
 
 #include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/waits_collectives.h"
+#include "watchdog/diagnosis/waits_finalize.h"
 #include "watchdog/diagnosis/waits_messages.h"
 #include "watchdog/diagnosis/waits_mpi.h"
 #include "watchdog/diagnosis/waits_windows.h"
@@ -322,6 +323,7 @@ WaitGraph MakeWaits(const View& view, const std::vector<Explained>& explained) {
   AddMessages(view, &graph);
   AddMessagesOfMpi(view, &graph);
   AddEpochs(view, &graph);
+  AddFinalize(view, &graph);
   graph.out.resize(view.nodes.size());
   graph.in.resize(view.nodes.size());
   for (std::size_t i = 0; i < graph.waits.size(); ++i) {

@@ -12,7 +12,7 @@
 
 namespace ncclwatch::diagnosis {
 
-enum class WaitFor { kCollective, kMessage, kJoin, kEpoch };
+enum class WaitFor { kCollective, kMessage, kJoin, kEpoch, kEnd };
 
 // `waiter` cannot go on before `other` has made a call.
 struct Wait {

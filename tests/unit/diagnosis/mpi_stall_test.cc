@@ -30,12 +30,43 @@ TEST(MpiStall, ALateOneInACollectiveThatAllHaveCalledIsNobodysFault) {
   for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+// Nobody can tell what holds it up in there; it has called what the others have left, and that is said.
+TEST(MpiStall, OneThatIsStillInsideWhatOthersHaveLeft) {
+  MpiJob job(4);
+  for (const int rank : {0, 1, 2}) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+  job.Collective(3, Function::MPI_Barrier);
+  for (const int rank : {0, 1, 2}) job.Collective(rank, Function::MPI_Allreduce);
+  job.Pass(100.0);
+  const diagnosis::Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kMissingParticipant, Certainty::kLikely, {3});
+  EXPECT_NE(diagnosis.findings[0].summary.find("is still inside Barrier of 1 MPI_INT and has not called Allreduce"),
+            std::string::npos)
+      << diagnosis.findings[0].summary;
+}
+
 TEST(MpiStall, OneThatIsBehindInACircle) {
   MpiJob job(3);
   for (const int rank : {0, 1}) job.Return(rank, job.Collective(rank, Function::MPI_Scatter, 0));
   for (const int rank : {0, 1}) job.Collective(rank, Function::MPI_Barrier);
   job.Recv(2, {.peer = 1});
   Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {1, 2});
+}
+
+TEST(MpiStall, OneThatDoesNotComeToTheEnd) {
+  MpiJob job(4);
+  for (const int rank : {0, 1, 2, 3}) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+  for (const int rank : {0, 1, 3}) job.Other(rank, Function::MPI_Finalize);
+  for (const int rank : {0, 1, 3}) job.Box(rank).calls.back().returned_ns = 0;
+  job.Pass(0.1);
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  job.Pass(100.0);
+  const diagnosis::Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kMissingParticipant, Certainty::kLikely, {2});
+  EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 3}));
+  EXPECT_NE(diagnosis.findings[0].summary.find("has not called MPI_Finalize; ranks 0-1,3 have waited"),
+            std::string::npos)
+      << diagnosis.findings[0].summary;
+  EXPECT_FALSE(diagnosis.findings[0].position);
 }
 
 // All are seen dead only afterwards, as by `ncclwatch diagnose`.
