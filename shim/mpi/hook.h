@@ -71,11 +71,11 @@ struct Hook<function, Shape, int(P...)> {
     }
     Box* box = CurrentBox();
     if (!box) return real(arguments...);
-    NoteCaller(thread);
     // One by one: read in one piece they would wait for the two stores that have just put them there.
     Put(thread.frame, here.frame);
     Put(thread.site, here.site);
     Call call(*box, thread, function, here.site);
+    NoteCaller(thread, call);
     const int result = Shape::template Around<function>(call, real, arguments...);
     if (freed_requests.load(std::memory_order_relaxed) != 0) [[unlikely]]
       PollFreed(call);

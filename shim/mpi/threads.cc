@@ -1,10 +1,33 @@
 #include "shim/mpi/threads.h"
 
+#include "shim/mpi/misuse.h"
 #include "shim/mpi/real.h"
 
 namespace ncclwatch::shim::mpi {
 
 constinit std::atomic<int> thread_level{MPI_THREAD_SINGLE};
+
+namespace {
+
+// What of MPI may be called by any thread, and MPI_Abort, which ends it from wherever, are not meant.
+bool TakesPart(functions::Function function) {
+  using functions::Family;
+  switch (functions::Find(function)->family) {
+    case Family::kCollective:
+    case Family::kRooted:
+    case Family::kPointToPoint:
+    case Family::kProbe:
+    case Family::kCompletion:
+    case Family::kRequest:
+    case Family::kCreation:
+    case Family::kOneSided:
+    case Family::kWindow:
+    case Family::kFile: return true;
+    default: return function == functions::Function::MPI_Finalize;
+  }
+}
+
+}  // namespace
 
 void LearnThreads() {
   int level = MPI_THREAD_SINGLE;
@@ -14,9 +37,13 @@ void LearnThreads() {
   if (level == MPI_THREAD_MULTIPLE) threaded.store(true, std::memory_order_relaxed);
 }
 
-void NoteOtherCaller(const Thread& thread) {
+void NoteOtherCaller(Call& call) {
   const Thread* nobody = nullptr;
-  if (!first_caller.compare_exchange_strong(nobody, &thread)) threaded.store(true, std::memory_order_relaxed);
+  if (first_caller.compare_exchange_strong(nobody, &call.thread)) return;
+  threaded.store(true, std::memory_order_relaxed);
+  if (thread_level.load(std::memory_order_relaxed) <= MPI_THREAD_FUNNELED && TakesPart(call.function) &&
+      !IsMpisOwn(call.site))
+    Report(call, {.wrong = Wrong::kNotMainThread});
 }
 
 }  // namespace ncclwatch::shim::mpi

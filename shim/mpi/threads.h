@@ -10,6 +10,8 @@
 
 namespace ncclwatch::shim::mpi {
 
+struct Call;
+
 // From MPI_Init on under MPI_THREAD_MULTIPLE; else from the first call of a second thread, which the program must not
 // make while another one is inside MPI.
 inline constinit std::atomic<bool> threaded{false};
@@ -17,10 +19,11 @@ inline constinit std::atomic<const Thread*> first_caller{nullptr};
 extern std::atomic<int> thread_level;  // MPI_THREAD_...
 void LearnThreads();                   // after MPI_Init; before EndWorld, which leaves the level in the world's entry
 
-[[gnu::cold, gnu::noinline]] void NoteOtherCaller(const Thread& thread);
-inline void NoteCaller(const Thread& thread) {
+// The thread that calls first is the one that initializes MPI. Reports another one that may not call.
+[[gnu::cold, gnu::noinline]] void NoteOtherCaller(Call& call);
+inline void NoteCaller(const Thread& thread, Call& call) {
   if (first_caller.load(std::memory_order_relaxed) != &thread) [[unlikely]]
-    NoteOtherCaller(thread);
+    NoteOtherCaller(call);
 }
 
 // Held for some dozens of instructions. Gives up waiting rather than hang the host on a thread that was killed inside.

@@ -1,6 +1,7 @@
 #include "shim/mpi/windows.h"
 
 #include <atomic>
+#include <cstring>
 #include <vector>
 
 #include "shim/mpi/checks.h"
@@ -91,18 +92,32 @@ bool RanksOf(MPI_Group group, MPI_Win window, std::vector<int>* ranks) {
 
 }  // namespace
 
-void BeginWindow(Call& call, MPI_Comm comm, std::int64_t unit, std::uint32_t* made) {
-  *made = BeginMakingOver(call, comm, {Origin::kWindow, format::kCommWindow, static_cast<std::int32_t>(unit)});
+namespace {
+
+[[gnu::cold]] bool SaysTrue(MPI_Info info, const char* key) {
+  auto* ask = NCCLWATCH_ASK(MPI_Info_get);
+  char value[8] = {};
+  int known = 0;
+  return ask && ask(info, key, sizeof value - 1, value, &known) == MPI_SUCCESS && known &&
+         std::strcmp(value, "true") == 0;
 }
 
-void EndWindow(Call& call, std::uint32_t made, int result, const MPI_Win* handle) {
+}  // namespace
+
+void BeginWindow(Call& call, MPI_Comm comm, std::int64_t unit, std::int64_t bytes, std::uint32_t* made) {
+  *made = BeginMakingOver(call, comm, {Origin::kWindow, format::kCommWindow, static_cast<std::int32_t>(unit)});
+  if (*made != kNoCommunicator && bytes >= 0) Put(call.box.communicators[*made].memory, bytes + 1);
+}
+
+void EndWindow(Call& call, std::uint32_t made, int result, const MPI_Win* handle, MPI_Info info) {
   if (result == MPI_SUCCESS) {
     NoteMade(call, ObjectKind::kWindow, Bits(*handle));
     windows.Remove(Bits(*handle), [](const Window&) { return true; });
     if (made != kNoCommunicator)
       windows.Put(Bits(*handle), {.serial = serials.fetch_add(1, std::memory_order_relaxed) + 1,
                                   .index = made,
-                                  .generation = GenerationOf(call.box.communicators[made])});
+                                  .generation = GenerationOf(call.box.communicators[made]),
+                                  .no_locks = info != MPI_INFO_NULL && SaysTrue(info, "no_locks")});
   }
   EndMakingOver(call, made, result, result == MPI_SUCCESS ? Bits(*handle) : 0);
 }
@@ -132,8 +147,9 @@ void CheckTarget(Call& call, int target) {
   Report(call, {.wrong = Wrong::kTargetOutOfRange, .value = target, .limit = call.size});
 }
 
-void CheckFence(Call& call, const Window& window) {
-  if (const Opening* open = OtherAccess(window)) ReportEpoch(call, Wrong::kEpochOpen, 0, *open);
+void CheckFence(Call& call, const Window& window, int assertion) {
+  if (const Opening* open = OtherAccess(window)) return ReportEpoch(call, Wrong::kEpochOpen, 0, *open);
+  if ((assertion & MPI_MODE_NOPRECEDE) != 0 && window.used) ReportEpoch(call, Wrong::kAccessesBefore, 0, window.fence);
 }
 
 void CheckStart(Call& call, const Window& window, MPI_Group group) {
@@ -147,6 +163,8 @@ void CheckPost(Call& call, const Window& window, MPI_Group group) {
 }
 
 void CheckLock(Call& call, const Window& window, int target) {
+  if (window.no_locks) [[unlikely]]
+    return ReportEpoch(call, Wrong::kNoLocks, target);
   if (window.locks > 0 && TargetOf(window, target).lock != AccessEpoch::kNone)
     return ReportEpoch(call, Wrong::kLockedTwice, target, window.lock);
   const Opening* const open = window.locks > 0 ? nullptr : AnyAccess(window);
@@ -154,12 +172,25 @@ void CheckLock(Call& call, const Window& window, int target) {
 }
 
 void CheckLockAll(Call& call, const Window& window) {
+  if (window.no_locks) [[unlikely]]
+    return ReportEpoch(call, Wrong::kNoLocks, 0);
   if (const Opening* open = AnyAccess(window)) ReportEpoch(call, Wrong::kEpochOpen, 0, *open);
 }
 
 void CheckUnlock(Call& call, const Window& window, int target) {
   if (target == MPI_PROC_NULL || TargetOf(window, target).lock != AccessEpoch::kNone) return;
   ReportEpoch(call, Wrong::kNotLocked, target);
+}
+
+void CheckFlush(Call& call, const Window& window, int target) {
+  if (target == MPI_PROC_NULL || window.all_locked) return;
+  if (window.locks == 0) return ReportEpoch(call, Wrong::kFlushOutside, target);
+  if (TargetOf(window, target).lock == AccessEpoch::kNone)
+    ReportEpoch(call, Wrong::kTargetNotLocked, target, window.lock);
+}
+
+void CheckFlushAll(Call& call, const Window& window) {
+  if (!window.locked()) ReportEpoch(call, Wrong::kFlushOutside, 0);
 }
 
 void CheckFree(Call& call, const Window& window) {

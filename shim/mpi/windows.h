@@ -28,6 +28,7 @@ struct Window {
   bool used = false;               // ... and there was one
   bool anybody = false;            // whom MPI_Win_start has named could not be learned
   bool all_locked = false;
+  bool no_locks = false;                                 // so its maker has promised
   Opening fence = {}, start = {}, post = {}, lock = {};  // lock: the last one
 
   bool started() const { return start.site != 0; }
@@ -35,15 +36,16 @@ struct Window {
   bool locked() const { return locks > 0 || all_locked; }
 };
 
-// The creating call on a communicator: before and after. `unit`: of displacements into this rank's memory.
-void BeginWindow(Call& call, MPI_Comm comm, std::int64_t unit, std::uint32_t* made);
-void EndWindow(Call& call, std::uint32_t made, int result, const MPI_Win* window);
+// The creating call on a communicator: before and after. `unit`: of displacements into this rank's memory, which has so
+// many bytes, -1: it comes and goes.
+void BeginWindow(Call& call, MPI_Comm comm, std::int64_t unit, std::int64_t bytes, std::uint32_t* made);
+void EndWindow(Call& call, std::uint32_t made, int result, const MPI_Win* window, MPI_Info info);
 
 // Attaches the call to the window's entry. False: nothing is known of it, and nothing is said of its epochs.
 bool AttachWindow(Call& call, MPI_Win handle, Window* window);
 void CheckTarget(Call& call, int target);
 // Before the calls that open, close and need epochs: whether the standard allows them now.
-void CheckFence(Call& call, const Window& window);
+void CheckFence(Call& call, const Window& window, int assertion);
 void CheckStart(Call& call, const Window& window, MPI_Group group);
 void CheckPost(Call& call, const Window& window, MPI_Group group);
 // Whom a call names, told in its record. False: that is not known.
@@ -51,6 +53,8 @@ bool TellNamed(Call& call, MPI_Win handle, MPI_Group group, std::vector<int>* ra
 void CheckLock(Call& call, const Window& window, int target);
 void CheckLockAll(Call& call, const Window& window);
 void CheckUnlock(Call& call, const Window& window, int target);
+void CheckFlush(Call& call, const Window& window, int target);
+void CheckFlushAll(Call& call, const Window& window);
 void CheckFree(Call& call, const Window& window);
 // Before an access: where it goes, and the epoch that it belongs to.
 void DescribeAccess(Call& call, MPI_Win handle, int target, MPI_Aint displacement, bool with_request);

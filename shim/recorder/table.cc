@@ -73,6 +73,7 @@ void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t libra
   Put(entry.size, origin.size);
   Put(entry.color, origin.color);
   Put(entry.device, -1);
+  Put(entry.memory, 0);
   Put(entry.library, library);
   Put(entry.flags, origin.flags);
   for (char& letter : entry.label) Put(letter, 0);

@@ -81,6 +81,7 @@ void FillCommunicator(const reader::Communicator& from, format::Communicator* to
   to->size = from.size;
   to->color = from.color;
   to->device = from.device;
+  to->memory = from.memory;
   to->flags = from.flags;
   to->generation = from.generation;
   to->state = static_cast<std::uint32_t>(from.state);

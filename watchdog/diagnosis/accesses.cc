@@ -47,4 +47,9 @@ std::optional<Extent> ExtentOf(const CommView& comm, const Call& access) {
   return Extent{begin, begin + access.bytes};
 }
 
+std::optional<std::uint64_t> MemoryOf(const Member& owner) {
+  if (owner.comm->memory == 0) return std::nullopt;
+  return owner.comm->memory - 1;
+}
+
 }  // namespace ncclwatch::diagnosis

@@ -22,5 +22,7 @@ struct Extent {
 };
 // Nothing where it has gaps, where the target's unit is not known, or where there is no target.
 std::optional<Extent> ExtentOf(const CommView& comm, const reader::Call& access);
+// Bytes of a window that lie at one of its ranks.
+std::optional<std::uint64_t> MemoryOf(const Member& owner);
 
 }  // namespace ncclwatch::diagnosis

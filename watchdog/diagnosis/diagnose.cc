@@ -125,6 +125,8 @@ void MakeFindings(const Snapshot& snapshot, const View& view, std::vector<Findin
   Append(FindArgumentsOfCreations(view, mismatches, &graph), &messages);
   std::vector<Finding> misuses = FindMisuses(view);
   std::vector<Finding> leaks = TakeLeaks(view, &misuses);
+  Append(FindThreadsAtOnce(view), &misuses);
+  Append(FindAccessesOutOfBounds(view), &misuses);
   Append(FindEpochConflicts(view, graph), &misuses);
   std::vector<Finding> deaths = FindDeaths(view, graph);
   std::vector<Finding> before;

@@ -156,6 +156,10 @@ bool SpeaksMpi(const CommView& comm) {
   return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommMpi) != 0;
 }
 
+bool HasTwoGroups(const CommView& comm) {
+  return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommInter) != 0;
+}
+
 bool IsWindow(const CommView& comm) {
   return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommWindow) != 0;
 }
@@ -184,11 +188,17 @@ std::int64_t HeldSince(const View& view, const Member& member, const Call& call)
   return view.process(member).At(std::max(call.entered_ns, since_ns));
 }
 
-bool OneThread(const Process& process) {
-  // Granted MPI_THREAD_MULTIPLE: a thread that has not called yet may do so at any time.
-  constexpr std::int32_t kMultiple = 3;
+ThreadLevel ThreadLevelOf(const Process& process) {
   for (const reader::Communicator& comm : process.box->communicators)
-    if ((comm.flags & format::kCommMpi) != 0 && comm.parent == 0 && comm.color == kMultiple) return false;
+    if ((comm.flags & (format::kCommMpi | format::kCommInter)) == format::kCommMpi && comm.parent == 0 &&
+        comm.color > 0)
+      return static_cast<ThreadLevel>(comm.color);
+  return ThreadLevel::kSingle;
+}
+
+bool OneThread(const Process& process) {
+  // A thread that has not called yet may do so at any time.
+  if (ThreadLevelOf(process) == ThreadLevel::kMultiple) return false;
   std::uint32_t thread = 0;
   for (const Call& call : process.box->calls) {
     if (!functions::IsMpi(call.function)) continue;
@@ -208,7 +218,7 @@ void AddMessagesOfMpi(const View& view, WaitGraph* graph) {
   const Channels channels(view);
   Messages messages(view, channels, graph);
   for (std::size_t c = 0; c < view.comms.size(); ++c)
-    if (view.comms[c].has_pairs && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
+    if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
   messages.DropFree();
   AddEatenMessages(view, channels, graph);
 }

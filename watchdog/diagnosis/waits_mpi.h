@@ -8,9 +8,13 @@
 namespace ncclwatch::diagnosis {
 
 bool SpeaksMpi(const CommView& comm);
+bool HasTwoGroups(const CommView& comm);
 bool IsWindow(const CommView& comm);
 bool IsFile(const CommView& comm);
 bool MakesWindowOrFile(functions::Function function);
+// What MPI_Init_thread has granted, as MPI numbers it.
+enum class ThreadLevel : std::int32_t { kSingle = 0, kFunneled = 1, kSerialized = 2, kMultiple = 3 };
+ThreadLevel ThreadLevelOf(const Process& process);
 // Who calls MPI from several threads may be freed by another one, and makes its calls in no order.
 bool OneThread(const Process& process);
 // MPI_Finalize may first run callbacks, which may call MPI; they take microseconds.

@@ -74,7 +74,10 @@ void ReadAborted(Reader* from, Communicator* comm) {
 void WriteCommunicator(const Communicator& comm, Writer* to) {
   to->Number(comm.index).Number(comm.generation).Whole(comm.id).Whole(comm.parent).Number(comm.parent_ordinal);
   to->Number(comm.handle).Number(comm.rank).Number(comm.size).Signed(comm.color).Signed(comm.device);
-  to->Number(comm.flags).Number(static_cast<std::uint64_t>(comm.state)).Text(comm.label, format::kLabelBytes);
+  to->Number(comm.memory)
+      .Number(comm.flags)
+      .Number(static_cast<std::uint64_t>(comm.state))
+      .Text(comm.label, format::kLabelBytes);
   to->Signed(comm.created_ns).Number(comm.entered).Number(comm.returned).Whole(comm.chain).Number(comm.tickets);
   to->Number(comm.creations).Number(comm.sends).Number(comm.receives).Number(comm.empties);
   to->Number(comm.last.slot).Number(comm.last.count).Signed(comm.last.entered_ns);
@@ -95,6 +98,7 @@ void ReadCommunicator(Reader* from, Communicator* comm) {
   comm->size = from->NumberAs<std::uint32_t>();
   comm->color = from->Signed32();
   comm->device = from->Signed32();
+  comm->memory = from->Number();
   comm->flags = from->NumberAs<std::uint32_t>();
   comm->state = static_cast<format::CommunicatorState>(
       from->NumberUpTo(static_cast<std::uint64_t>(format::CommunicatorState::kRevoked)));

@@ -45,6 +45,7 @@ std::optional<Communicator> CopyCommunicator(const MappedBox& box, std::uint32_t
   to.size = Load(from.size);
   to.color = Load(from.color);
   to.device = Load(from.device);
+  to.memory = Load(from.memory);
   to.flags = Load(from.flags);
   to.created_ns = box.ToNanoseconds(Load(from.created));
   to.label = Text(from.label);

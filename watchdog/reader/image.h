@@ -102,7 +102,8 @@ struct Communicator {
   std::uint32_t size = 0;
   std::int32_t color = 0;
   std::int32_t device = -1;
-  std::uint32_t flags = 0;  // format::CommunicatorFlags
+  std::uint64_t memory = 0;  // format::Communicator::memory
+  std::uint32_t flags = 0;   // format::CommunicatorFlags
   format::CommunicatorState state{};
   std::string label;
   std::int64_t created_ns = 0;

@@ -65,9 +65,9 @@ struct Communicator {
   std::atomic<std::uint64_t> receives;
   std::atomic<std::uint64_t> empties;  // calls with count 0
   LastCall last;                       // last collective
-  std::uint64_t reserved64;
-  std::uint64_t id;      // identity: equal on every rank
-  std::uint64_t parent;  // identity of the parent, 0 for a root communicator
+  std::uint64_t memory;                // of a window: bytes of it that are this rank's, and one more; 0: not known
+  std::uint64_t id;                    // identity: equal on every rank
+  std::uint64_t parent;                // identity of the parent, 0 for a root communicator
   std::uint64_t parent_ordinal;
   std::uint64_t handle;   // ncclComm_t in the process
   std::uint64_t created;  // ticks

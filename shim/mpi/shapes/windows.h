@@ -21,15 +21,15 @@ struct MakesWindow {
   static int Around(Call& call, Real real, A... arguments) {
     constexpr bool kShared = functions::WithSmallCounts(function) == Function::MPI_Win_allocate_shared;
     std::uint32_t made;
-    const auto [comm, unit, bytes, base] = Shape::Of(arguments...);
+    const auto [comm, unit, bytes, base, info] = Shape::Of(arguments...);
     if (const std::int64_t least = std::min<std::int64_t>(bytes, unit); least < 0)
       Report(call, {.wrong = Wrong::kNegativeLength, .value = least});
-    BeginWindow(call, comm, unit, &made);
+    BeginWindow(call, comm, unit, Shape::kHasMemory ? bytes : -1, &made);
     const int result = real(arguments...);
     if (result == MPI_SUCCESS && call.box.watches_buffers)
       NoteWindowMemory(Bits(*Last(arguments...)), Shape::kMakesMemory ? *static_cast<void* const*>(base) : base,
                        Shape::kHasMemory ? bytes : -1, kShared);
-    EndWindow(call, made, result, Last(arguments...));
+    EndWindow(call, made, result, Last(arguments...), info);
     return result;
   }
 
@@ -39,23 +39,24 @@ struct MakesWindow {
     std::int64_t unit;
     std::int64_t bytes;
     const void* base;
+    MPI_Info info;
   };
   static constexpr bool kHasMemory = true, kMakesMemory = false;
 };
 struct WinCreate : MakesWindow<WinCreate> {
-  static Whose Of(void* base, MPI_Aint bytes, auto unit, MPI_Info, MPI_Comm comm, MPI_Win*) {
-    return {comm, unit, bytes, base};
+  static Whose Of(void* base, MPI_Aint bytes, auto unit, MPI_Info info, MPI_Comm comm, MPI_Win*) {
+    return {comm, unit, bytes, base, info};
   }
 };
 struct WinAllocate : MakesWindow<WinAllocate> {
-  static Whose Of(MPI_Aint bytes, auto unit, MPI_Info, MPI_Comm comm, void* base, MPI_Win*) {
-    return {comm, unit, bytes, base};
+  static Whose Of(MPI_Aint bytes, auto unit, MPI_Info info, MPI_Comm comm, void* base, MPI_Win*) {
+    return {comm, unit, bytes, base, info};
   }
   static constexpr bool kMakesMemory = true;
 };
 // Its memory comes and goes.
 struct WinCreateDynamic : MakesWindow<WinCreateDynamic> {
-  static Whose Of(MPI_Info, MPI_Comm comm, MPI_Win*) { return {comm, 1, 0, nullptr}; }
+  static Whose Of(MPI_Info info, MPI_Comm comm, MPI_Win*) { return {comm, 1, 0, nullptr, info}; }
   static constexpr bool kHasMemory = false;
 };
 
@@ -86,7 +87,7 @@ struct WinFence {
   static int Around(Call& call, Real real, int assertion, MPI_Win handle) {
     Window window;
     if (AttachWindow(call, handle, &window)) {
-      CheckFence(call, window);
+      CheckFence(call, window, assertion);
       EndOrigins(call);
       if (call.box.watches_buffers) [[unlikely]]
         TellStores(call, handle);
@@ -237,7 +238,7 @@ struct WinFlush {
         call, handle,
         [&](const Window& window) {
           CheckTarget(call, target);
-          if (!window.locked() && target != MPI_PROC_NULL) Report(call, {.wrong = Wrong::kFlushOutside});
+          CheckFlush(call, window, target);
           EndOriginsAt(call, target);
         },
         [&] { return real(target, handle); }, [&] { NoteFlush(handle); });
@@ -249,7 +250,7 @@ struct WinFlushAll {
     return Synchronize(
         call, handle,
         [&](const Window& window) {
-          if (!window.locked()) Report(call, {.wrong = Wrong::kFlushOutside});
+          CheckFlushAll(call, window);
           EndOrigins(call);
         },
         [&] { return real(handle); }, [&] { NoteFlush(handle); });

@@ -267,5 +267,28 @@ TEST(MpiAmounts, NeighboursThatDoNotAgreeWhoTheyAre) {
   ExpectMismatch(twice, Certainty::kCertain, {0, 1}, "Rank 0 sends 8 bytes (2 MPI_INT) to rank 1");
 }
 
+// Rank 2 starts another one, or one that it has made with another count.
+diagnosis::Diagnosis Started(std::int32_t number, std::uint64_t count) {
+  MpiJob job(4);
+  for (int rank = 0; rank < 4; ++rank) {
+    Spec spec;
+    spec.function = Function::MPI_Allreduce_init;
+    spec.dtype = kMpiInt;
+    spec.count = rank == 2 ? count : 8;
+    spec.signature = static_cast<std::uint32_t>(rank == 2 ? 100 * number + static_cast<int>(count) : 108);
+    const std::uint64_t slot = job.Enter(rank, Job::kWorld, spec);
+    job.At(rank, slot).flags |= format::kRequest | format::kPersisting;
+    job.At(rank, slot).tag = rank == 2 ? number : 1;
+    job.Return(rank, slot);
+  }
+  return job.Judge();
+}
+
+TEST(MpiAmounts, StartsOfOnePersistentCollectiveBelongTogether) {
+  EXPECT_TRUE(Started(1, 8).healthy());
+  EXPECT_TRUE(Started(2, 7).healthy());
+  Expect(Started(1, 7), diagnosis::Kind::kArgumentMismatch, diagnosis::Certainty::kCertain, {2});
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing

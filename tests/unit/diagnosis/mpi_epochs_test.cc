@@ -35,6 +35,26 @@ TEST(MpiEpochs, PutsOfTwoRanksThatOverlapAreCertain) {
   EXPECT_EQ(finding.calls[0].op, "Put");
 }
 
+// The memory of each has ten units.
+Diagnosis Reaching(const Touch& touch) {
+  WindowJob job(4);
+  for (int rank = 0; rank < 4; ++rank) job.Entry(rank, job.window()).memory = 10 * kUnit + 1;
+  job.Fence(Range(0, 4));
+  job.Access(1, touch);
+  job.Fence(Range(0, 4));
+  return job.Judge();
+}
+
+TEST(MpiEpochs, PastTheEndOfTheTargetsMemory) {
+  EXPECT_TRUE(Reaching({.target = 2, .at = 6, .count = 4}).healthy());
+  for (const Touch& touch : {Touch{.target = 2, .at = 6, .count = 5}, Touch{.target = 2, .at = 1 << 20},
+                             Touch{.function = Function::MPI_Get, .target = 2, .at = 10}}) {
+    const Diagnosis diagnosis = Reaching(touch);
+    Expect(diagnosis, Kind::kInvalidArgument, Certainty::kCertain, {1});
+    EXPECT_NE(diagnosis.findings[0].summary.find("of rank 2's memory"), std::string::npos);
+  }
+}
+
 TEST(MpiEpochs, OfOtherPlacesOrTargetsAreNone) {
   EXPECT_TRUE(Of({.at = 4, .count = 4}, {.at = 8, .count = 2}).healthy());
   EXPECT_TRUE(Of({.target = 0}, {.target = 3}).healthy());

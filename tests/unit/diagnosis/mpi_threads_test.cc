@@ -1,0 +1,82 @@
+// MPI: threads of one process that call at once, and the one that is stuck among others.
+#include <gtest/gtest.h>
+
+#include "tests/unit/diagnosis/verdicts.h"
+#include "tests/unit/mpi_job.h"
+
+namespace ncclwatch::testing {
+namespace {
+
+using diagnosis::Certainty;
+using diagnosis::Kind;
+
+constexpr std::int32_t kSerialized = 2, kMultiple = 3;
+constexpr std::uint32_t kMain = 100, kOther = 101;
+
+MpiJob Granted(int ranks, std::int32_t level) {
+  MpiJob job(ranks);
+  for (int rank = 0; rank < ranks; ++rank) job.Entry(rank, kWorld).color = level;
+  return job;
+}
+
+std::uint64_t By(std::uint32_t thread, MpiJob* job, std::uint64_t slot, int rank = 1) {
+  job->At(rank, slot).thread = thread;
+  return slot;
+}
+
+TEST(MpiThreads, TwoInsideThoughTheyHaveToTakeTurns) {
+  MpiJob job = Granted(2, kSerialized);
+  const std::uint64_t first = By(kMain, &job, job.Recv(1, {.peer = 0}));
+  job.Pass(0.1);
+  job.Return(1, By(kOther, &job, job.Send(1, {.peer = 0, .tag = 1})));
+  job.Pass(0.1);
+  job.Return(1, first);
+  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kCertain, {1});
+}
+
+TEST(MpiThreads, TakingTurnsIsNothing) {
+  MpiJob job = Granted(2, kSerialized);
+  for (int i = 0; i < 20; ++i) {
+    job.Return(1, By(i % 2 ? kMain : kOther, &job, job.Collective(1, Function::MPI_Barrier)));
+    job.Return(0, job.Collective(0, Function::MPI_Barrier));
+    job.Pass(0.001);
+  }
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+// The one's is over when the other's begins, as far as the stamps of two processors agree.
+TEST(MpiThreads, HandedOnWithinAMomentIsNothing) {
+  MpiJob job = Granted(2, kSerialized);
+  const std::uint64_t first = By(kMain, &job, job.Send(1, {.peer = 0}));
+  job.Pass(0.001);
+  job.Return(1, first);
+  job.At(1, first).returned_ns += 300;
+  job.Return(1, By(kOther, &job, job.Send(1, {.peer = 0})));
+  for (int i = 0; i < 2; ++i) job.Received(0, {.peer = 1});
+  job.Pass(0.001);
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+TEST(MpiThreads, CollectivesOfOneCommunicatorAtOnce) {
+  MpiJob job = Granted(4, kMultiple);
+  By(kMain, &job, job.Collective(1, Function::MPI_Barrier));
+  job.Pass(0.1);
+  By(kOther, &job, job.Collective(1, Function::MPI_Allreduce));
+  for (const int rank : {0, 2, 3}) job.Collective(rank, Function::MPI_Allreduce);
+  const diagnosis::Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kOrderMismatch, Certainty::kCertain, {1});
+  EXPECT_NE(diagnosis.findings[0].summary.find("from two threads at once"), std::string::npos);
+}
+
+TEST(MpiThreads, OnCommunicatorsOfTheirOwnIsNothing) {
+  MpiJob job = Granted(2, kMultiple);
+  const int own = job.MpiComm({0, 1});
+  for (const int rank : {0, 1}) {
+    By(kMain, &job, job.Collective(rank, Function::MPI_Barrier), rank);
+    By(kOther, &job, job.Collective(rank, Function::MPI_Barrier, format::kNoRank, own), rank);
+  }
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+}  // namespace
+}  // namespace ncclwatch::testing
