@@ -94,6 +94,7 @@ void NumberPersistent(Call& call) {
     there = {call.generation, number};
   });
   call.signature = static_cast<std::uint32_t>(format::Mix(call.signature, number)) | 1;
+  call.tag = static_cast<std::int32_t>(number);
 }
 
 void StartRequest(Call& start, MPI_Request handle) {

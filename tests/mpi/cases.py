@@ -249,6 +249,10 @@ COLLECTIVES = [
     argument("neighbour_edge", either),
     argument("ineighbour_signature", alone=ENDS),
     argument("neighbour_init_pair", with_the_next, mpis=("mpich",), least=HURRIED),
+    argument("allreduce_init_count", mpis=("mpich",)),
+    order("missing_between", odd_alone, ("missing_participant",), HANGS, least="likely", most="likely"),
+    order("order_between"),
+    order("missing_at_the_end", odd_alone, ("missing_participant",), HANGS, least="likely", most="likely"),
 ]
 
 MESSAGES = [
@@ -414,7 +418,7 @@ RMA = [
         "put_without_epoch", "put_after_last_fence", "put_then_free", "get_outside_start_group", "put_to_another_lock",
         "unlock_without_lock", "unlock_all_without_lock", "lock_twice", "flush_without_lock", "never_unlocked",
         "complete_without_start", "wait_without_post", "fence_while_locked", "lock_in_fence_epoch", "free_in_epoch",
-        "request_in_fence_epoch", "own_two_puts", "own_put_and_get")),
+        "request_in_fence_epoch", "flush_of_another", "locked_against_its_info", "preceded", "own_two_puts", "own_put_and_get")),
     *(epoch(name, pair) for name in ("put_put_conflict", "put_get_conflict", "accumulate_put_conflict")),
     # Whether anything orders them but luck nobody outside can know; operators may be mixed where the window says so.
     *(epoch(name, pair, least="likely", most="likely") for name in ("shared_locks", "accumulate_operators")),
@@ -428,6 +432,7 @@ RMA = [
     epoch("null_window", kinds=("invalid_argument",)),
     epoch("target_out_of_range", kinds=("invalid_argument",)),
     epoch("unlike_target", kinds=("invalid_argument",)),
+    epoch("past_the_end", kinds=("invalid_argument",)),
 ]
 
 # An epoch that its partner does not open or close: a circle, where the partner waits for others in turn.
@@ -451,6 +456,13 @@ EPOCHS = [
     partners("two_origins", pair, ("epoch_error",), alone=ANY, ranks=(3, 4, 7)),
 ]
 
+THREADS = [
+    Case("threads.another_thread", ("invalid_argument",), odd_alone, alone=ANY),
+    Case("threads.at_once", ("invalid_argument",), odd_alone, alone=ANY),
+    Case("threads.collectives_at_once", ("order_mismatch",), odd_alone, alone=ANY),
+    Case("threads.one_stuck", WAITS, either, least="likely", most="likely"),  # another thread may still send
+]
+
 FILES = [
     file("one_write_less", minority, ("order_mismatch",)),
     file("other_call", minority, ("order_mismatch",)),
@@ -467,6 +479,8 @@ CLEAN = [
     *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "freed_beside_others",
            "nobody", "cancelled", "tags", "errors_returned", "errors_handled", "between", "unstarted", "buffered"),
     *clean("messages", "threads", "threads_refused", ranks=(2, 4)),
+    *clean("threads", "beside", "turns", "handed_on"),
+    *clean("threads", "collectives", ranks=(2, 4)),
     *clean("communicators", "constructors", "create_group", "groups", "many", "at_a_time", "topologies", "between",
            "attributes", "own_arguments", "null_places"),
     *clean("races", "answers", "workers", "head_and_body", "rank_in_the_message", "several_open", "probed",
@@ -512,7 +526,7 @@ TOOLS = [case for place in ("before", "after") for case in (
 )]
 
 CASES = {case.name: case for case in COLLECTIVES + MESSAGES + REQUESTS + RACES + ENDINGS + COMMUNICATORS
-         + ARGUMENTS + LIVES + BUFFERS + RMA + EPOCHS + FILES + CLEAN + FORTRAN + PYTHON + TOOLS}
+         + ARGUMENTS + LIVES + BUFFERS + RMA + EPOCHS + THREADS + FILES + CLEAN + FORTRAN + PYTHON + TOOLS}
 
 # Not found yet, or not always: what is true of them stands above all the same.
 OPEN = frozenset({
@@ -532,5 +546,6 @@ SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_commu
          "clean_messages.completions", "clean_messages.errors_handled", "clean_messages.threads",
          "clean_communicators.between", "clean_communicators.null_places", "clean_races.probed", "clean_types.structs",
          "clean_types.pairs", "clean_rma.fences", "clean_rma.locks",
+         "threads.at_once", "threads.one_stuck", "clean_threads.turns",
          "clean_files.blocks", "files.one_write_less",
          *(case.name for case in FORTRAN + PYTHON + TOOLS))

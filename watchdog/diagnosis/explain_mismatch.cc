@@ -265,10 +265,19 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   return finding;
 }
 
-// Persistent collectives are made in one order by all, but each rank may start them in an order of its own.
-bool HasStart(const Difference& difference) {
-  return std::any_of(difference.sides.begin(), difference.sides.end(),
-                     [](const Side& side) { return (side.call->flags & format::kPersisting) != 0; });
+// Persistent collectives are made in one order by all, but each rank may start them in an order of its own: only those
+// that were made as the same one (`tag`) belong together.
+bool StartsApart(const Difference& difference) {
+  const auto starts = [](const Side& side) { return (side.call->flags & format::kPersisting) != 0; };
+  const auto numbered = [](const Side& side) {
+    return (side.call->flags & format::kHasParts) == 0 && side.call->tag > 0;  // tag: else where its amounts are
+  };
+  const std::vector<Side>& sides = difference.sides;
+  if (std::none_of(sides.begin(), sides.end(), starts)) return false;
+  const auto same = [&](const Side& side) {
+    return starts(side) && numbered(side) && side.call->tag == sides.front().call->tag;
+  };
+  return !std::all_of(sides.begin(), sides.end(), same);
 }
 
 // A type that is null or has been freed is told of as an invalid_argument: there is nothing to compare with.
@@ -287,7 +296,7 @@ std::vector<Mismatch> FindMismatches(const View& view) {
   std::vector<Mismatch> found;
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     std::optional<Difference> difference = FirstDifference(view, view.comms[c]);
-    if (!difference || HasStart(*difference) || HasUnknownType(*difference)) continue;
+    if (!difference || StartsApart(*difference) || HasUnknownType(*difference)) continue;
     Mismatch mismatch;
     mismatch.comm = static_cast<int>(c);
     mismatch.finding = Explain(view, view.comms[c], *difference);

@@ -79,7 +79,7 @@ std::vector<Finding> FindLeftOverMessages(const View& view) {
   const Channels channels(view);
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     const CommView& comm = view.comms[c];
-    if (!comm.has_pairs || !SpeaksMpi(comm) || comm.members.size() < comm.size) continue;
+    if (!comm.comparable || !SpeaksMpi(comm) || comm.members.size() < comm.size) continue;
     const LeftOver left = LeftOn(view, channels, static_cast<int>(c));
     if (left.send != nullptr) findings.push_back(Explain(view, comm, left));
   }

@@ -144,7 +144,8 @@ Channels::Channels(const View& view) {
   const PeerCounts counts(view);
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     const CommView& comm = view.comms[c];
-    if (!comm.has_pairs || comm.members.empty() || (comm.members.front().comm->flags & format::kCommMpi) == 0) continue;
+    if (!comm.comparable || comm.members.empty() || (comm.members.front().comm->flags & format::kCommMpi) == 0)
+      continue;
     const int index = static_cast<int>(c);
     for (const Member& member : comm.members) {
       AddCounted(index, member);

@@ -58,6 +58,9 @@ bool AnyLocks(const View& view) {
   });
 }
 
+// Between two groups nobody says who the root is.
+bool FlowIsKnown(const CommView& comm) { return comm.comparable && SpeaksMpi(comm) && !HasTwoGroups(comm); }
+
 // ... than those that its record names.
 bool OrdersOthers(const Call& call, Family family) {
   if (family == Family::kWindow || family == Family::kFile) return true;
@@ -72,7 +75,7 @@ Order::Order(const View& view, const Inboxes& inboxes)
     : view_(view), sources_(view.processes.size()), unknown_(view.processes.size()) {
   AddMessages(inboxes);
   for (std::size_t c = 0; c < view.comms.size(); ++c)
-    if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) AddCollectives(static_cast<int>(c));
+    if (FlowIsKnown(view.comms[c])) AddCollectives(static_cast<int>(c));
   AddCreations();
   AddUnknown();
   const bool one_clock = std::all_of(view.processes.begin(), view.processes.end(), [&](const Process& process) {
@@ -169,7 +172,7 @@ void Order::AddUnknown() {
     };
     for (const reader::Communicator& comm : box.communicators) {
       const CommView* there = view_.CommOf(comm.id);
-      if (there != nullptr && there->comparable && SpeaksMpi(*there)) known.insert(key(comm.index, comm.generation));
+      if (there != nullptr && FlowIsKnown(*there)) known.insert(key(comm.index, comm.generation));
     }
     for (const Call& call : box.calls) {
       const functions::FunctionInfo* info = functions::Find(call.function);

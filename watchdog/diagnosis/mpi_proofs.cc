@@ -38,9 +38,18 @@ bool NeedsData(const Call& call, std::uint32_t own, std::uint32_t other) {
   }
 }
 
+// Between two groups each needs the other one, and how much is known of a barrier alone. `color`: communicator.h
+bool NeedsOtherGroup(const CommView& comm, const Wait& wait) {
+  const Member* other = comm.OfRank(wait.other_comm_rank);
+  if (other == nullptr || (comm.members[wait.member].comm->color > 0) == (other->comm->color > 0)) return false;
+  return wait.call->function == Function::MPI_Barrier || wait.call->function == Function::MPI_Ibarrier;
+}
+
 bool NeedsData(const View& view, const Wait& wait) {
   if (wait.call == nullptr) return false;
-  return NeedsData(*wait.call, view.comms[wait.comm].members[wait.member].comm->rank, wait.other_comm_rank);
+  const CommView& comm = view.comms[wait.comm];
+  if (HasTwoGroups(comm)) return NeedsOtherGroup(comm, wait);
+  return NeedsData(*wait.call, comm.members[wait.member].comm->rank, wait.other_comm_rank);
 }
 
 // Such as need not wait in the first epoch of a window, or where nothing has been done in one. Who does not come back

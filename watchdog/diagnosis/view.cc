@@ -124,10 +124,8 @@ std::vector<CommView> MakeComms(const std::vector<Process>& processes) {
       CommView& view = by_id[comm.id];
       view.id = comm.id;
       view.parent = comm.parent;
-      // Of an intercommunicator each group may call a collective in a way of its own.
-      if ((comm.flags & (format::kCommGrown | format::kCommInter)) != 0) view.comparable = false;
       const bool own_ranks_alone = (comm.flags & (format::kCommInter | format::kCommBothGroups)) == format::kCommInter;
-      if ((comm.flags & format::kCommGrown) != 0 || own_ranks_alone) view.has_pairs = false;
+      if ((comm.flags & format::kCommGrown) != 0 || own_ranks_alone) view.comparable = false;
       if (view.label.empty()) view.label = comm.label;
       Member member;
       member.process = static_cast<int>(i);

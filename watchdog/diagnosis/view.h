@@ -94,7 +94,6 @@ struct CommView {
   std::uint32_t size = 0;  // what most members say
   bool sizes_differ = false;
   bool comparable = true;  // false: grown, or unknown identity: members cannot be matched
-  bool has_pairs = true;   // of senders and receivers; also between two groups, whose collectives are not compared
   std::string label;
   std::vector<Member> members;  // by rank; only those that a box shows
   std::vector<int> job_ranks;   // by communicator rank, -1 unknown; empty if the size is unknown

@@ -21,9 +21,12 @@ struct Collective {
   static int Around(Call& call, Real real, A... arguments) {
     Shape::Describe(call, arguments...);
     if (call.inter) {
-      // Who is the root, and what is sent where, differs between the two groups.
+      // Who is the root, and what is sent where, differs between the two groups: only the operation is compared.
       call.root = format::kNoRank;
       call.signature = 0;
+      call.count = 0;
+      call.dtype = format::kNoType;
+      call.reduction = format::kNoReduction;
     }
     if constexpr (IsPersistent(function)) {
       SavedParts saved;

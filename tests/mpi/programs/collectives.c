@@ -309,6 +309,49 @@ static void neighbour_init_pair(void) {
 #endif
 }
 
+static void allreduce_init_count(void) {
+#if MPI_VERSION >= 4
+  MPI_Request request;
+  MPI_Allreduce_init(in, out, at_fault() ? kCount - 1 : kCount, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL,
+                     &request);
+  MPI_Start(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Request_free(&request);
+#endif
+}
+
+// ---- between two groups, the even and the odd ranks
+// ------------------------------------------------------------------
+
+static MPI_Comm between(void) {
+  MPI_Comm inter;
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank % 2 ? 0 : 1, 40, &inter);
+  return inter;
+}
+
+static void missing_between(void) {
+  MPI_Comm inter = between();
+  if (at_fault()) asleep();
+  MPI_Barrier(inter);
+  MPI_Comm_free(&inter);
+}
+
+static void order_between(void) {
+  MPI_Comm inter = between();
+  if (at_fault())
+    MPI_Allgather(in, 1, MPI_INT, out, 1, MPI_INT, inter);
+  else
+    MPI_Barrier(inter);
+  MPI_Comm_free(&inter);
+}
+
+// ---- the end -------------------------------------------------------------------------------------------------------
+
+static void missing_at_the_end(void) {
+  if (at_fault()) asleep();
+  finish();
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"missing", missing},
@@ -350,6 +393,10 @@ int main(int argc, char** argv) {
       {"neighbour_edge", neighbour_edge},
       {"ineighbour_signature", ineighbour_signature},
       {"neighbour_init_pair", neighbour_init_pair},
+      {"allreduce_init_count", allreduce_init_count},
+      {"missing_between", missing_between},
+      {"order_between", order_between},
+      {"missing_at_the_end", missing_at_the_end},
   };
   return RUN_FAULTY(argc, argv, cases);
 }

@@ -234,6 +234,53 @@ static void null_window(void) {
   }
 }
 
+static void past_the_end(void) {  // what lies behind is `mine`
+  make();
+  MPI_Win_fence(0, window);
+  if (rank == odd) {
+    planted();
+    put(partner, kWords - 2, 4);
+  }
+  MPI_Win_fence(0, window);
+  MPI_Win_free(&window);
+}
+
+static void flush_of_another(void) {
+  make();
+  if (rank == odd) {
+    MPI_Win_lock(MPI_LOCK_SHARED, partner, 0, window);
+    planted();
+    MPI_Win_flush(odd, window);
+    MPI_Win_unlock(partner, window);
+  }
+  MPI_Win_free(&window);
+}
+
+static void locked_against_its_info(void) {
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "no_locks", "true");
+  MPI_Win_create(memory, sizeof memory, sizeof memory[0], info, ring, &window);
+  MPI_Info_free(&info);
+  if (rank == odd) {
+    planted();
+    MPI_Win_lock(MPI_LOCK_SHARED, partner, 0, window);
+    MPI_Win_unlock(partner, window);
+  }
+  MPI_Win_free(&window);
+}
+
+static void preceded(void) {
+  make();
+  MPI_Win_fence(0, window);
+  if (rank == odd) {
+    put(partner, 0, 1);
+    planted();
+  }
+  MPI_Win_fence(rank == odd ? MPI_MODE_NOPRECEDE : 0, window);
+  MPI_Win_free(&window);
+}
+
 static void target_out_of_range(void) {
   make();
   MPI_Win_fence(0, window);
@@ -357,6 +404,10 @@ int main(int argc, char** argv) {
       {"freed_window", freed_window},
       {"null_window", null_window},
       {"target_out_of_range", target_out_of_range},
+      {"past_the_end", past_the_end},
+      {"flush_of_another", flush_of_another},
+      {"locked_against_its_info", locked_against_its_info},
+      {"preceded", preceded},
       {"put_put_conflict", put_put_conflict},
       {"put_get_conflict", put_get_conflict},
       {"accumulate_put_conflict", accumulate_put_conflict},
