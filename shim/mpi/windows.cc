@@ -90,10 +90,6 @@ bool RanksOf(MPI_Group group, MPI_Win window, std::vector<int>* ranks) {
   return known;
 }
 
-}  // namespace
-
-namespace {
-
 [[gnu::cold]] bool SaysTrue(MPI_Info info, const char* key) {
   auto* ask = NCCLWATCH_ASK(MPI_Info_get);
   char value[8] = {};

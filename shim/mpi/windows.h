@@ -28,7 +28,8 @@ struct Window {
   bool used = false;               // ... and there was one
   bool anybody = false;            // whom MPI_Win_start has named could not be learned
   bool all_locked = false;
-  bool no_locks = false;                                 // so its maker has promised
+  bool no_locks = false;  // so its maker has promised
+
   Opening fence = {}, start = {}, post = {}, lock = {};  // lock: the last one
 
   bool started() const { return start.site != 0; }

@@ -165,8 +165,11 @@ def keeper(build, name):
     def keep(job):
         kept = os.path.join(build.folder, KEPT, name)
         shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(job.root, kept, ignore_dangling_symlinks=True,
-                        ignore=shutil.ignore_patterns("vader*", "ompi.*"))
+        try:
+            shutil.copytree(job.root, kept, ignore_dangling_symlinks=True,
+                            ignore=shutil.ignore_patterns("vader*", "ompi.*", "*.draft.*"))
+        except shutil.Error as gone:  # the job may still live and clear away
+            print(f"not all of it could be kept: {gone}", flush=True)
         print(f"what the job left is kept in {kept}", flush=True)
     return keep
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 
 #include "watchdog/diagnosis/text.h"
 
@@ -38,7 +39,39 @@ std::uint64_t Flagged(const BoxImage& box, std::uint32_t flag) {
   return count;
 }
 
+// "MPI_Recv (3), MPI_Wait (1)", the most frequent first.
+std::string CallsText(const std::map<std::string_view, int>& ranks_in) {
+  std::vector<std::pair<int, std::string_view>> order;
+  for (const auto& [name, count] : ranks_in) order.emplace_back(-count, name);
+  std::sort(order.begin(), order.end());
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < std::min(order.size(), kMost); ++i)
+    texts.push_back(std::string(order[i].second) + " (" + std::to_string(-order[i].first) + ")");
+  return Join(texts, ", ") + (order.size() > kMost ? ", ..." : "");
+}
+
 }  // namespace
+
+std::string StandstillOfAll(const View& view) {
+  if (view.nodes.empty() || std::ssize(view.nodes) < view.expected) return {};
+  std::map<std::string_view, int> ranks_in;
+  std::int64_t since_ns = INT64_MIN;
+  for (const Node& node : view.nodes) {
+    const Process& process = view.process(node);
+    const reader::Call* call = node.last;
+    if (process.fate.ended() || process.box->dump || call == nullptr) return {};
+    if (!functions::IsMpi(call->function) || call->returned_ns != 0) return {};
+    ++ranks_in[functions::FullName(call->function)];
+    since_ns = std::max({since_ns, process.At(call->entered_ns), node.active_ns});
+  }
+  if (view.now_ns - since_ns < view.snapshot->limits.likely_after_ns) return {};
+  return "all " + Plural(view.nodes.size(), "rank") + " have been inside calls of MPI for " +
+         Seconds(view.now_ns - since_ns) + ", " + CallsText(ranks_in) +
+         ", and nothing that is watched says why (not watched: messages to spawned processes, partitioned ones, and "
+         "what "
+         "file systems do)";
+}
 
 void AddNotes(const View& view, std::vector<std::string>* notes) {
   const auto where = [&](const std::string& text, const std::function<bool(const BoxImage&)>& holds) {

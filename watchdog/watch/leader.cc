@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/limits.h"
@@ -309,6 +310,8 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
 
 // True if something came of it.
 bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
+  if (!diagnosis.unexplained.empty() && !std::exchange(said_unexplained_, true))
+    context_.log.Warn(diagnosis.unexplained);
   if (at_ns < not_before_ns_ && !diagnosis.healthy() && diagnosis.findings.front().certainty != Certainty::kCertain)
     return false;
   if (MayBeKnownSoon(diagnosis, at_ns)) {

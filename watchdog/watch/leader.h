@@ -157,6 +157,7 @@ class Leader {
   bool was_off_ = false;
   bool said_no_room_ = false;
   bool said_no_stacks_ = false;
+  bool said_unexplained_ = false;
   bool ending_ = false;
   std::int64_t not_before_ns_ = 0;  // no judgement by the clock until then: this thread was held up
   std::int64_t compared_ns_ = 0;

@@ -30,6 +30,22 @@ TEST(MpiStall, ALateOneInACollectiveThatAllHaveCalledIsNobodysFault) {
   for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+// No reason is known, and that is said.
+TEST(MpiStall, AllInsideACollectiveThatAllHaveCalled) {
+  MpiJob job(4);
+  for (const int rank : {0, 1, 2, 3}) job.Collective(rank, Function::MPI_Barrier);
+  job.Pass(0.1);
+  EXPECT_EQ(job.Judge().unexplained, "");
+  job.Pass(100.0);
+  const diagnosis::Diagnosis diagnosis = job.Judge();
+  for (const diagnosis::Finding& finding : diagnosis.findings) ADD_FAILURE() << finding.summary;
+  EXPECT_TRUE(
+      diagnosis.unexplained.starts_with("all 4 ranks have been inside calls of MPI for 100.1 s, MPI_Barrier (4)"))
+      << diagnosis.unexplained;
+  ASSERT_FALSE(diagnosis.notes.empty());
+  EXPECT_EQ(diagnosis.notes.back(), diagnosis.unexplained);
+}
+
 // Nobody can tell what holds it up in there; it has called what the others have left, and that is said.
 TEST(MpiStall, OneThatIsStillInsideWhatOthersHaveLeft) {
   MpiJob job(4);
