@@ -24,8 +24,10 @@ struct AtOnce {
   const Call* second = nullptr;  // made by another thread before the first was over
 };
 
-bool IsBlockingCollective(const Call& call) {
-  return functions::IsCollective(call.function) && (call.flags & format::kRequest) == 0;
+// What is not in the table (a communicator of a session) may be any.
+bool IsOfSeveral(const Call& call) {
+  return functions::IsCollective(call.function) && call.communicator != format::kNoCommunicator &&
+         (call.flags & (format::kRequest | format::kOneRank)) == 0;
 }
 
 bool SameCommunicator(const Call& a, const Call& b) {
@@ -48,7 +50,7 @@ std::optional<AtOnce> FindAtOnce(const Process& process, const Counts& counts, c
 }
 
 std::optional<AtOnce> CollectivesAtOnce(const Process& process) {
-  return FindAtOnce(process, IsBlockingCollective, SameCommunicator);
+  return FindAtOnce(process, IsOfSeveral, SameCommunicator);
 }
 
 std::optional<AtOnce> CallsAtOnce(const Process& process) {

@@ -78,5 +78,16 @@ TEST(MpiThreads, OnCommunicatorsOfTheirOwnIsNothing) {
   for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+// Of sessions' communicators none is in the table.
+TEST(MpiThreads, OnCommunicatorsThatNobodyKnowsIsNothing) {
+  MpiJob job = Granted(2, kMultiple);
+  for (const std::uint32_t thread : {kMain, kOther}) {
+    reader::Call& call = job.At(1, By(thread, &job, job.Collective(1, Function::MPI_Barrier)));
+    call.communicator = format::kNoCommunicator;
+  }
+  job.Entry(1, kWorld).entered = job.Entry(1, kWorld).returned = 0;
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing
