@@ -25,6 +25,7 @@ using format::kNoCommunicator;
 using functions::Function;
 
 constexpr std::uint32_t kUncompared = format::kCommIdentityUnknown | format::kCommForeign;
+constexpr std::uint32_t kBetweenGroups = format::kCommInter | format::kCommBothGroups;
 constexpr std::uint32_t kNoLibrary = ~0u;  // entries of MPI belong to no libnccl
 
 std::uint32_t world_index = kNoCommunicator, self_index = kNoCommunicator;
@@ -46,7 +47,7 @@ void Fill(format::Communicator& entry, MPI_Comm comm) {
   ask_inter(comm, &inter);
   Put(entry.rank, rank);
   Put(entry.size, size);
-  constexpr std::uint32_t kUnsettled = format::kCommRankUnknown | format::kCommInter;
+  constexpr std::uint32_t kUnsettled = format::kCommRankUnknown | kBetweenGroups;
   Put(entry.flags, (entry.flags & ~kUnsettled) | (inter ? format::kCommInter : 0u));
 }
 
@@ -188,7 +189,7 @@ void BeginMaking(Call& call, Making* making) {
   origin.parent = parent.id;
   origin.ordinal = call.position;
   origin.color = making->color;
-  origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & (kUncompared | format::kCommInter));
+  origin.flags = format::kCommRankUnknown | format::kCommMpi | (parent.flags & (kUncompared | kBetweenGroups));
   origin.id = IdOf(making->origin, parent.id, call.position, making->what);
   if (making->origin == Origin::kOfGroupAlone && !call.inter) IdentifyByGroup(call, parent, making, &origin);
   if (making->origin == Origin::kByMembers && making->group != MPI_GROUP_NULL && !call.inter)

@@ -343,6 +343,7 @@ COMMUNICATORS = [
     communicator("dup_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("idup_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("create_group_missing", NOT_JOINED, least="likely", most="likely"),
+    communicator("merge_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("split_barrier", ("order_mismatch",), minority, alone=ANY),
     communicator("dup_other_parent", ("deadlock", *NOT_JOINED), around_odd, alone=ANY),
     communicator("other_order", ("order_mismatch",), minority, alone=ANY),
@@ -461,6 +462,7 @@ THREADS = [
     Case("threads.another_thread", ("invalid_argument",), odd_alone, alone=ANY),
     Case("threads.at_once", ("invalid_argument",), odd_alone, alone=ANY),
     Case("threads.collectives_at_once", ("order_mismatch",), odd_alone, alone=ANY),
+    Case("threads.forgotten_at_the_end", ("request_error",), odd_alone, alone=ANY),
     Case("threads.one_stuck", WAITS, either, least="likely", most="likely"),  # another thread may still send
 ]
 

@@ -252,6 +252,13 @@ std::vector<int> RanksOf(const View& view, const std::vector<int>& nodes) {
   return SortedUnique(std::move(ranks));
 }
 
+std::vector<int> RanksOf(const View& view, const std::vector<const Member*>& members) {
+  std::vector<int> ranks;
+  for (const Member* member : members)
+    if (member->node >= 0) ranks.push_back(view.nodes[member->node].rank);
+  return SortedUnique(std::move(ranks));
+}
+
 void AddCulprits(const View& view, std::vector<int> ranks, Finding* finding) {
   finding->culprits = SortedUnique(std::move(ranks));
   for (const int rank : finding->culprits) finding->culprit_details.push_back(DescribeCulprit(view, rank));

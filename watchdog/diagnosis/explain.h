@@ -38,6 +38,7 @@ std::string CoverageText(const View& view, const CommView& comm);  // empty if a
 std::optional<Certainty> ByTime(const View& view, std::int64_t stalled_ns);
 std::int64_t ToRealtime(const View& view, std::int64_t ns);
 std::vector<int> RanksOf(const View& view, const std::vector<int>& nodes);
+std::vector<int> RanksOf(const View& view, const std::vector<const Member*>& members);  // of those that are known
 void AddCulprits(const View& view, std::vector<int> ranks, Finding* finding);
 // The victims: everyone upstream of the given nodes who is not a culprit.
 void AddVictims(const View& view, const WaitGraph& graph, const std::vector<int>& nodes, Finding* finding);

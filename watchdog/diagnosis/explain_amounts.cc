@@ -61,7 +61,7 @@ bool SumsUp(const CommView& comm, const Told& told) {
   return sum == 0;
 }
 
-std::vector<std::uint32_t> RanksOf(const std::vector<Edge>& edges) {
+std::vector<std::uint32_t> PartnersOf(const std::vector<Edge>& edges) {
   std::vector<std::uint32_t> ranks;
   for (const Edge& edge : edges)
     if (std::find(ranks.begin(), ranks.end(), edge.rank) == ranks.end()) ranks.push_back(edge.rank);
@@ -72,7 +72,7 @@ std::vector<std::uint32_t> RanksOf(const std::vector<Edge>& edges) {
 std::vector<std::uint32_t> UnawareSenders(const Told& told, std::uint32_t rank, const CallParts& parts) {
   std::vector<std::uint32_t> ranks;
   if (!IsOfNeighbours(parts.call)) return ranks;
-  for (const std::uint32_t sender : RanksOf(EdgesOf(parts.receives))) {
+  for (const std::uint32_t sender : PartnersOf(EdgesOf(parts.receives))) {
     const auto from = told.find(sender);
     if (from == told.end() || !IsOfNeighbours(from->second.second->call)) continue;
     const std::vector<Edge> sends = EdgesOf(from->second.second->sends);
@@ -84,7 +84,7 @@ std::vector<std::uint32_t> UnawareSenders(const Told& told, std::uint32_t rank, 
 
 // Whom a call says something about.
 std::vector<std::uint32_t> Receivers(const CallParts& parts) {
-  if (IsOfNeighbours(parts.call)) return RanksOf(EdgesOf(parts.sends));
+  if (IsOfNeighbours(parts.call)) return PartnersOf(EdgesOf(parts.sends));
   if (parts.sends.size() == 1) return {static_cast<std::uint32_t>(parts.call.root)};
   std::vector<std::uint32_t> ranks(parts.sends.size());
   for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) ranks[rank] = rank;
@@ -176,14 +176,7 @@ Blame Blamed(const Disagreement& found) {
   return blame;
 }
 
-std::vector<int> RanksOf(const View& view, const std::vector<const Member*>& members) {
-  std::vector<int> ranks;
-  for (const Member* member : members)
-    if (member->node >= 0) ranks.push_back(view.nodes[static_cast<std::size_t>(member->node)].rank);
-  return SortedUnique(std::move(ranks));
-}
-
-std::string RankText(const View& view, const Member& member) { return Ranks(RanksOf(view, {&member})); }
+std::string RankText(const View& view, const Member& member) { return Ranks(RanksOf(view, std::vector{&member})); }
 
 // "20 bytes (5 MPI_INT)", as far as its elements are of one type.
 std::string PartText(const format::Part& part) {

@@ -72,12 +72,6 @@ std::optional<Parting> PartingAt(const View& view, const CommView& comm, std::ui
   return parting;
 }
 
-std::vector<int> RanksOf(const View& view, const std::vector<const Member*>& members) {
-  std::vector<int> ranks;
-  for (const Member* member : members) ranks.push_back(view.nodes[static_cast<std::size_t>(member->node)].rank);
-  return SortedUnique(std::move(ranks));
-}
-
 std::string OpText(const Call& call) { return std::string(functions::OpName(call.function)); }
 
 std::string PlaceText(const Call& call) {

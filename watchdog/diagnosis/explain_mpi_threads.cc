@@ -1,11 +1,13 @@
 // Threads of one process inside MPI at once, where it may not be. order_mismatch: in collectives of one communicator,
 // between which nothing decides which comes first. invalid_argument: at all, where MPI grants MPI_THREAD_SERIALIZED.
-// That a thread may not call whoever else does, the recorder tells (format::Wrong::kNotMainThread).
+// request_error: in MPI_Finalize beside a call that is not over. That a thread may not call whoever else does, the
+// recorder tells (format::Wrong::kNotMainThread).
 #include <algorithm>
 #include <map>
 #include <optional>
 #include <unordered_map>
 
+#include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/waits_mpi.h"
@@ -26,7 +28,7 @@ struct AtOnce {
 
 // What is not in the table (a communicator of a session) may be any.
 bool IsOfSeveral(const Call& call) {
-  return functions::IsCollective(call.function) && call.communicator != format::kNoCommunicator &&
+  return (functions::IsCollective(call.function) || HasOrdinal(call)) && call.communicator != format::kNoCommunicator &&
          (call.flags & (format::kRequest | format::kOneRank)) == 0;
 }
 
@@ -58,6 +60,15 @@ std::optional<AtOnce> CallsAtOnce(const Process& process) {
   const auto all = [](const Call&) { return true; };
   const auto any = [](const Call&, const Call&) { return true; };
   return FindAtOnce(process, all, any);
+}
+
+// MPI_Finalize of one thread, and a call of another one that it does not wait for.
+std::optional<AtOnce> FinalizedTooEarly(const Process& process) {
+  const auto all = [](const Call&) { return true; };
+  const auto ends = [](const Call&, const Call& second) {
+    return second.function == functions::Function::MPI_Finalize;
+  };
+  return FindAtOnce(process, all, ends);
 }
 
 std::string ThreadText(const View& view, const Process& process, const Call& call) {
@@ -107,6 +118,16 @@ Finding ExplainCollectives(const View& view, const CommView* comm, const std::ve
   return finding;
 }
 
+Finding ExplainEnds(const View& view, const std::vector<AtOnce>& all) {
+  Finding finding = Describe(view, all);
+  finding.kind = Kind::kRequestError;
+  finding.summary = Capital(Ranks(finding.culprits)) + " called MPI_Finalize while " +
+                    (finding.culprits.size() == 1 ? "another thread of it was" : "other threads of them were") +
+                    " still in " + CallText(*all.front().first) + ".";
+  finding.next_steps = {"let that thread come back from its call first: send it what it waits for, or cancel it"};
+  return finding;
+}
+
 Finding ExplainCalls(const View& view, const std::vector<AtOnce>& all) {
   Finding finding = Describe(view, all);
   finding.kind = Kind::kInvalidArgument;
@@ -122,9 +143,10 @@ Finding ExplainCalls(const View& view, const std::vector<AtOnce>& all) {
 
 std::vector<Finding> FindThreadsAtOnce(const View& view) {
   std::map<std::size_t, std::vector<AtOnce>> collectives;  // by communicator; the last: of none that is known
-  std::vector<AtOnce> calls;
+  std::vector<AtOnce> calls, ends;
   for (const Process& process : view.processes) {
     if (process.nodes.empty() || OneThread(process)) continue;
+    if (const std::optional<AtOnce> early = FinalizedTooEarly(process)) ends.push_back(*early);
     if (const std::optional<AtOnce> two = CallsAtOnce(process)) {
       calls.push_back(*two);
     } else if (const std::optional<AtOnce> both = CollectivesAtOnce(process)) {
@@ -135,6 +157,7 @@ std::vector<Finding> FindThreadsAtOnce(const View& view) {
     }
   }
   std::vector<Finding> findings;
+  if (!ends.empty()) findings.push_back(ExplainEnds(view, ends));
   if (!calls.empty()) findings.push_back(ExplainCalls(view, calls));
   for (const auto& [index, all] : collectives)
     findings.push_back(ExplainCollectives(view, index < view.comms.size() ? &view.comms[index] : nullptr, all));

@@ -73,6 +73,14 @@ Kind KindOfAbsence(const View& view, const Suspect& suspect) {
   return never_opens ? Kind::kEpochError : Kind::kMissingParticipant;
 }
 
+// A collective of MPI that all have called, and from which others have gone on already.
+const Call* InsideOf(const View& view, const Suspect& suspect) {
+  const Call* last = view.nodes[suspect.node].last;
+  const bool inside = last != nullptr && functions::IsMpi(last->function) && functions::IsCollective(last->function) &&
+                      last->returned_ns == 0;
+  return inside ? last : nullptr;
+}
+
 void ChooseKind(const View& view, Suspect* suspect) {
   const Process& process = view.process(view.nodes[suspect->node]);
   if (const std::optional<Standing> standing = NotRunning(view, process)) {
@@ -92,6 +100,8 @@ void ChooseKind(const View& view, Suspect* suspect) {
     suspect->kind = Kind::kLibraryError;
   } else {
     suspect->kind = KindOfAbsence(view, *suspect);
+    // Perhaps others have left it too early.
+    if (InsideOf(view, *suspect) != nullptr) suspect->certainty = Certainty::kSuspected;
   }
 }
 
@@ -172,14 +182,6 @@ std::vector<int> Waiting(const View& view, const Suspect& suspect) {
   std::vector<int> ranks;
   for (const Wait* wait : suspect.waits) ranks.push_back(view.nodes[wait->waiter].rank);
   return SortedUnique(std::move(ranks));
-}
-
-// A collective of MPI that all have called, and from which others have gone on already.
-const Call* InsideOf(const View& view, const Suspect& suspect) {
-  const Call* last = view.nodes[suspect.node].last;
-  const bool inside = last != nullptr && functions::IsMpi(last->function) && functions::IsCollective(last->function) &&
-                      last->returned_ns == 0;
-  return inside ? last : nullptr;
 }
 
 std::string Summary(const View& view, const Suspect& suspect, const Finding& finding, std::int64_t waited_ns) {

@@ -9,17 +9,13 @@ namespace ncclwatch::diagnosis {
 
 using reader::Call;
 
-namespace {
-
-bool HasFinalized(const Process& process) {
+bool HasCalledFinalize(const Process& process) {
   constexpr std::ptrdiff_t kLast = 16;
   const std::vector<Call>& calls = process.box->calls;
   const auto end = calls.rbegin() + std::min(kLast, std::ssize(calls));
   return std::any_of(calls.rbegin(), end,
                      [](const Call& call) { return call.function == functions::Function::MPI_Finalize; });
 }
-
-}  // namespace
 
 bool HasLeftFinalize(const reader::BoxImage& box) {
   return std::any_of(box.calls.rbegin(), box.calls.rend(), [](const Call& call) {
@@ -29,7 +25,7 @@ bool HasLeftFinalize(const reader::BoxImage& box) {
 
 bool AllFinalized(const View& view) {
   return !view.processes.empty() && std::ssize(view.nodes) >= view.expected &&
-         std::all_of(view.processes.begin(), view.processes.end(), HasFinalized);
+         std::all_of(view.processes.begin(), view.processes.end(), HasCalledFinalize);
 }
 
 bool IsMurky(const Process& process) {

@@ -5,6 +5,8 @@
 
 namespace ncclwatch::diagnosis {
 
+// It is in MPI_Finalize, or has been; other threads of it may still be in other calls, which nobody will end.
+bool HasCalledFinalize(const Process& process);
 // All ranks of the job have called MPI_Finalize.
 bool AllFinalized(const View& view);
 // It has come back from it.

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/waits_eaten.h"
 
 namespace ncclwatch::diagnosis {
@@ -21,6 +22,7 @@ class Messages {
     for (std::size_t m = 0; m < comm.members.size(); ++m) {
       const Member& member = comm.members[m];
       if (member.node < 0 || !member.alive_in() || view_.process(member).fate.gone()) continue;
+      if (HasCalledFinalize(view_.process(member))) continue;
       for (const Call* call : member.messages) AddCall(comm_index, static_cast<int>(m), *call);
       for (const Call* call : member.calls)
         if (call->any_does && call->Holds()) AddCollective(comm_index, static_cast<int>(m), *call);
@@ -83,13 +85,24 @@ class Messages {
     const auto may_send = [&](const Member& other) {
       return anybody ? !HasLeft(other) : other.comm->rank == static_cast<std::uint32_t>(call.root);
     };
-    if (anybody && comm.members.size() < comm.size) return;
+    if (anybody && (comm.members.size() < comm.size || AnotherThreadIsFree(view_.process(member), call))) return;
     for (const Member& other : comm.members)
       if (may_send(other) && Unclear(comm_index, other, member)) return;
     for (const Member& other : comm.members)
       if (may_send(other))
         AddWait(comm_index, member_index, call, other,
                 anybody ? NewChoice(member.node, call) : ChoiceOf(member.node, call));
+  }
+
+  // A thread of its own that calls MPI and is in no call: what serves others is stopped by a message to oneself.
+  static bool AnotherThreadIsFree(const Process& process, const Call& call) {
+    if (OneThread(process)) return false;
+    const reader::BoxImage& box = *process.box;
+    std::map<std::uint32_t, bool> free;
+    if (call.thread != box.pid) free[box.pid] = true;  // the first thread of the process, whatever the ring has lost
+    for (const Call& one : box.calls)
+      if (functions::IsMpi(one.function) && one.thread != call.thread) free[one.thread] = one.returned_ns != 0;
+    return std::any_of(free.begin(), free.end(), [](const auto& thread) { return thread.second; });
   }
 
   static bool HasLeft(const Member& member) {

@@ -231,6 +231,18 @@ static void between(int first, int leader, int tag) {
 static void intercomm_tag(void) { between(odd, 0, at_fault() ? 67 : 66); }
 static void intercomm_leader(void) { between(size - 1, at_fault() ? 1 : 0, 68); }
 
+static void merge_missing(void) {
+  MPI_Comm inter, all;
+  MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank % 2 ? 0 : 1, 40, &inter);
+  if (rank == odd) {
+    planted();
+    asleep();
+  }
+  MPI_Intercomm_merge(inter, rank % 2, &all);
+  MPI_Comm_free(&all);
+  MPI_Comm_free(&inter);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"split_missing", split_missing},
@@ -239,6 +251,7 @@ int main(int argc, char** argv) {
       {"dup_missing", dup_missing},
       {"idup_missing", idup_missing},
       {"create_group_missing", create_group_missing},
+      {"merge_missing", merge_missing},
       {"split_barrier", split_barrier},
       {"dup_other_parent", dup_other_parent},
       {"other_order", other_order},

@@ -91,12 +91,28 @@ static void one_stuck(void) {
     MPI_Sendrecv(&rank, 1, MPI_INT, odd, 84, &sum, 1, MPI_INT, odd, 84, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+static void* listens(void* unused) {
+  MPI_Recv(&word, 1, MPI_INT, MPI_ANY_SOURCE, 85, ring, MPI_STATUS_IGNORE);
+  return unused;
+}
+
+static void forgotten_at_the_end(void) {
+  pthread_t thread;
+  if (rank == odd) {
+    pthread_create(&thread, NULL, listens, NULL);
+    usleep(100000);
+    planted();
+  }
+  finish();
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"another_thread", another_thread},
       {"at_once", at_once},
       {"collectives_at_once", collectives_at_once},
       {"one_stuck", one_stuck},
+      {"forgotten_at_the_end", forgotten_at_the_end},
   };
   const char* name = argc > 1 ? argv[1] : "";
   const int level = !strcmp(name, "another_thread") ? MPI_THREAD_FUNNELED

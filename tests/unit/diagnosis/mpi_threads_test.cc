@@ -78,6 +78,51 @@ TEST(MpiThreads, OnCommunicatorsOfTheirOwnIsNothing) {
   for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+TEST(MpiThreads, ACommunicatorMadeAtOnceWithACollective) {
+  MpiJob job = Granted(2, kMultiple);
+  By(kMain, &job, job.Collective(1, Function::MPI_Allreduce));
+  By(kOther, &job, job.Create(1, Function::MPI_Comm_dup));
+  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {1});
+}
+
+// A thread of each rank serves whoever asks, until its own rank tells it to stop.
+MpiJob WithListeners(int ranks, bool main_too) {
+  MpiJob job = Granted(ranks, kMultiple);
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (main_too) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+    const std::uint64_t slot = job.Recv(rank, {.peer = kAny});
+    if (main_too) By(kOther, &job, slot, rank);
+  }
+  return job;
+}
+
+TEST(MpiThreads, ListenersOfRanksThatComputeAreNoCircle) {
+  MpiJob job = WithListeners(3, true);
+  job.Pass(100.0);
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
+TEST(MpiThreads, WithoutAThreadThatCouldStopThemTheyAre) {
+  MpiJob job = WithListeners(3, false);
+  job.Pass(100.0);
+  Expect(job.Judge(), Kind::kDeadlock, Certainty::kLikely, {0, 1, 2});
+}
+
+// Whom it waits for is nobody's fault but its own rank's.
+TEST(MpiThreads, AListenerThatIsForgottenAtTheEnd) {
+  MpiJob job = Granted(3, kMultiple);
+  for (const int rank : {0, 1, 2}) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+  By(kOther, &job, job.Recv(1, {.peer = kAny}));
+  job.Pass(0.1);
+  for (const int rank : {0, 1, 2}) job.Finalize(rank);
+  for (const int rank : {0, 2}) job.Die(rank, Job::Status(0));
+  const diagnosis::Diagnosis diagnosis = job.Judge();
+  Expect(diagnosis, Kind::kRequestError, Certainty::kCertain, {1});
+  EXPECT_EQ(diagnosis.findings.size(), 1u);
+  EXPECT_EQ(diagnosis.findings[0].summary,
+            "Rank 1 called MPI_Finalize while another thread of it was still in Recv of 16 MPI_INT.");
+}
+
 // Of sessions' communicators none is in the table.
 TEST(MpiThreads, OnCommunicatorsThatNobodyKnowsIsNothing) {
   MpiJob job = Granted(2, kMultiple);
