@@ -201,7 +201,8 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
   diagnosis.notes = snapshot.notes;
   AddNotes(view, &diagnosis.notes);
   MakeFindings(snapshot, view, &diagnosis.findings);
-  if (diagnosis.healthy()) diagnosis.unexplained = StandstillOfAll(view);
+  if (std::all_of(diagnosis.findings.begin(), diagnosis.findings.end(), IsLeak))
+    diagnosis.unexplained = StandstillOfAll(view);
   if (!diagnosis.unexplained.empty()) diagnosis.notes.push_back(diagnosis.unexplained);
   return diagnosis;
 }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/mpi_proofs.h"
 #include "watchdog/diagnosis/text.h"
 
@@ -58,6 +59,14 @@ bool MayBeAnother(const Misuse& misuse) {
 
 // MPI allows it: a branch of the program starts some requests of an array, and all of them are waited for.
 bool MayBeMeant(const Misuse& misuse) { return misuse.wrong == Wrong::kNeverStarted; }
+
+// By a callback that MPI_Finalize runs: who is in there, or was ended from outside in there, has not got that far
+// perhaps.
+bool MayBeFreedYet(const Case& one) {
+  const Fate& fate = one.process->fate;
+  return KindOf(*one.misuse) == Kind::kResourceLeak && !HasLeftFinalize(*one.process->box) &&
+         (!fate.ended() || fate.polite());
+}
 
 std::string Place(const std::string& name, std::uint64_t address) {
   if (name.empty()) return Hex(address);
@@ -178,7 +187,7 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   Finding finding;
   finding.kind = KindOf(misuse);
   const auto doubtful = [](const Case& one) {
-    return WasTold(one) || MayBeTold(one) || MayBeAnother(*one.misuse) || MayBeMeant(*one.misuse);
+    return WasTold(one) || MayBeTold(one) || MayBeAnother(*one.misuse) || MayBeMeant(*one.misuse) || MayBeFreedYet(one);
   };
   finding.certainty = std::all_of(cases.begin(), cases.end(), doubtful) ? Certainty::kLikely : Certainty::kCertain;
   std::vector<int> nodes;

@@ -164,7 +164,7 @@ struct Diagnosis {
   std::vector<int> unseen_ranks;
   std::vector<std::string> notes;  // what is not watched, or could not be read
   std::vector<Finding> findings;   // the root cause first
-  // Without a finding: how the job stands still all the same, one of the notes. Empty: it does not.
+  // Without a finding that could be why: how the job stands still, one of the notes. Empty: it does not.
   std::string unexplained;
 
   bool healthy() const { return findings.empty(); }

@@ -183,6 +183,7 @@ TEST_F(WatchdogTest, ASuccessorWhileTheJobIsBeingEndedJudgesNothing) {
   job_[0].Enter();
   job_[1].Enter();
   ASSERT_TRUE(Says("missing_participant"));
+  ASSERT_TRUE(Eventually([&] { return Verdicts() == 1; }));
   for (int rank : {1, 2}) job_[rank].Signal(SIGSTOP);
   job_[0].Signal(SIGKILL);
   job_[0].Wait();
