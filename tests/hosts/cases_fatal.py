@@ -33,16 +33,16 @@ def box_of(job):
 
 
 def functions(frames, executable):
-    """Names of the functions that the frames lie in, by addr2line, which knows nothing of us."""
+    """Names of the functions that the frames lie in, inlined ones too, by addr2line, which knows nothing of us."""
     if not shutil.which("addr2line"):
         raise Skipped("no addr2line here")
     names = []
     for frame in frames:
         if os.path.realpath(frame["module"]) != os.path.realpath(executable):
             continue
-        done = subprocess.run(["addr2line", "-f", "-C", "-e", executable, hex(frame["offset"])], capture_output=True,
+        done = subprocess.run(["addr2line", "-i", "-f", "-C", "-e", executable, hex(frame["offset"])], capture_output=True,
                               text=True)
-        names.append(done.stdout.splitlines()[0])
+        names += done.stdout.splitlines()[::2]
     return names
 
 

@@ -1,6 +1,8 @@
 // invalid_argument, request_error, resource_leak: what processes have noted of themselves, and what is made of it.
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "tests/unit/diagnosis/verdicts.h"
 #include "tests/unit/mpi_job.h"
 
@@ -107,6 +109,7 @@ TEST(MpiMisuse, IsTheCauseOfItsOwnDeathWhateverTheClocksSay) {
 TEST(MpiMisuse, ALeakComesAfterEverythingElse) {
   MpiJob job(4);
   Note(&job, 0, Wrong::kLeftTypes, Function::MPI_Finalize);
+  job.Other(0, Function::MPI_Finalize);
   Expect(job.Judge(), Kind::kResourceLeak, Certainty::kCertain, {0});
   job.Pass(0.01);
   Note(&job, 3, Wrong::kNeverCompleted, Function::MPI_Finalize);
@@ -118,13 +121,26 @@ TEST(MpiMisuse, ALeakComesAfterEverythingElse) {
 
 TEST(MpiMisuse, ALeakOfAllIsToldOnce) {
   MpiJob job(3);
-  for (int rank = 0; rank < 3; ++rank) Note(&job, rank, Wrong::kLeftCommunicators, Function::MPI_Finalize).value = 1;
+  for (int rank = 0; rank < 3; ++rank) {
+    Note(&job, rank, Wrong::kLeftCommunicators, Function::MPI_Finalize).value = 1;
+    job.Other(rank, Function::MPI_Finalize);
+  }
   const Diagnosis diagnosis = job.Judge();
   Expect(diagnosis, Kind::kResourceLeak, Certainty::kCertain, {0, 1, 2});
   const diagnosis::Finding& finding = diagnosis.findings.at(0);
   EXPECT_EQ(finding.summary,
             "Ranks 0-2 called MPI_Finalize: 1 communicator was not freed (MPI_Isend at train+0x1200).");
   EXPECT_EQ(finding.evidence.size(), 2u);
+}
+
+// A callback of MPI_Finalize may free it yet.
+TEST(MpiMisuse, ALeakIsLikelyWhileItsRankIsInFinalize) {
+  MpiJob job(2);
+  Note(&job, 0, Wrong::kLeftTypes, Function::MPI_Finalize);
+  job.Finalize(0);
+  Expect(job.Judge(), Kind::kResourceLeak, Certainty::kLikely, {0});
+  job.Die(0, Job::Signal(SIGTERM));
+  Expect(job.Judge(), Kind::kResourceLeak, Certainty::kLikely, {0});
 }
 
 TEST(MpiMisuse, ALeakThatMpiFinalizeDiesOfComesFirst) {
