@@ -8,6 +8,7 @@
 #include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/mpi_proofs.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -60,12 +61,12 @@ bool MayBeAnother(const Misuse& misuse) {
 // MPI allows it: a branch of the program starts some requests of an array, and all of them are waited for.
 bool MayBeMeant(const Misuse& misuse) { return misuse.wrong == Wrong::kNeverStarted; }
 
-// By a callback that MPI_Finalize runs: who is in there, or was ended from outside in there, has not got that far
-// perhaps.
-bool MayBeFreedYet(const Case& one) {
-  const Fate& fate = one.process->fate;
-  return KindOf(*one.misuse) == Kind::kResourceLeak && !HasLeftFinalize(*one.process->box) &&
-         (!fate.ended() || fate.polite());
+// By a callback that MPI_Finalize runs: who has stayed in there for so long has perhaps not got that far.
+bool MayBeFreedYet(const View& view, const Case& one) {
+  const Process& process = *one.process;
+  if (KindOf(*one.misuse) != Kind::kResourceLeak || HasLeftFinalize(*process.box)) return false;
+  const std::int64_t until_ns = process.fate.ended() ? process.fate.observed_ns : view.now_ns;
+  return until_ns - process.At(one.misuse->at_ns) >= kFinalizing_ns;
 }
 
 std::string Place(const std::string& name, std::uint64_t address) {
@@ -186,8 +187,9 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   const Misuse& misuse = *first->misuse;
   Finding finding;
   finding.kind = KindOf(misuse);
-  const auto doubtful = [](const Case& one) {
-    return WasTold(one) || MayBeTold(one) || MayBeAnother(*one.misuse) || MayBeMeant(*one.misuse) || MayBeFreedYet(one);
+  const auto doubtful = [&](const Case& one) {
+    return WasTold(one) || MayBeTold(one) || MayBeAnother(*one.misuse) || MayBeMeant(*one.misuse) ||
+           MayBeFreedYet(view, one);
   };
   finding.certainty = std::all_of(cases.begin(), cases.end(), doubtful) ? Certainty::kLikely : Certainty::kCertain;
   std::vector<int> nodes;
