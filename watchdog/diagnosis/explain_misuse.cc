@@ -101,15 +101,6 @@ std::string CaseText(const Misuse& misuse) {
   return text;
 }
 
-const CommView* CommOf(const View& view, const Case& one) {
-  for (const CommView& comm : view.comms)
-    for (const Member& member : comm.members)
-      if (&view.process(member) == one.process && member.comm->index == one.misuse->communicator &&
-          member.comm->generation == one.misuse->generation)
-        return &comm;
-  return nullptr;
-}
-
 bool IsAccess(functions::Function function) {
   const functions::FunctionInfo* info = functions::Find(function);
   return info != nullptr && info->family == functions::Family::kOneSided;
@@ -195,7 +186,8 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   std::vector<int> nodes;
   for (const Case& one : cases) nodes.insert(nodes.end(), one.process->nodes.begin(), one.process->nodes.end());
   AddCulprits(view, SortedUnique(RanksOf(view, nodes)), &finding);
-  if (const CommView* comm = CommOf(view, *first)) finding.communicator = DescribeComm(*comm);
+  if (const CommView* comm = view.CommOf(*first->process, misuse.communicator, misuse.generation))
+    finding.communicator = DescribeComm(*comm);
   finding.began_at_ns = ToRealtime(view, first->process->At(misuse.at_ns));
   // What is found at MPI_Finalize is not about that call.
   if (misuse.function != functions::Function::MPI_Finalize) finding.calls.push_back(Describe(misuse, finding.culprits));

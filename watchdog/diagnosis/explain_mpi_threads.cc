@@ -76,15 +76,6 @@ std::string ThreadText(const View& view, const Process& process, const Call& cal
   return "thread " + std::to_string(call.thread) + " in " + CallText(call) + (site.empty() ? "" : " at " + site);
 }
 
-const CommView* CommOf(const View& view, const AtOnce& two) {
-  for (const CommView& comm : view.comms)
-    for (const Member& member : comm.members)
-      if (&view.process(member) == two.process && member.comm->index == two.first->communicator &&
-          member.comm->generation == two.first->generation)
-        return &comm;
-  return nullptr;
-}
-
 Finding Describe(const View& view, const std::vector<AtOnce>& all) {
   Finding finding;
   finding.certainty = Certainty::kCertain;
@@ -150,7 +141,7 @@ std::vector<Finding> FindThreadsAtOnce(const View& view) {
     if (const std::optional<AtOnce> two = CallsAtOnce(process)) {
       calls.push_back(*two);
     } else if (const std::optional<AtOnce> both = CollectivesAtOnce(process)) {
-      const CommView* comm = CommOf(view, *both);
+      const CommView* comm = view.CommOf(process, both->first->communicator, both->first->generation);
       const std::size_t index =
           comm == nullptr ? view.comms.size() : static_cast<std::size_t>(comm - view.comms.data());
       collectives[index].push_back(*both);

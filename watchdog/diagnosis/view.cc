@@ -341,6 +341,13 @@ const CommView* View::CommOf(std::uint64_t id) const {
   return found == comms.end() ? nullptr : &*found;
 }
 
+const CommView* View::CommOf(const Process& owner, std::uint32_t index, std::uint32_t generation) const {
+  for (const CommView& comm : comms)
+    for (const Member& each : comm.members)
+      if (&process(each) == &owner && each.comm->index == index && each.comm->generation == generation) return &comm;
+  return nullptr;
+}
+
 int View::JobRank(const CommView& comm, std::uint32_t rank) const {
   return rank < comm.job_ranks.size() ? comm.job_ranks[rank] : -1;
 }

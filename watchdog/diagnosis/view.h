@@ -124,6 +124,8 @@ struct View {
   const Process& process(const Node& node) const { return processes[node.process]; }
   const Process& process(const Member& member) const { return processes[member.process]; }
   const CommView* CommOf(std::uint64_t id) const;  // null: there is none
+  // Of an entry of the process's table, as its records name it.
+  const CommView* CommOf(const Process& process, std::uint32_t index, std::uint32_t generation) const;
   int JobRank(const CommView& comm, std::uint32_t rank) const;
   // First collective of the member that is not known to have finished; `entered` if all have.
   std::uint64_t Unfinished(const Member& member) const;
