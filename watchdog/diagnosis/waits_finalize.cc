@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
@@ -11,9 +12,9 @@ bool IsWorld(const CommView& comm) {
   return SpeaksMpi(comm) && comm.comparable && comm.size > 1 && comm.members.front().comm->parent == 0;
 }
 
-bool HasCalled(const View& view, const Member& member) {
+bool IsInside(const View& view, const Member& member) {
   const reader::Call* last = view.nodes[member.node].last;
-  return last != nullptr && last->function == functions::Function::MPI_Finalize;
+  return last != nullptr && last->function == functions::Function::MPI_Finalize && last->returned_ns == 0;
 }
 
 Wait InFinalize(const View& view, int comm_index, int member_index, const Member& other) {
@@ -36,10 +37,10 @@ void AddFinalize(const View& view, WaitGraph* graph) {
   for (std::size_t m = 0; m < world->members.size(); ++m) {
     const Member& member = world->members[m];
     if (member.node < 0 || view.process(member).fate.gone()) continue;
-    if (!HasCalled(view, member))
-      absent.push_back(&member);
-    else if (view.nodes[member.node].last->returned_ns == 0)
+    if (IsInside(view, member))
       inside.push_back(static_cast<int>(m));
+    else if (!HasCalledFinalize(view.process(member)))
+      absent.push_back(&member);
   }
   if (inside.empty() || absent.empty()) return;
   // All wait for all; as edges one of each side is enough, of those inside the one that came last.

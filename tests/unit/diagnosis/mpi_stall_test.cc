@@ -30,6 +30,15 @@ TEST(MpiStall, ALateOneInACollectiveThatAllHaveCalledIsNobodysFault) {
   for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
+// Another thread of it calls after that.
+TEST(MpiStall, OneWhoseLastCallIsNotItsFinalizeHasComeToTheEnd) {
+  MpiJob job(3);
+  for (const int rank : {0, 1, 2}) job.Finalize(rank);
+  job.At(1, job.Recv(1, {.peer = 0})).thread = 101;
+  job.Pass(100.0);
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+}
+
 // No reason is known, and that is said.
 TEST(MpiStall, AllInsideACollectiveThatAllHaveCalled) {
   MpiJob job(4);
