@@ -16,6 +16,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"
+#include "analyzer/run/idle_launcher.h"
 #include "analyzer/run/job_process.h"
 #include "analyzer/run/pick_library.h"
 #include "analyzer/run/setting_up.h"
@@ -117,11 +118,13 @@ void Wait(SignalRelay* relay, Deaths* deaths, pid_t job, std::int64_t at_most_ns
 }
 
 // Until the job's process has ended, and its ranks too, unless they mean to stay. Returns its wait status.
-int Accompany(pid_t job, SignalRelay* relay, Deaths* deaths) {
+int Accompany(pid_t job, IdleLauncher idle, SignalRelay* relay, Deaths* deaths) {
   int status = 0;
   pid_t ended = 0;
-  while ((ended = waitpid(job, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR))
+  while ((ended = waitpid(job, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
     Wait(relay, deaths, job, kSecond);
+    idle.Look(job, *deaths);
+  }
   const std::int64_t deadline = MonotonicNow() + kSurvivorsWait;
   deaths->Scan();
   for (deaths->Look(); deaths->AnyAlive() && MonotonicNow() < deadline;)
@@ -207,7 +210,8 @@ int Run(const Arguments& arguments) {
     place.Remove();
     return StatusOfFailure(job.error);
   }
-  const int status = StatusOf(Accompany(job.pid, &relay, &deaths));
+  const IdleLauncher idle(wish.command.front(), settings.on_fault == settings::OnFault::kAbort);
+  const int status = StatusOf(Accompany(job.pid, idle, &relay, &deaths));
   return Finish(wish, settings, status, &deaths, &place);
 }
 
