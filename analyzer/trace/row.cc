@@ -80,7 +80,8 @@ void SetArguments(const reader::Call& call, Row* row) {
   const Family family = info ? info->family : Family::kQuery;
   const bool collective = family == Family::kCollective || family == Family::kRooted;
   if (collective || family == Family::kPointToPoint) row->count = call.count;
-  if (collective || family == Family::kPointToPoint || family == Family::kCreation) row->position = call.position;
+  const bool counted = collective || family == Family::kPointToPoint || family == Family::kCreation;
+  if (counted && call.position != format::kNotMatched) row->position = call.position;
   if (call.dtype != format::kNoType) row->dtype = functions::DatatypeName(call.dtype);
   row->reduction = ReductionName(call.reduction);
   if (call.root != format::kNoRank) (family == Family::kRooted ? row->root : row->peer) = call.root;

@@ -40,7 +40,7 @@ inline bool IsInner(std::uint32_t library, const Thread& thread, std::uint64_t s
     return true;
   if (thread.frame == 0 || frame >= thread.frame) [[likely]]
     return false;
-  return StillInCall(thread);
+  return StillInCall(thread, {frame, site});
 }
 
 template <functions::Function function, std::uint32_t library, class Signature>

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "shim/lifecycle/ways.h"
+
 namespace ncclwatch::shim {
 
 struct Box;
@@ -14,6 +16,7 @@ struct Thread {
   // An application may longjmp over a call, so that they are believed only while the stack still says the same.
   std::uintptr_t frame;
   std::uint64_t site;
+  std::uint32_t function;  // functions::Function, of MPI alone
 
   const Box* box;          // that the rest speaks of: in a fork child another one
   Group* group;            // null outside groups, and if the pool was empty
@@ -24,8 +27,9 @@ struct Thread {
 
 // Whether the noted call is still in progress: an application that jumped out of a call leaves the note behind. Its
 // return address must still lie in its frame, and the frames above the present one, as far as they can be told, must
-// lead there. That stack may be gone altogether (a coroutine's): this asks the kernel first.
-bool StillInCall(const Thread& thread);
+// lead there. That stack may be gone altogether (a coroutine's): this asks the kernel first, unless that way has been
+// gone before.
+bool StillInCall(const Thread& thread, const Entrance& inner);
 
 extern thread_local constinit Thread current_thread __attribute__((tls_model("initial-exec")));
 

@@ -13,6 +13,7 @@
 #include "shim/mpi/parts.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/record.h"
+#include "shim/mpi/requests.h"
 #include "shim/recorder/identity.h"
 #include "shim/recorder/put.h"
 #include "shim/recorder/table.h"
@@ -177,14 +178,24 @@ std::uint64_t IdOf(Origin origin, std::uint64_t parent, std::uint64_t ordinal, s
       format::Mix(format::Mix(format::Mix(static_cast<std::uint64_t>(origin), parent), ordinal), what));
 }
 
+namespace {
+
+// Which of those that are made from the parent it is, and where it stands among the collectives there.
+void TakeOrdinal(Call& call, format::Communicator& parent, bool counts) {
+  call.position = parent.creations.load(std::memory_order_relaxed);
+  call.count = parent.entered.load(std::memory_order_relaxed);
+  call.chain = parent.chain.load(std::memory_order_relaxed);
+  if (HasPersistent(call)) call.flags |= format::kPersisting;
+  if (counts) parent.creations.store(call.position + 1, std::memory_order_release);
+}
+
+}  // namespace
+
 void BeginMaking(Call& call, Making* making) {
   Box& box = call.box;
   if (call.index == kNoCommunicator) return EnterOther(call);
   format::Communicator& parent = box.communicators[call.index];
-  call.position = parent.creations.load(std::memory_order_relaxed);
-  call.count = parent.entered.load(std::memory_order_relaxed);
-  call.chain = parent.chain.load(std::memory_order_relaxed);
-  if (making->origin != Origin::kOfGroupAlone) parent.creations.store(call.position + 1, std::memory_order_release);
+  TakeOrdinal(call, parent, making->origin != Origin::kOfGroupAlone);
   shim::Origin origin;
   origin.parent = parent.id;
   origin.ordinal = call.position;
@@ -198,8 +209,21 @@ void BeginMaking(Call& call, Making* making) {
   EnterOther(call);
 }
 
+namespace {
+
+// It was refused for its arguments, by this rank alone perhaps: the next one takes its ordinal.
+[[gnu::cold]] void GiveBackOrdinal(const Call& call) {
+  if (call.index == kNoCommunicator) return;
+  std::atomic<std::uint64_t>& creations = call.box.communicators[call.index].creations;
+  if (creations.load(std::memory_order_relaxed) == call.position + 1)
+    creations.store(call.position, std::memory_order_release);
+}
+
+}  // namespace
+
 void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* made) {
   Box& box = call.box;
+  if (result != MPI_SUCCESS && !TookPart(result) && making.origin != Origin::kOfGroupAlone) GiveBackOrdinal(call);
   if (making.made != kNoCommunicator) {
     format::Communicator& entry = box.communicators[making.made];
     if (result != MPI_SUCCESS || !made) {
@@ -212,7 +236,7 @@ void EndMaking(Call& call, const Making& making, int result, const MPI_Comm* mad
       if (parent && making.pending) {
         Put(entry.rank, parent->rank);
         Put(entry.size, parent->size);
-        Put(entry.flags, parent->flags);
+        Put(entry.flags, parent->flags & ~std::uint32_t{format::kCommLostReceives});
         if (parent->flags & format::kCommBothGroups) Put(entry.color, parent->color);
       }
       if (parent && !making.pending) Identify(box, entry, making, HandleOf(*parent), *made);
@@ -296,19 +320,39 @@ void AddForeign(const Call& call, MPI_Comm comm) {
 void BeginEnding(Call& call, MPI_Comm comm) {
   Attach(call, comm);
   if (comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF) Report(call, {.wrong = Wrong::kPredefined});
-  if (call.index != kNoCommunicator) {
-    SetState(call.box.communicators[call.index], CommunicatorState::kFinalizing);
-    WriterLock lock(call.box);
-    call.box.handles.Remove(Bits(comm));
-  }
+  TakeOut(call.box, comm);
   EnterOther(call);
 }
 
 void EndEnding(Call& call, MPI_Comm comm, int result) {
   if (result == MPI_SUCCESS) NoteFreed(call, ObjectKind::kCommunicator, Bits(comm));
-  if (call.index != kNoCommunicator && result == MPI_SUCCESS)
-    ChangeState(call.box.communicators[call.index], CommunicatorState::kFinalizing, CommunicatorState::kDestroyed);
+  if (result == MPI_SUCCESS) {
+    EndTakenOut(call.box, call.index);
+  } else if (call.index != kNoCommunicator) {  // a callback has refused: it lives on
+    Bind(call.box, call.index, comm);
+    ChangeState(call.box.communicators[call.index], CommunicatorState::kFinalizing, CommunicatorState::kReady);
+  }
   Leave(call, result);
+}
+
+std::uint32_t TakeOut(Box& box, MPI_Comm comm) {
+  const std::uint32_t index = box.handles.Find(Bits(comm));
+  if (index == kNoCommunicator) return index;
+  SetState(box.communicators[index], CommunicatorState::kFinalizing);
+  WriterLock lock(box);
+  box.handles.Remove(Bits(comm));
+  return index;
+}
+
+void EndTakenOut(Box& box, std::uint32_t index) {
+  if (index != kNoCommunicator)
+    ChangeState(box.communicators[index], CommunicatorState::kFinalizing, CommunicatorState::kDestroyed);
+}
+
+void NoteUnseenMessages(Box& box) {
+  if (world_index == kNoCommunicator) return;
+  format::Communicator& world = box.communicators[world_index];
+  if ((world.flags & format::kCommUnseenMessages) == 0) Put(world.flags, world.flags | format::kCommUnseenMessages);
 }
 
 void Label(const Call& call, const char* name) {
@@ -324,8 +368,7 @@ std::uint32_t BeginMakingOver(Call& call, MPI_Comm comm, const Over& over) {
   Attach(call, comm);
   if (call.index != kNoCommunicator && !call.inter) {
     format::Communicator& parent = call.box.communicators[call.index];
-    call.position = parent.creations.load(std::memory_order_relaxed);
-    parent.creations.store(call.position + 1, std::memory_order_release);
+    TakeOrdinal(call, parent, true);
     const std::uint32_t inherited = parent.flags & (kUncompared | format::kCommRankUnknown);
     made = Make(call.box,
                 {.id = IdOf(over.origin, parent.id, call.position, 0),
@@ -342,6 +385,7 @@ std::uint32_t BeginMakingOver(Call& call, MPI_Comm comm, const Over& over) {
 }
 
 void EndMakingOver(Call& call, std::uint32_t made, int result, std::uint64_t handle) {
+  if (result != MPI_SUCCESS && !TookPart(result) && made != kNoCommunicator) GiveBackOrdinal(call);
   if (made != kNoCommunicator) {
     format::Communicator& entry = call.box.communicators[made];
     if (result != MPI_SUCCESS) {

@@ -66,6 +66,12 @@ void AddForeign(const Call& call, MPI_Comm comm);
 void BeginEnding(Call& call, MPI_Comm comm);
 void EndEnding(Call& call, MPI_Comm comm, int result);
 
+// The same in a callback of MPI, of which nothing is recorded: its handle may be another one's next.
+std::uint32_t TakeOut(Box& box, MPI_Comm comm);
+void EndTakenOut(Box& box, std::uint32_t index);
+// Messages that no record tells of: of callbacks, partitioned ones.
+void NoteUnseenMessages(Box& box);
+
 void Label(const Call& call, const char* name);
 
 }  // namespace ncclwatch::shim::mpi

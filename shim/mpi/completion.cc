@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <new>
 
 #include "shim/mpi/buffers.h"
@@ -48,6 +50,39 @@ std::uint32_t NewList() {
   return lists.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+// Memory for long lists is kept from call to call: mapping it anew costs more than all that is done with it. Who comes
+// in between, a thread, a signal or a fork child, takes another piece or maps its own.
+struct Room {
+  std::uint64_t bytes;
+};
+constexpr std::uint64_t kLeastMapped = std::uint64_t{1} << 16;
+constexpr std::uint64_t kMostKept = std::uint64_t{1} << 20;  // of one: some ten thousand requests
+constinit std::atomic<Room*> spares[4] = {};
+
+Room* TakeRoom(std::uint64_t bytes) {
+  for (std::atomic<Room*>& spare : spares) {
+    Room* const room =
+        spare.load(std::memory_order_relaxed) ? spare.exchange(nullptr, std::memory_order_acquire) : nullptr;
+    if (!room) continue;
+    if (room->bytes >= bytes) return room;
+    munmap(room, room->bytes);
+  }
+  const std::uint64_t wanted = std::max(std::bit_ceil(bytes), kLeastMapped);
+  void* memory = mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : new (memory) Room{wanted};
+}
+
+void GiveBack(Room* room) {
+  if (room->bytes <= kMostKept)
+    for (std::atomic<Room*>& spare : spares) {
+      Room* none = nullptr;
+      if (!spare.load(std::memory_order_relaxed) &&
+          spare.compare_exchange_strong(none, room, std::memory_order_release))
+        return;
+    }
+  munmap(room, room->bytes);
+}
+
 bool WantsNone(const MPI_Status* wanted) { return wanted == MPI_STATUS_IGNORE || wanted == MPI_STATUSES_IGNORE; }
 
 }  // namespace
@@ -56,18 +91,7 @@ Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
     : call_(call), count_(count > 0 && handles ? count : 0) {
   CheckCount(call, count);
   if (count > 0 && !handles) Report(call, {.wrong = Wrong::kNullRequests, .value = count});
-  if (count_ > kFew) {
-    mapped_ = static_cast<std::uint64_t>(count_) * (sizeof(Row) + sizeof(MPI_Status));
-    void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      count_ = 0;
-      mapped_ = 0;
-      LoseSight(ObjectKind::kRequest);
-      return;
-    }
-    rows_ = static_cast<Row*>(memory);
-    statuses_ = reinterpret_cast<MPI_Status*>(rows_ + count_);
-  }
+  if (count_ > kFew && !MakeRoom(handles)) return;
   const std::uint32_t list = count_ > 1 ? NewList() : 0;
   int resting = 0;
   for (int i = 0; i < count_; ++i) {
@@ -90,17 +114,37 @@ Awaited::Awaited(Call& call, int count, const MPI_Request* handles)
     } else if (found) {
       NoteIdle(call, row->handle);
       resting += row->request.persistent;
+    } else {
+      ++unknown_;
     }
   }
   for (int i = 0; i < count_ && resting == count_; ++i) NoteNeverStarted(rows_[i].handle);
 }
 
 Awaited::~Awaited() {
-  if (mapped_) munmap(rows_, mapped_);
+  if (many_) GiveBack(static_cast<Room*>(many_));
+}
+
+bool Awaited::MakeRoom(const MPI_Request* handles) {
+  if (std::all_of(handles, handles + count_, [](MPI_Request handle) { return handle == MPI_REQUEST_NULL; })) {
+    count_ = 0;
+    return false;
+  }
+  constexpr std::uint64_t kHead = std::max(sizeof(Room), alignof(Row));
+  const auto rows = static_cast<std::uint64_t>(count_);
+  many_ = TakeRoom(kHead + rows * (sizeof(Row) + sizeof(MPI_Status)));
+  if (!many_) {
+    count_ = 0;
+    LoseSight(ObjectKind::kRequest);
+    return false;
+  }
+  rows_ = reinterpret_cast<Row*>(static_cast<char*>(many_) + kHead);
+  statuses_ = reinterpret_cast<MPI_Status*>(rows_ + rows);
+  return true;
 }
 
 void Awaited::Enter(Call& call) {
-  call.count = static_cast<std::uint64_t>(known_);
+  call.count = static_cast<std::uint64_t>(known_ + unknown_);
   EnterOther(call);
   for (int i = 0; i < count_; ++i)
     if (rows_[i].request.active) NoteWaiter(call_.box, rows_[i].request.slot, call.slot);

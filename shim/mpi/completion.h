@@ -38,16 +38,18 @@ class Awaited {
     std::uint64_t handle;
     Pending request;
   };
+  bool MakeRoom(const MPI_Request* handles);  // false: none is needed, or there is none
   static constexpr int kFew = 64;  // the window of most benchmarks, and more than the neighbours of most halos
 
   Call& call_;
   int count_;
-  int given_ = 0;  // that are not null
-  int known_ = 0;  // and active
+  int given_ = 0;    // that are not null
+  int known_ = 0;    // and active
+  int unknown_ = 0;  // and made where no wrapper sees it: they may end at any time
   bool needs_status_ = false;
   Row* rows_ = reinterpret_cast<Row*>(few_);
   MPI_Status* statuses_ = few_statuses_;
-  std::uint64_t mapped_ = 0;
+  void* many_ = nullptr;                       // where more than kFew lie
   alignas(Row) char few_[kFew * sizeof(Row)];  // not a Row more is made than is needed
   MPI_Status few_statuses_[kFew];
 };

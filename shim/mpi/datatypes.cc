@@ -115,12 +115,16 @@ bool AskContents(MPI_Datatype type, Contents* contents) {
   return true;
 }
 
-void Describe(MPI_Datatype type, Datatype* described);
+// Of types that nobody has seen being made, as in a tool, MPI is asked; where it gives copies of the inner types, again
+// for each of them, and nested ones have more of them than can be asked about.
+constexpr int kMostAsked = 256;  // a millisecond at the most; what is behind stays unknown
+
+void Describe(MPI_Datatype type, int* asked, Datatype* described);
 
 // Handles that MPI_Type_get_contents gives out are the caller's to free, but for predefined ones.
 class Inner {
  public:
-  explicit Inner(MPI_Datatype type) : type_(type) { Describe(type, &described_); }
+  Inner(MPI_Datatype type, int* asked) : type_(type) { Describe(type, asked, &described_); }
   ~Inner() {
     auto* release = NCCLWATCH_ASK(MPI_Type_free);
     if (release && AskEnvelope() != MPI_COMBINER_NAMED) release(&type_);
@@ -248,22 +252,23 @@ std::uint8_t LearnPair(MPI_Datatype type) {
   return 0;
 }
 
-void Describe(MPI_Datatype type, Datatype* described) {
+void Describe(MPI_Datatype type, int* asked, Datatype* described) {
   if (FindDatatype(type, described)) return;
   *described = {};
   described->bytes = BytesOf(type);
   described->elements = 1;
   Contents contents;
   // A predefined one that we do not know?
-  if (!AskContents(type, &contents) || contents.types.empty()) return AskLayout(type, true, described);
+  if (++*asked > kMostAsked || !AskContents(type, &contents) || contents.types.empty())
+    return AskLayout(type, true, described);
   *described = {.bytes = described->bytes};
   AskLayout(type, false, described);
   if (contents.combiner == MPI_COMBINER_STRUCT) {
     for (std::size_t i = 0; i < contents.types.size(); ++i)
-      Append(described, Inner(contents.types[i]).described(), Sum(contents.counts, 1 + i, 1));
+      Append(described, Inner(contents.types[i], asked).described(), Sum(contents.counts, 1 + i, 1));
     return;
   }
-  const Inner inner(contents.types[0]);
+  const Inner inner(contents.types[0], asked);
   if (inner.described().whole && KeepsDense(contents.combiner)) AskLayout(type, true, described);
   Append(described, inner.described(), Repeats(contents, described->bytes, inner.described()));
 }
@@ -315,17 +320,36 @@ bool FindAnyDatatype(MPI_Datatype type, Datatype* found) {
   return FindDatatype(type, found) || datatypes.Find(Bits(type), found);
 }
 
-void LearnDatatype(const Call& call, MPI_Datatype made) {
+void Ingredients::Add(MPI_Datatype type, std::uint64_t count) {
+  known_ = known_ && FindDatatype(type, &inner_);
+  if (known_) Append(&sequence_, inner_, count);
+}
+
+void Ingredients::Fill(MPI_Datatype type) {
+  Add(type, 0);
+  fills_ = true;
+}
+
+void LearnDatatype(const Call& call, MPI_Datatype made, const Ingredients& ingredients) {
   if (made == MPI_DATATYPE_NULL) return;
   Datatype type;
   datatypes.Remove(Bits(made), [](const Datatype& before) {
     if (before.freed_at != 0) freed_types.CameAgain();
     return true;
   });
-  try {
-    Describe(made, &type);
-  } catch (...) {
-    return;  // out of memory: it stays unknown
+  if (ingredients.known_) {
+    const Datatype& inner = ingredients.inner_;
+    type = ingredients.sequence_;
+    type.bytes = BytesOf(made);
+    if (ingredients.fills_) Append(&type, inner, inner.bytes ? type.bytes / inner.bytes : 0);
+    AskLayout(made, ingredients.keeps_dense_ && inner.whole, &type);
+  } else {
+    int asked = 0;
+    try {
+      Describe(made, &asked, &type);
+    } catch (...) {
+      return;  // out of memory: it stays unknown
+    }
   }
   type.made_at = call.site;
   type.made_by = static_cast<std::uint32_t>(call.function);

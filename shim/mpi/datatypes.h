@@ -36,6 +36,26 @@ inline std::uint32_t SignatureOfBasic(std::uint8_t number, std::uint64_t element
   return elements ? SignatureOfSequence(number, elements) : kEmptySignature;
 }
 
+// What a call makes a type of, by its arguments: MPI_Type_get_contents may give copies of the inner types, of which
+// nothing is known. Taken down before MPI makes the type, which may be written where one of these stands.
+class Ingredients {
+ public:
+  // keeps_dense: no two elements lie at the same place where none of the inner type do.
+  explicit Ingredients(bool keeps_dense) : keeps_dense_(keeps_dense) {}
+  void Add(MPI_Datatype type, std::uint64_t count);
+  // One alone, as often as the size of the whole says.
+  void Fill(MPI_Datatype type);
+  bool known() const { return known_; }  // all of them
+
+ private:
+  friend void LearnDatatype(const Call& call, MPI_Datatype made, const Ingredients& ingredients);
+  Datatype sequence_;
+  Datatype inner_;  // the last one
+  bool keeps_dense_;
+  bool fills_ = false;
+  bool known_ = true;
+};
+
 // Equal for equal sequences of basic types; 0 where the sequence is not known.
 std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count);
 
@@ -43,7 +63,7 @@ std::uint32_t SignatureOf(const Datatype& type, std::uint64_t count);
 void LearnPredefined();
 // One that has just been made by a successful call: only handles that are known to be good are asked about, since MPI
 // would end the job over a bad one.
-void LearnDatatype(const Call& call, MPI_Datatype made);
+void LearnDatatype(const Call& call, MPI_Datatype made, const Ingredients& ingredients);
 void CommitDatatype(MPI_Datatype type);
 void ForgetDatatype(const Call& call, MPI_Datatype type);
 

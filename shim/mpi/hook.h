@@ -7,6 +7,7 @@
 #include "shim/lifecycle/process.h"
 #include "shim/mpi/buffers.h"
 #include "shim/mpi/call.h"
+#include "shim/mpi/communicators.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/phase.h"
@@ -28,7 +29,19 @@ struct Here {
 inline bool IsInner(const Thread& thread, const Here& here) {
   if (thread.frame == 0 || here.frame >= thread.frame) [[likely]]
     return false;
-  return IsMpisOwn(here.site) || StillInCall(thread);
+  return IsKnownWay({here.frame, here.site}, {thread.frame, thread.site}) || IsMpisOwn(here.site) ||
+         StillInCall(thread, {here.frame, here.site});
+}
+
+// What a tool does inside of it is its share of the messages that its record tells of. What callbacks of MPI_Finalize
+// do comes after all that is compared.
+inline bool TellsOfMessages(std::uint32_t function) {
+  using functions::Family;
+  const functions::FunctionInfo* info = functions::Find(static_cast<functions::Function>(function));
+  if (info == nullptr) return true;
+  return info->family == Family::kPointToPoint || info->family == Family::kProbe ||
+         info->family == Family::kCompletion || info->family == Family::kRequest ||
+         info->function == functions::Function::MPI_Finalize;
 }
 
 template <functions::Function function, class Shape, class Signature>
@@ -57,8 +70,8 @@ struct Hook<function, Shape, int(P...)> {
     Thread& thread = current_thread;
     if (IsInner(thread, here)) {
       // A tool, or the application in a callback of MPI.
-      if constexpr (kChangesLives)
-        if (!IsMpisOwn(here.site)) LoseSightOfAll();
+      if constexpr (kChangesLives || kFamily == Family::kPointToPoint)
+        if (!IsMpisOwn(here.site)) return Unseen(thread, here, real, arguments...);
       if constexpr (kFamily == Family::kCompletion)
         if (AnyShadow()) [[unlikely]]
           return Inside(thread, here, real, arguments...);
@@ -74,6 +87,7 @@ struct Hook<function, Shape, int(P...)> {
     // One by one: read in one piece they would wait for the two stores that have just put them there.
     Put(thread.frame, here.frame);
     Put(thread.site, here.site);
+    Put(thread.function, static_cast<std::uint32_t>(function));
     Call call(*box, thread, function, here.site);
     NoteCaller(thread, call);
     const int result = Shape::template Around<function>(call, real, arguments...);
@@ -106,6 +120,24 @@ struct Hook<function, Shape, int(P...)> {
         Report(call, {.wrong = phase.load() == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
         return Noted(call, real(arguments...));
       }
+    }
+    return real(arguments...);
+  }
+
+  // Of a tool, or of the application in a callback.
+  [[gnu::cold, gnu::noinline]] static int Unseen(Thread& thread, const Here& here, Real real, P... arguments) {
+    Box* const box = CurrentBox();
+    if constexpr (kChangesLives) LoseSightOfAll();
+    if constexpr (kFamily == Family::kPointToPoint || kFamily == Family::kCompletion)
+      if (box && !TellsOfMessages(thread.function)) NoteUnseenMessages(*box);
+    if constexpr (kFamily == Family::kCompletion)
+      if (AnyShadow()) return Inside(thread, here, real, arguments...);
+    if constexpr (kEndsCommunicator) {
+      const std::uint32_t ends =
+          box ? TakeOut(*box, shapes::Given(shapes::Last(arguments...), MPI_COMM_NULL)) : format::kNoCommunicator;
+      const int result = real(arguments...);
+      if (result == MPI_SUCCESS && ends != format::kNoCommunicator) EndTakenOut(*box, ends);
+      return result;
     }
     return real(arguments...);
   }
@@ -146,6 +178,8 @@ struct Hook<function, Shape, int(P...)> {
       kFamily == Family::kPointToPoint || kFamily == Family::kProbe || kFamily == Family::kCompletion ||
       kFamily == Family::kLifecycle || kFamily == Family::kOneSided || kFamily == Family::kWindow ||
       kFamily == Family::kFile || kFamily == Family::kDatatype;
+  static constexpr bool kEndsCommunicator =
+      function == functions::Function::MPI_Comm_free || function == functions::Function::MPI_Comm_disconnect;
   static constexpr bool kChangesLives =
       shapes::IsNonBlocking(function) || shapes::IsPersistent(function) || kFamily == Family::kCompletion ||
       kFamily == Family::kRequest || kFamily == Family::kCreation || kFamily == Family::kLifecycle ||

@@ -93,16 +93,39 @@ int NoSuchFunction(Function function) {
   return MPI_ERR_OTHER;
 }
 
-bool IsMpisOwn(std::uint64_t site) {
-  const KeepErrno keep;
-  resolve::Module module;
-  if (!resolve::ModuleOf(reinterpret_cast<const void*>(site), &module)) return false;
-  // A function of MPI that ends in a jump to another one: MPICH's MPI_Keyval_create does.
-  resolve::Module own;
-  if (resolve::ModuleOf(reinterpret_cast<const void*>(&IsMpisOwn), &own) && own.begin == module.begin) return true;
+namespace {
+
+bool IsMpisOwn(const resolve::Module& module) {
   const std::string_view file = FileOf(module.path);
   return file.starts_with("libmpi") || file.starts_with("mca_") || file.starts_with("libopen-") ||
          file.starts_with("libmca_") || file.starts_with("libompitrace");
+}
+
+// What was answered for a return address: a tool or ROMIO asks at every call. The address, the number of modules that
+// were unloaded by then, as another one may lie there since, and the answer.
+constexpr std::size_t kAnswers = 256;
+constexpr int kCountBits = 15;
+constinit std::atomic<std::uint64_t> answers[kAnswers] = {};
+
+std::uint64_t Answer(std::uint64_t site, bool own) {
+  const std::uint64_t unloaded = resolve::Unloaded() & ((std::uint64_t{1} << kCountBits) - 1);
+  return site << (kCountBits + 1) | unloaded << 1 | (own ? 1 : 0);
+}
+
+}  // namespace
+
+bool IsMpisOwn(std::uint64_t site) {
+  // A function of MPI that ends in a jump to another one: MPICH's MPI_Keyval_create does.
+  if (IsOurs(reinterpret_cast<const void*>(site))) return true;
+  const KeepErrno keep;
+  std::atomic<std::uint64_t>& known = answers[(site ^ site >> 8) % kAnswers];
+  const std::uint64_t answer = Answer(site, false), there = known.load(std::memory_order_relaxed);
+  if ((there | 1) == (answer | 1)) return there != answer;
+  resolve::Module module;
+  if (!resolve::ModuleOf(reinterpret_cast<const void*>(site), &module)) return false;
+  const bool own = IsMpisOwn(module);
+  known.store(answer | (own ? 1 : 0), std::memory_order_relaxed);
+  return own;
 }
 
 bool LibraryText(char (&text)[kLibraryText]) {

@@ -28,6 +28,16 @@ void Renew(Call& call) {
   thread.id = static_cast<std::uint32_t>(syscall(SYS_gettid));
 }
 
+// No message has met it, and its record is about to be overwritten.
+[[gnu::cold, gnu::noinline]] void NoteLostReceive(const Box& box, const format::MpiRecord& record) {
+  constexpr std::uint32_t kOpen = format::kRequest | format::kNoPartner;
+  if ((record.flags.load(std::memory_order_relaxed) & kOpen) != format::kRequest ||
+      record.completed.load(std::memory_order_relaxed) != 0 || record.communicator >= box.capacity)
+    return;
+  format::Communicator& entry = box.communicators[record.communicator];
+  if (GenerationOf(entry) == record.generation) Put(entry.flags, entry.flags | format::kCommLostReceives);
+}
+
 // As Commit of NCCL's records (recorder/record.cc), which says how it goes together with readers.
 void Commit(Call& call) {
   Box& box = call.box;
@@ -36,6 +46,8 @@ void Commit(Call& call) {
   const std::uint64_t entered = clock::Ticks();
   const std::uint64_t slot = box.slots.Take(box.header->head, call.thread);
   format::MpiRecord& record = RecordAt(box, slot);
+  if (record.position.load(std::memory_order_relaxed) == format::kNotMatched) [[unlikely]]
+    NoteLostReceive(box, record);
   record.commit.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
   call.slot = slot;
@@ -83,7 +95,15 @@ format::Peer* ChannelOf(const Call& call) {
   return call.index == kNoCommunicator ? nullptr : FindPeer(call.box, call.index, call.generation, call.root);
 }
 
-// Not refused for its arguments, before anybody else was told of it.
+// The next call takes its position.
+[[gnu::cold]] void GiveBack(const Call& call, format::Communicator* entry) {
+  if (entry->entered.load(std::memory_order_relaxed) != call.position + 1) return;
+  entry->chain.store(call.chain_before, std::memory_order_relaxed);
+  entry->entered.store(call.position, std::memory_order_release);
+}
+
+}  // namespace
+
 bool TookPart(int error) {
   switch (ClassOf(error)) {
     case MPI_ERR_BUFFER:
@@ -96,19 +116,15 @@ bool TookPart(int error) {
     case MPI_ERR_OP:
     case MPI_ERR_TOPOLOGY:
     case MPI_ERR_DIMS:
+    case MPI_ERR_WIN:
+    case MPI_ERR_ASSERT:
+    case MPI_ERR_RMA_SYNC:
+    case MPI_ERR_FILE:
+    case MPI_ERR_AMODE:
     case MPI_ERR_ARG: return false;
     default: return true;
   }
 }
-
-// The next call takes its position.
-[[gnu::cold]] void GiveBack(const Call& call, format::Communicator* entry) {
-  if (entry->entered.load(std::memory_order_relaxed) != call.position + 1) return;
-  entry->chain.store(call.chain_before, std::memory_order_relaxed);
-  entry->entered.store(call.position, std::memory_order_release);
-}
-
-}  // namespace
 
 void Attach(Call& call, MPI_Comm comm) {
   call.index = call.box.handles.Find(Bits(comm));

@@ -25,6 +25,9 @@ inline void CountPeerThrough(Call& call) {
     call.root = CountedThrough(call.box, call.index, call.root);
 }
 
+// The error of a collective call that was not refused for its arguments, before anybody else was told of it.
+bool TookPart(int error);
+
 // Before the real call. Each commits a record, from when on the call is seen as entered.
 void EnterCollective(Call& call);
 void EnterSend(Call& call);

@@ -97,6 +97,11 @@ void NumberPersistent(Call& call) {
   call.tag = static_cast<std::int32_t>(number);
 }
 
+bool HasPersistent(const Call& call) {
+  PersistentOnes there;
+  return persistent_ones.Find(call.index, &there) && there.generation == call.generation;
+}
+
 void StartRequest(Call& start, MPI_Request handle) {
   Request request;
   if (handle == MPI_REQUEST_NULL || !requests.Find(Bits(handle), &request)) return;
@@ -147,6 +152,13 @@ void NoteDone(Call& call, MPI_Request handle) {
   Request request;
   if (handle != MPI_REQUEST_NULL && requests.Find(Bits(handle), &request) && request.active)
     ReleaseBuffers(call, request.slot);
+}
+
+void NoteAsked(Call& call, MPI_Request handle) {
+  Request request;
+  if (handle == MPI_REQUEST_NULL || !requests.Find(Bits(handle), &request) || !request.active) return;
+  ReleaseBuffers(call, request.slot);
+  AddFlags(call.box, request.slot, format::kAskedAbout);
 }
 
 void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, const MPI_Status* status) {

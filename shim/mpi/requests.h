@@ -75,6 +75,8 @@ void OpenRequest(Call& call, MPI_Request made, bool sends, bool receives, bool p
 // A persistent collective that is being made: all ranks of a communicator make theirs in one order, and each may start
 // them in an order of its own. Its signature tells which one it is, so that starts of other ones are told apart.
 void NumberPersistent(Call& call);
+// There is one on the communicator of the call.
+bool HasPersistent(const Call& call);
 // MPI_Start: a record of its own, as if the operation were called.
 void StartRequest(Call& start, MPI_Request request);
 // MPI has refused it, or that of one started with it.
@@ -83,6 +85,8 @@ void LearnStart(Call& start, MPI_Request request);
 void ForgetRequest(Call& call, MPI_Request made);
 // MPI has told that the operation is over, and not ended its request.
 void NoteDone(Call& call, MPI_Request request);
+// The program has been told so, as of NoteDone, and ends it later.
+void NoteAsked(Call& call, MPI_Request request);
 // The operation is over, as the call `ends` learns; status: what MPI says of it where it
 // needs_status.
 void CloseRequest(Call& ends, std::uint64_t handle, const Pending& request, const MPI_Status* status);

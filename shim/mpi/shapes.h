@@ -46,6 +46,7 @@ struct Init {
 struct Plain {
   template <Function function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
+    if constexpr (IsPartitioned(function)) NoteUnseenMessages(call.box);
     EnterOther(call);
     const int result = real(arguments...);
     if (result == MPI_SUCCESS) {

@@ -39,7 +39,8 @@ void LearnThreads() {
 
 void NoteOtherCaller(Call& call) {
   const Thread* nobody = nullptr;
-  if (first_caller.compare_exchange_strong(nobody, &call.thread)) return;
+  if (!first_caller.load(std::memory_order_relaxed) && first_caller.compare_exchange_strong(nobody, &call.thread))
+    return;
   threaded.store(true, std::memory_order_relaxed);
   if (thread_level.load(std::memory_order_relaxed) <= MPI_THREAD_FUNNELED && TakesPart(call.function) &&
       !IsMpisOwn(call.site))

@@ -27,7 +27,7 @@ class HandleTable {
     for (std::uint32_t i = 0, at = Home(handle); i < kCapacity; ++i, at = (at + 1) % kCapacity) {
       const std::uint64_t there = slots_[at].handle.load(std::memory_order_acquire);
       if (there == handle) [[likely]]
-        return slots_[at].index.load(std::memory_order_relaxed);
+        return handle > kRemoved ? slots_[at].index.load(std::memory_order_relaxed) : format::kNoCommunicator;
       if (there == kEmpty) break;
     }
     return format::kNoCommunicator;

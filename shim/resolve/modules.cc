@@ -2,6 +2,7 @@
 
 #include <link.h>
 
+#include <cstddef>
 #include <cstring>
 
 namespace ncclwatch::shim::resolve {
@@ -17,7 +18,11 @@ void Measure(const dl_phdr_info& info, Module* module) {
     if (from < module->begin) module->begin = from;
     if (from + segment.p_memsz > module->end) module->end = from + segment.p_memsz;
   }
-  std::strncpy(module->path, info.dlpi_name ? info.dlpi_name : "", sizeof module->path - 1);
+}
+
+void TakePath(const dl_phdr_info& info, Module* module) {
+  module->path[0] = '\0';
+  std::strncat(module->path, info.dlpi_name ? info.dlpi_name : "", sizeof module->path - 1);
 }
 
 struct ByAddress {
@@ -27,10 +32,9 @@ struct ByAddress {
 
 int AtAddress(dl_phdr_info* info, std::size_t, void* data) {
   auto* search = static_cast<ByAddress*>(data);
-  Module module;
-  Measure(*info, &module);
-  if (search->address < module.begin || search->address >= module.end) return 0;
-  *search->module = module;
+  Measure(*info, search->module);
+  if (search->address < search->module->begin || search->address >= search->module->end) return 0;
+  TakePath(*info, search->module);
   return 1;
 }
 
@@ -56,8 +60,16 @@ int WithName(dl_phdr_info* info, std::size_t, void* data) {
                       std::strncmp(search->beside, info->dlpi_name, directory) == 0;
   if (search->found && !beside) return 0;
   Measure(*info, search->module);
+  TakePath(*info, search->module);
   search->found = true;
   return beside;
+}
+
+// Of the first module alone: the count is that of all.
+int CountUnloaded(dl_phdr_info* info, std::size_t size, void* data) {
+  if (size >= offsetof(dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs)
+    *static_cast<std::uint64_t*>(data) = info->dlpi_subs;
+  return 1;
 }
 
 }  // namespace
@@ -71,6 +83,12 @@ bool ModuleNamed(const char* name, const char* beside, Module* module) {
   ByName search{name, beside, module, false};
   dl_iterate_phdr(WithName, &search);
   return search.found;
+}
+
+std::uint64_t Unloaded() {
+  std::uint64_t unloaded = 0;
+  dl_iterate_phdr(CountUnloaded, &unloaded);
+  return unloaded;
 }
 
 const Module& OwnModule() {

@@ -15,6 +15,8 @@ struct Module {
 bool ModuleOf(const void* address, Module* module);
 // The first module whose file name begins with `name`; one in the directory of `beside` goes before all others.
 bool ModuleNamed(const char* name, const char* beside, Module* module);
+// How many modules have been unloaded so far: while it stays the same, so does what ModuleOf() found.
+std::uint64_t Unloaded();
 // Where this library itself lies.
 const Module& OwnModule();
 

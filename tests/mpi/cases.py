@@ -253,6 +253,7 @@ COLLECTIVES = [
     argument("allreduce_init_count", mpis=("mpich",)),
     order("missing_between", odd_alone, ("missing_participant",), HANGS, least="likely", most="likely"),
     order("order_between"),
+    order("one_more_at_the_end", odd_alone, alone=ENDS, ranks=(4, 7), mpis=("openmpi",)),
     order("missing_at_the_end", odd_alone, ("missing_participant",), HANGS, least="likely", most="likely"),
 ]
 
@@ -349,6 +350,7 @@ COMMUNICATORS = [
     communicator("other_order", ("order_mismatch",), minority, alone=ANY),
     communicator("group_order", ("argument_mismatch", "deadlock", *NOT_JOINED), around_odd),
     communicator("dup_before_barrier", ("order_mismatch",), minority, alone=ANY),
+    communicator("window_before_dup", ("order_mismatch",), odd_alone, alone=ANY, ranks=(4, 7)),
     communicator("dup_cart", ("order_mismatch",), minority, alone=ANY),
     communicator("sub_communicator", ("missing_participant",), least="likely", most="likely", ranks=(4, 7)),
     communicator("free_missing", ("order_mismatch", "resource_leak", "missing_participant"), minority,
@@ -479,11 +481,13 @@ CLEAN_BUFFERS = ("columns", "gaps", "read_by_many", "parts", "reused", "freed", 
 CLEAN = [
     *clean("collectives", "rooted", "everybody", "pairs", "in_place", "in_place_uneven", "started", "started_uneven",
            "nonblocking", "zero_counts", "operators", "neighbours", "refused"),
+    *clean("messages", "held_back", "in_a_callback"),
     *clean("messages", "modes", "large", "wildcards", "probes", "completions", "persistent", "freed_beside_others",
            "nobody", "cancelled", "tags", "errors_returned", "errors_handled", "between", "unstarted", "buffered"),
     *clean("messages", "threads", "threads_refused", ranks=(2, 4)),
     *clean("threads", "beside", "turns", "handed_on"),
     *clean("threads", "collectives", ranks=(2, 4)),
+    *clean("communicators", "left_out", "made_meanwhile", "refused_alone", "freed_in_callbacks"),
     *clean("communicators", "constructors", "create_group", "groups", "many", "at_a_time", "topologies", "between",
            "attributes", "own_arguments", "null_places"),
     *clean("races", "answers", "workers", "head_and_body", "rank_in_the_message", "several_open", "probed",
@@ -491,7 +495,8 @@ CLEAN = [
     *clean("races", "after_a_barrier", "after_other_collectives", "after_a_word", "after_a_send_that_waits",
            "only_one_sends", "named_before", "first_comer", ranks=(3, 4, 7)),
     *clean("types", "column_as_row", "structs", "pairs", "names", "blocks", "bytes", "empty", "rooted",
-           "gathered_by_all", "exchanged", "often"),
+           "gathered_by_all", "exchanged", "often", "nested", "made_of_unseen"),
+    Case("costs.many_requests", alone=ENDS, ranks=(2,)),
     *clean("rma", "fences", "unused_fences", "accumulates", "counters", "flushes", "groups", "requests",
            "shared", "dynamic", "many", "columns", "again", "halo", "in_turns"),
     *clean("files", "blocks", "views", "alone", "not_blocking", "not_there", "deleted"),
@@ -525,6 +530,7 @@ PYTHON = [
 
 TOOLS = [case for place in ("before", "after") for case in (
     Case(f"tool_{place}.everybody", alone=ENDS, of="clean_collectives", tool=place),
+    Case(f"tool_{place}.inner_calls", alone=ENDS, ranks=(2,), of="costs", tool=place),
     Case(f"tool_{place}.reduction", ("argument_mismatch",), minority, alone=ANY, of="collectives", tool=place),
 )]
 
@@ -547,8 +553,9 @@ SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_commu
          "clean_collectives.everybody", "clean_collectives.in_place_uneven", "clean_collectives.started",
          "clean_collectives.started_uneven", "clean_collectives.refused",
          "clean_messages.completions", "clean_messages.errors_handled", "clean_messages.threads",
-         "clean_communicators.between", "clean_communicators.null_places", "clean_races.probed", "clean_types.structs",
-         "clean_types.pairs", "clean_rma.fences", "clean_rma.locks",
+         "clean_communicators.between", "clean_communicators.left_out", "clean_communicators.made_meanwhile",
+         "clean_communicators.freed_in_callbacks", "clean_communicators.null_places", "clean_messages.held_back",
+         "clean_races.probed", "clean_types.structs", "clean_types.nested", "costs.many_requests", "clean_types.pairs", "clean_rma.fences", "clean_rma.locks",
          "threads.at_once", "threads.one_stuck", "clean_threads.turns",
          "clean_files.blocks", "files.one_write_less",
          *(case.name for case in FORTRAN + PYTHON + TOOLS))

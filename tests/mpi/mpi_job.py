@@ -35,7 +35,7 @@ def program(build, mpi, name):
 
 def preloaded(build, mpi, case, watched):
     """What the ranks load first, in order."""
-    tool = os.path.join(build.folder, "mpi", f"libmpi_tool.{mpi}.so")
+    tool = os.path.join(build.folder, "mpi", f"libpmpi_tool.{mpi}.so")
     paths = [tool] if case.tool else []
     if watched:
         paths.insert(0 if case.tool == "after" else len(paths), library(build, mpi))

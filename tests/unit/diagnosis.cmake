@@ -19,6 +19,7 @@ target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/mpi_world.cc ${C
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_epochs_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_epoch_waits_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_message_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_misuse_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_race_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_stall_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_threads_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_unseen_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi_agreed_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/sent_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/reader/awaited_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/witness_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/killed_with_others_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/parts_test.cc)

@@ -102,6 +102,32 @@ TEST(ShimStacks, ACallLeftBehindWhereNobodyWritesOverIt) {
   EXPECT_EQ(box.Newest().count, 7u);
 }
 
+// The way from the inner call to the outer one was gone before, and the outer one is left, each time anew.
+[[gnu::noinline]] void CallInside() { result = AllReduce(used, 99); }
+TEST(ShimStacks, ACallLeftBehindByAWayThatIsKnown) {
+  used = MakeComm();
+  const OwnBox box;
+  for (int round = 0; round < 3; ++round) {
+    const std::uint64_t before = box.head();
+    FakeOnCall([] {
+      FakeOnCall(nullptr);
+      CallInside();
+    });
+    AllReduce(used);
+    EXPECT_EQ(box.head(), before + 1);
+    FakeOnCall([] {
+      FakeOnCall(nullptr);
+      CallInside();
+      longjmp(before_the_call, 1);
+    });
+    if (setjmp(before_the_call) == 0) LeaveACall();
+    EXPECT_EQ(box.head(), before + 2);
+    CallFromALargeFrame();
+    EXPECT_EQ(box.head(), before + 3);
+    EXPECT_EQ(box.Newest().count, 7u);
+  }
+}
+
 // A tool's wrapper, or a callback, that calls NCCL again from inside a call.
 void ExpectInnerCallsUnrecorded() {
   used = MakeComm();

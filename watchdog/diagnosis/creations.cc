@@ -1,5 +1,7 @@
 #include "watchdog/diagnosis/creations.h"
 
+#include "watchdog/diagnosis/waits_mpi.h"
+
 namespace ncclwatch::diagnosis {
 
 using functions::Function;
@@ -9,19 +11,23 @@ using functions::Function;
 bool HasOrdinal(const reader::Call& call) {
   if (!functions::IsMpi(call.function) || call.communicator == format::kNoCommunicator) return false;
   const functions::FunctionInfo* info = functions::Find(call.function);
-  if (info == nullptr || info->family != functions::Family::kCreation) return false;
+  if (!MakesWindowOrFile(call.function) && (info == nullptr || info->family != functions::Family::kCreation))
+    return false;
   if (call.result != format::kNoResult && call.result != 0) return false;
   return call.function != Function::MPI_Comm_create_group;
 }
 
 Creation CreationOf(const reader::Call& call) {
-  Function operation = call.function;
+  Function operation = functions::WithSmallCounts(call.function);
   // An info is a hint.
   if (operation == Function::MPI_Comm_dup_with_info) operation = Function::MPI_Comm_dup;
   if (operation == Function::MPI_Comm_idup_with_info) operation = Function::MPI_Comm_idup;
-  return {operation, call.count};
+  // Of persistent collectives each rank starts as many as it likes.
+  return {operation, (call.flags & format::kPersisting) != 0 ? 0 : call.count};
 }
 
-std::uint32_t AgreedOf(const reader::Call& call) { return HasOrdinal(call) ? call.signature : 0; }
+std::uint32_t AgreedOf(const reader::Call& call) {
+  return HasOrdinal(call) && !MakesWindowOrFile(call.function) ? call.signature : 0;
+}
 
 }  // namespace ncclwatch::diagnosis

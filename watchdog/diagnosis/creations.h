@@ -1,5 +1,5 @@
-// Calls that make communicators of MPI, and that all ranks of the communicator which they are made from must make in
-// the same order: the n-th of one rank is the n-th of the others.
+// Calls that make communicators, windows and files of MPI, and that all ranks of the communicator which they are made
+// from must make in the same order: the n-th of one rank is the n-th of the others.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/format/lease.h"
@@ -55,6 +56,9 @@ CallState StateAt(const Member& member, std::uint64_t position, const Call* call
   if (call != nullptr && (call->flags & format::kEmpty) != 0) {
     return call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
   }
+  // Only collectives count with `returned`.
+  if (call != nullptr && functions::IsMpi(call->function) && !functions::IsCollective(call->function))
+    return call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
   if (call == nullptr && position >= member.entered) return CallState::kNotCalled;
   if (position >= member.comm->returned || (call != nullptr && call->returned_ns == 0)) return CallState::kEntered;
   if (call == nullptr) return CallState::kReturned;
@@ -235,6 +239,12 @@ std::string CoverageText(const View& view, const CommView& comm) {
   if (comm.members.size() >= comm.size) return {};
   return "only " + std::to_string(comm.members.size()) + " of its " + Plural(comm.size, "rank") + " have a " +
          std::string(SourceText(view)) + " here; nothing is known of the others";
+}
+
+bool CannotTurn(std::vector<std::size_t> spoke, std::size_t all) {
+  std::sort(spoke.rbegin(), spoke.rend());
+  const std::size_t sum = std::accumulate(spoke.begin(), spoke.end(), std::size_t{0});
+  return sum >= all || (spoke.size() > 1 && spoke[0] - spoke[1] > all - sum);
 }
 
 std::optional<Certainty> ByTime(const View& view, std::int64_t stalled_ns) {

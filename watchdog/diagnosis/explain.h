@@ -34,6 +34,9 @@ std::string WhereText(const View& view, const Node& node);         // its last c
 std::string_view SourceText(const View& view);                     // what tells of a process: "black box", "dump"
 std::string CoverageText(const View& view, const CommView& comm);  // empty if all its members are seen
 
+// Of so many each that say one thing or another, which of these most say: those who have said nothing yet do not turn
+// it.
+bool CannotTurn(std::vector<std::size_t> spoke, std::size_t all);
 // Certainty that time alone gives; none: not worth a word yet.
 std::optional<Certainty> ByTime(const View& view, std::int64_t stalled_ns);
 std::int64_t ToRealtime(const View& view, std::int64_t ns);

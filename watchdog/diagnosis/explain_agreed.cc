@@ -224,8 +224,9 @@ Finding Explain(const View& view, const Disagreement& found) {
     if (i == 0 && !tie) continue;
     for (const int rank : RanksOf(view, found.parties[i])) culprits.push_back(rank);
   }
-  // Of a tie the one that decides may have been on its way.
-  const bool decided = !tie || found.everybody;
+  std::vector<std::size_t> spoke;
+  for (const Party& party : found.parties) spoke.push_back(party.made.size());
+  const bool decided = found.everybody || CannotTurn(std::move(spoke), comm.size);
   finding.certainty = found.firm && one_thread && decided ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, SortedUnique(std::move(culprits)), &finding);
   for (const int rank : comm.job_ranks)

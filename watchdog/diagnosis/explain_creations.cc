@@ -111,7 +111,10 @@ Finding Explain(const View& view, const CommView& comm, const Parting& parting) 
     if (i == 0 && !tie) continue;
     for (const int rank : RanksOf(view, group.members)) culprits.push_back(rank);
   }
-  finding.certainty = one_thread ? Certainty::kCertain : Certainty::kLikely;
+  std::vector<std::size_t> spoke;
+  for (const Group& group : parting.groups) spoke.push_back(group.members.size());
+  const bool decided = parting.everybody || CannotTurn(std::move(spoke), comm.size);
+  finding.certainty = one_thread && decided ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, SortedUnique(std::move(culprits)), &finding);
   AddVictimsOf(comm, &finding);
   finding.communicator = DescribeComm(comm);

@@ -72,14 +72,26 @@ void AddNextSteps(const Process& process, const Said& said, Finding* finding) {
   }
 }
 
+// Nobody else sends these.
+bool CrashedByItself(const Fate& fate) {
+  return fate.signal == SIGSEGV || fate.signal == SIGBUS || fate.signal == SIGILL || fate.signal == SIGFPE;
+}
+
 void AddLaterDeaths(const View& view, const Process& first, Finding* finding) {
   std::vector<int> later;
   std::int64_t soonest = INT64_MAX;
   for (const Process& other : view.processes) {
-    if (&other == &first || !other.fate.ended()) continue;
-    for (const int rank : RanksOf(view, other.nodes)) {
-      if (!std::binary_search(finding->culprits.begin(), finding->culprits.end(), rank)) later.push_back(rank);
+    if (&other == &first || !other.fate.ended() || other.fate.orderly()) continue;
+    std::vector<int> ranks = RanksOf(view, other.nodes);
+    std::erase_if(
+        ranks, [&](int rank) { return std::binary_search(finding->culprits.begin(), finding->culprits.end(), rank); });
+    if (!ranks.empty() && CrashedByItself(other.fate)) {
+      finding->evidence.push_back(Ranks(ranks) + " died after it of " + SignalName(*other.fate.signal) +
+                                  ", which is a fault of its own");
+      continue;
     }
+    later.insert(later.end(), ranks.begin(), ranks.end());
+    if (ranks.empty()) continue;
     soonest = std::min(soonest, std::max<std::int64_t>(0, other.fate.observed_ns - first.fate.observed_ns));
   }
   if (later.empty()) return;

@@ -18,7 +18,8 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
   CallSummary call;
   call.ranks = {RankOf(view, member)};
   call.communicator = comm.id;
-  call.op = comm.parent == 0 ? "CommInitRank" : "CommSplit";
+  call.mpi = (member.comm->flags & format::kCommMpi) != 0;
+  if (!call.mpi) call.op = comm.parent == 0 ? "CommInitRank" : "CommSplit";
   call.state = IsJoining(view, member) ? CallState::kEntered : CallState::kReturned;
   call.elapsed_s = static_cast<double>(view.now_ns - view.process(member).At(member.comm->created_ns)) * 1e-9;
   for (const reader::Call& made : view.process(member).box->calls) {
@@ -27,9 +28,9 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
                         made.position == member.comm->parent_ordinal;
     if (!window && (info == nullptr || info->family != functions::Family::kCreation)) continue;
     // MPI's are recorded on the communicator that the new one is made from.
-    const bool of_mpi = (member.comm->flags & format::kCommMpi) != 0;
     const bool here = made.communicator == member.comm->index && made.generation == member.comm->generation;
-    if (!window && (of_mpi ? !IsJoining(view, member) || made.returned_ns != 0 : !here)) continue;
+    const bool makes = made.Holds() && made.position == member.comm->parent_ordinal && IsJoining(view, member);
+    if (!window && !(call.mpi ? makes : here)) continue;
     call.op = std::string(functions::OpName(made.function));
     call.thread = made.thread;
     call.site = made.site;

@@ -1,5 +1,6 @@
 // order_mismatch, argument_mismatch: a proof, not a guess. It holds whether or not anything hangs.
 #include <algorithm>
+#include <map>
 
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/departure.h"
@@ -77,8 +78,10 @@ std::string WhatDiffers(const Call& odd, const Call& usual) {
   add("datatype", std::string(functions::DatatypeName(odd.dtype)), std::string(functions::DatatypeName(usual.dtype)));
   if (odd.reduction != usual.reduction) add("reduction", ReductionName(odd.reduction), ReductionName(usual.reduction));
   add("root", std::to_string(odd.root), std::to_string(usual.root));
-  // MPI alone: of a gather the call tells what there is room for, and of a derived type not what it is made of.
-  if (parts.empty()) return "other elements: in what is sent, or in what a derived datatype is made of";
+  // MPI alone: of a gather the call tells what there is room for, of others not the counts for single ranks, and of a
+  // derived type not what it is made of.
+  if (parts.empty())
+    return "other elements: in what is sent, in the counts for single ranks, or in what a derived datatype is made of";
   return Join(parts, ", ");
 }
 
@@ -231,10 +234,37 @@ bool OnlyByName(const Difference& difference) {
          });
 }
 
-bool AllSpoke(const CommView& comm, const Difference& difference) {
-  std::size_t spoke = 0;
-  for (const Side& side : difference.sides) spoke += side.members.size();
-  return spoke >= comm.size;
+// The chain of fingerprints over the first `calls` collectives.
+std::optional<std::uint64_t> ChainOver(const Member& member, std::uint64_t calls) {
+  if (calls == member.comm->entered) return member.comm->chain;
+  const Call* last = member.At(calls - 1);
+  return last == nullptr ? std::nullopt : std::optional(last->chain);
+}
+
+// How many are on each side, those too whose call is lost, or was not fetched from their node: an equal chain over all
+// their calls means the same call there.
+std::vector<std::size_t> Spoke(const CommView& comm, const Difference& difference) {
+  std::vector<std::size_t> spoke;
+  std::vector<bool> seen(comm.members.size());
+  for (const Side& side : difference.sides) {
+    spoke.push_back(side.members.size());
+    for (const int m : side.members) seen[static_cast<std::size_t>(m)] = true;
+  }
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> side_of;  // entered, chain: most stand together
+  for (std::size_t m = 0; m < comm.members.size(); ++m) {
+    const reader::Communicator& unseen = *comm.members[m].comm;
+    if (seen[m] || unseen.entered <= difference.position || unseen.chain == 0) continue;  // 0: was not told
+    const auto [known, fresh] = side_of.try_emplace({unseen.entered, unseen.chain}, spoke.size());
+    for (std::size_t i = 0; fresh && i < difference.sides.size(); ++i) {
+      const std::vector<int>& members = difference.sides[i].members;
+      if (std::any_of(members.begin(), members.end(), [&](int other) {
+            return ChainOver(comm.members[static_cast<std::size_t>(other)], unseen.entered) == unseen.chain;
+          }))
+        known->second = i;
+    }
+    if (known->second < spoke.size()) ++spoke[known->second];
+  }
+  return spoke;
 }
 
 Finding Explain(const View& view, const CommView& comm, const Difference& difference) {
@@ -242,9 +272,9 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   finding.kind = difference.other_operation ? Kind::kOrderMismatch : Kind::kArgumentMismatch;
   const Blame blame = BlameFor(view, comm, difference);
   // Of calls that are lost nobody knows whether they had parted already, and how. And a name that only habit gives is
-  // never certain, though that the calls differ is; nor are two sides of which those who have not come, or died on
-  // their way, would say which one is odd.
-  const bool decided = !blame.by_history && (!blame.open || AllSpoke(comm, difference));
+  // never certain, though that the calls differ is; nor are sides of which those who have not come, or died on their
+  // way, could say which one is odd.
+  const bool decided = !blame.by_history && CannotTurn(Spoke(comm, difference), comm.size);
   finding.certainty =
       difference.surely_first && decided && !OnlyByName(difference) ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, Culprits(view, comm, difference, blame), &finding);

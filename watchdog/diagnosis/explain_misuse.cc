@@ -136,6 +136,7 @@ CallSummary Describe(const Misuse& misuse, const std::vector<int>& ranks) {
   CallSummary call;
   call.ranks = ranks;
   call.op = functions::OpName(misuse.function);
+  call.mpi = true;
   call.thread = misuse.thread;
   call.site = misuse.site;
   call.site_text = Place(misuse.site_name, misuse.site);

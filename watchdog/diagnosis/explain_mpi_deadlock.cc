@@ -38,6 +38,7 @@ std::vector<int> ChoosersBehind(const WaitGraph& graph, const std::vector<const 
       const Wait& wait = graph.waits[index];
       if (!needed(wait)) continue;
       if (wait.choice >= 0 && deadlocked.contains(node)) choosers.push_back(node);
+      if (wait.choice >= 0 && deadlocked.contains(wait.other)) choosers.push_back(wait.other);
       if (wait.other >= 0 && seen.insert(wait.other).second) next.push_back(wait.other);
     }
   }
@@ -190,9 +191,12 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
 
 std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph) {
   const std::vector<int> deadlocked = graph.Deadlocked();
-  std::vector<const Wait*> cycle =
-      graph.CycleAmong(ProvenAmong(view, graph, deadlocked), [&](const Wait& wait) { return Proven(view, wait); });
-  if (cycle.empty()) cycle = graph.CycleAmong(deadlocked);
+  const auto cycle_among = [&](const std::vector<int>& nodes, auto* counts) {
+    const std::set<int> others(nodes.begin(), nodes.end());
+    return graph.CycleAmong(nodes, [&](const Wait& wait) { return counts(view, graph, wait, others); });
+  };
+  std::vector<const Wait*> cycle = cycle_among(ProvenAmong(view, graph, deadlocked), Binds);
+  if (cycle.empty()) cycle = cycle_among(deadlocked, MayHold);
   if (cycle.empty()) return {};
   std::int64_t latest = 0;
   for (const Wait* wait : cycle) latest = std::max({latest, wait->since_ns, view.nodes[wait->waiter].active_ns});

@@ -20,7 +20,7 @@ struct LeftOver {
 };
 
 bool IsLeft(const Channels& channels, const Call& send) {
-  return (send.flags & (format::kCancelled | format::kNoPartner)) == 0 && channels.Free(&send);
+  return (send.flags & (format::kCancelled | format::kNoPartner)) == 0 && !channels.MayBeReceived(&send);
 }
 
 LeftOver LeftOn(const View& view, const Channels& channels, int comm) {

@@ -97,7 +97,8 @@ std::optional<Meeting> FirstClash(const View& view, const Channels& channels, in
 // anybody, or of any tag, MPI ends the job over that before it is told which message it was.
 std::optional<Meeting> FatalClash(const View& view, const Channels& channels, int comm) {
   for (const auto& [key, channel] : channels.all()) {
-    if (std::get<0>(key) != comm || channel.sender == nullptr || channel.receiver == nullptr || !channel.known)
+    if (std::get<0>(key) != comm || channel.sender == nullptr || channel.receiver == nullptr || !channel.known ||
+        channel.lossy)
       continue;
     const std::uint32_t sender = std::get<1>(key);
     const Process& process = view.process(*channel.receiver);

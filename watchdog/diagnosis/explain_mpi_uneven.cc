@@ -1,5 +1,6 @@
 // missing_participant of MPI, once all have left MPI_Finalize: a collective that some ranks of a communicator never
-// called, and for which nobody had to wait. A broadcast may leave its root before anybody has come to it.
+// called, and for which nobody had to wait. A broadcast may leave its root before anybody has come to it. Where most of
+// them never called it, it is an order_mismatch of the others.
 #include <algorithm>
 
 #include "watchdog/diagnosis/explain.h"
@@ -35,17 +36,20 @@ std::optional<Finding> Explain(const View& view, const CommView& comm) {
   std::vector<int> absent, present;  // nodes
   for (const Member& member : comm.members)
     (member.entered == least->entered ? absent : present).push_back(member.node);
+  const bool one_more = absent.size() > present.size();
   Finding finding;
-  finding.kind = Kind::kMissingParticipant;
+  finding.kind = one_more ? Kind::kOrderMismatch : Kind::kMissingParticipant;
   finding.certainty = Certainty::kCertain;
-  AddCulprits(view, RanksOf(view, absent), &finding);
+  AddCulprits(view, RanksOf(view, one_more ? present : absent), &finding);
   finding.communicator = DescribeComm(comm);
   finding.position = least->entered;
   finding.began_at_ns = ToRealtime(view, BeganAt(view, comm, *most, least->entered));
   finding.calls = DescribeCalls(view, comm, least->entered);
-  finding.summary = Capital(Ranks(finding.culprits)) + " never called collective " + std::to_string(least->entered) +
-                    " of " + CommText(comm) + ", which " + Ranks(RanksOf(view, present)) +
-                    " did: all ranks have left MPI_Finalize.";
+  const std::string what = "collective " + std::to_string(least->entered) + " of " + CommText(comm);
+  const std::string never = Ranks(RanksOf(view, absent)), did = Ranks(RanksOf(view, present));
+  finding.summary = (one_more ? Capital(did) + " called " + what + ", which " + never + " never did"
+                              : Capital(never) + " never called " + what + ", which " + did + " did") +
+                    ": all ranks have left MPI_Finalize.";
   for (const CallSummary& call : finding.calls)
     if (call.op) finding.evidence.push_back(Ranks(call.ranks) + ": " + CallText(call));
   finding.evidence.emplace_back(

@@ -73,11 +73,12 @@ Kind KindOfAbsence(const View& view, const Suspect& suspect) {
   return never_opens ? Kind::kEpochError : Kind::kMissingParticipant;
 }
 
-// A collective of MPI that all have called, and from which others have gone on already.
+// A call of MPI that holds its rank for a reason that is not known: a collective that all have called, and from which
+// others have gone on already, or a wait for requests of which the ring has nothing any more.
 const Call* InsideOf(const View& view, const Suspect& suspect) {
   const Call* last = view.nodes[suspect.node].last;
-  const bool inside = last != nullptr && functions::IsMpi(last->function) && functions::IsCollective(last->function) &&
-                      last->returned_ns == 0;
+  const bool inside = last != nullptr && functions::IsMpi(last->function) && last->returned_ns == 0 &&
+                      (last->flags & format::kPolls) == 0 && last->function != functions::Function::MPI_Finalize;
   return inside ? last : nullptr;
 }
 
@@ -324,6 +325,28 @@ std::vector<CallSummary> CallsOf(const View& view, const std::vector<const Suspe
   }
 }
 
+// Most ranks have come to MPI_Finalize, and the others wait for them in a collective: it is one too many.
+bool IsOneTooMany(const View& view, const std::vector<const Suspect*>& group) {
+  const Suspect& first = *group.front();
+  return first.kind == Kind::kMissingParticipant && first.what == WaitFor::kCollective &&
+         group.size() > Waiting(view, first).size() &&
+         std::all_of(group.begin(), group.end(),
+                     [&](const Suspect* suspect) { return HasComeToItsEnd(view, *suspect); });
+}
+
+void BlameTheWaiting(const View& view, const Suspect& suspect, Finding* finding) {
+  finding->kind = Kind::kOrderMismatch;
+  finding->summary = Capital(Ranks(Waiting(view, suspect))) + " called " + WhatText(view, suspect) + ", which " +
+                     Ranks(finding->culprits) +
+                     " never did: " + (finding->culprits.size() > 1 ? "they have" : "it has") +
+                     " come to MPI_Finalize.";
+  finding->victims = std::move(finding->culprits);
+  finding->culprits.clear();
+  AddCulprits(view, Waiting(view, suspect), finding);
+  finding->next_steps = {"look for what leads to this call on " + Ranks(finding->culprits) +
+                         " alone, or one time more than elsewhere: a branch on the rank, a bound of a loop"};
+}
+
 Finding Explain(const View& view, const WaitGraph& graph, const std::vector<const Suspect*>& group) {
   const Suspect& first = *group.front();
   Finding finding;
@@ -346,6 +369,7 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   finding.summary = Summary(view, first, finding, view.now_ns - began);
   AddEvidence(view, group, &finding);
   AddNextSteps(view, first, &finding);
+  if (IsOneTooMany(view, group)) BlameTheWaiting(view, first, &finding);
   return finding;
 }
 

@@ -1,6 +1,7 @@
 #include "watchdog/diagnosis/mpi_channels.h"
 
 #include <algorithm>
+#include <set>
 
 #include "watchdog/diagnosis/peer_counts.h"
 
@@ -89,9 +90,16 @@ void PairBeforeCut(Channel* channel) {
   }
 }
 
+// It has taken messages of its own, or will: which ones is not told before they are received.
+bool HasMatched(const Call& probe) {
+  const Function function = functions::WithSmallCounts(probe.function);
+  return function == Function::MPI_Mprobe || function == Function::MPI_Improbe;
+}
+
 // Of one tag the first receive called gets the first message. It is open which one that is where they ended in another
 // order, where an earlier one is open, and where probes took the messages.
 void DropDoubtful(std::uint32_t sender, Channel* channel) {
+  if (channel->lossy) return channel->met.clear();
   std::unordered_set<std::int32_t> doubtful;             // tags
   std::unordered_map<std::int32_t, std::uint64_t> last;  // slots by tag
   for (const Call* receipt : channel->receipts) {
@@ -99,12 +107,21 @@ void DropDoubtful(std::uint32_t sender, Channel* channel) {
     if (receipt->slot < at->second || IsMatched(receipt->function)) doubtful.insert(receipt->tag);
     at->second = std::max(at->second, receipt->slot);
   }
+  for (const Call* probe : channel->receiver->probes)
+    for (const auto& [tag, slot] : last)
+      if (HasMatched(*probe) && Takes(*probe, sender, tag)) doubtful.insert(tag);
   for (const Call* call : channel->receiver->messages) {
     if (!IsReceive(*call) || call->position != format::kNotMatched || NeverTookPlace(*call)) continue;
     for (const auto& [tag, slot] : last)
       if (call->slot < slot && Takes(*call, sender, tag)) doubtful.insert(tag);
   }
   std::erase_if(channel->met, [&](const auto& pair) { return doubtful.contains(pair.second->tag); });
+}
+
+bool HasUnseenMessages(const Process& process) {
+  const std::vector<reader::Communicator>& comms = process.box->communicators;
+  return std::any_of(comms.begin(), comms.end(),
+                     [](const reader::Communicator& comm) { return (comm.flags & format::kCommUnseenMessages) != 0; });
 }
 
 }  // namespace
@@ -159,6 +176,9 @@ Channels::Channels(const View& view) {
       }
     }
   }
+  std::set<int> unseen;  // processes
+  for (std::size_t p = 0; p < view.processes.size(); ++p)
+    if (HasUnseenMessages(view.processes[p])) unseen.insert(static_cast<int>(p));
   for (auto& [key, channel] : channels_) {
     const auto [comm, sender, receiver] = key;
     channel.sender = view.comms[comm].OfRank(sender);
@@ -166,6 +186,12 @@ Channels::Channels(const View& view) {
     std::stable_sort(channel.sends.begin(), channel.sends.end(), ByPosition);
     std::stable_sort(channel.receipts.begin(), channel.receipts.end(), ByPosition);
     if (channel.sender == nullptr || channel.receiver == nullptr) continue;
+    channel.lossy = (channel.receiver->comm->flags & format::kCommLostReceives) != 0;
+    if (unseen.contains(channel.sender->process) || unseen.contains(channel.receiver->process)) {
+      channel.sends.clear();
+      channel.receipts.clear();
+      continue;
+    }
     const MessageCounts* out = counts.Of(*channel.sender, receiver);
     const MessageCounts* in = counts.Of(*channel.receiver, sender);
     PairBeforeCut(&channel);
@@ -190,10 +216,18 @@ bool MayBeTaken(const Call& receive, const Call& by) {
   return &by != &receive && Takes(by, static_cast<std::uint32_t>(receive.root), receive.tag);
 }
 
-// It has taken messages of its own, or will: which ones is not told before they are received.
-bool HasMatched(const Call& probe) {
-  const Function function = functions::WithSmallCounts(probe.function);
-  return function == Function::MPI_Mprobe || function == Function::MPI_Improbe;
+bool HoldsMatched(const Member& member) {
+  const auto taken = std::count_if(member.probes.begin(), member.probes.end(), [](const Call* probe) {
+    return HasMatched(*probe) && probe->returned_ns != 0 && (probe->flags & (format::kPolls | format::kNoPartner)) == 0;
+  });
+  return taken > std::count_if(member.messages.begin(), member.messages.end(),
+                               [](const Call* call) { return IsReceive(*call) && IsMatched(call->function); });
+}
+
+// Its request was freed: what it gets nobody learns.
+bool MayHaveTaken(const Call& receive) {
+  return (receive.flags & (format::kForgotten | format::kNoPartner)) == format::kForgotten &&
+         receive.position == format::kNotMatched;
 }
 
 // Nothing else takes what it takes: all that were posted before have their messages, and none that was posted later
@@ -215,14 +249,29 @@ bool IsAlone(const Member& member, const Call& receive) {
 // it may have got is not held up, and is there for others all the same.
 void Channels::Claim(const View& view, int comm) {
   for (const Member& member : view.comms[comm].members) {
+    // A message that a probe has taken and nobody has received so far, if there is one.
+    for (const Call* probe : HoldsMatched(member) ? member.probes : std::vector<const Call*>{}) {
+      if (!HasMatched(*probe)) continue;
+      ForEachTaken(comm, member, *probe, [&](const Call* send) {
+        held_.insert(send);
+        return false;
+      });
+    }
     for (const Call* receive : member.messages) {
-      if (!IsReceive(*receive) || !IsOpen(*receive)) continue;
+      if (!IsReceive(*receive)) continue;
+      if (MayHaveTaken(*receive)) {
+        ForEachTaken(comm, member, *receive, [&](const Call* send) {
+          wanted_.insert(send);
+          return false;
+        });
+      }
+      if (!IsOpen(*receive)) continue;
       const bool anybody = (receive->flags & format::kAnySource) != 0;
       ForEachTaken(comm, member, *receive, [&](const Call* send) {
         claims_.try_emplace(receive, send);
         if (!anybody && IsAlone(member, *receive)) {
           Channel& channel = channels_[{comm, static_cast<std::uint32_t>(receive->root), member.comm->rank}];
-          if (channel.known) channel.claimed.emplace_back(send, receive);
+          if (channel.known && !channel.lossy) channel.claimed.emplace_back(send, receive);
         }
         (anybody ? wanted_ : claimed_).insert(send);
         return anybody;
@@ -254,7 +303,9 @@ const Channel* Channels::Of(int comm, std::uint32_t sender, std::uint32_t receiv
   return found == channels_.end() ? nullptr : &found->second;
 }
 
-bool Channels::Free(const Call* send) const { return !claimed_.contains(send) && !wanted_.contains(send); }
+bool Channels::MayBeReceived(const Call* send) const { return claimed_.contains(send) || wanted_.contains(send); }
+
+bool Channels::Free(const Call* send) const { return !MayBeReceived(send) && !held_.contains(send); }
 
 const Call* Channels::ClaimOf(const Call* receive) const {
   const auto found = claims_.find(receive);

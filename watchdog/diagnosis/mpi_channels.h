@@ -34,6 +34,7 @@ struct Channel {
   // Of those, what the only open receive of its rank is about to get.
   std::vector<std::pair<const reader::Call*, const reader::Call*>> claimed;
   bool known = false;  // what is under way; else the rings reach back too little
+  bool lossy = false;  // a receive that is not in the ring any more may take messages, or has taken some
 };
 
 class Channels {
@@ -42,7 +43,9 @@ class Channels {
   // From one rank of the communicator to another; null: no message, or no box of one of them.
   const Channel* Of(int comm, std::uint32_t sender, std::uint32_t receiver) const;
   const std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Channel>& all() const { return channels_; }
-  // Not received, and no receive that is open takes it.
+  // A receive that is open, or of which nobody knows what it got, takes it.
+  bool MayBeReceived(const reader::Call* send) const;
+  // Not received, and neither such a receive takes it nor has a matched probe.
   bool Free(const reader::Call* send) const;
   // A message under way that an open receive or probe may get; null: none, as far as is known.
   const reader::Call* ClaimOf(const reader::Call* receive) const;
@@ -57,6 +60,7 @@ class Channels {
   std::map<const reader::Call*, const reader::Call*> claims_;  // by receive
   std::unordered_set<const reader::Call*> claimed_;            // sends, by a receive from their sender
   std::unordered_set<const reader::Call*> wanted_;             // sends, by a receive from anybody
+  std::unordered_set<const reader::Call*> held_;               // sends, by a matched probe
 };
 
 }  // namespace ncclwatch::diagnosis

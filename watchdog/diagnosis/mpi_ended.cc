@@ -35,6 +35,7 @@ bool IsMurky(const Process& process) {
 }
 
 bool AllKnown(const Member& member) {
+  if ((member.comm->flags & format::kCommLostReceives) != 0) return false;
   return std::none_of(member.messages.begin(), member.messages.end(), [](const Call* call) {
     return IsReceive(*call) && call->position == format::kNotMatched && (call->flags & format::kNoPartner) == 0 &&
            !NeverTookPlace(*call);

@@ -102,7 +102,7 @@ class Filler {
     Inbox& inbox = InboxOf(comm, *channel.receiver);
     const std::uint32_t from = channel.sender->comm->rank;
     inbox.senders[from] = channel.sender;
-    const std::optional<std::uint64_t> cut = FirstCut(channel);
+    const std::optional<std::uint64_t> cut = channel.lossy ? std::nullopt : FirstCut(channel);
     std::unordered_map<std::int32_t, std::vector<Delivery>> by_tag;
     for (const Call* receipt : channel.receipts) {
       if (!cut || receipt->position < *cut)
@@ -119,6 +119,7 @@ class Filler {
       if (deliveries != by_tag.end() && at < deliveries->second.size()) {
         Delivery delivery = deliveries->second[at++];
         delivery.send = send;
+        delivery.shown = FirstToShow(channel, delivery);
         inbox.from[from].push_back({send, static_cast<int>(inbox.deliveries.size())});
         inbox.deliveries.push_back(delivery);
       } else {
@@ -149,6 +150,25 @@ class Filler {
   }
 
  private:
+  // It was sent by then, and came no later than its receive.
+  const Call* FirstToShow(const Channel& channel, const Delivery& delivery) const {
+    const std::vector<const Call*>& probes = channel.receiver->probes;
+    const std::int64_t sent_ns = view_.process(*channel.sender).At(delivery.send->entered_ns) - kClocksApartNs;
+    const Call* first = nullptr;
+    auto probe = std::lower_bound(probes.begin(), probes.end(), delivery.receive->slot,
+                                  [](const Call* one, std::uint64_t slot) { return one->slot < slot; });
+    while (probe != probes.begin()) {
+      const Call& before = **--probe;
+      if (before.returned_ns == 0) continue;
+      if (view_.process(*channel.receiver).At(before.returned_ns) < sent_ns) break;
+      const bool found = (before.flags & (format::kPolls | format::kNoPartner)) == 0;
+      if (found && functions::IsProbe(before.function) &&
+          ::ncclwatch::diagnosis::Takes(before, channel.sender->comm->rank, delivery.send->tag))
+        first = &before;
+    }
+    return first;
+  }
+
   static bool BeforeInPosting(const Delivery& a, const Delivery& b) { return a.posted < b.posted; }
 
   Inbox& InboxOf(int comm, const Member& receiver) {

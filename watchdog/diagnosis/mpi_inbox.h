@@ -11,6 +11,9 @@
 
 namespace ncclwatch::diagnosis {
 
+// The clocks of two hosts, at the most.
+inline constexpr std::int64_t kClocksApartNs = 10'000'000;
+
 // A receive, and the message that has met it.
 struct Delivery {
   const Member* sender = nullptr;
@@ -18,6 +21,7 @@ struct Delivery {
   const reader::Call* receive = nullptr;
   const reader::Call* probe = nullptr;  // the receive names what this one had found; null: it was called as it is
   bool looked = false;                  // a probe that may have found another message came right before it
+  const reader::Call* shown = nullptr;  // the first probe that may have told of the message; null: none
   std::uint64_t posted = 0;             // slot of the call that decided which message it is
   bool any_source = false;
   bool any_tag = false;

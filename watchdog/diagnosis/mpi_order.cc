@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_set>
 
+#include "watchdog/diagnosis/mpi_flow.h"
 #include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
@@ -19,26 +20,6 @@ constexpr std::uint64_t kMayBeHeld = 4096;
 
 bool WaitsForReceive(const Call& send) {
   return (send.flags & format::kSynchronous) != 0 || ((send.flags & format::kBuffered) == 0 && send.bytes > kMayBeHeld);
-}
-
-enum class Flow { kFromRoot, kToRoot, kAll };
-
-Flow FlowOf(Function function) {
-  switch (functions::WithSmallCounts(function)) {
-    case Function::MPI_Bcast:
-    case Function::MPI_Ibcast:
-    case Function::MPI_Scatter:
-    case Function::MPI_Iscatter:
-    case Function::MPI_Scatterv:
-    case Function::MPI_Iscatterv: return Flow::kFromRoot;
-    case Function::MPI_Reduce:
-    case Function::MPI_Ireduce:
-    case Function::MPI_Gather:
-    case Function::MPI_Igather:
-    case Function::MPI_Gatherv:
-    case Function::MPI_Igatherv: return Flow::kToRoot;
-    default: return Flow::kAll;
-  }
 }
 
 // In which its memory is the others', until the next call.
@@ -102,11 +83,18 @@ void Order::To(int hub, int process, std::uint64_t at) {
 std::uint64_t Order::OverOf(int process, const Call& call) const {
   if ((call.flags & format::kRequest) == 0) return call.returned_ns == 0 ? kNever : EnterOf(call) + 1;
   if (call.completed_ns == 0) return kNever;
+  if ((call.flags & format::kAskedAbout) != 0) return EnterOf(call) + 1;  // sooner than any call tells
   if (call.waiter != 0) return std::max(2 * (call.waiter - 1), EnterOf(call)) + 1;
   const std::vector<Call>& calls = view_.processes[process].box->calls;
   const auto later = std::upper_bound(calls.begin(), calls.end(), call.completed_ns,
                                       [](std::int64_t at, const Call& one) { return at < one.entered_ns; });
   return later == calls.begin() ? EnterOf(call) + 1 : std::max(EnterOf(*std::prev(later)), EnterOf(call)) + 1;
+}
+
+// When its receiver may first have known of it: by a probe, or by having it.
+std::uint64_t Order::KnownAt(int process, const Delivery& delivery) const {
+  const Call* probe = delivery.shown != nullptr ? delivery.shown : delivery.probe;
+  return probe != nullptr ? EnterOf(*probe) + 1 : OverOf(process, *delivery.receive);
 }
 
 void Order::AddMessages(const Inboxes& inboxes) {
@@ -116,7 +104,7 @@ void Order::AddMessages(const Inboxes& inboxes) {
       const int from = delivery.sender->process;
       const int arrives = NewHub();
       From(arrives, from, EnterOf(*delivery.send));
-      To(arrives, to, delivery.probe != nullptr ? EnterOf(*delivery.probe) + 1 : OverOf(to, *delivery.receive));
+      To(arrives, to, KnownAt(to, delivery));
       if (!WaitsForReceive(*delivery.send)) continue;
       const int met = NewHub();
       From(met, to, 2 * delivery.posted);
@@ -177,8 +165,9 @@ void Order::AddUnknown() {
     for (const Call& call : box.calls) {
       const functions::FunctionInfo* info = functions::Find(call.function);
       const Family family = info != nullptr ? info->family : Family::kQuery;
-      const bool elsewhere =
-          call.communicator != format::kNoCommunicator && !known.contains(key(call.communicator, call.generation));
+      const bool elsewhere = call.communicator != format::kNoCommunicator
+                                 ? !known.contains(key(call.communicator, call.generation))
+                                 : functions::IsMessage(call.function) || functions::IsCollective(call.function);
       if (!functions::IsMpi(call.function) || elsewhere || OrdersOthers(call, family))
         AddUnknown(static_cast<int>(p), call);
     }
@@ -290,8 +279,7 @@ Order::After Order::Spread(const std::vector<Moment>& from) {
 
 Order::After Order::Met(const Inbox& inbox, const Delivery& delivery) {
   const int to = inbox.receiver->process, from = delivery.sender->process;
-  std::vector<Moment> moments = {
-      {to, delivery.probe != nullptr ? EnterOf(*delivery.probe) + 1 : OverOf(to, *delivery.receive)}};
+  std::vector<Moment> moments = {{to, KnownAt(to, delivery)}};
   if (WaitsForReceive(*delivery.send)) moments.push_back({from, OverOf(from, *delivery.send)});
   return Spread(moments);
 }

@@ -12,9 +12,6 @@
 
 namespace ncclwatch::diagnosis {
 
-// The clocks of two hosts, at the most.
-inline constexpr std::int64_t kClocksApartNs = 10'000'000;
-
 class Order {
  public:
   Order(const View& view, const Inboxes& inboxes);
@@ -63,6 +60,7 @@ class Order {
   int NewHub();
   void From(int hub, int process, std::uint64_t at);
   void To(int hub, int process, std::uint64_t at);
+  std::uint64_t KnownAt(int process, const Delivery& delivery) const;
   std::uint64_t OverOf(int process, const reader::Call& call) const;
   void AddMessages(const Inboxes& inboxes);
   void AddCollectives(int comm);

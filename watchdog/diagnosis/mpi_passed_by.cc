@@ -48,7 +48,7 @@ std::optional<PassedBy> SentOn(const View& view, const Channels& channels, int c
   const Member* receiver = InComm(view.comms[comm], awaited.to);
   if (sender == nullptr || receiver == nullptr) return std::nullopt;
   const Channel* channel = channels.Of(comm, sender->comm->rank, receiver->comm->rank);
-  if (channel == nullptr || !channel->known) return std::nullopt;
+  if (channel == nullptr || !channel->known || channel->lossy) return std::nullopt;
   for (const Call* send : channel->under_way) {
     if (!channels.Free(send) || !WasMeantFor(*send, *awaited.receive, comm != awaited.comm)) continue;
     const PassedBy passed{sender, receiver, &view.comms[comm], &view.comms[awaited.comm], send, awaited.receive};

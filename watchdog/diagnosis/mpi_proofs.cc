@@ -64,20 +64,7 @@ bool EndsOnlyByIt(const View& view, const Wait& epoch) {
   return AlwaysWaits(epoch.call->function) || view.now_ns - epoch.since_ns >= kHeldNs;
 }
 
-// One wait of it leads to such as never go on either; of several that may free it, each.
-bool NeverGoesOn(const View& view, const WaitGraph& graph, int node, const std::set<int>& others) {
-  std::map<int, bool> closed;  // by choice
-  for (const int index : graph.out[node]) {
-    const Wait& wait = graph.waits[index];
-    const bool leads = others.contains(wait.other) && Proven(view, wait);
-    if (wait.choice < 0 && leads) return true;
-    if (wait.choice >= 0) closed[wait.choice] = leads && closed.try_emplace(wait.choice, true).first->second;
-  }
-  return std::any_of(closed.begin(), closed.end(), [](const auto& choice) { return choice.second; });
-}
-
-}  // namespace
-
+// Nobody else can end it.
 bool Proven(const View& view, const Wait& wait) {
   const Process& process = view.process(view.nodes[wait.waiter]);
   if (!wait.proven || process.fate.held() || !OneThread(process)) return false;
@@ -88,12 +75,50 @@ bool Proven(const View& view, const Wait& wait) {
   return wait.call->bytes > kAlwaysBuffered && view.now_ns - wait.since_ns >= kHeldNs;
 }
 
+// What is awaited with it by one call, the other half of an exchange among them.
+bool AreAwaitedTogether(const Call& a, const Call& b) {
+  if (a.awaited && b.awaited && a.waiter == b.waiter) return true;
+  return a.group != 0 && a.group == b.group && functions::IsMessage(a.function) && functions::IsMessage(b.function);
+}
+
+}  // namespace
+
+bool MayHold(const View& view, const WaitGraph& graph, const Wait& wait, const std::set<int>& others) {
+  if (wait.call == nullptr || !IsSend(*wait.call) || (wait.call->flags & format::kSynchronous) != 0) return true;
+  const std::vector<Call>& calls = view.process(view.nodes[wait.waiter]).box->calls;
+  return std::all_of(calls.begin(), calls.end(), [&](const Call& call) {
+    if (&call == wait.call || !call.Holds() || !AreAwaitedTogether(call, *wait.call)) return true;
+    return std::any_of(graph.out[wait.waiter].begin(), graph.out[wait.waiter].end(), [&](int index) {
+      return graph.waits[index].call == &call && others.contains(graph.waits[index].other);
+    });
+  });
+}
+
+bool Binds(const View& view, const WaitGraph& graph, const Wait& wait, const std::set<int>& others) {
+  return others.contains(wait.other) && Proven(view, wait) && MayHold(view, graph, wait, others);
+}
+
+namespace {
+
+// One wait of it leads to such as never go on either; of several that may free it, each.
+bool NeverGoesOn(const View& view, const WaitGraph& graph, int node, const std::set<int>& others) {
+  std::map<int, bool> closed;  // by choice
+  for (const int index : graph.out[node]) {
+    const Wait& wait = graph.waits[index];
+    const bool leads = Binds(view, graph, wait, others);
+    if (wait.choice < 0 && leads) return true;
+    if (wait.choice >= 0) closed[wait.choice] = leads && closed.try_emplace(wait.choice, true).first->second;
+  }
+  return std::any_of(closed.begin(), closed.end(), [](const auto& choice) { return choice.second; });
+}
+
+}  // namespace
+
 std::vector<int> ProvenAmong(const View& view, const WaitGraph& graph, const std::vector<int>& nodes) {
   std::set<int> left(nodes.begin(), nodes.end());
   const auto waits = [&](int node) {
-    return std::any_of(graph.out[node].begin(), graph.out[node].end(), [&](int index) {
-      return left.contains(graph.waits[index].other) && Proven(view, graph.waits[index]);
-    });
+    return std::any_of(graph.out[node].begin(), graph.out[node].end(),
+                       [&](int index) { return Binds(view, graph, graph.waits[index], left); });
   };
   while (std::erase_if(left, [&](int node) { return !waits(node); }) > 0) continue;
   return {left.begin(), left.end()};
@@ -103,8 +128,9 @@ bool IsClosed(const View& view, const WaitGraph& graph, const std::vector<const 
               const std::vector<int>& deadlocked) {
   std::set<int> stuck(deadlocked.begin(), deadlocked.end());
   while (std::erase_if(stuck, [&](int node) { return !NeverGoesOn(view, graph, node, stuck); }) > 0) continue;
-  return std::all_of(cycle.begin(), cycle.end(),
-                     [&](const Wait* wait) { return stuck.contains(wait->waiter) && Proven(view, *wait); });
+  return std::all_of(cycle.begin(), cycle.end(), [&](const Wait* wait) {
+    return stuck.contains(wait->waiter) && Binds(view, graph, *wait, stuck);
+  });
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -206,7 +206,7 @@ std::optional<Race> Races::RaceFor(const Inbox& inbox, int taken, std::uint32_t 
 std::optional<Harm> Races::HarmOf(const Inbox& inbox, int taken, const Message& rival) {
   const Delivery& delivery = inbox.deliveries[taken];
   if (!Fits(*rival.send, delivery)) return Harm::kDoesNotFit;
-  if (rival.delivery < 0) return Harm::kLeftOver;
+  if (rival.delivery < 0) return channels_->Free(rival.send) ? std::optional(Harm::kLeftOver) : std::nullopt;
   const Delivery& other = inbox.deliveries[rival.delivery];
   if (other.Takes(RankOf(*delivery.sender), delivery.send->tag))
     return Fits(*delivery.send, other) ? std::nullopt : std::optional(Harm::kOtherDoesNotFit);
@@ -261,7 +261,7 @@ std::optional<Race> Races::Behind(int comm, const Member& member, const Call& wa
     Look look;
     for (const auto& [sender, from] : inbox->senders) {
       const Channel* channel = channels_->Of(comm, sender, RankOf(member));
-      if (sender == RankOf(*taken->sender) || channel == nullptr || !channel->known) continue;
+      if (sender == RankOf(*taken->sender) || channel == nullptr || !channel->known || channel->lossy) continue;
       for (const Call* rival : channel->under_way) {
         if (!channels_->Free(rival) || !taken->Takes(sender, rival->tag) || !Fits(*rival, *taken)) continue;
         if (Ordered(*inbox, *taken, *from, *rival, &look)) break;
@@ -280,7 +280,7 @@ std::optional<Race> Races::BehindBoth(int comm, const Member& member, const Call
   if (std::any_of(member.messages.begin(), member.messages.end(), in_vain)) return std::nullopt;
   const auto sender = static_cast<std::uint32_t>(waiting.root);
   const Channel* channel = channels_->Of(comm, sender, RankOf(member));
-  if (channel == nullptr || !channel->known || channel->sender == nullptr) return std::nullopt;
+  if (channel == nullptr || !channel->known || channel->lossy || channel->sender == nullptr) return std::nullopt;
   std::vector<const Call*> wanted;
   for (const Call* send : channel->under_way)
     if (Takes(waiting, sender, send->tag)) wanted.push_back(send);

@@ -116,11 +116,18 @@ void SettleMembers(CommView* comm) {
                 members.end());
 }
 
+// Of MPI: a rank that took part in the making, and got MPI_COMM_NULL.
+bool WasLeftOut(const reader::Communicator& comm) {
+  constexpr std::uint32_t kOut = format::kCommMpi | format::kCommRankUnknown;
+  return (comm.flags & kOut) == kOut && comm.state == CommunicatorState::kDestroyed;
+}
+
 std::vector<CommView> MakeComms(const std::vector<Process>& processes) {
   std::unordered_map<std::uint64_t, CommView> by_id;
   for (std::size_t i = 0; i < processes.size(); ++i) {
     for (const reader::Communicator& comm : processes[i].box->communicators) {
       if ((comm.flags & format::kCommIdentityUnknown) != 0 || comm.state == CommunicatorState::kFailed) continue;
+      if (WasLeftOut(comm)) continue;
       CommView& view = by_id[comm.id];
       view.id = comm.id;
       view.parent = comm.parent;

@@ -16,6 +16,31 @@ namespace {
 
 using reader::Call;
 
+// What the call was made on; null: its entry is another one's by now.
+const reader::Communicator* EntryOf(const reader::BoxImage& box, const Call& call) {
+  const auto found =
+      std::find_if(box.communicators.begin(), box.communicators.end(), [&](const reader::Communicator& known) {
+        return known.index == call.communicator && known.generation == call.generation;
+      });
+  return found == box.communicators.end() ? nullptr : &*found;
+}
+
+// The ordinal counts on the parent: calls on others have the same ones.
+bool Makes(const View& view, const Member& member, const Call& call) {
+  if (call.position != member.comm->parent_ordinal) return false;
+  const reader::Communicator* parent = EntryOf(*view.process(member).box, call);
+  return parent == nullptr || member.comm->parent == 0 || parent->id == member.comm->parent;
+}
+
+// MPI_Comm_idup, which makes it; null: a call that blocks does, or the ring has lost it.
+const Call* IdupOf(const View& view, const Member& member) {
+  const std::vector<Call>& calls = view.process(member).box->calls;
+  const auto idup = std::find_if(calls.rbegin(), calls.rend(), [&](const Call& call) {
+    return (call.flags & format::kRequest) != 0 && HasOrdinal(call) && Makes(view, member, call);
+  });
+  return idup == calls.rend() ? nullptr : &*idup;
+}
+
 void AddJoins(const View& view, int comm_index, WaitGraph* graph) {
   const CommView& comm = view.comms[comm_index];
   std::vector<Absentee> absentees = Absentees(view, comm);
@@ -24,6 +49,8 @@ void AddJoins(const View& view, int comm_index, WaitGraph* graph) {
   for (std::size_t m = 0; m < comm.members.size(); ++m) {
     const Member& member = comm.members[m];
     if (member.node < 0 || view.process(member).fate.gone() || !IsJoining(view, member)) continue;
+    const Call* idup = IdupOf(view, member);
+    if (idup != nullptr && idup->any_does) continue;  // MPI_Waitany: something else may come first
     for (const Absentee& absentee : absentees) {
       Wait wait;
       wait.waiter = member.node;
@@ -34,7 +61,7 @@ void AddJoins(const View& view, int comm_index, WaitGraph* graph) {
       wait.other_rank = absentee.rank;
       wait.other = absentee.node;
       wait.since_ns = view.process(member).At(member.comm->created_ns);
-      wait.proven = true;
+      wait.proven = idup == nullptr || !idup->polled;
       if (wait.other != wait.waiter) graph->waits.push_back(wait);
     }
   }
@@ -66,11 +93,8 @@ Wait WaitBetween(const View& view, int comm_index, int member_index, const Membe
 
 bool IsJoining(const View& view, const Member& member) {
   if (member.comm->state != format::CommunicatorState::kInitializing) return false;
-  const std::vector<Call>& calls = view.process(member).box->calls;
-  const auto idup = std::find_if(calls.rbegin(), calls.rend(), [&](const Call& call) {
-    return (call.flags & format::kRequest) != 0 && HasOrdinal(call) && call.position == member.comm->parent_ordinal;
-  });
-  return idup == calls.rend() || idup->Holds();
+  const Call* idup = IdupOf(view, member);
+  return idup == nullptr || idup->Holds();
 }
 
 bool MadeFromAll(const View& view, const CommView& comm) {
@@ -78,7 +102,7 @@ bool MadeFromAll(const View& view, const CommView& comm) {
     if (member.comm->state != format::CommunicatorState::kInitializing) continue;
     const std::vector<Call>& calls = view.process(member).box->calls;
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
-      if (NeedsWholeParent(*call) && call->position == member.comm->parent_ordinal) return true;
+      if (NeedsWholeParent(*call) && Makes(view, member, *call)) return true;
     }
   }
   return false;
@@ -92,7 +116,8 @@ std::vector<Absentee> AbsentFromSplit(const View& view, const CommView& comm) {
   if (parent == nullptr || !MadeFromAll(view, comm)) return absentees;
   const std::uint64_t ordinal = comm.members.front().comm->parent_ordinal;
   for (const Member& member : parent->members) {
-    if (member.comm->creations > ordinal || !member.alive_in()) continue;
+    // Who has freed the parent does not make it any more.
+    if (member.comm->creations > ordinal || !(member.alive_in() || SpeaksMpi(comm))) continue;
     absentees.push_back({member.comm->rank, member.node >= 0 ? view.nodes[member.node].rank : -1, member.node});
   }
   return absentees;
@@ -106,12 +131,8 @@ const reader::CallParts* GroupOf(const View& view, const CommView& comm) {
     const reader::BoxImage& box = *view.process(member).box;
     for (const reader::CallParts& parts : box.parts) {
       if (parts.call.function != functions::Function::MPI_Comm_create_group || parts.call.returned_ns != 0) continue;
-      const auto parent =
-          std::find_if(box.communicators.begin(), box.communicators.end(), [&](const reader::Communicator& known) {
-            return known.index == parts.call.communicator && known.generation == parts.call.generation;
-          });
-      if (parent != box.communicators.end() && parent->id == comm.parent && parts.receives.size() == comm.size)
-        return &parts;
+      const reader::Communicator* parent = EntryOf(box, parts.call);
+      if (parent != nullptr && parent->id == comm.parent && parts.receives.size() == comm.size) return &parts;
     }
   }
   return nullptr;

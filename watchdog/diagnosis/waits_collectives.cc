@@ -1,6 +1,11 @@
 #include "watchdog/diagnosis/waits_collectives.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "watchdog/diagnosis/amounts.h"
+#include "watchdog/diagnosis/mpi_flow.h"
+#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -74,8 +79,22 @@ std::uint64_t WaitsAt(const Standing& waiter, const Standing& other) {
   return waiter.unfinished <= other.entered && other.entered < waiter.entered ? other.entered : kNone;
 }
 
-// Each waits for the hindmost only: whoever is ahead of it waits for it too, so the rest follows. Of thousands that
-// wait for thousands each waits for so many of them, and so many of them for each; the crowd says the rest.
+// Whose data the call cannot do without, where that is not everybody's.
+std::vector<std::uint32_t> SourcesOf(const Member& member, const Call& call) {
+  std::vector<std::uint32_t> sources;
+  if (FlowOf(call.function) == Flow::kFromRoot && call.root != static_cast<std::int32_t>(member.comm->rank))
+    sources.push_back(static_cast<std::uint32_t>(call.root));
+  if (!IsOfNeighbours(call)) return sources;
+  for (const reader::CallParts& parts : member.box->parts)
+    if (parts.call.slot == call.slot)
+      for (const Edge& edge : EdgesOf(parts.receives)) sources.push_back(edge.rank);
+  return sources;
+}
+
+// Each waits for the hindmost only: whoever is ahead of it waits for it too, so the rest follows. Not so in MPI where
+// data comes from some ranks alone: whoever is behind without being one of them holds nobody up as long as those are
+// behind too. Of thousands that wait for thousands each waits for so many of them, and so many of them for each; the
+// crowd says the rest.
 constexpr std::size_t kEnough = 64;
 
 class Collectives {
@@ -89,8 +108,11 @@ class Collectives {
   void Add() {
     for (std::size_t i = 0; i < waiters_.size(); ++i) AddWaits(waiters_[i], still_, i < kEnough);
     Crowd crowd;
-    for (std::size_t i = 0; i < ahead_.size(); ++i)
-      if (AddWaits(ahead_[i], behind_, i < kEnough)) crowd.waiters.push_back(comm_.members[ahead_[i]].node);
+    for (std::size_t i = 0; i < ahead_.size(); ++i) {
+      const int m = ahead_[i];
+      if (AddWaits(m, SourcesBehind(m), true)) continue;
+      if (AddWaits(m, behind_, i < kEnough)) crowd.waiters.push_back(comm_.members[m].node);
+    }
     if (crowd.waiters.size() <= kEnough || behind_.size() <= kEnough) return;
     for (const int o : behind_)
       if (comm_.members[o].node >= 0) crowd.others.push_back(comm_.members[o].node);
@@ -99,9 +121,16 @@ class Collectives {
 
  private:
   void SortMembers() {
+    // Who is still being told whether it is one of them is none where all are known.
+    const auto known = std::count_if(comm_.members.begin(), comm_.members.end(),
+                                     [](const Member& member) { return member.rank_known(); });
+    const bool complete = SpeaksMpi(comm_) && comm_.size > 0 && std::cmp_greater_equal(known, comm_.size);
+    const auto belongs = [&](std::size_t i) { return !complete || comm_.members[i].rank_known(); };
     std::uint64_t hindmost = kNone;
-    for (const Standing& standing : standings_) hindmost = std::min(hindmost, standing.entered);
+    for (std::size_t i = 0; i < standings_.size(); ++i)
+      if (belongs(i)) hindmost = std::min(hindmost, standings_[i].entered);
     for (std::size_t i = 0; i < standings_.size(); ++i) {
+      if (!belongs(i)) continue;
       const Standing& standing = standings_[i];
       const int m = static_cast<int>(i);
       if (standing.gone || standing.held)
@@ -128,6 +157,19 @@ class Collectives {
     bool any = false;
     for (std::size_t i = 0; i < others.size() && (i < most || !any); ++i) any |= AddWait(m, others[i]);
     return any;
+  }
+
+  std::vector<int> SourcesBehind(int m) const {
+    std::vector<int> behind;
+    const Member& member = comm_.members[m];
+    const Call* call = SpeaksMpi(comm_) && !HasTwoGroups(comm_) ? member.At(standings_[m].unfinished) : nullptr;
+    if (call == nullptr) return behind;
+    for (const std::uint32_t rank : SourcesOf(member, *call)) {
+      const Member* source = comm_.OfRank(rank);
+      if (source != nullptr && source->entered <= call->position)
+        behind.push_back(static_cast<int>(source - comm_.members.data()));
+    }
+    return behind;
   }
 
   bool AddWait(int m, int o) {

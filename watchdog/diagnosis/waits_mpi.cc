@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/waits_eaten.h"
@@ -11,6 +12,9 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 using reader::Call;
+
+// A loop of tests makes one within it, unless its rank waits for a processor.
+constexpr std::int64_t kSilent_ns = 1'000'000'000;
 
 class Messages {
  public:
@@ -30,6 +34,16 @@ class Messages {
     }
   }
 
+  // Of one of the requests of an MPI_Waitany nothing is known here (of a window, with processes of another world): it
+  // may end at any time.
+  void FreeWhatOthersEnd() {
+    for (std::size_t n = 0; n < view_.nodes.size(); ++n) {
+      const Process& process = view_.process(view_.nodes[n]);
+      for (const Call& call : process.box->calls)
+        if (call.any_does && call.Holds() && !heard_.contains(&call)) free_.insert(ChoiceOf(static_cast<int>(n), call));
+    }
+  }
+
   // A choice of which one way is open binds nobody.
   void DropFree() {
     std::erase_if(graph_->waits, [&](const Wait& wait) { return free_.contains(wait.choice); });
@@ -38,6 +52,7 @@ class Messages {
  private:
   void AddCall(int comm_index, int member_index, const Call& call) {
     if (!call.Holds()) return;
+    if (call.any_does) heard_.insert(&call);
     const std::size_t before = graph_->waits.size();
     // What is being cancelled ends whatever others do.
     if ((call.flags & (format::kNoPartner | format::kCancelled)) == 0) {
@@ -54,6 +69,7 @@ class Messages {
   void AddCollective(int comm_index, int member_index, const Call& call) {
     const CommView& comm = view_.comms[comm_index];
     const Member& member = comm.members[member_index];
+    heard_.insert(&call);
     const int choice = ChoiceOf(member.node, call);
     const std::size_t before = graph_->waits.size();
     for (const Member& other : comm.members) {
@@ -83,7 +99,8 @@ class Messages {
     if (!IsOpen(call) || IsMatched(call.function) || channels_.ClaimOf(&call) != nullptr) return;
     const bool anybody = (call.flags & format::kAnySource) != 0;
     const auto may_send = [&](const Member& other) {
-      return anybody ? !HasLeft(other) : other.comm->rank == static_cast<std::uint32_t>(call.root);
+      if (anybody) return !HasLeft(other);
+      return other.rank_known() && other.comm->rank == static_cast<std::uint32_t>(call.root);
     };
     if (anybody && (comm.members.size() < comm.size || AnotherThreadIsFree(view_.process(member), call))) return;
     for (const Member& other : comm.members)
@@ -115,6 +132,12 @@ class Messages {
     return channel != nullptr && !channel->known;
   }
 
+  // A send that a receive which the ring has lost may take.
+  bool MayBeMet(int comm_index, const Member& member, const Call& call, const Member& other) const {
+    const Channel* channel = IsSend(call) ? channels_.Of(comm_index, member.comm->rank, other.comm->rank) : nullptr;
+    return channel != nullptr && channel->lossy;
+  }
+
   static bool IsUnderWay(const Channel& channel, const Call& call) {
     return std::find(channel.under_way.begin(), channel.under_way.end(), &call) != channel.under_way.end();
   }
@@ -122,14 +145,31 @@ class Messages {
   void AddWait(int comm_index, int member_index, const Call& call, const Member& other, int choice) {
     const Member& member = view_.comms[comm_index].members[member_index];
     if (other.node == member.node && !IsAloneWith(comm_index, member, call)) return;
+    if (HasStoppedAsking(member, call)) return;
     Wait wait = WaitBetween(view_, comm_index, member_index, other);
     wait.what = WaitFor::kMessage;
     wait.position = call.position == format::kNotMatched ? 0 : call.position;
     wait.call = &call;
-    wait.proven = !call.polled && (call.flags & format::kPolls) == 0;
+    wait.proven = !call.polled && (call.flags & format::kPolls) == 0 && !MayBeMet(comm_index, member, call, other);
     wait.since_ns = HeldSince(view_, member, call);
     wait.choice = choice;
     graph_->waits.push_back(wait);
+  }
+
+  // Its rank has tested for it, or probed, and does something else now: outside of MPI, since a call ends the row.
+  bool HasStoppedAsking(const Member& member, const Call& call) const {
+    const Call* poll = (call.flags & format::kPolls) != 0 ? &call : call.polled ? PollOf(*member.box, call) : nullptr;
+    if (poll == nullptr || poll->count == 0) return false;
+    const Process& process = view_.process(member);
+    const std::int64_t last_ns = process.At(poll->completed_ns);
+    const std::int64_t between_ns = (last_ns - process.At(poll->entered_ns)) / static_cast<std::int64_t>(poll->count);
+    return view_.now_ns - last_ns > std::max(kSilent_ns, 10 * between_ns);
+  }
+
+  static const Call* PollOf(const reader::BoxImage& box, const Call& call) {
+    const auto poll = std::lower_bound(box.calls.begin(), box.calls.end(), call.waiter,
+                                       [](const Call& one, std::uint64_t wanted) { return one.slot + 1 < wanted; });
+    return poll != box.calls.end() && poll->slot + 1 == call.waiter ? &*poll : nullptr;
   }
 
   // Who waits for a message of its own in a blocking call does not come to the other half of it, if nobody else could
@@ -159,7 +199,8 @@ class Messages {
   WaitGraph* const graph_;
   std::map<std::pair<int, std::uint64_t>, int> of_waiter_;
   std::map<const Call*, int> of_call_;
-  std::set<int> free_;  // choices
+  std::set<int> free_;                     // choices
+  std::unordered_set<const Call*> heard_;  // of choices
   int next_choice_ = 0;
 };
 
@@ -232,6 +273,7 @@ void AddMessagesOfMpi(const View& view, WaitGraph* graph) {
   Messages messages(view, channels, graph);
   for (std::size_t c = 0; c < view.comms.size(); ++c)
     if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
+  messages.FreeWhatOthersEnd();
   messages.DropFree();
   AddEatenMessages(view, channels, graph);
 }

@@ -31,9 +31,9 @@ constexpr unsigned kWholeLookEvery = 8;     // looks after a death, until one go
 constexpr std::int64_t kStallAgain_ns = 250 * kMs;
 constexpr int kStallSoon = 8;  // looks at one quiet time before they become rarer
 constexpr std::int64_t kStallAgainMost_ns = 20'000 * kMs;
-constexpr std::int64_t kHeldLooks_ns[] = {300 * kMs, 1100 * kMs, 2500 * kMs};
+constexpr std::int64_t kHeldLooks_ns[] = {300 * kMs, 600 * kMs, 1100 * kMs, 2500 * kMs};
 // A call that is wrong and has not come back is judged once more, when MPI has had its time to refuse it.
-constexpr std::int64_t kMisuseAgain_ns = 1100 * kMs;
+constexpr std::int64_t kMisuseAgain_ns = 600 * kMs;
 constexpr std::int64_t kStandingEvery_ns = 400 * kMs;
 constexpr std::int64_t kCostShare = 20;  // of the time at most 1 in 20 goes into diagnoses of healthy jobs
 

@@ -36,6 +36,11 @@ enum CommunicatorFlags : std::uint32_t {
   // Between two groups of which both are known: ranks count through both, those of the group with the lower first rank
   // of MPI_COMM_WORLD first. So does the peer of a message; `color` is where the other group begins.
   kCommBothGroups = 1u << 9,
+  // Of MPI_COMM_WORLD alone: the process has sent or received messages of which no record tells, on whichever
+  // communicator: in callbacks of MPI, or partitioned ones. The counts of both ends do not go together any more.
+  kCommUnseenMessages = 1u << 10,
+  // The ring has lost a receive of it while no message had met it: which one it takes is not known.
+  kCommLostReceives = 1u << 11,
 };
 
 // What the last call on the communicator was, kept here because the ring may have wrapped past it.

@@ -43,8 +43,9 @@ enum RecordFlags : std::uint32_t {
   kNoPartner = 1u << 19,        // to or from MPI_PROC_NULL
   kMadeSynchronous = 1u << 20,  // with kSynchronous: the program asked for a standard send (NCCLWATCH_MPI_CHECKS=sync)
   kNoStatus = 1u << 21,         // a blocking receive whose caller wanted no status: it is not told whose message it got
-  kTookPart = 1u << 22,      // a collective that returned an error, and not for its arguments: others may have met it
-  kHasParts = 1u << 24,      // what it says of single ranks is in the section of parts (parts.h)
+  kTookPart = 1u << 22,    // a collective that returned an error, and not for its arguments: others may have met it
+  kAskedAbout = 1u << 23,  // the program was told that its request is done (MPI_Request_get_status) before it ended it
+  kHasParts = 1u << 24,    // what it says of single ranks is in the section of parts (parts.h)
   kTooManyParts = 1u << 25,  // ... would be, were it not of more ranks than kMostParts
 };
 

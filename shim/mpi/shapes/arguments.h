@@ -20,6 +20,11 @@ constexpr bool IsPersistent(Function function) {
   return functions::FullName(functions::WithSmallCounts(function)).ends_with("_init");
 }
 
+// The messages of a request that this makes are not followed.
+constexpr bool IsPartitioned(Function function) {
+  return function == Function::MPI_Psend_init || function == Function::MPI_Precv_init;
+}
+
 // What the application points to, which MPI may be about to refuse: null must not be our undoing.
 template <class T>
 T Given(const T* place, T otherwise) {

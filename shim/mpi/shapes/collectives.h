@@ -113,6 +113,16 @@ struct Collective {
   }
   // What a rank sends lies apart from what it has room for, of which there is a part for each rank; or the other way
   // round. `whole` holds all the parts, `part` one of them.
+  // No place may be received into twice. Of parts that lie in the order of their ranks, as most do.
+  template <class Counts, class Places>
+  static void CheckPartsApart(Call& call, Counts counts, Places places, MPI_Datatype type) {
+    if (!counts || !places || !IsPredefined(type)) return;
+    for (std::uint32_t i = 1; i < call.size; ++i) {
+      const bool both = counts[i - 1] > 0 && counts[i] > 0 && places[i - 1] <= places[i];
+      if (both && places[i - 1] + counts[i - 1] > places[i])
+        return Report(call, {.wrong = Wrong::kPartsOverlap, .value = i - 1, .limit = i});
+    }
+  }
   static void CheckPartApart(Call& call, const void* part, auto count, MPI_Datatype type, const void* whole,
                              MPI_Datatype whole_type) {
     if (part == MPI_IN_PLACE || whole == MPI_IN_PLACE || count <= 0 || call.bytes == 0) return;
@@ -181,8 +191,12 @@ struct Allreduce : Collective<Allreduce> {
     call.reduction = ReductionOf(op);
     CheckReduction(call, op);
     if (from != MPI_IN_PLACE) CheckBuffer(call, from, call.bytes, type);
+    if (ReceivesNothing(call)) return;
     CheckBuffer(call, into, call.bytes, type);
     CheckApart(call, {from, call.bytes, type}, {into, call.bytes, type});
+  }
+  static bool ReceivesNothing(const Call& call) {
+    return call.rank == 0 && functions::FullName(call.function).find("xscan") != std::string_view::npos;
   }
   template <class... A>
   static void Touch(const Call& call, Footprint& touched, const void* from, void* into, auto count, MPI_Datatype type,
@@ -190,7 +204,7 @@ struct Allreduce : Collective<Allreduce> {
     const std::string_view name = functions::FullName(call.function);
     const std::uint64_t one = Unsigned(count), all = name.find("block") == name.npos ? one : one * call.size;
     touched.Add(Use::kRead, from, all, type);
-    if (name.find("xscan") != name.npos && call.rank == 0) return;  // it receives nothing
+    if (ReceivesNothing(call)) return;
     touched.Add(Use::kWritten, into, from == MPI_IN_PLACE ? all : one, type);
   }
   static constexpr std::size_t kInto = 1;
@@ -265,9 +279,10 @@ struct Gatherv : Collective<Gatherv> {
     AmountOfOne(call, static_cast<std::uint64_t>(sent), sent_type);
   }
   template <class Counts, class Places, class... A>
-  static void Tell(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, Counts counts, Places,
+  static void Tell(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, Counts counts, Places places,
                    MPI_Datatype received_type, int root, MPI_Comm, A...) {
     const std::uint32_t ranks = call.rank == root ? RanksOf(call) : 0;
+    if (call.rank == root) CheckPartsApart(call, counts, places, received_type);
     Parts parts(call, 1, ranks);
     AddOne(parts, from, sent, sent_type);
     const Total total = AddEach(parts, ranks, counts, received_type);
@@ -338,10 +353,11 @@ struct Allgather : Collective<Allgather> {
 using Alltoall = Allgather;
 struct Allgatherv : Collective<Allgatherv> {
   template <class Counts, class Places, class... A>
-  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, Counts counts, Places,
-                       MPI_Datatype received_type, MPI_Comm comm, A...) {
+  static void Describe(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, Counts counts,
+                       Places places, MPI_Datatype received_type, MPI_Comm comm, A...) {
     Attach(call, comm);
     AmountOfAll(call, counts, received_type);
+    if (!call.inter) CheckPartsApart(call, counts, places, received_type);
     if (from == MPI_IN_PLACE || !counts || call.inter || call.rank < 0) return;
     const std::uint32_t own = SignatureOf(static_cast<std::uint64_t>(counts[call.rank]), received_type);
     const std::uint32_t mine = SignatureOf(static_cast<std::uint64_t>(sent), sent_type);

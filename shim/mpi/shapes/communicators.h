@@ -71,8 +71,10 @@ struct GraphCreate : Makes<GraphCreate>, Duplicates {
   static void Agree(const Call& call, Agreed& agreed, MPI_Comm, int nodes, const int* index, const int* edges,
                     int reorder, MPI_Comm*) {
     agreed.Add(Argument::kNodes, nodes);
-    agreed.AddAll(Argument::kIndex, index, nodes);
-    agreed.AddAll(Argument::kEdges, edges, call.misuse ? 0 : EdgesOf(nodes, index));
+    // MPI looks at the number of nodes first, and not at what it refuses.
+    const int usable = call.misuse ? 0 : nodes;
+    agreed.AddAll(Argument::kIndex, index, usable);
+    agreed.AddAll(Argument::kEdges, edges, EdgesOf(usable, index));
     agreed.Add(Argument::kReorder, reorder != 0);
   }
 };

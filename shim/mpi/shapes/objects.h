@@ -101,6 +101,53 @@ void CheckLengths(Call& call, Count count, const Count* lengths) {
   for (Count i = 0; lengths && i < count; ++i) CheckCount(call, lengths[i]);
 }
 
+constexpr bool KeepsDense(Function function) {
+  switch (functions::WithSmallCounts(function)) {
+    case Function::MPI_Type_dup:
+    case Function::MPI_Type_contiguous:
+    case Function::MPI_Type_vector:
+    case Function::MPI_Type_hvector:
+    case Function::MPI_Type_create_hvector:
+    case Function::MPI_Type_create_subarray:
+    case Function::MPI_Type_create_resized: return true;
+    default: return false;
+  }
+}
+template <class Count, class Lengths>
+void AddMembers(Ingredients& ingredients, Count count, const Lengths* lengths, const MPI_Datatype* types) {
+  for (Count i = 0; lengths && types && i < count && ingredients.known(); ++i)
+    ingredients.Add(types[i], static_cast<std::uint64_t>(lengths[i]));
+}
+// How many of its one inner type a type has.
+template <Function function, class All>
+std::uint64_t Repeats(const All& all) {
+  const auto count = std::get<0>(all);
+  std::uint64_t repeats = static_cast<std::uint64_t>(count);
+  if constexpr (HasLengths(function)) {
+    repeats = 0;
+    const auto* lengths = std::get<1>(all);
+    for (auto i = count; lengths && i > 0; --i) repeats += static_cast<std::uint64_t>(lengths[i - 1]);
+  } else if constexpr (LeadingCounts(function) > 1) {
+    repeats *= static_cast<std::uint64_t>(std::get<1>(all));
+  }
+  return repeats;
+}
+template <Function function, class... A>
+Ingredients IngredientsOf(A... arguments) {
+  const auto all = std::tie(arguments...);
+  constexpr Function kPlain = functions::WithSmallCounts(function);
+  Ingredients ingredients(KeepsDense(function));
+  if constexpr (kPlain == Function::MPI_Type_struct || kPlain == Function::MPI_Type_create_struct)
+    AddMembers(ingredients, std::get<0>(all), std::get<1>(all), std::get<3>(all));
+  else if constexpr (kPlain == Function::MPI_Type_dup || kPlain == Function::MPI_Type_create_resized)
+    ingredients.Add(std::get<0>(all), 1);
+  else if constexpr (LeadingCounts(function) > 0)
+    ingredients.Add(std::get<sizeof...(A) - 2>(all), Repeats<function>(all));
+  else
+    ingredients.Fill(std::get<sizeof...(A) - 2>(all));  // subarrays, distributed arrays
+  return ingredients;
+}
+
 struct TypeMakes {
   template <Function function, class Real, class... A>
   static int Around(Call& call, Real real, A... arguments) {
@@ -108,10 +155,11 @@ struct TypeMakes {
       CheckLengths(call, std::get<0>(std::tie(arguments...)), std::get<1>(std::tie(arguments...)));
     if constexpr (LeadingCounts(function) > 0) CheckCount(call, std::get<0>(std::tie(arguments...)));
     if constexpr (LeadingCounts(function) > 1) CheckCount(call, std::get<1>(std::tie(arguments...)));
+    const Ingredients ingredients = IngredientsOf<function>(arguments...);
     const int result = real(arguments...);
     if (result != MPI_SUCCESS) return Noted(call, result);
     const MPI_Datatype made = *Last(arguments...);
-    LearnDatatype(call, made);
+    LearnDatatype(call, made, ingredients);
     if constexpr (function == Function::MPI_Type_dup) {
       Datatype original;
       if (FindAnyDatatype(std::get<0>(std::tie(arguments...)), &original) && original.committed) CommitDatatype(made);

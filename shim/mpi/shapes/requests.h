@@ -162,7 +162,7 @@ struct RequestStatus {
   template <Function, class Real>
   static int Around(Call& call, Real real, MPI_Request request, int* flag, MPI_Status* status) {
     const int result = real(request, flag, status);
-    if (result == MPI_SUCCESS && IsSet(flag)) NoteDone(call, request);
+    if (result == MPI_SUCCESS && IsSet(flag)) NoteAsked(call, request);
     return Noted(call, result);
   }
 };

@@ -319,8 +319,95 @@ static void null_places(void) {
   MPI_Group_free(&group);
 }
 
+// Whoever is looked at meanwhile must not be accused: long enough for the watchdog to look twice.
+static void busy(void) { usleep(700000); }
+
+static void left_out(void) {  // the last rank is not part of it, and waits for one that is
+  int word = 0, last = size - 1;
+  int* members = malloc((size_t)size * sizeof *members);
+  for (int i = 0; i < size; ++i) members[i] = i;
+  MPI_Comm some;
+  MPI_Group group = group_of(last, members);
+  MPI_Comm_create(ring, group, &some);
+  if (rank == last) {
+    MPI_Recv(&word, 1, MPI_INT, 0, 3, ring, MPI_STATUS_IGNORE);
+  } else {
+    if (rank == last - 1) busy();
+    MPI_Barrier(some);
+    if (rank == 0) MPI_Send(&size, 1, MPI_INT, last, 3, ring);
+    MPI_Comm_free(&some);
+  }
+  fold(word);
+  MPI_Group_free(&group);
+  free(members);
+}
+
+static void made_meanwhile(void) {  // one of several requests is enough, and the other one is a communicator's
+  int word = 0, which = -1, last = size - 1;
+  MPI_Comm copy;
+  MPI_Request requests[2];
+  if (rank == 0) {
+    MPI_Comm_idup(ring, &copy, &requests[0]);
+    MPI_Irecv(&word, 1, MPI_INT, 1, 4, ring, &requests[1]);
+    MPI_Waitany(2, requests, &which, MPI_STATUS_IGNORE);
+    require(which == 1, "the last rank has not come yet");
+    MPI_Send(&word, 1, MPI_INT, last, 5, ring);
+    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+  } else {
+    if (rank == 1) busy();
+    if (rank == 1) MPI_Send(&rank, 1, MPI_INT, 0, 4, ring);
+    if (rank == last) MPI_Recv(&word, 1, MPI_INT, 0, 5, ring, MPI_STATUS_IGNORE);
+    MPI_Comm_idup(ring, &copy, &requests[0]);
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+  }
+  fold(word);
+  fold(sum_over(copy));
+  MPI_Comm_free(&copy);
+}
+
+static void refused_alone(void) {  // one rank's error, which it has asked for, is nothing to the others
+  int dims[1] = {2 * size}, no = 0, word = rank;
+  MPI_Comm grid, one, two;
+  MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
+  if (rank == 0) require(MPI_Cart_create(ring, 1, dims, &no, 0, &grid) != MPI_SUCCESS, "more places than ranks");
+  MPI_Comm_set_errhandler(ring, MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_dup(ring, &one);
+  MPI_Comm_dup(ring, &two);
+  fold(sum_over(one));
+  MPI_Bcast(&word, 1, MPI_INT, 0, two);
+  fold(word);
+  MPI_Comm_free(&one);
+  MPI_Comm_free(&two);
+}
+
+static int free_inner(MPI_Comm comm, int key, void* inner, void* extra) {
+  (void)comm, (void)key, (void)extra;
+  const int result = MPI_Comm_free(inner);
+  free(inner);
+  return result;
+}
+
+static void freed_in_callbacks(void) {  // more than the library has room for, though never at once
+  int key, from = rank, all[64];
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_inner, &key, NULL);
+  for (int round = 0; round < 1100; ++round) {
+    MPI_Comm outer, *inner = malloc(sizeof *inner);
+    MPI_Comm_dup(MPI_COMM_SELF, &outer);
+    MPI_Comm_dup(MPI_COMM_SELF, inner);
+    MPI_Comm_set_attr(outer, key, inner);
+    MPI_Comm_free(&outer);
+  }
+  MPI_Comm_free_keyval(&key);
+  MPI_Gather(&from, 1, MPI_INT, all, 1, MPI_INT, 0, ring);
+  if (rank == 0) fold(all[size - 1]);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
+      {"left_out", left_out},
+      {"made_meanwhile", made_meanwhile},
+      {"refused_alone", refused_alone},
+      {"freed_in_callbacks", freed_in_callbacks},
       {"constructors", constructors},
       {"create_group", create_group},
       {"groups", groups},

@@ -417,8 +417,43 @@ static void threads_refused(void) {
   }
 }
 
+static void held_back(void) {  // a message that a probe has taken is received after the next one
+  int first[100] = {0}, second[2] = {0};
+  MPI_Message message;
+  if (rank == 0) {
+    MPI_Send(first, 100, MPI_INT, 1, 8, ring);
+    MPI_Send(second, 2, MPI_INT, 1, 8, ring);
+  } else if (rank == 1) {
+    MPI_Mprobe(0, 8, ring, &message, MPI_STATUS_IGNORE);
+    MPI_Recv(second, 2, MPI_INT, 0, 8, ring, MPI_STATUS_IGNORE);
+    usleep(700000);  // long enough for the watchdog to look twice
+    MPI_Mrecv(first, 100, MPI_INT, &message, MPI_STATUS_IGNORE);
+  }
+}
+
+static int receive_word(MPI_Comm comm, int key, void* value, void* extra) {
+  (void)comm, (void)key, (void)extra;
+  MPI_Recv(value, 10, MPI_INT, 0, 9, ring, MPI_STATUS_IGNORE);
+  return MPI_SUCCESS;
+}
+
+static void in_a_callback(void) {  // the first of two messages
+  int key, word = 0;
+  MPI_Comm copy;
+  MPI_Comm_dup(MPI_COMM_SELF, &copy);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, receive_word, &key, NULL);
+  if (rank == 0) MPI_Send(out, 10, MPI_INT, 1, 9, ring);
+  if (rank == 0) MPI_Send(out, 1, MPI_INT, 1, 9, ring);
+  if (rank == 1) MPI_Comm_set_attr(copy, key, in);
+  MPI_Comm_free(&copy);
+  if (rank == 1) MPI_Recv(&word, 1, MPI_INT, 0, 9, ring, MPI_STATUS_IGNORE);
+  MPI_Comm_free_keyval(&key);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
+      {"held_back", held_back},
+      {"in_a_callback", in_a_callback},
       {"modes", modes},
       {"large", large},
       {"wildcards", wildcards},

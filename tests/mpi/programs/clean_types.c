@@ -173,6 +173,61 @@ static void blocks(void) {
   MPI_Type_free(&block);
 }
 
+// A level is two of the one below.
+static MPI_Datatype next_level(MPI_Datatype below, int by_struct) {
+  MPI_Aint lower, extent;
+  MPI_Type_get_extent(below, &lower, &extent);
+  int lengths[2] = {1, 1};
+  MPI_Aint places[2] = {0, extent};
+  MPI_Datatype types[2] = {below, below}, made;
+  if (by_struct)
+    MPI_Type_create_struct(2, lengths, places, types, &made);
+  else
+    MPI_Type_create_hindexed(2, lengths, places, below, &made);
+  MPI_Type_commit(&made);
+  return made;
+}
+
+static void nested(void) {  // a type has 2^40 of its innermost ones: nobody may visit them all
+  enum { kLevels = 40, kSent = 4, kWords = 3 << kSent };
+  MPI_Datatype all[kLevels + 1], again;
+  double out[kWords], in[kWords];
+  MPI_Type_contiguous(3, MPI_DOUBLE, &all[0]);
+  for (int i = 1; i <= kLevels; ++i) all[i] = next_level(all[i - 1], i % 4 != 0);
+  MPI_Type_dup(all[kSent], &again);
+  for (int i = 0; i < kWords; ++i) out[i] = rank * 100 + i;
+  exchange(out, 1, all[kSent], in, kWords, MPI_DOUBLE);
+  exchange(in, kWords, MPI_DOUBLE, out, 2, all[kSent - 1]);
+  exchange(out, 1, again, in, 4, all[kSent - 2]);
+  for (int i = 0; i < kWords; ++i) fold((int64_t)in[i]);
+  MPI_Type_free(&again);
+  for (int i = 0; i <= kLevels; ++i) MPI_Type_free(&all[i]);
+}
+
+// What MPI_Type_get_contents gives out may be a copy that nobody has made.
+static void made_of_unseen(void) {
+  enum { kLevels = 30, kWords = 2 * 8 };
+  MPI_Datatype all[kLevels], inner[2], whole;
+  int numbers[3];
+  MPI_Aint places[2];
+  double out[kWords], in[kWords];
+  MPI_Type_contiguous(1, MPI_DOUBLE, &all[0]);
+  for (int i = 1; i < kLevels; ++i) all[i] = next_level(all[i - 1], 1);
+  MPI_Type_get_contents(all[4], 3, 2, 2, numbers, places, inner);  // eight of them
+  MPI_Type_contiguous(2, inner[0], &whole);
+  MPI_Type_commit(&whole);
+  for (int i = 0; i < kWords; ++i) out[i] = rank * 100 + i;
+  exchange(out, 1, whole, in, kWords, MPI_DOUBLE);
+  for (int i = 0; i < kWords; ++i) fold((int64_t)in[i]);
+  MPI_Type_free(&whole);
+  for (int i = 0; i < 2; ++i) MPI_Type_free(&inner[i]);
+  MPI_Type_get_contents(all[kLevels - 1], 3, 2, 2, numbers, places, inner);
+  MPI_Type_dup(inner[0], &whole);
+  MPI_Type_free(&whole);
+  for (int i = 0; i < 2; ++i) MPI_Type_free(&inner[i]);
+  for (int i = 0; i < kLevels; ++i) MPI_Type_free(&all[i]);
+}
+
 static void bytes(void) {  // packed data and bytes; a receive with room for more than comes
   char packed[64], got[64];
   int at = 0, numbers[2] = {rank, rank * rank}, back[2], count;
@@ -349,6 +404,8 @@ int main(int argc, char** argv) {
       {"pairs", pairs},
       {"names", names},
       {"blocks", blocks},
+      {"nested", nested},
+      {"made_of_unseen", made_of_unseen},
       {"bytes", bytes},
       {"empty", empty},
       {"rooted", rooted},

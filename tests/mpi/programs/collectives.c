@@ -44,6 +44,11 @@ static void last_skipped(void) {  // a leaf of the tree: nobody waits for it
   MPI_Comm_free(&own);
 }
 
+static void one_more_at_the_end(void) {  // its root does not wait for anybody
+  if (at_fault()) MPI_Bcast(in, 1, MPI_INT, odd, ring);
+  finish();
+}
+
 static void left_for_finalize(void) {
   if (at_fault()) finish();
   MPI_Allgather(in, 1, MPI_INT, out, 1, MPI_INT, MPI_COMM_WORLD);
@@ -358,6 +363,7 @@ int main(int argc, char** argv) {
       {"skipped", skipped},
       {"one_round_less", one_round_less},
       {"last_skipped", last_skipped},
+      {"one_more_at_the_end", one_more_at_the_end},
       {"left_for_finalize", left_for_finalize},
       {"order_swap", order_swap},
       {"allreduce_reduce", allreduce_reduce},

@@ -123,6 +123,16 @@ static void dup_cart(void) {  // as many ranks, in another call
   use_and_free();
 }
 
+static void window_before_dup(void) {
+  static int memory[4];
+  MPI_Win window;
+  if (at_fault()) MPI_Win_create(memory, sizeof memory, sizeof *memory, MPI_INFO_NULL, ring, &window);
+  MPI_Comm_dup(ring, &made);
+  if (rank != odd) MPI_Win_create(memory, sizeof memory, sizeof *memory, MPI_INFO_NULL, ring, &window);
+  MPI_Win_free(&window);
+  use_and_free();
+}
+
 static void sub_communicator(void) {  // a member of the halves that does not come to its half's barrier
   if (at_fault()) asleep();
   MPI_Barrier(half);
@@ -258,6 +268,7 @@ int main(int argc, char** argv) {
       {"group_order", group_order},
       {"dup_before_barrier", dup_before_barrier},
       {"dup_cart", dup_cart},
+      {"window_before_dup", window_before_dup},
       {"sub_communicator", sub_communicator},
       {"free_missing", free_missing},
       {"cart_dims", cart_dims},

@@ -6,9 +6,12 @@
 static int calls;
 
 int MPI_Allreduce(const void* from, void* to, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  const int result = PMPI_Allreduce(from, to, count, type, op, comm);
   ++calls;
-  return PMPI_Allreduce(from, to, count, type, op, comm);
+  return result;
 }
+
+int MPI_Barrier(MPI_Comm comm) { return PMPI_Barrier(comm); }  // may be a jump
 
 int MPI_Finalize(void) {
   int rank;

@@ -67,6 +67,30 @@ TEST(MpiCreations, AtAnotherPlaceAmongTheCollectives) {
       << diagnosis.findings[0].summary;
 }
 
+// Each rank starts as many as it likes.
+TEST(MpiCreations, BesidePersistentCollectives) {
+  MpiJob job(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    for (int started = 0; started < rank; ++started) job.Return(rank, job.Collective(rank, Function::MPI_Barrier_init));
+    const auto made = job.Create(rank, Function::MPI_Comm_dup);
+    job.At(rank, made).flags |= format::kPersisting;
+    job.Return(rank, made);
+  }
+  for (const diagnosis::Finding& finding : job.Judge().findings)
+    EXPECT_NE(Name(finding.kind), Name(Kind::kOrderMismatch));
+}
+
+TEST(MpiCreations, WindowsAmongThem) {
+  MpiJob job(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == 1)
+      Make(&job, rank, {Function::MPI_Comm_dup, Function::MPI_Win_create});
+    else
+      Make(&job, rank, {Function::MPI_Win_create, Function::MPI_Comm_dup});
+  }
+  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {1});
+}
+
 TEST(MpiCreations, FollowsFromAMismatch) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank) {

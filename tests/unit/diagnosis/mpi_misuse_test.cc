@@ -70,7 +70,7 @@ TEST(MpiMisuse, ThatMpiMayYetRefuseAndTellTheProgramIsPutOff) {
   MpiJob job(4);
   Note(&job, 2, Wrong::kRankOutOfRange, Function::MPI_Send).told = true;
   EXPECT_TRUE(job.Judge().healthy());
-  job.Pass(0.9);
+  job.Pass(0.4);
   EXPECT_TRUE(job.Judge().healthy());
   job.Pass(0.2);
   Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kLikely, {2});

@@ -21,6 +21,27 @@ TEST(MpiStall, OthersWaitFurtherOnForOneThatIsBehind) {
   Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {3});
 }
 
+// Whoever is behind holds nobody up who waits for the root alone.
+TEST(MpiStall, ARootThatIsMissingBesideOneThatIsFurtherBehind) {
+  MpiJob job(4);
+  for (const int rank : {0, 1, 2}) job.Return(rank, job.Collective(rank, Function::MPI_Bcast, 0));
+  for (const int rank : {0, 1}) job.Collective(rank, Function::MPI_Bcast, 2);
+  job.Pass(100.0);
+  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {2});
+}
+
+TEST(MpiStall, ANeighbourThatIsMissingBesideOthersThatAreFurtherBehind) {
+  MpiJob job(4);
+  const auto neighbour = [](int rank) {
+    return std::vector{format::Part{static_cast<std::uint32_t>(rank), 0, 0, 0}, Ints(1)};
+  };
+  for (const int rank : {0, 1})
+    job.Return(rank, job.Amounts(rank, Function::MPI_Neighbor_alltoall, neighbour(1 - rank), neighbour(1 - rank)));
+  job.Amounts(0, Function::MPI_Neighbor_alltoall, neighbour(1), neighbour(1));
+  job.Pass(100.0);
+  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {1});
+}
+
 // Its machine is slow, or the network is: no GPU has anything to do with it.
 TEST(MpiStall, ALateOneInACollectiveThatAllHaveCalledIsNobodysFault) {
   MpiJob job(4);
@@ -223,6 +244,7 @@ TEST(MpiStall, TestsOfACollectiveWaitForWhoeverIsMissing) {
   }
   job.Recv(2, {.peer = 0});
   job.Pass(100.0);
+  for (const int rank : {0, 1}) job.Poll(rank, Function::MPI_Testany, {});
   const auto findings = job.Judge().findings;
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(Name(findings[0].kind), Name(Kind::kDeadlock)) << findings[0].summary;
