@@ -204,6 +204,27 @@ TEST(Mismatch, ATieIsCertainOnlyOnceAllHaveSpoken) {
   ExpectMismatch(Only(job.Judge()), Kind::kOrderMismatch, {1}, 5);
 }
 
+// Two of five have not come, or their calls are lost: they could turn two against one. Equal chains say what they
+// called.
+TEST(Mismatch, AMajorityIsCertainOnceTheOthersCannotTurnIt) {
+  Job job = WarmedUp(5);
+  job.Call({0, 1}, kWorld, AllReduce());
+  job.Call({2}, kWorld, AllGather());
+  EXPECT_EQ(Only(job.Judge()).certainty, Certainty::kLikely);
+  Job others = job;
+  job.Call({3, 4}, kWorld, AllReduce());
+  others.Call({3, 4}, kWorld, Broadcast(0));
+  for (Job* lost : {&job, &others}) {
+    for (const int rank : {3, 4}) {
+      reader::BoxImage& box = lost->Box(rank);
+      box.first_slot = box.calls.back().slot + 1;
+      box.calls.clear();
+    }
+  }
+  ExpectMismatch(Only(job.Judge()), Kind::kOrderMismatch, {2}, 5);
+  EXPECT_EQ(Only(others.Judge()).certainty, Certainty::kLikely);
+}
+
 TEST(Mismatch, ProcessesOfAnotherWorldAreSaidToBeNotCompared) {
   Job job = WarmedUp(2);
   for (int rank : {0, 1}) job.Entry(rank, kWorld).flags |= format::kCommIdentityUnknown | format::kCommForeign;
