@@ -326,12 +326,7 @@ void BeginEnding(Call& call, MPI_Comm comm) {
 
 void EndEnding(Call& call, MPI_Comm comm, int result) {
   if (result == MPI_SUCCESS) NoteFreed(call, ObjectKind::kCommunicator, Bits(comm));
-  if (result == MPI_SUCCESS) {
-    EndTakenOut(call.box, call.index);
-  } else if (call.index != kNoCommunicator) {  // a callback has refused: it lives on
-    Bind(call.box, call.index, comm);
-    ChangeState(call.box.communicators[call.index], CommunicatorState::kFinalizing, CommunicatorState::kReady);
-  }
+  if (call.index != kNoCommunicator) EndTakenOut(call.box, call.index, result);
   Leave(call, result);
 }
 
@@ -344,15 +339,20 @@ std::uint32_t TakeOut(Box& box, MPI_Comm comm) {
   return index;
 }
 
-void EndTakenOut(Box& box, std::uint32_t index) {
-  if (index != kNoCommunicator)
-    ChangeState(box.communicators[index], CommunicatorState::kFinalizing, CommunicatorState::kDestroyed);
+void EndTakenOut(Box& box, std::uint32_t index, int result) {
+  format::Communicator& entry = box.communicators[index];
+  const bool refused = result != MPI_SUCCESS;  // by a callback: it lives on
+  if (refused) {
+    WriterLock lock(box);
+    box.handles.Insert(entry.handle, index);
+  }
+  ChangeState(entry, CommunicatorState::kFinalizing,
+              refused ? CommunicatorState::kReady : CommunicatorState::kDestroyed);
 }
 
 void NoteUnseenMessages(Box& box) {
   if (world_index == kNoCommunicator) return;
-  format::Communicator& world = box.communicators[world_index];
-  if ((world.flags & format::kCommUnseenMessages) == 0) Put(world.flags, world.flags | format::kCommUnseenMessages);
+  std::atomic_ref(box.communicators[world_index].flags).fetch_or(format::kCommUnseenMessages);
 }
 
 void Label(const Call& call, const char* name) {
@@ -385,7 +385,7 @@ std::uint32_t BeginMakingOver(Call& call, MPI_Comm comm, const Over& over) {
 }
 
 void EndMakingOver(Call& call, std::uint32_t made, int result, std::uint64_t handle) {
-  if (result != MPI_SUCCESS && !TookPart(result) && made != kNoCommunicator) GiveBackOrdinal(call);
+  if (result != MPI_SUCCESS && !TookPart(result) && !call.inter) GiveBackOrdinal(call);
   if (made != kNoCommunicator) {
     format::Communicator& entry = call.box.communicators[made];
     if (result != MPI_SUCCESS) {

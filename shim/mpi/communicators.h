@@ -67,8 +67,8 @@ void BeginEnding(Call& call, MPI_Comm comm);
 void EndEnding(Call& call, MPI_Comm comm, int result);
 
 // The same in a callback of MPI, of which nothing is recorded: its handle may be another one's next.
-std::uint32_t TakeOut(Box& box, MPI_Comm comm);
-void EndTakenOut(Box& box, std::uint32_t index);
+std::uint32_t TakeOut(Box& box, MPI_Comm comm);  // its entry; kNoCommunicator: it is not known
+void EndTakenOut(Box& box, std::uint32_t index, int result);
 // Messages that no record tells of: of callbacks, partitioned ones.
 void NoteUnseenMessages(Box& box);
 

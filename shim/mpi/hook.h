@@ -1,6 +1,9 @@
 // The one body of all wrappers of MPI.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -12,6 +15,7 @@
 #include "shim/mpi/objects.h"
 #include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
+#include "shim/mpi/requests.h"
 #include "shim/mpi/shapes.h"
 #include "shim/mpi/threads.h"
 #include "shim/recorder/put.h"
@@ -33,15 +37,25 @@ inline bool IsInner(const Thread& thread, const Here& here) {
          StillInCall(thread, {here.frame, here.site});
 }
 
+// MPI calls functions of the application in completions too: MPI_Grequest_start has named them.
+inline constinit std::atomic<bool> completes_by_callback{false};
+
 // What a tool does inside of it is its share of the messages that its record tells of. What callbacks of MPI_Finalize
-// do comes after all that is compared.
+// do comes after all that is compared, and what tools do in MPI_Init before it.
 inline bool TellsOfMessages(std::uint32_t function) {
   using functions::Family;
-  const functions::FunctionInfo* info = functions::Find(static_cast<functions::Function>(function));
+  using functions::Function;
+  const functions::FunctionInfo* info = functions::Find(static_cast<Function>(function));
   if (info == nullptr) return true;
-  return info->family == Family::kPointToPoint || info->family == Family::kProbe ||
-         info->family == Family::kCompletion || info->family == Family::kRequest ||
-         info->function == functions::Function::MPI_Finalize;
+  switch (info->family) {
+    case Family::kPointToPoint:
+    case Family::kProbe: return true;
+    case Family::kCompletion:
+    case Family::kRequest: return !completes_by_callback.load(std::memory_order_relaxed);
+    default:
+      return info->function == Function::MPI_Finalize || info->function == Function::MPI_Init ||
+             info->function == Function::MPI_Init_thread;
+  }
 }
 
 template <functions::Function function, class Shape, class Signature>
@@ -70,7 +84,7 @@ struct Hook<function, Shape, int(P...)> {
     Thread& thread = current_thread;
     if (IsInner(thread, here)) {
       // A tool, or the application in a callback of MPI.
-      if constexpr (kChangesLives || kFamily == Family::kPointToPoint)
+      if constexpr (kChangesLives || kMovesMessages)
         if (!IsMpisOwn(here.site)) return Unseen(thread, here, real, arguments...);
       if constexpr (kFamily == Family::kCompletion)
         if (AnyShadow()) [[unlikely]]
@@ -84,6 +98,8 @@ struct Hook<function, Shape, int(P...)> {
     }
     Box* box = CurrentBox();
     if (!box) return real(arguments...);
+    if constexpr (function == functions::Function::MPI_Grequest_start)
+      completes_by_callback.store(true, std::memory_order_relaxed);
     // One by one: read in one piece they would wait for the two stores that have just put them there.
     Put(thread.frame, here.frame);
     Put(thread.site, here.site);
@@ -128,18 +144,46 @@ struct Hook<function, Shape, int(P...)> {
   [[gnu::cold, gnu::noinline]] static int Unseen(Thread& thread, const Here& here, Real real, P... arguments) {
     Box* const box = CurrentBox();
     if constexpr (kChangesLives) LoseSightOfAll();
-    if constexpr (kFamily == Family::kPointToPoint || kFamily == Family::kCompletion)
-      if (box && !TellsOfMessages(thread.function)) NoteUnseenMessages(*box);
+    if constexpr (kMovesMessages)
+      if (box && !TellsOfMessages(thread.function) && AreKnown(*box, arguments...)) NoteUnseenMessages(*box);
     if constexpr (kFamily == Family::kCompletion)
       if (AnyShadow()) return Inside(thread, here, real, arguments...);
     if constexpr (kEndsCommunicator) {
       const std::uint32_t ends =
           box ? TakeOut(*box, shapes::Given(shapes::Last(arguments...), MPI_COMM_NULL)) : format::kNoCommunicator;
       const int result = real(arguments...);
-      if (result == MPI_SUCCESS && ends != format::kNoCommunicator) EndTakenOut(*box, ends);
+      if (ends != format::kNoCommunicator) EndTakenOut(*box, ends, result);
       return result;
     }
     return real(arguments...);
+  }
+
+  // A tool has communicators and requests of its own, of which nothing is compared.
+  [[gnu::cold, gnu::noinline]] static bool AreKnown(const Box& box, P... arguments) {
+    if constexpr (kStarts || kFamily == Family::kCompletion) {
+      const MPI_Request* const all = RequestsOf(arguments...);
+      Request request;
+      return std::any_of(all, all + (all ? std::max(CountOf(arguments...), 0) : 0),
+                         [&](MPI_Request one) { return requests.Find(Bits(one), &request); });
+    } else if constexpr (CommunicatorAt() < sizeof...(P)) {
+      return box.handles.Find(Bits(std::get<CommunicatorAt()>(std::tie(arguments...)))) != format::kNoCommunicator;
+    } else {
+      return true;  // of a matched probe
+    }
+  }
+  static constexpr std::size_t CommunicatorAt() {
+    using functions::Function;
+    switch (functions::WithSmallCounts(function)) {
+      case Function::MPI_Mrecv:
+      case Function::MPI_Imrecv: return sizeof...(P);
+      case Function::MPI_Mprobe:
+      case Function::MPI_Improbe: return 2;
+      case Function::MPI_Sendrecv:
+      case Function::MPI_Isendrecv: return 10;
+      case Function::MPI_Sendrecv_replace:
+      case Function::MPI_Isendrecv_replace: return 7;
+      default: return 5;
+    }
   }
 
   static const MPI_Request* RequestsOf(int, const MPI_Request* all, ...) { return all; }
@@ -178,6 +222,12 @@ struct Hook<function, Shape, int(P...)> {
       kFamily == Family::kPointToPoint || kFamily == Family::kProbe || kFamily == Family::kCompletion ||
       kFamily == Family::kLifecycle || kFamily == Family::kOneSided || kFamily == Family::kWindow ||
       kFamily == Family::kFile || kFamily == Family::kDatatype;
+  static constexpr bool kStarts =
+      function == functions::Function::MPI_Start || function == functions::Function::MPI_Startall;
+  // A probe that matches takes the message.
+  static constexpr bool kMovesMessages = kFamily == Family::kPointToPoint || kFamily == Family::kCompletion ||
+                                         kStarts || function == functions::Function::MPI_Mprobe ||
+                                         function == functions::Function::MPI_Improbe;
   static constexpr bool kEndsCommunicator =
       function == functions::Function::MPI_Comm_free || function == functions::Function::MPI_Comm_disconnect;
   static constexpr bool kChangesLives =

@@ -35,7 +35,7 @@ void Renew(Call& call) {
       record.completed.load(std::memory_order_relaxed) != 0 || record.communicator >= box.capacity)
     return;
   format::Communicator& entry = box.communicators[record.communicator];
-  if (GenerationOf(entry) == record.generation) Put(entry.flags, entry.flags | format::kCommLostReceives);
+  if (GenerationOf(entry) == record.generation) std::atomic_ref(entry.flags).fetch_or(format::kCommLostReceives);
 }
 
 // As Commit of NCCL's records (recorder/record.cc), which says how it goes together with readers.
@@ -109,6 +109,7 @@ bool TookPart(int error) {
     case MPI_ERR_BUFFER:
     case MPI_ERR_COUNT:
     case MPI_ERR_TYPE:
+    case MPI_ERR_TAG:
     case MPI_ERR_COMM:
     case MPI_ERR_RANK:
     case MPI_ERR_ROOT:
@@ -116,7 +117,12 @@ bool TookPart(int error) {
     case MPI_ERR_OP:
     case MPI_ERR_TOPOLOGY:
     case MPI_ERR_DIMS:
+    case MPI_ERR_INFO:
+    case MPI_ERR_INFO_KEY:
+    case MPI_ERR_INFO_VALUE:
     case MPI_ERR_WIN:
+    case MPI_ERR_SIZE:
+    case MPI_ERR_DISP:
     case MPI_ERR_ASSERT:
     case MPI_ERR_RMA_SYNC:
     case MPI_ERR_FILE:

@@ -191,17 +191,13 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
 
 std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph) {
   const std::vector<int> deadlocked = graph.Deadlocked();
-  const auto cycle_among = [&](const std::vector<int>& nodes, auto* counts) {
-    const std::set<int> others(nodes.begin(), nodes.end());
-    return graph.CycleAmong(nodes, [&](const Wait& wait) { return counts(view, graph, wait, others); });
-  };
-  std::vector<const Wait*> cycle = cycle_among(ProvenAmong(view, graph, deadlocked), Binds);
-  if (cycle.empty()) cycle = cycle_among(deadlocked, MayHold);
+  const Proofs proofs(view, graph, deadlocked);
+  const std::vector<const Wait*> cycle = proofs.Circle();
   if (cycle.empty()) return {};
   std::int64_t latest = 0;
   for (const Wait* wait : cycle) latest = std::max({latest, wait->since_ns, view.nodes[wait->waiter].active_ns});
   std::optional<Certainty> certainty =
-      IsClosed(view, graph, cycle, deadlocked) ? Certainty::kCertain : ByTime(view, view.now_ns - latest);
+      proofs.IsClosed(cycle) ? Certainty::kCertain : ByTime(view, view.now_ns - latest);
   if (!certainty) return {};
   const bool made = std::any_of(cycle.begin(), cycle.end(), MadeSynchronous);
   if (made) certainty = std::min(*certainty, Certainty::kLikely);

@@ -325,24 +325,32 @@ std::vector<CallSummary> CallsOf(const View& view, const std::vector<const Suspe
   }
 }
 
-// Most ranks have come to MPI_Finalize, and the others wait for them in a collective: it is one too many.
+// Who has made the call that is waited in, whether it is back from it or not.
+std::vector<int> Callers(const View& view, const Suspect& suspect) {
+  std::vector<int> ranks;
+  for (const Member& member : view.comms[suspect.comm].members)
+    if (member.entered > suspect.position && member.node >= 0) ranks.push_back(view.nodes[member.node].rank);
+  return SortedUnique(std::move(ranks));
+}
+
+// Most ranks have come to MPI_Finalize without the collective that others wait in: it is one too many.
 bool IsOneTooMany(const View& view, const std::vector<const Suspect*>& group) {
   const Suspect& first = *group.front();
   return first.kind == Kind::kMissingParticipant && first.what == WaitFor::kCollective &&
-         group.size() > Waiting(view, first).size() &&
+         group.size() > Callers(view, first).size() &&
          std::all_of(group.begin(), group.end(),
                      [&](const Suspect* suspect) { return HasComeToItsEnd(view, *suspect); });
 }
 
-void BlameTheWaiting(const View& view, const Suspect& suspect, Finding* finding) {
+void BlameTheCallers(const View& view, const Suspect& suspect, Finding* finding) {
+  const std::vector<int> callers = Callers(view, suspect);
   finding->kind = Kind::kOrderMismatch;
-  finding->summary = Capital(Ranks(Waiting(view, suspect))) + " called " + WhatText(view, suspect) + ", which " +
-                     Ranks(finding->culprits) +
-                     " never did: " + (finding->culprits.size() > 1 ? "they have" : "it has") +
-                     " come to MPI_Finalize.";
+  finding->summary =
+      Capital(Ranks(callers)) + " called " + WhatText(view, suspect) + ", which " + Ranks(finding->culprits) +
+      " never did: " + (finding->culprits.size() > 1 ? "they have" : "it has") + " come to MPI_Finalize.";
   finding->victims = std::move(finding->culprits);
   finding->culprits.clear();
-  AddCulprits(view, Waiting(view, suspect), finding);
+  AddCulprits(view, callers, finding);
   finding->next_steps = {"look for what leads to this call on " + Ranks(finding->culprits) +
                          " alone, or one time more than elsewhere: a branch on the rank, a bound of a loop"};
 }
@@ -369,7 +377,7 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   finding.summary = Summary(view, first, finding, view.now_ns - began);
   AddEvidence(view, group, &finding);
   AddNextSteps(view, first, &finding);
-  if (IsOneTooMany(view, group)) BlameTheWaiting(view, first, &finding);
+  if (IsOneTooMany(view, group)) BlameTheCallers(view, first, &finding);
   return finding;
 }
 

@@ -1,7 +1,6 @@
 #include "watchdog/diagnosis/mpi_channels.h"
 
 #include <algorithm>
-#include <set>
 
 #include "watchdog/diagnosis/peer_counts.h"
 
@@ -176,9 +175,8 @@ Channels::Channels(const View& view) {
       }
     }
   }
-  std::set<int> unseen;  // processes
   for (std::size_t p = 0; p < view.processes.size(); ++p)
-    if (HasUnseenMessages(view.processes[p])) unseen.insert(static_cast<int>(p));
+    if (HasUnseenMessages(view.processes[p])) unseen_.insert(static_cast<int>(p));
   for (auto& [key, channel] : channels_) {
     const auto [comm, sender, receiver] = key;
     channel.sender = view.comms[comm].OfRank(sender);
@@ -187,7 +185,7 @@ Channels::Channels(const View& view) {
     std::stable_sort(channel.receipts.begin(), channel.receipts.end(), ByPosition);
     if (channel.sender == nullptr || channel.receiver == nullptr) continue;
     channel.lossy = (channel.receiver->comm->flags & format::kCommLostReceives) != 0;
-    if (unseen.contains(channel.sender->process) || unseen.contains(channel.receiver->process)) {
+    if (HasUnseen(*channel.sender) || HasUnseen(*channel.receiver)) {
       channel.sends.clear();
       channel.receipts.clear();
       continue;

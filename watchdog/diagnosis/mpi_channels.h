@@ -45,10 +45,14 @@ class Channels {
   const std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Channel>& all() const { return channels_; }
   // A receive that is open, or of which nobody knows what it got, takes it.
   bool MayBeReceived(const reader::Call* send) const;
+  // A receive that is open, and from its sender alone, takes it.
+  bool IsClaimed(const reader::Call* send) const { return claimed_.contains(send); }
   // Not received, and neither such a receive takes it nor has a matched probe.
   bool Free(const reader::Call* send) const;
   // A message under way that an open receive or probe may get; null: none, as far as is known.
   const reader::Call* ClaimOf(const reader::Call* receive) const;
+  // Its process has sent or received what no record tells of: of its messages nothing is known.
+  bool HasUnseen(const Member& member) const { return unseen_.contains(member.process); }
 
  private:
   void AddCounted(int comm, const Member& member);
@@ -57,6 +61,7 @@ class Channels {
                     const std::function<bool(const reader::Call*)>& visit) const;
 
   std::map<std::tuple<int, std::uint32_t, std::uint32_t>, Channel> channels_;
+  std::unordered_set<int> unseen_;                             // processes
   std::map<const reader::Call*, const reader::Call*> claims_;  // by receive
   std::unordered_set<const reader::Call*> claimed_;            // sends, by a receive from their sender
   std::unordered_set<const reader::Call*> wanted_;             // sends, by a receive from anybody

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
+#include <utility>
 
 #include "watchdog/diagnosis/waits_mpi.h"
 #include "watchdog/diagnosis/waits_windows.h"
@@ -75,62 +75,106 @@ bool Proven(const View& view, const Wait& wait) {
   return wait.call->bytes > kAlwaysBuffered && view.now_ns - wait.since_ns >= kHeldNs;
 }
 
-// What is awaited with it by one call, the other half of an exchange among them.
-bool AreAwaitedTogether(const Call& a, const Call& b) {
-  if (a.awaited && b.awaited && a.waiter == b.waiter) return true;
-  return a.group != 0 && a.group == b.group && functions::IsMessage(a.function) && functions::IsMessage(b.function);
+bool IsStandardSend(const Call* call) {
+  return call != nullptr && IsSend(*call) && (call->flags & format::kSynchronous) == 0;
 }
 
 }  // namespace
 
-bool MayHold(const View& view, const WaitGraph& graph, const Wait& wait, const std::set<int>& others) {
-  if (wait.call == nullptr || !IsSend(*wait.call) || (wait.call->flags & format::kSynchronous) != 0) return true;
-  const std::vector<Call>& calls = view.process(view.nodes[wait.waiter]).box->calls;
-  return std::all_of(calls.begin(), calls.end(), [&](const Call& call) {
-    if (&call == wait.call || !call.Holds() || !AreAwaitedTogether(call, *wait.call)) return true;
-    return std::any_of(graph.out[wait.waiter].begin(), graph.out[wait.waiter].end(), [&](int index) {
-      return graph.waits[index].call == &call && others.contains(graph.waits[index].other);
-    });
-  });
+Proofs::Proofs(const View& view, const WaitGraph& graph, const std::vector<int>& nodes)
+    : view_(view), graph_(graph), nodes_(nodes) {
+  for (const int node : nodes) {
+    Join(view.process(view.nodes[node]).box->calls);
+    for (const int index : graph.out[node])
+      if (const Call* call = graph.waits[index].call) awaited_[call].push_back(graph.waits[index].other);
+  }
 }
 
-bool Binds(const View& view, const WaitGraph& graph, const Wait& wait, const std::set<int>& others) {
-  return others.contains(wait.other) && Proven(view, wait) && MayHold(view, graph, wait, others);
+// The two halves of an exchange belong together too.
+void Proofs::Join(const std::vector<Call>& calls) {
+  std::map<std::uint64_t, std::size_t> of_waiter, of_group;
+  const auto join = [&](std::map<std::uint64_t, std::size_t>* groups, std::uint64_t key, const Call& call) {
+    const auto [group, fresh] = groups->try_emplace(key, groups_.size());
+    if (fresh) groups_.emplace_back();
+    groups_[group->second].push_back(&call);
+    groups_of_[&call].push_back(group->second);
+  };
+  for (const Call& call : calls) {
+    if (!call.Holds()) continue;
+    if (call.awaited) join(&of_waiter, call.waiter, call);
+    if (call.group != 0 && functions::IsMessage(call.function)) join(&of_group, call.group, call);
+  }
 }
 
-namespace {
+// It ends by what one of the nodes does, or by itself: not before it would MPI have let its rank go on.
+bool Proofs::Leads(const Call& call, const std::set<int>& nodes) const {
+  if (const auto met = graph_.met.find(&call); met != graph_.met.end()) {
+    const int partner = met->second.partner;
+    if (partner < 0) return true;
+    return nodes.contains(partner) && call.bytes <= kSoonMoved &&
+           view_.now_ns - view_.nodes[partner].active_ns >= kHeldNs;
+  }
+  const auto others = awaited_.find(&call);
+  return others != awaited_.end() &&
+         std::any_of(others->second.begin(), others->second.end(), [&](int other) { return nodes.contains(other); });
+}
+
+Proofs::Among Proofs::In(std::set<int> nodes) const {
+  Among among{std::move(nodes), {}};
+  for (const std::vector<const Call*>& group : groups_)
+    among.elsewhere.push_back(
+        !std::all_of(group.begin(), group.end(), [&](const Call* call) { return Leads(*call, among.nodes); }));
+  return among;
+}
+
+// It leads to one of the others. A standard send may lie in a buffer: then what is awaited with it by the same call is
+// what holds, where that leads elsewhere.
+bool Proofs::MayHold(const Wait& wait, const Among& others) const {
+  if (!others.nodes.contains(wait.other)) return false;
+  const auto groups = IsStandardSend(wait.call) ? groups_of_.find(wait.call) : groups_of_.end();
+  return groups == groups_of_.end() || std::none_of(groups->second.begin(), groups->second.end(),
+                                                    [&](std::size_t group) { return others.elsewhere[group] != 0; });
+}
+
+// If none of the others ever goes on, the waiter does not either.
+bool Proofs::Binds(const Wait& wait, const Among& others) const { return Proven(view_, wait) && MayHold(wait, others); }
 
 // One wait of it leads to such as never go on either; of several that may free it, each.
-bool NeverGoesOn(const View& view, const WaitGraph& graph, int node, const std::set<int>& others) {
+bool Proofs::NeverGoesOn(int node, const Among& others) const {
   std::map<int, bool> closed;  // by choice
-  for (const int index : graph.out[node]) {
-    const Wait& wait = graph.waits[index];
-    const bool leads = Binds(view, graph, wait, others);
+  for (const int index : graph_.out[node]) {
+    const Wait& wait = graph_.waits[index];
+    const bool leads = Binds(wait, others);
     if (wait.choice < 0 && leads) return true;
     if (wait.choice >= 0) closed[wait.choice] = leads && closed.try_emplace(wait.choice, true).first->second;
   }
   return std::any_of(closed.begin(), closed.end(), [](const auto& choice) { return choice.second; });
 }
 
-}  // namespace
-
-std::vector<int> ProvenAmong(const View& view, const WaitGraph& graph, const std::vector<int>& nodes) {
-  std::set<int> left(nodes.begin(), nodes.end());
-  const auto waits = [&](int node) {
-    return std::any_of(graph.out[node].begin(), graph.out[node].end(),
-                       [&](int index) { return Binds(view, graph, graph.waits[index], left); });
-  };
-  while (std::erase_if(left, [&](int node) { return !waits(node); }) > 0) continue;
-  return {left.begin(), left.end()};
+Proofs::Among Proofs::Shrunk(const std::function<bool(int, const Among&)>& stays) const {
+  Among left = In({nodes_.begin(), nodes_.end()});
+  while (std::erase_if(left.nodes, [&](int node) { return !stays(node, left); }) > 0) left = In(std::move(left.nodes));
+  return left;
 }
 
-bool IsClosed(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
-              const std::vector<int>& deadlocked) {
-  std::set<int> stuck(deadlocked.begin(), deadlocked.end());
-  while (std::erase_if(stuck, [&](int node) { return !NeverGoesOn(view, graph, node, stuck); }) > 0) continue;
-  return std::all_of(cycle.begin(), cycle.end(), [&](const Wait* wait) {
-    return stuck.contains(wait->waiter) && Binds(view, graph, *wait, stuck);
+std::vector<const Wait*> Proofs::Circle(Rule counts) const {
+  const Among left = Shrunk([&](int node, const Among& others) {
+    return std::any_of(graph_.out[node].begin(), graph_.out[node].end(),
+                       [&](int index) { return (this->*counts)(graph_.waits[index], others); });
   });
+  return graph_.CycleAmong({left.nodes.begin(), left.nodes.end()},
+                           [&](const Wait& wait) { return (this->*counts)(wait, left); });
+}
+
+std::vector<const Wait*> Proofs::Circle() const {
+  const std::vector<const Wait*> proven = Circle(&Proofs::Binds);
+  return proven.empty() ? Circle(&Proofs::MayHold) : proven;
+}
+
+bool Proofs::IsClosed(const std::vector<const Wait*>& circle) const {
+  const Among stuck = Shrunk([&](int node, const Among& others) { return NeverGoesOn(node, others); });
+  return std::all_of(circle.begin(), circle.end(),
+                     [&](const Wait* wait) { return stuck.nodes.contains(wait->waiter) && Binds(*wait, stuck); });
 }
 
 }  // namespace ncclwatch::diagnosis

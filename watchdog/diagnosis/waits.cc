@@ -110,14 +110,18 @@ bool MadeFromAll(const View& view, const CommView& comm) {
 
 namespace {
 
+// Then it makes nothing of it any more. Who is about to be left out of it when it is made has not joined it either.
+bool HasFreed(const CommView& comm, const Member& member) {
+  return SpeaksMpi(comm) && member.comm->state != format::CommunicatorState::kInitializing;
+}
+
 std::vector<Absentee> AbsentFromSplit(const View& view, const CommView& comm) {
   std::vector<Absentee> absentees;
   const CommView* parent = view.CommOf(comm.parent);
   if (parent == nullptr || !MadeFromAll(view, comm)) return absentees;
   const std::uint64_t ordinal = comm.members.front().comm->parent_ordinal;
   for (const Member& member : parent->members) {
-    // Who has freed the parent does not make it any more.
-    if (member.comm->creations > ordinal || !(member.alive_in() || SpeaksMpi(comm))) continue;
+    if (member.comm->creations > ordinal || !(member.alive_in() || HasFreed(comm, member))) continue;
     absentees.push_back({member.comm->rank, member.node >= 0 ? view.nodes[member.node].rank : -1, member.node});
   }
   return absentees;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <unordered_map>
 #include <vector>
 
 #include "watchdog/diagnosis/view.h"
@@ -45,8 +46,15 @@ struct Crowd {
   std::vector<int> waiters, others;  // nodes
 };
 
+// Of a call that holds its rank, and waits for nobody any more: its message is there, or has been received. MPI ends
+// it soon where the partner is inside of MPI.
+struct Met {
+  int partner = -1;  // node; -1: it needs nobody
+};
+
 struct WaitGraph {
   std::vector<Wait> waits;
+  std::unordered_map<const reader::Call*, Met> met;
   std::vector<Crowd> crowds;
   std::vector<std::vector<int>> out;  // by node: indices into waits
   std::vector<std::vector<int>> in;

@@ -55,12 +55,12 @@ class Messages {
     if (call.any_does) heard_.insert(&call);
     const std::size_t before = graph_->waits.size();
     // What is being cancelled ends whatever others do.
-    if ((call.flags & (format::kNoPartner | format::kCancelled)) == 0) {
-      if (IsSend(call))
-        AddSend(comm_index, member_index, call);
-      else
-        AddReceive(comm_index, member_index, call);
-    }
+    if ((call.flags & (format::kNoPartner | format::kCancelled)) != 0)
+      graph_->met[&call] = {};
+    else if (IsSend(call))
+      AddSend(comm_index, member_index, call);
+    else
+      AddReceive(comm_index, member_index, call);
     if (call.any_does && graph_->waits.size() == before)
       free_.insert(ChoiceOf(view_.comms[comm_index].members[member_index].node, call));
   }
@@ -86,18 +86,29 @@ class Messages {
   void AddSend(int comm_index, int member_index, const Call& call) {
     const CommView& comm = view_.comms[comm_index];
     const Member& member = comm.members[member_index];
-    if ((call.flags & format::kBuffered) != 0) return;
+    if ((call.flags & format::kBuffered) != 0) {
+      graph_->met[&call] = {};
+      return;
+    }
     const Member* to = call.root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call.root));
     const Channel* channel = to ? channels_.Of(comm_index, member.comm->rank, to->comm->rank) : nullptr;
-    if (channel == nullptr || !channel->known || !IsUnderWay(*channel, call) || !channels_.Free(&call)) return;
+    if (channel == nullptr || !channel->known) return;
+    const bool under_way = IsUnderWay(*channel, call);
+    if (!channel->lossy && to->node >= 0 && (!under_way || channels_.IsClaimed(&call))) graph_->met[&call] = {to->node};
+    if (!under_way || !channels_.Free(&call)) return;
     AddWait(comm_index, member_index, call, *to, ChoiceOf(member.node, call));
   }
 
   void AddReceive(int comm_index, int member_index, const Call& call) {
     const CommView& comm = view_.comms[comm_index];
     const Member& member = comm.members[member_index];
-    if (!IsOpen(call) || IsMatched(call.function) || channels_.ClaimOf(&call) != nullptr) return;
+    if (!IsOpen(call) || IsMatched(call.function)) return;
     const bool anybody = (call.flags & format::kAnySource) != 0;
+    if (channels_.ClaimOf(&call) != nullptr) {
+      const Member* from = anybody || call.root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call.root));
+      if (from != nullptr && from->node >= 0) graph_->met[&call] = {from->node};
+      return;
+    }
     const auto may_send = [&](const Member& other) {
       if (anybody) return !HasLeft(other);
       return other.rank_known() && other.comm->rank == static_cast<std::uint32_t>(call.root);
@@ -128,6 +139,7 @@ class Messages {
 
   // What may be under way from there nobody can tell: then nobody is said to be waited for.
   bool Unclear(int comm_index, const Member& from, const Member& to) const {
+    if (channels_.HasUnseen(from) || channels_.HasUnseen(to)) return true;
     const Channel* channel = channels_.Of(comm_index, from.comm->rank, to.comm->rank);
     return channel != nullptr && !channel->known;
   }

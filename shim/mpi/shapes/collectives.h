@@ -111,18 +111,22 @@ struct Collective {
     Amount(call, static_cast<std::uint64_t>(count), type);
     CheckBuffer(call, buffer, call.bytes, type);
   }
-  // What a rank sends lies apart from what it has room for, of which there is a part for each rank; or the other way
-  // round. `whole` holds all the parts, `part` one of them.
-  // No place may be received into twice. Of parts that lie in the order of their ranks, as most do.
+  // No place may be received into twice. Of parts that lie in the order of their ranks, as most do. `from` is what the
+  // call sends: nothing is received into the own part where MPI_IN_PLACE says that it is there.
   template <class Counts, class Places>
-  static void CheckPartsApart(Call& call, Counts counts, Places places, MPI_Datatype type) {
+  static void CheckPartsApart(Call& call, const void* from, Counts counts, Places places, MPI_Datatype type) {
     if (!counts || !places || !IsPredefined(type)) return;
+    const auto received = [&](std::uint32_t rank) {
+      return counts[rank] > 0 && !(from == MPI_IN_PLACE && static_cast<std::int32_t>(rank) == call.rank);
+    };
     for (std::uint32_t i = 1; i < call.size; ++i) {
-      const bool both = counts[i - 1] > 0 && counts[i] > 0 && places[i - 1] <= places[i];
+      const bool both = received(i - 1) && received(i) && places[i - 1] <= places[i];
       if (both && places[i - 1] + counts[i - 1] > places[i])
         return Report(call, {.wrong = Wrong::kPartsOverlap, .value = i - 1, .limit = i});
     }
   }
+  // What a rank sends lies apart from what it has room for, of which there is a part for each rank; or the other way
+  // round. `whole` holds all the parts, `part` one of them.
   static void CheckPartApart(Call& call, const void* part, auto count, MPI_Datatype type, const void* whole,
                              MPI_Datatype whole_type) {
     if (part == MPI_IN_PLACE || whole == MPI_IN_PLACE || count <= 0 || call.bytes == 0) return;
@@ -282,7 +286,7 @@ struct Gatherv : Collective<Gatherv> {
   static void Tell(Call& call, const void* from, auto sent, MPI_Datatype sent_type, void*, Counts counts, Places places,
                    MPI_Datatype received_type, int root, MPI_Comm, A...) {
     const std::uint32_t ranks = call.rank == root ? RanksOf(call) : 0;
-    if (call.rank == root) CheckPartsApart(call, counts, places, received_type);
+    if (call.rank == root) CheckPartsApart(call, from, counts, places, received_type);
     Parts parts(call, 1, ranks);
     AddOne(parts, from, sent, sent_type);
     const Total total = AddEach(parts, ranks, counts, received_type);
@@ -357,7 +361,7 @@ struct Allgatherv : Collective<Allgatherv> {
                        Places places, MPI_Datatype received_type, MPI_Comm comm, A...) {
     Attach(call, comm);
     AmountOfAll(call, counts, received_type);
-    if (!call.inter) CheckPartsApart(call, counts, places, received_type);
+    if (!call.inter) CheckPartsApart(call, from, counts, places, received_type);
     if (from == MPI_IN_PLACE || !counts || call.inter || call.rank < 0) return;
     const std::uint32_t own = SignatureOf(static_cast<std::uint64_t>(counts[call.rank]), received_type);
     const std::uint32_t mine = SignatureOf(static_cast<std::uint64_t>(sent), sent_type);

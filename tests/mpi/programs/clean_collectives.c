@@ -47,6 +47,17 @@ static void rooted(void) {
   }
 }
 
+static void into_one_place(void) {  // into the root's own part, of which MPI_IN_PLACE says that nothing is received
+  const int each[3] = {3, 3, 3}, first[3] = {0, 0, 3};
+  fill(0);
+  for (int i = 0; i < size; ++i) {
+    counts[i] = i < 3 ? each[i] : 0;
+    places[i] = i < 3 ? first[i] : 0;
+  }
+  MPI_Gatherv(rank == 0 ? MPI_IN_PLACE : in, counts[rank], MPI_INT, out, counts, places, MPI_INT, 0, ring);
+  take(rank == 0 && size > 1 ? 3 : 0);
+}
+
 static void everybody(void) {
   for (int round = 0; round < 3; ++round) {
     fill(round);
@@ -286,6 +297,7 @@ static void refused(void) {
 
 int main(int argc, char** argv) {
   static const Case cases[] = {
+      {"into_one_place", into_one_place},
       {"rooted", rooted},
       {"everybody", everybody},
       {"pairs", pairs},

@@ -368,8 +368,17 @@ static void made_meanwhile(void) {  // one of several requests is enough, and th
 static void refused_alone(void) {  // one rank's error, which it has asked for, is nothing to the others
   int dims[1] = {2 * size}, no = 0, word = rank;
   MPI_Comm grid, one, two;
+  MPI_Win window;
   MPI_Comm_set_errhandler(ring, MPI_ERRORS_RETURN);
-  if (rank == 0) require(MPI_Cart_create(ring, 1, dims, &no, 0, &grid) != MPI_SUCCESS, "more places than ranks");
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  if (rank == 0) {
+    require(MPI_Cart_create(ring, 1, dims, &no, 0, &grid) != MPI_SUCCESS, "more places than ranks");
+    require(MPI_Win_create(&word, -4, 1, MPI_INFO_NULL, ring, &window) != MPI_SUCCESS, "a negative size");
+    require(MPI_Win_create(&word, 4, -1, MPI_INFO_NULL, ring, &window) != MPI_SUCCESS, "a negative unit");
+#ifdef MPICH
+    require(MPI_Intercomm_create(MPI_COMM_SELF, 0, ring, 1, -7, &grid) != MPI_SUCCESS, "a negative tag");
+#endif
+  }
   MPI_Comm_set_errhandler(ring, MPI_ERRORS_ARE_FATAL);
   MPI_Comm_dup(ring, &one);
   MPI_Comm_dup(ring, &two);
@@ -402,8 +411,42 @@ static void freed_in_callbacks(void) {  // more than the library has room for, t
   if (rank == 0) fold(all[size - 1]);
 }
 
+static int refusals = 0;
+static int refuse_once(MPI_Comm comm, int key, void* value, void* extra) {
+  (void)comm, (void)key, (void)value, (void)extra;
+  return refusals++ == 0 ? MPI_ERR_OTHER : MPI_SUCCESS;
+}
+static int free_refused(MPI_Comm comm, int key, void* inner, void* extra) {
+  (void)comm, (void)key, (void)extra;
+  require(MPI_Comm_free(inner) != MPI_SUCCESS, "the callback's error");
+  return MPI_SUCCESS;
+}
+
+static void refused_in_callbacks(void) {  // it lives on
+  int refusing, freeing;
+  MPI_Comm inner, outer;
+  MPI_Comm_dup(ring, &inner);
+  MPI_Comm_set_errhandler(inner, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, refuse_once, &refusing, NULL);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_refused, &freeing, NULL);
+  if (rank == 0) {
+    MPI_Comm again = inner;
+    MPI_Comm_dup(MPI_COMM_SELF, &outer);
+    MPI_Comm_set_attr(inner, refusing, NULL);
+    MPI_Comm_set_attr(outer, freeing, &again);
+    MPI_Comm_free(&outer);
+  }
+  fold(sum_over(inner));
+  MPI_Comm_free(&inner);
+  MPI_Comm_free_keyval(&refusing);
+  MPI_Comm_free_keyval(&freeing);
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
+      {"refused_in_callbacks", refused_in_callbacks},
       {"left_out", left_out},
       {"made_meanwhile", made_meanwhile},
       {"refused_alone", refused_alone},

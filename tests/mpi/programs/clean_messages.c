@@ -175,7 +175,7 @@ static void persistent(void) {
 static void freed_beside_others(void) {
   int peer = rank ^ 1, in[3] = {0}, out[3] = {rank, rank + 1, rank + 2};
   MPI_Request requests[3];
-  if (peer >= size) return;
+  if (peer >= size) peer = rank;
   for (int i = 0; i < 3; ++i) MPI_Isend(&out[i], 1, MPI_INT, peer, 40 + i, ring, &requests[i]);
   MPI_Request_free(&requests[1]);
   for (int i = 0; i < 3; ++i) MPI_Recv(&in[i], 1, MPI_INT, peer, 40 + i, ring, MPI_STATUS_IGNORE);
@@ -450,10 +450,77 @@ static void in_a_callback(void) {  // the first of two messages
   MPI_Comm_free_keyval(&key);
 }
 
+static MPI_Request started;
+static MPI_Message taken;
+static volatile int last_result;  // what stands in between no compiler makes a jump into MPI of
+
+static int start_it(MPI_Comm comm, int key, void* value, void* extra) {
+  (void)comm, (void)key, (void)value, (void)extra;
+  last_result = MPI_Start(&started);
+  return last_result;
+}
+
+static int take_it(MPI_Comm comm, int key, void* value, void* extra) {
+  (void)comm, (void)key, (void)value, (void)extra;
+  last_result = MPI_Mprobe(0, 9, ring, &taken, MPI_STATUS_IGNORE);
+  return last_result;
+}
+
+static int receive_in_query(void* value, MPI_Status* status) {
+  receive_word(MPI_COMM_NULL, 0, value, NULL);
+  MPI_Status_set_elements(status, MPI_INT, 0);
+  MPI_Status_set_cancelled(status, 0);
+  status->MPI_SOURCE = status->MPI_TAG = MPI_UNDEFINED;
+  return MPI_SUCCESS;
+}
+static int free_nothing(void* value) {
+  (void)value;
+  return MPI_SUCCESS;
+}
+static int cancel_nothing(void* value, int complete) {
+  (void)value, (void)complete;
+  return MPI_SUCCESS;
+}
+
+static void call_back(MPI_Comm_delete_attr_function* function) {
+  int key;
+  MPI_Comm copy;
+  MPI_Comm_dup(MPI_COMM_SELF, &copy);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, function, &key, NULL);
+  MPI_Comm_set_attr(copy, key, in);
+  MPI_Comm_free(&copy);
+  MPI_Comm_free_keyval(&key);
+}
+
+static void partly_in_callbacks(void) {  // of one message the start, or the probe; and one in a completion
+  int word = 0;
+  MPI_Request own;
+  for (int way = 0; way < 3; ++way) {
+    if (rank == 0) MPI_Send(out, 10, MPI_INT, 1, 9, ring);
+    if (rank == 0) MPI_Send(out, 1, MPI_INT, 1, 9, ring);
+    if (rank != 1) continue;
+    if (way == 0) {
+      MPI_Recv_init(in, 10, MPI_INT, 0, 9, ring, &started);
+      call_back(start_it);
+      MPI_Wait(&started, MPI_STATUS_IGNORE);
+      MPI_Request_free(&started);
+    } else if (way == 1) {
+      call_back(take_it);
+      MPI_Mrecv(in, 10, MPI_INT, &taken, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Grequest_start(receive_in_query, free_nothing, cancel_nothing, in, &own);
+      MPI_Grequest_complete(own);
+      MPI_Wait(&own, MPI_STATUS_IGNORE);
+    }
+    MPI_Recv(&word, 1, MPI_INT, 0, 9, ring, MPI_STATUS_IGNORE);
+  }
+}
+
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"held_back", held_back},
       {"in_a_callback", in_a_callback},
+      {"partly_in_callbacks", partly_in_callbacks},
       {"modes", modes},
       {"large", large},
       {"wildcards", wildcards},

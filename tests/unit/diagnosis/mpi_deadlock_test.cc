@@ -459,5 +459,21 @@ TEST(MpiDeadlock, OfTwoUsualTagsOnlyTheOrderIsWrong) {
   ExpectDeadlock(later, {0, 1});
 }
 
+// One that holds nobody does not hide the others.
+TEST(MpiDeadlock, WrongTagsBesideASendThatMayLieInABuffer) {
+  MpiJob job(4);
+  job.Isend(3, {.peer = 0, .bytes = 1u << 30});
+  job.Wait(0, Function::MPI_Waitall,
+           {job.Irecv(0, {.peer = 3, .bytes = 1u << 30}), job.Isend(0, {.peer = 1, .tag = 3, .bytes = 2000})});
+  std::vector<std::uint64_t> open[3];
+  for (const int rank : {1, 2})
+    open[rank] = {job.Isend(rank, {.peer = 3 - rank, .tag = 15}), job.Irecv(rank, {.peer = 3 - rank, .tag = 5})};
+  for (int second = 0; second < 100; ++second) {
+    for (const int rank : {1, 2}) job.Poll(rank, Function::MPI_Testall, open[rank]);
+    job.Pass(1.0);
+  }
+  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kLikely, {1, 2});
+}
+
 }  // namespace
 }  // namespace ncclwatch::testing

@@ -42,6 +42,38 @@ TEST(MpiStall, ANeighbourThatIsMissingBesideOthersThatAreFurtherBehind) {
   Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {1});
 }
 
+// Those that are back from it have called it all the same.
+TEST(MpiStall, ACollectiveThatMostHaveCalledIsNotOneTooMany) {
+  MpiJob job(7);
+  for (int rank = 3; rank < 7; ++rank) {
+    const auto neighbour = [rank](int step) {
+      return format::Part{static_cast<std::uint32_t>((rank + step) % 7), 0, 0, 0};
+    };
+    const std::vector<format::Part> both = {neighbour(6), Ints(1), neighbour(1), Ints(1)};
+    const auto slot = job.Amounts(rank, Function::MPI_Neighbor_alltoall, both, both);
+    if (rank == 4 || rank == 5) job.Return(rank, slot);
+  }
+  for (const int rank : {0, 1, 2, 4, 5}) job.Finalize(rank);
+  job.Pass(100.0);
+  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {0, 2});
+}
+
+TEST(MpiStall, AllThatHaveCalledItOnceTooOftenAreNamed) {
+  MpiJob job(200);
+  std::vector<int> reversed, callers;
+  for (int rank = 199; rank >= 0; --rank) reversed.push_back(rank);
+  const int other = job.MpiComm(reversed);
+  for (int rank = 0; rank < 200; ++rank) {
+    if (rank < 80) callers.push_back(rank);
+    if (rank < 80)
+      job.Collective(rank, Function::MPI_Barrier, format::kNoRank, other);
+    else
+      job.Finalize(rank);
+  }
+  job.Pass(100.0);
+  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kLikely, callers);
+}
+
 // Its machine is slow, or the network is: no GPU has anything to do with it.
 TEST(MpiStall, ALateOneInACollectiveThatAllHaveCalledIsNobodysFault) {
   MpiJob job(4);

@@ -80,6 +80,16 @@ TEST(MpiUnseen, MessagesInCallbacks) {
   ExpectNeverCertain(job);
 }
 
+// ... of which there is nothing else between the two.
+TEST(MpiUnseen, TheOnlyMessageInACallback) {
+  MpiJob job(2);
+  job.Recv(0, {.peer = 1, .tag = 5});
+  job.Recv(1, {.peer = 0, .tag = 4});
+  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 1});
+  job.Entry(0, Job::kWorld).flags |= format::kCommUnseenMessages;
+  ExpectNeverCertain(job);
+}
+
 // Any of several does, and one of them is nobody's here.
 TEST(MpiUnseen, ARequestThatMayEndAtAnyTime) {
   MpiJob job(2);
@@ -106,6 +116,45 @@ TEST(MpiUnseen, ASendBesideAReceiveThatHolds) {
   ASSERT_FALSE(diagnosis.findings.empty());
   EXPECT_EQ(Name(diagnosis.findings[0].kind), Name(Kind::kDeadlock));
   EXPECT_EQ(Name(diagnosis.findings[0].certainty), Name(Certainty::kCertain));
+}
+
+// ... but what waits for nobody any more does not hold.
+TEST(MpiUnseen, ASendBesideAReceiveThatHasItsMessage) {
+  for (const bool exchange : {false, true}) {
+    MpiJob job(2);
+    job.Isend(1, {.peer = 0, .tag = 1});
+    if (exchange)
+      job.Sendrecv(0, {.peer = 1, .tag = 7, .bytes = kLarge}, {.peer = 1, .tag = 1});
+    else
+      job.Wait(0, Function::MPI_Waitall,
+               {job.Irecv(0, {.peer = 1, .tag = 1}), job.Isend(0, {.peer = 1, .tag = 7, .bytes = kLarge})});
+    job.Recv(1, {.peer = 0, .tag = 6});
+    EXPECT_TRUE(job.Judge().findings.empty());  // it may be on its way still
+    job.Pass(1.0);
+    Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+  }
+}
+
+TEST(MpiUnseen, ASendBesideOneThatWasReceived) {
+  MpiJob job(2);
+  const auto first = job.Isend(0, {.peer = 1, .tag = 1});
+  job.Wait(0, Function::MPI_Waitall, {first, job.Isend(0, {.peer = 1, .tag = 7, .bytes = kLarge})});
+  job.Received(1, {.peer = 0, .tag = 1});
+  job.Recv(1, {.peer = 0, .tag = 6});
+  job.Pass(1.0);
+  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+}
+
+// Its data may take longer than it has been waited for.
+TEST(MpiUnseen, ASendBesideAReceiveOfMuch) {
+  MpiJob job(2);
+  job.Isend(1, {.peer = 0, .tag = 1, .bytes = 1u << 30});
+  job.Wait(
+      0, Function::MPI_Waitall,
+      {job.Irecv(0, {.peer = 1, .tag = 1, .bytes = 1u << 30}), job.Isend(0, {.peer = 1, .tag = 7, .bytes = 2000})});
+  job.Recv(1, {.peer = 0, .tag = 6});
+  job.Pass(1.0);
+  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
 }
 
 TEST(MpiUnseen, ASendrecvOfWhichTheReceiveHolds) {
