@@ -68,14 +68,18 @@ struct Plain {
     return functions::Find(function)->family == functions::Family::kCreation;
   }
 };
+// What is left at MPI_Finalize may be freed in there, by functions of the application for attributes of MPI_COMM_SELF.
+inline constinit std::atomic<bool> freed_by_callbacks{false};
 struct Finalize {
   template <Function, class Real>
   static int Around(Call& call, Real real) {
     FreeKeptOnes(call);
-    ReportLeft(call);
+    const bool later = freed_by_callbacks.load(std::memory_order_relaxed);
+    if (!later) ReportLeft(call);
     EnterOther(call);
     const int result = real();
     if (result == MPI_SUCCESS) phase.store(Phase::kOver, std::memory_order_relaxed);
+    if (later && result == MPI_SUCCESS) ReportLeft(call);
     TakeBackUncertain(call.box);
     Leave(call, result);
     return result;
@@ -92,9 +96,18 @@ struct Abort {
 };
 // What MPI does in it on its own account is not the application's; of the call itself nothing is kept.
 struct Silent {
-  template <Function, class Real, class... A>
+  template <Function function, class Real, class... A>
   static int Around(Call&, Real real, A... arguments) {
+    if constexpr (function == Function::MPI_Comm_create_keyval || function == Function::MPI_Keyval_create)
+      NoteAtEnd(arguments...);
     return real(arguments...);
+  }
+
+ private:
+  template <class Copy, class Delete, class... A>
+  static void NoteAtEnd(Copy, Delete at_end, A...) {
+    const auto address = reinterpret_cast<std::uint64_t>(at_end);
+    if (address != 0 && !IsMpisOwn(address)) freed_by_callbacks.store(true, std::memory_order_relaxed);
   }
 };
 

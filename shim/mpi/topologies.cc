@@ -54,6 +54,15 @@ void CheckNodes(Call& call, int number, const int* ranks) {
       return Report(call, {.wrong = Wrong::kRankOutOfRange, .value = ranks[i], .limit = call.size});
 }
 
+void CheckDistributed(Call& call, int number, const int* sources, const int* degrees, const int* destinations) {
+  CheckNodes(call, number, sources);
+  if (call.misuse || !degrees) return;
+  int edges = 0;
+  for (int i = 0; i < number; ++i)
+    if (degrees[i] < 0 || __builtin_add_overflow(edges, degrees[i], &edges)) return;
+  CheckNodes(call, edges, destinations);
+}
+
 int DimensionsOf(MPI_Comm comm) {
   auto* ask_topology = NCCLWATCH_ASK(MPI_Topo_test);
   auto* ask_dimensions = NCCLWATCH_ASK(MPI_Cartdim_get);

@@ -11,6 +11,7 @@ void CheckGrid(Call& call, int dimensions, const int* dims);
 void CheckGraph(Call& call, int nodes, const int* index, const int* edges);
 // Of the ranks that a distributed graph names.
 void CheckNodes(Call& call, int number, const int* ranks);
+void CheckDistributed(Call& call, int number, const int* sources, const int* degrees, const int* destinations);
 // How many edges the arguments of MPI_Graph_create name; 0 where that is not clear.
 std::int64_t EdgesOf(int nodes, const int* index);
 // Of a Cartesian communicator, else 0.

@@ -373,7 +373,7 @@ ARGUMENTS = [
         "negative_window",
         "gathered_from_where_it_goes", "negative_block", "negative_part", "null_group",
         "in_place_of_a_broadcast", "group_rank", "group_rank_twice", "group_range", "grid_too_large", "grid_negative",
-        "graph_node", "null_message", "cancel_null", "no_room_attached", "negative_blocks")),
+        "graph_node", "distributed_node", "null_message", "cancel_null", "no_room_attached", "negative_blocks")),
     bad_argument("attached_twice", mpis=("mpich",)),  # Open MPI returns an error, whatever its handler, and goes on
     Case("arguments.started_null", ("request_error",), odd_alone, alone=ANY),
     # Where MPI takes it, the handle may be another object's by now.
@@ -488,7 +488,7 @@ CLEAN = [
     *clean("threads", "beside", "turns", "handed_on"),
     *clean("threads", "collectives", ranks=(2, 4)),
     *clean("communicators", "left_out", "made_meanwhile", "refused_alone", "freed_in_callbacks",
-           "refused_in_callbacks"),
+           "refused_in_callbacks", "freed_at_the_end"),
     *clean("communicators", "constructors", "create_group", "groups", "many", "at_a_time", "topologies", "between",
            "attributes", "own_arguments", "null_places"),
     *clean("races", "answers", "workers", "head_and_body", "rank_in_the_message", "several_open", "probed",
@@ -557,7 +557,8 @@ SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_commu
          "clean_communicators.between", "clean_communicators.left_out", "clean_communicators.made_meanwhile",
          "clean_communicators.freed_in_callbacks", "clean_communicators.null_places", "clean_messages.held_back",
          "clean_races.probed", "clean_types.structs", "clean_types.nested", "costs.many_requests", "clean_types.pairs",
-         "clean_messages.partly_in_callbacks", "clean_communicators.refused_alone", "clean_collectives.into_one_place",
+         "clean_messages.partly_in_callbacks", "clean_communicators.refused_alone",
+         "clean_communicators.freed_at_the_end", "clean_collectives.into_one_place",
          "clean_rma.fences", "clean_rma.locks",
          "threads.at_once", "threads.one_stuck", "clean_threads.turns",
          "clean_files.blocks", "files.one_write_less",

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from cases import CASES
-from mpi_job import Build, Failure, installed, program
+from mpi_job import Build, Failure, installed, program, sanitizer
 
 ENDED_S = 60
 ENDED_BY_US = 86
@@ -27,8 +27,9 @@ def check(build, mpi):
         os.chmod(launcher, 0o755)
         command = [build.command, "run", "--mpi", mpi, "--on-fault", "abort", "--",
                    launcher, "-n", "2", program(build, mpi, HANGS.program), HANGS.argument]
-        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-                       "OMPI_MCA_rmaps_base_oversubscribe": "1", "NCCLWATCH_DIR": folder}
+        environment = {**os.environ, **sanitizer.OPTIONS, "LD_PRELOAD": sanitizer.RUNTIME, "NCCLWATCH_DIR": folder,
+                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                       "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=ENDED_S)
     if done.returncode != ENDED_BY_US or done.stderr.count("its launcher has not: ending it") != 1:
         raise Failure(f"status {done.returncode}\n{done.stderr}")

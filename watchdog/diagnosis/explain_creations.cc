@@ -5,6 +5,7 @@
 
 #include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/waits_mpi.h"
 
@@ -147,9 +148,11 @@ std::optional<Parting> FirstParting(const View& view, const CommView& comm) {
 // ---- freed by some alone
 // ---------------------------------------------------------------------------------------------
 
-bool HasFinalized(const reader::BoxImage& box) {
-  return std::any_of(box.calls.rbegin(), box.calls.rend(),
-                     [](const Call& call) { return call.function == Function::MPI_Finalize; });
+bool HasFinalized(const View& view, const Process& process) {
+  const std::vector<Call>& calls = process.box->calls;
+  return !MayStillFree(view, process) && std::any_of(calls.rbegin(), calls.rend(), [](const Call& call) {
+    return call.function == Function::MPI_Finalize;
+  });
 }
 
 struct Unfreed {
@@ -163,7 +166,7 @@ std::optional<Unfreed> FindUnfreed(const View& view, const CommView& comm) {
   for (const Member& member : comm.members) {
     if (member.node < 0 || !member.rank_known()) continue;  // a rank that is not part of it has none either
     if (member.comm->state == format::CommunicatorState::kDestroyed) found.freed.push_back(&member);
-    if (member.comm->state == format::CommunicatorState::kReady && HasFinalized(*view.process(member).box))
+    if (member.comm->state == format::CommunicatorState::kReady && HasFinalized(view, view.process(member)))
       found.kept.push_back(&member);
   }
   const bool all_know = found.freed.size() + found.kept.size() == comm.size;

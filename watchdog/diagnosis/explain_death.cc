@@ -8,6 +8,7 @@
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/killed_with_others.h"
 #include "watchdog/diagnosis/last_words.h"
+#include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -193,7 +194,9 @@ std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph) {
     if (!certainty || process.nodes.empty()) continue;
     if (KindOfDeath(process, death.said) == Kind::kEarlyExit) {
       early.push_back(&death);
-      early_certainty = std::max(early_certainty, *certainty);
+      // Whom MPI_Finalize has let go has done what it had to: who waits for it may be in the wrong, or the launcher,
+      // ended from outside, has released it.
+      if (!HasLeftFinalize(*process.box)) early_certainty = std::max(early_certainty, *certainty);
       continue;
     }
     if (early.empty()) {

@@ -23,6 +23,15 @@ bool HasLeftFinalize(const reader::BoxImage& box) {
   });
 }
 
+bool MayStillFree(const View& view, const Process& process) {
+  if (process.fate.ended()) return false;
+  const std::vector<Call>& calls = process.box->calls;
+  return std::any_of(calls.rbegin(), calls.rend(), [&](const Call& call) {
+    return call.function == functions::Function::MPI_Finalize && call.returned_ns == 0 &&
+           view.now_ns - process.At(call.entered_ns) < kFinalizing_ns;
+  });
+}
+
 bool AllFinalized(const View& view) {
   return !view.processes.empty() && std::ssize(view.nodes) >= view.expected &&
          std::all_of(view.processes.begin(), view.processes.end(), HasCalledFinalize);

@@ -11,6 +11,8 @@ bool HasCalledFinalize(const Process& process);
 bool AllFinalized(const View& view);
 // It has come back from it.
 bool HasLeftFinalize(const reader::BoxImage& box);
+// It is inside of it, where callbacks free what is left, and not for longer than those take.
+bool MayStillFree(const View& view, const Process& process);
 // Somebody whose calls are not all there, or come in no order.
 bool IsMurky(const Process& process);
 // What each of its receives got. Of one whose request was given up nobody knows.

@@ -79,9 +79,9 @@ struct GraphCreate : Makes<GraphCreate>, Duplicates {
   }
 };
 struct DistGraphCreate : Makes<DistGraphCreate>, Duplicates {
-  static void Check(Call& call, int number, const int* sources, const int*, const int*, const int*, MPI_Info, int,
-                    MPI_Comm*) {
-    CheckNodes(call, number, sources);
+  static void Check(Call& call, int number, const int* sources, const int* degrees, const int* destinations, const int*,
+                    MPI_Info, int, MPI_Comm*) {
+    CheckDistributed(call, number, sources, degrees, destinations);
   }
   static void Agree(const Call&, Agreed& agreed, MPI_Comm, int, const int*, const int*, const int*, const int*,
                     MPI_Info, int reorder, MPI_Comm*) {

@@ -223,6 +223,14 @@ static void graph_node(void) {
   if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
 }
 
+static void distributed_node(void) {
+  int degree = 1, to = rank == odd ? size : rank;
+  MPI_Comm made = MPI_COMM_NULL;
+  if (rank == odd) planted();
+  MPI_Dist_graph_create(ring, 1, &rank, &degree, &to, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &made);
+  if (made != MPI_COMM_NULL) MPI_Comm_free(&made);
+}
+
 static void null_message(void) {
   MPI_Message message = MPI_MESSAGE_NULL;
   if (rank != odd) return;
@@ -328,6 +336,7 @@ int main(int argc, char** argv) {
       {"grid_too_large", grid_too_large},
       {"grid_negative", grid_negative},
       {"graph_node", graph_node},
+      {"distributed_node", distributed_node},
       {"null_message", null_message},
       {"cancel_null", cancel_null},
       {"attached_twice", attached_twice},

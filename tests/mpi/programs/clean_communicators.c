@@ -411,6 +411,20 @@ static void freed_in_callbacks(void) {  // more than the library has room for, t
   if (rank == 0) fold(all[size - 1]);
 }
 
+static int free_slowly(MPI_Comm comm, int key, void* inner, void* extra) {
+  usleep(rank % 2 * 500000);  // long enough for the watchdog to look while one has freed it and another has not
+  return free_inner(comm, key, inner, extra);
+}
+
+static void freed_at_the_end(void) {  // by MPI_Finalize, which begins with the attributes of MPI_COMM_SELF
+  int key;
+  MPI_Comm* inner = malloc(sizeof *inner);
+  MPI_Comm_dup(ring, inner);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_slowly, &key, NULL);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, inner);
+  MPI_Comm_free_keyval(&key);
+}
+
 static int refusals = 0;
 static int refuse_once(MPI_Comm comm, int key, void* value, void* extra) {
   (void)comm, (void)key, (void)value, (void)extra;
@@ -447,6 +461,7 @@ static void refused_in_callbacks(void) {  // it lives on
 int main(int argc, char** argv) {
   static const Case cases[] = {
       {"refused_in_callbacks", refused_in_callbacks},
+      {"freed_at_the_end", freed_at_the_end},
       {"left_out", left_out},
       {"made_meanwhile", made_meanwhile},
       {"refused_alone", refused_alone},

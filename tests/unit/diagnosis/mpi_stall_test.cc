@@ -182,6 +182,18 @@ TEST(MpiEnd, InsideACallItWasMpiOrAHandler) {
   EXPECT_NE(diagnosis.findings[0].summary.find("was ended inside Bcast"), std::string::npos);
 }
 
+// A launcher that is ended lets go of it, though others have not come to the end.
+TEST(MpiEnd, WhomFinalizeHasLetGoMayBeInTheRight) {
+  MpiJob job(2);
+  job.Recv(0, {.peer = 1});
+  job.Finalize(1);
+  job.Return(1, job.Box(1).calls.back().slot);
+  job.Box(1).state = format::ProcessState::kExiting;
+  job.Box(1).last_words = {true, 0, 0, job.now_ns(), ""};
+  job.Die(1, Job::Status(0));
+  Expect(job.Judge(), Kind::kEarlyExit, Certainty::kLikely, {1});
+}
+
 TEST(MpiEnd, AStatusOfItsOwnAfterFinalizeIsNoDeath) {
   MpiJob job(2);
   for (const int rank : {0, 1}) {
