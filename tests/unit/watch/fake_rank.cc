@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -142,6 +143,12 @@ void FakeRank::Enter(const FakeCall& call) {
 void FakeRank::Return() { testing::ReturnNewest(header_); }
 
 void FakeRank::Signal(int signal) const { kill(pid_, signal); }
+
+void FakeRank::Stop() const {
+  Signal(SIGSTOP);
+  siginfo_t info{};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED) != 0 && errno == EINTR) continue;
+}
 
 int FakeRank::Wait() {
   int status = -1;

@@ -50,6 +50,7 @@ class FakeRank {
   }
 
   void Signal(int signal) const;
+  void Stop() const;  // SIGSTOP; returns when all of its threads stand still
   int Wait();  // reaps: the wait status
   bool Reaped() const { return reaped_; }
   pid_t pid() const { return pid_; }

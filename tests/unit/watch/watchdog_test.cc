@@ -138,7 +138,7 @@ TEST_F(WatchdogTest, AStoppedLeaderIsOvertakenAndNamedAtTheTimeout) {
   job_[1].Enter();
   job_[2].Enter();
   const std::int64_t stopped = Monotonic();
-  job_[0].Signal(SIGSTOP);
+  job_[0].Stop();
   ASSERT_TRUE(Says("frozen_process"));
   EXPECT_LT(Seconds(stopped), 3.0);
   EXPECT_NE(job_.Leader(), &job_[0]);
@@ -184,7 +184,7 @@ TEST_F(WatchdogTest, ASuccessorWhileTheJobIsBeingEndedJudgesNothing) {
   job_[1].Enter();
   ASSERT_TRUE(Says("missing_participant"));
   ASSERT_TRUE(Eventually([&] { return Verdicts() == 1; }));
-  for (int rank : {1, 2}) job_[rank].Signal(SIGSTOP);
+  for (int rank : {1, 2}) job_[rank].Stop();
   job_[0].Signal(SIGKILL);
   job_[0].Wait();
   job_[2].Enter();
@@ -304,7 +304,7 @@ TEST_F(WatchdogTest, AbortEndsEveryProcessWith86AlsoAStoppedOne) {
   job_.settings.on_fault = settings::OnFault::kAbort;
   job_.Start(3);
   job_.CallAll();
-  job_[2].Signal(SIGSTOP);
+  job_[2].Stop();
   job_[0].Enter();
   job_[1].Enter({Function::ncclAllReduce, 1, 7});
   const int statuses[] = {job_[0].Wait(), job_[1].Wait(), job_[2].Wait()};
