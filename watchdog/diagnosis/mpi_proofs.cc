@@ -121,9 +121,11 @@ bool Proofs::Leads(const Call& call, const std::set<int>& nodes) const {
 
 Proofs::Among Proofs::In(std::set<int> nodes) const {
   Among among{std::move(nodes), {}};
-  for (const std::vector<const Call*>& group : groups_)
-    among.elsewhere.push_back(
-        !std::all_of(group.begin(), group.end(), [&](const Call* call) { return Leads(*call, among.nodes); }));
+  for (const std::vector<const Call*>& group : groups_) {
+    const bool all =
+        std::all_of(group.begin(), group.end(), [&](const Call* call) { return Leads(*call, among.nodes); });
+    among.elsewhere.push_back(all ? 0 : 1);
+  }
   return among;
 }
 
