@@ -149,10 +149,7 @@ std::optional<Parting> FirstParting(const View& view, const CommView& comm) {
 // ---------------------------------------------------------------------------------------------
 
 bool HasFinalized(const View& view, const Process& process) {
-  const std::vector<Call>& calls = process.box->calls;
-  return !MayStillFree(view, process) && std::any_of(calls.rbegin(), calls.rend(), [](const Call& call) {
-    return call.function == Function::MPI_Finalize;
-  });
+  return HasCalledFinalize(process) && !MayStillFree(view, process);
 }
 
 struct Unfreed {

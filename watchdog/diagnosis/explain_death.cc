@@ -183,6 +183,9 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
 std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph) {
   std::vector<Finding> findings;
   const std::vector<Death> deaths = Deaths(view, graph);
+  // Whom MPI_Finalize has let go has done what it had to: who waits for it may be in the wrong, or the launcher, ended
+  // from outside, has released it.
+  const auto was_let_go = [&](const Death& death) { return HasLeftFinalize(*view.processes[death.process].box); };
   std::vector<const Death*> early;  // all orderly exits that somebody waits for make one finding
   Certainty early_certainty = Certainty::kLikely;
   bool launcher_kills = false;
@@ -194,9 +197,7 @@ std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph) {
     if (!certainty || process.nodes.empty()) continue;
     if (KindOfDeath(process, death.said) == Kind::kEarlyExit) {
       early.push_back(&death);
-      // Whom MPI_Finalize has let go has done what it had to: who waits for it may be in the wrong, or the launcher,
-      // ended from outside, has released it.
-      if (!HasLeftFinalize(*process.box)) early_certainty = std::max(early_certainty, *certainty);
+      if (!was_let_go(death)) early_certainty = std::max(early_certainty, *certainty);
       continue;
     }
     if (early.empty()) {
@@ -207,6 +208,8 @@ std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph) {
     }
     break;  // later deaths are consequences
   }
+  if (early_certainty == Certainty::kCertain)
+    std::erase_if(early, [&](const Death* death) { return was_let_go(*death); });
   if (!early.empty() && findings.empty()) findings.push_back(Explain(view, graph, early, early_certainty));
   return findings;
 }

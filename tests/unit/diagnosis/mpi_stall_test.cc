@@ -194,6 +194,20 @@ TEST(MpiEnd, WhomFinalizeHasLetGoMayBeInTheRight) {
   Expect(job.Judge(), Kind::kEarlyExit, Certainty::kLikely, {1});
 }
 
+// ... and is not named with those that are certainly in the wrong.
+TEST(MpiEnd, WhomFinalizeHasLetGoBesideOneThatLeftWithoutIt) {
+  MpiJob job(3);
+  job.Collective(0, Function::MPI_Barrier);
+  job.Finalize(1);
+  job.Return(1, job.Box(1).calls.back().slot);
+  for (const int rank : {1, 2}) {
+    job.Box(rank).state = format::ProcessState::kExiting;
+    job.Box(rank).last_words = {true, 0, 0, job.now_ns(), ""};
+    job.Die(rank, Job::Status(0));
+  }
+  Expect(job.Judge(), Kind::kEarlyExit, Certainty::kCertain, {2});
+}
+
 TEST(MpiEnd, AStatusOfItsOwnAfterFinalizeIsNoDeath) {
   MpiJob job(2);
   for (const int rank : {0, 1}) {
