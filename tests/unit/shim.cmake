@@ -4,7 +4,7 @@ add_library(shim_second_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_second_nccl.c
 foreach(fake shim_fake_nccl shim_second_nccl)
   target_include_directories(${fake} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${fake} PRIVATE cuda_headers ncclwatch_warnings)
-  set_target_properties(${fake} PROPERTIES CXX_VISIBILITY_PRESET default
+  set_target_properties(${fake} PROPERTIES CXX_VISIBILITY_PRESET default DISABLE_PRECOMPILE_HEADERS ON
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/${fake} OUTPUT_NAME nccl SOVERSION 2)
   # Calls among its own functions go through the PLT, as in the real one.
   target_compile_options(${fake} PRIVATE -fno-inline -fsemantic-interposition)

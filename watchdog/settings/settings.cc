@@ -144,6 +144,58 @@ MpiChecks Checks(const Environment& environment) {
   return checks;
 }
 
+// A number and its unit; none if it is not that. Units are one letter each.
+struct Unit {
+  char letter;
+  double factor;
+};
+template <std::size_t N>
+std::optional<double> Measure(std::string_view text, const Unit (&units)[N]) {
+  double factor = 1;
+  for (const Unit& unit : units) {
+    if (text.size() < 2 || (text.back() | 0x20) != unit.letter) continue;
+    factor = unit.factor;
+    text.remove_suffix(1);
+    break;
+  }
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) || number < 0)
+    return std::nullopt;
+  return number * factor;
+}
+
+Keep KeepOf(const Environment& environment) {
+  constexpr const char* kVariable = "NCCLWATCH_KEEP";
+  constexpr Unit kTimes[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+  constexpr Unit kSizes[] = {{'k', 1024.0}, {'m', 1048576.0}, {'g', 1073741824.0}, {'t', 1099511627776.0}};
+  const std::string_view value = environment.Get(kVariable);
+  Keep keep;
+  if (value.empty()) return keep;
+  if (Same(value, "all")) {
+    keep.all = true;
+    return keep;
+  }
+  const std::string_view age = value.substr(0, value.find(','));
+  const std::string_view size = age.size() < value.size() ? value.substr(age.size() + 1) : std::string_view();
+  const std::optional<double> age_s = Measure(age, kTimes);
+  const std::optional<double> bytes = size.empty() ? static_cast<double>(keep.bytes) : Measure(size, kSizes);
+  if (age_s && bytes && *bytes < 9e18) return {*age_s, static_cast<std::uint64_t>(*bytes), false};
+  environment.Complain(kVariable, "not understood, 7d,2G is used; accepted: all, or an age and a size as in 7d,2G");
+  return keep;
+}
+
+double HookTimeout(const Environment& environment, double fallback) {
+  constexpr const char* kVariable = "NCCLWATCH_HOOK_TIMEOUT";
+  constexpr Unit kTimes[] = {{'s', 1}, {'m', 60}, {'h', 3600}};
+  const std::string_view value = environment.Get(kVariable);
+  if (value.empty()) return fallback;
+  const std::optional<double> seconds = Measure(value, kTimes);
+  if (seconds && *seconds > 0 && *seconds <= kLongestTimeout_s) return *seconds;
+  environment.Complain(kVariable, "not understood, 30 s are used; accepted: seconds, or minutes as in 2m");
+  return fallback;
+}
+
 std::string Exchange(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_EXCHANGE";
   const std::string_view value = environment.Get(kVariable);
@@ -181,6 +233,13 @@ Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
   settings.hook = environment.Get("NCCLWATCH_HOOK");
   settings.exchange = Exchange(environment);
   settings.token = environment.Get("NCCLWATCH_TOKEN");
+  settings.token_file = environment.Get("NCCLWATCH_TOKEN_FILE");
+  settings.bind = environment.Get("NCCLWATCH_BIND");
+  settings.exclude = environment.Get("NCCLWATCH_EXCLUDE");
+  settings.keep = KeepOf(environment);
+  settings.hook_timeout_s = HookTimeout(environment, settings.hook_timeout_s);
+  settings.ptrace = environment.Choose("NCCLWATCH_PTRACE", settings.ptrace, kOnOff, "on, off");
+  settings.redact = environment.Get("NCCLWATCH_REDACT");
   constexpr Environment::Choice<LogLevel> kLevels[] = {{"off", LogLevel::kOff},
                                                        {"error", LogLevel::kError},
                                                        {"warn", LogLevel::kWarn},

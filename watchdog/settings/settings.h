@@ -17,6 +17,13 @@ struct MpiChecks {
   bool buffers = false;  // buffers of active requests are looked at for changes
 };
 
+// How long, and how much in sum, run directories of jobs that did not end well are kept.
+struct Keep {
+  double age_s = 7 * 86400.0;
+  std::uint64_t bytes = std::uint64_t{2} << 30;
+  bool all = false;  // also those of jobs that ended well
+};
+
 struct Settings {
   bool on = true;                      // NCCLWATCH
   std::string directory;               // NCCLWATCH_DIR, empty: the default
@@ -31,6 +38,13 @@ struct Settings {
   std::string hook;                    // NCCLWATCH_HOOK
   std::string exchange = "auto";       // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read
   std::string token;                   // NCCLWATCH_TOKEN, empty: none; a secret
+  std::string token_file;              // NCCLWATCH_TOKEN_FILE, empty: none; the path of a file that holds the secret
+  std::string bind;                    // NCCLWATCH_BIND, [address][:port[-port]], empty: all addresses, any port
+  std::string exclude;                 // NCCLWATCH_EXCLUDE, comma-separated program names, * allowed
+  Keep keep;                           // NCCLWATCH_KEEP
+  double hook_timeout_s = 30;          // NCCLWATCH_HOOK_TIMEOUT
+  bool ptrace = false;                 // NCCLWATCH_PTRACE, sets PR_SET_PTRACER where Yama asks for it
+  std::string redact;                  // NCCLWATCH_REDACT, comma-separated names of further secrets in arguments
   LogLevel log = LogLevel::kWarn;      // NCCLWATCH_LOG
   MpiChecks mpi_checks;                // NCCLWATCH_MPI_CHECKS
 };

@@ -132,7 +132,19 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{"NCCLWATCH_COMMUNICATORS", "0"}, std::pair{"NCCLWATCH_COMMUNICATORS", "65537"},
                     std::pair{"NCCLWATCH_GPU", "some"}, std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
                     std::pair{"NCCLWATCH_TRACE", "full"}, std::pair{"NCCLWATCH_NUMERICS", "nan"},
-                    std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"}, std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
+                    std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"}, std::pair{"NCCLWATCH_KEEP", "for ever"},
+                    std::pair{"NCCLWATCH_HOOK_TIMEOUT", "0"}, std::pair{"NCCLWATCH_PTRACE", "maybe"}, std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
+
+TEST(Settings, WhatIsKeptIsAnAgeAndASize) {
+  const auto keep = [](const char* text) { return From({{"NCCLWATCH_KEEP", text}}).settings.keep; };
+  EXPECT_EQ(keep("").age_s, 7 * 86400.0);
+  EXPECT_EQ(keep("").bytes, std::uint64_t{2} << 30);
+  EXPECT_EQ(keep("12h,500M").age_s, 12 * 3600.0);
+  EXPECT_EQ(keep("12h,500M").bytes, std::uint64_t{500} << 20);
+  EXPECT_EQ(keep("90").age_s, 90.0);
+  EXPECT_TRUE(keep("all").all);
+  EXPECT_FALSE(keep("7d,2G").all);
+}
 
 TEST(Settings, MpiChecksAreAList) {
   EXPECT_FALSE(From({}).settings.mpi_checks.sync);
