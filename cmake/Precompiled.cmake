@@ -9,6 +9,10 @@ set(NCCLWATCH_COMMON_HEADERS
 # Programs are compiled as libraries are: GCC reads compiled headers only under the same options.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # ccache asks for it
+endif()
+
 # One target for each set of headers. All that use them are compiled with the options of that target.
 function(ncclwatch_precompiled_headers name)
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cc CONTENT "// ${name}: CMake compiles the headers beside it.\n")
