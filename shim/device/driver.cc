@@ -3,16 +3,15 @@
 #include <dlfcn.h>
 
 #include "shim/resolve/modules.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim::device {
 namespace {
 
 template <class Pointer>
 bool Find(void* library, const char* newer, const char* older, Pointer* function) {
-  const auto find = resolve::RealDlsym();
-  void* found = find(library, newer);
-  if (!found && older) found = find(library, older);
+  void* found = resolve::Dlsym(library, newer);
+  if (!found && older) found = resolve::Dlsym(library, older);
   *function = reinterpret_cast<Pointer>(found);
   return found != nullptr;
 }

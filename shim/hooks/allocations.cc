@@ -13,7 +13,7 @@
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/words/allocations.h"
 #include "shim/resolve/modules.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim {
 
@@ -52,22 +52,17 @@ template <class Real, class... A>
   return result;
 }
 
-bool IsOurs(const void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return at >= resolve::OwnModule().begin && at < resolve::OwnModule().end;
-}
-
 // For a call through the PLT: who would have been called if we were not in front.
 void* Behind(std::atomic<void*>& known, const char* name) {
   if (void* real = known.load(std::memory_order_relaxed)) return real;
   const KeepErrno keep;
-  void* real = resolve::RealDlsym()(RTLD_NEXT, name);
+  void* real = resolve::Next(name);
   resolve::Module module;
-  if ((!real || IsOurs(real)) && resolve::ModuleNamed("libcuda.so", nullptr, &module)) {
+  if ((!real || resolve::IsOurs(real)) && resolve::ModuleNamed("libcuda.so", nullptr, &module)) {
     void* const library = dlopen(module.path, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE);
-    real = library ? resolve::RealDlsym()(library, name) : nullptr;
+    real = library ? resolve::Dlsym(library, name) : nullptr;
   }
-  if (!real || IsOurs(real)) return nullptr;
+  if (!real || resolve::IsOurs(real)) return nullptr;
   known.store(real, std::memory_order_relaxed);
   return real;
 }
@@ -189,7 +184,7 @@ int FinderOf(const char* name) {
 }  // namespace
 
 void* WrapperOf(const char* name, void* real) {
-  if (!real || IsOurs(real)) return real;
+  if (!real || resolve::IsOurs(real)) return real;
   if (const int finder = FinderOf(name); finder >= 0) return Slot(finders[finder], kFinders[finder], real);
   const int row = RowOf(name);
   return row < 0 ? real : Slot(reals[row], kTable[row].wrappers, real);

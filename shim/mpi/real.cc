@@ -8,7 +8,7 @@
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/resolve/modules.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -18,16 +18,9 @@ namespace {
 
 using functions::Function;
 
-bool IsOurs(const void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return at >= resolve::OwnModule().begin && at < resolve::OwnModule().end;
-}
-
-// RTLD_NEXT is judged by the return address: never a tail call.
 void* NextInOrder(const char* name) {
-  void* found = resolve::RealDlsym()(RTLD_NEXT, name);
-  asm volatile("" : "+r"(found));
-  return found && !IsOurs(found) ? found : nullptr;
+  void* found = resolve::Next(name);
+  return found && !resolve::IsOurs(found) ? found : nullptr;
 }
 
 // As under Python, whose extensions bring the library where RTLD_NEXT does not see it. Never taken away again: what is
@@ -54,8 +47,8 @@ std::string_view FileOf(const char* path) {
 void* FindRealNamed(const char* name) {
   void* real = NextInOrder(name);
   if (!real)
-    if (void* handle = Loaded()) real = resolve::RealDlsym()(handle, name);
-  return real && !IsOurs(real) ? real : nullptr;
+    if (void* handle = Loaded()) real = resolve::Dlsym(handle, name);
+  return real && !resolve::IsOurs(real) ? real : nullptr;
 }
 
 void* FindReal(Function function, Name name) {
@@ -73,9 +66,9 @@ void* FindReal(Function function, Name name) {
 void* FindGlobal(const char* name, std::atomic<void*>* known) {
   const KeepErrno keep;
   // In load order: a program may hold the object itself (a copy relocation), and then the library uses that one.
-  void* there = resolve::RealDlsym()(RTLD_DEFAULT, name);
+  void* there = resolve::Dlsym(RTLD_DEFAULT, name);
   if (!there)
-    if (void* handle = Loaded()) there = resolve::RealDlsym()(handle, name);
+    if (void* handle = Loaded()) there = resolve::Dlsym(handle, name);
   known->store(there, std::memory_order_relaxed);
   return there;
 }
@@ -116,7 +109,7 @@ std::uint64_t Answer(std::uint64_t site, bool own) {
 
 bool IsMpisOwn(std::uint64_t site) {
   // A function of MPI that ends in a jump to another one: MPICH's MPI_Keyval_create does.
-  if (IsOurs(reinterpret_cast<const void*>(site))) return true;
+  if (resolve::IsOurs(reinterpret_cast<const void*>(site))) return true;
   const KeepErrno keep;
   std::atomic<std::uint64_t>& known = answers[(site ^ site >> 8) % kAnswers];
   const std::uint64_t answer = Answer(site, false), there = known.load(std::memory_order_relaxed);

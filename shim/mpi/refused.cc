@@ -16,7 +16,7 @@
 #include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
 #include "shim/mpi/record.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim::mpi {
 namespace {
@@ -90,7 +90,7 @@ void ncclwatch::shim::BeforeEnd(std::uint64_t site, int status) {
 
 extern "C" NCCLWATCH_EXPORT void exit(int status) {
   ncclwatch::shim::BeforeEnd(reinterpret_cast<std::uint64_t>(__builtin_return_address(0)), status);
-  auto* const real = reinterpret_cast<void (*)(int)>(ncclwatch::shim::resolve::RealDlsym()(RTLD_NEXT, "exit"));
+  auto* const real = reinterpret_cast<void (*)(int)>(ncclwatch::shim::resolve::Next("exit"));
   if (real) real(status);
   _exit(status);
 }

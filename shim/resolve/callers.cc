@@ -8,7 +8,7 @@
 
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/resolve/modules.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim::resolve {
 
@@ -64,15 +64,8 @@ int CountCopy(dl_phdr_info* info, std::size_t, void* data) {
   return 0;
 }
 
-bool IsOurs(const void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return at >= OwnModule().begin && at < OwnModule().end;
-}
-
-// RTLD_NEXT is judged by the return address: never a tail call.
 bool InGlobalScope() {
-  void* found = RealDlsym()(RTLD_NEXT, "ncclGetVersion");
-  asm volatile("" : "+r"(found));
+  const void* found = Next("ncclGetVersion");
   return found && !IsOurs(found);
 }
 
@@ -86,7 +79,7 @@ Reached ReachedBy(const Module& module) {
   if (!module.path[0] || InGlobalScope()) return {};
   void* const scope = dlopen(module.path, RTLD_NOLOAD | RTLD_LAZY);
   if (!scope) return {};
-  void* const real = RealDlsym()(scope, "ncclGetVersion");
+  void* const real = Dlsym(scope, "ncclGetVersion");
   Reached reached;
   Module copy;
   if (real && !IsOurs(real) && ModuleOf(real, &copy)) {
@@ -169,7 +162,7 @@ Own OwnOf(std::uint64_t site, functions::Function function) {
   if (!Find(site, &reached)) reached = Ask(site);
   if (reached.library < kLibraries) return {reached.library, nullptr};
   const functions::FunctionInfo* info = functions::Find(function);
-  return {0, info ? RealDlsym()(reached.handle, info->name.data()) : nullptr};
+  return {0, info ? Dlsym(reached.handle, info->name.data()) : nullptr};
 }
 
 }  // namespace ncclwatch::shim::resolve

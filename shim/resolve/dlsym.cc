@@ -13,37 +13,19 @@
 
 #include "shim/hooks/entries.h"
 #include "shim/lifecycle/keep_errno.h"
+#include "shim/resolve/answer.h"
 #include "shim/resolve/libraries.h"
 #include "shim/resolve/modules.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 #include "watchdog/rundir/process.h"
-
-extern "C" {
-// Read by the stub: null until the first call.
-__attribute__((visibility("hidden"))) void* ncclwatch_real_dlsym = nullptr;
-__attribute__((visibility("hidden"))) void* ncclwatch_find_dlsym();
-__attribute__((visibility("hidden"))) void* ncclwatch_answer(void* handle, const char* name);
-}
 
 namespace ncclwatch::shim::resolve {
 namespace {
-
-bool IsOurs(const void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return at >= OwnModule().begin && at < OwnModule().end;
-}
 
 bool IsOurHandle(void* handle) {
   link_map* map = nullptr;
   if (handle == RTLD_DEFAULT || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || !map) return false;
   return IsOurs(map->l_ld);
-}
-
-// RTLD_NEXT is judged by the return address: a tail call would make it our caller's, which we come next to.
-void* BehindUs(const char* name) {
-  void* found = RealDlsym()(RTLD_NEXT, name);
-  asm volatile("" : "+r"(found));
-  return found;
 }
 
 // The beginning of a file, in pages of its own: whoever asks dlsym may be an allocator, and is not to see an exception.
@@ -78,7 +60,7 @@ class Text {
 bool NamesUs(const char* path, std::string_view variable) {
   const Text file(path);
   const std::string_view text = file.text();
-  const std::string_view own(OwnModule().path);
+  const std::string_view own(front->path);
   const std::string_view name = own.substr(own.rfind('/') + 1);
   const std::string_view list = variable.empty() ? text : rundir::Find(text, variable).value_or("");
   return !name.empty() && list.find(name) != std::string_view::npos;
@@ -110,40 +92,20 @@ void* Wrapped(void* real, const char* name) {
 
 }  // namespace
 
-DlsymFunction RealDlsym() {
-  void* known = __atomic_load_n(&ncclwatch_real_dlsym, __ATOMIC_ACQUIRE);
-  return reinterpret_cast<DlsymFunction>(known ? known : ncclwatch_find_dlsym());
-}
-
-}  // namespace ncclwatch::shim::resolve
-
-// A sanitizer's runtime asks for dlsym before it can bear instrumented code.
-__attribute__((no_sanitize("address", "thread", "undefined"))) void* ncclwatch_find_dlsym() {
-#if defined(__x86_64__)
-  const char* const oldest = "GLIBC_2.2.5";
-#else
-  const char* const oldest = "GLIBC_2.17";
-#endif
-  void* found = dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
-  if (!found) found = dlvsym(RTLD_NEXT, "dlsym", oldest);
-  if (!found) __builtin_trap();  // no C library that we know: nothing in this process could resolve anything
-  __atomic_store_n(&ncclwatch_real_dlsym, found, __ATOMIC_RELEASE);
-  return found;
-}
-
-void* ncclwatch_answer(void* handle, const char* name) {
-  using namespace ncclwatch::shim::resolve;
-  void* real = RealDlsym()(handle, name);
+void* Answer(void* handle, const char* name) {
+  void* real = Dlsym(handle, name);
   // Found in ourselves: the global scope, where we stand in front, or we are the drop-in. What counts is whether the
   // library behind us has it.
   if (real ? IsOurs(real) : IsOurHandle(handle)) {
     // Programs ask the global scope whether NCCL is there: without us they would not see one that came by
     // dlopen(RTLD_LOCAL), let alone one that nobody has opened.
-    if (real && !IsOurHandle(handle) && !BehindUs(name) && Preloaded()) return BehindUs(name);
-    if (!FindDefault(true) || !libraries[0].handle) return BehindUs(name);
-    real = RealDlsym()(libraries[0].handle, name);
+    if (real && !IsOurHandle(handle) && !Next(name) && Preloaded()) return Next(name);
+    if (!FindDefault(true) || !libraries[0].handle) return Next(name);
+    real = Dlsym(libraries[0].handle, name);
   } else if (!real) {
-    return RealDlsym()(handle, name);  // once more: looking at the handle has taken away what dlerror() would say
+    return Dlsym(handle, name);  // once more: looking at the handle has taken away what dlerror() would say
   }
   return real && !IsOurs(real) ? Wrapped(real, name) : nullptr;
 }
+
+}  // namespace ncclwatch::shim::resolve

@@ -11,7 +11,7 @@
 #include "shim/lifecycle/process.h"
 #include "shim/resolve/callers.h"
 #include "shim/resolve/modules.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim::resolve {
 
@@ -37,11 +37,6 @@ class Writing {
 
 thread_local constinit bool searching __attribute__((tls_model("initial-exec"))) = false;
 
-bool IsOurs(const void* address) {
-  const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return at >= OwnModule().begin && at < OwnModule().end;
-}
-
 // RTLD_NODELETE: a dlclose by the host must not take away what is cached here.
 void* Pin(const char* path) { return dlopen(path[0] ? path : nullptr, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE); }
 
@@ -54,7 +49,7 @@ void Publish(Library& library, const Module& module, void* handle) {
 
 // 1. Whoever comes after us in load order: a program that links libnccl, or another tool's wrappers.
 bool NextInOrder(Module* module) {
-  void* next = RealDlsym()(RTLD_NEXT, "ncclGetVersion");
+  void* next = Next("ncclGetVersion");
   return next && !IsOurs(next) && ModuleOf(next, module);
 }
 
@@ -72,7 +67,7 @@ bool Opened(Module* module, void** handle) {
   for (const char* name : names)
     if (!*handle) *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!*handle) return false;
-  void* function = RealDlsym()(*handle, "ncclGetVersion");
+  void* function = Dlsym(*handle, "ncclGetVersion");
   return function && !IsOurs(function) && ModuleOf(function, module);
 }
 
@@ -104,8 +99,8 @@ void* FindReal(std::uint32_t library, functions::Function function) {
   const functions::FunctionInfo* info = functions::Find(function);
   if (!own.begin.load(std::memory_order_acquire) || !info) return nullptr;
   // In load order first: other tools' wrappers, and a program that has NCCL linked in, come before the library itself.
-  void* real = library == 0 ? RealDlsym()(RTLD_NEXT, info->name.data()) : nullptr;
-  if ((!real || IsOurs(real)) && own.handle) real = RealDlsym()(own.handle, info->name.data());
+  void* real = library == 0 ? Next(info->name.data()) : nullptr;
+  if ((!real || IsOurs(real)) && own.handle) real = Dlsym(own.handle, info->name.data());
   if (!real || IsOurs(real)) return nullptr;
   own.functions[static_cast<std::uint32_t>(function)].store(real, std::memory_order_relaxed);
   return real;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The built library: what it needs and exports, and that a process without NCCL neither sees nor pays for it."""
+"""The built libraries, the preloaded files and their cores: what they need and export, and that a process without NCCL
+neither sees nor pays for them."""
 
 import os
 import re
@@ -20,7 +21,7 @@ ALLOWED_NEEDED = {"libc.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "libp
                   "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 # Beside the functions of nccl.def: the interposed functions of libc, the profiler plugin, the annotation API.
 OTHER_EXPORTS = re.compile(r"dlsym|_exit|_Exit|quick_exit|ncclProfiler_v\d+|ncclwatch_\w+")
-HIGHEST_GLIBC = (2, 34)
+HIGHEST_GLIBC = (2, 28)
 
 
 def tool(*argv):
@@ -34,6 +35,17 @@ def tool(*argv):
 def library(sandbox):
     sandbox.build.need(sandbox.build.library)
     return sandbox.build.library
+
+
+def files(sandbox):
+    """The preloaded file of NCCL and of each MPI that was built."""
+    first = library(sandbox)
+    others = [first.replace("libncclwatch.so", f"libncclwatch-{mpi}.so") for mpi in ("openmpi", "mpich")]
+    return [first] + [path for path in others if os.path.exists(path)]
+
+
+def core_of(path):
+    return path[:-len(".so")] + "-core.so"
 
 
 def plain_build(sandbox):
@@ -60,11 +72,45 @@ def exports(path):
     return names
 
 
+def needed(path):
+    return re.findall(r"\(NEEDED\).*\[(.+)\]", tool("readelf", "-dW", path))
+
+
 @case
 def needed_libraries(sandbox):
-    found = re.findall(r"\(NEEDED\).*\[(.+)\]", tool("readelf", "-dW", plain_build(sandbox)))
-    print("NEEDED:", " ".join(found))
-    check_equal(sorted(set(found) - ALLOWED_NEEDED), [], "needed libraries beyond glibc and libgcc_s")
+    plain_build(sandbox)
+    for path in files(sandbox):
+        check_equal(needed(path), [], f"libraries that {path} needs")
+        print(f"{os.path.basename(core_of(path))} needs", " ".join(needed(core_of(path))))
+        check_equal(sorted(set(needed(core_of(path))) - ALLOWED_NEEDED), [], "needed libraries beyond glibc and libgcc_s")
+
+
+@case
+def preloaded_file_loads_anywhere(sandbox):
+    """No symbol version, and no symbol that has to be found: both end every program of a machine whose C library lacks
+    one, since a preloaded object must load."""
+    plain_build(sandbox)
+    for path in files(sandbox):
+        check(".gnu.version" not in tool("readelf", "-VW", path), f"{path} asks for symbol versions")
+        strong = [line for line in tool("nm", "-D", "--undefined-only", path).splitlines() if line.split()[0] not in "wv"]
+        check_equal(strong, [], f"undefined symbols of {path} that are not weak")
+        check("INIT" not in tool("readelf", "-dW", path), f"{path} has constructors")
+
+
+@case
+def preloaded_under_musl(sandbox):
+    plain_build(sandbox)
+    if not shutil.which("musl-gcc"):
+        raise Skipped("no musl-gcc here")
+    place = sandbox.fresh("musl")
+    source, program = os.path.join(place, "a.c"), os.path.join(place, "a")
+    with open(source, "w") as file:
+        file.write("#include <dlfcn.h>\n#include <stdio.h>\n#include <unistd.h>\n"
+                   "int main(){ printf(\"%d\\n\", dlsym(RTLD_DEFAULT, \"printf\") != 0); fflush(stdout); _exit(5); }\n")
+    tool("musl-gcc", "-o", program, source)
+    for path in files(sandbox):
+        done = sandbox.run([program], {**sandbox.environment(), "LD_PRELOAD": path})
+        check_equal((done.status, done.out, done.err), (5, "1\n", ""), f"a program of musl with {path}")
 
 
 @case
@@ -81,44 +127,64 @@ def exported_names(sandbox):
 @case
 def no_version_nodes(sandbox):
     """A named version node silently stops dlsym from being interposed."""
-    text = tool("readelf", "-VW", library(sandbox))
-    check(".gnu.version_d" not in text, "the library defines symbol versions")
-    versioned = [n for n in exports(library(sandbox)) if "@" in n]
-    check_equal(versioned, [], "exported names with a version")
+    for path in files(sandbox):
+        check(".gnu.version_d" not in tool("readelf", "-VW", path), "the library defines symbol versions")
+        check_equal([n for n in exports(path) if "@" in n], [], "exported names with a version")
+        check_equal(list(exports(core_of(path))), ["ncclwatch_core_open"], "names that the core exports")
 
 
 @case
 def highest_glibc(sandbox):
-    text = tool("readelf", "-VW", plain_build(sandbox))
-    versions = sorted({tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_(\d+(?:\.\d+)+)", text)})
-    print("highest glibc version needed:", ".".join(map(str, versions[-1])))
-    users = [line for line in tool("nm", "-D", "--undefined-only", library(sandbox)).splitlines()
-             if any(f"GLIBC_{'.'.join(map(str, v))}" in line for v in versions if v > HIGHEST_GLIBC)]
-    check(versions[-1] <= HIGHEST_GLIBC, f"needs a glibc newer than {HIGHEST_GLIBC}: {users}")
-    check("GLIBCXX" not in text and "CXXABI" not in text, "needs the shared libstdc++")
+    plain_build(sandbox)
+    for path in map(core_of, files(sandbox)):
+        text = tool("readelf", "-VW", path)
+        versions = sorted({tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_(\d+(?:\.\d+)+)", text)})
+        print(f"{os.path.basename(path)} needs glibc", ".".join(map(str, versions[-1])))
+        users = [line for line in tool("nm", "-D", "--undefined-only", path).splitlines()
+                 if any(f"GLIBC_{'.'.join(map(str, v))}" in line for v in versions if v > HIGHEST_GLIBC)]
+        check(versions[-1] <= HIGHEST_GLIBC, f"{path} needs a glibc newer than {HIGHEST_GLIBC}: {users}")
+        check("GLIBCXX" not in text and "CXXABI" not in text, f"{path} needs the shared libstdc++")
+
+
+@case
+def control_flow_enforcement(sandbox):
+    """Under a shadow stack the loader refuses a library without this note. A core has code of static libraries without
+    endbr64, and says so."""
+    plain_build(sandbox)
+    if os.uname().machine != "x86_64":
+        raise Skipped("of x86-64 alone")
+    for path in files(sandbox):
+        check("IBT, SHSTK" in tool("readelf", "-nW", path), f"no note of IBT and SHSTK in {path}")
+        check("SHSTK" in tool("readelf", "-nW", core_of(path)), f"no note of SHSTK in {core_of(path)}")
 
 
 @case
 def hardening(sandbox):
-    dynamic = tool("readelf", "-dW", library(sandbox))
-    check("TEXTREL" not in dynamic, "has text relocations")
-    check("RPATH" not in dynamic and "RUNPATH" not in dynamic or sandbox.build.sanitizer, "has a search path of its own")
-    stacks = [line for line in tool("readelf", "-lW", library(sandbox)).splitlines() if "GNU_STACK" in line]
-    check_equal(len(stacks), 1, "GNU_STACK program headers")
-    check("E" not in stacks[0].split()[-2], f"executable stack: {stacks[0]}")
-    for line in tool("readelf", "-lW", library(sandbox)).splitlines():
-        check(not re.match(r"\s+LOAD\s.*\sRWE\s", line), f"a segment that is writable and executable: {line}")
+    for path in [file for first in files(sandbox) for file in (first, core_of(first))]:
+        dynamic = tool("readelf", "-dW", path)
+        check("TEXTREL" not in dynamic, f"{path} has text relocations")
+        check("RPATH" not in dynamic and "RUNPATH" not in dynamic or sandbox.build.sanitizer,
+              f"{path} has a search path of its own")
+        segments = tool("readelf", "-lW", path).splitlines()
+        stacks = [line for line in segments if "GNU_STACK" in line]
+        check_equal(len(stacks), 1, f"GNU_STACK program headers of {path}")
+        check("E" not in stacks[0].split()[-2], f"executable stack: {stacks[0]}")
+        for line in segments:
+            check(not re.match(r"\s+LOAD\s.*\sRWE\s", line), f"a segment that is writable and executable: {line}")
 
 
 @case
 def thread_local_storage(sandbox):
-    """Thread-local data is static (initial-exec is right for a preload) and small: dlopen of the drop-in has to find
-    room for it in the surplus that glibc keeps (1,664 bytes for all libraries together)."""
-    for line in tool("readelf", "-lW", plain_build(sandbox)).splitlines():
-        if line.split()[:1] == ["TLS"]:
-            size = int(line.split()[5], 16)
-            print(f"thread-local storage: {size} bytes")
-            check(size <= 1024, f"{size} bytes of thread-local storage")
+    """The core's thread-local data is static and small: dlopen has to find room for it in the surplus that glibc keeps
+    (1,664 bytes for all libraries together). The preloaded file has none."""
+    plain_build(sandbox)
+    for path in files(sandbox):
+        check("TLS" not in tool("readelf", "-lW", path), f"{path} has thread-local storage")
+        for line in tool("readelf", "-lW", core_of(path)).splitlines():
+            if line.split()[:1] == ["TLS"]:
+                size = int(line.split()[5], 16)
+                print(f"{os.path.basename(core_of(path))}: {size} bytes of thread-local storage")
+                check(size <= 256, f"{size} bytes of thread-local storage in {core_of(path)}")
 
 
 @case

@@ -124,11 +124,37 @@ def drop_in_under_preload(sandbox):
 def drop_in_copy_under_preload(sandbox):
     """As above, but the drop-in is another copy of the library: one of the two records, the other passes on."""
     sandbox.build.need(sandbox.build.library)
-    copy = os.path.join(sandbox.fresh("drop-in"), "libncclwatch.so")
-    shutil.copy(sandbox.build.library, copy)
+    place = sandbox.fresh("drop-in")
+    copy = shutil.copy(sandbox.build.library, place)
+    shutil.copy(sandbox.build.library.replace(".so", "-core.so"), place)
     job = sandbox.job([sys.executable, CTYPES, copy], ranks=2, extra={"NCCLWATCH_NCCL": sandbox.build.nccl})
     check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
     check_equal(len(job.boxes()), 2, f"black boxes ({job.done})")
+    check_recorded(job, [201, 202, 203])
+
+
+@case
+def drop_in_without_its_core(sandbox):
+    """Only one of the two files was copied: the calls work, unwatched, and one line says so."""
+    sandbox.build.need(sandbox.build.library)
+    copy = shutil.copy(sandbox.build.library, sandbox.fresh("alone"))
+    job = sandbox.job([sys.executable, CTYPES, copy], ranks=2, preload=False,
+                      extra={"NCCLWATCH_NCCL": sandbox.build.nccl})
+    check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
+    check_equal(job.boxes(), [], f"black boxes ({job.done})")
+    check_equal([error.count("[ncclwatch] not watching: ") for error in job.errors()], [1, 1], f"lines ({job.done})")
+
+
+@case
+def preload_by_a_relative_path(sandbox):
+    """The loader knows the library by the path that it was given, from another folder than the process is in later."""
+    sandbox.build.need(sandbox.build.library)
+    code = (f"import os, runpy, sys; os.chdir('/'); sys.argv = ['ctypes_rank.py', {sandbox.build.nccl!r}]; "
+            f"runpy.run_path({CTYPES!r}, run_name='__main__')")
+    start = 'cd "$1" && exec env LD_PRELOAD=./libncclwatch.so "$2" -c "$3"'
+    job = sandbox.job(["bash", "-c", start, "bash", os.path.dirname(sandbox.build.library), sys.executable, code],
+                      preload=False)
+    check_equal(job.statuses(), [0], f"exit status ({job.done})")
     check_recorded(job, [201, 202, 203])
 
 

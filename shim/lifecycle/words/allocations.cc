@@ -7,7 +7,7 @@
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/words/write.h"
 #include "shim/resolve/modules.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim {
 
@@ -33,7 +33,7 @@ Figures Ask(void* real) {
   if (!resolve::ModuleOf(real, &module)) return figures;
   void* const library = dlopen(module.path, RTLD_NOLOAD | RTLD_LAZY);
   if (!library) return figures;
-  const auto find = [library](const char* name) { return resolve::RealDlsym()(library, name); };
+  const auto find = [library](const char* name) { return resolve::Dlsym(library, name); };
   const auto info = reinterpret_cast<CUresult (*)(std::size_t*, std::size_t*)>(find("cuMemGetInfo_v2"));
   const auto device = reinterpret_cast<CUresult (*)(CUdevice*)>(find("cuCtxGetDevice"));
   const auto exchange = reinterpret_cast<CUresult (*)(CUstreamCaptureMode*)>(find("cuThreadExchangeStreamCaptureMode"));

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "shim/lifecycle/words/self_memory.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -60,7 +60,7 @@ int Remember(dl_phdr_info* info, std::size_t, void*) {
 void PrepareLoaded() {
   if (program[0]) return;
   if (readlink("/proc/self/exe", program, sizeof program - 1) <= 0) std::strcpy(program, "?");
-  void* found = resolve::RealDlsym()(RTLD_DEFAULT, "_dl_find_object");
+  void* found = resolve::Dlsym(RTLD_DEFAULT, "_dl_find_object");
   find_object.store(reinterpret_cast<FindObject>(found), std::memory_order_release);
   if (!found && remembered.used.load(std::memory_order_relaxed) == 0) dl_iterate_phdr(Remember, nullptr);
 }

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "shim/lifecycle/words/write.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -49,7 +49,7 @@ Interface python;  // written before the interpreter is asked to call us
 
 template <class Pointer>
 bool Find(const char* name, Pointer* to) {
-  *to = reinterpret_cast<Pointer>(resolve::RealDlsym()(RTLD_DEFAULT, name));
+  *to = reinterpret_cast<Pointer>(resolve::Dlsym(RTLD_DEFAULT, name));
   return *to != nullptr;
 }
 

@@ -12,7 +12,7 @@
 
 #include "shim/lifecycle/words/write.h"
 #include "shim/resolve/modules.h"
-#include "shim/resolve/real_dlsym.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -71,7 +71,7 @@ void CatchTerminate() {
   if (caught.load(std::memory_order_relaxed) || !resolve::ModuleNamed("libstdc++.so", nullptr, &module)) return;
   void* const library = dlopen(module.path, RTLD_NOLOAD | RTLD_LAZY | RTLD_NODELETE);
   if (!library || caught.exchange(true)) return;
-  const auto find = [library](const char* name) { return resolve::RealDlsym()(library, name); };
+  const auto find = [library](const char* name) { return resolve::Dlsym(library, name); };
   const auto set = reinterpret_cast<SetTerminate>(find("_ZSt13set_terminatePFvvE"));
   current_type = reinterpret_cast<CurrentType>(find("__cxa_current_exception_type"));
   current_exception = reinterpret_cast<CurrentException>(find("_ZSt17current_exceptionv"));

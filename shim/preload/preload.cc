@@ -1,0 +1,348 @@
+// The code of the preloaded file (core.h). It must load into every process of a machine, whatever its C library is: so
+// it needs no function of any library. Those that it does use are weak, and may be missing.
+#include <dlfcn.h>
+#include <link.h>
+#include <sys/auxv.h>
+
+#include <atomic>
+#include <cstddef>
+
+#include "shim/preload/core.h"
+#include "shim/preload/elf_symbol.h"
+#include "shim/preload/system.h"
+
+extern "C" {
+[[gnu::weak]] decltype(dl_iterate_phdr) dl_iterate_phdr;
+[[gnu::weak]] decltype(dlopen) dlopen;
+[[gnu::weak]] decltype(dlerror) dlerror;
+[[gnu::weak]] decltype(getauxval) getauxval;
+[[gnu::weak]] char* getenv(const char*);
+[[gnu::weak]] int* __errno_location();
+
+// What the assembly uses.
+#define NCCLWATCH_HIDDEN [[gnu::visibility("hidden")]]
+NCCLWATCH_HIDDEN extern void* ncclwatch_slots[];
+NCCLWATCH_HIDDEN extern void* ncclwatch_real_dlsym;  // null until the first call
+NCCLWATCH_HIDDEN void* ncclwatch_find_dlsym();
+NCCLWATCH_HIDDEN void* ncclwatch_function(unsigned number);
+NCCLWATCH_HIDDEN void* ncclwatch_answer(void* handle, const char* name);
+NCCLWATCH_HIDDEN void* ncclwatch_answer_cuda(void* handle, const char* name, const void* caller);
+NCCLWATCH_HIDDEN void ncclwatch_end(int status);
+NCCLWATCH_HIDDEN void* memcpy(void* to, const void* from, std::size_t bytes);
+NCCLWATCH_HIDDEN void* memset(void* to, int value, std::size_t bytes);
+
+void* ncclwatch_real_dlsym = nullptr;
+}
+
+namespace ncclwatch::shim::preload {
+namespace {
+
+// What a call of an entry does while the core is not open.
+enum Kind : unsigned char {
+  kOpens,  // opens it
+  kWaits,  // goes to the real function
+  kEnds,   // ends the process
+};
+constexpr Kind kKinds[] = {
+#define ENTRY(number, name, kind) kind,
+#include "entries.inc"
+#undef ENTRY
+};
+constexpr char kNames[] =
+#define ENTRY(number, name, kind) #name "\0"
+#include "entries.inc"
+#undef ENTRY
+    ;
+constexpr unsigned kEntries = sizeof kKinds;
+constexpr int kNcclSystemError = 2;
+
+const char* NameOf(unsigned number) {
+  const char* name = kNames;
+  for (; number > 0; --number) {
+    while (*name) ++name;
+    ++name;
+  }
+  return name;
+}
+
+std::size_t Length(const char* text) {
+  std::size_t length = 0;
+  while (text[length]) ++length;
+  return length;
+}
+
+// ---- where this file lies -------------------------------------------------------------------------------------------
+
+struct Span {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+};
+// Written by whoever opens the core, always the same.
+Span own;
+char own_path[4096];
+
+// Whether it is this file's module.
+bool IsOwn(const dl_phdr_info& info, Span* span) {
+  const auto address = reinterpret_cast<std::uintptr_t>(&IsOwn);
+  span->begin = ~std::uintptr_t{0};
+  span->end = 0;
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
+    if (segment.p_type != PT_LOAD) continue;
+    const std::uintptr_t from = info.dlpi_addr + segment.p_vaddr;
+    if (from < span->begin) span->begin = from;
+    if (from + segment.p_memsz > span->end) span->end = from + segment.p_memsz;
+  }
+  return address >= span->begin && address < span->end;
+}
+
+int FindOwn(dl_phdr_info* info, std::size_t, void*) {
+  Span span;
+  if (!IsOwn(*info, &span)) return 0;
+  const std::size_t length = info->dlpi_name ? Length(info->dlpi_name) : 0;
+  if (length < sizeof own_path)
+    for (std::size_t i = 0; i < length; ++i) own_path[i] = info->dlpi_name[i];
+  own = span;
+  return 1;
+}
+
+// A file that was preloaded by a relative path lies elsewhere once the process has changed its folder: the kernel
+// knows where. /proc/self/map_files has one link a mapping.
+void MakePathAbsolute() {
+  if (own_path[0] == '/') return;
+  char link[64] = "/proc/self/map_files/";
+  std::size_t used = Length(link);
+  const auto write = [&](std::uintptr_t value) {
+    bool begun = false;
+    for (int shift = 60; shift >= 0; shift -= 4) {
+      const unsigned digit = (value >> shift) & 15;
+      begun = begun || digit != 0 || shift == 0;
+      if (begun) link[used++] = "0123456789abcdef"[digit];
+    }
+  };
+  write(own.begin);
+  link[used++] = '-';
+  std::uintptr_t first_end = own.begin;
+  const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(own.begin);
+  const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(own.begin + header->e_phoff);
+  constexpr std::uintptr_t kPage = 4096;
+  for (int i = 0; i < header->e_phnum; ++i)
+    if (segments[i].p_type == PT_LOAD && segments[i].p_offset == 0)
+      first_end = own.begin + ((segments[i].p_memsz + kPage - 1) & ~(kPage - 1));
+  write(first_end);
+  const long length =
+      System(SYS_readlinkat, -100, reinterpret_cast<long>(link), reinterpret_cast<long>(own_path), sizeof own_path - 1);
+  if (length > 0) own_path[length] = '\0';
+}
+
+// ---- behind this file in load order ---------------------------------------------------------------------------------
+
+bool BeginsWith(const char* text, const char* begin) {
+  while (*begin && *text == *begin) ++text, ++begin;
+  return *begin == '\0';
+}
+
+bool IsCLibrary(const dl_phdr_info& info) {
+  const char* file = info.dlpi_name ? info.dlpi_name : "";
+  for (const char* c = file; *c; ++c)
+    if (*c == '/') file = c + 1;
+  return BeginsWith(file, "libc.") || BeginsWith(file, "libdl.") || BeginsWith(file, "ld-musl");
+}
+
+struct Search {
+  const char* name;
+  void* behind = nullptr;
+  void* in_c_library = nullptr;  // of a process that has opened this file, which then comes last
+  bool past = false;
+};
+int FindBehind(dl_phdr_info* info, std::size_t, void* data) {
+  auto* search = static_cast<Search*>(data);
+  Span span;
+  if (!search->past && IsOwn(*info, &span)) {
+    search->past = true;
+    return 0;
+  }
+  if (search->past) search->behind = FindSymbol(*info, search->name);
+  if (!search->in_c_library && IsCLibrary(*info)) search->in_c_library = FindSymbol(*info, search->name);
+  return search->behind != nullptr;
+}
+
+void* FindInOrder(const char* name) {
+  Search search{name};
+  if (dl_iterate_phdr) dl_iterate_phdr(FindBehind, &search);
+  return search.behind ? search.behind : search.in_c_library;
+}
+
+// Before glibc 2.34 a process may have no dlsym at all: it lay in libdl.
+void* NoDlsym(void*, const char*) { return nullptr; }
+
+using Dlsym = void* (*)(void*, const char*);
+Dlsym RealDlsym() {
+  void* known = __atomic_load_n(&ncclwatch_real_dlsym, __ATOMIC_ACQUIRE);
+  return reinterpret_cast<Dlsym>(known ? known : ncclwatch_find_dlsym());
+}
+
+// RTLD_NEXT is judged by the return address: never a tail call.
+void* Next(const char* name) {
+  const Dlsym real = RealDlsym();
+  if (real == NoDlsym) return FindInOrder(name);
+  void* found = real(RTLD_NEXT, name);
+  __asm__ volatile("" : "+r"(found));
+  return found;
+}
+
+void* Ask(void* handle, const char* name) {
+  void* found = RealDlsym()(handle, name);
+  __asm__ volatile("" : "+r"(found));
+  return found;
+}
+
+// ---- the core -------------------------------------------------------------------------------------------------------
+
+// All threads that come here do the same; the last to write changes nothing. No lock: a thread may come here from a
+// constructor, with the loader's lock, which another one waits for in dlopen.
+std::atomic<const Core*> core{nullptr};
+std::atomic<bool> hopeless{false};
+Preload preload;
+
+struct KeepErrno {
+  int kept = __errno_location ? *__errno_location() : 0;
+  KeepErrno() = default;
+  ~KeepErrno() {
+    if (__errno_location) *__errno_location() = kept;
+  }
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+};
+
+void Say(const char* what) {
+  constexpr char kBegin[] = "[ncclwatch] not watching: ";
+  char line[512];
+  std::size_t used = 0;
+  for (const char* c = kBegin; *c; ++c) line[used++] = *c;
+  for (const char* c = what; *c && used < sizeof line - 1; ++c) line[used++] = *c;
+  line[used++] = '\n';
+  System(SYS_write, 2, reinterpret_cast<long>(line), static_cast<long>(used));
+}
+
+// libncclwatch.so -> libncclwatch-core.so, beside it.
+bool CorePath(char (&path)[sizeof own_path]) {
+  constexpr char kSuffix[] = "-core.so";
+  std::size_t end = Length(own_path);
+  while (end > 0 && own_path[end - 1] != '.' && own_path[end - 1] != '/') --end;
+  if (end < 2 || own_path[end - 1] != '.' || end + sizeof kSuffix > sizeof path) return false;
+  for (std::size_t i = 0; i < end - 1; ++i) path[i] = own_path[i];
+  for (std::size_t i = 0; i < sizeof kSuffix; ++i) path[end - 1 + i] = kSuffix[i];
+  return true;
+}
+
+const Core* GiveUp(const char* why) {
+  if (!hopeless.exchange(true)) Say(why);
+  return nullptr;
+}
+
+// Then the caller's variables decide nothing, and what lies beside this file is nobody's to run.
+bool HasMoreRightsThanItsCaller() { return getauxval && getauxval(AT_SECURE) != 0; }
+
+const Core* OpenCore() {
+  if (const Core* known = core.load(std::memory_order_acquire)) return known;
+  if (hopeless.load(std::memory_order_relaxed)) return nullptr;
+  if (HasMoreRightsThanItsCaller()) {
+    hopeless.store(true);
+    return nullptr;
+  }
+  if (!dl_iterate_phdr || !dlopen) return GiveUp("this C library opens no libraries");
+  char path[sizeof own_path];
+  dl_iterate_phdr(FindOwn, nullptr);
+  MakePathAbsolute();
+  if (!CorePath(path)) return GiveUp("cannot tell where libncclwatch.so lies");
+  void* const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  const char* const why = handle || !dlerror ? nullptr : dlerror();
+  if (!handle) return GiveUp(why ? why : path);
+  const auto open = reinterpret_cast<Open>(Ask(handle, kOpen));
+  preload = {kVersion, kEntries, own_path, own.begin, own.end, RealDlsym(), Next, ncclwatch_slots};
+  const Core* const opened = open ? open(&preload) : nullptr;
+  if (!opened || opened->version != kVersion || opened->entries != kEntries)
+    return GiveUp("libncclwatch-core.so is of another build");
+  core.store(opened, std::memory_order_release);
+  for (unsigned i = 0; i < kEntries; ++i) __atomic_store_n(&ncclwatch_slots[i], opened->wrappers[i], __ATOMIC_RELEASE);
+  return opened;
+}
+
+// ---- without the core -----------------------------------------------------------------------------------------------
+
+int Missing() { return kNcclSystemError; }
+
+bool IsOurs(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  return own.begin != 0 && at >= own.begin && at < own.end;
+}
+
+// In the place of a libnccl that somebody opened: the real one.
+void* InNccl(const char* name) {
+  if (!dlopen) return nullptr;
+  constexpr int kHow = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
+  const char* const chosen = getenv && !HasMoreRightsThanItsCaller() ? getenv("NCCLWATCH_NCCL") : nullptr;
+  void* nccl = chosen && *chosen ? dlopen(chosen, kHow) : nullptr;
+  if (!nccl) nccl = dlopen("libnccl.so.2", kHow);
+  void* const found = nccl ? Ask(nccl, name) : nullptr;
+  return IsOurs(found) ? nullptr : found;
+}
+
+void* WithoutUs(const char* name) {
+  if (void* behind = Next(name)) return behind;
+  return name[0] == 'n' ? InNccl(name) : nullptr;
+}
+
+}  // namespace
+}  // namespace ncclwatch::shim::preload
+
+using namespace ncclwatch::shim::preload;
+
+// The compiler calls these two on its own.
+NCCLWATCH_HIDDEN void* memcpy(void* to, const void* from, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];
+  return to;
+}
+NCCLWATCH_HIDDEN void* memset(void* to, int value, std::size_t bytes) {
+  for (std::size_t i = 0; i < bytes; ++i) static_cast<char*>(to)[i] = static_cast<char>(value);
+  return to;
+}
+
+void* ncclwatch_find_dlsym() {
+  void* found = FindInOrder("dlsym");
+  if (!found) found = reinterpret_cast<void*>(&NoDlsym);
+  __atomic_store_n(&ncclwatch_real_dlsym, found, __ATOMIC_RELEASE);
+  return found;
+}
+
+void* ncclwatch_function(unsigned number) {
+  const KeepErrno keep;
+  const Core* now = kKinds[number] == kOpens ? OpenCore() : core.load(std::memory_order_acquire);
+  void* found = now ? nullptr : WithoutUs(NameOf(number));
+  if (!now && !found) now = OpenCore();  // it finds what load order does not show
+  if (now) return now->wrappers[number];
+  if (!found) return reinterpret_cast<void*>(&Missing);
+  // The core may have been opened meanwhile: its wrapper stays.
+  void* asked = __atomic_load_n(&ncclwatch_slots[number], __ATOMIC_RELAXED);
+  if (IsOurs(asked) || own.begin == 0)
+    __atomic_compare_exchange_n(&ncclwatch_slots[number], &asked, found, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+  return found;
+}
+
+void* ncclwatch_answer(void* handle, const char* name) {
+  const KeepErrno keep;
+  if (const Core* const now = OpenCore()) return now->answer(handle, name);
+  void* const found = Ask(handle, name);
+  return IsOurs(found) ? WithoutUs(name) : found;
+}
+
+void* ncclwatch_answer_cuda(void* handle, const char* name, const void* caller) {
+  const KeepErrno keep;
+  if (const Core* const now = OpenCore()) return now->answer_cuda(handle, name, caller);
+  return reinterpret_cast<void*>(~std::uintptr_t{0});
+}
+
+void ncclwatch_end(int status) {
+  for (;;) System(SYS_exit_group, status);
+}

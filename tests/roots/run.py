@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Roots of other Debian releases, with the library preloaded into everything: programs do what they do without it, and a
+job of that release's own Open MPI is watched. As root, with debootstrap, some minutes and 1 GiB for each release:
+
+    tests/roots/run.py --build build/release [bullseye bookworm trixie]
+
+The roots stay in build/roots; what is there is used again."""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILT = os.path.join(HERE, "..", "..", "build", "roots")
+RELEASES = ("bullseye", "bookworm", "trixie")
+PACKAGES = "python3,git,ca-certificates,openmpi-bin,python3-mpi4py"
+PLACE = "/opt/ncclwatch"
+GIT = "git -c init.defaultBranch=main -c user.name=n -c user.email=e@x"
+PROGRAMS = {
+    "true": ["true"],
+    "bash": ["bash", "-c", 'x=$(echo inner; exit 3); echo "$x $?"; ls /dev/null | cat; exit 7'],
+    "python3": ["python3", "-c", "import ctypes, subprocess, threading, sys\n"
+                "t = threading.Thread(target=print, args=('thread',)); t.start(); t.join()\n"
+                "print(subprocess.run(['sh', '-c', 'exit 5']).returncode, ctypes.CDLL(None).strlen(b'four'))\n"
+                "sys.exit(9)"],
+    "git": ["bash", "-c", f"d=$(mktemp -d) && cd $d && {GIT} init -q . && echo a > f && git add f && {GIT} commit -q -m one "
+            "&& git log --format=%s && git status --short"],
+    "apt": ["apt-get", "check", "-q"],
+    "dpkg": ["dpkg-query", "-W", "-f", "${Status}\n", "libc6"],
+    "perl": ["perl", "-e", 'my $p = fork(); if (!$p) { exit 3 } waitpid($p, 0); print $? >> 8, "\n"; exit 2'],
+}
+# One rank makes a call that the others do not make.
+JOB = """
+import sys, time
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+for step in range(5):
+    world.Barrier()
+if world.rank == 2:
+    time.sleep(60)
+world.Barrier()
+"""
+
+
+def mirror():
+    """The one that this machine uses."""
+    for folder, _, names in os.walk("/etc/apt"):
+        for name in names:
+            if name.endswith((".list", ".sources")):
+                found = re.search(r"https?://\S+/debian/?(?=\s)", open(os.path.join(folder, name)).read() + "\n")
+                if found:
+                    return found.group(0)
+    return "http://deb.debian.org/debian"
+
+
+def root_of(release):
+    root = os.path.join(BUILT, release)
+    if not os.path.exists(os.path.join(root, "usr", "bin", "mpirun")):
+        os.makedirs(BUILT, exist_ok=True)
+        shutil.rmtree(root, ignore_errors=True)
+        print(f"{release}: making a root in {root}", flush=True)
+        subprocess.run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", release, root, mirror()], check=True,
+                       stdout=subprocess.DEVNULL)
+    return root
+
+
+def inside(root, argv, environment, timeout=120):
+    """In a mount namespace of its own, so that nothing stays mounted."""
+    script = ('mount -t proc proc "$0/proc" && mkdir -p "$0/dev/shm" && mount -t tmpfs tmpfs "$0/dev/shm" && '
+              '{ [ -c "$0/dev/null" ] || mount --bind /dev "$0/dev"; } && exec chroot "$0" "$@"')
+    words = ["env", *(f"{name}={value}" for name, value in environment.items()), *argv]
+    done = subprocess.run(["unshare", "-m", "bash", "-c", script, root, *words], capture_output=True, text=True,
+                          timeout=timeout, stdin=subprocess.DEVNULL,
+                          env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C"})
+    return done.returncode, done.stdout, done.stderr
+
+
+def check_release(release, libraries):
+    root = root_of(release)
+    place = root + PLACE
+    shutil.rmtree(place, ignore_errors=True)
+    os.makedirs(place)
+    for name in os.listdir(libraries):
+        if name.endswith(".so"):
+            shutil.copy(os.path.join(libraries, name), place)
+    glibc = inside(root, ["ldd", "--version"], {})[1].splitlines()[0].split()[-1]
+    wrong = []
+    for library in ("libncclwatch.so", "libncclwatch-openmpi.so"):
+        for name, argv in PROGRAMS.items():
+            plain = inside(root, argv, {})
+            watched = inside(root, argv, {"LD_PRELOAD": f"{PLACE}/{library}"})
+            same = plain == watched
+            print(f"{release} (glibc {glibc}) {library} {name}: {'as without' if same else f'{watched} for {plain}'}")
+            if not same:
+                wrong.append(f"{name} under {library}")
+    job = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4", "-x", f"LD_PRELOAD={PLACE}/libncclwatch-openmpi.so",
+           "python3", "-c", JOB]
+    status, out, err = inside(root, job, {"NCCLWATCH_TIMEOUT": "2", "NCCLWATCH_ON_FAULT": "abort"})
+    watched = re.search(r"watching 4/4 ranks.*", err), re.search(r"missing_participant.*", err)
+    print(f"{release}: a job of its Open MPI: {[found.group(0) if found else None for found in watched]}, status {status}")
+    if not all(watched) or "rank 2" not in watched[1].group(0):
+        wrong.append(f"the job: {out}{err}")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("releases", nargs="*", default=RELEASES)
+    options = parser.parse_args()
+    if os.getuid() != 0 or not shutil.which("debootstrap"):
+        print("skipped: needs root and debootstrap")
+        return 77
+    wrong = {release: check_release(release, os.path.join(options.build, "lib")) for release in options.releases}
+    for release, what in wrong.items():
+        print(f"{release}: {'all as without, and watched' if not what else '; '.join(what)}")
+    return 1 if any(wrong.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
