@@ -25,7 +25,9 @@
 #include "shim/resolve/libraries.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/run_directory.h"
+#include "watchdog/settings/excluded.h"
 #include "watchdog/settings/settings.h"
+#include "watchdog/settings/variables.h"
 #include "watchdog/watch/watchdog.h"
 
 namespace ncclwatch::shim {
@@ -113,9 +115,19 @@ void TakeBackInheritedRank(rundir::Launch* launch) {
   if (inherited) launch->rank = launch->local_rank = format::kNoRank;
 }
 
-// Eight ranks of a machine would say the same thing eight times.
+// All ranks of a job would say the same thing. A process without a rank is taken for the first of its machine.
 bool SpeaksForAll(const rundir::Launch& launch) {
-  return launch.local_rank == 0 || (launch.local_rank < 0 && launch.rank <= 0);
+  return launch.rank == 0 || (launch.rank < 0 && launch.local_rank <= 0);
+}
+
+void SayWhatIsWrong(const settings::Settings& settings, const rundir::Launch& launch,
+                    const std::vector<std::string>& complaints) {
+  if (settings.log < settings::LogLevel::kWarn || !SpeaksForAll(launch)) return;
+  for (const std::string& complaint : complaints) Say("%s", complaint.c_str());
+  if (!settings.on) return;
+  for (const std::string& complaint : settings::Misspelt(environ)) Say("%s", complaint.c_str());
+  if (!settings.why_no_exchange.empty() && launch.local_world_size > 0 && launch.world_size > launch.local_world_size)
+    Say("the nodes exchange nothing: %s", settings.why_no_exchange.c_str());
 }
 
 // The thread outlives everything that could end it in an orderly way: it is never destroyed.
@@ -151,10 +163,10 @@ void NoteLibrary(Box& box, std::uint32_t library) {
 Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   std::vector<std::string> complaints;
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
+  if (settings::IsExcluded(settings.exclude)) return nullptr;
   const bool loud = settings.log >= settings::LogLevel::kWarn;
   rundir::Launch launch = rundir::FromLauncher(settings, Environment);
-  for (const std::string& complaint : complaints)
-    if (loud && SpeaksForAll(launch)) Say("%s", complaint.c_str());
+  SayWhatIsWrong(settings, launch, complaints);
   if (!settings.on || AnotherCopyWatches()) return nullptr;
 
   if (DescriptorsAreScarce()) {

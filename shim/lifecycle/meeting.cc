@@ -9,6 +9,7 @@
 #include "watchdog/exchange/address.h"
 #include "watchdog/exchange/noted_ids.h"
 #include "watchdog/rundir/launcher.h"
+#include "watchdog/settings/excluded.h"
 #include "watchdog/settings/settings.h"
 
 namespace ncclwatch::shim {
@@ -28,7 +29,7 @@ std::optional<std::string_view> Variable(std::string_view name) {
 bool NeedsPlace() {
   std::vector<std::string> complaints;
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
-  if (!settings.on || settings.exchange != "auto") return false;
+  if (!settings.on || settings.exchange != "auto" || settings::IsExcluded(settings.exclude)) return false;
   const rundir::Place place = rundir::PlaceFrom(Variable);
   return place.local_world_size > 0 && place.world_size > place.local_world_size &&
          exchange::AddressFromLauncher(Variable).kind == exchange::Address::Kind::kNone;

@@ -8,7 +8,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 sys.path.insert(0, HERE)
 
-import cases_children  # noqa: E402,F401  (registers its cases)
+import cases_administrator  # noqa: E402,F401  (registers its cases)
+import cases_children  # noqa: E402,F401
 import cases_communicators  # noqa: E402,F401
 import cases_constructors  # noqa: E402,F401
 import cases_cut  # noqa: E402,F401

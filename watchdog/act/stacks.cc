@@ -13,6 +13,7 @@
 
 #include "watchdog/act/program.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/settings/rules.h"
 
 namespace ncclwatch::act {
 namespace {
@@ -63,9 +64,11 @@ std::string Reason(const std::string& command, const Outcome& outcome, const std
 }  // namespace
 
 std::string FindCommand(const std::vector<std::string>& environment) {
+  std::string users;
   for (const std::string& variable : environment)
-    if (variable.starts_with(kVariable) && variable.size() > kVariable.size()) return variable.substr(kVariable.size());
-  return BesideThisFile();
+    if (users.empty() && variable.starts_with(kVariable)) users = variable.substr(kVariable.size());
+  const settings::Ruled ruled = settings::Within(settings::RulesOfThisMachine(), "NCCLWATCH_COMMAND", users);
+  return ruled.value.empty() ? BesideThisFile() : std::string(ruled.value);
 }
 
 std::string TakeStacks(const StacksWish& wish) {

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <string_view>
 
+#include "watchdog/settings/environment.h"
 #include "watchdog/settings/exchange_address.h"
+#include "watchdog/settings/words.h"
 
 namespace ncclwatch::settings {
 namespace {
@@ -14,70 +16,6 @@ constexpr std::uint32_t kLargestRing = 1u << 22;
 constexpr std::uint32_t kFewestCommunicators = 64;
 constexpr std::uint32_t kMostCommunicators = 65536;
 constexpr double kLongestTimeout_s = 7 * 86400.0;  // beyond a week a stall is nobody's news
-
-bool Same(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const char c = a[i] >= 'A' && a[i] <= 'Z' ? static_cast<char>(a[i] - 'A' + 'a') : a[i];
-    if (c != b[i]) return false;
-  }
-  return true;
-}
-
-class Environment {
- public:
-  Environment(Getenv getenv, std::vector<std::string>* complaints) : getenv_(getenv), complaints_(complaints) {}
-
-  // Empty counts as unset: that is how job scripts switch a variable back to its default.
-  std::string_view Get(const char* variable) const {
-    const char* value = getenv_(variable);
-    return value ? std::string_view(value) : std::string_view();
-  }
-
-  void Complain(const char* variable, std::string_view what) const {
-    if (!complaints_) return;
-    std::string line = std::string(variable) + "=" + Printable(WithoutSecret(Get(variable))) + ": ";
-    line += what;
-    complaints_->push_back(std::move(line));
-  }
-
-  template <typename T>
-  struct Choice {
-    std::string_view word;
-    T value;
-  };
-
-  template <typename T, std::size_t N>
-  T Choose(const char* variable, T fallback, const Choice<T> (&choices)[N], std::string_view accepted) const {
-    const std::string_view value = Get(variable);
-    if (value.empty()) return fallback;
-    for (const Choice<T>& choice : choices)
-      if (Same(value, choice.word)) return choice.value;
-    Complain(variable, std::string("not understood, the default is used; accepted: ").append(accepted));
-    return fallback;
-  }
-
-  // A variable of the contract that this version does not act on.
-  void OnlyDefault(const char* variable, std::initializer_list<std::string_view> harmless,
-                   std::string_view accepted) const {
-    const std::string_view value = Get(variable);
-    if (value.empty()) return;
-    for (std::string_view word : harmless)
-      if (Same(value, word)) return;
-    Complain(variable, std::string("not supported by this version and ignored; accepted: ").append(accepted));
-  }
-
- private:
-  static std::string Printable(std::string_view value) {
-    std::string text;
-    for (char c : value.substr(0, 80)) text += c >= ' ' && c != 127 ? c : '?';
-    if (value.size() > 80) text += "...";
-    return text;
-  }
-
-  Getenv getenv_;
-  std::vector<std::string>* complaints_;
-};
 
 std::optional<double> Timeout(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_TIMEOUT";
@@ -129,8 +67,7 @@ MpiChecks Checks(const Environment& environment) {
   MpiChecks checks;
   std::string_view rest = environment.Get(kVariable);
   while (!rest.empty()) {
-    const std::string_view word = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), word.size() + 1));
+    const std::string_view word = TakeElement(&rest);
     if (Same(word, "sync")) {
       checks.sync = true;
     } else if (Same(word, "buffers")) {
@@ -209,8 +146,7 @@ std::string Exchange(const Environment& environment) {
 
 }  // namespace
 
-Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
-  const Environment environment(getenv, complaints);
+Settings Parse(const Environment& environment) {
   Settings settings;
 
   constexpr Environment::Choice<bool> kOnOff[] = {{"on", true},   {"1", true},  {"true", true},   {"yes", true},
@@ -247,6 +183,9 @@ Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
                                                        {"debug", LogLevel::kDebug}};
   settings.log = environment.Choose("NCCLWATCH_LOG", settings.log, kLevels, "off, error, warn, info, debug");
 
+  environment.OnlyDefault("NCCLWATCH_METRICS", {}, "nothing");
+  environment.OnlyDefault("NCCLWATCH_SITES", {"native"}, "native");
+  environment.OnlyDefault("NCCLWATCH_TOPOLOGY", {}, "nothing");
   environment.OnlyDefault("NCCLWATCH_TRACE", {"ring"}, "ring");
   environment.OnlyDefault("NCCLWATCH_NUMERICS", {"off"}, "off");
   return settings;

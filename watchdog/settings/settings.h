@@ -1,4 +1,5 @@
-// What the NCCLWATCH_* variables say. A value that does not parse becomes one complaint and the default.
+// What the NCCLWATCH_* variables say, within the rules of the machine's administrator (rules.h). A value that does not
+// parse becomes one complaint and the default.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,7 @@ struct Settings {
   std::string nccl;                    // NCCLWATCH_NCCL
   std::string hook;                    // NCCLWATCH_HOOK
   std::string exchange = "auto";       // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read
+  std::string why_no_exchange;         // why it is off although nobody asked for that; else empty
   std::string token;                   // NCCLWATCH_TOKEN, empty: none; a secret
   std::string token_file;              // NCCLWATCH_TOKEN_FILE, empty: none; the path of a file that holds the secret
   std::string bind;                    // NCCLWATCH_BIND, [address][:port[-port]], empty: all addresses, any port
@@ -54,5 +56,9 @@ using Getenv = const char* (*)(const char*);
 // Complaints are one line each: variable, value, what would be accepted. Variables of the contract that this version
 // does not act on (NCCLWATCH_TRACE=full, _NUMERICS) complain when set to other than their default.
 Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints);
+
+struct Rules;
+// Within these rules instead of those of this machine.
+Settings FromEnvironment(Getenv getenv, const Rules& rules, std::vector<std::string>* complaints);
 
 }  // namespace ncclwatch::settings

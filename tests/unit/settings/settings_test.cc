@@ -133,7 +133,8 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{"NCCLWATCH_GPU", "some"}, std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
                     std::pair{"NCCLWATCH_TRACE", "full"}, std::pair{"NCCLWATCH_NUMERICS", "nan"},
                     std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"}, std::pair{"NCCLWATCH_KEEP", "for ever"},
-                    std::pair{"NCCLWATCH_HOOK_TIMEOUT", "0"}, std::pair{"NCCLWATCH_PTRACE", "maybe"}, std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
+                    std::pair{"NCCLWATCH_HOOK_TIMEOUT", "0"}, std::pair{"NCCLWATCH_PTRACE", "maybe"},
+                    std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
 
 TEST(Settings, WhatIsKeptIsAnAgeAndASize) {
   const auto keep = [](const char* text) { return From({{"NCCLWATCH_KEEP", text}}).settings.keep; };

@@ -1,0 +1,102 @@
+"""What root writes in /etc/ncclwatch.conf, and programs that are left alone."""
+
+import os
+import shutil
+
+from cases_surroundings import namespace
+from common import program
+from harness import case, check, check_equal
+
+
+def with_rules(sandbox, text, mode=0o644, owner=0, link=False):
+    """A mount namespace whose /etc has this ncclwatch.conf, as a prefix for a command."""
+    etc = os.path.join(sandbox.fresh("etc"), "etc")
+    shutil.copytree("/etc", etc, symlinks=True, ignore_dangling_symlinks=True,
+                    ignore=lambda folder, names: [n for n in names if not os.access(os.path.join(folder, n), os.R_OK)])
+    path = os.path.join(etc, "ncclwatch.conf")
+    target = os.path.join(etc, "elsewhere") if link else path
+    with open(target, "w") as file:
+        file.write(text)
+    os.chmod(target, mode)
+    if owner:
+        os.chown(target, owner, owner)
+    if link:
+        os.symlink("elsewhere", path)
+    return namespace(f"mount --bind {etc} /etc")
+
+
+def job(sandbox, prefix=(), extra=None, ranks=2, argv=None):
+    command = list(prefix) + (argv or [program(sandbox, "many"), "splits", "5"])
+    done = sandbox.job(command, ranks, extra=extra)
+    check_equal(done.statuses(), [0] * ranks, f"exit status ({done.done})")
+    return done
+
+
+def said(done):
+    """Lines of all ranks, but the one that says who is watched."""
+    return [line for error in done.errors() for line in error.splitlines() if "[ncclwatch" in line and "watching" not in line]
+
+
+@case
+def administrator_switches_off(sandbox):
+    done = job(sandbox, with_rules(sandbox, "# maintenance\noff\n"))
+    check_equal(done.boxes(), [], "black boxes on a machine that is switched off")
+    check_equal("".join(done.errors()), "", "words on a machine that is switched off")
+
+
+@case
+def administrator_forbids(sandbox):
+    rules = with_rules(sandbox, "forbid NCCLWATCH_HOOK\nmax NCCLWATCH_RING=1024\nforbd NCCLWATCH_OUT\n")
+    done = job(sandbox, rules, {"NCCLWATCH_HOOK": "true", "NCCLWATCH_RING": "65536", "NCCLWATCH_OUT": "/dev/shm/x"})
+    check_equal(len(done.boxes()), 2, "black boxes")
+    lines = said(done)
+    check_equal(len(lines), 4, f"lines of the job: {lines}")
+    for part in ("NCCLWATCH_HOOK=true: forbidden by /etc/ncclwatch.conf", "NCCLWATCH_RING=65536: more than",
+                 "line 3: forbd NCCLWATCH_OUT: not understood", "NCCLWATCH_OUT=/dev/shm/x: forbidden"):
+        check(any(part in line for line in lines), f"{part} is not said: {lines}")
+    check(all("rank 0]" in line for line in lines), f"said by another than the first rank: {lines}")
+
+
+@case
+def administrators_file_of_somebody_else(sandbox):
+    for how in ({"mode": 0o664}, {"mode": 0o646}, {"link": True}) + (({"owner": 65534},) if os.getuid() == 0 else ()):
+        done = job(sandbox, with_rules(sandbox, "off\n", **how))
+        check_equal(len(done.boxes()), 2, f"black boxes, rules ignored ({how})")
+        lines = said(done)
+        check(len(lines) == 1 and "/etc/ncclwatch.conf is ignored: " in lines[0], f"{how}: {lines}")
+
+
+@case
+def administrator_forbids_a_library(sandbox):
+    """The variable would bring a library that is no NCCL; the usual search finds the right one."""
+    rules = with_rules(sandbox, "forbid NCCLWATCH_NCCL\n")
+    wrong = os.path.join(sandbox.fresh("wrong"), "libnccl.so.2")
+    code = ("import ctypes, sys; n = ctypes.CDLL(sys.argv[1]); v = ctypes.c_int();"
+            "print(n.ncclGetVersion(ctypes.byref(v)), v.value > 0)")
+    argv = [shutil.which("python3"), "-c", code, sandbox.build.library]
+    env = sandbox.environment(preload=False, extra={"NCCLWATCH_NCCL": wrong})
+    tried = sandbox.run(argv, env)
+    check("NCCLWATCH_NCCL: " in tried.err, f"without the rule the variable is followed: {tried}")
+    done = sandbox.run(rules + argv, env)
+    check_equal(done.out, "0 True\n", "the version that the real library tells")
+    check("NCCLWATCH_NCCL: " not in done.err, f"the forbidden library was tried: {done}")
+
+
+@case
+def excluded_programs(sandbox):
+    for names in ("many", "other, ma*", program(sandbox, "many")):
+        done = job(sandbox, extra={"NCCLWATCH_EXCLUDE": names, "NCCLWATCH_RING": "wrong"})
+        check_equal(done.boxes(), [], f"black boxes of a program excluded by {names}")
+        check_equal("".join(done.errors()), "", f"words in a program excluded by {names}")
+    check_equal(len(job(sandbox, extra={"NCCLWATCH_EXCLUDE": "man,any,/many"}).boxes()), 2, "black boxes of another one")
+    check_equal(job(sandbox, with_rules(sandbox, "exclude man*\n")).boxes(), [], "black boxes, excluded by root")
+
+
+@case
+def wrong_values_are_named_once_a_job(sandbox):
+    """By the first rank, also where every rank is the first of its node."""
+    done = job(sandbox, extra={"NCCLWATCH_GPU": "some", "NCCLWATCH_TIMEOT": "5", "LOCAL_RANK": "0"})
+    lines = said(done)
+    check_equal(len(lines), 2, f"lines of the job: {lines}")
+    check("NCCLWATCH_GPU=some: not understood" in lines[0], lines)
+    check("NCCLWATCH_TIMEOT: there is no such variable; is NCCLWATCH_TIMEOUT meant?" in lines[1], lines)
