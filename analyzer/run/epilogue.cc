@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/judge.h"
@@ -15,6 +17,8 @@
 #include "analyzer/run/complete.h"
 #include "watchdog/act/dump.h"
 #include "watchdog/act/files.h"
+#include "watchdog/act/hook.h"
+#include "watchdog/act/program.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -57,9 +61,18 @@ void SaveEvidence(const std::string& directory, const reader::RunImage& run, con
   act::Save(dump);
 }
 
+std::vector<char*> Pointers(const std::vector<std::string>& words) {
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
 // Like a leader's: started and left alone, the diagnosis on its standard input.
-void StartHook(const std::string& command, const std::string& input) {
-  if (command.empty()) return;
+void StartHook(const settings::Settings& settings, const std::string& input) {
+  if (settings.hook.empty()) return;
+  const std::vector<std::string> words = act::HookWords(settings.hook, settings.hook_timeout_s);
+  const std::vector<std::string> environment = act::HookEnvironment(act::CopyEnvironment());
   const pid_t pid = fork();
   if (pid != 0) return;
   sigset_t none;
@@ -70,7 +83,7 @@ void StartHook(const std::string& command, const std::string& input) {
   const int fd = open(input.c_str(), O_RDONLY);
   if (fd < 0 || dup2(fd, STDIN_FILENO) < 0) _exit(126);
   close(fd);
-  execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+  execve(words[0].c_str(), Pointers(words).data(), Pointers(environment).data());
   _exit(127);
 }
 
@@ -142,7 +155,7 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   Keep(directory, json, text);
   if (say) Say(directory, text);
   SaveEvidence(directory, run, settings);
-  if (!said || !IsFault(*said, status)) StartHook(settings.hook, directory + "/" + kDiagnosisJson);
+  if (!said || !IsFault(*said, status)) StartHook(settings, directory + "/" + kDiagnosisJson);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ struct Plan {
   std::vector<const char*> environment;
   char* stacks = nullptr;  // two of kStackBytes
   std::int64_t deadline_ms = 0;
+  std::int64_t grace_ms = 0;
   Outcome outcome;
 };
 
@@ -66,9 +67,9 @@ void Restrain(const Plan& plan) {
   const sched_param ordinary{};
   sched_setscheduler(0, SCHED_OTHER, &ordinary);  // the host's threads may have real time
   const rlimit bounded{kMostOutput, kMostOutput};
-  setrlimit(RLIMIT_FSIZE, &bounded);
+  if (plan.output) setrlimit(RLIMIT_FSIZE, &bounded);
   // Survives exec: ends it if nobody is left to do so.
-  const std::int64_t alone_ms = plan.deadline_ms + kAlone_ms;
+  const std::int64_t alone_ms = plan.deadline_ms + plan.grace_ms + kAlone_ms;
   const itimerval alarm{{0, 0}, {alone_ms / 1000, alone_ms % 1000 * 1000}};
   setitimer(ITIMER_REAL, &alarm, nullptr);
 }
@@ -83,6 +84,7 @@ int RunCommand(void* argument) {
   Redirect(*plan);
   CloseAbove(3);
   prctl(PR_SET_PDEATHSIG, 0);
+  if (plan->grace_ms != 0) setsid();
   Restrain(*plan);
   sigset_t none;
   sigemptyset(&none);
@@ -100,15 +102,24 @@ std::int64_t Now_ns() {
 }
 
 void AwaitCommand(int child, Plan* plan) {
-  const std::int64_t until_ns = Now_ns() + plan->deadline_ms * 1'000'000;
+  std::int64_t until_ns = Now_ns() + plan->deadline_ms * 1'000'000;
+  bool asked = plan->grace_ms == 0;  // to end
+  const pid_t whom = plan->grace_ms == 0 ? child : -child;
   for (;;) {
-    const bool watch = plan->deadline_ms != 0 && plan->outcome.in_time;
+    const bool watch = plan->deadline_ms != 0 && (plan->outcome.in_time || !asked);
     const int ended = waitpid(child, &plan->outcome.status, watch ? WNOHANG : 0);
+    if (ended == child && plan->grace_ms != 0 && !plan->outcome.in_time) kill(whom, SIGKILL);  // what it left behind
     if (ended == child || (ended < 0 && errno != EINTR)) return;
     if (!watch) continue;
     if (Now_ns() >= until_ns) {
-      plan->outcome.in_time = false;
-      kill(child, SIGKILL);
+      if (plan->outcome.in_time) {
+        plan->outcome.in_time = false;
+        kill(whom, asked ? SIGKILL : SIGTERM);
+        until_ns += plan->grace_ms * 1'000'000;
+      } else {
+        asked = true;
+        kill(whom, SIGKILL);
+      }
       continue;
     }
     const timespec pause{0, kPoll_ns};
@@ -160,6 +171,7 @@ Outcome RunProgram(const Program& program) {
   for (const std::string& variable : program.environment) plan.environment.push_back(variable.c_str());
   plan.environment.push_back(nullptr);
   plan.deadline_ms = program.deadline_ms;
+  plan.grace_ms = program.grace_ms;
   void* stacks = mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (stacks == MAP_FAILED) {
     plan.outcome.error = errno;

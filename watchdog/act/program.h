@@ -19,6 +19,9 @@ struct Program {
   std::string input;             // file on standard input; empty: /dev/null
   std::string output;            // file, made anew, for standard output and error; empty: the host's own
   std::int64_t deadline_ms = 0;  // then it is killed; 0: never
+  // Given one, it has a session of its own, and all of its process group gets SIGTERM at the deadline, SIGKILL so much
+  // later.
+  std::int64_t grace_ms = 0;
 };
 
 struct Outcome {

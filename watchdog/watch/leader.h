@@ -107,6 +107,7 @@ class Leader {
   Since SinceVerdict() const;
   void Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns, bool first);
   void Say(std::int64_t at_ns, bool first);
+  void StartHook();
   void SayWhatWaits();
   bool MayBeKnownSoon(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns) const;
   void Withdraw(const diagnosis::Diagnosis& diagnosis);

@@ -85,9 +85,17 @@ void Leader::Say(std::int64_t at_ns, bool first) {
   if (first) lease_->words().verdicts.fetch_add(1, std::memory_order_acq_rel);
   SayToAll(at_ns);
   if (context_.settings.on_fault != settings::OnFault::kReport && before < kMostVerdicts) SaveEvidence();
-  if (before == 0 && first && !context_.settings.hook.empty() &&
-      !act::StartHook(context_.settings.hook, context_.directory + "/diagnosis.json", *environment_))
-    context_.log.Error("NCCLWATCH_HOOK could not be started");
+  if (before == 0 && first && !context_.settings.hook.empty()) StartHook();
+}
+
+void Leader::StartHook() {
+  act::Hook hook;
+  hook.command = context_.settings.hook;
+  hook.input = context_.directory + "/diagnosis.json";
+  hook.environment = *environment_;
+  hook.limit_s = context_.settings.hook_timeout_s;
+  hook.complain = [log = context_.log](const std::string& line) { log.Error(line); };
+  if (!act::StartHook(std::move(hook))) context_.log.Error("NCCLWATCH_HOOK could not be started");
 }
 
 void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {

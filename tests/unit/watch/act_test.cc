@@ -132,7 +132,12 @@ TEST_F(Act, HookGetsTheDiagnosisAndTheHostNeverSeesIt) {
     std::string command = "cat > " + top_ + "/out; grep Sig /proc/self/status > " + top_ +
                           "/signals; ls /proc/self/fd > " + top_ + "/fds; echo $PPID > " + top_ +
                           "/parent; sleep 0.2; touch " + top_ + "/done";
-    if (!StartHook(command, top_ + "/in", {"PATH=/usr/bin:/bin", "A=b"})) _exit(42);
+    if (!StartHook({.command = command,
+                    .input = top_ + "/in",
+                    .environment = {"PATH=/usr/bin:/bin", "A=b"},
+                    .limit_s = 30,
+                    .complain = {}}))
+      _exit(42);
     const auto began = std::chrono::steady_clock::now();
     while (!fs::exists(top_ + "/done")) {
       if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) _exit(43);
@@ -157,7 +162,11 @@ TEST_F(Act, HookOutlivesAHostThatEnds) {
   const pid_t host = fork();
   if (host == 0) {
     std::ofstream(top_ + "/in") << "x";
-    StartHook("touch " + top_ + "/began; sleep 0.3; touch " + top_ + "/done", top_ + "/in", {"PATH=/usr/bin:/bin"});
+    StartHook({.command = "touch " + top_ + "/began; sleep 0.3; touch " + top_ + "/done",
+               .input = top_ + "/in",
+               .environment = {"PATH=/usr/bin:/bin"},
+               .limit_s = 30,
+               .complain = {}});
     _exit(Eventually([this] { return fs::exists(top_ + "/began"); }) ? 0 : 1);
   }
   int status = 0;
