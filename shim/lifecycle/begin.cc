@@ -26,6 +26,7 @@
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/run_directory.h"
 #include "watchdog/settings/excluded.h"
+#include "watchdog/settings/redact.h"
 #include "watchdog/settings/settings.h"
 #include "watchdog/settings/variables.h"
 #include "watchdog/watch/watchdog.h"
@@ -45,20 +46,20 @@ std::string Host() {
   return gethostname(name, sizeof name - 1) == 0 && name[0] ? name : "localhost";
 }
 
-std::string CommandLine() {
-  std::string text = rundir::ReadSmall("/proc/self/cmdline", sizeof(format::Identity::command)).value_or("");
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  std::replace(text.begin(), text.end(), '\0', ' ');
-  return text;
+// More is read than the black box keeps: a secret that is cut is not known as one.
+std::string CommandLine(const std::string& redact) {
+  constexpr std::size_t kMost = 16 << 10;
+  const std::string words = rundir::ReadSmall("/proc/self/cmdline", kMost).value_or("");
+  return settings::CommandText(words, words.size() < kMost, redact);
 }
 
-format::Identity Identify(const rundir::Launch& launch) {
+format::Identity Identify(const rundir::Launch& launch, const settings::Settings& settings) {
   format::Identity identity{};
   Put(identity.boot_id, rundir::BootId());
   Put(identity.host, Host());
   Put(identity.job, launch.job);
   Put(identity.master_address, launch.master_address);
-  Put(identity.command, CommandLine());
+  Put(identity.command, CommandLine(settings.redact));
   struct stat space {};
   if (stat("/proc/self/ns/pid", &space) == 0) identity.pid_namespace = space.st_ino;
   identity.pid = static_cast<std::uint32_t>(getpid());
@@ -188,7 +189,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   if (loud && !made.remark.empty()) Say("%s", made.remark.c_str());
 
   plan.directory = made.path;
-  plan.identity = Identify(launch);
+  plan.identity = Identify(launch, settings);
   plan.name = FileName(plan.identity);
   const auto outcome = MakeBox(plan);
   if (const auto* failure = std::get_if<BoxFailure>(&outcome)) {

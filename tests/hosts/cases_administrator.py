@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import sys
 
+from cases_loading import CTYPES
 from cases_surroundings import namespace
 from common import program
-from harness import case, check, check_equal
+from harness import Process, case, check, check_equal
 
 
 def with_rules(sandbox, text, mode=0o644, owner=0, link=False):
@@ -90,6 +92,28 @@ def excluded_programs(sandbox):
         check_equal("".join(done.errors()), "", f"words in a program excluded by {names}")
     check_equal(len(job(sandbox, extra={"NCCLWATCH_EXCLUDE": "man,any,/many"}).boxes()), 2, "black boxes of another one")
     check_equal(job(sandbox, with_rules(sandbox, "exclude man*\n")).boxes(), [], "black boxes, excluded by root")
+
+
+@case
+def secrets_are_not_kept(sandbox):
+    """Neither the black box nor what the stacks quote of a command line tells a secret that its names give away."""
+    words = ["--token", "hunter2", "--api-key=hunter2", "redis://me:hunter2@h", "PIN=hunter2", "--lr=1"]
+    done = job(sandbox, extra={"NCCLWATCH_REDACT": "pin"}, argv=[sys.executable, CTYPES, "libnccl.so.2"] + words)
+    check_equal(len(done.boxes()), 2, "black boxes")
+    for path in done.boxes():
+        with open(path, "rb") as file:
+            content = file.read()
+        check(b"hunter2" not in content, "a secret is in the black box")
+        check(b"libnccl.so.2 --token *** --api-key=*** redis://***@h PIN=*** --lr=1" in content, "the command is not in it")
+    environment = sandbox.environment(preload=False, extra={"NCCLWATCH_REDACT": "pin"})
+    sleeper = Process([sys.executable, "-c", "import time; time.sleep(100)"] + words, environment)
+    try:
+        stacks = sandbox.run([sandbox.build.command, "stacks", "--json", str(sleeper.popen.pid)], environment)
+    finally:
+        sleeper.kill()
+    said = [line for line in (stacks.out + stacks.err).splitlines() if "hunter2" in line]
+    check_equal(said, [], "secrets in what the stacks quote")
+    check("--token ***" in stacks.out, f"the command is not quoted: {stacks.err}")
 
 
 @case

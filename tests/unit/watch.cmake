@@ -3,7 +3,7 @@ target_link_libraries(unit_descriptors PRIVATE watchdog_descriptors ncclwatch_wa
 gtest_discover_tests(unit_descriptors TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 
 add_executable(unit_settings ${CMAKE_CURRENT_LIST_DIR}/settings/settings_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/settings/rules_test.cc)
+  ${CMAKE_CURRENT_LIST_DIR}/settings/redact_test.cc ${CMAKE_CURRENT_LIST_DIR}/settings/rules_test.cc)
 target_link_libraries(unit_settings PRIVATE watchdog_settings ncclwatch_warnings GTest::gtest_main)
 gtest_discover_tests(unit_settings TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 

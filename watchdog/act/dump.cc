@@ -69,7 +69,7 @@ void Save(const Dump& dump) {
   // One level only: a run directory that was removed meanwhile stays removed.
   if (mkdir(evidence.c_str(), 0700) != 0 && errno != EEXIST) complain(evidence + ": cannot be made");
   for (const Suspect& suspect : dump.suspects) {
-    const std::string text = evidence::ProcessText(suspect.pid);
+    const std::string text = evidence::ProcessText(suspect.pid, dump.redact);
     if (text.empty()) continue;
     const std::string name =
         "evidence/rank-" + std::to_string(suspect.rank) + ".pid-" + std::to_string(suspect.pid) + ".txt";

@@ -22,6 +22,7 @@ struct Dump {
   bool verdict = true;                  // there is a diagnosis to be copied
   std::string out;                      // the directory in NCCLWATCH_OUT for this job and attempt, empty: none
   std::vector<Suspect> suspects;        // live processes of this node to look at
+  std::string redact;                   // further names of secrets in command lines
   std::vector<std::string> boxes;       // of other processes
   const format::Header* own = nullptr;  // copied from memory: its file must not be opened here
   std::string own_name;                 // file name of that copy

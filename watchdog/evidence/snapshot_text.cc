@@ -2,15 +2,15 @@
 
 #include <dirent.h>
 
-#include <algorithm>
-
 #include "watchdog/descriptors/high.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/settings/redact.h"
 
 namespace ncclwatch::evidence {
 namespace {
 
 constexpr int kMostThreads = 256;
+constexpr std::size_t kMostCommand = 16 << 10;
 
 void AddThread(const std::string& task, std::string* text) {
   const auto read = [&task](const char* name) { return rundir::ReadSmall(task + "/" + name, 16384).value_or(""); };
@@ -23,13 +23,13 @@ void AddThread(const std::string& task, std::string* text) {
 
 }  // namespace
 
-std::string ProcessText(std::int32_t pid) {
+std::string ProcessText(std::int32_t pid, const std::string& redact) {
   const std::string folder = "/proc/" + std::to_string(pid);
-  std::string command = rundir::ReadSmall(folder + "/cmdline", 16384).value_or("");
+  const std::string words = rundir::ReadSmall(folder + "/cmdline", kMostCommand).value_or("");
   const std::string status = rundir::ReadSmall(folder + "/status", 16384).value_or("");
   if (status.empty()) return "";
-  std::replace(command.begin(), command.end(), '\0', ' ');
-  std::string text = "command: " + command + "\n\n" + status + "\n";
+  std::string text = "command: " + settings::CommandText(words, words.size() < kMostCommand, redact);
+  text += "\n\n" + status + "\n";
   if (DIR* tasks = descriptors::OpenDirectory(folder + "/task")) {
     int left = kMostThreads;
     while (const dirent* entry = readdir(tasks))

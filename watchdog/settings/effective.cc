@@ -5,6 +5,7 @@
 
 #include "watchdog/settings/environment.h"
 #include "watchdog/settings/exchange_address.h"
+#include "watchdog/settings/redact.h"
 #include "watchdog/settings/rules.h"
 #include "watchdog/settings/settings.h"
 #include "watchdog/settings/variables.h"
@@ -104,7 +105,7 @@ Settings SwitchedOff(Getenv getenv, std::vector<std::string>* complaints) {
 std::string Shown(std::string_view variable, std::string_view value) {
   std::string text = std::string(variable) + "=";
   if (variable == "NCCLWATCH_TOKEN") return text + "***";
-  const std::string safe = WithoutSecret(value);
+  const std::string safe = Redacted(WithoutSecret(value), "");
   for (const char c : std::string_view(safe).substr(0, 80)) text += c >= ' ' && c != 127 ? c : '?';
   if (safe.size() > 80) text += "...";
   return text;

@@ -148,6 +148,7 @@ EvidenceWish Leader::Wish() const {
   act::Dump& dump = wish.dump;
   dump.directory = context_.directory;
   dump.verdict = told_.has_value();
+  dump.redact = context_.settings.redact;
   const format::Identity& identity = context_.own->identity;
   if (!context_.settings.out.empty()) {
     dump.out = context_.settings.out + "/" + identity.job;

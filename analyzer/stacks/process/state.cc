@@ -17,6 +17,8 @@
 #include "analyzer/stacks/threads/proc_thread.h"
 #include "watchdog/act/stacks.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/settings/redact.h"
+#include "watchdog/settings/rules.h"
 
 namespace ncclwatch::stacks {
 namespace {
@@ -147,9 +149,10 @@ std::vector<std::string> StateSentences(const ProcessStacks& process) {
 }
 
 std::string CommandOf(int pid) {
-  std::string command = ProcFolder("/proc/" + std::to_string(pid)).Read("cmdline", 4096).value_or("");
-  std::replace(command.begin(), command.end(), '\0', ' ');
-  while (!command.empty() && command.back() == ' ') command.pop_back();
+  constexpr std::size_t kMostRead = 16 << 10;
+  const std::string words = ProcFolder("/proc/" + std::to_string(pid)).Read("cmdline", kMostRead).value_or("");
+  const char* redact = settings::Allowed(std::getenv, "NCCLWATCH_REDACT");
+  std::string command = settings::CommandText(words, words.size() < kMostRead, redact ? redact : "");
   if (command.size() > kMostCommand) command = command.substr(0, kMostCommand) + "...";
   return command;
 }

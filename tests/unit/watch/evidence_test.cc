@@ -13,6 +13,7 @@
 #include "watchdog/evidence/exit.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/evidence/process_state.h"
+#include "watchdog/evidence/snapshot_text.h"
 #include "watchdog/evidence/unborn.h"
 #include "watchdog/rundir/process.h"
 
@@ -47,6 +48,20 @@ Child Make(const std::function<void()>& body) {
 }
 void WaitUntilZombie(const Child& child) {
   EXPECT_TRUE(Eventually([&] { return StateOf(child.pid, child.start_time) == Observed::kGone; }));
+}
+
+TEST(ProcessText, TellsNoSecretOfTheCommandLine) {
+  const Child child = Make([] {
+    execl("/bin/sh", "sh", "-c", "read x; :", "name", "--token", "hunter2", "PIN=hunter2", "--lr=1", nullptr);
+  });
+  ASSERT_TRUE(Eventually([&] { return ProcessText(child.pid, "pin").find("--lr=1") != std::string::npos; }));
+  const std::string text = ProcessText(child.pid, "pin");
+  EXPECT_NE(text.find("command: sh -c read x; : name --token *** PIN=*** --lr=1\n"), std::string::npos)
+      << text.substr(0, 200);
+  EXPECT_EQ(text.find("hunter2"), std::string::npos);
+  kill(child.pid, SIGKILL);
+  waitpid(child.pid, nullptr, 0);
+  close(child.pidfd);
 }
 
 TEST(Exit, IsReadFromTheZombie) {
