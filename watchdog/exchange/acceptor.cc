@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <functional>
 
 namespace ncclwatch::exchange {
 namespace {
@@ -12,8 +13,8 @@ namespace {
 constexpr std::int64_t kFirstLineEvery_ns = 60'000'000'000, kLongestLineEvery_ns = 3600'000'000'000;
 constexpr std::int64_t kLookEvery_ns = 50'000'000;
 // While others wait at the door: a dialer speaks at once, its hello is there with the connection. Who has said it needs
-// one more round trip.
-constexpr std::int64_t kSilentStay_ns = 250'000'000, kPlausibleStay_ns = 1'000'000'000;
+// one more round trip. Short, because those who wait come in one after the other: a stranger may keep thousands open.
+constexpr std::int64_t kSilentStay_ns = 20'000'000, kPlausibleStay_ns = 1'000'000'000;
 constexpr std::int64_t kFullPause_ns = 1'000'000'000;
 constexpr int kAcceptsAtOnce = 64;
 
@@ -40,9 +41,14 @@ class Acceptor::Door final : public Source {
 Acceptor::Acceptor(Context* context, Handler* handler) : context_(context), handler_(handler) {}
 Acceptor::~Acceptor() = default;
 
-std::uint16_t Acceptor::Listen(const Endpoint& at) {
+std::uint16_t Acceptor::Listen(std::uint16_t port) {
   Descriptors& descriptors = context_->loop->descriptors();
-  const int fd = ListenSocket(&descriptors, at);
+  const std::optional<Endpoint> at = context_->place.At(port);
+  if (!at) {
+    errno = EADDRNOTAVAIL;
+    return 0;
+  }
+  const int fd = ListenSocket(&descriptors, *at);
   if (fd < 0) return 0;
   const std::optional<Endpoint> local = LocalOf(fd);
   if (!local) {
@@ -57,6 +63,26 @@ std::uint16_t Acceptor::Listen(const Endpoint& at) {
   return local->port;
 }
 
+std::uint16_t Acceptor::ListenAnywhere() {
+  const settings::BindAddress& bind = context_->place.bind();
+  if (!bind.HasPorts()) return Listen(0);
+  const Address& address = context_->setup.address;
+  const auto meets = [&](std::uint16_t port) {
+    return port == address.port || std::count(address.more_ports.begin(), address.more_ports.end(), port) > 0;
+  };
+  // Not all leaders of one machine at the same port first.
+  const std::size_t many = bind.last - bind.first + 1u;
+  const std::size_t from = std::hash<std::string>()(context_->setup.self.node) % many;
+  for (const bool meeting : {false, true})
+    for (std::size_t i = 0; i < many; ++i) {
+      const auto port = static_cast<std::uint16_t>(bind.first + (from + i) % many);
+      if (meets(port) != meeting) continue;
+      if (const std::uint16_t got = Listen(port)) return got;
+      if (errno != EADDRINUSE && errno != EACCES) return 0;
+    }
+  return 0;
+}
+
 bool Acceptor::ListensAt(std::uint16_t port) const {
   return std::any_of(doors_.begin(), doors_.end(), [port](const auto& door) { return door->port() == port; });
 }
@@ -67,16 +93,28 @@ void Acceptor::SetPaused(bool paused) {
     context_->loop->Change(door->fd(), paused ? 0u : static_cast<std::uint32_t>(EPOLLIN), door.get());
 }
 
+// A new connection takes the place of the oldest that has proved nothing: first of one that has said nothing, then of
+// one whose hello could have been overheard. What one has said and nobody has read yet is read before.
 bool Acceptor::MakeRoom(std::int64_t now_ns) {
   if (pending_.size() < kMostPending) return true;
-  for (const std::int64_t stay : {kSilentStay_ns, kPlausibleStay_ns}) {
-    const auto found = std::find_if(pending_.begin(), pending_.end(), [&](const auto& connection) {
-      return now_ns - connection->born_ns() > stay && (stay == kPlausibleStay_ns || !connection->plausible());
-    });
-    if (found == pending_.end()) continue;
-    Drop(found->get(), "had to make room before it had proved anything");
-    return true;
+  std::int64_t look_ns = now_ns + kLookEvery_ns;
+  for (const bool plausible : {false, true}) {
+    for (std::size_t i = 0; i < pending_.size(); ++i) {
+      Connection* const connection = pending_[i].get();
+      if (connection->proven() || connection->plausible() != plausible) continue;
+      const std::int64_t until_ns = connection->born_ns() + (plausible ? kPlausibleStay_ns : kSilentStay_ns);
+      if (now_ns < until_ns) {  // and the others of its kind are younger
+        look_ns = std::min(look_ns, until_ns);
+        break;
+      }
+      connection->Ready(EPOLLIN);
+      if (pending_.size() < kMostPending) return true;
+      if (connection->plausible() != plausible || connection->proven()) continue;
+      Drop(connection, "had to make room before it had proved anything");
+      return true;
+    }
   }
+  paused_until_ns_ = look_ns;
   return false;
 }
 
@@ -85,9 +123,7 @@ void Acceptor::Open(Door* door) {
     // Not full: those who wait are the kernel's to keep until there is a place.
     if (!MakeRoom(Now())) {
       full_ = false;
-      SetPaused(true);
-      paused_until_ns_ = Now() + kLookEvery_ns;
-      return;
+      return SetPaused(true);
     }
     Endpoint from;
     const int fd = AcceptSocket(&context_->loop->descriptors(), door->fd(), &from);
@@ -150,10 +186,15 @@ void Acceptor::OnFrame(Connection* connection, Frame frame) {
   handler_->OnJoin(Release(connection), *join);
 }
 
+std::int64_t Acceptor::Limit_ns(const Connection& connection) const {
+  const Timing& timing = context_->setup.timing;
+  return connection.born_ns() + (connection.plausible() ? timing.handshake : timing.silence);
+}
+
 void Acceptor::Tick(std::int64_t now_ns) {
   std::vector<Connection*> late;
   for (const auto& connection : pending_)
-    if (now_ns - connection->born_ns() > context_->setup.timing.handshake) late.push_back(connection.get());
+    if (now_ns > Limit_ns(*connection)) late.push_back(connection.get());
   for (Connection* const connection : late) Drop(connection, "did not prove anything in time");
   if (paused_ && now_ns >= paused_until_ns_) SetPaused(false);
   SayStrangers(now_ns);
@@ -161,7 +202,7 @@ void Acceptor::Tick(std::int64_t now_ns) {
 
 std::int64_t Acceptor::Due_ns() const {
   std::int64_t due = paused_ ? paused_until_ns_ : INT64_MAX;
-  if (!pending_.empty()) due = std::min(due, pending_.front()->born_ns() + context_->setup.timing.handshake + 1);
+  for (const auto& connection : pending_) due = std::min(due, Limit_ns(*connection) + 1);
   if (strangers_ > 0) due = std::min(due, next_line_ns_);
   return due;
 }

@@ -24,8 +24,10 @@ class Acceptor final : public Connection::Owner {
   Acceptor(Context* context, Handler* handler);
   ~Acceptor() override;
 
-  // The port, or 0 and errno.
-  std::uint16_t Listen(const Endpoint& at);
+  // Where NCCLWATCH_BIND says, at that port (0: the kernel's choice). The port, or 0 and errno.
+  std::uint16_t Listen(std::uint16_t port);
+  // At a free port of those allowed; at one where leaders meet only if no other is free.
+  std::uint16_t ListenAnywhere();
   bool ListensAt(std::uint16_t port) const;
   void Tick(std::int64_t now_ns);
   std::int64_t Due_ns() const;  // when Tick has something to do, INT64_MAX: never
@@ -36,6 +38,7 @@ class Acceptor final : public Connection::Owner {
 
   void Open(Door* door);
   bool MakeRoom(std::int64_t now_ns);
+  std::int64_t Limit_ns(const Connection& connection) const;
   void SetPaused(bool paused);
   void Drop(Connection* connection, const std::string& why);
   std::unique_ptr<Connection> Release(Connection* connection);

@@ -13,6 +13,7 @@ namespace ncclwatch::exchange {
 namespace {
 
 constexpr unsigned kFirstPort = 20000, kPortRange = 10000;
+constexpr unsigned kMostTries = 64;  // a small range has fewer ports than are wanted
 
 std::string Value(const rundir::Lookup& lookup, std::string_view name) {
   return std::string(lookup(name).value_or(std::string_view()));
@@ -102,7 +103,7 @@ std::uint16_t PortOf(std::string_view job_identity, unsigned which) {
   return static_cast<std::uint16_t>(kFirstPort + (number + which * 2503) % kPortRange);
 }
 
-Address AddressFromLauncher(const rundir::Lookup& lookup) {
+Address AddressFromLauncher(const rundir::Lookup& lookup, const settings::BindAddress& bind) {
   Source source = SourceFrom(lookup);
   std::erase(source.hosts, "");
   const std::string identity = JobIdentity(lookup);
@@ -115,8 +116,12 @@ Address AddressFromLauncher(const rundir::Lookup& lookup) {
   // Never a port that the job itself uses.
   const std::string master_port = Value(lookup, "MASTER_PORT");
   std::vector<std::uint16_t> ports;
-  for (unsigned i = 0; ports.size() < kPorts; ++i)
-    if (const std::uint16_t port = PortOf(identity, i); std::to_string(port) != master_port) ports.push_back(port);
+  for (unsigned i = 0; ports.size() < kPorts && i < kMostTries; ++i) {
+    const std::uint16_t port = settings::InRange(bind, PortOf(identity, i));
+    const bool known = std::find(ports.begin(), ports.end(), port) != ports.end();
+    if (!known && std::to_string(port) != master_port) ports.push_back(port);
+  }
+  if (ports.empty()) return {};  // a range of one port, the job's own
   address.port = ports.front();
   address.more_ports.assign(ports.begin() + 1, ports.end());
   return address;

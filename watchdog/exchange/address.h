@@ -7,6 +7,7 @@
 
 #include "watchdog/exchange/exchange.h"
 #include "watchdog/rundir/launcher.h"
+#include "watchdog/settings/bind_address.h"
 
 namespace ncclwatch::exchange {
 
@@ -15,8 +16,8 @@ namespace ncclwatch::exchange {
 std::optional<Address> ParseAddress(std::string_view text, std::string* why);
 
 // The environment's: MASTER_ADDR, Slurm's, PMIx's, PMI's. Kind kNone: it tells none (then the unique id of the first
-// communicator may, see unique_id.h). The port is PortOf(JobIdentity), never MASTER_PORT itself.
-Address AddressFromLauncher(const rundir::Lookup& lookup);
+// communicator may, see unique_id.h). The port is PortOf(JobIdentity) in the range of `bind`, never MASTER_PORT itself.
+Address AddressFromLauncher(const rundir::Lookup& lookup, const settings::BindAddress& bind = {});
 
 // 20000 + a hash modulo 10000: below the ephemeral ports of Linux (from 32768), the same on all nodes. `which`: the
 // next one where that is taken.

@@ -36,8 +36,8 @@ std::unique_ptr<Connection> Connection::Make(Loop* loop, const Keys* keys, Count
 }
 
 std::unique_ptr<Connection> Connection::Dial(Loop* loop, const Keys* keys, Counters* counters, const Endpoint& to,
-                                             Owner* owner) {
-  const int fd = DialSocket(&loop->descriptors(), to);
+                                             const std::optional<Endpoint>& source, Owner* owner) {
+  const int fd = DialSocket(&loop->descriptors(), to, source);
   return Make(loop, keys, counters, Session::Side::kDialer, fd, to, owner);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,7 +27,7 @@ class Connection final : public Source {
 
   // Null: no descriptor, no random bytes, or refused at once. keys and counters must outlive it.
   static std::unique_ptr<Connection> Dial(Loop* loop, const Keys* keys, Counters* counters, const Endpoint& to,
-                                          Owner* owner);
+                                          const std::optional<Endpoint>& source, Owner* owner);
   static std::unique_ptr<Connection> Accept(Loop* loop, const Keys* keys, Counters* counters, int fd,
                                             const Endpoint& from, Owner* owner);
   ~Connection() override;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "watchdog/exchange/exchange.h"
+#include "watchdog/exchange/listen_place.h"
 #include "watchdog/exchange/loop.h"
 #include "watchdog/exchange/mailbox.h"
 #include "watchdog/exchange/parting.h"
@@ -13,10 +14,11 @@ namespace ncclwatch::exchange {
 
 struct Context {
   Context(const Setup& from, Loop* on, Mailbox* box)
-      : setup(from), keys(from.tokens), loop(on), mailbox(box), parting(on) {}
+      : setup(from), keys(from.tokens), place(from.bind), loop(on), mailbox(box), parting(on) {}
 
   const Setup setup;
   const Keys keys;
+  ListenPlace place;
   Loop* const loop;
   Mailbox* const mailbox;
   Counters counters;

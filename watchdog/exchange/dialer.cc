@@ -56,8 +56,8 @@ void Dialer::Call(const Endpoint& target, std::int64_t now_ns) {
   const std::int64_t longest_ns = std::max({kFirstWait_ns, longest_ns_, pace.wait_ns});
   pace.wait_ns = std::clamp(pace.wait_ns * 8 / 5, kFirstWait_ns, longest_ns);
   pace.next_ns = now_ns + Jittered(pace.wait_ns);
-  std::unique_ptr<Connection> call =
-      Connection::Dial(context_->loop, &context_->keys, &context_->counters, target, this);
+  std::unique_ptr<Connection> call = Connection::Dial(context_->loop, &context_->keys, &context_->counters, target,
+                                                      context_->place.Source(target), this);
   if (!call) {
     char text[128];
     last_failure_ = target.ToText() + ": " + strerror_r(errno, text, sizeof(text));

@@ -51,6 +51,24 @@ int ListenAt(Descriptors* descriptors, const Endpoint& at) {
   return Failed(descriptors, fd);
 }
 
+// The first address of this node's interfaces that fits.
+template <typename Fits>
+std::optional<Endpoint> FindOwn(const Fits& fits) {
+  ifaddrs* interfaces = nullptr;
+  if (getifaddrs(&interfaces) != 0) return std::nullopt;
+  std::optional<Endpoint> found;
+  for (const ifaddrs* one = interfaces; one && !found; one = one->ifa_next) {
+    if (!one->ifa_addr || (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6)) continue;
+    sockaddr_storage address{};
+    std::memcpy(&address, one->ifa_addr,
+                one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    const std::optional<Endpoint> own = Endpoint::Of(address);
+    if (own && fits(*own)) found = own->With(0);
+  }
+  freeifaddrs(interfaces);
+  return found;
+}
+
 }  // namespace
 
 std::optional<Endpoint> Endpoint::Parse(std::string_view number, std::uint16_t port) {
@@ -125,12 +143,19 @@ std::string Endpoint::ToText() const {
   return (v4 ? text : "[" + std::string(text) + "]") + ":" + std::to_string(port);
 }
 
-int DialSocket(Descriptors* descriptors, const Endpoint& to) {
+int DialSocket(Descriptors* descriptors, const Endpoint& to, const std::optional<Endpoint>& source) {
   sockaddr_storage address{};
   const socklen_t length = to.To(&address);
   const int fd = Stream(descriptors, address.ss_family);
   if (fd < 0) return -1;
   SetPace(fd);
+  if (source) {
+    sockaddr_storage from{};
+    const socklen_t from_length = source->With(0).To(&from);
+    const int one = 1;
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one));
+    if (bind(fd, reinterpret_cast<const sockaddr*>(&from), from_length) != 0) return Failed(descriptors, fd);
+  }
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0 || errno == EINPROGRESS) return fd;
   return Failed(descriptors, fd);
 }
@@ -168,18 +193,17 @@ std::optional<Endpoint> RemoteOf(int fd) {
 bool IsOwn(const Endpoint& endpoint) {
   if (endpoint.IsLoopback()) return true;
   // Not by trying to bind it: net.ipv4.ip_nonlocal_bind lets everybody bind everything.
-  ifaddrs* interfaces = nullptr;
-  if (getifaddrs(&interfaces) != 0) return false;
-  bool own = false;
-  for (const ifaddrs* one = interfaces; one && !own; one = one->ifa_next) {
-    if (!one->ifa_addr || (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6)) continue;
-    sockaddr_storage address{};
-    std::memcpy(&address, one->ifa_addr,
-                one->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-    own = Endpoint::Of(address)->address == endpoint.address;
-  }
-  freeifaddrs(interfaces);
-  return own;
+  return FindOwn([&](const Endpoint& own) { return own.address == endpoint.address; }).has_value();
+}
+
+std::optional<Endpoint> OwnIn(const Endpoint& network, int bits) {
+  return FindOwn([&](const Endpoint& own) {
+    for (int bit = 0; bit < bits; ++bit) {
+      const auto at = static_cast<std::size_t>(bit / 8);
+      if (((own.address[at] ^ network.address[at]) >> (7 - bit % 8) & 1) != 0) return false;
+    }
+    return true;
+  });
 }
 
 int PendingError(int fd) {

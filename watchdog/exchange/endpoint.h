@@ -35,7 +35,8 @@ struct Endpoint {
 };
 
 // A descriptor, or -1 and errno.
-int DialSocket(Descriptors* descriptors, const Endpoint& to);    // the connection comes later, or its failure
+// The connection comes later, or its failure. source: of the same family; none: as the kernel chooses.
+int DialSocket(Descriptors* descriptors, const Endpoint& to, const std::optional<Endpoint>& source = std::nullopt);
 int ListenSocket(Descriptors* descriptors, const Endpoint& at);  // SO_REUSEADDR; of Any both families if there are
 int AcceptSocket(Descriptors* descriptors, int listener, Endpoint* from);
 
@@ -43,6 +44,8 @@ std::optional<Endpoint> LocalOf(int fd);
 std::optional<Endpoint> RemoteOf(int fd);
 // Is this address one of this node's interfaces'?
 bool IsOwn(const Endpoint& endpoint);
+// The first of them whose `bits` first bits are those of the network.
+std::optional<Endpoint> OwnIn(const Endpoint& network, int bits);
 int PendingError(int fd);  // of a connection that was being made; 0 none
 
 }  // namespace ncclwatch::exchange

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "watchdog/settings/bind_address.h"
+
 namespace ncclwatch::exchange {
 
 enum class Type : std::uint16_t {
@@ -112,7 +114,8 @@ struct Timing {
       1'000'000'000;  // and afterwards (3 times the longest gap seen lately, within these two)
   std::int64_t most_patience = 10'000'000'000;
   std::int64_t connect = 2'000'000'000;  // for a peer to be reached, or to be heard of after others have spoken of it
-  std::int64_t handshake = 10'000'000'000;  // to prove the token: TCP repeats what is lost after a second and more
+  std::int64_t silence = 2'000'000'000;     // for whoever came to say what only a holder of the token can
+  std::int64_t handshake = 10'000'000'000;  // and to prove it: TCP repeats what is lost after a second and more
   std::int64_t succession = 500'000'000;    // without a hub for so long: the first of the list becomes it, each further
                                             // one waits as long again
 };
@@ -122,6 +125,7 @@ struct Setup {
   Self self;
   std::vector<Token> tokens;  // strongest first, at least one, at most 8; two peers use the first that both hold
   std::string job;            // the same on all nodes, for names in Redis (JobIdentity of token.h)
+  settings::BindAddress bind;  // where to listen (TCP)
   std::string memory;         // a file in which a leader leaves its successor on the node whom it knew; empty: none
   Timing timing;
 };

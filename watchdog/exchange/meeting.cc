@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace ncclwatch::exchange {
 namespace {
@@ -44,6 +45,7 @@ void Meeting::Update() {
   for (const Endpoint& found : resolver_.found()) {
     const bool own = IsOwn(found);
     own_ = own_ || own;
+    if (own && !context_->place.Reaches(found)) SayElsewhere(found);
     for (const std::uint16_t port : ports_) {
       all_.push_back(found.With(port));
       if (!own || !acceptor_->ListensAt(port)) others_.push_back(found.With(port));
@@ -51,13 +53,20 @@ void Meeting::Update() {
   }
 }
 
+void Meeting::SayElsewhere(const Endpoint& called) {
+  if (std::exchange(said_elsewhere_, true)) return;
+  context_->mailbox->Say("the other nodes call this one at " + called.With(ports_.front()).ToText() + " (" +
+                         context_->setup.address.source + "), where NCCLWATCH_BIND=" + context_->place.ToText() +
+                         " keeps it from listening: NCCLWATCH_EXCHANGE=tcp://host:port can name another address");
+}
+
 void Meeting::TryToListen(std::int64_t now_ns, std::int64_t alone_ns) {
   if (now_ns - tried_ns_ < kTryEvery_ns) return;
   tried_ns_ = now_ns;
   const auto tries = static_cast<std::size_t>(alone_ns / (kNextPortAfter * context_->setup.timing.succession)) + 1;
   for (std::size_t i = 0; i < std::min(tries, ports_.size()) && port_ == 0; ++i) {
-    // At all addresses: a name may mean 127.0.1.1 here and an interface's address elsewhere.
-    port_ = acceptor_->Listen(Endpoint::Any(ports_[i]));
+    // Not at the address that the name means here: it may be 127.0.1.1, and an interface's address elsewhere.
+    port_ = acceptor_->ListensAt(ports_[i]) ? ports_[i] : acceptor_->Listen(ports_[i]);
     if (port_ == 0) listen_error_ = errno;
   }
   if (port_ != 0) Update();

@@ -29,6 +29,7 @@ class Meeting {
   bool IsOurs() const;
   void TryToListen(std::int64_t now_ns, std::int64_t alone_ns);
   void Update();
+  void SayElsewhere(const Endpoint& called);
 
   Context* const context_;
   Acceptor* const acceptor_;
@@ -39,6 +40,7 @@ class Meeting {
   bool own_ = false;  // one of the addresses is an interface's of this node
   std::int64_t looked_ns_ = 0, tried_ns_ = 0;
   int listen_error_ = 0;
+  bool said_elsewhere_ = false;
 };
 
 }  // namespace ncclwatch::exchange

@@ -37,9 +37,14 @@ std::vector<std::array<std::uint8_t, kUniqueIdBytes>> NotedUniqueIds() {
   return ids;
 }
 
-Address AddressFromNotedIds() {
-  for (const auto& id : NotedUniqueIds())
-    if (const std::optional<Tail> tail = TailOf(id)) return AddressOf(*tail);
+Address AddressFromNotedIds(const settings::BindAddress& bind) {
+  for (const auto& id : NotedUniqueIds()) {
+    const std::optional<Tail> tail = TailOf(id);
+    if (!tail) continue;
+    Address address = AddressOf(*tail);
+    address.port = settings::InRange(bind, address.port);
+    return address;
+  }
   return {};
 }
 

@@ -15,8 +15,8 @@ inline constexpr std::size_t kNotedIds = 4;
 void NoteUniqueId(UniqueId id);
 std::vector<std::array<std::uint8_t, kUniqueIdBytes>> NotedUniqueIds();  // in the order of their coming
 
-// The place that the first of them with a tail names; kind kNone: none does.
-Address AddressFromNotedIds();
+// The place that the first of them with a tail names, its port in the range of `bind`; kind kNone: none does.
+Address AddressFromNotedIds(const settings::BindAddress& bind = {});
 // The tokens of all of them. Nothing of ids that NCCL_COMM_ID made: these are no secret.
 std::vector<Token> TokensOfNotedIds(const char* nccl_comm_id);
 

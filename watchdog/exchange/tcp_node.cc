@@ -1,6 +1,8 @@
 #include "watchdog/exchange/tcp_node.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 namespace ncclwatch::exchange {
@@ -23,8 +25,10 @@ TcpNode::TcpNode(const Setup& setup, Loop* loop, Mailbox* mailbox)
   context_.awake_ns = ticked_ns_ = now_ns;
   std::optional<Memory> memory;
   if (!setup.memory.empty()) memory = Recall(setup.memory);
-  if (memory && memory->port != 0) context_.port = acceptor_.Listen(Endpoint::Any(memory->port));
-  if (context_.port == 0) context_.port = acceptor_.Listen(Endpoint::Any(0));
+  if (memory && memory->port != 0 && settings::InRange(setup.bind, memory->port) == memory->port)
+    context_.port = acceptor_.Listen(memory->port);
+  if (context_.port == 0) context_.port = acceptor_.ListenAnywhere();
+  if (context_.port == 0) SayDeaf(errno);
   std::vector<Endpoint> hints;
   if (memory) {
     term_ = memory->line.term;
@@ -37,6 +41,13 @@ TcpNode::TcpNode(const Setup& setup, Loop* loop, Mailbox* mailbox)
 }
 
 TcpNode::~TcpNode() = default;
+
+void TcpNode::SayDeaf(int error) {
+  char text[128];
+  const std::string where = context_.setup.bind == settings::BindAddress() ? "" : " where NCCLWATCH_BIND allows it";
+  context_.mailbox->Say("the exchange cannot listen" + where + ": " + strerror_r(error, text, sizeof(text)) +
+                        "; this node is no other's hub");
+}
 
 void TcpNode::Tick(std::int64_t now_ns) {
   if (now_ns - std::exchange(ticked_ns_, now_ns) > kPause_ns) context_.awake_ns = now_ns;

@@ -48,6 +48,7 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
     bool said = false;
   };
 
+  void SayDeaf(int error);
   void Look(std::int64_t now_ns);
   void BeginSearch(std::int64_t now_ns, const std::string& lost_node, std::vector<Endpoint> hints);
   void LookForHub(std::int64_t now_ns);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "watchdog/settings/bind_address.h"
 #include "watchdog/settings/environment.h"
 #include "watchdog/settings/exchange_address.h"
 #include "watchdog/settings/words.h"
@@ -133,6 +134,16 @@ double HookTimeout(const Environment& environment, double fallback) {
   return fallback;
 }
 
+std::string Bind(const Environment& environment) {
+  constexpr const char* kVariable = "NCCLWATCH_BIND";
+  const std::string_view value = environment.Get(kVariable);
+  if (ParseBind(value)) return std::string(value);
+  environment.Complain(kVariable,
+                       "not understood, all addresses and ports are used; accepted: [address][:port[-port]], as in "
+                       "10.1.0.0/16:7000-7100, 10.1.2.3, [fd00::1]:7000 or :7000-7100");
+  return {};
+}
+
 std::string Exchange(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_EXCHANGE";
   const std::string_view value = environment.Get(kVariable);
@@ -170,7 +181,7 @@ Settings Parse(const Environment& environment) {
   settings.exchange = Exchange(environment);
   settings.token = environment.Get("NCCLWATCH_TOKEN");
   settings.token_file = environment.Get("NCCLWATCH_TOKEN_FILE");
-  settings.bind = environment.Get("NCCLWATCH_BIND");
+  settings.bind = Bind(environment);
   settings.exclude = environment.Get("NCCLWATCH_EXCLUDE");
   settings.keep = KeepOf(environment);
   settings.hook_timeout_s = HookTimeout(environment, settings.hook_timeout_s);

@@ -41,7 +41,7 @@ struct Settings {
   std::string why_no_exchange;         // why it is off although nobody asked for that; else empty
   std::string token;                   // NCCLWATCH_TOKEN, empty: none; a secret
   std::string token_file;              // NCCLWATCH_TOKEN_FILE, empty: none; the path of a file that holds the secret
-  std::string bind;                    // NCCLWATCH_BIND, [address][:port[-port]], empty: all addresses, any port
+  std::string bind;                    // NCCLWATCH_BIND, what bind_address.h can read, empty: all addresses, any port
   std::string exclude;                 // NCCLWATCH_EXCLUDE, comma-separated program names, * allowed
   Keep keep;                           // NCCLWATCH_KEEP
   double hook_timeout_s = 30;          // NCCLWATCH_HOOK_TIMEOUT

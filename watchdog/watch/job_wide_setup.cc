@@ -35,8 +35,9 @@ std::optional<exchange::Setup> SetupFor(const Context& context, std::uint32_t ge
   exchange::Setup setup;
   setup.job = exchange::JobIdentity(lookup);
   std::string why;
+  setup.bind = settings::ParseBind(context.settings.bind).value_or(settings::BindAddress());
   if (wanted == "auto") {
-    setup.address = exchange::AddressFromLauncher(lookup);
+    setup.address = exchange::AddressFromLauncher(lookup, setup.bind);
   } else if (std::optional<exchange::Address> address = exchange::ParseAddress(wanted, &why)) {
     setup.address = *std::move(address);
   }
@@ -55,7 +56,7 @@ std::optional<exchange::Setup> SetupFor(const Context& context, std::uint32_t ge
 }
 
 bool AskIds(const std::vector<std::string>& environment, exchange::Setup* setup) {
-  setup->address = exchange::AddressFromNotedIds();
+  setup->address = exchange::AddressFromNotedIds(setup->bind);
   const std::string comm_id(Find(environment, "NCCL_COMM_ID").value_or(""));
   const std::vector<exchange::Token> tokens = exchange::TokensOfNotedIds(comm_id.c_str());
   const auto weakest = setup->tokens.end() - 1;  // the job's, which anybody knows if the launcher tells nothing

@@ -23,7 +23,7 @@ exchange::Timing Quick() {
   timing.first_patience = 600 * kMs;
   timing.least_patience = 400 * kMs;
   timing.most_patience = 2000 * kMs;
-  timing.connect = timing.handshake = 700 * kMs;
+  timing.connect = timing.silence = timing.handshake = 700 * kMs;
   timing.succession = 150 * kMs;
   return timing;
 }

@@ -25,7 +25,7 @@ using testing::SetupOf;
 struct OnlyHub : Acceptor::Handler {
   explicit OnlyHub(Loop* loop)
       : context(SetupOf("hub", "tcp://127.0.0.1:1"), loop, &mailbox), acceptor(&context, this), hub(&context, 1) {
-    context.port = acceptor.Listen(*Endpoint::Parse("127.0.0.1", 0));
+    context.port = acceptor.Listen(0);
   }
   void OnJoin(std::unique_ptr<Connection> connection, const Join& join) override {
     hub.Adopt(std::move(connection), join, Now());

@@ -143,6 +143,47 @@ TEST_F(Strangers, FullOfSilentOnesItStillLetsInWhoBelongs) {
   for (const int fd : silent) close(fd);
 }
 
+// As many as the stranger likes, each opened again as soon as it is closed.
+TEST_F(Strangers, SilentOnesThatComeAgainDoNotKeepAMemberOut) {
+  for (const std::size_t many : {200u, 800u}) {
+    std::vector<int> silent;
+    const auto keep_up = [&] {
+      for (int& fd : silent)
+        if (IsClosed(fd)) close(std::exchange(fd, Call(port_)));
+    };
+    while (silent.size() < many) silent.push_back(Call(port_));
+    for (int i = 0; i < 20; ++i) cluster_[0].Drive(), keep_up();
+    const std::uint64_t joined = cluster_[0].mailbox.counters().joined;
+    const std::int64_t began_ns = Now();
+    cluster_.Add(SetupOf(Name(static_cast<int>(many / 100)), "tcp://127.0.0.1:" + std::to_string(relay_.port())));
+    ASSERT_TRUE(cluster_.Until([&] {
+      keep_up();
+      return cluster_[0].mailbox.counters().joined > joined;
+    }));
+    EXPECT_LT(Now() - began_ns, 2'000'000'000) << many;
+    for (const int fd : silent) close(fd);
+  }
+}
+
+TEST_F(Strangers, WhoSaysNothingGoesSoonerThanWhoKnowsTheToken) {
+  auto setup = SetupOf("other", "tcp://127.0.0.1:" + std::to_string(FreePort()));
+  setup.timing.handshake = 3600'000'000'000;
+  cluster_.Add(setup);
+  ASSERT_TRUE(cluster_.Until([&] { return cluster_[2].IsHub(); }));
+  const Keys keys({TokenOfSecret("test")});
+  Session dialer(Session::Side::kDialer, &keys, *NewNonce());
+  const int silent = Call(setup.address.port), slow = Call(setup.address.port);
+  cluster_[2].Drive(1'000'000);
+  ASSERT_TRUE(Say(slow, dialer.TakeOutput()));
+  ASSERT_TRUE(cluster_.Until([&] { return IsClosed(silent); }));
+  char bytes[128];
+  while (recv(slow, bytes, sizeof(bytes), MSG_DONTWAIT) > 0) {
+  }
+  EXPECT_FALSE(IsClosed(slow));
+  close(silent);
+  close(slow);
+}
+
 TEST_F(Strangers, AHelloThatWasOverheardLeadsNowhere) {
   const Keys keys({TokenOfSecret("test")});
   Session dialer(Session::Side::kDialer, &keys, *NewNonce());

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "watchdog/settings/bind_address.h"
 #include "watchdog/settings/exchange_address.h"
 
 namespace ncclwatch::settings {
@@ -135,6 +136,38 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"}, std::pair{"NCCLWATCH_KEEP", "for ever"},
                     std::pair{"NCCLWATCH_HOOK_TIMEOUT", "0"}, std::pair{"NCCLWATCH_PTRACE", "maybe"},
                     std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
+
+TEST(Settings, WhereLeadersListenIsAnAddressAndPorts) {
+  for (const char* text : {"10.1.2.3", "10.1.2.3:7000", "10.1.2.3:7000-7100", ":7000", ":7000-7100", "0.0.0.0", "[::]",
+                           "[fd00::1]", "[fd00::1]:7000-7001", "10.1.0.0/16", "10.1.0.0/16:1-65535", "[fd00::/64]:7"}) {
+    const Read read = From({{"NCCLWATCH_BIND", text}});
+    EXPECT_EQ(read.settings.bind, text);
+    EXPECT_TRUE(read.complaints.empty()) << text;
+  }
+  EXPECT_EQ(ParseBind("[fd00::/64]:7000-7100"), (BindAddress{"fd00::", 64, 7000, 7100}));
+  EXPECT_EQ(ParseBind(":7000"), (BindAddress{"", -1, 7000, 7000}));
+  EXPECT_EQ(ParseBind(""), BindAddress());
+  for (const char* text : {"ib0", "localhost:7000", "10.1.2.3:", "10.1.2", "10.1.2.3:0", "10.1.2.3:7100-7000",
+                           "10.1.2.3:7000-", "10.1.2.3:70000", "10.0.0.0/33", "fd00::1", "[fd00::1", "[10.1.2.3]:1",
+                           "[fd00::/129]", "10.1.2.3/", ":7000x", "7000"}) {
+    const Read read = From({{"NCCLWATCH_BIND", text}});
+    EXPECT_TRUE(read.settings.bind.empty()) << text;
+    ASSERT_EQ(read.complaints.size(), 1u) << text;
+    EXPECT_NE(read.complaints[0].find("[address][:port[-port]]"), std::string::npos);
+  }
+}
+
+TEST(Settings, APortOutsideTheRangeIsMappedIntoIt) {
+  const BindAddress range = *ParseBind(":7000-7099");
+  EXPECT_EQ(InRange(range, 7042), 7042);
+  EXPECT_EQ(InRange(range, 0), 0) << "none stays none";
+  for (const std::uint16_t port : {1, 6999, 7100, 23456, 65535}) {
+    EXPECT_GE(InRange(range, port), 7000);
+    EXPECT_LE(InRange(range, port), 7099);
+  }
+  EXPECT_EQ(InRange(*ParseBind(":1-65535"), 65535), 65535);
+  EXPECT_EQ(InRange({}, 23456), 23456);
+}
 
 TEST(Settings, WhatIsKeptIsAnAgeAndASize) {
   const auto keep = [](const char* text) { return From({{"NCCLWATCH_KEEP", text}}).settings.keep; };
