@@ -3,7 +3,7 @@ add_library(exchange_cluster STATIC ${CMAKE_CURRENT_LIST_DIR}/exchange/cluster.c
 target_link_libraries(exchange_cluster PUBLIC watchdog_exchange PRIVATE ncclwatch_warnings)
 
 add_executable(unit_exchange
-  ${CMAKE_CURRENT_LIST_DIR}/exchange/address_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/bind_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/exchange/address_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/bind_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/bounds_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/faults_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/open_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/parts_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/redis_test.cc

@@ -37,6 +37,10 @@ inline constexpr char kWasSilent[] = "silent";                 // it may be ther
 inline constexpr char kHasLeft[] = "left";                     // it has said so
 inline constexpr char kWasClosed[] = "closed the connection";  // its machine has, and nobody there has said a word
 
+// Terms count hubs. Nobody has seen more of them than this: what says so is refused, and who is there stays there.
+inline constexpr std::uint64_t kMostTerm = std::uint64_t{1} << 40;
+constexpr std::uint64_t TermAfter(std::uint64_t term) { return term < kMostTerm ? term + 1 : kMostTerm; }
+
 struct Message {
   Type type = Type::kSummary;
   std::string from;        // Peer::node

@@ -6,7 +6,6 @@
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr std::size_t kMostMembers = 8192;           // known, living or not
 constexpr std::int64_t kLookEvery_ns = 100'000'000;  // at the members' silence
 
 std::uint16_t Number(Kind kind) { return static_cast<std::uint16_t>(kind); }
@@ -28,11 +27,13 @@ std::uint32_t Hub::PingMs() const {
   return static_cast<std::uint32_t>(context_->setup.timing.ping / 1'000'000 * times);
 }
 
-void Hub::Forget() {
-  if (members_.size() < kMostMembers) return;
+bool Hub::HasRoom() {
+  if (members_.size() < bounds_.members) return true;
   const auto gone =
       std::find_if(members_.begin(), members_.end(), [](const auto& one) { return !one.second.connection; });
-  if (gone != members_.end()) members_.erase(gone);
+  if (gone == members_.end()) return false;
+  members_.erase(gone);
+  return true;
 }
 
 void Hub::Adopt(std::unique_ptr<Connection> connection, const Join& join, std::int64_t now_ns) {
@@ -49,11 +50,15 @@ void Hub::Adopt(std::unique_ptr<Connection> connection, const Join& join, std::i
     }
     Remove(found, "came again");
   }
-  Forget();
+  if (found == members_.end() && !HasRoom()) {
+    ++context_->counters.messages_refused;
+    connection->Close();
+    return context_->loop->Bury(std::move(connection));
+  }
   Member& member = members_[join.node];
   found = members_.find(join.node);
   // Somebody has seen a later hub than this one is: what comes after must be later still.
-  if (join.term > term_) term_ = join.term + 1;
+  if (join.term > term_) term_ = TermAfter(join.term);
   member.incarnation = join.incarnation;
   member.search = join.search;
   member.order = next_order_++;
@@ -145,6 +150,19 @@ void Hub::OnPing(Members::iterator member, const Ping& ping) {
   member->second.connection->Send(Number(Kind::kPong), Pong{ping.sent_ns, now_ns, Now()}.Encode());
 }
 
+// Counts for as long as anybody holds it, be it to send it on to members that do not read. Null: no room.
+std::shared_ptr<const std::string> Hub::Counted(std::string_view body) {
+  const std::size_t bytes = body.size();
+  if (*relayed_ + bytes > bounds_.relayed) return nullptr;
+  auto held = std::make_unique<const std::string>(body);
+  *relayed_ += bytes;
+  // If it throws, it has called what ends it.
+  return {held.release(), [relayed = relayed_, bytes](const std::string* one) {
+            *relayed -= bytes;
+            delete one;
+          }};
+}
+
 void Hub::OnMessage(Members::iterator member, const Frame& frame) {
   std::string_view body;
   const std::optional<Envelope> envelope = Envelope::Decode(frame.payload, &body);
@@ -152,8 +170,13 @@ void Hub::OnMessage(Members::iterator member, const Frame& frame) {
     ++context_->counters.messages_refused;
     return;
   }
+  std::shared_ptr<const std::string> counted = Counted(body);
+  if (!counted) {
+    ++context_->counters.messages_refused;
+    return;
+  }
   ++context_->counters.messages_in;
-  Route(member->first, *envelope, std::make_shared<const std::string>(body));
+  Route(member->first, *envelope, std::move(counted));
 }
 
 void Hub::OnFrame(Connection* connection, Frame frame) {

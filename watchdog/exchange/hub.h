@@ -18,7 +18,14 @@ namespace ncclwatch::exchange {
 
 class Hub final : public Connection::Owner {
  public:
-  Hub(Context* context, std::uint64_t term) : context_(context), term_(term) {}
+  // So that no member, nor many, can make this process grow without end.
+  struct Bounds {
+    std::size_t members = 8192;        // known, living or not
+    std::size_t relayed = 256u << 20;  // bytes of members' messages that are held, all together
+  };
+
+  Hub(Context* context, std::uint64_t term) : Hub(context, term, Bounds()) {}
+  Hub(Context* context, std::uint64_t term, const Bounds& bounds) : context_(context), bounds_(bounds), term_(term) {}
   ~Hub() override;
 
   void Adopt(std::unique_ptr<Connection> connection, const Join& join, std::int64_t now_ns);
@@ -34,6 +41,7 @@ class Hub final : public Connection::Owner {
   std::uint64_t term() const { return term_; }
   Line CurrentLine() const;
   std::vector<Peer> Peers(std::int64_t now_ns) const;
+  std::size_t relayed() const { return *relayed_; }  // bytes
   bool Has(const Endpoint& at) const;
   bool TakeChanged() { return std::exchange(changed_, false); }  // somebody came or went
 
@@ -57,7 +65,8 @@ class Hub final : public Connection::Owner {
   void Believe(Members::iterator member);
   void Remove(Members::iterator member, const std::string& why);
   std::unique_ptr<Connection> Release(Members::iterator member, const std::string& why);
-  void Forget();
+  bool HasRoom();  // for one more; who is gone is forgotten for it
+  std::shared_ptr<const std::string> Counted(std::string_view body);
   std::uint32_t PingMs() const;
   void Route(const std::string& from, const Envelope& envelope, std::shared_ptr<const std::string> body);
   void SendTo(Member* member, const std::string& from, Type type, const std::shared_ptr<const std::string>& body);
@@ -68,10 +77,12 @@ class Hub final : public Connection::Owner {
   void OnEnd(Connection* connection, const std::string& why) override;
 
   Context* const context_;
+  const Bounds bounds_;
   std::uint64_t term_;
   Members members_;                                                         // those that are gone too
   std::unordered_map<const Connection*, Members::iterator> by_connection_;  // the doubted ones too
   std::size_t doubted_ = 0;
+  const std::shared_ptr<std::size_t> relayed_ = std::make_shared<std::size_t>(0);  // outlives the hub with its messages
   std::uint32_t next_order_ = 1;
   bool changed_ = false, line_stale_ = true;
   std::string line_said_;

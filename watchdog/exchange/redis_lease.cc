@@ -61,7 +61,7 @@ void Lease::OnValue(RedisLink* link, const Reply& reply) {
   const Self& self = context_->setup.self;
   if (hub->node == self.node && hub->incarnation <= self.incarnation) {
     // Ours, or our predecessor's on this node: the successor is hub at once.
-    term_ = hub->incarnation == self.incarnation ? std::max(term_, hub->term) : std::max(term_, hub->term + 1);
+    term_ = hub->incarnation == self.incarnation ? std::max(term_, hub->term) : std::max(term_, TermAfter(hub->term));
     return Replace(link, reply.text);
   }
   if (mine_) Lost();
@@ -100,7 +100,7 @@ void Lease::Replace(RedisLink* link, const std::string& old) {
 
 void Lease::Take(RedisLink* link) {
   const std::int64_t now_ns = Now();
-  const std::uint64_t term = mine_ ? term_ : term_ + 1;
+  const std::uint64_t term = mine_ ? term_ : TermAfter(term_);
   std::string value = NewValue(now_ns, term);
   const std::string length = std::to_string(Length_ms());
   link->Command({"SET", key_, value, "NX", "PX", length}, [this, now_ns, value, term](const Reply& reply) {

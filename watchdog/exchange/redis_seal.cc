@@ -41,7 +41,7 @@ std::optional<Note> Seal::Open(std::string_view bytes) const {
   note.term = reader.Get<std::uint64_t>();
   note.from = reader.GetText(kMaxName);
   note.channel = reader.GetText(kMostChannel);
-  if (!reader.ok() || note.from.empty()) return std::nullopt;
+  if (!reader.ok() || note.from.empty() || note.term > kMostTerm) return std::nullopt;
   note.body = reader.rest();
   return note;
 }

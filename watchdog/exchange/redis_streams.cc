@@ -13,6 +13,7 @@ namespace {
 // Nothing stays behind: what a job leaves is gone a minute after its last leader.
 constexpr std::string_view kExpire_ms = "60000";
 constexpr std::int64_t kExpireAgain_ns = 15'000'000'000;
+constexpr std::size_t kMostChannels = 16384;
 constexpr std::string_view kMostEntries = "4096";
 constexpr std::string_view kBlock_ms = "2000", kEntriesAtOnce = "256";
 constexpr std::int64_t kReadPatience_ns = 4'000'000'000;
@@ -51,6 +52,7 @@ std::string& RedisNode::Cursor(const std::string& channel) {
 }
 
 void RedisNode::Expire(const std::string& channel, std::int64_t now_ns) {
+  if (expire_again_ns_.size() >= kMostChannels) expire_again_ns_.clear();  // said once more than needed
   std::int64_t& again_ns = expire_again_ns_[channel];
   if (now_ns < again_ns) return;
   again_ns = now_ns + kExpireAgain_ns;

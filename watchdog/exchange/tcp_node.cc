@@ -88,7 +88,7 @@ std::int64_t TcpNode::Due_ns() const {
 // Calls that are under way go on: one of them may still find a hub.
 void TcpNode::BecomeHub() {
   doubted_.reset();
-  hub_ = std::make_unique<Hub>(&context_, ++term_);
+  hub_ = std::make_unique<Hub>(&context_, term_ = TermAfter(term_));
   // The one before may come back and does not know.
   LookForRivals();
   peers_ns_ = memory_ns_ = 0;

@@ -62,6 +62,7 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   void GiveWay(const Endpoint& to, const std::string& node);
   void Answer(std::unique_ptr<Connection> connection, Kind kind, std::string payload);
   void Hint(const Endpoint& at);
+  void Lives(const Endpoint& at);
   void SayTrouble(std::int64_t now_ns);
   void DrainMailbox();
   void Publish(std::int64_t now_ns);

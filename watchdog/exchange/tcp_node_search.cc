@@ -11,7 +11,7 @@ constexpr std::int64_t kMs = 1'000'000, kSecond = 1'000 * kMs;
 constexpr std::int64_t kCallRivalsEvery_ns = 3 * kSecond;
 constexpr std::int64_t kCallHubEvery_ns = 250 * kMs, kCallHubLaterEvery_ns = 2 * kSecond, kLater_ns = 10 * kSecond;
 constexpr std::int64_t kSayAfter_ns = 30 * kSecond;
-constexpr std::size_t kMostHints = 16;
+constexpr std::size_t kMostHints = 16, kMostAlive = 1024;
 
 // An address that means "me" or "my own machine" to who says it, as seen from here.
 Endpoint SeenFrom(const Endpoint& speaker, const Endpoint& said) {
@@ -102,6 +102,12 @@ bool TcpNode::MayLead(std::int64_t now_ns) const {
   return !BetterOneLives(place, now_ns) || alone_ns > 2 * timing.most_patience;
 }
 
+void TcpNode::Lives(const Endpoint& at) {
+  // Each may have named another one to be called next.
+  if (search_.alive.size() >= kMostAlive) search_.alive.clear();
+  search_.alive[at] = Now();
+}
+
 void TcpNode::Hint(const Endpoint& at) {
   std::erase(search_.hints, at);
   search_.hints.insert(search_.hints.begin(), at);
@@ -126,7 +132,7 @@ void TcpNode::OnWelcome(std::unique_ptr<Connection> connection, const Welcome& w
 void TcpNode::OnElsewhere(const Endpoint& from, const Elsewhere& elsewhere) {
   if (uplink_ || leaving_) return;
   if (!elsewhere.hub) {
-    search_.alive[from] = Now();
+    Lives(from);
     return;
   }
   const Endpoint at = SeenFrom(from, *elsewhere.hub);
@@ -137,7 +143,7 @@ void TcpNode::OnElsewhere(const Endpoint& from, const Elsewhere& elsewhere) {
     return Hint(at);
   }
   // It has not missed the hub that we miss.
-  if (elsewhere.node == search_.lost_node) search_.alive[from] = Now();
+  if (elsewhere.node == search_.lost_node) Lives(from);
   if (elsewhere.node == context_.setup.self.node) return;
   if (elsewhere.node != search_.lost_node) search_.told_ns = Now();
   Hint(at);

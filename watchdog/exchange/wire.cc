@@ -29,7 +29,7 @@ bool IsTime(std::int64_t ns) { return ns > -(std::int64_t{1} << 61) && ns < std:
 // A node without a name cannot be told from the others.
 template <typename T>
 std::optional<T> Checked(const Reader& reader, T value) {
-  if (!reader.Done() || value.node.empty()) return std::nullopt;
+  if (!reader.Done() || value.node.empty() || value.term > kMostTerm) return std::nullopt;
   return value;
 }
 
@@ -100,7 +100,7 @@ std::optional<Elsewhere> Elsewhere::Decode(std::string_view payload) {
   const Endpoint hub = GetEndpoint(&reader);
   if (known && hub.port != 0) elsewhere.hub = hub;
   elsewhere.node = Name(&reader);
-  if (!reader.Done()) return std::nullopt;
+  if (!reader.Done() || elsewhere.term > kMostTerm) return std::nullopt;
   return elsewhere;
 }
 
@@ -122,7 +122,7 @@ std::optional<Line> Line::Decode(std::string_view payload) {
   line.term = reader.Get<std::uint64_t>();
   line.ping_ms = reader.Get<std::uint32_t>();
   const std::size_t count = reader.Get<std::uint8_t>();
-  if (count > kMost) return std::nullopt;
+  if (count > kMost || line.term > kMostTerm) return std::nullopt;
   for (std::size_t i = 0; i < count; ++i) {
     Heir heir;
     heir.order = reader.Get<std::uint32_t>();

@@ -47,9 +47,12 @@ class Writer {
   std::string out_;
 };
 
+// A few bytes may stand for many: what is made of them is counted, and more than there is room for is damage.
+inline constexpr std::size_t kMostMade = 256u << 20;
+
 class Reader {
  public:
-  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  explicit Reader(std::string_view bytes, std::size_t most_made = kMostMade) : rest_(bytes), most_made_(most_made) {}
 
   std::uint8_t Byte() {
     if (!ok_ || rest_.empty()) return static_cast<std::uint8_t>(Fail());
@@ -89,7 +92,11 @@ class Reader {
     for (int shift = 0; shift < 64; shift += 8) value |= std::uint64_t{Byte()} << shift;
     return ok_ ? value : 0;
   }
-  std::string_view Text(std::size_t most) { return Raw(NumberUpTo(most)); }
+  std::string_view Text(std::size_t most) {
+    const std::string_view text = Raw(NumberUpTo(most));
+    Made(text.size());
+    return text;
+  }
   std::string_view Raw(std::size_t size) {
     if (!ok_ || size > rest_.size()) {
       Fail();
@@ -104,12 +111,21 @@ class Reader {
     ok_ = false;
     return 0;
   }
+  // So many bytes of memory are used for what is read.
+  void Made(std::size_t bytes) {
+    made_ += bytes;
+    if (made_ > most_made_) ok_ = false;
+  }
+  void Limit(std::size_t most_made) { most_made_ = most_made; }
+  std::size_t made() const { return made_; }
+  bool full() const { return made_ > most_made_; }
   bool ok() const { return ok_; }
   bool Done() const { return ok_ && rest_.empty(); }
   std::size_t left() const { return rest_.size(); }
 
  private:
   std::string_view rest_;
+  std::size_t most_made_, made_ = 0;
   bool ok_ = true;
 };
 

@@ -289,7 +289,10 @@ template <typename T>
 void Get(Reader* from, std::vector<T>* list) {
   std::uint64_t left = from->NumberUpTo(kMostItems);
   if (left > from->left()) left = from->Fail();
-  for (; left > 0 && from->ok(); --left) Get(from, &list->emplace_back());
+  for (; left > 0 && from->ok(); --left) {
+    from->Made(sizeof(T));
+    Get(from, &list->emplace_back());
+  }
 }
 
 }  // namespace

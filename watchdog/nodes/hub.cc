@@ -21,6 +21,9 @@ constexpr std::int64_t kSlow_ns = 30'000'000'000;  // for so long
 constexpr std::int64_t kPatience_ns = 1'500'000'000, kMostPatience_ns = 8'000'000'000;
 constexpr int kPatienceLates = 4;  // an answer is more than one segment, and each may be lost
 
+// Of answers that come, over all nodes: bytes that are not whole yet, and of memory for those that are.
+constexpr std::size_t kMostPieces = 128u << 20, kMostFetched = 1u << 30;
+
 constexpr std::int64_t kAnew_ns = 500'000'000;  // between two wishes for a new session
 // A word that is on its way is not sent again at once, and each time after twice as long.
 constexpr std::int64_t kRepeat_ns = 1'000'000'000;
@@ -34,13 +37,32 @@ bool SameProcess(const reader::BoxImage& a, const reader::BoxImage& b) {
 
 void Hub::Join(const std::string& node, std::int64_t now_ns) {
   table_.Join(node, now_ns);
+  if (!table_.nodes().contains(node)) {
+    ++refused_;
+    return;
+  }
   pieces_.erase(node);
   waiting_.erase(node);
   owing_.erase(node);
+  ForgetUnknown();
   if (node == own_) return;
   Ask(node, {});
   asked_anew_ns_[node] = now_ns;
   Tell(node, now_ns);
+}
+
+// The table forgets nodes that have left where there are too many.
+void Hub::ForgetUnknown() {
+  const auto unknown = [this](const auto& one) { return !table_.nodes().contains(one.first); };
+  const auto unknown_name = [this](const std::string& name) { return !table_.nodes().contains(name); };
+  if (asked_anew_ns_.size() <= table_.nodes().size()) return;
+  std::erase_if(asked_anew_ns_, unknown);
+  std::erase_if(told_, unknown);
+  std::erase_if(slow_until_ns_, unknown);
+  std::erase_if(fetched_, unknown);
+  std::erase_if(owing_, unknown_name);
+  std::erase_if(others_, unknown_name);
+  std::erase_if(crowded_, unknown_name);
 }
 
 void Hub::Leave(const std::string& node, bool closed, std::int64_t now_ns) {
@@ -50,28 +72,53 @@ void Hub::Leave(const std::string& node, bool closed, std::int64_t now_ns) {
 }
 
 void Hub::TakeSummary(const std::string& node, std::string_view body, std::int64_t now_ns) {
+  if (!table_.nodes().contains(node)) {
+    ++refused_;
+    return;
+  }
   const Outcome outcome = table_.Tell(node, body, now_ns);
   if (outcome == Outcome::kOther) others_.insert(node);
-  if (outcome == Outcome::kDamaged) ++refused_;
-  if (outcome == Outcome::kTaken || outcome == Outcome::kOther || node == own_) return;
+  if (outcome == Outcome::kFull) crowded_.insert(node);
+  if (outcome == Outcome::kTaken) crowded_.erase(node);
+  if (outcome == Outcome::kDamaged || outcome == Outcome::kFull) ++refused_;
+  if ((outcome != Outcome::kGap && outcome != Outcome::kDamaged) || node == own_) return;
   std::int64_t& asked_ns = asked_anew_ns_[node];
   if (now_ns - asked_ns < kAnew_ns) return;
   asked_ns = now_ns;
   Ask(node, {});
 }
 
+bool Hub::HasRoomFor(std::string_view piece) const {
+  std::size_t bytes = piece.size();
+  for (const auto& [node, pieces] : pieces_) bytes += pieces.bytes();
+  return bytes <= kMostPieces;
+}
+
+std::size_t Hub::RoomForBoxes(const std::string& node) const {
+  std::size_t made = 0;
+  for (const auto& [name, fetched] : fetched_) made += name == node ? 0 : fetched.made;
+  return std::min(kMostMade, kMostFetched - std::min(kMostFetched, made));
+}
+
 void Hub::TakeRecords(const std::string& node, std::string_view body) {
+  // Only of whom something was asked, and only what there is room for.
+  if ((!owing_.contains(node) && !waiting_.contains(node)) || !HasRoomFor(body)) {
+    pieces_.erase(node);
+    ++refused_;
+    return;
+  }
   bool damaged = false;
   const std::optional<std::string> whole = pieces_[node].Add(body, &damaged);
   refused_ += damaged ? 1 : 0;
   if (!whole) return;
+  pieces_.erase(node);
   owing_.erase(node);
-  std::optional<Records> records = ReadRecords(*whole);
+  std::optional<Records> records = ReadRecords(*whole, RoomForBoxes(node));
   refused_ += records ? 0 : 1;
   const auto waited = waiting_.find(node);
   if (waited == waiting_.end() || (records && records->number != waited->second)) return;
   waiting_.erase(waited);
-  if (records) fetched_[node] = std::move(records->boxes);
+  if (records) fetched_[node] = {std::move(records->boxes), records->made};
 }
 
 void Hub::Ask(const std::string& node, const Fetch& fetch) { post_->Send(node, Kind::kFetch, nodes::Write(fetch)); }
@@ -79,7 +126,7 @@ void Hub::Ask(const std::string& node, const Fetch& fetch) { post_->Send(node, K
 std::vector<std::string> Hub::Whom(const diagnosis::Diagnosis& first) const {
   std::vector<std::string> whom;
   std::set<std::string> known = {own_};
-  for (const auto& [node, boxes] : fetched_) known.insert(node);
+  for (const auto& [node, fetched] : fetched_) known.insert(node);
   const auto add = [&](const std::string& node) {
     const auto found = table_.nodes().find(node);
     if (found == table_.nodes().end() || !found->second.connected || owing_.contains(node) || whom.size() >= kMostAsked)
@@ -167,7 +214,7 @@ std::vector<reader::BoxImage> Hub::Boxes(const std::vector<reader::BoxImage>& ow
     const std::size_t begin = boxes.size();
     const auto fetched = fetched_.find(name);
     if (fetched != fetched_.end()) {
-      boxes.insert(boxes.end(), fetched->second.begin(), fetched->second.end());
+      boxes.insert(boxes.end(), fetched->second.boxes.begin(), fetched->second.boxes.end());
     } else {
       for (const auto& [number, row] : node.processes) {
         boxes.push_back(ThinImage(node, row, now_ns));

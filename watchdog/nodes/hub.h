@@ -41,6 +41,8 @@ class Hub {
   void TakeRecords(const std::string& node, std::string_view body);
   std::uint64_t refused() const { return refused_; }
   const std::set<std::string>& others() const { return others_; }  // nodes that speak another version
+  // Nodes that tell more than there is room for: not watched from here.
+  const std::set<std::string>& crowded() const { return crowded_; }
 
   // ---- what is fetched -------------------------------------------------------------------------------------------
 
@@ -72,6 +74,9 @@ class Hub {
 
  private:
   void Ask(const std::string& node, const Fetch& fetch);
+  void ForgetUnknown();
+  bool HasRoomFor(std::string_view piece) const;
+  std::size_t RoomForBoxes(const std::string& node) const;
   bool Tell(const std::string& node, std::int64_t now_ns);  // false: no room now, and not for others either
 
   Post* post_;
@@ -88,13 +93,17 @@ class Hub {
   std::set<std::string> owing_;
   std::map<std::string, std::int64_t> slow_until_ns_;
   std::uint64_t refused_ = 0;
-  std::set<std::string> others_;
+  std::set<std::string> others_, crowded_;
 
   bool gathering_ = false;
   std::int64_t gather_until_ns_ = 0, late_ns_ = 0;
   std::uint64_t fetches_ = 0;
   std::map<std::string, std::uint64_t> waiting_;  // node -> number of the fetch
-  std::map<std::string, std::vector<reader::BoxImage>> fetched_;
+  struct Fetched {
+    std::vector<reader::BoxImage> boxes;
+    std::size_t made = 0;
+  };
+  std::map<std::string, Fetched> fetched_;
 
   Word word_;
   std::int64_t job_minus_here_ns_ = 0;

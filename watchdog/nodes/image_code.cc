@@ -186,10 +186,13 @@ void ReadState(Reader* from, BoxImage* image) {
   image->words = ReadWords(from);
 }
 
-// How many there are to be read; 0 and a failure where there cannot be so many.
+// How many there are to be read; 0 and a failure where there cannot be so many, or is no room for them.
+template <typename T>
 std::uint64_t Count(Reader* from, std::uint64_t most, std::size_t least_bytes) {
   const std::uint64_t count = from->NumberUpTo(most);
-  return count <= from->left() / least_bytes ? count : from->Fail();
+  if (count > from->left() / least_bytes) return from->Fail();
+  from->Made(count * sizeof(T));
+  return from->ok() ? count : 0;
 }
 
 }  // namespace
@@ -223,7 +226,8 @@ void WriteParts(const std::vector<format::Part>& parts, Writer* to) {
 
 std::vector<format::Part> ReadParts(Reader* from) {
   std::vector<format::Part> parts;
-  for (std::uint64_t left = Count(from, format::kMostParts, kLeastEntry); left > 0 && from->ok(); --left) {
+  for (std::uint64_t left = Count<format::Part>(from, format::kMostParts, kLeastEntry); left > 0 && from->ok();
+       --left) {
     format::Part& part = parts.emplace_back();
     part.what = from->NumberAs<std::uint32_t>();
     part.dtype = from->NumberAs<std::uint16_t>();
@@ -250,7 +254,7 @@ void WriteAllParts(const BoxImage& image, Writer* to) {
 // By slot, ascending, as the calls are; false: one of them is of no call.
 bool ReadAllParts(Reader* from, BoxImage* image) {
   auto call = image->calls.begin();
-  for (std::uint64_t left = Count(from, kMostCalls, 3); left > 0 && from->ok(); --left) {
+  for (std::uint64_t left = Count<reader::CallParts>(from, kMostCalls, 3); left > 0 && from->ok(); --left) {
     const std::uint64_t slot = from->Number();
     call = std::lower_bound(call, image->calls.end(), slot,
                             [](const Call& one, std::uint64_t wanted) { return one.slot < wanted; });
@@ -306,15 +310,15 @@ void WriteImage(const BoxImage& image, Writer* to) {
 bool ReadImage(Reader* from, BoxImage* image) {
   ReadIdentity(from, image);
   ReadState(from, image);
-  for (std::uint64_t left = Count(from, format::kMostCommunicators, kLeastCommunicator); left > 0 && from->ok();
-       --left) {
+  for (std::uint64_t left = Count<Communicator>(from, format::kMostCommunicators, kLeastCommunicator);
+       left > 0 && from->ok(); --left) {
     Communicator comm;
     ReadCommunicator(from, &comm);
     if (image->gpu_marks == format::GpuMarks::kBoth) ReadStarts(from, &comm);
     if (!from->ok() || !Plausible(comm)) return false;
     image->communicators.push_back(std::move(comm));
   }
-  for (std::uint64_t left = Count(from, kMostEntries, kLeastEntry); left > 0 && from->ok(); --left) {
+  for (std::uint64_t left = Count<reader::PeerCount>(from, kMostEntries, kLeastEntry); left > 0 && from->ok(); --left) {
     reader::PeerCount& peer = image->peers.emplace_back();
     peer.communicator = from->NumberAs<std::uint32_t>();
     peer.generation = from->NumberAs<std::uint32_t>();
@@ -322,15 +326,15 @@ bool ReadImage(Reader* from, BoxImage* image) {
     peer.sends = from->Number();
     peer.receives = from->Number();
   }
-  for (std::uint64_t left = Count(from, kMostEntries, 3); left > 0 && from->ok(); --left) {
+  for (std::uint64_t left = Count<reader::CallSite>(from, kMostEntries, 3); left > 0 && from->ok(); --left) {
     reader::CallSite& site = image->call_sites.emplace_back();
     site.address = from->Number();
     site.name = from->Text(kMostWords);
     site.named_ns = from->Signed();
   }
-  for (std::uint64_t left = Count(from, kMostEntries, kLeastEntry); left > 0 && from->ok(); --left)
+  for (std::uint64_t left = Count<reader::Observation>(from, kMostEntries, kLeastEntry); left > 0 && from->ok(); --left)
     image->observations.push_back(ReadObservation(from));
-  const std::uint64_t calls = Count(from, kMostCalls, 3);
+  const std::uint64_t calls = Count<Call>(from, kMostCalls, 3);
   image->calls.reserve(calls);
   CallMemory memory;
   for (std::uint64_t left = calls; left > 0 && from->ok(); --left) image->calls.push_back(memory.Read(from));

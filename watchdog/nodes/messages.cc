@@ -104,15 +104,17 @@ std::vector<std::string> Answer(const Fetch& fetch, std::vector<reader::BoxImage
   }
 }
 
-std::optional<Records> ReadRecords(std::string_view whole) {
-  Reader from(whole);
+std::optional<Records> ReadRecords(std::string_view whole, std::size_t most_made) {
+  Reader from(whole, most_made);
   if (!Known(&from)) return std::nullopt;
   Records records;
   records.number = from.Number();
   for (std::uint64_t left = from.NumberUpTo(kMostBoxes); left > 0 && from.ok(); --left) {
+    from.Made(sizeof(reader::BoxImage));
     if (!ReadImage(&from, &records.boxes.emplace_back())) return std::nullopt;
   }
   if (!from.Done()) return std::nullopt;
+  records.made = from.made();
   return records;
 }
 

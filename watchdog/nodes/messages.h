@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/nodes/bytes.h"
 #include "watchdog/reader/image.h"
 
 namespace ncclwatch::nodes {
@@ -24,6 +25,7 @@ class Pieces {
  public:
   // The whole, with its last piece. `damaged` is set if the body cannot be a piece.
   std::optional<std::string> Add(std::string_view body, bool* damaged);
+  std::size_t bytes() const { return whole_.size(); }  // of a whole that has begun
 
  private:
   std::uint64_t number_ = 0;
@@ -48,10 +50,12 @@ std::optional<Fetch> ReadFetch(std::string_view body);
 struct Records {
   std::uint64_t number = 0;  // of the Fetch
   std::vector<reader::BoxImage> boxes;
+  std::size_t made = 0;  // bytes of memory, about
 };
 // As many of the calls that are asked for as fit. In pieces.
 std::vector<std::string> Answer(const Fetch& fetch, std::vector<reader::BoxImage> boxes);
-std::optional<Records> ReadRecords(std::string_view whole);
+// None: damaged, or more than there is room for.
+std::optional<Records> ReadRecords(std::string_view whole, std::size_t most_made = kMostMade);
 
 // ---- hub to all --------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,12 @@ inline constexpr std::uint8_t kWireVersion = 5;  // of all bodies that leaders e
 inline constexpr std::size_t kMostProcesses = 4096;  // of one node; what is more is left out
 inline constexpr std::size_t kMostMembers = 32768;   // of one node, over all its processes
 inline constexpr std::size_t kMostObservations = 16384;
+inline constexpr std::size_t kMostMadeOfNode = 64u << 20;  // bytes of memory, about
+// Of all nodes: ten times what 16,384 ranks with 16 communicators each on 2,048 nodes take.
+inline constexpr std::size_t kMostNodes = 8192;
+inline constexpr std::size_t kMostMadeOfAll = 1u << 30;
+inline constexpr std::size_t kMostDead = 1u << 17;
+inline constexpr std::size_t kMostSuspicious = 1u << 16;  // communicators, from one look to the next
 
 // The chain of fingerprints over the first `position` collectives. Two members that tell one for the same position can
 // be compared, wherever they stand by now.

@@ -28,7 +28,25 @@ std::int64_t InsideSince(const Table::Node& node) {
 Table::Table() = default;
 Table::~Table() = default;
 
+bool Table::HasRoom() {
+  if (nodes_.size() < kMostNodes) return true;
+  auto first = nodes_.end();
+  for (auto node = nodes_.begin(); node != nodes_.end(); ++node)
+    if (!node->second.connected && (first == nodes_.end() || node->second.left_ns < first->second.left_ns))
+      first = node;
+  if (first == nodes_.end()) return false;
+  Forget(&first->second);
+  nodes_.erase(first);
+  return true;
+}
+
+void Table::Charge(Node* node, std::size_t more, std::size_t less) {
+  node->made += more - less;
+  made_ += more - less;
+}
+
 void Table::Join(const std::string& name, std::int64_t now_ns) {
+  if (!nodes_.contains(name) && !HasRoom()) return;
   Node& node = nodes_[name];
   node.name = name;
   node.connected = true;

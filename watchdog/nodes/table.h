@@ -29,9 +29,10 @@ struct MemberRow {
 };
 
 struct ProcessRow {
-  ProcessNow now;            // without members
-  std::int64_t told_ns = 0;  // the node's: when the heartbeat was as told
-  bool gone = false;         // observed, by whichever leader of the node
+  ProcessNow now;              // without members
+  std::int64_t told_ns = 0;    // the node's: when the heartbeat was as told
+  std::size_t words_made = 0;  // bytes of memory, about
+  bool gone = false;           // observed, by whichever leader of the node
   std::uint32_t place() const { return format::PidPlace(now.boot_id, now.pid_namespace); }
   std::map<std::uint32_t, MemberRow> members;  // by index in the box's table
 };
@@ -41,6 +42,7 @@ enum class Outcome {
   kGap,      // a message before it is missing: a new session is wanted
   kDamaged,  // the same, and the node or the network is not what it should be
   kOther,    // of a version that is not spoken here
+  kFull,     // there is no room for what the node tells
 };
 
 class Table {
@@ -65,6 +67,8 @@ class Table {
     std::map<std::uint64_t, ProcessRow> processes;  // by number in the session
     std::size_t members = 0;
     std::size_t observations = 0;
+    std::size_t made = 0;              // bytes of memory for what it has told in this session, about
+    bool full = false;                 // in this session
     std::int64_t inside_since_ns = 0;  // as of the last poll: the first of its processes in a call of MPI; 0: none
   };
 
@@ -73,7 +77,8 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  // What it last told stays until it begins a new session.
+  // What it last told stays until it begins a new session. Where kMostNodes are known the one that has left first is
+  // forgotten; if all are there, this one is not taken.
   void Join(const std::string& node, std::int64_t now_ns);
   void Leave(const std::string& node, bool closed, std::int64_t now_ns);
   void SetShift(const std::string& node, std::int64_t shift_ns);
@@ -119,14 +124,16 @@ class Table {
   struct Comm;
   struct Telling;  // one message while it is read
 
+  bool HasRoom();
   void Forget(Node* node);
+  void Charge(Node* node, std::size_t more, std::size_t less);
   bool ReadProcess(Telling* telling, std::uint64_t number);
   void ReadInside(Telling* telling, ProcessRow* row);
   void ReadSeen(Telling* telling, ProcessRow* row);
   void Mark(const reader::Observation& seen, bool gone);
   bool ReadMembers(Telling* telling, ProcessRow* row);
   bool ReadMember(Telling* telling, ProcessRow* process, std::uint32_t index);
-  MemberRow* Renewed(const Telling& telling, ProcessRow* process, const MemberNow& facts);
+  MemberRow* Renewed(Telling* telling, ProcessRow* process, const MemberNow& facts);
   void Moved(const Telling& telling, const MemberRow& row);
   void MakeSuspicions(std::int64_t now_ns);
   void NoteOthers(Node* node);
@@ -141,6 +148,7 @@ class Table {
   std::optional<std::int64_t> realtime_minus_here_ns_;
   Waits waits_;
   int deaths_ = 0;
+  std::size_t made_ = 0;  // of all nodes
 };
 
 }  // namespace ncclwatch::nodes

@@ -1,5 +1,6 @@
 // Summaries read into the table.
 #include <algorithm>
+#include <utility>
 
 #include "watchdog/nodes/call_code.h"
 #include "watchdog/nodes/image_code.h"
@@ -12,6 +13,9 @@ namespace {
 
 using format::CommunicatorState;
 using What = diagnosis::LiveCompare::What;
+
+// With its last call, and its share of the communicator.
+constexpr std::size_t kMadeOfMember = sizeof(MemberRow) + sizeof(reader::Call) + 128;
 
 std::int64_t Back(std::int64_t ns, std::uint64_t units) {
   constexpr std::uint64_t kMost = INT64_MAX / 4 / kAgeUnit_ns;
@@ -84,6 +88,8 @@ void Table::Forget(Node* node) {
   std::erase_if(comms_, [](const auto& comm) { return comm.second->refs.empty(); });
   node->processes.clear();
   node->members = node->observations = 0;
+  Charge(node, 0, node->made);
+  node->full = false;
 }
 
 Outcome Table::Tell(const std::string& name, std::string_view body, std::int64_t now_ns) {
@@ -102,22 +108,32 @@ Outcome Table::Tell(const std::string& name, std::string_view body, std::int64_t
   if (!from.ok() || version == 0) return node.next = 0, Outcome::kDamaged;
   const bool begins = (bits & kBegins) != 0 && sequence == 0;
   if (!begins && (node.next == 0 || session != node.session || sequence != node.next))
-    return node.next = 0, Outcome::kGap;
+    return node.next = 0, node.full ? Outcome::kFull : Outcome::kGap;
   if (begins) Forget(&node);
+  from.Limit(std::min(kMostMadeOfNode - std::min(kMostMadeOfNode, node.made),
+                      kMostMadeOfAll - std::min(kMostMadeOfAll, made_)));
   node.session = session;
   node.next = sequence + 1;
   node.revision = revision;
   if ((bits & kSuspects) != 0) {
-    for (std::uint64_t left = from.NumberUpTo(64); left > 0 && from.ok(); --left) told_suspicious_.insert(from.Whole());
+    for (std::uint64_t left = from.NumberUpTo(64); left > 0 && from.ok(); --left) {
+      const std::uint64_t communicator = from.Whole();
+      if (told_suspicious_.size() < kMostSuspicious) told_suspicious_.insert(communicator);
+    }
   }
   for (;;) {
     const std::uint64_t number = from.NumberUpTo(kNoProcess);
     if (!from.ok() || number == kNoProcess) break;
     if (!ReadProcess(&telling, number)) from.Fail();
   }
+  Charge(&node, from.made(), 0);
   if (from.Done()) return Outcome::kTaken;
   node.next = 0;
-  return Outcome::kDamaged;
+  if (!from.full()) return Outcome::kDamaged;
+  // Half of it would look like the whole.
+  Forget(&node);
+  node.full = true;
+  return Outcome::kFull;
 }
 
 bool Table::ReadProcess(Telling* telling, std::uint64_t number) {
@@ -132,6 +148,7 @@ bool Table::ReadProcess(Telling* telling, std::uint64_t number) {
     ProcessNow facts;
     ReadFacts(&from, same ? telling->facts_before : nullptr, &facts);
     if (!from.ok()) return false;
+    from.Made(sizeof(ProcessRow));
     process = node.processes.try_emplace(number).first;
     process->second.now = std::move(facts);
     telling->facts_before = &process->second.now;
@@ -151,8 +168,10 @@ bool Table::ReadProcess(Telling* telling, std::uint64_t number) {
   }
   if ((bits & kInsideCall) != 0) ReadInside(telling, &row);
   if ((bits & kWords) != 0) {
+    const std::size_t before = from.made();
     row.now.last_words = ReadLastWords(&from);
     row.now.words = ReadWords(&from);
+    Charge(&node, 0, std::exchange(row.words_made, from.made() - before));
   }
   if ((bits & kSeen) != 0) ReadSeen(telling, &row);
   return (bits & kMembers) == 0 ? from.ok() : ReadMembers(telling, &row);
@@ -173,13 +192,14 @@ void Table::ReadSeen(Telling* telling, ProcessRow* row) {
   for (std::uint64_t left = from.Number(); left > 0 && from.ok(); --left) {
     const reader::Observation seen = ReadObservation(&from);
     if (!from.ok() || ++telling->node->observations > kMostObservations) continue;
+    from.Made(sizeof(seen));
     row->now.observations.push_back(seen);
     if (seen.what == format::Observed::kClosed) Mark(seen, true);
     if (seen.what == format::Observed::kRunning && dead_.erase({seen.place, {seen.pid, seen.start_time}}) > 0)
       Mark(seen, false);
     if (seen.what != format::Observed::kGone && seen.what != format::Observed::kClosed) continue;
-    if (dead_.insert({seen.place, {seen.pid, seen.start_time}}).second) ++deaths_;
-    if (seen.rank >= 0) dead_ranks_.insert(seen.rank);
+    if (dead_.size() < kMostDead && dead_.insert({seen.place, {seen.pid, seen.start_time}}).second) ++deaths_;
+    if (seen.rank >= 0 && dead_ranks_.size() < kMostDead) dead_ranks_.insert(seen.rank);
     for (auto& [number, process] : telling->node->processes) {
       const ProcessNow& now = process.now;
       process.gone |= now.pid == seen.pid && now.start_time == seen.start_time && process.place() == seen.place;
@@ -208,7 +228,7 @@ bool Table::ReadMembers(Telling* telling, ProcessRow* row) {
 }
 
 // The row of a communicator that is new in its place.
-MemberRow* Table::Renewed(const Telling& telling, ProcessRow* process, const MemberNow& facts) {
+MemberRow* Table::Renewed(Telling* telling, ProcessRow* process, const MemberNow& facts) {
   if (const auto old = process->members.find(facts.index); old != process->members.end()) {
     if (const auto comm = comms_.find(old->second.now.id); comm != comms_.end()) {
       std::erase_if(comm->second->refs, [&](const Ref& ref) { return ref.member == &old->second; });
@@ -216,10 +236,12 @@ MemberRow* Table::Renewed(const Telling& telling, ProcessRow* process, const Mem
       if (comm->second->refs.empty()) comms_.erase(comm);
     }
     process->members.erase(old);
-    --telling.node->members;
+    --telling->node->members;
+    Charge(telling->node, 0, kMadeOfMember);
   }
-  if (telling.node->members >= kMostMembers) return nullptr;
-  ++telling.node->members;
+  if (telling->node->members >= kMostMembers) return nullptr;
+  ++telling->node->members;
+  telling->from.Made(kMadeOfMember);
   MemberRow& row = process->members[facts.index];
   row.now = facts;
   std::unique_ptr<Comm>& comm = comms_[facts.id];
@@ -228,7 +250,7 @@ MemberRow* Table::Renewed(const Telling& telling, ProcessRow* process, const Mem
   if (comm->size == 0) comm->size = facts.size;
   const bool comparable = (facts.flags & (format::kCommIdentityUnknown | format::kCommGrown)) == 0;
   if (comparable && facts.size != 0 && facts.size != comm->size) comm->Differs(What::kDifferentSize, 0);
-  comm->refs.push_back({telling.node, process, &row});
+  comm->refs.push_back({telling->node, process, &row});
   return &row;
 }
 
@@ -240,7 +262,7 @@ bool Table::ReadMember(Telling* telling, ProcessRow* process, std::uint32_t inde
     MemberNow facts;
     facts.index = index;
     if (!ReadMemberFacts(&from, telling->at_ns, &facts)) return false;
-    row = Renewed(*telling, process, facts);
+    row = Renewed(telling, process, facts);
   } else if (const auto known = process->members.find(index); known != process->members.end()) {
     row = &known->second;
   }

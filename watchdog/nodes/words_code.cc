@@ -29,6 +29,7 @@ void Read(Reader* from, reader::FatalSignal* signal) {
   signal->flags = from->NumberAs<std::uint32_t>();
   signal->thread_name = from->Text(kMostText);
   for (std::uint64_t left = from->NumberUpTo(kMostFrames); left > 0 && from->ok(); --left) {
+    from->Made(sizeof(reader::Frame));
     reader::Frame& frame = signal->frames.emplace_back();
     frame.address = from->Number();
     frame.offset = from->Number();
@@ -122,8 +123,10 @@ void WriteAll(const std::vector<T>& list, Writer* to) {
 
 template <typename T>
 void ReadAll(Reader* from, std::vector<T>* list) {
-  for (std::uint64_t left = from->NumberUpTo(kMostOfAKind); left > 0 && from->ok(); --left)
+  for (std::uint64_t left = from->NumberUpTo(kMostOfAKind); left > 0 && from->ok(); --left) {
+    from->Made(sizeof(T));
     Read(from, &list->emplace_back());
+  }
 }
 
 }  // namespace

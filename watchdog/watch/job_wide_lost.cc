@@ -85,6 +85,9 @@ std::int64_t JobWide::LostAfter_ns(const nodes::Table::Node& node, std::int64_t 
 
 void JobWide::LookAfterTheLost(std::int64_t now_ns) {
   if (CutOff(now_ns)) return;
+  // The table forgets nodes where there are too many.
+  if (lost_.size() > hub_->table().nodes().size())
+    std::erase_if(lost_, [&](const auto& one) { return !hub_->table().nodes().contains(one.first); });
   for (const auto& [name, node] : hub_->table().nodes()) {
     const bool lost =
         !node.connected && now_ns - node.left_ns >= LostAfter_ns(node, now_ns) && !hub_->table().IsOvertaken(node);
@@ -126,6 +129,8 @@ std::vector<std::string> JobWide::Notes(std::int64_t now_ns) const {
   }
   for (const std::string& node : hub_->others())
     notes.push_back("node " + node + " runs another version of ncclwatch, and is not watched from here");
+  for (const std::string& node : hub_->crowded())
+    notes.push_back("node " + node + " tells more than there is room for, and is not watched from here");
   return notes;
 }
 
