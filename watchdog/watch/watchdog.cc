@@ -122,7 +122,7 @@ void Watchdog::State::MeetHolder() {
   const std::optional<HolderProcess> process = lease->NearHolder();
   if (!process || process->holder != holder) return;
   holder_met = true;
-  AllowTracing(process->pid);
+  if (context.settings.ptrace) AllowTracing(process->pid);
   holder_fd = evidence::OpenPidfd(process->pid);
   const std::optional<rundir::ProcessStat> stat = rundir::StatOf(process->pid);
   if (stat && process->Is(*stat)) {
@@ -151,7 +151,7 @@ void Watchdog::State::LookAtHolder(std::int64_t now_ns) {
   }
   if (!holder_gone && !lease->Open(now_ns)) return;
   if (!lease->Take(seen, now_ns)) return;
-  AllowTracing(getpid());
+  if (context.settings.ptrace) AllowTracing(getpid());
   leader = std::make_unique<Leader>(context, lease.get(), &environment);
   if (holder_fd >= 0)
     leader->Remember(static_cast<std::int32_t>(seen & 0xffffffffu), holder_fd, holder_group, holder_kills);

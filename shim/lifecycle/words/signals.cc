@@ -31,7 +31,7 @@ bool lent[std::size(kSignals)];
 // Programs that live with such signals (a Java machine, a debugger's) get this many of theirs unwound, and then only
 // the place: microseconds each.
 constexpr std::uint64_t kHandledUnwound = 32;
-// How long a thread whose signal comes while another's is being written down waits for it: both are about to end the
+// How long a thread whose signal nobody handles waits while another's is being written down: it is about to end the
 // process, and the first one's words shall be whole.
 constexpr int kPatience_ms = 20;
 constexpr std::uint64_t kRedZone = 128;          // below the stack pointer, the function's own (x86-64)
@@ -105,21 +105,26 @@ void WriteSignal(Box& box, int signal, const siginfo_t& info, const ucontext_t& 
 }
 
 // False if this thread is writing already: what it writes has faulted.
-bool BecomeWriter() {
+bool BecomeWriter(int patience_ms) {
   const std::int32_t self = ThreadId();
-  for (int waited_ms = 0; waited_ms <= kPatience_ms; ++waited_ms) {
+  for (int waited_ms = 0;; ++waited_ms) {
     std::int32_t nobody = 0;
     if (writer.compare_exchange_strong(nobody, self, std::memory_order_acq_rel)) return true;
-    if (nobody == self) return false;
+    if (nobody == self || waited_ms == patience_ms) return false;
     const timespec step{0, 1'000'000};
     nanosleep(&step, nullptr);
   }
-  return false;
 }
 
+// Many threads of a virtual machine have signals that it handles in the same microseconds: those that come while
+// another one is written down are counted, and not written.
 void Note(int signal, const siginfo_t& info, const ucontext_t& context, bool handled) {
   Box* const box = BoxToSpeakIn();
-  if (!box || !BecomeWriter()) return;
+  if (!box) return;
+  if (!BecomeWriter(handled ? 0 : kPatience_ms)) {
+    if (handled) box->words->signals_seen.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
   WriteSignal(*box, signal, info, context, handled);
   writer.store(0, std::memory_order_release);
 }

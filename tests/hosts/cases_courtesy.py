@@ -1,0 +1,43 @@
+"""What a preloaded library must leave alone: permissions, handlers, files, locks and endings of the host's."""
+
+import os
+
+from cases_surroundings import namespace
+from common import both, check_recorded, program
+from harness import case, check, check_equal
+
+
+def under_yama(scope):
+    """A prefix for commands that see kernel.yama.ptrace_scope with this value, whatever the kernel has."""
+    return namespace("id=$(cat /proc/sys/kernel/random/boot_id) && mount -t tmpfs none /proc/sys/kernel"
+                     " && mkdir /proc/sys/kernel/random /proc/sys/kernel/yama"
+                     " && echo $id > /proc/sys/kernel/random/boot_id"
+                     f" && echo {scope} > /proc/sys/kernel/yama/ptrace_scope")
+
+
+@case
+def no_tracer_is_named(sandbox):
+    """There is room for one, and Open MPI's vader and UCX put "anybody" there for their copies between processes."""
+    argv = under_yama(1) + [program(sandbox, "witness"), "tracer"]
+    job = both(sandbox, argv, 0, ranks=2)
+    check_equal(job.outputs(), ["named no tracer\n"] * 2, "what PR_SET_PTRACER was used for")
+
+
+@case
+def a_tracer_is_named_where_it_is_allowed(sandbox):
+    argv = [program(sandbox, "witness"), "tracer"]
+    allowed = {"NCCLWATCH_PTRACE": "on"}
+    job = sandbox.job(under_yama(1) + argv, 2, extra={**allowed, "LEAST_TRACERS": "1"})
+    check_equal(job.outputs(), ["named a tracer\n"] * 2, f"what PR_SET_PTRACER was used for ({job.done})")
+    job = sandbox.job(under_yama(0) + argv, 2, extra=allowed)
+    check_equal(job.outputs(), ["named no tracer\n"] * 2, f"where nobody needs to be named ({job.done})")
+
+
+@case
+def a_handled_signal_waits_for_nobody(sandbox):
+    """Virtual machines handle SIGSEGV in many threads at once."""
+    plain = sandbox.job([program(sandbox, "witness"), "handled"], preload=False)
+    check_equal(plain.statuses(), [0], f"exit status without the library ({plain.done})")
+    job = sandbox.job([program(sandbox, "witness"), "handled"])
+    check_equal(job.statuses(), [0], f"exit status ({job.done})")
+    check_equal(job.outputs(), ["the second handler ran first\nslept 0\n"], "what the threads did")
