@@ -88,12 +88,6 @@ int NoSuchFunction(Function function) {
 
 namespace {
 
-bool IsMpisOwn(const resolve::Module& module) {
-  const std::string_view file = FileOf(module.path);
-  return file.starts_with("libmpi") || file.starts_with("mca_") || file.starts_with("libopen-") ||
-         file.starts_with("libmca_") || file.starts_with("libompitrace");
-}
-
 // What was answered for a return address: a tool or ROMIO asks at every call. The address, the number of modules that
 // were unloaded by then, as another one may lie there since, and the answer.
 constexpr std::size_t kAnswers = 256;
@@ -107,6 +101,11 @@ std::uint64_t Answer(std::uint64_t site, bool own) {
 
 }  // namespace
 
+bool IsMpisFile(std::string_view file) {
+  return file.starts_with("libmpi") || file.starts_with("mca_") || file.starts_with("libopen-") ||
+         file.starts_with("libmca_") || file.starts_with("libompitrace");
+}
+
 bool IsMpisOwn(std::uint64_t site) {
   // A function of MPI that ends in a jump to another one: MPICH's MPI_Keyval_create does.
   if (resolve::IsOurs(reinterpret_cast<const void*>(site))) return true;
@@ -116,7 +115,7 @@ bool IsMpisOwn(std::uint64_t site) {
   if ((there | 1) == (answer | 1)) return there != answer;
   resolve::Module module;
   if (!resolve::ModuleOf(reinterpret_cast<const void*>(site), &module)) return false;
-  const bool own = IsMpisOwn(module);
+  const bool own = IsMpisFile(FileOf(module.path));
   known.store(answer | (own ? 1 : 0), std::memory_order_relaxed);
   return own;
 }

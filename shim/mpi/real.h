@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 #include "ncclwatch/functions/function.h"
 #include "shim/mpi/abi.h"
@@ -44,6 +45,8 @@ int NoSuchFunction(functions::Function function);
 
 // Whether a return address lies in MPI's own code: its library, the parts that it loads, its Fortran layer.
 bool IsMpisOwn(std::uint64_t site);
+// Whether a module of this name, without its folder, is a part of MPI.
+bool IsMpisFile(std::string_view file);
 // What the library in this process calls itself, "Open MPI v4.1.4", "MPICH 4.0.2"; of these bytes at most.
 inline constexpr int kLibraryText = 128;
 bool LibraryText(char (&text)[kLibraryText]);

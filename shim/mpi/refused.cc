@@ -12,6 +12,8 @@
 #include "shim/export.h"
 #include "shim/lifecycle/exit.h"
 #include "shim/lifecycle/process.h"
+#include "shim/lifecycle/words/loaded.h"
+#include "shim/lifecycle/words/symbols.h"
 #include "shim/mpi/misuse.h"
 #include "shim/mpi/phase.h"
 #include "shim/mpi/real.h"
@@ -36,16 +38,40 @@ struct Refused {
   std::uint64_t site = 0;
 };
 
+// _exit() may be called in a signal handler, and beside a thread that has the loader's lock and does not give it back:
+// what is asked for every such call takes no lock and makes no system call. IsMpisOwn() would.
+bool IsMpisCode(std::uint64_t place, Executing* module) {
+  if (!FindExecuting(place, module)) return false;
+  if (IsMpisFile(module->file)) return true;
+  // A function of MPI that ends in a jump to another one: MPICH's MPI_Keyval_create does.
+  Executing own;
+  return FindExecuting(reinterpret_cast<std::uint64_t>(&IsMpisCode), &own) && own.begin == module->begin;
+}
+
+// Whose variables these are. A forked child inherits them, and the stack of a call of MPI: it ends as it wants to.
+std::uint32_t prepared_by = 0;
+
+bool IsChild() {
+  const Box* const box = CurrentBox();
+  return static_cast<std::uint32_t>(syscall(SYS_getpid)) != (box ? box->pid : prepared_by);
+}
+
+[[gnu::constructor]] void Prepare() {
+  prepared_by = static_cast<std::uint32_t>(syscall(SYS_getpid));
+  PrepareLoaded();
+}
+
 _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
   Refused& refused = *static_cast<Refused*>(data);
   const std::uint64_t place = _Unwind_GetIP(context);
-  if (!IsMpisOwn(place - 1)) {
+  Executing module;
+  if (!IsMpisCode(place - 1, &module)) {
     refused.site = place;
     return _URC_NORMAL_STOP;
   }
-  Dl_info info;
-  if (!dladdr(reinterpret_cast<const void*>(place - 1), &info) || !info.dli_sname) return _URC_NO_REASON;
-  if (const Function function = Named(info.dli_sname); function != Function::kNone) refused.function = function;
+  ForNamesAt(module, place - 1, [&](const char* name) {
+    if (const Function function = Named(name); function != Function::kNone) refused.function = function;
+  });
   return _URC_NO_REASON;
 }
 
@@ -58,10 +84,10 @@ bool IsTold(Box& box, Function function) {
          last.returned.load(std::memory_order_relaxed) == 0;
 }
 
-void Note(std::uint64_t site) {
+void Note() {
   const Phase now = phase.load(std::memory_order_relaxed);
   const bool inside = now == Phase::kRunning;
-  if (now == Phase::kUnseen || !IsMpisOwn(site)) return;
+  if (now == Phase::kUnseen) return;
   Refused refused;
   _Unwind_Backtrace(Step, &refused);
   const functions::FunctionInfo* info = functions::Find(refused.function);
@@ -71,8 +97,6 @@ void Note(std::uint64_t site) {
   Box* const box = inside ? CurrentBox() : FirstUse(0);
   if (!box) return;
   Call call(*box, current_thread, refused.function, refused.site);
-  // A vfork child shares this memory, and ends alone.
-  if (inside && static_cast<std::uint32_t>(syscall(SYS_getpid)) != box->pid) return;
   if (inside) return IsTold(*box, refused.function) ? void() : EnterOther(call);
   Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
 }
@@ -81,11 +105,12 @@ void Note(std::uint64_t site) {
 }  // namespace ncclwatch::shim::mpi
 
 void ncclwatch::shim::BeforeEnd(std::uint64_t site, int status) {
+  Executing module;
+  if (mpi::IsChild() || !mpi::IsMpisCode(site - 1, &module)) return;
   // By MPI itself. First of all: MPICH has asked its launcher to kill everybody, which waits for nothing more. A thread
   // that has made no call is MPI's own, which listens to the launcher.
-  if (mpi::phase.load(std::memory_order_relaxed) == mpi::Phase::kRunning && mpi::IsMpisOwn(site))
-    NoteExit(status, !current_thread.box);
-  mpi::Note(site);
+  if (mpi::phase.load(std::memory_order_relaxed) == mpi::Phase::kRunning) NoteExit(status, !current_thread.box);
+  mpi::Note();
 }
 
 extern "C" NCCLWATCH_EXPORT void exit(int status) {

@@ -4,7 +4,7 @@ import os
 
 from cases_surroundings import namespace
 from common import both, check_recorded, program
-from harness import case, check, check_equal
+from harness import Skipped, case, check, check_equal
 
 
 def under_yama(scope):
@@ -41,3 +41,27 @@ def a_handled_signal_waits_for_nobody(sandbox):
     job = sandbox.job([program(sandbox, "witness"), "handled"])
     check_equal(job.statuses(), [0], f"exit status ({job.done})")
     check_equal(job.outputs(), ["the second handler ran first\nslept 0\n"], "what the threads did")
+
+
+MPIS = ("openmpi", "mpich")
+
+
+def register_leaving(mpi, mode, status):
+    def test(sandbox):
+        library = os.path.join(os.path.dirname(sandbox.build.library), f"libncclwatch-{mpi}.so")
+        if not os.path.exists(library):
+            raise Skipped(f"no library for {mpi}")
+        argv = [program(sandbox, "leaving"), mode]
+        if mode == "mpi":
+            argv += [sandbox.build.program("hosts", name) for name in ("libmpi_ends.so", "libconstructor.so")]
+        for preloads in ([], [library]):
+            job = sandbox.job(argv, preload=False, after=preloads, timeout=10)
+            check_equal((job.statuses(), job.errors()), ([status], [""]), f"end with {preloads}")
+
+    test.__name__ = f"underscore_exit_of_{mode}_beside_a_held_loader_{mpi}"
+    case(test)
+
+
+for an_mpi in MPIS:
+    for who, ends_with in (("child", 7), ("self", 9), ("mpi", 5)):
+        register_leaving(an_mpi, who, ends_with)
