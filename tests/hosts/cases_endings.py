@@ -1,5 +1,7 @@
 """Every way in which a process can end: same status, same output, and its black box complete."""
 
+import socket
+
 from common import both, check_recorded, program
 from harness import Skipped, case, check, check_equal
 
@@ -24,6 +26,19 @@ def register(mode, name, status):
 
 for how, (title, expected) in ENDINGS.items():
     register(how, title, expected)
+
+
+@case
+def end_by_pthread_exit_of_main_beside_the_exchange(sandbox):
+    """The library's own threads, however many, do not keep a process that the last of the program's has left."""
+    if "libtsan" in sandbox.build.sanitizer:
+        raise Skipped("ThreadSanitizer's own thread keeps the process after the last of the program's has ended")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    job = both(sandbox, [program(sandbox, "endings"), "pthread-exit"], 0,
+               extra={"NCCLWATCH_EXCHANGE": meeting, "NCCLWATCH_TOKEN": "0123456789abcdef0123456789abcdef"})
+    check_recorded(job, [11, 12])
 
 
 @case

@@ -106,15 +106,17 @@ void Watchdog::State::Beat(std::int64_t now_ns) {
   EndWithTheHost();
 }
 
-// A process whose main thread left by pthread_exit() ends with its last thread. Where that is this one, it ends the
-// process as the C library would have done for the host's last thread.
+// A process whose main thread left by pthread_exit() ends with its last thread. Where only the library's own are left,
+// this one ends the process as the C library would have done for the host's last thread.
 void Watchdog::State::EndWithTheHost() {
   constexpr unsigned kDotAndDotDot = 2;
-  constexpr unsigned kMainAndThis = 2;
+  constexpr unsigned kMain = 1;
+  const act::OwnThreads own = act::CountOwnThreads();
   struct stat tasks {};
-  if (stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink != kDotAndDotDot + kMainAndThis) return;
-  const std::optional<rundir::ProcessStat> own = rundir::StatOf(getpid());
-  if (own && own->state == 'Z') std::exit(0);
+  if (stat("/proc/self/task", &tasks) != 0 || tasks.st_nlink != kDotAndDotDot + kMain + own.running) return;
+  if (act::CountOwnThreads().word != own.word) return;
+  const std::optional<rundir::ProcessStat> main = rundir::StatOf(getpid());
+  if (main && main->state == 'Z') std::exit(0);
 }
 
 // Asked after the pidfd was made, the start time settles whose it is.

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +20,7 @@
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/hook.h"
+#include "watchdog/act/thread.h"
 
 namespace ncclwatch::act {
 namespace {
@@ -173,6 +175,27 @@ TEST_F(Act, HookOutlivesAHostThatEnds) {
   waitpid(host, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(Eventually([this] { return fs::exists(top_ + "/done"); }));
+}
+
+TEST(OwnThreads, AreCountedWhileTheyRunAndNotInAChild) {
+  const OwnThreads before = CountOwnThreads();
+  const auto wait_for = [](unsigned running) {
+    while (CountOwnThreads().running != running) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  std::atomic<bool> end{false};
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(StartThread("counted", [&end] { end.wait(false); }));
+  wait_for(before.running + 2);
+  EXPECT_NE(CountOwnThreads().word, before.word);
+  const pid_t child = fork();
+  if (child == 0) _exit(static_cast<int>(CountOwnThreads().running));
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const std::uint64_t running = CountOwnThreads().word;
+  end = true;
+  end.notify_all();
+  wait_for(before.running);
+  EXPECT_NE(CountOwnThreads().word, running);
 }
 
 TEST_F(Act, EndingSaysSoInTheBoxAndPassesEveryHandler) {
