@@ -12,5 +12,7 @@ void CatchExits();
 // What else is to be done where the program or a library calls _exit() or, with MPI, exit(), which returns to `site`.
 // Not there in the library for NCCL alone.
 [[gnu::weak]] void BeforeEnd(std::uint64_t site, int status);
+// Before the first of these calls, once the core is open.
+[[gnu::weak]] void PrepareForEnd();
 
 }  // namespace ncclwatch::shim

@@ -56,11 +56,6 @@ bool IsChild() {
   return static_cast<std::uint32_t>(syscall(SYS_getpid)) != (box ? box->pid : prepared_by);
 }
 
-[[gnu::constructor]] void Prepare() {
-  prepared_by = static_cast<std::uint32_t>(syscall(SYS_getpid));
-  PrepareLoaded();
-}
-
 _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
   Refused& refused = *static_cast<Refused*>(data);
   const std::uint64_t place = _Unwind_GetIP(context);
@@ -103,6 +98,11 @@ void Note() {
 
 }  // namespace
 }  // namespace ncclwatch::shim::mpi
+
+void ncclwatch::shim::PrepareForEnd() {
+  mpi::prepared_by = static_cast<std::uint32_t>(syscall(SYS_getpid));
+  PrepareLoaded();
+}
 
 void ncclwatch::shim::BeforeEnd(std::uint64_t site, int status) {
   Executing module;

@@ -8,7 +8,7 @@
         br      x16
         .endm
 
-        .macro entry_kOpens number, name
+        .macro entry number, name
         .text
         .globl  \name
         .type   \name, %function
@@ -25,26 +25,7 @@
         .quad   1b
         .endm
 
-        .macro entry_kWaits number, name
-        entry_kOpens \number, \name
-        .endm
-
-// _exit and _Exit: until the core is open they are the system call.
-        .macro entry_kEnds number, name
-        .text
-        .globl  \name
-        .type   \name, %function
-        .p2align 4
-\name:
-        .cfi_startproc
-        LEAD    \number
-        .cfi_endproc
-        .size   \name, .-\name
-        .data
-        .quad   ncclwatch_end
-        .endm
-
-#define ENTRY(number, name, kind) entry_##kind number, name
+#define ENTRY(number, name, kind) entry number, name
 
         .data
         .p2align 3
@@ -72,6 +53,7 @@ ncclwatch_find_function:                // the number is in w17
         stp     q4, q5, [sp, #160]
         stp     q6, q7, [sp, #192]
         mov     w0, w17
+        mov     x1, x30                 // the caller
         bl      ncclwatch_function
         mov     x16, x0
         ldp     q6, q7, [sp, #192]

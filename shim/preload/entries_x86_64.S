@@ -1,7 +1,7 @@
 // One entry for each wrapped function: a jump to where its slot leads, with all registers and the stack as they came,
 // so that the wrapper sees the application's return address. At first a slot leads to the line below the entry, which
 // says its number and asks for the function (preload.cc).
-        .macro entry_kOpens number, name
+        .macro entry number, name
         .text
         .globl  \name
         .type   \name, @function
@@ -20,27 +20,7 @@
         .quad   1b
         .endm
 
-        .macro entry_kWaits number, name
-        entry_kOpens \number, \name
-        .endm
-
-// _exit and _Exit: until the core is open they are the system call.
-        .macro entry_kEnds number, name
-        .text
-        .globl  \name
-        .type   \name, @function
-        .p2align 4
-\name:
-        .cfi_startproc
-        endbr64
-        jmp     *ncclwatch_slots+8*\number(%rip)
-        .cfi_endproc
-        .size   \name, .-\name
-        .data
-        .quad   ncclwatch_end
-        .endm
-
-#define ENTRY(number, name, kind) entry_##kind number, name
+#define ENTRY(number, name, kind) entry number, name
 
         .data
         .p2align 3
@@ -64,6 +44,7 @@ ncclwatch_find_function:                // the number lies on top of the stack
         movups  %xmm\number, 16*\number(%rsp)
         .endr
         movl    128+7*8(%rsp), %edi
+        movq    128+8*8(%rsp), %rsi     // the caller
         pushq   %rbp
         .cfi_adjust_cfa_offset 8
         .cfi_rel_offset rbp, 0

@@ -19,15 +19,24 @@ extern "C" {
 [[gnu::weak]] char* getenv(const char*);
 [[gnu::weak]] int* __errno_location();
 
+// glibc's since 2.35, as its header has it: takes no lock.
+struct DlFindObject {
+  unsigned long long flags;
+  void* begin;
+  void* end;
+  link_map* map;
+  void* reserved[8];
+};
+[[gnu::weak]] int ncclwatch_find_object(void* address, DlFindObject* found) __asm__("_dl_find_object");
+
 // What the assembly uses.
 #define NCCLWATCH_HIDDEN [[gnu::visibility("hidden")]]
 NCCLWATCH_HIDDEN extern void* ncclwatch_slots[];
 NCCLWATCH_HIDDEN extern void* ncclwatch_real_dlsym;  // null until the first call
 NCCLWATCH_HIDDEN void* ncclwatch_find_dlsym();
-NCCLWATCH_HIDDEN void* ncclwatch_function(unsigned number);
+NCCLWATCH_HIDDEN void* ncclwatch_function(unsigned number, const void* caller);
 NCCLWATCH_HIDDEN void* ncclwatch_answer(void* handle, const char* name);
 NCCLWATCH_HIDDEN void* ncclwatch_answer_cuda(void* handle, const char* name, const void* caller);
-NCCLWATCH_HIDDEN void ncclwatch_end(int status);
 NCCLWATCH_HIDDEN void* memcpy(void* to, const void* from, std::size_t bytes);
 NCCLWATCH_HIDDEN void* memset(void* to, int value, std::size_t bytes);
 
@@ -40,8 +49,8 @@ namespace {
 // What a call of an entry does while the core is not open.
 enum Kind : unsigned char {
   kOpens,  // opens it
-  kWaits,  // goes to the real function
-  kEnds,   // ends the process
+  kWaits,  // goes on to the real function
+  kEnds,   // ends the process, by the system call
 };
 constexpr Kind kKinds[] = {
 #define ENTRY(number, name, kind) kind,
@@ -142,10 +151,15 @@ bool BeginsWith(const char* text, const char* begin) {
   return *begin == '\0';
 }
 
-bool IsCLibrary(const dl_phdr_info& info) {
-  const char* file = info.dlpi_name ? info.dlpi_name : "";
+const char* FileOf(const char* path) {
+  const char* file = path ? path : "";
   for (const char* c = file; *c; ++c)
     if (*c == '/') file = c + 1;
+  return file;
+}
+
+bool IsCLibrary(const dl_phdr_info& info) {
+  const char* const file = FileOf(info.dlpi_name);
   return BeginsWith(file, "libc.") || BeginsWith(file, "libdl.") || BeginsWith(file, "ld-musl");
 }
 
@@ -269,9 +283,27 @@ const Core* OpenCore() {
   return opened;
 }
 
+// A call by which MPI may end the process before any other has opened the core: MPI_Comm_size before MPI_Init. It takes
+// no lock, as _exit may be called beside a thread that keeps the loader's.
+bool IsCallOfMpi(const void* caller) {
+#ifdef NCCLWATCH_WRAPS_MPI
+  DlFindObject found;
+  if (!ncclwatch_find_object || ncclwatch_find_object(const_cast<void*>(caller), &found) != 0) return false;
+  const char* const file = FileOf(found.map->l_name);
+  return BeginsWith(file, "libmpi") || BeginsWith(file, "libopen-") || BeginsWith(file, "mca_");
+#else
+  static_cast<void>(caller);
+  return false;
+#endif
+}
+
 // ---- without the core -----------------------------------------------------------------------------------------------
 
 int Missing() { return kNcclSystemError; }
+
+void End(int status) {
+  for (;;) System(SYS_exit_group, status);
+}
 
 bool IsOurs(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -316,9 +348,11 @@ void* ncclwatch_find_dlsym() {
   return found;
 }
 
-void* ncclwatch_function(unsigned number) {
+void* ncclwatch_function(unsigned number, const void* caller) {
   const KeepErrno keep;
-  const Core* now = kKinds[number] == kOpens ? OpenCore() : core.load(std::memory_order_acquire);
+  const bool opens = kKinds[number] == kOpens || IsCallOfMpi(caller);
+  const Core* now = opens ? OpenCore() : core.load(std::memory_order_acquire);
+  if (!now && kKinds[number] == kEnds) return reinterpret_cast<void*>(&End);
   void* found = now ? nullptr : WithoutUs(NameOf(number));
   if (!now && !found) now = OpenCore();  // it finds what load order does not show
   if (now) return now->wrappers[number];
@@ -341,8 +375,4 @@ void* ncclwatch_answer_cuda(void* handle, const char* name, const void* caller) 
   const KeepErrno keep;
   if (const Core* const now = OpenCore()) return now->answer_cuda(handle, name, caller);
   return reinterpret_cast<void*>(~std::uintptr_t{0});
-}
-
-void ncclwatch_end(int status) {
-  for (;;) System(SYS_exit_group, status);
 }

@@ -1,5 +1,6 @@
 // The core's one exported function: gives the preloaded file its wrappers (shim/preload/core.h).
 #include "shim/export.h"
+#include "shim/lifecycle/exit.h"
 #include "shim/resolve/answer.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
@@ -32,7 +33,7 @@ NCCLWATCH_EXPORT const ncclwatch::shim::preload::Core* ncclwatch_core_open(
   static const preload::Core kCore = {preload::kVersion, sizeof kWrappers / sizeof *kWrappers, kWrappers,
                                       resolve::Answer, resolve::AnswerCuda};
   if (preload->version != preload::kVersion) return &kCore;
-  __atomic_store_n(&resolve::front, preload, __ATOMIC_RELEASE);
+  if (__atomic_exchange_n(&resolve::front, preload, __ATOMIC_ACQ_REL) == nullptr && PrepareForEnd) PrepareForEnd();
   return &kCore;
 }
 }
