@@ -23,6 +23,7 @@
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
 #include "shim/resolve/libraries.h"
+#include "watchdog/descriptors/standard.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/run_directory.h"
 #include "watchdog/settings/excluded.h"
@@ -186,6 +187,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
     return nullptr;
   }
   const auto& made = std::get<rundir::Made>(place);
+  descriptors::LogInto(made.path);
   if (loud && !made.remark.empty()) Say("%s", made.remark.c_str());
 
   plan.directory = made.path;

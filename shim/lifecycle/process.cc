@@ -1,6 +1,5 @@
 #include "shim/lifecycle/process.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "shim/lifecycle/begin.h"
 #include "shim/lifecycle/thread.h"
 #include "shim/recorder/box.h"
+#include "watchdog/descriptors/standard.h"
 
 namespace ncclwatch::shim {
 
@@ -27,6 +27,7 @@ constinit LifePage before_first_use;
 // Other threads wait this long for the one that makes the black box; then nobody in the process is watched.
 constexpr int kStartPatience = 10000;
 constexpr long kStartStep_ns = 200'000;
+constexpr int kSayPatience_ms = 100;
 
 thread_local constinit bool starting __attribute__((tls_model("initial-exec"))) = false;
 
@@ -126,14 +127,8 @@ void Say(const char* format, ...) {
   if (more > 0) used += more;
   if (used > static_cast<int>(sizeof line) - 2) used = sizeof line - 2;
   line[used++] = '\n';
-  // In one piece, so that the lines of many ranks do not mix. What cannot be written at once is lost: a full pipe would
-  // hold up the host, and one without a reader would end it with SIGPIPE.
-  pollfd ready = {STDERR_FILENO, POLLOUT, 0};
-  int polled;
-  do polled = poll(&ready, 1, 100);
-  while (polled < 0 && errno == EINTR);
-  if (polled != 1 || ready.revents != POLLOUT) return;
-  if (write(STDERR_FILENO, line, static_cast<std::size_t>(used)) < 0) return;
+  // In one piece, so that the lines of many ranks do not mix.
+  descriptors::WriteLines({line, static_cast<std::size_t>(used)}, kSayPatience_ms);
 }
 
 }  // namespace ncclwatch::shim

@@ -65,3 +65,20 @@ def register_leaving(mpi, mode, status):
 for an_mpi in MPIS:
     for who, ends_with in (("child", 7), ("self", 9), ("mpi", 5)):
         register_leaving(an_mpi, who, ends_with)
+
+
+@case
+def no_line_goes_into_a_file_of_the_hosts(sandbox):
+    """A program without a standard error, whose next file gets its number: the log of the run directory has the lines."""
+    argv = [program(sandbox, "checkpoint")]
+    without = ["sh", "-c", 'exec "$@" 0<&- 1<&- 2<&-', "sh"]
+    for command in (argv + ["closes"], without + argv + ["finds-closed"]):
+        job = sandbox.job(command, extra={"NCCLWATCH_RING": "many"})
+        check_equal(job.statuses(), [0], f"exit status ({job.done})")
+        check_equal(job.errors(), [""], "standard error")
+        with open(os.path.join(job.scratch, "checkpoint")) as file:
+            check_equal(file.read(), "weights", "content of the program's file")
+        with open(os.path.join(job.directory, "ncclwatch.log")) as file:
+            log = file.read()
+        check("[ncclwatch rank 0] watching 1/1 ranks" in log, f"the log: {log!r}")
+        check_recorded(job, [141])

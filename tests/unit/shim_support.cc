@@ -106,4 +106,10 @@ ncclResult_t AllReduce(ncclComm_t comm, std::size_t count, ncclRedOp_t op, ncclD
   return ncclAllReduce(nullptr, nullptr, count, type, op, comm, nullptr);
 }
 
+void ExpectSaid(bool (*body)(), const char* word) {
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(std::exit(body() ? 0 : 1), testing::ExitedWithCode(0),
+              testing::MatchesRegex(std::string("[^\n]*") + word + "[^\n]*\n"));
+}
+
 }  // namespace ncclwatch::shim_test

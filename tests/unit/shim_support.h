@@ -41,6 +41,9 @@ class OwnBox {
 ncclComm_t MakeComm(int rank = 0, int size = 4);
 ncclResult_t AllReduce(ncclComm_t comm, std::size_t count = 16, ncclRedOp_t op = ncclSum,
                        ncclDataType_t type = ncclFloat32);
+// Runs `body` in a process of its own, whose standard error is the test's from the start: the library says nothing to a
+// file that came later. The body holds, and one line is said there, with `word` in it.
+void ExpectSaid(bool (*body)(), const char* word);
 inline std::uint32_t Number(functions::Function function) { return static_cast<std::uint32_t>(function); }
 
 }  // namespace ncclwatch::shim_test

@@ -1,4 +1,5 @@
-add_executable(unit_descriptors ${CMAKE_CURRENT_LIST_DIR}/descriptors/high_test.cc)
+add_executable(unit_descriptors ${CMAKE_CURRENT_LIST_DIR}/descriptors/high_test.cc
+                                ${CMAKE_CURRENT_LIST_DIR}/descriptors/standard_test.cc)
 target_link_libraries(unit_descriptors PRIVATE watchdog_descriptors ncclwatch_warnings GTest::gtest_main)
 gtest_discover_tests(unit_descriptors TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 
@@ -28,7 +29,7 @@ if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
                             ${CMAKE_CURRENT_LIST_DIR}/watch/unborn_search_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/watchdog_test.cc)
-  target_link_libraries(unit_watch PRIVATE watchdog_watch test_black_box ncclwatch_warnings GTest::gtest_main)
+  target_link_libraries(unit_watch PRIVATE watchdog_watch watchdog_descriptors test_black_box ncclwatch_warnings GTest::gtest_main)
   # Ranks are forked children, and start threads.
   gtest_discover_tests(unit_watch TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST
                        PROPERTIES TIMEOUT 120 ENVIRONMENT_MODIFICATION TSAN_OPTIONS=set:die_after_fork=0)

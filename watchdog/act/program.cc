@@ -15,6 +15,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "watchdog/descriptors/standard.h"
+
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
@@ -50,10 +52,20 @@ void CloseAbove(unsigned first) {
   for (;;) syscall(SYS_exit_group, status);
 }
 
+// What the host has opened under these numbers since its start is no place for a command's words.
+void AvoidFilesOfTheHost() {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    if (descriptors::IsAsLoaded(fd)) continue;
+    close(fd);
+    const int nowhere = open("/dev/null", O_WRONLY);
+    if (nowhere >= 0 && nowhere != fd) dup2(nowhere, fd);
+  }
+}
+
 void Redirect(const Plan& plan) {
   const int input = open(plan.input, O_RDONLY);
   if (input > 0) dup2(input, STDIN_FILENO);
-  if (!plan.output) return;
+  if (!plan.output) return AvoidFilesOfTheHost();
   const int output = open(plan.output, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
   if (output < 0) return;
   dup2(output, STDOUT_FILENO);

@@ -1,4 +1,5 @@
-// Lines on stderr, each beginning "[ncclwatch rank R]". One write(2) a call, so that ranks do not mix within one.
+// Lines on stderr, or in the run directory's log where the host has replaced that, each beginning "[ncclwatch rank R]".
+// One write(2) a call, so that ranks do not mix within one.
 #pragma once
 
 #include <cstdint>

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "tests/support/black_box.h"
+#include "watchdog/descriptors/standard.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/watchdog.h"
@@ -80,6 +81,7 @@ void FakeRank::Live(const std::string& directory, const settings::Settings& sett
   const std::string said = directory + "/../stderr." + std::to_string(rank_);
   const int log = open(said.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   dup2(log, STDERR_FILENO);
+  descriptors::RememberStandardFiles();
   path_ = directory + "/" + testing::OwnBoxName("host");
   header_ = testing::MakeLockedBox(path_ + ".draft", kBox);
   if (!header_) std::abort();

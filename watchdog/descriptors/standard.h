@@ -1,0 +1,24 @@
+// The host's standard output and error. A program may close them, and the next file that it opens gets their numbers:
+// a checkpoint must not begin with a line of ours.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace ncclwatch::descriptors {
+
+// Whether descriptor 1 or 2 is the file that it was when this library was loaded. False if it was closed then.
+bool IsAsLoaded(int fd);
+
+// Done at load. Again by who has put other files there for our lines.
+void RememberStandardFiles();
+
+// The file in a run directory that takes the lines of processes whose standard error is another file by now.
+inline constexpr char kLogName[] = "ncclwatch.log";
+void LogInto(const std::string& directory);
+
+// Whole lines, in one piece if they are short, to standard error; to the log if that is another file by now, and to
+// nobody if there is no log yet. A pipe that has no room for so long, or no reader, loses the rest.
+void WriteLines(std::string_view lines, int patience_ms);
+
+}  // namespace ncclwatch::descriptors
