@@ -23,6 +23,7 @@
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
 #include "shim/resolve/libraries.h"
+#include "watchdog/act/in_time.h"
 #include "watchdog/descriptors/standard.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/run_directory.h"
@@ -80,6 +81,9 @@ std::string FileName(const format::Identity& identity) {
   std::replace(host.begin(), host.end(), '/', '_');
   return host + "." + std::to_string(identity.pid) + "." + std::to_string(identity.start_time) + format::kBoxSuffix;
 }
+
+// With the processes above this one: the application's first call waits for it.
+constexpr int kPatience_ms = 200;
 
 // Watching needs a few descriptors for as long as the process lives (box, lease, one pidfd a peer). Where hardly any
 // are left the host needs them more: a job that ran must not fail for ours.
@@ -167,9 +171,10 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
   if (settings::IsExcluded(settings.exclude)) return nullptr;
   const bool loud = settings.log >= settings::LogLevel::kWarn;
-  rundir::Launch launch = rundir::FromLauncher(settings, Environment);
+  if (!settings.on) return nullptr;
+  rundir::Launch launch = rundir::FromLauncher(settings, Environment, act::InTime(kPatience_ms));
   SayWhatIsWrong(settings, launch, complaints);
-  if (!settings.on || AnotherCopyWatches()) return nullptr;
+  if (AnotherCopyWatches()) return nullptr;
 
   if (DescriptorsAreScarce()) {
     if (settings.log >= settings::LogLevel::kError) Say("not watching: hardly any file descriptor is left");

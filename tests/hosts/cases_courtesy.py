@@ -1,6 +1,7 @@
 """What a preloaded library must leave alone: permissions, handlers, files, locks and endings of the host's."""
 
 import os
+import sys
 
 from cases_surroundings import namespace
 from common import both, check_recorded, program
@@ -82,3 +83,27 @@ def no_line_goes_into_a_file_of_the_hosts(sandbox):
             log = file.read()
         check("[ncclwatch rank 0] watching 1/1 ranks" in log, f"the log: {log!r}")
         check_recorded(job, [141])
+
+
+# Mounts a file system whose server never answers over two files of its own in /proc, and starts the command.
+UNREADABLE_PARENT = """
+import ctypes, os, subprocess, sys
+libc = ctypes.CDLL(None, use_errno=True)
+held = []
+for name in ("environ", "cmdline"):
+    held.append(os.open("/dev/fuse", os.O_RDWR))
+    where, how = f"/proc/{os.getpid()}/{name}", f"fd={held[-1]},rootmode=100000,user_id=0,group_id=0"
+    if libc.mount(b"none", where.encode(), b"fuse", 0, how.encode()) != 0:
+        sys.exit(77)
+sys.exit(subprocess.call(sys.argv[1:]))
+"""
+
+
+@case
+def first_call_below_a_process_that_cannot_be_read(sandbox):
+    """As where a lock of a parent's memory is held for ever: /proc/PID/environ and cmdline wait for it."""
+    prefix = namespace("true") + [sys.executable, "-c", UNREADABLE_PARENT]
+    if sandbox.run(prefix + ["true"], sandbox.environment(preload=False)).status != 0:
+        raise Skipped("no FUSE here")
+    for launcher in ({}, {"TORCHELASTIC_RUN_ID": "x"}):
+        check_recorded(both(sandbox, prefix + [program(sandbox, "many"), "splits", "3"], 0, extra=launcher), [9] * 3 + [10])

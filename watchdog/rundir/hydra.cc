@@ -17,12 +17,13 @@ std::string_view TakeArgument(std::string_view* line) {
   return argument;
 }
 
-std::string HydraPortOf(std::int32_t pid) {
+std::string HydraPortOf(std::int32_t pid, const Patience& patience) {
   for (int i = 0; i < kAncestors; ++i) {
     const std::optional<ProcessStat> process = StatOf(pid);
     if (!process || process->parent <= 1) break;
     pid = process->parent;
-    const std::optional<std::string> line = ReadSmall("/proc/" + std::to_string(pid) + "/cmdline");
+    const std::optional<std::string> line = Asked<std::string>(
+        patience, [pid] { return ReadSmall("/proc/" + std::to_string(pid) + "/cmdline"); });
     if (!line) continue;
     if (std::string port = HydraPortIn(*line); !port.empty()) return port;
   }
@@ -40,8 +41,8 @@ std::string HydraPortIn(std::string_view line) {
   return {};
 }
 
-Lookup WithHydra(Lookup environment, std::int32_t pid) {
-  auto port = std::make_shared<const std::string>(HydraPortOf(pid));
+Lookup WithHydra(Lookup environment, std::int32_t pid, const Patience& patience) {
+  auto port = std::make_shared<const std::string>(HydraPortOf(pid, patience));
   return [environment = std::move(environment), port](std::string_view name) -> std::optional<std::string_view> {
     if (name != kHydraPort) return environment(name);
     return port->empty() ? std::nullopt : std::optional<std::string_view>(*port);

@@ -18,6 +18,6 @@ inline constexpr char kHydraPort[] = "HYDRA_CONTROL_PORT";
 std::string HydraPortIn(std::string_view command_line);
 
 // `environment`, and kHydraPort where an ancestor of `pid` is such a proxy.
-Lookup WithHydra(Lookup environment, std::int32_t pid);
+Lookup WithHydra(Lookup environment, std::int32_t pid, const Patience& patience = {});
 
 }  // namespace ncclwatch::rundir

@@ -151,9 +151,12 @@ std::optional<Likeness> LikenessOf(std::int32_t pid) {
 
 }  // namespace
 
-Instance InstanceOf(std::int32_t pid, const Place& place) {
+Instance InstanceOf(std::int32_t pid, const Place& place, const Patience& patience) {
   Instance instance;
-  const std::optional<Likeness> own = LikenessOf(pid);
+  const auto likeness_of = [&patience](std::int32_t process) {
+    return Asked<Likeness>(patience, [process] { return LikenessOf(process); });
+  };
+  const std::optional<Likeness> own = likeness_of(pid);
   for (int depth = 0; depth < 64; ++depth) {
     const std::optional<ProcessStat> self = StatOf(pid);
     if (!self || self->parent <= 0) break;
@@ -161,16 +164,17 @@ Instance InstanceOf(std::int32_t pid, const Place& place) {
     if (!parent) break;
     pid = self->parent;
     // A program that forks its ranks may be one itself, and says so after its start: its environment does not show it.
-    if (own && LikenessOf(pid) == own) continue;
+    if (own && likeness_of(pid) == own) continue;
     instance = {pid, parent->start_time};
     if (place.launcher == Launcher::kNone) break;
-    const std::optional<std::string> block = EnvironmentOf(pid);
+    const std::optional<std::string> block =
+        Asked<std::string>(patience, [pid] { return EnvironmentOf(pid); });
     if (!block || !InsideRank(InBlock(*block), place)) break;
   }
   return instance;
 }
 
-Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv) {
+Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv, const Patience& patience) {
   const Lookup lookup = [getenv](std::string_view name) -> std::optional<std::string_view> {
     const char* value = getenv(std::string(name).c_str());
     return value ? std::optional<std::string_view>(value) : std::nullopt;
@@ -189,7 +193,7 @@ Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv)
     launch.attempt = static_cast<std::uint32_t>(Number(lookup, "SLURM_RESTART_COUNT").value_or(0));
 
   const Name name = settings.job.empty() ? NameOf(place, lookup) : Name{settings.job, settings.job};
-  const Instance instance = InstanceOf(getpid(), place);
+  const Instance instance = InstanceOf(getpid(), place, patience);
   launch.job = SafeName(name.readable) + "-" +
                HashText(name.telling + "\n" + BootId() + "\n" + std::to_string(instance.pid) + "\n" +
                         std::to_string(instance.start_time));

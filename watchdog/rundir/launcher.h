@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "watchdog/rundir/patience.h"
 #include "watchdog/rundir/run_directory.h"
 
 namespace ncclwatch::rundir {
@@ -27,11 +28,11 @@ Place PlaceFrom(const Lookup& lookup);
 
 // pid and start time of the process that started the ranks of this node: the nearest ancestor of `pid` that is not
 // itself part of one rank (a wrapper script, a debugger), nor what `pid` was forked from without an exec: that may be
-// a rank like it. Every rank of one start on a node finds the same one.
+// a rank like it. Every rank of one start on a node finds the same one. An ancestor that does not answer is taken for it.
 struct Instance {
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;
 };
-Instance InstanceOf(std::int32_t pid, const Place& place);
+Instance InstanceOf(std::int32_t pid, const Place& place, const Patience& patience = {});
 
 }  // namespace ncclwatch::rundir

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "watchdog/rundir/patience.h"
 #include "watchdog/settings/settings.h"
 
 namespace ncclwatch::rundir {
@@ -29,7 +30,8 @@ struct Launch {
   // other, that nothing in their environment tells apart: then boxes of an earlier one close a directory.
   bool own_launcher = false;
 };
-Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv);
+// `patience`: with the processes above this one, which are asked for their environment.
+Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv, const Patience& patience = {});
 
 struct Made {
   std::string path;

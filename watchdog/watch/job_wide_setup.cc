@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "watchdog/act/in_time.h"
 #include "watchdog/exchange/address.h"
 #include "watchdog/exchange/noted_ids.h"
 #include "watchdog/exchange/token.h"
@@ -9,6 +10,8 @@
 
 namespace ncclwatch::watch {
 namespace {
+
+constexpr int kPatience_ms = 200;  // with the processes above this one; the heartbeat waits for it
 
 std::optional<std::string_view> Find(const std::vector<std::string>& environment, std::string_view name) {
   for (const std::string& entry : environment) {
@@ -31,7 +34,7 @@ std::optional<exchange::Setup> SetupFor(const Context& context, std::uint32_t ge
   const std::string& wanted = context.settings.exchange;
   if (wanted == "off" || (wanted == "auto" && !SeveralNodes(own))) return std::nullopt;
   const rundir::Lookup lookup =
-      rundir::WithHydra([&](std::string_view name) { return Find(environment, name); }, getpid());
+      rundir::WithHydra([&](std::string_view name) { return Find(environment, name); }, getpid(), act::InTime(kPatience_ms));
   exchange::Setup setup;
   setup.job = exchange::JobIdentity(lookup);
   std::string why;

@@ -1,4 +1,5 @@
 #include "watchdog/rundir/launcher.h"
+#include "watchdog/rundir/process.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -109,6 +110,16 @@ TEST(Launcher, AUsersNameIsMadeSafeAndTellsJobsApart) {
   Variables other_port = kTorchrun;
   other_port["MASTER_PORT"] = "1";
   EXPECT_EQ(From(kTorchrun, "a").job, From(other_port, "a").job);
+}
+
+TEST(Launcher, AnAncestorThatDoesNotAnswerIsTakenForTheLauncher) {
+  int asked = 0;
+  const Patience nobody = [&asked](const std::function<void()>&) { return ++asked, false; };
+  const Place place{Launcher::kTorchrun, 0, 2};
+  const Instance instance = InstanceOf(getpid(), place, nobody);
+  EXPECT_EQ(instance.pid, getppid());
+  EXPECT_EQ(instance.start_time, StatOf(getppid())->start_time);
+  EXPECT_GT(asked, 0);
 }
 
 // Runs `lines` of a shell script in which $SELF prints its job; the printed lines.

@@ -20,6 +20,7 @@
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/hook.h"
+#include "watchdog/act/in_time.h"
 #include "watchdog/act/thread.h"
 
 namespace ncclwatch::act {
@@ -196,6 +197,21 @@ TEST(OwnThreads, AreCountedWhileTheyRunAndNotInAChild) {
   end.notify_all();
   wait_for(before.running);
   EXPECT_NE(CountOwnThreads().word, running);
+}
+
+TEST(InTime, AQuestionThatIsNeverAnsweredIsLeftBehind) {
+  const rundir::Patience patience = InTime(200);
+  const auto answer = [&patience](std::function<std::optional<int>()> ask) { return rundir::Asked<int>(patience, ask); };
+  EXPECT_EQ(answer([] { return std::optional<int>(7); }), 7);
+  auto end = std::make_shared<std::atomic<bool>>(false);
+  EXPECT_EQ(answer([end] {
+              end->wait(false);
+              return std::optional<int>(8);
+            }),
+            std::nullopt);
+  EXPECT_EQ(answer([] { return std::optional<int>(9); }), std::nullopt) << "nothing is left of the time";
+  *end = true;
+  end->notify_all();
 }
 
 TEST_F(Act, EndingSaysSoInTheBoxAndPassesEveryHandler) {
