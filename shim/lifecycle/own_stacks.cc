@@ -52,6 +52,7 @@ std::vector<std::uint64_t> Addresses(const Place& place) {
   registers.value[Registers::kStack] = place.stack;
   registers.pc = place.pc;
   std::vector<std::uint64_t> addresses;
+  StepWork work;  // not the signal handlers': another thread may be ending the process
   bool exact = true;
   while (addresses.size() < kMostFrames) {
     const std::uint64_t at = exact ? registers.pc : registers.pc - 1;
@@ -59,7 +60,7 @@ std::vector<std::uint64_t> Addresses(const Place& place) {
     Loaded module;
     if (!FindLoaded(at, &module) || module.eh_frame_hdr == 0) break;
     const std::uint64_t stack = registers.value[Registers::kStack];
-    const Stepped stepped = StepByTable(module.eh_frame_hdr, exact, &registers);
+    const Stepped stepped = StepByTable(module.eh_frame_hdr, exact, &registers, &work);
     if (stepped == Stepped::kNo || stepped == Stepped::kEnd) break;
     if (stepped == Stepped::kCaller && registers.value[Registers::kStack] <= stack && addresses.size() > 1) break;
     exact = stepped == Stepped::kSignal;

@@ -20,6 +20,7 @@ constexpr int kNamed = 16;
 Named named[kNamed];
 int named_used = 0;
 Registers registers;
+StepWork work;
 char path[512];
 
 std::uint32_t NameOf(Box& box, const Loaded& module) {
@@ -63,7 +64,7 @@ bool StepOutOfNowhere(Registers* at) {
 
 Stepped Step(const Loaded* module, bool exact, bool first, Registers* at) {
   if (module && module->eh_frame_hdr != 0) {
-    const Stepped stepped = StepByTable(module->eh_frame_hdr, exact, at);
+    const Stepped stepped = StepByTable(module->eh_frame_hdr, exact, at, &work);
     if (stepped != Stepped::kNo) return stepped;
   }
   if (first && !module) return StepOutOfNowhere(at) ? Stepped::kCaller : Stepped::kNo;

@@ -6,35 +6,10 @@
 namespace ncclwatch::shim {
 namespace {
 
-struct RegisterRule {
-  enum Kind : std::uint8_t { kSame, kUndefined, kAtOffset, kIsOffset, kRegister, kAtExpression, kIsExpression };
-  Kind kind = kSame;
-  std::uint64_t value = 0;  // offset from the CFA, number of a register, or address of an expression
-  std::uint64_t bytes = 0;  // of the expression
-};
-
-struct Row {
-  bool by_expression = false;
-  std::uint64_t cfa_register = 0;
-  std::uint64_t cfa_value = 0;  // offset, or address of an expression
-  std::uint64_t cfa_bytes = 0;
-  RegisterRule rules[Registers::kCount];
-};
-
-constexpr int kRemembered = 4;  // nested DW_CFA_remember_state; compilers use one
-
-// The working place: alternate signal stacks are small.
-struct Work {
-  Row row;
-  Row initial;
-  Row remembered[kRemembered];
-};
-Work work;
-
 // Runs the instructions of a CIE or FDE, as far as they concern the place (DWARF 4, section 7.23).
 class Program {
  public:
-  Program(const Tables& tables, Row* row) : tables_(tables), row_(*row) {}
+  Program(const Tables& tables, StepWork* work) : tables_(tables), work_(*work), row_(work->row) {}
 
   // False if an instruction is not known. `place`: where unwinding begins; `begin`: where the instructions do.
   bool Run(std::uint64_t code, std::uint64_t end, std::uint64_t begin, std::uint64_t place) {
@@ -61,7 +36,7 @@ class Program {
       case 0x40: Advance(low); return true;
       case 0x80: Set(low, Rule::kAtOffset, Factored(static_cast<std::int64_t>(cursor->Unsigned()))); return true;
       case 0xc0:
-        if (low < Registers::kCount) row_.rules[low] = work.initial.rules[low];
+        if (low < Registers::kCount) row_.rules[low] = work_.initial.rules[low];
         return true;
       default: return Extended(low, cursor) || Cfa(low, cursor) || Rules(low, cursor);
     }
@@ -76,12 +51,12 @@ class Program {
       case 0x03: Advance(cursor->Fixed<std::uint16_t>()); return true;      // advance_loc2
       case 0x04: Advance(cursor->Fixed<std::uint32_t>()); return true;      // advance_loc4
       case 0x0a:                                                            // remember_state
-        if (depth_ == kRemembered) return false;
-        work.remembered[depth_++] = row_;
+        if (depth_ == StepWork::kRemembered) return false;
+        work_.remembered[depth_++] = row_;
         return true;
       case 0x0b:  // restore_state
         if (depth_ == 0) return false;
-        row_ = work.remembered[--depth_];
+        row_ = work_.remembered[--depth_];
         return true;
       case 0x2d: return true;                      // AARCH64_negate_ra_state: PlainAddress allows for it
       case 0x2e: cursor->Unsigned(); return true;  // GNU_args_size
@@ -119,7 +94,7 @@ class Program {
     switch (operation) {
       case 0x05: Set(number, Rule::kAtOffset, Factored(static_cast<std::int64_t>(cursor->Unsigned()))); return true;
       case 0x06:  // restore_extended
-        if (number < Registers::kCount) row_.rules[number] = work.initial.rules[number];
+        if (number < Registers::kCount) row_.rules[number] = work_.initial.rules[number];
         return true;
       case 0x07: Set(number, Rule::kUndefined, 0); return true;
       case 0x08: Set(number, Rule::kSame, 0); return true;
@@ -139,6 +114,7 @@ class Program {
   }
 
   const Tables& tables_;
+  StepWork& work_;
   Row& row_;
   std::uint64_t location_ = 0;
   int depth_ = 0;
@@ -167,27 +143,26 @@ bool CanonicalFrame(const Row& row, const Registers& registers, std::uint64_t* c
   return true;
 }
 
-Registers before;  // of the step in progress
-
 }  // namespace
 
-Stepped StepByTable(std::uint64_t eh_frame_hdr, bool exact, Registers* registers) {
+Stepped StepByTable(std::uint64_t eh_frame_hdr, bool exact, Registers* registers, StepWork* work) {
   const std::uint64_t place = exact ? registers->pc : registers->pc - 1;
   Tables tables;
   if (!FindTables(eh_frame_hdr, place, &tables)) return Stepped::kNo;
-  work.row = work.initial = Row{};
-  Program program(tables, &work.row);
+  work->row = work->initial = Row{};
+  Program program(tables, work);
   if (!program.Run(tables.cie_code, tables.cie_end, 0, 0)) return Stepped::kNo;
-  work.initial = work.row;
+  work->initial = work->row;
   if (!program.Run(tables.fde_code, tables.fde_end, tables.begin, place)) return Stepped::kNo;
   std::uint64_t cfa = 0;
+  Registers& before = work->before;
   before = *registers;
-  if (tables.return_register >= Registers::kCount || !CanonicalFrame(work.row, before, &cfa)) return Stepped::kNo;
-  if (work.row.rules[tables.return_register].kind == RegisterRule::kUndefined) return Stepped::kEnd;
+  if (tables.return_register >= Registers::kCount || !CanonicalFrame(work->row, before, &cfa)) return Stepped::kNo;
+  if (work->row.rules[tables.return_register].kind == RegisterRule::kUndefined) return Stepped::kEnd;
   registers->value[Registers::kStack] = cfa;
   for (std::uint32_t i = 0; i < Registers::kCount; ++i) {
-    if (work.row.rules[i].kind == RegisterRule::kSame) continue;
-    if (Recover(work.row.rules[i], cfa, before, before.value[i], &registers->value[i])) continue;
+    if (work->row.rules[i].kind == RegisterRule::kSame) continue;
+    if (Recover(work->row.rules[i], cfa, before, before.value[i], &registers->value[i])) continue;
     *registers = before;
     return Stepped::kNo;
   }
