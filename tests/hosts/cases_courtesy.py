@@ -1,11 +1,14 @@
 """What a preloaded library must leave alone: permissions, handlers, files, locks and endings of the host's."""
 
 import os
+import shutil
 import sys
+import tempfile
+import time
 
 from cases_surroundings import namespace
 from common import both, check_recorded, program
-from harness import Skipped, case, check, check_equal
+from harness import Process, Skipped, case, check, check_equal
 
 
 def under_yama(scope):
@@ -107,3 +110,35 @@ def first_call_below_a_process_that_cannot_be_read(sandbox):
         raise Skipped("no FUSE here")
     for launcher in ({}, {"TORCHELASTIC_RUN_ID": "x"}):
         check_recorded(both(sandbox, prefix + [program(sandbox, "many"), "splits", "3"], 0, extra=launcher), [9] * 3 + [10])
+
+
+@case
+def more_rights_than_the_caller(sandbox):
+    """A set-user-id program that has the library in the place of libnccl: no variable of its caller's decides anything."""
+    plain, chosen = program(sandbox, "privileged"), sandbox.build.program("hosts", "21003/libnccl.so.2")
+    if os.getuid() != 0 or sandbox.build.sanitizer:
+        raise Skipped("needs root, for a program with its rights; a sanitizer would have to be preloaded")
+    folder = tempfile.mkdtemp(prefix="ncclwatch-test-")  # /dev/shm knows no set-user-id bits
+    try:
+        os.chmod(folder, 0o755)
+        copy = os.path.join(folder, "privileged")
+        shutil.copy(plain, copy)
+        os.chmod(copy, 0o4755)
+
+        def run(who, *opened):
+            place = os.path.join(folder, f"run{who}.{len(opened)}")
+            env = {**sandbox.environment(preload=False), "NCCLWATCH_DIR": place, "NCCLWATCH_NCCL": chosen}
+            done = Process([copy, *opened], env, cwd=folder, preexec=lambda: os.setuid(who)).wait(time.monotonic() + 30)
+            return done.out.splitlines(), os.path.exists(place)
+
+        check_equal(run(0), (["with the same rights", "NCCL 21003"], False), "what NCCLWATCH_NCCL does for root itself")
+        lines, watched = run(0, sandbox.build.nccl)
+        check_equal((lines[2:], watched), (["done"], True), "root itself is watched")
+        lines, watched = run(65534)
+        if lines[:1] != ["with more rights"]:
+            raise Skipped(f"no set-user-id programs here: {lines}")
+        check(lines[1] != "NCCL 21003", "NCCLWATCH_NCCL brings a library into a program with more rights")
+        lines, watched = run(65534, sandbox.build.nccl)
+        check_equal((lines[2:], watched), (["done"], False), "with more rights: works, and makes no directory")
+    finally:
+        shutil.rmtree(folder)
