@@ -171,10 +171,9 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
   if (settings::IsExcluded(settings.exclude)) return nullptr;
   const bool loud = settings.log >= settings::LogLevel::kWarn;
-  if (!settings.on) return nullptr;
   rundir::Launch launch = rundir::FromLauncher(settings, Environment, act::InTime(kPatience_ms));
   SayWhatIsWrong(settings, launch, complaints);
-  if (AnotherCopyWatches()) return nullptr;
+  if (!settings.on || AnotherCopyWatches()) return nullptr;
 
   if (DescriptorsAreScarce()) {
     if (settings.log >= settings::LogLevel::kError) Say("not watching: hardly any file descriptor is left");

@@ -1,5 +1,5 @@
 // Between the two files of the library. libncclwatch.so is what processes preload: entries of all functions that are
-// wrapped, no other code of ours, and no needs: no library, no symbol version, no constructor. libncclwatch-core.so
+// wrapped, no other code of ours, and no needs: no library, no symbol version. libncclwatch-core.so
 // beside it holds everything else, and is opened by the first call of NCCL or MPI. So a process that makes none, or
 // whose C library is not one that the core can run on, has nothing of ours but the entries.
 #pragma once
@@ -10,6 +10,15 @@ namespace ncclwatch::shim::preload {
 
 // Goes up with every change of the structs below or of the order of the entries: both files are of one build.
 inline constexpr std::uint32_t kVersion = 1;
+
+// Which file a descriptor of the process was when the preloaded file was loaded.
+struct File {
+  bool open;
+  std::uint32_t mode;
+  std::uint64_t device;
+  std::uint64_t inode;
+  std::uint64_t special;  // of a device: which one
+};
 
 // What the preloaded file gives to the core. Lives as long as the process.
 struct Preload {
@@ -22,6 +31,7 @@ struct Preload {
   void* (*next)(const char* name);                 // behind the preloaded file in load order; null: nowhere
   // What the entries of the functions lead to: the application's calls go there. Each is one pointer.
   void** slots;
+  File standard[3];  // 0 is not looked at
 };
 
 // What the core gives back.

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <cstddef>
@@ -211,6 +212,29 @@ void* Ask(void* handle, const char* name) {
   return found;
 }
 
+// ---- standard output and error -------------------------------------------------------------------------------------
+
+// A program may close them, and the next file that it opens gets their numbers: a checkpoint must not begin with a line
+// of ours. So they are looked at before the program runs.
+File standard[3];
+
+File Look(int fd) {
+  struct stat is;
+  if (System(SYS_fstat, fd, reinterpret_cast<long>(&is)) != 0) return {};
+  return {true, is.st_mode & S_IFMT, is.st_dev, is.st_ino, is.st_rdev};
+}
+
+[[gnu::constructor]] void AtLoad() {
+  standard[1] = Look(1);
+  standard[2] = Look(2);
+}
+
+bool StandardErrorIsAsLoaded() {
+  const File now = Look(2), &was = standard[2];
+  return was.open && now.open && was.mode == now.mode && was.device == now.device && was.inode == now.inode &&
+         was.special == now.special;
+}
+
 // ---- the core -------------------------------------------------------------------------------------------------------
 
 // All threads that come here do the same; the last to write changes nothing. No lock: a thread may come here from a
@@ -230,6 +254,7 @@ struct KeepErrno {
 };
 
 void Say(const char* what) {
+  if (!StandardErrorIsAsLoaded()) return;
   constexpr char kBegin[] = "[ncclwatch] not watching: ";
   char line[512];
   std::size_t used = 0;
@@ -274,7 +299,9 @@ const Core* OpenCore() {
   const char* const why = handle || !dlerror ? nullptr : dlerror();
   if (!handle) return GiveUp(why ? why : path);
   const auto open = reinterpret_cast<Open>(Ask(handle, kOpen));
-  preload = {kVersion, kEntries, own_path, own.begin, own.end, RealDlsym(), Next, ncclwatch_slots};
+  preload = {kVersion,  kEntries,        own_path,
+             own.begin, own.end,         RealDlsym(),
+             Next,      ncclwatch_slots, {standard[0], standard[1], standard[2]}};
   const Core* const opened = open ? open(&preload) : nullptr;
   if (!opened || opened->version != kVersion || opened->entries != kEntries)
     return GiveUp("libncclwatch-core.so is of another build");

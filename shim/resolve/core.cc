@@ -4,6 +4,7 @@
 #include "shim/resolve/answer.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
+#include "watchdog/descriptors/standard.h"
 
 namespace ncclwatch::shim::resolve {
 
@@ -33,7 +34,12 @@ NCCLWATCH_EXPORT const ncclwatch::shim::preload::Core* ncclwatch_core_open(
   static const preload::Core kCore = {preload::kVersion, sizeof kWrappers / sizeof *kWrappers, kWrappers,
                                       resolve::Answer, resolve::AnswerCuda};
   if (preload->version != preload::kVersion) return &kCore;
-  if (__atomic_exchange_n(&resolve::front, preload, __ATOMIC_ACQ_REL) == nullptr && PrepareForEnd) PrepareForEnd();
+  if (__atomic_exchange_n(&resolve::front, preload, __ATOMIC_ACQ_REL) != nullptr) return &kCore;
+  for (const int fd : {1, 2}) {
+    const preload::File& file = preload->standard[fd];
+    ncclwatch::descriptors::RememberStandardFile(fd, {file.open, file.mode, file.device, file.inode, file.special});
+  }
+  if (PrepareForEnd) PrepareForEnd();
   return &kCore;
 }
 }

@@ -18,18 +18,13 @@ namespace {
 
 constexpr off_t kMostLog = 1 << 20;  // bytes: beyond them lines are lost
 
-struct File {
-  bool open = false;
+StandardFile Look(int fd) {
   struct stat is {};
-};
-
-File Look(int fd) {
-  File file;
-  file.open = fstat(fd, &file.is) == 0;
-  return file;
+  if (fstat(fd, &is) != 0) return {};
+  return {true, is.st_mode & S_IFMT, is.st_dev, is.st_ino, is.st_rdev};
 }
 
-File as_loaded[3];
+StandardFile as_loaded[3];
 std::atomic<const char*> log_path{nullptr};
 
 // Before the program runs, which may close them at once.
@@ -40,9 +35,9 @@ void WriteToLog(std::string_view lines) {
   if (!path) return;
   const int fd = Open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd < 0) return;
-  const File log = Look(fd);
-  if (log.open && S_ISREG(log.is.st_mode) && log.is.st_size < kMostLog && write(fd, lines.data(), lines.size()) < 0)
-    errno = 0;
+  struct stat log {};
+  const bool takes_more = fstat(fd, &log) == 0 && S_ISREG(log.st_mode) && log.st_size < kMostLog;
+  if (takes_more && write(fd, lines.data(), lines.size()) < 0) errno = 0;
   close(fd);
 }
 
@@ -52,12 +47,9 @@ void RememberStandardFiles() {
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) as_loaded[fd] = Look(fd);
 }
 
-bool IsAsLoaded(int fd) {
-  const File& was = as_loaded[fd];
-  const File now = Look(fd);
-  return was.open && now.open && was.is.st_dev == now.is.st_dev && was.is.st_ino == now.is.st_ino &&
-         was.is.st_rdev == now.is.st_rdev && (was.is.st_mode & S_IFMT) == (now.is.st_mode & S_IFMT);
-}
+void RememberStandardFile(int fd, const StandardFile& file) { as_loaded[fd] = file; }
+
+bool IsAsLoaded(int fd) { return as_loaded[fd].open && as_loaded[fd] == Look(fd); }
 
 // The one before is not freed: another thread may be writing to it.
 void LogInto(const std::string& directory) {
