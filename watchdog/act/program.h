@@ -16,8 +16,8 @@ std::vector<std::string> WithoutLoader(const std::vector<std::string>& environme
 struct Program {
   std::vector<std::string> arguments;  // the first is the path of the executable
   std::vector<std::string> environment;
-  std::string input;             // file on standard input; empty: /dev/null
-  std::string output;            // file, made anew, for standard output and error; empty: the host's own, as at its start
+  std::string input;   // file on standard input; empty: /dev/null
+  std::string output;  // file, made anew, for standard output and error; empty: the host's own, as at its start
   std::int64_t deadline_ms = 0;  // then it is killed; 0: never
   // Given one, it has a session of its own, and all of its process group gets SIGTERM at the deadline, SIGKILL so much
   // later.

@@ -22,8 +22,8 @@ std::string HydraPortOf(std::int32_t pid, const Patience& patience) {
     const std::optional<ProcessStat> process = StatOf(pid);
     if (!process || process->parent <= 1) break;
     pid = process->parent;
-    const std::optional<std::string> line = Asked<std::string>(
-        patience, [pid] { return ReadSmall("/proc/" + std::to_string(pid) + "/cmdline"); });
+    const std::optional<std::string> line =
+        Asked<std::string>(patience, [pid] { return ReadSmall("/proc/" + std::to_string(pid) + "/cmdline"); });
     if (!line) continue;
     if (std::string port = HydraPortIn(*line); !port.empty()) return port;
   }

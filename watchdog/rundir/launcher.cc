@@ -167,8 +167,7 @@ Instance InstanceOf(std::int32_t pid, const Place& place, const Patience& patien
     if (own && likeness_of(pid) == own) continue;
     instance = {pid, parent->start_time};
     if (place.launcher == Launcher::kNone) break;
-    const std::optional<std::string> block =
-        Asked<std::string>(patience, [pid] { return EnvironmentOf(pid); });
+    const std::optional<std::string> block = Asked<std::string>(patience, [pid] { return EnvironmentOf(pid); });
     if (!block || !InsideRank(InBlock(*block), place)) break;
   }
   return instance;

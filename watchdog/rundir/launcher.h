@@ -28,7 +28,8 @@ Place PlaceFrom(const Lookup& lookup);
 
 // pid and start time of the process that started the ranks of this node: the nearest ancestor of `pid` that is not
 // itself part of one rank (a wrapper script, a debugger), nor what `pid` was forked from without an exec: that may be
-// a rank like it. Every rank of one start on a node finds the same one. An ancestor that does not answer is taken for it.
+// a rank like it. Every rank of one start on a node finds the same one. An ancestor that does not answer is taken for
+// it.
 struct Instance {
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;

@@ -33,8 +33,8 @@ std::optional<exchange::Setup> SetupFor(const Context& context, std::uint32_t ge
   const format::Identity& own = context.own->identity;
   const std::string& wanted = context.settings.exchange;
   if (wanted == "off" || (wanted == "auto" && !SeveralNodes(own))) return std::nullopt;
-  const rundir::Lookup lookup =
-      rundir::WithHydra([&](std::string_view name) { return Find(environment, name); }, getpid(), act::InTime(kPatience_ms));
+  const rundir::Lookup lookup = rundir::WithHydra([&](std::string_view name) { return Find(environment, name); },
+                                                  getpid(), act::InTime(kPatience_ms));
   exchange::Setup setup;
   setup.job = exchange::JobIdentity(lookup);
   std::string why;

@@ -22,8 +22,8 @@ struct Row {
   RegisterRule rules[Registers::kCount];
 };
 
-// What one step works in, of one thread at a time. Some KiB: a signal handler keeps it elsewhere, since alternate signal
-// stacks are small.
+// What one step works in, of one thread at a time. Some KiB: a signal handler keeps it elsewhere, since alternate
+// signal stacks are small.
 struct StepWork {
   static constexpr int kRemembered = 4;  // nested DW_CFA_remember_state; compilers use one
   Row row;

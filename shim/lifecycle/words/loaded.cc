@@ -55,6 +55,7 @@ int Remember(dl_phdr_info* info, std::size_t, void*) {
   if (used == std::size(remembered.modules)) return 1;
   Loaded module;
   Executing& executing = remembered.executing[used];
+  executing = {};
   module.begin = UINT64_MAX;
   module.bias = info->dlpi_addr;
   module.name = reinterpret_cast<std::uint64_t>(info->dlpi_name);

@@ -24,7 +24,6 @@ bool FindLoaded(std::uint64_t address, Loaded* module);
 // Its path as /proc would show it, empty if it cannot be told. Async-signal-safe.
 void PathOf(const Loaded& module, char* path, std::size_t size);
 
-
 // What is needed of a module without a system call.
 struct Executing {
   std::uint64_t begin = 0;

@@ -16,9 +16,9 @@ namespace {
 constexpr int kSetPtracer = 0x59616d61;  // PR_SET_PTRACER
 
 std::atomic<int> tracers{0};
-std::atomic<int> slept{0};       // of threads that fault
-std::atomic<bool> hold{false};   // the first handler that asks for its thread's name waits
-std::atomic<bool> held{false};   // it waits
+std::atomic<int> slept{0};      // of threads that fault
+std::atomic<bool> hold{false};  // the first handler that asks for its thread's name waits
+std::atomic<bool> held{false};  // it waits
 std::atomic<int> handled{0};
 thread_local volatile bool faults = false;
 thread_local volatile char* page = nullptr;

@@ -201,7 +201,9 @@ TEST(OwnThreads, AreCountedWhileTheyRunAndNotInAChild) {
 
 TEST(InTime, AQuestionThatIsNeverAnsweredIsLeftBehind) {
   const rundir::Patience patience = InTime(200);
-  const auto answer = [&patience](std::function<std::optional<int>()> ask) { return rundir::Asked<int>(patience, ask); };
+  const auto answer = [&patience](std::function<std::optional<int>()> ask) {
+    return rundir::Asked<int>(patience, ask);
+  };
   EXPECT_EQ(answer([] { return std::optional<int>(7); }), 7);
   auto end = std::make_shared<std::atomic<bool>>(false);
   EXPECT_EQ(answer([end] {
