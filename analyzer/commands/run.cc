@@ -19,6 +19,7 @@
 #include "analyzer/run/idle_launcher.h"
 #include "analyzer/run/job_process.h"
 #include "analyzer/run/pick_library.h"
+#include "analyzer/run/ranks_only.h"
 #include "analyzer/run/setting_up.h"
 #include "analyzer/run/signal_relay.h"
 #include "watchdog/act/end_job.h"
@@ -31,8 +32,11 @@ constexpr char kDescription[] =
     "Preloads libncclwatch.so, or libncclwatch-openmpi.so or -mpich.so where the launcher, a program or its mpi4py is\n"
     "of that MPI (all found in ../lib beside this program; what LD_PRELOAD holds stays; --log info says why), makes\n"
     "the run directory, runs the command in the foreground with this terminal, hands signals on to it, outlives its\n"
-    "ranks and says the diagnosis once. Options mirror the NCCLWATCH_* variables and win over them. A run directory\n"
-    "made here is removed at the end if the job ended with status 0 and no fault was found, unless --keep.\n"
+    "ranks and says the diagnosis once. mpirun and srun get it by their own options (-x, -genv, --export), for the\n"
+    "ranks alone; elsewhere LD_PRELOAD is in the environment of CMD. Options mirror the NCCLWATCH_* variables and win\n"
+    "over them. A run directory made here is removed at the end if the job ended with status 0 and no fault was "
+    "found,\n"
+    "unless --keep.\n"
     "Exit status: the job's own, 128+n if signal n ended it, 127 or 126 if it could not be started, 86 where "
     "ncclwatch\n"
     "ended it (--on-fault abort), 2 usage, 3 if libncclwatch.so or a run directory is missing.";
@@ -181,6 +185,32 @@ std::string Picked(const std::string& plain, const Wish& wish, const settings::S
   return library.path;
 }
 
+std::string ValueOf(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::vector<std::string> OurVariables() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry && *entry; ++entry)
+    if (const std::string_view text = *entry; text.starts_with("NCCLWATCH"))
+      names.emplace_back(text.substr(0, text.find('=')));
+  return names;
+}
+
+// For the ranks alone where their launcher has an option for it, else for the launcher and all that it starts.
+void SetPreload(const std::string& library, const std::string& before, std::vector<std::string>* command) {
+  const PreloadWish wish{.library = library,
+                         .inherited = before,
+                         .slurm_export = ValueOf("SLURM_EXPORT_ENV"),
+                         .ours = OurVariables(),
+                         .open_mpi_environment_list = !ValueOf("OMPI_MCA_mca_base_env_list").empty()};
+  if (auto words = PreloadRanksOnly(*command, wish, Surroundings::OfThisProcess()))
+    *command = *std::move(words);
+  else
+    setenv("LD_PRELOAD", Preload(library, before).c_str(), 1);
+}
+
 }  // namespace
 
 int Run(const Arguments& arguments) {
@@ -193,13 +223,13 @@ int Run(const Arguments& arguments) {
   auto made = RunPlace::Make(settings, wish.command.front());
   if (!Or(made)) return kUnreadable;
   auto& place = std::get<RunPlace>(made);
-  const char* preloaded = std::getenv("LD_PRELOAD");
-  if (!preloaded || !PreloadsOurs(preloaded)) {
+  setenv("NCCLWATCH_DIR", place.path().c_str(), 1);
+  const std::string preloaded = ValueOf("LD_PRELOAD");
+  if (!PreloadsOurs(preloaded)) {
     const auto preloadable = place.NameFor(Picked(std::get<std::string>(library), wish, settings));
     if (!Or(preloadable)) return kUnreadable;
-    setenv("LD_PRELOAD", Preload(std::get<std::string>(preloadable), preloaded ? preloaded : "").c_str(), 1);
+    SetPreload(std::get<std::string>(preloadable), preloaded, &wish.command);
   }
-  setenv("NCCLWATCH_DIR", place.path().c_str(), 1);
 
   Deaths deaths(place.path(), RealtimeNow() - kFileClockLag);
   SignalRelay relay;

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from common import bench_case, check, check_equal, until
+from common import Skipped, bench_case, check, check_equal, until
 
 
 def run(bench, *words, **extra):
@@ -371,6 +371,24 @@ def library_for_the_jobs_mpi(bench):
     own = os.path.join(lib, "libncclwatch-openmpi.so")
     check_equal(preloaded("--mpi", "mpich", LD_PRELOAD=own)[0], own, "what the user preloads stays")
     check_equal(bench.sandbox.run([command, "run", "--mpi", "lam", "--", "true"], bench.environment()).status, 2, "usage")
+
+
+@bench_case
+def only_ranks_are_preloaded(bench):
+    """By the real launchers: what the ranks have in LD_PRELOAD, and what the launcher itself has."""
+    script = 'tr "\\0" "\\n" < /proc/$PPID/environ | grep -c ^LD_PRELOAD=; echo "rank has $LD_PRELOAD"'
+    launchers = (["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-np", "2"], ["mpirun.mpich", "-n", "2"])
+    found = [words for words in launchers if shutil.which(words[0])]
+    if not found:
+        raise Skipped("no mpirun.openmpi and no mpirun.mpich")
+    for words in found:
+        for before in ("", bench.build.nccl):
+            extra = {"LD_PRELOAD": before} if before else {}
+            done = run(bench, "--mpi", "none", "--", *words, "sh", "-c", script, **extra)
+            check_equal(done.status, 0, f"{words}: {done}")
+            lines = sorted(done.out.split("\n"))
+            objects = bench.build.library + (":" + before if before else "")
+            check_equal(lines, sorted(["1" if before else "0", f"rank has {objects}"] * 2 + [""]), f"{words}, {before}")
 
 
 @bench_case
