@@ -19,6 +19,7 @@
 #include "watchdog/act/files.h"
 #include "watchdog/act/hook.h"
 #include "watchdog/act/program.h"
+#include "watchdog/act/system_log.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -73,6 +74,7 @@ void StartHook(const settings::Settings& settings, const std::string& input) {
   if (settings.hook.empty()) return;
   const std::vector<std::string> words = act::HookWords(settings.hook, settings.hook_timeout_s);
   const std::vector<std::string> environment = act::HookEnvironment(act::CopyEnvironment());
+  act::TellSystemLog("ncclwatch run starts the command of NCCLWATCH_HOOK over " + input);
   const pid_t pid = fork();
   if (pid != 0) return;
   sigset_t none;

@@ -2,10 +2,12 @@
 
 #include <csignal>
 #include <cstdio>
+#include <string>
 #include <string_view>
 
 #include "analyzer/console/units.h"
 #include "watchdog/act/end_job.h"
+#include "watchdog/act/system_log.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -35,6 +37,8 @@ void IdleLauncher::Look(pid_t launcher, const Deaths& deaths) {
   } else if (now - alone_since_ns_ > kPatience && !asked_) {
     asked_ = true;
     std::fputs("[ncclwatch] all ranks of the job have ended, and its launcher has not: ending it\n", stderr);
+    act::TellSystemLog("ncclwatch run ends process " + std::to_string(launcher) +
+                       ", a launcher that outlived its ranks (NCCLWATCH_ON_FAULT=abort)");
     kill(launcher, SIGTERM);
   }
 }

@@ -2,12 +2,13 @@
 
 import os
 import shutil
+import socket
 import sys
 
 from cases_loading import CTYPES
 from cases_surroundings import namespace
 from common import program
-from harness import Process, case, check, check_equal
+from harness import Process, Skipped, case, check, check_equal
 
 
 def with_rules(sandbox, text, mode=0o644, owner=0, link=False):
@@ -114,6 +115,49 @@ def secrets_are_not_kept(sandbox):
     said = [line for line in (stacks.out + stacks.err).splitlines() if "hunter2" in line]
     check_equal(said, [], "secrets in what the stacks quote")
     check("--token ***" in stacks.out, f"the command is not quoted: {stacks.err}")
+
+
+def device_folder(sandbox):
+    """A /dev with a log that this process reads: its socket, and a mount namespace with it as a prefix."""
+    if os.getuid() != 0:
+        raise Skipped("needs root, to make devices")
+    folder = sandbox.fresh("dev")
+    heard = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    heard.bind(os.path.join(sandbox.fresh("log"), "log"))
+    heard.setblocking(False)
+    devices = " ".join(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty"))
+    return heard, namespace(f"mount -t tmpfs none {folder} && cp -a {devices} {folder} && "
+                            f"ln -s /proc/self/fd {folder}/fd && mkdir {folder}/shm {folder}/pts && touch {folder}/log && "
+                            f"mount --bind {heard.getsockname()} {folder}/log && mount --rbind /dev/shm {folder}/shm && "
+                            f"mount --rbind {folder} /dev")
+
+
+@case
+def system_log_tells_of_aborts(sandbox):
+    """Who is the hub, that the hook starts, that the job is ended, and that the process which cannot end is killed."""
+    heard, prefix = device_folder(sandbox)
+    frozen = os.path.join(sandbox.build.root, "examples", "frozen")
+    sandbox.build.need(frozen, sandbox.build.library)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    extra = {"NCCLWATCH_ON_FAULT": "abort", "NCCLWATCH_TIMEOUT": "2", "NCCLWATCH_HOOK": "true",
+             "NCCLWATCH_EXCHANGE": f"tcp://127.0.0.1:{port}", "NCCLWATCH_TOKEN": "hunter2"}
+    done = sandbox.job(prefix + [frozen, "--rank", "1", "--step", "20"], 2, extra=extra)
+    check(86 in done.statuses() or -9 in done.statuses(), f"the job was not ended: {done.done}")
+    lines = []
+    try:
+        while True:
+            lines.append(heard.recv(4096).decode())
+    except BlockingIOError:
+        pass
+    for part in ("is the hub of its job's nodes (tcp://127.0.0.1:", "starts the command of NCCLWATCH_HOOK",
+                 "ends its job on this node (NCCLWATCH_ON_FAULT=abort) over frozen_process", "kills process "):
+        found = [line for line in lines if part in line]
+        most = 2 if "hub" in part else 1  # the frozen rank may have led first
+        check(1 <= len(found) <= most, f"lines with {part!r} in {lines}")
+        check(found[0].startswith("<29>ncclwatch[") and ", uid 0: " in found[0], found[0])
+    check("hunter2" not in "".join(lines), "the secret is in the log")
 
 
 @case

@@ -14,7 +14,8 @@ gtest_discover_tests(unit_rundir TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 
 if(TARGET watchdog_act)
   add_executable(unit_act ${CMAKE_CURRENT_LIST_DIR}/watch/act_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/evidence_test.cc
-                          ${CMAKE_CURRENT_LIST_DIR}/watch/hook_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/program_test.cc)
+                          ${CMAKE_CURRENT_LIST_DIR}/watch/hook_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/program_test.cc
+                          ${CMAKE_CURRENT_LIST_DIR}/watch/system_log_test.cc)
   target_link_libraries(unit_act PRIVATE watchdog_act ncclwatch_warnings GTest::gtest_main)
   gtest_discover_tests(unit_act TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 endif()

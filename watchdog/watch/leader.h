@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -178,6 +179,7 @@ class Leader {
   unsigned quick_looks_ = 0;
   std::int64_t ready_ns_ = 0;  // first communicator seen ready
   std::int64_t end_at_ns_ = 0;
+  std::set<std::int32_t> killed_;  // processes that did not end themselves
 };
 
 }  // namespace ncclwatch::watch

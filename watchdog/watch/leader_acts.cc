@@ -7,6 +7,7 @@
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/hook.h"
+#include "watchdog/act/system_log.h"
 #include "watchdog/diagnosis/where.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/ending.h"
@@ -95,6 +96,7 @@ void Leader::StartHook() {
   hook.environment = *environment_;
   hook.limit_s = context_.settings.hook_timeout_s;
   hook.complain = [log = context_.log](const std::string& line) { log.Error(line); };
+  act::TellSystemLog(context_.own->identity, "starts the command of NCCLWATCH_HOOK");
   if (!act::StartHook(std::move(hook))) context_.log.Error("NCCLWATCH_HOOK could not be started");
 }
 
@@ -265,6 +267,9 @@ void Leader::EndIfDue(std::int64_t now_ns) {
 void Leader::BeginEnding(std::int64_t now_ns) {
   ending_ = true;
   end_at_ns_ = now_ns;
+  std::string why = "ends its job on this node (NCCLWATCH_ON_FAULT=abort)";
+  if (told_ && !told_->healthy()) why.append(" over ").append(diagnosis::Name(told_->findings.front().kind));
+  act::TellSystemLog(context_.own->identity, why);
   lease_->words().ending.store(lease_->Generation(), std::memory_order_release);
 }
 
@@ -281,7 +286,11 @@ bool Leader::EndOthers(std::int64_t now_ns) {
   for (const Member& member : crowd_.members()) {
     if (member.own || member.gone || member.pidfd < 0) continue;
     left = true;
-    if (IsHeld(member) || now_ns - end_at_ns_ >= kEndThemselves_ns) act::Kill(member.pidfd);
+    if (!IsHeld(member) && now_ns - end_at_ns_ < kEndThemselves_ns) continue;
+    if (killed_.insert(member.pid).second)
+      act::TellSystemLog(context_.own->identity, "kills process " + std::to_string(member.pid) + " (rank " +
+                                                     std::to_string(member.rank) + "), which does not end");
+    act::Kill(member.pidfd);
   }
   return !left || now_ns - end_at_ns_ >= kEndAtMost_ns;
 }

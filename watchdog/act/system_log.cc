@@ -1,0 +1,51 @@
+#include "watchdog/act/system_log.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "watchdog/descriptors/high.h"
+
+namespace ncclwatch::act {
+namespace {
+
+constexpr int kDaemon = 3, kNotice = 5;
+constexpr std::size_t kMostText = 900;  // older daemons cut at 1024 bytes
+
+template <std::size_t size>
+std::string Text(const char (&field)[size]) {
+  return std::string(field, strnlen(field, size));
+}
+
+}  // namespace
+
+void TellSystemLog(std::string_view text, const char* path) {
+  const int saved = errno;
+  // Without a time: the daemon adds its own, and to write one in local time would touch the host's time zone.
+  std::string line = "<" + std::to_string(kDaemon * 8 + kNotice) + ">ncclwatch[" + std::to_string(getpid()) + "]: ";
+  for (const char c : text.substr(0, kMostText)) line += static_cast<unsigned char>(c) >= ' ' && c != 127 ? c : ' ';
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path, sizeof address.sun_path - 1);
+  const int fd = descriptors::MoveHigh(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd >= 0) {
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+      static_cast<void>(send(fd, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+    close(fd);
+  }
+  errno = saved;
+}
+
+void TellSystemLog(const format::Identity& who, std::string_view what) {
+  std::string text = "job " + Text(who.job);
+  if (who.attempt > 0) text += " attempt " + std::to_string(who.attempt);
+  if (who.rank >= 0) text += ", rank " + std::to_string(who.rank);
+  text += ", uid " + std::to_string(who.uid) + ": ";
+  text += what;
+  TellSystemLog(text);
+}
+
+}  // namespace ncclwatch::act
