@@ -6,6 +6,7 @@ gtest_discover_tests(unit_descriptors TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 add_executable(unit_settings ${CMAKE_CURRENT_LIST_DIR}/settings/settings_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/settings/redact_test.cc ${CMAKE_CURRENT_LIST_DIR}/settings/rules_test.cc)
 target_link_libraries(unit_settings PRIVATE watchdog_settings ncclwatch_warnings GTest::gtest_main)
+target_compile_definitions(unit_settings PRIVATE SECURITY_PAGE="${PROJECT_SOURCE_DIR}/docs/deploy/security.md")
 gtest_discover_tests(unit_settings TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 
 add_executable(unit_rundir ${CMAKE_CURRENT_LIST_DIR}/rundir/launcher_test.cc ${CMAKE_CURRENT_LIST_DIR}/rundir/run_directory_test.cc)

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <map>
+#include <sstream>
 
 #include "watchdog/settings/excluded.h"
 #include "watchdog/settings/settings.h"
@@ -165,6 +167,25 @@ TEST(Rules, OtherBrokenLinesAreNamedAndChangeNothing) {
     EXPECT_TRUE(read.settings.on) << line;
     EXPECT_EQ(read.complaints.at(0).find('\x01'), std::string::npos);
   }
+}
+
+TEST(Rules, TheExampleForAdministratorsIsUnderstood) {
+  std::ifstream page(SECURITY_PAGE);
+  std::stringstream text;
+  text << page.rdbuf();
+  const std::string whole = text.str();
+  const std::size_t begin = whole.find("\n```\n");
+  ASSERT_NE(begin, std::string::npos);
+  const std::string example = whole.substr(begin + 5, whole.find("\n```\n", begin + 5) - begin - 5);
+  environment = {};
+  std::vector<std::string> complaints;
+  const Settings settings = FromEnvironment(Get, ParseRules(example, "backup:x:34:34::/:/bin/sh\n"), &complaints);
+  EXPECT_TRUE(complaints.empty()) << complaints.front();
+  EXPECT_EQ(settings.out, "/scratch/ncclwatch");
+  EXPECT_EQ(settings.hook_timeout_s, 30);
+  EXPECT_EQ(settings.keep.age_s, 3 * 86400);
+  EXPECT_EQ(settings.exclude, "julia,*.julia,gmx*,/opt/vendor/bin/*");
+  EXPECT_EQ(settings.exchange, "off");  // no token file
 }
 
 TEST(Excluded, AProgramIsKnownByItsFileItsFirstWordAndItsScript) {
