@@ -52,11 +52,11 @@ void WaitUntilZombie(const Child& child) {
 
 TEST(ProcessText, TellsNoSecretOfTheCommandLine) {
   const Child child = Make([] {
-    execl("/bin/sh", "sh", "-c", "read x; :", "name", "--token", "hunter2", "PIN=hunter2", "--lr=1", nullptr);
+    execl("/bin/sh", "sh", "-c", "kill -STOP $$; :", "name", "--token", "hunter2", "PIN=hunter2", "--lr=1", nullptr);
   });
   ASSERT_TRUE(Eventually([&] { return ProcessText(child.pid, "pin").find("--lr=1") != std::string::npos; }));
   const std::string text = ProcessText(child.pid, "pin");
-  EXPECT_NE(text.find("command: sh -c read x; : name --token *** PIN=*** --lr=1\n"), std::string::npos)
+  EXPECT_NE(text.find("command: sh -c kill -STOP $$; : name --token *** PIN=*** --lr=1\n"), std::string::npos)
       << text.substr(0, 200);
   EXPECT_EQ(text.find("hunter2"), std::string::npos);
   kill(child.pid, SIGKILL);
