@@ -264,10 +264,19 @@ def last_resort_tells_a_dead_rank(bench):
               f'end=hold < "{fifo}" >&2 & waiting=$!; '
               f'"{bench.writer}" "$NCCLWATCH_DIR" rank=1 world=2 calls=2 end=hold < "{fifo}" > "{bench.temporary}/pid" & victim=$!; '
               f'sleep 1; kill -9 $victim; sleep 0.5; kill -9 $waiting; kill $keeper; wait; echo "$NCCLWATCH_DIR"; exit 1')
-    done = run(bench, "--json", report, "--", "bash", "-c", script)
+    hooked = os.path.join(bench.temporary, "hooked")
+    hook = f'cat > "{hooked}.json"; env > "{hooked}.part"; mv "{hooked}.part" "{hooked}"'
+    done = run(bench, "--json", report, "--hook", hook, "--", "bash", "-c", script, NCCLWATCH_TOKEN="hunter2")
     check_equal(done.status, 1, f"status of {done}")
     with open(report) as file:
         diagnosis = json.load(file)
+    until(lambda: os.path.exists(hooked), "the hook was not started")
+    with open(hooked) as file:
+        environment = file.read()
+    for secret in ("LD_PRELOAD", "NCCLWATCH_TOKEN"):
+        check(secret not in environment, f"the hook has {secret}: {environment}")
+    with open(hooked + ".json") as file:
+        check_equal(json.load(file), diagnosis, "what the hook got")
     first = diagnosis["findings"][0]
     check_equal((first["kind"], first["culprits"]), ("dead_rank", [1]), "finding")
     check_equal(first["culprit_details"][0]["exit"]["signal"], 9, "how it went")
