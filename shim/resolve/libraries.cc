@@ -59,7 +59,8 @@ bool AlreadyLoaded(Module* module) { return ModuleNamed("libnccl.so", nullptr, m
 
 // 3. We are the libnccl that somebody opened: bring the real one.
 bool Opened(Module* module, void** handle) {
-  const char* chosen = settings::Allowed(std::getenv, "NCCLWATCH_NCCL");
+  const char* chosen =
+      settings::Allowed([](const char* name) -> const char* { return std::getenv(name); }, "NCCLWATCH_NCCL");
   const char* names[] = {"libnccl.so.2", "libnccl.so"};
   if (chosen && *chosen) {
     *handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

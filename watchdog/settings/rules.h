@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "watchdog/settings/settings.h"
+
 namespace ncclwatch::settings {
 
 inline constexpr char kRulesFile[] = "/etc/ncclwatch.conf";
@@ -48,6 +50,6 @@ void Ban(std::string_view name, Rules* rules);
 const Rules& RulesOfThisMachine();
 
 // What a variable says within the rules of this machine; null or empty if nothing. Lives as long as the environment.
-const char* Allowed(char* (*getenv)(const char*), const char* name) noexcept;
+const char* Allowed(Getenv getenv, const char* name) noexcept;
 
 }  // namespace ncclwatch::settings

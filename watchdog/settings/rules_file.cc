@@ -49,7 +49,7 @@ const Rules& RulesOfThisMachine() {
   return *known;  // another thread was first
 }
 
-const char* Allowed(char* (*getenv)(const char*), const char* name) noexcept {
+const char* Allowed(Getenv getenv, const char* name) noexcept {
   try {
     const char* users = getenv(name);
     // Whatever it refers to ends with a zero byte: the user's text, a whole string of the rules, a literal.

@@ -151,7 +151,8 @@ std::vector<std::string> StateSentences(const ProcessStacks& process) {
 std::string CommandOf(int pid) {
   constexpr std::size_t kMostRead = 16 << 10;
   const std::string words = ProcFolder("/proc/" + std::to_string(pid)).Read("cmdline", kMostRead).value_or("");
-  const char* redact = settings::Allowed(std::getenv, "NCCLWATCH_REDACT");
+  const char* redact =
+      settings::Allowed([](const char* name) -> const char* { return std::getenv(name); }, "NCCLWATCH_REDACT");
   std::string command = settings::CommandText(words, words.size() < kMostRead, redact ? redact : "");
   if (command.size() > kMostCommand) command = command.substr(0, kMostCommand) + "...";
   return command;

@@ -214,8 +214,8 @@ TEST(Variables, AllThatSettingsAskForAreInTheTable) {
   Under("", {});
   for (const std::string& name : asked) EXPECT_TRUE(FindVariable(name)) << name;
   // And every field is read from one that is asked for.
-  const Read read = Under("", {{"NCCLWATCH_BIND", "b"}, {"NCCLWATCH_REDACT", "r"}, {"NCCLWATCH_TOKEN_FILE", "t"}});
-  EXPECT_EQ(read.settings.bind + read.settings.redact + read.settings.token_file, "brt");
+  const Read read = Under("", {{"NCCLWATCH_BIND", ":7000"}, {"NCCLWATCH_REDACT", "r"}, {"NCCLWATCH_TOKEN_FILE", "t"}});
+  EXPECT_EQ(read.settings.bind + read.settings.redact + read.settings.token_file, ":7000rt");
 }
 
 TEST(Variables, AMisspeltNameIsNamedWithTheNearestRightOne) {
