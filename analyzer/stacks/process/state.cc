@@ -154,7 +154,7 @@ std::string CommandOf(int pid) {
   const char* redact =
       settings::Allowed([](const char* name) -> const char* { return std::getenv(name); }, "NCCLWATCH_REDACT");
   std::string command = settings::CommandText(words, words.size() < kMostRead, redact ? redact : "");
-  if (command.size() > kMostCommand) command = command.substr(0, kMostCommand) + "...";
+  if (command.size() > kMostCommand) command.replace(kMostCommand, std::string::npos, "...");
   return command;
 }
 
