@@ -25,13 +25,14 @@ if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
   add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/ask_signal_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/call_sites_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/clock_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/farewell_test.cc
-                            ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/job_wide_setup_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/memory_figures_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/stacks_of_verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/unborn_search_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/watchdog_test.cc)
-  target_link_libraries(unit_watch PRIVATE watchdog_watch watchdog_descriptors test_black_box ncclwatch_warnings GTest::gtest_main)
+  target_link_libraries(unit_watch PRIVATE watchdog_watch watchdog_descriptors exchange_cluster test_black_box ncclwatch_warnings
+                                           GTest::gtest_main)
   # Ranks are forked children, and start threads.
   gtest_discover_tests(unit_watch TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST
                        PROPERTIES TIMEOUT 120 ENVIRONMENT_MODIFICATION TSAN_OPTIONS=set:die_after_fork=0)

@@ -84,6 +84,7 @@ struct Counters {
 // What every leader of the job knows and nobody else. token.h makes them.
 struct Token {
   std::array<std::uint8_t, 32> bytes{};
+  bool guessable = false;  // whoever can see how the job was started can make it too
 };
 
 struct Address {

@@ -1,8 +1,10 @@
 #include "watchdog/exchange/token.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "watchdog/exchange/sha256.h"
+#include "watchdog/exchange/unique_id.h"
 #include "watchdog/rundir/hydra.h"
 #include "watchdog/rundir/process.h"
 
@@ -11,7 +13,22 @@ namespace {
 
 Token TokenOf(std::string_view label, std::string_view content) {
   const HmacKey key(Bytes(label));
-  return Token{key.Of({content})};
+  return Token{key.Of({content}), false};
+}
+
+std::string Hex(std::span<const std::uint8_t> bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+// Before 2.16 NCCL puts nothing but an address there: a family, a port and so on, which anybody can see.
+bool IsOnlyAnAddress(std::span<const std::uint8_t, 128> id) {
+  return id[1] == 0 && (id[0] == AF_INET || id[0] == AF_INET6);
 }
 
 void Append(std::string* text, const rundir::Lookup& lookup, std::initializer_list<const char*> names) {
@@ -54,11 +71,33 @@ std::string JobIdentity(const rundir::Lookup& lookup) {
   return text;
 }
 
-Token TokenOfSecret(std::string_view secret) { return TokenOf("ncclwatch token of a secret", secret); }
+Token TokenOfSecret(std::string_view secret, std::string_view job_name) {
+  const Token token = TokenOf("ncclwatch token of a secret", secret);
+  if (job_name.empty()) return token;
+  const HmacKey key(token.bytes);
+  return Token{key.Of({"ncclwatch job ", job_name}), false};
+}
 
-Token TokenOfJob(std::string_view job_identity) { return TokenOf("ncclwatch token of a job", job_identity); }
+Token TokenOfJob(std::string_view job_identity) {
+  Token token = TokenOf("ncclwatch token of a job", job_identity);
+  token.guessable = true;
+  return token;
+}
 
-Token TokenOfUniqueId(std::span<const std::uint8_t, 128> id) { return TokenOf("ncclwatch token of an id", Text(id)); }
+Token TokenOfUniqueId(std::span<const std::uint8_t, 128> id) {
+  Token token = TokenOf("ncclwatch token of an id", Text(id));
+  token.guessable = IsOnlyAnAddress(id) && !TailOf(id);
+  return token;
+}
+
+std::string IdentityOfSecret(const Token& token) {
+  return "secret/" + Hex(TokenOf("ncclwatch identity of a secret", Text(token.bytes)).bytes);
+}
+
+std::string FileNameOf(std::string_view job_identity) {
+  const Token hash = TokenOf("ncclwatch file of a job", job_identity);
+  return Hex(std::span(hash.bytes).first(12));
+}
 
 std::string NodeName(const std::string& run_directory) {
   struct stat directory {};
@@ -70,13 +109,7 @@ std::string NodeName(const std::string& run_directory) {
   Sha256 hash;
   hash.Update(telling);
   const Digest digest = hash.Finish();
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string name;
-  for (std::size_t i = 0; i < 16; ++i) {
-    name += kDigits[digest[i] >> 4];
-    name += kDigits[digest[i] & 15];
-  }
-  return name;
+  return Hex(std::span(digest).first(16));
 }
 
 }  // namespace ncclwatch::exchange

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "watchdog/act/system_log.h"
+#include "watchdog/act/thread.h"
 #include "watchdog/exchange/noted_ids.h"
-#include "watchdog/watch/job_wide_setup.h"
+#include "watchdog/exchange/token_file.h"
+#include "watchdog/watch/clock.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -18,6 +20,9 @@ using nodes::Kind;
 constexpr std::int64_t kMs = 1'000'000;
 // A hub that is gone is followed by another one within about this time; then this node judges by itself.
 constexpr std::int64_t kLookFor_ns = 5'000 * kMs;
+// For what is better than the token that everybody can guess.
+constexpr std::int64_t kAwaitIds_ns = 2'000 * kMs, kAwaitFile_ns = 3'000 * kMs, kGiveUpFile_ns = 10'000 * kMs;
+constexpr std::int64_t kKeepSecretEvery_ns = 3'600'000 * kMs;
 constexpr std::int64_t kClocksEvery_ns = 1'000 * kMs;
 constexpr std::int64_t kLostEvery_ns = 200 * kMs;
 constexpr std::int64_t kAloneLineEvery_ns = 60'000 * kMs;
@@ -47,7 +52,9 @@ JobWide::JobWide(const Context& context, LeaseFile* lease, Journal* journal,
       journal_(journal),
       environment_(environment),
       generation_(lease->Generation()),
-      setup_(SetupFor(context, generation_, environment)) {
+      plan_(SetupFor(context, generation_, environment)),
+      planned_ns_(Monotonic()) {
+  if (plan_) search_.emplace(plan_->wish);
   OpenExchange();
 }
 
@@ -59,25 +66,59 @@ void JobWide::SayAlone(const std::string& why) {
   context_.log.Warn("the other nodes are not looked for: " + why + "; the ranks of this node are judged alone");
 }
 
-// As soon as it is known where the nodes meet.
+// A file system that does not answer is not waited for, unless the user has named the secret there.
+bool JobWide::KnowsTokens(FoundTokens* found) const {
+  const std::int64_t waited_ns = Monotonic() - planned_ns_;
+  if (std::optional<FoundTokens> known = search_->Found())
+    *found = *std::move(known);
+  else if (waited_ns < (plan_->wish.GivenByUser() ? kGiveUpFile_ns : kAwaitFile_ns))
+    return false;
+  else if (plan_->wish.GivenByUser())
+    found->refused = "NCCLWATCH_TOKEN_FILE cannot be read in time";
+  return true;
+}
+
+// The others may have another secret in their files, or none: what the job hands round in an id all have.
+bool JobWide::AwaitsIds(const FoundTokens& found) const {
+  const bool useful = !found.everywhere && plan_->setup.address.kind == exchange::Address::Kind::kTcp;
+  return useful && exchange::NotedUniqueIds().empty() && Monotonic() - planned_ns_ < kAwaitIds_ns;
+}
+
+// As soon as it is known where the nodes meet, and by what they know one another.
 void JobWide::OpenExchange() {
-  if (!setup_) return;
-  if (setup_->address.kind == exchange::Address::Kind::kNone) {
+  if (!plan_) return;
+  FoundTokens found;
+  if (!KnowsTokens(&found) || AwaitsIds(found)) return;
+  exchange::Setup& setup = plan_->setup;
+  std::string why = found.refused;
+  if (setup.address.kind == exchange::Address::Kind::kNone && why.empty()) {
     if (exchange::NotedUniqueIds().empty()) return;
-    if (!AskIds(environment_, &*setup_)) {
-      SayAlone("nothing tells where they meet (NCCLWATCH_EXCHANGE would)");
-      return setup_.reset();
-    }
+    AskIds(&setup);
+    if (setup.address.kind == exchange::Address::Kind::kNone)
+      why = "nothing tells where they meet (NCCLWATCH_EXCHANGE would)";
   }
-  own_ = setup_->self.node;
-  place_ = setup_->address.ToText() + (setup_->address.source.empty() ? "" : " from " + setup_->address.source);
-  std::string why;
-  exchange_ = exchange::Open(*setup_, &why);
+  if (why.empty()) {
+    PutTokens(*plan_, found, environment_, &setup);
+    own_ = setup.self.node;
+    place_ = setup.address.ToText() + (setup.address.source.empty() ? "" : " from " + setup.address.source);
+    exchange_ = exchange::Open(setup, &why);
+  }
+  secret_directory_ = found.directory;
+  secret_name_ = plan_->wish.name;
+  secret_kept_ns_ = Monotonic();
   if (exchange_)
     role_ = Role::kLooking;
   else
     SayAlone(why);
-  setup_.reset();
+  plan_.reset();
+}
+
+// A leader that follows in a week shall find what the others still hold.
+void JobWide::KeepSecret(std::int64_t now_ns) {
+  if (secret_directory_.empty() || now_ns - secret_kept_ns_ < kKeepSecretEvery_ns) return;
+  secret_kept_ns_ = now_ns;
+  act::StartThread("ncclwatch-token",
+                   [directory = secret_directory_, name = secret_name_] { exchange::KeepSecret(directory, name); });
 }
 
 std::size_t JobWide::nodes() const {
@@ -98,6 +139,7 @@ bool JobWide::Send(const std::string& node, Kind kind, std::string body) {
 void JobWide::Receive(std::int64_t now_ns, const Crowd& crowd) {
   OpenExchange();
   if (!exchange_) return;
+  KeepSecret(now_ns);
   for (const std::string& line : exchange_->TakeLines()) context_.log.Warn(line);
   Settle(now_ns);
   while (std::optional<exchange::Message> message = exchange_->Receive()) Take(std::move(*message), now_ns, crowd);

@@ -16,6 +16,7 @@
 #include "watchdog/nodes/hub.h"
 #include "watchdog/nodes/reporter.h"
 #include "watchdog/watch/context.h"
+#include "watchdog/watch/job_wide_setup.h"
 #include "watchdog/watch/journal.h"
 #include "watchdog/watch/lease.h"
 #include "watchdog/watch/node_now.h"
@@ -79,6 +80,9 @@ class JobWide : public nodes::Post {
  private:
   void SayAlone(const std::string& why);
   void OpenExchange();
+  void KeepSecret(std::int64_t now_ns);
+  bool KnowsTokens(FoundTokens* found) const;
+  bool AwaitsIds(const FoundTokens& found) const;
   bool Send(const std::string& node, nodes::Kind kind, std::string body) override;
   void Take(exchange::Message message, std::int64_t now_ns, const Crowd& crowd);
   void TakeOnHub(exchange::Message message, std::int64_t now_ns);
@@ -99,9 +103,13 @@ class JobWide : public nodes::Post {
   Journal* journal_;
   const std::vector<std::string>& environment_;
   std::uint32_t generation_;
-  std::optional<exchange::Setup> setup_;  // until the exchange is opened
-  std::string own_;                       // this node's name
-  std::string place_;                     // where the nodes meet, for people
+  std::optional<Plan> plan_;  // until the exchange is opened
+  std::optional<TokenSearch> search_;
+  std::int64_t planned_ns_ = 0;
+  std::string secret_directory_, secret_name_;  // of the job's own secret, if there is one
+  std::int64_t secret_kept_ns_ = 0;
+  std::string own_;    // this node's name
+  std::string place_;  // where the nodes meet, for people
   std::unique_ptr<exchange::Exchange> exchange_;
   Role role_ = Role::kAlone;
   std::uint64_t term_ = 0;
