@@ -119,7 +119,8 @@ void Dialer::OnFrame(Connection* connection, Frame frame) {
         return handler_->OnWelcome(Release(connection), *welcome);
       break;
     case Kind::kElsewhere:
-      if (const std::optional<Elsewhere> elsewhere = Elsewhere::Decode(frame.payload)) {
+      if (std::optional<Elsewhere> elsewhere = Elsewhere::Decode(frame.payload)) {
+        elsewhere->guessable = connection->guessable();
         HangUp(connection);
         return handler_->OnElsewhere(from, *elsewhere);
       }

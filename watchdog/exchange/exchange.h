@@ -46,6 +46,7 @@ struct Message {
   std::string from;        // Peer::node
   std::uint64_t term = 0;  // of the hub under which it was delivered
   std::string body;
+  bool guessable = false;  // the connection by which it came was proved with nothing better than such a token
 };
 
 // Larger bodies are refused, not split: what is larger belongs into the evidence folder.
@@ -63,6 +64,7 @@ struct Peer {
   std::int64_t late_ns = 0;          // by which its signs of life have come later than agreed, the most lately
   bool connected = false;
   bool hub = false;
+  bool guessable = false;  // has shown nothing better than such a token
 };
 
 struct Status {
@@ -70,6 +72,7 @@ struct Status {
   bool hub = false;        // we are it. Both sides of a cut network may have one.
   std::string hub_node;    // empty: none known
   std::uint64_t term = 0;  // grows with every hub that follows another
+  bool guessable = false;  // so is the token by which the hub and we know one another
 };
 
 struct Counters {

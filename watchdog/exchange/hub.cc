@@ -40,9 +40,13 @@ void Hub::Adopt(std::unique_ptr<Connection> connection, const Join& join, std::i
   auto found = members_.find(join.node);
   if (found != members_.end() && found->second.connection) {
     const Member& known = found->second;
-    const bool overtaken = join.incarnation < known.incarnation;  // it woke up; its successor stays
-    // It takes the first welcome, which is on its way, and hangs up the other calls.
-    const bool another_way = join.incarnation == known.incarnation && join.search == known.search && !known.doubted;
+    const bool equals = connection->guessable() == Guessable(known);
+    const bool overtaken = equals && join.incarnation < known.incarnation;  // it woke up; its successor stays
+    // It takes the first welcome, which is on its way, and hangs up the other calls. Who shows the weaker token is not
+    // let in for who has shown the better one.
+    const bool another_way =
+        !known.doubted &&
+        (equals ? join.incarnation == known.incarnation && join.search == known.search : connection->guessable());
     if (overtaken || another_way) {
       connection->Close();
       context_->loop->Bury(std::move(connection));
@@ -79,7 +83,7 @@ void Hub::Adopt(std::unique_ptr<Connection> connection, const Join& join, std::i
   member.connection->Send(Number(Kind::kLine), line_said_);
   ++context_->counters.joined;
   changed_ = line_stale_ = true;
-  context_->mailbox->Deliver({Type::kJoined, join.node, term_, {}});
+  context_->mailbox->Deliver({Type::kJoined, join.node, term_, {}, Guessable(member)});
 }
 
 std::unique_ptr<Connection> Hub::Release(Members::iterator member, const std::string& why) {
@@ -109,7 +113,7 @@ void Hub::Believe(Members::iterator member) {
   --doubted_;
   ++context_->counters.joined;
   changed_ = line_stale_ = true;
-  context_->mailbox->Deliver({Type::kJoined, member->first, term_, {}});
+  context_->mailbox->Deliver({Type::kJoined, member->first, term_, {}, Guessable(member->second)});
 }
 
 void Hub::Remove(Members::iterator member, const std::string& why) {
@@ -124,7 +128,8 @@ void Hub::SendTo(Member* member, const std::string& from, Type type, const std::
   if (member->connection && member->connection->Send(std::move(parcel))) ++context_->counters.messages_out;
 }
 
-void Hub::Route(const std::string& from, const Envelope& envelope, std::shared_ptr<const std::string> body) {
+void Hub::Route(const std::string& from, const Envelope& envelope, std::shared_ptr<const std::string> body,
+                bool guessable) {
   const std::string& own = context_->setup.self.node;
   const bool all = envelope.other == "*";
   if (all) {
@@ -134,11 +139,11 @@ void Hub::Route(const std::string& from, const Envelope& envelope, std::shared_p
     return SendTo(&to->second, from, envelope.type, body);
   }
   if (envelope.other.empty() || envelope.other == own || (all && from != own))
-    context_->mailbox->Deliver({envelope.type, from, term_, *body});
+    context_->mailbox->Deliver({envelope.type, from, term_, *body, guessable});
 }
 
 void Hub::SendOwn(const Outgoing& outgoing) {
-  Route(context_->setup.self.node, Envelope{outgoing.type, term_, outgoing.to}, outgoing.body);
+  Route(context_->setup.self.node, Envelope{outgoing.type, term_, outgoing.to}, outgoing.body, false);
 }
 
 void Hub::OnPing(Members::iterator member, const Ping& ping) {
@@ -170,13 +175,19 @@ void Hub::OnMessage(Members::iterator member, const Frame& frame) {
     ++context_->counters.messages_refused;
     return;
   }
+  const bool guessable = Guessable(member->second);
+  // What others get from us they take for as good as ours.
+  if (guessable && !envelope->other.empty() && envelope->other != context_->setup.self.node) {
+    ++context_->counters.messages_refused;
+    return;
+  }
   std::shared_ptr<const std::string> counted = Counted(body);
   if (!counted) {
     ++context_->counters.messages_refused;
     return;
   }
   ++context_->counters.messages_in;
-  Route(member->first, *envelope, std::move(counted));
+  Route(member->first, *envelope, std::move(counted), guessable);
 }
 
 void Hub::OnFrame(Connection* connection, Frame frame) {
@@ -263,6 +274,11 @@ bool Hub::Has(const Endpoint& at) const {
                      [&at](const auto& one) { return one.second->second.at == at && IsThere(one.second->second); });
 }
 
+bool Hub::HasProven() const {
+  return std::any_of(by_connection_.begin(), by_connection_.end(),
+                     [](const auto& one) { return IsThere(one.second->second) && !one.first->guessable(); });
+}
+
 std::vector<Peer> Hub::Peers(std::int64_t now_ns) const {
   std::vector<Peer> peers;
   peers.reserve(members_.size());
@@ -282,6 +298,7 @@ std::vector<Peer> Hub::Peers(std::int64_t now_ns) const {
       peer.late_ns = std::max<std::int64_t>(0, member.patience->longest_gap_ns() - PingMs() * std::int64_t{1'000'000});
     }
     peer.connected = IsThere(member);
+    peer.guessable = Guessable(member);
     peers.push_back(std::move(peer));
   }
   return peers;

@@ -43,6 +43,7 @@ class Hub final : public Connection::Owner {
   std::vector<Peer> Peers(std::int64_t now_ns) const;
   std::size_t relayed() const { return *relayed_; }  // bytes
   bool Has(const Endpoint& at) const;
+  bool HasProven() const;                                        // a member by a token that nobody can guess
   bool TakeChanged() { return std::exchange(changed_, false); }  // somebody came or went
 
  private:
@@ -59,6 +60,7 @@ class Hub final : public Connection::Owner {
     std::int64_t offset_at_ns = 0;
   };
   using Members = std::map<std::string, Member>;
+  static bool Guessable(const Member& member) { return !member.connection || member.connection->guessable(); }
   static bool IsThere(const Member& member) { return member.connection && !member.doubted; }
 
   void Doubt(Members::iterator member);
@@ -68,7 +70,8 @@ class Hub final : public Connection::Owner {
   bool HasRoom();  // for one more; who is gone is forgotten for it
   std::shared_ptr<const std::string> Counted(std::string_view body);
   std::uint32_t PingMs() const;
-  void Route(const std::string& from, const Envelope& envelope, std::shared_ptr<const std::string> body);
+  void Route(const std::string& from, const Envelope& envelope, std::shared_ptr<const std::string> body,
+             bool guessable);
   void SendTo(Member* member, const std::string& from, Type type, const std::shared_ptr<const std::string>& body);
   void OnPing(Members::iterator member, const Ping& ping);
   void OnMessage(Members::iterator member, const Frame& frame);

@@ -43,7 +43,10 @@ std::array<std::uint8_t, kFrameMac> MacOf(const HmacKey& key, std::uint64_t numb
 }  // namespace
 
 Keys::Keys(const std::vector<Token>& tokens) {
-  for (std::size_t i = 0; i < std::min(tokens.size(), kMostTokens); ++i) keys_.emplace_back(tokens[i].bytes);
+  for (std::size_t i = 0; i < std::min(tokens.size(), kMostTokens); ++i) {
+    keys_.emplace_back(tokens[i].bytes);
+    guessable_.push_back(tokens[i].guessable);
+  }
 }
 
 std::optional<Nonce> NewNonce() {
@@ -171,6 +174,7 @@ bool Session::TakeProof() {
 void Session::Open() {
   const HmacKey session(key_->Of({kSignSession, hello_, challenge_}));
   const bool dialer = side_ == Side::kDialer;
+  guessable_ = keys_->guessable(static_cast<std::size_t>(key_ - keys_->all().data()));
   sending_.emplace(session.Of({dialer ? kFromDialer : kFromListener}));
   receiving_.emplace(session.Of({dialer ? kFromListener : kFromDialer}));
   stage_ = Stage::kOpen;

@@ -30,9 +30,11 @@ class Keys {
  public:
   explicit Keys(const std::vector<Token>& tokens);
   const std::vector<HmacKey>& all() const { return keys_; }
+  bool guessable(std::size_t which) const { return guessable_[which]; }
 
  private:
   std::vector<HmacKey> keys_;
+  std::vector<bool> guessable_;
 };
 
 using Nonce = std::array<std::uint8_t, 32>;
@@ -58,6 +60,8 @@ class Session {
   bool proven() const { return stage_ == Stage::kOpen; }
   // The peer has shown more than a stranger could: its first message was made with the token.
   bool plausible() const { return stage_ == Stage::kProof || stage_ == Stage::kOpen; }
+  // Proved with nothing better than a guessable token, or not at all: a stranger may be behind it.
+  bool guessable() const { return guessable_; }
   std::optional<Frame> Take();  // the oldest whole frame
   // Appends one sealed frame to *out; proven() only, head and body together at most kMaxPayload.
   void Seal(std::uint16_t kind, std::string_view head, std::string_view body, std::string* out);
@@ -87,6 +91,7 @@ class Session {
   std::string out_;
   std::string hello_, challenge_;
   const HmacKey* key_ = nullptr;  // chosen by the listener
+  bool guessable_ = true;
   std::optional<HmacKey> sending_, receiving_;
   std::uint64_t sent_ = 0, received_ = 0;
   std::deque<Frame> frames_;

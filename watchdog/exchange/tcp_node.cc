@@ -118,15 +118,17 @@ void TcpNode::OnJoin(std::unique_ptr<Connection> connection, const Join& join) {
   if (join.node == context_.setup.self.node || leaving_)
     return Answer(std::move(connection), Kind::kElsewhere, nowhere.Encode());
   if (hub_ && !join.hub) return hub_->Adopt(std::move(connection), join, Now());
+  // Who may be a stranger ends nothing between those who are none.
+  const bool weaker = connection->guessable() && (hub_ ? hub_->HasProven() : uplink_ && !uplink_->guessable());
   if (hub_) {
-    if (Claim{join.members, join.term, join.node}.Beats(hub_->claim())) {
+    if (!weaker && Claim{join.members, join.term, join.node}.Beats(hub_->claim())) {
       Answer(std::move(connection), Kind::kYield, {});
       return GiveWay(joiner, join.node);
     }
     const Elsewhere here{term_, Endpoint::Any(context_.port), context_.setup.self.node};
     return Answer(std::move(connection), Kind::kElsewhere, here.Encode());
   }
-  if (uplink_ && uplink_->welcome().node != join.node) {
+  if (uplink_ && (weaker || uplink_->welcome().node != join.node)) {
     const Elsewhere there{uplink_->term(), uplink_->hub(), uplink_->welcome().node};
     return Answer(std::move(connection), Kind::kElsewhere, there.Encode());
   }
@@ -174,6 +176,7 @@ void TcpNode::Publish(std::int64_t now_ns) {
   Status status;
   status.hub = hub_ != nullptr;
   status.connected = hub_ || uplink_;
+  status.guessable = uplink_ && uplink_->guessable();
   if (uplink_) status.hub_node = uplink_->welcome().node;
   if (hub_) status.hub_node = context_.setup.self.node;
   status.term = hub_ ? hub_->term() : uplink_ ? uplink_->term() : term_;

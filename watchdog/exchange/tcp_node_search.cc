@@ -137,6 +137,7 @@ void TcpNode::OnElsewhere(const Endpoint& from, const Elsewhere& elsewhere) {
   }
   const Endpoint at = SeenFrom(from, *elsewhere.hub);
   if (hub_) {
+    if (elsewhere.guessable && hub_->HasProven()) return;
     if (elsewhere.node == context_.setup.self.node) return;  // a member of ours
     // "Me": its claim is better than ours.
     if (elsewhere.hub->IsAny()) return GiveWay(at, elsewhere.node);
@@ -177,7 +178,7 @@ void TcpNode::FoundHub() {
   term_ = std::max(term_, uplink_->term());
   heir_of_hub_ = false;
   ++context_.counters.joined;
-  context_.mailbox->Deliver({Type::kJoined, uplink_->welcome().node, uplink_->term(), {}});
+  context_.mailbox->Deliver({Type::kJoined, uplink_->welcome().node, uplink_->term(), {}, uplink_->guessable()});
   peers_ns_ = memory_ns_ = looked_ns_ = 0;
 }
 

@@ -72,7 +72,8 @@ void Uplink::OnMessage(const Frame& frame) {
     return;
   }
   ++context_->counters.messages_in;
-  context_->mailbox->Deliver({envelope->type, envelope->other, envelope->term, std::string(body)});
+  context_->mailbox->Deliver(
+      {envelope->type, envelope->other, envelope->term, std::string(body), connection_->guessable()});
 }
 
 void Uplink::OnPong(const Pong& pong) { clock_.Add(pong.sent_ns, pong.came_ns, pong.left_ns, Now()); }
@@ -111,6 +112,7 @@ Peer Uplink::HubPeer(std::int64_t now_ns) const {
   }
   peer.last_heard_ns = patience_.heard_ns();
   peer.connected = peer.hub = true;
+  peer.guessable = guessable();
   return peer;
 }
 

@@ -44,6 +44,7 @@ class Uplink final : public Connection::Owner {
   const Welcome& welcome() const { return welcome_; }
   Endpoint at() const { return connection_->remote(); }                       // as it was called
   Endpoint hub() const { return connection_->remote().With(welcome_.port); }  // where it listens
+  bool guessable() const { return connection_->guessable(); }
   Peer HubPeer(std::int64_t now_ns) const;
 
  private:

@@ -59,6 +59,7 @@ struct Elsewhere {
   std::uint64_t term = 0;
   std::optional<Endpoint> hub;  // none: looking for one myself
   std::string node;             // the hub's
+  bool guessable = false;       // not said: how the connection was proved by which it came
   std::string Encode() const;
   static std::optional<Elsewhere> Decode(std::string_view payload);
 };

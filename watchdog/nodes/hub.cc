@@ -125,8 +125,9 @@ void Hub::Ask(const std::string& node, const Fetch& fetch) { post_->Send(node, K
 
 std::vector<std::string> Hub::Whom(const diagnosis::Diagnosis& first) const {
   std::vector<std::string> whom;
-  std::set<std::string> known = {own_};
-  for (const auto& [node, fetched] : fetched_) known.insert(node);
+  std::set<std::string> known = silent_;
+  known.insert(own_);
+  for (const auto& [node, boxes] : fetched_) known.insert(node);
   const auto add = [&](const std::string& node) {
     const auto found = table_.nodes().find(node);
     if (found == table_.nodes().end() || !found->second.connected || owing_.contains(node) || whom.size() >= kMostAsked)
@@ -156,11 +157,19 @@ std::vector<std::string> Hub::WhomForAll(std::uint64_t communicator) const {
   std::vector<std::string> concerned = table_.Concerned(communicator);
   std::erase_if(concerned, [&](const std::string& node) {
     const auto found = table_.nodes().find(node);
-    return node == own_ || found == table_.nodes().end() || !found->second.connected || owing_.contains(node);
+    return node == own_ || silent_.contains(node) || found == table_.nodes().end() || !found->second.connected ||
+           owing_.contains(node);
   });
   if (concerned.size() <= 2 * kForAll) return concerned;
   concerned.erase(concerned.begin() + kForAll, concerned.end() - kForAll);
   return concerned;
+}
+
+void Hub::SetSilent(const std::string& node, bool silent) {
+  if (silent)
+    silent_.insert(node);
+  else
+    silent_.erase(node);
 }
 
 void Hub::Gather(const std::vector<std::string>& nodes, std::uint64_t communicator, std::int64_t now_ns) {

@@ -51,6 +51,8 @@ class Hub {
   std::vector<std::string> Whom(const diagnosis::Diagnosis& first) const;
   // A difference somewhere before all calls that are known: the nodes whose whole record of the communicator decides.
   std::vector<std::string> WhomForAll(std::uint64_t communicator) const;
+  // From now on this node is not asked for its boxes: it would refuse.
+  void SetSilent(const std::string& node, bool silent);
   void Gather(const std::vector<std::string>& nodes, std::uint64_t communicator, std::int64_t now_ns);
   // By how much signs of life come too late; answers are waited for accordingly.
   void SetLate(std::int64_t late_ns) { late_ns_ = late_ns; }
@@ -91,6 +93,7 @@ class Hub {
   std::map<std::string, Told> told_;
   // What was asked for is still on its way over a slow network: more would only make it slower.
   std::set<std::string> owing_;
+  std::set<std::string> silent_;
   std::map<std::string, std::int64_t> slow_until_ns_;
   std::uint64_t refused_ = 0;
   std::set<std::string> others_, crowded_;

@@ -120,7 +120,7 @@ std::optional<Records> ReadRecords(std::string_view whole, std::size_t most_made
 
 namespace {
 
-enum WordBits : std::uint8_t { kStands = 1, kAnnounced = 2, kDiagnosis = 4 };
+enum WordBits : std::uint8_t { kStands = 1, kAnnounced = 2, kDiagnosis = 4, kUnproven = 8 };
 
 }  // namespace
 
@@ -129,7 +129,7 @@ std::vector<std::string> Write(const Word& word) {
   to.Number(word.revision).Number(word.verdicts).Signed(word.job_minus_yours_ns);
   to.Signed(word.limits.suspect_after_ns).Signed(word.limits.likely_after_ns).Signed(word.longest_wait_ns);
   to.Byte(static_cast<std::uint8_t>((word.stands ? kStands : 0) | (word.announced ? kAnnounced : 0) |
-                                    (word.diagnosis ? kDiagnosis : 0)));
+                                    (word.diagnosis ? kDiagnosis : 0) | (word.unproven ? kUnproven : 0)));
   to.Signed(word.judged_ns).Text(word.hub_host, kMostName);
   if (word.diagnosis) {
     WriteDiagnosis(*word.diagnosis, &to);
@@ -151,6 +151,7 @@ std::optional<Word> ReadWord(std::string_view whole) {
   const std::uint8_t bits = from.Byte();
   word.stands = (bits & kStands) != 0;
   word.announced = (bits & kAnnounced) != 0;
+  word.unproven = (bits & kUnproven) != 0;
   word.judged_ns = from.Signed();
   word.hub_host = from.Text(kMostName);
   if ((bits & kDiagnosis) != 0) {

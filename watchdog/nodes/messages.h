@@ -69,6 +69,7 @@ struct Word {
   std::int64_t longest_wait_ns = 0;
   bool stands = false;
   bool announced = false;  // how many ranks are watched
+  bool unproven = false;   // it rests on nodes that may be strangers: to be shown, not to be acted on
   std::int64_t judged_ns = 0;
   std::string hub_host;
   std::optional<diagnosis::Diagnosis> diagnosis;  // where something has been said; healthy: a verdict was taken back

@@ -101,6 +101,8 @@ void JobWide::OpenExchange() {
     PutTokens(*plan_, found, environment_, &setup);
     own_ = setup.self.node;
     place_ = setup.address.ToText() + (setup.address.source.empty() ? "" : " from " + setup.address.source);
+    only_guessable_ = std::all_of(setup.tokens.begin(), setup.tokens.end(),
+                                  [](const exchange::Token& token) { return token.guessable; });
     exchange_ = exchange::Open(setup, &why);
   }
   secret_directory_ = found.directory;
@@ -148,6 +150,13 @@ void JobWide::Receive(std::int64_t now_ns, const Crowd& crowd) {
     LearnClocks(hub_ ? hub_.get() : shadow_.get());
   }
   if (!hub_) return;
+  if (!guessable_.empty() && now_ns - counted_proven_ns_ >= kClocksEvery_ns) {
+    counted_proven_ns_ = now_ns;
+    if (ProvenAreAll()) {
+      proven_are_all_ = true;
+      StartTableAnew(now_ns);
+    }
+  }
   if (now_ns - lost_looked_ns_ >= kLostEvery_ns) {
     lost_looked_ns_ = now_ns;
     LookAfterTheLost(now_ns);
@@ -166,11 +175,15 @@ void JobWide::Settle(std::int64_t now_ns) {
     revision_ = 0;
     pieces_ = {};
     word_.reset();
+    word_unproven_ = proven_are_all_ = false;
+    guessable_.clear();
     reporter_.Begin(++session_);
     hub_.reset();
     if (status.hub) BeginReign(now_ns);
     shadow_.reset();
   }
+  hub_guessable_ = status.connected && !status.hub && (status.guessable || only_guessable_);
+  if (hub_guessable_) SayGuessable();
   if (!status.connected) {
     if (role_ != Role::kLooking && role_ != Role::kAlone) {
       hub_lost_ns_ = now_ns;
@@ -214,8 +227,71 @@ void JobWide::BeginReign(std::int64_t now_ns) {
 
 bool JobWide::TakeReign() { return std::exchange(new_reign_, false) && hub_; }
 
+// Once for a leader.
+void JobWide::SayGuessable() {
+  if (std::exchange(said_guessable_, true)) return;
+  context_.log.Warn(
+      "the nodes of this job know one another by nothing that a stranger could not guess: what others say is shown, "
+      "but nothing is done because of it (abort, evidence, hook); NCCLWATCH_TOKEN_FILE gives them a secret");
+}
+
+bool JobWide::Unproven() const {
+  if (!hub_) return role_ == Role::kMember && (hub_guessable_ || word_unproven_);
+  const auto& all = hub_->table().nodes();
+  return std::any_of(guessable_.begin(), guessable_.end(), [&](const std::string& node) {
+    const auto found = all.find(node);
+    return found != all.end() && !found->second.processes.empty();
+  });
+}
+
+// No rank is left that a guessable token could stand for.
+bool JobWide::ProvenAreAll() const {
+  std::set<int> ranks;
+  for (const auto& [name, node] : hub_->table().nodes())
+    if (!guessable_.contains(name))
+      for (const auto& [number, row] : node.processes) ranks.insert(row.now.rank);
+  const std::int32_t world = context_.own->identity.world_size;
+  return world > 0 && ranks.size() >= static_cast<std::size_t>(world);
+}
+
+// Without what may have been told by strangers, of whomever.
+void JobWide::StartTableAnew(std::int64_t now_ns) {
+  hub_.reset();
+  shadow_.reset();
+  reporter_.Begin(++session_);
+  std::vector<std::string> joined = std::exchange(joined_, {});
+  BeginReign(now_ns);
+  if (proven_are_all_) {
+    std::erase_if(joined, [this](const std::string& node) { return guessable_.contains(node); });
+    guessable_.clear();
+  }
+  for (const std::string& node : joined) {
+    hub_->SetSilent(node, guessable_.contains(node));
+    hub_->Join(node, now_ns);
+  }
+  joined_ = std::move(joined);
+}
+
+void JobWide::TakeJoined(const std::string& node, bool guessable, std::int64_t now_ns) {
+  if (guessable) SayGuessable();
+  if (guessable && proven_are_all_) return;
+  if (const auto known = hub_->table().nodes().find(node); known != hub_->table().nodes().end())
+    if (known->second.left_ns != 0 && !known->second.closed) came_again_ns_ = now_ns;
+  std::erase(joined_, node);
+  joined_.push_back(node);
+  if (guessable) {
+    guessable_.insert(node);
+  } else if (guessable_.erase(node) != 0) {
+    return StartTableAnew(now_ns);
+  }
+  hub_->SetSilent(node, guessable);
+  hub_->Join(node, now_ns);
+}
+
 void JobWide::Take(exchange::Message message, std::int64_t now_ns, const Crowd& crowd) {
+  message.guessable = (message.guessable || only_guessable_) && message.from != own_;
   if (message.type == Type::kAction) {
+    if (message.guessable) return;
     std::optional<nodes::Action> action = nodes::ReadAction(message.body);
     if (action && actions_.size() < kMostActions) actions_.push_back(std::move(*action));
     return;
@@ -225,9 +301,10 @@ void JobWide::Take(exchange::Message message, std::int64_t now_ns, const Crowd& 
 }
 
 void JobWide::TakeFromHub(exchange::Message message, std::int64_t now_ns, const Crowd& crowd) {
-  if (message.type == Type::kFetch) return Answer(message.from, message.body, crowd);
+  if (message.type == Type::kFetch) return Answer(message, crowd);
   if (message.type == Type::kLeft && shadow_) return shadow_->Leave(message.from, WasClosed(message.body), now_ns);
   if (message.type == Type::kSummary) {
+    if (message.guessable) return;
     if (!shadow_) {
       shadow_ = std::make_unique<nodes::Hub>(this, own_);
       shadow_->table().SetWallClock(WallClock());
@@ -242,35 +319,37 @@ void JobWide::TakeFromHub(exchange::Message message, std::int64_t now_ns, const 
   std::optional<nodes::Word> word = nodes::ReadWord(*whole);
   if (!word) return;
   revision_ = word->revision;
-  if (word->job_minus_yours_ns != 0) job_minus_here_ns_ = word->job_minus_yours_ns;
+  word->unproven = word->unproven || message.guessable;
+  word_unproven_ = word->unproven;
+  if (word->job_minus_yours_ns != 0 && !word->unproven) job_minus_here_ns_ = word->job_minus_yours_ns;
   word_ = std::move(word);
 }
 
 void JobWide::TakeOnHub(exchange::Message message, std::int64_t now_ns) {
   switch (message.type) {
-    case Type::kJoined:
-      if (const auto known = hub_->table().nodes().find(message.from); known != hub_->table().nodes().end())
-        if (known->second.left_ns != 0 && !known->second.closed) came_again_ns_ = now_ns;
-      std::erase(joined_, message.from);
-      joined_.push_back(message.from);
-      return hub_->Join(message.from, now_ns);
+    case Type::kJoined: return TakeJoined(message.from, message.guessable, now_ns);
     case Type::kLeft:
       std::erase(joined_, message.from);
       return hub_->Leave(message.from, WasClosed(message.body), now_ns);
-    case Type::kSummary: return hub_->TakeSummary(message.from, message.body, now_ns);
-    case Type::kRecords: return hub_->TakeRecords(message.from, message.body);
+    case Type::kSummary:
+      if (message.guessable && !guessable_.contains(message.from)) return;
+      return hub_->TakeSummary(message.from, message.body, now_ns);
+    case Type::kRecords:
+      if (message.guessable) return;
+      return hub_->TakeRecords(message.from, message.body);
     case Type::kFetch: return reporter_.Begin(++session_);  // an heir has missed something
     default: return;
   }
 }
 
-void JobWide::Answer(const std::string& to, const std::string& body, const Crowd& crowd) {
-  const std::optional<nodes::Fetch> fetch = nodes::ReadFetch(body);
+void JobWide::Answer(const exchange::Message& asked, const Crowd& crowd) {
+  const std::optional<nodes::Fetch> fetch = nodes::ReadFetch(asked.body);
   if (!fetch) return;
   if (fetch->number == 0) return reporter_.Begin(++session_);
+  if (asked.guessable) return;
   const std::uint64_t calls = fetch->communicator != 0 ? UINT64_MAX : fetch->newest_calls;
   for (std::string& piece : nodes::Answer(*fetch, crowd.Images(calls)))
-    exchange_->Send(to, Type::kRecords, std::move(piece));
+    exchange_->Send(asked.from, Type::kRecords, std::move(piece));
 }
 
 void JobWide::Report(std::int64_t now_ns, const Crowd& crowd, diagnosis::LiveCompare* compare) {

@@ -48,6 +48,8 @@ class JobWide : public nodes::Post {
   nodes::Hub& hub() { return *hub_; }  // kHub only
   const nodes::Hub& hub() const { return *hub_; }
   std::size_t nodes() const;  // that are connected, this one included
+  // Strangers may have a part in what the other nodes say: on the hub in its table, elsewhere in its word.
+  bool Unproven() const;
 
   // kMember: what the hub has said since the last call.
   std::optional<nodes::Word> TakeWord();
@@ -86,7 +88,11 @@ class JobWide : public nodes::Post {
   bool Send(const std::string& node, nodes::Kind kind, std::string body) override;
   void Take(exchange::Message message, std::int64_t now_ns, const Crowd& crowd);
   void TakeOnHub(exchange::Message message, std::int64_t now_ns);
-  void Answer(const std::string& to, const std::string& body, const Crowd& crowd);
+  void TakeJoined(const std::string& node, bool guessable, std::int64_t now_ns);
+  void SayGuessable();
+  bool ProvenAreAll() const;
+  void StartTableAnew(std::int64_t now_ns);
+  void Answer(const exchange::Message& asked, const Crowd& crowd);
   void Settle(std::int64_t now_ns);
   void BeginReign(std::int64_t now_ns);
   void LearnClocks(nodes::Hub* hub);
@@ -129,6 +135,13 @@ class JobWide : public nodes::Post {
   std::uint64_t revision_ = 0;
 
   std::unique_ptr<nodes::Hub> hub_;
+  bool only_guessable_ = false;      // there is no better token here
+  bool hub_guessable_ = false;       // nor with this hub
+  bool word_unproven_ = false;       // the hub's last word was
+  std::set<std::string> guessable_;  // on the hub: who may be a stranger
+  bool proven_are_all_ = false;      // on the hub: they are not listened to any more
+  bool said_guessable_ = false;
+  std::int64_t counted_proven_ns_ = 0;
   std::vector<std::string> joined_;  // on the hub: the first of them are its heirs
   // What the hub tells its heirs of its own node, which nobody else could say once it is gone.
   std::unique_ptr<nodes::Hub> shadow_;

@@ -108,7 +108,8 @@ void JobWide::LookAfterTheLost(std::int64_t now_ns) {
       seen.what = !lost         ? format::Observed::kRunning
                   : node.closed ? format::Observed::kClosed
                                 : format::Observed::kLost;
-      journal_->Observe(seen);
+      // A stranger could say of anybody's process that it was his, and go.
+      if (!guessable_.contains(name)) journal_->Observe(seen);
     }
     if (any && (!lost || !node.closed))  // a node that has left may have been done; a verdict says if it was not
       context_.log.Warn("node " + HostOf(node) + " (ranks " + RanksOf(node) + ") is " +
@@ -127,6 +128,10 @@ std::vector<std::string> JobWide::Notes(std::int64_t now_ns) const {
     notes.push_back("node " + HostOf(node) + " has not been heard of for " + since +
                     ": nothing newer is known of ranks " + RanksOf(node));
   }
+  if (Unproven())
+    notes.push_back(
+        "some nodes have shown nothing that a stranger could not guess: what rests on them is likely at most, "
+        "and not acted on (NCCLWATCH_TOKEN_FILE)");
   for (const std::string& node : hub_->others())
     notes.push_back("node " + node + " runs another version of ncclwatch, and is not watched from here");
   for (const std::string& node : hub_->crowded())

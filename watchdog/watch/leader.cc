@@ -137,9 +137,11 @@ void Leader::TakeOver(std::int64_t now_ns) {
 
 void Leader::Learn(std::int64_t now_ns) {
   learned_ns_ = now_ns;
-  const LiveCompare::Waits waits = job_.IsHub() ? job_.hub().table().waits() : compare_->waits();
+  // Limits follow from waits, and strangers must not make them.
+  const LiveCompare::Waits waits = job_.IsHub() && !job_.Unproven() ? job_.hub().table().waits() : compare_->waits();
   if (JudgesItself()) longest_wait_ns_ = std::max(longest_wait_ns_, waits.longest_ns);
-  if (job_.role() != JobWide::Role::kMember) limits_ = LimitsFor(context_.settings.timeout_s, longest_wait_ns_);
+  if (job_.role() != JobWide::Role::kMember || JudgesItself())
+    limits_ = LimitsFor(context_.settings.timeout_s, longest_wait_ns_);
   reader::Judgement judgement = journal_.judgement();
   judgement.suspect_after_ns = limits_.suspect_after_ns;
   judgement.likely_after_ns = limits_.likely_after_ns;
@@ -236,7 +238,7 @@ void Leader::BeatInBetween() const {
 }
 
 // Not diagnosis::FromBoxes: that one goes back to the standing verdict, and this is about now.
-diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns, std::uint64_t max_calls) const {
+diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns, std::uint64_t max_calls, bool others_too) const {
   BeatInBetween();  // of ten thousand processes a judgement takes as long as a lease, on a busy machine
   diagnosis::Snapshot snapshot;
   snapshot.now_ns = now_ns;
@@ -244,7 +246,7 @@ diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns, std::uint64_t max_
   snapshot.limits = limits_;
   snapshot.boxes = crowd_.Images(max_calls);
   snapshot.notes = crowd_.notes();
-  if (job_.IsHub()) {
+  if (job_.IsHub() && others_too) {
     std::vector<reader::BoxImage> others = job_.OtherBoxes(snapshot.boxes, now_ns);
     std::move(others.begin(), others.end(), std::back_inserter(snapshot.boxes));
     const std::vector<std::string> notes = job_.Notes(now_ns);
@@ -320,6 +322,11 @@ bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
   }
   const Move move = Decide(standing_, diagnosis, standing_ ? SinceVerdict() : Since{});
   if (job_verdict_ && standing_ && told_ && diagnosis.watched < told_->watched) return false;
+  // What strangers may have had a part in, and now have none: it counts from here on.
+  const bool proven_now = move == Move::kNone && unproven_ && !job_.Unproven() && standing_ && !diagnosis.healthy() &&
+                          diagnosis.findings.front().kind == standing_->kind &&
+                          diagnosis.findings.front().culprits == standing_->culprits;
+  if (proven_now) Publish(diagnosis, at_ns, false);
   if (move == Move::kPublish || move == Move::kUpdate) Publish(diagnosis, at_ns, move == Move::kPublish);
   if (move == Move::kWithdraw) Withdraw(diagnosis);
   return move != Move::kNone;

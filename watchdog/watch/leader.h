@@ -70,6 +70,10 @@ class Leader {
   // One of several nodes: leader_nodes.cc.
   void Meet(std::int64_t now_ns);
   void TakeWord(const nodes::Word& word);
+  void ShowWord(const nodes::Word& word);
+  diagnosis::Diagnosis DiagnoseJob(const diagnosis::Snapshot& snapshot) const;
+  bool OwnBoxesSayAsMuch() const;
+  bool MayEnd(std::int64_t now_ns);
   void SayToAll(std::int64_t at_ns);
   bool KnowsMore(const diagnosis::Diagnosis& diagnosis) const;
   void TakeAction(const nodes::Action& action);
@@ -104,7 +108,8 @@ class Leader {
   void Judge(std::int64_t now_ns, const Ripe& ripe);
   bool Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns);
   void BeatInBetween() const;
-  diagnosis::Snapshot TakeSnapshot(std::int64_t now_ns, std::uint64_t max_calls) const;
+  // others: of the other nodes too, where this is the hub.
+  diagnosis::Snapshot TakeSnapshot(std::int64_t now_ns, std::uint64_t max_calls, bool others = true) const;
   Since SinceVerdict() const;
   void Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns, bool first);
   void Say(std::int64_t at_ns, bool first);
@@ -140,8 +145,12 @@ class Leader {
   std::optional<Round> round_;
   bool unsaid_ = false;  // the standing verdict is in the files; it is said with what the other nodes answer
   int deaths_in_table_ = 0;
-  int completions_ = 0;                // of the standing verdict, since it was first told
-  bool job_verdict_ = false;           // the standing one is on the whole job
+  int completions_ = 0;           // of the standing verdict, since it was first told
+  bool job_verdict_ = false;      // the standing one is on the whole job
+  bool unproven_ = false;         // ... and may rest on what strangers have said
+  bool own_boxes_agree_ = false;  // then: evidence is saved, as for one that does not
+  std::int64_t compared_own_ns_ = 0;
+  std::string shown_;                  // of such a word of another hub
   std::uint64_t asked_from_afar_ = 0;  // request for evidence (format::Lease::evidence_wanted) that another node made
 
   diagnosis::Limits limits_;

@@ -22,6 +22,7 @@ constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kSaveAtMost_ns = 10'000 * kMs;  // for evidence, before a job is ended all the same
 constexpr std::int64_t kStacksFromAfar_ns =
     act::kStacksDeadline_ms * kMs + 1500 * kMs;  // from another node: taken there, by each process itself if need be
+constexpr std::int64_t kCompareOwnEvery_ns = 400 * kMs;
 constexpr std::int64_t kEndThemselves_ns = Ending::kAtMost_ns;
 constexpr std::int64_t kEndAtMost_ns = kEndThemselves_ns + 1000 * kMs;
 constexpr std::uint64_t kMostVerdicts = 50;  // printed for one job
@@ -50,6 +51,8 @@ void Leader::SetVerdictAt(std::int64_t at_ns) {
 
 void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, bool first) {
   standing_ = StandingOf(diagnosis.findings.front());
+  unproven_ = job_.IsHub() && job_.Unproven();
+  own_boxes_agree_ = false;
   deaths_at_verdict_ = Deaths();
   if (first) {
     stacks_.clear();
@@ -85,6 +88,8 @@ void Leader::Say(std::int64_t at_ns, bool first) {
   }
   if (first) lease_->words().verdicts.fetch_add(1, std::memory_order_acq_rel);
   SayToAll(at_ns);
+  if (unproven_ && !OwnBoxesSayAsMuch()) return;
+  own_boxes_agree_ = true;
   if (context_.settings.on_fault != settings::OnFault::kReport && before < kMostVerdicts) SaveEvidence();
   if (before == 0 && first && !context_.settings.hook.empty()) StartHook();
 }
@@ -255,9 +260,25 @@ bool Leader::AwaitsStacks(std::int64_t now_ns) const {
   return false;
 }
 
+// What strangers may have had a part in is acted on only where the boxes of this node alone give reason enough.
+bool Leader::OwnBoxesSayAsMuch() const {
+  const diagnosis::Diagnosis own = diagnosis::Diagnose(TakeSnapshot(Monotonic(), UINT64_MAX, false));
+  return !own.healthy() && own.findings.front().certainty >= Certainty::kLikely;
+}
+
+bool Leader::MayEnd(std::int64_t now_ns) {
+  if (!unproven_ || own_boxes_agree_) return true;
+  if (now_ns - compared_own_ns_ < kCompareOwnEvery_ns) return false;
+  compared_own_ns_ = now_ns;
+  if (!OwnBoxesSayAsMuch()) return false;
+  own_boxes_agree_ = true;
+  SaveEvidence();
+  return true;
+}
+
 void Leader::EndIfDue(std::int64_t now_ns) {
   if (!standing_ || unsaid_ || ending_ || context_.settings.on_fault != settings::OnFault::kAbort) return;
-  if (standing_->certainty < Certainty::kLikely) return;
+  if (standing_->certainty < Certainty::kLikely || !MayEnd(now_ns)) return;
   if (!evidence_.Saved() && now_ns - save_began_ns_ <= kSaveAtMost_ns) return;
   if (AwaitsStacks(now_ns)) return;
   context_.log.Error("ending the job: communicators are aborted, and processes that do not end exit with status 86");

@@ -99,7 +99,7 @@ int Leader::DeathsElsewhere() {
 // What has come from the other nodes.
 void Leader::Meet(std::int64_t now_ns) {
   job_.Receive(now_ns, crowd_);
-  if (std::optional<nodes::Word> word = job_.TakeWord()) TakeWord(*word);
+  if (std::optional<nodes::Word> word = job_.TakeWord()) word->unproven ? ShowWord(*word) : TakeWord(*word);
   while (std::optional<nodes::Action> action = job_.TakeAction()) TakeAction(*action);
   if (!job_.IsHub()) SayWhatWaits();
   if (job_.TakeReign()) {
@@ -115,7 +115,18 @@ void Leader::Meet(std::int64_t now_ns) {
 }
 
 // Nobody else knows better, or can be asked.
-bool Leader::JudgesItself() const { return job_.role() == JobWide::Role::kAlone || job_.role() == JobWide::Role::kHub; }
+bool Leader::JudgesItself() const {
+  return job_.role() == JobWide::Role::kAlone || job_.role() == JobWide::Role::kHub || job_.Unproven();
+}
+
+// Strangers may have a part in it: then nothing is certain.
+diagnosis::Diagnosis Leader::DiagnoseJob(const diagnosis::Snapshot& snapshot) const {
+  diagnosis::Diagnosis judged = diagnosis::Diagnose(snapshot);
+  if (!job_.Unproven()) return judged;
+  for (diagnosis::Finding& finding : judged.findings)
+    finding.certainty = std::min(finding.certainty, diagnosis::Certainty::kLikely);
+  return judged;
+}
 
 // The hub, or who will be it, is to judge: what it cannot see from there is looked at here, and goes with the next
 // summary.
@@ -140,7 +151,7 @@ void Leader::BeginRound(std::int64_t now_ns, const Ripe& ripe) {
   if (!sure && !job_.Settled(now_ns)) return;
   const std::int64_t at_ns = Monotonic();
   judged_ns_ = now_ns;
-  const diagnosis::Diagnosis first = diagnosis::Diagnose(TakeSnapshot(at_ns, kQuickCalls));
+  const diagnosis::Diagnosis first = DiagnoseJob(TakeSnapshot(at_ns, kQuickCalls));
   judging_took_ns_ = Monotonic() - at_ns;
   round_ = Round{ripe, 0, false, at_ns, 0, true};
   // This node's processes may be ended within 0.1 s of the first death. How far the others are is not known well.
@@ -164,7 +175,7 @@ void Leader::ContinueRound(std::int64_t now_ns) {
   const std::int64_t began_ns = Monotonic();
   diagnosis::Snapshot snapshot = TakeSnapshot(round_->asked_ns, UINT64_MAX);
   diagnosis::RollBack(&snapshot);  // some have answered later, and this node's own boxes go on
-  const diagnosis::Diagnosis known = diagnosis::Diagnose(snapshot);
+  const diagnosis::Diagnosis known = DiagnoseJob(snapshot);
   judging_took_ns_ = Monotonic() - began_ns;
   AskOrJudge(now_ns, known, round_->asked_ns);
 }
@@ -233,6 +244,7 @@ void Leader::SayToAll(std::int64_t at_ns) {
                    .longest_wait_ns = longest_wait_ns_,
                    .stands = at_ns != 0 && standing_.has_value(),
                    .announced = lease_->words().announced.load(std::memory_order_acquire) != 0,
+                   .unproven = job_.Unproven(),
                    .judged_ns = at_ns == 0 ? 0 : at_ns + job_.job_minus_monotonic_ns(),
                    .hub_host = {},
                    .diagnosis = told_,
@@ -258,6 +270,7 @@ bool Leader::RecallWord(const reader::Judgement& last) {
   standing_ = StandingOf(word->diagnosis->findings.front());
   told_ = word->diagnosis;
   stacks_ = word->stacks;
+  unproven_ = word->unproven;
   deaths_at_verdict_ = INT32_MAX;
   job_verdict_ = true;
   return true;
@@ -279,6 +292,16 @@ bool Leader::TellHubOfStacks(std::int64_t verdict_at_ns, const std::vector<reade
   return true;
 }
 
+// Whoever the hub is, it may be a stranger or listen to one: one line, and nothing else follows from it.
+void Leader::ShowWord(const nodes::Word& word) {
+  if (!word.stands || !word.diagnosis) return;
+  diagnosis::Finding first = word.diagnosis->findings.front();
+  first.certainty = std::min(first.certainty, diagnosis::Certainty::kLikely);
+  const std::string line = Headline(first);
+  if (line == std::exchange(shown_, line)) return;
+  context_.log.Warn("another node says, and may be a stranger, so that nothing is done because of it: " + line);
+}
+
 // The hub has spoken: its verdict is this node's, in every file and in the box.
 void Leader::TakeWord(const nodes::Word& word) {
   KeepWord(word);
@@ -294,6 +317,7 @@ void Leader::TakeWord(const nodes::Word& word) {
   else
     standing_.reset();
   job_verdict_ = true;
+  unproven_ = false;
   stacks_ = word.stacks;
   deaths_at_verdict_ = crowd_.deaths();
   if (!WriteVerdict(*word.diagnosis, at_ns)) return;
