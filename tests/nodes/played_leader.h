@@ -44,6 +44,7 @@ struct Options {
   int leaders = 1250, ranks = 8;
   std::string exchange = "tcp://127.0.0.1:29777", fault = "missing";
   double healthy_s = 20, limit_s = 5;
+  exchange::Token token = exchange::TokenOfSecret(kSecret);
 };
 
 struct Fault {
@@ -94,11 +95,12 @@ class PlayedLeader {
     exchange::Setup setup;
     setup.address = address;
     setup.self = {"played" + std::to_string(number), Host(), 1, false};
-    setup.tokens = {exchange::TokenOfSecret(kSecret)};
+    setup.tokens = {options.token};
     setup.job = exchange::JobIdentity([](std::string_view name) -> std::optional<std::string_view> {
       const char* const value = std::getenv(std::string(name).c_str());
       return value ? std::optional<std::string_view>(value) : std::nullopt;
     });
+    if (setup.job.empty()) setup.job = exchange::IdentityOfSecret(options.token);
     std::string why;
     exchange_ = exchange::Open(setup, &why);
     if (!exchange_) {
