@@ -159,11 +159,55 @@ def stacks_of(job, node):
     return read
 
 
+OWN_HOME = "/dev/shm"  # of each node
+
+
+def secrets_of(job):
+    folder = os.path.join(job.cluster.root, "home", ".ncclwatch")
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
 def abort(build):
     """NCCLWATCH_ON_FAULT=abort: evidence on every node first, the culprit's stack in everybody's verdict, then all end."""
+    secrets = aborted(build, {})
+    if len(secrets) != 1:
+        raise Failure(f"secrets in the common home: {secrets}")
+
+
+def abort_by_id(build):
+    """No home is common: what the job hands round in its ncclUniqueId proves the nodes to one another."""
+    aborted(build, {"HOME": OWN_HOME})
+
+
+def guessable(build):
+    """Nothing but the job's own token is common: who is wrong is said on both nodes, that of the culprit, whose boxes show
+    it, ends, and the other does not end for what it was told."""
     with Cluster(build, 2) as made:
         job = SpreadJob(made, build.example("stuck_data_loader"), 4, options_for("stuck_data_loader", 3, 4, 1),
-                        {"NCCLWATCH_TIMEOUT": "3", "NCCLWATCH_ON_FAULT": "abort"})
+                        {"NCCLWATCH_TIMEOUT": "3", "NCCLWATCH_ON_FAULT": "abort", "HOME": OWN_HOME,
+                         "NCCL_COMM_ID": made.nodes[0].address + ":5555"})
+        try:
+            made.wait_until(lambda: job.printed("nothing that a stranger could not guess") == 2, 60, "a line on each node")
+            made.wait_until(lambda: len(job.ended()) == 2, 60, "the culprit's node was to be ended")
+            if set(job.ended()) != {2, 3}:
+                raise Failure(f"ended {job.ended()}")
+            found = made.wait_until(lambda: job.diagnosis(0), 10, "a diagnosis on the other node")[1]["findings"][0]
+            if (found["kind"], found["certainty"], found["culprits"]) != ("missing_participant", "likely", [3]):
+                raise Failure(json.dumps(found, indent=1))
+            if not job.printed("may be a stranger, so that nothing is done because of it: missing_participant"):
+                raise Failure("the hub's word is not shown")
+            time.sleep(3)  # longer than evidence and stacks are waited for before a job is ended
+            if set(job.ended()) != {2, 3} or {"stacks", "evidence"} & set(os.listdir(made.nodes[0].path(RUN))):
+                raise Failure(f"the other node did something: ended {job.ended()}")
+        except Failure as failure:
+            keep(build, job, "guessable", failure)
+            raise
+
+
+def aborted(build, environment):
+    with Cluster(build, 2) as made:
+        job = SpreadJob(made, build.example("stuck_data_loader"), 4, options_for("stuck_data_loader", 3, 4, 1),
+                        {"NCCLWATCH_TIMEOUT": "3", "NCCLWATCH_ON_FAULT": "abort", **environment})
         try:
             made.wait_until(lambda: len(job.ended()) == 4, 60, "the job was to be ended")
             statuses = {rank: os.waitstatus_to_exitcode(status) for rank, status in job.ended().items()}
@@ -181,6 +225,7 @@ def abort(build):
                     raise Failure(f"stacks of node{node}: {stacks_of(job, node)}")
             check_said_once(job, documents["node0"]["findings"][0], "abort")
             check_offline(job, documents["node0"], made.nodes)
+            return secrets_of(job)
         except Failure as failure:
             keep(build, job, "abort", failure)
             raise
@@ -236,4 +281,4 @@ def no_meeting_place(build):
 
 
 CASES = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, strangers,
-         hub_changes, abort, dump)
+         hub_changes, abort, abort_by_id, guessable, dump)

@@ -226,14 +226,18 @@ class SpreadJob:
         self.fault_file = os.path.join(cluster.root, "fault")
         self.culprit_file = os.path.join(cluster.root, "culprit")
         port = 10000 + os.getpid() % 10000
+        home = os.path.join(cluster.root, "home")  # the same on all nodes
+        os.makedirs(home, exist_ok=True)
         base = {name: value for name, value in os.environ.items() if not name.startswith("NCCLWATCH")}
         base.update({
             **sanitizer.OPTIONS, MARK: cluster.root, "LD_LIBRARY_PATH": self.build.softgpu,
             "LD_PRELOAD": " ".join(filter(None, [sanitizer.RUNTIME, self.build.library])),
             "SOFTGPU_NCCL_DIR": cluster.softgpu_at, "EXAMPLES_FAULT_FILE": self.fault_file,
             "EXAMPLES_CULPRIT_FILE": self.culprit_file, "NCCLWATCH_DIR": RUN, "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(self.per_node), "MASTER_ADDR": cluster.nodes[0].address, "MASTER_PORT": str(port)})
+            "LOCAL_WORLD_SIZE": str(self.per_node), "MASTER_ADDR": cluster.nodes[0].address, "MASTER_PORT": str(port),
+            "HOME": home, "XDG_STATE_HOME": None})
         if cluster.redis:
+            base["NCCLWATCH_TOKEN"] = "of the tests"  # nothing but a network's file system would tell that homes are shared
             base["NCCLWATCH_EXCHANGE"] = f"redis://10.77.0.{SWITCH}:6379"
         base.update(environment or {})
         base = {name: value for name, value in base.items() if value is not None}

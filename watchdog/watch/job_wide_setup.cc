@@ -37,8 +37,10 @@ void PutPlaces(const settings::Settings& settings, const std::vector<std::string
   };
   if (!settings.out.empty()) wish->out = settings.out + "/.ncclwatch";
   if (const std::string state = absolute("XDG_STATE_HOME"); !state.empty()) {
+    wish->base = state;
     wish->state = state + "/ncclwatch";
   } else if (const std::string home = absolute("HOME"); !home.empty()) {
+    wish->base = home;
     wish->state = home + "/.ncclwatch";
   }
 }

@@ -1,5 +1,7 @@
 #include "watchdog/watch/token_search.h"
 
+#include <unistd.h>
+
 #include <atomic>
 
 #include "watchdog/act/thread.h"
@@ -25,6 +27,7 @@ FoundTokens FindTokens(const TokenWish& wish) {
   }
   for (const std::string* const place : {&wish.out, &wish.state}) {
     if (place->empty() || !found.tokens.empty()) continue;
+    if (place == &wish.state && access(wish.base.c_str(), W_OK | X_OK) != 0) continue;
     const exchange::Secret secret = exchange::SharedSecret(*place, wish.name);
     if (secret.text.empty()) continue;
     found.tokens.push_back(exchange::TokenOfSecret(secret.text, wish.name));

@@ -16,6 +16,7 @@ struct TokenWish {
   std::string file;        // NCCLWATCH_TOKEN_FILE, which counts before it
   std::string job_name;    // NCCLWATCH_JOB
   std::string out, state;  // where a secret of the job's own may be kept: shared by the nodes for sure, perhaps
+  std::string base;        // of `state`: must be there, or it is nobody's home
   std::string name;        // of its file
   bool GivenByUser() const { return !secret.empty() || !file.empty(); }
 };

@@ -163,6 +163,12 @@ TEST_F(JobWideSetup, APlaceThatOthersCanWriteToKeepsNoSecret) {
   EXPECT_TRUE(setup->tokens[0].guessable);
 }
 
+TEST_F(JobWideSetup, AHomeThatIsNotThereIsNotMade) {
+  fs::remove_all(top_ + "/home");
+  EXPECT_EQ(Real()->tokens.size(), 1u);
+  EXPECT_FALSE(fs::exists(top_ + "/home"));
+}
+
 TEST_F(JobWideSetup, ASecretOfALongEndedJobIsRemovedAndOneInUseIsKept) {
   const std::string place = top_ + "/home/.ncclwatch";
   for (const char* name : {"old", "used"}) {
