@@ -4,7 +4,7 @@ target_link_libraries(exchange_cluster PUBLIC watchdog_exchange PRIVATE ncclwatc
 
 add_executable(unit_exchange
   ${CMAKE_CURRENT_LIST_DIR}/exchange/address_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/bind_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/bounds_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/exchange/faults_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/exchange/faults_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/guessable_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/open_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/parts_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/redis_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/session_test.cc
