@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "tests/nodes/played_leader.h"
 #include "tests/unit/exchange/relay.h"
 #include "watchdog/exchange/address.h"
+#include "watchdog/exchange/token_file.h"
 #include "watchdog/nodes/messages.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/watch/clock.h"
@@ -151,49 +153,90 @@ TEST_F(Guessable, UnderAHubThatMayBeAStrangerANodeJudgesAndEndsItself) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 86) << status;
 }
 
-TEST_F(Guessable, AMembersSummariesMakeNoVerdictThatIsActedOn) {
-  Start();
-  ASSERT_TRUE(Eventually([&] {  // it is the hub (exchange/memory.h)
-    const std::string memory = Content(job_.directory() + "/exchange");
-    return memory.size() > 5 && memory[5] == 1;
-  }));
-  testing::Options options;
-  options.leaders = options.ranks = 2;
-  options.exchange = address_;
-  options.token = token_;
-  testing::PlayedLeader stranger(options, *exchange::ParseAddress(address_, nullptr), 1);
-  testing::Fault fault;
-  std::uint64_t entered = 0;
-  std::int64_t newest_ns = 1;
-  const auto until = [&](const std::function<bool()>& condition) {
+// A job of two ranks here, and as many on each node that is played.
+class GuessableMember : public Guessable {
+ protected:
+  void StartAsHub() {
+    Start();
+    ASSERT_TRUE(Eventually([&] {  // exchange/memory.h
+      const std::string memory = Content(job_.directory() + "/exchange");
+      return memory.size() > 5 && memory[5] == 1;
+    }));
+  }
+  testing::PlayedLeader* Play(int number, const exchange::Token& token) {
+    testing::Options& options = options_.emplace_back();
+    options.leaders = options.ranks = 2;
+    options.exchange = address_;
+    options.token = token;
+    played_.push_back(
+        std::make_unique<testing::PlayedLeader>(options, *exchange::ParseAddress(address_, nullptr), number));
+    return played_.back().get();
+  }
+  // The job goes on, or stands after a fault, until it holds.
+  bool Until(const std::function<bool()>& condition) {
     return Eventually(
         [&] {
           const std::int64_t now_ns = Monotonic();
-          if (!fault.planted) {
+          if (!fault_.planted) {
             job_.CallAll({Function::ncclAllReduce, testing::kCount, testing::kFloat32});
-            ++entered;
-            newest_ns = now_ns;
+            ++entered_;
+            newest_ns_ = now_ns;
           }
-          stranger.Tick(now_ns, entered, newest_ns, fault.planted, fault);
+          for (const auto& leader : played_) leader->Tick(now_ns, entered_, newest_ns_, fault_.planted, fault_);
           std::this_thread::sleep_for(std::chrono::milliseconds(20));
           return condition();
         },
         30);
-  };
-  ASSERT_TRUE(until([&] { return job_.Said().find("watching 4/4 ranks") != std::string::npos; }));
-  ++entered;
-  for (int rank = 0; rank < 2; ++rank) job_[rank].Enter({Function::ncclAllReduce, testing::kCount, testing::kFloat32});
-  fault.kind = "killed";
-  fault.rank = 3;
-  fault.position = entered - 1;
-  fault.at_ns = newest_ns = Monotonic();
-  fault.planted = true;
-  ASSERT_TRUE(until([&] { return job_.Diagnosis().find("\"dead_rank\"") != std::string::npos; }));
+  }
+  void Kill(int rank) {
+    ++entered_;
+    for (int own = 0; own < 2; ++own) job_[own].Enter({Function::ncclAllReduce, testing::kCount, testing::kFloat32});
+    fault_.kind = "killed";
+    fault_.rank = rank;
+    fault_.position = entered_ - 1;
+    fault_.at_ns = newest_ns_ = Monotonic();
+    fault_.planted = true;
+  }
+  bool SaysDead() { return job_.Diagnosis().find("\"dead_rank\"") != std::string::npos; }
+
+  std::deque<testing::Options> options_;  // which the leaders refer to
+  std::vector<std::unique_ptr<testing::PlayedLeader>> played_;
+  testing::Fault fault_;
+  std::uint64_t entered_ = 0;
+  std::int64_t newest_ns_ = 1;
+};
+
+TEST_F(GuessableMember, MakesNoVerdictThatIsActedOn) {
+  ASSERT_NO_FATAL_FAILURE(StartAsHub());
+  testing::PlayedLeader* const stranger = Play(1, token_);
+  ASSERT_TRUE(Until([&] { return job_.Said().find("watching 4/4 ranks") != std::string::npos; }));
+  Kill(3);
+  ASSERT_TRUE(Until([&] { return SaysDead(); }));
   EXPECT_NE(job_.Diagnosis().find("\"certainty\": \"likely\""), std::string::npos) << job_.Diagnosis();
   const std::int64_t end_ns = Monotonic() + 1'500'000'000;
-  until([&] { return Monotonic() > end_ns; });
-  EXPECT_EQ(stranger.answers(), 0u);
+  Until([&] { return Monotonic() > end_ns; });
+  EXPECT_EQ(stranger->answers(), 0u);
   ExpectNothingDone();
+}
+
+TEST_F(GuessableMember, IsNotListenedToOnceProvenOnesMakeUpTheJob) {
+  job_.settings.out = job_.top() + "/out";
+  const std::string name = exchange::FileNameOf(exchange::JobIdentity(Seen));
+  const exchange::Secret secret = exchange::SharedSecret(job_.settings.out + "/.ncclwatch", name);
+  ASSERT_EQ(secret.text.size(), 64u) << secret.why;
+  ASSERT_NO_FATAL_FAILURE(StartAsHub());
+  const testing::PlayedLeader* const stranger = Play(2, token_);  // says that there is a node with ranks 4 and 5
+  ASSERT_TRUE(Until([&] { return stranger->connected() && job_.Said().find("could not guess") != std::string::npos; }));
+  const testing::PlayedLeader* const proven = Play(1, exchange::TokenOfSecret(secret.text, name));
+  ASSERT_TRUE(
+      Until([&] { return proven->connected() && job_.Said().find("watching 4/4 ranks") != std::string::npos; }));
+  const std::int64_t end_ns = Monotonic() + 1'500'000'000;  // who makes up the job is counted every second
+  Until([&] { return Monotonic() > end_ns; });
+  Kill(3);
+  ASSERT_TRUE(Until([&] { return SaysDead(); }));
+  EXPECT_NE(job_.Diagnosis().find("\"certainty\": \"certain\""), std::string::npos) << job_.Diagnosis();
+  EXPECT_EQ(stranger->answers(), 0u);
+  ASSERT_TRUE(Until([&] { return job_.lease().ending.load() != 0; })) << "acted on";
 }
 
 }  // namespace
