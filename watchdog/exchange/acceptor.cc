@@ -154,7 +154,9 @@ std::unique_ptr<Connection> Acceptor::Release(Connection* connection) {
 
 void Acceptor::Drop(Connection* connection, const std::string& why) {
   // One that knew the token and was cut off is no stranger.
-  if (!connection->plausible()) {
+  if (connection->other_version()) {
+    context_->SayVersion(connection->remote(), why);
+  } else if (!connection->plausible()) {
     ++context_->counters.strangers_refused;
     ++strangers_;
     last_stranger_ = connection->remote().ToText() + " " + why;

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <charconv>
 
-#include "watchdog/exchange/sha256.h"
+#include "watchdog/exchange/crypto.h"
 #include "watchdog/exchange/token.h"
 #include "watchdog/rundir/hydra.h"
 #include "watchdog/settings/exchange_address.h"
@@ -94,10 +94,7 @@ std::optional<Address> ParseAddress(std::string_view text, std::string* why) {
 }
 
 std::uint16_t PortOf(std::string_view job_identity, unsigned which) {
-  Sha256 hash;
-  hash.Update("ncclwatch port ");
-  hash.Update(job_identity);
-  const Digest digest = hash.Finish();
+  const Digest digest = HashOf({"ncclwatch port ", job_identity});
   const unsigned number = digest[0] | digest[1] << 8 | digest[2] << 16;
   // A step that shares no factor with the range: all of them differ.
   return static_cast<std::uint16_t>(kFirstPort + (number + which * 2503) % kPortRange);

@@ -146,6 +146,8 @@ bool Connection::Take(std::string_view bytes) {
   if (fd_ < 0) return false;
   if (!ok) {
     ++counters_->messages_refused;
+    const std::string last = session_.TakeOutput();  // which version is spoken here
+    if (!last.empty() && wire_.empty()) counters_->bytes_out += send(fd_, last.data(), last.size(), MSG_NOSIGNAL) > 0;
     End(session_.why());
     return false;
   }

@@ -41,6 +41,7 @@ class Connection final : public Source {
   bool proven() const { return session_.proven(); }
   bool plausible() const { return session_.plausible(); }
   bool guessable() const { return session_.guessable(); }
+  bool other_version() const { return session_.other_version(); }
   bool connected() const { return fd_ >= 0 && !connecting_; }
   bool was_connected() const { return !connecting_; }
   bool closed() const { return fd_ < 0; }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "watchdog/exchange/exchange.h"
 #include "watchdog/exchange/listen_place.h"
@@ -16,6 +18,12 @@ struct Context {
   Context(const Setup& from, Loop* on, Mailbox* box)
       : setup(from), keys(from.tokens), place(from.bind), loop(on), mailbox(box), parting(on) {}
 
+  // A peer that nobody here can talk to. Said once.
+  void SayVersion(const Endpoint& peer, const std::string& why) {
+    if (std::exchange(said_version, true)) return;
+    mailbox->Say("the node at " + peer.ToText() + " " + why + ": they cannot exchange anything");
+  }
+
   const Setup setup;
   const Keys keys;
   ListenPlace place;
@@ -23,6 +31,7 @@ struct Context {
   Mailbox* const mailbox;
   Counters counters;
   Parting parting;
+  bool said_version = false;
   std::uint16_t port = 0;     // where this leader listens, 0: nowhere
   std::int64_t awake_ns = 0;  // since when this thread has run without a long pause
 };

@@ -134,6 +134,7 @@ void Dialer::OnFrame(Connection* connection, Frame frame) {
 
 void Dialer::Fail(Connection* connection, const std::string& why) {
   last_failure_ = connection->remote().ToText() + ": " + why;
+  if (connection->other_version()) context_->SayVersion(connection->remote(), why);
   const auto pace = paces_.find(connection->remote());
   if (pace != paces_.end()) {
     pace->second.failed = true;

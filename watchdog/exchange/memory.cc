@@ -4,7 +4,7 @@
 
 #include "watchdog/act/files.h"
 #include "watchdog/exchange/bytes.h"
-#include "watchdog/exchange/sha256.h"
+#include "watchdog/exchange/crypto.h"
 #include "watchdog/exchange/unique_id.h"
 #include "watchdog/rundir/process.h"
 

@@ -12,6 +12,7 @@
 
 #include "watchdog/act/thread.h"
 #include "watchdog/descriptors/high.h"
+#include "watchdog/exchange/crypto.h"
 #include "watchdog/exchange/exchange.h"
 #include "watchdog/exchange/loop.h"
 #include "watchdog/exchange/mailbox.h"
@@ -156,6 +157,7 @@ std::unique_ptr<Exchange> Open(const Setup& setup, std::string* why) {
     if (why) *why = text;
     return nullptr;
   };
+  if (!HasCrypto()) return refuse("this build has no encryption");
   if (setup.address.kind == Address::Kind::kNone) return refuse("no address");
   if (setup.tokens.empty()) return refuse("no token");
   if (setup.self.node.empty() || setup.self.node.size() > kMaxName) return refuse("no name, or too long a name");

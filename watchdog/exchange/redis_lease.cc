@@ -55,6 +55,8 @@ void Lease::OnValue(RedisLink* link, const Reply& reply) {
   if (!hub) {
     if (Now() < say_again_ns_) return;
     say_again_ns_ = Now() + kSayEvery_ns;
+    if (IsOfOtherVersion(reply.text))
+      return context_->mailbox->Say("Redis: the hub runs another version of ncclwatch: they cannot exchange anything");
     return context_->mailbox->Say("Redis: what stands in the hub's place was not made with this job's token: " + key_);
   }
   absent_since_ns_ = 0;
@@ -92,6 +94,7 @@ void Lease::Replace(RedisLink* link, const std::string& old) {
   const std::int64_t now_ns = Now();
   const std::uint64_t term = term_;
   std::string value = NewValue(now_ns, term);
+  if (value.empty()) return;
   const std::string length = std::to_string(Length_ms());
   link->Command({"EVAL", kReplace, "1", key_, old, value, length}, [this, now_ns, value, term](const Reply& reply) {
     if (reply.kind == Reply::Kind::kNumber && reply.number == 1) Won(now_ns, value, term);
@@ -102,6 +105,7 @@ void Lease::Take(RedisLink* link) {
   const std::int64_t now_ns = Now();
   const std::uint64_t term = mine_ ? term_ : TermAfter(term_);
   std::string value = NewValue(now_ns, term);
+  if (value.empty()) return;
   const std::string length = std::to_string(Length_ms());
   link->Command({"SET", key_, value, "NX", "PX", length}, [this, now_ns, value, term](const Reply& reply) {
     if (reply.kind == Reply::Kind::kText && reply.text == "OK") Won(now_ns, value, term);

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "watchdog/exchange/redis_kinds.h"
-#include "watchdog/exchange/sha256.h"
+#include "watchdog/exchange/crypto.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -20,17 +20,8 @@ constexpr std::size_t kMostWaiting = 256 << 10;
 constexpr std::int64_t kLookBack_ms = 2000;
 
 std::string PrefixOf(std::string_view job) {
-  Sha256 hash;
-  hash.Update("ncclwatch redis keys ");
-  hash.Update(job);
-  const Digest digest = hash.Finish();
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string prefix = "ncclwatch:";
-  for (std::size_t i = 0; i < 12; ++i) {
-    prefix += kDigits[digest[i] >> 4];
-    prefix += kDigits[digest[i] & 15];
-  }
-  return prefix + ":";
+  const Digest digest = HashOf({"ncclwatch redis keys ", job});
+  return "ncclwatch:" + Hex(std::span(digest).first(12)) + ":";
 }
 
 std::vector<std::string> Hosts(const Address& address) { return {address.host}; }

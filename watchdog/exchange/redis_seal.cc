@@ -7,32 +7,40 @@
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr std::uint8_t kVersion = 1;
-constexpr std::size_t kMac = 16;
+constexpr std::uint8_t kVersion = 2;      // 1 was signed, not encrypted
+constexpr std::size_t kMostAround = 128;  // version, nonce, tag, and the note without its names and body
 constexpr std::size_t kMostChannel = 96;
+
+std::string_view Version() {
+  static constexpr char kByte = kVersion;
+  return {&kByte, 1};
+}
 
 }  // namespace
 
+bool IsOfOtherVersion(std::string_view bytes) { return !bytes.empty() && !bytes.starts_with(Version()); }
+
 Seal::Seal(const Keys& keys, std::string_view job) {
-  for (const HmacKey& key : keys.all()) keys_.emplace_back(key.Of({"ncclwatch 1 redis ", job}));
+  for (const HmacKey& key : keys.all()) keys_.push_back(key.Of({"ncclwatch 2 redis ", job}));
 }
 
 std::string Seal::Close(const Note& note) const {
-  std::string out;
-  Writer writer(&out);
-  writer.Put(kVersion).Put(note.type).Put(note.incarnation).Put(note.number).Put(note.sent_ms).Put(note.term);
+  std::string content;
+  Writer writer(&content);
+  writer.Put(note.type).Put(note.incarnation).Put(note.number).Put(note.sent_ms).Put(note.term);
   writer.PutText(note.from).PutText(note.channel).PutRaw(note.body);
-  out += Text(keys_.front().Of({out})).substr(0, kMac);
-  return out;
+  const std::string sealed = SealAlone(keys_.front(), Version(), content);
+  return sealed.empty() ? sealed : std::string(Version()) + sealed;
 }
 
 std::optional<Note> Seal::Open(std::string_view bytes) const {
-  if (bytes.size() < kMac || bytes.size() > kMaxPayload + kMac) return std::nullopt;
-  const std::string_view content = bytes.substr(0, bytes.size() - kMac), mac = bytes.substr(content.size());
-  bool ours = false;
-  for (const HmacKey& key : keys_) ours = ours || SameBytes(mac, Text(key.Of({content})).substr(0, kMac));
-  Reader reader(content);
-  if (!ours || reader.Get<std::uint8_t>() != kVersion) return std::nullopt;
+  constexpr std::size_t kMost = kMaxPayload + kMaxName + kMostChannel + kMostAround;
+  if (!bytes.starts_with(Version()) || bytes.size() > kMost) return std::nullopt;
+  std::optional<std::string> content;
+  for (const Digest& key : keys_)
+    if ((content = OpenAlone(key, Version(), bytes.substr(1)))) break;
+  if (!content) return std::nullopt;
+  Reader reader(*content);
   Note note;
   note.type = reader.Get<std::uint16_t>();
   note.incarnation = reader.Get<std::uint64_t>();

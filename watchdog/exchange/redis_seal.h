@@ -1,5 +1,6 @@
 // A message as it lies in Redis, where everybody with access to the server can read, repeat and replace it: who sent
-// it, into which channel, as which one of its messages, when; and a MAC over all that under the job's token.
+// it, into which channel, as which one of its messages, when; all of it encrypted and authenticated under the job's
+// token.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +28,15 @@ struct Note {
 class Seal {
  public:
   Seal(const Keys& keys, std::string_view job);
-  std::string Close(const Note& note) const;
+  std::string Close(const Note& note) const;               // empty: the kernel has no random bytes to give
   std::optional<Note> Open(std::string_view bytes) const;  // none: damaged, or nobody's of this job
 
  private:
-  std::vector<HmacKey> keys_;
+  std::vector<Digest> keys_;
 };
+
+// It was made by another version of ncclwatch.
+bool IsOfOtherVersion(std::string_view bytes);
 
 // Has this been said before? Remembers for each sender and channel how far it was.
 class Replays {

@@ -65,9 +65,13 @@ void RedisNode::Put(const std::string& channel, std::uint16_t type, std::string 
   const auto check = [this](const Reply& reply) {
     if (reply.IsError()) Complain(Now(), reply.text);
   };
+  const std::string sealed = seal_.Close(NewNote(type, channel, std::move(body)));
+  if (sealed.empty()) {
+    ++context_.counters.messages_refused;
+    return;
+  }
   // Both or neither: a key that was made by us is one that expires.
   if (expire) talk_->Command({"MULTI"}, nullptr);
-  const std::string sealed = seal_.Close(NewNote(type, channel, std::move(body)));
   talk_->Command({"XADD", Key(channel), "MAXLEN", "~", kMostEntries, "*", "m", sealed}, check);
   if (!expire) return;
   Expire(channel, now_ns);

@@ -1,7 +1,5 @@
 #include "watchdog/exchange/session.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -16,28 +14,17 @@ constexpr std::size_t kTag = 16;
 constexpr std::size_t kMac = 32;
 constexpr std::size_t kRoom = 64 << 10;  // a buffer is not kept larger than this for what may come
 
+constexpr std::size_t kHalfAt = 8;  // of the secret, which is as long as a nonce
+
 // One label for each thing that a token or session key signs.
-constexpr std::string_view kSignHello = "ncclwatch 1 hello", kSignListener = "ncclwatch 1 listener",
-                           kSignDialer = "ncclwatch 1 dialer", kSignSession = "ncclwatch 1 session",
+constexpr std::string_view kSignHello = "ncclwatch 2 hello", kSignListener = "ncclwatch 2 listener",
+                           kSignDialer = "ncclwatch 2 dialer", kSignSession = "ncclwatch 2 session",
                            kFromDialer = "dialer to listener", kFromListener = "listener to dialer";
 
-std::string Fixed(std::string_view magic, std::size_t number, const Nonce& nonce) {
+std::string Fixed(std::string_view magic, std::size_t number, const Digest& half) {
   std::string text(magic);
-  Writer(&text).Put(kWireVersion).Put(static_cast<std::uint8_t>(number)).Put(std::uint16_t{0}).PutRaw(Text(nonce));
+  Writer(&text).Put(kWireVersion).Put(static_cast<std::uint8_t>(number)).Put(std::uint16_t{0}).PutRaw(Text(half));
   return text;
-}
-
-std::array<std::uint8_t, kFrameMac> MacOf(const HmacKey& key, std::uint64_t number,
-                                          std::initializer_list<std::string_view> parts) {
-  std::string counted;
-  Writer(&counted).Put(number);
-  Sha256 message = key.Begin();
-  message.Update(counted);
-  for (const std::string_view part : parts) message.Update(part);
-  const Digest digest = key.End(&message);
-  std::array<std::uint8_t, kFrameMac> mac;
-  std::copy_n(digest.begin(), mac.size(), mac.begin());
-  return mac;
 }
 
 }  // namespace
@@ -51,13 +38,13 @@ Keys::Keys(const std::vector<Token>& tokens) {
 
 std::optional<Nonce> NewNonce() {
   Nonce nonce;
-  if (getrandom(nonce.data(), nonce.size(), GRND_NONBLOCK) != static_cast<ssize_t>(nonce.size())) return std::nullopt;
+  if (!RandomBytes(nonce)) return std::nullopt;
   return nonce;
 }
 
 Session::Session(Side side, const Keys* keys, const Nonce& nonce)
     : side_(side), keys_(keys), nonce_(nonce), stage_(side == Side::kDialer ? Stage::kChallenge : Stage::kHello) {
-  if (side == Side::kDialer) SayHello(nonce);
+  if (side == Side::kDialer) SayHello();
 }
 
 bool Session::Refuse(const char* why) {
@@ -106,9 +93,19 @@ std::optional<std::string> Session::Whole(std::size_t bytes) {
   return whole;
 }
 
-// hello: magic, version, how many tokens, zero, nonce; then for each token its tag over the foregoing.
-void Session::SayHello(const Nonce& nonce) {
-  const std::string fixed = Fixed(kHelloMagic, keys_->all().size(), nonce);
+// The peer is told, so that it can say so too: eight bytes that a challenge of any version begins with.
+bool Session::RefuseVersion(std::uint8_t version) {
+  other_version_ = true;
+  Refuse("");
+  why_ = "runs another version of ncclwatch (its exchange speaks version " + std::to_string(version) + ", this one " +
+         std::to_string(kWireVersion) + ")";
+  if (side_ == Side::kListener) out_ = Fixed(kChallengeMagic, 0, {});
+  return false;
+}
+
+// hello: magic, version, how many tokens, zero, half of the secret; then for each token its tag over the foregoing.
+void Session::SayHello() {
+  const std::string fixed = Fixed(kHelloMagic, keys_->all().size(), PublicOf(nonce_));
   hello_ = fixed;
   for (const HmacKey& key : keys_->all()) hello_ += Text(key.Of({kSignHello, fixed})).substr(0, kTag);
   out_ = hello_;
@@ -120,7 +117,7 @@ bool Session::TakeHello() {
   if (seen.substr(0, kHelloMagic.size()) != kHelloMagic.substr(0, seen.size()))
     return Refuse("does not speak our language");
   if (seen.size() < 6) return false;
-  if (static_cast<std::uint8_t>(seen[4]) != kWireVersion) return Refuse("speaks another version");
+  if (static_cast<std::uint8_t>(seen[4]) != kWireVersion) return RefuseVersion(static_cast<std::uint8_t>(seen[4]));
   const std::size_t count = static_cast<std::uint8_t>(seen[5]);
   if (count == 0 || count > kMostTokens) return Refuse("has a hello of no sense");
   const std::optional<std::string> hello = Whole(kFixed + count * kTag);
@@ -132,7 +129,7 @@ bool Session::TakeHello() {
     for (std::size_t i = 0; i < count && !key_; ++i) {
       if (!SameBytes(std::string_view(hello_).substr(kFixed + i * kTag, kTag), Text(tag).substr(0, kTag))) continue;
       key_ = &key;
-      challenge_ = Fixed(kChallengeMagic, i, nonce_);
+      challenge_ = Fixed(kChallengeMagic, i, PublicOf(nonce_));
     }
     if (key_) break;
   }
@@ -147,10 +144,11 @@ bool Session::TakeChallenge() {
   const std::string_view seen = std::string_view(in_).substr(taken_);
   if (seen.substr(0, kChallengeMagic.size()) != kChallengeMagic.substr(0, seen.size()))
     return Refuse("does not speak our language");
+  if (seen.size() > 4 && static_cast<std::uint8_t>(seen[4]) != kWireVersion)
+    return RefuseVersion(static_cast<std::uint8_t>(seen[4]));
   const std::optional<std::string> challenge = Whole(kFixed + kMac);
   if (!challenge) return false;
   challenge_ = *challenge;
-  if (static_cast<std::uint8_t>(challenge_[4]) != kWireVersion) return Refuse("speaks another version");
   const std::size_t chosen = static_cast<std::uint8_t>(challenge_[5]);
   if (chosen >= keys_->all().size()) return Refuse("has chosen a token that was not offered");
   key_ = &keys_->all()[chosen];
@@ -158,8 +156,7 @@ bool Session::TakeChallenge() {
   if (!SameBytes(std::string_view(challenge_).substr(kFixed), Text(key_->Of({kSignListener, hello_, fixed}))))
     return Refuse("does not have the job's token");
   out_ += Text(key_->Of({kSignDialer, hello_, challenge_}));
-  Open();
-  return true;
+  return Open(challenge_);
 }
 
 bool Session::TakeProof() {
@@ -167,20 +164,23 @@ bool Session::TakeProof() {
   if (!proof) return false;
   if (!SameBytes(*proof, Text(key_->Of({kSignDialer, hello_, challenge_}))))
     return Refuse("does not have the job's token");
-  Open();
+  return Open(hello_);
+}
+
+bool Session::Open(std::string_view peer) {
+  const std::optional<Digest> secret = SharedOf(nonce_, peer.substr(kHalfAt, nonce_.size()));
+  if (!secret) return Refuse("sent a half of a secret that is none");
+  const HmacKey session(key_->Of({kSignSession, Text(*secret), hello_, challenge_}));
+  const bool dialer = side_ == Side::kDialer;
+  guessable_ = keys_->guessable(static_cast<std::size_t>(key_ - keys_->all().data()));
+  sending_ = session.Of({dialer ? kFromDialer : kFromListener});
+  receiving_ = session.Of({dialer ? kFromListener : kFromDialer});
+  stage_ = Stage::kOpen;
   return true;
 }
 
-void Session::Open() {
-  const HmacKey session(key_->Of({kSignSession, hello_, challenge_}));
-  const bool dialer = side_ == Side::kDialer;
-  guessable_ = keys_->guessable(static_cast<std::size_t>(key_ - keys_->all().data()));
-  sending_.emplace(session.Of({dialer ? kFromDialer : kFromListener}));
-  receiving_.emplace(session.Of({dialer ? kFromListener : kFromDialer}));
-  stage_ = Stage::kOpen;
-}
-
-// frame: u32 bytes of payload, u16 kind, u8 version, u8 zero; payload; 16 bytes of MAC over number, header, payload.
+// frame: u32 bytes of payload, u16 kind, u8 version, u8 zero; payload, encrypted; 16 bytes of tag over number, header,
+// payload.
 bool Session::TakeFrame() {
   const std::string_view seen = std::string_view(in_).substr(taken_);
   if (seen.size() < kFrameHeader) return false;
@@ -191,12 +191,11 @@ bool Session::TakeFrame() {
   if (header.Get<std::uint8_t>() != kWireVersion) return Refuse("sent a frame of another version");
   if (bytes > kMaxPayload) return Refuse("sent a frame that is too large");
   if (seen.size() < kFrameHeader + bytes + kFrameMac) return false;
-  const std::string_view payload = seen.substr(kFrameHeader, bytes);
-  const auto mac = MacOf(*receiving_, received_, {seen.substr(0, kFrameHeader), payload});
-  if (!SameBytes(seen.substr(kFrameHeader + bytes, kFrameMac), Text(mac)))
-    return Refuse("sent a frame that is damaged, repeated or not its own");
+  std::optional<std::string> payload =
+      OpenNumbered(receiving_, received_, seen.substr(0, kFrameHeader), seen.substr(kFrameHeader, bytes + kFrameMac));
+  if (!payload) return Refuse("sent a frame that is damaged, repeated or not its own");
   ++received_;
-  frame.payload = payload;
+  frame.payload = *std::move(payload);
   taken_ += kFrameHeader + bytes + kFrameMac;
   frames_.push_back(std::move(frame));
   return true;
@@ -211,9 +210,7 @@ void Session::Seal(std::uint16_t kind, std::string_view head, std::string_view b
       .Put(std::uint8_t{0})
       .PutRaw(head)
       .PutRaw(body);
-  const auto mac = MacOf(*sending_, sent_, {std::string_view(*out).substr(at)});
-  ++sent_;
-  out->append(Text(mac));
+  SealNumbered(sending_, sent_++, std::string_view(*out).substr(at, kFrameHeader), at + kFrameHeader, out);
 }
 
 }  // namespace ncclwatch::exchange

@@ -1,9 +1,10 @@
 // What two peers say on one connection, without the connection: the proof of the token, then sealed frames. Bytes in,
 // bytes out; no clock, no descriptor. docs/EXCHANGE.md draws the messages.
 //
-// Each side proves that it holds the token by a MAC over both nonces under a label of its role, so that nothing can be
-// replayed or sent back as an answer. Every frame then carries a MAC over its number, header and payload under a key of
-// this connection and direction: what is replayed, reordered, cut or altered is refused, and with it the connection.
+// Each side proves that it holds the token by a MAC over both halves of a new secret under a label of its role, so that
+// nothing can be replayed or sent back as an answer. Payloads are then encrypted and authenticated, with their number
+// and header, under a key of this connection and direction, made from token and secret: what is replayed, reordered,
+// cut or altered is refused, and with it the connection; and who learns the token later cannot read what was recorded.
 #pragma once
 
 #include <array>
@@ -14,15 +15,15 @@
 #include <string_view>
 #include <vector>
 
+#include "watchdog/exchange/crypto.h"
 #include "watchdog/exchange/exchange.h"
-#include "watchdog/exchange/sha256.h"
 
 namespace ncclwatch::exchange {
 
-inline constexpr std::uint8_t kWireVersion = 1;
+inline constexpr std::uint8_t kWireVersion = 2;  // 1 was signed, not encrypted
 inline constexpr std::size_t kMostTokens = 8;
 inline constexpr std::size_t kFrameHeader = 8;
-inline constexpr std::size_t kFrameMac = 16;
+inline constexpr std::size_t kFrameMac = kSealTag;
 inline constexpr std::size_t kMaxPayload = 1u << 20;
 
 // The tokens of this leader, ready for use. Shared by its connections.
@@ -49,11 +50,13 @@ class Session {
  public:
   enum class Side { kDialer, kListener };
   // keys must outlive it. A dialer has something to send at once.
+  // nonce: this side's half of the secret, used once; what is sent follows from it.
   Session(Side side, const Keys* keys, const Nonce& nonce);
 
   // Bytes that have come. False: the peer is refused for what why() says, now and for ever.
   bool Feed(std::string_view bytes);
   const std::string& why() const { return why_; }
+  bool other_version() const { return other_version_; }  // why it was refused: another version of ours
   // What the handshake wants to be sent; empty: nothing.
   std::string TakeOutput();
 
@@ -73,12 +76,13 @@ class Session {
 
   bool Refuse(const char* why);
   bool Step();  // takes one message from in_; false: none is whole
-  void SayHello(const Nonce& nonce);
+  bool RefuseVersion(std::uint8_t version);
+  void SayHello();
   bool TakeHello();
   bool TakeChallenge();
   bool TakeProof();
   bool TakeFrame();
-  void Open();
+  bool Open(std::string_view peer);
   std::optional<std::string> Whole(std::size_t bytes);
 
   const Side side_;
@@ -92,7 +96,8 @@ class Session {
   std::string hello_, challenge_;
   const HmacKey* key_ = nullptr;  // chosen by the listener
   bool guessable_ = true;
-  std::optional<HmacKey> sending_, receiving_;
+  Digest sending_{}, receiving_{};
+  bool other_version_ = false;
   std::uint64_t sent_ = 0, received_ = 0;
   std::deque<Frame> frames_;
 };

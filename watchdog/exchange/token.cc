@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "watchdog/exchange/sha256.h"
+#include "watchdog/exchange/crypto.h"
 #include "watchdog/exchange/unique_id.h"
 #include "watchdog/rundir/hydra.h"
 #include "watchdog/rundir/process.h"
@@ -106,9 +106,7 @@ std::string NodeName(const std::string& run_directory) {
     telling += std::to_string(directory.st_dev) + "\n" + std::to_string(directory.st_ino);
   else
     telling += run_directory;
-  Sha256 hash;
-  hash.Update(telling);
-  const Digest digest = hash.Finish();
+  const Digest digest = HashOf({telling});
   return Hex(std::span(digest).first(16));
 }
 

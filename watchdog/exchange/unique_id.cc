@@ -12,7 +12,7 @@
 
 #include "watchdog/exchange/address.h"
 #include "watchdog/exchange/bytes.h"
-#include "watchdog/exchange/sha256.h"
+#include "watchdog/exchange/crypto.h"
 
 namespace ncclwatch::exchange {
 namespace {

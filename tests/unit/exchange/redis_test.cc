@@ -57,6 +57,18 @@ TEST(ReplyReader, WhatIsNoReplyEndsIt) {
 
 Note SomeNote() { return {17, "node", "in", 3, 4, 5, 6, "body"}; }
 
+TEST(Seal, NobodyElseCanReadIt) {
+  const Seal seal(Keys({TokenOfSecret("t")}), "job");
+  Note note = SomeNote();
+  note.body = "--api-key=secret";
+  const std::string one = seal.Close(note), other = seal.Close(note);
+  EXPECT_EQ(one.find("api"), std::string::npos);
+  EXPECT_EQ(one.find(note.from), std::string::npos);
+  EXPECT_NE(one.substr(30), other.substr(30)) << "the same twice";
+  EXPECT_FALSE(IsOfOtherVersion(one));
+  EXPECT_TRUE(IsOfOtherVersion("\1 signed only"));
+}
+
 TEST(Seal, OpensWhatItClosedAndNothingElse) {
   const Keys keys({TokenOfSecret("a"), TokenOfSecret("b")}), second({TokenOfSecret("b")}), other({TokenOfSecret("c")});
   const Seal seal(keys, "job");

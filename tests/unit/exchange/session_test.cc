@@ -60,6 +60,46 @@ TEST(Session, ProvesTheTokenAndCarriesFramesBothWays) {
   EXPECT_FALSE(pair.listener.Take());
 }
 
+// argv, exception texts, stacks: not for those who can read the network.
+TEST(Session, NothingThatIsSaidCanBeRead) {
+  Pair pair;
+  ASSERT_TRUE(pair.Shake());
+  const std::string first = pair.Sealed(&pair.dialer, "--api-key=secret"),
+                    second = pair.Sealed(&pair.dialer, "--api-key=secret"),
+                    back = pair.Sealed(&pair.listener, "--api-key=secret");
+  for (const std::string& bytes : {first, second, back}) {
+    EXPECT_EQ(bytes.find("head"), std::string::npos);
+    EXPECT_EQ(bytes.find("api"), std::string::npos);
+    EXPECT_EQ(bytes.size(), kFrameHeader + 21 + kFrameMac);
+  }
+  EXPECT_NE(first, second) << "the same twice";
+  EXPECT_NE(first, back) << "the same key both ways";
+}
+
+// With the token alone, learnt later or guessed, what was recorded cannot be read: keys follow from secrets of that
+// time.
+TEST(Session, EveryConnectionHasKeysOfItsOwn) {
+  Pair one({TokenOfSecret("t")}, {TokenOfSecret("t")}, 1), other({TokenOfSecret("t")}, {TokenOfSecret("t")}, 2);
+  ASSERT_TRUE(one.Shake() && other.Shake());
+  EXPECT_NE(one.Sealed(&one.dialer, "x"), other.Sealed(&other.dialer, "x"));
+  EXPECT_EQ(one.hello.find(std::string(32, '\1')), std::string::npos) << "its half of the secret as it is";
+}
+
+TEST(Session, AnotherVersionIsRefusedAndToldWhich) {
+  Pair pair;
+  std::string hello = pair.dialer.TakeOutput();
+  hello[4] = 1;
+  EXPECT_FALSE(pair.listener.Feed(hello));
+  EXPECT_TRUE(pair.listener.other_version());
+  EXPECT_EQ(pair.listener.why(), "runs another version of ncclwatch (its exchange speaks version 1, this one " +
+                                     std::to_string(kWireVersion) + ")");
+  std::string answer = pair.listener.TakeOutput();
+  EXPECT_EQ(answer.size(), 40u);
+  answer[4] = 9;
+  EXPECT_FALSE(pair.dialer.Feed(answer));
+  EXPECT_TRUE(pair.dialer.other_version());
+}
+
 TEST(Session, ByteByByteIsTheSame) {
   Pair pair;
   const auto drip = [](Session* to, const std::string& bytes) {

@@ -184,6 +184,31 @@ TEST_F(Strangers, WhoSaysNothingGoesSoonerThanWhoKnowsTheToken) {
   close(slow);
 }
 
+TEST_F(Strangers, ANodeOfAnotherVersionCostsOneLine) {
+  const Keys keys({TokenOfSecret("test")});
+  std::vector<std::string> lines;
+  for (int i = 0; i < 5; ++i) {
+    Session dialer(Session::Side::kDialer, &keys, *NewNonce());
+    std::string hello = dialer.TakeOutput();
+    hello[4] = 1;
+    const int fd = Call(port_);
+    cluster_[0].Drive();
+    ASSERT_TRUE(Say(fd, hello));
+    std::string answer;
+    ASSERT_TRUE(cluster_.Until([&] {
+      char bytes[64];
+      const ssize_t n = recv(fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+      if (n > 0) answer.append(bytes, static_cast<std::size_t>(n));
+      return n == 0 || (n < 0 && errno == ECONNRESET);
+    }));
+    EXPECT_TRUE(answer.starts_with("NCWY")) << "it cannot tell why";
+    close(fd);
+    for (std::string& line : cluster_[0].mailbox.TakeLines()) lines.push_back(std::move(line));
+  }
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("another version of ncclwatch"), std::string::npos) << lines[0];
+}
+
 TEST_F(Strangers, AHelloThatWasOverheardLeadsNowhere) {
   const Keys keys({TokenOfSecret("test")});
   Session dialer(Session::Side::kDialer, &keys, *NewNonce());
