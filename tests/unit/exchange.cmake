@@ -8,7 +8,7 @@ add_executable(unit_exchange
   ${CMAKE_CURRENT_LIST_DIR}/exchange/open_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/parts_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/redis_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/session_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/exchange/crypto_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/strangers_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/exchange/crypto_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/redis_tls_test.cc ${CMAKE_CURRENT_LIST_DIR}/exchange/strangers_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/exchange/tcp_test.cc)
 target_link_libraries(unit_exchange PRIVATE exchange_cluster ncclwatch_warnings GTest::gtest_main)
 gtest_discover_tests(unit_exchange TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT 120)

@@ -11,7 +11,7 @@
 
 namespace ncclwatch::exchange {
 
-// "tcp://host:port" or "redis://[[user]:password@]host[:port][/database]"; IPv6 in brackets. None and a reason, without
+// "tcp://host:port" or "redis://[[user]:password@]host[:port][/database]"; IPv6 in brackets; "rediss://", likewise. None and a reason, without
 // the password, if it is neither.
 std::optional<Address> ParseAddress(std::string_view text, std::string* why);
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "watchdog/settings/bind_address.h"
+#include "watchdog/settings/exchange_address.h"
 
 namespace ncclwatch::exchange {
 
@@ -101,6 +102,7 @@ struct Address {
   std::vector<std::uint16_t> more_ports;
   int database = 0;            // Redis
   std::string user, password;  // Redis
+  settings::Tls tls;           // Redis
   std::string source;          // for people: where it comes from, "MASTER_ADDR"
   std::string ToText() const;  // "tcp://host:port"; never the password
 };

@@ -22,15 +22,18 @@ std::string ErrorText(int error) {
 
 }  // namespace
 
-std::unique_ptr<RedisLink> RedisLink::Dial(Context* context, const Endpoint& to, Owner* owner) {
+std::unique_ptr<RedisLink> RedisLink::Dial(Context* context, const Endpoint& to, const TlsTrust* trust, Owner* owner) {
   const int fd = DialSocket(&context->loop->descriptors(), to);
   if (fd < 0) return nullptr;
-  std::unique_ptr<RedisLink> link(new RedisLink(context, fd, owner));
+  std::unique_ptr<RedisLink> link(new RedisLink(context, fd, trust, owner));
   if (!context->loop->Watch(fd, EPOLLIN | EPOLLOUT, link.get())) return nullptr;
   return link;
 }
 
-RedisLink::RedisLink(Context* context, int fd, Owner* owner) : context_(context), fd_(fd), owner_(owner) { LogIn(); }
+RedisLink::RedisLink(Context* context, int fd, const TlsTrust* trust, Owner* owner)
+    : context_(context), fd_(fd), owner_(owner), tls_(trust ? std::make_unique<TlsStream>(*trust, fd) : nullptr) {
+  LogIn();
+}
 
 RedisLink::~RedisLink() { Close(); }
 
@@ -45,6 +48,23 @@ void RedisLink::End(const std::string& why) {
   if (fd_ < 0) return;
   Close();
   owner_->OnEnd(this, why);
+}
+
+ssize_t RedisLink::Send(std::string_view bytes) {
+  return tls_ ? tls_->Send(bytes) : send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+}
+
+ssize_t RedisLink::Receive(char* to, std::size_t most) {
+  return tls_ ? tls_->Receive(to, most) : recv(fd_, to, most, 0);
+}
+
+void RedisLink::EndByError() { End(tls_ && errno == EPROTO ? std::string(tls_->why()) : ErrorText(errno)); }
+
+// TLS may have to read before it can write, and the other way round.
+void RedisLink::Watch() {
+  const bool writing = tls_ && waiting() > 0 ? tls_->wants_to_write() : waiting() > 0;
+  if (std::exchange(writing_, writing) != writing)
+    context_->loop->Change(fd_, writing ? EPOLLIN | EPOLLOUT : EPOLLIN, this);
 }
 
 // Said at once behind the connection; the last reply decides.
@@ -79,10 +99,10 @@ void RedisLink::Flush() {
   if (fd_ < 0 || connecting_) return;
   if (waiting() > kMostWaiting) return End("does not take what it is sent");
   while (waiting() > 0) {
-    const ssize_t n = send(fd_, out_.data() + gone_, waiting(), MSG_NOSIGNAL);
+    const ssize_t n = Send(std::string_view(out_).substr(gone_));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (n < 0) return End(ErrorText(errno));
+    if (n < 0) return EndByError();
     gone_ += static_cast<std::size_t>(n);
     context_->counters.bytes_out += static_cast<std::uint64_t>(n);
   }
@@ -91,18 +111,16 @@ void RedisLink::Flush() {
     gone_ = 0;
     if (out_.capacity() > kRead) out_.shrink_to_fit();
   }
-  const bool writing = waiting() > 0;
-  if (std::exchange(writing_, writing) != writing)
-    context_->loop->Change(fd_, writing ? EPOLLIN | EPOLLOUT : EPOLLIN, this);
+  Watch();
 }
 
 void RedisLink::Read() {
   std::array<char, kRead> buffer;
   for (int i = 0; i < kReadsAtOnce && fd_ >= 0; ++i) {
-    const ssize_t n = recv(fd_, buffer.data(), buffer.size(), 0);
+    const ssize_t n = Receive(buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (n < 0) return End(ErrorText(errno));
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (n < 0) return EndByError();
     if (n == 0) return End("closed the connection");
     context_->counters.bytes_in += static_cast<std::uint64_t>(n);
     reader_.Feed({buffer.data(), static_cast<std::size_t>(n)});
@@ -114,9 +132,11 @@ void RedisLink::Read() {
       expected_.pop_front();
       if (then) then(*reply);
     }
-    if (reader_.Failed()) return End("does not speak Redis' protocol");
-    if (static_cast<std::size_t>(n) < buffer.size()) return;
+    if (reader_.Failed()) return End(reader_.why());
+    if (static_cast<std::size_t>(n) < buffer.size() && !tls_) break;  // TLS gives one of its records at a time
   }
+  // What came may be what TLS waited for to write.
+  if (tls_ && fd_ >= 0 && waiting() > 0) Flush();
 }
 
 void RedisLink::Ready(std::uint32_t events) {

@@ -13,6 +13,7 @@
 #include "watchdog/exchange/endpoint.h"
 #include "watchdog/exchange/loop.h"
 #include "watchdog/exchange/redis_reply.h"
+#include "watchdog/exchange/tls.h"
 
 namespace ncclwatch::exchange {
 
@@ -27,8 +28,8 @@ class RedisLink final : public Source {
     virtual void OnEnd(RedisLink* link, const std::string& why) = 0;
   };
 
-  // Null: no descriptor, or refused at once.
-  static std::unique_ptr<RedisLink> Dial(Context* context, const Endpoint& to, Owner* owner);
+  // Null: no descriptor, or refused at once. trust: outlives it; null: without TLS.
+  static std::unique_ptr<RedisLink> Dial(Context* context, const Endpoint& to, const TlsTrust* trust, Owner* owner);
   ~RedisLink() override;
   void Close();
 
@@ -51,7 +52,11 @@ class RedisLink final : public Source {
   };
   static constexpr std::int64_t kPatience_ns = 2'000'000'000;
 
-  RedisLink(Context* context, int fd, Owner* owner);
+  RedisLink(Context* context, int fd, const TlsTrust* trust, Owner* owner);
+  ssize_t Send(std::string_view bytes);
+  ssize_t Receive(char* to, std::size_t most);
+  void EndByError();
+  void Watch();
   void LogIn();
   void Read();
   void End(const std::string& why);
@@ -62,6 +67,7 @@ class RedisLink final : public Source {
   bool connecting_ = true, ready_ = false, writing_ = true, flush_asked_ = false;
   std::string out_;
   std::size_t gone_ = 0;
+  std::unique_ptr<TlsStream> tls_;  // null: without
   ReplyReader reader_;
   std::deque<Expected> expected_;
 };

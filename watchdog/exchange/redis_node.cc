@@ -5,8 +5,8 @@
 #include <ctime>
 #include <utility>
 
-#include "watchdog/exchange/redis_kinds.h"
 #include "watchdog/exchange/crypto.h"
+#include "watchdog/exchange/redis_kinds.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -99,7 +99,18 @@ void RedisNode::Dial(std::int64_t now_ns) {
   // Not all nodes in the same moment.
   dial_again_ns_ = now_ns + wait_ns_ / 2 + wait_ns_ / 256 * static_cast<unsigned char>(own_channel_.back()) % wait_ns_;
   const Endpoint& to = resolver_.found()[which_++ % resolver_.found().size()];
-  talk_ = RedisLink::Dial(&context_, to.With(context_.setup.address.port), this);
+  talk_ = Link(to);
+}
+
+std::unique_ptr<RedisLink> RedisNode::Link(const Endpoint& to) {
+  const Address& address = context_.setup.address;
+  // The files are looked at again as long as they are of no use.
+  if (address.tls.on && !trust_ && !(trust_ = TlsTrust::Make(address.tls, address.host, &last_failure_)))
+    return nullptr;
+  if (!address.tls.on && !address.password.empty() && !to.IsLoopback() && !std::exchange(said_plain_, true))
+    context_.mailbox->Say("Redis at " + address.ToText() +
+                          ": the password is sent so that who can read the network can read it; rediss:// encrypts it");
+  return RedisLink::Dial(&context_, to.With(address.port), trust_.get(), this);
 }
 
 void RedisNode::DialListener() {
@@ -109,7 +120,7 @@ void RedisNode::DialListener() {
     context_.loop->Bury(std::move(listen_));
   }
   const Endpoint& to = resolver_.found()[(which_ - 1) % resolver_.found().size()];
-  listen_ = RedisLink::Dial(&context_, to.With(context_.setup.address.port), this);
+  listen_ = Link(to);
   if (!listen_) CloseBoth(Now(), "no second connection");
 }
 

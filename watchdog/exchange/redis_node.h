@@ -35,6 +35,7 @@ class RedisNode final : public Node, private RedisLink::Owner, private Lease::Ha
  private:
   void Dial(std::int64_t now_ns);
   void DialListener();
+  std::unique_ptr<RedisLink> Link(const Endpoint& to);
   void CloseBoth(std::int64_t now_ns, const std::string& why);
   bool Connected() const { return up_ && talk_ && talk_->ready(); }
   void Complain(std::int64_t now_ns, const std::string& what);
@@ -67,6 +68,7 @@ class RedisNode final : public Node, private RedisLink::Owner, private Lease::Ha
   const std::string prefix_;
   const std::string own_channel_;
   Resolver resolver_;
+  std::unique_ptr<TlsTrust> trust_;
   const Seal seal_;
   Replays replays_;
   Roster roster_;
@@ -78,7 +80,7 @@ class RedisNode final : public Node, private RedisLink::Owner, private Lease::Ha
   bool reading_ = false;   // the second one is
   std::size_t which_ = 0;  // of the server's addresses
   std::int64_t dial_again_ns_ = 0, wait_ns_ = 0, down_since_ns_;
-  bool said_down_ = false;
+  bool said_down_ = false, said_plain_ = false;
   std::string last_failure_;
   std::int64_t complain_again_ns_ = 0;
 

@@ -2,18 +2,19 @@
 
 #include <hiredis/read.h>
 
+#include <algorithm>
 #include <exception>
 
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr long long kMostElements = 1 << 16;
-constexpr std::size_t kMostBytes = 64u << 20;
-
 // Called by hiredis' reader, through which nothing may be thrown. Null means out of memory to it. Its numbers of
 // elements are int or size_t, depending on its version.
 template <typename Make>
 void* Made(const redisReadTask* task, Make make) {
+  ReplyReader::Taken& taken = *static_cast<ReplyReader::Taken*>(task->privdata);
+  if (task->parent == nullptr) ++taken.elements;  // those of lists are counted with their lists
+  if (taken.TooMuch()) return nullptr;
   try {
     auto reply = std::make_unique<Reply>();
     make(reply.get());
@@ -29,6 +30,7 @@ void* Made(const redisReadTask* task, Make make) {
 }
 
 void* Text(const redisReadTask* task, char* text, std::size_t size) {
+  static_cast<ReplyReader::Taken*>(task->privdata)->bytes += size;
   return Made(task, [&](Reply* reply) {
     reply->kind = task->type == REDIS_REPLY_ERROR ? Reply::Kind::kError : Reply::Kind::kText;
     reply->text.assign(text, size);
@@ -47,7 +49,10 @@ void* Nil(const redisReadTask* task) {
 }
 
 constexpr auto kList = [](const redisReadTask* task, auto elements) -> void* {
-  if (static_cast<long long>(elements) < 0 || static_cast<long long>(elements) > kMostElements) return nullptr;
+  if (static_cast<long long>(elements) < 0) return nullptr;
+  // Before there is memory for them: eight bytes announce as many as they like.
+  ReplyReader::Taken& taken = *static_cast<ReplyReader::Taken*>(task->privdata);
+  taken.elements += std::min(static_cast<std::size_t>(elements), ReplyReader::kMostElements + 1);
   return Made(task, [&](Reply* reply) {
     reply->kind = Reply::Kind::kList;
     reply->list.resize(static_cast<std::size_t>(elements));
@@ -74,7 +79,13 @@ redisReplyObjectFunctions* Functions() {
 
 }  // namespace
 
-ReplyReader::ReplyReader() : reader_(redisReaderCreateWithFunctions(Functions())), failed_(reader_ == nullptr) {}
+ReplyReader::ReplyReader() : reader_(redisReaderCreateWithFunctions(Functions())), failed_(reader_ == nullptr) {
+  if (reader_) reader_->privdata = &taken_;
+}
+
+const char* ReplyReader::why() const {
+  return taken_.TooMuch() ? "sends more at once than is taken" : "does not speak Redis' protocol";
+}
 
 ReplyReader::~ReplyReader() {
   if (reader_) redisReaderFree(reader_);
@@ -82,7 +93,8 @@ ReplyReader::~ReplyReader() {
 
 bool ReplyReader::Feed(std::string_view bytes) {
   if (failed_) return false;
-  failed_ = reader_->len > kMostBytes || redisReaderFeed(reader_, bytes.data(), bytes.size()) != REDIS_OK;
+  if (reader_->len > kMostBytes) taken_.bytes = kMostBytes + 1;  // one text that is longer
+  failed_ = taken_.TooMuch() || redisReaderFeed(reader_, bytes.data(), bytes.size()) != REDIS_OK;
   return !failed_;
 }
 
@@ -92,6 +104,7 @@ std::unique_ptr<Reply> ReplyReader::Take() {
     failed_ = true;
     return nullptr;
   }
+  if (reply) taken_ = {};
   return std::unique_ptr<Reply>(static_cast<Reply*>(reply));
 }
 

@@ -34,9 +34,20 @@ class ReplyReader {
   // The oldest whole reply; null: none (yet), or Failed().
   std::unique_ptr<Reply> Take();
   bool Failed() const { return failed_; }
+  const char* why() const;
+
+  static constexpr std::size_t kMostElements = 1 << 16;  // of one reply, however deep
+  static constexpr std::size_t kMostBytes = 128u << 20;
+
+  // What one reply has taken so far.
+  struct Taken {
+    std::size_t elements = 0, bytes = 0;
+    bool TooMuch() const { return elements > kMostElements || bytes > kMostBytes; }
+  };
 
  private:
   redisReader* reader_;
+  Taken taken_;
   bool failed_ = false;
 };
 

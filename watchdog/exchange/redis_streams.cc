@@ -15,7 +15,7 @@ constexpr std::string_view kExpire_ms = "60000";
 constexpr std::int64_t kExpireAgain_ns = 15'000'000'000;
 constexpr std::size_t kMostChannels = 16384;
 constexpr std::string_view kMostEntries = "4096";
-constexpr std::string_view kBlock_ms = "2000", kEntriesAtOnce = "256";
+constexpr std::string_view kBlock_ms = "2000", kEntriesAtOnce = "40";  // of each stream: a reply of the largest fits
 constexpr std::int64_t kReadPatience_ns = 4'000'000'000;
 
 // "1700000000000-3"

@@ -1,5 +1,6 @@
 #include "watchdog/settings/exchange_address.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace ncclwatch::settings {
@@ -45,6 +46,31 @@ bool TakeCredentials(std::string_view* text, ExchangeAddress* address) {
   return true;
 }
 
+bool TakeTls(std::string_view* text, ExchangeAddress* address) {
+  const std::size_t mark = text->find('?');
+  if (mark == std::string_view::npos) return true;
+  std::string_view rest = text->substr(mark + 1);
+  *text = text->substr(0, mark);
+  if (!address->tls.on || rest.empty()) return false;
+  while (!rest.empty()) {
+    const std::string_view one = rest.substr(0, rest.find('&'));
+    rest.remove_prefix(std::min(rest.size(), one.size() + 1));
+    const std::size_t equals = one.find('=');
+    if (equals == std::string_view::npos || equals + 1 == one.size()) return false;
+    const std::string_view what = one.substr(0, equals);
+    Tls& tls = address->tls;
+    std::string* const to = what == "ca"     ? &tls.ca
+                            : what == "cert" ? &tls.cert
+                            : what == "key"  ? &tls.key
+                            : what == "name" ? &tls.name
+                                             : nullptr;
+    const std::optional<std::string> plain = Unescaped(one.substr(equals + 1));
+    if (to == nullptr || !plain) return false;
+    *to = *plain;
+  }
+  return address->tls.key.empty() || !address->tls.cert.empty();
+}
+
 bool TakeDatabase(std::string_view* text, ExchangeAddress* address) {
   const std::size_t slash = text->find('/');
   if (slash == std::string_view::npos) return true;
@@ -76,16 +102,18 @@ bool TakeHost(std::string_view* text, ExchangeAddress* address) {
 
 std::optional<ExchangeAddress> ParseExchange(std::string_view text) {
   ExchangeAddress address;
-  if (text.starts_with("redis://")) {
+  if (text.starts_with("redis://") || text.starts_with("rediss://")) {
     address.redis = true;
+    address.tls.on = text[5] == 's';
     address.port = kRedisPort;
-    text.remove_prefix(8);
+    text.remove_prefix(address.tls.on ? 9 : 8);
   } else if (text.starts_with("tcp://")) {
     text.remove_prefix(6);
   } else {
     return std::nullopt;
   }
-  if (!TakeCredentials(&text, &address) || !TakeDatabase(&text, &address) || !TakeHost(&text, &address))
+  if (!TakeCredentials(&text, &address) || !TakeTls(&text, &address) || !TakeDatabase(&text, &address) ||
+      !TakeHost(&text, &address))
     return std::nullopt;
   if (!text.empty() && (text[0] != ':' || !Number(text.substr(1), &address.port))) return std::nullopt;
   if (address.port == 0) return std::nullopt;

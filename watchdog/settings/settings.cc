@@ -151,7 +151,8 @@ std::string Exchange(const Environment& environment) {
   if (Same(value, "off")) return "off";
   if (ParseExchange(value)) return std::string(value);
   environment.Complain(kVariable,
-                       "not understood, auto is used; accepted: auto, off, tcp://host:port, redis://host[:port][/db]");
+                       "not understood, auto is used; accepted: auto, off, tcp://host:port, redis://host[:port][/db], "
+                       "rediss://host[:port][/db][?ca=/file&cert=/file&key=/file&name=host]");
   return "auto";
 }
 

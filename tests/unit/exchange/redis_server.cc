@@ -17,12 +17,20 @@ namespace ncclwatch::testing {
 
 bool RedisServer::IsInstalled() { return std::system("command -v redis-server >/dev/null") == 0; }
 
-RedisServer::RedisServer(std::string password) : port_(FreePort()), password_(std::move(password)) { Start(); }
+RedisServer::RedisServer(std::string password, std::string tls_files, bool clients_too)
+    : port_(FreePort()),
+      tls_port_(FreePort()),
+      password_(std::move(password)),
+      tls_files_(std::move(tls_files)),
+      clients_too_(clients_too) {
+  Start();
+}
 
 RedisServer::~RedisServer() { Kill(); }
 
 void RedisServer::Start() {
-  const std::string port = std::to_string(port_);
+  const std::string port = std::to_string(port_), tls_port = std::to_string(tls_port_);
+  const std::string ca = tls_files_ + "/ca.pem", cert = tls_files_ + "/server.pem", key = tls_files_ + "/server.key";
   pid_ = fork();
   if (pid_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -32,6 +40,10 @@ void RedisServer::Start() {
     std::vector<const char*> words = {"redis-server", "--port", port.c_str(), "--bind", "127.0.0.1", "--save", "",
                                       "--appendonly", "no",     "--dir",      "/tmp"};
     if (!password_.empty()) words.insert(words.end(), {"--requirepass", password_.c_str()});
+    if (!tls_files_.empty())
+      words.insert(words.end(),
+                   {"--tls-port", tls_port.c_str(), "--tls-ca-cert-file", ca.c_str(), "--tls-cert-file", cert.c_str(),
+                    "--tls-key-file", key.c_str(), "--tls-auth-clients", clients_too_ ? "yes" : "no"});
     words.push_back(nullptr);
     execvp(words[0], const_cast<char* const*>(words.data()));
     _exit(127);

@@ -55,6 +55,47 @@ TEST(ReplyReader, WhatIsNoReplyEndsIt) {
   }
 }
 
+// A few bytes announce lists of lists: what they would take is counted before it is taken.
+TEST(ReplyReader, ManyElementsEndIt) {
+  std::string nested;
+  for (int i = 0; i < 5; ++i) nested += "*30000\r\n";
+  std::string flat = "*60000\r\n";
+  for (int i = 0; i < 60000; ++i) flat += "*2\r\n:1\r\n:2\r\n";
+  for (const std::string& bytes : {nested, flat}) {
+    ReplyReader reader;
+    reader.Feed(bytes);
+    EXPECT_FALSE(reader.Take());
+    EXPECT_TRUE(reader.Failed());
+    EXPECT_STREQ(reader.why(), "sends more at once than is taken");
+  }
+  // Counted for each reply.
+  ReplyReader reader;
+  for (int i = 0; i < 10; ++i) {
+    std::string one = "*60000\r\n";
+    for (int n = 0; n < 60000; ++n) one += ":1\r\n";
+    ASSERT_TRUE(reader.Feed(one));
+    const auto reply = reader.Take();
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->list.size(), 60000u);
+  }
+}
+
+TEST(ReplyReader, ManyBytesEndIt) {
+  const std::string part(1 << 20, 'x');
+  ReplyReader texts, text;
+  texts.Feed("*1000\r\n");
+  text.Feed("$1000000000\r\n");
+  std::size_t taken = 0, one = 0;
+  while (texts.Feed("$1048576\r\n" + part + "\r\n") && !texts.Take() && !texts.Failed()) taken += part.size();
+  while (text.Feed(part) && !text.Take() && !text.Failed()) one += part.size();
+  for (const std::size_t bytes : {taken, one}) {
+    EXPECT_LE(bytes, ReplyReader::kMostBytes + 2 * part.size());
+    EXPECT_GE(bytes, ReplyReader::kMostBytes / 2);
+  }
+  EXPECT_STREQ(texts.why(), "sends more at once than is taken");
+  EXPECT_STREQ(text.why(), "sends more at once than is taken");
+}
+
 Note SomeNote() { return {17, "node", "in", 3, 4, 5, 6, "body"}; }
 
 TEST(Seal, NobodyElseCanReadIt) {

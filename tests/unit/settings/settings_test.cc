@@ -92,8 +92,27 @@ TEST(Settings, PartsOfAPlaceAreTakenApart) {
   EXPECT_EQ(ParseExchange("redis://h")->port, kRedisPort);
   for (const char* text : {"", "tcp://", "tcp://h", "tcp://h:", "tcp://h:0", "tcp://h:65536", "tcp://h:1/2",
                            "tcp://[h]:1", "tcp://[::1:1", "tcp://u:p@h:1", "tcp://a b:1", "redis://h:x", "redis://h/x",
-                           "redis://p@h", "redis://:%4@h", "redis://h/-1", "rediss://h"})
+                           "redis://p@h", "redis://:%4@h", "redis://h/-1", "redis://h?ca=/f", "rediss://h?",
+                           "rediss://h?ca", "rediss://h?ca=", "rediss://h?what=x", "rediss://h?key=/f", "rediss://h?ca=%4"})
     EXPECT_FALSE(ParseExchange(text)) << text;
+}
+
+TEST(Settings, RedisOverTls) {
+  const auto plain = ParseExchange("redis://h");
+  EXPECT_FALSE(plain->tls.on);
+  const auto tls = ParseExchange("rediss://me:a@[::1]:7000/12?ca=/c%20a.pem&cert=/x&key=/y&name=redis.example");
+  ASSERT_TRUE(tls);
+  EXPECT_TRUE(tls->redis);
+  EXPECT_TRUE(tls->tls.on);
+  EXPECT_EQ(tls->host, "::1");
+  EXPECT_EQ(tls->port, 7000);
+  EXPECT_EQ(tls->database, 12);
+  EXPECT_EQ(tls->tls.ca, "/c a.pem");
+  EXPECT_EQ(tls->tls.cert, "/x");
+  EXPECT_EQ(tls->tls.key, "/y");
+  EXPECT_EQ(tls->tls.name, "redis.example");
+  EXPECT_TRUE(ParseExchange("rediss://h")->tls.on);
+  EXPECT_EQ(From({{"NCCLWATCH_EXCHANGE", "rediss://h?ca=/c"}}).settings.exchange, "rediss://h?ca=/c");
 }
 
 TEST(Settings, AComplaintNeverShowsAPassword) {
