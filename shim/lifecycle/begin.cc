@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "shim/lifecycle/abort.h"
 #include "shim/lifecycle/exit.h"
@@ -25,6 +25,7 @@
 #include "shim/resolve/libraries.h"
 #include "watchdog/act/in_time.h"
 #include "watchdog/descriptors/standard.h"
+#include "watchdog/rundir/leave.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/run_directory.h"
 #include "watchdog/settings/excluded.h"
@@ -62,8 +63,7 @@ format::Identity Identify(const rundir::Launch& launch, const settings::Settings
   Put(identity.job, launch.job);
   Put(identity.master_address, launch.master_address);
   Put(identity.command, CommandLine(settings.redact));
-  struct stat space {};
-  if (stat("/proc/self/ns/pid", &space) == 0) identity.pid_namespace = space.st_ino;
+  identity.pid_namespace = rundir::PidNamespace();
   identity.pid = static_cast<std::uint32_t>(getpid());
   identity.uid = getuid();
   if (const auto own = rundir::StatOf(getpid())) identity.start_time = own->start_time;
@@ -136,6 +136,23 @@ void SayWhatIsWrong(const settings::Settings& settings, const rundir::Launch& la
     Say("the nodes exchange nothing: %s", settings.why_no_exchange.c_str());
 }
 
+// Where there is little room a box has fewer records, but no fewer than tell what the last calls were.
+std::vector<std::uint32_t> Rings(const BoxPlan& plan) {
+  constexpr std::uint32_t kFewest = 1024;
+  std::vector<std::uint32_t> rings = {plan.ring};
+  while (rings.back() / 2 >= kFewest) rings.push_back(rings.back() / 2);
+  return rings;
+}
+
+std::vector<std::uint64_t> BoxSizes(BoxPlan plan, const std::vector<std::uint32_t>& rings) {
+  std::vector<std::uint64_t> sizes;
+  for (const std::uint32_t ring : rings) {
+    plan.ring = ring;
+    sizes.push_back(BoxBytes(plan));
+  }
+  return sizes;
+}
+
 // The thread outlives everything that could end it in an orderly way: it is never destroyed.
 void LaunchWatchdog(Box& box, const std::string& directory, const std::string& name,
                     const settings::Settings& settings) {
@@ -185,7 +202,8 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   BoxPlan plan;
   plan.ring = settings.ring;
   plan.communicators = settings.communicators;
-  const auto place = rundir::Make(settings, launch, BoxBytes(plan));
+  const std::vector<std::uint32_t> rings = Rings(plan);
+  const auto place = rundir::Make(settings, launch, BoxSizes(plan, rings));
   if (const auto* refused = std::get_if<rundir::Refused>(&place)) {
     if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", refused->reason.c_str());
     return nullptr;
@@ -194,6 +212,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   descriptors::LogInto(made.path);
   if (loud && !made.remark.empty()) Say("%s", made.remark.c_str());
 
+  plan.ring = rings[made.size];
   plan.directory = made.path;
   plan.identity = Identify(launch, settings);
   plan.name = FileName(plan.identity);
@@ -218,6 +237,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
     if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", reason.c_str());
     return nullptr;
   }
+  if (!made.by_name && !settings.keep.all) rundir::PrepareToLeave(made.top, made.path, plan.name, box->header);
   CatchExits();
   CatchFatalSignals(*box);
   CatchTerminate();

@@ -10,11 +10,13 @@
 
 #include "shim/export.h"
 #include "shim/lifecycle/abort.h"
+#include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/put.h"
 #include "watchdog/act/end_job.h"
+#include "watchdog/rundir/leave.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -28,10 +30,20 @@ bool IsFalseSuccess(int status) {
   return (status & 0xff) == 0 && box && Refusing(*box) && static_cast<std::uint32_t>(syscall(SYS_getpid)) == box->pid;
 }
 
+// Not in a child by vfork(), which shares this memory.
+void Leave(int status) {
+  const Box* box = CurrentBox();
+  if ((status & 0xff) == 0 && box && static_cast<std::uint32_t>(syscall(SYS_getpid)) == box->pid) {
+    const KeepErrno keep;
+    rundir::LeaveIfLast();
+  }
+}
+
 // Nothing may run after the handlers but the system call: as glibc's own _exit, past any debug hooks.
 [[noreturn]] void EndNow(int status) {
   if (IsFalseSuccess(status)) status = act::kEndedByUs;
   NoteExit(status);
+  Leave(status);
   for (;;) syscall(SYS_exit_group, status);
 }
 
@@ -47,6 +59,7 @@ void OnExit(int status, void*) {
     EndNow(status);
   }
   NoteExit(status);
+  Leave(status);
 }
 
 }  // namespace

@@ -94,7 +94,7 @@ def shared_memory_read_only(sandbox):
     os.makedirs(scratch, exist_ok=True)
     try:
         extra = {"NCCLWATCH_DIR": None, "TMPDIR": scratch, "SOFTGPU_NCCL_DIR": scratch, "NCCLWATCH_JOB": "ro",
-                 "HOST_ID_DIR": scratch}
+                 "HOST_ID_DIR": scratch, "NCCLWATCH_KEEP": "all"}
         job = sandbox.job(prefix + [program(sandbox, "limits"), "calls", "0"], 1, extra=extra)
         check_equal(job.statuses(), [0], f"exit status ({job.done})")
         job.directory = scratch

@@ -118,6 +118,28 @@ Name NameOf(const Place& place, const Lookup& lookup) {
   return {"session-" + session, session};
 }
 
+// Does its launcher give each job a name of its own, which ranks in containers of their own share? The run id of torchrun
+// is "none" by default, and Hydra may give no number.
+bool NamesItsJobs(const Place& place, const Lookup& lookup) {
+  switch (place.launcher) {
+    case Launcher::kSlurm:
+    case Launcher::kOpenMpi: return true;
+    case Launcher::kMpich: return !lookup("PMI_JOBID").value_or("").empty();
+    case Launcher::kTorchrun:
+    case Launcher::kPlain:
+    case Launcher::kNone: break;
+  }
+  return false;
+}
+
+// Process 1 of a container, and what was put into one from outside, have no parent there: the container started them.
+Instance ContainerOf(const Place& place) {
+  const Instance instance = InstanceOf(getpid(), place);
+  if (instance.pid != 0) return instance;
+  const std::optional<ProcessStat> first = StatOf(1);
+  return first ? Instance{1, first->start_time} : instance;
+}
+
 }  // namespace
 
 Place PlaceFrom(const Lookup& lookup) {
@@ -192,10 +214,13 @@ Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv,
     launch.attempt = static_cast<std::uint32_t>(Number(lookup, "SLURM_RESTART_COUNT").value_or(0));
 
   const Name name = settings.job.empty() ? NameOf(place, lookup) : Name{settings.job, settings.job};
-  const Instance instance = InstanceOf(getpid(), place, patience);
-  launch.job = SafeName(name.readable) + "-" +
-               HashText(name.telling + "\n" + BootId() + "\n" + std::to_string(instance.pid) + "\n" +
-                        std::to_string(instance.start_time));
+  const bool named = NamesItsJobs(place, lookup);
+  const Instance instance = named ? InstanceOf(getpid(), place, patience) : ContainerOf(place);
+  std::string telling = name.telling + "\n" + BootId() + "\n" + std::to_string(instance.pid) + "\n" +
+                        std::to_string(instance.start_time);
+  // Containers with a common /dev/shm have process 1, and session 1, each: equal pids there are not one process.
+  if (!named) telling += "\n" + std::to_string(PidNamespace());
+  launch.job = SafeName(name.readable) + "-" + HashText(telling);
   launch.own_launcher = place.launcher != Launcher::kPlain && place.launcher != Launcher::kNone;
   return launch;
 }

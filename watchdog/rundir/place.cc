@@ -2,11 +2,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -32,6 +31,28 @@ bool MakeParents(const std::string& path) {
   return true;
 }
 
+bool IsOwn(const format::Identity& identity) {
+  if (identity.pid != static_cast<std::uint32_t>(getpid()) || identity.pid_namespace != PidNamespace()) return false;
+  const std::optional<ProcessStat> self = StatOf(getpid());
+  return self && self->start_time == identity.start_time;
+}
+
+// Has the process made a communicator with all ranks of its job? Then each of them has been there. Looks at the first
+// few: the world comes first.
+bool MadeWholeWorld(int fd, const format::Header& header) {
+  constexpr std::uint32_t kLookedAt = 8;
+  const auto& table = header.communicators;
+  if (header.identity.world_size <= 1 || table.entry_bytes != sizeof(format::Communicator)) return false;
+  for (std::uint32_t i = 0; i < std::min(table.count, kLookedAt); ++i) {
+    alignas(format::Communicator) unsigned char entry[sizeof(format::Communicator)];
+    const auto at = static_cast<off_t>(table.offset + std::uint64_t{i} * sizeof(entry));
+    if (pread(fd, entry, sizeof(entry), at) != static_cast<ssize_t>(sizeof(entry))) return false;
+    if (format::IsWholeWorld(*reinterpret_cast<const format::Communicator*>(entry), header.identity.world_size))
+      return true;
+  }
+  return false;
+}
+
 void AddBox(const std::string& path, std::int32_t rank, Boxes* boxes) {
   const int fd = descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return;
@@ -44,26 +65,31 @@ void AddBox(const std::string& path, std::int32_t rank, Boxes* boxes) {
   lock.l_whence = SEEK_SET;
   lock.l_len = 1;
   const bool alive = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  const bool world = whole && MadeWholeWorld(fd, *header);
   close(fd);
   ++boxes->all;
   boxes->alive += alive;
   if (!whole) return;
-  if (rank >= 0 && header->identity.rank == rank && header->identity.pid != static_cast<std::uint32_t>(getpid()))
+  if (IsOwn(header->identity)) {
+    boxes->own = true;
+  } else if (rank >= 0 && header->identity.rank == rank) {
     (alive ? boxes->same_rank_alive : boxes->same_rank) = true;
+  }
+  if (alive && header->identity.start_time > 0)
+    boxes->oldest_alive = std::min(boxes->oldest_alive, header->identity.start_time);
+  boxes->whole_world |= world;
   const std::int64_t heartbeat = header->heartbeat_ns.load(std::memory_order_relaxed);
   if (heartbeat > boxes->last_heartbeat_ns) boxes->last_heartbeat_ns = heartbeat;
   const std::int64_t realtime = heartbeat + header->clock.realtime_minus_monotonic_ns.load(std::memory_order_relaxed);
   if (realtime > boxes->last_realtime_ns) boxes->last_realtime_ns = realtime;
 }
 
-std::int64_t OwnStart() {  // CLOCK_MONOTONIC
-  const std::optional<ProcessStat> self = StatOf(getpid());
-  if (!self) return INT64_MIN;
+std::int64_t MonotonicOf(std::uint64_t start_time) {  // of /proc, ticks since boot
   timespec boot = {}, monotonic = {};
   clock_gettime(CLOCK_BOOTTIME, &boot);
   clock_gettime(CLOCK_MONOTONIC, &monotonic);
   const std::int64_t slept = (boot.tv_sec - monotonic.tv_sec) * 1'000'000'000 + (boot.tv_nsec - monotonic.tv_nsec);
-  return static_cast<std::int64_t>(self->start_time) * (1'000'000'000 / sysconf(_SC_CLK_TCK)) - slept;
+  return static_cast<std::int64_t>(start_time) * (1'000'000'000 / sysconf(_SC_CLK_TCK)) - slept;
 }
 
 }  // namespace
@@ -87,26 +113,9 @@ std::string Enter(const std::string& path, bool* made) {
   return "";
 }
 
-std::string Room(const std::string& path, std::uint64_t bytes) {
-  struct statfs space = {};
-  if (statfs(path.c_str(), &space) != 0) return path + ": " + ErrorText(errno);
-  const std::uint64_t free = static_cast<std::uint64_t>(space.f_bavail) * static_cast<std::uint64_t>(space.f_bsize);
-  if (free < bytes)
-    return path + ": " + std::to_string(free >> 20) + " MiB free, " + std::to_string((bytes >> 20) + 1) + " needed";
-  if (space.f_type == TMPFS_MAGIC) return "";
-  const std::string trial = path + "/.trial." + std::to_string(getpid());
-  const int fd = descriptors::Open(trial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) return path + ": " + ErrorText(errno);
-  unlink(trial.c_str());
-  int error = 0;
-  while (bytes > 0 && (error = posix_fallocate(fd, 0, static_cast<off_t>(bytes))) == EINTR) {
-  }
-  close(fd);
-  return error == 0 ? "" : path + ": no room for black boxes: " + ErrorText(error);
-}
-
 Boxes LookAt(const std::string& path, std::int32_t rank) {
   Boxes boxes;
+  boxes.ranked = rank >= 0;
   DIR* directory = descriptors::OpenDirectory(path);
   if (!directory) return boxes;
   while (const dirent* entry = readdir(directory))
@@ -115,10 +124,23 @@ Boxes LookAt(const std::string& path, std::int32_t rank) {
   return boxes;
 }
 
+// Ranks of one start begin within this of each other, whatever starts them. A survivor may have waited for the others of
+// its run for any time.
+constexpr std::int64_t kOneStart_ns = 600'000'000'000;
+
 bool OfEarlierJob(const Boxes& boxes) {
+  if (boxes.own) return false;  // from before an exec
   if (boxes.same_rank_alive) return true;
+  if (boxes.all == 0) return false;
+  // All ranks of their run have been there, and this process, which has a rank, has yet to come: whoever lives on is
+  // a survivor.
+  if (boxes.ranked && boxes.whole_world) return true;
+  const std::optional<ProcessStat> self = StatOf(getpid());
+  const std::int64_t own_start = self ? MonotonicOf(self->start_time) : INT64_MIN;
+  if (boxes.alive > 0)
+    return boxes.ranked && self && boxes.oldest_alive != kNobody && own_start - MonotonicOf(boxes.oldest_alive) > kOneStart_ns;
   // All dead, and either this rank has been there already, or they were gone before this process began.
-  return boxes.all > 0 && boxes.alive == 0 && (boxes.same_rank || boxes.last_heartbeat_ns < OwnStart());
+  return boxes.same_rank || boxes.last_heartbeat_ns < own_start;
 }
 
 std::string JobOf(const std::string& path) {
@@ -134,7 +156,7 @@ Claim ClaimFor(const std::string& path, const std::string& job) {
   if (lstat(named.c_str(), &info) == 0) return JobOf(path) == job ? Claim::kJoined : Claim::kTaken;
   // Boxes that no job claims (copied evidence) are another job's.
   if (LookAt(path, -1).all > 0 && lstat(named.c_str(), &info) != 0) return Claim::kTaken;
-  const std::string draft = named + "." + std::to_string(getpid());
+  const std::string draft = named + "." + OwnPid();
   unlink(draft.c_str());
   const int fd = descriptors::Open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return Claim::kFailed;
@@ -151,7 +173,7 @@ Claim ClaimFor(const std::string& path, const std::string& job) {
 }
 
 void PointLatest(const std::string& parent, const std::string& name) {
-  const std::string draft = parent + "/.latest." + std::to_string(getpid());
+  const std::string draft = parent + "/.latest." + OwnPid();
   unlink(draft.c_str());
   if (symlink(name.c_str(), draft.c_str()) != 0) return;
   if (rename(draft.c_str(), (parent + "/latest").c_str()) != 0) unlink(draft.c_str());

@@ -1,6 +1,7 @@
 #include "watchdog/rundir/process.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -67,6 +68,13 @@ std::optional<std::string_view> Find(std::string_view environment, std::string_v
   }
   return std::nullopt;
 }
+
+std::uint64_t PidNamespace() {
+  struct stat space {};
+  return stat("/proc/self/ns/pid", &space) == 0 ? space.st_ino : 0;
+}
+
+std::string OwnPid() { return std::to_string(getpid()) + "." + std::to_string(PidNamespace()); }
 
 std::string BootId() {
   std::string text = ReadSmall("/proc/sys/kernel/random/boot_id", 64).value_or("");

@@ -28,6 +28,11 @@ std::optional<std::string> EnvironmentOf(std::int32_t pid);
 // The value of NAME in such a block of NUL-terminated NAME=value strings.
 std::optional<std::string_view> Find(std::string_view environment, std::string_view name);
 
+// Inode of this process's pid namespace, in which alone its pid means something; 0 unknown.
+std::uint64_t PidNamespace();
+// "<pid>.<pid namespace>": for names of files that no other process makes, of another container neither.
+std::string OwnPid();
+
 // One line without its end: "/proc/sys/kernel/random/boot_id"; empty if unreadable.
 std::string BootId();
 

@@ -6,11 +6,14 @@
 // beside them, names the newest.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "watchdog/rundir/hold.h"
 #include "watchdog/rundir/patience.h"
 #include "watchdog/settings/settings.h"
 
@@ -35,16 +38,22 @@ Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv,
 
 struct Made {
   std::string path;
+  std::string top;       // of the job: `path`, or where its attempt lies
+  std::size_t size = 0;  // index into the sizes asked for
+  bool by_name = false;  // NCCLWATCH_DIR, or below it
   // Not empty: why it is not the first choice; one line. Given to the process that took the place for its job only, so
   // that a job says it once.
   std::string remark;
+  std::shared_ptr<const Hold> hold;  // keeps it from being removed until the process's black box does
 };
 struct Refused {
   std::string reason;
 };
-// Makes (or joins) the run directory, mode 0700, with room for `bytes` more: NCCLWATCH_DIR, else
-// /dev/shm/ncclwatch-<uid>/<job>, else $TMPDIR, else /tmp. Refuses links and other people's directories. Never throws.
-std::variant<Made, Refused> Make(const settings::Settings& settings, const Launch& launch, std::uint64_t bytes);
+// Makes (or joins) the run directory, mode 0700, with room for a black box: NCCLWATCH_DIR, else
+// /dev/shm/ncclwatch-<uid>/<job>, else $TMPDIR, else /tmp. `sizes`: bytes of one box, the best first; a smaller box
+// comes before another place (room.h). Refuses links and other people's directories. Never throws.
+std::variant<Made, Refused> Make(const settings::Settings& settings, const Launch& launch,
+                                 const std::vector<std::uint64_t>& sizes);
 
 // The directories that hold run directories by default, first choice first: /dev/shm/ncclwatch-<uid>, ...
 std::vector<std::string> DefaultBases();

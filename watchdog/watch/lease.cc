@@ -18,7 +18,7 @@ constexpr std::size_t kFileBytes = 4096;  // a whole page, allocated: a store in
 
 // Appears under its name whole or not at all, like the run directory's job file.
 bool Create(const std::string& path) {
-  const std::string draft = path + "." + std::to_string(getpid());
+  const std::string draft = path + "." + rundir::OwnPid();
   unlink(draft.c_str());
   const int fd = descriptors::Open(draft, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return false;
@@ -34,10 +34,7 @@ bool Create(const std::string& path) {
   return error == 0;
 }
 
-std::uint32_t OwnPlace() {
-  struct stat space = {};
-  return format::PidPlace(rundir::BootId(), stat("/proc/self/ns/pid", &space) == 0 ? space.st_ino : 0);
-}
+std::uint32_t OwnPlace() { return format::PidPlace(rundir::BootId(), rundir::PidNamespace()); }
 
 }  // namespace
 

@@ -100,6 +100,16 @@ struct Communicator {
 };
 static_assert(sizeof(Communicator) == 1024);
 
+// A communicator of all ranks of a job, made: each of them has come to its making, and so has a black box somewhere.
+inline bool IsWholeWorld(const Communicator& one, std::int32_t world_size) {
+  const auto state = static_cast<CommunicatorState>(one.state.load(std::memory_order_acquire));
+  // Not aborted ones: that may have happened while it was being made.
+  const bool made = state == CommunicatorState::kReady || state == CommunicatorState::kFinalizing ||
+                    state == CommunicatorState::kDestroyed || state == CommunicatorState::kRevoked;
+  return made && world_size > 0 &&
+         one.size >= static_cast<std::uint32_t>(world_size) && (one.flags & (kCommInter | kCommForeign)) == 0;
+}
+
 // Sends and receives per peer, an open-addressed table hashed by (communicator, peer).
 struct Peer {
   std::atomic<std::uint64_t> key;       // 0 free, else (generation << 40 | communicator << 20 | peer) + 1

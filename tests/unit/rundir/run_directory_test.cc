@@ -38,7 +38,7 @@ class RunDirectory : public testing::Test {
   }
 
   Made Ok(std::uint64_t bytes = 4096) {
-    const std::variant<Made, Refused> result = Make(settings_, launch_, bytes);
+    const std::variant<Made, Refused> result = Make(settings_, launch_, {bytes});
     if (const Refused* refused = std::get_if<Refused>(&result)) {
       ADD_FAILURE() << refused->reason;
       return {};
@@ -47,14 +47,21 @@ class RunDirectory : public testing::Test {
   }
 
   // A box as a process that is gone left it, or, with `holder`, of a child that holds its lock until it is told to go.
-  void PutBox(const std::string& directory, std::int32_t rank, std::int64_t heartbeat_ns, int* holder = nullptr) {
-    alignas(format::Header) static char page[format::kPage];
+  // `world`: it has made a communicator of so many ranks.
+  void PutBox(const std::string& directory, std::int32_t rank, std::int64_t heartbeat_ns, int* holder = nullptr,
+              std::int32_t world = 0) {
+    alignas(format::Header) static char page[format::kPage + sizeof(format::Communicator)];
     std::memset(page, 0, sizeof(page));
     auto* header = reinterpret_cast<format::Header*>(page);
     std::memcpy(header->magic, format::kMagic, sizeof(header->magic));
     header->identity.rank = rank;
     header->identity.pid = 1;
     header->heartbeat_ns = heartbeat_ns;
+    header->identity.world_size = world;
+    header->communicators = {format::kPage, sizeof(format::Communicator), 1, sizeof(format::Communicator)};
+    auto* communicator = reinterpret_cast<format::Communicator*>(page + format::kPage);
+    communicator->size = static_cast<std::uint32_t>(world);
+    if (world > 0) communicator->state = static_cast<std::uint32_t>(format::CommunicatorState::kReady);
     const std::string path = directory + "/h." + std::to_string(rank) + ".box";
     std::ofstream(path, std::ios::binary).write(page, sizeof(page));
     if (!holder) return;
@@ -136,11 +143,30 @@ TEST_F(RunDirectory, WithoutALauncherBoxesOfAnEarlierStartCloseIt) {
   launch_.own_launcher = false;
   const std::string first = Ok().path;
   PutBox(first, 0, Now());
-  EXPECT_EQ(Ok().path, settings_.directory + "/run-1");  // rank 0 has been there
   launch_.rank = 1;
   EXPECT_EQ(Ok().path, first);  // a slow rank 1 of the same start: rank 0 died while this process ran already
+  launch_.rank = 0;
+  EXPECT_EQ(Ok().path, settings_.directory + "/run-1");  // rank 0 has been there
+  launch_.rank = 1;
+  EXPECT_EQ(Ok().path, settings_.directory + "/run-1");  // decided once: with that the first start is over for all
+  fs::remove_all(settings_.directory + "/run-1");
   PutBox(first, 0, 1);
   EXPECT_EQ(Ok().path, settings_.directory + "/run-1");  // gone before this process began
+}
+
+TEST_F(RunDirectory, ASurvivorOfAnEarlierStartIsLeftAlone) {
+  launch_.own_launcher = false;
+  launch_.world_size = 4;
+  const std::string first = Ok().path;
+  int holder = -1;
+  PutBox(first, 3, 1, &holder, 4);  // lives on, of a run in which all four ranks have met
+  for (const std::int32_t rank : {0, 3, 1, 2}) {
+    launch_.rank = rank;
+    EXPECT_EQ(Ok().path, settings_.directory + "/run-1") << rank;
+    PutBox(settings_.directory + "/run-1", rank, Now());
+  }
+  close(holder);
+  wait(nullptr);
 }
 
 TEST_F(RunDirectory, ALiveBoxOfAnotherRankKeepsItOpen) {
@@ -199,19 +225,39 @@ TEST_F(RunDirectory, TooLittleRoomGoesToTheNextPlaceForAllRanks) {
   if (mount("none", (top_ + "/small").c_str(), "tmpfs", 0, "size=1m,mode=0700") != 0) GTEST_SKIP() << "no mount here";
   mounted_ = true;
   settings_.directory = top_ + "/small/run";
-  EXPECT_EQ(Ok(300 << 10).path, settings_.directory);
+  EXPECT_EQ(Ok(200 << 10).path, settings_.directory);
   fs::remove_all(settings_.directory);
-  const Made instead = Ok(700 << 10);  // room for one of the two ranks only
+  const Made instead = Ok(300 << 10);  // room for both, but more than half of it
   EXPECT_FALSE(instead.path.starts_with(top_ + "/small"));
   EXPECT_NE(instead.remark.find("MiB free"), std::string::npos);
   EXPECT_FALSE(fs::exists(settings_.directory));
   launch_.rank = 1;
-  EXPECT_EQ(Ok(700 << 10).path, instead.path);
+  EXPECT_EQ(Ok(300 << 10).path, instead.path);
   fs::remove_all(instead.path);
 }
 
+TEST_F(RunDirectory, ASmallerBoxComesBeforeAnotherPlace) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can mount a small file system";
+  fs::create_directories(top_ + "/small");
+  if (mount("none", (top_ + "/small").c_str(), "tmpfs", 0, "size=1m,mode=0700") != 0) GTEST_SKIP() << "no mount here";
+  mounted_ = true;
+  settings_.directory = top_ + "/small/run";
+  const std::vector<std::uint64_t> sizes = {800 << 10, 400 << 10, 200 << 10, 100 << 10};
+  for (const std::int32_t rank : {0, 1}) {  // both come to the same, whatever the first has taken by then
+    launch_.rank = rank;
+    const auto result = Make(settings_, launch_, sizes);
+    ASSERT_TRUE(std::holds_alternative<Made>(result));
+    const Made& made = std::get<Made>(result);
+    EXPECT_EQ(made.path, settings_.directory);
+    EXPECT_EQ(made.size, 2u);
+    EXPECT_EQ(made.remark.find("at most half") != std::string::npos, rank == 0) << made.remark;
+    const std::string box = made.path + "/h." + std::to_string(rank) + ".box";
+    std::ofstream(box) << std::string(200 << 10, 'x');
+  }
+}
+
 TEST_F(RunDirectory, NowhereToGoIsRefusedWithEveryReason) {
-  const std::variant<Made, Refused> result = Make(settings_, launch_, std::uint64_t{1} << 60);
+  const std::variant<Made, Refused> result = Make(settings_, launch_, {std::uint64_t{1} << 60});
   ASSERT_TRUE(std::holds_alternative<Refused>(result));
   EXPECT_NE(std::get<Refused>(result).reason.find("/dev/shm"), std::string::npos);
   EXPECT_NE(std::get<Refused>(result).reason.find(settings_.directory), std::string::npos);

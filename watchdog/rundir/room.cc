@@ -1,0 +1,93 @@
+#include "watchdog/rundir/room.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "ncclwatch/format/black_box.h"
+#include "watchdog/descriptors/high.h"
+#include "watchdog/rundir/process.h"
+
+namespace ncclwatch::rundir {
+namespace {
+
+std::string ErrorText(int error) {
+  char buffer[128];
+  return strerror_r(error, buffer, sizeof(buffer));
+}
+
+struct Present {
+  std::uint64_t boxes = 0;
+  std::uint64_t bytes = 0;
+};
+Present BoxesIn(const std::string& path) {
+  Present present;
+  DIR* directory = descriptors::OpenDirectory(path);
+  if (!directory) return present;
+  while (const dirent* entry = readdir(directory)) {
+    struct stat file {};
+    if (!std::string_view(entry->d_name).ends_with(format::kBoxSuffix)) continue;
+    if (fstatat(dirfd(directory), entry->d_name, &file, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    ++present.boxes;
+    present.bytes += static_cast<std::uint64_t>(file.st_blocks) * 512;
+  }
+  closedir(directory);
+  return present;
+}
+
+std::string Mib(std::uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+// Empty, or why `bytes` cannot be allocated there.
+std::string Try(const std::string& path, std::uint64_t bytes) {
+  const std::string trial = path + "/.trial." + OwnPid();
+  const int fd = descriptors::Open(trial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return path + ": " + ErrorText(errno);
+  unlink(trial.c_str());
+  int error = 0;
+  while (bytes > 0 && (error = posix_fallocate(fd, 0, static_cast<off_t>(bytes))) == EINTR) {
+  }
+  close(fd);
+  return error == 0 ? "" : path + ": no room for black boxes: " + ErrorText(error);
+}
+
+}  // namespace
+
+RoomThere RoomFor(const std::string& path, const Need& need, bool joined) {
+  RoomThere room;
+  struct statfs space = {};
+  if (statfs(path.c_str(), &space) != 0) {
+    room.refusal = path + ": " + ErrorText(errno);
+    return room;
+  }
+  const std::uint64_t free = static_cast<std::uint64_t>(space.f_bavail) * static_cast<std::uint64_t>(space.f_bsize);
+  const Present present = joined ? BoxesIn(path) : Present{};
+  const std::uint64_t ranks = std::max(need.ranks, present.boxes + 1);
+  const auto fits = [&](std::uint64_t bytes) {
+    return bytes <= free && bytes <= (free + present.bytes) / 2 / ranks;
+  };
+  const std::string half = path + ": " + Mib(free + present.bytes) + " free, of which at most half is taken; ";
+  room.size = static_cast<std::size_t>(std::find_if(need.sizes.begin(), need.sizes.end(), fits) - need.sizes.begin());
+  if (room.size == need.sizes.size()) {
+    room.refusal = half + std::to_string(ranks) + " black boxes of at least " + Mib(need.sizes.back()) + " needed";
+    return room;
+  }
+  const std::uint64_t bytes = need.sizes[room.size];
+  if (room.size > 0) room.shrunk = half + "black boxes of " + Mib(bytes) + ", not " + Mib(need.sizes.front());
+  if (space.f_type != TMPFS_MAGIC) room.refusal = Try(path, present.boxes == 0 ? need.ranks * bytes : bytes);
+  return room;
+}
+
+}  // namespace ncclwatch::rundir
