@@ -12,6 +12,7 @@ import cases_administrator  # noqa: E402,F401  (registers its cases)
 import cases_children  # noqa: E402,F401
 import cases_communicators  # noqa: E402,F401
 import cases_constructors  # noqa: E402,F401
+import cases_containers  # noqa: E402,F401
 import cases_courtesy  # noqa: E402,F401
 import cases_cut  # noqa: E402,F401
 import cases_endings  # noqa: E402,F401

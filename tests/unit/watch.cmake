@@ -9,7 +9,8 @@ target_link_libraries(unit_settings PRIVATE watchdog_settings ncclwatch_warnings
 target_compile_definitions(unit_settings PRIVATE SECURITY_PAGE="${PROJECT_SOURCE_DIR}/docs/deploy/security.md")
 gtest_discover_tests(unit_settings TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 
-add_executable(unit_rundir ${CMAKE_CURRENT_LIST_DIR}/rundir/launcher_test.cc ${CMAKE_CURRENT_LIST_DIR}/rundir/run_directory_test.cc)
+add_executable(unit_rundir ${CMAKE_CURRENT_LIST_DIR}/rundir/launcher_test.cc ${CMAKE_CURRENT_LIST_DIR}/rundir/run_directory_test.cc
+               ${CMAKE_CURRENT_LIST_DIR}/rundir/sweep_test.cc)
 target_link_libraries(unit_rundir PRIVATE watchdog_rundir ncclwatch_warnings GTest::gtest_main)
 gtest_discover_tests(unit_rundir TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 

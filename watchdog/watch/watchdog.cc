@@ -21,6 +21,7 @@
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/reader/guard.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/rundir/sweep.h"
 #include "watchdog/watch/ask_signal.h"
 #include "watchdog/watch/call_sites.h"
 #include "watchdog/watch/clock.h"
@@ -55,7 +56,8 @@ struct Watchdog::State {
         clock(start.own),
         call_sites(start.own),
         memory(start.own),
-        orders(start.own, start.directory, start.abort_communicators, start.own_stacks) {}
+        orders(start.own, start.directory, start.abort_communicators, start.own_stacks),
+        sweep(start.settings.keep, start.directory) {}
   ~State() {
     if (wake >= 0) close(wake);
     if (holder_fd >= 0) close(holder_fd);
@@ -83,6 +85,8 @@ struct Watchdog::State {
   std::atomic<bool> stop{false};
   std::atomic<bool> finished{false};
 
+  rundir::Sweep sweep;  // of what earlier jobs have left
+  bool sweeps = false;  // the first leader does
   std::unique_ptr<LeaseFile> lease;
   std::unique_ptr<Leader> leader;
   std::uint64_t holder = 0;  // whose pidfd holder_fd is
@@ -158,6 +162,7 @@ void Watchdog::State::LookAtHolder(std::int64_t now_ns) {
   if (holder_fd >= 0)
     leader->Remember(static_cast<std::int32_t>(seen & 0xffffffffu), holder_fd, holder_group, holder_kills);
   holder_fd = -1;
+  sweeps = sweeps || lease->Generation() == 1;
   context.log.Debug("leads this node");
 }
 
@@ -228,6 +233,7 @@ void Watchdog::State::Run() {
         if (!leader && !stop.load(std::memory_order_acquire)) LookAtHolder(now_ns);
         if (leader) Lead(now_ns, gap_ns);
       }
+      if (sweeps) sweeps = sweep.Step();
       if (Farewell::Asked()) {
         LookOnceMore(Monotonic());  // not the time of this tick: a verdict may be younger than that
         Farewell::Answer();
