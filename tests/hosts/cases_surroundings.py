@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 from common import both, check_recorded, counts, program
-from harness import Skipped, case, check, check_equal
+from harness import Process, Skipped, case, check, check_equal, until
 
 KINDS = ("dead_rank", "early_exit", "missing_participant", "order_mismatch", "argument_mismatch", "initialization_hang",
          "frozen_process")
@@ -167,6 +167,33 @@ def second_job_of_the_same_name(sandbox):
         check_equal(job.statuses(), [0, 0], f"exit status of job {name} ({job.done})")
         for error in job.errors():
             check(not any(kind in error for kind in KINDS), f"a finding on a healthy job: {error}")
+
+
+@case
+def survivor_of_the_last_run(sandbox):
+    """A rank that outlived its run, and the next run at the same port: that one is whole, and has no finding."""
+    place, port = os.path.join(sandbox.fresh("place"), "run"), 15000 + os.getpid() % 5000
+    training = os.path.join(sandbox.build.root, "examples", "healthy_training")
+    sandbox.build.need(training)
+    scratch = sandbox.fresh("first")
+    first = [Process([training, "--steps", "1000000", "--step-ms", "5"],
+                     sandbox.environment(True, place, {
+                         "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2",
+                         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SOFTGPU_NCCL_DIR": scratch}), cwd=scratch)
+             for rank in range(2)]
+    try:
+        until(lambda: any("watching 2/2" in one.read(one.err) for one in first), "the first run was to be watched")
+        first[0].kill()
+        check(first[1].popen.poll() is None, "the survivor was to live on")
+        job = sandbox.job([program(sandbox, "many"), "splits", "5"], 2, run_directory=place, port=port)
+        check_equal(job.statuses(), [0, 0], f"exit status ({job.done})")
+        job.directory = os.path.join(place, "run-1")
+        check_equal(len(job.boxes()), 2, f"black boxes of the next run in its own directory ({job.done})")
+        for error in job.errors():
+            check(not any(kind in error for kind in KINDS), f"a finding on a healthy job: {error}")
+    finally:
+        for one in first:
+            one.kill()
 
 
 @case
