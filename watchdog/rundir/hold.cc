@@ -16,7 +16,8 @@ constexpr int kPatience_ms = 100;  // a removal is a few unlinks
 
 // The descriptor may be of a directory that has been removed, or moved away to be, since it was opened.
 bool IsAt(int fd, const std::string& path) {
-  struct stat opened {}, named {};
+  struct stat opened {};
+  struct stat named {};
   return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
          opened.st_ino == named.st_ino;
 }

@@ -118,8 +118,8 @@ Name NameOf(const Place& place, const Lookup& lookup) {
   return {"session-" + session, session};
 }
 
-// Does its launcher give each job a name of its own, which ranks in containers of their own share? The run id of torchrun
-// is "none" by default, and Hydra may give no number.
+// Does its launcher give each job a name of its own, which ranks in containers of their own share? The run id of
+// torchrun is "none" by default, and Hydra may give no number.
 bool NamesItsJobs(const Place& place, const Lookup& lookup) {
   switch (place.launcher) {
     case Launcher::kSlurm:

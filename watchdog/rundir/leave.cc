@@ -19,9 +19,9 @@ namespace ncclwatch::rundir {
 namespace {
 
 constexpr std::size_t kPath = 4096;
-constexpr std::uint32_t kMostRanks = 4096;    // of one node
-constexpr std::uint32_t kEntriesLooked = 8;   // of a communicator table: the world comes first
-constexpr int kSweeps = 4;                    // a watchdog that starts late may add a file while this removes them
+constexpr std::uint32_t kMostRanks = 4096;   // of one node
+constexpr std::uint32_t kEntriesLooked = 8;  // of a communicator table: the world comes first
+constexpr int kSweeps = 4;                   // a watchdog that starts late may add a file while this removes them
 
 // All memory that is needed then: a handler's stack may be small, and nothing may be allocated.
 struct Leaving {
@@ -143,9 +143,10 @@ bool DirectoryEndedWell(Leaving& now, int directory, bool is_own, int depth);
 bool AttemptEndedWell(Leaving& now, int top, const char* name) {
   const int fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return false;
-  struct stat here {}, own {};
-  const bool is_own = fstat(fd, &here) == 0 && stat(now.directory, &own) == 0 && here.st_dev == own.st_dev &&
-                      here.st_ino == own.st_ino;
+  struct stat here {};
+  struct stat own {};
+  const bool is_own =
+      fstat(fd, &here) == 0 && stat(now.directory, &own) == 0 && here.st_dev == own.st_dev && here.st_ino == own.st_ino;
   const bool well = DirectoryEndedWell(now, fd, is_own, 1);
   close(fd);
   return well;
@@ -208,7 +209,8 @@ void Remove(Leaving& now, int top) {
 }
 
 bool IsStillThere(const Leaving& now, int fd) {
-  struct stat opened {}, named {};
+  struct stat opened {};
+  struct stat named {};
   return fstat(fd, &opened) == 0 && lstat(now.top, &named) == 0 && opened.st_dev == named.st_dev &&
          opened.st_ino == named.st_ino && opened.st_uid == geteuid();
 }

@@ -124,8 +124,8 @@ Boxes LookAt(const std::string& path, std::int32_t rank) {
   return boxes;
 }
 
-// Ranks of one start begin within this of each other, whatever starts them. A survivor may have waited for the others of
-// its run for any time.
+// Ranks of one start begin within this of each other, whatever starts them. A survivor may have waited for the others
+// of its run for any time.
 constexpr std::int64_t kOneStart_ns = 600'000'000'000;
 
 bool OfEarlierJob(const Boxes& boxes) {
@@ -138,7 +138,8 @@ bool OfEarlierJob(const Boxes& boxes) {
   const std::optional<ProcessStat> self = StatOf(getpid());
   const std::int64_t own_start = self ? MonotonicOf(self->start_time) : INT64_MIN;
   if (boxes.alive > 0)
-    return boxes.ranked && self && boxes.oldest_alive != kNobody && own_start - MonotonicOf(boxes.oldest_alive) > kOneStart_ns;
+    return boxes.ranked && self && boxes.oldest_alive != kNobody &&
+           own_start - MonotonicOf(boxes.oldest_alive) > kOneStart_ns;
   // All dead, and either this rank has been there already, or they were gone before this process began.
   return boxes.same_rank || boxes.last_heartbeat_ns < own_start;
 }

@@ -17,12 +17,12 @@ struct Boxes {
   int alive = 0;
   bool same_rank = false;  // one is of `rank`, and of another process than this one
   bool same_rank_alive = false;
-  bool ranked = false;       // a rank was asked for
-  bool own = false;          // one is of this process
-  bool whole_world = false;  // one has made a communicator with all ranks of its job
-  std::uint64_t oldest_alive = kNobody;    // start time (/proc) of the oldest that lives
-  std::int64_t last_heartbeat_ns = 0;  // CLOCK_MONOTONIC
-  std::int64_t last_realtime_ns = 0;   // the same, CLOCK_REALTIME
+  bool ranked = false;                   // a rank was asked for
+  bool own = false;                      // one is of this process
+  bool whole_world = false;              // one has made a communicator with all ranks of its job
+  std::uint64_t oldest_alive = kNobody;  // start time (/proc) of the oldest that lives
+  std::int64_t last_heartbeat_ns = 0;    // CLOCK_MONOTONIC
+  std::int64_t last_realtime_ns = 0;     // the same, CLOCK_REALTIME
 };
 // Must not be called for a directory that holds this process's own, locked box: closing it drops the lock.
 Boxes LookAt(const std::string& path, std::int32_t rank);

@@ -75,9 +75,7 @@ RoomThere RoomFor(const std::string& path, const Need& need, bool joined) {
   const std::uint64_t free = static_cast<std::uint64_t>(space.f_bavail) * static_cast<std::uint64_t>(space.f_bsize);
   const Present present = joined ? BoxesIn(path) : Present{};
   const std::uint64_t ranks = std::max(need.ranks, present.boxes + 1);
-  const auto fits = [&](std::uint64_t bytes) {
-    return bytes <= free && bytes <= (free + present.bytes) / 2 / ranks;
-  };
+  const auto fits = [&](std::uint64_t bytes) { return bytes <= free && bytes <= (free + present.bytes) / 2 / ranks; };
   const std::string half = path + ": " + Mib(free + present.bytes) + " free, of which at most half is taken; ";
   room.size = static_cast<std::size_t>(std::find_if(need.sizes.begin(), need.sizes.end(), fits) - need.sizes.begin());
   if (room.size == need.sizes.size()) {

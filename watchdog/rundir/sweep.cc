@@ -19,7 +19,7 @@
 namespace ncclwatch::rundir {
 namespace {
 
-constexpr int kDepth = 6;  // a run, an attempt, its evidence
+constexpr int kDepth = 6;            // a run, an attempt, its evidence
 constexpr char kAside[] = ".gone.";  // what a process was removing when it was killed (leave.cc)
 
 std::vector<std::string> NamesIn(int directory) {
@@ -134,8 +134,7 @@ void Sweep::LookAtBase(const std::string& base) {
   close(fd);
   const std::uint64_t quarter = known ? space.f_blocks * space.f_frsize / 4 : keep_.bytes;
   const std::uint64_t most = std::min(keep_.bytes, quarter);
-  std::sort(left.begin(), left.end(),
-            [](const Leftover& a, const Leftover& b) { return a.touched_ns > b.touched_ns; });
+  std::sort(left.begin(), left.end(), [](const Leftover& a, const Leftover& b) { return a.touched_ns > b.touched_ns; });
   std::uint64_t bytes = 0;
   for (const Leftover& one : left) {  // the newest first: they stay
     bytes += one.bytes;

@@ -216,8 +216,8 @@ void Watchdog::State::Run() {
   std::string why;
   lease = LeaseFile::Open(context.directory, &why);
   // A process that ends at once may find its run directory removed already.
-  const bool ends = context.own->state.load(std::memory_order_acquire) !=
-                    static_cast<std::uint32_t>(format::ProcessState::kRunning);
+  const bool ends =
+      context.own->state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(format::ProcessState::kRunning);
   if (!lease && !ends) context.log.Error("calls are recorded, but nobody looks at them: " + why);
   std::int64_t last_ns = Monotonic();
   while (!stop.load(std::memory_order_acquire)) {

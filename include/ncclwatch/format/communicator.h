@@ -106,8 +106,8 @@ inline bool IsWholeWorld(const Communicator& one, std::int32_t world_size) {
   // Not aborted ones: that may have happened while it was being made.
   const bool made = state == CommunicatorState::kReady || state == CommunicatorState::kFinalizing ||
                     state == CommunicatorState::kDestroyed || state == CommunicatorState::kRevoked;
-  return made && world_size > 0 &&
-         one.size >= static_cast<std::uint32_t>(world_size) && (one.flags & (kCommInter | kCommForeign)) == 0;
+  return made && world_size > 0 && one.size >= static_cast<std::uint32_t>(world_size) &&
+         (one.flags & (kCommInter | kCommForeign)) == 0;
 }
 
 // Sends and receives per peer, an open-addressed table hashed by (communicator, peer).

@@ -61,7 +61,8 @@ TEST_F(Sweeping, RemovesWhatIsOfAgeAndNothingElse) {
 }
 
 TEST_F(Sweeping, KeepsTheNewestUpToASize) {
-  const std::string a = Leftover("a", std::chrono::hours(1), 300 << 10), b = Leftover("b", std::chrono::hours(2), 300 << 10),
+  const std::string a = Leftover("a", std::chrono::hours(1), 300 << 10),
+                    b = Leftover("b", std::chrono::hours(2), 300 << 10),
                     c = Leftover("c", std::chrono::hours(3), 300 << 10);
   Sweep({.age_s = 86400, .bytes = 700 << 10, .all = false});
   EXPECT_TRUE(fs::exists(a));
