@@ -12,7 +12,7 @@ set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # ccache asks for it
   # GCC bug 105329: strings that were inlined from compiled headers are warned of.
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overread>")
 endif()
 
 # One target for each set of headers. All that use them are compiled with the options of that target.

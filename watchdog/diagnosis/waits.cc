@@ -289,14 +289,14 @@ std::vector<int> WaitGraph::Cyclic() const {
 std::vector<int> WaitGraph::Deadlocked() const {
   std::vector<char> goes_on(out.size(), 0);
   const auto can = [&](int node) {
-    std::set<int> open, met;  // choices
+    std::set<int> open, goes;  // choices
     for (const int index : out[node]) {
       const Wait& wait = waits[index];
       const bool other_does = wait.other < 0 || goes_on[wait.other];
       if (wait.choice < 0 && !other_does) return false;
-      if (wait.choice >= 0) (other_does ? met : open).insert(wait.choice);
+      if (wait.choice >= 0) (other_does ? goes : open).insert(wait.choice);
     }
-    return std::includes(met.begin(), met.end(), open.begin(), open.end());
+    return std::includes(goes.begin(), goes.end(), open.begin(), open.end());
   };
   std::vector<int> next;
   for (std::size_t node = 0; node < out.size(); ++node) next.push_back(static_cast<int>(node));

@@ -16,16 +16,6 @@ Token TokenOf(std::string_view label, std::string_view content) {
   return Token{key.Of({content}), false};
 }
 
-std::string Hex(std::span<const std::uint8_t> bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : bytes) {
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
 // Before 2.16 NCCL puts nothing but an address there: a family, a port and so on, which anybody can see.
 bool IsOnlyAnAddress(std::span<const std::uint8_t, 128> id) {
   return id[1] == 0 && (id[0] == AF_INET || id[0] == AF_INET6);
