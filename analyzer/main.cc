@@ -5,6 +5,7 @@
 #include <string>
 
 #include "analyzer/commands/command.h"
+#include "watchdog/text/printable.h"
 
 namespace {
 
@@ -46,13 +47,13 @@ int main(int argc, char** argv) {
   const Command* command = FindCommand(help ? words[1] : name);
   if (!command) {
     std::fprintf(stderr, "ncclwatch: there is no command '%s'; `ncclwatch --help` lists them\n",
-                 (help ? words[1] : name).c_str());
+                 ncclwatch::Printable(help ? words[1] : name).c_str());
     return kUsage;
   }
   try {
     return command->function(help ? Arguments{"--help"} : Arguments(words.begin() + 1, words.end()));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "ncclwatch %s: %s\n", command->name, error.what());
+    std::fprintf(stderr, "ncclwatch %s: %s\n", command->name, ncclwatch::Printable(error.what()).c_str());
     return kUnreadable;
   }
 }

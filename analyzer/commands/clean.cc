@@ -40,7 +40,7 @@ void PrintJson(const std::vector<Removal>& removals) {
   for (const Removal& one : removals)
     list.push_back({{"path", one.path}, {"action", Name(one.what)}, {"bytes", one.bytes}, {"reason", one.reason}});
   const nlohmann::ordered_json all = {{"schema", "ncclwatch.clean/1"}, {"directories", std::move(list)}};
-  std::puts(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  std::puts(PrintableJson(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
 }
 
 void PrintText(const std::vector<Removal>& removals) {

@@ -29,7 +29,7 @@ void PrintJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Fa
   for (const reader::Failure& failure : failures)
     unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});
   json["unreadable"] = std::move(unreadable);
-  std::puts(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  std::puts(PrintableJson(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ int Diagnose(const Arguments& arguments) {
 
   const auto paths = Locate(words);
   if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch diagnose: %s\n", missing->reason.c_str());
+    std::fprintf(stderr, "ncclwatch diagnose: %s\n", Printable(missing->reason).c_str());
     return kUnreadable;
   }
   reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kForVerdict);
@@ -58,7 +58,7 @@ int Diagnose(const Arguments& arguments) {
   if (json)
     PrintJson(verdict, failures);
   else
-    std::fputs(ColourDiagnosis(diagnosis::ToText(verdict), MayColour(STDOUT_FILENO)).c_str(), stdout);
+    std::fputs(ColourDiagnosis(PrintableLines(diagnosis::ToText(verdict)), MayColour(STDOUT_FILENO)).c_str(), stdout);
   if (!failures.empty()) return kUnreadable;
   return verdict.healthy() ? kDone : kProblem;
 }

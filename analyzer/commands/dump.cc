@@ -89,7 +89,7 @@ void PrintJson(const std::string& directory, const std::vector<Standing>& proces
   if (HasFault(directory)) all["diagnosis"] = Printable(directory + "/" + kDiagnosisJson);
   const std::string merged = directory + "/stacks/merged.txt";
   if (access(merged.c_str(), R_OK) == 0) all["merged"] = Printable(merged);
-  std::puts(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  std::puts(PrintableJson(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
 }
 
 void PrintText(const std::string& directory, const std::vector<Standing>& processes, const Answer& answer) {
@@ -100,7 +100,7 @@ void PrintText(const std::string& directory, const std::vector<Standing>& proces
               answer.by_leader ? "" : " (no leader lives: read by this command)");
   if (HasFault(directory)) std::printf("diagnosis: %s/%s\n", Printable(directory).c_str(), kDiagnosisJson);
   if (!answer.reason.empty()) std::printf("not whole: %s\n", Printable(answer.reason).c_str());
-  const auto merged = rundir::ReadSmall(directory + "/stacks/merged.txt", kMostText);
+  const auto merged = rundir::ReadSmall(descriptors::Directory::Named(directory), "stacks/merged.txt", kMostText);
   if (!merged) return;
   std::putchar('\n');
   for (std::size_t at = 0; at < merged->size();) {
@@ -122,7 +122,7 @@ int Dump(const Arguments& arguments) {
 
   const auto paths = Locate(word.empty() ? std::vector<std::string>{} : std::vector<std::string>{word});
   if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch dump: %s\n", missing->reason.c_str());
+    std::fprintf(stderr, "ncclwatch dump: %s\n", Printable(missing->reason).c_str());
     return kUnreadable;
   }
   const std::string directory = std::get<std::vector<std::string>>(paths).front();

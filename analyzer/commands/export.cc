@@ -87,7 +87,7 @@ int Export(const Arguments& arguments) {
 
   const auto paths = Locate(words);
   if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch export: %s\n", missing->reason.c_str());
+    std::fprintf(stderr, "ncclwatch export: %s\n", Printable(missing->reason).c_str());
     return kUnreadable;
   }
   reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kAll);
@@ -100,7 +100,7 @@ int Export(const Arguments& arguments) {
   const diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes));
   const diagnosis::View view = diagnosis::MakeView(snapshot);
   const exporting::TorchDumps all = exporting::ToTorchDumps(view);
-  for (const std::string& note : all.notes) std::fprintf(stderr, "ncclwatch export: %s\n", note.c_str());
+  for (const std::string& note : all.notes) std::fprintf(stderr, "ncclwatch export: %s\n", Printable(note).c_str());
   const int status = WriteDumps(all, into, view.now_ns + view.realtime_minus_monotonic_ns, json);
   return failed && status == kDone ? kUnreadable : status;
 }

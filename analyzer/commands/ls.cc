@@ -36,7 +36,7 @@ void PrintJson(const std::vector<rundir::Listed>& runs) {
                     {"age_s", static_cast<double>(RealtimeNow() - run.modified_ns) / 1e9},
                     {"latest", &run == &runs.front()}});
   const nlohmann::ordered_json all = {{"schema", "ncclwatch.ls/1"}, {"runs", std::move(list)}};
-  std::puts(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  std::puts(PrintableJson(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
 }
 
 void PrintText(const std::vector<rundir::Listed>& runs) {

@@ -142,7 +142,8 @@ void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunP
     std::fputs("[ncclwatch] no process of this job called NCCL or MPI under watch: there is nothing to diagnose\n",
                stderr);
   if (deaths.AnyAlive())
-    std::fprintf(stderr, "[ncclwatch] processes of the job still run: ncclwatch diagnose %s\n", place.path().c_str());
+    std::fprintf(stderr, "[ncclwatch] processes of the job still run: ncclwatch diagnose %s\n",
+                 Printable(place.path()).c_str());
 }
 
 // In place, not by renaming: it may be a pipe or /dev/stdout.

@@ -24,7 +24,7 @@ constexpr char kDescription[] =
     "Exit status: 0 done, 2 usage, 3 if any of the processes could not be read.";
 
 struct Wish {
-  std::vector<std::string> words, threads, ranks;
+  std::vector<std::string> words, threads, ranks, started;
   std::string into;
   double limit_s = 2.5;
   bool each = false, full = false, json = false, keep_running = false;
@@ -43,6 +43,11 @@ void Declare(Options* options, Wish* wish) {
   options->add_option("--rank", wish->ranks, "the rank of a process, where its environment does not tell")
       ->type_name("PID:RANK")
       ->allow_extra_args(false);
+  options
+      ->add_option("--started", wish->started,
+                   "when a process began (field 22 of /proc/PID/stat): another one that has its pid is left alone")
+      ->type_name("PID:TICKS")
+      ->allow_extra_args(false);
   options->add_option("--limit", wish->limit_s, "time for all of it, in seconds (2.5)")
       ->type_name("S")
       ->check(CLI::Range(0.01, 3600.0));
@@ -50,20 +55,22 @@ void Declare(Options* options, Wish* wish) {
   options->add_flag("--json", wish->json, "print as JSON (schema ncclwatch.stacks/1)");
 }
 
-std::optional<int> Number(std::string_view text) {
-  int number = 0;
+template <typename Integer = int>
+std::optional<Integer> Number(std::string_view text) {
+  Integer number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || end != text.data() + text.size() || number < 0) return std::nullopt;
   return number;
 }
 
 // "PID:NUMBER", each; none if one of them is something else.
-std::optional<std::map<int, int>> Pairs(const std::vector<std::string>& words) {
-  std::map<int, int> pairs;
+template <typename Integer = int>
+std::optional<std::map<int, Integer>> Pairs(const std::vector<std::string>& words) {
+  std::map<int, Integer> pairs;
   for (const std::string& word : words) {
     const std::size_t colon = word.find(':');
     if (colon == std::string::npos) return std::nullopt;
-    const auto pid = Number(word.substr(0, colon)), value = Number(word.substr(colon + 1));
+    const auto pid = Number(word.substr(0, colon)), value = Number<Integer>(word.substr(colon + 1));
     if (!pid || !value) return std::nullopt;
     pairs[*pid] = *value;
   }
@@ -74,7 +81,7 @@ std::optional<std::map<int, int>> Pairs(const std::vector<std::string>& words) {
 bool AddJob(const std::string& word, std::vector<stacks::Target>* targets) {
   const auto paths = Locate(word.empty() ? std::vector<std::string>{} : std::vector<std::string>{word});
   if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch stacks: %s\n", missing->reason.c_str());
+    std::fprintf(stderr, "ncclwatch stacks: %s\n", Printable(missing->reason).c_str());
     return false;
   }
   const reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kForVerdict);
@@ -85,7 +92,7 @@ bool AddJob(const std::string& word, std::vector<stacks::Target>* targets) {
       ++others;
     } else if (ProcessThere(box.pid, box.start_time)) {
       const int thread = box.calls.empty() ? 0 : static_cast<int>(box.calls.back().thread);
-      targets->push_back({static_cast<int>(box.pid), thread, box.rank});
+      targets->push_back({static_cast<int>(box.pid), thread, box.rank, box.start_time});
       ++added;
     }
   }
@@ -103,7 +110,7 @@ bool FindTargets(const Wish& wish, std::vector<stacks::Target>* targets) {
   bool whole = true;
   for (const std::string& word : wish.words) {
     if (const auto pid = Number(word))
-      targets->push_back({*pid, 0, -1});
+      targets->push_back({*pid, 0, -1, 0});
     else
       whole &= AddJob(word, targets);
   }
@@ -113,10 +120,10 @@ bool FindTargets(const Wish& wish, std::vector<stacks::Target>* targets) {
 // Empty, or what could not be written.
 std::string WriteInto(const std::string& folder, const std::vector<stacks::ProcessStacks>& processes) {
   std::string error = act::MakeDirectories(folder);
+  const auto into = descriptors::Directory::Named(folder);
   for (const stacks::ProcessStacks& process : processes)
-    if (error.empty())
-      error = act::WriteFile(folder + "/" + std::to_string(process.pid) + ".txt", stacks::FileText(process));
-  return error.empty() ? act::WriteFile(folder + "/merged.txt", stacks::MergedText(processes)) : error;
+    if (error.empty()) error = act::WriteFile(into, std::to_string(process.pid) + ".txt", stacks::FileText(process));
+  return error.empty() ? act::WriteFile(into, "merged.txt", stacks::MergedText(processes)) : error;
 }
 
 void Print(const Wish& wish, const std::vector<stacks::ProcessStacks>& processes) {
@@ -124,9 +131,9 @@ void Print(const Wish& wish, const std::vector<stacks::ProcessStacks>& processes
     std::fputs(stacks::JsonText(processes).c_str(), stdout);
   } else if (wish.each || wish.full) {
     for (const stacks::ProcessStacks& process : processes)
-      std::fputs(stacks::ProcessText(process, wish.full).c_str(), stdout);
+      std::fputs(PrintableLines(stacks::ProcessText(process, wish.full)).c_str(), stdout);
   } else {
-    std::fputs(stacks::MergedText(processes).c_str(), stdout);
+    std::fputs(PrintableLines(stacks::MergedText(processes)).c_str(), stdout);
   }
 }
 
@@ -155,12 +162,15 @@ int Stacks(const Arguments& arguments) {
   Declare(&options, &wish);
   if (const auto status = options.Read(arguments)) return *status;
   const auto threads = Pairs(wish.threads), ranks = Pairs(wish.ranks);
-  if (!threads || !ranks) return UsageError("stacks", "--thread and --rank take a pid, a colon and a number");
+  const auto started = Pairs<std::uint64_t>(wish.started);
+  if (!threads || !ranks || !started)
+    return UsageError("stacks", "--thread, --rank and --started take a pid, a colon and a number");
   std::vector<stacks::Target> targets;
   const bool whole = FindTargets(wish, &targets);
   for (stacks::Target& target : targets) {
     if (const auto thread = threads->find(target.pid); thread != threads->end()) target.matters = thread->second;
     if (const auto rank = ranks->find(target.pid); rank != ranks->end()) target.rank = rank->second;
+    if (const auto start = started->find(target.pid); start != started->end()) target.start_time = start->second;
   }
   if (targets.empty()) return kUnreadable;
 

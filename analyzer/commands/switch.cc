@@ -24,19 +24,19 @@ struct Standing {
   std::vector<int> others;  // ranks that do not show it
 };
 
-Standing Look(const std::string& directory, bool on) {
+Standing Look(const std::string& path, bool on) {
   Standing standing;
-  for (const std::string& path : BoxFiles(directory)) {
-    if (!LockHeld(path)) continue;
-    const auto opened = reader::MappedBox::Open(path);
-    const auto* box = std::get_if<std::unique_ptr<reader::MappedBox>>(&opened);
+  const descriptors::Directory directory = descriptors::Directory::Named(path);
+  for (const std::string& file : BoxFiles(path)) {
+    const std::string name = file.substr(file.rfind('/') + 1);
+    if (!LockHeld(directory, name)) continue;
+    const std::optional<reader::Glance> box = reader::GlanceAt(directory, name);
     if (!box) continue;
-    const format::Header& header = (*box)->header();
     ++standing.alive;
-    if ((header.watching.load(std::memory_order_acquire) != 0) == on)
+    if (box->watching == on)
       ++standing.obeying;
     else
-      standing.others.push_back(header.identity.rank);
+      standing.others.push_back(box->rank);
   }
   return standing;
 }
@@ -47,7 +47,7 @@ int Say(const std::string& directory, const Standing& standing, bool on, bool js
     const nlohmann::ordered_json all = {
         {"schema", "ncclwatch.switch/1"}, {"path", Printable(directory)}, {"watching", on},
         {"processes", standing.alive},    {"done", standing.obeying},     {"not_done_ranks", standing.others}};
-    std::puts(all.dump(2).c_str());
+    std::puts(PrintableJson(all.dump(2)).c_str());
     return done ? kDone : kProblem;
   }
   std::printf("%s: %d of %d processes %s\n", Printable(directory).c_str(), standing.obeying, standing.alive,
@@ -75,7 +75,7 @@ int Switch(const Arguments& arguments, bool on) {
 
   const auto paths = Locate(word.empty() ? std::vector<std::string>{} : std::vector<std::string>{word});
   if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch %s: %s\n", name.c_str(), missing->reason.c_str());
+    std::fprintf(stderr, "ncclwatch %s: %s\n", name.c_str(), Printable(missing->reason).c_str());
     return kUnreadable;
   }
   const std::string directory = std::get<std::vector<std::string>>(paths).front();

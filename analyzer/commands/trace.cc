@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "analyzer/console/options.h"
+#include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
@@ -141,7 +142,7 @@ int Trace(const Arguments& arguments) {
 
   const auto paths = Locate(wish.words);
   if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch trace: %s\n", missing->reason.c_str());
+    std::fprintf(stderr, "ncclwatch trace: %s\n", Printable(missing->reason).c_str());
     return kUnreadable;
   }
   reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kAll);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "analyzer/console/terminal.h"
+
 namespace ncclwatch::analyzer {
 
 Options::Options(const std::string& name, const std::string& description)
@@ -20,7 +22,8 @@ std::optional<int> Options::Read(const Arguments& arguments) {
     std::fputs(Help().c_str(), stdout);
     return kDone;
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "%s: %s\nTry `%s --help`.\n", get_name().c_str(), error.what(), get_name().c_str());
+    std::fprintf(stderr, "%s: %s\nTry `%s --help`.\n", get_name().c_str(), PrintableLines(error.what()).c_str(),
+                 get_name().c_str());
     return kUsage;
   }
 }
@@ -35,7 +38,7 @@ std::string Options::Help() const {
 }
 
 int UsageError(const std::string& command, const std::string& message) {
-  std::fprintf(stderr, "ncclwatch %s: %s\nTry `ncclwatch %s --help`.\n", command.c_str(), message.c_str(),
+  std::fprintf(stderr, "ncclwatch %s: %s\nTry `ncclwatch %s --help`.\n", command.c_str(), Printable(message).c_str(),
                command.c_str());
   return kUsage;
 }

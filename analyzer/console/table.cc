@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "watchdog/text/printable.h"
+
 namespace ncclwatch::analyzer {
 namespace {
 
@@ -12,6 +14,11 @@ std::size_t Columns(const std::string& text) {
 }
 
 }  // namespace
+
+void Table::Add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = Printable(cell);
+  rows_.push_back(std::move(cells));
+}
 
 std::string Table::Text() const {
   std::vector<std::size_t> widths(columns_.size(), 0);

@@ -13,7 +13,7 @@ class Table {
     bool right = false;  // numbers
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  void Add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  void Add(std::vector<std::string> cells);
   bool empty() const { return rows_.empty(); }
   // Columns in which no row has anything are left out.
   std::string Text() const;

@@ -26,39 +26,6 @@ std::string Coloured(std::string_view text, Colour colour, bool allowed) {
   return kCodes[static_cast<int>(colour)] + std::string(text) + "\033[0m";
 }
 
-namespace {
-
-// Bytes of the UTF-8 sequence at the front, 0 if it is none. Overlong forms do not matter for printing.
-std::size_t SequenceLength(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t length = lead < 0x80 ? 1 : (lead >> 5) == 6 ? 2 : (lead >> 4) == 14 ? 3 : (lead >> 3) == 30 ? 4 : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
-  return length;
-}
-
-}  // namespace
-
-std::string Printable(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = SequenceLength(text.substr(i));
-    const auto lead = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F are control characters too.
-    const bool control =
-        lead < 0x20 || lead == 0x7f || (length == 2 && lead == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0);
-    if (length == 0 || control) {
-      out += '?';
-      i += length ? length : 1;
-    } else {
-      out.append(text.substr(i, length));
-      i += length;
-    }
-  }
-  return out;
-}
-
 std::string ColourDiagnosis(const std::string& text, bool allowed) {
   if (!allowed) return text;
   std::string out;

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "watchdog/text/printable.h"
+
 namespace ncclwatch::analyzer {
 
 // True if the descriptor is a terminal and neither NO_COLOR nor TERM=dumb forbids colour.
@@ -13,9 +15,6 @@ int Width(int descriptor);  // columns; 100 where it is not a terminal
 
 enum class Colour { kNone, kRed, kYellow, kGreen, kBold, kDim };
 std::string Coloured(std::string_view text, Colour colour, bool allowed);
-
-// Control characters and bytes that are not UTF-8 replaced by '?': text from a black box may be hostile.
-std::string Printable(std::string_view text);
 
 // Headings of a diagnosis in bold, kinds in red where `allowed`; otherwise the text unchanged.
 std::string ColourDiagnosis(const std::string& text, bool allowed);

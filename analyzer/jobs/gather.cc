@@ -1,17 +1,17 @@
 #include "analyzer/jobs/gather.h"
 
 #include <limits.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <string_view>
+#include <optional>
 
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "watchdog/act/dump.h"
 #include "watchdog/act/program.h"
 #include "watchdog/act/stacks.h"
+#include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -23,50 +23,46 @@ std::string ThisProgram() {
 }
 
 // The thread that called NCCL last, 0 if none of its calls is left.
-std::uint32_t ThreadOf(const reader::MappedBox& box) {
+std::uint32_t ThreadOf(const std::string& box) {
   constexpr std::uint64_t kNewest = 16;
-  reader::Call call;
-  for (std::uint64_t i = 1; i <= std::min(box.head(), kNewest); ++i)
-    if (box.Read(box.head() - i, &call)) return call.thread;
-  return 0;
+  const auto read = reader::ReadBox(box, kNewest);
+  const auto* image = std::get_if<reader::BoxImage>(&read);
+  return image && !image->calls.empty() ? image->calls.back().thread : 0;
 }
 
 template <typename Visit>
-void VisitLiving(const std::string& directory, Visit visit) {
-  for (const std::string& path : BoxFiles(directory)) {
-    if (!LockHeld(path)) continue;
-    const auto opened = reader::MappedBox::Open(path);
-    if (const auto* box = std::get_if<std::unique_ptr<reader::MappedBox>>(&opened)) visit(**box);
+void VisitLiving(const descriptors::Directory& directory, Visit visit) {
+  for (const std::string& path : BoxFiles(directory.path())) {
+    const std::string name = path.substr(path.rfind('/') + 1);
+    if (!LockHeld(directory, name)) continue;
+    if (const std::optional<reader::Glance> box = reader::GlanceAt(directory, name)) visit(path, *box);
   }
-}
-
-bool IsHere(const format::Identity& identity) {
-  const std::string_view boot(identity.boot_id, strnlen(identity.boot_id, sizeof identity.boot_id));
-  return boot == ThisPlace().boot_id && identity.pid_namespace == ThisPlace().pid_namespace;
 }
 
 }  // namespace
 
-std::vector<Standing> LivingProcesses(const std::string& directory, std::int64_t since_ns) {
+std::vector<Standing> LivingProcesses(const std::string& path, std::int64_t since_ns) {
   std::vector<Standing> living;
-  VisitLiving(directory, [&](const reader::MappedBox& box) {
-    const format::Identity& identity = box.header().identity;
+  const descriptors::Directory directory = descriptors::Directory::Named(path);
+  VisitLiving(directory, [&](const std::string&, const reader::Glance& box) {
     Standing one;
-    one.rank = identity.rank;
-    one.pid = identity.pid;
-    one.host.assign(identity.host, strnlen(identity.host, sizeof identity.host));
-    one.here = IsHere(identity);
-    one.stacks = reader::ReadProcessStacks(directory, identity.pid);
-    one.file = directory + "/" + reader::kStacksFolder + "/" + std::to_string(identity.pid) + ".txt";
-    if (one.stacks && (one.stacks->start_time != identity.start_time || one.stacks->at_ns < since_ns))
-      one.stacks.reset();
+    one.rank = box.rank;
+    one.pid = box.pid;
+    one.host = box.host;
+    one.here = IsHere(box);
+    one.stacks = reader::ReadProcessStacks(directory, box.pid);
+    one.file = directory.PathOf(reader::kStacksFolder) + "/" + std::to_string(box.pid) + ".txt";
+    if (one.stacks && (one.stacks->start_time != box.start_time || one.stacks->at_ns < since_ns)) one.stacks.reset();
     living.push_back(std::move(one));
   });
   std::stable_sort(living.begin(), living.end(), [](const Standing& a, const Standing& b) { return a.rank < b.rank; });
   return living;
 }
 
-std::string GatherEvidence(const std::string& directory) {
+std::string GatherEvidence(const std::string& path) {
+  // Into a directory that somebody else could change under our hands nothing is written.
+  const descriptors::Directory directory = descriptors::Directory::Own(path);
+  if (!directory) return "no leader lives, and this command writes nothing there: " + directory.reason();
   act::StacksWish wish;
   wish.command = ThisProgram();
   wish.directory = directory;
@@ -75,12 +71,11 @@ std::string GatherEvidence(const std::string& directory) {
   states.directory = directory;
   std::string missing;
   states.complain = [&missing](const std::string& line) { missing = line; };
-  VisitLiving(directory, [&](const reader::MappedBox& box) {
-    const format::Identity& identity = box.header().identity;
-    if (!IsHere(identity)) return;
-    const auto pid = static_cast<std::int32_t>(identity.pid);
-    wish.targets.push_back({pid, ThreadOf(box)});
-    states.suspects.push_back({pid, identity.rank});
+  VisitLiving(directory, [&](const std::string& file, const reader::Glance& box) {
+    if (!IsHere(box)) return;
+    const auto pid = static_cast<std::int32_t>(box.pid);
+    wish.targets.push_back({pid, box.start_time, ThreadOf(file)});
+    states.suspects.push_back({pid, box.rank, box.start_time});
   });
   if (wish.targets.empty()) return "its processes live on another machine, or in another container";
   act::Save(states);

@@ -8,18 +8,23 @@
 #include <cerrno>
 #include <cstring>
 
+#include "watchdog/descriptors/directory.h"
+
 namespace ncclwatch::analyzer {
 
-LeaseFile::LeaseFile(const std::string& directory) {
-  const std::string path = directory + "/lease";
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+LeaseFile::LeaseFile(const std::string& place) {
+  const descriptors::Directory directory = descriptors::Directory::Named(place);
+  const std::string path = place + "/lease";
+  const int fd = directory.Open("lease", O_RDWR | O_NONBLOCK);
   if (fd < 0) {
     reason_ = path + ": " + std::strerror(errno);
     return;
   }
   struct stat status {};
   void* mapped = MAP_FAILED;
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= static_cast<off_t>(sizeof(format::Lease)))
+  // Of the directory's owner: a second name of somebody else's file is none.
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == directory.owner() &&
+      status.st_size >= static_cast<off_t>(sizeof(format::Lease)))
     mapped = mmap(nullptr, sizeof(format::Lease), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   close(fd);
   if (mapped != MAP_FAILED) lease_ = static_cast<format::Lease*>(mapped);

@@ -1,5 +1,8 @@
 #include "analyzer/jobs/locate.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -82,6 +85,22 @@ std::variant<std::string, Missing> Latest() {
   return runs.front().path;
 }
 
+// A link that was named is followed; links inside what it leads to are not.
+std::string WithoutLink(const std::string& word) {
+  std::error_code error;
+  if (!fs::is_symlink(fs::symlink_status(word, error))) return word;
+  const fs::path path = fs::canonical(word, error);
+  return error ? word : path.string();
+}
+
+// It was named, so it is read; what it tells is that other user's word.
+void SayIfSomebodyElses(const std::string& word) {
+  struct stat info {};
+  if (stat(word.c_str(), &info) == 0 && info.st_uid != geteuid())
+    std::fprintf(stderr, "ncclwatch: %s belongs to another user (uid %u): what it tells is theirs\n",
+                 Printable(word).c_str(), static_cast<unsigned>(info.st_uid));
+}
+
 void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
   Progress progress("reading dumps", dumps.size());
   const auto done = [&](std::size_t count) { progress.Done(count); };
@@ -103,22 +122,30 @@ std::vector<std::string> BoxFiles(const std::string& directory) {
 
 std::vector<rundir::Listed> ListRuns() {
   std::vector<std::string> complaints;  // the job's own processes say them
-  return rundir::List(
-      settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &complaints));
+  std::vector<std::string> refused;
+  std::vector<rundir::Listed> runs = rundir::List(
+      settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &complaints),
+      &refused);
+  for (const std::string& reason : refused)
+    std::fprintf(stderr, "ncclwatch: %s: not looked at; name it to have it read\n", Printable(reason).c_str());
+  return runs;
 }
 
 std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::string>& words) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const std::string& word : words.empty() ? std::vector<std::string>{"latest"} : words) {
-    if (word == "latest" && !fs::exists(word, error)) {
+    // What somebody has put into the present directory counts only if it was asked for by that name.
+    if (word == "latest" && (words.empty() || !fs::exists(word, error))) {
       std::variant<std::string, Missing> latest = Latest();
       if (auto* missing = std::get_if<Missing>(&latest)) return *missing;
       paths.push_back(std::get<std::string>(latest));
     } else if (fs::is_directory(word, error)) {
-      paths.push_back(NewestAttempt(word));
+      SayIfSomebodyElses(word);
+      paths.push_back(NewestAttempt(WithoutLink(word)));
     } else if (fs::exists(word, error)) {
-      paths.push_back(word);
+      SayIfSomebodyElses(word);
+      paths.push_back(WithoutLink(word));
     } else {
       return Missing{Printable(word) + ": no such file or directory"};
     }

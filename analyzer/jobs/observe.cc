@@ -48,8 +48,14 @@ bool IsHere(const reader::BoxImage& box) {
   return !box.boot_id.empty() && box.boot_id == ThisPlace().boot_id && box.pid_namespace == ThisPlace().pid_namespace;
 }
 
-bool LockHeld(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+bool IsHere(const reader::Glance& box) {
+  return !box.boot_id.empty() && box.boot_id == ThisPlace().boot_id && box.pid_namespace == ThisPlace().pid_namespace;
+}
+
+namespace {
+
+// Takes over the descriptor.
+bool IsLocked(int fd) {
   if (fd < 0) return false;
   struct flock lock {};
   lock.l_type = F_WRLCK;
@@ -58,6 +64,16 @@ bool LockHeld(const std::string& path) {
   const bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
   close(fd);
   return held;
+}
+
+}  // namespace
+
+bool LockHeld(const std::string& path) {
+  return IsLocked(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+}
+
+bool LockHeld(const descriptors::Directory& directory, const std::string& name) {
+  return IsLocked(directory.Open(name, O_RDONLY | O_NONBLOCK));
 }
 
 bool ProcessThere(std::uint32_t pid, std::uint64_t start_time) {

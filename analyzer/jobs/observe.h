@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "watchdog/reader/glance.h"
 #include "watchdog/reader/image.h"
 
 namespace ncclwatch::analyzer {
@@ -15,9 +16,11 @@ struct Here {
 };
 const Here& ThisPlace();
 bool IsHere(const reader::BoxImage& box);
+bool IsHere(const reader::Glance& box);
 
 // True if some process holds the box's lock (POSIX record lock on byte 0), in whatever pid namespace.
 bool LockHeld(const std::string& path);
+bool LockHeld(const descriptors::Directory& directory, const std::string& name);
 
 // True if the process with this pid and start time exists and is no zombie. Only for boxes that are here.
 bool ProcessThere(std::uint32_t pid, std::uint64_t start_time);

@@ -101,22 +101,18 @@ class Remover {
   dev_t device_;
 };
 
-bool BoxAlive(const std::string& path) {
-  if (LockHeld(path)) return true;
-  const auto box = reader::MappedBox::Open(path);
-  const auto* mapped = std::get_if<std::unique_ptr<reader::MappedBox>>(&box);
-  if (!mapped) return false;
-  const format::Identity& identity = (*mapped)->header().identity;
-  const bool here =
-      ThisPlace().pid_namespace == identity.pid_namespace &&
-      ThisPlace().boot_id == std::string_view(identity.boot_id, strnlen(identity.boot_id, sizeof identity.boot_id));
-  return here && ProcessThere(identity.pid, identity.start_time);
+bool BoxAlive(const descriptors::Directory& directory, const std::string& name) {
+  if (LockHeld(directory, name)) return true;
+  const std::optional<reader::Glance> box = reader::GlanceAt(directory, name);
+  return box && IsHere(*box) && ProcessThere(box->pid, box->start_time);
 }
 
 bool PlaceAlive(const std::vector<std::string>& directories) {
-  for (const std::string& directory : directories)
-    for (const std::string& box : BoxFiles(directory))
-      if (BoxAlive(box)) return true;
+  for (const std::string& path : directories) {
+    const descriptors::Directory directory = descriptors::Directory::Named(path);
+    for (const std::string& box : BoxFiles(path))
+      if (BoxAlive(directory, Leaf(box))) return true;
+  }
   return false;
 }
 

@@ -18,7 +18,7 @@ std::optional<Verdict> ReadVerdict(const std::string& directory) {
   Verdict verdict;
   verdict.path = directory + "/" + kDiagnosisJson;
   constexpr std::size_t kLimit = 16 << 20;
-  const auto text = rundir::ReadSmall(verdict.path, kLimit);
+  const auto text = rundir::ReadSmall(descriptors::Directory::Named(directory), kDiagnosisJson, kLimit);
   if (!text) return std::nullopt;
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   if (!json.is_object() || !TextOf(json, "schema").starts_with("ncclwatch.diagnosis/")) return std::nullopt;

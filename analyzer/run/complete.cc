@@ -17,16 +17,17 @@ void AddStacks(const std::string& directory, const diagnosis::Diagnosis& verdict
   const bool known = std::any_of(run->stacks.begin(), run->stacks.end(),
                                  [at_ns](const reader::VerdictStacks& one) { return one.verdict_at_ns == at_ns; });
   if (known || at_ns == 0) return;
+  const auto place = descriptors::Directory::Own(directory);
   reader::VerdictStacks late{.verdict_at_ns = at_ns, .processes = {}};
   for (const diagnosis::Finding& finding : verdict.findings)
     for (const diagnosis::Culprit& culprit : finding.culprit_details) {
       if (!culprit.pid) continue;
-      std::optional<reader::ProcessStacks> process = reader::ReadProcessStacks(directory, *culprit.pid);
+      std::optional<reader::ProcessStacks> process = reader::ReadProcessStacks(place, *culprit.pid);
       if (process && process->start_time == culprit.start_time && process->at_ns >= at_ns)
         late.processes.push_back(std::move(*process));
     }
   if (late.processes.empty()) return;
-  if (!act::WriteFile(directory + "/" + reader::kVerdictStacksFile, reader::Format(late)).empty()) return;
+  if (!act::WriteFile(place, reader::kVerdictStacksFile, reader::Format(late)).empty()) return;
   run->stacks.push_back(std::move(late));
 }
 

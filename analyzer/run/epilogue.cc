@@ -45,8 +45,9 @@ void SayAdded(const Completed& completed) {
 }
 
 void Keep(const std::string& directory, const std::string& json, const std::string& text) {
-  std::string error = act::WriteFile(directory + "/" + kDiagnosisJson, json);
-  if (error.empty()) error = act::WriteFile(directory + "/" + kDiagnosisText, text);
+  const auto place = descriptors::Directory::Own(directory);
+  std::string error = act::WriteFile(place, kDiagnosisJson, json);
+  if (error.empty()) error = act::WriteFile(place, kDiagnosisText, text);
   if (!error.empty()) std::fprintf(stderr, "[ncclwatch] cannot keep the diagnosis: %s\n", Printable(error).c_str());
 }
 
@@ -55,9 +56,9 @@ void SaveEvidence(const std::string& directory, const reader::RunImage& run, con
   if (settings.out.empty() || settings.on_fault == settings::OnFault::kReport || run.boxes.empty()) return;
   const reader::BoxImage& box = run.boxes.front();
   act::Dump dump;
-  dump.directory = directory;
+  dump.directory = descriptors::Directory::Own(directory);
   dump.out = settings.out + "/" + box.job + (box.attempt > 0 ? "/attempt-" + std::to_string(box.attempt) : "");
-  dump.boxes = BoxFiles(directory);
+  for (const std::string& box : BoxFiles(directory)) dump.boxes.push_back(box.substr(box.rfind('/') + 1));
   dump.complain = [](const std::string& line) { std::fprintf(stderr, "[ncclwatch] %s\n", Printable(line).c_str()); };
   act::Save(dump);
 }
@@ -82,7 +83,7 @@ void StartHook(const settings::Settings& settings, const std::string& input) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   signal(SIGPIPE, SIG_DFL);
   setsid();
-  const int fd = open(input.c_str(), O_RDONLY);
+  const int fd = open(input.c_str(), O_RDONLY | O_NOFOLLOW);
   if (fd < 0 || dup2(fd, STDIN_FILENO) < 0) _exit(126);
   close(fd);
   execve(words[0].c_str(), Pointers(words).data(), Pointers(environment).data());
@@ -90,7 +91,7 @@ void StartHook(const settings::Settings& settings, const std::string& input) {
 }
 
 void Say(const std::string& directory, const std::string& text) {
-  std::fputs(ColourDiagnosis(text, MayColour(STDERR_FILENO)).c_str(), stderr);
+  std::fputs(ColourDiagnosis(PrintableLines(text), MayColour(STDERR_FILENO)).c_str(), stderr);
   std::fprintf(stderr, "[ncclwatch] diagnosis: %s/%s\n", Printable(directory).c_str(), kDiagnosisJson);
 }
 
@@ -105,7 +106,8 @@ bool EndedFromOutside(int status) {
 
 void KeepWitness(const std::string& directory, const reader::Witness& ends, int status) {
   if (ends.empty() || EndedFromOutside(status)) return;
-  const std::string error = act::WriteFile(directory + "/" + reader::kWitnessFile, reader::Format(ends));
+  const std::string error =
+      act::WriteFile(descriptors::Directory::Own(directory), reader::kWitnessFile, reader::Format(ends));
   if (!error.empty())
     std::fprintf(stderr, "[ncclwatch] cannot keep how the ranks ended: %s\n", Printable(error).c_str());
 }

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "analyzer/stacks/join_python.h"
@@ -82,7 +83,9 @@ class Reading {
       process.host = Host();
       process.at_ns = MonotonicNow();
       process.pid = targets_[index].pid;
-      if (!ReadProcess(targets_[index].pid, &process)) {
+      if (IsAnother(targets_[index])) {
+        process.trouble = "another process has its pid by now: not looked at";
+      } else if (!ReadProcess(targets_[index].pid, &process)) {
         process.trouble = "there is no such process";
         process.threads.clear();
       } else {
@@ -97,6 +100,12 @@ class Reading {
   }
 
  private:
+  static bool IsAnother(const Target& target) {
+    if (target.start_time == 0) return false;
+    const std::optional<rundir::ProcessStat> now = rundir::StatOf(target.pid);
+    return now && now->start_time != target.start_time;
+  }
+
   bool Take(std::size_t* index) {
     const std::lock_guard lock(progress_->mutex);
     if (generation_ != progress_->generation || progress_->next == targets_.size()) return false;

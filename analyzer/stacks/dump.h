@@ -12,8 +12,9 @@ namespace ncclwatch::stacks {
 
 struct Target {
   int pid = 0;
-  int matters = 0;         // the thread that matters: tid; 0: the main one
-  std::int32_t rank = -1;  // -1: what its launcher's environment tells
+  int matters = 0;               // the thread that matters: tid; 0: the main one
+  std::int32_t rank = -1;        // -1: what its launcher's environment tells
+  std::uint64_t start_time = 0;  // which process that pid was (/proc/PID/stat); 0: whichever has it
 };
 
 struct DumpOptions {

@@ -74,7 +74,7 @@ std::string ToJsonLine(const Row& row) {
       {"site_text", row.site ? Json(row.site_text) : Json(nullptr)},
       {"flags", row.flags},
   };
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return PrintableJson(line.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 std::string ToTable(const std::vector<Row>& rows, bool wide) {
@@ -120,7 +120,7 @@ std::string FollowLine(const Row& row) {
                 row.op.c_str(), Text(row.count).c_str(), row.dtype.c_str(), row.reduction.c_str(),
                 RootOrPeer(row).c_str(), row.state.c_str(), TookText(row).c_str(),
                 row.result == "success" ? "" : row.result.c_str());
-  return line.data();
+  return PrintableLines(line.data());
 }
 
 }  // namespace ncclwatch::analyzer

@@ -15,6 +15,7 @@
 #include "shim/lifecycle/thread.h"
 #include "shim/recorder/box.h"
 #include "watchdog/descriptors/standard.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::shim {
 
@@ -126,6 +127,7 @@ void Say(const char* format, ...) {
   va_end(arguments);
   if (more > 0) used += more;
   if (used > static_cast<int>(sizeof line) - 2) used = sizeof line - 2;
+  used = static_cast<int>(MakePrintable(line, static_cast<std::size_t>(used)));
   line[used++] = '\n';
   // In one piece, so that the lines of many ranks do not mix.
   descriptors::WriteLines({line, static_cast<std::size_t>(used)}, kSayPatience_ms);

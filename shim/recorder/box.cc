@@ -11,7 +11,7 @@
 #include <new>
 
 #include "shim/recorder/clock.h"
-#include "watchdog/descriptors/high.h"
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/reader/guard.h"
 
 namespace ncclwatch::shim {
@@ -52,11 +52,12 @@ Sections Plan(const BoxPlan& plan) {
 // The file while it is being made: gone again unless kept.
 class Draft {
  public:
-  explicit Draft(std::string path) : path_(std::move(path)) {}
+  Draft(const BoxPlan& plan, std::string name)
+      : directory_(descriptors::Directory::Own(plan.directory)), name_(std::move(name)) {}
   ~Draft() {
     if (memory != MAP_FAILED) munmap(memory, bytes);
     if (fd >= 0) close(fd);
-    if (fd >= 0) unlink(path_.c_str());
+    if (fd >= 0) directory_.Unlink(name_);
   }
   Draft(const Draft&) = delete;
   Draft& operator=(const Draft&) = delete;
@@ -64,17 +65,20 @@ class Draft {
     memory = MAP_FAILED;
     fd = -1;
   }
-  const std::string& path() const { return path_; }
+  std::string path() const { return directory_.PathOf(name_); }
+  const descriptors::Directory& directory() const { return directory_; }
+  const std::string& name() const { return name_; }
 
   int fd = -1;
   void* memory = MAP_FAILED;
   std::uint64_t bytes = 0;
 
  private:
-  std::string path_;
+  descriptors::Directory directory_;
+  std::string name_;
 };
 
-std::string DraftPath(const BoxPlan& plan) { return plan.directory + "/." + plan.name + ".new"; }
+std::string DraftName(const BoxPlan& plan) { return "." + plan.name + ".new"; }
 
 BoxFailure Because(const std::string& what, const std::string& path, int error) {
   return {what + " " + path + ": " + std::strerror(error)};
@@ -82,7 +86,8 @@ BoxFailure Because(const std::string& what, const std::string& path, int error) 
 
 // An empty string, or why not.
 std::string Allocate(Draft& draft) {
-  draft.fd = descriptors::Open(draft.path(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (!draft.directory()) return draft.directory().reason();
+  draft.fd = draft.directory().Open(draft.name(), O_RDWR | O_CREAT | O_EXCL, 0600);
   if (draft.fd < 0) return Because("cannot create", draft.path(), errno).reason;
   // Never sparse: a write to a page that the file system cannot give would be a SIGBUS in the host.
   int error;
@@ -165,7 +170,7 @@ std::uint64_t BoxBytes(const BoxPlan& plan) { return Plan(plan).bytes; }
 std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   const clock::Reading first = clock::Read();
   const Sections sections = Plan(plan);
-  Draft draft(DraftPath(plan));
+  Draft draft(plan, DraftName(plan));
   draft.bytes = sections.bytes;
   if (std::string reason = Allocate(draft); !reason.empty()) return BoxFailure{reason};
   // The lock comes after the last close of a descriptor of this file, and before the file can be found.
@@ -196,15 +201,15 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
 }
 
 std::string PublishBox(const Box& box, const BoxPlan& plan) {
-  const std::string path = plan.directory + "/" + plan.name;
-  if (rename(DraftPath(plan).c_str(), path.c_str()) == 0) return {};
-  std::string reason = Because("cannot name", path, errno).reason;
+  const descriptors::Directory directory = descriptors::Directory::Own(plan.directory);
+  if (directory.Rename(DraftName(plan), plan.name)) return {};
+  std::string reason = Because("cannot name", directory.PathOf(plan.name), errno).reason;
   AbandonBox(box, plan);
   return reason;
 }
 
 void AbandonBox(const Box& box, const BoxPlan& plan) {
-  unlink(DraftPath(plan).c_str());
+  descriptors::Directory::Own(plan.directory).Unlink(DraftName(plan));
   close(box.fd);
 }
 

@@ -7,6 +7,7 @@ import cases_flight  # noqa: F401
 import cases_flight_hostile  # noqa: F401
 import cases_reading  # noqa: F401
 import cases_run  # noqa: F401
+import cases_strangers  # noqa: F401
 from common import run_main
 
 if __name__ == "__main__":

@@ -11,12 +11,14 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 from harness import case, check, check_equal, run_main  # noqa: E402
 
 ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
-CONTRACT = {"include"}
+# Text that may be printed: a header alone, for all.
+CONTRACT = {"include", "watchdog/text"}
 # The libraries of the watchdog that stand lowest: they know the contract and one another, and nothing above.
 GROUND = CONTRACT | {"watchdog/descriptors", "watchdog/reader", "watchdog/diagnosis", "watchdog/settings", "watchdog/rundir"}
 MIDDLE = GROUND | {"watchdog/nodes", "watchdog/watch", "watchdog/exchange", "watchdog/evidence", "watchdog/act"}
 MAY_INCLUDE = {
-    "include": CONTRACT,
+    "include": {"include"},
+    "watchdog/text": {"watchdog/text"},
     # Pure: boxes' images and the contract, no settings, no file, no process.
     "watchdog/diagnosis": CONTRACT | {"watchdog/reader", "watchdog/diagnosis"},
     "watchdog/descriptors": {"watchdog/descriptors"},

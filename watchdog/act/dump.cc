@@ -1,19 +1,20 @@
 #include "watchdog/act/dump.h"
 
 #include <dirent.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <optional>
 #include <string_view>
 
 #include "watchdog/act/files.h"
 #include "watchdog/act/thread.h"
-#include "watchdog/descriptors/high.h"
 #include "watchdog/evidence/snapshot_text.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::act {
 namespace {
+
+using descriptors::Directory;
 
 class Once {
  public:
@@ -32,9 +33,9 @@ class Once {
 constexpr std::size_t kMostFiles = 16384;  // of one folder
 
 // The finished texts of a folder of the run directory, as names below it. Drafts and logs are left behind.
-std::vector<std::string> TextsIn(const std::string& directory, const std::string& folder) {
+std::vector<std::string> TextsIn(const Directory& directory, const std::string& folder) {
   std::vector<std::string> names;
-  DIR* open = descriptors::OpenDirectory(directory + "/" + folder);
+  DIR* open = directory.List(folder);
   if (!open) return names;
   while (const dirent* entry = readdir(open))
     if (std::string_view(entry->d_name).ends_with(".txt") && names.size() < kMostFiles)
@@ -49,39 +50,48 @@ std::vector<std::string> TextsIn(const std::string& directory, const std::string
   return names;
 }
 
-void CopyOut(const Dump& dump, Once* complain) {
+void CopyOut(const Dump& dump, const Directory& out, Once* complain) {
   for (const char* name : {"diagnosis.json", "diagnosis.txt"})
-    if (dump.verdict) (*complain)(CopyFile(dump.directory + "/" + name, dump.out + "/" + name));
+    if (dump.verdict) (*complain)(CopyFile(dump.directory, out, name));
   for (const char* folder : {"evidence", "stacks"}) {
     const std::vector<std::string> names = TextsIn(dump.directory, folder);
-    if (!names.empty()) (*complain)(MakeDirectories(dump.out + "/" + folder));
-    for (const std::string& name : names) (*complain)(CopyFile(dump.directory + "/" + name, dump.out + "/" + name));
+    if (!names.empty()) (*complain)(MakeFolder(out, folder));
+    for (const std::string& name : names) (*complain)(CopyFile(dump.directory, out, name));
   }
 }
 
-std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+// Asked again after it was read: what was read is of that process, and not of another that has come by its pid.
+std::string TextOf(const Suspect& suspect, const std::string& redact, Once* complain) {
+  std::string text = evidence::ProcessText(suspect.pid, redact);
+  const std::optional<rundir::ProcessStat> now = rundir::StatOf(suspect.pid);
+  if (text.empty() || !now) return "";
+  if (now->start_time == suspect.start_time) return text;
+  (*complain)("pid " + std::to_string(suspect.pid) + " is another process by now: not looked at");
+  return "";
+}
 
 }  // namespace
 
 void Save(const Dump& dump) {
   Once complain(dump);
-  const std::string evidence = dump.directory + "/evidence";
   // One level only: a run directory that was removed meanwhile stays removed.
-  if (mkdir(evidence.c_str(), 0700) != 0 && errno != EEXIST) complain(evidence + ": cannot be made");
+  complain(MakeFolder(dump.directory, "evidence"));
   for (const Suspect& suspect : dump.suspects) {
-    const std::string text = evidence::ProcessText(suspect.pid, dump.redact);
+    const std::string text = TextOf(suspect, dump.redact, &complain);
     if (text.empty()) continue;
     const std::string name =
         "evidence/rank-" + std::to_string(suspect.rank) + ".pid-" + std::to_string(suspect.pid) + ".txt";
-    complain(WriteFile(dump.directory + "/" + name, text));
+    complain(WriteFile(dump.directory, name, text));
   }
   if (dump.out.empty()) return;
   complain(MakeDirectories(dump.out));
-  CopyOut(dump, &complain);
+  const Directory out = Directory::Own(dump.out);
+  if (!out) return complain("NCCLWATCH_OUT: " + out.reason());
+  CopyOut(dump, out, &complain);
   if (dump.own)
-    complain(WriteFile(dump.out + "/" + dump.own_name,
+    complain(WriteFile(out, dump.own_name,
                        {reinterpret_cast<const char*>(dump.own), static_cast<std::size_t>(dump.own->file_bytes)}));
-  for (const std::string& box : dump.boxes) complain(CopyFile(box, dump.out + "/" + BaseName(box)));
+  for (const std::string& box : dump.boxes) complain(CopyFile(dump.directory, out, box));
 }
 
 void SaveInBackground(Dump dump, std::shared_ptr<std::atomic<bool>> done) {

@@ -9,8 +9,6 @@
 #include <cstring>
 #include <memory>
 
-#include "watchdog/descriptors/high.h"
-
 namespace ncclwatch::act {
 namespace {
 
@@ -23,14 +21,15 @@ std::string Why(const std::string& path, int error) {
 
 }  // namespace
 
-Draft::Draft(const std::string& path) : path_(path), draft_(path + ".draft." + std::to_string(getpid())) {
-  fd_ = descriptors::Open(draft_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+Draft::Draft(const descriptors::Directory& directory, const std::string& name)
+    : directory_(directory), name_(name), draft_(name + ".draft." + std::to_string(getpid())) {
+  fd_ = directory_.Open(draft_, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (fd_ < 0) error_ = errno;
 }
 
 Draft::~Draft() {
   if (fd_ >= 0) close(fd_);
-  if (!kept_) unlink(draft_.c_str());
+  if (fd_ >= 0 && !kept_) directory_.Unlink(draft_);
 }
 
 bool Draft::Write(std::string_view content) {
@@ -45,21 +44,21 @@ bool Draft::Write(std::string_view content) {
 }
 
 std::string Draft::Keep() {
-  if (error_ == 0 && rename(draft_.c_str(), path_.c_str()) != 0) error_ = errno;
+  if (error_ == 0 && !directory_.Rename(draft_, name_)) error_ = errno;
   kept_ = error_ == 0;
-  return kept_ ? "" : Why(path_, error_);
+  return kept_ ? "" : Why(directory_.PathOf(name_), error_);
 }
 
-std::string WriteFile(const std::string& path, std::string_view content) {
-  Draft draft(path);
+std::string WriteFile(const descriptors::Directory& directory, const std::string& name, std::string_view content) {
+  Draft draft(directory, name);
   draft.Write(content);
   return draft.Keep();
 }
 
-std::string CopyFile(const std::string& from, const std::string& to) {
-  const int fd = descriptors::Open(from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) return Why(from, errno);
-  Draft draft(to);
+std::string CopyFile(const descriptors::Directory& from, const descriptors::Directory& to, const std::string& name) {
+  const int fd = from.Open(name, O_RDONLY | O_NONBLOCK);
+  if (fd < 0) return Why(from.PathOf(name), errno);
+  Draft draft(to, name);
   const std::unique_ptr<char[]> chunk(new char[kChunk]);
   int error = 0;
   for (;;) {
@@ -69,7 +68,7 @@ std::string CopyFile(const std::string& from, const std::string& to) {
     if (n <= 0 || !draft.Write({chunk.get(), static_cast<std::size_t>(n)})) break;
   }
   close(fd);
-  return error ? Why(from, error) : draft.Keep();
+  return error ? Why(from.PathOf(name), error) : draft.Keep();
 }
 
 std::string MakeDirectories(const std::string& path) {
@@ -78,6 +77,10 @@ std::string MakeDirectories(const std::string& path) {
     if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && slash == std::string::npos) return Why(path, errno);
     if (slash == std::string::npos) return "";
   }
+}
+
+std::string MakeFolder(const descriptors::Directory& directory, const std::string& name) {
+  return directory.MakeFolder(name) ? "" : Why(directory.PathOf(name), errno);
 }
 
 }  // namespace ncclwatch::act

@@ -63,7 +63,7 @@ void AvoidFilesOfTheHost() {
 }
 
 void Redirect(const Plan& plan) {
-  const int input = open(plan.input, O_RDONLY);
+  const int input = open(plan.input, O_RDONLY | O_NOFOLLOW);
   if (input > 0) dup2(input, STDIN_FILENO);
   if (!plan.output) return AvoidFilesOfTheHost();
   const int output = open(plan.output, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);

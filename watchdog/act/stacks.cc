@@ -1,7 +1,6 @@
 #include "watchdog/act/stacks.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "watchdog/act/files.h"
 #include "watchdog/act/program.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/settings/rules.h"
@@ -73,25 +73,29 @@ std::string FindCommand(const std::vector<std::string>& environment) {
 
 std::string TakeStacks(const StacksWish& wish) {
   if (wish.command.empty()) return "the ncclwatch command is not beside the library (NCCLWATCH_COMMAND names it)";
-  const std::string folder = wish.directory + "/stacks";
+  constexpr char kFolder[] = "stacks", kLog[] = "stacks/program.log";
   // One level only: a run directory that was removed meanwhile stays removed.
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return folder + ": cannot be made";
+  if (std::string error = MakeFolder(wish.directory, kFolder); !error.empty()) return error;
+  const std::string folder = wish.directory.PathOf(kFolder);
+  if (!wish.directory.IsAtItsPath()) return wish.directory.path() + ": another directory has its name by now";
   Program program;
   program.arguments = {wish.command, "stacks", "--into", folder};
   std::vector<std::string> pids;
   for (const StackTarget& target : wish.targets) {
     if (pids.size() == kMostTargets) break;
     pids.push_back(std::to_string(target.pid));
+    program.arguments.push_back("--started");
+    program.arguments.push_back(pids.back() + ":" + std::to_string(target.start_time));
     if (target.thread == 0) continue;
     program.arguments.push_back("--thread");
     program.arguments.push_back(pids.back() + ":" + std::to_string(target.thread));
   }
   program.arguments.insert(program.arguments.end(), pids.begin(), pids.end());
   program.environment = WithoutLoader(wish.environment);
-  program.output = folder + "/program.log";
+  program.output = wish.directory.PathOf(kLog);
   program.deadline_ms = kStacksDeadline_ms;
   const Outcome outcome = RunProgram(program);
-  return Reason(wish.command, outcome, rundir::ReadSmall(program.output, kMostSaid).value_or(""));
+  return Reason(wish.command, outcome, rundir::ReadSmall(wish.directory, kLog, kMostSaid).value_or(""));
 }
 
 }  // namespace ncclwatch::act

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "watchdog/descriptors/directory.h"
+
 namespace ncclwatch::act {
 
 // The command of this installation: NCCLWATCH_COMMAND in `environment`, else ../bin/ncclwatch beside the file that this
@@ -13,12 +15,13 @@ std::string FindCommand(const std::vector<std::string>& environment);
 
 struct StackTarget {
   std::int32_t pid = 0;
-  std::uint32_t thread = 0;  // that has to do with NCCL: what stands in a verdict is its stack; 0 unknown
+  std::uint64_t start_time = 0;  // which process that pid was: no other is looked at
+  std::uint32_t thread = 0;      // that has to do with NCCL: what stands in a verdict is its stack; 0 unknown
 };
 
 struct StacksWish {
-  std::string command;    // of FindCommand
-  std::string directory;  // the run directory: files go to <directory>/stacks
+  std::string command;               // of FindCommand
+  descriptors::Directory directory;  // the run directory: files go to <directory>/stacks
   std::vector<StackTarget> targets;
   std::vector<std::string> environment;
 };

@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "watchdog/text/printable.h"
+
 namespace ncclwatch::diagnosis {
 namespace {
 
@@ -40,7 +42,7 @@ void AppendEscaped(std::string_view text, std::string* to) {
       *to += buffer;
       ++i;
     } else if (const std::size_t length = Utf8Length(text.substr(i)); length > 0) {
-      *to += text.substr(i, length);
+      *to += PrintableJson(text.substr(i, length));
       i += length;
     } else {
       *to += "\xef\xbf\xbd";

@@ -4,19 +4,12 @@
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kColumns = 100;
-
-// Control characters of a label or command line must not reach a terminal.
-std::string Printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
-}
 
 // Breaks at spaces; `first` before the first line, as many blanks before the others.
 std::string Wrapped(std::string_view first, const std::string& raw) {

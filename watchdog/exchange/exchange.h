@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/settings/bind_address.h"
 #include "watchdog/settings/exchange_address.h"
 
@@ -133,10 +134,11 @@ struct Timing {
 struct Setup {
   Address address;
   Self self;
-  std::vector<Token> tokens;  // strongest first, at least one, at most 8; two peers use the first that both hold
-  std::string job;            // the same on all nodes, for names in Redis (JobIdentity of token.h)
-  settings::BindAddress bind;  // where to listen (TCP)
-  std::string memory;         // a file in which a leader leaves its successor on the node whom it knew; empty: none
+  std::vector<Token> tokens;         // strongest first, at least one, at most 8; two peers use the first that both hold
+  std::string job;                   // the same on all nodes, for names in Redis (JobIdentity of token.h)
+  settings::BindAddress bind;        // where to listen (TCP)
+  descriptors::Directory directory;  // that `memory` lies in
+  std::string memory;  // a file in which a leader leaves its successor on the node whom it knew; empty: none
   Timing timing;
 };
 

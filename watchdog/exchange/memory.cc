@@ -43,11 +43,13 @@ std::optional<Memory> Memory::Decode(std::string_view bytes) {
   return memory;
 }
 
-std::optional<Memory> Recall(const std::string& path) {
-  const std::optional<std::string> bytes = rundir::ReadSmall(path, kMostBytes);
+std::optional<Memory> Recall(const descriptors::Directory& directory, const std::string& name) {
+  const std::optional<std::string> bytes = rundir::ReadSmall(directory, name, kMostBytes);
   return bytes ? Memory::Decode(*bytes) : std::nullopt;
 }
 
-void Remember(const std::string& path, const Memory& memory) { act::WriteFile(path, memory.Encode()); }
+void Remember(const descriptors::Directory& directory, const std::string& name, const Memory& memory) {
+  act::WriteFile(directory, name, memory.Encode());
+}
 
 }  // namespace ncclwatch::exchange

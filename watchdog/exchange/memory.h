@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/exchange/endpoint.h"
 #include "watchdog/exchange/wire.h"
 
@@ -21,7 +22,8 @@ struct Memory {
 };
 
 // None: no such file, or it is not whole.
-std::optional<Memory> Recall(const std::string& path);
-void Remember(const std::string& path, const Memory& memory);  // as one file or not at all; a failure does not matter
+std::optional<Memory> Recall(const descriptors::Directory& directory, const std::string& name);
+void Remember(const descriptors::Directory& directory, const std::string& name,
+              const Memory& memory);  // as one file or not at all; a failure does not matter
 
 }  // namespace ncclwatch::exchange

@@ -24,7 +24,7 @@ TcpNode::TcpNode(const Setup& setup, Loop* loop, Mailbox* mailbox)
   const std::int64_t now_ns = Now();
   context_.awake_ns = ticked_ns_ = now_ns;
   std::optional<Memory> memory;
-  if (!setup.memory.empty()) memory = Recall(setup.memory);
+  if (!setup.memory.empty()) memory = Recall(setup.directory, setup.memory);
   if (memory && memory->port != 0 && settings::InRange(setup.bind, memory->port) == memory->port)
     context_.port = acceptor_.Listen(memory->port);
   if (context_.port == 0) context_.port = acceptor_.ListenAnywhere();
@@ -216,7 +216,7 @@ void TcpNode::KeepMemory(std::int64_t now_ns) {
   memory.line = hub_ ? hub_->CurrentLine() : Line{term_, 0, heirs_};
   std::string bytes = memory.Encode();
   if (bytes == memory_) return;
-  Remember(context_.setup.memory, memory);
+  Remember(context_.setup.directory, context_.setup.memory, memory);
   memory_ = std::move(bytes);
 }
 

@@ -38,7 +38,17 @@ std::variant<std::unique_ptr<MappedBox>, Failure> Fail(const std::string& path, 
 }  // namespace
 
 std::variant<std::unique_ptr<MappedBox>, Failure> MappedBox::Open(const std::string& path) {
-  File file(path);
+  return Map(File(path), path);
+}
+
+std::variant<std::unique_ptr<MappedBox>, Failure> MappedBox::Open(const descriptors::Directory& directory,
+                                                                  const std::string& name) {
+  auto opened = Map(File(directory, name), directory.PathOf(name));
+  if (auto* box = std::get_if<std::unique_ptr<MappedBox>>(&opened)) (*box)->directory_ = directory;
+  return opened;
+}
+
+std::variant<std::unique_ptr<MappedBox>, Failure> MappedBox::Map(const File& file, const std::string& path) {
   if (!file.reason().empty()) return Fail(path, file.reason());
   alignas(format::Header) char head[sizeof(format::Header)];
   const std::size_t got = file.ReadAt(0, head, sizeof(head));
@@ -78,7 +88,9 @@ bool MappedBox::StillWhole() const {
   if (guard::Lost(guard_)) return false;
   struct stat status {};
   // A file without its name, or with another one's in its place, is out of reach of those who go by names.
-  if (inode_ == 0 || ::stat(path_.c_str(), &status) != 0 || status.st_ino != inode_) return true;
+  const bool there =
+      directory_ ? directory_.Stat(path_.substr(path_.rfind('/') + 1), &status) : ::stat(path_.c_str(), &status) == 0;
+  if (inode_ == 0 || !there || status.st_ino != inode_) return true;
   return static_cast<std::uint64_t>(status.st_size) >= bytes_;
 }
 

@@ -7,12 +7,15 @@
 #include <variant>
 #include <vector>
 
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/reader/image.h"
 #include "watchdog/reader/layout.h"
 #include "watchdog/reader/stacks.h"
 #include "watchdog/reader/witness.h"
 
 namespace ncclwatch::reader {
+
+class File;
 
 struct Failure {
   std::string path;
@@ -26,6 +29,8 @@ struct Failure {
 class MappedBox {
  public:
   static std::variant<std::unique_ptr<MappedBox>, Failure> Open(const std::string& path);
+  static std::variant<std::unique_ptr<MappedBox>, Failure> Open(const descriptors::Directory& directory,
+                                                                const std::string& name);
   // For the process's own box, whose file must not be opened again: closing it would drop the POSIX lock.
   static std::unique_ptr<MappedBox> Borrow(const format::Header* own, const std::string& path);
   ~MappedBox();
@@ -57,13 +62,15 @@ class MappedBox {
  private:
   void ReadOfMpi(const format::MpiRecord& record, Call* call) const;
   MappedBox() = default;
+  static std::variant<std::unique_ptr<MappedBox>, Failure> Map(const File& file, const std::string& path);
   BoxImage WithoutCalls() const;
   std::string path_;
   const format::Header* header_ = nullptr;
   std::size_t bytes_ = 0;
   int guard_ = -1;
-  bool owned_ = false;       // header_ is a mapping of bytes_ bytes to be undone
-  std::uint64_t inode_ = 0;  // of a mapped file
+  bool owned_ = false;                // header_ is a mapping of bytes_ bytes to be undone
+  std::uint64_t inode_ = 0;           // of a mapped file
+  descriptors::Directory directory_;  // that it was found in; none: found by its path
   Layout layout_;
 };
 

@@ -11,10 +11,15 @@
 namespace ncclwatch::reader {
 
 // O_NONBLOCK: opening a pipe that somebody put in the run directory must not wait for its other end.
-File::File(const std::string& path) : descriptor_(descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+File::File(const std::string& path) : File(descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) {}
+
+File::File(const descriptors::Directory& directory, const std::string& name)
+    : File(directory.Open(name, O_RDONLY | O_NONBLOCK)) {}
+
+File::File(int descriptor) : descriptor_(descriptor) {
   struct stat status {};
   if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0) {
-    reason_ = std::string("cannot be opened: ") + ::strerror(errno);
+    reason_ = errno == ELOOP ? "a link: not followed" : std::string("cannot be opened: ") + ::strerror(errno);
   } else if (!S_ISREG(status.st_mode)) {
     reason_ = S_ISDIR(status.st_mode) ? "is a directory" : "not a regular file";
   } else {

@@ -1,15 +1,18 @@
-// A regular file opened for reading; nothing that could block or be a device.
+// A regular file opened for reading; no link, and nothing that could block or be a device.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "watchdog/descriptors/directory.h"
+
 namespace ncclwatch::reader {
 
 class File {
  public:
   explicit File(const std::string& path);
+  File(const descriptors::Directory& directory, const std::string& name);
   ~File();
   File(const File&) = delete;
   File& operator=(const File&) = delete;
@@ -22,6 +25,7 @@ class File {
   std::size_t ReadAt(std::uint64_t offset, void* to, std::size_t bytes) const;
 
  private:
+  explicit File(int descriptor);
   int descriptor_ = -1;
   std::uint64_t bytes_ = 0;
   std::uint64_t inode_ = 0;

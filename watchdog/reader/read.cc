@@ -11,6 +11,9 @@
 namespace ncclwatch::reader {
 namespace {
 
+// The largest ring, the most communicators, and as much again.
+constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
+
 std::variant<BoxImage, Failure> Read(const std::string& path, std::uint64_t newest, Scratch* scratch) {
   File file(path);
   if (!file.reason().empty()) return Failure{path, file.reason()};
@@ -19,6 +22,8 @@ std::variant<BoxImage, Failure> Read(const std::string& path, std::uint64_t newe
   std::string reason = CheckHeader(head, got, file.bytes());
   if (!reason.empty()) return Failure{path, std::move(reason)};
   const std::uint64_t bytes = reinterpret_cast<const format::Header*>(head)->file_bytes;
+  // A file with holes costs its owner nothing; its copy would cost us all of it.
+  if (bytes > kMostBytes) return Failure{path, "too large to be read: " + std::to_string(bytes) + " bytes"};
   void* const memory = scratch->Of(bytes);
   if (memory == nullptr) return Failure{path, "too large to be read: " + std::to_string(bytes) + " bytes"};
   const std::size_t read = file.ReadAt(0, memory, bytes);

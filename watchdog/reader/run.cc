@@ -87,7 +87,8 @@ void ReadBeside(RunImage* run) {
   }
   run->stacks.clear();
   run->witness.clear();
-  for (const std::string& directory : directories) {
+  for (const std::string& path : directories) {
+    const descriptors::Directory directory = descriptors::Directory::Named(path);
     if (std::optional<VerdictStacks> stacks = ReadVerdictStacks(directory)) run->stacks.push_back(std::move(*stacks));
     if (const std::optional<Witness> seen = ReadWitness(directory))
       run->witness.insert(run->witness.end(), seen->begin(), seen->end());

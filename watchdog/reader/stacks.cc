@@ -4,6 +4,7 @@
 
 #include "watchdog/reader/file.h"
 #include "watchdog/reader/lines.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::reader {
 namespace {
@@ -18,9 +19,7 @@ constexpr std::size_t kMostText = 400;  // bytes of one frame or state
 // The rest of a line as text that may be printed and written again: what was cut and cleaned once stays as it is.
 std::string Text(std::string_view rest) {
   rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-  std::string text(rest.substr(0, kMostText));
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  std::string text = Printable(rest.substr(0, kMostText));
   text.erase(text.find_last_not_of(' ') + 1);
   return text;
 }
@@ -50,8 +49,8 @@ void Add(std::string_view keyword, std::string_view rest, ProcessStacks* process
   if (std::string text = Text(rest); !text.empty()) lines.push_back(std::move(text));
 }
 
-std::string Beginning(const std::string& path, std::size_t most) {
-  const File file(path);
+std::string Beginning(const descriptors::Directory& directory, const std::string& name, std::size_t most) {
+  const File file(directory, name);
   if (!file.reason().empty()) return {};
   std::string text(std::min<std::uint64_t>(file.bytes(), most), '\0');
   text.resize(file.ReadAt(0, text.data(), text.size()));
@@ -108,13 +107,13 @@ std::string Format(const VerdictStacks& stacks) {
   return text;
 }
 
-std::optional<ProcessStacks> ReadProcessStacks(const std::string& directory, std::uint32_t pid) {
-  const std::string path = directory + "/" + kStacksFolder + "/" + std::to_string(pid) + ".txt";
-  return ParseProcessStacks(Beginning(path, kMostHead));
+std::optional<ProcessStacks> ReadProcessStacks(const descriptors::Directory& directory, std::uint32_t pid) {
+  const std::string name = std::string(kStacksFolder) + "/" + std::to_string(pid) + ".txt";
+  return ParseProcessStacks(Beginning(directory, name, kMostHead));
 }
 
-std::optional<VerdictStacks> ReadVerdictStacks(const std::string& directory) {
-  return ParseVerdictStacks(Beginning(directory + "/" + kVerdictStacksFile, kMostVerdict));
+std::optional<VerdictStacks> ReadVerdictStacks(const descriptors::Directory& directory) {
+  return ParseVerdictStacks(Beginning(directory, kVerdictStacksFile, kMostVerdict));
 }
 
 }  // namespace ncclwatch::reader

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "watchdog/descriptors/directory.h"
+
 namespace ncclwatch::reader {
 
 inline constexpr char kStacksFolder[] = "stacks";
@@ -43,7 +45,7 @@ std::optional<VerdictStacks> ParseVerdictStacks(std::string_view text);
 std::string Format(const VerdictStacks& stacks);
 
 // Of <directory>/stacks/<pid>.txt.
-std::optional<ProcessStacks> ReadProcessStacks(const std::string& directory, std::uint32_t pid);
-std::optional<VerdictStacks> ReadVerdictStacks(const std::string& directory);
+std::optional<ProcessStacks> ReadProcessStacks(const descriptors::Directory& directory, std::uint32_t pid);
+std::optional<VerdictStacks> ReadVerdictStacks(const descriptors::Directory& directory);
 
 }  // namespace ncclwatch::reader

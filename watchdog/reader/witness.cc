@@ -74,8 +74,8 @@ std::string Format(const Witness& witness) {
   return text;
 }
 
-std::optional<Witness> ReadWitness(const std::string& directory) {
-  const File file(directory + "/" + kWitnessFile);
+std::optional<Witness> ReadWitness(const descriptors::Directory& directory) {
+  const File file(directory, kWitnessFile);
   if (!file.reason().empty()) return std::nullopt;
   std::string text(std::min<std::uint64_t>(file.bytes(), kMostBytes), '\0');
   text.resize(file.ReadAt(0, text.data(), text.size()));

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/reader/image.h"
 
 namespace ncclwatch::reader {
@@ -27,6 +28,6 @@ using Witness = std::vector<WitnessedEnd>;
 std::optional<Witness> ParseWitness(std::string_view text);
 // ParseWitness gives back what was formatted.
 std::string Format(const Witness& witness);
-std::optional<Witness> ReadWitness(const std::string& directory);
+std::optional<Witness> ReadWitness(const descriptors::Directory& directory);
 
 }  // namespace ncclwatch::reader

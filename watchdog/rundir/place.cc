@@ -11,13 +11,16 @@
 #include <ctime>
 
 #include "ncclwatch/format/black_box.h"
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/descriptors/high.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::rundir {
 namespace {
 
-constexpr char kJobFile[] = "/job";
+using descriptors::Directory;
+
+constexpr char kJobFile[] = "job";
 
 std::string ErrorText(int error) {
   char buffer[128];
@@ -53,8 +56,8 @@ bool MadeWholeWorld(int fd, const format::Header& header) {
   return false;
 }
 
-void AddBox(const std::string& path, std::int32_t rank, Boxes* boxes) {
-  const int fd = descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+void AddBox(const Directory& directory, const std::string& name, std::int32_t rank, Boxes* boxes) {
+  const int fd = directory.Open(name, O_RDONLY | O_NONBLOCK);
   if (fd < 0) return;
   alignas(format::Header) unsigned char page[sizeof(format::Header)];
   const auto* header = reinterpret_cast<const format::Header*>(page);
@@ -101,26 +104,22 @@ std::string Enter(const std::string& path, bool* made) {
     *made = true;
   else if (errno != EEXIST)
     return path + ": " + ErrorText(errno);
-  const int fd = descriptors::Open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0)
-    return path + (errno == ELOOP || errno == ENOTDIR ? ": a link or not a directory" : ": " + ErrorText(errno));
-  struct stat info = {};
-  const bool known = fstat(fd, &info) == 0;
-  close(fd);
-  if (!known || info.st_uid != geteuid()) return path + ": belongs to somebody else";
-  if (info.st_mode & (S_IWGRP | S_IWOTH)) return path + ": others may write to it";
+  const Directory directory = Directory::Own(path);
+  if (!directory) return directory.reason();
   if (access(path.c_str(), W_OK | X_OK) != 0) return path + ": " + ErrorText(errno);
   return "";
 }
 
-Boxes LookAt(const std::string& path, std::int32_t rank) {
+Boxes LookAt(const std::string& path, std::int32_t rank) { return LookAt(Directory::Named(path), rank); }
+
+Boxes LookAt(const Directory& directory, std::int32_t rank) {
   Boxes boxes;
   boxes.ranked = rank >= 0;
-  DIR* directory = descriptors::OpenDirectory(path);
-  if (!directory) return boxes;
-  while (const dirent* entry = readdir(directory))
-    if (std::string_view(entry->d_name).ends_with(format::kBoxSuffix)) AddBox(path + "/" + entry->d_name, rank, &boxes);
-  closedir(directory);
+  DIR* entries = directory.List();
+  if (!entries) return boxes;
+  while (const dirent* entry = readdir(entries))
+    if (std::string_view(entry->d_name).ends_with(format::kBoxSuffix)) AddBox(directory, entry->d_name, rank, &boxes);
+  closedir(entries);
   return boxes;
 }
 
@@ -144,33 +143,35 @@ bool OfEarlierJob(const Boxes& boxes) {
   return boxes.same_rank || boxes.last_heartbeat_ns < own_start;
 }
 
-std::string JobOf(const std::string& path) {
-  std::string job = ReadSmall(path + kJobFile, 256).value_or("");
+std::string JobOf(const std::string& path) { return JobOf(Directory::Named(path)); }
+
+std::string JobOf(const Directory& directory) {
+  std::string job = ReadSmall(directory, kJobFile, 256).value_or("");
   const std::size_t end = job.find('\n');
   if (end != std::string::npos) job.resize(end);
   return job;
 }
 
 Claim ClaimFor(const std::string& path, const std::string& job) {
-  const std::string named = path + kJobFile;
+  const Directory directory = Directory::Own(path);
   struct stat info = {};
-  if (lstat(named.c_str(), &info) == 0) return JobOf(path) == job ? Claim::kJoined : Claim::kTaken;
+  if (directory.Stat(kJobFile, &info)) return JobOf(directory) == job ? Claim::kJoined : Claim::kTaken;
   // Boxes that no job claims (copied evidence) are another job's.
-  if (LookAt(path, -1).all > 0 && lstat(named.c_str(), &info) != 0) return Claim::kTaken;
-  const std::string draft = named + "." + OwnPid();
-  unlink(draft.c_str());
-  const int fd = descriptors::Open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (LookAt(directory, -1).all > 0 && !directory.Stat(kJobFile, &info)) return Claim::kTaken;
+  const std::string draft = std::string(kJobFile) + "." + OwnPid();
+  directory.Unlink(draft);
+  const int fd = directory.Open(draft, O_WRONLY | O_CREAT | O_EXCL, 0600);
   if (fd < 0) return Claim::kFailed;
   const std::string line = job + "\n";
   const bool whole = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
   close(fd);
   // link() fails where the name exists: the exclusive creation, but with the content already inside.
-  const bool first = whole && link(draft.c_str(), named.c_str()) == 0;
+  const bool first = whole && directory.Link(draft, kJobFile);
   const int error = errno;
-  unlink(draft.c_str());
+  directory.Unlink(draft);
   if (first) return Claim::kMade;
   if (!whole || error != EEXIST) return Claim::kFailed;
-  return JobOf(path) == job ? Claim::kJoined : Claim::kTaken;
+  return JobOf(directory) == job ? Claim::kJoined : Claim::kTaken;
 }
 
 void PointLatest(const std::string& parent, const std::string& name) {

@@ -10,9 +10,10 @@
 #include "watchdog/descriptors/high.h"
 
 namespace ncclwatch::rundir {
+namespace {
 
-std::optional<std::string> ReadSmall(const std::string& path, std::size_t limit) {
-  const int fd = descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+// Takes over the descriptor.
+std::optional<std::string> ReadAll(int fd, std::size_t limit) {
   if (fd < 0) return std::nullopt;
   std::string text;
   char buffer[4096];
@@ -28,6 +29,19 @@ std::optional<std::string> ReadSmall(const std::string& path, std::size_t limit)
   if (!whole) return std::nullopt;
   if (text.size() > limit) text.resize(limit);
   return text;
+}
+
+}  // namespace
+
+std::optional<std::string> ReadSmall(const std::string& path, std::size_t limit) {
+  return ReadAll(descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), limit);
+}
+
+std::optional<std::string> ReadSmall(const descriptors::Directory& directory, const std::string& name,
+                                     std::size_t limit) {
+  struct stat info = {};
+  if (!directory.Stat(name, &info) || !S_ISREG(info.st_mode)) return std::nullopt;
+  return ReadAll(directory.Open(name, O_RDONLY | O_NOCTTY | O_NONBLOCK), limit);
 }
 
 std::optional<ProcessStat> StatOf(std::int32_t pid) {

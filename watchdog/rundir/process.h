@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "watchdog/descriptors/directory.h"
+
 namespace ncclwatch::rundir {
 
 struct ProcessStat {
@@ -22,6 +24,9 @@ std::optional<ProcessStat> StatOf(std::int32_t pid);
 
 // At most `limit` bytes of a small file (of /proc, /sys, the run directory); none if it cannot be opened or read.
 std::optional<std::string> ReadSmall(const std::string& path, std::size_t limit = 1 << 20);
+// Likewise of a regular file in a directory.
+std::optional<std::string> ReadSmall(const descriptors::Directory& directory, const std::string& name,
+                                     std::size_t limit);
 
 // The process's environment as it was at its start; none if it is gone or not ours to read.
 std::optional<std::string> EnvironmentOf(std::int32_t pid);

@@ -66,6 +66,8 @@ struct Listed {
   int alive = 0;                 // boxes whose lock is held
   std::int64_t modified_ns = 0;  // CLOCK_REALTIME of the newest change
 };
-std::vector<Listed> List(const settings::Settings& settings);  // newest first, all default places and NCCLWATCH_DIR
+// Newest first, all default places and NCCLWATCH_DIR. Only what is the caller's alone: *refused (may be null) gets a
+// line for each place that is there and is not.
+std::vector<Listed> List(const settings::Settings& settings, std::vector<std::string>* refused = nullptr);
 
 }  // namespace ncclwatch::rundir

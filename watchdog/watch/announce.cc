@@ -100,7 +100,7 @@ std::string Leader::WatchingLine(std::size_t seen, std::size_t size) const {
   const std::string mpi = MpiOf(context_.own);
   const std::string nccl = version != 0 || mpi.empty() ? "NCCL " + Version(version) : "";
   return "watching " + std::to_string(seen) + "/" + std::to_string(size) + " ranks, " + nccl +
-         (nccl.empty() || mpi.empty() ? "" : ", ") + mpi + ", run directory " + context_.directory;
+         (nccl.empty() || mpi.empty() ? "" : ", ") + mpi + ", run directory " + context_.directory.path();
 }
 
 std::string Leader::UnseenNote() const {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ncclwatch/format/black_box.h"
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/settings/settings.h"
 #include "watchdog/watch/log.h"
 
@@ -12,7 +13,7 @@ namespace ncclwatch::watch {
 struct Context {
   format::Header* own = nullptr;  // this process's box
   std::string own_path;
-  std::string directory;
+  descriptors::Directory directory;  // the run directory, kept open: nothing in it is reached by its path
   settings::Settings settings;
   Log log;
   std::string command;  // of this installation: act::FindCommand

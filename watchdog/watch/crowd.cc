@@ -11,7 +11,6 @@
 #include <string_view>
 
 #include "ncclwatch/format/lease.h"
-#include "watchdog/descriptors/high.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/evidence/process_state.h"
 #include "watchdog/rundir/process.h"
@@ -31,8 +30,8 @@ constexpr std::int64_t kRescan_ns = 1'000 * kMs;
 constexpr std::uint32_t kRoomForDeaths = 256;  // observations kept free of mere states
 
 // Of another process's file only: closing any descriptor of one's own locked file drops the lock.
-bool LockIsHeld(const std::string& path) {
-  const int fd = descriptors::Open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+bool LockIsHeld(const descriptors::Directory& directory, const std::string& path) {
+  const int fd = directory.Open(path.substr(path.rfind('/') + 1), O_RDONLY | O_NONBLOCK);
   if (fd < 0) return false;
   struct flock lock = {};
   lock.l_type = F_RDLCK;
@@ -77,19 +76,19 @@ void Crowd::Remember(std::int32_t pid, int pidfd, const std::string& memory_grou
 
 bool Crowd::Scan(std::int64_t now_ns) {
   struct stat info = {};
-  if (stat(context_.directory.c_str(), &info) != 0) return false;
+  if (!context_.directory.Stat(".", &info)) return false;
   const std::int64_t changed = info.st_mtim.tv_sec * 1'000'000'000LL + info.st_mtim.tv_nsec;
   if (changed == directory_changed_ns_ && now_ns - scanned_ns_ > kRescan_ns && unreadable_.empty()) return false;
   if (changed != directory_changed_ns_) scanned_ns_ = now_ns;
   directory_changed_ns_ = changed;
-  DIR* directory = descriptors::OpenDirectory(context_.directory);
+  DIR* directory = context_.directory.List();
   if (!directory) return false;
   bool any = false;
   while (const dirent* entry = readdir(directory)) {
     if (!std::string_view(entry->d_name).ends_with(format::kBoxSuffix)) continue;
     if (known_.count(entry->d_name)) continue;
-    const std::string path = context_.directory + "/" + entry->d_name;
-    auto opened = reader::MappedBox::Open(path);
+    const std::string path = context_.directory.PathOf(entry->d_name);
+    auto opened = reader::MappedBox::Open(context_.directory, entry->d_name);
     if (const auto* failure = std::get_if<reader::Failure>(&opened)) {
       unreadable_[path] = failure->reason;
       continue;
@@ -197,7 +196,7 @@ bool Crowd::LookBehind(Member* member, std::int64_t now_ns) {
 
 bool Crowd::CheckDeath(Member* member, std::int64_t now_ns) {
   const bool process_gone = member->near && evidence::StateOf(member->pid, member->start_time) == Observed::kGone;
-  const bool lock_free = !LockIsHeld(member->box->path());
+  const bool lock_free = !LockIsHeld(context_.directory, member->box->path());
   if (process_gone && lock_free) {
     member->gone = true;
     if (earlier_deaths_.count({static_cast<std::uint32_t>(member->pid), member->start_time})) return true;
@@ -243,7 +242,7 @@ void Crowd::LookForUnborn(std::int64_t now_ns) {
   std::vector<std::int32_t> seen;
   for (const Member& member : members_) seen.push_back(member.rank);
   for (const evidence::Unborn& unborn : unborn_search_.Look(context_.own->identity, seen)) {
-    if (!unborn_.try_emplace(static_cast<std::uint32_t>(unborn.pid), unborn.rank).second) continue;
+    if (!unborn_.try_emplace(static_cast<std::uint32_t>(unborn.pid), unborn.start_time).second) continue;
     reader::Observation observation;
     observation.at_ns = now_ns;
     observation.pid = static_cast<std::uint32_t>(unborn.pid);
@@ -288,6 +287,11 @@ std::vector<reader::BoxImage> Crowd::Images(std::uint64_t max_calls) const {
 bool Crowd::IsGone(std::int32_t rank) const {
   return std::any_of(members_.begin(), members_.end(),
                      [rank](const Member& member) { return member.gone && member.rank == rank; });
+}
+
+bool Crowd::IsUnborn(std::uint32_t pid, std::uint64_t start_time) const {
+  const auto found = unborn_.find(pid);
+  return found != unborn_.end() && found->second == start_time;
 }
 
 bool Crowd::SpeaksMpi() const {

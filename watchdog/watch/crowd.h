@@ -66,6 +66,8 @@ class Crowd {
   const std::vector<std::string>& notes() const { return notes_; }
   int deaths() const { return deaths_; }
   bool IsGone(std::int32_t rank) const;
+  // A process without a box that was seen here (LookForUnborn).
+  bool IsUnborn(std::uint32_t pid, std::uint64_t start_time) const;
   bool SpeaksMpi() const;  // one of them at least
 
  private:
@@ -88,7 +90,7 @@ class Crowd {
   std::map<std::int32_t, Remembered> remembered_;                     // by pid
   std::set<std::pair<std::uint32_t, std::uint64_t>> earlier_deaths_;  // observed by earlier leaders
   UnbornSearch unborn_search_;
-  std::map<std::uint32_t, std::int32_t> unborn_;  // pid -> rank
+  std::map<std::uint32_t, std::uint64_t> unborn_;  // pid -> start time
   std::vector<std::string> notes_;
   std::map<std::string, std::string> unreadable_;  // path -> reason
   std::int64_t directory_changed_ns_ = -1;

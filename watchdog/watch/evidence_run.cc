@@ -16,7 +16,7 @@ constexpr std::int64_t kOwnStacks_ns = 700'000'000;
 constexpr long kPoll_ns = 10'000'000;
 
 // Through a mapping of its own: the leader's may be gone before this thread is.
-bool AskForOwnStacks(const std::string& directory) {
+bool AskForOwnStacks(const descriptors::Directory& directory) {
   std::string why;
   const std::unique_ptr<LeaseFile> lease = LeaseFile::Open(directory, &why);
   if (lease) lease->words().own_stacks_wanted.fetch_add(1, std::memory_order_acq_rel);
@@ -48,7 +48,7 @@ bool EvidenceRun::State::AllThere(std::int64_t since_ns) {
   for (const act::StackTarget& target : wish.targets) {
     std::optional<reader::ProcessStacks> process =
         reader::ReadProcessStacks(wish.dump.directory, static_cast<std::uint32_t>(target.pid));
-    const bool fresh = process && process->at_ns >= since_ns;
+    const bool fresh = process && process->at_ns >= since_ns && process->start_time == target.start_time;
     all &= fresh && !process->where.empty();
     if (fresh) stacks.processes.push_back(std::move(*process));
   }

@@ -80,11 +80,12 @@ std::optional<Plan> SetupFor(const Context& context, std::uint32_t generation,
     wish.name = exchange::FileNameOf(setup.job);
     PutPlaces(context.settings, environment, &wish);
   }
-  setup.self.node = exchange::NodeName(context.directory);
+  setup.self.node = exchange::NodeName(context.directory.path());
   setup.self.host = own.host;
   setup.self.incarnation = generation;
   setup.self.has_rank_zero = own.rank >= 0 && own.rank == own.local_rank;
-  setup.memory = context.directory + "/exchange";
+  setup.directory = context.directory;
+  setup.memory = "exchange";
   return plan;
 }
 

@@ -124,6 +124,7 @@ class Leader {
   diagnosis::Diagnosis WithStacks(diagnosis::Diagnosis judged) const;
   void LookAfterEvidence();
   EvidenceWish Wish() const;
+  void SayNotHere(const diagnosis::Culprit& culprit) const;
   void SaveEvidence();
   void TakeIn(Stacks stacks);
   bool AwaitsStacks(std::int64_t now_ns) const;

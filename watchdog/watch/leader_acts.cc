@@ -1,5 +1,5 @@
 // What a leader does about what it has found: says it, writes it, saves evidence, ends the job.
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -36,6 +36,8 @@ std::uint32_t ThreadOf(const reader::MappedBox& box) {
     if (box.Read(head - i, &call)) return call.thread;
   return 0;
 }
+
+std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 bool Among(const std::vector<act::StackTarget>& targets, std::int32_t pid) {
   return std::any_of(targets.begin(), targets.end(), [pid](const auto& target) { return target.pid == pid; });
@@ -97,7 +99,7 @@ void Leader::Say(std::int64_t at_ns, bool first) {
 void Leader::StartHook() {
   act::Hook hook;
   hook.command = context_.settings.hook;
-  hook.input = context_.directory + "/diagnosis.json";
+  hook.input = context_.directory.PathOf("diagnosis.json");
   hook.environment = *environment_;
   hook.limit_s = context_.settings.hook_timeout_s;
   hook.complain = [log = context_.log](const std::string& line) { log.Error(line); };
@@ -129,11 +131,11 @@ bool Leader::WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns
   const diagnosis::Diagnosis shown = WithStacks(judged);
   std::optional<act::Draft> for_quoting;
   if (!stacks_.empty()) {
-    act::MakeDirectories(context_.directory + "/stacks");  // a member quotes what the hub has told it
-    for_quoting.emplace(context_.directory + "/" + reader::kVerdictStacksFile)
+    context_.directory.MakeFolder(reader::kStacksFolder);  // a member quotes what the hub has told it
+    for_quoting.emplace(context_.directory, reader::kVerdictStacksFile)
         .Write(reader::Format({.verdict_at_ns = at_ns, .processes = stacks_}));
   }
-  act::Draft for_programs(context_.directory + "/diagnosis.json"), for_people(context_.directory + "/diagnosis.txt");
+  act::Draft for_programs(context_.directory, "diagnosis.json"), for_people(context_.directory, "diagnosis.txt");
   for_programs.Write(diagnosis::ToJson(shown));
   for_people.Write(diagnosis::ToText(shown));
   if (!lease_->Mine()) return false;  // held up for so long that another leads, and may have written
@@ -162,25 +164,38 @@ EvidenceWish Leader::Wish() const {
     if (identity.attempt > 0) dump.out += "/attempt-" + std::to_string(identity.attempt);
   }
   for (const Member& member : crowd_.members())
-    if (!member.own) dump.boxes.push_back(member.box->path());
+    if (!member.own) dump.boxes.push_back(BaseName(member.box->path()));
   dump.own = context_.own;
-  dump.own_name = context_.own_path.substr(context_.own_path.rfind('/') + 1);
+  dump.own_name = BaseName(context_.own_path);
   if (!said_no_room_) dump.complain = [log = context_.log](const std::string& line) { log.Error(line); };
   if (told_) {
     wish.verdict_at_ns = journal_.judgement().verdict_at_ns;
     for (const diagnosis::Culprit& culprit : told_->findings.front().culprit_details) {
       if (!culprit.pid || culprit.exit || culprit.host != identity.host) continue;
       const auto pid = static_cast<std::int32_t>(*culprit.pid);
-      dump.suspects.push_back({pid, culprit.rank});
-      const auto member = std::find_if(crowd_.members().begin(), crowd_.members().end(),
-                                       [&](const Member& one) { return one.pid == pid && one.near; });
-      wish.targets.push_back({pid, member == crowd_.members().end() ? 0 : ThreadOf(*member->box)});
+      const auto member = std::find_if(crowd_.members().begin(), crowd_.members().end(), [&](const Member& one) {
+        return one.pid == pid && one.start_time == culprit.start_time && one.near;
+      });
+      // Another machine or container may bear this host's name, and its pids mean other processes here.
+      const bool boxless = crowd_.IsUnborn(*culprit.pid, culprit.start_time);
+      if (member == crowd_.members().end() && !boxless) {
+        SayNotHere(culprit);
+        continue;
+      }
+      dump.suspects.push_back({pid, culprit.rank, culprit.start_time});
+      wish.targets.push_back({pid, culprit.start_time, boxless ? 0 : ThreadOf(*member->box)});
     }
   }
   for (const Member& member : crowd_.members())
     if (member.near && !member.gone && !Among(wish.targets, member.pid))
-      wish.targets.push_back({member.pid, ThreadOf(*member.box)});
+      wish.targets.push_back({member.pid, member.start_time, ThreadOf(*member.box)});
   return wish;
+}
+
+void Leader::SayNotHere(const diagnosis::Culprit& culprit) const {
+  if (job_verdict_) return;  // of the whole job: the node that it lives on looks at it
+  context_.log.Warn("no evidence of rank " + std::to_string(culprit.rank) + ": pid " + std::to_string(*culprit.pid) +
+                    " may be another process here (it is of another boot, container or time)");
 }
 
 void Leader::SaveEvidence() {
@@ -218,8 +233,9 @@ void Leader::AddStacks(std::vector<reader::ProcessStacks> more, std::int64_t at_
   SayToAll(at_ns);
   std::string text;
   for (const std::string& line : lines) text += line + "\n";
-  const std::string merged = context_.directory + "/stacks/merged.txt";
-  if (access(merged.c_str(), R_OK) == 0) text += "all stacks: " + merged + "\n";
+  struct stat info = {};
+  constexpr char kMerged[] = "stacks/merged.txt";
+  if (context_.directory.Stat(kMerged, &info)) text += "all stacks: " + context_.directory.PathOf(kMerged) + "\n";
   if (standing_ && standing_->certainty == Certainty::kSuspected)
     context_.log.Warn(text);
   else
@@ -238,13 +254,13 @@ void Leader::LookAfterEvidence() {
     wish.request = wanted;
     wish.dump.suspects.clear();
     for (const Member& member : crowd_.members())
-      if (member.near && !member.gone) wish.dump.suspects.push_back({member.pid, member.rank});
+      if (member.near && !member.gone) wish.dump.suspects.push_back({member.pid, member.rank, member.start_time});
     evidence_.Ask(std::move(wish));
   }
   if (std::optional<Stacks> stacks = evidence_.Tick()) TakeIn(std::move(*stacks));
   if (evidence_.answered() <= words.evidence_given.load(std::memory_order_relaxed)) return;
   words.evidence_given.store(evidence_.answered(), std::memory_order_release);
-  context_.log.Warn("evidence as asked for: " + context_.directory + "/stacks and /evidence");
+  context_.log.Warn("evidence as asked for: " + context_.directory.path() + "/stacks and /evidence");
 }
 
 // Stacks of culprits that are on other nodes, or their hub's word that quotes ours.

@@ -1,13 +1,12 @@
 // What a leader does as one of several: it goes by its hub's word, or, being the hub, judges the job of all nodes. What
 // it looks at is then the hub's table in place of its own boxes' comparison; fetched boxes stand beside its own.
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "watchdog/act/files.h"
 #include "watchdog/diagnosis/as_of.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/leader.h"
 
@@ -18,8 +17,9 @@ using diagnosis::LiveCompare;
 
 constexpr std::int64_t kMs = 1'000'000;
 constexpr char kWordFile[] = "verdict.word";
-constexpr int kMostRounds = 3;       // of asking other nodes, for one judgement
-constexpr int kMostCompletions = 3;  // judgements more of a standing verdict for the sake of its evidence
+constexpr int kMostRounds = 3;               // of asking other nodes, for one judgement
+constexpr std::size_t kMostWord = 64 << 20;  // bytes of the hub's word as it is kept
+constexpr int kMostCompletions = 3;          // judgements more of a standing verdict for the sake of its evidence
 constexpr std::int64_t kUnbornEvery_ns = 1000 * kMs;
 constexpr std::uint64_t kQuickCalls = 512;  // newest calls of each process of this node that a first look takes in
 
@@ -255,7 +255,7 @@ void Leader::SayToAll(std::int64_t at_ns) {
 
 // For whoever leads this node next: from its boxes alone the verdict on the whole job could not be derived.
 void Leader::KeepWord(const nodes::Word& word) const {
-  act::Draft kept(context_.directory + "/" + kWordFile);
+  act::Draft kept(context_.directory, kWordFile);
   for (const std::string& piece : nodes::Write(word)) kept.Write(piece);
   kept.Keep();
 }
@@ -263,8 +263,7 @@ void Leader::KeepWord(const nodes::Word& word) const {
 // True if the standing verdict is one on the whole job, and it is told again as it was told.
 bool Leader::RecallWord(const reader::Judgement& last) {
   if (last.generation >> 32 == 0) return false;
-  std::ifstream file(context_.directory + "/" + kWordFile, std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+  const std::string bytes = rundir::ReadSmall(context_.directory, kWordFile, kMostWord).value_or("");
   const std::optional<nodes::Word> word = nodes::ReadKept(bytes);
   if (!word || !word->stands || word->judged_ns - last.job_minus_monotonic_ns != last.verdict_at_ns) return false;
   standing_ = StandingOf(word->diagnosis->findings.front());
@@ -326,7 +325,7 @@ void Leader::TakeWord(const nodes::Word& word) {
   words.verdicts.store(word.verdicts, std::memory_order_release);
   if (!word.stands) return;
   const std::string line = Headline(word.diagnosis->findings.front()) + ", said in full by the leader on " +
-                           word.hub_host + "; here: " + context_.directory + "/diagnosis.txt";
+                           word.hub_host + "; here: " + context_.directory.PathOf("diagnosis.txt");
   if (standing_->certainty == diagnosis::Certainty::kSuspected)
     context_.log.Warn(line);
   else

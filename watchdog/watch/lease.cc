@@ -8,19 +8,18 @@
 #include <cerrno>
 #include <cstring>
 
-#include "watchdog/descriptors/high.h"
-
 namespace ncclwatch::watch {
 namespace {
 
+constexpr char kFile[] = "lease";
 constexpr std::uint32_t kLeaseVersion = 1;
 constexpr std::size_t kFileBytes = 4096;  // a whole page, allocated: a store into it can never find the disk full
 
 // Appears under its name whole or not at all, like the run directory's job file.
-bool Create(const std::string& path) {
-  const std::string draft = path + "." + rundir::OwnPid();
-  unlink(draft.c_str());
-  const int fd = descriptors::Open(draft, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+bool Create(const descriptors::Directory& directory) {
+  const std::string draft = std::string(kFile) + "." + rundir::OwnPid();
+  directory.Unlink(draft);
+  const int fd = directory.Open(draft, O_RDWR | O_CREAT | O_EXCL, 0600);
   if (fd < 0) return false;
   format::Lease lease = {};
   std::memcpy(lease.magic, format::kLeaseMagic, sizeof(lease.magic));
@@ -28,8 +27,8 @@ bool Create(const std::string& path) {
   int error = posix_fallocate(fd, 0, kFileBytes);
   if (error == 0 && pwrite(fd, &lease, sizeof(lease), 0) != static_cast<ssize_t>(sizeof(lease))) error = errno;
   close(fd);
-  if (error == 0 && link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) error = errno;
-  unlink(draft.c_str());
+  if (error == 0 && !directory.Link(draft, kFile) && errno != EEXIST) error = errno;
+  directory.Unlink(draft);
   errno = error;
   return error == 0;
 }
@@ -38,10 +37,12 @@ std::uint32_t OwnPlace() { return format::PidPlace(rundir::BootId(), rundir::Pid
 
 }  // namespace
 
-std::unique_ptr<LeaseFile> LeaseFile::Open(const std::string& directory, std::string* why) {
-  const std::string path = directory + "/lease";
-  int fd = descriptors::Open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0 && errno == ENOENT && Create(path)) fd = descriptors::Open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+std::unique_ptr<LeaseFile> LeaseFile::Open(const descriptors::Directory& directory, std::string* why) {
+  *why = directory.reason();
+  if (!directory) return nullptr;
+  const std::string path = directory.PathOf(kFile);
+  int fd = directory.Open(kFile, O_RDWR);
+  if (fd < 0 && errno == ENOENT && Create(directory)) fd = directory.Open(kFile, O_RDWR);
   if (fd < 0) {
     *why = path + ": " + std::strerror(errno);
     return nullptr;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ncclwatch/format/lease.h"
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/reader/guard.h"
 #include "watchdog/rundir/process.h"
 
@@ -25,7 +26,7 @@ struct HolderProcess {
 class LeaseFile {
  public:
   // Makes or joins <directory>/lease. Null and a reason in *why if it cannot be.
-  static std::unique_ptr<LeaseFile> Open(const std::string& directory, std::string* why);
+  static std::unique_ptr<LeaseFile> Open(const descriptors::Directory& directory, std::string* why);
   ~LeaseFile();
   LeaseFile(const LeaseFile&) = delete;
   LeaseFile& operator=(const LeaseFile&) = delete;

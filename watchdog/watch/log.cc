@@ -2,6 +2,8 @@
 
 #include "watchdog/descriptors/standard.h"
 
+#include "watchdog/text/printable.h"
+
 namespace ncclwatch::watch {
 namespace {
 
@@ -18,7 +20,7 @@ void Log::Say(settings::LogLevel level, std::string_view text) const {
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     lines += prefix_;
-    lines += text.substr(0, end);
+    lines += Printable(text.substr(0, end));
     lines += '\n';
     if (end == std::string_view::npos) break;
     text.remove_prefix(end + 1);

@@ -1,7 +1,5 @@
 #include "watchdog/watch/orders.h"
 
-#include <sys/stat.h>
-
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/stacks.h"
@@ -34,10 +32,9 @@ void Orders::WriteStacks() const {
   act::StartThread(act::kStacksThread, [take = own_stacks_, directory = directory_, pid] {
     const std::optional<reader::ProcessStacks> there = reader::ReadProcessStacks(directory, pid);
     if (there && !there->where.empty() && Monotonic() - there->at_ns < kFresh_ns) return;
-    const std::string folder = directory + "/" + reader::kStacksFolder;
     const std::string text = take();
-    mkdir(folder.c_str(), 0700);
-    if (!text.empty()) act::WriteFile(folder + "/" + std::to_string(pid) + ".txt", text);
+    if (text.empty() || !directory.MakeFolder(reader::kStacksFolder)) return;
+    act::WriteFile(directory, std::string(reader::kStacksFolder) + "/" + std::to_string(pid) + ".txt", text);
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "ncclwatch/format/black_box.h"
 #include "ncclwatch/format/lease.h"
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/watch/ending.h"
 
 namespace ncclwatch::watch {
@@ -17,7 +18,7 @@ class Orders {
   // The text of this process's own stacks (reader/stacks.h); in a thread of its own, as it may take a while. May be
   // null.
   using OwnStacks = std::string (*)();
-  Orders(format::Header* own, std::string directory, Ending::Abort abort, OwnStacks own_stacks)
+  Orders(format::Header* own, descriptors::Directory directory, Ending::Abort abort, OwnStacks own_stacks)
       : own_(own), directory_(std::move(directory)), ending_(abort), own_stacks_(own_stacks) {}
 
   // At every turn of the watchdog. others_left: this process leads the ending of the job and ends last.
@@ -27,7 +28,7 @@ class Orders {
   void WriteStacks() const;
 
   format::Header* own_;
-  std::string directory_;
+  descriptors::Directory directory_;
   Ending ending_;
   OwnStacks own_stacks_;
   std::optional<std::uint64_t> stacks_written_;  // the newest order that has been seen

@@ -49,14 +49,14 @@ struct Watchdog::State {
   explicit State(const Start& start)
       : context{start.own,
                 start.own_path,
-                start.directory,
+                descriptors::Directory::Own(start.directory),
                 start.settings,
                 Log(start.settings.log, start.own->identity.rank),
                 ""},
         clock(start.own),
         call_sites(start.own),
         memory(start.own),
-        orders(start.own, start.directory, start.abort_communicators, start.own_stacks),
+        orders(start.own, context.directory, start.abort_communicators, start.own_stacks),
         sweep(start.settings.keep, start.directory) {}
   ~State() {
     if (wake >= 0) close(wake);

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "watchdog/text/printable.h"
+
 namespace ncclwatch::stacks {
 namespace {
 
@@ -193,11 +195,7 @@ Group GroupOf(const Frame& frame) {
   return known ? known->group : Group::kNone;
 }
 
-std::string OneLine(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
-}
+std::string OneLine(const std::string& text) { return Printable(text); }
 
 std::string ShortText(const Frame& frame) {
   if (frame.kind == Frame::Kind::kPython)

@@ -35,6 +35,6 @@ inline constexpr std::size_t kMostWhere = 6;
 std::vector<std::string> Where(const Thread& thread);
 
 // Text from elsewhere (file names, thread names) as one line without control characters.
-std::string OneLine(std::string text);
+std::string OneLine(const std::string& text);
 
 }  // namespace ncclwatch::stacks

@@ -3,6 +3,7 @@
 #include "analyzer/stacks/show/fold.h"
 #include "analyzer/stacks/show/merge.h"
 #include "analyzer/stacks/show/text.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::stacks {
 namespace {
@@ -93,7 +94,7 @@ std::string JsonText(const std::vector<ProcessStacks>& processes) {
                       {"processes", std::move(all)},
                       {"merged", Of(Merge(processes, Which::kMatter), processes)},
                       {"merged_others", Of(Merge(processes, Which::kOthers), processes)}};
-  return whole.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return PrintableJson(whole.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 }  // namespace ncclwatch::stacks

@@ -194,11 +194,12 @@ TEST(Memory, ComesBackWholeOrNotAtAll) {
   memory.hub = Endpoint::Parse("10.0.0.9", 40001);
   memory.hub_node = "hub";
   memory.line = SomeLine();
-  const std::string path = "/tmp/ncclwatch-memory-test-" + std::to_string(getpid());
-  EXPECT_FALSE(Recall(path));
-  Remember(path, memory);
-  const auto found = Recall(path);
-  unlink(path.c_str());
+  const auto directory = descriptors::Directory::Named("/tmp");
+  const std::string name = "ncclwatch-memory-test-" + std::to_string(getpid());
+  EXPECT_FALSE(Recall(directory, name));
+  Remember(directory, name, memory);
+  const auto found = Recall(directory, name);
+  directory.Unlink(name);
   ASSERT_TRUE(found);
   EXPECT_TRUE(found->was_hub);
   EXPECT_EQ(found->port, 40000);

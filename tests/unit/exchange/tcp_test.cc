@@ -166,8 +166,9 @@ class TcpWithMemory : public Tcp {
  protected:
   exchange::Setup Remembering(int number, std::uint16_t port) {
     exchange::Setup setup = SetupOf(Name(number), At(port));
-    setup.memory = "/tmp/ncclwatch-exchange-test-" + std::to_string(getpid()) + "-" + std::to_string(number);
-    files_.insert(setup.memory);
+    setup.directory = descriptors::Directory::Named("/tmp");
+    setup.memory = "ncclwatch-exchange-test-" + std::to_string(getpid()) + "-" + std::to_string(number);
+    files_.insert(setup.directory.PathOf(setup.memory));
     return setup;
   }
   ~TcpWithMemory() override {
@@ -207,7 +208,7 @@ TEST_F(TcpWithMemory, ASuccessorFindsTheHubAlthoughTheMeetingPlaceIsGone) {
   ASSERT_TRUE(cluster_.UntilAllHave(Name(1)));
   // What it knows by now is on disk within a second.
   ASSERT_TRUE(cluster_.Until([&] {
-    FILE* const file = std::fopen(second.memory.c_str(), "rb");
+    FILE* const file = std::fopen(second.directory.PathOf(second.memory).c_str(), "rb");
     if (!file) return false;
     char bytes[4096];
     const std::string content(bytes, std::fread(bytes, 1, sizeof(bytes), file));

@@ -106,11 +106,11 @@ TEST(Stacks, FilesThatAreNoFilesAreNotWaitedFor) {
   char name[] = "/tmp/ncclwatch-stacks-XXXXXX";
   const std::string top = mkdtemp(name);
   std::filesystem::create_directories(top + "/stacks");
-  EXPECT_FALSE(ReadProcessStacks(top, 4711));
+  EXPECT_FALSE(ReadProcessStacks(descriptors::Directory::Named(top), 4711));
   std::ofstream(top + "/stacks/4711.txt") << kFile;
-  EXPECT_TRUE(ReadProcessStacks(top, 4711));
+  EXPECT_TRUE(ReadProcessStacks(descriptors::Directory::Named(top), 4711));
   ASSERT_EQ(mkfifo((top + "/stacks/verdict.txt").c_str(), 0600), 0);
-  EXPECT_FALSE(ReadVerdictStacks(top));
+  EXPECT_FALSE(ReadVerdictStacks(descriptors::Directory::Named(top)));
   std::filesystem::remove_all(top);
 }
 

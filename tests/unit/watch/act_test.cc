@@ -22,11 +22,13 @@
 #include "watchdog/act/hook.h"
 #include "watchdog/act/in_time.h"
 #include "watchdog/act/thread.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::act {
 namespace {
 
 namespace fs = std::filesystem;
+using descriptors::Directory;
 
 bool Eventually(const std::function<bool()>& condition) {
   for (int i = 0; i < 2000; ++i) {
@@ -64,24 +66,24 @@ class Act : public testing::Test {
 };
 
 TEST_F(Act, FilesAreReplacedWhole) {
-  EXPECT_EQ(WriteFile(top_ + "/f", "one"), "");
-  EXPECT_EQ(WriteFile(top_ + "/f", "two"), "");
+  EXPECT_EQ(WriteFile(Directory::Named(top_), "f", "one"), "");
+  EXPECT_EQ(WriteFile(Directory::Named(top_), "f", "two"), "");
   EXPECT_EQ(Content(top_ + "/f"), "two");
-  EXPECT_NE(WriteFile(top_ + "/missing/f", "x"), "");
+  EXPECT_NE(WriteFile(Directory::Named(top_), "missing/f", "x"), "");
   EXPECT_EQ(std::distance(fs::directory_iterator(top_), fs::directory_iterator()), 1);
 }
 
 TEST_F(Act, AFullFileSystemIsAReasonAndLeavesTheOldFile) {
   if (!MountSmall("size=64k")) GTEST_SKIP() << "a small file system cannot be mounted here";
-  EXPECT_EQ(WriteFile(top_ + "/small/f", "old"), "");
-  EXPECT_NE(WriteFile(top_ + "/small/f", std::string(1 << 20, 'x')), "");
+  EXPECT_EQ(WriteFile(Directory::Named(top_), "small/f", "old"), "");
+  EXPECT_NE(WriteFile(Directory::Named(top_), "small/f", std::string(1 << 20, 'x')), "");
   EXPECT_EQ(Content(top_ + "/small/f"), "old");
 }
 
 TEST_F(Act, AReadOnlyFileSystemIsAReason) {
   if (!MountSmall("size=64k") || mount("none", (top_ + "/small").c_str(), nullptr, MS_REMOUNT | MS_RDONLY, "") != 0)
     GTEST_SKIP() << "a read-only file system cannot be mounted here";
-  EXPECT_NE(WriteFile(top_ + "/small/f", "x").find("small/f"), std::string::npos);
+  EXPECT_NE(WriteFile(Directory::Named(top_), "small/f", "x").find("small/f"), std::string::npos);
 }
 
 TEST_F(Act, EvidenceIsSavedAndCopiedOut) {
@@ -91,10 +93,10 @@ TEST_F(Act, EvidenceIsSavedAndCopiedOut) {
   std::ofstream(top_ + "/diagnosis.json") << "{}";
   std::ofstream(top_ + "/diagnosis.txt") << "text";
   Dump dump;
-  dump.directory = top_;
+  dump.directory = Directory::Own(top_);
   dump.out = top_ + "/durable/job";
-  dump.suspects = {{getpid(), 3}, {0x7ffffffe, 4}};
-  dump.boxes = {top_ + "/other.box"};
+  dump.suspects = {{getpid(), 3, rundir::StatOf(getpid())->start_time}, {0x7ffffffe, 4, 1}};
+  dump.boxes = {"other.box"};
   dump.own = &own;
   dump.own_name = "own.box";
   std::string complaint;
@@ -112,14 +114,67 @@ TEST_F(Act, EvidenceIsSavedAndCopiedOut) {
 TEST_F(Act, WhatCannotBeSavedIsSaidOnceAndTheRestIsSaved) {
   std::ofstream(top_ + "/diagnosis.txt") << "text";
   Dump dump;
-  dump.directory = top_;
+  dump.directory = Directory::Own(top_);
   dump.out = top_ + "/durable";
-  dump.boxes = {top_ + "/no.box", top_ + "/neither.box"};
+  dump.boxes = {"no.box", "neither.box"};
   int complaints = 0;
   dump.complain = [&complaints](const std::string&) { ++complaints; };
   Save(dump);
   EXPECT_EQ(complaints, 1);
   EXPECT_EQ(Content(dump.out + "/diagnosis.txt"), "text");
+}
+
+TEST_F(Act, AnotherProcessThatHasTheSuspectsPidIsNotLookedAt) {
+  Dump dump;
+  dump.directory = Directory::Own(top_);
+  dump.suspects = {{getpid(), 3, rundir::StatOf(getpid())->start_time + 1}};
+  std::string complaint;
+  dump.complain = [&complaint](const std::string& line) { complaint = line; };
+  Save(dump);
+  EXPECT_NE(complaint.find("another process"), std::string::npos) << complaint;
+  EXPECT_TRUE(fs::is_empty(top_ + "/evidence"));
+}
+
+TEST_F(Act, LinksInARunDirectoryAreNotFollowed) {
+  fs::create_directories(top_ + "/run");
+  fs::create_directories(top_ + "/elsewhere");
+  fs::create_symlink(top_ + "/elsewhere", top_ + "/run/evidence");
+  Dump dump;
+  dump.directory = Directory::Own(top_ + "/run");
+  dump.suspects = {{getpid(), 3, rundir::StatOf(getpid())->start_time}};
+  std::string complaint;
+  dump.complain = [&complaint](const std::string& line) { complaint = line; };
+  Save(dump);
+  EXPECT_NE(complaint.find("evidence"), std::string::npos) << complaint;
+  EXPECT_TRUE(fs::is_empty(top_ + "/elsewhere"));
+}
+
+TEST_F(Act, ADirectoryPutInThePlaceOfTheRunDirectoryIsNotWrittenTo) {
+  fs::create_directories(top_ + "/run");
+  Dump dump;
+  dump.directory = Directory::Own(top_ + "/run");
+  fs::rename(top_ + "/run", top_ + "/moved");
+  fs::create_directories(top_ + "/run");
+  dump.suspects = {{getpid(), 3, rundir::StatOf(getpid())->start_time}};
+  Save(dump);
+  EXPECT_TRUE(fs::is_empty(top_ + "/run"));
+  EXPECT_FALSE(fs::is_empty(top_ + "/moved/evidence"));
+}
+
+TEST_F(Act, NothingIsCopiedWhereOthersCouldReplaceIt) {
+  fs::create_directories(top_ + "/run");
+  fs::create_directories(top_ + "/shared");
+  chmod((top_ + "/shared").c_str(), 0770);
+  std::ofstream(top_ + "/run/diagnosis.txt") << "text";
+  Dump dump;
+  dump.directory = Directory::Own(top_ + "/run");
+  dump.out = top_ + "/shared/job";
+  std::string complaint;
+  dump.complain = [&complaint](const std::string& line) { complaint = line; };
+  Save(dump);
+  EXPECT_NE(complaint.find("NCCLWATCH_OUT"), std::string::npos) << complaint;
+  EXPECT_NE(complaint.find("others may write to it"), std::string::npos) << complaint;
+  EXPECT_FALSE(fs::exists(dump.out + "/diagnosis.txt"));
 }
 
 TEST_F(Act, HookGetsTheDiagnosisAndTheHostNeverSeesIt) {

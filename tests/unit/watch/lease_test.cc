@@ -19,7 +19,7 @@ class LeaseTest : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(top_); }
   std::unique_ptr<LeaseFile> Open() {
     std::string why;
-    std::unique_ptr<LeaseFile> lease = LeaseFile::Open(top_, &why);
+    std::unique_ptr<LeaseFile> lease = LeaseFile::Open(descriptors::Directory::Own(top_), &why);
     EXPECT_TRUE(lease) << why;
     return lease;
   }
@@ -74,7 +74,7 @@ TEST_F(LeaseTest, RacingProcessesMakeOneFileAndOneHolder) {
   for (int i = 0; i < kProcesses; ++i) {
     if (fork() != 0) continue;
     std::string why;
-    const auto lease = LeaseFile::Open(top_, &why);
+    const auto lease = LeaseFile::Open(descriptors::Directory::Own(top_), &why);
     _exit(lease && lease->Take(0, kNow) ? 1 : lease ? 0 : 2);
   }
   int winners = 0, status = 0;
@@ -122,10 +122,10 @@ TEST(PidPlace, TellsBootsAndNamespacesApart) {
 TEST_F(LeaseTest, AForeignOrShortFileIsRefusedWithAReason) {
   std::ofstream(top_ + "/lease") << "short";
   std::string why;
-  EXPECT_FALSE(LeaseFile::Open(top_, &why));
+  EXPECT_FALSE(LeaseFile::Open(descriptors::Directory::Own(top_), &why));
   EXPECT_NE(why.find("lease"), std::string::npos);
   std::ofstream(top_ + "/lease") << std::string(4096, 'x');
-  EXPECT_FALSE(LeaseFile::Open(top_, &why));
+  EXPECT_FALSE(LeaseFile::Open(descriptors::Directory::Own(top_), &why));
   EXPECT_NE(why.find("version"), std::string::npos);
 }
 

@@ -52,8 +52,8 @@ class ProgramTest : public testing::Test {
   }
   std::string TakeStacksBy(const std::string& command) const {
     return TakeStacks({.command = command,
-                       .directory = top_,
-                       .targets = {{4711, 4712}, {4713, 0}},
+                       .directory = descriptors::Directory::Own(top_),
+                       .targets = {{4711, 11, 4712}, {4713, 13, 0}},
                        .environment = {"PATH=/usr/bin:/bin", "LD_PRELOAD=/no/such/library.so", "KEPT=yes"}});
   }
   std::string top_;
@@ -157,7 +157,8 @@ TEST_F(ProgramTest, TheHostSeesNoChild) {
 TEST_F(ProgramTest, StacksAreAskedForByProcessAndThread) {
   EXPECT_EQ(TakeStacksBy(Command("echo \"$@\"; env")), "");
   const std::string said = Content(top_ + "/stacks/program.log");
-  EXPECT_EQ(said.substr(0, said.find('\n')), "stacks --into " + top_ + "/stacks --thread 4711:4712 4711 4713");
+  EXPECT_EQ(said.substr(0, said.find('\n')),
+            "stacks --into " + top_ + "/stacks --started 4711:11 --thread 4711:4712 --started 4713:13 4711 4713");
   EXPECT_EQ(said.find("LD_PRELOAD"), std::string::npos);
   EXPECT_NE(said.find("KEPT=yes"), std::string::npos);
 }

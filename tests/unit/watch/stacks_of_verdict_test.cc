@@ -26,7 +26,7 @@ into=$3
 shift 3
 pids=
 for word in "$@"; do
-  case $word in --thread|*:*) ;; *) pids="$pids $word" ;; esac
+  case $word in --thread|--started|*:*) ;; *) pids="$pids $word" ;; esac
 done
 read -r up idle < /proc/uptime
 at=$((${up%.*}${up#*.} * 10000000 + 20000000))

@@ -340,13 +340,27 @@ TEST_F(WatchdogTest, AnInitializationThatNotAllJoinIsNamedWithItsProcess) {
 TEST_F(WatchdogTest, ADirectoryThatVanishedIsSaidOnceAndTheJobGoesOn) {
   job_.Start(2);
   job_.CallAll();
-  std::filesystem::rename(job_.directory(), job_.top() + "/elsewhere");
+  std::filesystem::remove_all(job_.directory());
   job_[0].Enter();
   job_[1].Enter({Function::ncclAllReduce, 1, 7});
   EXPECT_TRUE(Eventually([&] { return Count(job_.Said(), "could not be written") == 1; })) << job_.Said();
   const std::uint64_t beats = job_[0].header().heartbeats;
   EXPECT_TRUE(Eventually([&] { return job_[0].header().heartbeats > beats + 5; }));
   EXPECT_NE(job_.Said().find("argument_mismatch"), std::string::npos);
+}
+
+TEST_F(WatchdogTest, ADirectoryPutInThePlaceOfTheRunDirectoryIsNeitherReadNorWritten) {
+  job_.Start(2);
+  job_.CallAll();
+  std::filesystem::rename(job_.directory(), job_.top() + "/elsewhere");
+  std::filesystem::create_directory(job_.directory());
+  job_[0].Enter();
+  job_[1].Enter({Function::ncclAllReduce, 1, 7});
+  EXPECT_TRUE(Eventually([&] { return std::filesystem::exists(job_.top() + "/elsewhere/diagnosis.txt"); }));
+  EXPECT_TRUE(Eventually([&] { return Count(job_.Said(), "argument_mismatch") > 0; }));
+  EXPECT_TRUE(Eventually([&] { return Count(job_.Said(), "stacks are missing") == 1; })) << job_.Said();
+  EXPECT_TRUE(std::filesystem::is_empty(job_.directory()));
+  std::filesystem::remove(job_.directory());
   std::filesystem::rename(job_.top() + "/elsewhere", job_.directory());
 }
 

@@ -1,0 +1,27 @@
+#include "watchdog/reader/glance.h"
+
+#include "ncclwatch/format/black_box.h"
+#include "watchdog/reader/file.h"
+#include "watchdog/reader/layout.h"
+#include "watchdog/reader/load.h"
+
+namespace ncclwatch::reader {
+
+std::optional<Glance> GlanceAt(const descriptors::Directory& directory, const std::string& name) {
+  const File file(directory, name);
+  if (!file.reason().empty()) return std::nullopt;
+  alignas(format::Header) char copy[sizeof(format::Header)] = {};
+  const std::size_t got = file.ReadAt(0, copy, sizeof(copy));
+  if (!CheckHeader(copy, got, file.bytes()).empty()) return std::nullopt;
+  const auto& header = *reinterpret_cast<const format::Header*>(copy);
+  const format::Identity& identity = header.identity;
+  return Glance{identity.pid,
+                identity.start_time,
+                identity.rank,
+                identity.pid_namespace,
+                Text(identity.boot_id),
+                Text(identity.host),
+                header.watching.load(std::memory_order_relaxed) != 0};
+}
+
+}  // namespace ncclwatch::reader
