@@ -14,7 +14,9 @@
 #include "analyzer/jobs/observe.h"
 #include "analyzer/run/unharmed.h"
 #include "ncclwatch/format/lease.h"
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/evidence/pidfd.h"
+#include "watchdog/reader/glance.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::analyzer {
@@ -52,23 +54,22 @@ void Deaths::Scan() {
 }
 
 void Deaths::Follow(const std::string& path) {
-  const auto opened = reader::MappedBox::Open(path);
-  const auto* box = std::get_if<std::unique_ptr<reader::MappedBox>>(&opened);
+  const std::size_t slash = path.rfind('/');
+  const std::optional<reader::Glance> box =
+      reader::GlanceAt(descriptors::Directory::Named(path.substr(0, slash)), path.substr(slash + 1));
   if (!box) return;  // not whole yet: the next scan tries again
   known_.insert(path);
-  const format::Identity& identity = (*box)->header().identity;
-  const std::string_view boot(identity.boot_id, strnlen(identity.boot_id, sizeof identity.boot_id));
-  if (boot != ThisPlace().boot_id || identity.pid_namespace != ThisPlace().pid_namespace) return;
+  if (!IsHere(*box)) return;
   Process process;
   process.box = path;
-  process.seen.pid = identity.pid;
-  process.seen.start_time = identity.start_time;
-  process.seen.rank = identity.rank;
-  process.seen.place = format::PidPlace(boot, identity.pid_namespace);
+  process.seen.pid = box->pid;
+  process.seen.start_time = box->start_time;
+  process.seen.rank = box->rank;
+  process.seen.place = format::PidPlace(box->boot_id, box->pid_namespace);
   process.closing = closings_.Follow(path);
-  process.pidfd = evidence::OpenPidfd(static_cast<std::int32_t>(identity.pid));
-  const auto stat = rundir::StatOf(static_cast<std::int32_t>(identity.pid));
-  const bool the_same = process.pidfd >= 0 && stat && stat->start_time == identity.start_time;
+  process.pidfd = evidence::OpenPidfd(static_cast<std::int32_t>(box->pid));
+  const auto stat = rundir::StatOf(static_cast<std::int32_t>(box->pid));
+  const bool the_same = process.pidfd >= 0 && stat && stat->start_time == box->start_time;
   if (!the_same) {  // it ended before it was seen: when and how is not known
     if (process.pidfd >= 0) close(std::exchange(process.pidfd, -1));
     missed_ = true;
@@ -77,7 +78,7 @@ void Deaths::Follow(const std::string& path) {
     processes_.push_back(process);
     return;
   }
-  process.memory_group = memory_kills_.Follow(static_cast<std::int32_t>(identity.pid));
+  process.memory_group = memory_kills_.Follow(static_cast<std::int32_t>(box->pid));
   processes_.push_back(process);
 }
 

@@ -103,5 +103,17 @@ def project_includes_are_quoted_from_the_root(sandbox):
     check_equal(wrong, [], "includes of the project in <> or through ..")
 
 
+@case
+def commands_read_copies_of_boxes(sandbox):
+    """A mapping shows what its owner writes after the checks; root reads boxes of users."""
+    wrong = []
+    for folder, _, names in os.walk(os.path.join(ROOT, "analyzer")):
+        for name in names:
+            with open(os.path.join(folder, name), errors="replace") as file:
+                if "MappedBox::Open" in file.read():
+                    wrong.append(os.path.relpath(os.path.join(folder, name), ROOT))
+    check_equal(wrong, [], "sources of commands that map boxes")
+
+
 if __name__ == "__main__":
     run_main("direction")

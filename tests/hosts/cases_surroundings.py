@@ -63,6 +63,18 @@ def directory_of_somebody_else(sandbox):
     check_equal(os.listdir(place), [], "files in somebody else's directory")
 
 
+@case
+def directory_that_others_could_replace(sandbox):
+    project = sandbox.fresh("project")
+    os.chmod(project, 0o770)  # a colleague may rename what lies in it
+    place = os.path.join(project, "run")
+    os.mkdir(place, 0o700)
+    job = unwatched_or_elsewhere(sandbox, place)
+    said = "".join(job.errors())
+    check(f"{project}: others may write to it" in said, f"the reason: {said}")
+    check_equal(os.listdir(place), [], "files in it")
+
+
 def namespace(commands):
     """A mount namespace of its own in which `commands` (shell) were run, as a prefix for a command."""
     prefix = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-rm"]
