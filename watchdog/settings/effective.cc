@@ -9,6 +9,7 @@
 #include "watchdog/settings/rules.h"
 #include "watchdog/settings/settings.h"
 #include "watchdog/settings/variables.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::settings {
 namespace {
@@ -106,7 +107,7 @@ std::string Shown(std::string_view variable, std::string_view value) {
   std::string text = std::string(variable) + "=";
   if (variable == "NCCLWATCH_TOKEN") return text + "***";
   const std::string safe = Redacted(WithoutSecret(value), "");
-  for (const char c : std::string_view(safe).substr(0, 80)) text += c >= ' ' && c != 127 ? c : '?';
+  text += Printable(std::string_view(safe).substr(0, 80));
   if (safe.size() > 80) text += "...";
   return text;
 }
