@@ -6,9 +6,6 @@
 #include <utility>
 
 #include "watchdog/act/system_log.h"
-#include "watchdog/act/thread.h"
-#include "watchdog/exchange/noted_ids.h"
-#include "watchdog/exchange/token_file.h"
 #include "watchdog/watch/clock.h"
 
 namespace ncclwatch::watch {
@@ -20,9 +17,6 @@ using nodes::Kind;
 constexpr std::int64_t kMs = 1'000'000;
 // A hub that is gone is followed by another one within about this time; then this node judges by itself.
 constexpr std::int64_t kLookFor_ns = 5'000 * kMs;
-// For what is better than the token that everybody can guess.
-constexpr std::int64_t kAwaitIds_ns = 2'000 * kMs, kAwaitFile_ns = 3'000 * kMs, kGiveUpFile_ns = 10'000 * kMs;
-constexpr std::int64_t kKeepSecretEvery_ns = 3'600'000 * kMs;
 constexpr std::int64_t kClocksEvery_ns = 1'000 * kMs;
 constexpr std::int64_t kLostEvery_ns = 200 * kMs;
 constexpr std::int64_t kAloneLineEvery_ns = 60'000 * kMs;
@@ -59,69 +53,6 @@ JobWide::JobWide(const Context& context, LeaseFile* lease, Journal* journal,
 }
 
 JobWide::~JobWide() = default;
-
-// Once for a node, whoever leads it.
-void JobWide::SayAlone(const std::string& why) {
-  if (lease_->words().alone.exchange(1, std::memory_order_acq_rel) != 0) return;
-  context_.log.Warn("the other nodes are not looked for: " + why + "; the ranks of this node are judged alone");
-}
-
-// A file system that does not answer is not waited for, unless the user has named the secret there.
-bool JobWide::KnowsTokens(FoundTokens* found) const {
-  const std::int64_t waited_ns = Monotonic() - planned_ns_;
-  if (std::optional<FoundTokens> known = search_->Found())
-    *found = *std::move(known);
-  else if (waited_ns < (plan_->wish.GivenByUser() ? kGiveUpFile_ns : kAwaitFile_ns))
-    return false;
-  else if (plan_->wish.GivenByUser())
-    found->refused = "NCCLWATCH_TOKEN_FILE cannot be read in time";
-  return true;
-}
-
-// The others may have another secret in their files, or none: what the job hands round in an id all have.
-bool JobWide::AwaitsIds(const FoundTokens& found) const {
-  const bool useful = !found.everywhere && plan_->setup.address.kind == exchange::Address::Kind::kTcp;
-  return useful && exchange::NotedUniqueIds().empty() && Monotonic() - planned_ns_ < kAwaitIds_ns;
-}
-
-// As soon as it is known where the nodes meet, and by what they know one another.
-void JobWide::OpenExchange() {
-  if (!plan_) return;
-  FoundTokens found;
-  if (!KnowsTokens(&found) || AwaitsIds(found)) return;
-  exchange::Setup& setup = plan_->setup;
-  std::string why = found.refused;
-  if (setup.address.kind == exchange::Address::Kind::kNone && why.empty()) {
-    if (exchange::NotedUniqueIds().empty()) return;
-    AskIds(&setup);
-    if (setup.address.kind == exchange::Address::Kind::kNone)
-      why = "nothing tells where they meet (NCCLWATCH_EXCHANGE would)";
-  }
-  if (why.empty()) {
-    PutTokens(*plan_, found, environment_, &setup);
-    own_ = setup.self.node;
-    place_ = setup.address.ToText() + (setup.address.source.empty() ? "" : " from " + setup.address.source);
-    only_guessable_ = std::all_of(setup.tokens.begin(), setup.tokens.end(),
-                                  [](const exchange::Token& token) { return token.guessable; });
-    exchange_ = exchange::Open(setup, &why);
-  }
-  secret_directory_ = found.directory;
-  secret_name_ = plan_->wish.name;
-  secret_kept_ns_ = Monotonic();
-  if (exchange_)
-    role_ = Role::kLooking;
-  else
-    SayAlone(why);
-  plan_.reset();
-}
-
-// A leader that follows in a week shall find what the others still hold.
-void JobWide::KeepSecret(std::int64_t now_ns) {
-  if (secret_directory_.empty() || now_ns - secret_kept_ns_ < kKeepSecretEvery_ns) return;
-  secret_kept_ns_ = now_ns;
-  act::StartThread("ncclwatch-token",
-                   [directory = secret_directory_, name = secret_name_] { exchange::KeepSecret(directory, name); });
-}
 
 std::size_t JobWide::nodes() const {
   if (!hub_) return 1;
@@ -226,67 +157,6 @@ void JobWide::BeginReign(std::int64_t now_ns) {
 }
 
 bool JobWide::TakeReign() { return std::exchange(new_reign_, false) && hub_; }
-
-// Once for a leader.
-void JobWide::SayGuessable() {
-  if (std::exchange(said_guessable_, true)) return;
-  context_.log.Warn(
-      "the nodes of this job know one another by nothing that a stranger could not guess: what others say is shown, "
-      "but nothing is done because of it (abort, evidence, hook); NCCLWATCH_TOKEN_FILE gives them a secret");
-}
-
-bool JobWide::Unproven() const {
-  if (!hub_) return role_ == Role::kMember && (hub_guessable_ || word_unproven_);
-  const auto& all = hub_->table().nodes();
-  return std::any_of(guessable_.begin(), guessable_.end(), [&](const std::string& node) {
-    const auto found = all.find(node);
-    return found != all.end() && !found->second.processes.empty();
-  });
-}
-
-// No rank is left that a guessable token could stand for.
-bool JobWide::ProvenAreAll() const {
-  std::set<int> ranks;
-  for (const auto& [name, node] : hub_->table().nodes())
-    if (!guessable_.contains(name))
-      for (const auto& [number, row] : node.processes) ranks.insert(row.now.rank);
-  const std::int32_t world = context_.own->identity.world_size;
-  return world > 0 && ranks.size() >= static_cast<std::size_t>(world);
-}
-
-// Without what may have been told by strangers, of whomever.
-void JobWide::StartTableAnew(std::int64_t now_ns) {
-  hub_.reset();
-  shadow_.reset();
-  reporter_.Begin(++session_);
-  std::vector<std::string> joined = std::exchange(joined_, {});
-  BeginReign(now_ns);
-  if (proven_are_all_) {
-    std::erase_if(joined, [this](const std::string& node) { return guessable_.contains(node); });
-    guessable_.clear();
-  }
-  for (const std::string& node : joined) {
-    hub_->SetSilent(node, guessable_.contains(node));
-    hub_->Join(node, now_ns);
-  }
-  joined_ = std::move(joined);
-}
-
-void JobWide::TakeJoined(const std::string& node, bool guessable, std::int64_t now_ns) {
-  if (guessable) SayGuessable();
-  if (guessable && proven_are_all_) return;
-  if (const auto known = hub_->table().nodes().find(node); known != hub_->table().nodes().end())
-    if (known->second.left_ns != 0 && !known->second.closed) came_again_ns_ = now_ns;
-  std::erase(joined_, node);
-  joined_.push_back(node);
-  if (guessable) {
-    guessable_.insert(node);
-  } else if (guessable_.erase(node) != 0) {
-    return StartTableAnew(now_ns);
-  }
-  hub_->SetSilent(node, guessable);
-  hub_->Join(node, now_ns);
-}
 
 void JobWide::Take(exchange::Message message, std::int64_t now_ns, const Crowd& crowd) {
   message.guessable = (message.guessable || only_guessable_) && message.from != own_;
