@@ -247,7 +247,6 @@ TEST_F(JobWideStrangers, WhoListensAtTheMeetingPlaceWithoutTheSecretIsNoHub) {
 TEST_F(JobWideStrangers, WhoWritesToRedisWithoutTheSecretIsNotRead) {
   if (!testing::RedisServer::IsInstalled()) GTEST_SKIP() << "no redis-server";
   testing::RedisServer server;
-  server.Start();
   const std::string address = "redis://127.0.0.1:" + std::to_string(server.port());
   cluster_.Add(Of("hub", address));
   ASSERT_TRUE(cluster_.UntilAllHave("hub"));
