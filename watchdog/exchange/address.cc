@@ -72,14 +72,19 @@ Source SourceFrom(const rundir::Lookup& lookup) {
 std::string Address::ToText() const {
   if (kind == Kind::kNone) return "none";
   const bool numeric6 = host.find(':') != std::string::npos;
-  return (kind == Kind::kTcp ? "tcp://" : tls.on ? "rediss://" : "redis://") + (numeric6 ? "[" + host + "]" : host) + ":" +
-         std::to_string(port) + (database != 0 ? "/" + std::to_string(database) : "");
+  return (kind == Kind::kTcp ? "tcp://"
+          : tls.on           ? "rediss://"
+                             : "redis://") +
+         (numeric6 ? "[" + host + "]" : host) + ":" + std::to_string(port) +
+         (database != 0 ? "/" + std::to_string(database) : "");
 }
 
 std::optional<Address> ParseAddress(std::string_view text, std::string* why) {
   const std::optional<settings::ExchangeAddress> parsed = settings::ParseExchange(text);
   if (!parsed) {
-    if (why) *why = settings::WithoutSecret(text) + ": neither tcp://host:port nor redis://host[:port][/database] nor rediss://...";
+    if (why)
+      *why = settings::WithoutSecret(text) +
+             ": neither tcp://host:port nor redis://host[:port][/database] nor rediss://...";
     return std::nullopt;
   }
   Address address;

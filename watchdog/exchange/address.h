@@ -11,8 +11,8 @@
 
 namespace ncclwatch::exchange {
 
-// "tcp://host:port" or "redis://[[user]:password@]host[:port][/database]"; IPv6 in brackets; "rediss://", likewise. None and a reason, without
-// the password, if it is neither.
+// "tcp://host:port" or "redis://[[user]:password@]host[:port][/database]"; IPv6 in brackets; "rediss://", likewise.
+// None and a reason, without the password, if it is neither.
 std::optional<Address> ParseAddress(std::string_view text, std::string* why);
 
 // The environment's: MASTER_ADDR, Slurm's, PMIx's, PMI's. Kind kNone: it tells none (then the unique id of the first

@@ -125,7 +125,7 @@ struct Timing {
       1'000'000'000;  // and afterwards (3 times the longest gap seen lately, within these two)
   std::int64_t most_patience = 10'000'000'000;
   std::int64_t connect = 2'000'000'000;  // for a peer to be reached, or to be heard of after others have spoken of it
-  std::int64_t silence = 2'000'000'000;     // for whoever came to say what only a holder of the token can
+  std::int64_t silence = 2'000'000'000;  // for whoever came to say what only a holder of the token can
   std::int64_t handshake = 10'000'000'000;  // and to prove it: TCP repeats what is lost after a second and more
   std::int64_t succession = 500'000'000;    // without a hub for so long: the first of the list becomes it, each further
                                             // one waits as long again
