@@ -1,4 +1,5 @@
 #include "watchdog/rundir/leave.h"
+#include "watchdog/descriptors/standard.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -135,7 +136,8 @@ bool OwnEndedWell(Leaving& now) {
 // Files of every run, which say nothing of how it went.
 bool IsRoutine(const char* name) {
   return std::strcmp(name, "job") == 0 || std::strcmp(name, "latest") == 0 || Begins(name, "job.") ||
-         Begins(name, "lease") || Begins(name, "exchange") || Begins(name, ".trial.") || Begins(name, ".latest.");
+         std::strcmp(name, descriptors::kLogName) == 0 || Begins(name, "lease") || Begins(name, "exchange") ||
+         Begins(name, ".trial.") || Begins(name, ".latest.");
 }
 
 bool DirectoryEndedWell(Leaving& now, int directory, bool is_own, int depth);

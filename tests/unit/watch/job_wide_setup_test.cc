@@ -32,7 +32,7 @@ class JobWideSetup : public ::testing::Test {
     header_->identity.world_size = 4;
     header_->identity.local_world_size = 2;
     context_.own = header_.get();
-    context_.directory = top_;
+    context_.directory = descriptors::Directory::Own(top_);
     environment_ = {"RANK=0",
                     "WORLD_SIZE=4",
                     "LOCAL_RANK=0",
