@@ -16,6 +16,7 @@ extern "C" {
 [[gnu::weak]] decltype(dl_iterate_phdr) dl_iterate_phdr;
 [[gnu::weak]] decltype(dlopen) dlopen;
 [[gnu::weak]] decltype(dlerror) dlerror;
+[[gnu::weak]] decltype(dlvsym) dlvsym;
 [[gnu::weak]] decltype(getauxval) getauxval;
 [[gnu::weak]] char* getenv(const char*);
 [[gnu::weak]] int* __errno_location();
@@ -116,33 +117,40 @@ int FindOwn(dl_phdr_info* info, std::size_t, void*) {
   return 1;
 }
 
-// A file that was preloaded by a relative path lies elsewhere once the process has changed its folder: the kernel
-// knows where. /proc/self/map_files has one link a mapping.
-void MakePathAbsolute() {
-  if (own_path[0] == '/') return;
-  char link[64] = "/proc/self/map_files/";
-  std::size_t used = Length(link);
-  const auto write = [&](std::uintptr_t value) {
-    bool begun = false;
-    for (int shift = 60; shift >= 0; shift -= 4) {
-      const unsigned digit = (value >> shift) & 15;
-      begun = begun || digit != 0 || shift == 0;
-      if (begun) link[used++] = "0123456789abcdef"[digit];
-    }
-  };
-  write(own.begin);
-  link[used++] = '-';
-  std::uintptr_t first_end = own.begin;
+std::size_t PutHex(char* to, std::uintptr_t value) {
+  std::size_t used = 0;
+  for (int shift = 60; shift >= 0; shift -= 4)
+    if (used > 0 || (value >> shift) != 0 || shift == 0) to[used++] = "0123456789abcdef"[(value >> shift) & 15];
+  return used;
+}
+
+// The first mapping of this file: the whole pages of the segment that begins with the file.
+Span FirstMapping() {
+  constexpr std::uintptr_t kPage = 4096;
   const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(own.begin);
   const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(own.begin + header->e_phoff);
-  constexpr std::uintptr_t kPage = 4096;
+  Span first{own.begin, own.begin};
   for (int i = 0; i < header->e_phnum; ++i)
     if (segments[i].p_type == PT_LOAD && segments[i].p_offset == 0)
-      first_end = own.begin + ((segments[i].p_memsz + kPage - 1) & ~(kPage - 1));
-  write(first_end);
-  const long length =
-      System(SYS_readlinkat, -100, reinterpret_cast<long>(link), reinterpret_cast<long>(own_path), sizeof own_path - 1);
-  if (length > 0) own_path[length] = '\0';
+      first.end = own.begin + ((segments[i].p_memsz + kPage - 1) & ~(kPage - 1));
+  return first;
+}
+
+// The loader knows the path that it was given: a relative one, of a folder that the process has left since, or a link.
+// The kernel knows the file: /proc/self/map_files has one link a mapping. Without it the loader's path stays.
+void AskKernelForPath() {
+  const Span first = FirstMapping();
+  char link[64] = "/proc/self/map_files/";
+  std::size_t used = Length(link);
+  used += PutHex(link + used, first.begin);
+  link[used++] = '-';
+  PutHex(link + used, first.end);
+  char path[sizeof own_path] = {};
+  const long bytes =
+      System(SYS_readlinkat, -100, reinterpret_cast<long>(link), reinterpret_cast<long>(path), sizeof path - 1);
+  // What was removed since ends in "(deleted)".
+  if (bytes > 0 && path[0] == '/' && path[bytes - 1] != ')')
+    for (long i = 0; i <= bytes; ++i) own_path[i] = path[i];
 }
 
 // ---- behind this file in load order ---------------------------------------------------------------------------------
@@ -224,7 +232,10 @@ File Look(int fd) {
   return {true, is.st_mode & S_IFMT, is.st_dev, is.st_ino, is.st_rdev};
 }
 
-[[gnu::constructor]] void AtLoad() {
+// A constructor of another library may call before this one has run.
+[[gnu::constructor]] void LookAtStandardFiles() {
+  static std::atomic<bool> looked{false};
+  if (looked.exchange(true)) return;
   standard[1] = Look(1);
   standard[2] = Look(2);
 }
@@ -286,14 +297,16 @@ bool HasMoreRightsThanItsCaller() { return getauxval && getauxval(AT_SECURE) != 
 const Core* OpenCore() {
   if (const Core* known = core.load(std::memory_order_acquire)) return known;
   if (hopeless.load(std::memory_order_relaxed)) return nullptr;
+  LookAtStandardFiles();
   if (HasMoreRightsThanItsCaller()) {
     hopeless.store(true);
     return nullptr;
   }
   if (!dl_iterate_phdr || !dlopen) return GiveUp("this C library opens no libraries");
   char path[sizeof own_path];
+  RealDlsym();  // before dl_iterate_phdr, which may ask for it
   dl_iterate_phdr(FindOwn, nullptr);
-  MakePathAbsolute();
+  AskKernelForPath();
   if (!CorePath(path)) return GiveUp("cannot tell where libncclwatch.so lies");
   void* const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   const char* const why = handle || !dlerror ? nullptr : dlerror();
@@ -310,8 +323,7 @@ const Core* OpenCore() {
   return opened;
 }
 
-// A call by which MPI may end the process before any other has opened the core: MPI_Comm_size before MPI_Init. It takes
-// no lock, as _exit may be called beside a thread that keeps the loader's.
+// A call by which MPI may end the process before any other has opened the core: MPI_Comm_size before MPI_Init.
 bool IsCallOfMpi(const void* caller) {
 #ifdef NCCLWATCH_WRAPS_MPI
   DlFindObject found;
@@ -369,7 +381,15 @@ NCCLWATCH_HIDDEN void* memset(void* to, int value, std::size_t bytes) {
 }
 
 void* ncclwatch_find_dlsym() {
-  void* found = FindInOrder("dlsym");
+#if defined(__x86_64__)
+  constexpr char kOldest[] = "GLIBC_2.2.5";
+#else
+  constexpr char kOldest[] = "GLIBC_2.17";
+#endif
+  // Without dl_iterate_phdr where that is possible: a program that has one of its own may ask dlsym in it.
+  void* found = dlvsym ? dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34") : nullptr;
+  if (!found && dlvsym) found = dlvsym(RTLD_NEXT, "dlsym", kOldest);
+  if (!found) found = FindInOrder("dlsym");
   if (!found) found = reinterpret_cast<void*>(&NoDlsym);
   __atomic_store_n(&ncclwatch_real_dlsym, found, __ATOMIC_RELEASE);
   return found;
@@ -377,7 +397,8 @@ void* ncclwatch_find_dlsym() {
 
 void* ncclwatch_function(unsigned number, const void* caller) {
   const KeepErrno keep;
-  const bool opens = kKinds[number] == kOpens || IsCallOfMpi(caller);
+  // Not for _exit: beside a thread that keeps the loader's lock it would never end.
+  const bool opens = kKinds[number] == kOpens || (kKinds[number] == kWaits && IsCallOfMpi(caller));
   const Core* now = opens ? OpenCore() : core.load(std::memory_order_acquire);
   if (!now && kKinds[number] == kEnds) return reinterpret_cast<void*>(&End);
   void* found = now ? nullptr : WithoutUs(NameOf(number));

@@ -333,6 +333,7 @@ def installed(bench, name, library=True):
     if library:
         bench.build.need(bench.build.library)
         shutil.copy(bench.build.library, os.path.join(root, "lib"))
+        shutil.copy(bench.build.library.replace(".so", "-core.so"), os.path.join(root, "lib"))
     return root
 
 
@@ -352,6 +353,17 @@ def installed_in_a_path_with_spaces(bench):
     mapped, directory = done.out.split()
     check(done.status == 0 and int(mapped) > 0 and "ERROR" not in done.err, f"the library is not loaded: {done}")
     check(not os.path.exists(directory), "the run directory with the link in it is left behind")
+
+
+@bench_case
+def watches_from_a_path_with_spaces(bench):
+    """The library is preloaded by a link in the run directory, and its core lies beside the file, not beside the link."""
+    root = installed(bench, "more spaces")
+    program = bench.build.program("hosts", "many")
+    bench.build.need(program)
+    done = bench.sandbox.run([os.path.join(root, "bin", "ncclwatch"), "run", "--", program, "threads", "1"],
+                             {**bench.environment(), "LD_LIBRARY_PATH": bench.build.softgpu, "RANK": "0", "WORLD_SIZE": "1"})
+    check(done.status == 0 and "watching 1/1 ranks" in done.err, f"the job is not watched: {done}")
 
 
 @bench_case

@@ -73,7 +73,7 @@ class MpiJob(Job):
         if watched:
             wanted |= {"NCCLWATCH_TIMEOUT": str(TIMEOUT_S)} | dict(case.environment) | (environment or {})
         # {root} is known to the environment alone: the shell puts it into the command.
-        shell = ["sh", "-c", 'root=$NCCLWATCH_SCENARIO; for word do shift; case $word in "{root}") word=$root;; esac; '
+        shell = ["sh", "-c", 'root=$TEST_SCENARIO; for word do shift; case $word in "{root}") word=$root;; esac; '
                              'set -- "$@" "$word"; done; exec "$@"', "sh"]
         mode = "run" if watched and mpi in case.outlived else "bare"
         super().__init__(build, command, mode=mode, environment=wanted, directory=watched, wrapper=shell)

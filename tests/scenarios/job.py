@@ -17,7 +17,7 @@ import sanitizer  # noqa: E402
 
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 LAUNCH = os.path.join(SOURCE, "examples", "launch.py")
-MARK = "NCCLWATCH_SCENARIO"  # in the environment of every process of a job: how its leftovers are found
+MARK = "TEST_SCENARIO"  # in the environment of every process of a job: how its leftovers are found
 PREFIX = re.compile(r"^\[ncclwatch[^\]]*\] ?", re.MULTILINE)
 
 

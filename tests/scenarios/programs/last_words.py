@@ -30,7 +30,7 @@ def check(result):
 
 
 def share():
-    path = os.path.join(os.environ["NCCLWATCH_SCENARIO"], "id")
+    path = os.path.join(os.environ["TEST_SCENARIO"], "id")
     unique = UniqueId()
     if rank == 0:
         check(nccl.ncclGetUniqueId(ctypes.byref(unique)))

@@ -4,7 +4,7 @@ bit included, and it ends nobody until it is told to.
 
     wait_statuses.py RANKS program arguments
 
-In the folder $NCCLWATCH_SCENARIO: a line "RANK STATUS" for each end is added to the file `statuses`; when the file `end`
+In the folder $TEST_SCENARIO: a line "RANK STATUS" for each end is added to the file `statuses`; when the file `end`
 appears, the ranks that are left get SIGTERM. Cores may be written, in that folder.
 """
 
@@ -21,7 +21,7 @@ import launch
 
 
 def main():
-    folder = os.environ["NCCLWATCH_SCENARIO"]
+    folder = os.environ["TEST_SCENARIO"]
     os.chdir(folder)
     if not os.environ.get("NCCLWATCH_TEST_SANITIZER"):  # whose address space is terabytes
         resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)
