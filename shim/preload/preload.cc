@@ -2,6 +2,7 @@
 // it needs no function of any library. Those that it does use are weak, and may be missing.
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
 
@@ -18,6 +19,7 @@ extern "C" {
 [[gnu::weak]] decltype(dlerror) dlerror;
 [[gnu::weak]] decltype(dlvsym) dlvsym;
 [[gnu::weak]] decltype(getauxval) getauxval;
+[[gnu::weak]] decltype(pthread_create) pthread_create;
 [[gnu::weak]] char* getenv(const char*);
 [[gnu::weak]] int* __errno_location();
 
@@ -336,6 +338,27 @@ bool IsCallOfMpi(const void* caller) {
 #endif
 }
 
+// _exit may be called beside a thread that keeps the loader's lock for ever: another thread opens the core, and is left
+// behind if it does not come back.
+const Core* OpenCoreInTime() {
+  constexpr int kPatience_ms = 200;
+  struct Step {
+    long seconds, nanoseconds;
+  } constexpr kStep{0, 1'000'000};
+  static std::atomic<bool> begun{false}, done{false};
+  pthread_t thread;
+  const auto open = [](void*) -> void* {
+    OpenCore();
+    done.store(true, std::memory_order_release);
+    return nullptr;
+  };
+  if (!pthread_create || (!begun.exchange(true) && pthread_create(&thread, nullptr, open, nullptr) != 0))
+    return nullptr;
+  for (int waited_ms = 0; waited_ms < kPatience_ms && !done.load(std::memory_order_acquire); ++waited_ms)
+    System(SYS_nanosleep, reinterpret_cast<long>(&kStep), 0);
+  return core.load(std::memory_order_acquire);
+}
+
 // ---- without the core -----------------------------------------------------------------------------------------------
 
 int Missing() { return kNcclSystemError; }
@@ -397,10 +420,11 @@ void* ncclwatch_find_dlsym() {
 
 void* ncclwatch_function(unsigned number, const void* caller) {
   const KeepErrno keep;
-  // Not for _exit: beside a thread that keeps the loader's lock it would never end.
-  const bool opens = kKinds[number] == kOpens || (kKinds[number] == kWaits && IsCallOfMpi(caller));
-  const Core* now = opens ? OpenCore() : core.load(std::memory_order_acquire);
-  if (!now && kKinds[number] == kEnds) return reinterpret_cast<void*>(&End);
+  const Kind kind = kKinds[number];
+  const Core* now = core.load(std::memory_order_acquire);
+  if (!now && (kind == kOpens || (kind == kWaits && IsCallOfMpi(caller)))) now = OpenCore();
+  if (!now && kind == kEnds && IsCallOfMpi(caller)) now = OpenCoreInTime();
+  if (!now && kind == kEnds) return reinterpret_cast<void*>(&End);
   void* found = now ? nullptr : WithoutUs(NameOf(number));
   if (!now && !found) now = OpenCore();  // it finds what load order does not show
   if (now) return now->wrappers[number];

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "scenarios"))
 
 from job import PREFIX, Build, Failure, fault_ns, sanitizer  # noqa: E402,F401  pylint: disable=unused-import
 
-MARK = "NCCLWATCH_NODES"
+MARK = "TEST_NODES"
 RUN = "/dev/shm/run"  # the run directory, on every node
 SWITCH = 254
 

@@ -176,13 +176,18 @@ Directory Directory::Opened(const std::string& path, bool own) {
     close(parent);
     errno = error;
   } else {
-    fd = descriptors::Open(split.parent + "/" + split.leaf, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // By the path as it is: that of /proc/PID/root, another container's files, has no other.
+    fd = descriptors::Open(directory.path_, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   }
   if (fd < 0) return refuse(errno == ELOOP || errno == ENOTDIR ? "a link or not a directory" : ErrorText(errno));
   struct stat info = {};
   const bool known = fstat(fd, &info) == 0;
   std::string why;
-  if (!known || (own && info.st_uid != geteuid()))
+  struct stat named = {};
+  if (own && known &&
+      (stat(directory.path_.c_str(), &named) != 0 || named.st_dev != info.st_dev || named.st_ino != info.st_ino))
+    why = "is not where its path without links leads";
+  else if (!known || (own && info.st_uid != geteuid()))
     why = "belongs to somebody else";
   else if (own && (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     why = "others may write to it";
@@ -255,14 +260,12 @@ bool Directory::MakeFolder(const std::string& name) const {
 
 bool Directory::Rename(const std::string& from, const std::string& to) const {
   const Place source(*this, from), target(*this, to);
-  return source.fd() >= 0 && target.fd() >= 0 &&
-         renameat(source.fd(), source.leaf(), target.fd(), target.leaf()) == 0;
+  return source.fd() >= 0 && target.fd() >= 0 && renameat(source.fd(), source.leaf(), target.fd(), target.leaf()) == 0;
 }
 
 bool Directory::Link(const std::string& from, const std::string& to) const {
   const Place source(*this, from), target(*this, to);
-  return source.fd() >= 0 && target.fd() >= 0 &&
-         linkat(source.fd(), source.leaf(), target.fd(), target.leaf(), 0) == 0;
+  return source.fd() >= 0 && target.fd() >= 0 && linkat(source.fd(), source.leaf(), target.fd(), target.leaf(), 0) == 0;
 }
 
 bool Directory::Unlink(const std::string& name) const {
