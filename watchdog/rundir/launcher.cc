@@ -133,8 +133,8 @@ bool NamesItsJobs(const Place& place, const Lookup& lookup) {
 }
 
 // Process 1 of a container, and what was put into one from outside, have no parent there: the container started them.
-Instance ContainerOf(const Place& place) {
-  const Instance instance = InstanceOf(getpid(), place);
+Instance ContainerOf(const Place& place, const Patience& patience) {
+  const Instance instance = InstanceOf(getpid(), place, patience);
   if (instance.pid != 0) return instance;
   const std::optional<ProcessStat> first = StatOf(1);
   return first ? Instance{1, first->start_time} : instance;
@@ -215,7 +215,7 @@ Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv,
 
   const Name name = settings.job.empty() ? NameOf(place, lookup) : Name{settings.job, settings.job};
   const bool named = NamesItsJobs(place, lookup);
-  const Instance instance = named ? InstanceOf(getpid(), place, patience) : ContainerOf(place);
+  const Instance instance = named ? InstanceOf(getpid(), place, patience) : ContainerOf(place, patience);
   std::string telling = name.telling + "\n" + BootId() + "\n" + std::to_string(instance.pid) + "\n" +
                         std::to_string(instance.start_time);
   // Containers with a common /dev/shm have process 1, and session 1, each: equal pids there are not one process.
