@@ -14,6 +14,7 @@
 #include "shim/preload/system.h"
 
 extern "C" {
+// NOLINTBEGIN(readability-redundant-declaration): their headers do not make them weak
 [[gnu::weak]] decltype(dl_iterate_phdr) dl_iterate_phdr;
 [[gnu::weak]] decltype(dlopen) dlopen;
 [[gnu::weak]] decltype(dlerror) dlerror;
@@ -22,6 +23,8 @@ extern "C" {
 [[gnu::weak]] decltype(pthread_create) pthread_create;
 [[gnu::weak]] char* getenv(const char*);
 [[gnu::weak]] int* __errno_location();
+
+// NOLINTEND(readability-redundant-declaration)
 
 // glibc's since 2.35, as its header has it: takes no lock.
 struct DlFindObject {

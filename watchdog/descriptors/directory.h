@@ -14,8 +14,8 @@ namespace ncclwatch::descriptors {
 class Directory {
  public:
   Directory() = default;  // none: nothing can be opened in it
-  // Ours alone: it is no link, belongs to us, nobody else may write to it, and nobody but us and root can put another in
-  // its place: each directory above belongs to us or root, and others may write there only under the sticky bit.
+  // Ours alone: it is no link, belongs to us, nobody else may write to it, and nobody but us and root can put another
+  // in its place: each directory above belongs to us or root, and others may write there only under the sticky bit.
   static Directory Own(const std::string& path);
   // Anybody's, named by whoever runs the command. Only links in it are not followed.
   static Directory Named(const std::string& path);

@@ -216,8 +216,8 @@ Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv,
   const Name name = settings.job.empty() ? NameOf(place, lookup) : Name{settings.job, settings.job};
   const bool named = NamesItsJobs(place, lookup);
   const Instance instance = named ? InstanceOf(getpid(), place, patience) : ContainerOf(place, patience);
-  std::string telling = name.telling + "\n" + BootId() + "\n" + std::to_string(instance.pid) + "\n" +
-                        std::to_string(instance.start_time);
+  std::string telling =
+      name.telling + "\n" + BootId() + "\n" + std::to_string(instance.pid) + "\n" + std::to_string(instance.start_time);
   // Containers with a common /dev/shm have process 1, and session 1, each: equal pids there are not one process.
   if (!named) telling += "\n" + std::to_string(PidNamespace());
   launch.job = SafeName(name.readable) + "-" + HashText(telling);

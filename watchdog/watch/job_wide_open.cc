@@ -45,12 +45,17 @@ bool JobWide::AwaitsIds(const FoundTokens& found) const {
 // As soon as it is known where the nodes meet, and by what they know one another.
 void JobWide::OpenExchange() {
   if (!plan_) return;
+  // A successor that judged its node alone in the meantime would say what the others say a moment later.
+  role_ = Role::kLooking;
   FoundTokens found;
   if (!KnowsTokens(&found) || AwaitsIds(found)) return;
   exchange::Setup& setup = plan_->setup;
   std::string why = found.refused;
   if (setup.address.kind == exchange::Address::Kind::kNone && why.empty()) {
-    if (exchange::NotedUniqueIds().empty()) return;
+    if (exchange::NotedUniqueIds().empty()) {
+      role_ = Role::kAlone;  // there may never be one
+      return;
+    }
     AskIds(&setup);
     if (setup.address.kind == exchange::Address::Kind::kNone)
       why = "nothing tells where they meet (NCCLWATCH_EXCHANGE would)";
@@ -66,10 +71,10 @@ void JobWide::OpenExchange() {
   secret_directory_ = found.directory;
   secret_name_ = plan_->wish.name;
   secret_kept_ns_ = Monotonic();
-  if (exchange_)
-    role_ = Role::kLooking;
-  else
+  if (!exchange_) {
+    role_ = Role::kAlone;
     SayAlone(why);
+  }
   plan_.reset();
 }
 

@@ -13,7 +13,7 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr int kPatience_ms = 200;  // with the processes above this one; the heartbeat waits for it
+constexpr int kPatience_ms = 200;      // with the processes above this one; the heartbeat waits for it
 constexpr std::size_t kMostOfJob = 8;  // tokens that a Setup may have
 
 std::optional<std::string_view> Find(const std::vector<std::string>& environment, std::string_view name) {
@@ -90,7 +90,8 @@ std::optional<Plan> SetupFor(const Context& context, std::uint32_t generation,
 }
 
 void AskIds(exchange::Setup* setup) {
-  if (setup->address.kind == exchange::Address::Kind::kNone) setup->address = exchange::AddressFromNotedIds(setup->bind);
+  if (setup->address.kind == exchange::Address::Kind::kNone)
+    setup->address = exchange::AddressFromNotedIds(setup->bind);
 }
 
 void PutTokens(const Plan& plan, const FoundTokens& found, const std::vector<std::string>& environment,

@@ -90,10 +90,29 @@ TEST(Settings, PartsOfAPlaceAreTakenApart) {
   EXPECT_EQ(redis->port, 7000);
   EXPECT_EQ(redis->database, 12);
   EXPECT_EQ(ParseExchange("redis://h")->port, kRedisPort);
-  for (const char* text : {"", "tcp://", "tcp://h", "tcp://h:", "tcp://h:0", "tcp://h:65536", "tcp://h:1/2",
-                           "tcp://[h]:1", "tcp://[::1:1", "tcp://u:p@h:1", "tcp://a b:1", "redis://h:x", "redis://h/x",
-                           "redis://p@h", "redis://:%4@h", "redis://h/-1", "redis://h?ca=/f", "rediss://h?",
-                           "rediss://h?ca", "rediss://h?ca=", "rediss://h?what=x", "rediss://h?key=/f", "rediss://h?ca=%4"})
+  for (const char* text : {"",
+                           "tcp://",
+                           "tcp://h",
+                           "tcp://h:",
+                           "tcp://h:0",
+                           "tcp://h:65536",
+                           "tcp://h:1/2",
+                           "tcp://[h]:1",
+                           "tcp://[::1:1",
+                           "tcp://u:p@h:1",
+                           "tcp://a b:1",
+                           "redis://h:x",
+                           "redis://h/x",
+                           "redis://p@h",
+                           "redis://:%4@h",
+                           "redis://h/-1",
+                           "redis://h?ca=/f",
+                           "rediss://h?",
+                           "rediss://h?ca",
+                           "rediss://h?ca=",
+                           "rediss://h?what=x",
+                           "rediss://h?key=/f",
+                           "rediss://h?ca=%4"})
     EXPECT_FALSE(ParseExchange(text)) << text;
 }
 

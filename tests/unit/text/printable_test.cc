@@ -17,7 +17,10 @@ TEST(Printable, EveryWayToSteerATerminalIsTaken) {
 }
 
 TEST(Printable, WhatIsNotUtf8IsTaken) {
-  EXPECT_EQ(Printable("\x9b" "31m"), "?31m") << "C1 as one byte";
+  EXPECT_EQ(Printable("\x9b"
+                      "31m"),
+            "?31m")
+      << "C1 as one byte";
   EXPECT_EQ(Printable("\xe0\x82\x9b"), "???") << "U+009B, longer than need be";
   EXPECT_EQ(Printable("\xc0\x9b"), "??");
   EXPECT_EQ(Printable("\xf0\x80\x82\x9b"), "????");
@@ -27,11 +30,15 @@ TEST(Printable, WhatIsNotUtf8IsTaken) {
 TEST(Printable, LinesStayLines) { EXPECT_EQ(PrintableLines("a\x1b\nb\n"), "a?\nb\n"); }
 
 TEST(Printable, JsonStaysTheSameJson) {
-  EXPECT_EQ(PrintableJson("{\"a\": \"\xc2\x9b" "1m\x7fü\"}"), "{\"a\": \"\\u009b1m\\u007fü\"}");
+  EXPECT_EQ(PrintableJson("{\"a\": \"\xc2\x9b"
+                          "1m\x7fü\"}"),
+            "{\"a\": \"\\u009b1m\\u007fü\"}");
 }
 
 TEST(Printable, WithoutMemoryOfItsOwn) {
-  char line[] = "a\xc2\x9b" "b\033";
+  char line[] =
+      "a\xc2\x9b"
+      "b\033";
   EXPECT_EQ(MakePrintable(line, sizeof(line) - 1), 4u);
   EXPECT_EQ(std::string(line, 4), "a?b?");
 }
