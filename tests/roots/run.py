@@ -53,7 +53,7 @@ def mirror():
                 found = re.search(r"https?://\S+/debian/?(?=\s)", open(os.path.join(folder, name)).read() + "\n")
                 if found:
                     return found.group(0)
-    return "http://deb.debian.org/debian"
+    sys.exit("no mirror of Debian in /etc/apt")
 
 
 def root_of(release):
