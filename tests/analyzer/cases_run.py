@@ -359,9 +359,9 @@ def installed_in_a_path_with_spaces(bench):
 def watches_from_a_path_with_spaces(bench):
     """The library is preloaded by a link in the run directory, and its core lies beside the file, not beside the link."""
     root = installed(bench, "more spaces")
-    program = bench.build.program("hosts", "many")
+    program = os.path.join(bench.build.root, "examples", "healthy_training")
     bench.build.need(program)
-    done = bench.sandbox.run([os.path.join(root, "bin", "ncclwatch"), "run", "--", program, "threads", "1"],
+    done = bench.sandbox.run([os.path.join(root, "bin", "ncclwatch"), "run", "--", program, "--steps", "300"],
                              {**bench.environment(), "LD_LIBRARY_PATH": bench.build.softgpu, "RANK": "0", "WORLD_SIZE": "1"})
     check(done.status == 0 and "watching 1/1 ranks" in done.err, f"the job is not watched: {done}")
 
