@@ -11,7 +11,9 @@
 
 #include "shim/preload/core.h"
 #include "shim/preload/elf_symbol.h"
+#include "shim/preload/own_file.h"
 #include "shim/preload/system.h"
+#include "shim/preload/words.h"
 
 extern "C" {
 // NOLINTBEGIN(readability-redundant-declaration): their headers do not make them weak
@@ -81,96 +83,11 @@ const char* NameOf(unsigned number) {
   return name;
 }
 
-std::size_t Length(const char* text) {
-  std::size_t length = 0;
-  while (text[length]) ++length;
-  return length;
-}
-
-// ---- where this file lies -------------------------------------------------------------------------------------------
-
-struct Span {
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
-};
-// Written by whoever opens the core, always the same.
+// Written by whoever opens the core, always the same bytes.
 Span own;
-char own_path[4096];
-
-// Whether it is this file's module.
-bool IsOwn(const dl_phdr_info& info, Span* span) {
-  const auto address = reinterpret_cast<std::uintptr_t>(&IsOwn);
-  span->begin = ~std::uintptr_t{0};
-  span->end = 0;
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD) continue;
-    const std::uintptr_t from = info.dlpi_addr + segment.p_vaddr;
-    if (from < span->begin) span->begin = from;
-    if (from + segment.p_memsz > span->end) span->end = from + segment.p_memsz;
-  }
-  return address >= span->begin && address < span->end;
-}
-
-int FindOwn(dl_phdr_info* info, std::size_t, void*) {
-  Span span;
-  if (!IsOwn(*info, &span)) return 0;
-  const std::size_t length = info->dlpi_name ? Length(info->dlpi_name) : 0;
-  if (length < sizeof own_path)
-    for (std::size_t i = 0; i < length; ++i) own_path[i] = info->dlpi_name[i];
-  own = span;
-  return 1;
-}
-
-std::size_t PutHex(char* to, std::uintptr_t value) {
-  std::size_t used = 0;
-  for (int shift = 60; shift >= 0; shift -= 4)
-    if (used > 0 || (value >> shift) != 0 || shift == 0) to[used++] = "0123456789abcdef"[(value >> shift) & 15];
-  return used;
-}
-
-// The first mapping of this file: the whole pages of the segment that begins with the file.
-Span FirstMapping() {
-  constexpr std::uintptr_t kPage = 4096;
-  const auto* header = reinterpret_cast<const ElfW(Ehdr)*>(own.begin);
-  const auto* segments = reinterpret_cast<const ElfW(Phdr)*>(own.begin + header->e_phoff);
-  Span first{own.begin, own.begin};
-  for (int i = 0; i < header->e_phnum; ++i)
-    if (segments[i].p_type == PT_LOAD && segments[i].p_offset == 0)
-      first.end = own.begin + ((segments[i].p_memsz + kPage - 1) & ~(kPage - 1));
-  return first;
-}
-
-// The loader knows the path that it was given: a relative one, of a folder that the process has left since, or a link.
-// The kernel knows the file: /proc/self/map_files has one link a mapping. Without it the loader's path stays.
-void AskKernelForPath() {
-  const Span first = FirstMapping();
-  char link[64] = "/proc/self/map_files/";
-  std::size_t used = Length(link);
-  used += PutHex(link + used, first.begin);
-  link[used++] = '-';
-  PutHex(link + used, first.end);
-  char path[sizeof own_path] = {};
-  const long bytes =
-      System(SYS_readlinkat, -100, reinterpret_cast<long>(link), reinterpret_cast<long>(path), sizeof path - 1);
-  // What was removed since ends in "(deleted)".
-  if (bytes > 0 && path[0] == '/' && path[bytes - 1] != ')')
-    for (long i = 0; i <= bytes; ++i) own_path[i] = path[i];
-}
+char own_path[kPath];
 
 // ---- behind this file in load order ---------------------------------------------------------------------------------
-
-bool BeginsWith(const char* text, const char* begin) {
-  while (*begin && *text == *begin) ++text, ++begin;
-  return *begin == '\0';
-}
-
-const char* FileOf(const char* path) {
-  const char* file = path ? path : "";
-  for (const char* c = file; *c; ++c)
-    if (*c == '/') file = c + 1;
-  return file;
-}
 
 bool IsCLibrary(const dl_phdr_info& info) {
   const char* const file = FileOf(info.dlpi_name);
@@ -281,12 +198,12 @@ void Say(const char* what) {
 }
 
 // libncclwatch.so -> libncclwatch-core.so, beside it.
-bool CorePath(char (&path)[sizeof own_path]) {
+bool CorePath(const char* file, char (&path)[kPath]) {
   constexpr char kSuffix[] = "-core.so";
-  std::size_t end = Length(own_path);
-  while (end > 0 && own_path[end - 1] != '.' && own_path[end - 1] != '/') --end;
-  if (end < 2 || own_path[end - 1] != '.' || end + sizeof kSuffix > sizeof path) return false;
-  for (std::size_t i = 0; i < end - 1; ++i) path[i] = own_path[i];
+  std::size_t end = Length(file);
+  while (end > 0 && file[end - 1] != '.' && file[end - 1] != '/') --end;
+  if (end < 2 || file[end - 1] != '.' || end + sizeof kSuffix > sizeof path) return false;
+  for (std::size_t i = 0; i < end - 1; ++i) path[i] = file[i];
   for (std::size_t i = 0; i < sizeof kSuffix; ++i) path[end - 1 + i] = kSuffix[i];
   return true;
 }
@@ -308,11 +225,12 @@ const Core* OpenCore() {
     return nullptr;
   }
   if (!dl_iterate_phdr || !dlopen) return GiveUp("this C library opens no libraries");
-  char path[sizeof own_path];
   RealDlsym();  // before dl_iterate_phdr, which may ask for it
-  dl_iterate_phdr(FindOwn, nullptr);
-  AskKernelForPath();
-  if (!CorePath(path)) return GiveUp("cannot tell where libncclwatch.so lies");
+  OwnFile here;
+  char path[kPath];
+  if (!FindOwnFile(&here) || !CorePath(here.path, path)) return GiveUp("cannot tell where libncclwatch.so lies");
+  own = here.span;
+  for (std::size_t i = 0; i < kPath; ++i) own_path[i] = here.path[i];
   void* const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   const char* const why = handle || !dlerror ? nullptr : dlerror();
   if (!handle) return GiveUp(why ? why : path);
