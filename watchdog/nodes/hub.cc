@@ -1,6 +1,7 @@
 #include "watchdog/nodes/hub.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "watchdog/nodes/thin_image.h"
 
@@ -28,6 +29,17 @@ constexpr std::int64_t kAnew_ns = 500'000'000;  // between two wishes for a new 
 // A word that is on its way is not sent again at once, and each time after twice as long.
 constexpr std::int64_t kRepeat_ns = 1'000'000'000;
 constexpr int kMostDoublings = 5;
+
+// Two nodes claim the same rank. Their clocks agree better than this, and the ranks of one run begin closer together
+// than a run ends and another one begins.
+constexpr std::int64_t kLaterRun_ns = 5'000'000'000;
+constexpr std::int64_t kTick_ns = 10'000'000;  // of start_time: USER_HZ is 100 on every Linux
+
+std::int64_t BeganAt_ns(const ProcessNow& process) {  // wall clock
+  return static_cast<std::int64_t>(process.start_time) * kTick_ns + process.realtime_minus_monotonic_ns;
+}
+
+bool IsAlive(const ProcessRow& row) { return !row.gone && row.now.state != format::ProcessState::kExiting; }
 
 bool SameProcess(const reader::BoxImage& a, const reader::BoxImage& b) {
   return a.pid == b.pid && a.start_time == b.start_time && a.pid_namespace == b.pid_namespace && a.boot_id == b.boot_id;
@@ -65,6 +77,29 @@ void Hub::ForgetUnknown() {
   std::erase_if(crowded_, unknown_name);
 }
 
+// An old leader that has survived its run finds the next run at the same address, and knows its token. Two live
+// processes with one rank cannot belong to one run: the node with the older process belongs to an earlier one.
+void Hub::FindEarlierRuns() {
+  struct Claim {
+    std::int64_t began_ns;
+    const std::string* node;
+  };
+  std::unordered_map<std::int32_t, Claim> claims;
+  earlier_runs_.clear();
+  for (const auto& [name, node] : table_.nodes()) {
+    for (const auto& [number, row] : node.processes) {
+      if (row.now.rank < 0 || !IsAlive(row)) continue;
+      const Claim here{BeganAt_ns(row.now), &name};
+      const auto [claim, first] = claims.try_emplace(row.now.rank, here);
+      if (first || claim->second.node == &name) continue;
+      const bool newer = here.began_ns > claim->second.began_ns;
+      const Claim& older = newer ? claim->second : here;
+      if (std::abs(here.began_ns - claim->second.began_ns) >= kLaterRun_ns) earlier_runs_.insert(*older.node);
+      if (newer) claim->second = here;
+    }
+  }
+}
+
 void Hub::Leave(const std::string& node, bool closed, std::int64_t now_ns) {
   table_.Leave(node, closed, now_ns);
   pieces_.erase(node);
@@ -76,7 +111,10 @@ void Hub::TakeSummary(const std::string& node, std::string_view body, std::int64
     ++refused_;
     return;
   }
+  const Table::Node& row = table_.nodes().at(node);
+  const auto known = std::pair(row.session, row.processes.size());
   const Outcome outcome = table_.Tell(node, body, now_ns);
+  if (known != std::pair(row.session, row.processes.size())) FindEarlierRuns();
   if (outcome == Outcome::kOther) others_.insert(node);
   if (outcome == Outcome::kFull) crowded_.insert(node);
   if (outcome == Outcome::kTaken) crowded_.erase(node);
@@ -219,7 +257,7 @@ std::vector<reader::BoxImage> Hub::Boxes(const std::vector<reader::BoxImage>& ow
                                          std::int64_t now_ns) const {
   std::vector<reader::BoxImage> boxes;
   for (const auto& [name, node] : table_.nodes()) {
-    if (name == own_ || table_.IsOvertaken(node)) continue;
+    if (name == own_ || table_.IsOvertaken(node) || earlier_runs_.contains(name)) continue;
     const std::size_t begin = boxes.size();
     const auto fetched = fetched_.find(name);
     if (fetched != fetched_.end()) {
@@ -253,7 +291,7 @@ void Hub::Say(Word word, std::int64_t job_minus_here_ns, std::int64_t now_ns) {
 }
 
 bool Hub::Tell(const std::string& node, std::int64_t now_ns) {
-  if (word_.revision == 0) return true;
+  if (word_.revision == 0 || earlier_runs_.contains(node)) return true;
   told_[node].at_ns = now_ns;
   word_.job_minus_yours_ns = job_minus_here_ns_ == 0 ? 0 : job_minus_here_ns_ + table_.nodes().at(node).shift_ns;
   bool sent = true;

@@ -43,6 +43,9 @@ class Hub {
   const std::set<std::string>& others() const { return others_; }  // nodes that speak another version
   // Nodes that tell more than there is room for: not watched from here.
   const std::set<std::string>& crowded() const { return crowded_; }
+  // Nodes of an earlier run of this job, whose ranks a later run has begun anew elsewhere. They are told nothing, and
+  // their boxes are left out.
+  const std::set<std::string>& earlier_runs() const { return earlier_runs_; }
 
   // ---- what is fetched -------------------------------------------------------------------------------------------
 
@@ -77,6 +80,7 @@ class Hub {
  private:
   void Ask(const std::string& node, const Fetch& fetch);
   void ForgetUnknown();
+  void FindEarlierRuns();
   bool HasRoomFor(std::string_view piece) const;
   std::size_t RoomForBoxes(const std::string& node) const;
   bool Tell(const std::string& node, std::int64_t now_ns);  // false: no room now, and not for others either
@@ -96,7 +100,7 @@ class Hub {
   std::set<std::string> silent_;
   std::map<std::string, std::int64_t> slow_until_ns_;
   std::uint64_t refused_ = 0;
-  std::set<std::string> others_, crowded_;
+  std::set<std::string> others_, crowded_, earlier_runs_;
 
   bool gathering_ = false;
   std::int64_t gather_until_ns_ = 0, late_ns_ = 0;

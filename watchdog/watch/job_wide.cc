@@ -91,6 +91,8 @@ void JobWide::Receive(std::int64_t now_ns, const Crowd& crowd) {
   if (now_ns - lost_looked_ns_ >= kLostEvery_ns) {
     lost_looked_ns_ = now_ns;
     LookAfterTheLost(now_ns);
+    SayEarlierRuns();
+    if (hub_->earlier_runs().contains(own_)) return LeaveToLaterRun(now_ns);
   }
   hub_->Repeat(now_ns);
 }
@@ -154,6 +156,15 @@ void JobWide::BeginReign(std::int64_t now_ns) {
   new_reign_ = true;
   lost_.clear();
   if (job_minus_here_ns_ == 0) job_minus_here_ns_ = WallClock();
+}
+
+void JobWide::LeaveToLaterRun(std::int64_t now_ns) {
+  context_.log.Warn(
+      "a later run has begun the ranks of this node elsewhere: this process belongs to an earlier run, "
+      "and leaves the other nodes alone");
+  exchange_.reset();
+  hub_.reset();
+  SetRole(Role::kAlone, now_ns);
 }
 
 bool JobWide::TakeReign() { return std::exchange(new_reign_, false) && hub_; }

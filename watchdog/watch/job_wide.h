@@ -99,6 +99,8 @@ class JobWide : public nodes::Post {
   std::int64_t WallClock() const;
   void TakeFromHub(exchange::Message message, std::int64_t now_ns, const Crowd& crowd);
   void LookAfterTheLost(std::int64_t now_ns);
+  void SayEarlierRuns();
+  void LeaveToLaterRun(std::int64_t now_ns);
   bool CutOff(std::int64_t now_ns) const;
   std::int64_t Allowance_ns() const;  // for signs of life that come late
   std::int64_t LostAfter_ns(const nodes::Table::Node& node, std::int64_t now_ns) const;
@@ -148,7 +150,8 @@ class JobWide : public nodes::Post {
   std::int64_t job_minus_here_ns_ = 0;
   std::int64_t late_ns_ = 0;  // by which signs of life have come too late, the most of all nodes lately
   std::int64_t clocks_ns_ = 0, lost_looked_ns_ = 0;
-  std::map<std::string, bool> lost_;  // node -> its processes have been written down as lost
+  std::set<std::string> said_earlier_;  // nodes of an earlier run, each named once
+  std::map<std::string, bool> lost_;    // node -> its processes have been written down as lost
 };
 
 }  // namespace ncclwatch::watch

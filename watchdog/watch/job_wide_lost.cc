@@ -83,12 +83,22 @@ std::int64_t JobWide::LostAfter_ns(const nodes::Table::Node& node, std::int64_t 
   return (flaps ? kLostAfterOthers_ns : kLostAfter_ns) + Allowance_ns();
 }
 
+void JobWide::SayEarlierRuns() {
+  for (const std::string& name : hub_->earlier_runs()) {
+    const auto node = hub_->table().nodes().find(name);
+    if (name == own_ || node == hub_->table().nodes().end() || !said_earlier_.insert(name).second) continue;
+    context_.log.Warn("node " + HostOf(node->second) + " still has ranks " + RanksOf(node->second) +
+                      " of an earlier run of this job: they are not watched");
+  }
+}
+
 void JobWide::LookAfterTheLost(std::int64_t now_ns) {
   if (CutOff(now_ns)) return;
   // The table forgets nodes where there are too many.
   if (lost_.size() > hub_->table().nodes().size())
     std::erase_if(lost_, [&](const auto& one) { return !hub_->table().nodes().contains(one.first); });
   for (const auto& [name, node] : hub_->table().nodes()) {
+    if (hub_->earlier_runs().contains(name)) continue;
     const bool lost =
         !node.connected && now_ns - node.left_ns >= LostAfter_ns(node, now_ns) && !hub_->table().IsOvertaken(node);
     const bool again = node.connected && node.next > 0;
@@ -120,7 +130,7 @@ void JobWide::LookAfterTheLost(std::int64_t now_ns) {
 std::vector<std::string> JobWide::Notes(std::int64_t now_ns) const {
   std::vector<std::string> notes;
   for (const auto& [name, node] : hub_->table().nodes()) {
-    if (node.connected || node.processes.empty()) continue;
+    if (node.connected || node.processes.empty() || hub_->earlier_runs().contains(name)) continue;
     if (std::all_of(node.processes.begin(), node.processes.end(),
                     [](const auto& row) { return LeftByItself(row.second); }))
       continue;

@@ -109,6 +109,70 @@ TEST(Nodes, SameProcessIdsOnEveryNode) {
   EXPECT_EQ(verdict.findings.size(), 1u);
 }
 
+// A leader of the last run lives on and finds the next run at the same address, with the same token.
+TEST(Nodes, ASurvivorOfAnEarlierRunHasNoPart) {
+  Job job = Running(4);
+  std::vector<SpreadNode> spread = Spread(job, 2);
+  SpreadNode survivor = spread[1];
+  survivor.name = "old";
+  constexpr std::uint64_t kTicksOfAMinute = 60 * 100;
+  for (reader::BoxImage& box : survivor.boxes) {
+    box.host = survivor.name;
+    box.boot_id.replace(0, 4, "9999");
+    box.communicators.clear();
+  }
+  for (SpreadNode& node : spread)
+    for (reader::BoxImage& box : node.boxes) box.start_time += kTicksOfAMinute;
+  spread.push_back(survivor);
+
+  Network network(spread);
+  std::int64_t now = job.now_ns();
+  network.Tick(spread, now);
+  network.Stand(1.2, &now);
+  EXPECT_EQ(network.hub().earlier_runs(), std::set<std::string>{"old"});
+  for (const reader::BoxImage& box : network.hub().Boxes(spread[0].boxes, 0, now)) EXPECT_NE(box.host, "old");
+  network.hub().Say({}, 0, now);
+  EXPECT_TRUE(network.words.contains("host1"));
+  EXPECT_FALSE(network.words.contains("old"));
+}
+
+// Where the survivor is the hub, it is the hub's own ranks that a later run has begun anew.
+TEST(Nodes, AHubLearnsThatItBelongsToAnEarlierRun) {
+  Job job = Running(4);
+  std::vector<SpreadNode> spread = Spread(job, 2);
+  SpreadNode later = spread[0];
+  later.name = "later";
+  for (reader::BoxImage& box : later.boxes) {
+    box.host = later.name;
+    box.boot_id.replace(0, 4, "9999");
+    box.start_time += 600;
+  }
+  spread.push_back(later);
+  Network network(spread);
+  std::int64_t now = job.now_ns();
+  network.Tick(spread, now);
+  network.Stand(1.2, &now);
+  EXPECT_EQ(network.hub().earlier_runs(), std::set<std::string>{"host0"});
+}
+
+// Ranks of one run that begin within the same seconds, and one that another node took over while both are starting.
+TEST(Nodes, ClaimsThatAreCloseTogetherAreNotJudged) {
+  Job job = Running(4);
+  std::vector<SpreadNode> spread = Spread(job, 2);
+  SpreadNode twin = spread[1];
+  twin.name = "twin";
+  for (reader::BoxImage& box : twin.boxes) {
+    box.boot_id.replace(0, 4, "9999");
+    box.start_time += 400;
+  }
+  spread.push_back(twin);
+  Network network(spread);
+  std::int64_t now = job.now_ns();
+  network.Tick(spread, now);
+  network.Stand(1.2, &now);
+  EXPECT_TRUE(network.hub().earlier_runs().empty());
+}
+
 TEST(Nodes, ANodeThatIsNotHeardOfIsNeverCertain) {
   Job job = Running(4);
   std::int64_t now = job.now_ns();
