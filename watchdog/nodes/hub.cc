@@ -1,7 +1,6 @@
 #include "watchdog/nodes/hub.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "watchdog/nodes/thin_image.h"
 
@@ -93,8 +92,9 @@ void Hub::FindEarlierRuns() {
       const auto [claim, first] = claims.try_emplace(row.now.rank, here);
       if (first || claim->second.node == &name) continue;
       const bool newer = here.began_ns > claim->second.began_ns;
+      const Claim& later = newer ? here : claim->second;
       const Claim& older = newer ? claim->second : here;
-      if (std::abs(here.began_ns - claim->second.began_ns) >= kLaterRun_ns) earlier_runs_.insert(*older.node);
+      if (later.began_ns - older.began_ns >= kLaterRun_ns) earlier_runs_.insert(*older.node);
       if (newer) claim->second = here;
     }
   }
