@@ -9,6 +9,8 @@
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/locate.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/render.h"
 
 namespace ncclwatch::analyzer {
 namespace {

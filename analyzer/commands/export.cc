@@ -15,6 +15,7 @@
 #include "analyzer/console/terminal.h"
 #include "analyzer/export/torch_dump.h"
 #include "analyzer/jobs/locate.h"
+#include "watchdog/diagnosis/from_boxes.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -5,6 +5,8 @@
 #include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/observe.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
 #include "watchdog/diagnosis/where.h"
 
 namespace ncclwatch::analyzer {

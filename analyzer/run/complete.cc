@@ -5,6 +5,8 @@
 
 #include "analyzer/jobs/judge.h"
 #include "watchdog/act/files.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -20,6 +20,9 @@
 #include "watchdog/act/hook.h"
 #include "watchdog/act/program.h"
 #include "watchdog/act/system_log.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 
 namespace ncclwatch::analyzer {
 namespace {

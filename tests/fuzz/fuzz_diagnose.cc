@@ -5,6 +5,9 @@
 #include <cstdlib>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 
 namespace {
 

@@ -5,6 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/nodes/hub.h"
 #include "watchdog/nodes/image_code.h"
 #include "watchdog/nodes/messages.h"

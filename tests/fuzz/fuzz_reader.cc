@@ -8,6 +8,9 @@
 #include <string>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/reader/left_out.h"
 

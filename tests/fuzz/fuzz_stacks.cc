@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/diagnosis/where.h"
 #include "watchdog/reader/stacks.h"
 

@@ -9,6 +9,9 @@
 #include <sstream>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/diagnosis/where.h"
 #include "watchdog/reader/box.h"
 

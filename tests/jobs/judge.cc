@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <numeric>
 
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::jobs {

@@ -5,6 +5,7 @@
 #include "tests/jobs/judge.h"
 #include "tests/jobs/modes.h"
 #include "tests/jobs/topology.h"
+#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::jobs {
 namespace {

@@ -8,6 +8,8 @@
 #include "tests/jobs/modes.h"
 #include "tests/jobs/topology.h"
 #include "tests/support/black_box.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::jobs {

@@ -11,6 +11,8 @@
 
 #include "tests/jobs/judge.h"
 #include "tests/jobs/modes.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::jobs {

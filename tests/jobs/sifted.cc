@@ -6,6 +6,9 @@
 #include "tests/jobs/judge.h"
 #include "tests/jobs/modes.h"
 #include "tests/jobs/topology.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::jobs {

@@ -4,6 +4,7 @@
 
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/format/lease.h"
+#include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/reader/awaited.h"
 
 namespace ncclwatch::testing {

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "ncclwatch/functions/function.h"
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/finding.h"
+#include "watchdog/diagnosis/snapshot.h"
 
 namespace ncclwatch::testing {
 

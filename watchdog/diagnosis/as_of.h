@@ -2,7 +2,7 @@
 // not change it.
 #pragma once
 
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/snapshot.h"
 
 namespace ncclwatch::diagnosis {
 

@@ -1,10 +1,19 @@
 #include "watchdog/diagnosis/creations.h"
 
-#include "watchdog/diagnosis/waits_mpi.h"
-
 namespace ncclwatch::diagnosis {
 
 using functions::Function;
+
+bool MakesWindowOrFile(functions::Function function) {
+  switch (functions::WithSmallCounts(function)) {
+    case Function::MPI_Win_create:
+    case Function::MPI_Win_allocate:
+    case Function::MPI_Win_allocate_shared:
+    case Function::MPI_Win_create_dynamic:
+    case Function::MPI_File_open: return true;
+    default: return false;
+  }
+}
 
 // MPI_Comm_create_group is called by the group alone; what sessions and other worlds bring is made from no
 // communicator.

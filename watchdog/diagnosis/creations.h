@@ -8,6 +8,7 @@
 
 namespace ncclwatch::diagnosis {
 
+bool MakesWindowOrFile(functions::Function function);
 // Its position is its ordinal on the communicator.
 bool HasOrdinal(const reader::Call& call);
 

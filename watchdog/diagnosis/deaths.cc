@@ -8,6 +8,7 @@
 #include "watchdog/diagnosis/ends.h"
 #include "watchdog/diagnosis/killed_with_others.h"
 #include "watchdog/diagnosis/mpi_ended.h"
+#include "watchdog/diagnosis/process_end.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -98,52 +99,6 @@ void PutCauseFirst(const View& view, std::vector<Death>* deaths) {
   });
   if (cause != deaths->end()) std::rotate(deaths->begin(), cause, cause + 1);
 }
-
-}  // namespace
-
-bool IsBetweenInitAndFinalize(const reader::BoxImage& box) {
-  if (box.told) return false;  // the summary may be older than its MPI_Finalize
-  const bool speaks = std::any_of(box.communicators.begin(), box.communicators.end(), [](const auto& comm) {
-    return (comm.flags & format::kCommMpi) != 0 && comm.state != CommunicatorState::kFailed;
-  });
-  return speaks && std::none_of(box.calls.begin(), box.calls.end(), [](const reader::Call& call) {
-           return call.function == functions::Function::MPI_Finalize || call.function == functions::Function::MPI_Abort;
-         });
-}
-
-bool SomebodyLives(const View& view) {
-  return std::any_of(view.processes.begin(), view.processes.end(),
-                     [](const Process& process) { return !process.fate.ended(); });
-}
-
-bool SomebodyOutlived(const View& view, const Process& process, std::int64_t by_ns) {
-  return std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
-    const std::int64_t alive_ns = other.fate.ended() ? other.fate.last_sign_ns : view.now_ns;
-    return &other != &process && alive_ns > process.fate.observed_ns + by_ns;
-  });
-}
-
-bool LeftMpiOpen(const reader::BoxImage& box) {
-  return box.state == format::ProcessState::kExiting && box.last_words.written && IsBetweenInitAndFinalize(box);
-}
-
-bool SaysItEnds(const reader::BoxImage& box) {
-  const int signal = box.last_words.signal;
-  const bool own = signal != SIGTERM && signal != SIGINT && signal != SIGHUP;  // else somebody asked it to
-  const bool crashes = box.state == format::ProcessState::kCrashing && box.last_words.written && own;
-  return LeftMpiOpen(box) || (crashes && IsBetweenInitAndFinalize(box));
-}
-
-// A process that says so itself begins to end when it says it: its core may take seconds to write.
-std::int64_t EndedAt(const Process& process) {
-  const reader::LastWords& words = process.box->last_words;
-  std::int64_t ended_ns = process.fate.observed_ns;
-  if (words.written) ended_ns = std::min(ended_ns, process.At(words.at_ns));
-  if (const reader::Call* abort = AbortOf(*process.box)) ended_ns = std::min(ended_ns, process.At(abort->entered_ns));
-  return ended_ns;
-}
-
-namespace {
 
 struct Blame {
   const Process* by = nullptr;

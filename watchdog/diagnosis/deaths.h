@@ -4,8 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/finding.h"
 #include "watchdog/diagnosis/last_words.h"
+#include "watchdog/diagnosis/process_end.h"
+#include "watchdog/diagnosis/waits.h"
 
 namespace ncclwatch::diagnosis {
 
@@ -25,17 +27,6 @@ bool IsVerdictOfItsOwn(const View& view, const Death& death);
 // Deaths closer than this are not ordered by when they were seen.
 inline constexpr std::int64_t kOrderableNs = 100'000'000;
 
-// It has called MPI_Init, and neither MPI_Finalize nor MPI_Abort.
-bool IsBetweenInitAndFinalize(const reader::BoxImage& box);
-// It ended by itself, and had called MPI_Init and not MPI_Finalize.
-bool LeftMpiOpen(const reader::BoxImage& box);
-// ... or crashes between the two, and has said so.
-bool SaysItEnds(const reader::BoxImage& box);
-bool SomebodyLives(const View& view);
-// Somebody else was alive so much later than this one was seen gone.
-bool SomebodyOutlived(const View& view, const Process& process, std::int64_t by_ns);
-// When a gone process began to end.
-std::int64_t EndedAt(const Process& process);
 // In order of time, the cause first.
 std::vector<Death> Deaths(const View& view, const WaitGraph& graph);
 // NCCL told it that a peer is gone: perhaps one whose end nobody here has seen.

@@ -1,12 +1,12 @@
+#include "watchdog/diagnosis/describe.h"
+
 #include <algorithm>
-#include <numeric>
 
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/format/lease.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/last_words.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -17,18 +17,6 @@ constexpr std::int64_t kNamingNs = 20'000'000;
 using reader::Call;
 
 std::string OpText(functions::Function function) { return std::string(functions::OpName(function)); }
-
-std::string Arguments(std::optional<std::uint64_t> count, const std::optional<std::string>& dtype,
-                      const std::optional<std::string>& reduction, std::optional<int> root) {
-  std::string text;
-  if (count) text += " of " + std::to_string(*count);
-  if (dtype) text += " " + *dtype;
-  std::vector<std::string> extra;
-  if (reduction) extra.push_back(*reduction);
-  if (root) extra.push_back("root " + std::to_string(*root));
-  if (!extra.empty()) text += " (" + Join(extra, ", ") + ")";
-  return text;
-}
 
 bool Same(const CallSummary& a, const CallSummary& b) {
   return a.state == b.state && a.op == b.op && a.count == b.count && a.dtype == b.dtype && a.reduction == b.reduction &&
@@ -172,11 +160,6 @@ CommunicatorName DescribeComm(const CommView& comm) {
   return name;
 }
 
-std::string CallText(const CallSummary& call) {
-  if (!call.op) return std::string(Name(call.state));
-  return *call.op + Arguments(call.count, call.dtype, call.reduction, call.root);
-}
-
 std::string CallText(const Call& call) {
   CallSummary summary;
   summary.op = OpText(call.function);
@@ -239,19 +222,6 @@ std::string CoverageText(const View& view, const CommView& comm) {
   if (comm.members.size() >= comm.size) return {};
   return "only " + std::to_string(comm.members.size()) + " of its " + Plural(comm.size, "rank") + " have a " +
          std::string(SourceText(view)) + " here; nothing is known of the others";
-}
-
-bool CannotTurn(std::vector<std::size_t> spoke, std::size_t all) {
-  std::sort(spoke.rbegin(), spoke.rend());
-  const std::size_t sum = std::accumulate(spoke.begin(), spoke.end(), std::size_t{0});
-  return sum >= all || (spoke.size() > 1 && spoke[0] - spoke[1] > all - sum);
-}
-
-std::optional<Certainty> ByTime(const View& view, std::int64_t stalled_ns) {
-  const Limits& limits = view.snapshot->limits;
-  if (stalled_ns >= limits.likely_after_ns) return Certainty::kLikely;
-  if (stalled_ns >= limits.suspect_after_ns) return Certainty::kSuspected;
-  return std::nullopt;
 }
 
 std::int64_t ToRealtime(const View& view, std::int64_t ns) { return ns + view.realtime_minus_monotonic_ns; }

@@ -9,6 +9,7 @@
 #include "watchdog/diagnosis/ends.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/notes.h"
+#include "watchdog/diagnosis/snapshot.h"
 #include "watchdog/diagnosis/steps.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/where.h"

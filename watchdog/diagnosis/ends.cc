@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "watchdog/diagnosis/deaths.h"
+#include "watchdog/diagnosis/process_end.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

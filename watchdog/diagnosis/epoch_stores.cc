@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ncclwatch/format/stores.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

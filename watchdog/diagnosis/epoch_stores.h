@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "watchdog/diagnosis/accesses.h"
-#include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/waits.h"
 
 namespace ncclwatch::diagnosis {
 

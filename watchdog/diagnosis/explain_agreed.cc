@@ -7,8 +7,9 @@
 #include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/disagreement.h"
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_message.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -6,9 +6,9 @@
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/amounts.h"
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/mpi_types.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

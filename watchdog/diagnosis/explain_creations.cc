@@ -6,8 +6,8 @@
 #include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_ended.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

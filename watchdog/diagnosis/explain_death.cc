@@ -9,6 +9,7 @@
 #include "watchdog/diagnosis/killed_with_others.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/mpi_ended.h"
+#include "watchdog/diagnosis/process_end.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {

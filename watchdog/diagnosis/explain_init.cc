@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <map>
 
+#include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

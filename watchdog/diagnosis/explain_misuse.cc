@@ -6,9 +6,10 @@
 
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_ended.h"
+#include "watchdog/diagnosis/mpi_message.h"
 #include "watchdog/diagnosis/mpi_proofs.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -2,10 +2,10 @@
 // library_error where it was inside a call of MPI.
 #include <algorithm>
 
-#include "watchdog/diagnosis/deaths.h"
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/process_end.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_channels.h"
 #include "watchdog/diagnosis/mpi_clash.h"
+#include "watchdog/diagnosis/mpi_message.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -3,9 +3,10 @@
 #include <map>
 
 #include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/mpi_message.h"
 #include "watchdog/diagnosis/mpi_races.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/last_words.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 #include "watchdog/diagnosis/waits_windows.h"
 
 namespace ncclwatch::diagnosis {

@@ -1,3 +1,5 @@
+#include "watchdog/diagnosis/from_boxes.h"
+
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -5,8 +7,7 @@
 
 #include "watchdog/diagnosis/as_of.h"
 #include "watchdog/diagnosis/clocks.h"
-#include "watchdog/diagnosis/deaths.h"
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/process_end.h"
 #include "watchdog/diagnosis/witnessed.h"
 
 namespace ncclwatch::diagnosis {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "watchdog/diagnosis/killed_with_others.h"
+#include "watchdog/diagnosis/process_end.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

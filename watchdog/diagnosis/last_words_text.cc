@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "ncclwatch/functions/allocation.h"
-#include "watchdog/diagnosis/killed_with_others.h"
 #include "watchdog/diagnosis/last_words.h"
+#include "watchdog/diagnosis/process_end.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {

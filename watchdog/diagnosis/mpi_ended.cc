@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "watchdog/diagnosis/mpi_channels.h"
-#include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/mpi_message.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 
 namespace ncclwatch::diagnosis {
 

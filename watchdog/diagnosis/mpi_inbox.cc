@@ -4,6 +4,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "watchdog/diagnosis/mpi_message.h"
+
 namespace ncclwatch::diagnosis {
 namespace {
 

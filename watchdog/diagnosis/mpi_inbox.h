@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "watchdog/diagnosis/mpi_channels.h"
+#include "watchdog/diagnosis/mpi_message.h"
 
 namespace ncclwatch::diagnosis {
 

@@ -4,8 +4,9 @@
 #include <map>
 #include <unordered_set>
 
+#include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/mpi_flow.h"
-#include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -4,7 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/mpi_message.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/waits_windows.h"
 
 namespace ncclwatch::diagnosis {

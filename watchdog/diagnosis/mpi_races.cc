@@ -6,7 +6,8 @@
 
 #include "watchdog/diagnosis/mpi_clash.h"
 #include "watchdog/diagnosis/mpi_ended.h"
-#include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/mpi_message.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

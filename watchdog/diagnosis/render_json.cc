@@ -1,5 +1,6 @@
 // ncclwatch.diagnosis/1: every key is always there, null where nothing is known.
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/render.h"
+
 #include "watchdog/diagnosis/json_writer.h"
 #include "watchdog/diagnosis/text.h"
 

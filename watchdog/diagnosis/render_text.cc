@@ -1,8 +1,9 @@
 // For a person at 3 a.m.: the verdict in the first line, then who is in which call, then why, then what to do.
+#include "watchdog/diagnosis/render.h"
+
 #include <algorithm>
 
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/explain.h"
+#include "ncclwatch/format/mpi_record.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/text/printable.h"
 

@@ -37,6 +37,18 @@ Date FromDays(std::int64_t days) {
           day_of_year - (153 * shifted + 2) / 5 + 1};
 }
 
+std::string Arguments(std::optional<std::uint64_t> count, const std::optional<std::string>& dtype,
+                      const std::optional<std::string>& reduction, std::optional<int> root) {
+  std::string text;
+  if (count) text += " of " + std::to_string(*count);
+  if (dtype) text += " " + *dtype;
+  std::vector<std::string> extra;
+  if (reduction) extra.push_back(*reduction);
+  if (root) extra.push_back("root " + std::to_string(*root));
+  if (!extra.empty()) text += " (" + Join(extra, ", ") + ")";
+  return text;
+}
+
 }  // namespace
 
 std::string RankSet(const std::vector<int>& ascending) {
@@ -142,6 +154,11 @@ std::vector<int> SortedUnique(std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
+}
+
+std::string CallText(const CallSummary& call) {
+  if (!call.op) return std::string(Name(call.state));
+  return *call.op + Arguments(call.count, call.dtype, call.reduction, call.root);
 }
 
 }  // namespace ncclwatch::diagnosis

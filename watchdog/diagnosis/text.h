@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "watchdog/diagnosis/finding.h"
+
 namespace ncclwatch::diagnosis {
 
 std::string RankSet(const std::vector<int>& ascending);        // "0-3,5"; unknown ranks as "?"
@@ -19,7 +21,8 @@ std::string ResultName(std::int32_t result);                   // "success", "in
 std::string ReductionName(std::uint8_t reduction);             // "sum", "user", ...
 std::string Plural(std::size_t count, std::string_view noun);  // "1 rank", "3 ranks"
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
-std::string Capital(std::string text);  // first letter in upper case
+std::string Capital(std::string text);          // first letter in upper case
+std::string CallText(const CallSummary& call);  // "AllReduce of 4096 float32 (sum)"
 std::vector<int> SortedUnique(std::vector<int> ranks);
 
 }  // namespace ncclwatch::diagnosis

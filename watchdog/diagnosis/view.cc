@@ -10,7 +10,7 @@
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/clocks.h"
-#include "watchdog/diagnosis/killed_with_others.h"
+#include "watchdog/diagnosis/process_end.h"
 #include "watchdog/diagnosis/view_ranks.h"
 #include "watchdog/diagnosis/view_whole.h"
 #include "watchdog/diagnosis/witnessed.h"

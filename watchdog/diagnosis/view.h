@@ -12,7 +12,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/snapshot.h"
 
 namespace ncclwatch::diagnosis {
 

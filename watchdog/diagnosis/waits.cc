@@ -5,6 +5,7 @@
 #include <set>
 
 #include "watchdog/diagnosis/creations.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/waits_collectives.h"
 #include "watchdog/diagnosis/waits_finalize.h"
 #include "watchdog/diagnosis/waits_messages.h"

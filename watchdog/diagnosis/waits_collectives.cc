@@ -5,7 +5,7 @@
 
 #include "watchdog/diagnosis/amounts.h"
 #include "watchdog/diagnosis/mpi_flow.h"
-#include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "watchdog/diagnosis/mpi_message.h"
 #include "watchdog/diagnosis/mpi_proofs.h"
 #include "watchdog/diagnosis/waits_mpi.h"
 

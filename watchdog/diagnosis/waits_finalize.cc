@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "watchdog/diagnosis/mpi_ended.h"
-#include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

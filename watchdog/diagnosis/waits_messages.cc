@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/peer_counts.h"
-#include "watchdog/diagnosis/waits_mpi.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

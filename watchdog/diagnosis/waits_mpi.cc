@@ -6,6 +6,8 @@
 #include <unordered_set>
 
 #include "watchdog/diagnosis/mpi_ended.h"
+#include "watchdog/diagnosis/mpi_message.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/waits_eaten.h"
 
 namespace ncclwatch::diagnosis {
@@ -218,65 +220,12 @@ class Messages {
 
 }  // namespace
 
-bool SpeaksMpi(const CommView& comm) {
-  return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommMpi) != 0;
-}
-
-bool HasTwoGroups(const CommView& comm) {
-  return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommInter) != 0;
-}
-
-bool IsWindow(const CommView& comm) {
-  return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommWindow) != 0;
-}
-
-bool IsFile(const CommView& comm) {
-  return !comm.members.empty() && (comm.members.front().comm->flags & format::kCommFile) != 0;
-}
-
-bool MakesWindowOrFile(functions::Function function) {
-  using functions::Function;
-  switch (functions::WithSmallCounts(function)) {
-    case Function::MPI_Win_create:
-    case Function::MPI_Win_allocate:
-    case Function::MPI_Win_allocate_shared:
-    case Function::MPI_Win_create_dynamic:
-    case Function::MPI_File_open: return true;
-    default: return false;
-  }
-}
-
 std::int64_t HeldSince(const View& view, const Member& member, const Call& call) {
   const std::vector<Call>& calls = member.box->calls;
   const auto waiter = std::lower_bound(calls.begin(), calls.end(), call.awaited ? call.waiter : UINT64_MAX,
                                        [](const Call& one, std::uint64_t wanted) { return one.slot + 1 < wanted; });
   const std::int64_t since_ns = waiter == calls.end() ? INT64_MIN : waiter->entered_ns;
   return view.process(member).At(std::max(call.entered_ns, since_ns));
-}
-
-ThreadLevel ThreadLevelOf(const Process& process) {
-  for (const reader::Communicator& comm : process.box->communicators)
-    if ((comm.flags & (format::kCommMpi | format::kCommInter)) == format::kCommMpi && comm.parent == 0 &&
-        comm.color > 0)
-      return static_cast<ThreadLevel>(comm.color);
-  return ThreadLevel::kSingle;
-}
-
-bool OneThread(const Process& process) {
-  // A thread that has not called yet may do so at any time.
-  if (ThreadLevelOf(process) == ThreadLevel::kMultiple) return false;
-  std::uint32_t thread = 0;
-  for (const Call& call : process.box->calls) {
-    if (!functions::IsMpi(call.function)) continue;
-    if (thread != 0 && call.thread != thread) return false;
-    thread = call.thread;
-  }
-  return true;
-}
-
-bool HasComeToFinalize(const View& view, const Node& node) {
-  return node.last != nullptr && node.last->function == functions::Function::MPI_Finalize &&
-         OneThread(view.process(node));
 }
 
 void AddMessagesOfMpi(const View& view, WaitGraph* graph) {

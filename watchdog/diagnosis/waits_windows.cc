@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "watchdog/diagnosis/epochs.h"
-#include "watchdog/diagnosis/waits_mpi.h"
+#include "watchdog/diagnosis/mpi_traits.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/finding.h"
+#include "watchdog/diagnosis/snapshot.h"
 #include "watchdog/reader/stacks.h"
 
 namespace ncclwatch::diagnosis {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "watchdog/diagnosis/killed_with_others.h"
+#include "watchdog/diagnosis/process_end.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/finding.h"
 #include "watchdog/nodes/messages.h"
 #include "watchdog/nodes/table.h"
 

@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/finding.h"
+#include "watchdog/diagnosis/snapshot.h"
 #include "watchdog/nodes/bytes.h"
 #include "watchdog/reader/image.h"
 

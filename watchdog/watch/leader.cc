@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/limits.h"
 

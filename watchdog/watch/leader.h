@@ -13,8 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/finding.h"
 #include "watchdog/diagnosis/live_compare.h"
+#include "watchdog/diagnosis/snapshot.h"
 #include "watchdog/watch/context.h"
 #include "watchdog/watch/crowd.h"
 #include "watchdog/watch/evidence_run.h"

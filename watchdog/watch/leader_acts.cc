@@ -8,6 +8,8 @@
 #include "watchdog/act/files.h"
 #include "watchdog/act/hook.h"
 #include "watchdog/act/system_log.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/diagnosis/where.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/ending.h"

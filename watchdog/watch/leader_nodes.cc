@@ -5,6 +5,7 @@
 
 #include "watchdog/act/files.h"
 #include "watchdog/diagnosis/as_of.h"
+#include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"

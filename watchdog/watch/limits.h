@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/snapshot.h"
 
 namespace ncclwatch::watch {
 

@@ -3,6 +3,8 @@
 
 #include "tests/unit/diagnosis/verdicts.h"
 #include "watchdog/diagnosis/as_of.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/render.h"
 
 namespace ncclwatch::testing {
 namespace {

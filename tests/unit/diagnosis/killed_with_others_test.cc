@@ -5,7 +5,8 @@
 
 #include "tests/unit/diagnosis/verdicts.h"
 #include "tests/unit/mpi_job.h"
-#include "watchdog/diagnosis/deaths.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
 
 namespace ncclwatch::testing {
 namespace {

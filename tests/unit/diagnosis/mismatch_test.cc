@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/render.h"
 
 namespace ncclwatch::testing {
 namespace {

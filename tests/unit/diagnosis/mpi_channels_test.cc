@@ -3,6 +3,7 @@
 
 #include "tests/unit/mpi_job.h"
 #include "watchdog/diagnosis/mpi_channels.h"
+#include "watchdog/diagnosis/mpi_message.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/unit/mpi_world.h"
+#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "tests/unit/diagnosis/verdicts.h"
 #include "tests/unit/mpi_world.h"
+#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

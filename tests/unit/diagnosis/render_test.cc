@@ -7,7 +7,9 @@
 #include <sstream>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/json_writer.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::testing {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/nodes/image_code.h"
 
 namespace ncclwatch::testing {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/diagnosis/verdicts.h"
+#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/finding.h"
 
 namespace ncclwatch::testing {
 

@@ -1,5 +1,7 @@
 // Stacks in a verdict: they add to it and change nothing else.
 #include "watchdog/diagnosis/where.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/render.h"
 
 #include <gtest/gtest.h>
 

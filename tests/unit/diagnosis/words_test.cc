@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "tests/unit/diagnosis/verdicts.h"
+#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

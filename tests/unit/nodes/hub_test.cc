@@ -1,5 +1,8 @@
 // A job over several nodes gets the verdict that it would get on one.
 #include "watchdog/nodes/hub.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
 // What a node sends of its boxes says the same as the boxes.
 #include "watchdog/nodes/image_code.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/render.h"
 
 #include <gtest/gtest.h>
 

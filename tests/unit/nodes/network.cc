@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+
 namespace ncclwatch::testing {
 
 using nodes::Kind;

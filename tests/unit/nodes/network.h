@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/unit/nodes/spread.h"
+#include "watchdog/diagnosis/finding.h"
 #include "watchdog/nodes/hub.h"
 #include "watchdog/nodes/reporter.h"
 

@@ -9,6 +9,9 @@
 #include <random>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {

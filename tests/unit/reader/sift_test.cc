@@ -6,6 +6,9 @@
 #include <fstream>
 
 #include "tests/unit/job_builder.h"
+#include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/reader/left_out.h"
 #include "watchdog/reader/sift.h"

@@ -11,6 +11,9 @@
 
 #include "fake_rank.h"
 #include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/snapshot.h"
 #include "watchdog/diagnosis/where.h"
 #include "watchdog/reader/box.h"
 

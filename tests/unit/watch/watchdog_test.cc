@@ -1,5 +1,6 @@
 // Whole watchdogs in real processes: who leads, what is said, how often, and how soon.
 #include "watchdog/watch/watchdog.h"
+#include "watchdog/diagnosis/from_boxes.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
