@@ -38,7 +38,7 @@ class Acceptor::Door final : public Source {
   const std::uint16_t port_;
 };
 
-Acceptor::Acceptor(Context* context, Handler* handler) : context_(context), handler_(handler) {}
+Acceptor::Acceptor(TcpContext* context, Handler* handler) : context_(context), handler_(handler) {}
 Acceptor::~Acceptor() = default;
 
 std::uint16_t Acceptor::Listen(std::uint16_t port) {

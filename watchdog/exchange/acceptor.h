@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "watchdog/exchange/connection.h"
-#include "watchdog/exchange/context.h"
+#include "watchdog/exchange/tcp_context.h"
 #include "watchdog/exchange/wire.h"
 
 namespace ncclwatch::exchange {
@@ -21,7 +21,7 @@ class Acceptor final : public Connection::Owner {
   };
   static constexpr std::size_t kMostPending = 64;
 
-  Acceptor(Context* context, Handler* handler);
+  Acceptor(TcpContext* context, Handler* handler);
   ~Acceptor() override;
 
   // Where NCCLWATCH_BIND says, at that port (0: the kernel's choice). The port, or 0 and errno.
@@ -47,7 +47,7 @@ class Acceptor final : public Connection::Owner {
   void OnFrame(Connection* connection, Frame frame) override;
   void OnEnd(Connection* connection, const std::string& why) override { Drop(connection, why); }
 
-  Context* const context_;
+  TcpContext* const context_;
   Handler* const handler_;
   std::vector<std::unique_ptr<Door>> doors_;
   std::vector<std::unique_ptr<Connection>> pending_;  // oldest first

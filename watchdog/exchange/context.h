@@ -9,14 +9,13 @@
 #include "watchdog/exchange/listen_place.h"
 #include "watchdog/exchange/loop.h"
 #include "watchdog/exchange/mailbox.h"
-#include "watchdog/exchange/parting.h"
 #include "watchdog/exchange/session.h"
 
 namespace ncclwatch::exchange {
 
 struct Context {
   Context(const Setup& from, Loop* on, Mailbox* box)
-      : setup(from), keys(from.tokens), place(from.bind), loop(on), mailbox(box), parting(on) {}
+      : setup(from), keys(from.tokens), place(from.bind), loop(on), mailbox(box) {}
 
   // A peer that nobody here can talk to. Said once.
   void SayVersion(const Endpoint& peer, const std::string& why) {
@@ -30,7 +29,6 @@ struct Context {
   Loop* const loop;
   Mailbox* const mailbox;
   Counters counters;
-  Parting parting;
   bool said_version = false;
   std::uint16_t port = 0;     // where this leader listens, 0: nowhere
   std::int64_t awake_ns = 0;  // since when this thread has run without a long pause

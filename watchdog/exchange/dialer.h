@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "watchdog/exchange/connection.h"
-#include "watchdog/exchange/context.h"
+#include "watchdog/exchange/tcp_context.h"
 #include "watchdog/exchange/wire.h"
 
 namespace ncclwatch::exchange {
@@ -23,7 +23,7 @@ class Dialer final : public Connection::Owner {
     virtual void OnYield(const Endpoint& from) = 0;
   };
 
-  Dialer(Context* context, Handler* handler) : context_(context), handler_(handler) {}
+  Dialer(TcpContext* context, Handler* handler) : context_(context), handler_(handler) {}
 
   // What is called from now on, the most promising first; what was called before keeps its pace. longest_ns: between
   // two calls at one address.
@@ -57,7 +57,7 @@ class Dialer final : public Connection::Owner {
   void OnFrame(Connection* connection, Frame frame) override;
   void OnEnd(Connection* connection, const std::string& why) override;
 
-  Context* const context_;
+  TcpContext* const context_;
   Handler* const handler_;
   std::vector<Endpoint> targets_;
   std::int64_t longest_ns_ = 0;

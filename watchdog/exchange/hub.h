@@ -10,8 +10,8 @@
 
 #include "watchdog/exchange/clock_filter.h"
 #include "watchdog/exchange/connection.h"
-#include "watchdog/exchange/context.h"
 #include "watchdog/exchange/patience.h"
+#include "watchdog/exchange/tcp_context.h"
 #include "watchdog/exchange/wire.h"
 
 namespace ncclwatch::exchange {
@@ -24,8 +24,9 @@ class Hub final : public Connection::Owner {
     std::size_t relayed = 256u << 20;  // bytes of members' messages that are held, all together
   };
 
-  Hub(Context* context, std::uint64_t term) : Hub(context, term, Bounds()) {}
-  Hub(Context* context, std::uint64_t term, const Bounds& bounds) : context_(context), bounds_(bounds), term_(term) {}
+  Hub(TcpContext* context, std::uint64_t term) : Hub(context, term, Bounds()) {}
+  Hub(TcpContext* context, std::uint64_t term, const Bounds& bounds)
+      : context_(context), bounds_(bounds), term_(term) {}
   ~Hub() override;
 
   void Adopt(std::unique_ptr<Connection> connection, const Join& join, std::int64_t now_ns);
@@ -79,7 +80,7 @@ class Hub final : public Connection::Owner {
   void OnFrame(Connection* connection, Frame frame) override;
   void OnEnd(Connection* connection, const std::string& why) override;
 
-  Context* const context_;
+  TcpContext* const context_;
   const Bounds bounds_;
   std::uint64_t term_;
   Members members_;                                                         // those that are gone too

@@ -22,7 +22,7 @@ std::vector<std::string> Hosts(const Address& address) {
 
 }  // namespace
 
-Meeting::Meeting(Context* context, Acceptor* acceptor)
+Meeting::Meeting(TcpContext* context, Acceptor* acceptor)
     : context_(context),
       acceptor_(acceptor),
       resolver_(Hosts(context->setup.address)),

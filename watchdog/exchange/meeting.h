@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "watchdog/exchange/acceptor.h"
-#include "watchdog/exchange/context.h"
 #include "watchdog/exchange/resolver.h"
+#include "watchdog/exchange/tcp_context.h"
 
 namespace ncclwatch::exchange {
 
 class Meeting {
  public:
-  Meeting(Context* context, Acceptor* acceptor);
+  Meeting(TcpContext* context, Acceptor* acceptor);
 
   // alone_ns: for how long this node has looked for a hub in vain, 0: it has one. Tries to listen if the place is ours;
   // after a while without a hub at the next port, should a stranger (or a stopped leader of this node) have this one.
@@ -31,7 +31,7 @@ class Meeting {
   void Update();
   void SayElsewhere(const Endpoint& called);
 
-  Context* const context_;
+  TcpContext* const context_;
   Acceptor* const acceptor_;
   Resolver resolver_;
   std::vector<std::uint16_t> ports_;

@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "watchdog/exchange/acceptor.h"
-#include "watchdog/exchange/context.h"
 #include "watchdog/exchange/dialer.h"
 #include "watchdog/exchange/hub.h"
 #include "watchdog/exchange/meeting.h"
 #include "watchdog/exchange/memory.h"
 #include "watchdog/exchange/node.h"
+#include "watchdog/exchange/tcp_context.h"
 #include "watchdog/exchange/uplink.h"
 
 namespace ncclwatch::exchange {
@@ -79,7 +79,7 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   void OnHubHeard(Uplink* uplink) override;
   void OnLine(const Line& line) override;
 
-  Context context_;
+  TcpContext context_;
   Acceptor acceptor_;
   Dialer dialer_;
   Meeting meeting_;

@@ -15,7 +15,7 @@ std::int64_t PingOf(std::uint32_t ping_ms) {
 
 }  // namespace
 
-Uplink::Uplink(Context* context, Handler* handler, std::unique_ptr<Connection> connection, const Welcome& welcome,
+Uplink::Uplink(TcpContext* context, Handler* handler, std::unique_ptr<Connection> connection, const Welcome& welcome,
                const std::optional<Patience>& before)
     : context_(context),
       handler_(handler),

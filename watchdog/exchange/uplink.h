@@ -7,8 +7,8 @@
 
 #include "watchdog/exchange/clock_filter.h"
 #include "watchdog/exchange/connection.h"
-#include "watchdog/exchange/context.h"
 #include "watchdog/exchange/patience.h"
+#include "watchdog/exchange/tcp_context.h"
 #include "watchdog/exchange/wire.h"
 
 namespace ncclwatch::exchange {
@@ -28,7 +28,7 @@ class Uplink final : public Connection::Owner {
   };
 
   // before: with the hub before, if there was one.
-  Uplink(Context* context, Handler* handler, std::unique_ptr<Connection> connection, const Welcome& welcome,
+  Uplink(TcpContext* context, Handler* handler, std::unique_ptr<Connection> connection, const Welcome& welcome,
          const std::optional<Patience>& before = std::nullopt);
   ~Uplink() override;
 
@@ -54,7 +54,7 @@ class Uplink final : public Connection::Owner {
   void OnMessage(const Frame& frame);
   void OnPong(const Pong& pong);
 
-  Context* const context_;
+  TcpContext* const context_;
   Handler* const handler_;
   std::unique_ptr<Connection> connection_;
   const Welcome welcome_;
