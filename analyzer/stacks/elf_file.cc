@@ -119,7 +119,6 @@ bool ElfFile::Parse() {
   if (header_.e_phnum > 0 && !ReadAt(header_.e_phoff, segments_.data(), segments_.size() * sizeof(Elf64_Phdr)))
     return false;
   for (const Elf64_Phdr& segment : segments_) {
-    if (segment.p_type == PT_GNU_EH_FRAME) unwind_table_ = Stretch{segment.p_vaddr, segment.p_memsz};
     if (segment.p_type == PT_NOTE && build_id_.empty()) ParseNotes(segment.p_offset, segment.p_filesz);
   }
   return true;
@@ -189,11 +188,22 @@ void ElfFile::ParseDynamic(std::uint64_t bias, std::uint64_t offset, std::uint64
       {*symbols_at, std::min((*names_at - *symbols_at) / sizeof(Elf64_Sym), kMostSymbols), *names_at, names_bytes});
 }
 
-std::optional<std::uint64_t> ElfFile::OffsetOf(std::uint64_t address) const {
+const Elf64_Phdr* ElfFile::SegmentOf(std::uint64_t address) const {
   for (const Elf64_Phdr& segment : segments_)
     if (segment.p_type == PT_LOAD && address >= segment.p_vaddr && address - segment.p_vaddr < segment.p_filesz)
-      return address - segment.p_vaddr + segment.p_offset;
-  return std::nullopt;
+      return &segment;
+  return nullptr;
+}
+
+std::optional<std::uint64_t> ElfFile::OffsetOf(std::uint64_t address) const {
+  const Elf64_Phdr* const segment = SegmentOf(address);
+  if (!segment) return std::nullopt;
+  return address - segment->p_vaddr + segment->p_offset;
+}
+
+bool ElfFile::IsConstant(std::uint64_t address) const {
+  const Elf64_Phdr* const segment = SegmentOf(address);
+  return segment && (segment->p_flags & PF_W) == 0;
 }
 
 std::uint64_t ElfFile::FirstAddress() const {
@@ -218,6 +228,25 @@ std::optional<std::uint64_t> ElfFile::AddressOfOffset(std::uint64_t offset, bool
 bool ElfFile::Read(std::uint64_t address, void* to, std::size_t bytes) {
   const auto offset = OffsetOf(address);
   return offset && ReadAt(*offset, to, bytes);
+}
+
+std::optional<UnwindTable> ElfFile::FindUnwindTable() {
+  const auto header = std::find_if(segments_.begin(), segments_.end(),
+                                   [](const Elf64_Phdr& segment) { return segment.p_type == PT_GNU_EH_FRAME; });
+  struct {
+    std::uint8_t version, frames_encoding, count_encoding, rows_encoding;
+    std::uint32_t frames, count;
+  } head{};
+  if (header == segments_.end() || header->p_filesz < sizeof(head) || !ReadAt(header->p_offset, &head, sizeof(head)) ||
+      head.version != 1)
+    return std::nullopt;
+  // What every linker writes: numbers of 4 bytes, the rows' relative to the header.
+  constexpr std::uint8_t kFourBytes = 0x03, kFormat = 0x07, kRows = 0x3b;
+  if ((head.frames_encoding & kFormat) != kFourBytes || head.count_encoding != kFourBytes ||
+      head.rows_encoding != kRows)
+    return std::nullopt;
+  const std::uint64_t room = (header->p_filesz - sizeof(head)) / 8;
+  return UnwindTable{header->p_vaddr, header->p_vaddr + sizeof(head), std::min<std::uint64_t>(head.count, room)};
 }
 
 std::optional<Stretch> ElfFile::Section(std::string_view name) {

@@ -35,6 +35,13 @@ struct Stretch {
   std::uint64_t bytes = 0;
 };
 
+// The sorted table of .eh_frame_hdr: pairs of 4 bytes (a function's first address, its description), both relative to
+// the header.
+struct UnwindTable {
+  std::uint64_t header = 0, rows = 0;  // link-time addresses
+  std::uint64_t count = 0;
+};
+
 // What the loader is told: which libraries are needed, and where to look for them.
 struct Links {
   std::vector<std::string> needed;
@@ -52,11 +59,14 @@ class ElfFile : public Reader {
   static std::shared_ptr<ElfFile> OfMemory(Memory* memory, std::uint64_t base, std::uint64_t bytes);
 
   bool Read(std::uint64_t address, void* to, std::size_t bytes) override;
+  // The process cannot write there, so it has what the file has.
+  bool IsConstant(std::uint64_t address) const;
 
   // From an offset in the file, as a mapping has it, to the link-time address that it is loaded at.
   std::optional<std::uint64_t> AddressOfOffset(std::uint64_t offset, bool executable) const;
-  std::uint64_t FirstAddress() const;                                    // link-time, of the first loaded page
-  std::optional<Stretch> unwind_table() const { return unwind_table_; }  // .eh_frame_hdr
+  std::uint64_t FirstAddress() const;  // link-time, of the first loaded page
+  // None if it has no table, or one that no linker writes.
+  std::optional<UnwindTable> FindUnwindTable();
   std::optional<Stretch> Section(std::string_view name);
   // It has its exported names only: others may be in a file of their own (see DebugFileOf).
   bool stripped() const { return !full_symbols_; }
@@ -79,6 +89,7 @@ class ElfFile : public Reader {
   void ParseNotes(std::uint64_t offset, std::uint64_t bytes);
   void ParseSections();
   void ParseDynamic(std::uint64_t bias, std::uint64_t offset, std::uint64_t bytes);
+  const Elf64_Phdr* SegmentOf(std::uint64_t address) const;
   std::optional<std::uint64_t> OffsetOf(std::uint64_t address) const;
   bool ReadAt(std::uint64_t offset, void* to, std::size_t bytes);
   std::string NameAt(const Table& table, std::uint64_t at);
@@ -90,7 +101,6 @@ class ElfFile : public Reader {
   std::vector<Elf64_Phdr> segments_;
   std::vector<Elf64_Shdr> sections_;
   std::vector<Table> tables_;
-  std::optional<Stretch> unwind_table_;
   std::string build_id_;
   bool full_symbols_ = false;
   struct Cached {

@@ -52,6 +52,12 @@ class Modules {
   // Into `all`, of the first whose name begins with `prefix`; none if there is none.
   std::optional<std::size_t> Starting(std::string_view prefix, std::size_t from = 0) const;
 
+  // What the unwinder has learnt about their code, for the next thread.
+  struct Learnt {
+    virtual ~Learnt() = default;
+  };
+  std::unique_ptr<Learnt> learnt;
+
  private:
   static constexpr std::size_t kNone = SIZE_MAX;
   void Open(Module* module, const Mapping& code);

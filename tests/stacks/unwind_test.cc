@@ -1,4 +1,4 @@
-// Unwinding this process's own threads, and the parts that the unwind tables are made of.
+// Unwinding this process's own threads, and single steps by tables that are whole or damaged.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/syscall.h>
@@ -12,9 +12,9 @@
 
 #include "analyzer/stacks/elf_file.h"
 #include "analyzer/stacks/read_threads.h"
-#include "analyzer/stacks/unwind/bytes_in_order.h"
-#include "analyzer/stacks/unwind/cfi.h"
+#include "analyzer/stacks/unwind/check.h"
 #include "analyzer/stacks/unwind/processor.h"
+#include "analyzer/stacks/unwind/step.h"
 
 namespace ncclwatch::stacks {
 namespace {
@@ -91,119 +91,153 @@ TEST(Unwind, ARunningThreadIsLeftOutWhereNothingMayBeStopped) {
   EXPECT_EQ(found->trouble, "it is running and was not stopped");
 }
 
-TEST(BytesInOrder, Numbers) {
-  const std::array<std::uint8_t, 8> bytes = {0xe5, 0x8e, 0x26, 0x7f, 0x80, 0x7f, 0x2a, 0x00};
-  BytesInOrder order(bytes);
-  EXPECT_EQ(order.Unsigned(), 624485u);
-  EXPECT_EQ(order.Signed(), -1);
-  EXPECT_EQ(order.Signed(), -128);
-  EXPECT_EQ(order.Take<std::uint16_t>(), 0x2au);
-  EXPECT_TRUE(order.AtEnd() && order.ok());
-  EXPECT_EQ(order.Take<std::uint8_t>(), 0u);
-  EXPECT_FALSE(order.ok());
-}
-
-TEST(BytesInOrder, NumbersWithoutEnd) {
-  const std::vector<std::uint8_t> bytes(100, 0xff);
-  BytesInOrder order(bytes);
-  order.Unsigned();
-  EXPECT_FALSE(order.ok());
-  BytesInOrder other(bytes);
-  EXPECT_TRUE(other.Block(101).empty());
-  EXPECT_FALSE(other.ok());
-  BytesInOrder back(bytes);
-  back.Skip(-1);
-  EXPECT_FALSE(back.ok());
-}
-
-class Nothing : public Reader {
+// A file with one byte changed.
+class Damaged : public Bytes {
  public:
-  bool Read(std::uint64_t, void*, std::size_t) override { return false; }
-};
-
-class Counting : public Reader {  // the byte at an address is the address's lowest one
- public:
-  bool Read(std::uint64_t address, void* to, std::size_t bytes) override {
-    for (std::size_t i = 0; i < bytes; ++i) static_cast<std::uint8_t*>(to)[i] = static_cast<std::uint8_t>(address + i);
-    return true;
+  Damaged(const std::vector<std::uint8_t>* file, std::size_t at, std::uint8_t value)
+      : file_(file), at_(at), value_(value) {}
+  std::size_t ReadAt(std::uint64_t offset, void* to, std::size_t bytes) override {
+    if (offset >= file_->size()) return 0;
+    bytes = std::min<std::size_t>(bytes, file_->size() - offset);
+    std::memcpy(to, file_->data() + offset, bytes);
+    if (at_ >= offset && at_ - offset < bytes) static_cast<std::uint8_t*>(to)[at_ - offset] = value_;
+    return bytes;
   }
+
+ private:
+  const std::vector<std::uint8_t>* file_;
+  std::size_t at_;
+  std::uint8_t value_;
 };
 
-TEST(Expression, Values) {
-  Registers registers;
-  registers.Set(7, 0x1000);
-  Counting memory;
-  const auto value = [&](const Expression& expression, std::optional<std::uint64_t> initial = std::nullopt) {
-    return Evaluate(expression, registers, &memory, initial);
+class Tables : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kBias = 0x7f0000000000, kStack = 0x7ffe00001000, kCaller = 0x401234;
+
+  // The word at each address of the stack is the same: any frame returns to kCaller.
+  class Stack : public Reader {
+   public:
+    bool Read(std::uint64_t address, void* to, std::size_t bytes) override {
+      if (address < kStack || address - kStack > 4096 || bytes != sizeof(kCaller)) return false;
+      std::memcpy(to, &kCaller, bytes);
+      return true;
+    }
   };
-  EXPECT_EQ(value({0x77, 0x08}), 0x1008u);                         // breg7 8
-  EXPECT_EQ(value({0x77, 0x78}), 0xff8u);                          // breg7 -8
-  EXPECT_EQ(value({0x35, 0x33, 0x1c}), 2u);                        // 5 - 3
-  EXPECT_EQ(value({0x23, 0x80, 0x01}, 1), 129u);                   // plus_uconst 128
-  EXPECT_EQ(value({0x08, 0x40, 0x94, 0x02}), 0x4140u);             // deref_size 2 of 0x40
-  EXPECT_EQ(value({0x31, 0x32, 0x16, 0x1c}), 1u);                  // 1 2 swap minus
-  EXPECT_EQ(value({0x31, 0x28, 0x01, 0x00, 0x30, 0x37}), 7u);      // bra over lit0
-  EXPECT_EQ(value({0x09, 0xff, 0x32, 0x1b}), 0u);                  // -1 / 2
-  EXPECT_EQ(value({0x77, 0x80, 0x01, 0x80, 0x00}), std::nullopt);  // an operation that there is not
-  EXPECT_EQ(value({0x76, 0x00}), std::nullopt);                    // a register that is not known
-  EXPECT_EQ(value({0x31, 0x30, 0x1b}), std::nullopt);              // 1 / 0
-  EXPECT_EQ(value({0x2f, 0xfd, 0xff}), std::nullopt);              // a jump to itself
-  EXPECT_EQ(value({}), std::nullopt);
-  EXPECT_EQ(value({0x22}), std::nullopt);
-  Nothing nothing;
-  EXPECT_EQ(Evaluate({0x31, 0x06}, registers, &nothing, std::nullopt), std::nullopt);
+
+  void SetUp() override {
+    FILE* const input = fopen(STACKS_SAMPLE, "rb");
+    ASSERT_TRUE(input);
+    file_.resize(4 << 20);
+    file_.resize(fread(file_.data(), 1, file_.size(), input));
+    fclose(input);
+    whole_ = Open(SIZE_MAX, 0);
+    ASSERT_TRUE(whole_);
+    const auto function = whole_->Named("WaitInsideLibrary");
+    ASSERT_TRUE(function);
+    function_ = function->address;
+    registers_.pc = kBias + function_ + 1;
+    registers_.Set(processor::kStackPointer, kStack);
+    registers_.Set(processor::kFramePointer, kStack + 64);
+    if (processor::kLink != kRegisters) registers_.Set(processor::kLink, kCaller);
+  }
+
+  std::shared_ptr<ElfFile> Open(std::size_t place, std::uint8_t value) const {
+    return ElfFile::OfBytes(std::make_unique<Damaged>(&file_, place, value));
+  }
+  Step StepIn(std::shared_ptr<ElfFile> file) {
+    Module module{"", "", kBias, kBias + (4 << 20), kBias, std::move(file)};
+    Stack stack;
+    return Stepper().ToCaller({registers_, false, &module, &stack});
+  }
+  // The file's first kilobytes (headers, symbols) and its unwind tables; link-time address and offset are equal there.
+  std::vector<std::size_t> Places() {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < 2048; ++i) places.push_back(i);
+    for (const char* const name : {".eh_frame_hdr", ".eh_frame"}) {
+      const auto section = whole_->Section(name);
+      if (!section) return {};
+      for (std::size_t i = 0; i < section->bytes; ++i) places.push_back(section->address + i);
+    }
+    return places;
+  }
+
+  std::vector<std::uint8_t> file_;
+  std::shared_ptr<ElfFile> whole_;
+  std::uint64_t function_ = 0;
+  Registers registers_;
+};
+
+TEST_F(Tables, LeadToTheCaller) {
+  EXPECT_EQ(whole_->FunctionsAt({function_ + 1})[0]->name, "WaitInsideLibrary");
+  const Step step = StepIn(whole_);
+  ASSERT_EQ(step.result, Step::Result::kCaller);
+  EXPECT_EQ(step.caller.pc, kCaller);
+  EXPECT_FALSE(step.signal_frame);
+  EXPECT_GE(step.caller.Get(processor::kStackPointer).value_or(0), kStack);
+  EXPECT_FALSE(step.caller.Get(0)) << "no function gives back the first register";
 }
 
-// What a file says about its own functions; damaged ones say nothing rather than crash.
-TEST(Cfi, EveryByteOfItsTablesMayBeWrong) {
-  class Damaged : public Bytes {
-   public:
-    Damaged(const std::vector<std::uint8_t>* file, std::size_t at, std::uint8_t value)
-        : file_(file), at_(at), value_(value) {}
-    std::size_t ReadAt(std::uint64_t offset, void* to, std::size_t bytes) override {
-      if (offset >= file_->size()) return 0;
-      bytes = std::min<std::size_t>(bytes, file_->size() - offset);
-      std::memcpy(to, file_->data() + offset, bytes);
-      if (at_ >= offset && at_ - offset < bytes) static_cast<std::uint8_t*>(to)[at_ - offset] = value_;
-      return bytes;
-    }
+TEST_F(Tables, AreMissing) {
+  registers_.pc = kBias + (3 << 20);
+  EXPECT_EQ(StepIn(whole_).result, Step::Result::kNoTable) << "not guessed by the frame pointer";
+  EXPECT_EQ(StepIn(nullptr).result, Step::Result::kNoTable);
+}
 
-   private:
-    const std::vector<std::uint8_t>* file_;
-    std::size_t at_;
-    std::uint8_t value_;
-  };
-  std::vector<std::uint8_t> file;
-  FILE* const input = fopen(STACKS_SAMPLE, "rb");
-  ASSERT_TRUE(input);
-  file.resize(4 << 20);
-  file.resize(fread(file.data(), 1, file.size(), input));
-  fclose(input);
-  const auto whole = ElfFile::OfBytes(std::make_unique<Damaged>(&file, SIZE_MAX, 0));
-  ASSERT_TRUE(whole);
-  const auto function = whole->Named("WaitInsideLibrary");
-  ASSERT_TRUE(function);
-  const auto row = RowAt(whole.get(), function->address + 1);
-  ASSERT_TRUE(row);
-  EXPECT_EQ(row->function, function->address);
-  EXPECT_EQ(whole->FunctionsAt({function->address + 1})[0]->name, "WaitInsideLibrary");
-  const auto table = whole->Section(".eh_frame_hdr"), frames = whole->Section(".eh_frame");
-  ASSERT_TRUE(table && frames);
-  // The file's first kilobytes (headers, symbols) and its unwind tables; link-time address and offset are equal there.
-  std::vector<std::size_t> places;
-  for (std::size_t i = 0; i < 2048; ++i) places.push_back(i);
-  for (const Stretch& stretch : {*table, *frames})
-    for (std::size_t i = 0; i < stretch.bytes; ++i) places.push_back(stretch.address + i);
+TEST_F(Tables, NeedTheStack) {
+  if (processor::kLink != kRegisters) GTEST_SKIP() << "the return address is in a register at first";
+  registers_.Set(processor::kStackPointer, 16);
+  EXPECT_EQ(StepIn(whole_).result, Step::Result::kUnreadable);
+}
+
+// Damaged ones say nothing rather than crash.
+TEST_F(Tables, MayBeWrongInEveryByte) {
+  const std::vector<std::size_t> places = Places();
+  ASSERT_FALSE(places.empty());
   std::size_t sane = 0;
   for (const std::size_t place : places) {
-    for (const int value : {0x00, 0x7f, 0x80, 0xff}) {
-      const auto damaged = ElfFile::OfBytes(std::make_unique<Damaged>(&file, place, static_cast<std::uint8_t>(value)));
+    for (const int value : {0x00, 0x09, 0x0f, 0x7f, 0x80, 0xff}) {
+      const auto damaged = Open(place, static_cast<std::uint8_t>(value));
       if (!damaged) continue;
-      sane += RowAt(damaged.get(), function->address + 1).has_value();
-      damaged->FunctionsAt({function->address + 1});
+      sane += StepIn(damaged).result == Step::Result::kCaller;
+      damaged->FunctionsAt({function_ + 1});
     }
   }
   EXPECT_GT(sane, places.size());
+}
+
+TEST(LookThrough, ProgramsThatCanBeRun) {
+  const auto runs = [](std::vector<std::uint8_t> program) { return LookThrough(program).has_value(); };
+  EXPECT_TRUE(runs({}));
+  EXPECT_TRUE(runs({0x41, 0x0e, 0x10, 0x86, 0x02, 0x0a, 0xc6, 0x0b}));  // as in any function
+  EXPECT_TRUE(runs({0x09, 0x06, 0x03}));                                // register: r6 is in r3
+  EXPECT_FALSE(runs({0x09, 0x06, 0xff, 0xff, 0x03}));                   // in one that there is not
+  EXPECT_FALSE(runs({0x0e}));                                           // cut short
+  EXPECT_FALSE(runs({0x0e, 0x80}));                                     // a number without an end
+  EXPECT_FALSE(runs({0x14, 0x06, 0x02}));                               // val_offset
+  EXPECT_FALSE(runs({0x3f}));                                           // no instruction
+  EXPECT_FALSE(runs(std::vector<std::uint8_t>(65, 0x0a)));              // saved and saved again
+}
+
+TEST(LookThrough, Expressions) {
+  const auto runs = [](std::vector<std::uint8_t> expression) {
+    expression.insert(expression.begin(), {0x16, 0x06, static_cast<std::uint8_t>(expression.size())});
+    return LookThrough(expression).has_value();
+  };
+  EXPECT_TRUE(runs({0x76, 0x78, 0x06}));                                                  // breg6 -8, deref
+  EXPECT_TRUE(runs({0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22}));  // of a linkage table
+  EXPECT_FALSE(runs({0x77, 0x80}));                                              // an operand that is cut short
+  EXPECT_FALSE(runs({0x2f, 0xfd, 0xff}));                                        // a jump to itself
+  EXPECT_FALSE(runs({0x0e, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x09, 0xff, 0x1b}));       // a division that traps
+  EXPECT_FALSE(LookThrough(std::vector<std::uint8_t>{0x0f, 0x7f, 0x76, 0x78}));  // longer than what is left
+}
+
+TEST(LookThrough, WhatTheySay) {
+  EXPECT_TRUE(LookThrough(std::vector<std::uint8_t>{0x0c, 0x07, 0x08, 0x90, 0x01})->defines_frame);
+  EXPECT_TRUE(LookThrough(std::vector<std::uint8_t>{0x0f, 0x02, 0x76, 0x78})->defines_frame);
+  EXPECT_FALSE(LookThrough(std::vector<std::uint8_t>{0x0e, 0x10})->defines_frame);
+  const auto looked = LookThrough(std::vector<std::uint8_t>{0x41, 0x2d, 0x0e, 0x2d, 0x44, 0x2d});
+  ASSERT_TRUE(looked);
+  EXPECT_EQ(looked->negations, (std::vector<std::uint64_t>{1, 5}));
 }
 
 #if defined(__x86_64__)
