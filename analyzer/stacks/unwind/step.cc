@@ -23,6 +23,7 @@ namespace {
 // libunwind's registers have the numbers of DWARF, the program counter comes after them.
 constexpr unw_regnum_t kProgramCounter = UNW_TDEP_IP;
 constexpr std::size_t kMostProgram = 1u << 20;  // bytes; a damaged length is larger
+constexpr unw_word_t kElsewhere = 1u << 24;     // of memory that is made up: no word of it leads to the word itself
 constexpr int kMostAccesses = 1 << 20;          // of one step; a damaged number has no end
 
 // The head of libunwind's struct dwarf_cie_info (include/dwarf.h), the same from 1.1 to 1.8: where the two programs of
@@ -117,7 +118,7 @@ int ReadMemory(unw_addr_space_t, unw_word_t address, unw_word_t* value, int writ
     return answers.ReadFile(*module, address, value) ? 0 : -UNW_EINVAL;
   if (!answers.first_read) answers.first_read = address;
   if (answers.assumed != kRegisters) {
-    *value = answers.value;
+    *value = answers.value + kElsewhere;
     return 0;
   }
   if (answers.place.stack->Read(address, value, sizeof(*value))) return 0;

@@ -1,0 +1,18 @@
+// An ELF file that has one function and what is said of it: any call frame programs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "analyzer/stacks/elf_file.h"
+
+namespace ncclwatch::stacks::testing {
+
+inline constexpr std::uint64_t kFunction = 0x100000, kFunctionBytes = 0x1000;  // link-time
+
+// `common` and `own`: the programs of the CIE and of the FDE; `letters` the augmentation, beginning with "zR".
+std::shared_ptr<ElfFile> TableImage(std::span<const std::uint8_t> common, std::span<const std::uint8_t> own,
+                                    const char* letters = "zR");
+
+}  // namespace ncclwatch::stacks::testing
