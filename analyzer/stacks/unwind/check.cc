@@ -1,7 +1,7 @@
 #include "analyzer/stacks/unwind/check.h"
 
 #include <cstddef>
-#include <string_view>
+#include <iterator>
 
 #include "analyzer/stacks/unwind/processor.h"
 
@@ -45,61 +45,47 @@ class Scan {
 
 // Operands, one letter each: 1, 2, 4, 8 bytes; n a LEB128 number; r one that is a register; e an expression. "?" is no
 // operation that may be there.
-constexpr std::string_view kUnknown = "?";
+using Operands = const char*;
 
-std::string_view OperandsOfExpression(std::uint8_t operation) {
-  if (operation == 0x03 || operation == 0x0e || operation == 0x0f) return "8";
-  if (operation == 0x08 || operation == 0x09 || operation == 0x15 || operation == 0x94) return "1";
-  if (operation == 0x0a || operation == 0x0b) return "2";
-  if (operation == 0x0c || operation == 0x0d) return "4";
-  if (operation == 0x10 || operation == 0x11 || operation == 0x23 || operation == 0x90) return "n";
-  if (operation >= 0x70 && operation <= 0x8f) return "n";  // DW_OP_breg
-  if (operation == 0x92) return "nn";
-  // DW_OP_div traps, DW_OP_skip and DW_OP_bra jump: no compiler writes them here.
-  if (operation == 0x1b || operation == 0x28 || operation == 0x2f) return kUnknown;
-  const bool plain = operation == 0x06 || (operation >= 0x12 && operation <= 0x6f) || operation == 0x96;
-  return plain ? "" : kUnknown;
-}
+// By number (DWARF 5, sections 7.24 and 7.7.1). DW_CFA_set_loc is left out, as no compiler writes it into .eh_frame,
+// and DW_CFA_val_offset, which libunwind does not know.
+constexpr Operands kInstructions[] = {
+    // clang-format off
+    "", "?", "1", "2", "4", "nn", "n", "n", "n", "nr", "", "", "nn", "n", "n", "e",
+    "ne", "nn", "nn", "n", "?", "?", "ne", "?", "?", "?", "?", "?", "?", "?", "?", "?",
+    "?", "?", "?", "?", "?", "?", "?", "?", "?", "?", "?", "?", "?", "", "n", "nn",
+    // clang-format on
+};
 
-std::string_view OperandsOfInstruction(std::uint8_t instruction) {
+Operands OperandsOfInstruction(std::uint8_t instruction) {
   switch (instruction & 0xc0) {
     case 0x40: return "";   // DW_CFA_advance_loc
     case 0x80: return "n";  // DW_CFA_offset
     case 0xc0: return "";   // DW_CFA_restore
-    default: break;
+    default: return instruction < std::size(kInstructions) ? kInstructions[instruction] : "?";
   }
-  switch (instruction) {
-    case 0x00: return "";    // DW_CFA_nop
-    case 0x02: return "1";   // DW_CFA_advance_loc1
-    case 0x03: return "2";   // DW_CFA_advance_loc2
-    case 0x04: return "4";   // DW_CFA_advance_loc4
-    case 0x06:               // DW_CFA_restore_extended
-    case 0x07:               // DW_CFA_undefined
-    case 0x08: return "n";   // DW_CFA_same_value
-    case 0x09: return "nr";  // DW_CFA_register
-    case 0x0a:
-    case 0x0b: return "";      // DW_CFA_remember_state, DW_CFA_restore_state
-    case 0x0d:                 // DW_CFA_def_cfa_register
-    case 0x0e:                 // DW_CFA_def_cfa_offset
-    case 0x13: return "n";     // DW_CFA_def_cfa_offset_sf
-    case 0x05:                 // DW_CFA_offset_extended
-    case 0x0c:                 // DW_CFA_def_cfa
-    case 0x11:                 // DW_CFA_offset_extended_sf
-    case 0x12:                 // DW_CFA_def_cfa_sf
-    case 0x2f: return "nn";    // DW_CFA_GNU_negative_offset_extended
-    case 0x0f: return "e";     // DW_CFA_def_cfa_expression
-    case 0x10:                 // DW_CFA_expression
-    case 0x16: return "ne";    // DW_CFA_val_expression
-    case 0x2d: return "";      // DW_CFA_AARCH64_negate_ra_state
-    case 0x2e: return "n";     // DW_CFA_GNU_args_size
-    default: return kUnknown;  // DW_CFA_val_offset among them, which libunwind does not know
-  }
+}
+
+// Left out: what takes a type or a piece; DW_OP_div, which may trap; DW_OP_bra and DW_OP_skip, which may have no end.
+Operands OperandsOfExpression(std::uint8_t operation) {
+  constexpr Operands kFirst[] = {
+      // clang-format off
+      "?", "?", "?", "8", "?", "?", "", "?", "1", "1", "2", "2", "4", "4", "8", "8",
+      "n", "n", "", "", "", "1", "", "", "?", "", "", "?", "", "", "", "",
+      "", "", "", "n", "", "", "", "", "?", "", "", "", "", "", "", "?",
+      // clang-format on
+  };
+  if (operation < std::size(kFirst)) return kFirst[operation];
+  if (operation < 0x70) return "";    // DW_OP_lit, DW_OP_reg
+  if (operation <= 0x90) return "n";  // DW_OP_breg, DW_OP_regx
+  return operation == 0x92 ? "nn" : operation == 0x94 ? "1" : operation == 0x96 ? "" : "?";
 }
 
 bool IsExpression(std::span<const std::uint8_t> bytes);
 
-bool Pass(std::string_view operands, Scan* scan) {
-  for (const char operand : operands) {
+bool Pass(Operands operands, Scan* scan) {
+  for (; *operands; ++operands) {
+    const char operand = *operands;
     if (operand == '?') return false;
     if (operand == 'n') scan->Number();
     if (operand == 'r' && scan->Number() > processor::kReturnColumn) return false;
