@@ -91,6 +91,29 @@ TEST(Unwind, ARunningThreadIsLeftOutWhereNothingMayBeStopped) {
   EXPECT_EQ(found->trouble, "it is running and was not stopped");
 }
 
+[[gnu::noinline]] std::uint64_t ReturnAddress() {
+  return reinterpret_cast<std::uint64_t>(__builtin_extract_return_addr(__builtin_return_address(0)));
+}
+
+TEST(Unwind, ACallOfNothing) {
+  const std::uint64_t caller = ReturnAddress();
+  Memory memory(getpid());
+  Modules modules(&memory, nullptr);
+  for (const std::uint64_t nowhere : {std::uint64_t{0}, reinterpret_cast<std::uint64_t>(&pipe_ends)}) {
+    const std::array<std::uint64_t, 2> words = {caller, 0};
+    const std::uint64_t begin = 0x7ffe00000000;
+    CopiedStretch stack(begin, std::as_bytes(std::span(words)), &memory);
+    Registers registers;
+    registers.pc = nowhere;
+    registers.Set(processor::kStackPointer, begin);
+    registers.Set(processor::kLink, caller);
+    const Walk walk = Unwind(registers, &stack, &memory, &modules);
+    ASSERT_GE(walk.frames.size(), 2u);
+    EXPECT_EQ(walk.frames[1].pc, caller);
+    EXPECT_FALSE(walk.frames[1].exact || walk.frames[1].guessed);
+  }
+}
+
 // A file with one byte changed.
 class Damaged : public Bytes {
  public:

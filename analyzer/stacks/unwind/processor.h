@@ -15,6 +15,7 @@ extern const unsigned kStackPointer, kFramePointer;  // DWARF numbers
 // Of the return address where a function without a frame of its own has it, kRegisters if that is on the stack.
 extern const unsigned kLink;
 extern const unsigned kReturnColumn;         // of the return address in unwind tables
+extern const unsigned kProgramCounter;       // the one after all others
 extern const std::uint64_t kStackAlignment;  // of the stack pointer at a call
 
 // Registers that a function gives back as it got them, besides the stack pointer.

@@ -24,7 +24,8 @@ std::uint64_t Extended(std::uint32_t instruction, unsigned bits) {  // the signe
 
 }  // namespace
 
-const unsigned kStackPointer = kSp, kFramePointer = kX29, kLink = kX30, kReturnColumn = kX30;
+const unsigned kStackPointer = kSp, kFramePointer = kX29, kLink = kX30;
+const unsigned kReturnColumn = kX30, kProgramCounter = 32;
 const std::uint64_t kStackAlignment = 16;
 
 std::span<const unsigned> Preserved() { return kPreserved; }

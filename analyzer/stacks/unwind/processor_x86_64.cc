@@ -24,7 +24,8 @@ bool GetAll(int tid, user_regs_struct* registers) {
 
 }  // namespace
 
-const unsigned kStackPointer = kRsp, kFramePointer = kRbp, kLink = kRegisters, kReturnColumn = 16;
+const unsigned kStackPointer = kRsp, kFramePointer = kRbp, kLink = kRegisters;
+const unsigned kReturnColumn = 16, kProgramCounter = 16;
 const std::uint64_t kStackAlignment = 16;
 
 std::span<const unsigned> Preserved() { return kPreserved; }

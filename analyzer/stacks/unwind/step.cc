@@ -20,8 +20,6 @@ extern "C" int UNW_ARCH_OBJ(setcontext)(const ucontext_t*) { return -UNW_EINVAL;
 namespace ncclwatch::stacks {
 namespace {
 
-// libunwind's registers have the numbers of DWARF, the program counter comes after them.
-constexpr unw_regnum_t kProgramCounter = UNW_TDEP_IP;
 constexpr std::size_t kMostProgram = 1u << 20;  // bytes; a damaged length is larger
 constexpr unw_word_t kElsewhere = 1u << 24;     // of memory that is made up: no word of it leads to the word itself
 constexpr int kMostAccesses = 1 << 20;          // of one step; a damaged number has no end
@@ -116,7 +114,7 @@ int ReadMemory(unw_addr_space_t, unw_word_t address, unw_word_t* value, int writ
   const Module* const module = answers.ModuleAt(address);
   if (module && module->file->IsConstant(address - module->bias))
     return answers.ReadFile(*module, address, value) ? 0 : -UNW_EINVAL;
-  if (!answers.first_read) answers.first_read = address;
+  if (!module && !answers.first_read) answers.first_read = address;
   if (answers.assumed != kRegisters) {
     *value = answers.value + kElsewhere;
     return 0;
@@ -131,11 +129,11 @@ int ReadMemory(unw_addr_space_t, unw_word_t address, unw_word_t* value, int writ
 int ReadRegister(unw_addr_space_t, unw_regnum_t number, unw_word_t* value, int write, void* argument) {
   Answers& answers = Of(argument);
   if (write != 0) return -UNW_EREADONLYREG;
-  if (number == kProgramCounter) {
+  const auto wanted = static_cast<unsigned>(number);  // libunwind's numbers are DWARF's
+  if (wanted == processor::kProgramCounter) {
     *value = answers.pc;
     return 0;
   }
-  const auto wanted = static_cast<unsigned>(number);
   const auto known = wanted == answers.assumed ? answers.value : answers.place.registers.Get(wanted);
   if (!known) {
     if (answers.missing == kRegisters) answers.missing = std::min(wanted, kRegisters);
@@ -165,6 +163,17 @@ unw_save_loc_t SavedAt(unw_cursor_t* cursor, unsigned number) {
   unw_save_loc_t where{};
   unw_get_save_loc(cursor, static_cast<int>(number), &where);
   return where;
+}
+
+std::optional<unw_word_t> ValueOf(unw_cursor_t* cursor, unsigned number, Reader* stack) {
+  unw_word_t value = 0;
+  if (number != processor::kReturnColumn) {
+    if (unw_get_reg(cursor, static_cast<int>(number), &value) != 0) return std::nullopt;
+    return value;
+  }
+  // This one it mixes up with the program counter.
+  const unw_save_loc_t where = SavedAt(cursor, number);
+  return where.type == UNW_SLT_MEMORY ? stack->Value<unw_word_t>(where.u.addr) : std::nullopt;
 }
 
 // Without a usable table libunwind's aarch64 takes the link register for the return address, and marks it lost.
@@ -206,22 +215,17 @@ Step Stepper::ToCaller(const Place& place) {
     step.missing = answers.missing;
     return step;
   }
-  if (pc == 0) {
-    // It ends where the frame pointer is 0 or lost, which says nothing of code that uses it for something else.
-    const unw_save_loc_t where = SavedAt(&cursor, processor::kReturnColumn);
-    if (where.type == UNW_SLT_MEMORY) place.stack->Read(where.u.addr, &pc, sizeof(pc));
-  }
+  // It ends where the frame pointer is 0 or lost, which says nothing of code that uses it for something else.
+  if (pc == 0) pc = ValueOf(&cursor, processor::kReturnColumn, place.stack).value_or(0);
   step.caller.pc = processor::PlainAddress(pc);
   step.result = step.caller.pc == 0 ? Step::Result::kOutermost : Step::Result::kCaller;
   const auto keep = [&](unsigned number) {
-    unw_word_t value = 0;
-    if (unw_get_reg(&cursor, static_cast<int>(number), &value) == 0) step.caller.Set(number, value);
+    if (const auto value = ValueOf(&cursor, number, place.stack)) step.caller.Set(number, *value);
   };
   if (step.signal_frame) {
-    for (unsigned number = 0; number < kProgramCounter; ++number) keep(number);
+    for (unsigned number = 0; number < processor::kProgramCounter; ++number) keep(number);
   } else {
     for (const unsigned number : processor::Preserved()) keep(number);
-    if (processor::kLink != kRegisters) keep(processor::kLink);
     keep(processor::kStackPointer);
   }
   return step;

@@ -57,7 +57,7 @@ class Walker {
     switch (step.result) {
       case Step::Result::kCaller: return Take(step.caller);
       case Step::Result::kOutermost: return Ending::kOutermost;
-      case Step::Result::kNoTable: return ByFramePointer();
+      case Step::Result::kNoTable: return exact && !IsCode(registers_.pc) ? OutOfNowhere() : ByFramePointer();
       case Step::Result::kUnknown: return Ending::kUnknown;
       case Step::Result::kUnreadable: return Ending::kUnreadable;
     }
@@ -85,6 +85,17 @@ class Walker {
     return std::nullopt;
   }
 
+  // A call through a pointer that leads nowhere: nothing has been done but the call itself.
+  std::optional<Ending> OutOfNowhere() {
+    const auto sp = registers_.Get(processor::kStackPointer);
+    const bool on_stack = processor::kLink == kRegisters;
+    const auto back = !on_stack ? registers_.Get(processor::kLink) : sp ? stack_->Value<std::uint64_t>(*sp) : sp;
+    if (!back || !IsReturnAddress(processor::PlainAddress(*back))) return Ending::kNoTable;
+    registers_.pc = processor::PlainAddress(*back);
+    if (on_stack) registers_.Set(processor::kStackPointer, *sp + sizeof(*back));
+    return std::nullopt;
+  }
+
   // Code without a table: made at run time, or hand-written.
   std::optional<Ending> ByFramePointer() {
     const auto sp = registers_.Get(processor::kStackPointer), fp = registers_.Get(processor::kFramePointer);
@@ -101,10 +112,12 @@ class Walker {
     return std::nullopt;
   }
 
-  bool IsReturnAddress(std::uint64_t address) {
+  bool IsCode(std::uint64_t address) const {
     const Mapping* const mapping = modules_->maps().At(address);
-    return mapping && mapping->executable && processor::CallBefore(memory_, address);
+    return mapping && mapping->executable;
   }
+
+  bool IsReturnAddress(std::uint64_t address) { return IsCode(address) && processor::CallBefore(memory_, address); }
 
   bool Leads(std::uint64_t target, std::uint64_t function) {
     if (target == function) return true;
@@ -125,8 +138,7 @@ class Walker {
       const auto word = stack_->Value<std::uint64_t>(frame + static_cast<std::uint64_t>(shape.return_offset));
       if (!word) break;
       const std::uint64_t plain = processor::PlainAddress(*word);
-      const Mapping* const mapping = modules_->maps().At(plain);
-      if (!mapping || !mapping->executable) continue;
+      if (!IsCode(plain)) continue;
       const auto call = processor::CallBefore(memory_, plain);
       if (!call) continue;
       if (call->target && Leads(*call->target, shape.function))
