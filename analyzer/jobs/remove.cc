@@ -15,7 +15,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
-#include "watchdog/descriptors/standard.h"
+#include "watchdog/log/log.h"
 #include "watchdog/reader/witness.h"
 #include "watchdog/rundir/place.h"
 
@@ -32,7 +32,7 @@ bool IsNumbered(std::string_view name, std::string_view prefix) {
 // What ncclwatch itself puts into a run directory; all else is the user's.
 bool IsOwnFile(std::string_view name) {
   constexpr std::string_view kPrefixes[] = {"job.", "diagnosis.", ".trial.", ".latest.", "lease", "exchange"};
-  if (name == "verdict.word" || name == descriptors::kLogName || name == "job" || name == "latest" ||
+  if (name == "verdict.word" || name == log::kFile || name == log::kOlderFile || name == "job" || name == "latest" ||
       name == reader::kWitnessFile || name.ends_with(".box"))
     return true;
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](auto prefix) { return name.starts_with(prefix); });

@@ -24,7 +24,8 @@
 #include "shim/recorder/clock.h"
 #include "shim/resolve/libraries.h"
 #include "watchdog/act/in_time.h"
-#include "watchdog/descriptors/standard.h"
+#include "watchdog/descriptors/directory.h"
+#include "watchdog/log/log.h"
 #include "watchdog/rundir/leave.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/run_directory.h"
@@ -128,12 +129,12 @@ bool SpeaksForAll(const rundir::Launch& launch) {
 
 void SayWhatIsWrong(const settings::Settings& settings, const rundir::Launch& launch,
                     const std::vector<std::string>& complaints) {
-  if (settings.log < settings::LogLevel::kWarn || !SpeaksForAll(launch)) return;
-  for (const std::string& complaint : complaints) Say("%s", complaint.c_str());
+  if (!SpeaksForAll(launch)) return;
+  for (const std::string& complaint : complaints) log::host::Warn("{}", complaint);
   if (!settings.on) return;
-  for (const std::string& complaint : settings::Misspelt(environ)) Say("%s", complaint.c_str());
+  for (const std::string& complaint : settings::Misspelt(environ)) log::host::Warn("{}", complaint);
   if (!settings.why_no_exchange.empty() && launch.local_world_size > 0 && launch.world_size > launch.local_world_size)
-    Say("the nodes exchange nothing: %s", settings.why_no_exchange.c_str());
+    log::host::Warn("the nodes exchange nothing: {}", settings.why_no_exchange);
 }
 
 // Where there is little room a box has fewer records, but no fewer than tell what the last calls were.
@@ -154,18 +155,19 @@ std::vector<std::uint64_t> BoxSizes(BoxPlan plan, const std::vector<std::uint32_
 }
 
 // The thread outlives everything that could end it in an orderly way: it is never destroyed.
-void LaunchWatchdog(Box& box, const std::string& directory, const std::string& name,
+void LaunchWatchdog(Box& box, const descriptors::Directory& directory, const std::string& name,
                     const settings::Settings& settings) {
   watch::Start start;
   start.own = box.header;
-  start.own_path = directory + "/" + name;
+  start.own_path = directory.PathOf(name);
   start.directory = directory;
   start.own_guard = box.guard;
   start.settings = settings;
   start.abort_communicators = AbortCommunicators;
   start.own_stacks = OwnStacks;
   auto watchdog = watch::Watchdog::Launch(start);
-  if (!watchdog) Say("no watchdog thread (%s): calls are recorded, nobody looks", std::strerror(errno));
+  if (!watchdog)
+    log::host::Error("no watchdog thread ({}): calls are recorded, but nobody looks at them", std::strerror(errno));
   static_cast<void>(watchdog.release());
 }
 
@@ -187,13 +189,14 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   std::vector<std::string> complaints;
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
   if (settings::IsExcluded(settings.exclude)) return nullptr;
-  const bool loud = settings.log >= settings::LogLevel::kWarn;
+  log::SetLevel(settings.log);
   rundir::Launch launch = rundir::FromLauncher(settings, Environment, act::InTime(kPatience_ms));
+  log::SetRank(launch.rank);
   SayWhatIsWrong(settings, launch, complaints);
   if (!settings.on || AnotherCopyWatches()) return nullptr;
 
   if (DescriptorsAreScarce()) {
-    if (settings.log >= settings::LogLevel::kError) Say("not watching: hardly any file descriptor is left");
+    log::host::Error("not watching: hardly any file descriptor is left");
     return nullptr;
   }
 
@@ -205,12 +208,13 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   const std::vector<std::uint32_t> rings = Rings(plan);
   const auto place = rundir::Make(settings, launch, BoxSizes(plan, rings));
   if (const auto* refused = std::get_if<rundir::Refused>(&place)) {
-    if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", refused->reason.c_str());
+    log::host::Error("not watching: {}", refused->reason);
     return nullptr;
   }
   const auto& made = std::get<rundir::Made>(place);
-  descriptors::LogInto(made.path);
-  if (loud && !made.remark.empty()) Say("%s", made.remark.c_str());
+  const descriptors::Directory directory = descriptors::Directory::Own(made.path);
+  if (directory) log::KeepIn(directory);
+  if (!made.remark.empty()) log::host::Warn("{}", made.remark);
 
   plan.ring = rings[made.size];
   plan.directory = made.path;
@@ -218,7 +222,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   plan.name = FileName(plan.identity);
   const auto outcome = MakeBox(plan);
   if (const auto* failure = std::get_if<BoxFailure>(&outcome)) {
-    if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", failure->reason.c_str());
+    log::host::Error("not watching: {}", failure->reason);
     return nullptr;
   }
   Box* box = std::get<Box*>(outcome);
@@ -234,7 +238,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
     return nullptr;
   }
   if (const std::string reason = PublishBox(*box, plan); !reason.empty()) {
-    if (settings.log >= settings::LogLevel::kError) Say("not watching: %s", reason.c_str());
+    log::host::Error("not watching: {}", reason);
     return nullptr;
   }
   if (!made.by_name && !settings.keep.all) rundir::PrepareToLeave(made.top, made.path, plan.name, box->header);
@@ -242,7 +246,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   CatchFatalSignals(*box);
   CatchTerminate();
   WatchPython();
-  LaunchWatchdog(*box, plan.directory, plan.name, settings);
+  LaunchWatchdog(*box, directory, plan.name, settings);
   return box;
 }
 

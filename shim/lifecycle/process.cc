@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <new>
@@ -14,8 +12,7 @@
 #include "shim/lifecycle/begin.h"
 #include "shim/lifecycle/thread.h"
 #include "shim/recorder/box.h"
-#include "watchdog/descriptors/standard.h"
-#include "watchdog/text/printable.h"
+#include "watchdog/log/log.h"
 
 namespace ncclwatch::shim {
 
@@ -28,7 +25,6 @@ constinit LifePage before_first_use;
 // Other threads wait this long for the one that makes the black box; then nobody in the process is watched.
 constexpr int kStartPatience = 10000;
 constexpr long kStartStep_ns = 200'000;
-constexpr int kSayPatience_ms = 100;
 
 thread_local constinit bool starting __attribute__((tls_model("initial-exec"))) = false;
 
@@ -73,7 +69,7 @@ Box* Begun(LifePage& page, std::uint32_t library) {
   } catch (...) {
     // Once it is watched, only the watchdog can be missing.
     box = page.box.load(std::memory_order_relaxed);
-    Say(box ? "no watchdog thread: out of memory" : "not watching: out of memory");
+    log::host::Error("{}", box ? "no watchdog thread: out of memory" : "not watching: out of memory");
   }
   starting = false;
   if (box) return box;
@@ -91,7 +87,7 @@ Box* Awaited(LifePage& page) {
   LifeState state = LifeState::kStarting;
   if (!page.state.compare_exchange_strong(state, LifeState::kPassing, std::memory_order_acq_rel))
     return page.box.load(std::memory_order_acquire);
-  Say("not watching: making the black box takes too long, and calls do not wait for it");
+  log::host::Error("not watching: making the black box takes too long, and calls do not wait for it");
   return nullptr;
 }
 
@@ -115,22 +111,11 @@ Box* FirstUse(std::uint32_t library) {
   return box;
 }
 
-void Say(const char* format, ...) {
-  char line[512];
+void NameLines() {
   const char* rank = nullptr;
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (!rank) rank = std::getenv(name);
-  int used = std::snprintf(line, sizeof line, "[ncclwatch rank %.8s] ", rank ? rank : "?");
-  va_list arguments;
-  va_start(arguments, format);
-  const int more = std::vsnprintf(line + used, sizeof line - static_cast<std::size_t>(used) - 1, format, arguments);
-  va_end(arguments);
-  if (more > 0) used += more;
-  if (used > static_cast<int>(sizeof line) - 2) used = sizeof line - 2;
-  used = static_cast<int>(MakePrintable(line, static_cast<std::size_t>(used)));
-  line[used++] = '\n';
-  // In one piece, so that the lines of many ranks do not mix.
-  descriptors::WriteLines({line, static_cast<std::size_t>(used)}, kSayPatience_ms);
+  log::SetRank(rank ? static_cast<std::int32_t>(std::strtol(rank, nullptr, 10)) : format::kNoRank);
 }
 
 }  // namespace ncclwatch::shim

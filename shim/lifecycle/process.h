@@ -25,8 +25,8 @@ inline Box* CurrentBox() { return life_page.load(std::memory_order_acquire)->box
 // process's life: one call that is missing would shift the positions of all later ones. Never throws.
 Box* FirstUse(std::uint32_t library);
 
-// One line on stderr, or where that is another file by now in the run directory's log: "[ncclwatch rank R] ...".
-void Say(const char* format, ...) __attribute__((format(printf, 1, 2)));
+// Lines bear the rank of the launcher's environment until the settings are read.
+void NameLines();
 
 // Notes in the black box that the process is about to end; at most once, and only in the process that owns the box.
 // hung_up: for want of its launcher, or because that wants it.

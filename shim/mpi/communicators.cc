@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <vector>
 
-#include "shim/lifecycle/process.h"
 #include "shim/mpi/agreed.h"
 #include "shim/mpi/groups.h"
 #include "shim/mpi/misuse.h"
@@ -17,6 +16,7 @@
 #include "shim/recorder/identity.h"
 #include "shim/recorder/put.h"
 #include "shim/recorder/table.h"
+#include "watchdog/log/log.h"
 
 namespace ncclwatch::shim::mpi {
 namespace {
@@ -313,8 +313,8 @@ void AddForeign(const Call& call, MPI_Comm comm) {
   static constinit std::atomic<bool> said{false};
   MakeForeign(call.box, comm);
   if (call.box.header->identity.rank == 0 && !said.exchange(true))
-    Say("%s: communicators with processes of another MPI_COMM_WORLD are not compared across ranks",
-        functions::FullName(call.function).data());
+    log::host::Warn("{}: communicators with processes of another MPI_COMM_WORLD are not compared across ranks",
+                    functions::FullName(call.function));
 }
 
 void BeginEnding(Call& call, MPI_Comm comm) {

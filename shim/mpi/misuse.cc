@@ -3,14 +3,15 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <cstdio>
 #include <cstring>
 
 #include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/process.h"
 #include "shim/lifecycle/words/write.h"
 #include "shim/mpi/error_handlers.h"
 #include "shim/resolve/modules.h"
+#include "watchdog/log/log.h"
 
 namespace ncclwatch::shim::mpi {
 namespace {
@@ -69,8 +70,8 @@ void SayIt(const Call& call, const Charge& charge) {
   char site[kNameBytes], made[kNameBytes];
   NameOf(call.site, site);
   NameOf(charge.made_at, made);
-  Say("%s, called from %s: %s%s%s%s", functions::FullName(call.function).data(), FileOf(site), text,
-      made[0] ? " (" : "", made[0] ? FileOf(made) : "", made[0] ? ")" : "");
+  log::host::Error("{}, called from {}: {}{}", functions::FullName(call.function), FileOf(site), text,
+                   made[0] ? fmt::format(" ({})", FileOf(made)) : "");
 }
 
 format::Misuse* SameAs(Box& box, const Call& call, const Charge& charge, std::uint64_t seen) {

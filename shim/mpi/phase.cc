@@ -6,8 +6,8 @@
 #include <string>
 
 #include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/process.h"
 #include "shim/mpi/real.h"
+#include "watchdog/log/log.h"
 #include "watchdog/rundir/launcher.h"
 
 namespace ncclwatch::shim::mpi {
@@ -41,7 +41,7 @@ void BeginSession() {
   const KeepErrno keep;
   if (phase.exchange(Phase::kUnseen, std::memory_order_relaxed) == Phase::kUnseen) return;
   try {
-    if (SpeaksForNode()) Say("MPI_Session_init: what is called without MPI_Init is not watched");
+    if (SpeaksForNode()) log::host::Warn("MPI_Session_init: calls made without MPI_Init are not watched");
   } catch (const std::exception&) {  // no memory: unsaid
   }
 }

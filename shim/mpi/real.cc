@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/process.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
+#include "watchdog/log/log.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -82,7 +82,7 @@ int ClassOf(int error) {
 int NoSuchFunction(Function function) {
   static constinit std::atomic<bool> said{false};
   if (!said.exchange(true))
-    Say("%s was called, and no MPI library is to be found", functions::FullName(function).data());
+    log::host::Error("{} was called, but no MPI library was found", functions::FullName(function));
   return MPI_ERR_OTHER;
 }
 
@@ -154,8 +154,8 @@ bool AskAbi() {
   const bool ours = known && !open_mpi;
 #endif
   if (abi.exchange(ours ? Abi::kOurs : Abi::kOther, std::memory_order_relaxed) == Abi::kOther || ours) return ours;
-  Say("not watching MPI: this library is for %s, and the program runs on %s", kAbiName,
-      known ? text : "an MPI that does not say its name");
+  log::host::Error("not watching MPI: this library is for {}, and the program runs on {}", kAbiName,
+                   known ? text : "an MPI that does not give its name");
   return false;
 }
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <atomic>
 
-#include "shim/lifecycle/process.h"
 #include "shim/lifecycle/words/self_memory.h"
 #include "shim/mpi/changed_runs.h"
 #include "shim/mpi/handle_map.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/own_memory.h"
 #include "shim/mpi/parts.h"
+#include "watchdog/log/log.h"
 
 namespace ncclwatch::shim::mpi {
 namespace {
@@ -34,8 +34,8 @@ Piece Map(std::uint64_t bytes) {
   }
   kept_bytes.fetch_sub(bytes);
   if (!said_too_large.test_and_set())
-    Say("windows of more than %llu MiB: whether this process changes memory that others get is not watched",
-        static_cast<unsigned long long>(format::kMostStoredBytes >> 20));
+    log::host::Warn("windows of more than {} MiB: whether this process changes memory that others get is not watched",
+                    format::kMostStoredBytes >> 20);
   return {};
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "shim/lifecycle/process.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/put.h"
+#include "watchdog/log/log.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -117,7 +117,9 @@ std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
   if (at == kNoCommunicator) {
     box.header->communicators_lost.fetch_add(1, std::memory_order_relaxed);
     if (!box.said_full.exchange(true))
-      Say("more than %u communicators alive: the others are not watched (NCCLWATCH_COMMUNICATORS makes room for more)",
+      log::host::Warn(
+          "more than {} communicators are alive: the others are not watched (NCCLWATCH_COMMUNICATORS makes room for "
+          "more)",
           box.capacity);
     return kNoCommunicator;
   }

@@ -1,6 +1,7 @@
 // The core's one exported function: gives the preloaded file its wrappers (shim/preload/core.h).
 #include "shim/export.h"
 #include "shim/lifecycle/exit.h"
+#include "shim/lifecycle/process.h"
 #include "shim/resolve/answer.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
@@ -39,6 +40,7 @@ NCCLWATCH_EXPORT const ncclwatch::shim::preload::Core* ncclwatch_core_open(
     const preload::File& file = preload->standard[fd];
     ncclwatch::descriptors::RememberStandardFile(fd, {file.open, file.mode, file.device, file.inode, file.special});
   }
+  NameLines();
   if (PrepareForEnd) PrepareForEnd();
   return &kCore;
 }

@@ -8,10 +8,10 @@
 #include <cstring>
 
 #include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/process.h"
 #include "shim/resolve/callers.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
+#include "watchdog/log/log.h"
 #include "watchdog/settings/rules.h"
 
 namespace ncclwatch::shim::resolve {
@@ -64,7 +64,7 @@ bool Opened(Module* module, void** handle) {
   const char* names[] = {"libnccl.so.2", "libnccl.so"};
   if (chosen && *chosen) {
     *handle = dlopen(chosen, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!*handle) Say("NCCLWATCH_NCCL: %s", dlerror());
+    if (!*handle) log::host::Warn("NCCLWATCH_NCCL: {}", dlerror());
   }
   for (const char* name : names)
     if (!*handle) *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -136,7 +136,7 @@ std::uint32_t LibraryOf(const void* address) {
     if (libraries[i].begin.load(std::memory_order_acquire) == module.begin) return i;
   const std::uint32_t library = Enlist(module, Pin(module.path));
   if (library >= kLibraries && !said_too_many.exchange(true))
-    Say("more than %u NCCL libraries in one process: %s is not watched", kLibraries, module.path);
+    log::host::Warn("more than {} NCCL libraries in one process: {} is not watched", kLibraries, module.path);
   return library;
 }
 
@@ -145,9 +145,9 @@ ncclResult_t Missing(std::uint32_t library, functions::Function function) {
   if (!said_missing[static_cast<std::uint32_t>(function)].exchange(true)) {
     const char* name = functions::FullName(function).data();
     if (none)
-      Say("%s was called, and no libnccl is to be found (NCCLWATCH_NCCL can name it)", name);
+      log::host::Error("{} was called, but no libnccl was found (NCCLWATCH_NCCL can name it)", name);
     else
-      Say("%s was called, which %s does not have", name, libraries[library].path);
+      log::host::Error("{} was called, but {} does not have it", name, libraries[library].path);
   }
   return none ? ncclSystemError : ncclInvalidUsage;
 }

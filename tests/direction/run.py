@@ -14,7 +14,7 @@ ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
 # Text that may be printed: a header alone, for all.
 CONTRACT = {"include", "watchdog/text"}
 # The libraries of the watchdog that stand lowest: they know the contract and one another, and nothing above.
-GROUND = CONTRACT | {"watchdog/descriptors", "watchdog/reader", "watchdog/diagnosis", "watchdog/settings", "watchdog/rundir"}
+GROUND = CONTRACT | {"watchdog/descriptors", "watchdog/log", "watchdog/reader", "watchdog/diagnosis", "watchdog/settings", "watchdog/rundir"}
 MIDDLE = GROUND | {"watchdog/nodes", "watchdog/watch", "watchdog/exchange", "watchdog/evidence", "watchdog/act"}
 MAY_INCLUDE = {
     "include": {"include"},
@@ -26,7 +26,9 @@ MAY_INCLUDE = {
     # What leaders tell one another, whatever carries it: as pure as the diagnosis.
     "watchdog/nodes": CONTRACT | {"watchdog/reader", "watchdog/diagnosis", "watchdog/nodes"},
     "watchdog/settings": CONTRACT | {"watchdog/settings"},
-    "watchdog/rundir": CONTRACT | {"watchdog/rundir", "watchdog/settings", "watchdog/reader", "watchdog/descriptors"},
+    "watchdog/log": CONTRACT | {"watchdog/log", "watchdog/settings", "watchdog/descriptors"},
+    "watchdog/rundir": CONTRACT | {"watchdog/rundir", "watchdog/settings", "watchdog/reader", "watchdog/descriptors",
+                                  "watchdog/log"},
     "watchdog/watch": MIDDLE,
     "watchdog/exchange": MIDDLE,
     "watchdog/evidence": MIDDLE,

@@ -4,6 +4,10 @@ add_executable(unit_descriptors ${CMAKE_CURRENT_LIST_DIR}/descriptors/high_test.
 target_link_libraries(unit_descriptors PRIVATE watchdog_descriptors ncclwatch_warnings GTest::gtest_main)
 gtest_discover_tests(unit_descriptors TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 
+add_executable(unit_log ${CMAKE_CURRENT_LIST_DIR}/log/log_test.cc)
+target_link_libraries(unit_log PRIVATE watchdog_log watchdog_descriptors ncclwatch_warnings GTest::gtest_main)
+gtest_discover_tests(unit_log TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
+
 add_executable(unit_settings ${CMAKE_CURRENT_LIST_DIR}/settings/settings_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/settings/redact_test.cc ${CMAKE_CURRENT_LIST_DIR}/settings/rules_test.cc)
 target_link_libraries(unit_settings PRIVATE watchdog_settings ncclwatch_warnings GTest::gtest_main)

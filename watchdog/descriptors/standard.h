@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace ncclwatch::descriptors {
@@ -26,12 +25,8 @@ void RememberStandardFiles();
 // By who was loaded before: before the program could close any.
 void RememberStandardFile(int fd, const StandardFile& file);
 
-// The file in a run directory that takes the lines of processes whose standard error is another file by now.
-inline constexpr char kLogName[] = "ncclwatch.log";
-void LogInto(const std::string& directory);
-
-// Whole lines, in one piece if they are short, to standard error; to the log if that is another file by now, and to
-// nobody if there is no log yet. A pipe that has no room for so long, or no reader, loses the rest.
+// Whole lines, in one piece if they are short, to standard error; to nobody if that is another file by now. A pipe that
+// has no room for so long, or no reader, loses the rest.
 void WriteLines(std::string_view lines, int patience_ms);
 
 }  // namespace ncclwatch::descriptors

@@ -1,5 +1,4 @@
 #include "watchdog/rundir/leave.h"
-#include "watchdog/descriptors/standard.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,6 +13,7 @@
 #include <cstring>
 #include <new>
 
+#include "watchdog/log/log.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::rundir {
@@ -136,8 +136,8 @@ bool OwnEndedWell(Leaving& now) {
 // Files of every run, which say nothing of how it went.
 bool IsRoutine(const char* name) {
   return std::strcmp(name, "job") == 0 || std::strcmp(name, "latest") == 0 || Begins(name, "job.") ||
-         std::strcmp(name, descriptors::kLogName) == 0 || Begins(name, "lease") || Begins(name, "exchange") ||
-         Begins(name, ".trial.") || Begins(name, ".latest.");
+         Begins(name, log::kFile) || Begins(name, "lease") || Begins(name, "exchange") || Begins(name, ".trial.") ||
+         Begins(name, ".latest.");
 }
 
 bool DirectoryEndedWell(Leaving& now, int directory, bool is_own, int depth);

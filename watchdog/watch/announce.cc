@@ -1,10 +1,13 @@
 // The one line that says who is watched. Not watching silently is the worst failure of such a tool.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <atomic>
 #include <set>
 #include <vector>
 
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/log/log.h"
 #include "watchdog/reader/load.h"
 #include "watchdog/watch/leader.h"
 
@@ -19,7 +22,7 @@ std::string Version(std::uint32_t code) {
   if (code == 0) return "of unknown version";
   // 2.9 changed the scale: 2800 and below are major * 1000.
   const std::uint32_t scale = code < 10000 ? 1000 : 10000;
-  return std::to_string(code / scale) + "." + std::to_string(code % scale / 100) + "." + std::to_string(code % 100);
+  return fmt::format("{}.{}.{}", code / scale, code % scale / 100, code % 100);
 }
 
 std::string Ranges(const std::set<std::uint32_t>& ranks) {
@@ -69,8 +72,8 @@ void Leader::Announce(std::int64_t now_ns) {
   if (!lease_->words().announced.compare_exchange_strong(expected, 1)) return;
   std::string line = WatchingLine(world->size - unseen.size(), world->size);
   if (!unseen.empty())
-    line += "; not seen: ranks " + Ranges(unseen) + " (on other hosts, or started without ncclwatch)";
-  context_.log.Warn(line);
+    line += fmt::format("; not seen: ranks {} (on other hosts, or started without ncclwatch)", Ranges(unseen));
+  log::Warn("{}", line);
 }
 
 // As the hub, of all nodes.
@@ -87,10 +90,11 @@ void Leader::AnnounceJob(std::int64_t now_ns) {
   if (!whole && (now_ns - ready_ns_ < kGrace_ns || !job_.Settled(now_ns))) return;
   lease_->words().announced.store(1, std::memory_order_release);
   std::string line = WatchingLine(world->size - unseen.size(), world->size);
-  if (job_.nodes() > 1) line += " on each of " + std::to_string(job_.nodes()) + " nodes";
+  if (job_.nodes() > 1) line += fmt::format(" on each of {} nodes", job_.nodes());
   if (!unseen.empty())
-    line += "; not seen: ranks " + Ranges(unseen) + " (started without ncclwatch, or on nodes that cannot be reached)";
-  context_.log.Warn(line);
+    line += fmt::format("; not seen: ranks {} (started without ncclwatch, or on nodes that cannot be reached)",
+                        Ranges(unseen));
+  log::Warn("{}", line);
   SayToAll(told_ ? journal_.judgement().verdict_at_ns : 0);
 }
 
@@ -99,8 +103,8 @@ std::string Leader::WatchingLine(std::size_t seen, std::size_t size) const {
   const std::uint32_t version = std::atomic_ref(context_.own->nccl_version).load(std::memory_order_relaxed);
   const std::string mpi = MpiOf(context_.own);
   const std::string nccl = version != 0 || mpi.empty() ? "NCCL " + Version(version) : "";
-  return "watching " + std::to_string(seen) + "/" + std::to_string(size) + " ranks, " + nccl +
-         (nccl.empty() || mpi.empty() ? "" : ", ") + mpi + ", run directory " + context_.directory.path();
+  return fmt::format("watching {}/{} ranks, {}{}{}, run directory {}", seen, size, nccl,
+                     nccl.empty() || mpi.empty() ? "" : ", ", mpi, context_.directory.path());
 }
 
 std::string Leader::UnseenNote() const {
@@ -109,8 +113,9 @@ std::string Leader::UnseenNote() const {
   const diagnosis::LiveCompare::Front* world = World(fronts);
   const format::Identity& own = context_.own->identity;
   if (!world || own.local_world_size <= 0 || own.world_size <= own.local_world_size) return "";
-  return std::to_string(own.world_size - own.local_world_size) +
-         " ranks of the job run on other hosts: they are not watched from here, and nothing is said about them";
+  return fmt::format(
+      "{} ranks of the job run on other hosts: they are not watched from here, and nothing is said about them",
+      own.world_size - own.local_world_size);
 }
 
 }  // namespace ncclwatch::watch

@@ -6,7 +6,6 @@
 #include "ncclwatch/format/black_box.h"
 #include "watchdog/descriptors/directory.h"
 #include "watchdog/settings/settings.h"
-#include "watchdog/watch/log.h"
 
 namespace ncclwatch::watch {
 
@@ -15,7 +14,6 @@ struct Context {
   std::string own_path;
   descriptors::Directory directory;  // the run directory, kept open: nothing in it is reached by its path
   settings::Settings settings;
-  Log log;
   std::string command;  // of this installation: act::FindCommand
 };
 

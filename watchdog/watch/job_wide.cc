@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "watchdog/act/system_log.h"
+#include "watchdog/log/log.h"
 #include "watchdog/watch/clock.h"
 
 namespace ncclwatch::watch {
@@ -73,7 +76,7 @@ void JobWide::Receive(std::int64_t now_ns, const Crowd& crowd) {
   OpenExchange();
   if (!exchange_) return;
   KeepSecret(now_ns);
-  for (const std::string& line : exchange_->TakeLines()) context_.log.Warn(line);
+  for (const std::string& line : exchange_->TakeLines()) log::Warn("{}", line);
   Settle(now_ns);
   while (std::optional<exchange::Message> message = exchange_->Receive()) Take(std::move(*message), now_ns, crowd);
   if (now_ns - clocks_ns_ >= kClocksEvery_ns) {
@@ -137,9 +140,8 @@ void JobWide::SetRole(Role role, std::int64_t now_ns) {
   said_alone_ns_ = now_ns;
   const format::Identity& own = context_.own->identity;
   const int others = own.world_size - own.local_world_size;
-  context_.log.Warn("the other nodes of the job cannot be reached (" + place_ +
-                    "): " + (others > 0 ? std::to_string(others) + " ranks are not seen, and " : "") +
-                    "those of this node are judged alone");
+  log::Warn("the other nodes of the job cannot be reached ({}): {}those of this node are judged alone", place_,
+            others > 0 ? fmt::format("{} ranks are not seen, and ", others) : "");
 }
 
 void JobWide::BeginReign(std::int64_t now_ns) {

@@ -1,7 +1,10 @@
 // What a hub makes of nodes that it does not hear of any more: how long it waits for them, and what it says then.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/log/log.h"
 #include "watchdog/watch/job_wide.h"
 
 namespace ncclwatch::watch {
@@ -122,8 +125,8 @@ void JobWide::LookAfterTheLost(std::int64_t now_ns) {
       if (!guessable_.contains(name)) journal_->Observe(seen);
     }
     if (any && (!lost || !node.closed))  // a node that has left may have been done; a verdict says if it was not
-      context_.log.Warn("node " + HostOf(node) + " (ranks " + RanksOf(node) + ") is " +
-                        (lost ? "not heard of any more" : "there again"));
+      log::Warn("node {} (ranks {}) is {}", HostOf(node), RanksOf(node),
+                lost ? "not heard of any more" : "there again");
   }
 }
 
@@ -134,18 +137,17 @@ std::vector<std::string> JobWide::Notes(std::int64_t now_ns) const {
     if (std::all_of(node.processes.begin(), node.processes.end(),
                     [](const auto& row) { return LeftByItself(row.second); }))
       continue;
-    const std::string since = std::to_string((now_ns - node.left_ns) / 1'000'000'000) + " s";
-    notes.push_back("node " + HostOf(node) + " has not been heard of for " + since +
-                    ": nothing newer is known of ranks " + RanksOf(node));
+    notes.push_back(fmt::format("node {} has not been heard of for {} s: nothing newer is known of ranks {}",
+                                HostOf(node), (now_ns - node.left_ns) / 1'000'000'000, RanksOf(node)));
   }
   if (Unproven())
     notes.push_back(
         "some nodes have shown nothing that a stranger could not guess: what rests on them is likely at most, "
         "and not acted on (NCCLWATCH_TOKEN_FILE)");
   for (const std::string& node : hub_->others())
-    notes.push_back("node " + node + " runs another version of ncclwatch, and is not watched from here");
+    notes.push_back(fmt::format("node {} runs another version of ncclwatch, and is not watched from here", node));
   for (const std::string& node : hub_->crowded())
-    notes.push_back("node " + node + " tells more than there is room for, and is not watched from here");
+    notes.push_back(fmt::format("node {} tells more than there is room for, and is not watched from here", node));
   return notes;
 }
 

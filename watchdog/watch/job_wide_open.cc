@@ -5,6 +5,7 @@
 #include "watchdog/act/thread.h"
 #include "watchdog/exchange/noted_ids.h"
 #include "watchdog/exchange/token_file.h"
+#include "watchdog/log/log.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/job_wide.h"
 
@@ -21,7 +22,7 @@ constexpr std::int64_t kKeepSecretEvery_ns = 3'600'000 * kMs;
 // Once for a node, whoever leads it.
 void JobWide::SayAlone(const std::string& why) {
   if (lease_->words().alone.exchange(1, std::memory_order_acq_rel) != 0) return;
-  context_.log.Warn("the other nodes are not looked for: " + why + "; the ranks of this node are judged alone");
+  log::Warn("the other nodes are not looked for: {}; the ranks of this node are judged alone", why);
 }
 
 // A file system that does not answer is not waited for, unless the user has named the secret there.

@@ -8,6 +8,7 @@
 #include "watchdog/exchange/address.h"
 #include "watchdog/exchange/noted_ids.h"
 #include "watchdog/exchange/token.h"
+#include "watchdog/log/log.h"
 #include "watchdog/rundir/hydra.h"
 
 namespace ncclwatch::watch {
@@ -73,7 +74,7 @@ std::optional<Plan> SetupFor(const Context& context, std::uint32_t generation,
           "NCCLWATCH_TOKEN_FILE would";
   }
   if (!why.empty()) {
-    context.log.Warn("the other nodes are not looked for: " + why);
+    log::Warn("the other nodes are not looked for: {}", why);
     return std::nullopt;
   }
   if (!setup.job.empty()) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "watchdog/log/log.h"
 #include "watchdog/watch/job_wide.h"
 
 namespace ncclwatch::watch {
@@ -9,7 +10,7 @@ namespace ncclwatch::watch {
 // Once for a leader.
 void JobWide::SayGuessable() {
   if (std::exchange(said_guessable_, true)) return;
-  context_.log.Warn(
+  log::Warn(
       "the nodes of this job know one another by nothing that a stranger could not guess: what others say is shown, "
       "but nothing is done because of it (abort, evidence, hook); NCCLWATCH_TOKEN_FILE gives them a secret");
 }

@@ -6,6 +6,7 @@
 
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/log/log.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/limits.h"
 
@@ -314,8 +315,7 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
 
 // True if something came of it.
 bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
-  if (!diagnosis.unexplained.empty() && !std::exchange(said_unexplained_, true))
-    context_.log.Warn(diagnosis.unexplained);
+  if (!diagnosis.unexplained.empty() && !std::exchange(said_unexplained_, true)) log::Warn("{}", diagnosis.unexplained);
   if (at_ns < not_before_ns_ && !diagnosis.healthy() && diagnosis.findings.front().certainty != Certainty::kCertain)
     return false;
   if (MayBeKnownSoon(diagnosis, at_ns)) {

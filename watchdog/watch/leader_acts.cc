@@ -1,6 +1,8 @@
 // What a leader does about what it has found: says it, writes it, saves evidence, ends the job.
 #include <sys/stat.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/render.h"
 #include "watchdog/diagnosis/where.h"
+#include "watchdog/log/log.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/ending.h"
 #include "watchdog/watch/leader.h"
@@ -40,6 +43,14 @@ std::uint32_t ThreadOf(const reader::MappedBox& box) {
 }
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+// What a verdict says, at the level of its certainty.
+void Tell(const std::optional<Standing>& standing, const std::string& text) {
+  if (standing && standing->certainty == Certainty::kSuspected)
+    log::Warn("{}", text);
+  else
+    log::Error("{}", text);
+}
 
 bool Among(const std::vector<act::StackTarget>& targets, std::int32_t pid) {
   return std::any_of(targets.begin(), targets.end(), [pid](const auto& target) { return target.pid == pid; });
@@ -85,10 +96,7 @@ void Leader::Say(std::int64_t at_ns, bool first) {
   const std::uint64_t before = lease_->words().verdicts.load(std::memory_order_acquire);
   if (before < kMostVerdicts) {
     const std::string text = diagnosis::ToText(WithStacks(*told_));
-    if (standing_->certainty == Certainty::kSuspected)
-      context_.log.Warn(text);
-    else
-      context_.log.Error(text);
+    Tell(standing_, text);
   }
   if (first) lease_->words().verdicts.fetch_add(1, std::memory_order_acq_rel);
   SayToAll(at_ns);
@@ -104,9 +112,9 @@ void Leader::StartHook() {
   hook.input = context_.directory.PathOf("diagnosis.json");
   hook.environment = *environment_;
   hook.limit_s = context_.settings.hook_timeout_s;
-  hook.complain = [log = context_.log](const std::string& line) { log.Error(line); };
+  hook.complain = [](const std::string& line) { log::Error("{}", line); };
   act::TellSystemLog(context_.own->identity, "starts the command of NCCLWATCH_HOOK");
-  if (!act::StartHook(std::move(hook))) context_.log.Error("NCCLWATCH_HOOK could not be started");
+  if (!act::StartHook(std::move(hook))) log::Error("NCCLWATCH_HOOK could not be started");
 }
 
 void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
@@ -115,7 +123,7 @@ void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
   stacks_.clear();
   const bool said = !std::exchange(unsaid_, false);
   if (WriteVerdict(diagnosis, 0)) {
-    if (said) context_.log.Warn(line);
+    if (said) log::Warn("{}", line);
     SayToAll(0);
   }
   told_.reset();
@@ -149,7 +157,7 @@ bool Leader::WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns
   }
   if (error.empty() || said_no_room_) return true;
   said_no_room_ = true;
-  context_.log.Error("the diagnosis could not be written: " + error);
+  log::Error("the diagnosis could not be written: {}", error);
   return true;
 }
 
@@ -163,13 +171,13 @@ EvidenceWish Leader::Wish() const {
   const format::Identity& identity = context_.own->identity;
   if (!context_.settings.out.empty()) {
     dump.out = context_.settings.out + "/" + identity.job;
-    if (identity.attempt > 0) dump.out += "/attempt-" + std::to_string(identity.attempt);
+    if (identity.attempt > 0) dump.out += fmt::format("/attempt-{}", identity.attempt);
   }
   for (const Member& member : crowd_.members())
     if (!member.own) dump.boxes.push_back(BaseName(member.box->path()));
   dump.own = context_.own;
   dump.own_name = BaseName(context_.own_path);
-  if (!said_no_room_) dump.complain = [log = context_.log](const std::string& line) { log.Error(line); };
+  if (!said_no_room_) dump.complain = [](const std::string& line) { log::Error("{}", line); };
   if (told_) {
     wish.verdict_at_ns = journal_.judgement().verdict_at_ns;
     for (const diagnosis::Culprit& culprit : told_->findings.front().culprit_details) {
@@ -196,8 +204,8 @@ EvidenceWish Leader::Wish() const {
 
 void Leader::SayNotHere(const diagnosis::Culprit& culprit) const {
   if (job_verdict_) return;  // of the whole job: the node that it lives on looks at it
-  context_.log.Warn("no evidence of rank " + std::to_string(culprit.rank) + ": pid " + std::to_string(*culprit.pid) +
-                    " may be another process here (it is of another boot, container or time)");
+  log::Warn("no evidence of rank {}: pid {} may be another process here (it is of another boot, container or time)",
+            culprit.rank, *culprit.pid);
 }
 
 void Leader::SaveEvidence() {
@@ -209,7 +217,7 @@ void Leader::SaveEvidence() {
 void Leader::TakeIn(Stacks stacks) {
   if (!stacks.complaint.empty() && !said_no_stacks_) {
     said_no_stacks_ = true;
-    context_.log.Warn("stacks are missing: " + stacks.complaint);
+    log::Warn("stacks are missing: {}", stacks.complaint);
   }
   const std::int64_t at_ns = journal_.judgement().verdict_at_ns;
   if (!told_ || told_->healthy() || at_ns == 0 || stacks.verdict_at_ns != at_ns) return;
@@ -237,11 +245,9 @@ void Leader::AddStacks(std::vector<reader::ProcessStacks> more, std::int64_t at_
   for (const std::string& line : lines) text += line + "\n";
   struct stat info = {};
   constexpr char kMerged[] = "stacks/merged.txt";
-  if (context_.directory.Stat(kMerged, &info)) text += "all stacks: " + context_.directory.PathOf(kMerged) + "\n";
-  if (standing_ && standing_->certainty == Certainty::kSuspected)
-    context_.log.Warn(text);
-  else
-    context_.log.Error(text);
+  if (context_.directory.Stat(kMerged, &info))
+    text += fmt::format("all stacks: {}\n", context_.directory.PathOf(kMerged));
+  Tell(standing_, text);
 }
 
 // What is asked for, by whomever (format::Lease::evidence_wanted), and what becomes of it.
@@ -262,7 +268,7 @@ void Leader::LookAfterEvidence() {
   if (std::optional<Stacks> stacks = evidence_.Tick()) TakeIn(std::move(*stacks));
   if (evidence_.answered() <= words.evidence_given.load(std::memory_order_relaxed)) return;
   words.evidence_given.store(evidence_.answered(), std::memory_order_release);
-  context_.log.Warn("evidence as asked for: " + context_.directory.path() + "/stacks and /evidence");
+  log::Warn("evidence as asked for: {}/stacks and /evidence", context_.directory.path());
 }
 
 // Stacks of culprits that are on other nodes, or their hub's word that quotes ours.
@@ -299,7 +305,7 @@ void Leader::EndIfDue(std::int64_t now_ns) {
   if (standing_->certainty < Certainty::kLikely || !MayEnd(now_ns)) return;
   if (!evidence_.Saved() && now_ns - save_began_ns_ <= kSaveAtMost_ns) return;
   if (AwaitsStacks(now_ns)) return;
-  context_.log.Error("ending the job: communicators are aborted, and processes that do not end exit with status 86");
+  log::Error("ending the job: communicators are aborted, and processes that do not end exit with status 86");
   BeginEnding(now_ns);
 }
 
@@ -307,7 +313,7 @@ void Leader::BeginEnding(std::int64_t now_ns) {
   ending_ = true;
   end_at_ns_ = now_ns;
   std::string why = "ends its job on this node (NCCLWATCH_ON_FAULT=abort)";
-  if (told_ && !told_->healthy()) why.append(" over ").append(diagnosis::Name(told_->findings.front().kind));
+  if (told_ && !told_->healthy()) why += fmt::format(" over {}", diagnosis::Name(told_->findings.front().kind));
   act::TellSystemLog(context_.own->identity, why);
   lease_->words().ending.store(lease_->Generation(), std::memory_order_release);
 }
@@ -327,8 +333,8 @@ bool Leader::EndOthers(std::int64_t now_ns) {
     left = true;
     if (!IsHeld(member) && now_ns - end_at_ns_ < kEndThemselves_ns) continue;
     if (killed_.insert(member.pid).second)
-      act::TellSystemLog(context_.own->identity, "kills process " + std::to_string(member.pid) + " (rank " +
-                                                     std::to_string(member.rank) + "), which does not end");
+      act::TellSystemLog(context_.own->identity,
+                         fmt::format("kills process {} (rank {}), which does not end", member.pid, member.rank));
     act::Kill(member.pidfd);
   }
   return !left || now_ns - end_at_ns_ >= kEndAtMost_ns;

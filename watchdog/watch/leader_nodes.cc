@@ -1,5 +1,7 @@
 // What a leader does as one of several: it goes by its hub's word, or, being the hub, judges the job of all nodes. What
 // it looks at is then the hub's table in place of its own boxes' comparison; fetched boxes stand beside its own.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -7,6 +9,7 @@
 #include "watchdog/diagnosis/as_of.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/text.h"
+#include "watchdog/log/log.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/leader.h"
@@ -53,8 +56,7 @@ std::size_t KnownByProgressOnly(const diagnosis::Diagnosis& diagnosis) {
 
 // "order_mismatch (certain): rank 2"
 std::string Headline(const diagnosis::Finding& finding) {
-  return std::string(Name(finding.kind)) + " (" + std::string(Name(finding.certainty)) +
-         "): " + diagnosis::Ranks(finding.culprits);
+  return fmt::format("{} ({}): {}", Name(finding.kind), Name(finding.certainty), diagnosis::Ranks(finding.culprits));
 }
 
 }  // namespace
@@ -299,7 +301,7 @@ void Leader::ShowWord(const nodes::Word& word) {
   first.certainty = std::min(first.certainty, diagnosis::Certainty::kLikely);
   const std::string line = Headline(first);
   if (line == std::exchange(shown_, line)) return;
-  context_.log.Warn("another node says, and may be a stranger, so that nothing is done because of it: " + line);
+  log::Warn("another node says, and may be a stranger, so that nothing is done because of it: {}", line);
 }
 
 // The hub has spoken: its verdict is this node's, in every file and in the box.
@@ -325,12 +327,13 @@ void Leader::TakeWord(const nodes::Word& word) {
   if (word.verdicts <= words.verdicts.load(std::memory_order_acquire)) return;
   words.verdicts.store(word.verdicts, std::memory_order_release);
   if (!word.stands) return;
-  const std::string line = Headline(word.diagnosis->findings.front()) + ", said in full by the leader on " +
-                           word.hub_host + "; here: " + context_.directory.PathOf("diagnosis.txt");
+  const std::string line =
+      fmt::format("{}, said in full by the leader on {}; here: {}", Headline(word.diagnosis->findings.front()),
+                  word.hub_host, context_.directory.PathOf("diagnosis.txt"));
   if (standing_->certainty == diagnosis::Certainty::kSuspected)
-    context_.log.Warn(line);
+    log::Warn("{}", line);
   else
-    context_.log.Error(line);
+    log::Error("{}", line);
   if (context_.settings.on_fault != settings::OnFault::kReport) SaveEvidence();
 }
 

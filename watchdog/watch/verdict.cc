@@ -1,6 +1,6 @@
 #include "watchdog/watch/verdict.h"
 
-#include <cstdio>
+#include <fmt/format.h>
 
 namespace ncclwatch::watch {
 namespace {
@@ -22,9 +22,7 @@ bool IsHarmless(const diagnosis::Diagnosis& diagnosis) {
 }
 
 std::string Ranks(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return text;
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
 }  // namespace
@@ -56,19 +54,20 @@ Move Decide(const std::optional<Standing>& standing, const diagnosis::Diagnosis&
 }
 
 std::string WithdrawalLine(const Standing& standing, std::int64_t now_realtime_ns) {
-  char after[48];
-  std::snprintf(after, sizeof(after), " after %.1f s: withdrawn",
-                static_cast<double>(now_realtime_ns - standing.began_at_ns) / 1e9);
-  if (standing.culprits.empty()) return std::string("it moved on") + after;
-  const std::string ranks = Ranks(standing.culprits);
-  switch (standing.kind) {
-    case Kind::kMissingParticipant: return ranks + " arrived" + after;
-    case Kind::kInitializationHang: return ranks + " joined" + after;
-    case Kind::kFrozenProcess: return ranks + (standing.culprits.size() == 1 ? " runs" : " run") + " again" + after;
-    case Kind::kDeadRank:
-    case Kind::kEarlyExit: return "nobody waits for " + ranks + " any more" + after;
-    default: return ranks + " moved on" + after;
-  }
+  const auto text = [&]() -> std::string {
+    if (standing.culprits.empty()) return "it moved on";
+    const std::string ranks = Ranks(standing.culprits);
+    switch (standing.kind) {
+      case Kind::kMissingParticipant: return ranks + " arrived";
+      case Kind::kInitializationHang: return ranks + " joined";
+      case Kind::kFrozenProcess: return ranks + (standing.culprits.size() == 1 ? " runs again" : " run again");
+      case Kind::kDeadRank:
+      case Kind::kEarlyExit: return "nobody waits for " + ranks + " any more";
+      default: return ranks + " moved on";
+    }
+  };
+  const double after_s = static_cast<double>(now_realtime_ns - standing.began_at_ns) / 1e9;
+  return fmt::format("{} after {:.1f} s: withdrawn", text(), after_s);
 }
 
 }  // namespace ncclwatch::watch

@@ -19,6 +19,7 @@
 #include "watchdog/descriptors/high.h"
 #include "watchdog/evidence/exit.h"
 #include "watchdog/evidence/pidfd.h"
+#include "watchdog/log/log.h"
 #include "watchdog/reader/guard.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/sweep.h"
@@ -47,17 +48,12 @@ constexpr int kStopPatience_ms = 100;
 
 struct Watchdog::State {
   explicit State(const Start& start)
-      : context{start.own,
-                start.own_path,
-                descriptors::Directory::Own(start.directory),
-                start.settings,
-                Log(start.settings.log, start.own->identity.rank),
-                ""},
+      : context{start.own, start.own_path, start.directory, start.settings, ""},
         clock(start.own),
         call_sites(start.own),
         memory(start.own),
         orders(start.own, context.directory, start.abort_communicators, start.own_stacks),
-        sweep(start.settings.keep, start.directory) {}
+        sweep(start.settings.keep, start.directory.path()) {}
   ~State() {
     if (wake >= 0) close(wake);
     if (holder_fd >= 0) close(holder_fd);
@@ -163,13 +159,13 @@ void Watchdog::State::LookAtHolder(std::int64_t now_ns) {
     leader->Remember(static_cast<std::int32_t>(seen & 0xffffffffu), holder_fd, holder_group, holder_kills);
   holder_fd = -1;
   sweeps = sweeps || lease->Generation() == 1;
-  context.log.Debug("leads this node");
+  log::Info("leads this node (term {})", lease->Generation());
 }
 
 void Watchdog::State::Lead(std::int64_t now_ns, std::int64_t gap_ns) {
   if (!lease->Mine()) {
     leader.reset();
-    context.log.Debug("no longer leads this node");
+    log::Info("leads this node no more: another process has taken the lease");
     return;
   }
   lease->Beat(now_ns);
@@ -193,9 +189,9 @@ bool Watchdog::State::LostGround() {
     leader.reset();
     lease->Release();
     lease.reset();
-    if (!lost) context.log.Error("the lease was cut short: calls are recorded, but nobody looks at them");
+    if (!lost) log::Error("the lease was cut short: calls are recorded, but nobody looks at them");
   }
-  if (lost) context.log.Error("the black box was cut short, or its file system is full: nothing is recorded any more");
+  if (lost) log::Error("the black box was cut short, or its file system is full: nothing is recorded any more");
   return lost;
 }
 
@@ -218,7 +214,7 @@ void Watchdog::State::Run() {
   // A process that ends at once may find its run directory removed already.
   const bool ends =
       context.own->state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(format::ProcessState::kRunning);
-  if (!lease && !ends) context.log.Error("calls are recorded, but nobody looks at them: " + why);
+  if (!lease && !ends) log::Error("calls are recorded, but nobody looks at them: {}", why);
   std::int64_t last_ns = Monotonic();
   while (!stop.load(std::memory_order_acquire)) {
     const std::int64_t now_ns = Monotonic();
@@ -249,7 +245,7 @@ void Watchdog::State::Run() {
       if (Farewell::Asked()) Farewell::Answer();
       leader.reset();
       if (lease) lease->Release();
-      if (++failures == kMostFailures) context.log.Error(std::string("leads no more: ") + error.what());
+      if (++failures == kMostFailures) log::Error("leads no more: {}", error.what());
     }
   }
   leader.reset();

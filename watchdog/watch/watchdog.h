@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ncclwatch/format/black_box.h"
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/settings/settings.h"
 
 namespace ncclwatch::watch {
@@ -13,8 +14,8 @@ namespace ncclwatch::watch {
 struct Start {
   format::Header* own = nullptr;  // the process's own box, mapped read-write
   std::string own_path;
-  int own_guard = -1;     // number of its mapping (reader/guard.h)
-  std::string directory;  // the run directory
+  int own_guard = -1;                // number of its mapping (reader/guard.h)
+  descriptors::Directory directory;  // the run directory
   settings::Settings settings;
   // What only the library in the process can do; null where there is none. Called in threads of the watchdog's.
   int (*abort_communicators)() = nullptr;  // ends them (NCCLWATCH_ON_FAULT=abort): how many there were

@@ -1,15 +1,17 @@
 // checkpoint closes|finds-closed: opens a file that gets the number of standard error, and uses NCCL. It ends when
-// something was written to that file, or to the log of its run directory.
+// something was written to that file, or the log of its run directory says that it is watched.
 #include <fcntl.h>
-#include <sys/stat.h>
+
+#include <fstream>
+#include <iterator>
 
 #include "host.h"
 
 namespace {
 
-off_t Bytes(const std::string& path) {
-  struct stat file {};
-  return stat(path.c_str(), &file) == 0 ? file.st_size : 0;
+std::string Content(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace
@@ -24,6 +26,7 @@ int main(int argc, char** argv) {
   const ncclComm_t world = host::World();
   host::AllReduce(world, 141);
   const std::string log = std::string(std::getenv("NCCLWATCH_DIR")) + "/ncclwatch.log";
-  for (int i = 0; i < 1000 && Bytes(log) == 0 && Bytes("checkpoint") == 0; ++i) usleep(10'000);
+  const auto watched = [&log] { return Content(log).find("watching ") != std::string::npos; };
+  for (int i = 0; i < 1000 && !watched() && Content("checkpoint").empty(); ++i) usleep(10'000);
   return write(fd, "weights", 7) == 7 ? 0 : 96;
 }

@@ -45,36 +45,22 @@ class Standard : public testing::Test {
 TEST_F(Standard, LinesGoToStandardErrorWhileItIsTheSameFile) {
   const std::string first = Replace("first");
   RememberStandardFiles();
-  LogInto(folder_);
   EXPECT_TRUE(IsAsLoaded(STDERR_FILENO));
   WriteLines("one\n", 100);
   const std::string second = Replace("second");
   EXPECT_FALSE(IsAsLoaded(STDERR_FILENO));
   WriteLines("two\n", 100);
-  WriteLines("three\n", 100);
   EXPECT_EQ(Content(first), "one\n");
   EXPECT_EQ(Content(second), "");
-  EXPECT_EQ(Content(folder_ + "/" + kLogName), "two\nthree\n");
 }
 
 TEST_F(Standard, WhatWasClosedAtTheStartIsTheHosts) {
   close(STDERR_FILENO);
   RememberStandardFiles();
-  LogInto(folder_);
   EXPECT_FALSE(IsAsLoaded(STDERR_FILENO));
   const std::string file = Replace("checkpoint");
   WriteLines("a line\n", 100);
   EXPECT_EQ(Content(file), "");
-  EXPECT_EQ(Content(folder_ + "/" + kLogName), "a line\n");
-}
-
-TEST_F(Standard, ALinkInPlaceOfTheLogIsNotFollowed) {
-  const std::string other = folder_ + "/other";
-  ASSERT_EQ(symlink(other.c_str(), (folder_ + "/" + kLogName).c_str()), 0);
-  Replace("replaced");
-  LogInto(folder_);
-  WriteLines("a line\n", 100);
-  EXPECT_FALSE(std::filesystem::exists(other));
 }
 
 TEST_F(Standard, APipeWithoutAReaderLosesTheLine) {

@@ -17,6 +17,7 @@
 
 #include "tests/support/black_box.h"
 #include "watchdog/descriptors/standard.h"
+#include "watchdog/log/log.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/watchdog.h"
@@ -99,7 +100,10 @@ void FakeRank::Live(const std::string& directory, const settings::Settings& sett
     Start begin;
     begin.own = header_;
     begin.own_path = path_;
-    begin.directory = directory;
+    begin.directory = descriptors::Directory::Own(directory);
+    log::SetLevel(settings.log);
+    log::SetRank(header_->identity.rank);
+    log::KeepIn(begin.directory);
     begin.settings = settings;
     watchdog = Watchdog::Launch(begin);
   }

@@ -65,12 +65,7 @@ class JobWideSetup : public ::testing::Test {
 
   std::string top_;
   std::unique_ptr<format::Header> header_ = std::make_unique<format::Header>();
-  Context context_{.own = nullptr,
-                   .own_path = {},
-                   .directory = {},
-                   .settings = {},
-                   .log = Log(settings::LogLevel::kOff, 0),
-                   .command = {}};
+  Context context_{.own = nullptr, .own_path = {}, .directory = {}, .settings = {}, .command = {}};
   std::vector<std::string> environment_;
   FoundTokens found_;
 };
