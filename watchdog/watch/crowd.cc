@@ -5,15 +5,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <string_view>
 
 #include "ncclwatch/format/lease.h"
+#include "watchdog/diagnosis/text.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/evidence/process_state.h"
+#include "watchdog/log/log.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/watch/log_text.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -99,9 +104,17 @@ bool Crowd::Scan(std::int64_t now_ns) {
     any = true;
   }
   closedir(directory);
+  if (any) LogMembers();
   notes_.clear();
   for (const auto& [path, reason] : unreadable_) notes_.push_back(path + ": " + reason);
   return any;
+}
+
+void Crowd::LogMembers() const {
+  std::vector<int> ranks;
+  for (const Member& member : members_) ranks.push_back(member.rank);
+  std::sort(ranks.begin(), ranks.end());
+  log::Debug("follows {} processes: {}", ranks.size(), diagnosis::Ranks(ranks));
 }
 
 void Crowd::Add(std::unique_ptr<reader::MappedBox> box, bool own) {
@@ -183,6 +196,7 @@ int Crowd::LookForDeaths(std::int64_t now_ns) {
       if (fds[i].revents) deaths += LookBehind(with_pidfd[i], now_ns);
   for (Member* member : without) deaths += CheckDeath(member, now_ns);
   deaths_ += deaths;
+  LogSeen();
   return deaths;
 }
 
@@ -203,6 +217,7 @@ bool Crowd::CheckDeath(Member* member, std::int64_t now_ns) {
     evidence::ExitWord exit = evidence::ExitOf(member->pid, member->start_time, member->pidfd);
     if (exit.signal == 9 && memory_kills_.TakeKill(member->memory_group)) exit.flags |= format::kExitOutOfMemory;
     Observe(*member, Observed::kGone, now_ns, exit);
+    NoteForLog(*member, "is gone: " + EndText(exit));
     return true;
   }
   if (!process_gone && !lock_free) {
@@ -213,6 +228,7 @@ bool Crowd::CheckDeath(Member* member, std::int64_t now_ns) {
   if (now_ns - member->half_gone_ns >= kHiddenAfter_ns && member->last != Observed::kHidden) {
     member->last = Observed::kHidden;
     Observe(*member, Observed::kHidden, now_ns);
+    NoteForLog(*member, StateText(Observed::kHidden));
   }
   return false;
 }
@@ -234,8 +250,25 @@ bool Crowd::LookAtSilent(std::int64_t now_ns) {
     if (now_is == member.last || !room) continue;
     member.last = now_is;
     any |= Observe(member, state, now_ns);
+    NoteForLog(member, StateText(state));
   }
+  LogSeen();
   return any;
+}
+
+// Where many processes end at once, the verdict does not wait for as many lines.
+void Crowd::NoteForLog(const Member& member, const std::string& what) {
+  constexpr std::size_t kMostNamed = 4;
+  if (seen_.size() < kMostNamed) seen_.push_back(fmt::format("rank {} (pid {}) {}", member.rank, member.pid, what));
+  ++seen_count_;
+}
+
+void Crowd::LogSeen() {
+  if (seen_count_ == 0) return;
+  const std::size_t more = seen_count_ - seen_.size();
+  log::Info("{}{}", fmt::join(seen_, "; "), more != 0 ? fmt::format("; and {} others", more) : "");
+  seen_.clear();
+  seen_count_ = 0;
 }
 
 void Crowd::LookForUnborn(std::int64_t now_ns) {
@@ -251,6 +284,7 @@ void Crowd::LookForUnborn(std::int64_t now_ns) {
     observation.place = PlaceOf(context_.own->identity);
     observation.what = Observed::kUnborn;
     journal_->Observe(observation);
+    log::Debug("rank {} (pid {}) has no black box yet", unborn.rank, unborn.pid);
   }
 }
 

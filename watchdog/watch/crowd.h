@@ -75,6 +75,9 @@ class Crowd {
   void LearnEarlierDeaths(const reader::MappedBox& box);
   bool LookBehind(Member* member, std::int64_t now_ns);
   bool CheckDeath(Member* member, std::int64_t now_ns);
+  void LogMembers() const;
+  void NoteForLog(const Member& member, const std::string& what);
+  void LogSeen();
   bool Observe(const Member& member, format::Observed what, std::int64_t now_ns, const evidence::ExitWord& exit = {});
 
   const Context& context_;
@@ -97,6 +100,8 @@ class Crowd {
   std::int64_t scanned_ns_ = 0;
   std::int64_t looked_without_pidfd_ns_ = 0;
   int deaths_ = 0;
+  std::vector<std::string> seen_;  // not logged yet; of more than a few only the count
+  std::size_t seen_count_ = 0;
 };
 
 }  // namespace ncclwatch::watch

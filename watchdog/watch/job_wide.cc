@@ -136,12 +136,22 @@ void JobWide::SetRole(Role role, std::int64_t now_ns) {
   if (role == role_) return;
   role_ = role;
   since_ns_ = now_ns;
+  LogRole();
   if (role != Role::kAlone || (said_alone_ns_ != 0 && now_ns - said_alone_ns_ < kAloneLineEvery_ns)) return;
   said_alone_ns_ = now_ns;
   const format::Identity& own = context_.own->identity;
   const int others = own.world_size - own.local_world_size;
   log::Warn("the other nodes of the job cannot be reached ({}): {}those of this node are judged alone", place_,
             others > 0 ? fmt::format("{} ranks are not seen, and ", others) : "");
+}
+
+void JobWide::LogRole() const {
+  switch (role_) {
+    case Role::kAlone: return log::Info("judges this node alone");
+    case Role::kLooking: return log::Info("looks for the other nodes at {}", place_);
+    case Role::kMember: return log::Info("is connected to the hub on node {}, term {}", hub_node_, term_);
+    case Role::kHub: return log::Info("is the hub of the job's nodes, term {}", term_);
+  }
 }
 
 void JobWide::BeginReign(std::int64_t now_ns) {
@@ -210,8 +220,12 @@ void JobWide::TakeFromHub(exchange::Message message, std::int64_t now_ns, const 
 
 void JobWide::TakeOnHub(exchange::Message message, std::int64_t now_ns) {
   switch (message.type) {
-    case Type::kJoined: return TakeJoined(message.from, message.guessable, now_ns);
+    case Type::kJoined:
+      log::Debug("node {} has joined{}", message.from, message.guessable ? "; it may be a stranger" : "");
+      return TakeJoined(message.from, message.guessable, now_ns);
     case Type::kLeft:
+      log::Debug("node {} has left: {}", message.from,
+                 WasClosed(message.body) ? "it closed its connection" : "it is not heard of any more");
       std::erase(joined_, message.from);
       return hub_->Leave(message.from, WasClosed(message.body), now_ns);
     case Type::kSummary:

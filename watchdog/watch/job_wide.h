@@ -104,6 +104,7 @@ class JobWide : public nodes::Post {
   bool CutOff(std::int64_t now_ns) const;
   std::int64_t Allowance_ns() const;  // for signs of life that come late
   std::int64_t LostAfter_ns(const nodes::Table::Node& node, std::int64_t now_ns) const;
+  void LogRole() const;
   void SetRole(Role role, std::int64_t now_ns);
 
   const Context& context_;

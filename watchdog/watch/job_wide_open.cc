@@ -67,6 +67,7 @@ void JobWide::OpenExchange() {
     place_ = setup.address.ToText() + (setup.address.source.empty() ? "" : " from " + setup.address.source);
     only_guessable_ = std::all_of(setup.tokens.begin(), setup.tokens.end(),
                                   [](const exchange::Token& token) { return token.guessable; });
+    log::Debug("opens the exchange between nodes at {}", place_);
     exchange_ = exchange::Open(setup, &why);
   }
   secret_directory_ = found.directory;

@@ -1,5 +1,7 @@
 #include "watchdog/watch/leader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -9,6 +11,7 @@
 #include "watchdog/log/log.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/limits.h"
+#include "watchdog/watch/log_text.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -39,6 +42,8 @@ constexpr std::int64_t kHeldLooks_ns[] = {300 * kMs, 600 * kMs, 1100 * kMs, 2500
 constexpr std::int64_t kMisuseAgain_ns = 600 * kMs;
 constexpr std::int64_t kStandingEvery_ns = 400 * kMs;
 constexpr std::int64_t kCostShare = 20;  // of the time at most 1 in 20 goes into diagnoses of healthy jobs
+
+double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 }  // namespace
 
@@ -80,11 +85,12 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
   LookAfterEvidence();
   const bool off = lease_->words().switched_off.load(std::memory_order_acquire) != 0;
   if (off) {
-    was_off_ = true;
+    if (!std::exchange(was_off_, true)) log::Info("watching is switched off");
     return;
   }
   if (was_off_) {  // nothing was recorded meanwhile: the cursors mean nothing any more
     was_off_ = false;
+    log::Info("watching is switched on again");
     auto fresh = std::make_unique<LiveCompare>();
     crowd_.FollowAnew(fresh.get());
     compare_ = std::move(fresh);
@@ -145,6 +151,9 @@ void Leader::Learn(std::int64_t now_ns) {
   if (JudgesItself()) longest_wait_ns_ = std::max(longest_wait_ns_, waits.longest_ns);
   if (job_.role() != JobWide::Role::kMember || JudgesItself())
     limits_ = LimitsFor(context_.settings.timeout_s, longest_wait_ns_);
+  if (limits_.suspect_after_ns != std::exchange(logged_suspect_after_ns_, limits_.suspect_after_ns))
+    log::Debug("a stall is suspected after {:.1f} s and likely after {:.1f} s: the longest wait so far was {:.3f} s",
+               Seconds(limits_.suspect_after_ns), Seconds(limits_.likely_after_ns), Seconds(longest_wait_ns_));
   reader::Judgement judgement = journal_.judgement();
   judgement.suspect_after_ns = limits_.suspect_after_ns;
   judgement.likely_after_ns = limits_.likely_after_ns;
@@ -283,6 +292,7 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
     misuse_again_ns_ = 0;
   misuses_judged_ = misuses;
   if (!JudgesItself()) return LookForHub(now_ns, ripe);
+  ripe_text_ = ripe.Text();
   // A rank that joined since the last scan is not to be called unobserved: offline its box will be there.
   if (scanned_ns_ != now_ns) {
     scanned_ns_ = now_ns;
@@ -313,8 +323,25 @@ void Leader::Judge(std::int64_t now_ns, const Ripe& ripe) {
   suspected_.clear();
 }
 
+std::string Leader::Ripe::Text() const {
+  std::vector<std::string_view> why;
+  if (deaths) why.push_back("a process is gone");
+  if (mismatch) why.push_back("ranks have made different calls");
+  if (stall) why.push_back("nothing moves");
+  if (held) why.push_back("calls of MPI are blocked");
+  if (misuse) why.push_back("a call of MPI was wrong");
+  if (standing) why.push_back("a verdict stands");
+  return fmt::format("{}", fmt::join(why, ", "));
+}
+
+// As long as one look after the other comes to the same, one line says it.
+void Leader::LogOutcome(const std::string& outcome) {
+  if (outcome != std::exchange(logged_outcome_, outcome)) log::Debug("looked closer ({}): {}", ripe_text_, outcome);
+}
+
 // True if something came of it.
 bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
+  LogOutcome(OutcomeOf(diagnosis));
   if (!diagnosis.unexplained.empty() && !std::exchange(said_unexplained_, true)) log::Warn("{}", diagnosis.unexplained);
   if (at_ns < not_before_ns_ && !diagnosis.healthy() && diagnosis.findings.front().certainty != Certainty::kCertain)
     return false;

@@ -57,6 +57,7 @@ class Leader {
     bool new_deaths = false, deaths = false, mismatch = false, stall = false, held = false, misuse = false,
          standing = false;
     bool any() const { return deaths || mismatch || stall || held || misuse || standing; }
+    std::string Text() const;
   };
 
   struct Round {  // of asking other nodes before the job is judged
@@ -97,6 +98,7 @@ class Leader {
   int DeathsElsewhere();
   bool IsGone(std::int32_t rank) const;
 
+  void LogOutcome(const std::string& outcome);
   void TakeOver(std::int64_t now_ns);
   void Learn(std::int64_t now_ns);
   Ripe WhatIsRipe(std::int64_t now_ns, int new_deaths);
@@ -169,6 +171,8 @@ class Leader {
   std::int64_t took_over_ns_ = 0;
   bool was_off_ = false;
   bool said_no_room_ = false;
+  std::string ripe_text_, logged_outcome_;  // why the job was last looked at closely, and what came of it
+  std::int64_t logged_suspect_after_ns_ = 0;
   bool said_no_stacks_ = false;
   bool said_unexplained_ = false;
   bool ending_ = false;

@@ -17,6 +17,7 @@
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/ending.h"
 #include "watchdog/watch/leader.h"
+#include "watchdog/watch/log_text.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -155,6 +156,7 @@ bool Leader::WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns
     const std::string why = draft->Keep();
     if (error.empty()) error = why;
   }
+  if (error.empty()) log::Debug("diagnosis.json is written: {}", OutcomeOf(judged));
   if (error.empty() || said_no_room_) return true;
   said_no_room_ = true;
   log::Error("the diagnosis could not be written: {}", error);
@@ -210,11 +212,15 @@ void Leader::SayNotHere(const diagnosis::Culprit& culprit) const {
 
 void Leader::SaveEvidence() {
   save_began_ns_ = Monotonic();
-  evidence_.Ask(Wish());
+  EvidenceWish wish = Wish();
+  log::Debug("saves evidence: stacks of {} processes, {} of them suspects", wish.targets.size(),
+             wish.dump.suspects.size());
+  evidence_.Ask(std::move(wish));
 }
 
 // Stacks of the standing verdict's culprits are told with it from now on.
 void Leader::TakeIn(Stacks stacks) {
+  log::Debug("stacks of {} processes are read", stacks.processes.size());
   if (!stacks.complaint.empty() && !said_no_stacks_) {
     said_no_stacks_ = true;
     log::Warn("stacks are missing: {}", stacks.complaint);

@@ -13,6 +13,7 @@
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/clock.h"
 #include "watchdog/watch/leader.h"
+#include "watchdog/watch/log_text.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -52,11 +53,6 @@ std::size_t KnownByProgressOnly(const diagnosis::Diagnosis& diagnosis) {
     if (!call.op && call.state != diagnosis::CallState::kNotCalled && call.state != diagnosis::CallState::kNotObserved)
       ranks += call.ranks.size();
   return ranks;
-}
-
-// "order_mismatch (certain): rank 2"
-std::string Headline(const diagnosis::Finding& finding) {
-  return fmt::format("{} ({}): {}", Name(finding.kind), Name(finding.certainty), diagnosis::Ranks(finding.culprits));
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ void Watchdog::State::LookAtHolder(std::int64_t now_ns) {
     leader->Remember(static_cast<std::int32_t>(seen & 0xffffffffu), holder_fd, holder_group, holder_kills);
   holder_fd = -1;
   sweeps = sweeps || lease->Generation() == 1;
-  log::Info("leads this node (term {})", lease->Generation());
+  log::Info("leads this node, term {}{}", lease->Generation(), holder_gone ? ": the process that led it is gone" : "");
 }
 
 void Watchdog::State::Lead(std::int64_t now_ns, std::int64_t gap_ns) {
@@ -177,6 +177,7 @@ void Watchdog::State::Lead(std::int64_t now_ns, std::int64_t gap_ns) {
 void Watchdog::State::LookOnceMore(std::int64_t now_ns) {
   if (lease && !leader && failures < kMostFailures) LookAtHolder(now_ns);
   if (!leader || !lease->Mine()) return;
+  log::Debug("this process is about to end by SIGTERM: looks once more");
   leader->Tick(now_ns, 0);
   leader->Linger();
 }
@@ -245,6 +246,7 @@ void Watchdog::State::Run() {
       if (Farewell::Asked()) Farewell::Answer();
       leader.reset();
       if (lease) lease->Release();
+      log::Debug("gives the lease back: {}", error.what());
       if (++failures == kMostFailures) log::Error("leads no more: {}", error.what());
     }
   }
