@@ -5,6 +5,10 @@ option(NCCLWATCH_PRECOMPILED "compile common headers once" ON)
 set(NCCLWATCH_COMMON_HEADERS
   <algorithm> <array> <atomic> <charconv> <cstdint> <cstdio> <cstdlib> <cstring> <functional> <map> <memory> <optional>
   <set> <string> <string_view> <tuple> <unordered_map> <utility> <variant> <vector>)
+# What only programs may use.
+set(NCCLWATCH_PROGRAM_HEADERS
+  ${NCCLWATCH_COMMON_HEADERS} <absl/container/flat_hash_map.h> <absl/container/flat_hash_set.h> <absl/status/statusor.h>
+  <fmt/core.h>)
 
 # Programs are compiled as libraries are: GCC reads compiled headers only under the same options.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)
@@ -32,7 +36,7 @@ function(ncclwatch_precompile folder)
     if(NOT type MATCHES "^(INTERFACE_LIBRARY|UTILITY)$")
       get_target_property(sources ${target} SOURCES)
     endif()
-    if(NOT sources MATCHES "[.]cc(;|$)" OR target MATCHES "^ncclwatch_(common|command|test)_headers$")
+    if(NOT sources MATCHES "[.]cc(;|$)" OR target MATCHES "^ncclwatch_((common|program|command|test)_headers|fmt)$")
       continue()
     elseif(libraries MATCHES "GTest::")
       # Tests of the release build wait for others, not for their own code.
@@ -40,6 +44,8 @@ function(ncclwatch_precompile folder)
       target_precompile_headers(${target} REUSE_FROM ncclwatch_test_headers)
     elseif(libraries MATCHES "CLI11::")
       target_precompile_headers(${target} REUSE_FROM ncclwatch_command_headers)
+    elseif(libraries MATCHES "ncclwatch_abseil")
+      target_precompile_headers(${target} REUSE_FROM ncclwatch_program_headers)
     else()
       target_precompile_headers(${target} REUSE_FROM ncclwatch_common_headers)
     endif()
@@ -54,8 +60,10 @@ if(NCCLWATCH_PRECOMPILED)
   ncclwatch_precompiled_headers(ncclwatch_common_headers ${NCCLWATCH_COMMON_HEADERS})
   find_package(CLI11 REQUIRED)
   find_package(nlohmann_json REQUIRED)
-  ncclwatch_precompiled_headers(ncclwatch_command_headers ${NCCLWATCH_COMMON_HEADERS} <CLI/CLI.hpp> <nlohmann/json.hpp>)
-  target_link_libraries(ncclwatch_command_headers PRIVATE CLI11::CLI11 nlohmann_json::nlohmann_json)
+  ncclwatch_precompiled_headers(ncclwatch_program_headers ${NCCLWATCH_PROGRAM_HEADERS})
+  target_link_libraries(ncclwatch_program_headers PRIVATE ncclwatch_abseil)
+  ncclwatch_precompiled_headers(ncclwatch_command_headers ${NCCLWATCH_PROGRAM_HEADERS} <CLI/CLI.hpp> <nlohmann/json.hpp>)
+  target_link_libraries(ncclwatch_command_headers PRIVATE ncclwatch_abseil CLI11::CLI11 nlohmann_json::nlohmann_json)
   if(NOT CMAKE_CROSSCOMPILING)
     find_package(GTest REQUIRED)
     ncclwatch_precompiled_headers(ncclwatch_test_headers ${NCCLWATCH_COMMON_HEADERS} <gtest/gtest.h>)

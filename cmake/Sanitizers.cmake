@@ -7,3 +7,7 @@ if(NCCLWATCH_SANITIZE)
   add_compile_options(-fsanitize=${NCCLWATCH_SANITIZE} -fno-sanitize=vptr -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${NCCLWATCH_SANITIZE})
 endif()
+if(NCCLWATCH_SANITIZE OR NCCLWATCH_FUZZ)
+  # Abseil's hash tables have another layout under AddressSanitizer from 2023 on, and its archives are built without.
+  add_compile_definitions(NDEBUG_SANITIZER)
+endif()
