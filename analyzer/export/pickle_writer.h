@@ -1,10 +1,11 @@
 // Writes a pickle of plain data as torch's own pickler does: protocol 2, every string once.
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 namespace ncclwatch::analyzer::exporting {
 
@@ -37,7 +38,7 @@ class PickleWriter {
   void Fixed(T value);
 
   std::string bytes_;
-  std::unordered_map<std::string, std::uint32_t> numbers_;  // of strings that are there already
+  absl::flat_hash_map<std::string, std::uint32_t> numbers_;  // of strings that are there already
 };
 
 }  // namespace ncclwatch::analyzer::exporting

@@ -1,7 +1,9 @@
 #include "analyzer/export/torch_dump.h"
 
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <map>
 
 #include "analyzer/export/pickle_writer.h"
 #include "analyzer/export/torch_names.h"
@@ -32,16 +34,11 @@ std::string Description(const View& view, const CommView& comm) {
   return comm.parent == 0 && static_cast<int>(comm.size) == view.expected ? "default_pg" : "undefined";
 }
 
-std::string RankList(const CommView& comm) {
-  std::string list;
-  for (const int rank : comm.job_ranks) list += (list.empty() ? "" : ", ") + std::to_string(rank);
-  return "[" + list + "]";
-}
+std::string RankList(const CommView& comm) { return fmt::format("[{}]", absl::StrJoin(comm.job_ranks, ", ")); }
 
 // "2.28.9" of 22809.
 std::string VersionText(std::uint32_t version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 // The dump of one rank.
@@ -124,7 +121,7 @@ class Writer {
     out_.Key("pg_status");
     out_.BeginDictionary();
     for (std::size_t i = 0; i < series_.size(); ++i) {
-      out_.Key(std::to_string(i));
+      out_.Key(fmt::format("{}", i));
       out_.BeginDictionary();
       out_.Item("last_enqueued_collective", static_cast<std::int64_t>(series_[i].member->entered));
       out_.Item("last_started_collective", std::int64_t{-1});
@@ -207,7 +204,7 @@ class Writer {
     out_.Key("process_group");
     out_.Pair(Name(*series.comm), Description(view_, *series.comm));
     out_.Item("thread_name", "");
-    out_.Item("thread_id", std::to_string(call.thread));
+    out_.Item("thread_id", fmt::format("{}", call.thread));
     out_.Item("collective_seq_id", series.collectives);
     out_.Item("p2p_seq_id", series.launches);
     out_.Item("op_id", records_);
@@ -241,8 +238,8 @@ TorchDumps ToTorchDumps(const View& view) {
   TorchDumps all;
   for (const CommView& comm : view.comms)
     if (!RanksKnown(comm))
-      all.notes.push_back("communicator " + diagnosis::Hex16(comm.id) +
-                          " is left out: the ranks of some of its members are not known");
+      all.notes.push_back(
+          fmt::format("communicator {:016x} is left out: the ranks of some of its members are not known", comm.id));
   for (const Node& node : view.nodes) all.dumps.push_back({node.rank, Writer(view, node).Dump()});
   return all;
 }

@@ -1,5 +1,7 @@
 #include "analyzer/export/torch_names.h"
 
+#include <fmt/core.h>
+
 #include <iterator>
 
 #include "ncclwatch/format/fingerprint.h"
@@ -11,7 +13,6 @@ using functions::Function;
 std::optional<TorchCall> ToTorchCall(const reader::Call& call, const reader::Communicator& communicator) {
   const std::uint64_t count = call.count, all = call.count * communicator.size;
   const bool root = call.root == static_cast<std::int32_t>(communicator.rank);
-  const std::string self = std::to_string(communicator.rank), peer = std::to_string(call.root);
   const auto if_root = [&](std::uint64_t elements) { return root ? std::optional(elements) : std::nullopt; };
   switch (format::Canonical(call.function)) {
     case Function::ncclAllReduce: return TorchCall{"nccl:all_reduce", count, count};
@@ -22,8 +23,10 @@ std::optional<TorchCall> ToTorchCall(const reader::Call& call, const reader::Com
     case Function::ncclAlltoAll: return TorchCall{"nccl:all_to_all", all, all};
     case Function::ncclGather: return TorchCall{"nccl:gather", count, if_root(all)};
     case Function::ncclScatter: return TorchCall{"nccl:scatter", if_root(all), count};
-    case Function::ncclSend: return TorchCall{"nccl:send " + self + "->" + peer, count, count};
-    case Function::ncclRecv: return TorchCall{"nccl:recv " + self + "<-" + peer, count, count};
+    case Function::ncclSend:
+      return TorchCall{fmt::format("nccl:send {}->{}", communicator.rank, call.root), count, count};
+    case Function::ncclRecv:
+      return TorchCall{fmt::format("nccl:recv {}<-{}", communicator.rank, call.root), count, count};
     default: return std::nullopt;
   }
 }

@@ -1,8 +1,11 @@
 #include "analyzer/import/boxes.h"
 
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <unordered_map>
-#include <unordered_set>
+#include <chrono>
 
 #include "analyzer/import/membership.h"
 #include "analyzer/import/notes.h"
@@ -11,18 +14,17 @@
 namespace ncclwatch::analyzer::import {
 namespace {
 
-constexpr std::int64_t kSecondNs = 1'000'000'000;
 // A file server's clock may run behind the node's.
-constexpr std::int64_t kClockSlackNs = 2 * kSecondNs;
+constexpr std::int64_t kClockSlackNs = std::chrono::nanoseconds(std::chrono::seconds(2)).count();
 // No call outlives its timeout by as much: torch ends the process. A file that is younger is a copy.
-constexpr std::int64_t kLeastAfterNs = 3600 * kSecondNs;
+constexpr std::int64_t kLeastAfterNs = std::chrono::nanoseconds(std::chrono::hours(1)).count();
 
 void DropSecondOfOneRank(std::vector<Dump>* dumps, reader::RunImage* run) {
   std::stable_sort(dumps->begin(), dumps->end(), [](const Dump& a, const Dump& b) { return a.rank < b.rank; });
   std::vector<Dump> kept;
   for (Dump& dump : *dumps) {
     if (!kept.empty() && kept.back().rank == dump.rank)
-      run->failures.push_back({dump.path, "a second dump of rank " + std::to_string(dump.rank)});
+      run->failures.push_back({dump.path, fmt::format("a second dump of rank {}", dump.rank)});
     else
       kept.push_back(std::move(dump));
   }
@@ -86,9 +88,9 @@ void SetBox(const Membership& membership, Dump* dump) {
 void AddUnusedGroups(const Membership& membership, std::vector<Dump>* dumps) {
   struct Known {
     Dump* dump = nullptr;
-    std::unordered_set<std::uint64_t> groups;
+    absl::flat_hash_set<std::uint64_t> groups;
   };
-  std::unordered_map<std::int32_t, Known> of_rank;
+  absl::flat_hash_map<std::int32_t, Known> of_rank;
   for (Dump& dump : *dumps) {
     if (!dump.whole()) continue;
     Known& known = of_rank[dump.rank];
@@ -119,7 +121,7 @@ void DropGroupsOfLostEntries(Dump* dump) {
 
 // The fingerprints of a group's calls, one after the other, from the first position that every ring still holds.
 void SetChains(std::vector<Dump>* dumps) {
-  std::unordered_map<std::uint64_t, std::uint64_t> start_of;
+  absl::flat_hash_map<std::uint64_t, std::uint64_t> start_of;
   for (const Dump& dump : *dumps) {
     std::vector<char> seen(dump.box.communicators.size(), 0);
     for (const reader::Call& call : dump.box.calls) {

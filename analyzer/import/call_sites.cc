@@ -1,5 +1,7 @@
 #include "analyzer/import/call_sites.h"
 
+#include <fmt/core.h>
+
 #include <string>
 
 namespace ncclwatch::analyzer::import {
@@ -29,13 +31,13 @@ std::uint32_t CallSites::LookAt(ValueId frame) {
     else if (key == Key::kFilename)
       file = words_.Of(value).text.substr(0, kMostText);
     else if (key == Key::kLine && tree_.Is(value, ValueKind::kInteger))
-      line = std::to_string(tree_.integer(value));
+      line = fmt::format("{}", tree_.integer(value));
     is_key = !is_key;
   });
   if (OfTorch(file)) return 0;
   reader::CallSite site;
   site.address = box_.call_sites.size() + 1;
-  site.name = line == "0" ? name : file + ":" + line + " in " + name;
+  site.name = line == "0" ? name : fmt::format("{}:{} in {}", file, line, name);
   box_.call_sites.push_back(std::move(site));
   return static_cast<std::uint32_t>(box_.call_sites.size());
 }

@@ -1,5 +1,10 @@
 #include "analyzer/import/dump.h"
 
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
+#include <absl/strings/strip.h>
+#include <absl/time/time.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -23,16 +28,12 @@ constexpr std::uint64_t kLooksPerByte = 4;
 // "[0, 1, 5]": text in pickles and in JSON.
 std::vector<std::int32_t> RanksOf(std::string_view text) {
   std::vector<std::int32_t> ranks;
-  while (!text.empty()) {
-    const std::size_t digit = text.find_first_of("0123456789");
-    if (digit == std::string_view::npos) break;
-    text.remove_prefix(digit);
-    std::int32_t rank = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    if (error != std::errc() || rank >= static_cast<std::int32_t>(reader::kMaxCommunicatorSize)) return {};
-    ranks.push_back(rank);
-    if (ranks.size() > reader::kMaxCommunicatorSize) return {};
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  const absl::string_view list(text.data(), text.size());  // another type than std's in some builds of Abseil
+  for (const absl::string_view word : absl::StrSplit(list, absl::ByAnyChar("[], "), absl::SkipEmpty())) {
+    std::uint32_t rank = 0;
+    if (!absl::SimpleAtoi(word, &rank) || rank >= reader::kMaxCommunicatorSize) return {};
+    if (ranks.size() == reader::kMaxCommunicatorSize) return {};
+    ranks.push_back(static_cast<std::int32_t>(rank));
   }
   return ranks;
 }
@@ -69,41 +70,43 @@ void AddGroups(const Tree& tree, ValueId pg_config, std::size_t bytes, Words* wo
   });
 }
 
-std::string TakeApart(const Tree& tree, ValueId root, std::size_t bytes, Dump* dump) {
-  if (!tree.Is(root, ValueKind::kDictionary)) return "no dump of a flight recorder: not a dictionary";
+absl::StatusOr<Dump> TakeApart(const Tree& tree, ValueId root, std::size_t bytes) {
+  if (!tree.Is(root, ValueKind::kDictionary))
+    return absl::InvalidArgumentError("no dump of a flight recorder: not a dictionary");
+  Dump dump;
   Words words(tree);
   ValueId entries = Tree::kNone, pg_config = Tree::kNone;
   EachPair(tree, root, 256, [&](ValueId key, ValueId value) {
     switch (words.Of(key).key) {
-      case Key::kVersion: dump->version = words.Of(value).text; break;
+      case Key::kVersion: dump.version = words.Of(value).text; break;
       case Key::kEntries: entries = value; break;
       case Key::kPgConfig: pg_config = value; break;
       case Key::kRank:
         if (tree.Is(value, ValueKind::kInteger) && tree.integer(value) >= 0)
-          dump->rank = static_cast<std::int32_t>(std::min<std::int64_t>(tree.integer(value), INT32_MAX));
+          dump.rank = static_cast<std::int32_t>(std::min<std::int64_t>(tree.integer(value), INT32_MAX));
         break;
       default: break;
     }
   });
-  if (dump->version.empty()) return "no dump of a flight recorder: it names no version";
-  if (!dump->version.starts_with("2.")) return "version " + dump->version + " of the flight recorder is not known here";
-  Entries all(tree, &words, kLooksPerByte * bytes + 1024, dump);
-  AddGroups(tree, pg_config, bytes, &words, &all, dump);
+  if (dump.version.empty()) return absl::InvalidArgumentError("no dump of a flight recorder: it names no version");
+  if (!dump.version.starts_with("2."))
+    return absl::UnimplementedError(fmt::format("version {} of the flight recorder is not known here", dump.version));
+  Entries all(tree, &words, kLooksPerByte * bytes + 1024, &dump);
+  AddGroups(tree, pg_config, bytes, &words, &all, &dump);
   bool within = true;
   if (tree.Is(entries, ValueKind::kList)) all.Reserve(tree.Count(entries));
   if (tree.Is(entries, ValueKind::kList))
     tree.Each(entries, SIZE_MAX, [&](ValueId entry) { within = within && all.Add(entry); });
-  if (!within) return "it refers to the same values more often than a dump does";
+  if (!within) return absl::ResourceExhaustedError("it refers to the same values more often than a dump does");
   all.Finish();
-  return {};
+  return dump;
 }
 
 }  // namespace
 
 std::int32_t RankInName(const std::string& path) {
   std::string name = std::filesystem::path(path).filename().string();
-  for (const std::string_view ending : {".json", ".pickle", ".pkl"})
-    if (name.ends_with(ending)) name.resize(name.size() - ending.size());
+  for (const char* ending : {".json", ".pickle", ".pkl"}) name = std::string(absl::StripSuffix(name, ending));
   const std::size_t digits = name.size() - (name.find_last_not_of("0123456789") + 1);
   std::int32_t rank = -1;
   const char* end = name.data() + name.size();
@@ -111,32 +114,31 @@ std::int32_t RankInName(const std::string& path) {
   return digits > 0 && error == std::errc() && stop == end ? rank : -1;
 }
 
-std::string ParseDump(std::string_view bytes, Tree* tree, Dump* dump) {
+absl::StatusOr<Dump> ParseDump(std::string_view bytes, Tree* tree) {
   tree->Clear();
-  ValueId root = Tree::kNone;
-  std::string reason = "neither a pickle nor JSON";
+  absl::StatusOr<ValueId> root = absl::InvalidArgumentError("neither a pickle nor JSON");
   if (LooksLikePickle(bytes))
-    reason = ParsePickle(bytes, tree, &root);
+    root = ParsePickle(bytes, tree);
   else if (LooksLikeJsonObject(bytes))
-    reason = ParseJson(bytes, tree, &root);
-  return reason.empty() ? TakeApart(*tree, root, bytes.size(), dump) : reason;
+    root = ParseJson(bytes, tree);
+  if (!root.ok()) return root.status();
+  return TakeApart(*tree, *root, bytes.size());
 }
 
-std::variant<Dump, reader::Failure> DumpReader::Read(const std::string& path) {
+absl::StatusOr<Dump> DumpReader::Read(const std::string& path) {
   const reader::File file(path);
-  if (!file.reason().empty()) return reader::Failure{path, file.reason()};
-  if (file.bytes() > kMostBytes) return reader::Failure{path, "too large for a dump of a flight recorder"};
+  if (!file.reason().empty()) return absl::UnavailableError(file.reason());
+  if (file.bytes() > kMostBytes) return absl::OutOfRangeError("too large for a dump of a flight recorder");
   bytes_.resize(file.bytes());
   bytes_.resize(file.ReadAt(0, bytes_.data(), bytes_.size()));
-  Dump dump;
-  const std::string reason = ParseDump(bytes_, &tree_, &dump);
-  if (!reason.empty()) return reader::Failure{path, reason};
-  if (dump.rank < 0) dump.rank = RankInName(path);
-  if (dump.rank < 0) return reader::Failure{path, "neither the dump nor the file's name tells the rank"};
+  absl::StatusOr<Dump> dump = ParseDump(bytes_, &tree_);
+  if (!dump.ok()) return dump;
+  if (dump->rank < 0) dump->rank = RankInName(path);
+  if (dump->rank < 0) return absl::NotFoundError("neither the dump nor the file's name tells the rank");
   struct stat status {};
   if (fstat(file.descriptor(), &status) == 0)
-    dump.written_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
-  dump.path = dump.box.path = path;
+    dump->written_ns = absl::ToUnixNanos(absl::TimeFromTimespec(status.st_mtim));
+  dump->path = dump->box.path = path;
   return dump;
 }
 

@@ -3,9 +3,10 @@
 // boxes.h.
 #pragma once
 
+#include <absl/status/statusor.h>
+
 #include <cstdint>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "analyzer/import/value.h"
@@ -43,14 +44,14 @@ std::int32_t RankInName(const std::string& path);
 // Reads files one after the other, with one tree for all.
 class DumpReader {
  public:
-  std::variant<Dump, reader::Failure> Read(const std::string& path);
+  absl::StatusOr<Dump> Read(const std::string& path);
 
  private:
   std::string bytes_;
   Tree tree_;
 };
 
-// For the fuzzers: what Read() does with the bytes of a file. The reason why they are no dump, empty if *dump is set.
-std::string ParseDump(std::string_view bytes, Tree* tree, Dump* dump);
+// For the fuzzers: what Read() does with the bytes of a file.
+absl::StatusOr<Dump> ParseDump(std::string_view bytes, Tree* tree);
 
 }  // namespace ncclwatch::analyzer::import

@@ -1,8 +1,9 @@
 // The entries of one dump, in order, into the calls of a black box.
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "analyzer/import/call_sites.h"
@@ -55,8 +56,8 @@ class Entries {
   std::vector<Progress> progress_;       // by call
   std::uint64_t last_key_ = UINT64_MAX;  // of the group asked for last
   std::uint32_t last_group_ = 0;
-  std::unordered_map<std::uint64_t, std::uint32_t> group_of_;  // by the words for name and description
-  std::unordered_map<std::uint64_t, std::size_t> peer_of_;     // by group and rank: place in the box's peers
+  absl::flat_hash_map<std::uint64_t, std::uint32_t> group_of_;  // by the words for name and description
+  absl::flat_hash_map<std::uint64_t, std::size_t> peer_of_;     // by group and rank: place in the box's peers
 };
 
 }  // namespace ncclwatch::analyzer::import

@@ -1,5 +1,7 @@
 #include "analyzer/import/json_text.h"
 
+#include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
 #include <limits>
@@ -29,12 +31,14 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
-    reason_ = "no JSON, or cut short, at byte " + std::to_string(at);
+    result_ = absl::DataLossError(fmt::format("no JSON, or cut short, at byte {}", at));
     return false;
   }
 
-  const std::string& reason() const { return reason_; }
-  ValueId root() const { return stack_.empty() ? Tree::kNone : stack_.front(); }
+  absl::StatusOr<ValueId> Result() {
+    if (result_.ok() && !stack_.empty()) result_ = stack_.front();
+    return result_;
+  }
 
  private:
   bool Push(ValueId value) {
@@ -57,7 +61,7 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   Tree* tree_;
   std::vector<ValueId> stack_;
   std::vector<std::size_t> open_;  // where the items of each open container begin
-  std::string reason_;
+  absl::StatusOr<ValueId> result_ = Tree::kNone;
 };
 
 }  // namespace
@@ -67,12 +71,10 @@ bool LooksLikeJsonObject(std::string_view bytes) {
   return first != std::string_view::npos && bytes[first] == '{';
 }
 
-std::string ParseJson(std::string_view bytes, Tree* tree, ValueId* root) {
+absl::StatusOr<ValueId> ParseJson(std::string_view bytes, Tree* tree) {
   Builder builder(tree);
-  const char* begin = bytes.data();
-  if (!nlohmann::json::sax_parse(begin, begin + bytes.size(), &builder)) return builder.reason();
-  *root = builder.root();
-  return {};
+  nlohmann::json::sax_parse(bytes.data(), bytes.data() + bytes.size(), &builder);
+  return builder.Result();
 }
 
 }  // namespace ncclwatch::analyzer::import

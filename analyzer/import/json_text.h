@@ -1,7 +1,8 @@
 // JSON into the same values as a pickle. Read as a stream: nothing but the tree is kept.
 #pragma once
 
-#include <string>
+#include <absl/status/statusor.h>
+
 #include <string_view>
 
 #include "analyzer/import/value.h"
@@ -10,7 +11,7 @@ namespace ncclwatch::analyzer::import {
 
 bool LooksLikeJsonObject(std::string_view bytes);
 
-// The reason why it cannot be read, empty if *root is set.
-std::string ParseJson(std::string_view bytes, Tree* tree, ValueId* root);
+// The outermost value, or why it cannot be read.
+absl::StatusOr<ValueId> ParseJson(std::string_view bytes, Tree* tree);
 
 }  // namespace ncclwatch::analyzer::import

@@ -1,6 +1,7 @@
 #include "analyzer/import/membership.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "ncclwatch/format/fingerprint.h"

@@ -2,8 +2,9 @@
 // made the group's communicator, and gloo's tell them not at all.
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,9 +32,9 @@ class Membership {
   std::size_t Place(const ProcessGroup& group, const std::vector<std::int32_t>& ranks);
 
   std::vector<Group> groups_;
-  std::map<std::pair<std::string, std::vector<std::int32_t>>, std::size_t> place_of_;  // by name and ranks
-  std::map<std::pair<std::string, std::int32_t>, std::size_t> told_;                   // by name and a member
-  std::map<std::pair<std::string, std::string>, std::size_t> guessed_;                 // by name and description
+  absl::flat_hash_map<std::pair<std::string, std::vector<std::int32_t>>, std::size_t> place_of_;  // by name and ranks
+  absl::flat_hash_map<std::pair<std::string, std::int32_t>, std::size_t> told_;    // by name and a member
+  absl::flat_hash_map<std::pair<std::string, std::string>, std::size_t> guessed_;  // by name and description
   std::int32_t world_size_ = 0;
 };
 

@@ -1,5 +1,8 @@
 #include "analyzer/import/notes.h"
 
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
+
 #include <functional>
 #include <set>
 
@@ -8,7 +11,6 @@
 namespace ncclwatch::analyzer::import {
 namespace {
 
-using diagnosis::Join;
 using diagnosis::Plural;
 using diagnosis::Ranks;
 
@@ -35,9 +37,11 @@ void AddNotes(const std::vector<Dump>& dumps, const Membership& membership, read
     versions.insert(dump.version);
     unknown += dump.unknown;
   }
-  notes.push_back("from dumps of torch's flight recorder (" + Join({versions.begin(), versions.end()}, ", ") +
-                  "): they hold no reduction, root or stream, not whether a process lives, and no call before it is "
-                  "recorded, such as one that blocks in creating a communicator");
+  notes.push_back(
+      fmt::format("from dumps of torch's flight recorder ({}): they hold no reduction, root or stream, not whether a "
+                  "process lives, "
+                  "and no call before it is recorded, such as one that blocks in creating a communicator",
+                  absl::StrJoin(versions, ", ")));
   notes.push_back("positions count from 0: torch's collective_seq_id is one more");
   if (run->untimed)
     notes.push_back(
@@ -55,8 +59,8 @@ void AddNotes(const std::vector<Dump>& dumps, const Membership& membership, read
         ": receives from any rank, or messages before the first one recorded: sends and receives are not matched");
   for (const Group& group : membership.groups())
     if (group.guessed)
-      notes.push_back("process group \"" + group.label + "\": no dump tells its ranks; taken to be " +
-                      Ranks(*group.ranks));
+      notes.push_back(fmt::format("process group \"{}\": no dump tells its ranks; taken to be {}", group.label,
+                                  Ranks(*group.ranks)));
   if (unknown > 0) notes.push_back(Plural(unknown, "call") + " of operations that are not known here: not compared");
 }
 

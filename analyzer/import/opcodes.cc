@@ -1,6 +1,6 @@
 #include "analyzer/import/opcodes.h"
 
-#include <cstdio>
+#include <fmt/core.h>
 
 namespace ncclwatch::analyzer::import {
 namespace {
@@ -33,10 +33,8 @@ constexpr Refused kRefused[] = {
 
 std::string RefusalText(std::uint8_t opcode) {
   for (const Refused& refused : kRefused)
-    if (refused.opcode == opcode) return std::string("pickle's ") + refused.name + " is refused: " + refused.why;
-  char number[8];
-  std::snprintf(number, sizeof number, "0x%02x", opcode);
-  return std::string("no opcode of pickle: ") + number;
+    if (refused.opcode == opcode) return fmt::format("pickle's {} is refused: {}", refused.name, refused.why);
+  return fmt::format("no opcode of pickle: {:#04x}", opcode);
 }
 
 }  // namespace ncclwatch::analyzer::import

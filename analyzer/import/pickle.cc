@@ -1,5 +1,7 @@
 #include "analyzer/import/pickle.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -53,7 +55,7 @@ class Machine {
     memo_.reserve(kReserved);
   }
 
-  std::string Run(ValueId* root) {
+  absl::StatusOr<ValueId> Run() {
     Input in{bytes_.data(), bytes_.data() + bytes_.size()};
     const char* opcode = in.next;
     while (!done_ && !in.cut) {
@@ -61,9 +63,8 @@ class Machine {
       Step(&in);
     }
     if (in.cut) reason_ = "the pickle is cut short";
-    if (!reason_.empty()) return reason_ + " at byte " + std::to_string(opcode - bytes_.data());
-    *root = stack_.back();
-    return {};
+    if (!reason_.empty()) return absl::DataLossError(fmt::format("{} at byte {}", reason_, opcode - bytes_.data()));
+    return stack_.back();
   }
 
  private:
@@ -219,7 +220,7 @@ class Machine {
   }
 
   void CheckProtocol(std::uint8_t protocol) {
-    if (protocol < 2 || protocol > 5) Fail("protocol " + std::to_string(protocol) + " of pickle is not known here");
+    if (protocol < 2 || protocol > 5) Fail(fmt::format("protocol {} of pickle is not known here", protocol));
   }
 
   std::string_view bytes_;
@@ -239,6 +240,6 @@ bool LooksLikePickle(std::string_view bytes) {
          bytes[1] >= 2 && bytes[1] <= 5;
 }
 
-std::string ParsePickle(std::string_view bytes, Tree* tree, ValueId* root) { return Machine(bytes, tree).Run(root); }
+absl::StatusOr<ValueId> ParsePickle(std::string_view bytes, Tree* tree) { return Machine(bytes, tree).Run(); }
 
 }  // namespace ncclwatch::analyzer::import

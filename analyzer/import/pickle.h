@@ -2,7 +2,8 @@
 // builds values and runs nothing: whatever would import a name or call something is refused by its name.
 #pragma once
 
-#include <string>
+#include <absl/status/statusor.h>
+
 #include <string_view>
 
 #include "analyzer/import/value.h"
@@ -12,7 +13,7 @@ namespace ncclwatch::analyzer::import {
 // Bytes that a pickle of protocol 2 or later begins with.
 bool LooksLikePickle(std::string_view bytes);
 
-// The reason why it cannot be read, empty if *root is set. Strings of the tree lie in `bytes`.
-std::string ParsePickle(std::string_view bytes, Tree* tree, ValueId* root);
+// The outermost value, or why it cannot be read. Strings of the tree lie in `bytes`.
+absl::StatusOr<ValueId> ParsePickle(std::string_view bytes, Tree* tree);
 
 }  // namespace ncclwatch::analyzer::import

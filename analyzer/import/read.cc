@@ -41,7 +41,7 @@ std::vector<std::string> DumpFiles(const std::string& directory) {
 
 void ReadDumps(const std::vector<std::string>& files, const std::function<void(std::size_t)>& done,
                reader::RunImage* run) {
-  std::vector<std::variant<Dump, reader::Failure>> read(files.size());
+  std::vector<absl::StatusOr<Dump>> read(files.size());
   std::atomic<std::size_t> next = 0;
   std::size_t finished = 0;
   std::mutex mutex;
@@ -61,11 +61,11 @@ void ReadDumps(const std::vector<std::string>& files, const std::function<void(s
     work();
   }
   std::vector<Dump> dumps;
-  for (std::variant<Dump, reader::Failure>& one : read) {
-    if (auto* dump = std::get_if<Dump>(&one))
-      dumps.push_back(std::move(*dump));
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (read[i].ok())
+      dumps.push_back(*std::move(read[i]));
     else
-      run->failures.push_back(std::move(std::get<reader::Failure>(one)));
+      run->failures.push_back({files[i], std::string(read[i].status().message())});
   }
   AddBoxes(std::move(dumps), run);
 }

@@ -4,7 +4,7 @@ namespace ncclwatch::analyzer::import {
 namespace {
 
 Key KeyOf(std::string_view text) {
-  static const std::unordered_map<std::string_view, Key> keys = {
+  static const absl::flat_hash_map<std::string_view, Key, std::hash<std::string_view>> keys = {
       {"version", Key::kVersion},
       {"rank", Key::kRank},
       {"entries", Key::kEntries},

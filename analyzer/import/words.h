@@ -1,9 +1,11 @@
 // The strings of one dump by what they mean, each looked at once: a dump says the same few hundred thousand times.
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <cstdint>
+#include <functional>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "analyzer/import/operation.h"
@@ -68,7 +70,8 @@ class Words {
   const Tree& tree_;
   std::vector<std::uint32_t> number_of_;  // by value: its place in words_, 0 not looked at yet
   std::vector<Word> words_;
-  std::unordered_map<std::string_view, std::uint32_t> numbers_;
+  // With std's hash: some builds of Abseil have a string_view of their own, and hash no other.
+  absl::flat_hash_map<std::string_view, std::uint32_t, std::hash<std::string_view>> numbers_;
 };
 
 }  // namespace ncclwatch::analyzer::import

@@ -33,12 +33,12 @@ void DiagnoseDump(std::string_view bytes) {
   static import::Tree tree;
   std::vector<import::Dump> dumps;
   for (const std::int32_t rank : {0, 1, 2}) {
-    import::Dump dump;
-    if (!import::ParseDump(rank == 2 ? std::string_view(Honest()) : bytes, &tree, &dump).empty()) continue;
+    auto dump = import::ParseDump(rank == 2 ? std::string_view(Honest()) : bytes, &tree);
+    if (!dump.ok()) continue;
     // In proportion to the input, whatever it says; the tree begins with some values of its own.
-    if (rank != 2 && (tree.size() > bytes.size() + 300 || dump.box.calls.size() > bytes.size())) std::abort();
-    if (rank == 2 || dump.rank < 0) dump.rank = rank;
-    dumps.push_back(std::move(dump));
+    if (rank != 2 && (tree.size() > bytes.size() + 300 || dump->box.calls.size() > bytes.size())) std::abort();
+    if (rank == 2 || dump->rank < 0) dump->rank = rank;
+    dumps.push_back(*std::move(dump));
   }
   if (dumps.size() < 2) return;
   reader::RunImage run;

@@ -14,9 +14,8 @@ using namespace std::string_literals;
 // What the pickle holds, or why it is refused.
 std::string Read(const std::string& pickle) {
   Tree tree;
-  ValueId root = 0;
-  const std::string reason = ParsePickle(pickle, &tree, &root);
-  return reason.empty() ? TextOf(tree, root) : "refused: " + reason;
+  const auto root = ParsePickle(pickle, &tree);
+  return root.ok() ? TextOf(tree, *root) : "refused: " + std::string(root.status().message());
 }
 
 TEST(Pickle, OfTorch) {
@@ -107,11 +106,9 @@ TEST(Pickle, DamageIsNamed) {
 
 TEST(Pickle, ValuesInThemselves) {
   Tree tree;
-  ValueId root = 0;
-  ASSERT_EQ(ParsePickle("\x80\x02]q\0h\0"
-                        "a."s,
-                        &tree, &root),
-            "");
+  const auto parsed = ParsePickle("\x80\x02]q\0h\0a."s, &tree);
+  ASSERT_TRUE(parsed.ok());
+  const ValueId root = *parsed;
   std::size_t items = 0;
   tree.Each(root, 10, [&](ValueId item) { items += item == root; });
   EXPECT_EQ(items, 1u);
@@ -129,8 +126,9 @@ TEST(Pickle, ListsThatGrowInTurnTakeMemoryInProportion) {
         "a0"s;
   pickle += "h\2."s;
   Tree tree;
-  ValueId root = 0;
-  ASSERT_EQ(ParsePickle(pickle, &tree, &root), "");
+  const auto parsed = ParsePickle(pickle, &tree);
+  ASSERT_TRUE(parsed.ok());
+  const ValueId root = *parsed;
   std::size_t items = 0;
   tree.Each(root, SIZE_MAX, [&](ValueId list) { tree.Each(list, SIZE_MAX, [&](ValueId) { ++items; }); });
   EXPECT_EQ(items, 400'000u);
