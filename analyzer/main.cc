@@ -4,8 +4,8 @@
 #include <exception>
 #include <string>
 
-#include "analyzer/commands/command.h"
-#include "watchdog/text/printable.h"
+#include "analyzer/commands/table.h"
+#include "analyzer/console/print.h"
 
 namespace {
 
@@ -15,11 +15,8 @@ std::string Help() {
   std::string text = "ncclwatch " NCCLWATCH_VERSION
                      ": says which rank, which call and why a distributed job hangs\n\n"
                      "Usage: ncclwatch COMMAND [ARGUMENTS]\n\nCommands:\n";
-  for (const Command& command : Commands()) {
-    char line[160];
-    std::snprintf(line, sizeof line, "  %-9s %-31s %s\n", command.name, command.synopsis, command.summary);
-    text += line;
-  }
+  for (const Command& command : Commands())
+    text += fmt::format("  {:<9} {:<31} {}\n", command.name, command.synopsis, command.summary);
   text +=
       "\nDIR is a run directory, or `latest`; without one the newest is taken. `ncclwatch COMMAND --help` says more.\n"
       "Exit status: 0 healthy or done, 1 a problem was found, 2 usage, 3 input unreadable.\n";
@@ -36,7 +33,7 @@ int main(int argc, char** argv) {
   }
   const std::string& name = words.front();
   if (name == "--help" || name == "-h" || (name == "help" && words.size() == 1)) {
-    std::fputs(Help().c_str(), stdout);
+    WriteOut(Help());
     return kDone;
   }
   if (name == "--version") {
@@ -46,14 +43,13 @@ int main(int argc, char** argv) {
   const bool help = name == "help";
   const Command* command = FindCommand(help ? words[1] : name);
   if (!command) {
-    std::fprintf(stderr, "ncclwatch: there is no command '%s'; `ncclwatch --help` lists them\n",
-                 ncclwatch::Printable(help ? words[1] : name).c_str());
+    Complain("", "there is no command '{}'; `ncclwatch --help` lists them", help ? words[1] : name);
     return kUsage;
   }
   try {
-    return command->function(help ? Arguments{"--help"} : Arguments(words.begin() + 1, words.end()));
+    return command->function(*command, help ? Arguments{"--help"} : Arguments(words.begin() + 1, words.end()));
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "ncclwatch %s: %s\n", command->name, ncclwatch::Printable(error.what()).c_str());
+    Complain(command->name, "{}", error.what());
     return kUnreadable;
   }
 }

@@ -3,13 +3,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
+#include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
-#include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/remove.h"
 
@@ -35,12 +35,11 @@ const char* Name(Removal::What what) {
   return "?";
 }
 
-void PrintJson(const std::vector<Removal>& removals) {
+nlohmann::ordered_json ToJson(const std::vector<Removal>& removals) {
   auto list = nlohmann::ordered_json::array();
   for (const Removal& one : removals)
     list.push_back({{"path", one.path}, {"action", Name(one.what)}, {"bytes", one.bytes}, {"reason", one.reason}});
-  const nlohmann::ordered_json all = {{"schema", "ncclwatch.clean/1"}, {"directories", std::move(list)}};
-  std::puts(PrintableJson(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
+  return {{"schema", "ncclwatch.clean/1"}, {"directories", std::move(list)}};
 }
 
 void PrintText(const std::vector<Removal>& removals) {
@@ -49,21 +48,20 @@ void PrintText(const std::vector<Removal>& removals) {
   bool dry = false;
   for (const Removal& one : removals) {
     if (one.what == Removal::What::kTooYoung) continue;
-    std::printf("%-12s %s%s%s\n", Name(one.what), Printable(one.path).c_str(), one.reason.empty() ? "" : ": ",
-                Printable(one.reason).c_str());
+    Print("{:<12} {}{}{}\n", Name(one.what), one.path, one.reason.empty() ? "" : ": ", one.reason);
     dry |= one.what == Removal::What::kWouldRemove;
     if (one.what != Removal::What::kRemoved && one.what != Removal::What::kWouldRemove) continue;
     ++count;
     bytes += one.bytes;
   }
-  std::printf("%d run director%s %s, %.1f MiB\n", count, count == 1 ? "y" : "ies", dry ? "would be removed" : "removed",
-              static_cast<double>(bytes) / (1 << 20));
+  Print("{} run director{} {}, {:.1f} MiB\n", count, count == 1 ? "y" : "ies", dry ? "would be removed" : "removed",
+        static_cast<double>(bytes) / (1 << 20));
 }
 
 }  // namespace
 
-int Clean(const Arguments& arguments) {
-  Options options("clean", kDescription);
+int Clean(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
   std::string older_than;
   std::vector<std::string> words;
   options.add_option("DIR", words, "only these run directories, or those in these folders; else all")->type_name("");
@@ -78,14 +76,11 @@ int Clean(const Arguments& arguments) {
   wish.empty_too = all;
   if (!older_than.empty()) {
     const auto age = ParseDuration(older_than);
-    if (!age) return UsageError("clean", "--older-than takes an age like 7d, 12h or 30m, not '" + older_than + "'");
-    wish.older_than_ns = *age;
+    if (!age) return UsageError(self, "--older-than takes an age like 7d, 12h or 30m, not '" + older_than + "'");
+    wish.older_than = *age;
   }
   for (const std::string& word : words)
-    if (access(word.c_str(), F_OK) != 0) {
-      std::fprintf(stderr, "ncclwatch clean: %s: %s\n", Printable(word).c_str(), std::strerror(errno));
-      return kUnreadable;
-    }
+    if (access(word.c_str(), F_OK) != 0) return Unreadable(self, absl::ErrnoToStatus(errno, word));
 
   const std::vector<std::string> places = RemovablePlaces(words);
   std::vector<Removal> removals;
@@ -94,10 +89,10 @@ int Clean(const Arguments& arguments) {
     removals.push_back(RemovePlace(place, wish));
     progress.Done(removals.size());
   }
-  json ? PrintJson(removals) : PrintText(removals);
-  for (const Removal& one : removals)
-    if (one.what == Removal::What::kPartly) return kProblem;
-  return kDone;
+  json ? PrintJson(ToJson(removals)) : PrintText(removals);
+  const bool partly = std::any_of(removals.begin(), removals.end(),
+                                  [](const Removal& one) { return one.what == Removal::What::kPartly; });
+  return partly ? kProblem : kDone;
 }
 
 }  // namespace ncclwatch::analyzer

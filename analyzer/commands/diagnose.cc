@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
+#include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/locate.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/render.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -23,7 +26,7 @@ constexpr char kDescription[] =
     "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (what the others tell is\n"
     "printed all the same).";
 
-void PrintJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures) {
+nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures) {
   auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));
   // Nothing read is not a healthy job.
   if (verdict.processes == 0) json["healthy"] = false;
@@ -31,13 +34,13 @@ void PrintJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Fa
   for (const reader::Failure& failure : failures)
     unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});
   json["unreadable"] = std::move(unreadable);
-  std::puts(PrintableJson(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
+  return json;
 }
 
 }  // namespace
 
-int Diagnose(const Arguments& arguments) {
-  Options options("diagnose", kDescription);
+int Diagnose(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
   std::vector<std::string> words;
   bool json = false;
   options.add_option("DIR|FILE", words, "run directories and black boxes of one job")->type_name("");
@@ -45,20 +48,14 @@ int Diagnose(const Arguments& arguments) {
   if (const auto status = options.Read(arguments)) return *status;
 
   const auto paths = Locate(words);
-  if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch diagnose: %s\n", Printable(missing->reason).c_str());
-    return kUnreadable;
-  }
-  reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kForVerdict);
+  if (!paths.ok()) return Unreadable(self, paths.status());
+  reader::RunImage run = ReadJob(*paths, reader::Calls::kForVerdict);
   SayFailures(run.failures);
-  if (run.boxes.empty() && !json) {
-    std::fputs("ncclwatch diagnose: no black box could be read\n", stderr);
-    return kUnreadable;
-  }
+  if (run.boxes.empty() && !json) return Unreadable(self, absl::NotFoundError("no black box could be read"));
   const std::vector<reader::Failure> failures = run.failures;
   const diagnosis::Diagnosis verdict = Judge(std::move(run));
   if (json)
-    PrintJson(verdict, failures);
+    PrintJson(ToJson(verdict, failures));
   else
     std::fputs(ColourDiagnosis(PrintableLines(diagnosis::ToText(verdict)), MayColour(STDOUT_FILENO)).c_str(), stdout);
   if (!failures.empty()) return kUnreadable;

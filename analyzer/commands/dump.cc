@@ -4,18 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <thread>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
-#include "analyzer/console/terminal.h"
+#include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/gather.h"
 #include "analyzer/jobs/lease_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/verdict.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -26,9 +26,12 @@ constexpr char kDescription[] =
     "has it). The job goes on as before. Without a leader that lives this command looks itself.\n"
     "Exit status: 0 done, 1 if the evidence is not whole or no process lives, 2 usage, 3 if there is no such job.";
 
-constexpr std::int64_t kPatience = 20 * kSecond;     // for a leader that begins; its own limits are below
-constexpr std::int64_t kLeaderSilent = 3 * kSecond;  // longer than any of its followers would wait
-constexpr std::chrono::milliseconds kPoll(20);
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPatience = 20s;                         // for a leader that begins; its own limits are below
+constexpr std::chrono::nanoseconds kLeaderSilent = 3s;  // longer than any of its followers would wait
+constexpr auto kPoll = 20ms;
 constexpr std::size_t kMostText = 256 << 10;  // of merged stacks on a terminal
 
 struct Answer {
@@ -37,19 +40,19 @@ struct Answer {
 };
 
 // No process of the job shows a leader's heartbeat.
-bool Leaderless(const LeaseFile& lease) {
-  return (lease->holder.load(std::memory_order_acquire) & 0xffffffffu) == 0 ||
-         MonotonicNow() - lease->heartbeat_ns.load(std::memory_order_acquire) > kLeaderSilent;
+bool Leaderless(const format::Lease& lease) {
+  return (lease.holder.load(std::memory_order_acquire) & 0xffffffffu) == 0 ||
+         MonotonicNow() - lease.heartbeat_ns.load(std::memory_order_acquire) > kLeaderSilent.count();
 }
 
 Answer Ask(const std::string& directory) {
   Answer answer;
-  const LeaseFile lease(directory);
-  if (lease.reason().empty()) {
-    const std::uint64_t ticket = lease->evidence_wanted.fetch_add(1, std::memory_order_acq_rel) + 1;
-    const std::int64_t deadline = MonotonicNow() + kPatience;
-    while (MonotonicNow() < deadline && !Leaderless(lease)) {
-      if (lease->evidence_given.load(std::memory_order_acquire) >= ticket) {
+  if (const auto opened = OpenLease(directory); opened.ok()) {
+    format::Lease& lease = **opened;
+    const std::uint64_t ticket = lease.evidence_wanted.fetch_add(1, std::memory_order_acq_rel) + 1;
+    const auto deadline = Clock::now() + kPatience;
+    while (Clock::now() < deadline && !Leaderless(lease)) {
+      if (lease.evidence_given.load(std::memory_order_acquire) >= ticket) {
         answer.by_leader = true;
         return answer;
       }
@@ -76,7 +79,8 @@ nlohmann::ordered_json Describe(const std::vector<Standing>& processes) {
   return list;
 }
 
-void PrintJson(const std::string& directory, const std::vector<Standing>& processes, const Answer& answer) {
+nlohmann::ordered_json ToJson(const std::string& directory, const std::vector<Standing>& processes,
+                              const Answer& answer) {
   nlohmann::ordered_json all = {{"schema", "ncclwatch.dump/1"},
                                 {"path", Printable(directory)},
                                 {"by", answer.by_leader ? "leader" : "command"},
@@ -89,47 +93,36 @@ void PrintJson(const std::string& directory, const std::vector<Standing>& proces
   if (HasFault(directory)) all["diagnosis"] = Printable(directory + "/" + kDiagnosisJson);
   const std::string merged = directory + "/stacks/merged.txt";
   if (access(merged.c_str(), R_OK) == 0) all["merged"] = Printable(merged);
-  std::puts(PrintableJson(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
+  return all;
 }
 
 void PrintText(const std::string& directory, const std::vector<Standing>& processes, const Answer& answer) {
   const auto seen =
       std::count_if(processes.begin(), processes.end(), [](const auto& one) { return one.stacks.has_value(); });
-  std::printf("%s: stacks of %td of %zu processes in stacks/, their states in evidence/%s\n",
-              Printable(directory).c_str(), seen, processes.size(),
-              answer.by_leader ? "" : " (no leader lives: read by this command)");
-  if (HasFault(directory)) std::printf("diagnosis: %s/%s\n", Printable(directory).c_str(), kDiagnosisJson);
-  if (!answer.reason.empty()) std::printf("not whole: %s\n", Printable(answer.reason).c_str());
+  Print("{}: stacks of {} of {} processes in stacks/, their states in evidence/{}\n", directory, seen, processes.size(),
+        answer.by_leader ? "" : " (no leader lives: read by this command)");
+  if (HasFault(directory)) Print("diagnosis: {}/{}\n", directory, kDiagnosisJson);
+  if (!answer.reason.empty()) Print("not whole: {}\n", answer.reason);
   const auto merged = rundir::ReadSmall(descriptors::Directory::Named(directory), "stacks/merged.txt", kMostText);
-  if (!merged) return;
-  std::putchar('\n');
-  for (std::size_t at = 0; at < merged->size();) {
-    const std::size_t end = std::min(merged->find('\n', at), merged->size());
-    std::puts(Printable(merged->substr(at, end - at)).c_str());
-    at = end + 1;
-  }
+  if (merged) Print("\n{}{}", *merged, merged->empty() || merged->ends_with('\n') ? "" : "\n");
 }
 
 }  // namespace
 
-int Dump(const Arguments& arguments) {
-  Options options("dump", kDescription);
+int Dump(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
   std::string word;
   bool json = false;
   options.add_option("DIR", word, "run directory; without it the newest")->type_name("");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.dump/1)");
   if (const auto status = options.Read(arguments)) return *status;
 
-  const auto paths = Locate(word.empty() ? std::vector<std::string>{} : std::vector<std::string>{word});
-  if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch dump: %s\n", Printable(missing->reason).c_str());
-    return kUnreadable;
-  }
-  const std::string directory = std::get<std::vector<std::string>>(paths).front();
+  const auto located = LocateOne(word);
+  if (!located.ok()) return Unreadable(self, located.status());
+  const std::string& directory = *located;
   const std::int64_t began = MonotonicNow();
   if (LivingProcesses(directory, began).empty()) {
-    std::fprintf(stderr, "ncclwatch dump: %s: no process of this job lives; `ncclwatch diagnose` reads what it left\n",
-                 Printable(directory).c_str());
+    Complain(self.name, "{}: no process of this job lives; `ncclwatch diagnose` reads what it left", directory);
     return BoxFiles(directory).empty() ? kUnreadable : kProblem;
   }
   Answer answer = Ask(directory);
@@ -137,7 +130,7 @@ int Dump(const Arguments& arguments) {
   const bool any =
       std::any_of(processes.begin(), processes.end(), [](const auto& one) { return one.stacks.has_value(); });
   if (!any && answer.reason.empty()) answer.reason = "no stacks: the leader has said why on the job's stderr";
-  json ? PrintJson(directory, processes, answer) : PrintText(directory, processes, answer);
+  json ? PrintJson(ToJson(directory, processes, answer)) : PrintText(directory, processes, answer);
   return answer.reason.empty() ? kDone : kProblem;
 }
 

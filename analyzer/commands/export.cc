@@ -1,21 +1,23 @@
 // `ncclwatch export`: what black boxes hold, in the formats of other tools.
-#include <errno.h>
+#include <absl/time/time.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
-#include <cstdio>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
+#include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
-#include "analyzer/console/terminal.h"
 #include "analyzer/export/torch_dump.h"
 #include "analyzer/jobs/locate.h"
 #include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -32,48 +34,40 @@ constexpr char kPrefix[] = "nccl_trace_rank_";
 
 // `at_ns`: CLOCK_REALTIME that the file bears. torch writes dumps at the moment that they tell of.
 bool Write(const std::string& path, const std::string& bytes, std::int64_t at_ns) {
-  constexpr std::int64_t kSecond = 1'000'000'000;
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) return false;
-  std::size_t written = 0;
-  while (written < bytes.size()) {
-    const ssize_t part = write(fd, bytes.data() + written, bytes.size() - written);
-    if (part < 0 && errno == EINTR) continue;
-    if (part < 0) break;
-    written += static_cast<std::size_t>(part);
-  }
-  const timespec at{at_ns / kSecond, at_ns % kSecond};
+  std::ofstream file(path, std::ios::binary);
+  file << bytes;
+  file.close();
+  const timespec at = absl::ToTimespec(absl::FromUnixNanos(at_ns));
   const timespec times[2] = {at, at};
-  const bool whole = written == bytes.size() && (at_ns <= 0 || futimens(fd, times) == 0);
-  return close(fd) == 0 && whole;
+  return file && (at_ns <= 0 || utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
 }
 
-int WriteDumps(const exporting::TorchDumps& all, const std::string& directory, std::int64_t at_ns, bool json) {
+int WriteDumps(const Command& self, const exporting::TorchDumps& all, const std::string& directory, std::int64_t at_ns,
+               bool json) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   Progress progress("writing dumps", all.dumps.size());
   auto files = nlohmann::ordered_json::array();
   for (const exporting::TorchDump& dump : all.dumps) {
-    const std::string path = directory + "/" + kPrefix + std::to_string(dump.rank);
+    const std::string path = fmt::format("{}/{}{}", directory, kPrefix, dump.rank);
     if (!Write(path, dump.pickle, at_ns)) {
-      std::fprintf(stderr, "ncclwatch export: %s: %s\n", Printable(path).c_str(), strerror(errno));
+      Complain(self.name, "{}: {}", path, std::strerror(errno));
       return kProblem;
     }
     files.push_back(Printable(path));
     progress.Done(files.size());
   }
   if (json)
-    std::puts(nlohmann::ordered_json{{"format", "torch-fr"}, {"files", files}, {"notes", all.notes}}.dump(2).c_str());
+    PrintJson({{"format", "torch-fr"}, {"files", files}, {"notes", all.notes}});
   else
-    std::printf("%zu dumps in %s: torchfrtrace %s --prefix %s\n", files.size(), Printable(directory).c_str(),
-                Printable(directory).c_str(), kPrefix);
+    Print("{} dumps in {}: torchfrtrace {} --prefix {}\n", files.size(), directory, directory, kPrefix);
   return kDone;
 }
 
 }  // namespace
 
-int Export(const Arguments& arguments) {
-  Options options("export", kDescription);
+int Export(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
   std::vector<std::string> words;
   std::string format, into;
   bool json = false;
@@ -87,22 +81,16 @@ int Export(const Arguments& arguments) {
   if (const auto status = options.Read(arguments)) return *status;
 
   const auto paths = Locate(words);
-  if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch export: %s\n", Printable(missing->reason).c_str());
-    return kUnreadable;
-  }
-  reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kAll);
+  if (!paths.ok()) return Unreadable(self, paths.status());
+  reader::RunImage run = ReadJob(*paths, reader::Calls::kAll);
   SayFailures(run.failures);
-  if (run.boxes.empty()) {
-    std::fputs("ncclwatch export: no black box could be read\n", stderr);
-    return kUnreadable;
-  }
+  if (run.boxes.empty()) return Unreadable(self, absl::NotFoundError("no black box could be read"));
   const bool failed = !run.failures.empty();
   const diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes));
   const diagnosis::View view = diagnosis::MakeView(snapshot);
   const exporting::TorchDumps all = exporting::ToTorchDumps(view);
-  for (const std::string& note : all.notes) std::fprintf(stderr, "ncclwatch export: %s\n", Printable(note).c_str());
-  const int status = WriteDumps(all, into, view.now_ns + view.realtime_minus_monotonic_ns, json);
+  for (const std::string& note : all.notes) Complain(self.name, "{}", note);
+  const int status = WriteDumps(self, all, into, view.now_ns + view.realtime_minus_monotonic_ns, json);
   return failed && status == kDone ? kUnreadable : status;
 }
 

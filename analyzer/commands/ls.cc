@@ -1,14 +1,18 @@
 // `ncclwatch ls`: the run directories of this machine.
+#include <absl/time/clock.h>
+
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
+#include "analyzer/console/print.h"
 #include "analyzer/console/table.h"
-#include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/verdict.h"
+#include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -23,7 +27,9 @@ const char* StateOf(const rundir::Listed& run) {
   return run.alive > 0 ? "running" : "finished";
 }
 
-void PrintJson(const std::vector<rundir::Listed>& runs) {
+absl::Duration AgeOf(const rundir::Listed& run) { return absl::Now() - absl::FromUnixNanos(run.modified_ns); }
+
+nlohmann::ordered_json ToJson(const std::vector<rundir::Listed>& runs) {
   auto list = nlohmann::ordered_json::array();
   for (const rundir::Listed& run : runs)
     list.push_back({{"path", run.path},
@@ -32,11 +38,10 @@ void PrintJson(const std::vector<rundir::Listed>& runs) {
                     {"ranks", run.boxes},
                     {"alive", run.alive},
                     {"state", StateOf(run)},
-                    {"modified_at", IsoText(run.modified_ns)},
-                    {"age_s", static_cast<double>(RealtimeNow() - run.modified_ns) / 1e9},
+                    {"modified_at", diagnosis::UtcTime(run.modified_ns)},
+                    {"age_s", absl::ToDoubleSeconds(AgeOf(run))},
                     {"latest", &run == &runs.front()}});
-  const nlohmann::ordered_json all = {{"schema", "ncclwatch.ls/1"}, {"runs", std::move(list)}};
-  std::puts(PrintableJson(all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
+  return {{"schema", "ncclwatch.ls/1"}, {"runs", std::move(list)}};
 }
 
 void PrintText(const std::vector<rundir::Listed>& runs) {
@@ -46,21 +51,20 @@ void PrintText(const std::vector<rundir::Listed>& runs) {
   }
   Table table({{"STATE"}, {"ALIVE", true}, {"RANKS", true}, {"AGE", true}, {"JOB"}, {"ATTEMPT", true}, {"PATH"}});
   for (const rundir::Listed& run : runs)
-    table.Add({StateOf(run), std::to_string(run.alive), std::to_string(run.boxes),
-               AgeText(RealtimeNow() - run.modified_ns), Printable(run.job), std::to_string(run.attempt),
-               Printable(run.path)});
-  std::fputs(table.Text().c_str(), stdout);
+    table.Add({StateOf(run), fmt::format("{}", run.alive), fmt::format("{}", run.boxes), AgeText(AgeOf(run)), run.job,
+               fmt::format("{}", run.attempt), run.path});
+  WriteOut(table.Text());
 }
 
 }  // namespace
 
-int Ls(const Arguments& arguments) {
-  Options options("ls", kDescription);
+int Ls(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
   bool json = false;
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.ls/1)");
   if (const auto status = options.Read(arguments)) return *status;
   const std::vector<rundir::Listed> runs = ListRuns();
-  json ? PrintJson(runs) : PrintText(runs);
+  json ? PrintJson(ToJson(runs)) : PrintText(runs);
   return kDone;
 }
 

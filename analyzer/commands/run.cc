@@ -1,19 +1,21 @@
 // `ncclwatch run`: a job under watch, from before its first process to after its last.
+#include <absl/status/statusor.h>
+#include <absl/time/clock.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
-#include "analyzer/console/terminal.h"
-#include "analyzer/console/units.h"
+#include "analyzer/console/print.h"
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"
 #include "analyzer/run/idle_launcher.h"
@@ -41,9 +43,11 @@ constexpr char kDescription[] =
     "ncclwatch\n"
     "ended it (--on-fault abort), 2 usage, 3 if libncclwatch.so or a run directory is missing.";
 
-constexpr int kScanMs = 100;                          // how often new boxes are looked for
-constexpr std::int64_t kSurvivorsWait = 2 * kSecond;  // for ranks that outlive their launcher
-constexpr std::int64_t kFileClockLag = kSecond / 20;  // times of files are those of the last timer tick
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kScan(100);         // how often new boxes are looked for
+constexpr std::chrono::seconds kSurvivorsWait(2);       // for ranks that outlive their launcher
+constexpr auto kFileClockLag = absl::Milliseconds(50);  // times of files are those of the last timer tick
 
 struct Wish {
   std::vector<std::string> command;
@@ -74,20 +78,21 @@ constexpr Mirror kMirrors[] = {
 const char* Variable(const char* name) { return std::getenv(name); }
 
 // Options become variables of this process, which the job inherits. A mistake in a variable is the job's to say, a
-// mistake in an option is a usage error. Returns it, empty if there is none.
-std::string Apply(const std::vector<std::string>& values, settings::Settings* settings) {
+// mistake in an option is a usage error.
+absl::StatusOr<settings::Settings> Apply(const std::vector<std::string>& values) {
   std::vector<std::string> before, after;
   settings::FromEnvironment(Variable, &before);
   for (std::size_t i = 0; i < std::size(kMirrors); ++i)
     if (!values[i].empty()) setenv(kMirrors[i].variable, values[i].c_str(), 1);
-  *settings = settings::FromEnvironment(Variable, &after);
+  settings::Settings settings = settings::FromEnvironment(Variable, &after);
   for (const std::string& complaint : after)
-    if (std::find(before.begin(), before.end(), complaint) == before.end()) return complaint;
-  return "";
+    if (std::find(before.begin(), before.end(), complaint) == before.end())
+      return absl::InvalidArgumentError(complaint);
+  return settings;
 }
 
-std::optional<int> ReadWish(const Arguments& arguments, Wish* wish, settings::Settings* settings) {
-  Options options("run", kDescription);
+std::optional<int> ReadWish(const Command& self, const Arguments& arguments, Wish* wish, settings::Settings* settings) {
+  Options options(self, kDescription);
   options.prefix_command();
   std::vector<std::string> values(std::size(kMirrors));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -101,21 +106,23 @@ std::optional<int> ReadWish(const Arguments& arguments, Wish* wish, settings::Se
   if (const auto status = options.Read(Arguments(arguments.begin(), dashes))) return status;
   wish->command = options.remaining();
   if (!wish->command.empty() && wish->command.front().starts_with('-'))
-    return UsageError("run", "there is no option '" + wish->command.front() + "'");
+    return UsageError(self, "there is no option '" + wish->command.front() + "'");
   if (dashes != arguments.end()) wish->command.insert(wish->command.end(), dashes + 1, arguments.end());
   if (!wish->mpi.empty() && !MpiNamed(wish->mpi))
-    return UsageError("run", "--mpi is openmpi, mpich or none, not '" + wish->mpi + "'");
-  if (wish->command.empty()) return UsageError("run", "what shall be run? ncclwatch run [OPTIONS] -- CMD...");
-  if (const std::string mistake = Apply(values, settings); !mistake.empty()) return UsageError("run", mistake);
+    return UsageError(self, "--mpi is openmpi, mpich or none, not '" + wish->mpi + "'");
+  if (wish->command.empty()) return UsageError(self, "what shall be run? ncclwatch run [OPTIONS] -- CMD...");
+  auto applied = Apply(values);
+  if (!applied.ok()) return UsageError(self, std::string(applied.status().message()));
+  *settings = *std::move(applied);
   return std::nullopt;
 }
 
-void Wait(SignalRelay* relay, Deaths* deaths, pid_t job, std::int64_t at_most_ns) {
+void Wait(SignalRelay* relay, Deaths* deaths, pid_t job, Clock::duration at_most = kScan) {
   std::vector<pollfd> polled{{relay->descriptor(), POLLIN, 0}};
   deaths->AddTo(&polled);
   // Never negative, which would wait for ever: the deadline may have passed since it was looked at.
-  const std::int64_t wait_ms = std::clamp<std::int64_t>(at_most_ns / 1'000'000 + 1, 0, kScanMs);
-  poll(polled.data(), polled.size(), static_cast<int>(wait_ms));
+  const auto wait = std::clamp(std::chrono::ceil<std::chrono::milliseconds>(at_most), kScan * 0, kScan);
+  poll(polled.data(), polled.size(), static_cast<int>(wait.count()));
   deaths->Look();
   deaths->Scan();
   relay->Relay(job);
@@ -126,31 +133,26 @@ int Accompany(pid_t job, IdleLauncher idle, SignalRelay* relay, Deaths* deaths) 
   int status = 0;
   pid_t ended = 0;
   while ((ended = waitpid(job, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
-    Wait(relay, deaths, job, kSecond);
+    Wait(relay, deaths, job);
     idle.Look(job, *deaths);
   }
-  const std::int64_t deadline = MonotonicNow() + kSurvivorsWait;
+  const auto deadline = Clock::now() + kSurvivorsWait;
   deaths->Scan();
-  for (deaths->Look(); deaths->AnyAlive() && MonotonicNow() < deadline;)
-    Wait(relay, deaths, 0, deadline - MonotonicNow());
+  for (deaths->Look(); deaths->AnyAlive() && Clock::now() < deadline;) Wait(relay, deaths, 0, deadline - Clock::now());
   return status;
 }
 
 void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunPlace& place, bool say) {
   if (!say) return;
-  if (!epilogue.watched)
-    std::fputs("[ncclwatch] no process of this job called NCCL or MPI under watch: there is nothing to diagnose\n",
-               stderr);
-  if (deaths.AnyAlive())
-    std::fprintf(stderr, "[ncclwatch] processes of the job still run: ncclwatch diagnose %s\n",
-                 Printable(place.path()).c_str());
+  if (!epilogue.watched) Note("no process of this job called NCCL or MPI under watch: there is nothing to diagnose");
+  if (deaths.AnyAlive()) Note("processes of the job still run: ncclwatch diagnose {}", place.path());
 }
 
 // In place, not by renaming: it may be a pipe or /dev/stdout.
 void WriteJson(const std::string& path, const std::string& json) {
   std::ofstream file(path == "-" ? "/dev/stdout" : path);
   file << json << std::flush;
-  if (!file) std::fprintf(stderr, "[ncclwatch] %s: %s\n", Printable(path).c_str(), std::strerror(errno));
+  if (!file) Note("{}: {}", path, std::strerror(errno));
 }
 
 int Finish(const Wish& wish, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
@@ -165,24 +167,16 @@ int Finish(const Wish& wish, const settings::Settings& settings, int status, Dea
   return ended_by_us ? act::kEndedByUs : status;
 }
 
-template <typename Value>
-const Value* Or(const std::variant<Value, NotPossible>& answer) {
-  if (const auto* no = std::get_if<NotPossible>(&answer))
-    std::fprintf(stderr, "ncclwatch run: %s\n", Printable(no->reason).c_str());
-  return std::get_if<Value>(&answer);
-}
-
 // The library for the job's MPI; says which, and what will not be seen.
 std::string Picked(const std::string& plain, const Wish& wish, const settings::Settings& settings) {
   const MpiChoice mpi = wish.mpi.empty() ? ChooseMpi(wish.command, Surroundings::OfThisProcess())
                                          : MpiChoice{*MpiNamed(wish.mpi), "asked for by --mpi", ""};
   const LibraryChoice library = PickLibrary(plain, mpi);
   const auto say = [&](settings::LogLevel level, const std::string& what) {
-    if (settings.on && settings.log >= level && !what.empty())
-      std::fprintf(stderr, "[ncclwatch] %s\n", Printable(what).c_str());
+    if (settings.on && settings.log >= level && !what.empty()) WriteNote(what);
   };
   say(settings::LogLevel::kWarn, library.warning);
-  say(settings::LogLevel::kInfo, "preloading " + FileName(library.path) + ": " + library.why);
+  say(settings::LogLevel::kInfo, fmt::format("preloading {}: {}", FileName(library.path), library.why));
   return library.path;
 }
 
@@ -214,30 +208,30 @@ void SetPreload(const std::string& library, const std::string& before, std::vect
 
 }  // namespace
 
-int Run(const Arguments& arguments) {
+int Run(const Command& self, const Arguments& arguments) {
   Wish wish;
   settings::Settings settings;
-  if (const auto status = ReadWish(arguments, &wish, &settings)) return *status;
+  if (const auto status = ReadWish(self, arguments, &wish, &settings)) return *status;
 
   const auto library = FindLibrary();
-  if (!Or(library)) return kUnreadable;
+  if (!library.ok()) return Unreadable(self, library.status());
   auto made = RunPlace::Make(settings, wish.command.front());
-  if (!Or(made)) return kUnreadable;
-  auto& place = std::get<RunPlace>(made);
+  if (!made.ok()) return Unreadable(self, made.status());
+  RunPlace& place = *made;
   setenv("NCCLWATCH_DIR", place.path().c_str(), 1);
   const std::string preloaded = ValueOf("LD_PRELOAD");
   if (!PreloadsOurs(preloaded)) {
-    const auto preloadable = place.NameFor(Picked(std::get<std::string>(library), wish, settings));
-    if (!Or(preloadable)) return kUnreadable;
-    SetPreload(std::get<std::string>(preloadable), preloaded, &wish.command);
+    const auto preloadable = place.NameFor(Picked(*library, wish, settings));
+    if (!preloadable.ok()) return Unreadable(self, preloadable.status());
+    SetPreload(*preloadable, preloaded, &wish.command);
   }
 
-  Deaths deaths(place.path(), RealtimeNow() - kFileClockLag);
+  Deaths deaths(place.path(), absl::Now() - kFileClockLag);
   SignalRelay relay;
   const Started job =
       StartJob(wish.command, relay.mask_before(), relay.child_action_before(), relay.pipe_action_before());
   if (job.pid < 0) {
-    std::fprintf(stderr, "ncclwatch run: %s: %s\n", Printable(wish.command.front()).c_str(), std::strerror(job.error));
+    Complain(self.name, "{}: {}", wish.command.front(), std::strerror(job.error));
     place.Remove();
     return StatusOfFailure(job.error);
   }

@@ -1,12 +1,14 @@
 // `ncclwatch stacks`: where every thread of a process stands, native and Python frames together.
+#include <absl/container/flat_hash_map.h>
+#include <absl/strings/str_split.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdio>
-#include <map>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
-#include "analyzer/console/terminal.h"
+#include "analyzer/console/print.h"
+#include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/stacks/dump.h"
@@ -55,36 +57,25 @@ void Declare(Options* options, Wish* wish) {
   options->add_flag("--json", wish->json, "print as JSON (schema ncclwatch.stacks/1)");
 }
 
-template <typename Integer = int>
-std::optional<Integer> Number(std::string_view text) {
-  Integer number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return number;
-}
-
 // "PID:NUMBER", each; none if one of them is something else.
 template <typename Integer = int>
-std::optional<std::map<int, Integer>> Pairs(const std::vector<std::string>& words) {
-  std::map<int, Integer> pairs;
+std::optional<absl::flat_hash_map<int, Integer>> Pairs(const std::vector<std::string>& words) {
+  absl::flat_hash_map<int, Integer> pairs;
   for (const std::string& word : words) {
-    const std::size_t colon = word.find(':');
-    if (colon == std::string::npos) return std::nullopt;
-    const auto pid = Number(word.substr(0, colon)), value = Number<Integer>(word.substr(colon + 1));
-    if (!pid || !value) return std::nullopt;
-    pairs[*pid] = *value;
+    const std::pair<std::string, std::string> parts = absl::StrSplit(word, absl::MaxSplits(':', 1));
+    int pid = 0;
+    Integer value = 0;
+    if (!ParseNumber(parts.first, &pid) || !ParseNumber(parts.second, &value)) return std::nullopt;
+    pairs[pid] = value;
   }
   return pairs;
 }
 
 // The live processes of a run directory that are on this machine; the thread of the last recorded call matters.
-bool AddJob(const std::string& word, std::vector<stacks::Target>* targets) {
-  const auto paths = Locate(word.empty() ? std::vector<std::string>{} : std::vector<std::string>{word});
-  if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch stacks: %s\n", Printable(missing->reason).c_str());
-    return false;
-  }
-  const reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kForVerdict);
+bool AddJob(const Command& self, const std::string& word, std::vector<stacks::Target>* targets) {
+  const auto path = LocateOne(word);
+  if (!path.ok()) return Unreadable(self, path.status()) == kDone;
+  const reader::RunImage run = ReadJob({*path}, reader::Calls::kForVerdict);
   SayFailures(run.failures);
   int others = 0, added = 0;
   for (const reader::BoxImage& box : run.boxes) {
@@ -96,23 +87,20 @@ bool AddJob(const std::string& word, std::vector<stacks::Target>* targets) {
       ++added;
     }
   }
-  if (others > 0)
-    std::fprintf(stderr, "ncclwatch stacks: %d processes are on other machines or in containers\n", others);
-  if (added == 0)
-    std::fprintf(stderr, "ncclwatch stacks: %s: no process of this job lives here\n",
-                 Printable(std::get<std::vector<std::string>>(paths).front()).c_str());
+  if (others > 0) Complain(self.name, "{} processes are on other machines or in containers", others);
+  if (added == 0) Complain(self.name, "{}: no process of this job lives here", *path);
   return run.failures.empty() && added > 0;
 }
 
 // False if something that was asked for is not there; what is, is in `targets`.
-bool FindTargets(const Wish& wish, std::vector<stacks::Target>* targets) {
-  if (wish.words.empty()) return AddJob("", targets);
+bool FindTargets(const Command& self, const Wish& wish, std::vector<stacks::Target>* targets) {
+  if (wish.words.empty()) return AddJob(self, "", targets);
   bool whole = true;
   for (const std::string& word : wish.words) {
-    if (const auto pid = Number(word))
-      targets->push_back({*pid, 0, -1, 0});
+    if (int pid = 0; ParseNumber(word, &pid))
+      targets->push_back({pid, 0, -1, 0});
     else
-      whole &= AddJob(word, targets);
+      whole &= AddJob(self, word, targets);
   }
   return whole;
 }
@@ -122,51 +110,48 @@ std::string WriteInto(const std::string& folder, const std::vector<stacks::Proce
   std::string error = act::MakeDirectories(folder);
   const auto into = descriptors::Directory::Named(folder);
   for (const stacks::ProcessStacks& process : processes)
-    if (error.empty()) error = act::WriteFile(into, std::to_string(process.pid) + ".txt", stacks::FileText(process));
+    if (error.empty()) error = act::WriteFile(into, fmt::format("{}.txt", process.pid), stacks::FileText(process));
   return error.empty() ? act::WriteFile(into, "merged.txt", stacks::MergedText(processes)) : error;
 }
 
-void Print(const Wish& wish, const std::vector<stacks::ProcessStacks>& processes) {
+void Show(const Wish& wish, const std::vector<stacks::ProcessStacks>& processes) {
   if (wish.json) {
-    std::fputs(stacks::JsonText(processes).c_str(), stdout);
+    WriteOut(stacks::JsonText(processes));
   } else if (wish.each || wish.full) {
-    for (const stacks::ProcessStacks& process : processes)
-      std::fputs(PrintableLines(stacks::ProcessText(process, wish.full)).c_str(), stdout);
+    for (const stacks::ProcessStacks& process : processes) WriteOut(stacks::ProcessText(process, wish.full));
   } else {
-    std::fputs(PrintableLines(stacks::MergedText(processes)).c_str(), stdout);
+    WriteOut(stacks::MergedText(processes));
   }
 }
 
-int Finish(const Wish& wish, const stacks::Dump& dump, bool whole) {
+int Finish(const Command& self, const Wish& wish, const stacks::Dump& dump, bool whole) {
   if (!wish.into.empty()) {
-    if (const std::string error = WriteInto(wish.into, dump.processes); !error.empty()) {
-      std::fprintf(stderr, "ncclwatch stacks: %s\n", Printable(error).c_str());
-      return kUnreadable;
-    }
+    if (const std::string error = WriteInto(wish.into, dump.processes); !error.empty())
+      return Unreadable(self, absl::UnknownError(error));
   } else {
-    Print(wish, dump.processes);
+    Show(wish, dump.processes);
   }
   for (const stacks::ProcessStacks& process : dump.processes) {
     if (process.trouble.empty()) continue;
     whole = false;
-    std::fprintf(stderr, "ncclwatch stacks: pid %d: %s\n", process.pid, Printable(process.trouble).c_str());
+    Complain(self.name, "pid {}: {}", process.pid, process.trouble);
   }
   return whole ? kDone : kUnreadable;
 }
 
 }  // namespace
 
-int Stacks(const Arguments& arguments) {
-  Options options("stacks", kDescription);
+int Stacks(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
   Wish wish;
   Declare(&options, &wish);
   if (const auto status = options.Read(arguments)) return *status;
   const auto threads = Pairs(wish.threads), ranks = Pairs(wish.ranks);
   const auto started = Pairs<std::uint64_t>(wish.started);
   if (!threads || !ranks || !started)
-    return UsageError("stacks", "--thread, --rank and --started take a pid, a colon and a number");
+    return UsageError(self, "--thread, --rank and --started take a pid, a colon and a number");
   std::vector<stacks::Target> targets;
-  const bool whole = FindTargets(wish, &targets);
+  const bool whole = FindTargets(self, wish, &targets);
   for (stacks::Target& target : targets) {
     if (const auto thread = threads->find(target.pid); thread != threads->end()) target.matters = thread->second;
     if (const auto rank = ranks->find(target.pid); rank != ranks->end()) target.rank = rank->second;
@@ -179,7 +164,7 @@ int Stacks(const Arguments& arguments) {
   how.each_limit = std::min(how.each_limit, how.limit);
   how.stop = !wish.keep_running;
   const stacks::Dump dump = stacks::ReadAll(targets, how);
-  const int status = Finish(wish, dump, whole);
+  const int status = Finish(self, wish, dump, whole);
   if (dump.stuck) {  // a thread of ours still waits in the kernel: what exit() tears down it may be using
     std::fflush(nullptr);
     _exit(status);

@@ -1,21 +1,23 @@
 // `ncclwatch off` and `ncclwatch on`: the switch of a live job.
+#include <absl/strings/str_join.h>
+
 #include <nlohmann/json.hpp>
 
 #include <chrono>
-#include <cstdio>
 #include <thread>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
-#include "analyzer/console/terminal.h"
-#include "analyzer/console/units.h"
+#include "analyzer/console/print.h"
 #include "analyzer/jobs/lease_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::int64_t kPatience = 3 * kSecond;  // sixty turns of a watchdog thread
+constexpr std::chrono::seconds kPatience(3);  // sixty turns of a watchdog thread
 constexpr std::chrono::milliseconds kPoll(20);
 
 struct Standing {
@@ -44,25 +46,22 @@ Standing Look(const std::string& path, bool on) {
 int Say(const std::string& directory, const Standing& standing, bool on, bool json) {
   const bool done = standing.obeying == standing.alive;
   if (json) {
-    const nlohmann::ordered_json all = {
-        {"schema", "ncclwatch.switch/1"}, {"path", Printable(directory)}, {"watching", on},
-        {"processes", standing.alive},    {"done", standing.obeying},     {"not_done_ranks", standing.others}};
-    std::puts(PrintableJson(all.dump(2)).c_str());
+    PrintJson({{"schema", "ncclwatch.switch/1"},
+               {"path", Printable(directory)},
+               {"watching", on},
+               {"processes", standing.alive},
+               {"done", standing.obeying},
+               {"not_done_ranks", standing.others}});
     return done ? kDone : kProblem;
   }
-  std::printf("%s: %d of %d processes %s\n", Printable(directory).c_str(), standing.obeying, standing.alive,
-              on ? "watch" : "no longer watch");
-  if (!done) {
-    std::string ranks;
-    for (int rank : standing.others) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-    std::printf("not yet: rank %s (a stopped process does so when it runs again)\n", ranks.c_str());
-  }
+  Print("{}: {} of {} processes {}\n", directory, standing.obeying, standing.alive, on ? "watch" : "no longer watch");
+  if (!done)
+    Print("not yet: rank {} (a stopped process does so when it runs again)\n", absl::StrJoin(standing.others, ", "));
   return done ? kDone : kProblem;
 }
 
-int Switch(const Arguments& arguments, bool on) {
-  const std::string name = on ? "on" : "off";
-  Options options(name,
+int Switch(const Command& self, const Arguments& arguments, bool on) {
+  Options options(self,
                   std::string(on ? "Resume watching a live job." : "Stop watching a live job without restarting it.") +
                       "\n\nReturns when every process of it on this machine shows so, or after 3 s.\n"
                       "Exit status: 0 done, 1 if a process does not show it or none lives, 2 usage, 3 if there\n"
@@ -73,24 +72,17 @@ int Switch(const Arguments& arguments, bool on) {
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.switch/1)");
   if (const auto status = options.Read(arguments)) return *status;
 
-  const auto paths = Locate(word.empty() ? std::vector<std::string>{} : std::vector<std::string>{word});
-  if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch %s: %s\n", name.c_str(), Printable(missing->reason).c_str());
-    return kUnreadable;
-  }
-  const std::string directory = std::get<std::vector<std::string>>(paths).front();
+  const auto located = LocateOne(word);
+  if (!located.ok()) return Unreadable(self, located.status());
+  const std::string& directory = *located;
   if (Look(directory, on).alive == 0) {
-    std::fprintf(stderr, "ncclwatch %s: %s: no process of this job lives\n", name.c_str(),
-                 Printable(directory).c_str());
+    Complain(self.name, "{}: no process of this job lives", directory);
     return BoxFiles(directory).empty() ? kUnreadable : kProblem;
   }
-  if (const std::string reason = SwitchWatching(directory, on); !reason.empty()) {
-    std::fprintf(stderr, "ncclwatch %s: %s\n", name.c_str(), Printable(reason).c_str());
-    return kUnreadable;
-  }
-  const std::int64_t deadline = MonotonicNow() + kPatience;
+  if (const absl::Status switched = SwitchWatching(directory, on); !switched.ok()) return Unreadable(self, switched);
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
   Standing standing = Look(directory, on);
-  while (standing.obeying < standing.alive && MonotonicNow() < deadline) {
+  while (standing.obeying < standing.alive && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(kPoll);
     standing = Look(directory, on);
   }
@@ -99,7 +91,7 @@ int Switch(const Arguments& arguments, bool on) {
 
 }  // namespace
 
-int Off(const Arguments& arguments) { return Switch(arguments, false); }
-int On(const Arguments& arguments) { return Switch(arguments, true); }
+int Off(const Command& self, const Arguments& arguments) { return Switch(self, arguments, false); }
+int On(const Command& self, const Arguments& arguments) { return Switch(self, arguments, true); }
 
 }  // namespace ncclwatch::analyzer

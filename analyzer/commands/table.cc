@@ -1,4 +1,4 @@
-#include "analyzer/commands/command.h"
+#include "analyzer/commands/table.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -20,7 +20,7 @@ constexpr Command kCommands[] = {
 
 std::span<const Command> Commands() { return kCommands; }
 
-const Command* FindCommand(const std::string& name) {
+const Command* FindCommand(std::string_view name) {
   for (const Command& command : kCommands)
     if (name == command.name) return &command;
   return nullptr;

@@ -1,14 +1,16 @@
 // `ncclwatch trace`: the recorded calls of all ranks, merged by time.
-#include <unistd.h>
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/statusor.h>
+#include <absl/time/clock.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <map>
 #include <thread>
 
+#include "analyzer/commands/table.h"
 #include "analyzer/console/options.h"
-#include "analyzer/console/terminal.h"
+#include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
@@ -56,32 +58,36 @@ void Declare(Options* options, Wish* wish) {
 }
 
 // The last moment that any box tells of.
-std::int64_t EndOf(const reader::RunImage& run) {
+absl::Time EndOf(const reader::RunImage& run) {
   std::int64_t end = 0;
   for (const reader::BoxImage& box : run.boxes) {
     std::int64_t last = box.heartbeat_ns;
     for (const reader::Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
     end = std::max(end, last + box.realtime_minus_monotonic_ns);
   }
-  return end;
+  return absl::FromUnixNanos(end);
 }
 
-std::string Fill(const Wish& wish, std::int64_t end_ns, Filter* filter) {
+absl::StatusOr<Filter> FilterOf(const Wish& wish, absl::Time end) {
+  Filter filter;
   if (!wish.ranks.empty()) {
     const auto ranks = ParseRanks(wish.ranks);
-    if (!ranks) return "--rank takes a list like 0,2,4-7, not '" + wish.ranks + "'";
-    filter->ranks = *ranks;
+    if (!ranks)
+      return absl::InvalidArgumentError(fmt::format("--rank takes a list like 0,2,4-7, not '{}'", wish.ranks));
+    filter.ranks = *ranks;
   }
   for (const auto& [name, text, moment] :
-       {std::tuple{"--since", &wish.since, &filter->since_ns}, std::tuple{"--until", &wish.until, &filter->until_ns}}) {
+       {std::tuple{"--since", &wish.since, &filter.since}, std::tuple{"--until", &wish.until, &filter.until}}) {
     if (text->empty()) continue;
-    *moment = ParseMoment(*text, end_ns);
-    if (!*moment) return std::string(name) + " takes 30s, 14:03:07 or 2026-01-01T00:00:00.000Z, not '" + *text + "'";
+    *moment = ParseMoment(*text, end);
+    if (!*moment)
+      return absl::InvalidArgumentError(
+          fmt::format("{} takes 30s, 14:03:07 or 2026-01-01T00:00:00.000Z, not '{}'", name, *text));
   }
-  filter->communicators = wish.communicators;
-  filter->ops = wish.ops;
-  filter->pending = wish.pending;
-  return "";
+  filter.communicators = wish.communicators;
+  filter.ops = wish.ops;
+  filter.pending = wish.pending;
+  return filter;
 }
 
 std::vector<Row> Merge(const reader::RunImage& run, const Filter& filter) {
@@ -92,7 +98,7 @@ std::vector<Row> Merge(const reader::RunImage& run, const Filter& filter) {
     for (Row& row : Rows(box, alive ? MonotonicNow() : box.heartbeat_ns))
       if (filter.Wants(row)) rows.push_back(std::move(row));
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.time_ns < b.time_ns; });
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.time < b.time; });
   return rows;
 }
 
@@ -101,16 +107,16 @@ void Print(const std::vector<Row>& rows, const Wish& wish) {
     if (rows.empty())
       std::fputs("no recorded call matches\n", stderr);
     else
-      std::fputs(ToTable(rows, wish.wide).c_str(), stdout);
+      WriteOut(ToTable(rows, wish.wide));
     return;
   }
-  for (const Row& row : rows) std::fputs(ToJsonLine(row).c_str(), stdout);
+  for (const Row& row : rows) WriteOut(ToJsonLine(row));
 }
 
 // Each call once, when first seen: its state is that of then.
 void Follow(const std::vector<std::string>& paths, const Filter& filter, const Wish& wish, reader::RunImage run) {
-  std::map<std::pair<std::string, std::uint32_t>, std::uint64_t> next_slot;
-  if (!wish.json) std::fputs(FollowHeading().c_str(), stdout);
+  absl::flat_hash_map<std::pair<std::string, std::uint32_t>, std::uint64_t> next_slot;  // by host and pid
+  if (!wish.json) WriteOut(FollowHeading());
   bool first = true;
   for (;;) {
     const bool alive = AnyAlive(run.boxes);
@@ -119,8 +125,7 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const W
     for (const reader::BoxImage& box : run.boxes)
       if (!box.calls.empty()) next_slot[{box.host, box.pid}] = box.calls.back().slot + 1;
     const std::size_t skip = first && wish.last && rows.size() > wish.last ? rows.size() - wish.last : 0;
-    for (std::size_t i = skip; i < rows.size(); ++i)
-      std::fputs(wish.json ? ToJsonLine(rows[i]).c_str() : FollowLine(rows[i]).c_str(), stdout);
+    for (std::size_t i = skip; i < rows.size(); ++i) WriteOut(wish.json ? ToJsonLine(rows[i]) : FollowLine(rows[i]));
     if (std::fflush(stdout) != 0 || !alive) return;
     first = false;
     std::this_thread::sleep_for(kPoll);
@@ -130,30 +135,26 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const W
 
 }  // namespace
 
-int Trace(const Arguments& arguments) {
-  Options options("trace", kDescription);
+int Trace(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
   Wish wish;
   Declare(&options, &wish);
   if (const auto status = options.Read(arguments)) return *status;
-  Filter filter;
   // Mistakes are said before anything is read.
-  if (const std::string mistake = Fill(wish, RealtimeNow(), &filter); !mistake.empty())
-    return UsageError("trace", mistake);
+  if (const auto filter = FilterOf(wish, absl::Now()); !filter.ok())
+    return UsageError(self, std::string(filter.status().message()));
 
   const auto paths = Locate(wish.words);
-  if (const auto* missing = std::get_if<Missing>(&paths)) {
-    std::fprintf(stderr, "ncclwatch trace: %s\n", Printable(missing->reason).c_str());
-    return kUnreadable;
-  }
-  reader::RunImage run = ReadJob(std::get<std::vector<std::string>>(paths), reader::Calls::kAll);
+  if (!paths.ok()) return Unreadable(self, paths.status());
+  reader::RunImage run = ReadJob(*paths, reader::Calls::kAll);
   SayFailures(run.failures);
-  Fill(wish, EndOf(run), &filter);
+  const absl::StatusOr<Filter> filter = FilterOf(wish, EndOf(run));
   const bool damaged = !run.failures.empty();
   if (run.boxes.empty()) return kUnreadable;
   if (wish.follow) {
-    Follow(std::get<std::vector<std::string>>(paths), filter, wish, std::move(run));
+    Follow(*paths, *filter, wish, std::move(run));
   } else {
-    std::vector<Row> rows = Merge(run, filter);
+    std::vector<Row> rows = Merge(run, *filter);
     if (wish.last && rows.size() > wish.last)
       rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(wish.last));
     Print(rows, wish);

@@ -1,14 +1,13 @@
 #include "analyzer/console/options.h"
 
-#include <algorithm>
 #include <cstdio>
 
-#include "analyzer/console/terminal.h"
+#include "analyzer/console/print.h"
 
 namespace ncclwatch::analyzer {
 
-Options::Options(const std::string& name, const std::string& description)
-    : CLI::App("", "ncclwatch " + name), command_(name), description_(description) {
+Options::Options(const Command& command, const std::string& description)
+    : CLI::App("", fmt::format("ncclwatch {}", command.name)), command_(command), description_(description) {
   get_formatter()->column_width(26);
   get_formatter()->label("REQUIRED", "");
 }
@@ -19,28 +18,30 @@ std::optional<int> Options::Read(const Arguments& arguments) {
     parse(std::move(reversed));
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    std::fputs(Help().c_str(), stdout);
+    Print("{}", Help());
     return kDone;
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "%s: %s\nTry `%s --help`.\n", get_name().c_str(), PrintableLines(error.what()).c_str(),
-                 get_name().c_str());
-    return kUsage;
+    return UsageError(command_, error.what());
   }
 }
 
 std::string Options::Help() const {
-  const Command* command = FindCommand(command_);
   // CLI11 begins with a usage line of its own, which knows nothing of `-- CMD...`.
   const std::string declared = help();
   const std::size_t first = declared.find("\n\n");
-  return "Usage: ncclwatch " + command_ + " " + (command ? command->synopsis : "") + "\n\n" + description_ + "\n" +
-         (first == std::string::npos ? "" : declared.substr(first + 1));
+  return fmt::format("Usage: ncclwatch {} {}\n\n{}\n{}", command_.name, command_.synopsis, description_,
+                     first == std::string::npos ? "" : declared.substr(first + 1));
 }
 
-int UsageError(const std::string& command, const std::string& message) {
-  std::fprintf(stderr, "ncclwatch %s: %s\nTry `ncclwatch %s --help`.\n", command.c_str(), Printable(message).c_str(),
-               command.c_str());
+int UsageError(const Command& command, const std::string& message) {
+  WriteComplaint(command.name, message);
+  std::fputs(fmt::format("Try `ncclwatch {} --help`.\n", command.name).c_str(), stderr);
   return kUsage;
+}
+
+int Unreadable(const Command& command, const absl::Status& status) {
+  WriteComplaint(command.name, std::string(status.message()));
+  return kUnreadable;
 }
 
 }  // namespace ncclwatch::analyzer

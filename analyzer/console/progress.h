@@ -1,8 +1,8 @@
 // A progress bar on stderr: only on a terminal, and only once the work has lasted for more than a second.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 namespace ncclwatch::analyzer {
@@ -18,8 +18,7 @@ class Progress {
  private:
   std::string label_;
   std::size_t total_;
-  std::int64_t began_ns_;
-  std::int64_t drawn_ns_ = 0;
+  std::chrono::steady_clock::time_point began_, drawn_;
   bool terminal_;
 };
 

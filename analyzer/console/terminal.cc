@@ -1,9 +1,12 @@
 #include "analyzer/console/terminal.h"
 
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <vector>
 
 namespace ncclwatch::analyzer {
 
@@ -28,18 +31,11 @@ std::string Coloured(std::string_view text, Colour colour, bool allowed) {
 
 std::string ColourDiagnosis(const std::string& text, bool allowed) {
   if (!allowed) return text;
-  std::string out;
-  for (std::size_t begin = 0; begin < text.size();) {
-    std::size_t end = text.find('\n', begin);
-    if (end == std::string::npos) end = text.size();
-    const std::string_view line(text.data() + begin, end - begin);
-    // Headings begin at the left margin; all else is indented.
-    const bool heading = !line.empty() && line[0] != ' ';
-    out += Coloured(line, heading ? Colour::kBold : Colour::kNone, !line.empty());
-    if (end < text.size()) out += '\n';
-    begin = end + 1;
-  }
-  return out;
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  // Headings begin at the left margin; all else is indented.
+  for (std::string& line : lines)
+    if (!line.empty()) line = Coloured(line, line[0] != ' ' ? Colour::kBold : Colour::kNone, true);
+  return absl::StrJoin(lines, "\n");
 }
 
 }  // namespace ncclwatch::analyzer

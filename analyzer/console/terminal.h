@@ -1,11 +1,8 @@
 // What the terminal can do, and text made for it.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 

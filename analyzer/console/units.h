@@ -1,6 +1,9 @@
 // Times, ages and counts as a person writes and reads them.
 #pragma once
 
+#include <absl/strings/numbers.h>
+#include <absl/time/time.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,19 +11,19 @@
 
 namespace ncclwatch::analyzer {
 
-inline constexpr std::int64_t kSecond = 1'000'000'000;
+// Digits alone, of a number that the type holds.
+template <typename Integer>
+bool ParseNumber(const std::string& text, Integer* number) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos && absl::SimpleAtoi(text, number);
+}
 
-// "90", "90s", "15m", "36h", "7d", "2w", "1.5h" -> nanoseconds.
-std::optional<std::int64_t> ParseDuration(std::string_view text);
+// "90", "90s", "15m", "36h", "7d", "2w", "1.5h".
+std::optional<absl::Duration> ParseDuration(std::string_view text);
 
-std::string DurationText(std::int64_t ns);        // "850 ns", "12.4 us", "3.1 ms", "12.4 s", "3m20s", "5h10m"
-std::string AgeText(std::int64_t ns);             // "12 s", "3 min", "5 h", "2 d"
-std::string ClockText(std::int64_t realtime_ns);  // local time of day, "14:03:07.123456"
-std::string IsoText(std::int64_t realtime_ns);    // "2026-01-01T00:00:00.000Z"
-std::string Hex(std::uint64_t value);             // "0x7f.."
-std::string Id(std::uint64_t id);                 // 16 hexadecimal digits
+std::string DurationText(absl::Duration duration);  // "850 ns", "12.4 us", "3.1 ms", "12.4 s", "3m20s", "5h10m"
+std::string AgeText(absl::Duration age);            // "12 s", "3 min", "5 h", "2 d"
+std::string ClockText(absl::Time time);             // local time of day, "14:03:07.123456"
 
-std::int64_t RealtimeNow();
-std::int64_t MonotonicNow();
+std::int64_t MonotonicNow();  // CLOCK_MONOTONIC in nanoseconds, as black boxes have it
 
 }  // namespace ncclwatch::analyzer

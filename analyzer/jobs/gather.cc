@@ -1,9 +1,9 @@
 #include "analyzer/jobs/gather.h"
 
-#include <limits.h>
-#include <unistd.h>
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "analyzer/jobs/locate.h"
@@ -17,9 +17,8 @@ namespace ncclwatch::analyzer {
 namespace {
 
 std::string ThisProgram() {
-  char path[PATH_MAX];
-  const ssize_t bytes = readlink("/proc/self/exe", path, sizeof path);
-  return bytes > 0 ? std::string(path, static_cast<std::size_t>(bytes)) : std::string();
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).string();
 }
 
 // The thread that called NCCL last, 0 if none of its calls is left.
@@ -51,7 +50,7 @@ std::vector<Standing> LivingProcesses(const std::string& path, std::int64_t sinc
     one.host = box.host;
     one.here = IsHere(box);
     one.stacks = reader::ReadProcessStacks(directory, box.pid);
-    one.file = directory.PathOf(reader::kStacksFolder) + "/" + std::to_string(box.pid) + ".txt";
+    one.file = fmt::format("{}/{}.txt", directory.PathOf(reader::kStacksFolder), box.pid);
     if (one.stacks && (one.stacks->start_time != box.start_time || one.stacks->at_ns < since_ns)) one.stacks.reset();
     living.push_back(std::move(one));
   });

@@ -1,20 +1,22 @@
 #include "analyzer/jobs/judge.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
-#include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/observe.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/from_boxes.h"
 #include "watchdog/diagnosis/where.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
 void AddNotes(const reader::RunImage& run, diagnosis::Snapshot* snapshot) {
   for (const reader::Failure& failure : run.failures)
-    snapshot->notes.push_back("unreadable: " + Printable(failure.path) + ": " + Printable(failure.reason));
+    snapshot->notes.push_back(Printable(fmt::format("unreadable: {}: {}", failure.path, failure.reason)));
   for (const std::string& note : run.notes) snapshot->notes.push_back(Printable(note));
 }
 

@@ -4,12 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
+#include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
-#include "analyzer/console/terminal.h"
 #include "analyzer/import/read.h"
 #include "ncclwatch/format/black_box.h"
 
@@ -19,17 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 bool IsBox(const fs::path& path) { return path.extension() == format::kBoxSuffix; }
-
-// "attempt-1", "run-2": what a run directory may hold besides its own boxes.
-bool IsNested(const std::string& name) {
-  for (const char* prefix : {"attempt-", "run-"}) {
-    const std::string_view text(name);
-    if (!text.starts_with(prefix)) continue;
-    const std::string_view digits = text.substr(std::string_view(prefix).size());
-    return !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
-  }
-  return false;
-}
 
 std::vector<fs::path> Children(const fs::path& directory) {
   std::vector<fs::path> children;
@@ -48,7 +36,7 @@ void AddDirectories(Which which, const fs::path& directory, int depth, std::vect
   for (const fs::path& child : Children(directory)) {
     if (IsBox(child))
       wanted = true;
-    else if (depth > 0 && IsNested(child.filename()) && fs::is_directory(fs::symlink_status(child, error)))
+    else if (depth > 0 && IsNested(child.filename().native()) && fs::is_directory(fs::symlink_status(child, error)))
       AddDirectories(which, child, depth - 1, found);
   }
   if (wanted) found->push_back(directory);
@@ -79,12 +67,6 @@ std::string NewestAttempt(const std::string& place) {
                            [](const std::string& a, const std::string& b) { return Newest(a) < Newest(b); });
 }
 
-std::variant<std::string, Missing> Latest() {
-  const std::vector<rundir::Listed> runs = ListRuns();
-  if (runs.empty()) return Missing{"there is no run directory on this machine yet"};
-  return runs.front().path;
-}
-
 // A link that was named is followed; links inside what it leads to are not.
 std::string WithoutLink(const std::string& word) {
   std::error_code error;
@@ -97,8 +79,7 @@ std::string WithoutLink(const std::string& word) {
 void SayIfSomebodyElses(const std::string& word) {
   struct stat info {};
   if (stat(word.c_str(), &info) == 0 && info.st_uid != geteuid())
-    std::fprintf(stderr, "ncclwatch: %s belongs to another user (uid %u): what it tells is theirs\n",
-                 Printable(word).c_str(), static_cast<unsigned>(info.st_uid));
+    Complain("", "{} belongs to another user (uid {}): what it tells is theirs", word, info.st_uid);
 }
 
 void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
@@ -108,6 +89,12 @@ void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
 }
 
 }  // namespace
+
+bool IsNested(std::string_view name) {
+  const std::size_t digits = name.find_last_not_of("0123456789") + 1;
+  const std::string_view prefix = name.substr(0, digits);
+  return digits < name.size() && (prefix == "attempt-" || prefix == "run-");
+}
 
 std::vector<std::string> BoxDirectories(const std::string& place) { return Directories(Which::kWithBoxes, place); }
 
@@ -126,20 +113,19 @@ std::vector<rundir::Listed> ListRuns() {
   std::vector<rundir::Listed> runs = rundir::List(
       settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &complaints),
       &refused);
-  for (const std::string& reason : refused)
-    std::fprintf(stderr, "ncclwatch: %s: not looked at; name it to have it read\n", Printable(reason).c_str());
+  for (const std::string& reason : refused) Complain("", "{}: not looked at; name it to have it read", reason);
   return runs;
 }
 
-std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::string>& words) {
+absl::StatusOr<std::vector<std::string>> Locate(const std::vector<std::string>& words) {
   std::vector<std::string> paths;
   std::error_code error;
   for (const std::string& word : words.empty() ? std::vector<std::string>{"latest"} : words) {
     // What somebody has put into the present directory counts only if it was asked for by that name.
     if (word == "latest" && (words.empty() || !fs::exists(word, error))) {
-      std::variant<std::string, Missing> latest = Latest();
-      if (auto* missing = std::get_if<Missing>(&latest)) return *missing;
-      paths.push_back(std::get<std::string>(latest));
+      const std::vector<rundir::Listed> runs = ListRuns();
+      if (runs.empty()) return absl::NotFoundError("there is no run directory on this machine yet");
+      paths.push_back(runs.front().path);
     } else if (fs::is_directory(word, error)) {
       SayIfSomebodyElses(word);
       paths.push_back(NewestAttempt(WithoutLink(word)));
@@ -147,10 +133,16 @@ std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::st
       SayIfSomebodyElses(word);
       paths.push_back(WithoutLink(word));
     } else {
-      return Missing{Printable(word) + ": no such file or directory"};
+      return absl::NotFoundError(word + ": no such file or directory");
     }
   }
   return paths;
+}
+
+absl::StatusOr<std::string> LocateOne(const std::string& word) {
+  const auto paths = Locate(word.empty() ? std::vector<std::string>() : std::vector<std::string>{word});
+  if (!paths.ok()) return paths.status();
+  return paths->front();
 }
 
 reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls calls) {
@@ -186,8 +178,7 @@ reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls ca
 }
 
 void SayFailures(const std::vector<reader::Failure>& failures) {
-  for (const reader::Failure& failure : failures)
-    std::fprintf(stderr, "ncclwatch: %s: %s\n", Printable(failure.path).c_str(), Printable(failure.reason).c_str());
+  for (const reader::Failure& failure : failures) Complain("", "{}: {}", failure.path, failure.reason);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -1,8 +1,10 @@
 // From what the user wrote (nothing, `latest`, directories, files) to black boxes.
 #pragma once
 
+#include <absl/status/statusor.h>
+
 #include <string>
-#include <variant>
+#include <string_view>
 #include <vector>
 
 #include "watchdog/reader/box.h"
@@ -10,16 +12,16 @@
 
 namespace ncclwatch::analyzer {
 
-struct Missing {
-  std::string reason;  // one line
-};
-
 // The directories and files meant by `words`; `latest` and no word at all are the newest run directory. Everything
 // returned exists.
-std::variant<std::vector<std::string>, Missing> Locate(const std::vector<std::string>& words);
+absl::StatusOr<std::vector<std::string>> Locate(const std::vector<std::string>& words);
+// Likewise of a single word, which may be empty.
+absl::StatusOr<std::string> LocateOne(const std::string& word);
 
 std::vector<rundir::Listed> ListRuns();  // newest first
 
+// "attempt-1", "run-2": folders that a run directory may hold besides its own boxes.
+bool IsNested(std::string_view name);
 // The directories at and below `place` that hold boxes: itself, attempt-N and run-N (see rundir/run_directory.h).
 std::vector<std::string> BoxDirectories(const std::string& place);
 // Also those that hold none yet.

@@ -1,12 +1,12 @@
 #include "analyzer/jobs/observe.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "analyzer/console/units.h"
+#include "analyzer/files/descriptor.h"
 #include "ncclwatch/format/lease.h"
 #include "watchdog/evidence/process_state.h"
 #include "watchdog/rundir/process.h"
@@ -17,8 +17,8 @@ namespace {
 using format::Observed;
 
 // Those of the leader (watchdog/watch/crowd.cc): ten beats missed are worth a look, forty are silence.
-constexpr std::int64_t kStaleHeartbeat = 2 * kSecond / 5;
-constexpr std::int64_t kSilentAfter = 2 * kSecond;
+constexpr std::chrono::nanoseconds kStaleHeartbeat = std::chrono::milliseconds(400);
+constexpr std::chrono::nanoseconds kSilentAfter = std::chrono::seconds(2);
 
 Observed Look(const reader::BoxImage& box, std::int64_t now) {
   const bool locked = LockHeld(box.path);
@@ -26,7 +26,7 @@ Observed Look(const reader::BoxImage& box, std::int64_t now) {
   const bool there = state != Observed::kGone;
   if (!locked && !there) return Observed::kGone;
   if (locked != there) return Observed::kHidden;
-  const std::int64_t silence = now - box.heartbeat_ns;
+  const std::chrono::nanoseconds silence(now - box.heartbeat_ns);
   if (silence < kStaleHeartbeat) return Observed::kRunning;
   return state == Observed::kRunning && silence >= kSilentAfter ? Observed::kSilent : state;
 }
@@ -34,13 +34,7 @@ Observed Look(const reader::BoxImage& box, std::int64_t now) {
 }  // namespace
 
 const Here& ThisPlace() {
-  static const Here here = [] {
-    Here place;
-    place.boot_id = rundir::BootId();
-    struct stat status {};
-    if (stat("/proc/self/ns/pid", &status) == 0) place.pid_namespace = status.st_ino;
-    return place;
-  }();
+  static const Here here{rundir::BootId(), rundir::PidNamespace()};
   return here;
 }
 
@@ -54,26 +48,22 @@ bool IsHere(const reader::Glance& box) {
 
 namespace {
 
-// Takes over the descriptor.
-bool IsLocked(int fd) {
-  if (fd < 0) return false;
+bool IsLocked(const Descriptor& file) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   lock.l_len = 1;
-  const bool held = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-  close(fd);
-  return held;
+  return fcntl(file.get(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 }  // namespace
 
 bool LockHeld(const std::string& path) {
-  return IsLocked(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return IsLocked(Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)));
 }
 
 bool LockHeld(const descriptors::Directory& directory, const std::string& name) {
-  return IsLocked(directory.Open(name, O_RDONLY | O_NONBLOCK));
+  return IsLocked(Descriptor(directory.Open(name, O_RDONLY | O_NONBLOCK)));
 }
 
 bool ProcessThere(std::uint32_t pid, std::uint64_t start_time) {

@@ -1,7 +1,11 @@
 #include "analyzer/jobs/remove.h"
 
+#include <absl/cleanup/cleanup.h>
+#include <absl/status/statusor.h>
+#include <absl/time/clock.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,8 +15,8 @@
 #include <cstring>
 #include <filesystem>
 #include <string_view>
+#include <utility>
 
-#include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "watchdog/log/log.h"
@@ -23,11 +27,6 @@ namespace ncclwatch::analyzer {
 namespace {
 
 using What = Removal::What;
-
-bool IsNumbered(std::string_view name, std::string_view prefix) {
-  return name.starts_with(prefix) && name.size() > prefix.size() &&
-         name.find_first_not_of("0123456789", prefix.size()) == std::string_view::npos;
-}
 
 // What ncclwatch itself puts into a run directory; all else is the user's.
 bool IsOwnFile(std::string_view name) {
@@ -42,7 +41,6 @@ bool IsOwnLink(std::string_view name, const struct stat& status) {
   return S_ISLNK(status.st_mode) && name.starts_with("libncclwatch");
 }
 bool IsEvidence(std::string_view name) { return name == "stacks" || name == "evidence"; }
-bool IsNested(std::string_view name) { return IsNumbered(name, "attempt-") || IsNumbered(name, "run-"); }
 
 std::string Parent(const std::string& path) { return path.substr(0, path.find_last_of('/')); }
 std::string Leaf(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
@@ -53,25 +51,27 @@ std::string PlaceOf(std::string path) {
   return path;
 }
 
+Descriptor OpenDirectory(const std::string& path) {
+  return Descriptor(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
 // Removes what is below an opened directory, never following a link nor crossing to another file system.
 class Remover {
  public:
   explicit Remover(dev_t device) : device_(device) {}
 
-  // Takes over the descriptor. Everything, or only what is ncclwatch's own.
-  void Empty(int directory, bool everything, int depth) {
-    DIR* entries = fdopendir(directory);
-    if (!entries) {
-      close(directory);
-      return;
-    }
+  // Everything, or only what is ncclwatch's own.
+  void Empty(Descriptor directory, bool everything, int depth) {
+    DIR* entries = fdopendir(directory.get());
+    if (!entries) return;
+    directory.Release();
+    const absl::Cleanup close_directory = [entries] { closedir(entries); };
     std::vector<std::string> names;
     while (const dirent* entry = readdir(entries)) names.emplace_back(entry->d_name);
     // `job` last: what was removed in part must still be known as a run directory.
     std::stable_partition(names.begin(), names.end(), [](const std::string& name) { return name != "job"; });
     for (const std::string& name : names)
       if (name != "." && name != "..") Remove(dirfd(entries), name, everything, depth);
-    closedir(entries);
   }
 
   std::uint64_t bytes = 0;
@@ -91,14 +91,14 @@ class Remover {
     }
     if (!everything && !IsEvidence(name) && !IsNested(name)) return Keep(name, "not ncclwatch's own");
     if (depth >= kDepth || status.st_dev != device_ || status.st_uid != geteuid()) return Keep(name, "not ours");
-    const int child = openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (child < 0) return Keep(name, std::strerror(errno));
-    Empty(child, everything || IsEvidence(name), depth + 1);
+    Descriptor child(openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!child) return Keep(name, std::strerror(errno));
+    Empty(std::move(child), everything || IsEvidence(name), depth + 1);
     if (unlinkat(directory, name.c_str(), AT_REMOVEDIR) != 0) Keep(name, std::strerror(errno));
   }
 
   void Keep(const std::string& name, const char* why) {
-    if (left.empty()) left = name + " stays: " + why;
+    if (left.empty()) left = fmt::format("{} stays: {}", name, why);
   }
 
   dev_t device_;
@@ -119,28 +119,22 @@ bool PlaceAlive(const std::vector<std::string>& directories) {
   return false;
 }
 
-std::int64_t LastTouched(const struct stat& status, const std::vector<std::string>& directories) {
-  std::int64_t last = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec;
+absl::Time LastTouched(const struct stat& status, const std::vector<std::string>& directories) {
+  absl::Time last = absl::TimeFromTimespec(status.st_mtim);
   for (const std::string& directory : directories)
-    last = std::max(last, rundir::LookAt(directory, -1).last_realtime_ns);
+    last = std::max(last, absl::FromUnixNanos(rundir::LookAt(directory, -1).last_realtime_ns));
   return last;
 }
 
 // The directory, opened and found to be ours, or the reason why it is not.
-int OpenOurs(const std::string& place, struct stat* status, std::string* reason) {
-  const int fd = open(place.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) {
-    *reason = errno == ELOOP || errno == ENOTDIR ? "a link or not a directory" : std::strerror(errno);
-    return -1;
-  }
-  if (fstat(fd, status) != 0 || status->st_uid != geteuid())
-    *reason = "belongs to somebody else";
-  else if (rundir::JobOf(place).empty())
-    *reason = "names no job: not a run directory";
-  else
-    return fd;
-  close(fd);
-  return -1;
+absl::StatusOr<Descriptor> OpenOurs(const std::string& place, struct stat* status) {
+  Descriptor directory = OpenDirectory(place);
+  if (!directory)
+    return absl::NotFoundError(errno == ELOOP || errno == ENOTDIR ? "a link or not a directory" : std::strerror(errno));
+  if (fstat(directory.get(), status) != 0 || status->st_uid != geteuid())
+    return absl::PermissionDeniedError("belongs to somebody else");
+  if (rundir::JobOf(place).empty()) return absl::InvalidArgumentError("names no job: not a run directory");
+  return directory;
 }
 
 void RemoveDanglingLatest(const std::string& place) {
@@ -172,22 +166,23 @@ std::vector<std::string> RemovablePlaces(const std::vector<std::string>& words) 
   return places;
 }
 
-int HoldPlace(const std::string& place) {
-  const int fd = open(place.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0) return fd;
-  if (fd >= 0) close(fd);
-  return -1;
+Descriptor HoldPlace(const std::string& place) {
+  Descriptor directory = OpenDirectory(place);
+  return directory && flock(directory.get(), LOCK_SH | LOCK_NB) == 0 ? std::move(directory) : Descriptor();
 }
 
 Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
   Removal removal{place, What::kNotOurs, 0, ""};
   struct stat status {};
-  const int fd = OpenOurs(place, &status, &removal.reason);
-  if (fd < 0) return removal;
+  const auto opened = OpenOurs(place, &status);
+  if (!opened.ok()) {
+    removal.reason = std::string(opened.status().message());
+    return removal;
+  }
   const std::vector<std::string> directories = BoxDirectories(place);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0 || PlaceAlive(directories)) {
+  if (flock(opened->get(), LOCK_EX | LOCK_NB) != 0 || PlaceAlive(directories)) {
     removal.what = What::kAlive;
-  } else if (RealtimeNow() - LastTouched(status, directories) < wish.older_than_ns ||
+  } else if (absl::Now() - LastTouched(status, directories) < wish.older_than ||
              (directories.empty() && !wish.empty_too)) {
     removal.what = What::kTooYoung;
   } else if (wish.dry_run) {
@@ -199,14 +194,13 @@ Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
       }
   } else {
     Remover remover(status.st_dev);
-    remover.Empty(fcntl(fd, F_DUPFD_CLOEXEC, 0), false, 0);
+    remover.Empty(Descriptor(fcntl(opened->get(), F_DUPFD_CLOEXEC, 0)), false, 0);
     const bool gone = rmdir(place.c_str()) == 0;
     removal.what = gone ? What::kRemoved : What::kPartly;
     removal.bytes = remover.bytes;
     if (!gone) removal.reason = remover.left.empty() ? std::strerror(errno) : remover.left;
     if (gone) RemoveDanglingLatest(place);
   }
-  close(fd);
   return removal;
 }
 

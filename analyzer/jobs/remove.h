@@ -1,14 +1,18 @@
 // Removing run directories: never a live one, never through a link, never what is not ncclwatch's own.
 #pragma once
 
+#include <absl/time/time.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "analyzer/files/descriptor.h"
+
 namespace ncclwatch::analyzer {
 
 struct RemovalWish {
-  std::int64_t older_than_ns = 0;
+  absl::Duration older_than;
   bool dry_run = false;
   bool empty_too = false;  // places without a single black box
 };
@@ -28,7 +32,7 @@ std::vector<std::string> RemovablePlaces(const std::vector<std::string>& words);
 Removal RemovePlace(const std::string& place, const RemovalWish& wish);
 
 // A shared lock on the directory itself says "in use" where no box does yet: `ncclwatch run` holds one from before the
-// first rank starts. -1 if it cannot be had; closing the descriptor gives it back.
-int HoldPlace(const std::string& place);
+// first rank starts. None if it cannot be had; closing the descriptor gives it back.
+Descriptor HoldPlace(const std::string& place);
 
 }  // namespace ncclwatch::analyzer

@@ -9,22 +9,18 @@ namespace ncclwatch::analyzer {
 
 Closings::Closings() : descriptor_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {}
 
-Closings::~Closings() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
-
 void Closings::Watch(const std::string& directory) {
-  if (descriptor_ >= 0) inotify_add_watch(descriptor_, directory.c_str(), IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
+  if (descriptor_) inotify_add_watch(descriptor_.get(), directory.c_str(), IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
 }
 
 int Closings::Follow(const std::string& box) {
-  return descriptor_ < 0 ? -1 : inotify_add_watch(descriptor_, box.c_str(), IN_CLOSE_WRITE | IN_DONT_FOLLOW);
+  return descriptor_ ? inotify_add_watch(descriptor_.get(), box.c_str(), IN_CLOSE_WRITE | IN_DONT_FOLLOW) : -1;
 }
 
 std::vector<int> Closings::Take() {
   std::vector<int> closed;
   alignas(inotify_event) char events[16384];
-  for (ssize_t got = 0; descriptor_ >= 0 && (got = read(descriptor_, events, sizeof events)) > 0;) {
+  for (ssize_t got = 0; descriptor_ && (got = read(descriptor_.get(), events, sizeof events)) > 0;) {
     for (ssize_t at = 0; at < got;) {
       inotify_event event;
       std::memcpy(&event, events + at, sizeof event);

@@ -9,16 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/files/descriptor.h"
+
 namespace ncclwatch::analyzer {
 
 class Closings {
  public:
   Closings();
-  ~Closings();
-  Closings(const Closings&) = delete;
-  Closings& operator=(const Closings&) = delete;
-
-  int descriptor() const { return descriptor_; }  // -1: the system has none left, nothing will be told
+  int descriptor() const { return descriptor_.get(); }  // -1: the system has none left, nothing will be told
   // Wakes for new files and directories there too. Of one that is watched already nothing changes.
   void Watch(const std::string& directory);
   // A number for Take(), -1: not told. Before the process is looked at, so that no end lies between.
@@ -28,7 +26,7 @@ class Closings {
   bool lost() const { return lost_; }  // there was too much to tell: no order is known any more
 
  private:
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   bool lost_ = false;
 };
 

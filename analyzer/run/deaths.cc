@@ -1,11 +1,10 @@
 #include "analyzer/run/deaths.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
-#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -23,29 +22,22 @@ namespace ncclwatch::analyzer {
 namespace {
 
 // From the closing of its last descriptors to its end a process does next to nothing.
-constexpr std::int64_t kClosedByItsEnd = kSecond;
+constexpr std::chrono::nanoseconds kClosedByItsEnd = std::chrono::seconds(1);
 
-bool MadeSince(const std::string& path, std::int64_t realtime_ns) {
+bool MadeSince(const std::string& path, absl::Time moment) {
   struct stat status {};
-  return lstat(path.c_str(), &status) == 0 && status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec >= realtime_ns;
+  return lstat(path.c_str(), &status) == 0 && absl::TimeFromTimespec(status.st_mtim) >= moment;
 }
 
 }  // namespace
 
-Deaths::Deaths(const std::string& place, std::int64_t began_ns) : place_(place), began_ns_(began_ns) {
-  closings_.Watch(place);
-}
-
-Deaths::~Deaths() {
-  for (const Process& process : processes_)
-    if (process.pidfd >= 0) close(process.pidfd);
-}
+Deaths::Deaths(const std::string& place, absl::Time began) : place_(place), began_(began) { closings_.Watch(place); }
 
 void Deaths::Scan() {
   for (const std::string& directory : PlaceDirectories(place_)) {
     closings_.Watch(directory);  // before it is read: what is put there afterwards wakes
     for (const std::string& box : BoxFiles(directory)) {
-      if (known_.contains(box) || !MadeSince(box, began_ns_)) continue;
+      if (known_.contains(box) || !MadeSince(box, began_)) continue;
       if (std::find(directories_.begin(), directories_.end(), directory) == directories_.end())
         directories_.push_back(directory);
       Follow(box);
@@ -67,24 +59,24 @@ void Deaths::Follow(const std::string& path) {
   process.seen.rank = box->rank;
   process.seen.place = format::PidPlace(box->boot_id, box->pid_namespace);
   process.closing = closings_.Follow(path);
-  process.pidfd = evidence::OpenPidfd(static_cast<std::int32_t>(box->pid));
+  process.pidfd = Descriptor(evidence::OpenPidfd(static_cast<std::int32_t>(box->pid)));
   const auto stat = rundir::StatOf(static_cast<std::int32_t>(box->pid));
-  const bool the_same = process.pidfd >= 0 && stat && stat->start_time == box->start_time;
+  const bool the_same = process.pidfd && stat && stat->start_time == box->start_time;
   if (!the_same) {  // it ended before it was seen: when and how is not known
-    if (process.pidfd >= 0) close(std::exchange(process.pidfd, -1));
+    process.pidfd = Descriptor();
     missed_ = true;
     process.ended = true;
     process.seen.at_ns = MonotonicNow();
-    processes_.push_back(process);
+    processes_.push_back(std::move(process));
     return;
   }
   process.memory_group = memory_kills_.Follow(static_cast<std::int32_t>(box->pid));
-  processes_.push_back(process);
+  processes_.push_back(std::move(process));
 }
 
 void Deaths::AddTo(std::vector<pollfd>* polled) const {
   for (const Process& process : processes_)
-    if (!process.ended) polled->push_back({process.pidfd, POLLIN, 0});
+    if (!process.ended) polled->push_back({process.pidfd.get(), POLLIN, 0});
   if (closings_.descriptor() >= 0) polled->push_back({closings_.descriptor(), POLLIN, 0});
 }
 
@@ -113,7 +105,7 @@ void Deaths::Look() {
   TakeClosings();  // at once: launchers kill the others within a fraction of a millisecond
   memory_kills_.Refresh(MonotonicNow());
   for (Process& process : processes_) {
-    pollfd one{process.pidfd, POLLIN, 0};
+    pollfd one{process.pidfd.get(), POLLIN, 0};
     if (!process.ended && poll(&one, 1, 0) == 1) {
       process.ended = true;
       process.seen.at_ns = MonotonicNow();
@@ -128,7 +120,7 @@ void Deaths::Look() {
 
 void Deaths::Learn(Process* process) {
   const evidence::ExitWord word =
-      evidence::ExitOf(static_cast<std::int32_t>(process->seen.pid), process->seen.start_time, process->pidfd);
+      evidence::ExitOf(static_cast<std::int32_t>(process->seen.pid), process->seen.start_time, process->pidfd.get());
   process->seen.exit_flags = word.flags;
   process->seen.exit_signal = word.signal;
   process->seen.exit_status = word.status;
@@ -149,7 +141,7 @@ bool Deaths::ExitSeen(int status) const {
 
 bool Deaths::Ordered(const Process& process) const {
   return !closings_.lost() && !missed_ && process.order != 0 && !process.closed_unseen &&
-         process.seen.at_ns - process.closed_ns < kClosedByItsEnd;
+         process.seen.at_ns - process.closed_ns < kClosedByItsEnd.count();
 }
 
 reader::Witness Deaths::Ends(const std::string& directory) {

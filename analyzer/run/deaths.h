@@ -2,13 +2,15 @@
 // does too, but this observer outlives the job.
 #pragma once
 
+#include <absl/container/flat_hash_set.h>
+#include <absl/time/time.h>
 #include <poll.h>
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "analyzer/files/descriptor.h"
 #include "analyzer/run/closings.h"
 #include "watchdog/evidence/exit.h"
 #include "watchdog/reader/witness.h"
@@ -17,11 +19,8 @@ namespace ncclwatch::analyzer {
 
 class Deaths {
  public:
-  // Boxes that were there before began_ns (CLOCK_REALTIME) are an earlier job's.
-  Deaths(const std::string& place, std::int64_t began_ns);
-  ~Deaths();
-  Deaths(const Deaths&) = delete;
-  Deaths& operator=(const Deaths&) = delete;
+  // Boxes that were there before `began` are an earlier job's.
+  Deaths(const std::string& place, absl::Time began);
 
   void Scan();  // finds new boxes
   void AddTo(std::vector<pollfd>* polled) const;
@@ -36,7 +35,7 @@ class Deaths {
   struct Process {
     std::string box;
     reader::Observation seen;
-    int pidfd = -1;
+    Descriptor pidfd;
     bool ended = false;
     int closing = -1;            // as Closings calls it
     std::size_t order = 0;       // not 0: its black box was closed as the so manieth
@@ -52,9 +51,9 @@ class Deaths {
   void Learn(Process* process);
 
   std::string place_;
-  std::int64_t began_ns_;
+  absl::Time began_;
   std::vector<std::string> directories_;
-  std::set<std::string> known_;  // boxes
+  absl::flat_hash_set<std::string> known_;  // boxes
   std::vector<Process> processes_;
   evidence::MemoryKills memory_kills_;
   Closings closings_;

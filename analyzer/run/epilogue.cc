@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/lease_file.h"
@@ -23,6 +24,7 @@
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/from_boxes.h"
 #include "watchdog/diagnosis/render.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -36,22 +38,19 @@ bool IsFault(const diagnosis::Diagnosis& verdict, int status) {
   });
 }
 
-void PointTo(const Verdict& verdict) {
-  std::fprintf(stderr, "[ncclwatch] diagnosis: %s (%s): %s\n", Printable(verdict.kind).c_str(),
-               Printable(verdict.certainty).c_str(), Printable(verdict.path).c_str());
-}
+void PointTo(const Verdict& verdict) { Note("diagnosis: {} ({}): {}", verdict.kind, verdict.certainty, verdict.path); }
 
 void SayAdded(const Completed& completed) {
   if (completed.added.empty()) return;
-  std::fputs("[ncclwatch] completed after the job:\n", stderr);
-  for (const std::string& line : completed.added) std::fprintf(stderr, "[ncclwatch]   - %s\n", Printable(line).c_str());
+  Note("completed after the job:");
+  for (const std::string& line : completed.added) Note("  - {}", line);
 }
 
 void Keep(const std::string& directory, const std::string& json, const std::string& text) {
   const auto place = descriptors::Directory::Own(directory);
   std::string error = act::WriteFile(place, kDiagnosisJson, json);
   if (error.empty()) error = act::WriteFile(place, kDiagnosisText, text);
-  if (!error.empty()) std::fprintf(stderr, "[ncclwatch] cannot keep the diagnosis: %s\n", Printable(error).c_str());
+  if (!error.empty()) Note("cannot keep the diagnosis: {}", error);
 }
 
 // A copy that a leader began may be half done: its process was ended with the others.
@@ -60,9 +59,9 @@ void SaveEvidence(const std::string& directory, const reader::RunImage& run, con
   const reader::BoxImage& box = run.boxes.front();
   act::Dump dump;
   dump.directory = descriptors::Directory::Own(directory);
-  dump.out = settings.out + "/" + box.job + (box.attempt > 0 ? "/attempt-" + std::to_string(box.attempt) : "");
-  for (const std::string& box : BoxFiles(directory)) dump.boxes.push_back(box.substr(box.rfind('/') + 1));
-  dump.complain = [](const std::string& line) { std::fprintf(stderr, "[ncclwatch] %s\n", Printable(line).c_str()); };
+  dump.out = settings.out + "/" + box.job + (box.attempt > 0 ? fmt::format("/attempt-{}", box.attempt) : "");
+  for (const std::string& file : BoxFiles(directory)) dump.boxes.push_back(file.substr(file.rfind('/') + 1));
+  dump.complain = [](const std::string& line) { WriteNote(line); };
   act::Save(dump);
 }
 
@@ -95,7 +94,7 @@ void StartHook(const settings::Settings& settings, const std::string& input) {
 
 void Say(const std::string& directory, const std::string& text) {
   std::fputs(ColourDiagnosis(PrintableLines(text), MayColour(STDERR_FILENO)).c_str(), stderr);
-  std::fprintf(stderr, "[ncclwatch] diagnosis: %s/%s\n", Printable(directory).c_str(), kDiagnosisJson);
+  Note("diagnosis: {}/{}", directory, kDiagnosisJson);
 }
 
 bool IsFault(const Verdict& verdict, int status) {
@@ -111,8 +110,7 @@ void KeepWitness(const std::string& directory, const reader::Witness& ends, int 
   if (ends.empty() || EndedFromOutside(status)) return;
   const std::string error =
       act::WriteFile(descriptors::Directory::Own(directory), reader::kWitnessFile, reader::Format(ends));
-  if (!error.empty())
-    std::fprintf(stderr, "[ncclwatch] cannot keep how the ranks ended: %s\n", Printable(error).c_str());
+  if (!error.empty()) Note("cannot keep how the ranks ended: {}", error);
 }
 
 // Of one that was itself ended by the fault, and has seen less.
@@ -171,8 +169,8 @@ Epilogue Conclude(Deaths* deaths, int status, const settings::Settings& settings
   Epilogue epilogue;
   for (const std::string& directory : deaths->directories()) {
     epilogue.watched = true;
-    const LeaseFile lease(directory);
-    epilogue.ended_by_us |= lease.reason().empty() && lease->ending.load(std::memory_order_acquire) != 0;
+    const auto lease = OpenLease(directory);
+    epilogue.ended_by_us |= lease.ok() && (*lease)->ending.load(std::memory_order_acquire) != 0;
     ConcludeOne(directory, deaths, status, settings, &epilogue);
   }
   if (!epilogue.watched) epilogue.json = diagnosis::ToJson(diagnosis::Diagnose(diagnosis::FromBoxes({})));

@@ -1,19 +1,17 @@
 #include "analyzer/run/idle_launcher.h"
 
 #include <csignal>
-#include <cstdio>
-#include <string>
 #include <string_view>
 
-#include "analyzer/console/units.h"
+#include "analyzer/console/print.h"
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/system_log.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::int64_t kPatience = 5 * kSecond;
-constexpr std::int64_t kGrace = 2 * kSecond;  // from SIGTERM to SIGKILL
+constexpr std::chrono::seconds kPatience(5);
+constexpr std::chrono::seconds kGrace(2);  // from SIGTERM to SIGKILL
 
 bool IsOfMpi(std::string_view command) {
   const std::string_view name = command.substr(command.rfind('/') + 1);
@@ -27,18 +25,18 @@ IdleLauncher::IdleLauncher(const std::string& command, bool ends) : applies_(end
 void IdleLauncher::Look(pid_t launcher, const Deaths& deaths) {
   if (!applies_) return;
   if (deaths.AnyAlive() || !deaths.ExitSeen(act::kEndedByUs)) {
-    alone_since_ns_ = 0;
+    alone_since_.reset();
     return;
   }
-  const std::int64_t now = MonotonicNow();
-  if (alone_since_ns_ == 0) alone_since_ns_ = now;
-  if (now - alone_since_ns_ > kPatience + kGrace) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!alone_since_) alone_since_ = now;
+  if (now - *alone_since_ > kPatience + kGrace) {
     kill(launcher, SIGKILL);
-  } else if (now - alone_since_ns_ > kPatience && !asked_) {
+  } else if (now - *alone_since_ > kPatience && !asked_) {
     asked_ = true;
-    std::fputs("[ncclwatch] all ranks of the job have ended, and its launcher has not: ending it\n", stderr);
-    act::TellSystemLog("ncclwatch run ends process " + std::to_string(launcher) +
-                       ", a launcher that outlived its ranks (NCCLWATCH_ON_FAULT=abort)");
+    Note("all ranks of the job have ended, and its launcher has not: ending it");
+    act::TellSystemLog(fmt::format(
+        "ncclwatch run ends process {}, a launcher that outlived its ranks (NCCLWATCH_ON_FAULT=abort)", launcher));
     kill(launcher, SIGTERM);
   }
 }

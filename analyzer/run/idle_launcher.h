@@ -4,7 +4,8 @@
 
 #include <sys/types.h>
 
-#include <cstdint>
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "analyzer/run/deaths.h"
@@ -20,7 +21,7 @@ class IdleLauncher {
 
  private:
   bool applies_;
-  std::int64_t alone_since_ns_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> alone_since_;
   bool asked_ = false;
 };
 

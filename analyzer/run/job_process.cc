@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "analyzer/files/descriptor.h"
+
 namespace ncclwatch::analyzer {
 
 Started StartJob(const std::vector<std::string>& words, const sigset_t& mask, const struct sigaction& child_action,
@@ -27,11 +29,11 @@ Started StartJob(const std::vector<std::string>& words, const sigset_t& mask, co
   }
   Started started{pid, pid < 0 ? errno : 0};
   close(failure[1]);
+  const Descriptor told(failure[0]);
   int error = 0;
   ssize_t n = 0;
-  while (pid > 0 && (n = read(failure[0], &error, sizeof error)) < 0 && errno == EINTR) {
+  while (pid > 0 && (n = read(told.get(), &error, sizeof error)) < 0 && errno == EINTR) {
   }
-  close(failure[0]);
   if (n == static_cast<ssize_t>(sizeof error)) {
     waitpid(pid, nullptr, 0);
     started = {-1, error};

@@ -1,5 +1,6 @@
 #include "analyzer/run/pick_library.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include "analyzer/run/mpi/command_words.h"
@@ -74,18 +75,19 @@ MpiChoice ChooseMpi(const std::vector<std::string>& command, Surroundings here) 
     choice.mpi = Mpi::kNone;
     choice.warning = NotWrapped(choice.why + ", MPI 5's ABI, which this version does not know");
   } else if (told.launcher && decisive->mpi != told.launcher->mpi) {
-    choice.warning =
-        choice.why + ", but " + told.launcher->why + ": " + NameOf(choice.mpi) + " is taken; --mpi says otherwise";
+    choice.warning = fmt::format("{}, but {}: {} is taken; --mpi says otherwise", choice.why, told.launcher->why,
+                                 NameOf(choice.mpi));
   }
   return choice;
 }
 
 LibraryChoice PickLibrary(const std::string& plain, const MpiChoice& mpi) {
   if (mpi.mpi == Mpi::kNone) return {plain, mpi.why, mpi.warning};
-  const std::string wanted = FolderOf(plain) + "/libncclwatch-" + NameOf(mpi.mpi) + ".so";
+  const std::string wanted = fmt::format("{}/libncclwatch-{}.so", FolderOf(plain), NameOf(mpi.mpi));
   if (access(wanted.c_str(), R_OK) == 0) return {wanted, mpi.why, mpi.warning};
   return {plain, mpi.why,
-          wanted + " is missing, so libncclwatch.so is preloaded and MPI calls are not watched (" + mpi.why + ")"};
+          fmt::format("{} is missing, so libncclwatch.so is preloaded and MPI calls are not watched ({})", wanted,
+                      mpi.why)};
 }
 
 }  // namespace ncclwatch::analyzer

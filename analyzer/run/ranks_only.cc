@@ -1,5 +1,7 @@
 #include "analyzer/run/ranks_only.h"
 
+#include <absl/container/flat_hash_set.h>
+#include <absl/strings/str_split.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,10 +22,10 @@ enum class Way { kNone, kOpenMpi, kHydra, kSlurm };
 
 // Names as they are installed: a script of another name may not take the options.
 bool IsMpiLauncher(const std::string& name) {
-  for (const char* known : {"mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi",
-                            "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "mpirun.hydra"})
-    if (name == known) return true;
-  return false;
+  static const absl::flat_hash_set<std::string> kNames{
+      "mpirun",          "mpiexec",      "orterun",       "prterun",       "mpirun.openmpi",
+      "mpiexec.openmpi", "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "mpirun.hydra"};
+  return kNames.contains(name);
 }
 
 Way WayOf(const std::string& launcher, const Surroundings& here) {
@@ -132,10 +134,8 @@ class Rewriting {
   std::string Exported(const std::string& list) {
     std::string preload = wish_.inherited, kept;
     bool all = false;
-    for (std::size_t begin = 0; begin <= list.size();) {
-      const std::size_t end = std::min(list.find(',', begin), list.size());
-      const std::string item = list.substr(begin, end - begin);
-      begin = end + 1;
+    const Words items = absl::StrSplit(list, ',');
+    for (const std::string& item : items) {
       all = all || item == "ALL";
       if (item.starts_with(kAssigned)) preload = item.substr(kAssigned.size());
       const bool nothing = item.empty() || item == "NONE" || item == "NIL";

@@ -1,12 +1,17 @@
 #include "analyzer/run/setting_up.h"
 
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "analyzer/jobs/remove.h"
 #include "watchdog/rundir/place.h"
@@ -30,32 +35,30 @@ std::string PlaceName(const std::string& command) {
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%m%d-%H%M%S", &local);
-  return (name.empty() ? "job" : name) + "-" + stamp + "-" + std::to_string(getpid());
+  return fmt::format("{}-{:02}{:02}-{:02}{:02}{:02}-{}", name.empty() ? "job" : name, local.tm_mon + 1, local.tm_mday,
+                     local.tm_hour, local.tm_min, local.tm_sec, getpid());
 }
 
 }  // namespace
 
-std::variant<std::string, NotPossible> FindLibrary() {
+absl::StatusOr<std::string> FindLibrary() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return NotPossible{"cannot tell where ncclwatch itself lies: " + error.message()};
+  if (error) return absl::UnavailableError("cannot tell where ncclwatch itself lies: " + error.message());
   const fs::path library = self.parent_path().parent_path() / "lib" / kLibrary;
   if (access(library.c_str(), R_OK) != 0)
-    return NotPossible{library.string() + ": " + std::strerror(errno) +
-                       ": the library to preload is expected there, in ../lib beside ncclwatch; build or install it"};
+    return absl::NotFoundError(
+        fmt::format("{}: {}: the library to preload is expected there, in ../lib beside ncclwatch; build or install it",
+                    library.string(), std::strerror(errno)));
   return library.string();
 }
 
 bool PreloadsOurs(const std::string& before) {
-  for (std::size_t begin = 0; begin < before.size();) {
-    const std::size_t end = std::min(before.find_first_of(kPreloadBreaks, begin), before.size());
-    const std::string name = fs::path(before.substr(begin, end - begin)).filename();
-    if (name.starts_with("libncclwatch") && name.find(".so") != std::string::npos) return true;
-    begin = end + 1;
-  }
-  return false;
+  const std::vector<std::string> libraries = absl::StrSplit(before, absl::ByAnyChar(kPreloadBreaks));
+  return std::any_of(libraries.begin(), libraries.end(), [](const std::string& library) {
+    const std::string name = fs::path(library).filename();
+    return name.starts_with("libncclwatch") && name.find(".so") != std::string::npos;
+  });
 }
 
 std::string Preload(const std::string& library, const std::string& before) {
@@ -63,47 +66,46 @@ std::string Preload(const std::string& library, const std::string& before) {
   return before.empty() ? library : library + ":" + before;
 }
 
-std::variant<RunPlace, NotPossible> RunPlace::Make(const settings::Settings& settings, const std::string& command) {
+absl::StatusOr<RunPlace> RunPlace::Make(const settings::Settings& settings, const std::string& command) {
   if (!settings.directory.empty()) {
     std::error_code error;
     const fs::path path = fs::absolute(settings.directory, error);  // the job may change its directory
-    RunPlace place(error ? settings.directory : path.string(), -1);
+    RunPlace place(error ? settings.directory : path.string(), Descriptor());
     // Before the job does, which says what is wrong with it: what is not there cannot be watched.
     static_cast<void>(rundir::Enter(place.path_, &place.made_));
     return place;
   }
-  std::string reasons;
+  std::vector<std::string> reasons;
   for (const std::string& base : rundir::DefaultBases()) {
     bool made = false;
     std::string reason = rundir::Enter(base, &made);
     const std::string name = PlaceName(command), path = base + "/" + name;
     if (reason.empty()) reason = rundir::Enter(path, &made);
-    const int held = reason.empty() ? HoldPlace(path) : -1;
-    if (held >= 0) {
+    Descriptor held = reason.empty() ? HoldPlace(path) : Descriptor();
+    if (held) {
       rundir::PointLatest(base, name);
-      return RunPlace(path, held);
+      return RunPlace(path, std::move(held));
     }
-    reasons += (reasons.empty() ? "" : "; ") + (reason.empty() ? path + ": cannot be locked" : reason);
+    reasons.push_back(reason.empty() ? path + ": cannot be locked" : reason);
   }
-  return NotPossible{"no run directory can be made: " + reasons};
+  return absl::UnavailableError("no run directory can be made: " + absl::StrJoin(reasons, "; "));
 }
 
-std::variant<std::string, NotPossible> RunPlace::NameFor(const std::string& library) const {
+absl::StatusOr<std::string> RunPlace::NameFor(const std::string& library) const {
   if (library.find_first_of(kPreloadBreaks) == std::string::npos) return library;
   const std::string link = path_ + "/" + fs::path(library).filename().string();
   bool made = false;
   if (link.find_first_of(kPreloadBreaks) != std::string::npos)
-    return NotPossible{"LD_PRELOAD cannot hold a path with spaces or colons: " + library};
-  if (const std::string reason = rundir::Enter(path_, &made); !reason.empty()) return NotPossible{reason};
-  if (symlink(library.c_str(), link.c_str()) != 0 && errno != EEXIST)
-    return NotPossible{link + ": " + std::strerror(errno)};
+    return absl::InvalidArgumentError("LD_PRELOAD cannot hold a path with spaces or colons: " + library);
+  if (const std::string reason = rundir::Enter(path_, &made); !reason.empty()) return absl::UnavailableError(reason);
+  if (symlink(library.c_str(), link.c_str()) != 0 && errno != EEXIST) return absl::ErrnoToStatus(errno, link);
   return link;
 }
 
 void RunPlace::Remove() {
   if (made_) rmdir(path_.c_str());  // where nothing came of it
-  if (held_ < 0) return;
-  close(std::exchange(held_, -1));
+  if (!held_) return;
+  held_ = Descriptor();
   // Without a `job` in it no process ever took it: then it is empty, or holds our link.
   if (rundir::JobOf(path_).empty()) {
     for (const char* name : kLinks) unlink((path_ + "/" + name).c_str());
@@ -113,10 +115,6 @@ void RunPlace::Remove() {
   RemovalWish wish;
   wish.empty_too = true;
   RemovePlace(path_, wish);
-}
-
-RunPlace::~RunPlace() {
-  if (held_ >= 0) close(held_);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -47,7 +47,7 @@ SignalRelay::SignalRelay() {
   for (int signal : kRelayed) sigaddset(&mask, signal);
   sigaddset(&mask, SIGCHLD);
   sigprocmask(SIG_BLOCK, &mask, &mask_before_);
-  descriptor_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+  descriptor_ = Descriptor(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   StartWitness();
 }
 
@@ -56,8 +56,6 @@ SignalRelay::~SignalRelay() {
     kill(witness_, SIGKILL);
     waitpid(witness_, nullptr, 0);
   }
-  if (witness_says_ >= 0) close(witness_says_);
-  if (descriptor_ >= 0) close(descriptor_);
 }
 
 void SignalRelay::StartWitness() {
@@ -67,24 +65,24 @@ void SignalRelay::StartWitness() {
   witness_ = fork();
   if (witness_ == 0) Witness(pipe[1], self);
   close(pipe[1]);
-  witness_says_ = pipe[0];
+  witness_says_ = Descriptor(pipe[0]);
 }
 
 bool SignalRelay::WitnessGot(int signal) {
   if (witness_ <= 0) return false;
   for (;;) {
     unsigned char byte = 0;
-    const ssize_t n = read(witness_says_, &byte, 1);
+    const ssize_t n = read(witness_says_.get(), &byte, 1);
     if (n == 1 && byte == signal) return true;
     if (n == 1 || (n < 0 && errno == EINTR)) continue;
-    pollfd wait{witness_says_, POLLIN, 0};
+    pollfd wait{witness_says_.get(), POLLIN, 0};
     if (n == 0 || poll(&wait, 1, kWitnessWaitMs) <= 0) return false;
   }
 }
 
 void SignalRelay::Relay(pid_t job) {
   signalfd_siginfo info{};
-  while (read(descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) RelayOne(info, job);
+  while (read(descriptor_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) RelayOne(info, job);
 }
 
 void SignalRelay::RelayOne(const signalfd_siginfo& info, pid_t job) {

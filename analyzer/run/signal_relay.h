@@ -11,6 +11,8 @@
 
 #include <csignal>
 
+#include "analyzer/files/descriptor.h"
+
 namespace ncclwatch::analyzer {
 
 class SignalRelay {
@@ -26,7 +28,7 @@ class SignalRelay {
   const struct sigaction& child_action_before() const { return child_action_before_; }
   const struct sigaction& pipe_action_before() const { return pipe_action_before_; }
 
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return descriptor_.get(); }
   // Takes what waits in descriptor(). Stops this process too where the terminal stopped the job. With job 0, when it
   // has ended, drops what waits.
   void Relay(pid_t job);
@@ -39,9 +41,9 @@ class SignalRelay {
   sigset_t mask_before_{};
   struct sigaction child_action_before_ {};
   struct sigaction pipe_action_before_ {};
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   pid_t witness_ = -1;
-  int witness_says_ = -1;  // one byte a signal
+  Descriptor witness_says_;  // one byte a signal
 };
 
 }  // namespace ncclwatch::analyzer

@@ -1,5 +1,7 @@
 #include "analyzer/run/unharmed.h"
 
+#include <fmt/core.h>
+
 #include <charconv>
 #include <csignal>
 #include <string>
@@ -41,7 +43,7 @@ bool TellsOfUnharmed(std::string_view stat, std::uint64_t start_time) {
 }
 
 bool IsUnharmed(std::int32_t pid, std::uint64_t start_time) {
-  const auto stat = rundir::ReadSmall("/proc/" + std::to_string(pid) + "/stat", 4096);
+  const auto stat = rundir::ReadSmall(fmt::format("/proc/{}/stat", pid), 4096);
   return stat && TellsOfUnharmed(*stat, start_time);
 }
 

@@ -1,14 +1,13 @@
 #include "analyzer/trace/filter.h"
 
-#include <strings.h>
+#include <absl/strings/match.h>
+#include <absl/strings/str_split.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdio>
 #include <ctime>
 
 #include "analyzer/console/units.h"
+#include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -16,13 +15,12 @@ namespace {
 constexpr int kHighestRank = 1 << 20;
 
 bool SameOp(const std::string& op, const std::string& wanted) {
-  const bool prefixed = wanted.size() > 4 && strncasecmp(wanted.c_str(), "nccl", 4) == 0;
-  return strcasecmp(op.c_str(), wanted.c_str() + (prefixed ? 4 : 0)) == 0;
+  return absl::EqualsIgnoreCase(op, wanted) || absl::EqualsIgnoreCase("nccl" + op, wanted);
 }
 
 bool SameCommunicator(const Row& row, const std::string& wanted) {
   if (row.communicator == 0 || wanted.empty()) return false;
-  return row.label == wanted || Id(row.communicator).starts_with(wanted);
+  return row.label == wanted || diagnosis::Hex16(row.communicator).starts_with(wanted);
 }
 
 template <typename Element, typename Same>
@@ -30,64 +28,44 @@ bool AnyOrEmpty(const std::vector<Element>& wanted, Same same) {
   return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), same);
 }
 
-std::optional<int> Number(std::string_view text) {
-  int value = 0;
-  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || rest != text.data() + text.size() || value < 0 || value > kHighestRank)
-    return std::nullopt;
-  return value;
-}
-
-std::int64_t Nanoseconds(double seconds) { return static_cast<std::int64_t>(std::llround(seconds * 1e9)); }
-
 }  // namespace
 
 bool Filter::Wants(const Row& row) const {
-  return (!pending || row.pending) && (!since_ns || row.time_ns >= *since_ns) &&
-         (!until_ns || row.time_ns <= *until_ns) && AnyOrEmpty(ranks, [&](int rank) { return rank == row.rank; }) &&
+  return (!pending || row.pending) && (!since || row.time >= *since) && (!until || row.time <= *until) &&
+         AnyOrEmpty(ranks, [&](int rank) { return rank == row.rank; }) &&
          AnyOrEmpty(ops, [&](const std::string& op) { return SameOp(row.op, op); }) &&
          AnyOrEmpty(communicators, [&](const std::string& wanted) { return SameCommunicator(row, wanted); });
 }
 
 std::optional<std::vector<int>> ParseRanks(const std::string& text) {
   std::vector<int> ranks;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const std::string_view item(text.data() + begin, end - begin);
-    const std::size_t dash = item.find('-');
-    const auto first = Number(item.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : Number(item.substr(dash + 1));
-    if (!first || !last || *first > *last) return std::nullopt;
-    for (int rank = *first; rank <= *last; ++rank) ranks.push_back(rank);
-    begin = end + 1;
+  const std::vector<std::string> items = absl::StrSplit(text, ',');
+  for (const std::string& item : items) {
+    const std::vector<std::string> ends = absl::StrSplit(item, absl::MaxSplits('-', 1));
+    int first = 0, last = 0;
+    if (!ParseNumber(ends.front(), &first) || !ParseNumber(ends.back(), &last)) return std::nullopt;
+    if (first > last || last > kHighestRank) return std::nullopt;
+    for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
   }
   return ranks;
 }
 
-std::optional<std::int64_t> ParseMoment(const std::string& text, std::int64_t end_ns) {
-  if (const auto before = ParseDuration(text)) return end_ns - *before;
-  std::tm time{};
-  double seconds = 0;
-  int used = 0;
-  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%lfZ%n", &time.tm_year, &time.tm_mon, &time.tm_mday, &time.tm_hour,
-                  &time.tm_min, &seconds, &used) == 6 &&
-      used == static_cast<int>(text.size())) {
-    time.tm_year -= 1900;
-    time.tm_mon -= 1;
-    return timegm(&time) * kSecond + Nanoseconds(seconds);
-  }
-  int hour = 0, minute = 0;
-  seconds = 0;
-  const bool whole = std::sscanf(text.c_str(), "%2d:%2d:%lf%n", &hour, &minute, &seconds, &used) == 3;
-  if (!whole && std::sscanf(text.c_str(), "%2d:%2d%n", &hour, &minute, &used) != 2) return std::nullopt;
-  if (used != static_cast<int>(text.size()) || hour > 23 || minute > 59 || !(seconds < 61)) return std::nullopt;
-  const std::time_t day = end_ns / kSecond;
-  localtime_r(&day, &time);
-  time.tm_hour = hour;
-  time.tm_min = minute;
-  time.tm_sec = 0;
-  time.tm_isdst = -1;
-  return std::mktime(&time) * kSecond + Nanoseconds(seconds);
+std::optional<absl::Time> ParseMoment(const std::string& text, absl::Time end) {
+  if (const auto before = ParseDuration(text)) return end - *before;
+  absl::Time moment;
+  if (absl::ParseTime("%Y-%m-%dT%H:%M:%E*SZ", text, &moment, nullptr)) return moment;
+  if (!absl::ParseTime("%H:%M:%E*S", text, &moment, nullptr) && !absl::ParseTime("%H:%M", text, &moment, nullptr))
+    return std::nullopt;
+  // By the C library, as ClockText() does it.
+  const std::time_t day = absl::ToTimeT(end);
+  std::tm local{};
+  localtime_r(&day, &local);
+  const absl::Duration of_day = moment - absl::UnixEpoch();
+  local.tm_hour = static_cast<int>(of_day / absl::Hours(1));
+  local.tm_min = static_cast<int>(of_day % absl::Hours(1) / absl::Minutes(1));
+  local.tm_sec = 0;
+  local.tm_isdst = -1;
+  return absl::FromTimeT(std::mktime(&local)) + of_day % absl::Minutes(1);
 }
 
 }  // namespace ncclwatch::analyzer

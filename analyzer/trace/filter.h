@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,8 +14,7 @@ struct Filter {
   std::vector<int> ranks;                  // empty: all, as for the next two
   std::vector<std::string> communicators;  // label, or beginning of the identity
   std::vector<std::string> ops;            // "AllReduce", "ncclallreduce"
-  std::optional<std::int64_t> since_ns;    // CLOCK_REALTIME
-  std::optional<std::int64_t> until_ns;
+  std::optional<absl::Time> since, until;
   bool pending = false;
 
   bool Wants(const Row& row) const;
@@ -25,7 +23,7 @@ struct Filter {
 // "0,2,4-7"; none if it is no such list.
 std::optional<std::vector<int>> ParseRanks(const std::string& text);
 
-// "30s" (before end_ns), "14:03", "14:03:07.5" (local, of the day of end_ns), "2026-01-01T00:00:00.000Z".
-std::optional<std::int64_t> ParseMoment(const std::string& text, std::int64_t end_ns);
+// "30s" (before `end`), "14:03", "14:03:07.5" (local, of the day of `end`), "2026-01-01T00:00:00.000Z".
+std::optional<absl::Time> ParseMoment(const std::string& text, absl::Time end);
 
 }  // namespace ncclwatch::analyzer

@@ -1,33 +1,35 @@
 #include "analyzer/trace/print.h"
 
+#include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 
-#include <array>
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "analyzer/console/table.h"
-#include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
+#include "watchdog/diagnosis/text.h"
+#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
 constexpr std::size_t kShortId = 8;  // hexadecimal digits
+constexpr char kFollowed[] = "{:<15} {:>5} {:<10} {:>7} {:<14} {:>10} {:<9} {:<4} {:>5} {:<8} {:>9}  {}\n";
 
 std::string CommunicatorText(const Row& row) {
   if (!row.label.empty()) return Printable(row.label);
-  return row.communicator == 0 ? "" : Id(row.communicator).substr(0, kShortId);
+  return row.communicator == 0 ? "" : diagnosis::Hex16(row.communicator).substr(0, kShortId);
 }
 
 template <typename Number>
 std::string Text(const std::optional<Number>& number) {
-  return number ? std::to_string(*number) : "";
+  return number ? fmt::format("{}", *number) : "";
 }
 
 std::string RootOrPeer(const Row& row) { return row.peer ? "p" + Text(row.peer) : Text(row.root); }
-std::string TookText(const Row& row) { return (row.pending ? ">" : "") + DurationText(row.duration_ns); }
+std::string TookText(const Row& row) { return (row.pending ? ">" : "") + DurationText(row.duration); }
 
 // True if some rank uses more than one value of the field.
 template <typename Field>
@@ -47,14 +49,14 @@ std::string ToJsonLine(const Row& row) {
   const auto optional = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
   const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(Printable(value)); };
   const Json line = {
-      {"time", IsoText(row.time_ns)},
-      {"time_ns", row.time_ns},
+      {"time", diagnosis::UtcTime(absl::ToUnixNanos(row.time))},
+      {"time_ns", absl::ToUnixNanos(row.time)},
       {"rank", row.rank},
       {"host", Printable(row.host)},
       {"pid", row.pid},
       {"thread", row.thread},
       {"slot", row.slot},
-      {"communicator", row.communicator ? Json(Id(row.communicator)) : Json(nullptr)},
+      {"communicator", row.communicator ? Json(diagnosis::Hex16(row.communicator)) : Json(nullptr)},
       {"communicator_rank", optional(row.communicator_rank)},
       {"label", Printable(row.label)},
       {"position", optional(row.position)},
@@ -64,13 +66,13 @@ std::string ToJsonLine(const Row& row) {
       {"reduction", text(row.reduction)},
       {"root", optional(row.root)},
       {"peer", optional(row.peer)},
-      {"stream", Hex(row.stream)},
+      {"stream", diagnosis::Hex(row.stream)},
       {"group", optional(row.group)},
       {"state", row.state},
       {"pending", row.pending},
-      {"duration_s", static_cast<double>(row.duration_ns) / 1e9},
+      {"duration_s", absl::ToDoubleSeconds(row.duration)},
       {"result", text(row.result)},
-      {"site", row.site ? Json(Hex(row.site)) : Json(nullptr)},
+      {"site", row.site ? Json(diagnosis::Hex(row.site)) : Json(nullptr)},
       {"site_text", row.site ? Json(row.site_text) : Json(nullptr)},
       {"flags", row.flags},
   };
@@ -98,29 +100,23 @@ std::string ToTable(const std::vector<Row>& rows, bool wide) {
                {"SITE"}});
   for (const Row& row : rows) {
     const bool says_more = wide || (row.result != "success" && !row.result.empty());
-    table.Add({ClockText(row.time_ns), std::to_string(row.rank), threads ? std::to_string(row.thread) : "",
+    table.Add({ClockText(row.time), fmt::format("{}", row.rank), threads ? fmt::format("{}", row.thread) : "",
                CommunicatorText(row), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
-               RootOrPeer(row), streams && row.stream ? Hex(row.stream) : "", Text(row.group), row.state, TookText(row),
-               says_more ? row.result : "", wide ? row.site_text : ""});
+               RootOrPeer(row), streams && row.stream ? diagnosis::Hex(row.stream) : "", Text(row.group), row.state,
+               TookText(row), says_more ? row.result : "", wide ? row.site_text : ""});
   }
   return table.Text();
 }
 
 std::string FollowHeading() {
-  std::array<char, 256> line{};
-  std::snprintf(line.data(), line.size(), "%-15s %5s %-10s %7s %-14s %10s %-9s %-4s %5s %-8s %9s  %s\n", "TIME", "RANK",
-                "COMM", "POS", "OP", "COUNT", "DTYPE", "RED", "ROOT", "STATE", "TOOK", "RESULT");
-  return line.data();
+  return fmt::format(kFollowed, "TIME", "RANK", "COMM", "POS", "OP", "COUNT", "DTYPE", "RED", "ROOT", "STATE", "TOOK",
+                     "RESULT");
 }
 
 std::string FollowLine(const Row& row) {
-  std::array<char, 512> line{};
-  std::snprintf(line.data(), line.size(), "%-15s %5d %-10s %7s %-14s %10s %-9s %-4s %5s %-8s %9s  %s\n",
-                ClockText(row.time_ns).c_str(), row.rank, CommunicatorText(row).c_str(), Text(row.position).c_str(),
-                row.op.c_str(), Text(row.count).c_str(), row.dtype.c_str(), row.reduction.c_str(),
-                RootOrPeer(row).c_str(), row.state.c_str(), TookText(row).c_str(),
-                row.result == "success" ? "" : row.result.c_str());
-  return PrintableLines(line.data());
+  return fmt::format(kFollowed, ClockText(row.time), fmt::format("{}", row.rank), CommunicatorText(row),
+                     Text(row.position), row.op, Text(row.count), row.dtype, row.reduction, RootOrPeer(row), row.state,
+                     TookText(row), row.result == "success" ? "" : row.result);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -1,5 +1,7 @@
 #include "analyzer/trace/row.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -18,7 +20,7 @@ constexpr int kInProgress = 7;
 
 std::string ResultName(std::int32_t result) {
   if (result >= 0 && result < static_cast<int>(std::size(kResults))) return kResults[result];
-  return "error " + std::to_string(result);
+  return fmt::format("error {}", result);
 }
 
 std::string ReductionName(std::uint8_t reduction) {
@@ -76,7 +78,7 @@ void SetState(const reader::Call& call, const reader::Communicator* communicator
 void SetArguments(const reader::Call& call, Row* row) {
   const functions::FunctionInfo* info = functions::Find(call.function);
   row->op = info ? std::string(functions::OpName(call.function))
-                 : "function " + std::to_string(static_cast<std::uint32_t>(call.function));
+                 : fmt::format("function {}", static_cast<std::uint32_t>(call.function));
   const Family family = info ? info->family : Family::kQuery;
   const bool collective = family == Family::kCollective || family == Family::kRooted;
   if (collective || family == Family::kPointToPoint) row->count = call.count;
@@ -90,7 +92,7 @@ void SetArguments(const reader::Call& call, Row* row) {
 Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t now_ns) {
   Row row;
   const reader::Communicator* communicator = FindCommunicator(box, call);
-  row.time_ns = call.entered_ns + box.realtime_minus_monotonic_ns;
+  row.time = absl::FromUnixNanos(call.entered_ns + box.realtime_minus_monotonic_ns);
   row.rank = box.rank >= 0 || !communicator ? box.rank : static_cast<int>(communicator->rank);
   row.host = box.host;
   row.pid = box.pid;
@@ -105,8 +107,8 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
   row.stream = call.stream;
   if (call.group != 0) row.group = call.group - 1;
   SetState(call, communicator, &row);
-  const bool running = row.pending;
-  row.duration_ns = std::max<std::int64_t>(0, (running ? now_ns : call.returned_ns) - call.entered_ns);
+  row.duration =
+      absl::Nanoseconds(std::max<std::int64_t>(0, (row.pending ? now_ns : call.returned_ns) - call.entered_ns));
   row.site = call.site;
   if (call.site != 0) row.site_text = reader::SiteText(box, call.site);
   row.flags = FlagNames(call.flags);

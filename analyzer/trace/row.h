@@ -1,6 +1,8 @@
 // One recorded call as `ncclwatch trace` shows it: copied out of its box, with names instead of numbers.
 #pragma once
 
+#include <absl/time/time.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,8 +13,8 @@
 namespace ncclwatch::analyzer {
 
 struct Row {
-  std::int64_t time_ns = 0;  // CLOCK_REALTIME when the call was entered: comparable between nodes
-  int rank = -1;             // job rank; of the communicator where the launcher named none
+  absl::Time time;  // when the call was entered: comparable between nodes
+  int rank = -1;    // job rank; of the communicator where the launcher named none
   std::string host;
   std::uint32_t pid = 0;
   std::uint64_t slot = 0;
@@ -31,7 +33,7 @@ struct Row {
   std::optional<std::uint64_t> group;  // slot of the outermost ncclGroupStart
   std::string state;                   // entered, returned, finished, failed
   bool pending = false;                // entered, or launched and known not to have finished
-  std::int64_t duration_ns = 0;        // inside the call; of a pending one until `now`
+  absl::Duration duration;             // inside the call; of a pending one until `now`
   std::string result;
   std::uint64_t site = 0;
   std::string site_text;           // "module+0x1234", or the address

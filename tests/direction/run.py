@@ -99,6 +99,15 @@ def diagnosis_is_pure(sandbox):
 
 
 @case
+def injected_code_knows_no_abseil(sandbox):
+    """Debian's archives of Abseil are not built for shared objects, and the library brings none along."""
+    seen = [(source, number) for source, number, _, name in includes() if name.startswith("absl/")]
+    wrong = [f"{source}:{number}" for source, number in seen if not source.startswith("analyzer" + os.sep)]
+    check(len(seen) > len(wrong), "no include of Abseil was found in the command")
+    check_equal(wrong, [], "includes of Abseil outside of the programs")
+
+
+@case
 def project_includes_are_quoted_from_the_root(sandbox):
     wrong = [f"{source}:{number} {name}" for source, number, kind, name in includes()
              if target(source, name) is not None and (kind == "<" or name.startswith(".."))]

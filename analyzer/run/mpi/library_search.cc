@@ -1,8 +1,10 @@
 #include "analyzer/run/mpi/library_search.h"
 
+#include <absl/container/flat_hash_set.h>
+#include <absl/strings/str_replace.h>
+
 #include <deque>
 #include <filesystem>
-#include <unordered_set>
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -12,26 +14,17 @@ namespace fs = std::filesystem;
 // More than any real program needs: a damaged one must not keep us.
 constexpr std::size_t kMostObjects = 4096;
 
-void Replace(std::string* text, const std::string& what, const std::string& with) {
-  for (std::size_t at = text->find(what); at != std::string::npos; at = text->find(what, at + with.size()))
-    text->replace(at, what.size(), with);
-}
-
 // The folders of an object's own list, with what ld.so(8) puts in for $ORIGIN and $LIB.
 std::vector<std::string> FoldersOf(const std::string& list, const LoadedObject& object) {
   if (list.empty()) return {};
   std::vector<std::string> folders;
   for (std::string& folder : SplitFolders(list)) {
-    for (const std::string& name : {std::string("$ORIGIN"), std::string("${ORIGIN}")})
-      Replace(&folder, name, FolderOf(object.path));
+    const std::string origin = FolderOf(object.path);
+    folder = absl::StrReplaceAll(folder, {{"$ORIGIN", origin}, {"${ORIGIN}", origin}});
     std::vector<std::string> variants{folder};
     if (folder.find("LIB") != std::string::npos)
-      for (const char* lib : {"lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib"}) {
-        std::string variant = folder;
-        Replace(&variant, "${LIB}", lib);
-        Replace(&variant, "$LIB", lib);
-        variants.push_back(variant);
-      }
+      for (const char* lib : {"lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "lib64", "lib"})
+        variants.push_back(absl::StrReplaceAll(folder, {{"${LIB}", lib}, {"$LIB", lib}}));
     folders.insert(folders.end(), variants.begin(), variants.end());
   }
   return folders;
@@ -84,7 +77,7 @@ std::optional<LoadedObject> LibrarySearch::Find(const std::string& name, const L
 }
 
 void LibrarySearch::Walk(const LoadedObject& program, const Visit& visit) {
-  std::unordered_set<std::string> seen;
+  absl::flat_hash_set<std::string> seen;
   std::deque<LoadedObject> waiting{program};
   for (; !waiting.empty(); waiting.pop_front()) {
     const LoadedObject by = waiting.front();

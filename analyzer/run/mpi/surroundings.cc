@@ -1,14 +1,17 @@
 #include "analyzer/run/mpi/surroundings.h"
 
+#include <absl/strings/str_split.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+
+#include "analyzer/files/descriptor.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -33,9 +36,8 @@ std::vector<std::string> SplitIfAny(const std::string& list) {
 }
 
 // Regular, else opening a device may do something.
-int OpenRegular(const std::string& path) {
-  if (!IsFile(path)) return -1;
-  return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+Descriptor OpenRegular(const std::string& path) {
+  return Descriptor(IsFile(path) ? open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1);
 }
 
 }  // namespace
@@ -67,33 +69,25 @@ std::string Surroundings::FindProgram(const std::string& word) const {
   return there("");  // launchers take a program of their own folder without `./`
 }
 
-std::vector<std::string> SplitFolders(std::string_view list) {
-  std::vector<std::string> folders;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(':', begin), list.size());
-    folders.emplace_back(end == begin ? "." : list.substr(begin, end - begin));
-    begin = end + 1;
-  }
+std::vector<std::string> SplitFolders(const std::string& list) {
+  std::vector<std::string> folders = absl::StrSplit(list, ':');
+  std::replace(folders.begin(), folders.end(), std::string(), std::string("."));
   return folders;
 }
 
 std::shared_ptr<stacks::ElfFile> OpenElf(const std::string& path) {
-  const int fd = OpenRegular(path);
-  return fd < 0 ? nullptr : stacks::ElfFile::OfDescriptor(fd);
+  Descriptor file = OpenRegular(path);
+  return file ? stacks::ElfFile::OfDescriptor(file.Release()) : nullptr;
 }
 
 std::vector<std::string> Interpreter(const std::string& path) {
   std::array<char, 512> head;  // execve(2) looks no further
-  const int fd = OpenRegular(path);
-  if (fd < 0) return {};
-  const ssize_t got = read(fd, head.data(), head.size());
-  close(fd);
+  const Descriptor file = OpenRegular(path);
+  if (!file) return {};
+  const ssize_t got = read(file.get(), head.data(), head.size());
   const std::string text(head.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   if (!text.starts_with("#!")) return {};
-  std::istringstream line(text.substr(2, text.find('\n') - 2));
-  std::vector<std::string> words;
-  for (std::string word; line >> word;) words.push_back(word);
-  return words;
+  return absl::StrSplit(text.substr(2, text.find('\n') - 2), absl::ByAnyChar(" \t\r\v\f"), absl::SkipEmpty());
 }
 
 bool FileHas(const std::string& path, const std::string& word) {

@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "analyzer/stacks/elf_file.h"
@@ -24,7 +23,7 @@ struct Surroundings {
   std::string FindProgram(const std::string& word) const;
 };
 
-std::vector<std::string> SplitFolders(std::string_view list);  // at colons; an empty one is "."
+std::vector<std::string> SplitFolders(const std::string& list);  // at colons; an empty one is "."
 
 // Null if it is no ELF file of this machine's width. Never waits, whatever kind of file it is.
 std::shared_ptr<stacks::ElfFile> OpenElf(const std::string& path);
