@@ -1,7 +1,6 @@
-# Abseil and fmt, for the programs: the command and the tests' tools. Link ncclwatch_abseil. Nothing that is injected
-# into other people's processes may use it: Debian's archives are not built for shared objects.
+# Abseil, for the programs: the command and the tests' tools. Link ncclwatch_abseil, which brings fmt. Nothing that is
+# injected into other people's processes may use it: Debian's archives are not built for shared objects.
 find_package(absl REQUIRED)
-find_package(fmt REQUIRED)
 
 # Debian's package names the shared libraries. The archives lie beside them: a program of ours brings no library along.
 get_property(imported_targets DIRECTORY PROPERTY IMPORTED_TARGETS)
@@ -21,11 +20,6 @@ foreach(target IN LISTS imported_targets)
     set_target_properties(${target} PROPERTIES IMPORTED_LOCATION_${configuration} ${archive})
   endforeach()
 endforeach()
-
-# fmt, compiled once: Debian has it as headers and as a shared library. Sources include <fmt/core.h>.
-add_library(ncclwatch_fmt STATIC ${CMAKE_CURRENT_LIST_DIR}/fmt.cc)
-target_include_directories(ncclwatch_fmt SYSTEM PUBLIC $<TARGET_PROPERTY:fmt::fmt-header-only,INTERFACE_INCLUDE_DIRECTORIES>)
-target_compile_definitions(ncclwatch_fmt PRIVATE FMT_HEADER_ONLY)
 
 add_library(ncclwatch_abseil INTERFACE)
 target_link_libraries(ncclwatch_abseil INTERFACE
