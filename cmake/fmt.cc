@@ -1,7 +1,10 @@
 // The compiled part of fmt, once for all: sources include <fmt/format.h> and see declarations there. As a header-only
 // library fmt would add 2.5 s and 100 kB to each object that formats a line, and its shared library must not come along
 // into other people's processes.
+//
+// Without locales: those of the C++ library, linked statically, would be made before main in each process.
 #define FMT_HEADER_ONLY 1
+#define FMT_STATIC_THOUSANDS_SEPARATOR ','
 #include <fmt/format.h>
 
 // Functions in a header are compiled where they are used.

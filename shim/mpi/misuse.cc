@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+
 #include <cstdio>
 #include <cstring>
 

@@ -1,6 +1,7 @@
 #include "watchdog/act/dump.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
@@ -66,7 +67,7 @@ std::string TextOf(const Suspect& suspect, const std::string& redact, Once* comp
   const std::optional<rundir::ProcessStat> now = rundir::StatOf(suspect.pid);
   if (text.empty() || !now) return "";
   if (now->start_time == suspect.start_time) return text;
-  (*complain)("pid " + std::to_string(suspect.pid) + " is another process by now: not looked at");
+  (*complain)(fmt::format("pid {} is another process by now: not looked at", suspect.pid));
   return "";
 }
 
@@ -79,9 +80,7 @@ void Save(const Dump& dump) {
   for (const Suspect& suspect : dump.suspects) {
     const std::string text = TextOf(suspect, dump.redact, &complain);
     if (text.empty()) continue;
-    const std::string name =
-        "evidence/rank-" + std::to_string(suspect.rank) + ".pid-" + std::to_string(suspect.pid) + ".txt";
-    complain(WriteFile(dump.directory, name, text));
+    complain(WriteFile(dump.directory, fmt::format("evidence/rank-{}.pid-{}.txt", suspect.rank, suspect.pid), text));
   }
   if (dump.out.empty()) return;
   complain(MakeDirectories(dump.out));

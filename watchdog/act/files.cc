@@ -1,11 +1,11 @@
 #include "watchdog/act/files.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 
@@ -22,7 +22,7 @@ std::string Why(const std::string& path, int error) {
 }  // namespace
 
 Draft::Draft(const descriptors::Directory& directory, const std::string& name)
-    : directory_(directory), name_(name), draft_(name + ".draft." + std::to_string(getpid())) {
+    : directory_(directory), name_(name), draft_(fmt::format("{}.draft.{}", name, getpid())) {
   fd_ = directory_.Open(draft_, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   if (fd_ < 0) error_ = errno;
 }

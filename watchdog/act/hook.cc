@@ -1,5 +1,6 @@
 #include "watchdog/act/hook.h"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,21 +31,16 @@ std::string Timeout() {
   return {};
 }
 
-std::string Seconds(double seconds) {
-  char text[32];
-  // Whole milliseconds as two integers: the application's locale may print a decimal comma.
-  const long ms = static_cast<long>(seconds * 1000);
-  std::snprintf(text, sizeof text, "%ld.%03ld", ms / 1000, ms % 1000);
-  return text;
-}
+// fmt, not printf: the application's locale may print a decimal comma.
+std::string Seconds(double seconds) { return fmt::format("{:.3f}", seconds); }
 
 // Empty: it ended well.
 std::string Verdict(const Outcome& outcome, double limit_s) {
-  if (outcome.error != 0) return std::string("could not be started: ") + std::strerror(outcome.error);
+  if (outcome.error != 0) return fmt::format("could not be started: {}", std::strerror(outcome.error));
   const int status = WIFEXITED(outcome.status) ? WEXITSTATUS(outcome.status) : 128 + WTERMSIG(outcome.status);
   if (!outcome.in_time || status == kTimedOut || status == kTimedOutAndKilled)
-    return "was ended after " + Seconds(limit_s) + " s (NCCLWATCH_HOOK_TIMEOUT)";
-  return status == 0 ? "" : "ended with status " + std::to_string(status);
+    return fmt::format("was ended after {} s (NCCLWATCH_HOOK_TIMEOUT)", Seconds(limit_s));
+  return status == 0 ? "" : fmt::format("ended with status {}", status);
 }
 
 void Run(const Hook& hook) {

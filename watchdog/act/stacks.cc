@@ -1,6 +1,7 @@
 #include "watchdog/act/stacks.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,13 +53,16 @@ std::string LastLine(const std::string& text) {
 std::string Reason(const std::string& command, const Outcome& outcome, const std::string& said) {
   char buffer[128];
   if (outcome.error != 0)
-    return command + ": " + strerror_r(outcome.error, buffer, sizeof(buffer)) + " (NCCLWATCH_COMMAND names another)";
-  const std::string who = command + " stacks ";
-  if (!outcome.in_time) return who + "was not done after " + std::to_string(kStacksDeadline_ms / 1000) + " s and ended";
-  if (WIFSIGNALED(outcome.status)) return who + "was ended by signal " + std::to_string(WTERMSIG(outcome.status));
+    return fmt::format("{}: {} (NCCLWATCH_COMMAND names another)", command,
+                       strerror_r(outcome.error, buffer, sizeof(buffer)));
+  if (!outcome.in_time)
+    return fmt::format("{} stacks was not done after {} s and ended", command, kStacksDeadline_ms / 1000);
+  if (WIFSIGNALED(outcome.status))
+    return fmt::format("{} stacks was ended by signal {}", command, WTERMSIG(outcome.status));
   if (WEXITSTATUS(outcome.status) == 0) return {};
   const std::string last = LastLine(said);
-  return who + "ended with status " + std::to_string(WEXITSTATUS(outcome.status)) + (last.empty() ? "" : ": " + last);
+  return fmt::format("{} stacks ended with status {}{}{}", command, WEXITSTATUS(outcome.status),
+                     last.empty() ? "" : ": ", last);
 }
 
 }  // namespace
@@ -85,10 +89,10 @@ std::string TakeStacks(const StacksWish& wish) {
     if (pids.size() == kMostTargets) break;
     pids.push_back(std::to_string(target.pid));
     program.arguments.push_back("--started");
-    program.arguments.push_back(pids.back() + ":" + std::to_string(target.start_time));
+    program.arguments.push_back(fmt::format("{}:{}", target.pid, target.start_time));
     if (target.thread == 0) continue;
     program.arguments.push_back("--thread");
-    program.arguments.push_back(pids.back() + ":" + std::to_string(target.thread));
+    program.arguments.push_back(fmt::format("{}:{}", target.pid, target.thread));
   }
   program.arguments.insert(program.arguments.end(), pids.begin(), pids.end());
   program.environment = WithoutLoader(wish.environment);

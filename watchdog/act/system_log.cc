@@ -1,5 +1,6 @@
 #include "watchdog/act/system_log.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ std::string Text(const char (&field)[size]) {
 void TellSystemLog(std::string_view text, const char* path) {
   const int saved = errno;
   // Without a time: the daemon adds its own, and to write one in local time would touch the host's time zone.
-  std::string line = "<" + std::to_string(kDaemon * 8 + kNotice) + ">ncclwatch[" + std::to_string(getpid()) + "]: ";
+  std::string line = fmt::format("<{}>ncclwatch[{}]: ", kDaemon * 8 + kNotice, getpid());
   for (const char c : text.substr(0, kMostText)) line += static_cast<unsigned char>(c) >= ' ' && c != 127 ? c : ' ';
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -40,12 +41,9 @@ void TellSystemLog(std::string_view text, const char* path) {
 }
 
 void TellSystemLog(const format::Identity& who, std::string_view what) {
-  std::string text = "job " + Text(who.job);
-  if (who.attempt > 0) text += " attempt " + std::to_string(who.attempt);
-  if (who.rank >= 0) text += ", rank " + std::to_string(who.rank);
-  text += ", uid " + std::to_string(who.uid) + ": ";
-  text += what;
-  TellSystemLog(text);
+  const std::string attempt = who.attempt > 0 ? fmt::format(" attempt {}", who.attempt) : "";
+  const std::string rank = who.rank >= 0 ? fmt::format(", rank {}", who.rank) : "";
+  TellSystemLog(fmt::format("job {}{}{}, uid {}: {}", Text(who.job), attempt, rank, who.uid, what));
 }
 
 }  // namespace ncclwatch::act

@@ -1,6 +1,7 @@
 #include "watchdog/evidence/exit.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -77,7 +78,7 @@ ExitWord ExitOf(std::int32_t pid, std::uint64_t start_time, int pidfd) {
 }
 
 std::string MemoryKills::Follow(std::int32_t pid) {
-  const std::string lines = rundir::ReadSmall("/proc/" + std::to_string(pid) + "/cgroup", 65536).value_or("");
+  const std::string lines = rundir::ReadSmall(fmt::format("/proc/{}/cgroup", pid), 65536).value_or("");
   std::vector<std::string> files;
   for (std::size_t at = 0; at < lines.size();) {
     const std::size_t end = std::min(lines.find('\n', at), lines.size());

@@ -1,5 +1,7 @@
 #include "watchdog/evidence/process_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -15,7 +17,7 @@ bool Has(const std::string& path, const char* what) {
 }
 
 bool IsFrozen(std::int32_t pid) {
-  const std::string lines = rundir::ReadSmall("/proc/" + std::to_string(pid) + "/cgroup", 65536).value_or("");
+  const std::string lines = rundir::ReadSmall(fmt::format("/proc/{}/cgroup", pid), 65536).value_or("");
   for (std::size_t at = 0; at < lines.size();) {
     const std::size_t end = std::min(lines.find('\n', at), lines.size());
     const std::string line = lines.substr(at, end - at);
@@ -39,7 +41,7 @@ bool IsFrozen(std::int32_t pid) {
 Observed StateOf(std::int32_t pid, std::uint64_t start_time) {
   const std::optional<rundir::ProcessStat> stat = rundir::StatOf(pid);
   if (!stat || stat->start_time != start_time || stat->state == 'Z' || stat->state == 'X') return Observed::kGone;
-  if (Has("/proc/" + std::to_string(pid) + "/status", "CoreDumping:\t1")) return Observed::kDumping;
+  if (Has(fmt::format("/proc/{}/status", pid), "CoreDumping:\t1")) return Observed::kDumping;
   if (IsFrozen(pid)) return Observed::kFrozen;
   if (stat->state == 't') return Observed::kTraced;
   if (stat->state == 'T') return Observed::kStopped;

@@ -1,6 +1,7 @@
 #include "watchdog/evidence/snapshot_text.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 
 #include "watchdog/descriptors/high.h"
 #include "watchdog/rundir/process.h"
@@ -15,8 +16,8 @@ constexpr std::size_t kMostCommand = 16 << 10;
 void AddThread(const std::string& task, std::string* text) {
   const auto read = [&task](const char* name) { return rundir::ReadSmall(task + "/" + name, 16384).value_or(""); };
   const std::string comm = read("comm");
-  *text += "thread " + task.substr(task.rfind('/') + 1) + " " + comm.substr(0, comm.find('\n')) + ": wchan " +
-           read("wchan") + ", syscall " + read("syscall");
+  *text += fmt::format("thread {} {}: wchan {}, syscall {}", task.substr(task.rfind('/') + 1),
+                       comm.substr(0, comm.find('\n')), read("wchan"), read("syscall"));
   if (text->back() != '\n') *text += '\n';
   *text += read("stack");
 }
@@ -24,7 +25,7 @@ void AddThread(const std::string& task, std::string* text) {
 }  // namespace
 
 std::string ProcessText(std::int32_t pid, const std::string& redact) {
-  const std::string folder = "/proc/" + std::to_string(pid);
+  const std::string folder = fmt::format("/proc/{}", pid);
   const std::string words = rundir::ReadSmall(folder + "/cmdline", kMostCommand).value_or("");
   const std::string status = rundir::ReadSmall(folder + "/status", 16384).value_or("");
   if (status.empty()) return "";

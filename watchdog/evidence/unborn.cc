@@ -1,6 +1,7 @@
 #include "watchdog/evidence/unborn.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ struct Candidate {
 
 bool IsWrapper(std::int32_t pid) {
   char target[256] = {};
-  if (readlink(("/proc/" + std::to_string(pid) + "/exe").c_str(), target, sizeof(target) - 1) < 0) return false;
+  if (readlink(fmt::format("/proc/{}/exe", pid).c_str(), target, sizeof(target) - 1) < 0) return false;
   const std::string path = target;
   const std::string name = path.substr(path.rfind('/') + 1);
   for (const char* shell : {"sh", "bash", "dash", "zsh", "env", "timeout", "numactl", "taskset", "gdb", "strace"})
@@ -113,7 +114,7 @@ std::vector<Unborn> FindUnbornOf(const format::Identity& own, const rundir::Inst
     const std::int32_t pid = static_cast<std::int32_t>(std::strtol(entry->d_name, nullptr, 10));
     if (pid <= 0) continue;
     struct stat info = {};
-    if (stat(("/proc/" + std::to_string(pid)).c_str(), &info) != 0 || info.st_uid != geteuid()) continue;
+    if (stat(fmt::format("/proc/{}", pid).c_str(), &info) != 0 || info.st_uid != geteuid()) continue;
     if (!IsBelow(pid, launcher)) continue;
     ++looked;
     const std::int32_t rank = matcher.RankOf(pid);

@@ -1,5 +1,6 @@
 #include "watchdog/exchange/acceptor.h"
 
+#include <fmt/format.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -170,9 +171,8 @@ void Acceptor::Drop(Connection* connection, const std::string& why) {
 
 void Acceptor::SayStrangers(std::int64_t now_ns) {
   if (strangers_ == 0 || now_ns < next_line_ns_) return;
-  context_->mailbox->Say("the exchange refused " + std::to_string(strangers_) +
-                         (strangers_ == 1 ? " connection" : " connections") +
-                         " without the job's token, the last: " + last_stranger_);
+  context_->mailbox->Say(fmt::format("the exchange refused {} connection{} without the job's token, the last: {}",
+                                     strangers_, strangers_ == 1 ? "" : "s", last_stranger_));
   strangers_ = 0;
   line_every_ns_ = next_line_ns_ == 0 ? kFirstLineEvery_ns : std::min(2 * line_every_ns_, kLongestLineEvery_ns);
   next_line_ns_ = now_ns + line_every_ns_;

@@ -1,5 +1,7 @@
 #include "watchdog/exchange/address.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
@@ -72,11 +74,9 @@ Source SourceFrom(const rundir::Lookup& lookup) {
 std::string Address::ToText() const {
   if (kind == Kind::kNone) return "none";
   const bool numeric6 = host.find(':') != std::string::npos;
-  return (kind == Kind::kTcp ? "tcp://"
-          : tls.on           ? "rediss://"
-                             : "redis://") +
-         (numeric6 ? "[" + host + "]" : host) + ":" + std::to_string(port) +
-         (database != 0 ? "/" + std::to_string(database) : "");
+  const std::string_view scheme = kind == Kind::kTcp ? "tcp" : tls.on ? "rediss" : "redis";
+  const std::string shown_host = numeric6 ? fmt::format("[{}]", host) : host;
+  return fmt::format("{}://{}:{}{}", scheme, shown_host, port, database != 0 ? fmt::format("/{}", database) : "");
 }
 
 std::optional<Address> ParseAddress(std::string_view text, std::string* why) {

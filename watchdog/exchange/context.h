@@ -1,6 +1,8 @@
 // What the parts of one endpoint share. One thread.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -20,7 +22,7 @@ struct Context {
   // A peer that nobody here can talk to. Said once.
   void SayVersion(const Endpoint& peer, const std::string& why) {
     if (std::exchange(said_version, true)) return;
-    mailbox->Say("the node at " + peer.ToText() + " " + why + ": they cannot exchange anything");
+    mailbox->Say(fmt::format("the node at {} {}: the two cannot exchange anything", peer.ToText(), why));
   }
 
   const Setup setup;

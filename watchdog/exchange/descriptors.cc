@@ -1,6 +1,7 @@
 #include "watchdog/exchange/descriptors.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -73,7 +74,7 @@ bool Descriptors::GoPrivate(int wake, int* own_wake) {
   for (int fd = 0; fd < 3; ++fd)
     if (open("/dev/null", O_RDWR | O_CLOEXEC) < 0) break;
   // The process's own table is that of its first thread. If that has ended, nobody can wake this one before its time.
-  const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(wake);
+  const std::string path = fmt::format("/proc/{}/fd/{}", getpid(), wake);
   *own_wake = Keep(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   return true;
 }

@@ -1,6 +1,7 @@
 #include "watchdog/exchange/endpoint.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 #include <ifaddrs.h>
 #include <netinet/tcp.h>
 #include <unistd.h>
@@ -140,7 +141,7 @@ std::string Endpoint::ToText() const {
   char text[INET6_ADDRSTRLEN] = {};
   const bool v4 = IsV4();
   inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? address.data() + 12 : address.data(), text, sizeof(text));
-  return (v4 ? text : "[" + std::string(text) + "]") + ":" + std::to_string(port);
+  return v4 ? fmt::format("{}:{}", text, port) : fmt::format("[{}]:{}", text, port);
 }
 
 int DialSocket(Descriptors* descriptors, const Endpoint& to, const std::optional<Endpoint>& source) {

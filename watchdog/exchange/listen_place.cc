@@ -1,5 +1,7 @@
 #include "watchdog/exchange/listen_place.h"
 
+#include <fmt/format.h>
+
 namespace ncclwatch::exchange {
 namespace {
 
@@ -35,7 +37,7 @@ bool ListenPlace::Reaches(const Endpoint& own) {
 }
 
 std::string ListenPlace::ToText() const {
-  return bind_.address + (bind_.prefix < 0 ? "" : "/" + std::to_string(bind_.prefix));
+  return bind_.prefix < 0 ? bind_.address : fmt::format("{}/{}", bind_.address, bind_.prefix);
 }
 
 }  // namespace ncclwatch::exchange

@@ -1,5 +1,7 @@
 #include "watchdog/exchange/meeting.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -55,9 +57,10 @@ void Meeting::Update() {
 
 void Meeting::SayElsewhere(const Endpoint& called) {
   if (std::exchange(said_elsewhere_, true)) return;
-  context_->mailbox->Say("the other nodes call this one at " + called.With(ports_.front()).ToText() + " (" +
-                         context_->setup.address.source + "), where NCCLWATCH_BIND=" + context_->place.ToText() +
-                         " keeps it from listening: NCCLWATCH_EXCHANGE=tcp://host:port can name another address");
+  context_->mailbox->Say(
+      fmt::format("the other nodes call this one at {} ({}), but NCCLWATCH_BIND={} keeps it from listening there: "
+                  "NCCLWATCH_EXCHANGE=tcp://host:port can name another address",
+                  called.With(ports_.front()).ToText(), context_->setup.address.source, context_->place.ToText()));
 }
 
 void Meeting::TryToListen(std::int64_t now_ns, std::int64_t alone_ns) {

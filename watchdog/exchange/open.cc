@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -62,7 +63,7 @@ void Shared::Serve(Loop* loop, bool wakeable) {
   const std::unique_ptr<Node> node = setup.address.kind == Address::Kind::kTcp
                                          ? MakeTcpNode(setup, loop, &mailbox)
                                          : MakeRedisNode(setup, loop, &mailbox, &why);
-  if (!node) return mailbox.Say("no exchange between nodes: " + why);
+  if (!node) return mailbox.Say(fmt::format("no exchange between nodes: {}", why));
   while (!stop.load(std::memory_order_acquire)) {
     node->Tick(Now());
     const std::int64_t wait_ns = std::max<std::int64_t>(node->Due_ns() - Now(), 0);
@@ -92,7 +93,7 @@ void Shared::Run() {
       Serve(loop.get(), wakeable);
       break;
     } catch (const std::exception& error) {
-      mailbox.Say(std::string("the exchange between nodes begins anew: ") + error.what());
+      mailbox.Say(fmt::format("the exchange between nodes begins anew: {}", error.what()));
     }
   }
   descriptors.Close(wake);

@@ -1,5 +1,7 @@
 #include "watchdog/exchange/redis_lease.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -57,7 +59,7 @@ void Lease::OnValue(RedisLink* link, const Reply& reply) {
     say_again_ns_ = Now() + kSayEvery_ns;
     if (IsOfOtherVersion(reply.text))
       return context_->mailbox->Say("Redis: the hub runs another version of ncclwatch: they cannot exchange anything");
-    return context_->mailbox->Say("Redis: what stands in the hub's place was not made with this job's token: " + key_);
+    return context_->mailbox->Say(fmt::format("Redis: the hub's entry {} was not made with this job's token", key_));
   }
   absent_since_ns_ = 0;
   const Self& self = context_->setup.self;

@@ -1,5 +1,7 @@
 #include "watchdog/exchange/redis_node.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <ctime>
@@ -91,9 +93,9 @@ std::int64_t RedisNode::Due_ns() const {
 
 void RedisNode::Dial(std::int64_t now_ns) {
   if (!std::exchange(said_down_, said_down_ || now_ns - down_since_ns_ > kSayAfter_ns) && said_down_)
-    context_.mailbox->Say("Redis is not there: " + context_.setup.address.ToText() + ": " +
-                          (resolver_.found().empty() ? "the name is not known" : last_failure_) +
-                          "; until it is, this node is judged alone");
+    context_.mailbox->Say(fmt::format("Redis is not there: {}: {}; until it is, this node is judged alone",
+                                      context_.setup.address.ToText(),
+                                      resolver_.found().empty() ? "the name is not known" : last_failure_));
   if (now_ns < dial_again_ns_ || resolver_.found().empty()) return;
   wait_ns_ = std::clamp(wait_ns_ * 2, kFirstWait_ns, kLongestWait_ns);
   // Not all nodes in the same moment.
@@ -108,8 +110,8 @@ std::unique_ptr<RedisLink> RedisNode::Link(const Endpoint& to) {
   if (address.tls.on && !trust_ && !(trust_ = TlsTrust::Make(address.tls, address.host, &last_failure_)))
     return nullptr;
   if (!address.tls.on && !address.password.empty() && !to.IsLoopback() && !std::exchange(said_plain_, true))
-    context_.mailbox->Say("Redis at " + address.ToText() +
-                          ": the password is sent so that who can read the network can read it; rediss:// encrypts it");
+    context_.mailbox->Say(fmt::format(
+        "Redis at {}: the password crosses the network unencrypted; rediss:// encrypts it", address.ToText()));
   return RedisLink::Dial(&context_, to.With(address.port), trust_.get(), this);
 }
 
@@ -149,7 +151,7 @@ void RedisNode::OnReady(RedisLink* link) {
 void RedisNode::Complain(std::int64_t now_ns, const std::string& what) {
   if (now_ns < complain_again_ns_) return;
   complain_again_ns_ = now_ns + kComplainEvery_ns;
-  context_.mailbox->Say("Redis at " + context_.setup.address.ToText() + ": " + what);
+  context_.mailbox->Say(fmt::format("Redis at {}: {}", context_.setup.address.ToText(), what));
 }
 
 void RedisNode::AskTime() {
@@ -191,7 +193,7 @@ void RedisNode::OnHubChanged() {
   peers_ns_ = 0;
   beat_ns_ = 0;
   if (!lease_.mine()) return;
-  in_cursor_ = std::to_string(ServerMs(Now()) - kLookBack_ms) + "-0";
+  in_cursor_ = fmt::format("{}-0", ServerMs(Now()) - kLookBack_ms);
   // A wait that has begun knows nothing of the hub's stream.
   if (reading_) DialListener();
 }

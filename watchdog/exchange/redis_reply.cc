@@ -1,5 +1,6 @@
 #include "watchdog/exchange/redis_reply.h"
 
+#include <fmt/format.h>
 #include <hiredis/read.h>
 
 #include <algorithm>
@@ -109,12 +110,8 @@ std::unique_ptr<Reply> ReplyReader::Take() {
 }
 
 void AppendCommand(const std::vector<std::string_view>& words, std::string* out) {
-  *out += "*" + std::to_string(words.size()) + "\r\n";
-  for (const std::string_view word : words) {
-    *out += "$" + std::to_string(word.size()) + "\r\n";
-    out->append(word);
-    *out += "\r\n";
-  }
+  *out += fmt::format("*{}\r\n", words.size());
+  for (const std::string_view word : words) *out += fmt::format("${}\r\n{}\r\n", word.size(), word);
 }
 
 }  // namespace ncclwatch::exchange

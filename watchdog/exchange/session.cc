@@ -1,5 +1,7 @@
 #include "watchdog/exchange/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -97,8 +99,8 @@ std::optional<std::string> Session::Whole(std::size_t bytes) {
 bool Session::RefuseVersion(std::uint8_t version) {
   other_version_ = true;
   Refuse("");
-  why_ = "runs another version of ncclwatch (its exchange speaks version " + std::to_string(version) + ", this one " +
-         std::to_string(kWireVersion) + ")";
+  why_ = fmt::format("runs another version of ncclwatch (its exchange speaks version {}, this one {})", version,
+                     kWireVersion);
   if (side_ == Side::kListener) out_ = Fixed(kChallengeMagic, 0, {});
   return false;
 }

@@ -1,5 +1,7 @@
 #include "watchdog/exchange/tcp_node.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -45,8 +47,8 @@ TcpNode::~TcpNode() = default;
 void TcpNode::SayDeaf(int error) {
   char text[128];
   const std::string where = context_.setup.bind == settings::BindAddress() ? "" : " where NCCLWATCH_BIND allows it";
-  context_.mailbox->Say("the exchange cannot listen" + where + ": " + strerror_r(error, text, sizeof(text)) +
-                        "; this node is no other's hub");
+  context_.mailbox->Say(fmt::format("the exchange cannot listen{}: {}; this node cannot be the hub", where,
+                                    strerror_r(error, text, sizeof(text))));
 }
 
 void TcpNode::Tick(std::int64_t now_ns) {

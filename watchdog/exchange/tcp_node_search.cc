@@ -1,4 +1,6 @@
 // How a leader over TCP finds a hub, loses it, and when it may be one itself.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -46,8 +48,8 @@ void TcpNode::SayTrouble(std::int64_t now_ns) {
   const Address& address = context_.setup.address;
   std::string why = meeting_.Trouble();
   if (why.empty()) why = dialer_.last_failure();
-  context_.mailbox->Say("no other node answers at " + address.ToText() + " (" + address.source + "): " + why +
-                        "; until one does this node is judged alone");
+  context_.mailbox->Say(fmt::format("no other node answers at {} ({}): {}; until one does this node is judged alone",
+                                    address.ToText(), address.source, why));
 }
 
 // Where the hub would be if the network was cut, and where it was before us.

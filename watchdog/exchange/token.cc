@@ -1,5 +1,6 @@
 #include "watchdog/exchange/token.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -93,7 +94,7 @@ std::string NodeName(const std::string& run_directory) {
   struct stat directory {};
   std::string telling = rundir::BootId() + "\n";
   if (stat(run_directory.c_str(), &directory) == 0)
-    telling += std::to_string(directory.st_dev) + "\n" + std::to_string(directory.st_ino);
+    telling += fmt::format("{}\n{}", directory.st_dev, directory.st_ino);
   else
     telling += run_directory;
   const Digest digest = HashOf({telling});

@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <spdlog/details/log_msg.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -61,13 +62,11 @@ bool IsWithinLimit(const struct stat& file, std::size_t more) {
 
 }  // namespace
 
-FileSink::FileSink(const Writer* writer) : Sink(nullptr), writer_(writer) {}
-
 void FileSink::KeepIn(const descriptors::Directory& directory) {
   directory_.store(new descriptors::Directory(directory), std::memory_order_release);
 }
 
-void FileSink::sink_it_(const spdlog::details::log_msg& message) {
+void FileSink::log(const spdlog::details::log_msg& message) {
   const descriptors::Directory* const directory = directory_.load(std::memory_order_acquire);
   if (!directory) return;
   const std::string prefix =

@@ -69,9 +69,7 @@ void SetLevel(Level stderr_level) {
   Try([&](Log& to) { to.to_stderr->set_level(Spdlogs(stderr_level)); });
 }
 
-void SetRank(std::int32_t rank) {
-  writer.SetRank(rank);
-}
+void SetRank(std::int32_t rank) { writer.SetRank(rank); }
 
 void KeepIn(const descriptors::Directory& run_directory) {
   Try([&](Log& to) { to.to_file->KeepIn(run_directory); });

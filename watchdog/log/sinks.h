@@ -2,11 +2,12 @@
 // is put together in the caller's memory, and the kernel keeps writes apart.
 #pragma once
 
-#include <spdlog/details/null_mutex.h>
-#include <spdlog/sinks/base_sink.h>
+#include <spdlog/formatter.h>
+#include <spdlog/sinks/sink.h>
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -31,29 +32,33 @@ std::string Lines(std::string_view text, const std::string& prefix);
 
 inline constexpr std::string_view kHostThread = "host";  // name of the logger that threads of the host's use
 
-using Sink = spdlog::sinks::base_sink<spdlog::details::null_mutex>;
+// Not spdlog's base_sink: that one formats by patterns, with the C++ library's locales.
+class Sink : public spdlog::sinks::sink {
+ public:
+  void flush() override {}
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+};
 
 class StderrSink : public Sink {
  public:
-  explicit StderrSink(const Writer* writer);
+  explicit StderrSink(const Writer* writer) : writer_(writer) {}
+  void log(const spdlog::details::log_msg& message) override;
 
  private:
-  void sink_it_(const spdlog::details::log_msg& message) override;
-  void flush_() override {}
   const Writer* writer_;
 };
 
 // The file is opened for each line: a host may close descriptors that it does not know.
 class FileSink : public Sink {
  public:
-  explicit FileSink(const Writer* writer);
+  explicit FileSink(const Writer* writer) : writer_(writer) {}
+  void log(const spdlog::details::log_msg& message) override;
   // The directory before is not freed: another thread may be writing into it.
   void KeepIn(const descriptors::Directory& directory);
   bool has_place() const { return directory_.load(std::memory_order_relaxed) != nullptr; }
 
  private:
-  void sink_it_(const spdlog::details::log_msg& message) override;
-  void flush_() override {}
   const Writer* writer_;
   std::atomic<const descriptors::Directory*> directory_{nullptr};
 };

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <spdlog/details/log_msg.h>
+
 #include "watchdog/descriptors/standard.h"
 #include "watchdog/log/sinks.h"
 #include "watchdog/text/printable.h"
@@ -32,9 +34,7 @@ std::string Lines(std::string_view text, const std::string& prefix) {
   return lines;
 }
 
-StderrSink::StderrSink(const Writer* writer) : Sink(nullptr), writer_(writer) {}
-
-void StderrSink::sink_it_(const spdlog::details::log_msg& message) {
+void StderrSink::log(const spdlog::details::log_msg& message) {
   const std::string lines = Lines({message.payload.data(), message.payload.size()}, writer_->Prefix());
   const bool hosts = std::string_view(message.logger_name.data(), message.logger_name.size()) == kHostThread;
   descriptors::WriteLines(lines, hosts ? kHostPatience_ms : kPatience_ms);

@@ -1,5 +1,7 @@
 #include "watchdog/rundir/hydra.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -23,7 +25,7 @@ std::string HydraPortOf(std::int32_t pid, const Patience& patience) {
     if (!process || process->parent <= 1) break;
     pid = process->parent;
     const std::optional<std::string> line =
-        Asked<std::string>(patience, [pid] { return ReadSmall("/proc/" + std::to_string(pid) + "/cmdline"); });
+        Asked<std::string>(patience, [pid] { return ReadSmall(fmt::format("/proc/{}/cmdline", pid)); });
     if (!line) continue;
     if (std::string port = HydraPortIn(*line); !port.empty()) return port;
   }

@@ -1,5 +1,6 @@
 #include "watchdog/rundir/launcher.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,7 +112,7 @@ Name NameOf(const Place& place, const Lookup& lookup) {
     case Launcher::kPlain:
       // Not the world size: that one rank has another is a fault to be found, not another job.
       return {"job-" + text("MASTER_PORT"),
-              text("MASTER_ADDR") + "/" + text("MASTER_PORT") + "/" + text("SLURM_STEP_ID")};
+              fmt::format("{}/{}/{}", text("MASTER_ADDR"), text("MASTER_PORT"), text("SLURM_STEP_ID"))};
     case Launcher::kNone: break;
   }
   const std::string session = std::to_string(getsid(0));
@@ -164,7 +165,7 @@ struct Likeness {
   bool operator==(const Likeness&) const = default;
 };
 std::optional<Likeness> LikenessOf(std::int32_t pid) {
-  const std::string folder = "/proc/" + std::to_string(pid);
+  const std::string folder = fmt::format("/proc/{}", pid);
   struct stat program {};
   std::optional<std::string> command = ReadSmall(folder + "/cmdline");
   if (!command || stat((folder + "/exe").c_str(), &program) != 0) return std::nullopt;
@@ -216,10 +217,9 @@ Launch FromLauncher(const settings::Settings& settings, settings::Getenv getenv,
   const Name name = settings.job.empty() ? NameOf(place, lookup) : Name{settings.job, settings.job};
   const bool named = NamesItsJobs(place, lookup);
   const Instance instance = named ? InstanceOf(getpid(), place, patience) : ContainerOf(place, patience);
-  std::string telling =
-      name.telling + "\n" + BootId() + "\n" + std::to_string(instance.pid) + "\n" + std::to_string(instance.start_time);
+  std::string telling = fmt::format("{}\n{}\n{}\n{}", name.telling, BootId(), instance.pid, instance.start_time);
   // Containers with a common /dev/shm have process 1, and session 1, each: equal pids there are not one process.
-  if (!named) telling += "\n" + std::to_string(PidNamespace());
+  if (!named) telling += fmt::format("\n{}", PidNamespace());
   launch.job = SafeName(name.readable) + "-" + HashText(telling);
   launch.own_launcher = place.launcher != Launcher::kPlain && place.launcher != Launcher::kNone;
   return launch;

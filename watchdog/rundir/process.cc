@@ -1,6 +1,7 @@
 #include "watchdog/rundir/process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,7 +46,7 @@ std::optional<std::string> ReadSmall(const descriptors::Directory& directory, co
 }
 
 std::optional<ProcessStat> StatOf(std::int32_t pid) {
-  const std::optional<std::string> text = ReadSmall("/proc/" + std::to_string(pid) + "/stat", 4096);
+  const std::optional<std::string> text = ReadSmall(fmt::format("/proc/{}/stat", pid), 4096);
   if (!text) return std::nullopt;
   // The name may hold spaces and brackets: the fields begin after the last bracket.
   const std::size_t bracket = text->rfind(')');
@@ -67,9 +68,7 @@ std::optional<ProcessStat> StatOf(std::int32_t pid) {
   return stat.start_time ? std::optional<ProcessStat>(stat) : std::nullopt;
 }
 
-std::optional<std::string> EnvironmentOf(std::int32_t pid) {
-  return ReadSmall("/proc/" + std::to_string(pid) + "/environ");
-}
+std::optional<std::string> EnvironmentOf(std::int32_t pid) { return ReadSmall(fmt::format("/proc/{}/environ", pid)); }
 
 std::optional<std::string_view> Find(std::string_view environment, std::string_view name) {
   while (!environment.empty()) {
@@ -88,7 +87,7 @@ std::uint64_t PidNamespace() {
   return stat("/proc/self/ns/pid", &space) == 0 ? space.st_ino : 0;
 }
 
-std::string OwnPid() { return std::to_string(getpid()) + "." + std::to_string(PidNamespace()); }
+std::string OwnPid() { return fmt::format("{}.{}", getpid(), PidNamespace()); }
 
 std::string BootId() {
   std::string text = ReadSmall("/proc/sys/kernel/random/boot_id", 64).value_or("");

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -44,11 +45,7 @@ Present BoxesIn(const std::string& path) {
   return present;
 }
 
-std::string Mib(std::uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
+std::string Mib(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
 
 // Empty, or why `bytes` cannot be allocated there.
 std::string Try(const std::string& path, std::uint64_t bytes) {
@@ -60,7 +57,7 @@ std::string Try(const std::string& path, std::uint64_t bytes) {
   while (bytes > 0 && (error = posix_fallocate(fd, 0, static_cast<off_t>(bytes))) == EINTR) {
   }
   close(fd);
-  return error == 0 ? "" : path + ": no room for black boxes: " + ErrorText(error);
+  return error == 0 ? "" : fmt::format("{}: no room for black boxes: {}", path, ErrorText(error));
 }
 
 }  // namespace
@@ -76,14 +73,16 @@ RoomThere RoomFor(const std::string& path, const Need& need, bool joined) {
   const Present present = joined ? BoxesIn(path) : Present{};
   const std::uint64_t ranks = std::max(need.ranks, present.boxes + 1);
   const auto fits = [&](std::uint64_t bytes) { return bytes <= free && bytes <= (free + present.bytes) / 2 / ranks; };
-  const std::string half = path + ": " + Mib(free + present.bytes) + " free, of which at most half is taken; ";
+  const std::string half =
+      fmt::format("{}: {} free, of which at most half is taken; ", path, Mib(free + present.bytes));
   room.size = static_cast<std::size_t>(std::find_if(need.sizes.begin(), need.sizes.end(), fits) - need.sizes.begin());
   if (room.size == need.sizes.size()) {
-    room.refusal = half + std::to_string(ranks) + " black boxes of at least " + Mib(need.sizes.back()) + " needed";
+    room.refusal = fmt::format("{}{} black boxes of at least {} needed", half, ranks, Mib(need.sizes.back()));
     return room;
   }
   const std::uint64_t bytes = need.sizes[room.size];
-  if (room.size > 0) room.shrunk = half + "black boxes of " + Mib(bytes) + ", not " + Mib(need.sizes.front());
+  if (room.size > 0)
+    room.shrunk = fmt::format("{}black boxes of {}, not {}", half, Mib(bytes), Mib(need.sizes.front()));
   if (space.f_type != TMPFS_MAGIC) room.refusal = Try(path, present.boxes == 0 ? need.ranks * bytes : bytes);
   return room;
 }

@@ -1,6 +1,7 @@
 #include "watchdog/rundir/run_directory.h"
 
 #include <dirent.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <climits>
@@ -94,7 +95,7 @@ Entered EnterPlace(const std::string& place, const Launch& launch, const std::ve
   const bool later = launch.attempt > 0;
   Entered entered;
   for (int run = launch.own_launcher ? 0 : NewestRun(place, launch.job); run < kMostRuns; ++run) {
-    const std::string name = "run-" + std::to_string(run);
+    const std::string name = fmt::format("run-{}", run);
     const std::string top = run == 0 ? place : place + "/" + name;
     entered = EnterOne(top, launch.job, later ? Need{} : need);
     if (entered.taken) continue;
@@ -104,7 +105,7 @@ Entered EnterPlace(const std::string& place, const Launch& launch, const std::ve
     if (run > 0 && entered.first) PointLatest(place, name);
     if (later) {
       const std::shared_ptr<const Hold> hold = entered.hold;  // of the whole job
-      const std::string attempt = "attempt-" + std::to_string(launch.attempt);
+      const std::string attempt = fmt::format("attempt-{}", launch.attempt);
       entered = EnterOne(top + "/" + attempt, launch.job, need);
       entered.top = top;
       entered.hold = hold;
@@ -125,7 +126,7 @@ std::string Absolute(std::string path) {
   return getcwd(here, sizeof(here)) ? std::string(here) + "/" + path : path;
 }
 
-std::string DefaultBase(const std::string& root) { return root + "/ncclwatch-" + std::to_string(geteuid()); }
+std::string DefaultBase(const std::string& root) { return fmt::format("{}/ncclwatch-{}", root, geteuid()); }
 
 void Append(std::string* reasons, const std::string& reason) {
   if (!reasons->empty()) *reasons += "; ";
@@ -152,7 +153,7 @@ std::variant<Made, Refused> MakeThrowing(const settings::Settings& settings, con
     if (entered.refusal.empty()) {
       Made made = MadeOf(entered, true);
       if (entered.first && entered.path.starts_with(directory + "/run-"))
-        made.remark = directory + " holds another job's black boxes; using " + entered.path;
+        made.remark = fmt::format("{} holds another job's black boxes; using {}", directory, entered.path);
       return made;
     }
     Append(&reasons, entered.refusal);
@@ -171,7 +172,7 @@ std::variant<Made, Refused> MakeThrowing(const settings::Settings& settings, con
     }
     if (entered.first) PointLatest(base, launch.job);
     Made here = MadeOf(entered, false);
-    if (entered.first && !reasons.empty()) here.remark = reasons + "; using " + entered.path;
+    if (entered.first && !reasons.empty()) here.remark = fmt::format("{}; using {}", reasons, entered.path);
     return here;
   }
   return Refused{reasons};

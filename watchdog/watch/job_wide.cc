@@ -164,7 +164,7 @@ void JobWide::BeginReign(std::int64_t now_ns) {
   hub_->table().SetShift(own_, 0);
   joined_.clear();
   reign_began_ns_ = now_ns;
-  act::TellSystemLog(context_.own->identity, "is the hub of its job's nodes (" + place_ + ")");
+  act::TellSystemLog(context_.own->identity, fmt::format("is the hub of its job's nodes ({})", place_));
   new_reign_ = true;
   lost_.clear();
   if (job_minus_here_ns_ == 0) job_minus_here_ns_ = WallClock();

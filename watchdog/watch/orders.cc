@@ -1,5 +1,7 @@
 #include "watchdog/watch/orders.h"
 
+#include <fmt/format.h>
+
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/stacks.h"
@@ -34,7 +36,7 @@ void Orders::WriteStacks() const {
     if (there && !there->where.empty() && Monotonic() - there->at_ns < kFresh_ns) return;
     const std::string text = take();
     if (text.empty() || !directory.MakeFolder(reader::kStacksFolder)) return;
-    act::WriteFile(directory, std::string(reader::kStacksFolder) + "/" + std::to_string(pid) + ".txt", text);
+    act::WriteFile(directory, fmt::format("{}/{}.txt", reader::kStacksFolder, pid), text);
   });
 }
 

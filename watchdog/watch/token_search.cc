@@ -1,5 +1,6 @@
 #include "watchdog/watch/token_search.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,7 +16,7 @@ FoundTokens FindTokens(const TokenWish& wish) {
   if (!wish.file.empty()) {
     const exchange::Secret secret = exchange::ReadSecret(wish.file);
     if (secret.text.empty())
-      found.refused = "NCCLWATCH_TOKEN_FILE=" + wish.file + " is not taken: " + secret.why;
+      found.refused = fmt::format("NCCLWATCH_TOKEN_FILE={} is not taken: {}", wish.file, secret.why);
     else
       found.tokens.push_back(exchange::TokenOfSecret(secret.text, wish.job_name));
   } else if (!wish.secret.empty()) {
