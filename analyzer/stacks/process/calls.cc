@@ -1,12 +1,12 @@
 #include "analyzer/stacks/process/calls.h"
 
+#include <fmt/core.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <ctime>
 #include <string_view>
 
@@ -31,11 +31,7 @@ constexpr std::array<std::string_view, 12> kOthersOnFiles = {"ioctl",     "fsync
                                                              "close",     "connect",   "fcntl",     "getdents64",
                                                              "ftruncate", "fallocate", "fstat",     "io_uring_enter"};
 
-std::string SecondsText(double seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.3g s", seconds);
-  return text.data();
-}
+std::string SecondsText(double seconds) { return fmt::format("{:.3g} s", seconds); }
 
 int Descriptor(std::uint64_t argument) { return static_cast<int>(argument); }
 
@@ -94,17 +90,18 @@ std::vector<Calls::Waited> Calls::WaitedFor(const InCall& call, const std::strin
 }
 
 std::string Calls::ManyText(const std::vector<Waited>& waited) const {
-  std::string text;
-  for (std::size_t i = 0; i < waited.size() && i < kMostShown; ++i)
-    text += (i ? ", " : "") + std::to_string(waited[i].descriptor) + ": " + descriptors_->Text(waited[i].descriptor);
-  if (waited.size() > kMostShown) text += " and " + std::to_string(waited.size() - kMostShown) + " more";
-  return text.empty() ? "nothing" : text;
+  if (waited.empty()) return "nothing";
+  std::vector<std::string> texts;
+  for (const Waited& one : waited)
+    if (texts.size() < kMostShown)
+      texts.push_back(fmt::format("{}: {}", one.descriptor, descriptors_->Text(one.descriptor)));
+  return ListText(texts, waited.size());
 }
 
 std::string Calls::Text(const InCall& call) const {
   if (call.running || call.number < 0) return "";
   std::string name = CallName(call.number);
-  if (name.empty()) return "system call " + std::to_string(call.number);
+  if (name.empty()) return fmt::format("system call {}", call.number);
   if (name == "restart_syscall") return "a wait that was interrupted and goes on";
   const auto with = [&name](const std::string& inside) { return name + "(" + inside + ")"; };
   const auto& arguments = call.arguments;
@@ -126,7 +123,7 @@ std::string Calls::Text(const InCall& call) const {
   if (name == "epoll_pwait2") return with(ManyText(waited) + "; " + LimitText(arguments[3], "no time limit"));
   if (!waited.empty()) return with(ManyText(waited));
   const int descriptor = Descriptor(arguments[0]);
-  if (Among(kOthersOnFiles, name)) return with(std::to_string(descriptor) + ": " + descriptors_->Text(descriptor));
+  if (Among(kOthersOnFiles, name)) return with(fmt::format("{}: {}", descriptor, descriptors_->Text(descriptor)));
   return name;
 }
 
@@ -183,10 +180,9 @@ std::string Calls::MutexText(const InCall& call, const Thread& thread, const std
   const auto found =
       std::find_if(threads.begin(), threads.end(), [&](const Thread& other) { return other.tid == *owner; });
   if (found == threads.end()) return "";
-  const std::string who = found->tid == thread.tid ? "it holds itself"
-                                                   : "thread " + std::to_string(found->tid) + " '" + found->name +
-                                                         "' holds (" + StateText(found->state) + ")";
-  return "it waits for a mutex that " + who;
+  if (found->tid == thread.tid) return "it waits for a mutex that it holds itself";
+  return fmt::format("it waits for a mutex that thread {} '{}' holds ({})", found->tid, found->name,
+                     StateText(found->state));
 }
 
 }  // namespace ncclwatch::stacks

@@ -1,7 +1,9 @@
 #include "analyzer/stacks/process/cgroup.h"
 
+#include <absl/strings/str_split.h>
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <sstream>
 #include <vector>
@@ -39,17 +41,16 @@ struct Groups {
 
 Groups Parse(const std::string& text) {
   Groups groups;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {  // "0::/user.slice", "7:cpu,memory:/docker/1"
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string path = line.substr(second + 1);
-    if (controllers == ",,") {
-      groups.unified = path;
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  for (const std::string& line : lines) {  // "0::/user.slice", "7:cpu,memory:/docker/1"
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() < 3) continue;
+    const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
+    if (parts[1].empty()) {
+      groups.unified = parts[2];
       groups.has_unified = true;
-    } else if (controllers.find(",memory,") != std::string::npos) {
-      groups.memory = path;
+    } else if (std::find(controllers.begin(), controllers.end(), "memory") != controllers.end()) {
+      groups.memory = parts[2];
       groups.has_memory = true;
     }
   }
@@ -126,7 +127,7 @@ GroupState GroupsOf(const std::string& text, const std::string& root) {
 }
 
 GroupState ReadGroups(int pid, const std::string& root) {
-  return GroupsOf(Text("/proc/" + std::to_string(pid) + "/cgroup"), root);
+  return GroupsOf(Text(fmt::format("/proc/{}/cgroup", pid)), root);
 }
 
 }  // namespace ncclwatch::stacks

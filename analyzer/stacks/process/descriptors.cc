@@ -1,6 +1,9 @@
 #include "analyzer/stacks/process/descriptors.h"
 
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_join.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -16,13 +19,6 @@ namespace {
 constexpr std::size_t kMostNamed = 4;   // processes in one sentence
 constexpr std::size_t kMostNear = 256;  // processes that one has started, and they in turn
 
-std::optional<int> Number(const std::string& text) {
-  int number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
 std::uint64_t InodeOf(const std::string& link) {  // "socket:[1234]"
   std::uint64_t inode = 0;
   const std::size_t open = link.find('[');
@@ -32,7 +28,7 @@ std::uint64_t InodeOf(const std::string& link) {  // "socket:[1234]"
 
 bool Has(const Holders::Holder& holder, mode_t permission) {
   struct stat status {};
-  const std::string path = "/proc/" + std::to_string(holder.pid) + "/fd/" + std::to_string(holder.descriptor);
+  const std::string path = fmt::format("/proc/{}/fd/{}", holder.pid, holder.descriptor);
   return lstat(path.c_str(), &status) == 0 && (status.st_mode & permission) != 0;
 }
 bool MayWrite(const Holders::Holder& holder) { return Has(holder, S_IWUSR); }
@@ -45,7 +41,7 @@ bool IsShared(const std::string& link) { return link.starts_with("pipe:[") || li
 
 std::vector<int> ChildrenOf(int pid) {
   std::vector<int> children;
-  const ProcFolder tasks("/proc/" + std::to_string(pid) + "/task");
+  const ProcFolder tasks(fmt::format("/proc/{}/task", pid));
   for (const std::string& tid : tasks.Names()) {
     std::istringstream words(tasks.Read((tid + "/children").c_str()).value_or(""));
     for (int child = 0; words >> child;) children.push_back(child);
@@ -55,13 +51,13 @@ std::vector<int> ChildrenOf(int pid) {
 }
 
 void Holders::Look(int pid, Open* open) {
-  const ProcFolder descriptors("/proc/" + std::to_string(pid) + "/fd");
+  const ProcFolder descriptors(fmt::format("/proc/{}/fd", pid));
   const std::vector<std::string> numbers = descriptors.Names();
   if (numbers.empty() && descriptors.error() == EACCES) complete_ = false;
   for (const std::string& number : numbers) {
     const auto link = descriptors.Link(number.c_str());
-    const auto descriptor = Number(number);
-    if (link && descriptor && IsShared(*link)) (*open)[*link].push_back({pid, *descriptor});
+    int descriptor = -1;
+    if (link && absl::SimpleAtoi(number, &descriptor) && IsShared(*link)) (*open)[*link].push_back({pid, descriptor});
   }
 }
 
@@ -70,8 +66,7 @@ std::vector<Holders::Holder> Holders::Of(const std::string& link) {
     walked_ = true;
     for (const std::string& name : ProcFolder("/proc").Names()) {
       if (std::chrono::steady_clock::now() > deadline_) complete_ = false;
-      const auto pid = Number(name);
-      if (pid && complete_) Look(*pid, &all_);
+      if (int pid = 0; complete_ && absl::SimpleAtoi(name, &pid)) Look(pid, &all_);
     }
   }
   const auto found = all_.find(link);
@@ -91,7 +86,7 @@ std::vector<Holders::Holder> Holders::Among(const std::vector<int>& pids, const 
 
 Descriptors::Descriptors(int pid, Holders* holders)
     : pid_(pid),
-      folder_("/proc/" + std::to_string(pid)),
+      folder_(fmt::format("/proc/{}", pid)),
       children_(ChildrenOf(pid)),
       near_{pid},
       tcp_(pid),
@@ -103,7 +98,7 @@ Descriptors::Descriptors(int pid, Holders* holders)
 }
 
 std::optional<std::string> Descriptors::Link(int descriptor) const {
-  return folder_.Link(("fd/" + std::to_string(descriptor)).c_str());
+  return folder_.Link(fmt::format("fd/{}", descriptor).c_str());
 }
 
 std::string Descriptors::Text(int descriptor) const {
@@ -124,7 +119,7 @@ std::string Descriptors::Text(int descriptor) const {
 
 std::vector<int> Descriptors::Watched(int epoll) const {
   std::vector<int> watched;
-  std::istringstream lines(folder_.Read(("fdinfo/" + std::to_string(epoll)).c_str()).value_or(""));
+  std::istringstream lines(folder_.Read(fmt::format("fdinfo/{}", epoll).c_str()).value_or(""));
   for (std::string line; std::getline(lines, line);) {  // "tfd:        5 events:       19 data: ..."
     std::istringstream words(line);
     std::string label;
@@ -162,30 +157,30 @@ std::string Descriptors::OfPipe(int descriptor, const std::string& link, Directi
   const bool writer = direction == Direction::kReads;  // who reads waits for a writer
   const std::vector<int> pids = PidsOf(link, search, writer ? MayWrite : MayRead);
   const std::string end = writer ? "writer" : "reader";
-  const std::string what = "pipe " + std::to_string(descriptor);
+  const std::string what = fmt::format("pipe {}", descriptor);
   *own = pids == std::vector<int>{pid_};
-  if (*own) return "nobody but this process itself has the " + end + "'s end of " + what + Ended();
+  if (*own) return fmt::format("nobody but this process itself has the {}'s end of {}{}", end, what, Ended());
   if (!pids.empty()) return "the " + end + " of " + what + " is " + Named(pids);
   if (search == Search::kNear) return "";
-  return (holders_->complete() ? "no process" : "no process that we may look at") + std::string(" has the ") + end +
-         "'s end of " + what + Ended();
+  return fmt::format("{} has the {}'s end of {}{}",
+                     holders_->complete() ? "no process" : "no process that we may look at", end, what, Ended());
 }
 
 std::string Descriptors::OfSocket(int descriptor, const std::string& link, Search search, bool* own) const {
   const std::uint64_t inode = InodeOf(link);
-  const std::string what = "socket " + std::to_string(descriptor);
+  const std::string what = fmt::format("socket {}", descriptor);
   const auto unix_peer = UnixPeer(pid_, inode);
   const auto tcp = unix_peer ? std::nullopt : tcp_.Find(inode);
   const std::uint64_t peer = tcp ? tcp->peer_inode : unix_peer.value_or(0);
   std::vector<int> pids;
-  if (peer != 0) pids = PidsOf("socket:[" + std::to_string(peer) + "]", search, Anyone);
+  if (peer != 0) pids = PidsOf(fmt::format("socket:[{}]", peer), search, Anyone);
   *own = pids == std::vector<int>{pid_};
   if (*own) return "nobody but this process itself has the other end of " + what + Ended();
   if (!pids.empty()) return "the other end of " + what + " is with " + Named(pids);
   if (peer != 0 && search == Search::kEverywhere && holders_->complete())
     return "no process has the other end of " + what + Ended();
   if (!tcp || tcp->state == "listening") return "";
-  return what + " leads to " + tcp->remote + " (" + tcp->state + ")";
+  return fmt::format("{} leads to {} ({})", what, tcp->remote, tcp->state);
 }
 
 // Children first: they are what the process itself has made to be served by.
@@ -194,21 +189,20 @@ std::string Descriptors::Named(const std::vector<int>& pids) const {
   std::erase(others, pid_);
   const auto is_child = [this](int pid) { return std::binary_search(children_.begin(), children_.end(), pid); };
   std::stable_partition(others.begin(), others.end(), is_child);
-  std::string text;
-  for (std::size_t i = 0; i < others.size() && i < kMostNamed; ++i)
-    text += (i ? ", " : "") + std::string(is_child(others[i]) ? "child " : "") + PidText(others[i]);
-  if (others.size() > kMostNamed) text += " and " + std::to_string(others.size() - kMostNamed) + " more";
-  return text;
+  std::vector<std::string> texts;
+  for (const int pid : others)
+    if (texts.size() < kMostNamed) texts.push_back((is_child(pid) ? "child " : "") + PidText(pid));
+  return ListText(texts, others.size());
 }
 
 // Children that were to write, perhaps.
 std::string Descriptors::Ended() const {
-  std::string text;
+  std::vector<std::string> texts;
   for (const int child : children_) {
     const auto stat = ProcThread(child, child).ReadStat();
-    if (stat && stat->state == 'Z') text += (text.empty() ? "" : ", ") + PidText(child);
+    if (stat && stat->state == 'Z') texts.push_back(PidText(child));
   }
-  return text.empty() ? "" : "; child " + text;
+  return texts.empty() ? "" : "; child " + absl::StrJoin(texts, ", ");
 }
 
 }  // namespace ncclwatch::stacks

@@ -1,8 +1,9 @@
 // What a process's file descriptors are, and who is at their other ends.
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,12 +31,12 @@ class Holders {
   bool complete() const { return complete_; }
 
  private:
-  using Open = std::map<std::string, std::vector<Holder>>;
+  using Open = absl::flat_hash_map<std::string, std::vector<Holder>>;
   void Look(int pid, Open* open);
   Moment deadline_;
   bool walked_ = false, complete_ = true;
   Open all_;
-  std::map<int, Open> each_;
+  absl::flat_hash_map<int, Open> each_;
 };
 
 enum class Direction { kReads, kWrites };

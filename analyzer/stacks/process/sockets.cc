@@ -1,13 +1,13 @@
 #include "analyzer/stacks/process/sockets.h"
 
 #include <arpa/inet.h>
+#include <fmt/core.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <charconv>
@@ -15,6 +15,7 @@
 #include <sstream>
 #include <vector>
 
+#include "analyzer/files/descriptor.h"
 #include "analyzer/stacks/threads/proc_folder.h"
 
 namespace ncclwatch::stacks {
@@ -28,8 +29,8 @@ constexpr std::array kTcpStates = {"?",         "established", "connecting", "co
 bool SameNetwork(int pid) {
   struct stat own {
   }, other{};
-  return stat("/proc/self/ns/net", &own) == 0 &&
-         stat(("/proc/" + std::to_string(pid) + "/ns/net").c_str(), &other) == 0 && own.st_ino == other.st_ino;
+  return stat("/proc/self/ns/net", &own) == 0 && stat(fmt::format("/proc/{}/ns/net", pid).c_str(), &other) == 0 &&
+         own.st_ino == other.st_ino;
 }
 
 struct Question {
@@ -65,11 +66,11 @@ std::string AddressText(const std::string& hexadecimal) {
   std::array<char, INET6_ADDRSTRLEN> text{};
   const bool wide = colon == 32;
   if (!inet_ntop(wide ? AF_INET6 : AF_INET, words.data(), text.data(), text.size())) return "";
-  return (wide ? "[" + std::string(text.data()) + "]" : std::string(text.data())) + ":" + std::to_string(port);
+  return fmt::format("{}{}{}:{}", wide ? "[" : "", text.data(), wide ? "]" : "", port);
 }
 
 void TcpTable::Read(const char* name) {
-  const ProcFolder folder("/proc/" + std::to_string(pid_) + "/net");
+  const ProcFolder folder(fmt::format("/proc/{}/net", pid_));
   std::istringstream lines(folder.Read(name, kMostTable).value_or(""));
   std::string line;
   std::getline(lines, line);  // titles
@@ -102,8 +103,8 @@ std::optional<TcpSocket> TcpTable::Find(std::uint64_t inode) {
 
 std::optional<std::uint64_t> UnixPeer(int pid, std::uint64_t inode) {
   if (!SameNetwork(pid)) return std::nullopt;
-  const int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-  if (fd < 0) return std::nullopt;
+  const analyzer::Descriptor netlink(socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!netlink) return std::nullopt;
   Question question{};
   question.header.nlmsg_len = sizeof(question);
   question.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
@@ -115,11 +116,11 @@ std::optional<std::uint64_t> UnixPeer(int pid, std::uint64_t inode) {
   question.request.udiag_cookie[0] = question.request.udiag_cookie[1] = UINT32_MAX;  // any
   std::optional<std::uint64_t> peer;
   alignas(nlmsghdr) std::array<char, 4096> answer;
-  if (send(fd, &question, sizeof(question), 0) == static_cast<ssize_t>(sizeof(question))) {
-    const ssize_t bytes = recv(fd, answer.data(), answer.size(), MSG_DONTWAIT);  // the kernel answers within send
+  if (send(netlink.get(), &question, sizeof(question), 0) == static_cast<ssize_t>(sizeof(question))) {
+    const ssize_t bytes =
+        recv(netlink.get(), answer.data(), answer.size(), MSG_DONTWAIT);  // the kernel answers within send
     if (bytes > 0) peer = PeerIn(answer.data(), static_cast<std::size_t>(bytes));
   }
-  close(fd);
   return peer;
 }
 

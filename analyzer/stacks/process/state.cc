@@ -1,12 +1,12 @@
 #include "analyzer/stacks/process/state.h"
 
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -31,12 +31,6 @@ std::uint64_t KiB(const std::string& status, const char* name) {
   return std::strtoull(FieldOf(status, name).c_str(), nullptr, 10) << 10;
 }
 
-std::string Percent(double value) {
-  std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "%.0f %%", value);
-  return text.data();
-}
-
 // Something outside holds it up.
 std::string Held(const ProcessStacks& process, const std::string& status, const GroupState& groups) {
   const std::string tracer = FieldOf(status, "TracerPid");
@@ -47,15 +41,15 @@ std::string Held(const ProcessStacks& process, const std::string& status, const 
   if (FieldOf(status, "CoreDumping") == "1") return "it is writing a core dump";
   if (state == 't') return "stopped by a debugger: " + (traced ? PidText(std::atoi(tracer.c_str())) : "unknown");
   if (state == 'T')
-    return "stopped by a signal (SIGSTOP or the like); kill -CONT " + std::to_string(process.pid) + " lets it go on";
+    return fmt::format("stopped by a signal (SIGSTOP or the like); kill -CONT {} lets it go on", process.pid);
   if (groups.frozen) return "frozen by its control group";
   if (traced) return "a debugger is attached: " + PidText(std::atoi(tracer.c_str()));
   return "";
 }
 
 std::string ThreadText(const Thread& thread, const ProcessStacks& process) {
-  return "thread " + std::to_string(thread.tid) + " '" + thread.name + "'" +
-         (thread.tid == process.pid && process.threads.size() > 1 ? " (the main one)" : "");
+  return fmt::format("thread {} '{}'{}", thread.tid, thread.name,
+                     thread.tid == process.pid && process.threads.size() > 1 ? " (the main one)" : "");
 }
 
 std::string Waiting(const Thread& thread, const ProcessStacks& process) {
@@ -73,10 +67,10 @@ std::string Waiting(const Thread& thread, const ProcessStacks& process) {
 std::string CountText(const ProcessStacks& process) {
   std::map<char, int> counts;
   for (const Thread& thread : process.threads) ++counts[thread.state];
-  std::string text;
-  for (const auto& [state, count] : counts)
-    text += (text.empty() ? "" : ", ") + std::to_string(count) + " " + StateText(state);
-  return std::to_string(process.threads.size()) + (process.threads.size() == 1 ? " thread: " : " threads: ") + text;
+  std::vector<std::string> texts;
+  for (const auto& [state, count] : counts) texts.push_back(fmt::format("{} {}", count, StateText(state)));
+  return fmt::format("{} thread{}: {}", process.threads.size(), process.threads.size() == 1 ? "" : "s",
+                     absl::StrJoin(texts, ", "));
 }
 
 std::string ChildrenText(int pid) {
@@ -85,35 +79,34 @@ std::string ChildrenText(int pid) {
     const auto stat = ProcThread(child, child).ReadStat();
     return stat && stat->name == act::kStacksThread;
   });
-  std::string text;
-  for (std::size_t i = 0; i < children.size() && i < kMostChildren; ++i) text += (i ? ", " : "") + PidText(children[i]);
   if (children.empty()) return "";
-  if (children.size() > kMostChildren) text += " and " + std::to_string(children.size() - kMostChildren) + " more";
-  return std::string(children.size() == 1 ? "child: " : "children: ") + text;
+  std::vector<std::string> shown;
+  for (std::size_t i = 0; i < std::min(children.size(), kMostChildren); ++i) shown.push_back(PidText(children[i]));
+  return fmt::format("{}: {}", children.size() == 1 ? "child" : "children", ListText(shown, children.size()));
 }
 
 std::string MemoryText(const std::string& status, const GroupState& groups) {
   std::string text = "memory: " + BytesText(KiB(status, "VmRSS")) + " resident";
   if (const std::uint64_t swapped = KiB(status, "VmSwap")) text += ", " + BytesText(swapped) + " in swap";
   if (groups.limit_bytes && groups.used_bytes)
-    text += "; control group " + groups.memory_group + " uses " + BytesText(*groups.used_bytes) + " of " +
-            BytesText(*groups.limit_bytes);
+    text += fmt::format("; control group {} uses {} of {}", groups.memory_group, BytesText(*groups.used_bytes),
+                        BytesText(*groups.limit_bytes));
   if (groups.killed > 0)
-    text += "; the kernel has killed " + std::to_string(groups.killed) + " of its processes for want of memory";
+    text += fmt::format("; the kernel has killed {} of its processes for want of memory", groups.killed);
   return text;
 }
 
 std::string PressureText(const GroupState& groups) {
-  std::string text;
-  const auto add = [&text](const char* what, const std::optional<Pressure>& pressure) {
+  std::vector<std::string> texts;
+  const auto add = [&texts](const char* what, const std::optional<Pressure>& pressure) {
     if (!pressure || pressure->some < kWorthSaying) return;
-    text += (text.empty() ? "" : ", ") + Percent(pressure->some) + " for " + what;
-    if (pressure->full >= kWorthSaying) text += " (" + Percent(pressure->full) + " of it everything)";
+    texts.push_back(fmt::format("{:.0f} % for {}", pressure->some, what));
+    if (pressure->full >= kWorthSaying) texts.back() += fmt::format(" ({:.0f} % of it everything)", pressure->full);
   };
   add("memory", groups.memory);
   add("processors", groups.processor);
   add("disks", groups.disk);
-  return text.empty() ? "" : "of the last 10 s something waited " + text;
+  return texts.empty() ? "" : "of the last 10 s something waited " + absl::StrJoin(texts, ", ");
 }
 
 }  // namespace
@@ -129,7 +122,7 @@ bool ReadProcess(int pid, ProcessStacks* process) {
 }
 
 std::vector<std::string> StateSentences(const ProcessStacks& process) {
-  const std::string status = ProcFolder("/proc/" + std::to_string(process.pid)).Read("status", 16384).value_or("");
+  const std::string status = ProcFolder(fmt::format("/proc/{}", process.pid)).Read("status", 16384).value_or("");
   const GroupState groups = ReadGroups(process.pid);
   std::vector<std::string> sentences;
   const auto add = [&sentences](std::string sentence) {
@@ -150,7 +143,7 @@ std::vector<std::string> StateSentences(const ProcessStacks& process) {
 
 std::string CommandOf(int pid) {
   constexpr std::size_t kMostRead = 16 << 10;
-  const std::string words = ProcFolder("/proc/" + std::to_string(pid)).Read("cmdline", kMostRead).value_or("");
+  const std::string words = ProcFolder(fmt::format("/proc/{}", pid)).Read("cmdline", kMostRead).value_or("");
   const char* redact =
       settings::Allowed([](const char* name) -> const char* { return std::getenv(name); }, "NCCLWATCH_REDACT");
   std::string command = settings::CommandText(words, words.size() < kMostRead, redact ? redact : "");
@@ -161,17 +154,17 @@ std::string CommandOf(int pid) {
 std::string WhyNotAllowed(int pid, int error) {
   if (error == ESRCH) return "it is gone";
   struct stat owner {};
-  const std::string folder = "/proc/" + std::to_string(pid);
+  const std::string folder = fmt::format("/proc/{}", pid);
   if (stat(folder.c_str(), &owner) != 0) return "it is gone";
   const std::string status = ProcFolder(folder).Read("status", 16384).value_or("");
   const auto uid = static_cast<unsigned>(std::strtoul(FieldOf(status, "Uid").c_str(), nullptr, 10));
-  if (geteuid() != 0 && uid != geteuid()) return "it belongs to another user (uid " + std::to_string(uid) + ")";
+  if (geteuid() != 0 && uid != geteuid()) return fmt::format("it belongs to another user (uid {})", uid);
   if (geteuid() != 0 && owner.st_uid != uid) return "it has made itself unreadable (not dumpable, or set-uid)";
   const std::string scope = rundir::ReadSmall("/proc/sys/kernel/yama/ptrace_scope", 16).value_or("0\n");
   if (scope[0] != '0')
-    return "kernel.yama.ptrace_scope is " + scope.substr(0, 1) + ": only " +
-           (scope[0] == '1' ? "a parent, or whom the process itself has named," : "root") + " may look into it";
-  return std::string("the kernel does not allow it: ") + std::strerror(error);
+    return fmt::format("kernel.yama.ptrace_scope is {}: only {} may look into it", scope[0],
+                       scope[0] == '1' ? "a parent, or whom the process itself has named," : "root");
+  return fmt::format("the kernel does not allow it: {}", std::strerror(error));
 }
 
 }  // namespace ncclwatch::stacks

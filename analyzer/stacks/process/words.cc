@@ -1,10 +1,11 @@
 #include "analyzer/stacks/process/words.h"
 
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 
 #include "analyzer/stacks/threads/proc_thread.h"
 
@@ -43,15 +44,18 @@ std::string BytesText(std::uint64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value, kUnits[unit]);
-  return text.data();
+  return fmt::format("{:.{}f} {}", value, value < 10 && unit > 0 ? 1 : 0, kUnits[unit]);
 }
 
 std::string PidText(int pid) {
   const auto stat = ProcThread(pid, pid).ReadStat();
-  const std::string number = "pid " + std::to_string(pid);
-  return stat ? number + " '" + stat->name + "' (" + StateText(stat->state) + ")" : number + " (gone)";
+  return stat ? fmt::format("pid {} '{}' ({})", pid, stat->name, StateText(stat->state))
+              : fmt::format("pid {} (gone)", pid);
+}
+
+std::string ListText(const std::vector<std::string>& shown, std::size_t all) {
+  const std::string text = absl::StrJoin(shown, ", ");
+  return all > shown.size() ? fmt::format("{} and {} more", text, all - shown.size()) : text;
 }
 
 std::string CallName(long number) {

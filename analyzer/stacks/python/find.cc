@@ -1,5 +1,7 @@
 #include "analyzer/stacks/python/find.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -59,7 +61,7 @@ void IdentifyBySymbols(Reader* memory, const Module& module, Runtime* runtime) {
     }
   } else if (module.AddressOf("PyFrame_GetCode") != 0) {
     minor = module.AddressOf("PyModule_AddObjectRef") != 0 ? 10 : 9;
-    runtime->version = "3." + std::to_string(minor);
+    runtime->version = fmt::format("3.{}", minor);
   }
   if (minor >= kFirstSayingMinor) return;  // those say their layout or have none that could be trusted
   runtime->layout = KnownLayout(minor, false);

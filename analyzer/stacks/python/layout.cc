@@ -1,5 +1,7 @@
 #include "analyzer/stacks/python/layout.h"
 
+#include <fmt/core.h>
+
 #include <cstring>
 
 namespace ncclwatch::stacks::python {
@@ -42,7 +44,7 @@ std::optional<Layout> KnownLayout(int minor, bool free_threaded) {
 }
 
 std::string VersionText(std::uint32_t hex) {
-  return std::to_string(hex >> 24) + "." + std::to_string(hex >> 16 & 0xff) + "." + std::to_string(hex >> 8 & 0xff);
+  return fmt::format("{}.{}.{}", hex >> 24, hex >> 16 & 0xff, hex >> 8 & 0xff);
 }
 
 SaidLayout ReadLayout(Reader* memory, std::uint64_t runtime) {

@@ -2,11 +2,12 @@
 // bounded. Not thread-safe.
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "analyzer/stacks/python/layout.h"
 
@@ -58,8 +59,8 @@ class Objects {
 
   Reader* memory_;
   Layout layout_;
-  std::unordered_map<std::uint64_t, std::string> type_names_;
-  std::unordered_map<std::uint64_t, Kept> codes_;
+  absl::flat_hash_map<std::uint64_t, std::string> type_names_;
+  absl::flat_hash_map<std::uint64_t, Kept> codes_;
 };
 
 }  // namespace ncclwatch::stacks::python

@@ -1,12 +1,13 @@
 #include "analyzer/stacks/python/thread_ids.h"
 
+#include <absl/container/flat_hash_set.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <string>
-#include <unordered_set>
 
 namespace ncclwatch::stacks::python {
 namespace {
@@ -34,7 +35,7 @@ std::int32_t LocalId(const std::string& task, std::int32_t seen) {
 // Descriptors that have a task's number there, each another's.
 std::size_t Matches(Reader* memory, const std::vector<std::uint64_t>& descriptors, const Tasks& tasks,
                     std::uint64_t offset) {
-  std::unordered_set<std::int32_t> found;
+  absl::flat_hash_set<std::int32_t> found;
   for (const std::uint64_t descriptor : descriptors) {
     const auto id = memory->Value<std::int32_t>(descriptor + offset);
     if (id && tasks.contains(*id) && !found.insert(*id).second) return 0;
@@ -46,7 +47,7 @@ std::size_t Matches(Reader* memory, const std::vector<std::uint64_t>& descriptor
 
 Tasks TasksOf(int pid) {
   Tasks tasks;
-  const std::string folder = "/proc/" + std::to_string(pid);
+  const std::string folder = fmt::format("/proc/{}", pid);
   const bool same = SamePidNamespace(folder);
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder + "/task", error), end; !error && entry != end;

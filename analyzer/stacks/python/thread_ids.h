@@ -1,8 +1,9 @@
 // From what Python knows of a thread to its number in /proc.
 #pragma once
 
+#include <absl/container/flat_hash_map.h>
+
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "analyzer/stacks/memory.h"
@@ -10,7 +11,7 @@
 namespace ncclwatch::stacks::python {
 
 // The threads of a process: as it knows them itself (in its own pid namespace) -> as we see them in /proc.
-using Tasks = std::unordered_map<std::int32_t, int>;
+using Tasks = absl::flat_hash_map<std::int32_t, int>;
 Tasks TasksOf(int pid);
 
 // Where the C library's thread descriptor, which pthread_t points to, has the thread's number: the place at which most

@@ -1,9 +1,10 @@
 #include "analyzer/stacks/python/threads.h"
 
+#include <absl/container/flat_hash_set.h>
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "analyzer/stacks/python/objects.h"
@@ -84,7 +85,7 @@ std::vector<State> Walk::States(std::string* trouble) {
 
 std::vector<State> Walk::StatesOnce(std::string* trouble) {
   std::vector<State> states;
-  std::unordered_set<std::uint64_t> seen;
+  absl::flat_hash_set<std::uint64_t> seen;
   auto interpreter = Pointer(runtime_, kInterpreters);
   while (interpreter && *interpreter != 0) {
     if (seen.size() >= kMostInterpreters || !seen.insert(*interpreter).second) break;
@@ -97,7 +98,7 @@ std::vector<State> Walk::StatesOnce(std::string* trouble) {
 
 void Walk::ThreadsOf(std::uint64_t interpreter, std::vector<State>* states, std::string* trouble) {
   const auto id = memory_->Value<std::int64_t>(interpreter + static_cast<std::uint64_t>(layout_[kInterpreterId]));
-  std::unordered_set<std::uint64_t> seen;
+  absl::flat_hash_set<std::uint64_t> seen;
   auto thread = Pointer(interpreter, kInterpreterThreads);
   while (id && thread && *thread != 0) {
     // A wrong layout would show here too: each thread points back to its interpreter.
@@ -158,7 +159,7 @@ bool Walk::FrameAt(std::uint64_t address, RawFrame* frame, std::uint8_t* owner) 
 
 RawStack Walk::Frames(const State& state) {
   RawStack stack;
-  std::unordered_set<std::uint64_t> seen;
+  absl::flat_hash_set<std::uint64_t> seen;
   auto at = Pointer(state.address, kThreadFrame);
   if (at && *at != 0 && layout_.Has(kCFrameFrame)) at = Pointer(*at, kCFrameFrame);
   while (at && *at != 0) {

@@ -1,8 +1,9 @@
 #include "analyzer/stacks/show/fold.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -65,12 +66,6 @@ bool IsStart(const Frame& frame) {
   return GroupOf(frame) == Group::kSystem && frame.function.empty();
 }
 
-std::string Hex(std::uint64_t value) {
-  std::array<char, 24> text{};
-  std::snprintf(text.data(), text.size(), "0x%llx", static_cast<unsigned long long>(value));
-  return text.data();
-}
-
 // "train.py"; of names that many folders have, the folder too: "queues/__init__.py".
 std::string ShortFile(const std::string& file) {
   std::size_t slash = file.rfind('/');
@@ -83,7 +78,9 @@ std::string ShortFile(const std::string& file) {
   return file.substr(slash + 1);
 }
 
-std::string Colon(const std::string& file, int line) { return line > 0 ? file + ":" + std::to_string(line) : file; }
+std::string Colon(const std::string& file, int line) { return line > 0 ? fmt::format("{}:{}", file, line) : file; }
+
+std::string Place(const Frame& frame) { return fmt::format("{}+{:#x}", frame.module, frame.module_address); }
 
 std::string Guess(const Frame& frame) { return frame.guessed ? " ?" : ""; }
 
@@ -111,8 +108,7 @@ Line StartLine(const std::vector<Frame>& frames, std::size_t count) {
 Line RunLine(const std::vector<Frame>& frames, std::size_t from, std::size_t to, const Known& known) {
   const bool noise = known.group == Group::kPython || known.group == Group::kOurs;
   const std::size_t count = to - from;
-  const std::string counted =
-      "[" + std::string(known.name) + ": " + std::to_string(count) + (count == 1 ? " frame]" : " frames]");
+  const std::string counted = fmt::format("[{}: {} frame{}]", known.name, count, count == 1 ? "" : "s");
   if (noise) return {counted, false, true};
   if (count == 1 && !frames[from].function.empty()) return {ShortText(frames[from]), false, false};
   // What was called from outside, under the name that the caller knows.
@@ -144,7 +140,7 @@ class Folded {
 
  private:
   void Count() {
-    if (times_ > 1) lines_.back().text += " [" + std::to_string(times_) + " times]";
+    if (times_ > 1) lines_.back().text += fmt::format(" [{} times]", times_);
     times_ = 1;
   }
   Lines lines_;
@@ -199,17 +195,16 @@ std::string OneLine(const std::string& text) { return Printable(text); }
 
 std::string ShortText(const Frame& frame) {
   if (frame.kind == Frame::Kind::kPython)
-    return OneLine(frame.function + " (" + Colon(ShortFile(frame.file), frame.line) + ")");
-  if (frame.module.empty()) return Hex(frame.address) + Guess(frame);
-  if (frame.function.empty()) return OneLine(frame.module + "+" + Hex(frame.module_address)) + Guess(frame);
+    return OneLine(fmt::format("{} ({})", frame.function, Colon(ShortFile(frame.file), frame.line)));
+  if (frame.module.empty()) return fmt::format("{:#x}{}", frame.address, Guess(frame));
+  if (frame.function.empty()) return OneLine(Place(frame)) + Guess(frame);
   return OneLine(frame.function + " (" + frame.module + ")") + Guess(frame);
 }
 
 std::string FullText(const Frame& frame) {
   if (frame.kind == Frame::Kind::kPython) return OneLine(frame.function + "  " + Colon(frame.file, frame.line));
-  if (frame.module.empty()) return Hex(frame.address) + Guess(frame);
-  const std::string place = frame.module + "+" + Hex(frame.module_address);
-  return OneLine((frame.function.empty() ? "?" : frame.function) + "  " + place) + Guess(frame);
+  if (frame.module.empty()) return fmt::format("{:#x}{}", frame.address, Guess(frame));
+  return OneLine(fmt::format("{}  {}", frame.function.empty() ? "?" : frame.function, Place(frame))) + Guess(frame);
 }
 
 std::vector<Line> Fold(const std::vector<Frame>& frames) {

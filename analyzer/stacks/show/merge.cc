@@ -1,5 +1,8 @@
 #include "analyzer/stacks/show/merge.h"
 
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -73,7 +76,7 @@ class Printer {
 
   void Branch(const Node& node, std::size_t indent) {
     std::string set = SetText(processes_, node.processes);
-    if (node.threads > node.processes.size()) set += ", " + std::to_string(node.threads) + " threads";
+    if (node.threads > node.processes.size()) set += fmt::format(", {} threads", node.threads);
     Write(indent, set);
     Below(node, indent + kIndent);
   }
@@ -87,8 +90,7 @@ class Printer {
       at = &at->children.front();
     }
     if (at->children.empty()) return;
-    if (at->ends > 0)
-      Write(indent + kIndent, "(here: " + std::to_string(at->ends) + (at->ends == 1 ? " thread)" : " threads)"));
+    if (at->ends > 0) Write(indent + kIndent, fmt::format("(here: {} thread{})", at->ends, at->ends == 1 ? "" : "s"));
     for (const Node& child : at->children) Branch(child, indent + kIndent);
   }
 
@@ -119,16 +121,15 @@ Node Merge(const std::vector<ProcessStacks>& processes, Which which) {
 std::string RangesText(std::vector<long> numbers) {
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  std::string text;
+  std::vector<std::string> ranges;
   for (std::size_t i = 0; i < numbers.size();) {
     std::size_t last = i;
     while (last + 1 < numbers.size() && numbers[last + 1] == numbers[last] + 1) ++last;
     if (last - i < 2) last = i;  // "0,1" is no longer than "0-1", and plainer
-    text += (text.empty() ? "" : ",") + std::to_string(numbers[i]);
-    if (last > i) text += "-" + std::to_string(numbers[last]);
+    ranges.push_back(last > i ? fmt::format("{}-{}", numbers[i], numbers[last]) : fmt::format("{}", numbers[i]));
     i = last + 1;
   }
-  return text;
+  return absl::StrJoin(ranges, ",");
 }
 
 std::string SetText(const std::vector<ProcessStacks>& processes, const std::vector<std::size_t>& which) {
@@ -137,15 +138,12 @@ std::string SetText(const std::vector<ProcessStacks>& processes, const std::vect
     const ProcessStacks& process = processes[index];
     process.rank >= 0 ? ranks.push_back(process.rank) : pids.push_back(process.pid);
   }
-  std::string text;
-  const auto add = [&text](const char* one, const char* many, const std::vector<long>& numbers) {
-    if (numbers.empty()) return;
-    text += (text.empty() ? "" : ", ") + std::string(numbers.size() == 1 ? one : many) + " " + RangesText(numbers) +
-            " (" + std::to_string(numbers.size()) + ")";
-  };
-  add("rank", "ranks", ranks);
-  add("pid", "pids", pids);
-  return text;
+  std::vector<std::string> texts;
+  for (const auto& [noun, numbers] : {std::pair("rank", ranks), std::pair("pid", pids)})
+    if (!numbers.empty())
+      texts.push_back(
+          fmt::format("{}{} {} ({})", noun, numbers.size() == 1 ? "" : "s", RangesText(numbers), numbers.size()));
+  return absl::StrJoin(texts, ", ");
 }
 
 std::string TreeText(const Node& root, const std::vector<ProcessStacks>& processes) {

@@ -1,5 +1,7 @@
 #include "analyzer/stacks/show/text.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "analyzer/stacks/process/words.h"
@@ -25,10 +27,13 @@ std::string HowText(const Thread& thread) {
   return "";
 }
 
+std::string RankText(const ProcessStacks& process) {
+  return process.rank >= 0 ? fmt::format(" (rank {})", process.rank) : "";
+}
+
 std::string ThreadHead(const Thread& thread, const ProcessStacks& process) {
-  std::string text = "thread " + std::to_string(thread.tid) + " '" + OneLine(thread.name) + "'";
-  if (thread.tid == process.pid) text += " (main)";
-  text += ": " + StateText(thread.state);
+  std::string text = fmt::format("thread {} '{}'{}: {}", thread.tid, OneLine(thread.name),
+                                 thread.tid == process.pid ? " (main)" : "", StateText(thread.state));
   if (!thread.call.empty())
     text += " in " + OneLine(thread.call);
   else if (!thread.channel.empty())
@@ -41,7 +46,7 @@ std::string ThreadText(const Thread& thread, const ProcessStacks& process, bool 
   if (!thread.waits_on.empty()) text += "    " + OneLine(thread.waits_on) + "\n";
   if (full) {
     std::size_t number = 0;
-    for (const Frame& frame : thread.frames) text += "  #" + std::to_string(number++) + " " + FullText(frame) + "\n";
+    for (const Frame& frame : thread.frames) text += fmt::format("  #{} {}\n", number++, FullText(frame));
   } else {
     for (const Line& line : Fold(thread.frames)) text += "  " + line.text + "\n";
   }
@@ -53,9 +58,8 @@ std::string ThreadText(const Thread& thread, const ProcessStacks& process, bool 
 }  // namespace
 
 std::string FileText(const ProcessStacks& process) {
-  std::string text = std::string(kMagicLine) + "\nprocess pid " + std::to_string(process.pid) + " start " +
-                     std::to_string(process.start_time) + " rank " + std::to_string(process.rank) + " host " +
-                     OneLine(process.host) + " at_ns " + std::to_string(process.at_ns) + "\n";
+  std::string text = fmt::format("{}\nprocess pid {} start {} rank {} host {} at_ns {}\n", kMagicLine, process.pid,
+                                 process.start_time, process.rank, OneLine(process.host), process.at_ns);
   if (!process.trouble.empty()) text += "state " + OneLine(process.trouble) + "\n";
   for (const std::string& sentence : process.state) text += "state " + OneLine(sentence) + "\n";
   if (!process.python.empty()) text += "state " + OneLine(process.python) + "\n";
@@ -68,8 +72,7 @@ std::string FileText(const ProcessStacks& process) {
 }
 
 std::string ProcessText(const ProcessStacks& process, bool full) {
-  std::string text = "process " + std::to_string(process.pid);
-  if (process.rank >= 0) text += " (rank " + std::to_string(process.rank) + ")";
+  std::string text = fmt::format("process {}{}", process.pid, RankText(process));
   if (!process.command.empty()) text += ": " + OneLine(process.command);
   text += "\n";
   if (!process.trouble.empty()) text += "  " + OneLine(process.trouble) + "\n";
@@ -90,9 +93,7 @@ std::string MergedText(const std::vector<ProcessStacks>& processes) {
   std::string unread;
   for (const ProcessStacks& process : processes) {
     if (process.trouble.empty()) continue;
-    unread += "pid " + std::to_string(process.pid);
-    if (process.rank >= 0) unread += " (rank " + std::to_string(process.rank) + ")";
-    unread += ": " + OneLine(process.trouble) + "\n";
+    unread += fmt::format("pid {}{}: {}\n", process.pid, RankText(process), OneLine(process.trouble));
   }
   if (!unread.empty()) text += (text.empty() ? "" : "\n") + std::string("not read\n\n") + unread;
   return text;

@@ -1,5 +1,6 @@
 #include "analyzer/stacks/threads/proc_folder.h"
 
+#include <absl/cleanup/cleanup.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,42 +12,33 @@
 
 namespace ncclwatch::stacks {
 
-ProcFolder::ProcFolder(const std::string& path) : fd_(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
-
-ProcFolder::~ProcFolder() {
-  if (fd_ >= 0) close(fd_);
-}
+ProcFolder::ProcFolder(const std::string& path) : folder_(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
 
 std::optional<std::string> ProcFolder::Read(const char* name, std::size_t limit) const {
-  const int fd = openat(fd_, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) {
-    error_ = errno;
-    return std::nullopt;
-  }
+  const analyzer::Descriptor file(openat(folder_.get(), name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   std::string text;
   std::array<char, 4096> piece;
-  ssize_t got = 0;
-  while (text.size() < limit && (got = read(fd, piece.data(), std::min(piece.size(), limit - text.size()))) > 0)
+  ssize_t got = file ? 0 : -1;
+  while (file && text.size() < limit &&
+         (got = read(file.get(), piece.data(), std::min(piece.size(), limit - text.size()))) > 0)
     text.append(piece.data(), static_cast<std::size_t>(got));
   if (got < 0) error_ = errno;
-  close(fd);
   if (got < 0 && text.empty()) return std::nullopt;
   return text;
 }
 
 std::optional<std::string> ProcFolder::ReadShort(const char* name) const {
-  const int fd = openat(fd_, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const analyzer::Descriptor file(openat(folder_.get(), name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   std::array<char, 4096> text;
-  const ssize_t got = fd < 0 ? -1 : read(fd, text.data(), text.size());
+  const ssize_t got = file ? read(file.get(), text.data(), text.size()) : -1;
   if (got < 0) error_ = errno;
-  if (fd >= 0) close(fd);
   if (got < 0) return std::nullopt;
   return std::string(text.data(), static_cast<std::size_t>(got));
 }
 
 std::optional<std::string> ProcFolder::Link(const char* name) const {
   std::array<char, 4096> to;
-  const ssize_t bytes = readlinkat(fd_, name, to.data(), to.size());
+  const ssize_t bytes = readlinkat(folder_.get(), name, to.data(), to.size());
   if (bytes < 0) {
     error_ = errno;
     return std::nullopt;
@@ -56,16 +48,16 @@ std::optional<std::string> ProcFolder::Link(const char* name) const {
 
 std::vector<std::string> ProcFolder::Names(const char* folder) const {
   std::vector<std::string> names;
-  const int fd = openat(fd_, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* const entries = fd < 0 ? nullptr : fdopendir(fd);
+  analyzer::Descriptor opened(openat(folder_.get(), folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* const entries = opened ? fdopendir(opened.get()) : nullptr;
   if (!entries) {
     error_ = errno;
-    if (fd >= 0) close(fd);
     return names;
   }
+  opened.Release();
+  const absl::Cleanup close_entries = [entries] { closedir(entries); };
   while (const dirent* entry = readdir(entries))
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
-  closedir(entries);
   return names;
 }
 

@@ -5,18 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/files/descriptor.h"
+
 namespace ncclwatch::stacks {
 
 class ProcFolder {
  public:
   explicit ProcFolder(const std::string& path);
-  ~ProcFolder();
-  ProcFolder(ProcFolder&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  ProcFolder(const ProcFolder&) = delete;
-  ProcFolder& operator=(const ProcFolder&) = delete;
-  ProcFolder& operator=(ProcFolder&&) = delete;
 
-  bool ok() const { return fd_ >= 0; }
+  bool ok() const { return static_cast<bool>(folder_); }
   // None if it cannot be read; error() says why.
   std::optional<std::string> Read(const char* name, std::size_t limit = 1 << 16) const;
   // The same of a file that fits into one read of a page: most of a thread's.
@@ -24,10 +21,10 @@ class ProcFolder {
   std::optional<std::string> Link(const char* name) const;
   std::vector<std::string> Names(const char* folder = ".") const;  // without those that begin with a dot
   int error() const { return error_; }
-  int descriptor() const { return fd_; }
+  int descriptor() const { return folder_.get(); }
 
  private:
-  int fd_;
+  analyzer::Descriptor folder_;
   mutable int error_ = 0;
 };
 

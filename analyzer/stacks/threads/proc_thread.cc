@@ -1,6 +1,11 @@
 #include "analyzer/stacks/threads/proc_thread.h"
 
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
+#include <fmt/core.h>
+
 #include <cstdlib>
+#include <vector>
 
 namespace ncclwatch::stacks {
 
@@ -28,8 +33,7 @@ std::optional<InCall> ParseInCall(const std::string& text) {
   return call;
 }
 
-ProcThread::ProcThread(int pid, int tid)
-    : tid_(tid), folder_("/proc/" + std::to_string(pid) + "/task/" + std::to_string(tid)) {}
+ProcThread::ProcThread(int pid, int tid) : tid_(tid), folder_(fmt::format("/proc/{}/task/{}", pid, tid)) {}
 
 std::optional<ProcThread::Stat> ProcThread::ReadStat() const {
   const auto text = folder_.ReadShort("stat");
@@ -62,17 +66,14 @@ std::string ProcThread::WaitChannel() const {
 std::string ProcThread::KernelFunctions() const {
   constexpr int kMost = 6;
   const std::string text = folder_.Read("stack", 8192).value_or("");
-  std::string functions;
-  std::size_t at = 0;
-  for (int i = 0; i < kMost && at < text.size(); ++i) {  // "[<0>] futex_wait+0x123/0x1a0"
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    at = end + 1;
+  std::vector<std::string> functions;
+  const std::vector<std::string> lines = absl::StrSplit(text, absl::MaxSplits('\n', kMost));
+  for (int i = 0; i < std::min(kMost, static_cast<int>(lines.size())); ++i) {  // "[<0>] futex_wait+0x123/0x1a0"
+    const std::string& line = lines[static_cast<std::size_t>(i)];
     const std::size_t begin = line.find("] ");
-    if (begin == std::string::npos) continue;
-    functions += (functions.empty() ? "" : " < ") + line.substr(begin + 2, line.find('+') - begin - 2);
+    if (begin != std::string::npos) functions.push_back(line.substr(begin + 2, line.find('+') - begin - 2));
   }
-  return functions;
+  return absl::StrJoin(functions, " < ");
 }
 
 }  // namespace ncclwatch::stacks
