@@ -115,6 +115,23 @@ def project_includes_are_quoted_from_the_root(sandbox):
 
 
 @case
+def the_simulation_knows_the_contract_alone(sandbox):
+    """So that the product can take it over: nothing of the tests is in it."""
+    folder = os.path.join(ROOT, "tests", "jobs", "simulation")
+    wrong, seen = [], 0
+    for name in sorted(os.listdir(folder)):
+        if not name.endswith((".h", ".cc")):
+            continue
+        with open(os.path.join(folder, name)) as file:
+            for header in re.findall(r'#include "([^"]+)"', file.read()):
+                seen += 1
+                if not header.startswith(("ncclwatch/", "tests/jobs/simulation/")):
+                    wrong.append(f"{name} includes {header}")
+    check(seen > 5, "the simulation was not found")
+    check_equal(wrong, [], "includes of the simulation")
+
+
+@case
 def commands_read_copies_of_boxes(sandbox):
     """A mapping shows what its owner writes after the checks; root reads boxes of users."""
     wrong = []

@@ -12,7 +12,7 @@ constexpr int kSigAbrt = 6, kSigKill = 9, kSigTerm = 15;
 constexpr std::int32_t kRemoteError = 6;
 
 bool Ended(const Generated& made, int rank) {
-  const RankWorld& world = made.world->rank(rank);
+  const RankHistory& world = made.world->rank(rank);
   return std::min(world.exited, world.killed) != kNever;
 }
 
@@ -82,8 +82,8 @@ void AfterStall(Draft* draft) {
   std::int64_t last = 0;
   for (int i = 0, victims = 1 + draft->dice.Below(4); i < victims; ++i) {
     const int rank = draft->AnyRank();
-    const RankWorld& own = made.world->rank(rank);
-    if (Ended(made, rank) || own.state != RankWorld::State::kWaiting || own.frozen != kNever) continue;
+    const RankHistory& own = made.world->rank(rank);
+    if (Ended(made, rank) || !made.world->waits(rank) || own.frozen != kNever) continue;
     const std::int64_t at = first + (last == 0 ? 0 : draft->dice.Between(0, 2 * kSecond));
     const std::int64_t ends = at + draft->dice.Between(20 * kMilli, 500 * kMilli);
     if (aborts) made.world->Abort(rank, at);

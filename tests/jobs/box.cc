@@ -284,7 +284,7 @@ class Box {
 
   const Scene& scene_;
   const Job& job_;
-  const RankWorld& world_;
+  const RankHistory& world_;
   int rank_;
   std::int64_t read_, seen_;
   format::Header* header_ = nullptr;

@@ -147,7 +147,7 @@ void FillObservations(const Scene& scene, int rank, const std::vector<Seen>& obs
 
 void FillWords(const Scene& scene, int rank, std::int64_t seen, std::size_t head, format::Header* header) {
   auto* words = testing::At<format::Words>(header, header->words);
-  const RankWorld& world = scene.made().world->rank(rank);
+  const RankHistory& world = scene.made().world->rank(rank);
   words->catching = 1;
   for (std::size_t slot = 0; slot < head; ++slot) {
     const Record& record = world.records[slot];

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/jobs/chance.h"
 #include "tests/jobs/generate.h"
+#include "tests/jobs/simulation/chance.h"
 
 namespace ncclwatch::jobs {
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "ncclwatch/format/fingerprint.h"
-#include "tests/jobs/causes.h"
 #include "tests/jobs/fault.h"
+#include "tests/jobs/simulation/causes.h"
 #include "tests/jobs/topology.h"
 
 namespace ncclwatch::jobs {
@@ -31,7 +31,7 @@ bool SeenWithoutMarks(const std::string& fault) {
 
 // When the job, before its end begins, can lose a rank.
 std::int64_t RandomInstant(const World& world, int rank, Dice* dice) {
-  const RankWorld& own = world.rank(rank);
+  const RankHistory& own = world.rank(rank);
   std::int64_t last = own.records.back().entered;
   for (const LocalComm& comm : own.comms) last = std::min(last, comm.finalizing);
   const std::int64_t first = own.records.front().entered + kMilli;
@@ -43,7 +43,7 @@ std::int64_t DifferenceSeen(const Draft& draft, const World& world) {
   std::int64_t seen = 0;
   for (const int rank : draft.made->job.comms[static_cast<std::size_t>(draft.comm)].members) {
     std::int64_t at = kNever;
-    const RankWorld& own = world.rank(rank);
+    const RankHistory& own = world.rank(rank);
     for (const Record& record : own.records) {
       if (record.comm < 0 || own.comms[static_cast<std::size_t>(record.comm)].comm != draft.comm) continue;
       if (functions::IsCollective(record.function) && record.position == draft.position) {
@@ -89,7 +89,7 @@ void ChooseInstant(Draft* draft) {
 bool Overwritten(const Draft& draft, const Generated& made) {
   for (const int rank : made.job.comms[static_cast<std::size_t>(draft.comm)].members) {
     std::size_t head = 0, held = SIZE_MAX;
-    const RankWorld& own = made.world->rank(rank);
+    const RankHistory& own = made.world->rank(rank);
     for (; head < own.records.size() && own.records[head].entered <= made.now + kReadLate; ++head) {
       const Record& record = own.records[head];
       if (held != SIZE_MAX || record.comm < 0 || !functions::IsCollective(record.function)) continue;

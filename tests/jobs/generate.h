@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "tests/jobs/program.h"
+#include "tests/jobs/simulation/world.h"
 #include "tests/jobs/truth.h"
-#include "tests/jobs/world.h"
 
 namespace ncclwatch::jobs {
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "tests/jobs/chance.h"
 #include "tests/jobs/judge.h"
 #include "tests/jobs/modes.h"
+#include "tests/jobs/simulation/chance.h"
 #include "tests/jobs/topology.h"
 
 namespace ncclwatch::jobs {

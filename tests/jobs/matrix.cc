@@ -1,9 +1,9 @@
 #include <cstdio>
 #include <map>
 
-#include "tests/jobs/chance.h"
 #include "tests/jobs/judge.h"
 #include "tests/jobs/modes.h"
+#include "tests/jobs/simulation/chance.h"
 #include "tests/jobs/topology.h"
 #include "watchdog/diagnosis/diagnose.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tests/jobs/chance.h"
+#include "tests/jobs/simulation/chance.h"
 
 namespace ncclwatch::jobs {
 namespace {
@@ -70,11 +70,6 @@ void Apply(const Edit& edit, Ops* ops) {
 }
 
 }  // namespace
-
-int Comm::RankOf(int rank) const {
-  const auto found = std::lower_bound(members.begin(), members.end(), rank);
-  return found != members.end() && *found == rank ? static_cast<int>(found - members.begin()) : -1;
-}
 
 int Job::Add(Comm comm) {
   const int index = static_cast<int>(comms.size());

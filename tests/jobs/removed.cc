@@ -3,9 +3,9 @@
 #include <fstream>
 #include <map>
 
-#include "tests/jobs/chance.h"
 #include "tests/jobs/judge.h"
 #include "tests/jobs/modes.h"
+#include "tests/jobs/simulation/chance.h"
 #include "tests/jobs/topology.h"
 #include "tests/support/black_box.h"
 #include "watchdog/diagnosis/diagnose.h"

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/jobs/chance.h"
 #include "tests/jobs/generate.h"
+#include "tests/jobs/simulation/chance.h"
 
 namespace ncclwatch::jobs {
 
@@ -48,7 +48,7 @@ class Scene {
     return made_.now + made_.read_after + chance_.Between(0, kReadLate, kSkew, static_cast<std::uint64_t>(rank));
   }
   std::int64_t GoneAt(int rank) const {
-    const RankWorld& world = made_.world->rank(rank);
+    const RankHistory& world = made_.world->rank(rank);
     return std::min(world.exited, world.killed);
   }
   bool Gone(int rank, std::int64_t at) const { return GoneAt(rank) <= at; }

@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "tests/jobs/chance.h"
 #include "tests/jobs/judge.h"
 #include "tests/jobs/modes.h"
+#include "tests/jobs/simulation/chance.h"
 #include "tests/jobs/topology.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/from_boxes.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tests/jobs/chance.h"
+#include "tests/jobs/simulation/chance.h"
 
 namespace ncclwatch::jobs {
 namespace {
@@ -60,6 +60,8 @@ bool MakeHealthy(const Shape& shape, Job* job) {
   if (entry == std::end(kTopologies) || shape.ranks < 4 || shape.ranks % 4 != 0) return false;
   Dice dice(shape.seed, 0x10b);
   job->shape = shape;
+  job->ranks = shape.ranks;
+  job->seed = shape.seed;
   constexpr int kFew[] = {3, 5, 8}, kMany[] = {3, 6, 12, 40};
   job->steps = shape.ranks > 64 ? dice.Of(kFew, 3) : dice.Of(kMany, 4);
   if (shape.steps > 0) job->steps = shape.steps;

@@ -1,5 +1,5 @@
 // Topologies that only make collectives: data parallel, tensor parallel, fully sharded, hierarchical.
-#include "tests/jobs/chance.h"
+#include "tests/jobs/simulation/chance.h"
 #include "tests/jobs/topology.h"
 
 namespace ncclwatch::jobs {

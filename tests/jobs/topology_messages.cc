@@ -2,7 +2,7 @@
 // ring), expert parallel (all to all).
 #include <algorithm>
 
-#include "tests/jobs/chance.h"
+#include "tests/jobs/simulation/chance.h"
 #include "tests/jobs/topology.h"
 
 namespace ncclwatch::jobs {

@@ -2,7 +2,7 @@
 // across, six or seven communicators a rank, on three streams.
 #include <algorithm>
 
-#include "tests/jobs/chance.h"
+#include "tests/jobs/simulation/chance.h"
 #include "tests/jobs/topology.h"
 
 namespace ncclwatch::jobs {

@@ -1,11 +1,11 @@
-#include "tests/jobs/causes.h"
+#include "tests/jobs/simulation/causes.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
-namespace ncclwatch::jobs {
+namespace ncclwatch::simulation {
 
 Causes::Causes(const World& world) : world_(world), needs_(world.kernels_.size() + world.ranks_.size()) {
   AddQueues();
@@ -26,8 +26,8 @@ void Causes::AddQueues() {
 
 void Causes::AddHosts() {
   for (std::size_t r = 0; r < world_.ranks_.size(); ++r) {
-    const RankWorld& rank = world_.ranks_[r];
-    if (rank.state == RankWorld::State::kWaiting && rank.waits_for >= 0)
+    const World::RankState& rank = world_.ranks_[r];
+    if (rank.state == World::RankState::State::kWaiting && rank.waits_for >= 0)
       Need(HostOf(static_cast<int>(r)), static_cast<std::size_t>(rank.waits_for));
   }
   for (const auto& [key, meeting] : world_.meetings_) {
@@ -139,4 +139,4 @@ std::vector<int> Causes::InCircles() const {
   return {ranks.begin(), ranks.end()};
 }
 
-}  // namespace ncclwatch::jobs
+}  // namespace ncclwatch::simulation

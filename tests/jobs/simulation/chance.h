@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ncclwatch::jobs {
+namespace ncclwatch::simulation {
 
 constexpr std::uint64_t Scramble(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
@@ -51,4 +51,4 @@ class Dice {
   std::uint64_t rolls_ = 0;
 };
 
-}  // namespace ncclwatch::jobs
+}  // namespace ncclwatch::simulation

@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "tests/jobs/chance.h"
-#include "tests/jobs/program.h"
+#include "tests/jobs/simulation/chance.h"
+#include "tests/jobs/simulation/workload.h"
 
 // What of the job is simulated, and what is not, stands in tests/README.md.
-namespace ncclwatch::jobs {
+namespace ncclwatch::simulation {
 
 struct Record {
   std::int64_t entered = 0;
@@ -27,7 +27,7 @@ struct Record {
   std::uint64_t group = 0;
   std::int64_t ticket = -1;
   std::int64_t start = -1;
-  std::int32_t comm = -1;  // index into RankWorld::comms
+  std::int32_t comm = -1;  // index into RankHistory::comms
   std::int32_t root = -1;
   std::int32_t result = 0;
   std::uint32_t flags = 0;
@@ -67,7 +67,8 @@ struct Refused {
   std::int64_t at = 0, recovered = kNever;
 };
 
-struct RankWorld {
+// What a rank has done, and what became of it.
+struct RankHistory {
   std::vector<Record> records;
   std::vector<LocalComm> comms;
   std::vector<Refused> refused;
@@ -78,25 +79,11 @@ struct RankWorld {
   std::int64_t gpu_stop = kNever;   // nor its GPU
   std::int64_t net_stop = kNever;   // nor its transfers to other nodes, which need a thread of the host
   bool done = false;                // went through its whole program
-
-  Ops ops;
-  std::size_t next = 0;
-  int section = -1;
-  std::int64_t now = 0;
-  enum class State { kRunning, kWaiting, kOver } state = State::kRunning;
-  int waits_for = -1;  // kernel
-  std::uint64_t rolls = 0;
-  std::uint64_t group = 0;
-  std::vector<std::pair<Op, std::size_t>> grouped;  // with their records
-  std::size_t creating = 0;                         // record
-  int created = -1;                                 // index into comms
-  Tail streams[kStreams];
-  std::unordered_map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> peers;  // sends and receives
 };
 
 class World {
  public:
-  explicit World(const Job& job);
+  explicit World(const Workload& workload);  // which outlives it
   // Before Run: the process is killed then; it is stopped, but not its GPU.
   void Kill(int rank, std::int64_t at) { Of(rank).host_stop = Of(rank).gpu_stop = Of(rank).killed = at; }
   void Freeze(int rank, std::int64_t at) { Of(rank).host_stop = Of(rank).net_stop = Of(rank).frozen = at; }
@@ -107,13 +94,30 @@ class World {
   void Abort(int rank, std::int64_t at);
 
   int ranks() const { return static_cast<int>(ranks_.size()); }
-  const RankWorld& rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  const RankHistory& rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  // It waits for a kernel, or for others to make a communicator with it.
+  bool waits(int rank) const { return ranks_[static_cast<std::size_t>(rank)].state == RankState::State::kWaiting; }
   bool hung() const;                                    // somebody will never get to the end
   std::int64_t ended() const;                           // nothing happened later
   std::int64_t planted_ns() const { return planted_; }  // kNever: the fault was not reached
 
  private:
   friend class Causes;
+  struct RankState : RankHistory {
+    Ops ops;
+    std::size_t next = 0;
+    int section = -1;
+    std::int64_t now = 0;
+    enum class State { kRunning, kWaiting, kOver } state = State::kRunning;
+    int waits_for = -1;  // kernel
+    std::uint64_t rolls = 0;
+    std::uint64_t group = 0;
+    std::vector<std::pair<Op, std::size_t>> grouped;  // with their records
+    std::size_t creating = 0;                         // record
+    int created = -1;                                 // index into comms
+    Tail streams[kStreams];
+    std::unordered_map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> peers;  // sends and receives
+  };
   struct Task {
     bool message = false;
     std::uint64_t number = 0;  // of a collective, among those of the communicator; of a message, of all launches
@@ -160,8 +164,8 @@ class World {
     bool broken = false;
   };
 
-  RankWorld& Of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
-  const Comm& CommAt(int comm) const { return job_.comms[static_cast<std::size_t>(comm)]; }
+  RankState& Of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  const Comm& CommAt(int comm) const { return workload_.comms[static_cast<std::size_t>(comm)]; }
   std::int64_t Roll(int rank, std::int64_t ns);  // about so long
 
   void RunHost(int rank);
@@ -194,9 +198,9 @@ class World {
   void EndKernel(int kernel, std::int64_t at);
   std::int64_t StopOf(int comm, int rank) const;
 
-  const Job& job_;
+  const Workload& workload_;
   Chance chance_;
-  std::vector<RankWorld> ranks_;
+  std::vector<RankState> ranks_;
   std::vector<char> spans_nodes_;  // by communicator
   std::vector<std::deque<Instance>> instances_;
   std::vector<std::uint64_t> first_instance_;  // ended ones are forgotten
@@ -208,4 +212,4 @@ class World {
   std::uint64_t messages_ = 0;  // launched
 };
 
-}  // namespace ncclwatch::jobs
+}  // namespace ncclwatch::simulation

@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "tests/jobs/world.h"
+#include "tests/jobs/simulation/world.h"
 
-namespace ncclwatch::jobs {
+namespace ncclwatch::simulation {
 
 class Causes {
  public:
@@ -29,4 +29,4 @@ class Causes {
   std::vector<std::vector<std::size_t>> needs_;
 };
 
-}  // namespace ncclwatch::jobs
+}  // namespace ncclwatch::simulation

@@ -1,12 +1,12 @@
 // The communicators of a World: who meets whom to make one, and its end.
 #include <algorithm>
 
-#include "tests/jobs/world.h"
+#include "tests/jobs/simulation/world.h"
 
-namespace ncclwatch::jobs {
+namespace ncclwatch::simulation {
 
 void World::Create(int r, const Op& op) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   const bool split = op.what == Do::kSplit;
   const int parent = split ? LocalOf(r, op.root) : -1;
   const std::size_t at = Enter(r, op, parent);
@@ -20,7 +20,7 @@ void World::Create(int r, const Op& op) {
   }
   rank.creating = at;
   rank.created = -1;
-  rank.state = RankWorld::State::kWaiting;
+  rank.state = RankState::State::kWaiting;
   if (op.comm >= 0) {
     LocalComm local;
     local.comm = op.comm;
@@ -48,7 +48,7 @@ void World::Meet(std::pair<int, std::uint64_t> key, int r, int needed, bool brok
   const std::int64_t made = meeting.last + chance_.Between(20 * kMilli, 80 * kMilli, 0x3ee7, key.second,
                                                            static_cast<std::uint64_t>(key.first));
   for (const int other : meeting.ranks) {
-    RankWorld& rank = Of(other);
+    RankState& rank = Of(other);
     const std::int64_t at = made + Roll(other, kMilli);
     rank.records[rank.creating].returned = at;
     if (rank.created >= 0) rank.comms[static_cast<std::size_t>(rank.created)].ready = at;
@@ -58,7 +58,7 @@ void World::Meet(std::pair<int, std::uint64_t> key, int r, int needed, bool brok
 }
 
 void World::Destroy(int r, const Op& op) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   LocalComm& comm = rank.comms[static_cast<std::size_t>(LocalOf(r, op.comm))];
   if (comm.finalizing == kNever) {
     comm.finalizing = rank.now;
@@ -72,4 +72,4 @@ void World::Destroy(int r, const Op& op) {
   comm.destroyed = rank.records.back().returned = rank.now;
 }
 
-}  // namespace ncclwatch::jobs
+}  // namespace ncclwatch::simulation

@@ -4,9 +4,9 @@
 #include <tuple>
 
 #include "ncclwatch/format/fingerprint.h"
-#include "tests/jobs/world.h"
+#include "tests/jobs/simulation/world.h"
 
-namespace ncclwatch::jobs {
+namespace ncclwatch::simulation {
 namespace {
 
 constexpr std::size_t kSteps = 8;  // messages that a connection takes in before they are received (NCCL_STEPS)
@@ -51,7 +51,7 @@ void World::Launch(int r, const std::vector<std::pair<Op, std::size_t>>& calls, 
 }
 
 void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   const int local = LocalOf(r, comm);
   LocalComm& own = rank.comms[static_cast<std::size_t>(local)];
   const int k = NewKernel(r, at);
@@ -78,7 +78,7 @@ void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_
 // One for each communicator and stream, before all kernels of the group: behind what is on the stream by then. That a
 // kernel of the same communicator on another stream comes first it does not know.
 void World::MarkStarts(int r, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   std::int64_t start_of[kStreams] = {-1, -1, -1};
   for (const auto& [op, slot] : calls) {
     Record& record = rank.records[slot];
@@ -99,7 +99,7 @@ void World::MarkStarts(int r, const std::vector<std::pair<Op, std::size_t>>& cal
 
 // One mark for each communicator and stream, behind all kernels of the group that are on that stream.
 void World::Mark(int r, const std::vector<std::pair<Op, std::size_t>>& calls) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   std::int64_t ticket_of[kStreams] = {-1, -1, -1};
   for (const auto& [op, at] : calls) {
     Record& record = rank.records[at];
@@ -165,7 +165,7 @@ void World::Begin(int k) {
 }
 
 std::int64_t World::StopOf(int comm, int r) const {
-  const RankWorld& rank = ranks_[static_cast<std::size_t>(r)];
+  const RankState& rank = ranks_[static_cast<std::size_t>(r)];
   return spans_nodes_[static_cast<std::size_t>(comm)] != 0 ? std::min(rank.gpu_stop, rank.net_stop) : rank.gpu_stop;
 }
 
@@ -181,7 +181,7 @@ void World::ArriveCollective(int k, const Task& task) {
   instance.ready = std::max(instance.ready, kernel.ready);
   instance.arrivals.push_back({k, kernel.rank, BytesOf(task.op), false});
   const std::size_t last = instance.arrivals.size() - 1;
-  if (BytesOf(task.op) <= job_.eager) PassOn(&instance, last);
+  if (BytesOf(task.op) <= workload_.eager) PassOn(&instance, last);
   if (static_cast<int>(instance.arrivals.size()) == CommAt(task.op.comm).size())
     EndInstance(task.op.comm, task.number, &instance);
 }
@@ -222,12 +222,12 @@ void World::EndInstance(int comm, std::uint64_t number, Instance* instance) {
     instances_[c].pop_front();
     ++first_instance_[c];
   }
-  if (stalls || (differs && job_.differ == Job::Differ::kHang)) return;
+  if (stalls || (differs && workload_.differ == Workload::Differ::kHang)) return;
   for (const Arrival& arrival : arrivals) {
     const std::int64_t at =
         ends + chance_.Between(0, 8 * kMicro, 0xe4e, number, static_cast<std::uint64_t>(arrival.rank));
     if (arrival.over || at > stop) continue;
-    if (differs && job_.differ == Job::Differ::kLessEnds && arrival.amount == most) continue;
+    if (differs && workload_.differ == Workload::Differ::kLessEnds && arrival.amount == most) continue;
     EndTask(arrival.kernel, at);
   }
 }
@@ -243,7 +243,7 @@ void World::ArriveMessage(int k, const Task& task) {
   std::deque<Side>& sides = sends ? pair.sends : pair.receives;
   sides.push_back({k, kernel.ready, BytesOf(task.op), task.op.stalls});
   if (task.op.stalls) sides.back().kernel = -1;  // it never ends, nor does the other
-  if (sends && !task.op.stalls && BytesOf(task.op) <= job_.eager && pair.sends.size() < kSteps) {
+  if (sends && !task.op.stalls && BytesOf(task.op) <= workload_.eager && pair.sends.size() < kSteps) {
     sides.back().over = true;
     EndTask(k, kernel.ready + 10 * kMicro);
   }
@@ -262,7 +262,7 @@ void World::EndMessages(int comm, int from, int to, Pair* pair) {
         std::max(send.ready, receive.ready) + 15 * kMicro + static_cast<std::int64_t>(send.bytes / 100);
     if (send.kernel < 0 || receive.kernel < 0 || ends > stop) continue;
     // The side that moves more waits for the rest; a rest that fits into the buffers does not hold up a send.
-    const bool send_ends = send.bytes <= receive.bytes || job_.differ == Job::Differ::kPass;
+    const bool send_ends = send.bytes <= receive.bytes || workload_.differ == Workload::Differ::kPass;
     if (send_ends && !send.over) EndTask(send.kernel, ends);
     if (receive.bytes <= send.bytes) EndTask(receive.kernel, ends + kMicro);
   }
@@ -276,7 +276,7 @@ void World::EndTask(int k, std::int64_t at) {
 
 void World::EndKernel(int k, std::int64_t at) {
   Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
-  RankWorld& rank = Of(kernel.rank);
+  RankState& rank = Of(kernel.rank);
   if (at > rank.gpu_stop) return;
   for (Tail& tail : rank.streams)
     if (tail.kernel == k) tail = {-1, at};
@@ -298,4 +298,4 @@ void World::EndKernel(int k, std::int64_t at) {
   if (rank.waits_for == k) Wake(kernel.rank, at);
 }
 
-}  // namespace ncclwatch::jobs
+}  // namespace ncclwatch::simulation

@@ -1,25 +1,25 @@
-#include "tests/jobs/world.h"
+#include "tests/jobs/simulation/world.h"
 
 #include <algorithm>
 
 #include "ncclwatch/format/fingerprint.h"
 
-namespace ncclwatch::jobs {
+namespace ncclwatch::simulation {
 namespace {
 
 constexpr std::int64_t kCall = 8 * kMicro;  // what a call costs its host
 
 }  // namespace
 
-World::World(const Job& job)
-    : job_(job),
-      chance_(job.shape.seed),
-      ranks_(static_cast<std::size_t>(job.shape.ranks)),
-      instances_(job.comms.size()),
-      first_instance_(job.comms.size(), 0) {
-  for (const Comm& comm : job.comms)
-    spans_nodes_.push_back(job.node_of(comm.members.front()) != job.node_of(comm.members.back()) ? 1 : 0);
-  for (int rank = 0; rank < job.shape.ranks; ++rank) {
+World::World(const Workload& workload)
+    : workload_(workload),
+      chance_(workload.seed),
+      ranks_(static_cast<std::size_t>(workload.ranks)),
+      instances_(workload.comms.size()),
+      first_instance_(workload.comms.size(), 0) {
+  for (const Comm& comm : workload.comms)
+    spans_nodes_.push_back(workload.node_of(comm.members.front()) != workload.node_of(comm.members.back()) ? 1 : 0);
+  for (int rank = 0; rank < workload.ranks; ++rank) {
     Of(rank).now = chance_.Between(0, 400 * kMilli, 0x57a27, static_cast<std::uint64_t>(rank));
     runnable_.push_back(rank);
   }
@@ -27,7 +27,7 @@ World::World(const Job& job)
 
 std::int64_t World::Roll(int rank, std::int64_t ns) {
   const double unit = chance_.Unit(0x2011, static_cast<std::uint64_t>(rank), ++Of(rank).rolls);
-  return static_cast<std::int64_t>(static_cast<double>(ns) * (1 + job_.jitter * unit));
+  return static_cast<std::int64_t>(static_cast<double>(ns) * (1 + workload_.jitter * unit));
 }
 
 void World::Run() {
@@ -45,24 +45,24 @@ void World::Run() {
 }
 
 void World::RunHost(int r) {
-  RankWorld& rank = Of(r);
-  rank.state = RankWorld::State::kRunning;
-  while (rank.state == RankWorld::State::kRunning) {
+  RankState& rank = Of(r);
+  rank.state = RankState::State::kRunning;
+  while (rank.state == RankState::State::kRunning) {
     if (rank.now > rank.host_stop) {
-      rank.state = RankWorld::State::kOver;
+      rank.state = RankState::State::kOver;
     } else if (rank.next == rank.ops.size()) {
-      rank.done = ++rank.section == job_.sections();
+      rank.done = ++rank.section == workload_.sections();
       if (rank.done) {
-        rank.state = RankWorld::State::kOver;
+        rank.state = RankState::State::kOver;
         return;
       }
-      rank.ops = job_.Section(r, rank.section);
+      rank.ops = workload_.Section(r, rank.section);
       rank.next = 0;
     } else {
       const Op op = rank.ops[rank.next++];
       if (op.planted) planted_ = std::min(planted_, rank.now);
-      if (job_.pause > 0 && chance_.Unit(0xba5e, static_cast<std::uint64_t>(r), ++rank.rolls) < job_.pause)
-        rank.now += chance_.Between(0, job_.longest_pause, 0xba5f, static_cast<std::uint64_t>(r), rank.rolls);
+      if (workload_.pause > 0 && chance_.Unit(0xba5e, static_cast<std::uint64_t>(r), ++rank.rolls) < workload_.pause)
+        rank.now += chance_.Between(0, workload_.longest_pause, 0xba5f, static_cast<std::uint64_t>(r), rank.rolls);
       Execute(r, op);
     }
   }
@@ -70,7 +70,7 @@ void World::RunHost(int r) {
 
 // A kernel of the application, behind what its stream, and another, has been given.
 void World::LaunchOwn(int r, const Op& op, std::int64_t length) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   const int kernel = NewKernel(r, rank.now);
   kernels_[static_cast<std::size_t>(kernel)].length = length;
   Need(kernel, rank.streams[op.stream]);
@@ -80,7 +80,7 @@ void World::LaunchOwn(int r, const Op& op, std::int64_t length) {
 }
 
 void World::Execute(int r, const Op& op) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   switch (op.what) {
     case Do::kCall: return Call(r, op);
     case Do::kGroupStart: {
@@ -110,11 +110,11 @@ void World::Execute(int r, const Op& op) {
       rank.refused.push_back({rank.now, op.root == 0 ? kNever : rank.now + 30 * kMilli});
       rank.now += 50 * kMilli;
       return;
-    case Do::kHang: rank.state = RankWorld::State::kOver; return;
+    case Do::kHang: rank.state = RankState::State::kOver; return;
     case Do::kExit:
       rank.exited = rank.gpu_stop = rank.host_stop = rank.now;
       rank.status = op.root;
-      rank.state = RankWorld::State::kOver;
+      rank.state = RankState::State::kOver;
       return;
   }
 }
@@ -127,7 +127,7 @@ int World::LocalOf(int rank, int comm) const {
 }
 
 std::size_t World::Enter(int r, const Op& op, int comm) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   Record record;
   record.entered = rank.now;
   record.count = op.count;
@@ -160,7 +160,7 @@ void World::EnterCollective(LocalComm* comm, const Op& op, Record* record) {
 }
 
 void World::Call(int r, const Op& op) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   const int local = LocalOf(r, op.comm);
   const std::size_t at = Enter(r, op, local);
   Record& record = rank.records[at];
@@ -181,7 +181,7 @@ void World::Call(int r, const Op& op) {
 }
 
 void World::GroupEnd(int r, const Op& op) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   const std::size_t at = Enter(r, op, -1);
   rank.records[at].function = Function::ncclGroupEnd;
   rank.now += Roll(r, 2 * kCall);
@@ -199,25 +199,25 @@ void World::GroupEnd(int r, const Op& op) {
 
 // False if there is nothing to wait for any more; its host has then waited for it.
 bool World::WaitFor(int r, const Tail& tail) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   if (tail.kernel < 0) {
     rank.now = std::max(rank.now, tail.finish) + Roll(r, 10 * kMicro);
     return false;
   }
-  rank.state = RankWorld::State::kWaiting;
+  rank.state = RankState::State::kWaiting;
   rank.waits_for = tail.kernel;
   return true;
 }
 
 void World::Wake(int r, std::int64_t at) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   rank.now = std::max(rank.now, at);
   rank.waits_for = -1;
   runnable_.push_back(r);
 }
 
 void World::End(int r, std::int64_t at) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   if (std::min(rank.exited, rank.killed) != kNever) return;
   rank.killed = at;
   rank.host_stop = std::min(rank.host_stop, at);
@@ -225,7 +225,7 @@ void World::End(int r, std::int64_t at) {
 }
 
 void World::Abort(int r, std::int64_t at) {
-  RankWorld& rank = Of(r);
+  RankState& rank = Of(r);
   for (std::size_t i = 0; i < rank.comms.size(); ++i) {
     LocalComm& comm = rank.comms[i];
     if (comm.destroyed != kNever || comm.ready == kNever) continue;
@@ -244,7 +244,7 @@ void World::Abort(int r, std::int64_t at) {
 
 bool World::hung() const {
   return std::any_of(ranks_.begin(), ranks_.end(),
-                     [](const RankWorld& rank) { return !rank.done && rank.exited == kNever; });
+                     [](const RankState& rank) { return !rank.done && rank.exited == kNever; });
 }
 
 std::int64_t World::ended() const {
@@ -252,7 +252,7 @@ std::int64_t World::ended() const {
   const auto note = [&](std::int64_t at) {
     if (at != kNever) last = std::max(last, at);
   };
-  for (const RankWorld& rank : ranks_) {
+  for (const RankState& rank : ranks_) {
     if (!rank.records.empty()) note(rank.records.back().entered);
     if (!rank.records.empty()) note(rank.records.back().returned);
     for (const std::int64_t at : {rank.exited, rank.killed, rank.frozen}) note(at);
@@ -262,4 +262,4 @@ std::int64_t World::ended() const {
   return last;
 }
 
-}  // namespace ncclwatch::jobs
+}  // namespace ncclwatch::simulation

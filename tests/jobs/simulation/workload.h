@@ -1,0 +1,96 @@
+// What is simulated: the operations of each rank, the communicators that they speak of, and how hosts, network and NCCL
+// behave. Whoever has a job to simulate derives from Workload: a generator of jobs, or a recording.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ncclwatch/format/black_box.h"
+#include "ncclwatch/functions/function.h"
+
+namespace ncclwatch::simulation {
+
+using functions::Function;
+
+inline constexpr std::int64_t kNever = INT64_MAX;
+inline constexpr std::int64_t kMicro = 1'000, kMilli = 1'000'000, kSecond = 1'000'000'000;
+
+// Streams of a rank: its computation, and what frameworks use for communication beside it.
+inline constexpr std::uint8_t kCompute = 0, kAside = 1, kPipe = 2;
+inline constexpr int kStreams = 3;
+
+enum class Do : std::uint8_t {
+  kCall,        // a collective, ncclSend or ncclRecv
+  kGroupStart,  //
+  kGroupEnd,    //
+  kInit,        // ncclCommInitRank
+  kSplit,       // ncclCommSplit of `root`th parent; comm is the child, -1 with no colour
+  kDestroy,     //
+  kKernel,      // a kernel of the application on `stream`, `ns` long
+  kWait,        // `stream` waits for what `other` has been given so far
+  kSync,        // the host waits for `stream`
+  kWork,        // the host does something else for `ns`
+  kAllocate,    // memory of the device is refused; root 1: granted a little later
+  kHang,        // the host never gets any further
+  kExit,        // status `root`
+};
+
+struct Op {
+  Do what = Do::kWork;
+  std::uint8_t stream = kCompute;
+  std::uint8_t other = kCompute;
+  std::uint8_t dtype = format::kNoType;
+  std::uint8_t reduction = format::kNoReduction;
+  bool stalls = false;             // begun everywhere, it never ends
+  bool planted = false;            // the fault, or its beginning
+  std::int32_t result = 0;         // what NCCL returns
+  std::int32_t root = -1;          // root, peer; of a split its parent; of an exit its status
+  std::int32_t comm = -1;          // index into Workload::comms
+  std::uint32_t claimed_size = 0;  // of an init: what the rank thinks, 0: the truth
+  Function function = Function::kNone;
+  std::uint64_t count = 0;
+  std::int64_t ns = 0;
+  std::uint32_t site = 0;
+};
+using Ops = std::vector<Op>;
+
+inline bool IsMessage(const Op& op) {
+  return op.what == Do::kCall && (op.function == Function::ncclSend || op.function == Function::ncclRecv);
+}
+inline bool IsCollective(const Op& op) { return op.what == Do::kCall && !IsMessage(op); }
+
+struct Comm {
+  std::vector<int> members;  // job ranks by communicator rank
+  std::string label;
+  int parent = -1;
+  std::uint64_t ordinal = 0;  // among the splits of the parent
+  std::int32_t color = 0;
+
+  int size() const { return static_cast<int>(members.size()); }
+  int RankOf(int rank) const;  // -1: not in it
+};
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  // A rank's operations are asked for piece by piece, in order: sections 0 to sections() - 1.
+  virtual int sections() const = 0;
+  virtual Ops Section(int rank, int section) const = 0;
+
+  int node_of(int rank) const { return rank / per_node; }
+  int nodes() const { return (ranks + per_node - 1) / per_node; }
+
+  int ranks = 0;
+  int per_node = 8;
+  std::uint64_t seed = 1;   // of all that is left to chance
+  std::vector<Comm> comms;  // [0] is the world
+  std::uint64_t eager = 0;  // sends up to so many bytes end before they are received
+  double jitter = 0.1;      // of what takes time, at most this share
+  double pause = 0;         // chance of a pause of the host before an operation, and how long at most
+  std::int64_t longest_pause = 0;
+  // What calls that differ do. NCCL compares nothing: all hang, all end with wrong data, or those that move less end.
+  enum class Differ { kHang, kPass, kLessEnds } differ = Differ::kHang;
+};
+
+}  // namespace ncclwatch::simulation
