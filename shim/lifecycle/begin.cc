@@ -173,18 +173,6 @@ void LaunchWatchdog(Box& box, const descriptors::Directory& directory, const std
 
 }  // namespace
 
-void NoteLibrary(Box& box, std::uint32_t library) {
-  if (box.library == library) return;
-  int version = 0;
-  const char* path = resolve::libraries[library].path;
-  if (!resolve::Version(library, &version)) version = 0;
-  box.library = library;
-  const std::uint32_t text = path[0] ? AddString(box, path) : 0;
-  std::atomic_ref(box.header->nccl_version).store(static_cast<std::uint32_t>(version), std::memory_order_relaxed);
-  // Pairs with the readers' acquire: who sees the offset sees the text.
-  std::atomic_ref(box.header->nccl_library).store(text, std::memory_order_release);
-}
-
 Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   std::vector<std::string> complaints;
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);

@@ -12,7 +12,4 @@ struct Box;
 // error. May throw for want of memory.
 Box* Begin(std::uint32_t library, bool (*decide)(Box*));
 
-// Names a library of the process as its NCCL, in place of the one named before.
-void NoteLibrary(Box& box, std::uint32_t library);
-
 }  // namespace ncclwatch::shim

@@ -40,6 +40,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/error_handlers.cc
     mpi/fatal_mpich.cc
     mpi/files.cc
+    mpi/finalize_report.cc
     mpi/footprint.cc
     mpi/groups.cc
     mpi/hooks.cc
@@ -49,6 +50,7 @@ foreach(mpi IN LISTS MPIS)
     mpi/origins.cc
     mpi/own_memory.cc
     mpi/parts.cc
+    mpi/persistent.cc
     mpi/phase.cc
     mpi/real.cc
     mpi/record.cc

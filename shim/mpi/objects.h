@@ -13,6 +13,7 @@ namespace ncclwatch::shim::mpi {
 
 enum class ObjectKind : std::uint8_t { kCommunicator, kGroup, kOperator, kWindow, kFile, kDatatype, kRequest };
 inline constexpr std::size_t kObjectKinds = 7;
+inline constexpr std::size_t kOwnMaps = static_cast<std::size_t>(ObjectKind::kDatatype);  // kinds with a map of lives
 
 struct Life {
   std::uint64_t made_at = 0;   // return address of the call that made it, 0: it was there before
@@ -21,6 +22,8 @@ struct Life {
   std::uint32_t freed_by = 0;
   std::uint32_t references = 0;  // the same handle may be given out several times, each to be freed
 };
+
+extern HandleMap<Life> lives[kOwnMaps];
 
 // Some objects of this kind came or went where no wrapper sees it: nothing is said of their lives any more.
 void LoseSight(ObjectKind kind);
@@ -50,10 +53,5 @@ bool WasFreed(ObjectKind kind, std::uint64_t handle, Life* life);
 
 // It was made, is not freed, and may be asked about: MPI would end the job over a question about a bad handle.
 bool IsAlive(ObjectKind kind, std::uint64_t handle);
-
-// In MPI_Finalize, which may die of it: what the process never completed or freed. And after it: what its callbacks may
-// have made untrue.
-void ReportLeft(Call& finalize);
-void TakeBackUncertain(Box& box);
 
 }  // namespace ncclwatch::shim::mpi

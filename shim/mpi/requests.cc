@@ -17,13 +17,6 @@ constinit HandleMap<Request> requests;
 
 namespace {
 
-// Collectives made on a communicator, by its place in the table, which another one may have by now.
-struct PersistentOnes {
-  std::uint32_t generation;
-  std::uint32_t number;
-};
-constinit HandleMap<PersistentOnes> persistent_ones;
-
 void ReleaseBuffers(Call& ends, std::uint64_t slot) {
   open_buffers.Remove(slot);
   if (ends.box.watches_buffers) [[unlikely]]
@@ -84,22 +77,6 @@ void OpenRequest(Call& call, MPI_Request made, bool sends, bool receives, bool p
 void ForgetRequest(Call& call, MPI_Request made) {
   NoteDone(call, made);
   requests.Remove(Bits(made), [](const Request&) { return true; });
-}
-
-void NumberPersistent(Call& call) {
-  if (call.index == format::kNoCommunicator) return;
-  std::uint32_t number = 0;
-  persistent_ones.Put(call.index, [&](PersistentOnes& there, bool known) {
-    number = known && there.generation == call.generation ? there.number + 1 : 1;
-    there = {call.generation, number};
-  });
-  call.signature = static_cast<std::uint32_t>(format::Mix(call.signature, number)) | 1;
-  call.tag = static_cast<std::int32_t>(number);
-}
-
-bool HasPersistent(const Call& call) {
-  PersistentOnes there;
-  return persistent_ones.Find(call.index, &there) && there.generation == call.generation;
 }
 
 void StartRequest(Call& start, MPI_Request handle) {

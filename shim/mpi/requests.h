@@ -72,11 +72,6 @@ extern HandleMap<Request> requests;
 
 // A successful call has made the request.
 void OpenRequest(Call& call, MPI_Request made, bool sends, bool receives, bool persistent);
-// A persistent collective that is being made: all ranks of a communicator make theirs in one order, and each may start
-// them in an order of its own. Its signature tells which one it is, so that starts of other ones are told apart.
-void NumberPersistent(Call& call);
-// There is one on the communicator of the call.
-bool HasPersistent(const Call& call);
 // MPI_Start: a record of its own, as if the operation were called.
 void StartRequest(Call& start, MPI_Request request);
 // MPI has refused it, or that of one started with it.

@@ -7,6 +7,7 @@
 #include "shim/mpi/checks.h"
 #include "shim/mpi/communicators.h"
 #include "shim/mpi/datatypes.h"
+#include "shim/mpi/finalize_report.h"
 #include "shim/mpi/objects.h"
 #include "shim/mpi/phase.h"
 #include "shim/mpi/record.h"

@@ -11,6 +11,7 @@
 #include <new>
 
 #include "shim/recorder/clock.h"
+#include "shim/resolve/libraries.h"
 #include "watchdog/descriptors/directory.h"
 #include "watchdog/reader/guard.h"
 
@@ -222,6 +223,18 @@ std::uint32_t AddString(Box& box, const char* text) {
   }
   std::memcpy(box.strings + at, text, bytes - 1);
   return at;
+}
+
+void NoteLibrary(Box& box, std::uint32_t library) {
+  if (box.library == library) return;
+  int version = 0;
+  const char* path = resolve::libraries[library].path;
+  if (!resolve::Version(library, &version)) version = 0;
+  box.library = library;
+  const std::uint32_t text = path[0] ? AddString(box, path) : 0;
+  std::atomic_ref(box.header->nccl_version).store(static_cast<std::uint32_t>(version), std::memory_order_relaxed);
+  // Pairs with the readers' acquire: who sees the offset sees the text.
+  std::atomic_ref(box.header->nccl_library).store(text, std::memory_order_release);
 }
 
 }  // namespace ncclwatch::shim

@@ -127,4 +127,7 @@ void AbandonBox(const Box& box, const BoxPlan& plan);
 // Appends a zero-terminated text to the string region: its offset, 0 if there is no room.
 std::uint32_t AddString(Box& box, const char* text);
 
+// Names a library of the process as its NCCL, in place of the one named before.
+void NoteLibrary(Box& box, std::uint32_t library);
+
 }  // namespace ncclwatch::shim

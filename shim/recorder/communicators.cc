@@ -6,7 +6,6 @@
 
 #include "shim/device/marks.h"
 #include "shim/hooks/nccl_compat.h"
-#include "shim/lifecycle/begin.h"
 #include "shim/lifecycle/keep_errno.h"
 #include "shim/lifecycle/process.h"
 #include "shim/recorder/identity.h"

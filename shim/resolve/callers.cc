@@ -7,12 +7,11 @@
 #include <string_view>
 
 #include "shim/lifecycle/keep_errno.h"
+#include "shim/resolve/libraries.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim::resolve {
-
-constinit std::atomic<bool> several{false};
 
 namespace {
 

@@ -3,16 +3,11 @@
 // modules opened with RTLD_LOCAL (Python's extensions) would reach each the copy in its own scope.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "ncclwatch/functions/function.h"
-#include "shim/resolve/libraries.h"
 
 namespace ncclwatch::shim::resolve {
-
-// True once there may be more than library 0 to choose from. Never false again.
-extern std::atomic<bool> several;
 
 // Whether the module of a caller has been looked at. Takes no lock.
 bool Knows(std::uint64_t site);

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "shim/lifecycle/keep_errno.h"
-#include "shim/resolve/callers.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
 #include "watchdog/log/log.h"
@@ -17,6 +16,7 @@
 namespace ncclwatch::shim::resolve {
 
 constinit Library libraries[kLibraries];
+constinit std::atomic<bool> several{false};
 
 namespace {
 

@@ -24,6 +24,8 @@ struct Library {
   std::atomic<void*> functions[kNumbers] = {};
 };
 extern Library libraries[kLibraries];
+// True once there may be more than library 0 to choose from. Never false again.
+extern std::atomic<bool> several;
 
 // The real function, or null if the library has none of this name (or there is no library).
 void* FindReal(std::uint32_t library, functions::Function function);

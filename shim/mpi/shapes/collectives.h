@@ -10,6 +10,7 @@
 #include "shim/mpi/datatypes.h"
 #include "shim/mpi/footprint.h"
 #include "shim/mpi/neighbours.h"
+#include "shim/mpi/persistent.h"
 #include "shim/mpi/requests.h"
 #include "shim/mpi/shapes/arguments.h"
 
