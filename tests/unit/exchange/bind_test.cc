@@ -7,8 +7,8 @@
 #include "tests/unit/exchange/relay.h"
 #include "watchdog/exchange/acceptor.h"
 #include "watchdog/exchange/address.h"
-#include "watchdog/exchange/context.h"
 #include "watchdog/exchange/dialer.h"
+#include "watchdog/exchange/tcp_context.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -35,7 +35,7 @@ struct Listener {
   Setup setup;
   Mailbox mailbox;
   Nobody nobody;
-  std::optional<Context> context;
+  std::optional<TcpContext> context;
   std::optional<Acceptor> acceptor;
 };
 

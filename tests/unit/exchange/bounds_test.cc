@@ -99,7 +99,7 @@ struct SmallHub : Acceptor::Handler {
   }
   std::unique_ptr<Loop> loop;
   Mailbox mailbox;
-  Context context;
+  TcpContext context;
   Acceptor acceptor;
   Hub hub;
 };

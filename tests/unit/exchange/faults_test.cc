@@ -36,7 +36,7 @@ struct OnlyHub : Acceptor::Handler {
     while (const auto outgoing = mailbox.TakeOutgoing()) hub.SendOwn(*outgoing);
   }
   Mailbox mailbox;
-  Context context;
+  TcpContext context;
   Acceptor acceptor;
   Hub hub;
 };
@@ -75,7 +75,7 @@ struct OnlyMember : Dialer::Handler, Uplink::Handler {
   }
   const Endpoint way;
   Mailbox mailbox;
-  Context context;
+  TcpContext context;
   Dialer dialer;
   std::unique_ptr<Uplink> uplink;
   bool silent = false;
