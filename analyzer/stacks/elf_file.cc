@@ -249,16 +249,6 @@ std::optional<UnwindTable> ElfFile::FindUnwindTable() {
   return UnwindTable{header->p_vaddr, header->p_vaddr + sizeof(head), std::min<std::uint64_t>(head.count, room)};
 }
 
-std::optional<Stretch> ElfFile::Section(std::string_view name) {
-  if (header_.e_shstrndx >= sections_.size()) return std::nullopt;
-  const Elf64_Shdr& names = sections_[header_.e_shstrndx];
-  const Table table{0, 0, names.sh_offset, names.sh_size};
-  for (const Elf64_Shdr& section : sections_)
-    if (section.sh_addr != 0 && NameAt(table, section.sh_name) == name)
-      return Stretch{section.sh_addr, section.sh_size};
-  return std::nullopt;
-}
-
 std::string ElfFile::NameAt(const Table& table, std::uint64_t at) {
   constexpr std::size_t kMostName = 4096;
   std::string name;

@@ -30,11 +30,6 @@ struct Symbol {
   std::string name;  // mangled, without a version
 };
 
-struct Stretch {
-  std::uint64_t address = 0;  // link-time
-  std::uint64_t bytes = 0;
-};
-
 // The sorted table of .eh_frame_hdr: pairs of 4 bytes (a function's first address, its description), both relative to
 // the header.
 struct UnwindTable {
@@ -67,7 +62,6 @@ class ElfFile : public Reader {
   std::uint64_t FirstAddress() const;  // link-time, of the first loaded page
   // None if it has no table, or one that no linker writes.
   std::optional<UnwindTable> FindUnwindTable();
-  std::optional<Stretch> Section(std::string_view name);
   // It has its exported names only: others may be in a file of their own (see DebugFileOf).
   bool stripped() const { return !full_symbols_; }
   std::uint16_t machine() const { return header_.e_machine; }

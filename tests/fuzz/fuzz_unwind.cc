@@ -70,7 +70,9 @@ void OneStep(Input* input) {
   const Registers registers = SomeRegisters(input, kBias + testing::kFunction + input->Number(2) % 0x1100);
   const auto common = input->Bytes(input->Next() % 64);
   const auto own = input->Bytes(input->Number(2) % 4096);
-  Module module{"", "", kBias, kBias + (16 << 20), kBias, testing::TableImage(common, own, signal ? "zRS" : "zR")};
+  Module module{"",    "",
+                kBias, kBias + (16 << 20),
+                kBias, testing::FileOf(testing::TableBytes(common, own, signal ? "zRS" : "zR"))};
   Require(module.file != nullptr);
   Repeating stack(input->Bytes(64));
   const Place place{registers, exact, &module, &stack};

@@ -38,7 +38,7 @@ class Steps : public ::testing::Test {
     stack_.words[kStack] = 0x401234;
   }
   void Table(const std::vector<std::uint8_t>& own, const char* letters = "zR") {
-    module_ = {"", "", kBias, kBias + (16 << 20), kBias, testing::TableImage(begin_, own, letters)};
+    module_ = {"", "", kBias, kBias + (16 << 20), kBias, testing::FileOf(testing::TableBytes(begin_, own, letters))};
     ASSERT_TRUE(module_.file);
   }
   Place Here(bool exact = true) { return {registers_, exact, &module_, &stack_}; }
@@ -154,6 +154,25 @@ TEST_F(Steps, NoGuessWithoutATable) {
   EXPECT_EQ(Go().result, Step::Result::kNoTable);
   registers_.pc = 0x1000;
   EXPECT_EQ(Go().result, Step::Result::kNoTable);
+}
+
+// Damaged ones say nothing rather than crash.
+TEST_F(Steps, AnyByteOfTheFileMayBeAnyOther) {
+  const std::vector<std::uint8_t> own = {0x41, 0x0e, 0x10, 0x86, 0x02, 0x0a, 0x41, 0x0f, 0x03, 0x77, 0x08, 0x06,
+                                         0x0b, 0x09, 0x03, 0x0c, 0x16, 0x0d, 0x02, 0x77, 0x08, 0x2e, 0x08};
+  const std::vector<std::uint8_t> whole = testing::TableBytes(begin_, own, "zRS");
+  stack_.words[kStack + 8] = 0x401235;
+  std::size_t sane = 0, all = 0;
+  for (std::size_t at = 0; at + 128 < whole.size(); ++at) {
+    for (int value = 0; value < 256; ++value, ++all) {
+      std::vector<std::uint8_t> damaged = whole;
+      damaged[at] = static_cast<std::uint8_t>(value);
+      module_ = {"", "", kBias, kBias + (16 << 20), kBias, testing::FileOf(std::move(damaged))};
+      sane += Go().result == Step::Result::kCaller;
+    }
+  }
+  EXPECT_GT(sane, all / 4);
+  EXPECT_LT(sane, all);
 }
 
 TEST_F(Steps, WhatWasLearntServesTheNextThread) {

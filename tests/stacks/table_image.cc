@@ -47,8 +47,12 @@ void PutEntry(Image* image, Fill fill) {
 
 }  // namespace
 
-std::shared_ptr<ElfFile> TableImage(std::span<const std::uint8_t> common, std::span<const std::uint8_t> own,
-                                    const char* letters) {
+std::shared_ptr<ElfFile> FileOf(std::vector<std::uint8_t> bytes) {
+  return ElfFile::OfBytes(std::make_unique<OfImage>(std::move(bytes)));
+}
+
+std::vector<std::uint8_t> TableBytes(std::span<const std::uint8_t> common, std::span<const std::uint8_t> own,
+                                     const char* letters) {
   Elf64_Ehdr header{};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -99,7 +103,7 @@ std::shared_ptr<ElfFile> TableImage(std::span<const std::uint8_t> common, std::s
   Put(&image, static_cast<std::int32_t>(description - table.p_vaddr));
   image.insert(image.end(), entries.begin() + static_cast<std::ptrdiff_t>(frames), entries.end());
   image.resize(loaded.p_filesz);
-  return ElfFile::OfBytes(std::make_unique<OfImage>(std::move(image)));
+  return image;
 }
 
 }  // namespace ncclwatch::stacks::testing
