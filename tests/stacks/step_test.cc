@@ -156,6 +156,17 @@ TEST_F(Steps, NoGuessWithoutATable) {
   EXPECT_EQ(Go().result, Step::Result::kNoTable);
 }
 
+// With libunwind 1.6.2 the first ends by SIGBUS, the second by SIGFPE.
+TEST_F(Steps, ProgramsThatLibunwindDoesNotSurvive) {
+  Table({0x09, 0x06, 0xff, 0xff, 0xff, 0xff, 0x7f});  // register: rbp is in one that there is not
+  EXPECT_EQ(Go().result, Step::Result::kNoTable);
+  // def_cfa_expression: the lowest number, -1, div
+  Table({0x0f, 0x0c, 0x0e, 0, 0, 0, 0, 0, 0, 0, 0x80, 0x09, 0xff, 0x1b});
+  EXPECT_EQ(Go().result, Step::Result::kNoTable);
+  Table({0x0f, 0x03, 0x2f, 0xfd, 0xff});  // a jump to itself
+  EXPECT_EQ(Go().result, Step::Result::kNoTable);
+}
+
 // Damaged ones say nothing rather than crash.
 TEST_F(Steps, AnyByteOfTheFileMayBeAnyOther) {
   const std::vector<std::uint8_t> own = {0x41, 0x0e, 0x10, 0x86, 0x02, 0x0a, 0x41, 0x0f, 0x03, 0x77, 0x08, 0x06,
