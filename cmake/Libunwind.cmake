@@ -15,7 +15,7 @@ if(ZLIB_LIBRARY)
   target_link_libraries(nongnu_libunwind INTERFACE ${ZLIB_LIBRARY})
 endif()
 
-# Debian's archive for x86-64 is not position independent: programs that link it cannot be, either.
+# Most of Debian's archives are not position independent: programs that link one cannot be, either.
 include(CheckCXXSourceCompiles)
 set(CMAKE_REQUIRED_INCLUDES ${LIBUNWIND_INCLUDE_DIR})
 set(CMAKE_REQUIRED_LIBRARIES ${LIBUNWIND_LIBRARY} ${LZMA_LIBRARY} $<$<BOOL:${ZLIB_LIBRARY}>:${ZLIB_LIBRARY}>)
