@@ -61,7 +61,7 @@ Registers SomeRegisters(Input* input, std::uint64_t pc) {
   registers.Set(processor::kStackPointer, kStack);
   const std::uint64_t known = input->Number(2);
   for (unsigned number = 0; number < 16; ++number)
-    if ((known >> number & 1) != 0) registers.Set(number, kStack + input->Next() * 8);
+    if ((known >> number & 1) != 0) registers.Set(number, kStack + std::uint64_t{input->Next()} * 8);
   return registers;
 }
 
@@ -97,7 +97,7 @@ void WholeWalk(Input* input) {
   std::vector<std::uint64_t> words(512);
   for (std::uint64_t& word : words) {
     const std::uint8_t what = input->Next();
-    word = what % 3 == 0 ? somewhere() : what % 3 == 1 ? kStack + what * 8 : input->Number(8);
+    word = what % 3 == 0 ? somewhere() : what % 3 == 1 ? kStack + std::uint64_t{what} * 8 : input->Number(8);
   }
   CopiedStretch stack(kStack, std::as_bytes(std::span(words)), &memory);
   const Walk walk = Unwind(registers, &stack, &memory, &modules);
