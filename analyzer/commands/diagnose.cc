@@ -9,6 +9,7 @@
 #include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
+#include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/locate.h"
 #include "watchdog/diagnosis/diagnose.h"
@@ -52,6 +53,7 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   reader::RunImage run = ReadJob(*paths, reader::Calls::kForVerdict);
   SayFailures(run.failures);
   if (run.boxes.empty() && !json) return Unreadable(self, absl::NotFoundError("no black box could be read"));
+  AddCrashFrames(&run);
   const std::vector<reader::Failure> failures = run.failures;
   const diagnosis::Diagnosis verdict = Judge(std::move(run));
   if (json)

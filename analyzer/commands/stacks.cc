@@ -9,11 +9,14 @@
 #include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
+#include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/stacks/dump.h"
+#include "analyzer/stacks/sample.h"
 #include "analyzer/stacks/show/text.h"
 #include "watchdog/act/files.h"
+#include "watchdog/reader/file.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -26,7 +29,7 @@ constexpr char kDescription[] =
     "Exit status: 0 done, 2 usage, 3 if any of the processes could not be read.";
 
 struct Wish {
-  std::vector<std::string> words, threads, ranks, started;
+  std::vector<std::string> words, threads, ranks, started, crashes, samples;
   std::string into;
   double limit_s = 2.5;
   bool each = false, full = false, json = false, keep_running = false;
@@ -49,6 +52,16 @@ void Declare(Options* options, Wish* wish) {
       ->add_option("--started", wish->started,
                    "when a process began (field 22 of /proc/PID/stat): another one that has its pid is left alone")
       ->type_name("PID:TICKS")
+      ->allow_extra_args(false);
+  options
+      ->add_option("--crash", wish->crashes,
+                   "unwind what the process of this black box left when a signal ended it, and complete the box")
+      ->type_name("BOX")
+      ->allow_extra_args(false);
+  options
+      ->add_option("--sample", wish->samples,
+                   "with --into: unwind what a process has written of itself, and remove the file")
+      ->type_name("FILE")
       ->allow_extra_args(false);
   options->add_option("--limit", wish->limit_s, "time for all of it, in seconds (2.5)")
       ->type_name("S")
@@ -124,6 +137,46 @@ void Show(const Wish& wish, const std::vector<stacks::ProcessStacks>& processes)
   }
 }
 
+int UnwindCrashes(const Command& self, const std::vector<std::string>& boxes) {
+  int status = kDone;
+  for (const std::string& box : boxes) {
+    const std::string reason = KeepCrashFrames(box);
+    if (reason.empty()) continue;
+    Complain(self.name, "{}", reason);
+    status = kUnreadable;
+  }
+  return status;
+}
+
+std::optional<stacks::ProcessStacks> UnwindSample(const std::string& path, std::string* reason) {
+  const reader::File file(path);
+  *reason = file.reason();
+  if (!reason->empty()) return std::nullopt;
+  std::vector<std::byte> bytes(std::min<std::uint64_t>(file.bytes(), format::kMostSampleBytes));
+  bytes.resize(file.ReadAt(0, bytes.data(), bytes.size()));
+  const auto process = stacks::SampledProcess::Parse(std::move(bytes), reason);
+  if (!process) return std::nullopt;
+  return stacks::ReadSample(process.get());
+}
+
+int UnwindSamples(const Command& self, const Wish& wish) {
+  std::vector<stacks::ProcessStacks> processes;
+  int status = kDone;
+  for (const std::string& path : wish.samples) {
+    std::string reason;
+    auto process = UnwindSample(path, &reason);
+    unlink(path.c_str());
+    if (process) {
+      processes.push_back(std::move(*process));
+      continue;
+    }
+    Complain(self.name, "{}: {}", path, reason);
+    status = kUnreadable;
+  }
+  const std::string error = WriteInto(wish.into, processes);
+  return error.empty() ? status : Unreadable(self, absl::UnknownError(error));
+}
+
 int Finish(const Command& self, const Wish& wish, const stacks::Dump& dump, bool whole) {
   if (!wish.into.empty()) {
     if (const std::string error = WriteInto(wish.into, dump.processes); !error.empty())
@@ -149,7 +202,10 @@ int Stacks(const Command& self, const Arguments& arguments) {
   const auto threads = Pairs(wish.threads), ranks = Pairs(wish.ranks);
   const auto started = Pairs<std::uint64_t>(wish.started);
   if (!threads || !ranks || !started)
-    return UsageError(self, "--thread, --rank and --started take a pid, a colon and a number");
+    return UsageError("stacks", "--thread, --rank and --started take a pid, a colon and a number");
+  if (!wish.samples.empty() && wish.into.empty()) return UsageError(self, "--sample needs --into");
+  if (!wish.crashes.empty()) return UnwindCrashes(self, wish.crashes);
+  if (!wish.samples.empty()) return UnwindSamples(self, wish);
   std::vector<stacks::Target> targets;
   const bool whole = FindTargets(self, wish, &targets);
   for (stacks::Target& target : targets) {

@@ -11,6 +11,7 @@
 
 #include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
+#include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/lease_file.h"
 #include "analyzer/jobs/locate.h"
@@ -138,6 +139,7 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   const bool say = settings.log != settings::LogLevel::kOff;
   const reader::Witness ends = deaths->Ends(directory);
   KeepWitness(directory, ends, status);
+  KeepAllCrashFrames(directory);
   const reader::RunImage run = ReadJob({directory}, reader::Calls::kForVerdict);
   const diagnosis::Diagnosis judged = JudgeWith(run, SeenEnds(ends));
   const auto said = ReadVerdict(directory);

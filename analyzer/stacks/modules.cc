@@ -27,6 +27,15 @@ bool IsFileOf(int fd, const Mapping& mapping) {
          minor(status.st_dev) == mapping.device_minor;
 }
 
+std::int64_t Nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000LL + time.tv_nsec; }
+
+// The file's code has the place and the length of the mapping.
+bool Fits(const ElfFile& file, const Mapping& code) {
+  const std::uint64_t end = code.offset + (code.end - code.begin);
+  return file.AddressOfOffset(code.offset, true) && file.AddressOfOffset(end - kPageBytes, true) &&
+         !file.AddressOfOffset(end, true);
+}
+
 std::string LastPart(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
@@ -47,6 +56,15 @@ void FileCache::Keep(const Mapping& mapping, std::shared_ptr<ElfFile> file) {
 
 Modules::Modules(Memory* memory, FileCache* files)
     : memory_(memory), files_(files ? files : &own_files_), maps_(Maps::Of(memory->pid())) {
+  ListModules();
+}
+
+Modules::Modules(Memory* memory, FileCache* files, Maps maps, std::int64_t at_real_ns)
+    : memory_(memory), files_(files ? files : &own_files_), maps_(std::move(maps)), gone_since_ns_(at_real_ns) {
+  ListModules();
+}
+
+void Modules::ListModules() {
   const std::vector<Mapping>& all = maps_.all();
   std::size_t run = 0;  // where the mappings of the present file begin
   bool listed = false;
@@ -111,7 +129,20 @@ void Modules::Open(Module* module, const Mapping& code) {
   if (module->file) module->bias = module->begin - module->file->FirstAddress();
 }
 
+// An overlay shows other device numbers than it maps. Then a file counts that was there before and has the same shape.
+std::shared_ptr<ElfFile> Modules::OpenSince(const Mapping& mapping) const {
+  const int fd = mapping.deleted ? -1 : OpenForReading(mapping.path);
+  if (fd < 0) return nullptr;
+  struct stat status {};
+  const bool plain = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  const bool same = IsFileOf(fd, mapping);
+  std::shared_ptr<ElfFile> file = ElfFile::OfDescriptor(fd);
+  if (!plain || !file || Nanoseconds(same ? status.st_mtim : status.st_ctim) > *gone_since_ns_) return nullptr;
+  return same || Fits(*file, mapping) ? file : nullptr;
+}
+
 std::shared_ptr<ElfFile> Modules::OpenFile(const Mapping& mapping) {
+  if (gone_since_ns_) return OpenSince(mapping);
   const std::string folder = "/proc/" + std::to_string(memory_->pid());
   std::array<char, 64> stretch{};
   std::snprintf(stretch.data(), stretch.size(), "/map_files/%llx-%llx", static_cast<unsigned long long>(mapping.begin),

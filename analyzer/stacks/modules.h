@@ -42,6 +42,8 @@ class Modules {
  public:
   // `files` may be null; both must outlive this.
   Modules(Memory* memory, FileCache* files);
+  // Of a process that is gone: `maps` as they were then. Files count that have not changed since (CLOCK_REALTIME).
+  Modules(Memory* memory, FileCache* files, Maps maps, std::int64_t at_real_ns);
 
   const Maps& maps() const { return maps_; }
   // The module that has code at this address; null if none. Opens its file on the first use.
@@ -61,12 +63,15 @@ class Modules {
  private:
   static constexpr std::size_t kNone = SIZE_MAX;
   void Open(Module* module, const Mapping& code);
+  void ListModules();
   std::shared_ptr<ElfFile> OpenFile(const Mapping& mapping);
+  std::shared_ptr<ElfFile> OpenSince(const Mapping& mapping) const;
 
   Memory* memory_;
   FileCache* files_;
   FileCache own_files_;
   Maps maps_;
+  std::optional<std::int64_t> gone_since_ns_;
   std::vector<Module> modules_;
   std::vector<std::size_t> code_;       // of each module: its first executable mapping, into maps_.all()
   std::vector<std::size_t> module_of_;  // of each mapping that is executable: into modules_

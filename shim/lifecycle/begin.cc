@@ -164,7 +164,7 @@ void LaunchWatchdog(Box& box, const descriptors::Directory& directory, const std
   start.own_guard = box.guard;
   start.settings = settings;
   start.abort_communicators = AbortCommunicators;
-  start.own_stacks = OwnStacks;
+  start.sample_own_stacks = SampleOwnStacks;
   auto watchdog = watch::Watchdog::Launch(start);
   if (!watchdog)
     log::host::Error("no watchdog thread ({}): calls are recorded, but nobody looks at them", std::strerror(errno));
@@ -231,7 +231,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   }
   if (!made.by_name && !settings.keep.all) rundir::PrepareToLeave(made.top, made.path, plan.name, box->header);
   CatchExits();
-  CatchFatalSignals(*box);
+  CatchFatalSignals(*box, settings.crash_stack);
   CatchTerminate();
   WatchPython();
   LaunchWatchdog(*box, directory, plan.name, settings);

@@ -1,20 +1,19 @@
 #include "shim/lifecycle/own_stacks.h"
 
-#include <cxxabi.h>
 #include <dirent.h>
-#include <dlfcn.h>
+#include <elf.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <vector>
 
+#include "ncclwatch/format/sample.h"
 #include "shim/lifecycle/process.h"
-#include "shim/lifecycle/words/cfi.h"
-#include "shim/lifecycle/words/loaded.h"
+#include "shim/lifecycle/words/self_memory.h"
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
 #include "watchdog/rundir/process.h"
@@ -22,10 +21,18 @@
 namespace ncclwatch::shim {
 namespace {
 
-constexpr std::size_t kMostThreads = 1024;
-constexpr std::size_t kMostFrames = 64;
-constexpr std::size_t kMostWhere = 6;  // as the verdict quotes them
+constexpr std::size_t kMostStack = 64 << 10;  // of one thread
+constexpr std::size_t kMostStacks = 4 << 20;  // of all threads: the run directory may be small
+constexpr std::size_t kPage = 4096;
 constexpr std::uint64_t kNewestCalls = 16;
+
+#if defined(__x86_64__)
+constexpr unsigned kStackPointer = 7;
+constexpr std::uint32_t kMachine = EM_X86_64;
+#else
+constexpr unsigned kStackPointer = 31;
+constexpr std::uint32_t kMachine = EM_AARCH64;
+#endif
 
 struct Place {
   std::uint64_t stack = 0, pc = 0;
@@ -45,82 +52,56 @@ std::optional<Place> PlaceOf(const std::string& task) {
   return place.pc == 0 ? std::nullopt : std::optional<Place>(place);
 }
 
-// The registers that a sleeping thread left in the kernel are not known, but for these two. Functions that wait in the
-// kernel seldom need others to find their caller; where one does, the stack ends there.
-std::vector<std::uint64_t> Addresses(const Place& place) {
-  Registers registers;
-  registers.value[Registers::kStack] = place.stack;
-  registers.pc = place.pc;
-  std::vector<std::uint64_t> addresses;
-  StepWork work;  // not the signal handlers': another thread may be ending the process
-  bool exact = true;
-  while (addresses.size() < kMostFrames) {
-    const std::uint64_t at = exact ? registers.pc : registers.pc - 1;
-    addresses.push_back(at);
-    Loaded module;
-    if (!FindLoaded(at, &module) || module.eh_frame_hdr == 0) break;
-    const std::uint64_t stack = registers.value[Registers::kStack];
-    const Stepped stepped = StepByTable(module.eh_frame_hdr, exact, &registers, &work);
-    if (stepped == Stepped::kNo || stepped == Stepped::kEnd) break;
-    if (stepped == Stepped::kCaller && registers.value[Registers::kStack] <= stack && addresses.size() > 1) break;
-    exact = stepped == Stepped::kSignal;
+// From the stack pointer up, as far as it can be read.
+std::string CopyStack(std::uint64_t from, std::size_t most) {
+  std::string copy;
+  while (copy.size() < most) {
+    const std::size_t part = std::min<std::size_t>(kPage - (from + copy.size()) % kPage, most - copy.size());
+    const std::size_t used = copy.size();
+    copy.resize(used + part);
+    if (ReadSelf(from + used, copy.data() + used, part)) continue;
+    copy.resize(used);
+    break;
   }
-  return addresses;
+  return copy;
 }
 
-std::string NameOf(std::uint64_t address) {
-  Dl_info info{};
-  char offset[32];
-  const bool known = dladdr(reinterpret_cast<const void*>(address), &info) != 0 && info.dli_fname;
-  const std::string path = known ? info.dli_fname : "";
-  const std::string module = path.substr(path.rfind('/') + 1);
-  if (known && info.dli_sname) {
-    int status = 0;
-    char* readable = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
-    std::string name = readable ? readable : info.dli_sname;
-    free(readable);
-    return name + " (" + module + ")";
-  }
-  const std::uint64_t base = known ? reinterpret_cast<std::uint64_t>(info.dli_fbase) : 0;
-  std::snprintf(offset, sizeof offset, "%s0x%llx", known ? "+" : "", static_cast<unsigned long long>(address - base));
-  return module + offset;
-}
-
-struct ThreadText {
-  std::uint32_t id = 0;
-  std::string text;
-  std::vector<std::string> frames;
+struct ThreadSample {
+  format::SampledThread thread{};
+  std::string stack;
 };
 
-ThreadText Read(const std::string& task) {
-  ThreadText thread;
-  const std::string id = task.substr(task.rfind('/') + 1);
-  thread.id = static_cast<std::uint32_t>(std::strtoul(id.c_str(), nullptr, 10));
+// The registers that a sleeping thread left in the kernel are not known, but for two.
+ThreadSample Read(const std::string& task, std::size_t most_stack) {
+  ThreadSample sample;
+  format::SampledThread& thread = sample.thread;
+  thread.thread = static_cast<std::uint32_t>(std::strtoul(task.c_str() + task.rfind('/') + 1, nullptr, 10));
   const std::string comm = rundir::ReadSmall(task + "/comm", 64).value_or("");
-  thread.text = "thread " + id + " " + comm.substr(0, comm.find('\n'));
+  comm.copy(thread.name, std::min(comm.find('\n'), sizeof thread.name - 1));
   const std::optional<Place> place = PlaceOf(task);
-  if (!place) {
-    thread.text += ": runs; not interrupted to be read\n";
-    return thread;
-  }
-  for (const std::uint64_t address : Addresses(*place)) thread.frames.push_back(NameOf(address));
+  thread.state = static_cast<std::uint32_t>(format::Sampled::kRuns);
+  if (!place) return sample;
+  thread.pc = place->pc;
+  thread.registers[kStackPointer] = thread.stack_address = place->stack;
+  thread.known = std::uint64_t{1} << kStackPointer;
+  sample.stack = CopyStack(place->stack, most_stack);
+  thread.stack_bytes = static_cast<std::uint32_t>(sample.stack.size());
   const bool still = PlaceOf(task) == place;
-  thread.text += still ? ": sleeps\n" : ": moved on while it was read\n";
-  if (!still) thread.frames.resize(1);
-  for (const std::string& frame : thread.frames) thread.text += "  " + frame + "\n";
-  return thread;
+  thread.state = static_cast<std::uint32_t>(still ? format::Sampled::kWhole : format::Sampled::kMoved);
+  return sample;
 }
 
-std::vector<ThreadText> ReadAll() {
-  std::vector<ThreadText> threads;
+std::vector<std::string> Tasks() {
+  std::vector<std::string> names;
   const auto self = static_cast<unsigned long>(gettid());
   DIR* tasks = opendir("/proc/self/task");
-  if (!tasks) return threads;
+  if (!tasks) return names;
   while (const dirent* entry = readdir(tasks))
-    if (entry->d_name[0] != '.' && std::strtoul(entry->d_name, nullptr, 10) != self && threads.size() < kMostThreads)
-      threads.push_back(Read(std::string("/proc/self/task/") + entry->d_name));
+    if (entry->d_name[0] != '.' && std::strtoul(entry->d_name, nullptr, 10) != self &&
+        names.size() < format::kMostSampledThreads)
+      names.push_back(std::string("/proc/self/task/") + entry->d_name);
   closedir(tasks);
-  return threads;
+  return names;
 }
 
 std::uint32_t NewestCaller(const Box& box) {
@@ -133,28 +114,54 @@ std::uint32_t NewestCaller(const Box& box) {
   return box.pid;
 }
 
-std::string Head(const Box& box, const ThreadText* asked) {
+template <class T>
+void Append(const T& value, std::string* to) {
+  to->append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+format::SampleHeader HeaderOf(const Box& box) {
   const format::Identity& self = box.header->identity;
-  std::string text = "ncclwatch.stacks/1\nprocess pid " + std::to_string(box.pid) + " start " +
-                     std::to_string(self.start_time) + " rank " + std::to_string(self.rank) + " host " + self.host +
-                     " at_ns " + std::to_string(clock::Nanoseconds(CLOCK_MONOTONIC)) +
-                     "\nstate read from inside, since nobody may look at it from outside\n";
-  for (std::size_t i = 0; asked && i < std::min(asked->frames.size(), kMostWhere); ++i)
-    text += "where " + asked->frames[i] + "\n";
-  return text + "\n";
+  format::SampleHeader header{};
+  std::memcpy(header.magic, format::kSampleMagic, sizeof header.magic);
+  header.version = format::kSampleVersion;
+  header.machine = kMachine;
+  header.at_ns = clock::Nanoseconds(CLOCK_MONOTONIC);
+  header.at_real_ns = clock::Nanoseconds(CLOCK_REALTIME);
+  header.start_time = self.start_time;
+  header.pid = box.pid;
+  header.rank = self.rank;
+  header.matters = NewestCaller(box);
+  std::memcpy(header.host, self.host, sizeof header.host);
+  return header;
 }
 
 }  // namespace
 
-std::string OwnStacks() {
+std::string SampleOwnStacks() {
   const Box* box = CurrentBox();
   if (!box) return {};
-  const std::vector<ThreadText> threads = ReadAll();
-  const std::uint32_t caller = NewestCaller(*box);
-  const auto asked = std::find_if(threads.begin(), threads.end(), [&](const auto& one) { return one.id == caller; });
-  std::string text = Head(*box, asked == threads.end() ? nullptr : &*asked);
-  for (const ThreadText& thread : threads) text += thread.text;
-  return text;
+  format::SampleHeader header = HeaderOf(*box);
+  const std::vector<std::string> tasks = Tasks();
+  const std::size_t most_stack = std::min(kMostStack, kMostStacks / std::max<std::size_t>(1, tasks.size()));
+  std::vector<ThreadSample> samples;
+  for (const std::string& task : tasks) samples.push_back(Read(task, most_stack));
+  const std::string maps = rundir::ReadSmall("/proc/self/maps", format::kMostSampledMaps).value_or("");
+
+  header.threads = static_cast<std::uint32_t>(samples.size());
+  header.maps_offset = sizeof header + samples.size() * sizeof(format::SampledThread);
+  header.maps_bytes = maps.size();
+  header.bytes = header.maps_offset + maps.size();
+  for (ThreadSample& sample : samples) {
+    sample.thread.stack_offset = header.bytes;
+    header.bytes += sample.stack.size();
+  }
+  std::string whole;
+  whole.reserve(header.bytes);
+  Append(header, &whole);
+  for (const ThreadSample& sample : samples) Append(sample.thread, &whole);
+  whole += maps;
+  for (const ThreadSample& sample : samples) whole += sample.stack;
+  return whole;
 }
 
 }  // namespace ncclwatch::shim

@@ -3,13 +3,12 @@
 // would have to be interrupted; nor are Python's frames.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 namespace ncclwatch::shim {
 
-// As a file of <run directory>/stacks (watchdog/reader/stacks.h), with `state` saying how it came about. Takes the
-// dynamic linker's lock for names: in a thread that the host does not need, one at a time. Empty if nothing is watched.
-std::string OwnStacks();
+// A sample (format/sample.h), which the `ncclwatch` command unwinds. In a thread that the host does not need, one at a
+// time. Empty if nothing is watched.
+std::string SampleOwnStacks();
 
 }  // namespace ncclwatch::shim

@@ -8,8 +8,10 @@ import subprocess
 import tempfile
 import time
 
+import endings
 import faults
 import healthy
+import sanitizer
 from job import Failure, Job, launched
 
 WHERE_S = 8.0   # from the verdict to its stacks, on a machine that does other things too
@@ -102,6 +104,50 @@ def without_the_program(build):
         stand_in(build, "exec sleep 100", "was not done after 3 s", folder)
         stand_in(build, "kill -SEGV $$", "was ended by signal 11", folder)
         stand_in(build, "echo 'cannot read any of them' >&2; exit 1", "status 1: cannot read any of them", folder)
+
+
+def stacks_from_inside(build):
+    """Where nobody may look from outside each rank samples itself, and the command unwinds the samples."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = with_command(build, folder, f"""case " $* " in *" --sample "*) exec {build.command} "$@" ;; esac
+echo 'not allowed to look at any of them' >&2; exit 3""")
+        with Job(build, stuck(build), environment={"NCCLWATCH_TIMEOUT": "2", "NCCLWATCH_COMMAND": command}) as job:
+            first = quoted(job, 2)
+            where = first["culprit_details"][0]["where"]
+            if not any(line.startswith("main (stuck_data_loader") for line in where):
+                raise Failure(f"where: {where}")
+            for rank, pid in job.ranks().items():
+                with open(os.path.join(job.run_directory, "stacks", f"{pid}.txt")) as file:
+                    text = file.read()
+                if f" rank {rank} " not in text or "\nwhere " not in text or "\nstate read from inside" not in text:
+                    raise Failure(f"{pid}.txt of rank {rank}: {text}")
+                if os.path.exists(os.path.join(job.run_directory, "stacks", f"{pid}.sample")):
+                    raise Failure(f"the sample of rank {rank} is still there")
+            check_same_offline(job)
+
+
+def crash_without_the_program(build):
+    """The verdict names the place and says what is missing; `ncclwatch diagnose` has it, and changes nothing."""
+    environment = endings.environment("abort", NCCLWATCH_COMMAND="/nowhere/ncclwatch")
+    with Job(build, endings.command(build, "abort", ()), environment=environment) as job:
+        job.wait_until(lambda: healthy.watch_line(job.output()), 30, "all ranks were to be watched")
+        endings.plant(job, endings.CULPRIT)
+        endings.verdict(job, endings.ENDINGS["abort"])
+        evidence = job.look()["findings"][0]["evidence"]
+        if not any(line.startswith("SIGABRT") and "not unwound yet" in line and "<" not in line for line in evidence):
+            raise Failure(f"evidence: {evidence}")
+        job.wait_until(lambda: "frames of a crash are missing: " in job.output(), 10, "that it is missing was to be said")
+        endings.finish(job)
+        boxes = [os.path.join(job.run_directory, name) for name in os.listdir(job.run_directory) if name.endswith(".box")]
+        before = [(box, os.path.getsize(box), os.path.getmtime(box)) for box in boxes]
+        done = subprocess.run([build.command, "diagnose", "--json", job.run_directory], capture_output=True, text=True)
+        first = json.loads(done.stdout)["findings"][0]
+        if not sanitizer.RUNTIME and "died of SIGABRT in last_words+0x" not in first["summary"]:
+            raise Failure(f"offline: {first}")
+        if not any(line.startswith("SIGABRT") and line.count("last_words+0x") >= 2 for line in first["evidence"]):
+            raise Failure(f"offline: {first}")
+        if [(box, os.path.getsize(box), os.path.getmtime(box)) for box in boxes] != before:
+            raise Failure("diagnose has changed a box")
 
 
 def dump(build, job, *options):
@@ -262,6 +308,6 @@ def completed_by_run(build):
 
 
 SITUATIONS = {function.__name__: function for function in (
-    stuck_line_is_quoted, without_the_program, dump_of_a_healthy_job, dump_of_a_hung_job, dump_without_a_leader,
+    stuck_line_is_quoted, without_the_program, stacks_from_inside, crash_without_the_program, dump_of_a_healthy_job, dump_of_a_hung_job, dump_without_a_leader,
     signal_asks_for_evidence, abort_with_the_frameworks_errors, abort_of_a_stopped_rank, abort_whose_leader_dies,
     completed_by_run)}

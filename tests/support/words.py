@@ -43,7 +43,7 @@ class Box:
                 name = text(self.strings[module:]) if module else ""
                 calls.append({"address": address, "offset": offset, "module": name})
             found.append({"at": at, "fault": fault, "stack": stack, "signal": signal, "code": code, "sender": sender,
-                          "thread": thread, "handled": bool(flags & 1), "overflow": bool(flags & 2),
+                          "thread": thread, "flags": flags, "handled": bool(flags & 1), "overflow": bool(flags & 2),
                           "name": text(entry[56:72]), "frames": calls})
         return found
 

@@ -23,9 +23,7 @@ add_executable(unit_shim
   ${CMAKE_CURRENT_LIST_DIR}/shim_stacks_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_ending_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim_open_buffers_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_own_memory_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim_slots_test.cc ${CMAKE_SOURCE_DIR}/shim/recorder/slots.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_unwind_test.cc ${CMAKE_SOURCE_DIR}/shim/lifecycle/words/cfi.cc
-  ${CMAKE_SOURCE_DIR}/shim/lifecycle/words/cfi_expression.cc ${CMAKE_SOURCE_DIR}/shim/lifecycle/words/cfi_tables.cc
-  ${CMAKE_SOURCE_DIR}/shim/lifecycle/words/registers.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim_mappings_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim_ways_test.cc ${CMAKE_SOURCE_DIR}/shim/lifecycle/ways.cc
   ${CMAKE_SOURCE_DIR}/shim/mpi/own_memory.cc ${CMAKE_SOURCE_DIR}/shim/lifecycle/words/self_memory.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim_support.cc)

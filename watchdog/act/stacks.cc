@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string_view>
 
+#include "ncclwatch/format/sample.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/program.h"
 #include "watchdog/rundir/process.h"
@@ -41,6 +43,9 @@ std::string BesideThisFile() {
   return {};
 }
 
+constexpr char kFolder[] = "stacks", kLog[] = "stacks/program.log", kCrashLog[] = "stacks/crash.log";
+constexpr char kNoCommand[] = "the ncclwatch command is not beside the library (NCCLWATCH_COMMAND names it)";
+
 std::string LastLine(const std::string& text) {
   const std::size_t end = text.find_last_not_of('\n');
   if (end == std::string::npos) return {};
@@ -50,19 +55,27 @@ std::string LastLine(const std::string& text) {
   return line.substr(0, kEnough);
 }
 
-std::string Reason(const std::string& command, const Outcome& outcome, const std::string& said) {
+std::string Reason(const std::string& command, const Outcome& outcome, std::int64_t deadline_ms,
+                   const std::string& said) {
   char buffer[128];
   if (outcome.error != 0)
     return fmt::format("{}: {} (NCCLWATCH_COMMAND names another)", command,
                        strerror_r(outcome.error, buffer, sizeof(buffer)));
-  if (!outcome.in_time)
-    return fmt::format("{} stacks was not done after {} s and ended", command, kStacksDeadline_ms / 1000);
+  if (!outcome.in_time) return fmt::format("{} stacks was not done after {} s and ended", command, deadline_ms / 1000);
   if (WIFSIGNALED(outcome.status))
     return fmt::format("{} stacks was ended by signal {}", command, WTERMSIG(outcome.status));
   if (WEXITSTATUS(outcome.status) == 0) return {};
   const std::string last = LastLine(said);
   return fmt::format("{} stacks ended with status {}{}{}", command, WEXITSTATUS(outcome.status),
                      last.empty() ? "" : ": ", last);
+}
+
+// Its output goes to `log` in the directory. Empty, or why it has not done its work.
+std::string Run(const descriptors::Directory& directory, const char* log, std::int64_t deadline_ms, Program program) {
+  program.output = directory.PathOf(log);
+  program.deadline_ms = deadline_ms;
+  const Outcome outcome = RunProgram(program);
+  return Reason(program.arguments[0], outcome, deadline_ms, rundir::ReadSmall(directory, log, kMostSaid).value_or(""));
 }
 
 }  // namespace
@@ -76,8 +89,7 @@ std::string FindCommand(const std::vector<std::string>& environment) {
 }
 
 std::string TakeStacks(const StacksWish& wish) {
-  if (wish.command.empty()) return "the ncclwatch command is not beside the library (NCCLWATCH_COMMAND names it)";
-  constexpr char kFolder[] = "stacks", kLog[] = "stacks/program.log";
+  if (wish.command.empty()) return kNoCommand;
   // One level only: a run directory that was removed meanwhile stays removed.
   if (std::string error = MakeFolder(wish.directory, kFolder); !error.empty()) return error;
   const std::string folder = wish.directory.PathOf(kFolder);
@@ -96,10 +108,46 @@ std::string TakeStacks(const StacksWish& wish) {
   }
   program.arguments.insert(program.arguments.end(), pids.begin(), pids.end());
   program.environment = WithoutLoader(wish.environment);
-  program.output = wish.directory.PathOf(kLog);
-  program.deadline_ms = kStacksDeadline_ms;
-  const Outcome outcome = RunProgram(program);
-  return Reason(wish.command, outcome, rundir::ReadSmall(wish.directory, kLog, kMostSaid).value_or(""));
+  return Run(wish.directory, kLog, kStacksDeadline_ms, std::move(program));
+}
+
+std::string SampleOf(std::int32_t pid) {
+  return std::string(kFolder) + "/" + std::to_string(pid) + format::kSampleSuffix;
+}
+
+std::string UnwindSamples(const StacksWish& wish) {
+  if (wish.command.empty()) return kNoCommand;
+  Program program;
+  program.arguments = {wish.command, "stacks", "--into", wish.directory.PathOf(kFolder)};
+  struct stat info {};
+  for (const StackTarget& target : wish.targets) {
+    const std::string sample = SampleOf(target.pid);
+    if (program.arguments.size() / 2 == kMostTargets || !wish.directory.Stat(sample, &info)) continue;
+    program.arguments.push_back("--sample");
+    program.arguments.push_back(wish.directory.PathOf(sample));
+  }
+  constexpr std::size_t kNoSample = 4;
+  if (program.arguments.size() == kNoSample) return {};
+  if (!wish.directory.IsAtItsPath()) return wish.directory.path() + ": another directory has its name by now";
+  program.environment = WithoutLoader(wish.environment);
+  return Run(wish.directory, kLog, kSamplesDeadline_ms, std::move(program));
+}
+
+std::string UnwindCrashes(const std::string& command, const descriptors::Directory& directory,
+                          const std::vector<std::string>& boxes, const std::vector<std::string>& environment) {
+  if (command.empty()) return kNoCommand;
+  if (std::string error = MakeFolder(directory, kFolder); !error.empty()) return error;
+  if (!directory.IsAtItsPath()) return directory.path() + ": another directory has its name by now";
+  Program program;
+  program.arguments = {command, "stacks"};
+  for (const std::string& box : boxes) {
+    program.arguments.push_back("--crash");
+    program.arguments.push_back(directory.PathOf(box));
+  }
+  program.environment = WithoutLoader(environment);
+  std::string reason = Run(directory, kCrashLog, kCrashDeadline_ms, std::move(program));
+  if (reason.empty()) directory.Unlink(kCrashLog);
+  return reason;
 }
 
 }  // namespace ncclwatch::act

@@ -34,4 +34,18 @@ inline constexpr char kStacksThread[] = "ncclwatch-stack";
 inline constexpr std::int64_t kStacksDeadline_ms = 3000;
 std::string TakeStacks(const StacksWish& wish);
 
+// What processes have left to be unwound (format/sample.h): the file in the run directory, of a process that looked at
+// itself.
+std::string SampleOf(std::int32_t pid);
+// Unwinds such files into files of stacks/, and removes them: for at most kSamplesDeadline_ms. Empty, or in one line
+// why not.
+inline constexpr std::int64_t kSamplesDeadline_ms = 1000;
+std::string UnwindSamples(const StacksWish& wish);
+
+// Unwinds what processes that died of a signal have left behind their boxes, and completes their last words with it.
+// In a thread of ours, for at most kCrashDeadline_ms. Empty, or in one line why not.
+inline constexpr std::int64_t kCrashDeadline_ms = 2000;
+std::string UnwindCrashes(const std::string& command, const descriptors::Directory& directory,
+                          const std::vector<std::string>& boxes, const std::vector<std::string>& environment);
+
 }  // namespace ncclwatch::act

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdio>
 
+#include "ncclwatch/format/sample.h"
 #include "ncclwatch/functions/allocation.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/process_end.h"
@@ -87,6 +88,9 @@ std::string SignalLine(const FatalSignal& signal) {
   for (const reader::Frame& frame : signal.frames)
     if (frames.size() < kEnough && !IsOurs(frame)) frames.push_back(FrameText(frame));
   if (!frames.empty()) line += ", at " + Join(frames, " < ") + (signal.frames.size() > kEnough ? " < ..." : "");
+  constexpr std::uint32_t kSampled = format::kSignalSampled, kUnwound = format::kSignalUnwound;
+  if ((signal.flags & (kSampled | kUnwound)) == kSampled)
+    line += " (its callers are not unwound yet: `ncclwatch diagnose` does that, on its machine)";
   return line;
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ncclwatch/format/sample.h"
 #include "watchdog/reader/file.h"
 #include "watchdog/reader/guard.h"
 #include "watchdog/reader/load.h"
@@ -112,6 +113,8 @@ std::uint64_t MappedBox::words_said() const {
   const format::Words& words = *layout_.words;
   for (const auto* count : {&words.signals_seen, &words.exceptions_seen, &words.allocations_failed, &words.errors_seen})
     said += count->load(std::memory_order_acquire);
+  for (const format::FatalSignal& signal : words.signals)
+    if ((Load(signal.flags) & format::kSignalUnwound) != 0) ++said;  // its frames have been found since
   return said + misuses_said();
 }
 

@@ -61,6 +61,7 @@ bool Lower(const T& most, T* value) {
 // Whether the ceiling of this variable changed the settings.
 bool Clamp(std::string_view name, const Settings& most, Settings* settings) {
   if (name == "NCCLWATCH_COMMUNICATORS") return Lower(most.communicators, &settings->communicators);
+  if (name == "NCCLWATCH_CRASH_STACK") return Lower(most.crash_stack, &settings->crash_stack);
   if (name == "NCCLWATCH_RING") return Lower(most.ring, &settings->ring);
   if (name == "NCCLWATCH_GPU") return Lower(most.gpu, &settings->gpu);
   if (name == "NCCLWATCH_LOG") return Lower(most.log, &settings->log);

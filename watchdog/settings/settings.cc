@@ -16,6 +16,7 @@ constexpr std::uint32_t kSmallestRing = 256;
 constexpr std::uint32_t kLargestRing = 1u << 22;
 constexpr std::uint32_t kFewestCommunicators = 64;
 constexpr std::uint32_t kMostCommunicators = 65536;
+constexpr double kMostCrashStack = 8 << 20;
 constexpr double kLongestTimeout_s = 7 * 86400.0;  // beyond a week a stall is nobody's news
 
 std::optional<double> Timeout(const Environment& environment) {
@@ -103,10 +104,21 @@ std::optional<double> Measure(std::string_view text, const Unit (&units)[N]) {
   return number * factor;
 }
 
+constexpr Unit kSizes[] = {{'k', 1024.0}, {'m', 1048576.0}, {'g', 1073741824.0}, {'t', 1099511627776.0}};
+
+std::uint32_t CrashStack(const Environment& environment, std::uint32_t fallback) {
+  constexpr const char* kVariable = "NCCLWATCH_CRASH_STACK";
+  const std::string_view value = environment.Get(kVariable);
+  if (value.empty()) return fallback;
+  const std::optional<double> bytes = Measure(value, kSizes);
+  if (bytes && *bytes <= kMostCrashStack) return static_cast<std::uint32_t>(*bytes);
+  environment.Complain(kVariable, "not understood, 64K is used; accepted: a size up to 8M as in 64K, or 0 for none");
+  return fallback;
+}
+
 Keep KeepOf(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_KEEP";
   constexpr Unit kTimes[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
-  constexpr Unit kSizes[] = {{'k', 1024.0}, {'m', 1048576.0}, {'g', 1073741824.0}, {'t', 1099511627776.0}};
   const std::string_view value = environment.Get(kVariable);
   Keep keep;
   if (value.empty()) return keep;
@@ -173,6 +185,7 @@ Settings Parse(const Environment& environment) {
   settings.timeout_s = Timeout(environment);
   settings.ring = Ring(environment, settings.ring);
   settings.communicators = Communicators(environment, settings.communicators);
+  settings.crash_stack = CrashStack(environment, settings.crash_stack);
   constexpr Environment::Choice<GpuMarks> kGpuMarks[] = {
       {"off", GpuMarks::kOff}, {"end", GpuMarks::kEnd}, {"both", GpuMarks::kBoth}};
   settings.gpu = environment.Choose("NCCLWATCH_GPU", settings.gpu, kGpuMarks, "off, end, both");

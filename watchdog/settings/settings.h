@@ -33,6 +33,7 @@ struct Settings {
   OnFault on_fault = OnFault::kDump;   // NCCLWATCH_ON_FAULT
   std::optional<double> timeout_s;     // NCCLWATCH_TIMEOUT, none: auto
   std::uint32_t communicators = 1024;  // NCCLWATCH_COMMUNICATORS, alive at once in one process, in [64, 65536]
+  std::uint32_t crash_stack = 65536;   // NCCLWATCH_CRASH_STACK, bytes of the stack that a crash keeps, 0: none
   std::uint32_t ring = 16384;          // NCCLWATCH_RING, rounded up to a power of two in [256, 2^22]
   GpuMarks gpu = GpuMarks::kEnd;       // NCCLWATCH_GPU
   std::string nccl;                    // NCCLWATCH_NCCL

@@ -15,6 +15,7 @@ constexpr Variable kVariables[] = {
     {"NCCLWATCH_BIND", "", ""},
     {"NCCLWATCH_COMMAND", "", ""},
     {"NCCLWATCH_COMMUNICATORS", "1024", "", true},
+    {"NCCLWATCH_CRASH_STACK", "64K", "0", true},
     {"NCCLWATCH_DIR", "", "", false, true},
     {"NCCLWATCH_EXCHANGE", "auto", "off"},
     {"NCCLWATCH_EXCLUDE", "", ""},

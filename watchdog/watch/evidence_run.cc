@@ -1,5 +1,7 @@
 #include "watchdog/watch/evidence_run.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <ctime>
 #include <utility>
@@ -39,6 +41,7 @@ struct EvidenceRun::State {
 
   void TakeStacks();
   bool AllThere(std::int64_t since_ns);
+  void AwaitSamples();
 };
 
 // Reads what lies there of the processes wanted. True if it is of now.
@@ -59,9 +62,27 @@ void EvidenceRun::State::TakeStacks() {
   const std::int64_t began_ns = Monotonic();
   stacks.complaint = act::TakeStacks(
       {.command = command, .directory = wish.dump.directory, .targets = wish.targets, .environment = environment});
-  if (AllThere(began_ns) || !AskForOwnStacks(wish.dump.directory)) return;
+  if (AllThere(began_ns)) return;
+  for (const act::StackTarget& target : wish.targets) wish.dump.directory.Unlink(act::SampleOf(target.pid));
+  if (!AskForOwnStacks(wish.dump.directory)) return;
+  AwaitSamples();
+  const std::string complaint = act::UnwindSamples(
+      {.command = command, .directory = wish.dump.directory, .targets = wish.targets, .environment = environment});
+  if (stacks.complaint.empty()) stacks.complaint = complaint;
+  AllThere(began_ns);
+}
+
+// Until every process of which there are no stacks has left a sample, or for kOwnStacks_ns.
+void EvidenceRun::State::AwaitSamples() {
   const std::int64_t until_ns = Monotonic() + kOwnStacks_ns;
-  while (!AllThere(began_ns) && Monotonic() < until_ns) {
+  const auto there = [&](const act::StackTarget& target) {
+    const bool read = std::any_of(stacks.processes.begin(), stacks.processes.end(), [&](const auto& process) {
+      return static_cast<std::int32_t>(process.pid) == target.pid && !process.where.empty();
+    });
+    struct stat info {};
+    return read || wish.dump.directory.Stat(act::SampleOf(target.pid), &info);
+  };
+  while (!std::all_of(wish.targets.begin(), wish.targets.end(), there) && Monotonic() < until_ns) {
     const timespec pause{0, kPoll_ns};
     nanosleep(&pause, nullptr);
   }

@@ -53,6 +53,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       environment_(environment),
       journal_(context.own),
       evidence_(context.command, environment),
+      crashes_(context, environment),
       compare_(std::make_unique<LiveCompare>()),
       crowd_(context, &journal_, compare_.get()),
       job_(context, lease, &journal_, *environment) {}
@@ -81,7 +82,9 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
   if (!taken_over_) TakeOver(now_ns);
   if (ending_) return;  // communicators are being aborted: what is seen now says nothing about the fault
   Meet(now_ns);
-  const int new_deaths = crowd_.LookForDeaths(now_ns) + DeathsElsewhere();
+  const int deaths_here = crowd_.LookForDeaths(now_ns);
+  if (deaths_here > 0) crashes_.Begin(crowd_, now_ns);
+  unjudged_deaths_ += deaths_here + DeathsElsewhere();
   LookAfterEvidence();
   const bool off = lease_->words().switched_off.load(std::memory_order_acquire) != 0;
   if (off) {
@@ -98,9 +101,11 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
   if (now_ns - looked_silent_ns_ >= kSilentEvery_ns && now_ns >= not_before_ns_) {
     looked_silent_ns_ = now_ns;
     crowd_.DropCut();
-    crowd_.LookAtSilent(now_ns);
+    if (crowd_.LookAtSilent(now_ns)) crashes_.Begin(crowd_, now_ns);
   }
-  if (now_ns - compared_ns_ >= kCompareEvery_ns || new_deaths > 0) {
+  const bool due = now_ns - compared_ns_ >= kCompareEvery_ns || unjudged_deaths_ > 0;
+  if (due && !crashes_.Busy(now_ns)) {
+    const int new_deaths = std::exchange(unjudged_deaths_, 0);
     compared_ns_ = now_ns;
     crowd_.DropCut();
     compare_->Poll(now_ns);
@@ -112,6 +117,14 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
     if (ripe.any() && (!round_ || ripe.new_deaths)) Judge(now_ns, ripe);
   }
   EndIfDue(now_ns);
+}
+
+void Leader::TickOnceMore(std::int64_t now_ns) {
+  constexpr std::int64_t kFrames_ns = 70 * kMs;  // within Farewell::kPatience_ms, with room to judge
+  Tick(now_ns, 0);
+  if (!crashes_.Busy(now_ns)) return;
+  crashes_.Await(kFrames_ns);
+  Tick(Monotonic(), 0);
 }
 
 void Leader::TakeOver(std::int64_t now_ns) {

@@ -17,6 +17,7 @@
 #include "watchdog/diagnosis/live_compare.h"
 #include "watchdog/diagnosis/snapshot.h"
 #include "watchdog/watch/context.h"
+#include "watchdog/watch/crash_run.h"
 #include "watchdog/watch/crowd.h"
 #include "watchdog/watch/evidence_run.h"
 #include "watchdog/watch/job_wide.h"
@@ -42,6 +43,8 @@ class Leader {
 
   // Looks at what is due. gap_ns: how long this thread did not run although it wanted to.
   void Tick(std::int64_t now_ns, std::int64_t gap_ns);
+  // Before this process ends.
+  void TickOnceMore(std::int64_t now_ns);
   void AddPollFds(std::vector<pollfd>* fds) const { crowd_.AddPollFds(fds); }
   // The process is about to end: what was told to other nodes is given time to leave.
   void Linger();
@@ -143,6 +146,7 @@ class Leader {
   const std::vector<std::string>* environment_;
   Journal journal_;
   EvidenceRun evidence_;
+  CrashRun crashes_;
   std::unique_ptr<diagnosis::LiveCompare> compare_;
   Crowd crowd_;
   JobWide job_;
@@ -167,6 +171,7 @@ class Leader {
   int deaths_at_verdict_ = 0;
   std::map<std::uint64_t, std::pair<std::uint64_t, std::int64_t>> suspected_;  // communicator -> position, first seen
 
+  int unjudged_deaths_ = 0;  // that wait for frames of a crash
   bool taken_over_ = false;
   std::int64_t took_over_ns_ = 0;
   bool was_off_ = false;

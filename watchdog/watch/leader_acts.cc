@@ -27,7 +27,7 @@ using diagnosis::Certainty;
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kSaveAtMost_ns = 10'000 * kMs;  // for evidence, before a job is ended all the same
 constexpr std::int64_t kStacksFromAfar_ns =
-    act::kStacksDeadline_ms * kMs + 1500 * kMs;  // from another node: taken there, by each process itself if need be
+    act::kStacksDeadline_ms * kMs + 2000 * kMs;  // from another node: taken there, by each process itself if need be
 constexpr std::int64_t kCompareOwnEvery_ns = 400 * kMs;
 constexpr std::int64_t kEndThemselves_ns = Ending::kAtMost_ns;
 constexpr std::int64_t kEndAtMost_ns = kEndThemselves_ns + 1000 * kMs;

@@ -22,21 +22,21 @@ void Orders::Obey(format::Lease& words, bool others_left, std::int64_t now_ns) {
   if (own_->watching.load(std::memory_order_relaxed) != watching)
     own_->watching.store(watching, std::memory_order_release);
   const std::uint64_t wanted = words.own_stacks_wanted.load(std::memory_order_acquire);
-  if (stacks_written_ && *stacks_written_ != wanted) WriteStacks();
-  stacks_written_ = wanted;  // orders from before this process began are not for it
+  if (sampled_ && *sampled_ != wanted) WriteSample();
+  sampled_ = wanted;  // orders from before this process began are not for it
   if (words.ending.load(std::memory_order_acquire) == 0) return;
   if (ending_.Due(now_ns) && !others_left) act::EndOwnProcess(own_);
 }
 
-void Orders::WriteStacks() const {
-  if (!own_stacks_) return;
+void Orders::WriteSample() const {
+  if (!sample_) return;
   const std::uint32_t pid = own_->identity.pid;
-  act::StartThread(act::kStacksThread, [take = own_stacks_, directory = directory_, pid] {
+  act::StartThread(act::kStacksThread, [take = sample_, directory = directory_, pid] {
     const std::optional<reader::ProcessStacks> there = reader::ReadProcessStacks(directory, pid);
     if (there && !there->where.empty() && Monotonic() - there->at_ns < kFresh_ns) return;
-    const std::string text = take();
-    if (text.empty() || !directory.MakeFolder(reader::kStacksFolder)) return;
-    act::WriteFile(directory, fmt::format("{}/{}.txt", reader::kStacksFolder, pid), text);
+    const std::string sample = take();
+    if (sample.empty() || !directory.MakeFolder(reader::kStacksFolder)) return;
+    act::WriteFile(directory, act::SampleOf(static_cast<std::int32_t>(pid)), sample);
   });
 }
 

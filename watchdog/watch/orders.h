@@ -15,23 +15,23 @@ namespace ncclwatch::watch {
 
 class Orders {
  public:
-  // The text of this process's own stacks (reader/stacks.h); in a thread of its own, as it may take a while. May be
+  // A sample of this process's own stacks (format/sample.h); in a thread of its own, as it may take a while. May be
   // null.
-  using OwnStacks = std::string (*)();
-  Orders(format::Header* own, descriptors::Directory directory, Ending::Abort abort, OwnStacks own_stacks)
-      : own_(own), directory_(std::move(directory)), ending_(abort), own_stacks_(own_stacks) {}
+  using SampleStacks = std::string (*)();
+  Orders(format::Header* own, descriptors::Directory directory, Ending::Abort abort, SampleStacks sample)
+      : own_(own), directory_(std::move(directory)), ending_(abort), sample_(sample) {}
 
   // At every turn of the watchdog. others_left: this process leads the ending of the job and ends last.
   void Obey(format::Lease& words, bool others_left, std::int64_t now_ns);
 
  private:
-  void WriteStacks() const;
+  void WriteSample() const;
 
   format::Header* own_;
   descriptors::Directory directory_;
   Ending ending_;
-  OwnStacks own_stacks_;
-  std::optional<std::uint64_t> stacks_written_;  // the newest order that has been seen
+  SampleStacks sample_;
+  std::optional<std::uint64_t> sampled_;  // the newest order that has been seen
 };
 
 }  // namespace ncclwatch::watch

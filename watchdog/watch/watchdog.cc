@@ -52,7 +52,7 @@ struct Watchdog::State {
         clock(start.own),
         call_sites(start.own),
         memory(start.own),
-        orders(start.own, context.directory, start.abort_communicators, start.own_stacks),
+        orders(start.own, context.directory, start.abort_communicators, start.sample_own_stacks),
         sweep(start.settings.keep, start.directory.path()) {}
   ~State() {
     if (wake >= 0) close(wake);
@@ -178,7 +178,7 @@ void Watchdog::State::LookOnceMore(std::int64_t now_ns) {
   if (lease && !leader && failures < kMostFailures) LookAtHolder(now_ns);
   if (!leader || !lease->Mine()) return;
   log::Debug("this process is about to end by SIGTERM: looks once more");
-  leader->Tick(now_ns, 0);
+  leader->TickOnceMore(now_ns);
   leader->Linger();
 }
 

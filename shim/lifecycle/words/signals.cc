@@ -11,9 +11,10 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "ncclwatch/format/sample.h"
 #include "shim/lifecycle/process.h"
-#include "shim/lifecycle/words/backtrace.h"
 #include "shim/lifecycle/words/loaded.h"
+#include "shim/lifecycle/words/sample.h"
 #include "shim/lifecycle/words/write.h"
 #include "watchdog/reader/guard.h"
 
@@ -28,9 +29,6 @@ struct sigaction had[std::size(kSignals)];
 bool reports[std::size(kSignals)];
 bool lent[std::size(kSignals)];
 
-// Programs that live with such signals (a Java machine, a debugger's) get this many of theirs unwound, and then only
-// the place: microseconds each.
-constexpr std::uint64_t kHandledUnwound = 32;
 // How long a thread whose signal nobody handles waits while another's is being written down: it is about to end the
 // process, and the first one's words shall be whole.
 constexpr int kPatience_ms = 20;
@@ -62,14 +60,6 @@ bool ComesAgain(int signal, const siginfo_t& info) {
   return signal == SIGSEGV || signal == SIGFPE || signal == SIGILL;
 }
 
-std::uint64_t StackPointer(const ucontext_t& context) {
-#if defined(__x86_64__)
-  return static_cast<std::uint64_t>(context.uc_mcontext.gregs[REG_RSP]);
-#else
-  return context.uc_mcontext.sp;
-#endif
-}
-
 // The page under the stack was reached by a push or a call (at the stack pointer), or by a frame too large for it.
 bool IsOverflow(int signal, const siginfo_t& info, std::uint64_t stack) {
   if (signal != SIGSEGV || info.si_code <= 0) return false;
@@ -79,10 +69,11 @@ bool IsOverflow(int signal, const siginfo_t& info, std::uint64_t stack) {
 
 void WriteSignal(Box& box, int signal, const siginfo_t& info, const ucontext_t& context, bool handled) {
   const std::uint64_t number = box.words->signals_seen.fetch_add(1, std::memory_order_relaxed);
-  const std::uint64_t stack = StackPointer(context);
+  const std::uint64_t stack = StackPointerOf(context);
   const std::uint32_t flags =
       (handled ? format::kSignalHandled : 0u) | (IsOverflow(signal, info, stack) ? format::kSignalOverflow : 0u);
-  WriteEntry(box.words->signals[number % format::kFatalSignals], number, [&](format::FatalSignal& entry) {
+  format::FatalSignal& written = box.words->signals[number % format::kFatalSignals];
+  WriteEntry(written, number, [&](format::FatalSignal& entry) {
     Put(entry.fault_address, info.si_code > 0 ? reinterpret_cast<std::uint64_t>(info.si_addr) : 0);
     Put(entry.stack_pointer, stack);
     Put(entry.signal, signal);
@@ -93,8 +84,7 @@ void WriteSignal(Box& box, int signal, const siginfo_t& info, const ucontext_t& 
     char name[sizeof entry.thread_name] = {};
     prctl(PR_GET_NAME, name);
     PutText(entry.thread_name, name);
-    const std::uint32_t most = handled && number >= kHandledUnwound ? 1 : format::kFrames;
-    Put(entry.frames, Backtrace(box, context, most, entry.frame));
+    WritePlace(box, context, &entry);
   });
   if (handled) return;
   format::LastWords& words = box.header->last_words;
@@ -102,6 +92,8 @@ void WriteSignal(Box& box, int signal, const siginfo_t& info, const ucontext_t& 
   Put(words.at_ns, clock::Nanoseconds(CLOCK_MONOTONIC));
   words.written.store(1, std::memory_order_release);
   box.header->state.store(static_cast<std::uint32_t>(format::ProcessState::kCrashing), std::memory_order_release);
+  // The words come first: they are whole whatever becomes of the sample.
+  if (AppendSample(box, context, written)) Put(written.flags, flags | format::kSignalSampled);
 }
 
 // False if this thread is writing already: what it writes has faulted.
@@ -253,7 +245,8 @@ void TakeFatalSignalsBack() {
   }
 }
 
-void CatchFatalSignals(Box& box) {
+void CatchFatalSignals(Box& box, std::uint32_t stack_bytes) {
+  PrepareSample(box, stack_bytes);
   static constinit std::atomic<bool> caught{false};
   if (!caught.exchange(true)) {
     PrepareLoaded();

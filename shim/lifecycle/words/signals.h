@@ -7,13 +7,16 @@
 // stack without one dies without words, as it would have died without us.
 #pragma once
 
+#include <cstdint>
+
 namespace ncclwatch::shim {
 
 struct Box;
 
+// Of the stack of a thread that dies so many bytes are kept.
 // Takes the signals, once per program: fork children inherit the handlers, which are silent there until the child has
 // a box of its own.
-void CatchFatalSignals(Box& box);
+void CatchFatalSignals(Box& box, std::uint32_t stack_bytes);
 
 // While a library begins that installs its own where it finds the default only, and is silent otherwise: Open MPI in
 // MPI_Init. Those that it installs tell the user of the signal and end the process by it.

@@ -160,10 +160,25 @@ void BeforeNccl(int number, const std::string& how) {
   if (how == "small-stack") UseAlternateStack(8192);  // what SIGSTKSZ has always been
 }
 
+void Limit(int what, rlim_t most) {
+  rlimit limit{};
+  CHECK(getrlimit(static_cast<__rlimit_resource>(what), &limit) == 0);
+  limit.rlim_cur = most;
+  CHECK(setrlimit(static_cast<__rlimit_resource>(what), &limit) == 0);
+}
+
 void AfterNccl(int number, const std::string& how) {
   if (how == "late") Install(number, Leave, 0);
   if (how == "late-explains") Install(number, Explain, SA_RESTART);
   if (how == "passes-on") Install(number, PassOn, 0);
+  if (how == "small-files") Limit(RLIMIT_FSIZE, 65536);
+  if (how == "no-descriptors") {
+    Limit(RLIMIT_NOFILE, 64);
+    while (dup(STDOUT_FILENO) >= 0) {
+    }
+  }
+  if (how == "closed")  // all that the program has not opened itself
+    for (int fd = 3; fd < 4096; ++fd) close(fd);
 }
 
 // In a fork child, which must not write into its parent's box.

@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "ncclwatch/format/sample.h"
 #include "tests/unit/diagnosis/verdicts.h"
 #include "watchdog/diagnosis/diagnose.h"
 
@@ -88,6 +89,21 @@ bool Advises(const Diagnosis& diagnosis, const std::string& part) {
   for (const std::string& line : diagnosis.findings.at(0).next_steps)
     if (line.find(part) != std::string::npos) return true;
   return false;
+}
+
+TEST(LastWords, ACrashThatIsNotUnwoundSaysSo) {
+  for (const bool unwound : {false, true}) {
+    Job job = Running(3);
+    job.Call({0, 1}, kWorld, AllReduce());
+    Crash(&job, 2, SIGABRT, format::kSignalSampled | (unwound ? format::kSignalUnwound : 0u));
+    if (!unwound) job.Box(2).words.signals[0].frames.resize(1);
+    job.Die(2, Job::Signal(SIGABRT));
+    const Diagnosis diagnosis = job.Judge();
+    Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {2});
+    EXPECT_EQ(Tells(diagnosis, "not unwound yet"), !unwound);
+    EXPECT_HAS(diagnosis.findings[0].summary,
+               unwound ? "died of SIGABRT in train+0x1234" : "died of SIGABRT in libc.so.6+0x8aeec");
+  }
 }
 
 TEST(LastWords, TheNextStepIsWhereItCrashed) {

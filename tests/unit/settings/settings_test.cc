@@ -168,6 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                     std::pair{"NCCLWATCH_TIMEOUT", "1e400"}, std::pair{"NCCLWATCH_TIMEOUT", "s"},
                     std::pair{"NCCLWATCH_RING", "0"}, std::pair{"NCCLWATCH_RING", "-1"},
                     std::pair{"NCCLWATCH_RING", "4194305"}, std::pair{"NCCLWATCH_RING", "16k"},
+                    std::pair{"NCCLWATCH_CRASH_STACK", "9M"}, std::pair{"NCCLWATCH_CRASH_STACK", "much"},
                     std::pair{"NCCLWATCH_COMMUNICATORS", "0"}, std::pair{"NCCLWATCH_COMMUNICATORS", "65537"},
                     std::pair{"NCCLWATCH_GPU", "some"}, std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
                     std::pair{"NCCLWATCH_TRACE", "full"}, std::pair{"NCCLWATCH_NUMERICS", "nan"},
@@ -205,6 +206,14 @@ TEST(Settings, APortOutsideTheRangeIsMappedIntoIt) {
   }
   EXPECT_EQ(InRange(*ParseBind(":1-65535"), 65535), 65535);
   EXPECT_EQ(InRange({}, 23456), 23456);
+}
+
+TEST(Settings, OfTheStackOfACrashASizeIsKept) {
+  const auto size = [](const char* text) { return From({{"NCCLWATCH_CRASH_STACK", text}}).settings.crash_stack; };
+  EXPECT_EQ(size(""), 65536u);
+  EXPECT_EQ(size("0"), 0u);
+  EXPECT_EQ(size("8K"), 8192u);
+  EXPECT_EQ(size("8M"), 8u << 20);
 }
 
 TEST(Settings, WhatIsKeptIsAnAgeAndASize) {

@@ -1,0 +1,24 @@
+// What a thread leaves when a signal ends its process: its registers, the top of its stack, and where the modules are.
+// The `ncclwatch` command unwinds it after the death. Async-signal-safe; one thread at a time.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstdint>
+
+#include "ncclwatch/format/last_words.h"
+
+namespace ncclwatch::shim {
+
+struct Box;
+
+// Outside of signal handlers: of a stack so many bytes are kept, none where it is 0.
+void PrepareSample(const Box& box, std::uint32_t bytes);
+
+std::uint64_t StackPointerOf(const ucontext_t& context);
+// Frame 0 of the entry: where the signal found the thread.
+void WritePlace(Box& box, const ucontext_t& context, format::FatalSignal* entry);
+// Appends a sample (format/sample.h) to the file of the box. False if there is no room, or if it is not wanted.
+bool AppendSample(const Box& box, const ucontext_t& context, const format::FatalSignal& entry);
+
+}  // namespace ncclwatch::shim
