@@ -171,7 +171,7 @@ void JobWide::BeginReign(std::int64_t now_ns) {
 }
 
 void JobWide::LeaveToLaterRun(std::int64_t now_ns) {
-  context_.log.Warn(
+  log::Warn(
       "a later run has begun the ranks of this node elsewhere: this process belongs to an earlier run, "
       "and leaves the other nodes alone");
   exchange_.reset();

@@ -90,8 +90,8 @@ void JobWide::SayEarlierRuns() {
   for (const std::string& name : hub_->earlier_runs()) {
     const auto node = hub_->table().nodes().find(name);
     if (name == own_ || node == hub_->table().nodes().end() || !said_earlier_.insert(name).second) continue;
-    context_.log.Warn("node " + HostOf(node->second) + " still has ranks " + RanksOf(node->second) +
-                      " of an earlier run of this job: they are not watched");
+    log::Warn("node {} still has ranks {} of an earlier run of this job: they are not watched", HostOf(node->second),
+              RanksOf(node->second));
   }
 }
 

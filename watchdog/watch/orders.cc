@@ -1,7 +1,5 @@
 #include "watchdog/watch/orders.h"
 
-#include <fmt/format.h>
-
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/stacks.h"
