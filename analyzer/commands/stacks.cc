@@ -202,7 +202,7 @@ int Stacks(const Command& self, const Arguments& arguments) {
   const auto threads = Pairs(wish.threads), ranks = Pairs(wish.ranks);
   const auto started = Pairs<std::uint64_t>(wish.started);
   if (!threads || !ranks || !started)
-    return UsageError("stacks", "--thread, --rank and --started take a pid, a colon and a number");
+    return UsageError(self, "--thread, --rank and --started take a pid, a colon and a number");
   if (!wish.samples.empty() && wish.into.empty()) return UsageError(self, "--sample needs --into");
   if (!wish.crashes.empty()) return UnwindCrashes(self, wish.crashes);
   if (!wish.samples.empty()) return UnwindSamples(self, wish);

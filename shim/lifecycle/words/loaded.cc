@@ -62,7 +62,6 @@ int Remember(dl_phdr_info* info, std::size_t, void*) {
   for (int i = 0; i < info->dlpi_phnum; ++i) {
     const ElfW(Phdr)& segment = info->dlpi_phdr[i];
     const std::uint64_t begin = info->dlpi_addr + segment.p_vaddr;
-    if (segment.p_type == PT_GNU_EH_FRAME) module.eh_frame_hdr = begin;
     if (segment.p_type == PT_DYNAMIC) executing.dynamic = reinterpret_cast<const ElfW(Dyn)*>(begin);
     if (segment.p_type != PT_LOAD) continue;
     module.begin = std::min(module.begin, begin);
@@ -92,8 +91,7 @@ bool FindLoaded(std::uint64_t address, Loaded* module) {
   if (const FindObject find = find_object.load(std::memory_order_acquire)) {
     Found found{};
     if (find(reinterpret_cast<void*>(address), &found) != 0) return false;
-    *module = {reinterpret_cast<std::uint64_t>(found.begin), reinterpret_cast<std::uint64_t>(found.end), 0,
-               reinterpret_cast<std::uint64_t>(found.eh_frame_hdr), 0};
+    *module = {reinterpret_cast<std::uint64_t>(found.begin), reinterpret_cast<std::uint64_t>(found.end), 0, 0};
     // Another thread may be unloading it.
     link_map map{};
     if (!ReadSelf(reinterpret_cast<std::uint64_t>(found.map), &map)) return false;

@@ -11,9 +11,8 @@ namespace ncclwatch::shim {
 struct Loaded {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
-  std::uint64_t bias = 0;          // what the loader added to the module's own addresses
-  std::uint64_t eh_frame_hdr = 0;  // its table of unwinding, 0 none
-  std::uint64_t name = 0;          // address of its path as the loader keeps it; an empty text is the program itself
+  std::uint64_t bias = 0;  // what the loader added to the module's own addresses
+  std::uint64_t name = 0;  // address of its path as the loader keeps it; an empty text is the program itself
 };
 
 // Outside of signal handlers, one thread at a time: finds glibc's own way (2.35), else remembers what is loaded by now.

@@ -13,9 +13,8 @@ namespace ncclwatch::shim {
 
 struct Box;
 
-// Of the stack of a thread that dies so many bytes are kept.
-// Takes the signals, once per program: fork children inherit the handlers, which are silent there until the child has
-// a box of its own.
+// A thread that dies leaves so many bytes of its stack. Takes the signals, once per program: fork children inherit the
+// handlers, which are silent there until the child has a box of its own.
 void CatchFatalSignals(Box& box, std::uint32_t stack_bytes);
 
 // While a library begins that installs its own where it finds the default only, and is silent otherwise: Open MPI in
