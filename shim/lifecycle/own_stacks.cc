@@ -13,6 +13,7 @@
 
 #include "ncclwatch/format/sample.h"
 #include "shim/lifecycle/process.h"
+#include "shim/lifecycle/words/sample.h"
 #include "shim/lifecycle/words/self_memory.h"
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
@@ -55,6 +56,8 @@ std::optional<Place> PlaceOf(const std::string& task) {
 // From the stack pointer up, as far as it can be read.
 std::string CopyStack(std::uint64_t from, std::size_t most) {
   std::string copy;
+  const std::uint64_t end = MainStackEnd();
+  if (from < end) most = std::min<std::uint64_t>(most, end - from);
   while (copy.size() < most) {
     const std::size_t part = std::min<std::size_t>(kPage - (from + copy.size()) % kPage, most - copy.size());
     const std::size_t used = copy.size();

@@ -197,6 +197,17 @@ def fatal_sample_is_unwound_once(sandbox):
 
 
 @case
+def fatal_sample_has_no_environment(sandbox):
+    """It lies on the main thread's stack, behind the frames."""
+    secret = "a-secret-of-the-environment"
+    path = only_box(run(sandbox, "null", "nobody", -signal.SIGSEGV, extra={"HOST_SECRET": secret}))
+    with open(path, "rb") as file:
+        data = file.read()
+    check(len(data) > size_announced(path), "no sample behind the box")
+    check(secret.encode() not in data, "the box holds what the environment says")
+
+
+@case
 def fatal_sample_that_is_damaged(sandbox):
     """Nothing in it is trusted: frames may be missing, and the rest of the box is read as ever."""
     path = only_box(run(sandbox, "null", "nobody", -signal.SIGSEGV))

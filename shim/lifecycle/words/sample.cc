@@ -1,5 +1,6 @@
 #include "shim/lifecycle/words/sample.h"
 
+#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -17,6 +18,7 @@
 #include "shim/recorder/box.h"
 #include "shim/recorder/clock.h"
 #include "shim/recorder/put.h"
+#include "shim/resolve/preload.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -34,6 +36,7 @@ struct Head {
 } head;
 std::uint64_t device = 0;  // of the box's file
 std::uint32_t stack_bytes = 0;
+std::uint64_t main_stack_end = 0;
 MappingFilter mappings;
 char piece[4096];
 
@@ -92,7 +95,8 @@ void AppendStack(const Box& box, std::uint64_t stack, std::uint64_t offset, form
   while (used < stack_bytes) {
     const std::uint64_t page_end = (at / kSmallestPage + 1) * kSmallestPage;
     if (page_end < at) return;
-    const std::uint64_t bytes = std::min(page_end - at, stack_bytes - used);
+    std::uint64_t bytes = std::min(page_end - at, stack_bytes - used);
+    if (at < main_stack_end) bytes = std::min(bytes, main_stack_end - at);
     errno = 0;
     const std::uint64_t written = WriteAt(box.fd, reinterpret_cast<const void*>(at), bytes, offset + used);
     if (written == 0 && used == 0 && errno == EFAULT && page_end < give_up) {
@@ -103,7 +107,7 @@ void AppendStack(const Box& box, std::uint64_t stack, std::uint64_t offset, form
     if (used == 0) thread->stack_address = at;
     used += written;
     thread->stack_bytes = static_cast<std::uint32_t>(used);
-    if (written < bytes) return;
+    if (written < bytes || at + written == main_stack_end) return;
     at = page_end;
   }
 }
@@ -180,8 +184,12 @@ void PrepareSample(const Box& box, std::uint32_t bytes) {
   struct stat file {};
   stack_bytes = fstat(box.fd, &file) == 0 ? bytes : 0;
   device = file.st_dev;
+  const auto* end = static_cast<const std::uint64_t*>(resolve::Dlsym(RTLD_DEFAULT, "__libc_stack_end"));
+  main_stack_end = end ? *end : 0;
   named_used = 0;  // in a fork child they were another box's
 }
+
+std::uint64_t MainStackEnd() { return main_stack_end; }
 
 std::uint64_t StackPointerOf(const ucontext_t& context) {
 #if defined(__x86_64__)

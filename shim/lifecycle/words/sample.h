@@ -15,6 +15,9 @@ struct Box;
 // Outside of signal handlers: of a stack so many bytes are kept, none where it is 0.
 void PrepareSample(const Box& box, std::uint32_t bytes);
 
+// Where the frames of the main thread end: its arguments and the environment lie behind. 0: not known.
+std::uint64_t MainStackEnd();
+
 std::uint64_t StackPointerOf(const ucontext_t& context);
 // Frame 0 of the entry: where the signal found the thread.
 void WritePlace(Box& box, const ucontext_t& context, format::FatalSignal* entry);
