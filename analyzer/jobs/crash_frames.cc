@@ -26,7 +26,9 @@ namespace {
 
 using format::FatalSignal;
 
-constexpr std::uint32_t kUnwoundOrNot = format::kSignalSampled | format::kSignalUnwound;
+bool AwaitsUnwinding(std::uint32_t flags) {
+  return (flags & format::kSignalSampled) != 0 && (flags & format::kSignalUnwound) == 0;
+}
 
 class OpenFile {
  public:
@@ -111,9 +113,8 @@ void KeepPlace(const reader::Frame& place, std::vector<reader::Frame>* frames) {
 }
 
 void AddTo(reader::BoxImage* box) {
-  const auto sampled = std::find_if(box->words.signals.begin(), box->words.signals.end(), [](const auto& one) {
-    return (one.flags & kUnwoundOrNot) == format::kSignalSampled;
-  });
+  const auto sampled = std::find_if(box->words.signals.begin(), box->words.signals.end(),
+                                    [](const auto& one) { return AwaitsUnwinding(one.flags); });
   if (sampled == box->words.signals.end()) return;
   const OpenFile file(open(box->path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   const std::unique_ptr<CrashedBox> crashed = OpenCrash(file.fd());
@@ -122,7 +123,7 @@ void AddTo(reader::BoxImage* box) {
   const auto process = ReadSample(file.fd(), *crashed, &reason);
   if (!process) return;
   for (reader::FatalSignal& signal : box->words.signals) {
-    if ((signal.flags & kUnwoundOrNot) != format::kSignalSampled || signal.at_ns != process->header().at_ns) continue;
+    if (!AwaitsUnwinding(signal.flags) || signal.at_ns != process->header().at_ns) continue;
     std::vector<reader::Frame> frames = FramesOf(process.get());
     if (!signal.frames.empty()) KeepPlace(signal.frames.front(), &frames);
     if (frames.empty()) return;
@@ -134,7 +135,7 @@ void AddTo(reader::BoxImage* box) {
 // The texts that a box gets for its frames, behind those that it has.
 class Strings {
  public:
-  Strings(const CrashedBox& box)
+  explicit Strings(const CrashedBox& box)
       : section_(box.header().strings),
         used_(std::min(box.header().strings_used.load(std::memory_order_relaxed), section_.count)),
         first_(used_) {}
@@ -174,8 +175,7 @@ std::unique_ptr<Entry> FindEntry(int fd, const CrashedBox& box, std::int64_t at_
     entry->offset = box.header().words.offset + offsetof(format::Words, signals) + i * sizeof(FatalSignal);
     if (!ReadAt(fd, entry->offset, &entry->signal, sizeof(FatalSignal))) return nullptr;
     const FatalSignal& signal = entry->signal;
-    if (signal.commit.load(std::memory_order_relaxed) != 0 && signal.at_ns == at_ns &&
-        (signal.flags & kUnwoundOrNot) == format::kSignalSampled)
+    if (signal.commit.load(std::memory_order_relaxed) != 0 && signal.at_ns == at_ns && AwaitsUnwinding(signal.flags))
       return entry;
   }
   return nullptr;
