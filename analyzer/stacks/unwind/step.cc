@@ -22,9 +22,10 @@ namespace {
 
 constexpr std::size_t kMostProgram = 1u << 20;  // bytes; a damaged length is larger
 constexpr unw_word_t kElsewhere = 1u << 24;     // of memory that is made up: no word of it leads to the word itself
+constexpr unw_word_t kNowhere = 1;              // words lie at multiples of 8
 constexpr int kMostAccesses = 1 << 20;          // of one step; a damaged number has no end
 
-// The head of libunwind's struct dwarf_cie_info (include/dwarf.h), the same from 1.1 to 1.8: where the two programs of
+// The head of libunwind's struct dwarf_cie_info (include/dwarf.h), the same from 1.2 to 1.8: where the two programs of
 // a function lie. It has no other way to tell.
 struct Description {
   unw_word_t common_begin, common_end, own_begin, own_end;
@@ -43,8 +44,8 @@ struct Answers {
   std::optional<unw_word_t> unreadable;
   std::optional<unw_word_t> first_read;  // of the stack
   int accesses = 0;
-  std::vector<unw_word_t> negations;  // addresses of instructions that are hidden from libunwind
-  unw_word_t word_at = 1, word = 0;   // of the file, the last: libunwind reads byte by byte
+  std::vector<unw_word_t> negations;        // addresses of instructions that are hidden from libunwind
+  unw_word_t word_at = kNowhere, word = 0;  // of the file, the last: libunwind reads byte by byte
 
   explicit Answers(const Place& from) : place(from), pc(from.exact ? from.registers.pc : from.registers.pc - 1) {}
   const Module* ModuleAt(unw_word_t address) const {
@@ -53,6 +54,7 @@ struct Answers {
   }
   bool ReadFile(const Module& module, unw_word_t address, unw_word_t* value_read) {
     if (address != word_at) {
+      word_at = kNowhere;
       if (!module.file->Read(address - module.bias, &word, sizeof(word))) return false;
       word_at = address;
     }
