@@ -13,12 +13,12 @@ using namespace ncclwatch::analyzer;
 
 std::string Help() {
   std::string text = "ncclwatch " NCCLWATCH_VERSION
-                     ": says which rank, which call and why a distributed job hangs\n\n"
+                     ": finds out which rank hangs a distributed job, in which call, and why\n\n"
                      "Usage: ncclwatch COMMAND [ARGUMENTS]\n\nCommands:\n";
   for (const Command& command : Commands())
     text += fmt::format("  {:<9} {:<31} {}\n", command.name, command.synopsis, command.summary);
   text +=
-      "\nDIR is a run directory, or `latest`; without one the newest is taken. `ncclwatch COMMAND --help` says more.\n"
+      "\nDIR is a run directory, or `latest`; the default is the newest one. `ncclwatch COMMAND --help` says more.\n"
       "Exit status: 0 healthy or done, 1 a problem was found, 2 usage, 3 input unreadable.\n";
   return text;
 }

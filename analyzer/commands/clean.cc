@@ -18,10 +18,9 @@ namespace {
 
 constexpr char kDescription[] =
     "Remove finished run directories of this machine, with their diagnoses.\n\n"
-    "A directory is removed as a whole (all attempts), and only if no process of it lives, it belongs to the caller "
-    "and\n"
-    "is no link. Files that are not ncclwatch's own stay, and with them the directory. Exit status: 0 done, 1 if\n"
-    "something could not be removed, 2 usage, 3 if a DIR is missing.";
+    "A directory is removed as a whole (all attempts), and only if no process of the job lives, it belongs to the\n"
+    "caller and is no link. Files that are not ncclwatch's own stay, and with them the directory.\n"
+    "Exit status: 0 done, 1 if something could not be removed, 2 usage, 3 if a DIR is missing.";
 
 const char* Name(Removal::What what) {
   switch (what) {
@@ -64,11 +63,13 @@ int Clean(const Command& self, const Arguments& arguments) {
   Options options(self, kDescription);
   std::string older_than;
   std::vector<std::string> words;
-  options.add_option("DIR", words, "only these run directories, or those in these folders; else all")->type_name("");
+  options.add_option("DIR", words, "only these run directories, or those in these folders (default: all)")
+      ->type_name("");
   bool dry_run = false, all = false, json = false;
-  options.add_option("--older-than", older_than, "only those untouched for this long: 7d, 12h, 30m")->type_name("AGE");
-  options.add_flag("--dry-run", dry_run, "say what would be removed, remove nothing");
-  options.add_flag("--all", all, "also those in which no process has left a black box (yet)");
+  options.add_option("--older-than", older_than, "only directories untouched for this long: 7d, 12h, 30m")
+      ->type_name("AGE");
+  options.add_flag("--dry-run", dry_run, "print what would be removed, remove nothing");
+  options.add_flag("--all", all, "also directories in which no process has left a black box (yet)");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.clean/1)");
   if (const auto status = options.Read(arguments)) return *status;
   RemovalWish wish;

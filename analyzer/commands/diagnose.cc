@@ -23,9 +23,9 @@ constexpr char kDescription[] =
     "Say what is wrong with a job, live or dead, from its black boxes.\n\n"
     "DIR is a run directory (its newest attempt is read), FILE a black box; `latest`, or nothing, is the newest run\n"
     "directory of this machine. Files that cannot be read are named with the reason; the others are read.\n"
-    "A folder of dumps of torch's flight recorder (pickle or JSON, one file a rank) is as good, as far as they tell.\n"
-    "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (what the others tell is\n"
-    "printed all the same).";
+    "DIR may also be a folder of dumps of torch's flight recorder (pickle or JSON, one file for each rank).\n"
+    "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (the diagnosis from the\n"
+    "other files is still printed).";
 
 nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures) {
   auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));

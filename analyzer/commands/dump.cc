@@ -21,10 +21,11 @@ namespace ncclwatch::analyzer {
 namespace {
 
 constexpr char kDescription[] =
-    "Ask a live job for its evidence now, whether anything is wrong or not: the stacks of all its processes on this\n"
-    "machine and what the system says of them, in DIR/stacks and DIR/evidence (and in NCCLWATCH_OUT, where the job\n"
-    "has it). The job goes on as before. Without a leader that lives this command looks itself.\n"
-    "Exit status: 0 done, 1 if the evidence is not whole or no process lives, 2 usage, 3 if there is no such job.";
+    "Ask a live job for its evidence now, even if nothing is wrong.\n\n"
+    "Writes the stacks of all its processes on this machine to DIR/stacks and what the system says of them to\n"
+    "DIR/evidence (and both to NCCLWATCH_OUT, if the job has it). The job goes on as before. If no leader lives, this\n"
+    "command looks at the processes itself.\n"
+    "Exit status: 0 done, 1 if evidence is missing or no process lives, 2 usage, 3 if there is no such job.";
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
@@ -113,7 +114,7 @@ int Dump(const Command& self, const Arguments& arguments) {
   Options options(self, kDescription);
   std::string word;
   bool json = false;
-  options.add_option("DIR", word, "run directory; without it the newest")->type_name("");
+  options.add_option("DIR", word, "run directory (default: the newest)")->type_name("");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.dump/1)");
   if (const auto status = options.Read(arguments)) return *status;
 

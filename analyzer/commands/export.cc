@@ -23,11 +23,11 @@ namespace ncclwatch::analyzer {
 namespace {
 
 constexpr char kDescription[] =
-    "Write what the black boxes of a job hold in the format of another tool.\n\n"
-    "torch-fr: dumps of torch's flight recorder (version 2.10), one a rank, for torch's own torchfrtrace. They have "
-    "no\n"
-    "place for reductions, roots, streams, deaths and what a process said of its end: `ncclwatch diagnose` tells more\n"
-    "from the black boxes themselves.\n"
+    "Convert the black boxes of a job to the format of another tool.\n\n"
+    "torch-fr: dumps of torch's flight recorder (version 2.10), one for each rank, for torch's own torchfrtrace. They\n"
+    "have no place for reductions, roots, streams, deaths and last words: `ncclwatch diagnose` finds more in the "
+    "black\n"
+    "boxes themselves.\n"
     "Exit status: 0 done, 1 a file could not be written, 2 usage, 3 if any input could not be read.";
 
 constexpr char kPrefix[] = "nccl_trace_rank_";
@@ -76,7 +76,7 @@ int Export(const Command& self, const Arguments& arguments) {
       ->type_name("FORMAT")
       ->required()
       ->check(CLI::IsMember({"torch-fr"}));
-  options.add_option("-o", into, "the folder to write into; it is made")->type_name("OUT")->required();
+  options.add_option("-o", into, "the folder to write to; it is created")->type_name("OUT")->required();
   options.add_flag("--json", json, "print the names of the files as JSON");
   if (const auto status = options.Read(arguments)) return *status;
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr char kDescription[] =
     "List the run directories of this machine, newest first: those of NCCLWATCH_DIR, /dev/shm, $TMPDIR and /tmp.\n"
-    "The first is what `latest` names. State: running (a process of it lives), fault (it has a diagnosis that found\n"
-    "something; ALIVE says whether it still runs), finished.";
+    "`latest` names the first one. STATE is running (a process of the job lives), fault (a diagnosis found a problem;\n"
+    "ALIVE says whether the job still runs) or finished.";
 
 const char* StateOf(const rundir::Listed& run) {
   if (HasFault(run.path)) return "fault";

@@ -31,16 +31,18 @@ namespace {
 
 constexpr char kDescription[] =
     "Run a job under watch: CMD is torchrun ..., mpirun ..., srun ..., ./a.out.\n\n"
-    "Preloads libncclwatch.so, or libncclwatch-openmpi.so or -mpich.so where the launcher, a program or its mpi4py is\n"
-    "of that MPI (all found in ../lib beside this program; what LD_PRELOAD holds stays; --log info says why), makes\n"
-    "the run directory, runs the command in the foreground with this terminal, hands signals on to it, outlives its\n"
-    "ranks and says the diagnosis once. mpirun and srun get it by their own options (-x, -genv, --export), for the\n"
-    "ranks alone; elsewhere LD_PRELOAD is in the environment of CMD. Options mirror the NCCLWATCH_* variables and win\n"
-    "over them. A run directory made here is removed at the end if the job ended with status 0 and no fault was "
-    "found,\n"
-    "unless --keep.\n"
-    "Exit status: the job's own, 128+n if signal n ended it, 127 or 126 if it could not be started, 86 where "
-    "ncclwatch\n"
+    "Makes the run directory, preloads the library, runs CMD in the foreground on this terminal, forwards signals to "
+    "it,\n"
+    "outlives its ranks and prints the diagnosis once.\n\n"
+    "The library is libncclwatch-openmpi.so or libncclwatch-mpich.so if the launcher, a program or its mpi4py uses "
+    "that\n"
+    "MPI, otherwise libncclwatch.so; --log info says which and why. All are found in ../lib beside this program. "
+    "mpirun\n"
+    "and srun get LD_PRELOAD by their own options (-x, -genv, --export), for the ranks alone; otherwise it is in the\n"
+    "environment of CMD. An LD_PRELOAD that is already set is kept. Options mirror the NCCLWATCH_* variables and win\n"
+    "over them. A run directory made here is removed if the job ends with status 0 and no fault was found, unless\n"
+    "--keep is given.\n\n"
+    "Exit status: the job's own, 128+n if signal n ended it, 127 or 126 if it could not be started, 86 if ncclwatch\n"
     "ended it (--on-fault abort), 2 usage, 3 if libncclwatch.so or a run directory is missing.";
 
 using Clock = std::chrono::steady_clock;
@@ -63,16 +65,17 @@ struct Mirror {
   const char* meaning;
 };
 constexpr Mirror kMirrors[] = {
-    {"--timeout", "NCCLWATCH_TIMEOUT", "SECONDS", "without progress before a stall is reported, or auto"},
+    {"--timeout", "NCCLWATCH_TIMEOUT", "SECONDS", "time without progress before a stall is reported, or auto"},
     {"--on-fault", "NCCLWATCH_ON_FAULT", "WHAT", "report, dump or abort"},
-    {"--out", "NCCLWATCH_OUT", "DIR", "durable directory: evidence is copied there on a fault"},
-    {"--hook", "NCCLWATCH_HOOK", "COMMAND", "started once on a verdict, diagnosis.json on its standard input"},
-    {"--gpu", "NCCLWATCH_GPU", "MARKS", "device progress markers: off, end"},
+    {"--out", "NCCLWATCH_OUT", "DIR", "durable directory to which evidence is copied on a fault"},
+    {"--hook", "NCCLWATCH_HOOK", "COMMAND",
+     "command to start once on a verdict, with diagnosis.json on its standard input"},
+    {"--gpu", "NCCLWATCH_GPU", "MARKS", "device progress marks: off, end or both"},
     {"--log", "NCCLWATCH_LOG", "LEVEL", "off, error, warn, info or debug"},
-    {"--dir", "NCCLWATCH_DIR", "DIR", "run directory; is never removed"},
+    {"--dir", "NCCLWATCH_DIR", "DIR", "run directory; it is never removed"},
     {"--job", "NCCLWATCH_JOB", "NAME", "name of the job"},
-    {"--ring", "NCCLWATCH_RING", "N", "records kept per process"},
-    {"--communicators", "NCCLWATCH_COMMUNICATORS", "N", "communicators watched at once in a process"},
+    {"--ring", "NCCLWATCH_RING", "N", "records kept for each process"},
+    {"--communicators", "NCCLWATCH_COMMUNICATORS", "N", "communicators watched at once in each process"},
 };
 
 const char* Variable(const char* name) { return std::getenv(name); }
@@ -97,9 +100,12 @@ std::optional<int> ReadWish(const Command& self, const Arguments& arguments, Wis
   std::vector<std::string> values(std::size(kMirrors));
   for (std::size_t i = 0; i < values.size(); ++i)
     options.add_option(kMirrors[i].option, values[i], kMirrors[i].meaning)->type_name(kMirrors[i].type);
-  options.add_option("--json", wish->json, "write the diagnosis there as JSON, also of a healthy job; - is stdout")
+  options
+      .add_option("--json", wish->json,
+                  "write the diagnosis to this file as JSON, also for a healthy job; - is standard output")
       ->type_name("FILE");
-  options.add_option("--mpi", wish->mpi, "openmpi, mpich or none: preload the library for it, whatever CMD looks like")
+  options
+      .add_option("--mpi", wish->mpi, "preload the library for this MPI, no matter what CMD is: openmpi, mpich or none")
       ->type_name("MPI");
   options.add_flag("--keep", wish->keep, "keep the run directory of a healthy job");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");

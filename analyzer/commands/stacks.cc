@@ -22,10 +22,11 @@ namespace ncclwatch::analyzer {
 namespace {
 
 constexpr char kDescription[] =
-    "Say where every thread of these processes, or of a live job's processes on this machine, stands: native and\n"
-    "Python frames together, what they wait for, and what the process as a whole is doing.\n\n"
-    "Reads from outside. Sleeping threads are not touched; running ones are stopped for some microseconds each, and\n"
-    "never in a call that would tell them so (EINTR). Where ranks stand in the same place it is said once.\n"
+    "Show where every thread of these processes, or of a live job's processes on this machine, is: native and Python\n"
+    "frames together, what the threads wait for, and what each process as a whole is doing.\n\n"
+    "Reads from outside. Sleeping threads are not touched. Running threads are stopped for some microseconds each, "
+    "and\n"
+    "never in a system call that would return EINTR. Frames that several ranks share are printed once.\n"
     "Exit status: 0 done, 2 usage, 3 if any of the processes could not be read.";
 
 struct Wish {
@@ -36,37 +37,37 @@ struct Wish {
 };
 
 void Declare(Options* options, Wish* wish) {
-  options->add_option("PID|DIR", wish->words, "processes and run directories; without any the newest run directory")
+  options->add_option("PID|DIR", wish->words, "processes and run directories (default: the newest run directory)")
       ->type_name("");
-  options->add_flag("--each", wish->each, "every process and thread by itself, not merged");
-  options->add_flag("--full", wish->full, "with --each: every frame, nothing folded");
+  options->add_flag("--each", wish->each, "print every process and thread by itself, not merged");
+  options->add_flag("--full", wish->full, "with --each: show every frame, fold nothing");
   options->add_option("--into", wish->into, "write DIR/<pid>.txt and DIR/merged.txt instead of printing")
       ->type_name("DIR");
-  options->add_option("--thread", wish->threads, "the thread of a process that matters (the main one)")
+  options->add_option("--thread", wish->threads, "the thread of a process that matters (default: the main one)")
       ->type_name("PID:TID")
       ->allow_extra_args(false);
-  options->add_option("--rank", wish->ranks, "the rank of a process, where its environment does not tell")
+  options->add_option("--rank", wish->ranks, "the rank of a process, if its environment does not contain it")
       ->type_name("PID:RANK")
       ->allow_extra_args(false);
   options
       ->add_option("--started", wish->started,
-                   "when a process began (field 22 of /proc/PID/stat): another one that has its pid is left alone")
+                   "start time of a process (field 22 of /proc/PID/stat): another process with the same pid is skipped")
       ->type_name("PID:TICKS")
       ->allow_extra_args(false);
   options
       ->add_option("--crash", wish->crashes,
-                   "unwind what the process of this black box left when a signal ended it, and complete the box")
+                   "unwind the sample that a dead process left in this black box, and complete the box")
       ->type_name("BOX")
       ->allow_extra_args(false);
   options
       ->add_option("--sample", wish->samples,
-                   "with --into: unwind what a process has written of itself, and remove the file")
+                   "with --into: unwind a sample that a process wrote of itself, and remove the file")
       ->type_name("FILE")
       ->allow_extra_args(false);
-  options->add_option("--limit", wish->limit_s, "time for all of it, in seconds (2.5)")
+  options->add_option("--limit", wish->limit_s, "time limit in seconds (default: 2.5)")
       ->type_name("S")
       ->check(CLI::Range(0.01, 3600.0));
-  options->add_flag("--no-stop", wish->keep_running, "stop no thread: those that run are left out");
+  options->add_flag("--no-stop", wish->keep_running, "stop no thread: running threads are left out");
   options->add_flag("--json", wish->json, "print as JSON (schema ncclwatch.stacks/1)");
 }
 

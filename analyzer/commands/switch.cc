@@ -63,12 +63,12 @@ int Say(const std::string& directory, const Standing& standing, bool on, bool js
 int Switch(const Command& self, const Arguments& arguments, bool on) {
   Options options(self,
                   std::string(on ? "Resume watching a live job." : "Stop watching a live job without restarting it.") +
-                      "\n\nReturns when every process of it on this machine shows so, or after 3 s.\n"
-                      "Exit status: 0 done, 1 if a process does not show it or none lives, 2 usage, 3 if there\n"
-                      "is no such job.");
+                      "\n\nReturns when every process of the job on this machine has confirmed it, or after 3 s.\n"
+                      "Exit status: 0 done, 1 if a process has not confirmed it or none lives, 2 usage, 3 if\n"
+                      "there is no such job.");
   std::string word;
   bool json = false;
-  options.add_option("DIR", word, "run directory; without it the newest")->type_name("");
+  options.add_option("DIR", word, "run directory (default: the newest)")->type_name("");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.switch/1)");
   if (const auto status = options.Read(arguments)) return *status;
 

@@ -23,10 +23,10 @@ namespace {
 constexpr char kDescription[] =
     "List the recorded calls of all ranks, merged by time.\n\n"
     "ROOT is the root of a rooted collective, or pN: peer N of a send or receive (rank in the communicator).\n"
-    "POS counts the collectives of the communicator; sends and receives are counted per peer and direction.\n"
+    "POS counts the collectives of the communicator; sends and receives are counted for each peer and direction.\n"
     "STATE: entered (the host is inside the call), returned (enqueued), started (begun on the GPU;\n"
-    "NCCLWATCH_GPU=both), finished (on the GPU), failed. TOOK is the time inside the call; with > it is still\n"
-    "pending. A MOMENT is 30s (before the end), 14:03:07.5 (local) or 2026-01-01T00:00:00.000Z.\n"
+    "NCCLWATCH_GPU=both), finished (on the GPU), failed. TOOK is the time inside the call; > means that it is\n"
+    "still pending. A MOMENT is 30s (before the end), 14:03:07.5 (local) or 2026-01-01T00:00:00.000Z.\n"
     "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
 
 constexpr std::chrono::milliseconds kPoll(200);  // how often --follow looks
@@ -39,7 +39,7 @@ struct Wish {
 };
 
 void Declare(Options* options, Wish* wish) {
-  options->add_option("DIR|FILE", wish->words, "run directories and black boxes; without any the newest")
+  options->add_option("DIR|FILE", wish->words, "run directories and black boxes (default: the newest run directory)")
       ->type_name("");
   options->add_option("--rank", wish->ranks, "only these job ranks: 0,2,4-7")->type_name("LIST");
   options->add_option("--comm", wish->communicators, "only this communicator: label or beginning of its id")
@@ -50,11 +50,11 @@ void Declare(Options* options, Wish* wish) {
       ->allow_extra_args(false);
   options->add_option("--since", wish->since, "only calls entered at or after this")->type_name("MOMENT");
   options->add_option("--until", wish->until, "only calls entered at or before this")->type_name("MOMENT");
-  options->add_option("--last", wish->last, "only the last N of them")->type_name("N");
+  options->add_option("--last", wish->last, "only the last N calls")->type_name("N");
   options->add_flag("--pending", wish->pending, "only calls that have not ended");
-  options->add_flag("--follow", wish->follow, "go on with new calls until the job ends");
-  options->add_flag("--wide", wish->wide, "all columns: thread, stream, group, result, call site");
-  options->add_flag("--json", wish->json, "print JSON lines, one a call");
+  options->add_flag("--follow", wish->follow, "keep printing new calls until the job ends");
+  options->add_flag("--wide", wish->wide, "print all columns: also thread, stream, group, result, call site");
+  options->add_flag("--json", wish->json, "print JSON lines, one for each call");
 }
 
 // The last moment that any box tells of.
