@@ -58,7 +58,7 @@ ENDINGS = {
         "dead_rank", [r"died of SIGSEGV" + PLACE], [r"^SIGSEGV \(through a null pointer, at 0x0\) in thread"],
         signal=signal.SIGSEGV),
     "overflow": Ending(
-        "dead_rank", [r"died of SIGSEGV"], [r"stack had overflowed|stack overflow at"], signal=signal.SIGSEGV),
+        "dead_rank", [r"died of SIGSEGV"], [r"stack overflowed|stack overflow at"], signal=signal.SIGSEGV),
     "abort": Ending("dead_rank", [ABRT], [r"^SIGABRT \(sent by pid \d+\) in thread"], signal=signal.SIGABRT),
     "terminate": Ending(
         "dead_rank", [ABRT + rf".*: uncaught std::runtime_error: {NO_BATCH}"],
@@ -68,19 +68,19 @@ ENDINGS = {
         "out_of_memory", [r"could not get " + REFUSED], status=1,
         words={"allocation": {"function": "cuMemAlloc", "bytes": 96 << 20, "total_bytes": 64 << 20}}),
     "cuda_memory_and_stay": Ending(
-        "out_of_memory", [r"could not get " + DEVICE.format("cuMemAlloc") + " and has not gone on since"], IN_PAUSE,
+        "out_of_memory", [r"could not get " + DEVICE.format("cuMemAlloc") + " and has made no progress since"], IN_PAUSE,
         certainty="likely"),
     "nccl_memory": Ending(
         "out_of_memory", [r"could not get " + DEVICE.format("ncclMemAlloc") + " and exited with status 1"], status=1),
     "host_memory": Ending(
-        "out_of_memory", [r"was killed by the kernel for want of memory"],
-        [r"^the kernel has counted a kill", r"^\d+\.\d MiB of it were resident, .* of the host were free$"],
+        "out_of_memory", [r"was killed by the kernel because memory ran out"],
+        [r"^the kernel has counted an out-of-memory kill", r"^it had \d+\.\d MiB resident, .*; its host had .* free$"],
         signal=signal.SIGKILL, out_of_memory=True),
     "refused": Ending(
         "library_error", [r"got invalid_argument from NCCL's Broadcast .* and exited with status 1"], status=1,
         words={"error": {"op": "Broadcast", "result": "invalid_argument", "asynchronous": False}}),
     "refused_and_stay": Ending(
-        "library_error", [r"got invalid_argument from NCCL's Broadcast .* and has not gone on since"], IN_PAUSE,
+        "library_error", [r"got invalid_argument from NCCL's Broadcast .* and has made no progress since"], IN_PAUSE,
         certainty="likely"),
     "stop": Ending(
         "frozen_process", [r"is stopped by a signal"],

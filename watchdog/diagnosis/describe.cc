@@ -1,5 +1,7 @@
 #include "watchdog/diagnosis/describe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ncclwatch/format/fingerprint.h"
@@ -193,8 +195,8 @@ bool AsksInVain(const Call& call) {
 
 std::string WhereText(const View& view, const Node& node) {
   const Process& process = view.process(node);
-  if (node.last == nullptr && process.box->told) return "what it called last was not known here at that moment";
-  if (node.last == nullptr) return "it has made no call that is still in its " + std::string(SourceText(view));
+  if (node.last == nullptr && process.box->told) return "its last call was not known here at that moment";
+  if (node.last == nullptr) return fmt::format("its {} holds no call", SourceText(view));
   const Call& call = *node.last;
   std::string text = CallText(call);
   if (functions::IsCollective(call.function)) text += " at position " + std::to_string(call.position);
@@ -206,10 +208,13 @@ std::string WhereText(const View& view, const Node& node) {
   }
   const bool inside = call.returned_ns == 0;
   const std::int64_t at = process.At(inside ? call.entered_ns : call.returned_ns);
-  const std::string asks = "it has asked " + Plural(call.count, "time") + " in vain by ";
-  text = (AsksInVain(call) ? asks : inside ? "it is inside " : "its last call was ") + text;
-  text += (inside ? ", since " : ", which returned ") + Seconds(std::max<std::int64_t>(0, view.now_ns - at));
-  if (!inside) text += " ago";
+  const std::string since = Seconds(std::max<std::int64_t>(0, view.now_ns - at));
+  if (AsksInVain(call))
+    text = fmt::format("it has polled {} in vain with {} for {}", Plural(call.count, "time"), text, since);
+  else if (inside)
+    text = fmt::format("it has been inside {} for {}", text, since);
+  else
+    text = fmt::format("its last call was {}, which returned {} ago", text, since);
   if (call.site != 0) text += ", called from " + SiteText(view, process, call.site);
   return text;
 }
@@ -220,8 +225,8 @@ std::string_view SourceText(const View& view) {
 
 std::string CoverageText(const View& view, const CommView& comm) {
   if (comm.members.size() >= comm.size) return {};
-  return "only " + std::to_string(comm.members.size()) + " of its " + Plural(comm.size, "rank") + " have a " +
-         std::string(SourceText(view)) + " here; nothing is known of the others";
+  return fmt::format("only {} of its {} have a {} here; nothing is known about the others", comm.members.size(),
+                     Plural(comm.size, "rank"), SourceText(view));
 }
 
 std::int64_t ToRealtime(const View& view, std::int64_t ns) { return ns + view.realtime_minus_monotonic_ns; }

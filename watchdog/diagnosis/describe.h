@@ -23,6 +23,8 @@ void Merge(CallSummary call, std::vector<CallSummary>* calls);
 CallState StateAt(const Member& member, std::uint64_t position, const reader::Call* call);
 
 // Text.
+// Ends a sentence about two sides of equal size.
+inline constexpr char kTie[] = "; as many ranks made one call as the other, so either side may be wrong";
 std::string CallText(const reader::Call& call);  // "AllReduce of 4096 float32 (sum)"
 std::string CommText(const CommView& comm);      // "communicator 8f3c09d2a1b45e77 (4 ranks)"
 std::string SiteText(const View& view, const Process& process, std::uint64_t site);  // "train+0x1234"

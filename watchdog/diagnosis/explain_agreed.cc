@@ -1,5 +1,7 @@
 // argument_mismatch of calls that make communicators of MPI: arguments in which all ranks must agree, those in which
 // the members of a group must, and the tag that two leaders must share.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -238,10 +240,8 @@ Finding Explain(const View& view, const Disagreement& found) {
   finding.began_at_ns = ToRealtime(view, found.began_ns);
   finding.unsettled = !found.everybody;
   const std::string op(functions::OpName(odd.made.front()->call->function));
-  finding.summary = Capital(Ranks(RanksOf(view, odd))) + " called " + op + " with " + found.text + " as on " +
-                    Ranks(RanksOf(view, usual)) + ", from " + CommText(comm);
-  if (tie) finding.summary += "; as many ranks say the one as the other, so either side may be wrong";
-  finding.summary += ".";
+  finding.summary = fmt::format("{} called {} on {} with {} as on {}{}.", Capital(Ranks(RanksOf(view, odd))), op,
+                                CommText(comm), found.text, Ranks(RanksOf(view, usual)), tie ? kTie : "");
   for (const Party& party : found.parties) {
     const Made& first = *party.made.front();
     CallSummary summary = DescribeCall(view, comm, *first.member, first.call->position, first.call);
@@ -253,10 +253,10 @@ Finding Explain(const View& view, const Disagreement& found) {
       finding.evidence.push_back(Ranks(RanksOf(view, party)) + ": called from " +
                                  SiteText(view, view.process(*first.member), first.call->site));
   }
-  if (!found.firm) finding.evidence.emplace_back("the libraries in use may make no difference of it, and others may");
+  if (!found.firm) finding.evidence.emplace_back("the MPI in use may ignore the difference; another one may not");
   finding.next_steps = {
-      "compare how the ranks named here come to these arguments: all ranks that make a communicator "
-      "together must give the same"};
+      "compare how these ranks compute the arguments: all ranks that make a communicator together must pass the same "
+      "ones"};
   return finding;
 }
 

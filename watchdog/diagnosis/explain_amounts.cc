@@ -1,5 +1,7 @@
 // argument_mismatch of collectives in which each pair of ranks has an amount of its own: what one sends is not what the
 // other expects. MPI delivers some of that without a word, and ends the job over the rest.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -188,20 +190,15 @@ std::string PartText(const format::Part& part) {
 
 std::string PairText(const View& view, const Clashing& pair) {
   if (pair.sent == nullptr)
-    return RankText(view, *pair.receiver) + " expects " + PartText(*pair.expected) + " from " +
-           RankText(view, *pair.sender) + ", which does not send it: only one of the two has this edge";
+    return fmt::format("{} expects {} from {}, which does not send it: only one of the two has this edge",
+                       RankText(view, *pair.receiver), PartText(*pair.expected), RankText(view, *pair.sender));
   if (pair.expected == nullptr)
-    return RankText(view, *pair.sender) + " sends " + PartText(*pair.sent) + " to " + RankText(view, *pair.receiver) +
-           ", which does not expect it: only one of the two has this edge";
-  std::string text = RankText(view, *pair.sender) + " sends " + PartText(*pair.sent) + " to ";
-  if (pair.sender == pair.receiver) {
-    text += "itself and expects ";
-  } else {
-    text += RankText(view, *pair.receiver) + ", which expects ";
-  }
-  text += PartText(*pair.expected);
+    return fmt::format("{} sends {} to {}, which does not expect it: only one of the two has this edge",
+                       RankText(view, *pair.sender), PartText(*pair.sent), RankText(view, *pair.receiver));
   const bool same = pair.sent->bytes == pair.expected->bytes && pair.sent->dtype == pair.expected->dtype;
-  return same ? text + " of other basic types" : text;
+  return fmt::format("{} sends {} to {} expects {}{}", RankText(view, *pair.sender), PartText(*pair.sent),
+                     pair.sender == pair.receiver ? "itself and" : RankText(view, *pair.receiver) + ", which",
+                     PartText(*pair.expected), same ? " of different basic types" : "");
 }
 
 bool OfOneThread(const View& view, const Disagreement& found) {
@@ -258,8 +255,8 @@ Finding Explain(const View& view, const CommView& comm, const Disagreement& foun
                                  SiteText(view, view.process(*member), call->site));
   }
   finding.evidence.emplace_back(
-      "what a rank sends another one has to have the length and the basic types that that one expects from it");
-  finding.next_steps = {"compare how the ranks named here come to their counts and datatypes for one another"};
+      "what one rank sends to another must have the length and the basic types that the other expects");
+  finding.next_steps = {"compare how these ranks compute the counts and datatypes for one another"};
   return finding;
 }
 

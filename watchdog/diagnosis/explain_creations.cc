@@ -1,5 +1,7 @@
 // order_mismatch of calls that make or free communicators of MPI. Those on one communicator have an order, and one with
 // its collectives: all ranks must make them in the same one, whether or not anything hangs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -92,12 +94,10 @@ std::string Summary(const View& view, const CommView& comm, const Parting& parti
   const auto said = [&](const Group& group) {
     return parting.other_operation ? OpText(*group.call) : PlaceText(*group.call);
   };
-  std::string text = Capital(Ranks(RanksOf(view, odd.members))) + " called " + said(odd) + " where " +
-                     Ranks(RanksOf(view, usual.members)) + " called " + said(usual) + ": call " +
-                     std::to_string(parting.ordinal) + " of those that make communicators from " + CommText(comm);
-  if (usual.members.size() == odd.members.size())
-    text += "; as many ranks say the one as the other, so either side may be wrong";
-  return text + ".";
+  const bool tie = usual.members.size() == odd.members.size();
+  return fmt::format("{} called {} where {} called {}: number {} of the calls that make communicators from {}{}.",
+                     Capital(Ranks(RanksOf(view, odd.members))), said(odd), Ranks(RanksOf(view, usual.members)),
+                     said(usual), parting.ordinal, CommText(comm), tie ? kTie : "");
 }
 
 Finding Explain(const View& view, const CommView& comm, const Parting& parting) {
@@ -134,7 +134,7 @@ Finding Explain(const View& view, const CommView& comm, const Parting& parting) 
     finding.evidence.push_back(std::move(line));
   }
   finding.next_steps = {
-      "let all ranks make their communicators in one order, and in the same place among the collectives of the "
+      "make communicators in the same order on all ranks, and at the same place among the collectives of the "
       "communicator that they are made from"};
   return finding;
 }
@@ -186,9 +186,9 @@ Finding ExplainUnfreed(const View& view, const CommView& comm, const Unfreed& un
     for (const Call& call : view.process(*member).box->calls)
       if (call.function == Function::MPI_Finalize) began = std::max(began, view.process(*member).At(call.entered_ns));
   finding.began_at_ns = ToRealtime(view, began);
-  finding.summary = Capital(Ranks(RanksOf(view, unfreed.kept))) + " came to MPI_Finalize without having freed " +
-                    CommText(comm) + ", which " + Ranks(RanksOf(view, unfreed.freed)) +
-                    " did: MPI_Comm_free is called by all of its ranks.";
+  finding.summary =
+      fmt::format("{} reached MPI_Finalize without freeing {}, which {} did: all of its ranks must call MPI_Comm_free.",
+                  Capital(Ranks(RanksOf(view, unfreed.kept))), CommText(comm), Ranks(RanksOf(view, unfreed.freed)));
   finding.evidence.push_back(Ranks(RanksOf(view, unfreed.freed)) + ": freed");
   finding.evidence.push_back(Ranks(RanksOf(view, unfreed.kept)) + ": not freed by MPI_Finalize");
   finding.next_steps = {"free the communicator on all of its ranks, or on none"};

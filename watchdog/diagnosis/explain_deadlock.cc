@@ -1,4 +1,6 @@
 // deadlock: ranks wait for one another in a cycle. Certain only where the order of launches on the streams proves it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -18,11 +20,10 @@ void Finish(const View& view, const WaitGraph& graph, const std::vector<int>& no
   AddCulprits(view, RanksOf(view, nodes), finding);
   AddVictims(view, graph, nodes, finding);
   finding->next_steps.push_back(
-      "make the calls named above in one order on all ranks, or put them on different streams that do not wait for "
-      "each "
-      "other");
+      "make the calls named above in the same order on all ranks, or put them on different streams that do not wait "
+      "for each other");
   finding->next_steps.push_back(
-      "from NCCL 2.26 on NCCL_LAUNCH_ORDER_IMPLICIT=1 orders launches on several communicators "
+      "since NCCL 2.26, NCCL_LAUNCH_ORDER_IMPLICIT=1 orders launches on several communicators "
       "as the host makes them");
 }
 
@@ -59,12 +60,12 @@ void AddCalls(const View& view, const Instance& instance, const std::vector<Orde
 
 std::string WhyTheyWait(const View& view, const std::vector<const Order*>& cycle) {
   if (SourceText(view) == "dump")
-    return ": where these share a stream, or cannot run side by side, each waits for the other for ever.";
+    return ": if these share a stream, or cannot run side by side, each waits for the other forever.";
   const bool one_stream = std::all_of(cycle.begin(), cycle.end(), [](const Order* order) {
     return order->first_call->stream == order->second_call->stream;
   });
-  if (one_stream) return " on one stream each, so that each waits for the other for ever.";
-  return ": where their streams wait for one another, each waits for the other for ever.";
+  if (one_stream) return " on one stream each, so that each waits for the other forever.";
+  return ": if their streams wait for one another, each waits for the other forever.";
 }
 
 Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector<Order>& orders,
@@ -95,7 +96,7 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   finding.summary = "Deadlock: " + Ranks(finding.culprits) + " launched " +
                     Plural(instances.size(), messages ? "call" : "collective") + " in opposite order" +
                     WhyTheyWait(view, cycle);
-  finding.evidence.push_back("none of these launches has been finished by its GPU");
+  finding.evidence.push_back("the GPUs have finished none of these launches");
   return finding;
 }
 
@@ -143,7 +144,8 @@ std::optional<Finding> ByOrderOverStreams(const View& view, const WaitGraph& gra
   if (cycle.empty() || !CertaintyByTime(view, cycle)) return std::nullopt;
   Finding finding = ExplainCycle(view, graph, all, cycle, Certainty::kSuspected);
   finding.evidence.emplace_back(
-      "some of them are on different streams: whether the later waits for the earlier by an event is not recorded");
+      "some of them are on different streams: it is not recorded whether the later one waits for the earlier by an "
+      "event");
   return finding;
 }
 
@@ -170,14 +172,14 @@ std::optional<Finding> ByWaits(const View& view, const WaitGraph& graph) {
   finding.communicator = DescribeComm(view.comms[cycle.front()->comm]);
   finding.position = cycle.front()->position;
   finding.began_at_ns = ToRealtime(view, latest);
-  finding.summary = "Ranks " + RankSet(finding.culprits) + " wait for one another in a cycle, without progress for " +
-                    Seconds(view.now_ns - latest) + ".";
+  finding.summary = fmt::format("Ranks {} wait for one another in a cycle and have made no progress for {}.",
+                                RankSet(finding.culprits), Seconds(view.now_ns - latest));
   for (const Wait* wait : cycle) {
     const CommView& comm = view.comms[wait->comm];
     const std::string call = wait->call != nullptr ? CallText(*wait->call) : std::string("a call");
-    finding.evidence.push_back(Ranks({view.nodes[wait->waiter].rank}) + " waits for " + Ranks({wait->other_rank}) +
-                               " in " + call + ", position " + std::to_string(wait->position) + " on " +
-                               CommText(comm));
+    finding.evidence.push_back(fmt::format("{} waits for {} in {}, position {} on {}",
+                                           Ranks({view.nodes[wait->waiter].rank}), Ranks({wait->other_rank}), call,
+                                           wait->position, CommText(comm)));
     finding.calls.push_back(DescribeCall(view, comm, comm.members[wait->member], wait->position, wait->call));
   }
   return finding;

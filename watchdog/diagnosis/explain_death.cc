@@ -1,6 +1,8 @@
 // dead_rank, early_exit, and what they are called where their last words explain them: out_of_memory, library_error.
 #include <signal.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -59,10 +61,10 @@ void AddNextSteps(const Process& process, const Said& said, Finding* finding) {
                     " left its loop earlier: an uneven number of batches, a `break`, an early return");
   } else if (fate.signal == SIGKILL) {
     if (finding->certainty != Certainty::kCertain && IsBetweenInitAndFinalize(*process.box))
-      steps.push_back(
-          "look for \"Abort(\" in the job's output: over an error of MPI's the launcher kills all ranks at once");
-    steps.push_back("look for the killer: `dmesg -T | grep -i -e oom -e killed` on its host, then the scheduler's log");
-    steps.push_back("if it was out of memory: host memory of data loaders and checkpoints is the usual cause");
+      steps.push_back("look for \"Abort(\" in the job's output: on an MPI error the launcher kills all ranks at once");
+    steps.push_back(
+        "find out who killed it: `dmesg -T | grep -i -e oom -e killed` on its host, then the scheduler's log");
+    steps.push_back("if memory ran out: host memory of data loaders and checkpoints is the usual cause");
   } else if (fate.signal) {
     steps.push_back("find who sent it " + SignalName(*fate.signal) + ": the launcher's or the scheduler's log");
   } else if (fate.status) {
@@ -70,7 +72,8 @@ void AddNextSteps(const Process& process, const Said& said, Finding* finding) {
                     ": an exception or a failed check ended it");
   } else {
     steps.push_back(
-        "read its standard error and the launcher's log; `dmesg -T` on its host tells of a kill for memory");
+        "read its standard error and the launcher's log; `dmesg -T` on its host shows whether the kernel killed it to "
+        "free memory");
   }
 }
 
@@ -89,7 +92,7 @@ void AddLaterDeaths(const View& view, const Process& first, Finding* finding) {
         ranks, [&](int rank) { return std::binary_search(finding->culprits.begin(), finding->culprits.end(), rank); });
     if (!ranks.empty() && CrashedByItself(other.fate)) {
       finding->evidence.push_back(Ranks(ranks) + " died after it of " + SignalName(*other.fate.signal) +
-                                  ", which is a fault of its own");
+                                  ", a fault of its own");
       continue;
     }
     later.insert(later.end(), ranks.begin(), ranks.end());
@@ -97,8 +100,8 @@ void AddLaterDeaths(const View& view, const Process& first, Finding* finding) {
     soonest = std::min(soonest, std::max<std::int64_t>(0, other.fate.observed_ns - first.fate.observed_ns));
   }
   if (later.empty()) return;
-  finding->evidence.push_back(Ranks(SortedUnique(later)) + " ended after it, the first of them " + Seconds(soonest) +
-                              " later: a consequence");
+  finding->evidence.push_back(fmt::format("{} ended after it, the first of them {} later: a consequence",
+                                          Ranks(SortedUnique(later)), Seconds(soonest)));
 }
 
 // Of what the kernel's order tells (reader::WitnessedEnd).
@@ -108,14 +111,14 @@ void AddOrder(const Process& process, Finding* finding) {
   std::string line = "`ncclwatch run` saw it end";
   if (fate.order == 1) line += " before every other process of its node";
   if (fate.others_lived) {
-    line += ", and the others alive after that, with no signal under way";
+    line += ", and saw the others alive after that, with no signal pending";
   } else if (fate.signal == SIGKILL && finding->certainty != Certainty::kCertain) {
-    line += "; but whoever kills all ranks at once may leave the same traces";
+    line += "; but killing all ranks at once may leave the same traces";
   }
   finding->evidence.push_back(line);
 }
 
-constexpr char kNotOrdered[] = " within moments of one another, and which of them was the first nobody saw";
+constexpr char kNotOrdered[] = " within moments of one another; nobody saw which of them was first";
 
 std::string Summary(const View& view, const Process& process, const Said& said, const Wait* wait,
                     const Finding& finding) {
@@ -159,15 +162,15 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   finding.began_at_ns = ToRealtime(view, std::min(view.now_ns, began_ns));
   finding.summary = Summary(view, process, first.said, wait, finding);
   finding.evidence = WordsAsEvidence(process, first.said);
-  finding.evidence.push_back("its black box's lock is free and its process is gone, seen " +
-                             Seconds(std::max<std::int64_t>(0, view.now_ns - process.fate.observed_ns)) +
-                             " ago; its last sign of life was " +
-                             Seconds(std::max<std::int64_t>(0, view.now_ns - process.fate.last_sign_ns)) + " ago");
+  const auto ago = [&](std::int64_t ns) { return Seconds(std::max<std::int64_t>(0, view.now_ns - ns)); };
+  finding.evidence.push_back(fmt::format(
+      "its process is gone and the lock of its black box is free, seen {} ago; its last sign of life was {} ago",
+      ago(process.fate.observed_ns), ago(process.fate.last_sign_ns)));
   if (process.fate.what == Observed::kDumping) finding.evidence.back() = "the kernel is writing its core file";
   if (process.fate.what == Observed::kClosed)
     finding.evidence.back() =
-        "the connection of its node's leader was closed from there, and no process of the node has "
-        "come back: nobody was left there to see how it ended";
+        "its node closed the connection of its leader, and no process of the node has come back: nobody was left there "
+        "to see how it ended";
   for (const int node : process.nodes) {
     finding.evidence.push_back(Ranks({view.nodes[node].rank}) + ": " + WhereText(view, view.nodes[node]));
   }

@@ -1,5 +1,7 @@
 #include "watchdog/diagnosis/explain_device.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "watchdog/diagnosis/explain.h"
@@ -36,9 +38,10 @@ std::string LastText(const View& view, const Kernel& kernel) {
   const Call* last = unfinished == 0 ? nullptr : member.At(unfinished - 1);
   if (last == nullptr) return {};
   const std::int64_t at = view.process(member).At(last->entered_ns);
-  return "the last collective of this communicator that the GPU of " + Ranks({view.nodes[kernel.node].rank}) +
-         " has finished is " + CallText(*last) + " at position " + std::to_string(last->position) + ", called " +
-         Seconds(std::max<std::int64_t>(0, view.now_ns - at)) + " ago";
+  return fmt::format(
+      "the last collective of this communicator that the GPU of {} has finished is {} at position {}, called {} ago",
+      Ranks({view.nodes[kernel.node].rank}), CallText(*last), last->position,
+      Seconds(std::max<std::int64_t>(0, view.now_ns - at)));
 }
 
 void AddSteps(const View& view, const Node& node, Finding* finding) {
@@ -50,12 +53,12 @@ void AddSteps(const View& view, const Node& node, Finding* finding) {
           " (busy: a kernel that spins; idle: it waits for an event, a "
           "copy or a host function), `cuda-gdb -p " +
           pid + "` with `info cuda kernels`, `dmesg -T | grep -i xid`",
-      "see where its host stands: `ncclwatch stacks " + pid +
-          "` (a thread of CUDA's inside a host function of the "
-          "application; what it launched last)",
+      "see where its threads are: `ncclwatch stacks " + pid +
+          "` (a CUDA thread inside a host function of the "
+          "application; its last launch)",
       "usual causes: a kernel that waits for a flag or another rank, cudaStreamWaitEvent for another stream that is "
       "stuck, a host function (cudaLaunchHostFunc) that waits for a lock; CUDA_LAUNCH_BLOCKING=1 makes the host stop "
-      "at the kernel, `compute-sanitizer --tool synccheck` finds barriers that not all threads reach"};
+      "at the kernel, `compute-sanitizer --tool synccheck` finds barriers that some threads do not reach"};
 }
 
 Certainty CertaintyOf(const View& view, const Stuck& stuck, const std::vector<const Kernel*>& held, Certainty by_time) {
@@ -70,9 +73,9 @@ void AddEvidence(const View& view, const Stuck& stuck, const std::vector<const K
   const std::vector<int> begun = stuck.RanksWhere(view, Begun::kYes), unknown = stuck.RanksWhere(view, Begun::kUnknown);
   if (!begun.empty()) finding->evidence.push_back("the GPU of " + Ranks(begun) + " has begun it (start marks)");
   if (!unknown.empty())
-    finding->evidence.push_back("of " + Ranks(unknown) + " it is not known whether the GPU has begun it");
-  finding->evidence.push_back("nothing of NCCL's is unfinished before it on the GPU of " + Ranks(finding->culprits) +
-                              ": what holds it up is other work");
+    finding->evidence.push_back("it is not known whether the GPU of " + Ranks(unknown) + " has begun it");
+  finding->evidence.push_back(fmt::format(
+      "NCCL has no unfinished work before it on the GPU of {}: other work holds it up", Ranks(finding->culprits)));
   constexpr std::size_t kTold = 4;
   for (std::size_t i = 0; i < std::min(held.size(), kTold); ++i) {
     std::string last = LastText(view, *held[i]);
@@ -81,7 +84,7 @@ void AddEvidence(const View& view, const Stuck& stuck, const std::vector<const K
   for (const Kernel* kernel : held) {
     if (!Any(view, *kernel, IsCaptured)) continue;
     finding->evidence.push_back(Ranks({view.nodes[kernel->node].rank}) +
-                                " replays CUDA graphs, in which NCCL's work is not seen");
+                                " replays CUDA graphs, and NCCL's work in them is not seen");
   }
 }
 
@@ -110,10 +113,11 @@ std::optional<Finding> ExplainDeviceStall(const View& view, const Stuck& stuck, 
   if (functions::IsCollective(call.function)) finding.calls = DescribeCalls(view, comm, call.position);
   finding.began_at_ns = ToRealtime(view, stuck.since_ns);
   const bool one = finding.culprits.size() == 1;
-  finding.summary = "The GPU" + std::string(one ? "" : "s") + " of " + Ranks(finding.culprits) + " " +
-                    (one ? "has" : "have") + " not come to " + CallText(call) + " on " + CommText(comm) +
-                    ", which all its ranks launched " + Seconds(view.now_ns - stuck.since_ns) +
-                    " ago: other work before it on the stream is stuck.";
+  finding.summary = fmt::format(
+      "The GPU{} of {} {} not reached {} on {}, which all its ranks launched {} ago: other work before it on the "
+      "stream is stuck.",
+      one ? "" : "s", Ranks(finding.culprits), one ? "has" : "have", CallText(call), CommText(comm),
+      Seconds(view.now_ns - stuck.since_ns));
   AddEvidence(view, stuck, held, &finding);
   AddSteps(view, view.nodes[held.front()->node], &finding);
   return finding;

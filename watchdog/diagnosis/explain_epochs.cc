@@ -1,6 +1,8 @@
 // epoch_error of accesses that contradict one another: to the same memory of a window, at least one of them changes it,
 // and no synchronization comes between them. Loads of the memory's owner are seen by nobody, its stores only where they
 // are watched (epoch_stores.h).
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -234,20 +236,20 @@ Finding Explain(const View& view, const CommView& comm, const Conflict& conflict
   const std::string target = Ranks({JobRankOf(view, comm, a.call->root)});
   const std::uint64_t from = std::max(a.begin, b.begin), until = std::min(a.end, b.end);
   const std::string both = a.member == b.member ? " accesses" : " access";
-  finding.summary = Capital(Ranks(finding.culprits)) + both + " the same " + Plural(until - from, "byte") + " of " +
-                    target + "'s memory in " + CommText(comm) + (a.member == b.member ? " twice, " : ", ") +
-                    "and nothing orders the two: " +
-                    (conflict.clash == Clash::kOperators ? "they accumulate with different operators."
-                                                         : "what is there afterwards, or was read, is undefined.");
+  finding.summary = fmt::format(
+      "{}{} the same {} of {}'s memory in {}{}, and nothing orders the two accesses: {}",
+      Capital(Ranks(finding.culprits)), both, Plural(until - from, "byte"), target, CommText(comm),
+      a.member == b.member ? " twice" : "",
+      conflict.clash == Clash::kOperators ? "they accumulate with different operators." : "the result is undefined.");
   finding.evidence = {SideText(finding.calls[0], a), SideText(finding.calls[1], b)};
   if (a.epoch() == AccessEpoch::kFence && b.epoch() == AccessEpoch::kFence)
     finding.evidence.emplace_back("both lie between the same two calls of MPI_Win_fence");
   else if (conflict.by_time)
-    finding.evidence.emplace_back("both hold shared locks, and the one was called before the other was completed");
+    finding.evidence.emplace_back("both hold shared locks, and one was called before the other had completed");
   else if (a.member != b.member)
-    finding.evidence.emplace_back("both lie in one epoch that their target has opened by MPI_Win_post");
+    finding.evidence.emplace_back("both lie in one epoch, which their target opened with MPI_Win_post");
   else
-    finding.evidence.emplace_back("between them it calls nothing that completes the first");
+    finding.evidence.emplace_back("no call between them completes the first");
   finding.next_steps = {
       "put a synchronization between the two (a fence, a flush and a message, an exclusive lock), or let both "
       "accumulate with one operator"};
@@ -269,15 +271,21 @@ Finding Explain(const View& view, const CommView& comm, const StoreConflict& con
   CallSummary fence = DescribeCall(view, comm, *conflict.owner, conflict.fence->position, conflict.fence);
   finding.calls = {Side(view, comm, get), fence};
   const std::string owner = Ranks(fence.ranks), reader = Ranks(finding.calls[0].ranks);
-  finding.summary = Capital(owner) + " changes memory of its own in " + CommText(comm) + " that " + reader +
-                    " gets between the same two calls of MPI_Win_fence: whether " + reader +
-                    " gets what was there before or afterwards is undefined.";
+  const bool one = conflict.both.end - conflict.both.begin == 1;  // byte
+  finding.summary = fmt::format(
+      "{0} changes its own memory in {1}, and {2} gets that memory between the same two calls of MPI_Win_fence: it is "
+      "undefined whether {2} gets the old or the new content.",
+      Capital(owner), CommText(comm), reader);
   finding.evidence = {
       SideText(finding.calls[0], get),
-      BytesText(conflict.both) + " of " + owner + "'s memory: not as before when it calls the second MPI_Win_fence" +
-          (fence.site_text ? ", at " + *fence.site_text : "") + ", and no access of anybody has changed that",
-      "between the first fence and its access " + reader + " calls nothing by which it could have learned of it"};
-  finding.next_steps = {"put a fence between what " + owner + " writes into its window and the accesses that read it"};
+      fmt::format("{} of {}'s memory differ{} between the two calls of MPI_Win_fence{}, and no access of a rank has "
+                  "changed {}",
+                  BytesText(conflict.both), owner, one ? "s" : "",
+                  fence.site_text ? ", the second at " + *fence.site_text : "", one ? "it" : "them"),
+      fmt::format("between the first fence and its access {} makes no call that could have told it of the change",
+                  reader)};
+  finding.next_steps = {"put a fence between the stores of " + owner +
+                        " into its window and the accesses that read them"};
   return finding;
 }
 

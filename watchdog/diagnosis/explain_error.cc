@@ -68,7 +68,7 @@ Finding Explain(const View& view, const WaitGraph& graph, const CommView& comm, 
   const std::string who = Capital(Ranks(finding.culprits)) + " (" + ProcessText(view, process) + ") ";
   finding.summary = who + (process.fate.gone() ? HowItDied(process, misfortune.said) : WhatHappened(misfortune)) +
                     ", " + Seconds(std::max<std::int64_t>(0, view.now_ns - misfortune.at_ns)) + " ago" +
-                    (process.fate.gone() ? "" : " and has not gone on since") + ": the first error of the job.";
+                    (process.fate.gone() ? "" : " and has made no progress since") + ": the first error of the job.";
   finding.evidence = WordsAsEvidence(process, misfortune.said);
   for (const int node : process.nodes)
     finding.evidence.push_back(Ranks({view.nodes[node].rank}) + ": " + WhereText(view, view.nodes[node]));

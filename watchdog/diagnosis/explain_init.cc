@@ -128,7 +128,7 @@ Finding ExplainAbsence(const View& view, const WaitGraph& graph, const CommView&
       "see what the missing ranks do before they create the communicator, and whether they "
       "were started at all");
   finding.next_steps.push_back(
-      "check that the launcher starts as many ranks as the program makes communicators for "
+      "check that the launcher starts as many ranks as the program expects "
       "(WORLD_SIZE, -np, --nproc-per-node)");
   return finding;
 }

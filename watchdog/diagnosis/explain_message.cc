@@ -1,5 +1,7 @@
 // point_to_point_mismatch of a send and a receive that meet and disagree about the size. Bytes are compared: NCCL knows
 // nothing of types here. Which of the two is wrong nobody can tell.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -98,15 +100,14 @@ Finding Explain(const View& view, const CommView& comm, const Pair& pair) {
                    DescribeSide(view, comm, *pair.receiver, *pair.receive)};
   finding.began_at_ns = ToRealtime(view, pair.began_ns);
   const std::string from = Ranks(finding.calls[0].ranks), to = Ranks(finding.calls[1].ranks);
-  finding.summary = Capital(from) + " sends " + std::to_string(BytesOf(*pair.send)) + " bytes to " + to +
-                    ", which receives " + std::to_string(BytesOf(*pair.receive)) + ": message " +
-                    std::to_string(pair.send->position) + " from the one to the other on " + CommText(comm) + ".";
+  finding.summary =
+      fmt::format("{} sends {} bytes to {}, which receives {}: message {} in this direction on {}.", Capital(from),
+                  BytesOf(*pair.send), to, BytesOf(*pair.receive), pair.send->position, CommText(comm));
   finding.evidence = {from + ": " + CallText(*pair.send), to + ": " + CallText(*pair.receive),
                       "the n-th send of a pair of ranks meets its n-th receive; if one was left out before, all later "
                       "ones are shifted"};
   finding.next_steps = {
-      "compare how the two ranks come to the size of this message, and whether as many were exchanged "
-      "before"};
+      "compare how the two ranks compute the size of this message, and how many messages they exchanged before"};
   return finding;
 }
 

@@ -1,4 +1,6 @@
 // order_mismatch, argument_mismatch: a proof, not a guess. It holds whether or not anything hangs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -81,7 +83,7 @@ std::string WhatDiffers(const Call& odd, const Call& usual) {
   // MPI alone: of a gather the call tells what there is room for, of others not the counts for single ranks, and of a
   // derived type not what it is made of.
   if (parts.empty())
-    return "other elements: in what is sent, in the counts for single ranks, or in what a derived datatype is made of";
+    return "different elements: in what is sent, in the counts for single ranks, or inside a derived datatype";
   return Join(parts, ", ");
 }
 
@@ -99,7 +101,7 @@ std::string ChangeText(const Alignment& alignment, const Call& odd, const Call& 
              (one ? "one" : std::to_string(alignment.calls));
     case Change::kReplaced:
       return "made " + (one ? "this one call" : "these " + these) + " differently, and what follows agrees again";
-    case Change::kReordered: return "made " + these + " in another order, and what follows agrees again";
+    case Change::kReordered: return "made " + these + " in a different order, and what follows agrees again";
   }
   return {};
 }
@@ -126,10 +128,10 @@ std::string Summary(const View& view, const CommView& comm, const Difference& di
                      Ranks(JobRanks(view, comm, usual)) + " called " + CallText(*usual.call) + ": collective " +
                      std::to_string(difference.position) + " of " + CommText(comm);
   if (!difference.other_operation) text += " has " + WhatDiffers(*odd.call, *usual.call);
-  if (blame.open) text += "; as many ranks say the one as the other, so either side may be wrong";
+  if (blame.open) text += kTie;
   if (blame.by_history)
-    text += "; as many ranks say the one as the other, but only " + Ranks(JobRanks(view, comm, usual)) +
-            (JobRanks(view, comm, usual).size() == 1 ? " goes" : " go") + " on as all have done before";
+    text += fmt::format("; as many ranks made one call as the other, but only {} {} on as all did before",
+                        Ranks(JobRanks(view, comm, usual)), JobRanks(view, comm, usual).size() == 1 ? "goes" : "go");
   const std::string changes = ChangesText(view, comm, difference, blame);
   return text + (changes.empty() ? "" : "; " + changes) + ".";
 }
@@ -161,18 +163,18 @@ void AddDeparture(const View& view, const CommView& comm, const Difference& diff
     for (const int rank : JobRanks(view, comm, side)) others.push_back(rank);
   }
   others = SortedUnique(std::move(others));
-  finding->evidence.push_back(line + ", as on " + who + ", " + Times(departure.repeated) + " and never by what " +
-                              Ranks(others) + (others.size() == 1 ? " calls" : " call") + " now");
+  finding->evidence.push_back(fmt::format("{}, as on {}, {}, and never by what {} {} now", line, who,
+                                          Times(departure.repeated), Ranks(others),
+                                          others.size() == 1 ? "calls" : "call"));
   if (departure.new_site)
-    finding->evidence.push_back(Ranks(others) + (others.size() == 1 ? " calls" : " call") +
-                                " from where no call on this communicator had come from before");
+    finding->evidence.push_back(fmt::format("{} {} from a place that had made no call on this communicator before",
+                                            Ranks(others), others.size() == 1 ? "calls" : "call"));
   if (departure.goes_on != blame.usual && !blame.open)
-    finding->evidence.push_back("so it is " + Ranks(finding->culprits) + " that " +
-                                (finding->culprits.size() == 1 ? "goes" : "go") +
-                                " on as before: the others do something new, and more ranks do");
+    finding->evidence.push_back(fmt::format("so {} {} on as before; the others, the majority, do something new",
+                                            Ranks(finding->culprits), finding->culprits.size() == 1 ? "goes" : "go"));
   if (blame.by_history)
-    finding->evidence.push_back("that the calls differ is certain; who is wrong is likely: " + who +
-                                " may have missed something new");
+    finding->evidence.push_back(fmt::format(
+        "it is certain that the calls differ, but only likely who is wrong: {} may have missed something new", who));
 }
 
 void AddEvidence(const View& view, const CommView& comm, const Difference& difference, const Blame& blame,
@@ -187,20 +189,20 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
   }
   if (blame.departure) AddDeparture(view, comm, difference, blame, finding);
   if (!blame.alignments.empty())
-    finding->evidence.push_back("with that taken into account the next " +
-                                Plural(blame.alignments.front().agree, "call") +
-                                " of the two on this communicator are the same");
+    finding->evidence.push_back(fmt::format("apart from that, the next {} of the two on this communicator are the same",
+                                            Plural(blame.alignments.front().agree, "call")));
   const Member& first = comm.members[difference.sides[0].members.front()];
   if (difference.surely_first && difference.position > 0 && first.At(difference.position - 1) != nullptr) {
-    finding->evidence.push_back("the calls before position " + std::to_string(difference.position) +
-                                " agree as far as the " + std::string(SourceText(view)) +
-                                (SourceText(view) == "dump" ? "s" : "es") + " reach back");
+    finding->evidence.push_back(fmt::format("the calls before position {} agree as far as the {}{} reach back",
+                                            difference.position, SourceText(view),
+                                            SourceText(view) == "dump" ? "s" : "es"));
   }
   if (!difference.surely_first)
-    finding->evidence.push_back("the calls right before are lost: the ranks may have parted earlier, in another way");
+    finding->evidence.push_back(
+        "the calls right before it are lost: the ranks may have diverged earlier, in another way");
   if (difference.zero_count) {
     finding->evidence.push_back(
-        "NCCL skips a call with count 0 without a word, so its other ranks wait, or are paired with the next call");
+        "NCCL silently skips a call with count 0, so the other ranks wait, or are paired with the next call");
   }
   const std::string coverage = CoverageText(view, comm);
   if (!coverage.empty()) finding->evidence.push_back(coverage);
@@ -213,13 +215,14 @@ void AddNextSteps(const View& view, const Difference& difference, const Finding&
                                   " did before this call with the others: a branch on the rank, "
                                   "an uneven number of batches, or a collective that only some ranks make");
   } else {
-    finding->next_steps.push_back("look at how " + who +
-                                  " came to these arguments: bucket or batch size, dtype of the "
-                                  "tensor, root, all derived from something that differs by rank");
+    finding->next_steps.push_back(
+        fmt::format("look at how {} computed these arguments: bucket or batch size, dtype of the tensor and root may "
+                    "derive from something that differs by rank",
+                    who));
   }
   if (SourceText(view) == "dump") return;  // its call sites are lines already
   finding->next_steps.push_back(
-      "the line of a call site module+0x1234 above: `addr2line -e MODULE 0x1234`, or a Python stack at that call");
+      "to find the line of a call site module+0x1234: `addr2line -e MODULE 0x1234`, or a Python stack at that call");
 }
 
 // Names of one type, which no MPI tells apart.

@@ -1,5 +1,7 @@
 // invalid_argument, request_error, resource_leak, epoch_error: what single processes do wrong with MPI by their own
 // account (format/misuse.h). Processes that do the same at the same place are one finding.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -112,11 +114,11 @@ std::string NextStep(const Misuse& misuse) {
       std::string(functions::FullName(misuse.function)) + " at " + Place(misuse.site_name, misuse.site);
   const std::string made = MadeText(misuse);
   switch (KindOf(misuse)) {
-    case Kind::kResourceLeak: return "free what " + made + " makes, before MPI_Finalize";
+    case Kind::kResourceLeak: return fmt::format("free the object that {} makes before MPI_Finalize", made);
     case Kind::kRequestError:
       if (misuse.wrong == Wrong::kBufferTouched && IsAccess(misuse.made_by))
-        return "leave what " + made +
-               " sends alone until a fence, flush or unlock, or its request, tells that it is done";
+        return fmt::format(
+            "do not touch what {} sends until a fence, flush, unlock or its request shows it is complete", made);
       return made.empty() ? "look at the requests of " + call
                           : "follow the request that " + made + " makes to the one call that completes it";
     case Kind::kEpochError:
@@ -127,8 +129,10 @@ std::string NextStep(const Misuse& misuse) {
     case format::Wrong::kBeforeInit: return "call MPI_Init before " + call;
     case format::Wrong::kAfterFinalize: return "call MPI_Finalize after " + call;
     case format::Wrong::kNotMainThread:
-      return "ask MPI_Init_thread for as much as the program needs and look at what it provides, or leave " + call +
-             " to the thread that initialized MPI";
+      return fmt::format(
+          "request the level that the program needs from MPI_Init_thread and check what it provides, or call {} only "
+          "from the thread that initialized MPI",
+          call);
     default: return "look at the arguments of " + call + (made.empty() ? "" : ", and at " + made);
   }
 }
@@ -197,9 +201,9 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   // Leaks of different places are one finding, of which the first is told.
   const std::vector<int> same = SortedUnique(RanksOf(view, NodesOf(cases, CaseText(misuse))));
   finding.summary = Capital(Ranks(same)) + (same.size() == 1 ? " (" + ProcessText(view, *first->process) + ") " : " ") +
-                    CaseText(misuse) + (finding.evidence.size() > 1 ? "; and more, see why." : ".");
+                    CaseText(misuse) + (finding.evidence.size() > 1 ? "; there is more, see why." : ".");
   if (finding.kind == Kind::kResourceLeak)
-    finding.evidence.emplace_back("what is left ends with its process; it counts where more is made than is freed");
+    finding.evidence.emplace_back("the objects end with their process; a leak matters where more are made than freed");
   finding.next_steps.push_back(NextStep(misuse));
   return finding;
 }

@@ -1,5 +1,7 @@
 // invalid_argument of accesses to windows that reach past the end of their target's memory. The caller cannot know
 // where that is: the target alone has said it, when the window was made.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "watchdog/diagnosis/accesses.h"
@@ -74,9 +76,10 @@ Finding Explain(const View& view, const CommView& comm, const std::vector<Beyond
   finding.summary = Capital(Ranks({view.nodes[first.member->node].rank})) + " accesses bytes " +
                     std::to_string(first.extent.begin) + " to " + std::to_string(first.extent.end - 1) + " of " +
                     Ranks({target}) + "'s memory in " + CommText(comm) + ", which ends after " +
-                    Plural(first.memory, "byte") + (all.size() > 1 ? "; others do so too." : ".");
-  finding.next_steps = {"compare displacement, count and the target's unit with the size that " + Ranks({target}) +
-                        " has given when the window was made"};
+                    Plural(first.memory, "byte") + (all.size() > 1 ? "; other accesses do so too." : ".");
+  finding.next_steps = {fmt::format(
+      "compare displacement, count and the target's unit with the size that {} gave when the window was made",
+      Ranks({target}))};
   return finding;
 }
 

@@ -1,6 +1,8 @@
 // deadlock of MPI's calls, and messages that pass by the receives that wait for them (point_to_point_mismatch). A rank
 // in a blocking call makes no other call: where each of a circle waits for the next, none ever goes on. That needs no
 // time to prove, but for sends that MPI may yet take into a buffer.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -76,16 +78,15 @@ Finding ExplainPassedBy(const View& view, const WaitGraph& graph, const PassedBy
                    DescribeCall(view, waits_in, *InComm(waits_in, to), 0, passed.receive)};
   const std::string sender = Ranks({view.nodes[from].rank}), receiver = Ranks({view.nodes[to].rank});
   const bool other_comm = comm.id != waits_in.id;
-  finding.summary =
-      Capital(receiver) + " waits for a message of " + sender + ", which has sent one that does not fit: " +
-      (other_comm
-           ? "it is on another communicator."
-           : "tag " + std::to_string(passed.send->tag) + " instead of " + std::to_string(passed.receive->tag) + ".");
+  finding.summary = fmt::format(
+      "{} waits for a message from {}, which has sent one that does not match: {}.", Capital(receiver), sender,
+      other_comm ? "it is on another communicator"
+                 : fmt::format("tag {} instead of {}", passed.send->tag, passed.receive->tag));
   finding.evidence = {sender + ": " + MessageText(comm, *passed.send) + "; nobody has received it",
                       receiver + ": " + MessageText(waits_in, *passed.receive)};
   finding.next_steps = {
-      "compare tag, communicator and partner of the two calls named above; if both are meant so, receive in the order "
-      "of the sends"};
+      "compare tag, communicator and partner of the two calls named above; if both are as intended, receive in the "
+      "order of the sends"};
   return finding;
 }
 
@@ -128,9 +129,10 @@ Finding ExplainTwoOperations(const View& view, const WaitGraph& graph, const Two
   finding.communicator = DescribeComm(*two.comm);
   const Node& creates = view.nodes[two.creating.front()];
   const Node& calls = view.nodes[two.calling.front()];
-  finding.summary = Capital(Ranks(RanksOf(view, two.creating))) + " make a communicator from " + CommText(*two.comm) +
-                    " while " + Ranks(RanksOf(view, two.calling)) +
-                    " call a collective on it: each waits for the others.";
+  finding.summary =
+      fmt::format("{} {} a communicator from {} while {} {} a collective on it: each waits for the others.",
+                  Capital(Ranks(RanksOf(view, two.creating))), two.creating.size() == 1 ? "makes" : "make",
+                  CommText(*two.comm), Ranks(RanksOf(view, two.calling)), two.calling.size() == 1 ? "calls" : "call");
   finding.evidence = {Ranks({creates.rank}) + ": " + WhereText(view, creates),
                       Ranks({calls.rank}) + ": " + WhereText(view, calls)};
   finding.next_steps = {"compare the order of the calls on this communicator; making one from it is one of them"};
@@ -160,8 +162,8 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   finding.position = cycle.front()->position;
   const bool alone = nodes.size() == 1;
   finding.summary = "Deadlock: " + Ranks(finding.culprits) +
-                    (alone ? " waits for itself, in a call that only a further call of its own could end."
-                           : " wait for one another in a circle, each in a call that only the next can end.");
+                    (alone ? " waits for itself, in a call that only a later call of its own could complete."
+                           : " wait for one another in a cycle, each in a call that only the next one can complete.");
   bool held = false, epochs = false;
   for (const Wait* wait : cycle) {
     const CommView& comm = view.comms[wait->comm];
@@ -176,14 +178,14 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
   }
   if (held)
     finding.evidence.emplace_back(
-        "a standard send waits for its receiver where the message is larger than MPI's buffers (the eager limit)");
+        "a standard send waits for its receiver if the message is larger than MPI's buffers (the eager limit)");
   finding.next_steps = {
       epochs  ? "compare which ranks MPI_Win_start and MPI_Win_post name, and in what order the epochs "
-                "are opened and closed; give locks back before waiting for others"
-      : alone ? "give a message to itself to MPI_Sendrecv or to non-blocking calls and MPI_Waitall, or "
-                "look whether another rank was meant"
-              : "let one of the ranks make its calls in the other order, or replace the pair of them by "
-                "MPI_Sendrecv or by non-blocking calls and MPI_Waitall"};
+                "are opened and closed; release locks before waiting for others"
+      : alone ? "send a message to itself with MPI_Sendrecv, or with non-blocking calls and MPI_Waitall, or "
+                "check whether another rank was meant"
+              : "let one of the ranks make its calls in the other order, or replace each pair of calls with "
+                "MPI_Sendrecv, or with non-blocking calls and MPI_Waitall"};
   return finding;
 }
 
@@ -212,8 +214,9 @@ std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph
   finding.certainty = *certainty;
   if (made)
     finding.evidence.emplace_back(
-        "it hangs where the message exceeds the eager limit: NCCLWATCH_MPI_CHECKS=sync has made the standard send "
-        "synchronous, and smaller messages are buffered without it");
+        "NCCLWATCH_MPI_CHECKS=sync has made the standard send synchronous: without it the job hangs only if the "
+        "message "
+        "exceeds the eager limit");
   return {std::move(finding)};
 }
 

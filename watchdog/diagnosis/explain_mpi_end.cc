@@ -50,13 +50,14 @@ Finding Explain(const View& view, const std::vector<int>& nodes, Kind kind) {
     finding.evidence.push_back(Ranks({view.nodes[nodes[i]].rank}) + ": " + WhereText(view, view.nodes[nodes[i]]));
   if (kind == Kind::kMissingFinalize) {
     finding.next_steps = {
-        "find the way out of the program that goes past MPI_Finalize: an exit() in a library, an early "
+        "find the way out of the program that bypasses MPI_Finalize: an exit() in a library, an early "
         "return, an exception"};
   } else {
     finding.evidence.emplace_back(
-        "MPI ends a process inside a call over an error, which it tells on standard error, unless a handler of the "
-        "program's asked it not to, or ended the process itself");
-    finding.next_steps = {"read the error of MPI in the job's output: its class, and the call that it names"};
+        "MPI ends a process inside a call because of an error, which it prints on standard error; or an error handler "
+        "of "
+        "the program prevented that, or ended the process itself");
+    finding.next_steps = {"read the MPI error in the job's output: its class, and the call that it names"};
   }
   return finding;
 }

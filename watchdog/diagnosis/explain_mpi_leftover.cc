@@ -65,8 +65,8 @@ Finding Explain(const View& view, const CommView& comm, const LeftOver& left) {
   if (left.messages > 1)
     finding.evidence.push_back(std::to_string(left.messages) + " messages on this communicator were not received");
   finding.evidence.emplace_back(
-      "it does no harm while MPI keeps it in a buffer; with another MPI, or a larger message, its sender waits for "
-      "ever");
+      "this is harmless while MPI keeps the message in a buffer; with another MPI, or a larger message, its sender "
+      "waits forever");
   finding.next_steps = {"receive the message before MPI_Finalize, or do not send it"};
   return finding;
 }

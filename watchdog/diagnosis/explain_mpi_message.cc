@@ -1,5 +1,7 @@
 // point_to_point_mismatch of messages of MPI that were received and should not have been: longer than the receive, or
 // of other basic types. Which of the two sides is wrong nobody can tell.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "watchdog/diagnosis/explain.h"
@@ -30,8 +32,8 @@ CallSummary DescribeSide(const View& view, const CommView& comm, const Member& m
 }
 
 std::string Sentence(const CommView& comm, const Meeting& met, const std::string& from, const std::string& to) {
-  const std::string where = ": message " + std::to_string(met.send->position) + " from the one to the other on " +
-                            CommText(comm) + ", tag " + std::to_string(met.send->tag) + ".";
+  const std::string where =
+      fmt::format(": message {} in this direction on {}, tag {}.", met.send->position, CommText(comm), met.send->tag);
   if (met.clash == Clash::kTooLong)
     return from + " sends " + std::to_string(met.send->bytes) + " bytes to " + to + ", which has room for " +
            std::to_string(met.receive->bytes) + where;
@@ -66,11 +68,10 @@ Finding Explain(const View& view, const CommView& comm, const Meeting& met) {
         "the receive ends with MPI_ERR_TRUNCATE, which ends the job unless it handles errors");
   else
     finding.evidence.emplace_back(
-        "the sequences of basic types differ; MPI delivers such a message without a word, and its meaning is "
-        "undefined");
+        "the sequences of basic types differ; MPI silently delivers such a message, and its meaning is undefined");
   if (of_others)
-    finding.evidence.push_back("the receive takes messages of anybody: another one may have been meant for it");
-  finding.next_steps = {"compare how the two ranks come to the count and the datatype of this message"};
+    finding.evidence.push_back("the receive takes messages from any source: another one may have been meant for it");
+  finding.next_steps = {"compare how the two ranks compute the count and the datatype of this message"};
   return finding;
 }
 

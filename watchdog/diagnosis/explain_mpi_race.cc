@@ -1,4 +1,6 @@
 // message_race: a receive from anybody that another message could have met.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -26,51 +28,57 @@ class Story {
         rival_(Named(*race.rival_sender)) {}
 
   std::string Summary() const {
-    std::string took = Capital(receiver_) + "'s " + Function(Asker()) + " from anybody took " + sender_ +
-                       "'s message (tag " + std::to_string(race_.taken.send->tag) + "); ";
+    const std::string took = fmt::format("{}'s {} from any source took {}'s message (tag {}); ", Capital(receiver_),
+                                         Function(Asker()), sender_, race_.taken.send->tag);
     const std::string instead = rival_ + "'s could have come first";
     switch (race_.harm) {
-      case Harm::kDoesNotFit: return took + instead + ", which does not fit it.";
+      case Harm::kDoesNotFit: return took + instead + ", and does not fit this receive.";
       case Harm::kOtherDoesNotFit:
-        return took + instead + ", and a later " + Function(*race_.other) + " would have got what does not fit it.";
+        return took + instead + ", and a later " + Function(*race_.other) +
+               " would have got a message that does not fit it.";
       case Harm::kStarves:
         return took + instead + ", and a later " + Function(*race_.other) + " from " + OtherSource() +
-               " would have waited for ever.";
-      case Harm::kLeftOver: return took + instead + ", and has never been received.";
+               " would have waited forever.";
+      case Harm::kLeftOver: return took + instead + " and was never received.";
       case Harm::kHangs:
-        return took + "its later " + Function(*race_.other) + " from " + sender_ + " waits for ever, while " + rival_ +
-               "'s message, which the first could have taken as well, is received by nobody.";
+        return fmt::format(
+            "{}its later {} from {} waits forever, while nobody receives {}'s message, which the first receive could "
+            "have "
+            "taken as well.",
+            took, Function(*race_.other), sender_, rival_);
     }
     return took;
   }
 
   std::vector<std::string> Evidence() const {
     std::vector<std::string> lines = {receiver_ + ": " + Text(Asker(), *race_.receiver) + Room(*race_.taken.receive) +
-                                          "; it got " + Bytes(*race_.taken.send) + " of " + sender_,
+                                          "; it got " + Bytes(*race_.taken.send) + " from " + sender_,
                                       sender_ + ": " + Text(*race_.taken.send, *race_.taken.sender),
                                       rival_ + ": " + Text(*race_.rival, *race_.rival_sender) + ", " +
                                           Bytes(*race_.rival) + "; no message and no collective makes it wait until " +
-                                          receiver_ + " has got the other"};
+                                          receiver_ + " has received the other"};
     if (race_.other != nullptr)
-      lines.push_back(receiver_ + ": " + Text(*race_.other, *race_.receiver, " from " + OtherSource()) +
-                      (race_.harm == Harm::kHangs ? ", waits for what the first has taken" : ", got it in this run"));
-    if (!race_.sure && race_.harm != Harm::kLeftOver)
       lines.push_back(
-          "it may be meant: the message may say whose it is, or the other one is sent on a way that is longer in "
-          "practice");
+          receiver_ + ": " + Text(*race_.other, *race_.receiver, " from " + OtherSource()) +
+          (race_.harm == Harm::kHangs ? ", waits for what the first receive has taken" : ", got it in this run"));
+    if (!race_.sure && race_.harm != Harm::kLeftOver)
+      lines.push_back("it may be intended: the message may say who sent it, or the other one takes longer in practice");
     return lines;
   }
 
   // In a verdict of another kind.
   std::string Line() const {
-    return "it may be a race: " + receiver_ + "'s earlier " + Function(Asker()) + " from anybody took " + sender_ +
-           "'s message (tag " + std::to_string(race_.taken.send->tag) + "); " + rival_ +
-           "'s, which it could have taken as well, is received by nobody";
+    return fmt::format(
+        "it may be a race: {}'s earlier {} from any source took {}'s message (tag {}); nobody receives {}'s, which it "
+        "could have taken as well",
+        receiver_, Function(Asker()), sender_, race_.taken.send->tag, rival_);
   }
 
   std::string Advice() const {
-    return "name the sender, or give what must not be taken there a tag or a communicator of its own, or let " +
-           rival_ + " send it only once " + receiver_ + " has got the other (an answer, a barrier)";
+    return fmt::format(
+        "name the sender, or give a message that must not be taken there a tag or a communicator of its own, or let {} "
+        "send it only after {} has received the other (an answer, a barrier)",
+        rival_, receiver_);
   }
 
  private:
@@ -89,7 +97,7 @@ class Story {
   std::string OtherSource() const {
     if (race_.harm == Harm::kHangs) return sender_;
     if ((race_.other->flags & format::kAnySource) == 0) return rival_;
-    return race_.harm == Harm::kStarves ? "anybody (another tag)" : "anybody";
+    return race_.harm == Harm::kStarves ? "any source (another tag)" : "any source";
   }
 
   const View& view_;

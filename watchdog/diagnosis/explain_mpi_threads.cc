@@ -113,9 +113,9 @@ Finding ExplainEnds(const View& view, const std::vector<AtOnce>& all) {
   Finding finding = Describe(view, all);
   finding.kind = Kind::kRequestError;
   finding.summary = Capital(Ranks(finding.culprits)) + " called MPI_Finalize while " +
-                    (finding.culprits.size() == 1 ? "another thread of it was" : "other threads of them were") +
+                    (finding.culprits.size() == 1 ? "another of its threads was" : "others of their threads were") +
                     " still in " + CallText(*all.front().first) + ".";
-  finding.next_steps = {"let that thread come back from its call first: send it what it waits for, or cancel it"};
+  finding.next_steps = {"let that thread return from its call first: send it what it waits for, or cancel the call"};
   return finding;
 }
 
@@ -123,9 +123,9 @@ Finding ExplainCalls(const View& view, const std::vector<AtOnce>& all) {
   Finding finding = Describe(view, all);
   finding.kind = Kind::kInvalidArgument;
   finding.summary = Capital(Ranks(finding.culprits)) +
-                    " called MPI from two threads at once, and MPI grants no more than MPI_THREAD_SERIALIZED.";
+                    " called MPI from two threads at once, but MPI granted no more than MPI_THREAD_SERIALIZED.";
   finding.next_steps = {
-      "ask MPI_Init_thread for MPI_THREAD_MULTIPLE and look at what it provides, or let the threads "
+      "request MPI_THREAD_MULTIPLE from MPI_Init_thread and check what it provides, or let the threads "
       "take turns (a lock around each call)"};
   return finding;
 }

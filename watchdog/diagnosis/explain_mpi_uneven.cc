@@ -53,8 +53,8 @@ std::optional<Finding> Explain(const View& view, const CommView& comm) {
   for (const CallSummary& call : finding.calls)
     if (call.op) finding.evidence.push_back(Ranks(call.ranks) + ": " + CallText(call));
   finding.evidence.emplace_back(
-      "nobody had to wait for it in this run; with another MPI, or more data, those who call it wait for ever, or take "
-      "the next one for it");
+      "no rank had to wait for it in this run; with another MPI, or more data, the ranks that call it wait forever, or "
+      "take the next collective for it");
   finding.next_steps = {"let all ranks of the communicator make the same collectives, or none of them"};
   return finding;
 }

@@ -1,6 +1,8 @@
 // missing_participant, frozen_process, library_error, out_of_memory, point_to_point_mismatch: somebody alive for whom
 // others wait and who waits for nobody. Time is all there is to go by, and of MPI that it has come to MPI_Finalize, so
 // nothing here is ever certain.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -93,10 +95,10 @@ void ChooseKind(const View& view, Suspect* suspect) {
   const Said said = WhatItSaid(process);
   if (said.allocation != nullptr) {
     suspect->kind = Kind::kOutOfMemory;
-    suspect->standing = "could not get " + AllocationText(*said.allocation) + " and has not gone on since";
+    suspect->standing = "could not get " + AllocationText(*said.allocation) + " and has made no progress since";
   } else if (said.error != nullptr && IsOf(view, *suspect, *said.error)) {
     suspect->kind = Kind::kLibraryError;
-    suspect->standing = "got " + ErrorText(*said.error) + " and has not gone on since";
+    suspect->standing = "got " + ErrorText(*said.error) + " and has made no progress since";
   } else if (FailedCall(view, *suspect) != nullptr) {
     suspect->kind = Kind::kLibraryError;
   } else {
@@ -221,7 +223,7 @@ void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
   const Process& process = view.process(view.nodes[suspect.node]);
   const std::string pid = std::to_string(process.box->pid);
   const std::string look = process.box->dump
-                               ? "see where its process stands: its log and its stacks"
+                               ? "see where its process is: its log and its stacks"
                                : "see what it does now: `ncclwatch stacks " + pid + "` (Python and native)";
   std::vector<std::string>& steps = finding->next_steps;
   switch (finding->kind) {
@@ -230,7 +232,7 @@ void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
     case Kind::kOutOfMemory:
       steps = NextSteps(finding->kind, process, WhatItSaid(process));
       if (steps.empty())
-        steps.push_back("look at the arguments of that call and at NCCL's own words: run with NCCL_DEBUG=WARN");
+        steps.push_back("look at the arguments of that call and at NCCL's own message: run with NCCL_DEBUG=WARN");
       break;
     case Kind::kEpochError:
       steps.emplace_back("compare which ranks MPI_Win_start and MPI_Win_post name, and how often, on both sides");
@@ -258,7 +260,7 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
   for (std::size_t i = 0; i < std::min(group.size(), kEnough); ++i) {
     const Node& node = view.nodes[group[i]->node];
     const bool mpi = node.last != nullptr && functions::IsMpi(node.last->function);
-    const std::string progress = node.last != nullptr && AsksInVain(*node.last) ? "got no further" : "done nothing";
+    const std::string progress = node.last != nullptr && AsksInVain(*node.last) ? "made no progress" : "done nothing";
     std::string line = Ranks({node.rank}) + " has " + progress + " in " + (mpi ? "MPI" : "NCCL") + " for " +
                        Seconds(view.now_ns - std::max(node.active_ns, std::int64_t{0})) + ": " + WhereText(view, node);
     if (HasComeToItsEnd(view, *group[i])) line += "; it will make no further call";
@@ -272,11 +274,10 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
   std::size_t proven = 0;
   for (const Wait* wait : group.front()->waits) proven += wait->proven ? 1 : 0;
   finding->evidence.push_back(
-      proven > 0
-          ? "of " + Plural(group.front()->waits.size(), "waiting rank") + " " + std::to_string(proven) +
-                (proven == 1 ? " is" : " are") + " known to be still in the call" +
-                (MpiAlone(group.front()->waits) ? "" : " (inside it, or the GPU has not finished it)")
-          : std::string("without GPU marks on these calls it is not known that the others have not finished them"));
+      proven > 0 ? fmt::format("{} of {} {} known to be still in the call{}", proven,
+                               Plural(group.front()->waits.size(), "waiting rank"), proven == 1 ? "is" : "are",
+                               MpiAlone(group.front()->waits) ? "" : " (inside it, or the GPU has not finished it)")
+                 : std::string("without GPU marks on these calls the other ranks may have finished them"));
   const std::string coverage = CoverageText(view, view.comms[group.front()->comm]);
   if (!coverage.empty()) finding->evidence.push_back(coverage);
 }
@@ -345,14 +346,15 @@ bool IsOneTooMany(const View& view, const std::vector<const Suspect*>& group) {
 void BlameTheCallers(const View& view, const Suspect& suspect, Finding* finding) {
   const std::vector<int> callers = Callers(view, suspect);
   finding->kind = Kind::kOrderMismatch;
-  finding->summary =
-      Capital(Ranks(callers)) + " called " + WhatText(view, suspect) + ", which " + Ranks(finding->culprits) +
-      " never did: " + (finding->culprits.size() > 1 ? "they have" : "it has") + " come to MPI_Finalize.";
+  finding->summary = fmt::format("{} called {}, which {} never did: {} reached MPI_Finalize.", Capital(Ranks(callers)),
+                                 WhatText(view, suspect), Ranks(finding->culprits),
+                                 finding->culprits.size() > 1 ? "they have" : "it has");
   finding->victims = std::move(finding->culprits);
   finding->culprits.clear();
   AddCulprits(view, callers, finding);
-  finding->next_steps = {"look for what leads to this call on " + Ranks(finding->culprits) +
-                         " alone, or one time more than elsewhere: a branch on the rank, a bound of a loop"};
+  finding->next_steps = {fmt::format(
+      "look for what makes only {} call it, or call it once more than the others: a branch on the rank, a loop bound",
+      Ranks(finding->culprits))};
 }
 
 Finding Explain(const View& view, const WaitGraph& graph, const std::vector<const Suspect*>& group) {

@@ -1,5 +1,7 @@
 // step_mismatch: the calls on each communicator agree, and yet one rank's step is not what its steps were: it has left
 // out a call that others wait in, or waits in one that its steps never had there.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -187,12 +189,12 @@ std::string What(const View& view, const Departed& departed) {
          (left_out ? " left out " : " made one extra ") + CallText(*departed.course.call) + ", collective " +
          std::to_string(departed.wait->position) + " of " +
          CommText(view.comms[static_cast<std::size_t>(departed.wait->comm)]) +
-         (left_out ? ", which its steps before made here" : ", which its steps before did not make here");
+         (left_out ? ", which its earlier steps made here" : ", which its earlier steps did not make here");
 }
 
 std::string Why(const Departed& departed) {
-  return "it has made " + Plural(departed.course.steps, "step") + " before that were all the same; the " +
-         Plural(departed.course.alignment.agree, "call") + " after this one are again those of a step";
+  return fmt::format("it made {} before that were all the same; the {} after this one match a step again",
+                     Plural(departed.course.steps, "step"), Plural(departed.course.alignment.agree, "call"));
 }
 
 // Nothing else has changed: who waits for whom, and since when.
@@ -211,9 +213,10 @@ Finding Explain(const View& view, const WaitGraph& graph, const Departed& depart
                     (finding.victims.size() == 1 ? " waits" : " wait") + " for it, directly or through others.";
   finding.evidence.push_back(Why(departed));
   for (const std::string& line : found.evidence) finding.evidence.push_back(line);
-  finding.next_steps.push_back(
-      "compare what " + Ranks(finding.culprits) +
-      " did in this step with the others: a branch on the rank or on its data around the call");
+  finding.next_steps.push_back(fmt::format(
+      "compare what {} did in this step with the others: look for a branch on the rank or on its data around "
+      "the call",
+      Ranks(finding.culprits)));
   return finding;
 }
 

@@ -1,5 +1,7 @@
 // transport_stall: a call that everybody has launched, nothing known is before it on any of the GPUs, and it does not
 // end. Without start marks a GPU that is held up by other work before it looks the same.
+#include <fmt/format.h>
+
 #include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/explain_device.h"
 #include "watchdog/diagnosis/kernels.h"
@@ -11,20 +13,20 @@ namespace {
 // That all GPUs have begun it leaves nothing but the transport.
 void AddEvidence(const View& view, const Stuck& stuck, Finding* finding) {
   const std::vector<int> begun = stuck.RanksWhere(view, Begun::kYes);
-  finding->evidence = {"nothing of NCCL's that they launched before it is unfinished"};
+  finding->evidence = {"all NCCL work that they launched before it has finished"};
   if (begun == finding->victims) {
     finding->evidence.push_back(
         "the GPU of each of them has begun it (start marks): no rank is missing and nothing "
         "before the call holds it up, so it is the network, NVLink or a GPU");
     return;
   }
-  if (!begun.empty()) finding->evidence.push_back("begun by the GPU of " + Ranks(begun) + " (start marks)");
+  if (!begun.empty()) finding->evidence.push_back("the GPU of " + Ranks(begun) + " has begun it (start marks)");
   finding->evidence.push_back(
       "the marks show where calls end, not where they begin: a GPU that other work holds up before the "
       "call looks the same");
   if (SourceText(view) != "dump")
     finding->next_steps.push_back(
-        "run all ranks with NCCLWATCH_GPU=both: start marks tell this from a GPU that other work holds up "
+        "run all ranks with NCCLWATCH_GPU=both: start marks distinguish this from a GPU that other work holds up "
         "(device_stall)");
   finding->next_steps.push_back(
       "see what other kernels the ranks had on the stream before it: `ncclwatch stacks PID` of each");
@@ -47,9 +49,10 @@ Finding Explain(const View& view, const Stuck& stuck, Certainty certainty) {
       "switches; NCCL_DEBUG=WARN says which peer a transport waits for"};
   AddEvidence(view, stuck, &finding);
   const bool all_begun = stuck.RanksWhere(view, Begun::kYes) == finding.victims;
-  finding.summary = Capital(Ranks(finding.victims)) + " have all launched " + CallText(call) + " on " + CommText(comm) +
-                    (all_begun ? ", all their GPUs have begun it" : "") + ", and for " +
-                    Seconds(view.now_ns - stuck.since_ns) + " no GPU has got through it.";
+  finding.summary =
+      fmt::format("{} have all launched {} on {}{}, and no GPU has finished it for {}.",
+                  Capital(Ranks(finding.victims)), CallText(call), CommText(comm),
+                  all_begun ? ", all their GPUs have begun it" : "", Seconds(view.now_ns - stuck.since_ns));
   return finding;
 }
 

@@ -1,5 +1,7 @@
 // missing_participant where every rank that has a black box has made the call, and the rest of the communicator is on
 // other machines or not watched. Nothing is known of those: never more than suspected, and only after the longer limit.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "watchdog/diagnosis/explain.h"
@@ -51,14 +53,14 @@ std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph) {
     finding.calls = DescribeCalls(view, comm, position);
     finding.began_at_ns = ToRealtime(view, since);
     const std::string who =
-        unseen.empty() ? "somebody who has no " + std::string(SourceText(view)) + " here" : Ranks(unseen);
-    finding.summary = Capital(Ranks(finding.victims)) + " have waited " + Seconds(view.now_ns - since) + " in " +
-                      CallText(*comm.members.front().At(position)) + ", collective " + std::to_string(position) +
-                      " of " + CommText(comm) + ", probably for " + who + ".";
+        unseen.empty() ? fmt::format("ranks that have no {} here", SourceText(view)) : Ranks(unseen);
+    finding.summary = fmt::format("{} have waited {} in {}, collective {} of {}, probably for {}.",
+                                  Capital(Ranks(finding.victims)), Seconds(view.now_ns - since),
+                                  CallText(*comm.members.front().At(position)), position, CommText(comm), who);
     finding.evidence = {"every rank that has a " + std::string(SourceText(view)) + " here has made the call",
                         CoverageText(view, comm)};
     finding.next_steps = {view.process(comm.members.front()).box->dump
-                              ? "look for the dumps of the other ranks, and in their logs: one that died wrote none"
+                              ? "look for the dumps and logs of the other ranks: a rank that died wrote no dump"
                               : "run `ncclwatch diagnose` on the machines of the other ranks, or on all run "
                                 "directories together"};
     findings.push_back(std::move(finding));

@@ -1,6 +1,8 @@
 // How last words are told.
 #include <signal.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -50,12 +52,12 @@ std::string CodeText(const FatalSignal& signal) {
     return signal.sender == 0 ? "sent" : "sent by pid " + std::to_string(signal.sender);
   const std::string at = " at " + Hex(signal.fault_address);
   if ((signal.flags & format::kSignalOverflow) != 0) return "stack overflow" + at;
-  if (signal.code == 0x80) return "by the processor, without an address";
+  if (signal.code == 0x80) return "raised by the processor, without an address";
   if (signal.signal == SIGSEGV) {
     constexpr std::uint64_t kFirstPage = 4096;
     if (signal.code == SEGV_MAPERR && signal.fault_address < kFirstPage) return "through a null pointer," + at;
     if (signal.code == SEGV_MAPERR) return "nothing is mapped" + at;
-    if (signal.code == SEGV_ACCERR) return "no right to the memory" + at;
+    if (signal.code == SEGV_ACCERR) return "no permission for the memory" + at;
   }
   if (signal.signal == SIGBUS && signal.code == BUS_ADRERR)
     return "the file behind the memory" + at + " is shorter, or its file system is full";
@@ -151,7 +153,7 @@ std::string ErrorText(const NcclError& error) {
 std::string HowItDied(const Process& process, const Said& said) {
   const Fate& fate = process.fate;
   if (fate.what == format::Observed::kDumping) return "is writing a core file and will not come back";
-  if (fate.out_of_memory) return "was killed by the kernel for want of memory";
+  if (fate.out_of_memory) return "was killed by the kernel because memory ran out";
   std::string end = EndText(process, said);
   if (AbortOf(*process.box) != nullptr) return "called MPI_Abort and " + end;
   switch (KindOfDeath(process, said)) {
@@ -180,19 +182,19 @@ std::vector<std::string> WordsAsEvidence(const Process& process, const Said& sai
     lines.push_back("its last words: " + ExceptionName(*said.exception));
     if (!said.exception->place.empty()) lines.back() += ", raised in " + said.exception->place;
   }
-  if (said.handled != nullptr) lines.push_back("a handler of its own took " + SignalLine(*said.handled));
+  if (said.handled != nullptr) lines.push_back("a handler of its own caught " + SignalLine(*said.handled));
   if (said.signal != nullptr) lines.push_back(SignalLine(*said.signal));
   const Fate& fate = process.fate;
   if (fate.out_of_memory)
-    lines.push_back("the kernel has counted a kill for want of memory in its control group, or on its host");
+    lines.push_back("the kernel has counted an out-of-memory kill in its control group or on its host");
   const reader::HostMemory& memory = process.box->words.memory;
   const bool of_the_host = KindOfDeath(process, said) == Kind::kOutOfMemory && said.allocation == nullptr;
   if (memory.at_ns > 0 && (of_the_host || fate.signal == SIGKILL))
     lines.push_back(
-        Bytes(memory.resident_bytes) + " of it were resident" + before(memory.at_ns) +
-        (memory.available_bytes > 0 ? "; " + Bytes(memory.available_bytes) + " of the host were free" : ""));
+        fmt::format("it had {} resident{}", Bytes(memory.resident_bytes), before(memory.at_ns)) +
+        (memory.available_bytes > 0 ? fmt::format("; its host had {} free", Bytes(memory.available_bytes)) : ""));
   if (fate.signal == SIGSEGV && said.signal == nullptr && process.box->words.catching)
-    lines.push_back("no handler could run: most likely its stack had overflowed, or its own handler was in place");
+    lines.push_back("no handler could run: most likely its stack overflowed, or its own handler was installed");
   return lines;
 }
 
@@ -201,10 +203,10 @@ namespace {
 std::string StepAfterError(const NcclError& error) {
   constexpr std::int32_t kSystem = 2, kInvalidArgument = 4, kInvalidUsage = 5, kRemote = 6;  // ncclResult_t
   if (error.result == kInvalidArgument || error.result == kInvalidUsage)
-    return "look at the arguments of that call; NCCL says more of it with NCCL_DEBUG=WARN";
+    return "look at the arguments of that call; NCCL_DEBUG=WARN makes NCCL say more";
   if (error.result == kSystem || error.result == kRemote)
     return "look at the connections between the ranks: run with NCCL_DEBUG=WARN NCCL_DEBUG_SUBSYS=INIT,NET";
-  return "look at NCCL's own words: run with NCCL_DEBUG=WARN; `dmesg -T | grep -i xid` tells of GPU faults";
+  return "look at NCCL's own message: run with NCCL_DEBUG=WARN; `dmesg -T | grep -i xid` shows GPU faults";
 }
 
 std::vector<std::string> StepsAfterSignal(const Process& process, const Said& said) {
@@ -213,10 +215,10 @@ std::vector<std::string> StepsAfterSignal(const Process& process, const Said& sa
   if (frame != nullptr && !frame->module.empty())
     steps.push_back("`addr2line -Cfe " + frame->module + " " + Hex(frame->offset) + "` names the line");
   const Fate& fate = process.fate;
-  steps.push_back(fate.core ? "open its core file: it was written"
+  steps.push_back(fate.core ? "open its core file (one was written)"
                             : "run it again with core files allowed (`ulimit -c unlimited`)");
   if (fate.signal == SIGABRT)
-    steps.push_back("read the last lines of its standard error: what calls abort() says there why");
+    steps.push_back("read the last lines of its standard error: the code that calls abort() says there why");
   return steps;
 }
 
@@ -225,23 +227,24 @@ std::vector<std::string> StepsAfterSignal(const Process& process, const Said& sa
 std::vector<std::string> NextSteps(Kind kind, const Process& process, const Said& said) {
   const Fate& fate = process.fate;
   if (AbortOf(*process.box) != nullptr)
-    return {"find why it called MPI_Abort: its standard error, and where it called it from"};
+    return {"find why it called MPI_Abort: look at its standard error and at the place of the call"};
   if (kind == Kind::kLibraryError && said.error != nullptr) return {StepAfterError(*said.error)};
   if (kind == Kind::kOutOfMemory && said.allocation != nullptr)
     return {
-        "make it need less: smaller batches, activation checkpointing, sharded states; "
-        "`torch.cuda.memory_summary()` tells what holds memory",
-        "if much is free but in pieces: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; see also whether another "
-        "process uses the device (`nvidia-smi`)"};
+        "reduce its memory use: smaller batches, activation checkpointing, sharded states; "
+        "`torch.cuda.memory_summary()` shows what holds memory",
+        "if much memory is free but fragmented: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; check also whether "
+        "another process uses the device (`nvidia-smi`)"};
   if (kind == Kind::kOutOfMemory) {
     std::vector<std::string> steps;
     if (fate.out_of_memory)
-      steps.push_back("`dmesg -T | grep -i oom` on its host tells which limit was met, and who held the memory");
-    steps.push_back("make it need less of the host: data loader workers, pinned buffers, checkpoints and caches");
+      steps.push_back(
+          "`dmesg -T | grep -i oom` on its host shows which limit was reached, and which processes held the memory");
+    steps.push_back("reduce its use of host memory: data loader workers, pinned buffers, checkpoints and caches");
     return steps;
   }
   if (said.exception != nullptr && !said.exception->place.empty())
-    return {"start at " + said.exception->place + "; the whole traceback is on its standard error"};
+    return {"start at " + said.exception->place + "; the full traceback is on its standard error"};
   if (fate.signal && fate.signal != SIGKILL && !fate.polite()) return StepsAfterSignal(process, said);
   return {};
 }

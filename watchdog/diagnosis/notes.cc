@@ -1,5 +1,7 @@
 #include "watchdog/diagnosis/notes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -66,11 +68,10 @@ std::string StandstillOfAll(const View& view) {
     since_ns = std::max({since_ns, process.At(call->entered_ns), node.active_ns});
   }
   if (view.now_ns - since_ns < view.snapshot->limits.likely_after_ns) return {};
-  return "all " + Plural(view.nodes.size(), "rank") + " have been inside calls of MPI for " +
-         Seconds(view.now_ns - since_ns) + ", " + CallsText(ranks_in) +
-         ", and nothing that is watched says why (not watched: messages to spawned processes, partitioned ones, and "
-         "what "
-         "file systems do)";
+  return fmt::format(
+      "all {} have been inside MPI calls for {}, {}, and nothing that is watched explains it (not watched: messages to "
+      "spawned processes, partitioned messages, and file systems)",
+      Plural(view.nodes.size(), "rank"), Seconds(view.now_ns - since_ns), CallsText(ranks_in));
 }
 
 void AddNotes(const View& view, std::vector<std::string>* notes) {
@@ -78,7 +79,7 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
     const std::vector<int> ranks = RanksWhere(view, holds);
     if (!ranks.empty()) notes->push_back(Ranks(ranks) + ": " + text);
   };
-  where("more sorts of wrong uses of MPI than a black box has room for: the first are told",
+  where("more kinds of wrong MPI use than a black box has room for: only the first are reported",
         [](const BoxImage& box) { return box.words.misuses_lost > 0; });
   where("watching is switched off: later calls are not seen", [](const BoxImage& box) { return !box.watching; });
   where("no GPU marks (unavailable): a call that has returned may or may not have finished",
@@ -95,9 +96,9 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
         [](const BoxImage& box) { return AnyCall(box, format::kCaptured); });
   where("calls on non-blocking communicators carry no GPU mark: returned does not mean enqueued",
         [](const BoxImage& box) { return AnyCall(box, format::kNonBlocking); });
-  where("collectives with more amounts than a black box keeps of one call: those were not compared",
+  where("collectives with more amounts than a black box keeps for one call were not compared",
         [](const BoxImage& box) { return AnyCall(box, format::kTooManyParts); });
-  where("its messages have more sizes than can be kept of so many ranks: those of older messages were not compared",
+  where("its messages have more sizes than can be kept for so many ranks: sizes of older messages were not compared",
         [](const BoxImage& box) { return box.sizes_until != UINT64_MAX; });
   const std::uint64_t lost = Sum(view, [](const BoxImage& box) { return box.communicators_lost; });
   if (lost > 0)

@@ -31,10 +31,10 @@ std::optional<Standing> NotRunning(const View& view, const Process& process) {
       return Standing{Kind::kFrozenProcess, Certainty::kSuspected,
                       "could run and does not: its watchdog thread is silent (starved of CPU time?)"};
     case Observed::kHidden:
-      return Standing{Kind::kDeadRank, Certainty::kLikely, "seems gone, but not both its lock and its process are"};
+      return Standing{Kind::kDeadRank, Certainty::kLikely, "seems gone, but its lock or its process is still there"};
     case Observed::kLost:
       return Standing{Kind::kDeadRank, Certainty::kLikely,
-                      "is on " + process.box->host + ", which has not been heard of for " +
+                      "is on " + process.box->host + ", which has not been heard from for " +
                           Seconds(view.now_ns - process.fate.last_sign_ns) + ": lost, or cut off from the others"};
     default: break;
   }
@@ -53,16 +53,16 @@ std::vector<std::string> StepsForFrozen(format::Observed what, const std::string
   switch (what) {
     case Observed::kStopped:
       return {"`kill -CONT " + pid +
-              "` lets it go on; see who stops it: job control of a shell, a script, an operator"};
+              "` lets it go on; find out who stopped it: job control of a shell, a script, an operator"};
     case Observed::kTraced: return {"detach the debugger: `grep TracerPid /proc/" + pid + "/status` names it"};
     case Observed::kFrozen:
       return {"thaw its control group: cgroup.freeze or freezer.state of /proc/" + pid + "/cgroup"};
     case Observed::kStuck:
-      return {"look what it waits for in the kernel: `cat /proc/" + pid +
+      return {"see what it waits for in the kernel: `cat /proc/" + pid +
               "/stack`, `dmesg -T`: a disk, a network file system or the GPU driver that does not answer"};
     default:
       return {"look at its state: `grep State /proc/" + pid + "/status; cat /proc/" + pid + "/wchan`",
-              "see whether its host has processor time for it: load, limits of its control group"};
+              "check whether its host has processor time for it: load, limits of its control group"};
   }
 }
 

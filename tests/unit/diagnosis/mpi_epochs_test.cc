@@ -211,7 +211,7 @@ TEST(MpiStores, WhatTheOwnerChangesAndAnotherGetsIsLikely) {
   const Diagnosis diagnosis = StoredAnd({{2, kGet}});
   Expect(diagnosis, Kind::kEpochError, Certainty::kLikely, {0, 2});
   const diagnosis::Finding& finding = diagnosis.findings.at(0);
-  EXPECT_NE(finding.summary.find("Rank 0 changes memory of its own in window"), std::string::npos) << finding.summary;
+  EXPECT_NE(finding.summary.find("Rank 0 changes its own memory in window"), std::string::npos) << finding.summary;
   EXPECT_NE(finding.evidence.at(1).find("bytes 8 to 11"), std::string::npos) << finding.evidence.at(1);
   Expect(StoredAnd({{2, {.function = Function::MPI_Get_accumulate, .at = 2, .reduction = kNoOp}}}), Kind::kEpochError,
          Certainty::kLikely, {0, 2});

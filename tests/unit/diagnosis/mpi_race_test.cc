@@ -80,7 +80,7 @@ Scene NamedAfterAnybody(const MpiMessage& as) {
 // ---- what is one --------------------------------------------------------------------------------------------------
 
 TEST(MpiRace, NamedAfterAnybody) {
-  ExpectRace(NamedAfterAnybody(kAnybody), Certainty::kLikely, "from rank 2 would have waited for ever");
+  ExpectRace(NamedAfterAnybody(kAnybody), Certainty::kLikely, "from rank 2 would have waited forever");
 }
 
 // A message without content cannot say whose it is.
@@ -90,7 +90,7 @@ TEST(MpiRace, NamedAfterAnEmptyMessage) {
   scene.Took(0, {.peer = kAny, .bytes = 0, .flags = kUntold}, 1);
   scene.Sent(2, {.peer = 0, .bytes = 0});
   scene.Received(0, {.peer = 2, .bytes = 0});
-  ExpectRace(scene, Certainty::kCertain, "from rank 2 would have waited for ever");
+  ExpectRace(scene, Certainty::kCertain, "from rank 2 would have waited forever");
 }
 
 // ... but not where the other receive was called before the first was over.
@@ -102,18 +102,18 @@ TEST(MpiRace, CalledBeforeTheFirstWasOver) {
   scene.Receipt(0, anybody, 1, 0);
   scene.Receipt(0, named, 2, 0);
   scene.Waited(0, {anybody, named});
-  ExpectRace(scene, Certainty::kCertain, "waited for ever");
+  ExpectRace(scene, Certainty::kCertain, "waited forever");
 }
 
 TEST(MpiRace, NothingOfThisOrdersThem) {
   ExpectRace(NamedAfterAnybody(kAnybody, [](Scene& scene) { scene.All(Function::MPI_Reduce, 0); }), Certainty::kLikely,
-             "waited for ever");
+             "waited forever");
   ExpectRace(NamedAfterAnybody(kAnybody,
                                [](Scene& scene) {
                                  scene.Sent(0, {.peer = 1, .tag = 9});
                                  scene.Received(1, {.peer = 0, .tag = 9});
                                }),
-             Certainty::kLikely, "waited for ever");
+             Certainty::kLikely, "waited forever");
 }
 
 // Rank 1 tells rank 2 that it has sent: the message may still be overtaken, which is rare.
@@ -123,9 +123,9 @@ TEST(MpiRace, OvertakenOnALongerWay) {
                                  scene.Sent(1, {.peer = 2, .tag = 9});
                                  scene.Received(2, {.peer = 1, .tag = 9});
                                }),
-             Certainty::kLikely, "waited for ever");
+             Certainty::kLikely, "waited forever");
   ExpectRace(NamedAfterAnybody(kAnybody, [](Scene& scene) { scene.All(Function::MPI_Bcast, 1); }), Certainty::kLikely,
-             "waited for ever");
+             "waited forever");
 }
 
 TEST(MpiRace, OfAnotherSize) {
@@ -134,7 +134,7 @@ TEST(MpiRace, OfAnotherSize) {
   scene.Sent(2, {.peer = 0, .bytes = 32});
   scene.Took(0, {.peer = kAny, .bytes = 16}, 1);
   scene.Took(0, {.peer = kAny, .bytes = 32}, 2);
-  ExpectRace(scene, Certainty::kCertain, "which does not fit it");
+  ExpectRace(scene, Certainty::kCertain, "does not fit this receive");
 }
 
 Scene TheOtherReceiveIsSmaller(std::uint32_t flags) {
@@ -147,7 +147,7 @@ Scene TheOtherReceiveIsSmaller(std::uint32_t flags) {
 }
 
 TEST(MpiRace, TheOtherReceiveIsSmaller) {
-  ExpectRace(TheOtherReceiveIsSmaller(kUntold), Certainty::kLikely, "would have got what does not fit it");
+  ExpectRace(TheOtherReceiveIsSmaller(kUntold), Certainty::kLikely, "would have got a message that does not fit it");
 }
 
 TEST(MpiRace, OfAnotherType) {
@@ -156,7 +156,7 @@ TEST(MpiRace, OfAnotherType) {
   scene.Sent(2, {.peer = 0, .dtype = kMpiFloat, .signature = 2});
   scene.Took(0, {.peer = kAny, .signature = 1}, 1);
   scene.Took(0, {.peer = kAny, .dtype = kMpiFloat, .signature = 2}, 2);
-  ExpectRace(scene, Certainty::kCertain, "which does not fit it");
+  ExpectRace(scene, Certainty::kCertain, "does not fit this receive");
 }
 
 TEST(MpiRace, AnyTagTakesWhatOneTagWaitsFor) {
@@ -165,7 +165,7 @@ TEST(MpiRace, AnyTagTakesWhatOneTagWaitsFor) {
   scene.Sent(2, {.peer = 0, .tag = 2});
   scene.Took(0, {.peer = kAny, .tag = kAny, .flags = kUntold}, 1, 1);
   scene.Took(0, {.peer = kAny, .tag = 2}, 2, 2);
-  ExpectRace(scene, Certainty::kLikely, "anybody (another tag) would have waited for ever");
+  ExpectRace(scene, Certainty::kLikely, "any source (another tag) would have waited forever");
 }
 
 // The room was made for what the probe had found; the receive asks anew.
@@ -177,7 +177,7 @@ TEST(MpiRace, ReceiveFromAnybodyAfterAProbe) {
   scene.Took(0, {.peer = kAny, .bytes = 16}, 1);
   scene.Found(0, kAnybodyTold);
   scene.Took(0, {.peer = kAny, .bytes = 32}, 2);
-  ExpectRace(scene, Certainty::kLikely, "which does not fit it");
+  ExpectRace(scene, Certainty::kLikely, "does not fit this receive");
 }
 
 TEST(MpiRace, ReceivedByNobody) {
@@ -185,7 +185,7 @@ TEST(MpiRace, ReceivedByNobody) {
   scene.Sent(1, {.peer = 0});
   scene.Sent(2, {.peer = 0});
   scene.Took(0, kAnybody, 1);
-  ExpectRace(scene, Certainty::kLikely, "has never been received");
+  ExpectRace(scene, Certainty::kLikely, "was never received");
 }
 
 // Two messages each, and nothing between the receives from anybody and those by name.
@@ -197,7 +197,7 @@ TEST(MpiRace, SecondPhaseWithoutABarrier) {
   }
   for (int rank = 1; rank < 4; ++rank) scene.Took(0, kAnybody, rank);
   for (int rank = 1; rank < 4; ++rank) scene.Received(0, {.peer = rank});
-  ExpectRace(scene, Certainty::kLikely, "waited for ever");
+  ExpectRace(scene, Certainty::kLikely, "waited forever");
 }
 
 // Rank 2 has another message, but only once this one has been received.
@@ -207,7 +207,7 @@ TEST(MpiRace, WhatWouldDoComesTooLate) {
   scene.Received(2, {.peer = 0, .tag = 9});
   scene.Sent(2, {.peer = 0});
   scene.Took(0, kAnybody, 2);
-  ExpectRace(scene, Certainty::kLikely, "waited for ever");
+  ExpectRace(scene, Certainty::kLikely, "waited forever");
 }
 
 TEST(MpiRace, OnSeveralRanks) {
@@ -219,7 +219,7 @@ TEST(MpiRace, OnSeveralRanks) {
     scene.Took(rank, kAnybody, before);
     scene.Received(rank, {.peer = next});
   }
-  ExpectRace(scene, Certainty::kLikely, "waited for ever", {0, 1, 2});
+  ExpectRace(scene, Certainty::kLikely, "waited forever", {0, 1, 2});
 }
 
 TEST(MpiRace, OnOneCommunicatorOfTwo) {
@@ -229,7 +229,7 @@ TEST(MpiRace, OnOneCommunicatorOfTwo) {
   scene.Sent(3, {.peer = 0, .comm = part});
   scene.Took(1, {.peer = kAny, .comm = part, .flags = kUntold}, 1);
   scene.Received(1, {.peer = 2, .comm = part});
-  ExpectRace(scene, Certainty::kLikely, "from rank 3 would have waited for ever", {1});
+  ExpectRace(scene, Certainty::kLikely, "from rank 3 would have waited forever", {1});
 }
 
 // Played in virtual time: whenever it ends well, it is found; until then nothing is said.
@@ -279,7 +279,7 @@ TEST(MpiRace, HasTakenWhatAReceiveWaitsFor) {
   Expect(diagnosis, Kind::kMessageRace, Certainty::kCertain, {0});
   ASSERT_FALSE(diagnosis.findings.empty());
   const diagnosis::Finding& finding = diagnosis.findings[0];
-  EXPECT_NE(finding.summary.find("its later MPI_Recv from rank 2 waits for ever"), std::string::npos)
+  EXPECT_NE(finding.summary.find("its later MPI_Recv from rank 2 waits forever"), std::string::npos)
       << finding.summary;
   EXPECT_NE(finding.summary.find("rank 1's message"), std::string::npos) << finding.summary;
 }
@@ -453,7 +453,7 @@ TEST(MpiRace, UnknownWaysLeadNotBackInTime) {
     scene.Received(0, {.peer = 2});
     scene.Pass(0.1);
     all();
-    ExpectRace(scene, Certainty::kLikely, "waited for ever");
+    ExpectRace(scene, Certainty::kLikely, "waited forever");
   }
 }
 
@@ -476,7 +476,7 @@ TEST(MpiRace, AWindowOrdersAsLongAsItIsShared) {
     if (shared)
       ExpectNothing(scene);
     else
-      ExpectRace(scene, Certainty::kLikely, "waited for ever");
+      ExpectRace(scene, Certainty::kLikely, "waited forever");
   }
 }
 
@@ -618,7 +618,7 @@ TEST(MpiRace, NotWhereARingHasLostWhatMayOrderThem) {
     scene.Received(0, {.peer = 2});
     Scene reaches_back = scene;
     reaches_back.Forget(rank, 2);
-    ExpectRace(reaches_back, Certainty::kLikely, "waited for ever");
+    ExpectRace(reaches_back, Certainty::kLikely, "waited forever");
     if (rank == 0) continue;
     scene.Forget(rank, rank == 1 ? 5 : 4);  // what rank 1 has sent; what rank 2 has done before it sent
     ExpectNothing(scene);
@@ -657,7 +657,7 @@ TEST(MpiRace, ManyWorkersAndManyAnswers) {
     }
   scene.Sent(1, {.peer = 0, .bytes = 128});
   scene.Took(0, {.peer = kAny, .bytes = 128}, 1);  // one that is not like the others, ordered by nothing
-  ExpectRace(scene, Certainty::kCertain, "which does not fit it");
+  ExpectRace(scene, Certainty::kCertain, "does not fit this receive");
 }
 
 }  // namespace

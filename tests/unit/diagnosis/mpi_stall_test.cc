@@ -103,7 +103,7 @@ TEST(MpiStall, AllInsideACollectiveThatAllHaveCalled) {
   const diagnosis::Diagnosis diagnosis = job.Judge();
   for (const diagnosis::Finding& finding : diagnosis.findings) ADD_FAILURE() << finding.summary;
   EXPECT_TRUE(
-      diagnosis.unexplained.starts_with("all 4 ranks have been inside calls of MPI for 100.1 s, MPI_Barrier (4)"))
+      diagnosis.unexplained.starts_with("all 4 ranks have been inside MPI calls for 100.1 s, MPI_Barrier (4)"))
       << diagnosis.unexplained;
   ASSERT_FALSE(diagnosis.notes.empty());
   EXPECT_EQ(diagnosis.notes.back(), diagnosis.unexplained);

@@ -120,7 +120,7 @@ TEST(MpiThreads, AListenerThatIsForgottenAtTheEnd) {
   Expect(diagnosis, Kind::kRequestError, Certainty::kCertain, {1});
   EXPECT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].summary,
-            "Rank 1 called MPI_Finalize while another thread of it was still in Recv of 16 MPI_INT.");
+            "Rank 1 called MPI_Finalize while another of its threads was still in Recv of 16 MPI_INT.");
 }
 
 // Of sessions' communicators none is in the table.

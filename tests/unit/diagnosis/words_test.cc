@@ -132,7 +132,7 @@ TEST(LastWords, ACrashWithoutWordsIsAnOverflowMostLikely) {
   Job job = Running(2);
   job.Box(1).words.catching = true;
   job.Die(1, Job::Signal(SIGSEGV));
-  EXPECT_TRUE(Tells(job.Judge(), "stack had overflowed"));
+  EXPECT_TRUE(Tells(job.Judge(), "stack overflowed"));
   Job told = Running(2);
   Crash(&told, 1, SIGSEGV, format::kSignalOverflow);
   told.Die(1, Job::Signal(SIGSEGV));
@@ -171,7 +171,7 @@ TEST(LastWords, ASignalThatAHandlerTookLongAgoIsNotToldOf) {
   Crash(&soon, 1, SIGSEGV, format::kSignalHandled);
   soon.Pass(0.1);
   soon.Die(1, Job::Status(3));
-  EXPECT_TRUE(Tells(soon.Judge(), "a handler of its own took SIGSEGV"));
+  EXPECT_TRUE(Tells(soon.Judge(), "a handler of its own caught SIGSEGV"));
 }
 
 TEST(LastWords, TheFirstToSpeakDiedFirst) {
@@ -197,8 +197,8 @@ TEST(OutOfMemory, OfTheHostSaysWhatItHad) {
   job.Pass(0.03);
   job.Die(1, Job::Exit{SIGKILL, -1, true});
   const Diagnosis diagnosis = job.Judge();
-  EXPECT_TRUE(Tells(diagnosis, "3.0 GiB of it were resident, 30 ms before it was seen gone; 1.0 MiB of the host"));
-  EXPECT_TRUE(Tells(diagnosis, "the kernel has counted a kill"));
+  EXPECT_TRUE(Tells(diagnosis, "it had 3.0 GiB resident, 30 ms before it was seen gone; its host had 1.0 MiB free"));
+  EXPECT_TRUE(Tells(diagnosis, "the kernel has counted an out-of-memory kill"));
 }
 
 TEST(OutOfMemory, OfTheDeviceThatTheRankDiesOf) {
