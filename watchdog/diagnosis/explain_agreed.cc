@@ -8,9 +8,9 @@
 
 #include "watchdog/diagnosis/creations.h"
 #include "watchdog/diagnosis/disagreement.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_message.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -262,8 +262,10 @@ Finding Explain(const View& view, const Disagreement& found) {
 
 }  // namespace
 
-std::vector<Finding> FindArgumentsOfCreations(const View& view, const std::vector<Mismatch>& mismatches,
-                                              WaitGraph* graph) {
+std::vector<Finding> FindArgumentsOfCreations(const Facts& facts) {
+  const View& view = facts.view;
+  const std::vector<Mismatch>& mismatches = facts.mismatches;
+  WaitGraph* const graph = &facts.graph;
   std::vector<OfComm> comms;
   std::vector<Disagreement> all;
   const Creations creations = CreationsOf(view);

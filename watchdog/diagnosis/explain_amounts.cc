@@ -7,9 +7,9 @@
 
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/amounts.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/mpi_types.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -262,7 +262,9 @@ Finding Explain(const View& view, const CommView& comm, const Disagreement& foun
 
 }  // namespace
 
-std::vector<Finding> FindAmountMismatches(const View& view, const std::vector<Mismatch>& mismatches) {
+std::vector<Finding> FindAmountMismatches(const Facts& facts) {
+  const View& view = facts.view;
+  const std::vector<Mismatch>& mismatches = facts.mismatches;
   std::vector<Finding> findings;
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     const CommView& comm = view.comms[c];

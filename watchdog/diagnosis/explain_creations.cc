@@ -6,9 +6,9 @@
 #include <map>
 
 #include "watchdog/diagnosis/creations.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -197,8 +197,10 @@ Finding ExplainUnfreed(const View& view, const CommView& comm, const Unfreed& un
 
 }  // namespace
 
-std::vector<Finding> FindCreationMismatches(const View& view, const std::vector<Mismatch>& mismatches,
-                                            WaitGraph* graph) {
+std::vector<Finding> FindCreationMismatches(const Facts& facts) {
+  const View& view = facts.view;
+  const std::vector<Mismatch>& mismatches = facts.mismatches;
+  WaitGraph* const graph = &facts.graph;
   std::vector<Finding> findings;
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     const CommView& comm = view.comms[c];

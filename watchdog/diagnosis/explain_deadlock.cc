@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/launch_orders.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -187,11 +187,9 @@ std::optional<Finding> ByWaits(const View& view, const WaitGraph& graph) {
 
 }  // namespace
 
-std::vector<Finding> FindDeadlocks(const View& view, const WaitGraph& graph) {
-  if (std::any_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) {
-    std::vector<Finding> of_mpi = FindDeadlocksOfMpi(view, graph);
-    if (!of_mpi.empty()) return of_mpi;
-  }
+std::vector<Finding> FindDeadlocks(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   const Orders orders = FindOrders(view, graph);
   std::optional<Finding> found = ByStreamOrder(view, graph, orders);
   if (!found) found = ByWaits(view, graph);

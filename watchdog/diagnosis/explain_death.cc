@@ -7,11 +7,11 @@
 #include <map>
 
 #include "watchdog/diagnosis/deaths.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/killed_with_others.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/process_end.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -184,7 +184,9 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
 
 }  // namespace
 
-std::vector<Finding> FindDeaths(const View& view, const WaitGraph& graph) {
+std::vector<Finding> FindDeaths(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   std::vector<Finding> findings;
   const std::vector<Death> deaths = Deaths(view, graph);
   // Whom MPI_Finalize has let go has done what it had to: who waits for it may be in the wrong, or the launcher, ended

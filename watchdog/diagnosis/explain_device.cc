@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {

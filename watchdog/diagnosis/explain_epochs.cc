@@ -10,8 +10,8 @@
 #include "watchdog/diagnosis/accesses.h"
 #include "watchdog/diagnosis/epoch_stores.h"
 #include "watchdog/diagnosis/epochs.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -291,7 +291,9 @@ Finding Explain(const View& view, const CommView& comm, const StoreConflict& con
 
 }  // namespace
 
-std::vector<Finding> FindEpochConflicts(const View& view, const WaitGraph& graph) {
+std::vector<Finding> FindEpochConflicts(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   std::vector<Finding> findings;
   std::uint64_t pairs = 0;
   for (std::size_t c = 0; c < view.comms.size(); ++c) {

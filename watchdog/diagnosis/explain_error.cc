@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "watchdog/diagnosis/deaths.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/last_words.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -110,7 +110,10 @@ std::int64_t LastArrival(const View& view, const CommView& comm) {
 
 }  // namespace
 
-std::vector<Finding> FindErrorsBefore(const View& view, const WaitGraph& graph, const Finding& death) {
+std::vector<Finding> FindErrorsBefore(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
+  const Finding& death = facts.findings.front();
   const Process* const dead = ProcessOf(view, death);
   if (dead == nullptr) return {};
   const std::int64_t died_ns = death.began_at_ns - view.realtime_minus_monotonic_ns;
@@ -129,7 +132,9 @@ std::vector<Finding> FindErrorsBefore(const View& view, const WaitGraph& graph, 
   return {Explain(view, graph, *comm, *first, for_good ? Certainty::kCertain : Certainty::kLikely)};
 }
 
-std::vector<Finding> FindErrors(const View& view, const WaitGraph& graph) {
+std::vector<Finding> FindErrors(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   std::vector<Finding> findings;
   for (const CommView& comm : view.comms) {
     if (!comm.comparable || comm.size < 2 || StillInIt(view, comm) < 2) continue;

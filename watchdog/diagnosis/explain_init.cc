@@ -3,8 +3,8 @@
 #include <map>
 
 #include "watchdog/diagnosis/creations.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
 
@@ -317,7 +317,9 @@ void FindDifferentSizes(const View& view, const CommView& comm, std::vector<Find
 
 }  // namespace
 
-std::vector<Finding> FindInitializationHangs(const View& view, const WaitGraph& graph) {
+std::vector<Finding> FindInitializationHangs(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   std::vector<Finding> findings;
   std::vector<Absence> absences;
   for (const CommView& comm : view.comms) {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -113,7 +113,9 @@ Finding Explain(const View& view, const CommView& comm, const Pair& pair) {
 
 }  // namespace
 
-std::vector<Finding> FindMessageMismatches(const View& view, WaitGraph* graph) {
+std::vector<Finding> FindMessageMismatches(const Facts& facts) {
+  const View& view = facts.view;
+  WaitGraph* const graph = &facts.graph;
   std::vector<Finding> findings;
   for (const CommView& comm : view.comms) {
     if (SpeaksMpi(comm)) continue;

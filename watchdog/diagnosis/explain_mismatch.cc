@@ -6,8 +6,8 @@
 
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/departure.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_types.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -325,8 +325,9 @@ bool HasUnknownType(const Difference& difference) {
 
 }  // namespace
 
-std::vector<Mismatch> FindMismatches(const View& view) {
-  std::vector<Mismatch> found;
+std::vector<Finding> FindMismatches(const Facts& facts) {
+  const View& view = facts.view;
+  std::vector<Mismatch>& found = facts.mismatches;
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     std::optional<Difference> difference = FirstDifference(view, view.comms[c]);
     if (!difference || StartsApart(*difference) || HasUnknownType(*difference)) continue;
@@ -338,7 +339,9 @@ std::vector<Mismatch> FindMismatches(const View& view) {
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const Mismatch& a, const Mismatch& b) { return a.difference.began_ns < b.difference.began_ns; });
-  return found;
+  std::vector<Finding> findings;
+  for (const Mismatch& mismatch : found) findings.push_back(mismatch.finding);
+  return findings;
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -6,11 +6,11 @@
 #include <map>
 #include <tuple>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/mpi_message.h"
 #include "watchdog/diagnosis/mpi_proofs.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -208,9 +208,7 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   return finding;
 }
 
-}  // namespace
-
-std::vector<Finding> FindMisuses(const View& view) {
+std::vector<Finding> AllMisuses(const View& view) {
   // By what it is and where; leaks of different places are one story.
   using Key = std::tuple<Wrong, functions::Function, std::string>;
   std::map<Key, std::vector<Case>> sorts;
@@ -226,6 +224,45 @@ std::vector<Finding> FindMisuses(const View& view) {
   findings.reserve(sorts.size());
   for (const auto& [key, cases] : sorts) findings.push_back(Explain(view, cases));
   return findings;
+}
+
+bool IsLeak(const Finding& finding) { return finding.kind == Kind::kResourceLeak; }
+
+bool DiedInFinalize(const View& view, int rank) {
+  const auto found = view.node_of_rank.find(rank);
+  if (found == view.node_of_rank.end()) return false;
+  const Node& node = view.nodes[found->second];
+  return view.process(node).fate.gone() && node.last != nullptr && node.last->returned_ns == 0 &&
+         node.last->function == functions::Function::MPI_Finalize;
+}
+
+bool KilledSomebody(const View& view, const Finding& leak) {
+  return std::any_of(leak.culprits.begin(), leak.culprits.end(), [&](int rank) { return DiedInFinalize(view, rank); });
+}
+
+}  // namespace
+
+std::vector<Finding> FindMisuses(const Facts& facts) {
+  std::vector<Finding> findings = AllMisuses(facts.view);
+  std::erase_if(findings, IsLeak);
+  return findings;
+}
+
+// MPI_Finalize itself fails over them, and nothing else explains that.
+std::vector<Finding> FindFatalLeaks(const Facts& facts) {
+  std::vector<Finding> leaks = AllMisuses(facts.view);
+  if (!std::all_of(leaks.begin(), leaks.end(), IsLeak)) return {};
+  std::erase_if(leaks, [&](const Finding& leak) { return !KilledSomebody(facts.view, leak); });
+  return leaks;
+}
+
+std::vector<Finding> FindLeaks(const Facts& facts) {
+  std::vector<Finding> leaks = AllMisuses(facts.view);
+  const bool nothing_else = std::all_of(leaks.begin(), leaks.end(), IsLeak);
+  std::erase_if(leaks, [&](const Finding& finding) {
+    return !IsLeak(finding) || (nothing_else && KilledSomebody(facts.view, finding));
+  });
+  return leaks;
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "watchdog/diagnosis/accesses.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -85,7 +85,8 @@ Finding Explain(const View& view, const CommView& comm, const std::vector<Beyond
 
 }  // namespace
 
-std::vector<Finding> FindAccessesOutOfBounds(const View& view) {
+std::vector<Finding> FindAccessesOutOfBounds(const Facts& facts) {
+  const View& view = facts.view;
   std::vector<Finding> findings;
   for (const CommView& comm : view.comms) {
     if (!IsWindow(comm) || !comm.comparable) continue;

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <set>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_passed_by.h"
 #include "watchdog/diagnosis/mpi_proofs.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/waits_windows.h"
 
@@ -191,7 +191,9 @@ Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector
 
 }  // namespace
 
-std::vector<Finding> FindDeadlocksOfMpi(const View& view, const WaitGraph& graph) {
+std::vector<Finding> FindDeadlocksOfMpi(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   const std::vector<int> deadlocked = graph.Deadlocked();
   const Proofs proofs(view, graph, deadlocked);
   const std::vector<const Wait*> cycle = proofs.Circle();

@@ -2,9 +2,9 @@
 // library_error where it was inside a call of MPI.
 #include <algorithm>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_traits.h"
 #include "watchdog/diagnosis/process_end.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -64,7 +64,9 @@ Finding Explain(const View& view, const std::vector<int>& nodes, Kind kind) {
 
 }  // namespace
 
-std::vector<Finding> FindEndsWithoutFinalize(const View& view, const std::vector<Finding>& others) {
+std::vector<Finding> FindEndsWithoutFinalize(const Facts& facts) {
+  const View& view = facts.view;
+  const std::vector<Finding>& others = facts.findings;
   std::vector<int> inside, outside;
   for (std::size_t n = 0; n < view.nodes.size(); ++n) {
     const Node& node = view.nodes[n];

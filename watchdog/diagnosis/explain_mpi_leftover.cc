@@ -2,10 +2,10 @@
 // wants every message received by then, and loses what a buffer has kept without a word.
 #include <algorithm>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_channels.h"
 #include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -73,8 +73,9 @@ Finding Explain(const View& view, const CommView& comm, const LeftOver& left) {
 
 }  // namespace
 
-std::vector<Finding> FindLeftOverMessages(const View& view) {
-  if (!AllFinalized(view) || std::any_of(view.processes.begin(), view.processes.end(), IsMurky)) return {};
+std::vector<Finding> FindLeftOverMessages(const Facts& facts) {
+  const View& view = facts.view;
+  if (std::any_of(view.processes.begin(), view.processes.end(), IsMurky)) return {};
   std::vector<Finding> findings;
   const Channels channels(view);
   for (std::size_t c = 0; c < view.comms.size(); ++c) {

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_channels.h"
 #include "watchdog/diagnosis/mpi_clash.h"
 #include "watchdog/diagnosis/mpi_message.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -127,9 +127,10 @@ std::optional<Meeting> FatalClash(const View& view, const Channels& channels, in
 
 }  // namespace
 
-std::vector<Finding> FindMessageMismatchesOfMpi(const View& view, WaitGraph* graph) {
+std::vector<Finding> FindMessageMismatchesOfMpi(const Facts& facts) {
+  const View& view = facts.view;
+  WaitGraph* const graph = &facts.graph;
   std::vector<Finding> findings;
-  if (std::none_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) return findings;
   const Channels channels(view);
   for (std::size_t c = 0; c < view.comms.size(); ++c) {
     std::optional<Meeting> met = FirstClash(view, channels, static_cast<int>(c));

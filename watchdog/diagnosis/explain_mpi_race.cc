@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <map>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_message.h"
 #include "watchdog/diagnosis/mpi_races.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -196,7 +196,8 @@ Finding Replace(const View& view, const Race& race, const Finding& found) {
 
 }  // namespace
 
-std::vector<Finding> FindMessageRaces(const View& view) {
+std::vector<Finding> FindMessageRaces(const Facts& facts) {
+  const View& view = facts.view;
   Races races(view);
   std::map<std::tuple<int, Harm, bool>, std::vector<Race>> alike;  // on one communicator
   for (const Race& race : races.OfEndedJob()) alike[{race.comm, race.harm, race.sure}].push_back(race);
@@ -215,7 +216,8 @@ std::vector<Finding> FindMessageRaces(const View& view) {
   return findings;
 }
 
-void ExplainByRaces(const View& view, std::vector<Finding>* findings) {
+void ExplainByRaces(const Facts& facts, std::vector<Finding>* findings) {
+  const View& view = facts.view;
   Races races(view);
   for (Finding& finding : *findings) {
     if (const std::optional<Race> race = HoldingUp(view, finding, &races)) {

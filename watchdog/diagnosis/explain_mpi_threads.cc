@@ -8,8 +8,8 @@
 #include <unordered_map>
 
 #include "watchdog/diagnosis/creations.h"
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -132,7 +132,8 @@ Finding ExplainCalls(const View& view, const std::vector<AtOnce>& all) {
 
 }  // namespace
 
-std::vector<Finding> FindThreadsAtOnce(const View& view) {
+std::vector<Finding> FindThreadsAtOnce(const Facts& facts) {
+  const View& view = facts.view;
   std::map<std::size_t, std::vector<AtOnce>> collectives;  // by communicator; the last: of none that is known
   std::vector<AtOnce> calls, ends;
   for (const Process& process : view.processes) {

@@ -3,9 +3,9 @@
 // them never called it, it is an order_mismatch of the others.
 #include <algorithm>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/mpi_ended.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -61,8 +61,9 @@ std::optional<Finding> Explain(const View& view, const CommView& comm) {
 
 }  // namespace
 
-std::vector<Finding> FindUnevenCollectives(const View& view) {
-  if (!AllFinalized(view) || std::any_of(view.processes.begin(), view.processes.end(), IsMurky)) return {};
+std::vector<Finding> FindUnevenCollectives(const Facts& facts) {
+  const View& view = facts.view;
+  if (std::any_of(view.processes.begin(), view.processes.end(), IsMurky)) return {};
   // A callback that MPI_Finalize calls may still call MPI.
   const auto has_left = [](const Process& process) { return HasLeftFinalize(*process.box); };
   if (!std::all_of(view.processes.begin(), view.processes.end(), has_left)) return {};

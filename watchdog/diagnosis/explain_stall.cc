@@ -8,9 +8,9 @@
 #include <set>
 #include <tuple>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/last_words.h"
 #include "watchdog/diagnosis/mpi_traits.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/standing.h"
 #include "watchdog/diagnosis/text.h"
 #include "watchdog/diagnosis/waits_windows.h"
@@ -385,7 +385,9 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
 
 }  // namespace
 
-std::vector<Finding> FindStalls(const View& view, const WaitGraph& graph) {
+std::vector<Finding> FindStalls(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   const std::vector<Suspect> suspects = Suspects(view, graph);
   std::map<std::tuple<std::int64_t, Kind, int, std::uint64_t>, std::vector<const Suspect*>> groups;
   std::map<std::tuple<Kind, int, std::uint64_t>, std::int64_t> began;  // ranks missing in one call are one finding

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/sequence_alignment.h"
 #include "watchdog/diagnosis/step_count.h"
 #include "watchdog/diagnosis/steps.h"
@@ -222,7 +222,9 @@ Finding Explain(const View& view, const WaitGraph& graph, const Departed& depart
 
 }  // namespace
 
-void ExplainBySteps(const View& view, const WaitGraph& graph, std::vector<Finding>* findings) {
+void ExplainBySteps(const Facts& facts, std::vector<Finding>* findings) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   for (Finding& finding : *findings) {
     if (finding.kind != Kind::kDeadlock && finding.kind != Kind::kMissingParticipant) continue;
     const std::optional<Departed> departed = Suspect(view, graph, finding);

@@ -2,9 +2,9 @@
 // end. Without start marks a GPU that is held up by other work before it looks the same.
 #include <fmt/format.h>
 
-#include "watchdog/diagnosis/explain.h"
 #include "watchdog/diagnosis/explain_device.h"
 #include "watchdog/diagnosis/kernels.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -58,7 +58,9 @@ Finding Explain(const View& view, const Stuck& stuck, Certainty certainty) {
 
 }  // namespace
 
-std::vector<Finding> FindStuckCalls(const View& view, const WaitGraph& graph) {
+std::vector<Finding> FindStuckCalls(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   std::vector<Finding> findings;
   for (const Stuck& stuck : FindStuck(view, graph)) {
     const std::optional<Certainty> certainty = ByTime(view, view.now_ns - stuck.since_ns);

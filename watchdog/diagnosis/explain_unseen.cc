@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "watchdog/diagnosis/explain.h"
+#include "watchdog/diagnosis/rules.h"
 #include "watchdog/diagnosis/text.h"
 
 namespace ncclwatch::diagnosis {
@@ -29,7 +29,9 @@ bool AllSeenWait(const View& view, const WaitGraph& graph, const CommView& comm,
 
 }  // namespace
 
-std::vector<Finding> FindUnseen(const View& view, const WaitGraph& graph) {
+std::vector<Finding> FindUnseen(const Facts& facts) {
+  const View& view = facts.view;
+  const WaitGraph& graph = facts.graph;
   std::vector<Finding> findings;
   for (const CommView& comm : view.comms) {
     std::int64_t since = 0;
