@@ -1,4 +1,6 @@
 // The black box of one rank as it is at an instant: what has happened by then, in the words of docs/FORMAT.md.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -105,7 +107,7 @@ class Box {
   void FillIdentity() {
     format::Identity& identity = header_->identity;
     testing::Put(scene_.BootId(rank_), identity.boot_id);
-    testing::Put("node" + std::to_string(job_.node_of(rank_)), identity.host);
+    testing::Put(fmt::format("node{}", job_.node_of(rank_)), identity.host);
     testing::Put(std::string("generated"), identity.job);
     testing::Put("train --topology " + job_.shape.topology, identity.command);
     testing::Put(std::string("10.0.0.1"), identity.master_address);
@@ -318,8 +320,8 @@ std::unique_ptr<BoxMemory> MakeBox(const Generated& made, int rank) { return Box
 
 std::string BoxName(const Generated& made, int rank) {
   const Scene scene(made);
-  return "node" + std::to_string(made.job.node_of(rank)) + "." + std::to_string(scene.Pid(rank)) + "." +
-         std::to_string(scene.StartTime(rank)) + format::kBoxSuffix;
+  return fmt::format("node{}.{}.{}{}", made.job.node_of(rank), scene.Pid(rank), scene.StartTime(rank),
+                     format::kBoxSuffix);
 }
 
 }  // namespace ncclwatch::jobs

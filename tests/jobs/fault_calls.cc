@@ -1,4 +1,6 @@
 // Faults of collectives: one rank makes another call than the others, one too many, or one too few.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "ncclwatch/functions/types.h"
@@ -53,7 +55,7 @@ void Differ(Draft* draft, const Spot& spot) {
 
 void Say(Draft* draft, const Spot& spot, const std::string& kind, const std::string& story) {
   draft->truth().answers = {OddOneOut(kind, draft->CommAt(spot.op.comm), spot.rank)};
-  draft->truth().story = "rank " + std::to_string(spot.rank) + " " + story;
+  draft->truth().story = fmt::format("rank {} {}", spot.rank, story);
 }
 
 bool OrderMismatch(Draft* draft) {
@@ -205,7 +207,7 @@ bool LeftOutOfStep(Draft* draft) {
     draft->truth().answers.push_back({"deadlock", {spot->rank}, draft->job().comms[0].members});
   }
   draft->truth().may_be_certain = false;
-  draft->truth().story = "rank " + std::to_string(spot->rank) + " leaves out its last call of a step on a communicator";
+  draft->truth().story = fmt::format("rank {} leaves out its last call of a step on a communicator", spot->rank);
   return true;
 }
 
@@ -227,8 +229,7 @@ bool ExtraInStep(Draft* draft) {
     draft->truth().answers.push_back({"deadlock", {spot->rank}, draft->job().comms[0].members});
   }
   draft->truth().may_be_certain = false;
-  draft->truth().story =
-      "rank " + std::to_string(spot->rank) + " makes a call at the end of a step that nobody else makes";
+  draft->truth().story = fmt::format("rank {} makes a call at the end of a step that nobody else makes", spot->rank);
   return true;
 }
 

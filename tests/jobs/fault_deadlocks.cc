@@ -1,4 +1,6 @@
 // Deadlocks: each rank's calls are right by themselves, and so is the order on each communicator.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <set>
 
@@ -83,7 +85,7 @@ void Cross(Draft* draft, const std::string& how, const Make& make, std::uint8_t 
     if (in_first) return Ops{on_first};
     return in_second ? Ops{on_second} : Ops{};
   });
-  Circle(draft, {rank}, "rank " + std::to_string(rank) + " makes calls on two communicators in the other order" + how);
+  Circle(draft, {rank}, fmt::format("rank {} makes calls on two communicators in the other order{}", rank, how));
 }
 
 bool OppositeOrder(Draft* draft) {
@@ -154,7 +156,7 @@ bool GroupAgainstPartial(Draft* draft) {
     if (rank != odd) return Ops{begin, to_right, from_left, to_left, from_right, end, together};
     return Ops{begin, to_right, from_left, end, together, begin, to_left, from_right, end};
   });
-  Circle(draft, {odd}, "rank " + std::to_string(odd) + " makes a collective between the halves of a group");
+  Circle(draft, {odd}, fmt::format("rank {} makes a collective between the halves of a group", odd));
   return true;
 }
 

@@ -1,4 +1,6 @@
 // Faults that NCCL or CUDA tell of: memory that is refused, errors that NCCL returns or sets asynchronously.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "tests/jobs/fault.h"
@@ -28,8 +30,8 @@ bool LibraryError(Draft* draft) {
   draft->look = dies ? Look::kAfterDeath : Look::kAfterStall;
   draft->truth().answers = {Exactly("library_error", {spot->rank})};
   draft->truth().may_be_certain = dies;
-  draft->truth().story = "NCCL refuses a call of rank " + std::to_string(spot->rank) + ", which " +
-                         (dies ? "ends of it" : "does nothing more");
+  draft->truth().story =
+      fmt::format("NCCL refuses a call of rank {}, which {}", spot->rank, dies ? "ends of it" : "does nothing more");
   return true;
 }
 
@@ -46,7 +48,7 @@ bool AsynchronousError(Draft* draft) {
   draft->look = draft->error->dies ? Look::kAfterDeath : Look::kAfterStall;
   draft->truth().answers = {Exactly("library_error", {spot->rank})};
   draft->truth().may_be_certain = draft->error->dies;
-  draft->truth().story = "a connection of rank " + std::to_string(spot->rank) + " breaks; its NCCL says so first";
+  draft->truth().story = fmt::format("a connection of rank {} breaks; its NCCL says so first", spot->rank);
   return true;
 }
 
@@ -58,13 +60,13 @@ bool OutOfMemory(Draft* draft) {
   const int rank = spot->rank;
   Truth& truth = draft->truth();
   truth.answers = {Exactly("out_of_memory", {rank})};
-  truth.story = "rank " + std::to_string(rank) + " gets no memory and ";
+  truth.story = fmt::format("rank {} gets no memory and ", rank);
   const int how = draft->dice.Below(3);
   if (how == 0) {
     draft->doomed = rank;
     draft->made->endings.push_back({.rank = rank, .signal = kSigKill, .out_of_memory = true});
     draft->look = Look::kAfterDeath;
-    truth.story = "the kernel kills rank " + std::to_string(rank) + " for want of memory";
+    truth.story = fmt::format("the kernel kills rank {} for want of memory", rank);
     // Where nobody saw how it ended only its absence can be told.
     if (!draft->made->exits_known) truth.answers = {Exactly("dead_rank", {rank})};
     return true;
@@ -87,7 +89,7 @@ bool MemoryGranted(Draft* draft) {
   if (!spot) return false;
   draft->Change(spot->rank, {.section = spot->section, .index = spot->index, .ops = {Allocation(true)}});
   draft->truth().silence = true;
-  draft->truth().story = "rank " + std::to_string(spot->rank) + " is refused memory and gets over it";
+  draft->truth().story = fmt::format("rank {} is refused memory and gets over it", spot->rank);
   return true;
 }
 

@@ -1,4 +1,6 @@
 // Faults of sends and receives: one without its partner, one of another size.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "tests/jobs/fault.h"
@@ -26,7 +28,7 @@ bool MessageMissing(Draft* draft) {
   const bool sizes_differ = draft->job().shape.topology == "expert";
   draft->circle = true;
   draft->truth().answers = {{"point_to_point_mismatch", {spot->rank}, both, sizes_differ}, {"deadlock", both, {}}};
-  draft->truth().story = "rank " + std::to_string(spot->rank) + " leaves out a message";
+  draft->truth().story = fmt::format("rank {} leaves out a message", spot->rank);
   return true;
 }
 
@@ -41,7 +43,7 @@ bool MessageSize(Draft* draft) {
   draft->job().differ = draft->dice.Of(kWays, 2);
   draft->look = Look::kAfterStall;
   draft->truth().answers = {{"point_to_point_mismatch", {spot->rank}, BothSides(*draft, *spot)}};
-  draft->truth().story = "rank " + std::to_string(spot->rank) + " gives a message another size";
+  draft->truth().story = fmt::format("rank {} gives a message another size", spot->rank);
   return true;
 }
 

@@ -1,4 +1,6 @@
 // Faults of processes, and of what a rank waits for outside NCCL.
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "tests/jobs/fault.h"
@@ -19,7 +21,7 @@ bool DeadRank(Draft* draft) {
   if (how == 2) ending.status = 1, ending.exception = "ValueError: this rank's batch is damaged";
   draft->made->endings.push_back(ending);
   draft->truth().answers = {Exactly("dead_rank", {draft->doomed})};
-  draft->truth().story = "rank " + std::to_string(draft->doomed) + " dies at a random instant";
+  draft->truth().story = fmt::format("rank {} dies at a random instant", draft->doomed);
   return true;
 }
 
@@ -58,7 +60,7 @@ bool MissingParticipant(Draft* draft) {
   draft->Change(spot->rank, {.section = spot->section, .index = spot->index, .ops = {Planted({.what = Do::kHang})}});
   draft->look = Look::kAfterStall;
   MissingAnswers(draft, *spot);
-  draft->truth().story = "the host of rank " + std::to_string(spot->rank) + " is stuck outside NCCL";
+  draft->truth().story = fmt::format("the host of rank {} is stuck outside NCCL", spot->rank);
   return true;
 }
 
@@ -69,7 +71,7 @@ bool FrozenProcess(Draft* draft) {
   draft->made->frozen = draft->dice.OneIn(2) ? format::Observed::kStopped : format::Observed::kStuck;
   draft->truth().answers = {Exactly("frozen_process", {draft->doomed})};
   draft->truth().may_be_certain = false;
-  draft->truth().story = "rank " + std::to_string(draft->doomed) + " is stopped, or stuck in the kernel";
+  draft->truth().story = fmt::format("rank {} is stopped, or stuck in the kernel", draft->doomed);
   return true;
 }
 
@@ -86,7 +88,7 @@ bool InitializationHang(Draft* draft) {
   draft->look = Look::kAfterStall;
   draft->truth().answers = {Exactly("initialization_hang", {rank})};
   draft->truth().may_be_certain = false;
-  draft->truth().story = "rank " + std::to_string(rank) + " does not join a communicator";
+  draft->truth().story = fmt::format("rank {} does not join a communicator", rank);
   return true;
 }
 
@@ -101,7 +103,7 @@ bool InitializationSize(Draft* draft) {
   draft->look = Look::kAfterStall;
   draft->truth().answers = {Exactly("initialization_hang", {rank})};
   draft->truth().answers.front().voters = draft->CommAt(0).members;
-  draft->truth().story = "rank " + std::to_string(rank) + " gives the world another size";
+  draft->truth().story = fmt::format("rank {} gives the world another size", rank);
   return true;
 }
 
@@ -116,7 +118,7 @@ bool DeviceStall(Draft* draft) {
   draft->truth().answers = {Exactly("device_stall", {spot->rank})};
   if (!draft->job().MarksStarts(spot->rank)) draft->truth().answers.push_back({"transport_stall", {}, {}});
   draft->truth().may_be_certain = false;
-  draft->truth().story = "a kernel of the application never ends on the GPU of rank " + std::to_string(spot->rank);
+  draft->truth().story = fmt::format("a kernel of the application never ends on the GPU of rank {}", spot->rank);
   return true;
 }
 

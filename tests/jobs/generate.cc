@@ -1,5 +1,7 @@
 #include "tests/jobs/generate.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <set>
 
@@ -204,9 +206,9 @@ bool Generate(const Shape& wanted, Generated* made) {
 }
 
 std::string CommandOf(const Shape& shape) {
-  return "generate_job --topology " + shape.topology + " --fault " + shape.fault + " --ranks " +
-         std::to_string(shape.ranks) + " --seed " + std::to_string(shape.seed) +
-         (shape.steps > 0 ? " --steps " + std::to_string(shape.steps) : "") + (shape.late ? " --late" : "");
+  return fmt::format("generate_job --topology {} --fault {} --ranks {} --seed {}{}{}", shape.topology, shape.fault,
+                     shape.ranks, shape.seed, shape.steps > 0 ? fmt::format(" --steps {}", shape.steps) : "",
+                     shape.late ? " --late" : "");
 }
 
 std::optional<Spot> Draft::Find(const std::function<bool(const Op&)>& wanted, bool begin, bool grouped) {

@@ -1,5 +1,8 @@
 #include "tests/jobs/judge.h"
 
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -15,12 +18,11 @@ using diagnosis::Certainty;
 using diagnosis::Finding;
 
 std::string Describe(const Finding& finding) {
-  std::string text = std::string(diagnosis::Name(finding.kind)) + " [";
-  for (std::size_t i = 0; i < finding.culprits.size(); ++i) {
-    if (i == 6) return text + ", ...] " + std::string(diagnosis::Name(finding.certainty));
-    text += (i > 0 ? ", " : "") + std::to_string(finding.culprits[i]);
-  }
-  return text + "] " + std::string(diagnosis::Name(finding.certainty));
+  constexpr std::size_t kMost = 6;
+  const auto& all = finding.culprits;
+  const std::vector<int> shown(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kMost)));
+  return fmt::format("{} [{}{}] {}", diagnosis::Name(finding.kind), absl::StrJoin(shown, ", "),
+                     all.size() > kMost ? ", ..." : "", diagnosis::Name(finding.certainty));
 }
 
 Match MatchOf(const Truth& truth, const Finding& finding, bool partly) {

@@ -1,4 +1,6 @@
 // Steps that a diagnosis counts, held against the program of the rank whose calls it has counted.
+#include <fmt/core.h>
+
 #include <cstdlib>
 
 #include "tests/jobs/judge.h"
@@ -54,10 +56,9 @@ std::string WrongStep(const Generated& made, const Finding& finding) {
   const std::optional<Place> place = PlaceOf(made, step.rank, finding.communicator->id, *finding.position);
   if (!place) return {};
   const auto number = static_cast<std::int64_t>(step.number);
-  const std::string told = "step " + std::to_string(number) + ", call " + std::to_string(step.call.value_or(0)) +
-                           " of " + std::to_string(step.calls) + " of rank " + std::to_string(step.rank) +
-                           (step.exact ? "" : ", about") + "; it is step " + std::to_string(place->section - 1) +
-                           ", call " + std::to_string(place->before + 1) + " of " + std::to_string(place->calls);
+  const std::string told = fmt::format("step {}, call {} of {} of rank {}{}; it is step {}, call {} of {}", number,
+                                       step.call.value_or(0), step.calls, step.rank, step.exact ? "" : ", about",
+                                       place->section - 1, place->before + 1, place->calls);
   if (place->plain && step.calls != place->calls) return told;
   if (step.exact && number != place->section - 1) return told;
   if (std::abs(number - (place->section - 1)) > 1 + place->section / 50) return told;

@@ -1,9 +1,10 @@
 // --name value, --name, and words.
 #pragma once
 
+#include <absl/strings/str_split.h>
+
 #include <cstdlib>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,7 @@ class Options {
   // Separated by commas.
   std::vector<std::string> List(const std::string& name, const std::vector<std::string>& otherwise) const {
     if (!Has(name)) return otherwise;
-    std::vector<std::string> list;
-    std::istringstream text(Text(name, ""));
-    for (std::string item; std::getline(text, item, ',');) list.push_back(item);
-    return list;
+    return absl::StrSplit(Text(name, ""), ',', absl::SkipEmpty());
   }
   Shape OneShape() const {
     return {.topology = Text("topology", "data"),

@@ -1,8 +1,9 @@
 // What can be seen of a generated job at its instant: who lives, who leads, what the clocks say.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,10 +35,7 @@ class Scene {
     return chance_.Between(-3 * kMilli, 3 * kMilli, kWallClock, NodeOf(rank));
   }
   std::string BootId(int rank) const {
-    char text[40];
-    std::snprintf(text, sizeof text, "%08x-0000-4000-8000-%012llx", static_cast<unsigned>(NodeOf(rank)),
-                  static_cast<unsigned long long>(chance_.Bits(kBoot, NodeOf(rank)) >> 16));
-    return text;
+    return fmt::format("{:08x}-0000-4000-8000-{:012x}", NodeOf(rank), chance_.Bits(kBoot, NodeOf(rank)) >> 16);
   }
   std::uint32_t Pid(int rank) const { return static_cast<std::uint32_t>(4000 + rank % made_.job.per_node * 7); }
   std::uint64_t StartTime(int rank) const { return 90000 + static_cast<std::uint64_t>(rank); }

@@ -1,15 +1,12 @@
 #include "tests/jobs/truth.h"
 
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
+
 #include <algorithm>
 
 namespace ncclwatch::jobs {
 namespace {
-
-std::string List(const std::vector<int>& ranks) {
-  std::string text = "[";
-  for (const int rank : ranks) text += (text.size() > 1 ? ", " : "") + std::to_string(rank);
-  return text + "]";
-}
 
 std::vector<int> Sorted(std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
@@ -27,8 +24,6 @@ bool Share(const std::vector<int>& some, const std::vector<int>& others) {
 }
 
 Match Of(const Answer& answer) { return answer.may_be_certain ? Match::kFully : Match::kNotCertainly; }
-
-std::string Yes(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
 
@@ -55,16 +50,17 @@ Match PartMatchOf(const Truth& truth, const std::string& kind, const std::vector
 }
 
 std::string ToJson(const Truth& truth, const std::string& command) {
-  std::string text = "{\"schema\": \"ncclwatch.job_truth/1\",\n \"command\": \"" + command + "\",\n \"fault\": \"" +
-                     truth.fault + "\",\n \"story\": \"" + truth.story +
-                     "\",\n \"silence_is_right\": " + Yes(truth.silence) + ",\n \"answers\": [";
-  for (const Answer& answer : truth.answers) {
-    text += std::string(&answer == truth.answers.data() ? "" : ",") + "\n  {\"kind\": \"" + answer.kind +
-            "\", \"culprits_include\": " + List(answer.include) + ", \"culprits_within\": " + List(answer.within) +
-            ", \"culprits_at_least\": " + std::to_string(answer.least) +
-            ", \"may_be_certain\": " + Yes(answer.may_be_certain) + "}";
-  }
-  return text + "]}\n";
+  std::vector<std::string> answers;
+  for (const Answer& answer : truth.answers)
+    answers.push_back(fmt::format(
+        "\n  {{\"kind\": \"{}\", \"culprits_include\": [{}], \"culprits_within\": [{}], \"culprits_at_least\": {}, "
+        "\"may_be_certain\": {}}}",
+        answer.kind, absl::StrJoin(answer.include, ", "), absl::StrJoin(answer.within, ", "), answer.least,
+        answer.may_be_certain));
+  return fmt::format(
+      "{{\"schema\": \"ncclwatch.job_truth/1\",\n \"command\": \"{}\",\n \"fault\": \"{}\",\n \"story\": \"{}\",\n "
+      "\"silence_is_right\": {},\n \"answers\": [{}]}}\n",
+      command, truth.fault, truth.story, truth.silence, absl::StrJoin(answers, ","));
 }
 
 }  // namespace ncclwatch::jobs
