@@ -1,4 +1,6 @@
 // initialization_hang: a communicator that cannot come into being, because ranks are missing or disagree on its size.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -77,18 +79,13 @@ std::string AbsenceText(const View& view, const CommView& comm, const Absentee& 
   for (const reader::Observation& observation : view.snapshot->observations) {
     if (observation.rank == absentee.rank && absentee.rank >= 0) seen = &observation;
   }
-  if (seen != nullptr && seen->what == format::Observed::kGone) {
-    return who + " has not joined: its process (pid " + std::to_string(seen->pid) +
-           ") ended without having called NCCL";
-  }
-  if (seen != nullptr) {
-    return who + " has not joined: its process (pid " + std::to_string(seen->pid) +
-           ") runs and has not called NCCL yet";
-  }
-  if (view.expected > 0 && absentee.rank >= view.expected) {
-    return who + " does not exist: the communicator is made for " + Plural(comm.size, "rank") + ", the job has " +
-           std::to_string(view.expected);
-  }
+  if (seen != nullptr)
+    return fmt::format("{} has not joined: its process (pid {}) {}", who, seen->pid,
+                       seen->what == format::Observed::kGone ? "ended without having called NCCL"
+                                                             : "runs and has not called NCCL yet");
+  if (view.expected > 0 && absentee.rank >= view.expected)
+    return fmt::format("{} does not exist: the communicator is made for {}, the job has {}", who,
+                       Plural(comm.size, "rank"), view.expected);
   return who + " has not joined, and no process of it has been seen on this machine";
 }
 
@@ -114,9 +111,9 @@ Finding ExplainAbsence(const View& view, const WaitGraph& graph, const CommView&
   finding.calls = Calls(view, comm, absentees);
   finding.began_at_ns = ToRealtime(view, began_ns);
   const std::string who = finding.culprits.empty() ? Plural(absentees.size(), "rank") : Ranks(finding.culprits);
-  finding.summary = Capital(who) + (absentees.size() == 1 ? " has" : " have") + " not joined " + CommText(comm) + "; " +
-                    Ranks(finding.victims) + (finding.victims.size() == 1 ? " has" : " have") + " waited " +
-                    Seconds(view.now_ns - began_ns) + " for it to be created.";
+  finding.summary = fmt::format("{} {} not joined {}; {} {} waited {} for it to be created.", Capital(who),
+                                absentees.size() == 1 ? "has" : "have", CommText(comm), Ranks(finding.victims),
+                                finding.victims.size() == 1 ? "has" : "have", Seconds(view.now_ns - began_ns));
   constexpr std::size_t kEnough = 8;
   for (std::size_t i = 0; i < std::min(kEnough, absentees.size()); ++i) {
     finding.evidence.push_back(AbsenceText(view, comm, absentees[i]));
@@ -305,8 +302,9 @@ void FindDifferentSizes(const View& view, const CommView& comm, std::vector<Find
   finding.calls = Calls(view, comm, {});
   finding.began_at_ns = ToRealtime(view, began[1]);
   finding.unsettled = comm.members.size() < comm.size;
-  finding.summary = "The ranks disagree on how many ranks communicator " + Hex16(comm.id) +
-                    " has: " + Join(said, ", ") + "; it can never be created.";
+  finding.summary =
+      fmt::format("The ranks disagree on how many ranks communicator {} has: {}; it can never be created.",
+                  Hex16(comm.id), Join(said, ", "));
   for (const std::string& line : said) finding.evidence.push_back(line + " ranks in the creating call");
   finding.next_steps.push_back(
       "give every rank the same world size: it comes from the launcher (WORLD_SIZE, -np), a "

@@ -66,17 +66,17 @@ Finding Explain(const View& view, const CommView& comm, const std::vector<Beyond
     call.root.reset();
     call.peer = PeerName{beyond.call->root, target};
     call.state = beyond.call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
-    finding.evidence.push_back(Ranks(call.ranks) + " calls " + CallText(*beyond.call) + " on bytes " +
-                               std::to_string(beyond.extent.begin) + " to " + std::to_string(beyond.extent.end - 1) +
-                               " of " + Ranks({target}) + "'s memory, which has " + Plural(beyond.memory, "byte") +
-                               (call.site_text ? ", at " + *call.site_text : ""));
+    finding.evidence.push_back(fmt::format("{} calls {} on bytes {} to {} of {}'s memory, which has {}{}",
+                                           Ranks(call.ranks), CallText(*beyond.call), beyond.extent.begin,
+                                           beyond.extent.end - 1, Ranks({target}), Plural(beyond.memory, "byte"),
+                                           call.site_text ? ", at " + *call.site_text : ""));
     finding.calls.push_back(std::move(call));
   }
   const int target = view.JobRank(comm, static_cast<std::uint32_t>(first.call->root));
-  finding.summary = Capital(Ranks({view.nodes[first.member->node].rank})) + " accesses bytes " +
-                    std::to_string(first.extent.begin) + " to " + std::to_string(first.extent.end - 1) + " of " +
-                    Ranks({target}) + "'s memory in " + CommText(comm) + ", which ends after " +
-                    Plural(first.memory, "byte") + (all.size() > 1 ? "; other accesses do so too." : ".");
+  finding.summary = fmt::format("{} accesses bytes {} to {} of {}'s memory in {}, which ends after {}{}.",
+                                Capital(Ranks({view.nodes[first.member->node].rank})), first.extent.begin,
+                                first.extent.end - 1, Ranks({target}), CommText(comm), Plural(first.memory, "byte"),
+                                all.size() > 1 ? "; other accesses do so too" : "");
   finding.next_steps = {fmt::format(
       "compare displacement, count and the target's unit with the size that {} gave when the window was made",
       Ranks({target}))};

@@ -1,5 +1,7 @@
 // point_to_point_mismatch of MPI, once all have called MPI_Finalize: messages that were sent and never received. MPI
 // wants every message received by then, and loses what a buffer has kept without a word.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "watchdog/diagnosis/mpi_channels.h"
@@ -56,9 +58,10 @@ Finding Explain(const View& view, const CommView& comm, const LeftOver& left) {
   finding.calls = {sent};
   finding.began_at_ns = ToRealtime(view, view.process(sender).At(left.send->entered_ns));
   const std::string to = Ranks({receiver.node >= 0 ? view.nodes[receiver.node].rank : -1}), from = Ranks(sent.ranks);
-  finding.summary = Capital(from) + " has sent " + CallText(*left.send).substr(CallText(*left.send).find(" of ") + 4) +
-                    " (tag " + std::to_string(left.send->tag) + ") to " + to + " on " + CommText(comm) +
-                    ", which never received it: all ranks have called MPI_Finalize.";
+  finding.summary =
+      fmt::format("{} has sent {} (tag {}) to {} on {}, which never received it: all ranks have called MPI_Finalize.",
+                  Capital(from), CallText(*left.send).substr(CallText(*left.send).find(" of ") + 4), left.send->tag, to,
+                  CommText(comm));
   finding.evidence = {from + ": " + CallText(*left.send) +
                       (left.send->site != 0 ? ", called from " + SiteText(view, view.process(sender), left.send->site)
                                             : std::string())};

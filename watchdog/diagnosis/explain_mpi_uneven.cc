@@ -1,6 +1,8 @@
 // missing_participant of MPI, once all have left MPI_Finalize: a collective that some ranks of a communicator never
 // called, and for which nobody had to wait. A broadcast may leave its root before anybody has come to it. Where most of
 // them never called it, it is an order_mismatch of the others.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "watchdog/diagnosis/mpi_ended.h"
@@ -47,9 +49,10 @@ std::optional<Finding> Explain(const View& view, const CommView& comm) {
   finding.calls = DescribeCalls(view, comm, least->entered);
   const std::string what = "collective " + std::to_string(least->entered) + " of " + CommText(comm);
   const std::string never = Ranks(RanksOf(view, absent)), did = Ranks(RanksOf(view, present));
-  finding.summary = (one_more ? Capital(did) + " called " + what + ", which " + never + " never did"
-                              : Capital(never) + " never called " + what + ", which " + did + " did") +
-                    ": all ranks have left MPI_Finalize.";
+  finding.summary = one_more ? fmt::format("{} called {}, which {} never did: all ranks have left MPI_Finalize.",
+                                           Capital(did), what, never)
+                             : fmt::format("{} never called {}, which {} did: all ranks have left MPI_Finalize.",
+                                           Capital(never), what, did);
   for (const CallSummary& call : finding.calls)
     if (call.op) finding.evidence.push_back(Ranks(call.ranks) + ": " + CallText(call));
   finding.evidence.emplace_back(

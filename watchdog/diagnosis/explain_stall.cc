@@ -193,8 +193,9 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
   std::string who = Capital(Ranks(finding.culprits));
   if (one) who += " (" + ProcessText(view, process) + ")";
   const std::vector<int> waiting = Waiting(view, suspect);
-  const std::string others = Ranks(waiting) + (waiting.size() == 1 ? " has" : " have") + " waited for " +
-                             Seconds(waited_ns) + " in " + WhatText(view, suspect);
+  const std::string_view have_waited = waiting.size() == 1 ? "has waited" : "have waited";
+  const std::string others =
+      fmt::format("{} {} for {} in {}", Ranks(waiting), have_waited, Seconds(waited_ns), WhatText(view, suspect));
   switch (finding.kind) {
     case Kind::kMissingParticipant:
       // A dump says that its process lived when it was written, and nothing of later.
@@ -203,17 +204,17 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
       else if (!process.box->dump)
         who += one ? " is alive and" : " are alive and";
       if (suspect.what == WaitFor::kEpoch) return who + NotCalledText(view, suspect, one) + others + ".";
-      return who + (one ? " has" : " have") + " not called " + WhatText(view, suspect) + "; " + Ranks(waiting) +
-             (waiting.size() == 1 ? " has" : " have") + " waited in it for " + Seconds(waited_ns) + ".";
+      return fmt::format("{} {} not called {}; {} {} in it for {}.", who, one ? "has" : "have", WhatText(view, suspect),
+                         Ranks(waiting), have_waited, Seconds(waited_ns));
     case Kind::kLibraryError: {
       if (!suspect.standing.empty()) return who + " " + suspect.standing + "; " + others + ".";
       const Call& failed = *FailedCall(view, suspect);
       const bool mpi = functions::IsMpi(failed.function);
-      return who + " called " + CallText(failed) + ", which " + (mpi ? "MPI" : "NCCL") + " refused with " +
-             (mpi ? "error " + std::to_string(failed.result) : ResultName(failed.result)) + "; " + others + ".";
+      return fmt::format("{} called {}, which {} refused with {}; {}.", who, CallText(failed), mpi ? "MPI" : "NCCL",
+                         mpi ? fmt::format("error {}", failed.result) : ResultName(failed.result), others);
     }
     case Kind::kPointToPointMismatch:
-      return who + (one ? " has" : " have") + " not made the matching send or receive; " + others + ".";
+      return fmt::format("{} {} not made the matching send or receive; {}.", who, one ? "has" : "have", others);
     case Kind::kEpochError: return who + NotCalledText(view, suspect, one) + others + ".";
     default: return who + " " + suspect.standing + "; " + others + ".";
   }
@@ -261,8 +262,9 @@ void AddEvidence(const View& view, const std::vector<const Suspect*>& group, Fin
     const Node& node = view.nodes[group[i]->node];
     const bool mpi = node.last != nullptr && functions::IsMpi(node.last->function);
     const std::string progress = node.last != nullptr && AsksInVain(*node.last) ? "made no progress" : "done nothing";
-    std::string line = Ranks({node.rank}) + " has " + progress + " in " + (mpi ? "MPI" : "NCCL") + " for " +
-                       Seconds(view.now_ns - std::max(node.active_ns, std::int64_t{0})) + ": " + WhereText(view, node);
+    std::string line =
+        fmt::format("{} has {} in {} for {}: {}", Ranks({node.rank}), progress, mpi ? "MPI" : "NCCL",
+                    Seconds(view.now_ns - std::max(node.active_ns, std::int64_t{0})), WhereText(view, node));
     if (HasComeToItsEnd(view, *group[i])) line += "; it will make no further call";
     if (node.last == nullptr) line = Ranks({node.rank}) + ": " + WhereText(view, node);
     finding->evidence.push_back(std::move(line));

@@ -92,7 +92,7 @@ std::string MemoryText(const std::string& status, const GroupState& groups) {
     text += fmt::format("; control group {} uses {} of {}", groups.memory_group, BytesText(*groups.used_bytes),
                         BytesText(*groups.limit_bytes));
   if (groups.killed > 0)
-    text += fmt::format("; the kernel has killed {} of its processes for want of memory", groups.killed);
+    text += fmt::format("; the kernel has killed {} of its processes because memory ran out", groups.killed);
   return text;
 }
 
