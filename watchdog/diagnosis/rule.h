@@ -72,9 +72,9 @@ struct Rule {
   std::string_view name;
   std::vector<Finding> (*find)(const Facts& facts) = nullptr;
   Phase phase{};
-  KindSet makes;
-  KindSet fatal;     // of these, what a process may die of: such a finding goes before the death of its culprit
-  KindSet harmless;  // of these, what explains no standstill
+  KindSet makes{};
+  KindSet fatal{};     // of these, what a process may die of: such a finding goes before the death of its culprit
+  KindSet harmless{};  // of these, what explains no standstill
   Needs needs = Needs::kNothing;
   Unless unless = Unless::kNever;
 };
@@ -84,8 +84,8 @@ struct Rule {
 struct Explanation {
   std::string_view name;
   void (*explain)(const Facts& facts, std::vector<Finding>* findings) = nullptr;
-  KindSet explains;
-  KindSet makes;
+  KindSet explains{};
+  KindSet makes{};
 };
 
 struct RuleTable {
