@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "watchdog/log/log.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -14,7 +15,8 @@ void WriteComplaint(std::string_view command, std::string_view text) {
   std::fputs((Printable(line) + "\n").c_str(), stderr);
 }
 
-void WriteNote(std::string_view text) { std::fputs(("[ncclwatch] " + Printable(text) + "\n").c_str(), stderr); }
+// The callers have asked NCCLWATCH_LOG.
+void WriteNote(std::string_view text) { log::Warn("{}", text); }
 
 void PrintJson(const nlohmann::ordered_json& value) {
   std::puts(PrintableJson(value.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)).c_str());
