@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
-#include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
 #include "analyzer/console/units.h"

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
-#include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/locate.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
-#include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/gather.h"

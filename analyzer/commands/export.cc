@@ -10,13 +10,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
-#include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
 #include "analyzer/export/torch_dump.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {

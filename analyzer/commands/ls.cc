@@ -5,14 +5,14 @@
 
 #include <cstdio>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
-#include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/table.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/verdict.h"
-#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -13,8 +13,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
-#include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"

@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
-#include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/crash_frames.h"

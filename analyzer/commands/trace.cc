@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <thread>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
-#include "analyzer/console/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"

@@ -7,7 +7,7 @@
 
 #include "analyzer/export/pickle_writer.h"
 #include "analyzer/export/torch_names.h"
-#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {

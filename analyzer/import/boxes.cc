@@ -48,7 +48,7 @@ void SetInstants(std::vector<Dump>* dumps, reader::RunImage* run) {
   run->untimed = !Timed(*dumps, newest_ns);
   for (Dump& dump : *dumps) {
     dump.box.heartbeat_ns = run->untimed ? newest_ns + 1 : std::max(dump.written_ns, dump.newest_ns);
-    if (run->untimed) dump.box.judgement.suspect_after_ns = dump.box.judgement.likely_after_ns = 1;
+    if (run->untimed) dump.box.leader_state.suspect_after_ns = dump.box.leader_state.likely_after_ns = 1;
   }
 }
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <set>
 
-#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::analyzer::import {
 namespace {

@@ -7,8 +7,8 @@
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/observe.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/where.h"
+#include "watchdog/diagnosis/report/where.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -27,7 +27,7 @@ void LeaveSuspected(diagnosis::Diagnosis* verdict) {
 }
 
 bool VerdictStands(const std::vector<reader::BoxImage>& boxes) {
-  return std::any_of(boxes.begin(), boxes.end(), [](const auto& box) { return box.judgement.verdict_at_ns != 0; });
+  return std::any_of(boxes.begin(), boxes.end(), [](const auto& box) { return box.leader_state.verdict_at_ns != 0; });
 }
 
 }  // namespace

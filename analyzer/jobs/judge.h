@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "watchdog/diagnosis/finding.h"
+#include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {

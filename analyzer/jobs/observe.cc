@@ -16,7 +16,7 @@ namespace {
 
 using format::Observed;
 
-// Those of the leader (watchdog/watch/crowd.cc): ten beats missed are worth a look, forty are silence.
+// Those of the leader (watchdog/watch/node/node_processes.cc): ten beats missed are worth a look, forty are silence.
 constexpr std::chrono::nanoseconds kStaleHeartbeat = std::chrono::milliseconds(400);
 constexpr std::chrono::nanoseconds kSilentAfter = std::chrono::seconds(2);
 

@@ -5,8 +5,8 @@
 
 #include "analyzer/jobs/judge.h"
 #include "watchdog/act/files.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -61,7 +61,7 @@ bool SameVerdict(const json& before, const json& now) {
 Completed Complete(const std::string& directory, const Verdict& verdict, reader::RunImage run) {
   Completed completed;
   const bool judged = std::any_of(run.boxes.begin(), run.boxes.end(),
-                                  [](const reader::BoxImage& box) { return box.judgement.verdict_at_ns != 0; });
+                                  [](const reader::BoxImage& box) { return box.leader_state.verdict_at_ns != 0; });
   if (!judged) return completed;
   AddStacks(directory, Judge(run), &run);
   const diagnosis::Diagnosis again = Judge(run);

@@ -11,7 +11,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
-#include "analyzer/run/unharmed.h"
+#include "analyzer/run/running_normally.h"
 #include "ncclwatch/format/lease.h"
 #include "watchdog/descriptors/directory.h"
 #include "watchdog/evidence/pidfd.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "analyzer/files/descriptor.h"
-#include "analyzer/run/closings.h"
+#include "analyzer/run/file_close_watcher.h"
 #include "watchdog/evidence/exit.h"
 #include "watchdog/reader/witness.h"
 
@@ -56,7 +56,7 @@ class Deaths {
   absl::flat_hash_set<std::string> known_;  // boxes
   std::vector<Process> processes_;
   evidence::MemoryKills memory_kills_;
-  Closings closings_;
+  FileCloseWatcher closings_;
   std::size_t closed_ = 0;
   bool missed_ = false;  // some process ended before it could be followed: no order is whole
 };

@@ -23,8 +23,8 @@
 #include "watchdog/act/program.h"
 #include "watchdog/act/system_log.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {

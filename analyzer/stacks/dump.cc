@@ -15,7 +15,7 @@
 #include "analyzer/stacks/precedence.h"
 #include "analyzer/stacks/process/calls.h"
 #include "analyzer/stacks/process/state.h"
-#include "analyzer/stacks/read_threads.h"
+#include "analyzer/stacks/threads/read_threads.h"
 #include "watchdog/rundir/launcher.h"
 #include "watchdog/rundir/process.h"
 

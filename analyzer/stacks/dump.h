@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/stacks/stack.h"
+#include "analyzer/stacks/base/stack.h"
 
 namespace ncclwatch::stacks {
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "analyzer/stacks/base/stack.h"
 #include "analyzer/stacks/python/python.h"
-#include "analyzer/stacks/stack.h"
 
 namespace ncclwatch::stacks {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/stacks/memory.h"
-#include "analyzer/stacks/modules.h"
-#include "analyzer/stacks/stack.h"
+#include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/modules.h"
+#include "analyzer/stacks/base/stack.h"
 #include "analyzer/stacks/unwind/unwind.h"
 #include "ncclwatch/format/sample.h"
 

@@ -7,7 +7,7 @@
 #include <ctime>
 
 #include "analyzer/console/units.h"
-#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {

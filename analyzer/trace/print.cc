@@ -9,7 +9,7 @@
 
 #include "analyzer/console/table.h"
 #include "analyzer/console/units.h"
-#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <iterator>
 
-#include "shim/export.h"
-#include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/words/allocations.h"
+#include "shim/base/export.h"
+#include "shim/base/keep_errno.h"
+#include "shim/exit_report/allocations.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
 

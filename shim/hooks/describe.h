@@ -6,8 +6,8 @@
 #include <type_traits>
 
 #include "ncclwatch/format/fingerprint.h"
-#include "shim/hooks/call.h"
-#include "shim/hooks/nccl_compat.h"
+#include "shim/base/nccl_compat.h"
+#include "shim/black_box/call.h"
 
 namespace ncclwatch::shim {
 

@@ -4,13 +4,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "shim/base/keep_errno.h"
+#include "shim/base/process.h"
+#include "shim/base/thread.h"
+#include "shim/exit_report/errors.h"
 #include "shim/hooks/describe.h"
 #include "shim/hooks/refuse.h"
-#include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/meeting.h"
-#include "shim/lifecycle/process.h"
-#include "shim/lifecycle/thread.h"
-#include "shim/lifecycle/words/errors.h"
+#include "shim/process/rendezvous.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/record.h"
 #include "shim/recorder/starts.h"
@@ -133,7 +133,7 @@ class Hook<function, library, R(P...)> {
     call.site = site_;
     thread.frame = frame_;
     thread.site = site_;
-    const R result = Around(*box, thread, call, real, arguments...);
+    const R result = Intercept(*box, thread, call, real, arguments...);
     thread.frame = 0;
     return result;
   }
@@ -153,7 +153,7 @@ class Hook<function, library, R(P...)> {
     return real(arguments...);
   }
 
-  [[gnu::always_inline]] R Around(Box& box, Thread& thread, Call& call, Real real, P... arguments) const {
+  [[gnu::always_inline]] R Intercept(Box& box, Thread& thread, Call& call, Real real, P... arguments) const {
     if constexpr (kFamily == functions::Family::kCreation) {
       Creation creation;
       DescribeCreation(call, creation, arguments...);

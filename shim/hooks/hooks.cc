@@ -2,7 +2,7 @@
 // process, which only dlsym hands out.
 #include "shim/hooks/hook.h"
 
-#include "shim/export.h"
+#include "shim/base/export.h"
 #include "shim/hooks/entries.h"
 
 // nccl.h warns of functions that it will drop; callers of them are served all the same.

@@ -1,12 +1,12 @@
-// What calls get once the job is being ended (lifecycle/abort.h): the real functions are not called any more on
+// What calls get once the job is being ended (process/abort.h): the real functions are not called any more on
 // communicators that may be gone.
 #pragma once
 
 #include <type_traits>
 
+#include "shim/black_box/groups.h"
 #include "shim/hooks/describe.h"
-#include "shim/lifecycle/abort.h"
-#include "shim/recorder/groups.h"
+#include "shim/process/abort.h"
 
 namespace ncclwatch::shim {
 

@@ -30,43 +30,43 @@ foreach(mpi IN LISTS MPIS)
   write_entries(${folder} ${entries})
 
   add_library(shim_${mpi} OBJECT
-    mpi/agreed.cc
-    mpi/attached.cc
-    mpi/buffers.cc
-    mpi/checks.cc
-    mpi/communicators.cc
-    mpi/completion.cc
-    mpi/datatypes.cc
-    mpi/error_handlers.cc
-    mpi/fatal_mpich.cc
-    mpi/files.cc
-    mpi/finalize_report.cc
-    mpi/footprint.cc
-    mpi/groups.cc
-    mpi/hooks.cc
-    mpi/misuse.cc
-    mpi/neighbours.cc
-    mpi/objects.cc
-    mpi/origins.cc
-    mpi/own_memory.cc
-    mpi/parts.cc
-    mpi/persistent.cc
-    mpi/phase.cc
-    mpi/real.cc
-    mpi/record.cc
-    mpi/refused.cc
-    mpi/requests.cc
-    mpi/stores.cc
-    mpi/threads.cc
-    mpi/topologies.cc
-    mpi/windows.cc)
+    mpi/record/agreed.cc
+    mpi/objects/attached.cc
+    mpi/requests/buffers.cc
+    mpi/objects/checks.cc
+    mpi/communicators/communicators.cc
+    mpi/requests/completion.cc
+    mpi/objects/datatypes.cc
+    mpi/core/error_handlers.cc
+    mpi/wrappers/fatal_mpich.cc
+    mpi/communicators/files.cc
+    mpi/wrappers/finalize_report.cc
+    mpi/requests/footprint.cc
+    mpi/objects/groups.cc
+    mpi/wrappers/hooks.cc
+    mpi/core/misuse.cc
+    mpi/record/neighbours.cc
+    mpi/objects/objects.cc
+    mpi/requests/origins.cc
+    mpi/core/own_memory.cc
+    mpi/record/parts.cc
+    mpi/record/persistent.cc
+    mpi/core/phase.cc
+    mpi/core/real.cc
+    mpi/record/record.cc
+    mpi/wrappers/refused.cc
+    mpi/requests/requests.cc
+    mpi/communicators/stores.cc
+    mpi/core/threads.cc
+    mpi/communicators/topologies.cc
+    mpi/communicators/windows.cc)
   target_include_directories(shim_${mpi} PRIVATE ${folder})
   target_include_directories(shim_${mpi} SYSTEM PRIVATE ${MPI_INCLUDE_${mpi}})
   target_compile_definitions(shim_${mpi} PRIVATE
     OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX
     OMPI_OMIT_MPI1_COMPAT_DECLS=0 OMPI_REMOVED_USE_STATIC_ASSERT=0)  # what MPI-3 removed is still called
-  # The wrappers' frames tell inner calls (lifecycle/thread.h); the rest saves what keeping them costs.
-  set_source_files_properties(mpi/hooks.cc PROPERTIES COMPILE_OPTIONS -fno-omit-frame-pointer)
+  # The wrappers' frames tell inner calls (base/thread.h); the rest saves what keeping them costs.
+  set_source_files_properties(mpi/wrappers/hooks.cc PROPERTIES COMPILE_OPTIONS -fno-omit-frame-pointer)
   if(NCCLWATCH_SANITIZE MATCHES "undefined")
     # Where GCC is to look for null in any way, the address of a table's row is no constant (GCC bug 71962).
     target_compile_options(shim_${mpi} PRIVATE -fno-sanitize=null,nonnull-attribute,returns-nonnull-attribute)

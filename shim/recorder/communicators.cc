@@ -4,13 +4,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "shim/device/marks.h"
-#include "shim/hooks/nccl_compat.h"
-#include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/process.h"
-#include "shim/recorder/identity.h"
-#include "shim/recorder/put.h"
-#include "shim/recorder/table.h"
+#include "shim/base/keep_errno.h"
+#include "shim/base/nccl_compat.h"
+#include "shim/base/process.h"
+#include "shim/base/put.h"
+#include "shim/black_box/identity.h"
+#include "shim/black_box/table.h"
+#include "shim/recorder/marks.h"
 #include "shim/resolve/libraries.h"
 
 namespace ncclwatch::shim {

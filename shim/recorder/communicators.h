@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "shim/hooks/call.h"
-#include "shim/recorder/box.h"
+#include "shim/black_box/box.h"
+#include "shim/black_box/call.h"
 
 namespace ncclwatch::shim {
 

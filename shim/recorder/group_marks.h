@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "shim/device/marks.h"
-#include "shim/recorder/groups.h"
+#include "shim/black_box/groups.h"
+#include "shim/recorder/marks.h"
 
 namespace ncclwatch::shim {
 

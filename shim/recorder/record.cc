@@ -4,16 +4,16 @@
 #include <unistd.h>
 
 #include "ncclwatch/format/fingerprint.h"
-#include "shim/device/marks.h"
-#include "shim/hooks/nccl_compat.h"
-#include "shim/lifecycle/keep_errno.h"
-#include "shim/lifecycle/words/errors.h"
-#include "shim/recorder/clock.h"
+#include "shim/base/clock.h"
+#include "shim/base/keep_errno.h"
+#include "shim/base/nccl_compat.h"
+#include "shim/base/put.h"
+#include "shim/black_box/peers.h"
+#include "shim/black_box/table.h"
+#include "shim/exit_report/errors.h"
 #include "shim/recorder/communicators.h"
-#include "shim/recorder/peers.h"
-#include "shim/recorder/put.h"
+#include "shim/recorder/marks.h"
 #include "shim/recorder/settle.h"
-#include "shim/recorder/table.h"
 
 namespace ncclwatch::shim {
 namespace {

@@ -2,9 +2,9 @@
 // collectives and point-to-point calls, but for what a GPU mark costs.
 #pragma once
 
-#include "shim/hooks/call.h"
-#include "shim/lifecycle/thread.h"
-#include "shim/recorder/box.h"
+#include "shim/base/thread.h"
+#include "shim/black_box/box.h"
+#include "shim/black_box/call.h"
 
 namespace ncclwatch::shim {
 

@@ -1,12 +1,12 @@
 #include "shim/recorder/settle.h"
 
-#include "shim/device/marks.h"
-#include "shim/hooks/nccl_compat.h"
-#include "shim/recorder/clock.h"
+#include "shim/base/clock.h"
+#include "shim/base/nccl_compat.h"
+#include "shim/black_box/peers.h"
+#include "shim/black_box/table.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/group_marks.h"
-#include "shim/recorder/peers.h"
-#include "shim/recorder/table.h"
+#include "shim/recorder/marks.h"
 
 namespace ncclwatch::shim {
 namespace {

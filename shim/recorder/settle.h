@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "ncclwatch/functions/function.h"
-#include "shim/hooks/call.h"
-#include "shim/recorder/box.h"
+#include "shim/black_box/box.h"
+#include "shim/black_box/call.h"
 
 namespace ncclwatch::shim {
 

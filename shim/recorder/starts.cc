@@ -1,7 +1,7 @@
 #include "shim/recorder/starts.h"
 
-#include "shim/device/marks.h"
 #include "shim/recorder/group_marks.h"
+#include "shim/recorder/marks.h"
 #include "shim/recorder/settle.h"
 
 namespace ncclwatch::shim {

@@ -1,8 +1,8 @@
 // Start marks (NCCLWATCH_GPU=both): on the stream right before what a call launches.
 #pragma once
 
-#include "shim/hooks/call.h"
-#include "shim/lifecycle/thread.h"
+#include "shim/base/thread.h"
+#include "shim/black_box/call.h"
 
 namespace ncclwatch::shim {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "shim/lifecycle/keep_errno.h"
+#include "shim/base/keep_errno.h"
 #include "shim/resolve/libraries.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "shim/lifecycle/keep_errno.h"
+#include "shim/base/keep_errno.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
 #include "watchdog/log/log.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "ncclwatch/functions/function.h"
-#include "shim/hooks/nccl_compat.h"
+#include "shim/base/nccl_compat.h"
 
 namespace ncclwatch::shim::resolve {
 

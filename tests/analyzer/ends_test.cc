@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/run/closings.h"
-#include "analyzer/run/unharmed.h"
+#include "analyzer/run/file_close_watcher.h"
+#include "analyzer/run/running_normally.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::analyzer {
@@ -68,7 +68,7 @@ class Ends : public ::testing::Test {
 // What the certainty of a first death rests on: once the launcher can know, the black box has been closed.
 TEST_F(Ends, ABlackBoxIsClosedBeforeTheLaunchersSocket) {
   for (int run = 0; run < 50; ++run) {
-    Closings closings;
+    FileCloseWatcher closings;
     closings.Watch(place_);
     const Child first = Start(2 * run), second = Start(2 * run + 1);
     const int first_one = closings.Follow(first.box), second_one = closings.Follow(second.box);
@@ -86,7 +86,7 @@ TEST_F(Ends, ABlackBoxIsClosedBeforeTheLaunchersSocket) {
 }
 
 TEST_F(Ends, ReadersCloseNothing) {
-  Closings closings;
+  FileCloseWatcher closings;
   closings.Watch(place_);
   const Child child = Start(0);
   closings.Follow(child.box);

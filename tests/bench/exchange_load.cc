@@ -24,11 +24,11 @@
 
 #include "tests/unit/exchange/redis_server.h"
 #include "tests/unit/exchange/relay.h"
-#include "watchdog/exchange/address.h"
-#include "watchdog/exchange/loop.h"
-#include "watchdog/exchange/mailbox.h"
-#include "watchdog/exchange/node.h"
-#include "watchdog/exchange/token.h"
+#include "watchdog/exchange/net/loop.h"
+#include "watchdog/exchange/protocol/mailbox.h"
+#include "watchdog/exchange/protocol/node.h"
+#include "watchdog/exchange/rendezvous/address.h"
+#include "watchdog/exchange/rendezvous/token.h"
 
 namespace {
 

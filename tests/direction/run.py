@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""No include points against the direction of docs/DESIGN.md, and nothing of the product includes the tests."""
+"""No include points against the direction of docs/DESIGN.md, neither between the houses nor between the rooms of one, and
+nothing of the product includes the tests. No folder holds more than 30 files."""
 
 import os
 import re
@@ -36,6 +37,82 @@ MAY_INCLUDE = {
     "shim": MIDDLE | {"shim"},
     "analyzer": MIDDLE | {"analyzer"},
 }
+# Inside a house: which of its rooms each room may know. "." is the house's own folder. A room that no line names knows
+# none of the others, and none knows it.
+ROOMS = {
+    "watchdog/diagnosis": {
+        "model": "",
+        "calls": "",
+        "view": "model calls",
+        "compare": "model view",
+        "mpi": "calls view",
+        "waits": "model calls view mpi",
+        "deaths": "model view waits",
+        "rules": "model calls view compare waits deaths",
+        "rules/mpi": "model calls view mpi waits rules",
+        "report": "model view",
+        "live": "calls",
+        ".": "model view compare waits rules rules/mpi report",
+    },
+    "watchdog/exchange": {
+        "net": "",
+        "protocol": "net",
+        "rendezvous": "protocol",
+        "tcp": "net protocol rendezvous",
+        "redis": "net protocol",
+        ".": "net protocol rendezvous tcp redis",
+    },
+    "watchdog/watch": {
+        "base": "",
+        "process": "base",
+        "node": "base",
+        "cluster": "base node",
+        "leader": "base process node cluster",
+        ".": "base process leader",
+    },
+    "shim": {
+        "preload": "",
+        "base": "",
+        "resolve": "base preload",
+        "black_box": "base resolve",
+        "exit_report": "base resolve black_box",
+        "recorder": "base resolve black_box exit_report",
+        "crash_handlers": "base resolve black_box exit_report",
+        "process": "base resolve black_box exit_report crash_handlers",
+        "hooks": "base preload resolve black_box exit_report recorder process",
+        "mpi/core": "base resolve black_box exit_report process",
+        "mpi/objects": "mpi/core",
+        "mpi/record": "base black_box recorder mpi/core mpi/objects",
+        "mpi/communicators": "base black_box process mpi/core mpi/objects mpi/record",
+        "mpi/requests": "base recorder mpi/core mpi/objects mpi/record mpi/communicators",
+        "mpi/wrappers": "base resolve crash_handlers process mpi/core mpi/objects mpi/record mpi/communicators mpi/requests "
+                        "mpi/wrappers/shapes",
+        "mpi/wrappers/shapes": "mpi/core mpi/objects mpi/record mpi/communicators mpi/requests",
+    },
+    "analyzer": {
+        "files": "",
+        "console": "",
+        "import": "",
+        "export": "import",
+        "stacks/base": "",
+        "stacks/unwind": "stacks/base",
+        "stacks/names": "stacks/base stacks/unwind",
+        "stacks/threads": "files stacks/base stacks/unwind stacks/names",
+        "stacks/python": "stacks/base",
+        "stacks/process": "files stacks/base stacks/threads",
+        "stacks/show": "stacks/base stacks/process",
+        "stacks": "stacks/base stacks/unwind stacks/names stacks/threads stacks/python stacks/process stacks/show",
+        "trace": "console",
+        "jobs": "files console import stacks",
+        "run/mpi": "files stacks/base",
+        "run": "files console jobs run/mpi",
+        "commands": "console export jobs run stacks stacks/show trace",
+        ".": "console commands",
+    },
+}
+MOST_FILES = 30
+# What tests read, and no source: a folder of it is as long as there are cases.
+DATA = ("tests/golden", "tests/fuzz/corpus")
 # The diagnosis looks at nothing but its arguments.
 FORBIDDEN_IN_DIAGNOSIS = {"chrono", "thread", "mutex", "filesystem", "fstream", "iostream", "cstdlib", "ctime", "unistd.h",
                           "fcntl.h", "time.h", "sys/stat.h", "pthread.h", "future", "condition_variable", "random"}
@@ -60,12 +137,61 @@ def includes():
                                 yield os.path.relpath(path, ROOT), number, found.group(1), found.group(2)
 
 
-def target(source, name):
-    """The unit that an include names, or None for a header from outside the project."""
+def file_of(source, name):
+    """The file that an include names, or None for a header from outside the project."""
     for base in (os.path.join(ROOT, "include"), ROOT, os.path.join(ROOT, os.path.dirname(source))):
         path = os.path.realpath(os.path.join(base, name))
         if os.path.isfile(path) and path.startswith(ROOT + os.sep) and not path.startswith(os.path.join(ROOT, "build")):
-            return unit(os.path.relpath(path, ROOT))
+            return os.path.relpath(path, ROOT)
+    return None
+
+
+def target(source, name):
+    path = file_of(source, name)
+    return unit(path) if path else None
+
+
+def room(path):
+    """(house, room) of a file, or None where its house has no rooms."""
+    folder = os.path.dirname(path)
+    for house in ROOMS:
+        if folder == house or folder.startswith(house + "/"):
+            return house, os.path.relpath(folder, house)
+    return None
+
+
+def folders_of_includes():
+    """From each folder to those that its files include, with one place for each."""
+    edges = {}
+    for source, number, _, name in includes():
+        to = file_of(source, name)
+        if to and os.path.dirname(to) != os.path.dirname(source):
+            edges.setdefault(os.path.dirname(source), {}).setdefault(os.path.dirname(to), f"{source}:{number}")
+    return edges
+
+
+def find_cycle(edges):
+    """One cycle of folders, or None."""
+    done, path = set(), []
+
+    def visit(folder):
+        if folder in path:
+            return path[path.index(folder):] + [folder]
+        if folder in done:
+            return None
+        path.append(folder)
+        for to in sorted(edges.get(folder, {})):
+            found = visit(to)
+            if found:
+                return found
+        path.pop()
+        done.add(folder)
+        return None
+
+    for folder in sorted(edges):
+        found = visit(folder)
+        if found:
+            return found
     return None
 
 
@@ -80,6 +206,54 @@ def includes_point_one_way(sandbox):
     print(f"{seen} includes inside the project")
     check(seen > 50, "the sources were not found")
     check_equal(wrong, [], "includes against the direction")
+
+
+@case
+def rooms_of_a_house_know_those_below(sandbox):
+    wrong, seen = [], set()
+    for source, number, _, name in includes():
+        to = file_of(source, name)
+        at, there = room(source), room(to) if to else None
+        if at:
+            seen.add(at)
+        if not at or not there or at[0] != there[0] or at == there:
+            continue
+        if there[1] not in ROOMS[at[0]].get(at[1], "").split():
+            wrong.append(f"{source}:{number} includes {name}: {at[1]} may not know {there[1]}")
+    check(len(seen) > 40, "the rooms were not found")
+    check_equal(wrong, [], "includes against the direction inside a house")
+
+
+@case
+def every_room_is_named(sandbox):
+    there = {room(os.path.relpath(os.path.join(folder, name), ROOT))
+             for house in ROOMS for folder, _, names in os.walk(os.path.join(ROOT, house)) for name in names
+             if name.endswith((".h", ".cc"))}
+    named = {(house, name) for house, rooms in ROOMS.items() for name in rooms}
+    check_equal(sorted(there - named), [], "rooms that the table does not name")
+    check_equal(sorted(named - there), [], "rooms of the table that are not there")
+
+
+@case
+def no_cycle_of_folders(sandbox):
+    check_equal(find_cycle({"a": {"b": ""}, "b": {"c": ""}, "c": {"a": ""}}), ["a", "b", "c", "a"], "the search itself")
+    check_equal(find_cycle({"a": {"b": "", "c": ""}, "b": {"c": ""}}), None, "the search itself")
+    edges = folders_of_includes()
+    check(len(edges) > 40, "the folders were not found")
+    check_equal(find_cycle(edges), None, "a cycle of folders")
+
+
+@case
+def no_folder_is_too_full(sandbox):
+    counts = {}
+    for top in ("include", "watchdog", "shim", "analyzer", "tests", "examples", "docs", "cmake"):
+        for folder, below, names in os.walk(os.path.join(ROOT, top)):
+            below[:] = [name for name in below if name not in ("__pycache__", "build")]
+            path = os.path.relpath(folder, ROOT)
+            if not any(path == data or path.startswith(data + "/") for data in DATA):
+                counts[path] = len(names)
+    check(len(counts) > 60, "the folders were not found")
+    check_equal({path: number for path, number in counts.items() if number > MOST_FILES}, {}, "folders with too many files")
 
 
 @case

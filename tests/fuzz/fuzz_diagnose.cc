@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 
 namespace {
 

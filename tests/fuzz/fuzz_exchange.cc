@@ -10,16 +10,16 @@
 #include <utility>
 #include <vector>
 
-#include "watchdog/exchange/address.h"
-#include "watchdog/exchange/memory.h"
-#include "watchdog/exchange/redis_reply.h"
-#include "watchdog/exchange/redis_roster.h"
-#include "watchdog/exchange/redis_seal.h"
-#include "watchdog/exchange/resolver.h"
-#include "watchdog/exchange/session.h"
-#include "watchdog/exchange/token.h"
-#include "watchdog/exchange/unique_id.h"
-#include "watchdog/exchange/wire.h"
+#include "watchdog/exchange/net/resolver.h"
+#include "watchdog/exchange/protocol/session.h"
+#include "watchdog/exchange/protocol/wire.h"
+#include "watchdog/exchange/redis/authenticator.h"
+#include "watchdog/exchange/redis/reply.h"
+#include "watchdog/exchange/redis/roster.h"
+#include "watchdog/exchange/rendezvous/address.h"
+#include "watchdog/exchange/rendezvous/token.h"
+#include "watchdog/exchange/rendezvous/unique_id.h"
+#include "watchdog/exchange/tcp/memory.h"
 
 namespace {
 
@@ -84,7 +84,7 @@ void BadNetwork(std::string_view script) {
         if (dialer.proven()) {
           up += dialer.TakeOutput();
           sent.push_back("message " + std::to_string(sent.size()));
-          dialer.Seal(how, "", sent.back(), &up);
+          dialer.MessageAuthenticator(how, "", sent.back(), &up);
         }
         break;
       case 3:
@@ -117,7 +117,7 @@ void BadNetwork(std::string_view script) {
 void Payload(std::string_view bytes) {
   if (const auto join = Join::Decode(bytes)) Require(Join::Decode(join->Encode()).has_value());
   if (const auto welcome = Welcome::Decode(bytes)) Require(welcome->Encode() == bytes);
-  if (const auto elsewhere = Elsewhere::Decode(bytes)) Require(Elsewhere::Decode(elsewhere->Encode()).has_value());
+  if (const auto elsewhere = Redirect::Decode(bytes)) Require(Redirect::Decode(elsewhere->Encode()).has_value());
   if (const auto line = Line::Decode(bytes)) Require(line->Encode() == bytes && line->heirs.size() <= Line::kMost);
   if (const auto ping = Ping::Decode(bytes)) Require(ping->Encode() == bytes);
   if (const auto pong = Pong::Decode(bytes)) Require(pong->Encode() == bytes);
@@ -128,7 +128,7 @@ void Payload(std::string_view bytes) {
 }
 
 void FromRedis(std::string_view bytes) {
-  static const Seal seal(TheKeys(), "job");
+  static const MessageAuthenticator seal(TheKeys(), "job");
   Require(!seal.Open(bytes));
   ReplyReader reader;
   for (std::size_t at = 0; at < bytes.size(); at += 11) {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/nodes/hub.h"
 #include "watchdog/nodes/image_code.h"
 #include "watchdog/nodes/messages.h"
@@ -16,7 +16,7 @@ namespace {
 
 using namespace ncclwatch;
 
-struct Nowhere : nodes::Post {
+struct Nowhere : nodes::MessageSender {
   bool Send(const std::string&, nodes::Kind, std::string body) override {
     if (body.empty()) std::abort();
     return true;
@@ -71,8 +71,8 @@ void Records(std::string_view bytes) {
   if (bytes.size() < 1u << 16) Judge(std::move(records->boxes));
 }
 
-void Word(std::string_view bytes) {
-  const std::optional<nodes::Word> word = nodes::ReadWord(bytes);
+void VerdictBroadcast(std::string_view bytes) {
+  const std::optional<nodes::VerdictBroadcast> word = nodes::ReadWord(bytes);
   if (!word || !word->diagnosis) return;
   diagnosis::ToText(*word->diagnosis);
   diagnosis::ToJson(*word->diagnosis);
@@ -96,7 +96,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   switch (data[0] % 5) {
     case 0: Summaries(bytes); break;
     case 1: Records(bytes); break;
-    case 2: Word(bytes); break;
+    case 2: VerdictBroadcast(bytes); break;
     case 3: InPieces(bytes); break;
     default: nodes::ReadFetch(bytes); break;
   }

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <string>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/reader/left_out.h"
 

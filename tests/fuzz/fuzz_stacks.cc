@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "tests/unit/job_builder.h"
-#include "watchdog/diagnosis/render.h"
-#include "watchdog/diagnosis/where.h"
+#include "tests/unit/support/job_builder.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/report/where.h"
 #include "watchdog/reader/stacks.h"
 
 namespace {

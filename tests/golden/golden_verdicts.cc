@@ -8,11 +8,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
-#include "watchdog/diagnosis/where.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/report/where.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {

@@ -10,7 +10,7 @@ import struct
 import subprocess
 import time
 
-from common import both, program
+from common import both, program, unwind
 from harness import Skipped, case, check, check_equal
 from words import CRASHING, EXITING, RUNNING, Box
 
@@ -33,13 +33,6 @@ def only_box(job):
     boxes = job.boxes()
     check_equal(len(boxes), 1, "black boxes")
     return boxes[0]
-
-
-def unwind(sandbox, path, status=0):
-    """As a leader or `ncclwatch run` does right after a death."""
-    done = subprocess.run([sandbox.build.command, "stacks", "--crash", path], capture_output=True, text=True)
-    check_equal(done.returncode, status, f"status of the command ({done.stderr})")
-    return Box(path)
 
 
 def box_of(sandbox, job):

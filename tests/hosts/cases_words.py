@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from common import both, program
+from common import both, program, unwind
 from harness import Skipped, case, check, check_equal
 from words import CRASHING, EXITING, Box
 
@@ -166,6 +166,8 @@ def python_crashes(sandbox):
         for mode, handled in (("segv", [False]), ("faulthandler", [True]), ("faulthandler-late", [False])):
             job = same_errors(sandbox, [python, PYTHON_END, mode], -signal.SIGSEGV)
             check_equal([s["handled"] for s in box_of(job).signals()], handled, f"{python} {mode}")
+            said, = unwind(sandbox, job.boxes()[0]).signals()
+            check(len(said["frames"]) > 3, f"{python} {mode}: {said['frames']}")
 
 
 @case

@@ -1,6 +1,9 @@
 """What the host tests share: the same job without and with the library, and what must be equal."""
 
+import subprocess
+
 from harness import check, check_equal
+from words import Box
 
 
 def program(sandbox, name):
@@ -45,3 +48,10 @@ def check_recorded(job, expected, op="AllReduce"):
     check_equal(len(by_process), len(job.done), f"processes that recorded {op}")
     for pid, found in by_process.items():
         check_equal(found, expected, f"counts of {op} recorded by process {pid}")
+
+
+def unwind(sandbox, path, status=0):
+    """As a leader or `ncclwatch run` does right after a death."""
+    done = subprocess.run([sandbox.build.command, "stacks", "--crash", path], capture_output=True, text=True)
+    check_equal(done.returncode, status, f"status of the command ({done.stderr})")
+    return Box(path)

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "tests/jobs/generate.h"
 #include "tests/jobs/options.h"
-#include "tests/jobs/topology.h"
+#include "tests/jobs/simulator/generate.h"
+#include "tests/jobs/simulator/topology.h"
 
 namespace ncclwatch::jobs {
 namespace {

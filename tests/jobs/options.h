@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/jobs/program.h"
+#include "tests/jobs/simulator/program.h"
 
 namespace ncclwatch::jobs {
 

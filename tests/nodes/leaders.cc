@@ -18,8 +18,8 @@
 
 #include "tests/nodes/played_leader.h"
 #include "tests/unit/watch/fake_rank.h"
-#include "watchdog/exchange/address.h"
-#include "watchdog/watch/clock.h"
+#include "watchdog/exchange/rendezvous/address.h"
+#include "watchdog/watch/base/clock.h"
 
 namespace {
 

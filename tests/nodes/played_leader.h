@@ -20,12 +20,12 @@
 
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/format/lease.h"
-#include "watchdog/diagnosis/live_compare.h"
-#include "watchdog/exchange/exchange.h"
-#include "watchdog/exchange/token.h"
+#include "watchdog/diagnosis/live/live_compare.h"
+#include "watchdog/exchange/protocol/exchange.h"
+#include "watchdog/exchange/rendezvous/token.h"
 #include "watchdog/nodes/messages.h"
 #include "watchdog/nodes/reporter.h"
-#include "watchdog/watch/clock.h"
+#include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::testing {
 
@@ -143,7 +143,7 @@ class PlayedLeader {
     if (message.type == exchange::Type::kVerdict) {
       bool damaged = false;
       const std::optional<std::string> whole = pieces_.Add(message.body, &damaged);
-      const std::optional<nodes::Word> word = whole ? nodes::ReadWord(*whole) : std::nullopt;
+      const std::optional<nodes::VerdictBroadcast> word = whole ? nodes::ReadWord(*whole) : std::nullopt;
       if (!word) return;
       revision_ = word->revision;
       told_ |= word->stands;

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "analyzer/stacks/maps.h"
+#include "analyzer/stacks/base/maps.h"
 #include "analyzer/stacks/process/cgroup.h"
 #include "analyzer/stacks/process/sockets.h"
 #include "analyzer/stacks/process/words.h"

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <string>
 
-#include "analyzer/stacks/read_threads.h"
+#include "analyzer/stacks/threads/read_threads.h"
 
 namespace ncclwatch::stacks {
 namespace {

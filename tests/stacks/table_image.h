@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "analyzer/stacks/elf_file.h"
+#include "analyzer/stacks/base/elf_file.h"
 
 namespace ncclwatch::stacks::testing {
 

@@ -10,8 +10,8 @@
 #include <cstring>
 #include <thread>
 
-#include "analyzer/stacks/elf_file.h"
-#include "analyzer/stacks/read_threads.h"
+#include "analyzer/stacks/base/elf_file.h"
+#include "analyzer/stacks/threads/read_threads.h"
 #include "analyzer/stacks/unwind/check.h"
 #include "analyzer/stacks/unwind/processor.h"
 #include "analyzer/stacks/unwind/step.h"

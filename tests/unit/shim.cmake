@@ -1,6 +1,6 @@
 # The built library, through its own exports, with a libnccl behind it that only takes notes.
-add_library(shim_fake_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_fake_nccl.cc)
-add_library(shim_second_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_second_nccl.cc)
+add_library(shim_fake_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim/fake_nccl.cc)
+add_library(shim_second_nccl SHARED ${CMAKE_CURRENT_LIST_DIR}/shim/second_nccl.cc)
 foreach(fake shim_fake_nccl shim_second_nccl)
   target_include_directories(${fake} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${fake} PRIVATE cuda_headers ncclwatch_warnings)
@@ -11,22 +11,22 @@ foreach(fake shim_fake_nccl shim_second_nccl)
 endforeach()
 set_target_properties(shim_second_nccl PROPERTIES OUTPUT_NAME second)
 # Found by its name, like the real driver; opened by the tests that want marks.
-add_library(shim_fake_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/shim_fake_cuda.cc)
+add_library(shim_fake_cuda SHARED ${CMAKE_CURRENT_LIST_DIR}/shim/fake_cuda.cc)
 target_link_libraries(shim_fake_cuda PRIVATE cuda_headers ncclwatch_warnings)
 set_target_properties(shim_fake_cuda PROPERTIES CXX_VISIBILITY_PRESET default
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/shim_fake_cuda OUTPUT_NAME cuda SOVERSION 1)
 
 add_executable(unit_shim
-  ${CMAKE_CURRENT_LIST_DIR}/shim_calls_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_communicators_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_dlsym_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_first_use_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_table_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_aborted_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_stacks_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_ending_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_open_buffers_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_own_memory_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_slots_test.cc ${CMAKE_SOURCE_DIR}/shim/recorder/slots.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_mappings_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_ways_test.cc ${CMAKE_SOURCE_DIR}/shim/lifecycle/ways.cc
-  ${CMAKE_SOURCE_DIR}/shim/mpi/own_memory.cc ${CMAKE_SOURCE_DIR}/shim/lifecycle/words/self_memory.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim_support.cc)
+  ${CMAKE_CURRENT_LIST_DIR}/shim/calls_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/communicators_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/dlsym_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/first_use_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/table_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/aborted_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/stacks_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/ending_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/open_buffers_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/own_memory_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/slots_test.cc ${CMAKE_SOURCE_DIR}/shim/black_box/slots.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/mappings_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/ways_test.cc ${CMAKE_SOURCE_DIR}/shim/base/ways.cc
+  ${CMAKE_SOURCE_DIR}/shim/mpi/core/own_memory.cc ${CMAKE_SOURCE_DIR}/shim/base/self_memory.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/support.cc)
 target_include_directories(unit_shim PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(unit_shim PRIVATE SHIM_FAKE_NCCL="$<TARGET_FILE:shim_fake_nccl>"
   SHIM_SECOND_NCCL="$<TARGET_FILE:shim_second_nccl>" SHIM_FAKE_CUDA="$<TARGET_FILE:shim_fake_cuda>"
@@ -44,7 +44,7 @@ if(NCCLWATCH_SANITIZE MATCHES "undefined")
   endforeach()
 endif()
 # A process of its own: NCCLWATCH_GPU is read once.
-add_executable(unit_shim_starts ${CMAKE_CURRENT_LIST_DIR}/shim_starts_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim_support.cc)
+add_executable(unit_shim_starts ${CMAKE_CURRENT_LIST_DIR}/shim/starts_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/support.cc)
 target_include_directories(unit_shim_starts PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(unit_shim_starts PRIVATE SHIM_FAKE_CUDA="$<TARGET_FILE:shim_fake_cuda>")
 target_link_libraries(unit_shim_starts PRIVATE -Wl,--no-as-needed ncclwatch shim_fake_nccl ncclwatch_format cuda_headers

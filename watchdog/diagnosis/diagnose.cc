@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <set>
 
-#include "watchdog/diagnosis/advice.h"
-#include "watchdog/diagnosis/as_of.h"
-#include "watchdog/diagnosis/engine.h"
-#include "watchdog/diagnosis/notes.h"
-#include "watchdog/diagnosis/rules.h"
-#include "watchdog/diagnosis/snapshot.h"
-#include "watchdog/diagnosis/steps.h"
-#include "watchdog/diagnosis/where.h"
+#include "watchdog/diagnosis/compare/steps.h"
+#include "watchdog/diagnosis/model/snapshot.h"
+#include "watchdog/diagnosis/report/advice.h"
+#include "watchdog/diagnosis/report/notes.h"
+#include "watchdog/diagnosis/report/where.h"
+#include "watchdog/diagnosis/rules/engine.h"
+#include "watchdog/diagnosis/rules/rules.h"
+#include "watchdog/diagnosis/view/as_of.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

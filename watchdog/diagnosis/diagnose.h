@@ -3,8 +3,8 @@
 // images never are. Thread-safe.
 #pragma once
 
-#include "watchdog/diagnosis/finding.h"
-#include "watchdog/diagnosis/snapshot.h"
+#include "watchdog/diagnosis/model/finding.h"
+#include "watchdog/diagnosis/model/snapshot.h"
 
 namespace ncclwatch::diagnosis {
 

@@ -13,11 +13,11 @@
 
 #include "watchdog/act/thread.h"
 #include "watchdog/descriptors/high.h"
-#include "watchdog/exchange/crypto.h"
-#include "watchdog/exchange/exchange.h"
-#include "watchdog/exchange/loop.h"
-#include "watchdog/exchange/mailbox.h"
-#include "watchdog/exchange/node.h"
+#include "watchdog/exchange/net/loop.h"
+#include "watchdog/exchange/protocol/crypto.h"
+#include "watchdog/exchange/protocol/exchange.h"
+#include "watchdog/exchange/protocol/mailbox.h"
+#include "watchdog/exchange/protocol/node.h"
 
 namespace ncclwatch::exchange {
 namespace {

@@ -73,7 +73,7 @@ void WriteMpi(const Call& call, Writer* to) {
   if (call.parts != 0) bits |= kParts;
   if (call.awaited) bits |= kAwaited;
   if (call.polled) bits |= kPolled;
-  if (call.any_does) bits |= kAnyDoes;
+  if (call.wait_any) bits |= kAnyDoes;
   to->Byte(static_cast<std::uint8_t>(bits));
   if ((bits & kTag) != 0) to->Signed(call.tag);
   if ((bits & kBytes) != 0) to->Number(call.bytes);
@@ -91,7 +91,7 @@ void ReadMpi(Reader* from, Call* call) {
   if ((bits & kParts) != 0) call->parts = from->Number();
   call->awaited = (bits & kAwaited) != 0;
   call->polled = (bits & kPolled) != 0;
-  call->any_does = (bits & kAnyDoes) != 0;
+  call->wait_any = (bits & kAnyDoes) != 0;
 }
 
 // 0: has not returned; odd: twice the time inside, plus 1; even: clocks that went backwards.

@@ -2,7 +2,7 @@
 // trusts a byte.
 #pragma once
 
-#include "watchdog/diagnosis/finding.h"
+#include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/nodes/bytes.h"
 
 namespace ncclwatch::nodes {

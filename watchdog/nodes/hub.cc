@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "watchdog/nodes/thin_image.h"
+#include "watchdog/nodes/summary_image.h"
 
 namespace ncclwatch::nodes {
 namespace {
@@ -269,9 +269,9 @@ std::vector<reader::BoxImage> Hub::Boxes(const std::vector<reader::BoxImage>& ow
       }
     }
     for (std::size_t i = begin; i < boxes.size(); ++i) {
-      reader::Judgement& judgement = boxes[i].judgement;
-      judgement = {};
-      if (job_minus_here_ns != 0) judgement.job_minus_monotonic_ns = job_minus_here_ns + node.shift_ns;
+      reader::LeaderState& leader_state = boxes[i].leader_state;
+      leader_state = {};
+      if (job_minus_here_ns != 0) leader_state.job_minus_monotonic_ns = job_minus_here_ns + node.shift_ns;
     }
   }
   // Nodes that share a run directory tell of the same processes.
@@ -281,7 +281,7 @@ std::vector<reader::BoxImage> Hub::Boxes(const std::vector<reader::BoxImage>& ow
   return boxes;
 }
 
-void Hub::Say(Word word, std::int64_t job_minus_here_ns, std::int64_t now_ns) {
+void Hub::Say(VerdictBroadcast word, std::int64_t job_minus_here_ns, std::int64_t now_ns) {
   word.revision = word_.revision + 1;
   word_ = std::move(word);
   job_minus_here_ns_ = job_minus_here_ns;

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "watchdog/diagnosis/finding.h"
+#include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/nodes/messages.h"
 #include "watchdog/nodes/table.h"
 
@@ -18,9 +18,9 @@ namespace ncclwatch::nodes {
 
 enum class Kind { kSummary, kFetch, kRecords, kWord };
 
-class Post {
+class MessageSender {
  public:
-  virtual ~Post() = default;
+  virtual ~MessageSender() = default;
   // False: it will not arrive. True promises nothing either.
   virtual bool Send(const std::string& node, Kind kind, std::string body) = 0;
 };
@@ -28,7 +28,7 @@ class Post {
 class Hub {
  public:
   // post must outlive it. own: this node, whose boxes are at hand; its summaries are told here like any other's.
-  Hub(Post* post, std::string own) : post_(post), own_(std::move(own)) {}
+  Hub(MessageSender* post, std::string own) : post_(post), own_(std::move(own)) {}
 
   Table& table() { return table_; }
   const Table& table() const { return table_; }
@@ -72,10 +72,10 @@ class Hub {
   // ---- what is said ----------------------------------------------------------------------------------------------
 
   // To all, and to those who come later. The revision is counted here, and job_minus_yours_ns filled in for each.
-  void Say(Word word, std::int64_t job_minus_here_ns, std::int64_t now_ns);
+  void Say(VerdictBroadcast word, std::int64_t job_minus_here_ns, std::int64_t now_ns);
   // Again to those who have not got it.
   void Repeat(std::int64_t now_ns);
-  const Word& word() const { return word_; }
+  const VerdictBroadcast& word() const { return word_; }
 
  private:
   void Ask(const std::string& node, const Fetch& fetch);
@@ -85,7 +85,7 @@ class Hub {
   std::size_t RoomForBoxes(const std::string& node) const;
   bool Tell(const std::string& node, std::int64_t now_ns);  // false: no room now, and not for others either
 
-  Post* post_;
+  MessageSender* post_;
   std::string own_;
   Table table_;
   std::map<std::string, Pieces> pieces_;
@@ -112,7 +112,7 @@ class Hub {
   };
   std::map<std::string, Fetched> fetched_;
 
-  Word word_;
+  VerdictBroadcast word_;
   std::int64_t job_minus_here_ns_ = 0;
 };
 

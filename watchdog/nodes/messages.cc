@@ -124,7 +124,7 @@ enum WordBits : std::uint8_t { kStands = 1, kAnnounced = 2, kDiagnosis = 4, kUnp
 
 }  // namespace
 
-std::vector<std::string> Write(const Word& word) {
+std::vector<std::string> Write(const VerdictBroadcast& word) {
   Writer to = Begun();
   to.Number(word.revision).Number(word.verdicts).Signed(word.job_minus_yours_ns);
   to.Signed(word.limits.suspect_after_ns).Signed(word.limits.likely_after_ns).Signed(word.longest_wait_ns);
@@ -138,10 +138,10 @@ std::vector<std::string> Write(const Word& word) {
   return InPieces(word.revision, to.bytes());
 }
 
-std::optional<Word> ReadWord(std::string_view whole) {
+std::optional<VerdictBroadcast> ReadWord(std::string_view whole) {
   Reader from(whole);
   if (!Known(&from)) return std::nullopt;
-  Word word;
+  VerdictBroadcast word;
   word.revision = from.Number();
   word.verdicts = from.Number();
   word.job_minus_yours_ns = from.Signed();
@@ -165,7 +165,7 @@ std::optional<Word> ReadWord(std::string_view whole) {
   return word;
 }
 
-std::optional<Word> ReadKept(std::string_view bytes) {
+std::optional<VerdictBroadcast> ReadKept(std::string_view bytes) {
   // Each piece but the last is as long as a piece may be; a short word is one piece.
   Pieces pieces;
   std::optional<std::string> whole;

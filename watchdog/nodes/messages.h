@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "watchdog/diagnosis/finding.h"
-#include "watchdog/diagnosis/snapshot.h"
+#include "watchdog/diagnosis/model/finding.h"
+#include "watchdog/diagnosis/model/snapshot.h"
 #include "watchdog/nodes/bytes.h"
 #include "watchdog/reader/image.h"
 
@@ -62,7 +62,7 @@ std::optional<Records> ReadRecords(std::string_view whole, std::size_t most_made
 
 // Where the job stands, and what is said of it. Revisions count what has been said under one term; a node that has
 // missed one says so with its next summary. Instants are on the job's clock unless they are said to be wall clock.
-struct Word {
+struct VerdictBroadcast {
   std::uint64_t revision = 0;
   std::uint64_t verdicts = 0;           // published for the job so far
   std::int64_t job_minus_yours_ns = 0;  // to be added to the receiver's CLOCK_MONOTONIC, 0 not known
@@ -76,10 +76,10 @@ struct Word {
   std::optional<diagnosis::Diagnosis> diagnosis;  // where something has been said; healthy: a verdict was taken back
   std::vector<reader::ProcessStacks> stacks;      // that are quoted with it
 };
-std::vector<std::string> Write(const Word& word);
-std::optional<Word> ReadWord(std::string_view whole);
+std::vector<std::string> Write(const VerdictBroadcast& word);
+std::optional<VerdictBroadcast> ReadWord(std::string_view whole);
 // What Write gave of a word, one after the other, in a file.
-std::optional<Word> ReadKept(std::string_view bytes);
+std::optional<VerdictBroadcast> ReadKept(std::string_view bytes);
 
 // ---- anybody to anybody -------------------------------------------------------------------------------------------
 

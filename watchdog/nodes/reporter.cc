@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "watchdog/diagnosis/live_compare.h"
+#include "watchdog/diagnosis/live/live_compare.h"
 #include "watchdog/nodes/call_code.h"
 #include "watchdog/nodes/image_code.h"
 #include "watchdog/nodes/words_code.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ncclwatch/format/lease.h"
-#include "watchdog/diagnosis/live_compare.h"
+#include "watchdog/diagnosis/live/live_compare.h"
 #include "watchdog/nodes/bytes.h"
 #include "watchdog/nodes/summary.h"
 

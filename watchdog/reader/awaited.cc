@@ -45,12 +45,12 @@ void MarkAwaited(BoxImage* image) {
     call.awaited = (call.flags & format::kRequest) != 0 && call.completed_ns == 0 && wait != waits.end();
     if (!call.awaited) continue;
     call.polled = (wait->second.flags & format::kPolls) != 0;
-    call.any_does = (wait->second.flags & format::kAnyDoes) != 0;
+    call.wait_any = (wait->second.flags & format::kAnyDoes) != 0;
     ++requests[call.waiter];
   }
   // Any of several, of which not all are known: its caller may go on at any time.
   for (Call& call : image->calls)
-    if (call.awaited && call.any_does && requests[call.waiter] < waits[call.waiter].requests) call.polled = true;
+    if (call.awaited && call.wait_any && requests[call.waiter] < waits[call.waiter].requests) call.polled = true;
 }
 
 }  // namespace ncclwatch::reader

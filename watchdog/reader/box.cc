@@ -145,7 +145,7 @@ bool MappedBox::Read(std::uint64_t slot, Call* call) const {
   call->dtype = Load(record.dtype);
   call->reduction = Load(record.reduction);
   if (returned == 0) call->result = format::kNoResult;
-  call->awaited = call->polled = call->any_does = false;
+  call->awaited = call->polled = call->wait_any = false;
   if (functions::IsMpi(call->function)) {
     ReadOfMpi(reinterpret_cast<const format::MpiRecord&>(record), call);
   } else {

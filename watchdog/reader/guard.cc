@@ -33,7 +33,7 @@ thread_local constinit bool ours __attribute__((tls_model("initial-exec"))) = fa
 
 std::int32_t Self() { return static_cast<std::int32_t>(syscall(SYS_getpid)); }
 
-bool Holds(const Mapping& mapping, std::uintptr_t address) {
+bool BlocksCaller(const Mapping& mapping, std::uintptr_t address) {
   const std::uintptr_t begin = mapping.begin.load(std::memory_order_acquire);
   return begin != 0 && address >= begin && address - begin < mapping.bytes.load(std::memory_order_relaxed) &&
          mapping.owner.load(std::memory_order_relaxed) == Self();
@@ -84,7 +84,7 @@ int Mend(std::uintptr_t address) {
   const int most = used.load(std::memory_order_acquire);
   for (int number = 0; number < most; ++number) {
     Mapping& mapping = mappings[number];
-    if (!Holds(mapping, address)) continue;
+    if (!BlocksCaller(mapping, address)) continue;
     const int kept = errno;
     const std::uintptr_t begin = mapping.begin.load(std::memory_order_relaxed);
     const std::size_t bytes = mapping.bytes.load(std::memory_order_relaxed);

@@ -120,8 +120,8 @@ void CopyObservations(const Layout& layout, std::uint32_t used, BoxImage* image)
   }
 }
 
-Judgement CopyJudgement(const format::Judgement& from) {
-  Judgement to;
+LeaderState CopyJudgement(const format::LeaderState& from) {
+  LeaderState to;
   // Odd: half written. A few tries; the writer needs nanoseconds, and one that died half way leaves it odd for good.
   for (int tries = 0; tries < 100; ++tries) {
     const std::uint64_t before = Load(from.sequence);
@@ -230,7 +230,7 @@ BoxImage MappedBox::Image(std::uint64_t max_calls) const {
 
 BoxImage MappedBox::Sifted(std::uint64_t newest) const {
   BoxImage image = WithoutCalls();
-  Sift(*this, newest, &image);
+  Prefilter(*this, newest, &image);
   MarkAwaited(&image);
   return image;
 }
@@ -256,7 +256,7 @@ BoxImage MappedBox::WithoutCalls() const {
   image.peers_lost = header_->peers_lost.load(std::memory_order_relaxed);
   image.last_words = CopyLastWords(header_->last_words);
   image.words = CopyWords(layout_);
-  image.judgement = CopyJudgement(header_->judgement);
+  image.leader_state = CopyJudgement(header_->leader_state);
   CopyCommunicators(*this, &image);
   CopyPeers(layout_, &image);
   CopyCallSites(layout_, *header_, &image);

@@ -54,10 +54,10 @@ struct Call {
   std::uint64_t parts = 0;   // with format::kHasParts: number of the first entry (format/parts.h)
   bool awaited = false;      // ... which is in progress
   bool polled = false;       // ... and tests in a loop: its caller may go on at any time
-  bool any_does = false;     // ... and any of several requests ends
+  bool wait_any = false;     // ... and any of several requests ends
 
   // What binds its caller: MPI's calls do until they return, with a request while somebody waits for that.
-  bool Holds() const { return returned_ns == 0 || awaited; }
+  bool BlocksCaller() const { return returned_ns == 0 || awaited; }
 };
 
 inline std::uint64_t FingerprintOf(const Call& call) {
@@ -159,7 +159,7 @@ struct Observation {
   std::int32_t exit_status = 0;
 };
 
-struct Judgement {
+struct LeaderState {
   std::int64_t suspect_after_ns = 0;  // 0: this process never led
   std::int64_t likely_after_ns = 0;
   std::int64_t verdict_at_ns = 0;
@@ -218,7 +218,7 @@ struct BoxImage {
   bool dump = false;          // no box, but another recorder's dump of the process: no pid, host, stream or liveness
   LastWords last_words;
   Words words;
-  Judgement judgement;
+  LeaderState leader_state;
   std::vector<Communicator> communicators;
   std::vector<PeerCount> peers;
   std::vector<CallSite> call_sites;       // those that have a name

@@ -199,6 +199,6 @@ class Sieve {
 
 }  // namespace
 
-void Sift(const MappedBox& box, std::uint64_t newest, BoxImage* image) { Sieve(box, newest, image).Run(); }
+void Prefilter(const MappedBox& box, std::uint64_t newest, BoxImage* image) { Sieve(box, newest, image).Run(); }
 
 }  // namespace ncclwatch::reader

@@ -11,6 +11,6 @@ namespace ncclwatch::reader {
 inline constexpr std::uint64_t kMostSizes = 512;
 
 // Fills in calls, first_slot, torn, left_out and what belongs to it; head and communicators are there.
-void Sift(const MappedBox& box, std::uint64_t newest, BoxImage* image);
+void Prefilter(const MappedBox& box, std::uint64_t newest, BoxImage* image);
 
 }  // namespace ncclwatch::reader

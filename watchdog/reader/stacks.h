@@ -34,7 +34,7 @@ struct ProcessStacks {
 
 // Those of the processes that a verdict quotes (ncclwatch.verdict_stacks/1).
 struct VerdictStacks {
-  std::int64_t verdict_at_ns = 0;  // Judgement::verdict_at_ns of the verdict that they belong to
+  std::int64_t verdict_at_ns = 0;  // LeaderState::verdict_at_ns of the verdict that they belong to
   std::vector<ProcessStacks> processes;
 };
 

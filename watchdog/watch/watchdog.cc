@@ -23,16 +23,16 @@
 #include "watchdog/reader/guard.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/sweep.h"
-#include "watchdog/watch/ask_signal.h"
-#include "watchdog/watch/call_sites.h"
-#include "watchdog/watch/clock.h"
-#include "watchdog/watch/context.h"
-#include "watchdog/watch/farewell.h"
-#include "watchdog/watch/leader.h"
-#include "watchdog/watch/lease.h"
-#include "watchdog/watch/memory_figures.h"
-#include "watchdog/watch/orders.h"
-#include "watchdog/watch/tracer.h"
+#include "watchdog/watch/base/clock.h"
+#include "watchdog/watch/base/context.h"
+#include "watchdog/watch/base/lease.h"
+#include "watchdog/watch/leader/leader.h"
+#include "watchdog/watch/process/ask_signal.h"
+#include "watchdog/watch/process/call_sites.h"
+#include "watchdog/watch/process/memory_figures.h"
+#include "watchdog/watch/process/orders.h"
+#include "watchdog/watch/process/sigterm_delay.h"
+#include "watchdog/watch/process/tracer.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -231,19 +231,19 @@ void Watchdog::State::Run() {
         if (leader) Lead(now_ns, gap_ns);
       }
       if (sweeps) sweeps = sweep.Step();
-      if (Farewell::Asked()) {
+      if (SigtermDelay::Asked()) {
         LookOnceMore(Monotonic());  // not the time of this tick: a verdict may be younger than that
-        Farewell::Answer();
+        SigtermDelay::Answer();
       }
-      if (Farewell::IsStuck(now_ns)) {
+      if (SigtermDelay::IsStuck(now_ns)) {
         LookOnceMore(Monotonic());
-        Farewell::TakeStuck();
+        SigtermDelay::TakeStuck();
       }
       if (AskSignal::Taken() && lease) lease->words().evidence_wanted.fetch_add(1, std::memory_order_acq_rel);
-      if (lease) orders.Obey(lease->words(), leader && others_left, Monotonic());
+      if (lease) orders.ApplyCommands(lease->words(), leader && others_left, Monotonic());
       Wait();
     } catch (const std::exception& error) {
-      if (Farewell::Asked()) Farewell::Answer();
+      if (SigtermDelay::Asked()) SigtermDelay::Answer();
       leader.reset();
       if (lease) lease->Release();
       log::Debug("gives the lease back: {}", error.what());
@@ -252,8 +252,8 @@ void Watchdog::State::Run() {
   }
   leader.reset();
   if (lease) lease->Release();
-  if (Farewell::Asked()) Farewell::Answer();
-  if (reader::guard::Lost(own_guard)) Farewell::Withdraw();
+  if (SigtermDelay::Asked()) SigtermDelay::Answer();
+  if (reader::guard::Lost(own_guard)) SigtermDelay::Withdraw();
 }
 
 Watchdog::Watchdog() = default;
@@ -272,7 +272,7 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
       state->finished.store(true, std::memory_order_release);
     });
     if (!started) return nullptr;
-    Farewell::Offer();
+    SigtermDelay::Offer();
     AskSignal::Offer();
     watchdog->state_ = std::move(state);
     return watchdog;
@@ -284,7 +284,7 @@ std::unique_ptr<Watchdog> Watchdog::Launch(const Start& start) {
 
 Watchdog::~Watchdog() {
   if (!state_) return;
-  Farewell::Withdraw();
+  SigtermDelay::Withdraw();
   AskSignal::Withdraw();
   state_->stop.store(true, std::memory_order_release);
   // Not into a file of the host's, which may have closed this descriptor and been given its number: then the thread

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/stacks/elf_file.h"
+#include "analyzer/stacks/base/elf_file.h"
 
 namespace ncclwatch::analyzer {
 

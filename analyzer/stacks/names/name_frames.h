@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "analyzer/stacks/modules.h"
-#include "analyzer/stacks/stack.h"
+#include "analyzer/stacks/base/modules.h"
+#include "analyzer/stacks/base/stack.h"
 #include "analyzer/stacks/unwind/unwind.h"
 
 namespace ncclwatch::stacks {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/stacks/memory.h"
+#include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/stack.h"
 #include "analyzer/stacks/process/descriptors.h"
-#include "analyzer/stacks/stack.h"
 #include "analyzer/stacks/threads/proc_thread.h"
 
 namespace ncclwatch::stacks {

@@ -13,8 +13,8 @@
 
 #include "analyzer/stacks/process/cgroup.h"
 #include "analyzer/stacks/process/words.h"
-#include "analyzer/stacks/read_threads.h"
 #include "analyzer/stacks/threads/proc_thread.h"
+#include "analyzer/stacks/threads/read_threads.h"
 #include "watchdog/act/stacks.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/settings/redact.h"

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/stacks/base/stack.h"
 #include "analyzer/stacks/process/descriptors.h"
-#include "analyzer/stacks/stack.h"
 
 namespace ncclwatch::stacks {
 

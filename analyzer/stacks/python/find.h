@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "analyzer/stacks/modules.h"
+#include "analyzer/stacks/base/modules.h"
 #include "analyzer/stacks/python/layout.h"
 
 namespace ncclwatch::stacks::python {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "analyzer/stacks/memory.h"
+#include "analyzer/stacks/base/memory.h"
 
 namespace ncclwatch::stacks::python {
 

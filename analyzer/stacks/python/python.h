@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/stacks/memory.h"
-#include "analyzer/stacks/modules.h"
+#include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/modules.h"
 
 namespace ncclwatch::stacks::python {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyzer/stacks/memory.h"
+#include "analyzer/stacks/base/memory.h"
 
 namespace ncclwatch::stacks::python {
 

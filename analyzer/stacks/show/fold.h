@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/stacks/stack.h"
+#include "analyzer/stacks/base/stack.h"
 
 namespace ncclwatch::stacks {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/stacks/maps.h"
-#include "analyzer/stacks/memory.h"
-#include "analyzer/stacks/stack.h"
+#include "analyzer/stacks/base/maps.h"
+#include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/stack.h"
 #include "analyzer/stacks/threads/proc_thread.h"
 #include "analyzer/stacks/unwind/registers.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <span>
 
-#include "analyzer/stacks/memory.h"
+#include "analyzer/stacks/base/memory.h"
 #include "analyzer/stacks/unwind/registers.h"
 
 namespace ncclwatch::stacks::processor {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "analyzer/stacks/modules.h"
+#include "analyzer/stacks/base/modules.h"
 #include "analyzer/stacks/unwind/registers.h"
 
 struct unw_addr_space;

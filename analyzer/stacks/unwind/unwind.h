@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyzer/stacks/modules.h"
+#include "analyzer/stacks/base/modules.h"
 #include "analyzer/stacks/unwind/registers.h"
 
 namespace ncclwatch::stacks {

@@ -125,7 +125,7 @@ struct Header {
   Section strings;
   Identity identity;
   Clock clock;
-  Judgement judgement;  // written by this process while it leads
+  LeaderState leader_state;  // written by this process while it leads
   LastWords last_words;
   std::atomic<std::uint32_t> state;        // ProcessState
   std::atomic<std::uint32_t> watching;     // 1 while calls are recorded (`ncclwatch off` clears it)

@@ -43,7 +43,7 @@ struct Observation {
 static_assert(sizeof(Observation) == 56);
 
 // The leader's limits, learned from the job or set by the user, and the instant of its standing verdict.
-struct Judgement {
+struct LeaderState {
   std::atomic<std::uint64_t> sequence;  // odd while being written
   std::int64_t suspect_after_ns;        // no progress for this long is `suspected`
   std::int64_t likely_after_ns;         // ... is `likely`
@@ -55,6 +55,6 @@ struct Judgement {
   std::uint64_t generation;
   std::int64_t job_minus_monotonic_ns;  // the clock that the job's nodes agree on, 0: none was agreed on
 };
-static_assert(sizeof(Judgement) == 64);
+static_assert(sizeof(LeaderState) == 64);
 
 }  // namespace ncclwatch::format

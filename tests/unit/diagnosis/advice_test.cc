@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/advice.h"
+#include "watchdog/diagnosis/report/advice.h"
 
 namespace ncclwatch::testing {
 namespace {

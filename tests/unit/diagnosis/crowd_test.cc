@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "tests/unit/job_builder.h"
-#include "watchdog/diagnosis/waits.h"
+#include "tests/unit/support/job_builder.h"
+#include "watchdog/diagnosis/waits/waits.h"
 
 namespace ncclwatch::testing {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using diagnosis::Diagnosis;
 using diagnosis::Kind;
 
-TEST(Crowd, HalfOfAThousandHaveNotCome) {
+TEST(GroupWait, HalfOfAThousandHaveNotCome) {
   Job job(1000);
   job.Done(Range(0, 1000), Job::kWorld, AllReduce());
   job.Call(Range(0, 500), Job::kWorld, AllReduce());
@@ -25,14 +25,14 @@ TEST(Crowd, HalfOfAThousandHaveNotCome) {
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const diagnosis::WaitGraph graph = diagnosis::MakeWaits(diagnosis::MakeView(snapshot), {});
   EXPECT_LE(graph.waits.size(), 2u * 64 * 500);
-  ASSERT_EQ(graph.crowds.size(), 1u);
+  ASSERT_EQ(graph.group_waits.size(), 1u);
   for (int node = 0; node < 1000; ++node) EXPECT_EQ(graph.Waits(node), node < 500) << node;
   for (int node = 500; node < 1000; ++node) EXPECT_FALSE(graph.in[static_cast<std::size_t>(node)].empty()) << node;
   EXPECT_EQ(graph.Upstream({777}), Range(0, 500));
 }
 
 // All wait for one another, but one that does nothing: it stands behind those that have edges.
-TEST(Crowd, HidesNobodyWhoWaitsForNobody) {
+TEST(GroupWait, HidesNobodyWhoWaitsForNobody) {
   Job job(300);
   constexpr int kIdle = 290;
   std::vector<int> others = Range(0, 300);
@@ -50,7 +50,7 @@ TEST(Crowd, HidesNobodyWhoWaitsForNobody) {
   EXPECT_EQ(diagnosis.findings[0].victims, others);
 }
 
-TEST(Crowd, ManyThatDiedInARow) {
+TEST(GroupWait, ManyThatDiedInARow) {
   Job job(400);
   job.Done(Range(0, 400), Job::kWorld, AllReduce());
   job.Call(Range(0, 200), Job::kWorld, AllReduce());

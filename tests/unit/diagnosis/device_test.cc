@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/as_of.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/as_of.h"
 
 namespace ncclwatch::testing {
 namespace {

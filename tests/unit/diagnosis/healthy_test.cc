@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <csignal>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 
 namespace ncclwatch::testing {
 namespace {
@@ -219,7 +219,7 @@ TEST(Snapshot, TheLaterVerdictIsTheLiveOne) {
   job.Pass(0.02);
   const std::string live = diagnosis::ToJson(job.Judge());
   auto boxes = job.Snapshot().boxes;
-  boxes[0].judgement = {10'000'000'000, 60'000'000'000, job.now_ns(), 0, 0};
+  boxes[0].leader_state = {10'000'000'000, 60'000'000'000, job.now_ns(), 0, 0};
   // What happened after the verdict: the launcher ends the others, one of them aborts its communicator first.
   job.Pass(0.1);
   reader::Call abort;

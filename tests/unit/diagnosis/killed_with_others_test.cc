@@ -4,9 +4,9 @@
 #include <csignal>
 
 #include "tests/unit/diagnosis/verdicts.h"
-#include "tests/unit/mpi_job.h"
+#include "tests/unit/support/mpi_job.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <sstream>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/json_writer.h"
-#include "watchdog/diagnosis/render.h"
-#include "watchdog/diagnosis/text.h"
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/report/json_writer.h"
+#include "watchdog/diagnosis/report/render.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/engine.h"
-#include "watchdog/diagnosis/rules.h"
+#include "watchdog/diagnosis/rules/engine.h"
+#include "watchdog/diagnosis/rules/rules.h"
 
 namespace ncclwatch::testing {
 namespace {

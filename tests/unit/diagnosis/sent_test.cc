@@ -1,9 +1,9 @@
 // Every verdict of the tests beside this file is the same where the hub makes it, of boxes that other nodes have sent.
 #include <gtest/gtest.h>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
 #include "watchdog/nodes/image_code.h"
 
 namespace ncclwatch::testing {

@@ -1,15 +1,15 @@
-#include "watchdog/exchange/address.h"
+#include "watchdog/exchange/rendezvous/address.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <set>
 
-#include "watchdog/exchange/endpoint.h"
-#include "watchdog/exchange/noted_ids.h"
-#include "watchdog/exchange/resolver.h"
-#include "watchdog/exchange/token.h"
-#include "watchdog/exchange/unique_id.h"
+#include "watchdog/exchange/net/endpoint.h"
+#include "watchdog/exchange/net/resolver.h"
+#include "watchdog/exchange/rendezvous/seen_unique_ids.h"
+#include "watchdog/exchange/rendezvous/token.h"
+#include "watchdog/exchange/rendezvous/unique_id.h"
 #include "watchdog/rundir/hydra.h"
 
 namespace ncclwatch::exchange {

@@ -5,10 +5,10 @@
 
 #include "tests/unit/exchange/cluster.h"
 #include "tests/unit/exchange/relay.h"
-#include "watchdog/exchange/acceptor.h"
-#include "watchdog/exchange/address.h"
-#include "watchdog/exchange/dialer.h"
-#include "watchdog/exchange/tcp_context.h"
+#include "watchdog/exchange/rendezvous/address.h"
+#include "watchdog/exchange/tcp/acceptor.h"
+#include "watchdog/exchange/tcp/context.h"
+#include "watchdog/exchange/tcp/dialer.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -104,7 +104,7 @@ TEST(Bind, ANetworkIsTheAddressThatANodeHasInIt) {
 struct Caller : Dialer::Handler {
   Join OwnJoin() override { return {}; }
   void OnWelcome(std::unique_ptr<Connection>, const Welcome&) override {}
-  void OnElsewhere(const Endpoint&, const Elsewhere&) override {}
+  void OnElsewhere(const Endpoint&, const Redirect&) override {}
   void OnYield(const Endpoint&) override {}
 };
 

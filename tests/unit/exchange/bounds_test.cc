@@ -8,8 +8,8 @@
 
 #include "tests/unit/exchange/cluster.h"
 #include "tests/unit/exchange/relay.h"
-#include "watchdog/exchange/acceptor.h"
-#include "watchdog/exchange/hub.h"
+#include "watchdog/exchange/tcp/acceptor.h"
+#include "watchdog/exchange/tcp/hub.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -45,7 +45,7 @@ class Insider {
     Write();
   }
   void Say(Kind kind, std::string_view head, std::string_view body = {}) {
-    session_->Seal(static_cast<std::uint16_t>(kind), head, body, &wire_);
+    session_->MessageAuthenticator(static_cast<std::uint16_t>(kind), head, body, &wire_);
     Write();
   }
   void Write() {
@@ -181,7 +181,7 @@ TEST(Bounds, NoPayloadCarriesATermThatCannotBe) {
   EXPECT_TRUE(Join::Decode(JoinOf("a", kMostTerm).Encode()));
   EXPECT_FALSE(Join::Decode(JoinOf("a", kMostTerm + 1).Encode()));
   EXPECT_FALSE(Welcome::Decode(Welcome{1, UINT64_MAX, 1, 1, 1, "a", ""}.Encode()));
-  EXPECT_FALSE(Elsewhere::Decode(Elsewhere{UINT64_MAX, std::nullopt, "a"}.Encode()));
+  EXPECT_FALSE(Redirect::Decode(Redirect{UINT64_MAX, std::nullopt, "a"}.Encode()));
   EXPECT_FALSE(Line::Decode(Line{UINT64_MAX, 1, {}}.Encode()));
 }
 

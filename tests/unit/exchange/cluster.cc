@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "watchdog/exchange/address.h"
+#include "watchdog/exchange/rendezvous/address.h"
 
 namespace ncclwatch::testing {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/exchange/loop.h"
-#include "watchdog/exchange/mailbox.h"
-#include "watchdog/exchange/node.h"
-#include "watchdog/exchange/token.h"
+#include "watchdog/exchange/net/loop.h"
+#include "watchdog/exchange/protocol/mailbox.h"
+#include "watchdog/exchange/protocol/node.h"
+#include "watchdog/exchange/rendezvous/token.h"
 
 namespace ncclwatch::testing {
 

@@ -1,4 +1,4 @@
-#include "watchdog/exchange/crypto.h"
+#include "watchdog/exchange/protocol/crypto.h"
 
 #include <gtest/gtest.h>
 

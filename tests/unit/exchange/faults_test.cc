@@ -8,10 +8,10 @@
 
 #include "tests/unit/exchange/cluster.h"
 #include "tests/unit/exchange/relay.h"
-#include "watchdog/exchange/acceptor.h"
-#include "watchdog/exchange/dialer.h"
-#include "watchdog/exchange/hub.h"
-#include "watchdog/exchange/uplink.h"
+#include "watchdog/exchange/tcp/acceptor.h"
+#include "watchdog/exchange/tcp/dialer.h"
+#include "watchdog/exchange/tcp/hub.h"
+#include "watchdog/exchange/tcp/uplink.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -53,9 +53,9 @@ struct OnlyMember : Dialer::Handler, Uplink::Handler {
     dialer.Stop();
     ++joined;
   }
-  void OnElsewhere(const Endpoint&, const Elsewhere&) override {}
+  void OnElsewhere(const Endpoint&, const Redirect&) override {}
   void OnYield(const Endpoint&) override {}
-  void OnHubLost(Uplink*, const std::string&, const std::optional<Elsewhere>&) override {
+  void OnHubLost(Uplink*, const std::string&, const std::optional<Redirect>&) override {
     uplink.reset();
     silent = false;
   }

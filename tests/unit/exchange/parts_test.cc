@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <random>
 
-#include "watchdog/exchange/bounded_queue.h"
-#include "watchdog/exchange/clock_filter.h"
-#include "watchdog/exchange/mailbox.h"
-#include "watchdog/exchange/memory.h"
-#include "watchdog/exchange/patience.h"
-#include "watchdog/exchange/wire.h"
+#include "watchdog/exchange/protocol/adaptive_timeout.h"
+#include "watchdog/exchange/protocol/bounded_queue.h"
+#include "watchdog/exchange/protocol/clock_filter.h"
+#include "watchdog/exchange/protocol/mailbox.h"
+#include "watchdog/exchange/protocol/wire.h"
+#include "watchdog/exchange/tcp/memory.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -84,9 +84,9 @@ TEST(Mailbox, AUserThatDoesNotLookCostsABoundedAmount) {
   EXPECT_LE(mailbox.TakeLines().size(), 32u);
 }
 
-TEST(Patience, IsWhatTheNetworkHasShown) {
+TEST(AdaptiveTimeout, IsWhatTheNetworkHasShown) {
   Timing timing;
-  Patience patience(timing, 0);
+  AdaptiveTimeout patience(timing, 0);
   EXPECT_EQ(patience.Limit_ns(), timing.first_patience);
   std::int64_t now = 0;
   for (int i = 0; i < 20; ++i) patience.Heard(now += 250 * kMs);
@@ -103,8 +103,8 @@ TEST(Patience, IsWhatTheNetworkHasShown) {
   EXPECT_EQ(patience.Limit_ns(), timing.most_patience);
 }
 
-TEST(Patience, OnesOwnSleepIsNobodysSilence) {
-  Patience patience(Timing(), 0);
+TEST(AdaptiveTimeout, OnesOwnSleepIsNobodysSilence) {
+  AdaptiveTimeout patience(Timing(), 0);
   EXPECT_TRUE(patience.IsOver(60'000 * kMs, 0));
   EXPECT_FALSE(patience.IsOver(60'000 * kMs, 59'000 * kMs));
 }
@@ -168,7 +168,7 @@ TEST(Wire, EveryPayloadComesBackAndNoneIsTakenCutOrLonger) {
   };
   check(Join{true, 5, 6, 7, 8, "node", "host", 9}.Encode(), Join::Decode);
   check(Welcome{1, 2, 3, 4, 5, "node", "host"}.Encode(), Welcome::Decode);
-  check(Elsewhere{1, Endpoint::Parse("10.0.0.1", 4), "node"}.Encode(), Elsewhere::Decode);
+  check(Redirect{1, Endpoint::Parse("10.0.0.1", 4), "node"}.Encode(), Redirect::Decode);
   check(SomeLine().Encode(), Line::Decode);
   check(Ping{1, -2, 3}.Encode(), Ping::Decode);
   check(Pong{1, 2, 3}.Encode(), Pong::Decode);

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "watchdog/exchange/redis_reply.h"
+#include "watchdog/exchange/redis/reply.h"
 
 namespace ncclwatch::testing {
 

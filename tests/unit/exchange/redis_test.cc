@@ -7,8 +7,8 @@
 #include "tests/unit/exchange/cluster.h"
 #include "tests/unit/exchange/redis_server.h"
 #include "tests/unit/exchange/relay.h"
-#include "watchdog/exchange/redis_kinds.h"
-#include "watchdog/exchange/redis_seal.h"
+#include "watchdog/exchange/redis/authenticator.h"
+#include "watchdog/exchange/redis/kinds.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -98,8 +98,8 @@ TEST(ReplyReader, ManyBytesEndIt) {
 
 Note SomeNote() { return {17, "node", "in", 3, 4, 5, 6, "body"}; }
 
-TEST(Seal, NobodyElseCanReadIt) {
-  const Seal seal(Keys({TokenOfSecret("t")}), "job");
+TEST(MessageAuthenticator, NobodyElseCanReadIt) {
+  const MessageAuthenticator seal(Keys({TokenOfSecret("t")}), "job");
   Note note = SomeNote();
   note.body = "--api-key=secret";
   const std::string one = seal.Close(note), other = seal.Close(note);
@@ -110,18 +110,18 @@ TEST(Seal, NobodyElseCanReadIt) {
   EXPECT_TRUE(IsOfOtherVersion("\1 signed only"));
 }
 
-TEST(Seal, OpensWhatItClosedAndNothingElse) {
+TEST(MessageAuthenticator, OpensWhatItClosedAndNothingElse) {
   const Keys keys({TokenOfSecret("a"), TokenOfSecret("b")}), second({TokenOfSecret("b")}), other({TokenOfSecret("c")});
-  const Seal seal(keys, "job");
+  const MessageAuthenticator seal(keys, "job");
   std::string bytes = seal.Close(SomeNote());
   const auto note = seal.Open(bytes);
   ASSERT_TRUE(note);
   EXPECT_EQ(note->type, 17);
   EXPECT_EQ(note->from + note->channel + note->body, "nodeinbody");
   EXPECT_TRUE(note->incarnation == 3 && note->number == 4 && note->sent_ms == 5 && note->term == 6);
-  EXPECT_TRUE(seal.Open(Seal(second, "job").Close(SomeNote()))) << "any of the tokens";
-  EXPECT_FALSE(seal.Open(Seal(other, "job").Close(SomeNote())));
-  EXPECT_FALSE(Seal(keys, "another job").Open(bytes));
+  EXPECT_TRUE(seal.Open(MessageAuthenticator(second, "job").Close(SomeNote()))) << "any of the tokens";
+  EXPECT_FALSE(seal.Open(MessageAuthenticator(other, "job").Close(SomeNote())));
+  EXPECT_FALSE(MessageAuthenticator(keys, "another job").Open(bytes));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     EXPECT_FALSE(seal.Open(bytes.substr(0, i)));
     bytes[i] = static_cast<char>(bytes[i] ^ 2);

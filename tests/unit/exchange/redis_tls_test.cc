@@ -7,9 +7,9 @@
 
 #include "tests/unit/exchange/cluster.h"
 #include "tests/unit/exchange/redis_server.h"
-#include "watchdog/exchange/address.h"
-#include "watchdog/exchange/endpoint.h"
-#include "watchdog/exchange/tls.h"
+#include "watchdog/exchange/net/endpoint.h"
+#include "watchdog/exchange/redis/tls.h"
+#include "watchdog/exchange/rendezvous/address.h"
 
 namespace ncclwatch::exchange {
 namespace {

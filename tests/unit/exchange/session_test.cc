@@ -1,10 +1,10 @@
-#include "watchdog/exchange/session.h"
+#include "watchdog/exchange/protocol/session.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "watchdog/exchange/token.h"
+#include "watchdog/exchange/rendezvous/token.h"
 
 namespace ncclwatch::exchange {
 namespace {
@@ -36,7 +36,7 @@ struct Pair {
   }
   std::string Sealed(Session* from, std::string_view body, std::uint16_t kind = 7) {
     std::string bytes;
-    from->Seal(kind, "head ", body, &bytes);
+    from->MessageAuthenticator(kind, "head ", body, &bytes);
     return bytes;
   }
 

@@ -12,7 +12,7 @@
 
 #include "tests/unit/exchange/cluster.h"
 #include "tests/unit/exchange/relay.h"
-#include "watchdog/exchange/acceptor.h"
+#include "watchdog/exchange/tcp/acceptor.h"
 
 namespace ncclwatch::exchange {
 namespace {

@@ -13,7 +13,7 @@ namespace {
 using nodes::Kind;
 using nodes::Outcome;
 
-struct Silence : nodes::Post {
+struct Silence : nodes::MessageSender {
   bool Send(const std::string&, Kind kind, std::string) override {
     asked += kind == Kind::kFetch;
     return true;

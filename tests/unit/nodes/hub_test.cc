@@ -1,8 +1,8 @@
 // A job over several nodes gets the verdict that it would get on one.
 #include "watchdog/nodes/hub.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 
 #include <gtest/gtest.h>
 
@@ -252,7 +252,7 @@ TEST(Nodes, TheWordReachesAllAndThoseWhoComeLater) {
   network.loses = [&](const std::string& node, nodes::Kind kind) {
     return lost && node == "host1" && kind == nodes::Kind::kWord;
   };
-  nodes::Word word;
+  nodes::VerdictBroadcast word;
   word.stands = true;
   word.diagnosis = Faults()[3].make().Judge();
   network.hub().Say(word, 1'000'000, now);

@@ -1,7 +1,7 @@
 // What a node sends of its boxes says the same as the boxes.
 #include "watchdog/nodes/image_code.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
 
 #include <gtest/gtest.h>
 
@@ -166,7 +166,7 @@ TEST(Messages, LargeOnesGoInPieces) {
 TEST(Messages, AWordIsReadAsWritten) {
   for (const Fault& fault : Faults()) {
     SCOPED_TRACE(fault.name);
-    nodes::Word word;
+    nodes::VerdictBroadcast word;
     word.revision = 3;
     word.verdicts = 1;
     word.job_minus_yours_ns = -12345;

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 
 namespace ncclwatch::testing {
 
@@ -84,7 +84,7 @@ diagnosis::Snapshot Network::SnapshotOf(std::int64_t now_ns, const diagnosis::Li
   snapshot.boxes = nodes_.at(first_).now.boxes;
   snapshot.boot_id = snapshot.boxes.front().boot_id;
   const std::int64_t job_clock = snapshot.boxes.front().realtime_minus_monotonic_ns;
-  for (reader::BoxImage& box : snapshot.boxes) box.judgement.job_minus_monotonic_ns = job_clock;
+  for (reader::BoxImage& box : snapshot.boxes) box.leader_state.job_minus_monotonic_ns = job_clock;
   for (reader::BoxImage& box : hub_.Boxes(snapshot.boxes, job_clock, now_ns)) snapshot.boxes.push_back(std::move(box));
   diagnosis::GatherObservations(&snapshot);
   return snapshot;

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "tests/unit/nodes/spread.h"
-#include "watchdog/diagnosis/finding.h"
+#include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/nodes/hub.h"
 #include "watchdog/nodes/reporter.h"
 
 namespace ncclwatch::testing {
 
-class Network : public nodes::Post {
+class Network : public nodes::MessageSender {
  public:
   // The first node is the hub's.
   explicit Network(std::vector<SpreadNode> spread);
@@ -34,8 +34,8 @@ class Network : public nodes::Post {
 
   nodes::Hub& hub() { return hub_; }
   std::function<bool(const std::string& node, nodes::Kind kind)> loses = [](const auto&, auto) { return false; };
-  std::map<std::string, std::size_t> summary_bytes;  // by node
-  std::map<std::string, nodes::Word> words;          // that came to the nodes
+  std::map<std::string, std::size_t> summary_bytes;      // by node
+  std::map<std::string, nodes::VerdictBroadcast> words;  // that came to the nodes
   std::uint64_t fetches = 0;
 
  private:

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ncclwatch/format/lease.h"
-#include "watchdog/diagnosis/live_compare.h"
+#include "watchdog/diagnosis/live/live_compare.h"
 
 namespace ncclwatch::testing {
 namespace {

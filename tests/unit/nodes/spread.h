@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/nodes/summary.h"
 
 namespace ncclwatch::testing {

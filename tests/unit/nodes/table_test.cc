@@ -5,9 +5,9 @@
 
 #include <csignal>
 
-#include "tests/unit/mpi_job.h"
 #include "tests/unit/nodes/faults.h"
 #include "tests/unit/nodes/network.h"
+#include "tests/unit/support/mpi_job.h"
 
 namespace ncclwatch::testing {
 namespace {

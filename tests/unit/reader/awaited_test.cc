@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/unit/mpi_job.h"
+#include "tests/unit/support/mpi_job.h"
 
 namespace ncclwatch::testing {
 namespace {
@@ -19,16 +19,16 @@ class Awaited : public ::testing::Test {
 
 TEST_F(Awaited, NobodyWaits) {
   EXPECT_FALSE(At(receive).awaited);
-  EXPECT_FALSE(At(receive).Holds());
+  EXPECT_FALSE(At(receive).BlocksCaller());
 }
 
 TEST_F(Awaited, WhileTheWaitIsInProgress) {
   const auto wait = job.Wait(0, Function::MPI_Wait, {receive});
-  EXPECT_TRUE(At(receive).Holds());
+  EXPECT_TRUE(At(receive).BlocksCaller());
   EXPECT_FALSE(At(receive).polled);
-  EXPECT_FALSE(At(receive).any_does);
+  EXPECT_FALSE(At(receive).wait_any);
   job.Return(0, wait);  // with an error, say: the request is still open
-  EXPECT_FALSE(At(receive).Holds());
+  EXPECT_FALSE(At(receive).BlocksCaller());
 }
 
 TEST_F(Awaited, NotWhatIsCompleted) {
@@ -47,15 +47,15 @@ TEST_F(Awaited, OnlyTheLastWaitCounts) {
   EXPECT_FALSE(At(other).awaited);
   job.Wait(0, Function::MPI_Wait, {other});
   EXPECT_TRUE(At(other).awaited);
-  EXPECT_FALSE(At(other).any_does);
+  EXPECT_FALSE(At(other).wait_any);
 }
 
 TEST_F(Awaited, AnyOfThem) {
   const auto other = job.Irecv(0, {.peer = 1});
   for (const Function function : {Function::MPI_Waitany, Function::MPI_Waitsome}) {
     const auto wait = job.Wait(0, function, {receive, other});
-    EXPECT_TRUE(At(receive).any_does);
-    EXPECT_TRUE(At(other).any_does);
+    EXPECT_TRUE(At(receive).wait_any);
+    EXPECT_TRUE(At(other).wait_any);
     job.Return(0, wait);
   }
 }

@@ -5,8 +5,8 @@
 #include <memory>
 #include <new>
 
-#include "tests/unit/mpi_job.h"
-#include "watchdog/diagnosis/live_compare.h"
+#include "tests/unit/support/mpi_job.h"
+#include "watchdog/diagnosis/live/live_compare.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {

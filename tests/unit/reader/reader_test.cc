@@ -8,10 +8,10 @@
 #include <fstream>
 #include <random>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {
@@ -352,7 +352,7 @@ TEST_F(ReaderTest, AbortsAfterTheVerdictDoNotFinishAnything) {
       job.WriteBoxes(directory_);
       std::vector<BoxImage> boxes = reader::ReadRun({directory_}).boxes;
       for (BoxImage& box : boxes)
-        if (box.judgement.verdict_at_ns != 0) box.judgement.verdict_at_ns = judged_ns;
+        if (box.leader_state.verdict_at_ns != 0) box.leader_state.verdict_at_ns = judged_ns;
       EXPECT_EQ(diagnosis::ToJson(diagnosis::Diagnose(diagnosis::FromBoxes(std::move(boxes)))), diagnosis::ToJson(live))
           << outstanding << (recorded ? " recorded" : " behind its back");
     }

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/unit/job_builder.h"
+#include "tests/unit/support/job_builder.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/reader/left_out.h"
 #include "watchdog/reader/sift.h"

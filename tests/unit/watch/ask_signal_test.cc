@@ -1,4 +1,4 @@
-#include "watchdog/watch/ask_signal.h"
+#include "watchdog/watch/process/ask_signal.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // Call sites of the running process are named as addr2line takes them.
-#include "watchdog/watch/call_sites.h"
+#include "watchdog/watch/process/call_sites.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

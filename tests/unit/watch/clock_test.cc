@@ -1,4 +1,4 @@
-#include "watchdog/watch/clock.h"
+#include "watchdog/watch/base/clock.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

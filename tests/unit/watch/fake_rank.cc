@@ -19,7 +19,7 @@
 #include "watchdog/descriptors/standard.h"
 #include "watchdog/log/log.h"
 #include "watchdog/rundir/process.h"
-#include "watchdog/watch/clock.h"
+#include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/watchdog.h"
 
 namespace ncclwatch::watch {

@@ -1,4 +1,4 @@
-#include "watchdog/watch/farewell.h"
+#include "watchdog/watch/process/sigterm_delay.h"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -11,12 +11,12 @@
 #include <ctime>
 #include <thread>
 
-#include "watchdog/watch/clock.h"
+#include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kPatience_ns = Farewell::kPatience_ms * 1'000'000LL;
+constexpr std::int64_t kPatience_ns = SigtermDelay::kPatience_ms * 1'000'000LL;
 
 struct End {
   int status = 0;
@@ -43,13 +43,13 @@ void ExpectTerminated(const End& end) {
   EXPECT_EQ(WTERMSIG(end.status), SIGTERM);
 }
 
-TEST(Farewell, TheProcessEndsByTheSignalOnceItIsAnswered) {
+TEST(SigtermDelay, TheProcessEndsByTheSignalOnceItIsAnswered) {
   const End end = Of([] {
-    Farewell::Offer();
+    SigtermDelay::Offer();
     std::thread([] {
-      while (!Farewell::Asked()) usleep(100);
+      while (!SigtermDelay::Asked()) usleep(100);
       usleep(20'000);
-      Farewell::Answer();
+      SigtermDelay::Answer();
     }).detach();
     raise(SIGTERM);
   });
@@ -57,20 +57,20 @@ TEST(Farewell, TheProcessEndsByTheSignalOnceItIsAnswered) {
   EXPECT_GE(end.took_ns, 20'000'000);
 }
 
-TEST(Farewell, NobodyAnswers) {
+TEST(SigtermDelay, NobodyAnswers) {
   const End end = Of([] {
-    Farewell::Offer();
+    SigtermDelay::Offer();
     raise(SIGTERM);
   });
   ExpectTerminated(end);
   EXPECT_GE(end.took_ns, kPatience_ns);
 }
 
-TEST(Farewell, ASecondSignalIsNotPutOff) {
+TEST(SigtermDelay, ASecondSignalIsNotPutOff) {
   const End end = Of([] {
-    Farewell::Offer();
+    SigtermDelay::Offer();
     std::thread([] {
-      while (!Farewell::Asked()) usleep(100);
+      while (!SigtermDelay::Asked()) usleep(100);
       kill(getpid(), SIGTERM);
       pause();
     }).detach();
@@ -81,19 +81,19 @@ TEST(Farewell, ASecondSignalIsNotPutOff) {
   EXPECT_LT(end.took_ns, kPatience_ns);
 }
 
-TEST(Farewell, ForkChildrenAndAWatchdogThatEndedDelayNothing) {
+TEST(SigtermDelay, ForkChildrenAndAWatchdogThatEndedDelayNothing) {
   const End child = Of([] {
-    Farewell::Offer();
+    SigtermDelay::Offer();
     if (fork() == 0) raise(SIGTERM);
     int status = 0;
     wait(&status);
-    _exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM && !Farewell::Asked() ? 7 : 8);
+    _exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM && !SigtermDelay::Asked() ? 7 : 8);
   });
   EXPECT_EQ(WEXITSTATUS(child.status), 7);
   EXPECT_LT(child.took_ns, kPatience_ns);
   const End withdrawn = Of([] {
-    Farewell::Offer();
-    Farewell::Withdraw();
+    SigtermDelay::Offer();
+    SigtermDelay::Withdraw();
     raise(SIGTERM);
   });
   ExpectTerminated(withdrawn);
@@ -107,7 +107,7 @@ void Watch() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread([] {
     for (;; usleep(10'000))
-      if (Farewell::IsStuck(Monotonic())) Farewell::TakeStuck();
+      if (SigtermDelay::IsStuck(Monotonic())) SigtermDelay::TakeStuck();
   }).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -115,7 +115,7 @@ void Watch() {
 // The main thread of such a process waits in the kernel, uninterruptible, for a vfork child that goes after so long.
 End WhileStuck(bool blocked, int seconds) {
   return Of([blocked, seconds] {
-    Farewell::Offer();
+    SigtermDelay::Offer();
     Watch();
     sigset_t one;
     sigemptyset(&one);
@@ -135,26 +135,26 @@ End WhileStuck(bool blocked, int seconds) {
   });
 }
 
-TEST(Farewell, AThreadThatIsStuckInTheKernelDoesNotPutItOff) { ExpectTerminated(WhileStuck(false, 60)); }
+TEST(SigtermDelay, AThreadThatIsStuckInTheKernelDoesNotPutItOff) { ExpectTerminated(WhileStuck(false, 60)); }
 
-TEST(Farewell, WhereTheApplicationBlocksItItWaits) { EXPECT_EQ(WEXITSTATUS(WhileStuck(true, 1).status), 12); }
+TEST(SigtermDelay, WhereTheApplicationBlocksItItWaits) { EXPECT_EQ(WEXITSTATUS(WhileStuck(true, 1).status), 12); }
 
-TEST(Farewell, TheApplicationsOwnHandlingStays) {
+TEST(SigtermDelay, TheApplicationsOwnHandlingStays) {
   const End own = Of([] {
     std::signal(SIGTERM, [](int) { _exit(9); });
-    Farewell::Offer();
+    SigtermDelay::Offer();
     raise(SIGTERM);
   });
   EXPECT_EQ(WEXITSTATUS(own.status), 9);
   const End later = Of([] {
-    Farewell::Offer();
+    SigtermDelay::Offer();
     std::signal(SIGTERM, [](int) { _exit(10); });
     raise(SIGTERM);
   });
   EXPECT_EQ(WEXITSTATUS(later.status), 10);
   const End ignored = Of([] {
     std::signal(SIGTERM, SIG_IGN);
-    Farewell::Offer();
+    SigtermDelay::Offer();
     raise(SIGTERM);
     _exit(11);
   });

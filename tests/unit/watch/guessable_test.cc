@@ -12,11 +12,11 @@
 #include "fake_rank.h"
 #include "tests/nodes/played_leader.h"
 #include "tests/unit/exchange/relay.h"
-#include "watchdog/exchange/address.h"
-#include "watchdog/exchange/token_file.h"
+#include "watchdog/exchange/rendezvous/address.h"
+#include "watchdog/exchange/rendezvous/token_file.h"
 #include "watchdog/nodes/messages.h"
 #include "watchdog/reader/box.h"
-#include "watchdog/watch/clock.h"
+#include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -62,7 +62,7 @@ class Guessable : public ::testing::Test {
   std::int64_t Limit_ns() {
     std::int64_t limit_ns = 0;
     for (const reader::BoxImage& box : reader::ReadRun({job_.directory()}).boxes)
-      limit_ns = std::max(limit_ns, box.judgement.suspect_after_ns);
+      limit_ns = std::max(limit_ns, box.leader_state.suspect_after_ns);
     return limit_ns;
   }
   void ExpectNothingDone() {
@@ -158,7 +158,7 @@ class GuessableMember : public Guessable {
  protected:
   void StartAsHub() {
     Start();
-    ASSERT_TRUE(Eventually([&] {  // exchange/memory.h
+    ASSERT_TRUE(Eventually([&] {  // tcp/memory.h
       const std::string memory = Content(job_.directory() + "/exchange");
       return memory.size() > 5 && memory[5] == 1;
     }));

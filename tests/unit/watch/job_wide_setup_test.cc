@@ -1,5 +1,5 @@
 // Which tokens a leader has, from the real setup; and that strangers who know all but the secret get nowhere.
-#include "watchdog/watch/job_wide_setup.h"
+#include "watchdog/watch/cluster/coordinator_setup.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include "tests/unit/exchange/cluster.h"
 #include "tests/unit/exchange/redis_server.h"
 #include "tests/unit/exchange/relay.h"
-#include "watchdog/exchange/token.h"
-#include "watchdog/exchange/token_file.h"
+#include "watchdog/exchange/rendezvous/token.h"
+#include "watchdog/exchange/rendezvous/token_file.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -51,7 +51,7 @@ class JobWideSetup : public ::testing::Test {
     chmod(path.c_str(), mode);
     return path;
   }
-  // As JobWide does it.
+  // As ClusterCoordinator does it.
   std::optional<exchange::Setup> Real() {
     const std::optional<Plan> plan = SetupFor(context_, 1, environment_);
     if (!plan) return std::nullopt;

@@ -1,4 +1,4 @@
-#include "watchdog/watch/lease.h"
+#include "watchdog/watch/base/lease.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

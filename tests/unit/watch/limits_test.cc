@@ -1,4 +1,4 @@
-#include "watchdog/watch/limits.h"
+#include "watchdog/watch/base/limits.h"
 
 #include <gtest/gtest.h>
 

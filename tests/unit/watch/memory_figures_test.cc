@@ -1,4 +1,4 @@
-#include "watchdog/watch/memory_figures.h"
+#include "watchdog/watch/process/memory_figures.h"
 
 #include <gtest/gtest.h>
 

@@ -11,10 +11,10 @@
 
 #include "fake_rank.h"
 #include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/from_boxes.h"
-#include "watchdog/diagnosis/render.h"
-#include "watchdog/diagnosis/snapshot.h"
-#include "watchdog/diagnosis/where.h"
+#include "watchdog/diagnosis/model/snapshot.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/report/where.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::watch {

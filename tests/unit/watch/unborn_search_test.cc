@@ -1,4 +1,4 @@
-#include "watchdog/watch/unborn_search.h"
+#include "watchdog/watch/node/unborn_search.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "watchdog/watch/verdict.h"
+#include "watchdog/watch/leader/verdict.h"
 
 #include <gtest/gtest.h>
 

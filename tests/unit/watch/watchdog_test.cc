@@ -1,6 +1,6 @@
 // Whole watchdogs in real processes: who leads, what is said, how often, and how soon.
 #include "watchdog/watch/watchdog.h"
-#include "watchdog/diagnosis/from_boxes.h"
+#include "watchdog/diagnosis/view/from_boxes.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/reader/box.h"
 #include "watchdog/rundir/process.h"
-#include "watchdog/watch/clock.h"
+#include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::watch {
 namespace {
@@ -236,11 +236,11 @@ TEST_F(WatchdogTest, TheLongestWaitIsLearnedAndHandedOn) {
   job_[2].Enter();
   for (int rank : {0, 1, 2}) job_[rank].Return();
   const auto longest = [](FakeRank& rank) {
-    return static_cast<double>(rank.header().judgement.longest_wait_ns) / 1e9;
+    return static_cast<double>(rank.header().leader_state.longest_wait_ns) / 1e9;
   };
   EXPECT_TRUE(Eventually([&] { return longest(job_[0]) > 1.2; })) << longest(job_[0]);
   EXPECT_LT(longest(job_[0]), 2.5);
-  EXPECT_EQ(job_[0].header().judgement.suspect_after_ns, 10'000'000'000);
+  EXPECT_EQ(job_[0].header().leader_state.suspect_after_ns, 10'000'000'000);
   job_[0].header().state = static_cast<std::uint32_t>(format::ProcessState::kExiting);
   job_[0].header().last_words.written = 1;
   job_[0].Signal(SIGKILL);

@@ -1,0 +1,34 @@
+// Verdicts on simulated jobs held against the truth.
+#include <cstdio>
+#include <cstring>
+
+#include "tests/jobs/matrix/modes.h"
+
+namespace {
+
+constexpr char kUsage[] =
+    "job_matrix matrix  [--fault A,B] [--topology A,B] [--ranks 8,16,32] [--seeds 10] [--first 1] [--misses 20]\n"
+    "                   [--least 99.5]   every fault on every topology, and the misses with the command that repeats "
+    "each\n"
+    "job_matrix healthy [--jobs 2000] [--looks 3] [--first 1]     no fault, at any instant\n"
+    "job_matrix removed [--jobs 500] [--first 1] [--dir D] [--keep]   a fifth of the boxes missing, others cut\n"
+    "job_matrix sifted  [--jobs 500] [--first 1] [--newest 8] [--dir D] [--show] [--keep]   images without most calls\n"
+    "job_matrix scale   [--ranks 1024,2048,4096] [--records 2048] [--topology T] [--fault F] [--dir D] [--limit-gib "
+    "12] [--keep]\n"
+    "job_matrix timed   --dir D              what `scale` measures, of boxes that are there\n";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace ncclwatch::jobs;
+  const Options options(argc, argv);
+  const std::string mode = options.words().empty() ? "" : options.words().front();
+  if (mode == "matrix") return RunMatrix(options);
+  if (mode == "healthy") return RunHealthy(options);
+  if (mode == "removed") return RunRemoved(options);
+  if (mode == "sifted") return RunSifted(options);
+  if (mode == "scale") return RunScale(options, argv[0]);
+  if (mode == "timed") return RunTimed(options);
+  std::fputs(kUsage, stderr);
+  return 2;
+}

@@ -1,0 +1,29 @@
+// What a process has called, as a sequence, and the steps of its training in it.
+#pragma once
+
+#include <vector>
+
+#include "watchdog/diagnosis/compare/period.h"
+#include "watchdog/diagnosis/model/finding.h"
+#include "watchdog/diagnosis/view/view.h"
+
+namespace ncclwatch::diagnosis {
+
+struct History {
+  std::vector<const reader::Call*> calls;  // collectives and messages on all communicators, in the order of the calls
+  std::vector<reader::Call> read;          // some of them: what a sifted image had left out
+  bool whole = false;                      // from the first call of the process on
+};
+// All that is known of one rank; the only place that asks for more than its newest calls.
+History HistoryOf(const View& view, const Node& node);
+
+// Two calls are one symbol if NCCL would take the one for the other and they are made on one communicator. Sizes of
+// messages differ from step to step where experts get as many tokens as come; without `counts` those of collectives
+// do not count either.
+std::vector<Symbol> SymbolsOf(const View& view, const Node& node, const std::vector<const reader::Call*>& calls,
+                              bool counts = true);
+
+// In which step of the training each finding's call was made. Looks at one rank of each.
+void AddSteps(const View& view, std::vector<Finding>* findings);
+
+}  // namespace ncclwatch::diagnosis

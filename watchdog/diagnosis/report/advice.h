@@ -1,0 +1,15 @@
+// What to change so that a fault does not come again: one sentence for each kind, the last of the next steps of every
+// finding. docs/DIAGNOSES.md has it in the section of the kind, word for word (a test compares them). What to do about
+// the case at hand is said by whoever explains it, with its ranks and processes.
+#pragma once
+
+#include <string_view>
+
+#include "watchdog/diagnosis/model/finding.h"
+
+namespace ncclwatch::diagnosis {
+
+std::string_view Advice(Kind kind);
+void AddAdvice(Finding* finding);
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,169 @@
+#include "watchdog/diagnosis/report/json_writer.h"
+
+#include <cstdio>
+
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+// Length of the well-formed UTF-8 sequence at the start of text, 0 if there is none.
+std::size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto tail = [&](std::size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return tail(1) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    if (!tail(1) || !tail(2)) return 0;
+    if (first == 0xe0 && byte(1) < 0xa0) return 0;  // overlong
+    if (first == 0xed && byte(1) > 0x9f) return 0;  // surrogate
+    return 3;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    if (!tail(1) || !tail(2) || !tail(3)) return 0;
+    if (first == 0xf0 && byte(1) < 0x90) return 0;
+    if (first == 0xf4 && byte(1) > 0x8f) return 0;
+    return 4;
+  }
+  return 0;
+}
+
+void AppendEscaped(std::string_view text, std::string* to) {
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (c == '"' || c == '\\') {
+      *to += '\\';
+      *to += c;
+      ++i;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      char buffer[8];
+      std::snprintf(buffer, sizeof(buffer), "\\u%04x", static_cast<unsigned>(c));
+      *to += buffer;
+      ++i;
+    } else if (const std::size_t length = Utf8Length(text.substr(i)); length > 0) {
+      *to += PrintableJson(text.substr(i, length));
+      i += length;
+    } else {
+      *to += "\xef\xbf\xbd";
+      ++i;
+    }
+  }
+}
+
+}  // namespace
+
+void JsonWriter::Newline() {
+  text_ += '\n';
+  text_.append(static_cast<std::size_t>(depth_) * 2, ' ');
+}
+
+void JsonWriter::Separate() {
+  if (after_key_) {
+    after_key_ = false;
+    return;
+  }
+  if (!first_) text_ += line_ ? ", " : ",";
+  if (depth_ > 0 && !line_) Newline();
+  first_ = false;
+}
+
+JsonWriter& JsonWriter::BeginObject() {
+  Separate();
+  text_ += '{';
+  ++depth_;
+  first_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::BeginArray() {
+  Separate();
+  text_ += '[';
+  ++depth_;
+  first_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::BeginLine() {
+  BeginArray();
+  line_ = true;
+  return *this;
+}
+
+void JsonWriter::Close(char bracket) {
+  --depth_;
+  if (!first_ && !line_) Newline();
+  line_ = false;
+  text_ += bracket;
+  first_ = false;
+}
+
+JsonWriter& JsonWriter::EndObject() {
+  Close('}');
+  return *this;
+}
+
+JsonWriter& JsonWriter::EndArray() {
+  Close(']');
+  return *this;
+}
+
+JsonWriter& JsonWriter::Key(std::string_view key) {
+  Separate();
+  text_ += '"';
+  AppendEscaped(key, &text_);
+  text_ += "\": ";
+  after_key_ = true;
+  return *this;
+}
+
+JsonWriter& JsonWriter::String(std::string_view text) {
+  Separate();
+  text_ += '"';
+  AppendEscaped(text, &text_);
+  text_ += '"';
+  return *this;
+}
+
+JsonWriter& JsonWriter::Integer(std::int64_t value) {
+  Separate();
+  text_ += std::to_string(value);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Unsigned(std::uint64_t value) {
+  Separate();
+  text_ += std::to_string(value);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Seconds(double value) {
+  Separate();
+  // Not %f: the host program's locale may say comma.
+  const auto thousandths = static_cast<std::int64_t>(value * 1000 + (value < 0 ? -0.5 : 0.5));
+  const std::int64_t magnitude = thousandths < 0 ? -thousandths : thousandths;
+  char buffer[40];
+  std::snprintf(buffer, sizeof(buffer), "%s%lld.%03lld", thousandths < 0 ? "-" : "",
+                static_cast<long long>(magnitude / 1000), static_cast<long long>(magnitude % 1000));
+  text_ += buffer;
+  return *this;
+}
+
+JsonWriter& JsonWriter::Bool(bool value) {
+  Separate();
+  text_ += value ? "true" : "false";
+  return *this;
+}
+
+JsonWriter& JsonWriter::Null() {
+  Separate();
+  text_ += "null";
+  return *this;
+}
+
+std::string JsonWriter::Take() {
+  text_ += '\n';
+  return std::move(text_);
+}
+
+}  // namespace ncclwatch::diagnosis

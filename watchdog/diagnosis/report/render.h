@@ -1,0 +1,13 @@
+// A diagnosis as text.
+#pragma once
+
+#include <string>
+
+#include "watchdog/diagnosis/model/finding.h"
+
+namespace ncclwatch::diagnosis {
+
+std::string ToJson(const Diagnosis& diagnosis);  // ncclwatch.diagnosis/1, indented, ends with a newline
+std::string ToText(const Diagnosis& diagnosis);  // for a person and a terminal of 100 columns, without colour
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,174 @@
+// For a person at 3 a.m.: the verdict in the first line, then who is in which call, then why, then what to do.
+#include "watchdog/diagnosis/report/render.h"
+
+#include <algorithm>
+
+#include "ncclwatch/format/mpi_record.h"
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+constexpr std::size_t kColumns = 100;
+
+// Breaks at spaces; `first` before the first line, as many blanks before the others.
+std::string Wrapped(std::string_view first, const std::string& raw) {
+  const std::string text = Printable(raw);
+  const std::string blanks(first.size(), ' ');
+  std::string out(first);
+  std::size_t column = first.size();
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = std::min(text.find(' ', at), text.size());
+    if (column > first.size() && column + 1 + (end - at) > kColumns) {
+      out += "\n" + blanks;
+      column = blanks.size();
+    } else if (at > 0) {
+      out += ' ';
+      ++column;
+    }
+    out.append(text, at, end - at);
+    column += end - at;
+    at = end + 1;
+  }
+  return out + "\n";
+}
+
+std::string Cut(const std::string& text, std::size_t width) {
+  return text.size() <= width ? text : text.substr(0, width - 2) + "..";
+}
+
+std::string Padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+std::string WhoText(const Finding& finding) {
+  if (finding.culprits.empty()) return "no single rank";
+  std::string text = Ranks(finding.culprits);
+  std::vector<std::string> places;
+  for (const Culprit& culprit : finding.culprit_details) {
+    if (culprit.host.empty() && !culprit.pid) continue;
+    std::string place = culprit.host;
+    if (culprit.pid) place += (place.empty() ? "pid " : " pid ") + std::to_string(*culprit.pid);
+    places.push_back(std::move(place));
+  }
+  constexpr std::size_t kEnough = 3;
+  const std::size_t all = places.size();
+  if (all > kEnough) places.resize(kEnough);
+  if (places.empty()) return text;
+  return text + " (" + Join(places, ", ") + (all > kEnough ? ", ..." : "") + ")";
+}
+
+std::string StateText(const CallSummary& call) {
+  switch (call.state) {
+    case CallState::kNotCalled: return "not called";
+    case CallState::kEntered: return "inside the call";
+    case CallState::kReturned: return call.mpi ? "returned" : "enqueued";
+    case CallState::kStarted: return "begun on the GPU";
+    case CallState::kFinished: return "finished";
+    case CallState::kFailed: return "failed: " + call.result.value_or("?");
+    case CallState::kNotObserved: return "not observed";
+  }
+  return "?";
+}
+
+struct Row {
+  std::string ranks, call, state, since, site;
+};
+
+std::string Table(const std::vector<CallSummary>& calls) {
+  constexpr std::size_t kMostRanks = 24;
+  constexpr std::size_t kMostCall = 44;
+  std::vector<Row> rows = {{"RANKS", "CALL", "STATE", "SINCE", "FROM"}};
+  bool several = false;
+  for (const CallSummary& call : calls) {
+    several = several || call.communicator != calls.front().communicator || call.position != calls.front().position;
+  }
+  for (const CallSummary& call : calls) {
+    Row row;
+    row.ranks = Cut(RankSet(call.ranks), kMostRanks);
+    row.call = call.op ? CallText(call) : "-";
+    if (several) row.call += " " + Hex16(call.communicator).substr(0, 8);
+    if (several && call.position != format::kNotMatched) row.call += "#" + std::to_string(call.position);
+    row.call = Cut(row.call, kMostCall);
+    row.state = StateText(call);
+    if (call.elapsed_s) row.since = Seconds(static_cast<std::int64_t>(*call.elapsed_s * 1e9));
+    if (call.site && *call.site != 0) row.site = call.site_text.value_or("");
+    rows.push_back(std::move(row));
+  }
+  std::size_t widths[4] = {};
+  for (const Row& row : rows) {
+    const std::string* cells[4] = {&row.ranks, &row.call, &row.state, &row.since};
+    for (int i = 0; i < 4; ++i) widths[i] = std::max(widths[i], cells[i]->size());
+  }
+  std::string out;
+  for (const Row& row : rows) {
+    std::string line = "  " + Padded(row.ranks, widths[0]) + "  " + Padded(row.call, widths[1]) + "  " +
+                       Padded(row.state, widths[2]) + "  " + Padded(row.since, widths[3]) + "  " + row.site;
+    line.erase(line.find_last_not_of(' ') + 1);
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string StepText(const Step& step) {
+  std::string text = (step.exact ? "step " : "about step ") + std::to_string(step.number);
+  if (step.call && step.calls > 1) text += ", call " + std::to_string(*step.call) + " of " + std::to_string(step.calls);
+  return text + " (" + Ranks({step.rank}) + ")";
+}
+
+std::string Story(const Finding& finding) {
+  std::string out = "\n" + Wrapped("  ", finding.summary) + "\n";
+  if (finding.communicator) {
+    std::string line = "  communicator " + Hex16(finding.communicator->id);
+    if (!finding.communicator->label.empty()) line += " \"" + finding.communicator->label + "\"";
+    line += ", " + Plural(finding.communicator->size, "rank");
+    if (!finding.communicator->members.empty()) line += ": " + RankSet(finding.communicator->members);
+    if (finding.position) line += "; position " + std::to_string(*finding.position);
+    if (finding.step) line += "; " + StepText(*finding.step);
+    out += Wrapped("  ", line.substr(2));
+  }
+  if (!finding.calls.empty()) out += Table(finding.calls);
+  out += "\n";
+  if (!finding.evidence.empty()) out += "  why\n";
+  for (const std::string& line : finding.evidence) out += Wrapped("    - ", line);
+  if (!finding.next_steps.empty()) out += "  next\n";
+  for (const std::string& line : finding.next_steps) out += Wrapped("    - ", line);
+  return out;
+}
+
+std::string Verdict(const Finding& finding) {
+  return std::string(Name(finding.kind)) + " (" + std::string(Name(finding.certainty)) + "): " + WhoText(finding);
+}
+
+std::string Footer(const Diagnosis& diagnosis) {
+  std::string line = "job " + (diagnosis.job.empty() ? std::string("without a name") : diagnosis.job) + ", attempt " +
+                     std::to_string(diagnosis.attempt) + ": " + std::to_string(diagnosis.watched) + "/" +
+                     std::to_string(diagnosis.expected) +
+                     (diagnosis.hosts.empty() ? " ranks told of" : " ranks watched on " + Join(diagnosis.hosts, ", "));
+  if (!diagnosis.unseen_ranks.empty()) line += "; not seen: " + Ranks(diagnosis.unseen_ranks);
+  if (!diagnosis.findings.empty()) line += "; judged at " + UtcTime(diagnosis.findings.front().detected_at_ns);
+  std::string out = Wrapped("", line);
+  for (const std::string& note : diagnosis.notes) out += Wrapped("note: ", note);
+  return out;
+}
+
+}  // namespace
+
+std::string ToText(const Diagnosis& diagnosis) {
+  if (diagnosis.findings.empty()) {
+    const char* what = diagnosis.hosts.empty() && diagnosis.processes > 0 ? "dumps" : "black boxes";
+    return std::string("healthy: nothing is wrong as far as the ") + what + " tell\n" + Footer(diagnosis);
+  }
+  std::string out;
+  for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
+    const Finding& finding = diagnosis.findings[i];
+    if (i > 0) out += "\n";
+    if (i > 0) out += finding.caused_by ? "and, as a consequence: " : "also: ";
+    out += Wrapped("", Verdict(finding)) + Story(finding);
+  }
+  return out + "\n" + Footer(diagnosis);
+}
+
+}  // namespace ncclwatch::diagnosis

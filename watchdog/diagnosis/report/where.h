@@ -1,0 +1,23 @@
+// Where the culprits stood, from stacks that were taken once the verdict was out: quoted, never judged by. A verdict is
+// published without them and told again with them, so this only adds: what was said stays as it was.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "watchdog/diagnosis/model/finding.h"
+#include "watchdog/diagnosis/model/snapshot.h"
+#include "watchdog/reader/stacks.h"
+
+namespace ncclwatch::diagnosis {
+
+// Takes those of `all` that were taken for the verdict which the snapshot is about.
+void UseStacks(const std::vector<reader::VerdictStacks>& all, Snapshot* snapshot);
+
+// For every living culprit whose process is among `stacks`: Culprit::where, and a line or two in front of the evidence.
+void AddWhere(const std::vector<reader::ProcessStacks>& stacks, Diagnosis* diagnosis);
+
+// Those lines alone, of all findings: "rank 2 stands in next_batch (train.py:57), called from main (train.py:91)".
+std::vector<std::string> WhereLines(const Diagnosis& diagnosis);
+
+}  // namespace ncclwatch::diagnosis
