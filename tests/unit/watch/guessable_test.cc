@@ -96,7 +96,7 @@ class StrangerAsHub {
     ++said_;
     exchange_->Send("*", Type::kFetch, nodes::Write(nodes::Fetch{said_, 1000, 0, 1 << 20}));
     exchange_->Send("*", Type::kAction, nodes::Write(nodes::Action{.evidence = true, .judged_ns = 0, .stacks = {}}));
-    nodes::Word word;
+    nodes::VerdictBroadcast word;
     word.revision = word.verdicts = said_;
     word.limits = {1, 2};
     word.longest_wait_ns = 1'000'000'000'000;
