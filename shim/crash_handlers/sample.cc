@@ -151,14 +151,15 @@ std::uint64_t AppendMaps(const Box& box, std::uint64_t offset) {
   return used;
 }
 
-// The descriptor may have been closed by the host, and be another file's by now. A limit on the size of files would
-// send SIGXFSZ. One sample a process: a thread that dies at the same time leaves its words alone, and a later signal
-// replaces the sample of one that the process survived.
+// The host may have closed the descriptor, and its number be another file's by now.
+bool IsBox(const Box& box, const struct stat& file) { return file.st_ino == box.inode && file.st_dev == device; }
+
+// A limit on the size of files would send SIGXFSZ. One sample a process: a thread that dies at the same time leaves its
+// words alone.
 bool MayAppend(const Box& box, std::uint64_t most) {
   struct stat file {};
   rlimit limit{};
-  return fstat(box.fd, &file) == 0 && file.st_ino == box.inode && file.st_dev == device &&
-         (static_cast<std::uint64_t>(file.st_size) == box.file_bytes || replaceable) &&
+  return fstat(box.fd, &file) == 0 && IsBox(box, file) && static_cast<std::uint64_t>(file.st_size) == box.file_bytes &&
          getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
          (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= box.file_bytes + most);
 }
@@ -217,11 +218,18 @@ void WritePlace(Box& box, const ucontext_t& context, format::FatalSignal* entry)
   Put(entry->frames, 1u);
 }
 
+void DropReplaceableSample(const Box& box) {
+  if (!replaceable) return;
+  replaceable = false;
+  struct stat file {};
+  if (fstat(box.fd, &file) == 0 && IsBox(box, file)) syscall(SYS_ftruncate, box.fd, box.file_bytes);
+}
+
 bool AppendSample(const Box& box, const ucontext_t& context, const format::FatalSignal& entry) {
   if (stack_bytes == 0) return false;
   const std::uint64_t most = kHead + format::kMostSampledMaps + stack_bytes;
+  DropReplaceableSample(box);
   if (!MayAppend(box, most)) return false;
-  if (replaceable && syscall(SYS_ftruncate, box.fd, box.file_bytes) != 0) return false;
   replaceable = (entry.flags & format::kSignalHandled) != 0;
   head = {};
   CopyRegisters(context, &head.thread);

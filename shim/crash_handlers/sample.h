@@ -23,5 +23,7 @@ std::uint64_t StackPointerOf(const ucontext_t& context);
 void WritePlace(Box& box, const ucontext_t& context, format::FatalSignal* entry);
 // Appends a sample (format/sample.h) to the file of the box. False if there is no room, or if it is not wanted.
 bool AppendSample(const Box& box, const ucontext_t& context, const format::FatalSignal& entry);
+// Cuts off the sample of a signal that the application handled. Its entry has given way to newer ones.
+void DropReplaceableSample(const Box& box);
 
 }  // namespace ncclwatch::shim

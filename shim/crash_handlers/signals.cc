@@ -97,7 +97,7 @@ void WriteSignal(Box& box, int signal, const siginfo_t& info, const ucontext_t& 
     PutText(entry.thread_name, name);
     WritePlace(box, context, &entry);
   });
-  if (handled && number >= kHandledSampled) return;
+  if (handled && number >= kHandledSampled) return DropReplaceableSample(box);
   if (!handled) NoteCrash(box, signal);
   // The words come first: they are whole whatever becomes of the sample.
   if (AppendSample(box, context, written)) Put(written.flags, flags | format::kSignalSampled);

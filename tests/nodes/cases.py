@@ -65,7 +65,7 @@ def node_lost(build):
         first = found["findings"][0]
         if first["kind"] != "dead_rank" or first["certainty"] != "likely" or first["culprits"] != [4, 5]:
             raise Failure(f"{json.dumps(first, indent=1)}\n{job.output()}")
-        if "not been heard of" not in first["summary"]:
+        if "not been heard from" not in first["summary"]:
             raise Failure(first["summary"])
 
 

@@ -213,6 +213,13 @@ std::uint64_t ElfFile::FirstAddress() const {
   return first;
 }
 
+std::uint64_t ElfFile::EndAddress() const {
+  std::uint64_t end = 0;
+  for (const Elf64_Phdr& segment : segments_)
+    if (segment.p_type == PT_LOAD) end = std::max(end, segment.p_vaddr + segment.p_memsz);
+  return end;
+}
+
 std::optional<std::uint64_t> ElfFile::AddressOfOffset(std::uint64_t offset, bool executable) const {
   for (const Elf64_Phdr& segment : segments_) {
     if (segment.p_type != PT_LOAD || ((segment.p_flags & PF_X) != 0) != executable) continue;

@@ -60,6 +60,7 @@ class ElfFile : public Reader {
   // From an offset in the file, as a mapping has it, to the link-time address that it is loaded at.
   std::optional<std::uint64_t> AddressOfOffset(std::uint64_t offset, bool executable) const;
   std::uint64_t FirstAddress() const;  // link-time, of the first loaded page
+  std::uint64_t EndAddress() const;    // ... behind the last loaded byte
   // None if it has no table, or one that no linker writes.
   std::optional<UnwindTable> FindUnwindTable();
   // It has its exported names only: others may be in a file of their own (see DebugFileOf).

@@ -120,6 +120,10 @@ void Modules::Open(Module* module, const Mapping& code) {
   if (module->file) {
     if (const auto address = module->file->AddressOfOffset(code.offset, true)) {
       module->bias = code.begin - *address;
+      if (gone_since_ns_) {  // only mappings of code are known
+        module->begin = std::min(module->begin, module->bias + module->file->FirstAddress());
+        module->end = std::max(module->end, module->bias + module->file->EndAddress());
+      }
       return;
     }
     module->file = nullptr;

@@ -204,7 +204,7 @@ TEST(Nodes, ANodeThatIsNotHeardOfIsNeverCertain) {
   const Diagnosis verdict = network.JudgeThin(job.now_ns(), job.limits);
   Expect(verdict, Kind::kDeadRank, Certainty::kLikely, {2, 3});
   EXPECT_NE(verdict.findings[0].summary.find("host1"), std::string::npos) << verdict.findings[0].summary;
-  EXPECT_NE(verdict.findings[0].summary.find("not been heard of"), std::string::npos);
+  EXPECT_NE(verdict.findings[0].summary.find("not been heard from"), std::string::npos);
 }
 
 TEST(Nodes, ACutOffNodeThatTheOthersWorkOnWithIsNotObserved) {
