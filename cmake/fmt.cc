@@ -12,4 +12,13 @@ namespace {
 [[gnu::used]] std::string (*const vformat)(fmt::string_view, fmt::format_args) = &fmt::vformat;
 [[gnu::used]] constexpr auto* kThousandsSeparator = &fmt::detail::thousands_sep_impl<char>;
 [[gnu::used]] constexpr auto* kDecimalPoint = &fmt::detail::decimal_point_impl<char>;
+#if FMT_VERSION >= 100000
+#if FMT_VERSION >= 110000
+using Specs = fmt::format_specs;
+#else
+using Specs = fmt::format_specs<>;
+#endif
+using WriteLocalized = bool (*)(fmt::appender, fmt::loc_value, const Specs&, fmt::detail::locale_ref);
+[[gnu::used]] constexpr WriteLocalized kWriteLocalized = &fmt::detail::write_loc;
+#endif
 }  // namespace
