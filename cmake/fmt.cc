@@ -3,22 +3,17 @@
 // into other people's processes.
 //
 // Without locales: those of the C++ library, linked statically, would be made before main in each process.
-#define FMT_HEADER_ONLY 1
 #define FMT_STATIC_THOUSANDS_SEPARATOR ','
-#include <fmt/format.h>
+#include <fmt/format-inl.h>
 
-// Functions in a header are compiled where they are used.
-namespace {
-[[gnu::used]] std::string (*const vformat)(fmt::string_view, fmt::format_args) = &fmt::vformat;
-[[gnu::used]] constexpr auto* kThousandsSeparator = &fmt::detail::thousands_sep_impl<char>;
-[[gnu::used]] constexpr auto* kDecimalPoint = &fmt::detail::decimal_point_impl<char>;
-#if FMT_VERSION >= 100000
-#if FMT_VERSION >= 110000
-using Specs = fmt::format_specs;
-#else
-using Specs = fmt::format_specs<>;
-#endif
-using WriteLocalized = bool (*)(fmt::appender, fmt::loc_value, const Specs&, fmt::detail::locale_ref);
-[[gnu::used]] constexpr WriteLocalized kWriteLocalized = &fmt::detail::write_loc;
-#endif
-}  // namespace
+// What <fmt/format.h> declares as `extern template`.
+FMT_BEGIN_NAMESPACE
+namespace detail {
+template dragonbox::decimal_fp<float> dragonbox::to_decimal(float) noexcept;
+template dragonbox::decimal_fp<double> dragonbox::to_decimal(double) noexcept;
+template thousands_sep_result<char> thousands_sep_impl(locale_ref);
+template char decimal_point_impl(locale_ref);
+template void buffer<char>::append(const char*, const char*);
+template void vformat_to(buffer<char>&, string_view, decltype(format_args()), locale_ref);
+}  // namespace detail
+FMT_END_NAMESPACE
