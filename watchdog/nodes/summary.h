@@ -3,7 +3,7 @@
 //
 // A session begins with a message numbered 0 that names everything; later ones speak of processes and members by the
 // numbers given there. Where one is missing the hub cannot know what changed, and asks for a new session. Pure; nothing
-// here trusts a byte. docs/NODES.md draws the bytes.
+// here trusts a byte.
 #pragma once
 
 #include <cstdint>
