@@ -113,13 +113,14 @@ void AppendStack(const Box& box, std::uint64_t stack, std::uint64_t offset, form
   }
 }
 
-// Where the host has used up its descriptors its limit is raised for a moment: the process ends anyhow.
-int OpenMaps() {
+// Where a process that ends has used up its descriptors, its limit is raised for a moment. A process that handles the
+// signal may live on: its limit stays.
+int OpenMaps(bool ends) {
   constexpr int kFlags = O_RDONLY | O_CLOEXEC;
   const auto open = [] { return static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", kFlags)); };
   int fd = open();
   rlimit limit{};
-  if (fd >= 0 || errno != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
+  if (fd >= 0 || !ends || errno != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max)
     return fd;
   const rlimit more{limit.rlim_cur + 1, limit.rlim_max};
   setrlimit(RLIMIT_NOFILE, &more);
@@ -129,9 +130,9 @@ int OpenMaps() {
 }
 
 // The bytes appended.
-std::uint64_t AppendMaps(const Box& box, std::uint64_t offset) {
+std::uint64_t AppendMaps(const Box& box, std::uint64_t offset, bool ends) {
   constexpr std::uint64_t kMostRead = 16 << 20;
-  const int fd = OpenMaps();
+  const int fd = OpenMaps(ends);
   if (fd < 0) return 0;
   std::uint64_t used = 0;
   const auto append = [&](const char* line, std::size_t bytes) {
@@ -236,7 +237,7 @@ bool AppendSample(const Box& box, const ucontext_t& context, const format::Fatal
   FillHeader(box, entry);
   const std::uint64_t begin = box.file_bytes;
   head.header.maps_offset = kHead;
-  head.header.maps_bytes = AppendMaps(box, begin + kHead);
+  head.header.maps_bytes = AppendMaps(box, begin + kHead, !replaceable);
   const std::uint64_t stack = kHead + (head.header.maps_bytes + kSmallestPage - 1) / kSmallestPage * kSmallestPage;
   head.thread.stack_offset = stack;
   AppendStack(box, StackPointerOf(context), begin + stack, &head.thread);

@@ -32,7 +32,7 @@ if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
                             ${CMAKE_CURRENT_LIST_DIR}/watch/call_sites_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/clock_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/farewell_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/guessable_test.cc
-                            ${CMAKE_CURRENT_LIST_DIR}/watch/job_wide_setup_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/coordinator_setup_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/memory_figures_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/stacks_of_verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/unborn_search_test.cc

@@ -134,10 +134,10 @@ class Box {
     header_->head = head_;
     header_->nccl_version = 22809;
     header_->gpu_marks = static_cast<std::uint32_t>(Marks());
-    FillJudgement();
+    FillLeaderState();
   }
 
-  void FillJudgement() {
+  void FillLeaderState() {
     const std::int64_t at = scene_.LastAct(rank_);
     const int node = job_.node_of(rank_), hub = scene_.Hub(at);
     if (scene_.LeaderOf(node, at) != rank_) return;

@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 using exchange::Token;
 using testing::Cluster;
 
-class JobWideSetup : public ::testing::Test {
+class CoordinatorSetup : public ::testing::Test {
  protected:
-  JobWideSetup() {
+  CoordinatorSetup() {
     char name[] = "/tmp/ncclwatch-setup-XXXXXX";
     top_ = mkdtemp(name);
     header_->identity.world_size = 4;
@@ -42,7 +42,7 @@ class JobWideSetup : public ::testing::Test {
                     "HOME=" + top_ + "/home"};
     fs::create_directory(top_ + "/home");
   }
-  ~JobWideSetup() override { fs::remove_all(top_); }
+  ~CoordinatorSetup() override { fs::remove_all(top_); }
 
   std::string Write(const std::string& text, mode_t mode) const {
     const std::string path = top_ + "/secret";
@@ -70,7 +70,7 @@ class JobWideSetup : public ::testing::Test {
   FoundTokens found_;
 };
 
-TEST_F(JobWideSetup, WithASecretThereIsNoOtherToken) {
+TEST_F(CoordinatorSetup, WithASecretThereIsNoOtherToken) {
   context_.settings.token = "the secret";
   context_.settings.out = top_ + "/out";
   for (const char* address : {"auto", "tcp://127.0.0.1:7777", "redis://127.0.0.1"}) {
@@ -83,7 +83,7 @@ TEST_F(JobWideSetup, WithASecretThereIsNoOtherToken) {
   }
 }
 
-TEST_F(JobWideSetup, ASecretInAFileCountsAndOneThatOthersMayReadEndsTheExchange) {
+TEST_F(CoordinatorSetup, ASecretInAFileCountsAndOneThatOthersMayReadEndsTheExchange) {
   context_.settings.token = "in the environment";
   context_.settings.token_file = Write("in the file\n", 0600);
   const std::optional<exchange::Setup> setup = Real();
@@ -114,7 +114,7 @@ TEST_F(JobWideSetup, ASecretInAFileCountsAndOneThatOthersMayReadEndsTheExchange)
   refused(path, "another user");
 }
 
-TEST_F(JobWideSetup, OneUsersNodesFindTheSameSecretWhoeverIsFirst) {
+TEST_F(CoordinatorSetup, OneUsersNodesFindTheSameSecretWhoeverIsFirst) {
   std::vector<exchange::Secret> found(8);
   std::vector<std::thread> nodes;
   for (exchange::Secret& one : found)
@@ -131,7 +131,7 @@ TEST_F(JobWideSetup, OneUsersNodesFindTheSameSecretWhoeverIsFirst) {
   EXPECT_EQ(std::distance(fs::directory_iterator(top_ + "/home/.ncclwatch"), {}), 2) << "no draft is left";
 }
 
-TEST_F(JobWideSetup, WithoutASecretTheJobMakesOneWhereItsUserHasAPlace) {
+TEST_F(CoordinatorSetup, WithoutASecretTheJobMakesOneWhereItsUserHasAPlace) {
   const std::optional<exchange::Setup> setup = Real();
   ASSERT_TRUE(setup);
   ASSERT_EQ(setup->tokens.size(), 2u);
@@ -150,7 +150,7 @@ TEST_F(JobWideSetup, WithoutASecretTheJobMakesOneWhereItsUserHasAPlace) {
   EXPECT_TRUE(fs::exists(top_ + "/out/.ncclwatch/token-" + exchange::FileNameOf(Job())));
 }
 
-TEST_F(JobWideSetup, APlaceThatOthersCanWriteToKeepsNoSecret) {
+TEST_F(CoordinatorSetup, APlaceThatOthersCanWriteToKeepsNoSecret) {
   fs::create_directory(top_ + "/home/.ncclwatch");
   chmod((top_ + "/home/.ncclwatch").c_str(), 0777);
   const std::optional<exchange::Setup> setup = Real();
@@ -158,13 +158,13 @@ TEST_F(JobWideSetup, APlaceThatOthersCanWriteToKeepsNoSecret) {
   EXPECT_TRUE(setup->tokens[0].guessable);
 }
 
-TEST_F(JobWideSetup, AHomeThatIsNotThereIsNotMade) {
+TEST_F(CoordinatorSetup, AHomeThatIsNotThereIsNotMade) {
   fs::remove_all(top_ + "/home");
   EXPECT_EQ(Real()->tokens.size(), 1u);
   EXPECT_FALSE(fs::exists(top_ + "/home"));
 }
 
-TEST_F(JobWideSetup, ASecretOfALongEndedJobIsRemovedAndOneInUseIsKept) {
+TEST_F(CoordinatorSetup, ASecretOfALongEndedJobIsRemovedAndOneInUseIsKept) {
   const std::string place = top_ + "/home/.ncclwatch";
   for (const char* name : {"old", "used"}) {
     ASSERT_EQ(exchange::SharedSecret(place, name).text.size(), 64u);
@@ -177,7 +177,7 @@ TEST_F(JobWideSetup, ASecretOfALongEndedJobIsRemovedAndOneInUseIsKept) {
   EXPECT_TRUE(fs::exists(place + "/token-used"));
 }
 
-TEST_F(JobWideSetup, AnAddressWithoutAnIdentityNeedsASecret) {
+TEST_F(CoordinatorSetup, AnAddressWithoutAnIdentityNeedsASecret) {
   environment_ = {"HOME=" + top_ + "/home"};
   header_->identity = {};
   for (const char* address : {"tcp://127.0.0.1:7777", "redis://127.0.0.1"}) {
@@ -200,7 +200,7 @@ TEST_F(JobWideSetup, AnAddressWithoutAnIdentityNeedsASecret) {
 // ---- strangers
 // -------------------------------------------------------------------------------------------------------
 
-class JobWideStrangers : public JobWideSetup {
+class CoordinatorStrangers : public CoordinatorSetup {
  protected:
   // A node of the job that has the secret, or somebody who knows everything else.
   exchange::Setup Of(const std::string& node, const std::string& address, bool stranger = false) {
@@ -216,7 +216,7 @@ class JobWideStrangers : public JobWideSetup {
   Cluster cluster_;
 };
 
-TEST_F(JobWideStrangers, WhoDialsWithoutTheSecretIsNoMember) {
+TEST_F(CoordinatorStrangers, WhoDialsWithoutTheSecretIsNoMember) {
   const std::string address = "tcp://127.0.0.1:" + std::to_string(testing::FreePort());
   cluster_.Add(Of("hub", address));
   ASSERT_TRUE(cluster_.UntilAllHave("hub"));
@@ -228,7 +228,7 @@ TEST_F(JobWideStrangers, WhoDialsWithoutTheSecretIsNoMember) {
   EXPECT_NE(cluster_[1].HubNode(), "hub");
 }
 
-TEST_F(JobWideStrangers, WhoListensAtTheMeetingPlaceWithoutTheSecretIsNoHub) {
+TEST_F(CoordinatorStrangers, WhoListensAtTheMeetingPlaceWithoutTheSecretIsNoHub) {
   const std::uint16_t port = testing::FreePort();
   cluster_.Add(Of("stranger", "tcp://127.0.0.1:" + std::to_string(port), true));
   ASSERT_TRUE(cluster_.Until([&] { return cluster_[0].IsHub(); }));
@@ -239,7 +239,7 @@ TEST_F(JobWideStrangers, WhoListensAtTheMeetingPlaceWithoutTheSecretIsNoHub) {
   EXPECT_TRUE(cluster_[0].Take().empty());
 }
 
-TEST_F(JobWideStrangers, WhoWritesToRedisWithoutTheSecretIsNotRead) {
+TEST_F(CoordinatorStrangers, WhoWritesToRedisWithoutTheSecretIsNotRead) {
   if (!testing::RedisServer::IsInstalled()) GTEST_SKIP() << "no redis-server";
   testing::RedisServer server;
   const std::string address = "redis://127.0.0.1:" + std::to_string(server.port());
