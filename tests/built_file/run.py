@@ -2,6 +2,7 @@
 """The built libraries, the preloaded files and their cores: what they need and export, and that a process without NCCL
 neither sees nor pays for them."""
 
+import glob
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ ROOT = os.path.join(HERE, "..", "..")
 # libgcc_s stays dynamic (libgcc_eh alone would force glibc 2.35); the rest is glibc itself.
 ALLOWED_NEEDED = {"libc.so.6", "libgcc_s.so.1", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
                   "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+DEMO_NEEDED = {"libnccl.so.2", "libcudart.so.12", "libcudart.so.13", "libcuda.so.1"}
 # Beside the functions of nccl.def: the interposed functions of libc, the profiler plugin, the annotation API.
 OTHER_EXPORTS = re.compile(r"dlsym|_exit|_Exit|quick_exit|ncclProfiler_v\d+|ncclwatch_\w+")
 HIGHEST_GLIBC = (2, 28)
@@ -46,6 +48,13 @@ def files(sandbox):
 
 def core_of(path):
     return path[:-len(".so")] + "-core.so"
+
+
+def shipped(sandbox):
+    """Whatever a package brings along that asks for a glibc: cores, the command, and what `ncclwatch demo` runs."""
+    build = os.path.dirname(os.path.dirname(library(sandbox)))
+    demo = [os.path.join(build, "examples", "stuck_data_loader"), *glob.glob(os.path.join(build, "softgpu", "*.so.*"))]
+    return [*map(core_of, files(sandbox)), os.path.join(build, "bin", "ncclwatch"), *filter(os.path.exists, demo)]
 
 
 def plain_build(sandbox):
@@ -135,7 +144,7 @@ def no_version_nodes(sandbox):
 @case
 def highest_glibc(sandbox):
     plain_build(sandbox)
-    for path in map(core_of, files(sandbox)):
+    for path in shipped(sandbox):
         text = tool("readelf", "-VW", path)
         versions = sorted({tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_(\d+(?:\.\d+)+)", text)})
         print(f"{os.path.basename(path)} needs glibc", ".".join(map(str, versions[-1])))
@@ -143,6 +152,7 @@ def highest_glibc(sandbox):
                  if any(f"GLIBC_{'.'.join(map(str, v))}" in line for v in versions if v > HIGHEST_GLIBC)]
         check(versions[-1] <= HIGHEST_GLIBC, f"{path} needs a glibc newer than {HIGHEST_GLIBC}: {users}")
         check("GLIBCXX" not in text and "CXXABI" not in text, f"{path} needs the shared libstdc++")
+        check_equal(sorted(set(needed(path)) - ALLOWED_NEEDED - DEMO_NEEDED), [], f"libraries that {path} needs")
 
 
 @case

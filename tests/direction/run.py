@@ -20,6 +20,7 @@ MIDDLE = GROUND | {"watchdog/nodes", "watchdog/watch", "watchdog/exchange", "wat
 MAY_INCLUDE = {
     "include": {"include"},
     "watchdog/text": {"watchdog/text"},
+    "watchdog/glibc_floor": {"watchdog/glibc_floor"},
     # Pure: boxes' images and the contract, no settings, no file, no process.
     "watchdog/diagnosis": CONTRACT | {"watchdog/reader", "watchdog/diagnosis"},
     "watchdog/descriptors": {"watchdog/descriptors"},

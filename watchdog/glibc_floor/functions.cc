@@ -19,6 +19,8 @@ NCCLWATCH_FLOOR std::uint32_t arc4random() {
 }
 
 // 2.33. The struct is the kernel's on x86-64 and aarch64; its header would declare these functions otherwise.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // struct stat has the name of the function
 NCCLWATCH_FLOOR int stat(const char* path, void* to) {
   return static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, path, to, 0));
 }
@@ -33,6 +35,7 @@ NCCLWATCH_FLOOR int fstat64(int fd, void* to) { return static_cast<int>(syscall(
 NCCLWATCH_FLOOR int stat64(const char* path, void* to) {
   return static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, path, to, 0));
 }
+#pragma GCC diagnostic pop
 
 // 2.32. glibc keeps two signals for itself, which nobody may block.
 NCCLWATCH_FLOOR int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) {

@@ -1,31 +1,7 @@
 // Functions of glibc that got a new version when they moved from libpthread and libdl into libc (2.34), though nothing
 // of them had changed. All calls of ours, those of the static libraries included, go to the oldest version, so that the
 // library loads on any glibc since 2.28.
-#if defined(__x86_64__)
-#define OLDEST 2.2.5
-#else
-#define OLDEST 2.17
-#endif
-        .macro OLD name, version
-        .text
-        .globl  \name
-        .hidden \name
-        .type   \name, %function
-        .p2align 4
-\name:
-#if defined(__x86_64__)
-        endbr64
-        jmp     *ncclwatch_old_\name@GOTPCREL(%rip)
-        .symver ncclwatch_old_\name, \name@GLIBC_\version
-#else
-        hint    #34
-        adrp    x16, :got:ncclwatch_old_\name
-        ldr     x16, [x16, :got_lo12:ncclwatch_old_\name]
-        br      x16
-        .symver ncclwatch_old_\name, \name@GLIBC_\version
-#endif
-        .size   \name, .-\name
-        .endm
+#include "watchdog/glibc_floor/old_version.h"
 
         OLD     dladdr, OLDEST
         OLD     dlclose, OLDEST

@@ -1,0 +1,15 @@
+// Likewise (old_versions.S) what the injected library does not call.
+#include "watchdog/glibc_floor/old_version.h"
+
+        OLD     __pthread_key_create, OLDEST
+        OLD     dlsym, OLDEST
+        OLD     exp, OLDEST
+        OLD     log, OLDEST
+        OLD     log2, OLDEST
+        OLD     pow, OLDEST
+#if defined(__x86_64__)
+        OLD     pthread_setname_np, 2.12
+#else
+        OLD     pthread_setname_np, OLDEST
+#endif
+        .section .note.GNU-stack, "", %progbits
