@@ -4,8 +4,10 @@
 #include <exception>
 #include <string>
 
+#include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
+#include "ncclwatch/version.h"
 
 namespace {
 
@@ -21,6 +23,13 @@ std::string Help() {
       "\nDIR is a run directory, or `latest`; the default is the newest one. `ncclwatch COMMAND --help` says more.\n"
       "Exit status: 0 healthy or done, 1 a problem was found, 2 usage, 3 input unreadable.\n";
   return text;
+}
+
+// A line for each command: `ncclwatch help --json`.
+int DescribeAll() {
+  for (const Command& command : Commands())
+    if (const int status = command.function(command, {kHelpAsJson}); status != kDone) return status;
+  return kDone;
 }
 
 }  // namespace
@@ -41,6 +50,7 @@ int main(int argc, char** argv) {
     return kDone;
   }
   const bool help = name == "help";
+  if (help && words[1] == "--json") return DescribeAll();
   const Command* command = FindCommand(help ? words[1] : name);
   if (!command) {
     Complain("", "there is no command '{}'; `ncclwatch --help` lists them", help ? words[1] : name);

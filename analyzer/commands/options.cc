@@ -1,6 +1,7 @@
 #include "analyzer/commands/options.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "analyzer/console/print.h"
 
@@ -13,6 +14,10 @@ Options::Options(const Command& command, const std::string& description)
 }
 
 std::optional<int> Options::Read(const Arguments& arguments) {
+  if (arguments.size() == 1 && arguments.front() == kHelpAsJson) {
+    Print("{}\n", HelpAsJson().dump());
+    return kDone;
+  }
   Arguments reversed(arguments.rbegin(), arguments.rend());  // CLI11 takes them so
   try {
     parse(std::move(reversed));
@@ -31,6 +36,26 @@ std::string Options::Help() const {
   const std::size_t first = declared.find("\n\n");
   return fmt::format("Usage: ncclwatch {} {}\n\n{}\n{}", command_.name, command_.synopsis, description_,
                      first == std::string::npos ? "" : declared.substr(first + 1));
+}
+
+nlohmann::ordered_json Options::HelpAsJson() const {
+  auto options = nlohmann::ordered_json::array(), positionals = nlohmann::ordered_json::array();
+  for (const CLI::Option* option : get_options()) {
+    if (option->get_positional()) {
+      positionals.push_back({{"name", option->get_name(true)}, {"meaning", option->get_description()}});
+      continue;
+    }
+    auto names = nlohmann::ordered_json::array();
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    const bool flag = option->get_expected_max() == 0;
+    options.push_back({{"names", std::move(names)},
+                       {"value", flag ? nlohmann::ordered_json() : nlohmann::ordered_json(option->get_type_name())},
+                       {"repeated", option->get_expected_max() > 1},
+                       {"meaning", option->get_description()}});
+  }
+  return {{"command", command_.name},    {"synopsis", command_.synopsis},         {"summary", command_.summary},
+          {"description", description_}, {"positionals", std::move(positionals)}, {"options", std::move(options)}};
 }
 
 int UsageError(const Command& command, const std::string& message) {

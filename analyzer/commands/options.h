@@ -4,12 +4,16 @@
 #include <absl/status/status.h>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
 #include "analyzer/console/command.h"
 
 namespace ncclwatch::analyzer {
+
+// The argument for which a command describes itself as JSON, for man pages and completions (`ncclwatch help --json`).
+constexpr char kHelpAsJson[] = "--help-json";
 
 class Options : public CLI::App {
  public:
@@ -19,6 +23,7 @@ class Options : public CLI::App {
 
  private:
   std::string Help() const;
+  nlohmann::ordered_json HelpAsJson() const;
 
   Command command_;
   std::string description_;

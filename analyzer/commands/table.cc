@@ -5,6 +5,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {"run", "[OPTIONS] -- CMD...", "run a job under watch", Run},
+    {"demo", "[--ranks N]", "show a hang and its verdict, on any machine", Demo},
     {"diagnose", "[OPTIONS] [DIR|FILE...]", "say what is wrong with a live or a dead job", Diagnose},
     {"trace", "[FILTERS] [DIR|FILE...]", "list the recorded calls of all ranks by time", Trace},
     {"export", "--to FORMAT -o OUT [DIR|FILE...]", "convert black boxes to the format of another tool", Export},

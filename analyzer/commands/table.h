@@ -12,6 +12,7 @@ std::span<const Command> Commands();
 const Command* FindCommand(std::string_view name);
 
 int Run(const Command& self, const Arguments& arguments);
+int Demo(const Command& self, const Arguments& arguments);
 int Diagnose(const Command& self, const Arguments& arguments);
 int Trace(const Command& self, const Arguments& arguments);
 int Ls(const Command& self, const Arguments& arguments);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "analyzer/jobs/remove.h"
+#include "analyzer/run/own_files.h"
 #include "watchdog/rundir/place.h"
 #include "watchdog/rundir/run_directory.h"
 
@@ -22,8 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kLibrary[] = "libncclwatch.so";
-constexpr const char* kLinks[] = {kLibrary, "libncclwatch-openmpi.so", "libncclwatch-mpich.so"};
+constexpr const char* kLinks[] = {"libncclwatch.so", "libncclwatch-openmpi.so", "libncclwatch-mpich.so"};
 constexpr char kPreloadBreaks[] = " \t\n:";  // ld.so(8): LD_PRELOAD is divided at spaces and colons
 
 // "train.py-1120-142501-4711": readable, and of this run alone.
@@ -42,15 +42,10 @@ std::string PlaceName(const std::string& command) {
 }  // namespace
 
 absl::StatusOr<std::string> FindLibrary() {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return absl::UnavailableError("cannot tell where ncclwatch itself lies: " + error.message());
-  const fs::path library = self.parent_path().parent_path() / "lib" / kLibrary;
-  if (access(library.c_str(), R_OK) != 0)
-    return absl::NotFoundError(
-        fmt::format("{}: {}: the library to preload is expected there, in ../lib beside ncclwatch; build or install it",
-                    library.string(), std::strerror(errno)));
-  return library.string();
+  const auto found = FindOwnFile({"lib/ncclwatch/libncclwatch.so", "lib/libncclwatch.so"});
+  if (found.ok() || !absl::IsNotFound(found.status())) return found;
+  return absl::NotFoundError(fmt::format("{}: the library to preload is expected there; build or install it",
+                                         std::string(found.status().message())));
 }
 
 bool PreloadsOurs(const std::string& before) {

@@ -11,7 +11,7 @@
 
 namespace ncclwatch::analyzer {
 
-// libncclwatch.so beside this program: ../lib/ of its folder.
+// libncclwatch.so of this installation.
 absl::StatusOr<std::string> FindLibrary();
 
 // LD_PRELOAD with the library in front; what the user preloads stays. Unchanged if it names a libncclwatch already.

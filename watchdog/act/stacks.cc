@@ -37,8 +37,9 @@ std::string BesideThisFile() {
       file = whole;
       free(whole);
     }
-    std::string command = file.substr(0, file.rfind('/')) + "/../bin/ncclwatch";
-    if (resolved || access(command.c_str(), X_OK) == 0) return command;
+    const std::string folder = file.substr(0, file.rfind('/'));
+    for (const char* to_command : {"/../bin/ncclwatch", "/../../bin/ncclwatch"})  // lib/, lib/ncclwatch/
+      if (const std::string command = folder + to_command; access(command.c_str(), X_OK) == 0) return command;
   }
   return {};
 }

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "ncclwatch/version.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/log/log.h"
 #include "watchdog/reader/load.h"
@@ -73,7 +74,7 @@ void Leader::Announce(std::int64_t now_ns) {
   std::string line = WatchingLine(world->size - unseen.size(), world->size);
   if (!unseen.empty())
     line += fmt::format("; not seen: ranks {} (on other hosts, or started without ncclwatch)", Ranges(unseen));
-  log::Warn("{}", line);
+  log::Warn("{} (ncclwatch " NCCLWATCH_VERSION ")", line);
 }
 
 // As the hub, of all nodes.
@@ -94,7 +95,7 @@ void Leader::AnnounceJob(std::int64_t now_ns) {
   if (!unseen.empty())
     line += fmt::format("; not seen: ranks {} (started without ncclwatch, or on nodes that cannot be reached)",
                         Ranges(unseen));
-  log::Warn("{}", line);
+  log::Warn("{} (ncclwatch " NCCLWATCH_VERSION ")", line);
   SayToAll(told_ ? journal_.leader_state().verdict_at_ns : 0);
 }
 
