@@ -10,11 +10,14 @@ import argparse
 import os
 import re
 import shutil
-import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-BUILT = os.path.join(HERE, "..", "..", "build", "roots")
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+import debian_root  # noqa: E402
+from debian_root import inside  # noqa: E402
+
 RELEASES = ("bullseye", "bookworm", "trixie")
 PACKAGES = "python3,git,ca-certificates,openmpi-bin,python3-mpi4py"
 PLACE = "/opt/ncclwatch"
@@ -45,41 +48,8 @@ world.Barrier()
 """
 
 
-def mirror():
-    """The one that this machine uses."""
-    for folder, _, names in os.walk("/etc/apt"):
-        for name in names:
-            if name.endswith((".list", ".sources")):
-                found = re.search(r"https?://\S+/debian/?(?=\s)", open(os.path.join(folder, name)).read() + "\n")
-                if found:
-                    return found.group(0)
-    sys.exit("no mirror of Debian in /etc/apt")
-
-
-def root_of(release):
-    root = os.path.join(BUILT, release)
-    if not os.path.exists(os.path.join(root, "usr", "bin", "mpirun")):
-        os.makedirs(BUILT, exist_ok=True)
-        shutil.rmtree(root, ignore_errors=True)
-        print(f"{release}: making a root in {root}", flush=True)
-        subprocess.run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", release, root, mirror()], check=True,
-                       stdout=subprocess.DEVNULL)
-    return root
-
-
-def inside(root, argv, environment, timeout=120):
-    """In a mount namespace of its own, so that nothing stays mounted."""
-    script = ('mount -t proc proc "$0/proc" && mkdir -p "$0/dev/shm" && mount -t tmpfs tmpfs "$0/dev/shm" && '
-              '{ [ -c "$0/dev/null" ] || mount --bind /dev "$0/dev"; } && exec chroot "$0" "$@"')
-    words = ["env", *(f"{name}={value}" for name, value in environment.items()), *argv]
-    done = subprocess.run(["unshare", "-m", "bash", "-c", script, root, *words], capture_output=True, text=True,
-                          timeout=timeout, stdin=subprocess.DEVNULL,
-                          env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C"})
-    return done.returncode, done.stdout, done.stderr
-
-
 def check_release(release, libraries):
-    root = root_of(release)
+    root = debian_root.make(release, release, PACKAGES)
     place = root + PLACE
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(place)
@@ -111,7 +81,7 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("releases", nargs="*", default=RELEASES)
     options = parser.parse_args()
-    if os.getuid() != 0 or not shutil.which("debootstrap"):
+    if not debian_root.can_make():
         print("skipped: needs root and debootstrap")
         return 77
     wrong = {release: check_release(release, os.path.join(options.build, "lib")) for release in options.releases}
