@@ -50,7 +50,6 @@ def stripped_with_debug_information_apart(sandbox):
         notes = subprocess.run(["readelf", "-n", path], capture_output=True, text=True).stdout
         build_id = re.search(r"Build ID: (..)(\w+)", notes)
         debug = os.path.join(prefix, "lib", "debug", ".build-id", build_id[1], build_id[2] + ".debug")
-        # libncclwatch.so's few lines of code are compiled without debug information.
         kept = subprocess.run(["readelf", "-SW", debug], capture_output=True, text=True).stdout
         check(".symtab" in kept, f"{debug}: no symbols")
 
