@@ -1,0 +1,14 @@
+"""The program `ncclwatch`, with the arguments as they are."""
+
+import os
+import sys
+
+from . import command
+
+
+def main():
+    os.execv(command(), ["ncclwatch", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()
