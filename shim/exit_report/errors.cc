@@ -38,11 +38,15 @@ void Write(Box& box, const Call& call, int result, std::uint32_t flags) {
   });
 }
 
+// The job is being ended: errors of calls are our own answers, or come of the aborts.
+bool EndsCalls(const Box& box) { return (box.detours.load(std::memory_order_relaxed) & kRefuses) != 0; }
+
 }  // namespace
 
 void NoteError(Box& box, const Call& call, int result) {
   const KeepErrno keep;
   if (call.function == Function::ncclCommAbort || call.function == Function::ncclCommDestroy || !box.Watching()) return;
+  if (EndsCalls(box)) return;
   if (call.function == Function::ncclMemAlloc) return NoteFailedMemAlloc(box, call.count, result);
   Write(box, call, result, 0);
 }

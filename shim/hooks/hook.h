@@ -92,7 +92,7 @@ class Hook<function, library, R(P...)> {
       const Box* box = CurrentBox();
       R answer{};
       if (box && Refusing(*box) && !resolve::CallsItself(library, site_) &&
-          AnswerInstead<function>(*box, &answer, arguments...)) [[unlikely]]
+          AnswerInstead<function>(*box, library, &answer, arguments...)) [[unlikely]]
         return answer;
     }
     if constexpr (function == functions::Function::ncclCommGetAsyncError) {

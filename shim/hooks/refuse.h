@@ -10,9 +10,6 @@
 
 namespace ncclwatch::shim {
 
-// NCCL's own word for a call that an abort has cut short.
-inline constexpr ncclResult_t kCutShort = ncclInternalError;
-
 // Ends of a communicator: they succeed where it has been ended already, and are the application's own where not.
 template <functions::Function function>
 inline constexpr bool kEnds =
@@ -35,7 +32,7 @@ R Refuse(Box& box, const Call& call, R (*real)(P...), P... arguments) {
   } else if constexpr (kFamily == functions::Family::kGroup) {
     // Ends are made in groups too: those are not to fail.
     const bool worked = call.closes && (!call.closing || call.closing->failed || call.closing->operations > 0);
-    return worked ? kCutShort : ncclSuccess;
+    return worked ? CutShort(call.library) : ncclSuccess;
   } else if constexpr (kFamily == functions::Family::kMemory && !kHas<ncclComm_t, P...>) {
     return real(arguments...);
   } else {
@@ -43,21 +40,24 @@ R Refuse(Box& box, const Call& call, R (*real)(P...), P... arguments) {
       const int made = function == functions::Function::ncclCommInitAll ? call.creation->size : 1;
       for (int i = 0; i < made && call.creation->out; ++i) call.creation->out[i] = nullptr;
     }
-    return kCutShort;
+    return CutShort(call.library);
   }
 }
 
-// The answer to a question about a communicator that is gone. False: it is not, and may be asked.
+// The answer to a question about a communicator that is gone. False: it is not, and may be asked. Without a
+// communicator NCCL tells the last error of the process, which is then ours.
 template <functions::Function function, class R, class... P>
-bool AnswerInstead(const Box& box, R* answer, P... arguments) {
-  if (!EndedByUs(box, AsBits(FirstOf<ncclComm_t>(arguments...)))) return false;
+bool AnswerInstead(const Box& box, std::uint32_t library, R* answer, P... arguments) {
+  const ncclComm_t comm = FirstOf<ncclComm_t>(arguments...);
+  const bool of_process = function == functions::Function::ncclGetLastError && !comm;
+  if (!of_process && !EndedByUs(box, AsBits(comm))) return false;
   if constexpr (function == functions::Function::ncclCommGetAsyncError) {
-    if (auto* state = FirstOf<ncclResult_t*>(arguments...)) *state = kCutShort;
+    if (auto* state = FirstOf<ncclResult_t*>(arguments...)) *state = CutShort(library);
     *answer = ncclSuccess;
   } else if constexpr (std::is_same_v<R, ncclResult_t>) {
     *answer = ncclInvalidUsage;
   } else if constexpr (std::is_same_v<R, const char*>) {
-    *answer = "this job is being ended by ncclwatch (NCCLWATCH_ON_FAULT=abort): its diagnosis says why";
+    *answer = WhyEnded();
   } else {
     *answer = R{};
   }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 #include <memory>
 #include <vector>
@@ -27,6 +28,8 @@ constexpr std::int64_t kQuestion_ns =
 constexpr std::int64_t kStuck_ns = 300 * kMs;  // inside for so long: stuck there
 constexpr std::int64_t kAwaitYoung_ns = 1000 * kMs;
 constexpr int kGroupedSince = 22200;  // version of NCCL from which on aborts can be grouped
+
+std::atomic<const char*> why_ended{"this job is being ended by ncclwatch (NCCLWATCH_ON_FAULT=abort)"};
 
 struct Taken {
   std::uint32_t index;
@@ -121,8 +124,22 @@ void AbortAll(std::uint32_t library, const std::vector<ncclComm_t>& comms) {
 
 }  // namespace
 
-int AbortCommunicators() {
+const char* WhyEnded() { return why_ended.load(std::memory_order_acquire); }
+
+ncclResult_t CutShort(std::uint32_t library) {
+  constexpr int kRemoteErrorSince = 21300;
+  constexpr auto kRemoteError = static_cast<ncclResult_t>(6);  // ncclRemoteError, which older headers lack
+  int version = 0;
+  return resolve::Version(library, &version) && version < kRemoteErrorSince ? ncclSystemError : kRemoteError;
+}
+
+int AbortCommunicators(const char* why) {
+  static char text[512];
   Box* box = CurrentBox();
+  if (box && !Refusing(*box) && why && *why) {
+    std::snprintf(text, sizeof text, "%s", why);
+    why_ended.store(text, std::memory_order_release);
+  }
   if (!box || (box->detours.fetch_or(kRefuses) & kRefuses) != 0) return 0;
   ReachAllThreads();
   const std::vector<Taken> taken = TakeHandles(*box);

@@ -14,14 +14,20 @@
 //   meanwhile. That the call's last steps do not touch what the abort frees is NCCL's promise, not ours.
 #pragma once
 
+#include <nccl.h>
+
 #include <atomic>
 
 #include "shim/black_box/box.h"
 
 namespace ncclwatch::shim {
 
-// In a thread that the host does not need: may take as long as NCCL likes, or for ever. How many were ended.
-int AbortCommunicators();
+// In a thread that the host does not need: may take as long as NCCL likes, or for ever. How many were ended. `why`: one
+// line, which ncclGetLastError gives from then on.
+int AbortCommunicators(const char* why);
+const char* WhyEnded();
+// What refused calls return: the code that frameworks take for a lost peer. It is younger than some NCCLs.
+ncclResult_t CutShort(std::uint32_t library);
 
 inline bool Refusing(const Box& box) { return (box.detours.load(std::memory_order_relaxed) & kRefuses) != 0; }
 // Whether AbortCommunicators() has taken this handle, or is about to free what it means.

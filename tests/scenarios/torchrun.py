@@ -142,6 +142,21 @@ def run_stuck_loader(build, seed=0, mode="preload"):
         return {}
 
 
+def run_abort(build, seed=0, mode="preload"):
+    """The exception that ends the other ranks says why the job was ended."""
+    rank = random.Random(f"abort/{seed}").randrange(4)
+    script = os.path.join(PROGRAMS, "stuck_loader.py")
+    with Job(build, command(build, script, 4, "--rank", rank, "--step", 3), mode=mode,
+             environment=environment(build, NCCLWATCH_TIMEOUT="4", NCCLWATCH_ON_FAULT="abort")) as job:
+        status = job.wait(120)
+        if status != 1:
+            raise Failure(f"torchrun's status is {status}\n{job.output()[-3000:]}")
+        wanted = f"Last error: ncclwatch ended this job: missing_participant (likely): rank {rank} "
+        if "RuntimeError: ncclAllReduce returned 6" not in job.output() or wanted not in job.output():
+            raise Failure(f"no exception with `{wanted}`:\n{job.output()[-4000:]}")
+        return {}
+
+
 def run_elastic_restart(build, seed=0, mode="preload"):
     """The first attempt dies of an exception, torchrun starts a second that lives: two directories, the second clean."""
     line = command(build, os.path.join(PROGRAMS, "fails_once.py"), 4, "--steps", 10, launcher=("--max-restarts", "1"))
@@ -169,6 +184,6 @@ def run_elastic_restart(build, seed=0, mode="preload"):
 
 
 RUNS = {"healthy": run_healthy, "exception": run_exception, "killed": run_killed, "uneven_data": run_uneven_data,
-        "elastic_restart": run_elastic_restart, "stuck_loader": run_stuck_loader}
+        "abort": run_abort, "elastic_restart": run_elastic_restart, "stuck_loader": run_stuck_loader}
 # The long suite's alone: what the same endings without torch show in a tenth of the time.
 LONG = {"sys_exit": run_sys_exit, "os_exit": run_os_exit, "out_of_memory": run_out_of_memory}

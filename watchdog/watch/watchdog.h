@@ -18,8 +18,8 @@ struct Start {
   descriptors::Directory directory;  // the run directory
   settings::Settings settings;
   // What only the library in the process can do; null where there is none. Called in threads of the watchdog's.
-  int (*abort_communicators)() = nullptr;        // ends them (NCCLWATCH_ON_FAULT=abort): how many there were
-  std::string (*sample_own_stacks)() = nullptr;  // of all threads (format/sample.h)
+  int (*abort_communicators)(const char* why) = nullptr;  // ends them (NCCLWATCH_ON_FAULT=abort): how many there were
+  std::string (*sample_own_stacks)() = nullptr;           // of all threads (format/sample.h)
 };
 
 class Watchdog {

@@ -36,10 +36,20 @@ def nccl_path():
 
 
 class Library:
-    """One shared library; calls release the GIL and raise where the result is not 0."""
+    """One shared library; calls release the GIL and raise where the result is not 0, with NCCL's words as torch quotes them."""
 
     def __init__(self, path):
         self._handle = ctypes.CDLL(path)
+
+    def _words(self, name, result):
+        if not name.startswith("nccl"):
+            return ""
+        words = []
+        for ask, argument in ((self._handle.ncclGetErrorString, ctypes.c_int(result)),
+                              (self._handle.ncclGetLastError, ctypes.c_void_p())):
+            ask.restype = ctypes.c_char_p
+            words.append((ask(argument) or b"").decode(errors="replace"))
+        return f": {words[0]}. Last error: {words[1]}"
 
     def __getattr__(self, name):
         function = getattr(self._handle, name)
@@ -47,7 +57,7 @@ class Library:
         def call(*arguments):
             result = function(*arguments)
             if result != 0:
-                raise RuntimeError(f"{name} returned {result}")
+                raise RuntimeError(f"{name} returned {result}{self._words(name, result)}")
 
         setattr(self, name, call)
         return call

@@ -11,7 +11,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string_view>
 #include <thread>
 
 #include "ncclwatch/format/lease.h"
@@ -74,6 +76,7 @@ class ShimEnding : public testing::Test {
     auto* lease =
         static_cast<format::Lease*>(mmap(nullptr, sizeof(format::Lease), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
     close(fd);
+    std::ofstream(directory_ + "/diagnosis.txt") << "missing_participant (likely): rank 2\n\nmore\n";
     lease->ending.store(1);
     munmap(lease, sizeof(format::Lease));
   }
@@ -110,20 +113,24 @@ TEST_F(ShimEnding, AbortsAreMadeInOneGroupAndNothingReachesTheLibraryAfterwards)
     calls.erase(std::remove(calls.begin(), calls.end(), "ncclAllReduce"), calls.end());
     DEMAND((calls == std::vector<std::string>{"ncclGroupStart", "ncclCommAbort", "ncclCommAbort", "ncclGroupEnd"}));
     FakeQuestions();
-    DEMAND(AllReduce(first) == ncclInternalError);
-    DEMAND(ncclSend(nullptr, 1, ncclInt8, 1, second, nullptr) == ncclInternalError);
+    DEMAND(AllReduce(first) == ncclRemoteError);
+    DEMAND(ncclSend(nullptr, 1, ncclInt8, 1, second, nullptr) == ncclRemoteError);
     ncclResult_t state = ncclSuccess;
-    DEMAND(ncclCommGetAsyncError(first, &state) == ncclSuccess && state == ncclInternalError);
+    DEMAND(ncclCommGetAsyncError(first, &state) == ncclSuccess && state == ncclRemoteError);
+    // What frameworks add to their own error: torch asks without a communicator.
+    const std::string_view why = ncclGetLastError(nullptr);
+    DEMAND(why.find("missing_participant (likely): rank 2; see /") != why.npos);
+    DEMAND(ncclGetLastError(first) == why);
     int number = -7;
     DEMAND(ncclCommCount(second, &number) != ncclSuccess && number == -7);
     ncclComm_t child = first;
-    DEMAND(ncclCommSplit(first, 0, 0, &child, nullptr) == ncclInternalError && child == nullptr);
+    DEMAND(ncclCommSplit(first, 0, 0, &child, nullptr) == ncclRemoteError && child == nullptr);
     ncclUniqueId id{};
     ncclComm_t fresh = first;
-    DEMAND(ncclCommInitRank(&fresh, 2, id, 0) == ncclInternalError && fresh == nullptr);
+    DEMAND(ncclCommInitRank(&fresh, 2, id, 0) == ncclRemoteError && fresh == nullptr);
     DEMAND(ncclGroupStart() == ncclSuccess);
-    DEMAND(AllReduce(first) == ncclInternalError);
-    DEMAND(ncclGroupEnd() == ncclInternalError);
+    DEMAND(AllReduce(first) == ncclRemoteError);
+    DEMAND(ncclGroupEnd() == ncclRemoteError);
     // What a framework does on an error.
     DEMAND(ncclGroupStart() == ncclSuccess);
     DEMAND(ncclCommAbort(first) == ncclSuccess);

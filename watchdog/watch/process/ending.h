@@ -6,6 +6,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
+
+#include "watchdog/descriptors/directory.h"
 
 namespace ncclwatch::watch {
 
@@ -17,14 +20,16 @@ class Ending {
   static constexpr std::int64_t kAtMost_ns = kAbortAtMost_ns + kGrace_ns + 1'000'000'000;
 
   // Ends the process's communicators and says how many there were. May be null: there is nothing to end.
-  using Abort = int (*)();
-  explicit Ending(Abort abort) : abort_(abort) {}
+  // `why`, one line, is what the application may ask NCCL for.
+  using Abort = int (*)(const char* why);
+  Ending(Abort abort, descriptors::Directory directory) : abort_(abort), directory_(std::move(directory)) {}
 
   // Begins it at the first call. True once the time of this process is up.
   bool Due(std::int64_t now_ns);
 
  private:
   Abort abort_;
+  descriptors::Directory directory_;
   std::int64_t began_ns_ = 0;
   std::int64_t aborted_ns_ = 0;                // since when they are gone
   std::shared_ptr<std::atomic<int>> aborted_;  // how many, kBusy before that is known

@@ -19,7 +19,7 @@ class Orders {
   // null.
   using SampleStacks = std::string (*)();
   Orders(format::Header* own, descriptors::Directory directory, Ending::Abort abort, SampleStacks sample)
-      : own_(own), directory_(std::move(directory)), ending_(abort), sample_(sample) {}
+      : own_(own), directory_(std::move(directory)), ending_(abort, directory_), sample_(sample) {}
 
   // At every turn of the watchdog. others_left: this process leads the ending of the job and ends last.
   void ApplyCommands(format::Lease& words, bool others_left, std::int64_t now_ns);
