@@ -47,6 +47,8 @@ enum Detour : std::uint8_t {
   kMarksStarts = 2,  // NCCLWATCH_GPU=both (recorder/starts.h)
 };
 
+inline constexpr int kNamedGpus = 16;
+
 struct Box {
   Box(HandleTable::Slot* for_handles, HandleTable::Slot* for_ended) : handles(for_handles), ended_by_us(for_ended) {}
 
@@ -79,6 +81,8 @@ struct Box {
   std::atomic<bool> said_full{false};
   std::atomic<std::uint8_t> detours{0};        // Detour: what comes between a call's record and the call
   std::atomic_flag writer = ATOMIC_FLAG_INIT;  // making and ending communicators; never the hot path
+
+  std::atomic<std::uint32_t> gpu_names[kNamedGpus] = {};  // by CUDA's ordinal: offset in strings, 0 not known yet
 
   Slots slots;
   HandleTable handles;

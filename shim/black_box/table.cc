@@ -77,6 +77,7 @@ void Fill(format::Communicator& entry, const Origin& origin, std::uint32_t libra
   Put(entry.library, library);
   Put(entry.flags, origin.flags);
   for (char& letter : entry.label) Put(letter, 0);
+  Put(entry.gpu, 0u);
   Put(entry.aborted, 0);
 }
 

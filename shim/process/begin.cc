@@ -77,6 +77,14 @@ format::Identity Identify(const rundir::Launch& launch, const settings::Settings
   return identity;
 }
 
+// What the scheduler calls the machine; null: nothing but its host name is known. Kubernetes tells a pod the name of
+// its node if the manifest asks for it, by convention as NODE_NAME.
+const char* NodeName() {
+  for (const char* name : {"NCCLWATCH_NODE", "SLURMD_NODENAME", "NODE_NAME"})
+    if (const char* value = Environment(name); value && *value) return value;
+  return nullptr;
+}
+
 std::string FileName(const format::Identity& identity) {
   std::string host(identity.host);
   std::replace(host.begin(), host.end(), '/', '_');
@@ -221,6 +229,7 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   if (box->start_marks_wanted) box->detours = kMarksStarts;
   if (!box->gpu_marks_wanted) box->header->gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kOff);
   NoteLibrary(*box, library);
+  if (const char* node = NodeName()) box->header->node = AddString(*box, node);
   if (!decide(box)) {
     AbandonBox(*box, plan);
     return nullptr;

@@ -10,6 +10,7 @@
 #include "shim/base/put.h"
 #include "shim/black_box/identity.h"
 #include "shim/black_box/table.h"
+#include "shim/recorder/gpu.h"
 #include "shim/recorder/marks.h"
 #include "shim/resolve/libraries.h"
 
@@ -63,6 +64,7 @@ void Ready(Box& box, std::uint32_t index) {
   format::Communicator& entry = box.communicators[index];
   Ask(entry);
   box.privates[index].out = nullptr;
+  NameGpu(box, index);
   device::Prepare(box, index);
   // Not if another thread has aborted it meanwhile.
   ChangeState(entry, CommunicatorState::kInitializing, CommunicatorState::kReady);

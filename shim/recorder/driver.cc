@@ -23,6 +23,10 @@ bool LoadDriver(const char* nccl_path, Driver* driver) {
   if (!resolve::ModuleNamed("libcuda.so", nccl_path, &module)) return false;
   void* library = dlopen(module.path, RTLD_NOLOAD | RTLD_LAZY);
   if (!library) return false;
+  Find(library, "cuDeviceGet", nullptr, &driver->device_get);
+  Find(library, "cuDeviceGetUuid", nullptr, &driver->device_uuid);
+  Find(library, "cuDeviceGetUuid_v2", nullptr, &driver->instance_uuid);
+  Find(library, "cuDeviceGetPCIBusId", nullptr, &driver->pci_bus_id);
   Find(library, "cuThreadExchangeStreamCaptureMode", nullptr, &driver->exchange_capture_mode);
   return Find(library, "cuCtxGetCurrent", nullptr, &driver->context_current) &&
          Find(library, "cuCtxPushCurrent_v2", nullptr, &driver->context_push) &&

@@ -1,5 +1,5 @@
-// The CUDA driver, as far as marks need it: found among the loaded libraries by handle, never linked, never by a
-// global symbol (another libcuda may stand there).
+// The CUDA driver, as far as marks and the names of GPUs need it: found among the loaded libraries by handle, never
+// linked, never by a global symbol (another libcuda may stand there).
 #pragma once
 
 #include <cuda.h>
@@ -17,6 +17,11 @@ struct Driver {
   decltype(&cuMemHostGetDevicePointer) host_device_pointer = nullptr;
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
   decltype(&cuStreamWriteValue64) stream_write = nullptr;
+  // Null where the driver lacks it.
+  decltype(&cuDeviceGet) device_get = nullptr;
+  decltype(&cuDeviceGetUuid) device_uuid = nullptr;    // of the whole GPU
+  decltype(&cuDeviceGetUuid) instance_uuid = nullptr;  // of the MIG instance, if the device is one; CUDA 11.4
+  decltype(&cuDeviceGetPCIBusId) pci_bus_id = nullptr;
   decltype(&cuThreadExchangeStreamCaptureMode) exchange_capture_mode = nullptr;  // null in drivers before 10.1
 };
 

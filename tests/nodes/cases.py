@@ -217,7 +217,10 @@ def aborted(build, environment):
             if None in documents.values():
                 raise Failure(f"a node has no diagnosis: {documents}")
             check_same(documents, faults.expected("stuck_data_loader"), 3)
-            where = documents["node0"]["findings"][0]["culprit_details"][0]["where"]
+            details, = documents["node0"]["findings"][0]["culprit_details"]
+            if details["node"] != "node1" or not (details["gpu_uuid"] or "").startswith("GPU-"):
+                raise Failure(f"what to drain: {details}")
+            where = details["where"]
             if not any(line.startswith("main (stuck_data_loader") for line in where):
                 raise Failure(f"where: {where}")
             for node in range(2):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import time
 
 from job import SOURCE, Failure, Job, launched
@@ -105,6 +106,23 @@ def check_finding(document, want, culprit, where):
     return first
 
 
+def check_place(first, culprit):
+    """What to drain: softgpu's device of a local rank has its number. Without a communicator no device is known, and without
+    a black box nothing."""
+    details, = first["culprit_details"]
+    if first["kind"] == "initialization_hang" and details["node"] is None:
+        return
+    if details["node"] != details["host"]:
+        raise Failure(f"node {details['node']} of host {details['host']}")
+    if first["kind"] == "initialization_hang" and details["gpu_uuid"] is None:
+        return
+    uuid = re.fullmatch(r"GPU-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-([0-9a-f]{2})[0-9a-f]{2}-[0-9a-f]{12}",
+                        details["gpu_uuid"] or "")
+    if not uuid or int(uuid[1], 16) != culprit or details["gpu_index"] != culprit or \
+            details["pci_bus_id"] != f"0000:{culprit + 1:02X}:00.0":
+        raise Failure(f"the GPU of rank {culprit}: {details}")
+
+
 def run(build, one, keep=None):
     """Runs one plan. Returns {"latency_s": ..., "leader": ...}; raises Failure."""
     want = expected(one.fault)
@@ -127,6 +145,7 @@ def run(build, one, keep=None):
             time.sleep(SETTLE_S)
             live = job.look()
             first = check_finding(live, want, culprit, "diagnosis.json")
+            check_place(first, culprit)
             latency = (written_ns - fault_ns) / 1e9 + STAMP_S
             job.end()
             check_offline(job, live)

@@ -130,9 +130,22 @@ void Get(Reader* from, diagnosis::LastWords* words) {
   Get(from, &words->error);
 }
 
+void Put(const diagnosis::Gpu& gpu, Writer* to) {
+  Put(gpu.uuid, to);
+  Put(gpu.pci_bus_id, to);
+  Put(gpu.index, to);
+}
+void Get(Reader* from, diagnosis::Gpu* gpu) {
+  Get(from, &gpu->uuid);
+  Get(from, &gpu->pci_bus_id);
+  Get(from, &gpu->index);
+}
+
 void Put(const Culprit& culprit, Writer* to) {
   Put(culprit.rank, to);
   Put(culprit.host, to);
+  Put(culprit.node, to);
+  Put(culprit.gpu, to);
   Put(culprit.pid, to);
   Put(culprit.start_time, to);
   Put(culprit.local_rank, to);
@@ -144,6 +157,8 @@ void Put(const Culprit& culprit, Writer* to) {
 void Get(Reader* from, Culprit* culprit) {
   Get(from, &culprit->rank);
   Get(from, &culprit->host);
+  Get(from, &culprit->node);
+  Get(from, &culprit->gpu);
   Get(from, &culprit->pid);
   Get(from, &culprit->start_time);
   Get(from, &culprit->local_rank);

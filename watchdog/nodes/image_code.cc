@@ -77,7 +77,8 @@ void WriteCommunicator(const Communicator& comm, Writer* to) {
   to->Number(comm.memory)
       .Number(comm.flags)
       .Number(static_cast<std::uint64_t>(comm.state))
-      .Text(comm.label, format::kLabelBytes);
+      .Text(comm.label, format::kLabelBytes)
+      .Text(comm.gpu, kMostText);
   to->Signed(comm.created_ns).Number(comm.entered).Number(comm.returned).Whole(comm.chain).Number(comm.tickets);
   to->Number(comm.creations).Number(comm.sends).Number(comm.receives).Number(comm.empties);
   to->Number(comm.last.slot).Number(comm.last.count).Signed(comm.last.entered_ns);
@@ -103,6 +104,7 @@ void ReadCommunicator(Reader* from, Communicator* comm) {
   comm->state = static_cast<format::CommunicatorState>(
       from->NumberUpTo(static_cast<std::uint64_t>(format::CommunicatorState::kRevoked)));
   comm->label = from->Text(format::kLabelBytes);
+  comm->gpu = from->Text(kMostText);
   comm->created_ns = from->Signed();
   comm->entered = from->Number();
   comm->returned = from->Number();
@@ -133,8 +135,8 @@ bool Plausible(const Communicator& comm) {
 // ---- the box -----------------------------------------------------------------------------------------------------
 
 void WriteIdentity(const BoxImage& image, Writer* to) {
-  for (const std::string* text :
-       {&image.boot_id, &image.host, &image.job, &image.command, &image.master_address, &image.nccl_library})
+  for (const std::string* text : {&image.boot_id, &image.host, &image.node, &image.job, &image.command,
+                                  &image.master_address, &image.nccl_library})
     to->Text(*text, kMostText);
   to->Number(image.pid_namespace).Number(image.start_time).Number(image.pid).Number(image.uid).Number(image.attempt);
   to->Signed(image.rank).Signed(image.world_size).Signed(image.local_rank).Signed(image.local_world_size);
@@ -143,8 +145,8 @@ void WriteIdentity(const BoxImage& image, Writer* to) {
 }
 
 void ReadIdentity(Reader* from, BoxImage* image) {
-  for (std::string* text :
-       {&image->boot_id, &image->host, &image->job, &image->command, &image->master_address, &image->nccl_library})
+  for (std::string* text : {&image->boot_id, &image->host, &image->node, &image->job, &image->command,
+                            &image->master_address, &image->nccl_library})
     *text = from->Text(kMostText);
   image->pid_namespace = from->Number();
   image->start_time = from->Number();

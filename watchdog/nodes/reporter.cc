@@ -54,11 +54,13 @@ bool Reporter::StandsStill(const Member& member, std::int64_t now_ns) const {
 bool Reporter::SeeMember(const MemberNow& now, std::int64_t now_ns, Member* member) const {
   const Progress progress{now.state,     now.entered, now.returned, now.outstanding,
                           now.creations, now.empties, now.sends,    now.receives};
-  const bool same = member->id == now.id && member->generation == now.generation;
+  // The GPU is told once the communicator is made.
+  const bool same = member->id == now.id && member->generation == now.generation && member->gpu == now.gpu;
   if (!same || member->since_ns == 0) {
     *member = {};
     member->id = now.id;
     member->generation = now.generation;
+    member->gpu = now.gpu;
     // For how long it has stood still already nobody can say better than its newest call.
     member->since_ns = std::min(now_ns, std::max(now.last_entered_ns, now.created_ns));
   } else if (progress != member->seen) {
@@ -126,7 +128,11 @@ void Reporter::WriteFacts(const ProcessNow& now, bool same_node, Writer* to) {
   to->Number(now.pid).Number(now.start_time).Signed(now.rank).Signed(now.local_rank).Text(now.command, kMostCommand);
   if (same_node) return;
   to->Number(now.pid_namespace).Signed(now.world_size).Signed(now.local_world_size).Number(now.attempt);
-  to->Text(now.boot_id, kMostName).Text(now.host, kMostName).Text(now.job, kMostName).Number(now.nccl_version);
+  to->Text(now.boot_id, kMostName)
+      .Text(now.host, kMostName)
+      .Text(now.node, kMostName)
+      .Text(now.job, kMostName)
+      .Number(now.nccl_version);
   to->Number(static_cast<std::uint64_t>(now.gpu_marks)).Signed(now.realtime_minus_monotonic_ns);
 }
 
@@ -168,12 +174,12 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
   const bool inside = inside_ns != process->told_inside_ns;
   if (urgent && news.empty() && process->known && !inside && !HasNews(now, *process)) return;
   const bool facts = !process->known;
-  const bool same_node = facts && facts_before_ != nullptr && now.pid_namespace == facts_before_->pid_namespace &&
-                         now.boot_id == facts_before_->boot_id && now.host == facts_before_->host &&
-                         now.job == facts_before_->job && now.world_size == facts_before_->world_size &&
-                         now.local_world_size == facts_before_->local_world_size &&
-                         now.attempt == facts_before_->attempt && now.nccl_version == facts_before_->nccl_version &&
-                         now.gpu_marks == facts_before_->gpu_marks;
+  const bool same_node =
+      facts && facts_before_ != nullptr && now.pid_namespace == facts_before_->pid_namespace &&
+      now.boot_id == facts_before_->boot_id && now.host == facts_before_->host && now.node == facts_before_->node &&
+      now.job == facts_before_->job && now.world_size == facts_before_->world_size &&
+      now.local_world_size == facts_before_->local_world_size && now.attempt == facts_before_->attempt &&
+      now.nccl_version == facts_before_->nccl_version && now.gpu_marks == facts_before_->gpu_marks;
   const bool standing = now.state != process->told_state || now.watching != process->told_watching;
   const bool words = now.words_said != process->told_words;
   const std::size_t seen = now.observations.size() - std::min(now.observations.size(), process->told_observations);
@@ -242,7 +248,7 @@ void Reporter::WriteMember(const MemberNow& now, std::int64_t now_ns, Member* me
     to->Number(now.generation).Whole(now.id).Number(now.parent == 0 ? 0 : 1);
     if (now.parent != 0) to->Whole(now.parent).Number(now.parent_ordinal);
     to->Number(now.rank).Number(now.size).Number(now.flags).Signed(now.color);
-    to->Number(Age(now_ns, now.created_ns)).Text(now.label, format::kLabelBytes);
+    to->Number(Age(now_ns, now.created_ns)).Text(now.label, format::kLabelBytes).Text(now.gpu, kMostName);
   }
   if (seen.state != format::CommunicatorState::kReady) to->Number(static_cast<std::uint64_t>(seen.state));
   to->Number(seen.entered);

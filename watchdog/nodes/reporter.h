@@ -48,6 +48,7 @@ class Reporter {
     bool known = false;  // to the hub
     std::uint32_t generation = 0;
     std::uint64_t id = 0;
+    std::string gpu;
     Progress seen, told;
     std::int64_t since_ns = 0;  // when `seen` changed
     Check told_check, pace;     // pace: the roundest one since the last message, position 0 for none

@@ -16,7 +16,7 @@
 
 namespace ncclwatch::nodes {
 
-inline constexpr std::uint8_t kWireVersion = 5;  // of all bodies that leaders exchange; others are refused
+inline constexpr std::uint8_t kWireVersion = 6;  // of all bodies that leaders exchange; others are refused
 // 2: start marks in images of boxes that have them; else as 1.
 
 inline constexpr std::size_t kMostProcesses = 4096;  // of one node; what is more is left out
@@ -46,6 +46,7 @@ struct MemberNow {
   std::int32_t color = 0;
   std::int64_t created_ns = 0;
   std::string label;
+  std::string gpu;
   // Progress.
   format::CommunicatorState state{};
   std::uint64_t entered = 0, returned = 0;
@@ -64,7 +65,7 @@ struct ProcessNow {
   std::uint64_t pid_namespace = 0;
   std::int32_t rank = -1, world_size = 0, local_rank = -1, local_world_size = 0;
   std::uint32_t attempt = 0;
-  std::string boot_id, host, job, command;
+  std::string boot_id, host, node, job, command;
   std::uint32_t nccl_version = 0;
   format::GpuMarks gpu_marks{};
   std::int64_t realtime_minus_monotonic_ns = 0;

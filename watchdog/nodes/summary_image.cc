@@ -31,6 +31,7 @@ reader::Communicator Communicator(const MemberRow& row) {
   comm.flags = now.flags;
   comm.state = now.state;
   comm.label = now.label;
+  comm.gpu = now.gpu;
   comm.created_ns = now.created_ns;
   comm.entered = now.entered;
   comm.returned = now.returned;
@@ -53,6 +54,7 @@ reader::BoxImage ThinImage(const Table::Node& node, const ProcessRow& row, std::
   image.told = true;
   image.boot_id = now.boot_id;
   image.host = now.host;
+  image.node = now.node;
   image.job = now.job;
   image.command = now.command;
   image.pid_namespace = now.pid_namespace;

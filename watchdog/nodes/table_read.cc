@@ -35,6 +35,7 @@ void ReadFacts(Reader* from, const ProcessNow* same_node, ProcessNow* to) {
     to->attempt = same_node->attempt;
     to->boot_id = same_node->boot_id;
     to->host = same_node->host;
+    to->node = same_node->node;
     to->job = same_node->job;
     to->nccl_version = same_node->nccl_version;
     to->gpu_marks = same_node->gpu_marks;
@@ -47,6 +48,7 @@ void ReadFacts(Reader* from, const ProcessNow* same_node, ProcessNow* to) {
   to->attempt = from->NumberAs<std::uint32_t>();
   to->boot_id = from->Text(kMostName);
   to->host = from->Text(kMostName);
+  to->node = from->Text(kMostName);
   to->job = from->Text(kMostName);
   to->nccl_version = from->NumberAs<std::uint32_t>();
   to->gpu_marks = static_cast<format::GpuMarks>(from->NumberUpTo(static_cast<std::uint64_t>(format::GpuMarks::kBoth)));
@@ -66,6 +68,7 @@ bool ReadMemberFacts(Reader* from, std::int64_t at_ns, MemberNow* to) {
   to->color = from->Signed32();
   to->created_ns = Back(at_ns, from->Number());
   to->label = from->Text(format::kLabelBytes);
+  to->gpu = from->Text(kMostName);
   const bool rank_known = (to->flags & format::kCommRankUnknown) == 0;
   return from->ok() && to->size <= reader::kMaxCommunicatorSize && (!rank_known || to->rank < to->size);
 }

@@ -53,6 +53,7 @@ class MappedBox {
   // What a call with format::kHasParts says of single ranks. False: others have come in their place.
   bool ReadParts(const Call& call, CallParts* parts) const;
   const format::Record& record(std::uint64_t slot) const { return layout_.ring[slot & (layout_.ring_count - 1)]; }
+  std::string StringAt(std::uint32_t offset) const;  // of the section of strings; empty for 0
   std::int64_t ToNanoseconds(std::uint64_t ticks) const;
   // A copy of everything, with at most max_calls newest calls.
   BoxImage Image(std::uint64_t max_calls = UINT64_MAX) const;

@@ -45,6 +45,7 @@ std::optional<Communicator> CopyCommunicator(const MappedBox& box, std::uint32_t
   to.size = Load(from.size);
   to.color = Load(from.color);
   to.device = Load(from.device);
+  to.gpu = box.StringAt(Load(from.gpu));
   to.memory = Load(from.memory);
   to.flags = Load(from.flags);
   to.created_ns = box.ToNanoseconds(Load(from.created));
@@ -166,15 +167,10 @@ void CopyIdentity(const format::Identity& from, BoxImage* to) {
   to->master_port = Load(from.master_port);
 }
 
-std::string StringAt(const Layout& layout, std::uint32_t offset) {
-  if (offset == 0 || offset >= layout.string_bytes) return {};
-  return std::string(layout.strings + offset, ::strnlen(layout.strings + offset, layout.string_bytes - offset));
-}
-
-void CopyCallSites(const Layout& layout, const format::Header& header, BoxImage* image) {
-  for (const format::CallSite& from : header.call_sites) {
+void CopyCallSites(const MappedBox& box, BoxImage* image) {
+  for (const format::CallSite& from : box.header().call_sites) {
     const std::uint64_t address = from.address.load(std::memory_order_acquire);
-    std::string name = address ? StringAt(layout, Load(from.name)) : std::string();
+    std::string name = address ? box.StringAt(Load(from.name)) : std::string();
     if (!name.empty()) image->call_sites.push_back({address, std::move(name), Load(from.named_ns)});
   }
 }
@@ -235,6 +231,11 @@ BoxImage MappedBox::Sifted(std::uint64_t newest) const {
   return image;
 }
 
+std::string MappedBox::StringAt(std::uint32_t offset) const {
+  if (offset == 0 || offset >= layout_.string_bytes) return {};
+  return std::string(layout_.strings + offset, ::strnlen(layout_.strings + offset, layout_.string_bytes - offset));
+}
+
 BoxImage MappedBox::WithoutCalls() const {
   BoxImage image;
   image.path = path_;
@@ -250,7 +251,8 @@ BoxImage MappedBox::WithoutCalls() const {
   image.realtime_minus_monotonic_ns =
       std::clamp(header_->clock.realtime_minus_monotonic_ns.load(std::memory_order_acquire), -kHalf, kHalf);
   image.nccl_version = Load(header_->nccl_version);
-  image.nccl_library = StringAt(layout_, Load(header_->nccl_library));
+  image.nccl_library = StringAt(Load(header_->nccl_library));
+  if (header_->version >= 2) image.node = StringAt(Load(header_->node));
   image.gpu_marks = State(Load(header_->gpu_marks), format::GpuMarks::kBoth, format::GpuMarks::kNotTried);
   image.communicators_lost = header_->communicators_lost.load(std::memory_order_relaxed);
   image.peers_lost = header_->peers_lost.load(std::memory_order_relaxed);
@@ -259,7 +261,7 @@ BoxImage MappedBox::WithoutCalls() const {
   image.leader_state = CopyJudgement(header_->leader_state);
   CopyCommunicators(*this, &image);
   CopyPeers(layout_, &image);
-  CopyCallSites(layout_, *header_, &image);
+  CopyCallSites(*this, &image);
   CopyObservations(layout_, header_->observations_used.load(std::memory_order_acquire), &image);
   image.head = head();
   return image;

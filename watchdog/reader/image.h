@@ -102,6 +102,7 @@ struct Communicator {
   std::uint32_t size = 0;
   std::int32_t color = 0;
   std::int32_t device = -1;
+  std::string gpu;           // "GPU-5c1f... 0000:3B:00.0": its name and its place on the bus; empty: not known
   std::uint64_t memory = 0;  // format::Communicator::memory
   std::uint32_t flags = 0;   // format::CommunicatorFlags
   format::CommunicatorState state{};
@@ -185,6 +186,7 @@ struct LastWords {
 
 struct BoxImage {
   std::string path;
+  std::string node;  // what the scheduler calls the machine; empty: as its host
   std::string boot_id, host, job, command, master_address, nccl_library;
   std::uint64_t pid_namespace = 0;
   std::uint64_t start_time = 0;

@@ -28,6 +28,7 @@ constexpr Variable kVariables[] = {
     {"NCCLWATCH_METRICS", "", ""},
     {"NCCLWATCH_MPI_CHECKS", "default", ""},
     {"NCCLWATCH_NCCL", "", ""},
+    {"NCCLWATCH_NODE", "", "", false, true},
     {"NCCLWATCH_NUMERICS", "off", ""},
     {"NCCLWATCH_ON_FAULT", "dump", "report", true},
     {"NCCLWATCH_OUT", "", ""},

@@ -144,6 +144,8 @@ struct Header {
   Section words;  // one format::Words; all zero in boxes of older writers, who had padding here
   // Of version 2 on.
   Section parts;  // format::Part
+  // Offset in strings of what the scheduler calls the machine, 0: as its host. Older writers had padding here.
+  std::uint32_t node;
 };
 inline constexpr std::uint32_t kHeaderBytesOf1 = 3968;  // version 1's; its page goes on with zeroes
 static_assert(sizeof(Header) == 4032 && sizeof(Header) <= kPage);

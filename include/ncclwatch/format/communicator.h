@@ -90,7 +90,8 @@ struct Communicator {
   std::uint64_t aborted_tickets;          // handed out by then
   std::uint16_t unfinished[kMarks];       // aborted_tickets - marks[i] by then, at most 65535
   std::uint64_t aborted_starts[kStarts];  // the starts by then
-  std::uint64_t reserved;
+  std::uint32_t gpu;  // offset in strings of "GPU-5c1f... 0000:3B:00.0", 0: not known; older writers had zeroes here
+  std::uint32_t reserved;
   // starts[s % kStarts] >= s once the GPU has come to the launch with start number s, which it then begins. Each stream
   // has a place of its own, so that its numbers only grow. Only with NCCLWATCH_GPU=both; older writers had zeroes here.
   std::atomic<std::uint64_t> starts[kStarts];

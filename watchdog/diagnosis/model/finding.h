@@ -77,12 +77,20 @@ struct LastWords {
   std::optional<ErrorWords> error;
 };
 
+struct Gpu {
+  std::string uuid;        // "GPU-5c1f...", as nvidia-smi prints it
+  std::string pci_bus_id;  // "0000:3B:00.0"
+  int index = -1;          // of CUDA, in its process; -1: not known
+};
+
 struct Culprit {
   int rank = -1;  // job rank
   std::string host;
   std::optional<std::uint32_t> pid;
   std::uint64_t start_time = 0;  // which process that pid was, 0 unknown; not part of the JSON
   std::optional<int> local_rank;
+  std::string node;  // what the scheduler calls the machine, else its host
+  std::optional<Gpu> gpu;
   std::optional<Exit> exit;
   std::optional<LastWords> last_words;
   std::vector<std::string> where;  // frames in which it stood, innermost first; empty where nobody looked

@@ -92,13 +92,21 @@ void WriteLastWords(JsonWriter* json, const LastWords& words) {
   json->EndObject();
 }
 
+void WriteGpu(JsonWriter* json, const std::optional<Gpu>& gpu) {
+  Text(json, "gpu_uuid", gpu ? std::optional(gpu->uuid) : std::nullopt);
+  Number(json, "gpu_index", gpu && gpu->index >= 0 ? std::optional(gpu->index) : std::nullopt);
+  Text(json, "pci_bus_id", gpu && !gpu->pci_bus_id.empty() ? std::optional(gpu->pci_bus_id) : std::nullopt);
+}
+
 void WriteCulprit(JsonWriter* json, const Culprit& culprit) {
   json->BeginObject().Key("rank").Integer(culprit.rank);
   Text(json, "host", culprit.host.empty() ? std::nullopt : std::optional<std::string>(culprit.host));
   json->Key("pid");
   OrNull(json, culprit.pid, [&](std::uint32_t pid) { json->Unsigned(pid); });
   Number(json, "local_rank", culprit.local_rank);
-  json->Key("gpu_uuid").Null().Key("node").Null().Key("exit");
+  WriteGpu(json, culprit.gpu);
+  Text(json, "node", culprit.node.empty() ? std::nullopt : std::optional<std::string>(culprit.node));
+  json->Key("exit");
   OrNull(json, culprit.exit, [&](const Exit& exit) { WriteExit(json, exit); });
   json->Key("last_words");
   OrNull(json, culprit.last_words, [&](const LastWords& words) { WriteLastWords(json, words); });

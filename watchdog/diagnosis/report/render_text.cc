@@ -1,6 +1,8 @@
 // For a person at 3 a.m.: the verdict in the first line, then who is in which call, then why, then what to do.
 #include "watchdog/diagnosis/report/render.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "ncclwatch/format/mpi_record.h"
@@ -118,8 +120,30 @@ std::string StepText(const Step& step) {
   return text + " (" + Ranks({step.rank}) + ")";
 }
 
+// "rank 2: node17, GPU 3 (GPU-5c1f..., 0000:3B:00.0), local rank 3": what to drain. Empty where the host says it all.
+std::string PlaceText(const Culprit& culprit) {
+  if (!culprit.gpu && culprit.node == culprit.host) return {};
+  std::vector<std::string> parts;
+  if (!culprit.node.empty()) parts.push_back(culprit.node);
+  if (culprit.gpu) {
+    const Gpu& gpu = *culprit.gpu;
+    const std::string names = gpu.uuid + (gpu.pci_bus_id.empty() ? "" : ", " + gpu.pci_bus_id);
+    parts.push_back(gpu.index < 0 ? names : fmt::format("GPU {} ({})", gpu.index, names));
+  }
+  if (culprit.local_rank) parts.push_back(fmt::format("local rank {}", *culprit.local_rank));
+  return fmt::format("  rank {}: {}\n", culprit.rank, Join(parts, ", "));
+}
+
+std::string Places(const Finding& finding) {
+  constexpr std::size_t kEnough = 8;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(finding.culprit_details.size(), kEnough); ++i)
+    out += PlaceText(finding.culprit_details[i]);
+  return out.empty() ? out : out + "\n";
+}
+
 std::string Story(const Finding& finding) {
-  std::string out = "\n" + Wrapped("  ", finding.summary) + "\n";
+  std::string out = "\n" + Wrapped("  ", finding.summary) + "\n" + Places(finding);
   if (finding.communicator) {
     std::string line = "  communicator " + Hex16(finding.communicator->id);
     if (!finding.communicator->label.empty()) line += " \"" + finding.communicator->label + "\"";

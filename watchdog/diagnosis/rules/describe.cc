@@ -29,6 +29,20 @@ const Call* FailedAt(const Member& member, std::uint64_t position) {
   return member.failed != nullptr && member.failed->position == position ? member.failed : nullptr;
 }
 
+// Of the rank's newest communicator that tells it.
+std::optional<Gpu> GpuOf(const View& view, const Node& node) {
+  const reader::Communicator* newest = nullptr;
+  for (const auto& at : node.memberships) {
+    const reader::Communicator* comm = view.member(at).comm;
+    if (!comm->gpu.empty() && (!newest || comm->created_ns > newest->created_ns)) newest = comm;
+  }
+  if (!newest) return std::nullopt;
+  const std::size_t blank = newest->gpu.find(' ');
+  Gpu gpu{newest->gpu.substr(0, blank), {}, newest->device};
+  if (blank != std::string::npos) gpu.pci_bus_id = newest->gpu.substr(blank + 1);
+  return gpu;
+}
+
 }  // namespace
 
 void Merge(CallSummary call, std::vector<CallSummary>* calls) {
@@ -141,6 +155,8 @@ Culprit DescribeCulprit(const View& view, int rank) {
   if (!process.box->dump) culprit.pid = process.box->pid;
   culprit.start_time = process.box->start_time;
   if (process.box->local_rank >= 0) culprit.local_rank = process.box->local_rank;
+  culprit.node = process.box->node.empty() ? process.box->host : process.box->node;
+  culprit.gpu = GpuOf(view, view.nodes[node->second]);
   culprit.last_words = DescribeWords(process);
   if (!process.outcome.gone()) return culprit;
   Exit exit;

@@ -32,6 +32,7 @@ nodes::ProcessNow FactsOf(const reader::BoxImage& image) {
   process.attempt = image.attempt;
   process.boot_id = image.boot_id;
   process.host = image.host;
+  process.node = image.node;
   process.job = image.job;
   process.command = image.command;
   process.nccl_version = image.nccl_version;
@@ -69,6 +70,7 @@ nodes::MemberNow MemberOf(const reader::MappedBox& box, const LiveCompare::Stand
   member.color = Load(entry.color);
   member.created_ns = box.ToNanoseconds(Load(entry.created));
   member.label = LabelOf(entry);
+  member.gpu = box.StringAt(Load(entry.gpu));
   member.entered = stand.entered;
   member.returned = stand.returned;
   member.outstanding = stand.outstanding;
