@@ -12,6 +12,7 @@
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/site_lines.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/text/printable.h"
@@ -55,11 +56,15 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   if (run.boxes.empty() && !json) return Unreadable(self, absl::NotFoundError("no black box could be read"));
   AddCrashFrames(&run);
   const std::vector<reader::Failure> failures = run.failures;
-  const diagnosis::Diagnosis verdict = Judge(std::move(run));
+  SiteLines lines(run.boxes);
+  diagnosis::Diagnosis verdict = Judge(std::move(run));
+  lines.FillIn(&verdict);
   if (json)
     PrintJson(ToJson(verdict, failures));
   else
-    std::fputs(ColourDiagnosis(PrintableLines(diagnosis::ToText(verdict)), MayColour(STDOUT_FILENO)).c_str(), stdout);
+    std::fputs(
+        ColourDiagnosis(PrintableLines(diagnosis::ToText(lines.ForPeople(verdict))), MayColour(STDOUT_FILENO)).c_str(),
+        stdout);
   if (!failures.empty()) return kUnreadable;
   return verdict.healthy() ? kDone : kProblem;
 }

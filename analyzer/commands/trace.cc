@@ -14,6 +14,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "analyzer/jobs/site_lines.h"
 #include "analyzer/trace/filter.h"
 #include "analyzer/trace/print.h"
 
@@ -90,13 +91,25 @@ absl::StatusOr<Filter> FilterOf(const Wish& wish, absl::Time end) {
   return filter;
 }
 
+// Of the calls that are shown.
+void FindLines(const reader::BoxImage& box, std::vector<Row>::iterator begin, std::vector<Row>::iterator end,
+               SiteLines* lines) {
+  absl::flat_hash_map<std::uint64_t, std::optional<diagnosis::SourcePlace>> known;
+  for (const reader::CallSite& site : box.call_sites) known.emplace(site.address, lines->Place(site.name));
+  for (; begin != end; ++begin)
+    if (const auto place = known.find(begin->site); place != known.end()) begin->source = place->second;
+}
+
 std::vector<Row> Merge(const reader::RunImage& run, const Filter& filter) {
+  SiteLines lines(run.boxes);
   std::vector<Row> rows;
   for (const reader::BoxImage& box : run.boxes) {
     // A dead process's pending calls lasted until its last sign of life.
+    const std::size_t before = rows.size();
     const bool alive = IsHere(box) && Alive(box);
     for (Row& row : Rows(box, alive ? MonotonicNow() : box.heartbeat_ns))
       if (filter.Wants(row)) rows.push_back(std::move(row));
+    FindLines(box, rows.begin() + static_cast<std::ptrdiff_t>(before), rows.end(), &lines);
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.time < b.time; });
   return rows;

@@ -1,10 +1,14 @@
 #include "analyzer/run/complete.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/jobs/judge.h"
+#include "analyzer/jobs/site_lines.h"
 #include "watchdog/act/files.h"
+#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
 
@@ -56,6 +60,18 @@ bool SameVerdict(const json& before, const json& now) {
          before.value("coverage", json()) == now.value("coverage", json());
 }
 
+// Where the calls of the first finding come from: a leader tells modules and offsets only.
+std::vector<std::string> CallLines(const diagnosis::Diagnosis& diagnosis) {
+  std::vector<std::string> lines;
+  if (diagnosis.findings.empty()) return lines;
+  for (const diagnosis::CallSummary& call : diagnosis.findings.front().calls) {
+    if (!call.op || !call.source || call.source->file.empty()) continue;
+    lines.push_back(
+        fmt::format("{}: {} at {}", diagnosis::Ranks(call.ranks), *call.op, diagnosis::LineText(*call.source)));
+  }
+  return lines;
+}
+
 }  // namespace
 
 Completed Complete(const std::string& directory, const Verdict& verdict, reader::RunImage run) {
@@ -64,16 +80,19 @@ Completed Complete(const std::string& directory, const Verdict& verdict, reader:
                                   [](const reader::BoxImage& box) { return box.leader_state.verdict_at_ns != 0; });
   if (!judged) return completed;
   AddStacks(directory, Judge(run), &run);
-  const diagnosis::Diagnosis again = Judge(run);
+  SiteLines lines(run.boxes);
+  diagnosis::Diagnosis again = Judge(run);
+  lines.FillIn(&again);
   const std::string text = diagnosis::ToJson(again);
   const json before = json::parse(verdict.text, nullptr, false), now = json::parse(text, nullptr, false);
   if (!before.is_object() || !now.is_object() || !SameVerdict(before, now)) return completed;
   const std::vector<std::string> said = EvidenceOf(*First(before));
   for (std::string& line : EvidenceOf(*First(now)))
     if (std::find(said.begin(), said.end(), line) == said.end()) completed.added.push_back(std::move(line));
+  for (std::string& line : CallLines(again)) completed.added.push_back(std::move(line));
   if (completed.added.empty()) return completed;
   completed.json = text;
-  completed.text = diagnosis::ToText(again);
+  completed.text = diagnosis::ToText(lines.ForPeople(again));
   return completed;
 }
 

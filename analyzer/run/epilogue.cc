@@ -15,6 +15,7 @@
 #include "analyzer/jobs/judge.h"
 #include "analyzer/jobs/lease_file.h"
 #include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/site_lines.h"
 #include "analyzer/jobs/verdict.h"
 #include "analyzer/run/complete.h"
 #include "watchdog/act/dump.h"
@@ -141,7 +142,9 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   KeepWitness(directory, ends, status);
   KeepAllCrashFrames(directory);
   const reader::RunImage run = ReadJob({directory}, reader::Calls::kForVerdict);
-  const diagnosis::Diagnosis judged = JudgeWith(run, SeenEnds(ends));
+  SiteLines lines(run.boxes);
+  diagnosis::Diagnosis judged = JudgeWith(run, SeenEnds(ends));
+  lines.FillIn(&judged);
   const auto said = ReadVerdict(directory);
   if (said && IsFault(*said, status) && !TellsMore(judged, *said)) {
     const Completed completed = Complete(directory, *said, run);
@@ -158,7 +161,7 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   if (!epilogue->fault || fault) epilogue->json = json;
   if (!fault) return;
   epilogue->fault = true;
-  const std::string text = diagnosis::ToText(judged);
+  const std::string text = diagnosis::ToText(lines.ForPeople(judged));
   Keep(directory, json, text);
   if (say) Say(directory, text);
   SaveEvidence(directory, run, settings);

@@ -42,6 +42,23 @@ bool Varies(const std::vector<Row>& rows, Field Row::*field) {
   return false;
 }
 
+nlohmann::ordered_json SourceJson(const Row& row) {
+  using Json = nlohmann::ordered_json;
+  if (!row.source) return nullptr;
+  const diagnosis::SourcePlace& source = *row.source;
+  const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(Printable(value)); };
+  return {{"file", text(source.file)},
+          {"line", source.line > 0 ? Json(source.line) : Json(nullptr)},
+          {"function", text(source.function)},
+          {"module", Printable(source.module)},
+          {"offset", source.offset}};
+}
+
+// "train.cc:212 in Step", or "train+0x1234".
+std::string SiteText(const Row& row) {
+  return row.source && !row.source->file.empty() ? diagnosis::LineText(*row.source) : row.site_text;
+}
+
 }  // namespace
 
 std::string ToJsonLine(const Row& row) {
@@ -72,7 +89,7 @@ std::string ToJsonLine(const Row& row) {
       {"pending", row.pending},
       {"duration_s", absl::ToDoubleSeconds(row.duration)},
       {"result", text(row.result)},
-      {"site", row.site ? Json(diagnosis::Hex(row.site)) : Json(nullptr)},
+      {"site", SourceJson(row)},
       {"site_text", row.site ? Json(row.site_text) : Json(nullptr)},
       {"flags", row.flags},
   };
@@ -103,7 +120,7 @@ std::string ToTable(const std::vector<Row>& rows, bool wide) {
     table.Add({ClockText(row.time), fmt::format("{}", row.rank), threads ? fmt::format("{}", row.thread) : "",
                CommunicatorText(row), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
                RootOrPeer(row), streams && row.stream ? diagnosis::Hex(row.stream) : "", Text(row.group), row.state,
-               TookText(row), says_more ? row.result : "", wide ? row.site_text : ""});
+               TookText(row), says_more ? row.result : "", wide ? SiteText(row) : ""});
   }
   return table.Text();
 }

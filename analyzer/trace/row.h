@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/reader/image.h"
 
 namespace ncclwatch::analyzer {
@@ -37,6 +38,7 @@ struct Row {
   std::string result;
   std::uint64_t site = 0;
   std::string site_text;           // "module+0x1234", or the address
+  std::optional<diagnosis::SourcePlace> source;
   std::vector<std::string> flags;  // captured, non_blocking, ...
 };
 

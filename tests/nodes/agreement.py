@@ -82,12 +82,16 @@ def same_but_for_clocks(one, other):
     return one == other
 
 
+def same_findings(one, other):
+    return same_but_for_clocks(faults.without_lines(one["findings"]), faults.without_lines(other["findings"]))
+
+
 def check_offline(job, live, nodes, exact=True):
     """The run directories of all nodes, collected, tell the same as the job itself did."""
     status, document = job.offline(job.collect(nodes))
     if status != 1:
         raise Failure(f"diagnose of the collected directories exits with {status}, wanted 1")
-    if exact and not same_but_for_clocks(document["findings"], live["findings"]):
+    if exact and not same_findings(document, live):
         raise Failure("live and offline findings differ\nlive: " + json.dumps(live["findings"], indent=1) +
                       "\noffline: " + json.dumps(document["findings"], indent=1))
     return document
@@ -103,7 +107,7 @@ def settled(job, want, nodes, exact, seconds=10):
             if not exact:
                 return found[0]
             _, offline = job.offline(job.collect([job.cluster.nodes[number] for number in nodes]))
-            if same_but_for_clocks(offline["findings"], documents[0]["findings"]):
+            if same_findings(offline, documents[0]):
                 return found[0]
         time.sleep(0.1)
     return None

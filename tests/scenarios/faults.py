@@ -161,11 +161,20 @@ def run(build, one, keep=None):
             raise
 
 
+def without_lines(findings):
+    """The watchdog reads no debug information: the command alone knows the lines of call sites."""
+    for finding in findings:
+        for call in finding["calls"]:
+            if call["site"]:
+                call["site"].update(file=None, line=None, function=None)
+    return findings
+
+
 def check_offline(job, live):
     """After everybody is gone the black boxes alone tell the same."""
     status, document = job.offline()
     if status != 1:
         raise Failure(f"diagnose exits with {status}, wanted 1")
-    if live["findings"] != document["findings"]:
+    if without_lines(live["findings"]) != without_lines(document["findings"]):
         raise Failure("live and offline findings differ\nlive: " + json.dumps(live["findings"], indent=1) +
                       "\noffline: " + json.dumps(document["findings"], indent=1))

@@ -7,6 +7,10 @@
         OLD     log, OLDEST
         OLD     log2, OLDEST
         OLD     pow, OLDEST
+        OLD     pthread_rwlock_destroy, OLDEST
+        OLD     pthread_rwlock_init, OLDEST
+        OLD     pthread_rwlock_tryrdlock, OLDEST
+        OLD     pthread_rwlock_trywrlock, OLDEST
 #if defined(__x86_64__)
         OLD     pthread_setname_np, 2.12
 #else

@@ -130,6 +130,23 @@ void Get(Reader* from, diagnosis::LastWords* words) {
   Get(from, &words->error);
 }
 
+void Put(const diagnosis::SourcePlace& source, Writer* to) {
+  Put(source.module, to);
+  Put(source.offset, to);
+  Put(source.file, to);
+  Put(source.line, to);
+  Put(source.function, to);
+  to->Signed(source.real_ns);
+}
+void Get(Reader* from, diagnosis::SourcePlace* source) {
+  Get(from, &source->module);
+  Get(from, &source->offset);
+  Get(from, &source->file);
+  Get(from, &source->line);
+  Get(from, &source->function);
+  source->real_ns = from->Signed();
+}
+
 void Put(const diagnosis::Gpu& gpu, Writer* to) {
   Put(gpu.uuid, to);
   Put(gpu.pci_bus_id, to);
@@ -200,6 +217,7 @@ void Put(const CallSummary& call, Writer* to) {
   Put(call.thread, to);
   Put(call.site, to);
   Put(call.site_text, to);
+  Put(call.source, to);
   to->Number(static_cast<std::uint64_t>(call.state));
   Put(call.elapsed_s, to);
   Put(call.result, to);
@@ -219,6 +237,7 @@ void Get(Reader* from, CallSummary* call) {
   Get(from, &call->thread);
   Get(from, &call->site);
   Get(from, &call->site_text);
+  Get(from, &call->source);
   call->state = GetEnum(from, diagnosis::CallState::kNotObserved);
   Get(from, &call->elapsed_s);
   Get(from, &call->result);

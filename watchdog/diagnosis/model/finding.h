@@ -109,6 +109,17 @@ struct PeerName {
   int rank = -1;
 };
 
+// A call site in a file, and its line where somebody has read the file's debug information: the watchdog does not, in
+// the host's process.
+struct SourcePlace {
+  std::string module;        // path of the program or library
+  std::uint64_t offset = 0;  // in it, just before the return address, as addr2line takes it
+  std::string file;          // empty: not known
+  int line = 0;
+  std::string function;
+  std::int64_t real_ns = 0;  // CLOCK_REALTIME when the module was named; not part of the JSON
+};
+
 // One side of a disagreement: the ranks that did the same.
 struct CallSummary {
   std::vector<int> ranks;
@@ -125,6 +136,7 @@ struct CallSummary {
   std::optional<std::uint32_t> thread;
   std::optional<std::uint64_t> site;     // return address in the application, of the first of the ranks
   std::optional<std::string> site_text;  // "train+0x1234" where the box names it, else the address
+  std::optional<SourcePlace> source;     // of the site; none: in no module
   CallState state = CallState::kNotCalled;
   bool mpi = false;  // it enqueues nothing: what has returned is over, or under way with a request
   std::optional<double> elapsed_s;

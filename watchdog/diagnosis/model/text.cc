@@ -1,9 +1,11 @@
 #include "watchdog/diagnosis/model/text.h"
 
+#include <fmt/format.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 
 #include "ncclwatch/format/record.h"
@@ -148,6 +150,24 @@ std::string Join(const std::vector<std::string>& parts, std::string_view separat
 std::string Capital(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
   return text;
+}
+
+std::optional<SourcePlace> ModuleAndOffset(const std::string& name, std::int64_t real_ns) {
+  const std::size_t plus = name.rfind("+0x");
+  if (plus == std::string::npos || name[0] != '/') return std::nullopt;
+  SourcePlace source;
+  source.module = name.substr(0, plus);
+  const char* const begin = name.data() + plus + 3;
+  const auto [end, error] = std::from_chars(begin, name.data() + name.size(), source.offset, 16);
+  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  source.real_ns = real_ns;
+  return source;
+}
+
+std::string LineText(const SourcePlace& source) {
+  std::string text = source.file.substr(source.file.rfind('/') + 1);
+  if (source.line > 0) text += fmt::format(":{}", source.line);
+  return source.function.empty() ? text : fmt::format("{} in {}", text, source.function);
 }
 
 std::vector<int> SortedUnique(std::vector<int> ranks) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ std::string Plural(std::size_t count, std::string_view noun);  // "1 rank", "3 r
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
 std::string Capital(std::string text);          // first letter in upper case
 std::string CallText(const CallSummary& call);  // "AllReduce of 4096 float32 (sum)"
+// Of "/path/of/module+0x1234"; none of what is no such name: sites of dumps are lines already.
+std::optional<SourcePlace> ModuleAndOffset(const std::string& name, std::int64_t real_ns);
+std::string LineText(const SourcePlace& source);  // "train.cc:212 in Step"
 std::vector<int> SortedUnique(std::vector<int> ranks);
 
 }  // namespace ncclwatch::diagnosis

@@ -119,6 +119,14 @@ void WriteCommunicator(JsonWriter* json, const CommunicatorName& name) {
   json->Key("size").Unsigned(name.size).Key("members").String(RankSet(name.members)).EndObject();
 }
 
+void WriteSource(JsonWriter* json, const SourcePlace& source) {
+  json->BeginObject();
+  Text(json, "file", source.file.empty() ? std::nullopt : std::optional(source.file));
+  Number(json, "line", source.line > 0 ? std::optional(source.line) : std::nullopt);
+  Text(json, "function", source.function.empty() ? std::nullopt : std::optional(source.function));
+  json->Key("module").String(source.module).Key("offset").Unsigned(source.offset).EndObject();
+}
+
 void WriteCall(JsonWriter* json, const CallSummary& call) {
   json->BeginObject();
   RankList(json, "ranks", call.ranks);
@@ -142,7 +150,7 @@ void WriteCall(JsonWriter* json, const CallSummary& call) {
   json->Key("thread");
   OrNull(json, call.thread, [&](std::uint32_t thread) { json->Unsigned(thread); });
   json->Key("site");
-  OrNull(json, call.site, [&](std::uint64_t site) { json->String(Hex(site)); });
+  OrNull(json, call.source, [&](const SourcePlace& source) { WriteSource(json, source); });
   Text(json, "site_text", call.site_text);
   json->Key("state").String(Name(call.state)).Key("elapsed_s");
   OrNull(json, call.elapsed_s, [&](double seconds) { json->Seconds(seconds); });

@@ -75,6 +75,13 @@ std::string StateText(const CallSummary& call) {
   return "?";
 }
 
+// "train.cc:212 in Step", or "train+0x1234".
+std::string SiteText(const CallSummary& call) {
+  if (!call.site || *call.site == 0) return {};
+  if (!call.source || call.source->file.empty()) return call.site_text.value_or("");
+  return LineText(*call.source);
+}
+
 struct Row {
   std::string ranks, call, state, since, site;
 };
@@ -96,7 +103,7 @@ std::string Table(const std::vector<CallSummary>& calls) {
     row.call = Cut(row.call, kMostCall);
     row.state = StateText(call);
     if (call.elapsed_s) row.since = Seconds(static_cast<std::int64_t>(*call.elapsed_s * 1e9));
-    if (call.site && *call.site != 0) row.site = call.site_text.value_or("");
+    row.site = SiteText(call);
     rows.push_back(std::move(row));
   }
   std::size_t widths[4] = {};

@@ -37,7 +37,9 @@ CallSummary CreationCall(const View& view, const CommView& comm, const Member& m
     call.op = std::string(functions::OpName(made.function));
     call.thread = made.thread;
     call.site = made.site;
-    if (made.site != 0) call.site_text = SiteText(view, view.process(member), made.site);
+    if (made.site == 0) continue;
+    call.site_text = SiteText(view, view.process(member), made.site);
+    call.source = SourceOf(view.process(member), made.site);
   }
   return call;
 }

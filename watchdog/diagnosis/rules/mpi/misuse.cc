@@ -137,7 +137,7 @@ std::string NextStep(const Misuse& misuse) {
   }
 }
 
-CallSummary Describe(const Misuse& misuse, const std::vector<int>& ranks) {
+CallSummary Describe(const Misuse& misuse, const std::vector<int>& ranks, std::int64_t real_ns) {
   CallSummary call;
   call.ranks = ranks;
   call.op = functions::OpName(misuse.function);
@@ -145,6 +145,7 @@ CallSummary Describe(const Misuse& misuse, const std::vector<int>& ranks) {
   call.thread = misuse.thread;
   call.site = misuse.site;
   call.site_text = Place(misuse.site_name, misuse.site);
+  call.source = ModuleAndOffset(misuse.site_name, real_ns);
   call.state = CallState::kEntered;
   if (misuse.result == format::kNoResult) return call;
   call.state = misuse.result == 0 ? CallState::kReturned : CallState::kFailed;
@@ -196,7 +197,8 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
     finding.communicator = DescribeComm(*comm);
   finding.began_at_ns = ToRealtime(view, first->process->At(misuse.at_ns));
   // What is found at MPI_Finalize is not about that call.
-  if (misuse.function != functions::Function::MPI_Finalize) finding.calls.push_back(Describe(misuse, finding.culprits));
+  if (misuse.function != functions::Function::MPI_Finalize)
+    finding.calls.push_back(Describe(misuse, finding.culprits, finding.began_at_ns));
   finding.evidence = WhoDidWhat(view, cases);
   // Leaks of different places are one finding, of which the first is told.
   const std::vector<int> same = SortedUnique(RanksOf(view, NodesOf(cases, CaseText(misuse))));
