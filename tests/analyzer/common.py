@@ -10,7 +10,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import sanitizer  # noqa: E402
 from harness import Failed, Sandbox, Skipped, case, check, check_equal, clean_environment, run_main, until  # noqa: E402,F401
 
-COMMANDS = ["run", "diagnose", "trace", "export", "ls", "clean", "off", "on"]
+HERE = os.path.dirname(os.path.abspath(__file__))
+COMMANDS = ["run", "demo", "diagnose", "trace", "export", "ls", "clean", "off", "on"]
 COMMUNICATOR = "8f3c09d2a1b45e77"  # of box_writer
 
 

@@ -5,6 +5,7 @@ import cases_changing  # noqa: F401  registers its cases
 import cases_export  # noqa: F401
 import cases_flight  # noqa: F401
 import cases_flight_hostile  # noqa: F401
+import cases_lines  # noqa: F401
 import cases_reading  # noqa: F401
 import cases_run  # noqa: F401
 import cases_strangers  # noqa: F401
