@@ -101,5 +101,17 @@ def bash_completes(sandbox):
     check_equal(completed("run", "--on-f"), ["--on-fault"], "after `ncclwatch run --on-f`")
 
 
+@case
+def environment_module(sandbox):
+    start = "/usr/share/modules/init/bash"
+    if not os.path.exists(start):
+        raise Skipped("no environment-modules here")
+    prefix = installed(sandbox)
+    script = f'. {start}; module use "$1/share/modulefiles"; module load ncclwatch && ncclwatch --version && echo "$NCCLWATCH_LIBRARY"'
+    done = sandbox.run(["bash", "-c", script, "bash", prefix], environment(sandbox))
+    check(done.out.startswith("ncclwatch ") and done.out.splitlines()[-1] == f"{prefix}/lib/ncclwatch/libncclwatch.so",
+          f"after module load: {done}")
+
+
 if __name__ == "__main__":
     run_main("install")
