@@ -15,6 +15,7 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/jobs/site_lines.h"
+#include "analyzer/trace/columns.h"
 #include "analyzer/trace/filter.h"
 #include "analyzer/trace/print.h"
 
@@ -36,7 +37,7 @@ struct Wish {
   std::vector<std::string> words, communicators, ops;
   std::string ranks, since, until;
   std::size_t last = 0;  // 0: all
-  bool pending = false, follow = false, wide = false, json = false;
+  bool pending = false, follow = false, wide = false, json = false, arrow = false;
 };
 
 void Declare(Options* options, Wish* wish) {
@@ -54,6 +55,7 @@ void Declare(Options* options, Wish* wish) {
   options->add_option("--last", wish->last, "only the last N calls")->type_name("N");
   options->add_flag("--pending", wish->pending, "only calls that have not ended");
   options->add_flag("--follow", wish->follow, "keep printing new calls until the job ends");
+  options->add_flag("--arrow", wish->arrow, "print Arrow columns, for the Python package");
   options->add_flag("--wide", wish->wide, "print all columns: also thread, stream, group, result, call site");
   options->add_flag("--json", wish->json, "print JSON lines, one for each call");
 }
@@ -116,6 +118,11 @@ std::vector<Row> Merge(const reader::RunImage& run, const Filter& filter) {
 }
 
 void Print(const std::vector<Row>& rows, const Wish& wish) {
+  if (wish.arrow) {
+    const std::string bytes = ToColumns(rows);
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+    return;
+  }
   if (!wish.json) {
     if (rows.empty())
       std::fputs("no recorded call matches\n", stderr);

@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from . import command
+from . import columns, command
 
 
 class NcclwatchError(RuntimeError):
@@ -29,6 +29,13 @@ class Job:
     def findings(self):
         """The findings, dicts, the root cause first; none if the job is healthy."""
         return self.diagnosis["findings"]
+
+    @property
+    def calls(self):
+        """The recorded calls, a columns.Calls: pyarrow.table(job.calls), polars.DataFrame(job.calls)."""
+        if self._calls is None:
+            self._calls = columns.Calls(_ask("trace", "--arrow", *self._paths))
+        return self._calls
 
     @property
     def healthy(self):

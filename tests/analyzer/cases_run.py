@@ -342,7 +342,7 @@ def without_the_library_it_says_so(bench):
     root = installed(bench, "bare", library=False)
     done = bench.sandbox.run([os.path.join(root, "bin", "ncclwatch"), "run", "--", "echo", "started"], bench.environment())
     check_equal((done.status, done.out), (3, ""), f"{done}")
-    check(f"{root}/lib/libncclwatch.so" in done.err, f"which file is missing: {done}")
+    check(f"{root}/lib/ncclwatch/libncclwatch.so" in done.err, f"which file is missing: {done}")
 
 
 @bench_case

@@ -2,6 +2,7 @@
 """The `ncclwatch` command as a user runs it."""
 
 import cases_changing  # noqa: F401  registers its cases
+import cases_columns  # noqa: F401
 import cases_export  # noqa: F401
 import cases_flight  # noqa: F401
 import cases_flight_hostile  # noqa: F401

@@ -23,6 +23,34 @@ print(json.dumps({"library": ncclwatch.library(), "openmpi": ncclwatch.library("
 """
 
 
+# The calls as pyarrow sees them, against what the command prints.
+COLUMNS = """
+import json, ncclwatch, os, pyarrow, subprocess
+calls = ncclwatch.load(os.environ["DIR"]).calls
+table = pyarrow.table(calls).drop_columns(["time"]).to_pylist()
+printed = subprocess.run([ncclwatch.command(), "trace", "--json", os.environ["DIR"]], check=True, stdout=subprocess.PIPE).stdout
+rows = [json.loads(line) for line in printed.splitlines()]
+assert len(rows) == len(table) == len(calls) > 50, (len(rows), len(table), len(calls))
+same = [name for name in rows[0] if name in table[0] and name not in ("time", "stream", "label")]
+for row, seen in zip(rows, table):
+    assert [row[name] for name in same] == [seen[name] for name in same], (row, seen)
+def memory():
+    return int(open("/proc/self/statm").read().split()[1])
+for _ in range(200):
+    pyarrow.table(calls)
+before = memory()
+for _ in range(2000):
+    pyarrow.table(calls)
+assert memory() < before + 200, (before, memory())
+try:
+    wrong = pyarrow.table(calls)
+    raise KeyError("an exception on its way while arrays are released")
+except KeyError:
+    del wrong
+print(len(rows), "calls")
+"""
+
+
 def must(*argv, **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("NCCLWATCH", "PYTHON", "LD_"))}
     done = subprocess.run(argv, env={**clean, **environment}, capture_output=True, text=True, timeout=120)
@@ -61,6 +89,9 @@ def main():
         told = json.loads(must(python, "-c", PROGRAM, DIR=runs))
         check(os.path.exists(told["library"]) and os.path.exists(told["openmpi"]), f"libraries: {told}")
         check(told["found"] == [["missing_participant", [2]]] and not told["healthy"], f"the job: {told}")
+        must(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "pyarrow")
+        print(f"pyarrow sees what the command prints: {must(python, '-c', COLUMNS, DIR=runs).strip()}")
+        must(python, "-m", "pip", "uninstall", "-q", "-y", "pyarrow")
         check(must(python, "-m", "ncclwatch", "--version") == must(command, "--version"), "python -m ncclwatch")
         must(python, "-m", "pip", "uninstall", "-q", "-y", "ncclwatch")
         check(files(place) == before, f"left after removal: {sorted(files(place) - before)}")

@@ -1,0 +1,148 @@
+#include "analyzer/trace/columns.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+struct Column {
+  std::string name, format;
+  std::size_t nulls = 0;
+  std::string validity, offsets, values;  // buffers; offsets of texts alone
+};
+
+template <typename T>
+void Append(std::string* buffer, T value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  buffer->append(bytes, sizeof bytes);
+}
+
+void AppendBit(std::string* buffer, std::size_t at, bool value) {
+  if (at % 8 == 0) buffer->push_back('\0');
+  if (value) buffer->back() = static_cast<char>(static_cast<unsigned char>(buffer->back()) | (1u << (at % 8)));
+}
+
+template <typename T>
+const char* FormatOf() {
+  if constexpr (std::is_same_v<T, std::int32_t>) return "i";
+  if constexpr (std::is_same_v<T, std::int64_t>) return "l";
+  if constexpr (std::is_same_v<T, std::uint32_t>) return "I";
+  if constexpr (std::is_same_v<T, std::uint64_t>) return "L";
+  if constexpr (std::is_same_v<T, double>) return "g";
+  if constexpr (std::is_same_v<T, bool>) return "b";
+  return "u";
+}
+
+class Table {
+ public:
+  explicit Table(const std::vector<Row>& rows) : rows_(rows) {}
+
+  // `value` gives an optional of a number, a bool or a text for each row.
+  template <typename Value>
+  void Add(const char* name, Value value, const char* format = nullptr) {
+    using T = typename std::invoke_result_t<Value, const Row&>::value_type;
+    Column column;
+    column.name = name;
+    column.format = format ? format : FormatOf<T>();
+    if constexpr (std::is_same_v<T, std::string>) Append<std::int32_t>(&column.offsets, 0);
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      const auto cell = value(rows_[i]);
+      AppendBit(&column.validity, i, cell.has_value());
+      if (!cell) ++column.nulls;
+      if constexpr (std::is_same_v<T, std::string>) {
+        if (cell) column.values += Printable(*cell);
+        Append(&column.offsets, static_cast<std::int32_t>(column.values.size()));
+      } else if constexpr (std::is_same_v<T, bool>) {
+        AppendBit(&column.values, i, cell.value_or(false));
+      } else {
+        Append(&column.values, cell.value_or(T{}));
+      }
+    }
+    columns_.push_back(std::move(column));
+  }
+
+  std::string Bytes() const {
+    std::string head = fmt::format("{} {}\n", rows_.size(), columns_.size()), body;
+    for (const Column& column : columns_) {
+      const bool text = !column.offsets.empty();
+      head += fmt::format("{} {} {} {}", column.name, column.format, column.nulls, text ? 3 : 2);
+      head += Put(column.nulls > 0 ? column.validity : std::string(), &body);
+      head += Put(text ? column.offsets : column.values, &body);
+      head += Put(text ? column.values : std::string(), &body) + "\n";
+    }
+    head += "\n";
+    Pad(&head);
+    return head + body;
+  }
+
+ private:
+  static void Pad(std::string* bytes) {
+    bytes->resize((bytes->size() + kAlignment - 1) / kAlignment * kAlignment, '\0');
+  }
+  static std::string Put(const std::string& buffer, std::string* body) {
+    if (buffer.empty()) return " 0 0";
+    const std::size_t at = body->size();
+    *body += buffer;
+    Pad(body);
+    return fmt::format(" {} {}", at, buffer.size());
+  }
+
+  const std::vector<Row>& rows_;
+  std::vector<Column> columns_;
+};
+
+std::optional<std::string> Text(const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); }
+
+}  // namespace
+
+std::string ToColumns(const std::vector<Row>& rows) {
+  Table table(rows);
+  const auto source = [](auto member) {
+    return [member](const Row& row) { return row.source ? member(*row.source) : std::nullopt; };
+  };
+  table.Add(
+      "time", [](const Row& row) { return std::optional<std::int64_t>(absl::ToUnixNanos(row.time)); }, "tsn:UTC");
+  table.Add("rank", [](const Row& row) { return std::optional<std::int32_t>(row.rank); });
+  table.Add("host", [](const Row& row) { return Text(row.host); });
+  table.Add("pid", [](const Row& row) { return std::optional<std::uint32_t>(row.pid); });
+  table.Add("thread", [](const Row& row) { return std::optional<std::uint32_t>(row.thread); });
+  table.Add("slot", [](const Row& row) { return std::optional<std::uint64_t>(row.slot); });
+  table.Add("communicator", [](const Row& row) {
+    return row.communicator ? std::optional(diagnosis::Hex16(row.communicator)) : std::nullopt;
+  });
+  table.Add("communicator_rank", [](const Row& row) { return row.communicator_rank; });
+  table.Add("label", [](const Row& row) { return Text(row.label); });
+  table.Add("position", [](const Row& row) { return row.position; });
+  table.Add("op", [](const Row& row) { return Text(row.op); });
+  table.Add("count", [](const Row& row) { return row.count; });
+  table.Add("dtype", [](const Row& row) { return Text(row.dtype); });
+  table.Add("reduction", [](const Row& row) { return Text(row.reduction); });
+  table.Add("root", [](const Row& row) { return row.root; });
+  table.Add("peer", [](const Row& row) { return row.peer; });
+  table.Add("stream", [](const Row& row) { return std::optional<std::uint64_t>(row.stream); });
+  table.Add("group", [](const Row& row) { return row.group; });
+  table.Add("state", [](const Row& row) { return Text(row.state); });
+  table.Add("pending", [](const Row& row) { return std::optional<bool>(row.pending); });
+  table.Add("duration_s", [](const Row& row) { return std::optional<double>(absl::ToDoubleSeconds(row.duration)); });
+  table.Add("result", [](const Row& row) { return Text(row.result); });
+  table.Add("site_file", source([](const diagnosis::SourcePlace& place) { return Text(place.file); }));
+  table.Add("site_line", source([](const diagnosis::SourcePlace& place) {
+              return place.line > 0 ? std::optional<std::int32_t>(place.line) : std::nullopt;
+            }));
+  table.Add("site_function", source([](const diagnosis::SourcePlace& place) { return Text(place.function); }));
+  table.Add("site_text", [](const Row& row) { return row.site ? Text(row.site_text) : std::nullopt; });
+  return table.Bytes();
+}
+
+}  // namespace ncclwatch::analyzer
