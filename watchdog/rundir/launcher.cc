@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "watchdog/rundir/process.h"
+#include "watchdog/rundir/slurm_tasks.h"
 
 namespace ncclwatch::rundir {
 namespace {
@@ -46,8 +47,15 @@ std::optional<Place> Try(const Family& family, const Lookup& lookup) {
   if (!lookup(family.marker)) return std::nullopt;
   const std::optional<std::int32_t> rank = Number(lookup, family.rank), size = Number(lookup, family.size);
   if (!rank || !size || *rank >= *size) return std::nullopt;
-  return Place{family.launcher, *rank, *size, Number(lookup, family.local_rank).value_or(-1),
-               Number(lookup, family.local_size).value_or(0)};
+  Place place{family.launcher, *rank, *size, Number(lookup, family.local_rank).value_or(-1),
+              Number(lookup, family.local_size).value_or(0)};
+  // SLURM_NTASKS_PER_NODE is there only if the user asked for it, and is what was asked for.
+  if (family.launcher == Launcher::kSlurm) {
+    const std::string_view counts = lookup("SLURM_STEP_TASKS_PER_NODE").value_or("");
+    const std::optional<std::int32_t> node = Number(lookup, "SLURM_NODEID");
+    if (node) place.local_world_size = TasksOfNode(counts, *node).value_or(place.local_world_size);
+  }
+  return place;
 }
 
 // Is the process with this environment part of one rank of such a job, rather than the start of all of them?
@@ -58,6 +66,14 @@ bool InsideRank(const Lookup& lookup, const Place& place) {
     if (there && there->world_size == place.world_size) return true;
   }
   return false;
+}
+
+// The rank is one that srun started: by a script that says RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS, or through
+// PMI-2. Slurm knows more of it: the attempt, and how many ranks its node has.
+bool IsOfSlurm(const Place& place, const Place& slurm) {
+  return slurm.launcher == Launcher::kSlurm && place.rank == slurm.rank && place.world_size == slurm.world_size &&
+         (place.launcher == Launcher::kPlain || place.launcher == Launcher::kMpich) &&
+         (place.local_world_size == 0 || place.local_world_size == slurm.local_world_size);
 }
 
 Lookup InBlock(const std::string& block) {
@@ -150,7 +166,7 @@ Place PlaceFrom(const Lookup& lookup) {
     if (place && place->launcher == Launcher::kTorchrun) return *place;
     // mpirun inside a pod whose environment says RANK=0 WORLD_SIZE=1, or a script started once by mpirun that starts
     // ranks itself: the larger world is the job.
-    if (place && place->world_size > best.world_size) best = *place;
+    if (place && (place->world_size > best.world_size || IsOfSlurm(best, *place))) best = *place;
   }
   return best;
 }

@@ -1,5 +1,6 @@
 #include "watchdog/rundir/launcher.h"
 #include "watchdog/rundir/process.h"
+#include "watchdog/rundir/slurm_tasks.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -86,6 +87,46 @@ TEST(Launcher, EveryOtherOne) {
   const Launch none = From({});
   EXPECT_EQ(none.rank, -1);
   EXPECT_TRUE(none.job.starts_with("session-"));
+}
+
+const Variables kSlurm = {{"SLURM_JOB_ID", "77"},        {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"},
+                          {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_NTASKS", "4"},  {"SLURM_STEP_TASKS_PER_NODE", "3,1"},
+                          {"SLURM_NODEID", "1"},         {"SLURM_LOCALID", "0"}, {"SLURM_RESTART_COUNT", "2"}};
+
+TEST(Launcher, SlurmSaysHowManyTasksANodeHas) {
+  EXPECT_EQ(From(kSlurm).local_world_size, 1);
+  Variables asked = kSlurm;
+  asked["SLURM_NTASKS_PER_NODE"] = "3";  // what was asked for; the last node has fewer
+  EXPECT_EQ(From(asked).local_world_size, 1);
+  asked.erase("SLURM_STEP_TASKS_PER_NODE");
+  EXPECT_EQ(From(asked).local_world_size, 3);
+}
+
+TEST(Launcher, SlurmsListsOfTasks) {
+  EXPECT_EQ(TasksOfNode("4", 0), 4);
+  EXPECT_EQ(TasksOfNode("4(x2),3", 1), 4);
+  EXPECT_EQ(TasksOfNode("4(x2),3", 2), 3);
+  EXPECT_EQ(TasksOfNode("1,2(x1000)", 1000), 2);
+  for (const char* list : {"", ",", "x", "4(x2", "4(x", "4(x0)", "0", "-1", "99999999999", "4(x2),", "4 4"})
+    EXPECT_EQ(TasksOfNode(list, 2), std::nullopt) << list;
+  EXPECT_EQ(TasksOfNode("4(x2),3", 3), std::nullopt);
+  EXPECT_EQ(TasksOfNode("4", -1), std::nullopt);
+}
+
+TEST(Launcher, AScriptThatSetsRankUnderSrunLeavesTheJobSlurms) {
+  for (const Variables& more : {Variables{{"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", "29500"}},
+                                Variables{{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}, {"PMI_JOBID", "77.0"}}}) {
+    Variables both = kSlurm;
+    both.insert(more.begin(), more.end());
+    const Launch launch = From(both);
+    EXPECT_TRUE(launch.job.starts_with("slurm-77.0-"));
+    EXPECT_EQ(launch.attempt, 2u);
+    EXPECT_EQ(launch.local_world_size, 1);
+  }
+  Variables other = kSlurm;  // one task a node, which starts its ranks itself
+  other.insert({{"RANK", "5"}, {"WORLD_SIZE", "16"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(From(other).rank, 5);
+  EXPECT_TRUE(From(other).job.starts_with("job-1-"));
 }
 
 TEST(Launcher, BatchScriptsAndPodsAreNotRanks) {

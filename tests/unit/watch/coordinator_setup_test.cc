@@ -114,6 +114,17 @@ TEST_F(CoordinatorSetup, ASecretInAFileCountsAndOneThatOthersMayReadEndsTheExcha
   refused(path, "another user");
 }
 
+TEST_F(CoordinatorSetup, OtherNodesAreLookedForWhereTheLauncherDoesNotTellHowManyRanksAreHere) {
+  header_->identity.local_world_size = 0;
+  EXPECT_FALSE(SetupFor(context_, 1, environment_)) << "the master is this machine";
+  environment_ = {"RANK=0", "WORLD_SIZE=4", "MASTER_PORT=29500", "MASTER_ADDR=job-master-0"};
+  const std::optional<Plan> plan = SetupFor(context_, 1, environment_);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->setup.address.host, "job-master-0");
+  header_->identity.world_size = 1;
+  EXPECT_FALSE(SetupFor(context_, 1, environment_));
+}
+
 TEST_F(CoordinatorSetup, OneUsersNodesFindTheSameSecretWhoeverIsFirst) {
   std::vector<exchange::Secret> found(8);
   std::vector<std::thread> nodes;

@@ -140,7 +140,7 @@ void ClusterCoordinator::SetRole(Role role, std::int64_t now_ns) {
   if (role != Role::kAlone || (said_alone_ns_ != 0 && now_ns - said_alone_ns_ < kAloneLineEvery_ns)) return;
   said_alone_ns_ = now_ns;
   const format::Identity& own = context_.own->identity;
-  const int others = own.world_size - own.local_world_size;
+  const int others = own.local_world_size > 0 ? own.world_size - own.local_world_size : 0;  // 0: not known
   log::Warn("the other nodes of the job cannot be reached ({}): {}those of this node are judged alone", place_,
             others > 0 ? fmt::format("{} ranks are not seen, and ", others) : "");
 }

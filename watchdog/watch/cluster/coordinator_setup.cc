@@ -26,8 +26,13 @@ std::optional<std::string_view> Find(const std::vector<std::string>& environment
   return std::nullopt;
 }
 
-bool SeveralNodes(const format::Identity& own) {
-  return own.local_world_size > 0 && own.world_size > own.local_world_size;
+bool SeveralNodes(const format::Identity& own, const std::vector<std::string>& environment) {
+  if (own.local_world_size > 0) return own.world_size > own.local_world_size;
+  // RANK, WORLD_SIZE and MASTER_ADDR alone, as in pods: how many ranks are here is not told. The master may be
+  // elsewhere.
+  const std::string_view master = Find(environment, "MASTER_ADDR").value_or("");
+  const bool here = master.empty() || master == "localhost" || master == "::1" || master.starts_with("127.");
+  return own.world_size > 1 && !here;
 }
 
 // Where the leaders of this user's nodes may keep a secret of the job's own.
@@ -52,7 +57,7 @@ std::optional<Plan> SetupFor(const Context& context, std::uint32_t generation,
                              const std::vector<std::string>& environment) {
   const format::Identity& own = context.own->identity;
   const std::string& wanted = context.settings.exchange;
-  if (wanted == "off" || (wanted == "auto" && !SeveralNodes(own))) return std::nullopt;
+  if (wanted == "off" || (wanted == "auto" && !SeveralNodes(own, environment))) return std::nullopt;
   const rundir::Lookup lookup = rundir::WithHydra([&](std::string_view name) { return Find(environment, name); },
                                                   getpid(), act::InTime(kPatience_ms));
   Plan plan;
