@@ -10,6 +10,7 @@ import endings
 import evidence
 import faults
 import healthy
+import messages
 import situations
 import torchrun
 from job import Build, Failure
@@ -39,6 +40,7 @@ def table():
               for name, run in situations.SITUATIONS.items()}
     tests |= {f"evidence.{name}": lambda build, keep, run=run: run(build) for name, run in evidence.SITUATIONS.items()}
     tests |= {f"ending.{name}": lambda build, keep, run=run: run(build) for name, run in endings.RUNS.items()}
+    tests |= {f"message.{name}": lambda build, keep, run=run: run(build) for name, run in messages.RUNS.items()}
     return tests
 
 

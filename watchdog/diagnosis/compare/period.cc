@@ -10,30 +10,6 @@ namespace {
 constexpr std::size_t kRepetitions = 3;   // twice may be chance
 constexpr std::size_t kMostLayers = 256;  // that one step has
 
-// Distances at which windows of one width come again: the most frequent one is a period, of the steps if the window is
-// longer than what repeats itself within a step and shorter than what lies between two evaluations.
-std::size_t UsualDistance(const std::vector<Symbol>& symbols, std::size_t width) {
-  constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15ull;
-  std::uint64_t power = 1;  // kBase ^ width
-  for (std::size_t i = 0; i < width; ++i) power *= kBase;
-  std::unordered_map<std::uint64_t, std::size_t> last;
-  std::unordered_map<std::size_t, std::size_t> counts;
-  std::uint64_t hash = 0;
-  for (std::size_t i = 0; i < symbols.size(); ++i) {
-    hash = hash * kBase + symbols[i].call;
-    if (i >= width) hash -= power * symbols[i - width].call;
-    if (i + 1 < width) continue;
-    const auto [before, first] = last.try_emplace(hash, i);
-    if (!first) ++counts[i - before->second];
-    before->second = i;
-  }
-  std::size_t usual = 0, most = 0;
-  for (const auto& [distance, count] : counts) {
-    if (count > most || (count == most && distance < usual)) usual = distance, most = count;
-  }
-  return usual;
-}
-
 std::vector<Stretch> Stretches(const std::vector<Symbol>& symbols, std::size_t length) {
   std::vector<Stretch> stretches;
   std::size_t begin = 0;
@@ -123,6 +99,30 @@ bool HoldsMost(const std::vector<Symbol>& symbols, const Period& period, const R
 }
 
 }  // namespace
+
+// The most frequent distance is a period, of the steps if the window is longer than what repeats itself within a step
+// and shorter than what lies between two evaluations.
+std::size_t UsualDistance(const std::vector<Symbol>& symbols, std::size_t width) {
+  constexpr std::uint64_t kBase = 0x9e3779b97f4a7c15ull;
+  std::uint64_t power = 1;  // kBase ^ width
+  for (std::size_t i = 0; i < width; ++i) power *= kBase;
+  std::unordered_map<std::uint64_t, std::size_t> last;
+  std::unordered_map<std::size_t, std::size_t> counts;
+  std::uint64_t hash = 0;
+  for (std::size_t i = 0; i < symbols.size(); ++i) {
+    hash = hash * kBase + symbols[i].call;
+    if (i >= width) hash -= power * symbols[i - width].call;
+    if (i + 1 < width) continue;
+    const auto [before, first] = last.try_emplace(hash, i);
+    if (!first) ++counts[i - before->second];
+    before->second = i;
+  }
+  std::size_t usual = 0, most = 0;
+  for (const auto& [distance, count] : counts) {
+    if (count > most || (count == most && distance < usual)) usual = distance, most = count;
+  }
+  return usual;
+}
 
 std::vector<std::size_t> Occurrences(const std::vector<Symbol>& symbols, std::size_t pattern, std::size_t length,
                                      std::size_t begin, std::size_t end) {

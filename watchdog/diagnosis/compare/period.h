@@ -38,6 +38,9 @@ struct Period {
 // nor while it may be a layer of the first step. O(n log n).
 std::optional<Period> FindPeriod(const std::vector<Symbol>& symbols);
 
+// The distance at which windows of one width most often come again; 0: none does.
+std::size_t UsualDistance(const std::vector<Symbol>& symbols, std::size_t width);
+
 // Where [pattern, pattern + length) occurs in [begin, end), in order; occurrences may overlap. Linear.
 std::vector<std::size_t> Occurrences(const std::vector<Symbol>& symbols, std::size_t pattern, std::size_t length,
                                      std::size_t begin, std::size_t end);

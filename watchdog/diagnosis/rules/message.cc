@@ -1,11 +1,12 @@
 // point_to_point_mismatch of a send and a receive that meet and disagree about the size. Bytes are compared: NCCL knows
-// nothing of types here. Which of the two is wrong nobody can tell.
+// nothing of types here. Which of the two is wrong only the sizes of their earlier steps can tell.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/rules/departed.h"
 #include "watchdog/diagnosis/rules/rules.h"
 #include "watchdog/diagnosis/view/mpi_traits.h"
 
@@ -111,6 +112,25 @@ Finding Explain(const View& view, const CommView& comm, const Pair& pair) {
   return finding;
 }
 
+// One of them has done otherwise than in its steps before, and the other one has not: likely, and no more.
+void AccuseTheDeparted(const View& view, const CommView& comm, const Pair& pair, Finding* finding) {
+  const int index = static_cast<int>(&comm - view.comms.data());
+  const Unmatched message{index, pair.sender, pair.receiver, true, pair.send->position, 0, pair.send};
+  const std::optional<Departed> departed = FindDeparted(view, {message}, /*resized=*/true);
+  if (!departed || departed->others.empty()) return;
+  finding->certainty = std::min(finding->certainty, Certainty::kLikely);
+  std::vector<int> victims = std::move(finding->culprits);
+  finding->culprits.clear();
+  finding->culprit_details.clear();
+  AddCulprits(view, {view.nodes[static_cast<std::size_t>(departed->node)].rank}, finding);
+  victims.insert(victims.end(), finding->victims.begin(), finding->victims.end());
+  std::erase(victims, finding->culprits.front());
+  finding->victims = SortedUnique(std::move(victims));
+  finding->evidence.insert(finding->evidence.begin(), finding->summary);
+  finding->summary = DepartedText(view, *departed);
+  for (std::string& line : DepartedEvidence(view, *departed)) finding->evidence.push_back(std::move(line));
+}
+
 }  // namespace
 
 std::vector<Finding> FindMessageMismatches(const Facts& facts) {
@@ -122,6 +142,7 @@ std::vector<Finding> FindMessageMismatches(const Facts& facts) {
     const std::optional<Pair> pair = FirstUnequal(view, comm);
     if (!pair) continue;
     findings.push_back(Explain(view, comm, *pair));
+    AccuseTheDeparted(view, comm, *pair, &findings.back());
     for (const Member* member : {pair->sender, pair->receiver})
       if (member->node >= 0) graph->blocked[member->node] = 1;
   }
