@@ -10,7 +10,7 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/crash_frames.h"
-#include "analyzer/jobs/judge.h"
+#include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
 #include "watchdog/diagnosis/diagnose.h"
@@ -57,7 +57,7 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   AddCrashFrames(&run);
   const std::vector<reader::Failure> failures = run.failures;
   SiteLines lines(run.boxes);
-  diagnosis::Diagnosis verdict = Judge(std::move(run));
+  diagnosis::Diagnosis verdict = Diagnose(std::move(run));
   lines.FillIn(&verdict);
   if (json)
     PrintJson(ToJson(verdict, failures));

@@ -64,9 +64,9 @@ Answer Ask(const std::string& directory) {
   return answer;
 }
 
-nlohmann::ordered_json Describe(const std::vector<Standing>& processes) {
+nlohmann::ordered_json Describe(const std::vector<LivingProcess>& processes) {
   auto list = nlohmann::ordered_json::array();
-  for (const Standing& process : processes) {
+  for (const LivingProcess& process : processes) {
     nlohmann::ordered_json one = {{"rank", nullptr},  {"host", Printable(process.host)},          {"pid", process.pid},
                                   {"state", nullptr}, {"where", nlohmann::ordered_json::array()}, {"stacks", nullptr}};
     if (process.rank >= 0) one["rank"] = process.rank;
@@ -80,7 +80,7 @@ nlohmann::ordered_json Describe(const std::vector<Standing>& processes) {
   return list;
 }
 
-nlohmann::ordered_json ToJson(const std::string& directory, const std::vector<Standing>& processes,
+nlohmann::ordered_json ToJson(const std::string& directory, const std::vector<LivingProcess>& processes,
                               const Answer& answer) {
   nlohmann::ordered_json all = {{"schema", "ncclwatch.dump/1"},
                                 {"path", Printable(directory)},
@@ -97,7 +97,7 @@ nlohmann::ordered_json ToJson(const std::string& directory, const std::vector<St
   return all;
 }
 
-void PrintText(const std::string& directory, const std::vector<Standing>& processes, const Answer& answer) {
+void PrintText(const std::string& directory, const std::vector<LivingProcess>& processes, const Answer& answer) {
   const auto seen =
       std::count_if(processes.begin(), processes.end(), [](const auto& one) { return one.stacks.has_value(); });
   Print("{}: stacks of {} of {} processes in stacks/, their states in evidence/{}\n", directory, seen, processes.size(),
@@ -127,7 +127,7 @@ int Dump(const Command& self, const Arguments& arguments) {
     return BoxFiles(directory).empty() ? kUnreadable : kProblem;
   }
   Answer answer = Ask(directory);
-  const std::vector<Standing> processes = LivingProcesses(directory, began);
+  const std::vector<LivingProcess> processes = LivingProcesses(directory, began);
   const bool any =
       std::any_of(processes.begin(), processes.end(), [](const auto& one) { return one.stacks.has_value(); });
   if (!any && answer.reason.empty()) answer.reason = "no stacks: the leader has said why on the job's stderr";

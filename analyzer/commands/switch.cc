@@ -20,43 +20,43 @@ namespace {
 constexpr std::chrono::seconds kPatience(3);  // sixty turns of a watchdog thread
 constexpr std::chrono::milliseconds kPoll(20);
 
-struct Standing {
+struct SwitchState {
   int alive = 0;
   int obeying = 0;
   std::vector<int> others;  // ranks that do not show it
 };
 
-Standing Look(const std::string& path, bool on) {
-  Standing standing;
+SwitchState Look(const std::string& path, bool on) {
+  SwitchState state;
   const descriptors::Directory directory = descriptors::Directory::Named(path);
   for (const std::string& file : BoxFiles(path)) {
     const std::string name = file.substr(file.rfind('/') + 1);
     if (!LockHeld(directory, name)) continue;
     const std::optional<reader::Glance> box = reader::GlanceAt(directory, name);
     if (!box) continue;
-    ++standing.alive;
+    ++state.alive;
     if (box->watching == on)
-      ++standing.obeying;
+      ++state.obeying;
     else
-      standing.others.push_back(box->rank);
+      state.others.push_back(box->rank);
   }
-  return standing;
+  return state;
 }
 
-int Say(const std::string& directory, const Standing& standing, bool on, bool json) {
-  const bool done = standing.obeying == standing.alive;
+int Say(const std::string& directory, const SwitchState& state, bool on, bool json) {
+  const bool done = state.obeying == state.alive;
   if (json) {
     PrintJson({{"schema", "ncclwatch.switch/1"},
                {"path", Printable(directory)},
                {"watching", on},
-               {"processes", standing.alive},
-               {"done", standing.obeying},
-               {"not_done_ranks", standing.others}});
+               {"processes", state.alive},
+               {"done", state.obeying},
+               {"not_done_ranks", state.others}});
     return done ? kDone : kProblem;
   }
-  Print("{}: {} of {} processes {}\n", directory, standing.obeying, standing.alive, on ? "watch" : "no longer watch");
+  Print("{}: {} of {} processes {}\n", directory, state.obeying, state.alive, on ? "watch" : "no longer watch");
   if (!done)
-    Print("not yet: rank {} (a stopped process does so when it runs again)\n", absl::StrJoin(standing.others, ", "));
+    Print("not yet: rank {} (a stopped process does so when it runs again)\n", absl::StrJoin(state.others, ", "));
   return done ? kDone : kProblem;
 }
 
@@ -81,12 +81,12 @@ int Switch(const Command& self, const Arguments& arguments, bool on) {
   }
   if (const absl::Status switched = SwitchWatching(directory, on); !switched.ok()) return Unreadable(self, switched);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  Standing standing = Look(directory, on);
-  while (standing.obeying < standing.alive && std::chrono::steady_clock::now() < deadline) {
+  SwitchState state = Look(directory, on);
+  while (state.obeying < state.alive && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::sleep_for(kPoll);
-    standing = Look(directory, on);
+    state = Look(directory, on);
   }
-  return Say(directory, standing, on, json);
+  return Say(directory, state, on, json);
 }
 
 }  // namespace

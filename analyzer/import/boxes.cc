@@ -64,7 +64,7 @@ void SetCommunicator(const Group& group, std::int32_t rank, reader::Communicator
 
 // Without all messages from the first on, a send cannot be matched with its receive by their numbers.
 void LeaveMessagesUnmatched(Dump* dump) {
-  dump->box.told = true;
+  dump->box.from_summary = true;
   dump->box.peers.clear();
   for (reader::Call& call : dump->box.calls)
     if (!functions::IsCollective(call.function)) call.position = 0;

@@ -40,11 +40,11 @@ void VisitLiving(const descriptors::Directory& directory, Visit visit) {
 
 }  // namespace
 
-std::vector<Standing> LivingProcesses(const std::string& path, std::int64_t since_ns) {
-  std::vector<Standing> living;
+std::vector<LivingProcess> LivingProcesses(const std::string& path, std::int64_t since_ns) {
+  std::vector<LivingProcess> living;
   const descriptors::Directory directory = descriptors::Directory::Named(path);
   VisitLiving(directory, [&](const std::string&, const reader::Glance& box) {
-    Standing one;
+    LivingProcess one;
     one.rank = box.rank;
     one.pid = box.pid;
     one.host = box.host;
@@ -54,7 +54,8 @@ std::vector<Standing> LivingProcesses(const std::string& path, std::int64_t sinc
     if (one.stacks && (one.stacks->start_time != box.start_time || one.stacks->at_ns < since_ns)) one.stacks.reset();
     living.push_back(std::move(one));
   });
-  std::stable_sort(living.begin(), living.end(), [](const Standing& a, const Standing& b) { return a.rank < b.rank; });
+  std::stable_sort(living.begin(), living.end(),
+                   [](const LivingProcess& a, const LivingProcess& b) { return a.rank < b.rank; });
   return living;
 }
 

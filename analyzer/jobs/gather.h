@@ -11,7 +11,7 @@
 namespace ncclwatch::analyzer {
 
 // A process of the job that holds its black box.
-struct Standing {
+struct LivingProcess {
   std::int32_t rank = -1;
   std::uint32_t pid = 0;
   std::string host;
@@ -20,7 +20,7 @@ struct Standing {
   std::string file;  // that they are in
 };
 // With the stacks that were read since then (CLOCK_MONOTONIC).
-std::vector<Standing> LivingProcesses(const std::string& directory, std::int64_t since_ns);
+std::vector<LivingProcess> LivingProcesses(const std::string& directory, std::int64_t since_ns);
 
 // States and stacks of all living processes that can be seen from here, into evidence/ and stacks/ of the run
 // directory. Empty, or in one line what is missing.

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "analyzer/jobs/judge.h"
+#include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/site_lines.h"
 #include "watchdog/act/files.h"
 #include "watchdog/diagnosis/model/text.h"
@@ -79,9 +79,9 @@ Completed Complete(const std::string& directory, const Verdict& verdict, reader:
   const bool judged = std::any_of(run.boxes.begin(), run.boxes.end(),
                                   [](const reader::BoxImage& box) { return box.leader_state.verdict_at_ns != 0; });
   if (!judged) return completed;
-  AddStacks(directory, Judge(run), &run);
+  AddStacks(directory, Diagnose(run), &run);
   SiteLines lines(run.boxes);
-  diagnosis::Diagnosis again = Judge(run);
+  diagnosis::Diagnosis again = Diagnose(run);
   lines.FillIn(&again);
   const std::string text = diagnosis::ToJson(again);
   const json before = json::parse(verdict.text, nullptr, false), now = json::parse(text, nullptr, false);

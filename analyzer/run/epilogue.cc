@@ -12,7 +12,7 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/crash_frames.h"
-#include "analyzer/jobs/judge.h"
+#include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/lease_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
@@ -143,7 +143,7 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   KeepAllCrashFrames(directory);
   const reader::RunImage run = ReadJob({directory}, reader::Calls::kForVerdict);
   SiteLines lines(run.boxes);
-  diagnosis::Diagnosis judged = JudgeWith(run, SeenEnds(ends));
+  diagnosis::Diagnosis judged = DiagnoseWith(run, SeenEnds(ends));
   lines.FillIn(&judged);
   const auto said = ReadVerdict(directory);
   if (said && IsFault(*said, status) && !TellsMore(judged, *said)) {

@@ -18,7 +18,7 @@ using Words = std::vector<std::string>;
 constexpr char kVariable[] = "LD_PRELOAD";
 constexpr std::string_view kAssigned = "LD_PRELOAD=";
 
-enum class Way { kNone, kOpenMpi, kHydra, kSlurm };
+enum class LauncherKind { kNone, kOpenMpi, kHydra, kSlurm };
 
 // Names as they are installed: a script of another name may not take the options.
 bool IsMpiLauncher(const std::string& name) {
@@ -28,15 +28,16 @@ bool IsMpiLauncher(const std::string& name) {
   return kNames.contains(name);
 }
 
-Way WayOf(const std::string& launcher, const Surroundings& here) {
+LauncherKind LauncherKindOf(const std::string& launcher, const Surroundings& here) {
   const std::string name = FileName(launcher);
-  if (name == "srun") return Way::kSlurm;
-  if (!IsMpiLauncher(name)) return Way::kNone;
+  if (name == "srun") return LauncherKind::kSlurm;
+  if (!IsMpiLauncher(name)) return LauncherKind::kNone;
   const auto evidence = MpiOfLauncher(launcher, here);
-  if (!evidence) return Way::kNone;
-  if (evidence->mpi == Mpi::kOpenMpi) return Way::kOpenMpi;
-  return evidence->mpi == Mpi::kMpich && FileName(Resolved(here.FindProgram(launcher))) != "mpirun_rsh" ? Way::kHydra
-                                                                                                        : Way::kNone;
+  if (!evidence) return LauncherKind::kNone;
+  if (evidence->mpi == Mpi::kOpenMpi) return LauncherKind::kOpenMpi;
+  return evidence->mpi == Mpi::kMpich && FileName(Resolved(here.FindProgram(launcher))) != "mpirun_rsh"
+             ? LauncherKind::kHydra
+             : LauncherKind::kNone;
 }
 
 class Rewriting {
@@ -44,15 +45,15 @@ class Rewriting {
   Rewriting(const Words& command, const PreloadWish& wish, const Surroundings& here)
       : command_(command), wish_(wish), here_(here) {}
 
-  std::optional<Words> Run(Way way) {
+  std::optional<Words> Run(LauncherKind kind) {
     for (std::size_t begin = 0; begin < command_.size() && possible_;) {
       words_.push_back(command_[begin++]);  // the launcher, or the colon before another program
       const std::size_t program = ProgramAt(begin), next = NextColon(program);
       const Words options(command_.begin() + static_cast<std::ptrdiff_t>(begin),
                           command_.begin() + static_cast<std::ptrdiff_t>(program));
-      if (way == Way::kOpenMpi) OpenMpi(options);
-      if (way == Way::kHydra) Hydra(options);
-      if (way == Way::kSlurm) Slurm(options);
+      if (kind == LauncherKind::kOpenMpi) OpenMpi(options);
+      if (kind == LauncherKind::kHydra) Hydra(options);
+      if (kind == LauncherKind::kSlurm) Slurm(options);
       for (std::size_t i = program; i < next; ++i) words_.push_back(command_[i]);
       begin = next;
     }
@@ -165,8 +166,8 @@ class Rewriting {
 
 std::optional<std::vector<std::string>> PreloadRanksOnly(const std::vector<std::string>& command,
                                                          const PreloadWish& wish, const Surroundings& here) {
-  const Way way = command.empty() ? Way::kNone : WayOf(command.front(), here);
-  return way == Way::kNone ? std::nullopt : Rewriting(command, wish, here).Run(way);
+  const LauncherKind kind = command.empty() ? LauncherKind::kNone : LauncherKindOf(command.front(), here);
+  return kind == LauncherKind::kNone ? std::nullopt : Rewriting(command, wish, here).Run(kind);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -9,7 +9,7 @@
 #include <cstddef>
 
 #include "shim/base/keep_errno.h"
-#include "shim/base/ways.h"
+#include "shim/base/unwind_path.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -25,12 +25,12 @@ bool CanBeRead(const void* address) {
 
 struct Walk {
   const Thread& thread;
-  Way way;
+  UnwindPath path;
   std::uint64_t caller = 0;  // of the frame that the noted call's wrapper would have, 0: not reached
 };
 _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
   auto* walk = static_cast<Walk*>(data);
-  walk->way.Pass(_Unwind_GetCFA(context), _Unwind_GetIP(context));
+  walk->path.Pass(_Unwind_GetCFA(context), _Unwind_GetIP(context));
   if (_Unwind_GetCFA(context) <= walk->thread.frame) return _URC_NO_REASON;
   walk->caller = _Unwind_GetIP(context);
   return _URC_NORMAL_STOP;
@@ -39,9 +39,9 @@ _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
 // Nobody may ever write again over what a call left by longjmp() has left on the stack. Where the frames between here
 // and there can be told, they say whether its caller still stands above its place.
 bool WasLeft(const Thread& thread, const Entrance& inner) {
-  Walk walk{thread, Way(inner, thread.frame)};
+  Walk walk{thread, UnwindPath(inner, thread.frame)};
   _Unwind_Backtrace(Step, &walk);
-  if (walk.caller == thread.site) walk.way.Keep();
+  if (walk.caller == thread.site) walk.path.Keep();
   return walk.caller != 0 && walk.caller != thread.site;
 }
 
@@ -62,7 +62,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"), noinline)) bool Re
 }  // namespace
 
 bool StillInCall(const Thread& thread, const Entrance& inner) {
-  if (IsKnownWay(inner, {thread.frame, thread.site})) return true;
+  if (IsKnownUnwindPath(inner, {thread.frame, thread.site})) return true;
   const KeepErrno keep;
   return ReturnsTo(reinterpret_cast<std::uint64_t*>(thread.frame) + 1, thread.site) && !WasLeft(thread, inner);
 }

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "shim/base/ways.h"
+#include "shim/base/unwind_path.h"
 
 namespace ncclwatch::shim {
 

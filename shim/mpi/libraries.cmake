@@ -30,7 +30,7 @@ foreach(mpi IN LISTS MPIS)
   write_entries(${folder} ${entries})
 
   add_library(shim_${mpi} OBJECT
-    mpi/record/agreed.cc
+    mpi/record/collective_arguments.cc
     mpi/objects/attached.cc
     mpi/requests/buffers.cc
     mpi/objects/checks.cc

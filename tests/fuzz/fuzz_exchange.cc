@@ -118,7 +118,8 @@ void Payload(std::string_view bytes) {
   if (const auto join = Join::Decode(bytes)) Require(Join::Decode(join->Encode()).has_value());
   if (const auto welcome = Welcome::Decode(bytes)) Require(welcome->Encode() == bytes);
   if (const auto elsewhere = Redirect::Decode(bytes)) Require(Redirect::Decode(elsewhere->Encode()).has_value());
-  if (const auto line = Line::Decode(bytes)) Require(line->Encode() == bytes && line->heirs.size() <= Line::kMost);
+  if (const auto list = SuccessionList::Decode(bytes))
+    Require(list->Encode() == bytes && list->successors.size() <= SuccessionList::kMost);
   if (const auto ping = Ping::Decode(bytes)) Require(ping->Encode() == bytes);
   if (const auto pong = Pong::Decode(bytes)) Require(pong->Encode() == bytes);
   std::string_view body;

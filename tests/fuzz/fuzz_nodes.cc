@@ -23,7 +23,7 @@ struct Nowhere : nodes::MessageSender {
   }
 };
 
-void Judge(std::vector<reader::BoxImage> boxes) {
+void Diagnose(std::vector<reader::BoxImage> boxes) {
   diagnosis::Snapshot snapshot;
   snapshot.now_ns = 1'000'000'000'000'000;
   snapshot.boxes = std::move(boxes);
@@ -55,7 +55,7 @@ void Summaries(std::string_view bytes) {
   for (const auto& suspicion : table.suspicions()) hub.WhomForAll(suspicion.communicator);
   hub.Whom({});
   hub.Leave("b", false, now_ns);
-  Judge(hub.Boxes({}, 1, now_ns));
+  Diagnose(hub.Boxes({}, 1, now_ns));
 }
 
 void Records(std::string_view bytes) {
@@ -68,7 +68,7 @@ void Records(std::string_view bytes) {
   std::optional<std::string> whole;
   for (const std::string& piece : again) whole = pieces.Add(piece, &damaged);
   if (!whole || !nodes::ReadRecords(*whole)) std::abort();
-  if (bytes.size() < 1u << 16) Judge(std::move(records->boxes));
+  if (bytes.size() < 1u << 16) Diagnose(std::move(records->boxes));
 }
 
 void VerdictBroadcast(std::string_view bytes) {

@@ -17,7 +17,7 @@ const ncclwatch::diagnosis::Diagnosis& Verdict() {
     Job job(3);
     job.Call({0, 1}, Job::kWorld, ncclwatch::testing::AllReduce());
     job.At(100);
-    return job.Judge();
+    return job.Diagnose();
   }();
   return verdict;
 }

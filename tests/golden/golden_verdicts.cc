@@ -90,7 +90,7 @@ Job InitializationHang() {
   job.Joining(4, {0, 1, 3});
   job.Unseen(2);
   job.Pass(12);
-  job.Unborn(2, 5555);
+  job.Boxless(2, 5555);
   return job;
 }
 

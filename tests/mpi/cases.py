@@ -82,7 +82,7 @@ def any_of_all(n):
 
 
 def around_odd(n):
-    """A circle through the odd one and any of those that wait for it; of two either may be named."""
+    """A cycle through the odd one and any of those that wait for it; of two either may be named."""
     return culprits([odd(n)] if n > 2 else (), range(n))
 
 
@@ -152,7 +152,7 @@ def argument(name, who=minority, alone=ANY, **more):
     return Case(f"collectives.{name}", ("argument_mismatch",), who, alone=alone, **more)
 
 
-# A message that never comes is a circle too where its sender waits in turn.
+# A message that never comes is a cycle too where its sender waits in turn.
 WAITS = ("point_to_point_mismatch", "deadlock")
 NOT_JOINED = ("initialization_hang", "missing_participant")
 
@@ -277,7 +277,7 @@ MESSAGES = [
     message("receive_receive", pair, ("deadlock",)),
     message("receive_ring", everybody, ("deadlock",)),
     message("ssend_ring", everybody, ("deadlock",)),
-    message("wildcard_circle", around_odd, ("deadlock",)),
+    message("wildcard_cycle", around_odd, ("deadlock",)),
     message("barrier_receive", pair, ("deadlock",)),
     message("collectives_and_message", pair, ("deadlock",)),
     message("sends_to_itself", odd_alone, ("deadlock",)),
@@ -295,7 +295,7 @@ REQUESTS = [
     request("test_loop", kinds=(*WAITS, "missing_participant"), least="suspected", most="likely"),
     request("issend_wait", least="likely"),
     request("persistent", least="likely"),
-    request("persistent_circle", pair, ("deadlock",)),
+    request("persistent_cycle", pair, ("deadlock",)),
     request("nonblocking_missing", around_odd, ("deadlock", "missing_participant"), least="likely"),
 ]
 
@@ -320,13 +320,13 @@ ENDINGS = [
 ]
 
 RACES = [
-    race("named_after_anybody", least="likely"),  # the message may say whose it is
+    race("named_after_wildcard", least="likely"),  # the message may say whose it is
     race("status_asked", least="likely"),
     race("both_called_before"),
     race("other_size"),
     race("other_type"),
     race("any_tag", least="likely"),
-    race("probed_from_anybody", least="likely"),
+    race("probed_wildcard", least="likely"),
     race("never_received", least="likely", alone=ENDS),
     race("broadcast_between", least="likely"),
     race("phases", least="likely"),
@@ -340,7 +340,7 @@ RACES = [
 COMMUNICATORS = [
     communicator("split_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("split_into_none_missing", NOT_JOINED, least="likely", most="likely"),
-    communicator("split_into_none_circle", ("deadlock",), around_odd, least="likely"),
+    communicator("split_into_none_cycle", ("deadlock",), around_odd, least="likely"),
     communicator("dup_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("idup_missing", NOT_JOINED, least="likely", most="likely"),
     communicator("create_group_missing", NOT_JOINED, least="likely", most="likely"),
@@ -439,7 +439,7 @@ RMA = [
     epoch("past_the_end", kinds=("invalid_argument",)),
 ]
 
-# An epoch that its partner does not open or close: a circle, where the partner waits for others in turn.
+# An epoch that its partner does not open or close: a cycle, where the partner waits for others in turn.
 UNANSWERED = ("epoch_error", "deadlock")
 
 
@@ -524,7 +524,7 @@ FORTRAN = [case for name in ("fortran_mpifh", "fortran_use_mpi", "fortran_use_mp
 PYTHON = [
     Case("mpi4py_program.clean", alone=ENDS, mpis=("openmpi",)),
     # mpi4py asks for MPI_THREAD_MULTIPLE: another thread may still send.
-    Case("mpi4py_program.circle", ("deadlock",), pair, least="likely", mpis=("openmpi",)),
+    Case("mpi4py_program.cycle", ("deadlock",), pair, least="likely", mpis=("openmpi",)),
     # Of two, the one that departs from what both have always done: that it is the one is likely.
     Case("mpi4py_program.mismatch", ("argument_mismatch",), minority, least="likely", alone=ANY, mpis=("openmpi",)),
 ]
@@ -547,7 +547,7 @@ OPEN = frozenset({
 # One or two a family: what every change is tried on.
 SHORT = ("collectives.missing", "collectives.order_swap", "collectives.two_communicators", "collectives.datatype",
          "messages.tag", "messages.receive_receive", "messages.signature", "requests.waitall",
-         "races.named_after_anybody", "races.takes_the_wrong_one", "endings.kill_9", "endings.stopped",
+         "races.named_after_wildcard", "races.takes_the_wrong_one", "endings.kill_9", "endings.stopped",
          "arguments.uncommitted_type", "lives.never_waited", "lives.left_type", "buffers.two_receives",
          "buffers.touched_receive", "clean_buffers.collectives", "watched_buffers.collectives",
          "communicators.split_barrier", "communicators.split_missing",

@@ -30,7 +30,7 @@ target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/support/mpi_worl
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/race_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/stall_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/threads_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/unseen_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/agreed_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/sent_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/creation_arguments_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/sent_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/reader/awaited_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/witness_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/killed_with_others_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/parts_test.cc)
 target_link_libraries(unit_diagnosis PRIVATE watchdog_nodes)

@@ -24,7 +24,7 @@ add_executable(unit_shim
   ${CMAKE_CURRENT_LIST_DIR}/shim/open_buffers_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/own_memory_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim/slots_test.cc ${CMAKE_SOURCE_DIR}/shim/black_box/slots.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim/mappings_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/shim/ways_test.cc ${CMAKE_SOURCE_DIR}/shim/base/ways.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/unwind_path_test.cc ${CMAKE_SOURCE_DIR}/shim/base/unwind_path.cc
   ${CMAKE_SOURCE_DIR}/shim/mpi/core/own_memory.cc ${CMAKE_SOURCE_DIR}/shim/base/self_memory.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim/support.cc)
 target_include_directories(unit_shim PRIVATE ${CMAKE_SOURCE_DIR})

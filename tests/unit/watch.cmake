@@ -35,7 +35,7 @@ if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
                             ${CMAKE_CURRENT_LIST_DIR}/watch/coordinator_setup_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/memory_figures_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/stacks_of_verdict_test.cc
-                            ${CMAKE_CURRENT_LIST_DIR}/watch/unborn_search_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/boxless_search_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/verdict_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/watchdog_test.cc)
   target_link_libraries(unit_watch PRIVATE watchdog_watch watchdog_descriptors exchange_cluster test_black_box ncclwatch_warnings

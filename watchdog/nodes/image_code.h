@@ -2,7 +2,7 @@
 // what differs from the call before them on the same communicator, chains only where they cannot be computed, GPU marks
 // only where they are not what the tickets say. Pure; nothing here trusts a byte.
 //
-// Judgements do not travel (the hub judges), nor does the path.
+// The leader state does not travel (the hub judges), nor does the path.
 #pragma once
 
 #include <cstdint>

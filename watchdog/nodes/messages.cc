@@ -130,10 +130,10 @@ std::vector<std::string> Write(const VerdictBroadcast& word) {
   to.Signed(word.limits.suspect_after_ns).Signed(word.limits.likely_after_ns).Signed(word.longest_wait_ns);
   to.Byte(static_cast<std::uint8_t>((word.stands ? kStands : 0) | (word.announced ? kAnnounced : 0) |
                                     (word.diagnosis ? kDiagnosis : 0) | (word.unproven ? kUnproven : 0)));
-  to.Signed(word.judged_ns).Text(word.hub_host, kMostName);
+  to.Signed(word.diagnosed_ns).Text(word.hub_host, kMostName);
   if (word.diagnosis) {
     WriteDiagnosis(*word.diagnosis, &to);
-    to.Text(reader::Format({word.judged_ns, word.stacks}), kMostStacks);
+    to.Text(reader::Format({word.diagnosed_ns, word.stacks}), kMostStacks);
   }
   return InPieces(word.revision, to.bytes());
 }
@@ -152,7 +152,7 @@ std::optional<VerdictBroadcast> ReadWord(std::string_view whole) {
   word.stands = (bits & kStands) != 0;
   word.announced = (bits & kAnnounced) != 0;
   word.unproven = (bits & kUnproven) != 0;
-  word.judged_ns = from.Signed();
+  word.diagnosed_ns = from.Signed();
   word.hub_host = from.Text(kMostName);
   if ((bits & kDiagnosis) != 0) {
     if (!ReadDiagnosis(&from, &word.diagnosis.emplace())) return std::nullopt;
@@ -185,8 +185,8 @@ std::optional<VerdictBroadcast> ReadKept(std::string_view bytes) {
 
 std::string Write(const Action& action) {
   Writer to = Begun();
-  to.Byte(action.evidence ? 1 : 0).Signed(action.judged_ns);
-  to.Text(action.stacks.empty() ? "" : reader::Format({action.judged_ns, action.stacks}), kMostStacks);
+  to.Byte(action.evidence ? 1 : 0).Signed(action.diagnosed_ns);
+  to.Text(action.stacks.empty() ? "" : reader::Format({action.diagnosed_ns, action.stacks}), kMostStacks);
   return to.Take();
 }
 
@@ -195,7 +195,7 @@ std::optional<Action> ReadAction(std::string_view body) {
   if (!Known(&from)) return std::nullopt;
   Action action;
   action.evidence = from.Byte() != 0;
-  action.judged_ns = from.Signed();
+  action.diagnosed_ns = from.Signed();
   if (std::optional<reader::VerdictStacks> stacks = reader::ParseVerdictStacks(from.Text(kMostStacks)))
     action.stacks = std::move(stacks->processes);
   if (!from.Done()) return std::nullopt;

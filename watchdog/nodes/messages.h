@@ -71,7 +71,7 @@ struct VerdictBroadcast {
   bool stands = false;
   bool announced = false;  // how many ranks are watched
   bool unproven = false;   // it rests on nodes that may be strangers: to be shown, not to be acted on
-  std::int64_t judged_ns = 0;
+  std::int64_t diagnosed_ns = 0;
   std::string hub_host;
   std::optional<diagnosis::Diagnosis> diagnosis;  // where something has been said; healthy: a verdict was taken back
   std::vector<reader::ProcessStacks> stacks;      // that are quoted with it
@@ -84,8 +84,8 @@ std::optional<VerdictBroadcast> ReadKept(std::string_view bytes);
 // ---- anybody to anybody -------------------------------------------------------------------------------------------
 
 struct Action {
-  bool evidence = false;       // is wanted of every node
-  std::int64_t judged_ns = 0;  // the verdict (on the job's clock) that the stacks were taken for
+  bool evidence = false;          // is wanted of every node
+  std::int64_t diagnosed_ns = 0;  // the verdict (on the job's clock) that the stacks were taken for
   std::vector<reader::ProcessStacks> stacks;
 };
 std::string Write(const Action& action);

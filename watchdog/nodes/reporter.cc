@@ -180,17 +180,17 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
       now.job == facts_before_->job && now.world_size == facts_before_->world_size &&
       now.local_world_size == facts_before_->local_world_size && now.attempt == facts_before_->attempt &&
       now.nccl_version == facts_before_->nccl_version && now.gpu_marks == facts_before_->gpu_marks;
-  const bool standing = now.state != process->told_state || now.watching != process->told_watching;
+  const bool state = now.state != process->told_state || now.watching != process->told_watching;
   const bool words = now.words_said != process->told_words;
   const std::size_t seen = now.observations.size() - std::min(now.observations.size(), process->told_observations);
   to->Number(process->number);
   to->Byte(static_cast<std::uint8_t>((facts ? kProcessFacts : 0) | (same_node ? kSameNode : 0) |
-                                     (standing ? kStanding : 0) | (words ? kWords : 0) | (seen > 0 ? kSeen : 0) |
+                                     (state ? kProcessState : 0) | (words ? kWords : 0) | (seen > 0 ? kSeen : 0) |
                                      (news.empty() ? 0 : kMembers) | (inside ? kInsideCall : 0)));
   if (facts) WriteFacts(now, same_node, to);
   if (facts) facts_before_ = &now;
   to->Number(Age(now_ns, now.heartbeat_ns));
-  if (standing) to->Number(static_cast<std::uint64_t>(now.state)).Byte(now.watching ? 1 : 0);
+  if (state) to->Number(static_cast<std::uint64_t>(now.state)).Byte(now.watching ? 1 : 0);
   if (inside) to->Number(inside_ns == 0 ? 0 : Age(now_ns, inside_ns) + 1);
   if (words) {
     WriteLastWords(now.last_words, to);

@@ -94,8 +94,8 @@ enum HeadBits : std::uint8_t { kBegins = 1, kSuspects = 2 };
 // What is told of one process.
 enum ProcessBits : std::uint8_t {
   kProcessFacts = 1,
-  kSameNode = 2,  // as the process with facts before it: everything but pid, start time, ranks and command
-  kStanding = 4,  // state, watching
+  kSameNode = 2,      // as the process with facts before it: everything but pid, start time, ranks and command
+  kProcessState = 4,  // and whether it is watched
   kWords = 8,
   kSeen = 16,  // observations
   kMembers = 32,

@@ -51,7 +51,7 @@ reader::Communicator Communicator(const MemberRow& row) {
 reader::BoxImage ThinImage(const Table::Node& node, const ProcessRow& row, std::int64_t now_ns) {
   const ProcessNow& now = row.now;
   reader::BoxImage image;
-  image.told = true;
+  image.from_summary = true;
   image.boot_id = now.boot_id;
   image.host = now.host;
   image.node = now.node;

@@ -164,7 +164,7 @@ bool Table::ReadProcess(Telling* telling, std::uint64_t number) {
   ProcessRow& row = process->second;
   row.told_ns = telling->at_ns;
   row.now.heartbeat_ns = Back(telling->at_ns, from.Number());
-  if ((bits & kStanding) != 0) {
+  if ((bits & kProcessState) != 0) {
     row.now.state =
         static_cast<format::ProcessState>(from.NumberUpTo(static_cast<std::uint64_t>(format::ProcessState::kCrashing)));
     row.now.watching = from.Byte() != 0;

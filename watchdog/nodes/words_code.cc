@@ -92,7 +92,7 @@ void Write(const reader::Misuse& misuse, Writer* to) {
   to->Number(misuse.times).Number(static_cast<std::uint64_t>(misuse.wrong));
   to->Number(static_cast<std::uint64_t>(misuse.function)).Number(static_cast<std::uint64_t>(misuse.made_by));
   to->Number(misuse.communicator).Number(misuse.generation).Number(misuse.thread).Signed(misuse.result);
-  to->Byte(misuse.told ? 1 : 0).Text(misuse.site_name, kMostModule).Text(misuse.made_at_name, kMostModule);
+  to->Byte(misuse.tells_program ? 1 : 0).Text(misuse.site_name, kMostModule).Text(misuse.made_at_name, kMostModule);
 }
 
 void Read(Reader* from, reader::Misuse* misuse) {
@@ -109,7 +109,7 @@ void Read(Reader* from, reader::Misuse* misuse) {
   misuse->generation = from->NumberAs<std::uint32_t>();
   misuse->thread = from->NumberAs<std::uint32_t>();
   misuse->result = from->Signed32();
-  misuse->told = from->Byte() != 0;
+  misuse->tells_program = from->Byte() != 0;
   misuse->site_name = from->Text(kMostModule);
   misuse->made_at_name = from->Text(kMostModule);
 }

@@ -121,7 +121,7 @@ void CopyObservations(const Layout& layout, std::uint32_t used, BoxImage* image)
   }
 }
 
-LeaderState CopyJudgement(const format::LeaderState& from) {
+LeaderState CopyLeaderState(const format::LeaderState& from) {
   LeaderState to;
   // Odd: half written. A few tries; the writer needs nanoseconds, and one that died half way leaves it odd for good.
   for (int tries = 0; tries < 100; ++tries) {
@@ -258,7 +258,7 @@ BoxImage MappedBox::WithoutCalls() const {
   image.peers_lost = header_->peers_lost.load(std::memory_order_relaxed);
   image.last_words = CopyLastWords(header_->last_words);
   image.words = CopyWords(layout_);
-  image.leader_state = CopyJudgement(header_->leader_state);
+  image.leader_state = CopyLeaderState(header_->leader_state);
   CopyCommunicators(*this, &image);
   CopyPeers(layout_, &image);
   CopyCallSites(*this, &image);

@@ -216,7 +216,7 @@ struct BoxImage {
   std::uint64_t sizes_until = UINT64_MAX;
   std::uint32_t torn = 0;     // slots that were being written when copied
   std::uint32_t damaged = 0;  // communicators left out: their rank or size cannot be
-  bool told = false;          // no box, but what another node tells of it: newest calls only, messages are not counted
+  bool from_summary = false;  // no box, but what another node tells of it: newest calls only, messages are not counted
   bool dump = false;          // no box, but another recorder's dump of the process: no pid, host, stream or liveness
   LastWords last_words;
   Words words;

@@ -111,7 +111,7 @@ Misuse Copy(const Layout& layout, const format::Misuse& from) {
   to.generation = Load(from.generation);
   to.thread = Load(from.thread);
   to.result = Load(from.result);
-  to.told = Load(from.told) != 0;
+  to.tells_program = Load(from.tells_program) != 0;
   to.site_name = StringAt(layout, Load(from.site_name));
   to.made_at_name = StringAt(layout, Load(from.made_at_name));
   return to;

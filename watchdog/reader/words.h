@@ -81,8 +81,8 @@ struct Misuse {
   std::uint32_t communicator = 0;
   std::uint32_t generation = 0;
   std::uint32_t thread = 0;
-  std::int32_t result = 0;  // format::kNoResult: the call has not returned
-  bool told = false;        // where MPI refuses it the program is told, and goes on
+  std::int32_t result = 0;     // format::kNoResult: the call has not returned
+  bool tells_program = false;  // where MPI refuses it the program is told, and goes on
   std::string site_name, made_at_name;
 };
 

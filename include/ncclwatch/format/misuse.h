@@ -76,7 +76,7 @@ struct Misuse {
   std::atomic<std::int32_t> result;  // of the call, kNoResult until it returned
   std::uint32_t site_name;
   std::uint32_t made_at_name;
-  std::uint32_t told;  // 1: where MPI refuses the call it tells the program, and does not end the process
+  std::uint32_t tells_program;  // 1: where MPI refuses the call it tells the program, and does not end the process
 };
 static_assert(sizeof(Misuse) == 96);
 inline constexpr std::uint32_t kMisuses = 64;  // different ones; those that come later are counted alone

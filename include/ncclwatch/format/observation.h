@@ -17,7 +17,7 @@ enum class Observed : std::uint32_t {
   kStuck = 6,     // state D
   kSilent = 7,    // alive and runnable, heartbeat stale (starved, or its watchdog is gone)
   kDumping = 8,   // writing a core file: dying
-  kUnborn = 9,    // a process of the job without a black box (pid of the process, rank from its environment)
+  kBoxless = 9,   // a process of the job without a black box (pid of the process, rank from its environment)
   kRunning = 10,  // runs again, or for the first time: closes an earlier observation
   // By the hub, of processes of another node, never certain:
   kLost = 11,    // the node is not heard of any more: lost, or cut off

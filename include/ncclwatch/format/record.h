@@ -30,7 +30,7 @@ enum RecordFlags : std::uint32_t {
 
   // Of MPI alone (mpi_record.h).
   kRequest = 1u << 8,           // done when its request is, not when the call returns
-  kAnySource = 1u << 9,         // was a receive from anybody when it was called
+  kAnySource = 1u << 9,         // was a wildcard receive when it was called
   kAnyTag = 1u << 10,           // was a receive of any tag
   kSynchronous = 1u << 11,      // a send that ends only once it is received
   kBuffered = 1u << 12,         // a send that waits for nobody

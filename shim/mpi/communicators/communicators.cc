@@ -12,7 +12,7 @@
 #include "shim/mpi/core/real.h"
 #include "shim/mpi/objects/groups.h"
 #include "shim/mpi/objects/objects.h"
-#include "shim/mpi/record/agreed.h"
+#include "shim/mpi/record/collective_arguments.h"
 #include "shim/mpi/record/parts.h"
 #include "shim/mpi/record/persistent.h"
 #include "shim/mpi/record/record.h"
@@ -107,9 +107,9 @@ std::uint64_t IdOfGroup(Box& box, std::uint64_t parent, std::uint64_t tag, const
 }
 
 // Whom the group of a call has: said with it, so that those who do not come, or say otherwise, are known by name.
-void TellMembers(Call& call, const Agreed& agreed, const std::vector<int>& members) {
-  Parts parts(call, agreed.size(), static_cast<std::uint32_t>(members.size()));
-  agreed.AddTo(parts);
+void TellMembers(Call& call, const CollectiveArguments& arguments, const std::vector<int>& members) {
+  Parts parts(call, arguments.size(), static_cast<std::uint32_t>(members.size()));
+  arguments.AddTo(parts);
   for (const int rank : members) parts.Add({static_cast<std::uint32_t>(rank), format::kNoType, 0, 0});
   parts.Done();
 }
@@ -143,11 +143,11 @@ void IdentifyByGroup(Call& call, const format::Communicator& parent, CommCreatio
     origin->size = static_cast<std::uint32_t>(members.size());
     origin->flags &= ~std::uint32_t{format::kCommRankUnknown};
     making->identified = true;
-    Agreed agreed;
-    agreed.Add(Argument::kTag, static_cast<std::int32_t>(making->what));
-    agreed.WriteHash(call);
+    CollectiveArguments arguments;
+    arguments.Add(Argument::kTag, static_cast<std::int32_t>(making->what));
+    arguments.WriteHash(call);
     call.bytes = 1 + CountUse(call.box, IdOf(Origin::kOfGroupAlone, parent.id, 1, HashOf(members)));
-    TellMembers(call, agreed, members);
+    TellMembers(call, arguments, members);
   } catch (...) {
     return;  // out of memory: it is identified afterwards
   }

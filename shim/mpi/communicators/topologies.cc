@@ -73,7 +73,7 @@ int DimensionsOf(MPI_Comm comm) {
   return dimensions;
 }
 
-void TellLeaders(Call& call, Agreed& agreed, MPI_Comm peers, int other) {
+void TellLeaders(Call& call, CollectiveArguments& arguments, MPI_Comm peers, int other) {
   const std::uint32_t index = call.box.handles.Find(Bits(peers));
   if (index == format::kNoCommunicator || other < 0) return;
   const format::Communicator& entry = call.box.communicators[index];
@@ -84,7 +84,7 @@ void TellLeaders(Call& call, Agreed& agreed, MPI_Comm peers, int other) {
   const std::uint32_t own = entry.rank, theirs = static_cast<std::uint32_t>(other);
   const std::uint32_t both = std::max(own, theirs) << 16 | std::min(own, theirs);
   const std::uint64_t pair = IdOf(Origin::kInter, entry.id, 0, both);
-  agreed.Tell({both, static_cast<std::uint16_t>(Argument::kLeaders), 0, pair});
+  arguments.Tell({both, static_cast<std::uint16_t>(Argument::kLeaders), 0, pair});
   call.bytes = 1 + CountUse(call.box, pair);
 }
 

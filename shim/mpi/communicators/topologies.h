@@ -3,7 +3,7 @@
 #pragma once
 
 #include "shim/mpi/core/call.h"
-#include "shim/mpi/record/agreed.h"
+#include "shim/mpi/record/collective_arguments.h"
 
 namespace ncclwatch::shim::mpi {
 
@@ -17,6 +17,6 @@ std::int64_t EdgesOf(int nodes, const int* index);
 // Of a Cartesian communicator, else 0.
 int DimensionsOf(MPI_Comm comm);
 // Who makes an inter-communicator with whom, as the leader of one of its groups knows.
-void TellLeaders(Call& call, Agreed& agreed, MPI_Comm peers, int other);
+void TellLeaders(Call& call, CollectiveArguments& arguments, MPI_Comm peers, int other);
 
 }  // namespace ncclwatch::shim::mpi

@@ -63,7 +63,7 @@ AccessEpoch EpochOf(const Window& window, int target) {
   if (window.locks > 0)
     if (const Target there = TargetOf(window, target); there.lock != AccessEpoch::kNone) return there.lock;
   if (window.all_locked) return AccessEpoch::kShared;
-  if (window.started() && (window.anybody || TargetOf(window, target).start == window.starts))
+  if (window.started() && (window.targets_unknown || TargetOf(window, target).start == window.starts))
     return AccessEpoch::kStarted;
   return window.fence_open && OtherAccess(window) == nullptr ? AccessEpoch::kFence : AccessEpoch::kNone;
 }
@@ -260,7 +260,7 @@ void NoteStart(const Call& call, MPI_Win handle, bool known, const std::vector<i
     ++window.starts;
     ++window.synchronized;
     window.start = Here(call);
-    window.anybody = !known;
+    window.targets_unknown = !known;
     now = window;
   });
   for (const int rank : ranks) {

@@ -26,7 +26,7 @@ struct Window {
   std::uint32_t synchronized = 0;  // what orders accesses of this process: fences, locks, flushes and so on
   bool fence_open = false;         // the last fence allows accesses after it
   bool used = false;               // ... and there was one
-  bool anybody = false;            // whom MPI_Win_start has named could not be learned
+  bool targets_unknown = false;    // whom MPI_Win_start has named could not be learned
   bool all_locked = false;
   bool no_locks = false;  // so its maker has promised
 

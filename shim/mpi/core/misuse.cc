@@ -101,7 +101,7 @@ void Report(Call& call, const Charge& charge) {
   if (number < format::kMisuses) {
     const std::uint32_t site_name = AddName(box, call.site);
     const std::uint32_t made_at_name = AddName(box, charge.made_at);
-    const bool told = TellsProgram(call);
+    const bool tells_program = TellsProgram(call);
     WriteEntry(box.words->misuses[number], number, [&](format::Misuse& entry) {
       Put(entry.site, call.site);
       Put(entry.made_at, charge.made_at);
@@ -117,7 +117,7 @@ void Report(Call& call, const Charge& charge) {
       entry.result.store(format::kNoResult, std::memory_order_relaxed);
       Put(entry.site_name, site_name);
       Put(entry.made_at_name, made_at_name);
-      Put(entry.told, static_cast<std::uint32_t>(told));
+      Put(entry.tells_program, static_cast<std::uint32_t>(tells_program));
     });
     call.misuse = static_cast<std::uint8_t>(number + 1);
   }

@@ -50,7 +50,7 @@ struct Pending {
   bool receives = false;
   bool persistent = false;
   bool cancelling = false;
-  bool needs_status = false;  // only MPI can say which message a receive from anybody got, whether a cancelled one did
+  bool needs_status = false;  // only MPI can say which message a wildcard receive got, whether a cancelled one did
 
   void Take(const Request& request) {
     slot = request.slot;

@@ -33,7 +33,7 @@ struct Here {
 inline bool IsInner(const Thread& thread, const Here& here) {
   if (thread.frame == 0 || here.frame >= thread.frame) [[likely]]
     return false;
-  return IsKnownWay({here.frame, here.site}, {thread.frame, thread.site}) || IsMpisOwn(here.site) ||
+  return IsKnownUnwindPath({here.frame, here.site}, {thread.frame, thread.site}) || IsMpisOwn(here.site) ||
          StillInCall(thread, {here.frame, here.site});
 }
 

@@ -30,7 +30,7 @@ TEST(Launcher, ThroughLinks) {
   files.Link("etc/alternatives/mpirun", files.root() + "/bin/mpirun.openmpi");
   files.Link("bin/mpirun", "../etc/alternatives/mpirun");
   EXPECT_EQ(Of("mpirun", files), Mpi::kOpenMpi);
-  files.Link("bin/mpiexec", "mpiexec");  // a circle
+  files.Link("bin/mpiexec", "mpiexec");  // a cycle
   EXPECT_EQ(Of("mpiexec", files), Mpi::kNone);
 }
 

@@ -39,7 +39,7 @@ TEST(Program, IsFollowedThroughWhatItNeeds) {
 TEST(Program, WithoutMpiIsNone) {
   MadeUp files;
   files.Elf("lib/liba.so", {.needed = {"libb.so"}});
-  files.Elf("lib/libb.so", {.needed = {"liba.so"}});  // a circle
+  files.Elf("lib/libb.so", {.needed = {"liba.so"}});  // a cycle
   EXPECT_EQ(MpiOfFile(files.Elf("app", {.needed = {"liba.so", "libgone.so"}}), files.here()), std::nullopt);
   EXPECT_EQ(MpiOfFile(files.Text("data", "text"), files.here()), std::nullopt);
   EXPECT_EQ(MpiOfFile(files.root() + "/missing", files.here()), std::nullopt);

@@ -123,7 +123,7 @@ void Visit(const Edges& edges, std::size_t start, std::vector<char>* seen, std::
 }  // namespace
 
 // The strongly connected components of more than one thing (Kosaraju).
-std::vector<int> Causes::InCircles() const {
+std::vector<int> Causes::InCycles() const {
   std::vector<std::size_t> order;
   std::vector<char> seen(needs_.size(), 0);
   for (std::size_t thing = 0; thing < needs_.size(); ++thing) Visit(needs_, thing, &seen, &order);

@@ -11,8 +11,8 @@ namespace ncclwatch::simulation {
 class Causes {
  public:
   explicit Causes(const World& world);
-  // Ranks that are on a circle: each waits for the next, by its host or its GPU. Ascending.
-  std::vector<int> InCircles() const;
+  // Ranks that are on a cycle: each waits for the next, by its host or its GPU. Ascending.
+  std::vector<int> InCycles() const;
 
  private:
   // Things: kernels by their number, then hosts.

@@ -305,7 +305,7 @@ BoxMemory::BoxMemory(std::uint64_t bytes)
 BoxMemory::~BoxMemory() { ::operator delete(memory_, std::align_val_t(format::kPage)); }
 
 bool HasBox(const Generated& made, int rank) {
-  return std::find(made.unborn.begin(), made.unborn.end(), rank) == made.unborn.end() &&
+  return std::find(made.boxless.begin(), made.boxless.end(), rank) == made.boxless.end() &&
          !made.world->rank(rank).records.empty() && made.world->rank(rank).records.front().entered <= made.now;
 }
 

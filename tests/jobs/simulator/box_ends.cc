@@ -27,7 +27,7 @@ void Look(const Scene& scene, int rank, int other, std::vector<Seen>* observatio
     if (what == Observed::kGone && scene.Hub(at + kTakeOver) == rank)
       observations->push_back({at + kTakeOver, {other, Observed::kClosed}});
   };
-  if (!HasBox(scene.made(), other)) return note(0, kSecond, Observed::kUnborn);
+  if (!HasBox(scene.made(), other)) return note(0, kSecond, Observed::kBoxless);
   note(scene.made().world->rank(other).frozen, 500 * kMilli, scene.made().frozen);
   note(scene.GoneAt(other), 50 * kMilli, Observed::kGone);
 }

@@ -42,7 +42,7 @@ struct Draft {
   int odd = -1;  // the rank that differs from the others at `position` of `comm`
   int comm = -1;
   std::uint64_t position = 0;
-  bool circle = false;  // the deadlock is made of those who wait for one another in a circle: that is worked out later
+  bool cycle = false;  // the deadlock is made of those who wait for one another in a cycle: that is worked out later
   std::optional<AsyncError> error = std::nullopt;
 
   Job& job() { return made->job; }

@@ -43,9 +43,9 @@ void AtStep(Draft* draft, const std::function<Ops(int)>& ops) {
   draft->look = Look::kAfterStall;
 }
 
-// Whoever waits in the circle, with `include` in it.
-void Circle(Draft* draft, std::vector<int> include, const std::string& story) {
-  draft->circle = true;
+// Whoever waits in the cycle, with `include` in it.
+void Cycle(Draft* draft, std::vector<int> include, const std::string& story) {
+  draft->cycle = true;
   draft->truth().answers = {{"deadlock", std::move(include), {}, true, 2}};
   draft->truth().story = story;
 }
@@ -85,7 +85,7 @@ void Cross(Draft* draft, const std::string& how, const Make& make, std::uint8_t 
     if (in_first) return Ops{on_first};
     return in_second ? Ops{on_second} : Ops{};
   });
-  Circle(draft, {rank}, fmt::format("rank {} makes calls on two communicators in the other order{}", rank, how));
+  Cycle(draft, {rank}, fmt::format("rank {} makes calls on two communicators in the other order{}", rank, how));
 }
 
 bool OppositeOrder(Draft* draft) {
@@ -156,7 +156,7 @@ bool GroupAgainstPartial(Draft* draft) {
     if (rank != odd) return Ops{begin, to_right, from_left, to_left, from_right, end, together};
     return Ops{begin, to_right, from_left, end, together, begin, to_left, from_right, end};
   });
-  Circle(draft, {odd}, fmt::format("rank {} makes a collective between the halves of a group", odd));
+  Cycle(draft, {odd}, fmt::format("rank {} makes a collective between the halves of a group", odd));
   return true;
 }
 
@@ -184,7 +184,7 @@ bool CycleOfThree(Draft* draft) {
     }
     return Ops{};
   });
-  Circle(draft, three, "three ranks wait for one another on three communicators");
+  Cycle(draft, three, "three ranks wait for one another on three communicators");
   draft->truth().may_be_certain = !hosts_wait;
   return true;
 }
@@ -221,8 +221,8 @@ bool CycleOfFour(Draft* draft) {
               if (Contains(draft->CommAt(comm), rank)) ops.push_back(call(comm));
             return ops;
           });
-          Circle(draft, {corner, right, opposite, below},
-                 "four ranks wait for one another over rows and columns of communicators");
+          Cycle(draft, {corner, right, opposite, below},
+                "four ranks wait for one another over rows and columns of communicators");
           return true;
         }
   return false;
@@ -252,7 +252,7 @@ bool CollectiveAgainstMessage(Draft* draft) {
     if (rank == receiver) return hosts_wait ? Ops{receive, Sync(), together} : Ops{receive, together};
     return Ops{together};
   });
-  Circle(draft, {sender, receiver}, "a receive waits before a collective, its send after it");
+  Cycle(draft, {sender, receiver}, "a receive waits before a collective, its send after it");
   draft->truth().may_be_certain = !hosts_wait;
   return true;
 }
@@ -270,7 +270,7 @@ bool SendsToOneAnother(Draft* draft) {
     const int peer = members.RankOf(rank == one ? other : one);
     return Ops{Message(Function::ncclSend, comm, peer, count), Message(Function::ncclRecv, comm, peer, count)};
   });
-  Circle(draft, {one, other}, "two ranks send to one another before they receive");
+  Cycle(draft, {one, other}, "two ranks send to one another before they receive");
   draft->truth().may_be_certain = false;
   return true;
 }

@@ -26,7 +26,7 @@ bool MessageMissing(Draft* draft) {
   // They do wait for one another; where everything has been launched that can be proven. Where sizes differ from
   // message to message, the shift of those that follow proves it.
   const bool sizes_differ = draft->job().shape.topology == "expert";
-  draft->circle = true;
+  draft->cycle = true;
   draft->truth().answers = {{"point_to_point_mismatch", {spot->rank}, both, sizes_differ}, {"deadlock", both, {}}};
   draft->truth().story = fmt::format("rank {} leaves out a message", spot->rank);
   return true;

@@ -84,7 +84,7 @@ bool InitializationHang(Draft* draft) {
     if (ops[i].what == Do::kInit || ops[i].what == Do::kSplit) creations.push_back(static_cast<int>(i));
   const int index = creations[static_cast<std::size_t>(draft->dice.Below(static_cast<int>(creations.size())))];
   draft->Change(rank, {.section = 0, .index = index, .ops = {Planted({.what = Do::kHang})}});
-  if (index == creations.front()) draft->made->unborn.push_back(rank);
+  if (index == creations.front()) draft->made->boxless.push_back(rank);
   draft->look = Look::kAfterStall;
   draft->truth().answers = {Exactly("initialization_hang", {rank})};
   draft->truth().may_be_certain = false;

@@ -78,7 +78,7 @@ void ChooseInstant(Draft* draft) {
     made.truth.answers = {{"deadlock", {draft->odd}, {}, false, 2},
                           Exactly("missing_participant", {draft->odd}),
                           Exactly("step_mismatch", {draft->odd})};
-    draft->circle = true;
+    draft->cycle = true;
     made.now = ended + dice.Between(12 * kSecond, 100 * kSecond);
   } else if (made.world->hung()) {
     made.now = ended + dice.Between(kClocksApart, 30 * kSecond);
@@ -103,8 +103,8 @@ bool Overwritten(const Draft& draft, const Generated& made) {
   return false;
 }
 
-// The ranks of a deadlock are those of the circle that the simulation shows; without a hang there is none.
-void CloseCircle(Draft* draft) {
+// The ranks of a deadlock are those of the cycle that the simulation shows; without a hang there is none.
+void CloseCycle(Draft* draft) {
   Truth& truth = draft->truth();
   if (!draft->made->world->hung()) {
     if (truth.answers.front().kind != "deadlock") return;
@@ -113,9 +113,9 @@ void CloseCircle(Draft* draft) {
     draft->look = Look::kAnytime;
     return ChooseInstant(draft);
   }
-  const std::vector<int> circle = Causes(*draft->made->world).InCircles();
+  const std::vector<int> cycle = Causes(*draft->made->world).InCycles();
   for (Answer& answer : truth.answers)
-    if (answer.kind == "deadlock") answer.within = circle;
+    if (answer.kind == "deadlock") answer.within = cycle;
 }
 
 // Somebody has made a collective that the rank has not made.
@@ -189,7 +189,7 @@ bool Generate(const Shape& wanted, Generated* made) {
   Run(&draft);
   if (draft.error) TellError(&draft);
   ChooseInstant(&draft);
-  if (draft.circle) CloseCircle(&draft);
+  if (draft.cycle) CloseCycle(&draft);
   if (shape.fault == "missing_participant" && made->truth.answers.size() > 1 &&
       MissedInACollective(*made->world, made->truth.answers.front().include.front()))
     made->truth.answers.resize(1);

@@ -34,7 +34,7 @@ struct Generated {
   Truth truth;
   std::vector<Ending> endings;
   std::vector<Told> told;
-  std::vector<int> unborn;  // ranks without a black box
+  std::vector<int> boxless;  // ranks without a black box
   format::Observed frozen = format::Observed::kStopped;
   std::int64_t now = 0;         // the instant that is judged
   bool verdict = false;         // a leader judged then, and the boxes were read a little later

@@ -1,4 +1,4 @@
-// Receives from anybody that are as they should be: what may come in any order is treated alike, or it cannot come in
+// Wildcard receives that are as they should be: what may come in any order is treated alike, or it cannot come in
 // another one.
 #include "common.h"
 
@@ -13,7 +13,7 @@ static void send_to_odd(int count) {
   MPI_Send(out, count, MPI_INT, odd, kTag, MPI_COMM_WORLD);
 }
 
-static void from_anybody(int count) {
+static void receive_any(int count) {
   MPI_Recv(in, count, MPI_INT, MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
@@ -39,7 +39,7 @@ static void answers(void) {  // of different lengths, all into room for the long
       continue;
     }
     for (int i = 1; i < size; ++i) {
-      from_anybody(kMost);
+      receive_any(kMost);
       sum += in[0];
     }
   }
@@ -152,7 +152,7 @@ static void taken_by_probes(void) {
 static void after_a_barrier(void) {
   for (int round = 0; round < kRounds; ++round) {
     if (rank == partner) send_to_odd(1);
-    if (rank == odd) from_anybody(1);
+    if (rank == odd) receive_any(1);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == next()) send_to_odd(2);
     if (rank == odd) from(next(), 2);
@@ -165,7 +165,7 @@ static void after_other_collectives(void) {
     int word = rank, all[kMost];
     MPI_Request request;
     if (rank == partner) send_to_odd(1);
-    if (rank == odd) from_anybody(1);
+    if (rank == odd) receive_any(1);
     switch (round) {
       case 0: MPI_Bcast(&word, 1, MPI_INT, odd, ring); break;
       case 1: MPI_Allreduce(MPI_IN_PLACE, &word, 1, MPI_INT, MPI_MAX, ring); break;
@@ -184,7 +184,7 @@ static void after_a_word(void) {  // directly, and over a third rank
   for (int round = 0; round < kRounds; ++round) {
     if (rank == partner) send_to_odd(1);
     if (rank == odd) {
-      from_anybody(1);
+      receive_any(1);
       word_to(round % 2 ? partner : next());
       from(next(), 2);
       word_to(partner);
@@ -216,7 +216,7 @@ static void after_a_send_that_waits(void) {
       send_to_odd(2);
     }
     if (rank == odd) {
-      from_anybody(1);
+      receive_any(1);
       from(next(), 2);
       word_to(partner);
     }
@@ -237,7 +237,7 @@ static void only_one_sends(void) {  // what anybody may take; the others have ta
     MPI_Send(out, 3, MPI_INT, odd, kTag, ring);
   }
   if (rank != odd) return;
-  from_anybody(1);
+  receive_any(1);
   word_from(next());
   MPI_Recv(in, 3, MPI_INT, next(), kTag, ring, MPI_STATUS_IGNORE);
 }
@@ -248,7 +248,7 @@ static void named_before(void) {  // the receive by name was called first
   if (rank == next()) send_to_odd(2);
   if (rank != odd) return;
   MPI_Irecv(in + 8, 2, MPI_INT, next(), kTag, MPI_COMM_WORLD, &request);
-  from_anybody(1);
+  receive_any(1);
   require(in[0] == partner, "the other one's message");
   MPI_Wait(&request, MPI_STATUS_IGNORE);
 }

@@ -39,7 +39,7 @@ static void split_into_none_missing(void) {
   MPI_Comm_split(MPI_COMM_WORLD, MPI_UNDEFINED, 0, &made);
 }
 
-static void split_into_none_circle(void) {  // who gets no communicator waits for all others like them
+static void split_into_none_cycle(void) {  // who gets no communicator waits for all others like them
   int token = 0;
   if (at_fault()) MPI_Recv(&token, 1, MPI_INT, partner, 61, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   MPI_Comm_split(MPI_COMM_WORLD, rank == partner ? MPI_UNDEFINED : 0, 0, &made);
@@ -257,7 +257,7 @@ int main(int argc, char** argv) {
   static const Case cases[] = {
       {"split_missing", split_missing},
       {"split_into_none_missing", split_into_none_missing},
-      {"split_into_none_circle", split_into_none_circle},
+      {"split_into_none_cycle", split_into_none_cycle},
       {"dup_missing", dup_missing},
       {"idup_missing", idup_missing},
       {"create_group_missing", create_group_missing},

@@ -1,4 +1,4 @@
-// Messages without their partner, or with another one; blocking calls that wait in circles.
+// Messages without their partner, or with another one; blocking calls that wait in cycles.
 #include "common.h"
 
 enum { kCount = 4, kLarge = 1 << 20 };  // kLarge ints: above every eager limit
@@ -155,7 +155,7 @@ static void signature_order(void) {  // as many of each basic type, in another o
   MPI_Type_free(&pair);
 }
 
-// ---- circles -------------------------------------------------------------------------------------------------------
+// ---- cycles -------------------------------------------------------------------------------------------------------
 
 static void exchange(int count, int peer) {
   planted();
@@ -191,7 +191,7 @@ static void ssend_ring(void) {
   receive((rank + size - 1) % size, 70, ring);
 }
 
-static void wildcard_circle(void) {  // odd would answer whoever comes first; nobody does
+static void wildcard_cycle(void) {  // odd would answer whoever comes first; nobody does
   planted();
   if (rank == odd) {
     for (int i = 1; i < size; ++i) receive(MPI_ANY_SOURCE, 70, MPI_COMM_WORLD);
@@ -211,7 +211,7 @@ static void barrier_receive(void) {
   if (rank == partner) send(odd, 70, ring);
 }
 
-static void collectives_and_message(void) {  // two communicators and a message in one circle
+static void collectives_and_message(void) {  // two communicators and a message in one cycle
   int word = 0;
   if (rank == odd) {
     planted();
@@ -267,7 +267,7 @@ int main(int argc, char** argv) {
       {"receive_receive", receive_receive},
       {"receive_ring", receive_ring},
       {"ssend_ring", ssend_ring},
-      {"wildcard_circle", wildcard_circle},
+      {"wildcard_cycle", wildcard_cycle},
       {"barrier_receive", barrier_receive},
       {"collectives_and_message", collectives_and_message},
       {"sends_to_itself", sends_to_itself},

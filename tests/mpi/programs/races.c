@@ -1,4 +1,4 @@
-// A receive from anybody that another message could have met. Who is `late` sends after a while: nothing of MPI makes
+// A wildcard receive that another message could have met. Who is `late` sends after a while: nothing of MPI makes
 // it wait, and what happens is almost always the same.
 #include <time.h>
 
@@ -18,7 +18,7 @@ static void late(void) {
 
 static void send_to_odd(int count) { MPI_Send(out, count, MPI_INT, odd, kTag, MPI_COMM_WORLD); }
 
-static void from_anybody(int count) {
+static void receive_any(int count) {
   MPI_Recv(in, count, MPI_INT, MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
@@ -35,10 +35,10 @@ static void two_messages(int first, int second) {
 
 // ---- nothing comes of it in most runs ------------------------------------------------------------------------------
 
-static void named_after_anybody(void) {
+static void named_after_wildcard(void) {
   two_messages(kCount, kCount);
   if (rank != odd) return;
-  from_anybody(kCount);
+  receive_any(kCount);
   from_next();
 }
 
@@ -63,8 +63,8 @@ static void both_called_before(void) {
 static void other_size(void) {
   two_messages(kCount, 2 * kCount);
   if (rank != odd) return;
-  from_anybody(kCount);
-  from_anybody(2 * kCount);
+  receive_any(kCount);
+  receive_any(2 * kCount);
 }
 
 static void other_type(void) {
@@ -76,7 +76,7 @@ static void other_type(void) {
     MPI_Send(numbers, kCount, MPI_FLOAT, odd, kTag, MPI_COMM_WORLD);
   }
   if (rank != odd) return;
-  from_anybody(kCount);
+  receive_any(kCount);
   MPI_Recv(numbers, kCount, MPI_FLOAT, MPI_ANY_SOURCE, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
@@ -92,7 +92,7 @@ static void any_tag(void) {
   MPI_Recv(in, kCount, MPI_INT, MPI_ANY_SOURCE, kTag + 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-static void probed_from_anybody(void) {  // the receive after the probe asks anew
+static void probed_wildcard(void) {  // the receive after the probe asks anew
   two_messages(kCount, 2 * kCount);
   if (rank != odd) return;
   for (int i = 0; i < 2; ++i) {
@@ -106,13 +106,13 @@ static void probed_from_anybody(void) {  // the receive after the probe asks ane
 
 static void never_received(void) {
   two_messages(kCount, kCount);
-  if (rank == odd) from_anybody(kCount);
+  if (rank == odd) receive_any(kCount);
 }
 
 static void broadcast_between(void) {  // of a sender: it orders nothing after the receive
   int word = 0;
   if (rank == partner) send_to_odd(kCount);
-  if (rank == odd) from_anybody(kCount);
+  if (rank == odd) receive_any(kCount);
   MPI_Bcast(&word, 1, MPI_INT, partner, MPI_COMM_WORLD);
   if (rank == next()) {
     late();
@@ -124,7 +124,7 @@ static void broadcast_between(void) {  // of a sender: it orders nothing after t
 
 static void phases(void) {  // one message of each, then another one of each, by name
   if (rank == odd) {
-    for (int i = 1; i < size; ++i) from_anybody(kCount);
+    for (int i = 1; i < size; ++i) receive_any(kCount);
     planted();
     for (int i = 0; i < size; ++i)
       if (i != odd) MPI_Recv(in, kCount, MPI_INT, i, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -144,7 +144,7 @@ static void takes_the_wrong_one(void) {
     send_to_odd(kCount);
   }
   if (rank != odd) return;
-  from_anybody(kCount);
+  receive_any(kCount);
   planted();
   from_next();
 }
@@ -156,7 +156,7 @@ static void takes_the_wrong_one_at_the_end(void) {
 
 static void takes_the_wrong_one_of_all(void) {  // all have their turn, but the last comes first
   if (rank == odd) {
-    from_anybody(kCount);
+    receive_any(kCount);
     planted();
     for (int i = 0; i < size; ++i)
       if (i != odd && i != partner) MPI_Recv(in, kCount, MPI_INT, i, kTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -190,13 +190,13 @@ static void takes_both_in_a_ring(void) {  // each waits for the one before it, t
 
 int main(int argc, char** argv) {
   static const Case cases[] = {
-      {"named_after_anybody", named_after_anybody},
+      {"named_after_wildcard", named_after_wildcard},
       {"status_asked", status_asked},
       {"both_called_before", both_called_before},
       {"other_size", other_size},
       {"other_type", other_type},
       {"any_tag", any_tag},
-      {"probed_from_anybody", probed_from_anybody},
+      {"probed_wildcard", probed_wildcard},
       {"never_received", never_received},
       {"broadcast_between", broadcast_between},
       {"phases", phases},

@@ -88,7 +88,7 @@ static void persistent(void) {  // the sender starts its request once less
   MPI_Request_free(requests);
 }
 
-static void persistent_circle(void) {  // both wait for the other's message before they start their own
+static void persistent_cycle(void) {  // both wait for the other's message before they start their own
   if (rank != odd && rank != partner) return;
   int peer = rank == odd ? partner : odd;
   MPI_Recv_init(in, 1, MPI_INT, peer, 80, ring, &requests[0]);
@@ -123,7 +123,7 @@ int main(int argc, char** argv) {
       {"test_loop", test_loop},
       {"issend_wait", issend_wait},
       {"persistent", persistent},
-      {"persistent_circle", persistent_circle},
+      {"persistent_cycle", persistent_cycle},
       {"nonblocking_missing", nonblocking_missing},
   };
   return RUN_FAULTY(argc, argv, cases);

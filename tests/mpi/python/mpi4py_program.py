@@ -39,7 +39,7 @@ def steps(count):
     return total
 
 
-def circle():
+def cycle():
     if rank in (odd, partner):
         peer = partner if rank == odd else odd
         planted()
@@ -56,6 +56,6 @@ def mismatch():
 
 
 total = steps(5)
-{"clean": lambda: None, "circle": circle, "mismatch": mismatch}[sys.argv[1]]()
+{"clean": lambda: None, "cycle": cycle, "mismatch": mismatch}[sys.argv[1]]()
 world.Barrier()
 os.write(1, f"rank {rank} of {size}: {total}\n".encode())  # in one piece: others write there too

@@ -66,7 +66,7 @@ def minority(comm, rank):
 
 
 def within(p, *ranks):
-    """A circle through these, and any of those that wait for them."""
+    """A cycle through these, and any of those that wait for them."""
     return culprits(ranks, range(p.ranks))
 
 
@@ -428,7 +428,7 @@ def one_start_less(p):
 
 @fault("eaten", ranks=3)
 def eaten(p):
-    """A receive from anybody takes what a later one needs: most likely, since the first sender's message is there."""
+    """A wildcard receive takes what a later one needs: most likely, since the first sender's message is there."""
     comm = p.random.choice(p.common(3))
     sink, first, second = p.random.sample(range(comm.size), 3)
     rank, tag, content = comm.members[sink], p.tag(), {"n": 3}
@@ -443,16 +443,16 @@ def eaten(p):
     return truth(**unpaired(p, ends, rank), message_race=culprits(may=ends))
 
 
-# ---- circles
+# ---- cycles
 
-def circle(p):
+def cycle(p):
     comm = p.random.choice(p.common(2))
     return comm, p.random.sample(range(comm.size), p.random.randint(2, comm.size))
 
 
-@fault("receive_circle", share=2)
-def receive_circle(p):
-    comm, around = circle(p)
+@fault("receive_cycle", share=2)
+def receive_cycle(p):
+    comm, around = cycle(p)
     tag, content = p.tag(), some_content(p)
     for i, one in enumerate(around):
         rank = comm.members[one]
@@ -463,9 +463,9 @@ def receive_circle(p):
     return truth(deadlock=culprits([comm.members[i] for i in around]))
 
 
-@fault("send_circle", share=2)
-def send_circle(p):
-    comm, around = circle(p)
+@fault("send_cycle", share=2)
+def send_cycle(p):
+    comm, around = cycle(p)
     tag, large = p.tag(), p.random.random() < 0.4
     content = {"t": "double", "n": 60000} if large else some_content(p)
     verb = "send" if large else "ssend"
@@ -477,8 +477,8 @@ def send_circle(p):
     return truth(deadlock=culprits([comm.members[i] for i in around]))
 
 
-@fault("anybody_circle")
-def anybody_circle(p):
+@fault("wildcard_cycle")
+def wildcard_cycle(p):
     """All of them wait for any of them."""
     comm = p.random.choice(p.common(2))
     tag, content = p.tag(), some_content(p)
@@ -490,10 +490,10 @@ def anybody_circle(p):
     return truth(deadlock=culprits(comm.members))
 
 
-@fault("eager_circle")
-def eager_circle(p):
+@fault("eager_cycle")
+def eager_cycle(p):
     """Small messages, that a buffer saves."""
-    comm, around = circle(p)
+    comm, around = cycle(p)
     tag, content = p.tag(), some_content(p)
     content["n"] = min(content["n"], 10)
     for i, one in enumerate(around):

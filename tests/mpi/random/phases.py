@@ -295,7 +295,7 @@ def funnel(p):
 
 
 def first_comer(p):
-    """Whoever comes first from anybody, all others by name."""
+    """Whoever comes first by wildcard, all others by name."""
     comm = p.random.choice(p.common(3) or p.common(2))
     sink, tag, value, many = p.random.randrange(comm.size), p.tag(), p.value(), p.random.choice((1, 2, 20))
     others = [i for i in range(comm.size) if i != sink]

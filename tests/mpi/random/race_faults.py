@@ -1,4 +1,4 @@
-"""Receives from anybody that another message could have met, and what follows is not the same then.
+"""Wildcard receives that another message could have met, and what follows is not the same then.
 
 In the run at hand the other message may have come first: then the fault is told by what it has led to.
 """
@@ -31,8 +31,8 @@ def race(p, comm, sink, senders, most=None):
                  deadlock=within(p, rank), missing_participant=culprits([rank]), **more)
 
 
-@fault("named_after_anybody", ranks=3)
-def named_after_anybody(p):
+@fault("named_after_wildcard", ranks=3)
+def named_after_wildcard(p):
     comm, sink, first, second, tag = drawn(p)
     mark(p, comm.members[sink])
     for source in (first, second):
@@ -57,8 +57,8 @@ def named_called_before(p):
     return race(p, comm, sink, (first, second))
 
 
-@fault("other_size_from_anybody", ranks=3)
-def other_size_from_anybody(p):
+@fault("other_size_by_wildcard", ranks=3)
+def other_size_by_wildcard(p):
     comm, sink, first, second, tag = drawn(p)
     mark(p, comm.members[sink])
     for source, many in ((first, 3), (second, 6)):
@@ -68,8 +68,8 @@ def other_size_from_anybody(p):
     return race(p, comm, sink, (first, second))
 
 
-@fault("other_type_from_anybody", ranks=3)
-def other_type_from_anybody(p):
+@fault("other_type_by_wildcard", ranks=3)
+def other_type_by_wildcard(p):
     comm, sink, first, second, tag = drawn(p)
     mark(p, comm.members[sink])
     kinds = p.random.sample(phases.SUMMED, 2)
@@ -80,8 +80,8 @@ def other_type_from_anybody(p):
     return race(p, comm, sink, (first, second))
 
 
-@fault("any_tag_from_anybody", ranks=3)
-def any_tag_from_anybody(p):
+@fault("any_tag_by_wildcard", ranks=3)
+def any_tag_by_wildcard(p):
     comm, sink, first, second, tag = drawn(p)
     other = p.tag()
     mark(p, comm.members[sink])

@@ -47,7 +47,7 @@ TEST(Advice, StandsInTheSectionOfEachKind) {
 TEST(Advice, IsTheLastStepOfEveryFinding) {
   Job job = Running(4);
   job.Call({0, 1, 3}, kWorld, AllReduce());
-  const diagnosis::Diagnosis diagnosis = job.JudgeAt(100);
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(100);
   ASSERT_FALSE(diagnosis.findings.empty());
   for (const diagnosis::Finding& finding : diagnosis.findings) {
     ASSERT_GE(finding.next_steps.size(), 2u);

@@ -16,7 +16,7 @@ TEST(GroupWait, HalfOfAThousandHaveNotCome) {
   Job job(1000);
   job.Done(Range(0, 1000), Job::kWorld, AllReduce());
   job.Call(Range(0, 500), Job::kWorld, AllReduce());
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   ASSERT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].kind, Kind::kMissingParticipant);
   EXPECT_EQ(diagnosis.findings[0].culprits, Range(500, 1000));
@@ -43,7 +43,7 @@ TEST(GroupWait, HidesNobodyWhoWaitsForNobody) {
   std::vector<int> behind = Range(100, 300);
   std::erase(behind, kIdle);
   job.Call(behind, second, AllReduce());
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   ASSERT_GE(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].kind, Kind::kMissingParticipant);
   EXPECT_EQ(diagnosis.findings[0].culprits, std::vector<int>{kIdle});
@@ -58,7 +58,7 @@ TEST(GroupWait, ManyThatDiedInARow) {
     job.Pass(1);
     job.Die(rank, Job::Signal(11));
   }
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   ASSERT_GE(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].kind, Kind::kDeadRank);
   EXPECT_EQ(diagnosis.findings[0].culprits, std::vector<int>{399});

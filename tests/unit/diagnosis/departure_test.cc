@@ -26,7 +26,7 @@ TEST(Departure, InATieTheOneThatGoesOnAsBeforeIsBelievedAndNeverCertainly) {
   Job job = Trained(2);
   job.Call({0}, kWorld, AllReduce(4096));
   job.Call({1}, kWorld, AllGather());
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOrderMismatch, Certainty::kLikely, {1});
   const Finding& finding = diagnosis.findings.front();
   EXPECT_NE(finding.summary.find("only rank 0 goes on"), std::string::npos) << finding.summary;
@@ -44,22 +44,22 @@ TEST(Departure, WhatHasHappenedThereBeforeAccusesNobody) {
   for (int i = 0; i < 20; ++i) Step(&job, {0, 1});
   job.Call({0}, kWorld, AllReduce(4096));
   job.Call({1}, kWorld, AllGather());
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {0, 1});
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kCertain, {0, 1});
 }
 
 TEST(Departure, WithoutRepetitionBothSidesAreNamed) {
   Job job = Trained(2, 2);
   job.Call({0}, kWorld, AllReduce(4096));
   job.Call({1}, kWorld, AllGather());
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {0, 1});
-  EXPECT_FALSE(job.Judge().findings.front().step);
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kCertain, {0, 1});
+  EXPECT_FALSE(job.Diagnose().findings.front().step);
 }
 
 TEST(Departure, TheMajorityIsRightEvenWhereItDoesSomethingNew) {
   Job job = Trained(4);
   job.Call({0, 1, 2}, kWorld, AllGather());
   job.Call({3}, kWorld, AllReduce(4096));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOrderMismatch, Certainty::kCertain, {3});
   const std::vector<std::string>& why = diagnosis.findings.front().evidence;
   EXPECT_TRUE(std::any_of(why.begin(), why.end(), [](const std::string& line) {
@@ -72,7 +72,7 @@ TEST(Departure, OneCallTooManyIsToldWhereTheCallsAfterItProveIt) {
   job.Call({2}, kWorld, AllReduce(7));
   for (const std::uint64_t count : {4096, 9000, 1}) job.Call({0, 1, 2, 3}, kWorld, AllReduce(count));
   job.Call({0, 1, 3}, kWorld, AllReduce(4096));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {2});
   EXPECT_NE(diagnosis.findings.front().summary.find("rank 2 made one extra AllReduce of 7 float32 (sum) there"),
             std::string::npos)
@@ -83,7 +83,7 @@ TEST(Departure, ALeftOutCallIsTold) {
   Job job = Trained(4);
   job.Call({0, 1, 3}, kWorld, AllReduce(4096));
   for (const std::uint64_t count : {9000, 1, 4096}) job.Call({0, 1, 2, 3}, kWorld, AllReduce(count));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {2});
   EXPECT_NE(diagnosis.findings.front().summary.find("rank 2 left out AllReduce of 4096 float32 (sum)"),
             std::string::npos)
@@ -119,7 +119,7 @@ TEST(StepMismatch, ARankThatHasPassedOverACallOfItsSteps) {
   job.Call({0}, pairs.one, AllReduce(8192));
   for (const std::uint64_t count : {60000, 1}) job.Call(Range(0, 4), kWorld, AllReduce(count));
   job.Pass(12);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kStepMismatch, Certainty::kSuspected, {1});
   const Finding& finding = diagnosis.findings.front();
   EXPECT_NE(finding.summary.find("Rank 1 left out AllReduce of 8192"), std::string::npos) << finding.summary;
@@ -135,7 +135,7 @@ TEST(StepMismatch, ARankThatWaitsInACallThatItsStepsNeverHad) {
   job.Call({1}, pairs.one, AllReduce(500));
   for (const std::uint64_t count : {60000, 1}) job.Call(Range(0, 4), kWorld, AllReduce(count));
   job.Pass(12);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kStepMismatch, Certainty::kSuspected, {1});
   EXPECT_NE(diagnosis.findings.front().summary.find("Rank 1 made one extra AllReduce of 500"), std::string::npos);
 }
@@ -146,7 +146,7 @@ TEST(StepMismatch, NotOfARankThatStandsBeforeTheCall) {
   job.Done({0, 1}, pairs.one, AllReduce(4096));
   job.Call({0}, pairs.one, AllReduce(8192));
   job.Pass(12);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kSuspected, {1});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kSuspected, {1});
 }
 
 // The call is new, and all were to make it; the one that has not stands in its data loader.
@@ -157,7 +157,7 @@ TEST(StepMismatch, NotWhereTheOthersHaveNotPassedTheExtraCall) {
   job.Call({1}, pairs.one, AllReduce(4096));
   job.Call({1}, pairs.one, AllReduce(8192));
   job.Pass(12);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kSuspected, {0});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kSuspected, {0});
 }
 
 }  // namespace

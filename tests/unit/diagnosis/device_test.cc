@@ -40,9 +40,9 @@ bool Says(const std::vector<std::string>& sentences, const std::string& part) {
 
 TEST(Device, TheRankWhoseGpuHasNotComeToIt) {
   Job job = Stuck();
-  EXPECT_TRUE(job.JudgeAt(10.9).healthy());
-  Expect(job.JudgeAt(11.1), Kind::kDeviceStall, Certainty::kSuspected, {2});
-  const Diagnosis diagnosis = job.JudgeAt(100000);
+  EXPECT_TRUE(job.DiagnoseAt(10.9).healthy());
+  Expect(job.DiagnoseAt(11.1), Kind::kDeviceStall, Certainty::kSuspected, {2});
+  const Diagnosis diagnosis = job.DiagnoseAt(100000);
   Expect(diagnosis, Kind::kDeviceStall, Certainty::kLikely, {2});
   ASSERT_EQ(diagnosis.findings.size(), 1u) << diagnosis::ToText(diagnosis);
   const diagnosis::Finding& finding = diagnosis.findings[0];
@@ -57,23 +57,23 @@ TEST(Device, TheRankWhoseGpuHasNotComeToIt) {
 
 TEST(Device, NothingOnceItMovesOn) {
   Job job = Stuck();
-  EXPECT_FALSE(job.JudgeAt(30).healthy());
+  EXPECT_FALSE(job.DiagnoseAt(30).healthy());
   job.Finish({0, 1, 2, 3}, kWorld);
-  EXPECT_TRUE(job.JudgeAt(30).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(30).healthy());
 }
 
 TEST(Device, SeveralCulprits) {
   Job job = Marked(4);
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
   job.Begin({0, 3}, kWorld);
-  Expect(job.JudgeAt(100), Kind::kDeviceStall, Certainty::kLikely, {1, 2});
+  Expect(job.DiagnoseAt(100), Kind::kDeviceStall, Certainty::kLikely, {1, 2});
 }
 
 TEST(Device, AllHaveBegunAndNoneEnds) {
   Job job = Marked(4);
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
   job.Begin({0, 1, 2, 3}, kWorld);
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});
   EXPECT_NE(diagnosis.findings[0].summary.find("have begun it"), std::string::npos);
   EXPECT_FALSE(Says(diagnosis.findings[0].next_steps, "NCCLWATCH_GPU=both"));
@@ -84,7 +84,7 @@ TEST(Device, AllHaveBegunAndNoneEnds) {
 TEST(Device, EndMarksAloneAccuseNobody) {
   Job job = Running(4);
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});
   EXPECT_TRUE(Says(diagnosis.findings[0].next_steps, "NCCLWATCH_GPU=both"));
   EXPECT_EQ(diagnosis.findings[0].calls.at(0).state, CallState::kReturned);
@@ -99,21 +99,21 @@ TEST(Device, WhoWritesNoStartMarksIsNotAccused) {
   job.At(1);
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
   job.Begin({0, 1, 3}, kWorld);
-  Diagnosis diagnosis = job.JudgeAt(100);
+  Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});
   EXPECT_TRUE(Says(diagnosis.notes, "rank 2: no start marks"));
   Job other = Marked(4);
   other.Box(1).gpu_marks = format::GpuMarks::kOn;
   other.Call({0, 1, 2, 3}, kWorld, AllReduce());
   other.Begin({0}, kWorld);
-  Expect(other.JudgeAt(100), Kind::kDeviceStall, Certainty::kLikely, {2, 3});
+  Expect(other.DiagnoseAt(100), Kind::kDeviceStall, Certainty::kLikely, {2, 3});
 }
 
 TEST(Device, WhereNobodyIsKnownToHaveBegunTheUnknownKeepItSuspected) {
   Job job = Marked(4);
   job.Box(0).gpu_marks = format::GpuMarks::kOn;
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
-  Expect(job.JudgeAt(1000), Kind::kDeviceStall, Certainty::kSuspected, {1, 2, 3});
+  Expect(job.DiagnoseAt(1000), Kind::kDeviceStall, Certainty::kSuspected, {1, 2, 3});
 }
 
 TEST(Device, ACallBehindAnotherUnfinishedOneIsNotHeldUpByOtherWork) {
@@ -123,7 +123,7 @@ TEST(Device, ACallBehindAnotherUnfinishedOneIsNotHeldUpByOtherWork) {
   job.Begin({2, 3}, pair);
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
   job.Begin({0, 1}, kWorld);
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   ASSERT_EQ(diagnosis.findings.size(), 1u) << diagnosis::ToText(diagnosis);
   Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});
   EXPECT_EQ(diagnosis.findings[0].communicator->size, 2u);
@@ -135,10 +135,10 @@ TEST(Device, WorkOfNcclsThatIsNotMarkedMayBeWhatHoldsItUp) {
   job.Other(2, Function::ncclWaitSignal, kWorld);
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
   job.Begin({0, 1, 3}, kWorld);
-  Expect(job.JudgeAt(100), Kind::kTransportStall, Certainty::kLikely, {});
+  Expect(job.DiagnoseAt(100), Kind::kTransportStall, Certainty::kLikely, {});
   Job other = Stuck();
   other.Other(0, Function::ncclWaitSignal, kWorld);  // whoever else does that is not accused
-  Expect(other.JudgeAt(100), Kind::kDeviceStall, Certainty::kLikely, {2});
+  Expect(other.DiagnoseAt(100), Kind::kDeviceStall, Certainty::kLikely, {2});
 }
 
 TEST(Device, ReplayedGraphsKeepItSuspected) {
@@ -146,7 +146,7 @@ TEST(Device, ReplayedGraphsKeepItSuspected) {
   job.Box(2).calls.front().flags |= format::kCaptured;
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
   job.Begin({0, 1, 3}, kWorld);
-  Expect(job.JudgeAt(1000), Kind::kDeviceStall, Certainty::kSuspected, {2});
+  Expect(job.DiagnoseAt(1000), Kind::kDeviceStall, Certainty::kSuspected, {2});
 }
 
 // Its own stream has not come to it, whatever another one has come to since.
@@ -159,7 +159,7 @@ TEST(Device, EachStreamIsLookedAtByItself) {
   job.Call({0, 1}, kWorld, aside);
   reader::Communicator& entry = job.Entry(1, kWorld);
   entry.starts[aside.stream % format::kStarts] = job.Box(1).calls.back().start;
-  Expect(job.JudgeAt(100), Kind::kDeviceStall, Certainty::kLikely, {1});
+  Expect(job.DiagnoseAt(100), Kind::kDeviceStall, Certainty::kLikely, {1});
 }
 
 TEST(Device, AMessageThatOneGpuHasNotComeTo) {
@@ -167,7 +167,7 @@ TEST(Device, AMessageThatOneGpuHasNotComeTo) {
   job.Message(0, kWorld, Function::ncclSend, 1);
   job.Message(1, kWorld, Function::ncclRecv, 0);
   job.Begin({1}, kWorld);
-  Expect(job.JudgeAt(100), Kind::kDeviceStall, Certainty::kLikely, {0});
+  Expect(job.DiagnoseAt(100), Kind::kDeviceStall, Certainty::kLikely, {0});
 }
 
 // An abort lets the stream go on: what is judged is the instant before.

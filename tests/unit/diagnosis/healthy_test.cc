@@ -29,23 +29,23 @@ TEST(Healthy, RaggedNormalExits) {
   for (int rank : {3, 1, 2, 0}) {
     job.Pass(0.7);
     job.Die(rank, Job::Status(0));
-    EXPECT_TRUE(job.Judge().healthy());
+    EXPECT_TRUE(job.Diagnose().healthy());
   }
   job.Pass(1000);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Healthy, RankZeroSavesAloneAtTheEnd) {
   Job job(4);
   job.Done(Range(0, 4), kWorld, AllReduce());
   for (int rank : {1, 2, 3}) job.Die(rank, Job::Status(0));
-  EXPECT_TRUE(job.JudgeAt(1000).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(1000).healthy());
 }
 
 TEST(Healthy, PauseOnAllRanks) {
   Job job(4);
   job.Done(Range(0, 4), kWorld, AllReduce());
-  EXPECT_TRUE(job.JudgeAt(1000).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(1000).healthy());
 }
 
 TEST(Healthy, PauseOnOneRankIsAtMostSuspectedAndGoneAfterwards) {
@@ -53,11 +53,11 @@ TEST(Healthy, PauseOnOneRankIsAtMostSuspectedAndGoneAfterwards) {
   job.Done(Range(0, 4), kWorld, AllReduce());
   job.Call({0, 1, 3}, kWorld, AllReduce());
   for (int second = 1; second <= 30; ++second) {
-    for (const auto& finding : job.JudgeAt(second).findings) EXPECT_EQ(finding.certainty, Certainty::kSuspected);
+    for (const auto& finding : job.DiagnoseAt(second).findings) EXPECT_EQ(finding.certainty, Certainty::kSuspected);
   }
   job.Call({2}, kWorld, AllReduce());
   job.Finish(Range(0, 4), kWorld);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Healthy, APipelineRunsAtDifferentPositions) {
@@ -68,7 +68,7 @@ TEST(Healthy, APipelineRunsAtDifferentPositions) {
     if (batch >= 1) job.Message(1, kWorld, Function::ncclRecv, 0);
     if (batch >= 2) job.Message(1, kWorld, Function::ncclSend, 2);
     if (batch >= 3) job.Message(2, kWorld, Function::ncclRecv, 1);
-    EXPECT_TRUE(job.Judge().healthy());
+    EXPECT_TRUE(job.Diagnose().healthy());
   }
 }
 
@@ -79,9 +79,9 @@ TEST(Healthy, CommunicatorsMadeAndDropped) {
     const int comm = job.Comm({0, 1, 2, 3}, "", kWorld);
     job.Done({0, 1, 2, 3}, comm, AllReduce());
     job.State({0, 1, 2, 3}, comm, format::CommunicatorState::kDestroyed);
-    EXPECT_TRUE(job.Judge().healthy());
+    EXPECT_TRUE(job.Diagnose().healthy());
   }
-  EXPECT_TRUE(job.JudgeAt(500).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(500).healthy());
 }
 
 TEST(Healthy, AbortedCommunicatorsBindNobody) {
@@ -89,7 +89,7 @@ TEST(Healthy, AbortedCommunicatorsBindNobody) {
   job.Call({0, 1}, kWorld, AllReduce());
   job.Pass(0.1);
   job.State({0, 1, 2}, kWorld, format::CommunicatorState::kAborted);
-  EXPECT_TRUE(job.JudgeAt(1000).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(1000).healthy());
 }
 
 TEST(Healthy, OneRankCommunicatorsAndRunAhead) {
@@ -97,7 +97,7 @@ TEST(Healthy, OneRankCommunicatorsAndRunAhead) {
   const int own = job.Comm({0});
   for (int i = 0; i < 100; ++i) job.Done({0}, own, AllReduce());
   for (int i = 0; i < 50; ++i) job.Call({0}, kWorld, AllReduce());
-  EXPECT_TRUE(job.JudgeAt(1).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(1).healthy());
 }
 
 TEST(Healthy, ReadWhileItRuns) {
@@ -117,7 +117,7 @@ TEST(Healthy, WhatIsNotWatchedIsSaid) {
   job.Box(1).watching = false;
   job.Box(0).communicators_lost = 3;
   job.Box(0).gpu_marks = format::GpuMarks::kUnavailable;
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   EXPECT_TRUE(diagnosis.healthy());
   EXPECT_EQ(diagnosis.notes.size(), 3u);
 }
@@ -148,7 +148,7 @@ TEST(Ranks, SeveralRanksInOneProcess) {
     call.chain = 5;
     box.calls.push_back(call);
   }
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   EXPECT_EQ(diagnosis.watched, 4);
   ASSERT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].culprits, std::vector<int>{2});
@@ -162,7 +162,7 @@ TEST(Ranks, WithoutALauncherTheLargestRootCommunicatorNumbersThem) {
     job.Entry(rank, kWorld).rank = static_cast<std::uint32_t>(2 - rank);
   }
   job.Call({0, 1}, kWorld, AllReduce());
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   EXPECT_EQ(diagnosis.expected, 3);
   ASSERT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].culprits, std::vector<int>{0});
@@ -188,14 +188,14 @@ TEST(Ranks, AProcessBesideTheJobIsNoneOfThem) {
     job.Box(beside).communicators.push_back(own);
     job.Call({0, 1}, kWorld, AllReduce());
     job.Die(beside, Job::Signal(SIGKILL));
-    const Diagnosis healthy = job.JudgeAt(1);
+    const Diagnosis healthy = job.DiagnoseAt(1);
     EXPECT_TRUE(healthy.findings.empty()) << healthy.findings[0].summary;
     EXPECT_EQ(healthy.expected, 2);
     EXPECT_EQ(healthy.watched, 2);
     EXPECT_EQ(healthy.processes, 3);
     EXPECT_TRUE(healthy.unseen_ranks.empty());
     job.Call({0}, kWorld, AllReduce());
-    const Diagnosis stalled = job.JudgeAt(100);
+    const Diagnosis stalled = job.DiagnoseAt(100);
     ASSERT_FALSE(stalled.findings.empty());
     EXPECT_EQ(stalled.findings[0].culprits, std::vector<int>{1});
   }
@@ -217,7 +217,7 @@ TEST(Snapshot, TheLaterVerdictIsTheLiveOne) {
   job.Call({0, 1, 3}, kWorld, AllReduce());
   job.Die(2, Job::Signal(9));
   job.Pass(0.02);
-  const std::string live = diagnosis::ToJson(job.Judge());
+  const std::string live = diagnosis::ToJson(job.Diagnose());
   auto boxes = job.Snapshot().boxes;
   boxes[0].leader_state = {10'000'000'000, 60'000'000'000, job.now_ns(), 0, 0};
   // What happened after the verdict: the launcher ends the others, one of them aborts its communicator first.

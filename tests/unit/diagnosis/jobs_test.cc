@@ -17,7 +17,7 @@ TEST(Jobs, AZeroCountIsTheCauseOfWhatItsNextCallMeets) {
   job.Call({0, 1, 3}, kWorld, AllReduce());
   job.Call({2}, kWorld, AllReduce(0));
   job.Call({2}, kWorld, AllGather());
-  Expect(job.Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kArgumentMismatch, Certainty::kCertain, {2});
 }
 
 // Hosts run ahead: the calls that they have made before need not be the ones that they wait in.
@@ -28,7 +28,7 @@ TEST(Jobs, WithoutMarksWhoLeftIsMissedInTheCallThatItNeverMade) {
   job.Die(2, Job::Status(0));
   job.Pass(0.2);
   job.Call({0, 1, 3}, kWorld, AllReduce(77));
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kEarlyExit, Certainty::kLikely, {2});
   ASSERT_FALSE(diagnosis.findings.empty());
   EXPECT_EQ(diagnosis.findings[0].position, 4u);
@@ -44,7 +44,7 @@ TEST(Jobs, AnErrorAfterWhichNothingCameIsTheReason) {
   job.Box(2).words.errors.push_back(
       {job.now_ns(), slot, Function::ncclAllReduce, job.Entry(2, pair).index, 0, kSystemError, 1, false, "no route"});
   job.Pass(11);
-  Expect(job.Judge(), Kind::kLibraryError, Certainty::kSuspected, {2});
+  Expect(job.Diagnose(), Kind::kLibraryError, Certainty::kSuspected, {2});
 }
 
 TEST(Jobs, WhoIsMissingInAPartOfTheJobIsTheOneThatDoesNothing) {
@@ -55,7 +55,7 @@ TEST(Jobs, WhoIsMissingInAPartOfTheJobIsTheOneThatDoesNothing) {
     job.Entry(rank, part).size = 3;
   }
   job.Call({0}, kWorld, AllReduce());  // waits for all of them
-  Expect(job.JudgeAt(12), Kind::kInitializationHang, Certainty::kSuspected, {2});
+  Expect(job.DiagnoseAt(12), Kind::kInitializationHang, Certainty::kSuspected, {2});
 }
 
 // Nobody saw how the first one died, and it has not been still for half a second since the last one did.
@@ -70,7 +70,7 @@ TEST(Jobs, WhoIsBlamedByThoseThatDieLaterWasFirst) {
   job.Pass(0.3);
   job.Die(1, Job::Status(1));
   job.Pass(0.1);
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kLikely, {2});
 }
 
 // Where a box is missing, the one that it would have shown may be the first.
@@ -84,7 +84,7 @@ TEST(Jobs, AnErrorThatBlamesAPeerIsNotCertainWhileSomebodyIsUnseen) {
     job.Die(1, Job::Status(1));
     if (!seen) job.Unseen(2);
     job.Pass(0.1);
-    Expect(job.Judge(), Kind::kLibraryError, seen ? Certainty::kCertain : Certainty::kLikely, {1});
+    Expect(job.Diagnose(), Kind::kLibraryError, seen ? Certainty::kCertain : Certainty::kLikely, {1});
   }
 }
 
@@ -95,7 +95,7 @@ TEST(Jobs, ADeathAfterALongWaitForTheUnseenIsNotCertainlyTheFirst) {
   job.Pass(30);
   job.Die(1, Job::Signal(6));
   job.Pass(0.1);
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {1});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kLikely, {1});
 }
 
 // What has to go to another node goes through a thread of the process.
@@ -104,7 +104,7 @@ TEST(Jobs, AStoppedProcessIsMissedInACallThatItHasMade) {
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
   job.Silence(2);
   job.Observe(2, Observed::kStopped);
-  Expect(job.JudgeAt(100), Kind::kFrozenProcess, Certainty::kLikely, {2});
+  Expect(job.DiagnoseAt(100), Kind::kFrozenProcess, Certainty::kLikely, {2});
 }
 
 TEST(Jobs, AStoppedProcessThatIsDoneWithItsCallsIsNotMissed) {
@@ -112,7 +112,7 @@ TEST(Jobs, AStoppedProcessThatIsDoneWithItsCallsIsNotMissed) {
   job.Done({0, 1, 2, 3}, kWorld, AllReduce());
   job.Silence(2);
   job.Observe(2, Observed::kStopped);
-  EXPECT_TRUE(job.JudgeAt(100).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(100).healthy());
 }
 
 TEST(Jobs, AStoppedProcessHoldsUpACommunicatorThatAllHaveJoined) {
@@ -120,7 +120,7 @@ TEST(Jobs, AStoppedProcessHoldsUpACommunicatorThatAllHaveJoined) {
   job.Joining(4, {0, 1, 2, 3});
   job.Silence(2);
   job.Observe(2, Observed::kStuck);
-  Expect(job.JudgeAt(100), Kind::kFrozenProcess, Certainty::kLikely, {2});
+  Expect(job.DiagnoseAt(100), Kind::kFrozenProcess, Certainty::kLikely, {2});
 }
 
 TEST(Jobs, ADifferenceBehindLostCallsIsNotProvenToBeTheFirst) {
@@ -134,7 +134,7 @@ TEST(Jobs, ADifferenceBehindLostCallsIsNotProvenToBeTheFirst) {
     box.calls.erase(box.calls.begin(), box.calls.end() - 1);
     box.first_slot = box.calls.front().slot;
   }
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kLikely, {2});
 }
 
 // Behind a call too few on one rank, positions say no longer which calls belong together.
@@ -145,7 +145,7 @@ TEST(Jobs, OrdersBehindAMismatchProveNoDeadlock) {
   job.Call({0, 1}, kWorld, AllReduce(6));
   job.Call({0, 1}, other, AllReduce(7));
   job.Call({1}, kWorld, AllReduce(8));
-  const diagnosis::Diagnosis diagnosis = job.JudgeAt(2);
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(2);
   Expect(diagnosis, Kind::kArgumentMismatch, Certainty::kCertain, {0, 1});
   for (const diagnosis::Finding& finding : diagnosis.findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
 }
@@ -155,7 +155,7 @@ TEST(Jobs, AMessageOfAnotherSizeIsOne) {
   job.Message(0, kWorld, Function::ncclSend, 1, 1024);
   job.Message(1, kWorld, Function::ncclRecv, 0, 2048);
   job.Call({0, 2}, kWorld, AllReduce());
-  const diagnosis::Diagnosis diagnosis = job.JudgeAt(2);
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(2);
   Expect(diagnosis, Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
   ASSERT_EQ(diagnosis.findings.size(), 1u) << diagnosis::ToText(diagnosis);
   EXPECT_EQ(diagnosis.findings[0].calls.at(1).count, 2048u);
@@ -166,7 +166,7 @@ TEST(Jobs, AMessageOfAnotherSizeThatEndedIsNotProven) {
   job.Message(0, kWorld, Function::ncclSend, 1, 1024);
   job.Message(1, kWorld, Function::ncclRecv, 0, 2048);
   job.Finish({0, 1}, kWorld);
-  Expect(job.JudgeAt(2), Kind::kPointToPointMismatch, Certainty::kLikely, {0, 1});
+  Expect(job.DiagnoseAt(2), Kind::kPointToPointMismatch, Certainty::kLikely, {0, 1});
 }
 
 TEST(Jobs, MessagesOfOneSizeAreNothing) {
@@ -176,15 +176,15 @@ TEST(Jobs, MessagesOfOneSizeAreNothing) {
     job.Message(1, kWorld, Function::ncclRecv, 0, count);
   }
   job.Finish({0, 1}, kWorld);
-  EXPECT_TRUE(job.JudgeAt(1000).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(1000).healthy());
 }
 
 TEST(Jobs, ACallThatAllHaveLaunchedAndNoGpuEnds) {
   Job job = Running(4);
   job.Call({0, 1, 2, 3}, kWorld, AllReduce());
-  EXPECT_TRUE(job.JudgeAt(5).healthy());
-  Expect(job.JudgeAt(12), Kind::kTransportStall, Certainty::kSuspected, {});
-  const diagnosis::Diagnosis diagnosis = job.JudgeAt(100);
+  EXPECT_TRUE(job.DiagnoseAt(5).healthy());
+  Expect(job.DiagnoseAt(12), Kind::kTransportStall, Certainty::kSuspected, {});
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});
   EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 2, 3}));
 }
@@ -197,7 +197,7 @@ TEST(Jobs, ACallBehindAnotherUnfinishedOneIsNotTheCause) {
   Spec aside = AllReduce();
   aside.stream = 0x20;
   job.Call({0, 1}, pair, aside);
-  const diagnosis::Diagnosis diagnosis = job.JudgeAt(100);
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(100);
   ASSERT_EQ(diagnosis.findings.size(), 1u) << diagnosis::ToText(diagnosis);
   EXPECT_EQ(diagnosis.findings[0].communicator->size, 4u);
 }
@@ -208,7 +208,7 @@ TEST(Jobs, AReceiveBeforeACollectiveAndItsSendAfterItAreADeadlock) {
   job.Message(0, kWorld, Function::ncclSend, 1);
   job.Message(1, kWorld, Function::ncclRecv, 0);
   job.Call({1}, kWorld, AllReduce());
-  Expect(job.JudgeAt(2), Kind::kDeadlock, Certainty::kCertain, {0, 1});
+  Expect(job.DiagnoseAt(2), Kind::kDeadlock, Certainty::kCertain, {0, 1});
 }
 
 // They might have been taken in by buffers.
@@ -218,8 +218,8 @@ TEST(Jobs, SendsToOneAnotherBeforeReceivingAreADeadlockWhenTheyLast) {
     job.Message(rank, kWorld, Function::ncclSend, 1 - rank);
     job.Message(rank, kWorld, Function::ncclRecv, 1 - rank);
   }
-  EXPECT_TRUE(job.JudgeAt(5).healthy());
-  Expect(job.JudgeAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1});
+  EXPECT_TRUE(job.DiagnoseAt(5).healthy());
+  Expect(job.DiagnoseAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1});
 }
 
 TEST(Jobs, AGroupAgainstTheOrderOfTheOthersIsADeadlockWhenItLasts) {
@@ -228,8 +228,8 @@ TEST(Jobs, AGroupAgainstTheOrderOfTheOthersIsADeadlockWhenItLasts) {
   job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, other, AllReduce(20)); });
   job.Call({1, 2}, other, AllReduce(20));
   job.Call({1, 2}, kWorld, AllReduce(10));
-  EXPECT_TRUE(job.JudgeAt(5).healthy());
-  Expect(job.JudgeAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1, 2});
+  EXPECT_TRUE(job.DiagnoseAt(5).healthy());
+  Expect(job.DiagnoseAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1, 2});
 }
 
 TEST(Jobs, GroupsOnAllRanksAreNoDeadlock) {
@@ -237,7 +237,7 @@ TEST(Jobs, GroupsOnAllRanksAreNoDeadlock) {
   const int other = job.Comm({0, 1, 2});
   for (const int rank : {0, 1, 2})
     job.Group(rank, [&] { job.Call({rank}, kWorld, AllReduce(10)), job.Call({rank}, other, AllReduce(20)); });
-  for (const diagnosis::Finding& finding : job.JudgeAt(100).findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
+  for (const diagnosis::Finding& finding : job.DiagnoseAt(100).findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
 }
 
 // Monitors take down what stands still, then their ranks; the launcher ends the rest.
@@ -252,11 +252,11 @@ TEST(Jobs, WhatStoodStillBeforeTheFirstAbortIsTheCause) {
   }
   for (const int rank : {2, 0}) job.Die(rank, Job::Signal(15));
   job.Pass(1);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {2});
 }
 
-// The one that dies first is in the circle itself: that is no reason to take its death for the cause.
-TEST(Jobs, WhoWaitsInACircleDiesOfIt) {
+// The one that dies first is in the cycle itself: that is no reason to take its death for the cause.
+TEST(Jobs, WhoWaitsInACycleDiesOfIt) {
   Job job = Running(4);
   const int part = job.Comm({0, 1});
   job.Call({0}, part, AllReduce());
@@ -264,7 +264,7 @@ TEST(Jobs, WhoWaitsInACircleDiesOfIt) {
   job.Pass(600);
   job.Die(0, Job::Signal(6));
   job.Pass(0.7);
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kLikely, {0, 1});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kLikely, {0, 1});
 }
 
 // Its last call is long over when it dies: it was dying, and nothing else was wrong.
@@ -274,18 +274,18 @@ TEST(Jobs, WhoDoesNothingAndDiesWasDying) {
   job.Pass(12);
   job.Die(2, Job::Signal(11));
   job.Pass(0.7);
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {2});
 }
 
 TEST(Jobs, WhoeverIsMissedInACollectiveIsMissingHoweverManyWaitForItsMessages) {
   Job job = Running(4);
   for (const int rank : {0, 1}) job.Message(rank, kWorld, Function::ncclRecv, 3);
   job.Call({2}, kWorld, AllReduce());
-  Expect(job.JudgeAt(12), Kind::kMissingParticipant, Certainty::kSuspected, {3});
+  Expect(job.DiagnoseAt(12), Kind::kMissingParticipant, Certainty::kSuspected, {3});
 }
 
 // Rank 0's second stream waits for its first by an event: nothing says so.
-TEST(Jobs, ACircleOverStreamsIsOnlySuspected) {
+TEST(Jobs, ACycleOverStreamsIsOnlySuspected) {
   Job job = Running(2);
   const int other = job.Comm({0, 1});
   Spec second = AllReduce(7);
@@ -294,7 +294,7 @@ TEST(Jobs, ACircleOverStreamsIsOnlySuspected) {
   job.Call({0}, other, second);
   job.Call({1}, other, second);
   job.Call({1}, kWorld, AllReduce());
-  Expect(job.JudgeAt(100), Kind::kDeadlock, Certainty::kSuspected, {0, 1});
+  Expect(job.DiagnoseAt(100), Kind::kDeadlock, Certainty::kSuspected, {0, 1});
 }
 
 // A column of the job's ranks: 1, 3, 5 and whoever lies at the same distance. Rank 6 does nothing either.
@@ -302,7 +302,7 @@ TEST(Jobs, WhoHasNotJoinedAColumnIsToldByItsPlace) {
   Job job = Running(8);
   const int column = job.Joining(4, {1, 3, 5});
   for (const int rank : {1, 3, 5}) job.Entry(rank, column).rank = static_cast<std::uint32_t>(rank / 2);
-  Expect(job.JudgeAt(100), Kind::kInitializationHang, Certainty::kLikely, {7});
+  Expect(job.DiagnoseAt(100), Kind::kInitializationHang, Certainty::kLikely, {7});
 }
 
 // Buffers took the message in: nobody waits to send it, and it does not arrive.
@@ -311,7 +311,7 @@ TEST(Jobs, AMessageThatIsSentAndDoesNotArriveIsAStall) {
   job.Message(0, kWorld, Function::ncclSend, 1);
   job.Finish({0}, kWorld);
   job.Message(1, kWorld, Function::ncclRecv, 0);
-  const diagnosis::Diagnosis diagnosis = job.JudgeAt(100);
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});
   ASSERT_FALSE(diagnosis.findings.empty());
   EXPECT_EQ(diagnosis.findings[0].victims, std::vector<int>{1});

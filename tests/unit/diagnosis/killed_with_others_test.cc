@@ -64,7 +64,7 @@ reader::Witness Ends(MpiJob* job, const std::vector<End>& ends, bool others_live
   return witness;
 }
 
-Diagnosis Judge(MpiJob* job, const reader::Witness& witness) {
+Diagnosis Diagnose(MpiJob* job, const reader::Witness& witness) {
   return diagnosis::Diagnose(diagnosis::FromBoxes(job->Snapshot().boxes, {}, witness));
 }
 
@@ -72,21 +72,21 @@ const std::vector<End> kTwoFirst = {{2}, {0}, {3}, {1}};
 
 TEST(KilledWithOthers, TheFirstIsCertainIfTheOthersLivedAfterIt) {
   MpiJob job = WaitingFor(4, 2);
-  const Diagnosis diagnosis = Judge(&job, Ends(&job, kTwoFirst, true));
+  const Diagnosis diagnosis = Diagnose(&job, Ends(&job, kTwoFirst, true));
   Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {2});
   EXPECT_EQ(diagnosis.findings.size(), 1u);
 }
 
 TEST(KilledWithOthers, WhoeverKillsAllLeavesAnOrderToo) {
   MpiJob job = WaitingFor(4, 2);
-  Expect(Judge(&job, Ends(&job, kTwoFirst)), Kind::kDeadRank, Certainty::kLikely, {2});
+  Expect(Diagnose(&job, Ends(&job, kTwoFirst)), Kind::kDeadRank, Certainty::kLikely, {2});
 }
 
 TEST(KilledWithOthers, WithoutAnOrderAllAreNamed) {
   MpiJob job = WaitingFor(4, 2);
   reader::Witness witness = Ends(&job, {{0}, {1}, {2}, {3}});
   for (reader::WitnessedEnd& end : witness) end.ordered = false;
-  Expect(Judge(&job, witness), Kind::kDeadRank, Certainty::kLikely, {0, 1, 2, 3});
+  Expect(Diagnose(&job, witness), Kind::kDeadRank, Certainty::kLikely, {0, 1, 2, 3});
 }
 
 // It was gone before `ncclwatch run` could look at it.
@@ -96,35 +96,35 @@ TEST(KilledWithOthers, OneThatNobodySawEndMayHaveBeenFirst) {
   for (reader::WitnessedEnd& end : witness) end.ordered = false;
   witness[1].seen.exit_flags = 0;
   witness[1].seen.exit_signal = 0;
-  Expect(Judge(&job, witness), Kind::kDeadRank, Certainty::kLikely, {0, 1});
+  Expect(Diagnose(&job, witness), Kind::kDeadRank, Certainty::kLikely, {0, 1});
 }
 
 TEST(KilledWithOthers, OneWithoutAnOrderMayHaveBeenFirst) {
   MpiJob job = WaitingFor(4, 2);
   reader::Witness witness = Ends(&job, {{2}, {0}, {1}, {3}});
   witness.back().ordered = false;
-  Expect(Judge(&job, witness), Kind::kDeadRank, Certainty::kLikely, {2, 3});
+  Expect(Diagnose(&job, witness), Kind::kDeadRank, Certainty::kLikely, {2, 3});
 }
 
 TEST(KilledWithOthers, ACrashIsCertain) {
   MpiJob job = WaitingFor(4, 2);
-  Expect(Judge(&job, Ends(&job, {{2, Job::Signal(SIGSEGV)}, {0}, {1}, {3}})), Kind::kDeadRank, Certainty::kCertain,
+  Expect(Diagnose(&job, Ends(&job, {{2, Job::Signal(SIGSEGV)}, {0}, {1}, {3}})), Kind::kDeadRank, Certainty::kCertain,
          {2});
 }
 
 TEST(KilledWithOthers, AStatusIsCertain) {
   MpiJob job = WaitingFor(4, 2);
-  Expect(Judge(&job, Ends(&job, {{2, Job::Status(3)}, {0}, {1}, {3}})), Kind::kDeadRank, Certainty::kCertain, {2});
+  Expect(Diagnose(&job, Ends(&job, {{2, Job::Status(3)}, {0}, {1}, {3}})), Kind::kDeadRank, Certainty::kCertain, {2});
 }
 
 TEST(KilledWithOthers, WhoLeavesNormallyIsEarly) {
   MpiJob job = WaitingFor(4, 2);
-  Expect(Judge(&job, Ends(&job, {{2, Job::Status(0)}, {0}, {1}, {3}})), Kind::kEarlyExit, Certainty::kCertain, {2});
+  Expect(Diagnose(&job, Ends(&job, {{2, Job::Status(0)}, {0}, {1}, {3}})), Kind::kEarlyExit, Certainty::kCertain, {2});
 }
 
 TEST(KilledWithOthers, WhatASignalToTheJobHasEndedIsNobodysFault) {
   MpiJob job = WaitingFor(4, 2);
-  EXPECT_TRUE(Judge(&job, Ends(&job, {{0, Job::Signal(SIGTERM)}, {2}, {1, Job::Signal(SIGTERM)}, {3}})).healthy());
+  EXPECT_TRUE(Diagnose(&job, Ends(&job, {{0, Job::Signal(SIGTERM)}, {2}, {1, Job::Signal(SIGTERM)}, {3}})).healthy());
 }
 
 TEST(KilledWithOthers, WhoIsKilledInsideFinalizeIsNoCulprit) {
@@ -132,7 +132,7 @@ TEST(KilledWithOthers, WhoIsKilledInsideFinalizeIsNoCulprit) {
   job.At(1);
   job.Other(0, Function::MPI_Finalize);
   job.Pass(0.01);
-  const Diagnosis diagnosis = Judge(&job, Ends(&job, {{2, Job::Status(0)}, {0}, {3}, {1}}));
+  const Diagnosis diagnosis = Diagnose(&job, Ends(&job, {{2, Job::Status(0)}, {0}, {3}, {1}}));
   for (const diagnosis::Finding& finding : diagnosis.findings) EXPECT_EQ(finding.culprits, std::vector<int>{2});
 }
 
@@ -141,7 +141,7 @@ TEST(KilledWithOthers, WhoIsKilledOnTheWayOutIsNoCulpritOfThat) {
   MpiJob job(4);
   job.At(1);
   for (int rank = 0; rank < 4; ++rank) LeaveOpen(&job, rank);
-  const Diagnosis diagnosis = Judge(&job, Ends(&job, {{1, Job::Status(0)}, {3}, {0, Job::Status(0)}, {2}}));
+  const Diagnosis diagnosis = Diagnose(&job, Ends(&job, {{1, Job::Status(0)}, {3}, {0, Job::Status(0)}, {2}}));
   Expect(diagnosis, Kind::kMissingFinalize, Certainty::kCertain, {0, 1, 2, 3});
   EXPECT_EQ(diagnosis.findings.size(), 1u);
 }
@@ -154,7 +154,7 @@ TEST(KilledWithOthers, WhoDiedInAReceiveThatWasTooShort) {
   job.Sent(0, {.peer = 3, .bytes = 24});
   job.Recv(3, {.peer = kAny, .bytes = 24});
   job.Pass(0.01);
-  const Diagnosis diagnosis = Judge(&job, Ends(&job, {{2}, {0}, {3}, {1}}));
+  const Diagnosis diagnosis = Diagnose(&job, Ends(&job, {{2}, {0}, {3}, {1}}));
   Expect(diagnosis, Kind::kPointToPointMismatch, Certainty::kLikely, {1, 3});
 }
 
@@ -162,7 +162,7 @@ TEST(KilledWithOthers, AbortComesFirstWhoeverIsKilledFirst) {
   MpiJob job = WaitingFor(4, 2);
   job.Other(2, Function::MPI_Abort);
   job.Pass(0.0005);
-  const Diagnosis diagnosis = Judge(&job, Ends(&job, {{0}, {2}, {1}, {3}}));
+  const Diagnosis diagnosis = Diagnose(&job, Ends(&job, {{0}, {2}, {1}, {3}}));
   Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {2});
   EXPECT_NE(diagnosis.findings[0].summary.find("MPI_Abort"), std::string::npos) << diagnosis.findings[0].summary;
 }
@@ -174,15 +174,15 @@ TEST(KilledWithOthers, WhoIsKilledWhileAnotherAbortsIsNoCulprit) {
   job.Pass(0.0005);
   job.Die(0, Job::Signal(SIGKILL));
   job.Pass(0.1);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(KilledWithOthers, OnlyIfTheOthersLiveOnTheirEndWasNotTheSame) {
   MpiJob job = WaitingFor(4, 2);
   job.Die(2, Job::Signal(SIGKILL));
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Pass(0.1);
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {2});
 }
 
 TEST(KilledWithOthers, WhoEndsForWantOfItsLauncherIsNoCulprit) {
@@ -192,7 +192,7 @@ TEST(KilledWithOthers, WhoEndsForWantOfItsLauncherIsNoCulprit) {
     job.Box(rank).last_words.signal = SIGHUP;
   }
   const auto gone = Job::Status(195);
-  EXPECT_TRUE(Judge(&job, Ends(&job, {{2, gone}, {0, gone}, {3, gone}, {1, gone}}, true)).healthy());
+  EXPECT_TRUE(Diagnose(&job, Ends(&job, {{2, gone}, {0, gone}, {3, gone}, {1, gone}}, true)).healthy());
 }
 
 TEST(KilledWithOthers, WhoAbortsAfterAnErrorMayHaveLearntOfAnotherEnd) {
@@ -200,13 +200,13 @@ TEST(KilledWithOthers, WhoAbortsAfterAnErrorMayHaveLearntOfAnotherEnd) {
   job.Return(2, job.Collective(2, Function::MPI_Barrier), 16);
   job.Other(2, Function::MPI_Abort);
   job.Pass(0.0005);
-  Expect(Judge(&job, Ends(&job, {{0}, {2}, {1}, {3}})), Kind::kDeadRank, Certainty::kLikely, {2});
+  Expect(Diagnose(&job, Ends(&job, {{0}, {2}, {1}, {3}})), Kind::kDeadRank, Certainty::kLikely, {2});
 }
 
 TEST(KilledWithOthers, SilentWhereARankIsOutOfSight) {
   MpiJob job = WaitingFor(4, 2);
   for (int rank = 0; rank < 4; ++rank) job.Box(rank).world_size = 6;
-  EXPECT_TRUE(Judge(&job, Ends(&job, kTwoFirst, true)).healthy());
+  EXPECT_TRUE(Diagnose(&job, Ends(&job, kTwoFirst, true)).healthy());
 }
 
 TEST(KilledWithOthers, OfOthersThanMpiTheOrderTellsNothing) {
@@ -234,7 +234,7 @@ TEST(KilledWithOthers, ALeaderThatSawTwoAtOneLookIsToldWhoWasFirst) {
   job.Pass(0.002);
   job.Die(1, Job::Signal(SIGKILL));
   job.Die(2, Job::Signal(SIGKILL));
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kLikely, {1, 2});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kLikely, {1, 2});
   diagnosis::Snapshot snapshot = job.Snapshot();
   snapshot.ends = witness;
   Expect(diagnosis::Diagnose(snapshot), Kind::kDeadRank, Certainty::kLikely, {2});

@@ -41,7 +41,7 @@ TEST(Mismatch, OtherOperationIsFoundAtOnceWhetherOrNotItHangs) {
   Job job = WarmedUp(4);
   job.Done({0, 1, 3}, kWorld, AllReduce());
   job.Done({2}, kWorld, AllGather());
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   const Finding& finding = Only(diagnosis);
   ExpectMismatch(finding, Kind::kOrderMismatch, {2}, 5);
   EXPECT_EQ(finding.victims, (std::vector<int>{0, 1, 3}));
@@ -58,12 +58,12 @@ TEST(Mismatch, EachArgumentCounts) {
     Job job = WarmedUp(4);
     job.Call({0, 2, 3}, kWorld, AllReduce());
     job.Call({1}, kWorld, spec);
-    ExpectMismatch(Only(job.Judge()), Kind::kArgumentMismatch, {1}, 5);
+    ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {1}, 5);
   }
   Job job = WarmedUp(4);
   job.Call({0, 2, 3}, kWorld, Broadcast(0));
   job.Call({1}, kWorld, Broadcast(1));
-  ExpectMismatch(Only(job.Judge()), Kind::kArgumentMismatch, {1}, 5);
+  ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {1}, 5);
 }
 
 TEST(Mismatch, TheFirstDifferenceIsNamedNotTheLaterOnes) {
@@ -71,14 +71,14 @@ TEST(Mismatch, TheFirstDifferenceIsNamedNotTheLaterOnes) {
   job.Call({0, 1}, kWorld, AllReduce(100));
   job.Call({2}, kWorld, AllReduce(1));  // one call too many: from here on it runs one behind
   for (std::uint64_t i = 0; i < 4; ++i) job.Call({0, 1, 2}, kWorld, AllReduce(200 + i));
-  ExpectMismatch(Only(job.Judge()), Kind::kArgumentMismatch, {2}, 5);
+  ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {2}, 5);
 }
 
 TEST(Mismatch, ATieAccusesBothSidesAndSaysSo) {
   Job job = WarmedUp(4);
   job.Call({0, 1}, kWorld, AllReduce());
   job.Call({2, 3}, kWorld, AllGather());
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   ExpectMismatch(Only(diagnosis), Kind::kOrderMismatch, {0, 1, 2, 3}, 5);
   EXPECT_NE(Only(diagnosis).summary.find("either side"), std::string::npos);
 }
@@ -87,10 +87,10 @@ TEST(Mismatch, UnsettledUntilEverybodyLivingHasArrived) {
   Job job = WarmedUp(4);
   job.Call({0}, kWorld, AllReduce());
   job.Call({3}, kWorld, AllGather());
-  EXPECT_TRUE(Only(job.Judge()).unsettled);
+  EXPECT_TRUE(Only(job.Diagnose()).unsettled);
   job.Call({1, 2}, kWorld, AllReduce());
-  EXPECT_FALSE(Only(job.Judge()).unsettled);
-  ExpectMismatch(Only(job.Judge()), Kind::kOrderMismatch, {3}, 5);
+  EXPECT_FALSE(Only(job.Diagnose()).unsettled);
+  ExpectMismatch(Only(job.Diagnose()), Kind::kOrderMismatch, {3}, 5);
 }
 
 TEST(Mismatch, BytesAreBytesWhereNcclOnlyMovesThem) {
@@ -101,13 +101,13 @@ TEST(Mismatch, BytesAreBytesWhereNcclOnlyMovesThem) {
   Spec in_place = Broadcast(0, 16, kInt8);
   in_place.function = Function::ncclBcast;
   job.Done({1}, kWorld, in_place);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, UserMadeReductionsAreOne) {
   Job job = WarmedUp(2);
   job.Done({0, 1}, kWorld, AllReduce(16, kFloat32, format::kUserReduction));
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, AGroupMayPermuteItsCalls) {
@@ -115,17 +115,17 @@ TEST(Mismatch, AGroupMayPermuteItsCalls) {
   job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, kWorld, AllReduce(20)); });
   job.Group(1, [&] { job.Call({1}, kWorld, AllReduce(20)), job.Call({1}, kWorld, AllReduce(10)); });
   job.Done({0, 1}, kWorld, AllReduce(30));
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Call({0}, kWorld, AllReduce(40));  // and what follows is still compared
   job.Call({1}, kWorld, AllReduce(41));
-  ExpectMismatch(Only(job.Judge()), Kind::kArgumentMismatch, {0, 1}, 8);
+  ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {0, 1}, 8);
 }
 
 TEST(Mismatch, AGroupWithOtherCallsIsOne) {
   Job job = WarmedUp(2);
   job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, kWorld, AllReduce(20)); });
   job.Group(1, [&] { job.Call({1}, kWorld, AllReduce(10)), job.Call({1}, kWorld, AllReduce(21)); });
-  ExpectMismatch(Only(job.Judge()), Kind::kArgumentMismatch, {0, 1}, 6);
+  ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {0, 1}, 6);
 }
 
 TEST(Mismatch, AnOpenGroupIsNotJudgedYet) {
@@ -133,14 +133,14 @@ TEST(Mismatch, AnOpenGroupIsNotJudgedYet) {
   job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, kWorld, AllReduce(20)); });
   job.Group(
       1, [&] { job.Call({1}, kWorld, AllReduce(20)); }, false);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, ZeroCountOnOneRankOnly) {
   Job job = WarmedUp(4);
   job.Call({0, 1, 3}, kWorld, AllReduce());
   job.Call({2}, kWorld, AllReduce(0));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   ExpectMismatch(Only(diagnosis), Kind::kArgumentMismatch, {2}, 5);
   EXPECT_EQ(Only(diagnosis).calls.at(1).count, 0u);
 }
@@ -152,7 +152,7 @@ TEST(Mismatch, ZeroCountOnAllRanksIsNothing) {
     job.Done({0, 1, 2}, kWorld, AllReduce());
   }
   job.Call({0}, kWorld, AllReduce(0));  // one rank ahead
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, ARefusedCallIsNotEnqueued) {
@@ -162,7 +162,7 @@ TEST(Mismatch, ARefusedCallIsNotEnqueued) {
   job.Return(1, slot, 4);
   job.Entry(1, kWorld).chain = chain;
   job.Done({0, 1}, kWorld, AllReduce());
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, AfterTheRingHasWrapped) {
@@ -172,10 +172,10 @@ TEST(Mismatch, AfterTheRingHasWrapped) {
     box.calls.erase(box.calls.begin(), box.calls.begin() + 40);
     box.first_slot = 40;
   }
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Call({0}, kWorld, AllReduce(1));
   job.Call({1}, kWorld, AllReduce(2));
-  EXPECT_EQ(Only(job.Judge()).position, 50u);
+  EXPECT_EQ(Only(job.Diagnose()).position, 50u);
 }
 
 TEST(Mismatch, IdentityUnknownIsNotComparedAndSaidSo) {
@@ -183,7 +183,7 @@ TEST(Mismatch, IdentityUnknownIsNotComparedAndSaidSo) {
   for (int rank : {0, 1}) job.Entry(rank, kWorld).flags |= format::kCommIdentityUnknown;
   job.Call({0}, kWorld, AllReduce());
   job.Call({1}, kWorld, AllGather());
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   EXPECT_TRUE(diagnosis.healthy());
   ASSERT_FALSE(diagnosis.notes.empty());
   EXPECT_NE(diagnosis.notes.back().find("not compared"), std::string::npos);
@@ -194,15 +194,15 @@ TEST(Mismatch, ATieIsCertainOnlyOnceAllHaveSpoken) {
   Job job = WarmedUp(4);
   job.Call({0}, kWorld, AllReduce());
   job.Call({1}, kWorld, AllGather());
-  EXPECT_EQ(Only(job.Judge()).certainty, Certainty::kLikely);
+  EXPECT_EQ(Only(job.Diagnose()).certainty, Certainty::kLikely);
   Job dead = job;
   for (const int rank : {2, 3}) dead.Die(rank, Job::Signal(9));
-  const Diagnosis afterwards = dead.Judge();
+  const Diagnosis afterwards = dead.Diagnose();
   ASSERT_FALSE(afterwards.findings.empty());
   EXPECT_EQ(afterwards.findings[0].kind, Kind::kOrderMismatch);
   EXPECT_EQ(afterwards.findings[0].certainty, Certainty::kLikely);
   job.Call({2, 3}, kWorld, AllReduce());
-  ExpectMismatch(Only(job.Judge()), Kind::kOrderMismatch, {1}, 5);
+  ExpectMismatch(Only(job.Diagnose()), Kind::kOrderMismatch, {1}, 5);
 }
 
 // Two of five have not come, or their calls are lost: they could turn two against one. Equal chains say what they
@@ -211,7 +211,7 @@ TEST(Mismatch, AMajorityIsCertainOnceTheOthersCannotTurnIt) {
   Job job = WarmedUp(5);
   job.Call({0, 1}, kWorld, AllReduce());
   job.Call({2}, kWorld, AllGather());
-  EXPECT_EQ(Only(job.Judge()).certainty, Certainty::kLikely);
+  EXPECT_EQ(Only(job.Diagnose()).certainty, Certainty::kLikely);
   Job others = job;
   job.Call({3, 4}, kWorld, AllReduce());
   others.Call({3, 4}, kWorld, Broadcast(0));
@@ -222,8 +222,8 @@ TEST(Mismatch, AMajorityIsCertainOnceTheOthersCannotTurnIt) {
       box.calls.clear();
     }
   }
-  ExpectMismatch(Only(job.Judge()), Kind::kOrderMismatch, {2}, 5);
-  EXPECT_EQ(Only(others.Judge()).certainty, Certainty::kLikely);
+  ExpectMismatch(Only(job.Diagnose()), Kind::kOrderMismatch, {2}, 5);
+  EXPECT_EQ(Only(others.Diagnose()).certainty, Certainty::kLikely);
 }
 
 TEST(Mismatch, ProcessesOfAnotherWorldAreSaidToBeNotCompared) {
@@ -231,7 +231,7 @@ TEST(Mismatch, ProcessesOfAnotherWorldAreSaidToBeNotCompared) {
   for (int rank : {0, 1}) job.Entry(rank, kWorld).flags |= format::kCommIdentityUnknown | format::kCommForeign;
   job.Call({0}, kWorld, AllReduce());
   job.Call({1}, kWorld, AllGather());
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   EXPECT_TRUE(diagnosis.healthy());
   EXPECT_EQ(diagnosis.notes,
             (std::vector<std::string>{
@@ -243,7 +243,7 @@ TEST(Mismatch, MembersAreJobRanksInSubCommunicators) {
   const int odd = job.Comm({1, 3, 5, 7}, "tp", kWorld);
   job.Call({1, 3, 7}, odd, AllReduce());
   job.Call({5}, odd, AllReduce(5));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   ExpectMismatch(Only(diagnosis), Kind::kArgumentMismatch, {5}, 0);
   EXPECT_EQ(Only(diagnosis).communicator->members, (std::vector<int>{1, 3, 5, 7}));
   EXPECT_EQ(Only(diagnosis).communicator->label, "tp");
@@ -255,7 +255,7 @@ TEST(Mismatch, DeathsAfterItAreConsequences) {
   job.Call({2}, kWorld, AllGather());
   job.Pass(0.5);
   job.Die(3, Job::Signal(6));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   ASSERT_EQ(diagnosis.findings.size(), 2u);
   EXPECT_EQ(diagnosis.findings[0].kind, Kind::kOrderMismatch);
   EXPECT_EQ(diagnosis.findings[1].kind, Kind::kDeadRank);

@@ -54,7 +54,7 @@ TEST(Text, FitsATerminalForAThousandRanks) {
   job.Call(others, Job::kWorld, AllReduce());
   job.At(100);
   const auto start = std::chrono::steady_clock::now();
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   const std::string text = diagnosis::ToText(diagnosis);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   EXPECT_TRUE(text.starts_with("missing_participant (likely): rank 517 (node7 pid 5228)\n")) << text.substr(0, 200);
@@ -62,7 +62,7 @@ TEST(Text, FitsATerminalForAThousandRanks) {
   EXPECT_NE(text.find("0-516,518-1023"), std::string::npos);
 }
 
-double SecondsToJudge(int ranks, int calls) {
+double SecondsToDiagnose(int ranks, int calls) {
   Job job(ranks);
   for (int i = 0; i < calls; ++i) {
     job.Pass(0.01);
@@ -79,8 +79,8 @@ double SecondsToJudge(int ranks, int calls) {
 }
 
 TEST(Scale, GrowsLikeTheJob) {
-  const double small = SecondsToJudge(256, 512);
-  const double large = SecondsToJudge(1024, 512);
+  const double small = SecondsToDiagnose(256, 512);
+  const double large = SecondsToDiagnose(1024, 512);
   RecordProperty("ms_for_1024_boxes_of_512_records", static_cast<int>(large * 1e3));
   std::printf("256 boxes: %.0f ms, 1024 boxes: %.0f ms\n", small * 1e3, large * 1e3);
   EXPECT_LT(large, small * 16 + 0.5);  // four times the boxes; loose, since the machine may be busy
@@ -90,12 +90,12 @@ TEST(Text, ControlCharactersDoNotReachTheTerminal) {
   Job job(2);
   for (int rank : {0, 1}) job.Entry(rank, Job::kWorld).label = "\x1b[31mred";
   job.Call({0}, Job::kWorld, AllReduce());
-  EXPECT_EQ(diagnosis::ToText(job.JudgeAt(100)).find('\x1b'), std::string::npos);
+  EXPECT_EQ(diagnosis::ToText(job.DiagnoseAt(100)).find('\x1b'), std::string::npos);
 }
 
 TEST(Text, HealthySaysSoFirst) {
   Job job(2);
-  EXPECT_TRUE(diagnosis::ToText(job.Judge()).starts_with("healthy"));
+  EXPECT_TRUE(diagnosis::ToText(job.Diagnose()).starts_with("healthy"));
 }
 
 }  // namespace

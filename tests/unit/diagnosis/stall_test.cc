@@ -16,10 +16,10 @@ using format::Observed;
 TEST(Missing, SuspectedThenLikelyNeverCertain) {
   Job job = Running(4);
   job.Call({0, 1, 3}, kWorld, AllReduce());
-  EXPECT_TRUE(job.JudgeAt(10.9).healthy());
-  Expect(job.JudgeAt(11.1), Kind::kMissingParticipant, Certainty::kSuspected, {2});
-  Expect(job.JudgeAt(61.1), Kind::kMissingParticipant, Certainty::kLikely, {2});
-  const Diagnosis diagnosis = job.JudgeAt(100000);
+  EXPECT_TRUE(job.DiagnoseAt(10.9).healthy());
+  Expect(job.DiagnoseAt(11.1), Kind::kMissingParticipant, Certainty::kSuspected, {2});
+  Expect(job.DiagnoseAt(61.1), Kind::kMissingParticipant, Certainty::kLikely, {2});
+  const Diagnosis diagnosis = job.DiagnoseAt(100000);
   Expect(diagnosis, Kind::kMissingParticipant, Certainty::kLikely, {2});
   EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 3}));
   EXPECT_EQ(diagnosis.findings[0].position, 3u);
@@ -30,10 +30,10 @@ TEST(Missing, SuspectedThenLikelyNeverCertain) {
 TEST(Missing, NothingOnceItMovesOn) {
   Job job = Running(4);
   job.Call({0, 1, 3}, kWorld, AllReduce());
-  EXPECT_FALSE(job.JudgeAt(30).healthy());
+  EXPECT_FALSE(job.DiagnoseAt(30).healthy());
   job.Done({2}, kWorld, AllReduce());
   job.Finish({0, 1, 3}, kWorld);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Missing, SomebodyProgressingElsewhereIsNotAccused) {
@@ -44,7 +44,7 @@ TEST(Missing, SomebodyProgressingElsewhereIsNotAccused) {
     job.At(second);
     job.Done({2, 3}, pair, AllReduce());
   }
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Missing, WhoWaitsElsewhereIsAVictim) {
@@ -52,7 +52,7 @@ TEST(Missing, WhoWaitsElsewhereIsAVictim) {
   const int pair = job.Comm({2, 3});
   job.Call({3}, pair, AllReduce());       // 3 waits for 2 here
   job.Call({0, 1}, kWorld, AllReduce());  // 0 and 1 wait for 2 and 3
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kMissingParticipant, Certainty::kLikely, {2});
   EXPECT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 3}));
@@ -62,7 +62,7 @@ TEST(Missing, WaitsThroughMessagesMakeVictimsToo) {
   Job job = Running(3);
   job.Message(1, kWorld, Function::ncclRecv, 2);  // 1 waits for 2's send
   job.Call({0}, kWorld, AllReduce());
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   ASSERT_FALSE(diagnosis.findings.empty());
   for (const auto& finding : diagnosis.findings) EXPECT_EQ(finding.culprits, std::vector<int>{2}) << finding.summary;
 }
@@ -71,17 +71,17 @@ TEST(Missing, AMatchedMessageIsNoWait) {
   Job job = Running(2);
   job.Message(0, kWorld, Function::ncclSend, 1);
   job.Message(1, kWorld, Function::ncclRecv, 0);
-  const diagnosis::Diagnosis diagnosis = job.JudgeAt(1000);
+  const diagnosis::Diagnosis diagnosis = job.DiagnoseAt(1000);
   Expect(diagnosis, Kind::kTransportStall, Certainty::kLikely, {});  // it does not end, and neither of them is missed
   job.Finish({0, 1}, kWorld);
-  EXPECT_TRUE(job.JudgeAt(1000).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(1000).healthy());
 }
 
 TEST(Missing, TheHostInsideACallWaitsWithoutMarks) {
   Job job = Running(2);
   job.Marks(false);
   job.Enter(0, kWorld, AllReduce());
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kMissingParticipant, Certainty::kLikely, {1});
   EXPECT_EQ(diagnosis.findings[0].calls[0].state, CallState::kEntered);
 }
@@ -91,26 +91,26 @@ TEST(Missing, AnUnclosedGroupIsACallNotMade) {
   job.Call({0, 1}, kWorld, AllReduce());
   job.Group(
       2, [&] { job.Call({2}, kWorld, AllReduce()); }, false);
-  Expect(job.JudgeAt(100), Kind::kMissingParticipant, Certainty::kLikely, {2});
+  Expect(job.DiagnoseAt(100), Kind::kMissingParticipant, Certainty::kLikely, {2});
 }
 
 TEST(Missing, FinishedCallsAreNoWaits) {
   Job job = Running(2);
   job.Done({0}, kWorld, Broadcast(0));  // a root may be done before the others come
-  EXPECT_TRUE(job.JudgeAt(1000).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(1000).healthy());
 }
 
 TEST(Missing, ARefusedCallIsTheLibrarysWord) {
   Job job = Running(3);
   job.Call({0, 1}, kWorld, AllReduce());
   job.Return(2, job.Enter(2, kWorld, AllReduce(4096, 99)), 4);
-  Expect(job.JudgeAt(100), Kind::kLibraryError, Certainty::kLikely, {2});
+  Expect(job.DiagnoseAt(100), Kind::kLibraryError, Certainty::kLikely, {2});
 }
 
 TEST(Missing, TwoAreOneFinding) {
   Job job = Running(4);
   job.Call({0, 1}, kWorld, AllReduce());
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kMissingParticipant, Certainty::kLikely, {2, 3});
   EXPECT_EQ(diagnosis.findings.size(), 1u);
 }
@@ -119,8 +119,8 @@ TEST(Missing, RanksThatNobodySeesAreAtMostSuspected) {
   Job job = Running(4);
   job.Call({0, 1, 2}, kWorld, AllReduce());
   job.Unseen(3);
-  EXPECT_TRUE(job.JudgeAt(30).healthy());
-  const Diagnosis diagnosis = job.JudgeAt(1000);
+  EXPECT_TRUE(job.DiagnoseAt(30).healthy());
+  const Diagnosis diagnosis = job.DiagnoseAt(1000);
   Expect(diagnosis, Kind::kMissingParticipant, Certainty::kSuspected, {3});
   EXPECT_EQ(diagnosis.findings[0].calls.back().state, CallState::kNotObserved);
   EXPECT_EQ(diagnosis.unseen_ranks, std::vector<int>{3});
@@ -142,9 +142,9 @@ TEST(Frozen, EachStateHasItsLimit) {
     job.Silence(1);
     job.Observe(1, one.what);
     job.Call({0, 2}, kWorld, AllReduce());
-    EXPECT_TRUE(job.JudgeAt(10.5).healthy());
-    Expect(job.JudgeAt(20), Kind::kFrozenProcess, Certainty::kSuspected, {1});
-    Expect(job.JudgeAt(1000), Kind::kFrozenProcess, one.after_long, {1});
+    EXPECT_TRUE(job.DiagnoseAt(10.5).healthy());
+    Expect(job.DiagnoseAt(20), Kind::kFrozenProcess, Certainty::kSuspected, {1});
+    Expect(job.DiagnoseAt(1000), Kind::kFrozenProcess, one.after_long, {1});
   }
 }
 
@@ -152,7 +152,7 @@ TEST(Frozen, AStaleHeartbeatAloneIsOnlySuspected) {
   Job job = Running(2);
   job.Silence(1);
   job.Call({0}, kWorld, AllReduce());
-  Expect(job.JudgeAt(1000), Kind::kFrozenProcess, Certainty::kSuspected, {1});
+  Expect(job.DiagnoseAt(1000), Kind::kFrozenProcess, Certainty::kSuspected, {1});
 }
 
 TEST(Frozen, RunningAgainIsNoLongerFrozen) {
@@ -161,24 +161,24 @@ TEST(Frozen, RunningAgainIsNoLongerFrozen) {
   job.Call({0}, kWorld, AllReduce());
   job.At(20);
   job.Observe(1, Observed::kRunning);
-  Expect(job.JudgeAt(30), Kind::kMissingParticipant, Certainty::kSuspected, {1});
+  Expect(job.DiagnoseAt(30), Kind::kMissingParticipant, Certainty::kSuspected, {1});
 }
 
 TEST(Frozen, NobodyWaitsNobodyIsAccused) {
   Job job = Running(2);
   job.Silence(1);
   job.Observe(1, Observed::kStopped);
-  EXPECT_TRUE(job.JudgeAt(1000).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(1000).healthy());
 }
 
 TEST(Init, RanksThatHaveNotJoined) {
   Job job(4, false);
   job.Joining(4, {0, 1, 3});
   job.Unseen(2);
-  job.Unborn(2, 5555);
-  EXPECT_TRUE(job.JudgeAt(5).healthy());
-  Expect(job.JudgeAt(20), Kind::kInitializationHang, Certainty::kSuspected, {2});
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  job.Boxless(2, 5555);
+  EXPECT_TRUE(job.DiagnoseAt(5).healthy());
+  Expect(job.DiagnoseAt(20), Kind::kInitializationHang, Certainty::kSuspected, {2});
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kInitializationHang, Certainty::kLikely, {2});
   EXPECT_EQ(diagnosis.findings[0].culprit_details[0].pid, 5555u);
   EXPECT_EQ(diagnosis.findings[0].culprit_details[0].host, "node7");
@@ -201,7 +201,7 @@ TEST(Init, TwoClaimsToOneRankThatDifferInTheSize) {
 TEST(Init, ARankThatDoesNotExist) {
   Job job(4, false);
   job.Joining(5, {0, 1, 2, 3});
-  const Diagnosis diagnosis = job.JudgeAt(100);
+  const Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kInitializationHang, Certainty::kLikely, {4});
   EXPECT_NE(diagnosis.findings[0].evidence[0].find("does not exist"), std::string::npos);
 }
@@ -210,20 +210,20 @@ TEST(Init, DifferentSizesAreCertain) {
   Job job(4, false);
   const int comm = job.Joining(4, {0, 1, 2, 3});
   job.Entry(3, comm).size = 5;
-  Expect(job.JudgeAt(0.5), Kind::kInitializationHang, Certainty::kCertain, {3});
+  Expect(job.DiagnoseAt(0.5), Kind::kInitializationHang, Certainty::kCertain, {3});
 }
 
 TEST(Init, WhoDiedBeforeJoiningIsDead) {
   Job job(3, false);
   job.Joining(3, {0, 1});
   job.Die(2, Job::Status(1));
-  Expect(job.JudgeAt(1), Kind::kDeadRank, Certainty::kCertain, {2});
+  Expect(job.DiagnoseAt(1), Kind::kDeadRank, Certainty::kCertain, {2});
 }
 
 TEST(Init, AJoinedCommunicatorIsNothing) {
   Job job(4, false);
   job.Joining(4, {0, 1, 2, 3});
-  EXPECT_TRUE(job.JudgeAt(5).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(5).healthy());
 }
 
 TEST(Init, ASplitThatOneRankDoesNotMake) {
@@ -237,7 +237,7 @@ TEST(Init, ASplitThatOneRankDoesNotMake) {
     job.Other(rank, Function::ncclCommSplit, kWorld);
     job.Box(rank).calls.back().returned_ns = 0;
   }
-  Expect(job.JudgeAt(100), Kind::kInitializationHang, Certainty::kLikely, {2});
+  Expect(job.DiagnoseAt(100), Kind::kInitializationHang, Certainty::kLikely, {2});
 }
 
 Job OppositeOrder(std::uint64_t stream_a, std::uint64_t stream_b) {
@@ -255,13 +255,13 @@ Job OppositeOrder(std::uint64_t stream_a, std::uint64_t stream_b) {
 
 TEST(Deadlock, OppositeOrderOnOneStreamIsProven) {
   Job job = OppositeOrder(0x10, 0x10);
-  Expect(job.JudgeAt(2), Kind::kDeadlock, Certainty::kCertain, {0, 1});
+  Expect(job.DiagnoseAt(2), Kind::kDeadlock, Certainty::kCertain, {0, 1});
 }
 
 TEST(Deadlock, OppositeOrderOnDifferentStreamsIsNotProven) {
   Job job = OppositeOrder(0x10, 0x20);
-  EXPECT_TRUE(job.JudgeAt(2).healthy());
-  for (const auto& finding : job.JudgeAt(1000).findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
+  EXPECT_TRUE(job.DiagnoseAt(2).healthy());
+  for (const auto& finding : job.DiagnoseAt(1000).findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
 }
 
 TEST(Deadlock, WithinOneGroupTheOrderIsNcclsOwn) {
@@ -269,7 +269,7 @@ TEST(Deadlock, WithinOneGroupTheOrderIsNcclsOwn) {
   const int other = job.Comm({0, 1});
   job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, other, AllReduce(20)); });
   job.Group(1, [&] { job.Call({1}, other, AllReduce(20)), job.Call({1}, kWorld, AllReduce(10)); });
-  EXPECT_TRUE(job.JudgeAt(2).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(2).healthy());
 }
 
 TEST(Deadlock, ACycleOfHostsIsAMatterOfTime) {
@@ -277,8 +277,8 @@ TEST(Deadlock, ACycleOfHostsIsAMatterOfTime) {
   const int other = job.Comm({0, 1});
   job.Call({0}, kWorld, AllReduce());  // and blocks before `other`
   job.Call({1}, other, AllReduce());
-  EXPECT_TRUE(job.JudgeAt(5).healthy());
-  Expect(job.JudgeAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1});
+  EXPECT_TRUE(job.DiagnoseAt(5).healthy());
+  Expect(job.DiagnoseAt(100), Kind::kDeadlock, Certainty::kLikely, {0, 1});
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ Job WithoutRank2(int ranks = 4, std::vector<int> missing = {2}) {
 
 TEST(Where, AMissingParticipantIsQuoted) {
   Job job = WithoutRank2();
-  const Diagnosis before = job.Judge();
+  const Diagnosis before = job.Diagnose();
   diagnosis::Snapshot snapshot = job.Snapshot();
   snapshot.stacks = {StacksOf(job.Box(0), {"cudaStreamSynchronize"}),
                      StacksOf(job.Box(2), {"next_batch (train.py:57)", "main (train.py:91)", "clock_nanosleep"})};

@@ -75,7 +75,7 @@ TEST(LastWords, ACrashSaysWhere) {
   job.Call({0, 1}, kWorld, AllReduce());
   Crash(&job, 2, SIGSEGV);
   job.Die(2, Job::Signal(SIGSEGV));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {2});
   EXPECT_HAS(diagnosis.findings[0].summary, "died of SIGSEGV in train+0x1234");
   EXPECT_TRUE(Tells(diagnosis, "through a null pointer, at 0x10"));
@@ -98,7 +98,7 @@ TEST(LastWords, ACrashThatIsNotUnwoundSaysSo) {
     Crash(&job, 2, SIGABRT, format::kSignalSampled | (unwound ? format::kSignalUnwound : 0u));
     if (!unwound) job.Box(2).words.signals[0].frames.resize(1);
     job.Die(2, Job::Signal(SIGABRT));
-    const Diagnosis diagnosis = job.Judge();
+    const Diagnosis diagnosis = job.Diagnose();
     Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {2});
     EXPECT_EQ(Tells(diagnosis, "not unwound yet"), !unwound);
     EXPECT_HAS(diagnosis.findings[0].summary,
@@ -110,11 +110,11 @@ TEST(LastWords, TheNextStepIsWhereItCrashed) {
   Job job = Running(2);
   Crash(&job, 1, SIGABRT);
   job.Die(1, Job::Signal(SIGABRT));
-  EXPECT_TRUE(Advises(job.Judge(), "`addr2line -Cfe /app/train 0x1234`"));
+  EXPECT_TRUE(Advises(job.Diagnose(), "`addr2line -Cfe /app/train 0x1234`"));
   Job raised = Running(2);
   Raises(&raised, 1, format::Language::kPython, "ValueError", "batch is empty", "/app/train.py:41 in step");
   Exits(&raised, 1, 1);
-  EXPECT_TRUE(Advises(raised.Judge(), "start at /app/train.py:41 in step"));
+  EXPECT_TRUE(Advises(raised.Diagnose(), "start at /app/train.py:41 in step"));
 }
 
 TEST(LastWords, FramesOfOursAreLeftOut) {
@@ -123,7 +123,7 @@ TEST(LastWords, FramesOfOursAreLeftOut) {
   std::vector<reader::Frame>& frames = job.Box(1).words.signals[0].frames;
   frames.insert(frames.begin() + 1, {0x7f000001, 0x1, "/opt/lib/libncclwatch.so"});
   job.Die(1, Job::Signal(SIGABRT));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   EXPECT_HAS(diagnosis.findings[0].summary, "SIGABRT in train+0x1234");
   EXPECT_TRUE(Tells(diagnosis, "libc.so.6+0x8aeec < train+0x1234"));
 }
@@ -132,11 +132,11 @@ TEST(LastWords, ACrashWithoutWordsIsAnOverflowMostLikely) {
   Job job = Running(2);
   job.Box(1).words.catching = true;
   job.Die(1, Job::Signal(SIGSEGV));
-  EXPECT_TRUE(Tells(job.Judge(), "stack overflowed"));
+  EXPECT_TRUE(Tells(job.Diagnose(), "stack overflowed"));
   Job told = Running(2);
   Crash(&told, 1, SIGSEGV, format::kSignalOverflow);
   told.Die(1, Job::Signal(SIGSEGV));
-  EXPECT_HAS(told.Judge().findings[0].summary, "a stack overflow in train+0x1234");
+  EXPECT_HAS(told.Diagnose().findings[0].summary, "a stack overflow in train+0x1234");
 }
 
 TEST(LastWords, AnUncaughtExceptionIsToldByTheAbort) {
@@ -145,7 +145,7 @@ TEST(LastWords, AnUncaughtExceptionIsToldByTheAbort) {
   Raises(&job, 1, format::Language::kCpp, "std::runtime_error", "batch is empty");
   Crash(&job, 1, SIGABRT);
   job.Die(1, Job::Signal(SIGABRT));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {1});
   EXPECT_HAS(diagnosis.findings[0].summary, "SIGABRT in train+0x1234: uncaught std::runtime_error: batch is empty");
 }
@@ -155,7 +155,7 @@ TEST(LastWords, APythonExceptionIsToldWithItsLine) {
   job.Call({0}, kWorld, AllReduce());
   Raises(&job, 1, format::Language::kPython, "ValueError", "batch is empty", "/app/train.py:41 in step");
   Exits(&job, 1, 1);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kDeadRank, Certainty::kCertain, {1});
   EXPECT_HAS(diagnosis.findings[0].summary,
              "exited with status 1: uncaught ValueError: batch is empty (train.py:41 in step)");
@@ -166,12 +166,12 @@ TEST(LastWords, ASignalThatAHandlerTookLongAgoIsNotToldOf) {
   Crash(&job, 1, SIGSEGV, format::kSignalHandled);
   job.Pass(20);
   job.Die(1, Job::Status(3));
-  EXPECT_FALSE(Tells(job.Judge(), "SIGSEGV"));
+  EXPECT_FALSE(Tells(job.Diagnose(), "SIGSEGV"));
   Job soon = Running(2);
   Crash(&soon, 1, SIGSEGV, format::kSignalHandled);
   soon.Pass(0.1);
   soon.Die(1, Job::Status(3));
-  EXPECT_TRUE(Tells(soon.Judge(), "a handler of its own caught SIGSEGV"));
+  EXPECT_TRUE(Tells(soon.Diagnose(), "a handler of its own caught SIGSEGV"));
 }
 
 TEST(LastWords, TheFirstToSpeakDiedFirst) {
@@ -181,14 +181,14 @@ TEST(LastWords, TheFirstToSpeakDiedFirst) {
   Exits(&job, 1, 1);  // a consequence, seen gone before it
   job.Pass(2);
   job.Die(2, Job::Signal(SIGABRT));
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {2});
 }
 
 TEST(OutOfMemory, OfTheHost) {
   Job job = Running(3);
   job.Call({0, 1}, kWorld, AllReduce());
   job.Die(2, Job::Exit{SIGKILL, -1, true});
-  Expect(job.Judge(), Kind::kOutOfMemory, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kOutOfMemory, Certainty::kCertain, {2});
 }
 
 TEST(OutOfMemory, OfTheHostSaysWhatItHad) {
@@ -196,7 +196,7 @@ TEST(OutOfMemory, OfTheHostSaysWhatItHad) {
   job.Box(1).words.memory = {job.now_ns(), std::uint64_t{3} << 30, std::uint64_t{1} << 20};
   job.Pass(0.03);
   job.Die(1, Job::Exit{SIGKILL, -1, true});
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   EXPECT_TRUE(Tells(diagnosis, "it had 3.0 GiB resident, 30 ms before it was seen gone; its host had 1.0 MiB free"));
   EXPECT_TRUE(Tells(diagnosis, "the kernel has counted an out-of-memory kill"));
 }
@@ -207,12 +207,12 @@ TEST(OutOfMemory, OfTheDeviceThatTheRankDiesOf) {
   Fails(&job, 2);
   job.Pass(1.5);
   Exits(&job, 2, 1);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOutOfMemory, Certainty::kCertain, {2});
   EXPECT_HAS(diagnosis.findings[0].summary, "could not get 2.0 GiB of memory on device 2");
   EXPECT_HAS(diagnosis.findings[0].summary, "300.0 MiB of 80.0 GiB were free");
   EXPECT_HAS(diagnosis.findings[0].summary, "exited with status 1");
-  EXPECT_EQ(diagnosis.findings[0].began_at_ns % 1000, job.Judge().findings[0].began_at_ns % 1000);
+  EXPECT_EQ(diagnosis.findings[0].began_at_ns % 1000, job.Diagnose().findings[0].began_at_ns % 1000);
   EXPECT_LT(diagnosis.findings[0].began_at_ns + 1'400'000'000, diagnosis.findings[0].detected_at_ns);
   const auto& words = diagnosis.findings[0].culprit_details[0].last_words;
   ASSERT_TRUE(words && words->allocation);
@@ -224,9 +224,9 @@ TEST(OutOfMemory, EvenIfItThenEndsWithStatusZero) {
   Fails(&job, 1);
   job.Pass(0.2);
   Exits(&job, 1, 0);
-  EXPECT_TRUE(job.Judge().healthy());  // nobody waits for it
+  EXPECT_TRUE(job.Diagnose().healthy());  // nobody waits for it
   job.Call({0}, kWorld, AllReduce());
-  Expect(job.Judge(), Kind::kOutOfMemory, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kOutOfMemory, Certainty::kCertain, {1});
 }
 
 TEST(OutOfMemory, ByItsException) {
@@ -237,7 +237,7 @@ TEST(OutOfMemory, ByItsException) {
     Job job = Running(2);
     Raises(&job, 1, language, type, "");
     Exits(&job, 1, 1);
-    Expect(job.Judge(), Kind::kOutOfMemory, Certainty::kCertain, {1});
+    Expect(job.Diagnose(), Kind::kOutOfMemory, Certainty::kCertain, {1});
   }
 }
 
@@ -247,16 +247,16 @@ TEST(OutOfMemory, ThatIsGotOverIsNone) {
   retried.Pass(0.01);
   retried.Box(1).words.allocations[0].recovered_ns = retried.now_ns();
   retried.Pass(0.01);
-  EXPECT_TRUE(retried.Judge().healthy());
+  EXPECT_TRUE(retried.Diagnose().healthy());
   Exits(&retried, 1, 1);
-  Expect(retried.Judge(), Kind::kDeadRank, Certainty::kCertain, {1});
+  Expect(retried.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {1});
 
   Job went_on = Running(2);
   Fails(&went_on, 1);
   went_on.Pass(0.01);
   went_on.Done({0, 1}, kWorld, AllReduce());
   Exits(&went_on, 1, 1);
-  Expect(went_on.Judge(), Kind::kDeadRank, Certainty::kCertain, {1});
+  Expect(went_on.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {1});
 }
 
 TEST(OutOfMemory, LongBeforeADeathHasNothingToDoWithItUnlessItIsNamed) {
@@ -264,9 +264,9 @@ TEST(OutOfMemory, LongBeforeADeathHasNothingToDoWithItUnlessItIsNamed) {
   Fails(&job, 1);
   job.Pass(40);
   Exits(&job, 1, 1);
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {1});
   Raises(&job, 1, format::Language::kPython, "RuntimeError", "CUDA error: out of memory");
-  Expect(job.Judge(), Kind::kOutOfMemory, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kOutOfMemory, Certainty::kCertain, {1});
 }
 
 TEST(OutOfMemory, OfARankThatStopsMakingCalls) {
@@ -274,13 +274,13 @@ TEST(OutOfMemory, OfARankThatStopsMakingCalls) {
   job.Call({0, 1}, kWorld, AllReduce());
   Fails(&job, 2);
   job.Pass(5);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Pass(6);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOutOfMemory, Certainty::kSuspected, {2});
   EXPECT_HAS(diagnosis.findings[0].summary, "could not get 2.0 GiB");
   job.Pass(55);
-  Expect(job.Judge(), Kind::kOutOfMemory, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kOutOfMemory, Certainty::kLikely, {2});
 }
 
 TEST(LibraryError, ThatARankDiesOf) {
@@ -289,7 +289,7 @@ TEST(LibraryError, ThatARankDiesOf) {
   Errs(&job, 2, kInternalError);
   job.Pass(0.3);
   Exits(&job, 2, 1);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kLibraryError, Certainty::kCertain, {2});
   EXPECT_HAS(diagnosis.findings[0].summary, "got internal_error from NCCL's AllReduce (NCCL WARN something)");
   EXPECT_HAS(diagnosis.findings[0].summary, "exited with status 1");
@@ -305,7 +305,7 @@ TEST(LibraryError, TheFirstInTimeIsTheCauseOfTheCascade) {
   Exits(&job, 1, 1);  // quicker than the one whose error it was
   job.Pass(0.02);
   Exits(&job, 2, 1);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   ASSERT_FALSE(diagnosis.healthy());
   Expect(diagnosis, Kind::kLibraryError, Certainty::kCertain, {2});
   ASSERT_EQ(diagnosis.findings.size(), 2u);
@@ -320,7 +320,7 @@ TEST(LibraryError, OfALivingRankThatOthersDiedOf) {
   Errs(&job, 0, kRemoteError, true);
   job.Pass(0.1);
   Exits(&job, 0, 1);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kLibraryError, Certainty::kLikely, {2});
   ASSERT_EQ(diagnosis.findings.size(), 2u);
   EXPECT_EQ(diagnosis.findings[1].kind, Kind::kLibraryError);
@@ -337,7 +337,7 @@ TEST(LibraryError, OfWhoLostAPeerIsAConsequence) {
   Exits(&job, 1, 1);
   job.Pass(0.01);
   job.Die(2, Job::Signal(SIGKILL));  // seen only now
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {2});
 }
 
 TEST(LibraryError, AfterAnAbortOfItsOwnIsNone) {
@@ -347,7 +347,7 @@ TEST(LibraryError, AfterAnAbortOfItsOwnIsNone) {
   Errs(&job, 1, kRemoteError);
   job.Pass(0.1);
   Exits(&job, 1, 1);
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {1});
 }
 
 TEST(LibraryError, ThatIsGotOverIsNone) {
@@ -356,9 +356,9 @@ TEST(LibraryError, ThatIsGotOverIsNone) {
   job.Pass(0.01);
   job.Done({0, 1}, kWorld, AllReduce());
   job.Pass(0.1);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   Exits(&job, 1, 1);
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {1});
 }
 
 TEST(LibraryError, AsynchronousWhileAllAreInTheCall) {
@@ -366,9 +366,9 @@ TEST(LibraryError, AsynchronousWhileAllAreInTheCall) {
   job.Call({0, 1, 2}, kWorld, AllReduce());
   Errs(&job, 1, kInternalError, true);
   job.Pass(5);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Pass(6);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kLibraryError, Certainty::kSuspected, {1});
   EXPECT_HAS(diagnosis.findings[0].summary, "asynchronously");
 }
@@ -378,7 +378,7 @@ TEST(LibraryError, OfARankThatOthersWaitFor) {
   job.Call({0, 1}, kWorld, AllReduce());
   Errs(&job, 2, kSystemError, true);
   job.Pass(11);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kLibraryError, Certainty::kSuspected, {2});
   EXPECT_HAS(diagnosis.findings[0].summary, "system_error");
 }
@@ -389,7 +389,7 @@ TEST(LibraryError, AWholeJobThatIsEndedPolitelyIsNoFinding) {
     Errs(&job, rank, kRemoteError);
     job.Die(rank, Job::Signal(SIGTERM));
   }
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(LastWords, WhatWasSaidAfterTheVerdictIsNotTold) {

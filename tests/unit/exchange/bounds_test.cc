@@ -182,7 +182,7 @@ TEST(Bounds, NoPayloadCarriesATermThatCannotBe) {
   EXPECT_FALSE(Join::Decode(JoinOf("a", kMostTerm + 1).Encode()));
   EXPECT_FALSE(Welcome::Decode(Welcome{1, UINT64_MAX, 1, 1, 1, "a", ""}.Encode()));
   EXPECT_FALSE(Redirect::Decode(Redirect{UINT64_MAX, std::nullopt, "a"}.Encode()));
-  EXPECT_FALSE(Line::Decode(Line{UINT64_MAX, 1, {}}.Encode()));
+  EXPECT_FALSE(SuccessionList::Decode(SuccessionList{UINT64_MAX, 1, {}}.Encode()));
 }
 
 }  // namespace

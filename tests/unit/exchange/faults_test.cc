@@ -62,7 +62,7 @@ struct OnlyMember : Dialer::Handler, Uplink::Handler {
   void OnHubSilent(Uplink*) override { silent = true; }
   void OnHubHeard(Uplink*) override { silent = false; }
   bool HasHub() const { return uplink && !silent; }
-  void OnLine(const Line&) override {}
+  void OnSuccessionList(const SuccessionList&) override {}
   void Drive() {
     if (uplink) uplink->Tick(Now());
     if (!uplink) dialer.Aim({way}, 50'000'000);

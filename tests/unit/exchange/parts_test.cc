@@ -154,7 +154,7 @@ TEST(Claim, MembersThenTermThenName) {
   EXPECT_FALSE((Claim{2, 2, "a"}.Beats({2, 2, "a"})));
 }
 
-Line SomeLine() {
+SuccessionList SomeSuccession() {
   return {7,
           250,
           {{1, *Endpoint::Parse("10.0.0.1", 40001), "n1", "h1"}, {3, *Endpoint::Parse("fd00::2", 40002), "n2", ""}}};
@@ -169,13 +169,13 @@ TEST(Wire, EveryPayloadComesBackAndNoneIsTakenCutOrLonger) {
   check(Join{true, 5, 6, 7, 8, "node", "host", 9}.Encode(), Join::Decode);
   check(Welcome{1, 2, 3, 4, 5, "node", "host"}.Encode(), Welcome::Decode);
   check(Redirect{1, Endpoint::Parse("10.0.0.1", 4), "node"}.Encode(), Redirect::Decode);
-  check(SomeLine().Encode(), Line::Decode);
+  check(SomeSuccession().Encode(), SuccessionList::Decode);
   check(Ping{1, -2, 3}.Encode(), Ping::Decode);
   check(Pong{1, 2, 3}.Encode(), Pong::Decode);
   const auto join = Join::Decode(Join{true, 5, 6, 7, 8, "node", "host", 9}.Encode());
   EXPECT_TRUE(join->hub && join->incarnation == 5 && join->term == 6 && join->members == 7 && join->port == 8);
   EXPECT_EQ(join->node + join->host, "nodehost");
-  EXPECT_EQ(Line::Decode(SomeLine().Encode())->heirs[1].at.ToText(), "[fd00::2]:40002");
+  EXPECT_EQ(SuccessionList::Decode(SomeSuccession().Encode())->successors[1].at.ToText(), "[fd00::2]:40002");
   EXPECT_FALSE(Join::Decode(Join{false, 0, 0, 0, 0, "", "host", 0}.Encode())) << "a node without a name";
   EXPECT_FALSE(Pong::Decode(Pong{INT64_MAX, 2, 3}.Encode())) << "no clock says that";
   std::string_view body;
@@ -193,7 +193,7 @@ TEST(Memory, ComesBackWholeOrNotAtAll) {
   memory.port = 40000;
   memory.hub = Endpoint::Parse("10.0.0.9", 40001);
   memory.hub_node = "hub";
-  memory.line = SomeLine();
+  memory.succession = SomeSuccession();
   const auto directory = descriptors::Directory::Named("/tmp");
   const std::string name = "ncclwatch-memory-test-" + std::to_string(getpid());
   EXPECT_FALSE(Recall(directory, name));
@@ -205,8 +205,8 @@ TEST(Memory, ComesBackWholeOrNotAtAll) {
   EXPECT_EQ(found->port, 40000);
   EXPECT_EQ(found->hub, memory.hub);
   EXPECT_EQ(found->hub_node, "hub");
-  EXPECT_EQ(found->line.term, 7u);
-  EXPECT_EQ(found->line.heirs.at(1).node, "n2");
+  EXPECT_EQ(found->succession.term, 7u);
+  EXPECT_EQ(found->succession.successors.at(1).node, "n2");
   std::string bytes = memory.Encode();
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     EXPECT_FALSE(Memory::Decode(bytes.substr(0, i)));

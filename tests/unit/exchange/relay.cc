@@ -50,14 +50,14 @@ struct Piece {
   std::int64_t due_ns;
 };
 
-struct Way {
+struct Direction {
   int from = -1, to = -1;
   std::deque<Piece> pieces;
 };
 
 struct Carried {
   int ends[2] = {-1, -1};
-  Way ways[2];  // 0: to the target
+  Direction directions[2];  // 0: to the target
   bool over = false;
 };
 
@@ -119,14 +119,14 @@ void Relay::Run() {
       const int one = 1;
       for (const int end : {fd, other}) setsockopt(end, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
       Carried& carried = state_->all.emplace_back();
-      carried.ends[0] = carried.ways[0].from = carried.ways[1].to = fd;
-      carried.ends[1] = carried.ways[0].to = carried.ways[1].from = other;
+      carried.ends[0] = carried.directions[0].from = carried.directions[1].to = fd;
+      carried.ends[1] = carried.directions[0].to = carried.directions[1].from = other;
     }
     for (Carried& one : state_->all) {
       for (int w = 0; w < 2; ++w) {
-        Way& way = one.ways[w];
+        Direction& direction = one.directions[w];
         char buffer[16384];
-        const ssize_t n = recv(way.from, buffer, sizeof(buffer), 0);
+        const ssize_t n = recv(direction.from, buffer, sizeof(buffer), 0);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) one.over = true;
         if (n > 0 && !now.swallow) {
           std::string bytes(buffer, static_cast<std::size_t>(n));
@@ -137,14 +137,14 @@ void Relay::Run() {
           if (corrupted) bytes[state_->random() % bytes.size()] ^= static_cast<char>(1 << state_->random() % 8);
           if (repeated) bytes += bytes;
           if (left_out) bytes.erase(state_->random() % bytes.size(), 1 + state_->random() % 64);
-          way.pieces.push_back({std::move(bytes), Now() + now.delay_ns + (w == 1 ? now.back_delay_ns : 0)});
+          direction.pieces.push_back({std::move(bytes), Now() + now.delay_ns + (w == 1 ? now.back_delay_ns : 0)});
         }
-        while (!way.pieces.empty() && way.pieces.front().due_ns <= Now()) {
-          std::string& bytes = way.pieces.front().bytes;
-          const ssize_t sent = send(way.to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        while (!direction.pieces.empty() && direction.pieces.front().due_ns <= Now()) {
+          std::string& bytes = direction.pieces.front().bytes;
+          const ssize_t sent = send(direction.to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
           if (sent > 0) bytes.erase(0, static_cast<std::size_t>(sent));
           if (!bytes.empty()) break;
-          way.pieces.pop_front();
+          direction.pieces.pop_front();
         }
       }
       if (one.over)

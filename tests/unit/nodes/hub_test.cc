@@ -51,11 +51,11 @@ TEST(Nodes, EveryFaultIsJudgedAsOnOneNode) {
     for (const int per_node : {4, 2, 1}) {
       SCOPED_TRACE(fault.name + ", " + std::to_string(per_node) + " ranks a node");
       Job job = fault.make();
-      const Diagnosis alone = job.Judge();
+      const Diagnosis alone = job.Diagnose();
       ASSERT_FALSE(alone.findings.empty());
       Network network(Spread(job, per_node));
       network.Tick(Spread(job, per_node), job.now_ns());
-      const Diagnosis verdict = network.Judge(job.now_ns(), job.limits);
+      const Diagnosis verdict = network.Diagnose(job.now_ns(), job.limits);
       ExpectSame(verdict, alone);
       EXPECT_EQ(diagnosis::ToJson(verdict),
                 diagnosis::ToJson(AllTogether(Spread(job, per_node), job.now_ns(), job.limits)));
@@ -73,13 +73,13 @@ TEST(Nodes, WhoDoesNotAnswerIsJudgedByItsSummaries) {
     if (needs_calls) continue;
     SCOPED_TRACE(fault.name);
     Job job = fault.make();
-    const Diagnosis alone = job.Judge();
+    const Diagnosis alone = job.Diagnose();
     Network network(Spread(job, 2));
     network.loses = [](const std::string&, nodes::Kind kind) { return kind == nodes::Kind::kRecords; };
     std::int64_t now = job.now_ns();
     network.Tick(Spread(job, 2), now);
     network.Stand(1.2, &now);
-    const Diagnosis verdict = network.JudgeThin(now, job.limits);
+    const Diagnosis verdict = network.DiagnoseSummaries(now, job.limits);
     ASSERT_FALSE(verdict.findings.empty());
     EXPECT_EQ(Name(verdict.findings[0].kind), Name(alone.findings[0].kind)) << verdict.findings[0].summary;
     EXPECT_EQ(verdict.findings[0].culprits, alone.findings[0].culprits) << verdict.findings[0].summary;
@@ -201,7 +201,7 @@ TEST(Nodes, ANodeThatIsNotHeardOfIsNeverCertain) {
   job.At(100);
   for (reader::BoxImage& box : alive[0].boxes) box.heartbeat_ns = job.now_ns();
   network.Tick(alive, job.now_ns());
-  const Diagnosis verdict = network.JudgeThin(job.now_ns(), job.limits);
+  const Diagnosis verdict = network.DiagnoseSummaries(job.now_ns(), job.limits);
   Expect(verdict, Kind::kDeadRank, Certainty::kLikely, {2, 3});
   EXPECT_NE(verdict.findings[0].summary.find("host1"), std::string::npos) << verdict.findings[0].summary;
   EXPECT_NE(verdict.findings[0].summary.find("not been heard from"), std::string::npos);
@@ -225,7 +225,7 @@ TEST(Nodes, ACutOffNodeThatTheOthersWorkOnWithIsNotObserved) {
   std::vector<SpreadNode> spread = Spread(job, 1);
   spread.erase(spread.begin() + 2);
   network.Tick(spread, job.now_ns());
-  const Diagnosis verdict = network.Judge(job.now_ns(), job.limits);
+  const Diagnosis verdict = network.Diagnose(job.now_ns(), job.limits);
   Expect(verdict, Kind::kMissingParticipant, Certainty::kLikely, {3});
   EXPECT_EQ(verdict.unseen_ranks, (std::vector<int>{2}));
 }
@@ -254,7 +254,7 @@ TEST(Nodes, TheWordReachesAllAndThoseWhoComeLater) {
   };
   nodes::VerdictBroadcast word;
   word.stands = true;
-  word.diagnosis = Faults()[3].make().Judge();
+  word.diagnosis = Faults()[3].make().Diagnose();
   network.hub().Say(word, 1'000'000, now);
   EXPECT_EQ(network.words.count("host1"), 0u);
   EXPECT_EQ(network.words.at("host2").revision, 1u);
@@ -289,7 +289,7 @@ TEST(Nodes, ADifferenceFurtherBackThanWhatIsFetchedAtFirst) {
   EXPECT_LE(whom.size(), 8u);
   network.hub().Gather(whom, comm, now);
   ASSERT_TRUE(network.hub().Gathered(now));
-  const Diagnosis verdict = network.JudgeThin(now, job.limits);
+  const Diagnosis verdict = network.DiagnoseSummaries(now, job.limits);
   Expect(verdict, Kind::kArgumentMismatch, Certainty::kCertain, {39});
   EXPECT_EQ(verdict.findings[0].position, 0u);
 }

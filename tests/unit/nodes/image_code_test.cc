@@ -171,9 +171,9 @@ TEST(Messages, AWordIsReadAsWritten) {
     word.verdicts = 1;
     word.job_minus_yours_ns = -12345;
     word.stands = word.announced = true;
-    word.judged_ns = 77;
+    word.diagnosed_ns = 77;
     word.hub_host = "host0";
-    word.diagnosis = fault.make().Judge();
+    word.diagnosis = fault.make().Diagnose();
     nodes::Pieces pieces;
     bool damaged = false;
     const auto copy = nodes::ReadWord(pieces.Add(nodes::Write(word).at(0), &damaged).value());

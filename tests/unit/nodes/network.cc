@@ -90,18 +90,18 @@ diagnosis::Snapshot Network::SnapshotOf(std::int64_t now_ns, const diagnosis::Li
   return snapshot;
 }
 
-diagnosis::Diagnosis Network::JudgeThin(std::int64_t now_ns, const diagnosis::Limits& limits) const {
+diagnosis::Diagnosis Network::DiagnoseSummaries(std::int64_t now_ns, const diagnosis::Limits& limits) const {
   return diagnosis::Diagnose(SnapshotOf(now_ns, limits));
 }
 
-diagnosis::Diagnosis Network::Judge(std::int64_t now_ns, const diagnosis::Limits& limits) {
-  diagnosis::Diagnosis diagnosis = JudgeThin(now_ns, limits);
+diagnosis::Diagnosis Network::Diagnose(std::int64_t now_ns, const diagnosis::Limits& limits) {
+  diagnosis::Diagnosis diagnosis = DiagnoseSummaries(now_ns, limits);
   for (int rounds = 0; rounds < 3; ++rounds) {
     const std::vector<std::string> whom = hub_.Whom(diagnosis);
     if (whom.empty()) break;
     hub_.Gather(whom, 0, now_ns);
     EXPECT_TRUE(hub_.Gathered(now_ns) || loses(whom.front(), Kind::kRecords));
-    diagnosis = JudgeThin(now_ns, limits);
+    diagnosis = DiagnoseSummaries(now_ns, limits);
   }
   hub_.LetGo();
   return diagnosis;

@@ -26,9 +26,9 @@ class Network : public nodes::MessageSender {
   void Stand(double seconds, std::int64_t* now_ns);
 
   // What a hub's leader does: asks whom it should, and judges with what it has got.
-  diagnosis::Diagnosis Judge(std::int64_t now_ns, const diagnosis::Limits& limits);
+  diagnosis::Diagnosis Diagnose(std::int64_t now_ns, const diagnosis::Limits& limits);
   // With what the summaries tell alone.
-  diagnosis::Diagnosis JudgeThin(std::int64_t now_ns, const diagnosis::Limits& limits) const;
+  diagnosis::Diagnosis DiagnoseSummaries(std::int64_t now_ns, const diagnosis::Limits& limits) const;
 
   bool Send(const std::string& node, nodes::Kind kind, std::string body) override;
 

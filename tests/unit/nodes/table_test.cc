@@ -61,7 +61,7 @@ TEST(Table, ADifferenceIsSeenThoughTheJobGoesOn) {
   const auto& suspicion = live.network.hub().table().suspicions().front();
   EXPECT_EQ(suspicion.communicator, live.job.Entry(0, kWorld).id);
   EXPECT_EQ(suspicion.what, diagnosis::LiveCompare::What::kDifferentCall);
-  const auto verdict = live.network.Judge(live.job.now_ns(), live.job.limits);
+  const auto verdict = live.network.Diagnose(live.job.now_ns(), live.job.limits);
   Expect(verdict, diagnosis::Kind::kArgumentMismatch, diagnosis::Certainty::kCertain, {3});
 }
 
@@ -81,7 +81,7 @@ TEST(Table, WhoStandsInAMessageIsTold) {
   network.Stand(0.2, &now);
   EXPECT_NEAR(static_cast<double>(table.QuietSince()), static_cast<double>(job.now_ns()), 2e7);
   EXPECT_EQ(table.Quiet(now), (std::vector<std::string>{"host0", "host1"}));
-  Expect(network.Judge(now, job.limits), diagnosis::Kind::kDeadlock, diagnosis::Certainty::kCertain, {0, 1});
+  Expect(network.Diagnose(now, job.limits), diagnosis::Kind::kDeadlock, diagnosis::Certainty::kCertain, {0, 1});
 
   job.Pass(static_cast<double>(now - job.now_ns()) / 1e9);
   job.Receipt(1, received, 0, 0);

@@ -327,7 +327,7 @@ TEST_F(ReaderTest, FilesGiveTheLiveVerdict) {
   job.Pass(0.3);
   job.WriteBoxes(directory_);
   const auto offline = diagnosis::Diagnose(diagnosis::FromBoxes(reader::ReadRun({directory_}).boxes));
-  EXPECT_EQ(diagnosis::ToJson(offline), diagnosis::ToJson(job.Judge()));
+  EXPECT_EQ(diagnosis::ToJson(offline), diagnosis::ToJson(job.Diagnose()));
   EXPECT_EQ(offline.findings.size(), 1u);
 }
 
@@ -339,9 +339,9 @@ TEST_F(ReaderTest, AbortsAfterTheVerdictDoNotFinishAnything) {
       job.Done(Range(0, 4), Job::kWorld, AllReduce());
       for (int i = 0; i < outstanding; ++i) job.Call({0, 1, 3}, Job::kWorld, AllReduce());
       job.Pass(120);
-      const diagnosis::Diagnosis live = job.Judge();
+      const diagnosis::Diagnosis live = job.Diagnose();
       ASSERT_EQ(live.findings.size(), 1u);
-      const std::int64_t judged_ns = job.now_ns();
+      const std::int64_t diagnosed_ns = job.now_ns();
       job.Pass(1);
       if (recorded) {
         job.State({0, 1, 3}, Job::kWorld, format::CommunicatorState::kAborted);
@@ -352,7 +352,7 @@ TEST_F(ReaderTest, AbortsAfterTheVerdictDoNotFinishAnything) {
       job.WriteBoxes(directory_);
       std::vector<BoxImage> boxes = reader::ReadRun({directory_}).boxes;
       for (BoxImage& box : boxes)
-        if (box.leader_state.verdict_at_ns != 0) box.leader_state.verdict_at_ns = judged_ns;
+        if (box.leader_state.verdict_at_ns != 0) box.leader_state.verdict_at_ns = diagnosed_ns;
       EXPECT_EQ(diagnosis::ToJson(diagnosis::Diagnose(diagnosis::FromBoxes(std::move(boxes)))), diagnosis::ToJson(live))
           << outstanding << (recorded ? " recorded" : " behind its back");
     }

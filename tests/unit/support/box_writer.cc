@@ -238,7 +238,7 @@ void FillMisuse(const reader::Misuse& from, format::Header* header, format::Misu
   to->generation = from.generation;
   to->thread = from.thread;
   to->result = from.result;
-  to->told = from.told ? 1u : 0u;
+  to->tells_program = from.tells_program ? 1u : 0u;
   to->site_name = AddString(from.site_name, header);
   to->made_at_name = AddString(from.made_at_name, header);
 }

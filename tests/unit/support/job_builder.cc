@@ -322,14 +322,14 @@ void Job::Observe(int rank, format::Observed what) {
   Box(leader_).observations.push_back(seen);
 }
 
-void Job::Unborn(int rank, std::uint32_t pid) {
+void Job::Boxless(int rank, std::uint32_t pid) {
   reader::Observation seen;
   seen.at_ns = now_ns_;
   seen.pid = pid;
   seen.start_time = 99999;
   seen.place = format::PidPlace(Box(leader_).boot_id, Box(leader_).pid_namespace);
   seen.rank = rank;
-  seen.what = format::Observed::kUnborn;
+  seen.what = format::Observed::kBoxless;
   Box(leader_).observations.push_back(seen);
 }
 
@@ -370,16 +370,16 @@ diagnosis::Snapshot Job::Snapshot() const {
   return snapshot;
 }
 
-diagnosis::Diagnosis Job::Judge() const {
+diagnosis::Diagnosis Job::Diagnose() const {
   const diagnosis::Snapshot snapshot = Snapshot();
   diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(snapshot);
   if (on_judged) on_judged(snapshot, diagnosis);
   return diagnosis;
 }
 
-diagnosis::Diagnosis Job::JudgeAt(double seconds) {
+diagnosis::Diagnosis Job::DiagnoseAt(double seconds) {
   At(seconds);
-  return Judge();
+  return Diagnose();
 }
 
 std::vector<std::string> Job::WriteBoxes(const std::string& directory, bool verdict) const {

@@ -75,16 +75,16 @@ class Job {
   static Exit Unknown() { return {}; }
   void Die(int rank, Exit exit);  // and its leader sees it at once
   void Observe(int rank, format::Observed what);
-  void Unborn(int rank, std::uint32_t pid);
+  void Boxless(int rank, std::uint32_t pid);
   void Silence(int rank);  // no heartbeat from now on
   void Unseen(int rank);   // has no box
 
   diagnosis::Limits limits;
   diagnosis::Snapshot Snapshot() const;  // judged now
-  diagnosis::Diagnosis Judge() const;
+  diagnosis::Diagnosis Diagnose() const;
   // Told of each of them.
   static inline std::function<void(const diagnosis::Snapshot&, const diagnosis::Diagnosis&)> on_judged;
-  diagnosis::Diagnosis JudgeAt(double seconds);
+  diagnosis::Diagnosis DiagnoseAt(double seconds);
   // One file for each process; the leader's says the limits and the instant of the verdict.
   std::vector<std::string> WriteBoxes(const std::string& directory, bool verdict = true) const;
   std::int64_t now_ns() const { return now_ns_; }

@@ -66,7 +66,7 @@ void MpiWorld::Wake() {
   }
 }
 
-bool MpiWorld::Run(const Program& program, double cuts_per_event, const Judge& judge) {
+bool MpiWorld::Run(const Program& program, double cuts_per_event, const Diagnose& judge) {
   std::deque<Task> tasks;
   for (Rank& rank : ranks_) tasks.push_back(program(rank));
   for (Task& task : tasks) In(Moment(), [&task] { task.Start(); });
@@ -81,12 +81,12 @@ bool MpiWorld::Run(const Program& program, double cuts_per_event, const Judge& j
     of_the_job_ = true;
   }
   if (!std::all_of(tasks.begin(), tasks.end(), [](const Task& task) { return task.done(); })) return false;
-  JudgeEnd(judge);
+  DiagnoseEnd(judge);
   return true;
 }
 
 // With all that was recorded, and with what a ring has kept of it.
-void MpiWorld::JudgeEnd(const Judge& judge) {
+void MpiWorld::DiagnoseEnd(const Diagnose& judge) {
   job_.Pass(0.01);
   for (const Rank& rank : ranks_) job_.Other(rank.rank(), Function::MPI_Finalize);
   job_.Pass(0.01);
@@ -140,7 +140,7 @@ bool MpiWorld::AllEntered(std::uint64_t collectives) const {
   return std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.collectives_ >= collectives; });
 }
 
-void MpiWorld::BeginCut(const Judge& judge) {
+void MpiWorld::BeginCut(const Diagnose& judge) {
   const auto cut = std::make_shared<Cut>();
   cut->live = Chance(0.5);
   cut->missing = static_cast<int>(ranks_.size());
@@ -153,7 +153,7 @@ void MpiWorld::BeginCut(const Judge& judge) {
 }
 
 // The counts first, then the calls, older before newer: each part as it is when its turn comes.
-void MpiWorld::CopyBox(const std::shared_ptr<Cut>& cut, int rank, std::int64_t most_ns, const Judge& judge) {
+void MpiWorld::CopyBox(const std::shared_ptr<Cut>& cut, int rank, std::int64_t most_ns, const Diagnose& judge) {
   auto image = std::make_shared<reader::BoxImage>(job_.Box(rank));
   image->heartbeat_ns = job_.now_ns();
   DropOld(image.get());

@@ -27,12 +27,12 @@ class MpiWorld {
   class Rank;
   using Program = std::function<Task(Rank&)>;
   // Gets each cut once all of it is copied.
-  using Judge = std::function<void(const diagnosis::Snapshot&)>;
+  using Diagnose = std::function<void(const diagnosis::Snapshot&)>;
 
   MpiWorld(int ranks, unsigned seed);
   ~MpiWorld();
   // False: it stood still before all ranks had come to their end.
-  bool Run(const Program& program, double cuts_per_event, const Judge& judge);
+  bool Run(const Program& program, double cuts_per_event, const Diagnose& judge);
 
  private:
   struct Sent;
@@ -55,10 +55,10 @@ class MpiWorld {
   void Arrive(const std::shared_ptr<Sent>& sent);
   std::shared_ptr<Posted> Post(int rank, int source, int tag, std::uint64_t slot);
   bool AllEntered(std::uint64_t collectives) const;
-  void BeginCut(const Judge& judge);
-  void JudgeEnd(const Judge& judge);
+  void BeginCut(const Diagnose& judge);
+  void DiagnoseEnd(const Diagnose& judge);
   void DropOld(reader::BoxImage* image) const;
-  void CopyBox(const std::shared_ptr<Cut>& cut, int rank, std::int64_t most_ns, const Judge& judge);
+  void CopyBox(const std::shared_ptr<Cut>& cut, int rank, std::int64_t most_ns, const Diagnose& judge);
 
   MpiJob job_;
   std::mt19937 random_;

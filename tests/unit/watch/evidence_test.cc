@@ -10,11 +10,11 @@
 #include <functional>
 #include <thread>
 
+#include "watchdog/evidence/boxless_ranks.h"
 #include "watchdog/evidence/exit.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/evidence/process_state.h"
 #include "watchdog/evidence/snapshot_text.h"
-#include "watchdog/evidence/unborn.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::evidence {
@@ -175,7 +175,7 @@ TEST(State, StoppedTracedAndRunning) {
 }
 
 // Starts `script` in a shell; the pids of the sleeping ranks below it are found by their environment.
-TEST(Unborn, IsFoundByItsRankAndNotItsWrapperOrAStranger) {
+TEST(BoxlessRanks, IsFoundByItsRankAndNotItsWrapperOrAStranger) {
   const pid_t launcher = fork();
   if (launcher == 0) {
     unsetenv("RANK");
@@ -207,9 +207,9 @@ TEST(Unborn, IsFoundByItsRankAndNotItsWrapperOrAStranger) {
     }
     return pids.size() == 4;
   }));
-  std::vector<Unborn> found;
+  std::vector<BoxlessRank> found;
   EXPECT_TRUE(Eventually([&] {
-    found = FindUnbornOf(own, {launcher, rundir::StatOf(launcher)->start_time}, {0});
+    found = FindBoxlessRanksOf(own, {launcher, rundir::StatOf(launcher)->start_time}, {0});
     return found.size() == 2 && found[0].rank == 1 &&
            rundir::ReadSmall("/proc/" + std::to_string(found[0].pid) + "/comm") == "sleep\n";
   }));

@@ -95,13 +95,13 @@ class StrangerAsHub {
   bool Harm() {
     ++said_;
     exchange_->Send("*", Type::kFetch, nodes::Write(nodes::Fetch{said_, 1000, 0, 1 << 20}));
-    exchange_->Send("*", Type::kAction, nodes::Write(nodes::Action{.evidence = true, .judged_ns = 0, .stacks = {}}));
+    exchange_->Send("*", Type::kAction, nodes::Write(nodes::Action{.evidence = true, .diagnosed_ns = 0, .stacks = {}}));
     nodes::VerdictBroadcast word;
     word.revision = word.verdicts = said_;
     word.limits = {1, 2};
     word.longest_wait_ns = 1'000'000'000'000;
     word.stands = true;
-    word.judged_ns = Monotonic();
+    word.diagnosed_ns = Monotonic();
     word.hub_host = "host of a stranger";
     diagnosis::Finding finding;
     finding.kind = diagnosis::Kind::kDeadRank;

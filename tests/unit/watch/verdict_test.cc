@@ -21,7 +21,7 @@ Diagnosis With(Kind kind, Certainty certainty, std::vector<int> culprits, std::u
   diagnosis.findings.push_back(finding);
   return diagnosis;
 }
-std::optional<Standing> After(const Diagnosis& diagnosis) { return StandingOf(diagnosis.findings.front()); }
+std::optional<PublishedVerdict> After(const Diagnosis& diagnosis) { return PublishedFrom(diagnosis.findings.front()); }
 
 const Diagnosis kHealthy;
 

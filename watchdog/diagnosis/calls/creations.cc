@@ -35,7 +35,7 @@ Creation CreationOf(const reader::Call& call) {
   return {operation, (call.flags & format::kPersisting) != 0 ? 0 : call.count};
 }
 
-std::uint32_t AgreedOf(const reader::Call& call) {
+std::uint32_t ArgumentsHash(const reader::Call& call) {
   return HasOrdinal(call) && !MakesWindowOrFile(call.function) ? call.signature : 0;
 }
 

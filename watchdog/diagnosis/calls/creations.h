@@ -20,6 +20,6 @@ struct Creation {
 };
 Creation CreationOf(const reader::Call& call);
 // A hash of the arguments in which all ranks must agree, 0: none are known, or this rank need not.
-std::uint32_t AgreedOf(const reader::Call& call);
+std::uint32_t ArgumentsHash(const reader::Call& call);
 
 }  // namespace ncclwatch::diagnosis

@@ -99,7 +99,7 @@ History HistoryOf(const View& view, const Node& node) {
   const reader::BoxImage& box = *view.process(node).box;
   const std::unordered_map<std::uint64_t, std::uint64_t> ids = IdsOf(view, node);
   History history;
-  history.whole = box.first_slot == 0 && box.torn == 0 && !box.told;
+  history.whole = box.first_slot == 0 && box.torn == 0 && !box.from_summary;
   const auto add = [&](const std::vector<Call>& calls) {
     for (const Call& call : calls) {
       if (IsError(call) || (!IsMessage(call) && !functions::IsCollective(call.function))) continue;

@@ -215,7 +215,7 @@ bool IsVerdictOfItsOwn(const View& view, const Death& death) {
          HasLeftFinalize(*process.box) && death.said.nothing();
 }
 
-std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
+std::optional<Certainty> CertaintyOfDeath(const View& view, const Death& death) {
   const Process& process = view.processes[death.process];
   const ProcessOutcome& outcome = process.outcome;
   const bool waited = !death.waits.empty();
@@ -238,7 +238,7 @@ std::optional<Certainty> JudgeDeath(const View& view, const Death& death) {
   if (of_an_error && BlamesSomebodyElse(view, process, death.said)) return Certainty::kLikely;
   if (HadWaitedForTheUnseen(view, process)) return Certainty::kLikely;
   // Known by its node's summaries alone: it may have ended over an error that another rank is to blame for.
-  if (process.box->told && outcome.status) return Certainty::kLikely;
+  if (process.box->from_summary && outcome.status) return Certainty::kLikely;
   if (outcome.violent() || outcome.orderly()) return FirstOfTheKilled(view, death);
   // How it ended is not known: perhaps somebody ends the whole job.
   if (death.blamed) return Certainty::kLikely;

@@ -33,6 +33,6 @@ std::vector<Death> Deaths(const View& view, const WaitGraph& graph);
 // NCCL told it that a peer is gone: perhaps one whose end nobody here has seen.
 bool BlamesSomebodyElse(const View& view, const Process& process, const DeathCause& said);
 // None: no fault, or not yet to be judged.
-std::optional<Certainty> JudgeDeath(const View& view, const Death& death);
+std::optional<Certainty> CertaintyOfDeath(const View& view, const Death& death);
 
 }  // namespace ncclwatch::diagnosis

@@ -42,7 +42,7 @@ struct Seen {
 struct SeenCreation {
   std::uint64_t ordinal = UINT64_MAX;
   Creation creation;
-  std::uint32_t agreed = 0;  // AgreedOf() it, of the first member that has one
+  std::uint32_t arguments = 0;  // ArgumentsHash() of the first member that has one
 };
 constexpr std::size_t kCreations = 64;  // remembered for a communicator, a power of two
 
@@ -247,12 +247,12 @@ void LiveCompare::State::SeeCreation(const Call& call, CommState* comm) {
   if (comm->creations.empty()) comm->creations.resize(kCreations);
   SeenCreation& seen = comm->creations[call.position & (kCreations - 1)];
   const Creation creation = CreationOf(call);
-  const std::uint32_t agreed = AgreedOf(call);
-  if (seen.ordinal == UINT64_MAX || seen.ordinal < call.position) seen = {call.position, creation, agreed};
+  const std::uint32_t arguments = ArgumentsHash(call);
+  if (seen.ordinal == UINT64_MAX || seen.ordinal < call.position) seen = {call.position, creation, arguments};
   if (seen.ordinal != call.position) return;
-  if (!(seen.creation == creation) || (seen.agreed != 0 && agreed != 0 && seen.agreed != agreed))
+  if (!(seen.creation == creation) || (seen.arguments != 0 && arguments != 0 && seen.arguments != arguments))
     Differs(What::kDifferentCreation, creation.collectives, comm);
-  if (seen.agreed == 0) seen.agreed = agreed;
+  if (seen.arguments == 0) seen.arguments = arguments;
 }
 
 // True: stop here and look again at the next poll. Never twice for one slot: its writer may have died half way.

@@ -196,8 +196,8 @@ bool IsAlone(const Member& member, const Call& receive) {
 
 }  // namespace
 
-// Open receives take messages in the order in which they were posted. Of one from anybody it is open what it got: what
-// it may have got is not held up, and is there for others all the same.
+// Open receives take messages in the order in which they were posted. What an open wildcard receive got is not known:
+// what it may have got is not held up, and is there for others all the same.
 void Channels::Claim(const View& view, int comm) {
   for (const Member& member : view.comms[comm].members) {
     // A message that a probe has taken and nobody has received so far, if there is one.
@@ -217,15 +217,15 @@ void Channels::Claim(const View& view, int comm) {
         });
       }
       if (!IsOpen(*receive)) continue;
-      const bool anybody = (receive->flags & format::kAnySource) != 0;
+      const bool wildcard = (receive->flags & format::kAnySource) != 0;
       ForEachTaken(comm, member, *receive, [&](const Call* send) {
         claims_.try_emplace(receive, send);
-        if (!anybody && IsAlone(member, *receive)) {
+        if (!wildcard && IsAlone(member, *receive)) {
           Channel& channel = channels_[{comm, static_cast<std::uint32_t>(receive->root), member.comm->rank}];
           if (channel.known && !channel.lossy) channel.claimed.emplace_back(send, receive);
         }
-        (anybody ? wanted_ : claimed_).insert(send);
-        return anybody;
+        (wildcard ? wanted_ : claimed_).insert(send);
+        return wildcard;
       });
     }
     for (const Call* probe : member.probes) {

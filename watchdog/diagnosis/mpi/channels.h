@@ -55,7 +55,7 @@ class Channels {
   std::unordered_set<int> unseen_;                             // processes
   std::map<const reader::Call*, const reader::Call*> claims_;  // by receive
   std::unordered_set<const reader::Call*> claimed_;            // sends, by a receive from their sender
-  std::unordered_set<const reader::Call*> wanted_;             // sends, by a receive from anybody
+  std::unordered_set<const reader::Call*> wanted_;             // sends, by a wildcard receive
   std::unordered_set<const reader::Call*> held_;               // sends, by a matched probe
 };
 

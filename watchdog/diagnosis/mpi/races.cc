@@ -17,16 +17,16 @@ using reader::Call;
 constexpr std::uint64_t kMostCost = 20'000'000;  // some seconds at the worst; what is beyond is not looked at
 constexpr std::size_t kMostTaken = 64;           // receives before one that waits
 
-bool FromAnybody(const Call& call) { return (call.flags & format::kAnySource) != 0; }
+bool IsWildcard(const Call& call) { return (call.flags & format::kAnySource) != 0; }
 
-bool AnyFromAnybody(const View& view) {
+bool AnyWildcardReceive(const View& view) {
   for (const CommView& comm : view.comms) {
     if (!comm.comparable || !SpeaksMpi(comm)) continue;
     for (const Member& member : comm.members) {
       for (const Call* call : member.messages)
-        if (FromAnybody(*call)) return true;
+        if (IsWildcard(*call)) return true;
       for (const Call* probe : member.probes)
-        if (FromAnybody(*probe)) return true;
+        if (IsWildcard(*probe)) return true;
     }
   }
   return false;
@@ -41,7 +41,7 @@ std::int64_t KnownSince(const Process& process) {
   return since;
 }
 
-// Messages from anybody into receives that are all alike: whichever comes first.
+// Messages from any source into receives that are all alike: whichever comes first.
 bool AllAlike(const Inbox& inbox) {
   for (const auto& [from, messages] : inbox.from)
     if (std::any_of(messages.begin(), messages.end(), [](const Message& message) { return message.delivery < 0; }))
@@ -87,7 +87,7 @@ bool MayChoose(const Delivery& delivery, std::uint64_t other) {
   return !WasCalledBefore(delivery, other);
 }
 
-// It does, by what it has done elsewhere: who was taken by the receive from anybody is left out of the receives that
+// It does, by what it has done elsewhere: who was taken by the wildcard receive is left out of the receives that
 // follow, which name all others.
 bool Chooses(const Inbox& inbox, int taken, int other) {
   const std::uint64_t site = inbox.deliveries[taken].receive->site, later_site = inbox.deliveries[other].receive->site;
@@ -126,7 +126,7 @@ bool Races::Spent() const { return cost_ + (order_ ? order_->cost() : 0) > kMost
 bool Races::Prepare() {
   if (prepared_) return usable_;
   prepared_ = true;
-  if (!AnyFromAnybody(view_) || std::any_of(view_.processes.begin(), view_.processes.end(), HasIncompleteHistory))
+  if (!AnyWildcardReceive(view_) || std::any_of(view_.processes.begin(), view_.processes.end(), HasIncompleteHistory))
     return false;
   if (std::ssize(view_.nodes) < view_.expected) return false;
   for (const Process& process : view_.processes) known_since_ns_ = std::max(known_since_ns_, KnownSince(process));
@@ -251,7 +251,7 @@ bool Races::Ordered(const Inbox& inbox, const Delivery& taken, const Member& sen
 }
 
 std::optional<Race> Races::Behind(int comm, const Member& member, const Call& waiting) {
-  if (FromAnybody(waiting) || waiting.root < 0 || !Prepare()) return std::nullopt;
+  if (IsWildcard(waiting) || waiting.root < 0 || !Prepare()) return std::nullopt;
   const auto inbox = std::find_if(inboxes_.all.begin(), inboxes_.all.end(),
                                   [&](const Inbox& one) { return one.comm == comm && one.receiver == &member; });
   if (inbox == inboxes_.all.end()) return std::nullopt;
@@ -275,7 +275,7 @@ std::optional<Race> Races::Behind(int comm, const Member& member, const Call& wa
 }
 
 std::optional<Race> Races::BehindBoth(int comm, const Member& member, const Call& waiting) {
-  if (FromAnybody(waiting) || waiting.root < 0 || !Prepare()) return std::nullopt;
+  if (IsWildcard(waiting) || waiting.root < 0 || !Prepare()) return std::nullopt;
   const auto in_vain = [&](const Call* call) {
     return IsReceive(*call) && IsOpen(*call) && call->BlocksCaller() && channels_->ClaimOf(call) == nullptr;
   };
@@ -288,7 +288,7 @@ std::optional<Race> Races::BehindBoth(int comm, const Member& member, const Call
     if (Takes(waiting, sender, send->tag)) wanted.push_back(send);
   if (wanted.size() != 1) return std::nullopt;
   for (const Call* first : member.messages) {
-    if (first->slot >= waiting.slot || !IsReceive(*first) || !IsOpen(*first) || !FromAnybody(*first)) continue;
+    if (first->slot >= waiting.slot || !IsReceive(*first) || !IsOpen(*first) || !IsWildcard(*first)) continue;
     if (!Takes(*first, sender, wanted.front()->tag)) continue;
     for (const auto& [key, other] : channels_->all()) {
       const auto [of_comm, from, to] = key;

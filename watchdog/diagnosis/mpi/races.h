@@ -1,4 +1,4 @@
-// Receives from anybody that another message could have met, where that would have changed what follows. That workers'
+// Wildcard receives that another message could have met, where that would have changed what follows. That workers'
 // answers may come in any order is how such receives are meant: it is a race only if with the other message some
 // receive would have waited for ever, or got what does not fit it, or if the other message was never received.
 #pragma once
@@ -38,7 +38,7 @@ class Races {
 
   // Once all have called MPI_Finalize: the first race of each receiver on each communicator.
   std::vector<Race> OfEndedJob();
-  // What a rank waits for in this receive or probe, which names its sender, an earlier receive from anybody has taken.
+  // What a rank waits for in this receive or probe, which names its sender, an earlier wildcard receive has taken.
   std::optional<Race> Behind(int comm, const Member& member, const reader::Call& waiting);
   // The same where the two are waited for together, and it is not told yet what the first has got: a rank that stands
   // still although there is a message for each.

@@ -5,10 +5,10 @@
 
 namespace ncclwatch::diagnosis {
 
-bool MajorityIsFinal(std::vector<std::size_t> spoke, std::size_t all) {
-  std::sort(spoke.rbegin(), spoke.rend());
-  const std::size_t sum = std::accumulate(spoke.begin(), spoke.end(), std::size_t{0});
-  return sum >= all || (spoke.size() > 1 && spoke[0] - spoke[1] > all - sum);
+bool MajorityIsFinal(std::vector<std::size_t> votes, std::size_t all) {
+  std::sort(votes.rbegin(), votes.rend());
+  const std::size_t sum = std::accumulate(votes.begin(), votes.end(), std::size_t{0});
+  return sum >= all || (votes.size() > 1 && votes[0] - votes[1] > all - sum);
 }
 
 std::optional<Certainty> ByTime(const View& view, std::int64_t stalled_ns) {

@@ -196,7 +196,7 @@ std::vector<Finding> FindDeaths(const Facts& facts) {
   Certainty early_certainty = Certainty::kLikely;
   bool launcher_kills = false;
   for (const Death& death : deaths) {
-    const std::optional<Certainty> certainty = JudgeDeath(view, death);
+    const std::optional<Certainty> certainty = CertaintyOfDeath(view, death);
     const Process& process = view.processes[death.process];
     launcher_kills |= IsVerdictOfItsOwn(view, death);
     if (launcher_kills && process.outcome.signal == SIGKILL) continue;

@@ -221,7 +221,7 @@ bool IsPolling(const Call& call) {
 
 std::string WhereText(const View& view, const Node& node) {
   const Process& process = view.process(node);
-  if (node.last == nullptr && process.box->told) return "its last call was not known here at that moment";
+  if (node.last == nullptr && process.box->from_summary) return "its last call was not known here at that moment";
   if (node.last == nullptr) return fmt::format("its {} holds no call", SourceText(view));
   const Call& call = *node.last;
   std::string text = CallText(call);

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "watchdog/diagnosis/calls/creations.h"
-#include "watchdog/diagnosis/deaths/standing.h"
+#include "watchdog/diagnosis/deaths/not_running.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/rules/rules.h"
 #include "watchdog/diagnosis/view/mpi_traits.h"
@@ -137,9 +137,9 @@ void NameStandstill(const View& view, const std::vector<MissingRank>& absentees,
   std::optional<StopReason> first;
   for (const MissingRank& absentee : absentees) {
     if (absentee.node < 0) return;
-    const std::optional<StopReason> standing = NotRunning(view, view.process(view.nodes[absentee.node]));
-    if (!standing || (first && standing->kind != first->kind)) return;
-    if (!first) first = standing;
+    const std::optional<StopReason> reason = NotRunning(view, view.process(view.nodes[absentee.node]));
+    if (!reason || (first && reason->kind != first->kind)) return;
+    if (!first) first = reason;
   }
   const Process& process = view.process(view.nodes[absentees.front().node]);
   finding->kind = first->kind;

@@ -246,18 +246,18 @@ std::optional<std::uint64_t> ChainOver(const Member& member, std::uint64_t calls
 
 // How many are on each side, those too whose call is lost, or was not fetched from their node: an equal chain over all
 // their calls means the same call there.
-std::vector<std::size_t> Spoke(const CommView& comm, const Difference& difference) {
-  std::vector<std::size_t> spoke;
+std::vector<std::size_t> VotesPerSide(const CommView& comm, const Difference& difference) {
+  std::vector<std::size_t> votes;
   std::vector<bool> seen(comm.members.size());
   for (const Side& side : difference.sides) {
-    spoke.push_back(side.members.size());
+    votes.push_back(side.members.size());
     for (const int m : side.members) seen[static_cast<std::size_t>(m)] = true;
   }
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> side_of;  // entered, chain: most stand together
   for (std::size_t m = 0; m < comm.members.size(); ++m) {
     const reader::Communicator& unseen = *comm.members[m].comm;
     if (seen[m] || unseen.entered <= difference.position || unseen.chain == 0) continue;  // 0: was not told
-    const auto [known, fresh] = side_of.try_emplace({unseen.entered, unseen.chain}, spoke.size());
+    const auto [known, fresh] = side_of.try_emplace({unseen.entered, unseen.chain}, votes.size());
     for (std::size_t i = 0; fresh && i < difference.sides.size(); ++i) {
       const std::vector<int>& members = difference.sides[i].members;
       if (std::any_of(members.begin(), members.end(), [&](int other) {
@@ -265,9 +265,9 @@ std::vector<std::size_t> Spoke(const CommView& comm, const Difference& differenc
           }))
         known->second = i;
     }
-    if (known->second < spoke.size()) ++spoke[known->second];
+    if (known->second < votes.size()) ++votes[known->second];
   }
-  return spoke;
+  return votes;
 }
 
 Finding Explain(const View& view, const CommView& comm, const Difference& difference) {
@@ -277,7 +277,7 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   // Of calls that are lost nobody knows whether they had parted already, and how. And a name that only habit gives is
   // never certain, though that the calls differ is; nor are sides of which those who have not come, or died on their
   // way, could say which one is odd.
-  const bool decided = !blame.by_history && MajorityIsFinal(Spoke(comm, difference), comm.size);
+  const bool decided = !blame.by_history && MajorityIsFinal(VotesPerSide(comm, difference), comm.size);
   finding.certainty =
       difference.surely_first && decided && !OnlyByName(difference) ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, Culprits(view, comm, difference, blame), &finding);

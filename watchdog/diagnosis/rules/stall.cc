@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "watchdog/diagnosis/deaths/last_words.h"
-#include "watchdog/diagnosis/deaths/standing.h"
+#include "watchdog/diagnosis/deaths/not_running.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/rules/rules.h"
 #include "watchdog/diagnosis/view/mpi_traits.h"
@@ -86,10 +86,10 @@ const Call* InsideOf(const View& view, const Suspect& suspect) {
 
 void ChooseKind(const View& view, Suspect* suspect) {
   const Process& process = view.process(view.nodes[suspect->node]);
-  if (const std::optional<StopReason> standing = NotRunning(view, process)) {
-    suspect->kind = standing->kind;
-    suspect->certainty = std::min(suspect->certainty, standing->at_most);
-    suspect->standing = standing->text;
+  if (const std::optional<StopReason> reason = NotRunning(view, process)) {
+    suspect->kind = reason->kind;
+    suspect->certainty = std::min(suspect->certainty, reason->at_most);
+    suspect->standing = reason->text;
     return;
   }
   const DeathCause said = ExplainDeath(process);

@@ -39,8 +39,8 @@ bool AllFinalized(const View& view) {
 
 bool HasIncompleteHistory(const Process& process) {
   const reader::BoxImage& box = *process.box;
-  return box.dump || box.told || !box.watching || box.torn > 0 || box.communicators_lost > 0 || box.peers_lost > 0 ||
-         !OneThread(process);
+  return box.dump || box.from_summary || !box.watching || box.torn > 0 || box.communicators_lost > 0 ||
+         box.peers_lost > 0 || !OneThread(process);
 }
 
 bool AllKnown(const Member& member) {

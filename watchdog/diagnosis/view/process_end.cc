@@ -38,7 +38,7 @@ const reader::Call* AbortOf(const reader::BoxImage& box) {
 }
 
 bool IsBetweenInitAndFinalize(const reader::BoxImage& box) {
-  if (box.told) return false;  // the summary may be older than its MPI_Finalize
+  if (box.from_summary) return false;  // the summary may be older than its MPI_Finalize
   const bool speaks = std::any_of(box.communicators.begin(), box.communicators.end(), [](const auto& comm) {
     return (comm.flags & format::kCommMpi) != 0 && comm.state != CommunicatorState::kFailed;
   });

@@ -50,18 +50,18 @@ struct StopReason {
   bool goes_on = false;  // MPI: from a collective in which it has nothing to wait for before all have come to it
 };
 
-StopReason StandingOf(const View& view, const Member& member) {
-  StopReason standing;
+StopReason StopReasonOf(const View& view, const Member& member) {
+  StopReason reason;
   const Process& process = view.process(member);
-  standing.entered = member.entered;
-  standing.unfinished = view.Unfinished(member);
-  const Call* call = member.Kept(standing.unfinished);  // what was left out is over
-  standing.known = call != nullptr && member.Outstanding(*call);
-  standing.gone = process.outcome.gone();
-  standing.held = process.outcome.held();
-  standing.goes_on = (member.comm->flags & format::kCommMpi) != 0;
-  standing.left = !member.alive_in() && member.comm->state != format::CommunicatorState::kInitializing;
-  return standing;
+  reason.entered = member.entered;
+  reason.unfinished = view.Unfinished(member);
+  const Call* call = member.Kept(reason.unfinished);  // what was left out is over
+  reason.known = call != nullptr && member.Outstanding(*call);
+  reason.gone = process.outcome.gone();
+  reason.held = process.outcome.held();
+  reason.goes_on = (member.comm->flags & format::kCommMpi) != 0;
+  reason.left = !member.alive_in() && member.comm->state != format::CommunicatorState::kInitializing;
+  return reason;
 }
 
 std::uint64_t WaitsAt(const StopReason& waiter, const StopReason& other) {
@@ -101,7 +101,7 @@ class Collectives {
  public:
   Collectives(const View& view, int comm_index, std::uint64_t explained_from, WaitGraph* graph)
       : view_(view), comm_index_(comm_index), comm_(view.comms[comm_index]), from_(explained_from), graph_(graph) {
-    for (const Member& member : comm_.members) standings_.push_back(StandingOf(view, member));
+    for (const Member& member : comm_.members) stop_reasons_.push_back(StopReasonOf(view, member));
     SortMembers();
   }
 
@@ -127,20 +127,20 @@ class Collectives {
     const bool complete = SpeaksMpi(comm_) && comm_.size > 0 && std::cmp_greater_equal(known, comm_.size);
     const auto belongs = [&](std::size_t i) { return !complete || comm_.members[i].rank_known(); };
     std::uint64_t hindmost = kNone;
-    for (std::size_t i = 0; i < standings_.size(); ++i)
-      if (belongs(i)) hindmost = std::min(hindmost, standings_[i].entered);
-    for (std::size_t i = 0; i < standings_.size(); ++i) {
+    for (std::size_t i = 0; i < stop_reasons_.size(); ++i)
+      if (belongs(i)) hindmost = std::min(hindmost, stop_reasons_[i].entered);
+    for (std::size_t i = 0; i < stop_reasons_.size(); ++i) {
       if (!belongs(i)) continue;
-      const StopReason& standing = standings_[i];
+      const StopReason& reason = stop_reasons_[i];
       const int m = static_cast<int>(i);
-      if (standing.gone || standing.held)
+      if (reason.gone || reason.held)
         still_.push_back(m);
-      else if (standing.entered == hindmost)
+      else if (reason.entered == hindmost)
         behind_.push_back(m);
       if (!MayWait(view_, comm_.members[i])) continue;
       waiters_.push_back(m);
-      if (standing.entered > hindmost) ahead_.push_back(m);
-      if (standing.entered > from_) graph_->blocked[comm_.members[i].node] = true;
+      if (reason.entered > hindmost) ahead_.push_back(m);
+      if (reason.entered > from_) graph_->blocked[comm_.members[i].node] = true;
     }
     // Those who went first are what the others wait for. The last to arrive tells since when all wait.
     std::stable_sort(still_.begin(), still_.end(), [&](int a, int b) {
@@ -162,7 +162,7 @@ class Collectives {
   std::vector<int> SourcesBehind(int m) const {
     std::vector<int> behind;
     const Member& member = comm_.members[m];
-    const Call* call = SpeaksMpi(comm_) && !HasTwoGroups(comm_) ? member.At(standings_[m].unfinished) : nullptr;
+    const Call* call = SpeaksMpi(comm_) && !HasTwoGroups(comm_) ? member.At(stop_reasons_[m].unfinished) : nullptr;
     if (call == nullptr) return behind;
     for (const std::uint32_t rank : SourcesOf(member, *call)) {
       const Member* source = comm_.OfRank(rank);
@@ -176,7 +176,7 @@ class Collectives {
     const Member& member = comm_.members[m];
     const Member& other = comm_.members[o];
     if (other.node == member.node) return false;
-    const std::uint64_t position = WaitsAt(standings_[m], standings_[o]);
+    const std::uint64_t position = WaitsAt(stop_reasons_[m], stop_reasons_[o]);
     if (position == kNone || position >= from_) return false;
     Wait wait = InCollective(view_, comm_, comm_index_, m, position);
     if (wait.call != nullptr && wait.call->wait_any) return false;  // MPI_Waitany: something else may come first
@@ -192,7 +192,7 @@ class Collectives {
   const CommView& comm_;
   const std::uint64_t from_;
   WaitGraph* const graph_;
-  std::vector<StopReason> standings_;
+  std::vector<StopReason> stop_reasons_;
   std::vector<int> waiters_, ahead_;  // members that may wait at all; those that have come further than the hindmost
   std::vector<int> still_, behind_;   // gone or held; the hindmost of the others
 };

@@ -118,7 +118,7 @@ class Kernels {
 
   // Both count their messages from the first one on: the numbers tell which belong together.
   bool Counted(const Kernel& kernel, const Member& other) const {
-    return !view_.process(view_.nodes[kernel.node]).box->told && !view_.process(other).box->told;
+    return !view_.process(view_.nodes[kernel.node]).box->from_summary && !view_.process(other).box->from_summary;
   }
 
   void Close(const std::vector<std::size_t>& kernels) {

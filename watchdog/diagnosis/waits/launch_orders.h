@@ -1,4 +1,4 @@
-// In which order the ranks have launched what their GPUs have not finished, and the circles in that.
+// In which order the ranks have launched what their GPUs have not finished, and the cycles in that.
 #pragma once
 
 #include <compare>

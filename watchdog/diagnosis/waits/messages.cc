@@ -49,7 +49,7 @@ class Messages {
     const MessageCounts* counts = counts_.Of(peer, member.comm->rank);
     // A count that found no room says nothing; then nobody is said to wait.
     const reader::BoxImage& box = *view_.process(peer).box;
-    if (counts == nullptr) return box.peers_lost > 0 || box.told;
+    if (counts == nullptr) return box.peers_lost > 0 || box.from_summary;
     return (call.function == Function::ncclSend ? counts->receives : counts->sends) > call.position;
   }
 

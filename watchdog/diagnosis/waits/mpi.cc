@@ -106,23 +106,23 @@ class Messages {
     const CommView& comm = view_.comms[comm_index];
     const Member& member = comm.members[member_index];
     if (!IsOpen(call) || IsMatched(call.function)) return;
-    const bool anybody = (call.flags & format::kAnySource) != 0;
+    const bool wildcard = (call.flags & format::kAnySource) != 0;
     if (channels_.ClaimOf(&call) != nullptr) {
-      const Member* from = anybody || call.root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call.root));
+      const Member* from = wildcard || call.root < 0 ? nullptr : comm.OfRank(static_cast<std::uint32_t>(call.root));
       if (from != nullptr && from->node >= 0) graph_->met[&call] = {from->node};
       return;
     }
     const auto may_send = [&](const Member& other) {
-      if (anybody) return !HasLeft(other);
+      if (wildcard) return !HasLeft(other);
       return other.rank_known() && other.comm->rank == static_cast<std::uint32_t>(call.root);
     };
-    if (anybody && (comm.members.size() < comm.size || AnotherThreadIsFree(view_.process(member), call))) return;
+    if (wildcard && (comm.members.size() < comm.size || AnotherThreadIsFree(view_.process(member), call))) return;
     for (const Member& other : comm.members)
       if (may_send(other) && Unclear(comm_index, other, member)) return;
     for (const Member& other : comm.members)
       if (may_send(other))
         AddWait(comm_index, member_index, call, other,
-                anybody ? NewChoice(member.node, call) : ChoiceOf(member.node, call));
+                wildcard ? NewChoice(member.node, call) : ChoiceOf(member.node, call));
   }
 
   // A thread of its own that calls MPI and is in no call: what serves others is stopped by a message to oneself.
@@ -190,12 +190,12 @@ class Messages {
   // Who waits for a message of its own in a blocking call does not come to the other half of it, if nobody else could
   // send it, or take it.
   bool IsAloneWith(int comm_index, const Member& member, const Call& call) const {
-    const bool anybody = (call.flags & format::kAnySource) != 0 && view_.comms[comm_index].size > 1;
+    const bool wildcard = (call.flags & format::kAnySource) != 0 && view_.comms[comm_index].size > 1;
     const bool polls = call.polled || (call.flags & format::kPolls) != 0;
-    return !anybody && !polls && !call.wait_any && OneThread(view_.process(member));
+    return !wildcard && !polls && !call.wait_any && OneThread(view_.process(member));
   }
 
-  // All requests of one MPI_Waitany are one choice; so are all that a receive from anybody may come from.
+  // All requests of one MPI_Waitany are one choice; so are all that a wildcard receive may come from.
   int ChoiceOf(int node, const Call& call) {
     if (!call.wait_any) return -1;
     const auto [found, fresh] = of_waiter_.try_emplace({node, call.waiter}, next_choice_);

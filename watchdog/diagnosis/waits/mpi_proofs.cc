@@ -160,7 +160,7 @@ Proofs::Among Proofs::Shrunk(const std::function<bool(int, const Among&)>& stays
   return left;
 }
 
-std::vector<const Wait*> Proofs::Circle(Rule counts) const {
+std::vector<const Wait*> Proofs::Cycle(Rule counts) const {
   const Among left = Shrunk([&](int node, const Among& others) {
     return std::any_of(graph_.out[node].begin(), graph_.out[node].end(),
                        [&](int index) { return (this->*counts)(graph_.waits[index], others); });
@@ -169,14 +169,14 @@ std::vector<const Wait*> Proofs::Circle(Rule counts) const {
                            [&](const Wait& wait) { return (this->*counts)(wait, left); });
 }
 
-std::vector<const Wait*> Proofs::Circle() const {
-  const std::vector<const Wait*> proven = Circle(&Proofs::Binds);
-  return proven.empty() ? Circle(&Proofs::MayHold) : proven;
+std::vector<const Wait*> Proofs::Cycle() const {
+  const std::vector<const Wait*> proven = Cycle(&Proofs::Binds);
+  return proven.empty() ? Cycle(&Proofs::MayHold) : proven;
 }
 
-bool Proofs::IsClosed(const std::vector<const Wait*>& circle) const {
+bool Proofs::IsClosed(const std::vector<const Wait*>& cycle) const {
   const Among stuck = Shrunk([&](int node, const Among& others) { return NeverGoesOn(node, others); });
-  return std::all_of(circle.begin(), circle.end(),
+  return std::all_of(cycle.begin(), cycle.end(),
                      [&](const Wait* wait) { return stuck.nodes.contains(wait->waiter) && Binds(*wait, stuck); });
 }
 

@@ -24,10 +24,10 @@ class Proofs {
  public:
   Proofs(const View& view, const WaitGraph& graph, const std::vector<int>& nodes);
 
-  // Waits along a circle of the nodes: such as are proven, else such as may hold. Empty: neither exists.
-  std::vector<const Wait*> Circle() const;
-  // It is proven that none of the circle ever goes on, whatever others do.
-  bool IsClosed(const std::vector<const Wait*>& circle) const;
+  // Waits along a cycle of the nodes: such as are proven, else such as may hold. Empty: neither exists.
+  std::vector<const Wait*> Cycle() const;
+  // It is proven that none of the cycle ever goes on, whatever others do.
+  bool IsClosed(const std::vector<const Wait*>& cycle) const;
 
  private:
   // Nodes, and the groups of calls of which one leads elsewhere.
@@ -44,7 +44,7 @@ class Proofs {
   bool Binds(const Wait& wait, const Among& others) const;
   bool NeverGoesOn(int node, const Among& others) const;
   Among Shrunk(const std::function<bool(int, const Among&)>& stays) const;
-  std::vector<const Wait*> Circle(Rule counts) const;
+  std::vector<const Wait*> Cycle(Rule counts) const;
 
   const View& view_;
   const WaitGraph& graph_;

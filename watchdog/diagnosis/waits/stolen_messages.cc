@@ -80,17 +80,17 @@ Wait WaitOf(const View& view, int comm_index, const Member& member, const Call& 
   return wait;
 }
 
-// What the receives from anybody have not taken waits for them.
+// What the wildcard receives have not taken waits for them.
 std::vector<Wait> SendsTo(const View& view, const Channels& channels, const std::vector<Served>& served) {
   std::vector<Wait> waits;
   std::set<const Call*> told;
-  for (const Served& anybody : served) {
-    if ((anybody.receive->flags & format::kAnySource) == 0) continue;
+  for (const Served& wildcard : served) {
+    if ((wildcard.receive->flags & format::kAnySource) == 0) continue;
     for (const auto& [key, channel] : channels.all()) {
       const auto [comm, sender, receiver] = key;
-      if (comm != anybody.comm || channel.receiver != anybody.member || channel.sender == nullptr) continue;
+      if (comm != wildcard.comm || channel.receiver != wildcard.member || channel.sender == nullptr) continue;
       for (const Call* send : channel.under_way)
-        if (send->BlocksCaller() && !send->wait_any && MustWait(*send) && Takes(*anybody.receive, sender, send->tag) &&
+        if (send->BlocksCaller() && !send->wait_any && MustWait(*send) && Takes(*wildcard.receive, sender, send->tag) &&
             told.insert(send).second)
           waits.push_back(WaitOf(view, comm, *channel.sender, *send));
     }
@@ -99,7 +99,7 @@ std::vector<Wait> SendsTo(const View& view, const Channels& channels, const std:
 }
 
 // The node comes back to itself, by whichever of the waits.
-bool IsInCircle(const std::vector<Wait>& waits, int node) {
+bool IsInCycle(const std::vector<Wait>& waits, int node) {
   std::set<int> seen;
   for (const Wait& wait : waits)
     if (wait.waiter == node) seen.insert(wait.other);
@@ -145,7 +145,7 @@ void AddStolenMessages(const View& view, const Channels& channels, WaitGraph* gr
     const std::size_t before = graph->waits.size();
     graph->waits.insert(graph->waits.end(), around.begin(), around.end());
     // Else the rank itself is the one that holds up others.
-    if (!IsInCircle(graph->waits, node)) graph->waits.resize(before);
+    if (!IsInCycle(graph->waits, node)) graph->waits.resize(before);
   }
 }
 

@@ -1,5 +1,5 @@
 // Edges of the wait-for graph for a rank that stands in a wait although there is a message for each of its receives:
-// one from anybody has taken what a later one needs, which names its sender. Which message a receive has got is told
+// a wildcard receive has taken what a later one needs, which names its sender. Which message a receive has got is told
 // only when its wait is over, so that this is known by time alone.
 #pragma once
 

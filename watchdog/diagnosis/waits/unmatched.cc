@@ -14,7 +14,7 @@ using reader::Call;
 
 bool Counts(const View& view, const Member& member) {
   const reader::BoxImage& box = *view.process(member).box;
-  return box.peers_lost == 0 && !box.told && !box.dump && member.node >= 0;
+  return box.peers_lost == 0 && !box.from_summary && !box.dump && member.node >= 0;
 }
 
 bool IsOf(const Call& call, bool send, std::uint32_t peer) {

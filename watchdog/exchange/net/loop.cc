@@ -58,7 +58,7 @@ void Loop::FlushAll() {
 void Loop::Wait(std::int64_t most_ns) {
   FlushAll();
   std::array<epoll_event, 256> events;
-  // Rounded up: a time that is not over yet would be looked at in a circle.
+  // Rounded up: a time that is not over yet would be looked at in a busy loop.
   const std::int64_t most_ms = std::clamp<std::int64_t>((most_ns + 999'999) / 1'000'000, 0, 60'000);
   const int ready = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), static_cast<int>(most_ms));
   batch_.clear();

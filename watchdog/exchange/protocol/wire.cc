@@ -104,36 +104,36 @@ std::optional<Redirect> Redirect::Decode(std::string_view payload) {
   return elsewhere;
 }
 
-std::string Line::Encode() const {
+std::string SuccessionList::Encode() const {
   std::string out;
   Writer writer(&out);
-  writer.Put(term).Put(ping_ms).Put(static_cast<std::uint8_t>(std::min(heirs.size(), kMost)));
-  for (std::size_t i = 0; i < std::min(heirs.size(), kMost); ++i) {
-    writer.Put(heirs[i].order);
-    Put(&writer, heirs[i].at);
-    writer.PutText(heirs[i].node).PutText(heirs[i].host);
+  writer.Put(term).Put(ping_ms).Put(static_cast<std::uint8_t>(std::min(successors.size(), kMost)));
+  for (std::size_t i = 0; i < std::min(successors.size(), kMost); ++i) {
+    writer.Put(successors[i].order);
+    Put(&writer, successors[i].at);
+    writer.PutText(successors[i].node).PutText(successors[i].host);
   }
   return out;
 }
 
-std::optional<Line> Line::Decode(std::string_view payload) {
+std::optional<SuccessionList> SuccessionList::Decode(std::string_view payload) {
   Reader reader(payload);
-  Line line;
-  line.term = reader.Get<std::uint64_t>();
-  line.ping_ms = reader.Get<std::uint32_t>();
+  SuccessionList list;
+  list.term = reader.Get<std::uint64_t>();
+  list.ping_ms = reader.Get<std::uint32_t>();
   const std::size_t count = reader.Get<std::uint8_t>();
-  if (count > kMost || line.term > kMostTerm) return std::nullopt;
+  if (count > kMost || list.term > kMostTerm) return std::nullopt;
   for (std::size_t i = 0; i < count; ++i) {
-    Successor heir;
-    heir.order = reader.Get<std::uint32_t>();
-    heir.at = GetEndpoint(&reader);
-    heir.node = Name(&reader);
-    heir.host = Name(&reader);
-    if (!reader.ok() || heir.node.empty() || heir.at.port == 0) return std::nullopt;
-    line.heirs.push_back(std::move(heir));
+    Successor successor;
+    successor.order = reader.Get<std::uint32_t>();
+    successor.at = GetEndpoint(&reader);
+    successor.node = Name(&reader);
+    successor.host = Name(&reader);
+    if (!reader.ok() || successor.node.empty() || successor.at.port == 0) return std::nullopt;
+    list.successors.push_back(std::move(successor));
   }
   if (!reader.Done()) return std::nullopt;
-  return line;
+  return list;
 }
 
 std::string Ping::Encode() const {

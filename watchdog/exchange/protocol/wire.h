@@ -13,12 +13,12 @@
 namespace ncclwatch::exchange {
 
 enum class Kind : std::uint16_t {
-  kJoin = 1,       // dialer to listener: who I am; may I be your member
-  kWelcome = 2,    // hub: you are
-  kElsewhere = 3,  // no, and there is the hub that I know; or from the hub to a member: go there
-  kYield = 4,      // hub to hub: you have the better claim, I give way
-  kLine = 5,       // hub to member: who is next in line
-  kPing = 6,       // member to hub
+  kJoin = 1,        // dialer to listener: who I am; may I be your member
+  kWelcome = 2,     // hub: you are
+  kElsewhere = 3,   // no, and there is the hub that I know; or from the hub to a member: go there
+  kYield = 4,       // hub to hub: you have the better claim, I give way
+  kSuccession = 5,  // hub to member: who is next in line
+  kPing = 6,        // member to hub
   kPong = 7,
   kLeave = 8,  // I end, in good order
   kMessage = 9,
@@ -69,13 +69,13 @@ struct Successor {
   Endpoint at;
   std::string node, host;
 };
-struct Line {
+struct SuccessionList {
   static constexpr std::size_t kMost = 16;  // all of them and the hub gone at once: the job is gone too
   std::uint64_t term = 0;
   std::uint32_t ping_ms = 0;
-  std::vector<Successor> heirs;  // first in line first
+  std::vector<Successor> successors;  // first in line first
   std::string Encode() const;
-  static std::optional<Line> Decode(std::string_view payload);
+  static std::optional<SuccessionList> Decode(std::string_view payload);
 };
 
 struct Ping {

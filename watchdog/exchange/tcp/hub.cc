@@ -79,8 +79,9 @@ void Hub::Adopt(std::unique_ptr<Connection> connection, const Join& join, std::i
                                                           context_->port, self.node, self.host.substr(0, kMaxName)}
                                                       .Encode());
   // Fresh while there are few: should this hub die in the next moment, a newcomer must know at least those before it.
-  if (by_connection_.size() <= Line::kMost || line_said_.empty()) line_said_ = CurrentLine().Encode();
-  member.connection->Send(Number(Kind::kLine), line_said_);
+  if (by_connection_.size() <= SuccessionList::kMost || succession_said_.empty())
+    succession_said_ = CurrentSuccession().Encode();
+  member.connection->Send(Number(Kind::kSuccession), succession_said_);
   ++context_->counters.joined;
   changed_ = line_stale_ = true;
   context_->mailbox->Deliver({Type::kJoined, join.node, term_, {}, Guessable(member)});
@@ -229,21 +230,21 @@ void Hub::Tick(std::int64_t now_ns) {
       Suspect(member);
   }
   if (!std::exchange(line_stale_, false)) return;
-  line_said_ = CurrentLine().Encode();
+  succession_said_ = CurrentSuccession().Encode();
   for (auto& [node, member] : members_)
-    if (member.connection) member.connection->Send(Number(Kind::kLine), line_said_);
+    if (member.connection) member.connection->Send(Number(Kind::kSuccession), succession_said_);
 }
 
-Line Hub::CurrentLine() const {
-  Line line{term_, PingMs(), {}};
+SuccessionList Hub::CurrentSuccession() const {
+  SuccessionList list{term_, PingMs(), {}};
   for (const auto& [connection, member] : by_connection_)
     if (member->second.at.port != 0 && IsThere(member->second))
-      line.heirs.push_back({member->second.order, member->second.at, member->first, member->second.host});
-  const auto most = std::min(line.heirs.size(), Line::kMost);
-  std::partial_sort(line.heirs.begin(), line.heirs.begin() + static_cast<std::ptrdiff_t>(most), line.heirs.end(),
-                    [](const Successor& a, const Successor& b) { return a.order < b.order; });
-  line.heirs.resize(most);
-  return line;
+      list.successors.push_back({member->second.order, member->second.at, member->first, member->second.host});
+  const auto most = std::min(list.successors.size(), SuccessionList::kMost);
+  std::partial_sort(list.successors.begin(), list.successors.begin() + static_cast<std::ptrdiff_t>(most),
+                    list.successors.end(), [](const Successor& a, const Successor& b) { return a.order < b.order; });
+  list.successors.resize(most);
+  return list;
 }
 
 void Hub::Dismiss(const Redirect& elsewhere) {

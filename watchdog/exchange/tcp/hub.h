@@ -40,7 +40,7 @@ class Hub final : public Connection::Owner {
 
   Claim claim() const;
   std::uint64_t term() const { return term_; }
-  Line CurrentLine() const;
+  SuccessionList CurrentSuccession() const;
   std::vector<Peer> Peers(std::int64_t now_ns) const;
   std::size_t relayed() const { return *relayed_; }  // bytes
   bool Has(const Endpoint& at) const;
@@ -89,7 +89,7 @@ class Hub final : public Connection::Owner {
   const std::shared_ptr<std::size_t> relayed_ = std::make_shared<std::size_t>(0);  // outlives the hub with its messages
   std::uint32_t next_order_ = 1;
   bool changed_ = false, line_stale_ = true;
-  std::string line_said_;
+  std::string succession_said_;
   std::int64_t due_ns_ = 0;
 };
 

@@ -20,8 +20,8 @@ std::string Memory::Encode() const {
   std::string out(kMagic);
   Writer(&out).Put(std::uint8_t{was_hub}).Put(port);
   // The same forms as on the wire.
-  const std::string elsewhere = Redirect{line.term, hub, hub_node}.Encode();
-  Writer(&out).PutText(elsewhere).PutRaw(line.Encode());
+  const std::string elsewhere = Redirect{succession.term, hub, hub_node}.Encode();
+  Writer(&out).PutText(elsewhere).PutRaw(succession.Encode());
   Writer(&out).Put(Crc32(Bytes(out)));
   return out;
 }
@@ -35,11 +35,11 @@ std::optional<Memory> Memory::Decode(std::string_view bytes) {
   memory.was_hub = reader.Get<std::uint8_t>() != 0;
   memory.port = reader.Get<std::uint16_t>();
   const std::optional<Redirect> elsewhere = Redirect::Decode(reader.GetText(255));
-  const std::optional<Line> line = reader.ok() ? Line::Decode(reader.rest()) : std::nullopt;
-  if (!elsewhere || !line) return std::nullopt;
+  const std::optional<SuccessionList> list = reader.ok() ? SuccessionList::Decode(reader.rest()) : std::nullopt;
+  if (!elsewhere || !list) return std::nullopt;
   memory.hub = elsewhere->hub;
   memory.hub_node = elsewhere->node;
-  memory.line = *line;
+  memory.succession = *list;
   return memory;
 }
 

@@ -16,7 +16,7 @@ struct Memory {
   std::uint16_t port = 0;       // where it listened
   std::optional<Endpoint> hub;  // its hub, if it was not one
   std::string hub_node;
-  Line line;
+  SuccessionList succession;
   std::string Encode() const;
   static std::optional<Memory> Decode(std::string_view bytes);
 };

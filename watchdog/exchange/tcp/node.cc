@@ -33,9 +33,9 @@ TcpNode::TcpNode(const Setup& setup, Loop* loop, Mailbox* mailbox)
   if (context_.port == 0) SayDeaf(errno);
   std::vector<Endpoint> hints;
   if (memory) {
-    term_ = memory->line.term;
-    heirs_ = memory->line.heirs;
-    heir_of_hub_ = memory->was_hub && context_.port == memory->port;
+    term_ = memory->succession.term;
+    successors_ = memory->succession.successors;
+    succeeds_own_hub_ = memory->was_hub && context_.port == memory->port;
     if (memory->hub) hints.push_back(*memory->hub);
   }
   BeginSearch(now_ns, memory ? memory->hub_node : "", std::move(hints));
@@ -98,10 +98,10 @@ void TcpNode::BecomeHub() {
 
 void TcpNode::GiveWay(const Endpoint& to, const std::string& node) {
   term_ = hub_->term();
-  heirs_ = hub_->CurrentLine().heirs;
+  successors_ = hub_->CurrentSuccession().successors;
   hub_->Dismiss({term_, to, node});
   hub_.reset();
-  heir_of_hub_ = false;
+  succeeds_own_hub_ = false;
   BeginSearch(Now(), "", {to});
   search_.told_ns = search_.since_ns;
 }
@@ -193,12 +193,12 @@ void TcpNode::PublishPeers(std::int64_t now_ns) {
   if (hub_) return context_.mailbox->PublishPeers(hub_->Peers(now_ns));
   std::vector<Peer> peers;
   if (uplink_) peers.push_back(uplink_->HubPeer(now_ns));
-  for (const Successor& heir : heirs_) {
-    if (heir.node == context_.setup.self.node || (uplink_ && heir.node == uplink_->welcome().node)) continue;
+  for (const Successor& successor : successors_) {
+    if (successor.node == context_.setup.self.node || (uplink_ && successor.node == uplink_->welcome().node)) continue;
     Peer peer;
-    peer.node = heir.node;
-    peer.host = heir.host;
-    peer.address = heir.at.ToText();
+    peer.node = successor.node;
+    peer.host = successor.host;
+    peer.address = successor.at.ToText();
     peer.connected = uplink_ != nullptr;
     peers.push_back(std::move(peer));
   }
@@ -215,7 +215,7 @@ void TcpNode::KeepMemory(std::int64_t now_ns) {
     memory.hub = uplink_->hub();
     memory.hub_node = uplink_->welcome().node;
   }
-  memory.line = hub_ ? hub_->CurrentLine() : Line{term_, 0, heirs_};
+  memory.succession = hub_ ? hub_->CurrentSuccession() : SuccessionList{term_, 0, successors_};
   std::string bytes = memory.Encode();
   if (bytes == memory_) return;
   Remember(context_.setup.directory, context_.setup.memory, memory);

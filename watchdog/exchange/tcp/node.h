@@ -77,7 +77,7 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   void OnHubLost(Uplink* uplink, const std::string& why, const std::optional<Redirect>& elsewhere) override;
   void OnHubSilent(Uplink* uplink) override;
   void OnHubHeard(Uplink* uplink) override;
-  void OnLine(const Line& line) override;
+  void OnSuccessionList(const SuccessionList& list) override;
 
   TcpContext context_;
   Acceptor acceptor_;
@@ -91,9 +91,9 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
   std::optional<AdaptiveTimeout> hub_patience_;  // with the hub before
 
   std::uint32_t searches_ = 0;
-  std::uint64_t term_ = 0;        // the latest seen, 0: never had a hub
-  std::vector<Successor> heirs_;  // the last line
-  bool heir_of_hub_ = false;      // the leader before us on this node was hub, and we listen where it did
+  std::uint64_t term_ = 0;             // the latest seen, 0: never had a hub
+  std::vector<Successor> successors_;  // the last line
+  bool succeeds_own_hub_ = false;      // the leader before us on this node was hub, and we listen where it did
   bool leaving_ = false;
   std::int64_t ticked_ns_ = 0, looked_ns_ = 0, peers_ns_ = 0, memory_ns_ = 0;
   std::string memory_;  // as it was kept last

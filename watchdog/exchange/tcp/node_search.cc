@@ -34,10 +34,10 @@ void TcpNode::LookForHub(std::int64_t now_ns) {
   std::vector<Endpoint> targets = search_.hints;
   targets.insert(targets.end(), meeting_.others().begin(), meeting_.others().end());
   // Those in line are called in time to know whether they live when they may be hub.
-  for (std::size_t i = 0; i < heirs_.size(); ++i)
-    if (heirs_[i].node != context_.setup.self.node &&
+  for (std::size_t i = 0; i < successors_.size(); ++i)
+    if (successors_[i].node != context_.setup.self.node &&
         alone_ns >= context_.setup.timing.succession * static_cast<std::int64_t>(i))
-      targets.push_back(heirs_[i].at);
+      targets.push_back(successors_[i].at);
   dialer_.Aim(std::move(targets), alone_ns < kLater_ns ? kCallHubEvery_ns : kCallHubLaterEvery_ns);
   SayTrouble(now_ns);
 }
@@ -56,16 +56,16 @@ void TcpNode::SayTrouble(std::int64_t now_ns) {
 void TcpNode::LookForRivals() {
   std::vector<Endpoint> targets = search_.hints;
   targets.insert(targets.end(), meeting_.others().begin(), meeting_.others().end());
-  for (const Successor& heir : heirs_)
-    if (heir.node != context_.setup.self.node && !hub_->Has(heir.at)) targets.push_back(heir.at);
+  for (const Successor& successor : successors_)
+    if (successor.node != context_.setup.self.node && !hub_->Has(successor.at)) targets.push_back(successor.at);
   dialer_.Aim(std::move(targets), kCallRivalsEvery_ns);
 }
 
 std::size_t TcpNode::PlaceInLine() const {
   std::size_t place = 0;
-  for (const Successor& heir : heirs_) {
-    if (heir.node == context_.setup.self.node) return place;
-    if (heir.node != search_.lost_node) ++place;
+  for (const Successor& successor : successors_) {
+    if (successor.node == context_.setup.self.node) return place;
+    if (successor.node != search_.lost_node) ++place;
   }
   // Behind all of them; names differ, so that not all of these wake up together.
   return place + static_cast<unsigned char>(context_.setup.self.node.back()) % 4;
@@ -79,10 +79,10 @@ bool TcpNode::BetterOneLives(std::size_t place, std::int64_t now_ns) const {
   };
   if (std::any_of(meeting_.others().begin(), meeting_.others().end(), lives)) return true;
   std::size_t at = 0;
-  for (const Successor& heir : heirs_) {
-    if (heir.node == context_.setup.self.node || at >= place) return false;
-    if (heir.node == search_.lost_node) continue;
-    if (lives(heir.at)) return true;
+  for (const Successor& successor : successors_) {
+    if (successor.node == context_.setup.self.node || at >= place) return false;
+    if (successor.node == search_.lost_node) continue;
+    if (lives(successor.at)) return true;
     ++at;
   }
   return false;
@@ -97,7 +97,7 @@ bool TcpNode::MayLead(std::int64_t now_ns) const {
   const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Doubt_ns() : search_.trust_ns;
   // The meeting place, or the place of the hub before us: nobody else is looked for there. Only another hub that the
   // others may have chosen meanwhile.
-  if (meeting_.listening() || heir_of_hub_) return term_ == 0 || alone_ns >= timing.succession / 2 + doubt_ns;
+  if (meeting_.listening() || succeeds_own_hub_) return term_ == 0 || alone_ns >= timing.succession / 2 + doubt_ns;
   if (term_ == 0) return false;
   const std::size_t place = PlaceInLine();
   if (alone_ns < timing.succession * static_cast<std::int64_t>(place + 1) + doubt_ns) return false;
@@ -178,7 +178,7 @@ void TcpNode::OnHubHeard(Uplink*) {
 void TcpNode::FoundHub() {
   dialer_.Stop();
   term_ = std::max(term_, uplink_->term());
-  heir_of_hub_ = false;
+  succeeds_own_hub_ = false;
   ++context_.counters.joined;
   context_.mailbox->Deliver({Type::kJoined, uplink_->welcome().node, uplink_->term(), {}, uplink_->guessable()});
   peers_ns_ = memory_ns_ = looked_ns_ = 0;
@@ -196,10 +196,10 @@ void TcpNode::MissHub(const std::string& why, std::vector<Endpoint> hints) {
   BeginSearch(Now(), node, std::move(hints));
 }
 
-void TcpNode::OnLine(const Line& line) {
-  term_ = std::max(term_, line.term);
-  heirs_ = line.heirs;
-  for (Successor& heir : heirs_) heir.at = SeenFrom(uplink_->at(), heir.at);
+void TcpNode::OnSuccessionList(const SuccessionList& list) {
+  term_ = std::max(term_, list.term);
+  successors_ = list.successors;
+  for (Successor& successor : successors_) successor.at = SeenFrom(uplink_->at(), successor.at);
   peers_ns_ = memory_ns_ = 0;
 }
 

@@ -86,11 +86,11 @@ void Uplink::OnFrame(Connection*, Frame frame) {
     case Kind::kPong:
       if (const std::optional<Pong> pong = Pong::Decode(frame.payload)) OnPong(*pong);
       return;
-    case Kind::kLine:
-      if (std::optional<Line> line = Line::Decode(frame.payload)) {
-        term_ = std::max(term_, line->term);
-        ping_ns_ = PingOf(line->ping_ms);
-        handler_->OnLine(*line);
+    case Kind::kSuccession:
+      if (std::optional<SuccessionList> list = SuccessionList::Decode(frame.payload)) {
+        term_ = std::max(term_, list->term);
+        ping_ns_ = PingOf(list->ping_ms);
+        handler_->OnSuccessionList(*list);
       }
       return;
     case Kind::kElsewhere: return handler_->OnHubLost(this, "gives way", Redirect::Decode(frame.payload));

@@ -24,7 +24,7 @@ class Uplink final : public Connection::Owner {
     // are lost, what is on its way arrives sooner than a new connection is made.
     virtual void OnHubSilent(Uplink* uplink) = 0;
     virtual void OnHubHeard(Uplink* uplink) = 0;
-    virtual void OnLine(const Line& line) = 0;
+    virtual void OnSuccessionList(const SuccessionList& list) = 0;
   };
 
   // before: with the hub before, if there was one.

@@ -41,7 +41,7 @@ reader::LeaderState Journal::leader_state() const {
   return leader_state;
 }
 
-void Journal::Judge(const reader::LeaderState& leader_state) {
+void Journal::WriteState(const reader::LeaderState& leader_state) {
   format::LeaderState& to = own_->leader_state;
   const std::uint64_t sequence = to.sequence.load(std::memory_order_relaxed) | 1;
   to.sequence.store(sequence, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// What this process, while it leads, writes into its own black box: observations and the judgement.
+// What this process, while it leads, writes into its own black box: observations and the diagnosis.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class Journal {
   bool Observe(const reader::Observation& observation);
 
   reader::LeaderState leader_state() const;
-  void Judge(const reader::LeaderState& leader_state);
+  void WriteState(const reader::LeaderState& leader_state);
 
  private:
   format::Header* own_;

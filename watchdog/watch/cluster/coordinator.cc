@@ -25,7 +25,7 @@ constexpr std::int64_t kLostEvery_ns = 200 * kMs;
 constexpr std::int64_t kAloneLineEvery_ns = 60'000 * kMs;
 constexpr std::size_t kMostActions = 64;       // that wait to be looked at
 constexpr std::size_t kHeirs = 2;              // the first that joined: they follow a hub that is gone
-constexpr std::uint64_t kByTheHub = 1u << 31;  // in a judgement's generation
+constexpr std::uint64_t kByTheHub = 1u << 31;  // in a diagnosis's generation
 
 Type TypeOf(Kind kind) {
   switch (kind) {
@@ -235,7 +235,7 @@ void ClusterCoordinator::TakeOnHub(exchange::Message message, std::int64_t now_n
     case Type::kRecords:
       if (message.guessable) return;
       return hub_->TakeRecords(message.from, message.body);
-    case Type::kFetch: return reporter_.Begin(++session_);  // an heir has missed something
+    case Type::kFetch: return reporter_.Begin(++session_);  // a successor has missed something
     default: return;
   }
 }

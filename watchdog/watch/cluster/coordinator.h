@@ -76,7 +76,7 @@ class ClusterCoordinator : public nodes::MessageSender {
   // What has been said is on its way; for a process that is about to end. A few milliseconds.
   void Linger() const;
 
-  // What a judgement of this leader is filed under (format::Judgement).
+  // What a diagnosis of this leader is filed under (format::LeaderState).
   std::uint64_t Generation() const;
   std::int64_t job_minus_monotonic_ns() const { return job_minus_here_ns_; }
 
@@ -146,8 +146,8 @@ class ClusterCoordinator : public nodes::MessageSender {
   bool proven_are_all_ = false;      // on the hub: they are not listened to any more
   bool said_guessable_ = false;
   std::int64_t counted_proven_ns_ = 0;
-  std::vector<std::string> joined_;  // on the hub: the first of them are its heirs
-  // What the hub tells its heirs of its own node, which nobody else could say once it is gone.
+  std::vector<std::string> joined_;  // on the hub: the first of them are its successors
+  // What the hub tells its successors of its own node, which nobody else could say once it is gone.
   std::unique_ptr<nodes::Hub> standby_hub_;
   std::int64_t job_minus_here_ns_ = 0;
   std::int64_t late_ns_ = 0;  // by which signs of life have come too late, the most of all nodes lately

@@ -60,7 +60,7 @@ std::string MpiOf(format::Header* own) {
 void Leader::Announce(std::int64_t now_ns) {
   if (lease_->words().announced.load(std::memory_order_acquire) != 0) return;
   if (job_.IsHub()) return AnnounceJob(now_ns);
-  if (!JudgesItself()) return;  // the hub says it for all
+  if (!DiagnosesItself()) return;  // the hub says it for all
   const std::vector<diagnosis::LiveCompare::Front> fronts = compare_->Fronts();
   const diagnosis::LiveCompare::Front* world = World(fronts);
   if (!world || world->ready == 0) return;

@@ -28,7 +28,7 @@ constexpr std::int64_t kLearnEvery_ns = 1000 * kMs;
 constexpr std::int64_t kSettle_ns = 300 * kMs;          // for a mismatch's other members to arrive and give a majority
 constexpr std::int64_t kSettleTie_ns = 800 * kMs;       // ... where one stands against one, and either may be wrong
 constexpr std::int64_t kSettleJoining_ns = 1500 * kMs;  // ... where nodes are still on their way to this hub
-constexpr std::int64_t kUnbornTold_ns =
+constexpr std::int64_t kBoxlessKnown_ns =
     500 * kMs;  // after a stall in init: other nodes look for who has not joined, and say
 constexpr std::int64_t kAfterDeath_ns = 100 * kMs;  // quiet for this long after a death: does somebody wait for it?
 constexpr std::int64_t kAfterDeathEvery_ns = 100 * kMs;
@@ -40,7 +40,7 @@ constexpr std::int64_t kStallAgainMost_ns = 20'000 * kMs;
 constexpr std::int64_t kHeldLooks_ns[] = {300 * kMs, 600 * kMs, 1100 * kMs, 2500 * kMs};
 // A call that is wrong and has not come back is judged once more, when MPI has had its time to refuse it.
 constexpr std::int64_t kMisuseAgain_ns = 600 * kMs;
-constexpr std::int64_t kStandingEvery_ns = 400 * kMs;
+constexpr std::int64_t kPublishedEvery_ns = 400 * kMs;
 constexpr std::int64_t kCostShare = 20;  // of the time at most 1 in 20 goes into diagnoses of healthy jobs
 
 double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
@@ -59,10 +59,10 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       job_(context, lease, &journal_, *environment) {}
 
 Leader::~Leader() {
-  // Overtaken (not: gave the lease back): the successor's judgement counts, and this process's says nothing any more.
+  // Overtaken (not: gave the lease back): the successor's diagnosis counts, and this process's says nothing any more.
   if (!taken_over_) return;
   if (!lease_->Mine()) {
-    journal_.Judge({});
+    journal_.WriteState({});
     return;
   }
   try {
@@ -84,7 +84,7 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
   Meet(now_ns);
   const int deaths_here = crowd_.LookForDeaths(now_ns);
   if (deaths_here > 0) crashes_.Begin(crowd_, now_ns);
-  unjudged_deaths_ += deaths_here + DeathsElsewhere();
+  undiagnosed_deaths_ += deaths_here + DeathsElsewhere();
   LookAfterEvidence();
   const bool off = lease_->words().switched_off.load(std::memory_order_acquire) != 0;
   if (off) {
@@ -103,9 +103,9 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
     crowd_.DropCut();
     if (crowd_.LookAtSilent(now_ns)) crashes_.Begin(crowd_, now_ns);
   }
-  const bool due = now_ns - compared_ns_ >= kCompareEvery_ns || unjudged_deaths_ > 0;
+  const bool due = now_ns - compared_ns_ >= kCompareEvery_ns || undiagnosed_deaths_ > 0;
   if (due && !crashes_.Busy(now_ns)) {
-    const int new_deaths = std::exchange(unjudged_deaths_, 0);
+    const int new_deaths = std::exchange(undiagnosed_deaths_, 0);
     compared_ns_ = now_ns;
     crowd_.DropCut();
     compare_->Poll(now_ns);
@@ -114,7 +114,7 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
     Announce(now_ns);
     const ShouldDiagnose ripe = WhatIsRipe(now_ns, new_deaths);
     if (round_) ContinueRound(now_ns);
-    if (ripe.any() && (!round_ || ripe.new_deaths)) Judge(now_ns, ripe);
+    if (ripe.any() && (!round_ || ripe.new_deaths)) Diagnose(now_ns, ripe);
   }
   EndIfDue(now_ns);
 }
@@ -139,7 +139,7 @@ void Leader::TakeOver(std::int64_t now_ns) {
     if (leader_state.generation > last.generation) last = leader_state;
   }
   const bool stands = last.verdict_at_ns != 0 && lease_->words().verdicts.load(std::memory_order_acquire) != 0;
-  // From the first moment on this judgement speaks for the job, so the standing verdict comes with it.
+  // From the first moment on this diagnosis speaks for the job, so the standing verdict comes with it.
   SetVerdictAt(stands ? last.verdict_at_ns : 0);
   Learn(now_ns);
   // Its predecessor began to end the job, and is gone before all others are.
@@ -148,7 +148,7 @@ void Leader::TakeOver(std::int64_t now_ns) {
   // It is derived again rather than said again.
   const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(crowd_.Images()));
   if (diagnosis.healthy()) return;
-  standing_ = StandingOf(diagnosis.findings.front());
+  published_ = PublishedFrom(diagnosis.findings.front());
   told_ = diagnosis;
   std::optional<reader::VerdictStacks> stacks = reader::ReadVerdictStacks(context_.directory);
   if (stacks && stacks->verdict_at_ns == last.verdict_at_ns)
@@ -161,8 +161,8 @@ void Leader::Learn(std::int64_t now_ns) {
   learned_ns_ = now_ns;
   // Limits follow from waits, and strangers must not make them.
   const LiveCompare::Waits waits = job_.IsHub() && !job_.Unproven() ? job_.hub().table().waits() : compare_->waits();
-  if (JudgesItself()) longest_wait_ns_ = std::max(longest_wait_ns_, waits.longest_ns);
-  if (job_.role() != ClusterCoordinator::Role::kMember || JudgesItself())
+  if (DiagnosesItself()) longest_wait_ns_ = std::max(longest_wait_ns_, waits.longest_ns);
+  if (job_.role() != ClusterCoordinator::Role::kMember || DiagnosesItself())
     limits_ = LimitsFor(context_.settings.timeout_s, longest_wait_ns_);
   if (limits_.suspect_after_ns != std::exchange(logged_suspect_after_ns_, limits_.suspect_after_ns))
     log::Debug("a stall is suspected after {:.1f} s and likely after {:.1f} s: the longest wait so far was {:.3f} s",
@@ -174,7 +174,7 @@ void Leader::Learn(std::int64_t now_ns) {
   leader_state.waits = earlier_waits_ + waits.resolved;
   leader_state.generation = job_.Generation();
   leader_state.job_minus_monotonic_ns = job_.job_minus_monotonic_ns();
-  journal_.Judge(leader_state);
+  journal_.WriteState(leader_state);
 }
 
 Leader::ShouldDiagnose Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
@@ -184,11 +184,11 @@ Leader::ShouldDiagnose Leader::WhatIsRipe(std::int64_t now_ns, int new_deaths) {
   ripe.mismatch = RipeMismatch(now_ns);
   ripe.stall = RipeStall(now_ns);
   ripe.held = RipeHeld(now_ns);
-  ripe.misuse = !standing_ && RipeMisuse(now_ns);
+  ripe.misuse = !published_ && RipeMisuse(now_ns);
   // One on the whole job is not taken back by who sees a part of it.
-  ripe.standing = standing_ && job_.IsHub() == job_verdict_ && now_ns - judged_ns_ >= kStandingEvery_ns;
+  ripe.standing = published_ && job_.IsHub() == job_verdict_ && now_ns - diagnosed_ns_ >= kPublishedEvery_ns;
   if (ripe.new_deaths) return ripe;  // never put off
-  if (now_ns - judged_ns_ < kCostShare * judging_took_ns_) return {};
+  if (now_ns - diagnosed_ns_ < kCostShare * diagnosing_took_ns_) return {};
   return ripe;
 }
 
@@ -217,8 +217,8 @@ bool Leader::RipeStall(std::int64_t now_ns) {
     stall_next_ns_ = stall_looks_ = 0;
     return false;
   }
-  if (now_ns < not_before_ns_ || now_ns < stall_next_ns_ || standing_) return false;
-  if (job_.IsHub() && now_ns - since < limits_.suspect_after_ns + kUnbornTold_ns) {
+  if (now_ns < not_before_ns_ || now_ns < stall_next_ns_ || published_) return false;
+  if (job_.IsHub() && now_ns - since < limits_.suspect_after_ns + kBoxlessKnown_ns) {
     const std::optional<LiveCompare::Front> world = job_.hub().table().World();
     if (world && world->initializing > 0) return false;
   }
@@ -227,11 +227,11 @@ bool Leader::RipeStall(std::int64_t now_ns) {
   return true;
 }
 
-// Calls of MPI block, so that a circle of them is proven before any time is up. A quiet time is looked at once it is
+// Calls of MPI block, so that a cycle of them is proven before any time is up. A quiet time is looked at once it is
 // longer than most, and once more when sends can no more be on their way into a buffer.
 bool Leader::RipeHeld(std::int64_t now_ns) {
   const std::int64_t since = QuietSince();
-  if (since == 0 || standing_ || !crowd_.SpeaksMpi()) return false;
+  if (since == 0 || published_ || !crowd_.SpeaksMpi()) return false;
   if (since != held_since_ns_) held_looks_ = 0;
   held_since_ns_ = since;
   if (held_looks_ >= std::size(kHeldLooks_ns) || now_ns - since < kHeldLooks_ns[held_looks_]) return false;
@@ -240,7 +240,7 @@ bool Leader::RipeHeld(std::int64_t now_ns) {
 }
 
 bool Leader::RipeMisuse(std::int64_t now_ns) const {
-  return MisusesSaid() > misuses_judged_ || (misuse_again_ns_ != 0 && now_ns >= misuse_again_ns_);
+  return MisusesSaid() > misuses_diagnosed_ || (misuse_again_ns_ != 0 && now_ns >= misuse_again_ns_);
 }
 
 std::uint64_t Leader::MisusesSaid() const {
@@ -251,11 +251,11 @@ std::uint64_t Leader::MisusesSaid() const {
 
 bool Leader::RipeDeath(std::int64_t now_ns, int new_deaths) {
   // The survivors of what is certain already die one after the other.
-  if (standing_ && standing_->certainty == Certainty::kCertain) return false;
+  if (published_ && published_->certainty == Certainty::kCertain) return false;
   if (new_deaths > 0) return true;
-  if (Deaths() == 0 || standing_) return false;
+  if (Deaths() == 0 || published_) return false;
   const std::int64_t since = QuietSince();
-  return since != 0 && now_ns - since >= kAfterDeath_ns && now_ns - judged_ns_ >= kAfterDeathEvery_ns;
+  return since != 0 && now_ns - since >= kAfterDeath_ns && now_ns - diagnosed_ns_ >= kAfterDeathEvery_ns;
 }
 
 void Leader::BeatInBetween() const {
@@ -264,7 +264,7 @@ void Leader::BeatInBetween() const {
 
 // Not diagnosis::FromBoxes: that one goes back to the standing verdict, and this is about now.
 diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns, std::uint64_t max_calls, bool others_too) const {
-  BeatInBetween();  // of ten thousand processes a judgement takes as long as a lease, on a busy machine
+  BeatInBetween();  // of ten thousand processes a diagnosis takes as long as a lease, on a busy machine
   diagnosis::Snapshot snapshot;
   snapshot.now_ns = now_ns;
   snapshot.boot_id = context_.own->identity.boot_id;
@@ -287,36 +287,36 @@ diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns, std::uint64_t max_
 Since Leader::SinceVerdict() const {
   Since since;
   since.deaths = Deaths() > deaths_at_verdict_;
-  for (int culprit : standing_->culprits) since.culprit_died |= since.deaths && IsGone(culprit);
-  if (standing_->communicator == 0) return since;
-  const std::optional<LiveCompare::Front> front = FrontOf(standing_->communicator);
+  for (int culprit : published_->culprits) since.culprit_died |= since.deaths && IsGone(culprit);
+  if (published_->communicator == 0) return since;
+  const std::optional<LiveCompare::Front> front = FrontOf(published_->communicator);
   // Of a call that all had made already only its end says so.
-  const bool all_made_it = standing_->kind == Kind::kDeviceStall || standing_->kind == Kind::kTransportStall;
-  const auto passed = [&] { return all_made_it ? front->pending == 0 : front->behind > standing_->position; };
+  const bool all_made_it = published_->kind == Kind::kDeviceStall || published_->kind == Kind::kTransportStall;
+  const auto passed = [&] { return all_made_it ? front->pending == 0 : front->behind > published_->position; };
   since.moved_on = !front || (front->members == front->size && passed());
   return since;
 }
 
-void Leader::Judge(std::int64_t now_ns, const ShouldDiagnose& ripe) {
+void Leader::Diagnose(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   const std::uint64_t misuses = MisusesSaid();
-  if (misuses > misuses_judged_)
+  if (misuses > misuses_diagnosed_)
     misuse_again_ns_ = now_ns + kMisuseAgain_ns;
   else if (now_ns >= misuse_again_ns_)
     misuse_again_ns_ = 0;
-  misuses_judged_ = misuses;
-  if (!JudgesItself()) return LookForHub(now_ns, ripe);
+  misuses_diagnosed_ = misuses;
+  if (!DiagnosesItself()) return LookForHub(now_ns, ripe);
   ripe_text_ = ripe.Text();
   // A rank that joined since the last scan is not to be called unobserved: offline its box will be there.
   if (scanned_ns_ != now_ns) {
     scanned_ns_ = now_ns;
     crowd_.Scan(now_ns);
   }
-  if (ripe.stall) LookForUnborn(now_ns);
+  if (ripe.stall) LookForBoxlessRanks(now_ns);
   if (ripe.stall) crowd_.LookAtSilent(now_ns);
   if (job_.IsHub()) return BeginRound(now_ns, ripe);
   // The instant judged comes after the last observation, or the offline diagnosis would not see it.
   const std::int64_t at_ns = Monotonic();
-  judged_ns_ = now_ns;
+  diagnosed_ns_ = now_ns;
   const bool only_deaths = ripe.deaths && !ripe.mismatch && !ripe.stall && !ripe.standing;
   const bool quick = ripe.new_deaths || (only_deaths && ++quick_looks_ % kWholeLookEvery != 0);
   const bool whole = !quick || ripe.new_deaths;
@@ -326,10 +326,10 @@ void Leader::Judge(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   if (whole) {
     const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(at_ns, UINT64_MAX));
     const bool moved = Follow(diagnosis, at_ns);
-    if (quick && !moved && standing_ && !diagnosis.healthy() && journal_.leader_state().verdict_at_ns == at_ns)
+    if (quick && !moved && published_ && !diagnosis.healthy() && journal_.leader_state().verdict_at_ns == at_ns)
       WriteVerdict(diagnosis, at_ns);  // the same verdict with all its evidence
   }
-  judging_took_ns_ = Monotonic() - at_ns;
+  diagnosing_took_ns_ = Monotonic() - at_ns;
   if (!ripe.mismatch) return;
   for (const auto& [communicator, seen] : suspected_)
     if (seen.second != 0) Acknowledge(communicator, now_ns);
@@ -362,12 +362,12 @@ bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
     stall_looks_ = 0;
     return false;
   }
-  const Move move = Decide(standing_, diagnosis, standing_ ? SinceVerdict() : Since{});
-  if (job_verdict_ && standing_ && told_ && diagnosis.watched < told_->watched) return false;
+  const Move move = Decide(published_, diagnosis, published_ ? SinceVerdict() : Since{});
+  if (job_verdict_ && published_ && told_ && diagnosis.watched < told_->watched) return false;
   // What strangers may have had a part in, and now have none: it counts from here on.
-  const bool proven_now = move == Move::kNone && unproven_ && !job_.Unproven() && standing_ && !diagnosis.healthy() &&
-                          diagnosis.findings.front().kind == standing_->kind &&
-                          diagnosis.findings.front().culprits == standing_->culprits;
+  const bool proven_now = move == Move::kNone && unproven_ && !job_.Unproven() && published_ && !diagnosis.healthy() &&
+                          diagnosis.findings.front().kind == published_->kind &&
+                          diagnosis.findings.front().culprits == published_->culprits;
   if (proven_now) Publish(diagnosis, at_ns, false);
   if (move == Move::kPublish || move == Move::kUpdate) Publish(diagnosis, at_ns, move == Move::kPublish);
   if (move == Move::kWithdraw) Withdraw(diagnosis);

@@ -86,12 +86,12 @@ class Leader {
   void AddStacks(std::vector<reader::ProcessStacks> more, std::int64_t at_ns);
   void KeepWord(const nodes::VerdictBroadcast& word) const;
   bool RecallWord(const reader::LeaderState& last);
-  bool JudgesItself() const;
+  bool DiagnosesItself() const;
   void LookForHub(std::int64_t now_ns, const ShouldDiagnose& ripe);
-  void LookForUnborn(std::int64_t now_ns);
+  void LookForBoxlessRanks(std::int64_t now_ns);
   void BeginRound(std::int64_t now_ns, const ShouldDiagnose& ripe);
   void ContinueRound(std::int64_t now_ns);
-  void AskOrJudge(std::int64_t now_ns, const diagnosis::Diagnosis& known, std::int64_t at_ns);
+  void AskOrDiagnose(std::int64_t now_ns, const diagnosis::Diagnosis& known, std::int64_t at_ns);
   // Of this node's boxes, or of all nodes where this is the hub.
   const std::vector<diagnosis::LiveCompare::Suspicion>& Suspicions() const;
   void Acknowledge(std::uint64_t communicator, std::int64_t now_ns);
@@ -111,7 +111,7 @@ class Leader {
   bool RipeMisuse(std::int64_t now_ns) const;
   std::uint64_t MisusesSaid() const;
   bool RipeDeath(std::int64_t now_ns, int new_deaths);
-  void Judge(std::int64_t now_ns, const ShouldDiagnose& ripe);
+  void Diagnose(std::int64_t now_ns, const ShouldDiagnose& ripe);
   bool Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns);
   void BeatInBetween() const;
   // others: of the other nodes too, where this is the hub.
@@ -164,14 +164,14 @@ class Leader {
   diagnosis::Limits limits_;
   std::int64_t longest_wait_ns_ = 0;  // earlier leaders' included
   std::uint64_t earlier_waits_ = 0;
-  std::optional<Standing> standing_;
+  std::optional<PublishedVerdict> published_;
   std::optional<diagnosis::Diagnosis> told_;   // the standing verdict as judged, without stacks
   std::vector<reader::ProcessStacks> stacks_;  // of its culprits
   std::optional<std::uint64_t> requests_;      // for evidence, that have been taken up
   int deaths_at_verdict_ = 0;
   std::map<std::uint64_t, std::pair<std::uint64_t, std::int64_t>> suspected_;  // communicator -> position, first seen
 
-  int unjudged_deaths_ = 0;  // that wait for frames of a crash
+  int undiagnosed_deaths_ = 0;  // that wait for frames of a crash
   bool taken_over_ = false;
   std::int64_t took_over_ns_ = 0;
   bool was_off_ = false;
@@ -181,19 +181,19 @@ class Leader {
   bool said_no_stacks_ = false;
   bool said_unexplained_ = false;
   bool ending_ = false;
-  std::int64_t not_before_ns_ = 0;  // no judgement by the clock until then: this thread was held up
+  std::int64_t not_before_ns_ = 0;  // no diagnosis by the clock until then: this thread was held up
   std::int64_t compared_ns_ = 0;
   std::int64_t scanned_ns_ = 0;
   std::int64_t learned_ns_ = 0;
   std::int64_t looked_silent_ns_ = 0;
-  std::int64_t looked_unborn_ns_ = 0;
-  std::int64_t judged_ns_ = 0;
-  std::int64_t judging_took_ns_ = 0;
+  std::int64_t looked_boxless_ns_ = 0;
+  std::int64_t diagnosed_ns_ = 0;
+  std::int64_t diagnosing_took_ns_ = 0;
   std::int64_t stall_next_ns_ = 0;  // a quiet time that the diagnosis finds nothing in is looked at again then
   int stall_looks_ = 0;
-  std::int64_t held_since_ns_ = 0;  // the quiet time that was looked at for a circle of calls
+  std::int64_t held_since_ns_ = 0;  // the quiet time that was looked at for a cycle of calls
   std::size_t held_looks_ = 0;
-  std::uint64_t misuses_judged_ = 0;
+  std::uint64_t misuses_diagnosed_ = 0;
   std::int64_t misuse_again_ns_ = 0;  // 0: not again
   std::int64_t save_began_ns_ = 0;
   unsigned quick_looks_ = 0;

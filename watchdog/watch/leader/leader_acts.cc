@@ -46,8 +46,8 @@ std::uint32_t ThreadOf(const reader::MappedBox& box) {
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 // What a verdict says, at the level of its certainty.
-void Tell(const std::optional<Standing>& standing, const std::string& text) {
-  if (standing && standing->certainty == Certainty::kSuspected)
+void Tell(const std::optional<PublishedVerdict>& published, const std::string& text) {
+  if (published && published->certainty == Certainty::kSuspected)
     log::Warn("{}", text);
   else
     log::Error("{}", text);
@@ -62,11 +62,11 @@ bool Among(const std::vector<act::StackTarget>& targets, std::int32_t pid) {
 void Leader::SetVerdictAt(std::int64_t at_ns) {
   reader::LeaderState leader_state = journal_.leader_state();
   leader_state.verdict_at_ns = at_ns;
-  journal_.Judge(leader_state);
+  journal_.WriteState(leader_state);
 }
 
 void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, bool first) {
-  standing_ = StandingOf(diagnosis.findings.front());
+  published_ = PublishedFrom(diagnosis.findings.front());
   unproven_ = job_.IsHub() && job_.Unproven();
   own_boxes_agree_ = false;
   deaths_at_verdict_ = Deaths();
@@ -97,7 +97,7 @@ void Leader::Say(std::int64_t at_ns, bool first) {
   const std::uint64_t before = lease_->words().verdicts.load(std::memory_order_acquire);
   if (before < kMostVerdicts) {
     const std::string text = diagnosis::ToText(WithStacks(*told_));
-    Tell(standing_, text);
+    Tell(published_, text);
   }
   if (first) lease_->words().verdicts.fetch_add(1, std::memory_order_acq_rel);
   SayToAll(at_ns);
@@ -119,8 +119,8 @@ void Leader::StartHook() {
 }
 
 void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
-  const std::string line = WithdrawalLine(*standing_, Realtime());
-  standing_.reset();
+  const std::string line = WithdrawalLine(*published_, Realtime());
+  published_.reset();
   stacks_.clear();
   const bool said = !std::exchange(unsaid_, false);
   if (WriteVerdict(diagnosis, 0)) {
@@ -189,7 +189,7 @@ EvidenceWish Leader::Wish() const {
         return one.pid == pid && one.start_time == culprit.start_time && one.near;
       });
       // Another machine or container may bear this host's name, and its pids mean other processes here.
-      const bool boxless = crowd_.IsUnborn(*culprit.pid, culprit.start_time);
+      const bool boxless = crowd_.IsBoxless(*culprit.pid, culprit.start_time);
       if (member == crowd_.members().end() && !boxless) {
         SayNotHere(culprit);
         continue;
@@ -253,7 +253,7 @@ void Leader::AddStacks(std::vector<reader::ProcessStacks> more, std::int64_t at_
   constexpr char kMerged[] = "stacks/merged.txt";
   if (context_.directory.Stat(kMerged, &info))
     text += fmt::format("all stacks: {}\n", context_.directory.PathOf(kMerged));
-  Tell(standing_, text);
+  Tell(published_, text);
 }
 
 // What is asked for, by whomever (format::Lease::evidence_wanted), and what becomes of it.
@@ -263,7 +263,7 @@ void Leader::LookAfterEvidence() {
   const std::uint64_t wanted = words.evidence_wanted.load(std::memory_order_acquire);
   if (wanted > *requests_) {
     requests_ = wanted;
-    if (wanted != asked_from_afar_) job_.Ask({.evidence = true, .judged_ns = 0, .stacks = {}}, false);
+    if (wanted != asked_from_afar_) job_.Ask({.evidence = true, .diagnosed_ns = 0, .stacks = {}}, false);
     EvidenceWish wish = Wish();
     wish.request = wanted;
     wish.dump.suspects.clear();
@@ -307,8 +307,8 @@ bool Leader::MayEnd(std::int64_t now_ns) {
 }
 
 void Leader::EndIfDue(std::int64_t now_ns) {
-  if (!standing_ || unsaid_ || ending_ || context_.settings.on_fault != settings::OnFault::kAbort) return;
-  if (standing_->certainty < Certainty::kLikely || !MayEnd(now_ns)) return;
+  if (!published_ || unsaid_ || ending_ || context_.settings.on_fault != settings::OnFault::kAbort) return;
+  if (published_->certainty < Certainty::kLikely || !MayEnd(now_ns)) return;
   if (!evidence_.Saved() && now_ns - save_began_ns_ <= kSaveAtMost_ns) return;
   if (AwaitsStacks(now_ns)) return;
   log::Error("ending the job: communicators are aborted, and processes that do not end exit with status 86");

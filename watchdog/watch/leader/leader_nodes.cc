@@ -22,10 +22,10 @@ using diagnosis::LiveCompare;
 
 constexpr std::int64_t kMs = 1'000'000;
 constexpr char kWordFile[] = "verdict.word";
-constexpr int kMostRounds = 3;               // of asking other nodes, for one judgement
+constexpr int kMostRounds = 3;               // of asking other nodes, for one diagnosis
 constexpr std::size_t kMostWord = 64 << 20;  // bytes of the hub's word as it is kept
-constexpr int kMostCompletions = 3;          // judgements more of a standing verdict for the sake of its evidence
-constexpr std::int64_t kUnbornEvery_ns = 1000 * kMs;
+constexpr int kMostCompletions = 3;          // diagnoses more of a standing verdict for the sake of its evidence
+constexpr std::int64_t kBoxlessEvery_ns = 1000 * kMs;
 constexpr std::uint64_t kQuickCalls = 512;  // newest calls of each process of this node that a first look takes in
 
 bool Explains(const diagnosis::Diagnosis& diagnosis, std::uint64_t communicator) {
@@ -41,9 +41,9 @@ bool IsDeath(const diagnosis::Diagnosis& diagnosis) {
          first.culprit_details.front().exit.has_value();
 }
 
-bool SameVerdict(const Standing& standing, const diagnosis::Diagnosis& diagnosis) {
-  return !diagnosis.healthy() && diagnosis.findings.front().kind == standing.kind &&
-         diagnosis.findings.front().culprits == standing.culprits;
+bool SameVerdict(const PublishedVerdict& published, const diagnosis::Diagnosis& diagnosis) {
+  return !diagnosis.healthy() && diagnosis.findings.front().kind == published.kind &&
+         diagnosis.findings.front().culprits == published.culprits;
 }
 
 // Ranks that have made the call in question as far as their node's summary tells; their records have not been seen.
@@ -115,7 +115,7 @@ void Leader::Meet(std::int64_t now_ns) {
 }
 
 // Nobody else knows better, or can be asked.
-bool Leader::JudgesItself() const {
+bool Leader::DiagnosesItself() const {
   return job_.role() == ClusterCoordinator::Role::kAlone || job_.role() == ClusterCoordinator::Role::kHub ||
          job_.Unproven();
 }
@@ -134,41 +134,41 @@ diagnosis::Diagnosis Leader::DiagnoseJob(const diagnosis::Snapshot& snapshot) co
 void Leader::LookForHub(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   if (!ripe.stall) return;
   crowd_.LookAtSilent(now_ns);
-  LookForUnborn(now_ns);
+  LookForBoxlessRanks(now_ns);
 }
 
-void Leader::LookForUnborn(std::int64_t now_ns) {
+void Leader::LookForBoxlessRanks(std::int64_t now_ns) {
   const std::vector<LiveCompare::Front> fronts = compare_->Fronts();
   const bool initializing =
       std::any_of(fronts.begin(), fronts.end(), [](const LiveCompare::Front& front) { return front.initializing > 0; });
-  if (!initializing || now_ns - looked_unborn_ns_ < kUnbornEvery_ns) return;
-  looked_unborn_ns_ = now_ns;
-  crowd_.LookForUnborn(now_ns);
+  if (!initializing || now_ns - looked_boxless_ns_ < kBoxlessEvery_ns) return;
+  looked_boxless_ns_ = now_ns;
+  crowd_.LookForBoxlessRanks(now_ns);
 }
 
-// A judgement of the job begins: what is known is looked at, and who should be asked for more is asked.
+// A diagnosis of the job begins: what is known is looked at, and who should be asked for more is asked.
 void Leader::BeginRound(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   const bool sure = ripe.deaths || ripe.mismatch;
   if (!sure && !job_.Settled(now_ns)) return;
   const std::int64_t at_ns = Monotonic();
-  judged_ns_ = now_ns;
+  diagnosed_ns_ = now_ns;
   const diagnosis::Diagnosis first = DiagnoseJob(TakeSnapshot(at_ns, kQuickCalls));
-  judging_took_ns_ = Monotonic() - at_ns;
+  diagnosing_took_ns_ = Monotonic() - at_ns;
   round_ = Round{ripe, 0, false, at_ns, 0, true};
   // This node's processes may be ended within 0.1 s of the first death. How far the others are is not known well.
   if (ripe.new_deaths && IsDeath(first)) Follow(first, at_ns);
   const bool only_standing = ripe.standing && !ripe.deaths && !ripe.mismatch && !ripe.stall;
-  if (only_standing && standing_ && !first.healthy()) {
-    const Standing now = StandingOf(first.findings.front());
-    const bool same = now.kind == standing_->kind && now.culprits == standing_->culprits;
+  if (only_standing && published_ && !first.healthy()) {
+    const PublishedVerdict now = PublishedFrom(first.findings.front());
+    const bool same = now.kind == published_->kind && now.culprits == published_->culprits;
     const bool complete = told_ && (KnownByProgressOnly(*told_) == 0 || ++completions_ > kMostCompletions);
-    if (same && now.certainty <= standing_->certainty && complete && !KnowsMore(first)) {
+    if (same && now.certainty <= published_->certainty && complete && !KnowsMore(first)) {
       round_.reset();
       return;
     }
   }
   round_->first_look = false;
-  AskOrJudge(now_ns, first, at_ns);
+  AskOrDiagnose(now_ns, first, at_ns);
 }
 
 void Leader::ContinueRound(std::int64_t now_ns) {
@@ -177,12 +177,12 @@ void Leader::ContinueRound(std::int64_t now_ns) {
   diagnosis::Snapshot snapshot = TakeSnapshot(round_->asked_ns, UINT64_MAX);
   diagnosis::RollBack(&snapshot);  // some have answered later, and this node's own boxes go on
   const diagnosis::Diagnosis known = DiagnoseJob(snapshot);
-  judging_took_ns_ = Monotonic() - began_ns;
-  AskOrJudge(now_ns, known, round_->asked_ns);
+  diagnosing_took_ns_ = Monotonic() - began_ns;
+  AskOrDiagnose(now_ns, known, round_->asked_ns);
 }
 
 // Goes on asking as long as the answers point to somebody else, then judges.
-void Leader::AskOrJudge(std::int64_t now_ns, const diagnosis::Diagnosis& known, std::int64_t at_ns) {
+void Leader::AskOrDiagnose(std::int64_t now_ns, const diagnosis::Diagnosis& known, std::int64_t at_ns) {
   BeatInBetween();
   nodes::Hub& hub = job_.hub();
   std::vector<std::string> whom = hub.Whom(known);
@@ -202,7 +202,7 @@ void Leader::AskOrJudge(std::int64_t now_ns, const diagnosis::Diagnosis& known, 
   }
   const bool moved = Follow(known, at_ns);
   const bool quick = round_->ripe.new_deaths;
-  if (!moved && standing_ && SameVerdict(*standing_, known) &&
+  if (!moved && published_ && SameVerdict(*published_, known) &&
       (KnowsMore(known) || (quick && journal_.leader_state().verdict_at_ns == round_->began_ns))) {
     if (WriteVerdict(known, at_ns) && !unsaid_) SayToAll(at_ns);  // the same verdict with all its evidence
   }
@@ -243,10 +243,10 @@ void Leader::SayToAll(std::int64_t at_ns) {
   nodes::VerdictBroadcast word{.verdicts = lease_->words().verdicts.load(std::memory_order_acquire),
                                .limits = limits_,
                                .longest_wait_ns = longest_wait_ns_,
-                               .stands = at_ns != 0 && standing_.has_value(),
+                               .stands = at_ns != 0 && published_.has_value(),
                                .announced = lease_->words().announced.load(std::memory_order_acquire) != 0,
                                .unproven = job_.Unproven(),
-                               .judged_ns = at_ns == 0 ? 0 : at_ns + job_.job_minus_monotonic_ns(),
+                               .diagnosed_ns = at_ns == 0 ? 0 : at_ns + job_.job_minus_monotonic_ns(),
                                .hub_host = {},
                                .diagnosis = told_,
                                .stacks = stacks_};
@@ -266,8 +266,8 @@ bool Leader::RecallWord(const reader::LeaderState& last) {
   if (last.generation >> 32 == 0) return false;
   const std::string bytes = rundir::ReadSmall(context_.directory, kWordFile, kMostWord).value_or("");
   const std::optional<nodes::VerdictBroadcast> word = nodes::ReadKept(bytes);
-  if (!word || !word->stands || word->judged_ns - last.job_minus_monotonic_ns != last.verdict_at_ns) return false;
-  standing_ = StandingOf(word->diagnosis->findings.front());
+  if (!word || !word->stands || word->diagnosed_ns - last.job_minus_monotonic_ns != last.verdict_at_ns) return false;
+  published_ = PublishedFrom(word->diagnosis->findings.front());
   told_ = word->diagnosis;
   stacks_ = word->stacks;
   unproven_ = word->unproven;
@@ -281,7 +281,7 @@ void Leader::TakeAction(const nodes::Action& action) {
   if (action.evidence) asked_from_afar_ = lease_->words().evidence_wanted.fetch_add(1, std::memory_order_acq_rel) + 1;
   const std::int64_t at_ns = journal_.leader_state().verdict_at_ns;
   if (action.stacks.empty() || !job_.IsHub() || !told_ || at_ns == 0) return;
-  if (action.judged_ns == at_ns + job_.job_minus_monotonic_ns()) AddStacks(action.stacks, at_ns);
+  if (action.diagnosed_ns == at_ns + job_.job_minus_monotonic_ns()) AddStacks(action.stacks, at_ns);
 }
 
 // True if it is the hub that quotes them, with its word.
@@ -311,11 +311,11 @@ void Leader::TakeVerdictBroadcast(const nodes::VerdictBroadcast& word) {
   format::Lease& words = lease_->words();
   if (word.announced) words.announced.store(1, std::memory_order_release);
   if (!word.diagnosis) return;
-  const std::int64_t at_ns = word.stands ? word.judged_ns - job_.job_minus_monotonic_ns() : 0;
+  const std::int64_t at_ns = word.stands ? word.diagnosed_ns - job_.job_minus_monotonic_ns() : 0;
   if (word.stands)
-    standing_ = StandingOf(word.diagnosis->findings.front());
+    published_ = PublishedFrom(word.diagnosis->findings.front());
   else
-    standing_.reset();
+    published_.reset();
   job_verdict_ = true;
   unproven_ = false;
   stacks_ = word.stacks;
@@ -328,7 +328,7 @@ void Leader::TakeVerdictBroadcast(const nodes::VerdictBroadcast& word) {
   const std::string line =
       fmt::format("{}, said in full by the leader on {}; here: {}", Headline(word.diagnosis->findings.front()),
                   word.hub_host, context_.directory.PathOf("diagnosis.txt"));
-  if (standing_->certainty == diagnosis::Certainty::kSuspected)
+  if (published_->certainty == diagnosis::Certainty::kSuspected)
     log::Warn("{}", line);
   else
     log::Error("{}", line);

@@ -10,10 +10,10 @@ using diagnosis::Kind;
 
 // A call that was made cannot be unmade; that its records leave the ring does not heal it. Only who is wrong may be
 // less than certain.
-bool IsForGood(const Standing& standing) {
-  return standing.certainty >= Certainty::kLikely &&
-         (standing.kind == Kind::kOrderMismatch || standing.kind == Kind::kArgumentMismatch ||
-          standing.kind == Kind::kInvalidArgument || standing.kind == Kind::kRequestError);
+bool IsForGood(const PublishedVerdict& published) {
+  return published.certainty >= Certainty::kLikely &&
+         (published.kind == Kind::kOrderMismatch || published.kind == Kind::kArgumentMismatch ||
+          published.kind == Kind::kInvalidArgument || published.kind == Kind::kRequestError);
 }
 
 // What is left behind at the end of a job that has done its work is told then, and ends nothing.
@@ -27,7 +27,7 @@ std::string Ranks(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Standing StandingOf(const diagnosis::Finding& finding) {
+PublishedVerdict PublishedFrom(const diagnosis::Finding& finding) {
   return {finding.kind,
           finding.certainty,
           finding.culprits,
@@ -36,37 +36,38 @@ Standing StandingOf(const diagnosis::Finding& finding) {
           finding.began_at_ns};
 }
 
-Move Decide(const std::optional<Standing>& standing, const diagnosis::Diagnosis& diagnosis, const Since& since) {
-  if (!standing) return IsHarmless(diagnosis) ? Move::kNone : Move::kPublish;
+Move Decide(const std::optional<PublishedVerdict>& published, const diagnosis::Diagnosis& diagnosis,
+            const Since& since) {
+  if (!published) return IsHarmless(diagnosis) ? Move::kNone : Move::kPublish;
   if (IsHarmless(diagnosis)) {
-    if (IsForGood(*standing)) return Move::kNone;
+    if (IsForGood(*published)) return Move::kNone;
     return !since.deaths || since.moved_on ? Move::kWithdraw : Move::kNone;
   }
-  const Standing next = StandingOf(diagnosis.findings.front());
-  const bool same =
-      next.kind == standing->kind && next.culprits == standing->culprits && next.communicator == standing->communicator;
-  if (same) return next.certainty > standing->certainty ? Move::kUpdate : Move::kNone;
-  if (standing->certainty == Certainty::kCertain && !(since.moved_on && !IsForGood(*standing))) return Move::kNone;
+  const PublishedVerdict next = PublishedFrom(diagnosis.findings.front());
+  const bool same = next.kind == published->kind && next.culprits == published->culprits &&
+                    next.communicator == published->communicator;
+  if (same) return next.certainty > published->certainty ? Move::kUpdate : Move::kNone;
+  if (published->certainty == Certainty::kCertain && !(since.moved_on && !IsForGood(*published))) return Move::kNone;
   if (since.deaths && !since.culprit_died && !since.moved_on) return Move::kNone;
   // The stall came first: whoever killed the culprit afterwards ended a job that stood already.
-  if (standing->certainty >= Certainty::kLikely && since.culprit_died && !since.moved_on) return Move::kNone;
-  return next.certainty >= standing->certainty || since.moved_on ? Move::kUpdate : Move::kNone;
+  if (published->certainty >= Certainty::kLikely && since.culprit_died && !since.moved_on) return Move::kNone;
+  return next.certainty >= published->certainty || since.moved_on ? Move::kUpdate : Move::kNone;
 }
 
-std::string WithdrawalLine(const Standing& standing, std::int64_t now_realtime_ns) {
+std::string WithdrawalLine(const PublishedVerdict& published, std::int64_t now_realtime_ns) {
   const auto text = [&]() -> std::string {
-    if (standing.culprits.empty()) return "it moved on";
-    const std::string ranks = Ranks(standing.culprits);
-    switch (standing.kind) {
+    if (published.culprits.empty()) return "it moved on";
+    const std::string ranks = Ranks(published.culprits);
+    switch (published.kind) {
       case Kind::kMissingParticipant: return ranks + " arrived";
       case Kind::kInitializationHang: return ranks + " joined";
-      case Kind::kFrozenProcess: return ranks + (standing.culprits.size() == 1 ? " runs again" : " run again");
+      case Kind::kFrozenProcess: return ranks + (published.culprits.size() == 1 ? " runs again" : " run again");
       case Kind::kDeadRank:
       case Kind::kEarlyExit: return "nobody waits for " + ranks + " any more";
       default: return ranks + " moved on";
     }
   };
-  const double after_s = static_cast<double>(now_realtime_ns - standing.began_at_ns) / 1e9;
+  const double after_s = static_cast<double>(now_realtime_ns - published.began_at_ns) / 1e9;
   return fmt::format("{} after {:.1f} s: withdrawn", text(), after_s);
 }
 

@@ -10,7 +10,7 @@
 
 namespace ncclwatch::watch {
 
-struct Standing {
+struct PublishedVerdict {
   diagnosis::Kind kind{};
   diagnosis::Certainty certainty{};
   std::vector<int> culprits;
@@ -18,7 +18,7 @@ struct Standing {
   std::uint64_t position = 0;
   std::int64_t began_at_ns = 0;  // CLOCK_REALTIME
 };
-Standing StandingOf(const diagnosis::Finding& finding);
+PublishedVerdict PublishedFrom(const diagnosis::Finding& finding);
 
 enum class Move { kNone, kPublish, kUpdate, kWithdraw };
 
@@ -28,9 +28,10 @@ struct Since {
   bool culprit_died = false;  // ... a culprit among them
   bool moved_on = false;      // every member has passed the position that the verdict names, or ended the call there
 };
-Move Decide(const std::optional<Standing>& standing, const diagnosis::Diagnosis& diagnosis, const Since& since);
+Move Decide(const std::optional<PublishedVerdict>& published, const diagnosis::Diagnosis& diagnosis,
+            const Since& since);
 
 // "rank 2 arrived after 31.0 s: withdrawn"
-std::string WithdrawalLine(const Standing& standing, std::int64_t now_realtime_ns);
+std::string WithdrawalLine(const PublishedVerdict& published, std::int64_t now_realtime_ns);
 
 }  // namespace ncclwatch::watch

@@ -147,11 +147,11 @@ void NodeProcesses::Add(std::unique_ptr<reader::MappedBox> box, bool own) {
     // Of one that is gone by now it could not be found any more.
     if (member.memory_group.empty()) member.memory_group = memory_kills_.Follow(member.pid);
   }
-  const auto unborn = unborn_.find(identity.pid);
+  const auto boxless = boxless_.find(identity.pid);
   member.box = std::move(box);
-  if (unborn != unborn_.end()) {
+  if (boxless != boxless_.end()) {
     Observe(member, Observed::kRunning, context_.own->heartbeat_ns.load(std::memory_order_relaxed));
-    unborn_.erase(unborn);
+    boxless_.erase(boxless);
   }
   compare_->Follow(*member.box);
   members_.push_back(std::move(member));
@@ -272,20 +272,20 @@ void NodeProcesses::LogSeen() {
   seen_count_ = 0;
 }
 
-void NodeProcesses::LookForUnborn(std::int64_t now_ns) {
+void NodeProcesses::LookForBoxlessRanks(std::int64_t now_ns) {
   std::vector<std::int32_t> seen;
   for (const Member& member : members_) seen.push_back(member.rank);
-  for (const evidence::Unborn& unborn : unborn_search_.Look(context_.own->identity, seen)) {
-    if (!unborn_.try_emplace(static_cast<std::uint32_t>(unborn.pid), unborn.start_time).second) continue;
+  for (const evidence::BoxlessRank& boxless : boxless_search_.Look(context_.own->identity, seen)) {
+    if (!boxless_.try_emplace(static_cast<std::uint32_t>(boxless.pid), boxless.start_time).second) continue;
     reader::Observation observation;
     observation.at_ns = now_ns;
-    observation.pid = static_cast<std::uint32_t>(unborn.pid);
-    observation.start_time = unborn.start_time;
-    observation.rank = unborn.rank;
+    observation.pid = static_cast<std::uint32_t>(boxless.pid);
+    observation.start_time = boxless.start_time;
+    observation.rank = boxless.rank;
     observation.place = PlaceOf(context_.own->identity);
-    observation.what = Observed::kUnborn;
+    observation.what = Observed::kBoxless;
     journal_->Observe(observation);
-    log::Debug("rank {} (pid {}) has no black box yet", unborn.rank, unborn.pid);
+    log::Debug("rank {} (pid {}) has no black box yet", boxless.rank, boxless.pid);
   }
 }
 
@@ -324,9 +324,9 @@ bool NodeProcesses::IsGone(std::int32_t rank) const {
                      [rank](const Member& member) { return member.gone && member.rank == rank; });
 }
 
-bool NodeProcesses::IsUnborn(std::uint32_t pid, std::uint64_t start_time) const {
-  const auto found = unborn_.find(pid);
-  return found != unborn_.end() && found->second == start_time;
+bool NodeProcesses::IsBoxless(std::uint32_t pid, std::uint64_t start_time) const {
+  const auto found = boxless_.find(pid);
+  return found != boxless_.end() && found->second == start_time;
 }
 
 bool NodeProcesses::SpeaksMpi() const {

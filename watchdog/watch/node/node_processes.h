@@ -16,7 +16,7 @@
 #include "watchdog/reader/box.h"
 #include "watchdog/watch/base/context.h"
 #include "watchdog/watch/base/journal.h"
-#include "watchdog/watch/node/unborn_search.h"
+#include "watchdog/watch/node/boxless_search.h"
 
 namespace ncclwatch::watch {
 
@@ -56,7 +56,7 @@ class NodeProcesses {
   // Records what silent processes are doing. True if anything was recorded.
   bool LookAtSilent(std::int64_t now_ns);
   // Records processes of ranks without a box.
-  void LookForUnborn(std::int64_t now_ns);
+  void LookForBoxlessRanks(std::int64_t now_ns);
   // A fresh comparison (after `ncclwatch on`): every box is followed anew.
   void FollowAnew(diagnosis::LiveCompare* compare);
 
@@ -66,8 +66,8 @@ class NodeProcesses {
   const std::vector<std::string>& notes() const { return notes_; }
   int deaths() const { return deaths_; }
   bool IsGone(std::int32_t rank) const;
-  // A process without a box that was seen here (LookForUnborn).
-  bool IsUnborn(std::uint32_t pid, std::uint64_t start_time) const;
+  // A process without a box that was seen here (LookForBoxlessRanks).
+  bool IsBoxless(std::uint32_t pid, std::uint64_t start_time) const;
   bool SpeaksMpi() const;  // one of them at least
 
  private:
@@ -92,8 +92,8 @@ class NodeProcesses {
   };
   std::map<std::int32_t, Remembered> remembered_;                     // by pid
   std::set<std::pair<std::uint32_t, std::uint64_t>> earlier_deaths_;  // observed by earlier leaders
-  UnbornSearch unborn_search_;
-  std::map<std::uint32_t, std::uint64_t> unborn_;  // pid -> start time
+  BoxlessSearch boxless_search_;
+  std::map<std::uint32_t, std::uint64_t> boxless_;  // pid -> start time
   std::vector<std::string> notes_;
   std::map<std::string, std::string> unreadable_;  // path -> reason
   std::int64_t directory_changed_ns_ = -1;

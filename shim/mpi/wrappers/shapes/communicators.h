@@ -5,7 +5,7 @@
 #include "shim/mpi/communicators/topologies.h"
 #include "shim/mpi/core/misuse.h"
 #include "shim/mpi/objects/checks.h"
-#include "shim/mpi/record/agreed.h"
+#include "shim/mpi/record/collective_arguments.h"
 #include "shim/mpi/requests/requests.h"
 #include "shim/mpi/wrappers/shapes/arguments.h"
 
@@ -20,7 +20,7 @@ struct Makes {
     if constexpr (requires { Shape::Check(call, more...); }) Shape::Check(call, more...);
     if (making.origin == Origin::kSplit && making.color < 0 && making.color != MPI_UNDEFINED)
       Report(call, {.wrong = Wrong::kNegativeColor, .value = making.color});
-    TellAgreed(call, comm, more...);
+    RecordArguments(call, comm, more...);
     BeginCreate(call, &making);
     const int result = real(comm, more...);
     EndCreate(call, making, result, Last(more...));
@@ -29,12 +29,12 @@ struct Makes {
 
  private:
   template <class... A>
-  static void TellAgreed(Call& call, MPI_Comm comm, A... more) {
-    if constexpr (requires(Agreed & agreed) { Shape::Agree(call, agreed, comm, more...); }) {
+  static void RecordArguments(Call& call, MPI_Comm comm, A... more) {
+    if constexpr (requires(CollectiveArguments & arguments) { Shape::AddArguments(call, arguments, comm, more...); }) {
       if (call.index == format::kNoCommunicator || call.inter) return;
-      Agreed agreed;
-      Shape::Agree(call, agreed, comm, more...);
-      if (agreed.size() != 0) agreed.Write(call);
+      CollectiveArguments arguments;
+      Shape::AddArguments(call, arguments, comm, more...);
+      if (arguments.size() != 0) arguments.Write(call);
     }
   }
 };
@@ -56,26 +56,26 @@ struct CartCreate : Makes<CartCreate>, Duplicates {
   static void Check(Call& call, int dimensions, const int* dims, const int*, int, MPI_Comm*) {
     CheckGrid(call, dimensions, dims);
   }
-  static void Agree(const Call&, Agreed& agreed, MPI_Comm, int dimensions, const int* dims, const int* periods,
-                    int reorder, MPI_Comm*) {
-    agreed.Add(Argument::kDimensions, dimensions);
-    agreed.AddAll(Argument::kDims, dims, dimensions);
-    agreed.AddAll(Argument::kPeriods, periods, dimensions, true);
-    agreed.Add(Argument::kReorder, reorder != 0);
+  static void AddArguments(const Call&, CollectiveArguments& arguments, MPI_Comm, int dimensions, const int* dims,
+                           const int* periods, int reorder, MPI_Comm*) {
+    arguments.Add(Argument::kDimensions, dimensions);
+    arguments.AddAll(Argument::kDims, dims, dimensions);
+    arguments.AddAll(Argument::kPeriods, periods, dimensions, true);
+    arguments.Add(Argument::kReorder, reorder != 0);
   }
 };
 struct GraphCreate : Makes<GraphCreate>, Duplicates {
   static void Check(Call& call, int nodes, const int* index, const int* edges, int, MPI_Comm*) {
     CheckGraph(call, nodes, index, edges);
   }
-  static void Agree(const Call& call, Agreed& agreed, MPI_Comm, int nodes, const int* index, const int* edges,
-                    int reorder, MPI_Comm*) {
-    agreed.Add(Argument::kNodes, nodes);
+  static void AddArguments(const Call& call, CollectiveArguments& arguments, MPI_Comm, int nodes, const int* index,
+                           const int* edges, int reorder, MPI_Comm*) {
+    arguments.Add(Argument::kNodes, nodes);
     // MPI looks at the number of nodes first, and not at what it refuses.
     const int usable = call.misuse ? 0 : nodes;
-    agreed.AddAll(Argument::kIndex, index, usable);
-    agreed.AddAll(Argument::kEdges, edges, EdgesOf(usable, index));
-    agreed.Add(Argument::kReorder, reorder != 0);
+    arguments.AddAll(Argument::kIndex, index, usable);
+    arguments.AddAll(Argument::kEdges, edges, EdgesOf(usable, index));
+    arguments.Add(Argument::kReorder, reorder != 0);
   }
 };
 struct DistGraphCreate : Makes<DistGraphCreate>, Duplicates {
@@ -83,9 +83,9 @@ struct DistGraphCreate : Makes<DistGraphCreate>, Duplicates {
                     MPI_Info, int, MPI_Comm*) {
     CheckDistributed(call, number, sources, degrees, destinations);
   }
-  static void Agree(const Call&, Agreed& agreed, MPI_Comm, int, const int*, const int*, const int*, const int*,
-                    MPI_Info, int reorder, MPI_Comm*) {
-    agreed.Add(Argument::kReorder, reorder != 0);
+  static void AddArguments(const Call&, CollectiveArguments& arguments, MPI_Comm, int, const int*, const int*,
+                           const int*, const int*, MPI_Info, int reorder, MPI_Comm*) {
+    arguments.Add(Argument::kReorder, reorder != 0);
   }
 };
 struct DistGraphCreateAdjacent : Makes<DistGraphCreateAdjacent>, Duplicates {
@@ -94,9 +94,9 @@ struct DistGraphCreateAdjacent : Makes<DistGraphCreateAdjacent>, Duplicates {
     CheckNodes(call, in, sources);
     CheckNodes(call, out, destinations);
   }
-  static void Agree(const Call&, Agreed& agreed, MPI_Comm, int, const int*, const int*, int, const int*, const int*,
-                    MPI_Info, int reorder, MPI_Comm*) {
-    agreed.Add(Argument::kReorder, reorder != 0);
+  static void AddArguments(const Call&, CollectiveArguments& arguments, MPI_Comm, int, const int*, const int*, int,
+                           const int*, const int*, MPI_Info, int reorder, MPI_Comm*) {
+    arguments.Add(Argument::kReorder, reorder != 0);
   }
 };
 struct CommSplit : Makes<CommSplit> {
@@ -109,8 +109,8 @@ struct CommSplitType : Makes<CommSplitType> {
   static CommCreation From(MPI_Comm, A...) {
     return {.origin = Origin::kByMembers};
   }
-  static void Agree(const Call&, Agreed& agreed, MPI_Comm, int type, int, MPI_Info, MPI_Comm*) {
-    if (type != MPI_UNDEFINED) agreed.Add(Argument::kSplitType, type);
+  static void AddArguments(const Call&, CollectiveArguments& arguments, MPI_Comm, int type, int, MPI_Info, MPI_Comm*) {
+    if (type != MPI_UNDEFINED) arguments.Add(Argument::kSplitType, type);
   }
 };
 struct CartSub : Makes<CartSub> {
@@ -118,8 +118,8 @@ struct CartSub : Makes<CartSub> {
   static CommCreation From(MPI_Comm, A...) {
     return {.origin = Origin::kByMembers};
   }
-  static void Agree(const Call&, Agreed& agreed, MPI_Comm comm, const int* remain, MPI_Comm*) {
-    agreed.AddAll(Argument::kRemainDims, remain, DimensionsOf(comm), true);
+  static void AddArguments(const Call&, CollectiveArguments& arguments, MPI_Comm comm, const int* remain, MPI_Comm*) {
+    arguments.AddAll(Argument::kRemainDims, remain, DimensionsOf(comm), true);
   }
 };
 inline void CheckGroup(Call& call, MPI_Group group) {
@@ -145,10 +145,11 @@ struct IntercommCreate : Makes<IntercommCreate> {
   static void Check(Call& call, int leader, MPI_Comm, int, int, MPI_Comm*) {
     if (!InRange(call, leader)) Report(call, {.wrong = Wrong::kRankOutOfRange, .value = leader, .limit = call.size});
   }
-  static void Agree(Call& call, Agreed& agreed, MPI_Comm, int leader, MPI_Comm peers, int other, int tag, MPI_Comm*) {
-    agreed.Add(Argument::kLocalLeader, leader);
-    agreed.Add(Argument::kTag, tag);
-    if (call.rank == leader) TellLeaders(call, agreed, peers, other);
+  static void AddArguments(Call& call, CollectiveArguments& arguments, MPI_Comm, int leader, MPI_Comm peers, int other,
+                           int tag, MPI_Comm*) {
+    arguments.Add(Argument::kLocalLeader, leader);
+    arguments.Add(Argument::kTag, tag);
+    if (call.rank == leader) TellLeaders(call, arguments, peers, other);
   }
 };
 struct CommIdup {

@@ -12,12 +12,12 @@ using diagnosis::Kind;
 using Parts = std::vector<format::Part>;
 
 void ExpectNothing(const MpiJob& job) {
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 void ExpectMismatch(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
                     const std::string& part_of_summary) {
-  const auto diagnosis = job.Judge();
+  const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kArgumentMismatch, certainty, culprits);
   ASSERT_FALSE(diagnosis.findings.empty());
   EXPECT_NE(diagnosis.findings[0].summary.find(part_of_summary), std::string::npos) << diagnosis.findings[0].summary;
@@ -66,7 +66,7 @@ TEST(MpiAmounts, ThoseOfOnePersistentOneAreCompared) {
   MpiJob job(2);
   for (const int rank : {0, 1})
     job.StartAmounts(rank, Function::MPI_Alltoallv_init, 1, Parts(2, Ints(2)), Parts(2, Ints(rank == 0 ? 2 : 3)));
-  EXPECT_EQ(job.Judge().findings.at(0).kind, Kind::kArgumentMismatch);
+  EXPECT_EQ(job.Diagnose().findings.at(0).kind, Kind::kArgumentMismatch);
 }
 
 // Others may disagree with one of them too.
@@ -175,7 +175,7 @@ TEST(MpiAmounts, BehindAnotherMismatchNothingBelongsTogether) {
   for (int rank = 0; rank < 3; ++rank)
     job.Return(rank, job.Amounts(rank, Function::MPI_Gatherv, {Ints(rank == 1 ? 5 : 8)},
                                  rank == 0 ? Parts(3, Ints(8)) : Parts{}, 0));
-  const auto diagnosis = job.Judge();
+  const auto diagnosis = job.Diagnose();
   ASSERT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].kind, Kind::kOrderMismatch);
 }
@@ -208,10 +208,10 @@ TEST(MpiMismatch, NamesOfOneTypeAreOnlyLikely) {
     }
     return job;
   };
-  Expect(with(83, 4).Judge(), Kind::kArgumentMismatch, Certainty::kLikely, {1});  // MPI_INT32_T
-  Expect(with(kMpiFloat, 4).Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {1});
-  Expect(with(84, 8).Judge(), Kind::kArgumentMismatch, Certainty::kCertain, {1});  // MPI_INT64_T
-  EXPECT_TRUE(with(format::kNoType, 0).Judge().healthy());  // one that was freed: that is told, and nothing else
+  Expect(with(83, 4).Diagnose(), Kind::kArgumentMismatch, Certainty::kLikely, {1});  // MPI_INT32_T
+  Expect(with(kMpiFloat, 4).Diagnose(), Kind::kArgumentMismatch, Certainty::kCertain, {1});
+  Expect(with(84, 8).Diagnose(), Kind::kArgumentMismatch, Certainty::kCertain, {1});  // MPI_INT64_T
+  EXPECT_TRUE(with(format::kNoType, 0).Diagnose().healthy());  // one that was freed: that is told, and nothing else
 }
 
 // ---- neighbours
@@ -281,7 +281,7 @@ diagnosis::Diagnosis Started(std::int32_t number, std::uint64_t count) {
     job.At(rank, slot).tag = rank == 2 ? number : 1;
     job.Return(rank, slot);
   }
-  return job.Judge();
+  return job.Diagnose();
 }
 
 TEST(MpiAmounts, StartsOfOnePersistentCollectiveBelongTogether) {

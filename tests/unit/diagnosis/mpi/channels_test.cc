@@ -207,14 +207,14 @@ TEST(MpiChannels, OpenReceivesClaimInTheOrderOfTheirCalls) {
   for (const reader::Call* send : under_way) EXPECT_FALSE(seen.channels.Free(send));
 }
 
-TEST(MpiChannels, AReceiveFromAnybodyMayTakeAnyOfThem) {
+TEST(MpiChannels, AWildcardReceiveMayTakeAnyOfThem) {
   MpiJob job(3);
   job.Sent(0, {.peer = 2, .tag = 1});
   job.Sent(1, {.peer = 2, .tag = 1});
   job.Sent(1, {.peer = 2, .tag = 2});
-  const auto anybody = job.Irecv(2, {.peer = kAny, .tag = 1}), one = job.Irecv(2, {.peer = 0, .tag = 1});
+  const auto wildcard = job.Irecv(2, {.peer = kAny, .tag = 1}), one = job.Irecv(2, {.peer = 0, .tag = 1});
   const Seen seen(job);
-  EXPECT_NE(seen.channels.ClaimOf(&seen.Call(2, anybody)), nullptr);
+  EXPECT_NE(seen.channels.ClaimOf(&seen.Call(2, wildcard)), nullptr);
   EXPECT_EQ(seen.channels.ClaimOf(&seen.Call(2, one)), seen.Of(0, 2).under_way.at(0));
   EXPECT_FALSE(seen.channels.Free(seen.Of(0, 2).under_way.at(0)));
   EXPECT_FALSE(seen.channels.Free(seen.Of(1, 2).under_way.at(0)));

@@ -12,7 +12,7 @@ using diagnosis::Kind;
 using format::CommunicatorState;
 
 void ExpectNothing(const MpiJob& job) {
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 void Make(MpiJob* job, int rank, const std::vector<Function>& functions) {
@@ -40,7 +40,7 @@ TEST(MpiCreations, InAnotherOrder) {
     else
       Make(&job, rank, {Function::MPI_Comm_dup, Function::MPI_Comm_split});
   }
-  const auto diagnosis = job.Judge();
+  const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOrderMismatch, Certainty::kCertain, {2});
   EXPECT_NE(diagnosis.findings[0].summary.find("Rank 2 called Comm_split where ranks 0-1,3 called Comm_dup"),
             std::string::npos)
@@ -51,7 +51,7 @@ TEST(MpiCreations, OfTwoEitherMayBeWrong) {
   MpiJob job(2);
   job.Create(0, Function::MPI_Comm_dup);
   job.Create(1, Function::MPI_Comm_split);
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {0, 1});
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kCertain, {0, 1});
 }
 
 TEST(MpiCreations, AtAnotherPlaceAmongTheCollectives) {
@@ -61,7 +61,7 @@ TEST(MpiCreations, AtAnotherPlaceAmongTheCollectives) {
     job.Return(rank, job.Collective(rank, Function::MPI_Bcast, 0));
     if (rank != 1) Make(&job, rank, {Function::MPI_Comm_dup});
   }
-  const auto diagnosis = job.Judge();
+  const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOrderMismatch, Certainty::kCertain, {1});
   EXPECT_NE(diagnosis.findings[0].summary.find("after 0 collectives on it"), std::string::npos)
       << diagnosis.findings[0].summary;
@@ -76,7 +76,7 @@ TEST(MpiCreations, BesidePersistentCollectives) {
     job.At(rank, made).flags |= format::kPersisting;
     job.Return(rank, made);
   }
-  for (const diagnosis::Finding& finding : job.Judge().findings)
+  for (const diagnosis::Finding& finding : job.Diagnose().findings)
     EXPECT_NE(Name(finding.kind), Name(Kind::kOrderMismatch));
 }
 
@@ -88,7 +88,7 @@ TEST(MpiCreations, WindowsAmongThem) {
     else
       Make(&job, rank, {Function::MPI_Win_create, Function::MPI_Comm_dup});
   }
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kCertain, {1});
 }
 
 TEST(MpiCreations, FollowsFromAMismatch) {
@@ -99,7 +99,7 @@ TEST(MpiCreations, FollowsFromAMismatch) {
     job.Pass(0.1);
     Make(&job, rank, {Function::MPI_Comm_dup});
   }
-  const auto diagnosis = job.Judge();
+  const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOrderMismatch, Certainty::kCertain, {2});
   ASSERT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_NE(diagnosis.findings[0].summary.find("Barrier"), std::string::npos);
@@ -124,7 +124,7 @@ TEST(MpiCreations, FreedByAllButOne) {
   for (int rank = 0; rank < 4; ++rank) job.Finalize(rank);
   ExpectNothing(job);  // in a callback of that
   job.Return(2, job.Box(2).calls.back().slot);
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kLikely, {2});
 }
 
 TEST(MpiCreations, NotPartOfItIsNotFreed) {
@@ -141,7 +141,7 @@ TEST(MpiCreations, MissingInAGroup) {
   MpiJob job(5);
   for (const int rank : {1, 3, 4}) job.CreateGroup(rank, {4, 3, 2, 1}, 0xabc);
   job.Pass(300);
-  Expect(job.Judge(), Kind::kInitializationHang, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kInitializationHang, Certainty::kLikely, {2});
 }
 
 // MPI_Comm_idup leaves a request: somebody waits once he waits for that.
@@ -162,7 +162,7 @@ TEST(MpiCreations, MissingInOneThatDoesNotBlock) {
   ExpectNothing(job);
   job.Wait(0, Function::MPI_Wait, {job.Box(0).calls.back().slot});
   job.Pass(300);
-  Expect(job.Judge(), Kind::kInitializationHang, Certainty::kLikely, {1});
+  Expect(job.Diagnose(), Kind::kInitializationHang, Certainty::kLikely, {1});
 }
 
 // Nobody is waited for who has said that he makes no other call.
@@ -173,14 +173,14 @@ TEST(MpiCreations, WhoIsInFinalizeDoesNotJoin) {
   job.Pass(0.5);
   ExpectNothing(job);
   job.Pass(0.7);
-  Expect(job.Judge(), Kind::kInitializationHang, Certainty::kLikely, {1});
+  Expect(job.Diagnose(), Kind::kInitializationHang, Certainty::kLikely, {1});
 }
 
 TEST(MpiCreations, GroupsThatWaitForOneAnother) {
   MpiJob job(3);
   for (const int rank : {0, 1}) job.CreateGroup(rank, {0, 1, 2}, 0xabc);
   job.CreateGroup(2, {0, 1, 2}, 0xdef);
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 2});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {0, 2});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Circles of MPI's calls: what proves them, and what looks like one and is none.
+// Cycles of MPI's calls: what proves them, and what looks like one and is none.
 #include <gtest/gtest.h>
 
 #include "tests/unit/diagnosis/verdicts.h"
@@ -11,14 +11,14 @@ using diagnosis::Certainty;
 using diagnosis::Kind;
 
 void ExpectDeadlock(const MpiJob& job, const std::vector<int>& culprits) {
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, culprits);
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, culprits);
 }
 
 // Neither now nor ever certain; nothing at all before the time-out.
 void ExpectNeverCertain(MpiJob job) {
   for (const double seconds : {0.0, 5.0, 100.0}) {
     job.Pass(seconds);
-    for (const diagnosis::Finding& finding : job.Judge().findings) {
+    for (const diagnosis::Finding& finding : job.Diagnose().findings) {
       EXPECT_NE(Name(finding.certainty), Name(Certainty::kCertain)) << finding.summary;
       EXPECT_GT(seconds, 5.0) << finding.summary;
     }
@@ -28,7 +28,7 @@ void ExpectNeverCertain(MpiJob job) {
 void ExpectHealthy(MpiJob job) {
   for (const double seconds : {0.0, 5.0}) {
     job.Pass(seconds);
-    for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+    for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
   }
 }
 
@@ -95,7 +95,7 @@ TEST(MpiDeadlock, SendThatAnOpenReceiveTakesIsNotHeld) {
   ExpectNeverCertain(job);
 }
 
-TEST(MpiDeadlock, TheOthersWaitForTheCircle) {
+TEST(MpiDeadlock, TheOthersWaitForTheCycle) {
   MpiJob job(4);
   job.Recv(0, {.peer = 1});
   job.Recv(1, {.peer = 0});
@@ -111,8 +111,8 @@ TEST(MpiDeadlock, CollectiveAgainstReceive) {
   ExpectDeadlock(job, {0, 1});
 }
 
-// Rank 1 waits for anybody, 2 for 1, and 0, in a loop of tests, for 2: it may do something else in between.
-TEST(MpiDeadlock, WhoTestsInALoopMayFreeWhoWaitsForAnybody) {
+// Rank 1 waits for wildcard, 2 for 1, and 0, in a loop of tests, for 2: it may do something else in between.
+TEST(MpiDeadlock, WhoTestsInALoopMayFreeWhoWaitsForAnyRank) {
   MpiJob job(3);
   job.Recv(1, {.peer = kAny});
   job.Recv(2, {.peer = 1});
@@ -139,7 +139,7 @@ TEST(MpiDeadlock, FenceAgainstBarrier) {
     for (const int rank : {0, 1}) job.Collective(rank, function, format::kNoRank, window);
     job.Collective(2, Function::MPI_Barrier);
     job.Pass(0.4);
-    for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+    for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
     job.Pass(0.2);
     ExpectDeadlock(job, {0, 2});
   }
@@ -168,23 +168,23 @@ TEST(MpiDeadlock, RootOfAReductionWaitsForAll) {
   }
 }
 
-TEST(MpiDeadlock, AnybodyInACircleWithABarrier) {
+TEST(MpiDeadlock, WildcardInACycleWithABarrier) {
   MpiJob job(3);
   job.Recv(0, {.peer = kAny});
   job.Collective(1, Function::MPI_Barrier);
   job.Collective(2, Function::MPI_Barrier);
-  const auto findings = job.Judge().findings;
+  const auto findings = job.Diagnose().findings;
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(Name(findings[0].kind), Name(Kind::kDeadlock));
   EXPECT_EQ(Name(findings[0].certainty), Name(Certainty::kCertain));
   EXPECT_EQ(findings[0].culprits.front(), 0);
 }
 
-// Any other one of them would have freed the rest: all are of the circle.
-TEST(MpiDeadlock, AllWaitForAnybody) {
+// Any other one of them would have freed the rest: all are of the cycle.
+TEST(MpiDeadlock, AllWaitForAnyRank) {
   MpiJob job(4);
   for (int rank = 0; rank < 4; ++rank) job.Recv(rank, {.peer = kAny});
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 1, 2, 3});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {0, 1, 2, 3});
 }
 
 // MPI_Comm_create_group is made by its group alone: it is no other operation on the communicator.
@@ -193,20 +193,20 @@ TEST(MpiDeadlock, GroupAgainstBarrier) {
   for (const int rank : {0, 1}) job.CreateGroup(rank, {0, 1, 2}, 0x77);
   for (const int rank : {2, 3}) job.Collective(rank, Function::MPI_Barrier);
   job.Pass(100.0);
-  const auto findings = job.Judge().findings;
+  const auto findings = job.Diagnose().findings;
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(Name(findings[0].kind), Name(Kind::kDeadlock)) << findings[0].summary;
   EXPECT_EQ(findings[0].culprits, (std::vector<int>{0, 2}));
 }
 
-TEST(MpiDeadlock, AnybodyMayComeFromTheOneWhoIsFree) {
+TEST(MpiDeadlock, AnyMessageMayComeFromTheOneWhoIsFree) {
   MpiJob job(3);
   job.Recv(0, {.peer = kAny});
   job.Collective(1, Function::MPI_Barrier);
   ExpectHealthy(job);
 }
 
-TEST(MpiDeadlock, AnybodyMayComeFromSomebodyUnseen) {
+TEST(MpiDeadlock, AnyMessageMayComeFromSomebodyUnseen) {
   MpiJob job(3);
   job.Recv(0, {.peer = kAny});
   job.Recv(1, {.peer = 0});
@@ -216,7 +216,7 @@ TEST(MpiDeadlock, AnybodyMayComeFromSomebodyUnseen) {
   ExpectNeverCertain(job);
 }
 
-TEST(MpiDeadlock, AnybodyMayHaveSentWhatTheRingHasLost) {
+TEST(MpiDeadlock, AnyRankMayHaveSentWhatTheRingHasLost) {
   MpiJob job(3);
   job.Sent(2, {.peer = 0});
   job.Forget(2, 1);
@@ -297,7 +297,7 @@ TEST(MpiDeadlock, WaitallOfSmallSendsAndReceivesThatNobodyServes) {
     const auto receive = job.Irecv(rank, {.peer = 1 - rank, .tag = 2});
     job.Wait(rank, Function::MPI_Waitall, {send, receive});
   }
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
 }
 
 TEST(MpiDeadlock, AnotherThreadMayHelp) {
@@ -314,9 +314,9 @@ TEST(MpiDeadlock, AnotherThreadMayHelp) {
 TEST(MpiDeadlock, StandardSendsAreHeldOnceTheyHaveNotComeBackSoon) {
   MpiJob job(2);
   for (const int rank : {0, 1}) job.Send(rank, {.peer = 1 - rank, .bytes = kLarge});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Pass(0.4);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Pass(0.2);
   ExpectDeadlock(job, {0, 1});
 }
@@ -354,7 +354,7 @@ TEST(MpiDeadlock, ASendIsHeldFromWhereItIsWaitedFor) {
   for (const int rank : {0, 1}) sends.push_back(job.Isend(rank, {.peer = 1 - rank, .bytes = kLarge}));
   job.Pass(5);
   for (const int rank : {0, 1}) job.Wait(rank, Function::MPI_Wait, {sends[static_cast<std::size_t>(rank)]});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Pass(1.1);
   ExpectDeadlock(job, {0, 1});
 }
@@ -448,7 +448,7 @@ TEST(MpiDeadlock, OfTwoUsualTagsOnlyTheOrderIsWrong) {
   MpiJob job(2);
   job.Ssend(0, {.peer = 1, .tag = 7});
   job.Recv(1, {.peer = 0, .tag = 6});
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
   MpiJob later(2);
   for (const int tag : {7, 6}) {
     later.Sent(0, {.peer = 1, .tag = tag});
@@ -472,7 +472,7 @@ TEST(MpiDeadlock, WrongTagsBesideASendThatMayLieInABuffer) {
     for (const int rank : {1, 2}) job.Poll(rank, Function::MPI_Testall, open[rank]);
     job.Pass(1.0);
   }
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kLikely, {1, 2});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kLikely, {1, 2});
 }
 
 }  // namespace

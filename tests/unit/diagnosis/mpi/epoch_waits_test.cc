@@ -20,15 +20,15 @@ class PartnersJob : public WindowJob {
 };
 
 void ExpectNothing(const PartnersJob& job) {
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
-TEST(MpiEpochWaits, AWaitForOneThatIsInACollectiveIsACircleAtOnce) {
+TEST(MpiEpochWaits, AWaitForOneThatIsInACollectiveIsACycleAtOnce) {
   PartnersJob job;
   job.Post(2, {1});
   job.Enter(2, Function::MPI_Win_wait);
   job.Collective(1, Function::MPI_Barrier);
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kDeadlock, Certainty::kCertain, {1, 2});
   const std::vector<std::string>& evidence = diagnosis.findings.at(0).evidence;
   EXPECT_TRUE(std::any_of(evidence.begin(), evidence.end(), [](const std::string& line) {
@@ -44,7 +44,7 @@ TEST(MpiEpochWaits, AStartIsNoneBeforeItHasLasted) {
   job.Collective(1, Function::MPI_Barrier);
   ExpectNothing(job);
   job.Pass(1.1);
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {1, 2});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {1, 2});
 }
 
 TEST(MpiEpochWaits, WhoHasPostedIsNotWaitedFor) {
@@ -71,7 +71,7 @@ TEST(MpiEpochWaits, EachStartNeedsAPostOfItsOwn) {
   job.Enter(1, Function::MPI_Win_wait);
   job.Recv(3, {.peer = 2});
   job.Pass(1.1);
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {1, 2, 3});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {1, 2, 3});
 }
 
 TEST(MpiEpochWaits, WhoIsInACompleteHasCome) {
@@ -82,7 +82,7 @@ TEST(MpiEpochWaits, WhoIsInACompleteHasCome) {
   job.Enter(2, Function::MPI_Win_wait);
   job.Recv(3, {.peer = 2});
   job.Pass(1.1);
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   for (const diagnosis::Finding& finding : diagnosis.findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
 }
 
@@ -92,7 +92,7 @@ TEST(MpiEpochWaits, WhoHasComeToFinalizeOpensNoEpoch) {
   job.Enter(2, Function::MPI_Win_complete);
   job.Finalize(1);
   job.Pass(1.5);
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kEpochError, Certainty::kLikely, {1});
   EXPECT_NE(diagnosis.findings.at(0).summary.find("has not called Win_post on window"), std::string::npos)
       << diagnosis.findings.at(0).summary;
@@ -107,7 +107,7 @@ TEST(MpiEpochWaits, NothingIsSaidWhereCallsAreLost) {
   const std::uint64_t barrier = job.Collective(1, Function::MPI_Barrier);
   job.Forget(1, barrier);
   job.Pass(1.1);
-  for (const diagnosis::Finding& finding : job.Judge().findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
 }
 
 // MPI may grant a lock where it is first used, and a target that is busy may hold up as well.
@@ -120,7 +120,7 @@ TEST(MpiEpochWaits, ALockIsNeverCertain) {
   job.Pass(1.1);
   ExpectNothing(job);
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kLikely, {1, 2});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kLikely, {1, 2});
 }
 
 TEST(MpiEpochWaits, SharedLocksExcludeNobody) {
@@ -130,7 +130,7 @@ TEST(MpiEpochWaits, SharedLocksExcludeNobody) {
   job.Enter(2, Function::MPI_Win_unlock, 0);
   job.Recv(1, {.peer = 2});
   job.Pass(100.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
 }
 
 TEST(MpiEpochWaits, APostWaitsForNobody) {
@@ -139,7 +139,7 @@ TEST(MpiEpochWaits, APostWaitsForNobody) {
   job.Named(2, Function::MPI_Win_post, {1});
   job.Recv(1, {.peer = 2});
   job.Pass(100.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) EXPECT_NE(finding.kind, Kind::kDeadlock);
 }
 
 constexpr Touch kPut{.epoch = AccessEpoch::kStarted};
@@ -153,7 +153,7 @@ TEST(MpiEpochWaits, PutsOfTwoOriginsIntoOneEpochAreCertain) {
     job.Do(rank, Function::MPI_Win_complete);
   }
   job.Do(0, Function::MPI_Win_wait);
-  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {1, 2});
+  Expect(job.Diagnose(), Kind::kEpochError, Certainty::kCertain, {1, 2});
 }
 
 TEST(MpiEpochWaits, EpochsOrder) {

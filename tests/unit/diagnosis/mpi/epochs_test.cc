@@ -22,7 +22,7 @@ Diagnosis Of(const Touch& one, const Touch& other) {
   job.Access(1, one);
   job.Access(2, other);
   job.Fence(Range(0, 4));
-  return job.Judge();
+  return job.Diagnose();
 }
 
 TEST(MpiEpochs, PutsOfTwoRanksThatOverlapAreCertain) {
@@ -42,7 +42,7 @@ Diagnosis Reaching(const Touch& touch) {
   job.Fence(Range(0, 4));
   job.Access(1, touch);
   job.Fence(Range(0, 4));
-  return job.Judge();
+  return job.Diagnose();
 }
 
 TEST(MpiEpochs, PastTheEndOfTheTargetsMemory) {
@@ -96,7 +96,7 @@ TEST(MpiEpochs, AFenceOrders) {
   job.Access(2, {});
   job.Access(3, {.at = 1});
   job.Fence(Range(0, 4));
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(MpiEpochs, OfOneRank) {
@@ -104,23 +104,23 @@ TEST(MpiEpochs, OfOneRank) {
   job.Fence(Range(0, 4));
   job.Access(2, {.at = 0, .count = 4});
   job.Access(2, {.at = 2, .count = 4});
-  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kEpochError, Certainty::kCertain, {2});
 }
 
 TEST(MpiEpochs, ALineThatPutsAgainIsNone) {
   WindowJob job(4);
   job.Fence(Range(0, 4));
   for (int i = 0; i < 3; ++i) job.Access(2, {.count = 4}).site = 0x4711;
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Access(2, {.count = 4}).site = 0x4712;
-  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kEpochError, Certainty::kCertain, {2});
 }
 
 TEST(MpiEpochs, OfTwoRanksTheSameLineIsOne) {
   WindowJob job(4);
   job.Fence(Range(0, 4));
   for (const int rank : {1, 2}) job.Access(rank, {}).site = 0x4711;
-  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {1, 2});
+  Expect(job.Diagnose(), Kind::kEpochError, Certainty::kCertain, {1, 2});
 }
 
 TEST(MpiEpochs, AFlushOrdersThoseOfOneRank) {
@@ -129,9 +129,9 @@ TEST(MpiEpochs, AFlushOrdersThoseOfOneRank) {
   job.Access(2, {.epoch = AccessEpoch::kExclusive});
   job.Synchronize(2, Function::MPI_Win_flush, 0);
   job.Access(2, {.epoch = AccessEpoch::kExclusive});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Access(2, {.function = Function::MPI_Get, .epoch = AccessEpoch::kExclusive});
-  Expect(job.Judge(), Kind::kEpochError, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kEpochError, Certainty::kCertain, {2});
 }
 
 TEST(MpiEpochs, AGetThatWasWaitedForIsOver) {
@@ -142,7 +142,7 @@ TEST(MpiEpochs, AGetThatWasWaitedForIsOver) {
   get.completed_ns = job.now_ns();
   job.Pass(0.001);
   job.Access(2, {.epoch = AccessEpoch::kExclusive});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 // What orders ranks that hold shared locks (messages, barriers, time) nobody sees for certain.
@@ -153,7 +153,7 @@ TEST(MpiEpochs, SharedLocksAtOneTimeAreLikely) {
   job.Access(1, put);
   job.Access(2, put);
   for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_unlock_all);
-  Expect(job.Judge(), Kind::kEpochError, Certainty::kLikely, {1, 2});
+  Expect(job.Diagnose(), Kind::kEpochError, Certainty::kLikely, {1, 2});
 }
 
 TEST(MpiEpochs, SharedLocksOneAfterTheOtherAreNone) {
@@ -164,7 +164,7 @@ TEST(MpiEpochs, SharedLocksOneAfterTheOtherAreNone) {
   job.Synchronize(1, Function::MPI_Win_flush, 0);
   job.Access(2, put);
   for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_unlock_all);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(MpiEpochs, ExclusiveLocksOrder) {
@@ -174,7 +174,7 @@ TEST(MpiEpochs, ExclusiveLocksOrder) {
   job.Access(1, put);
   job.Access(2, put);
   for (const int rank : {1, 2}) job.Synchronize(rank, Function::MPI_Win_unlock, 0);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(MpiEpochs, WhatHasGapsIsNotCompared) {
@@ -182,7 +182,7 @@ TEST(MpiEpochs, WhatHasGapsIsNotCompared) {
   job.Fence(Range(0, 4));
   job.Access(1, {}).bytes = 0;
   job.Access(2, {});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(MpiEpochs, OfSeveralThreadsAreLikely) {
@@ -191,7 +191,7 @@ TEST(MpiEpochs, OfSeveralThreadsAreLikely) {
   job.Access(1, {}).thread = 1;
   job.Access(1, {.at = 9}).thread = 2;
   job.Access(2, {});
-  Expect(job.Judge(), Kind::kEpochError, Certainty::kLikely, {1, 2});
+  Expect(job.Diagnose(), Kind::kEpochError, Certainty::kLikely, {1, 2});
 }
 
 // Rank 0 changes bytes 8 to 11 itself, and what the others do comes between the same two fences.
@@ -202,7 +202,7 @@ Diagnosis StoredAnd(const std::vector<std::pair<int, Touch>>& accesses,
   for (const auto& [rank, touch] : accesses) job.Access(rank, touch);
   job.FenceAfterStores(0, stores);
   job.Fence({1, 2, 3});
-  return job.Judge();
+  return job.Diagnose();
 }
 
 constexpr Touch kGet{.function = Function::MPI_Get, .at = 2};
@@ -243,7 +243,7 @@ TEST(MpiStores, NothingIsSaidWhereAnAccessIsNotKnownWhole) {
   job.Access(3, {.at = 40}).bytes = 0;
   job.FenceAfterStores(0, {{8, 4}});
   job.Fence({1, 2, 3});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(MpiStores, NothingIsSaidWhereACallMayHaveOrderedThem) {
@@ -253,7 +253,7 @@ TEST(MpiStores, NothingIsSaidWhereACallMayHaveOrderedThem) {
   job.Access(2, kGet);
   job.FenceAfterStores(0, {{8, 4}});
   job.Fence({1, 2, 3});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(MpiStores, NothingIsSaidUntilAllHaveCome) {
@@ -262,7 +262,7 @@ TEST(MpiStores, NothingIsSaidUntilAllHaveCome) {
   job.Access(2, kGet);
   job.FenceAfterStores(0, {{8, 4}});
   job.Fence({1, 2});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(MpiStores, AnotherEpochIsAnother) {
@@ -272,14 +272,14 @@ TEST(MpiStores, AnotherEpochIsAnother) {
   job.Fence(Range(0, 4));
   job.FenceAfterStores(0, {{8, 4}});
   job.Fence({1, 2, 3});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(MpiStores, TheyAreNoAmountsOfACollective) {
   WindowJob job(4);
   job.Fence(Range(0, 4));
   for (const int rank : Range(0, 4)) job.FenceAfterStores(rank, {{0, 4}, {8, 4}, {16, 4}, {24, 4}});
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 }  // namespace

@@ -137,14 +137,14 @@ Task AnyOfSeveral(Rank& self) {
   }
 }
 
-// The receive from anybody was called first and got another rank's message: what it leaves is for the receive from one.
-Task AnybodyBesideOne(Rank& self) {
+// The wildcard receive was called first and got another rank's message: what it leaves is for the receive from one.
+Task WildcardBesideOne(Rank& self) {
   for (int i = 0; i < 6; ++i) {
     if (self.rank() == 0) {
-      std::uint64_t of_anybody = 0, of_one = 0;
-      co_await self.Irecv(kAny, 5, 1 << 20, &of_anybody);
+      std::uint64_t of_wildcard = 0, of_one = 0;
+      co_await self.Irecv(kAny, 5, 1 << 20, &of_wildcard);
       co_await self.Irecv(1, 5, 1 << 20, &of_one);
-      const Slots first(1, of_one), second(1, of_anybody);
+      const Slots first(1, of_one), second(1, of_wildcard);
       co_await self.Waitall(first);
       co_await self.Send(1, 6, SizeOf(i));
       co_await self.Waitall(second);
@@ -321,7 +321,7 @@ TEST(MpiHealthy, Halo) { ExpectNothing(Halo); }
 TEST(MpiHealthy, RingOfSendrecv) { ExpectNothing(RingOfSendrecv); }
 TEST(MpiHealthy, MasterAndWorkers) { ExpectNothing(MasterAndWorkers); }
 TEST(MpiHealthy, AnyOfSeveral) { ExpectNothing(AnyOfSeveral); }
-TEST(MpiHealthy, AnybodyBesideOne) { ExpectNothing(AnybodyBesideOne); }
+TEST(MpiHealthy, WildcardBesideOne) { ExpectNothing(WildcardBesideOne); }
 TEST(MpiHealthy, OutOfOrder) { ExpectNothing(OutOfOrder); }
 TEST(MpiHealthy, SparseExchange) { ExpectNothing(SparseExchange); }
 TEST(MpiHealthy, HelpsWhilePolling) { ExpectNothing(HelpsWhilePolling); }

@@ -11,14 +11,14 @@ using diagnosis::Certainty;
 using diagnosis::Kind;
 
 void ExpectMismatch(const MpiJob& job, Certainty certainty, const std::string& part_of_summary) {
-  const auto diagnosis = job.Judge();
+  const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kPointToPointMismatch, certainty, {0, 1});
   ASSERT_FALSE(diagnosis.findings.empty());
   EXPECT_NE(diagnosis.findings[0].summary.find(part_of_summary), std::string::npos) << diagnosis.findings[0].summary;
 }
 
 void ExpectNothing(const MpiJob& job) {
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 MpiJob Exchanged(const MpiMessage& sent, const MpiMessage& received) {
@@ -32,7 +32,7 @@ MpiJob Exchanged(const MpiMessage& sent, const MpiMessage& received) {
 }
 
 // It may have been meant for somebody else's message.
-TEST(MpiMessage, WhatAReceiveFromAnybodyTookIsLikelyWhereThereAreOthers) {
+TEST(MpiMessage, WhatAWildcardReceiveTookIsLikelyWhereThereAreOthers) {
   for (const int ranks : {2, 3}) {
     MpiJob job(ranks);
     job.Sent(0, {.peer = 1, .signature = 0x77});
@@ -67,14 +67,14 @@ TEST(MpiMessage, OnAnotherCommunicator) {
 }
 
 // From whomever it is meant to come: another one may be the one that is missing.
-TEST(MpiMessage, OnAnotherCommunicatorThanAReceiveFromAnybody) {
+TEST(MpiMessage, OnAnotherCommunicatorThanAWildcardReceive) {
   MpiJob job(3);
   const int other = job.MpiComm({0, 1, 2});
   job.Sent(2, {.peer = 0, .tag = 4, .comm = other});
   job.Recv(2, {.peer = 0});
   job.Recv(1, {.peer = 0});
   job.Recv(0, {.peer = kAny, .tag = 4});
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kLikely, {0, 2});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kLikely, {0, 2});
 }
 
 TEST(MpiMessage, LongerThanItsReceive) {
@@ -134,8 +134,8 @@ TEST(MpiMessage, ReceivesCompletedInAnotherOrder) {
   }
 }
 
-// Which of them a receive from anybody got, that is still open, nobody knows.
-TEST(MpiMessage, BehindAReceiveFromAnybody) {
+// Which of them a wildcard receive got, that is still open, nobody knows.
+TEST(MpiMessage, BehindAWildcardReceive) {
   MpiJob job(3);
   job.Irecv(1, {.peer = kAny, .bytes = 400});
   const auto small = job.Irecv(1, {.peer = 0, .bytes = 40});
@@ -208,7 +208,7 @@ TEST(MpiMessage, TooLongForTheReceiveInWhichARankDied) {
   any_tag.Die(1, Job::Unknown());
   ExpectMismatch(any_tag, Certainty::kLikely, "which has room for 16");
   for (const MpiJob& job : {died(16, 0), died(32, 32)})
-    for (const diagnosis::Finding& finding : job.Judge().findings)
+    for (const diagnosis::Finding& finding : job.Diagnose().findings)
       EXPECT_NE(Name(finding.kind), Name(Kind::kPointToPointMismatch)) << finding.summary;
   ExpectNothing(died(32, 0, false));
 }
@@ -223,7 +223,7 @@ TEST(MpiMessage, TooLongThoughTheEndSeemsEarlier) {
   job.Irecv(1, {.peer = 0, .bytes = 16});
   for (const int rank : {0, 2}) job.Collective(rank, Function::MPI_Barrier);
   job.Pass(0.01);
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
 }
 
 TEST(MpiMessage, NeverReceived) {

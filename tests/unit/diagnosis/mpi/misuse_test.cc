@@ -40,7 +40,7 @@ void DiesInFinalize(MpiJob* job, int rank) {
 TEST(MpiMisuse, IsCertainAndSaysWhereAndWhat) {
   MpiJob job(4);
   Note(&job, 2, Wrong::kRankOutOfRange, Function::MPI_Send);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kInvalidArgument, Certainty::kCertain, {2});
   const std::string& summary = diagnosis.findings.at(0).summary;
   EXPECT_NE(summary.find("called MPI_Send at train+0x1234: there is no rank 9: the communicator has 4 ranks"),
@@ -51,7 +51,7 @@ TEST(MpiMisuse, IsCertainAndSaysWhereAndWhat) {
 TEST(MpiMisuse, OfSeveralRanksAtOnePlaceIsOneFinding) {
   MpiJob job(4);
   for (const int rank : {0, 1, 3}) Note(&job, rank, Wrong::kUncommittedType, Function::MPI_Send);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   EXPECT_EQ(diagnosis.findings.size(), 1u);
   Expect(diagnosis, Kind::kInvalidArgument, Certainty::kCertain, {0, 1, 3});
 }
@@ -60,28 +60,28 @@ TEST(MpiMisuse, OfSeveralRanksAtOnePlaceIsOneFinding) {
 TEST(MpiMisuse, ThatMpiRefusedAndTheProgramSurvivedIsNone) {
   MpiJob job(4);
   Note(&job, 2, Wrong::kRankOutOfRange, Function::MPI_Send, 6);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Die(2, Job::Signal(11));
-  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kInvalidArgument, Certainty::kLikely, {2});
 }
 
 // ... nor is it one while MPI has not answered yet, which takes long where there are few processors.
 TEST(MpiMisuse, ThatMpiMayYetRefuseAndTellTheProgramIsPutOff) {
   MpiJob job(4);
-  Note(&job, 2, Wrong::kRankOutOfRange, Function::MPI_Send).told = true;
-  EXPECT_TRUE(job.Judge().healthy());
+  Note(&job, 2, Wrong::kRankOutOfRange, Function::MPI_Send).tells_program = true;
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Pass(0.4);
-  EXPECT_TRUE(job.Judge().healthy());
+  EXPECT_TRUE(job.Diagnose().healthy());
   job.Pass(0.2);
-  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kInvalidArgument, Certainty::kLikely, {2});
   job.Die(2, Job::Signal(6));
-  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kInvalidArgument, Certainty::kCertain, {2});
 }
 
 TEST(MpiMisuse, OfAHandleThatMpiTakesIsNotCertain) {
   MpiJob job(4);
   Note(&job, 1, Wrong::kStaleRequest, Function::MPI_Wait, 0);
-  Expect(job.Judge(), Kind::kRequestError, Certainty::kLikely, {1});
+  Expect(job.Diagnose(), Kind::kRequestError, Certainty::kLikely, {1});
 }
 
 TEST(MpiMisuse, ThatMpiEndsTheProcessOverIsTheCause) {
@@ -89,7 +89,7 @@ TEST(MpiMisuse, ThatMpiEndsTheProcessOverIsTheCause) {
   Note(&job, 2, Wrong::kNullCommunicator, Function::MPI_Barrier);
   job.Pass(0.01);
   job.Die(2, Job::Status(5));
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kInvalidArgument, Certainty::kCertain, {2});
   for (std::size_t i = 1; i < diagnosis.findings.size(); ++i) EXPECT_EQ(diagnosis.findings[i].caused_by, 0u);
 }
@@ -103,17 +103,17 @@ TEST(MpiMisuse, IsTheCauseOfItsOwnDeathWhateverTheClocksSay) {
   for (const int rank : {0, 1, 3}) job.Collective(rank, Function::MPI_Allreduce);
   job.Pass(0.01);
   job.Die(2, Job::Status(5));
-  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kInvalidArgument, Certainty::kCertain, {2});
 }
 
 TEST(MpiMisuse, ALeakComesAfterEverythingElse) {
   MpiJob job(4);
   Note(&job, 0, Wrong::kLeftTypes, Function::MPI_Finalize);
   job.Other(0, Function::MPI_Finalize);
-  Expect(job.Judge(), Kind::kResourceLeak, Certainty::kCertain, {0});
+  Expect(job.Diagnose(), Kind::kResourceLeak, Certainty::kCertain, {0});
   job.Pass(0.01);
   Note(&job, 3, Wrong::kNeverCompleted, Function::MPI_Finalize);
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kRequestError, Certainty::kCertain, {3});
   ASSERT_EQ(diagnosis.findings.size(), 2u);
   EXPECT_EQ(diagnosis.findings[1].kind, Kind::kResourceLeak);
@@ -125,7 +125,7 @@ TEST(MpiMisuse, ALeakOfAllIsToldOnce) {
     Note(&job, rank, Wrong::kLeftCommunicators, Function::MPI_Finalize).value = 1;
     job.Other(rank, Function::MPI_Finalize);
   }
-  const Diagnosis diagnosis = job.Judge();
+  const Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kResourceLeak, Certainty::kCertain, {0, 1, 2});
   const diagnosis::Finding& finding = diagnosis.findings.at(0);
   EXPECT_EQ(finding.summary,
@@ -138,18 +138,18 @@ TEST(MpiMisuse, ALeakIsLikelyWhileItsRankStaysInFinalize) {
   MpiJob job(2);
   Note(&job, 0, Wrong::kLeftTypes, Function::MPI_Finalize);
   job.Finalize(0);
-  Expect(job.Judge(), Kind::kResourceLeak, Certainty::kCertain, {0});
+  Expect(job.Diagnose(), Kind::kResourceLeak, Certainty::kCertain, {0});
   job.Pass(2.0);
-  Expect(job.Judge(), Kind::kResourceLeak, Certainty::kLikely, {0});
+  Expect(job.Diagnose(), Kind::kResourceLeak, Certainty::kLikely, {0});
   job.Die(0, Job::Signal(SIGTERM));
-  Expect(job.Judge(), Kind::kResourceLeak, Certainty::kLikely, {0});
+  Expect(job.Diagnose(), Kind::kResourceLeak, Certainty::kLikely, {0});
 }
 
 TEST(MpiMisuse, ALeakThatMpiFinalizeDiesOfComesFirst) {
   MpiJob job(4);
   Note(&job, 2, Wrong::kLeftWindows, Function::MPI_Finalize);
   DiesInFinalize(&job, 2);
-  Expect(job.Judge(), Kind::kResourceLeak, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kResourceLeak, Certainty::kCertain, {2});
 }
 
 TEST(MpiMisuse, LaterThanTheInstantJudgedIsNotKnown) {

@@ -1,4 +1,4 @@
-// message_race: receives from anybody that another message could have met, and all that makes that no fault.
+// message_race: wildcard receives that another message could have met, and all that makes that no fault.
 #include <gtest/gtest.h>
 
 #include "tests/unit/diagnosis/verdicts.h"
@@ -12,8 +12,8 @@ using diagnosis::Certainty;
 using diagnosis::Kind;
 
 constexpr std::uint32_t kUntold = format::kNoStatus;
-constexpr MpiMessage kAnybody = {.peer = kAny, .flags = kUntold};
-constexpr MpiMessage kAnybodyTold = {.peer = kAny};
+constexpr MpiMessage kWildcard = {.peer = kAny, .flags = kUntold};
+constexpr MpiMessage kWildcardWithStatus = {.peer = kAny};
 
 class Scene : public MpiJob {
  public:
@@ -41,7 +41,7 @@ class Scene : public MpiJob {
   }
   std::vector<diagnosis::Finding> Findings() {
     Finalize();
-    return Judge().findings;
+    return Diagnose().findings;
   }
 
  private:
@@ -51,7 +51,7 @@ class Scene : public MpiJob {
 void ExpectRace(Scene scene, Certainty certainty, const std::string& part_of_summary,
                 const std::vector<int>& culprits = {0}) {
   scene.Finalize();
-  const diagnosis::Diagnosis diagnosis = scene.Judge();
+  const diagnosis::Diagnosis diagnosis = scene.Diagnose();
   Expect(diagnosis, Kind::kMessageRace, certainty, culprits);
   ASSERT_FALSE(diagnosis.findings.empty());
   EXPECT_EQ(diagnosis.findings.size(), 1u);
@@ -62,9 +62,9 @@ void ExpectNothing(Scene scene) {
   for (const diagnosis::Finding& finding : scene.Findings()) ADD_FAILURE() << finding.summary;
 }
 
-// Rank 0 receives from anybody, then from rank 2; `between` is what lies between.
+// Rank 0 receives from wildcard, then from rank 2; `between` is what lies between.
 template <class Between>
-Scene NamedAfterAnybody(const MpiMessage& as, const Between& between) {
+Scene NamedAfterWildcard(const MpiMessage& as, const Between& between) {
   Scene scene(3);
   scene.Sent(1, {.peer = 0});
   scene.Took(0, as, 1);
@@ -73,14 +73,14 @@ Scene NamedAfterAnybody(const MpiMessage& as, const Between& between) {
   scene.Received(0, {.peer = 2});
   return scene;
 }
-Scene NamedAfterAnybody(const MpiMessage& as) {
-  return NamedAfterAnybody(as, [](Scene&) {});
+Scene NamedAfterWildcard(const MpiMessage& as) {
+  return NamedAfterWildcard(as, [](Scene&) {});
 }
 
 // ---- what is one --------------------------------------------------------------------------------------------------
 
-TEST(MpiRace, NamedAfterAnybody) {
-  ExpectRace(NamedAfterAnybody(kAnybody), Certainty::kLikely, "from rank 2 would have waited forever");
+TEST(MpiRace, NamedAfterWildcard) {
+  ExpectRace(NamedAfterWildcard(kWildcard), Certainty::kLikely, "from rank 2 would have waited forever");
 }
 
 // A message without content cannot say whose it is.
@@ -96,35 +96,35 @@ TEST(MpiRace, NamedAfterAnEmptyMessage) {
 // ... but not where the other receive was called before the first was over.
 TEST(MpiRace, CalledBeforeTheFirstWasOver) {
   Scene scene(3);
-  const auto anybody = scene.Irecv(0, kAnybodyTold), named = scene.Irecv(0, {.peer = 2});
+  const auto wildcard = scene.Irecv(0, kWildcardWithStatus), named = scene.Irecv(0, {.peer = 2});
   scene.Sent(1, {.peer = 0});
   scene.Sent(2, {.peer = 0});
-  scene.Receipt(0, anybody, 1, 0);
+  scene.Receipt(0, wildcard, 1, 0);
   scene.Receipt(0, named, 2, 0);
-  scene.Waited(0, {anybody, named});
+  scene.Waited(0, {wildcard, named});
   ExpectRace(scene, Certainty::kCertain, "waited forever");
 }
 
 TEST(MpiRace, NothingOfThisOrdersThem) {
-  ExpectRace(NamedAfterAnybody(kAnybody, [](Scene& scene) { scene.All(Function::MPI_Reduce, 0); }), Certainty::kLikely,
-             "waited forever");
-  ExpectRace(NamedAfterAnybody(kAnybody,
-                               [](Scene& scene) {
-                                 scene.Sent(0, {.peer = 1, .tag = 9});
-                                 scene.Received(1, {.peer = 0, .tag = 9});
-                               }),
+  ExpectRace(NamedAfterWildcard(kWildcard, [](Scene& scene) { scene.All(Function::MPI_Reduce, 0); }),
+             Certainty::kLikely, "waited forever");
+  ExpectRace(NamedAfterWildcard(kWildcard,
+                                [](Scene& scene) {
+                                  scene.Sent(0, {.peer = 1, .tag = 9});
+                                  scene.Received(1, {.peer = 0, .tag = 9});
+                                }),
              Certainty::kLikely, "waited forever");
 }
 
 // Rank 1 tells rank 2 that it has sent: the message may still be overtaken, which is rare.
 TEST(MpiRace, OvertakenOnALongerWay) {
-  ExpectRace(NamedAfterAnybody(kAnybody,
-                               [](Scene& scene) {
-                                 scene.Sent(1, {.peer = 2, .tag = 9});
-                                 scene.Received(2, {.peer = 1, .tag = 9});
-                               }),
+  ExpectRace(NamedAfterWildcard(kWildcard,
+                                [](Scene& scene) {
+                                  scene.Sent(1, {.peer = 2, .tag = 9});
+                                  scene.Received(2, {.peer = 1, .tag = 9});
+                                }),
              Certainty::kLikely, "waited forever");
-  ExpectRace(NamedAfterAnybody(kAnybody, [](Scene& scene) { scene.All(Function::MPI_Bcast, 1); }), Certainty::kLikely,
+  ExpectRace(NamedAfterWildcard(kWildcard, [](Scene& scene) { scene.All(Function::MPI_Bcast, 1); }), Certainty::kLikely,
              "waited forever");
 }
 
@@ -169,13 +169,13 @@ TEST(MpiRace, AnyTagTakesWhatOneTagWaitsFor) {
 }
 
 // The room was made for what the probe had found; the receive asks anew.
-TEST(MpiRace, ReceiveFromAnybodyAfterAProbe) {
+TEST(MpiRace, WildcardReceiveAfterAProbe) {
   Scene scene(3);
   scene.Sent(1, {.peer = 0, .bytes = 16});
   scene.Sent(2, {.peer = 0, .bytes = 32});
-  scene.Found(0, kAnybodyTold);
+  scene.Found(0, kWildcardWithStatus);
   scene.Took(0, {.peer = kAny, .bytes = 16}, 1);
-  scene.Found(0, kAnybodyTold);
+  scene.Found(0, kWildcardWithStatus);
   scene.Took(0, {.peer = kAny, .bytes = 32}, 2);
   ExpectRace(scene, Certainty::kLikely, "does not fit this receive");
 }
@@ -184,29 +184,29 @@ TEST(MpiRace, ReceivedByNobody) {
   Scene scene(3);
   scene.Sent(1, {.peer = 0});
   scene.Sent(2, {.peer = 0});
-  scene.Took(0, kAnybody, 1);
+  scene.Took(0, kWildcard, 1);
   ExpectRace(scene, Certainty::kLikely, "was never received");
 }
 
-// Two messages each, and nothing between the receives from anybody and those by name.
+// Two messages each, and nothing between the wildcard receives and those by name.
 TEST(MpiRace, SecondPhaseWithoutABarrier) {
   Scene scene(4);
   for (int rank = 1; rank < 4; ++rank) {
     scene.Sent(rank, {.peer = 0});
     scene.Sent(rank, {.peer = 0});
   }
-  for (int rank = 1; rank < 4; ++rank) scene.Took(0, kAnybody, rank);
+  for (int rank = 1; rank < 4; ++rank) scene.Took(0, kWildcard, rank);
   for (int rank = 1; rank < 4; ++rank) scene.Received(0, {.peer = rank});
   ExpectRace(scene, Certainty::kLikely, "waited forever");
 }
 
 // Rank 2 has another message, but only once this one has been received.
 TEST(MpiRace, WhatWouldDoComesTooLate) {
-  Scene scene = NamedAfterAnybody(kAnybody);
+  Scene scene = NamedAfterWildcard(kWildcard);
   scene.Sent(0, {.peer = 2, .tag = 9});
   scene.Received(2, {.peer = 0, .tag = 9});
   scene.Sent(2, {.peer = 0});
-  scene.Took(0, kAnybody, 2);
+  scene.Took(0, kWildcard, 2);
   ExpectRace(scene, Certainty::kLikely, "waited forever");
 }
 
@@ -216,7 +216,7 @@ TEST(MpiRace, OnSeveralRanks) {
     const int before = (rank + 2) % 3, next = (rank + 1) % 3;
     scene.Sent(before, {.peer = rank});
     scene.Sent(next, {.peer = rank});
-    scene.Took(rank, kAnybody, before);
+    scene.Took(rank, kWildcard, before);
     scene.Received(rank, {.peer = next});
   }
   ExpectRace(scene, Certainty::kLikely, "waited forever", {0, 1, 2});
@@ -275,7 +275,7 @@ Scene Hanging(const MpiMessage& as) {
 }
 
 TEST(MpiRace, HasTakenWhatAReceiveWaitsFor) {
-  const diagnosis::Diagnosis diagnosis = Hanging(kAnybody).Judge();
+  const diagnosis::Diagnosis diagnosis = Hanging(kWildcard).Diagnose();
   Expect(diagnosis, Kind::kMessageRace, Certainty::kCertain, {0});
   ASSERT_FALSE(diagnosis.findings.empty());
   const diagnosis::Finding& finding = diagnosis.findings[0];
@@ -287,14 +287,14 @@ TEST(MpiRace, HasTakenWhatAReceiveWaitsFor) {
 TEST(MpiRace, StandsStillAlthoughThereIsAMessageForEach) {
   for (const bool each : {true, false}) {
     Scene scene(3);
-    const auto anybody = scene.Irecv(0, kAnybody), named = scene.Irecv(0, {.peer = 2});
+    const auto wildcard = scene.Irecv(0, kWildcard), named = scene.Irecv(0, {.peer = 2});
     scene.Sent(2, {.peer = 0});
     if (each) scene.Sent(1, {.peer = 0});
-    scene.Wait(0, Function::MPI_Waitall, {anybody, named});
+    scene.Wait(0, Function::MPI_Waitall, {wildcard, named});
     scene.Collective(1, Function::MPI_Barrier);
     scene.Collective(2, Function::MPI_Barrier);
     scene.Pass(100.0);
-    const auto findings = scene.Judge().findings;
+    const auto findings = scene.Diagnose().findings;
     ASSERT_FALSE(findings.empty());
     if (!each) {
       EXPECT_NE(Name(findings[0].kind), Name(Kind::kMessageRace)) << findings[0].summary;
@@ -306,17 +306,17 @@ TEST(MpiRace, StandsStillAlthoughThereIsAMessageForEach) {
   }
 }
 
-// ... and the others wait for it in a circle, one of them in a send that it might have taken.
-TEST(MpiRace, IsOneOfACircleAlthoughThereIsAMessageForEach) {
+// ... and the others wait for it in a cycle, one of them in a send that it might have taken.
+TEST(MpiRace, IsOneOfACycleAlthoughThereIsAMessageForEach) {
   for (const bool early : {true, false}) {
     Scene scene(3);
-    const auto anybody = scene.Irecv(0, kAnybody), named = scene.Irecv(0, {.peer = 2});
+    const auto wildcard = scene.Irecv(0, kWildcard), named = scene.Irecv(0, {.peer = 2});
     scene.Sent(2, {.peer = 0});
     scene.Ssend(1, {.peer = 0});
-    scene.Wait(0, Function::MPI_Waitall, {anybody, named});
+    scene.Wait(0, Function::MPI_Waitall, {wildcard, named});
     scene.Recv(2, {.peer = 1});
     scene.Pass(early ? 0.5 : 100.0);
-    const auto findings = scene.Judge().findings;
+    const auto findings = scene.Diagnose().findings;
     if (early) {
       EXPECT_TRUE(findings.empty());
       continue;
@@ -332,31 +332,31 @@ TEST(MpiRace, IsOneOfACircleAlthoughThereIsAMessageForEach) {
 // It waits for a third one besides, for which there is none.
 TEST(MpiRace, NoneWhereAnotherReceiveWaitsInVain) {
   Scene scene(3);
-  const auto anybody = scene.Irecv(0, kAnybody), named = scene.Irecv(0, {.peer = 2});
+  const auto wildcard = scene.Irecv(0, kWildcard), named = scene.Irecv(0, {.peer = 2});
   const auto third = scene.Irecv(0, {.peer = 1, .tag = 7});
   scene.Sent(2, {.peer = 0});
   scene.Sent(1, {.peer = 0});
-  scene.Wait(0, Function::MPI_Waitall, {anybody, named, third});
+  scene.Wait(0, Function::MPI_Waitall, {wildcard, named, third});
   scene.Recv(1, {.peer = 0, .tag = 8});
   scene.Pass(100.0);
-  Expect(scene.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 1});
+  Expect(scene.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {0, 1});
 }
 
 // Two messages of rank 2 for two receives: all have theirs.
 TEST(MpiRace, NoneWhereThereAreEnoughMessages) {
   Scene scene(3);
-  const auto anybody = scene.Irecv(0, kAnybody), named = scene.Irecv(0, {.peer = 2});
+  const auto wildcard = scene.Irecv(0, kWildcard), named = scene.Irecv(0, {.peer = 2});
   scene.Sent(2, {.peer = 0});
   scene.Sent(2, {.peer = 0});
-  scene.Wait(0, Function::MPI_Waitall, {anybody, named});
+  scene.Wait(0, Function::MPI_Waitall, {wildcard, named});
   scene.Recv(2, {.peer = 0, .tag = 5});
   scene.Pass(100.0);
-  for (const diagnosis::Finding& finding : scene.Judge().findings)
+  for (const diagnosis::Finding& finding : scene.Diagnose().findings)
     EXPECT_NE(Name(finding.kind), Name(Kind::kMessageRace)) << finding.summary;
 }
 
 TEST(MpiRace, MayHaveTakenWhatAReceiveWaitsFor) {
-  const diagnosis::Diagnosis diagnosis = Hanging(kAnybodyTold).Judge();
+  const diagnosis::Diagnosis diagnosis = Hanging(kWildcardWithStatus).Diagnose();
   ASSERT_FALSE(diagnosis.findings.empty());
   const diagnosis::Finding& finding = diagnosis.findings[0];
   EXPECT_EQ(Name(finding.kind), Name(Kind::kDeadlock)) << finding.summary;
@@ -368,14 +368,14 @@ TEST(MpiRace, MayHaveTakenWhatAReceiveWaitsFor) {
 TEST(MpiRace, NoneWhereTheOtherCameLater) {
   Scene scene(3);
   scene.Sent(2, {.peer = 0});
-  scene.Took(0, kAnybody, 2);
+  scene.Took(0, kWildcard, 2);
   scene.Sent(0, {.peer = 1, .tag = 9});
   scene.Received(1, {.peer = 0, .tag = 9});
   scene.Sent(1, {.peer = 0});
   scene.Recv(0, {.peer = 2});
   scene.Collective(1, Function::MPI_Barrier);
   scene.Collective(2, Function::MPI_Barrier);
-  Expect(scene.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 2});
+  Expect(scene.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {0, 2});
 }
 
 // ---- what is none -------------------------------------------------------------------------------------------------
@@ -383,17 +383,17 @@ TEST(MpiRace, NoneWhereTheOtherCameLater) {
 TEST(MpiRace, OrderedByCollectives) {
   for (const Function function : {Function::MPI_Barrier, Function::MPI_Allreduce, Function::MPI_Allgather,
                                   Function::MPI_Alltoall, Function::MPI_Reduce_scatter})
-    ExpectNothing(NamedAfterAnybody(kAnybody, [&](Scene& scene) { scene.All(function); }));
-  ExpectNothing(NamedAfterAnybody(kAnybody, [](Scene& scene) { scene.All(Function::MPI_Bcast, 0); }));
-  ExpectNothing(NamedAfterAnybody(kAnybody, [](Scene& scene) { scene.All(Function::MPI_Reduce, 2); }));
+    ExpectNothing(NamedAfterWildcard(kWildcard, [&](Scene& scene) { scene.All(function); }));
+  ExpectNothing(NamedAfterWildcard(kWildcard, [](Scene& scene) { scene.All(Function::MPI_Bcast, 0); }));
+  ExpectNothing(NamedAfterWildcard(kWildcard, [](Scene& scene) { scene.All(Function::MPI_Reduce, 2); }));
 }
 
 TEST(MpiRace, OrderedByAnAnswer) {
-  ExpectNothing(NamedAfterAnybody(kAnybody, [](Scene& scene) {
+  ExpectNothing(NamedAfterWildcard(kWildcard, [](Scene& scene) {
     scene.Sent(0, {.peer = 2, .tag = 9});
     scene.Received(2, {.peer = 0, .tag = 9});
   }));
-  ExpectNothing(NamedAfterAnybody(kAnybody, [](Scene& scene) {  // on a way over rank 1
+  ExpectNothing(NamedAfterWildcard(kWildcard, [](Scene& scene) {  // on a way over rank 1
     scene.Sent(0, {.peer = 1, .tag = 9});
     scene.Received(1, {.peer = 0, .tag = 9});
     scene.Sent(1, {.peer = 2, .tag = 9});
@@ -419,10 +419,10 @@ TEST(MpiRace, OrderedByASendThatWaits) {
 
 TEST(MpiRace, OrderedByARequestThatIsOver) {
   Scene scene(3);
-  const auto anybody = scene.Irecv(0, kAnybody);
+  const auto wildcard = scene.Irecv(0, kWildcard);
   scene.Sent(1, {.peer = 0});
-  scene.Receipt(0, anybody, 1, 0);
-  scene.Waited(0, {anybody});
+  scene.Receipt(0, wildcard, 1, 0);
+  scene.Waited(0, {wildcard});
   scene.All(Function::MPI_Barrier);
   scene.Sent(2, {.peer = 0});
   scene.Received(0, {.peer = 2});
@@ -432,7 +432,7 @@ TEST(MpiRace, OrderedByARequestThatIsOver) {
 // What MPI orders in ways that are not followed orders all.
 TEST(MpiRace, OrderedInUnknownWays) {
   for (const Function function : {Function::MPI_Win_lock, Function::MPI_File_open, Function::MPI_Comm_spawn})
-    ExpectNothing(NamedAfterAnybody(kAnybody, [&](Scene& scene) {
+    ExpectNothing(NamedAfterWildcard(kWildcard, [&](Scene& scene) {
       for (int rank = 0; rank < 3; ++rank) scene.Other(rank, function);
     }));
 }
@@ -447,7 +447,7 @@ TEST(MpiRace, UnknownWaysLeadNotBackInTime) {
     };
     all();
     scene.Sent(1, {.peer = 0});
-    scene.Took(0, kAnybody, 1);
+    scene.Took(0, kWildcard, 1);
     scene.Sent(2, {.peer = 0});
     scene.Received(0, {.peer = 2});
     scene.Pass(0.1);
@@ -467,7 +467,7 @@ TEST(MpiRace, AWindowOrdersAsLongAsItIsShared) {
     all(shared ? Function::MPI_Win_allocate_shared : Function::MPI_Win_create);
     all(Function::MPI_Win_post);
     scene.Sent(1, {.peer = 0});
-    scene.Took(0, kAnybody, 1);
+    scene.Took(0, kWildcard, 1);
     scene.Sent(2, {.peer = 0});
     scene.Received(0, {.peer = 2});
     scene.Pass(0.1);
@@ -480,13 +480,13 @@ TEST(MpiRace, AWindowOrdersAsLongAsItIsShared) {
 }
 
 TEST(MpiRace, OrderedByMakingACommunicator) {
-  ExpectNothing(NamedAfterAnybody(kAnybody, [&](Scene& scene) {
+  ExpectNothing(NamedAfterWildcard(kWildcard, [&](Scene& scene) {
     for (int rank = 0; rank < 3; ++rank) scene.Other(rank, Function::MPI_Comm_dup, kWorld);
   }));
 }
 
 TEST(MpiRace, AnswersInAnyOrder) {
-  for (const MpiMessage& as : {kAnybody, kAnybodyTold}) {
+  for (const MpiMessage& as : {kWildcard, kWildcardWithStatus}) {
     Scene scene(4);
     for (int round = 0; round < 3; ++round)
       for (int rank = 1; rank < 4; ++rank) {
@@ -499,7 +499,7 @@ TEST(MpiRace, AnswersInAnyOrder) {
   }
 }
 
-// A head from anybody, its body from whoever that was: both are of one tag.
+// A head from wildcard, its body from whoever that was: both are of one tag.
 TEST(MpiRace, HeadAndBody) {
   Scene scene(3);
   for (int rank = 1; rank < 3; ++rank)
@@ -551,14 +551,14 @@ TEST(MpiRace, OnlyOneMayHaveSent) {
 }
 
 // The receive by name had been called before.
-TEST(MpiRace, NamedBeforeAnybody) {
+TEST(MpiRace, NamedBeforeWildcard) {
   Scene scene(3);
-  const auto named = scene.Irecv(0, {.peer = 2}), anybody = scene.Irecv(0, kAnybody);
+  const auto named = scene.Irecv(0, {.peer = 2}), wildcard = scene.Irecv(0, kWildcard);
   scene.Sent(1, {.peer = 0});
   scene.Sent(2, {.peer = 0});
-  scene.Receipt(0, anybody, 1, 0);
+  scene.Receipt(0, wildcard, 1, 0);
   scene.Receipt(0, named, 2, 0);
-  scene.Waited(0, {named, anybody});
+  scene.Waited(0, {named, wildcard});
   ExpectNothing(scene);
 }
 
@@ -568,15 +568,15 @@ TEST(MpiRace, AnotherMessageWouldDo) {
   scene.Sent(1, {.peer = 0});
   scene.Sent(2, {.peer = 0});
   scene.Sent(2, {.peer = 0});
-  scene.Took(0, kAnybody, 1);
+  scene.Took(0, kWildcard, 1);
   scene.Received(0, {.peer = 2});
-  scene.Took(0, kAnybody, 2);
+  scene.Took(0, kWildcard, 2);
   ExpectNothing(scene);
 }
 
 // Who is told whose message it has got may call the next receive for it, even if that is done once.
 TEST(MpiRace, WhoIsToldMayHaveChosen) {
-  ExpectNothing(NamedAfterAnybody(kAnybodyTold));
+  ExpectNothing(NamedAfterWildcard(kWildcardWithStatus));
   ExpectNothing(TheOtherReceiveIsSmaller(0));
 }
 
@@ -586,7 +586,7 @@ TEST(MpiRace, FirstComerIsLeftOut) {
   for (int round = 0; round < 2; ++round) {
     const int first = 1 + round;
     for (int rank = 1; rank < 4; ++rank) scene.Sent(rank, {.peer = 0});
-    scene.Took(0, kAnybody, first);
+    scene.Took(0, kWildcard, first);
     for (int rank = 1; rank < 4; ++rank)
       if (rank != first) scene.Received(0, {.peer = rank});
     scene.All(Function::MPI_Barrier);
@@ -597,12 +597,12 @@ TEST(MpiRace, FirstComerIsLeftOut) {
 // ---- what nobody can say ------------------------------------------------------------------------------------------
 
 TEST(MpiRace, NotBeforeAllHaveFinalized) {
-  Scene scene = NamedAfterAnybody(kAnybody);
+  Scene scene = NamedAfterWildcard(kWildcard);
   for (int rank = 0; rank < 3; ++rank) {
-    for (const diagnosis::Finding& finding : scene.Judge().findings) ADD_FAILURE() << finding.summary;
+    for (const diagnosis::Finding& finding : scene.Diagnose().findings) ADD_FAILURE() << finding.summary;
     scene.Other(rank, Function::MPI_Finalize);
   }
-  EXPECT_EQ(scene.Judge().findings.size(), 1u);
+  EXPECT_EQ(scene.Diagnose().findings.size(), 1u);
 }
 
 TEST(MpiRace, NotWhereARingHasLostWhatMayOrderThem) {
@@ -611,7 +611,7 @@ TEST(MpiRace, NotWhereARingHasLostWhatMayOrderThem) {
     for (int i = 0; i < 4; ++i) scene.All(Function::MPI_Barrier);
     scene.Sent(1, {.peer = 0});
     scene.Pass(0.1);
-    scene.Took(0, kAnybody, 1);
+    scene.Took(0, kWildcard, 1);
     scene.Pass(0.1);
     scene.Sent(2, {.peer = 0});
     scene.Received(0, {.peer = 2});
@@ -625,7 +625,7 @@ TEST(MpiRace, NotWhereARingHasLostWhatMayOrderThem) {
 }
 
 TEST(MpiRace, NotOverThreads) {
-  Scene scene = NamedAfterAnybody(kAnybody);
+  Scene scene = NamedAfterWildcard(kWildcard);
   scene.Sent(2, {.peer = 1, .tag = 5});
   scene.Box(2).calls.back().thread += 1;
   scene.Received(1, {.peer = 2, .tag = 5});
@@ -635,12 +635,12 @@ TEST(MpiRace, NotOverThreads) {
 TEST(MpiRace, NotWhereARankIsUnseen) {
   Scene unseen(4);
   unseen.Sent(1, {.peer = 0});
-  unseen.Took(0, kAnybody, 1);
+  unseen.Took(0, kWildcard, 1);
   unseen.Sent(2, {.peer = 0});
   unseen.Received(0, {.peer = 2});
   unseen.Finalize();
   unseen.Unseen(3);
-  for (const diagnosis::Finding& finding : unseen.Judge().findings)
+  for (const diagnosis::Finding& finding : unseen.Diagnose().findings)
     EXPECT_NE(Name(finding.kind), Name(Kind::kMessageRace)) << finding.summary;
 }
 
@@ -652,7 +652,7 @@ TEST(MpiRace, ManyWorkersAndManyAnswers) {
   for (int round = 0; round < 40; ++round)
     for (int rank = 1; rank < kRanks; ++rank) {
       scene.Sent(rank, {.peer = 0});
-      scene.Took(0, kAnybody, rank);
+      scene.Took(0, kWildcard, rank);
     }
   scene.Sent(1, {.peer = 0, .bytes = 128});
   scene.Took(0, {.peer = kAny, .bytes = 128}, 1);  // one that is not like the others, ordered by nothing

@@ -17,9 +17,9 @@ TEST(MpiStall, OthersWaitFurtherOnForOneThatIsBehind) {
   for (const int rank : {0, 1, 2}) job.Return(rank, job.Collective(rank, Function::MPI_Scatter, 0));
   for (const int rank : {0, 1, 2}) job.Collective(rank, Function::MPI_Barrier);
   job.Pass(5.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {3});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {3});
 }
 
 // Whoever is behind holds nobody up who waits for the root alone.
@@ -28,7 +28,7 @@ TEST(MpiStall, ARootThatIsMissingBesideOneThatIsFurtherBehind) {
   for (const int rank : {0, 1, 2}) job.Return(rank, job.Collective(rank, Function::MPI_Bcast, 0));
   for (const int rank : {0, 1}) job.Collective(rank, Function::MPI_Bcast, 2);
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {2});
 }
 
 TEST(MpiStall, ANeighbourThatIsMissingBesideOthersThatAreFurtherBehind) {
@@ -40,7 +40,7 @@ TEST(MpiStall, ANeighbourThatIsMissingBesideOthersThatAreFurtherBehind) {
     job.Return(rank, job.Amounts(rank, Function::MPI_Neighbor_alltoall, neighbour(1 - rank), neighbour(1 - rank)));
   job.Amounts(0, Function::MPI_Neighbor_alltoall, neighbour(1), neighbour(1));
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {1});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {1});
 }
 
 // Those that are back from it have called it all the same.
@@ -56,7 +56,7 @@ TEST(MpiStall, ACollectiveThatMostHaveCalledIsNotOneTooMany) {
   }
   for (const int rank : {0, 1, 2, 4, 5}) job.Finalize(rank);
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {0, 2});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {0, 2});
 }
 
 TEST(MpiStall, AllThatHaveCalledItOnceTooOftenAreNamed) {
@@ -72,7 +72,7 @@ TEST(MpiStall, AllThatHaveCalledItOnceTooOftenAreNamed) {
       job.Finalize(rank);
   }
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kLikely, callers);
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kLikely, callers);
 }
 
 // Its machine is slow, or the network is: no GPU has anything to do with it.
@@ -81,7 +81,7 @@ TEST(MpiStall, ALateOneInACollectiveThatAllHaveCalledIsNobodysFault) {
   for (const int rank : {0, 1, 2}) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
   job.Collective(3, Function::MPI_Barrier);
   job.Pass(100.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 // Another thread of it calls after that.
@@ -90,7 +90,7 @@ TEST(MpiStall, OneWhoseLastCallIsNotItsFinalizeHasComeToTheEnd) {
   for (const int rank : {0, 1, 2}) job.Finalize(rank);
   job.At(1, job.Recv(1, {.peer = 0})).thread = 101;
   job.Pass(100.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 // No reason is known, and that is said.
@@ -98,9 +98,9 @@ TEST(MpiStall, AllInsideACollectiveThatAllHaveCalled) {
   MpiJob job(4);
   for (const int rank : {0, 1, 2, 3}) job.Collective(rank, Function::MPI_Barrier);
   job.Pass(0.1);
-  EXPECT_EQ(job.Judge().unexplained, "");
+  EXPECT_EQ(job.Diagnose().unexplained, "");
   job.Pass(100.0);
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   for (const diagnosis::Finding& finding : diagnosis.findings) ADD_FAILURE() << finding.summary;
   EXPECT_TRUE(diagnosis.unexplained.starts_with("all 4 ranks have been inside MPI calls for 100.1 s, MPI_Barrier (4)"))
       << diagnosis.unexplained;
@@ -115,19 +115,19 @@ TEST(MpiStall, OneThatIsStillInsideWhatOthersHaveLeft) {
   job.Collective(3, Function::MPI_Barrier);
   for (const int rank : {0, 1, 2}) job.Collective(rank, Function::MPI_Allreduce);
   job.Pass(100.0);
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kMissingParticipant, Certainty::kSuspected, {3});
   EXPECT_NE(diagnosis.findings[0].summary.find("is still inside Barrier of 1 MPI_INT and has not called Allreduce"),
             std::string::npos)
       << diagnosis.findings[0].summary;
 }
 
-TEST(MpiStall, OneThatIsBehindInACircle) {
+TEST(MpiStall, OneThatIsBehindInACycle) {
   MpiJob job(3);
   for (const int rank : {0, 1}) job.Return(rank, job.Collective(rank, Function::MPI_Scatter, 0));
   for (const int rank : {0, 1}) job.Collective(rank, Function::MPI_Barrier);
   job.Recv(2, {.peer = 1});
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {1, 2});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {1, 2});
 }
 
 TEST(MpiStall, OneThatDoesNotComeToTheEnd) {
@@ -135,9 +135,9 @@ TEST(MpiStall, OneThatDoesNotComeToTheEnd) {
   for (const int rank : {0, 1, 2, 3}) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
   for (const int rank : {0, 1, 3}) job.Finalize(rank);
   job.Pass(0.1);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
   job.Pass(100.0);
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kMissingParticipant, Certainty::kLikely, {2});
   EXPECT_EQ(diagnosis.findings[0].victims, (std::vector<int>{0, 1, 3}));
   EXPECT_NE(diagnosis.findings[0].summary.find("has not called MPI_Finalize; ranks 0-1,3 have waited"),
@@ -161,14 +161,14 @@ MpiJob Left(int status) {
 TEST(MpiEnd, OfWhomOnlyASummaryTellsNothingIsSaid) {
   MpiJob job = Left(0);
   for (const int rank : {0, 1}) {
-    job.Box(rank).told = true;
+    job.Box(rank).from_summary = true;
     job.Box(rank).calls.clear();
   }
   for (const diagnosis::Finding& finding : diagnosis::Diagnose(job.Snapshot()).findings)
     ADD_FAILURE() << finding.summary;
 }
 
-TEST(MpiEnd, WithoutFinalize) { Expect(Left(0).Judge(), Kind::kMissingFinalize, Certainty::kCertain, {0, 1}); }
+TEST(MpiEnd, WithoutFinalize) { Expect(Left(0).Diagnose(), Kind::kMissingFinalize, Certainty::kCertain, {0, 1}); }
 
 TEST(MpiEnd, InsideACallItWasMpiOrAHandler) {
   MpiJob job(1);
@@ -177,7 +177,7 @@ TEST(MpiEnd, InsideACallItWasMpiOrAHandler) {
   job.Box(0).state = format::ProcessState::kExiting;
   job.Box(0).last_words = {true, 53, 0, job.now_ns(), ""};
   job.Die(0, Job::Status(53));
-  const auto diagnosis = job.Judge();
+  const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kLibraryError, Certainty::kLikely, {0});
   EXPECT_NE(diagnosis.findings[0].summary.find("was ended inside Bcast"), std::string::npos);
 }
@@ -191,7 +191,7 @@ TEST(MpiEnd, WhomFinalizeHasLetGoMayBeInTheRight) {
   job.Box(1).state = format::ProcessState::kExiting;
   job.Box(1).last_words = {true, 0, 0, job.now_ns(), ""};
   job.Die(1, Job::Status(0));
-  Expect(job.Judge(), Kind::kEarlyExit, Certainty::kLikely, {1});
+  Expect(job.Diagnose(), Kind::kEarlyExit, Certainty::kLikely, {1});
 }
 
 // ... and is not named with those that are certainly in the wrong.
@@ -205,7 +205,7 @@ TEST(MpiEnd, WhomFinalizeHasLetGoBesideOneThatLeftWithoutIt) {
     job.Box(rank).last_words = {true, 0, 0, job.now_ns(), ""};
     job.Die(rank, Job::Status(0));
   }
-  Expect(job.Judge(), Kind::kEarlyExit, Certainty::kCertain, {2});
+  Expect(job.Diagnose(), Kind::kEarlyExit, Certainty::kCertain, {2});
 }
 
 TEST(MpiEnd, AStatusOfItsOwnAfterFinalizeIsNoDeath) {
@@ -218,7 +218,7 @@ TEST(MpiEnd, AStatusOfItsOwnAfterFinalizeIsNoDeath) {
     job.Box(rank).last_words = {true, 1, 0, job.now_ns(), ""};
     job.Die(rank, Job::Status(1));
   }
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 TEST(MpiEnd, WhoIsKilledForTheStatusOfAnotherIsNoCulprit) {
@@ -233,18 +233,18 @@ TEST(MpiEnd, WhoIsKilledForTheStatusOfAnotherIsNoCulprit) {
   job.Die(0, Job::Status(1));
   job.Pass(0.02);
   job.Die(1, Job::Signal(9));
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 TEST(MpiEnd, ACrashOfTheOnlyProcessIsTold) {
   MpiJob job(1);
   job.Return(0, job.Collective(0, Function::MPI_Barrier));
   job.Die(0, Job::Signal(11));
-  Expect(job.Judge(), Kind::kDeadRank, Certainty::kCertain, {0});
+  Expect(job.Diagnose(), Kind::kDeadRank, Certainty::kCertain, {0});
 }
 
 TEST(MpiEnd, EndedByNcclwatch) {
-  for (const diagnosis::Finding& finding : Left(86).Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : Left(86).Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 // Rank 2 has never called the broadcast that rank 0 and 1 have left.
@@ -257,19 +257,19 @@ MpiJob Uneven() {
 }
 
 TEST(MpiEnd, AfterACollectiveThatOneNeverCalled) {
-  Expect(Uneven().Judge(), Kind::kMissingParticipant, Certainty::kCertain, {2});
+  Expect(Uneven().Diagnose(), Kind::kMissingParticipant, Certainty::kCertain, {2});
 }
 
 TEST(MpiEnd, ACallbackOfFinalizeMayStillCallIt) {
   MpiJob job = Uneven();
   job.Box(2).calls.back().returned_ns = 0;
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 TEST(MpiEnd, OfThreadsNobodyKnowsWhatIsLeft) {
   MpiJob job = Uneven();
   job.Box(2).calls.front().thread = 77;
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 // Whoever else makes a communicator from its parent, or has made one before, has nothing to do with it.
@@ -287,7 +287,7 @@ TEST(MpiStall, ACommunicatorOfAGroupNeedsOnlyTheGroup) {
   }
   for (const double seconds : {0.5, 5.0}) {
     job.Pass(seconds);
-    for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+    for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
   }
 }
 
@@ -303,7 +303,7 @@ TEST(MpiStall, TestsOfACollectiveWaitForWhoeverIsMissing) {
   job.Recv(2, {.peer = 0});
   job.Pass(100.0);
   for (const int rank : {0, 1}) job.Poll(rank, Function::MPI_Testany, {});
-  const auto findings = job.Judge().findings;
+  const auto findings = job.Diagnose().findings;
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(Name(findings[0].kind), Name(Kind::kDeadlock)) << findings[0].summary;
   EXPECT_EQ(Name(findings[0].certainty), Name(Certainty::kLikely));
@@ -316,9 +316,9 @@ TEST(MpiStall, WhoIsInFinalizeDoesNotCome) {
   for (const int rank : {0, 1}) job.Collective(rank, Function::MPI_Allreduce);
   job.Finalize(2);
   job.Pass(0.5);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
   job.Pass(0.7);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {2});
 }
 
 TEST(MpiStall, WhoIsInFinalizeSendsNothing) {
@@ -326,7 +326,7 @@ TEST(MpiStall, WhoIsInFinalizeSendsNothing) {
   job.Recv(0, {.peer = 1});
   job.Finalize(1);
   job.Pass(1.2);
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kLikely, {1});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kLikely, {1});
 }
 
 TEST(MpiStall, WhoIsInFinalizeHasSentWhatIsUnderWay) {
@@ -335,15 +335,15 @@ TEST(MpiStall, WhoIsInFinalizeHasSentWhatIsUnderWay) {
   job.Recv(0, {.peer = 1});
   job.Finalize(1);
   job.Pass(5.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
-TEST(MpiStall, OneOfSeveralInFinalizeIsNotMissedByAReceiveFromAnybody) {
+TEST(MpiStall, OneOfSeveralInFinalizeIsNotMissedByAWildcardReceive) {
   MpiJob job(3);
   job.Recv(0, {.peer = kAny});
   job.Finalize(1);
   job.Pass(5.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(MpiThreads, TwoInsideThoughTheyHaveToTakeTurns) {
   job.Return(1, By(kOther, &job, job.Send(1, {.peer = 0, .tag = 1})));
   job.Pass(0.1);
   job.Return(1, first);
-  Expect(job.Judge(), Kind::kInvalidArgument, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kInvalidArgument, Certainty::kCertain, {1});
 }
 
 TEST(MpiThreads, TakingTurnsIsNothing) {
@@ -41,7 +41,7 @@ TEST(MpiThreads, TakingTurnsIsNothing) {
     job.Return(0, job.Collective(0, Function::MPI_Barrier));
     job.Pass(0.001);
   }
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 // The one's is over when the other's begins, as far as the stamps of two processors agree.
@@ -54,7 +54,7 @@ TEST(MpiThreads, HandedOnWithinAMomentIsNothing) {
   job.Return(1, By(kOther, &job, job.Send(1, {.peer = 0})));
   for (int i = 0; i < 2; ++i) job.Received(0, {.peer = 1});
   job.Pass(0.001);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 TEST(MpiThreads, CollectivesOfOneCommunicatorAtOnce) {
@@ -63,7 +63,7 @@ TEST(MpiThreads, CollectivesOfOneCommunicatorAtOnce) {
   job.Pass(0.1);
   By(kOther, &job, job.Collective(1, Function::MPI_Allreduce));
   for (const int rank : {0, 2, 3}) job.Collective(rank, Function::MPI_Allreduce);
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kOrderMismatch, Certainty::kCertain, {1});
   EXPECT_NE(diagnosis.findings[0].summary.find("from two threads at once"), std::string::npos);
 }
@@ -75,14 +75,14 @@ TEST(MpiThreads, OnCommunicatorsOfTheirOwnIsNothing) {
     By(kMain, &job, job.Collective(rank, Function::MPI_Barrier), rank);
     By(kOther, &job, job.Collective(rank, Function::MPI_Barrier, format::kNoRank, own), rank);
   }
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 TEST(MpiThreads, ACommunicatorMadeAtOnceWithACollective) {
   MpiJob job = Granted(2, kMultiple);
   By(kMain, &job, job.Collective(1, Function::MPI_Allreduce));
   By(kOther, &job, job.Create(1, Function::MPI_Comm_dup));
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kCertain, {1});
 }
 
 // A thread of each rank serves whoever asks, until its own rank tells it to stop.
@@ -96,16 +96,16 @@ MpiJob WithListeners(int ranks, bool main_too) {
   return job;
 }
 
-TEST(MpiThreads, ListenersOfRanksThatComputeAreNoCircle) {
+TEST(MpiThreads, ListenersOfRanksThatComputeAreNoCycle) {
   MpiJob job = WithListeners(3, true);
   job.Pass(100.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 TEST(MpiThreads, WithoutAThreadThatCouldStopThemTheyAre) {
   MpiJob job = WithListeners(3, false);
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kLikely, {0, 1, 2});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kLikely, {0, 1, 2});
 }
 
 // Whom it waits for is nobody's fault but its own rank's.
@@ -116,7 +116,7 @@ TEST(MpiThreads, AListenerThatIsForgottenAtTheEnd) {
   job.Pass(0.1);
   for (const int rank : {0, 1, 2}) job.Finalize(rank);
   for (const int rank : {0, 2}) job.Die(rank, Job::Status(0));
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kRequestError, Certainty::kCertain, {1});
   EXPECT_EQ(diagnosis.findings.size(), 1u);
   EXPECT_EQ(diagnosis.findings[0].summary,
@@ -131,7 +131,7 @@ TEST(MpiThreads, OnCommunicatorsThatNobodyKnowsIsNothing) {
     call.communicator = format::kNoCommunicator;
   }
   job.Entry(1, kWorld).entered = job.Entry(1, kWorld).returned = 0;
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ using format::CommunicatorState;
 void ExpectNeverCertain(MpiJob job) {
   for (const double seconds : {0.0, 5.0, 100.0}) {
     job.Pass(seconds);
-    for (const diagnosis::Finding& finding : job.Judge().findings)
+    for (const diagnosis::Finding& finding : job.Diagnose().findings)
       EXPECT_NE(Name(finding.certainty), Name(Certainty::kCertain)) << finding.summary;
   }
 }
@@ -29,7 +29,7 @@ void CrossedTags(MpiJob* job) {
 TEST(MpiUnseen, WithoutThemItIsCertain) {
   MpiJob job(2);
   CrossedTags(&job);
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
 }
 
 TEST(MpiUnseen, AReceiveWhoseRequestWasFreed) {
@@ -69,7 +69,7 @@ TEST(MpiUnseen, AMessageThatAProbeHeldBackForEver) {
   job.Sent(0, {.peer = 1});
   job.Return(1, job.Probe(1, {.peer = 0, .function = Function::MPI_Mprobe}));
   for (const int rank : {0, 1}) job.Finalize(rank);
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kLikely, {0, 1});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kLikely, {0, 1});
 }
 
 TEST(MpiUnseen, MessagesInCallbacks) {
@@ -85,7 +85,7 @@ TEST(MpiUnseen, TheOnlyMessageInACallback) {
   MpiJob job(2);
   job.Recv(0, {.peer = 1, .tag = 5});
   job.Recv(1, {.peer = 0, .tag = 4});
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 1});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {0, 1});
   job.Entry(0, Job::kWorld).flags |= format::kCommUnseenMessages;
   ExpectNeverCertain(job);
 }
@@ -109,10 +109,10 @@ TEST(MpiUnseen, ASendBesideAReceiveThatHolds) {
   job.Recv(1, {.peer = 0, .tag = 9, .signature = 0x77});
   ExpectNeverCertain(job);
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kLikely, {2});
   job.Recv(2, {.peer = 1, .tag = 9});
   job.Pass(1.0);
-  const diagnosis::Diagnosis diagnosis = job.Judge();
+  const diagnosis::Diagnosis diagnosis = job.Diagnose();
   ASSERT_FALSE(diagnosis.findings.empty());
   EXPECT_EQ(Name(diagnosis.findings[0].kind), Name(Kind::kDeadlock));
   EXPECT_EQ(Name(diagnosis.findings[0].certainty), Name(Certainty::kCertain));
@@ -129,9 +129,9 @@ TEST(MpiUnseen, ASendBesideAReceiveThatHasItsMessage) {
       job.Wait(0, Function::MPI_Waitall,
                {job.Irecv(0, {.peer = 1, .tag = 1}), job.Isend(0, {.peer = 1, .tag = 7, .bytes = kLarge})});
     job.Recv(1, {.peer = 0, .tag = 6});
-    EXPECT_TRUE(job.Judge().findings.empty());  // it may be on its way still
+    EXPECT_TRUE(job.Diagnose().findings.empty());  // it may be on its way still
     job.Pass(1.0);
-    Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+    Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
   }
 }
 
@@ -142,7 +142,7 @@ TEST(MpiUnseen, ASendBesideOneThatWasReceived) {
   job.Received(1, {.peer = 0, .tag = 1});
   job.Recv(1, {.peer = 0, .tag = 6});
   job.Pass(1.0);
-  Expect(job.Judge(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
+  Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kCertain, {0, 1});
 }
 
 // Its data may take longer than it has been waited for.
@@ -154,7 +154,7 @@ TEST(MpiUnseen, ASendBesideAReceiveOfMuch) {
       {job.Irecv(0, {.peer = 1, .tag = 1, .bytes = 1u << 30}), job.Isend(0, {.peer = 1, .tag = 7, .bytes = 2000})});
   job.Recv(1, {.peer = 0, .tag = 6});
   job.Pass(1.0);
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 TEST(MpiUnseen, ASendrecvOfWhichTheReceiveHolds) {
@@ -176,7 +176,7 @@ TEST(MpiUnseen, ARankThatWasLeftOut) {
   job.Recv(3, {.peer = 0});
   ExpectNeverCertain(job);
   job.Pass(100.0);
-  Expect(job.Judge(), Kind::kMissingParticipant, Certainty::kLikely, {2});
+  Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {2});
 }
 
 // ... or is about to.
@@ -189,7 +189,7 @@ TEST(MpiUnseen, ARankThatIsStillBeingLeftOut) {
   job.State({3}, grid, CommunicatorState::kInitializing);
   for (const int rank : {0, 1}) job.Collective(rank, Function::MPI_Barrier, format::kNoRank, grid);
   job.Recv(2, {.peer = 0});
-  Expect(job.Judge(), Kind::kDeadlock, Certainty::kCertain, {0, 2});
+  Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {0, 2});
 }
 
 }  // namespace

@@ -112,9 +112,9 @@ Finding Explain(const View& view, const CommView& comm, const Parting& parting) 
     if (i == 0 && !tie) continue;
     for (const int rank : RanksOf(view, group.members)) culprits.push_back(rank);
   }
-  std::vector<std::size_t> spoke;
-  for (const Group& group : parting.groups) spoke.push_back(group.members.size());
-  const bool decided = parting.everybody || MajorityIsFinal(std::move(spoke), comm.size);
+  std::vector<std::size_t> votes;
+  for (const Group& group : parting.groups) votes.push_back(group.members.size());
+  const bool decided = parting.everybody || MajorityIsFinal(std::move(votes), comm.size);
   finding.certainty = one_thread && decided ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, SortedUnique(std::move(culprits)), &finding);
   AddVictimsOf(comm, &finding);

@@ -1,5 +1,5 @@
 // deadlock of MPI's calls, and messages that pass by the receives that wait for them (point_to_point_mismatch). A rank
-// in a blocking call makes no other call: where each of a circle waits for the next, none ever goes on. That needs no
+// in a blocking call makes no other call: where each of a cycle waits for the next, none ever goes on. That needs no
 // time to prove, but for sends that MPI may yet take into a buffer.
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ std::vector<int> ChoosersBehind(const WaitGraph& graph, const std::vector<const 
   return choosers;
 }
 
-// Of a receive from anybody, or a probe, another message may be the one that is missing.
+// Of a receive from wildcard, or a probe, another message may be the one that is missing.
 bool SaysWhose(const Call& receive) {
   return !functions::IsProbe(receive.function) && (receive.flags & format::kAnySource) == 0;
 }
@@ -149,7 +149,7 @@ std::string WhomText(const WaitGraph& graph, const Wait& wait) {
   return (ranks.size() > 1 ? "any of " : "") + Ranks(ranks);
 }
 
-// choosers: who waits for anybody of several is one of the circle, since any other of it would have freed the rest.
+// choosers: who waits for any rank of several is one of the cycle, since any other of it would have freed the rest.
 Finding ExplainCycle(const View& view, const WaitGraph& graph, const std::vector<const Wait*>& cycle,
                      const std::vector<int>& choosers, std::int64_t began) {
   Finding finding;
@@ -196,7 +196,7 @@ std::vector<Finding> FindDeadlocksOfMpi(const Facts& facts) {
   const WaitGraph& graph = facts.graph;
   const std::vector<int> deadlocked = graph.Deadlocked();
   const Proofs proofs(view, graph, deadlocked);
-  const std::vector<const Wait*> cycle = proofs.Circle();
+  const std::vector<const Wait*> cycle = proofs.Cycle();
   if (cycle.empty()) return {};
   std::int64_t latest = 0;
   for (const Wait* wait : cycle) latest = std::max({latest, wait->since_ns, view.nodes[wait->waiter].active_ns});

@@ -97,7 +97,7 @@ std::optional<Meeting> FirstClash(const View& view, const Channels& channels, in
 }
 
 // A receive in which its process has ended, and a message that it could take and that is too long for it: of one from
-// anybody, or of any tag, MPI ends the job over that before it is told which message it was.
+// wildcard, or of any tag, MPI ends the job over that before it is told which message it was.
 std::optional<Meeting> FatalClash(const View& view, const Channels& channels, int comm) {
   for (const auto& [key, channel] : channels.all()) {
     if (std::get<0>(key) != comm || channel.sender == nullptr || channel.receiver == nullptr || !channel.known ||

@@ -46,7 +46,7 @@ bool LivedOn(const Process& process) { return !process.outcome.gone() || process
 
 // The program is told if MPI refuses the call, which has not come back: it may have asked, and is not to blame then.
 bool MayBeTold(const Case& one) {
-  return one.misuse->told && one.misuse->result == format::kNoResult && !one.process->outcome.gone() &&
+  return one.misuse->tells_program && one.misuse->result == format::kNoResult && !one.process->outcome.gone() &&
          KindOf(*one.misuse) != Kind::kResourceLeak;
 }
 bool IsOpen(const View& view, const Case& one) {

@@ -1,4 +1,4 @@
-// message_race: a receive from anybody that another message could have met.
+// message_race: a wildcard receive that another message could have met.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -164,7 +164,7 @@ std::optional<Race> BehindFinding(const View& view, const Finding& finding, Race
   return std::nullopt;
 }
 
-// Of a rank that holds up others, or is one of a circle, since it stands in a wait for messages that are there.
+// Of a rank that holds up others, or is one of a cycle, since it stands in a wait for messages that are there.
 std::optional<Race> HoldingUp(const View& view, const Finding& finding, Races* races) {
   // What is certain was not told by time, as this is.
   if (finding.certainty == Certainty::kCertain) return std::nullopt;

@@ -9,9 +9,9 @@
 namespace ncclwatch::analyzer {
 
 // Takes the boxes: those of a thousand ranks are copied in longer than they are judged in.
-diagnosis::Diagnosis Judge(reader::RunImage run);
+diagnosis::Diagnosis Diagnose(reader::RunImage run);
 
 // As the boxes tell it, with observations of our own where no leader lived to make them.
-diagnosis::Diagnosis JudgeWith(reader::RunImage run, const std::vector<reader::Observation>& own);
+diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader::Observation>& own);
 
 }  // namespace ncclwatch::analyzer

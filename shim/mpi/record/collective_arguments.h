@@ -10,7 +10,7 @@ namespace ncclwatch::shim::mpi {
 
 using format::Argument;
 
-class Agreed {
+class CollectiveArguments {
  public:
   void Add(Argument which, std::int64_t value);
   // Of truths, that they are some is all that counts. Nothing is read of null.

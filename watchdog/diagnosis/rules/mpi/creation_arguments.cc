@@ -79,10 +79,10 @@ std::optional<Disagreement> FirstOfAll(const View& view, const CommView& comm, c
     if (!one_call) return std::nullopt;  // order_mismatch, and what follows cannot be compared
     std::vector<const Made*> agreeing, groups;
     for (const Made* one : calls) {
-      if (AgreedOf(*one->call) != 0) agreeing.push_back(one);
+      if (ArgumentsHash(*one->call) != 0) agreeing.push_back(one);
       if (one->call->function == Function::MPI_Comm_create && one->parts != nullptr) groups.push_back(one);
     }
-    std::vector<ArgumentGroup> parties = PartiesBy(agreeing, [](const Made& one) { return AgreedOf(*one.call); });
+    std::vector<ArgumentGroup> parties = PartiesBy(agreeing, [](const Made& one) { return ArgumentsHash(*one.call); });
     if (!parties.empty()) {
       Disagreement found = Between(view, comm, std::move(parties));
       CompareArguments(*found.parties[0].made.front(), *found.parties[1].made.front(), &found);
@@ -227,9 +227,9 @@ Finding Explain(const View& view, const Disagreement& found) {
     if (i == 0 && !tie) continue;
     for (const int rank : RanksOf(view, found.parties[i])) culprits.push_back(rank);
   }
-  std::vector<std::size_t> spoke;
-  for (const ArgumentGroup& party : found.parties) spoke.push_back(party.made.size());
-  const bool decided = found.everybody || MajorityIsFinal(std::move(spoke), comm.size);
+  std::vector<std::size_t> votes;
+  for (const ArgumentGroup& party : found.parties) votes.push_back(party.made.size());
+  const bool decided = found.everybody || MajorityIsFinal(std::move(votes), comm.size);
   finding.certainty = found.firm && one_thread && decided ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, SortedUnique(std::move(culprits)), &finding);
   for (const int rank : comm.job_ranks)

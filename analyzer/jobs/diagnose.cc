@@ -1,4 +1,4 @@
-#include "analyzer/jobs/judge.h"
+#include "analyzer/jobs/diagnose.h"
 
 #include <fmt/core.h>
 
@@ -32,12 +32,12 @@ bool VerdictStands(const std::vector<reader::BoxImage>& boxes) {
 
 }  // namespace
 
-diagnosis::Diagnosis Judge(reader::RunImage run) {
+diagnosis::Diagnosis Diagnose(reader::RunImage run) {
   // What has been judged is told as it was judged, and a dead job at the moment its boxes tell of. Only a live job
   // without a verdict is judged now.
   if (VerdictStands(run.boxes) || !AnyAlive(run.boxes)) {
     const std::vector<reader::Observation> own = ObserveNow(run.boxes, {});
-    return JudgeWith(std::move(run), own);
+    return DiagnoseWith(std::move(run), own);
   }
   diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes);
   AddNotes(run, &snapshot);
@@ -49,7 +49,7 @@ diagnosis::Diagnosis Judge(reader::RunImage run) {
   return diagnosis::Diagnose(snapshot);
 }
 
-diagnosis::Diagnosis JudgeWith(reader::RunImage run, const std::vector<reader::Observation>& own) {
+diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader::Observation>& own) {
   diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes), own, run.witness);
   AddNotes(run, &snapshot);
   diagnosis::UseStacks(run.stacks, &snapshot);

@@ -1,4 +1,4 @@
-#include "watchdog/evidence/unborn.h"
+#include "watchdog/evidence/boxless_ranks.h"
 
 #include <dirent.h>
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ namespace ncclwatch::evidence {
 namespace {
 
 struct Candidate {
-  Unborn unborn;
+  BoxlessRank boxless;
   bool wrapper = false;  // a shell or the like around the rank
 };
 
@@ -84,25 +84,25 @@ bool IsBelow(std::int32_t pid, const rundir::Instance& launcher) {
 // The rank itself rather than a shell around it or a worker below it.
 bool Better(const Candidate& a, const Candidate& b) {
   if (a.wrapper != b.wrapper) return !a.wrapper;
-  return a.unborn.start_time != b.unborn.start_time ? a.unborn.start_time < b.unborn.start_time
-                                                    : a.unborn.pid < b.unborn.pid;
+  return a.boxless.start_time != b.boxless.start_time ? a.boxless.start_time < b.boxless.start_time
+                                                      : a.boxless.pid < b.boxless.pid;
 }
 
 }  // namespace
 
-std::vector<Unborn> FindUnborn(const format::Identity& own, const std::vector<std::int32_t>& ranks_seen) {
+std::vector<BoxlessRank> FindBoxlessRanks(const format::Identity& own, const std::vector<std::int32_t>& ranks_seen) {
   rundir::Place place = PlaceOf(rundir::EnvironmentOf(getpid()).value_or(""));
   // A rank that set its variables itself (mp.spawn) is known by what the black box says.
   if (place.launcher == rundir::Launcher::kNone) {
     place.launcher = rundir::Launcher::kPlain;
     place.world_size = own.world_size;
   }
-  return FindUnbornOf(own, rundir::InstanceOf(getpid(), place), ranks_seen);
+  return FindBoxlessRanksOf(own, rundir::InstanceOf(getpid(), place), ranks_seen);
 }
 
-std::vector<Unborn> FindUnbornOf(const format::Identity& own, const rundir::Instance& launcher,
-                                 const std::vector<std::int32_t>& ranks_seen) {
-  std::vector<Unborn> found;
+std::vector<BoxlessRank> FindBoxlessRanksOf(const format::Identity& own, const rundir::Instance& launcher,
+                                            const std::vector<std::int32_t>& ranks_seen) {
+  std::vector<BoxlessRank> found;
   if (own.world_size <= 0) return found;
   const Matcher matcher(own, launcher);
   std::map<std::int32_t, Candidate> best;
@@ -126,7 +126,7 @@ std::vector<Unborn> FindUnbornOf(const format::Identity& own, const rundir::Inst
     if (!inserted && Better(candidate, at->second)) at->second = candidate;
   }
   closedir(proc);
-  for (const auto& [rank, candidate] : best) found.push_back(candidate.unborn);
+  for (const auto& [rank, candidate] : best) found.push_back(candidate.boxless);
   return found;
 }
 

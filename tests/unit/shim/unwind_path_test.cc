@@ -1,5 +1,5 @@
 // Ways up a stack, over stacks that are arrays here.
-#include "shim/base/ways.h"
+#include "shim/base/unwind_path.h"
 
 #include <gtest/gtest.h>
 
@@ -28,14 +28,14 @@ class Stack {
   Entrance to(std::uint64_t site = kApplication) const { return {Address(kTo), site}; }
 
   // As the unwinder does.
-  void Walk(Way* way) const {
+  void Walk(UnwindPath* path) const {
     for (const std::size_t place : {kFrom + 1, kToolAt, kWrapperAt, kTo + 1})
-      way->Pass(Address(place + 1), words_[place]);
+      path->Pass(Address(place + 1), words_[place]);
   }
   void Learn() const {
-    Way way(from(), Address(kTo));
-    Walk(&way);
-    way.Keep();
+    UnwindPath path(from(), Address(kTo));
+    Walk(&path);
+    path.Keep();
   }
 
  private:
@@ -45,10 +45,10 @@ class Stack {
 TEST(ShimWays, AWayThatWasGoneIsKnownAgainOnAnyStackAndFromAnyCaller) {
   const Stack stack;
   stack.Learn();
-  EXPECT_TRUE(IsKnownWay(stack.from(), stack.to()));
+  EXPECT_TRUE(IsKnownUnwindPath(stack.from(), stack.to()));
   Stack other;
   other[kTo + 1] = 0x5555;
-  EXPECT_TRUE(IsKnownWay(other.from(), other.to(0x5555)));
+  EXPECT_TRUE(IsKnownUnwindPath(other.from(), other.to(0x5555)));
 }
 
 TEST(ShimWays, AWayIsNotGoneWhereAWordOfItIsMissing) {
@@ -56,37 +56,37 @@ TEST(ShimWays, AWayIsNotGoneWhereAWordOfItIsMissing) {
   for (const std::size_t place : {kFrom, kToolAt, kWrapperAt, kTo + 1}) {
     Stack stack;
     stack[place] += 8;
-    EXPECT_FALSE(IsKnownWay(stack.from(), stack.to())) << place;
+    EXPECT_FALSE(IsKnownUnwindPath(stack.from(), stack.to())) << place;
   }
   const Stack stack;
-  EXPECT_FALSE(IsKnownWay(stack.from(), stack.to(kTool)));
+  EXPECT_FALSE(IsKnownUnwindPath(stack.from(), stack.to(kTool)));
 }
 
 TEST(ShimWays, AnotherSiteOrDistanceIsAnotherWay) {
   Stack stack;
   stack.Learn();
-  EXPECT_FALSE(IsKnownWay(stack.from(kTool), stack.to()));
-  EXPECT_FALSE(IsKnownWay(stack.from(), {stack.Address(kTo + 1), kApplication}));
+  EXPECT_FALSE(IsKnownUnwindPath(stack.from(kTool), stack.to()));
+  EXPECT_FALSE(IsKnownUnwindPath(stack.from(), {stack.Address(kTo + 1), kApplication}));
 }
 
 TEST(ShimWays, WhatCannotBeSeenOnTheStackIsNotKept) {
   constexpr std::uint64_t kOwn = 0x6666;  // of a way that no other test keeps
   Stack stack;
   stack[kFrom + 1] = kOwn;
-  Way interrupted(stack.from(kOwn), stack.Address(kTo));
+  UnwindPath interrupted(stack.from(kOwn), stack.Address(kTo));
   interrupted.Pass(stack.Address(kFrom + 2), kOwn);
   interrupted.Pass(stack.Address(kToolAt + 1), 0x7777);  // where a signal came in
   interrupted.Pass(stack.Address(kTo + 2), kApplication);
   interrupted.Keep();
-  EXPECT_FALSE(IsKnownWay(stack.from(kOwn), stack.to()));
-  Way past(stack.from(kOwn), stack.Address(kTo - 1));  // ends where no return address lies
+  EXPECT_FALSE(IsKnownUnwindPath(stack.from(kOwn), stack.to()));
+  UnwindPath past(stack.from(kOwn), stack.Address(kTo - 1));  // ends where no return address lies
   stack.Walk(&past);
   past.Keep();
-  EXPECT_FALSE(IsKnownWay(stack.from(kOwn), {stack.Address(kTo - 1), kApplication}));
-  Way whole(stack.from(kOwn), stack.Address(kTo));
+  EXPECT_FALSE(IsKnownUnwindPath(stack.from(kOwn), {stack.Address(kTo - 1), kApplication}));
+  UnwindPath whole(stack.from(kOwn), stack.Address(kTo));
   stack.Walk(&whole);
   whole.Keep();
-  EXPECT_TRUE(IsKnownWay(stack.from(kOwn), stack.to()));
+  EXPECT_TRUE(IsKnownUnwindPath(stack.from(kOwn), stack.to()));
 }
 
 }  // namespace

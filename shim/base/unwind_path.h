@@ -1,5 +1,6 @@
-// Ways up the stack, from an inner call to the call in progress that it serves, as they were once unwound. A tool goes
-// the same one at each call, and looking at the few words that mark it costs a hundredth of unwinding it again.
+// Unwind paths: from an inner call up the stack to the call in progress that it serves, as they were once unwound. A
+// tool goes the same one at each call, and looking at the few words that mark it costs a hundredth of unwinding it
+// again.
 #pragma once
 
 #include <cstddef>
@@ -17,16 +18,16 @@ struct Entrance {
 // are saved there. A return address says how large the frame above it is, or else that frame has a pointer: if all of
 // them are in their places, from the lowest up, then unwinding would find the same frames. No word is read before those
 // below it have shown that it is in use.
-class Way {
+class UnwindPath {
  public:
-  Way(const Entrance& from, std::uintptr_t to);
+  UnwindPath(const Entrance& from, std::uintptr_t to);
   // A frame on the way, in order: what its stack pointer is, and its return address.
   void Pass(std::uintptr_t stack_pointer, std::uint64_t address);
   // Keeps it for good, if all of it could be seen, up to the upper wrapper's return address, and there is room.
   void Keep() const;
 
  private:
-  friend bool IsKnownWay(const Entrance& from, const Entrance& to);
+  friend bool IsKnownUnwindPath(const Entrance& from, const Entrance& to);
   static constexpr std::size_t kMostWords = 24;
   struct Word {
     std::uintptr_t place = 0;       // from `from_` on
@@ -36,7 +37,7 @@ class Way {
   struct Place;
   static Place& PlaceOf(std::uint64_t site, std::uintptr_t length, std::size_t tried);
 
-  constexpr Way() = default;
+  constexpr UnwindPath() = default;
   void Add(std::uintptr_t place, bool is_frame_pointer, std::uint64_t value);
   void FollowFramePointers(std::uintptr_t below);
   bool IsGone(std::uintptr_t from) const;
@@ -52,6 +53,6 @@ class Way {
   Word word_[kMostWords] = {};
 };
 
-bool IsKnownWay(const Entrance& from, const Entrance& to);
+bool IsKnownUnwindPath(const Entrance& from, const Entrance& to);
 
 }  // namespace ncclwatch::shim

@@ -1,16 +1,16 @@
-#include "shim/mpi/record/agreed.h"
+#include "shim/mpi/record/collective_arguments.h"
 
 namespace ncclwatch::shim::mpi {
 
-void Agreed::Tell(const format::Part& part) {
+void CollectiveArguments::Tell(const format::Part& part) {
   if (size_ < kMost) parts_[size_++] = part;
 }
 
-void Agreed::Mix(Argument which, std::uint64_t value) {
+void CollectiveArguments::Mix(Argument which, std::uint64_t value) {
   hash_ = format::Mix(format::Mix(hash_, static_cast<std::uint64_t>(which)), value);
 }
 
-void Agreed::Add(Argument which, std::int64_t value) {
+void CollectiveArguments::Add(Argument which, std::int64_t value) {
   Mix(which, static_cast<std::uint64_t>(value));
   Tell({.what = 0,
         .dtype = static_cast<std::uint16_t>(which),
@@ -18,7 +18,7 @@ void Agreed::Add(Argument which, std::int64_t value) {
         .bytes = static_cast<std::uint64_t>(value)});
 }
 
-void Agreed::AddAll(Argument which, const int* values, std::int64_t count, bool truths) {
+void CollectiveArguments::AddAll(Argument which, const int* values, std::int64_t count, bool truths) {
   if (!values || count <= 0) return;
   const auto value = [&](std::int64_t i) {
     return static_cast<std::uint64_t>(std::int64_t{truths ? values[i] != 0 : values[i]});
@@ -31,13 +31,13 @@ void Agreed::AddAll(Argument which, const int* values, std::int64_t count, bool 
   for (std::int64_t i = 0; i < count; ++i) Tell({0, number, static_cast<std::uint16_t>(i), value(i)});
 }
 
-void Agreed::WriteHash(Call& call) const { call.signature = static_cast<std::uint32_t>(hash_ >> 16) | 1; }
+void CollectiveArguments::WriteHash(Call& call) const { call.signature = static_cast<std::uint32_t>(hash_ >> 16) | 1; }
 
-void Agreed::AddTo(Parts& parts) const {
+void CollectiveArguments::AddTo(Parts& parts) const {
   for (std::uint32_t i = 0; i < size_; ++i) parts.Add(parts_[i]);
 }
 
-void Agreed::Write(Call& call) const {
+void CollectiveArguments::Write(Call& call) const {
   WriteHash(call);
   Parts parts(call, size_, 0);
   AddTo(parts);

@@ -1,4 +1,4 @@
-#include "watchdog/watch/node/unborn_search.h"
+#include "watchdog/watch/node/boxless_search.h"
 
 #include <unistd.h>
 
@@ -22,15 +22,15 @@ bool EverybodyWasSeen(const format::Identity& own, const std::vector<std::int32_
 
 }  // namespace
 
-struct UnbornSearch::Search {
+struct BoxlessSearch::Search {
   format::Identity own;
   std::vector<std::int32_t> ranks_seen;
-  std::vector<evidence::Unborn> found;
+  std::vector<evidence::BoxlessRank> found;
   std::atomic<bool> done{false};  // released when `found` is whole
 };
 
-std::vector<evidence::Unborn> UnbornSearch::Look(const format::Identity& own,
-                                                 const std::vector<std::int32_t>& ranks_seen) {
+std::vector<evidence::BoxlessRank> BoxlessSearch::Look(const format::Identity& own,
+                                                       const std::vector<std::int32_t>& ranks_seen) {
   if (EverybodyWasSeen(own, ranks_seen)) return {};
   if (!running_) {
     auto search = std::make_shared<Search>();
@@ -49,11 +49,11 @@ std::vector<evidence::Unborn> UnbornSearch::Look(const format::Identity& own,
     for (int i = 0; i < kPatience_ms && !running_->done.load(std::memory_order_acquire); ++i) usleep(1000);
   }
   if (!running_->done.load(std::memory_order_acquire)) return {};
-  std::vector<evidence::Unborn> found = std::move(running_->found);
+  std::vector<evidence::BoxlessRank> found = std::move(running_->found);
   running_.reset();
   // Some may have been born while a search was stuck.
-  std::erase_if(found, [&](const evidence::Unborn& unborn) {
-    return std::find(ranks_seen.begin(), ranks_seen.end(), unborn.rank) != ranks_seen.end();
+  std::erase_if(found, [&](const evidence::BoxlessRank& boxless) {
+    return std::find(ranks_seen.begin(), ranks_seen.end(), boxless.rank) != ranks_seen.end();
   });
   return found;
 }

@@ -6,18 +6,19 @@
 #include <memory>
 #include <vector>
 
-#include "watchdog/evidence/unborn.h"
+#include "watchdog/evidence/boxless_ranks.h"
 
 namespace ncclwatch::watch {
 
-class UnbornSearch {
+class BoxlessSearch {
  public:
-  using Find = std::function<std::vector<evidence::Unborn>(const format::Identity&, const std::vector<std::int32_t>&)>;
-  explicit UnbornSearch(Find find = evidence::FindUnborn) : find_(std::move(find)) {}
+  using Find =
+      std::function<std::vector<evidence::BoxlessRank>(const format::Identity&, const std::vector<std::int32_t>&)>;
+  explicit BoxlessSearch(Find find = evidence::FindBoxlessRanks) : find_(std::move(find)) {}
 
   // Ranks that are not among those seen. Usually there at once: a look takes milliseconds, and is waited for a little.
   // While one is stuck there is no second, and nobody waits; what it finds in the end is told by a later call.
-  std::vector<evidence::Unborn> Look(const format::Identity& own, const std::vector<std::int32_t>& ranks_seen);
+  std::vector<evidence::BoxlessRank> Look(const format::Identity& own, const std::vector<std::int32_t>& ranks_seen);
 
  private:
   struct Search;

@@ -1,4 +1,4 @@
-#include "watchdog/diagnosis/deaths/standing.h"
+#include "watchdog/diagnosis/deaths/not_running.h"
 
 #include "watchdog/diagnosis/model/text.h"
 

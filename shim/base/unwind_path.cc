@@ -1,4 +1,4 @@
-#include "shim/base/ways.h"
+#include "shim/base/unwind_path.h"
 
 #include <atomic>
 
@@ -20,29 +20,29 @@ NCCLWATCH_UNCHECKED std::uint64_t At(std::uintptr_t place) {
 
 }  // namespace
 
-struct Way::Place {
+struct UnwindPath::Place {
   std::atomic<State> state{State::kFree};
-  Way way;
+  UnwindPath path;
 };
 
-Way::Place& Way::PlaceOf(std::uint64_t site, std::uintptr_t length, std::size_t tried) {
+UnwindPath::Place& UnwindPath::PlaceOf(std::uint64_t site, std::uintptr_t length, std::size_t tried) {
   static constinit Place places[kWays] = {};
   return places[((site ^ site >> 6 ^ length / kWord) + tried) % kWays];
 }
 
-Way::Way(const Entrance& from, std::uintptr_t to)
+UnwindPath::UnwindPath(const Entrance& from, std::uintptr_t to)
     : from_(from.frame),
       length_(to - from.frame),
       site_(from.site),
       frame_pointer_(from.frame),
       seen_(to > from.frame && At(from.frame + kWord) == from.site) {}
 
-void Way::Add(std::uintptr_t place, bool is_frame_pointer, std::uint64_t value) {
+void UnwindPath::Add(std::uintptr_t place, bool is_frame_pointer, std::uint64_t value) {
   seen_ = words_ < kMostWords;
   if (seen_) word_[words_++] = {place - from_, is_frame_pointer, value};
 }
 
-void Way::FollowFramePointers(std::uintptr_t below) {
+void UnwindPath::FollowFramePointers(std::uintptr_t below) {
   while (seen_ && frame_pointer_ != 0 && frame_pointer_ < below) {
     const std::uint64_t value = At(frame_pointer_);
     const bool leads_up = value > frame_pointer_ && value < from_ + length_ && value % kWord == 0;
@@ -51,7 +51,7 @@ void Way::FollowFramePointers(std::uintptr_t below) {
   }
 }
 
-void Way::Pass(std::uintptr_t stack_pointer, std::uint64_t address) {
+void UnwindPath::Pass(std::uintptr_t stack_pointer, std::uint64_t address) {
   const std::uintptr_t place = stack_pointer - kWord, end = from_ + length_ + kWord;
   if (!seen_ || whole_) return;
   // Not where a signal came in, which may be on another stack, or where the processor keeps return addresses elsewhere.
@@ -65,7 +65,7 @@ void Way::Pass(std::uintptr_t stack_pointer, std::uint64_t address) {
     Add(place, false, address);
 }
 
-NCCLWATCH_UNCHECKED bool Way::IsGone(std::uintptr_t from) const {
+NCCLWATCH_UNCHECKED bool UnwindPath::IsGone(std::uintptr_t from) const {
   for (std::size_t i = 0; i < words_; ++i) {
     const std::uint64_t there = At(from + word_[i].place);
     if ((word_[i].is_frame_pointer ? there - from : there) != word_[i].value) return false;
@@ -73,25 +73,25 @@ NCCLWATCH_UNCHECKED bool Way::IsGone(std::uintptr_t from) const {
   return true;
 }
 
-void Way::Keep() const {
+void UnwindPath::Keep() const {
   for (std::size_t tried = 0; whole_ && tried < kTries; ++tried) {
     Place& place = PlaceOf(site_, length_, tried);
     State free = State::kFree;
     if (!place.state.compare_exchange_strong(free, State::kFilling, std::memory_order_relaxed)) continue;
-    place.way = *this;
-    place.state.store(State::kKept, std::memory_order_release);  // acquired by IsKnownWay
+    place.path = *this;
+    place.state.store(State::kKept, std::memory_order_release);  // acquired by IsKnownUnwindPath
     return;
   }
 }
 
-bool IsKnownWay(const Entrance& from, const Entrance& to) {
+bool IsKnownUnwindPath(const Entrance& from, const Entrance& to) {
   const std::uintptr_t length = to.frame - from.frame;
   for (std::size_t tried = 0; tried < kTries; ++tried) {
-    const Way::Place& place = Way::PlaceOf(from.site, length, tried);
+    const UnwindPath::Place& place = UnwindPath::PlaceOf(from.site, length, tried);
     const State state = place.state.load(std::memory_order_acquire);
     if (state == State::kFree) return false;
-    const Way& way = place.way;
-    if (state == State::kKept && way.site_ == from.site && way.length_ == length && way.IsGone(from.frame))
+    const UnwindPath& path = place.path;
+    if (state == State::kKept && path.site_ == from.site && path.length_ == length && path.IsGone(from.frame))
       return At(to.frame + kWord) == to.site;
   }
   return false;

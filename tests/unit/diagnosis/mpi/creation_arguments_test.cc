@@ -44,12 +44,12 @@ std::uint64_t Make(MpiJob* job, int rank, Function function, const Said& said, b
 }
 
 void ExpectNothing(const MpiJob& job) {
-  for (const diagnosis::Finding& finding : job.Judge().findings) ADD_FAILURE() << finding.summary;
+  for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
 void ExpectMismatch(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
                     const std::string& part_of_summary) {
-  const auto diagnosis = job.Judge();
+  const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kArgumentMismatch, certainty, culprits);
   ASSERT_FALSE(diagnosis.findings.empty());
   EXPECT_NE(diagnosis.findings[0].summary.find(part_of_summary), std::string::npos) << diagnosis.findings[0].summary;
@@ -59,40 +59,40 @@ Said Grid(int first, int second) {
   return {{{Argument::kDimensions, 2}, {Argument::kDims, first}, {Argument::kDims, second}, {Argument::kReorder, 0}}};
 }
 
-TEST(MpiAgreed, OneGrid) {
+TEST(MpiCreationArguments, OneGrid) {
   MpiJob job(4);
   for (int rank = 0; rank < 4; ++rank) job.Return(rank, Make(&job, rank, Function::MPI_Cart_create, Grid(2, 2)));
   ExpectNothing(job);
 }
 
-TEST(MpiAgreed, AnotherGridOnOneRank) {
+TEST(MpiCreationArguments, AnotherGridOnOneRank) {
   MpiJob job(4);
   for (int rank = 0; rank < 4; ++rank)
     job.Return(rank, Make(&job, rank, Function::MPI_Cart_create, rank == 2 ? Grid(4, 1) : Grid(2, 2)));
   ExpectMismatch(job, Certainty::kCertain, {2}, "with dims (4, 1) instead of (2, 2) as on ranks 0-1,3");
 }
 
-TEST(MpiAgreed, OfTwoEitherMayBeWrong) {
+TEST(MpiCreationArguments, OfTwoEitherMayBeWrong) {
   MpiJob job(2);
   for (int rank = 0; rank < 2; ++rank) Make(&job, rank, Function::MPI_Cart_create, Grid(2, 1 + rank));
   ExpectMismatch(job, Certainty::kCertain, {0, 1}, "either side may be wrong");
 }
 
-TEST(MpiAgreed, WhatIsLostIsOnlyLikely) {
+TEST(MpiCreationArguments, WhatIsLostIsOnlyLikely) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank)
     Make(&job, rank, Function::MPI_Cart_create, rank == 2 ? Grid(4, 1) : Grid(2, 2), false);
   ExpectMismatch(job, Certainty::kLikely, {2}, "other arguments");
 }
 
-TEST(MpiAgreed, NotForAllMPIsOfOneMeaning) {
+TEST(MpiCreationArguments, NotForAllMPIsOfOneMeaning) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank)
     job.Return(rank, Make(&job, rank, Function::MPI_Dist_graph_create_adjacent, {{{Argument::kReorder, rank == 1}}}));
   ExpectMismatch(job, Certainty::kLikely, {1}, "reorder 1 instead of 0");
 }
 
-TEST(MpiAgreed, WhoTakesNoPartSaysNothing) {
+TEST(MpiCreationArguments, WhoTakesNoPartSaysNothing) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank)
     job.Return(rank,
@@ -100,11 +100,11 @@ TEST(MpiAgreed, WhoTakesNoPartSaysNothing) {
   ExpectNothing(job);
 }
 
-TEST(MpiAgreed, AnotherCallIsAnotherOrder) {
+TEST(MpiCreationArguments, AnotherCallIsAnotherOrder) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank)
     Make(&job, rank, rank == 1 ? Function::MPI_Graph_create : Function::MPI_Cart_create, Grid(rank, 1));
-  Expect(job.Judge(), Kind::kOrderMismatch, Certainty::kCertain, {1});
+  Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kCertain, {1});
 }
 
 MpiJob Groups(const std::vector<std::vector<int>>& groups) {
@@ -114,13 +114,13 @@ MpiJob Groups(const std::vector<std::vector<int>>& groups) {
   return job;
 }
 
-TEST(MpiAgreed, GroupsOfTheirOwn) {
+TEST(MpiCreationArguments, GroupsOfTheirOwn) {
   ExpectNothing(Groups({{0, 1}, {0, 1}, {3, 2}, {3, 2}}));
   ExpectNothing(Groups({{0, 1}, {0, 1}, {}, {}}));
   ExpectNothing(Groups({{0, 1}, {0, 1}, {0, 1}, {}}));
 }
 
-TEST(MpiAgreed, AnotherGroupThanItsOtherMembers) {
+TEST(MpiCreationArguments, AnotherGroupThanItsOtherMembers) {
   ExpectMismatch(Groups({{0, 1, 2}, {0, 1, 2}, {0, 2}, {}}), Certainty::kCertain, {2},
                  "the group (0, 2) instead of (0, 1, 2)");
   ExpectMismatch(Groups({{0, 1, 2}, {0, 1, 2}, {}, {}}), Certainty::kCertain, {2}, "the group () instead of");
@@ -131,13 +131,13 @@ std::uint64_t CreateGroup(MpiJob* job, int rank, const std::vector<int>& group, 
   return Make(job, rank, Function::MPI_Comm_create_group, {{{Argument::kTag, tag}}, group, use});
 }
 
-TEST(MpiAgreed, TagsOfAGroup) {
+TEST(MpiCreationArguments, TagsOfAGroup) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank) CreateGroup(&job, rank, {0, 1, 2}, rank == 1 ? 5 : 4);
   ExpectMismatch(job, Certainty::kCertain, {1}, "tag 5 instead of 4");
 }
 
-TEST(MpiAgreed, OneGroupAfterTheOther) {
+TEST(MpiCreationArguments, OneGroupAfterTheOther) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     job.Return(rank, CreateGroup(&job, rank, {0, 1, 2}, 5));
@@ -149,7 +149,7 @@ TEST(MpiAgreed, OneGroupAfterTheOther) {
 }
 
 // Rank 1 has left it already, which others are still in.
-TEST(MpiAgreed, WhoHasDoneItsPartMayGoOn) {
+TEST(MpiCreationArguments, WhoHasDoneItsPartMayGoOn) {
   MpiJob job(3);
   CreateGroup(&job, 0, {0, 1}, 5);
   job.Return(1, CreateGroup(&job, 1, {0, 1}, 5));
@@ -157,14 +157,14 @@ TEST(MpiAgreed, WhoHasDoneItsPartMayGoOn) {
   ExpectNothing(job);
 }
 
-TEST(MpiAgreed, EachWaitsWithAnotherGroup) {
+TEST(MpiCreationArguments, EachWaitsWithAnotherGroup) {
   MpiJob job(4);
   for (int rank = 0; rank < 4; ++rank)
     CreateGroup(&job, rank, rank == 2 ? std::vector{1, 2, 3} : std::vector{0, 1, 2, 3}, 5);
   ExpectMismatch(job, Certainty::kCertain, {2}, "the group (1, 2, 3) instead of (0, 1, 2, 3)");
 }
 
-TEST(MpiAgreed, TagsOfTwoLeaders) {
+TEST(MpiCreationArguments, TagsOfTwoLeaders) {
   for (const int other : {4, 5}) {
     MpiJob job(2);
     for (int rank = 0; rank < 2; ++rank)
