@@ -13,6 +13,8 @@ constexpr char kUsage[] =
     "job_matrix healthy [--jobs 2000] [--looks 3] [--first 1]     no fault, at any instant\n"
     "job_matrix removed [--jobs 500] [--first 1] [--dir D] [--keep]   a fifth of the boxes missing, others cut\n"
     "job_matrix sifted  [--jobs 500] [--first 1] [--newest 8] [--dir D] [--show] [--keep]   images without most calls\n"
+    "job_matrix peers   [--jobs 1000] [--first 1] [--topology A,B] [--fault A,B] [--misses 20] [--least 98]   "
+    "messages\n"
     "job_matrix scale   [--ranks 1024,2048,4096] [--records 2048] [--topology T] [--fault F] [--dir D] [--limit-gib "
     "12] [--keep]\n"
     "job_matrix timed   --dir D              what `scale` measures, of boxes that are there\n";
@@ -27,6 +29,7 @@ int main(int argc, char** argv) {
   if (mode == "healthy") return RunHealthy(options);
   if (mode == "removed") return RunRemoved(options);
   if (mode == "sifted") return RunSifted(options);
+  if (mode == "peers") return RunPeers(options);
   if (mode == "scale") return RunScale(options, argv[0]);
   if (mode == "timed") return RunTimed(options);
   std::fputs(kUsage, stderr);

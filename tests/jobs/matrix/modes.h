@@ -11,6 +11,8 @@ int RunMatrix(const Options& options);
 int RunHealthy(const Options& options);
 // A fifth of the boxes missing, others cut or torn: nothing wrong may be called certain.
 int RunRemoved(const Options& options);
+// Wrong peers, sizes, communicators and numbers of messages, in patterns of messages: who is named, and alone.
+int RunPeers(const Options& options);
 // Images that keep only the newest calls: the verdict must be the one of all calls.
 int RunSifted(const Options& options);
 // Boxes of many ranks: the time of a verdict against that of reading the files, and the memory.

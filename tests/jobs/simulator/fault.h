@@ -67,6 +67,7 @@ struct Fault {
 extern const std::vector<Fault> kRankFaults;     // of processes: dead, gone, stuck, frozen, at the beginning
 extern const std::vector<Fault> kCallFaults;     // of collectives
 extern const std::vector<Fault> kMessageFaults;  // of sends and receives
+extern const std::vector<Fault> kPeerFaults;     // of one message of one rank; not in FaultNames()
 extern const std::vector<Fault> kErrorFaults;    // that NCCL or CUDA tells of
 extern const std::vector<Fault> kDeadlockFaults;
 

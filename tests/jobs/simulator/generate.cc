@@ -15,7 +15,7 @@ namespace {
 
 const Fault* FaultOf(const std::string& name) {
   for (const std::vector<Fault>* faults :
-       {&kRankFaults, &kCallFaults, &kMessageFaults, &kErrorFaults, &kDeadlockFaults})
+       {&kRankFaults, &kCallFaults, &kMessageFaults, &kPeerFaults, &kErrorFaults, &kDeadlockFaults})
     for (const Fault& fault : *faults)
       if (name == fault.name) return &fault;
   return nullptr;

@@ -47,6 +47,8 @@ inline constexpr std::int64_t kReadLate = 20 * kMilli;
 
 const std::vector<std::string>& FaultNames();  // "healthy" last
 
+const std::vector<std::string>& PeerFaultNames();  // of `job_matrix peers`
+
 // False if there is no such topology or fault, or the one cannot have the other.
 bool Generate(const Shape& shape, Generated* made);
 

@@ -17,6 +17,17 @@ constexpr Entry kTopologies[] = {
     {"sharded", MakeSharded},         {"hierarchical", MakeHierarchical}, {"mixed", MakeMixed},
 };
 
+constexpr Entry kPeerTopologies[] = {
+    {"ring", MakeRing}, {"halo", MakeHalo}, {"stages", MakeStages}, {"all_to_all", MakeAllToAll}};
+
+const Entry* EntryOf(const std::string& name) {
+  for (const Entry& entry : kTopologies)
+    if (name == entry.name) return &entry;
+  for (const Entry& entry : kPeerTopologies)
+    if (name == entry.name) return &entry;
+  return nullptr;
+}
+
 std::vector<int> Everybody(int ranks) {
   std::vector<int> all(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) all[static_cast<std::size_t>(rank)] = rank;
@@ -29,6 +40,15 @@ const std::vector<std::string>& TopologyNames() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
     for (const Entry& entry : kTopologies) all.emplace_back(entry.name);
+    return all;
+  }();
+  return names;
+}
+
+const std::vector<std::string>& PeerTopologyNames() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const Entry& entry : kPeerTopologies) all.emplace_back(entry.name);
     return all;
   }();
   return names;
@@ -55,9 +75,8 @@ int GroupSize(int ranks, std::uint64_t seed) {
 }
 
 bool MakeHealthy(const Shape& shape, Job* job) {
-  const Entry* entry = std::find_if(std::begin(kTopologies), std::end(kTopologies),
-                                    [&](const Entry& known) { return shape.topology == known.name; });
-  if (entry == std::end(kTopologies) || shape.ranks < 4 || shape.ranks % 4 != 0) return false;
+  const Entry* entry = EntryOf(shape.topology);
+  if (entry == nullptr || shape.ranks < 4 || shape.ranks % 4 != 0) return false;
   Dice dice(shape.seed, 0x10b);
   job->shape = shape;
   job->ranks = shape.ranks;

@@ -9,6 +9,8 @@
 namespace ncclwatch::jobs {
 
 const std::vector<std::string>& TopologyNames();
+// Patterns of messages, for `job_matrix peers`.
+const std::vector<std::string>& PeerTopologyNames();
 
 // Fills in everything of the job but its fault, from its shape alone. False if the topology is not known or does not
 // fit so many ranks.
@@ -24,6 +26,10 @@ std::unique_ptr<Topology> MakeInterleaved(Job* job, std::uint64_t seed);
 std::unique_ptr<Topology> MakeContextParallel(Job* job, std::uint64_t seed);
 std::unique_ptr<Topology> MakeExpertParallel(Job* job, std::uint64_t seed);
 std::unique_ptr<Topology> MakeMixed(Job* job, std::uint64_t seed);
+std::unique_ptr<Topology> MakeRing(Job* job, std::uint64_t seed);
+std::unique_ptr<Topology> MakeHalo(Job* job, std::uint64_t seed);
+std::unique_ptr<Topology> MakeStages(Job* job, std::uint64_t seed);
+std::unique_ptr<Topology> MakeAllToAll(Job* job, std::uint64_t seed);
 
 // Ranks in groups of `size` neighbours, or of every `ranks / size`-th.
 std::vector<std::vector<int>> Blocks(int ranks, int size);
