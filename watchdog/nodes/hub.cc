@@ -34,8 +34,12 @@ constexpr int kMostDoublings = 5;
 constexpr std::int64_t kLaterRun_ns = 5'000'000'000;
 constexpr std::int64_t kTick_ns = 10'000'000;  // of start_time: USER_HZ is 100 on every Linux
 
-std::int64_t BeganAt_ns(const ProcessNow& process) {  // wall clock
-  return static_cast<std::int64_t>(process.start_time) * kTick_ns + process.realtime_minus_monotonic_ns;
+// Wall clock. Both come from another node, as any numbers; two of these can be subtracted.
+std::int64_t BeganAt_ns(const ProcessNow& process) {
+  constexpr std::int64_t kQuarter = INT64_MAX / 4;
+  const std::uint64_t ticks = std::min<std::uint64_t>(process.start_time, kQuarter / kTick_ns);
+  return static_cast<std::int64_t>(ticks) * kTick_ns +
+         std::clamp(process.realtime_minus_monotonic_ns, -kQuarter, kQuarter);
 }
 
 bool IsAlive(const ProcessRow& row) { return !row.gone && row.now.state != format::ProcessState::kExiting; }
