@@ -1,6 +1,8 @@
 #include "analyzer/jobs/site_lines.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,12 +12,19 @@
 namespace ncclwatch::analyzer {
 namespace {
 
+// What another user's box says may name any file, and root could open it.
+bool IsOurs(const std::string& path) {
+  struct stat info {};
+  return stat(path.c_str(), &info) == 0 && info.st_uid == geteuid();
+}
+
 std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
 
 SiteLines::SiteLines(const std::vector<reader::BoxImage>& boxes) {
   for (const reader::BoxImage& box : boxes) {
+    if (!IsOurs(box.path)) continue;
     const auto real = [&](std::int64_t ns) { return ns + box.realtime_minus_monotonic_ns; };
     for (const reader::CallSite& site : box.call_sites) Know(site.name, real(site.named_ns));
     for (const reader::Misuse& misuse : box.words.misuses) {

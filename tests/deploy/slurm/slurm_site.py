@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
@@ -230,13 +229,10 @@ class Site:
                        check=True, timeout=60)
 
     def wait_until(self, condition, seconds, what):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            value = condition()
-            if value:
-                return value
-            time.sleep(0.05)
-        raise Failure(f"{what}: not within {seconds:.0f} s\n{self.logs()}")
+        try:
+            return self.cluster.wait_until(condition, seconds, what)
+        except Failure as failure:
+            raise Failure(f"{failure}\n{self.logs()}")
 
     def logs(self):
         text = ""
