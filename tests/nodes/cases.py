@@ -9,7 +9,7 @@ import time
 
 import cluster
 from agreement import all_seen, check_offline, check_said_once, check_same, verdicts, watched
-from cluster import RUN, Cluster, Failure, SpreadJob, sanitizer
+from cluster import RUN, SOURCE, Cluster, Failure, SpreadJob, TorchJob, sanitizer
 from spread import CERTAIN_S, keep, options_for, report
 
 import faults  # of ../scenarios
@@ -204,6 +204,31 @@ def guessable(build):
             raise
 
 
+def torchrun(build):
+    """torchrun on two nodes: the verdict names the rank, its node and the Python line on which it stands."""
+    script = os.path.join(SOURCE, "tests", "scenarios", "programs", "stuck_loader.py")
+    with Cluster(build, 2) as made:
+        job = TorchJob(made, script, 4, ("--rank", 3, "--step", 5), {"NCCLWATCH_TIMEOUT": "4"})
+        want = {"kind": "missing_participant", "certainty": "likely"}
+        try:
+            made.wait_until(lambda: verdicts(job, want, range(2)), 120, "a diagnosis was to be on both nodes")
+            documents = made.wait_until(lambda: with_where(job), 20, "the Python line was to be in it")
+            check_same({f"node{number}": document for number, document in enumerate(documents)}, want, 3)
+            details, = documents[0]["findings"][0]["culprit_details"]
+            if details["node"] != "node1" or not details["where"][0].startswith("next_batch (stuck_loader.py:"):
+                raise Failure(f"the culprit: {details}")
+            if documents[0]["coverage"]["watched"] != 4:
+                raise Failure(f"coverage: {documents[0]['coverage']}")
+        except Failure as failure:
+            keep(build, job, "torchrun", failure)
+            raise
+
+
+def with_where(job):
+    documents = [(job.diagnosis(number) or (0, None))[1] for number in range(2)]
+    return documents if all(one and one["findings"][0]["culprit_details"][0]["where"] for one in documents) else None
+
+
 def aborted(build, environment):
     with Cluster(build, 2) as made:
         job = SpreadJob(made, build.example("stuck_data_loader"), 4, options_for("stuck_data_loader", 3, 4, 1),
@@ -284,4 +309,4 @@ def no_meeting_place(build):
 
 
 CASES = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, strangers,
-         hub_changes, abort, abort_by_id, guessable, dump)
+         hub_changes, abort, abort_by_id, guessable, dump, torchrun)

@@ -13,7 +13,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "scenarios"))
 
-from job import PREFIX, Build, Failure, fault_ns, sanitizer  # noqa: E402,F401  pylint: disable=unused-import
+from job import PREFIX, SOURCE, Build, Failure, fault_ns, sanitizer  # noqa: E402,F401  pylint: disable=unused-import
 
 MARK = "TEST_NODES"
 RUN = "/dev/shm/run"  # the run directory, on every node
@@ -240,11 +240,13 @@ class SpreadJob:
             base["NCCLWATCH_TOKEN"] = "of the tests"  # nothing but a network's file system would tell that homes are shared
             base["NCCLWATCH_EXCHANGE"] = f"redis://10.77.0.{SWITCH}:6379"
         base.update(environment or {})
-        base = {name: value for name, value in base.items() if value is not None}
-        for rank in range(ranks):
+        self.start([program, *map(str, options)], {name: value for name, value in base.items() if value is not None})
+
+    def start(self, command, environment):
+        for rank in range(self.ranks):
             node = self.node_of(rank)
-            node.ask(do="start", rank=rank, command=[program, *map(str, options)], output=self.output_path(node.number),
-                     environment={**base, "RANK": str(rank), "LOCAL_RANK": str(rank % self.per_node),
+            node.ask(do="start", rank=rank, command=command, output=self.output_path(node.number),
+                     environment={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank % self.per_node),
                                   "GROUP_RANK": str(node.number)})
 
     def node_of(self, rank):
@@ -320,3 +322,20 @@ class SpreadJob:
             return done.returncode, json.loads(done.stdout)
         except json.JSONDecodeError:
             raise Failure(f"diagnose --json wrote no JSON, status {done.returncode}: {done.stdout}{done.stderr}") from None
+
+
+class TorchJob(SpreadJob):
+    """The same by torchrun: an agent on each node, which starts the ranks. `program` is a script of Python."""
+
+    def start(self, command, environment):
+        python = os.path.join(SOURCE, "build", "venv", "bin", "python")
+        if not os.path.exists(os.path.join(SOURCE, "build", "venv", "torch.stamp")):
+            raise Skip("no torch in build/venv: ./dev test installs it there")
+        own = {name: value for name, value in environment.items() if name not in ("WORLD_SIZE", "LOCAL_WORLD_SIZE")}
+        own.update(OMP_NUM_THREADS="1", NCCL_SO_PATH=os.path.join(self.build.softgpu, "libnccl.so.2"), LD_LIBRARY_PATH="")
+        for node in self.cluster.nodes:
+            launcher = ["--nnodes", str(len(self.cluster.nodes)), "--node-rank", str(node.number), "--nproc-per-node",
+                        str(self.per_node), "--master-addr", environment["MASTER_ADDR"], "--master-port",
+                        environment["MASTER_PORT"], "--local-addr", node.address]
+            node.ask(do="start", rank=node.number, command=[python, "-m", "torch.distributed.run", *launcher, *command],
+                     output=self.output_path(node.number), environment=own)
