@@ -35,9 +35,19 @@ bool TakesAway(const OwnBreak& own, int comm, const Member& peer, bool send) {
   return IsMessageWith(own.usual, comm, peer, send) || IsMessageWith(own.other, comm, peer, send);
 }
 
+// A send where it always received, or something of another size: more likely the next part of a longer step, as a
+// pipeline's stages have, than the usual message gone astray.
+bool IsAnotherThing(const OwnBreak& own) {
+  if (own.how != How::kReplaced || !own.made || !own.usual) return false;
+  const Call& made = own.made->call;
+  const Call& usual = own.usual->call;
+  return !IsMessage(made) || !IsMessage(usual) || Sends(made) != Sends(usual) || made.count != usual.count ||
+         made.dtype != usual.dtype;
+}
+
 // The rank has made a call that has no partner, or not made the partner of one.
 bool Explains(const OwnBreak& own, int node, const Unmatched& message, bool resized) {
-  if (own.how == How::kResized && !resized) return false;
+  if ((own.how == How::kResized) != resized || own.how == How::kOther || IsAnotherThing(own)) return false;
   const bool owns = message.owner->node == node;
   if (!owns && message.peer->node != node) return false;
   const Member& peer = owns ? *message.peer : *message.owner;

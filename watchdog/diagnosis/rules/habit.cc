@@ -42,6 +42,8 @@ bool IsEndOf(const View& view, const Departed& departed, int rank) {
 // What holds up the ranks of the finding is what the departed one did.
 bool IsCauseOf(const View& view, const Departed& departed, const Finding& finding) {
   const int rank = view.nodes[static_cast<std::size_t>(departed.node)].rank;
+  // A rank of a cycle has left out what it would do once it is free.
+  if (finding.kind == Kind::kDeadlock && departed.what.how == Break::How::kLeftOut) return false;
   if (Names(finding.culprits, rank)) return finding.kind != Kind::kMissingParticipant || !IsLate(view, rank);
   if (finding.kind == Kind::kDeadlock || !Names(finding.victims, rank)) return false;
   return std::all_of(finding.culprits.begin(), finding.culprits.end(),

@@ -1,4 +1,5 @@
 #include "watchdog/watch/node/node_processes.h"
+#include "watchdog/reader/load.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -334,7 +335,7 @@ bool NodeProcesses::SpeaksMpi() const {
   constexpr std::uint32_t kFirst = 8;
   for (const Member& member : members_)
     for (std::uint32_t i = 0; i < std::min(member.box->communicators(), kFirst); ++i)
-      if ((member.box->communicator(i).flags & format::kCommMpi) != 0) return true;
+      if ((reader::Load(member.box->communicator(i).flags) & format::kCommMpi) != 0) return true;
   return false;
 }
 
