@@ -19,7 +19,7 @@ std::string Variable(const char* name) {
 
 // As debuginfod_find_debuginfo(3) chooses it.
 std::string DebuginfodCache() {
-  if (const std::string path = Variable("DEBUGINFOD_CACHE_PATH"); !path.empty()) return path;
+  if (std::string path = Variable("DEBUGINFOD_CACHE_PATH"); !path.empty()) return path;
   if (const std::string cache = Variable("XDG_CACHE_HOME"); !cache.empty()) return cache + "/debuginfod_client";
   const std::string home = Variable("HOME");
   return home.empty() ? home : home + "/.cache/debuginfod_client";
