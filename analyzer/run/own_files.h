@@ -1,5 +1,5 @@
-// The files of this installation, found from where the command lies: bin/ncclwatch with lib/ncclwatch/ beside bin/, or a
-// build folder.
+// The files of this installation, found from where the command lies: bin/ncclwatch with lib/ncclwatch/ beside bin/, or
+// a build folder.
 #pragma once
 
 #include <absl/status/statusor.h>

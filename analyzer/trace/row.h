@@ -37,7 +37,7 @@ struct Row {
   absl::Duration duration;             // inside the call; of a pending one until `now`
   std::string result;
   std::uint64_t site = 0;
-  std::string site_text;           // "module+0x1234", or the address
+  std::string site_text;  // "module+0x1234", or the address
   std::optional<diagnosis::SourcePlace> source;
   std::vector<std::string> flags;  // captured, non_blocking, ...
 };

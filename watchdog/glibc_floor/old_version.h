@@ -4,7 +4,7 @@
 #else
 #define OLDEST 2.17
 #endif
-        .macro OLD name, version
+.macro OLD name, version
         .text
         .globl  \name
         .hidden \name

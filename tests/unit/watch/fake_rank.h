@@ -51,7 +51,7 @@ class FakeRank {
 
   void Signal(int signal) const;
   void Stop() const;  // SIGSTOP; returns when all of its threads stand still
-  int Wait();  // reaps: the wait status
+  int Wait();         // reaps: the wait status
   bool Reaped() const { return reaped_; }
   pid_t pid() const { return pid_; }
   int rank() const { return rank_; }
