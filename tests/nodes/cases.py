@@ -67,6 +67,10 @@ def node_lost(build):
             raise Failure(f"{json.dumps(first, indent=1)}\n{job.output()}")
         if "not been heard from" not in first["summary"]:
             raise Failure(first["summary"])
+        hook = subprocess.run([os.path.join(cluster.HERE, "..", "..", "docs", "deploy", "hooks", "nodes_to_drain.py")],
+                              input=json.dumps(found), capture_output=True, text=True, check=True)
+        if hook.stdout != "node2 ncclwatch:dead_rank\n":
+            raise Failure(f"the node that is lost is to be drained: {hook.stdout}")
 
 
 def was_hub(job, node):

@@ -1,32 +1,38 @@
 #!/usr/bin/env python3
-"""Reads diagnosis.json and prints the nodes that somebody should look at, a line each: NODE REASON. Nothing unless the first
-finding is certain or likely and of a kind that points at a machine rather than at the program."""
+"""Reads diagnosis.json and prints the node that should be taken out of use, as NODE REASON, or nothing.
+
+Two things point at a machine: it is no longer heard from, or a process is stuck in its kernel (a driver, a file system). A
+stopped process (kill -STOP), a GPU behind a kernel that never ends, a rank that died: the program or its user may have done
+that, and the node stays.
+"""
 
 import json
+import re
 import sys
 
-# A dead rank counts only where its node went with it, or the kernel killed it for memory; else the program is to blame.
-KINDS = {"device_stall", "transport_stall", "frozen_process"}
+# kind -> what its evidence says if the machine is meant.
+SIGNS = {"dead_rank": "has not been heard from for", "frozen_process": "is stuck in the kernel"}
+# The name comes from the job's environment. `ALL`, `gpu[1-99]` and `--all` mean more than one node.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def points_at_a_node(finding, culprit):
-    if finding["certainty"] not in ("certain", "likely"):
-        return False
-    if finding["kind"] in KINDS:
-        return True
-    return finding["kind"] == "dead_rank" and culprit["exit"] is None  # nobody was left there to see how it ended
+def nodes_of(finding):
+    sign = SIGNS.get(finding["kind"])
+    said = [finding["summary"], *finding["evidence"]]
+    if finding["certainty"] not in ("certain", "likely") or not sign or not any(sign in text for text in said):
+        return set()
+    return {culprit["node"] for culprit in finding["culprit_details"]}
 
 
 def main():
-    document = json.load(sys.stdin)
-    lines = set()
-    for finding in document["findings"][:1]:
-        for culprit in finding["culprit_details"]:
-            node = culprit["node"] or culprit["host"]
-            if node and points_at_a_node(finding, culprit):
-                gpu = f" {culprit['gpu_uuid']}" if culprit["gpu_uuid"] else ""
-                lines.add(f"{node} ncclwatch:{finding['kind']}{gpu}")
-    print("\n".join(sorted(lines)), end="\n" if lines else "")
+    for finding in json.load(sys.stdin)["findings"][:1]:
+        nodes = nodes_of(finding)
+        # Several nodes at once: rather the network between them.
+        if len(nodes) != 1:
+            return
+        node = nodes.pop() or ""
+        if NAME.fullmatch(node) and node.upper() != "ALL":
+            print(f"{node} ncclwatch:{finding['kind']}")
 
 
 if __name__ == "__main__":
