@@ -50,6 +50,11 @@ def manifests(sandbox):
     check_equal(done.returncode, 0, f"the schemas' opinion: {done.stderr[-2000:]}")
     pods = {os.path.basename(line.split()[0]): int(line.split()[1]) for line in done.stdout.splitlines()}
     check_equal(pods, {"pytorchjob.yaml": 1, "mpijob.yaml": 2, "raycluster.yaml": 2, "leaderworkerset.yaml": 2}, "pods")
+    for path in files:
+        with open(path) as file:
+            text = file.read()
+        check("NCCLWATCH_TOKEN_FILE" not in text, f"{path}: a file of a Secret is a link, which is refused")
+        check("secretKeyRef: {name: ncclwatch-token, key: token}" in text, f"{path}: the job's secret")
     broken = os.path.join(sandbox.fresh("broken"), "broken.yaml")
     with open(files[0]) as source, open(broken, "w") as file:
         file.write(source.read().replace("mountPath", "mountpath", 1))
