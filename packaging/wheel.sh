@@ -14,10 +14,11 @@ if [ ! -x "$tools/bin/auditwheel" ]; then
 fi
 "$tools/bin/python" -m build --wheel --no-isolation --outdir "$work" -Ccmake.define.NCCLWATCH_PREBUILT="$prefix" \
   -Cbuild-dir="$work/build" . >"$work/log" 2>&1 || { cat "$work/log" >&2; exit 1; }
-"$tools/bin/wheel" tags --platform-tag "manylinux_2_28_$(uname -m)" --remove "$work"/ncclwatch-*.whl >/dev/null
+# Asked before the wheel gets its tag: auditwheel prints the file's name too.
+"$tools/bin/auditwheel" show "$work/ncclwatch-$version"-*.whl >"$work/audit"
+grep -qE '"manylinux_2_([5-9]|1[0-9]|2[0-8])_' "$work/audit" || { cat "$work/audit" >&2; exit 1; }
+"$tools/bin/wheel" tags --platform-tag "manylinux_2_28_$(uname -m)" --remove "$work/ncclwatch-$version"-*.whl >/dev/null
 
 wheel=$(echo "$work/ncclwatch-$version"-*.whl)
-"$tools/bin/auditwheel" show "$wheel" >"$work/audit"
-grep -q 'manylinux_2_2[0-8]' "$work/audit" || { cat "$work/audit" >&2; exit 1; }
 "$tools/bin/twine" check --strict "$wheel" >"$work/twine" || { cat "$work/twine" >&2; exit 1; }
 mv "$wheel" "$out/"
