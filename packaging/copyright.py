@@ -4,9 +4,7 @@ files about the libraries are quoted."""
 
 import os
 
-# The Debian package that each statically linked library comes from.
-LIBRARIES = ["libabsl-dev", "libbz2-dev", "libcli11-dev", "libdw-dev", "libfmt-dev", "libhiredis-dev", "liblzma-dev", "libmbedtls-dev", "libsodium-dev",
-             "libspdlog-dev", "libunwind-dev", "nlohmann-json3-dev", "zlib1g-dev"]
+from sbom import LIBRARIES
 
 HEAD = """ncclwatch
 =========

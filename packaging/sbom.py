@@ -12,10 +12,11 @@ import json
 import os
 import subprocess
 
-# Debian's package of each library that is linked statically; its licence by SPDX's name.
+# Debian's package of each library that is linked statically; its licence by SPDX's name. GCC's own come besides.
 LIBRARIES = {
     "libabsl-dev": "Apache-2.0", "libbz2-dev": "bzip2-1.0.6", "libcli11-dev": "BSD-3-Clause",
-    "libdw-dev": "LGPL-3.0-or-later OR GPL-2.0-or-later", "libfmt-dev": "MIT", "libhiredis-dev": "BSD-3-Clause",
+    "libdw-dev": "LGPL-3.0-or-later OR GPL-2.0-or-later", "libelf-dev": "LGPL-3.0-or-later OR GPL-2.0-or-later",
+    "libfmt-dev": "MIT", "libhiredis-dev": "BSD-3-Clause",
     "liblzma-dev": "0BSD", "libmbedtls-dev": "Apache-2.0", "libsodium-dev": "ISC", "libspdlog-dev": "MIT",
     "libunwind-dev": "MIT", "nlohmann-json3-dev": "MIT", "zlib1g-dev": "Zlib",
 }
@@ -24,6 +25,19 @@ LIBRARIES = {
 def version_of(package):
     done = subprocess.run(["dpkg-query", "-W", "-f=${Version}", package], capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else "NOASSERTION"
+
+
+def runtime_of_gcc():
+    """Debian's package that libstdc++.a and libgcc.a come with."""
+    major = subprocess.run(["g++", "-dumpversion"], capture_output=True, text=True, check=True).stdout.split(".")[0].strip()
+    return f"libstdc++-{major}-dev"
+
+
+def is_linked_statically(package, prefix):
+    """False for elfutils where Debian's archives of it do not link (cmake/Elfutils.cmake)."""
+    if package not in ("libdw-dev", "libelf-dev"):
+        return True
+    return b"libdw.so.1" not in open(os.path.join(prefix, "bin", "ncclwatch"), "rb").read()
 
 
 def checksums(path):
@@ -51,10 +65,11 @@ def document(prefix, version):
                         licenseInfoFromFiles=["NOASSERTION"], packageVerificationCode={
                             "packageVerificationCodeValue": hashlib.sha1("".join(codes).encode()).hexdigest()})]
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", product)]
-    for name, licence in LIBRARIES.items():
-        identifier = "SPDXRef-" + name
+    libraries = {**LIBRARIES, runtime_of_gcc(): "GPL-3.0-or-later WITH GCC-exception-3.1"}
+    for name, licence in libraries.items():
+        identifier = "SPDXRef-" + name.replace("+", "x")
         packages.append(package(identifier, name, version_of(name), licence, filesAnalyzed=False))
-        relations.append((product, "STATIC_LINK", identifier))
+        relations.append((product, "STATIC_LINK" if is_linked_statically(name, prefix) else "DYNAMIC_LINK", identifier))
     relations += [(product, "CONTAINS", one["SPDXID"]) for one in files]
     when = datetime.datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), datetime.timezone.utc)
     return {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": f"ncclwatch-{version}",
