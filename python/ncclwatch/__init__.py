@@ -4,27 +4,39 @@
     ncclwatch.load("latest").findings
 """
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING, Optional, Union
+
+if TYPE_CHECKING:
+    from .job import Job
 
 __all__ = ["command", "library", "load"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def command():
+def command() -> str:
     """The path of the program `ncclwatch`."""
     return os.path.join(_HERE, "bin", "ncclwatch")
 
 
-def library(mpi=None):
-    """The path of the library to preload: for NCCL, or for NCCL and one MPI ("openmpi", "mpich")."""
+def library(mpi: Optional[str] = None) -> str:
+    """The path of the library to preload: for NCCL, or for NCCL and one MPI ("openmpi", "mpich").
+
+    FileNotFoundError: this package was built without that MPI.
+    """
     if mpi not in (None, "openmpi", "mpich"):
         raise ValueError(f"mpi is 'openmpi', 'mpich' or None, not {mpi!r}")
-    return os.path.join(_HERE, "lib", "ncclwatch", f"libncclwatch{'-' + mpi if mpi else ''}.so")
+    path = os.path.join(_HERE, "lib", "ncclwatch", f"libncclwatch{'-' + mpi if mpi else ''}.so")
+    if not os.path.exists(path):  # the loader would only print a line and go on unwatched
+        raise FileNotFoundError(path)
+    return path
 
 
-def load(*paths):
+def load(*paths: Union[str, os.PathLike[str]]) -> Job:
     """The job whose run directory (`latest`: the newest one) or black boxes these are, as a job.Job."""
-    from . import job
+    from .job import Job
 
-    return job.Job(paths)
+    return Job(paths)

@@ -6,7 +6,7 @@ import sys
 from . import command
 
 
-def main():
+def main() -> None:
     os.execv(command(), ["ncclwatch", *sys.argv[1:]])
 
 

@@ -51,6 +51,25 @@ print(len(rows), "calls")
 """
 
 
+# A box cut short, as a full disk leaves it: the others are still told of.
+DAMAGED = """
+import ncclwatch, os, pyarrow, warnings
+job = ncclwatch.load(os.environ["DIR"])
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    ranks = set(pyarrow.table(job.calls).column("rank").to_pylist())
+    findings = job.findings
+assert len(ranks) == 3, ranks
+assert len(said) == 2 and all(os.environ["CUT"] in str(one.message) for one in said), [str(one.message) for one in said]
+try:
+    ncclwatch.load(os.environ["CUT"]).calls
+except ncclwatch.job.NcclwatchError as error:
+    assert os.environ["CUT"] in str(error), error
+else:
+    raise SystemExit("a box that cannot be read has calls")
+"""
+
+
 def must(*argv, **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("NCCLWATCH", "PYTHON", "LD_"))}
     done = subprocess.run(argv, env={**clean, **environment}, capture_output=True, text=True, timeout=120)
@@ -62,6 +81,12 @@ def must(*argv, **environment):
 def files(root):
     return {os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names
             if not name.endswith(".pyc")}
+
+
+def with_a_box_cut_short(runs):
+    box = sorted(glob.glob(os.path.join(runs, "*.box")))[0]
+    os.truncate(box, 1000)
+    return box
 
 
 def check(condition, what):
@@ -91,6 +116,7 @@ def main():
         check(told["found"] == [["missing_participant", [2]]] and not told["healthy"], f"the job: {told}")
         must(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "pyarrow")
         print(f"pyarrow sees what the command prints: {must(python, '-c', COLUMNS, DIR=runs).strip()}")
+        must(python, "-c", DAMAGED, DIR=runs, CUT=with_a_box_cut_short(runs))
         must(python, "-m", "pip", "uninstall", "-q", "-y", "pyarrow")
         check(must(python, "-m", "ncclwatch", "--version") == must(command, "--version"), "python -m ncclwatch")
         must(python, "-m", "pip", "uninstall", "-q", "-y", "ncclwatch")
