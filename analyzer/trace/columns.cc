@@ -17,8 +17,8 @@ constexpr std::size_t kAlignment = 64;
 
 struct Column {
   std::string name, format;
-  std::size_t nulls = 0;
-  std::string validity, offsets, values;  // buffers; offsets of texts alone
+  std::size_t rows = 0, nulls = 0;
+  std::string validity, offsets, values;  // buffers; offsets of texts and lists alone, values of all but lists
 };
 
 template <typename T>
@@ -27,6 +27,8 @@ void Append(std::string* buffer, T value) {
   std::memcpy(bytes, &value, sizeof value);
   buffer->append(bytes, sizeof bytes);
 }
+
+void AppendOffset(std::string* offsets, std::size_t value) { Append(offsets, static_cast<std::int64_t>(value)); }
 
 void AppendBit(std::string* buffer, std::size_t at, bool value) {
   if (at % 8 == 0) buffer->push_back('\0');
@@ -41,7 +43,7 @@ const char* FormatOf() {
   if constexpr (std::is_same_v<T, std::uint64_t>) return "L";
   if constexpr (std::is_same_v<T, double>) return "g";
   if constexpr (std::is_same_v<T, bool>) return "b";
-  return "u";
+  return "U";
 }
 
 class Table {
@@ -55,14 +57,15 @@ class Table {
     Column column;
     column.name = name;
     column.format = format ? format : FormatOf<T>();
-    if constexpr (std::is_same_v<T, std::string>) Append<std::int32_t>(&column.offsets, 0);
+    column.rows = rows_.size();
+    if constexpr (std::is_same_v<T, std::string>) AppendOffset(&column.offsets, 0);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const auto cell = value(rows_[i]);
       AppendBit(&column.validity, i, cell.has_value());
       if (!cell) ++column.nulls;
       if constexpr (std::is_same_v<T, std::string>) {
         if (cell) column.values += Printable(*cell);
-        Append(&column.offsets, static_cast<std::int32_t>(column.values.size()));
+        AppendOffset(&column.offsets, column.values.size());
       } else if constexpr (std::is_same_v<T, bool>) {
         AppendBit(&column.values, i, cell.value_or(false));
       } else {
@@ -72,13 +75,37 @@ class Table {
     columns_.push_back(std::move(column));
   }
 
+  // `value` gives the texts of each row.
+  template <typename Value>
+  void AddLists(const char* name, Value value) {
+    Column lists, items;
+    lists.name = name;
+    lists.format = "+L";
+    lists.rows = rows_.size();
+    items.name = "item";
+    items.format = "U";
+    AppendOffset(&lists.offsets, 0);
+    AppendOffset(&items.offsets, 0);
+    for (const Row& row : rows_) {
+      for (const std::string& text : value(row)) {
+        items.values += Printable(text);
+        AppendOffset(&items.offsets, items.values.size());
+        ++items.rows;
+      }
+      AppendOffset(&lists.offsets, items.rows);
+    }
+    columns_.push_back(std::move(lists));
+    columns_.push_back(std::move(items));
+    ++items_;
+  }
+
   std::string Bytes() const {
-    std::string head = fmt::format("{} {}\n", rows_.size(), columns_.size()), body;
+    std::string head = fmt::format("{} {}\n", rows_.size(), columns_.size() - items_), body;
     for (const Column& column : columns_) {
-      const bool text = !column.offsets.empty();
-      head += fmt::format("{} {} {} {}", column.name, column.format, column.nulls, text ? 3 : 2);
+      const bool text = column.format == "U";
+      head += fmt::format("{} {} {} {} {}", column.name, column.format, column.rows, column.nulls, text ? 3 : 2);
       head += Put(column.nulls > 0 ? column.validity : std::string(), &body);
-      head += Put(text ? column.offsets : column.values, &body);
+      head += Put(column.offsets.empty() ? column.values : column.offsets, &body);
       head += Put(text ? column.values : std::string(), &body) + "\n";
     }
     head += "\n";
@@ -99,7 +126,8 @@ class Table {
   }
 
   const std::vector<Row>& rows_;
-  std::vector<Column> columns_;
+  std::vector<Column> columns_;  // items of lists after their lists
+  std::size_t items_ = 0;
 };
 
 std::optional<std::string> Text(const std::string& text) { return text.empty() ? std::nullopt : std::optional(text); }
@@ -141,7 +169,11 @@ std::string ToColumns(const std::vector<Row>& rows) {
               return place.line > 0 ? std::optional<std::int32_t>(place.line) : std::nullopt;
             }));
   table.Add("site_function", source([](const diagnosis::SourcePlace& place) { return Text(place.function); }));
+  table.Add("site_module", source([](const diagnosis::SourcePlace& place) { return Text(place.module); }));
+  table.Add("site_offset",
+            source([](const diagnosis::SourcePlace& place) { return std::optional<std::uint64_t>(place.offset); }));
   table.Add("site_text", [](const Row& row) { return row.site ? Text(row.site_text) : std::nullopt; });
+  table.AddLists("flags", [](const Row& row) -> const std::vector<std::string>& { return row.flags; });
   return table.Bytes();
 }
 

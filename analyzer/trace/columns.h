@@ -1,12 +1,12 @@
 // Rows of calls as columns in Arrow's layout, for the Python package, which hands them on without a copy:
 //
 //   rows columns\n
-//   name format nulls buffers offset bytes offset bytes offset bytes\n      for each column; formats and buffers as in
-//   the
-//                                                                          Arrow C data interface, absent ones 0 0
+//   name format rows nulls buffers offset bytes offset bytes offset bytes\n
 //   \n
 //
-// then, from the next multiple of 64 bytes on, the buffers, each at a multiple of 64.
+// with a line for each column; formats and buffers are those of the Arrow C data interface, absent buffers 0 0. The
+// line after that of a list (+L) is of its items. Offsets are of 64 bits: the texts of a large job have more than 2
+// GiB. Then, from the next multiple of 64 bytes on, the buffers, each at a multiple of 64.
 #pragma once
 
 #include <string>

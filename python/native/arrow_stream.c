@@ -2,8 +2,8 @@
 // consumer of the Arrow C data interface (https://arrow.apache.org/docs/format/CDataInterface.html). In C and not in
 // Python: consumers release arrays at any time, also while an exception is on its way, when no Python code may run.
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,9 +46,10 @@ enum { kNullable = 2, kAlignment = 64, kMostBuffers = 3 };
 
 struct Column {
   char name[64], format[16];
-  int64_t nulls;
+  int64_t rows, nulls;
   int buffers;
   size_t offset[kMostBuffers], bytes[kMostBuffers];
+  struct Column* items;  // of a list, else null
 };
 
 // What all schemas, arrays and streams of one answer share.
@@ -67,6 +68,7 @@ static struct Shared* Use(struct Shared* shared) {
 
 static void LetGo(struct Shared* shared) {
   if (atomic_fetch_sub(&shared->users, 1) != 1) return;
+  for (int i = 0; shared->column && i < shared->columns; ++i) free(shared->column[i].items);
   free(shared->column);
   free(shared->body);
   free(shared);
@@ -99,18 +101,42 @@ static void* Zeroed(size_t count, size_t bytes) {
   return memory;
 }
 
+static struct ArrowSchema* SchemaOf(struct Shared* shared, const struct Column* column) {
+  struct ArrowSchema* schema = Zeroed(1, sizeof *schema);
+  *schema = (struct ArrowSchema){.format = column->format,
+                                 .name = column->name,
+                                 .flags = kNullable,
+                                 .n_children = column->items ? 1 : 0,
+                                 .release = ReleaseSchema,
+                                 .private_data = Use(shared)};
+  if (!column->items) return schema;
+  schema->children = Zeroed(1, sizeof *schema->children);
+  schema->children[0] = SchemaOf(shared, column->items);
+  return schema;
+}
+
 static void FillSchema(struct Shared* shared, struct ArrowSchema* out) {
   *out = (struct ArrowSchema){
       .format = "+s", .name = "", .n_children = shared->columns, .release = ReleaseSchema, .private_data = Use(shared)};
   out->children = Zeroed((size_t)shared->columns, sizeof *out->children);
-  for (int i = 0; i < shared->columns; ++i) {
-    out->children[i] = Zeroed(1, sizeof *out->children[i]);
-    *out->children[i] = (struct ArrowSchema){.format = shared->column[i].format,
-                                             .name = shared->column[i].name,
-                                             .flags = kNullable,
-                                             .release = ReleaseSchema,
-                                             .private_data = Use(shared)};
-  }
+  for (int i = 0; i < shared->columns; ++i) out->children[i] = SchemaOf(shared, &shared->column[i]);
+}
+
+static struct ArrowArray* ArrayOf(struct Shared* shared, const struct Column* column) {
+  struct ArrowArray* array = Zeroed(1, sizeof *array);
+  *array = (struct ArrowArray){.length = column->rows,
+                               .null_count = column->nulls,
+                               .n_buffers = column->buffers,
+                               .n_children = column->items ? 1 : 0,
+                               .release = ReleaseArray,
+                               .private_data = Use(shared)};
+  array->buffers = Zeroed(kMostBuffers, sizeof *array->buffers);
+  for (int b = 0; b < column->buffers; ++b)
+    if (b > 0 || column->bytes[b] > 0) array->buffers[b] = shared->body + column->offset[b];
+  if (!column->items) return array;
+  array->children = Zeroed(1, sizeof *array->children);
+  array->children[0] = ArrayOf(shared, column->items);
+  return array;
 }
 
 static void FillArray(struct Shared* shared, struct ArrowArray* out) {
@@ -121,18 +147,7 @@ static void FillArray(struct Shared* shared, struct ArrowArray* out) {
                              .private_data = Use(shared)};
   out->buffers = Zeroed(1, sizeof *out->buffers);
   out->children = Zeroed((size_t)shared->columns, sizeof *out->children);
-  for (int i = 0; i < shared->columns; ++i) {
-    const struct Column* column = &shared->column[i];
-    struct ArrowArray* child = out->children[i] = Zeroed(1, sizeof *child);
-    *child = (struct ArrowArray){.length = shared->rows,
-                                 .null_count = column->nulls,
-                                 .n_buffers = column->buffers,
-                                 .release = ReleaseArray,
-                                 .private_data = Use(shared)};
-    child->buffers = Zeroed(kMostBuffers, sizeof *child->buffers);
-    for (int b = 0; b < column->buffers; ++b)
-      if (b > 0 || column->bytes[b] > 0) child->buffers[b] = shared->body + column->offset[b];
-  }
+  for (int i = 0; i < shared->columns; ++i) out->children[i] = ArrayOf(shared, &shared->column[i]);
 }
 
 // ---- the stream: one array ---------------------------------------------------------------------------------------
@@ -169,17 +184,24 @@ static void ReleaseStream(struct ArrowArrayStream* stream) {
 
 // ---- for the Python package, by ctypes ---------------------------------------------------------------------------
 
-static int ReadColumn(const char* line, struct Column* column) {
-  return sscanf(line, "%63s %15s %ld %d %zu %zu %zu %zu %zu %zu", column->name, column->format, &column->nulls,
-                &column->buffers, &column->offset[0], &column->bytes[0], &column->offset[1], &column->bytes[1],
-                &column->offset[2], &column->bytes[2]) == 10 &&
-         column->buffers >= 1 && column->buffers <= kMostBuffers;
-}
-
 static int InBody(const struct Column* column, size_t bytes) {
   for (int b = 0; b < kMostBuffers; ++b)
     if (column->offset[b] > bytes || column->bytes[b] > bytes - column->offset[b]) return 0;
   return 1;
+}
+
+// The line at *line, which is moved on, and the next one for the items of a list; `bytes`: of the body.
+static int ReadColumn(const char** line, const char* end, size_t bytes, struct Column* column) {
+  if (!*line || *line >= end ||
+      sscanf(*line + 1, "%63s %15s %" SCNd64 " %" SCNd64 " %d %zu %zu %zu %zu %zu %zu", column->name, column->format,
+             &column->rows, &column->nulls, &column->buffers, &column->offset[0], &column->bytes[0], &column->offset[1],
+             &column->bytes[1], &column->offset[2], &column->bytes[2]) != 11 ||
+      column->buffers < 1 || column->buffers > kMostBuffers || !InBody(column, bytes))
+    return 0;
+  *line = strchr(*line + 1, '\n');
+  if (strcmp(column->format, "+L") != 0) return 1;
+  column->items = Zeroed(1, sizeof *column->items);
+  return ReadColumn(line, end, bytes, column->items);
 }
 
 // Takes a copy of `data`, zero-terminated. Null and errno: it is not what the command prints.
@@ -188,14 +210,14 @@ EXPORT struct Shared* ncclwatch_columns(const char* data, size_t bytes) {
   atomic_init(&shared->users, 1);
   const char* end = strstr(data, "\n\n");
   const char* line = strchr(data, '\n');
-  if (!end || sscanf(data, "%ld %d", &shared->rows, &shared->columns) != 2 || shared->columns < 0 ||
+  if (!end || sscanf(data, "%" SCNd64 " %d", &shared->rows, &shared->columns) != 2 || shared->columns < 0 ||
       shared->columns > 4096 || shared->rows < 0)
     goto damaged;
   const size_t head = ((size_t)(end + 2 - data) + kAlignment - 1) / kAlignment * kAlignment;
   if (head > bytes) goto damaged;
   shared->column = Zeroed((size_t)shared->columns, sizeof *shared->column);
-  for (int i = 0; i < shared->columns; ++i, line = strchr(line + 1, '\n'))
-    if (!line || line >= end || !ReadColumn(line + 1, &shared->column[i]) || !InBody(&shared->column[i], bytes - head))
+  for (int i = 0; i < shared->columns; ++i)
+    if (!ReadColumn(&line, end, bytes - head, &shared->column[i]) || shared->column[i].rows != shared->rows)
       goto damaged;
   if (posix_memalign((void**)&shared->body, kAlignment, bytes - head + kAlignment) != 0) abort();
   memcpy(shared->body, data + head, bytes - head);

@@ -132,7 +132,7 @@ void EnterCollective(const CollectiveCall& call, std::uint32_t communicator, for
   record.communicator = communicator;
   record.generation = 0;
   record.thread = call.thread;
-  record.flags = 0;
+  record.flags = call.flags;
   record.root = format::kNoRank;
   record.dtype = call.dtype;
   record.reduction = kSum;

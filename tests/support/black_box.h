@@ -55,6 +55,7 @@ struct CollectiveCall {
   std::uint64_t stream = 0;
   std::uint64_t site = 0;
   std::uint32_t thread = 0;
+  std::uint32_t flags = 0;  // format::RecordFlags
 };
 void EnterCollective(const CollectiveCall& call, std::uint32_t communicator, format::Header* header);
 void ReturnNewest(format::Header* header);  // the newest record's call

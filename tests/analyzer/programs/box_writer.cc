@@ -1,10 +1,12 @@
 // Stands for one rank: writes a black box as a rank would have left it, from the format's own headers.
 //
-//   box_writer DIR rank=R world=N calls=C [skip=1] [pending=1] [end=exit|kill|hold|none] [status=S] [boot=TEXT]
+//   box_writer DIR rank=R world=N calls=C [skip=1] [pending=1] [flags=1]
+//       [end=exit|kill|hold|none] [status=S] [boot=TEXT]
 //
 // C AllReduce calls on one communicator of all ranks; pending: the last one has not returned. skip: the last call is
-// left out. end: how the process ends; hold: lives on with lock and heartbeat, obeying the lease's switch, until its
-// standard input ends; none: as exit, but without last words.
+// left out. flags: every third call is captured, every second one non-blocking. end: how the process ends; hold: lives
+// on with lock and heartbeat, obeying the lease's switch, until its standard input ends; none: as exit, but without
+// last words.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -80,13 +82,14 @@ void Join(int rank, int world, format::Header* header) {
   header->communicators_used = 1;
 }
 
-void Call(bool returns, format::Header* header) {
+void Call(bool returns, std::uint32_t flags, format::Header* header) {
   testing::CollectiveCall call;
   call.count = 4096;
   call.dtype = kBfloat16;
   call.stream = 0x7f0000001000;
   call.site = 0x401234;
   call.thread = static_cast<std::uint32_t>(getpid());
+  call.flags = flags;
   testing::EnterCollective(call, 0, header);
   if (returns) testing::ReturnNewest(header);
 }
@@ -135,7 +138,10 @@ int main(int argc, char** argv) {
   }
   Identify(arguments, rank, world, header);
   Join(rank, world, header);
-  for (int i = 0; i < calls; ++i) Call(i + 1 < calls || arguments.Number("pending", 0) == 0, header);
+  for (int i = 0; i < calls; ++i) {
+    const std::uint32_t flags = (i % 3 == 0 ? format::kCaptured : 0u) | (i % 2 == 0 ? format::kNonBlocking : 0u);
+    Call(i + 1 < calls || arguments.Number("pending", 0) == 0, arguments.Number("flags", 0) != 0 ? flags : 0, header);
+  }
   testing::Publish(header);
 
   const std::string end = arguments.Text("end", "exit");
