@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Optional, Union
 if TYPE_CHECKING:
     from .job import Job
 
-__all__ = ["command", "library", "load"]
+__all__ = ["command", "label", "library", "load"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -40,3 +40,14 @@ def load(*paths: Union[str, os.PathLike[str]]) -> Job:
     from .job import Job
 
     return Job(paths)
+
+
+def label(communicator: object, name: str) -> None:
+    """Names a communicator: every list and verdict then shows the name. Nothing happens where ncclwatch is not preloaded.
+
+    communicator: a torch process group of the NCCL backend, after its first collective (before it there is nothing to name);
+    a communicator of mpi4py; or the value of an ncclComm_t or MPI_Comm.
+    """
+    from .annotate import set_label
+
+    set_label(communicator, name)

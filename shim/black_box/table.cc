@@ -112,6 +112,12 @@ void NoteAbort(format::Communicator& entry, CommunicatorState state) {
   SetState(entry, state);
 }
 
+void SetLabel(format::Communicator& entry, const char* name) {
+  std::size_t i = 0;
+  for (; i + 1 < sizeof entry.label && name[i]; ++i) Put(entry.label[i], name[i]);
+  Put(entry.label[i], '\0');
+}
+
 std::uint32_t Make(Box& box, const Origin& origin, std::uint32_t library) {
   WriterLock lock(box);
   const std::uint32_t at = FindRoom(box);

@@ -50,6 +50,9 @@ inline format::CommunicatorState StateOf(const format::Communicator& entry) {
   return static_cast<format::CommunicatorState>(entry.state.load(std::memory_order_acquire));
 }
 
+// The name that the program gave; longer ones are cut.
+void SetLabel(format::Communicator& entry, const char* name);
+
 // Aborted or revoked: called right before it is, while its marks still say what the GPU had finished by itself.
 void NoteAbort(format::Communicator& entry, format::CommunicatorState state);
 

@@ -1,4 +1,4 @@
-// dlsym(handle, name): "nccl..." goes to ncclwatch_answer, "cuM..." and "cuG..." to ncclwatch_answer_cuda, which may
+// dlsym(handle, name): "nccl...", but not "ncclw...", goes to ncclwatch_answer, "cuM..." and "cuG..." to ncclwatch_answer_cuda, which may
 // leave it to the C library (-1). Everything else, and RTLD_NEXT, is a tail jump to the C library's dlsym with x0, x1 and
 // the link register as they came, so that it sees our caller as its own.
         .text
@@ -23,6 +23,9 @@ dlsym:
         ldrb    w9, [x1, #3]
         cmp     w9, #'l'
         b.ne    .Lpass
+        ldrb    w9, [x1, #4]
+        cmp     w9, #'w'                // our own functions
+        b.eq    .Lpass
         b       ncclwatch_answer
 .Lcuda:
         cmp     w9, #'c'

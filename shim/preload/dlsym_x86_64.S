@@ -1,4 +1,4 @@
-// dlsym(handle, name): "nccl..." goes to ncclwatch_answer, "cuM..." and "cuG..." to ncclwatch_answer_cuda, which may
+// dlsym(handle, name): "nccl...", but not "ncclw...", goes to ncclwatch_answer, "cuM..." and "cuG..." to ncclwatch_answer_cuda, which may
 // leave it to the C library (-1). Everything else, and RTLD_NEXT, is a tail jump to the C library's dlsym with all
 // registers as they came, so that it sees our caller as its own.
         .text
@@ -20,6 +20,8 @@ dlsym:
         jne     .Lpass
         cmpb    $'l', 3(%rsi)
         jne     .Lpass
+        cmpb    $'w', 4(%rsi)           // our own functions
+        je      .Lpass
         jmp     ncclwatch_answer
 .Lcuda:
         cmpb    $'c', (%rsi)

@@ -87,7 +87,7 @@ void Label(format::Communicator& entry, const void* config) {
   const auto* view = static_cast<const ConfigView*>(config);
   // Without the magic number it was never initialized: NCCL refuses it, and its pointers point anywhere.
   if (!view || view->magic != kConfigMagic || view->size < sizeof(ConfigView) || !view->name) return;
-  for (std::size_t i = 0; i + 1 < sizeof entry.label && view->name[i]; ++i) Put(entry.label[i], view->name[i]);
+  SetLabel(entry, view->name);
 }
 
 // The key under which a rank's uses of an id are counted.

@@ -1,6 +1,8 @@
 """Numbers and kinds of communicators; growth over many of them."""
 
+import os
 import re
+import sys
 
 from common import both, check_recorded, counts, program
 from harness import Skipped, case, check, check_equal
@@ -54,6 +56,23 @@ def init_all(sandbox):
     check_equal(len(calls), 20, "calls recorded")
     check_equal([c["position"] for c in calls], [i // 4 for i in range(20)], "positions")
     check(all(c["group"] is not None for c in calls), "all were made inside a group")
+
+
+@case
+def names_given_by_the_program(sandbox):
+    job = both(sandbox, [program(sandbox, "labels")], 0)
+    labels = {c["count"]: c["label"] for c in job.calls() if c["op"] == "AllReduce"}
+    check_equal(labels, {1: "data parallel", 2: "x" * 47, 3: ""}, "labels")
+
+
+@case
+def names_given_by_python(sandbox):
+    """An NCCL communicator by its handle; nothing happens where the library is not there."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    job = both(sandbox, [sys.executable, os.path.join(here, "annotations", "labels.py"), sandbox.build.nccl], 0,
+               extra={"PYTHONPATH": os.path.join(here, "..", "..", "python")})
+    labels = {c["label"] for c in job.calls() if c["op"] == "CommInitRank"}
+    check_equal(labels, {"expert parallel"}, "labels")
 
 
 @case

@@ -356,11 +356,7 @@ void NoteUnseenMessages(Box& box) {
 }
 
 void Label(const Call& call, const char* name) {
-  if (call.index == kNoCommunicator || !name) return;
-  format::Communicator& entry = call.box.communicators[call.index];
-  std::size_t i = 0;
-  for (; i + 1 < sizeof entry.label && name[i]; ++i) Put(entry.label[i], name[i]);
-  Put(entry.label[i], '\0');
+  if (call.index != kNoCommunicator && name) SetLabel(call.box.communicators[call.index], name);
 }
 
 std::uint32_t BeginCreateCommObject(Call& call, MPI_Comm comm, const Over& over) {

@@ -1,0 +1,41 @@
+/* What a program may tell ncclwatch of itself, if it wants to. C99 and C++.
+ *
+ * Header only: a program that uses it runs as before where ncclwatch is not preloaded, and each function is then one
+ * load and a branch. All may be called from any thread, and never fail. Before glibc 2.34 the program needs -ldl. */
+#ifndef NCCLWATCH_ANNOTATE_H
+#define NCCLWATCH_ANNOTATE_H
+
+#include <dlfcn.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* libncclwatch.so's function of this name, NULL without it. Asked once for each `known` and source file: a weak
+ * reference would be cheaper, but some linkers settle at link time that there is no such function. */
+static inline void* ncclwatch_find(const char* name, void** known) {
+  void* found = __atomic_load_n(known, __ATOMIC_RELAXED);
+  if (found == NULL) {
+    found = dlsym(NULL, name); /* RTLD_DEFAULT */
+    if (found == NULL) found = known;
+    __atomic_store_n(known, found, __ATOMIC_RELAXED);
+  }
+  return found == (void*)known ? NULL : found;
+}
+
+/* Names a communicator: every list and verdict then shows the name. NULL or "" takes it away.
+ *
+ * communicator: an ncclComm_t, or an MPI_Comm as (void*)(intptr_t)comm; any other value does nothing.
+ * name: UTF-8, copied; longer ones are cut after 47 bytes. */
+static inline void ncclwatch_label(void* communicator, const char* name) {
+  static void* known;
+  void* const set = ncclwatch_find("ncclwatch_set_label", &known);
+  if (set != NULL) (__extension__(void (*)(void*, const char*)) set)(communicator, name);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

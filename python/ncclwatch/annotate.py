@@ -1,0 +1,51 @@
+"""What a program tells the preloaded library, by the functions that ncclwatch/annotate.h names."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Callable, Optional
+
+_MPI4PY = "mpi4py.MPI"
+
+
+def _function(name: str, *arguments: type) -> Optional[Callable[..., None]]:
+    """The library's function, or None where it is not preloaded."""
+    try:
+        function = getattr(ctypes.CDLL(None), name)
+    except AttributeError:
+        return None
+    function.argtypes, function.restype = arguments, None
+    return function
+
+
+_set_label = _function("ncclwatch_set_label", ctypes.c_void_p, ctypes.c_char_p)
+
+
+def _mpi_handle(communicator: object) -> int:
+    from mpi4py import MPI
+
+    size = MPI._sizeof(type(communicator))
+    return int.from_bytes(ctypes.string_at(MPI._addressof(communicator), size), "little")
+
+
+def _torch_handle(group: object) -> int:
+    import torch
+
+    return group._get_backend(torch.device("cuda"))._comm_ptr()  # 0 before the first collective
+
+
+def handle(communicator: object) -> int:
+    """The value of its ncclComm_t or MPI_Comm, 0 if it has none (yet). TypeError: it is no communicator."""
+    if isinstance(communicator, int):
+        return communicator
+    if type(communicator).__module__ == _MPI4PY:
+        return _mpi_handle(communicator)
+    if hasattr(communicator, "_get_backend"):
+        return _torch_handle(communicator)
+    raise TypeError(f"a process group of torch, a communicator of mpi4py or an int, not {type(communicator).__name__}")
+
+
+def set_label(communicator: object, name: str) -> None:
+    value = handle(communicator)
+    if _set_label:
+        _set_label(value, name.encode())
