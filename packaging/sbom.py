@@ -18,7 +18,7 @@ LIBRARIES = {
     "libdw-dev": "LGPL-3.0-or-later OR GPL-2.0-or-later", "libelf-dev": "LGPL-3.0-or-later OR GPL-2.0-or-later",
     "libfmt-dev": "MIT", "libhiredis-dev": "BSD-3-Clause",
     "liblzma-dev": "0BSD", "libmbedtls-dev": "Apache-2.0", "libsodium-dev": "ISC", "libspdlog-dev": "MIT",
-    "libunwind-dev": "MIT", "nlohmann-json3-dev": "MIT", "zlib1g-dev": "Zlib",
+    "libunwind-dev": "MIT", "libzstd-dev": "BSD-3-Clause OR GPL-2.0-only", "nlohmann-json3-dev": "MIT", "zlib1g-dev": "Zlib",
 }
 
 

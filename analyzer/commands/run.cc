@@ -10,12 +10,16 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/recording/segment_file.h"
+#include "analyzer/run/collector_process.h"
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"
 #include "analyzer/run/idle_launcher.h"
@@ -54,6 +58,7 @@ struct Wish {
   std::vector<std::string> command;
   std::string json;
   std::string mpi;
+  std::string record;
   bool keep = false;
 };
 
@@ -106,6 +111,10 @@ std::optional<int> ReadWish(const Command& self, const Arguments& arguments, Wis
   options
       .add_option("--mpi", wish->mpi, "preload the library for this MPI, no matter what CMD is: openmpi, mpich or none")
       ->type_name("MPI");
+  options
+      .add_option("--record", wish->record,
+                  "record every call, and keep all that is known of the job in this directory")
+      ->type_name("DIR");
   options.add_flag("--keep", wish->keep, "keep the run directory of a healthy job");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (const auto status = options.Read(Arguments(arguments.begin(), dashes))) return status;
@@ -116,13 +125,21 @@ std::optional<int> ReadWish(const Command& self, const Arguments& arguments, Wis
   if (!wish->mpi.empty() && !MpiNamed(wish->mpi))
     return UsageError(self, "--mpi is openmpi, mpich or none, not '" + wish->mpi + "'");
   if (wish->command.empty()) return UsageError(self, "what shall be run? ncclwatch run [OPTIONS] -- CMD...");
+  if (!wish->record.empty()) {
+    std::error_code error;
+    wish->record = std::filesystem::absolute(wish->record, error).lexically_normal();
+    if (!BoxFiles(wish->record).empty() || !SegmentFiles(wish->record).empty())
+      return UsageError(self, wish->record + " holds a recording already");
+    setenv("NCCLWATCH_TRACE", "full", 1);
+    setenv("NCCLWATCH_TRACE_DIR", wish->record.c_str(), 1);
+  }
   auto applied = Apply(values);
   if (!applied.ok()) return UsageError(self, std::string(applied.status().message()));
   *settings = *std::move(applied);
   return std::nullopt;
 }
 
-void Wait(SignalRelay* relay, Deaths* deaths, pid_t job, Clock::duration at_most = kScan) {
+void Wait(SignalRelay* relay, Deaths* deaths, CollectorProcess* collector, pid_t job, Clock::duration at_most = kScan) {
   std::vector<pollfd> polled{{relay->descriptor(), POLLIN, 0}};
   deaths->AddTo(&polled);
   // Never negative, which would wait for ever: the deadline may have passed since it was looked at.
@@ -131,19 +148,21 @@ void Wait(SignalRelay* relay, Deaths* deaths, pid_t job, Clock::duration at_most
   deaths->Look();
   deaths->Scan();
   relay->Relay(job);
+  collector->Look();
 }
 
 // Until the job's process has ended, and its ranks too, unless they mean to stay. Returns its wait status.
-int Accompany(pid_t job, IdleLauncher idle, SignalRelay* relay, Deaths* deaths) {
+int Accompany(pid_t job, IdleLauncher idle, SignalRelay* relay, Deaths* deaths, CollectorProcess* collector) {
   int status = 0;
   pid_t ended = 0;
   while ((ended = waitpid(job, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
-    Wait(relay, deaths, job);
+    Wait(relay, deaths, collector, job);
     idle.Look(job, *deaths);
   }
   const auto deadline = Clock::now() + kSurvivorsWait;
   deaths->Scan();
-  for (deaths->Look(); deaths->AnyAlive() && Clock::now() < deadline;) Wait(relay, deaths, 0, deadline - Clock::now());
+  for (deaths->Look(); deaths->AnyAlive() && Clock::now() < deadline;)
+    Wait(relay, deaths, collector, 0, deadline - Clock::now());
   return status;
 }
 
@@ -168,6 +187,7 @@ int Finish(const Wish& wish, const settings::Settings& settings, int status, Dea
   const bool ended_by_us = settings.on_fault == settings::OnFault::kAbort && epilogue.fault &&
                            (epilogue.ended_by_us || status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
   const bool healthy = status == 0 && !epilogue.fault;
+  if (!wish.record.empty()) CopyEvidence(place->path(), wish.record);
   if (!deaths->AnyAlive() && ((healthy && !wish.keep) || !epilogue.watched)) place->Remove();
   return ended_by_us ? act::kEndedByUs : status;
 }
@@ -231,6 +251,15 @@ int Run(const Command& self, const Arguments& arguments) {
     SetPreload(*preloadable, preloaded, &wish.command);
   }
 
+  CollectorProcess collector;
+  if (!wish.record.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(wish.record, error);
+    if (error) return Unreadable(self, absl::PermissionDeniedError(wish.record + ": " + error.message()));
+    if (const absl::Status started = collector.Start(place.path(), wish.record, settings.trace_most_bytes);
+        !started.ok())
+      Note("not recorded: {}", std::string(started.message()));
+  }
   Deaths deaths(place.path(), absl::Now() - kFileClockLag);
   SignalRelay relay;
   const Started job =
@@ -241,7 +270,8 @@ int Run(const Command& self, const Arguments& arguments) {
     return StatusOfFailure(job.error);
   }
   const IdleLauncher idle(wish.command.front(), settings.on_fault == settings::OnFault::kAbort);
-  const int status = StatusOf(Accompany(job.pid, idle, &relay, &deaths));
+  const int status = StatusOf(Accompany(job.pid, idle, &relay, &deaths, &collector));
+  collector.Finish();
   return Finish(wish, settings, status, &deaths, &place);
 }
 

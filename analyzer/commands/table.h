@@ -19,6 +19,8 @@ int Ls(const Command& self, const Arguments& arguments);
 int Clean(const Command& self, const Arguments& arguments);
 int Stacks(const Command& self, const Arguments& arguments);
 int Dump(const Command& self, const Arguments& arguments);
+int Stats(const Command& self, const Arguments& arguments);
+int Collect(const Command& self, const Arguments& arguments);
 int Export(const Command& self, const Arguments& arguments);
 int Off(const Command& self, const Arguments& arguments);
 int On(const Command& self, const Arguments& arguments);

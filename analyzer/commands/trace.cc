@@ -1,11 +1,16 @@
 // `ncclwatch trace`: the recorded calls of all ranks, merged by time.
 #include <absl/container/flat_hash_map.h>
 #include <absl/status/statusor.h>
+#include <absl/strings/str_split.h>
 #include <absl/time/clock.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <queue>
 #include <thread>
 
 #include "analyzer/commands/options.h"
@@ -15,6 +20,7 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/jobs/site_lines.h"
+#include "analyzer/recording/recording.h"
 #include "analyzer/trace/columns.h"
 #include "analyzer/trace/filter.h"
 #include "analyzer/trace/print.h"
@@ -37,7 +43,8 @@ struct Wish {
   std::vector<std::string> words, communicators, ops;
   std::string ranks, since, until;
   std::size_t last = 0;  // 0: all
-  bool pending = false, follow = false, wide = false, json = false, arrow = false;
+  std::string least_bytes, states;
+  bool pending = false, follow = false, wide = false, json = false, csv = false, arrow = false;
 };
 
 void Declare(Options* options, Wish* wish) {
@@ -57,18 +64,11 @@ void Declare(Options* options, Wish* wish) {
   options->add_flag("--follow", wish->follow, "keep printing new calls until the job ends");
   options->add_flag("--arrow", wish->arrow, "print Arrow columns, for the Python package");
   options->add_flag("--wide", wish->wide, "print all columns: also thread, stream, group, result, call site");
+  options->add_option("--min-bytes", wish->least_bytes, "only calls that move at least so much: 1M")->type_name("SIZE");
+  options->add_option("--state", wish->states, "only calls in this state: entered, returned, started, finished, failed")
+      ->type_name("STATE");
+  options->add_flag("--csv", wish->csv, "print comma-separated values, with a heading");
   options->add_flag("--json", wish->json, "print JSON lines, one for each call");
-}
-
-// The last moment that any box tells of.
-absl::Time EndOf(const reader::RunImage& run) {
-  std::int64_t end = 0;
-  for (const reader::BoxImage& box : run.boxes) {
-    std::int64_t last = box.heartbeat_ns;
-    for (const reader::Call& call : box.calls) last = std::max({last, call.entered_ns, call.returned_ns});
-    end = std::max(end, last + box.realtime_minus_monotonic_ns);
-  }
-  return absl::FromUnixNanos(end);
 }
 
 absl::StatusOr<Filter> FilterOf(const Wish& wish, absl::Time end) {
@@ -87,6 +87,17 @@ absl::StatusOr<Filter> FilterOf(const Wish& wish, absl::Time end) {
       return absl::InvalidArgumentError(
           fmt::format("{} takes 30s, 14:03:07 or 2026-01-01T00:00:00.000Z, not '{}'", name, *text));
   }
+  if (!wish.least_bytes.empty()) {
+    const auto bytes = ParseBytes(wish.least_bytes);
+    if (!bytes)
+      return absl::InvalidArgumentError(fmt::format("--min-bytes takes a size like 1M, not '{}'", wish.least_bytes));
+    filter.least_bytes = *bytes;
+  }
+  if (!wish.states.empty()) {
+    filter.states = absl::StrSplit(wish.states, ',');
+    for (const std::string& state : filter.states)
+      if (!IsState(state)) return absl::InvalidArgumentError(fmt::format("--state knows no '{}'", state));
+  }
   filter.communicators = wish.communicators;
   filter.ops = wish.ops;
   filter.pending = wish.pending;
@@ -102,54 +113,132 @@ void FindLines(const reader::BoxImage& box, std::vector<Row>::iterator begin, st
     if (const auto place = known.find(begin->site); place != known.end()) begin->source = place->second;
 }
 
-std::vector<Row> Merge(const reader::RunImage& run, const Filter& filter) {
-  SiteLines lines(run.boxes);
-  std::vector<Row> rows;
-  for (const reader::BoxImage& box : run.boxes) {
+// The wanted rows of one process, in order of slots.
+class RowReader {
+ public:
+  RowReader(const ProcessRecording& process, const Filter& filter, SiteLines* lines)
+      : pieces_(process), filter_(filter), lines_(lines) {
+    const reader::BoxImage& box = process.process();
     // A dead process's pending calls lasted until its last sign of life.
-    const std::size_t before = rows.size();
-    const bool alive = IsHere(box) && Alive(box);
-    for (Row& row : Rows(box, alive ? MonotonicNow() : box.heartbeat_ns))
-      if (filter.Wants(row)) rows.push_back(std::move(row));
-    FindLines(box, rows.begin() + static_cast<std::ptrdiff_t>(before), rows.end(), &lines);
+    now_ns_ = IsHere(box) && Alive(box) ? MonotonicNow() : box.heartbeat_ns;
+    pieces_.wants = [this, rank = process.rank()](const SegmentIndex& index) { return filter_.Wants(index, rank); };
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.time < b.time; });
-  return rows;
+
+  bool Next(std::vector<reader::Failure>* failures) {
+    for (++at_; at_ >= rows_.size(); at_ = 0) {
+      Piece piece;
+      rows_.clear();
+      if (!pieces_.Next(&piece, failures)) return false;
+      for (Row& row : Rows(piece, now_ns_))
+        if (filter_.Wants(row)) rows_.push_back(std::move(row));
+      FindLines(piece, rows_.begin(), rows_.end(), lines_);
+      // Threads of one process take slots in another order than they read the clock.
+      std::stable_sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) { return a.time < b.time; });
+    }
+    return true;
+  }
+  Row& row() { return rows_[at_]; }
+
+ private:
+  PieceReader pieces_;
+  const Filter& filter_;
+  SiteLines* lines_;
+  std::int64_t now_ns_ = 0;
+  std::vector<Row> rows_;
+  std::size_t at_ = SIZE_MAX - 1;
+};
+
+// Gives `take` the wanted rows of all processes, by time. Only a piece of each process is in memory.
+void Merge(const Recording& recording, const Filter& filter, std::vector<reader::Failure>* failures,
+           const std::function<void(Row)>& take) {
+  SiteLines lines(recording.Images());
+  std::vector<std::unique_ptr<RowReader>> readers;
+  using Head = std::pair<absl::Time, std::size_t>;  // of what comes next of each
+  std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
+  for (const ProcessRecording& process : recording.processes()) {
+    readers.push_back(std::make_unique<RowReader>(process, filter, &lines));
+    if (readers.back()->Next(failures)) heads.push({readers.back()->row().time, readers.size() - 1});
+  }
+  while (!heads.empty()) {
+    const std::size_t i = heads.top().second;
+    heads.pop();
+    take(std::move(readers[i]->row()));
+    if (readers[i]->Next(failures)) heads.push({readers[i]->row().time, i});
+  }
 }
 
+// All of them, where widths of columns or of everything depend on all.
 void Print(const std::vector<Row>& rows, const Wish& wish) {
   if (wish.arrow) {
     const std::string bytes = ToColumns(rows);
     std::fwrite(bytes.data(), 1, bytes.size(), stdout);
-    return;
+  } else if (wish.json) {
+    for (const Row& row : rows) WriteOut(ToJsonLine(row));
+  } else if (wish.csv) {
+    for (const Row& row : rows) WriteOut(ToCsvLine(row));
+  } else if (rows.empty()) {
+    std::fputs("no recorded call matches\n", stderr);
+  } else {
+    WriteOut(ToTable(rows, wish.wide));
   }
-  if (!wish.json) {
-    if (rows.empty())
-      std::fputs("no recorded call matches\n", stderr);
-    else
-      WriteOut(ToTable(rows, wish.wide));
-    return;
+}
+
+// Prints rows as they come, as far as that is possible.
+class Printer {
+ public:
+  explicit Printer(const Wish& wish) : wish_(wish) {
+    if (wish.csv) WriteOut(CsvHeading());
   }
-  for (const Row& row : rows) WriteOut(ToJsonLine(row));
+  void Take(Row row) {
+    if (wish_.last != 0 && rows_.size() == wish_.last) rows_.pop_front();
+    if ((wish_.json || wish_.csv) && wish_.last == 0) return WriteOut(wish_.json ? ToJsonLine(row) : ToCsvLine(row));
+    rows_.push_back(std::move(row));
+    if (rows_.size() == kRowsOfTable && wish_.last == 0 && !wish_.arrow) PrintAll();
+  }
+  void Finish() {
+    if ((wish_.json || wish_.csv) && wish_.last == 0) return;
+    if (!rows_.empty() || !printed_) PrintAll();
+  }
+
+ private:
+  static constexpr std::size_t kRowsOfTable = 1 << 16;  // then a new heading, for columns as wide as the next rows want
+
+  void PrintAll() {
+    Print({std::make_move_iterator(rows_.begin()), std::make_move_iterator(rows_.end())}, wish_);
+    rows_.clear();
+    printed_ = true;
+  }
+
+  const Wish& wish_;
+  std::deque<Row> rows_;
+  bool printed_ = false;
+};
+
+void SayLost(const Recording& recording) {
+  for (const ProcessRecording& process : recording.processes())
+    if (!process.segments().empty() && process.lost_calls() != 0)
+      Complain("", "rank {}: {} calls are missing, {}", process.rank(), process.lost_calls(), LostText(process.lost()));
 }
 
 // Each call once, when first seen: its state is that of then.
-void Follow(const std::vector<std::string>& paths, const Filter& filter, const Wish& wish, reader::RunImage run) {
+void Follow(const std::vector<std::string>& paths, const Filter& filter, const Wish& wish, Recording recording) {
   absl::flat_hash_map<std::pair<std::string, std::uint32_t>, std::uint64_t> next_slot;  // by host and pid
   if (!wish.json) WriteOut(FollowHeading());
   bool first = true;
   for (;;) {
-    const bool alive = AnyAlive(run.boxes);
-    std::vector<Row> rows = Merge(run, filter);
+    const bool alive = AnyAlive(recording.run().boxes);
+    std::vector<reader::Failure> failures;
+    std::vector<Row> rows;
+    Merge(recording, filter, &failures, [&](Row row) { rows.push_back(std::move(row)); });
     std::erase_if(rows, [&](const Row& row) { return row.slot < next_slot[{row.host, row.pid}]; });
-    for (const reader::BoxImage& box : run.boxes)
-      if (!box.calls.empty()) next_slot[{box.host, box.pid}] = box.calls.back().slot + 1;
+    for (const ProcessRecording& process : recording.processes())
+      next_slot[{process.process().host, process.process().pid}] = process.end_slot();
     const std::size_t skip = first && wish.last && rows.size() > wish.last ? rows.size() - wish.last : 0;
     for (std::size_t i = skip; i < rows.size(); ++i) WriteOut(wish.json ? ToJsonLine(rows[i]) : FollowLine(rows[i]));
     if (std::fflush(stdout) != 0 || !alive) return;
     first = false;
     std::this_thread::sleep_for(kPoll);
-    run = ReadJob(paths, reader::Calls::kAll);
+    recording = Recording::Open(paths);
   }
 }
 
@@ -166,20 +255,22 @@ int Trace(const Command& self, const Arguments& arguments) {
 
   const auto paths = Locate(wish.words);
   if (!paths.ok()) return Unreadable(self, paths.status());
-  reader::RunImage run = ReadJob(*paths, reader::Calls::kAll);
-  SayFailures(run.failures);
-  const absl::StatusOr<Filter> filter = FilterOf(wish, EndOf(run));
-  const bool damaged = !run.failures.empty();
-  if (run.boxes.empty()) return kUnreadable;
+  Recording recording = Recording::Open(*paths);
+  std::vector<reader::Failure> failures = recording.run().failures;
+  SayFailures(failures);
+  const absl::StatusOr<Filter> filter = FilterOf(wish, recording.End());
+  if (recording.processes().empty()) return kUnreadable;
   if (wish.follow) {
-    Follow(*paths, *filter, wish, std::move(run));
-  } else {
-    std::vector<Row> rows = Merge(run, *filter);
-    if (wish.last && rows.size() > wish.last)
-      rows.erase(rows.begin(), rows.end() - static_cast<std::ptrdiff_t>(wish.last));
-    Print(rows, wish);
+    Follow(*paths, *filter, wish, std::move(recording));
+    return failures.empty() ? kDone : kUnreadable;
   }
-  return damaged ? kUnreadable : kDone;
+  SayLost(recording);
+  const std::size_t said = failures.size();
+  Printer printer(wish);
+  Merge(recording, *filter, &failures, [&](Row row) { printer.Take(std::move(row)); });
+  printer.Finish();
+  SayFailures({failures.begin() + static_cast<std::ptrdiff_t>(said), failures.end()});
+  return failures.empty() ? kDone : kUnreadable;
 }
 
 }  // namespace ncclwatch::analyzer

@@ -1,9 +1,11 @@
 #include "analyzer/console/units.h"
 
+#include <absl/strings/ascii.h>
 #include <fmt/core.h>
 
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <utility>
 
@@ -21,6 +23,36 @@ std::optional<absl::Duration> ParseDuration(std::string_view text) {
     if (const absl::Duration duration = length * amount; name == unit && duration < absl::Nanoseconds(INT64_MAX))
       return duration;
   return std::nullopt;
+}
+
+std::optional<std::uint64_t> ParseBytes(std::string_view text) {
+  constexpr std::string_view kUnits = "KMGT";
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || !(number >= 0)) return std::nullopt;
+  std::string_view unit = text.substr(static_cast<std::size_t>(rest - text.data()));
+  for (const std::string_view suffix : {"iB", "B"}) {
+    if (!unit.ends_with(suffix)) continue;
+    unit.remove_suffix(suffix.size());
+    break;
+  }
+  if (unit.size() > 1) return std::nullopt;
+  if (!unit.empty()) {
+    const std::size_t power = kUnits.find(absl::ascii_toupper(static_cast<unsigned char>(unit.front())));
+    if (power == std::string_view::npos) return std::nullopt;
+    number *= std::pow(1024.0, static_cast<double>(power + 1));
+  }
+  if (number >= 1.8e19) return std::nullopt;
+  return static_cast<std::uint64_t>(number);
+}
+
+std::string BytesText(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double number = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; number >= 1024; number /= 1024) ++unit;
+  return number == std::floor(number) || unit == 0 ? fmt::format("{:.0f} {}", number, kUnits[unit])
+                                                   : fmt::format("{:.1f} {}", number, kUnits[unit]);
 }
 
 std::string DurationText(absl::Duration duration) {

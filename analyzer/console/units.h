@@ -20,6 +20,10 @@ bool ParseNumber(const std::string& text, Integer* number) {
 // "90", "90s", "15m", "36h", "7d", "2w", "1.5h".
 std::optional<absl::Duration> ParseDuration(std::string_view text);
 
+// "4096", "64K", "10G", "4MiB": powers of 1024.
+std::optional<std::uint64_t> ParseBytes(std::string_view text);
+std::string BytesText(std::uint64_t bytes);  // "96 B", "4 KiB", "1.5 MiB"
+
 std::string DurationText(absl::Duration duration);  // "850 ns", "12.4 us", "3.1 ms", "12.4 s", "3m20s", "5h10m"
 std::string AgeText(absl::Duration age);            // "12 s", "3 min", "5 h", "2 d"
 std::string ClockText(absl::Time time);             // local time of day, "14:03:07.123456"

@@ -18,9 +18,9 @@ bool SameOp(const std::string& op, const std::string& wanted) {
   return absl::EqualsIgnoreCase(op, wanted) || absl::EqualsIgnoreCase("nccl" + op, wanted);
 }
 
-bool SameCommunicator(const Row& row, const std::string& wanted) {
-  if (row.communicator == 0 || wanted.empty()) return false;
-  return row.label == wanted || diagnosis::Hex16(row.communicator).starts_with(wanted);
+bool SameCommunicator(std::uint64_t id, const std::string& label, const std::string& wanted) {
+  if (id == 0 || wanted.empty()) return false;
+  return label == wanted || diagnosis::Hex16(id).starts_with(wanted);
 }
 
 template <typename Element, typename Same>
@@ -34,7 +34,20 @@ bool Filter::Wants(const Row& row) const {
   return (!pending || row.pending) && (!since || row.time >= *since) && (!until || row.time <= *until) &&
          AnyOrEmpty(ranks, [&](int rank) { return rank == row.rank; }) &&
          AnyOrEmpty(ops, [&](const std::string& op) { return SameOp(row.op, op); }) &&
-         AnyOrEmpty(communicators, [&](const std::string& wanted) { return SameCommunicator(row, wanted); });
+         AnyOrEmpty(communicators,
+                    [&](const std::string& wanted) { return SameCommunicator(row.communicator, row.label, wanted); }) &&
+         AnyOrEmpty(states, [&](const std::string& state) { return state == row.state; }) &&
+         (least_bytes == 0 || row.bytes.value_or(0) >= least_bytes);
+}
+
+bool Filter::Wants(const SegmentIndex& segment, int rank) const {
+  return AnyOrEmpty(ranks, [&](int wanted) { return wanted == rank; }) &&
+         (!since || absl::FromUnixNanos(segment.header.last_ns) >= *since) &&
+         (!until || absl::FromUnixNanos(segment.header.first_ns) <= *until) &&
+         AnyOrEmpty(communicators, [&](const std::string& wanted) {
+           return std::any_of(segment.communicators.begin(), segment.communicators.end(),
+                              [&](const auto& one) { return SameCommunicator(one.first, one.second, wanted); });
+         });
 }
 
 std::optional<std::vector<int>> ParseRanks(const std::string& text) {

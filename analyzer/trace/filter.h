@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/recording/segment.h"
 #include "analyzer/trace/row.h"
 
 namespace ncclwatch::analyzer {
@@ -14,10 +15,14 @@ struct Filter {
   std::vector<int> ranks;                  // empty: all, as for the next two
   std::vector<std::string> communicators;  // label, or beginning of the identity
   std::vector<std::string> ops;            // "AllReduce", "ncclallreduce"
+  std::vector<std::string> states;         // "entered", ...
+  std::uint64_t least_bytes = 0;
   std::optional<absl::Time> since, until;
   bool pending = false;
 
   bool Wants(const Row& row) const;
+  // Whether it may have such calls; of the process of this job rank.
+  bool Wants(const SegmentIndex& segment, int rank) const;
 };
 
 // "0,2,4-7"; none if it is no such list.

@@ -1,5 +1,6 @@
 #include "analyzer/trace/print.h"
 
+#include <absl/strings/str_replace.h>
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -27,6 +28,9 @@ template <typename Number>
 std::string Text(const std::optional<Number>& number) {
   return number ? fmt::format("{}", *number) : "";
 }
+
+// With microseconds.
+std::string UtcText(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone()); }
 
 std::string RootOrPeer(const Row& row) { return row.peer ? "p" + Text(row.peer) : Text(row.root); }
 std::string TookText(const Row& row) { return (row.pending ? ">" : "") + DurationText(row.duration); }
@@ -69,6 +73,11 @@ std::string ToJsonLine(const Row& row) {
       {"time", diagnosis::UtcTime(absl::ToUnixNanos(row.time))},
       {"time_ns", absl::ToUnixNanos(row.time)},
       {"rank", row.rank},
+      {"seq", row.slot},
+      {"entered", UtcText(row.time)},
+      {"returned", row.returned ? Json(UtcText(*row.returned)) : Json(nullptr)},
+      {"started", nullptr},  // the instants of marks are not known, only their order
+      {"finished", nullptr},
       {"host", Printable(row.host)},
       {"pid", row.pid},
       {"thread", row.thread},
@@ -79,6 +88,7 @@ std::string ToJsonLine(const Row& row) {
       {"position", optional(row.position)},
       {"op", row.op},
       {"count", optional(row.count)},
+      {"bytes", optional(row.bytes)},
       {"dtype", text(row.dtype)},
       {"reduction", text(row.reduction)},
       {"root", optional(row.root)},
@@ -94,6 +104,27 @@ std::string ToJsonLine(const Row& row) {
       {"flags", row.flags},
   };
   return PrintableJson(line.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
+}
+
+std::string CsvHeading() {
+  return "time_ns,rank,seq,host,pid,thread,communicator,label,position,op,count,bytes,dtype,reduction,root,peer,stream,"
+         "group,"
+         "state,duration_ns,result,site\n";
+}
+
+std::string ToCsvLine(const Row& row) {
+  // RFC 4180.
+  const auto quoted = [](std::string text) {
+    text = Printable(text);
+    if (text.find_first_of(",\"") == std::string::npos) return text;
+    return "\"" + absl::StrReplaceAll(text, {{"\"", "\"\""}}) + "\"";
+  };
+  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", absl::ToUnixNanos(row.time),
+                     row.rank, row.slot, quoted(row.host), row.pid, row.thread,
+                     row.communicator ? diagnosis::Hex16(row.communicator) : "", quoted(row.label), Text(row.position),
+                     row.op, Text(row.count), Text(row.bytes), row.dtype, row.reduction, Text(row.root), Text(row.peer),
+                     diagnosis::Hex(row.stream), Text(row.group), row.state, absl::ToInt64Nanoseconds(row.duration),
+                     row.result, quoted(SiteText(row)));
 }
 
 std::string ToTable(const std::vector<Row>& rows, bool wide) {

@@ -81,7 +81,10 @@ void SetArguments(const reader::Call& call, Row* row) {
                  : fmt::format("function {}", static_cast<std::uint32_t>(call.function));
   const Family family = info ? info->family : Family::kQuery;
   const bool collective = family == Family::kCollective || family == Family::kRooted;
-  if (collective || family == Family::kPointToPoint) row->count = call.count;
+  if (collective || family == Family::kPointToPoint) {
+    row->count = call.count;
+    row->bytes = functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
+  }
   const bool counted = collective || family == Family::kPointToPoint || family == Family::kCreation;
   if (counted && call.position != format::kNotMatched) row->position = call.position;
   if (call.dtype != format::kNoType) row->dtype = functions::DatatypeName(call.dtype);
@@ -109,6 +112,7 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
   SetState(call, communicator, &row);
   row.duration =
       absl::Nanoseconds(std::max<std::int64_t>(0, (row.pending ? now_ns : call.returned_ns) - call.entered_ns));
+  if (call.returned_ns != 0) row.returned = absl::FromUnixNanos(call.returned_ns + box.realtime_minus_monotonic_ns);
   row.site = call.site;
   if (call.site != 0) row.site_text = reader::SiteText(box, call.site);
   row.flags = FlagNames(call.flags);
@@ -116,6 +120,11 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
 }
 
 }  // namespace
+
+bool IsState(std::string_view text) {
+  constexpr std::string_view kStates[] = {"entered", "returned", "started", "finished", "failed"};
+  return std::find(std::begin(kStates), std::end(kStates), text) != std::end(kStates);
+}
 
 std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns) {
   std::vector<Row> rows;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "watchdog/diagnosis/model/finding.h"
@@ -26,21 +27,25 @@ struct Row {
   std::optional<std::uint64_t> position;
   std::string op;
   std::optional<std::uint64_t> count;
-  std::string dtype;  // empty: none, as for reduction and result
+  std::optional<std::uint64_t> bytes;  // of count elements; of MPI also where those are of several types
+  std::string dtype;                   // empty: none, as for reduction and result
   std::string reduction;
   std::optional<int> root;
   std::optional<int> peer;  // rank in the communicator
   std::uint64_t stream = 0;
   std::optional<std::uint64_t> group;  // slot of the outermost ncclGroupStart
-  std::string state;                   // entered, returned, finished, failed
+  std::string state;                   // entered, returned, started, finished, failed
   bool pending = false;                // entered, or launched and known not to have finished
-  absl::Duration duration;             // inside the call; of a pending one until `now`
+  std::optional<absl::Time> returned;
+  absl::Duration duration;  // inside the call; of a pending one until `now`
   std::string result;
   std::uint64_t site = 0;
   std::string site_text;  // "module+0x1234", or the address
   std::optional<diagnosis::SourcePlace> source;
   std::vector<std::string> flags;  // captured, non_blocking, ...
 };
+
+bool IsState(std::string_view text);
 
 // All calls of one box; now_ns is CLOCK_MONOTONIC of the box's node, the end of what is still pending.
 std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns);

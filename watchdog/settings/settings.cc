@@ -50,7 +50,7 @@ std::optional<std::uint32_t> Number(const Environment& environment, const char* 
 std::uint32_t Ring(const Environment& environment, std::uint32_t fallback) {
   const std::optional<std::uint32_t> records =
       Number(environment, "NCCLWATCH_RING", kLargestRing,
-             "not understood, 16384 is used; accepted: records, from 1 to 4194304");
+             "not understood, the default is used; accepted: records, from 1 to 4194304");
   if (!records) return fallback;
   std::uint32_t ring = kSmallestRing;
   while (ring < *records) ring *= 2;
@@ -114,6 +114,16 @@ std::uint32_t CrashStack(const Environment& environment, std::uint32_t fallback)
   if (bytes && *bytes <= kMostCrashStack) return static_cast<std::uint32_t>(*bytes);
   environment.Complain(kVariable, "not understood, 64K is used; accepted: a size up to 8M as in 64K, or 0 for none");
   return fallback;
+}
+
+std::uint64_t TraceMost(const Environment& environment) {
+  constexpr const char* kVariable = "NCCLWATCH_TRACE_MAX";
+  const std::string_view value = environment.Get(kVariable);
+  if (value.empty()) return 0;
+  const std::optional<double> bytes = Measure(value, kSizes);
+  if (bytes && *bytes < 9e18) return static_cast<std::uint64_t>(*bytes);
+  environment.Complain(kVariable, "not understood, there is no limit; accepted: a size as in 10G");
+  return 0;
 }
 
 Keep KeepOf(const Environment& environment) {
@@ -183,7 +193,11 @@ Settings Parse(const Environment& environment) {
       {"report", OnFault::kReport}, {"dump", OnFault::kDump}, {"abort", OnFault::kAbort}};
   settings.on_fault = environment.Choose("NCCLWATCH_ON_FAULT", settings.on_fault, kOnFault, "report, dump, abort");
   settings.timeout_s = Timeout(environment);
-  settings.ring = Ring(environment, settings.ring);
+  constexpr Environment::Choice<Trace> kTraces[] = {{"ring", Trace::kRing}, {"full", Trace::kFull}};
+  settings.trace = environment.Choose("NCCLWATCH_TRACE", settings.trace, kTraces, "ring, full");
+  settings.trace_directory = environment.Get("NCCLWATCH_TRACE_DIR");
+  settings.trace_most_bytes = TraceMost(environment);
+  settings.ring = Ring(environment, settings.trace == Trace::kFull ? kRecordedRing : settings.ring);
   settings.communicators = Communicators(environment, settings.communicators);
   settings.crash_stack = CrashStack(environment, settings.crash_stack);
   constexpr Environment::Choice<GpuMarks> kGpuMarks[] = {
@@ -211,7 +225,6 @@ Settings Parse(const Environment& environment) {
   environment.OnlyDefault("NCCLWATCH_METRICS", {}, "nothing");
   environment.OnlyDefault("NCCLWATCH_SITES", {"native"}, "native");
   environment.OnlyDefault("NCCLWATCH_TOPOLOGY", {}, "nothing");
-  environment.OnlyDefault("NCCLWATCH_TRACE", {"ring"}, "ring");
   environment.OnlyDefault("NCCLWATCH_NUMERICS", {"off"}, "off");
   return settings;
 }

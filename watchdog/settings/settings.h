@@ -11,6 +11,7 @@ namespace ncclwatch::settings {
 
 enum class OnFault { kReport, kDump, kAbort };
 enum class GpuMarks { kOff, kEnd, kBoth };
+enum class Trace { kRing, kFull };
 enum class LogLevel { kOff, kError, kWarn, kInfo, kDebug };
 
 struct MpiChecks {
@@ -25,6 +26,9 @@ struct Keep {
   bool all = false;  // also those of jobs that ended well
 };
 
+// Holds more than a second of calls where the collector is late.
+inline constexpr std::uint32_t kRecordedRing = 65536;
+
 struct Settings {
   bool on = true;                      // NCCLWATCH
   std::string directory;               // NCCLWATCH_DIR, empty: the default
@@ -35,6 +39,9 @@ struct Settings {
   std::uint32_t communicators = 1024;  // NCCLWATCH_COMMUNICATORS, alive at once in one process, in [64, 65536]
   std::uint32_t crash_stack = 65536;   // NCCLWATCH_CRASH_STACK, bytes of the stack that a crash keeps, 0: none
   std::uint32_t ring = 16384;          // NCCLWATCH_RING, rounded up to a power of two in [256, 2^22]
+  Trace trace = Trace::kRing;          // NCCLWATCH_TRACE; kFull: the ring has kRecordedRing if nobody says another size
+  std::string trace_directory;         // NCCLWATCH_TRACE_DIR, empty: chosen by the collector
+  std::uint64_t trace_most_bytes = 0;  // NCCLWATCH_TRACE_MAX, 0: no limit
   GpuMarks gpu = GpuMarks::kEnd;       // NCCLWATCH_GPU
   std::string nccl;                    // NCCLWATCH_NCCL
   std::string hook;                    // NCCLWATCH_HOOK
@@ -55,7 +62,7 @@ struct Settings {
 using Getenv = const char* (*)(const char*);
 
 // Complaints are one line each: variable, value, what would be accepted. Variables of the contract that this version
-// does not act on (NCCLWATCH_TRACE=full, _NUMERICS) complain when set to other than their default.
+// does not act on (NCCLWATCH_NUMERICS) complain when set to other than their default.
 Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints);
 
 struct Rules;

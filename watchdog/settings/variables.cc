@@ -40,7 +40,9 @@ constexpr Variable kVariables[] = {
     {"NCCLWATCH_TOKEN", "", "", false, true},
     {"NCCLWATCH_TOKEN_FILE", "", ""},
     {"NCCLWATCH_TOPOLOGY", "", ""},
-    {"NCCLWATCH_TRACE", "ring", ""},
+    {"NCCLWATCH_TRACE", "ring", "ring"},
+    {"NCCLWATCH_TRACE_DIR", "", ""},
+    {"NCCLWATCH_TRACE_MAX", "", "", true},
 };
 
 // A third of what follows the common beginning may be wrong, and two letters of the beginning itself.

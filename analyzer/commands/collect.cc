@@ -1,0 +1,155 @@
+// `ncclwatch collect`: the collector of one node.
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "analyzer/commands/options.h"
+#include "analyzer/commands/table.h"
+#include "analyzer/console/print.h"
+#include "analyzer/console/units.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/recording/collector.h"
+#include "watchdog/reader/guard.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "Record every call of a live job on this node, for `trace`, `stats` and `replay`.\n\n"
+    "Reads the black boxes of the run directory through shared memory and writes what is new as compressed segments.\n"
+    "The job is not touched: no process of it waits for this one or is slowed by it. Calls that a ring has "
+    "overwritten\n"
+    "before they could be read are lost, and every reader says how many; a larger --ring helps. At the end the black\n"
+    "boxes are copied beside the segments. Ends with the last rank of the node; SIGINT and SIGTERM end it before.\n\n"
+    "Exit status: 0 done, 1 calls were lost, 2 usage, 3 if a directory cannot be read or written.";
+
+constexpr std::chrono::milliseconds kShortest(1), kLongest(40);  // between two looks
+
+volatile std::sig_atomic_t ended = 0;
+void End(int) { ended = 1; }
+
+// The job comes first: on a busy machine this process gets a tenth of a core, and the disk when nobody else wants it.
+void GiveWay() {
+  constexpr int kNice = 10, kIoprioWhoProcess = 1, kIoprioIdle = 3 << 13;
+  setpriority(PRIO_PROCESS, 0, kNice);
+  syscall(SYS_ioprio_set, kIoprioWhoProcess, 0, kIoprioIdle);
+}
+
+// A box that somebody cuts short reads as zeroes from then on.
+void Mend(int, siginfo_t* info, void*) {
+  if (reader::guard::Mend(reinterpret_cast<std::uintptr_t>(info->si_addr)) >= 0) return;
+  signal(SIGBUS, SIG_DFL);
+}
+
+void CatchSignals() {
+  struct sigaction mend {};
+  mend.sa_sigaction = Mend;
+  mend.sa_flags = SA_SIGINFO;
+  sigaction(SIGBUS, &mend, nullptr);
+  reader::guard::Arm();
+  struct sigaction action {};
+  action.sa_handler = End;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+// The collectors of a run directory and of the attempts in it, each with a folder of its own.
+class Collectors {
+ public:
+  Collectors(std::string place, CollectorWish wish) : place_(std::move(place)), wish_(std::move(wish)) {}
+
+  bool Look() {
+    for (const std::string& directory : BoxDirectories(place_)) Add(directory);
+    bool hurry = false;
+    for (const auto& [directory, one] : collectors_) hurry = one->Look() || hurry;
+    return hurry;
+  }
+  void Finish() {
+    for (const auto& [directory, one] : collectors_) one->Finish();
+  }
+  bool seen_any() const { return Any(&Collector::seen_any); }
+  bool any_alive() const { return Any(&Collector::any_alive); }
+  std::uint64_t calls() const { return Sum(&Collector::calls); }
+  std::uint64_t lost() const { return Sum(&Collector::lost); }
+
+ private:
+  void Add(const std::string& directory) {
+    if (collectors_.contains(directory)) return;
+    CollectorWish wish = wish_;
+    if (directory.size() > place_.size()) wish.to += directory.substr(place_.size());
+    std::error_code error;
+    std::filesystem::create_directories(wish.to, error);
+    collectors_.emplace(directory, std::make_unique<Collector>(directory, wish));
+  }
+  bool Any(bool (Collector::*asked)() const) const {
+    return std::any_of(collectors_.begin(), collectors_.end(), [&](const auto& one) { return (*one.second.*asked)(); });
+  }
+  std::uint64_t Sum(std::uint64_t (Collector::*asked)() const) const {
+    std::uint64_t sum = 0;
+    for (const auto& [directory, one] : collectors_) sum += (*one.*asked)();
+    return sum;
+  }
+
+  const std::string place_;
+  const CollectorWish wish_;
+  std::map<std::string, std::unique_ptr<Collector>> collectors_;  // by directory
+};
+
+void Follow(Collectors* collectors, bool waits) {
+  std::chrono::milliseconds pause = kShortest;
+  while (!ended) {
+    const bool hurry = collectors->Look();
+    if (collectors->seen_any() ? !collectors->any_alive() : !waits) break;
+    pause = hurry ? kShortest : std::min(kLongest, pause * 2);
+    std::this_thread::sleep_for(pause);
+  }
+  collectors->Finish();
+}
+
+}  // namespace
+
+int Collect(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
+  std::string word, to, most;
+  bool wait = false, quiet = false;
+  options.add_option("DIR", word, "run directory (default: the newest one)")->type_name("");
+  options.add_option("--to", to, "directory of the segments (default: NCCLWATCH_TRACE_DIR, else ncclwatch-trace)")
+      ->type_name("DIR");
+  options.add_option("--max", most, "most bytes of segments, as in 10G: the oldest go first")->type_name("SIZE");
+  options.add_flag("--wait", wait, "also if no process is there yet");
+  options.add_flag("--quiet", quiet, "say nothing if nothing was lost");
+  if (const auto status = options.Read(arguments)) return *status;
+
+  CollectorWish wish;
+  if (!most.empty()) {
+    const auto bytes = ParseBytes(most);
+    if (!bytes) return UsageError(self, "--max takes a size like 10G, not '" + most + "'");
+    wish.most_bytes = *bytes;
+  }
+  const auto directory = LocateOne(word);
+  if (!directory.ok()) return Unreadable(self, directory.status());
+  const char* named = std::getenv("NCCLWATCH_TRACE_DIR");
+  wish.to = !to.empty() ? to : named && *named ? named : "ncclwatch-trace";
+  std::error_code error;
+  std::filesystem::create_directories(wish.to, error);
+  if (error) return Unreadable(self, absl::PermissionDeniedError(wish.to + ": " + error.message()));
+
+  GiveWay();
+  CatchSignals();
+  Collectors collector(*directory, wish);
+  Follow(&collector, wait);
+  if (!quiet || collector.lost() != 0)
+    Note("{} calls recorded in {}{}", collector.calls(), wish.to,
+         collector.lost() == 0 ? "" : fmt::format("; {} were lost", collector.lost()));
+  return collector.lost() == 0 ? kDone : kProblem;
+}
+
+}  // namespace ncclwatch::analyzer

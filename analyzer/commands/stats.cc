@@ -1,0 +1,108 @@
+// `ncclwatch stats`: where the calls and their time went.
+#include <absl/strings/str_split.h>
+
+#include <nlohmann/json.hpp>
+#include <queue>
+
+#include "analyzer/commands/options.h"
+#include "analyzer/commands/table.h"
+#include "analyzer/console/print.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/recording/recording.h"
+#include "analyzer/stats/print.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "Sum up the recorded calls: how many, how long, how much, who waited for whom.\n\n"
+    "Of a recording all calls count, of black boxes alone those that the rings still hold; LOST says what is missing.\n"
+    "TIME is the host's time from the call to its end (of a request: until the program learned of it). NCCL's calls\n"
+    "return once they are enqueued, so they show no bandwidth. WAIT is the part of it before the last rank had made\n"
+    "the call; of NCCL the time between the calls. AWAITED is what the others waited for that rank.\n"
+    "ALGBW and BUSBW are those of nccl-tests, in 1e9 bytes a second.\n\n"
+    "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
+
+std::optional<StatsBy> ParseBy(const std::string& text) {
+  StatsBy by{false, false, false, false};
+  const std::vector<std::string> words = absl::StrSplit(text, ',');
+  for (const std::string& word : words) {
+    if (word == "op")
+      by.op = true;
+    else if (word == "size")
+      by.size = true;
+    else if (word == "comm")
+      by.communicator = true;
+    else if (word == "rank")
+      by.rank = true;
+    else
+      return std::nullopt;
+  }
+  return by;
+}
+
+// Piece by piece of all processes, by time, so that what belongs together is seen soon after one another.
+void AddAll(const Recording& recording, Tally* tally, std::vector<reader::Failure>* failures) {
+  struct Source {
+    const ProcessRecording* process;
+    std::unique_ptr<PieceReader> pieces;
+    Piece piece;
+  };
+  std::vector<Source> sources;
+  using Head = std::pair<std::int64_t, std::size_t>;
+  std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
+  const auto next = [&](std::size_t i) {
+    Source& source = sources[i];
+    do
+      if (!source.pieces->Next(&source.piece, failures)) return;
+    while (source.piece.calls.empty());
+    heads.push({source.piece.calls.front().entered_ns + source.piece.realtime_minus_monotonic_ns, i});
+  };
+  for (const ProcessRecording& process : recording.processes()) {
+    sources.push_back({&process, std::make_unique<PieceReader>(process), {}});
+    tally->AddLost(process.rank(), process.lost_calls());
+  }
+  for (std::size_t i = 0; i < sources.size(); ++i) next(i);
+  while (!heads.empty()) {
+    const std::size_t i = heads.top().second;
+    heads.pop();
+    tally->Add(sources[i].piece, sources[i].process->rank());
+    next(i);
+  }
+}
+
+}  // namespace
+
+int Stats(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
+  std::vector<std::string> words;
+  std::string by_text = "op,size,comm";
+  std::size_t most = 40;
+  bool json = false;
+  options
+      .add_option("DIR|FILE", words, "recordings, run directories and black boxes (default: the newest run directory)")
+      ->type_name("");
+  options.add_option("--by", by_text, "what tells rows apart: op, size, comm, rank (default: op,size,comm)")
+      ->type_name("LIST");
+  options.add_option("--top", most, "only the N rows that took most of the time (default: 40; 0: all)")->type_name("N");
+  options.add_flag("--json", json, "print JSON");
+  if (const auto status = options.Read(arguments)) return *status;
+  const auto by = ParseBy(by_text);
+  if (!by) return UsageError(self, "--by takes a list of op, size, comm and rank, not '" + by_text + "'");
+
+  const auto paths = Locate(words);
+  if (!paths.ok()) return Unreadable(self, paths.status());
+  const Recording recording = Recording::Open(*paths);
+  std::vector<reader::Failure> failures = recording.run().failures;
+  Tally tally(*by);
+  AddAll(recording, &tally, &failures);
+  SayFailures(failures);
+  if (recording.processes().empty()) return kUnreadable;
+  if (json)
+    PrintJson(StatsJson(tally, *by));
+  else
+    WriteOut(StatsText(tally, *by, most));
+  return failures.empty() ? kDone : kUnreadable;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,215 @@
+#include "analyzer/recording/collector.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "analyzer/console/print.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/observe.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kCallsOfSegment = 1u << 16;
+constexpr std::chrono::seconds kOldest(5);       // a segment is written then, however few calls there are
+constexpr std::chrono::milliseconds kScan(100);  // how often new boxes and ended processes are looked for
+constexpr std::uint64_t kFileBytes = 64u << 20;  // then the next file begins
+constexpr std::uint64_t kFilesOfLimit = 8;       // with a limit of bytes a file is this part of it at most
+
+// Nothing that the process may still change is missing: a reader after this gets the same.
+bool Settled(const reader::Call& call) {
+  if (call.returned_ns == 0) return false;
+  const bool over = (call.flags & (format::kRequest | format::kForgotten)) != format::kRequest;
+  return over || call.completed_ns != 0;
+}
+
+std::string KeyOf(std::string_view host, std::uint32_t pid, std::uint64_t start_time) {
+  return fmt::format("{}.{}.{}", host, pid, start_time);
+}
+
+}  // namespace
+
+struct Collector::Followed {
+  std::string path;
+  std::unique_ptr<reader::MappedBox> box;
+  reader::BoxImage identity;  // without calls, as of the beginning
+  bool alive = true;
+  std::uint64_t begin = 0;  // of the segment in the making
+  std::uint64_t next = 0;   // slot
+  std::vector<reader::Call> calls;
+  std::vector<reader::CallParts> parts;
+  Clock::time_point oldest{};  // when the first of them was taken
+};
+
+Collector::Collector(std::string directory, CollectorWish wish)
+    : directory_(std::move(directory)), wish_(std::move(wish)) {
+  // A collector that was killed has left segments, and perhaps half of one, which is nobody's any more.
+  for (const std::string& path : SegmentFiles(wish_.to)) {
+    const auto file = SegmentFile::Open(path);
+    if (!file.ok()) continue;
+    if (!(*file)->damage().ok()) fs::resize_file(path, (*file)->whole_bytes());
+    for (const SegmentFile::Place& place : (*file)->places()) {
+      const format::SegmentHeader& header = place.index.header;
+      std::uint64_t& next = resumed_[KeyOf(place.index.host, header.pid, header.start_time)];
+      next = std::max(next, header.end_slot);
+    }
+  }
+}
+
+Collector::~Collector() = default;
+
+bool Collector::any_alive() const {
+  return std::any_of(followed_.begin(), followed_.end(), [](const auto& one) { return one.second->alive; });
+}
+
+void Collector::FindNew() {
+  for (const std::string& path : BoxFiles(directory_)) {
+    if (followed_.contains(path)) continue;
+    auto opened = reader::MappedBox::Open(path);
+    auto* box = std::get_if<std::unique_ptr<reader::MappedBox>>(&opened);
+    if (!box) {  // perhaps it is just being made
+      unreadable_[path] = std::get<reader::Failure>(opened).reason;
+      continue;
+    }
+    unreadable_.erase(path);
+    auto one = std::make_unique<Followed>();
+    one->path = path;
+    one->box = std::move(*box);
+    one->identity = one->box->Image(0);
+    Resume(one.get());
+    followed_.emplace(path, std::move(one));
+  }
+}
+
+void Collector::Resume(Followed* one) const {
+  const reader::BoxImage& image = one->identity;
+  const auto found = resumed_.find(KeyOf(image.host, image.pid, image.start_time));
+  if (found != resumed_.end()) one->begin = one->next = found->second;
+}
+
+bool Collector::Look() {
+  const Clock::time_point now = Clock::now();
+  const bool scans = now >= next_scan_;
+  if (scans) {
+    next_scan_ = now + kScan;
+    FindNew();
+  }
+  bool hurry = false;
+  for (const auto& [path, one] : followed_) {
+    if (!one->alive) continue;
+    // Before the calls are taken: what it has done by its end is then all there.
+    if (scans && !Alive(one->identity)) one->alive = false;
+    hurry = Take(one.get(), !one->alive) || hurry;
+    if (!one->alive || (!one->calls.empty() && now - one->oldest >= kOldest)) Write(one.get());
+  }
+  return hurry;
+}
+
+// True: an eighth of the ring has filled since the last time.
+bool Collector::Take(Followed* one, bool all) {
+  if (!one->box->StillWhole()) {
+    one->alive = false;
+    return false;
+  }
+  const std::uint64_t head = one->box->head(), ring = one->box->ring_size();
+  if (head > ring && one->next < head - ring) one->next = head - ring;  // the gap tells what is lost
+  const bool hurry = head - std::min(head, one->next) > ring / 8;
+  while (one->next < head) {
+    reader::Call call;
+    const bool whole = one->box->Read(one->next, &call);
+    // One that is being written, or still changes, is waited for until its place is needed.
+    const bool waits = head - one->next < ring / 2 && !all;
+    if ((!whole || !Settled(call)) && waits) break;
+    ++one->next;
+    if (!whole) continue;
+    if (one->calls.empty()) one->oldest = Clock::now();
+    one->calls.push_back(call);
+    if ((call.flags & format::kHasParts) != 0) {
+      reader::CallParts parts;
+      if (one->box->ReadParts(call, &parts)) one->parts.push_back(std::move(parts));
+    }
+    if (one->calls.size() == kCallsOfSegment) Write(one);
+  }
+  return hurry;
+}
+
+void Collector::Write(Followed* one) {
+  if (one->next == one->begin) return;
+  reader::BoxImage image = one->box->Image(0);
+  image.calls = std::move(one->calls);
+  image.parts = std::move(one->parts);
+  image.peers.clear();
+  image.observations.clear();
+  one->calls.clear();
+  one->parts.clear();
+  const std::uint64_t calls = image.calls.size(), slots = one->next - one->begin;
+  Rotate();
+  const absl::Status written = file_->Append(ToSegment(image, one->begin, one->next));
+  if (written.ok()) {
+    calls_ += calls;
+    lost_ += slots - calls;
+    one->begin = one->next;
+  } else if (!failed_) {  // what is missing on disk shows by its slots
+    Complain("collect", "{}; calls are lost until it can be written again", std::string(written.message()));
+  }
+  if (!written.ok()) {
+    lost_ += slots;
+    one->begin = one->next;
+    file_.reset();
+  }
+  failed_ = !written.ok();
+}
+
+void Collector::Rotate() {
+  const std::uint64_t limit = wish_.most_bytes;
+  const std::uint64_t most =
+      limit == 0 ? kFileBytes : std::max<std::uint64_t>(1, std::min(kFileBytes, limit / kFilesOfLimit));
+  if (file_ && file_->bytes() < most) return;
+  char host[256] = "node";
+  gethostname(host, sizeof host - 1);
+  std::error_code ignored;
+  do
+    file_ = std::make_unique<SegmentWriter>(
+        fmt::format("{}/{}.{}.{}{}", wish_.to, host, getpid(), ++files_, format::kSegmentSuffix));
+  while (fs::exists(file_->path(), ignored));
+  written_files_.push_back(file_->path());
+  std::uint64_t bytes = 0;
+  for (const std::string& path : written_files_) bytes += fs::exists(path, ignored) ? fs::file_size(path, ignored) : 0;
+  while (limit != 0 && bytes + most > limit && written_files_.size() > 1) {
+    bytes -= std::min<std::uint64_t>(bytes, fs::file_size(written_files_.front(), ignored));
+    fs::remove(written_files_.front(), ignored);
+    written_files_.erase(written_files_.begin());
+  }
+}
+
+void Collector::CopyBox(const Followed& one) const {
+  const std::string to = wish_.to + "/" + fs::path(one.path).filename().string();
+  std::error_code error;
+  fs::copy_file(one.path, to, fs::copy_options::overwrite_existing, error);
+  if (!error || error == std::errc::file_exists) return;
+  // A healthy job has removed it; its memory is still mapped.
+  std::ofstream file(to, std::ios::binary | std::ios::trunc);
+  file.write(reinterpret_cast<const char*>(&one.box->header()),
+             static_cast<std::streamsize>(one.box->header().file_bytes));
+  if (!file.flush()) Complain("collect", "{}: cannot be written", to);
+}
+
+void Collector::Finish() {
+  FindNew();
+  for (const auto& [path, why] : unreadable_) Complain("collect", "{}: {}", path, why);
+  for (const auto& [path, one] : followed_) {
+    Take(one.get(), true);
+    Write(one.get());
+    if (fs::path(wish_.to) != fs::path(directory_) && one->box->StillWhole()) CopyBox(*one);
+  }
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,62 @@
+// Reads the calls of the living processes of a run directory through shared memory, and writes them as segments before
+// the rings wrap. It only reads: no process of the job waits for it or knows of it.
+#pragma once
+
+#include <absl/status/status.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/recording/segment_file.h"
+#include "watchdog/reader/box.h"
+
+namespace ncclwatch::analyzer {
+
+struct CollectorWish {
+  std::string to;                // directory of the segments, which exists
+  std::uint64_t most_bytes = 0;  // of segments: the oldest files go first. 0: no limit
+};
+
+// Of one directory with boxes. Not thread-safe.
+class Collector {
+ public:
+  Collector(std::string directory, CollectorWish wish);
+  ~Collector();
+
+  // Takes what is new. True: some ring filled so fast that the next look should come soon.
+  bool Look();
+  bool seen_any() const { return !followed_.empty(); }
+  bool any_alive() const;
+  // Takes and writes everything that is there, and copies the boxes beside the segments.
+  void Finish();
+
+  std::uint64_t calls() const { return calls_; }  // written
+  std::uint64_t lost() const { return lost_; }  // calls that were overwritten before they could be read, or not written
+
+ private:
+  struct Followed;
+  void FindNew();
+  bool Take(Followed* one, bool all);
+  void Write(Followed* one);
+  void Rotate();
+  void Resume(Followed* one) const;
+  void CopyBox(const Followed& one) const;
+
+  const std::string directory_;
+  const CollectorWish wish_;
+  std::map<std::string, std::unique_ptr<Followed>> followed_;  // by path
+  std::map<std::string, std::string> unreadable_;              // path and reason
+  std::map<std::string, std::uint64_t> resumed_;               // by process: the slot after the last one on disk
+  std::unique_ptr<SegmentWriter> file_;
+  std::vector<std::string> written_files_;
+  unsigned files_ = 0;
+  std::uint64_t calls_ = 0, lost_ = 0;
+  bool failed_ = false;  // the last write did
+  std::chrono::steady_clock::time_point next_scan_{};
+};
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,193 @@
+#include "analyzer/recording/recording.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "analyzer/jobs/locate.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+std::string KeyOf(const std::string& boot_id, const std::string& host, std::uint32_t pid, std::uint64_t start_time) {
+  return fmt::format("{}/{}/{}/{}", boot_id, host, pid, start_time);
+}
+
+// Whoever uses an entry of the table later goes on with its marks and numbers.
+void TakeMarks(const reader::BoxImage& newest, Piece* piece) {
+  for (reader::Communicator& one : piece->communicators)
+    for (const reader::Communicator& later : newest.communicators)
+      if (later.index == one.index && later.generation == one.generation)
+        one = later;
+      else if (later.index == one.index && later.generation > one.generation)
+        one.marks = later.marks, one.starts = later.starts, one.state = format::CommunicatorState::kDestroyed;
+}
+
+}  // namespace
+
+int ProcessRecording::rank() const {
+  if (process_.rank >= 0) return process_.rank;
+  for (const reader::Communicator& one : process_.communicators)
+    if ((one.flags & format::kCommRankUnknown) == 0) return static_cast<int>(one.rank);
+  return -1;
+}
+
+std::uint64_t ProcessRecording::lost_calls() const {
+  std::uint64_t count = 0;
+  for (const SlotRange& range : lost_) count += range.count();
+  return count;
+}
+
+std::uint64_t ProcessRecording::end_slot() const {
+  std::uint64_t end = ring_.empty() ? 0 : ring_.back().slot + 1;
+  for (const Segment& segment : segments_) end = std::max(end, segment.place->index.header.end_slot);
+  return end;
+}
+
+std::string LostText(const std::vector<SlotRange>& lost) {
+  constexpr std::size_t kMost = 8;
+  std::string text = "seq ";
+  for (std::size_t i = 0; i < std::min(lost.size(), kMost); ++i) {
+    if (i > 0) text += ", ";
+    text +=
+        lost[i].count() == 1 ? fmt::format("{}", lost[i].begin) : fmt::format("{}-{}", lost[i].begin, lost[i].end - 1);
+  }
+  return lost.size() > kMost ? text + ", ..." : text;
+}
+
+void ProcessRecording::Conclude() {
+  std::sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) {
+    return a.place->index.header.begin_slot < b.place->index.header.begin_slot;
+  });
+  std::uint64_t next = 0;
+  const auto lose = [&](std::uint64_t begin, std::uint64_t end) {
+    if (begin < end) lost_.push_back({begin, end});
+  };
+  for (const Segment& segment : segments_) {
+    const format::SegmentHeader& header = segment.place->index.header;
+    lose(next, header.begin_slot);
+    lost_.insert(lost_.end(), segment.place->index.lost.begin(), segment.place->index.lost.end());
+    next = std::max(next, header.end_slot);
+  }
+  for (const reader::Call& call : ring_) {
+    if (call.slot < next) continue;
+    lose(next, call.slot);
+    next = call.slot + 1;
+  }
+  if (has_box_) lose(next, process_.head);
+}
+
+bool PieceReader::Next(Piece* piece, std::vector<reader::Failure>* failures) {
+  for (; segment_ < process_.segments_.size(); ++segment_) {
+    const ProcessRecording::Segment& segment = process_.segments_[segment_];
+    const format::SegmentHeader& header = segment.place->index.header;
+    if (header.end_slot <= next_slot_) continue;  // twice, by two collectors
+    if (wants && !wants(segment.place->index)) {
+      next_slot_ = header.end_slot;
+      continue;
+    }
+    auto image = segment.file->Read(*segment.place);
+    if (!image.ok()) {
+      failures->push_back({segment.file->path(), std::string(image.status().message())});
+      continue;
+    }
+    ++segment_;
+    *piece = *std::move(image);
+    std::erase_if(piece->calls, [&](const reader::Call& call) { return call.slot < next_slot_; });
+    next_slot_ = header.end_slot;
+    Prepare(piece);
+    return true;
+  }
+  if (std::exchange(ring_done_, true) || process_.ring_.empty()) return false;
+  *piece = process_.process_;
+  piece->calls = process_.ring_;
+  piece->parts = process_.parts_;
+  std::erase_if(piece->calls, [&](const reader::Call& call) { return call.slot < next_slot_; });
+  return !piece->calls.empty();
+}
+
+void PieceReader::Prepare(Piece* piece) const {
+  const reader::BoxImage& newest = process_.process_;
+  TakeMarks(newest, piece);
+  piece->rank = newest.rank;
+  piece->path = newest.path;
+  piece->heartbeat_ns = newest.heartbeat_ns;
+  piece->realtime_minus_monotonic_ns = newest.realtime_minus_monotonic_ns;
+  piece->call_sites = newest.call_sites;
+  piece->head = newest.head;
+}
+
+ProcessRecording* Recording::Of(const SegmentIndex& index) {
+  const auto [found, made] =
+      known_.emplace(KeyOf(index.boot_id, index.host, index.header.pid, index.header.start_time), processes_.size());
+  if (made) processes_.emplace_back();
+  return &processes_[found->second];
+}
+
+void Recording::AddSegments(const std::string& directory) {
+  for (const std::string& path : SegmentFiles(directory)) {
+    const auto file = SegmentFile::Open(path);
+    if (!file.ok()) {
+      run_.failures.push_back({path, std::string(file.status().message())});
+      continue;
+    }
+    if (!(*file)->damage().ok()) run_.failures.push_back({path, std::string((*file)->damage().message())});
+    for (const SegmentFile::Place& place : (*file)->places()) Of(place.index)->segments_.push_back({*file, &place});
+  }
+}
+
+Recording Recording::Open(const std::vector<std::string>& paths) {
+  Recording recording;
+  recording.run_ = ReadJob(paths, reader::Calls::kAll);
+  std::vector<reader::BoxImage>& boxes = recording.run_.boxes;
+  for (reader::BoxImage& box : boxes) {
+    ProcessRecording& process = recording.processes_.emplace_back();
+    process.ring_ = std::move(box.calls);
+    process.parts_ = std::move(box.parts);
+    process.process_ = box;
+    process.has_box_ = !box.dump;
+    recording.known_.emplace(KeyOf(box.boot_id, box.host, box.pid, box.start_time), recording.processes_.size() - 1);
+  }
+  std::error_code ignored;
+  for (const std::string& path : paths) {
+    if (!std::filesystem::is_directory(path, ignored)) continue;
+    recording.AddSegments(path);
+    if (SegmentFiles(path).empty()) continue;
+    // It need not hold boxes.
+    std::erase_if(recording.run_.failures, [&](const reader::Failure& failure) { return failure.path == path; });
+  }
+  for (ProcessRecording& process : recording.processes_) {
+    process.Conclude();
+    if (process.has_box_ || process.segments_.empty()) continue;
+    const ProcessRecording::Segment& last = process.segments_.back();
+    if (auto image = last.file->Read(*last.place); image.ok()) {
+      process.process_ = *std::move(image);
+      process.process_.calls.clear();
+      process.process_.parts.clear();
+    }
+  }
+  return recording;
+}
+
+std::vector<reader::BoxImage> Recording::Images() const {
+  std::vector<reader::BoxImage> images;
+  for (const ProcessRecording& process : processes_) images.push_back(process.process_);
+  return images;
+}
+
+absl::Time Recording::End() const {
+  std::int64_t end = 0;
+  for (const ProcessRecording& process : processes_) {
+    const std::int64_t real = process.process_.realtime_minus_monotonic_ns;
+    end = std::max(end, process.process_.heartbeat_ns + real);
+    for (const reader::Call& call : process.ring_)
+      end = std::max(end, std::max(call.entered_ns, call.returned_ns) + real);
+    for (const ProcessRecording::Segment& segment : process.segments_)
+      end = std::max(end, segment.place->index.header.last_ns);
+  }
+  return absl::FromUnixNanos(end);
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,160 @@
+#include "analyzer/recording/segment.h"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <set>
+
+#include "watchdog/nodes/bytes.h"
+#include "watchdog/nodes/image_code.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using format::SegmentHeader;
+
+constexpr int kLevel = 3;  // of zstd: higher ones gain a tenth and cost the job its processor
+constexpr std::size_t kMostName = 255;
+constexpr std::size_t kBehindChecksum = offsetof(SegmentHeader, checksum) + sizeof(SegmentHeader::checksum);
+
+std::uint32_t ChecksumOf(std::string_view segment) {
+  const std::string_view covered = segment.substr(kBehindChecksum);
+  return static_cast<std::uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(covered.data()), covered.size()));
+}
+
+std::vector<SlotRange> LostIn(const std::vector<reader::Call>& calls, std::uint64_t begin, std::uint64_t end) {
+  std::vector<SlotRange> lost;
+  const auto until = [&](std::uint64_t slot) {
+    if (begin < slot) lost.push_back({begin, slot});
+  };
+  for (const reader::Call& call : calls) {
+    until(call.slot);
+    begin = call.slot + 1;
+  }
+  until(end);
+  return lost;
+}
+
+std::string IndexOf(const reader::BoxImage& image, const std::vector<SlotRange>& lost) {
+  std::set<std::pair<std::uint32_t, std::uint32_t>> used;
+  for (const reader::Call& call : image.calls) used.insert({call.communicator, call.generation});
+  std::vector<const reader::Communicator*> communicators;
+  for (const reader::Communicator& one : image.communicators)
+    if (used.contains({one.index, one.generation})) communicators.push_back(&one);
+  nodes::Writer to;
+  to.Text(image.host, kMostName).Text(image.boot_id, kMostName).Number(communicators.size());
+  for (const reader::Communicator* one : communicators) to.Whole(one->id).Text(one->label, format::kLabelBytes);
+  to.Number(lost.size());
+  for (const SlotRange& range : lost) to.Number(range.begin).Number(range.count());
+  return to.Take();
+}
+
+std::string Compressed(const std::string& payload) {
+  std::string frame(ZSTD_compressBound(payload.size()), '\0');
+  const std::size_t size = ZSTD_compress(frame.data(), frame.size(), payload.data(), payload.size(), kLevel);
+  if (ZSTD_isError(size)) throw std::bad_alloc();  // there is no other reason
+  frame.resize(size);
+  return frame;
+}
+
+absl::Status Damaged(const char* what) { return absl::DataLossError(what); }
+
+}  // namespace
+
+std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::uint64_t end) {
+  nodes::Writer payload;
+  nodes::WriteImage(image, &payload);
+  const std::string index = IndexOf(image, LostIn(image.calls, begin, end)), frame = Compressed(payload.bytes());
+  SegmentHeader header{};
+  std::memcpy(header.magic, format::kSegmentMagic, sizeof header.magic);
+  header.version = format::kSegmentVersion;
+  header.bytes = sizeof header + index.size() + frame.size();
+  header.payload_bytes = payload.size();
+  header.index_bytes = static_cast<std::uint32_t>(index.size());
+  header.rank = image.rank;
+  header.begin_slot = begin;
+  header.end_slot = end;
+  header.calls = image.calls.size();
+  for (const reader::Call& call : image.calls) {
+    const std::int64_t at = call.entered_ns + image.realtime_minus_monotonic_ns;
+    header.first_ns = header.first_ns == 0 ? at : std::min(header.first_ns, at);
+    header.last_ns = std::max(header.last_ns, at);
+  }
+  header.start_time = image.start_time;
+  header.pid = image.pid;
+  std::string segment(reinterpret_cast<const char*>(&header), sizeof header);
+  segment += index;
+  segment += frame;
+  header.checksum = ChecksumOf(segment);
+  std::memcpy(segment.data(), &header, sizeof header);
+  return segment;
+}
+
+absl::StatusOr<SegmentHeader> ReadSegmentHeader(std::string_view bytes, std::uint64_t available) {
+  if (bytes.size() < sizeof(SegmentHeader)) return Damaged("cut off in the header of a segment");
+  SegmentHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (std::memcmp(header.magic, format::kSegmentMagic, sizeof header.magic) != 0) return Damaged("not a segment");
+  if (header.version != format::kSegmentVersion)
+    return absl::UnimplementedError("a segment of version " + std::to_string(header.version) +
+                                    "; this ncclwatch reads " + std::to_string(format::kSegmentVersion));
+  if (header.bytes < sizeof header || header.bytes > format::kMostSegmentBytes ||
+      header.index_bytes > header.bytes - sizeof header || header.payload_bytes > nodes::kMostMade ||
+      header.begin_slot > header.end_slot || header.calls > header.end_slot - header.begin_slot)
+    return Damaged("a segment whose header cannot be");
+  if (header.bytes > available) return Damaged("cut off in a segment");
+  return header;
+}
+
+absl::StatusOr<SegmentIndex> ReadSegmentIndex(std::string_view bytes) {
+  const auto header = ReadSegmentHeader(bytes, UINT64_MAX);
+  if (!header.ok()) return header.status();
+  if (bytes.size() < sizeof(SegmentHeader) + header->index_bytes) return Damaged("cut off in the index of a segment");
+  SegmentIndex index{*header, {}, {}, {}, {}};
+  nodes::Reader from(bytes.substr(sizeof(SegmentHeader), header->index_bytes));
+  index.host = from.Text(kMostName);
+  index.boot_id = from.Text(kMostName);
+  for (std::uint64_t left = from.NumberUpTo(from.left()); left > 0 && from.ok(); --left) {
+    const std::uint64_t id = from.Whole();
+    index.communicators.emplace_back(id, from.Text(format::kLabelBytes));
+  }
+  std::uint64_t missing = header->end_slot - header->begin_slot - header->calls, next = header->begin_slot;
+  for (std::uint64_t left = from.NumberUpTo(from.left()); left > 0 && from.ok(); --left) {
+    SlotRange range{from.Number(), 0};
+    const std::uint64_t count = from.NumberUpTo(missing);
+    range.end = range.begin + count;
+    if (range.begin < next || range.end > header->end_slot) from.Fail();
+    missing -= count;
+    next = range.end;
+    index.lost.push_back(range);
+  }
+  if (!from.Done() || missing != 0) return Damaged("a segment with a damaged index");
+  return index;
+}
+
+absl::StatusOr<reader::BoxImage> ReadSegment(std::string_view bytes) {
+  const auto header = ReadSegmentHeader(bytes, bytes.size());
+  if (!header.ok()) return header.status();
+  bytes = bytes.substr(0, header->bytes);
+  if (ChecksumOf(bytes) != header->checksum) return Damaged("a segment whose checksum is wrong");
+  const std::string_view frame = bytes.substr(sizeof(SegmentHeader) + header->index_bytes);
+  std::string payload(header->payload_bytes, '\0');
+  const std::size_t size = ZSTD_decompress(payload.data(), payload.size(), frame.data(), frame.size());
+  if (ZSTD_isError(size) || size != payload.size()) return Damaged("a segment that cannot be uncompressed");
+  nodes::Reader from(payload);
+  reader::BoxImage image;
+  if (!nodes::ReadImage(&from, &image) || !from.Done()) return Damaged("a segment with damaged calls");
+  if (image.calls.size() != header->calls || image.pid != header->pid || image.start_time != header->start_time)
+    return Damaged("a segment that contradicts its header");
+  std::uint64_t next = header->begin_slot;
+  for (const reader::Call& call : image.calls) {
+    if (call.slot < next || call.slot >= header->end_slot) return Damaged("a segment with calls out of order");
+    next = call.slot + 1;
+  }
+  return image;
+}
+
+}  // namespace ncclwatch::analyzer

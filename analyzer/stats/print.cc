@@ -1,0 +1,149 @@
+#include "analyzer/stats/print.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/console/table.h"
+#include "analyzer/console/units.h"
+#include "analyzer/stats/bandwidth.h"
+#include "ncclwatch/functions/types.h"
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double Micro(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
+
+functions::Pattern PatternOf(functions::Function function) {
+  using functions::Pattern;
+  if (!functions::IsMpi(function)) return functions::PatternOfNccl(function);
+  const Pattern pattern = functions::PatternOfMpi(function);
+  return pattern == Pattern::kNone && functions::IsMessage(function) ? Pattern::kSend : pattern;
+}
+
+// NCCL's calls return before they are done: their time says nothing of the bandwidth.
+std::optional<Bandwidth> BandwidthIn(const Tally& tally, const StatsKey& key, const StatsSum& sum) {
+  if (!functions::IsMpi(key.function) || sum.durations.count() == 0) return std::nullopt;
+  const auto on = tally.communicators().find(key.communicator);
+  const std::uint32_t ranks = on == tally.communicators().end() ? 0 : on->second.size;
+  return BandwidthOf(PatternOf(key.function), key.bytes, ranks,
+                     static_cast<double>(sum.total_ns) / static_cast<double>(sum.durations.count()));
+}
+
+std::int64_t TotalOf(const Tally& tally) {
+  std::int64_t total = 0;
+  for (const auto& [rank, sum] : tally.ranks()) total += sum.total_ns;
+  return total;
+}
+
+double ShareOf(std::int64_t part, std::int64_t total) {
+  return total == 0 ? 0 : static_cast<double>(part) / static_cast<double>(total);
+}
+
+std::string NameOf(const Tally& tally, std::uint64_t communicator) {
+  const auto on = tally.communicators().find(communicator);
+  if (on != tally.communicators().end() && !on->second.label.empty()) return Printable(on->second.label);
+  return communicator == 0 ? "" : diagnosis::Hex16(communicator).substr(0, 8);
+}
+
+std::string TypeOf(std::uint8_t dtype) {
+  return dtype == format::kNoType ? "" : std::string(functions::DatatypeName(dtype));
+}
+
+std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
+  Table table({{"OP"},
+               {"COMM"},
+               {"DTYPE"},
+               {"SIZE", true},
+               {"RANK", true},
+               {"CALLS", true},
+               {"TIME", true},
+               {"SHARE", true},
+               {"P50", true},
+               {"P99", true},
+               {"MAX", true},
+               {"WAIT", true},
+               {"ALGBW", true},
+               {"BUSBW", true}});
+  const auto rows = tally.sums();
+  const std::int64_t total = TotalOf(tally);
+  const auto time = [](std::int64_t ns) { return DurationText(absl::Nanoseconds(ns)); };
+  for (std::size_t i = 0; i < rows.size() && (most == 0 || i < most); ++i) {
+    const auto& [key, sum] = rows[i];
+    const auto bandwidth = BandwidthIn(tally, key, *sum);
+    table.Add({by.op ? std::string(functions::OpName(key.function)) : "", NameOf(tally, key.communicator),
+               TypeOf(key.dtype), by.size ? BytesText(key.bytes) : "", by.rank ? fmt::format("{}", key.rank) : "",
+               fmt::format("{}", sum->calls), time(sum->total_ns),
+               fmt::format("{:.1f} %", 100 * ShareOf(sum->total_ns, total)), time(sum->durations.Quantile(0.5)),
+               time(sum->durations.Quantile(0.99)), time(sum->durations.most()), time(sum->wait_ns),
+               bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->algbw_GBps) : "",
+               bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->busbw_GBps) : ""});
+  }
+  std::string text = table.Text();
+  if (most != 0 && rows.size() > most) text += fmt::format("... and {} more (--top 0 shows all)\n", rows.size() - most);
+  return text;
+}
+
+std::string RankTable(const Tally& tally) {
+  Table table({{"RANK", true},
+               {"CALLS", true},
+               {"BYTES", true},
+               {"TIME", true},
+               {"WAITED", true},
+               {"AWAITED", true},
+               {"LOST", true}});
+  const auto time = [](std::int64_t ns) { return DurationText(absl::Nanoseconds(ns)); };
+  for (const auto& [rank, sum] : tally.ranks())
+    table.Add({fmt::format("{}", rank), fmt::format("{}", sum.calls), BytesText(sum.bytes), time(sum.total_ns),
+               time(sum.wait_ns), time(sum.awaited_ns), sum.lost == 0 ? "" : fmt::format("{}", sum.lost)});
+  return table.Text();
+}
+
+}  // namespace
+
+Json StatsJson(const Tally& tally, StatsBy by) {
+  Json lost = Json::object(), rows = Json::array(), ranks = Json::array();
+  const std::int64_t total = TotalOf(tally);
+  for (const auto& [key, sum] : tally.sums()) {
+    const auto bandwidth = BandwidthIn(tally, key, *sum);
+    Json row = {
+        {"op", by.op ? Json(functions::OpName(key.function)) : Json(nullptr)},
+        {"communicator", key.communicator ? Json(diagnosis::Hex16(key.communicator)) : Json(nullptr)},
+        {"label", key.communicator ? Json(Printable(tally.communicators().at(key.communicator).label)) : Json(nullptr)},
+        {"dtype", key.dtype == format::kNoType ? Json(nullptr) : Json(TypeOf(key.dtype))},
+        {"bytes", by.size ? Json(key.bytes) : Json(nullptr)},
+        {"calls", sum->calls},
+        {"total_us", Micro(sum->total_ns)},
+        {"p50_us", Micro(sum->durations.Quantile(0.5))},
+        {"p99_us", Micro(sum->durations.Quantile(0.99))},
+        {"max_us", Micro(sum->durations.most())},
+        {"wait_us", Micro(sum->wait_ns)},
+        {"share", ShareOf(sum->total_ns, total)},
+        {"algbw_GBps", bandwidth ? Json(bandwidth->algbw_GBps) : Json(nullptr)},
+        {"busbw_GBps", bandwidth ? Json(bandwidth->busbw_GBps) : Json(nullptr)},
+        {"source", "host"},
+    };
+    if (by.rank) row["rank"] = key.rank;
+    rows.push_back(std::move(row));
+  }
+  for (const auto& [rank, sum] : tally.ranks()) {
+    lost[std::to_string(rank)] = sum.lost;
+    ranks.push_back({{"rank", rank},
+                     {"calls", sum.calls},
+                     {"bytes", sum.bytes},
+                     {"total_us", Micro(sum.total_ns)},
+                     {"wait_us", Micro(sum.wait_ns)},
+                     {"awaited_us", Micro(sum.awaited_ns)}});
+  }
+  return {{"schema", "ncclwatch.stats/1"}, {"calls", tally.calls()}, {"lost", lost}, {"rows", rows}, {"ranks", ranks}};
+}
+
+std::string StatsText(const Tally& tally, StatsBy by, std::size_t most) {
+  return RowTable(tally, by, most) + "\n" + RankTable(tally);
+}
+
+}  // namespace ncclwatch::analyzer

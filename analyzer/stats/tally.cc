@@ -1,0 +1,168 @@
+#include "analyzer/stats/tally.h"
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+
+#include "watchdog/diagnosis/calls/mpi_message.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using functions::Family;
+using functions::Function;
+using reader::Call;
+
+constexpr unsigned kSubBits = 5;  // of 32 buckets between a power of two and the next
+
+std::size_t BucketOf(std::uint64_t ns) {
+  if (ns < (1u << kSubBits)) return ns;
+  const unsigned power = static_cast<unsigned>(std::bit_width(ns)) - 1;
+  return (std::size_t{power - kSubBits + 1} << kSubBits) + ((ns >> (power - kSubBits)) & ((1u << kSubBits) - 1));
+}
+
+std::int64_t MiddleOf(std::size_t bucket) {
+  if (bucket < (1u << kSubBits)) return static_cast<std::int64_t>(bucket);
+  const unsigned power = static_cast<unsigned>(bucket >> kSubBits) + kSubBits - 1;
+  const std::uint64_t width = std::uint64_t{1} << (power - kSubBits);
+  return static_cast<std::int64_t>((std::uint64_t{1} << power) + (bucket & ((1u << kSubBits) - 1)) * width + width / 2);
+}
+
+std::uint64_t BytesOf(const Call& call) {
+  return functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
+}
+
+bool Counts(const Call& call) {
+  const functions::FunctionInfo* info = functions::Find(call.function);
+  return info && info->family != Family::kGroup && (call.flags & format::kPolls) == 0;
+}
+
+// 0: it is not over.
+std::int64_t OverNs(const Call& call) {
+  const bool by_request = (call.flags & (format::kRequest | format::kForgotten)) == format::kRequest;
+  return by_request ? call.completed_ns : call.returned_ns;
+}
+
+struct Ends {
+  std::uint32_t from, to;
+};
+// Ranks in the communicator; none if it is no message that has met its partner.
+std::optional<Ends> EndsOf(const Call& call, const reader::Communicator& on) {
+  if (call.root < 0 || call.position == format::kNotMatched || (call.flags & format::kNoPartner) != 0) return {};
+  const auto peer = static_cast<std::uint32_t>(call.root);
+  if (call.function == Function::ncclSend || diagnosis::IsSend(call)) return Ends{on.rank, peer};
+  if (call.function == Function::ncclRecv || diagnosis::IsReceive(call)) return Ends{peer, on.rank};
+  return {};
+}
+
+}  // namespace
+
+void Durations::Add(std::int64_t ns) {
+  const std::size_t bucket = BucketOf(static_cast<std::uint64_t>(std::max<std::int64_t>(ns, 0)));
+  if (bucket >= buckets_.size()) buckets_.resize(bucket + 1);
+  ++buckets_[bucket];
+  ++count_;
+  most_ = std::max(most_, ns);
+}
+
+std::int64_t Durations::Quantile(double part) const {
+  auto left = static_cast<std::uint64_t>(part * static_cast<double>(count_));
+  for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    if (buckets_[bucket] > left) return std::min(MiddleOf(bucket), most_);
+    left -= buckets_[bucket];
+  }
+  return most_;
+}
+
+std::size_t Tally::SumOf(const StatsKey& key) {
+  const auto [found, made] = known_.emplace(key, sums_.size());
+  if (made) sums_.emplace_back();
+  return found->second;
+}
+
+void Tally::Add(const Piece& piece, int rank) {
+  absl::flat_hash_map<std::pair<std::uint32_t, std::uint32_t>, const reader::Communicator*> communicators;
+  for (const reader::Communicator& one : piece.communicators) {
+    communicators[{one.index, one.generation}] = &one;
+    StatsComm& known = communicators_[one.id];
+    known.size = one.size;
+    if (!one.label.empty()) known.label = one.label;
+  }
+  RankSum& of_rank = ranks_[rank];
+  for (const Call& call : piece.calls) {
+    if (!Counts(call)) continue;
+    const auto found = communicators.find({call.communicator, call.generation});
+    const reader::Communicator* const on = found == communicators.end() ? nullptr : found->second;
+    StatsKey key;
+    if (by_.op) key.function = call.function;
+    if (by_.op) key.dtype = call.dtype;
+    if (by_.size) key.bytes = BytesOf(call);
+    if (by_.communicator && on) key.communicator = on->id;
+    if (by_.rank) key.rank = rank;
+    const std::size_t sum = SumOf(key);
+    ++calls_;
+    ++sums_[sum].calls;
+    ++of_rank.calls;
+    of_rank.bytes += BytesOf(call);
+    const std::int64_t over_ns = OverNs(call);
+    if (over_ns == 0) continue;
+    const std::int64_t took = std::max<std::int64_t>(0, over_ns - call.entered_ns);
+    sums_[sum].total_ns += took;
+    sums_[sum].durations.Add(took);
+    of_rank.total_ns += took;
+    const std::int64_t real = piece.realtime_minus_monotonic_ns;
+    if (on && on->size > 1) Meet(*on, call, {call.entered_ns + real, over_ns + real, rank, sum});
+  }
+}
+
+void Tally::Meet(const reader::Communicator& on, const Call& call, const Meeting::Side& side) {
+  if ((call.flags & format::kEmpty) != 0 || (on.flags & format::kCommIdentityUnknown) != 0) return;
+  MeetingKey key;
+  std::size_t sides = 2;
+  const bool message = functions::IsMessage(call.function);
+  if (message) {
+    const std::optional<Ends> ends = EndsOf(call, on);
+    if (!ends) return;
+    key = {on.id, call.position, ends->from + 1, ends->to + 1};
+  } else if (functions::IsCollective(call.function)) {
+    key = {on.id, call.position, 0, 0};
+    sides = on.size;
+  } else {
+    return;
+  }
+  Meeting& meeting = meetings_[key];
+  meeting.of_nccl = !functions::IsMpi(call.function);
+  meeting.sides.push_back(side);
+  if (meeting.sides.size() < sides) return;
+  Settle(meeting);
+  meetings_.erase(key);
+}
+
+// The last one to come is waited for by the others, from when they came: until it came, or, where their call ended
+// before, until then.
+void Tally::Settle(const Meeting& meeting) {
+  const auto last = std::max_element(meeting.sides.begin(), meeting.sides.end(),
+                                     [](const auto& a, const auto& b) { return a.entered_ns < b.entered_ns; });
+  for (const Meeting::Side& side : meeting.sides) {
+    const std::int64_t until = meeting.of_nccl ? last->entered_ns : std::min(last->entered_ns, side.over_ns);
+    const std::int64_t waited = std::max<std::int64_t>(0, until - side.entered_ns);
+    sums_[side.sum].wait_ns += waited;
+    ranks_[side.rank].wait_ns += waited;
+    ranks_[last->rank].awaited_ns += waited;
+  }
+}
+
+std::vector<std::pair<StatsKey, const StatsSum*>> Tally::sums() const {
+  std::vector<std::pair<StatsKey, const StatsSum*>> all;
+  for (const auto& [key, index] : known_) all.emplace_back(key, &sums_[index]);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+    if (a.second->total_ns != b.second->total_ns) return a.second->total_ns > b.second->total_ns;
+    const auto order = [](const StatsKey& key) {
+      return std::tuple(key.function, key.communicator, key.bytes, key.dtype, key.rank);
+    };
+    return order(a.first) < order(b.first);
+  });
+  return all;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,109 @@
+// Calls counted and summed by operation, communicator, type and size, and by rank; who waited for whom.
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "analyzer/recording/recording.h"
+
+namespace ncclwatch::analyzer {
+
+// Durations in buckets of 1/32 of their size: quantiles are right to 1.6 %.
+class Durations {
+ public:
+  void Add(std::int64_t ns);
+  std::int64_t Quantile(double part) const;  // of the middle of its bucket; 0 without any
+  std::int64_t most() const { return most_; }
+  std::uint64_t count() const { return count_; }
+
+ private:
+  std::vector<std::uint32_t> buckets_;
+  std::uint64_t count_ = 0;
+  std::int64_t most_ = 0;
+};
+
+struct StatsKey {
+  functions::Function function{};
+  std::uint8_t dtype = format::kNoType;
+  std::int32_t rank = -1;          // -1: of all
+  std::uint64_t communicator = 0;  // identity; 0: none
+  std::uint64_t bytes = 0;         // of one call, by one rank
+  bool operator==(const StatsKey&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H hash, const StatsKey& key) {
+    return H::combine(std::move(hash), key.function, key.dtype, key.rank, key.communicator, key.bytes);
+  }
+};
+
+struct StatsSum {
+  std::uint64_t calls = 0;
+  std::int64_t total_ns = 0;
+  std::int64_t wait_ns = 0;  // of it, for ranks that came later
+  Durations durations;
+};
+
+struct RankSum {
+  std::uint64_t calls = 0, bytes = 0;
+  std::int64_t total_ns = 0, wait_ns = 0;
+  std::int64_t awaited_ns = 0;  // others waited for it
+  std::uint64_t lost = 0;
+};
+
+struct StatsComm {
+  std::string label;
+  std::uint32_t size = 0;
+};
+
+// What tells rows apart; what does not is zero in their keys.
+struct StatsBy {
+  bool op = true, size = true, communicator = true, rank = false;
+};
+
+// Calls inside the library; not thread-safe.
+class Tally {
+ public:
+  explicit Tally(StatsBy by) : by_(by) {}
+  void Add(const Piece& piece, int rank);
+  void AddLost(int rank, std::uint64_t calls) { ranks_[rank].lost += calls; }
+
+  std::uint64_t calls() const { return calls_; }
+  std::vector<std::pair<StatsKey, const StatsSum*>> sums() const;  // by total time, the most first
+  const std::map<int, RankSum>& ranks() const { return ranks_; }
+  const absl::flat_hash_map<std::uint64_t, StatsComm>& communicators() const { return communicators_; }
+
+ private:
+  // A collective, or a message, of which not all sides have been seen.
+  struct Meeting {
+    struct Side {
+      std::int64_t entered_ns, over_ns;  // of the wall clock
+      int rank;
+      std::size_t sum;
+    };
+    std::vector<Side> sides;
+    bool of_nccl = false;  // whose calls return before they have waited
+  };
+  // Communicator, position, and of a message both ranks in the communicator plus 1.
+  using MeetingKey = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>;
+
+  void Meet(const reader::Communicator& on, const reader::Call& call, const Meeting::Side& side);
+  void Settle(const Meeting& meeting);
+
+  const StatsBy by_;
+  std::uint64_t calls_ = 0;
+  std::size_t SumOf(const StatsKey& key);
+
+  absl::flat_hash_map<StatsKey, std::size_t> known_;
+  std::deque<StatsSum> sums_;
+  std::map<int, RankSum> ranks_;
+  absl::flat_hash_map<std::uint64_t, StatsComm> communicators_;
+  absl::flat_hash_map<MeetingKey, Meeting> meetings_;
+};
+
+}  // namespace ncclwatch::analyzer
