@@ -36,7 +36,9 @@ MAY_INCLUDE = {
     "watchdog/evidence": MIDDLE,
     "watchdog/act": MIDDLE,
     "shim": MIDDLE | {"shim"},
-    "analyzer": MIDDLE | {"analyzer"},
+    # On the contract's terms alone: the product and its tests simulate with it.
+    "simulation": CONTRACT | {"simulation"},
+    "analyzer": MIDDLE | {"analyzer", "simulation"},
 }
 # Inside a house: which of its rooms each room may know. "." is the house's own folder. A room that no line names knows
 # none of the others, and none knows it.
@@ -129,7 +131,7 @@ def unit(path):
 
 
 def includes():
-    for top in ("include", "watchdog", "shim", "analyzer"):
+    for top in ("include", "watchdog", "shim", "simulation", "analyzer"):
         for folder, _, names in os.walk(os.path.join(ROOT, top)):
             for name in names:
                 if name.endswith(SOURCES):
@@ -250,7 +252,7 @@ def no_cycle_of_folders(sandbox):
 @case
 def no_folder_is_too_full(sandbox):
     counts = {}
-    for top in ("include", "watchdog", "shim", "analyzer", "tests", "examples", "docs", "cmake"):
+    for top in ("include", "watchdog", "shim", "simulation", "analyzer", "tests", "examples", "docs", "cmake"):
         for folder, below, names in os.walk(os.path.join(ROOT, top)):
             below[:] = [name for name in below if name not in ("__pycache__", "build")]
             path = os.path.relpath(folder, ROOT)
@@ -263,7 +265,7 @@ def no_folder_is_too_full(sandbox):
 @case
 def every_folder_has_its_place(sandbox):
     units = {unit(os.path.relpath(os.path.join(folder, name), ROOT))
-             for top in ("include", "watchdog", "shim", "analyzer")
+             for top in ("include", "watchdog", "shim", "simulation", "analyzer")
              for folder, _, names in os.walk(os.path.join(ROOT, top)) for name in names if name.endswith((".h", ".cc"))}
     check_equal(sorted(units - set(MAY_INCLUDE)), [], "folders that the direction does not name")
 
@@ -290,23 +292,6 @@ def project_includes_are_quoted_from_the_root(sandbox):
     wrong = [f"{source}:{number} {name}" for source, number, kind, name in includes()
              if target(source, name) is not None and (kind == "<" or name.startswith(".."))]
     check_equal(wrong, [], "includes of the project in <> or through ..")
-
-
-@case
-def the_simulation_knows_the_contract_alone(sandbox):
-    """So that the product can take it over: nothing of the tests is in it."""
-    folder = os.path.join(ROOT, "tests", "jobs", "simulation")
-    wrong, seen = [], 0
-    for name in sorted(os.listdir(folder)):
-        if not name.endswith((".h", ".cc")):
-            continue
-        with open(os.path.join(folder, name)) as file:
-            for header in re.findall(r'#include "([^"]+)"', file.read()):
-                seen += 1
-                if not header.startswith(("ncclwatch/", "tests/jobs/simulation/")):
-                    wrong.append(f"{name} includes {header}")
-    check(seen > 5, "the simulation was not found")
-    check_equal(wrong, [], "includes of the simulation")
 
 
 @case

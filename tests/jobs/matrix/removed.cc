@@ -5,7 +5,7 @@
 
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
 #include "tests/support/black_box.h"
 #include "watchdog/diagnosis/diagnose.h"

@@ -4,7 +4,7 @@
 
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/report/render.h"

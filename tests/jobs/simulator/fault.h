@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 #include "tests/jobs/simulator/generate.h"
 
 namespace ncclwatch::jobs {

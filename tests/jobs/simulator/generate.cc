@@ -6,7 +6,7 @@
 #include <set>
 
 #include "ncclwatch/format/fingerprint.h"
-#include "tests/jobs/simulation/causes.h"
+#include "simulation/causes.h"
 #include "tests/jobs/simulator/fault.h"
 #include "tests/jobs/simulator/topology.h"
 

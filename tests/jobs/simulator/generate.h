@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/jobs/simulation/world.h"
+#include "simulation/world.h"
 #include "tests/jobs/simulator/program.h"
 #include "tests/jobs/simulator/truth.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 
 namespace ncclwatch::jobs {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/jobs/simulation/workload.h"
+#include "simulation/workload.h"
 
 namespace ncclwatch::jobs {
 

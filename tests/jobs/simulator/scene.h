@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 #include "tests/jobs/simulator/generate.h"
 
 namespace ncclwatch::jobs {

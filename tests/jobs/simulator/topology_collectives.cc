@@ -1,5 +1,5 @@
 // Topologies that only make collectives: data parallel, tensor parallel, fully sharded, hierarchical.
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
 
 namespace ncclwatch::jobs {

@@ -2,7 +2,7 @@
 // ring), expert parallel (all to all).
 #include <algorithm>
 
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
 
 namespace ncclwatch::jobs {

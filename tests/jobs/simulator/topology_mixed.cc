@@ -2,7 +2,7 @@
 // across, six or seven communicators a rank, on three streams.
 #include <algorithm>
 
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
 
 namespace ncclwatch::jobs {

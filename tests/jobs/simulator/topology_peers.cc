@@ -3,7 +3,7 @@
 // they do in a way that all ranks agree on.
 #include <algorithm>
 
-#include "tests/jobs/simulation/chance.h"
+#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
 
 namespace ncclwatch::jobs {

@@ -1,10 +1,11 @@
 // The GPUs of a World: queues of kernels, and how the kernels of several ranks end together.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 
 #include "ncclwatch/format/fingerprint.h"
-#include "tests/jobs/simulation/world.h"
+#include "simulation/world.h"
 
 namespace ncclwatch::simulation {
 namespace {
@@ -79,7 +80,8 @@ void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_
 // kernel of the same communicator on another stream comes first it does not know.
 void World::MarkStarts(int r, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
   RankState& rank = Of(r);
-  std::int64_t start_of[kStreams] = {-1, -1, -1};
+  std::int64_t start_of[kStreams];
+  std::fill(std::begin(start_of), std::end(start_of), -1);
   for (const auto& [op, slot] : calls) {
     Record& record = rank.records[slot];
     std::int64_t& start = start_of[op.stream];
@@ -100,7 +102,8 @@ void World::MarkStarts(int r, const std::vector<std::pair<Op, std::size_t>>& cal
 // One mark for each communicator and stream, behind all kernels of the group that are on that stream.
 void World::Mark(int r, const std::vector<std::pair<Op, std::size_t>>& calls) {
   RankState& rank = Of(r);
-  std::int64_t ticket_of[kStreams] = {-1, -1, -1};
+  std::int64_t ticket_of[kStreams];
+  std::fill(std::begin(ticket_of), std::end(ticket_of), -1);
   for (const auto& [op, at] : calls) {
     Record& record = rank.records[at];
     std::int64_t& ticket = ticket_of[op.stream];
@@ -128,6 +131,7 @@ int World::NewKernel(int rank, std::int64_t at) {
   Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
   kernel.rank = rank;
   kernel.comm = -1;
+  kernel.record = -1;
   kernel.ready = at;
   kernel.length = kernel.finish = 0;
   kernel.needs = kernel.tasks_left = 0;
@@ -145,7 +149,7 @@ void World::Need(int k, const Tail& tail) {
   ++kernel.needs;
 }
 
-void World::Begin(int k) {
+void World::BeginKernel(int k) {
   Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
   if (kernel.ready > Of(kernel.rank).gpu_stop) return;
   if (kernel.tasks.empty()) {
@@ -157,7 +161,7 @@ void World::Begin(int k) {
   kernel.tasks.clear();
   for (const Task& task : tasks) {
     if (task.message) {
-      ArriveMessage(k, task);
+      functions::IsMpi(task.op.function) ? ArriveMpiMessage(k, task) : ArriveMessage(k, task);
     } else {
       ArriveCollective(k, task);
     }
@@ -179,7 +183,12 @@ void World::ArriveCollective(int k, const Task& task) {
   instance.differs = instance.differs || Key(task.op) != Key(instance.first);
   instance.stalls = instance.stalls || task.op.stalls;
   instance.ready = std::max(instance.ready, kernel.ready);
-  instance.arrivals.push_back({k, kernel.rank, BytesOf(task.op), false});
+  instance.arrivals.push_back({k, kernel.rank, BytesOf(task.op), false, kernel.ready});
+  if (functions::IsMpi(task.op.function)) {
+    ArriveMpiCollective(task.op, &instance);
+    if (static_cast<int>(instance.arrivals.size()) == CommAt(task.op.comm).size()) Forget(task.op.comm, task.number);
+    return;
+  }
   const std::size_t last = instance.arrivals.size() - 1;
   if (BytesOf(task.op) <= workload_.eager) PassOn(&instance, last);
   if (static_cast<int>(instance.arrivals.size()) == CommAt(task.op.comm).size())
@@ -212,29 +221,37 @@ void World::EndInstance(int comm, std::uint64_t number, Instance* instance) {
     stop = std::min(stop, StopOf(comm, arrival.rank));
     most = std::max(most, arrival.amount);
   }
-  const std::int64_t ends =
-      instance->ready + 30 * kMicro + chance_.Between(0, 300 * kMicro, 0xe4d, number, static_cast<std::uint64_t>(comm));
+  const std::int64_t length =
+      workload_.costs ? CollectiveNs(instance->first, CommAt(comm).size())
+                      : 30 * kMicro + chance_.Between(0, 300 * kMicro, 0xe4d, number, static_cast<std::uint64_t>(comm));
+  const std::int64_t ends = instance->ready + length;
   const std::vector<Arrival> arrivals = std::move(instance->arrivals);
   const bool differs = instance->differs, stalls = instance->stalls;
-  const auto c = static_cast<std::size_t>(comm);
-  instance->arrivals.clear();
-  if (number == first_instance_[c]) {
-    instances_[c].pop_front();
-    ++first_instance_[c];
-  }
+  Forget(comm, number);
   if (stalls || (differs && workload_.differ == Workload::Differ::kHang)) return;
   for (const Arrival& arrival : arrivals) {
-    const std::int64_t at =
-        ends + chance_.Between(0, 8 * kMicro, 0xe4e, number, static_cast<std::uint64_t>(arrival.rank));
+    const std::int64_t at = workload_.costs ? ends
+                                            : ends + chance_.Between(0, 8 * kMicro, 0xe4e, number,
+                                                                     static_cast<std::uint64_t>(arrival.rank));
     if (arrival.over || at > stop) continue;
     if (differs && workload_.differ == Workload::Differ::kLessEnds && arrival.amount == most) continue;
     EndTask(arrival.kernel, at);
   }
 }
 
+// All have come, and what becomes of them is settled.
+void World::Forget(int comm, std::uint64_t number) {
+  const auto c = static_cast<std::size_t>(comm);
+  instances_[c][number - first_instance_[c]].arrivals.clear();
+  // Of several communicators' order: those before it may still be open.
+  if (number != first_instance_[c]) return;
+  instances_[c].pop_front();
+  ++first_instance_[c];
+}
+
 void World::ArriveMessage(int k, const Task& task) {
   const Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
-  const int own = CommAt(task.op.comm).RankOf(kernel.rank);
+  const int own = static_cast<int>(Of(kernel.rank).comms[static_cast<std::size_t>(kernel.comm)].rank);
   const bool sends = task.op.function == Function::ncclSend;
   const int from = sends ? own : task.op.root, to = sends ? task.op.root : own;
   const std::uint64_t key = static_cast<std::uint64_t>(task.op.comm) << 40 | static_cast<std::uint64_t>(from) << 20 |
@@ -280,7 +297,9 @@ void World::EndKernel(int k, std::int64_t at) {
   if (at > rank.gpu_stop) return;
   for (Tail& tail : rank.streams)
     if (tail.kernel == k) tail = {-1, at};
-  if (kernel.comm >= 0) {
+  if (kernel.record >= 0) {
+    rank.begun[static_cast<std::size_t>(kernel.record)] = {-1, at};
+  } else if (kernel.comm >= 0) {
     Tail& tail = rank.comms[static_cast<std::size_t>(kernel.comm)].tail;
     if (tail.kernel == k) tail = {-1, at};
   }

@@ -1,4 +1,4 @@
-#include "tests/jobs/simulation/causes.h"
+#include "simulation/causes.h"
 
 #include <algorithm>
 #include <map>

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kMicro = 1'000, kMilli = 1'000'000, kSecond = 1'00
 
 // Streams of a rank: its computation, and what frameworks use for communication beside it.
 inline constexpr std::uint8_t kCompute = 0, kAside = 1, kPipe = 2;
-inline constexpr int kStreams = 3;
+inline constexpr int kStreams = 8;
 
 enum class Do : std::uint8_t {
   kCall,        // a collective, ncclSend or ncclRecv
@@ -34,6 +34,15 @@ enum class Do : std::uint8_t {
   kAllocate,    // memory of the device is refused; root 1: granted a little later
   kHang,        // the host never gets any further
   kExit,        // status `root`
+
+  // Of recorded jobs. Each of MPI's calls that waits is made of these: it is entered, begins its message or its part of
+  // a collective, awaits the end, and leaves.
+  kBegin,    // a message or collective of MPI: entered, and under way; MPI_Isend and the like
+  kEnter,    // any other call, `ns` long
+  kMeet,     // a call of MPI that all of communicator `comm` make, which moves nothing: it makes or frees something
+  kAwait,    // the host waits for what was begun with record `count` of this rank
+  kLeave,    // record `count` returns
+  kForever,  // the host waits for ever: a call that never returned, and whose reason is not in the recording
 };
 
 struct Op {
@@ -50,10 +59,28 @@ struct Op {
   std::uint32_t claimed_size = 0;  // of an init: what the rank thinks, 0: the truth
   Function function = Function::kNone;
   std::uint64_t count = 0;
-  std::int64_t ns = 0;
+  std::int64_t ns = 0;  // kCall: what it costs the host, 0: as usual
   std::uint32_t site = 0;
+
+  // Of MPI.
+  std::int32_t tag = -1;
+  std::uint32_t signature = 0;
+  std::uint64_t bytes = 0;
+  bool sends = false;        // kBegin of a message
+  bool synchronous = false;  // it ends once it is received, however small
 };
 using Ops = std::vector<Op>;
+
+// What communication costs where it is not left to chance. Messages by LogGP (Alexandrov et al., 1995): latency L,
+// overhead o of each side, and G for each byte; collectives as trees and rings of such messages.
+struct Costs {
+  double latency_ns = 1'000;
+  double overhead_ns = 300;
+  double byte_ns = 0.1;
+  std::uint64_t eager = 4096;  // sends up to so many bytes end before they are received
+  double gpu_latency_ns = 8'000;  // of NCCL: of each step of a ring or tree
+  double gpu_byte_ns = 0.01;
+};
 
 inline bool IsMessage(const Op& op) {
   return op.what == Do::kCall && (op.function == Function::ncclSend || op.function == Function::ncclRecv);
@@ -73,18 +100,25 @@ struct Comm {
 
 class Workload {
  public:
+  Workload() = default;
+  Workload(const Workload&) = default;
+  Workload& operator=(const Workload&) = default;
   virtual ~Workload() = default;
   // A rank's operations are asked for piece by piece, in order: sections 0 to sections() - 1.
   virtual int sections() const = 0;
   virtual Ops Section(int rank, int section) const = 0;
 
-  int node_of(int rank) const { return rank / per_node; }
+  // When its host begins, of a recording; kNever: left to chance.
+  virtual std::int64_t Begins(int /*rank*/) const { return kNever; }
+
+  virtual int node_of(int rank) const { return rank / per_node; }
   int nodes() const { return (ranks + per_node - 1) / per_node; }
 
   int ranks = 0;
   int per_node = 8;
   std::uint64_t seed = 1;   // of all that is left to chance
   std::vector<Comm> comms;  // [0] is the world
+  const Costs* costs = nullptr;  // null: left to chance
   std::uint64_t eager = 0;  // sends up to so many bytes end before they are received
   double jitter = 0.1;      // of what takes time, at most this share
   double pause = 0;         // chance of a pause of the host before an operation, and how long at most

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "tests/jobs/simulation/chance.h"
-#include "tests/jobs/simulation/workload.h"
+#include "simulation/chance.h"
+#include "simulation/workload.h"
 
 // What of the job is simulated, and what is not, stands in tests/README.md.
 namespace ncclwatch::simulation {
@@ -21,6 +21,7 @@ namespace ncclwatch::simulation {
 struct Record {
   std::int64_t entered = 0;
   std::int64_t returned = kNever;
+  std::int64_t completed = kNever;  // kBegin: it was over, and the host had waited for that
   std::uint64_t position = 0;
   std::uint64_t count = 0;
   std::uint64_t chain = 0;
@@ -117,6 +118,8 @@ class World {
     int created = -1;                                 // index into comms
     Tail streams[kStreams];
     std::unordered_map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> peers;  // sends and receives
+    std::unordered_map<std::size_t, Tail> begun;  // of MPI, by record: what nobody has waited for yet
+    std::unordered_map<int, std::uint64_t> meetings;  // by communicator
   };
   struct Task {
     bool message = false;
@@ -127,6 +130,7 @@ class World {
     int rank = -1;
     int comm = -1;  // of the rank; -1: of the application
     std::int64_t ready = 0, length = 0, finish = 0;
+    std::int64_t record = -1;  // kBegin: which it is
     int needs = 0, tasks_left = 0;
     std::vector<Task> tasks;
     std::vector<int> next;                            // kernels that need it
@@ -138,6 +142,7 @@ class World {
     int rank = -1;
     std::uint64_t amount = 0;
     bool over = false;
+    std::int64_t ready = 0;
   };
   struct Instance {
     std::vector<Arrival> arrivals;
@@ -154,6 +159,7 @@ class World {
     std::int64_t ready = 0;
     std::uint64_t bytes = 0;
     bool over = false;
+    bool synchronous = false;
   };
   struct Pair {
     std::deque<Side> sends, receives;
@@ -176,6 +182,9 @@ class World {
   void Create(int rank, const Op& op);
   void Meet(std::pair<int, std::uint64_t> key, int rank, int needed, bool broken);
   void Destroy(int rank, const Op& op);
+  void Begin(int rank, const Op& op);
+  void Meet(int rank, const Op& op);
+  void Await(int rank, const Op& op);
   bool WaitFor(int rank, const Tail& tail);
   void Wake(int rank, std::int64_t at);
   std::size_t Enter(int rank, const Op& op, int comm);
@@ -188,9 +197,14 @@ class World {
   void Mark(int rank, const std::vector<std::pair<Op, std::size_t>>& calls);
   int NewKernel(int rank, std::int64_t at);
   void Need(int kernel, const Tail& tail);
-  void Begin(int kernel);
+  void BeginKernel(int kernel);
   void ArriveCollective(int kernel, const Task& task);
   void ArriveMessage(int kernel, const Task& task);
+  void ArriveMpiMessage(int kernel, const Task& task);
+  void EndMpiMessages(Pair* pair);
+  void ArriveMpiCollective(const Op& op, Instance* instance);
+  std::int64_t CollectiveNs(const Op& op, int ranks) const;
+  void Forget(int comm, std::uint64_t number);
   void PassOn(Instance* instance, std::size_t arrival);
   void EndInstance(int comm, std::uint64_t number, Instance* instance);
   void EndMessages(int comm, int from, int to, Pair* pair);
@@ -204,7 +218,7 @@ class World {
   std::vector<char> spans_nodes_;  // by communicator
   std::vector<std::deque<Instance>> instances_;
   std::vector<std::uint64_t> first_instance_;  // ended ones are forgotten
-  std::unordered_map<std::uint64_t, Pair> pairs_;
+  std::unordered_map<std::uint64_t, Pair> pairs_;  // of MPI by the tag too
   std::map<std::pair<int, std::uint64_t>, Meeting> meetings_;
   std::vector<Kernel> kernels_;
   std::vector<int> free_, begun_, runnable_;

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "tests/jobs/simulation/world.h"
+#include "simulation/world.h"
 
 namespace ncclwatch::simulation {
 

@@ -1,7 +1,7 @@
 // The communicators of a World: who meets whom to make one, and its end.
 #include <algorithm>
 
-#include "tests/jobs/simulation/world.h"
+#include "simulation/world.h"
 
 namespace ncclwatch::simulation {
 

@@ -1,4 +1,4 @@
-#include "tests/jobs/simulation/world.h"
+#include "simulation/world.h"
 
 #include <algorithm>
 
@@ -20,7 +20,9 @@ World::World(const Workload& workload)
   for (const Comm& comm : workload.comms)
     spans_nodes_.push_back(workload.node_of(comm.members.front()) != workload.node_of(comm.members.back()) ? 1 : 0);
   for (int rank = 0; rank < workload.ranks; ++rank) {
-    Of(rank).now = chance_.Between(0, 400 * kMilli, 0x57a27, static_cast<std::uint64_t>(rank));
+    const std::int64_t begins = workload.Begins(rank);
+    Of(rank).now =
+        begins != kNever ? begins : chance_.Between(0, 400 * kMilli, 0x57a27, static_cast<std::uint64_t>(rank));
     runnable_.push_back(rank);
   }
 }
@@ -35,7 +37,7 @@ void World::Run() {
     while (!begun_.empty()) {
       const int kernel = begun_.back();
       begun_.pop_back();
-      Begin(kernel);
+      BeginKernel(kernel);
     }
     if (runnable_.empty()) break;
     const int rank = runnable_.back();
@@ -116,6 +118,17 @@ void World::Execute(int r, const Op& op) {
       rank.status = op.root;
       rank.state = RankState::State::kOver;
       return;
+    case Do::kBegin: return Begin(r, op);
+    case Do::kEnter: {
+      const std::size_t record = Enter(r, op, op.comm < 0 ? -1 : LocalOf(r, op.comm));
+      rank.now += op.ns;
+      rank.records[record].returned = rank.now;
+      return;
+    }
+    case Do::kMeet: return Meet(r, op);
+    case Do::kAwait: return Await(r, op);
+    case Do::kLeave: rank.records[op.count].returned = rank.now; return;
+    case Do::kForever: rank.state = RankState::State::kWaiting; return;
   }
 }
 
@@ -147,13 +160,13 @@ std::size_t World::Enter(int r, const Op& op, int comm) {
 void World::EnterCollective(LocalComm* comm, const Op& op, Record* record) {
   record->position = comm->entered;
   record->chain = comm->chain;
-  if (op.count == 0) {
+  if (op.count == 0 && !functions::IsMpi(op.function)) {
     record->flags |= format::kEmpty;
     return;
   }
   const bool refused = op.result == 4 || op.result == 5;
   record->chain =
-      format::Chain(comm->chain, format::Fingerprint(op.function, op.count, op.dtype, op.reduction, op.root, 0));
+      format::Chain(comm->chain, format::Fingerprint(op.function, op.count, op.dtype, op.reduction, op.root, op.signature));
   if (refused) return;
   comm->chain = record->chain;
   ++comm->entered;
@@ -170,7 +183,7 @@ void World::Call(int r, const Op& op) {
   } else {
     EnterCollective(&rank.comms[static_cast<std::size_t>(local)], op, &record);
   }
-  rank.now += Roll(r, rank.group != 0 ? kMicro : kCall);
+  rank.now += op.ns != 0 ? op.ns : Roll(r, rank.group != 0 ? kMicro : kCall);
   if (rank.group != 0) {
     rank.grouped.push_back({op, at});
     return;
@@ -184,7 +197,7 @@ void World::GroupEnd(int r, const Op& op) {
   RankState& rank = Of(r);
   const std::size_t at = Enter(r, op, -1);
   rank.records[at].function = Function::ncclGroupEnd;
-  rank.now += Roll(r, 2 * kCall);
+  rank.now += op.ns != 0 ? op.ns : Roll(r, 2 * kCall);
   std::vector<std::pair<Op, std::size_t>> calls;
   calls.swap(rank.grouped);
   for (const auto& [call, record] : calls) {
