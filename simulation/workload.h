@@ -68,6 +68,7 @@ struct Op {
   std::uint64_t bytes = 0;
   bool sends = false;        // kBegin of a message
   bool synchronous = false;  // it ends once it is received, however small
+  bool buffered = false;     // it waits for nobody, however large
 };
 using Ops = std::vector<Op>;
 
@@ -110,6 +111,9 @@ class Workload {
 
   // When its host begins, of a recording; kNever: left to chance.
   virtual std::int64_t Begins(int /*rank*/) const { return kNever; }
+
+  // Communicators that the rank need not make.
+  virtual std::vector<int> Has(int /*rank*/) const { return {}; }
 
   virtual int node_of(int rank) const { return rank / per_node; }
   int nodes() const { return (ranks + per_node - 1) / per_node; }

@@ -24,6 +24,13 @@ World::World(const Workload& workload)
     Of(rank).now =
         begins != kNever ? begins : chance_.Between(0, 400 * kMilli, 0x57a27, static_cast<std::uint64_t>(rank));
     runnable_.push_back(rank);
+    for (const int comm : workload.Has(rank)) {
+      LocalComm& local = Of(rank).comms.emplace_back();
+      local.comm = comm;
+      local.rank = static_cast<std::uint32_t>(CommAt(comm).RankOf(rank));
+      local.claimed_size = static_cast<std::uint32_t>(CommAt(comm).size());
+      local.created = local.ready = Of(rank).now;
+    }
   }
 }
 
@@ -107,7 +114,13 @@ void World::Execute(int r, const Op& op) {
       if (WaitFor(r, rank.streams[op.stream])) --rank.next;  // again, once that has ended
       return;
     // A long pause is one that all make together: a checkpoint.
-    case Do::kWork: rank.now += op.ns < kSecond ? Roll(r, op.ns) : op.ns + Roll(r, kMilli); return;
+    case Do::kWork:
+      if (workload_.costs) {
+        rank.now += op.ns;
+        return;
+      }
+      rank.now += op.ns < kSecond ? Roll(r, op.ns) : op.ns + Roll(r, kMilli);
+      return;
     case Do::kAllocate:
       rank.refused.push_back({rank.now, op.root == 0 ? kNever : rank.now + 30 * kMilli});
       rank.now += 50 * kMilli;

@@ -18,7 +18,7 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/locate.h"
-#include "analyzer/recording/segment_file.h"
+#include "analyzer/segments/segment_file.h"
 #include "analyzer/run/collector_process.h"
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"

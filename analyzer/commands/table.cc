@@ -9,6 +9,7 @@ constexpr Command kCommands[] = {
     {"diagnose", "[OPTIONS] [DIR|FILE...]", "say what is wrong with a live or a dead job", Diagnose},
     {"trace", "[FILTERS] [DIR|FILE...]", "list the recorded calls of all ranks by time", Trace},
     {"stats", "[OPTIONS] [DIR|FILE...]", "sum up the recorded calls: how many, how long, who waited", Stats},
+    {"replay", "[OPTIONS] [DIR|FILE...]", "run the recorded calls again, on a model", Replay},
     {"collect", "[OPTIONS] [DIR]", "record every call of a live job on this node", Collect},
     {"export", "--to FORMAT -o OUT [DIR|FILE...]", "convert black boxes to the format of another tool", Export},
     {"ls", "[--json]", "list the run directories on this machine, newest first", Ls},

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/recording/segment_file.h"
+#include "analyzer/segments/segment_file.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {

@@ -1,5 +1,6 @@
 #include "analyzer/recording/recording.h"
 
+#include <absl/container/flat_hash_set.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -45,6 +46,21 @@ std::uint64_t ProcessRecording::end_slot() const {
   for (const Segment& segment : segments_) end = std::max(end, segment.place->index.header.end_slot);
   return end;
 }
+
+std::vector<IndexedCommunicator> ProcessRecording::communicators() const {
+  std::vector<IndexedCommunicator> all;
+  absl::flat_hash_set<std::uint64_t> seen;
+  // The newest word on each counts: a split that had not settled has by then.
+  for (const reader::Communicator& one : process_.communicators)
+    if (seen.insert(one.id).second)
+      all.push_back({one.id, one.parent, one.parent_ordinal, one.label, one.rank, one.size, one.flags, one.color});
+  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment)
+    for (const IndexedCommunicator& one : segment->place->index.communicators)
+      if (seen.insert(one.id).second) all.push_back(one);
+  return all;
+}
+
+std::int64_t ProcessRecording::first_entered_ns() const { return ring_.empty() ? 0 : ring_.front().entered_ns; }
 
 std::string LostText(const std::vector<SlotRange>& lost) {
   constexpr std::size_t kMost = 8;

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/recording/segment_file.h"
+#include "analyzer/segments/segment_file.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {
@@ -32,6 +32,9 @@ class ProcessRecording {
   const reader::BoxImage& process() const { return process_; }
   // Job rank; of the world's communicator where no launcher named one; -1.
   int rank() const;
+  // All that it has had, each once, in no order.
+  std::vector<IndexedCommunicator> communicators() const;
+  std::int64_t first_entered_ns() const;  // of its ring: CLOCK_MONOTONIC; 0: it is empty
   const std::vector<Segment>& segments() const { return segments_; }
   // Slots that no piece has: they were overwritten before anybody read them, or could not be written.
   const std::vector<SlotRange>& lost() const { return lost_; }

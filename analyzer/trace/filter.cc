@@ -46,7 +46,7 @@ bool Filter::Wants(const SegmentIndex& segment, int rank) const {
          (!until || absl::FromUnixNanos(segment.header.first_ns) <= *until) &&
          AnyOrEmpty(communicators, [&](const std::string& wanted) {
            return std::any_of(segment.communicators.begin(), segment.communicators.end(),
-                              [&](const auto& one) { return SameCommunicator(one.first, one.second, wanted); });
+                              [&](const auto& one) { return SameCommunicator(one.id, one.label, wanted); });
          });
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/recording/segment.h"
+#include "analyzer/segments/segment.h"
 #include "analyzer/trace/row.h"
 
 namespace ncclwatch::analyzer {

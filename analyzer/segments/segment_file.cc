@@ -1,4 +1,4 @@
-#include "analyzer/recording/segment_file.h"
+#include "analyzer/segments/segment_file.h"
 
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyzer/files/descriptor.h"
-#include "analyzer/recording/segment.h"
+#include "analyzer/segments/segment.h"
 
 namespace ncclwatch::analyzer {
 

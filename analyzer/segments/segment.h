@@ -21,10 +21,18 @@ struct SlotRange {
   std::uint64_t count() const { return end - begin; }
 };
 
+// Of a communicator what a reader wants to know before it reads calls.
+struct IndexedCommunicator {
+  std::uint64_t id = 0, parent = 0, parent_ordinal = 0;
+  std::string label;
+  std::uint32_t rank = 0, size = 0, flags = 0;
+  std::int32_t color = 0;
+};
+
 struct SegmentIndex {
   format::SegmentHeader header;
   std::string host, boot_id;
-  std::vector<std::pair<std::uint64_t, std::string>> communicators;  // identity and label, of its calls
+  std::vector<IndexedCommunicator> communicators;  // of its calls
   std::vector<SlotRange> lost;
 };
 

@@ -1,4 +1,4 @@
-#include "analyzer/recording/segment.h"
+#include "analyzer/segments/segment.h"
 
 #include <zlib.h>
 #include <zstd.h>
@@ -10,6 +10,7 @@
 
 #include "watchdog/nodes/bytes.h"
 #include "watchdog/nodes/image_code.h"
+#include "watchdog/reader/layout.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -46,7 +47,10 @@ std::string IndexOf(const reader::BoxImage& image, const std::vector<SlotRange>&
     if (used.contains({one.index, one.generation})) communicators.push_back(&one);
   nodes::Writer to;
   to.Text(image.host, kMostName).Text(image.boot_id, kMostName).Number(communicators.size());
-  for (const reader::Communicator* one : communicators) to.Whole(one->id).Text(one->label, format::kLabelBytes);
+  for (const reader::Communicator* one : communicators) {
+    to.Whole(one->id).Whole(one->parent).Number(one->parent_ordinal).Text(one->label, format::kLabelBytes);
+    to.Number(one->rank).Number(one->size).Number(one->flags).Signed(one->color);
+  }
   to.Number(lost.size());
   for (const SlotRange& range : lost) to.Number(range.begin).Number(range.count());
   return to.Take();
@@ -118,8 +122,15 @@ absl::StatusOr<SegmentIndex> ReadSegmentIndex(std::string_view bytes) {
   index.host = from.Text(kMostName);
   index.boot_id = from.Text(kMostName);
   for (std::uint64_t left = from.NumberUpTo(from.left()); left > 0 && from.ok(); --left) {
-    const std::uint64_t id = from.Whole();
-    index.communicators.emplace_back(id, from.Text(format::kLabelBytes));
+    IndexedCommunicator& one = index.communicators.emplace_back();
+    one.id = from.Whole();
+    one.parent = from.Whole();
+    one.parent_ordinal = from.Number();
+    one.label = from.Text(format::kLabelBytes);
+    one.rank = from.NumberAs<std::uint32_t>();
+    one.size = from.NumberAs<std::uint32_t>(reader::kMaxCommunicatorSize);
+    one.flags = from.NumberAs<std::uint32_t>();
+    one.color = from.Signed32();
   }
   std::uint64_t missing = header->end_slot - header->begin_slot - header->calls, next = header->begin_slot;
   for (std::uint64_t left = from.NumberUpTo(from.left()); left > 0 && from.ok(); --left) {

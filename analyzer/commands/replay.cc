@@ -1,0 +1,187 @@
+// `ncclwatch replay`: the recorded calls, run again.
+#include <absl/strings/str_split.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/commands/options.h"
+#include "analyzer/commands/table.h"
+#include "analyzer/console/print.h"
+#include "analyzer/console/units.h"
+#include "analyzer/jobs/diagnose.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/site_lines.h"
+#include "analyzer/replay/outcome.h"
+#include "analyzer/replay/program.h"
+#include "analyzer/segments/segment_file.h"
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "Run the recorded calls again.\n\n"
+    "On a model: a simulation of how NCCL and MPI block, with a model of what communication costs. It says whether the\n"
+    "job completes, where it stops, how long it takes, and what a diagnosis makes of it; also if something had been\n"
+    "otherwise: --delay, --slow, --drop. Between its calls each rank does for as long what it did then. A recording\n"
+    "from which calls are missing is refused.\n\n"
+    "Exit status: 0 it completed, 1 it stopped, 2 usage, 3 the recording cannot be used.";
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kNewestCalls = 16384;  // of a rank, that its image keeps: as a ring does
+
+struct Wish {
+  std::vector<std::string> words, delays, slower, dropped;
+  std::string on = "model", out;
+  bool no_gaps = false, json = false;
+};
+
+// "rank=3:2s": the rank, and what follows the colon.
+absl::StatusOr<std::pair<int, std::string>> OfRank(const std::string& option, const std::string& text) {
+  const std::size_t colon = text.find(':');
+  int rank = 0;
+  if (!text.starts_with("rank=") || colon == std::string::npos || !ParseNumber(text.substr(5, colon - 5), &rank))
+    return absl::InvalidArgumentError(fmt::format("{} takes rank=R:..., not '{}'", option, text));
+  return std::pair(rank, text.substr(colon + 1));
+}
+
+absl::StatusOr<WhatIf> WhatIfOf(const Wish& wish) {
+  WhatIf what_if;
+  what_if.no_gaps = wish.no_gaps;
+  for (const std::string& text : wish.delays) {
+    const auto of = OfRank("--delay", text);
+    if (!of.ok()) return of.status();
+    const auto delay = ParseDuration(of->second);
+    if (!delay) return absl::InvalidArgumentError(fmt::format("--delay takes a time like 2s, not '{}'", of->second));
+    what_if.delays[of->first] += absl::ToInt64Nanoseconds(*delay);
+  }
+  for (const std::string& text : wish.slower) {
+    const auto of = OfRank("--slow", text);
+    if (!of.ok()) return of.status();
+    double percent = 0;
+    if (!of->second.ends_with('%') || !absl::SimpleAtod(of->second.substr(0, of->second.size() - 1), &percent) || percent <= -100)
+      return absl::InvalidArgumentError(fmt::format("--slow takes a share like 20%, not '{}'", of->second));
+    what_if.slower[of->first] = percent / 100;
+  }
+  for (const std::string& text : wish.dropped) {
+    const auto of = OfRank("--drop", text);
+    if (!of.ok()) return of.status();
+    std::uint64_t call = 0;
+    if (!ParseNumber(of->second, &call))
+      return absl::InvalidArgumentError(fmt::format("--drop takes the number (seq) of a call, not '{}'", of->second));
+    what_if.dropped.insert({of->first, call});
+  }
+  return what_if;
+}
+
+double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+nlohmann::ordered_json StoppedJson(const std::vector<StoppedCall>& stopped) {
+  using Json = nlohmann::ordered_json;
+  Json all = Json::array();
+  for (const StoppedCall& one : stopped)
+    all.push_back({{"rank", one.rank},
+                   {"communicator", one.communicator ? Json(diagnosis::Hex16(one.communicator)) : Json(nullptr)},
+                   {"position", one.position == format::kNotMatched ? Json(nullptr) : Json(one.position)},
+                   {"op", functions::OpName(one.function)}});
+  return all;
+}
+
+// Reads like the run directory of a recorded job.
+absl::Status WriteOutcome(const Outcome& outcome, const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return absl::PermissionDeniedError(directory + ": " + error.message());
+  if (!SegmentFiles(directory).empty() || !BoxFiles(directory).empty())
+    return absl::AlreadyExistsError(directory + " holds a run already");
+  SegmentWriter file(directory + "/model" + format::kSegmentSuffix);
+  for (const reader::BoxImage& box : outcome.run.boxes)
+    if (const absl::Status written = file.Append(ToSegment(box, box.first_slot, box.head)); !written.ok()) return written;
+  return absl::OkStatus();
+}
+
+void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const diagnosis::Diagnosis& verdict, SiteLines* lines, double wall_s) {
+  Print("{}: {} calls of {} ranks in {} (recorded: {}), simulated at {:.3g} million calls a second\n",
+        outcome.completed ? "completed" : "stopped", outcome.calls, outcome.run.boxes.size(),
+        DurationText(absl::Nanoseconds(outcome.simulated_ns)), DurationText(absl::Nanoseconds(outcome.recorded_ns)),
+        static_cast<double>(outcome.calls) / wall_s / 1e6);
+  if (!program.not_modelled().empty()) {
+    std::string text;
+    for (const auto& [op, calls] : program.not_modelled()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", calls, op);
+    Print("not modelled, they take as long as they took: {}\n", text);
+  }
+  if (!program.threaded().empty())
+    Print("several threads of {} made calls: replayed as if one had made them all\n",
+          diagnosis::Ranks({program.threaded().begin(), program.threaded().end()}));
+  if (!verdict.healthy()) WriteOut("\n" + PrintableLines(diagnosis::ToText(lines->ForPeople(verdict))));
+}
+
+}  // namespace
+
+int Replay(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
+  Wish wish;
+  options.add_option("DIR|FILE", wish.words, "recordings, and black boxes whose rings have not wrapped")->type_name("");
+  options.add_option("--on", wish.on, "model: a simulation (the default)")->type_name("WHAT");
+  options.add_option("--delay", wish.delays, "the rank begins so much later: rank=3:2s")->type_name("rank=R:T")->allow_extra_args(false);
+  options.add_option("--slow", wish.slower, "what lies between the calls of the rank takes so much longer: rank=3:20%")
+      ->type_name("rank=R:P%")->allow_extra_args(false);
+  options.add_option("--drop", wish.dropped, "the rank leaves that call (seq) out: rank=5:1042")->type_name("rank=R:SEQ")->allow_extra_args(false);
+  options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
+  options.add_option("--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("RUNDIR");
+  options.add_flag("--json", wish.json, "print JSON");
+  if (const auto status = options.Read(arguments)) return *status;
+  if (wish.on != "model") return UsageError(self, "--on is model, not '" + wish.on + "'");
+  const auto what_if = WhatIfOf(wish);
+  if (!what_if.ok()) return UsageError(self, std::string(what_if.status().message()));
+
+  const auto paths = Locate(wish.words);
+  if (!paths.ok()) return Unreadable(self, paths.status());
+  const Recording recording = Recording::Open(*paths);
+  SayFailures(recording.run().failures);
+  if (!recording.run().failures.empty()) return kUnreadable;
+  const auto program = RecordedProgram::Make(recording, *what_if);
+  if (!program.ok()) return Unreadable(self, program.status());
+
+  const Clock::time_point began = Clock::now();
+  simulation::World world(**program);
+  world.Run();
+  const double wall_s = std::chrono::duration<double>(Clock::now() - began).count();
+  SayFailures((*program)->failures());
+  if (!(*program)->failures().empty()) return kUnreadable;
+  Outcome outcome = OutcomeOf(recording, **program, world, kNewestCalls);
+  if (!wish.out.empty())
+    if (const absl::Status written = WriteOutcome(outcome, wish.out); !written.ok()) return Unreadable(self, written);
+  SiteLines lines(outcome.run.boxes);
+  reader::RunImage run = outcome.run;
+  diagnosis::Diagnosis verdict = DiagnoseWith(std::move(run), outcome.observations);
+  lines.FillIn(&verdict);
+  if (wish.json) {
+    using Json = nlohmann::ordered_json;
+    Json not_modelled = Json::object();
+    for (const auto& [op, calls] : (*program)->not_modelled()) not_modelled[op] = calls;
+    PrintJson({{"schema", "ncclwatch.replay/1"},
+               {"on", wish.on},
+               {"ranks", outcome.run.boxes.size()},
+               {"calls", outcome.calls},
+               {"completed", outcome.completed},
+               {"stopped", StoppedJson(outcome.stopped)},
+               {"simulated_s", Seconds(outcome.simulated_ns)},
+               {"recorded_s", Seconds(outcome.recorded_ns)},
+               {"steps", Json::array()},
+               {"calls_per_s", static_cast<double>(outcome.calls) / wall_s},
+               {"wrong", 0},
+               {"not_modelled", not_modelled},
+               {"threaded", (*program)->threaded()},
+               {"run_directory", wish.out.empty() ? Json(nullptr) : Json(wish.out)},
+               {"findings", Json::parse(diagnosis::ToJson(verdict))["findings"]}});
+  } else {
+    PrintOutcome(outcome, **program, verdict, &lines, wall_s);
+  }
+  return outcome.completed ? kDone : kProblem;
+}
+
+}  // namespace ncclwatch::analyzer

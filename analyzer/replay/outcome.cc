@@ -1,0 +1,256 @@
+#include "analyzer/replay/outcome.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "watchdog/diagnosis/calls/mpi_message.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using reader::Call;
+using simulation::kNever;
+
+// A standstill is judged once it has lasted so long that nothing else can be thought.
+constexpr std::int64_t kStandstill_ns = 600 * simulation::kSecond;
+
+// One rank's image as of the end of the simulation.
+class RankImage {
+ public:
+  RankImage(const RecordedProgram& program, const simulation::RankHistory& history, int rank, std::size_t newest)
+      : program_(program), history_(history), rank_(rank), newest_(newest) {}
+
+  reader::BoxImage Make(Outcome* outcome) {
+    const ProcessRecording& process = *program_.process(rank_);
+    image_ = process.process();
+    real_ns_ = program_.began_ns() - image_.realtime_minus_monotonic_ns;
+    image_.path.clear();
+    image_.boot_id.clear();  // one clock for all
+    image_.leader_state = {};
+    image_.observations.clear();
+    image_.peers.clear();
+    ReadCalls(process, outcome);
+    SetCommunicators();
+    return std::move(image_);
+  }
+
+ private:
+  struct Counts {
+    std::uint64_t entered = 0, returned = 0, chain = 0, sends = 0, receives = 0, empties = 0;
+    std::size_t last = SIZE_MAX;  // in image_.calls
+    reader::LastCall last_call;
+  };
+
+  std::int64_t At(std::int64_t ns) const { return ns == kNever ? 0 : std::max<std::int64_t>(1, ns + real_ns_); }
+
+  void ReadCalls(const ProcessRecording& process, Outcome* outcome) {
+    PieceReader pieces(process);
+    std::vector<reader::Failure> ignored;  // they were said when the program was made
+    std::size_t record = 0;
+    for (Piece piece; pieces.Next(&piece, &ignored) && record < history_.records.size();) {
+      std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> ids;
+      for (const reader::Communicator& one : piece.communicators) ids[{one.index, one.generation}] = one.id;
+      for (Call& call : piece.calls) {
+        if (record == history_.records.size()) break;
+        const simulation::Record& simulated = history_.records[record++];
+        const auto id = ids.find({call.communicator, call.generation});
+        outcome->recorded_ns =
+            std::max(outcome->recorded_ns, std::max({call.entered_ns, call.returned_ns, call.completed_ns}) - real_ns_);
+        if (program_.dropped(process.rank(), call.slot)) continue;
+        ++outcome->calls;
+        Simulate(simulated, id == ids.end() ? 0 : id->second, &call, outcome);
+        image_.calls.push_back(call);
+      }
+      const std::uint64_t end = image_.calls.empty() ? 0 : image_.calls.back().slot + 1;
+      for (reader::CallParts& parts : piece.parts)
+        if (parts.call.slot < end && !program_.dropped(process.rank(), parts.call.slot))
+          image_.parts.push_back(std::move(parts));
+      if (image_.calls.size() > 2 * newest_) Trim();
+    }
+    image_.head = history_.records.size();
+    Trim();
+  }
+
+  void Trim() {
+    if (image_.calls.size() > newest_)
+      image_.calls.erase(image_.calls.begin(), image_.calls.end() - static_cast<std::ptrdiff_t>(newest_));
+    const std::uint64_t first = image_.calls.empty() ? 0 : image_.calls.front().slot;
+    image_.first_slot = first;
+    std::erase_if(image_.parts, [&](const reader::CallParts& parts) { return parts.call.slot < first; });
+  }
+
+  void Simulate(const simulation::Record& simulated, std::uint64_t id, Call* call, Outcome* outcome) {
+    call->entered_ns = At(simulated.entered);
+    const bool returned = simulated.returned != kNever;
+    call->returned_ns = At(simulated.returned);
+    if (!returned) call->result = format::kNoResult;
+    if (returned && call->result == format::kNoResult) call->result = 0;
+    const bool request = (call->flags & format::kRequest) != 0;
+    if (functions::IsMpi(call->function) && request)
+      call->completed_ns = simulated.completed == kNever ? 0 : At(simulated.completed);
+    bool ends = returned;
+    if (simulated.ticket >= 0 && simulated.comm >= 0) {
+      call->ticket = static_cast<std::uint64_t>(simulated.ticket);
+      const auto& tickets = history_.comms[static_cast<std::size_t>(simulated.comm)].tickets;
+      ends = ends && tickets[static_cast<std::size_t>(simulated.ticket)] != kNever;
+    } else {
+      call->flags &= ~static_cast<std::uint32_t>(format::kMarked);
+    }
+    call->flags &= ~static_cast<std::uint32_t>(format::kStartMarked);
+    const bool collective = functions::IsCollective(call->function);
+    if (collective && simulated.comm >= 0 && call->communicator != format::kNoCommunicator) {
+      call->position = simulated.position;
+      call->chain = simulated.chain;
+    }
+    // A receive that no message meets now has none, whatever it met in the recording.
+    const bool over = request ? simulated.completed != kNever : returned;
+    if (diagnosis::IsReceive(*call) && !over) call->position = format::kNotMatched;
+    Count(*call, over);
+    if (!ends) outcome->stopped.push_back({program_.process(rank_)->rank(), id, call->position, call->function});
+  }
+
+  void Count(const Call& call, bool over) {
+    if (call.communicator == format::kNoCommunicator) return;
+    Counts& counts = counts_[{call.communicator, call.generation}];
+    if (functions::IsMessage(call.function)) {
+      const bool sends = call.function == functions::Function::ncclSend || diagnosis::IsSend(call);
+      if (!sends && functions::IsMpi(call.function) && !over) return;
+      ++(sends ? counts.sends : counts.receives);
+      if (call.root < 0) return;
+      auto& peer = peers_[{call.communicator, call.generation, static_cast<std::uint32_t>(call.root)}];
+      ++(sends ? peer.first : peer.second);
+    } else if (functions::IsCollective(call.function)) {
+      if ((call.flags & format::kEmpty) != 0) {
+        ++counts.empties;
+        return;
+      }
+      counts.entered = call.position + 1;
+      counts.chain = call.chain;
+      if (call.returned_ns != 0) ++counts.returned;
+      counts.last_call = {call.slot, call.count, call.entered_ns, call.function, call.root, call.dtype, call.reduction, call.flags};
+    }
+  }
+
+  void SetCommunicators() {
+    std::vector<reader::Communicator> kept;
+    for (reader::Communicator& one : image_.communicators) {
+      const int comm = program_.comm_of(one.id);
+      const auto local = std::find_if(history_.comms.begin(), history_.comms.end(),
+                                      [&](const simulation::LocalComm& each) { return each.comm == comm; });
+      if (comm < 0 || local == history_.comms.end()) continue;  // the replay did not come so far
+      const Counts& counts = counts_[{one.index, one.generation}];
+      one.entered = counts.entered;
+      one.returned = counts.returned;
+      one.chain = counts.chain;
+      one.sends = counts.sends;
+      one.receives = counts.receives;
+      one.empties = counts.empties;
+      one.last = counts.last_call;
+      one.created_ns = At(local->created);
+      one.state = local->destroyed != kNever ? format::CommunicatorState::kDestroyed
+                  : local->ready != kNever   ? format::CommunicatorState::kReady
+                                             : format::CommunicatorState::kInitializing;
+      one.aborted_ns = 0;
+      one.marks = {};
+      one.starts = {};
+      one.tickets = local->tickets.size();
+      for (std::size_t ticket = 0; ticket < local->tickets.size(); ++ticket)
+        if (local->tickets[ticket] != kNever) one.marks[ticket % format::kMarks] = ticket + 1;
+      kept.push_back(std::move(one));
+    }
+    image_.communicators = std::move(kept);
+    for (const auto& [key, counts] : peers_)
+      image_.peers.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), counts.first, counts.second});
+  }
+
+  const RecordedProgram& program_;
+  const simulation::RankHistory& history_;
+  const int rank_;
+  const std::size_t newest_;
+  std::int64_t real_ns_ = 0;  // CLOCK_MONOTONIC of instant 0
+  reader::BoxImage image_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Counts> counts_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> peers_;
+};
+
+bool SameProcess(const reader::Observation& seen, const reader::BoxImage& box) {
+  return seen.pid == box.pid && seen.start_time == box.start_time;
+}
+
+// What the recording's verdict rests on beside the calls: what had become of processes by then. Of a recording without a
+// verdict nothing: its processes ended because their work was done.
+class Fates {
+ public:
+  explicit Fates(const Recording& recording) {
+    for (const reader::BoxImage& box : recording.run().boxes)
+      if (box.leader_state.verdict_at_ns != 0)
+        verdict_ns_ = std::max(verdict_ns_, box.leader_state.verdict_at_ns + box.realtime_minus_monotonic_ns);
+    for (const reader::BoxImage& box : recording.run().boxes)
+      for (const reader::Observation& seen : box.observations)
+        if (seen.what != format::Observed::kNothing && seen.at_ns + box.realtime_minus_monotonic_ns <= verdict_ns_)
+          seen_.push_back(seen);
+  }
+  bool verdict() const { return verdict_ns_ != 0; }
+  const std::vector<reader::Observation>& seen() const { return seen_; }
+
+  // It had left the others behind, or stood still.
+  bool Leaves(const reader::BoxImage& box) const {
+    const bool ended = box.last_words.written && box.last_words.at_ns + box.realtime_minus_monotonic_ns <= verdict_ns_;
+    return ended || std::any_of(seen_.begin(), seen_.end(), [&](const auto& seen) { return SameProcess(seen, box); });
+  }
+
+ private:
+  std::int64_t verdict_ns_ = 0;  // CLOCK_REALTIME; 0: none
+  std::vector<reader::Observation> seen_;
+};
+
+// A rank whose list is done waits for the others.
+void SetLife(bool leaves, std::int64_t now, reader::BoxImage* image) {
+  if (!leaves) {
+    image->state = format::ProcessState::kRunning;
+    image->last_words = {};
+    image->words = {};
+    image->heartbeat_ns = now;
+    return;
+  }
+  std::int64_t last = now;
+  if (!image->calls.empty()) last = std::max(image->calls.back().entered_ns, image->calls.back().returned_ns);
+  image->heartbeat_ns = image->last_words.at_ns = last + simulation::kMilli;
+}
+
+}  // namespace
+
+Outcome OutcomeOf(const Recording& recording, const RecordedProgram& program, const simulation::World& world,
+                  std::size_t newest_calls) {
+  Outcome outcome;
+  outcome.simulated_ns = world.ended();
+  outcome.completed = true;
+  std::vector<int> of;
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    if (!program.process(rank)) continue;
+    outcome.run.boxes.push_back(RankImage(program, world.rank(rank), rank, newest_calls).Make(&outcome));
+    outcome.completed = outcome.completed && world.rank(rank).done;
+    of.push_back(rank);
+  }
+  outcome.completed = outcome.completed && outcome.stopped.empty();
+  const std::int64_t wait = outcome.completed ? simulation::kMilli : kStandstill_ns;
+  const Fates fates(recording);
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    reader::BoxImage& image = outcome.run.boxes[i];
+    const std::int64_t now = program.began_ns() - image.realtime_minus_monotonic_ns + outcome.simulated_ns + wait;
+    SetLife(world.rank(of[i]).done && fates.Leaves(image), now, &image);
+  }
+  // After all that the process does in the simulation.
+  for (reader::Observation seen : fates.seen())
+    for (const reader::BoxImage& image : outcome.run.boxes) {
+      if (!SameProcess(seen, image)) continue;
+      seen.place = 0;
+      seen.at_ns = image.heartbeat_ns + simulation::kMilli;
+      outcome.observations.push_back(seen);
+    }
+  return outcome;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,123 @@
+#include "analyzer/replay/program.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "analyzer/replay/translate.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr std::size_t kMostNamed = 4;  // ranks in a message
+
+absl::Status Missing(const std::vector<const ProcessRecording*>& incomplete) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(incomplete.size(), kMostNamed); ++i)
+    text += fmt::format("{}rank {} lacks {} calls ({})", i == 0 ? "" : "; ", incomplete[i]->rank(),
+                        incomplete[i]->lost_calls(), LostText(incomplete[i]->lost()));
+  if (incomplete.size() > kMostNamed) text += fmt::format("; and {} more ranks", incomplete.size() - kMostNamed);
+  return absl::DataLossError("cannot be replayed, since calls are missing: " + text);
+}
+
+std::int64_t BeganNs(const ProcessRecording& process) {
+  if (!process.segments().empty()) return process.segments().front().place->index.header.first_ns;
+  const reader::BoxImage& box = process.process();
+  return process.first_entered_ns() + box.realtime_minus_monotonic_ns;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RecordedProgram>> RecordedProgram::Make(const Recording& recording, WhatIf what_if) {
+  std::unique_ptr<RecordedProgram> made(new RecordedProgram(std::move(what_if)));
+  if (const absl::Status added = made->AddProcesses(recording); !added.ok()) return added;
+  made->AddCommunicators(recording);
+  made->jitter = 0;
+  made->costs = &made->costs_;
+  return made;
+}
+
+absl::Status RecordedProgram::AddProcesses(const Recording& recording) {
+  std::vector<const ProcessRecording*> all, incomplete;
+  for (const ProcessRecording& process : recording.processes()) {
+    if (process.end_slot() == 0) continue;
+    all.push_back(&process);
+    if (process.lost_calls() != 0) incomplete.push_back(&process);
+  }
+  if (all.empty()) return absl::NotFoundError("no recorded call");
+  if (!incomplete.empty()) return Missing(incomplete);
+  std::stable_sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
+  absl::flat_hash_map<std::string, int> hosts;
+  began_ns_ = INT64_MAX;
+  for (const ProcessRecording* process : all) {
+    stood_still_ = stood_still_ || process->process().leader_state.verdict_at_ns != 0;
+    began_ns_ = std::min(began_ns_, BeganNs(*process));
+    nodes_.push_back(hosts.emplace(process->process().host, static_cast<int>(hosts.size())).first->second);
+    Source& source = sources_.emplace_back();
+    source.process = process;
+    source.pieces = std::make_unique<PieceReader>(*process);
+    sections_ = std::max(sections_, static_cast<int>(process->segments().size()) + 1);
+  }
+  ranks = static_cast<int>(sources_.size());
+  return absl::OkStatus();
+}
+
+// Members that no process of the recording is get a rank of their own, which does nothing.
+void RecordedProgram::AddCommunicators(const Recording&) {
+  has_.resize(sources_.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const ProcessRecording* const process = sources_[static_cast<std::size_t>(rank)].process;
+    if (!process) continue;
+    for (const IndexedCommunicator& one : process->communicators()) {
+      const auto [found, made] = comm_of_.emplace(one.id, static_cast<int>(comms.size()));
+      if (made) {
+        simulation::Comm& comm = comms.emplace_back();
+        comm.members.assign(one.size, -1);
+        comm.label = one.label;
+        comm.ordinal = one.parent_ordinal;
+        comm.color = one.color;
+        comm_ids_.push_back(one.id);
+        children_[{one.parent, one.parent_ordinal}].push_back(one.id);
+      }
+      std::vector<int>& members = comms[static_cast<std::size_t>(found->second)].members;
+      if ((one.flags & format::kCommMpi) != 0) has_[static_cast<std::size_t>(rank)].push_back(found->second);
+      if (one.rank < members.size() && (one.flags & format::kCommRankUnknown) == 0) members[one.rank] = rank;
+    }
+  }
+  for (simulation::Comm& comm : comms)
+    for (int& member : comm.members) {
+      if (member >= 0) continue;
+      member = ranks++;
+      sources_.emplace_back();
+      nodes_.push_back(-1);
+      has_.emplace_back();
+    }
+}
+
+int RecordedProgram::comm_of(std::uint64_t id) const {
+  const auto found = comm_of_.find(id);
+  return found == comm_of_.end() ? -1 : found->second;
+}
+
+std::int64_t RecordedProgram::Begins(int rank) const {
+  const Source& source = sources_[static_cast<std::size_t>(rank)];
+  if (!source.process) return 0;
+  const std::int64_t began = what_if_.no_gaps ? 0 : BeganNs(*source.process) - began_ns_;
+  const auto delay = what_if_.delays.find(source.process->rank());
+  return began + (delay == what_if_.delays.end() ? 0 : delay->second);
+}
+
+simulation::Ops RecordedProgram::Section(int rank, int section) const {
+  Source& source = sources_[static_cast<std::size_t>(rank)];
+  simulation::Ops ops;
+  Piece piece;
+  if (!source.process) {
+    // It is never there; the others may wait for it.
+    if (section == 0) ops.push_back({.what = simulation::Do::kHang});
+    return ops;
+  }
+  if (source.pieces->Next(&piece, &failures_)) CallTranslator(*this, rank, piece).Translate(&ops);
+  return ops;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,87 @@
+// A recording as the simulation takes it: what each rank called, in order, with the time that its host spent between.
+//
+// Each recorded call becomes exactly one record of the rank's history, so that the n-th record is the n-th call.
+#pragma once
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/status/statusor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "analyzer/recording/recording.h"
+#include "simulation/workload.h"
+
+namespace ncclwatch::analyzer {
+
+// What is to be otherwise than it was.
+struct WhatIf {
+  std::map<int, std::int64_t> delays;              // rank: it begins so many ns later
+  std::map<int, double> slower;                    // rank: what lies between its calls takes this share longer
+  std::set<std::pair<int, std::uint64_t>> dropped;  // rank and number of a call that it does not make
+  bool no_gaps = false;                            // nothing lies between calls
+};
+
+class RecordedProgram : public simulation::Workload {
+ public:
+  // The recording outlives it. An error: it cannot be replayed, and why.
+  static absl::StatusOr<std::unique_ptr<RecordedProgram>> Make(const Recording& recording, WhatIf what_if);
+
+  int sections() const override { return sections_; }
+  simulation::Ops Section(int rank, int section) const override;
+  std::int64_t Begins(int rank) const override;
+  std::vector<int> Has(int rank) const override { return has_[static_cast<std::size_t>(rank)]; }
+  int node_of(int rank) const override { return nodes_[static_cast<std::size_t>(rank)]; }
+
+  // Null: of this rank there is no recording, so it does nothing.
+  const ProcessRecording* process(int rank) const { return sources_[static_cast<std::size_t>(rank)].process; }
+  std::int64_t began_ns() const { return began_ns_; }  // CLOCK_REALTIME of the instant 0 of the simulation
+  bool dropped(int rank, std::uint64_t slot) const { return what_if_.dropped.contains({rank, slot}); }
+  int comm_of(std::uint64_t id) const;  // -1: none
+  const std::vector<std::uint64_t>& comm_ids() const { return comm_ids_; }
+  // What the model does not know of, by operation: such calls take as long as they took.
+  const std::map<std::string, std::uint64_t>& not_modelled() const { return not_modelled_; }
+  // Job ranks whose calls came from several threads; they are replayed as if one thread had made them.
+  const std::set<int>& threaded() const { return threaded_; }
+  const std::vector<reader::Failure>& failures() const { return failures_; }
+
+ private:
+  friend class CallTranslator;
+  struct Source {
+    const ProcessRecording* process = nullptr;
+    std::unique_ptr<PieceReader> pieces;
+    std::int64_t before_ns = 0;  // when the call before had ended
+    std::uint64_t calls = 0;     // translated so far
+    std::uint32_t thread = 0;    // that made the first of them
+    int group_depth = 0;
+    absl::flat_hash_map<std::uint64_t, std::uint8_t> streams;
+    absl::flat_hash_map<std::uint64_t, std::vector<std::uint64_t>> awaited;  // by the slot of the call that waits
+    std::int64_t exchange = -1;  // the first half of an MPI_Sendrecv
+  };
+
+  explicit RecordedProgram(WhatIf what_if) : what_if_(std::move(what_if)) {}
+  absl::Status AddProcesses(const Recording& recording);
+  void AddCommunicators(const Recording& recording);
+
+  const WhatIf what_if_;
+  bool stood_still_ = false;  // the recording has a verdict: what its GPUs had not finished by then never ends
+  int sections_ = 0;
+  std::int64_t began_ns_ = 0;
+  std::vector<int> nodes_;
+  std::vector<std::vector<int>> has_;  // communicators of MPI, by rank
+  std::vector<std::uint64_t> comm_ids_;
+  absl::flat_hash_map<std::uint64_t, int> comm_of_;
+  absl::flat_hash_map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>> children_;  // parent, ordinal
+  simulation::Costs costs_;
+  mutable std::vector<Source> sources_;
+  mutable std::map<std::string, std::uint64_t> not_modelled_;
+  mutable std::set<int> threaded_;
+  mutable std::vector<reader::Failure> failures_;
+};
+
+}  // namespace ncclwatch::analyzer

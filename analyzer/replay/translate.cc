@@ -1,0 +1,250 @@
+#include "analyzer/replay/translate.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ncclwatch/functions/pattern.h"
+#include "watchdog/diagnosis/calls/mpi_message.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using functions::Family;
+using functions::Function;
+using reader::Call;
+using simulation::Do;
+using simulation::Op;
+
+bool IsPersistentInit(Function function) { return functions::FullName(function).find("_init") != std::string_view::npos; }
+
+bool IsExchange(Function function) {
+  return functions::FullName(function).find("endrecv") != std::string_view::npos;
+}
+
+std::int64_t InsideNs(const Call& call) {
+  return call.returned_ns == 0 ? 0 : std::max<std::int64_t>(0, call.returned_ns - call.entered_ns);
+}
+
+// Of MPI: it was refused for its arguments, and nobody else met it.
+bool WasRefused(const Call& call) {
+  return call.returned_ns != 0 && call.result != 0 && (call.flags & format::kTookPart) == 0;
+}
+
+// Nothing of it can be told from a local call: the members alone make it, or ranks of other jobs take part.
+bool MadeByMembersAlone(Function function) {
+  switch (functions::WithSmallCounts(function)) {
+    case Function::MPI_Comm_create_group:
+    case Function::MPI_Intercomm_create:
+    case Function::MPI_Comm_spawn:
+    case Function::MPI_Comm_spawn_multiple:
+    case Function::MPI_Comm_accept:
+    case Function::MPI_Comm_connect:
+    case Function::MPI_Comm_join: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+CallTranslator::CallTranslator(const RecordedProgram& program, int rank, const Piece& piece)
+    : program_(program), source_(program.sources_[static_cast<std::size_t>(rank)]), rank_(rank), piece_(piece) {
+  for (const reader::Communicator& one : piece.communicators) comms_[{one.index, one.generation}] = program.comm_of(one.id);
+}
+
+void CallTranslator::Translate(simulation::Ops* ops) {
+  ops_ = ops;
+  for (const Call& call : piece_.calls) {
+    Gap(call);
+    if (source_.calls == 0) source_.thread = call.thread;
+    if (call.thread != source_.thread) program_.threaded_.insert(source_.process->rank());
+    if (program_.dropped(source_.process->rank(), call.slot))
+      ops_->push_back({.what = Do::kEnter, .function = call.function});
+    else
+      Add(call);
+    source_.before_ns = std::max(source_.before_ns, call.returned_ns == 0 ? call.entered_ns : call.returned_ns);
+    ++source_.calls;
+  }
+}
+
+// What its host did between the calls. Of several threads: as if one had made all calls.
+void CallTranslator::Gap(const Call& call) {
+  if (source_.calls == 0 || program_.what_if_.no_gaps) return;
+  double ns = static_cast<double>(std::max<std::int64_t>(0, call.entered_ns - source_.before_ns));
+  const auto slower = program_.what_if_.slower.find(source_.process->rank());
+  if (slower != program_.what_if_.slower.end()) ns *= 1 + slower->second;
+  if (ns > 0) ops_->push_back({.what = Do::kWork, .ns = static_cast<std::int64_t>(ns)});
+}
+
+int CallTranslator::CommOf(const Call& call) const {
+  const auto found = comms_.find({call.communicator, call.generation});
+  return found == comms_.end() ? -1 : found->second;
+}
+
+Op CallTranslator::OpOf(const Call& call, Do what) {
+  Op op;
+  op.what = what;
+  op.function = call.function;
+  op.comm = CommOf(call);
+  op.count = call.count;
+  op.dtype = call.dtype;
+  op.reduction = call.reduction;
+  op.root = call.root;
+  op.tag = call.tag;
+  op.signature = call.signature;
+  op.bytes = call.bytes;
+  return op;
+}
+
+void CallTranslator::Add(const Call& call) {
+  const functions::FunctionInfo* const info = functions::Find(call.function);
+  if (!info) return AsRecorded(call, false);
+  functions::IsMpi(call.function) ? AddMpi(call, *info) : AddNccl(call, *info);
+}
+
+// A call of which nothing else is known never ends if it did not.
+void CallTranslator::AsRecorded(const Call& call, bool modelled) {
+  const bool polls = functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0;
+  Op op = OpOf(call, Do::kEnter);
+  op.ns = polls ? std::max<std::int64_t>(0, call.completed_ns - call.entered_ns) : InsideNs(call);
+  ops_->push_back(op);
+  if (call.returned_ns == 0 && !polls) Put(Do::kForever, 0);
+  if (!modelled) ++program_.not_modelled_[std::string(functions::OpName(call.function))];
+}
+
+// ---- NCCL -----------------------------------------------------------------------------------------------------------
+
+void CallTranslator::AddNccl(const Call& call, const functions::FunctionInfo& info) {
+  switch (info.family) {
+    case Family::kGroup: return AddGroup(call);
+    case Family::kCreation: return AddCreation(call);
+    case Family::kLifecycle:
+      if (call.function != Function::ncclCommDestroy || CommOf(call) < 0) return AsRecorded(call, true);
+      return ops_->push_back(OpOf(call, Do::kDestroy));
+    case Family::kCollective:
+    case Family::kRooted:
+    case Family::kPointToPoint: break;
+    case Family::kOneSided: return AsRecorded(call, false);
+    default: return AsRecorded(call, true);
+  }
+  Op op = OpOf(call, Do::kCall);
+  if (op.comm < 0 || (call.flags & format::kCaptured) != 0) return AsRecorded(call, false);
+  op.stream = source_.streams
+                  .emplace(call.stream, static_cast<std::uint8_t>(source_.streams.size() % simulation::kStreams))
+                  .first->second;
+  op.stalls = program_.stood_still_ && NeverFinished(call);
+  op.ns = source_.group_depth > 0 ? simulation::kMicro : std::max<std::int64_t>(1, InsideNs(call));
+  op.result = call.returned_ns != 0 && !reader::Taken(call.function, call.result) ? call.result : 0;
+  ops_->push_back(op);
+}
+
+// Whatever holds its GPU up is not in the recording, but that it is held up is.
+bool CallTranslator::NeverFinished(const Call& call) const {
+  if ((call.flags & format::kMarked) == 0) return false;
+  for (const reader::Communicator& one : piece_.communicators)
+    if (one.index == call.communicator && one.generation == call.generation) return !one.Finished(call.ticket);
+  return false;
+}
+
+// The outermost group alone decides when its calls are launched.
+void CallTranslator::AddGroup(const Call& call) {
+  const bool starts = call.function == Function::ncclGroupStart, ends = call.function == Function::ncclGroupEnd;
+  if (starts && source_.group_depth++ == 0) return ops_->push_back(OpOf(call, Do::kGroupStart));
+  if (ends && source_.group_depth > 0 && --source_.group_depth == 0) {
+    Op op = OpOf(call, Do::kGroupEnd);
+    op.ns = std::max<std::int64_t>(1, InsideNs(call));
+    op.result = call.returned_ns != 0 && !reader::Taken(call.function, call.result) ? call.result : 0;
+    return ops_->push_back(op);
+  }
+  AsRecorded(call, true);
+}
+
+void CallTranslator::AddCreation(const Call& call) {
+  if (call.returned_ns != 0 && !reader::Taken(call.function, call.result)) return AsRecorded(call, true);
+  Op op = OpOf(call, Do::kInit);
+  if (call.function == Function::ncclCommSplit) {
+    op.what = Do::kSplit;
+    op.root = op.comm;
+    op.comm = -1;
+  }
+  if (op.comm < 0 && op.what != Do::kSplit) return AsRecorded(call, false);
+  for (const reader::Communicator& one : piece_.communicators) {
+    const bool made = op.what == Do::kInit && one.index == call.communicator && one.generation == call.generation;
+    if (made && one.size != program_.comms[static_cast<std::size_t>(op.comm)].members.size()) op.claimed_size = one.size;
+  }
+  if (op.what == Do::kSplit) {
+    if (op.root < 0) return AsRecorded(call, false);
+    const auto children = program_.children_.find({program_.comm_ids_[static_cast<std::size_t>(op.root)], call.position});
+    if (children != program_.children_.end())
+      for (const std::uint64_t id : children->second) {
+        const int child = program_.comm_of(id);
+        if (program_.comms[static_cast<std::size_t>(child)].RankOf(rank_) >= 0) op.comm = child;
+      }
+  }
+  ops_->push_back(op);
+}
+
+// ---- MPI ------------------------------------------------------------------------------------------------------------
+
+void CallTranslator::AddMpi(const Call& call, const functions::FunctionInfo& info) {
+  const bool message = info.family == Family::kPointToPoint;
+  const bool collective = info.family == Family::kCollective || info.family == Family::kRooted;
+  const bool only_prepares = IsPersistentInit(call.function) && (call.flags & format::kRequest) == 0;
+  if (message || collective) {
+    const bool nothing = (call.flags & (format::kNoPartner | format::kCancelled)) != 0;
+    if (only_prepares || nothing || WasRefused(call)) {
+      AsRecorded(call, true);
+      // The other half of an MPI_Sendrecv: it goes nowhere, but the first one does.
+      if (message && call.group != 0 && call.group <= call.slot) EndExchange();
+      return;
+    }
+    if (CommOf(call) < 0) return AsRecorded(call, false);
+    return AddCommunication(call, message);
+  }
+  if (info.family == Family::kCompletion) return AddCompletion(call);
+  const bool makes = info.family == Family::kCreation && !MadeByMembersAlone(call.function);
+  if (makes && CommOf(call) >= 0 && !WasRefused(call)) return ops_->push_back(OpOf(call, Do::kMeet));
+  const bool local = info.family != Family::kWindow && info.family != Family::kFile && info.family != Family::kProbe;
+  AsRecorded(call, local);
+}
+
+void CallTranslator::AddCommunication(const Call& call, bool message) {
+  const std::uint64_t record = source_.calls;
+  Op op = OpOf(call, Do::kBegin);
+  op.sends = message && diagnosis::IsSend(call);
+  op.synchronous = (call.flags & format::kSynchronous) != 0 && (call.flags & format::kMadeSynchronous) == 0;
+  op.buffered = (call.flags & format::kBuffered) != 0;
+  ops_->push_back(op);
+  if ((call.flags & format::kRequest) != 0) {
+    Put(Do::kLeave, record);
+    if (call.waiter != 0 && (call.flags & format::kForgotten) == 0) source_.awaited[call.waiter - 1].push_back(record);
+    return;
+  }
+  const bool first_half = message && IsExchange(call.function) && op.sends;
+  if (first_half) {
+    source_.exchange = static_cast<std::int64_t>(record);
+    return;
+  }
+  EndExchange();
+  Put(Do::kAwait, record);
+  Put(Do::kLeave, record);
+}
+
+// The first half of an MPI_Sendrecv, if there is one: both are under way by now.
+void CallTranslator::EndExchange() {
+  const std::int64_t first = std::exchange(source_.exchange, -1);
+  if (first < 0) return;
+  Put(Do::kAwait, static_cast<std::uint64_t>(first));
+  Put(Do::kLeave, static_cast<std::uint64_t>(first));
+}
+
+// A wait, or a test that has found something: for the requests that say so.
+void CallTranslator::AddCompletion(const Call& call) {
+  const auto awaited = source_.awaited.find(call.slot);
+  if (awaited == source_.awaited.end()) return AsRecorded(call, true);
+  ops_->push_back({.what = Do::kEnter, .comm = -1, .function = call.function, .count = call.count});
+  for (const std::uint64_t record : awaited->second) Put(Do::kAwait, record);
+  Put(Do::kLeave, source_.calls);
+  source_.awaited.erase(awaited);
+}
+
+}  // namespace ncclwatch::analyzer
