@@ -180,8 +180,7 @@ void World::ArriveCollective(int k, const Task& task) {
   while (task.number - first_instance_[comm] >= instances.size()) instances.emplace_back();
   Instance& instance = instances[task.number - first_instance_[comm]];
   if (instance.arrivals.empty()) instance.first = task.op;
-  if (!functions::IsMpi(task.op.function))
-    instance.differs = instance.differs || Key(task.op) != Key(instance.first);
+  if (!functions::IsMpi(task.op.function)) instance.differs = instance.differs || Key(task.op) != Key(instance.first);
   instance.stalls = instance.stalls || task.op.stalls;
   instance.ready = std::max(instance.ready, kernel.ready);
   instance.arrivals.push_back({k, kernel.rank, BytesOf(task.op), false, kernel.ready});

@@ -20,10 +20,10 @@ std::uint64_t ShapeOf(const Op& op) {
 
 // Who waits for whom in a collective of MPI. Data that fit into buffers let those go on who only give.
 enum class Waits {
-  kAll,       // for everybody
-  kForRoot,   // those that are not the root: for the root
+  kAll,        // for everybody
+  kForRoot,    // those that are not the root: for the root
   kRootWaits,  // the root for everybody
-  kForLower,  // for those of lower rank
+  kForLower,   // for those of lower rank
 };
 
 Waits WaitsOf(Pattern pattern) {
@@ -48,8 +48,7 @@ std::int64_t World::CollectiveNs(const Op& op, int ranks) const {
   const double n = std::max(ranks, 1), steps = std::bit_width(static_cast<unsigned>(std::max(ranks - 1, 0)));
   const double step_ns = mpi ? costs.latency_ns + 2 * costs.overhead_ns : costs.gpu_latency_ns;
   const double byte_ns = mpi ? costs.byte_ns : costs.gpu_byte_ns;
-  const auto bytes =
-      static_cast<double>(mpi ? op.bytes : op.count * functions::DatatypeBytes(op.dtype));
+  const auto bytes = static_cast<double>(mpi ? op.bytes : op.count * functions::DatatypeBytes(op.dtype));
   const Pattern pattern = mpi ? functions::PatternOfMpi(op.function) : functions::PatternOfNccl(op.function);
   double passes = 1;
   switch (pattern) {

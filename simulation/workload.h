@@ -78,7 +78,7 @@ struct Costs {
   double latency_ns = 1'000;
   double overhead_ns = 300;
   double byte_ns = 0.1;
-  std::uint64_t eager = 4096;  // sends up to so many bytes end before they are received
+  std::uint64_t eager = 4096;     // sends up to so many bytes end before they are received
   double gpu_latency_ns = 8'000;  // of NCCL: of each step of a ring or tree
   double gpu_byte_ns = 0.01;
 };
@@ -120,12 +120,12 @@ class Workload {
 
   int ranks = 0;
   int per_node = 8;
-  std::uint64_t seed = 1;   // of all that is left to chance
-  std::vector<Comm> comms;  // [0] is the world
+  std::uint64_t seed = 1;        // of all that is left to chance
+  std::vector<Comm> comms;       // [0] is the world
   const Costs* costs = nullptr;  // null: left to chance
-  std::uint64_t eager = 0;  // sends up to so many bytes end before they are received
-  double jitter = 0.1;      // of what takes time, at most this share
-  double pause = 0;         // chance of a pause of the host before an operation, and how long at most
+  std::uint64_t eager = 0;       // sends up to so many bytes end before they are received
+  double jitter = 0.1;           // of what takes time, at most this share
+  double pause = 0;              // chance of a pause of the host before an operation, and how long at most
   std::int64_t longest_pause = 0;
   // What calls that differ do. NCCL compares nothing: all hang, all end with wrong data, or those that move less end.
   enum class Differ { kHang, kPass, kLessEnds } differ = Differ::kHang;

@@ -178,8 +178,8 @@ void World::EnterCollective(LocalComm* comm, const Op& op, Record* record) {
     return;
   }
   const bool refused = op.result == 4 || op.result == 5;
-  record->chain =
-      format::Chain(comm->chain, format::Fingerprint(op.function, op.count, op.dtype, op.reduction, op.root, op.signature));
+  record->chain = format::Chain(
+      comm->chain, format::Fingerprint(op.function, op.count, op.dtype, op.reduction, op.root, op.signature));
   if (refused) return;
   comm->chain = record->chain;
   ++comm->entered;

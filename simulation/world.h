@@ -118,7 +118,7 @@ class World {
     int created = -1;                                 // index into comms
     Tail streams[kStreams];
     std::unordered_map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> peers;  // sends and receives
-    std::unordered_map<std::size_t, Tail> begun;  // of MPI, by record: what nobody has waited for yet
+    std::unordered_map<std::size_t, Tail> begun;      // of MPI, by record: what nobody has waited for yet
     std::unordered_map<int, std::uint64_t> meetings;  // by communicator
   };
   struct Task {
@@ -217,7 +217,7 @@ class World {
   std::vector<RankState> ranks_;
   std::vector<char> spans_nodes_;  // by communicator
   std::vector<std::deque<Instance>> instances_;
-  std::vector<std::uint64_t> first_instance_;  // ended ones are forgotten
+  std::vector<std::uint64_t> first_instance_;      // ended ones are forgotten
   std::unordered_map<std::uint64_t, Pair> pairs_;  // of MPI by the tag too
   std::map<std::pair<int, std::uint64_t>, Meeting> meetings_;
   std::vector<Kernel> kernels_;

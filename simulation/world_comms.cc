@@ -45,8 +45,10 @@ void World::Meet(std::pair<int, std::uint64_t> key, int r, int needed, bool brok
   if (static_cast<int>(meeting.ranks.size()) < needed || meeting.broken) return;
   for (const int other : meeting.ranks)
     if (meeting.last > Of(other).host_stop) return;  // it died, or froze, before the last one came
-  const std::int64_t made = meeting.last + (workload_.costs ? 0 : chance_.Between(20 * kMilli, 80 * kMilli, 0x3ee7, key.second,
-                                                           static_cast<std::uint64_t>(key.first)));
+  const std::int64_t made =
+      meeting.last + (workload_.costs ? 0
+                                      : chance_.Between(20 * kMilli, 80 * kMilli, 0x3ee7, key.second,
+                                                        static_cast<std::uint64_t>(key.first)));
   for (const int other : meeting.ranks) {
     RankState& rank = Of(other);
     const std::int64_t at = made + Roll(other, kMilli);

@@ -24,7 +24,8 @@ namespace {
 
 constexpr char kDescription[] =
     "Run the recorded calls again.\n\n"
-    "On a model: a simulation of how NCCL and MPI block, with a model of what communication costs. It says whether the\n"
+    "On a model: a simulation of how NCCL and MPI block, with a model of what communication costs. It says whether "
+    "the\n"
     "job completes, where it stops, how long it takes, and what a diagnosis makes of it; also if something had been\n"
     "otherwise: --delay, --slow, --drop. Between its calls each rank does for as long what it did then. A recording\n"
     "from which calls are missing is refused.\n\n"
@@ -62,7 +63,8 @@ absl::StatusOr<WhatIf> WhatIfOf(const Wish& wish) {
     const auto of = OfRank("--slow", text);
     if (!of.ok()) return of.status();
     double percent = 0;
-    if (!of->second.ends_with('%') || !absl::SimpleAtod(of->second.substr(0, of->second.size() - 1), &percent) || percent <= -100)
+    if (!of->second.ends_with('%') || !absl::SimpleAtod(of->second.substr(0, of->second.size() - 1), &percent) ||
+        percent <= -100)
       return absl::InvalidArgumentError(fmt::format("--slow takes a share like 20%, not '{}'", of->second));
     what_if.slower[of->first] = percent / 100;
   }
@@ -99,18 +101,21 @@ absl::Status WriteOutcome(const Outcome& outcome, const std::string& directory) 
     return absl::AlreadyExistsError(directory + " holds a run already");
   SegmentWriter file(directory + "/model" + format::kSegmentSuffix);
   for (const reader::BoxImage& box : outcome.run.boxes)
-    if (const absl::Status written = file.Append(ToSegment(box, box.first_slot, box.head)); !written.ok()) return written;
+    if (const absl::Status written = file.Append(ToSegment(box, box.first_slot, box.head)); !written.ok())
+      return written;
   return absl::OkStatus();
 }
 
-void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const diagnosis::Diagnosis& verdict, SiteLines* lines, double wall_s) {
+void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const diagnosis::Diagnosis& verdict,
+                  SiteLines* lines, double wall_s) {
   Print("{}: {} calls of {} ranks in {} (recorded: {}), simulated at {:.3g} million calls a second\n",
         outcome.completed ? "completed" : "stopped", outcome.calls, outcome.run.boxes.size(),
         DurationText(absl::Nanoseconds(outcome.simulated_ns)), DurationText(absl::Nanoseconds(outcome.recorded_ns)),
         static_cast<double>(outcome.calls) / wall_s / 1e6);
   if (!program.not_modelled().empty()) {
     std::string text;
-    for (const auto& [op, calls] : program.not_modelled()) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", calls, op);
+    for (const auto& [op, calls] : program.not_modelled())
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", calls, op);
     Print("not modelled, they take as long as they took: {}\n", text);
   }
   if (!program.threaded().empty())
@@ -126,10 +131,15 @@ int Replay(const Command& self, const Arguments& arguments) {
   Wish wish;
   options.add_option("DIR|FILE", wish.words, "recordings, and black boxes whose rings have not wrapped")->type_name("");
   options.add_option("--on", wish.on, "model: a simulation (the default)")->type_name("WHAT");
-  options.add_option("--delay", wish.delays, "the rank begins so much later: rank=3:2s")->type_name("rank=R:T")->allow_extra_args(false);
+  options.add_option("--delay", wish.delays, "the rank begins so much later: rank=3:2s")
+      ->type_name("rank=R:T")
+      ->allow_extra_args(false);
   options.add_option("--slow", wish.slower, "what lies between the calls of the rank takes so much longer: rank=3:20%")
-      ->type_name("rank=R:P%")->allow_extra_args(false);
-  options.add_option("--drop", wish.dropped, "the rank leaves that call (seq) out: rank=5:1042")->type_name("rank=R:SEQ")->allow_extra_args(false);
+      ->type_name("rank=R:P%")
+      ->allow_extra_args(false);
+  options.add_option("--drop", wish.dropped, "the rank leaves that call (seq) out: rank=5:1042")
+      ->type_name("rank=R:SEQ")
+      ->allow_extra_args(false);
   options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
   options.add_option("--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("RUNDIR");
   options.add_flag("--json", wish.json, "print JSON");

@@ -18,7 +18,6 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/locate.h"
-#include "analyzer/segments/segment_file.h"
 #include "analyzer/run/collector_process.h"
 #include "analyzer/run/deaths.h"
 #include "analyzer/run/epilogue.h"
@@ -28,6 +27,7 @@
 #include "analyzer/run/ranks_only.h"
 #include "analyzer/run/setting_up.h"
 #include "analyzer/run/signal_relay.h"
+#include "analyzer/segments/segment_file.h"
 #include "watchdog/act/end_job.h"
 
 namespace ncclwatch::analyzer {

@@ -18,10 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kCallsOfSegment = 1u << 16;
+constexpr std::size_t kCallsOfSegment = 1u << 16, kFewestOfSegment = 256;
 constexpr std::chrono::seconds kOldest(5);       // a segment is written then, however few calls there are
 constexpr std::chrono::milliseconds kScan(100);  // how often new boxes and ended processes are looked for
 constexpr std::uint64_t kFileBytes = 64u << 20;  // then the next file begins
+constexpr std::uint64_t kBytesOfCall = 12;       // about
 constexpr std::uint64_t kFilesOfLimit = 8;       // with a limit of bytes a file is this part of it at most
 
 // Nothing that the process may still change is missing: a reader after this gets the same.
@@ -50,7 +51,11 @@ struct Collector::Followed {
 };
 
 Collector::Collector(std::string directory, CollectorWish wish)
-    : directory_(std::move(directory)), wish_(std::move(wish)) {
+    : directory_(std::move(directory)), wish_(std::move(wish)), calls_of_segment_(kCallsOfSegment) {
+  // Small enough for several ones of each process to find room.
+  if (wish_.most_bytes != 0)
+    calls_of_segment_ = std::clamp<std::uint64_t>(wish_.most_bytes / (2 * kFilesOfLimit * kBytesOfCall),
+                                                  kFewestOfSegment, kCallsOfSegment);
   // A collector that was killed has left segments, and perhaps half of one, which is nobody's any more.
   for (const std::string& path : SegmentFiles(wish_.to)) {
     const auto file = SegmentFile::Open(path);
@@ -136,7 +141,7 @@ bool Collector::Take(Followed* one, bool all) {
       reader::CallParts parts;
       if (one->box->ReadParts(call, &parts)) one->parts.push_back(std::move(parts));
     }
-    if (one->calls.size() == kCallsOfSegment) Write(one);
+    if (one->calls.size() >= calls_of_segment_) Write(one);
   }
   return hurry;
 }
@@ -151,8 +156,9 @@ void Collector::Write(Followed* one) {
   one->calls.clear();
   one->parts.clear();
   const std::uint64_t calls = image.calls.size(), slots = one->next - one->begin;
-  Rotate();
-  const absl::Status written = file_->Append(ToSegment(image, one->begin, one->next));
+  const std::string segment = ToSegment(image, one->begin, one->next);
+  MakeRoom(segment.size());
+  const absl::Status written = file_->Append(segment);
   if (written.ok()) {
     calls_ += calls;
     lost_ += slots - calls;
@@ -168,24 +174,27 @@ void Collector::Write(Followed* one) {
   failed_ = !written.ok();
 }
 
-void Collector::Rotate() {
+// Room for a segment of so many bytes.
+void Collector::MakeRoom(std::uint64_t bytes) {
   const std::uint64_t limit = wish_.most_bytes;
-  const std::uint64_t most =
-      limit == 0 ? kFileBytes : std::max<std::uint64_t>(1, std::min(kFileBytes, limit / kFilesOfLimit));
-  if (file_ && file_->bytes() < most) return;
-  char host[256] = "node";
-  gethostname(host, sizeof host - 1);
+  const std::uint64_t most = limit == 0 ? kFileBytes : std::min(kFileBytes, limit / kFilesOfLimit);
   std::error_code ignored;
-  do
-    file_ = std::make_unique<SegmentWriter>(
-        fmt::format("{}/{}.{}.{}{}", wish_.to, host, getpid(), ++files_, format::kSegmentSuffix));
-  while (fs::exists(file_->path(), ignored));
-  written_files_.push_back(file_->path());
-  std::uint64_t bytes = 0;
-  for (const std::string& path : written_files_) bytes += fs::exists(path, ignored) ? fs::file_size(path, ignored) : 0;
-  while (limit != 0 && bytes + most > limit && written_files_.size() > 1) {
-    bytes -= std::min<std::uint64_t>(bytes, fs::file_size(written_files_.front(), ignored));
-    fs::remove(written_files_.front(), ignored);
+  if (!file_ || (file_->bytes() != 0 && file_->bytes() + bytes > most)) {
+    char host[256] = "node";
+    gethostname(host, sizeof host - 1);
+    do
+      file_ = std::make_unique<SegmentWriter>(
+          fmt::format("{}/{}.{}.{}{}", wish_.to, host, getpid(), ++files_, format::kSegmentSuffix));
+    while (fs::exists(file_->path(), ignored));
+    written_files_.push_back(file_->path());
+  }
+  if (limit == 0) return;
+  std::uint64_t there = bytes;
+  for (const std::string& path : written_files_) there += fs::exists(path, ignored) ? fs::file_size(path, ignored) : 0;
+  while (there > limit && written_files_.size() > 1) {
+    const std::string& oldest = written_files_.front();
+    there -= fs::exists(oldest, ignored) ? fs::file_size(oldest, ignored) : 0;
+    fs::remove(oldest, ignored);
     written_files_.erase(written_files_.begin());
   }
 }

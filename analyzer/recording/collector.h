@@ -42,12 +42,13 @@ class Collector {
   void FindNew();
   bool Take(Followed* one, bool all);
   void Write(Followed* one);
-  void Rotate();
+  void MakeRoom(std::uint64_t bytes);
   void Resume(Followed* one) const;
   void CopyBox(const Followed& one) const;
 
   const std::string directory_;
   const CollectorWish wish_;
+  std::size_t calls_of_segment_;
   std::map<std::string, std::unique_ptr<Followed>> followed_;  // by path
   std::map<std::string, std::string> unreadable_;              // path and reason
   std::map<std::string, std::uint64_t> resumed_;               // by process: the slot after the last one on disk

@@ -43,6 +43,12 @@ class RankImage {
     reader::LastCall last_call;
   };
 
+  // Streams have places of their own.
+  static std::uint64_t StartNumber(const simulation::LocalComm& comm, std::size_t start) {
+    static_assert(simulation::kStreams <= format::kStarts);
+    return (start + 1) * format::kStarts + comm.start_streams[start];
+  }
+
   std::int64_t At(std::int64_t ns) const { return ns == kNever ? 0 : std::max<std::int64_t>(1, ns + real_ns_); }
 
   void ReadCalls(const ProcessRecording& process, Outcome* outcome) {
@@ -98,7 +104,11 @@ class RankImage {
     } else {
       call->flags &= ~static_cast<std::uint32_t>(format::kMarked);
     }
-    call->flags &= ~static_cast<std::uint32_t>(format::kStartMarked);
+    if (simulated.start >= 0 && simulated.comm >= 0)
+      call->start = StartNumber(history_.comms[static_cast<std::size_t>(simulated.comm)],
+                                static_cast<std::size_t>(simulated.start));
+    else
+      call->flags &= ~static_cast<std::uint32_t>(format::kStartMarked);
     const bool collective = functions::IsCollective(call->function);
     if (collective && simulated.comm >= 0 && call->communicator != format::kNoCommunicator) {
       call->position = simulated.position;
@@ -129,7 +139,8 @@ class RankImage {
       counts.entered = call.position + 1;
       counts.chain = call.chain;
       if (call.returned_ns != 0) ++counts.returned;
-      counts.last_call = {call.slot, call.count, call.entered_ns, call.function, call.root, call.dtype, call.reduction, call.flags};
+      counts.last_call = {call.slot, call.count, call.entered_ns, call.function,
+                          call.root, call.dtype, call.reduction,  call.flags};
     }
   }
 
@@ -139,7 +150,11 @@ class RankImage {
       const int comm = program_.comm_of(one.id);
       const auto local = std::find_if(history_.comms.begin(), history_.comms.end(),
                                       [&](const simulation::LocalComm& each) { return each.comm == comm; });
-      if (comm < 0 || local == history_.comms.end()) continue;  // the replay did not come so far
+      if (comm >= 0 && local == history_.comms.end()) continue;  // the replay did not come so far
+      if (comm < 0) {                                            // it never came to be
+        kept.push_back(std::move(one));
+        continue;
+      }
       const Counts& counts = counts_[{one.index, one.generation}];
       one.entered = counts.entered;
       one.returned = counts.returned;
@@ -158,6 +173,8 @@ class RankImage {
       one.tickets = local->tickets.size();
       for (std::size_t ticket = 0; ticket < local->tickets.size(); ++ticket)
         if (local->tickets[ticket] != kNever) one.marks[ticket % format::kMarks] = ticket + 1;
+      for (std::size_t start = 0; start < local->starts.size(); ++start)
+        if (local->starts[start] != kNever) one.starts[local->start_streams[start]] = StartNumber(*local, start);
       kept.push_back(std::move(one));
     }
     image_.communicators = std::move(kept);
@@ -179,8 +196,8 @@ bool SameProcess(const reader::Observation& seen, const reader::BoxImage& box) {
   return seen.pid == box.pid && seen.start_time == box.start_time;
 }
 
-// What the recording's verdict rests on beside the calls: what had become of processes by then. Of a recording without a
-// verdict nothing: its processes ended because their work was done.
+// What the recording's verdict rests on beside the calls: what had become of processes by then. Of a recording without
+// a verdict nothing: its processes ended because their work was done.
 class Fates {
  public:
   explicit Fates(const Recording& recording) {
@@ -211,7 +228,9 @@ void SetLife(bool leaves, std::int64_t now, reader::BoxImage* image) {
   if (!leaves) {
     image->state = format::ProcessState::kRunning;
     image->last_words = {};
-    image->words = {};
+    reader::Words wrong_uses;  // of MPI: whatever becomes of the job, these were made
+    wrong_uses.misuses = std::move(image->words.misuses);
+    image->words = std::move(wrong_uses);
     image->heartbeat_ns = now;
     return;
   }

@@ -20,11 +20,11 @@ struct StoppedCall {
 
 struct Outcome {
   bool completed = false;
-  std::uint64_t calls = 0;            // that were made
-  std::vector<StoppedCall> stopped;   // what each rank is still in, or what its GPU never ends
-  std::int64_t simulated_ns = 0;      // from the first call to the last end
-  std::int64_t recorded_ns = 0;       // likewise
-  reader::RunImage run;               // boxes with the newest calls, as a diagnosis takes them
+  std::uint64_t calls = 0;                        // that were made
+  std::vector<StoppedCall> stopped;               // what each rank is still in, or what its GPU never ends
+  std::int64_t simulated_ns = 0;                  // from the first call to the last end
+  std::int64_t recorded_ns = 0;                   // likewise
+  reader::RunImage run;                           // boxes with the newest calls, as a diagnosis takes them
   std::vector<reader::Observation> observations;  // of processes that ended, or stood still, in the recording
 };
 

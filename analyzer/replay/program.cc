@@ -69,6 +69,7 @@ void RecordedProgram::AddCommunicators(const Recording&) {
     const ProcessRecording* const process = sources_[static_cast<std::size_t>(rank)].process;
     if (!process) continue;
     for (const IndexedCommunicator& one : process->communicators()) {
+      if (one.size == 0 || (one.flags & format::kCommRankUnknown) != 0) continue;  // it never came to be
       const auto [found, made] = comm_of_.emplace(one.id, static_cast<int>(comms.size()));
       if (made) {
         simulation::Comm& comm = comms.emplace_back();
@@ -81,7 +82,7 @@ void RecordedProgram::AddCommunicators(const Recording&) {
       }
       std::vector<int>& members = comms[static_cast<std::size_t>(found->second)].members;
       if ((one.flags & format::kCommMpi) != 0) has_[static_cast<std::size_t>(rank)].push_back(found->second);
-      if (one.rank < members.size() && (one.flags & format::kCommRankUnknown) == 0) members[one.rank] = rank;
+      if (one.rank < members.size()) members[one.rank] = rank;
     }
   }
   for (simulation::Comm& comm : comms)

@@ -21,10 +21,10 @@ namespace ncclwatch::analyzer {
 
 // What is to be otherwise than it was.
 struct WhatIf {
-  std::map<int, std::int64_t> delays;              // rank: it begins so many ns later
-  std::map<int, double> slower;                    // rank: what lies between its calls takes this share longer
+  std::map<int, std::int64_t> delays;               // rank: it begins so many ns later
+  std::map<int, double> slower;                     // rank: what lies between its calls takes this share longer
   std::set<std::pair<int, std::uint64_t>> dropped;  // rank and number of a call that it does not make
-  bool no_gaps = false;                            // nothing lies between calls
+  bool no_gaps = false;                             // nothing lies between calls
 };
 
 class RecordedProgram : public simulation::Workload {
@@ -61,7 +61,7 @@ class RecordedProgram : public simulation::Workload {
     int group_depth = 0;
     absl::flat_hash_map<std::uint64_t, std::uint8_t> streams;
     absl::flat_hash_map<std::uint64_t, std::vector<std::uint64_t>> awaited;  // by the slot of the call that waits
-    std::int64_t exchange = -1;  // the first half of an MPI_Sendrecv
+    std::int64_t exchange = -1;                                              // the first half of an MPI_Sendrecv
   };
 
   explicit RecordedProgram(WhatIf what_if) : what_if_(std::move(what_if)) {}
@@ -76,7 +76,8 @@ class RecordedProgram : public simulation::Workload {
   std::vector<std::vector<int>> has_;  // communicators of MPI, by rank
   std::vector<std::uint64_t> comm_ids_;
   absl::flat_hash_map<std::uint64_t, int> comm_of_;
-  absl::flat_hash_map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>> children_;  // parent, ordinal
+  absl::flat_hash_map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>>
+      children_;  // parent, ordinal
   simulation::Costs costs_;
   mutable std::vector<Source> sources_;
   mutable std::map<std::string, std::uint64_t> not_modelled_;

@@ -15,11 +15,11 @@ using reader::Call;
 using simulation::Do;
 using simulation::Op;
 
-bool IsPersistentInit(Function function) { return functions::FullName(function).find("_init") != std::string_view::npos; }
-
-bool IsExchange(Function function) {
-  return functions::FullName(function).find("endrecv") != std::string_view::npos;
+bool IsPersistentInit(Function function) {
+  return functions::FullName(function).find("_init") != std::string_view::npos;
 }
+
+bool IsExchange(Function function) { return functions::FullName(function).find("endrecv") != std::string_view::npos; }
 
 std::int64_t InsideNs(const Call& call) {
   return call.returned_ns == 0 ? 0 : std::max<std::int64_t>(0, call.returned_ns - call.entered_ns);
@@ -48,7 +48,8 @@ bool MadeByMembersAlone(Function function) {
 
 CallTranslator::CallTranslator(const RecordedProgram& program, int rank, const Piece& piece)
     : program_(program), source_(program.sources_[static_cast<std::size_t>(rank)]), rank_(rank), piece_(piece) {
-  for (const reader::Communicator& one : piece.communicators) comms_[{one.index, one.generation}] = program.comm_of(one.id);
+  for (const reader::Communicator& one : piece.communicators)
+    comms_[{one.index, one.generation}] = program.comm_of(one.id);
 }
 
 void CallTranslator::Translate(simulation::Ops* ops) {
@@ -128,21 +129,32 @@ void CallTranslator::AddNccl(const Call& call, const functions::FunctionInfo& in
   }
   Op op = OpOf(call, Do::kCall);
   if (op.comm < 0 || (call.flags & format::kCaptured) != 0) return AsRecorded(call, false);
-  op.stream = source_.streams
-                  .emplace(call.stream, static_cast<std::uint8_t>(source_.streams.size() % simulation::kStreams))
-                  .first->second;
+  op.stream =
+      source_.streams.emplace(call.stream, static_cast<std::uint8_t>(source_.streams.size() % simulation::kStreams))
+          .first->second;
   op.stalls = program_.stood_still_ && NeverFinished(call);
+  if (program_.stood_still_ && NeverStarted(call))
+    ops_->push_back({.what = Do::kKernel, .stream = op.stream, .ns = simulation::kNever});
   op.ns = source_.group_depth > 0 ? simulation::kMicro : std::max<std::int64_t>(1, InsideNs(call));
   op.result = call.returned_ns != 0 && !reader::Taken(call.function, call.result) ? call.result : 0;
   ops_->push_back(op);
 }
 
+const reader::Communicator* CallTranslator::CommunicatorOf(const Call& call) const {
+  for (const reader::Communicator& one : piece_.communicators)
+    if (one.index == call.communicator && one.generation == call.generation) return &one;
+  return nullptr;
+}
+
 // Whatever holds its GPU up is not in the recording, but that it is held up is.
 bool CallTranslator::NeverFinished(const Call& call) const {
-  if ((call.flags & format::kMarked) == 0) return false;
-  for (const reader::Communicator& one : piece_.communicators)
-    if (one.index == call.communicator && one.generation == call.generation) return !one.Finished(call.ticket);
-  return false;
+  const reader::Communicator* const on = CommunicatorOf(call);
+  return on && (call.flags & format::kMarked) != 0 && !on->Finished(call.ticket);
+}
+
+bool CallTranslator::NeverStarted(const Call& call) const {
+  const reader::Communicator* const on = CommunicatorOf(call);
+  return on && (call.flags & format::kStartMarked) != 0 && !on->Started(call.start);
 }
 
 // The outermost group alone decides when its calls are launched.
@@ -169,11 +181,13 @@ void CallTranslator::AddCreation(const Call& call) {
   if (op.comm < 0 && op.what != Do::kSplit) return AsRecorded(call, false);
   for (const reader::Communicator& one : piece_.communicators) {
     const bool made = op.what == Do::kInit && one.index == call.communicator && one.generation == call.generation;
-    if (made && one.size != program_.comms[static_cast<std::size_t>(op.comm)].members.size()) op.claimed_size = one.size;
+    if (made && one.size != program_.comms[static_cast<std::size_t>(op.comm)].members.size())
+      op.claimed_size = one.size;
   }
   if (op.what == Do::kSplit) {
     if (op.root < 0) return AsRecorded(call, false);
-    const auto children = program_.children_.find({program_.comm_ids_[static_cast<std::size_t>(op.root)], call.position});
+    const auto children =
+        program_.children_.find({program_.comm_ids_[static_cast<std::size_t>(op.root)], call.position});
     if (children != program_.children_.end())
       for (const std::uint64_t id : children->second) {
         const int child = program_.comm_of(id);

@@ -14,7 +14,9 @@ class CallTranslator {
   void Gap(const reader::Call& call);
   void Add(const reader::Call& call);
   void AddNccl(const reader::Call& call, const functions::FunctionInfo& info);
+  const reader::Communicator* CommunicatorOf(const reader::Call& call) const;
   bool NeverFinished(const reader::Call& call) const;
+  bool NeverStarted(const reader::Call& call) const;
   void AddGroup(const reader::Call& call);
   void AddCreation(const reader::Call& call);
   void AddMpi(const reader::Call& call, const functions::FunctionInfo& info);

@@ -1,0 +1,107 @@
+"""Recorded jobs on the model: those that end, end; those that hang, hang there, with the same verdict."""
+
+import json
+import os
+import sys
+
+from common import ROOT, Recorded
+from harness import Skipped, case, check, check_equal
+
+
+def verdict(diagnosis):
+    first = diagnosis["findings"][0] if diagnosis["findings"] else None
+    return first and (first["kind"], first["culprits"], first["certainty"])
+
+
+@case
+def a_healthy_job_completes(sandbox):
+    job = Recorded(sandbox, ranks=3, steps=300)
+    outcome = job.json("replay", "--on", "model")
+    check_equal((outcome["completed"], outcome["stopped"], outcome["findings"]), (True, [], []), "the outcome")
+    check_equal((outcome["ranks"], outcome["calls"]), (3, len(job.calls())), "ranks and calls")
+    check(abs(outcome["simulated_s"] / outcome["recorded_s"] - 1) < 0.05, f"its time: {outcome}")
+    without = job.json("replay", "--no-gaps")
+    check(without["completed"] and without["simulated_s"] < outcome["simulated_s"] / 3, f"without gaps: {without}")
+
+
+@case
+def what_if(sandbox):
+    job = Recorded(sandbox, ranks=2, steps=200, pause_us=1000)
+    plain = job.json("replay")["simulated_s"]
+    late = job.json("replay", "--delay", "rank=1:2s")["simulated_s"]
+    check(1.5 < late - plain < 2.5, f"a rank that comes 2 s later: {plain} {late}")
+    slow = job.json("replay", "--slow", "rank=0:100%")["simulated_s"]
+    check(slow > plain * 1.4, f"a rank of half the speed: {plain} {slow}")
+    call = next(c for c in job.calls("--rank", "1") if c["op"] == "AllGather" and c["seq"] > 300)
+    dropped = job.json("replay", "--drop", f"rank=1:{call['seq']}", status=1)
+    check_equal(dropped["completed"], False, "without that call")
+    kind, culprits, _ = verdict(dropped)
+    check_equal((kind, 1 in culprits), ("order_mismatch", True), f"{dropped['findings'][:1]}")
+
+
+@case
+def outcome_reads_like_a_job(sandbox):
+    job = Recorded(sandbox, ranks=2, steps=50)
+    out = os.path.join(job.scratch, "out")
+    check_equal(job.command("replay", "--out", out).status, 0, "replay")
+    check_equal([(c["rank"], c["seq"], c["op"]) for c in sorted(job.calls(directory=out), key=lambda c: (c["rank"], c["seq"]))],
+                [(c["rank"], c["seq"], c["op"]) for c in sorted(job.calls(), key=lambda c: (c["rank"], c["seq"]))], "its calls")
+    check_equal(job.json("stats", directory=out)["calls"], job.json("stats")["calls"], "stats")
+
+
+def recorded(sandbox, argv, extra=None):
+    """The verdict of a recorded job that hangs, or ends badly, and what the model makes of it."""
+    build = sandbox.build
+    scratch = sandbox.fresh("job")
+    directory = os.path.join(scratch, "recording")
+    env = sandbox.environment(preload=False, extra={"TMPDIR": scratch, **(extra or {})})
+    run = sandbox.run([build.command, "run", "--timeout", "3", "--on-fault", "abort", "--record", directory, "--", *argv], env,
+                      timeout=60)
+    plain = sandbox.environment(preload=False)
+    told = sandbox.run([build.command, "diagnose", "--json", directory], plain)
+    model = sandbox.run([build.command, "replay", "--json", directory], plain)
+    check(told.out.startswith("{") and model.out.startswith("{"), f"{run}\n{told}\n{model}")
+    return json.loads(told.out), json.loads(model.out)
+
+
+def check_same_on_model(sandbox, example, extra=None):
+    path = os.path.join(sandbox.build.root, "examples", example)
+    sandbox.build.need(path)
+    launch = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "4", "--timeout", "15", "--"]  # a rank that never calls NCCL is not ours to end
+    told, model = recorded(sandbox, [*launch, path], extra)
+    check(verdict(told) is not None, f"a fault was found: {told}")
+    check_equal(verdict(model), verdict(told), "verdict on the model")
+    check_equal(model["completed"], False, "it does not complete")
+
+
+EXAMPLES = ("bucket_sizes", "exception", "frozen", "killed", "missing_at_start", "rank0_logging", "skipped_collective",
+            "stuck_data_loader", "stuck_stream", "uneven_last_batch", "wrong_dtype", "wrong_world_size")
+for each in EXAMPLES:
+    def run(sandbox, example=each):
+        check_same_on_model(sandbox, example, {"NCCLWATCH_GPU": "both"} if example == "stuck_stream" else None)
+    run.__name__ = f"example_{each}"
+    case(run)
+
+
+def mpi(sandbox, program, argument):
+    path = os.path.join(sandbox.build.root, "mpi", f"mpi_{program}.openmpi")
+    if not os.path.exists(path):
+        raise Skipped("Open MPI's programs are not built")
+    return recorded(sandbox, ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4", path, argument],
+                    {"LD_LIBRARY_PATH": ""})
+
+
+@case
+def mpi_that_ends(sandbox):
+    for argument in ("rooted", "nonblocking", "operators"):
+        told, model = mpi(sandbox, "clean_collectives", argument)
+        check_equal(told["findings"], [], f"{argument}: it is healthy")
+        check_equal((model["completed"], model["findings"]), (True, []), f"{argument}: on the model: {model}")
+
+
+@case
+def mpi_that_hangs(sandbox):
+    for program, argument in (("messages", "receive_receive"), ("collectives", "reduction"), ("collectives", "missing")):
+        told, model = mpi(sandbox, program, argument)
+        check(verdict(told) is not None, f"{argument}: a fault was found: {told}")
+        check_equal(verdict(model), verdict(told), f"{argument}: verdict on the model")
