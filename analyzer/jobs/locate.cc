@@ -10,6 +10,8 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
 #include "analyzer/import/read.h"
+#include "analyzer/segments/images.h"
+#include "analyzer/segments/segment_file.h"
 #include "ncclwatch/format/black_box.h"
 
 namespace ncclwatch::analyzer {
@@ -157,7 +159,7 @@ reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls ca
     if (run.directory.empty()) run.directory = path;
     const std::vector<std::string> boxes = BoxFiles(path);
     const std::vector<std::string> foreign = boxes.empty() ? import::DumpFiles(path) : std::vector<std::string>();
-    if (boxes.empty() && foreign.empty())
+    if (boxes.empty() && foreign.empty() && SegmentFiles(path).empty())
       run.failures.push_back({path, "no black box in it, nor a dump of torch's flight recorder"});
     files.insert(files.end(), boxes.begin(), boxes.end());
     dumps.insert(dumps.end(), foreign.begin(), foreign.end());
@@ -167,6 +169,8 @@ reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls ca
     const auto done = [&](std::size_t count) { progress.Done(count); };
     reader::ReadBoxes(files, calls, done, &run.boxes, &run.failures);
   }
+  // Who wants all calls reads the recording.
+  if (!run.directory.empty() && calls == reader::Calls::kForVerdict) AddFromSegments(run.directory, &run);
   // Communicators have other names there: what the two tell cannot be put together.
   if (!files.empty())
     for (const std::string& dump : dumps)

@@ -47,6 +47,10 @@ def outcome_reads_like_a_job(sandbox):
     check_equal([(c["rank"], c["seq"], c["op"]) for c in sorted(job.calls(directory=out), key=lambda c: (c["rank"], c["seq"]))],
                 [(c["rank"], c["seq"], c["op"]) for c in sorted(job.calls(), key=lambda c: (c["rank"], c["seq"]))], "its calls")
     check_equal(job.json("stats", directory=out)["calls"], job.json("stats")["calls"], "stats")
+    check_equal(job.json("diagnose", directory=out)["findings"], [], "diagnose")
+    call = next(c for c in job.calls("--rank", "1") if c["op"] == "AllGather" and c["seq"] > 100)
+    dropped = job.json("replay", "--drop", f"rank=1:{call['seq']}", "--out", out + ".dropped", status=1)
+    check_equal(verdict(job.json("diagnose", status=1, directory=out + ".dropped")), verdict(dropped), "diagnose of a hang")
 
 
 def recorded(sandbox, argv, extra=None):
