@@ -39,6 +39,13 @@ auto Key(const Op& op) {
 // Calls of one group become one kernel for each communicator, in the order of NCCL's hashes of these: the same on all
 // ranks, and another one than the program's.
 void World::Launch(int r, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
+  if (calls.size() == 1) {
+    const Op& op = calls.front().first;
+    if (!IsMessage(op) && op.count == 0) return;
+    MarkStarts(r, calls, at);
+    LaunchOn(r, op.comm, calls, at);
+    return Mark(r, calls);
+  }
   using Place = std::pair<std::uint64_t, int>;  // by the communicator's hash (ncclGroupCommJoin)
   std::map<Place, std::vector<std::pair<Op, std::size_t>>> by_comm;
   for (const auto& call : calls) {
@@ -68,7 +75,8 @@ void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_
   }
   Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
   kernel.comm = local;
-  std::stable_sort(collectives.begin(), collectives.end(), [](const Op& a, const Op& b) { return Key(a) < Key(b); });
+  if (collectives.size() > 1)
+    std::stable_sort(collectives.begin(), collectives.end(), [](const Op& a, const Op& b) { return Key(a) < Key(b); });
   for (const Op& op : collectives) kernel.tasks.push_back({false, own.launched++, op});
   for (const auto& [op, record] : calls)
     if (IsMessage(op)) kernel.tasks.push_back({true, messages_++, op});

@@ -59,7 +59,8 @@ struct Op {
   std::uint32_t claimed_size = 0;  // of an init: what the rank thinks, 0: the truth
   Function function = Function::kNone;
   std::uint64_t count = 0;
-  std::int64_t ns = 0;  // kCall: what it costs the host, 0: as usual
+  std::int64_t before_ns = 0;  // the host does something else first, exactly so long
+  std::int64_t ns = 0;         // kCall: what it costs the host, 0: as usual
   std::uint32_t site = 0;
 
   // Of MPI.
@@ -112,6 +113,8 @@ class Workload {
   // When its host begins, of a recording; kNever: left to chance.
   virtual std::int64_t Begins(int /*rank*/) const { return kNever; }
 
+  // How many records it will have, if that is known.
+  virtual std::size_t Calls(int /*rank*/) const { return 0; }
   // Communicators that the rank need not make.
   virtual std::vector<int> Has(int /*rank*/) const { return {}; }
 

@@ -1,6 +1,7 @@
 #include "simulation/world.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "ncclwatch/format/fingerprint.h"
 
@@ -8,6 +9,8 @@ namespace ncclwatch::simulation {
 namespace {
 
 constexpr std::int64_t kCall = 8 * kMicro;  // what a call costs its host
+// A host that waits for nobody lets the others go on now and then: what their GPUs have finished takes no room.
+constexpr int kShortestTurn = 16, kLongestTurn = 512, kOperationsOfRound = 1 << 16;
 
 }  // namespace
 
@@ -24,6 +27,7 @@ World::World(const Workload& workload)
     Of(rank).now =
         begins != kNever ? begins : chance_.Between(0, 400 * kMilli, 0x57a27, static_cast<std::uint64_t>(rank));
     runnable_.push_back(rank);
+    Of(rank).records.reserve(workload.Calls(rank));
     for (const int comm : workload.Has(rank)) {
       LocalComm& local = Of(rank).comms.emplace_back();
       local.comm = comm;
@@ -56,19 +60,28 @@ void World::Run() {
 void World::RunHost(int r) {
   RankState& rank = Of(r);
   rank.state = RankState::State::kRunning;
-  while (rank.state == RankState::State::kRunning) {
+  const int longest = std::clamp(kOperationsOfRound / ranks(), kShortestTurn, kLongestTurn);
+  for (int turn = 0; rank.state == RankState::State::kRunning; ++turn) {
+    if (turn == longest) {
+      runnable_.push_front(r);
+      return;
+    }
     if (rank.now > rank.host_stop) {
       rank.state = RankState::State::kOver;
     } else if (rank.next == rank.ops.size()) {
       rank.done = ++rank.section == workload_.sections();
       if (rank.done) {
         rank.state = RankState::State::kOver;
+        rank.ops = Ops();
+        rank.next = 0;
         return;
       }
       rank.ops = workload_.Section(r, rank.section);
       rank.next = 0;
     } else {
-      const Op op = rank.ops[rank.next++];
+      Op& next = rank.ops[rank.next++];
+      rank.now += std::exchange(next.before_ns, 0);  // once, however often it is tried
+      const Op op = next;
       if (op.planted) planted_ = std::min(planted_, rank.now);
       if (workload_.pause > 0 && chance_.Unit(0xba5e, static_cast<std::uint64_t>(r), ++rank.rolls) < workload_.pause)
         rank.now += chance_.Between(0, workload_.longest_pause, 0xba5f, static_cast<std::uint64_t>(r), rank.rolls);
@@ -115,10 +128,6 @@ void World::Execute(int r, const Op& op) {
       return;
     // A long pause is one that all make together: a checkpoint.
     case Do::kWork:
-      if (workload_.costs) {
-        rank.now += op.ns;
-        return;
-      }
       rank.now += op.ns < kSecond ? Roll(r, op.ns) : op.ns + Roll(r, kMilli);
       return;
     case Do::kAllocate:

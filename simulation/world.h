@@ -221,7 +221,8 @@ class World {
   std::unordered_map<std::uint64_t, Pair> pairs_;  // of MPI by the tag too
   std::map<std::pair<int, std::uint64_t>, Meeting> meetings_;
   std::vector<Kernel> kernels_;
-  std::vector<int> free_, begun_, runnable_;
+  std::vector<int> free_, begun_;
+  std::deque<int> runnable_;  // from the back
   std::int64_t planted_ = kNever;
   std::uint64_t messages_ = 0;  // launched
 };

@@ -32,7 +32,8 @@ constexpr char kDescription[] =
     "Exit status: 0 it completed, 1 it stopped, 2 usage, 3 the recording cannot be used.";
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kNewestCalls = 16384;  // of a rank, that its image keeps: as a ring does
+// Of a rank, that its image keeps: as many as a ring, but not of thousands of ranks.
+constexpr std::size_t kNewestCalls = 16384, kFewestCalls = 64, kCallsInAll = 4'000'000;
 
 struct Wish {
   std::vector<std::string> words, delays, slower, dropped;
@@ -162,7 +163,8 @@ int Replay(const Command& self, const Arguments& arguments) {
   const double wall_s = std::chrono::duration<double>(Clock::now() - began).count();
   SayFailures((*program)->failures());
   if (!(*program)->failures().empty()) return kUnreadable;
-  Outcome outcome = OutcomeOf(recording, **program, world, kNewestCalls);
+  Outcome outcome = OutcomeOf(recording, **program, world,
+                              std::clamp(kCallsInAll / recording.processes().size(), kFewestCalls, kNewestCalls));
   if (!wish.out.empty())
     if (const absl::Status written = WriteOutcome(outcome, wish.out); !written.ok()) return Unreadable(self, written);
   SiteLines lines(outcome.run.boxes);

@@ -1,6 +1,9 @@
 // `ncclwatch stats`: where the calls and their time went.
 #include <absl/strings/str_split.h>
 
+#include <algorithm>
+#include <future>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <queue>
 
@@ -41,34 +44,83 @@ std::optional<StatsBy> ParseBy(const std::string& text) {
   return by;
 }
 
-// Piece by piece of all processes, by time, so that what belongs together is seen soon after one another.
-void AddAll(const Recording& recording, Tally* tally, std::vector<reader::Failure>* failures) {
-  struct Source {
-    const ProcessRecording* process;
-    std::unique_ptr<PieceReader> pieces;
+// One process's pieces, slice by slice. The next piece is read meanwhile, where there are not too many processes for
+// that.
+class Slices {
+ public:
+  Slices(const ProcessRecording& process, bool ahead, Tally* tally)
+      : process_(process), pieces_(process), ahead_(ahead), tally_(tally) {
+    if (ahead_) Order();
+  }
+
+  // False: there is no more.
+  bool Next() {
+    begin_ = end_;
+    while (begin_ == piece_.calls.size()) {
+      if (!Turn()) return false;
+      begin_ = 0;
+    }
+    end_ = std::min(begin_ + kCallsOfSlice, piece_.calls.size());
+    return true;
+  }
+  std::int64_t time_ns() const { return piece_.calls[begin_].entered_ns + piece_.realtime_minus_monotonic_ns; }
+  void Add() { tally_->Add(piece_, communicators_, process_.rank(), begin_, end_); }
+  const std::vector<reader::Failure>& failures() const { return failures_; }
+
+ private:
+  static constexpr std::size_t kCallsOfSlice = 512;  // what waits for its partners stays in the cache
+  struct Read {
+    bool any = false;
     Piece piece;
   };
-  std::vector<Source> sources;
+
+  Read ReadOne() {
+    Read read;
+    read.any = pieces_.Next(&read.piece, &failures_);
+    return read;
+  }
+  void Order() {
+    next_ = std::async(std::launch::async, [this] { return ReadOne(); });
+  }
+  bool Turn() {
+    Read read = ahead_ ? next_.get() : ReadOne();
+    if (!read.any) return false;
+    piece_ = std::move(read.piece);
+    communicators_ = tally_->CommunicatorsOf(piece_);
+    end_ = 0;
+    if (ahead_) Order();
+    return true;
+  }
+
+  const ProcessRecording& process_;
+  PieceReader pieces_;
+  const bool ahead_;
+  Tally* tally_;
+  std::vector<reader::Failure> failures_;
+  std::future<Read> next_;
+  Piece piece_;
+  Tally::Communicators communicators_;
+  std::size_t begin_ = 0, end_ = 0;
+};
+
+void AddAll(const Recording& recording, Tally* tally, std::vector<reader::Failure>* failures) {
+  constexpr std::size_t kMostAhead = 64;  // processes
+  std::vector<std::unique_ptr<Slices>> sources;
   using Head = std::pair<std::int64_t, std::size_t>;
   std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
-  const auto next = [&](std::size_t i) {
-    Source& source = sources[i];
-    do
-      if (!source.pieces->Next(&source.piece, failures)) return;
-    while (source.piece.calls.empty());
-    heads.push({source.piece.calls.front().entered_ns + source.piece.realtime_minus_monotonic_ns, i});
-  };
   for (const ProcessRecording& process : recording.processes()) {
-    sources.push_back({&process, std::make_unique<PieceReader>(process), {}});
+    sources.push_back(std::make_unique<Slices>(process, recording.processes().size() <= kMostAhead, tally));
     tally->AddLost(process.rank(), process.lost_calls());
+    if (sources.back()->Next()) heads.push({sources.back()->time_ns(), sources.size() - 1});
   }
-  for (std::size_t i = 0; i < sources.size(); ++i) next(i);
   while (!heads.empty()) {
     const std::size_t i = heads.top().second;
     heads.pop();
-    tally->Add(sources[i].piece, sources[i].process->rank());
-    next(i);
+    sources[i]->Add();
+    if (sources[i]->Next()) heads.push({sources[i]->time_ns(), i});
   }
+  for (const auto& source : sources)
+    failures->insert(failures->end(), source->failures().begin(), source->failures().end());
 }
 
 }  // namespace

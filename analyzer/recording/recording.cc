@@ -180,8 +180,8 @@ Recording Recording::Open(const std::vector<std::string>& paths) {
     const ProcessRecording::Segment& last = process.segments_.back();
     if (auto image = last.file->Read(*last.place); image.ok()) {
       process.process_ = *std::move(image);
-      process.process_.calls.clear();
-      process.process_.parts.clear();
+      process.process_.calls = std::vector<reader::Call>();  // with their memory
+      process.process_.parts = std::vector<reader::CallParts>();
     }
   }
   return recording;

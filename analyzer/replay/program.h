@@ -35,6 +35,7 @@ class RecordedProgram : public simulation::Workload {
   int sections() const override { return sections_; }
   simulation::Ops Section(int rank, int section) const override;
   std::int64_t Begins(int rank) const override;
+  std::size_t Calls(int rank) const override { return process(rank) ? process(rank)->end_slot() : 0; }
   std::vector<int> Has(int rank) const override { return has_[static_cast<std::size_t>(rank)]; }
   int node_of(int rank) const override { return nodes_[static_cast<std::size_t>(rank)]; }
 

@@ -54,26 +54,28 @@ CallTranslator::CallTranslator(const RecordedProgram& program, int rank, const P
 
 void CallTranslator::Translate(simulation::Ops* ops) {
   ops_ = ops;
+  ops->reserve(piece_.calls.size() + piece_.calls.size() / 4);
   for (const Call& call : piece_.calls) {
-    Gap(call);
+    const std::size_t first = ops->size();
     if (source_.calls == 0) source_.thread = call.thread;
     if (call.thread != source_.thread) program_.threaded_.insert(source_.process->rank());
     if (program_.dropped(source_.process->rank(), call.slot))
       ops_->push_back({.what = Do::kEnter, .function = call.function});
     else
       Add(call);
+    (*ops)[first].before_ns = GapBefore(call);
     source_.before_ns = std::max(source_.before_ns, call.returned_ns == 0 ? call.entered_ns : call.returned_ns);
     ++source_.calls;
   }
 }
 
 // What its host did between the calls. Of several threads: as if one had made all calls.
-void CallTranslator::Gap(const Call& call) {
-  if (source_.calls == 0 || program_.what_if_.no_gaps) return;
-  double ns = static_cast<double>(std::max<std::int64_t>(0, call.entered_ns - source_.before_ns));
+std::int64_t CallTranslator::GapBefore(const Call& call) const {
+  if (source_.calls == 0 || program_.what_if_.no_gaps) return 0;
+  const std::int64_t ns = std::max<std::int64_t>(0, call.entered_ns - source_.before_ns);
   const auto slower = program_.what_if_.slower.find(source_.process->rank());
-  if (slower != program_.what_if_.slower.end()) ns *= 1 + slower->second;
-  if (ns > 0) ops_->push_back({.what = Do::kWork, .ns = static_cast<std::int64_t>(ns)});
+  if (slower == program_.what_if_.slower.end()) return ns;
+  return static_cast<std::int64_t>(static_cast<double>(ns) * (1 + slower->second));
 }
 
 int CallTranslator::CommOf(const Call& call) const {

@@ -11,7 +11,7 @@ class CallTranslator {
   void Translate(simulation::Ops* ops);
 
  private:
-  void Gap(const reader::Call& call);
+  std::int64_t GapBefore(const reader::Call& call) const;
   void Add(const reader::Call& call);
   void AddNccl(const reader::Call& call, const functions::FunctionInfo& info);
   const reader::Communicator* CommunicatorOf(const reader::Call& call) const;

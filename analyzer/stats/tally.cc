@@ -80,16 +80,21 @@ std::size_t Tally::SumOf(const StatsKey& key) {
   return found->second;
 }
 
-void Tally::Add(const Piece& piece, int rank) {
-  absl::flat_hash_map<std::pair<std::uint32_t, std::uint32_t>, const reader::Communicator*> communicators;
+Tally::Communicators Tally::CommunicatorsOf(const Piece& piece) {
+  Communicators communicators;
   for (const reader::Communicator& one : piece.communicators) {
     communicators[{one.index, one.generation}] = &one;
     StatsComm& known = communicators_[one.id];
     known.size = one.size;
     if (!one.label.empty()) known.label = one.label;
   }
+  return communicators;
+}
+
+void Tally::Add(const Piece& piece, const Communicators& communicators, int rank, std::size_t begin, std::size_t end) {
   RankSum& of_rank = ranks_[rank];
-  for (const Call& call : piece.calls) {
+  for (std::size_t i = begin; i < end; ++i) {
+    const Call& call = piece.calls[i];
     if (!Counts(call)) continue;
     const auto found = communicators.find({call.communicator, call.generation});
     const reader::Communicator* const on = found == communicators.end() ? nullptr : found->second;

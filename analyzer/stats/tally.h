@@ -70,7 +70,11 @@ struct StatsBy {
 class Tally {
  public:
   explicit Tally(StatsBy by) : by_(by) {}
-  void Add(const Piece& piece, int rank);
+  // Communicators of a piece, by index and generation.
+  using Communicators = absl::flat_hash_map<std::pair<std::uint32_t, std::uint32_t>, const reader::Communicator*>;
+  Communicators CommunicatorsOf(const Piece& piece);  // which outlives it
+  // Calls [begin, end) of the piece. Slices of all ranks that belong together in time are best added together.
+  void Add(const Piece& piece, const Communicators& communicators, int rank, std::size_t begin, std::size_t end);
   void AddLost(int rank, std::uint64_t calls) { ranks_[rank].lost += calls; }
 
   std::uint64_t calls() const { return calls_; }

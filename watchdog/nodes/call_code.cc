@@ -166,7 +166,7 @@ Call CallMemory::Read(Reader* from) {
     call.communicator = static_cast<std::uint32_t>(from->NumberUpTo(UINT32_MAX) - 1);
     call.generation = from->NumberAs<std::uint32_t>();
   }
-  const Call last = On(call);
+  const Call& last = On(call);
   call.function = last.function;
   call.count = last.count;
   call.dtype = last.dtype;

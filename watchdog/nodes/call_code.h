@@ -20,13 +20,19 @@ class CallMemory {
   void Begin(const reader::Call& before);
 
  private:
-  reader::Call& On(const reader::Call& call) { return last_[{call.communicator, call.generation}]; }
+  reader::Call& On(const reader::Call& call) {
+    // Mostly the one before.
+    if (!on_ || on_->communicator != call.communicator || on_->generation != call.generation)
+      on_ = &last_[{call.communicator, call.generation}];
+    return *on_;
+  }
   std::uint8_t BitsOf(const reader::Call& call, const reader::Call& last) const;
   void Keep(const reader::Call& call);
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, reader::Call> last_;  // by communicator and generation
   bool any_ = false;
   reader::Call before_;
+  reader::Call* on_ = nullptr;  // in last_
 };
 
 // One call alone, its instants told from a near one.
