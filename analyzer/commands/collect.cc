@@ -1,4 +1,6 @@
 // `ncclwatch collect`: the collector of one node.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
+#include "analyzer/files/descriptor.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/recording/collector.h"
 #include "watchdog/reader/guard.h"
@@ -41,6 +44,13 @@ void GiveWay() {
   constexpr int kNice = 10, kIoprioWhoProcess = 1, kIoprioIdle = 3 << 13;
   setpriority(PRIO_PROCESS, 0, kNice);
   syscall(SYS_ioprio_set, kIoprioWhoProcess, 0, kIoprioIdle);
+}
+
+// One collector for a run directory: the launcher and each leader of the node start one.
+// Where nothing can be written (another user's) nobody else is kept away.
+bool AnotherCollects(const std::string& directory, Descriptor* held) {
+  *held = Descriptor(open((directory + "/collector").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  return *held && flock(held->get(), LOCK_EX | LOCK_NB) != 0;
 }
 
 // A box that somebody cuts short reads as zeroes from then on.
@@ -142,6 +152,11 @@ int Collect(const Command& self, const Arguments& arguments) {
   std::filesystem::create_directories(wish.to, error);
   if (error) return Unreadable(self, absl::PermissionDeniedError(wish.to + ": " + error.message()));
 
+  Descriptor held;
+  if (AnotherCollects(*directory, &held)) {
+    if (!quiet) Note("another collector is there already");
+    return kDone;
+  }
   GiveWay();
   CatchSignals();
   Collectors collector(*directory, wish);

@@ -114,7 +114,7 @@ ROOMS = {
         "replay": "recording segments",
         "run/mpi": "files stacks/base",
         "run": "files console jobs run/mpi",
-        "commands": "console export jobs recording replay run segments stacks stacks/show stats trace",
+        "commands": "console export files jobs recording replay run segments stacks stacks/show stats trace",
         ".": "console commands",
     },
 }

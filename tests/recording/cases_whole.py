@@ -113,6 +113,32 @@ def collect_by_hand(sandbox):
 
 
 @case
+def without_a_launcher(sandbox):
+    """NCCLWATCH_TRACE=full alone: the leader starts the collector, which outlives the job and its run directory."""
+    to = os.path.join(sandbox.fresh("place"), "recording")
+    job = sandbox.job([sandbox.build.program("recording", "loop"), "600", "500", "log.{rank}"], ranks=2,
+                      extra={"NCCLWATCH_TRACE": "full", "NCCLWATCH_TRACE_DIR": to})
+    check_equal(job.statuses(), [0, 0], f"{job.done}")
+    from harness import until
+    until(lambda: os.path.isdir(to) and len([name for name in os.listdir(to) if name.endswith(".box")]) == 2, "the boxes' copies")
+    from harness import trace
+    calls = trace(sandbox, to)
+    for rank in (0, 1):
+        with open(os.path.join(job.scratch, f"log.{rank}")) as file:
+            check_equal(len(made(calls, rank)), len(file.readlines()), "calls")
+    check(any(name.endswith(".segments") for name in os.listdir(to)), "there are segments")
+
+
+@case
+def no_place_for_segments(sandbox):
+    """Nobody named a directory, and the present one is in memory: one line says it, and the job goes on."""
+    job = sandbox.job([sandbox.build.program("recording", "loop"), "50", "500", "log.{rank}"], extra={"NCCLWATCH_TRACE": "full"})
+    check_equal(job.statuses(), [0], f"{job.done}")
+    said = [line for line in job.errors()[0].splitlines() if "calls are not recorded" in line]
+    check_equal(len(said), 1, f"lines: {job.errors()}")
+
+
+@case
 def a_second_recording_needs_another_place(sandbox):
     job = Recorded(sandbox, ranks=1, steps=10)
     env = sandbox.environment(preload=False)

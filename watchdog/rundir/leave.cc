@@ -137,8 +137,8 @@ bool OwnEndedWell(Leaving& now) {
 bool IsRoutine(const char* name) {
   return std::strcmp(name, "job") == 0 || std::strcmp(name, "latest") == 0 || Begins(name, "job.") ||
          std::strcmp(name, "verdict.word") == 0 ||  // of several nodes, also of healthy ones
-         Begins(name, log::kFile) || Begins(name, "lease") || Begins(name, "exchange") || Begins(name, ".trial.") ||
-         Begins(name, ".latest.");
+         Begins(name, log::kFile) || Begins(name, "lease") || Begins(name, "exchange") ||
+         std::strcmp(name, "collector") == 0 || Begins(name, ".trial.") || Begins(name, ".latest.");
 }
 
 bool DirectoryEndedWell(Leaving& now, int directory, bool is_own, int depth);

@@ -120,6 +120,7 @@ class Leader {
   void Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns, bool first);
   void Say(std::int64_t at_ns, bool first);
   void StartHook();
+  void StartCollector();
   void SayWhatWaits();
   bool MayBeKnownSoon(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns) const;
   void Withdraw(const diagnosis::Diagnosis& diagnosis);

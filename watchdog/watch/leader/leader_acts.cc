@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "watchdog/act/collector.h"
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/hook.h"
@@ -14,6 +15,7 @@
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/diagnosis/report/where.h"
 #include "watchdog/log/log.h"
+#include "watchdog/reader/load.h"
 #include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/base/log_text.h"
 #include "watchdog/watch/leader/leader.h"
@@ -116,6 +118,25 @@ void Leader::StartHook() {
   hook.complain = [](const std::string& line) { log::Error("{}", line); };
   act::TellSystemLog(context_.own->identity, "starts the command of NCCLWATCH_HOOK");
   if (!act::StartHook(std::move(hook))) log::Error("NCCLWATCH_HOOK could not be started");
+}
+
+// Not where `ncclwatch run` does so itself: then the new one finds that there is one, and ends.
+void Leader::StartCollector() {
+  if (context_.settings.trace != settings::Trace::kFull) return;
+  act::CollectorStart start;
+  start.command = context_.command;
+  start.run_directory = context_.directory.path();
+  start.to = act::CollectorPlace(context_.settings.trace_directory, context_.settings.out,
+                                 reader::Text(context_.own->identity.job));
+  start.most_bytes = context_.settings.trace_most_bytes;
+  start.environment = *environment_;
+  start.complain = [](const std::string& line) { log::Error("{}", line); };
+  if (start.command.empty())
+    log::Error("calls are not recorded: the command ncclwatch does not lie beside this library (NCCLWATCH_COMMAND)");
+  else if (start.to.empty())
+    log::Error("calls are not recorded: the present directory is in memory; NCCLWATCH_TRACE_DIR names another one");
+  else if (!act::StartCollector(std::move(start)))
+    log::Error("calls are not recorded: no thread for the collector");
 }
 
 void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {

@@ -1,0 +1,28 @@
+// NCCLWATCH_TRACE=full: the node's collector, a process of its own that outlives its leader and the job.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace ncclwatch::act {
+
+struct CollectorStart {
+  std::string command;        // `ncclwatch`
+  std::string run_directory;  // of this attempt
+  std::string to;             // directory of the segments
+  std::uint64_t most_bytes = 0;
+  std::vector<std::string> environment;
+  std::function<void(const std::string&)> complain;  // called in another thread: nothing is recorded, and why
+};
+
+// Where segments go: the directory that was named, else `out`, else the present directory, in each case the last two
+// with a folder for the job. Empty: the present directory is no place for them (in memory, or not known).
+std::string CollectorPlace(const std::string& named, const std::string& out, const std::string& job);
+
+// Starts it, and again if it is killed, and waits for nothing. One that is there already goes on, and the new one ends.
+// False if no thread could be made for that.
+bool StartCollector(CollectorStart start);
+
+}  // namespace ncclwatch::act
