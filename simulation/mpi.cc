@@ -153,7 +153,8 @@ void World::ArriveMpiCollective(const Op& op, Instance* instance) {
   Arrival& newest = arrivals.back();
   const int rank = comm.RankOf(newest.rank);
   Waits waits = WaitsOf(functions::PatternOfMpi(op.function));
-  if (waits != Waits::kForLower && op.bytes > workload_.costs->eager) waits = Waits::kAll;
+  // Between two groups no record tells the root.
+  if (waits != Waits::kForLower && (op.root < 0 || op.bytes > workload_.costs->eager)) waits = Waits::kAll;
   switch (waits) {
     case Waits::kAll: break;
     case Waits::kForRoot:

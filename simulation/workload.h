@@ -38,7 +38,7 @@ enum class Do : std::uint8_t {
   // Of recorded jobs. Each of MPI's calls that waits is made of these: it is entered, begins its message or its part of
   // a collective, awaits the end, and leaves.
   kBegin,    // a message or collective of MPI: entered, and under way; MPI_Isend and the like
-  kEnter,    // any other call, `ns` long
+  kEnter,    // any other call, `ns` long; kNever: until kLeave
   kMeet,     // a call of MPI that all of communicator `comm` make, which moves nothing: it makes or frees something
   kAwait,    // the host waits for what was begun with record `count` of this rank
   kLeave,    // record `count` returns

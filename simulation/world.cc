@@ -143,6 +143,7 @@ void World::Execute(int r, const Op& op) {
     case Do::kBegin: return Begin(r, op);
     case Do::kEnter: {
       const std::size_t record = Enter(r, op, op.comm < 0 ? -1 : LocalOf(r, op.comm));
+      if (op.ns == kNever) return;
       rank.now += op.ns;
       rank.records[record].returned = rank.now;
       return;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "watchdog/diagnosis/calls/mpi_message.h"
+#include "watchdog/reader/awaited.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -77,6 +78,7 @@ class RankImage {
     }
     image_.head = history_.records.size();
     Trim();
+    reader::MarkAwaited(&image_);
   }
 
   void Trim() {

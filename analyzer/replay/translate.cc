@@ -48,8 +48,11 @@ bool MadeByMembersAlone(Function function) {
 
 CallTranslator::CallTranslator(const RecordedProgram& program, int rank, const Piece& piece)
     : program_(program), source_(program.sources_[static_cast<std::size_t>(rank)]), rank_(rank), piece_(piece) {
-  for (const reader::Communicator& one : piece.communicators)
-    comms_[{one.index, one.generation}] = program.comm_of(one.id);
+  for (const reader::Communicator& one : piece.communicators) {
+    const int comm = program.comm_of(one.id);
+    const bool member = comm >= 0 && program.comms[static_cast<std::size_t>(comm)].RankOf(rank) >= 0;
+    comms_[{one.index, one.generation}] = member ? comm : -1;
+  }
 }
 
 void CallTranslator::Translate(simulation::Ops* ops) {
@@ -109,8 +112,10 @@ void CallTranslator::AsRecorded(const Call& call, bool modelled) {
   const bool polls = functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0;
   Op op = OpOf(call, Do::kEnter);
   op.ns = polls ? std::max<std::int64_t>(0, call.completed_ns - call.entered_ns) : InsideNs(call);
+  const bool never = call.returned_ns == 0 && !polls;
+  if (never) op.ns = simulation::kNever;
   ops_->push_back(op);
-  if (call.returned_ns == 0 && !polls) Put(Do::kForever, 0);
+  if (never) Put(Do::kForever, 0);
   if (!modelled) ++program_.not_modelled_[std::string(functions::OpName(call.function))];
 }
 
@@ -257,7 +262,8 @@ void CallTranslator::EndExchange() {
 void CallTranslator::AddCompletion(const Call& call) {
   const auto awaited = source_.awaited.find(call.slot);
   if (awaited == source_.awaited.end()) return AsRecorded(call, true);
-  ops_->push_back({.what = Do::kEnter, .comm = -1, .function = call.function, .count = call.count});
+  ops_->push_back(
+      {.what = Do::kEnter, .comm = -1, .function = call.function, .count = call.count, .ns = simulation::kNever});
   for (const std::uint64_t record : awaited->second) Put(Do::kAwait, record);
   Put(Do::kLeave, source_.calls);
   source_.awaited.erase(awaited);
