@@ -129,7 +129,7 @@ class RowReader {
       Piece piece;
       rows_.clear();
       if (!pieces_.Next(&piece, failures)) return false;
-      for (Row& row : Rows(piece, now_ns_))
+      for (Row& row : Rows(piece, now_ns_, filter_.ForCalls(piece)))
         if (filter_.Wants(row)) rows_.push_back(std::move(row));
       FindLines(piece, rows_.begin(), rows_.end(), lines_);
       // Threads of one process take slots in another order than they read the clock.

@@ -40,6 +40,27 @@ bool Filter::Wants(const Row& row) const {
          (least_bytes == 0 || row.bytes.value_or(0) >= least_bytes);
 }
 
+std::function<bool(const reader::Call&)> Filter::ForCalls(const reader::BoxImage& box) const {
+  std::vector<bool> functions;  // by number; empty: all
+  if (!ops.empty())
+    for (const functions::FunctionInfo& info : functions::kFunctions) {
+      const auto number = static_cast<std::size_t>(info.function);
+      if (number >= functions.size()) functions.resize(number + 1);
+      const std::string op(functions::OpName(info.function));
+      functions[number] =
+          std::any_of(ops.begin(), ops.end(), [&](const std::string& wanted) { return SameOp(op, wanted); });
+    }
+  const std::int64_t real = box.realtime_minus_monotonic_ns;
+  const std::int64_t from = since ? absl::ToUnixNanos(*since) : INT64_MIN;
+  const std::int64_t to = until ? absl::ToUnixNanos(*until) : INT64_MAX;
+  const bool all_functions = ops.empty();
+  return [=](const reader::Call& call) {
+    const auto number = static_cast<std::size_t>(call.function);
+    const std::int64_t at = call.entered_ns + real;
+    return (all_functions || (number < functions.size() && functions[number])) && at >= from && at <= to;
+  };
+}
+
 bool Filter::Wants(const SegmentIndex& segment, int rank) const {
   return AnyOrEmpty(ranks, [&](int wanted) { return wanted == rank; }) &&
          (!since || absl::FromUnixNanos(segment.header.last_ns) >= *since) &&

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,8 @@ struct Filter {
   bool pending = false;
 
   bool Wants(const Row& row) const;
+  // Whether a call of the box may be wanted: a look at its numbers, before names are made of them.
+  std::function<bool(const reader::Call&)> ForCalls(const reader::BoxImage& box) const;
   // Whether it may have such calls; of the process of this job rank.
   bool Wants(const SegmentIndex& segment, int rank) const;
 };

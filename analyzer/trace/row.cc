@@ -126,10 +126,11 @@ bool IsState(std::string_view text) {
   return std::find(std::begin(kStates), std::end(kStates), text) != std::end(kStates);
 }
 
-std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns) {
+std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns,
+                      const std::function<bool(const reader::Call&)>& wants) {
   std::vector<Row> rows;
-  rows.reserve(box.calls.size());
-  for (const reader::Call& call : box.calls) rows.push_back(RowOf(box, call, now_ns));
+  for (const reader::Call& call : box.calls)
+    if (wants(call)) rows.push_back(RowOf(box, call, now_ns));
   return rows;
 }
 

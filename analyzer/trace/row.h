@@ -4,6 +4,7 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -47,7 +48,8 @@ struct Row {
 
 bool IsState(std::string_view text);
 
-// All calls of one box; now_ns is CLOCK_MONOTONIC of the box's node, the end of what is still pending.
-std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns);
+// The wanted calls of one box; now_ns is CLOCK_MONOTONIC of the box's node, the end of what is still pending.
+std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns,
+                      const std::function<bool(const reader::Call&)>& wants);
 
 }  // namespace ncclwatch::analyzer

@@ -35,7 +35,9 @@ reader::Call AllReduce() {
   return call;
 }
 
-Row OnlyRow(const reader::BoxImage& box, std::int64_t now = 100'000) { return Rows(box, now).at(0); }
+Row OnlyRow(const reader::BoxImage& box, std::int64_t now = 100'000) {
+  return Rows(box, now, [](const reader::Call&) { return true; }).at(0);
+}
 
 TEST(Row, SaysWhatWasCalled) {
   const Row row = OnlyRow(BoxWith(AllReduce()));
