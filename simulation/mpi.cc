@@ -1,7 +1,6 @@
 // MPI in a World: messages and collectives that a host waits for, at once or later. Each is a kernel that no stream
 // holds up.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -45,8 +44,8 @@ std::int64_t Rounded(double ns) { return std::max<std::int64_t>(1, std::llround(
 std::int64_t World::CollectiveNs(const Op& op, int ranks) const {
   const Costs& costs = *workload_.costs;
   const bool mpi = functions::IsMpi(op.function);
-  const double n = std::max(ranks, 1), steps = std::bit_width(static_cast<unsigned>(std::max(ranks - 1, 0)));
-  const double step_ns = mpi ? costs.latency_ns + 2 * costs.overhead_ns : costs.gpu_latency_ns;
+  const double n = std::max(ranks, 1), steps = TreeSteps(ranks);
+  const double step_ns = mpi ? costs.step_ns : costs.gpu_latency_ns;
   const double byte_ns = mpi ? costs.byte_ns : costs.gpu_byte_ns;
   const auto bytes = static_cast<double>(mpi ? op.bytes : op.count * functions::DatatypeBytes(op.dtype));
   const Pattern pattern = mpi ? functions::PatternOfMpi(op.function) : functions::PatternOfNccl(op.function);

@@ -1,8 +1,13 @@
 #include "simulation/workload.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace ncclwatch::simulation {
+
+int TreeSteps(int ranks) {
+  return std::max(1, static_cast<int>(std::bit_width(static_cast<unsigned>(std::max(ranks - 1, 0)))));
+}
 
 int Comm::RankOf(int rank) const {
   // Most are sorted; a split with keys of its own is not.

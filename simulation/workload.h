@@ -79,10 +79,14 @@ struct Costs {
   double latency_ns = 1'000;
   double overhead_ns = 300;
   double byte_ns = 0.1;
+  double step_ns = 1'600;         // of a step of MPI's trees
   std::uint64_t eager = 4096;     // sends up to so many bytes end before they are received
   double gpu_latency_ns = 8'000;  // of NCCL: of each step of a ring or tree
   double gpu_byte_ns = 0.01;
 };
+
+// Of a tree over so many ranks.
+int TreeSteps(int ranks);
 
 inline bool IsMessage(const Op& op) {
   return op.what == Do::kCall && (op.function == Function::ncclSend || op.function == Function::ncclRecv);

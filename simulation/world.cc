@@ -127,9 +127,7 @@ void World::Execute(int r, const Op& op) {
       if (WaitFor(r, rank.streams[op.stream])) --rank.next;  // again, once that has ended
       return;
     // A long pause is one that all make together: a checkpoint.
-    case Do::kWork:
-      rank.now += op.ns < kSecond ? Roll(r, op.ns) : op.ns + Roll(r, kMilli);
-      return;
+    case Do::kWork: rank.now += op.ns < kSecond ? Roll(r, op.ns) : op.ns + Roll(r, kMilli); return;
     case Do::kAllocate:
       rank.refused.push_back({rank.now, op.root == 0 ? kNever : rank.now + 30 * kMilli});
       rank.now += 50 * kMilli;

@@ -12,6 +12,7 @@
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
+#include "analyzer/replay/fit.h"
 #include "analyzer/replay/outcome.h"
 #include "analyzer/replay/program.h"
 #include "analyzer/segments/segment_file.h"
@@ -37,7 +38,7 @@ constexpr std::size_t kNewestCalls = 16384, kFewestCalls = 64, kCallsInAll = 4'0
 
 struct Wish {
   std::vector<std::string> words, delays, slower, dropped;
-  std::string on = "model", out;
+  std::string on = "model", out, fit;
   bool no_gaps = false, json = false;
 };
 
@@ -78,6 +79,13 @@ absl::StatusOr<WhatIf> WhatIfOf(const Wish& wish) {
     what_if.dropped.insert({of->first, call});
   }
   return what_if;
+}
+
+absl::StatusOr<simulation::Costs> Fitted(const std::string& word, const Recording& recording) {
+  if (word == "self") return FitCosts(recording);
+  const auto paths = Locate({word});
+  if (!paths.ok()) return paths.status();
+  return FitCosts(Recording::Open(*paths));
 }
 
 double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
@@ -141,6 +149,10 @@ int Replay(const Command& self, const Arguments& arguments) {
   options.add_option("--drop", wish.dropped, "the rank leaves that call (seq) out: rank=5:1042")
       ->type_name("rank=R:SEQ")
       ->allow_extra_args(false);
+  options
+      .add_option("--fit", wish.fit,
+                  "take MPI's costs from this recording, or from the replayed one (self); without it they are guessed")
+      ->type_name("DIR");
   options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
   options.add_option("--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("RUNDIR");
   options.add_flag("--json", wish.json, "print JSON");
@@ -154,7 +166,13 @@ int Replay(const Command& self, const Arguments& arguments) {
   const Recording recording = Recording::Open(*paths);
   SayFailures(recording.run().failures);
   if (!recording.run().failures.empty()) return kUnreadable;
-  const auto program = RecordedProgram::Make(recording, *what_if);
+  simulation::Costs costs;
+  if (!wish.fit.empty()) {
+    const auto fitted = Fitted(wish.fit, recording);
+    if (!fitted.ok()) return Unreadable(self, fitted.status());
+    costs = *fitted;
+  }
+  const auto program = RecordedProgram::Make(recording, *what_if, costs);
   if (!program.ok()) return Unreadable(self, program.status());
 
   const Clock::time_point began = Clock::now();
@@ -186,6 +204,11 @@ int Replay(const Command& self, const Arguments& arguments) {
                {"steps", Json::array()},
                {"calls_per_s", static_cast<double>(outcome.calls) / wall_s},
                {"wrong", 0},
+               {"costs",
+                {{"latency_ns", costs.latency_ns},
+                 {"overhead_ns", costs.overhead_ns},
+                 {"byte_ns", costs.byte_ns},
+                 {"step_ns", costs.step_ns}}},
                {"not_modelled", not_modelled},
                {"threaded", (*program)->threaded()},
                {"run_directory", wish.out.empty() ? Json(nullptr) : Json(wish.out)},

@@ -28,11 +28,13 @@ std::int64_t BeganNs(const ProcessRecording& process) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RecordedProgram>> RecordedProgram::Make(const Recording& recording, WhatIf what_if) {
+absl::StatusOr<std::unique_ptr<RecordedProgram>> RecordedProgram::Make(const Recording& recording, WhatIf what_if,
+                                                                       const simulation::Costs& costs) {
   std::unique_ptr<RecordedProgram> made(new RecordedProgram(std::move(what_if)));
   if (const absl::Status added = made->AddProcesses(recording); !added.ok()) return added;
   made->AddCommunicators(recording);
   made->jitter = 0;
+  made->costs_ = costs;
   made->costs = &made->costs_;
   return made;
 }

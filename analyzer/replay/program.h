@@ -30,7 +30,8 @@ struct WhatIf {
 class RecordedProgram : public simulation::Workload {
  public:
   // The recording outlives it. An error: it cannot be replayed, and why.
-  static absl::StatusOr<std::unique_ptr<RecordedProgram>> Make(const Recording& recording, WhatIf what_if);
+  static absl::StatusOr<std::unique_ptr<RecordedProgram>> Make(const Recording& recording, WhatIf what_if,
+                                                               const simulation::Costs& costs);
 
   int sections() const override { return sections_; }
   simulation::Ops Section(int rank, int section) const override;

@@ -21,6 +21,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience(20);  // for the rest to be written, on a slow disk
 constexpr std::chrono::milliseconds kPoll(2);
 
+// Of the living: nothing for readers.
+bool IsLock(const std::string& name) { return name == "lease" || name == "collector"; }
+
 }  // namespace
 
 CollectorProcess::~CollectorProcess() { Finish(); }
@@ -86,7 +89,7 @@ void CopyEvidence(const std::string& place, const std::string& to) {
       continue;
     } else if (next->is_directory(ignored)) {
       fs::create_directories(copy, ignored);
-    } else if (next->is_regular_file(ignored) && next->path().filename() != "lease") {
+    } else if (next->is_regular_file(ignored) && !IsLock(next->path().filename().string())) {
       fs::copy_file(next->path(), copy, fs::copy_options::overwrite_existing, ignored);
     }
   }

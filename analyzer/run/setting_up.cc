@@ -24,6 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kLinks[] = {"libncclwatch.so", "libncclwatch-openmpi.so", "libncclwatch-mpich.so"};
+constexpr char kCollectorFile[] = "collector";
 constexpr char kPreloadBreaks[] = " \t\n:";  // ld.so(8): LD_PRELOAD is divided at spaces and colons
 
 // "train.py-1120-142501-4711": readable, and of this run alone.
@@ -101,9 +102,10 @@ void RunPlace::Remove() {
   if (made_) rmdir(path_.c_str());  // where nothing came of it
   if (!held_) return;
   held_ = Descriptor();
-  // Without a `job` in it no process ever took it: then it is empty, or holds our link.
+  // Without a `job` in it no process ever took it: then it is empty, or holds our link and the collector's lock.
   if (rundir::JobOf(path_).empty()) {
     for (const char* name : kLinks) unlink((path_ + "/" + name).c_str());
+    unlink((path_ + "/" + kCollectorFile).c_str());
     rmdir(path_.c_str());
     return;
   }

@@ -53,7 +53,7 @@ def outcome_reads_like_a_job(sandbox):
     check_equal(verdict(job.json("diagnose", status=1, directory=out + ".dropped")), verdict(dropped), "diagnose of a hang")
 
 
-def recorded(sandbox, argv, extra=None):
+def recorded(sandbox, argv, extra=None, fit=False):
     """The verdict of a recorded job that hangs, or ends badly, and what the model makes of it."""
     build = sandbox.build
     scratch = sandbox.fresh("job")
@@ -63,7 +63,8 @@ def recorded(sandbox, argv, extra=None):
                       timeout=60)
     plain = sandbox.environment(preload=False)
     told = sandbox.run([build.command, "diagnose", "--json", directory], plain)
-    model = sandbox.run([build.command, "replay", "--json", directory], plain)
+    model = sandbox.run([build.command, "replay", "--fit", "self", "--json", directory] if fit else
+                        [build.command, "replay", "--json", directory], plain)
     check(told.out.startswith("{") and model.out.startswith("{"), f"{run}\n{told}\n{model}")
     return json.loads(told.out), json.loads(model.out)
 
@@ -87,12 +88,12 @@ for each in EXAMPLES:
     case(run)
 
 
-def mpi(sandbox, program, argument):
+def mpi(sandbox, program, argument, fit=False):
     path = os.path.join(sandbox.build.root, "mpi", f"mpi_{program}.openmpi")
     if not os.path.exists(path):
         raise Skipped("Open MPI's programs are not built")
     return recorded(sandbox, ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4", path, argument],
-                    {"LD_LIBRARY_PATH": ""})
+                    {"LD_LIBRARY_PATH": ""}, fit)
 
 
 @case
@@ -101,6 +102,15 @@ def mpi_that_ends(sandbox):
         told, model = mpi(sandbox, "clean_collectives", argument)
         check_equal(told["findings"], [], f"{argument}: it is healthy")
         check_equal((model["completed"], model["findings"]), (True, []), f"{argument}: on the model: {model}")
+
+
+@case
+def costs_from_a_recording(sandbox):
+    told, model = mpi(sandbox, "clean_collectives", "everybody", fit=True)
+    check_equal((model["completed"], model["findings"]), (True, []), f"on the model: {model}")
+    guessed = {"latency_ns": 1000.0, "overhead_ns": 300.0, "byte_ns": 0.1, "step_ns": 1600.0}
+    check(set(model["costs"]) == set(guessed) and all(value >= 0 for value in model["costs"].values()), f"{model['costs']}")
+    check(model["costs"]["overhead_ns"] != 300.0 or model["costs"]["latency_ns"] != 1000.0, f"they were taken: {model['costs']}")
 
 
 @case
