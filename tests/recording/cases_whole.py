@@ -116,7 +116,7 @@ def collect_by_hand(sandbox):
 def without_a_launcher(sandbox):
     """NCCLWATCH_TRACE=full alone: the leader starts the collector, which outlives the job and its run directory."""
     to = os.path.join(sandbox.fresh("place"), "recording")
-    job = sandbox.job([sandbox.build.program("recording", "loop"), "600", "500", "log.{rank}"], ranks=2,
+    job = sandbox.job([sandbox.build.program("recording", "loop"), "3000", "500", "log.{rank}"], ranks=2,
                       extra={"NCCLWATCH_TRACE": "full", "NCCLWATCH_TRACE_DIR": to})
     check_equal(job.statuses(), [0, 0], f"{job.done}")
     from harness import until
