@@ -149,9 +149,7 @@ int Replay(const Command& self, const Arguments& arguments) {
   options.add_option("--drop", wish.dropped, "the rank leaves that call (seq) out: rank=5:1042")
       ->type_name("rank=R:SEQ")
       ->allow_extra_args(false);
-  options
-      .add_option("--fit", wish.fit,
-                  "take MPI's costs from this recording, or from the replayed one (self); without it they are guessed")
+  options.add_option("--fit", wish.fit, "take MPI's costs from this recording (self: from the replayed one)")
       ->type_name("DIR");
   options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
   options.add_option("--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("RUNDIR");

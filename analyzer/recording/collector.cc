@@ -60,7 +60,7 @@ Collector::Collector(std::string directory, CollectorWish wish)
   for (const std::string& path : SegmentFiles(wish_.to)) {
     const auto file = SegmentFile::Open(path);
     if (!file.ok()) continue;
-    if (!(*file)->damage().ok()) fs::resize_file(path, (*file)->whole_bytes());
+    if (!(*file)->damage().ok()) SegmentWriter::Mend(path);
     for (const SegmentFile::Place& place : (*file)->places()) {
       const format::SegmentHeader& header = place.index.header;
       std::uint64_t& next = resumed_[KeyOf(place.index.host, header.pid, header.start_time)];

@@ -2,6 +2,7 @@
 
 #include <absl/strings/str_cat.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,9 +27,19 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
 
 }  // namespace
 
+void SegmentWriter::Mend(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) return;
+  // Looked at again: now nobody writes.
+  const auto whole = SegmentFile::Open(path);
+  if (whole.ok() && !(*whole)->damage().ok() && ftruncate(file.get(), static_cast<off_t>((*whole)->whole_bytes())) != 0)
+    return;  // a reader will say what is wrong with it
+}
+
 absl::Status SegmentWriter::Append(const std::string& segment) {
   if (!file_) file_ = Descriptor(open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
   if (!file_) return absl::ErrnoToStatus(errno, path_);
+  if (bytes_ == 0) flock(file_.get(), LOCK_EX | LOCK_NB);
   const absl::Status written = WriteAll(file_.get(), segment);
   struct stat now {};
   // A file that was removed keeps what is written to it from everybody.

@@ -13,9 +13,12 @@
 
 namespace ncclwatch::analyzer {
 
-// Appends whole segments. The file is made by the first one.
+// Appends whole segments. The file is made by the first one, and locked (flock) while its writer lives.
 class SegmentWriter {
  public:
+  // Cuts off the half of a segment that a writer which was killed has left; nothing while the writer lives.
+  static void Mend(const std::string& path);
+
   explicit SegmentWriter(std::string path) : path_(std::move(path)) {}
   const std::string& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }  // so far

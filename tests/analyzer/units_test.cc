@@ -20,6 +20,20 @@ TEST(Durations, AreReadInTheUnitsPeopleWrite) {
     EXPECT_EQ(ParseDuration(wrong), std::nullopt) << wrong;
 }
 
+TEST(Bytes, AreReadAndWrittenInPowersOf1024) {
+  EXPECT_EQ(ParseBytes("4096"), 4096u);
+  EXPECT_EQ(ParseBytes("64K"), 65536u);
+  EXPECT_EQ(ParseBytes("1.5MiB"), 1572864u);
+  EXPECT_EQ(ParseBytes("10G"), 10737418240u);
+  EXPECT_EQ(ParseBytes("7B"), 7u);
+  for (const char* wrong : {"", "K", "-1", "4X", "4 K", "4KK", "nan", "99999999999999999999"})
+    EXPECT_EQ(ParseBytes(wrong), std::nullopt) << wrong;
+  EXPECT_EQ(BytesText(0), "0 B");
+  EXPECT_EQ(BytesText(1023), "1023 B");
+  EXPECT_EQ(BytesText(4096), "4 KiB");
+  EXPECT_EQ(BytesText(1572864), "1.5 MiB");
+}
+
 TEST(Durations, AreWrittenShort) {
   EXPECT_EQ(DurationText(absl::Nanoseconds(850)), "850 ns");
   EXPECT_EQ(DurationText(absl::Nanoseconds(12'400)), "12.4 us");
