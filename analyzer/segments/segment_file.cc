@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 namespace ncclwatch::analyzer {
@@ -32,8 +33,13 @@ void SegmentWriter::Mend(const std::string& path) {
   if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) return;
   // Looked at again: now nobody writes.
   const auto whole = SegmentFile::Open(path);
-  if (whole.ok() && !(*whole)->damage().ok() && ftruncate(file.get(), static_cast<off_t>((*whole)->whole_bytes())) != 0)
-    return;  // a reader will say what is wrong with it
+  if (!whole.ok() || (*whole)->damage().ok()) return;
+  // What is no beginning of a segment is not ours.
+  const auto end = static_cast<off_t>((*whole)->whole_bytes());
+  char begins[sizeof format::kSegmentMagic];
+  const ssize_t got = pread(file.get(), begins, sizeof begins, end);
+  if (got <= 0 || std::memcmp(begins, format::kSegmentMagic, static_cast<std::size_t>(got)) != 0) return;
+  if (ftruncate(file.get(), end) != 0) return;  // a reader will say what is wrong with it
 }
 
 absl::Status SegmentWriter::Append(const std::string& segment) {
