@@ -230,7 +230,7 @@ void World::EndInstance(int comm, std::uint64_t number, Instance* instance) {
     most = std::max(most, arrival.amount);
   }
   const std::int64_t length =
-      workload_.costs ? CollectiveNs(instance->first, CommAt(comm).size())
+      workload_.costs ? CollectiveNs(instance->first)
                       : 30 * kMicro + chance_.Between(0, 300 * kMicro, 0xe4d, number, static_cast<std::uint64_t>(comm));
   const std::int64_t ends = instance->ready + length;
   const std::vector<Arrival> arrivals = std::move(instance->arrivals);
@@ -275,6 +275,11 @@ void World::ArriveMessage(int k, const Task& task) {
   EndMessages(task.op.comm, from, to, &pair);
 }
 
+std::int64_t World::MessageNs(std::uint64_t bytes, double stretch) const {
+  const Costs& costs = *workload_.costs;
+  return static_cast<std::int64_t>(costs.gpu_latency_ns + static_cast<double>(bytes) * costs.gpu_byte_ns * stretch);
+}
+
 void World::EndMessages(int comm, int from, int to, Pair* pair) {
   const Comm& members = CommAt(comm);
   const std::int64_t stop = std::min(StopOf(comm, members.members[static_cast<std::size_t>(from)]),
@@ -283,8 +288,11 @@ void World::EndMessages(int comm, int from, int to, Pair* pair) {
     const Side send = pair->sends.front(), receive = pair->receives.front();
     pair->sends.pop_front();
     pair->receives.pop_front();
-    const std::int64_t ends =
-        std::max(send.ready, receive.ready) + 15 * kMicro + static_cast<std::int64_t>(send.bytes / 100);
+    const std::int64_t flight =
+        workload_.costs ? MessageNs(send.bytes, workload_.Stretch(comm, members.members[static_cast<std::size_t>(from)],
+                                                                  members.members[static_cast<std::size_t>(to)]))
+                        : 15 * kMicro + static_cast<std::int64_t>(send.bytes / 100);
+    const std::int64_t ends = std::max(send.ready, receive.ready) + flight;
     if (send.kernel < 0 || receive.kernel < 0 || ends > stop) continue;
     // The side that moves more waits for the rest; a rest that fits into the buffers does not hold up a send.
     const bool send_ends = send.bytes <= receive.bytes || workload_.differ == Workload::Differ::kPass;

@@ -41,12 +41,13 @@ std::int64_t Rounded(double ns) { return std::max<std::int64_t>(1, std::llround(
 }  // namespace
 
 // Trees of log2(n) steps for latency; each byte passes as often as a good algorithm lets it (Thakur et al., 2005).
-std::int64_t World::CollectiveNs(const Op& op, int ranks) const {
+std::int64_t World::CollectiveNs(const Op& op) const {
+  const int ranks = CommAt(op.comm).size();
   const Costs& costs = *workload_.costs;
   const bool mpi = functions::IsMpi(op.function);
   const double n = std::max(ranks, 1), steps = TreeSteps(ranks);
   const double step_ns = mpi ? costs.step_ns : costs.gpu_latency_ns;
-  const double byte_ns = mpi ? costs.byte_ns : costs.gpu_byte_ns;
+  const double byte_ns = (mpi ? costs.byte_ns : costs.gpu_byte_ns) * workload_.Stretch(op.comm, -1, -1);
   const auto bytes = static_cast<double>(mpi ? op.bytes : op.count * functions::DatatypeBytes(op.dtype));
   const Pattern pattern = mpi ? functions::PatternOfMpi(op.function) : functions::PatternOfNccl(op.function);
   double passes = 1;
@@ -108,6 +109,7 @@ void World::ArriveMpiMessage(int k, const Task& task) {
   const Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
   const Op& op = task.op;
   if (op.root < 0) return;  // of anybody, and nobody was recorded
+  const Comm& comm_of = CommAt(op.comm);
   const std::uint32_t own = Of(kernel.rank).comms[static_cast<std::size_t>(kernel.comm)].rank;
   const auto peer = static_cast<std::uint32_t>(op.root);
   const std::uint64_t ends = std::uint64_t{op.sends ? own : peer} << 32 | (op.sends ? peer : own);
@@ -119,17 +121,21 @@ void World::ArriveMpiMessage(int k, const Task& task) {
     sides.back().over = true;
     EndTask(k, kernel.ready);
   }
-  EndMpiMessages(&pair);
+  const std::vector<int>& members = comm_of.members;
+  const std::uint32_t from = op.sends ? own : peer, to = op.sends ? peer : own;
+  const bool known = from < members.size() && to < members.size();
+  EndMpiMessages(&pair, known ? workload_.Stretch(op.comm, members[from], members[to]) : 1);
 }
 
 // The latency is that of the data, or of the answer that lets a large send begin.
-void World::EndMpiMessages(Pair* pair) {
+void World::EndMpiMessages(Pair* pair, double stretch) {
   const Costs& costs = *workload_.costs;
   while (!pair->sends.empty() && !pair->receives.empty()) {
     const Side send = pair->sends.front(), receive = pair->receives.front();
     pair->sends.pop_front();
     pair->receives.pop_front();
-    const double flight = costs.latency_ns + costs.overhead_ns + static_cast<double>(send.bytes) * costs.byte_ns;
+    const double flight =
+        costs.latency_ns + costs.overhead_ns + static_cast<double>(send.bytes) * costs.byte_ns * stretch;
     const std::int64_t begins = send.over ? send.ready : std::max(send.ready, receive.ready);
     const std::int64_t ends = std::max(begins + Rounded(flight), receive.ready);
     if (!send.over) EndTask(send.kernel, ends);
@@ -145,7 +151,7 @@ void World::ArriveMpiCollective(const Op& op, Instance* instance) {
   const bool everybody = static_cast<int>(arrivals.size()) == comm.size();
   if (ShapeOf(op) != ShapeOf(instance->first)) instance->differs = true;
   if (instance->differs && workload_.differ == Workload::Differ::kHang) return;
-  const std::int64_t length = CollectiveNs(op, comm.size()), gives = Rounded(workload_.costs->overhead_ns);
+  const std::int64_t length = CollectiveNs(op), gives = Rounded(workload_.costs->overhead_ns);
   const auto end = [&](Arrival* one, std::int64_t at) {
     if (!std::exchange(one->over, true)) EndTask(one->kernel, at);
   };

@@ -122,6 +122,9 @@ class Workload {
   // Communicators that the rank need not make.
   virtual std::vector<int> Has(int /*rank*/) const { return {}; }
 
+  // How many times longer a byte takes between two job ranks, or, from < 0, in a collective.
+  virtual double Stretch(int /*comm*/, int /*from*/, int /*to*/) const { return 1; }
+
   virtual int node_of(int rank) const { return rank / per_node; }
   int nodes() const { return (ranks + per_node - 1) / per_node; }
 

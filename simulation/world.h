@@ -201,12 +201,13 @@ class World {
   void ArriveCollective(int kernel, const Task& task);
   void ArriveMessage(int kernel, const Task& task);
   void ArriveMpiMessage(int kernel, const Task& task);
-  void EndMpiMessages(Pair* pair);
+  void EndMpiMessages(Pair* pair, double stretch);
   void ArriveMpiCollective(const Op& op, Instance* instance);
-  std::int64_t CollectiveNs(const Op& op, int ranks) const;
+  std::int64_t CollectiveNs(const Op& op) const;
   void Forget(int comm, std::uint64_t number);
   void PassOn(Instance* instance, std::size_t arrival);
   void EndInstance(int comm, std::uint64_t number, Instance* instance);
+  std::int64_t MessageNs(std::uint64_t bytes, double stretch) const;  // of NCCL
   void EndMessages(int comm, int from, int to, Pair* pair);
   void EndTask(int kernel, std::int64_t at);
   void EndKernel(int kernel, std::int64_t at);

@@ -1,4 +1,5 @@
 // `ncclwatch replay`: the recorded calls, run again.
+#include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
 
 #include <chrono>
@@ -16,6 +17,7 @@
 #include "analyzer/replay/outcome.h"
 #include "analyzer/replay/program.h"
 #include "analyzer/segments/segment_file.h"
+#include "analyzer/trace/filter.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/text/printable.h"
@@ -37,7 +39,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kNewestCalls = 16384, kFewestCalls = 64, kCallsInAll = 4'000'000;
 
 struct Wish {
-  std::vector<std::string> words, delays, slower, dropped;
+  std::vector<std::string> words, delays, slower, dropped, links, communicators;
+  std::string ranks;
   std::string on = "model", out, fit;
   bool no_gaps = false, json = false;
 };
@@ -49,6 +52,25 @@ absl::StatusOr<std::pair<int, std::string>> OfRank(const std::string& option, co
   if (!text.starts_with("rank=") || colon == std::string::npos || !ParseNumber(text.substr(5, colon - 5), &rank))
     return absl::InvalidArgumentError(fmt::format("{} takes rank=R:..., not '{}'", option, text));
   return std::pair(rank, text.substr(colon + 1));
+}
+
+// "20%": 0.2. None if it is not more than `least`.
+std::optional<double> ShareIn(const std::string& text, double least) {
+  double percent = 0;
+  if (!text.ends_with('%') || !absl::SimpleAtod(text.substr(0, text.size() - 1), &percent) || percent <= 100 * least)
+    return std::nullopt;
+  return percent / 100;
+}
+
+// "host1-host2:50%". Names of hosts have dashes too: the one in the middle divides them.
+absl::StatusOr<WhatIf::Link> LinkOf(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const std::vector<std::string> words = absl::StrSplit(text.substr(0, colon), '-');
+  const auto share = colon == std::string::npos ? std::nullopt : ShareIn(text.substr(colon + 1), 0);
+  if (!share || words.size() % 2 != 0)
+    return absl::InvalidArgumentError(fmt::format("--link takes host1-host2:50%, not '{}'", text));
+  const auto middle = words.begin() + static_cast<std::ptrdiff_t>(words.size() / 2);
+  return WhatIf::Link{absl::StrJoin(words.begin(), middle, "-"), absl::StrJoin(middle, words.end(), "-"), *share};
 }
 
 absl::StatusOr<WhatIf> WhatIfOf(const Wish& wish) {
@@ -64,11 +86,9 @@ absl::StatusOr<WhatIf> WhatIfOf(const Wish& wish) {
   for (const std::string& text : wish.slower) {
     const auto of = OfRank("--slow", text);
     if (!of.ok()) return of.status();
-    double percent = 0;
-    if (!of->second.ends_with('%') || !absl::SimpleAtod(of->second.substr(0, of->second.size() - 1), &percent) ||
-        percent <= -100)
-      return absl::InvalidArgumentError(fmt::format("--slow takes a share like 20%, not '{}'", of->second));
-    what_if.slower[of->first] = percent / 100;
+    const auto share = ShareIn(of->second, -1);
+    if (!share) return absl::InvalidArgumentError(fmt::format("--slow takes a share like 20%, not '{}'", of->second));
+    what_if.slower[of->first] = *share;
   }
   for (const std::string& text : wish.dropped) {
     const auto of = OfRank("--drop", text);
@@ -78,6 +98,16 @@ absl::StatusOr<WhatIf> WhatIfOf(const Wish& wish) {
       return absl::InvalidArgumentError(fmt::format("--drop takes the number (seq) of a call, not '{}'", of->second));
     what_if.dropped.insert({of->first, call});
   }
+  for (const std::string& text : wish.links) {
+    const auto link = LinkOf(text);
+    if (!link.ok()) return link.status();
+    what_if.links.push_back(*link);
+  }
+  what_if.communicators = wish.communicators;
+  if (wish.ranks.empty()) return what_if;
+  const auto ranks = ParseRanks(wish.ranks);
+  if (!ranks) return absl::InvalidArgumentError(fmt::format("--ranks takes a list like 0,2,4-7, not '{}'", wish.ranks));
+  what_if.ranks.insert(ranks->begin(), ranks->end());
   return what_if;
 }
 
@@ -151,6 +181,13 @@ int Replay(const Command& self, const Arguments& arguments) {
       ->allow_extra_args(false);
   options.add_option("--fit", wish.fit, "take MPI's costs from this recording (self: from the replayed one)")
       ->type_name("DIR");
+  options.add_option("--link", wish.links, "so much of the bandwidth between these hosts is left: node1-node2:50%")
+      ->type_name("A-B:P%")
+      ->allow_extra_args(false);
+  options.add_option("--ranks", wish.ranks, "these job ranks alone, on communicators of theirs")->type_name("LIST");
+  options.add_option("--comm", wish.communicators, "on this communicator alone: label or beginning of its id")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
   options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
   options.add_option("--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("RUNDIR");
   options.add_flag("--json", wish.json, "print JSON");

@@ -65,20 +65,26 @@ class RankImage {
         const auto id = ids.find({call.communicator, call.generation});
         outcome->recorded_ns =
             std::max(outcome->recorded_ns, std::max({call.entered_ns, call.returned_ns, call.completed_ns}) - real_ns_);
-        if (program_.dropped(process.rank(), call.slot)) continue;
+        const std::uint64_t on = id == ids.end() ? 0 : id->second;
+        if (program_.LeavesOut(process.rank(), call.slot, on)) continue;
         ++outcome->calls;
-        Simulate(simulated, id == ids.end() ? 0 : id->second, &call, outcome);
+        Simulate(simulated, on, &call, outcome);
         image_.calls.push_back(call);
       }
       const std::uint64_t end = image_.calls.empty() ? 0 : image_.calls.back().slot + 1;
       for (reader::CallParts& parts : piece.parts)
-        if (parts.call.slot < end && !program_.dropped(process.rank(), parts.call.slot))
-          image_.parts.push_back(std::move(parts));
+        if (parts.call.slot < end && !LeftOut(parts.call.slot)) image_.parts.push_back(std::move(parts));
       if (image_.calls.size() > 2 * newest_) Trim();
     }
     image_.head = history_.records.size();
     Trim();
     reader::MarkAwaited(&image_);
+  }
+
+  bool LeftOut(std::uint64_t slot) const {
+    const auto call = std::lower_bound(image_.calls.begin(), image_.calls.end(), slot,
+                                       [](const Call& one, std::uint64_t wanted) { return one.slot < wanted; });
+    return call == image_.calls.end() || call->slot != slot;
   }
 
   void Trim() {
@@ -153,7 +159,8 @@ class RankImage {
       const auto local = std::find_if(history_.comms.begin(), history_.comms.end(),
                                       [&](const simulation::LocalComm& each) { return each.comm == comm; });
       if (comm >= 0 && local == history_.comms.end()) continue;  // the replay did not come so far
-      if (comm < 0) {                                            // it never came to be
+      if (comm < 0 && one.size != 0 && (one.flags & format::kCommRankUnknown) == 0) continue;  // not chosen
+      if (comm < 0) {                                                                          // it never came to be
         kept.push_back(std::move(one));
         continue;
       }

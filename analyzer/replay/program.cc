@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/replay/translate.h"
+#include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -32,7 +33,9 @@ absl::StatusOr<std::unique_ptr<RecordedProgram>> RecordedProgram::Make(const Rec
                                                                        const simulation::Costs& costs) {
   std::unique_ptr<RecordedProgram> made(new RecordedProgram(std::move(what_if)));
   if (const absl::Status added = made->AddProcesses(recording); !added.ok()) return added;
-  made->AddCommunicators(recording);
+  made->AddCommunicators();
+  if (std::find(made->chosen_.begin(), made->chosen_.end(), true) == made->chosen_.end())
+    return absl::NotFoundError("no communicator is left to be replayed");
   made->jitter = 0;
   made->costs_ = costs;
   made->costs = &made->costs_;
@@ -43,13 +46,14 @@ absl::Status RecordedProgram::AddProcesses(const Recording& recording) {
   std::vector<const ProcessRecording*> all, incomplete;
   for (const ProcessRecording& process : recording.processes()) {
     if (process.end_slot() == 0) continue;
+    if (!what_if_.ranks.empty() && !what_if_.ranks.contains(process.rank())) continue;
     all.push_back(&process);
     if (process.lost_calls() != 0) incomplete.push_back(&process);
   }
   if (all.empty()) return absl::NotFoundError("no recorded call");
   if (!incomplete.empty()) return Missing(incomplete);
   std::stable_sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
-  absl::flat_hash_map<std::string, int> hosts;
+  std::map<std::string, int> hosts;
   began_ns_ = INT64_MAX;
   for (const ProcessRecording* process : all) {
     stood_still_ = stood_still_ || process->process().leader_state.verdict_at_ns != 0;
@@ -61,11 +65,44 @@ absl::Status RecordedProgram::AddProcesses(const Recording& recording) {
     sections_ = std::max(sections_, static_cast<int>(process->segments().size()) + 1);
   }
   ranks = static_cast<int>(sources_.size());
+  return AddLinks(hosts);
+}
+
+absl::Status RecordedProgram::AddLinks(const std::map<std::string, int>& hosts) {
+  for (const WhatIf::Link& link : what_if_.links) {
+    for (const std::string& host : {link.one, link.other})
+      if (!hosts.contains(host)) return absl::NotFoundError("no rank of the recording is on host " + host);
+    const int one = hosts.at(link.one), other = hosts.at(link.other);
+    stretched_[{std::min(one, other), std::max(one, other)}] = 1 / link.share;
+  }
   return absl::OkStatus();
 }
 
+double RecordedProgram::Stretch(int comm, int from, int to) const {
+  if (stretched_.empty()) return 1;
+  if (from < 0) return stretches_[static_cast<std::size_t>(comm)];
+  const int one = node_of(from), other = node_of(to);
+  const auto found = stretched_.find({std::min(one, other), std::max(one, other)});
+  return found == stretched_.end() ? 1 : found->second;
+}
+
+bool RecordedProgram::IsChosen(std::size_t comm) const {
+  const std::vector<int>& members = comms[comm].members;
+  const bool whole = std::find(members.begin(), members.end(), -1) == members.end();
+  if (!what_if_.ranks.empty() && !whole) return false;
+  const std::vector<std::string>& wanted = what_if_.communicators;
+  return wanted.empty() || std::any_of(wanted.begin(), wanted.end(), [&](const std::string& name) {
+           return comms[comm].label == name || diagnosis::Hex16(comm_ids_[comm]).starts_with(name);
+         });
+}
+
+bool RecordedProgram::LeavesOut(int rank, std::uint64_t slot, std::uint64_t id) const {
+  if (what_if_.dropped.contains({rank, slot})) return true;
+  return (!what_if_.ranks.empty() || !what_if_.communicators.empty()) && id != 0 && comm_of(id) < 0;
+}
+
 // Members that no process of the recording is get a rank of their own, which does nothing.
-void RecordedProgram::AddCommunicators(const Recording&) {
+void RecordedProgram::AddCommunicators() {
   has_.resize(sources_.size());
   for (int rank = 0; rank < ranks; ++rank) {
     const ProcessRecording* const process = sources_[static_cast<std::size_t>(rank)].process;
@@ -87,19 +124,40 @@ void RecordedProgram::AddCommunicators(const Recording&) {
       if (one.rank < members.size()) members[one.rank] = rank;
     }
   }
-  for (simulation::Comm& comm : comms)
-    for (int& member : comm.members) {
+  for (std::size_t i = 0; i < comms.size(); ++i) {
+    std::vector<int>& members = comms[i].members;
+    chosen_.push_back(IsChosen(i));
+    stretches_.push_back(StretchOf(members));
+    if (!chosen_[i]) {
+      members.assign(1, 0);  // nobody calls on it
+      continue;
+    }
+    for (int& member : members) {
       if (member >= 0) continue;
       member = ranks++;
       sources_.emplace_back();
       nodes_.push_back(-1);
       has_.emplace_back();
     }
+  }
+  for (std::vector<int>& has : has_)
+    std::erase_if(has, [&](int comm) { return !chosen_[static_cast<std::size_t>(comm)]; });
+}
+
+// A collective is as slow as its slowest link.
+double RecordedProgram::StretchOf(const std::vector<int>& members) const {
+  double stretch = 1;
+  const auto on = [&](int node) {
+    return std::any_of(members.begin(), members.end(), [&](int rank) { return rank >= 0 && node_of(rank) == node; });
+  };
+  for (const auto& [nodes, factor] : stretched_)
+    if (on(nodes.first) && on(nodes.second)) stretch = std::max(stretch, factor);
+  return stretch;
 }
 
 int RecordedProgram::comm_of(std::uint64_t id) const {
   const auto found = comm_of_.find(id);
-  return found == comm_of_.end() ? -1 : found->second;
+  return found == comm_of_.end() || !chosen_[static_cast<std::size_t>(found->second)] ? -1 : found->second;
 }
 
 std::int64_t RecordedProgram::Begins(int rank) const {

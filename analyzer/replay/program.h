@@ -24,7 +24,14 @@ struct WhatIf {
   std::map<int, std::int64_t> delays;               // rank: it begins so many ns later
   std::map<int, double> slower;                     // rank: what lies between its calls takes this share longer
   std::set<std::pair<int, std::uint64_t>> dropped;  // rank and number of a call that it does not make
-  bool no_gaps = false;                             // nothing lies between calls
+  struct Link {
+    std::string one, other;  // hosts
+    double share = 1;        // of the bandwidth that is left
+  };
+  std::vector<Link> links;
+  std::set<int> ranks;                     // these job ranks alone, and communicators of them; empty: all
+  std::vector<std::string> communicators;  // these alone: label, or beginning of the identity; empty: all
+  bool no_gaps = false;                    // nothing lies between calls
 };
 
 class RecordedProgram : public simulation::Workload {
@@ -43,8 +50,10 @@ class RecordedProgram : public simulation::Workload {
   // Null: of this rank there is no recording, so it does nothing.
   const ProcessRecording* process(int rank) const { return sources_[static_cast<std::size_t>(rank)].process; }
   std::int64_t began_ns() const { return began_ns_; }  // CLOCK_REALTIME of the instant 0 of the simulation
-  bool dropped(int rank, std::uint64_t slot) const { return what_if_.dropped.contains({rank, slot}); }
-  int comm_of(std::uint64_t id) const;  // -1: none
+  // Whether the call has no place in the replay; id: of its communicator, 0: it has none.
+  bool LeavesOut(int rank, std::uint64_t slot, std::uint64_t id) const;
+  int comm_of(std::uint64_t id) const;  // -1: none, or not chosen
+  double Stretch(int comm, int from, int to) const override;
   const std::vector<std::uint64_t>& comm_ids() const { return comm_ids_; }
   // What the model does not know of, by operation: such calls take as long as they took.
   const std::map<std::string, std::uint64_t>& not_modelled() const { return not_modelled_; }
@@ -68,7 +77,10 @@ class RecordedProgram : public simulation::Workload {
 
   explicit RecordedProgram(WhatIf what_if) : what_if_(std::move(what_if)) {}
   absl::Status AddProcesses(const Recording& recording);
-  void AddCommunicators(const Recording& recording);
+  void AddCommunicators();
+  bool IsChosen(std::size_t comm) const;
+  double StretchOf(const std::vector<int>& members) const;
+  absl::Status AddLinks(const std::map<std::string, int>& hosts);
 
   const WhatIf what_if_;
   bool stood_still_ = false;  // the recording has a verdict: what its GPUs had not finished by then never ends
@@ -77,6 +89,9 @@ class RecordedProgram : public simulation::Workload {
   std::vector<int> nodes_;
   std::vector<std::vector<int>> has_;  // communicators of MPI, by rank
   std::vector<std::uint64_t> comm_ids_;
+  std::vector<bool> chosen_;                         // of comms
+  std::vector<double> stretches_;                    // of comms
+  std::map<std::pair<int, int>, double> stretched_;  // by nodes
   absl::flat_hash_map<std::uint64_t, int> comm_of_;
   absl::flat_hash_map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint64_t>>
       children_;  // parent, ordinal

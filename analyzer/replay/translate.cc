@@ -49,6 +49,7 @@ bool MadeByMembersAlone(Function function) {
 CallTranslator::CallTranslator(const RecordedProgram& program, int rank, const Piece& piece)
     : program_(program), source_(program.sources_[static_cast<std::size_t>(rank)]), rank_(rank), piece_(piece) {
   for (const reader::Communicator& one : piece.communicators) {
+    ids_[{one.index, one.generation}] = one.id;
     const int comm = program.comm_of(one.id);
     const bool member = comm >= 0 && program.comms[static_cast<std::size_t>(comm)].RankOf(rank) >= 0;
     comms_[{one.index, one.generation}] = member ? comm : -1;
@@ -62,7 +63,8 @@ void CallTranslator::Translate(simulation::Ops* ops) {
     const std::size_t first = ops->size();
     if (source_.calls == 0) source_.thread = call.thread;
     if (call.thread != source_.thread) program_.threaded_.insert(source_.process->rank());
-    if (program_.dropped(source_.process->rank(), call.slot))
+    const auto id = ids_.find({call.communicator, call.generation});
+    if (program_.LeavesOut(source_.process->rank(), call.slot, id == ids_.end() ? 0 : id->second))
       ops_->push_back({.what = Do::kEnter, .function = call.function});
     else
       Add(call);
@@ -192,9 +194,9 @@ void CallTranslator::AddCreation(const Call& call) {
       op.claimed_size = one.size;
   }
   if (op.what == Do::kSplit) {
-    if (op.root < 0) return AsRecorded(call, false);
-    const auto children =
-        program_.children_.find({program_.comm_ids_[static_cast<std::size_t>(op.root)], call.position});
+    const auto parent = ids_.find({call.communicator, call.generation});
+    if (op.root < 0 || parent == ids_.end()) return AsRecorded(call, false);
+    const auto children = program_.children_.find({parent->second, call.position});
     if (children != program_.children_.end())
       for (const std::uint64_t id : children->second) {
         const int child = program_.comm_of(id);

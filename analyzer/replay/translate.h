@@ -33,6 +33,7 @@ class CallTranslator {
   const int rank_;
   const Piece& piece_;
   absl::flat_hash_map<std::pair<std::uint32_t, std::uint32_t>, int> comms_;  // by index and generation
+  absl::flat_hash_map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> ids_;
   simulation::Ops* ops_ = nullptr;
 };
 

@@ -42,7 +42,7 @@ def mistakes_are_usage(bench):
     for words in [[], ["report"], ["nonsense"], ["diagnose", "--nonsense"], ["trace", "--rank", "x"],
                   ["trace", "--since", "noon"], ["trace", "--min-bytes", "many"], ["trace", "--state", "lost"], ["stats", "--by", "x"],
                   ["replay", "--on", "paper"], ["replay", "--delay", "3:2s"], ["replay", "--slow", "rank=1:x"],
-                  ["replay", "--drop", "rank=1:"], ["collect", "--max", "much"], ["clean", "--older-than", "soon"], ["run"], ["run", "--"],
+                  ["replay", "--drop", "rank=1:"], ["replay", "--link", "a:50%"], ["replay", "--ranks", "x"], ["collect", "--max", "much"], ["clean", "--older-than", "soon"], ["run"], ["run", "--"],
                   ["run", "--nonsense", "--", "true"], ["run", "--on-fault", "explode", "--", "true"],
                   ["run", "--ring", "many", "--", "true"], ["ls", "extra"], ["off", "a", "b"]]:
         done = bench.command(*words)

@@ -40,6 +40,41 @@ def what_if(sandbox):
 
 
 @case
+def parts(sandbox):
+    """One communicator alone, and ranks that have none of their own."""
+    job = Recorded(sandbox, ranks=2, steps=50)
+    world = job.calls("--op", "AllReduce")[0]["communicator"]
+    whole = job.json("replay")
+    check_equal(job.json("replay", "--comm", world[:8])["calls"], whole["calls"], "the only one there is")
+    for words in (("--comm", "nobody"), ("--ranks", "0")):
+        done = job.command("replay", *words)
+        check_equal(done.status, 3, f"{words}: {done}")
+        check("no communicator is left" in done.err, f"{words}: {done.err}")
+
+
+@case
+def slower_link(sandbox):
+    """Of 16 ranks on two nodes the link between the nodes has a hundredth of its bandwidth left: plain arithmetic."""
+    directory = os.path.join(sandbox.fresh("written"), "recording")
+    write = sandbox.build.program("recording", "write_recording")
+    sandbox.build.need(write)
+    check_equal(sandbox.run([write, "16", "1000", directory]).status, 0, "write_recording")
+    plain = sandbox.environment(preload=False)
+
+    def seconds(*words):
+        done = sandbox.run([sandbox.build.command, "replay", "--no-gaps", "--json", *words, directory], plain)
+        check_equal(done.status, 0, f"{words}: {done}")
+        return json.loads(done.out)["simulated_s"]
+
+    # 999 collectives: nine AllReduces of k * 2^18 bfloat16 in each step of ten, 2 * 15/16 passes, 0.01 ns a byte.
+    passes = sum(2 * 15 / 16 * ((slot % 10 + 1) << 18) * 2 * 0.01e-9 for slot in range(1, 1000) if slot % 10 != 9)
+    grown = seconds("--link", "node0-node1:1%") - seconds()
+    check(abs(grown / (99 * passes) - 1) < 0.01, f"it takes {grown} s longer, {99 * passes} by arithmetic")
+    done = sandbox.run([sandbox.build.command, "replay", "--link", "node0-node9:50%", directory], plain)
+    check_equal(done.status, 3, f"a host that is not there: {done}")
+
+
+@case
 def outcome_reads_like_a_job(sandbox):
     job = Recorded(sandbox, ranks=2, steps=50)
     out = os.path.join(job.scratch, "out")
