@@ -34,7 +34,10 @@ constexpr char kDescription[] =
     "boxes are copied beside the segments. Ends with the last rank of the node; SIGINT and SIGTERM end it before.\n\n"
     "Exit status: 0 done, 1 calls were lost, 2 usage, 3 if a directory cannot be read or written.";
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::milliseconds kShortest(1), kLongest(40);  // between two looks
+constexpr std::chrono::milliseconds kScan(100);                  // how often attempts are looked for
 
 volatile std::sig_atomic_t ended = 0;
 void End(int) { ended = 1; }
@@ -46,11 +49,18 @@ void GiveWay() {
   syscall(SYS_ioprio_set, kIoprioWhoProcess, 0, kIoprioIdle);
 }
 
-// One collector for a run directory: the launcher and each leader of the node start one.
-// Where nothing can be written (another user's) nobody else is kept away.
-bool AnotherCollects(const std::string& directory, Descriptor* held) {
-  *held = Descriptor(open((directory + "/collector").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+bool Locked(const std::string& directory, int how, Descriptor* held) {
+  *held = Descriptor(open((directory + "/collector").c_str(), how, 0600));
   return *held && flock(held->get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+// One collector for a run directory: the launcher and each leader of the node start one. The one of a job is also that
+// of its attempts. Where nothing can be written (another user's) nobody else is kept away.
+bool AnotherCollects(const std::string& directory, Descriptor* held) {
+  const std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
+  Descriptor above;
+  const bool of_job = IsNested(path.filename().string()) && Locked(path.parent_path(), O_RDWR | O_CLOEXEC, &above);
+  return of_job || Locked(directory, O_RDWR | O_CREAT | O_CLOEXEC, held);
 }
 
 // A box that somebody cuts short reads as zeroes from then on.
@@ -77,7 +87,10 @@ class Collectors {
   Collectors(std::string place, CollectorWish wish) : place_(std::move(place)), wish_(std::move(wish)) {}
 
   bool Look() {
-    for (const std::string& directory : BoxDirectories(place_)) Add(directory);
+    if (const Clock::time_point now = Clock::now(); now >= next_scan_) {
+      next_scan_ = now + kScan;
+      for (const std::string& directory : BoxDirectories(place_)) Add(directory);
+    }
     bool hurry = false;
     for (const auto& [directory, one] : collectors_) hurry = one->Look() || hurry;
     return hurry;
@@ -110,14 +123,22 @@ class Collectors {
 
   const std::string place_;
   const CollectorWish wish_;
+  Clock::time_point next_scan_{};
   std::map<std::string, std::unique_ptr<Collector>> collectors_;  // by directory
 };
 
-void Follow(Collectors* collectors, bool waits) {
+struct Patience {
+  bool first = false;  // waits for a first process
+  bool next = false;   // ... and for those of a next attempt, as long as the launcher lives that has started this one
+};
+
+void Follow(Collectors* collectors, Patience waits) {
+  const pid_t launcher = getppid();
   std::chrono::milliseconds pause = kShortest;
   while (!ended) {
     const bool hurry = collectors->Look();
-    if (collectors->seen_any() ? !collectors->any_alive() : !waits) break;
+    const bool waits_on = (waits.next && getppid() == launcher) || (waits.first && !collectors->seen_any());
+    if (!collectors->any_alive() && !waits_on) break;
     pause = hurry ? kShortest : std::min(kLongest, pause * 2);
     std::this_thread::sleep_for(pause);
   }
@@ -129,12 +150,15 @@ void Follow(Collectors* collectors, bool waits) {
 int Collect(const Command& self, const Arguments& arguments) {
   Options options(self, kDescription);
   std::string word, to, most;
-  bool wait = false, quiet = false;
+  Patience waits;
+  bool quiet = false;
   options.add_option("DIR", word, "run directory (default: the newest one)")->type_name("");
   options.add_option("--to", to, "directory of the segments (default: NCCLWATCH_TRACE_DIR, else ncclwatch-trace)")
       ->type_name("DIR");
   options.add_option("--max", most, "most bytes of segments, as in 10G: the oldest go first")->type_name("SIZE");
-  options.add_flag("--wait", wait, "also if no process is there yet");
+  options.add_flag("--wait", waits.first, "also if no process is there yet");
+  options.add_flag("--stay", waits.next,
+                   "for further attempts too, as long as the process lives that has started this one");
   options.add_flag("--quiet", quiet, "say nothing if nothing was lost");
   if (const auto status = options.Read(arguments)) return *status;
 
@@ -160,7 +184,7 @@ int Collect(const Command& self, const Arguments& arguments) {
   GiveWay();
   CatchSignals();
   Collectors collector(*directory, wish);
-  Follow(&collector, wait);
+  Follow(&collector, waits);
   if (!quiet || collector.lost() != 0)
     Note("{} calls recorded in {}{}", collector.calls(), wish.to,
          collector.lost() == 0 ? "" : fmt::format("; {} were lost", collector.lost()));

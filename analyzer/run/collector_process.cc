@@ -43,10 +43,11 @@ bool CollectorProcess::Spawn() {
   }
   unsetenv("LD_PRELOAD");
   if (most_.empty())
-    execl("/proc/self/exe", "ncclwatch", "collect", "--wait", "--quiet", "--to", to_.c_str(), place_.c_str(), nullptr);
+    execl("/proc/self/exe", "ncclwatch", "collect", "--wait", "--stay", "--quiet", "--to", to_.c_str(), place_.c_str(),
+          nullptr);
   else
-    execl("/proc/self/exe", "ncclwatch", "collect", "--wait", "--quiet", "--to", to_.c_str(), "--max", most_.c_str(),
-          place_.c_str(), nullptr);
+    execl("/proc/self/exe", "ncclwatch", "collect", "--wait", "--stay", "--quiet", "--to", to_.c_str(), "--max",
+          most_.c_str(), place_.c_str(), nullptr);
   _exit(127);
 }
 

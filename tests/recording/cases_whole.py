@@ -139,6 +139,30 @@ def no_place_for_segments(sandbox):
 
 
 @case
+def attempts_have_folders(sandbox):
+    """Two attempts of one job under one launcher, as torchrun makes them: each is recorded whole."""
+    build = sandbox.build
+    scratch = sandbox.fresh("attempts")
+    directory = os.path.join(scratch, "recording")
+    loop = build.program("recording", "loop")
+    rank = f"HOST_ID_DIR={scratch} RANK=0 WORLD_SIZE=1 TORCHELASTIC_RUN_ID=j7"
+    once = f'{rank} TORCHELASTIC_RESTART_COUNT={{0}} "{loop}" {{1}} 500 {scratch}/log.{{0}}'
+    script = "; sleep 0.3; ".join(once.format(attempt, steps) for attempt, steps in ((0, 100), (1, 150)))
+    env = sandbox.environment(preload=False, extra={"TMPDIR": scratch})
+    done = sandbox.run([build.command, "run", "--record", directory, "--", "sh", "-c", script], env, timeout=60)
+    check_equal(done.status, 0, f"{done}")
+    from harness import trace
+    for place, attempt in ((directory, 0), (os.path.join(directory, "attempt-1"), 1)):
+        env = sandbox.environment(preload=False)
+        boxes = [name for name in os.listdir(place) if name.endswith(".box")]
+        check_equal(len(boxes), 1, f"black boxes of attempt {attempt}: {os.listdir(place)}")
+        calls = trace(sandbox, os.path.join(place, boxes[0]))
+        with open(f"{scratch}/log.{attempt}") as file:
+            check_equal(len(made(calls, 0)), len(file.readlines()), f"calls of attempt {attempt}")
+        check([name for name in os.listdir(place) if name.endswith(".segments")], f"segments of attempt {attempt}")
+
+
+@case
 def a_second_recording_needs_another_place(sandbox):
     job = Recorded(sandbox, ranks=1, steps=10)
     env = sandbox.environment(preload=False)

@@ -47,10 +47,16 @@ void Run(const CollectorStart& start) {
 
 }  // namespace
 
-std::string CollectorPlace(const std::string& named, const std::string& out, const std::string& job) {
-  if (!named.empty()) return named;
-  const std::string above = out.empty() ? PresentDirectory() : out;
-  return above.empty() ? above : above + "/ncclwatch-" + job;
+std::string CollectorPlace(const std::string& named, const std::string& out, const std::string& job,
+                           const std::string& run_directory) {
+  std::string place = named;
+  if (place.empty()) {
+    place = out.empty() ? PresentDirectory() : out;
+    if (place.empty()) return place;
+    place += "/ncclwatch-" + job;
+  }
+  const std::string leaf = run_directory.substr(run_directory.rfind('/') + 1);
+  return leaf.starts_with("attempt-") || leaf.starts_with("run-") ? place + "/" + leaf : place;
 }
 
 bool StartCollector(CollectorStart start) {

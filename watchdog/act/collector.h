@@ -18,8 +18,10 @@ struct CollectorStart {
 };
 
 // Where segments go: the directory that was named, else `out`, else the present directory, in each case the last two
-// with a folder for the job. Empty: the present directory is no place for them (in memory, or not known).
-std::string CollectorPlace(const std::string& named, const std::string& out, const std::string& job);
+// with a folder for the job. A further attempt has a folder of its own in it, as in the run directory. Empty: the
+// present directory is no place for them (in memory, or not known).
+std::string CollectorPlace(const std::string& named, const std::string& out, const std::string& job,
+                           const std::string& run_directory);
 
 // Starts it, and again if it is killed, and waits for nothing. One that is there already goes on, and the new one ends.
 // False if no thread could be made for that.

@@ -69,6 +69,10 @@ bool Clamp(std::string_view name, const Settings& most, Settings* settings) {
   if (name == "NCCLWATCH_HOOK_TIMEOUT") return Lower(most.hook_timeout_s, &settings->hook_timeout_s);
   if (name == "NCCLWATCH_TIMEOUT")
     return most.timeout_s && settings->timeout_s && Lower(*most.timeout_s, &*settings->timeout_s);
+  if (name == "NCCLWATCH_TRACE_MAX") {
+    if (settings->trace_most_bytes == 0) settings->trace_most_bytes = UINT64_MAX;  // no limit
+    return Lower(most.trace_most_bytes, &settings->trace_most_bytes);
+  }
   if (name != "NCCLWATCH_KEEP" || most.keep.all) return false;
   if (settings->keep.all) {
     settings->keep = most.keep;

@@ -68,6 +68,15 @@ TEST(Rules, OffAsADefaultLetsUsersAskForIt) {
   EXPECT_TRUE(Under("NCCLWATCH=off", {{"NCCLWATCH", "on"}}).settings.on);
 }
 
+TEST(Rules, WhatARecordingMayTakeHasACeilingAlsoWhereNobodyAskedForOne) {
+  EXPECT_EQ(Under("max NCCLWATCH_TRACE_MAX=10G", {}).settings.trace_most_bytes, std::uint64_t{10} << 30);
+  EXPECT_EQ(Under("max NCCLWATCH_TRACE_MAX=10G", {{"NCCLWATCH_TRACE_MAX", "1G"}}).settings.trace_most_bytes,
+            std::uint64_t{1} << 30);
+  EXPECT_EQ(Under("max NCCLWATCH_TRACE_MAX=10G", {{"NCCLWATCH_TRACE_MAX", "11G"}}).settings.trace_most_bytes,
+            std::uint64_t{10} << 30);
+  EXPECT_EQ(Under("forbid NCCLWATCH_TRACE=full", {{"NCCLWATCH_TRACE", "full"}}).settings.trace, Trace::kRing);
+}
+
 TEST(Rules, AForbiddenValueGivesTheDefaultAndIsSaid) {
   const Read read = Under("forbid NCCLWATCH_ON_FAULT=abort", {{"NCCLWATCH_ON_FAULT", "Abort"}});
   EXPECT_EQ(read.settings.on_fault, OnFault::kDump);

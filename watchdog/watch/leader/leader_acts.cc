@@ -127,7 +127,7 @@ void Leader::StartCollector() {
   start.command = context_.command;
   start.run_directory = context_.directory.path();
   start.to = act::CollectorPlace(context_.settings.trace_directory, context_.settings.out,
-                                 reader::Text(context_.own->identity.job));
+                                 reader::Text(context_.own->identity.job), start.run_directory);
   start.most_bytes = context_.settings.trace_most_bytes;
   start.environment = *environment_;
   start.complain = [](const std::string& line) { log::Error("{}", line); };
