@@ -13,9 +13,11 @@
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
+#include "analyzer/player/real.h"
 #include "analyzer/replay/fit.h"
 #include "analyzer/replay/outcome.h"
 #include "analyzer/replay/program.h"
+#include "analyzer/run/start_ranks.h"
 #include "analyzer/segments/segment_file.h"
 #include "analyzer/trace/filter.h"
 #include "watchdog/diagnosis/model/text.h"
@@ -32,7 +34,10 @@ constexpr char kDescription[] =
     "job completes, where it stops, how long it takes, and what a diagnosis makes of it; also if something had been\n"
     "otherwise: --delay, --slow, --drop. Between its calls each rank does for as long what it did then. A recording\n"
     "from which calls are missing is refused.\n\n"
-    "Exit status: 0 it completed, 1 it stopped, 2 usage, 3 the recording cannot be used.";
+    "On NCCL or MPI: the same calls again, of sizes, types and communicators as they were, under watch. Data are made\n"
+    "and checked. It starts the ranks itself, MPI's by mpirun; under torchrun, mpirun or srun each process plays one\n"
+    "rank.\n\n"
+    "Exit status: 0 it completed, 1 it stopped or data were wrong, 2 usage, 3 the recording cannot be used.";
 
 using Clock = std::chrono::steady_clock;
 // Of a rank, that its image keeps: as many as a ring, but not of thousands of ranks.
@@ -41,7 +46,8 @@ constexpr std::size_t kNewestCalls = 16384, kFewestCalls = 64, kCallsInAll = 4'0
 struct Wish {
   std::vector<std::string> words, delays, slower, dropped, links, communicators;
   std::string ranks;
-  std::string on = "model", out, fit;
+  std::string on = "model", out, fit, launcher, meet;
+  int start = 0, loops = 1;
   bool no_gaps = false, json = false;
 };
 
@@ -140,8 +146,7 @@ absl::Status WriteOutcome(const Outcome& outcome, const std::string& directory) 
     return absl::AlreadyExistsError(directory + " holds a run already");
   SegmentWriter file(directory + "/model" + format::kSegmentSuffix);
   for (const reader::BoxImage& box : outcome.run.boxes)
-    if (absl::Status written = file.Append(ToSegment(box, box.first_slot, box.head)); !written.ok())
-      return written;
+    if (absl::Status written = file.Append(ToSegment(box, box.first_slot, box.head)); !written.ok()) return written;
   return absl::OkStatus();
 }
 
@@ -163,13 +168,44 @@ void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const 
   if (!verdict.healthy()) WriteOut("\n" + PrintableLines(diagnosis::ToText(lines->ForPeople(verdict))));
 }
 
+RealWish ForReal(const Wish& wish) {
+  RealWish real{.on = wish.on,
+                .paths = wish.words,
+                .words = {"--loop", fmt::format("{}", wish.loops)},
+                .launcher = wish.launcher,
+                .out = wish.out,
+                .meet = wish.meet,
+                .ranks = wish.start,
+                .loops = wish.loops,
+                .json = wish.json};
+  const auto add = [&](const char* option, const std::vector<std::string>& values) {
+    for (const std::string& value : values) real.words.insert(real.words.end(), {option, value});
+  };
+  add("--delay", wish.delays);
+  add("--slow", wish.slower);
+  add("--drop", wish.dropped);
+  add("--comm", wish.communicators);
+  if (!wish.ranks.empty()) add("--ranks", {wish.ranks});
+  if (wish.no_gaps) real.words.emplace_back("--no-gaps");
+  return real;
+}
+
+// replay --start-ranks N -- CMD...: how `--on nccl` starts its ranks below `ncclwatch run`.
+int StartRanksOf(const Arguments& arguments) {
+  int ranks = 0;
+  if (arguments.size() < 4 || !ParseNumber(arguments[1], &ranks)) return kUsage;
+  return StartRanks({arguments.begin() + 3, arguments.end()}, ranks, absl::Hours(24 * 7));
+}
+
 }  // namespace
 
 int Replay(const Command& self, const Arguments& arguments) {
+  if (!arguments.empty() && arguments[0] == "--start-ranks") return StartRanksOf(arguments);
   Options options(self, kDescription);
   Wish wish;
   options.add_option("DIR|FILE", wish.words, "recordings, and black boxes whose rings have not wrapped")->type_name("");
-  options.add_option("--on", wish.on, "model: a simulation (the default)")->type_name("WHAT");
+  options.add_option("--on", wish.on, "model: a simulation (the default); nccl, mpi: the library itself")
+      ->type_name("WHAT");
   options.add_option("--delay", wish.delays, "the rank begins so much later: rank=3:2s")
       ->type_name("rank=R:T")
       ->allow_extra_args(false);
@@ -190,9 +226,19 @@ int Replay(const Command& self, const Arguments& arguments) {
       ->allow_extra_args(false);
   options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
   options.add_option("--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("RUNDIR");
+  options.add_option("-n", wish.start, "on NCCL or MPI: start so many ranks, as many as were recorded")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  options.add_option("--loop", wish.loops, "on NCCL or MPI: so many times")->type_name("N")->check(CLI::PositiveNumber);
+  options
+      .add_option("--launcher", wish.launcher, "start the ranks by this, {n} of them (default for MPI: mpirun -n {n})")
+      ->type_name("WORDS");
+  options.add_option("--meet", wish.meet, "a directory in which ranks that a launcher has started find one another")
+      ->type_name("DIR");
   options.add_flag("--json", wish.json, "print JSON");
   if (const auto status = options.Read(arguments)) return *status;
-  if (wish.on != "model") return UsageError(self, "--on is model, not '" + wish.on + "'");
+  if (wish.on != "model" && wish.on != "nccl" && wish.on != "mpi")
+    return UsageError(self, "--on is model, nccl or mpi, not '" + wish.on + "'");
   const auto what_if = WhatIfOf(wish);
   if (!what_if.ok()) return UsageError(self, std::string(what_if.status().message()));
 
@@ -209,6 +255,12 @@ int Replay(const Command& self, const Arguments& arguments) {
   }
   const auto program = RecordedProgram::Make(recording, *what_if, costs);
   if (!program.ok()) return Unreadable(self, program.status());
+
+  if (wish.on != "model") {
+    const auto right = ReplayForReal(recording, **program, ForReal(wish));
+    if (!right.ok()) return Unreadable(self, right.status());
+    return *right ? kDone : kProblem;
+  }
 
   const Clock::time_point began = Clock::now();
   simulation::World world(**program);

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/replay/fates.h"
 #include "watchdog/diagnosis/calls/mpi_message.h"
 #include "watchdog/reader/awaited.h"
 
@@ -199,37 +200,6 @@ class RankImage {
   reader::BoxImage image_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Counts> counts_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> peers_;
-};
-
-bool SameProcess(const reader::Observation& seen, const reader::BoxImage& box) {
-  return seen.pid == box.pid && seen.start_time == box.start_time;
-}
-
-// What the recording's verdict rests on beside the calls: what had become of processes by then. Of a recording without
-// a verdict nothing: its processes ended because their work was done.
-class Fates {
- public:
-  explicit Fates(const Recording& recording) {
-    for (const reader::BoxImage& box : recording.run().boxes)
-      if (box.leader_state.verdict_at_ns != 0)
-        verdict_ns_ = std::max(verdict_ns_, box.leader_state.verdict_at_ns + box.realtime_minus_monotonic_ns);
-    for (const reader::BoxImage& box : recording.run().boxes)
-      for (const reader::Observation& seen : box.observations)
-        if (seen.what != format::Observed::kNothing && seen.at_ns + box.realtime_minus_monotonic_ns <= verdict_ns_)
-          seen_.push_back(seen);
-  }
-  bool verdict() const { return verdict_ns_ != 0; }
-  const std::vector<reader::Observation>& seen() const { return seen_; }
-
-  // It had left the others behind, or stood still.
-  bool Leaves(const reader::BoxImage& box) const {
-    const bool ended = box.last_words.written && box.last_words.at_ns + box.realtime_minus_monotonic_ns <= verdict_ns_;
-    return ended || std::any_of(seen_.begin(), seen_.end(), [&](const auto& seen) { return SameProcess(seen, box); });
-  }
-
- private:
-  std::int64_t verdict_ns_ = 0;  // CLOCK_REALTIME; 0: none
-  std::vector<reader::Observation> seen_;
 };
 
 // A rank whose list is done waits for the others.

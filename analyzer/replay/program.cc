@@ -160,6 +160,28 @@ int RecordedProgram::comm_of(std::uint64_t id) const {
   return found == comm_of_.end() || !chosen_[static_cast<std::size_t>(found->second)] ? -1 : found->second;
 }
 
+bool WasRefused(const reader::Call& call) {
+  return functions::IsMpi(call.function) && call.returned_ns != 0 && call.result != 0 &&
+         (call.flags & format::kTookPart) == 0;
+}
+
+int RecordedProgram::ChildOf(std::uint64_t parent, std::uint64_t ordinal, int rank) const {
+  const auto children = children_.find({parent, ordinal});
+  if (children == children_.end()) return -1;
+  for (const std::uint64_t id : children->second) {
+    const int child = comm_of(id);
+    if (child >= 0 && comms[static_cast<std::size_t>(child)].RankOf(rank) >= 0) return child;
+  }
+  return -1;
+}
+
+std::int64_t RecordedProgram::Gap(int rank, std::int64_t recorded_ns) const {
+  if (what_if_.no_gaps) return 0;
+  const auto slower = what_if_.slower.find(process(rank)->rank());
+  if (slower == what_if_.slower.end()) return recorded_ns;
+  return static_cast<std::int64_t>(static_cast<double>(recorded_ns) * (1 + slower->second));
+}
+
 std::int64_t RecordedProgram::Begins(int rank) const {
   const Source& source = sources_[static_cast<std::size_t>(rank)];
   if (!source.process) return 0;

@@ -34,6 +34,9 @@ struct WhatIf {
   bool no_gaps = false;                    // nothing lies between calls
 };
 
+// A call of MPI that was refused for its arguments, and that no other rank met.
+bool WasRefused(const reader::Call& call);
+
 class RecordedProgram : public simulation::Workload {
  public:
   // The recording outlives it. An error: it cannot be replayed, and why.
@@ -53,6 +56,11 @@ class RecordedProgram : public simulation::Workload {
   // Whether the call has no place in the replay; id: of its communicator, 0: it has none.
   bool LeavesOut(int rank, std::uint64_t slot, std::uint64_t id) const;
   int comm_of(std::uint64_t id) const;  // -1: none, or not chosen
+  // The communicator that a split or the like gave to the rank; -1: none.
+  int ChildOf(std::uint64_t parent, std::uint64_t ordinal, int rank) const;
+  // What lay between two calls of the rank, as it is to be.
+  std::int64_t Gap(int rank, std::int64_t recorded_ns) const;
+  bool stood_still() const { return stood_still_; }
   double Stretch(int comm, int from, int to) const override;
   const std::vector<std::uint64_t>& comm_ids() const { return comm_ids_; }
   // What the model does not know of, by operation: such calls take as long as they took.

@@ -25,11 +25,6 @@ std::int64_t InsideNs(const Call& call) {
   return call.returned_ns == 0 ? 0 : std::max<std::int64_t>(0, call.returned_ns - call.entered_ns);
 }
 
-// Of MPI: it was refused for its arguments, and nobody else met it.
-bool WasRefused(const Call& call) {
-  return call.returned_ns != 0 && call.result != 0 && (call.flags & format::kTookPart) == 0;
-}
-
 // Nothing of it can be told from a local call: the members alone make it, or ranks of other jobs take part.
 bool MadeByMembersAlone(Function function) {
   switch (functions::WithSmallCounts(function)) {
@@ -76,11 +71,8 @@ void CallTranslator::Translate(simulation::Ops* ops) {
 
 // What its host did between the calls. Of several threads: as if one had made all calls.
 std::int64_t CallTranslator::GapBefore(const Call& call) const {
-  if (source_.calls == 0 || program_.what_if_.no_gaps) return 0;
-  const std::int64_t ns = std::max<std::int64_t>(0, call.entered_ns - source_.before_ns);
-  const auto slower = program_.what_if_.slower.find(source_.process->rank());
-  if (slower == program_.what_if_.slower.end()) return ns;
-  return static_cast<std::int64_t>(static_cast<double>(ns) * (1 + slower->second));
+  if (source_.calls == 0) return 0;
+  return program_.Gap(rank_, std::max<std::int64_t>(0, call.entered_ns - source_.before_ns));
 }
 
 int CallTranslator::CommOf(const Call& call) const {
@@ -196,12 +188,7 @@ void CallTranslator::AddCreation(const Call& call) {
   if (op.what == Do::kSplit) {
     const auto parent = ids_.find({call.communicator, call.generation});
     if (op.root < 0 || parent == ids_.end()) return AsRecorded(call, false);
-    const auto children = program_.children_.find({parent->second, call.position});
-    if (children != program_.children_.end())
-      for (const std::uint64_t id : children->second) {
-        const int child = program_.comm_of(id);
-        if (program_.comms[static_cast<std::size_t>(child)].RankOf(rank_) >= 0) op.comm = child;
-      }
+    op.comm = program_.ChildOf(parent->second, call.position, rank_);
   }
   ops_->push_back(op);
 }

@@ -114,7 +114,10 @@ ROOMS = {
         "replay": "recording segments",
         "run/mpi": "files stacks/base",
         "run": "files console jobs run/mpi",
-        "commands": "console export files jobs recording replay run segments stacks stacks/show stats trace",
+        "player/mpi": "player",
+        "player/nccl": "player",
+        "player": "console player/nccl recording replay run run/mpi stats",
+        "commands": "console export files jobs player recording replay run segments stacks stacks/show stats trace",
         ".": "console commands",
     },
 }

@@ -1,9 +1,10 @@
-// Datatypes, as far as two sides of a message must agree about them: the signature, the sequence of basic types that a
-// type is made of. Equal sequences give equal signatures however they were built: 4 x MPI_INT is 1 x a vector of 4.
+// Datatypes, as far as two sides of a message must agree about them: the signature (functions/signature.h) of the basic
+// types that a type is made of.
 #pragma once
 
 #include <cstdint>
 
+#include "ncclwatch/functions/signature.h"
 #include "shim/mpi/core/abi.h"
 #include "shim/mpi/core/call.h"
 #include "shim/mpi/core/handle_map.h"
@@ -26,15 +27,9 @@ struct Datatype {
   std::uint32_t references = 0;
 };
 
-// 0: the sequence is not known.
-inline constexpr std::uint32_t kEmptySignature = 1;  // of no elements
-inline std::uint32_t SignatureOfSequence(std::uint64_t what, std::uint64_t elements) {
-  const auto signature = static_cast<std::uint32_t>(format::Mix(what, elements));
-  return signature ? signature : 2;
-}
-inline std::uint32_t SignatureOfBasic(std::uint8_t number, std::uint64_t elements) {
-  return elements ? SignatureOfSequence(number, elements) : kEmptySignature;
-}
+using functions::kEmptySignature;
+using functions::SignatureOfBasic;
+using functions::SignatureOfSequence;
 
 // What a call makes a type of, by its arguments: MPI_Type_get_contents may give copies of the inner types, of which
 // nothing is known. Taken down before MPI makes the type, which may be written where one of these stands.

@@ -1,0 +1,473 @@
+#include "analyzer/player/nccl/player.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <nccl.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "analyzer/player/pace.h"
+#include "analyzer/player/values.h"
+#include "ncclwatch/functions/pattern.h"
+#include "ncclwatch/functions/types.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using functions::Family;
+using functions::Function;
+using functions::Pattern;
+using player::Call;
+using player::Communicator;
+using player::Listener;
+using player::Script;
+
+constexpr std::size_t kMostUnderWay = 64;        // calls whose data are checked at once
+constexpr std::size_t kMostBytes = 1u << 30;     // of their buffers
+constexpr std::size_t kMostChecked = 256 << 10;  // bytes of one result that are copied back and looked at
+
+// The functions that are called, by their names in the libraries.
+struct Library {
+#define CUDA_FUNCTIONS(F)                                                                                         \
+  F(cuInit, cuInit)                                                                                               \
+  F(cuDeviceGet, cuDeviceGet)                                                                                     \
+  F(cuDeviceGetCount, cuDeviceGetCount)                                                                           \
+  F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                                           \
+  F(cuCtxSetCurrent, cuCtxSetCurrent)                                                                             \
+  F(cuStreamCreate, cuStreamCreate)                                                                               \
+  F(cuStreamSynchronize, cuStreamSynchronize) F(cuMemAlloc, cuMemAlloc_v2) F(cuMemFree, cuMemFree_v2)             \
+      F(cuMemcpyHtoD, cuMemcpyHtoD_v2) F(cuMemcpyDtoH, cuMemcpyDtoH_v2) F(cuEventCreate, cuEventCreate)           \
+          F(cuEventRecord, cuEventRecord) F(cuEventQuery, cuEventQuery) F(cuEventElapsedTime, cuEventElapsedTime) \
+              F(cuEventDestroy, cuEventDestroy_v2) F(cuLaunchHostFunc, cuLaunchHostFunc)
+#define NCCL_FUNCTIONS(F)                                                                                   \
+  F(ncclGetUniqueId)                                                                                        \
+  F(ncclCommInitRank)                                                                                       \
+  F(ncclCommDestroy)                                                                                        \
+  F(ncclCommFinalize)                                                                                       \
+  F(ncclCommAbort)                                                                                          \
+  F(ncclAllReduce)                                                                                          \
+  F(ncclBroadcast) F(ncclBcast) F(ncclReduce) F(ncclReduceScatter) F(ncclAllGather) F(ncclSend) F(ncclRecv) \
+      F(ncclGroupStart) F(ncclGroupEnd) F(ncclGetErrorString) F(ncclRedOpCreatePreMulSum)
+#define DECLARE_CUDA(name, symbol) decltype(&::name) name = nullptr;
+#define DECLARE_NCCL(name) decltype(&::name) name = nullptr;
+  CUDA_FUNCTIONS(DECLARE_CUDA)
+  NCCL_FUNCTIONS(DECLARE_NCCL)
+  // Newer ones, which an older library lacks.
+  ncclResult_t (*ncclCommSplit)(ncclComm_t, int, int, ncclComm_t*, void*) = nullptr;
+
+  // What is missing; empty: nothing.
+  std::string Open() {
+    void* const cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+    void* const nccl = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
+    if (!cuda || !nccl) return dlerror();
+#define FIND_CUDA(name, symbol)                                  \
+  name = reinterpret_cast<decltype(name)>(dlsym(cuda, #symbol)); \
+  if (!name) return "libcuda.so.1 lacks " #symbol;
+#define FIND_NCCL(name)                                            \
+  name = reinterpret_cast<decltype(name)>(Preloaded(nccl, #name)); \
+  if (!name) return "libnccl.so.2 lacks " #name;
+    CUDA_FUNCTIONS(FIND_CUDA)
+    NCCL_FUNCTIONS(FIND_NCCL)
+    ncclCommSplit = reinterpret_cast<decltype(ncclCommSplit)>(Preloaded(nccl, "ncclCommSplit"));
+    return "";
+  }
+
+  // What a program that is linked with NCCL would call: what is preloaded comes first.
+  static void* Preloaded(void* library, const char* name) {
+    void* const first = dlsym(RTLD_DEFAULT, name);
+    return first ? first : dlsym(library, name);
+  }
+};
+
+struct Failed {
+  std::string what;
+};
+
+class NcclPlayer {
+ public:
+  NcclPlayer(Script* script, Listener* listener) : script_(*script), listener_(*listener) {
+    comms_.assign(script_.communicators.size(), nullptr);
+  }
+
+  void Play(int device) {
+    if (const std::string missing = cu_.Open(); !missing.empty()) throw Failed{missing};
+    UseDevice(device);
+    std::vector<Call> calls;
+    while (script_.Next(&calls)) {
+      for (Call& call : calls) {
+        pace_.After(call.before_ns);
+        call.left_out ? pace_.Wait() : One(call);
+        Look();
+      }
+      calls.clear();
+    }
+    for (auto& [key, stream] : streams_) Check(cu_.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    while (!under_way_.empty()) Look();
+  }
+
+ private:
+  struct UnderWay {
+    Call call;
+    CUdeviceptr from = 0, into = 0;
+    std::size_t from_bytes = 0, into_bytes = 0;
+    CUevent began = nullptr, ended = nullptr;
+    CUstream stream = nullptr;
+  };
+
+  static void Check(CUresult result, const char* what) {
+    if (result != CUDA_SUCCESS) throw Failed{fmt::format("{}: CUDA error {}", what, static_cast<int>(result))};
+  }
+  // What the recorded call returned is no error of ours.
+  void Check(ncclResult_t result, const Call& call) const {
+    if (result == ncclSuccess || result == ncclInProgress || call.as.result == static_cast<int>(result)) return;
+    throw Failed{fmt::format("{} (seq {}): {}", functions::FullName(call.as.function), call.as.slot,
+                             cu_.ncclGetErrorString(result))};
+  }
+
+  void UseDevice(int device) {
+    int devices = 0;
+    CUdevice chosen = 0;
+    CUcontext context = nullptr;
+    Check(cu_.cuInit(0), "cuInit");
+    Check(cu_.cuDeviceGetCount(&devices), "cuDeviceGetCount");
+    if (devices == 0) throw Failed{"there is no GPU"};
+    Check(cu_.cuDeviceGet(&chosen, device % devices), "cuDeviceGet");
+    Check(cu_.cuDevicePrimaryCtxRetain(&context, chosen), "cuDevicePrimaryCtxRetain");
+    Check(cu_.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+  }
+
+  // As the program had them: calls on different streams do not wait for one another.
+  CUstream StreamOf(const Call& call) {
+    const auto [found, made] = streams_.emplace(call.as.stream, nullptr);
+    if (made) Check(cu_.cuStreamCreate(&found->second, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    return found->second;
+  }
+
+  void One(const Call& call) {
+    const functions::FunctionInfo* const info = functions::Find(call.as.function);
+    if (!info) return listener_.NotPlayed(call);
+    switch (info->family) {
+      case Family::kGroup: return Group(call);
+      case Family::kCreation: return Make(call);
+      case Family::kLifecycle: return Free(call);
+      case Family::kCollective:
+      case Family::kRooted:
+      case Family::kPointToPoint: return Communicate(call);
+      case Family::kOneSided: return listener_.NotPlayed(call);
+      default: return;  // it moves nothing between ranks
+    }
+  }
+
+  void Group(const Call& call) {
+    if (call.as.function == Function::ncclGroupStart) {
+      pace_.Timed([&] { Check(cu_.ncclGroupStart(), call); });
+      ++depth_;
+      return;
+    }
+    if (depth_ == 0) return;
+    --depth_;
+    pace_.Timed([&] { Check(cu_.ncclGroupEnd(), call); });
+    if (depth_ > 0) return;
+    const bool alone = grouped_.size() == 1;  // several share one kernel: what each of them took is not known
+    for (UnderWay& one : grouped_) {
+      if (!alone) cu_.cuEventDestroy(std::exchange(one.began, nullptr));
+      one.ended = Event(one.stream);
+      under_way_.push_back(std::move(one));
+    }
+    grouped_.clear();
+  }
+
+  // ---- communicators ------------------------------------------------------------------------------------------------
+
+  void Make(const Call& call) {
+    if (call.as.function == Function::ncclCommSplit) return Split(call);
+    if (call.made < 0) return listener_.NotPlayed(call);
+    const Communicator& wanted = script_.communicators[static_cast<std::size_t>(call.made)];
+    const ncclUniqueId id = IdOf(call.made, wanted);
+    ncclComm_t made = nullptr;
+    // The rank's own idea of the size: it may have been wrong.
+    const int size = static_cast<int>(call.claimed_size != 0 ? call.claimed_size : wanted.members.size());
+    pace_.Timed([&] { Check(cu_.ncclCommInitRank(&made, size, id, wanted.own), call); });
+    comms_[static_cast<std::size_t>(call.made)] = made;
+  }
+
+  void Split(const Call& call) {
+    const ncclComm_t parent = On(call);
+    if (!parent || !cu_.ncclCommSplit) return listener_.NotPlayed(call);
+    ncclComm_t made = nullptr;
+    const int color = call.made < 0 ? NCCL_SPLIT_NOCOLOR : call.made;
+    const int key = call.made < 0 ? 0 : script_.communicators[static_cast<std::size_t>(call.made)].own;
+    pace_.Timed([&] { Check(cu_.ncclCommSplit(parent, color, key, &made, nullptr), call); });
+    if (call.made >= 0) comms_[static_cast<std::size_t>(call.made)] = made;
+  }
+
+  void Free(const Call& call) {
+    const ncclComm_t comm = On(call);
+    if (!comm) return;
+    switch (call.as.function) {
+      case Function::ncclCommFinalize: pace_.Timed([&] { Check(cu_.ncclCommFinalize(comm), call); }); return;
+      case Function::ncclCommDestroy: pace_.Timed([&] { Check(cu_.ncclCommDestroy(comm), call); }); break;
+      case Function::ncclCommAbort: pace_.Timed([&] { Check(cu_.ncclCommAbort(comm), call); }); break;
+      default: return;
+    }
+    comms_[static_cast<std::size_t>(call.comm)] = nullptr;
+  }
+
+  ncclComm_t On(const Call& call) const {
+    return call.comm < 0 ? nullptr : comms_[static_cast<std::size_t>(call.comm)];
+  }
+
+  // Its first member makes the id, the others find it in the directory.
+  ncclUniqueId IdOf(int comm, const Communicator& wanted) const {
+    const std::string path = fmt::format("{}/replay.id.{}", script_.directory, comm);
+    ncclUniqueId id;
+    if (wanted.own == 0) {
+      if (const ncclResult_t result = cu_.ncclGetUniqueId(&id); result != ncclSuccess)
+        throw Failed{fmt::format("ncclGetUniqueId: {}", cu_.ncclGetErrorString(result))};
+      std::ofstream file(path + ".part", std::ios::binary);
+      file.write(id.internal, sizeof id.internal).flush();
+      if (!file || std::rename((path + ".part").c_str(), path.c_str()) != 0) throw Failed{path + " cannot be written"};
+      return id;
+    }
+    while (true) {
+      std::ifstream file(path, std::ios::binary);
+      if (file.read(id.internal, sizeof id.internal)) return id;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  // ---- collectives and messages -------------------------------------------------------------------------------------
+
+  struct Amounts {
+    std::size_t from = 0, into = 0;  // elements
+  };
+  Amounts AmountsOf(const Call& call, Pattern pattern) const {
+    const Communicator& on = script_.communicators[static_cast<std::size_t>(call.comm)];
+    const std::size_t count = call.as.count, all = count * on.members.size();
+    const bool is_root = on.own == call.as.root;
+    switch (pattern) {
+      case Pattern::kReduceScatter: return {all, count};
+      case Pattern::kAllGather: return {count, all};
+      case Pattern::kBroadcast: return {is_root ? count : 0, count};
+      case Pattern::kReduce: return {count, is_root ? count : 0};
+      case Pattern::kSend: return {count, 0};
+      case Pattern::kReceive: return {0, count};
+      default: return {count, count};
+    }
+  }
+
+  void Communicate(const Call& call) {
+    const ncclComm_t comm = On(call);
+    const Pattern pattern = functions::PatternOfNccl(call.as.function);
+    const bool known = pattern != Pattern::kNone && pattern != Pattern::kAllToAll && pattern != Pattern::kGather &&
+                       pattern != Pattern::kScatter;
+    if (!comm || !known) return listener_.NotPlayed(call);
+    UnderWay one{.call = call, .stream = StreamOf(call)};
+    const std::size_t element = functions::DatatypeBytes(call.as.dtype);
+    const Amounts amounts = AmountsOf(call, pattern);
+    one.from_bytes = amounts.from * element;
+    one.into_bytes = amounts.into * element;
+    one.from = Source(call, pattern, one.from_bytes, amounts.from);
+    one.into = Allocate(one.into_bytes);
+    if (call.never_begins || call.never_ends) StallStream(one.stream);
+    one.began = Event(one.stream);
+    pace_.Timed([&] { Check(Launch(call, pattern, one, comm), call); });
+    if (depth_ > 0) return grouped_.push_back(std::move(one));
+    one.ended = Event(one.stream);
+    under_way_.push_back(std::move(one));
+  }
+
+  CUevent Event(CUstream stream) {
+    CUevent event = nullptr;
+    Check(cu_.cuEventCreate(&event, CU_EVENT_DEFAULT), "cuEventCreate");
+    Check(cu_.cuEventRecord(event, stream), "cuEventRecord");
+    return event;
+  }
+
+  // What held the recorded GPU up is not known; a function of the host that never returns does the same.
+  void StallStream(CUstream stream) {
+    const auto forever = [](void*) {
+      std::mutex mutex;
+      std::unique_lock lock(mutex);
+      std::condition_variable never;
+      never.wait(lock, [] { return false; });
+    };
+    Check(cu_.cuLaunchHostFunc(stream, forever, nullptr), "cuLaunchHostFunc");
+  }
+
+  ncclResult_t Launch(const Call& call, Pattern pattern, const UnderWay& one, ncclComm_t comm) {
+    auto* const from = reinterpret_cast<void*>(one.from);
+    auto* const into = reinterpret_cast<void*>(one.into);
+    const auto type = static_cast<ncclDataType_t>(call.as.dtype);
+    const std::size_t count = call.as.count;
+    const int root = call.as.root;
+    const auto stream = reinterpret_cast<cudaStream_t>(one.stream);
+    switch (pattern) {
+      case Pattern::kBroadcast:
+        return call.as.function == Function::ncclBcast
+                   ? cu_.ncclBcast(one.from != 0 ? from : into, count, type, root, comm, stream)
+                   : cu_.ncclBroadcast(one.from != 0 ? from : into, into, count, type, root, comm, stream);
+      case Pattern::kReduce: return cu_.ncclReduce(from, into, count, type, Reducing(call, comm), root, comm, stream);
+      case Pattern::kReduceScatter:
+        return cu_.ncclReduceScatter(from, into, count, type, Reducing(call, comm), comm, stream);
+      case Pattern::kAllGather: return cu_.ncclAllGather(from, into, count, type, comm, stream);
+      case Pattern::kSend: return cu_.ncclSend(from, count, type, root, comm, stream);
+      case Pattern::kReceive: return cu_.ncclRecv(into, count, type, root, comm, stream);
+      default: return cu_.ncclAllReduce(from, into, count, type, Reducing(call, comm), comm, stream);
+    }
+  }
+
+  // A reduction of the user's making multiplies first: by one, here.
+  ncclRedOp_t Reducing(const Call& call, ncclComm_t comm) {
+    if (call.as.reduction != format::kUserReduction) return static_cast<ncclRedOp_t>(call.as.reduction);
+    const auto [found, made] = own_.emplace(std::pair(comm, call.as.dtype), ncclSum);
+    if (made) {
+      std::uint64_t scalar = 0;
+      player::FillNumbers(&scalar, 1, call.as.dtype, 0, 1);
+      Check(cu_.ncclRedOpCreatePreMulSum(&found->second, &scalar, static_cast<ncclDataType_t>(call.as.dtype),
+                                         ncclScalarHostImmediate, comm),
+            call);
+    }
+    return found->second;
+  }
+  static std::uint8_t Known(std::uint8_t reduction) { return reduction == format::kUserReduction ? 0 : reduction; }
+
+  // ---- data ---------------------------------------------------------------------------------------------------------
+
+  CUdeviceptr Allocate(std::size_t bytes) {
+    if (bytes == 0) return 0;
+    auto& free = free_[bytes];
+    if (!free.empty()) {
+      const CUdeviceptr found = free.back();
+      free.pop_back();
+      return found;
+    }
+    CUdeviceptr made = 0;
+    while (allocated_ + bytes > kMostBytes && !under_way_.empty()) Retire();
+    Check(cu_.cuMemAlloc(&made, bytes), "cuMemAlloc");
+    allocated_ += bytes;
+    return made;
+  }
+
+  // What this rank sends in calls of a kind is always the same, and only read.
+  CUdeviceptr Source(const Call& call, Pattern pattern, std::size_t bytes, std::size_t elements) {
+    if (bytes == 0) return 0;
+    const bool reduces =
+        pattern == Pattern::kAllReduce || pattern == Pattern::kReduce || pattern == Pattern::kReduceScatter;
+    const auto [found, made] = sources_.emplace(SourceKey{call.comm, bytes, reduces ? call.as.dtype : format::kNoType,
+                                                          reduces ? call.as.reduction : std::uint8_t{0}},
+                                                0);
+    if (!made) return found->second;
+    std::vector<char> data(bytes);
+    const int own = script_.communicators[static_cast<std::size_t>(call.comm)].own;
+    reduces ? player::FillNumbers(data.data(), elements, call.as.dtype, Known(call.as.reduction), own)
+            : player::FillBytes(data.data(), bytes, own);
+    Check(cu_.cuMemAlloc(&found->second, bytes), "cuMemAlloc");
+    Check(cu_.cuMemcpyHtoD(found->second, data.data(), bytes), "cuMemcpyHtoD");
+    return found->second;
+  }
+
+  // Those that are over are checked, in order.
+  void Look() {
+    if (depth_ > 0) return;  // inside a group nothing may wait
+    while (under_way_.size() > kMostUnderWay) Retire();
+    while (!under_way_.empty() && cu_.cuEventQuery(under_way_.front().ended) == CUDA_SUCCESS) Finish();
+  }
+
+  // Room is needed, and the oldest call is not over: it is not checked.
+  void Retire() {
+    if (cu_.cuEventQuery(under_way_.front().ended) == CUDA_SUCCESS) return Finish();
+    listener_.Took(under_way_.front().call, 0);
+    under_way_.pop_front();  // its buffer stays with the GPU
+  }
+
+  void Finish() {
+    UnderWay one = std::move(under_way_.front());
+    under_way_.pop_front();
+    float milliseconds = 0;
+    const bool timed = one.began && cu_.cuEventElapsedTime(&milliseconds, one.began, one.ended) == CUDA_SUCCESS;
+    listener_.Took(one.call, timed ? static_cast<std::int64_t>(static_cast<double>(milliseconds) * 1e6) : 0);
+    listener_.Arrived(one.call, Data(one));
+    for (const CUevent event : {one.began, one.ended})
+      if (event) cu_.cuEventDestroy(event);
+    if (one.into != 0) free_[one.into_bytes].push_back(one.into);
+  }
+
+  Listener::Data Data(const UnderWay& one) {
+    if (one.into == 0) return Listener::Data::kNotChecked;
+    const Call& call = one.call;
+    const Communicator& on = script_.communicators[static_cast<std::size_t>(call.comm)];
+    const Pattern pattern = functions::PatternOfNccl(call.as.function);
+    const bool whole = pattern == Pattern::kAllGather;
+    const std::size_t element = functions::DatatypeBytes(call.as.dtype);
+    const std::size_t bytes = whole ? one.into_bytes : std::min(one.into_bytes, kMostChecked / element * element);
+    std::vector<char> data(bytes);
+    Check(cu_.cuMemcpyDtoH(data.data(), one.into, bytes), "cuMemcpyDtoH");
+    const auto told = [](bool right) { return right ? Listener::Data::kRight : Listener::Data::kWrong; };
+    switch (pattern) {
+      case Pattern::kBroadcast:
+        return call.as.function == Function::ncclBcast && on.own == call.as.root
+                   ? Listener::Data::kNotChecked
+                   : told(player::BytesAre(data.data(), bytes, call.as.root));
+      case Pattern::kReceive: return told(player::BytesAre(data.data(), bytes, call.as.root));
+      case Pattern::kAllGather: {
+        const std::size_t each = bytes / on.members.size();
+        for (std::size_t rank = 0; rank < on.members.size(); ++rank)
+          if (!player::BytesAre(data.data() + rank * each, each, static_cast<int>(rank))) return Listener::Data::kWrong;
+        return Listener::Data::kRight;
+      }
+      default: break;
+    }
+    const std::uint64_t first =
+        pattern == Pattern::kReduceScatter ? static_cast<std::uint64_t>(on.own) * call.as.count : 0;
+    const auto checked = player::CheckReduced(data.data(), bytes / element, call.as.dtype, Known(call.as.reduction),
+                                              static_cast<int>(on.members.size()), first);
+    if (checked == player::Checked::kCannotTell) return Listener::Data::kNotChecked;
+    return told(checked == player::Checked::kRight);
+  }
+
+  struct SourceKey {
+    int comm;
+    std::size_t bytes;
+    std::uint8_t dtype, reduction;
+    auto operator<=>(const SourceKey&) const = default;
+  };
+
+  Library cu_;
+  Script& script_;
+  Listener& listener_;
+  player::Pace pace_;
+  std::vector<ncclComm_t> comms_;
+  std::map<std::uint64_t, CUstream> streams_;  // by the recorded one
+  std::map<SourceKey, CUdeviceptr> sources_;
+  std::map<std::size_t, std::vector<CUdeviceptr>> free_;  // by their bytes
+  std::size_t allocated_ = 0;
+  std::map<std::pair<ncclComm_t, std::uint8_t>, ncclRedOp_t> own_;
+  std::deque<UnderWay> under_way_;
+  std::vector<UnderWay> grouped_;
+  int depth_ = 0;  // of groups
+};
+
+}  // namespace
+
+absl::Status PlayNccl(Script* script, Listener* listener, int device) {
+  try {
+    NcclPlayer(script, listener).Play(device);
+  } catch (const Failed& failed) {
+    return absl::UnavailableError(failed.what);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,74 @@
+#include "analyzer/player/rank.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "analyzer/player/measured.h"
+#include "analyzer/player/mpi_module.h"
+#include "analyzer/player/nccl/player.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+// As the recorded process did, whose end or standstill the others' verdict was about.
+void MeetFate(const Fates& fates, const reader::BoxImage& box) {
+  if (!fates.Leaves(box)) return;
+  const auto seen = std::find_if(fates.seen().rbegin(), fates.seen().rend(),
+                                 [&](const reader::Observation& one) { return SameProcess(one, box); });
+  const bool gone = seen == fates.seen().rend() || seen->what == format::Observed::kGone;
+  if (!gone) {
+    raise(SIGSTOP);
+    return;
+  }
+  const int signal = seen == fates.seen().rend() ? box.last_words.signal : seen->exit_signal;
+  const int status = seen == fates.seen().rend() ? box.last_words.exit_status : seen->exit_status;
+  if (signal > 0) {
+    std::signal(signal, SIG_DFL);
+    raise(signal);
+  }
+  std::_Exit(status);
+}
+
+void StayUntilAllAreDone(const std::string& directory, int ranks) {
+  std::error_code ignored;
+  for (int rank = 0; rank < ranks;)
+    if (std::filesystem::exists(ResultFile(directory, rank), ignored))
+      ++rank;
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+}
+
+}  // namespace
+
+rundir::Place OwnPlace() {
+  return rundir::PlaceFrom([](std::string_view name) -> std::optional<std::string_view> {
+    const char* const value = std::getenv(std::string(name).c_str());
+    return value ? std::optional<std::string_view>(value) : std::nullopt;
+  });
+}
+
+std::string ResultFile(const std::string& directory, int rank) {
+  return fmt::format("{}/replay.{}.json", directory, rank);
+}
+
+absl::Status PlayRank(const std::string& on, player::Script* script, const Fates& fates, const reader::BoxImage& box,
+                      const std::string& directory) {
+  script->directory = directory;
+  Measured measured;
+  const absl::Status played =
+      on == "mpi" ? PlayMpi(script, &measured) : PlayNccl(script, &measured, std::max(0, OwnPlace().local_rank));
+  if (!played.ok()) return played;
+  MeetFate(fates, box);
+  if (const absl::Status written = measured.Write(ResultFile(directory, script->rank)); !written.ok()) return written;
+  StayUntilAllAreDone(directory, script->ranks);
+  return absl::OkStatus();
+}
+
+}  // namespace ncclwatch::analyzer

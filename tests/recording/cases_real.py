@@ -1,0 +1,142 @@
+"""Recorded jobs on NCCL and on MPI: the same calls again, the right data, and the same verdict where they hang."""
+
+import json
+import os
+import sys
+
+from cases_replay import EXAMPLES, verdict
+from common import ROOT, Recorded
+from harness import Skipped, case, check, check_equal
+
+LAUNCH = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "4", "--timeout", "15", "--"]
+LAUNCHERS = {"openmpi": "mpirun.openmpi --allow-run-as-root --oversubscribe -n {n}", "mpich": "mpirun.mpich -n {n}"}
+
+
+def shapes(job, directory=None):
+    """{rank: [what each call that communicates was asked for]}"""
+    shapes = {}
+    for call in sorted(job.calls(directory=directory), key=lambda call: call["seq"]):
+        if call["communicator"] and call["count"] is not None:
+            shapes.setdefault(call["rank"], []).append(
+                tuple(call[key] for key in ("op", "count", "dtype", "reduction", "root", "peer", "position")))
+    return shapes
+
+
+@case
+def nccl_plays_the_same_calls(sandbox):
+    job = Recorded(sandbox, ranks=3, steps=60)
+    out = os.path.join(job.scratch, "played")
+    told = job.json("replay", "--on", "nccl", "-n", "3", "--out", out)
+    check_equal((told["completed"], told["wrong"], told["not_played"], told["findings"]), (True, 0, {}, []), f"{told}")
+    check_equal(shapes(job, out), shapes(job), "calls, rank by rank")
+    check_equal(sum(row["calls"] for row in told["rows"]), told["calls"], "calls of all rows")
+    for row in told["rows"]:
+        check(row["checked"] == row["calls"] and row["time_us"] > 0 and row["algbw_GBps"] > 0, f"{row}")
+    thrice = job.json("replay", "--on", "nccl", "--no-gaps", "--loop", "3")
+    check_equal((thrice["calls"], thrice["wrong"]), (3 * told["calls"], 0), "three times")
+    check(thrice["replayed_s"] < 3 * told["replayed_s"], "nothing lies between the calls")
+
+
+@case
+def table_of_a_replay(sandbox):
+    job = Recorded(sandbox, ranks=2, steps=20)
+    done = job.command("replay", "--on", "nccl")
+    check_equal(done.status, 0, f"{done}")
+    lines = done.out.splitlines()
+    check_equal(lines[0].split()[:6], ["SIZE", "COUNT", "TYPE", "REDOP", "ROOT", "OP"], "the head")
+    check(lines[-1].startswith("completed: ") and " of 2 ranks in " in lines[-1], lines[-1])
+
+
+@case
+def wrong_numbers_of_ranks(sandbox):
+    job = Recorded(sandbox, ranks=2, steps=20)
+    done = job.command("replay", "--on", "nccl", "-n", "3")
+    check_equal(done.status, 3, f"{done}")
+    check("the recording has 2 ranks, not 3" in done.err, done.err)
+
+
+@case
+def ranks_of_a_launcher(sandbox):
+    """Each process that a launcher starts plays one rank; that of rank 0 prints the table."""
+    job = Recorded(sandbox, ranks=2, steps=20)
+    env = sandbox.environment(preload=False, extra={"TMPDIR": job.scratch})
+    launch = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "2", "--timeout", "30", "--"]
+    done = sandbox.run([*launch, sandbox.build.command, "replay", "--on", "nccl", job.directory], env, cwd=job.scratch)
+    check_equal(done.status, 0, f"{done}")
+    check_equal(done.out.count("SIZE"), 1, f"one table: {done.out}")
+
+
+def on_nccl(sandbox, example, extra):
+    build = sandbox.build
+    path = os.path.join(build.root, "examples", example)
+    build.need(path)
+    scratch = sandbox.fresh("job")
+    directory = os.path.join(scratch, "recording")
+    env = sandbox.environment(preload=False, extra={"TMPDIR": scratch, **extra})
+    sandbox.run([build.command, "run", "--timeout", "3", "--on-fault", "abort", "--record", directory, "--", *LAUNCH, path],
+                env, timeout=60)
+    told = json.loads(sandbox.run([build.command, "diagnose", "--json", directory], env).out)
+    env["NCCLWATCH_TIMEOUT"] = "3"
+    played = sandbox.run([build.command, "replay", "--on", "nccl", "--json", directory], env, timeout=60)
+    check_equal(played.status, 1, f"{played}")
+    return told, json.loads(played.out)
+
+
+for each in EXAMPLES:
+    def run(sandbox, example=each):
+        told, played = on_nccl(sandbox, example, {"NCCLWATCH_GPU": "both"} if example == "stuck_stream" else {})
+        check_equal(played["completed"], False, "it does not complete")
+        expected, got = verdict(told), verdict(played)
+        if example == "missing_at_start":  # a process that plays no call of NCCL is not seen
+            expected, got = expected[0], got[0]
+        check_equal(got, expected, f"verdict on NCCL: {played['findings'][:1]}")
+    run.__name__ = f"nccl_{each}"
+    case(run)
+
+
+def on_mpi(sandbox, mpi, program, argument, options=()):
+    build = sandbox.build
+    path = os.path.join(build.root, "mpi", f"mpi_{program}.{mpi}")
+    if not os.path.exists(path):
+        raise Skipped(f"no programs for {mpi}")
+    scratch = sandbox.fresh("job")
+    directory, out = os.path.join(scratch, "recording"), os.path.join(scratch, "played")
+    env = sandbox.environment(preload=False, extra={"TMPDIR": scratch, "LD_LIBRARY_PATH": "", "NCCLWATCH_TIMEOUT": "3"})
+    launcher = LAUNCHERS[mpi].format(n=4).split()
+    sandbox.run([build.command, "run", "--on-fault", "abort", "--record", directory, "--", *launcher, path, argument], env,
+                timeout=60)
+    told = json.loads(sandbox.run([build.command, "diagnose", "--json", directory], env).out)
+    done = sandbox.run([build.command, "replay", "--on", "mpi", "--launcher", LAUNCHERS[mpi], "--out", out, "--json",
+                        *options, directory], env, timeout=60)
+    check(done.out.startswith("{"), f"{done}")
+
+    def calls(of):
+        lines = sandbox.run([build.command, "trace", "--json", of], env).out.splitlines()
+        rows = sorted((json.loads(line) for line in lines), key=lambda call: (call["rank"], call["seq"]))
+        keys = ("rank", "op", "count", "bytes", "dtype", "reduction", "root", "peer", "position")
+        return [tuple(call[key] for key in keys) for call in rows if call["communicator"]]
+
+    return told, json.loads(done.out), calls(directory), calls(out)
+
+
+ENDS = (("clean_collectives", "rooted"), ("clean_collectives", "nonblocking"), ("clean_collectives", "operators"),
+        ("clean_messages", "modes"))
+HANGS = (("messages", "tag"), ("messages", "receive_receive"), ("collectives", "reduction"), ("collectives", "missing"))
+for library in LAUNCHERS:
+    def ends(sandbox, mpi=library):
+        for program, argument in ENDS:
+            told, played, recorded, again = on_mpi(sandbox, mpi, program, argument)
+            check_equal(told["findings"], [], f"{argument}: it is healthy")
+            check_equal((played["completed"], played["wrong"], played["not_played"], played["findings"]),
+                        (True, 0, {}, []), f"{argument}: {played}")
+            check_equal(again, recorded, f"{argument}: calls")
+
+    def hangs(sandbox, mpi=library):
+        for program, argument in HANGS:
+            told, played, _, _ = on_mpi(sandbox, mpi, program, argument)
+            check(verdict(told) is not None, f"{argument}: a fault was found: {told}")
+            check_equal(verdict(played), verdict(told), f"{argument}: verdict on {mpi}")
+
+    ends.__name__, hangs.__name__ = f"{library}_plays_the_same_calls", f"{library}_hangs_again"
+    case(ends)
+    case(hangs)
