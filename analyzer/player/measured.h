@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/player/play.h"
+#include "analyzer/player/base/play.h"
 
 namespace ncclwatch::analyzer {
 

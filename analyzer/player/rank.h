@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "analyzer/player/play.h"
+#include "analyzer/player/base/play.h"
 #include "analyzer/replay/fates.h"
 #include "watchdog/rundir/launcher.h"
 

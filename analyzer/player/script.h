@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "analyzer/player/play.h"
+#include "analyzer/player/base/play.h"
 #include "analyzer/replay/program.h"
 
 namespace ncclwatch::analyzer {

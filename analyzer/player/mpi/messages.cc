@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "analyzer/player/mpi/types.h"
-#include "analyzer/player/values.h"
+#include "analyzer/player/base/values.h"
 
 namespace ncclwatch::player {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "analyzer/player/mpi/types.h"
-#include "analyzer/player/values.h"
+#include "analyzer/player/base/values.h"
 #include "ncclwatch/functions/pattern.h"
 
 namespace ncclwatch::player {

@@ -1,6 +1,6 @@
 #include "analyzer/player/mpi/types.h"
 
-#include "ncclwatch/functions/signature.h"
+#include "ncclwatch/format/signature.h"
 
 namespace ncclwatch::player {
 namespace {
@@ -54,7 +54,7 @@ std::size_t SizeOf(MPI_Datatype type) {
 MPI_Datatype MadeOf(std::uint32_t signature, std::uint64_t bytes) {
   const auto is = [&](const NamedType& one) {
     const std::size_t size = SizeOf(one.type);
-    return size != 0 && bytes % size == 0 && functions::SignatureOfBasic(one.number, bytes / size) == signature;
+    return size != 0 && bytes % size == 0 && format::SignatureOfBasic(one.number, bytes / size) == signature;
   };
   for (const NamedType& one : kTypes)
     if (is(one)) return one.type;

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analyzer/player/play.h"
+#include "analyzer/player/base/play.h"
 
 namespace ncclwatch::player {
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "analyzer/player/pace.h"
-#include "analyzer/player/play.h"
+#include "analyzer/player/base/pace.h"
+#include "analyzer/player/base/play.h"
 
 namespace ncclwatch::player {
 

@@ -17,8 +17,8 @@
 #include <mutex>
 #include <thread>
 
-#include "analyzer/player/pace.h"
-#include "analyzer/player/values.h"
+#include "analyzer/player/base/pace.h"
+#include "analyzer/player/base/values.h"
 #include "ncclwatch/functions/pattern.h"
 #include "ncclwatch/functions/types.h"
 

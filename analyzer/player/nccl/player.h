@@ -3,7 +3,7 @@
 
 #include <absl/status/status.h>
 
-#include "analyzer/player/play.h"
+#include "analyzer/player/base/play.h"
 
 namespace ncclwatch::analyzer {
 

@@ -1,10 +1,10 @@
-// Datatypes, as far as two sides of a message must agree about them: the signature (functions/signature.h) of the basic
+// Datatypes, as far as two sides of a message must agree about them: the signature (format/signature.h) of the basic
 // types that a type is made of.
 #pragma once
 
 #include <cstdint>
 
-#include "ncclwatch/functions/signature.h"
+#include "ncclwatch/format/signature.h"
 #include "shim/mpi/core/abi.h"
 #include "shim/mpi/core/call.h"
 #include "shim/mpi/core/handle_map.h"
@@ -27,9 +27,9 @@ struct Datatype {
   std::uint32_t references = 0;
 };
 
-using functions::kEmptySignature;
-using functions::SignatureOfBasic;
-using functions::SignatureOfSequence;
+using format::kEmptySignature;
+using format::SignatureOfBasic;
+using format::SignatureOfSequence;
 
 // What a call makes a type of, by its arguments: MPI_Type_get_contents may give copies of the inner types, of which
 // nothing is known. Taken down before MPI makes the type, which may be written where one of these stands.

@@ -1,4 +1,4 @@
-#include "analyzer/player/values.h"
+#include "analyzer/player/base/values.h"
 
 #include <algorithm>
 #include <array>
