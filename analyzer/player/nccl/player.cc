@@ -33,32 +33,34 @@ using player::Communicator;
 using player::Listener;
 using player::Script;
 
-constexpr std::size_t kMostUnderWay = 64;        // calls whose data are checked at once
+constexpr std::size_t kMostUnderWay = 4096;      // calls whose data are checked at once
 constexpr std::size_t kMostBytes = 1u << 30;     // of their buffers
 constexpr std::size_t kMostChecked = 256 << 10;  // bytes of one result that are copied back and looked at
 
 // The functions that are called, by their names in the libraries.
 struct Library {
-#define CUDA_FUNCTIONS(F)                                                                                         \
-  F(cuInit, cuInit)                                                                                               \
-  F(cuDeviceGet, cuDeviceGet)                                                                                     \
-  F(cuDeviceGetCount, cuDeviceGetCount)                                                                           \
-  F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                                           \
-  F(cuCtxSetCurrent, cuCtxSetCurrent)                                                                             \
-  F(cuStreamCreate, cuStreamCreate)                                                                               \
-  F(cuStreamSynchronize, cuStreamSynchronize) F(cuMemAlloc, cuMemAlloc_v2) F(cuMemFree, cuMemFree_v2)             \
-      F(cuMemcpyHtoD, cuMemcpyHtoD_v2) F(cuMemcpyDtoH, cuMemcpyDtoH_v2) F(cuEventCreate, cuEventCreate)           \
-          F(cuEventRecord, cuEventRecord) F(cuEventQuery, cuEventQuery) F(cuEventElapsedTime, cuEventElapsedTime) \
-              F(cuEventDestroy, cuEventDestroy_v2) F(cuLaunchHostFunc, cuLaunchHostFunc)
-#define NCCL_FUNCTIONS(F)                                                                                   \
-  F(ncclGetUniqueId)                                                                                        \
-  F(ncclCommInitRank)                                                                                       \
-  F(ncclCommDestroy)                                                                                        \
-  F(ncclCommFinalize)                                                                                       \
-  F(ncclCommAbort)                                                                                          \
-  F(ncclAllReduce)                                                                                          \
-  F(ncclBroadcast) F(ncclBcast) F(ncclReduce) F(ncclReduceScatter) F(ncclAllGather) F(ncclSend) F(ncclRecv) \
-      F(ncclGroupStart) F(ncclGroupEnd) F(ncclGetErrorString) F(ncclRedOpCreatePreMulSum)
+#define CUDA_FUNCTIONS(F)                                                                                              \
+  F(cuInit, cuInit)                                                                                                    \
+  F(cuDeviceGet, cuDeviceGet)                                                                                          \
+  F(cuDeviceGetCount, cuDeviceGetCount)                                                                                \
+  F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                                                \
+  F(cuCtxSetCurrent, cuCtxSetCurrent)                                                                                  \
+  F(cuStreamCreate, cuStreamCreate)                                                                                    \
+  F(cuStreamSynchronize, cuStreamSynchronize)                                                                          \
+  F(cuMemAlloc, cuMemAlloc_v2) F(cuMemFree, cuMemFree_v2) F(cuMemcpyHtoD, cuMemcpyHtoD_v2)                             \
+      F(cuMemcpyDtoH, cuMemcpyDtoH_v2) F(cuEventCreate, cuEventCreate) F(cuEventRecord, cuEventRecord)                 \
+          F(cuEventQuery, cuEventQuery) F(cuEventElapsedTime, cuEventElapsedTime) F(cuEventDestroy, cuEventDestroy_v2) \
+              F(cuLaunchHostFunc, cuLaunchHostFunc)
+#define NCCL_FUNCTIONS(F)                                                                                    \
+  F(ncclGetUniqueId)                                                                                         \
+  F(ncclCommInitRank)                                                                                        \
+  F(ncclCommDestroy)                                                                                         \
+  F(ncclCommFinalize)                                                                                        \
+  F(ncclCommAbort)                                                                                           \
+  F(ncclAllReduce)                                                                                           \
+  F(ncclBroadcast)                                                                                           \
+  F(ncclBcast) F(ncclReduce) F(ncclReduceScatter) F(ncclAllGather) F(ncclSend) F(ncclRecv) F(ncclGroupStart) \
+      F(ncclGroupEnd) F(ncclGetErrorString) F(ncclRedOpCreatePreMulSum)
 #define DECLARE_CUDA(name, symbol) decltype(&::name) name = nullptr;
 #define DECLARE_NCCL(name) decltype(&::name) name = nullptr;
   CUDA_FUNCTIONS(DECLARE_CUDA)
