@@ -62,11 +62,11 @@ absl::Status PlayRank(const std::string& on, player::Script* script, const Fates
                       const std::string& directory) {
   script->directory = directory;
   Measured measured;
-  const absl::Status played =
+  absl::Status played =
       on == "mpi" ? PlayMpi(script, &measured) : PlayNccl(script, &measured, std::max(0, OwnPlace().local_rank));
   if (!played.ok()) return played;
   // First, since the others wait for it: one that only left, with status 0, is no reason for a verdict.
-  if (const absl::Status written = measured.Write(ResultFile(directory, script->rank)); !written.ok()) return written;
+  if (absl::Status written = measured.Write(ResultFile(directory, script->rank)); !written.ok()) return written;
   MeetFate(fates, box);
   StayUntilAllAreDone(directory, script->ranks);
   return absl::OkStatus();

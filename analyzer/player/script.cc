@@ -163,9 +163,7 @@ class RecordedScript : public player::Script {
     constexpr std::uint64_t kNewest = 16384;
     const ProcessRecording& process = *program_.process(other);
     PieceReader newest(process);
-    newest.wants = [&](const SegmentIndex& index) {
-      return index.header.end_slot + kNewest > process.process().head;
-    };
+    newest.wants = [&](const SegmentIndex& index) { return index.header.end_slot + kNewest > process.process().head; };
     std::set<std::uint64_t> held;
     for (Piece piece; newest.Next(&piece, &failures_);) {
       const OnCommunicators on = ByIndex(piece);

@@ -56,8 +56,8 @@ struct Kind {
   int comm = -1;
   std::uint64_t count = 0, bytes = 0;
   std::uint8_t dtype = format::kNoType, reduction = format::kNoReduction;
-  std::int32_t root = format::kNoRank;  // -1 for messages: all peers together
-  auto operator<=>(const Kind&) const = default;
+  std::int32_t root = format::kNoRank;            // -1 for messages: all peers together
+  auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr): the check's own error
 };
 
 // Told by the player about each call that communicates.

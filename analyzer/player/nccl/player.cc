@@ -38,29 +38,32 @@ constexpr std::size_t kMostBytes = 1u << 30;     // of their buffers
 constexpr std::size_t kMostChecked = 256 << 10;  // bytes of one result that are copied back and looked at
 
 // The functions that are called, by their names in the libraries.
+// NOLINTBEGIN(bugprone-macro-parentheses): names are declared
 struct Library {
-#define CUDA_FUNCTIONS(F)                                                                                              \
-  F(cuInit, cuInit)                                                                                                    \
-  F(cuDeviceGet, cuDeviceGet)                                                                                          \
-  F(cuDeviceGetCount, cuDeviceGetCount)                                                                                \
-  F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                                                \
-  F(cuCtxSetCurrent, cuCtxSetCurrent)                                                                                  \
-  F(cuStreamCreate, cuStreamCreate)                                                                                    \
-  F(cuStreamSynchronize, cuStreamSynchronize)                                                                          \
-  F(cuMemAlloc, cuMemAlloc_v2) F(cuMemFree, cuMemFree_v2) F(cuMemcpyHtoD, cuMemcpyHtoD_v2)                             \
-      F(cuMemcpyDtoH, cuMemcpyDtoH_v2) F(cuEventCreate, cuEventCreate) F(cuEventRecord, cuEventRecord)                 \
-          F(cuEventQuery, cuEventQuery) F(cuEventElapsedTime, cuEventElapsedTime) F(cuEventDestroy, cuEventDestroy_v2) \
+#define CUDA_FUNCTIONS(F)                                                                           \
+  F(cuInit, cuInit)                                                                                 \
+  F(cuDeviceGet, cuDeviceGet)                                                                       \
+  F(cuDeviceGetCount, cuDeviceGetCount)                                                             \
+  F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                             \
+  F(cuCtxSetCurrent, cuCtxSetCurrent)                                                               \
+  F(cuStreamCreate, cuStreamCreate)                                                                 \
+  F(cuStreamSynchronize, cuStreamSynchronize)                                                       \
+  F(cuMemAlloc, cuMemAlloc_v2)                                                                      \
+  F(cuMemFree, cuMemFree_v2) F(cuMemcpyHtoD, cuMemcpyHtoD_v2) F(cuMemcpyDtoH, cuMemcpyDtoH_v2)      \
+      F(cuEventCreate, cuEventCreate) F(cuEventRecord, cuEventRecord) F(cuEventQuery, cuEventQuery) \
+          F(cuEventElapsedTime, cuEventElapsedTime) F(cuEventDestroy, cuEventDestroy_v2)            \
               F(cuLaunchHostFunc, cuLaunchHostFunc)
-#define NCCL_FUNCTIONS(F)                                                                                    \
-  F(ncclGetUniqueId)                                                                                         \
-  F(ncclCommInitRank)                                                                                        \
-  F(ncclCommDestroy)                                                                                         \
-  F(ncclCommFinalize)                                                                                        \
-  F(ncclCommAbort)                                                                                           \
-  F(ncclAllReduce)                                                                                           \
-  F(ncclBroadcast)                                                                                           \
-  F(ncclBcast) F(ncclReduce) F(ncclReduceScatter) F(ncclAllGather) F(ncclSend) F(ncclRecv) F(ncclGroupStart) \
-      F(ncclGroupEnd) F(ncclGetErrorString) F(ncclRedOpCreatePreMulSum)
+#define NCCL_FUNCTIONS(F)                                                                                       \
+  F(ncclGetUniqueId)                                                                                            \
+  F(ncclCommInitRank)                                                                                           \
+  F(ncclCommDestroy)                                                                                            \
+  F(ncclCommFinalize)                                                                                           \
+  F(ncclCommAbort)                                                                                              \
+  F(ncclAllReduce)                                                                                              \
+  F(ncclBroadcast)                                                                                              \
+  F(ncclBcast)                                                                                                  \
+  F(ncclReduce) F(ncclReduceScatter) F(ncclAllGather) F(ncclSend) F(ncclRecv) F(ncclGroupStart) F(ncclGroupEnd) \
+      F(ncclGetErrorString) F(ncclRedOpCreatePreMulSum)
 #define DECLARE_CUDA(name, symbol) decltype(&::name) name = nullptr;
 #define DECLARE_NCCL(name) decltype(&::name) name = nullptr;
   CUDA_FUNCTIONS(DECLARE_CUDA)
@@ -91,6 +94,8 @@ struct Library {
     return first ? first : dlsym(library, name);
   }
 };
+
+// NOLINTEND(bugprone-macro-parentheses)
 
 struct Failed {
   std::string what;
@@ -407,12 +412,12 @@ class NcclPlayer {
   }
 
   Listener::Data Data(const UnderWay& one) {
-    if (one.into == 0) return Listener::Data::kNotChecked;
+    const std::size_t element = functions::DatatypeBytes(one.call.as.dtype);
+    if (one.into == 0 || element == 0) return Listener::Data::kNotChecked;
     const Call& call = one.call;
     const Communicator& on = script_.communicators[static_cast<std::size_t>(call.comm)];
     const Pattern pattern = functions::PatternOfNccl(call.as.function);
     const bool whole = pattern == Pattern::kAllGather;
-    const std::size_t element = functions::DatatypeBytes(call.as.dtype);
     const std::size_t bytes = whole ? one.into_bytes : std::min(one.into_bytes, kMostChecked / element * element);
     std::vector<char> data(bytes);
     Check(cu_.cuMemcpyDtoH(data.data(), one.into, bytes), "cuMemcpyDtoH");
@@ -443,7 +448,7 @@ class NcclPlayer {
     int comm;
     std::size_t bytes;
     std::uint8_t dtype, reduction;
-    auto operator<=>(const SourceKey&) const = default;
+    auto operator<=>(const SourceKey&) const = default;  // NOLINT(modernize-use-nullptr): the check's own error
   };
 
   Library cu_;
