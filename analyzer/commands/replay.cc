@@ -48,7 +48,7 @@ struct Wish {
   std::string ranks;
   std::string on = "model", out, fit, launcher, meet;
   int start = 0, loops = 1;
-  bool no_gaps = false, json = false;
+  bool no_gaps = false, one_rank = false, json = false;
 };
 
 // "rank=3:2s": the rank, and what follows the colon.
@@ -126,17 +126,6 @@ absl::StatusOr<simulation::Costs> Fitted(const std::string& word, const Recordin
 
 double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-nlohmann::ordered_json StoppedJson(const std::vector<StoppedCall>& stopped) {
-  using Json = nlohmann::ordered_json;
-  Json all = Json::array();
-  for (const StoppedCall& one : stopped)
-    all.push_back({{"rank", one.rank},
-                   {"communicator", one.communicator ? Json(diagnosis::Hex16(one.communicator)) : Json(nullptr)},
-                   {"position", one.position == format::kNotMatched ? Json(nullptr) : Json(one.position)},
-                   {"op", functions::OpName(one.function)}});
-  return all;
-}
-
 // Reads like the run directory of a recorded job.
 absl::Status WriteOutcome(const Outcome& outcome, const std::string& directory) {
   std::error_code error;
@@ -177,6 +166,7 @@ RealWish ForReal(const Wish& wish) {
                 .meet = wish.meet,
                 .ranks = wish.start,
                 .loops = wish.loops,
+                .one_rank = wish.one_rank,
                 .json = wish.json};
   const auto add = [&](const char* option, const std::vector<std::string>& values) {
     for (const std::string& value : values) real.words.insert(real.words.end(), {option, value});
@@ -188,6 +178,15 @@ RealWish ForReal(const Wish& wish) {
   if (!wish.ranks.empty()) add("--ranks", {wish.ranks});
   if (wish.no_gaps) real.words.emplace_back("--no-gaps");
   return real;
+}
+
+// An option that the other kinds of replay have; null: none.
+const char* Misplaced(const Wish& wish) {
+  if (wish.on != "model") return !wish.links.empty() ? "--link" : !wish.fit.empty() ? "--fit" : nullptr;
+  if (wish.start != 0) return "-n";
+  if (wish.loops != 1) return "--loop";
+  if (!wish.launcher.empty()) return "--launcher";
+  return wish.meet.empty() ? nullptr : "--meet";
 }
 
 // replay --start-ranks N -- CMD...: how `--on nccl` starts its ranks below `ncclwatch run`.
@@ -235,10 +234,13 @@ int Replay(const Command& self, const Arguments& arguments) {
       ->type_name("WORDS");
   options.add_option("--meet", wish.meet, "a directory in which ranks that a launcher has started find one another")
       ->type_name("DIR");
+  options.add_flag("--one-rank", wish.one_rank)->group("");  // of what `--on` starts: it prints nothing
   options.add_flag("--json", wish.json, "print JSON");
   if (const auto status = options.Read(arguments)) return *status;
   if (wish.on != "model" && wish.on != "nccl" && wish.on != "mpi")
     return UsageError(self, "--on is model, nccl or mpi, not '" + wish.on + "'");
+  if (const char* const option = Misplaced(wish))
+    return UsageError(self, fmt::format("{} means nothing with --on {}", option, wish.on));
   const auto what_if = WhatIfOf(wish);
   if (!what_if.ok()) return UsageError(self, std::string(what_if.status().message()));
 

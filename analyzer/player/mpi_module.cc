@@ -48,7 +48,7 @@ absl::Status PlayMpi(player::Script* script, player::Listener* listener) {
   const auto play = reinterpret_cast<player::PlayMpi>(dlsym(module, "ncclwatch_play_mpi"));
   if (!play) return absl::UnavailableError(*path + " is not this version's");
   const std::string problem = play(script, listener);
-  return problem.empty() ? absl::OkStatus() : absl::UnavailableError(problem);
+  return problem.empty() ? absl::OkStatus() : absl::DataLossError(problem);
 }
 
 }  // namespace ncclwatch::analyzer

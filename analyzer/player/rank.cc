@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "analyzer/player/measured.h"
@@ -36,9 +37,10 @@ void MeetFate(const Fates& fates, const reader::BoxImage& box) {
   std::_Exit(status);
 }
 
+// Or until the directory is gone: rank 0 has seen that they are, and has removed it.
 void StayUntilAllAreDone(const std::string& directory, int ranks) {
   std::error_code ignored;
-  for (int rank = 0; rank < ranks;)
+  for (int rank = 0; rank < ranks && std::filesystem::exists(directory, ignored);)
     if (std::filesystem::exists(ResultFile(directory, rank), ignored))
       ++rank;
     else
@@ -58,12 +60,18 @@ std::string ResultFile(const std::string& directory, int rank) {
   return fmt::format("{}/replay.{}.json", directory, rank);
 }
 
+std::string FailureFile(const std::string& directory, int rank) {
+  return fmt::format("{}/replay.{}.failure", directory, rank);
+}
+
 absl::Status PlayRank(const std::string& on, player::Script* script, const Fates& fates, const reader::BoxImage& box,
                       const std::string& directory) {
   script->directory = directory;
   Measured measured;
   absl::Status played =
       on == "mpi" ? PlayMpi(script, &measured) : PlayNccl(script, &measured, std::max(0, OwnPlace().local_rank));
+  if (!script->failure.empty()) played = absl::DataLossError(script->failure);
+  if (absl::IsDataLoss(played)) std::ofstream(FailureFile(directory, script->rank)) << std::string(played.message());
   if (!played.ok()) return played;
   // First, since the others wait for it: one that only left, with status 0, is no reason for a verdict.
   if (absl::Status written = measured.Write(ResultFile(directory, script->rank)); !written.ok()) return written;

@@ -1,7 +1,7 @@
 #include "analyzer/player/real.h"
 
-#include <absl/strings/str_replace.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 #include "analyzer/player/rank.h"
 #include "analyzer/player/script.h"
 #include "analyzer/player/start.h"
-#include "watchdog/diagnosis/model/text.h"
+#include "analyzer/replay/stopped.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -23,17 +23,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Ranks of one start by torchrun, mpirun or srun agree on it, those of the next one have another.
-std::string StartedAs() {
-  std::string key;
-  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT", "PMIX_NAMESPACE",
-                           "SLURM_JOB_ID", "SLURM_STEP_ID", "PMI_JOBID"})
-    if (const char* const value = std::getenv(name)) key += fmt::format("-{}", value);
-  return absl::StrReplaceAll(key, {{"/", "_"}, {"@", "_"}});
-}
-
-absl::StatusOr<std::string> MeetingPlace(const RealWish& wish) {
-  const std::string path = !wish.meet.empty() ? wish.meet : "ncclwatch-replay" + StartedAs();
+// All ranks of one start on a node find the same one, those of the next start another.
+absl::StatusOr<std::string> MeetingPlace(const RealWish& wish, const rundir::Place& place) {
+  std::string path = wish.meet;
+  if (path.empty() && place.local_world_size != place.world_size)
+    return absl::InvalidArgumentError("ranks on several nodes need --meet DIR, a new directory that all of them see");
+  if (path.empty()) {
+    const rundir::Instance started = rundir::InstanceOf(getpid(), place);
+    path = fmt::format("ncclwatch-replay-{}-{}", started.pid, started.start_time);
+  }
   std::error_code error;
   fs::create_directories(path, error);
   if (error) return absl::PermissionDeniedError(path + ": " + error.message());
@@ -46,24 +44,25 @@ absl::StatusOr<bool> PlayOwnRank(const Recording& recording, const RecordedProgr
   if (place.world_size != ranks)
     return absl::InvalidArgumentError(
         fmt::format("the recording has {} ranks, the launcher started {}", ranks, place.world_size));
-  const auto directory = MeetingPlace(wish);
+  const auto directory = MeetingPlace(wish, place);
   if (!directory.ok()) return directory.status();
   const auto script = ScriptOf(program, place.rank, wish.loops);
   const absl::Status played =
       PlayRank(wish.on, script.get(), Fates(recording), program.process(place.rank)->process(), *directory);
   if (!played.ok()) return played;
-  if (!wish.meet.empty() || place.rank != 0) return true;
+  if (wish.one_rank || place.rank != 0) return true;
   Measured measured;
   for (int rank = 0; rank < ranks; ++rank)
     if (const absl::Status added = measured.Add(ResultFile(*directory, rank)); !added.ok()) return added;
   PrintMeasured(measured, program);
   std::error_code ignored;
+  if (wish.meet.empty()) fs::remove_all(*directory, ignored);
   return measured.wrong() == 0;
 }
 
 // What each rank is still in.
-Json StoppedIn(const std::string& directory) {
-  Json stopped = Json::array();
+std::vector<StoppedCall> StoppedIn(const std::string& directory) {
+  std::vector<StoppedCall> stopped;
   const Recording replayed = Recording::Open({directory});
   for (const ProcessRecording& process : replayed.processes()) {
     PieceReader pieces(process);
@@ -76,10 +75,7 @@ Json StoppedIn(const std::string& directory) {
         const bool known = on != piece.communicators.end();
         const bool on_gpu = known && (call.flags & format::kMarked) != 0 && !on->Finished(call.ticket);
         if (call.returned_ns != 0 && !on_gpu) continue;
-        stopped.push_back({{"rank", process.rank()},
-                           {"communicator", known ? Json(diagnosis::Hex16(on->id)) : Json(nullptr)},
-                           {"position", call.position == format::kNotMatched ? Json(nullptr) : Json(call.position)},
-                           {"op", functions::OpName(call.function)}});
+        stopped.push_back({process.rank(), known ? on->id : 0, call.position, call.function});
       }
   }
   return stopped;
@@ -127,7 +123,7 @@ absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram&
   const Temporary temporary;
   if (temporary.path().empty()) return absl::UnavailableError("no temporary directory can be made");
   Play play{.on = wish.on,
-            .rank = {"replay", "--on", wish.on, "--meet", temporary.path()},
+            .rank = {"replay", "--on", wish.on, "--one-rank", "--meet", temporary.path()},
             .launcher = wish.launcher,
             .record = wish.out.empty() ? temporary.path() + "/recording" : wish.out,
             .directory = temporary.path(),
@@ -151,7 +147,7 @@ absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram&
                {"ranks", ranks},
                {"calls", calls},
                {"completed", completed},
-               {"stopped", completed ? Json::array() : StoppedIn(play.record)},
+               {"stopped", completed ? Json::array() : StoppedJson(StoppedIn(play.record))},
                {"simulated_s", nullptr},
                {"replayed_s", played->seconds},
                {"recorded_s", static_cast<double>(play.recorded_ns) / 1e9},

@@ -17,6 +17,7 @@ struct RealWish {
   std::string launcher, out, meet;
   int ranks = 0;  // to start; 0: as many as were recorded, unless this process is one of them
   int loops = 1;
+  bool one_rank = false;  // the command that started this one prints the outcome
   bool json = false;
 };
 

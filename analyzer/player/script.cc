@@ -28,12 +28,17 @@ class RecordedScript : public player::Script {
 
   bool Next(std::vector<player::Call>* calls) override {
     Piece piece;
-    while (!pieces_->Next(&piece, &failures_)) {
+    std::vector<reader::Failure> failures;
+    while (!pieces_->Next(&piece, &failures) && failures.empty()) {
       if (++loop_ == loops_) return false;
       pieces_ = std::make_unique<PieceReader>(*program_.process(rank));
       before_ns_ = 0;
       awaited_.clear();
       over_at_once_.clear();
+    }
+    if (!failures.empty()) {
+      failure = failures.front().path + ": " + failures.front().reason;
+      return false;
     }
     Add(piece, calls);
     return true;
@@ -95,7 +100,9 @@ class RecordedScript : public player::Script {
     for (const reader::Call& call : piece.calls) {
       player::Call& added = calls->emplace_back();
       added.as = call;
-      if (before_ns_ != 0)
+      if (before_ns_ == 0 && loop_ == 0)
+        added.before_ns = program_.Begins(rank);
+      else if (before_ns_ != 0)
         added.before_ns = program_.Gap(rank, std::max<std::int64_t>(0, call.entered_ns - before_ns_));
       before_ns_ = std::max(before_ns_, call.returned_ns == 0 ? call.entered_ns : call.returned_ns);
       const auto found = on.find({call.communicator, call.generation});
@@ -165,7 +172,8 @@ class RecordedScript : public player::Script {
     PieceReader newest(process);
     newest.wants = [&](const SegmentIndex& index) { return index.header.end_slot + kNewest > process.process().head; };
     std::set<std::uint64_t> held;
-    for (Piece piece; newest.Next(&piece, &failures_);) {
+    std::vector<reader::Failure> told_by_its_rank;
+    for (Piece piece; newest.Next(&piece, &told_by_its_rank);) {
       const OnCommunicators on = ByIndex(piece);
       for (const reader::Call& call : piece.calls) {
         const auto at = on.find({call.communicator, call.generation});
@@ -186,7 +194,6 @@ class RecordedScript : public player::Script {
   std::vector<std::uint64_t> over_at_once_;
   std::set<std::uint64_t> held_streams_;  // the GPU has not finished a call there
   std::optional<std::set<std::pair<std::uint64_t, std::uint64_t>>> never_begun_;  // communicator, position
-  std::vector<reader::Failure> failures_;
 };
 
 }  // namespace

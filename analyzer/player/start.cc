@@ -80,6 +80,8 @@ absl::StatusOr<Played> StartPlay(const Play& play) {
   played.all_done = true;
   std::error_code ignored;
   for (int rank = 0; rank < play.ranks; ++rank) {
+    std::ifstream failure(FailureFile(play.directory, rank));
+    if (std::string why; std::getline(failure, why)) return absl::DataLossError(why);
     const std::string path = ResultFile(play.directory, rank);
     if (!std::filesystem::exists(path, ignored)) {
       played.all_done = false;

@@ -6,17 +6,11 @@
 #include <vector>
 
 #include "analyzer/replay/program.h"
+#include "analyzer/replay/stopped.h"
 #include "simulation/world.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {
-
-struct StoppedCall {
-  int rank = -1;  // of the job
-  std::uint64_t communicator = 0;
-  std::uint64_t position = 0;
-  functions::Function function{};
-};
 
 struct Outcome {
   bool completed = false;

@@ -104,6 +104,7 @@ bool RecordedProgram::LeavesOut(int rank, std::uint64_t slot, std::uint64_t id) 
 // Members that no process of the recording is get a rank of their own, which does nothing.
 void RecordedProgram::AddCommunicators() {
   has_.resize(sources_.size());
+  std::vector<std::uint64_t> split_from;  // of NCCL's, by communicator: the parent's id; 0: none
   for (int rank = 0; rank < ranks; ++rank) {
     const ProcessRecording* const process = sources_[static_cast<std::size_t>(rank)].process;
     if (!process) continue;
@@ -117,10 +118,12 @@ void RecordedProgram::AddCommunicators() {
         comm.ordinal = one.parent_ordinal;
         comm.color = one.color;
         comm_ids_.push_back(one.id);
+        split_from.push_back((one.flags & format::kCommMpi) != 0 ? 0 : one.parent);
         children_[{one.parent, one.parent_ordinal}].push_back(one.id);
       }
       std::vector<int>& members = comms[static_cast<std::size_t>(found->second)].members;
-      if ((one.flags & format::kCommMpi) != 0) has_[static_cast<std::size_t>(rank)].push_back(found->second);
+      if ((one.flags & format::kCommMpi) != 0 || one.parent != 0)
+        has_[static_cast<std::size_t>(rank)].push_back(found->second);
       if (one.rank < members.size()) members[one.rank] = rank;
     }
   }
@@ -140,8 +143,13 @@ void RecordedProgram::AddCommunicators() {
       has_.emplace_back();
     }
   }
+  // Of a chosen parent the replay makes the child itself.
+  const auto is_made = [&](int comm) {
+    const std::uint64_t parent = split_from[static_cast<std::size_t>(comm)];
+    return parent != 0 && comm_of(parent) >= 0;
+  };
   for (std::vector<int>& has : has_)
-    std::erase_if(has, [&](int comm) { return !chosen_[static_cast<std::size_t>(comm)]; });
+    std::erase_if(has, [&](int comm) { return !chosen_[static_cast<std::size_t>(comm)] || is_made(comm); });
 }
 
 // A collective is as slow as its slowest link.

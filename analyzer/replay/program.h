@@ -95,7 +95,7 @@ class RecordedProgram : public simulation::Workload {
   int sections_ = 0;
   std::int64_t began_ns_ = 0;
   std::vector<int> nodes_;
-  std::vector<std::vector<int>> has_;  // communicators of MPI, by rank
+  std::vector<std::vector<int>> has_;  // by rank: communicators of MPI, and splits of what is not chosen
   std::vector<std::uint64_t> comm_ids_;
   std::vector<bool> chosen_;                         // of comms
   std::vector<double> stretches_;                    // of comms

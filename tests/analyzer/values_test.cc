@@ -43,19 +43,19 @@ TEST(Values, ReducedByHand) {
           result[i] = std::max(result[i], one[i]);
       }
     }
-    EXPECT_EQ(CheckReduced(result.data(), kCount, kInt32, reduction, kRanks), Checked::kRight) << int{reduction};
-    EXPECT_EQ(CheckReduced(result.data() + 5, kCount - 5, kInt32, reduction, kRanks, 5), Checked::kRight);
+    EXPECT_EQ(CheckReduced(result.data(), kCount, kInt32, reduction, kRanks), Listener::Data::kRight) << int{reduction};
+    EXPECT_EQ(CheckReduced(result.data() + 5, kCount - 5, kInt32, reduction, kRanks, 5), Listener::Data::kRight);
     result[kCount - 1] += 1;
-    EXPECT_EQ(CheckReduced(result.data(), kCount, kInt32, reduction, kRanks), Checked::kWrong) << int{reduction};
+    EXPECT_EQ(CheckReduced(result.data(), kCount, kInt32, reduction, kRanks), Listener::Data::kWrong) << int{reduction};
   }
 }
 
 TEST(Values, FloatsOfOneRank) {
   std::vector<float> data(64);
   FillNumbers(data.data(), data.size(), kFloat32, kSum, 0);
-  EXPECT_EQ(CheckReduced(data.data(), data.size(), kFloat32, kSum, 1), Checked::kRight);
+  EXPECT_EQ(CheckReduced(data.data(), data.size(), kFloat32, kSum, 1), Listener::Data::kRight);
   data[7] += 0.5f;
-  EXPECT_EQ(CheckReduced(data.data(), data.size(), kFloat32, kSum, 1), Checked::kWrong);
+  EXPECT_EQ(CheckReduced(data.data(), data.size(), kFloat32, kSum, 1), Listener::Data::kWrong);
 }
 
 TEST(Values, TypesThatCannotBeCounted) { EXPECT_EQ(NumberBytes(functions::kDerivedType), 0u); }

@@ -66,6 +66,60 @@ def ranks_of_a_launcher(sandbox):
     check_equal(done.out.count("SIZE"), 1, f"one table: {done.out}")
 
 
+@case
+def what_if_on_nccl(sandbox):
+    job = Recorded(sandbox, ranks=2, steps=20)
+    plain = job.json("replay", "--on", "nccl")["replayed_s"]
+    late = job.json("replay", "--on", "nccl", "--delay", "rank=1:2s")["replayed_s"]
+    check(late - plain > 1.5, f"a rank that comes 2 s later: {plain} {late}")
+    for words in (("--on", "nccl", "--link", "a-b:50%"), ("--on", "mpi", "--fit", "self"), ("--loop", "2"), ("-n", "2")):
+        done = job.command("replay", *words)
+        check_equal(done.status, 2, f"{words}: {done}")
+        check("means nothing with --on" in done.err, done.err)
+
+
+@case
+def parts_of_splits(sandbox):
+    """A communicator without its parent, and ranks of it, on the model and on NCCL."""
+    build = sandbox.build
+    program = build.program("recording", "halves")
+    build.need(program)
+    scratch = sandbox.fresh("job")
+    directory = os.path.join(scratch, "recording")
+    env = sandbox.environment(preload=False, extra={"HOST_ID_DIR": scratch, "TMPDIR": scratch})
+    done = sandbox.run([build.command, "run", "--record", directory, "--", *LAUNCH, program], env)
+    check_equal(done.status, 0, f"{done}")
+
+    def replay(*words):
+        done = sandbox.run([build.command, "replay", "--json", *words, directory], env)
+        check_equal(done.status, 0, f"{words}: {done}")
+        return json.loads(done.out)
+
+    whole = replay("--on", "nccl")
+    halves = [row for row in whole["rows"] if row["count"] == 1024]
+    check_equal([row["calls"] for row in halves], [100, 100], "calls of both halves")
+    for words in (("--ranks", "0,2"), ("--comm", halves[0]["communicator"])):
+        check(replay(*words)["completed"], f"{words} on the model")
+        part = replay("--on", "nccl", *words)
+        check_equal([(row["count"], row["calls"], row["checked"], row["wrong"]) for row in part["rows"]],
+                    [(1024, 100, 100, 0)], f"{words}: {part['rows']}")
+
+
+@case
+def damaged(sandbox):
+    """What cannot be read is not left out."""
+    job = Recorded(sandbox, ranks=2, steps=400)
+    job.without_boxes()
+    with open(job.segments()[0], "r+b") as file:
+        file.seek(-10, os.SEEK_END)
+        byte = file.read(1)
+        file.seek(-10, os.SEEK_END)
+        file.write(bytes([byte[0] ^ 1]))
+    done = job.command("replay", "--on", "nccl")
+    check_equal(done.status, 3, f"{done}")
+    check(job.segments()[0] in done.err and "at byte " in done.err, done.err)
+
+
 def on_nccl(sandbox, example, extra):
     build = sandbox.build
     path = os.path.join(build.root, "examples", example)

@@ -41,12 +41,13 @@ class Script {
   Script(const Script&) = delete;
   Script& operator=(const Script&) = delete;
   virtual ~Script() = default;
-  // False: the list is done.
+  // False: the list is done, or a part of it cannot be read: `failure` says why.
   virtual bool Next(std::vector<Call>* calls) = 0;
 
   int rank = -1, ranks = 0;  // of the replay
   int thread_level = 3;      // MPI_THREAD_..., as it was granted
   std::vector<Communicator> communicators;
+  std::string failure;
   std::string directory;  // shared by the ranks, for what they tell one another
 };
 
@@ -57,7 +58,7 @@ struct Kind {
   std::uint64_t count = 0, bytes = 0;
   std::uint8_t dtype = format::kNoType, reduction = format::kNoReduction;
   std::int32_t root = format::kNoRank;            // -1 for messages: all peers together
-  auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr): the check's own error
+  auto operator<=>(const Kind&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm
 };
 
 // Told by the player about each call that communicates.

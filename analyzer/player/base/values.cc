@@ -237,13 +237,13 @@ void FillNumbers(void* buffer, std::size_t count, std::uint8_t dtype, std::uint8
     Put(type, at + i * type.bytes, Value(reduces, rank, static_cast<int>((first + i) % kPeriod)));
 }
 
-Checked CheckReduced(const void* buffer, std::size_t count, std::uint8_t dtype, std::uint8_t reduction, int ranks,
-                     std::uint64_t first) {
+Listener::Data CheckReduced(const void* buffer, std::size_t count, std::uint8_t dtype, std::uint8_t reduction,
+                            int ranks, std::uint64_t first) {
   const Type type = TypeOf(dtype);
   const auto reduces = ReducesOf(reduction);
-  if (type.form == Form::kNone || !reduces) return Checked::kCannotTell;
+  if (type.form == Form::kNone || !reduces) return Listener::Data::kNotChecked;
   const bool adds = *reduces == Reduces::kSum || *reduces == Reduces::kAverage;
-  if (adds && static_cast<double>(kPeriod - 1) * ranks > ExactUpTo(type)) return Checked::kCannotTell;
+  if (adds && static_cast<double>(kPeriod - 1) * ranks > ExactUpTo(type)) return Listener::Data::kNotChecked;
   const bool whole = type.form == Form::kSigned || type.form == Form::kUnsigned;
   const Expected expected = ExpectedOf(*reduces, ranks);
   const auto* const at = static_cast<const char*>(buffer);
@@ -251,9 +251,9 @@ Checked CheckReduced(const void* buffer, std::size_t count, std::uint8_t dtype, 
     const double must = expected[(first + i) % kPeriod], is = Get(type, at + i * type.bytes);
     // An average may be rounded before it is added up, or cut to a whole number.
     const double off = *reduces == Reduces::kAverage ? (whole ? 1 : (type.bytes == 1 ? 0.3 : 0.1) * must) : 0;
-    if (!(std::abs(is - must) <= off)) return Checked::kWrong;
+    if (!(std::abs(is - must) <= off)) return Listener::Data::kWrong;
   }
-  return Checked::kRight;
+  return Listener::Data::kRight;
 }
 
 }  // namespace ncclwatch::player

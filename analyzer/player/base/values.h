@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "analyzer/player/base/play.h"
 #include "ncclwatch/functions/function.h"
 
 namespace ncclwatch::player {
@@ -18,9 +19,10 @@ bool BytesAre(const void* buffer, std::size_t bytes, int rank, std::uint64_t fir
 std::size_t NumberBytes(std::uint8_t dtype);  // 0: of no known kind
 void FillNumbers(void* buffer, std::size_t count, std::uint8_t dtype, std::uint8_t reduction, int rank,
                  std::uint64_t first = 0);
-enum class Checked { kRight, kWrong, kCannotTell };
 // Over ranks 0 to ranks - 1.
-Checked CheckReduced(const void* buffer, std::size_t count, std::uint8_t dtype, std::uint8_t reduction, int ranks,
-                     std::uint64_t first = 0);
+Listener::Data CheckReduced(const void* buffer, std::size_t count, std::uint8_t dtype, std::uint8_t reduction,
+                            int ranks, std::uint64_t first = 0);
+
+inline Listener::Data Told(bool right) { return right ? Listener::Data::kRight : Listener::Data::kWrong; }
 
 }  // namespace ncclwatch::player

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <utility>
 
-#include "analyzer/player/mpi/types.h"
 #include "analyzer/player/base/values.h"
+#include "analyzer/player/mpi/types.h"
 
 namespace ncclwatch::player {
 namespace {

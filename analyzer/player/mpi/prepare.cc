@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "analyzer/player/mpi/types.h"
 #include "analyzer/player/base/values.h"
+#include "analyzer/player/mpi/types.h"
 #include "ncclwatch/functions/pattern.h"
 
 namespace ncclwatch::player {
@@ -26,10 +26,6 @@ Bytes FilledBy(int rank, std::size_t bytes) {
   return filled;
 }
 
-Listener::Data Told(Checked checked) {
-  return checked == Checked::kCannotTell ? Listener::Data::kNotChecked : player::Told(checked == Checked::kRight);
-}
-
 // Rank after rank, each as many bytes, from that byte of the sender on.
 void CheckEach(Work* work, std::size_t bytes, std::size_t ranks, std::uint64_t first) {
   work->into.assign(bytes * ranks, kUntouched);
@@ -43,9 +39,7 @@ void CheckEach(Work* work, std::size_t bytes, std::size_t ranks, std::uint64_t f
 
 void CheckOne(Work* work, std::size_t bytes, int sender, std::uint64_t first) {
   work->into.assign(bytes, kUntouched);
-  work->check = [work, sender, first] {
-    return player::Told(BytesAre(work->into.data(), work->into.size(), sender, first));
-  };
+  work->check = [work, sender, first] { return Told(BytesAre(work->into.data(), work->into.size(), sender, first)); };
 }
 
 void PrepareMoved(Pattern pattern, const Place& at, Work* work) {
@@ -85,7 +79,7 @@ void PrepareReduced(const Elements& elements, const Reduced& reduced, int own, W
   FillNumbers(work->from.data(), reduced.all, dtype, reduction, own);
   if (reduced.none) return;
   work->check = [work, reduced, dtype, reduction] {
-    return Told(CheckReduced(work->into.data(), reduced.count, dtype, reduction, reduced.over, reduced.first));
+    return CheckReduced(work->into.data(), reduced.count, dtype, reduction, reduced.over, reduced.first);
   };
 }
 

@@ -46,8 +46,6 @@ struct Stage {
   static std::size_t Index(const Call& call) { return static_cast<std::size_t>(call.comm); }
 };
 
-inline Listener::Data Told(bool right) { return right ? Listener::Data::kRight : Listener::Data::kWrong; }
-
 // A blocking call is over; the request of another is kept until it is waited for.
 void Started(Stage& stage, std::unique_ptr<Work> work, Way way, std::int64_t took);
 void End(Stage& stage, const Work& work, std::int64_t took);

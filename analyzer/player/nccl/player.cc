@@ -1,24 +1,23 @@
 #include "analyzer/player/nccl/player.h"
 
-#include <cuda.h>
-#include <dlfcn.h>
 #include <fmt/core.h>
-#include <nccl.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
-#include <cstring>
 #include <deque>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "analyzer/player/base/pace.h"
 #include "analyzer/player/base/values.h"
+#include "analyzer/player/nccl/data.h"
+#include "analyzer/player/nccl/library.h"
 #include "ncclwatch/functions/pattern.h"
 #include "ncclwatch/functions/types.h"
 
@@ -37,66 +36,6 @@ constexpr std::size_t kMostUnderWay = 4096;      // calls whose data are checked
 constexpr std::size_t kMostBytes = 1u << 30;     // of their buffers
 constexpr std::size_t kMostChecked = 256 << 10;  // bytes of one result that are copied back and looked at
 
-// The functions that are called, by their names in the libraries.
-// NOLINTBEGIN(bugprone-macro-parentheses): names are declared
-struct Library {
-#define CUDA_FUNCTIONS(F)                                                                           \
-  F(cuInit, cuInit)                                                                                 \
-  F(cuDeviceGet, cuDeviceGet)                                                                       \
-  F(cuDeviceGetCount, cuDeviceGetCount)                                                             \
-  F(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain)                                             \
-  F(cuCtxSetCurrent, cuCtxSetCurrent)                                                               \
-  F(cuStreamCreate, cuStreamCreate)                                                                 \
-  F(cuStreamSynchronize, cuStreamSynchronize)                                                       \
-  F(cuMemAlloc, cuMemAlloc_v2)                                                                      \
-  F(cuMemFree, cuMemFree_v2) F(cuMemcpyHtoD, cuMemcpyHtoD_v2) F(cuMemcpyDtoH, cuMemcpyDtoH_v2)      \
-      F(cuEventCreate, cuEventCreate) F(cuEventRecord, cuEventRecord) F(cuEventQuery, cuEventQuery) \
-          F(cuEventElapsedTime, cuEventElapsedTime) F(cuEventDestroy, cuEventDestroy_v2)            \
-              F(cuLaunchHostFunc, cuLaunchHostFunc)
-#define NCCL_FUNCTIONS(F)                                                                                       \
-  F(ncclGetUniqueId)                                                                                            \
-  F(ncclCommInitRank)                                                                                           \
-  F(ncclCommDestroy)                                                                                            \
-  F(ncclCommFinalize)                                                                                           \
-  F(ncclCommAbort)                                                                                              \
-  F(ncclAllReduce)                                                                                              \
-  F(ncclBroadcast)                                                                                              \
-  F(ncclBcast)                                                                                                  \
-  F(ncclReduce) F(ncclReduceScatter) F(ncclAllGather) F(ncclSend) F(ncclRecv) F(ncclGroupStart) F(ncclGroupEnd) \
-      F(ncclGetErrorString) F(ncclRedOpCreatePreMulSum)
-#define DECLARE_CUDA(name, symbol) decltype(&::name) name = nullptr;
-#define DECLARE_NCCL(name) decltype(&::name) name = nullptr;
-  CUDA_FUNCTIONS(DECLARE_CUDA)
-  NCCL_FUNCTIONS(DECLARE_NCCL)
-  // Newer ones, which an older library lacks.
-  ncclResult_t (*ncclCommSplit)(ncclComm_t, int, int, ncclComm_t*, void*) = nullptr;
-
-  // What is missing; empty: nothing.
-  std::string Open() {
-    void* const cuda = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-    void* const nccl = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
-    if (!cuda || !nccl) return dlerror();
-#define FIND_CUDA(name, symbol)                                  \
-  name = reinterpret_cast<decltype(name)>(dlsym(cuda, #symbol)); \
-  if (!name) return "libcuda.so.1 lacks " #symbol;
-#define FIND_NCCL(name)                                            \
-  name = reinterpret_cast<decltype(name)>(Preloaded(nccl, #name)); \
-  if (!name) return "libnccl.so.2 lacks " #name;
-    CUDA_FUNCTIONS(FIND_CUDA)
-    NCCL_FUNCTIONS(FIND_NCCL)
-    ncclCommSplit = reinterpret_cast<decltype(ncclCommSplit)>(Preloaded(nccl, "ncclCommSplit"));
-    return "";
-  }
-
-  // What a program that is linked with NCCL would call: what is preloaded comes first.
-  static void* Preloaded(void* library, const char* name) {
-    void* const first = dlsym(RTLD_DEFAULT, name);
-    return first ? first : dlsym(library, name);
-  }
-};
-
-// NOLINTEND(bugprone-macro-parentheses)
-
 struct Failed {
   std::string what;
 };
@@ -110,6 +49,7 @@ class NcclPlayer {
   void Play(int device) {
     if (const std::string missing = cu_.Open(); !missing.empty()) throw Failed{missing};
     UseDevice(device);
+    BeginCommunicators();
     std::vector<Call> calls;
     while (script_.Next(&calls)) {
       for (Call& call : calls) {
@@ -127,7 +67,7 @@ class NcclPlayer {
   struct UnderWay {
     Call call;
     CUdeviceptr from = 0, into = 0;
-    std::size_t from_bytes = 0, into_bytes = 0;
+    std::size_t into_bytes = 0;
     CUevent began = nullptr, ended = nullptr;
     CUstream stream = nullptr;
   };
@@ -197,6 +137,17 @@ class NcclPlayer {
 
   // ---- communicators ------------------------------------------------------------------------------------------------
 
+  // Those that no call of the list makes, as in a part of a recording. Every rank makes them in one order.
+  void BeginCommunicators() {
+    for (std::size_t i = 0; i < comms_.size(); ++i) {
+      const Communicator& one = script_.communicators[i];
+      if (one.own < 0 || one.is != Communicator::Is::kOfMembers) continue;
+      const ncclUniqueId id = IdOf(static_cast<int>(i), one);
+      const ncclResult_t result = cu_.ncclCommInitRank(&comms_[i], static_cast<int>(one.members.size()), id, one.own);
+      if (result != ncclSuccess) throw Failed{fmt::format("ncclCommInitRank: {}", cu_.ncclGetErrorString(result))};
+    }
+  }
+
   void Make(const Call& call) {
     if (call.as.function == Function::ncclCommSplit) return Split(call);
     if (call.made < 0) return listener_.NotPlayed(call);
@@ -234,6 +185,7 @@ class NcclPlayer {
   ncclComm_t On(const Call& call) const {
     return call.comm < 0 ? nullptr : comms_[static_cast<std::size_t>(call.comm)];
   }
+  const Communicator& Of(const Call& call) const { return script_.communicators[static_cast<std::size_t>(call.comm)]; }
 
   // Its first member makes the id, the others find it in the directory.
   ncclUniqueId IdOf(int comm, const Communicator& wanted) const {
@@ -256,24 +208,6 @@ class NcclPlayer {
 
   // ---- collectives and messages -------------------------------------------------------------------------------------
 
-  struct Amounts {
-    std::size_t from = 0, into = 0;  // elements
-  };
-  Amounts AmountsOf(const Call& call, Pattern pattern) const {
-    const Communicator& on = script_.communicators[static_cast<std::size_t>(call.comm)];
-    const std::size_t count = call.as.count, all = count * on.members.size();
-    const bool is_root = on.own == call.as.root;
-    switch (pattern) {
-      case Pattern::kReduceScatter: return {all, count};
-      case Pattern::kAllGather: return {count, all};
-      case Pattern::kBroadcast: return {is_root ? count : 0, count};
-      case Pattern::kReduce: return {count, is_root ? count : 0};
-      case Pattern::kSend: return {count, 0};
-      case Pattern::kReceive: return {0, count};
-      default: return {count, count};
-    }
-  }
-
   void Communicate(const Call& call) {
     const ncclComm_t comm = On(call);
     const Pattern pattern = functions::PatternOfNccl(call.as.function);
@@ -282,10 +216,9 @@ class NcclPlayer {
     if (!comm || !known) return listener_.NotPlayed(call);
     UnderWay one{.call = call, .stream = StreamOf(call)};
     const std::size_t element = functions::DatatypeBytes(call.as.dtype);
-    const Amounts amounts = AmountsOf(call, pattern);
-    one.from_bytes = amounts.from * element;
+    const Amounts amounts = AmountsOf(call, pattern, Of(call));
     one.into_bytes = amounts.into * element;
-    one.from = Source(call, pattern, one.from_bytes, amounts.from);
+    one.from = Source(call, pattern, amounts.from * element, amounts.from);
     one.into = Allocate(one.into_bytes);
     if (call.never_begins || call.never_ends) StallStream(one.stream);
     one.began = Event(one.stream);
@@ -348,7 +281,6 @@ class NcclPlayer {
     }
     return found->second;
   }
-  static std::uint8_t Known(std::uint8_t reduction) { return reduction == format::kUserReduction ? 0 : reduction; }
 
   // ---- data ---------------------------------------------------------------------------------------------------------
 
@@ -377,8 +309,8 @@ class NcclPlayer {
                                                 0);
     if (!made) return found->second;
     std::vector<char> data(bytes);
-    const int own = script_.communicators[static_cast<std::size_t>(call.comm)].own;
-    reduces ? player::FillNumbers(data.data(), elements, call.as.dtype, Known(call.as.reduction), own)
+    const int own = Of(call).own;
+    reduces ? player::FillNumbers(data.data(), elements, call.as.dtype, KnownReduction(call.as.reduction), own)
             : player::FillBytes(data.data(), bytes, own);
     Check(cu_.cuMemAlloc(&found->second, bytes), "cuMemAlloc");
     Check(cu_.cuMemcpyHtoD(found->second, data.data(), bytes), "cuMemcpyHtoD");
@@ -414,41 +346,17 @@ class NcclPlayer {
   Listener::Data Data(const UnderWay& one) {
     const std::size_t element = functions::DatatypeBytes(one.call.as.dtype);
     if (one.into == 0 || element == 0) return Listener::Data::kNotChecked;
-    const Call& call = one.call;
-    const Communicator& on = script_.communicators[static_cast<std::size_t>(call.comm)];
-    const Pattern pattern = functions::PatternOfNccl(call.as.function);
-    const bool whole = pattern == Pattern::kAllGather;
-    const std::size_t bytes = whole ? one.into_bytes : std::min(one.into_bytes, kMostChecked / element * element);
-    std::vector<char> data(bytes);
-    Check(cu_.cuMemcpyDtoH(data.data(), one.into, bytes), "cuMemcpyDtoH");
-    const auto told = [](bool right) { return right ? Listener::Data::kRight : Listener::Data::kWrong; };
-    switch (pattern) {
-      case Pattern::kBroadcast:
-        return call.as.function == Function::ncclBcast && on.own == call.as.root
-                   ? Listener::Data::kNotChecked
-                   : told(player::BytesAre(data.data(), bytes, call.as.root));
-      case Pattern::kReceive: return told(player::BytesAre(data.data(), bytes, call.as.root));
-      case Pattern::kAllGather: {
-        const std::size_t each = bytes / on.members.size();
-        for (std::size_t rank = 0; rank < on.members.size(); ++rank)
-          if (!player::BytesAre(data.data() + rank * each, each, static_cast<int>(rank))) return Listener::Data::kWrong;
-        return Listener::Data::kRight;
-      }
-      default: break;
-    }
-    const std::uint64_t first =
-        pattern == Pattern::kReduceScatter ? static_cast<std::uint64_t>(on.own) * call.as.count : 0;
-    const auto checked = player::CheckReduced(data.data(), bytes / element, call.as.dtype, Known(call.as.reduction),
-                                              static_cast<int>(on.members.size()), first);
-    if (checked == player::Checked::kCannotTell) return Listener::Data::kNotChecked;
-    return told(checked == player::Checked::kRight);
+    const bool whole = functions::PatternOfNccl(one.call.as.function) == Pattern::kAllGather;
+    std::vector<char> data(whole ? one.into_bytes : std::min(one.into_bytes, kMostChecked / element * element));
+    Check(cu_.cuMemcpyDtoH(data.data(), one.into, data.size()), "cuMemcpyDtoH");
+    return CheckArrived(one.call, Of(one.call), data.data(), data.size());
   }
 
   struct SourceKey {
     int comm;
     std::size_t bytes;
     std::uint8_t dtype, reduction;
-    auto operator<=>(const SourceKey&) const = default;  // NOLINT(modernize-use-nullptr): the check's own error
+    auto operator<=>(const SourceKey&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm
   };
 
   Library cu_;
