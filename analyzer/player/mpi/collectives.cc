@@ -75,11 +75,11 @@ void Make(Stage& stage, Function function, Way way, MPI_Comm comm, int own, Work
 
 void PlayCollective(Stage& stage, Call& call) {
   const Function blocking = Blocking(call.as.function);
-  const Way way = WayOf(call.as.function);
-  if (way == Way::kPersistent && (call.as.flags & format::kRequest) == 0) return;  // it is made when it is started
   const MPI_Comm comm = stage.On(call);
   if (comm == MPI_COMM_NULL || functions::PatternOfMpi(blocking) == functions::Pattern::kNone)
     return stage.listener.NotPlayed(call);
+  const Way way = WayOf(call.as.function);
+  if (way == Way::kPersistent && (call.as.flags & format::kRequest) == 0) return;  // it is made when it is started
   const int own = stage.Of(call).own;
   auto work = std::make_unique<Work>();
   work->call = std::move(call);

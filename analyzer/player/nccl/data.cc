@@ -27,6 +27,8 @@ std::uint8_t KnownReduction(std::uint8_t reduction) { return reduction == format
 Listener::Data CheckArrived(const player::Call& call, const player::Communicator& on, const char* data,
                             std::size_t bytes) {
   const Pattern pattern = functions::PatternOfNccl(call.as.function);
+  const std::size_t element = functions::DatatypeBytes(call.as.dtype);
+  if (element == 0) return Listener::Data::kNotChecked;
   const std::size_t ranks = on.members.size();
   switch (pattern) {
     case Pattern::kBroadcast: {
@@ -43,8 +45,8 @@ Listener::Data CheckArrived(const player::Call& call, const player::Communicator
   }
   const std::uint64_t first =
       pattern == Pattern::kReduceScatter ? static_cast<std::uint64_t>(on.own) * call.as.count : 0;
-  return player::CheckReduced(data, bytes / functions::DatatypeBytes(call.as.dtype), call.as.dtype,
-                              KnownReduction(call.as.reduction), static_cast<int>(ranks), first);
+  return player::CheckReduced(data, bytes / element, call.as.dtype, KnownReduction(call.as.reduction),
+                              static_cast<int>(ranks), first);
 }
 
 }  // namespace ncclwatch::analyzer
