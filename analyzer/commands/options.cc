@@ -41,6 +41,7 @@ std::string Options::Help() const {
 nlohmann::ordered_json Options::HelpAsJson() const {
   auto options = nlohmann::ordered_json::array(), positionals = nlohmann::ordered_json::array();
   for (const CLI::Option* option : get_options()) {
+    if (option->get_group().empty()) continue;  // hidden: for this command alone
     if (option->get_positional()) {
       positionals.push_back({{"name", option->get_name(true)}, {"meaning", option->get_description()}});
       continue;
