@@ -19,6 +19,7 @@
 #include "analyzer/replay/program.h"
 #include "analyzer/run/start_ranks.h"
 #include "analyzer/segments/segment_file.h"
+#include "analyzer/shrink/shrink.h"
 #include "analyzer/trace/filter.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/render.h"
@@ -37,6 +38,8 @@ constexpr char kDescription[] =
     "On NCCL or MPI: the same calls again, of sizes, types and communicators as they were, under watch. Data are made\n"
     "and checked. It starts the ranks itself, MPI's by mpirun; under torchrun, mpirun or srun each process plays one\n"
     "rank.\n\n"
+    "Shrunk: ranks, communicators and calls are left out as long as the model comes to the same verdict, and what is\n"
+    "left is written as a program that shows the fault under plain NCCL or MPI.\n\n"
     "Exit status: 0 it completed, 1 it stopped or data were wrong, 2 usage, 3 the recording cannot be used.";
 
 using Clock = std::chrono::steady_clock;
@@ -48,7 +51,7 @@ struct Wish {
   std::string ranks;
   std::string on = "model", out, fit, launcher, meet;
   int start = 0, loops = 1;
-  bool no_gaps = false, one_rank = false, json = false;
+  bool no_gaps = false, one_rank = false, json = false, shrink = false;
 };
 
 // "rank=3:2s": the rank, and what follows the colon.
@@ -181,12 +184,42 @@ RealWish ForReal(const Wish& wish) {
 }
 
 // An option that the other kinds of replay have; null: none.
-const char* Misplaced(const Wish& wish) {
+const char* Misplaced(const Wish& wish, const WhatIf& what_if) {
+  const bool as_recorded = what_if.delays.empty() && what_if.slower.empty() && what_if.dropped.empty() &&
+                           what_if.links.empty() && what_if.communicators.empty() && what_if.ranks.empty();
+  if (wish.shrink && (!as_recorded || wish.no_gaps || !wish.fit.empty() || wish.on != "model")) return "--shrink";
   if (wish.on != "model") return !wish.links.empty() ? "--link" : !wish.fit.empty() ? "--fit" : nullptr;
   if (wish.start != 0) return "-n";
   if (wish.loops != 1) return "--loop";
   if (!wish.launcher.empty()) return "--launcher";
   return wish.meet.empty() ? nullptr : "--meet";
+}
+
+int ShrinkInto(const Command& self, const Recording& recording, const std::vector<std::string>& paths,
+               const Wish& wish) {
+  const auto shrunk = Shrink(recording, Diagnose(ReadJob(paths, reader::Calls::kForVerdict)));
+  if (!shrunk.ok()) return Unreadable(self, shrunk.status());
+  const auto source = WriteProgram(*shrunk, wish.out);
+  if (!source.ok()) return Unreadable(self, source.status());
+  if (wish.json) {
+    PrintJson({{"schema", "ncclwatch.replay/1"},
+               {"kind", diagnosis::Name(shrunk->fault.kind)},
+               {"certainty", diagnosis::Name(shrunk->fault.certainty)},
+               {"op", shrunk->fault.op},
+               {"was_rank", shrunk->job.was},
+               {"calls", shrunk->calls()},
+               {"calls_before", shrunk->calls_before},
+               {"ranks_before", shrunk->ranks_before},
+               {"tried", shrunk->tried},
+               {"program", wish.out + "/" + *source}});
+    return kDone;
+  }
+  Print("{} of {}: {} ranks, {} calls on {} communicators (recorded: {}, {}, {}), {} smaller jobs tried\n",
+        diagnosis::Name(shrunk->fault.kind), shrunk->fault.op, shrunk->job.was.size(), shrunk->calls(),
+        shrunk->communicators(), shrunk->ranks_before, shrunk->calls_before, shrunk->communicators_before,
+        shrunk->tried);
+  Print("{}/{}: make && make run\n", Printable(wish.out), *source);
+  return kDone;
 }
 
 // replay --start-ranks N -- CMD...: how `--on nccl` starts its ranks below `ncclwatch run`.
@@ -224,7 +257,8 @@ int Replay(const Command& self, const Arguments& arguments) {
       ->type_name("NAME")
       ->allow_extra_args(false);
   options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
-  options.add_option("--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("RUNDIR");
+  options.add_flag("--shrink", wish.shrink, "write the smallest program that shows the same fault, into --out");
+  options.add_option("-o,--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("DIR");
   options.add_option("-n", wish.start, "on NCCL or MPI: start so many ranks, as many as were recorded")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
@@ -239,10 +273,12 @@ int Replay(const Command& self, const Arguments& arguments) {
   if (const auto status = options.Read(arguments)) return *status;
   if (wish.on != "model" && wish.on != "nccl" && wish.on != "mpi")
     return UsageError(self, "--on is model, nccl or mpi, not '" + wish.on + "'");
-  if (const char* const option = Misplaced(wish))
-    return UsageError(self, fmt::format("{} means nothing with --on {}", option, wish.on));
   const auto what_if = WhatIfOf(wish);
   if (!what_if.ok()) return UsageError(self, std::string(what_if.status().message()));
+  if (const char* const option = Misplaced(wish, *what_if))
+    return UsageError(self, wish.shrink ? "--shrink takes the recording as it is, on the model"
+                                        : fmt::format("{} means nothing with --on {}", option, wish.on));
+  if (wish.shrink && wish.out.empty()) return UsageError(self, "--shrink needs -o REPRO/, where the program goes");
 
   const auto paths = Locate(wish.words);
   if (!paths.ok()) return Unreadable(self, paths.status());
@@ -258,6 +294,7 @@ int Replay(const Command& self, const Arguments& arguments) {
   const auto program = RecordedProgram::Make(recording, *what_if, costs);
   if (!program.ok()) return Unreadable(self, program.status());
 
+  if (wish.shrink) return ShrinkInto(self, recording, *paths, wish);
   if (wish.on != "model") {
     const auto right = ReplayForReal(recording, **program, ForReal(wish));
     if (!right.ok()) return Unreadable(self, right.status());

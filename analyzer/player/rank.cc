@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -20,21 +19,17 @@ namespace {
 
 // As the recorded process did, whose end or standstill the others' verdict was about.
 void MeetFate(const Fates& fates, const reader::BoxImage& box) {
-  if (!fates.Leaves(box)) return;
-  const auto seen = std::find_if(fates.seen().rbegin(), fates.seen().rend(),
-                                 [&](const reader::Observation& one) { return SameProcess(one, box); });
-  const bool gone = seen == fates.seen().rend() || seen->what == format::Observed::kGone;
-  if (!gone) {
+  const auto end = fates.EndOf(box);
+  if (!end) return;
+  if (end->stopped) {
     raise(SIGSTOP);
     return;
   }
-  const int signal = seen == fates.seen().rend() ? box.last_words.signal : seen->exit_signal;
-  const int status = seen == fates.seen().rend() ? box.last_words.exit_status : seen->exit_status;
-  if (signal > 0) {
-    std::signal(signal, SIG_DFL);
-    raise(signal);
+  if (end->signal > 0) {
+    std::signal(end->signal, SIG_DFL);
+    raise(end->signal);
   }
-  std::_Exit(status);
+  std::_Exit(end->status);
 }
 
 // Or until the directory is gone: rank 0 has seen that they are, and has removed it.

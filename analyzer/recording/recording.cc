@@ -135,7 +135,7 @@ void PieceReader::Prepare(Piece* piece) const {
   piece->head = newest.head;
 }
 
-ProcessRecording* Recording::Of(const SegmentIndex& index) {
+ProcessRecording* Recording::ProcessOf(const SegmentIndex& index) {
   const auto [found, made] =
       known_.emplace(KeyOf(index.boot_id, index.host, index.header.pid, index.header.start_time), processes_.size());
   if (made) processes_.emplace_back();
@@ -150,22 +150,34 @@ void Recording::AddSegments(const std::string& directory) {
       continue;
     }
     if (!(*file)->damage().ok()) run_.failures.push_back({path, std::string((*file)->damage().message())});
-    for (const SegmentFile::Place& place : (*file)->places()) Of(place.index)->segments_.push_back({*file, &place});
+    for (const SegmentFile::Place& place : (*file)->places()) ProcessOf(place.index)->segments_.push_back({*file, &place});
   }
+}
+
+// Their calls move to the processes.
+void Recording::AddBoxes() {
+  for (reader::BoxImage& box : run_.boxes) {
+    ProcessRecording& process = processes_.emplace_back();
+    process.ring_ = std::move(box.calls);
+    process.parts_ = std::move(box.parts);
+    process.process_ = box;
+    process.has_box_ = !box.dump;
+    known_.emplace(KeyOf(box.boot_id, box.host, box.pid, box.start_time), processes_.size() - 1);
+  }
+}
+
+Recording Recording::Of(std::vector<reader::BoxImage> boxes) {
+  Recording recording;
+  recording.run_.boxes = std::move(boxes);
+  recording.AddBoxes();
+  for (ProcessRecording& process : recording.processes_) process.Conclude();
+  return recording;
 }
 
 Recording Recording::Open(const std::vector<std::string>& paths) {
   Recording recording;
   recording.run_ = ReadJob(paths, reader::Calls::kAll);
-  std::vector<reader::BoxImage>& boxes = recording.run_.boxes;
-  for (reader::BoxImage& box : boxes) {
-    ProcessRecording& process = recording.processes_.emplace_back();
-    process.ring_ = std::move(box.calls);
-    process.parts_ = std::move(box.parts);
-    process.process_ = box;
-    process.has_box_ = !box.dump;
-    recording.known_.emplace(KeyOf(box.boot_id, box.host, box.pid, box.start_time), recording.processes_.size() - 1);
-  }
+  recording.AddBoxes();
   std::error_code ignored;
   for (const std::string& path : paths) {
     if (!std::filesystem::is_directory(path, ignored)) continue;

@@ -75,6 +75,8 @@ class Recording {
  public:
   // paths: as Locate() gives them. Damage is in run().failures.
   static Recording Open(const std::vector<std::string>& paths);
+  // Of boxes with all their calls.
+  static Recording Of(std::vector<reader::BoxImage> boxes);
 
   const std::vector<ProcessRecording>& processes() const { return processes_; }
   // Of its boxes, without calls.
@@ -84,8 +86,9 @@ class Recording {
   absl::Time End() const;                        // the last moment that anything tells of
 
  private:
+  void AddBoxes();
   void AddSegments(const std::string& directory);
-  ProcessRecording* Of(const SegmentIndex& index);
+  ProcessRecording* ProcessOf(const SegmentIndex& index);
 
   reader::RunImage run_;
   std::vector<ProcessRecording> processes_;

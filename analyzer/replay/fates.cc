@@ -21,9 +21,12 @@ bool Fates::BeforeVerdict(std::int64_t at_ns, const reader::BoxImage& box) const
   return at_ns + box.realtime_minus_monotonic_ns <= verdict_ns_;
 }
 
-bool Fates::Leaves(const reader::BoxImage& box) const {
-  const bool ended = box.last_words.written && BeforeVerdict(box.last_words.at_ns, box);
-  return ended || std::any_of(seen_.begin(), seen_.end(), [&](const auto& seen) { return SameProcess(seen, box); });
+std::optional<Fates::End> Fates::EndOf(const reader::BoxImage& box) const {
+  const auto seen = std::find_if(seen_.rbegin(), seen_.rend(), [&](const auto& one) { return SameProcess(one, box); });
+  if (seen != seen_.rend() && seen->what != format::Observed::kGone) return End{.stopped = true};
+  if (seen != seen_.rend()) return End{.signal = seen->exit_signal, .status = seen->exit_status};
+  if (!box.last_words.written || !BeforeVerdict(box.last_words.at_ns, box)) return std::nullopt;
+  return End{.signal = box.last_words.signal, .status = box.last_words.exit_status};
 }
 
 }  // namespace ncclwatch::analyzer

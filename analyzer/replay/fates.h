@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "analyzer/recording/recording.h"
@@ -18,7 +19,12 @@ class Fates {
   bool verdict() const { return verdict_ns_ != 0; }
   const std::vector<reader::Observation>& seen() const { return seen_; }
   // It had left the others behind, or stood still.
-  bool Leaves(const reader::BoxImage& box) const;
+  bool Leaves(const reader::BoxImage& box) const { return EndOf(box).has_value(); }
+  struct End {
+    bool stopped = false;  // it stood still; else it was gone
+    int signal = 0, status = 0;
+  };
+  std::optional<End> EndOf(const reader::BoxImage& box) const;
 
  private:
   bool BeforeVerdict(std::int64_t at_ns, const reader::BoxImage& box) const;

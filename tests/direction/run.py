@@ -55,6 +55,7 @@ ROOMS = {
         "rules/mpi": "model calls view mpi waits rules",
         "report": "model view",
         "live": "calls",
+        "slow": "model view compare rules report",
         ".": "model view compare waits rules rules/mpi report",
     },
     "watchdog/exchange": {
@@ -118,7 +119,8 @@ ROOMS = {
         "player/mpi": "player/base",
         "player/nccl": "player/base",
         "player": "console player/base player/nccl recording replay run run/mpi stats",
-        "commands": "console export files jobs player recording replay run segments stacks stacks/show stats trace",
+        "shrink": "jobs player player/nccl recording replay",
+        "commands": "console export files jobs player recording replay run segments shrink stacks stacks/show stats trace",
         ".": "console commands",
     },
 }

@@ -88,19 +88,25 @@ def outcome_reads_like_a_job(sandbox):
     check_equal(verdict(job.json("diagnose", status=1, directory=out + ".dropped")), verdict(dropped), "diagnose of a hang")
 
 
-def recorded(sandbox, argv, extra=None, fit=False):
-    """The verdict of a recorded job that hangs, or ends badly, and what the model makes of it."""
-    build = sandbox.build
+def recorded_in(sandbox, argv, extra=None):
+    """The scratch folder and the recording of a job that hangs, or ends badly."""
     scratch = sandbox.fresh("job")
     directory = os.path.join(scratch, "recording")
     env = sandbox.environment(preload=False, extra={"TMPDIR": scratch, **(extra or {})})
-    run = sandbox.run([build.command, "run", "--timeout", "3", "--on-fault", "abort", "--record", directory, "--", *argv], env,
-                      timeout=60)
+    sandbox.run([sandbox.build.command, "run", "--timeout", "3", "--on-fault", "abort", "--record", directory, "--", *argv],
+                env, timeout=60)
+    return scratch, directory
+
+
+def recorded(sandbox, argv, extra=None, fit=False):
+    """Its verdict, and what the model makes of it."""
+    build = sandbox.build
+    _, directory = recorded_in(sandbox, argv, extra)
     plain = sandbox.environment(preload=False)
     told = sandbox.run([build.command, "diagnose", "--json", directory], plain)
     model = sandbox.run([build.command, "replay", "--fit", "self", "--json", directory] if fit else
                         [build.command, "replay", "--json", directory], plain)
-    check(told.out.startswith("{") and model.out.startswith("{"), f"{run}\n{told}\n{model}")
+    check(told.out.startswith("{") and model.out.startswith("{"), f"{told}\n{model}")
     return json.loads(told.out), json.loads(model.out)
 
 

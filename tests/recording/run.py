@@ -12,6 +12,7 @@ import cases_damage  # noqa: E402,F401  (registers its cases)
 import cases_losses  # noqa: E402,F401
 import cases_real  # noqa: E402,F401
 import cases_replay  # noqa: E402,F401
+import cases_shrink  # noqa: E402,F401
 import cases_whole  # noqa: E402,F401
 from harness import run_main  # noqa: E402
 

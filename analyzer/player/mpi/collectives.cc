@@ -11,15 +11,6 @@ namespace {
 
 using functions::Function;
 
-Function Blocking(Function function) {
-  constexpr std::uint32_t kKinds = 17;
-  const auto number = static_cast<std::uint32_t>(functions::WithSmallCounts(function));
-  for (const Function first : {Function::MPI_Barrier_init, Function::MPI_Ibarrier})
-    if (const auto from = static_cast<std::uint32_t>(first); number >= from && number < from + kKinds)
-      return static_cast<Function>(number - from + static_cast<std::uint32_t>(Function::MPI_Barrier));
-  return static_cast<Function>(number);
-}
-
 void DoNothing(void*, void*, int*, MPI_Datatype*) {}
 
 // The user's own reduction is not known, nor one over a type that is played as bytes.
@@ -74,7 +65,7 @@ void Make(Stage& stage, Function function, Way way, MPI_Comm comm, int own, Work
 }  // namespace
 
 void PlayCollective(Stage& stage, Call& call) {
-  const Function blocking = Blocking(call.as.function);
+  const Function blocking = functions::BlockingOfMpi(call.as.function);
   const MPI_Comm comm = stage.On(call);
   if (comm == MPI_COMM_NULL || functions::PatternOfMpi(blocking) == functions::Pattern::kNone)
     return stage.listener.NotPlayed(call);

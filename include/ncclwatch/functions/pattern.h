@@ -24,6 +24,16 @@ enum class Pattern : std::uint8_t {
   kReceive,
 };
 
+// MPI_Allreduce of MPI_Iallreduce_c and MPI_Allreduce_init: of collectives, in the order of mpi.def.
+constexpr Function BlockingOfMpi(Function function) {
+  constexpr std::uint32_t kKinds = 17;
+  const auto number = static_cast<std::uint32_t>(WithSmallCounts(function));
+  for (const Function first : {Function::MPI_Barrier_init, Function::MPI_Ibarrier})
+    if (const auto from = static_cast<std::uint32_t>(first); number >= from && number < from + kKinds)
+      return static_cast<Function>(number - from + static_cast<std::uint32_t>(Function::MPI_Barrier));
+  return static_cast<Function>(number);
+}
+
 // Of MPI, the order of mpi.def from MPI_Barrier on; immediate and persistent ones have the same order.
 constexpr Pattern PatternOfMpi(Function function) {
   constexpr Pattern kPatterns[] = {
