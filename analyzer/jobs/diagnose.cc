@@ -8,6 +8,7 @@
 #include "analyzer/jobs/observe.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/report/where.h"
+#include "watchdog/diagnosis/slow/find.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/text/printable.h"
 
@@ -26,6 +27,24 @@ void LeaveSuspected(diagnosis::Diagnosis* verdict) {
     if (finding.certainty == diagnosis::Certainty::kLikely) finding.certainty = diagnosis::Certainty::kSuspected;
 }
 
+// What slows a job is told where nothing stops it.
+diagnosis::Diagnosis WithSlowness(const diagnosis::Snapshot& snapshot, diagnosis::Diagnosis verdict) {
+  if (verdict.healthy()) verdict.findings = diagnosis::FindSlow(snapshot);
+  return verdict;
+}
+
+enum class Slowness { kNot, kToo };
+
+diagnosis::Diagnosis Judge(reader::RunImage run, const std::vector<reader::Observation>& own, Slowness slowness) {
+  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes), own, run.witness);
+  AddNotes(run, &snapshot);
+  diagnosis::UseStacks(run.stacks, &snapshot);
+  diagnosis::Diagnosis verdict = diagnosis::Diagnose(snapshot);
+  if (run.untimed) LeaveSuspected(&verdict);
+  if (slowness == Slowness::kToo && !run.untimed) return WithSlowness(snapshot, std::move(verdict));
+  return verdict;
+}
+
 bool VerdictStands(const std::vector<reader::BoxImage>& boxes) {
   return std::any_of(boxes.begin(), boxes.end(), [](const auto& box) { return box.leader_state.verdict_at_ns != 0; });
 }
@@ -37,7 +56,7 @@ diagnosis::Diagnosis Diagnose(reader::RunImage run) {
   // without a verdict is judged now.
   if (VerdictStands(run.boxes) || !AnyAlive(run.boxes)) {
     const std::vector<reader::Observation> own = ObserveNow(run.boxes, {});
-    return DiagnoseWith(std::move(run), own);
+    return Judge(std::move(run), own, Slowness::kToo);
   }
   diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes);
   AddNotes(run, &snapshot);
@@ -46,16 +65,11 @@ diagnosis::Diagnosis Diagnose(reader::RunImage run) {
     snapshot.observations.insert(snapshot.observations.end(), own.begin(), own.end());
     snapshot.now_ns = MonotonicNow();
   }
-  return diagnosis::Diagnose(snapshot);
+  return WithSlowness(snapshot, diagnosis::Diagnose(snapshot));
 }
 
 diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader::Observation>& own) {
-  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes), own, run.witness);
-  AddNotes(run, &snapshot);
-  diagnosis::UseStacks(run.stacks, &snapshot);
-  diagnosis::Diagnosis verdict = diagnosis::Diagnose(snapshot);
-  if (run.untimed) LeaveSuspected(&verdict);
-  return verdict;
+  return Judge(std::move(run), own, Slowness::kNot);
 }
 
 }  // namespace ncclwatch::analyzer

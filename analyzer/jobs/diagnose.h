@@ -8,7 +8,7 @@
 
 namespace ncclwatch::analyzer {
 
-// Takes the boxes: those of a thousand ranks are copied in longer than they are judged in.
+// With what slows the job where nothing stops it. Takes the boxes: those of a thousand ranks are copied in longer than they are judged in.
 diagnosis::Diagnosis Diagnose(reader::RunImage run);
 
 // As the boxes tell it, with observations of our own where no leader lived to make them.

@@ -180,4 +180,22 @@ std::optional<OpenStep> OpenStepOf(const std::vector<Symbol>& symbols, bool whol
   return OpenStep{cut.rest, first, period->length, cut.steps.size()};
 }
 
+std::optional<AllSteps> StepsOf(const std::vector<Symbol>& symbols, bool whole) {
+  const std::optional<Period> period = FindPeriod(symbols);
+  if (!period) return std::nullopt;
+  const std::size_t first = period->block + PhaseOf(symbols, *period, symbols.size(), whole).value_or(0);
+  const Cut cut = CutSteps(symbols, *period, first, Copies(symbols, *period));
+  if (cut.steps.empty()) return std::nullopt;
+  std::uint64_t before = 0;
+  if (!whole) {
+    const std::optional<std::uint64_t> last = ByPositions(symbols, *period, cut);
+    if (!last || *last < cut.steps.back().second) return std::nullopt;
+    before = *last - cut.steps.back().second;
+  }
+  AllSteps all;
+  all.length = period->length;
+  for (const auto& [begin, number] : cut.steps) all.steps.push_back({begin, before + number});
+  return all;
+}
+
 }  // namespace ncclwatch::diagnosis

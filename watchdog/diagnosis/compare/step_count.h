@@ -29,4 +29,15 @@ std::optional<OpenStep> OpenStepOf(const std::vector<Symbol>& symbols, bool whol
 // Of the last of the calls; `whole`: the first of them is the first that the process made.
 std::optional<StepCount> CountSteps(const std::vector<Symbol>& symbols, bool whole);
 
+// Every step that was as all are: where its first call is, and its number.
+struct NumberedStep {
+  std::size_t begin = 0;
+  std::uint64_t number = 0;
+};
+struct AllSteps {
+  std::vector<NumberedStep> steps;
+  std::size_t length = 0;  // calls of one
+};
+std::optional<AllSteps> StepsOf(const std::vector<Symbol>& symbols, bool whole);
+
 }  // namespace ncclwatch::diagnosis

@@ -30,7 +30,11 @@ enum class Kind {
   kResourceLeak,
   kEpochError,
   kMessageRace,
+
+  // Slow, not stopped: slow/find.h finds them, and no rule.
+  kStraggler,
 };
+constexpr bool IsSlow(Kind kind) { return kind >= Kind::kStraggler; }
 enum class Certainty { kSuspected, kLikely, kCertain };
 enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFailed, kNotObserved };
 
@@ -152,6 +156,19 @@ struct Step {
   std::uint64_t calls = 0;            // of one step
 };
 
+// Of slow kinds: since when.
+struct Onset {
+  std::uint64_t step = 0;
+  std::int64_t at_ns = 0;     // CLOCK_REALTIME
+  bool since_before = false;  // or earlier: what is known begins there
+};
+
+// ... and what became of which figure.
+struct Effect {
+  std::string metric, unit;
+  double before = 0, after = 0;
+};
+
 struct Finding {
   Kind kind{};
   Certainty certainty{};
@@ -168,6 +185,11 @@ struct Finding {
   // Not all living members have arrived at the position: who is the culprit may still change. A live caller waits a
   // moment for the others before it publishes. Not part of the JSON.
   bool unsettled = false;
+  // Of slow kinds alone.
+  std::optional<Onset> onset;
+  std::optional<Effect> effect;
+  std::vector<std::string> shared_hosts;  // whose ranks are the culprits, all of them
+  std::optional<double> share_lost;       // of the step time
   std::string summary;
   std::vector<std::string> evidence;
   std::vector<std::string> next_steps;

@@ -21,7 +21,7 @@ std::string_view Name(Kind kind) {
                                        "device_stall",     "transport_stall",     "library_error",
                                        "out_of_memory",    "step_mismatch",       "missing_finalize",
                                        "invalid_argument", "request_error",       "resource_leak",
-                                       "epoch_error",      "message_race"});
+                                       "epoch_error",      "message_race",        "straggler"});
   return At(names, kind);
 }
 

@@ -68,6 +68,9 @@ std::string_view Advice(Kind kind) {
       return "make every call of a step on all ranks of its communicator or on none, with no branch on the rank, on "
              "data "
              "or on time around it; small communicators are no exception";
+    case Kind::kStraggler:
+      return "give every rank the same amount of work and a host without other jobs, and take hosts and GPUs that stay "
+             "slow out of the pool";
   }
   return {};
 }

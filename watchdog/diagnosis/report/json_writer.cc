@@ -54,6 +54,7 @@ void AppendEscaped(std::string_view text, std::string* to) {
 }  // namespace
 
 void JsonWriter::Newline() {
+  if (layout_ == Layout::kOneLine) return;
   text_ += '\n';
   text_.append(static_cast<std::size_t>(depth_) * 2, ' ');
 }
@@ -122,6 +123,12 @@ JsonWriter& JsonWriter::String(std::string_view text) {
   text_ += '"';
   AppendEscaped(text, &text_);
   text_ += '"';
+  return *this;
+}
+
+JsonWriter& JsonWriter::Raw(std::string_view json) {
+  Separate();
+  text_ += json;
   return *this;
 }
 

@@ -1,4 +1,4 @@
-// A small writer of indented JSON: keys and values in the order in which they are given.
+// A small writer of JSON, indented or in one line: keys and values in the order in which they are given.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@ namespace ncclwatch::diagnosis {
 
 class JsonWriter {
  public:
+  enum class Layout { kIndented, kOneLine };
+  explicit JsonWriter(Layout layout = Layout::kIndented) : layout_(layout) {}
   JsonWriter& BeginObject();
   JsonWriter& EndObject();
   JsonWriter& BeginArray();
@@ -21,12 +23,14 @@ class JsonWriter {
   JsonWriter& Seconds(double value);  // three decimals
   JsonWriter& Bool(bool value);
   JsonWriter& Null();
+  JsonWriter& Raw(std::string_view json);  // a value, as it is
   std::string Take();  // with a newline at the end
 
  private:
   void Separate();
   void Close(char bracket);
   void Newline();
+  const Layout layout_;
   std::string text_;
   int depth_ = 0;
   bool first_ = true;

@@ -165,6 +165,24 @@ void WriteStep(JsonWriter* json, const Step& step) {
   json->Key("calls").Unsigned(step.calls).EndObject();
 }
 
+void WriteSlow(JsonWriter* json, const Finding& finding) {
+  const Effect& effect = *finding.effect;
+  json->Key("onset");
+  OrNull(json, finding.onset, [&](const Onset& onset) {
+    json->BeginObject().Key("step").Unsigned(onset.step).Key("at").String(UtcTime(onset.at_ns));
+    json->Key("since_before").Bool(onset.since_before).EndObject();
+  });
+  json->Key("effect").BeginObject().Key("metric").String(effect.metric).Key("unit").String(effect.unit);
+  json->Key("before").Seconds(effect.before).Key("after").Seconds(effect.after);
+  json->Key("change").Seconds(effect.before > 0 ? effect.after / effect.before - 1 : 0).EndObject();
+  json->Key("shared_by").BeginObject();
+  TextList(json, "hosts", finding.shared_hosts);
+  TextList(json, "gpus", {});
+  json->Key("rail").Null().Key("switch").Null().Key("pair").Null().EndObject();
+  json->Key("share_lost");
+  OrNull(json, finding.share_lost, [&](double share) { json->Seconds(share); });
+}
+
 void WriteFinding(JsonWriter* json, const Finding& finding) {
   json->BeginObject().Key("kind").String(Name(finding.kind)).Key("certainty").String(Name(finding.certainty));
   RankList(json, "culprits", finding.culprits);
@@ -185,6 +203,7 @@ void WriteFinding(JsonWriter* json, const Finding& finding) {
   json->Key("detected_at").String(UtcTime(finding.detected_at_ns));
   json->Key("caused_by");
   OrNull(json, finding.caused_by, [&](std::size_t index) { json->Unsigned(index); });
+  if (finding.effect) WriteSlow(json, finding);
   json->Key("summary").String(finding.summary);
   TextList(json, "evidence", finding.evidence);
   TextList(json, "next_steps", finding.next_steps);
@@ -192,6 +211,14 @@ void WriteFinding(JsonWriter* json, const Finding& finding) {
 }
 
 }  // namespace
+
+std::string ToJsonLine(const Finding& finding) {
+  JsonWriter json(JsonWriter::Layout::kOneLine);
+  WriteFinding(&json, finding);
+  std::string line = json.Take();
+  line.erase(line.find_last_not_of('\n') + 1);
+  return line;
+}
 
 std::string ToJson(const Diagnosis& diagnosis) {
   JsonWriter json;

@@ -161,7 +161,7 @@ std::string Story(const Finding& finding) {
     out += Wrapped("  ", line.substr(2));
   }
   if (!finding.calls.empty()) out += Table(finding.calls);
-  out += "\n";
+  if (finding.communicator || !finding.calls.empty()) out += "\n";
   if (!finding.evidence.empty()) out += "  why\n";
   for (const std::string& line : finding.evidence) out += Wrapped("    - ", line);
   if (!finding.next_steps.empty()) out += "  next\n";

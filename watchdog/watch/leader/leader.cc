@@ -25,6 +25,7 @@ constexpr std::int64_t kCompareEvery_ns = 100 * kMs;
 constexpr std::int64_t kScanEvery_ns = 200 * kMs;
 constexpr std::int64_t kSilentEvery_ns = 200 * kMs;
 constexpr std::int64_t kLearnEvery_ns = 1000 * kMs;
+constexpr std::int64_t kNamed_ns = 100 * kMs;  // all have arrived: each process names the site of its newest call
 constexpr std::int64_t kSettle_ns = 300 * kMs;          // for a mismatch's other members to arrive and give a majority
 constexpr std::int64_t kSettleTie_ns = 800 * kMs;       // ... where one stands against one, and either may be wrong
 constexpr std::int64_t kSettleJoining_ns = 1500 * kMs;  // ... where nodes are still on their way to this hub
@@ -54,6 +55,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       journal_(context.own),
       evidence_(context.command, environment),
       crashes_(context, environment),
+      slow_(context),
       compare_(std::make_unique<LiveCompare>()),
       crowd_(context, &journal_, compare_.get()),
       job_(context, lease, &journal_, *environment) {}
@@ -114,7 +116,10 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
     Announce(now_ns);
     const ShouldDiagnose ripe = WhatIsRipe(now_ns, new_deaths);
     if (round_) ContinueRound(now_ns);
-    if (ripe.any() && (!round_ || ripe.new_deaths)) Diagnose(now_ns, ripe);
+    if (ripe.any() && (!round_ || ripe.new_deaths))
+      Diagnose(now_ns, ripe);
+    else if (slow_.Due(now_ns))
+      LookForSlowness(now_ns);
   }
   EndIfDue(now_ns);
 }
@@ -203,8 +208,10 @@ bool Leader::RipeMismatch(std::int64_t now_ns) {
       first_seen = now_ns;
     }
     const bool one_against_one = suspicion.arrived <= 2;
-    const std::int64_t wait_ns = one_against_one ? std::max(settle_ns, kSettleTie_ns) : settle_ns;
-    ripe |= suspicion.arrived >= suspicion.size || now_ns - first_seen >= wait_ns;
+    const std::int64_t wait_ns = suspicion.arrived >= suspicion.size ? kNamed_ns
+                                 : one_against_one                   ? std::max(settle_ns, kSettleTie_ns)
+                                                                     : settle_ns;
+    ripe |= now_ns - first_seen >= wait_ns;
   }
   return ripe;
 }
@@ -335,6 +342,12 @@ void Leader::Diagnose(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   for (const auto& [communicator, seen] : suspected_)
     if (seen.second != 0) Acknowledge(communicator, now_ns);
   suspected_.clear();
+}
+
+// While nothing stops the job. Every leader looks at the ranks of its node: who is late is later than its neighbours.
+void Leader::LookForSlowness(std::int64_t now_ns) {
+  if (published_ || round_) return;
+  slow_.Look(now_ns, TakeSnapshot(Monotonic(), SlowWatch::kCalls, /*others_too=*/false));
 }
 
 std::string Leader::ShouldDiagnose::Text() const {

@@ -20,6 +20,7 @@
 #include "watchdog/watch/base/journal.h"
 #include "watchdog/watch/base/lease.h"
 #include "watchdog/watch/cluster/coordinator.h"
+#include "watchdog/watch/leader/slow_watch.h"
 #include "watchdog/watch/leader/verdict.h"
 #include "watchdog/watch/node/crash_run.h"
 #include "watchdog/watch/node/evidence_run.h"
@@ -130,6 +131,7 @@ class Leader {
   bool WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns);
   diagnosis::Diagnosis WithStacks(diagnosis::Diagnosis judged) const;
   void LookAfterEvidence();
+  void LookForSlowness(std::int64_t now_ns);
   EvidenceWish Wish() const;
   void SayNotHere(const diagnosis::Culprit& culprit) const;
   void SaveEvidence();
@@ -148,6 +150,7 @@ class Leader {
   Journal journal_;
   EvidenceRun evidence_;
   CrashRun crashes_;
+  SlowWatch slow_;
   std::unique_ptr<diagnosis::LiveCompare> compare_;
   NodeProcesses crowd_;
   ClusterCoordinator job_;

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Jobs that go on, with a rank that slows them and without."""
+
+import json
+import os
+import shutil
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+from harness import Skipped, case, check, check_equal, run_main  # noqa: E402
+
+ROOT = os.path.join(HERE, "..", "..")
+LAUNCH = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "4", "--"]
+
+
+class Job:
+    """Recorded, so that its boxes stay though it ends well."""
+
+    def __init__(self, sandbox, argv, extra=None):
+        build = sandbox.build
+        self.sandbox, self.scratch = sandbox, sandbox.fresh("job")
+        self.recording, self.out = os.path.join(self.scratch, "recording"), os.path.join(self.scratch, "out")
+        env = sandbox.environment(preload=False, extra={"TMPDIR": self.scratch, "NCCLWATCH_OUT": self.out, **(extra or {})})
+        self.done = sandbox.run([build.command, "run", "--record", self.recording, "--", *argv], env, timeout=100)
+        check_equal(self.done.status, 0, f"{self.done}")
+        self.lines = [line for line in self.done.err.splitlines() if line.startswith("[ncclwatch") and "straggler" in line]
+
+    def diagnose(self):
+        done = self.sandbox.run([self.sandbox.build.command, "diagnose", "--json", self.recording],
+                                self.sandbox.environment(preload=False), timeout=60)
+        return done.status, json.loads(done.out)["findings"]
+
+    def events(self):
+        found = []
+        for folder, _, names in os.walk(self.out):
+            for name in names:
+                if name == "events.jsonl":
+                    with open(os.path.join(folder, name)) as file:
+                        found += [json.loads(line) for line in file]
+        return found
+
+    def check_straggler(self, rank, began, share):
+        """share: of the step that is lost, at least and at most."""
+        status, findings = self.diagnose()
+        check_equal((status, [(f["kind"], f["culprits"]) for f in findings]), (1, [("straggler", [rank])]), "afterwards")
+        finding = findings[0]
+        check(finding["certainty"] != "certain", "a straggler is never certain")
+        check(share[0] < finding["share_lost"] < share[1], f"share lost: {finding['share_lost']}")
+        check(abs(finding["onset"]["step"] - began) <= 10 or finding["onset"]["since_before"], f"{finding['onset']}")
+        check_equal(len(self.lines), 1, f"it is said once while the job runs: {self.done.err}")
+        check(f"Rank {rank} comes" in self.lines[0], self.lines[0])
+        events = self.events()
+        check_equal([(e["event_type"], e["rank"], e["details"]["culprits"]) for e in events], [("straggler", rank, [rank])],
+                    "events")
+        check({"timestamp", "step", "host", "job"} <= set(events[0]), f"{events[0]}")
+
+    def check_quiet(self):
+        check_equal(self.lines, [], "nothing is said while the job runs")
+        check_equal(self.diagnose(), (0, []), "afterwards")
+        check_equal(self.events(), [], "events")
+
+
+def example(sandbox, name, *words):
+    path = os.path.join(sandbox.build.root, "examples", name)
+    sandbox.build.need(path, sandbox.build.command)
+    return Job(sandbox, [*LAUNCH, path, *words])
+
+
+def mpi_steps(sandbox, *words):
+    if not shutil.which("mpicc.openmpi"):
+        raise Skipped("Open MPI is not installed")
+    program = os.path.join(sandbox.fresh("program"), "steps")
+    source = os.path.join(HERE, "programs", "steps.c")
+    built = sandbox.run(["mpicc.openmpi", "-Wall", "-Wextra", "-O1", source, "-o", program], sandbox.environment(preload=False))
+    check_equal((built.status, built.err), (0, ""), f"{built}")
+    argv = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4", "--mca", "mpi_yield_when_idle", "1", program]
+    return Job(sandbox, [*argv, *map(str, words)], {"LD_LIBRARY_PATH": ""})
+
+
+@case
+def straggler_of_nccl(sandbox):
+    example(sandbox, "straggler", "--step", "200", "--steps", "900").check_straggler(2, 200, (0.1, 0.4))
+
+
+@case
+def healthy_of_nccl(sandbox):
+    example(sandbox, "straggler", "--step", "100000", "--steps", "700").check_quiet()
+
+
+@case
+def straggler_of_mpi(sandbox):
+    mpi_steps(sandbox, 800, 20000, 1, 150, 4000, "sleep").check_straggler(1, 150, (0.08, 0.25))
+
+
+@case
+def busy_straggler_of_mpi(sandbox):
+    mpi_steps(sandbox, 800, 20000, 3, 150, 4000, "busy").check_straggler(3, 150, (0.08, 0.3))
+
+
+@case
+def healthy_of_mpi(sandbox):
+    mpi_steps(sandbox, 700, 20000, 0, 100000, 0, "sleep").check_quiet()
+
+
+if __name__ == "__main__":
+    run_main("slow")

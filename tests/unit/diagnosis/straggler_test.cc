@@ -1,0 +1,109 @@
+// Stragglers in step tables that are made from random numbers: whom it names, and that it is silent.
+#include "watchdog/diagnosis/slow/straggler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "watchdog/diagnosis/slow/find.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+constexpr std::int64_t kStep_ns = 100'000'000, kCommunication_ns = 10'000'000;
+
+struct Plan {
+  std::size_t ranks = 8, steps = 200;
+  std::size_t slow = SIZE_MAX, from = 0;  // rank, first step
+  double by = 0;                          // share of its computation
+  std::size_t every = 1;                  // in one step of so many
+  double jitter = 0.05;
+};
+
+// Each rank computes for about as long and then waits for the last one.
+StepTable Made(const Plan& plan, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> jitter(1 - plan.jitter, 1 + plan.jitter);
+  StepTable table;
+  for (std::size_t rank = 0; rank < plan.ranks; ++rank) {
+    table.ranks.push_back(static_cast<int>(rank));
+    table.parts.emplace_back(plan.steps);
+  }
+  std::int64_t now = 1'000'000'000;
+  for (std::size_t step = 0; step < plan.steps; ++step) {
+    std::vector<std::int64_t> compute(plan.ranks);
+    for (std::size_t rank = 0; rank < plan.ranks; ++rank) {
+      const bool slow = rank == plan.slow && step >= plan.from && step % plan.every == 0;
+      compute[rank] = static_cast<std::int64_t>(kStep_ns * jitter(random) * (slow ? 1 + plan.by : 1));
+    }
+    std::vector<std::int64_t> sorted = compute;
+    std::sort(sorted.begin(), sorted.end());
+    for (std::size_t rank = 0; rank < plan.ranks; ++rank) {
+      StepPart& part = table.parts[rank][step];
+      part.began_ns = now;
+      part.duration_ns = sorted.back() + kCommunication_ns;
+      part.exposed_ns = kCommunication_ns;
+      part.wait_ns = sorted.back() - compute[rank];
+      part.late_ns = compute[rank] - sorted[(plan.ranks - 1) / 2];
+    }
+    now += sorted.back() + kCommunication_ns;
+  }
+  return table;
+}
+
+class OfRanks : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(OfRanks, FivePercentAreFound) {
+  int right = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const std::size_t slow = seed % GetParam();
+    const auto found = FindStraggler(Made({GetParam(), 200, slow, 60, 0.06}, seed), kLeastShareLost);
+    if (!found) continue;
+    EXPECT_EQ(found->rows, std::vector{slow}) << seed;
+    EXPECT_NEAR(static_cast<double>(found->onset), 60, 10) << seed;
+    right += found->rows == std::vector{slow};
+  }
+  EXPECT_GE(right, 48);
+}
+
+TEST_P(OfRanks, NobodyIsAccusedOfJitter) {
+  for (unsigned seed = 0; seed < 50; ++seed)
+    EXPECT_FALSE(FindStraggler(Made({GetParam(), 200}, seed), kLeastShareLost)) << seed;
+}
+
+TEST_P(OfRanks, OneStepInTwenty) {
+  int right = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    const std::size_t slow = seed % GetParam();
+    const auto found = FindStraggler(Made({GetParam(), 200, slow, 0, 1, 20}, seed), kLeastShareLost);
+    right += found && found->now_and_then && found->rows == std::vector{slow};
+  }
+  EXPECT_GE(right, 48);
+}
+
+INSTANTIATE_TEST_SUITE_P(Straggler, OfRanks, testing::Values(2, 8, 64, 256));
+
+TEST(Straggler, AHostOfSlowRanks) {
+  StepTable table = Made({16, 100}, 1);
+  for (std::size_t rank = 4; rank < 8; ++rank)
+    for (StepPart& part : table.parts[rank]) part.late_ns += kStep_ns / 5;
+  const auto found = FindStraggler(table, kLeastShareLost);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rows, (std::vector<std::size_t>{4, 5, 6, 7}));
+}
+
+TEST(Straggler, HalfOfTheRanksAreNoException) {
+  StepTable table = Made({8, 100}, 1);
+  for (std::size_t rank = 0; rank < 5; ++rank)
+    for (StepPart& part : table.parts[rank]) part.late_ns += kStep_ns / 5;
+  EXPECT_FALSE(FindStraggler(table, kLeastShareLost));
+}
+
+TEST(Straggler, FewStepsTellNothing) {
+  EXPECT_FALSE(FindStraggler(Made({8, 19, 3, 0, 1}, 1), kLeastShareLost));
+  EXPECT_FALSE(FindStraggler(StepTable(), kLeastShareLost));
+}
+
+}  // namespace
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,110 @@
+#include "watchdog/diagnosis/slow/find.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/report/advice.h"
+#include "watchdog/diagnosis/rules/describe.h"
+#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/slow/straggler.h"
+#include "watchdog/diagnosis/view/view.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+constexpr std::size_t kCallsInAll = 4'000'000;  // of all ranks, that are looked at
+constexpr std::size_t kMostOfARank = 16384;
+constexpr double kLikely = 10;  // standard errors
+
+double Percent(double share) { return 100 * share; }
+
+std::int64_t MedianOf(const StepTable& table, const Straggler& found, bool culprits, std::int64_t StepPart::*part) {
+  std::vector<std::int64_t> all;
+  for (std::size_t row = 0; row < table.parts.size(); ++row) {
+    if ((std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end()) != culprits) continue;
+    for (std::size_t step = found.from; step < table.steps(); ++step)
+      if (table.parts[row][step].duration_ns > 0) all.push_back(table.parts[row][step].*part);
+  }
+  if (all.empty()) return 0;
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
+}
+
+// Hosts all of whose ranks are late, if there is another host.
+std::vector<std::string> HostsOf(const View& view, const std::vector<int>& culprits) {
+  std::set<std::string> late, others;
+  for (const Node& node : view.nodes) {
+    const bool is = std::find(culprits.begin(), culprits.end(), node.rank) != culprits.end();
+    (is ? late : others).insert(view.process(node).box->host);
+  }
+  std::vector<std::string> hosts;
+  std::set_difference(late.begin(), late.end(), others.begin(), others.end(), std::back_inserter(hosts));
+  return others.empty() ? std::vector<std::string>() : hosts;
+}
+
+std::string StepName(const StepTable& table, std::size_t step) { return fmt::format("step {}", table.first + step); }
+
+std::string SummaryOf(const StepTable& table, const Straggler& found, const std::vector<int>& ranks) {
+  const std::string who = Capital(Ranks(ranks)), verb = ranks.size() == 1 ? "comes" : "come";
+  if (found.now_and_then)
+    return fmt::format("{} {} late in {} of {} steps, first in {}: the others wait for {:.1f} % of the time.", who, verb,
+                       found.late_steps, table.steps() - found.from, StepName(table, found.onset), Percent(found.share));
+  return fmt::format("{} {} last to where the others wait for it, by {} in a step of {}{}: {:.1f} % of the time is lost.", who,
+                     verb, Seconds(found.lost_ns), Seconds(found.step_ns),
+                     found.since_before ? "" : ", since " + StepName(table, found.onset), Percent(found.share));
+}
+
+Finding StragglerFinding(const View& view, const StepTable& table, const Straggler& found) {
+  std::vector<int> ranks, others;
+  for (std::size_t row = 0; row < table.ranks.size(); ++row) {
+    const bool late = std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end();
+    (late ? ranks : others).push_back(table.ranks[row]);
+  }
+  Finding finding;
+  finding.kind = Kind::kStraggler;
+  finding.certainty = found.certainty >= kLikely ? Certainty::kLikely : Certainty::kSuspected;
+  AddCulprits(view, ranks, &finding);
+  finding.victims = others;
+  const StepPart& began = table.parts[found.rows.front()][found.onset];
+  finding.began_at_ns = ToRealtime(view, began.began_ns);
+  finding.onset = Onset{table.first + found.onset, finding.began_at_ns, found.since_before};
+  const double after = static_cast<double>(found.step_ns) / 1e9;
+  finding.effect = Effect{"step_time", "s", after * (1 - found.share), after};
+  finding.shared_hosts = HostsOf(view, ranks);
+  finding.share_lost = found.share;
+  finding.summary = SummaryOf(table, found, ranks);
+  const auto median = [&](bool culprits, std::int64_t StepPart::*part) {
+    return Seconds(MedianOf(table, found, culprits, part));
+  };
+  finding.evidence.push_back(fmt::format("in a step {} waits {} for others, the others wait {} (medians of {} steps)",
+                                         Ranks(ranks), median(true, &StepPart::wait_ns), median(false, &StepPart::wait_ns),
+                                         table.steps() - found.from));
+  finding.evidence.push_back(fmt::format("it is the last in {} of {} steps", found.late_steps, table.steps() - found.from));
+  if (!finding.shared_hosts.empty())
+    finding.evidence.push_back("they are all ranks of " + Join(finding.shared_hosts, ", ") + ", and no others are late");
+  finding.next_steps.push_back(
+      fmt::format("look at what {} does between its calls: `ncclwatch stacks` a few times, `perf top -p PID`; compare its "
+                  "input, clocks and neighbours with those of a rank that waits",
+                  Ranks(ranks)));
+  AddAdvice(&finding);
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> FindSlow(const Snapshot& snapshot) {
+  std::vector<Finding> findings;
+  const View view = MakeView(snapshot);
+  if (view.nodes.size() < 2) return findings;
+  const StepTable table = MakeStepTable(view, std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank));
+  if (const auto found = FindStraggler(table, kLeastShareLost))
+    findings.push_back(StragglerFinding(view, table, *found));
+  for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis

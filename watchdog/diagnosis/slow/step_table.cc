@@ -1,0 +1,219 @@
+#include "watchdog/diagnosis/slow/step_table.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "watchdog/diagnosis/compare/step_count.h"
+#include "watchdog/diagnosis/compare/steps.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using functions::Family;
+using reader::Call;
+
+// The clocks of two nodes agree so well, at best.
+constexpr std::int64_t kClocksDiffer_ns = 2'000'000;
+
+bool Blocks(const Call& call) {
+  return functions::IsMpi(call.function) && call.returned_ns != 0 && (call.flags & format::kRequest) == 0;
+}
+
+std::int64_t InsideNs(const Call& call) { return std::max<std::int64_t>(0, call.returned_ns - call.entered_ns); }
+
+// One member's arrival at a collective.
+struct Arrival {
+  std::size_t row = 0;   // of the table
+  std::size_t step = 0;  // number - first
+  std::int64_t entered_ns = 0;
+  std::int64_t inside_ns = -1;  // of blocking calls
+  const std::string* boot_id = nullptr;
+};
+
+struct Lateness {
+  std::vector<std::int64_t> late_ns;  // by arrival: later than the first one
+  std::int64_t doubt_ns = 0;
+};
+
+Lateness LatenessOf(const std::vector<Arrival>& arrivals) {
+  const bool one_node = std::all_of(arrivals.begin(), arrivals.end(),
+                                    [&](const Arrival& one) { return *one.boot_id == *arrivals.front().boot_id; });
+  const bool blocking =
+      std::all_of(arrivals.begin(), arrivals.end(), [](const Arrival& one) { return one.inside_ns >= 0; });
+  Lateness lateness;
+  for (const Arrival& one : arrivals)
+    lateness.late_ns.push_back(!one_node && blocking ? -one.inside_ns : one.entered_ns);
+  const std::int64_t first = *std::min_element(lateness.late_ns.begin(), lateness.late_ns.end());
+  for (std::int64_t& late : lateness.late_ns) late -= first;
+  if (!one_node && !blocking) lateness.doubt_ns = kClocksDiffer_ns;
+  return lateness;
+}
+
+// The lower one of two.
+std::int64_t Middle(std::vector<std::int64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+class TableMaker {
+ public:
+  TableMaker(const View& view, std::size_t most_calls) : view_(view), most_calls_(most_calls) {}
+
+  StepTable Make() {
+    for (std::size_t node = 0; node < view_.nodes.size(); ++node) CutIntoSteps(view_.nodes[node]);
+    if (rows_.size() < 2 || !SetRange()) return {};
+    for (std::size_t row = 0; row < rows_.size(); ++row) FillRow(row);
+    for (const auto& [key, arrivals] : meetings_)
+      if (arrivals.size() >= 2) AddMeeting(arrivals);
+    for (const auto& [at, late_and_wait] : enqueued_) {
+      StepPart& part = table_.parts[at.first][at.second];
+      part.late_ns += late_and_wait.first;
+      part.wait_ns += late_and_wait.second;
+    }
+    for (std::vector<StepPart>& row : table_.parts) std::for_each(row.begin(), row.end(), FitInto);
+    return std::move(table_);
+  }
+
+ private:
+  struct Row {
+    const Node* node = nullptr;
+    History history;
+    AllSteps steps;
+  };
+
+  void CutIntoSteps(const Node& node) {
+    if (node.rank < 0) return;
+    Row row{&node, HistoryOf(view_, node), {}};
+    std::vector<const Call*>& calls = row.history.calls;
+    if (calls.size() > most_calls_) {
+      calls.erase(calls.begin(), calls.end() - static_cast<std::ptrdiff_t>(most_calls_));
+      row.history.whole = false;
+    }
+    auto steps = StepsOf(SymbolsOf(view_, node, calls), row.history.whole);
+    if (!steps) steps = StepsOf(SymbolsOf(view_, node, calls, /*counts=*/false), row.history.whole);
+    if (!steps || steps->steps.size() < 2) return;
+    row.steps = *std::move(steps);
+    rows_.push_back(std::move(row));
+  }
+
+  // Steps that most of the ranks have.
+  bool SetRange() {
+    std::vector<std::int64_t> firsts, ends;
+    for (const Row& row : rows_) {
+      firsts.push_back(static_cast<std::int64_t>(row.steps.steps.front().number));
+      ends.push_back(static_cast<std::int64_t>(row.steps.steps.back().number));
+    }
+    const std::int64_t first = Middle(std::move(firsts)), end = Middle(std::move(ends));
+    if (end <= first) return false;
+    table_.first = static_cast<std::uint64_t>(first);
+    for (const Row& row : rows_) {
+      table_.ranks.push_back(row.node->rank);
+      table_.parts.emplace_back(static_cast<std::size_t>(end - first));
+    }
+    return true;
+  }
+
+  void FillRow(std::size_t index) {
+    const Row& row = rows_[index];
+    const Process& process = view_.process(*row.node);
+    const std::vector<NumberedStep>& steps = row.steps.steps;
+    for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+      if (steps[i].number < table_.first || steps[i].number - table_.first >= table_.steps()) continue;
+      if (steps[i + 1].number != steps[i].number + 1) continue;
+      const auto step = static_cast<std::size_t>(steps[i].number - table_.first);
+      const Call& first = *row.history.calls[steps[i].begin];
+      const Call& next = *row.history.calls[steps[i + 1].begin];
+      StepPart& part = table_.parts[index][step];
+      part.began_ns = process.At(first.entered_ns);
+      part.duration_ns = next.entered_ns - first.entered_ns;
+      for (std::size_t at = steps[i].begin; at < steps[i + 1].begin; ++at)
+        AddCall(*row.history.calls[at], index, step, process);
+    }
+    AddCompletions(index, process);
+  }
+
+  void AddCall(const Call& call, std::size_t row, std::size_t step, const Process& process) {
+    StepPart& part = table_.parts[row][step];
+    if (IsMessage(call)) {
+      if (Blocks(call)) part.idle_ns += InsideNs(call);
+      return;
+    }
+    if ((call.flags & (format::kEmpty | format::kOneRank | format::kRequest)) != 0) return;
+    const CommView* const comm = view_.CommOf(process, call.communicator, call.generation);
+    if (!comm || !comm->comparable) return;
+    if (Blocks(call)) part.exposed_ns += InsideNs(call);  // what of that is waiting, the meeting tells
+    meetings_[{comm->id, call.position}].push_back({row, step, process.At(call.entered_ns),
+                                                    Blocks(call) ? InsideNs(call) : -1, &process.box->boot_id});
+  }
+
+  // Waits for requests, and for messages to probe, are no part of a history.
+  void AddCompletions(std::size_t row, const Process& process) {
+    std::size_t step = 0;
+    std::vector<StepPart>& parts = table_.parts[row];
+    for (const Call& call : process.box->calls) {
+      const functions::FunctionInfo* const info = functions::Find(call.function);
+      if (!info || (info->family != Family::kCompletion && info->family != Family::kProbe) || !Blocks(call)) continue;
+      const std::int64_t at_ns = process.At(call.entered_ns);
+      while (step < parts.size() && (parts[step].duration_ns == 0 || at_ns >= parts[step].began_ns + parts[step].duration_ns))
+        ++step;
+      if (step == parts.size()) return;
+      if (at_ns >= parts[step].began_ns) parts[step].idle_ns += InsideNs(call);
+    }
+  }
+
+  void AddMeeting(const std::vector<Arrival>& arrivals) {
+    const Lateness lateness = LatenessOf(arrivals);
+    const std::int64_t last = *std::max_element(lateness.late_ns.begin(), lateness.late_ns.end());
+    const std::int64_t middle = Middle(lateness.late_ns);
+    for (std::size_t i = 0; i < arrivals.size(); ++i) {
+      const Arrival& arrival = arrivals[i];
+      StepPart& part = table_.parts[arrival.row][arrival.step];
+      const std::int64_t wait = last - lateness.late_ns[i];
+      std::int64_t late = lateness.late_ns[i] - middle;
+      late = late > 0 ? std::max<std::int64_t>(0, late - lateness.doubt_ns) : late;
+      if (arrival.inside_ns >= 0) {
+        const std::int64_t waited = std::min(wait, arrival.inside_ns);
+        part.wait_ns += waited;
+        part.exposed_ns -= waited;
+        part.late_ns += late;
+      } else {
+        auto& [most, wait_then] = enqueued_[{arrival.row, arrival.step}];
+        if (std::abs(late) > std::abs(most)) most = late, wait_then = wait;
+      }
+    }
+  }
+
+  // The parts add up to the step.
+  static void FitInto(StepPart& part) {
+    std::int64_t left = part.duration_ns;
+    for (std::int64_t* const one : {&part.wait_ns, &part.exposed_ns, &part.idle_ns}) {
+      *one = std::clamp<std::int64_t>(*one, 0, left);
+      left -= *one;
+    }
+  }
+
+  struct Key {
+    std::uint64_t communicator = 0, position = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const { return format::Mix(key.communicator, key.position); }
+  };
+
+  const View& view_;
+  const std::size_t most_calls_;
+  std::vector<Row> rows_;
+  StepTable table_;
+  std::unordered_map<Key, std::vector<Arrival>, KeyHash> meetings_;
+  std::map<std::pair<std::size_t, std::size_t>, std::pair<std::int64_t, std::int64_t>> enqueued_;  // row, step: late, wait
+};
+
+}  // namespace
+
+StepTable MakeStepTable(const View& view, std::size_t most_calls) { return TableMaker(view, most_calls).Make(); }
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,36 @@
+// How long each rank's steps took, what of that it waited, and how late it came to where the others waited for it.
+//
+// In a collective all wait for the last one. Of blocking calls on several nodes the last one is who was in the call the
+// shortest time: no clock has to agree. On one node, and of calls that only enqueue, it is who called last.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "watchdog/diagnosis/view/view.h"
+
+namespace ncclwatch::diagnosis {
+
+struct StepPart {
+  std::int64_t began_ns = 0;     // on the view's clock
+  std::int64_t duration_ns = 0;  // to the beginning of the next step; 0: the rank has none of that number
+  std::int64_t exposed_ns = 0;   // in calls that move data, all being there
+  std::int64_t wait_ns = 0;      // for others
+  std::int64_t idle_ns = 0;      // in other blocking calls: for messages, requests and probes
+  // How much later than the middle of the members it came to collectives; negative: earlier. Calls that enqueue alone
+  // are late once in a step, however many follow one another.
+  std::int64_t late_ns = 0;
+  std::int64_t compute_ns() const { return duration_ns - exposed_ns - wait_ns - idle_ns; }
+};
+
+struct StepTable {
+  std::uint64_t first = 0;                   // number of the first step
+  std::vector<int> ranks;                    // job ranks, ascending
+  std::vector<std::vector<StepPart>> parts;  // by rank, then by step; all rows are as long
+  std::size_t steps() const { return parts.empty() ? 0 : parts.front().size(); }
+};
+
+// Of the newest `most_calls` of each rank. Empty: steps cannot be told, or ranks do not make them together.
+StepTable MakeStepTable(const View& view, std::size_t most_calls);
+
+}  // namespace ncclwatch::diagnosis
