@@ -13,6 +13,7 @@
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
+#include "analyzer/steps/steps.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/text/printable.h"
@@ -24,6 +25,7 @@ constexpr char kDescription[] =
     "Say what is wrong with a job, live or dead, from its black boxes.\n\n"
     "DIR is a run directory (its newest attempt is read), FILE a black box; `latest`, or nothing, is the newest run\n"
     "directory of this machine. Files that cannot be read are named with the reason; the others are read.\n"
+    "Where nothing stops the job it says what slows it; with --baseline also against an earlier run.\n"
     "DIR may also be a folder of dumps of torch's flight recorder (pickle or JSON, one file for each rank).\n"
     "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (the diagnosis from the\n"
     "other files is still printed).";
@@ -39,25 +41,42 @@ nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& verdict, const std::ve
   return json;
 }
 
+absl::StatusOr<JobSteps> BaselineOf(const std::vector<std::string>& words) {
+  const auto paths = Locate(words);
+  if (!paths.ok()) return paths.status();
+  const Recording recording = Recording::Open(*paths);
+  SayFailures(recording.run().failures);
+  return StepsOf(recording);
+}
+
 }  // namespace
 
 int Diagnose(const Command& self, const Arguments& arguments) {
   Options options(self, kDescription);
-  std::vector<std::string> words;
+  std::vector<std::string> words, baseline_words;
   bool json = false;
   options.add_option("DIR|FILE", words, "run directories and black boxes of one job")->type_name("");
+  options.add_option("--baseline", baseline_words, "an earlier run: say what takes longer than there")
+      ->type_name("DIR|FILE")
+      ->allow_extra_args(false);
   options.add_flag("--json", json, "print the diagnosis as JSON (schema ncclwatch.diagnosis/1)");
   if (const auto status = options.Read(arguments)) return *status;
 
   const auto paths = Locate(words);
   if (!paths.ok()) return Unreadable(self, paths.status());
+  std::optional<JobSteps> baseline;
+  if (!baseline_words.empty()) {
+    const auto steps = BaselineOf(baseline_words);
+    if (!steps.ok()) return Unreadable(self, steps.status());
+    baseline = *steps;
+  }
   reader::RunImage run = ReadJob(*paths, reader::Calls::kForVerdict);
   SayFailures(run.failures);
   if (run.boxes.empty() && !json) return Unreadable(self, absl::NotFoundError("no black box could be read"));
   AddCrashFrames(&run);
   const std::vector<reader::Failure> failures = run.failures;
   SiteLines lines(run.boxes);
-  diagnosis::Diagnosis verdict = Diagnose(std::move(run));
+  diagnosis::Diagnosis verdict = Diagnose(std::move(run), baseline ? &baseline->table : nullptr);
   lines.FillIn(&verdict);
   if (json)
     PrintJson(ToJson(verdict, failures));

@@ -20,6 +20,7 @@
 #include "analyzer/run/start_ranks.h"
 #include "analyzer/segments/segment_file.h"
 #include "analyzer/shrink/shrink.h"
+#include "analyzer/steps/steps.h"
 #include "analyzer/trace/filter.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/render.h"
@@ -48,7 +49,7 @@ constexpr std::size_t kNewestCalls = 16384, kFewestCalls = 64, kCallsInAll = 4'0
 
 struct Wish {
   std::vector<std::string> words, delays, slower, dropped, links, communicators;
-  std::string ranks;
+  std::string ranks, steps;
   std::string on = "model", out, fit, launcher, meet;
   int start = 0, loops = 1;
   bool no_gaps = false, one_rank = false, json = false, shrink = false;
@@ -179,6 +180,7 @@ RealWish ForReal(const Wish& wish) {
   add("--drop", wish.dropped);
   add("--comm", wish.communicators);
   if (!wish.ranks.empty()) add("--ranks", {wish.ranks});
+  if (!wish.steps.empty()) add("--steps", {wish.steps});
   if (wish.no_gaps) real.words.emplace_back("--no-gaps");
   return real;
 }
@@ -186,13 +188,26 @@ RealWish ForReal(const Wish& wish) {
 // An option that the other kinds of replay have; null: none.
 const char* Misplaced(const Wish& wish, const WhatIf& what_if) {
   const bool as_recorded = what_if.delays.empty() && what_if.slower.empty() && what_if.dropped.empty() &&
-                           what_if.links.empty() && what_if.communicators.empty() && what_if.ranks.empty();
+                           what_if.links.empty() && what_if.communicators.empty() && what_if.ranks.empty() &&
+                           wish.steps.empty();
   if (wish.shrink && (!as_recorded || wish.no_gaps || !wish.fit.empty() || wish.on != "model")) return "--shrink";
   if (wish.on != "model") return !wish.links.empty() ? "--link" : !wish.fit.empty() ? "--fit" : nullptr;
   if (wish.start != 0) return "-n";
   if (wish.loops != 1) return "--loop";
   if (!wish.launcher.empty()) return "--launcher";
   return wish.meet.empty() ? nullptr : "--meet";
+}
+
+// How long each step took then, and on the model; empty: no steps are found.
+nlohmann::ordered_json SimulatedSteps(const Recording& recording, const Outcome& outcome) {
+  nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  const auto recorded = StepsOf(recording), simulated = StepsOf(outcome.run.boxes);
+  if (!recorded.ok() || !simulated.ok()) return steps;
+  const std::map<std::uint64_t, double> then = DurationsOf(*recorded);
+  for (const auto& [step, seconds] : DurationsOf(*simulated))
+    if (const auto found = then.find(step); found != then.end())
+      steps.push_back({{"step", step}, {"simulated_s", seconds}, {"recorded_s", found->second}});
+  return steps;
 }
 
 int ShrinkInto(const Command& self, const Recording& recording, const std::vector<std::string>& paths,
@@ -253,6 +268,7 @@ int Replay(const Command& self, const Arguments& arguments) {
       ->type_name("A-B:P%")
       ->allow_extra_args(false);
   options.add_option("--ranks", wish.ranks, "these job ranks alone, on communicators of theirs")->type_name("LIST");
+  options.add_option("--steps", wish.steps, "these steps of the training loop alone: 100..110")->type_name("A..B");
   options.add_option("--comm", wish.communicators, "on this communicator alone: label or beginning of its id")
       ->type_name("NAME")
       ->allow_extra_args(false);
@@ -273,11 +289,14 @@ int Replay(const Command& self, const Arguments& arguments) {
   if (const auto status = options.Read(arguments)) return *status;
   if (wish.on != "model" && wish.on != "nccl" && wish.on != "mpi")
     return UsageError(self, "--on is model, nccl or mpi, not '" + wish.on + "'");
-  const auto what_if = WhatIfOf(wish);
+  auto what_if = WhatIfOf(wish);
   if (!what_if.ok()) return UsageError(self, std::string(what_if.status().message()));
   if (const char* const option = Misplaced(wish, *what_if))
     return UsageError(self, wish.shrink ? "--shrink takes the recording as it is, on the model"
                                         : fmt::format("{} means nothing with --on {}", option, wish.on));
+  const auto range = ParseSteps(wish.steps);
+  if (!wish.steps.empty() && !range)
+    return UsageError(self, "--steps takes a range like 100..110, not '" + wish.steps + "'");
   if (wish.shrink && wish.out.empty()) return UsageError(self, "--shrink needs -o REPRO/, where the program goes");
 
   const auto paths = Locate(wish.words);
@@ -285,6 +304,11 @@ int Replay(const Command& self, const Arguments& arguments) {
   const Recording recording = Recording::Open(*paths);
   SayFailures(recording.run().failures);
   if (!recording.run().failures.empty()) return kUnreadable;
+  if (range) {
+    auto calls = CallsOfSteps(recording, *range);
+    if (!calls.ok()) return Unreadable(self, calls.status());
+    what_if->calls = *std::move(calls);
+  }
   simulation::Costs costs;
   if (!wish.fit.empty()) {
     const auto fitted = Fitted(wish.fit, recording);
@@ -327,7 +351,7 @@ int Replay(const Command& self, const Arguments& arguments) {
                {"stopped", StoppedJson(outcome.stopped)},
                {"simulated_s", Seconds(outcome.simulated_ns)},
                {"recorded_s", Seconds(outcome.recorded_ns)},
-               {"steps", Json::array()},
+               {"steps", SimulatedSteps(recording, outcome)},
                {"calls_per_s", static_cast<double>(outcome.calls) / wall_s},
                {"wrong", 0},
                {"costs",

@@ -13,6 +13,7 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/recording/recording.h"
 #include "analyzer/stats/print.h"
+#include "analyzer/steps/steps.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -24,6 +25,10 @@ constexpr char kDescription[] =
     "return once they are enqueued, so they show no bandwidth. WAIT is the part of it before the last rank had made\n"
     "the call; of NCCL the time between the calls. AWAITED is what the others waited for that rank.\n"
     "ALGBW and BUSBW are those of nccl-tests, in 1e9 bytes a second.\n\n"
+    "--steps cuts the calls into the steps of the training loop. COMPUTE, EXPOSED (in calls, all being there), WAIT "
+    "(for\n"
+    "others) and IDLE (in other blocking calls) add up to the step; medians over the ranks. LAST is who came last to\n"
+    "where the others waited, by LATE.\n\n"
     "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
 
 std::optional<StatsBy> ParseBy(const std::string& text) {
@@ -123,6 +128,17 @@ void AddAll(const Recording& recording, Tally* tally, std::vector<reader::Failur
     failures->insert(failures->end(), source->failures().begin(), source->failures().end());
 }
 
+int PrintSteps(const Command& self, const Recording& recording, std::size_t most, bool json) {
+  SayFailures(recording.run().failures);
+  const auto steps = StepsOf(recording);
+  if (!steps.ok()) return Unreadable(self, steps.status());
+  if (json)
+    PrintJson({{"schema", "ncclwatch.stats/1"}, {"steps", StepsJson(*steps)}});
+  else
+    WriteOut(StepsText(*steps, most));
+  return recording.run().failures.empty() ? kDone : kUnreadable;
+}
+
 }  // namespace
 
 int Stats(const Command& self, const Arguments& arguments) {
@@ -130,13 +146,14 @@ int Stats(const Command& self, const Arguments& arguments) {
   std::vector<std::string> words;
   std::string by_text = "op,size,comm";
   std::size_t most = 40;
-  bool json = false;
+  bool json = false, steps = false;
   options
       .add_option("DIR|FILE", words, "recordings, run directories and black boxes (default: the newest run directory)")
       ->type_name("");
   options.add_option("--by", by_text, "what tells rows apart: op, size, comm, rank (default: op,size,comm)")
       ->type_name("LIST");
   options.add_option("--top", most, "only the N rows that took most of the time (default: 40; 0: all)")->type_name("N");
+  options.add_flag("--steps", steps, "steps instead of calls, the newest N of --top");
   options.add_flag("--json", json, "print JSON");
   if (const auto status = options.Read(arguments)) return *status;
   const auto by = ParseBy(by_text);
@@ -146,6 +163,7 @@ int Stats(const Command& self, const Arguments& arguments) {
   if (!paths.ok()) return Unreadable(self, paths.status());
   const Recording recording = Recording::Open(*paths);
   std::vector<reader::Failure> failures = recording.run().failures;
+  if (steps) return PrintSteps(self, recording, most, json);
   Tally tally(*by);
   AddAll(recording, &tally, &failures);
   SayFailures(failures);

@@ -21,6 +21,7 @@
 #include "analyzer/jobs/observe.h"
 #include "analyzer/jobs/site_lines.h"
 #include "analyzer/recording/recording.h"
+#include "analyzer/steps/steps.h"
 #include "analyzer/trace/columns.h"
 #include "analyzer/trace/filter.h"
 #include "analyzer/trace/print.h"
@@ -43,7 +44,7 @@ struct Wish {
   std::vector<std::string> words, communicators, ops;
   std::string ranks, since, until;
   std::size_t last = 0;  // 0: all
-  std::string least_bytes, states;
+  std::string least_bytes, states, steps;
   bool pending = false, follow = false, wide = false, json = false, csv = false, arrow = false;
 };
 
@@ -59,6 +60,8 @@ void Declare(Options* options, Wish* wish) {
       ->allow_extra_args(false);
   options->add_option("--since", wish->since, "only calls entered at or after this")->type_name("MOMENT");
   options->add_option("--until", wish->until, "only calls entered at or before this")->type_name("MOMENT");
+  options->add_option("--step", wish->steps, "only calls of these steps of the training loop: 100..110")
+      ->type_name("A..B");
   options->add_option("--last", wish->last, "only the last N calls")->type_name("N");
   options->add_flag("--pending", wish->pending, "only calls that have not ended");
   options->add_flag("--follow", wish->follow, "keep printing new calls until the job ends");
@@ -252,19 +255,28 @@ int Trace(const Command& self, const Arguments& arguments) {
   // Mistakes are said before anything is read.
   if (const auto filter = FilterOf(wish, absl::Now()); !filter.ok())
     return UsageError(self, std::string(filter.status().message()));
+  const auto steps = ParseSteps(wish.steps);
+  if (!wish.steps.empty() && !steps)
+    return UsageError(self, "--step takes a range like 100..110, not '" + wish.steps + "'");
+  if (steps && wish.follow) return UsageError(self, "--step and --follow exclude one another");
 
   const auto paths = Locate(wish.words);
   if (!paths.ok()) return Unreadable(self, paths.status());
   Recording recording = Recording::Open(*paths);
   std::vector<reader::Failure> failures = recording.run().failures;
   SayFailures(failures);
-  const absl::StatusOr<Filter> filter = FilterOf(wish, recording.End());
+  absl::StatusOr<Filter> filter = FilterOf(wish, recording.End());
   if (recording.processes().empty()) return kUnreadable;
   if (wish.follow) {
     Follow(*paths, *filter, wish, std::move(recording));
     return failures.empty() ? kDone : kUnreadable;
   }
   SayLost(recording);
+  if (steps) {
+    auto calls = CallsOfSteps(recording, *steps);
+    if (!calls.ok()) return Unreadable(self, calls.status());
+    filter->calls = *std::move(calls);
+  }
   const std::size_t said = failures.size();
   Printer printer(wish);
   Merge(recording, *filter, &failures, [&](Row row) { printer.Take(std::move(row)); });

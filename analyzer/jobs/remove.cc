@@ -31,8 +31,9 @@ using What = Removal::What;
 // What ncclwatch itself puts into a run directory; all else is the user's.
 bool IsOwnFile(std::string_view name) {
   constexpr std::string_view kPrefixes[] = {"job.", "diagnosis.", ".trial.", ".latest.", "lease", "exchange"};
-  if (name == "verdict.word" || name == "collector" || name == "events.jsonl" || name == log::kFile || name == log::kOlderFile || name == "job" ||
-      name == "latest" || name == reader::kWitnessFile || name.ends_with(".box"))
+  if (name == "verdict.word" || name == "collector" || name == "events.jsonl" || name == log::kFile ||
+      name == log::kOlderFile || name == "job" || name == "latest" || name == reader::kWitnessFile ||
+      name.ends_with(".box"))
     return true;
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](auto prefix) { return name.starts_with(prefix); });
 }
@@ -80,7 +81,7 @@ class Remover {
  private:
   void Remove(int directory, const std::string& name, bool everything, int depth) {
     constexpr int kDepth = 8;
-    struct stat status {};
+    struct stat status{};
     if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
     if (name == "job" && !everything && !left.empty()) return;
     if (!S_ISDIR(status.st_mode)) {
@@ -173,7 +174,7 @@ Descriptor HoldPlace(const std::string& place) {
 
 Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
   Removal removal{place, What::kNotOurs, 0, ""};
-  struct stat status {};
+  struct stat status{};
   const auto opened = OpenOurs(place, &status);
   if (!opened.ok()) {
     removal.reason = std::string(opened.status().message());
@@ -189,7 +190,7 @@ Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
     removal.what = What::kWouldRemove;
     for (const std::string& directory : directories)
       for (const std::string& box : BoxFiles(directory)) {
-        struct stat file {};
+        struct stat file{};
         if (lstat(box.c_str(), &file) == 0) removal.bytes += static_cast<std::uint64_t>(file.st_blocks) * 512;
       }
   } else {

@@ -102,12 +102,12 @@ class RecordedScript : public player::Script {
       added.as = call;
       if (before_ns_ == 0 && loop_ == 0)
         added.before_ns = program_.Begins(rank);
-      else if (before_ns_ != 0)
+      else if (before_ns_ != 0 && program_.IsOfWantedSteps(program_.process(rank)->rank(), call.slot))
         added.before_ns = program_.Gap(rank, std::max<std::int64_t>(0, call.entered_ns - before_ns_));
       before_ns_ = std::max(before_ns_, call.returned_ns == 0 ? call.entered_ns : call.returned_ns);
       const auto found = on.find({call.communicator, call.generation});
       const reader::Communicator* const at = found == on.end() ? nullptr : found->second;
-      added.left_out = program_.LeavesOut(program_.process(rank)->rank(), call.slot, at ? at->id : 0);
+      added.left_out = program_.LeavesOut(program_.process(rank)->rank(), call, at ? at->id : 0);
       if (at) SetCommunicators(*at, &added);
       if (const reader::CallParts* const parts = piece.PartsOf(call.slot)) {
         added.sends = parts->sends;

@@ -150,7 +150,8 @@ void Recording::AddSegments(const std::string& directory) {
       continue;
     }
     if (!(*file)->damage().ok()) run_.failures.push_back({path, std::string((*file)->damage().message())});
-    for (const SegmentFile::Place& place : (*file)->places()) ProcessOf(place.index)->segments_.push_back({*file, &place});
+    for (const SegmentFile::Place& place : (*file)->places())
+      ProcessOf(place.index)->segments_.push_back({*file, &place});
   }
 }
 

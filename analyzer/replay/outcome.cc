@@ -67,7 +67,7 @@ class RankImage {
         outcome->recorded_ns =
             std::max(outcome->recorded_ns, std::max({call.entered_ns, call.returned_ns, call.completed_ns}) - real_ns_);
         const std::uint64_t on = id == ids.end() ? 0 : id->second;
-        if (program_.LeavesOut(process.rank(), call.slot, on)) continue;
+        if (program_.LeavesOut(process.rank(), call, on)) continue;
         ++outcome->calls;
         Simulate(simulated, on, &call, outcome);
         image_.calls.push_back(call);

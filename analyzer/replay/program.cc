@@ -27,6 +27,14 @@ std::int64_t BeganNs(const ProcessRecording& process) {
   return process.first_entered_ns() + box.realtime_minus_monotonic_ns;
 }
 
+// Communicators are made before the steps that use them, and freed behind.
+bool MakesOrEnds(const reader::Call& call) {
+  using functions::Family;
+  const functions::FunctionInfo* const info = functions::Find(call.function);
+  return info &&
+         (info->family == Family::kCreation || info->family == Family::kLifecycle || info->family == Family::kLife);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RecordedProgram>> RecordedProgram::Make(const Recording& recording, WhatIf what_if,
@@ -96,8 +104,15 @@ bool RecordedProgram::IsChosen(std::size_t comm) const {
          });
 }
 
-bool RecordedProgram::LeavesOut(int rank, std::uint64_t slot, std::uint64_t id) const {
-  if (what_if_.dropped.contains({rank, slot})) return true;
+bool RecordedProgram::IsOfWantedSteps(int rank, std::uint64_t slot) const {
+  if (!what_if_.calls) return true;
+  const auto range = what_if_.calls->find(rank);
+  return range != what_if_.calls->end() && slot >= range->second.first && slot < range->second.second;
+}
+
+bool RecordedProgram::LeavesOut(int rank, const reader::Call& call, std::uint64_t id) const {
+  if (what_if_.dropped.contains({rank, call.slot})) return true;
+  if (!IsOfWantedSteps(rank, call.slot) && !MakesOrEnds(call)) return true;
   return (!what_if_.ranks.empty() || !what_if_.communicators.empty()) && id != 0 && comm_of(id) < 0;
 }
 

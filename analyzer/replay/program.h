@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -31,7 +32,9 @@ struct WhatIf {
   std::vector<Link> links;
   std::set<int> ranks;                     // these job ranks alone, and communicators of them; empty: all
   std::vector<std::string> communicators;  // these alone: label, or beginning of the identity; empty: all
-  bool no_gaps = false;                    // nothing lies between calls
+  // By rank of the job these calls alone, [first, second), and what makes and ends communicators; none: all.
+  std::optional<std::map<int, std::pair<std::uint64_t, std::uint64_t>>> calls;
+  bool no_gaps = false;  // nothing lies between calls
 };
 
 // A call of MPI that was refused for its arguments, and that no other rank met.
@@ -54,7 +57,9 @@ class RecordedProgram : public simulation::Workload {
   const ProcessRecording* process(int rank) const { return sources_[static_cast<std::size_t>(rank)].process; }
   std::int64_t began_ns() const { return began_ns_; }  // CLOCK_REALTIME of the instant 0 of the simulation
   // Whether the call has no place in the replay; id: of its communicator, 0: it has none.
-  bool LeavesOut(int rank, std::uint64_t slot, std::uint64_t id) const;
+  bool LeavesOut(int rank, const reader::Call& call, std::uint64_t id) const;
+  // Whether it is of the wanted steps: what lies before others takes no time.
+  bool IsOfWantedSteps(int rank, std::uint64_t slot) const;
   int comm_of(std::uint64_t id) const;  // -1: none, or not chosen
   // The communicator that a split or the like gave to the rank; -1: none.
   int ChildOf(std::uint64_t parent, std::uint64_t ordinal, int rank) const;

@@ -59,7 +59,7 @@ void CallTranslator::Translate(simulation::Ops* ops) {
     if (source_.calls == 0) source_.thread = call.thread;
     if (call.thread != source_.thread) program_.threaded_.insert(source_.process->rank());
     const auto id = ids_.find({call.communicator, call.generation});
-    if (program_.LeavesOut(source_.process->rank(), call.slot, id == ids_.end() ? 0 : id->second))
+    if (program_.LeavesOut(source_.process->rank(), call, id == ids_.end() ? 0 : id->second))
       ops_->push_back({.what = Do::kEnter, .function = call.function});
     else
       Add(call);
@@ -71,7 +71,7 @@ void CallTranslator::Translate(simulation::Ops* ops) {
 
 // What its host did between the calls. Of several threads: as if one had made all calls.
 std::int64_t CallTranslator::GapBefore(const Call& call) const {
-  if (source_.calls == 0) return 0;
+  if (source_.calls == 0 || !program_.IsOfWantedSteps(source_.process->rank(), call.slot)) return 0;
   return program_.Gap(rank_, std::max<std::int64_t>(0, call.entered_ns - source_.before_ns));
 }
 

@@ -1,42 +1,18 @@
 #include "analyzer/shrink/job.h"
 
 #include <absl/container/flat_hash_map.h>
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
-#include <optional>
+
+#include "analyzer/recording/whole.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::uint64_t kMostCalls = 2'000'000;  // half a gigabyte
+constexpr std::uint64_t kMostCalls = 2'000'000;
 
 using CommKey = std::pair<std::uint32_t, std::uint32_t>;  // index, generation
-
-void AddPiece(Piece piece, std::map<CommKey, reader::Communicator>* communicators, reader::BoxImage* box) {
-  for (reader::Communicator& one : piece.communicators)
-    communicators->insert_or_assign({one.index, one.generation}, std::move(one));
-  std::move(piece.calls.begin(), piece.calls.end(), std::back_inserter(box->calls));
-  std::move(piece.parts.begin(), piece.parts.end(), std::back_inserter(box->parts));
-}
-
-absl::StatusOr<reader::BoxImage> LoadBox(const ProcessRecording& process) {
-  reader::BoxImage box = process.process();
-  std::map<CommKey, reader::Communicator> communicators;
-  for (const reader::Communicator& one : box.communicators) communicators[{one.index, one.generation}] = one;
-  PieceReader pieces(process);
-  std::vector<reader::Failure> failures;
-  for (Piece piece; pieces.Next(&piece, &failures);) AddPiece(std::move(piece), &communicators, &box);
-  if (!failures.empty()) return absl::DataLossError(failures.front().path + ": " + failures.front().reason);
-  box.communicators.clear();
-  for (auto& [key, one] : communicators) box.communicators.push_back(std::move(one));
-  box.first_slot = 0;
-  box.head = box.calls.size();
-  box.rank = process.rank();
-  box.dump = false;
-  return box;
-}
 
 // Calls without those, and what speaks of slots.
 void Take(const std::set<std::uint64_t>& gone, reader::BoxImage* box) {
@@ -108,7 +84,8 @@ class RankRemoval {
     for (reader::Communicator& one : box.communicators) Shrink(&one);
     std::erase_if(box.observations, [&](const auto& seen) { return ranks_.contains(seen.rank); });
     for (reader::Observation& seen : box.observations)
-      if (seen.rank >= 0 && seen.rank < static_cast<int>(now_.size())) seen.rank = now_[static_cast<std::size_t>(seen.rank)];
+      if (seen.rank >= 0 && seen.rank < static_cast<int>(now_.size()))
+        seen.rank = now_[static_cast<std::size_t>(seen.rank)];
     return box;
   }
 
@@ -141,7 +118,8 @@ class RankRemoval {
       call.root = std::max(0, place);
     }
     for (reader::Call& call : box->calls)
-      if (const reader::Communicator* const comm = one(call); comm && LeftOf(*comm) == 1) call.flags |= format::kOneRank;
+      if (const reader::Communicator* const comm = one(call); comm && LeftOf(*comm) == 1)
+        call.flags |= format::kOneRank;
     for (reader::CallParts& parts : box->parts) {
       const reader::Communicator* const comm = one(parts.call);
       if (!comm) continue;
@@ -168,7 +146,8 @@ class RankRemoval {
     }
     for (reader::Observation seen : from.observations) {
       if (ranks_.contains(seen.rank)) continue;
-      if (seen.rank >= 0 && seen.rank < static_cast<int>(now_.size())) seen.rank = now_[static_cast<std::size_t>(seen.rank)];
+      if (seen.rank >= 0 && seen.rank < static_cast<int>(now_.size()))
+        seen.rank = now_[static_cast<std::size_t>(seen.rank)];
       seen.at_ns += later;
       to->observations.push_back(seen);
     }
@@ -185,20 +164,14 @@ class RankRemoval {
 
 absl::StatusOr<Job> LoadJob(const Recording& recording) {
   Job job;
-  std::uint64_t calls = 0;
+  auto boxes = WholeBoxes(recording, kMostCalls);
+  if (!boxes.ok()) return boxes.status();
+  job.boxes = *std::move(boxes);
   int world = 0;
-  for (const ProcessRecording& process : recording.processes()) {
-    if (process.end_slot() == 0) continue;
-    if (process.rank() < 0) return absl::UnimplementedError("a process of the recording has no rank");
-    if (calls += process.end_slot(); calls > kMostCalls)
-      return absl::OutOfRangeError(
-          fmt::format("has more than {} calls, as many as can be shrunk at once", kMostCalls));
-    auto box = LoadBox(process);
-    if (!box.ok()) return box.status();
-    world = std::max({world, box->rank + 1, box->world_size});
-    job.boxes.push_back(*std::move(box));
+  for (const reader::BoxImage& box : job.boxes) {
+    if (box.rank < 0) return absl::UnimplementedError("a process of the recording has no rank");
+    world = std::max({world, box.rank + 1, box.world_size});
   }
-  std::stable_sort(job.boxes.begin(), job.boxes.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
   for (int rank = 0; rank < world; ++rank) job.was.push_back(rank);
   return job;
 }

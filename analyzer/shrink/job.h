@@ -1,5 +1,5 @@
-// A recorded job in memory, from which ranks and calls can be taken away. What is left is numbered anew and reads like a
-// recording of a smaller job.
+// A recorded job in memory, from which ranks and calls can be taken away. What is left is numbered anew and reads like
+// a recording of a smaller job.
 #pragma once
 
 #include <absl/status/statusor.h>

@@ -71,7 +71,8 @@ std::string BodyOf(const std::vector<Statements>& ranks) {
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     Statements rest(ranks[rank].begin() + first, ranks[rank].end() - last);
     if (rest.empty()) continue;
-    const auto same = std::find_if(branches.begin(), branches.end(), [&](const auto& one) { return one.first == rest; });
+    const auto same =
+        std::find_if(branches.begin(), branches.end(), [&](const auto& one) { return one.first == rest; });
     if (same == branches.end())
       branches.push_back({std::move(rest), {static_cast<int>(rank)}});
     else

@@ -310,7 +310,8 @@ class MpiProgram {
     if (call.comm < 0) return false;
     const std::string arguments = ArgumentsText(call);
     if (arguments.empty()) return false;
-    SayStarting(call, fmt::format("{}({}{}", Name(call), arguments == "-" ? "" : arguments + ", ", CommText(call.comm)));
+    SayStarting(call,
+                fmt::format("{}({}{}", Name(call), arguments == "-" ? "" : arguments + ", ", CommText(call.comm)));
     return true;
   }
 
@@ -388,8 +389,8 @@ class MpiProgram {
 
 }  // namespace
 
-absl::StatusOr<std::string> MpiProgramText(const RecordedProgram& program, const Fates& fates,
-                                           const std::string& title, int world) {
+absl::StatusOr<std::string> MpiProgramText(const RecordedProgram& program, const Fates& fates, const std::string& title,
+                                           int world) {
   return MpiProgram(program, fates, world).Make(title);
 }
 

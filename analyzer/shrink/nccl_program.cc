@@ -173,7 +173,7 @@ class NcclProgram {
     const std::size_t size = call.claimed_size != 0 ? call.claimed_size : made.members.size();
     const bool in_order = IsInOrder(made);
     Say(fmt::format("ncclCommInitRank(&{}, {}, Id({}, {}), {})", CommText(call.made), size, call.made,
-                    in_order                           ? fmt::format("rank == {}", Maker(made))
+                    in_order                  ? fmt::format("rank == {}", Maker(made))
                     : made.own == Maker(made) ? "true"
                                               : "false",
                     in_order ? "rank" : fmt::format("{}", made.own)));
@@ -250,9 +250,8 @@ class NcclProgram {
         return true;
       case Pattern::kReduceScatter:
       case Pattern::kAllReduce:
-        Say(fmt::format("{}({}, {}, {}, {}, {}",
-                        pattern == Pattern::kAllReduce ? "ncclAllReduce" : "ncclReduceScatter", from, into, amount,
-                        ReductionText(call.as.reduction), end));
+        Say(fmt::format("{}({}, {}, {}, {}, {}", pattern == Pattern::kAllReduce ? "ncclAllReduce" : "ncclReduceScatter",
+                        from, into, amount, ReductionText(call.as.reduction), end));
         return true;
       case Pattern::kAllGather: Say(fmt::format("ncclAllGather({}, {}, {}, {}", from, into, amount, end)); return true;
       case Pattern::kSend: Say(fmt::format("ncclSend({}, {}, {}, {}", from, amount, call.as.root, end)); return true;

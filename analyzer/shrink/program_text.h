@@ -15,8 +15,8 @@ namespace ncclwatch::analyzer {
 absl::StatusOr<std::string> NcclProgramText(const RecordedProgram& program, const Fates& fates,
                                             const std::string& title, bool stalls);
 // `world`: ranks of the job, all of which have to be recorded.
-absl::StatusOr<std::string> MpiProgramText(const RecordedProgram& program, const Fates& fates,
-                                           const std::string& title, int world);
+absl::StatusOr<std::string> MpiProgramText(const RecordedProgram& program, const Fates& fates, const std::string& title,
+                                           int world);
 
 // What both share: how the rank leaves, a statement; empty: it does not.
 std::string LeavingText(const Fates& fates, const reader::BoxImage& box);

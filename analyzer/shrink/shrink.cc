@@ -70,7 +70,8 @@ std::string WhyNot(const std::optional<Fault>& fault, const diagnosis::Diagnosis
   if (!CanBeShown(kind))
     return fmt::format("a finding of kind {} does not follow from the order of calls: it cannot be shrunk",
                        diagnosis::Name(kind));
-  if (!fault) return fmt::format("the recorded calls complete on the model: it does not know {}", diagnosis::Name(kind));
+  if (!fault)
+    return fmt::format("the recorded calls complete on the model: it does not know {}", diagnosis::Name(kind));
   if (fault->kind != kind)
     return fmt::format("the verdict on the model is {}, that of the recording {}: it cannot be shrunk",
                        diagnosis::Name(fault->kind), diagnosis::Name(kind));

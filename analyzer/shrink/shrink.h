@@ -20,8 +20,8 @@ struct Shrunk {
   std::size_t communicators() const;
 };
 
-// `verdict`: that of the recording. Failed precondition: there is no fault, or none that a program can show, or the model
-// comes to another verdict.
+// `verdict`: that of the recording. Failed precondition: there is no fault, or none that a program can show, or the
+// model comes to another verdict.
 absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagnosis& verdict);
 
 // Files of a program that shows the fault without ncclwatch: repro.cc or repro.c, Makefile, README.md. The directory is

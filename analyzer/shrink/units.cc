@@ -116,7 +116,8 @@ class CallGrouper {
     if (call.root < 0) return;
     const bool sends = call.function == Function::ncclSend || diagnosis::IsSend(call);
     const auto own = static_cast<std::int32_t>(comm.rank);
-    const auto key = sends ? std::tuple(comm.id, own, call.root, call.tag) : std::tuple(comm.id, call.root, own, call.tag);
+    const auto key =
+        sends ? std::tuple(comm.id, own, call.root, call.tag) : std::tuple(comm.id, call.root, own, call.tag);
     auto& [waiting_sends, waiting_receives] = messages_[key];
     auto& partners = sends ? waiting_receives : waiting_sends;
     if (partners.empty()) {

@@ -140,10 +140,11 @@ absl::StatusOr<std::string> WriteProgram(const Shrunk& shrunk, const std::string
     return absl::AlreadyExistsError(directory + " holds a program already");
   const std::string readme =
       fmt::format(kReadme, fmt::arg("kind", diagnosis::Name(shrunk.fault.kind)), fmt::arg("op", shrunk.fault.op),
-                  fmt::arg("source", source), fmt::arg("outcome", OutcomeText(shrunk.fault.kind)), fmt::arg("calls", shrunk.calls()),
-                  fmt::arg("ranks", shrunk.job.was.size()), fmt::arg("verdict", PrintableLines(shrunk.fault.text)),
-                  fmt::arg("calls_before", shrunk.calls_before), fmt::arg("ranks_before", shrunk.ranks_before),
-                  fmt::arg("library", mpi ? "MPI" : "NCCL"), fmt::arg("was", WasText(shrunk.job)));
+                  fmt::arg("source", source), fmt::arg("outcome", OutcomeText(shrunk.fault.kind)),
+                  fmt::arg("calls", shrunk.calls()), fmt::arg("ranks", shrunk.job.was.size()),
+                  fmt::arg("verdict", PrintableLines(shrunk.fault.text)), fmt::arg("calls_before", shrunk.calls_before),
+                  fmt::arg("ranks_before", shrunk.ranks_before), fmt::arg("library", mpi ? "MPI" : "NCCL"),
+                  fmt::arg("was", WasText(shrunk.job)));
   std::string makefile = mpi ? kMpiMakefile : kNcclMakefile;
   if (mpi) makefile.replace(makefile.find("{ranks}"), 7, fmt::format("{}", shrunk.job.was.size()));
   for (const auto& [name, content] : {std::pair(source, *text), std::pair(std::string("Makefile"), makefile),

@@ -30,9 +30,15 @@ bool AnyOrEmpty(const std::vector<Element>& wanted, Same same) {
 
 }  // namespace
 
+bool Filter::WantsCalls(int rank, std::uint64_t begin, std::uint64_t end) const {
+  if (!calls) return true;
+  const auto range = calls->find(rank);
+  return range != calls->end() && begin < range->second.second && end > range->second.first;
+}
+
 bool Filter::Wants(const Row& row) const {
-  return (!pending || row.pending) && (!since || row.time >= *since) && (!until || row.time <= *until) &&
-         AnyOrEmpty(ranks, [&](int rank) { return rank == row.rank; }) &&
+  return WantsCalls(row.rank, row.slot, row.slot + 1) && (!pending || row.pending) && (!since || row.time >= *since) &&
+         (!until || row.time <= *until) && AnyOrEmpty(ranks, [&](int rank) { return rank == row.rank; }) &&
          AnyOrEmpty(ops, [&](const std::string& op) { return SameOp(row.op, op); }) &&
          AnyOrEmpty(communicators,
                     [&](const std::string& wanted) { return SameCommunicator(row.communicator, row.label, wanted); }) &&
@@ -62,7 +68,8 @@ std::function<bool(const reader::Call&)> Filter::ForCalls(const reader::BoxImage
 }
 
 bool Filter::Wants(const SegmentIndex& segment, int rank) const {
-  return AnyOrEmpty(ranks, [&](int wanted) { return wanted == rank; }) &&
+  return WantsCalls(rank, segment.header.begin_slot, segment.header.end_slot) &&
+         AnyOrEmpty(ranks, [&](int wanted) { return wanted == rank; }) &&
          (!since || absl::FromUnixNanos(segment.header.last_ns) >= *since) &&
          (!until || absl::FromUnixNanos(segment.header.first_ns) <= *until) &&
          AnyOrEmpty(communicators, [&](const std::string& wanted) {

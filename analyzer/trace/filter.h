@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyzer/segments/segment.h"
@@ -19,6 +21,8 @@ struct Filter {
   std::vector<std::string> states;         // "entered", ...
   std::uint64_t least_bytes = 0;
   std::optional<absl::Time> since, until;
+  // By rank the calls [first, second) that are wanted, of ranks that are not named none; none: all.
+  std::optional<std::map<int, std::pair<std::uint64_t, std::uint64_t>>> calls;
   bool pending = false;
 
   bool Wants(const Row& row) const;
@@ -26,6 +30,9 @@ struct Filter {
   std::function<bool(const reader::Call&)> ForCalls(const reader::BoxImage& box) const;
   // Whether it may have such calls; of the process of this job rank.
   bool Wants(const SegmentIndex& segment, int rank) const;
+
+ private:
+  bool WantsCalls(int rank, std::uint64_t begin, std::uint64_t end) const;  // some of these slots
 };
 
 // "0,2,4-7"; none if it is no such list.

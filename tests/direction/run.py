@@ -120,7 +120,8 @@ ROOMS = {
         "player/nccl": "player/base",
         "player": "console player/base player/nccl recording replay run run/mpi stats",
         "shrink": "jobs player player/nccl recording replay",
-        "commands": "console export files jobs player recording replay run segments shrink stacks stacks/show stats trace",
+        "steps": "console recording",
+        "commands": "console export files jobs player recording replay run segments shrink stacks stacks/show stats steps trace",
         ".": "console commands",
     },
 }

@@ -33,7 +33,7 @@ def check_said(job, change, what):
 
 @case
 def damaged_segments(sandbox):
-    job = Recorded(sandbox, ranks=2, steps=100)
+    job = Recorded(sandbox, ranks=2, steps=3000)  # long enough for the collector to come
     job.without_boxes()
 
     def flip(at):
@@ -52,7 +52,7 @@ def damaged_segments(sandbox):
 @case
 def the_rest_is_read(sandbox):
     """Of two processes' segments the second one is cut: the first is there."""
-    job = Recorded(sandbox, ranks=2, steps=100)
+    job = Recorded(sandbox, ranks=2, steps=3000)  # long enough for the collector to come
     job.without_boxes()
     directory, _ = damaged(job, lambda content: content[:-10])
     calls = job.calls(status=3, directory=directory)

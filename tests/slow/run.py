@@ -27,10 +27,13 @@ class Job:
         check_equal(self.done.status, 0, f"{self.done}")
         self.lines = [line for line in self.done.err.splitlines() if line.startswith("[ncclwatch") and "straggler" in line]
 
-    def diagnose(self):
-        done = self.sandbox.run([self.sandbox.build.command, "diagnose", "--json", self.recording],
-                                self.sandbox.environment(preload=False), timeout=60)
-        return done.status, json.loads(done.out)["findings"]
+    def command(self, *words):
+        argv = [self.sandbox.build.command, words[0], self.recording, *words[1:]]
+        return self.sandbox.run(argv, self.sandbox.environment(preload=False), timeout=60)
+
+    def diagnose(self, *words):
+        done = self.command("diagnose", "--json", *words)
+        return done.status, json.loads(done.out)["findings"] if done.out else None
 
     def events(self):
         found = []
@@ -102,6 +105,45 @@ def busy_straggler_of_mpi(sandbox):
 @case
 def healthy_of_mpi(sandbox):
     mpi_steps(sandbox, 700, 20000, 0, 100000, 0, "sleep").check_quiet()
+
+
+@case
+def longer_than_an_earlier_run(sandbox):
+    """All ranks compute longer: nobody is to blame. The same again is no finding."""
+    before, again = (mpi_steps(sandbox, 100, 20000, 0, 100000, 0, "sleep") for _ in range(2))
+    longer = mpi_steps(sandbox, 100, 26000, 0, 100000, 0, "sleep")
+    check_equal(again.diagnose("--baseline", before.recording), (0, []), "the same again")
+    status, findings = longer.diagnose("--baseline", before.recording)
+    check_equal((status, [(f["kind"], f["culprits"]) for f in findings]), (1, [("slow_compute", [])]), f"{findings}")
+    effect = findings[0]["effect"]
+    check(0.2 < effect["change"] < 0.4 and effect["metric"] == "step_time", f"{effect}")
+    check_equal(longer.diagnose("--baseline", "/nowhere")[0], 3, "no such run")
+
+
+@case
+def steps_of_a_loop(sandbox):
+    """Numbers, parts and calls of steps, against what the program does."""
+    job = mpi_steps(sandbox, 60, 10000, 1, 0, 10000, "sleep")
+    steps = json.loads(job.command("stats", "--steps", "--json").out)["steps"]
+    check_equal([step["step"] for step in steps], list(range(len(steps))), "numbers")
+    check(58 <= len(steps) <= 60, f"{len(steps)} steps")
+    for step in steps:
+        check(0.019 < step["duration_s"] < 0.1, f"{step}")
+        for rank in step["ranks"]:
+            parts = sum(rank[part] for part in ("compute_s", "exposed_s", "wait_s", "idle_s"))
+            check(abs(parts - step["duration_s"]) < 0.02 * step["duration_s"] + 0.002, f"the parts add up: {rank} {step}")
+    waits = {rank: sorted(r["wait_s"] for s in steps for r in s["ranks"] if r["rank"] == rank)[len(steps) // 2] for rank in range(4)}
+    check(all(waits[rank] > 0.005 for rank in (0, 2, 3)) and waits[1] < 0.003, f"rank 1 is waited for: {waits}")
+    calls = [json.loads(line) for line in job.command("trace", "--json", "--step", "10..19").out.splitlines()]
+    reductions = [call for call in calls if call["op"] == "Allreduce"]
+    check_equal(len(reductions), 4 * 10 * 3, "three reductions of four ranks in each of ten steps")
+    model = json.loads(job.command("replay", "--json", "--steps", "10..19").out)
+    check_equal((model["completed"], model["findings"]), (True, []), f"{model}")
+    check(0.19 < model["simulated_s"] < 0.6, f"ten steps: {model['simulated_s']} s")
+    whole = json.loads(job.command("replay", "--json").out)
+    check(len(whole["steps"]) >= 58, f"{len(whole['steps'])} steps on the model")
+    for step in whole["steps"]:
+        check(abs(step["simulated_s"] - step["recorded_s"]) < 0.2 * step["recorded_s"], f"{step}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-// A training loop of MPI: three reductions a step, and an evaluation now and then. From one step on a rank takes longer.
+// A training loop of MPI: three reductions a step, and an evaluation now and then. From one step on a rank takes
+// longer.
 //
 //   steps STEPS STEP_US RANK FROM_STEP EXTRA_US sleep|busy
 #include <mpi.h>

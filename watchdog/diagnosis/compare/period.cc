@@ -36,7 +36,7 @@ bool MayBeLayer(const std::vector<Symbol>& symbols, const Period& period) {
 }
 
 // The stretches that repeat the block of the longest one, each with its phase.
-std::optional<Period> PeriodOf(const std::vector<Symbol>& symbols, std::size_t length) {
+std::optional<Period> PeriodOf(const std::vector<Symbol>& symbols, std::size_t length, Layers layers) {
   const std::vector<Stretch> all = Stretches(symbols, length);
   if (all.empty()) return std::nullopt;
   const auto longest = std::max_element(
@@ -55,7 +55,8 @@ std::optional<Period> PeriodOf(const std::vector<Symbol>& symbols, std::size_t l
   }
   const std::size_t since = symbols.size() - period.stretches.front().begin;
   const bool most = 4 * covered >= 3 * since && 2 * covered > symbols.size();
-  if (!most || (MayBeLayer(symbols, period) && covered < kMostLayers * length)) return std::nullopt;
+  const bool too_few = layers == Layers::kAreNoSteps && covered < kMostLayers * length;
+  if (!most || (too_few && MayBeLayer(symbols, period))) return std::nullopt;
   return period;
 }
 
@@ -144,7 +145,7 @@ std::vector<std::size_t> Occurrences(const std::vector<Symbol>& symbols, std::si
   return found;
 }
 
-std::optional<Period> FindPeriod(const std::vector<Symbol>& symbols) {
+std::optional<Period> FindPeriod(const std::vector<Symbol>& symbols, Layers layers) {
   std::vector<std::size_t> lengths;
   for (std::size_t width = 1; width * kRepetitions <= symbols.size(); width *= 2) {
     const std::size_t length = UsualDistance(symbols, width);
@@ -154,7 +155,7 @@ std::optional<Period> FindPeriod(const std::vector<Symbol>& symbols) {
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   const Recurring recurring = RecurringIn(symbols);
   for (const std::size_t length : lengths) {
-    std::optional<Period> period = PeriodOf(symbols, length);
+    std::optional<Period> period = PeriodOf(symbols, length, layers);
     if (period && HoldsMost(symbols, *period, recurring)) return period;
   }
   return std::nullopt;

@@ -35,8 +35,9 @@ struct Period {
 // The step is the shortest block that repeats itself and holds every communicator that is used again and again, and
 // more than half of the different calls that are: layers inside of a step hold less, and an evaluation between steps
 // adds little. None unless the block is repeated three times in a row, and such stretches make up most of the calls;
-// nor while it may be a layer of the first step. O(n log n).
-std::optional<Period> FindPeriod(const std::vector<Symbol>& symbols);
+// nor while it may be a layer of the first step, unless the caller takes the one for the other. O(n log n).
+enum class Layers { kAreNoSteps, kMayBeSteps };
+std::optional<Period> FindPeriod(const std::vector<Symbol>& symbols, Layers layers = Layers::kAreNoSteps);
 
 // The distance at which windows of one width most often come again; 0: none does.
 std::size_t UsualDistance(const std::vector<Symbol>& symbols, std::size_t width);

@@ -180,8 +180,8 @@ std::optional<OpenStep> OpenStepOf(const std::vector<Symbol>& symbols, bool whol
   return OpenStep{cut.rest, first, period->length, cut.steps.size()};
 }
 
-std::optional<AllSteps> StepsOf(const std::vector<Symbol>& symbols, bool whole) {
-  const std::optional<Period> period = FindPeriod(symbols);
+std::optional<AllSteps> StepsOf(const std::vector<Symbol>& symbols, bool whole, Layers layers) {
+  const std::optional<Period> period = FindPeriod(symbols, layers);
   if (!period) return std::nullopt;
   const std::size_t first = period->block + PhaseOf(symbols, *period, symbols.size(), whole).value_or(0);
   const Cut cut = CutSteps(symbols, *period, first, Copies(symbols, *period));

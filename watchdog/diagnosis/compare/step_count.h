@@ -38,6 +38,6 @@ struct AllSteps {
   std::vector<NumberedStep> steps;
   std::size_t length = 0;  // calls of one
 };
-std::optional<AllSteps> StepsOf(const std::vector<Symbol>& symbols, bool whole);
+std::optional<AllSteps> StepsOf(const std::vector<Symbol>& symbols, bool whole, Layers layers);
 
 }  // namespace ncclwatch::diagnosis

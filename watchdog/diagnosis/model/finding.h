@@ -33,6 +33,9 @@ enum class Kind {
 
   // Slow, not stopped: slow/find.h finds them, and no rule.
   kStraggler,
+  kSlowCompute,
+  kSlowCommunication,
+  kRegression,
 };
 constexpr bool IsSlow(Kind kind) { return kind >= Kind::kStraggler; }
 enum class Certainty { kSuspected, kLikely, kCertain };

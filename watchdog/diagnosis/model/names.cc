@@ -21,7 +21,8 @@ std::string_view Name(Kind kind) {
                                        "device_stall",     "transport_stall",     "library_error",
                                        "out_of_memory",    "step_mismatch",       "missing_finalize",
                                        "invalid_argument", "request_error",       "resource_leak",
-                                       "epoch_error",      "message_race",        "straggler"});
+                                       "epoch_error",      "message_race",        "straggler",
+                                       "slow_compute",     "slow_communication",  "regression"});
   return At(names, kind);
 }
 

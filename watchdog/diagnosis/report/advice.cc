@@ -71,6 +71,14 @@ std::string_view Advice(Kind kind) {
     case Kind::kStraggler:
       return "give every rank the same amount of work and a host without other jobs, and take hosts and GPUs that stay "
              "slow out of the pool";
+    case Kind::kSlowCompute:
+      return "keep clocks, power limits and cooling of the GPUs, and the versions of what computes, the same from run "
+             "to "
+             "run, and watch them";
+    case Kind::kSlowCommunication:
+      return "measure the links of the nodes before each run (nccl-tests over pairs of them), and leave out those that "
+             "have fallen back";
+    case Kind::kRegression: return "keep a recorded run of each release, and compare with it before many GPUs are used";
   }
   return {};
 }

@@ -24,7 +24,7 @@ class JsonWriter {
   JsonWriter& Bool(bool value);
   JsonWriter& Null();
   JsonWriter& Raw(std::string_view json);  // a value, as it is
-  std::string Take();  // with a newline at the end
+  std::string Take();                      // with a newline at the end
 
  private:
   void Separate();

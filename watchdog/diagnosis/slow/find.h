@@ -5,13 +5,16 @@
 
 #include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/diagnosis/model/snapshot.h"
+#include "watchdog/diagnosis/slow/step_table.h"
 
 namespace ncclwatch::diagnosis {
 
 // A share of the step time below which nobody is told of.
 inline constexpr double kLeastShareLost = 0.03;
 
-// Pure and thread-safe, like Diagnose.
-std::vector<Finding> FindSlow(const Snapshot& snapshot);
+inline constexpr double kLeastRegression = 0.05;  // likewise, against an earlier run
+
+// Pure and thread-safe, like Diagnose. `baseline`: of an earlier run, null: there is none.
+std::vector<Finding> FindSlow(const Snapshot& snapshot, const StepTable* baseline = nullptr);
 
 }  // namespace ncclwatch::diagnosis

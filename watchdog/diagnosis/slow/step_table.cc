@@ -93,8 +93,11 @@ class TableMaker {
       calls.erase(calls.begin(), calls.end() - static_cast<std::ptrdiff_t>(most_calls_));
       row.history.whole = false;
     }
-    auto steps = StepsOf(SymbolsOf(view_, node, calls), row.history.whole);
-    if (!steps) steps = StepsOf(SymbolsOf(view_, node, calls, /*counts=*/false), row.history.whole);
+    // What may be the layers of a first, long step is as good to see who is late.
+    std::optional<AllSteps> steps;
+    for (const Layers layers : {Layers::kAreNoSteps, Layers::kMayBeSteps})
+      for (const bool counts : {true, false})
+        if (!steps) steps = StepsOf(SymbolsOf(view_, node, calls, counts), row.history.whole, layers);
     if (!steps || steps->steps.size() < 2) return;
     row.steps = *std::move(steps);
     rows_.push_back(std::move(row));
@@ -128,6 +131,8 @@ class TableMaker {
       const Call& first = *row.history.calls[steps[i].begin];
       const Call& next = *row.history.calls[steps[i + 1].begin];
       StepPart& part = table_.parts[index][step];
+      part.first_slot = first.slot;
+      part.end_slot = next.slot;
       part.began_ns = process.At(first.entered_ns);
       part.duration_ns = next.entered_ns - first.entered_ns;
       for (std::size_t at = steps[i].begin; at < steps[i + 1].begin; ++at)
@@ -146,8 +151,8 @@ class TableMaker {
     const CommView* const comm = view_.CommOf(process, call.communicator, call.generation);
     if (!comm || !comm->comparable) return;
     if (Blocks(call)) part.exposed_ns += InsideNs(call);  // what of that is waiting, the meeting tells
-    meetings_[{comm->id, call.position}].push_back({row, step, process.At(call.entered_ns),
-                                                    Blocks(call) ? InsideNs(call) : -1, &process.box->boot_id});
+    meetings_[{comm->id, call.position}].push_back(
+        {row, step, process.At(call.entered_ns), Blocks(call) ? InsideNs(call) : -1, &process.box->boot_id});
   }
 
   // Waits for requests, and for messages to probe, are no part of a history.
@@ -158,7 +163,8 @@ class TableMaker {
       const functions::FunctionInfo* const info = functions::Find(call.function);
       if (!info || (info->family != Family::kCompletion && info->family != Family::kProbe) || !Blocks(call)) continue;
       const std::int64_t at_ns = process.At(call.entered_ns);
-      while (step < parts.size() && (parts[step].duration_ns == 0 || at_ns >= parts[step].began_ns + parts[step].duration_ns))
+      while (step < parts.size() &&
+             (parts[step].duration_ns == 0 || at_ns >= parts[step].began_ns + parts[step].duration_ns))
         ++step;
       if (step == parts.size()) return;
       if (at_ns >= parts[step].began_ns) parts[step].idle_ns += InsideNs(call);
@@ -209,7 +215,8 @@ class TableMaker {
   std::vector<Row> rows_;
   StepTable table_;
   std::unordered_map<Key, std::vector<Arrival>, KeyHash> meetings_;
-  std::map<std::pair<std::size_t, std::size_t>, std::pair<std::int64_t, std::int64_t>> enqueued_;  // row, step: late, wait
+  std::map<std::pair<std::size_t, std::size_t>, std::pair<std::int64_t, std::int64_t>>
+      enqueued_;  // row, step: late, wait
 };
 
 }  // namespace

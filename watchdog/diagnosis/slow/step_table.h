@@ -12,11 +12,12 @@
 namespace ncclwatch::diagnosis {
 
 struct StepPart {
-  std::int64_t began_ns = 0;     // on the view's clock
-  std::int64_t duration_ns = 0;  // to the beginning of the next step; 0: the rank has none of that number
-  std::int64_t exposed_ns = 0;   // in calls that move data, all being there
-  std::int64_t wait_ns = 0;      // for others
-  std::int64_t idle_ns = 0;      // in other blocking calls: for messages, requests and probes
+  std::uint64_t first_slot = 0, end_slot = 0;  // of its calls
+  std::int64_t began_ns = 0;                   // on the view's clock
+  std::int64_t duration_ns = 0;                // to the beginning of the next step; 0: the rank has none of that number
+  std::int64_t exposed_ns = 0;                 // in calls that move data, all being there
+  std::int64_t wait_ns = 0;                    // for others
+  std::int64_t idle_ns = 0;                    // in other blocking calls: for messages, requests and probes
   // How much later than the middle of the members it came to collectives; negative: earlier. Calls that enqueue alone
   // are late once in a step, however many follow one another.
   std::int64_t late_ns = 0;

@@ -7,14 +7,14 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestSteps = 20;
-constexpr double kStandardErrors = 6;    // chance makes that of a thousand ranks once in a million looks
-constexpr double kToSigma = 1.4826;      // of the median absolute deviation of normal values
+constexpr double kStandardErrors = 6;  // chance makes that of a thousand ranks once in a million looks
+constexpr double kToSigma = 1.4826;    // of the median absolute deviation of normal values
 constexpr double kErrorOfMedian = 1.2533;
-constexpr double kLeastNoise = 0.002;    // of a step, that each measured lateness has
-constexpr double kAlikeToWorst = 0.5;    // as late as this share of the latest: a straggler too
+constexpr double kLeastNoise = 0.002;  // of a step, that each measured lateness has
+constexpr double kAlikeToWorst = 0.5;  // as late as this share of the latest: a straggler too
 constexpr std::size_t kFewestEvents = 5;
-constexpr double kEventShare = 3;        // a single late step is later than that many times `least`
-constexpr double kOwnEvents = 0.8;       // of all late steps, that are the rank's
+constexpr double kEventShare = 3;   // a single late step is later than that many times `least`
+constexpr double kOwnEvents = 0.8;  // of all late steps, that are the rank's
 
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -177,7 +177,8 @@ class Search {
     found->lost_ns = static_cast<std::int64_t>(Median(lost));
     found->share = all_lost / std::max(1.0, time);
     if (found->now_and_then) {
-      const auto first = std::find_if(late.begin(), late.end(), [&](double one) { return one >= kEventShare * least_; });
+      const auto first =
+          std::find_if(late.begin(), late.end(), [&](double one) { return one >= kEventShare * least_; });
       found->onset = static_cast<std::size_t>(first - late.begin());
       return;
     }

@@ -25,9 +25,9 @@ constexpr std::int64_t kCompareEvery_ns = 100 * kMs;
 constexpr std::int64_t kScanEvery_ns = 200 * kMs;
 constexpr std::int64_t kSilentEvery_ns = 200 * kMs;
 constexpr std::int64_t kLearnEvery_ns = 1000 * kMs;
-constexpr std::int64_t kNamed_ns = 100 * kMs;  // all have arrived: each process names the site of its newest call
-constexpr std::int64_t kSettle_ns = 300 * kMs;          // for a mismatch's other members to arrive and give a majority
-constexpr std::int64_t kSettleTie_ns = 800 * kMs;       // ... where one stands against one, and either may be wrong
+constexpr std::int64_t kNamed_ns = 100 * kMs;      // all have arrived: each process names the site of its newest call
+constexpr std::int64_t kSettle_ns = 300 * kMs;     // for a mismatch's other members to arrive and give a majority
+constexpr std::int64_t kSettleTie_ns = 800 * kMs;  // ... where one stands against one, and either may be wrong
 constexpr std::int64_t kSettleJoining_ns = 1500 * kMs;  // ... where nodes are still on their way to this hub
 constexpr std::int64_t kBoxlessKnown_ns =
     500 * kMs;  // after a stall in init: other nodes look for who has not joined, and say

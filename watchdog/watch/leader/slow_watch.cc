@@ -21,7 +21,7 @@ namespace ncclwatch::watch {
 namespace {
 
 constexpr std::int64_t kEvery_ns = 5'000'000'000;
-constexpr std::int64_t kCostShare = 500;                    // of the time at most 1 in 500 goes into looks
+constexpr std::int64_t kCostShare = 500;                // of the time at most 1 in 500 goes into looks
 constexpr std::int64_t kLineEvery_ns = 60'000'000'000;  // on stderr
 constexpr char kEvents[] = "events.jsonl";
 

@@ -1,0 +1,29 @@
+// A job against an earlier run of it: how much longer its steps take, and which part of them. Pure, on numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "watchdog/diagnosis/slow/step_table.h"
+
+namespace ncclwatch::diagnosis {
+
+// Medians over ranks and steps, in nanoseconds.
+struct StepLevels {
+  double step = 0, compute = 0, exposed = 0, wait = 0, idle = 0;
+};
+
+struct Regression {
+  enum class Part { kSeveral, kCompute, kExposed, kWait, kIdle };
+  StepLevels before, after;
+  double change = 0;              // of the step time: after / before - 1
+  double errors = 0;              // standard errors between them
+  Part part{};                    // which has at least 80 % of what was added
+  std::vector<std::size_t> rows;  // of part kCompute: who computes longer, if not most do
+};
+
+// None: both have fewer than 20 steps, the steps do not take `least` longer, or that may be chance.
+std::optional<Regression> FindRegression(const StepTable& now, const StepTable& baseline, double least);
+
+}  // namespace ncclwatch::diagnosis
