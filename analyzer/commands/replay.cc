@@ -10,6 +10,8 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
+#include "analyzer/edit/merge.h"
+#include "analyzer/edit/scale.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
@@ -51,7 +53,9 @@ struct Wish {
   std::vector<std::string> words, delays, slower, dropped, links, communicators;
   std::string ranks, steps;
   std::string on = "model", out, fit, launcher, meet;
-  int start = 0, loops = 1;
+  int start = 0, loops = 1, scale = 0;
+  std::string merge_text;
+  std::uint64_t merge_below = 0;
   bool no_gaps = false, one_rank = false, json = false, shrink = false;
 };
 
@@ -191,7 +195,11 @@ const char* Misplaced(const Wish& wish, const WhatIf& what_if) {
                            what_if.links.empty() && what_if.communicators.empty() && what_if.ranks.empty() &&
                            wish.steps.empty();
   if (wish.shrink && (!as_recorded || wish.no_gaps || !wish.fit.empty() || wish.on != "model")) return "--shrink";
-  if (wish.on != "model") return !wish.links.empty() ? "--link" : !wish.fit.empty() ? "--fit" : nullptr;
+  if (wish.on != "model" && !wish.links.empty()) return "--link";
+  if (wish.on != "model" && !wish.fit.empty()) return "--fit";
+  if (wish.on != "model" && !wish.merge_text.empty()) return "--merge-below";
+  if (wish.on != "model" && wish.scale != 0) return "--scale";
+  if (wish.on != "model") return nullptr;
   if (wish.start != 0) return "-n";
   if (wish.loops != 1) return "--loop";
   if (!wish.launcher.empty()) return "--launcher";
@@ -244,6 +252,68 @@ int StartRanksOf(const Arguments& arguments) {
   return StartRanks({arguments.begin() + 3, arguments.end()}, ranks, absl::Hours(24 * 7));
 }
 
+int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf& what_if,
+                  const simulation::Costs& costs, const Wish& wish) {
+  const auto made = RecordedProgram::Make(recording, what_if, costs);
+  if (!made.ok()) return Unreadable(self, made.status());
+  const RecordedProgram* const program = made->get();
+  const Clock::time_point began = Clock::now();
+  simulation::World world(*program);
+  world.Run();
+  const double wall_s = std::chrono::duration<double>(Clock::now() - began).count();
+  SayFailures(program->failures());
+  if (!program->failures().empty()) return kUnreadable;
+  Outcome outcome = OutcomeOf(recording, *program, world,
+                              std::clamp(kCallsInAll / recording.processes().size(), kFewestCalls, kNewestCalls));
+  if (!wish.out.empty())
+    if (const absl::Status written = WriteOutcome(outcome, wish.out); !written.ok()) return Unreadable(self, written);
+  SiteLines lines(outcome.run.boxes);
+  reader::RunImage run = outcome.run;
+  diagnosis::Diagnosis verdict = DiagnoseWith(std::move(run), outcome.observations);
+  lines.FillIn(&verdict);
+  if (wish.json) {
+    using Json = nlohmann::ordered_json;
+    Json not_modelled = Json::object();
+    for (const auto& [op, calls] : program->not_modelled()) not_modelled[op] = calls;
+    PrintJson({{"schema", "ncclwatch.replay/1"},
+               {"on", wish.on},
+               {"ranks", outcome.run.boxes.size()},
+               {"calls", outcome.calls},
+               {"completed", outcome.completed},
+               {"stopped", StoppedJson(outcome.stopped)},
+               {"simulated_s", Seconds(outcome.simulated_ns)},
+               {"recorded_s", Seconds(outcome.recorded_ns)},
+               {"steps", SimulatedSteps(recording, outcome)},
+               {"calls_per_s", static_cast<double>(outcome.calls) / wall_s},
+               {"wrong", 0},
+               {"costs",
+                {{"latency_ns", costs.latency_ns},
+                 {"overhead_ns", costs.overhead_ns},
+                 {"byte_ns", costs.byte_ns},
+                 {"step_ns", costs.step_ns}}},
+               {"not_modelled", not_modelled},
+               {"threaded", program->threaded()},
+               {"run_directory", wish.out.empty() ? Json(nullptr) : Json(wish.out)},
+               {"findings", Json::parse(diagnosis::ToJson(verdict))["findings"]}});
+  } else {
+    PrintOutcome(outcome, *program, verdict, &lines, wall_s);
+  }
+  return outcome.completed ? kDone : kProblem;
+}
+
+// The job as --merge-below and --scale would have it.
+absl::StatusOr<Recording> Edited(const Recording& recording, const Wish& wish) {
+  auto job = LoadJob(recording, kMostCalls);
+  if (!job.ok()) return job.status();
+  if (wish.merge_below != 0) {
+    const std::uint64_t gone = MergeBelow(wish.merge_below, &*job);
+    if (!wish.json) Print("merged: {} calls are now part of others\n", gone);
+  }
+  if (wish.scale != 0)
+    if (absl::Status scaled = ScaleTo(wish.scale, &*job); !scaled.ok()) return scaled;
+  return Recording::Of(std::move(job->boxes));
+}
+
 }  // namespace
 
 int Replay(const Command& self, const Arguments& arguments) {
@@ -272,6 +342,13 @@ int Replay(const Command& self, const Arguments& arguments) {
   options.add_option("--comm", wish.communicators, "on this communicator alone: label or beginning of its id")
       ->type_name("NAME")
       ->allow_extra_args(false);
+  options
+      .add_option("--merge-below", wish.merge_text,
+                  "collectives smaller than this that follow one another are one: 4MiB")
+      ->type_name("SIZE");
+  options.add_option("--scale", wish.scale, "so many ranks, where the pattern of the recording can be continued")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
   options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
   options.add_flag("--shrink", wish.shrink, "write the smallest program that shows the same fault, into --out");
   options.add_option("-o,--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("DIR");
@@ -297,6 +374,14 @@ int Replay(const Command& self, const Arguments& arguments) {
   const auto range = ParseSteps(wish.steps);
   if (!wish.steps.empty() && !range)
     return UsageError(self, "--steps takes a range like 100..110, not '" + wish.steps + "'");
+  if (!wish.merge_text.empty()) {
+    const auto bytes = ParseBytes(wish.merge_text);
+    if (!bytes || *bytes == 0)
+      return UsageError(self, "--merge-below takes a size like 4MiB, not '" + wish.merge_text + "'");
+    wish.merge_below = *bytes;
+  }
+  if ((wish.merge_below != 0 || wish.scale != 0) && range)
+    return UsageError(self, "--steps goes with neither --merge-below nor --scale");
   if (wish.shrink && wish.out.empty()) return UsageError(self, "--shrink needs -o REPRO/, where the program goes");
 
   const auto paths = Locate(wish.words);
@@ -324,49 +409,14 @@ int Replay(const Command& self, const Arguments& arguments) {
     if (!right.ok()) return Unreadable(self, right.status());
     return *right ? kDone : kProblem;
   }
-
-  const Clock::time_point began = Clock::now();
-  simulation::World world(**program);
-  world.Run();
-  const double wall_s = std::chrono::duration<double>(Clock::now() - began).count();
-  SayFailures((*program)->failures());
-  if (!(*program)->failures().empty()) return kUnreadable;
-  Outcome outcome = OutcomeOf(recording, **program, world,
-                              std::clamp(kCallsInAll / recording.processes().size(), kFewestCalls, kNewestCalls));
-  if (!wish.out.empty())
-    if (const absl::Status written = WriteOutcome(outcome, wish.out); !written.ok()) return Unreadable(self, written);
-  SiteLines lines(outcome.run.boxes);
-  reader::RunImage run = outcome.run;
-  diagnosis::Diagnosis verdict = DiagnoseWith(std::move(run), outcome.observations);
-  lines.FillIn(&verdict);
-  if (wish.json) {
-    using Json = nlohmann::ordered_json;
-    Json not_modelled = Json::object();
-    for (const auto& [op, calls] : (*program)->not_modelled()) not_modelled[op] = calls;
-    PrintJson({{"schema", "ncclwatch.replay/1"},
-               {"on", wish.on},
-               {"ranks", outcome.run.boxes.size()},
-               {"calls", outcome.calls},
-               {"completed", outcome.completed},
-               {"stopped", StoppedJson(outcome.stopped)},
-               {"simulated_s", Seconds(outcome.simulated_ns)},
-               {"recorded_s", Seconds(outcome.recorded_ns)},
-               {"steps", SimulatedSteps(recording, outcome)},
-               {"calls_per_s", static_cast<double>(outcome.calls) / wall_s},
-               {"wrong", 0},
-               {"costs",
-                {{"latency_ns", costs.latency_ns},
-                 {"overhead_ns", costs.overhead_ns},
-                 {"byte_ns", costs.byte_ns},
-                 {"step_ns", costs.step_ns}}},
-               {"not_modelled", not_modelled},
-               {"threaded", (*program)->threaded()},
-               {"run_directory", wish.out.empty() ? Json(nullptr) : Json(wish.out)},
-               {"findings", Json::parse(diagnosis::ToJson(verdict))["findings"]}});
-  } else {
-    PrintOutcome(outcome, **program, verdict, &lines, wall_s);
+  std::optional<Recording> edited;
+  if (wish.merge_below != 0 || wish.scale != 0) {
+    auto recording_as_wished = Edited(recording, wish);
+    if (!recording_as_wished.ok()) return Unreadable(self, recording_as_wished.status());
+    edited = *std::move(recording_as_wished);
   }
-  return outcome.completed ? kDone : kProblem;
+
+  return ReplayOnModel(self, edited ? *edited : recording, *what_if, costs, wish);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -64,9 +64,16 @@ void CallTranslator::Translate(simulation::Ops* ops) {
     else
       Add(call);
     (*ops)[first].before_ns = GapBefore(call);
+    if (!program_.IsOfWantedSteps(source_.process->rank(), call.slot)) TakeNoTime(first);
     source_.before_ns = std::max(source_.before_ns, call.returned_ns == 0 ? call.entered_ns : call.returned_ns);
     ++source_.calls;
   }
+}
+
+// What makes communicators, before the steps that are wanted.
+void CallTranslator::TakeNoTime(std::size_t first) {
+  for (std::size_t i = first; i < ops_->size(); ++i)
+    if (Op& op = (*ops_)[i]; op.what == Do::kEnter && op.ns != simulation::kNever) op.ns = 0;
 }
 
 // What its host did between the calls. Of several threads: as if one had made all calls.

@@ -12,6 +12,7 @@ class CallTranslator {
 
  private:
   std::int64_t GapBefore(const reader::Call& call) const;
+  void TakeNoTime(std::size_t first);
   void Add(const reader::Call& call);
   void AddNccl(const reader::Call& call, const functions::FunctionInfo& info);
   const reader::Communicator* CommunicatorOf(const reader::Call& call) const;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/shrink/job.h"
+#include "analyzer/edit/job.h"
 #include "watchdog/diagnosis/model/finding.h"
 
 namespace ncclwatch::analyzer {

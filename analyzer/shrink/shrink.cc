@@ -11,6 +11,8 @@
 namespace ncclwatch::analyzer {
 namespace {
 
+constexpr std::uint64_t kMostShrunk = 2'000'000;  // calls: each try goes through all that is left
+
 class Shrinker {
  public:
   explicit Shrinker(Shrunk* shrunk) : shrunk_(*shrunk) {}
@@ -99,7 +101,7 @@ std::size_t Shrunk::communicators() const {
 
 absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagnosis& verdict) {
   Shrunk shrunk;
-  auto job = LoadJob(recording);
+  auto job = LoadJob(recording, kMostShrunk);
   if (!job.ok()) return job.status();
   shrunk.job = *std::move(job);
   const auto fault = FaultOf(shrunk.job);

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "analyzer/shrink/job.h"
+#include "analyzer/edit/job.h"
 
 namespace ncclwatch::analyzer {
 

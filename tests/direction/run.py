@@ -119,9 +119,10 @@ ROOMS = {
         "player/mpi": "player/base",
         "player/nccl": "player/base",
         "player": "console player/base player/nccl recording replay run run/mpi stats",
-        "shrink": "jobs player player/nccl recording replay",
+        "edit": "recording",
+        "shrink": "edit jobs player player/nccl recording replay",
         "steps": "console recording",
-        "commands": "console export files jobs player recording replay run segments shrink stacks stacks/show stats steps trace",
+        "commands": "console edit export files jobs player recording replay run segments shrink stacks stacks/show stats steps trace",
         ".": "console commands",
     },
 }

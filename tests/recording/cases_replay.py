@@ -75,6 +75,29 @@ def slower_link(sandbox):
 
 
 @case
+def merged_and_scaled(sandbox):
+    """One call instead of many costs its latency once; more ranks make more steps of a ring. By plain arithmetic."""
+    write = sandbox.build.program("recording", "write_recording")
+    directory = os.path.join(sandbox.fresh("job"), "recording")
+    sandbox.build.need(write)
+    check_equal(sandbox.run([write, "4", "1000", directory]).status, 0, "write_recording")
+    plain = sandbox.environment(preload=False)
+
+    def model(*words, status=0):
+        done = sandbox.run([sandbox.build.command, "replay", "--no-gaps", "--json", *words, directory], plain)
+        check_equal(done.status, status, f"{words}: {done}")
+        return json.loads(done.out) if done.out else done.err
+
+    whole, merged, scaled = model(), model("--merge-below", "1G"), model("--scale", "16")
+    # Eight AllReduces in a row in the first step, nine in the other 99; a Broadcast ends each.
+    check_equal(whole["calls"] - merged["calls"], 4 * (7 + 99 * 8), "calls that are part of others")
+    check(merged["completed"] and merged["findings"] == [] and merged["simulated_s"] < whole["simulated_s"], f"{merged}")
+    check_equal((scaled["ranks"], scaled["calls"], scaled["completed"]), (16, 4 * whole["calls"], True), f"{scaled}")
+    check(scaled["simulated_s"] > whole["simulated_s"], "a ring of more ranks takes longer")
+    check("is no multiple of its 4 ranks" in model("--scale", "6", status=3), "a part of a copy")
+
+
+@case
 def outcome_reads_like_a_job(sandbox):
     job = Recorded(sandbox, ranks=2, steps=50)
     out = os.path.join(job.scratch, "out")

@@ -1,4 +1,4 @@
-#include "analyzer/shrink/job.h"
+#include "analyzer/edit/job.h"
 
 #include <absl/container/flat_hash_map.h>
 
@@ -9,8 +9,6 @@
 
 namespace ncclwatch::analyzer {
 namespace {
-
-constexpr std::uint64_t kMostCalls = 2'000'000;
 
 using CommKey = std::pair<std::uint32_t, std::uint32_t>;  // index, generation
 
@@ -162,9 +160,9 @@ class RankRemoval {
 
 }  // namespace
 
-absl::StatusOr<Job> LoadJob(const Recording& recording) {
+absl::StatusOr<Job> LoadJob(const Recording& recording, std::uint64_t most) {
   Job job;
-  auto boxes = WholeBoxes(recording, kMostCalls);
+  auto boxes = WholeBoxes(recording, most);
   if (!boxes.ok()) return boxes.status();
   job.boxes = *std::move(boxes);
   int world = 0;

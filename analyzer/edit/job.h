@@ -1,5 +1,5 @@
-// A recorded job in memory, from which ranks and calls can be taken away. What is left is numbered anew and reads like
-// a recording of a smaller job.
+// A recorded job in memory, as it might have been: from which ranks and calls can be taken away. What is left is
+// numbered anew and reads like a recording of a smaller job.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -20,8 +20,10 @@ struct Job {
 
 using CallSet = std::set<std::pair<std::size_t, std::uint64_t>>;  // index of a box, slot
 
-// All of the recording, of which no call is missing. Out of range: it is too long.
-absl::StatusOr<Job> LoadJob(const Recording& recording);
+inline constexpr std::uint64_t kMostCalls = 10'000'000;  // of a job in memory: 2 gigabytes
+
+// All of the recording, of which no call is missing. Out of range: it has more calls than `most`.
+absl::StatusOr<Job> LoadJob(const Recording& recording, std::uint64_t most);
 
 // Requests that are left are waited for where they were; a wait for none is left.
 Job WithoutCalls(const Job& job, const CallSet& calls);
