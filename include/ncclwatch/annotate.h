@@ -1,12 +1,14 @@
 /* What a program may tell ncclwatch of itself, if it wants to. C99 and C++.
  *
  * Header only: a program that uses it runs as before where ncclwatch is not preloaded, and each function is then one
- * load and a branch. All may be called from any thread, and never fail. Before glibc 2.34 the program needs -ldl. */
+ * load and a branch (the first is a search). All may be called from any thread, and never fail. Before glibc 2.34 the
+ * program needs -ldl. */
 #ifndef NCCLWATCH_ANNOTATE_H
 #define NCCLWATCH_ANNOTATE_H
 
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -32,6 +34,26 @@ static inline void ncclwatch_label(void* communicator, const char* name) {
   static void* known;
   void* const set = ncclwatch_find("ncclwatch_set_label", &known);
   if (set != NULL) (__extension__(void (*)(void*, const char*)) set)(communicator, name);
+}
+
+static inline void ncclwatch_say_step(int64_t step, int begins) {
+  static void* known;
+  void* const set = ncclwatch_find("ncclwatch_set_step", &known);
+  if (set != NULL) (__extension__(void (*)(int64_t, int)) set)(step, begins);
+}
+
+/* A step of the training loop begins, and ends: metrics belong to the one that has begun. */
+static inline void ncclwatch_step_begin(int64_t step) { ncclwatch_say_step(step, 1); }
+static inline void ncclwatch_step_end(int64_t step) { ncclwatch_say_step(step, 0); }
+
+/* A number of this rank, in the step that has begun: "loss", "grad_norm", or any other name; NaN and Inf are what it is
+ * for. "replica:..." says that all ranks must have the same.
+ *
+ * name: UTF-8, copied; longer ones are cut after 27 bytes. */
+static inline void ncclwatch_metric(const char* name, double value) {
+  static void* known;
+  void* const set = ncclwatch_find("ncclwatch_set_metric", &known);
+  if (set != NULL) (__extension__(void (*)(const char*, double)) set)(name, value);
 }
 
 #ifdef __cplusplus

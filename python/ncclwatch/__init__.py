@@ -10,9 +10,10 @@ import os
 from typing import TYPE_CHECKING, Optional, Union
 
 if TYPE_CHECKING:
+    from .annotate import Step
     from .job import Job
 
-__all__ = ["command", "label", "library", "load"]
+__all__ = ["command", "label", "library", "load", "metric", "step"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -51,3 +52,23 @@ def label(communicator: object, name: str) -> None:
     from .annotate import set_label
 
     set_label(communicator, name)
+
+
+def step(number: int) -> Step:
+    """`with ncclwatch.step(n):` around one step of the training loop: metrics in it bear its number.
+
+    Nothing happens where ncclwatch is not preloaded; the same holds for metric().
+    """
+    from .annotate import Step
+
+    return Step(number)
+
+
+def metric(name: str, value: float) -> None:
+    """A number of this rank in the step that has begun: "loss", "grad_norm", or any other name.
+
+    "replica:..." says that all ranks must have the same. A tensor is waited for: give numbers that the loop reads anyway.
+    """
+    from .annotate import set_metric
+
+    set_metric(name, value)

@@ -19,6 +19,29 @@ def _function(name: str, *arguments: type) -> Optional[Callable[..., None]]:
 
 
 _set_label = _function("ncclwatch_set_label", ctypes.c_void_p, ctypes.c_char_p)
+_set_step = _function("ncclwatch_set_step", ctypes.c_int64, ctypes.c_int)
+_set_metric = _function("ncclwatch_set_metric", ctypes.c_char_p, ctypes.c_double)
+
+
+class Step:
+    """`with step(n):` around one step of the training loop."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __enter__(self) -> Step:
+        if _set_step:
+            _set_step(self.number, 1)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if _set_step:
+            _set_step(self.number, 0)
+
+
+def set_metric(name: str, value: float) -> None:
+    if _set_metric:
+        _set_metric(name.encode(), float(value))
 
 
 def _mpi_handle(communicator: object) -> int:

@@ -32,7 +32,7 @@ struct Layout {
 };
 
 struct Sections {
-  format::Section communicators, ring, peers, observations, words, parts, strings;
+  format::Section communicators, ring, peers, observations, words, parts, notes, strings;
   std::uint64_t bytes;
 };
 
@@ -45,6 +45,7 @@ Sections Plan(const BoxPlan& plan) {
   sections.observations = layout.Add(format::kObservationCapacity, sizeof(format::Observation));
   sections.words = layout.Add(1, format::kWordsBytes);
   sections.parts = layout.Add(format::kPartCapacity, sizeof(format::Part));
+  sections.notes = layout.Add(format::kNoteCapacity, sizeof(format::Note));
   sections.strings = layout.Add(format::kStringBytes, 1);
   sections.bytes = layout.bytes;
   return sections;
@@ -113,6 +114,7 @@ void FillHeader(format::Header& header, const BoxPlan& plan, const Sections& sec
   header.observations = sections.observations;
   header.words = sections.words;
   header.parts = sections.parts;
+  header.notes = sections.notes;
   header.strings = sections.strings;
   header.identity = plan.identity;
   header.strings_used.store(1, std::memory_order_relaxed);  // offset 0 means none
@@ -122,7 +124,7 @@ void FillHeader(format::Header& header, const BoxPlan& plan, const Sections& sec
 }
 
 bool Lock(int fd) {
-  struct flock whole {};
+  struct flock whole{};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   whole.l_start = 0;
@@ -176,7 +178,7 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   if (std::string reason = Allocate(draft); !reason.empty()) return BoxFailure{reason};
   // The lock comes after the last close of a descriptor of this file, and before the file can be found.
   if (!Lock(draft.fd)) return Because("cannot lock", draft.path(), errno);
-  struct stat file {};
+  struct stat file{};
   if (fstat(draft.fd, &file) != 0) return Because("cannot look at", draft.path(), errno);
 
   Box* box = NewBox(plan.communicators);
@@ -189,6 +191,7 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   box->peers = reinterpret_cast<format::Peer*>(base + sections.peers.offset);
   box->words = reinterpret_cast<format::Words*>(base + sections.words.offset);
   box->parts = reinterpret_cast<format::Part*>(base + sections.parts.offset);
+  box->notes = reinterpret_cast<format::Note*>(base + sections.notes.offset);
   box->strings = base + sections.strings.offset;
   box->file_bytes = sections.bytes;
   box->fd = draft.fd;

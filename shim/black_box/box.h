@@ -60,6 +60,7 @@ struct Box {
   format::Peer* peers = nullptr;
   format::Words* words = nullptr;
   format::Part* parts = nullptr;
+  format::Note* notes = nullptr;
   std::atomic<std::uint64_t> parts_taken{0};  // entries of it, ever
   char* strings = nullptr;
   std::uint64_t file_bytes = 0;

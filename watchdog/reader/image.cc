@@ -175,6 +175,21 @@ void CopyCallSites(const MappedBox& box, BoxImage* image) {
   }
 }
 
+void CopyNotes(const Layout& layout, std::uint64_t made, BoxImage* image) {
+  for (std::uint64_t number = made - std::min<std::uint64_t>(made, layout.note_count); number < made; ++number) {
+    const format::Note& from = layout.notes[number % layout.note_count];
+    if (from.commit.load(std::memory_order_acquire) != number + 1) continue;
+    Note note{Load(from.kind), Load(from.at_ns), Load(from.step), Load(from.value), {}};
+    char name[sizeof from.name];
+    for (std::size_t i = 0; i < sizeof name; ++i) name[i] = Load(from.name[i]);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (from.commit.load(std::memory_order_relaxed) != number + 1) continue;
+    if (note.kind == format::NoteKind::kNone || note.kind > format::NoteKind::kMetric) continue;
+    note.name.assign(name, strnlen(name, sizeof name));
+    image->notes.push_back(std::move(note));
+  }
+}
+
 void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
   const std::uint64_t kept = std::min({image->head, box.ring_size(), max_calls});
   image->first_slot = image->head - kept;
@@ -263,6 +278,7 @@ BoxImage MappedBox::WithoutCalls() const {
   CopyPeers(layout_, &image);
   CopyCallSites(*this, &image);
   CopyObservations(layout_, header_->observations_used.load(std::memory_order_acquire), &image);
+  if (layout_.notes) CopyNotes(layout_, header_->notes_made.load(std::memory_order_acquire), &image);
   image.head = head();
   return image;
 }

@@ -184,6 +184,15 @@ struct LastWords {
   std::string text;
 };
 
+// What the program said of itself.
+struct Note {
+  format::NoteKind kind{};
+  std::int64_t at_ns = 0;
+  std::int64_t step = format::kNoStep;
+  double value = 0;
+  std::string name;
+};
+
 struct BoxImage {
   std::string path;
   std::string node;  // what the scheduler calls the machine; empty: as its host
@@ -224,6 +233,7 @@ struct BoxImage {
   std::vector<Communicator> communicators;
   std::vector<PeerCount> peers;
   std::vector<CallSite> call_sites;       // those that have a name
+  std::vector<Note> notes;                // the newest, in order
   std::vector<Observation> observations;  // what this process observed of others, in order
   std::vector<Call> calls;                // by slot, ascending; all that the ring holds but `left_out`
   std::vector<CallParts> parts;           // of those of `calls` that have some, as far as they are not overwritten

@@ -114,6 +114,11 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
     std::string reason = CheckSection({"parts", header.parts, sizeof(format::Part), 1u << 24}, file_bytes);
     if (!reason.empty()) return reason;
   }
+  const bool has_notes = header.version >= 2 && header.notes.count != 0;
+  if (has_notes) {
+    std::string reason = CheckSection({"notes", header.notes, sizeof(format::Note), 1u << 20}, file_bytes);
+    if (!reason.empty()) return reason;
+  }
   const std::uint32_t ring = header.ring.count;
   if (ring == 0 || (ring & (ring - 1)) != 0) return "damaged: a ring of " + std::to_string(ring) + " records";
   layout->communicators = At<format::Communicator>(base, header.communicators.offset);
@@ -123,6 +128,8 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
   if (has_words) layout->words = At<format::Words>(base, header.words.offset);
   if (has_parts) layout->parts = At<format::Part>(base, header.parts.offset);
   if (has_parts) layout->part_count = header.parts.count;
+  if (has_notes) layout->notes = At<format::Note>(base, header.notes.offset);
+  if (has_notes) layout->note_count = header.notes.count;
   layout->strings = At<char>(base, header.strings.offset);
   layout->communicator_count = header.communicators.count;
   layout->ring_count = ring;

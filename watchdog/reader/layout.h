@@ -22,12 +22,14 @@ struct Layout {
   const format::Words* words = nullptr;  // null in boxes of older writers
   bool has_misuses = false;              // in `words`
   const format::Part* parts = nullptr;   // null in boxes of version 1
+  const format::Note* notes = nullptr;   // null in boxes of older writers
   const char* strings = nullptr;
   std::uint32_t communicator_count = 0;
   std::uint32_t ring_count = 0;
   std::uint32_t peer_count = 0;
   std::uint32_t observation_count = 0;
   std::uint32_t part_count = 0;
+  std::uint32_t note_count = 0;
   std::uint32_t string_bytes = 0;
 };
 

@@ -3,7 +3,7 @@
 // checks endian_mark. docs/FORMAT.md describes it in words; change both and kVersion together.
 //
 //   page 0      Header
-//   + offsets   communicators, ring, peers, observations, words, parts, strings (each page-aligned; sizes in the
+//   + offsets   communicators, ring, peers, observations, words, parts, notes, strings (each page-aligned; sizes in the
 //               header)
 //
 // The process holds a POSIX record lock (F_SETLK, F_WRLCK, byte 0) while it lives. Such a lock is neither inherited by
@@ -14,6 +14,7 @@
 
 #include "ncclwatch/format/communicator.h"
 #include "ncclwatch/format/last_words.h"
+#include "ncclwatch/format/note.h"
 #include "ncclwatch/format/observation.h"
 #include "ncclwatch/format/parts.h"
 #include "ncclwatch/format/record.h"
@@ -146,6 +147,9 @@ struct Header {
   Section parts;  // format::Part
   // Offset in strings of what the scheduler calls the machine, 0: as its host. Older writers had padding here.
   std::uint32_t node;
+  // All zero in boxes of older writers, who had padding here.
+  Section notes;                          // format::Note
+  std::atomic<std::uint64_t> notes_made;  // ever
 };
 inline constexpr std::uint32_t kHeaderBytesOf1 = 3968;  // version 1's; its page goes on with zeroes
 static_assert(sizeof(Header) == 4032 && sizeof(Header) <= kPage);

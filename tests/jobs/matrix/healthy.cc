@@ -1,10 +1,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "simulation/chance.h"
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
-#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
+#include "watchdog/diagnosis/slow/find.h"
 
 namespace ncclwatch::jobs {
 
@@ -13,6 +14,7 @@ int RunHealthy(const Options& options) {
   const std::uint64_t looks = options.Number("looks", 3);
   constexpr int kRanks[] = {8, 8, 16, 16, 32, 64, 128};
   Tally all;
+  std::uint64_t slow = 0;
   for (std::uint64_t seed = first; seed < first + jobs; ++seed) {
     Dice dice(seed, 0x4ea1);
     const std::vector<std::string>& topologies = TopologyNames();
@@ -26,6 +28,11 @@ int RunHealthy(const Options& options) {
       // The first is the one that generate_job writes.
       if (look > 0) made.now = dice.Between(kMilli, made.world->ended() + kSecond);
       const Judged judged = Compare(made.truth, Diagnose(made));
+      for (const diagnosis::Finding& finding : diagnosis::FindSlow(SnapshotOf(made))) {
+        ++slow;
+        std::printf("slow: %s --seed %llu: %s\n", shape.topology.c_str(), static_cast<unsigned long long>(seed),
+                    finding.summary.c_str());
+      }
       ++all.of(judged.verdict);
       if (judged.verdict == Verdict::kRight) continue;
       PrintMiss(made, shape, judged);
@@ -34,7 +41,8 @@ int RunHealthy(const Options& options) {
   }
   PrintHead("healthy jobs, at any instant");
   PrintRow("all", all);
-  return all.of(Verdict::kRight) == all.all() ? 0 : 1;
+  std::printf("findings about slowness: %llu\n", static_cast<unsigned long long>(slow));
+  return all.of(Verdict::kRight) == all.all() && slow == 0 ? 0 : 1;
 }
 
 }  // namespace ncclwatch::jobs

@@ -32,15 +32,17 @@ Match MatchOf(const Truth& truth, const Finding& finding, bool partly) {
 
 }  // namespace
 
-diagnosis::Diagnosis Diagnose(const Generated& made) {
+diagnosis::Snapshot SnapshotOf(const Generated& made) {
   std::vector<reader::BoxImage> images;
   for (int rank = 0; rank < made.job.shape.ranks; ++rank) {
     if (!HasBox(made, rank)) continue;
     const std::unique_ptr<BoxMemory> box = MakeBox(made, rank);
     images.push_back(reader::MappedBox::Borrow(box->header(), BoxName(made, rank))->Image());
   }
-  return diagnosis::Diagnose(diagnosis::FromBoxes(std::move(images)));
+  return diagnosis::FromBoxes(std::move(images));
 }
+
+diagnosis::Diagnosis Diagnose(const Generated& made) { return diagnosis::Diagnose(SnapshotOf(made)); }
 
 Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis, bool partly) {
   if (diagnosis.findings.empty()) return {truth.silence ? Verdict::kRight : Verdict::kSilent, "nothing"};

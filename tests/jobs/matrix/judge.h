@@ -23,6 +23,7 @@ struct Judged {
 };
 
 // Reads the boxes where they are made, without files.
+diagnosis::Snapshot SnapshotOf(const Generated& made);  // of its boxes
 diagnosis::Diagnosis Diagnose(const Generated& made);
 // With `partly` some of the boxes are missing, or the instant is one at which not everybody has arrived.
 Judged Compare(const Truth& truth, const diagnosis::Diagnosis& diagnosis, bool partly = false);

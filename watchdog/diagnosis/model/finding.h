@@ -36,6 +36,9 @@ enum class Kind {
   kSlowCompute,
   kSlowCommunication,
   kRegression,
+  kNumericFault,
+  kLossSpike,
+  kReplicaDivergence,
 };
 constexpr bool IsSlow(Kind kind) { return kind >= Kind::kStraggler; }
 enum class Certainty { kSuspected, kLikely, kCertain };
@@ -169,7 +172,7 @@ struct Onset {
 // ... and what became of which figure.
 struct Effect {
   std::string metric, unit;
-  double before = 0, after = 0;
+  std::optional<double> before, after;  // none: no number
 };
 
 struct Finding {

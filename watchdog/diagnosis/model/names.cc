@@ -22,7 +22,8 @@ std::string_view Name(Kind kind) {
                                        "out_of_memory",    "step_mismatch",       "missing_finalize",
                                        "invalid_argument", "request_error",       "resource_leak",
                                        "epoch_error",      "message_race",        "straggler",
-                                       "slow_compute",     "slow_communication",  "regression"});
+                                       "slow_compute",     "slow_communication",  "regression",
+                                       "numeric_fault",    "loss_spike",          "replica_divergence"});
   return At(names, kind);
 }
 

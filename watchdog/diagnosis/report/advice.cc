@@ -78,6 +78,14 @@ std::string_view Advice(Kind kind) {
     case Kind::kSlowCommunication:
       return "measure the links of the nodes before each run (nccl-tests over pairs of them), and leave out those that "
              "have fallen back";
+    case Kind::kNumericFault:
+      return "check the loss of each rank before the optimizer's step, skip a step whose gradients are not finite, and "
+             "keep what the batch of such a step was";
+    case Kind::kLossSpike:
+      return "clip gradients, and keep which samples went into each step, so that a spike can be traced to its batch";
+    case Kind::kReplicaDivergence:
+      return "compare a checksum of the parameters over the ranks every few hundred steps, and seed everything random "
+             "from what all ranks share";
     case Kind::kRegression: return "keep a recorded run of each release, and compare with it before many GPUs are used";
   }
   return {};

@@ -1,5 +1,8 @@
 #include "watchdog/diagnosis/report/json_writer.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <cstdio>
 
 #include "watchdog/text/printable.h"
@@ -141,6 +144,13 @@ JsonWriter& JsonWriter::Integer(std::int64_t value) {
 JsonWriter& JsonWriter::Unsigned(std::uint64_t value) {
   Separate();
   text_ += std::to_string(value);
+  return *this;
+}
+
+JsonWriter& JsonWriter::Number(double value) {
+  if (!std::isfinite(value)) return Null();
+  Separate();
+  text_ += fmt::format("{}", value);
   return *this;
 }
 

@@ -21,6 +21,7 @@ class JsonWriter {
   JsonWriter& Integer(std::int64_t value);
   JsonWriter& Unsigned(std::uint64_t value);
   JsonWriter& Seconds(double value);  // three decimals
+  JsonWriter& Number(double value);   // as short as tells it apart; null of what is no number
   JsonWriter& Bool(bool value);
   JsonWriter& Null();
   JsonWriter& Raw(std::string_view json);  // a value, as it is

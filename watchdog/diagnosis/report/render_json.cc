@@ -173,14 +173,21 @@ void WriteSlow(JsonWriter* json, const Finding& finding) {
     json->Key("since_before").Bool(onset.since_before).EndObject();
   });
   json->Key("effect").BeginObject().Key("metric").String(effect.metric).Key("unit").String(effect.unit);
-  json->Key("before").Seconds(effect.before).Key("after").Seconds(effect.after);
-  json->Key("change").Seconds(effect.before > 0 ? effect.after / effect.before - 1 : 0).EndObject();
+  json->Key("before");
+  OrNull(json, effect.before, [&](double value) { json->Number(value); });
+  json->Key("after");
+  OrNull(json, effect.after, [&](double value) { json->Number(value); });
+  json->Key("change");
+  const bool has_change = effect.before && effect.after && *effect.before != 0;
+  OrNull(json, has_change ? std::optional(*effect.after / *effect.before - 1) : std::nullopt,
+         [&](double change) { json->Number(change); });
+  json->EndObject();
   json->Key("shared_by").BeginObject();
   TextList(json, "hosts", finding.shared_hosts);
   TextList(json, "gpus", {});
   json->Key("rail").Null().Key("switch").Null().Key("pair").Null().EndObject();
   json->Key("share_lost");
-  OrNull(json, finding.share_lost, [&](double share) { json->Seconds(share); });
+  OrNull(json, finding.share_lost, [&](double share) { json->Number(share); });
 }
 
 void WriteFinding(JsonWriter* json, const Finding& finding) {

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/advice.h"
 #include "watchdog/diagnosis/rules/describe.h"
+#include "watchdog/diagnosis/slow/number_findings.h"
 #include "watchdog/diagnosis/slow/regression.h"
 #include "watchdog/diagnosis/slow/step_table.h"
 #include "watchdog/diagnosis/slow/straggler.h"
@@ -153,20 +155,26 @@ Finding RegressionFinding(const View& view, const StepTable& table, const Regres
   return finding;
 }
 
-}  // namespace
-
-std::vector<Finding> FindSlow(const Snapshot& snapshot, const StepTable* baseline) {
+std::vector<Finding> StepFindings(const View& view, const StepTable* baseline) {
   std::vector<Finding> findings;
-  const View view = MakeView(snapshot);
   if (view.nodes.size() < 2) return findings;
   const StepTable table =
       MakeStepTable(view, std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank));
   if (const auto found = FindStraggler(table, kLeastShareLost))
     findings.push_back(StragglerFinding(view, table, *found));
-  if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt) {
+  if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt)
     findings.push_back(RegressionFinding(view, table, *found));
-    if (findings.size() > 1) findings.back().caused_by = 0;
-  }
+  return findings;
+}
+
+}  // namespace
+
+std::vector<Finding> FindSlow(const Snapshot& snapshot, const StepTable* baseline) {
+  const View view = MakeView(snapshot);
+  std::vector<Finding> findings = NumberFindings(view);
+  std::vector<Finding> slow = StepFindings(view, baseline);
+  if (slow.size() > 1) slow[1].caused_by = findings.size();  // the straggler explains that steps take longer
+  std::move(slow.begin(), slow.end(), std::back_inserter(findings));
   for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
   return findings;
 }

@@ -1,4 +1,4 @@
-// What slows a job that goes on: findings like those of a diagnosis, never certain.
+// What slows a job that goes on, and what its own numbers say: findings like those of a diagnosis, never certain.
 #pragma once
 
 #include <vector>

@@ -106,7 +106,8 @@ std::optional<Regression> FindRegression(const StepTable& now, const StepTable& 
   found.after = LevelsOf(now);
   if (found.before.step <= 0) return std::nullopt;
   found.change = found.after.step / found.before.step - 1;
-  const double error = std::hypot(ErrorOf(before), ErrorOf(after));
+  const double error_before = ErrorOf(before), error_after = ErrorOf(after);
+  const double error = std::sqrt(error_before * error_before + error_after * error_after);
   found.errors = (found.after.step - found.before.step) / std::max(error, 1e-3 * found.before.step);
   if (found.change < least || found.errors < kStandardErrors) return std::nullopt;
   found.part = GrownPart(found.before, found.after);

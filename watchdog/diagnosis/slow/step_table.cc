@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -33,16 +35,22 @@ struct Arrival {
   const std::string* boot_id = nullptr;
 };
 
+bool OnOneNode(const std::vector<Arrival>& arrivals) {
+  return std::all_of(arrivals.begin(), arrivals.end(),
+                     [&](const Arrival& one) { return *one.boot_id == *arrivals.front().boot_id; });
+}
+
+bool AreBlocking(const std::vector<Arrival>& arrivals) {
+  return std::all_of(arrivals.begin(), arrivals.end(), [](const Arrival& one) { return one.inside_ns >= 0; });
+}
+
 struct Lateness {
   std::vector<std::int64_t> late_ns;  // by arrival: later than the first one
   std::int64_t doubt_ns = 0;
 };
 
 Lateness LatenessOf(const std::vector<Arrival>& arrivals) {
-  const bool one_node = std::all_of(arrivals.begin(), arrivals.end(),
-                                    [&](const Arrival& one) { return *one.boot_id == *arrivals.front().boot_id; });
-  const bool blocking =
-      std::all_of(arrivals.begin(), arrivals.end(), [](const Arrival& one) { return one.inside_ns >= 0; });
+  const bool one_node = OnOneNode(arrivals), blocking = AreBlocking(arrivals);
   Lateness lateness;
   for (const Arrival& one : arrivals)
     lateness.late_ns.push_back(!one_node && blocking ? -one.inside_ns : one.entered_ns);
@@ -61,20 +69,23 @@ std::int64_t Middle(std::vector<std::int64_t> values) {
 
 class TableMaker {
  public:
-  TableMaker(const View& view, std::size_t most_calls) : view_(view), most_calls_(most_calls) {}
+  TableMaker(const View& view, std::size_t most_calls) : view_(view), most_calls_(most_calls) {
+    for (const Process& process : view.processes)
+      if (process.box->leader_state.job_minus_monotonic_ns != 0) agreed_.insert(process.box->boot_id);
+  }
 
   StepTable Make() {
     for (std::size_t node = 0; node < view_.nodes.size(); ++node) CutIntoSteps(view_.nodes[node]);
     if (rows_.size() < 2 || !SetRange()) return {};
     for (std::size_t row = 0; row < rows_.size(); ++row) FillRow(row);
-    for (const auto& [key, arrivals] : meetings_)
-      if (arrivals.size() >= 2) AddMeeting(arrivals);
+    for (const auto& [key, arrivals] : meetings_) AddComparable(key.communicator, arrivals);
     for (const auto& [at, late_and_wait] : enqueued_) {
       StepPart& part = table_.parts[at.first][at.second];
       part.late_ns += late_and_wait.first;
       part.wait_ns += late_and_wait.second;
     }
     for (std::vector<StepPart>& row : table_.parts) std::for_each(row.begin(), row.end(), FitInto);
+    SetPeers();
     return std::move(table_);
   }
 
@@ -113,8 +124,11 @@ class TableMaker {
     const std::int64_t first = Middle(std::move(firsts)), end = Middle(std::move(ends));
     if (end <= first) return false;
     table_.first = static_cast<std::uint64_t>(first);
+    std::map<std::string, int> hosts;
     for (const Row& row : rows_) {
       table_.ranks.push_back(row.node->rank);
+      const std::string& host = view_.process(*row.node).box->host;
+      table_.hosts.push_back(hosts.emplace(host, static_cast<int>(hosts.size())).first->second);
       table_.parts.emplace_back(static_cast<std::size_t>(end - first));
     }
     return true;
@@ -171,7 +185,18 @@ class TableMaker {
     }
   }
 
-  void AddMeeting(const std::vector<Arrival>& arrivals) {
+  // Of calls that enqueue alone, on nodes whose leaders have agreed on no clock, those of each node.
+  void AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
+    const auto agreed = [&](const Arrival& one) { return agreed_.contains(*one.boot_id); };
+    if (OnOneNode(arrivals) || AreBlocking(arrivals) || std::all_of(arrivals.begin(), arrivals.end(), agreed))
+      return AddMeeting(communicator, arrivals);
+    std::map<std::string_view, std::vector<Arrival>> nodes;
+    for (const Arrival& one : arrivals) nodes[*one.boot_id].push_back(one);
+    for (const auto& [boot_id, of_node] : nodes) AddMeeting(communicator, of_node);
+  }
+
+  void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
+    if (arrivals.size() < 2) return;
     const Lateness lateness = LatenessOf(arrivals);
     const std::int64_t last = *std::max_element(lateness.late_ns.begin(), lateness.late_ns.end());
     const std::int64_t middle = Middle(lateness.late_ns);
@@ -181,6 +206,11 @@ class TableMaker {
       const std::int64_t wait = last - lateness.late_ns[i];
       std::int64_t late = lateness.late_ns[i] - middle;
       late = late > 0 ? std::max<std::int64_t>(0, late - lateness.doubt_ns) : late;
+      std::int64_t& among_peers = late_on_[communicator].try_emplace({arrival.row, arrival.step}).first->second;
+      if (arrival.inside_ns >= 0)
+        among_peers += late;
+      else if (std::abs(late) > std::abs(among_peers))
+        among_peers = late;
       if (arrival.inside_ns >= 0) {
         const std::int64_t waited = std::min(wait, arrival.inside_ns);
         part.wait_ns += waited;
@@ -190,6 +220,20 @@ class TableMaker {
         auto& [most, wait_then] = enqueued_[{arrival.row, arrival.step}];
         if (std::abs(late) > std::abs(most)) most = late, wait_then = wait;
       }
+    }
+  }
+
+  void SetPeers() {
+    for (const auto& [communicator, late] : late_on_) {
+      StepPeers peers;
+      for (const auto& [at, late_ns] : late) {
+        if (peers.rows.empty() || peers.rows.back() != at.first) {
+          peers.rows.push_back(at.first);
+          peers.late_ns.emplace_back(table_.steps());
+        }
+        peers.late_ns.back()[at.second] = late_ns;
+      }
+      table_.peers.push_back(std::move(peers));
     }
   }
 
@@ -212,11 +256,13 @@ class TableMaker {
 
   const View& view_;
   const std::size_t most_calls_;
+  std::set<std::string, std::less<>> agreed_;  // boots whose clock the job's leaders know
   std::vector<Row> rows_;
   StepTable table_;
   std::unordered_map<Key, std::vector<Arrival>, KeyHash> meetings_;
-  std::map<std::pair<std::size_t, std::size_t>, std::pair<std::int64_t, std::int64_t>>
-      enqueued_;  // row, step: late, wait
+  using At = std::pair<std::size_t, std::size_t>;                 // row, step
+  std::map<At, std::pair<std::int64_t, std::int64_t>> enqueued_;  // late, wait
+  std::map<std::uint64_t, std::map<At, std::int64_t>> late_on_;   // by communicator
 };
 
 }  // namespace

@@ -24,10 +24,18 @@ struct StepPart {
   std::int64_t compute_ns() const { return duration_ns - exposed_ns - wait_ns - idle_ns; }
 };
 
+// One communicator: how late its members came to its collectives alone.
+struct StepPeers {
+  std::vector<std::size_t> rows;                   // of the table, ascending
+  std::vector<std::vector<std::int64_t>> late_ns;  // by those, then by step
+};
+
 struct StepTable {
   std::uint64_t first = 0;                   // number of the first step
   std::vector<int> ranks;                    // job ranks, ascending
   std::vector<std::vector<StepPart>> parts;  // by rank, then by step; all rows are as long
+  std::vector<int> hosts;                    // by rank: equal numbers are one host
+  std::vector<StepPeers> peers;
   std::size_t steps() const { return parts.empty() ? 0 : parts.front().size(); }
 };
 

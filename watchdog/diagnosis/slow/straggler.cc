@@ -10,8 +10,9 @@ constexpr std::size_t kFewestSteps = 20;
 constexpr double kStandardErrors = 6;  // chance makes that of a thousand ranks once in a million looks
 constexpr double kToSigma = 1.4826;    // of the median absolute deviation of normal values
 constexpr double kErrorOfMedian = 1.2533;
-constexpr double kLeastNoise = 0.002;  // of a step, that each measured lateness has
-constexpr double kAlikeToWorst = 0.5;  // as late as this share of the latest: a straggler too
+constexpr double kLeastNoise = 0.002;      // of a step, that each measured lateness has
+constexpr double kLeastLost_ns = 200'000;  // of a step: below that it is the system's scheduling
+constexpr double kAlikeToWorst = 0.5;      // as late as this share of the latest: a straggler too
 constexpr std::size_t kFewestEvents = 5;
 constexpr double kEventShare = 3;   // a single late step is later than that many times `least`
 constexpr double kOwnEvents = 0.8;  // of all late steps, that are the rank's
@@ -82,8 +83,9 @@ class Search {
       if (length == kFewestSteps) break;
     }
     if (!best) best = NowAndThen();
-    if (best) Describe(&*best);
-    return best;
+    if (!best) return std::nullopt;
+    Describe(&*best);
+    return best->share * static_cast<double>(best->step_ns) >= kLeastLost_ns ? best : std::nullopt;
   }
 
  private:
@@ -111,8 +113,39 @@ class Search {
       found.rows.push_back(row);
       found.certainty = std::min(found.certainty, errors);
     }
-    if (found.rows.empty() || 2 * found.rows.size() > medians.size()) return std::nullopt;
+    std::erase_if(found.rows, [&](std::size_t row) { return !IsLateAmongItsLike(row, found.rows, from); });
+    // Of two halves neither is the exception.
+    const bool too_many = medians.size() > 2 && 2 * found.rows.size() >= medians.size();
+    if (found.rows.empty() || too_many) return std::nullopt;
     return found;
+  }
+
+  // All ranks of a stage of a pipeline come late to what the whole job calls: that is the pipeline. And whoever has to
+  // wait for a straggler inside a stage is as late as it is, elsewhere. So in a communicator all of whose members are
+  // late, the straggler is late too; unless those are the ranks of one host, and the host is late.
+  bool IsLateAmongItsLike(std::size_t row, const std::vector<std::size_t>& late, std::size_t from) const {
+    const auto is_late = [&](std::size_t other) { return std::find(late.begin(), late.end(), other) != late.end(); };
+    for (const StepPeers& peers : table_.peers) {
+      const auto own = std::lower_bound(peers.rows.begin(), peers.rows.end(), row);
+      if (own == peers.rows.end() || *own != row || peers.rows.size() < 2) continue;
+      if (!std::all_of(peers.rows.begin(), peers.rows.end(), is_late) || IsALateHost(peers, is_late)) continue;
+      const auto& late_ns = peers.late_ns[static_cast<std::size_t>(own - peers.rows.begin())];
+      std::vector<double> shares;
+      for (std::size_t step = from; step < late_ns.size(); ++step)
+        shares.push_back(static_cast<double>(late_ns[step]) / shares_.step_ns[step]);
+      if (Median(std::move(shares)) < least_ / 2) return false;
+    }
+    return true;
+  }
+
+  template <class IsLate>
+  bool IsALateHost(const StepPeers& peers, IsLate is_late) const {
+    const int host = table_.hosts[peers.rows.front()];
+    for (const std::size_t row : peers.rows)
+      if (table_.hosts[row] != host) return false;
+    for (std::size_t row = 0; row < table_.hosts.size(); ++row)
+      if (table_.hosts[row] == host && !is_late(row)) return false;
+    return true;
   }
 
   // Of two ranks the one that is less late.

@@ -23,7 +23,7 @@ struct Straggler {
 };
 
 // A rank whose lateness is below `least` of the step is nobody's matter. Silent too about fewer than 20 steps, about
-// what may be chance, and where so many are late that they are no exception.
+// what may be chance, where 200 us of a step are not lost, and where half of the ranks or more are late.
 std::optional<Straggler> FindStraggler(const StepTable& table, double least);
 
 }  // namespace ncclwatch::diagnosis

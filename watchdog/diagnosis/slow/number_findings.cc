@@ -1,0 +1,122 @@
+#include "watchdog/diagnosis/slow/number_findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/report/advice.h"
+#include "watchdog/diagnosis/rules/describe.h"
+#include "watchdog/diagnosis/slow/numbers.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+constexpr double kCriticalSpike = 50;  // robust standard deviations
+constexpr double kBlowUp = 10;         // times its level, of a gradient's norm
+
+using What = NumberFault::What;
+
+std::string Who(const NumberFault& fault) {
+  return fault.ranks.empty() ? fmt::format("all {} ranks", fault.all) : Ranks(fault.ranks);
+}
+
+std::string NotFiniteText(const NumberFault& fault) {
+  return fmt::format("{} had NaN or Inf first: {} in step {}.", Capital(Who(fault)), fault.metric, fault.step);
+}
+
+std::string SpikeText(const NumberFault& fault) {
+  return fmt::format("The loss jumped from {:.4g} to {:.4g} in step {}{}.", *fault.before, *fault.value, fault.step,
+                     fault.ranks.empty() ? "" : ", on " + Ranks(fault.ranks));
+}
+
+std::string DivergenceText(const NumberFault& fault) {
+  if (fault.ranks.empty())
+    return fmt::format("{} differs between ranks in step {}: it must be the same.", fault.metric, fault.step);
+  return fmt::format("{} of {} differs from that of the others in step {}: {:.9g} instead of {:.9g}.", fault.metric,
+                     Ranks(fault.ranks), fault.step, *fault.value, *fault.before);
+}
+
+void AddNotFinite(const NumberFault& fault, Finding* finding) {
+  if (fault.before)
+    finding->evidence.push_back(
+        fmt::format("before, {} was {:.4g} (median over the ranks)", fault.metric, *fault.before));
+  if (fault.gradient_rise)
+    finding->evidence.push_back(
+        *fault.gradient_rise >= kBlowUp
+            ? fmt::format(
+                  "the norm of the gradient was {:.3g} times its level in the step before: the training blew up",
+                  *fault.gradient_rise)
+            : fmt::format("the norm of the gradient was {:.3g} times its level in the step before: rather a bad sample "
+                          "or a layer than a blow-up",
+                          *fault.gradient_rise));
+  finding->next_steps.push_back(
+      fmt::format("look at the batch of {} in step {}, and run that step again with "
+                  "torch.autograd.set_detect_anomaly(True)",
+                  Who(fault), fault.step));
+}
+
+void AddSpike(const NumberFault& fault, Finding* finding) {
+  finding->evidence.push_back(fmt::format("{:.0f} robust standard deviations above its level", fault.score));
+  finding->next_steps.push_back(fmt::format(
+      "see whether the loss comes back within some steps; if not, go back to the checkpoint before step {}, "
+      "and leave its batch out",
+      fault.step));
+}
+
+void AddDivergence(const NumberFault& fault, Finding* finding) {
+  finding->evidence.push_back(fmt::format("{} ranks said {} in that step", fault.all, fault.metric));
+  finding->next_steps.push_back(
+      "compare the parameters of the ranks tensor by tensor: the first that differs names the layer; then look at what "
+      "differs between the ranks before it (seed, dropout, a reduction left out, memory errors of that GPU)");
+}
+
+Finding Made(const View& view, const NumberFault& fault, const std::set<int>& all) {
+  Finding finding;
+  finding.certainty = Certainty::kLikely;
+  AddCulprits(view, fault.ranks, &finding);
+  if (!fault.ranks.empty())
+    for (const int rank : all)
+      if (!std::binary_search(fault.ranks.begin(), fault.ranks.end(), rank)) finding.victims.push_back(rank);
+  finding.began_at_ns = ToRealtime(view, fault.at_ns);
+  finding.onset = Onset{static_cast<std::uint64_t>(std::max<std::int64_t>(0, fault.step)), finding.began_at_ns, false};
+  finding.effect = Effect{fault.metric, "", fault.before, fault.value};
+  switch (fault.what) {
+    case What::kNotFinite:
+      finding.kind = Kind::kNumericFault;
+      finding.summary = NotFiniteText(fault);
+      AddNotFinite(fault, &finding);
+      break;
+    case What::kSpike:
+      finding.kind = Kind::kLossSpike;
+      if (fault.score < kCriticalSpike) finding.certainty = Certainty::kSuspected;
+      finding.summary = SpikeText(fault);
+      AddSpike(fault, &finding);
+      break;
+    case What::kDivergence:
+      finding.kind = Kind::kReplicaDivergence;
+      finding.summary = DivergenceText(fault);
+      AddDivergence(fault, &finding);
+      break;
+  }
+  AddAdvice(&finding);
+  return finding;
+}
+
+}  // namespace
+
+std::vector<Finding> NumberFindings(const View& view) {
+  std::vector<RankNumbers> ranks;
+  std::set<int> all;
+  for (const Process& process : view.processes) {
+    if (process.box->notes.empty() || process.box->rank < 0) continue;
+    ranks.push_back({process.box->rank, process.shift_ns, &process.box->notes});
+    all.insert(process.box->rank);
+  }
+  std::vector<Finding> findings;
+  for (const NumberFault& fault : FindNumberFaults(ranks)) findings.push_back(Made(view, fault, all));
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis
