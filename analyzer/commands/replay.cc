@@ -206,9 +206,11 @@ const char* Misplaced(const Wish& wish, const WhatIf& what_if) {
   return wish.meet.empty() ? nullptr : "--meet";
 }
 
-// How long each step took then, and on the model; empty: no steps are found.
+// How long each step took then, and on the model; empty: no steps are found, or there are too many calls.
 nlohmann::ordered_json SimulatedSteps(const Recording& recording, const Outcome& outcome) {
   nlohmann::ordered_json steps = nlohmann::ordered_json::array();
+  constexpr std::uint64_t kMostLookedAt = 1'000'000;  // all of them come into memory
+  if (outcome.calls > kMostLookedAt) return steps;
   const auto recorded = StepsOf(recording), simulated = StepsOf(outcome.run.boxes);
   if (!recorded.ok() || !simulated.ok()) return steps;
   const std::map<std::uint64_t, double> then = DurationsOf(*recorded);

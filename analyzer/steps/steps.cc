@@ -121,6 +121,7 @@ Json StepsJson(const JobSteps& steps) {
       const StepPart& part = table.parts[row][step];
       if (part.duration_ns == 0) continue;
       ranks.push_back({{"rank", table.ranks[row]},
+                       {"duration_s", Seconds(part.duration_ns)},
                        {"compute_s", Seconds(part.compute_ns())},
                        {"exposed_s", Seconds(part.exposed_ns)},
                        {"wait_s", Seconds(part.wait_ns)},

@@ -6,6 +6,7 @@
 #include <set>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "watchdog/diagnosis/compare/step_count.h"
@@ -157,12 +158,14 @@ class TableMaker {
 
   void AddCall(const Call& call, std::size_t row, std::size_t step, const Process& process) {
     StepPart& part = table_.parts[row][step];
+    const CommView* const comm = view_.CommOf(process, call.communicator, call.generation);
     if (IsMessage(call)) {
       if (Blocks(call)) part.idle_ns += InsideNs(call);
+      if (comm && call.root >= 0)
+        messages_.emplace(table_.ranks[row], view_.JobRank(*comm, static_cast<std::uint32_t>(call.root)));
       return;
     }
     if ((call.flags & (format::kEmpty | format::kOneRank | format::kRequest)) != 0) return;
-    const CommView* const comm = view_.CommOf(process, call.communicator, call.generation);
     if (!comm || !comm->comparable) return;
     if (Blocks(call)) part.exposed_ns += InsideNs(call);  // what of that is waiting, the meeting tells
     meetings_[{comm->id, call.position}].push_back(
@@ -195,8 +198,21 @@ class TableMaker {
     for (const auto& [boot_id, of_node] : nodes) AddMeeting(communicator, of_node);
   }
 
+  // Its members wait for messages of one another before they come to its collectives, as the stages of a pipeline do:
+  // who comes last says nothing.
+  bool IsChained(std::uint64_t communicator) {
+    const auto [found, made] = chained_.try_emplace(communicator, false);
+    if (!made) return found->second;
+    const CommView* const comm = view_.CommOf(communicator);
+    const std::unordered_set<int> members(comm->job_ranks.begin(), comm->job_ranks.end());
+    return found->second = std::any_of(messages_.begin(), messages_.end(), [&](const auto& pair) {
+             return members.contains(pair.first) && members.contains(pair.second);
+           });
+  }
+
   void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
     if (arrivals.size() < 2) return;
+    const bool chained = IsChained(communicator);
     const Lateness lateness = LatenessOf(arrivals);
     const std::int64_t last = *std::max_element(lateness.late_ns.begin(), lateness.late_ns.end());
     const std::int64_t middle = Middle(lateness.late_ns);
@@ -204,7 +220,7 @@ class TableMaker {
       const Arrival& arrival = arrivals[i];
       StepPart& part = table_.parts[arrival.row][arrival.step];
       const std::int64_t wait = last - lateness.late_ns[i];
-      std::int64_t late = lateness.late_ns[i] - middle;
+      std::int64_t late = chained ? 0 : lateness.late_ns[i] - middle;
       late = late > 0 ? std::max<std::int64_t>(0, late - lateness.doubt_ns) : late;
       std::int64_t& among_peers = late_on_[communicator].try_emplace({arrival.row, arrival.step}).first->second;
       if (arrival.inside_ns >= 0)
@@ -218,7 +234,8 @@ class TableMaker {
         part.late_ns += late;
       } else {
         auto& [most, wait_then] = enqueued_[{arrival.row, arrival.step}];
-        if (std::abs(late) > std::abs(most)) most = late, wait_then = wait;
+        if (std::abs(late) > std::abs(most)) most = late;
+        wait_then = std::max(wait_then, wait);
       }
     }
   }
@@ -256,7 +273,9 @@ class TableMaker {
 
   const View& view_;
   const std::size_t most_calls_;
-  std::set<std::string, std::less<>> agreed_;  // boots whose clock the job's leaders know
+  std::set<std::string, std::less<>> agreed_;        // boots whose clock the job's leaders know
+  std::set<std::pair<int, int>> messages_;           // job ranks, from either side
+  std::unordered_map<std::uint64_t, bool> chained_;  // by communicator
   std::vector<Row> rows_;
   StepTable table_;
   std::unordered_map<Key, std::vector<Arrival>, KeyHash> meetings_;
