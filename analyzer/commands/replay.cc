@@ -193,7 +193,7 @@ RealWish ForReal(const Wish& wish) {
 const char* Misplaced(const Wish& wish, const WhatIf& what_if) {
   const bool as_recorded = what_if.delays.empty() && what_if.slower.empty() && what_if.dropped.empty() &&
                            what_if.links.empty() && what_if.communicators.empty() && what_if.ranks.empty() &&
-                           wish.steps.empty();
+                           wish.steps.empty() && wish.merge_text.empty() && wish.scale == 0;
   if (wish.shrink && (!as_recorded || wish.no_gaps || !wish.fit.empty() || wish.on != "model")) return "--shrink";
   if (wish.on != "model" && !wish.links.empty()) return "--link";
   if (wish.on != "model" && !wish.fit.empty()) return "--fit";

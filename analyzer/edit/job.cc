@@ -13,7 +13,7 @@ namespace {
 using CommKey = std::pair<std::uint32_t, std::uint32_t>;  // index, generation
 
 // Calls without those, and what speaks of slots.
-void Take(const std::set<std::uint64_t>& gone, reader::BoxImage* box) {
+void RemoveCalls(const std::set<std::uint64_t>& gone, reader::BoxImage* box) {
   if (gone.empty()) return;
   std::vector<std::uint64_t> now(box->calls.size() + 1);  // slot + 1 by the old slot + 1; 0: it is gone
   std::uint64_t next = 0;
@@ -78,7 +78,7 @@ class RankRemoval {
       if (box.local_world_size > 0) --box.local_world_size;
       if (other.local_rank >= 0 && other.local_rank < from.local_rank) --box.local_rank;
     }
-    Take(Messages(&box), &box);
+    RemoveCalls(RenumberPeers(&box), &box);
     for (reader::Communicator& one : box.communicators) Shrink(&one);
     std::erase_if(box.observations, [&](const auto& seen) { return ranks_.contains(seen.rank); });
     for (reader::Observation& seen : box.observations)
@@ -100,7 +100,7 @@ class RankRemoval {
   }
 
   // Numbers the peers and roots that stay; returns the calls that have lost their peer.
-  std::set<std::uint64_t> Messages(reader::BoxImage* box) const {
+  std::set<std::uint64_t> RenumberPeers(reader::BoxImage* box) const {
     absl::flat_hash_map<CommKey, const reader::Communicator*> on;
     for (const reader::Communicator& one : box->communicators) on[{one.index, one.generation}] = &one;
     std::set<std::uint64_t> lost;
@@ -178,7 +178,7 @@ Job WithoutCalls(const Job& job, const CallSet& calls) {
   Job left = job;
   std::vector<std::set<std::uint64_t>> gone(job.boxes.size());
   for (const auto& [box, slot] : calls) gone[box].insert(slot);
-  for (std::size_t i = 0; i < gone.size(); ++i) Take(gone[i], &left.boxes[i]);
+  for (std::size_t i = 0; i < gone.size(); ++i) RemoveCalls(gone[i], &left.boxes[i]);
   return left;
 }
 

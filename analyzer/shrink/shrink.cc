@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <utility>
 
 #include "analyzer/shrink/minimize.h"

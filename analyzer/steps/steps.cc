@@ -10,6 +10,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/recording/whole.h"
 #include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/slow/robust.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/diagnosis/view/view.h"
 
@@ -29,10 +30,7 @@ std::int64_t Median(const StepTable& table, std::size_t step, std::int64_t (*par
   std::vector<std::int64_t> values;
   for (const auto& row : table.parts)
     if (row[step].duration_ns > 0) values.push_back(part(row[step]));
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return diagnosis::Median(std::move(values));
 }
 
 std::int64_t Duration(const StepPart& part) { return part.duration_ns; }

@@ -23,6 +23,11 @@ _set_step = _function("ncclwatch_set_step", ctypes.c_int64, ctypes.c_int)
 _set_metric = _function("ncclwatch_set_metric", ctypes.c_char_p, ctypes.c_double)
 
 
+def set_step(number: int, begins: bool) -> None:
+    if _set_step:
+        _set_step(number, int(begins))
+
+
 class Step:
     """`with step(n):` around one step of the training loop."""
 
@@ -30,13 +35,11 @@ class Step:
         self.number = number
 
     def __enter__(self) -> Step:
-        if _set_step:
-            _set_step(self.number, 1)
+        set_step(self.number, True)
         return self
 
     def __exit__(self, *error: object) -> None:
-        if _set_step:
-            _set_step(self.number, 0)
+        set_step(self.number, False)
 
 
 def set_metric(name: str, value: float) -> None:

@@ -9,7 +9,7 @@ try:
 except ImportError:  # the package's older name
     from pytorch_lightning.callbacks import Callback as _Callback  # type: ignore[no-redef]
 
-from .annotate import Step, set_metric
+from .annotate import set_metric, set_step
 
 
 def _number(outputs: Any) -> Any:
@@ -24,12 +24,12 @@ class Callback(_Callback):
         self.every = every
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        self._step = Step(trainer.global_step)
-        self._step.__enter__()
+        self._step = trainer.global_step  # which has moved on by the batch's end
+        set_step(self._step, True)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if batch_idx % self.every == 0:
             loss = _number(outputs)
             if loss is not None:
                 set_metric("loss", loss)
-        self._step.__exit__()
+        set_step(self._step, False)

@@ -10,7 +10,7 @@ from typing import Any, Optional
 
 from transformers import TrainerCallback
 
-from .annotate import Step, set_metric
+from .annotate import set_metric, set_step
 
 _NAMES = {"loss": "loss", "grad_norm": "grad_norm", "learning_rate": "lr", "eval_loss": "eval_loss"}
 
@@ -18,7 +18,7 @@ _NAMES = {"loss": "loss", "grad_norm": "grad_norm", "learning_rate": "lr", "eval
 class Callback(TrainerCallback):
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         # Open until the next one begins: the Trainer logs a step after its end.
-        Step(state.global_step).__enter__()
+        set_step(state.global_step, True)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Optional[dict[str, float]] = None, **more: Any) -> None:
         for key, name in _NAMES.items():
@@ -26,4 +26,4 @@ class Callback(TrainerCallback):
                 set_metric(name, logs[key])
 
     def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        Step(state.global_step).__exit__()
+        set_step(state.global_step, False)

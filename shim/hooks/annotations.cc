@@ -6,6 +6,7 @@
 
 #include "shim/base/clock.h"
 #include "shim/base/export.h"
+#include "shim/base/keep_errno.h"
 #include "shim/base/process.h"
 #include "shim/black_box/table.h"
 
@@ -17,6 +18,7 @@ namespace {
 std::atomic<std::int64_t> step_begun{format::kNoStep};
 
 void Add(format::NoteKind kind, std::int64_t step, const char* name, double value) {
+  const KeepErrno keep;
   Box* const box = FirstUse(0);
   if (!box || box->header->watching.load(std::memory_order_relaxed) == 0) return;
   const std::uint64_t number = box->header->notes_made.fetch_add(1, std::memory_order_relaxed);

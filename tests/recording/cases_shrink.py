@@ -100,5 +100,6 @@ def what_cannot_be_shrunk(sandbox):
     healthy = job.command("replay", "--shrink", "-o", os.path.join(job.scratch, "repro"))
     check_equal(healthy.status, 3, f"{healthy}")
     check("nothing to show" in healthy.err, healthy.err)
-    for words in (("--shrink",), ("--shrink", "-o", "x", "--ranks", "0"), ("--shrink", "-o", "x", "--on", "nccl")):
+    for words in (("--shrink",), ("--shrink", "-o", "x", "--ranks", "0"), ("--shrink", "-o", "x", "--on", "nccl"),
+                  ("--shrink", "-o", "x", "--scale", "4")):
         check_equal(job.command("replay", *words).status, 2, f"{words}")

@@ -180,21 +180,20 @@ std::optional<OpenStep> OpenStepOf(const std::vector<Symbol>& symbols, bool whol
   return OpenStep{cut.rest, first, period->length, cut.steps.size()};
 }
 
-std::optional<AllSteps> StepsOf(const std::vector<Symbol>& symbols, bool whole, Layers layers) {
+std::vector<NumberedStep> StepsOf(const std::vector<Symbol>& symbols, bool whole, Layers layers) {
   const std::optional<Period> period = FindPeriod(symbols, layers);
-  if (!period) return std::nullopt;
+  if (!period) return {};
   const std::size_t first = period->block + PhaseOf(symbols, *period, symbols.size(), whole).value_or(0);
   const Cut cut = CutSteps(symbols, *period, first, Copies(symbols, *period));
-  if (cut.steps.empty()) return std::nullopt;
+  if (cut.steps.empty()) return {};
   std::uint64_t before = 0;
   if (!whole) {
     const std::optional<std::uint64_t> last = ByPositions(symbols, *period, cut);
-    if (!last || *last < cut.steps.back().second) return std::nullopt;
+    if (!last || *last < cut.steps.back().second) return {};
     before = *last - cut.steps.back().second;
   }
-  AllSteps all;
-  all.length = period->length;
-  for (const auto& [begin, number] : cut.steps) all.steps.push_back({begin, before + number});
+  std::vector<NumberedStep> all;
+  for (const auto& [begin, number] : cut.steps) all.push_back({begin, before + number});
   return all;
 }
 

@@ -34,10 +34,7 @@ struct NumberedStep {
   std::size_t begin = 0;
   std::uint64_t number = 0;
 };
-struct AllSteps {
-  std::vector<NumberedStep> steps;
-  std::size_t length = 0;  // calls of one
-};
-std::optional<AllSteps> StepsOf(const std::vector<Symbol>& symbols, bool whole, Layers layers);
+// Empty: there are none.
+std::vector<NumberedStep> StepsOf(const std::vector<Symbol>& symbols, bool whole, Layers layers);
 
 }  // namespace ncclwatch::diagnosis

@@ -11,6 +11,7 @@
 #include "watchdog/diagnosis/rules/describe.h"
 #include "watchdog/diagnosis/slow/number_findings.h"
 #include "watchdog/diagnosis/slow/regression.h"
+#include "watchdog/diagnosis/slow/robust.h"
 #include "watchdog/diagnosis/slow/step_table.h"
 #include "watchdog/diagnosis/slow/straggler.h"
 #include "watchdog/diagnosis/view/view.h"
@@ -31,10 +32,7 @@ std::int64_t MedianOf(const StepTable& table, const Straggler& found, bool culpr
     for (std::size_t step = found.from; step < table.steps(); ++step)
       if (table.parts[row][step].duration_ns > 0) all.push_back(table.parts[row][step].*part);
   }
-  if (all.empty()) return 0;
-  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
-  std::nth_element(all.begin(), middle, all.end());
-  return *middle;
+  return Median(std::move(all));
 }
 
 // Hosts all of whose ranks are late, if there is another host.

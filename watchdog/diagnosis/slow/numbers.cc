@@ -5,12 +5,13 @@
 #include <map>
 #include <utility>
 
+#include "watchdog/diagnosis/slow/robust.h"
+
 namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestBefore = 20, kMostBefore = 100;  // values that make a level
 constexpr double kSpike = 20;                                 // robust standard deviations above the level
-constexpr double kToSigma = 1.4826;
 constexpr double kLeastSigma = 1e-3;  // of the level: a loss that hardly moves has no spikes for that
 constexpr char kReplica[] = "replica:";
 constexpr char kLoss[] = "loss", kGradient[] = "grad_norm";
@@ -21,12 +22,6 @@ struct Said {
   std::int64_t at_ns = 0;
 };
 using BySteps = std::map<std::int64_t, std::vector<Said>>;
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::vector<double> Finite(const std::vector<Said>& said) {
   std::vector<double> values;
@@ -92,9 +87,7 @@ class Numbers {
       const std::vector<double> before = Before(loss->second, step), now = Finite(said);
       if (before.size() < kFewestBefore || now.empty()) continue;
       const double level = Median(before);
-      std::vector<double> deviations;
-      for (const double value : before) deviations.push_back(std::abs(value - level));
-      const double sigma = std::max(kToSigma * Median(std::move(deviations)), kLeastSigma * std::abs(level));
+      const double sigma = std::max(RobustSigma(before, level), kLeastSigma * std::abs(level));
       if (sigma <= 0) continue;
       const double worst = *std::max_element(now.begin(), now.end());
       const double score = (worst - level) / sigma;
@@ -149,7 +142,7 @@ class Numbers {
     if (gradient == metrics_.end()) return std::nullopt;
     const std::vector<double> before = Before(gradient->second, step);
     if (before.size() < 2) return std::nullopt;
-    const double level = Median({before.begin(), before.end() - 1});
+    const double level = Median(std::vector<double>(before.begin(), before.end() - 1));
     return level > 0 ? std::optional(before.back() / level) : std::nullopt;
   }
 

@@ -2,21 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "watchdog/diagnosis/slow/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestSteps = 20;
 constexpr double kStandardErrors = 6;
-constexpr double kToSigma = 1.4826, kErrorOfMedian = 1.2533;
 constexpr double kCovers = 0.8;  // of what was added, before one part is named
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // One value for each step that some rank has: the median over the ranks.
 template <class Value>
@@ -32,10 +27,7 @@ std::vector<double> BySteps(const StepTable& table, Value value) {
 }
 
 double ErrorOf(const std::vector<double>& values) {
-  const double middle = Median(values);
-  std::vector<double> deviations;
-  for (const double value : values) deviations.push_back(std::abs(value - middle));
-  return kErrorOfMedian * kToSigma * Median(std::move(deviations)) / std::sqrt(static_cast<double>(values.size()));
+  return kErrorOfMedian * RobustSigma(values, Median(values)) / std::sqrt(static_cast<double>(values.size()));
 }
 
 // Waits and computation mirror one another from rank to rank: the mean over the ranks, of each step.

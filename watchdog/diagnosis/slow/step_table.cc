@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
@@ -94,7 +93,7 @@ class TableMaker {
   struct Row {
     const Node* node = nullptr;
     History history;
-    AllSteps steps;
+    std::vector<NumberedStep> steps;
   };
 
   void CutIntoSteps(const Node& node) {
@@ -106,21 +105,18 @@ class TableMaker {
       row.history.whole = false;
     }
     // What may be the layers of a first, long step is as good to see who is late.
-    std::optional<AllSteps> steps;
     for (const Layers layers : {Layers::kAreNoSteps, Layers::kMayBeSteps})
       for (const bool counts : {true, false})
-        if (!steps) steps = StepsOf(SymbolsOf(view_, node, calls, counts), row.history.whole, layers);
-    if (!steps || steps->steps.size() < 2) return;
-    row.steps = *std::move(steps);
-    rows_.push_back(std::move(row));
+        if (row.steps.size() < 2) row.steps = StepsOf(SymbolsOf(view_, node, calls, counts), row.history.whole, layers);
+    if (row.steps.size() >= 2) rows_.push_back(std::move(row));
   }
 
   // Steps that most of the ranks have.
   bool SetRange() {
     std::vector<std::int64_t> firsts, ends;
     for (const Row& row : rows_) {
-      firsts.push_back(static_cast<std::int64_t>(row.steps.steps.front().number));
-      ends.push_back(static_cast<std::int64_t>(row.steps.steps.back().number));
+      firsts.push_back(static_cast<std::int64_t>(row.steps.front().number));
+      ends.push_back(static_cast<std::int64_t>(row.steps.back().number));
     }
     const std::int64_t first = Middle(std::move(firsts)), end = Middle(std::move(ends));
     if (end <= first) return false;
@@ -138,7 +134,7 @@ class TableMaker {
   void FillRow(std::size_t index) {
     const Row& row = rows_[index];
     const Process& process = view_.process(*row.node);
-    const std::vector<NumberedStep>& steps = row.steps.steps;
+    const std::vector<NumberedStep>& steps = row.steps;
     for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
       if (steps[i].number < table_.first || steps[i].number - table_.first >= table_.steps()) continue;
       if (steps[i + 1].number != steps[i].number + 1) continue;

@@ -3,26 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "watchdog/diagnosis/slow/robust.h"
+
 namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestSteps = 20;
 constexpr double kStandardErrors = 6;  // chance makes that of a thousand ranks once in a million looks
-constexpr double kToSigma = 1.4826;    // of the median absolute deviation of normal values
-constexpr double kErrorOfMedian = 1.2533;
 constexpr double kLeastNoise = 0.002;      // of a step, that each measured lateness has
 constexpr double kLeastLost_ns = 200'000;  // of a step: below that it is the system's scheduling
 constexpr double kAlikeToWorst = 0.5;      // as late as this share of the latest: a straggler too
 constexpr std::size_t kFewestEvents = 5;
 constexpr double kEventShare = 3;   // a single late step is later than that many times `least`
 constexpr double kOwnEvents = 0.8;  // of all late steps, that are the rank's
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Lateness as a share of the step, by row and step; and the length of each step.
 struct Shares {
@@ -48,11 +41,6 @@ std::vector<double> From(const std::vector<double>& shares, std::size_t from) {
   return {shares.begin() + static_cast<std::ptrdiff_t>(from), shares.end()};
 }
 
-double SigmaOf(std::vector<double> shares, double middle) {
-  for (double& share : shares) share = std::abs(share - middle);
-  return kToSigma * Median(std::move(shares));
-}
-
 // The step at which a rank's lateness rose: where two levels explain it best.
 std::size_t RoseAt(const std::vector<double>& shares) {
   std::vector<double> sums(1, 0);
@@ -73,8 +61,8 @@ class Search {
  public:
   Search(const StepTable& table, double least) : table_(table), least_(least), shares_(table) {}
 
-  // Of windows that end with the last step the longest in which it is so: a fault that began lately is in the short
-  // ones alone.
+  // Of windows that end with the last step the one that shows it best: a fault that began lately is clearest in the
+  // short ones.
   std::optional<Straggler> Find() const {
     std::optional<Straggler> best;
     for (std::size_t length = table_.steps(); length >= kFewestSteps; length = Shorter(length)) {
@@ -95,7 +83,7 @@ class Search {
     std::vector<double> medians, sigmas;
     for (const auto& row : shares_.late) {
       medians.push_back(Median(From(row, from)));
-      sigmas.push_back(SigmaOf(From(row, from), medians.back()));
+      sigmas.push_back(RobustSigma(From(row, from), medians.back()));
     }
     const double usual = Usual(medians);
     const double worst = *std::max_element(medians.begin(), medians.end()) - usual;
@@ -113,7 +101,8 @@ class Search {
       found.rows.push_back(row);
       found.certainty = std::min(found.certainty, errors);
     }
-    std::erase_if(found.rows, [&](std::size_t row) { return !IsLateAmongItsLike(row, found.rows, from); });
+    const std::vector<std::size_t> late = found.rows;
+    std::erase_if(found.rows, [&](std::size_t row) { return !IsLateAmongItsLike(row, late, from); });
     // Of two halves neither is the exception.
     const bool too_many = medians.size() > 2 && 2 * found.rows.size() >= medians.size();
     if (found.rows.empty() || too_many) return std::nullopt;
@@ -216,8 +205,8 @@ class Search {
       return;
     }
     const std::size_t rose = RoseAt(late);
-    const double before = Median({late.begin(), late.begin() + static_cast<std::ptrdiff_t>(rose)});
-    const double after = Median({late.begin() + static_cast<std::ptrdiff_t>(rose), late.end()});
+    const double before = Median(std::vector<double>(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(rose)));
+    const double after = Median(From(late, rose));
     found->since_before = rose == 0 || before > after / 2;
     found->onset = found->since_before ? 0 : rose;
   }

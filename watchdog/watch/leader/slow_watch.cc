@@ -28,7 +28,7 @@ constexpr char kEvents[] = "events.jsonl";
 std::string SignatureOf(const std::vector<diagnosis::Finding>& findings) {
   if (findings.empty()) return {};
   const diagnosis::Finding& first = findings.front();
-  return fmt::format("{} {}", diagnosis::Name(first.kind), diagnosis::RankSet(first.culprits));
+  return fmt::format("{} ({})", diagnosis::Name(first.kind), diagnosis::Ranks(first.culprits));
 }
 
 // Empty, or why not.
@@ -56,7 +56,7 @@ void SlowWatch::Tell(const std::vector<diagnosis::Finding>& findings, std::int64
   if (told_ns_ != 0 && now_ns - told_ns_ < kLineEvery_ns) return;
   told_ns_ = now_ns;
   const std::string before = std::exchange(told_, seen_);
-  if (findings.empty()) return log::Warn("no longer so: {}", before);
+  if (findings.empty()) return log::Warn("over: {}", before);
   for (const diagnosis::Finding& finding : findings) {
     log::Warn("{} ({}): {}", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty), finding.summary);
     WriteEvent(finding);
