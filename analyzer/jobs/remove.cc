@@ -81,7 +81,7 @@ class Remover {
  private:
   void Remove(int directory, const std::string& name, bool everything, int depth) {
     constexpr int kDepth = 8;
-    struct stat status{};
+    struct stat status {};
     if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
     if (name == "job" && !everything && !left.empty()) return;
     if (!S_ISDIR(status.st_mode)) {
@@ -174,7 +174,7 @@ Descriptor HoldPlace(const std::string& place) {
 
 Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
   Removal removal{place, What::kNotOurs, 0, ""};
-  struct stat status{};
+  struct stat status {};
   const auto opened = OpenOurs(place, &status);
   if (!opened.ok()) {
     removal.reason = std::string(opened.status().message());
@@ -190,7 +190,7 @@ Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
     removal.what = What::kWouldRemove;
     for (const std::string& directory : directories)
       for (const std::string& box : BoxFiles(directory)) {
-        struct stat file{};
+        struct stat file {};
         if (lstat(box.c_str(), &file) == 0) removal.bytes += static_cast<std::uint64_t>(file.st_blocks) * 512;
       }
   } else {

@@ -124,7 +124,7 @@ void FillHeader(format::Header& header, const BoxPlan& plan, const Sections& sec
 }
 
 bool Lock(int fd) {
-  struct flock whole{};
+  struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
   whole.l_start = 0;
@@ -178,7 +178,7 @@ std::variant<Box*, BoxFailure> MakeBox(const BoxPlan& plan) {
   if (std::string reason = Allocate(draft); !reason.empty()) return BoxFailure{reason};
   // The lock comes after the last close of a descriptor of this file, and before the file can be found.
   if (!Lock(draft.fd)) return Because("cannot lock", draft.path(), errno);
-  struct stat file{};
+  struct stat file {};
   if (fstat(draft.fd, &file) != 0) return Because("cannot look at", draft.path(), errno);
 
   Box* box = NewBox(plan.communicators);

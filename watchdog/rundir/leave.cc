@@ -147,8 +147,8 @@ bool DirectoryEndedWell(Leaving& now, int directory, bool is_own, int depth);
 bool AttemptEndedWell(Leaving& now, int top, const char* name) {
   const int fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return false;
-  struct stat here{};
-  struct stat own{};
+  struct stat here {};
+  struct stat own {};
   const bool is_own =
       fstat(fd, &here) == 0 && stat(now.directory, &own) == 0 && here.st_dev == own.st_dev && here.st_ino == own.st_ino;
   const bool well = DirectoryEndedWell(now, fd, is_own, 1);
@@ -213,8 +213,8 @@ void Remove(Leaving& now, int top) {
 }
 
 bool IsStillThere(const Leaving& now, int fd) {
-  struct stat opened{};
-  struct stat named{};
+  struct stat opened {};
+  struct stat named {};
   return fstat(fd, &opened) == 0 && lstat(now.top, &named) == 0 && opened.st_dev == named.st_dev &&
          opened.st_ino == named.st_ino && opened.st_uid == geteuid();
 }

@@ -25,7 +25,7 @@ constexpr double kLikely = 10;  // standard errors
 
 double Percent(double share) { return 100 * share; }
 
-std::int64_t MedianOf(const StepTable& table, const Straggler& found, bool culprits, std::int64_t StepPart::* part) {
+std::int64_t MedianOf(const StepTable& table, const Straggler& found, bool culprits, std::int64_t StepPart::*part) {
   std::vector<std::int64_t> all;
   for (std::size_t row = 0; row < table.parts.size(); ++row) {
     if ((std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end()) != culprits) continue;
@@ -80,7 +80,7 @@ Finding StragglerFinding(const View& view, const StepTable& table, const Straggl
   finding.shared_hosts = HostsOf(view, ranks);
   finding.share_lost = found.share;
   finding.summary = SummaryOf(table, found, ranks);
-  const auto median = [&](bool culprits, std::int64_t StepPart::* part) {
+  const auto median = [&](bool culprits, std::int64_t StepPart::*part) {
     return Seconds(MedianOf(table, found, culprits, part));
   };
   finding.evidence.push_back(fmt::format("in a step {} waits {} for others, the others wait {} (medians of {} steps)",

@@ -9,7 +9,7 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestSteps = 20;
-constexpr double kStandardErrors = 6;  // chance makes that of a thousand ranks once in a million looks
+constexpr double kStandardErrors = 6;      // chance makes that of a thousand ranks once in a million looks
 constexpr double kLeastNoise = 0.002;      // of a step, that each measured lateness has
 constexpr double kLeastLost_ns = 200'000;  // of a step: below that it is the system's scheduling
 constexpr double kAlikeToWorst = 0.5;      // as late as this share of the latest: a straggler too
