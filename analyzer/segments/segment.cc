@@ -74,7 +74,9 @@ std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::u
   const std::string index = IndexOf(image, LostIn(image.calls, begin, end)), frame = Compressed(payload.bytes());
   SegmentHeader header{};
   std::memcpy(header.magic, format::kSegmentMagic, sizeof header.magic);
-  header.version = format::kSegmentVersion;
+  const bool timed = std::any_of(image.calls.begin(), image.calls.end(),
+                                 [](const reader::Call& call) { return (call.flags & format::kTimed) != 0; });
+  header.version = timed ? format::kSegmentVersion : format::kSegmentVersionOfUntimed;
   header.bytes = sizeof header + index.size() + frame.size();
   header.payload_bytes = payload.size();
   header.index_bytes = static_cast<std::uint32_t>(index.size());
@@ -102,7 +104,7 @@ absl::StatusOr<SegmentHeader> ReadSegmentHeader(std::string_view bytes, std::uin
   SegmentHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, format::kSegmentMagic, sizeof header.magic) != 0) return Damaged("not a segment");
-  if (header.version != format::kSegmentVersion)
+  if (header.version != format::kSegmentVersion && header.version != format::kSegmentVersionOfUntimed)
     return absl::UnimplementedError("a segment of version " + std::to_string(header.version) +
                                     "; this ncclwatch reads " + std::to_string(format::kSegmentVersion));
   if (header.bytes < sizeof header || header.bytes > format::kMostSegmentBytes ||

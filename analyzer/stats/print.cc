@@ -25,18 +25,40 @@ functions::Pattern PatternOf(functions::Function function) {
   return pattern == Pattern::kNone && functions::IsMessage(function) ? Pattern::kSend : pattern;
 }
 
-// NCCL's calls return before they are done: their time says nothing of the bandwidth.
+// Of NCCL's calls, which return before they are done, their kernels tell.
+std::optional<double> TimeOfOne(const StatsKey& key, const StatsSum& sum) {
+  const auto mean = [](std::int64_t total, std::uint64_t count) -> std::optional<double> {
+    if (count == 0) return std::nullopt;
+    return static_cast<double>(total) / static_cast<double>(count);
+  };
+  return functions::IsMpi(key.function) ? mean(sum.total_ns, sum.durations.count())
+                                        : mean(sum.transfer_ns, sum.transfers);
+}
+
 std::optional<Bandwidth> BandwidthIn(const Tally& tally, const StatsKey& key, const StatsSum& sum) {
-  if (!functions::IsMpi(key.function) || sum.durations.count() == 0) return std::nullopt;
+  const std::optional<double> time_ns = TimeOfOne(key, sum);
+  if (!time_ns) return std::nullopt;
   const auto on = tally.communicators().find(key.communicator);
   const std::uint32_t ranks = on == tally.communicators().end() ? 0 : on->second.size;
-  return BandwidthOf(PatternOf(key.function), key.bytes, ranks,
-                     static_cast<double>(sum.total_ns) / static_cast<double>(sum.durations.count()));
+  return BandwidthOf(PatternOf(key.function), key.bytes, ranks, *time_ns);
+}
+
+// The durations that are shown.
+const Durations& DurationsOf(const StatsSum& sum) { return sum.kernels.count() > 0 ? sum.kernels : sum.durations; }
+
+// "RING SIMPLE 8", as far as all kernels are alike.
+std::string WayOf(const StatsSum& sum) {
+  if (!sum.way) return "";
+  const std::string_view algorithm = format::Name(sum.way->algorithm), protocol = format::Name(sum.way->protocol);
+  std::string text(algorithm.empty() ? "-" : algorithm);
+  text += protocol.empty() ? " -" : fmt::format(" {}", protocol);
+  if (sum.way->channels > 0) text += fmt::format(" {}", sum.way->channels);
+  return text;
 }
 
 std::int64_t TotalOf(const Tally& tally) {
   std::int64_t total = 0;
-  for (const auto& [rank, sum] : tally.ranks()) total += sum.total_ns;
+  for (const auto& [key, sum] : tally.sums()) total += sum->TotalNs();
   return total;
 }
 
@@ -54,6 +76,8 @@ std::string TypeOf(std::uint8_t dtype) {
   return dtype == format::kNoType ? "" : std::string(functions::DatatypeName(dtype));
 }
 
+Json WordOrNull(std::string_view word) { return word.empty() ? Json(nullptr) : Json(word); }
+
 std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
   Table table({{"OP"},
                {"COMM"},
@@ -68,7 +92,8 @@ std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
                {"MAX", true},
                {"WAIT", true},
                {"ALGBW", true},
-               {"BUSBW", true}});
+               {"BUSBW", true},
+               {"KERNEL"}});
   const auto rows = tally.sums();
   const std::int64_t total = TotalOf(tally);
   const auto time = [](std::int64_t ns) { return DurationText(absl::Nanoseconds(ns)); };
@@ -77,11 +102,11 @@ std::string RowTable(const Tally& tally, StatsBy by, std::size_t most) {
     const auto bandwidth = BandwidthIn(tally, key, *sum);
     table.Add({by.op ? std::string(functions::OpName(key.function)) : "", NameOf(tally, key.communicator),
                TypeOf(key.dtype), by.size ? BytesText(key.bytes) : "", by.rank ? fmt::format("{}", key.rank) : "",
-               fmt::format("{}", sum->calls), time(sum->total_ns),
-               fmt::format("{:.1f} %", 100 * ShareOf(sum->total_ns, total)), time(sum->durations.Quantile(0.5)),
-               time(sum->durations.Quantile(0.99)), time(sum->durations.most()), time(sum->wait_ns),
+               fmt::format("{}", sum->calls), time(sum->TotalNs()),
+               fmt::format("{:.1f} %", 100 * ShareOf(sum->TotalNs(), total)), time(DurationsOf(*sum).Quantile(0.5)),
+               time(DurationsOf(*sum).Quantile(0.99)), time(DurationsOf(*sum).most()), time(sum->wait_ns),
                bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->algbw_GBps) : "",
-               bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->busbw_GBps) : ""});
+               bandwidth ? fmt::format("{:.3g} GB/s", bandwidth->busbw_GBps) : "", WayOf(*sum)});
   }
   std::string text = table.Text();
   if (most != 0 && rows.size() > most) text += fmt::format("... and {} more (--top 0 shows all)\n", rows.size() - most);
@@ -117,15 +142,19 @@ Json StatsJson(const Tally& tally, StatsBy by) {
         {"dtype", key.dtype == format::kNoType ? Json(nullptr) : Json(TypeOf(key.dtype))},
         {"bytes", by.size ? Json(key.bytes) : Json(nullptr)},
         {"calls", sum->calls},
-        {"total_us", Micro(sum->total_ns)},
-        {"p50_us", Micro(sum->durations.Quantile(0.5))},
-        {"p99_us", Micro(sum->durations.Quantile(0.99))},
-        {"max_us", Micro(sum->durations.most())},
+        {"total_us", Micro(sum->TotalNs())},
+        {"p50_us", Micro(DurationsOf(*sum).Quantile(0.5))},
+        {"p99_us", Micro(DurationsOf(*sum).Quantile(0.99))},
+        {"max_us", Micro(DurationsOf(*sum).most())},
         {"wait_us", Micro(sum->wait_ns)},
-        {"share", ShareOf(sum->total_ns, total)},
+        {"share", ShareOf(sum->TotalNs(), total)},
         {"algbw_GBps", bandwidth ? Json(bandwidth->algbw_GBps) : Json(nullptr)},
         {"busbw_GBps", bandwidth ? Json(bandwidth->busbw_GBps) : Json(nullptr)},
-        {"source", "host"},
+        {"source", sum->kernels.count() > 0 ? "kernel" : "host"},
+        {"timed", sum->kernels.count() > 0 ? sum->kernels.count() : sum->durations.count()},
+        {"algorithm", WordOrNull(sum->way ? format::Name(sum->way->algorithm) : "")},
+        {"protocol", WordOrNull(sum->way ? format::Name(sum->way->protocol) : "")},
+        {"channels", sum->way && sum->way->channels > 0 ? Json(sum->way->channels) : Json(nullptr)},
     };
     if (by.rank) row["rank"] = key.rank;
     rows.push_back(std::move(row));

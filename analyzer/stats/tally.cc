@@ -74,6 +74,25 @@ std::int64_t Durations::Quantile(double part) const {
   return most_;
 }
 
+std::int64_t StatsSum::TotalNs() const {
+  if (kernels.count() == 0) return total_ns;
+  return static_cast<std::int64_t>(static_cast<double>(kernel_ns) / static_cast<double>(kernels.count()) *
+                                   static_cast<double>(calls));
+}
+
+namespace {
+
+void AddKernel(const format::KernelTime& kernel, StatsSum* sum) {
+  sum->kernels.Add(static_cast<std::int64_t>(kernel.ns));
+  sum->kernel_ns += static_cast<std::int64_t>(kernel.ns);
+  if (!sum->way) sum->way = kernel;
+  if (sum->way->algorithm != kernel.algorithm) sum->way->algorithm = format::Algorithm::kUnknown;
+  if (sum->way->protocol != kernel.protocol) sum->way->protocol = format::Protocol::kUnknown;
+  if (sum->way->channels != kernel.channels) sum->way->channels = 0;
+}
+
+}  // namespace
+
 std::size_t Tally::SumOf(const StatsKey& key) {
   const auto [found, made] = known_.emplace(key, sums_.size());
   if (made) sums_.emplace_back();
@@ -109,6 +128,8 @@ void Tally::Add(const Piece& piece, const Communicators& communicators, int rank
     ++sums_[sum].calls;
     ++of_rank.calls;
     of_rank.bytes += BytesOf(call);
+    const bool timed = call.kernel.clock != format::KernelClock::kNone;
+    if (timed) AddKernel(call.kernel, &sums_[sum]);
     const std::int64_t over_ns = OverNs(call);
     if (over_ns == 0) continue;
     const std::int64_t took = std::max<std::int64_t>(0, over_ns - call.entered_ns);
@@ -116,7 +137,8 @@ void Tally::Add(const Piece& piece, const Communicators& communicators, int rank
     sums_[sum].durations.Add(took);
     of_rank.total_ns += took;
     const std::int64_t real = piece.realtime_minus_monotonic_ns;
-    if (on && on->size > 1) Meet(*on, call, {call.entered_ns + real, over_ns + real, rank, sum});
+    if (on && on->size > 1) 
+      Meet(*on, call, {call.entered_ns + real, over_ns + real, timed ? call.kernel.ns : 0, rank, sum});
   }
 }
 
@@ -155,13 +177,24 @@ void Tally::Settle(const Meeting& meeting) {
     ranks_[side.rank].wait_ns += waited;
     ranks_[last->rank].awaited_ns += waited;
   }
+  SettleTransfer(meeting);
+}
+
+void Tally::SettleTransfer(const Meeting& meeting) {
+  const auto shortest = std::min_element(meeting.sides.begin(), meeting.sides.end(),
+                                         [](const auto& a, const auto& b) { return a.kernel_ns < b.kernel_ns; });
+  if (shortest->kernel_ns == 0) return;
+  for (const Meeting::Side& side : meeting.sides) {
+    ++sums_[side.sum].transfers;
+    sums_[side.sum].transfer_ns += static_cast<std::int64_t>(shortest->kernel_ns);
+  }
 }
 
 std::vector<std::pair<StatsKey, const StatsSum*>> Tally::sums() const {
   std::vector<std::pair<StatsKey, const StatsSum*>> all;
   for (const auto& [key, index] : known_) all.emplace_back(key, &sums_[index]);
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-    if (a.second->total_ns != b.second->total_ns) return a.second->total_ns > b.second->total_ns;
+    if (a.second->TotalNs() != b.second->TotalNs()) return a.second->TotalNs() > b.second->TotalNs();
     const auto order = [](const StatsKey& key) {
       return std::tuple(key.function, key.communicator, key.bytes, key.dtype, key.rank);
     };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -47,6 +48,16 @@ struct StatsSum {
   std::int64_t total_ns = 0;
   std::int64_t wait_ns = 0;  // of it, for ranks that came later
   Durations durations;
+  // Of NCCL's calls whose kernel was timed.
+  Durations kernels;
+  std::int64_t kernel_ns = 0;
+  // Of collectives and messages all of whose sides were: the shortest kernel waits for nobody.
+  std::uint64_t transfers = 0;
+  std::int64_t transfer_ns = 0;
+  std::optional<format::KernelTime> way;  // algorithm, protocol and channels of all of them, as far as they are alike
+
+  // Of all calls: where kernels were timed, as long as those on average.
+  std::int64_t TotalNs() const;
 };
 
 struct RankSum {
@@ -87,6 +98,7 @@ class Tally {
   struct Meeting {
     struct Side {
       std::int64_t entered_ns, over_ns;  // of the wall clock
+      std::uint64_t kernel_ns;           // 0: not timed
       int rank;
       std::size_t sum;
     };
@@ -98,6 +110,7 @@ class Tally {
 
   void Meet(const reader::Communicator& on, const reader::Call& call, const Meeting::Side& side);
   void Settle(const Meeting& meeting);
+  void SettleTransfer(const Meeting& meeting);
 
   const StatsBy by_;
   std::uint64_t calls_ = 0;

@@ -163,6 +163,12 @@ std::string ToColumns(const std::vector<Row>& rows) {
   table.Add("state", [](const Row& row) { return Text(row.state); });
   table.Add("pending", [](const Row& row) { return std::optional<bool>(row.pending); });
   table.Add("duration_s", [](const Row& row) { return std::optional<double>(absl::ToDoubleSeconds(row.duration)); });
+  table.Add("kernel_s", [](const Row& row) {
+    const bool timed = row.kernel.clock != format::KernelClock::kNone;
+    return timed ? std::optional(static_cast<double>(row.kernel.ns) / 1e9) : std::nullopt;
+  });
+  table.Add("algorithm", [](const Row& row) { return Text(std::string(format::Name(row.kernel.algorithm))); });
+  table.Add("protocol", [](const Row& row) { return Text(std::string(format::Name(row.kernel.protocol))); });
   table.Add("result", [](const Row& row) { return Text(row.result); });
   table.Add("site_file", source([](const diagnosis::SourcePlace& place) { return Text(place.file); }));
   table.Add("site_line", source([](const diagnosis::SourcePlace& place) {

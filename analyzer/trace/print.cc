@@ -58,6 +58,22 @@ nlohmann::ordered_json SourceJson(const Row& row) {
           {"offset", source.offset}};
 }
 
+nlohmann::ordered_json KernelJson(const format::KernelTime& kernel) {
+  using Json = nlohmann::ordered_json;
+  if (kernel.clock == format::KernelClock::kNone) return nullptr;
+  const auto word = [](std::string_view name) { return name.empty() ? Json(nullptr) : Json(name); };
+  return {{"duration_s", static_cast<double>(kernel.ns) / 1e9},
+          {"clock", kernel.clock == format::KernelClock::kGpu ? "gpu" : "proxy"},
+          {"algorithm", word(format::Name(kernel.algorithm))},
+          {"protocol", word(format::Name(kernel.protocol))},
+          {"channels", kernel.channels}};
+}
+
+std::string KernelText(const format::KernelTime& kernel) {
+  if (kernel.clock == format::KernelClock::kNone) return "";
+  return DurationText(absl::Nanoseconds(static_cast<std::int64_t>(kernel.ns)));
+}
+
 // "train.cc:212 in Step", or "train+0x1234".
 std::string SiteText(const Row& row) {
   return row.source && !row.source->file.empty() ? diagnosis::LineText(*row.source) : row.site_text;
@@ -98,6 +114,7 @@ std::string ToJsonLine(const Row& row) {
       {"state", row.state},
       {"pending", row.pending},
       {"duration_s", absl::ToDoubleSeconds(row.duration)},
+      {"kernel", KernelJson(row.kernel)},
       {"result", text(row.result)},
       {"site", SourceJson(row)},
       {"site_text", row.site ? Json(row.site_text) : Json(nullptr)},
@@ -144,6 +161,7 @@ std::string ToTable(const std::vector<Row>& rows, bool wide) {
                {"GROUP", true},
                {"STATE"},
                {"TOOK", true},
+               {"KERNEL", true},
                {"RESULT"},
                {"SITE"}});
   for (const Row& row : rows) {
@@ -151,7 +169,7 @@ std::string ToTable(const std::vector<Row>& rows, bool wide) {
     table.Add({ClockText(row.time), fmt::format("{}", row.rank), threads ? fmt::format("{}", row.thread) : "",
                CommunicatorText(row), Text(row.position), row.op, Text(row.count), row.dtype, row.reduction,
                RootOrPeer(row), streams && row.stream ? diagnosis::Hex(row.stream) : "", Text(row.group), row.state,
-               TookText(row), says_more ? row.result : "", wide ? SiteText(row) : ""});
+               TookText(row), KernelText(row.kernel), says_more ? row.result : "", wide ? SiteText(row) : ""});
   }
   return table.Text();
 }

@@ -113,6 +113,7 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
   row.duration =
       absl::Nanoseconds(std::max<std::int64_t>(0, (row.pending ? now_ns : call.returned_ns) - call.entered_ns));
   if (call.returned_ns != 0) row.returned = absl::FromUnixNanos(call.returned_ns + box.realtime_minus_monotonic_ns);
+  row.kernel = call.kernel;
   row.site = call.site;
   if (call.site != 0) row.site_text = reader::SiteText(box, call.site);
   row.flags = FlagNames(call.flags);

@@ -39,6 +39,7 @@ struct Row {
   bool pending = false;                // entered, or launched and known not to have finished
   std::optional<absl::Time> returned;
   absl::Duration duration;  // inside the call; of a pending one until `now`
+  format::KernelTime kernel;  // of NCCL, where it was timed
   std::string result;
   std::uint64_t site = 0;
   std::string site_text;  // "module+0x1234", or the address

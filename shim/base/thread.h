@@ -23,6 +23,11 @@ struct Thread {
   std::uint64_t group_id;  // slot + 1 of the outermost ncclGroupStart, 0 if it was not recorded
   std::uint32_t depth;     // of ncclGroupStart
   std::uint32_t id;        // kernel thread id
+
+  // Where kernels are timed (profiler/plugin.h): the call in progress, if its kernel shall be.
+  std::uint64_t timed_slot;  // + 1 of its record, 0: it is not timed
+  const void* timed_event;   // its first event; null: none yet
+  Group* timed_group;        // what the outermost ncclGroupEnd in progress runs, null: there is none
 };
 
 // Whether the noted call is still in progress: an application that jumped out of a call leaves the note behind. Its

@@ -45,6 +45,7 @@ inline constexpr std::uint32_t kSeenIds = 4096;
 enum Detour : std::uint8_t {
   kRefuses = 1,      // the job is being ended: calls are not passed on any more (process/abort.h)
   kMarksStarts = 2,  // NCCLWATCH_GPU=both (recorder/starts.h)
+  kTimesKernels = 4,  // NCCL has taken this library as its profiler (profiler/plugin.h)
 };
 
 inline constexpr int kNamedGpus = 16;
@@ -70,6 +71,8 @@ struct Box {
   std::uint32_t pid = 0;
   bool gpu_marks_wanted = true;
   bool start_marks_wanted = false;           // as kMarksStarts in detours, from before the first communicator on
+  std::uint32_t times_every = 0;             // NCCLWATCH_PROFILER: one kernel in so many is timed, 0: none
+  bool times_beside_others = false;          // also where the user has set another profiler
   bool makes_sends_synchronous = false;      // NCCLWATCH_MPI_CHECKS
   bool watches_buffers = false;              // likewise
   std::uint32_t library = ~0u;               // that the header names as the job's NCCL

@@ -14,6 +14,7 @@
 #include "shim/base/keep_errno.h"
 #include "shim/hooks/answer.h"
 #include "shim/hooks/entries.h"
+#include "shim/profiler/plugin.h"
 #include "shim/resolve/libraries.h"
 #include "shim/resolve/modules.h"
 #include "shim/resolve/preload.h"
@@ -94,6 +95,7 @@ void* Wrapped(void* real, const char* name) {
 
 void* Answer(void* handle, const char* name) {
   void* real = Dlsym(handle, name);
+  if (std::string_view(name).starts_with(profiler::kSymbol)) return profiler::Answer(handle, name, real);
   // Found in ourselves: the global scope, where we stand in front, or we are the drop-in. What counts is whether the
   // library behind us has it.
   if (real ? IsOurs(real) : IsOurHandle(handle)) {

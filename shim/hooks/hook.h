@@ -11,6 +11,7 @@
 #include "shim/hooks/describe.h"
 #include "shim/hooks/refuse.h"
 #include "shim/process/rendezvous.h"
+#include "shim/profiler/plugin.h"
 #include "shim/recorder/communicators.h"
 #include "shim/recorder/record.h"
 #include "shim/recorder/starts.h"
@@ -148,7 +149,10 @@ class Hook<function, library, R(P...)> {
   }
 
   [[gnu::noinline]] static R Detoured(Box& box, const Call& call, Real real, P... arguments) {
-    if constexpr (kLaunches) MarkStarts(box, current_thread, call);
+    if constexpr (kLaunches) {
+      MarkStarts(box, current_thread, call);
+      if (box.detours.load(std::memory_order_relaxed) & kTimesKernels) profiler::Aim(box, current_thread, call);
+    }
     if (Refusing(box)) return Refuse<function, R, P...>(box, call, real, arguments...);
     return real(arguments...);
   }

@@ -224,6 +224,8 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   Box* box = std::get<Box*>(outcome);
   box->gpu_marks_wanted = settings.gpu != settings::GpuMarks::kOff;
   box->start_marks_wanted = settings.gpu == settings::GpuMarks::kBoth;
+  box->times_every = settings.profiler.every;
+  box->times_beside_others = settings.profiler.beside_others;
   box->makes_sends_synchronous = settings.mpi_checks.sync;
   box->watches_buffers = settings.mpi_checks.buffers;
   if (box->start_marks_wanted) box->detours = kMarksStarts;

@@ -61,6 +61,7 @@ void Renew(Thread& thread, const Box& box) {
   Put(record.dtype, call.dtype);
   Put(record.reduction, call.reduction);
   Put(record.reserved16, 0);
+  record.kernel.store(0, std::memory_order_relaxed);
   record.commit.store(slot + 1, std::memory_order_release);
 }
 
@@ -186,7 +187,7 @@ void LeaveOperation(Box& box, Thread& thread, Call& call, int result) {
                       .peer = call.root,
                       .flags = call.flags,
                       .function = static_cast<std::uint32_t>(call.function),
-                      .reserved = 0};
+                      .followed = 0};
   const bool refused = IsError(result);
   if (refused) [[unlikely]]
     NoteError(box, call, result);

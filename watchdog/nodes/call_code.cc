@@ -152,6 +152,7 @@ void CallMemory::Write(const Call& call, Writer* to) {
     to->Number(call.flags).Number(call.group).Number(call.ticket);
     if ((call.flags & format::kStartMarked) != 0) to->Number(call.start);
   }
+  if ((call.flags & format::kTimed) != 0) to->Number(format::Pack(call.kernel));
   if (functions::IsMpi(call.function)) WriteMpi(call, to);
   Keep(call);
 }
@@ -193,6 +194,7 @@ Call CallMemory::Read(Reader* from) {
     call.ticket = from->Number();
     call.start = (call.flags & format::kStartMarked) != 0 ? from->Number() : 0;
   }
+  if ((call.flags & format::kTimed) != 0) call.kernel = format::UnpackKernelTime(from->Number());
   if (functions::IsMpi(call.function)) ReadMpi(from, &call);
   Keep(call);
   return call;

@@ -150,6 +150,7 @@ bool MappedBox::Read(std::uint64_t slot, Call* call) const {
     ReadOfMpi(reinterpret_cast<const format::MpiRecord&>(record), call);
   } else {
     call->ticket = Load(record.ticket);
+    call->kernel = format::UnpackKernelTime(record.kernel.load(std::memory_order_relaxed));
     call->start = (call->flags & format::kStartMarked) != 0 ? Load(record.start) : 0;
     call->completed_ns = 0;
     call->waiter = call->bytes = call->signature = 0;
@@ -172,6 +173,7 @@ void MappedBox::ReadOfMpi(const format::MpiRecord& record, Call* call) const {
   call->bytes = Load(record.bytes);
   call->waiter = Load(record.waiter);
   call->stream = call->ticket = call->start = 0;
+  call->kernel = {};
   call->parts = 0;
   if ((call->flags & format::kHasParts) == 0) return;
   call->parts = std::uint64_t{Load(record.parts_high)} << 32 | static_cast<std::uint32_t>(call->tag);

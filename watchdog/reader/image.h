@@ -44,6 +44,7 @@ struct Call {
   std::int32_t root = format::kNoRank;
   std::uint8_t dtype = format::kNoType;
   std::uint8_t reduction = format::kNoReduction;
+  format::KernelTime kernel;      // of NCCL alone
   std::int64_t completed_ns = 0;  // with format::kRequest: the application knows that it is over; kPolls: the last one
 
   // Of MPI alone (format::MpiRecord).

@@ -83,6 +83,24 @@ MpiChecks Checks(const Environment& environment) {
   return checks;
 }
 
+Profiler ProfilerOf(const Environment& environment) {
+  constexpr const char* kVariable = "NCCLWATCH_PROFILER";
+  constexpr std::uint32_t kMostSeldom = 1000000;
+  std::string_view value = environment.Get(kVariable);
+  if (value.empty() || Same(value, "auto")) return {};
+  if (Same(value, "off")) return {0, false};
+  Profiler profiler{0, true};
+  if (value.starts_with("1/")) {
+    value.remove_prefix(2);
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), profiler.every);
+    if (error == std::errc() && end == value.data() + value.size() && profiler.every >= 1 &&
+        profiler.every <= kMostSeldom)
+      return profiler;
+  }
+  environment.Complain(kVariable, "not understood, auto is used; accepted: auto, off, 1/N as in 1/16");
+  return {};
+}
+
 // A number and its unit; none if it is not that. Units are one letter each.
 struct Unit {
   char letter;
@@ -203,6 +221,7 @@ Settings Parse(const Environment& environment) {
   constexpr Environment::Choice<GpuMarks> kGpuMarks[] = {
       {"off", GpuMarks::kOff}, {"end", GpuMarks::kEnd}, {"both", GpuMarks::kBoth}};
   settings.gpu = environment.Choose("NCCLWATCH_GPU", settings.gpu, kGpuMarks, "off, end, both");
+  settings.profiler = ProfilerOf(environment);
   settings.mpi_checks = Checks(environment);
   settings.nccl = environment.Get("NCCLWATCH_NCCL");
   settings.hook = environment.Get("NCCLWATCH_HOOK");

@@ -26,6 +26,12 @@ struct Keep {
   bool all = false;  // also those of jobs that ended well
 };
 
+// Kernels of NCCL are timed by its profiler interface.
+struct Profiler {
+  std::uint32_t every = 16;    // one in so many, 0: none
+  bool beside_others = false;  // also where NCCL has been given another plugin
+};
+
 // Holds more than a second of calls where the collector is late.
 inline constexpr std::uint32_t kRecordedRing = 65536;
 
@@ -43,6 +49,7 @@ struct Settings {
   std::string trace_directory;         // NCCLWATCH_TRACE_DIR, empty: chosen by the collector
   std::uint64_t trace_most_bytes = 0;  // NCCLWATCH_TRACE_MAX, 0: no limit
   GpuMarks gpu = GpuMarks::kEnd;       // NCCLWATCH_GPU
+  Profiler profiler;                   // NCCLWATCH_PROFILER
   std::string nccl;                    // NCCLWATCH_NCCL
   std::string hook;                    // NCCLWATCH_HOOK
   std::string exchange = "auto";       // NCCLWATCH_EXCHANGE: auto, off, or what exchange_address.h can read

@@ -32,6 +32,7 @@ constexpr Variable kVariables[] = {
     {"NCCLWATCH_NUMERICS", "off", ""},
     {"NCCLWATCH_ON_FAULT", "dump", "report", true},
     {"NCCLWATCH_OUT", "", ""},
+    {"NCCLWATCH_PROFILER", "auto", "off"},
     {"NCCLWATCH_PTRACE", "off", ""},
     {"NCCLWATCH_REDACT", "", ""},
     {"NCCLWATCH_RING", "16384", "", true},

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "ncclwatch/format/kernel_time.h"
+
 namespace ncclwatch::format {
 
 inline constexpr std::uint32_t kNoCommunicator = 0xffffffffu;
@@ -26,6 +28,7 @@ enum RecordFlags : std::uint32_t {
   kNonBlocking = 1u << 4,      // the communicator is non-blocking: "returned" does not mean enqueued
   kGrouped = 1u << 5,          // made inside ncclGroupStart/End; runs when the outermost GroupEnd returns
   kMarkUnavailable = 1u << 6,  // a mark was wanted and could not be enqueued (no memory operations, error)
+  kTimed = 1u << 26,           // of NCCL: the time of its kernel is in `kernel`, or will be
   kStartMarked = 1u << 7,      // a GPU start mark with this record's start number was enqueued before the launch
 
   // Of MPI alone (mpi_record.h).
@@ -73,7 +76,7 @@ struct Record {
   std::uint8_t reduction;  // ncclRedOp_t
   std::uint16_t reserved16;
   std::uint64_t start;  // with kStartMarked: begun once Communicator::starts[start % kStarts] >= start
-  std::uint64_t reserved;
+  std::atomic<std::uint64_t> kernel;  // Pack() of a KernelTime (kernel_time.h), 0: not timed, or not over
 };
 static_assert(sizeof(Record) == 128);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::int32_t>::is_always_lock_free);

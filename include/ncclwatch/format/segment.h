@@ -12,7 +12,9 @@ namespace ncclwatch::format {
 
 inline constexpr char kSegmentSuffix[] = ".segments";
 inline constexpr char kSegmentMagic[8] = {'n', 'c', 'c', 'l', 's', 'e', 'g', '\n'};
-inline constexpr std::uint32_t kSegmentVersion = 1;
+inline constexpr std::uint32_t kSegmentVersion = 2;
+// Without calls whose kernel was timed a segment is what it was before there were such: who can read those, reads it.
+inline constexpr std::uint32_t kSegmentVersionOfUntimed = 1;
 inline constexpr std::uint64_t kMostSegmentBytes = 64u << 20;
 
 // Native byte order. Instants are of the wall clock of the process's node.

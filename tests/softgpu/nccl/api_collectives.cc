@@ -91,10 +91,24 @@ ncclResult_t Resolve(const Request& r, Reduction* reduction) {
   return ncclSuccess;
 }
 
+template <class Work>
+ncclResult_t Give(const Request& r, Work work) {
+  profiler::StartCall(r.comm, r.stream, &work.task);
+  const ncclResult_t result = GroupAdd(r.comm, r.stream, work);
+  profiler::StopCall(&work.task);
+  return result;
+}
+
 ncclResult_t AddTransfer(const Request& r, bool is_send, int peer, const void* base, size_t index) {
-  const size_t bytes = r.count * DatatypeSize(r.datatype);
-  auto* buffer = static_cast<uint8_t*>(const_cast<void*>(base)) + index * bytes;
-  return GroupAdd(r.comm, r.stream, PointToPoint{is_send, peer, buffer, bytes});
+  PointToPoint transfer{.is_send = is_send, .peer = peer};
+  transfer.bytes = r.count * DatatypeSize(r.datatype);
+  transfer.buffer = static_cast<uint8_t*>(const_cast<void*>(base)) + index * transfer.bytes;
+  transfer.task = {.function = is_send ? "Send" : "Recv",
+                   .count = r.count,
+                   .datatype = r.datatype,
+                   .root = peer,
+                   .is_message = true};
+  return Give(r, transfer);
 }
 
 // NCCL makes AlltoAll, Gather and Scatter out of sends and receives.
@@ -130,7 +144,8 @@ ncclResult_t AddCollective(const Request& r) {
     c.count *= DatatypeSize(r.datatype);
     c.datatype = ncclInt8;
   }
-  return GroupAdd(r.comm, r.stream, c);
+  c.task = {.function = r.name, .count = c.count, .datatype = c.datatype, .root = r.root};
+  return Give(r, c);
 }
 
 static_assert(static_cast<int>(Call::kBroadcast) == static_cast<int>(Function::kBroadcast) &&

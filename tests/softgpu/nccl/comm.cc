@@ -9,6 +9,7 @@
 #include <new>
 
 #include "futex.h"
+#include "profiler.h"
 #include "status.h"
 
 namespace softgpu {
@@ -174,6 +175,7 @@ void Reclaim(ncclComm* comm) {
     std::unique_lock lock(comm->mutex);
     comm->changed.wait(lock, [&] { return comm->outstanding == 0 && comm->users == 0; });
   }
+  profiler::Finalize(comm);
   FreeComm(comm);
 }
 
@@ -201,6 +203,7 @@ ncclResult_t Connect(ncclComm* comm) {
       if (!segment->WaitComplete([comm] { return comm->aborted(); })) result = ncclInternalError;
     }
   }
+  if (result == ncclSuccess) profiler::Init(comm);
   comm->init_state = result;
   return result;
 }

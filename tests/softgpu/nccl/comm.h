@@ -98,6 +98,7 @@ struct ncclComm {
   uint32_t grows = 0;
   std::atomic<bool> suspended{false};
   std::atomic<uint64_t> calls{0};  // enqueued by the host
+  void* profiler = nullptr;        // what its plugin knows it by
 
   std::mutex mutex;  // guards what follows up to the blank line; `changed` goes with it
   std::condition_variable changed;

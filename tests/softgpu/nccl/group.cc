@@ -159,6 +159,9 @@ ncclResult_t GroupEnd(bool simulate) {
     return ncclInvalidUsage;
   }
   if (--group.depth > 0) return ncclSuccess;
+  struct GroupCall {
+    ~GroupCall() { profiler::StopGroupCall(); }
+  } const group_call;
   Group finished = std::move(group);
   group = Group{};
   if (finished.error != ncclSuccess) {

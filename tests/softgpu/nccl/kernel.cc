@@ -85,10 +85,16 @@ bool RunBody(Kernel* kernel) {
     comm->async_result.store(injected.code);
     return StayStuck(comm);
   }
-  for (const Collective& collective : kernel->collectives) {
+  for (Collective& collective : kernel->collectives) {
+    profiler::StartChannels(comm, &collective.task);
     if (!RunCollective(comm, collective)) return false;
+    profiler::StopChannels(&collective.task);
   }
-  return kernel->transfers.empty() || RunTransfers(comm, kernel->transfers);
+  if (kernel->transfers.empty()) return true;
+  for (PointToPoint& transfer : kernel->transfers) profiler::StartChannels(comm, &transfer.task);
+  if (!RunTransfers(comm, kernel->transfers)) return false;
+  for (PointToPoint& transfer : kernel->transfers) profiler::StopChannels(&transfer.task);
+  return true;
 }
 
 void WaitForJointStreams(Kernel* kernel) {
@@ -218,6 +224,9 @@ ncclResult_t Launch(Work work) {
     return result;
   }
   if (work.collectives.size() > 1) Sort(&work.collectives);
+  void* group_event = nullptr;
+  profiler::StartWork(&work, &group_event);
+  profiler::StopWork(work, group_event);
   kernel->comm = comm;
   kernel->collectives = std::move(work.collectives);
   kernel->transfers = std::move(work.transfers);

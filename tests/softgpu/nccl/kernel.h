@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm.h"
+#include "profiler.h"
 #include "reduce.h"
 
 namespace softgpu {
@@ -25,6 +26,7 @@ struct Collective {
   int datatype = 0;
   int root = 0;
   Reduction reduction;
+  profiler::Task task;
 };
 
 struct PointToPoint {
@@ -32,6 +34,7 @@ struct PointToPoint {
   int peer = 0;
   void* buffer = nullptr;
   size_t bytes = 0;
+  profiler::Task task;
 };
 
 // All that one outermost group gives one communicator: one kernel.
