@@ -28,7 +28,8 @@ constexpr std::uint64_t kFilesOfLimit = 8;       // with a limit of bytes a file
 // Nothing that the process may still change is missing: a reader after this gets the same.
 bool Settled(const reader::Call& call) {
   if (call.returned_ns == 0) return false;
-  if ((call.flags & format::kTimed) != 0 && call.kernel.clock == format::KernelClock::kNone) return false;
+  const bool timed = (call.flags & (format::kTimed | format::kCaptured)) == format::kTimed;
+  if (timed && call.kernel.clock == format::KernelClock::kNone) return false;
   const bool over = (call.flags & (format::kRequest | format::kForgotten)) != format::kRequest;
   return over || call.completed_ns != 0;
 }

@@ -100,7 +100,9 @@ ncclResult_t Give(const Request& r, Work work) {
 }
 
 ncclResult_t AddTransfer(const Request& r, bool is_send, int peer, const void* base, size_t index) {
-  PointToPoint transfer{.is_send = is_send, .peer = peer};
+  PointToPoint transfer;
+  transfer.is_send = is_send;
+  transfer.peer = peer;
   transfer.bytes = r.count * DatatypeSize(r.datatype);
   transfer.buffer = static_cast<uint8_t*>(const_cast<void*>(base)) + index * transfer.bytes;
   transfer.task = {.function = is_send ? "Send" : "Recv",

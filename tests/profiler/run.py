@@ -1,0 +1,175 @@
+#!/usr/bin/env python3
+"""Kernel times from NCCL's profiler interface: in every version of it, alone, and before a plugin of the user's."""
+
+import glob
+import json
+import os
+import sys
+from collections import defaultdict
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+from harness import case, check, check_equal, run_main  # noqa: E402
+
+ROOT = os.path.join(HERE, "..", "..")
+RANKS, STEPS, LATE, LATE_S = 3, 20, 1, 0.03
+STATIC = {"NCCL_PROFILER_PLUGIN": "STATIC_PLUGIN"}
+COLLECTIVE, POINT_TO_POINT, CHANNEL = "2", "4", "64"
+
+
+class Job:
+    def __init__(self, sandbox, environment, *words, watched=True):
+        self.sandbox, self.scratch = sandbox, sandbox.fresh("job")
+        self.recording = os.path.join(self.scratch, "recording")
+        self.log = os.path.join(self.scratch, "plugin")
+        env = sandbox.environment(preload=False, extra={"TMPDIR": self.scratch, "PLUGIN_LOG": self.log, **environment})
+        program = sandbox.build.program("profiler", "kernels")
+        sandbox.build.need(program, sandbox.build.command)
+        command = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", str(RANKS), "--", program,
+                   "--steps", str(STEPS), "--late", str(LATE), "--late-ms", str(int(LATE_S * 1000)), *words]
+        watch = [sandbox.build.command, "run", "--record", self.recording, "--"] if watched else []
+        self.done = sandbox.run([*watch, *command], env, timeout=50)
+        check_equal(self.done.status, 0, f"{self.done}")
+
+    def ask(self, *words):
+        done = self.sandbox.run([self.sandbox.build.command, words[0], self.recording, *words[1:]],
+                                self.sandbox.environment(preload=False), timeout=30)
+        check_equal(done.status, 0, f"{done}")
+        return done.out
+
+    def calls(self):
+        """Of NCCL's that move data, in the order of their ranks."""
+        rows = [json.loads(line) for line in self.ask("trace", "--json").splitlines()]
+        return [row for row in rows if row["bytes"]]
+
+    def told(self):
+        """What the user's plugin was told, of all ranks together."""
+        total, files = defaultdict(int), glob.glob(self.log + ".*")
+        check_equal(len(files), RANKS, "each rank's plugin was finalized")
+        for path in files:
+            with open(path) as file:
+                said = json.load(file)
+            check_equal(said["wrong"], [], "what the plugin would not survive")
+            for kind, count in said["starts"].items():
+                total[kind] += count
+            total["states"] += said["states"]
+        return dict(total)
+
+
+def check_times(calls, clock, algorithm="RING"):
+    """Every call has the time of its own kernel: that of the late rank waits for nobody."""
+    check(len(calls) >= RANKS * STEPS * 6, f"{len(calls)} calls")
+    waited = defaultdict(list)
+    for call in calls:
+        kernel = call["kernel"]
+        check(kernel, f"not timed: {call}")
+        check_equal((kernel["clock"], kernel["channels"]), (clock, 2), f"{call}")
+        if call["op"] not in ("Send", "Recv", "AlltoAll"):
+            check_equal((kernel["algorithm"], kernel["protocol"]), (algorithm, "LL" if call["bytes"] <= 8192 else "SIMPLE"),
+                        f"{call}")
+        if call["op"] == "AllReduce" and call["group"] is None:
+            waited[call["rank"] == LATE].append(kernel["duration_s"])
+    check_equal((len(waited[True]), len(waited[False])), (STEPS, (RANKS - 1) * STEPS), "first calls of the steps")
+    # The first one connects.
+    check(sum(t > LATE_S * 0.7 for t in waited[False]) >= len(waited[False]) * 0.9, f"others wait: {waited[False]}")
+    check(sum(t < LATE_S * 0.5 for t in waited[True]) >= len(waited[True]) * 0.9, f"the late one does not: {waited[True]}")
+
+
+def timed(sandbox, version, clock):
+    job = Job(sandbox, {**STATIC, "SOFTGPU_NCCL_PROFILER": str(version), "NCCLWATCH_PROFILER": "1/1"})
+    check_times(job.calls(), clock)
+
+
+@case
+def version_3(sandbox):
+    timed(sandbox, 3, "proxy")
+
+
+@case
+def version_4(sandbox):
+    timed(sandbox, 4, "gpu")
+
+
+@case
+def version_5(sandbox):
+    timed(sandbox, 5, "gpu")
+
+
+@case
+def version_6(sandbox):
+    timed(sandbox, 6, "gpu")
+
+
+@case
+def versions_without_kernels(sandbox):
+    """The interface of NCCL 2.23 and 2.24 has no kernels: nothing is timed, and nothing goes wrong."""
+    for version in (1, 2):
+        job = Job(sandbox, {**STATIC, "SOFTGPU_NCCL_PROFILER": str(version), "NCCLWATCH_PROFILER": "1/1"})
+        check(all(call["kernel"] is None for call in job.calls()), f"version {version}")
+
+
+@case
+def one_call_in_sixteen(sandbox):
+    """The same ones on all ranks. A message is counted by its pair."""
+    calls = Job(sandbox, STATIC).calls()
+    for call in calls:
+        check_equal(call["kernel"] is not None, call["position"] % 16 == 0, f"{call}")
+    check(any(call["kernel"] for call in calls), "some are timed")
+
+
+@case
+def nobody_asked(sandbox):
+    for environment in ({}, {"NCCLWATCH_PROFILER": "1/1"}, {**STATIC, "NCCLWATCH_PROFILER": "off"}):
+        check(all(call["kernel"] is None for call in Job(sandbox, environment).calls()), f"{environment}")
+
+
+@case
+def launches_of_a_graph(sandbox):
+    calls = Job(sandbox, {**STATIC, "NCCLWATCH_PROFILER": "1/1"}, "--graph", "1").calls()
+    captured = [call for call in calls if "captured" in call["flags"]]
+    check_equal([(call["op"], call["kernel"]) for call in captured], [("ReduceScatter", None)] * RANKS, "captured calls")
+    check_times([call for call in calls if "captured" not in call["flags"]], "gpu")
+
+
+@case
+def before_another_plugin(sandbox):
+    """The plugin hears the same as without ncclwatch, though that changes what NCCL is asked for from call to call."""
+    for version in range(1, 7):
+        plugin = sandbox.build.program("profiler", f"plugin{version}.so")
+        sandbox.build.need(plugin)
+        chosen = {"NCCL_PROFILER_PLUGIN": plugin}
+        alone = Job(sandbox, chosen, watched=False).told()
+        check(alone[COLLECTIVE] > 0 and (version < 3 or alone[CHANNEL] > 0), f"version {version}: {alone}")
+        left_alone = Job(sandbox, chosen)
+        check_equal(left_alone.told(), alone, f"version {version}, not asked to be before it")
+        check(all(call["kernel"] is None for call in left_alone.calls()), "not timed")
+        for often in ("1/1", "1/4"):
+            both = Job(sandbox, {**chosen, "NCCLWATCH_PROFILER": often})
+            check_equal(both.told(), alone, f"version {version}, {often}")
+            if version >= 3:
+                check(any(call["kernel"] for call in both.calls()), f"version {version}, {often}: timed")
+
+
+@case
+def bandwidths(sandbox):
+    """Of a row of `stats`, from the shortest kernel of each call, by nccl-tests' rule."""
+    job = Job(sandbox, {**STATIC, "NCCLWATCH_PROFILER": "1/1"})
+    at = defaultdict(list)
+    for call in job.calls():
+        if call["op"] == "AllReduce" and call["bytes"] == 4096 * 4:
+            at[call["position"]].append(call["kernel"]["duration_s"])
+    check(all(len(sides) == RANKS for sides in at.values()), "all sides are timed")
+    mean = sum(min(sides) for sides in at.values()) / len(at)
+    row, = [row for row in json.loads(job.ask("stats", "--json"))["rows"] if (row["op"], row["bytes"]) == ("AllReduce", 16384)]
+    check_equal((row["source"], row["timed"], row["algorithm"], row["protocol"], row["channels"]),
+                ("kernel", len(at) * RANKS, "RING", "SIMPLE", 2), "the row")
+    algbw = 16384 / mean / 1e9
+    check(abs(row["algbw_GBps"] / algbw - 1) < 1e-6, f"{row['algbw_GBps']} and {algbw}")
+    check(abs(row["busbw_GBps"] / (algbw * 2 * (RANKS - 1) / RANKS) - 1) < 1e-6, f"{row['busbw_GBps']}")
+    table = job.ask("stats")
+    check("KERNEL" in table and "RING SIMPLE 2" in table and "GB/s" in table, table)
+
+
+if __name__ == "__main__":
+    run_main("profiler")
