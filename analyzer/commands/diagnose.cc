@@ -4,6 +4,8 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
 #include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
@@ -16,6 +18,7 @@
 #include "analyzer/steps/steps.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/report/render.h"
+#include "watchdog/evidence/topology_file.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -49,6 +52,15 @@ absl::StatusOr<JobSteps> BaselineOf(const std::vector<std::string>& words) {
   return StepsOf(recording);
 }
 
+diagnosis::Topology TopologyOfTheJob() {
+  const char* const path = std::getenv("NCCLWATCH_TOPOLOGY");
+  if (!path || !*path) return {};
+  std::string wrong;
+  const diagnosis::Topology topology = evidence::ReadTopology(path, &wrong);
+  if (!wrong.empty()) Complain("diagnose", "NCCLWATCH_TOPOLOGY: {}", wrong);
+  return topology;
+}
+
 }  // namespace
 
 int Diagnose(const Command& self, const Arguments& arguments) {
@@ -76,7 +88,8 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   AddCrashFrames(&run);
   const std::vector<reader::Failure> failures = run.failures;
   SiteLines lines(run.boxes);
-  diagnosis::Diagnosis verdict = Diagnose(std::move(run), baseline ? &baseline->table : nullptr);
+  diagnosis::Diagnosis verdict =
+      Diagnose(std::move(run), {baseline ? &baseline->table : nullptr, TopologyOfTheJob()});
   lines.FillIn(&verdict);
   if (json)
     PrintJson(ToJson(verdict, failures));

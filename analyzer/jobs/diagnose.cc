@@ -28,22 +28,22 @@ void LeaveSuspected(diagnosis::Diagnosis* verdict) {
 }
 
 // What slows a job is told where nothing stops it.
-diagnosis::Diagnosis WithSlowness(const diagnosis::Snapshot& snapshot, const diagnosis::StepTable* baseline,
+diagnosis::Diagnosis WithSlowness(const diagnosis::Snapshot& snapshot, const diagnosis::SlowContext& context,
                                   diagnosis::Diagnosis verdict) {
-  if (verdict.healthy()) verdict.findings = diagnosis::FindSlow(snapshot, baseline);
+  if (verdict.healthy()) verdict.findings = diagnosis::FindSlow(snapshot, context);
   return verdict;
 }
 
 enum class Slowness { kNot, kToo };
 
 diagnosis::Diagnosis Judge(reader::RunImage run, const std::vector<reader::Observation>& own, Slowness slowness,
-                           const diagnosis::StepTable* baseline = nullptr) {
+                           const diagnosis::SlowContext& context = {}) {
   diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes), own, run.witness);
   AddNotes(run, &snapshot);
   diagnosis::UseStacks(run.stacks, &snapshot);
   diagnosis::Diagnosis verdict = diagnosis::Diagnose(snapshot);
   if (run.untimed) LeaveSuspected(&verdict);
-  if (slowness == Slowness::kToo && !run.untimed) return WithSlowness(snapshot, baseline, std::move(verdict));
+  if (slowness == Slowness::kToo && !run.untimed) return WithSlowness(snapshot, context, std::move(verdict));
   return verdict;
 }
 
@@ -53,12 +53,12 @@ bool VerdictStands(const std::vector<reader::BoxImage>& boxes) {
 
 }  // namespace
 
-diagnosis::Diagnosis Diagnose(reader::RunImage run, const diagnosis::StepTable* baseline) {
+diagnosis::Diagnosis Diagnose(reader::RunImage run, const diagnosis::SlowContext& context) {
   // What has been judged is told as it was judged, and a dead job at the moment its boxes tell of. Only a live job
   // without a verdict is judged now.
   if (VerdictStands(run.boxes) || !AnyAlive(run.boxes)) {
     const std::vector<reader::Observation> own = ObserveNow(run.boxes, {});
-    return Judge(std::move(run), own, Slowness::kToo, baseline);
+    return Judge(std::move(run), own, Slowness::kToo, context);
   }
   diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes);
   AddNotes(run, &snapshot);
@@ -67,7 +67,7 @@ diagnosis::Diagnosis Diagnose(reader::RunImage run, const diagnosis::StepTable* 
     snapshot.observations.insert(snapshot.observations.end(), own.begin(), own.end());
     snapshot.now_ns = MonotonicNow();
   }
-  return WithSlowness(snapshot, baseline, diagnosis::Diagnose(snapshot));
+  return WithSlowness(snapshot, context, diagnosis::Diagnose(snapshot));
 }
 
 diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader::Observation>& own) {

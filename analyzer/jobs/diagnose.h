@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/slow/find.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {
 
-// With what slows the job where nothing stops it, also against an earlier run. Takes the boxes: those of a thousand
+// With what slows the job where nothing stops it. Takes the boxes: those of a thousand
 // ranks are copied in longer than they are judged in.
-diagnosis::Diagnosis Diagnose(reader::RunImage run, const diagnosis::StepTable* baseline = nullptr);
+diagnosis::Diagnosis Diagnose(reader::RunImage run, const diagnosis::SlowContext& context = {});
 
 // As the boxes tell it, with observations of our own where no leader lived to make them.
 diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader::Observation>& own);

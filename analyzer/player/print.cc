@@ -6,7 +6,7 @@
 
 #include "analyzer/console/print.h"
 #include "analyzer/console/table.h"
-#include "analyzer/stats/bandwidth.h"
+#include "ncclwatch/functions/bandwidth.h"
 #include "ncclwatch/functions/pattern.h"
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/model/text.h"
@@ -43,10 +43,10 @@ std::string NameOf(const Kind& kind, const RecordedProgram& program) {
                                          : Printable(program.comms[at].label);
 }
 
-std::optional<Bandwidth> BandwidthIn(const Kind& kind, const RecordedProgram& program, std::optional<double> us) {
+std::optional<functions::Bandwidth> BandwidthIn(const Kind& kind, const RecordedProgram& program, std::optional<double> us) {
   if (!us || kind.comm < 0) return std::nullopt;
   const auto ranks = static_cast<std::uint32_t>(program.comms[static_cast<std::size_t>(kind.comm)].size());
-  return BandwidthOf(PatternOf(kind.function), BytesOf(kind), ranks, *us * 1000);
+  return functions::BandwidthOf(PatternOf(kind.function), BytesOf(kind), ranks, *us * 1000);
 }
 
 std::string Number(std::optional<double> value) { return value ? fmt::format("{:.1f}", *value) : ""; }

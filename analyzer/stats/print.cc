@@ -6,7 +6,7 @@
 
 #include "analyzer/console/table.h"
 #include "analyzer/console/units.h"
-#include "analyzer/stats/bandwidth.h"
+#include "ncclwatch/functions/bandwidth.h"
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/text/printable.h"
@@ -35,12 +35,12 @@ std::optional<double> TimeOfOne(const StatsKey& key, const StatsSum& sum) {
                                         : mean(sum.transfer_ns, sum.transfers);
 }
 
-std::optional<Bandwidth> BandwidthIn(const Tally& tally, const StatsKey& key, const StatsSum& sum) {
+std::optional<functions::Bandwidth> BandwidthIn(const Tally& tally, const StatsKey& key, const StatsSum& sum) {
   const std::optional<double> time_ns = TimeOfOne(key, sum);
   if (!time_ns) return std::nullopt;
   const auto on = tally.communicators().find(key.communicator);
   const std::uint32_t ranks = on == tally.communicators().end() ? 0 : on->second.size;
-  return BandwidthOf(PatternOf(key.function), key.bytes, ranks, *time_ns);
+  return functions::BandwidthOf(PatternOf(key.function), key.bytes, ranks, *time_ns);
 }
 
 // The durations that are shown.

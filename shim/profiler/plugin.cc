@@ -10,6 +10,7 @@
 #include <iterator>
 #include <new>
 
+#include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/types.h"
 #include "shim/base/keep_errno.h"
 #include "shim/base/process.h"
@@ -152,8 +153,11 @@ Work WorkOf(const E& event) {
   return {FunctionOf(it.function), it.count * BytesOf(it.datatype), AlgorithmOf(it.algorithm), ProtocolOf(it.protocol)};
 }
 
+// By a hash of the position: what comes back in every step is not left out for ever.
 bool Sampled(const Box& box, std::uint64_t position, std::uint32_t flags) {
-  return box.times_every != 0 && position % box.times_every == 0 && (flags & (format::kEmpty | format::kOneRank)) == 0;
+  constexpr std::uint64_t kSalt = 0x6b65726e656c73;
+  if (box.times_every == 0 || (flags & (format::kEmpty | format::kOneRank)) != 0) return false;
+  return format::Mix(kSalt, position) % box.times_every == 0;
 }
 
 // Until version 4 NCCL tells of a group's work when the group ends, and in another order. Its calls of equal function

@@ -97,6 +97,35 @@ def healthy_of_nccl(sandbox):
     example(sandbox, "straggler", "--step", "100000", "--steps", "700").check_quiet()
 
 
+def slow_link(sandbox, *, from_call, often):
+    """Of the example's one reduction of a step: kernels take 10 ms longer from a call on. NCCL itself times them."""
+    path = os.path.join(sandbox.build.root, "examples", "straggler")
+    sandbox.build.need(path, sandbox.build.command)
+    return Job(sandbox, [*LAUNCH, path, "--step", "100000", "--steps", "700"],
+               {"NCCL_PROFILER_PLUGIN": "STATIC_PLUGIN", "NCCLWATCH_PROFILER": often,
+                "SOFTGPU_NCCL_SLOW": f"{from_call}:10000"})
+
+
+@case
+def slow_communication_of_nccl(sandbox):
+    job = slow_link(sandbox, from_call=300, often="1/4")
+    status, findings = job.diagnose()
+    check_equal((status, [f["kind"] for f in findings]), (1, ["slow_communication"]), "afterwards")
+    finding = findings[0]
+    check(abs(finding["onset"]["step"] - 300) <= 10, f"{finding['onset']}")
+    check(0.15 < finding["share_lost"] < 0.5 and finding["certainty"] != "certain", f"{finding}")
+    check_equal((finding["effect"]["metric"], finding["effect"]["unit"]), ("busbw", "GB/s"), "effect")
+    check(finding["effect"]["after"] < 0.7 * finding["effect"]["before"], f"{finding['effect']}")
+    check_equal((finding["culprits"], finding["shared_by"]), ([], {"hosts": [], "gpus": [], "rail": None, "switch": None, "pair": None}),
+                "all ranks are behind the one communicator")
+    check(any("slow_communication" in line for line in job.lines), f"said while it runs: {job.done.err}")
+
+
+@case
+def healthy_kernels_of_nccl(sandbox):
+    slow_link(sandbox, from_call=100000, often="1/4").check_quiet()
+
+
 @case
 def straggler_of_mpi(sandbox):
     mpi_steps(sandbox, 800, 20000, 1, 150, 4000, "sleep").check_straggler(1, 150, (0.08, 0.25))

@@ -20,7 +20,8 @@ target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/diagnosis/advice
   ${CMAKE_CURRENT_LIST_DIR}/reader/words_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/words_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/device_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/sequence_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/departure_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/rules_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/straggler_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/links_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/rules_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/straggler_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/numbers_test.cc)
 target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/support/mpi_world.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/healthy_test.cc

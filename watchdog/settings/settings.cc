@@ -233,6 +233,7 @@ Settings Parse(const Environment& environment) {
   settings.keep = KeepOf(environment);
   settings.hook_timeout_s = HookTimeout(environment, settings.hook_timeout_s);
   settings.ptrace = environment.Choose("NCCLWATCH_PTRACE", settings.ptrace, kOnOff, "on, off");
+  settings.topology = environment.Get("NCCLWATCH_TOPOLOGY");
   settings.redact = environment.Get("NCCLWATCH_REDACT");
   constexpr Environment::Choice<LogLevel> kLevels[] = {{"off", LogLevel::kOff},
                                                        {"error", LogLevel::kError},
@@ -243,7 +244,6 @@ Settings Parse(const Environment& environment) {
 
   environment.OnlyDefault("NCCLWATCH_METRICS", {}, "nothing");
   environment.OnlyDefault("NCCLWATCH_SITES", {"native"}, "native");
-  environment.OnlyDefault("NCCLWATCH_TOPOLOGY", {}, "nothing");
   environment.OnlyDefault("NCCLWATCH_NUMERICS", {"off"}, "off");
   return settings;
 }

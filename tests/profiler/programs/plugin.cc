@@ -91,6 +91,7 @@ int Finalize(void*) {
 
 }  // namespace
 
+#define SHOWN __attribute__((visibility("default")))
 #define NAME(version) NAME_OF(version)
 #define NAME_OF(version) ncclProfiler_v##version
 
@@ -103,17 +104,17 @@ using Described = Event2;
 #else
 using Described = Event3;
 #endif
-extern Plugin1<Described> NAME(VERSION);
+extern SHOWN Plugin1<Described> NAME(VERSION);
 Plugin1<Described> NAME(VERSION) = {"user's", Begin, {Start<Described>, Stop, Record, Finalize}};
 #elif VERSION == 4
-extern Plugin4 NAME(VERSION);
+extern SHOWN Plugin4 NAME(VERSION);
 Plugin4 NAME(VERSION) = {"user's",
                          [](void** context, int* mask, const char*, std::uint64_t, int, int, int, Logger) {
                            return Begin(context, mask);
                          },
                          {Start<Event4>, Stop, Record, Finalize}};
 #else
-extern Plugin5 NAME(VERSION);
+extern SHOWN Plugin5 NAME(VERSION);
 Plugin5 NAME(VERSION) = {"user's",
                          [](void** context, std::uint64_t, int* mask, const char*, int, int, int, Logger) {
                            return Begin(context, mask);

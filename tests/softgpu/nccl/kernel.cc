@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <tuple>
 
 #include "driver.h"
@@ -50,6 +51,24 @@ const Injected& InjectedError() {
   return injected;
 }
 
+// SOFTGPU_NCCL_SLOW="call:us": from the `call`-th collective or group (from 0) of every communicator on its kernels take
+// so much longer, as behind a link that has become slow.
+void BeSlow(uint64_t call) {
+  struct Slow {
+    unsigned long long call = ~0ULL;
+    unsigned microseconds = 0;
+  };
+  static const Slow slow = [] {
+    Slow parsed;
+    const char* text = getenv("SOFTGPU_NCCL_SLOW");
+    if (text && std::sscanf(text, "%llu:%u", &parsed.call, &parsed.microseconds) != 2) parsed.call = ~0ULL;
+    return parsed;
+  }();
+  if (call < slow.call) return;
+  const timespec time{slow.microseconds / 1000000, slow.microseconds % 1000000 * 1000L};
+  nanosleep(&time, nullptr);
+}
+
 // Kernels outside graphs run in the order of their launches whatever their streams; a kernel of a graph runs between
 // them where its stream puts it. False if aborted before its turn.
 bool BeginKernel(Kernel* kernel) {
@@ -81,13 +100,15 @@ void EndKernel(Kernel* kernel, bool ran) {
 bool RunBody(Kernel* kernel) {
   ncclComm* comm = kernel->comm;
   const Injected& injected = InjectedError();
-  if (injected.rank == comm->rank && injected.call == comm->kernel_calls++) {
+  const uint64_t call = comm->kernel_calls++;
+  if (injected.rank == comm->rank && injected.call == call) {
     comm->async_result.store(injected.code);
     return StayStuck(comm);
   }
   for (Collective& collective : kernel->collectives) {
     profiler::StartChannels(comm, &collective.task);
     if (!RunCollective(comm, collective)) return false;
+    BeSlow(call);
     profiler::StopChannels(&collective.task);
   }
   if (kernel->transfers.empty()) return true;

@@ -96,16 +96,6 @@ std::string SignalLine(const FatalSignal& signal) {
   return line;
 }
 
-std::string Bytes(std::uint64_t bytes) {
-  constexpr std::array<const char*, 5> kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  auto amount = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; amount >= 1024 && unit + 1 < kUnits.size(); ++unit) amount /= 1024;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", amount, kUnits[unit]);
-  return text;
-}
-
 std::string FiguresText(const FailedAllocation& failed) {
   if (failed.total_bytes == 0) return "";
   return Bytes(failed.free_bytes) + " of " + Bytes(failed.total_bytes) + " were free";

@@ -175,6 +175,14 @@ struct Effect {
   std::optional<double> before, after;  // none: no number
 };
 
+// What the culprits of a slow kind have in common, and nobody else has.
+struct SharedBy {
+  std::vector<std::string> hosts;  // all of whose ranks they are
+  std::optional<int> rail;         // GPUs of this number on their hosts
+  std::string switch_name;         // empty: none
+  std::vector<int> pair;           // two job ranks, or none
+};
+
 struct Finding {
   Kind kind{};
   Certainty certainty{};
@@ -194,7 +202,7 @@ struct Finding {
   // Of slow kinds alone.
   std::optional<Onset> onset;
   std::optional<Effect> effect;
-  std::vector<std::string> shared_hosts;  // whose ranks are the culprits, all of them
+  SharedBy shared_by;
   std::optional<double> share_lost;       // of the step time
   std::string summary;
   std::vector<std::string> evidence;

@@ -89,6 +89,16 @@ std::string Seconds(std::int64_t nanoseconds) {
   return Format("%.0f min", seconds / 60);
 }
 
+std::string Bytes(std::uint64_t bytes) {
+  constexpr std::array<const char*, 5> kUnits = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto amount = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; amount >= 1024 && unit + 1 < kUnits.size(); ++unit) amount /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", amount, kUnits[unit]);
+  return text;
+}
+
 std::string UtcTime(std::int64_t realtime_ns) {
   constexpr std::int64_t kDayMs = 86'400'000;
   std::int64_t ms = realtime_ns / 1'000'000;

@@ -16,6 +16,7 @@ std::string Ranks(const std::vector<int>& ascending);          // "rank 2", "ran
 std::string Hex16(std::uint64_t value);                        // 16 digits
 std::string Hex(std::uint64_t value);                          // "0x7f.."
 std::string Seconds(std::int64_t nanoseconds);                 // "12.4 s", "35 ms"
+std::string Bytes(std::uint64_t bytes);                        // "12.0 MiB", "64 bytes"
 std::string UtcTime(std::int64_t realtime_ns);                 // "2026-01-01T00:00:12.400Z"
 std::string SignalName(int signal);                            // "SIGKILL", "signal 55"
 std::string ResultName(std::int32_t result);                   // "success", "invalid_argument", ...

@@ -183,9 +183,18 @@ void WriteSlow(JsonWriter* json, const Finding& finding) {
          [&](double change) { json->Number(change); });
   json->EndObject();
   json->Key("shared_by").BeginObject();
-  TextList(json, "hosts", finding.shared_hosts);
+  const SharedBy& shared = finding.shared_by;
+  TextList(json, "hosts", shared.hosts);
   TextList(json, "gpus", {});
-  json->Key("rail").Null().Key("switch").Null().Key("pair").Null().EndObject();
+  json->Key("rail");
+  OrNull(json, shared.rail, [&](int rail) { json->Integer(rail); });
+  json->Key("switch");
+  shared.switch_name.empty() ? json->Null() : json->String(shared.switch_name);
+  if (shared.pair.empty())
+    json->Key("pair").Null();
+  else
+    RankList(json, "pair", shared.pair);
+  json->EndObject();
   json->Key("share_lost");
   OrNull(json, finding.share_lost, [&](double share) { json->Number(share); });
 }

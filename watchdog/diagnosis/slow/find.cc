@@ -9,6 +9,7 @@
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/advice.h"
 #include "watchdog/diagnosis/rules/describe.h"
+#include "watchdog/diagnosis/slow/link_findings.h"
 #include "watchdog/diagnosis/slow/number_findings.h"
 #include "watchdog/diagnosis/slow/regression.h"
 #include "watchdog/diagnosis/slow/robust.h"
@@ -77,7 +78,7 @@ Finding StragglerFinding(const View& view, const StepTable& table, const Straggl
   finding.onset = Onset{table.first + found.onset, finding.began_at_ns, found.since_before};
   const double after = static_cast<double>(found.step_ns) / 1e9;
   finding.effect = Effect{"step_time", "s", after * (1 - found.share), after};
-  finding.shared_hosts = HostsOf(view, ranks);
+  finding.shared_by.hosts = HostsOf(view, ranks);
   finding.share_lost = found.share;
   finding.summary = SummaryOf(table, found, ranks);
   const auto median = [&](bool culprits, std::int64_t StepPart::*part) {
@@ -88,8 +89,8 @@ Finding StragglerFinding(const View& view, const StepTable& table, const Straggl
                                          median(false, &StepPart::wait_ns), table.steps() - found.from));
   finding.evidence.push_back(
       fmt::format("it is the last in {} of {} steps", found.late_steps, table.steps() - found.from));
-  if (!finding.shared_hosts.empty())
-    finding.evidence.push_back("they are all ranks of " + Join(finding.shared_hosts, ", ") +
+  if (!finding.shared_by.hosts.empty())
+    finding.evidence.push_back("they are all ranks of " + Join(finding.shared_by.hosts, ", ") +
                                ", and no others are late");
   finding.next_steps.push_back(fmt::format(
       "look at what {} does between its calls: `ncclwatch stacks` a few times, `perf top -p PID`; compare its "
@@ -138,7 +139,7 @@ Finding RegressionFinding(const View& view, const StepTable& table, const Regres
   finding.began_at_ns = ToRealtime(view, table.parts.front().front().began_ns);
   finding.onset = Onset{table.first, finding.began_at_ns, true};
   finding.effect = Effect{"step_time", "s", found.before.step / 1e9, found.after.step / 1e9};
-  finding.shared_hosts = HostsOf(view, ranks);
+  finding.shared_by.hosts = HostsOf(view, ranks);
   finding.share_lost = 1 - found.before.step / found.after.step;
   finding.summary = fmt::format("A step takes {} where it took {} in the earlier run, {:.1f} % longer: {} has grown{}.",
                                 Seconds(static_cast<std::int64_t>(found.after.step)),
@@ -153,13 +154,15 @@ Finding RegressionFinding(const View& view, const StepTable& table, const Regres
   return finding;
 }
 
-std::vector<Finding> StepFindings(const View& view, const StepTable* baseline) {
+std::vector<Finding> StepFindings(const View& view, const SlowContext& context) {
   std::vector<Finding> findings;
   if (view.nodes.size() < 2) return findings;
   const StepTable table =
       MakeStepTable(view, std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank));
   if (const auto found = FindStraggler(table, kLeastShareLost))
     findings.push_back(StragglerFinding(view, table, *found));
+  if (auto found = LinkFinding(view, table, context.topology, kLeastShareLost)) findings.push_back(std::move(*found));
+  const StepTable* const baseline = context.baseline;
   if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt)
     findings.push_back(RegressionFinding(view, table, *found));
   return findings;
@@ -167,11 +170,12 @@ std::vector<Finding> StepFindings(const View& view, const StepTable* baseline) {
 
 }  // namespace
 
-std::vector<Finding> FindSlow(const Snapshot& snapshot, const StepTable* baseline) {
+std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& context) {
   const View view = MakeView(snapshot);
   std::vector<Finding> findings = NumberFindings(view);
-  std::vector<Finding> slow = StepFindings(view, baseline);
-  if (slow.size() > 1) slow[1].caused_by = findings.size();  // the straggler explains that steps take longer
+  std::vector<Finding> slow = StepFindings(view, context);
+  // What is found in this run explains that its steps take longer than another's.
+  if (slow.size() > 1 && context.baseline) slow.back().caused_by = findings.size();
   std::move(slow.begin(), slow.end(), std::back_inserter(findings));
   for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
   return findings;

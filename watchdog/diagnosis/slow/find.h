@@ -6,6 +6,7 @@
 #include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/diagnosis/model/snapshot.h"
 #include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/slow/topology.h"
 
 namespace ncclwatch::diagnosis {
 
@@ -14,7 +15,12 @@ inline constexpr double kLeastShareLost = 0.03;
 
 inline constexpr double kLeastRegression = 0.05;  // likewise, against an earlier run
 
-// Pure and thread-safe, like Diagnose. `baseline`: of an earlier run, null: there is none.
-std::vector<Finding> FindSlow(const Snapshot& snapshot, const StepTable* baseline = nullptr);
+struct SlowContext {
+  const StepTable* baseline = nullptr;  // of an earlier run, null: there is none
+  Topology topology;                    // empty: not known
+};
+
+// Pure and thread-safe, like Diagnose.
+std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& context = {});
 
 }  // namespace ncclwatch::diagnosis

@@ -19,7 +19,8 @@ constexpr double kBlowUp = 10;         // times its level, of a gradient's norm
 using What = NumberFault::What;
 
 std::string Who(const NumberFault& fault) {
-  return fault.ranks.empty() ? fmt::format("all {} ranks", fault.all) : Ranks(fault.ranks);
+  if (fault.ranks.empty()) return fault.all == 1 ? "the program" : fmt::format("all {} ranks", fault.all);
+  return Ranks(fault.ranks);
 }
 
 std::string NotFiniteText(const NumberFault& fault) {
@@ -107,12 +108,17 @@ Finding Made(const View& view, const NumberFault& fault, const std::set<int>& al
 }  // namespace
 
 std::vector<Finding> NumberFindings(const View& view) {
+  std::vector<const Process*> said;
+  for (const Process& process : view.processes)
+    if (!process.box->notes.empty()) said.push_back(&process);
   std::vector<RankNumbers> ranks;
   std::set<int> all;
-  for (const Process& process : view.processes) {
-    if (process.box->notes.empty() || process.box->rank < 0) continue;
-    ranks.push_back({process.box->rank, process.shift_ns, &process.box->notes});
-    all.insert(process.box->rank);
+  for (const Process* const process : said) {
+    // A training of one process needs no launcher.
+    const int rank = process->box->rank < 0 && said.size() == 1 ? 0 : process->box->rank;
+    if (rank < 0) continue;
+    ranks.push_back({rank, process->shift_ns, &process->box->notes});
+    all.insert(rank);
   }
   std::vector<Finding> findings;
   for (const NumberFault& fault : FindNumberFaults(ranks)) findings.push_back(Made(view, fault, all));

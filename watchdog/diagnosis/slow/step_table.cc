@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -32,6 +33,7 @@ struct Arrival {
   std::size_t step = 0;  // number - first
   std::int64_t entered_ns = 0;
   std::int64_t inside_ns = -1;  // of blocking calls
+  const Call* call = nullptr;
   const std::string* boot_id = nullptr;
 };
 
@@ -79,6 +81,13 @@ class TableMaker {
     if (rows_.size() < 2 || !SetRange()) return {};
     for (std::size_t row = 0; row < rows_.size(); ++row) FillRow(row);
     for (const auto& [key, arrivals] : meetings_) AddComparable(key.communicator, arrivals);
+    for (const auto& [key, arrivals] : meetings_) AddTransfer(key.communicator, false, arrivals);
+    for (const auto& [key, arrivals] : kernels_of_messages_) AddTransfer(std::get<0>(key), true, arrivals);
+    for (auto& [key, transfers] : transfers_) {
+      std::sort(transfers.times.begin(), transfers.times.end(),
+                [](const auto& a, const auto& b) { return std::tie(a.step, a.ns) < std::tie(b.step, b.ns); });
+      table_.transfers.push_back(std::move(transfers));
+    }
     for (const auto& [at, late_and_wait] : enqueued_) {
       StepPart& part = table_.parts[at.first][at.second];
       part.late_ns += late_and_wait.first;
@@ -124,8 +133,12 @@ class TableMaker {
     std::map<std::string, int> hosts;
     for (const Row& row : rows_) {
       table_.ranks.push_back(row.node->rank);
-      const std::string& host = view_.process(*row.node).box->host;
-      table_.hosts.push_back(hosts.emplace(host, static_cast<int>(hosts.size())).first->second);
+      const reader::BoxImage& box = *view_.process(*row.node).box;
+      const std::string& name = box.node.empty() ? box.host : box.node;
+      const auto [host, made] = hosts.emplace(name, static_cast<int>(hosts.size()));
+      if (made) table_.host_names.push_back(name);
+      table_.hosts.push_back(host->second);
+      table_.rails.push_back(box.local_rank);
       table_.parts.emplace_back(static_cast<std::size_t>(end - first));
     }
     return true;
@@ -159,13 +172,58 @@ class TableMaker {
       if (Blocks(call)) part.idle_ns += InsideNs(call);
       if (comm && call.root >= 0)
         messages_.emplace(table_.ranks[row], view_.JobRank(*comm, static_cast<std::uint32_t>(call.root)));
+      if (comm && !functions::IsMpi(call.function)) NoteMessage(call, row, step, process);
       return;
     }
     if ((call.flags & (format::kEmpty | format::kOneRank | format::kRequest)) != 0) return;
     if (!comm || !comm->comparable) return;
     if (Blocks(call)) part.exposed_ns += InsideNs(call);  // what of that is waiting, the meeting tells
     meetings_[{comm->id, call.position}].push_back(
-        {row, step, process.At(call.entered_ns), Blocks(call) ? InsideNs(call) : -1, &process.box->boot_id});
+        {row, step, process.At(call.entered_ns), Blocks(call) ? InsideNs(call) : -1, &call,
+         &process.box->boot_id});
+  }
+
+  // Both sides of a message of NCCL have the same position.
+  void NoteMessage(const Call& call, std::size_t row, std::size_t step, const Process& process) {
+    const std::vector<reader::Communicator>& all = process.box->communicators;
+    const auto own = std::find_if(all.begin(), all.end(), [&](const reader::Communicator& one) {
+      return one.index == call.communicator && one.generation == call.generation;
+    });
+    if (own == all.end() || call.root < 0) return;
+    const auto peer = static_cast<std::uint32_t>(call.root);
+    const bool sends = call.function == functions::Function::ncclSend;
+    kernels_of_messages_[{own->id, sends ? own->rank : peer, sends ? peer : own->rank, call.position}].push_back(
+        {row, step, process.At(call.entered_ns), -1, &call, &process.box->boot_id});
+  }
+
+  // Known once it is known of all: the last one to come waits for nobody.
+  static std::int64_t TransferNs(const std::vector<Arrival>& arrivals) {
+    std::int64_t least = INT64_MAX;
+    for (const Arrival& one : arrivals) {
+      const bool timed = one.call->kernel.clock != format::KernelClock::kNone;
+      if (!timed && one.inside_ns < 0) return 0;
+      least = std::min(least, timed ? static_cast<std::int64_t>(one.call->kernel.ns) : one.inside_ns);
+    }
+    return least;
+  }
+
+  void AddTransfer(std::uint64_t communicator, bool is_message, const std::vector<Arrival>& arrivals) {
+    const CommView* const comm = view_.CommOf(communicator);
+    if (!comm || arrivals.size() != (is_message ? 2 : comm->job_ranks.size())) return;
+    const Call& call = *arrivals.front().call;
+    const std::uint64_t bytes =
+        functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
+    std::vector<std::size_t> rows;
+    for (const Arrival& one : arrivals) rows.push_back(one.row);
+    std::sort(rows.begin(), rows.end());
+    const functions::Function function = is_message ? functions::Function::ncclSend : call.function;
+    StepTransfers& transfers = transfers_[{communicator, function, bytes, rows}];
+    transfers.function = function;
+    transfers.bytes = bytes;
+    transfers.is_message = is_message;
+    if (transfers.rows.empty()) transfers.rows = std::move(rows);
+    ++transfers.calls;
+    if (const std::int64_t ns = TransferNs(arrivals); ns > 0) transfers.times.push_back({arrivals.front().step, ns});
   }
 
   // Waits for requests, and for messages to probe, are no part of a history.
@@ -275,6 +333,11 @@ class TableMaker {
   std::vector<Row> rows_;
   StepTable table_;
   std::unordered_map<Key, std::vector<Arrival>, KeyHash> meetings_;
+  // Communicator, ranks in it from and to, position.
+  std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, std::uint64_t>, std::vector<Arrival>>
+      kernels_of_messages_;
+  std::map<std::tuple<std::uint64_t, functions::Function, std::uint64_t, std::vector<std::size_t>>, StepTransfers>
+      transfers_;
   using At = std::pair<std::size_t, std::size_t>;                 // row, step
   std::map<At, std::pair<std::int64_t, std::int64_t>> enqueued_;  // late, wait
   std::map<std::uint64_t, std::map<At, std::int64_t>> late_on_;   // by communicator

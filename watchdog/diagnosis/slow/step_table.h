@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "watchdog/diagnosis/view/view.h"
@@ -30,12 +31,30 @@ struct StepPeers {
   std::vector<std::vector<std::int64_t>> late_ns;  // by those, then by step
 };
 
+// The calls of one communicator, or from one rank to another, that are alike, and how long their data took: once all
+// were there. Of NCCL as far as its kernels were timed, of MPI of what blocks.
+struct StepTransfers {
+  functions::Function function{};
+  std::uint64_t bytes = 0;          // that one rank passes
+  std::vector<std::size_t> rows;    // who took part, ascending
+  bool is_message = false;          // from the first one to the second one, or back
+  std::size_t calls = 0;            // in the steps of the table, timed or not
+  struct Timed {
+    std::size_t step = 0;
+    std::int64_t ns = 0;
+  };
+  std::vector<Timed> times;  // by step
+};
+
 struct StepTable {
   std::uint64_t first = 0;                   // number of the first step
   std::vector<int> ranks;                    // job ranks, ascending
   std::vector<std::vector<StepPart>> parts;  // by rank, then by step; all rows are as long
   std::vector<int> hosts;                    // by rank: equal numbers are one host
+  std::vector<std::string> host_names;       // by those
+  std::vector<int> rails;                    // by rank: its number on its host, -1 unknown
   std::vector<StepPeers> peers;
+  std::vector<StepTransfers> transfers;
   std::size_t steps() const { return parts.empty() ? 0 : parts.front().size(); }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "watchdog/diagnosis/slow/change_point.h"
 #include "watchdog/diagnosis/slow/robust.h"
 
 namespace ncclwatch::diagnosis {
@@ -39,22 +40,6 @@ struct Shares {
 
 std::vector<double> From(const std::vector<double>& shares, std::size_t from) {
   return {shares.begin() + static_cast<std::ptrdiff_t>(from), shares.end()};
-}
-
-// The step at which a rank's lateness rose: where two levels explain it best.
-std::size_t RoseAt(const std::vector<double>& shares) {
-  std::vector<double> sums(1, 0);
-  for (const double share : shares) sums.push_back(sums.back() + std::clamp(share, -1.0, 1.0));
-  const double all = static_cast<double>(shares.size());
-  std::size_t best = 0;
-  double best_gain = 0;
-  for (std::size_t at = 1; at < shares.size(); ++at) {
-    const double left = static_cast<double>(at), right = all - left;
-    const double step = (sums.back() - sums[at]) / right - sums[at] / left;
-    const double gain = step > 0 ? step * step * left * right / all : 0;
-    if (gain > best_gain) best_gain = gain, best = at;
-  }
-  return best;
 }
 
 class Search {

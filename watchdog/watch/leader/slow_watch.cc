@@ -14,6 +14,7 @@
 #include "watchdog/diagnosis/report/json_writer.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/diagnosis/slow/find.h"
+#include "watchdog/evidence/topology_file.h"
 #include "watchdog/log/log.h"
 #include "watchdog/watch/base/clock.h"
 
@@ -45,11 +46,20 @@ std::string Append(const descriptors::Directory& directory, const std::string& l
 }  // namespace
 
 void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot) {
-  const std::vector<diagnosis::Finding> findings = diagnosis::FindSlow(snapshot);
+  ReadTopologyOnce();
+  const std::vector<diagnosis::Finding> findings = diagnosis::FindSlow(snapshot, context_of_job_);
   next_ns_ = now_ns + std::max(kEvery_ns, kCostShare * (Monotonic() - now_ns));
   const std::string signature = SignatureOf(findings);
   // Twice the same: what lasts for one look only is nobody's matter.
   if (signature == std::exchange(seen_, signature) && signature != told_) Tell(findings, now_ns);
+}
+
+void SlowWatch::ReadTopologyOnce() {
+  const std::string& path = context_.settings.topology;
+  if (path.empty() || std::exchange(topology_read_, true)) return;
+  std::string wrong;
+  context_of_job_.topology = evidence::ReadTopology(path, &wrong);
+  if (!wrong.empty()) log::Warn("NCCLWATCH_TOPOLOGY: {}", wrong);
 }
 
 void SlowWatch::Tell(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns) {

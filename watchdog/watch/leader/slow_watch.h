@@ -7,6 +7,7 @@
 
 #include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/diagnosis/model/snapshot.h"
+#include "watchdog/diagnosis/slow/find.h"
 #include "watchdog/watch/base/context.h"
 
 namespace ncclwatch::watch {
@@ -21,10 +22,13 @@ class SlowWatch {
   void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot);
 
  private:
+  void ReadTopologyOnce();
   void Tell(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns);
   void WriteEvent(const diagnosis::Finding& finding);
 
   const Context& context_;
+  diagnosis::SlowContext context_of_job_;
+  bool topology_read_ = false;
   std::int64_t next_ns_ = 0;
   std::int64_t told_ns_ = 0;
   std::string seen_, told_;  // what the last look found, and what was said: kind and culprits; empty: nothing
