@@ -31,7 +31,10 @@ std::optional<double> BusbwOf(const StepTransfers& one, double ns) {
   return bandwidth ? std::optional(bandwidth->busbw_GBps) : std::nullopt;
 }
 
-std::string Time(double ns) { return Seconds(static_cast<std::int64_t>(ns)); }
+std::string Time(double ns) {
+  if (ns < 1e6) return fmt::format("{:.3g} us", ns / 1e3);
+  return ns < 1e9 ? fmt::format("{:.3g} ms", ns / 1e6) : fmt::format("{:.3g} s", ns / 1e9);
+}
 
 // "the hosts behind switch leaf2 (node08, node09)"
 std::string WhereText(const SlowLinks& found, const std::vector<int>& ranks) {
