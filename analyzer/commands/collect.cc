@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -19,8 +18,8 @@
 #include "analyzer/console/units.h"
 #include "analyzer/files/descriptor.h"
 #include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/signals.h"
 #include "analyzer/recording/collector.h"
-#include "watchdog/reader/guard.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -38,9 +37,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kShortest(1), kLongest(40);  // between two looks
 constexpr std::chrono::milliseconds kScan(100);                  // how often attempts are looked for
-
-volatile std::sig_atomic_t ended = 0;
-void End(int) { ended = 1; }
 
 // The job comes first: on a busy machine this process gets a tenth of a core, and the disk when nobody else wants it.
 void GiveWay() {
@@ -61,24 +57,6 @@ bool AnotherCollects(const std::string& directory, Descriptor* held) {
   Descriptor above;
   const bool of_job = IsNested(path.filename().string()) && Locked(path.parent_path(), O_RDWR | O_CLOEXEC, &above);
   return of_job || Locked(directory, O_RDWR | O_CREAT | O_CLOEXEC, held);
-}
-
-// A box that somebody cuts short reads as zeroes from then on.
-void Mend(int, siginfo_t* info, void*) {
-  if (reader::guard::Mend(reinterpret_cast<std::uintptr_t>(info->si_addr)) >= 0) return;
-  signal(SIGBUS, SIG_DFL);
-}
-
-void CatchSignals() {
-  struct sigaction mend {};
-  mend.sa_sigaction = Mend;
-  mend.sa_flags = SA_SIGINFO;
-  sigaction(SIGBUS, &mend, nullptr);
-  reader::guard::Arm();
-  struct sigaction action {};
-  action.sa_handler = End;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
 }
 
 // The collectors of a run directory and of the attempts in it, each with a folder of its own.
@@ -135,7 +113,7 @@ struct Patience {
 void Follow(Collectors* collectors, Patience waits) {
   const pid_t launcher = getppid();
   std::chrono::milliseconds pause = kShortest;
-  while (!ended) {
+  while (!Ended()) {
     const bool hurry = collectors->Look();
     const bool waits_on = (waits.next && getppid() == launcher) || (waits.first && !collectors->seen_any());
     if (!collectors->any_alive() && !waits_on) break;

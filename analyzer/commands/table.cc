@@ -11,6 +11,7 @@ constexpr Command kCommands[] = {
     {"stats", "[OPTIONS] [DIR|FILE...]", "sum up the recorded calls: how many, how long, who waited", Stats},
     {"replay", "[OPTIONS] [DIR|FILE...]", "run the recorded calls again, on a model", Replay},
     {"collect", "[OPTIONS] [DIR]", "record every call of a live job on this node", Collect},
+    {"metrics", "[OPTIONS] [DIR]", "print or serve a job's numbers for Prometheus", Metrics},
     {"export", "--to FORMAT -o OUT [DIR|FILE...]", "convert black boxes to the format of another tool", Export},
     {"ls", "[--json]", "list the run directories on this machine, newest first", Ls},
     {"clean", "[--older-than AGE] [DIR...]", "remove finished run directories (never a live one)", Clean},

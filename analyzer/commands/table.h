@@ -21,6 +21,7 @@ int Stacks(const Command& self, const Arguments& arguments);
 int Dump(const Command& self, const Arguments& arguments);
 int Stats(const Command& self, const Arguments& arguments);
 int Replay(const Command& self, const Arguments& arguments);
+int Metrics(const Command& self, const Arguments& arguments);
 int Collect(const Command& self, const Arguments& arguments);
 int Export(const Command& self, const Arguments& arguments);
 int Off(const Command& self, const Arguments& arguments);

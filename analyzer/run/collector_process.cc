@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kPatience(20);  // for the rest to be written, on
 constexpr std::chrono::milliseconds kPoll(2);
 
 // Of the living: nothing for readers.
-bool IsLock(const std::string& name) { return name == "lease" || name == "collector"; }
+bool IsLock(const std::string& name) { return name == "lease" || name == "collector" || name == "metrics"; }
 
 }  // namespace
 

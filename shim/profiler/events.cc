@@ -92,8 +92,8 @@ void Write(const Entry& call, bool timed) {
 
 }  // namespace
 
-void* FollowCall(Box& box, std::uint64_t slot, const Theirs& theirs) {
-  if (StillOurs(box, slot))
+void* FollowCall(Box& box, std::uint64_t slot, bool has_kernels, const Theirs& theirs) {
+  if (has_kernels && StillOurs(box, slot))
     std::atomic_ref(box.RecordAt(slot).flags).fetch_or(format::kTimed, std::memory_order_relaxed);
   std::uint64_t number = 0;
   Entry& entry = Take(&number, theirs);

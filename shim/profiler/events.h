@@ -21,8 +21,8 @@ struct Theirs {
 
 inline bool IsFollowed(const void* handle) { return (reinterpret_cast<std::uintptr_t>(handle) & 1) != 0; }
 
-// The first event of the call whose record is in `slot`.
-void* FollowCall(Box& box, std::uint64_t slot, const Theirs& theirs);
+// The first event of the call whose record is in `slot`. has_kernels: NCCL will tell of its kernel, too.
+void* FollowCall(Box& box, std::uint64_t slot, bool has_kernels, const Theirs& theirs);
 // A further event of the call that `handle` belongs to. Null: that one is not followed any more.
 void* FollowPart(const void* handle, const Theirs& theirs);
 // How NCCL runs the call.

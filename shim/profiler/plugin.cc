@@ -162,7 +162,8 @@ bool Sampled(const Box& box, std::uint64_t position, std::uint32_t flags) {
 
 // Until version 4 NCCL tells of a group's work when the group ends, and in another order. Its calls of equal function
 // and size on communicators of equal size and rank are equal to NCCL too.
-void* FollowOneOf(Box& box, Group& group, const Context& context, const Work& work, const Theirs& theirs) {
+void* FollowOneOf(Box& box, Group& group, const Context& context, bool has_kernels, const Work& work,
+                  const Theirs& theirs) {
   for (std::uint32_t i = 0; i < group.operations; ++i) {
     Operation& operation = group.operation[i];
     if (operation.followed != 0 || operation.slot == kNoSlot || operation.index == format::kNoCommunicator) continue;
@@ -176,33 +177,33 @@ void* FollowOneOf(Box& box, Group& group, const Context& context, const Work& wo
         record.count * functions::DatatypeBytes(record.dtype) != work.bytes)
       continue;
     operation.followed = 1;
-    return FollowCall(box, operation.slot, theirs);
+    return FollowCall(box, operation.slot, has_kernels, theirs);
   }
   return nullptr;
 }
 
 // Of the call that this thread is in.
-void* FollowOwn(Box& box, const Theirs& theirs) {
+void* FollowOwn(Box& box, bool has_kernels, const Theirs& theirs) {
   Thread& thread = current_thread;
   if (thread.box != &box || thread.timed_slot == 0) return nullptr;
   if (thread.timed_event) return FollowPart(thread.timed_event, theirs);
-  void* const followed = FollowCall(box, thread.timed_slot - 1, theirs);
+  void* const followed = FollowCall(box, thread.timed_slot - 1, has_kernels, theirs);
   thread.timed_event = followed;
   return followed;
 }
 
-// of_the_api: all work has an event of the API as its parent (5 on).
-void* FollowWork(Box& box, const Context& context, const void* parent, bool of_the_api, const Work& work,
+void* FollowWork(Box& box, const Context& context, const void* parent, int version, const Work& work,
                  const Theirs& theirs) {
+  const bool has_kernels = version >= 3, has_api = version >= 5;
   void* followed = nullptr;
   if (IsFollowed(parent))
     followed = FollowPart(parent, theirs);
-  else if (of_the_api)
-    return nullptr;
+  else if (has_api)
+    return nullptr;  // of a call that is not timed
   else if (Group* const group = current_thread.box == &box ? current_thread.timed_group : nullptr)
-    followed = FollowOneOf(box, *group, context, work, theirs);
+    followed = FollowOneOf(box, *group, context, has_kernels, work, theirs);
   else
-    followed = FollowOwn(box, theirs);
+    followed = FollowOwn(box, has_kernels, theirs);
   if (followed) NoteWay(followed, work.algorithm, work.protocol);
   return followed;
 }
@@ -255,7 +256,7 @@ struct Version {
     if (!box) return nullptr;
     switch (event.type) {
       case kCollective:
-      case kPointToPoint: return FollowWork(*box, context, event.parent, kVersion >= 5, WorkOf(event), theirs);
+      case kPointToPoint: return FollowWork(*box, context, event.parent, kVersion, WorkOf(event), theirs);
       default: break;
     }
     if constexpr (requires { event.kernel; }) {
@@ -264,8 +265,8 @@ struct Version {
         return FollowChannel(event.parent, event.kernel.channel, kVersion >= 4 ? event.kernel.timer : 0, theirs);
     }
     if constexpr (requires { event.collective_api; }) {
-      if (event.type == kCollectiveApi && !event.collective_api.captured) return FollowOwn(*box, theirs);
-      if (event.type == kPointToPointApi && !event.point_to_point_api.captured) return FollowOwn(*box, theirs);
+      if (event.type == kCollectiveApi && !event.collective_api.captured) return FollowOwn(*box, true, theirs);
+      if (event.type == kPointToPointApi && !event.point_to_point_api.captured) return FollowOwn(*box, true, theirs);
     }
     return nullptr;
   }

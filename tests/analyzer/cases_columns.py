@@ -10,6 +10,9 @@ NUMBERS = {"i": "i", "l": "q", "I": "I", "L": "Q", "g": "d", "tsn:UTC": "q"}
 # Columns that have another name or form in the JSON.
 OTHERS = {"time": lambda call: call["time_ns"], "stream": lambda call: int(call["stream"], 16),
           "label": lambda call: call["label"] or None,
+          "kernel_s": lambda call: (call["kernel"] or {}).get("duration_s"),
+          "algorithm": lambda call: (call["kernel"] or {}).get("algorithm"),
+          "protocol": lambda call: (call["kernel"] or {}).get("protocol"),
           "site_file": lambda call: (call["site"] or {}).get("file"), "site_line": lambda call: (call["site"] or {}).get("line"),
           "site_function": lambda call: (call["site"] or {}).get("function"),
           "site_module": lambda call: (call["site"] or {}).get("module"),

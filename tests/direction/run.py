@@ -111,6 +111,7 @@ ROOMS = {
         "segments": "files",
         "jobs": "files console import segments stacks stacks/lines",
         "recording": "console jobs segments",
+        "metrics": "files jobs",
         "trace": "console recording segments",
         "stats": "console recording",
         "replay": "recording segments",
@@ -123,7 +124,7 @@ ROOMS = {
         "edit": "recording",
         "shrink": "edit jobs player player/nccl recording replay",
         "steps": "console recording",
-        "commands": "console edit export files jobs player recording replay run segments shrink stacks stacks/show stats steps trace",
+        "commands": "console edit export files jobs metrics player recording replay run segments shrink stacks stacks/show stats steps trace",
         ".": "console commands",
     },
 }

@@ -28,21 +28,34 @@ std::string PresentDirectory() {
   return in_memory ? std::string() : directory;
 }
 
-void Run(const CollectorStart& start) {
+// Started again if it is killed. `lost`: what does not happen without it.
+void Keep(Program program, const std::vector<std::string>& environment, const char* lost,
+          const std::function<void(const std::string&)>& complain) {
+  program.environment = WithoutLoader(environment);
+  program.grace_ms = 1;  // a session of its own
+  for (int starts = 0; starts < kMostStarts; ++starts) {
+    const Outcome outcome = RunProgram(program);
+    if (outcome.error != 0)
+      return complain(std::string(lost) + ": " + program.arguments.front() + ": " + std::strerror(outcome.error));
+    if (!WIFSIGNALED(outcome.status)) return;
+  }
+  complain(std::string(lost) + " any more: the process for it was killed too often");
+}
+
+void Record(const CollectorStart& start) {
   Program program;
   program.arguments = {start.command, "collect", "--quiet", "--to", start.to};
   if (start.most_bytes != 0)
     program.arguments.insert(program.arguments.end(), {"--max", std::to_string(start.most_bytes)});
   program.arguments.push_back(start.run_directory);
-  program.environment = WithoutLoader(start.environment);
-  program.grace_ms = 1;  // a session of its own
-  for (int starts = 0; starts < kMostStarts; ++starts) {
-    const Outcome outcome = RunProgram(program);
-    if (outcome.error != 0)
-      return start.complain("calls are not recorded: " + start.command + ": " + std::strerror(outcome.error));
-    if (!WIFSIGNALED(outcome.status)) return;
-  }
-  start.complain("calls are not recorded any more: the collector was killed too often");
+  Keep(std::move(program), start.environment, "calls are not recorded", start.complain);
+}
+
+void Serve(const MetricsStart& start) {
+  Program program;
+  const bool is_file = start.where.find('/') != std::string::npos;
+  program.arguments = {start.command, "metrics", is_file ? "--textfile" : "--listen", start.where, start.run_directory};
+  Keep(std::move(program), start.environment, "there are no metrics", start.complain);
 }
 
 }  // namespace
@@ -60,7 +73,11 @@ std::string CollectorPlace(const std::string& named, const std::string& out, con
 }
 
 bool StartCollector(CollectorStart start) {
-  return StartThread("ncclwatch-trace", [start = std::move(start)] { Run(start); });
+  return StartThread("ncclwatch-trace", [start = std::move(start)] { Record(start); });
+}
+
+bool StartMetrics(MetricsStart start) {
+  return StartThread("ncclwatch-prom", [start = std::move(start)] { Serve(start); });
 }
 
 }  // namespace ncclwatch::act

@@ -1,4 +1,5 @@
-// NCCLWATCH_TRACE=full: the node's collector, a process of its own that outlives its leader and the job.
+// The node's helpers, processes of their own that outlive their leader and the job: with NCCLWATCH_TRACE=full the
+// collector, with NCCLWATCH_METRICS the one that Prometheus asks.
 #pragma once
 
 #include <cstdint>
@@ -26,5 +27,15 @@ std::string CollectorPlace(const std::string& named, const std::string& out, con
 // Starts it, and again if it is killed, and waits for nothing. One that is there already goes on, and the new one ends.
 // False if no thread could be made for that.
 bool StartCollector(CollectorStart start);
+
+struct MetricsStart {
+  std::string command;        // `ncclwatch`
+  std::string run_directory;  // of this attempt
+  std::string where;          // "[address]:port", or the path of a file
+  std::vector<std::string> environment;
+  std::function<void(const std::string&)> complain;  // as of the collector
+};
+// Likewise.
+bool StartMetrics(MetricsStart start);
 
 }  // namespace ncclwatch::act

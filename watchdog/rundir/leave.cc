@@ -138,7 +138,8 @@ bool IsRoutine(const char* name) {
   return std::strcmp(name, "job") == 0 || std::strcmp(name, "latest") == 0 || Begins(name, "job.") ||
          std::strcmp(name, "verdict.word") == 0 ||  // of several nodes, also of healthy ones
          Begins(name, log::kFile) || Begins(name, "lease") || Begins(name, "exchange") ||
-         std::strcmp(name, "collector") == 0 || std::strcmp(name, "events.jsonl") == 0 || Begins(name, ".trial.") ||
+         std::strcmp(name, "collector") == 0 || std::strcmp(name, "metrics") == 0 ||
+         std::strcmp(name, "events.jsonl") == 0 || Begins(name, ".trial.") ||
          Begins(name, ".latest.");
 }
 

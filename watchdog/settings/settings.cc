@@ -174,6 +174,18 @@ double HookTimeout(const Environment& environment, double fallback) {
   return fallback;
 }
 
+std::string MetricsPlace(const Environment& environment) {
+  constexpr const char* kVariable = "NCCLWATCH_METRICS";
+  const std::string_view value = environment.Get(kVariable);
+  if (value.empty() || value.front() == '/') return std::string(value);
+  const std::optional<BindAddress> place = ParseBind(value);
+  if (place && place->prefix < 0 && place->first != 0 && place->first == place->last) return std::string(value);
+  environment.Complain(kVariable,
+                       "not understood, there are no metrics; accepted: [address]:port as in :9400 (127.0.0.1 alone) or "
+                       "0.0.0.0:9400, or the path of a file");
+  return {};
+}
+
 std::string Bind(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_BIND";
   const std::string_view value = environment.Get(kVariable);
@@ -233,6 +245,7 @@ Settings Parse(const Environment& environment) {
   settings.keep = KeepOf(environment);
   settings.hook_timeout_s = HookTimeout(environment, settings.hook_timeout_s);
   settings.ptrace = environment.Choose("NCCLWATCH_PTRACE", settings.ptrace, kOnOff, "on, off");
+  settings.metrics = MetricsPlace(environment);
   settings.topology = environment.Get("NCCLWATCH_TOPOLOGY");
   settings.redact = environment.Get("NCCLWATCH_REDACT");
   constexpr Environment::Choice<LogLevel> kLevels[] = {{"off", LogLevel::kOff},
@@ -242,7 +255,6 @@ Settings Parse(const Environment& environment) {
                                                        {"debug", LogLevel::kDebug}};
   settings.log = environment.Choose("NCCLWATCH_LOG", settings.log, kLevels, "off, error, warn, info, debug");
 
-  environment.OnlyDefault("NCCLWATCH_METRICS", {}, "nothing");
   environment.OnlyDefault("NCCLWATCH_SITES", {"native"}, "native");
   environment.OnlyDefault("NCCLWATCH_NUMERICS", {"off"}, "off");
   return settings;

@@ -61,6 +61,7 @@ struct Settings {
   Keep keep;                           // NCCLWATCH_KEEP
   double hook_timeout_s = 30;          // NCCLWATCH_HOOK_TIMEOUT
   bool ptrace = false;                 // NCCLWATCH_PTRACE, sets PR_SET_PTRACER where Yama asks for it
+  std::string metrics;                 // NCCLWATCH_METRICS, "[address]:port" or an absolute path, empty: none
   std::string topology;                // NCCLWATCH_TOPOLOGY, path of a file in the syntax of Slurm's topology.conf
   std::string redact;                  // NCCLWATCH_REDACT, comma-separated names of further secrets in arguments
   LogLevel log = LogLevel::kWarn;      // NCCLWATCH_LOG

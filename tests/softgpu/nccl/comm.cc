@@ -9,7 +9,7 @@
 #include <new>
 
 #include "futex.h"
-#include "profiler.h"
+#include "profiler/tell.h"
 #include "status.h"
 
 namespace softgpu {

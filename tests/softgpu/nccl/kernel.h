@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm.h"
-#include "profiler.h"
+#include "profiler/tell.h"
 #include "reduce.h"
 
 namespace softgpu {

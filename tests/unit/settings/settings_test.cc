@@ -235,5 +235,30 @@ TEST(Settings, MpiChecksAreAList) {
   EXPECT_TRUE(both.sync && both.buffers);
 }
 
+TEST(Settings, KernelsAreTimedByOneInSoMany) {
+  const auto read = [](const char* value) { return From({{"NCCLWATCH_PROFILER", value}}); };
+  EXPECT_EQ(From({}).settings.profiler.every, 16u);
+  EXPECT_FALSE(From({}).settings.profiler.beside_others);
+  EXPECT_EQ(read("off").settings.profiler.every, 0u);
+  EXPECT_EQ(read("1/1").settings.profiler.every, 1u);
+  EXPECT_TRUE(read("1/200").settings.profiler.beside_others);
+  for (const char* wrong : {"1/0", "1/", "2/3", "1/16x", "on", "1/-4", "1/99999999999"}) {
+    EXPECT_EQ(read(wrong).complaints.size(), 1u) << wrong;
+    EXPECT_EQ(read(wrong).settings.profiler.every, 16u) << wrong;
+  }
+}
+
+TEST(Settings, MetricsHaveAPortOrAFile) {
+  const auto read = [](const char* value) { return From({{"NCCLWATCH_METRICS", value}}); };
+  for (const char* right : {":9400", "0.0.0.0:9400", "[::1]:9400", "/var/lib/node_exporter/job.prom"}) {
+    EXPECT_TRUE(read(right).complaints.empty()) << right;
+    EXPECT_EQ(read(right).settings.metrics, right);
+  }
+  for (const char* wrong : {"9400", ":0", ":9400-9500", "10.0.0.0/8:9400", "job.prom"}) {
+    EXPECT_EQ(read(wrong).complaints.size(), 1u) << wrong;
+    EXPECT_EQ(read(wrong).settings.metrics, "") << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace ncclwatch::settings

@@ -57,9 +57,9 @@ double Together(double a, double b) { return std::sqrt(a * a + b * b); }
 Level LevelOf(const Times& times, double least_loss) {
   const std::vector<double> all = Values(times, 0, times.size());
   const double middle = std::max(1.0, Median(all));
-  std::vector<double> logs;
-  for (const double value : all) logs.push_back(std::log(std::max(1.0, value) / middle));
-  const std::size_t at = RoseAt(logs);
+  std::vector<double> relative;
+  for (const double value : all) relative.push_back(value / middle - 1);
+  const std::size_t at = RoseAt(relative);
   Level level;
   level.before_ns = level.after_ns = middle;
   if (at < kFewestOfALevel || times.size() - at < kFewestOfALevel) return level;

@@ -136,6 +136,7 @@ void Leader::TakeOver(std::int64_t now_ns) {
   taken_over_ = true;
   took_over_ns_ = now_ns;
   StartCollector();
+  StartMetrics();
   reader::LeaderState last;
   for (const Member& member : crowd_.members()) {
     const reader::LeaderState leader_state = member.box->Image(0).leader_state;

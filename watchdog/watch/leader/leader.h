@@ -122,6 +122,7 @@ class Leader {
   void Say(std::int64_t at_ns, bool first);
   void StartHook();
   void StartCollector();
+  void StartMetrics();
   void SayWhatWaits();
   bool MayBeKnownSoon(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns) const;
   void Withdraw(const diagnosis::Diagnosis& diagnosis);

@@ -139,6 +139,20 @@ void Leader::StartCollector() {
     log::Error("calls are not recorded: no thread for the collector");
 }
 
+void Leader::StartMetrics() {
+  if (context_.settings.metrics.empty()) return;
+  act::MetricsStart start;
+  start.command = context_.command;
+  start.run_directory = context_.directory.path();
+  start.where = context_.settings.metrics;
+  start.environment = *environment_;
+  start.complain = [](const std::string& line) { log::Error("{}", line); };
+  if (start.command.empty())
+    log::Error("there are no metrics: the command ncclwatch does not lie beside this library (NCCLWATCH_COMMAND)");
+  else if (!act::StartMetrics(std::move(start)))
+    log::Error("there are no metrics: no thread for them");
+}
+
 void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
   const std::string line = WithdrawalLine(*published_, Realtime());
   published_.reset();

@@ -1,4 +1,4 @@
-#include "profiler.h"
+#include "profiler/tell.h"
 
 #include <dlfcn.h>
 #include <strings.h>

@@ -3,8 +3,8 @@
 // events: softgpu has neither.
 //
 // SOFTGPU_NCCL_PROFILER=N: versions up to N are asked for, as an older NCCL would (default: 6).
-#ifndef SOFTGPU_NCCL_PROFILER_H_
-#define SOFTGPU_NCCL_PROFILER_H_
+#ifndef SOFTGPU_NCCL_PROFILER_TELL_H_
+#define SOFTGPU_NCCL_PROFILER_TELL_H_
 
 #include <cuda.h>
 
@@ -52,4 +52,4 @@ void StopChannels(Task* task);
 }  // namespace profiler
 }  // namespace softgpu
 
-#endif  // SOFTGPU_NCCL_PROFILER_H_
+#endif  // SOFTGPU_NCCL_PROFILER_TELL_H_
