@@ -36,7 +36,9 @@ constexpr char kDescription[] =
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kShortest(1), kLongest(40);  // between two looks
-constexpr std::chrono::milliseconds kScan(100);                  // how often attempts are looked for
+constexpr std::chrono::milliseconds kScan(100),
+    kScanAtFirst(5);  // how often attempts are looked for, while a job begins
+constexpr std::chrono::seconds kFirst(10);
 
 // The job comes first: on a busy machine this process gets a tenth of a core, and the disk when nobody else wants it.
 void GiveWay() {
@@ -66,7 +68,7 @@ class Collectors {
 
   bool Look() {
     if (const Clock::time_point now = Clock::now(); now >= next_scan_) {
-      next_scan_ = now + kScan;
+      next_scan_ = now + (Beginning() ? kScanAtFirst : kScan);
       for (const std::string& directory : BoxDirectories(place_)) Add(directory);
     }
     bool hurry = false;
@@ -76,6 +78,8 @@ class Collectors {
   void Finish() {
     for (const auto& [directory, one] : collectors_) one->Finish();
   }
+  // Nothing has been found yet, or not for long.
+  bool Beginning() const { return collectors_.empty() || Clock::now() - found_ < kFirst; }
   bool seen_any() const { return Any(&Collector::seen_any); }
   bool any_alive() const { return Any(&Collector::any_alive); }
   std::uint64_t calls() const { return Sum(&Collector::calls); }
@@ -89,6 +93,7 @@ class Collectors {
     std::error_code error;
     std::filesystem::create_directories(wish.to, error);
     collectors_.emplace(directory, std::make_unique<Collector>(directory, wish));
+    found_ = Clock::now();
   }
   bool Any(bool (Collector::*asked)() const) const {
     return std::any_of(collectors_.begin(), collectors_.end(), [&](const auto& one) { return (*one.second.*asked)(); });
@@ -101,7 +106,7 @@ class Collectors {
 
   const std::string place_;
   const CollectorWish wish_;
-  Clock::time_point next_scan_{};
+  Clock::time_point next_scan_{}, found_{};
   std::map<std::string, std::unique_ptr<Collector>> collectors_;  // by directory
 };
 
@@ -117,7 +122,7 @@ void Follow(Collectors* collectors, Patience waits) {
     const bool hurry = collectors->Look();
     const bool waits_on = (waits.next && getppid() == launcher) || (waits.first && !collectors->seen_any());
     if (!collectors->any_alive() && !waits_on) break;
-    pause = hurry ? kShortest : std::min(kLongest, pause * 2);
+    pause = hurry ? kShortest : std::min(collectors->Beginning() ? kScanAtFirst : kLongest, pause * 2);
     std::this_thread::sleep_for(pause);
   }
   collectors->Finish();

@@ -88,8 +88,7 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   AddCrashFrames(&run);
   const std::vector<reader::Failure> failures = run.failures;
   SiteLines lines(run.boxes);
-  diagnosis::Diagnosis verdict =
-      Diagnose(std::move(run), {baseline ? &baseline->table : nullptr, TopologyOfTheJob()});
+  diagnosis::Diagnosis verdict = Diagnose(std::move(run), {baseline ? &baseline->table : nullptr, TopologyOfTheJob()});
   lines.FillIn(&verdict);
   if (json)
     PrintJson(ToJson(verdict, failures));

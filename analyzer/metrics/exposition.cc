@@ -67,7 +67,8 @@ class Writer {
 std::string Rank(int rank) { return std::to_string(rank); }
 
 void WriteFindings(const NodeState& state, Writer* to) {
-  to->Family("finding", "gauge", "1 for each thing that is wrong now, with its first culprit (rank, empty: no single one).");
+  to->Family("finding", "gauge",
+             "1 for each thing that is wrong now, with its first culprit (rank, empty: no single one).");
   std::set<std::string> said;
   for (const diagnosis::Finding& finding : state.findings) {
     const std::string rank = finding.culprits.empty() ? "" : Rank(finding.culprits.front());
@@ -124,15 +125,18 @@ std::string Exposition(const NodeState& state) {
                 "Bus bandwidth by nccl-tests' rule, median of the newest calls, without waiting for late ranks.");
   for (const TransferState& one : state.transfers)
     writer.Sample({{"op", one.op}, {"bytes", std::to_string(one.bytes)}}, one.busbw_bytes_per_s);
-  WriteOfRanks(state, "rank_alive", "gauge", "1 while the rank's process lives.",
-               [](const RankState& rank) { return Known(rank.alive ? 1 : 0); }, &writer);
-  WriteOfRanks(state, "calls_total", "counter", "Calls of NCCL and MPI.",
-               [](const RankState& rank) { return Known(static_cast<double>(rank.calls)); }, &writer);
-  WriteOfRanks(state, "rank_waiting_seconds", "gauge", "Age of the rank's oldest call that is not over.",
-               [](const RankState& rank) { return Known(rank.waiting_s); }, &writer);
-  WriteOfRanks(state, "step", "gauge", "Number of the newest whole step.",
-               [](const RankState& rank) { return rank.step ? Known(static_cast<double>(*rank.step)) : Known(); },
-               &writer);
+  WriteOfRanks(
+      state, "rank_alive", "gauge", "1 while the rank's process lives.",
+      [](const RankState& rank) { return Known(rank.alive ? 1 : 0); }, &writer);
+  WriteOfRanks(
+      state, "calls_total", "counter", "Calls of NCCL and MPI.",
+      [](const RankState& rank) { return Known(static_cast<double>(rank.calls)); }, &writer);
+  WriteOfRanks(
+      state, "rank_waiting_seconds", "gauge", "Age of the rank's oldest call that is not over.",
+      [](const RankState& rank) { return Known(rank.waiting_s); }, &writer);
+  WriteOfRanks(
+      state, "step", "gauge", "Number of the newest whole step.",
+      [](const RankState& rank) { return rank.step ? Known(static_cast<double>(*rank.step)) : Known(); }, &writer);
   writer.Family("program_metric", "gauge", "Numbers that the program tells of itself (ncclwatch.metric).");
   for (const auto& [of, value] : state.numbers) writer.Sample({{"name", of.first}, {"rank", Rank(of.second)}}, value);
   return writer.Take();

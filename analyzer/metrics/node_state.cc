@@ -88,7 +88,8 @@ functions::Pattern PatternOf(const diagnosis::StepTransfers& one) {
 
 // One row for each operation and size, whatever the communicator.
 void AddTransfers(const diagnosis::StepTable& table, NodeState* state) {
-  std::map<std::tuple<functions::Function, std::uint64_t, std::size_t>, std::pair<std::vector<double>, const diagnosis::StepTransfers*>>
+  std::map<std::tuple<functions::Function, std::uint64_t, std::size_t>,
+           std::pair<std::vector<double>, const diagnosis::StepTransfers*>>
       alike;
   for (const diagnosis::StepTransfers& one : table.transfers) {
     auto& [times, any] = alike[{one.function, one.bytes, one.rows.size()}];
@@ -98,18 +99,18 @@ void AddTransfers(const diagnosis::StepTable& table, NodeState* state) {
   std::vector<std::pair<double, TransferState>> rows;
   for (auto& [key, row] : alike) {
     const double total = static_cast<double>(row.first.size()) * diagnosis::Median(row.first);
-    const auto bandwidth = functions::BandwidthOf(PatternOf(*row.second), row.second->bytes,
-                                                  static_cast<std::uint32_t>(row.second->rows.size()),
-                                                  diagnosis::Median(row.first));
+    const auto bandwidth =
+        functions::BandwidthOf(PatternOf(*row.second), row.second->bytes,
+                               static_cast<std::uint32_t>(row.second->rows.size()), diagnosis::Median(row.first));
     if (!bandwidth) continue;
     rows.emplace_back(total, TransferState{std::string(functions::OpName(row.second->function)), row.second->bytes,
                                            bandwidth->busbw_GBps * 1e9});
   }
   std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   for (const auto& [total, transfer] : rows) {
-    const bool known = std::any_of(state->transfers.begin(), state->transfers.end(), [&, &its = transfer](const auto& one) {
-      return one.op == its.op && one.bytes == its.bytes;
-    });
+    const bool known =
+        std::any_of(state->transfers.begin(), state->transfers.end(),
+                    [&, &its = transfer](const auto& one) { return one.op == its.op && one.bytes == its.bytes; });
     if (!known && state->transfers.size() < kMostTransfers) state->transfers.push_back(transfer);
   }
 }

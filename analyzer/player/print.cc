@@ -43,7 +43,8 @@ std::string NameOf(const Kind& kind, const RecordedProgram& program) {
                                          : Printable(program.comms[at].label);
 }
 
-std::optional<functions::Bandwidth> BandwidthIn(const Kind& kind, const RecordedProgram& program, std::optional<double> us) {
+std::optional<functions::Bandwidth> BandwidthIn(const Kind& kind, const RecordedProgram& program,
+                                                std::optional<double> us) {
   if (!us || kind.comm < 0) return std::nullopt;
   const auto ranks = static_cast<std::uint32_t>(program.comms[static_cast<std::size_t>(kind.comm)].size());
   return functions::BandwidthOf(PatternOf(kind.function), BytesOf(kind), ranks, *us * 1000);

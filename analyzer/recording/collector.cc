@@ -21,6 +21,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kCallsOfSegment = 1u << 16, kFewestOfSegment = 256;
 constexpr std::chrono::seconds kOldest(5);       // a segment is written then, however few calls there are
 constexpr std::chrono::milliseconds kScan(100);  // how often new boxes and ended processes are looked for
+// ... new boxes while a job begins: a rank may fill its ring within the time of a scan.
+constexpr std::chrono::milliseconds kScanAtFirst(5);
+constexpr std::chrono::seconds kFirst(10);
 constexpr std::uint64_t kFileBytes = 64u << 20;  // then the next file begins
 constexpr std::uint64_t kBytesOfCall = 12;       // about
 constexpr std::uint64_t kFilesOfLimit = 8;       // with a limit of bytes a file is this part of it at most
@@ -105,9 +108,10 @@ void Collector::Resume(Followed* one) const {
 bool Collector::Look() {
   const Clock::time_point now = Clock::now();
   const bool scans = now >= next_scan_;
-  if (scans) {
-    next_scan_ = now + kScan;
+  if (scans) next_scan_ = now + kScan;
+  if (scans || now >= next_find_) {
     FindNew();
+    next_find_ = now + (now - began_ < kFirst ? kScanAtFirst : kScan);
   }
   bool hurry = false;
   for (const auto& [path, one] : followed_) {

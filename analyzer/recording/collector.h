@@ -57,7 +57,8 @@ class Collector {
   unsigned files_ = 0;
   std::uint64_t calls_ = 0, lost_ = 0;
   bool failed_ = false;  // the last write did
-  std::chrono::steady_clock::time_point next_scan_{};
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point next_scan_{}, next_find_{};
 };
 
 }  // namespace ncclwatch::analyzer

@@ -137,7 +137,7 @@ void Tally::Add(const Piece& piece, const Communicators& communicators, int rank
     sums_[sum].durations.Add(took);
     of_rank.total_ns += took;
     const std::int64_t real = piece.realtime_minus_monotonic_ns;
-    if (on && on->size > 1) 
+    if (on && on->size > 1)
       Meet(*on, call, {call.entered_ns + real, over_ns + real, timed ? call.kernel.ns : 0, rank, sum});
   }
 }

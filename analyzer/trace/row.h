@@ -38,7 +38,7 @@ struct Row {
   std::string state;                   // entered, returned, started, finished, failed
   bool pending = false;                // entered, or launched and known not to have finished
   std::optional<absl::Time> returned;
-  absl::Duration duration;  // inside the call; of a pending one until `now`
+  absl::Duration duration;    // inside the call; of a pending one until `now`
   format::KernelTime kernel;  // of NCCL, where it was timed
   std::string result;
   std::uint64_t site = 0;

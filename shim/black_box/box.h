@@ -43,8 +43,8 @@ inline constexpr std::uint32_t kSeenIds = 4096;
 
 // One word for all of them: the ordinary call asks once.
 enum Detour : std::uint8_t {
-  kRefuses = 1,      // the job is being ended: calls are not passed on any more (process/abort.h)
-  kMarksStarts = 2,  // NCCLWATCH_GPU=both (recorder/starts.h)
+  kRefuses = 1,       // the job is being ended: calls are not passed on any more (process/abort.h)
+  kMarksStarts = 2,   // NCCLWATCH_GPU=both (recorder/starts.h)
   kTimesKernels = 4,  // NCCL has taken this library as its profiler (profiler/plugin.h)
 };
 

@@ -22,9 +22,9 @@ struct alignas(64) Entry {
   std::uint64_t slot;
   std::atomic<format::Algorithm> algorithm;
   std::atomic<format::Protocol> protocol;
-  std::atomic<std::uint64_t> channels;             // bits of those that have begun
-  std::atomic<std::uint32_t> open;                 // how many have begun and not ended
-  std::atomic<std::uint64_t> begin_ns, end_ns;     // of the first, of the last one
+  std::atomic<std::uint64_t> channels;          // bits of those that have begun
+  std::atomic<std::uint32_t> open;              // how many have begun and not ended
+  std::atomic<std::uint64_t> begin_ns, end_ns;  // of the first, of the last one
 
   // Of a channel.
   bool is_channel;

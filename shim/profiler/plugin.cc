@@ -409,8 +409,8 @@ void* Answer(void* handle, const char* name, void* real) {
   const void* none = nullptr;
   if (number != 0 && (their_plugins[number].compare_exchange_strong(none, real) || none == real))
     return kPlugins[number];
-  log::host::Warn("NCCLWATCH_PROFILER: the plugin that NCCL has loaded has {}, which is not known here: no kernel is timed",
-                  name);
+  log::host::Warn(
+      "NCCLWATCH_PROFILER: the plugin that NCCL has loaded has {}, which is not known here: no kernel is timed", name);
   return real;
 }
 

@@ -126,7 +126,10 @@ def one_call_in_sixteen(sandbox):
 @case
 def nobody_asked(sandbox):
     for environment in ({}, {"NCCLWATCH_PROFILER": "1/1"}, {**STATIC, "NCCLWATCH_PROFILER": "off"}):
-        check(all(call["kernel"] is None for call in Job(sandbox, environment).calls()), f"{environment}")
+        job = Job(sandbox, environment)
+        check(all(call["kernel"] is None for call in job.calls()), f"{environment}")
+        said = sum("no kernel is timed" in line for line in job.done.err.splitlines())
+        check_equal(said, environment == {"NCCLWATCH_PROFILER": "1/1"}, f"who asks and gets nothing is told: {job.done.err}")
 
 
 @case

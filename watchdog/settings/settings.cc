@@ -180,9 +180,10 @@ std::string MetricsPlace(const Environment& environment) {
   if (value.empty() || value.front() == '/') return std::string(value);
   const std::optional<BindAddress> place = ParseBind(value);
   if (place && place->prefix < 0 && place->first != 0 && place->first == place->last) return std::string(value);
-  environment.Complain(kVariable,
-                       "not understood, there are no metrics; accepted: [address]:port as in :9400 (127.0.0.1 alone) or "
-                       "0.0.0.0:9400, or the path of a file");
+  environment.Complain(
+      kVariable,
+      "not understood, there are no metrics; accepted: [address]:port as in :9400 (127.0.0.1 alone) or "
+      "0.0.0.0:9400, or the path of a file");
   return {};
 }
 

@@ -47,7 +47,8 @@ constexpr std::uint64_t Pack(const KernelTime& time) {
 constexpr KernelTime UnpackKernelTime(std::uint64_t bits) {
   const auto clock = static_cast<std::uint8_t>(bits >> 48 & 3);
   return {bits & kLongestKernel_ns, clock <= 2 ? KernelClock(clock) : KernelClock::kNone, Algorithm(bits >> 50 & 7),
-          Protocol(bits >> 53 & 3), static_cast<std::uint8_t>(std::min<std::uint64_t>(bits >> 55 & 127, kMostChannels))};
+          Protocol(bits >> 53 & 3),
+          static_cast<std::uint8_t>(std::min<std::uint64_t>(bits >> 55 & 127, kMostChannels))};
 }
 
 inline constexpr std::string_view kAlgorithms[] = {"",     "TREE",      "RING", "COLLNET_DIRECT", "COLLNET_CHAIN",

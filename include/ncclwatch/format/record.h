@@ -75,7 +75,7 @@ struct Record {
   std::uint8_t dtype;      // ncclDataType_t
   std::uint8_t reduction;  // ncclRedOp_t
   std::uint16_t reserved16;
-  std::uint64_t start;  // with kStartMarked: begun once Communicator::starts[start % kStarts] >= start
+  std::uint64_t start;                // with kStartMarked: begun once Communicator::starts[start % kStarts] >= start
   std::atomic<std::uint64_t> kernel;  // Pack() of a KernelTime (kernel_time.h), 0: not timed, or not over
 };
 static_assert(sizeof(Record) == 128);

@@ -1,5 +1,5 @@
-// A profiler plugin of a user's, of one version of the interface. Asks for what NCCL's Inspector asks for, and leaves in
-// $PLUGIN_LOG.<pid> how many events of which type it was told of, and what a plugin would not survive: an event that
+// A profiler plugin of a user's, of one version of the interface. Asks for what NCCL's Inspector asks for, and leaves
+// in $PLUGIN_LOG.<pid> how many events of which type it was told of, and what a plugin would not survive: an event that
 // is stopped twice, a handle or a parent that it has never given away.
 #include <unistd.h>
 
@@ -108,17 +108,15 @@ extern SHOWN Plugin1<Described> NAME(VERSION);
 Plugin1<Described> NAME(VERSION) = {"user's", Begin, {Start<Described>, Stop, Record, Finalize}};
 #elif VERSION == 4
 extern SHOWN Plugin4 NAME(VERSION);
-Plugin4 NAME(VERSION) = {"user's",
-                         [](void** context, int* mask, const char*, std::uint64_t, int, int, int, Logger) {
-                           return Begin(context, mask);
-                         },
-                         {Start<Event4>, Stop, Record, Finalize}};
+Plugin4 NAME(VERSION) = {
+    "user's",
+    [](void** context, int* mask, const char*, std::uint64_t, int, int, int, Logger) { return Begin(context, mask); },
+    {Start<Event4>, Stop, Record, Finalize}};
 #else
 extern SHOWN Plugin5 NAME(VERSION);
-Plugin5 NAME(VERSION) = {"user's",
-                         [](void** context, std::uint64_t, int* mask, const char*, int, int, int, Logger) {
-                           return Begin(context, mask);
-                         },
-                         {Start<Event5>, Stop, Record, Finalize}};
+Plugin5 NAME(VERSION) = {
+    "user's",
+    [](void** context, std::uint64_t, int* mask, const char*, int, int, int, Logger) { return Begin(context, mask); },
+    {Start<Event5>, Stop, Record, Finalize}};
 #endif
 }

@@ -51,8 +51,8 @@ const Injected& InjectedError() {
   return injected;
 }
 
-// SOFTGPU_NCCL_SLOW="call:us": from the `call`-th collective or group (from 0) of every communicator on its kernels take
-// so much longer, as behind a link that has become slow.
+// SOFTGPU_NCCL_SLOW="call:us": from the `call`-th collective or group (from 0) of every communicator on its kernels
+// take so much longer, as behind a link that has become slow.
 void BeSlow(uint64_t call) {
   struct Slow {
     unsigned long long call = ~0ULL;

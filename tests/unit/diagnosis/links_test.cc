@@ -112,8 +112,8 @@ TEST(SlowLinks, BehindOneSwitch) {
     const std::size_t from = 30 + seed % 60;
     Job job;
     job.Run(seed, [&](const StepTransfers& one, std::size_t step) {
-      const bool behind = job.HostsOf(one, [&](int host) { return host / kLeaf == leaf; }) ==
-                          static_cast<int>(one.rows.size());
+      const bool behind =
+          job.HostsOf(one, [&](int host) { return host / kLeaf == leaf; }) == static_cast<int>(one.rows.size());
       const bool within = job.HostsOf(one, [&](int host) { return host == job.table.hosts[one.rows.front()]; }) ==
                           static_cast<int>(one.rows.size());
       return behind && !within && step >= from ? kSlowdown : 1.0;
@@ -124,7 +124,8 @@ TEST(SlowLinks, BehindOneSwitch) {
       const bool hosts = found->hosts == Names(leaf * kLeaf, leaf * kLeaf + kLeaf - 1);
       const bool named = found->switch_name == (topology.empty() ? "" : "leaf" + std::to_string(leaf));
       const bool onset = std::abs(static_cast<double>(found->onset) - static_cast<double>(from)) <= 10;
-      const bool share = std::abs(found->share - kInside_s * (kSlowdown - 1) / (kStep_s + kInside_s * (kSlowdown - 1))) < 0.05;
+      const bool share =
+          std::abs(found->share - kInside_s * (kSlowdown - 1) / (kStep_s + kInside_s * (kSlowdown - 1))) < 0.05;
       right += hosts && named && onset && share && found->rows.size() == kLeaf * kGpus;
     }
   }
@@ -227,12 +228,13 @@ TEST(SlowLinks, SilentBelowTheStatedEffect) {
 TEST(Topology, ReadsSlurmsSyntax) {
   EXPECT_EQ(HostsOfList("n[8-10],login"), (std::vector<std::string>{"n8", "n9", "n10", "login"}));
   EXPECT_EQ(HostsOfList("r[1-2]n[01,03]"), (std::vector<std::string>{"r1n01", "r1n03", "r2n01", "r2n03"}));
-  for (const char* list : {"n[1-", "n[3-1]", "n[x]", "n[1-999999999]", ",", "n[]"}) EXPECT_FALSE(HostsOfList(list)) << list;
+  for (const char* list : {"n[1-", "n[3-1]", "n[x]", "n[1-999999999]", ",", "n[]"})
+    EXPECT_FALSE(HostsOfList(list)) << list;
   std::string wrong;
-  const Topology topology =
-      ParseTopology("switchname=a nodes=h[1-2] LinkSpeed=100 # x\nSwitchName=b Nodes=h3\nSwitchName=t Switches=a,b\n"
-                    "BlockName=z Nodes=h1\nSwitchName=bad Nodes=h[\n",
-                    &wrong);
+  const Topology topology = ParseTopology(
+      "switchname=a nodes=h[1-2] LinkSpeed=100 # x\nSwitchName=b Nodes=h3\nSwitchName=t Switches=a,b\n"
+      "BlockName=z Nodes=h1\nSwitchName=bad Nodes=h[\n",
+      &wrong);
   ASSERT_EQ(topology.size(), 3u);
   EXPECT_EQ(topology.front().name, "b");
   EXPECT_EQ(topology.back().name, "t");

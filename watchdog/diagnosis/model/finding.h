@@ -203,7 +203,7 @@ struct Finding {
   std::optional<Onset> onset;
   std::optional<Effect> effect;
   SharedBy shared_by;
-  std::optional<double> share_lost;       // of the step time
+  std::optional<double> share_lost;  // of the step time
   std::string summary;
   std::vector<std::string> evidence;
   std::vector<std::string> next_steps;

@@ -48,10 +48,9 @@ std::string WhereText(const SlowLinks& found, const std::vector<int>& ranks) {
 
 std::string SummaryOf(const StepTable& table, const SlowLinks& found, const std::vector<int>& ranks) {
   const StepTransfers& example = table.transfers[found.example];
-  const std::string since = found.since_before
-                                ? fmt::format("where the same elsewhere takes {}", Time(found.before_ns))
-                                : fmt::format("instead of {} since step {}", Time(found.before_ns),
-                                              table.first + found.onset);
+  const std::string since =
+      found.since_before ? fmt::format("where the same elsewhere takes {}", Time(found.before_ns))
+                         : fmt::format("instead of {} since step {}", Time(found.before_ns), table.first + found.onset);
   return fmt::format("Communication {} has become slower: {} of {} takes {} {}; {:.1f} % of the time is lost.",
                      WhereText(found, ranks), functions::OpName(example.function), Bytes(example.bytes),
                      Time(found.after_ns), since, 100 * found.share);
@@ -75,8 +74,7 @@ std::optional<Finding> LinkFinding(const View& view, const StepTable& table, con
   finding.began_at_ns = ToRealtime(view, table.parts.front()[found->onset].began_ns);
   finding.onset = Onset{table.first + found->onset, finding.began_at_ns, found->since_before};
   const StepTransfers& example = table.transfers[found->example];
-  finding.effect =
-      Effect{"busbw", "GB/s", BusbwOf(example, found->before_ns), BusbwOf(example, found->after_ns)};
+  finding.effect = Effect{"busbw", "GB/s", BusbwOf(example, found->before_ns), BusbwOf(example, found->after_ns)};
   finding.shared_by = SharedBy{found->hosts, found->rail, found->switch_name, {}};
   if (!found->pair.empty()) finding.shared_by.pair = ranks;
   finding.share_lost = found->share;
@@ -85,9 +83,8 @@ std::optional<Finding> LinkFinding(const View& view, const StepTable& table, con
       "{} of {} kinds of calls take longer, by communicator, operation and size; waiting for late ranks is not in it",
       found->slower, found->slower + found->as_before));
   if (finding.effect->before && finding.effect->after)
-    finding.evidence.push_back(
-        fmt::format("bus bandwidth {:.3g} GB/s, {} {:.3g} GB/s", *finding.effect->after,
-                    found->since_before ? "elsewhere" : "before", *finding.effect->before));
+    finding.evidence.push_back(fmt::format("bus bandwidth {:.3g} GB/s, {} {:.3g} GB/s", *finding.effect->after,
+                                           found->since_before ? "elsewhere" : "before", *finding.effect->before));
   finding.next_steps.push_back(
       "look at the counters of what is named: port and link errors, speed and width of the links, congestion "
       "(`ibqueryerrors`, `ethtool -S`, `nvidia-smi nvlink -e`), and at who else uses it since then");

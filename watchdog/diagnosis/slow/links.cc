@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t kFewestTimed = 20, kFewestOfALevel = 10;
 constexpr double kStandardErrors = 6;
-constexpr double kLeastError = 0.01;        // of the time, that each level has
-constexpr double kLeastLost_ns = 200'000;   // of a step
-constexpr std::size_t kFewestAlike = 4;     // transfers that tell what is usual
-constexpr std::size_t kOneOnset_steps = 10; // and a tenth of all: as far apart a fault seems to begin
+constexpr double kLeastError = 0.01;         // of the time, that each level has
+constexpr double kLeastLost_ns = 200'000;    // of a step
+constexpr std::size_t kFewestAlike = 4;      // transfers that tell what is usual
+constexpr std::size_t kOneOnset_steps = 10;  // and a tenth of all: as far apart a fault seems to begin
 
 double LengthOf(const StepTable& table, std::size_t begin, std::size_t end) {
   std::vector<double> steps;
@@ -135,7 +135,8 @@ class Search {
       std::vector<std::size_t> unlike;
       for (const std::size_t index : all) {
         Level& level = levels_.at(index);
-        const std::vector<double> values = Values(table_.transfers[index].times, 0, table_.transfers[index].times.size());
+        const std::vector<double> values =
+            Values(table_.transfers[index].times, 0, table_.transfers[index].times.size());
         const double error = std::max(ErrorOf(values, level.after_ns), kLeastError * usual);
         if (1 - usual / level.after_ns <= least_loss_ || level.after_ns - usual < kStandardErrors * error) continue;
         level.errors = (level.after_ns - usual) / error;
@@ -159,8 +160,8 @@ class Search {
     for (const std::size_t index : slower_) {
       const StepTransfers& one = table_.transfers[index];
       const Level& level = levels_.at(index);
-      const double in_step = (level.after_ns - level.before_ns) * static_cast<double>(one.calls) /
-                             static_cast<double>(table_.steps());
+      const double in_step =
+          (level.after_ns - level.before_ns) * static_cast<double>(one.calls) / static_cast<double>(table_.steps());
       for (const std::size_t row : one.rows) lost[row] += in_step;
       onsets.push_back(level.onset);
       if (in_step <= most) continue;
@@ -198,9 +199,8 @@ class Search {
   void SetShared(SlowLinks* found) const {
     std::vector<std::set<int>> losers = HostsOf(slower_, true);
     // Where a host is slow within itself, what goes beyond it is slow for that.
-    const bool within = std::any_of(slower_.begin(), slower_.end(), [&](std::size_t index) {
-      return HostsOf(table_.transfers[index]).size() == 1;
-    });
+    const bool within = std::any_of(slower_.begin(), slower_.end(),
+                                    [&](std::size_t index) { return HostsOf(table_.transfers[index]).size() == 1; });
     const std::vector<std::set<int>> others = HostsOf(as_before_, !within);
     if (within) losers = HostsOf(slower_, false);
     if (SetPair(found) || SetHost(losers, others, found) || SetRail(found) || SetSwitch(losers, others, found)) return;
@@ -271,7 +271,8 @@ class Search {
         return inside(hosts, its) >= 1 && !IsSubset(hosts, its);
       };
       const auto explains = [&](const auto& touches) {
-        return std::all_of(losers.begin(), losers.end(), touches) && std::none_of(others.begin(), others.end(), touches);
+        return std::all_of(losers.begin(), losers.end(), touches) &&
+               std::none_of(others.begin(), others.end(), touches);
       };
       if (losers.empty() || (!explains(among) && !explains(beyond))) continue;
       found->switch_name = name;

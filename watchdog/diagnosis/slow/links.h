@@ -16,12 +16,12 @@ struct SlowLinks {
   // Whose data take longer. All of `rows` lie behind what is named; nothing is named where all lose.
   std::vector<std::size_t> rows;  // of the table; empty: all
   std::vector<std::string> hosts;
-  std::optional<int> rail;       // GPUs of this number, on all hosts
-  std::string switch_name;       // empty: none
+  std::optional<int> rail;        // GPUs of this number, on all hosts
+  std::string switch_name;        // empty: none
   std::vector<std::size_t> pair;  // two rows, or none
 
-  std::size_t example = 0;             // the transfers that lost most: index into the table's
-  double before_ns = 0, after_ns = 0;  // of one of those
+  std::size_t example = 0;                // the transfers that lost most: index into the table's
+  double before_ns = 0, after_ns = 0;     // of one of those
   std::size_t slower = 0, as_before = 0;  // how many transfers
   std::size_t onset = 0;                  // step, index into the table
   bool since_before = false;              // slower than their like from the first step on

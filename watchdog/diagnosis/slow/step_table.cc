@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ncclwatch/functions/pattern.h"
 #include "watchdog/diagnosis/compare/step_count.h"
 #include "watchdog/diagnosis/compare/steps.h"
 
@@ -179,8 +180,7 @@ class TableMaker {
     if (!comm || !comm->comparable) return;
     if (Blocks(call)) part.exposed_ns += InsideNs(call);  // what of that is waiting, the meeting tells
     meetings_[{comm->id, call.position}].push_back(
-        {row, step, process.At(call.entered_ns), Blocks(call) ? InsideNs(call) : -1, &call,
-         &process.box->boot_id});
+        {row, step, process.At(call.entered_ns), Blocks(call) ? InsideNs(call) : -1, &call, &process.box->boot_id});
   }
 
   // Both sides of a message of NCCL have the same position.
@@ -194,6 +194,15 @@ class TableMaker {
     const bool sends = call.function == functions::Function::ncclSend;
     kernels_of_messages_[{own->id, sends ? own->rank : peer, sends ? peer : own->rank, call.position}].push_back(
         {row, step, process.At(call.entered_ns), -1, &call, &process.box->boot_id});
+  }
+
+  // A root, or a sender, may be done before its data are there.
+  static bool EndsWithItsData(functions::Function function) {
+    using functions::Pattern;
+    if (!functions::IsMpi(function)) return true;
+    const Pattern pattern = functions::PatternOfMpi(function);
+    return pattern == Pattern::kAllReduce || pattern == Pattern::kAllGather || pattern == Pattern::kReduceScatter ||
+           pattern == Pattern::kAllToAll;
   }
 
   // Known once it is known of all: the last one to come waits for nobody.
@@ -211,6 +220,7 @@ class TableMaker {
     const CommView* const comm = view_.CommOf(communicator);
     if (!comm || arrivals.size() != (is_message ? 2 : comm->job_ranks.size())) return;
     const Call& call = *arrivals.front().call;
+    if (!EndsWithItsData(call.function)) return;
     const std::uint64_t bytes =
         functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
     std::vector<std::size_t> rows;

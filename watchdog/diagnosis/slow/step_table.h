@@ -35,10 +35,10 @@ struct StepPeers {
 // were there. Of NCCL as far as its kernels were timed, of MPI of what blocks.
 struct StepTransfers {
   functions::Function function{};
-  std::uint64_t bytes = 0;          // that one rank passes
-  std::vector<std::size_t> rows;    // who took part, ascending
-  bool is_message = false;          // from the first one to the second one, or back
-  std::size_t calls = 0;            // in the steps of the table, timed or not
+  std::uint64_t bytes = 0;        // that one rank passes
+  std::vector<std::size_t> rows;  // who took part, ascending
+  bool is_message = false;        // from the first one to the second one, or back
+  std::size_t calls = 0;          // in the steps of the table, timed or not
   struct Timed {
     std::size_t step = 0;
     std::int64_t ns = 0;

@@ -20,8 +20,8 @@ namespace {
 
 namespace abi = ncclwatch::shim::profiler;
 
-constexpr const char* kDatatypes[] = {"ncclInt8",    "ncclUint8",   "ncclInt32",   "ncclUint32",
-                                      "ncclInt64",   "ncclUint64",  "ncclFloat16", "ncclFloat32",
+constexpr const char* kDatatypes[] = {"ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
+                                      "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
                                       "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
 constexpr const char* kFunctions[] = {"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"};
 constexpr const char* kAlgorithm = "RING";
