@@ -48,7 +48,7 @@ std::vector<std::string> HostsOf(const View& view, const std::vector<int>& culpr
   return others.empty() ? std::vector<std::string>() : hosts;
 }
 
-std::string StepName(const StepTable& table, std::size_t step) { return fmt::format("step {}", table.first + step); }
+std::string StepName(const StepTable& table, std::size_t step) { return fmt::format("step {}", table.NumberOf(step)); }
 
 std::string SummaryOf(const StepTable& table, const Straggler& found, const std::vector<int>& ranks) {
   const std::string who = Capital(Ranks(ranks)), verb = ranks.size() == 1 ? "comes" : "come";
@@ -75,7 +75,7 @@ Finding StragglerFinding(const View& view, const StepTable& table, const Straggl
   finding.victims = others;
   const StepPart& began = table.parts[found.rows.front()][found.onset];
   finding.began_at_ns = ToRealtime(view, began.began_ns);
-  finding.onset = Onset{table.first + found.onset, finding.began_at_ns, found.since_before};
+  finding.onset = Onset{table.NumberOf(found.onset), finding.began_at_ns, found.since_before};
   const double after = static_cast<double>(found.step_ns) / 1e9;
   finding.effect = Effect{"step_time", "s", after * (1 - found.share), after};
   finding.shared_by.hosts = HostsOf(view, ranks);
@@ -154,26 +154,29 @@ Finding RegressionFinding(const View& view, const StepTable& table, const Regres
   return finding;
 }
 
-std::vector<Finding> StepFindings(const View& view, const SlowContext& context) {
+StepTable TableOf(const View& view) {
+  if (view.nodes.size() < 2) return {};
+  return MakeStepTable(view, std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank));
+}
+
+}  // namespace
+
+std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, const SlowContext& context) {
   std::vector<Finding> findings;
-  if (view.nodes.size() < 2) return findings;
-  const StepTable table =
-      MakeStepTable(view, std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank));
   if (const auto found = FindStraggler(table, kLeastShareLost))
     findings.push_back(StragglerFinding(view, table, *found));
   if (auto found = LinkFinding(view, table, context.topology, kLeastShareLost)) findings.push_back(std::move(*found));
   const StepTable* const baseline = context.baseline;
   if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt)
     findings.push_back(RegressionFinding(view, table, *found));
+  for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
   return findings;
 }
-
-}  // namespace
 
 std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& context) {
   const View view = MakeView(snapshot);
   std::vector<Finding> findings = NumberFindings(view);
-  std::vector<Finding> slow = StepFindings(view, context);
+  std::vector<Finding> slow = FindSlowSteps(view, TableOf(view), context);
   // What is found in this run explains that its steps take longer than another's.
   if (slow.size() > 1 && context.baseline) slow.back().caused_by = findings.size();
   std::move(slow.begin(), slow.end(), std::back_inserter(findings));

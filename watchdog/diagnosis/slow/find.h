@@ -23,4 +23,7 @@ struct SlowContext {
 // Pure and thread-safe, like Diagnose.
 std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& context = {});
 
+// What the steps alone say, wherever they are known from: its boxes, or what nodes tell of theirs.
+std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, const SlowContext& context);
+
 }  // namespace ncclwatch::diagnosis

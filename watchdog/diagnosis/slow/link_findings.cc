@@ -48,9 +48,9 @@ std::string WhereText(const SlowLinks& found, const std::vector<int>& ranks) {
 
 std::string SummaryOf(const StepTable& table, const SlowLinks& found, const std::vector<int>& ranks) {
   const StepTransfers& example = table.transfers[found.example];
-  const std::string since =
-      found.since_before ? fmt::format("where the same elsewhere takes {}", Time(found.before_ns))
-                         : fmt::format("instead of {} since step {}", Time(found.before_ns), table.first + found.onset);
+  const std::string since = found.since_before ? fmt::format("where the same elsewhere takes {}", Time(found.before_ns))
+                                               : fmt::format("instead of {} since step {}", Time(found.before_ns),
+                                                             table.NumberOf(found.onset));
   return fmt::format("Communication {} has become slower: {} of {} takes {} {}; {:.1f} % of the time is lost.",
                      WhereText(found, ranks), functions::OpName(example.function), Bytes(example.bytes),
                      Time(found.after_ns), since, 100 * found.share);
@@ -72,7 +72,7 @@ std::optional<Finding> LinkFinding(const View& view, const StepTable& table, con
   for (const int rank : table.ranks)
     if (!std::binary_search(ranks.begin(), ranks.end(), rank)) finding.victims.push_back(rank);
   finding.began_at_ns = ToRealtime(view, table.parts.front()[found->onset].began_ns);
-  finding.onset = Onset{table.first + found->onset, finding.began_at_ns, found->since_before};
+  finding.onset = Onset{table.NumberOf(found->onset), finding.began_at_ns, found->since_before};
   const StepTransfers& example = table.transfers[found->example];
   finding.effect = Effect{"busbw", "GB/s", BusbwOf(example, found->before_ns), BusbwOf(example, found->after_ns)};
   finding.shared_by = SharedBy{found->hosts, found->rail, found->switch_name, {}};

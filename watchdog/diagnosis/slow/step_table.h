@@ -48,6 +48,7 @@ struct StepTransfers {
 
 struct StepTable {
   std::uint64_t first = 0;                   // number of the first step
+  std::vector<std::uint64_t> numbers;        // of all; empty: one after the other from `first` on
   std::vector<int> ranks;                    // job ranks, ascending
   std::vector<std::vector<StepPart>> parts;  // by rank, then by step; all rows are as long
   std::vector<int> hosts;                    // by rank: equal numbers are one host
@@ -55,6 +56,7 @@ struct StepTable {
   std::vector<int> rails;                    // by rank: its number on its host, -1 unknown
   std::vector<StepPeers> peers;
   std::vector<StepTransfers> transfers;
+  std::uint64_t NumberOf(std::size_t step) const { return numbers.empty() ? first + step : numbers[step]; }
   std::size_t steps() const { return parts.empty() ? 0 : parts.front().size(); }
 };
 

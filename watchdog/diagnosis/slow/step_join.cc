@@ -1,0 +1,213 @@
+#include "watchdog/diagnosis/slow/step_join.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+
+#include "ncclwatch/functions/pattern.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+// The clocks of two nodes agree so well, at best.
+constexpr std::int64_t kClocksDiffer_ns = 2'000'000;
+
+bool OnOneNode(const std::vector<Arrival>& arrivals) {
+  return std::all_of(arrivals.begin(), arrivals.end(),
+                     [&](const Arrival& one) { return *one.boot_id == *arrivals.front().boot_id; });
+}
+
+bool AreBlocking(const std::vector<Arrival>& arrivals) {
+  return std::all_of(arrivals.begin(), arrivals.end(), [](const Arrival& one) { return one.inside_ns >= 0; });
+}
+
+// What one tells as a single call another one may tell in a sum.
+bool AreAsMany(const std::vector<Arrival>& arrivals) {
+  return std::all_of(arrivals.begin(), arrivals.end(),
+                     [&](const Arrival& one) { return one.calls == arrivals.front().calls; });
+}
+
+struct Lateness {
+  std::vector<std::int64_t> late_ns;  // by arrival: later than the first one
+  std::int64_t doubt_ns = 0;
+};
+
+Lateness LatenessOf(const std::vector<Arrival>& arrivals) {
+  const bool one_node = OnOneNode(arrivals), blocking = AreBlocking(arrivals);
+  const bool by_inside = blocking && (!one_node || arrivals.front().calls > 1);
+  Lateness lateness;
+  for (const Arrival& one : arrivals) lateness.late_ns.push_back(by_inside ? -one.inside_ns : one.entered_ns);
+  const std::int64_t first = *std::min_element(lateness.late_ns.begin(), lateness.late_ns.end());
+  for (std::int64_t& late : lateness.late_ns) late -= first;
+  if (!one_node && !blocking) lateness.doubt_ns = kClocksDiffer_ns;
+  return lateness;
+}
+
+// The lower one of two.
+std::int64_t Middle(std::vector<std::int64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// A root, or a sender, may be done before its data are there.
+bool EndsWithItsData(functions::Function function) {
+  using functions::Pattern;
+  if (!functions::IsMpi(function)) return true;
+  const Pattern pattern = functions::PatternOfMpi(function);
+  return pattern == Pattern::kAllReduce || pattern == Pattern::kAllGather || pattern == Pattern::kReduceScatter ||
+         pattern == Pattern::kAllToAll;
+}
+
+// Known once it is known of all: the last one to come waits for nobody.
+std::int64_t TransferNs(const std::vector<Arrival>& arrivals) {
+  std::int64_t least = INT64_MAX;
+  for (const Arrival& one : arrivals) {
+    const std::int64_t ns = one.kernel_ns >= 0 ? one.kernel_ns : one.calls == 1 ? one.inside_ns : -1;
+    if (ns < 0) return 0;
+    least = std::min(least, ns);
+  }
+  return least;
+}
+
+// The parts add up to the step.
+void FitInto(StepPart& part) {
+  std::int64_t left = part.duration_ns;
+  for (std::int64_t* const one : {&part.wait_ns, &part.exposed_ns, &part.idle_ns}) {
+    *one = std::clamp<std::int64_t>(*one, 0, left);
+    left -= *one;
+  }
+}
+
+}  // namespace
+
+StepJoin::StepJoin(const View& view) : view_(view) {
+  for (const Process& process : view.processes)
+    if (process.box->leader_state.job_minus_monotonic_ns != 0) agreed_.insert(process.box->boot_id);
+}
+
+void StepJoin::AddRow(const Node& node, std::size_t steps) {
+  table_.ranks.push_back(node.rank);
+  const reader::BoxImage& box = *view_.process(node).box;
+  const std::string& name = box.node.empty() ? box.host : box.node;
+  const auto [host, made] = hosts_.emplace(name, static_cast<int>(hosts_.size()));
+  if (made) table_.host_names.push_back(name);
+  table_.hosts.push_back(host->second);
+  table_.rails.push_back(box.local_rank);
+  table_.parts.emplace_back(steps);
+  enqueued_.emplace_back(steps);
+}
+
+StepTable StepJoin::Make() {
+  for (const auto& [key, arrivals] : collectives_) {
+    if (!AreAsMany(arrivals)) continue;
+    AddComparable(key.communicator, arrivals);
+    AddTransfer(key.communicator, false, arrivals);
+  }
+  for (const auto& [key, arrivals] : messages_) AddTransfer(std::get<0>(key), true, arrivals);
+  for (auto& [key, transfers] : transfers_) {
+    std::sort(transfers.times.begin(), transfers.times.end(),
+              [](const auto& a, const auto& b) { return std::tie(a.step, a.ns) < std::tie(b.step, b.ns); });
+    table_.transfers.push_back(std::move(transfers));
+  }
+  for (std::size_t row = 0; row < enqueued_.size(); ++row)
+    for (std::size_t step = 0; step < enqueued_[row].size(); ++step) {
+      part(row, step).late_ns += enqueued_[row][step].late_ns;
+      part(row, step).wait_ns += enqueued_[row][step].wait_ns;
+    }
+  for (std::vector<StepPart>& row : table_.parts) std::for_each(row.begin(), row.end(), FitInto);
+  SetPeers();
+  return std::move(table_);
+}
+
+void StepJoin::AddTransfer(std::uint64_t communicator, bool is_message, const std::vector<Arrival>& arrivals) {
+  const CommView* const comm = CommOf(communicator);
+  if (!comm || arrivals.size() != (is_message ? 2 : comm->job_ranks.size())) return;
+  const Arrival& first = arrivals.front();
+  if (!EndsWithItsData(first.function)) return;
+  std::vector<std::size_t> rows;
+  for (const Arrival& one : arrivals) rows.push_back(one.row);
+  std::sort(rows.begin(), rows.end());
+  const functions::Function function = is_message ? functions::Function::ncclSend : first.function;
+  StepTransfers& transfers = transfers_[{communicator, function, first.bytes, rows}];
+  transfers.function = function;
+  transfers.bytes = first.bytes;
+  transfers.is_message = is_message;
+  if (transfers.rows.empty()) transfers.rows = std::move(rows);
+  transfers.calls += first.alike;
+  if (const std::int64_t ns = TransferNs(arrivals); ns > 0) transfers.times.push_back({first.step, ns});
+}
+
+// Of calls that enqueue alone, on nodes whose leaders have agreed on no clock, those of each node.
+void StepJoin::AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
+  const auto agreed = [&](const Arrival& one) { return agreed_.contains(*one.boot_id); };
+  if (OnOneNode(arrivals) || AreBlocking(arrivals) || std::all_of(arrivals.begin(), arrivals.end(), agreed))
+    return AddMeeting(communicator, arrivals);
+  std::map<std::string_view, std::vector<Arrival>> nodes;
+  for (const Arrival& one : arrivals) nodes[*one.boot_id].push_back(one);
+  for (const auto& [boot_id, of_node] : nodes) AddMeeting(communicator, of_node);
+}
+
+const CommView* StepJoin::CommOf(std::uint64_t id) {
+  const auto [found, made] = comms_.try_emplace(id, nullptr);
+  if (made) found->second = view_.CommOf(id);
+  return found->second;
+}
+
+// Its members wait for messages of one another before they come to its collectives, as the stages of a pipeline do:
+// who comes last says nothing.
+bool StepJoin::IsChained(const CommView& comm) {
+  const auto [found, made] = chained_.try_emplace(comm.id, false);
+  if (!made) return found->second;
+  const std::unordered_set<int> members(comm.job_ranks.begin(), comm.job_ranks.end());
+  return found->second = std::any_of(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
+           return members.contains(pair.first) && members.contains(pair.second);
+         });
+}
+
+void StepJoin::AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
+  if (arrivals.size() < 2) return;
+  const CommView* const comm = CommOf(communicator);
+  const bool chained = comm && IsChained(*comm);
+  const Lateness lateness = LatenessOf(arrivals);
+  const std::int64_t last = *std::max_element(lateness.late_ns.begin(), lateness.late_ns.end());
+  const std::int64_t middle = Middle(lateness.late_ns);
+  auto& late_on = late_on_[communicator];
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    std::int64_t late = chained ? 0 : lateness.late_ns[i] - middle;
+    late = late > 0 ? std::max<std::int64_t>(0, late - lateness.doubt_ns) : late;
+    std::vector<std::int64_t>& among_peers = late_on[arrivals[i].row];
+    among_peers.resize(table_.steps());
+    AddLate(arrivals[i], late, last - lateness.late_ns[i], &among_peers[arrivals[i].step]);
+  }
+}
+
+void StepJoin::AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_t wait_ns, std::int64_t* among_peers) {
+  StepPart& its = part(arrival.row, arrival.step);
+  const auto later = [](std::int64_t a, std::int64_t b) { return std::abs(a) > std::abs(b) ? a : b; };
+  if (arrival.inside_ns >= 0) {
+    const std::int64_t waited = std::min(wait_ns, arrival.inside_ns);
+    its.wait_ns += waited;
+    its.exposed_ns -= waited;
+    its.late_ns += late_ns;
+    *among_peers += late_ns;
+  } else {
+    Enqueued& enqueued = enqueued_[arrival.row][arrival.step];
+    enqueued.late_ns = later(late_ns, enqueued.late_ns);
+    enqueued.wait_ns = std::max(enqueued.wait_ns, wait_ns);
+    *among_peers = later(late_ns, *among_peers);
+  }
+}
+
+void StepJoin::SetPeers() {
+  for (auto& [communicator, late] : late_on_) {
+    StepPeers peers;
+    for (auto& [row, late_ns] : late) {
+      peers.rows.push_back(row);
+      peers.late_ns.push_back(std::move(late_ns));
+    }
+    table_.peers.push_back(std::move(peers));
+  }
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,95 @@
+// What ranks tell of their steps, each by itself, joined: who waited for whom, and how long data took.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ncclwatch/format/fingerprint.h"
+#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/view/view.h"
+
+namespace ncclwatch::diagnosis {
+
+// One rank's arrival at a collective, or at its side of a message.
+struct Arrival {
+  std::size_t row = 0, step = 0;  // of the table
+  std::int64_t entered_ns = 0;    // on the view's clock
+  std::int64_t inside_ns = -1;    // of blocking calls
+  std::int64_t kernel_ns = -1;    // of NCCL's kernel, where it was timed
+  functions::Function function{};
+  std::uint64_t bytes = 0;
+  // So many calls: it and those before it on the communicator. inside_ns is then the sum.
+  std::uint32_t calls = 1;
+  std::uint32_t alike = 1;  // the last of those, with this function and size
+  const std::string* boot_id = nullptr;
+};
+
+class StepJoin {
+ public:
+  explicit StepJoin(const View& view);
+
+  // The next row, ascending by rank.
+  void AddRow(const Node& node, std::size_t steps);
+  StepTable& table() { return table_; }
+  StepPart& part(std::size_t row, std::size_t step) { return table_.parts[row][step]; }
+
+  // Two job ranks send messages to one another.
+  void AddPair(int rank, int peer) { pairs_.emplace(rank, peer); }
+  // For all: its members exchange messages, with whom is not known.
+  void AddChained(std::uint64_t communicator) { chained_[communicator] = true; }
+  void AddCollective(std::uint64_t communicator, std::uint64_t position, const Arrival& arrival) {
+    collectives_[{communicator, position}].push_back(arrival);
+  }
+  // Both sides of a message of NCCL have the same position. Ranks in the communicator.
+  void AddMessage(std::uint64_t communicator, std::uint32_t from, std::uint32_t to, std::uint64_t position,
+                  const Arrival& arrival) {
+    messages_[{communicator, from, to, position}].push_back(arrival);
+  }
+
+  StepTable Make();
+
+ private:
+  void AddTransfer(std::uint64_t communicator, bool is_message, const std::vector<Arrival>& arrivals);
+  void AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
+  void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
+  void AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_t wait_ns, std::int64_t* among_peers);
+  bool IsChained(const CommView& comm);
+  const CommView* CommOf(std::uint64_t id);
+  void SetPeers();
+
+  struct Key {
+    std::uint64_t communicator = 0, position = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key& key) const { return format::Mix(key.communicator, key.position); }
+  };
+  struct Enqueued {
+    std::int64_t late_ns = 0, wait_ns = 0;
+  };
+
+  const View& view_;
+  StepTable table_;
+  std::map<std::string, int> hosts_;
+  std::set<std::string, std::less<>> agreed_;        // boots whose clock the job's leaders know
+  std::set<std::pair<int, int>> pairs_;              // job ranks, from either side
+  std::unordered_map<std::uint64_t, bool> chained_;  // by communicator
+  std::unordered_map<std::uint64_t, const CommView*> comms_;
+  std::unordered_map<Key, std::vector<Arrival>, KeyHash> collectives_;
+  // Communicator, ranks in it from and to, position.
+  std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t, std::uint64_t>, std::vector<Arrival>> messages_;
+  std::map<std::tuple<std::uint64_t, functions::Function, std::uint64_t, std::vector<std::size_t>>, StepTransfers>
+      transfers_;
+  std::vector<std::vector<Enqueued>> enqueued_;  // by row, then by step
+  // By communicator, row and step: how late among its members.
+  std::map<std::uint64_t, std::map<std::size_t, std::vector<std::int64_t>>> late_on_;
+};
+
+}  // namespace ncclwatch::diagnosis
