@@ -56,6 +56,7 @@ ROOMS = {
         "report": "model view",
         "live": "calls",
         "slow": "model view compare rules report",
+        "follow": "calls model view compare slow",
         ".": "model view compare waits rules rules/mpi report",
     },
     "watchdog/exchange": {

@@ -312,5 +312,68 @@ def no_meeting_place(build):
             raise Failure(f"{len(lines)} lines, wanted one a node:\n{job.output()}")
 
 
-CASES = (healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, strangers,
+def events(job, node):
+    """(when it was written, its events.jsonl) of a node; None: it has none."""
+    path = job.cluster.nodes[node].path(RUN + "/events.jsonl")
+    try:
+        with open(path) as file:
+            return os.stat(path).st_mtime_ns, [json.loads(line) for line in file]
+    except FileNotFoundError:
+        return None
+
+
+def slow(build, name, nodes, ranks, culprits, hosts, within_s):
+    """Ranks that take longer from one step on: said once, by the hub's leader, and written down on every node."""
+    with Cluster(build, nodes) as made:
+        job = SpreadJob(made, build.example("straggler"), ranks,
+                        ["--rank", culprits[0], "--slow-ranks", len(culprits), "--step", 100, "--steps", 1_000_000])
+        try:
+            fault_ns = made.wait_until(job.fault_ns, 60, "the first slow step")
+            made.wait_until(lambda: all(events(job, node) for node in range(nodes)), within_s,
+                            "an event was to be on every node")
+            latency = (events(job, 0)[0] - fault_ns) / 1e9
+            for node in range(nodes):
+                event, = events(job, node)[1]
+                details = event["details"]
+                if (event["event_type"], details["culprits"], details["shared_by"]["hosts"]) != ("straggler", culprits, hosts):
+                    raise Failure(f"event of node{node}: {json.dumps(event, indent=1)}")
+                if {one["host"] for one in details["culprit_details"]} != {job.node_of(rank).host for rank in culprits}:
+                    raise Failure(f"hosts: {details['culprit_details']}")
+            said = [line for line in job.said() if "straggler (" in line]
+            if len(said) != 1 or said[0] not in job.output(0).splitlines():
+                raise Failure(f"one line, by the leader of node0, was wanted: {said}")
+            report({"case": name, "nodes": nodes, "ranks": ranks, "latency_s": round(latency, 1)})
+        except Failure as failure:
+            keep(build, job, name, failure)
+            raise
+
+
+def slow_node(build):
+    """All ranks of a node that is not the hub's: its host is named, while the job runs."""
+    slow(build, "slow_node", 3, 6, [4, 5], ["node2"], within_s=60)
+
+
+def slow_rank(build):
+    """One rank of a node that is not the hub's."""
+    slow(build, "slow_rank", 2, 4, [3], [], within_s=60)
+
+
+def slow_rank_of_the_hub(build):
+    slow(build, "slow_rank_of_the_hub", 3, 6, [1], [], within_s=60)
+
+
+def no_slow_rank(build):
+    """The same job without: 60 s long nothing is said."""
+    with Cluster(build, 3) as made:
+        job = SpreadJob(made, build.example("straggler"), 6, ["--step", 1_000_000, "--steps", 1_000_000])
+        made.wait_until(lambda: watched(job), 60, "all ranks were to be watched")
+        time.sleep(60)
+        said = [line for line in job.said() if "watching 6/6 ranks" not in line]
+        if said or any(events(job, node) for node in range(3)):
+            keep(build, job, "no_slow_rank", said)
+            raise Failure(f"said of a healthy job: {said}")
+
+
+LONG = (slow_node, slow_rank_of_the_hub, no_slow_rank)  # a minute each: not with every run of all tests
+CASES = (slow_rank, healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, strangers,
          hub_changes, abort, abort_by_id, guessable, dump, torchrun)

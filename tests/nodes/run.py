@@ -198,12 +198,14 @@ def table():
     tests |= {f"{situation}.{name}": lambda build, n=name, s=situation:
               report(fault(build, n, 4, 8, culprit=5, **SITUATIONS[s]))
               for situation in SITUATIONS for name in faults.FAULTS if possible(situation, name)}
-    tests |= {test.__name__: test for test in cases.CASES}
+    tests |= {test.__name__: test for test in cases.CASES + cases.LONG}
     return tests
 
 
 def quick(name):
     level, _, what = name.partition(".")
+    if name in {test.__name__ for test in cases.LONG}:
+        return False
     return level not in SITUATIONS or what in QUICK.get(level, ())
 
 

@@ -3,6 +3,8 @@
 #include <bit>
 #include <type_traits>
 
+#include "watchdog/nodes/summary.h"
+
 namespace ncclwatch::nodes {
 namespace {
 
@@ -256,6 +258,42 @@ void Get(Reader* from, diagnosis::Step* step) {
   step->calls = from->Number();
 }
 
+void Put(const diagnosis::Onset& onset, Writer* to) {
+  to->Number(onset.step).Signed(onset.at_ns);
+  Put(onset.since_before, to);
+}
+void Get(Reader* from, diagnosis::Onset* onset) {
+  onset->step = from->Number();
+  onset->at_ns = from->Signed();
+  Get(from, &onset->since_before);
+}
+
+void Put(const diagnosis::Effect& effect, Writer* to) {
+  Put(effect.metric, to);
+  Put(effect.unit, to);
+  Put(effect.before, to);
+  Put(effect.after, to);
+}
+void Get(Reader* from, diagnosis::Effect* effect) {
+  Get(from, &effect->metric);
+  Get(from, &effect->unit);
+  Get(from, &effect->before);
+  Get(from, &effect->after);
+}
+
+void Put(const diagnosis::SharedBy& shared, Writer* to) {
+  Put(shared.hosts, to);
+  Put(shared.rail, to);
+  Put(shared.switch_name, to);
+  Put(shared.pair, to);
+}
+void Get(Reader* from, diagnosis::SharedBy* shared) {
+  Get(from, &shared->hosts);
+  Get(from, &shared->rail);
+  Get(from, &shared->switch_name);
+  Get(from, &shared->pair);
+}
+
 void Put(const Finding& finding, Writer* to) {
   Put(std::string(Name(finding.kind)), to);  // by name: kinds may be added in any order
   to->Number(static_cast<std::uint64_t>(finding.certainty));
@@ -268,6 +306,10 @@ void Put(const Finding& finding, Writer* to) {
   Put(finding.calls, to);
   to->Signed(finding.began_at_ns).Signed(finding.detected_at_ns);
   to->Number(finding.caused_by ? *finding.caused_by + 1 : 0);
+  Put(finding.onset, to);
+  Put(finding.effect, to);
+  Put(finding.shared_by, to);
+  Put(finding.share_lost, to);
   Put(finding.summary, to);
   Put(finding.evidence, to);
   Put(finding.next_steps, to);
@@ -298,6 +340,10 @@ void Get(Reader* from, Finding* finding) {
   finding->began_at_ns = from->Signed();
   finding->detected_at_ns = from->Signed();
   if (const std::uint64_t cause = from->NumberUpTo(kMostItems); cause > 0) finding->caused_by = cause - 1;
+  Get(from, &finding->onset);
+  Get(from, &finding->effect);
+  Get(from, &finding->shared_by);
+  Get(from, &finding->share_lost);
   Get(from, &finding->summary);
   Get(from, &finding->evidence);
   Get(from, &finding->next_steps);
@@ -330,6 +376,24 @@ void Get(Reader* from, std::vector<T>* list) {
 }
 
 }  // namespace
+
+std::string WriteFindings(const std::vector<Finding>& findings) {
+  Writer to;
+  to.Byte(kWireVersion);
+  Put(findings, &to);
+  return to.Take();
+}
+
+std::optional<std::vector<Finding>> ReadFindings(std::string_view body) {
+  Reader from(body);
+  std::vector<Finding> findings;
+  if (from.Byte() != kWireVersion) return std::nullopt;
+  Get(&from, &findings);
+  for (const Finding& finding : findings)
+    if (finding.caused_by && *finding.caused_by >= findings.size()) from.Fail();
+  if (!from.Done()) return std::nullopt;
+  return findings;
+}
 
 void WriteDiagnosis(const diagnosis::Diagnosis& diagnosis, Writer* to) {
   Put(diagnosis.job, to);

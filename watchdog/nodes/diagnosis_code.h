@@ -2,6 +2,11 @@
 // trusts a byte.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/nodes/bytes.h"
 
@@ -9,5 +14,9 @@ namespace ncclwatch::nodes {
 
 void WriteDiagnosis(const diagnosis::Diagnosis& diagnosis, Writer* to);
 bool ReadDiagnosis(Reader* from, diagnosis::Diagnosis* diagnosis);
+
+// What slows the job, from the hub to the others.
+std::string WriteFindings(const std::vector<diagnosis::Finding>& findings);
+std::optional<std::vector<diagnosis::Finding>> ReadFindings(std::string_view body);
 
 }  // namespace ncclwatch::nodes

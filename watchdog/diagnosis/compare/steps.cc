@@ -26,21 +26,6 @@ std::unordered_map<std::uint64_t, std::uint64_t> IdsOf(const View& view, const N
   return ids;
 }
 
-Symbol SymbolOf(const Call& call, std::uint64_t communicator, std::int64_t at_ns, bool counts) {
-  Symbol symbol;
-  const std::uint64_t count = IsMessage(call) || !counts ? 0 : call.count;
-  const std::uint64_t shape =
-      format::Fingerprint(call.function, count, call.dtype, call.reduction, call.root, counts ? call.signature : 0);
-  symbol.call = format::Mix(communicator, shape);
-  symbol.communicator = communicator;
-  symbol.message = IsMessage(call);
-  symbol.heavy = IsMessage(call) || call.count * functions::DatatypeBytes(call.dtype) >= kFewBytes;
-  symbol.at_ns = at_ns;
-  symbol.counter = IsMessage(call) ? symbol.call : communicator;
-  symbol.position = call.position;
-  return symbol;
-}
-
 std::optional<StepCount> Count(const View& view, const Node& node, const History& history) {
   std::optional<StepCount> count = CountSteps(SymbolsOf(view, node, history.calls), history.whole);
   if (count) return count;
@@ -120,13 +105,28 @@ History HistoryOf(const View& view, const Node& node) {
   return history;
 }
 
+Symbol SymbolOf(const Call& call, std::uint64_t communicator, bool counts) {
+  Symbol symbol;
+  const std::uint64_t count = IsMessage(call) || !counts ? 0 : call.count;
+  const std::uint64_t shape =
+      format::Fingerprint(call.function, count, call.dtype, call.reduction, call.root, counts ? call.signature : 0);
+  symbol.call = format::Mix(communicator, shape);
+  symbol.communicator = communicator;
+  symbol.message = IsMessage(call);
+  symbol.heavy = IsMessage(call) || call.count * functions::DatatypeBytes(call.dtype) >= kFewBytes;
+  symbol.at_ns = call.entered_ns;
+  symbol.counter = IsMessage(call) ? symbol.call : communicator;
+  symbol.position = call.position;
+  return symbol;
+}
+
 std::vector<Symbol> SymbolsOf(const View& view, const Node& node, const std::vector<const Call*>& calls, bool counts) {
   const std::unordered_map<std::uint64_t, std::uint64_t> ids = IdsOf(view, node);
   std::vector<Symbol> symbols;
   symbols.reserve(calls.size());
   for (const Call* call : calls) {
     const std::uint64_t id = ids.at(KeyOf(call->communicator, call->generation));
-    symbols.push_back(SymbolOf(*call, id, call->entered_ns, counts));
+    symbols.push_back(SymbolOf(*call, id, counts));
   }
   return symbols;
 }

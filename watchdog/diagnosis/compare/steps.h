@@ -23,6 +23,9 @@ History HistoryOf(const View& view, const Node& node);
 std::vector<Symbol> SymbolsOf(const View& view, const Node& node, const std::vector<const reader::Call*>& calls,
                               bool counts = true);
 
+// Of one call on the communicator with this identity.
+Symbol SymbolOf(const reader::Call& call, std::uint64_t communicator, bool counts);
+
 // In which step of the training each finding's call was made. Looks at one rank of each.
 void AddSteps(const View& view, std::vector<Finding>* findings);
 

@@ -1,7 +1,7 @@
 #include "watchdog/diagnosis/slow/step_join.h"
 
 #include <algorithm>
-#include <string_view>
+#include <climits>
 #include <unordered_set>
 
 #include "ncclwatch/functions/pattern.h"
@@ -12,11 +12,6 @@ namespace {
 // The clocks of two nodes agree so well, at best.
 constexpr std::int64_t kClocksDiffer_ns = 2'000'000;
 
-bool OnOneNode(const std::vector<Arrival>& arrivals) {
-  return std::all_of(arrivals.begin(), arrivals.end(),
-                     [&](const Arrival& one) { return *one.boot_id == *arrivals.front().boot_id; });
-}
-
 bool AreBlocking(const std::vector<Arrival>& arrivals) {
   return std::all_of(arrivals.begin(), arrivals.end(), [](const Arrival& one) { return one.inside_ns >= 0; });
 }
@@ -25,22 +20,6 @@ bool AreBlocking(const std::vector<Arrival>& arrivals) {
 bool AreAsMany(const std::vector<Arrival>& arrivals) {
   return std::all_of(arrivals.begin(), arrivals.end(),
                      [&](const Arrival& one) { return one.calls == arrivals.front().calls; });
-}
-
-struct Lateness {
-  std::vector<std::int64_t> late_ns;  // by arrival: later than the first one
-  std::int64_t doubt_ns = 0;
-};
-
-Lateness LatenessOf(const std::vector<Arrival>& arrivals) {
-  const bool one_node = OnOneNode(arrivals), blocking = AreBlocking(arrivals);
-  const bool by_inside = blocking && (!one_node || arrivals.front().calls > 1);
-  Lateness lateness;
-  for (const Arrival& one : arrivals) lateness.late_ns.push_back(by_inside ? -one.inside_ns : one.entered_ns);
-  const std::int64_t first = *std::min_element(lateness.late_ns.begin(), lateness.late_ns.end());
-  for (std::int64_t& late : lateness.late_ns) late -= first;
-  if (!one_node && !blocking) lateness.doubt_ns = kClocksDiffer_ns;
-  return lateness;
 }
 
 // The lower one of two.
@@ -82,8 +61,11 @@ void FitInto(StepPart& part) {
 }  // namespace
 
 StepJoin::StepJoin(const View& view) : view_(view) {
-  for (const Process& process : view.processes)
-    if (process.box->leader_state.job_minus_monotonic_ns != 0) agreed_.insert(process.box->boot_id);
+  for (const Process& process : view.processes) {
+    const auto [clock, made] = clocks_.try_emplace(process.box->boot_id);
+    if (made) clock->second.boot = static_cast<int>(clocks_.size());
+    clock->second.agreed = clock->second.agreed || process.box->leader_state.job_minus_monotonic_ns != 0;
+  }
 }
 
 void StepJoin::AddRow(const Node& node, std::size_t steps) {
@@ -94,6 +76,7 @@ void StepJoin::AddRow(const Node& node, std::size_t steps) {
   if (made) table_.host_names.push_back(name);
   table_.hosts.push_back(host->second);
   table_.rails.push_back(box.local_rank);
+  clock_of_row_.push_back(clocks_.at(box.boot_id));
   table_.parts.emplace_back(steps);
   enqueued_.emplace_back(steps);
 }
@@ -102,9 +85,10 @@ StepTable StepJoin::Make() {
   for (const auto& [key, arrivals] : collectives_) {
     if (!AreAsMany(arrivals)) continue;
     AddComparable(key.communicator, arrivals);
-    AddTransfer(key.communicator, false, arrivals);
+    if (timed_) AddTransfer(key.communicator, false, arrivals);
   }
-  for (const auto& [key, arrivals] : messages_) AddTransfer(std::get<0>(key), true, arrivals);
+  for (const auto& [key, arrivals] : messages_)
+    if (timed_) AddTransfer(std::get<0>(key), true, arrivals);
   for (auto& [key, transfers] : transfers_) {
     std::sort(transfers.times.begin(), transfers.times.end(),
               [](const auto& a, const auto& b) { return std::tie(a.step, a.ns) < std::tie(b.step, b.ns); });
@@ -138,14 +122,32 @@ void StepJoin::AddTransfer(std::uint64_t communicator, bool is_message, const st
   if (const std::int64_t ns = TransferNs(arrivals); ns > 0) transfers.times.push_back({first.step, ns});
 }
 
+bool StepJoin::OnOneNode(const std::vector<Arrival>& arrivals) const {
+  const int boot = clock_of_row_[arrivals.front().row].boot;
+  return std::all_of(arrivals.begin(), arrivals.end(),
+                     [&](const Arrival& one) { return clock_of_row_[one.row].boot == boot; });
+}
+
+// By arrival: later than the first one, give or take *doubt_ns.
+std::vector<std::int64_t> StepJoin::LatenessOf(const std::vector<Arrival>& arrivals, std::int64_t* doubt_ns) const {
+  const bool one_node = OnOneNode(arrivals), blocking = AreBlocking(arrivals);
+  const bool by_inside = blocking && (!one_node || arrivals.front().calls > 1);
+  std::vector<std::int64_t> late_ns;
+  for (const Arrival& one : arrivals) late_ns.push_back(by_inside ? -one.inside_ns : one.entered_ns);
+  const std::int64_t first = *std::min_element(late_ns.begin(), late_ns.end());
+  for (std::int64_t& late : late_ns) late -= first;
+  *doubt_ns = one_node || blocking ? 0 : kClocksDiffer_ns;
+  return late_ns;
+}
+
 // Of calls that enqueue alone, on nodes whose leaders have agreed on no clock, those of each node.
 void StepJoin::AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
-  const auto agreed = [&](const Arrival& one) { return agreed_.contains(*one.boot_id); };
+  const auto agreed = [&](const Arrival& one) { return clock_of_row_[one.row].agreed; };
   if (OnOneNode(arrivals) || AreBlocking(arrivals) || std::all_of(arrivals.begin(), arrivals.end(), agreed))
     return AddMeeting(communicator, arrivals);
-  std::map<std::string_view, std::vector<Arrival>> nodes;
-  for (const Arrival& one : arrivals) nodes[*one.boot_id].push_back(one);
-  for (const auto& [boot_id, of_node] : nodes) AddMeeting(communicator, of_node);
+  std::map<int, std::vector<Arrival>> nodes;
+  for (const Arrival& one : arrivals) nodes[clock_of_row_[one.row].boot].push_back(one);
+  for (const auto& [boot, of_node] : nodes) AddMeeting(communicator, of_node);
 }
 
 const CommView* StepJoin::CommOf(std::uint64_t id) {
@@ -160,8 +162,10 @@ bool StepJoin::IsChained(const CommView& comm) {
   const auto [found, made] = chained_.try_emplace(comm.id, false);
   if (!made) return found->second;
   const std::unordered_set<int> members(comm.job_ranks.begin(), comm.job_ranks.end());
-  return found->second = std::any_of(pairs_.begin(), pairs_.end(), [&](const auto& pair) {
-           return members.contains(pair.first) && members.contains(pair.second);
+  return found->second = std::any_of(members.begin(), members.end(), [&](int member) {
+           auto pair = pairs_.lower_bound({member, INT_MIN});
+           while (pair != pairs_.end() && pair->first == member && !members.contains(pair->second)) ++pair;
+           return pair != pairs_.end() && pair->first == member;
          });
 }
 
@@ -169,16 +173,17 @@ void StepJoin::AddMeeting(std::uint64_t communicator, const std::vector<Arrival>
   if (arrivals.size() < 2) return;
   const CommView* const comm = CommOf(communicator);
   const bool chained = comm && IsChained(*comm);
-  const Lateness lateness = LatenessOf(arrivals);
-  const std::int64_t last = *std::max_element(lateness.late_ns.begin(), lateness.late_ns.end());
-  const std::int64_t middle = Middle(lateness.late_ns);
+  std::int64_t doubt_ns = 0;
+  const std::vector<std::int64_t> late_ns = LatenessOf(arrivals, &doubt_ns);
+  const std::int64_t last = *std::max_element(late_ns.begin(), late_ns.end());
+  const std::int64_t middle = Middle(late_ns);
   auto& late_on = late_on_[communicator];
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
-    std::int64_t late = chained ? 0 : lateness.late_ns[i] - middle;
-    late = late > 0 ? std::max<std::int64_t>(0, late - lateness.doubt_ns) : late;
+    std::int64_t late = chained ? 0 : late_ns[i] - middle;
+    late = late > 0 ? std::max<std::int64_t>(0, late - doubt_ns) : late;
     std::vector<std::int64_t>& among_peers = late_on[arrivals[i].row];
     among_peers.resize(table_.steps());
-    AddLate(arrivals[i], late, last - lateness.late_ns[i], &among_peers[arrivals[i].step]);
+    AddLate(arrivals[i], late, last - late_ns[i], &among_peers[arrivals[i].step]);
   }
 }
 
@@ -202,10 +207,9 @@ void StepJoin::AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_
 void StepJoin::SetPeers() {
   for (auto& [communicator, late] : late_on_) {
     StepPeers peers;
-    for (auto& [row, late_ns] : late) {
-      peers.rows.push_back(row);
-      peers.late_ns.push_back(std::move(late_ns));
-    }
+    for (const auto& [row, late_ns] : late) peers.rows.push_back(row);
+    std::sort(peers.rows.begin(), peers.rows.end());
+    for (const std::size_t row : peers.rows) peers.late_ns.push_back(std::move(late.at(row)));
     table_.peers.push_back(std::move(peers));
   }
 }

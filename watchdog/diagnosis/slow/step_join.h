@@ -28,8 +28,23 @@ struct Arrival {
   // So many calls: it and those before it on the communicator. inside_ns is then the sum.
   std::uint32_t calls = 1;
   std::uint32_t alike = 1;  // the last of those, with this function and size
-  const std::string* boot_id = nullptr;
 };
+
+// Of MPI: its caller waits in it. Of what has returned.
+inline bool Blocks(const reader::Call& call) {
+  return functions::IsMpi(call.function) && call.returned_ns != 0 && (call.flags & format::kRequest) == 0;
+}
+inline std::int64_t InsideNs(const reader::Call& call) {
+  return call.returned_ns > call.entered_ns ? call.returned_ns - call.entered_ns : 0;
+}
+// Of the call's kernel, -1: not timed.
+inline std::int64_t KernelNs(const reader::Call& call) {
+  return call.kernel.clock == format::KernelClock::kNone ? -1 : static_cast<std::int64_t>(call.kernel.ns);
+}
+// Nobody arrives at it together with others when it is called.
+inline bool MeetsNobody(const reader::Call& call) {
+  return (call.flags & (format::kEmpty | format::kOneRank | format::kRequest)) != 0;
+}
 
 class StepJoin {
  public:
@@ -40,28 +55,34 @@ class StepJoin {
   StepTable& table() { return table_; }
   StepPart& part(std::size_t row, std::size_t step) { return table_.parts[row][step]; }
 
+  const CommView* CommOf(std::uint64_t id);  // the view's, found quickly
+
   // Two job ranks send messages to one another.
   void AddPair(int rank, int peer) { pairs_.emplace(rank, peer); }
   // For all: its members exchange messages, with whom is not known.
   void AddChained(std::uint64_t communicator) { chained_[communicator] = true; }
   void AddCollective(std::uint64_t communicator, std::uint64_t position, const Arrival& arrival) {
+    timed_ = timed_ || IsTimed(arrival);
     collectives_[{communicator, position}].push_back(arrival);
   }
   // Both sides of a message of NCCL have the same position. Ranks in the communicator.
   void AddMessage(std::uint64_t communicator, std::uint32_t from, std::uint32_t to, std::uint64_t position,
                   const Arrival& arrival) {
+    timed_ = timed_ || IsTimed(arrival);
     messages_[{communicator, from, to, position}].push_back(arrival);
   }
 
   StepTable Make();
 
  private:
+  static bool IsTimed(const Arrival& arrival) { return arrival.kernel_ns >= 0 || arrival.inside_ns >= 0; }
+  bool OnOneNode(const std::vector<Arrival>& arrivals) const;
+  std::vector<std::int64_t> LatenessOf(const std::vector<Arrival>& arrivals, std::int64_t* doubt_ns) const;
   void AddTransfer(std::uint64_t communicator, bool is_message, const std::vector<Arrival>& arrivals);
   void AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_t wait_ns, std::int64_t* among_peers);
   bool IsChained(const CommView& comm);
-  const CommView* CommOf(std::uint64_t id);
   void SetPeers();
 
   struct Key {
@@ -78,7 +99,13 @@ class StepJoin {
   const View& view_;
   StepTable table_;
   std::map<std::string, int> hosts_;
-  std::set<std::string, std::less<>> agreed_;        // boots whose clock the job's leaders know
+  struct Clock {
+    int boot = 0;         // equal numbers are one clock
+    bool agreed = false;  // the job's leaders know it
+  };
+  std::map<std::string, Clock, std::less<>> clocks_;  // by boot
+  std::vector<Clock> clock_of_row_;
+  bool timed_ = false;                               // there is something to make transfers of
   std::set<std::pair<int, int>> pairs_;              // job ranks, from either side
   std::unordered_map<std::uint64_t, bool> chained_;  // by communicator
   std::unordered_map<std::uint64_t, const CommView*> comms_;
@@ -89,7 +116,7 @@ class StepJoin {
       transfers_;
   std::vector<std::vector<Enqueued>> enqueued_;  // by row, then by step
   // By communicator, row and step: how late among its members.
-  std::map<std::uint64_t, std::map<std::size_t, std::vector<std::int64_t>>> late_on_;
+  std::map<std::uint64_t, std::unordered_map<std::size_t, std::vector<std::int64_t>>> late_on_;
 };
 
 }  // namespace ncclwatch::diagnosis

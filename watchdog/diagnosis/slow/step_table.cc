@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/compare/step_count.h"
 #include "watchdog/diagnosis/compare/steps.h"
 #include "watchdog/diagnosis/slow/step_join.h"
@@ -13,16 +12,6 @@ namespace {
 
 using functions::Family;
 using reader::Call;
-
-bool Blocks(const Call& call) {
-  return functions::IsMpi(call.function) && call.returned_ns != 0 && (call.flags & format::kRequest) == 0;
-}
-
-std::int64_t InsideNs(const Call& call) { return std::max<std::int64_t>(0, call.returned_ns - call.entered_ns); }
-
-std::uint64_t TransferBytes(const Call& call) {
-  return functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
-}
 
 // The lower one of two.
 std::int64_t Middle(std::vector<std::int64_t> values) {
@@ -102,15 +91,13 @@ class TableMaker {
   }
 
   Arrival ArrivalOf(const Call& call, std::size_t row, std::size_t step, const Process& process) const {
-    const bool timed = call.kernel.clock != format::KernelClock::kNone;
     return {.row = row,
             .step = step,
             .entered_ns = process.At(call.entered_ns),
             .inside_ns = Blocks(call) ? InsideNs(call) : -1,
-            .kernel_ns = timed ? static_cast<std::int64_t>(call.kernel.ns) : -1,
+            .kernel_ns = KernelNs(call),
             .function = call.function,
-            .bytes = TransferBytes(call),
-            .boot_id = &process.box->boot_id};
+            .bytes = BytesOf(call)};
   }
 
   void AddCall(const Call& call, std::size_t row, std::size_t step, const Process& process) {
@@ -123,8 +110,7 @@ class TableMaker {
       if (comm && !functions::IsMpi(call.function)) NoteMessage(call, row, step, process);
       return;
     }
-    if ((call.flags & (format::kEmpty | format::kOneRank | format::kRequest)) != 0) return;
-    if (!comm || !comm->comparable) return;
+    if (MeetsNobody(call) || !comm || !comm->comparable) return;
     if (Blocks(call)) part.exposed_ns += InsideNs(call);  // what of that is waiting, the meeting tells
     join_.AddCollective(comm->id, call.position, ArrivalOf(call, row, step, process));
   }

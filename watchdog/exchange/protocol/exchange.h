@@ -27,12 +27,16 @@ enum class Type : std::uint16_t {
   kJoined = 1,  // Message::from is there. On the hub: of every node; elsewhere: of the hub.
   kLeft = 2,    // and is not any more. The body says why: one of those below, or another reason; empty: not known
   // Said by leaders. The exchange does not look into bodies; more kinds may be added from here on.
-  kSummary = 16,  // the only kind of which the oldest are dropped where a queue is full
+  kSummary = 16,
   kFetch = 17,
   kRecords = 18,
   kVerdict = 19,
   kAction = 20,
+  kSteps = 21,
+  kSlowness = 22,
 };
+// Of these the oldest are dropped where a queue is full.
+constexpr bool MayBeDropped(Type type) { return type == Type::kSummary || type == Type::kSteps; }
 inline constexpr std::uint16_t kFirstOfLeaders = 16;
 
 inline constexpr char kWasSilent[] = "silent";                 // it may be there, and the network is not

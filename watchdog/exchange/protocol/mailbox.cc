@@ -7,7 +7,7 @@ namespace ncclwatch::exchange {
 bool Mailbox::Send(std::string_view to, Type type, std::string body) {
   const bool legal =
       static_cast<std::uint16_t>(type) >= kFirstOfLeaders && body.size() <= kMaxBody && to.size() <= kMaxName;
-  Outgoing outgoing{std::string(to.substr(0, kMaxName)), type, type == Type::kSummary, nullptr};
+  Outgoing outgoing{std::string(to.substr(0, kMaxName)), type, MayBeDropped(type), nullptr};
   if (legal) outgoing.body = std::make_shared<const std::string>(std::move(body));
   const std::lock_guard lock(mutex_);
   if (legal && outgoing_.Push(std::move(outgoing), &dropped_)) return true;
@@ -51,7 +51,7 @@ std::optional<Outgoing> Mailbox::TakeOutgoing() {
 }
 
 void Mailbox::Deliver(Message message) {
-  const bool droppable = message.type == Type::kSummary;
+  const bool droppable = MayBeDropped(message.type);
   const std::lock_guard lock(mutex_);
   if (!incoming_.Push({std::move(message), droppable}, &dropped_)) ++refused_;
 }

@@ -125,7 +125,7 @@ void Hub::Remove(Members::iterator member, const std::string& why) {
 }
 
 void Hub::SendTo(Member* member, const std::string& from, Type type, const std::shared_ptr<const std::string>& body) {
-  Parcel parcel{Number(Kind::kMessage), type == Type::kSummary, Envelope{type, term_, from}.Encode(), body};
+  Parcel parcel{Number(Kind::kMessage), MayBeDropped(type), Envelope{type, term_, from}.Encode(), body};
   if (member->connection && member->connection->Send(std::move(parcel))) ++context_->counters.messages_out;
 }
 

@@ -9,6 +9,7 @@
 
 #include "watchdog/act/system_log.h"
 #include "watchdog/log/log.h"
+#include "watchdog/nodes/diagnosis_code.h"
 #include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::watch {
@@ -206,6 +207,7 @@ void ClusterCoordinator::TakeFromHub(exchange::Message message, std::int64_t now
     }
     return standby_hub_->TakeSummary(message.from, message.body, now_ns);
   }
+  if (message.type == Type::kSlowness && !message.guessable) slow_ = nodes::ReadFindings(message.body);
   if (message.type != Type::kVerdict) return;
   bool damaged = false;
   const std::optional<std::string> whole = pieces_.Add(message.body, &damaged);
@@ -235,6 +237,7 @@ void ClusterCoordinator::TakeOnHub(exchange::Message message, std::int64_t now_n
     case Type::kRecords:
       if (message.guessable) return;
       return hub_->TakeRecords(message.from, message.body);
+    case Type::kSteps: return message.guessable ? void() : KeepSteps(std::move(message.body));
     case Type::kFetch: return reporter_.Begin(++session_);  // a successor has missed something
     default: return;
   }

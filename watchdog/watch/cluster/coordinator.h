@@ -60,6 +60,13 @@ class ClusterCoordinator : public nodes::MessageSender {
   void Ask(const nodes::Action& action, bool hub_only);
   // What others have asked for, or told, since the last call.
   std::optional<nodes::Action> TakeAction();
+  // kMember: the hub judges the steps of this node's ranks too.
+  void TellSteps(std::string body);
+  // kHub: what another node has told of its ranks' steps, since the last call.
+  std::optional<std::string> TakeSteps();
+  // kHub: what slows the job, to all; of the others: what the hub has said since the last call.
+  void SaySlow(const std::vector<diagnosis::Finding>& findings);
+  std::optional<std::vector<diagnosis::Finding>> TakeSlow();
   // kHub: to all.
   void Say(nodes::VerdictBroadcast word, std::int64_t now_ns);
   // kHub: the boxes of the other nodes, beside those of this one.
@@ -89,6 +96,7 @@ class ClusterCoordinator : public nodes::MessageSender {
   bool Send(const std::string& node, nodes::Kind kind, std::string body) override;
   void Take(exchange::Message message, std::int64_t now_ns, const NodeProcesses& crowd);
   void TakeOnHub(exchange::Message message, std::int64_t now_ns);
+  void KeepSteps(std::string body);
   void TakeJoined(const std::string& node, bool guessable, std::int64_t now_ns);
   void SayGuessable();
   bool ProvenAreAll() const;
@@ -136,6 +144,9 @@ class ClusterCoordinator : public nodes::MessageSender {
   nodes::Pieces pieces_;
   std::optional<nodes::VerdictBroadcast> word_;
   std::deque<nodes::Action> actions_;
+  std::deque<std::string> steps_;
+  std::size_t steps_bytes_ = 0;
+  std::optional<std::vector<diagnosis::Finding>> slow_;
   std::uint64_t revision_ = 0;
 
   std::unique_ptr<nodes::Hub> hub_;

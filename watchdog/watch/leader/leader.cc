@@ -55,6 +55,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       journal_(context.own),
       evidence_(context.command, environment),
       crashes_(context, environment),
+      steps_(context),
       slow_(context),
       compare_(std::make_unique<LiveCompare>()),
       crowd_(context, &journal_, compare_.get()),
@@ -112,6 +113,7 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
     crowd_.DropCut();
     compare_->Poll(now_ns);
     job_.Report(now_ns, crowd_, compare_.get());
+    FollowSteps(now_ns);
     if (now_ns - learned_ns_ >= kLearnEvery_ns) Learn(now_ns);
     Announce(now_ns);
     const ShouldDiagnose ripe = WhatIsRipe(now_ns, new_deaths);
@@ -343,12 +345,6 @@ void Leader::Diagnose(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   for (const auto& [communicator, seen] : suspected_)
     if (seen.second != 0) Acknowledge(communicator, now_ns);
   suspected_.clear();
-}
-
-// While nothing stops the job. Every leader looks at the ranks of its node: who is late is later than its neighbours.
-void Leader::LookForSlowness(std::int64_t now_ns) {
-  if (published_ || round_) return;
-  slow_.Look(now_ns, TakeSnapshot(Monotonic(), SlowWatch::kCalls, /*others_too=*/false));
 }
 
 std::string Leader::ShouldDiagnose::Text() const {

@@ -25,6 +25,7 @@
 #include "watchdog/watch/node/crash_run.h"
 #include "watchdog/watch/node/evidence_run.h"
 #include "watchdog/watch/node/node_processes.h"
+#include "watchdog/watch/node/node_steps.h"
 
 namespace ncclwatch::watch {
 
@@ -132,6 +133,8 @@ class Leader {
   bool WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns);
   diagnosis::Diagnosis WithStacks(diagnosis::Diagnosis judged) const;
   void LookAfterEvidence();
+  // What slows a job that goes on: leader_slow.cc.
+  void FollowSteps(std::int64_t now_ns);
   void LookForSlowness(std::int64_t now_ns);
   EvidenceWish Wish() const;
   void SayNotHere(const diagnosis::Culprit& culprit) const;
@@ -151,6 +154,7 @@ class Leader {
   Journal journal_;
   EvidenceRun evidence_;
   CrashRun crashes_;
+  NodeSteps steps_;
   SlowWatch slow_;
   std::unique_ptr<diagnosis::LiveCompare> compare_;
   NodeProcesses crowd_;

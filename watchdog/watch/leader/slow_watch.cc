@@ -13,17 +13,22 @@
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/json_writer.h"
 #include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/slow/find.h"
+#include "watchdog/diagnosis/slow/number_findings.h"
+#include "watchdog/diagnosis/view/view.h"
 #include "watchdog/evidence/topology_file.h"
 #include "watchdog/log/log.h"
+#include "watchdog/nodes/steps_code.h"
 #include "watchdog/watch/base/clock.h"
+#include "watchdog/watch/node/node_steps.h"
 
 namespace ncclwatch::watch {
 namespace {
 
 constexpr std::int64_t kEvery_ns = 5'000'000'000;
-constexpr std::int64_t kCostShare = 500;                // of the time at most 1 in 500 goes into looks
+constexpr std::int64_t kAgain_ns = 2'500'000'000;       // where there is something to be said, or taken back
+constexpr std::int64_t kCostShare = 200;                // of the time at most 1 in 200 goes into looks
 constexpr std::int64_t kLineEvery_ns = 60'000'000'000;  // on stderr
+constexpr int kLooks = 2, kLooksOfSuspected = 4;        // that find the same before it is said
 constexpr char kEvents[] = "events.jsonl";
 
 std::string SignatureOf(const std::vector<diagnosis::Finding>& findings) {
@@ -45,13 +50,59 @@ std::string Append(const descriptors::Directory& directory, const std::string& l
 
 }  // namespace
 
-void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot) {
+SlowWatch::SlowWatch(const Context& context) : context_(context) {
+  steps_.SetMost(StepsKept(context.own->identity.world_size));
+}
+
+void SlowWatch::Hear(std::string_view body) {
+  std::optional<std::vector<diagnosis::ToldRank>> ranks = nodes::ReadSteps(body);
+  if (!ranks) return;
+  for (diagnosis::ToldRank& rank : *ranks) steps_.Take(std::move(rank));
+}
+
+void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, bool judges_steps,
+                     const std::function<void()>& beat) {
   ReadTopologyOnce();
-  const std::vector<diagnosis::Finding> findings = diagnosis::FindSlow(snapshot, context_of_job_);
-  next_ns_ = now_ns + std::max(kEvery_ns, kCostShare * (Monotonic() - now_ns));
+  const diagnosis::View view = diagnosis::MakeView(snapshot);
+  beat();
+  Judge(diagnosis::NumberFindings(view), now_ns, &of_numbers_);
+  if (judges_steps) {
+    const diagnosis::StepTable table = steps_.Table(view);
+    beat();
+    std::vector<diagnosis::Finding> findings = diagnosis::FindSlowSteps(view, table, context_of_job_);
+    if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
+  }
+  const bool news = of_steps_.seen != of_steps_.told || of_numbers_.seen != of_numbers_.told;
+  next_ns_ = now_ns + std::max(news ? kAgain_ns : kEvery_ns, kCostShare * (Monotonic() - now_ns));
+}
+
+// True if it was said. Only what was there more than once: what lasts for one look is nobody's matter, and of what is
+// no more than suspected the next looks may know better.
+bool SlowWatch::Judge(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns, Subject* subject) {
   const std::string signature = SignatureOf(findings);
-  // Twice the same: what lasts for one look only is nobody's matter.
-  if (signature == std::exchange(seen_, signature) && signature != told_) Tell(findings, now_ns);
+  subject->looks = signature == std::exchange(subject->seen, signature) ? subject->looks + 1 : 1;
+  const bool likely = findings.empty() || findings.front().certainty >= diagnosis::Certainty::kLikely;
+  if (subject->looks < (likely ? kLooks : kLooksOfSuspected) || signature == subject->told) return false;
+  if (subject->told_ns != 0 && now_ns - subject->told_ns < kLineEvery_ns) return false;
+  subject->told_ns = now_ns;
+  const std::string before = std::exchange(subject->told, signature);
+  if (findings.empty()) log::Warn("over: {}", before);
+  for (const diagnosis::Finding& finding : findings) {
+    log::Warn("{} ({}): {}", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty), finding.summary);
+    WriteEvent(finding, /*into_out=*/true);
+  }
+  return true;
+}
+
+std::optional<std::vector<diagnosis::Finding>> SlowWatch::TakeSaid() { return std::exchange(said_, std::nullopt); }
+
+void SlowWatch::TakeWord(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns) {
+  of_steps_ = {SignatureOf(findings), SignatureOf(findings), kLooks, now_ns};
+  for (const diagnosis::Finding& finding : findings) {
+    log::Info("the hub says: {} ({}): {}", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty),
+              finding.summary);
+    WriteEvent(finding, /*into_out=*/false);
+  }
 }
 
 void SlowWatch::ReadTopologyOnce() {
@@ -62,18 +113,8 @@ void SlowWatch::ReadTopologyOnce() {
   if (!wrong.empty()) log::Warn("NCCLWATCH_TOPOLOGY: {}", wrong);
 }
 
-void SlowWatch::Tell(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns) {
-  if (told_ns_ != 0 && now_ns - told_ns_ < kLineEvery_ns) return;
-  told_ns_ = now_ns;
-  const std::string before = std::exchange(told_, seen_);
-  if (findings.empty()) return log::Warn("over: {}", before);
-  for (const diagnosis::Finding& finding : findings) {
-    log::Warn("{} ({}): {}", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty), finding.summary);
-    WriteEvent(finding);
-  }
-}
-
-void SlowWatch::WriteEvent(const diagnosis::Finding& finding) {
+// NCCLWATCH_OUT may be one for all nodes: only who says it writes there.
+void SlowWatch::WriteEvent(const diagnosis::Finding& finding, bool into_out) {
   const format::Identity& identity = context_.own->identity;
   diagnosis::JsonWriter json(diagnosis::JsonWriter::Layout::kOneLine);
   json.BeginObject().Key("timestamp").String(diagnosis::UtcTime(finding.detected_at_ns));
@@ -85,7 +126,7 @@ void SlowWatch::WriteEvent(const diagnosis::Finding& finding) {
   json.Key("job").String(identity.job).Key("details");
   std::string line = json.Raw(diagnosis::ToJsonLine(finding)).EndObject().Take();
   std::string why = Append(context_.directory, line);
-  if (why.empty() && !context_.settings.out.empty()) {
+  if (why.empty() && into_out && !context_.settings.out.empty()) {
     std::string out = context_.settings.out + "/" + identity.job;
     if (identity.attempt > 0) out += fmt::format("/attempt-{}", identity.attempt);
     why = act::MakeDirectories(out);

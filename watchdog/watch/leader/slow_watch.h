@@ -1,10 +1,16 @@
-// What slows a job that goes on, looked for now and then: told once, and again when it changes.
+// What slows a job that goes on, looked for now and then: told once, and again when it changes. Of the steps of all
+// ranks whoever judges them is told, as bodies of steps_code.h; of the program's own numbers each leader sees its
+// node's.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "watchdog/diagnosis/follow/told_steps.h"
 #include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/diagnosis/model/snapshot.h"
 #include "watchdog/diagnosis/slow/find.h"
@@ -14,24 +20,39 @@ namespace ncclwatch::watch {
 
 class SlowWatch {
  public:
-  static constexpr std::uint64_t kCalls = 4096;  // the newest of each process, that a look takes in
+  explicit SlowWatch(const Context& context);
 
-  explicit SlowWatch(const Context& context) : context_(context) {}
+  // Steps of ranks, this node's among them.
+  void Hear(std::string_view body);
   bool Due(std::int64_t now_ns) const { return now_ns >= next_ns_; }
-  // Looks become rarer where they take long.
-  void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot);
+  // The snapshot needs no calls. judges_steps: nobody else does. Looks become rarer where they take long; of many
+  // thousand ranks one takes a part of a second, in which `beat` is called now and then.
+  void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, bool judges_steps,
+            const std::function<void()>& beat);
+  // What was said of the steps since the last call, for the other nodes; none: nothing. Empty: it is over.
+  std::optional<std::vector<diagnosis::Finding>> TakeSaid();
+  // The hub has said it: it stands in this node's files, and is not said again by whoever is hub next.
+  void TakeWord(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns);
 
  private:
+  // What one look found, and what was said of it: kind and culprits; empty: nothing.
+  struct Subject {
+    std::string seen, told;
+    int looks = 0;  // that have found `seen`, one after the other
+    std::int64_t told_ns = 0;
+  };
+
   void ReadTopologyOnce();
-  void Tell(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns);
-  void WriteEvent(const diagnosis::Finding& finding);
+  bool Judge(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns, Subject* subject);
+  void WriteEvent(const diagnosis::Finding& finding, bool into_out);
 
   const Context& context_;
   diagnosis::SlowContext context_of_job_;
+  diagnosis::ToldSteps steps_;
   bool topology_read_ = false;
   std::int64_t next_ns_ = 0;
-  std::int64_t told_ns_ = 0;
-  std::string seen_, told_;  // what the last look found, and what was said: kind and culprits; empty: nothing
+  Subject of_steps_, of_numbers_;
+  std::optional<std::vector<diagnosis::Finding>> said_;
   bool said_no_events_ = false;
 };
 

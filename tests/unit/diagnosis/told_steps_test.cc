@@ -1,0 +1,199 @@
+// Steps that nodes tell while the job runs, against the steps that its boxes show.
+#include "watchdog/diagnosis/follow/told_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+
+#include "tests/unit/support/job_builder.h"
+#include "watchdog/diagnosis/follow/step_follower.h"
+#include "watchdog/diagnosis/slow/find.h"
+#include "watchdog/diagnosis/slow/straggler.h"
+#include "watchdog/diagnosis/view/view.h"
+#include "watchdog/nodes/steps_code.h"
+
+namespace ncclwatch::testing {
+namespace {
+
+using namespace diagnosis;
+
+constexpr std::uint32_t kRing = 16384;
+constexpr double kStep_s = 0.1, kSlower_s = 0.02;
+
+struct Plan {
+  int ranks = 4, steps = 60, calls = 2;  // of a step
+  int slow = 2, from = 20;
+};
+
+// All compute for about as long, and enqueue their calls one after the other.
+Job Played(const Plan& plan) {
+  Job job(plan.ranks);
+  std::mt19937 random(7);
+  std::uniform_real_distribution<double> jitter(0, 0.002);
+  for (int step = 0; step < plan.steps; ++step) {
+    std::vector<std::pair<double, int>> arrivals;
+    for (int rank = 0; rank < plan.ranks; ++rank)
+      arrivals.emplace_back(
+          1 + step * (kStep_s + kSlower_s) + jitter(random) + (rank == plan.slow && step >= plan.from ? kSlower_s : 0),
+          rank);
+    for (int call = 0; call < plan.calls; ++call)
+      for (const auto& [at, rank] : arrivals) {
+        job.At(at + 0.0001 * call);
+        job.Call({rank}, Job::kWorld, AllReduce(static_cast<std::uint64_t>(4096 + call)));
+      }
+  }
+  job.At(10 + plan.steps * (kStep_s + kSlower_s));
+  return job;
+}
+
+struct Told {
+  ToldSteps steps;
+  std::size_t bytes = 0, told = 0, arrivals = 0, read = 0;
+};
+
+// As leaders do it: followed, written, read, joined. A poll now and then, of few records.
+Told TellOf(Job* job, int ranks, std::int64_t apart_ns = 0) {
+  Told told;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<char> bytes = BoxBytes(job->Box(rank), kRing);
+    const std::unique_ptr<char, void (*)(char*)> memory(
+        static_cast<char*>(::operator new(bytes.size(), std::align_val_t(format::kPage))),
+        [](char* one) { ::operator delete(one, std::align_val_t(format::kPage)); });
+    std::copy(bytes.begin(), bytes.end(), memory.get());
+    const auto box = reader::MappedBox::Borrow(reinterpret_cast<const format::Header*>(memory.get()), "box");
+    const std::optional<Loop> loop = FindLoop(*box, 4096);
+    if (!loop) continue;
+    StepFollower follower(*box, apart_ns);
+    follower.Follow(*loop);
+    while (const std::size_t read = follower.Poll(job->now_ns(), 100)) {
+      told.read += read;
+      std::vector<ToldRank> now(1, follower.Take());
+      now[0].boot_id = job->Box(rank).boot_id;
+      now[0].pid_namespace = job->Box(rank).pid_namespace;
+      for (const std::string& body : nodes::WriteSteps(now)) {
+        told.bytes += body.size();
+        const auto ranks_told = nodes::ReadSteps(body);
+        EXPECT_TRUE(ranks_told);
+        for (const ToldRank& one : *ranks_told) {
+          told.told += one.steps.size();
+          for (const ToldStep& step : one.steps) told.arrivals = std::max(told.arrivals, step.arrivals.size());
+          told.steps.Take(one);
+        }
+      }
+    }
+  }
+  return told;
+}
+
+TEST(ToldSteps, AreThoseOfTheBoxes) {
+  Job job = Played({});
+  Told told = TellOf(&job, 4);
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  const StepTable live = told.steps.Table(view), whole = MakeStepTable(view, SIZE_MAX);
+  ASSERT_EQ(live.ranks, whole.ranks);
+  ASSERT_GE(live.steps(), 50u);
+  for (std::size_t row = 0; row < live.ranks.size(); ++row)
+    for (std::size_t step = 0; step < live.steps(); ++step) {
+      const StepPart& a = live.parts[row][step];
+      const StepPart& b = whole.parts[row][live.NumberOf(step) - whole.first];
+      EXPECT_NEAR(static_cast<double>(a.duration_ns), static_cast<double>(b.duration_ns), 1000);
+      EXPECT_NEAR(static_cast<double>(a.late_ns), static_cast<double>(b.late_ns), 1000);
+      EXPECT_NEAR(static_cast<double>(a.wait_ns), static_cast<double>(b.wait_ns), 1000);
+      EXPECT_NEAR(static_cast<double>(a.began_ns), static_cast<double>(b.began_ns), 1000);
+    }
+  const std::vector<Finding> now = FindSlowSteps(view, live, {}), later = FindSlow(snapshot);
+  ASSERT_EQ(now.size(), 1u);
+  ASSERT_EQ(later.size(), 1u);
+  EXPECT_EQ(now[0].culprits, std::vector{2});
+  EXPECT_EQ(now[0].culprits, later[0].culprits);
+  EXPECT_EQ(now[0].onset->step, later[0].onset->step);
+  EXPECT_NEAR(*now[0].share_lost, *later[0].share_lost, 0.01);
+}
+
+TEST(ToldSteps, OfManyCallsAFewStandForAll) {
+  Job job = Played({.calls = 100});
+  Told told = TellOf(&job, 4);
+  EXPECT_EQ(told.arrivals, kMostArrivalsOfAChannel);
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  const auto found = FindStraggler(told.steps.Table(view), kLeastShareLost);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rows, std::vector<std::size_t>{2});
+}
+
+TEST(ToldSteps, OfFastLoopsFewRecordsAreRead) {
+  Job job = Played({.steps = 600, .calls = 4});
+  Told told = TellOf(&job, 4, 1'500'000'000);  // steps of 0.12 s: one of 16
+  EXPECT_NEAR(static_cast<double>(told.told), 4 * 600.0 / 16, 24);
+  EXPECT_LT(told.read, 4u * 600 * 4 / 4);
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  const StepTable table = told.steps.Table(view);
+  for (std::size_t step = 1; step < table.steps(); ++step) EXPECT_EQ(table.NumberOf(step) % 16, 0u) << step;
+  const auto found = FindStraggler(table, kLeastShareLost);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rows, std::vector<std::size_t>{2});
+}
+
+TEST(ToldSteps, AHealthyJobIsSilent) {
+  Job job = Played({.steps = 200, .slow = -1});
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  const StepTable table = TellOf(&job, 4).steps.Table(view);
+  ASSERT_GE(table.steps(), 100u);
+  EXPECT_TRUE(FindSlowSteps(view, table, {}).empty());
+}
+
+TEST(ToldSteps, AreBoundedAndReachFarBack) {
+  Job job = Played({});
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  ToldSteps steps;
+  steps.SetMost(64);
+  for (std::uint64_t number = 0; number < 10'000; ++number)
+    for (int rank = 0; rank < 2; ++rank) {
+      ToldRank told;
+      const reader::BoxImage& box = job.Box(rank);
+      std::tie(told.boot_id, told.pid_namespace, told.start_time, told.pid) =
+          std::tie(box.boot_id, box.pid_namespace, box.start_time, box.pid);
+      told.steps.push_back({.number = number, .began_ns = 1, .duration_ns = 1, .arrivals = {}});
+      steps.Take(std::move(told));
+    }
+  const StepTable table = steps.Table(view);
+  EXPECT_LE(table.steps(), 64u);
+  EXPECT_GE(table.steps(), 32u);
+  EXPECT_LT(table.NumberOf(0), 8192u);
+  EXPECT_EQ(table.NumberOf(table.steps() - 1), 9999u);
+}
+
+TEST(ToldSteps, FewBytes) {
+  Job job = Played({.steps = 500, .slow = -1});
+  const Told told = TellOf(&job, 4);
+  ASSERT_GT(told.told, 1900u);
+  EXPECT_LT(static_cast<double>(told.bytes) / static_cast<double>(told.told), 40);
+}
+
+TEST(ToldSteps, DamagedOnesAreRefused) {
+  ToldRank rank;
+  rank.boot_id = "boot";
+  rank.kinds.resize(2);
+  rank.steps.push_back({.number = 7, .began_ns = 1'000'000, .arrivals = {{.position = 3, .kind = 1}}});
+  const std::string body = nodes::WriteSteps({rank, rank}).front();
+  ASSERT_TRUE(nodes::ReadSteps(body));
+  EXPECT_EQ(nodes::ReadSteps(body)->size(), 2u);
+  for (std::size_t size = 0; size < body.size(); ++size) EXPECT_FALSE(nodes::ReadSteps(body.substr(0, size))) << size;
+  std::mt19937 random(1);
+  ToldSteps steps;
+  for (int i = 0; i < 20'000; ++i) {
+    std::string damaged = body;
+    for (int flips = 1 + i % 3; flips > 0; --flips) damaged[random() % damaged.size()] = static_cast<char>(random());
+    if (auto read = nodes::ReadSteps(damaged))
+      for (ToldRank& one : *read) steps.Take(std::move(one));
+  }
+}
+
+}  // namespace
+}  // namespace ncclwatch::testing

@@ -1,0 +1,40 @@
+// What leaders tell one another of steps and of what slows them.
+#include <utility>
+
+#include "watchdog/nodes/diagnosis_code.h"
+#include "watchdog/watch/cluster/coordinator.h"
+
+namespace ncclwatch::watch {
+namespace {
+
+constexpr std::size_t kMostSteps = 64u << 20;  // bytes, from one look of the leader to the next
+
+}  // namespace
+
+void ClusterCoordinator::TellSteps(std::string body) {
+  if (role_ == Role::kMember) exchange_->Send(hub_node_, exchange::Type::kSteps, std::move(body));
+}
+
+void ClusterCoordinator::KeepSteps(std::string body) {
+  if (steps_bytes_ + body.size() > kMostSteps) return;
+  steps_bytes_ += body.size();
+  steps_.push_back(std::move(body));
+}
+
+std::optional<std::string> ClusterCoordinator::TakeSteps() {
+  if (steps_.empty()) return std::nullopt;
+  std::string body = std::move(steps_.front());
+  steps_.pop_front();
+  steps_bytes_ -= body.size();
+  return body;
+}
+
+void ClusterCoordinator::SaySlow(const std::vector<diagnosis::Finding>& findings) {
+  if (role_ == Role::kHub) exchange_->Send("*", exchange::Type::kSlowness, nodes::WriteFindings(findings));
+}
+
+std::optional<std::vector<diagnosis::Finding>> ClusterCoordinator::TakeSlow() {
+  return std::exchange(slow_, std::nullopt);
+}
+
+}  // namespace ncclwatch::watch
