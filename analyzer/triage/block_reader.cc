@@ -1,0 +1,134 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "analyzer/files/descriptor.h"
+#include "analyzer/triage/log_file.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr std::size_t kBlock = 1 << 20;
+constexpr std::string_view kZstdMagic("\x28\xb5\x2f\xfd", 4);
+
+}  // namespace
+
+class BlockReader::Source {
+ public:
+  virtual ~Source() = default;
+  // How much, 0: the end, -1: `error` says why not.
+  virtual ssize_t Read(char* to, std::size_t most, std::string* error) = 0;
+};
+
+namespace {
+
+class Plain : public BlockReader::Source {
+ public:
+  explicit Plain(Descriptor file) : file_(std::move(file)) {}
+  ssize_t Read(char* to, std::size_t most, std::string* error) override {
+    ssize_t got = 0;
+    do got = read(file_.get(), to, most);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) *error = std::strerror(errno);
+    return got;
+  }
+
+ private:
+  Descriptor file_;
+};
+
+class Gzip : public BlockReader::Source {
+ public:
+  explicit Gzip(Descriptor file) : file_(gzdopen(file.Release(), "rb")) { gzbuffer(file_, 1 << 17); }
+  ~Gzip() override { gzclose(file_); }
+  ssize_t Read(char* to, std::size_t most, std::string* error) override {
+    const int got = gzread(file_, to, static_cast<unsigned>(most));
+    int code = 0;
+    const char* const why = gzerror(file_, &code);
+    if (got < 0 || (got == 0 && code != Z_OK && code != Z_STREAM_END)) {
+      *error = why;
+      return -1;
+    }
+    return got;
+  }
+
+ private:
+  gzFile file_;
+};
+
+class Zstandard : public BlockReader::Source {
+ public:
+  explicit Zstandard(Descriptor file) : file_(std::move(file)), stream_(ZSTD_createDStream()) {}
+  ~Zstandard() override { ZSTD_freeDStream(stream_); }
+  ssize_t Read(char* to, std::size_t most, std::string* error) override {
+    ZSTD_outBuffer out{to, most, 0};
+    while (out.pos == 0) {
+      if (in_.pos == in_.size) {
+        const ssize_t got = read(file_.get(), packed_, sizeof packed_);
+        if (got < 0) *error = std::strerror(errno);
+        if (got == 0 && left_ != 0) *error = "the file ends in the middle of a frame";
+        if (got <= 0) return error->empty() ? 0 : -1;
+        in_ = {packed_, static_cast<std::size_t>(got), 0};
+      }
+      left_ = ZSTD_decompressStream(stream_, &out, &in_);
+      if (ZSTD_isError(left_)) {
+        *error = ZSTD_getErrorName(left_);
+        return -1;
+      }
+    }
+    return static_cast<ssize_t>(out.pos);
+  }
+
+ private:
+  Descriptor file_;
+  ZSTD_DStream* stream_;
+  char packed_[1 << 17];
+  ZSTD_inBuffer in_{packed_, 0, 0};
+  std::size_t left_ = 0;  // of a frame
+};
+
+}  // namespace
+
+BlockReader::BlockReader(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  char magic[4] = {};
+  if (!file || pread(file.get(), magic, sizeof magic, 0) < 0) {
+    error_ = std::strerror(errno);
+    return;
+  }
+  if (std::string_view(magic, 2) == "\x1f\x8b")
+    source_ = std::make_unique<Gzip>(std::move(file));
+  else if (std::string_view(magic, 4) == kZstdMagic)
+    source_ = std::make_unique<Zstandard>(std::move(file));
+  else
+    source_ = std::make_unique<Plain>(std::move(file));
+}
+
+BlockReader::~BlockReader() = default;
+
+bool BlockReader::Next(std::string_view* block) {
+  if (!source_) return false;
+  buffer_.erase(0, given_);
+  given_ = 0;
+  while (!ended_) {
+    const std::size_t before = buffer_.size();
+    if (before >= kBlock) break;  // one line that is longer than a block
+    buffer_.resize(before + kBlock);
+    const ssize_t got = source_->Read(buffer_.data() + before, kBlock, &error_);
+    buffer_.resize(before + static_cast<std::size_t>(got > 0 ? got : 0));
+    ended_ = got <= 0;
+    if (buffer_.find('\n', before) != std::string::npos) break;
+  }
+  const std::size_t last = buffer_.rfind('\n');
+  given_ = ended_ || last == std::string::npos ? buffer_.size() : last + 1;
+  bytes_ += given_;
+  *block = std::string_view(buffer_).substr(0, given_);
+  return given_ > 0;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,116 @@
+#include "analyzer/triage/print.h"
+
+#include <absl/time/time.h>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/console/units.h"
+#include "watchdog/diagnosis/model/text.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostTold = 5;  // causes in full; the others in a line each
+
+std::string TimeText(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
+}
+
+std::string RanksText(const std::vector<int>& ranks) {
+  return ranks.empty() ? "no rank is named" : diagnosis::Ranks(ranks);
+}
+
+Json ToldJson(const Told& told) {
+  Json fields = Json::object();
+  for (const auto& [name, value] : told.first.fields) fields[name] = value;
+  return {{"category", told.category},
+          {"rule", told.rule->id},
+          {"confidence", Name(told.confidence)},
+          {"ranks", told.ranks},
+          {"host", told.first.host.empty() ? Json() : Json(told.first.host)},
+          {"at", told.first.at ? Json(TimeText(*told.first.at)) : Json()},
+          {"file", told.first.file},
+          {"line", told.first.line},
+          {"text", told.first.text},
+          {"fields", std::move(fields)},
+          {"lines", told.lines},
+          {"summary", told.summary},
+          {"next_steps", {{"now", told.rule->now}, {"for_good", told.rule->for_good}}}};
+}
+
+Json ListJson(const std::vector<Told>& list) {
+  Json array = Json::array();
+  for (const Told& told : list) array.push_back(ToldJson(told));
+  return array;
+}
+
+std::string Where(const Told& told) {
+  std::string where = fmt::format("{}:{}", told.first.file, told.first.line);
+  if (told.first.at) where += ", " + TimeText(*told.first.at);
+  if (!told.first.host.empty()) where += ", host " + told.first.host;
+  return where;
+}
+
+std::string InFull(const Told& told) {
+  std::string text = fmt::format("{} ({}): {}\n\n  {}\n\n  {}\n    {}\n", told.category, Name(told.confidence),
+                                 RanksText(told.ranks), told.summary, Where(told), told.first.text);
+  for (const auto& [name, value] : told.first.fields)
+    if (name == "where") text += fmt::format("    {}\n", value);
+  if (told.lines > 1) text += fmt::format("    and {} more such lines\n", told.lines - 1);
+  if (!told.rule->now.empty()) text += "\n  next\n";
+  for (const std::string& step : told.rule->now) text += fmt::format("    - {}\n", step);
+  if (!told.rule->for_good.empty()) text += "\n  for good\n";
+  for (const std::string& step : told.rule->for_good) text += fmt::format("    - {}\n", step);
+  return text;
+}
+
+std::string InALine(const Told& told) {
+  return fmt::format("  {} ({}, {}): {}\n    {}\n", told.rule->id, Name(told.confidence), RanksText(told.ranks),
+                     told.summary, Where(told));
+}
+
+std::string Lines(std::string_view title, const std::vector<Told>& list, std::size_t from) {
+  std::string text;
+  for (std::size_t i = from; i < list.size() && i < from + kMostTold; ++i) text += InALine(list[i]);
+  if (list.size() > from + kMostTold) text += fmt::format("  and {} more\n", list.size() - from - kMostTold);
+  return text.empty() ? text : fmt::format("\n{}\n{}", title, text);
+}
+
+}  // namespace
+
+nlohmann::ordered_json TriageJson(const Triage& triage) {
+  Json silent = Json::array();
+  for (const Silent& rank : triage.silent)
+    silent.push_back({{"rank", rank.rank},
+                      {"last_at", TimeText(rank.last.at)},
+                      {"file", rank.last.file},
+                      {"line", rank.last.line}});
+  return {{"schema", "ncclwatch.triage/1"},
+          {"files", triage.files},
+          {"bytes", triage.bytes},
+          {"causes", ListJson(triage.causes)},
+          {"echoes", ListJson(triage.echoes)},
+          {"confirmations", ListJson(triage.confirmations)},
+          {"silent", std::move(silent)},
+          {"unknown", triage.unknown}};
+}
+
+std::string TriageText(const Triage& triage) {
+  std::string text;
+  if (triage.causes.empty())
+    text = triage.unknown ? "Something failed, and no rule knows why.\n" : "Nothing failed, as far as the rules know.\n";
+  else
+    text = InFull(triage.causes.front());
+  text += Lines("other causes, later", triage.causes, 1);
+  text += Lines("what follows from it", triage.echoes, 0);
+  text += Lines("confirmed by", triage.confirmations, 0);
+  if (!triage.silent.empty()) text += "\nstopped writing before the others\n";
+  for (const Silent& rank : triage.silent)
+    text += fmt::format("  rank {} at {} ({}:{})\n", rank.rank, TimeText(rank.last.at), rank.last.file, rank.last.line);
+  return text + fmt::format("\n{} file{}, {}\n", triage.files, triage.files == 1 ? "" : "s", BytesText(triage.bytes));
+}
+
+}  // namespace ncclwatch::analyzer

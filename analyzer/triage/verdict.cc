@@ -1,0 +1,209 @@
+#include "analyzer/triage/verdict.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "analyzer/triage/whose.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+// A cause that says more beats an exception or a signal that came up to this much earlier: clocks of kernel and
+// program differ, and an exception is often printed before its reason is.
+constexpr absl::Duration kSameMoment = absl::Seconds(60);
+// Ranks that show the same within this of the first are told together with it.
+constexpr absl::Duration kTogether = absl::Seconds(10);
+// Old lines of a kernel's log are about other jobs.
+constexpr absl::Duration kBeforeJob = absl::Minutes(5), kAfterJob = absl::Minutes(10);
+// Who wrote so much for so long afterwards did not fail of it.
+constexpr std::uint64_t kWentOnLines = 200;
+constexpr absl::Duration kWentOnFor = absl::Minutes(1);
+
+std::string_view FieldOf(const Match& match, std::string_view name) {
+  for (const auto& [key, value] : match.fields)
+    if (key == name) return value;
+  return {};
+}
+
+// "{size}" by the field of that name; what is not there leaves nothing.
+std::string Fill(std::string_view summary, const Match& match) {
+  std::string text;
+  while (!summary.empty()) {
+    const std::size_t open = summary.find('{');
+    const std::size_t close = open == std::string_view::npos ? open : summary.find('}', open);
+    if (close == std::string_view::npos) break;
+    const std::string_view value = FieldOf(match, summary.substr(open + 1, close - open - 1));
+    text.append(summary.substr(0, open)).append(value);
+    summary.remove_prefix(close + 1);
+  }
+  return text.append(summary);
+}
+
+bool Earlier(const std::optional<absl::Time>& a, const std::optional<absl::Time>& b) {
+  if (a && b) return *a < *b;
+  return a && !b;
+}
+
+struct Window {
+  absl::Time begin = absl::InfiniteFuture(), end = absl::InfinitePast();
+  bool Contains(absl::Time time) const { return begin > end || (time >= begin && time <= end); }
+};
+
+Window WindowOfJob(const std::vector<ScannedFile>& files) {
+  Window window;
+  for (const ScannedFile& file : files) {
+    for (const auto& [rank, last] : file.last) {
+      if (file.kernel || last.at == absl::Time()) continue;
+      window.begin = std::min(window.begin, last.first_at - kBeforeJob);
+      window.end = std::max(window.end, last.at + kAfterJob);
+    }
+  }
+  return window;
+}
+
+// What is wrong with numbers, or with the machine, stays a cause though the job goes on for a while.
+bool WentOn(const ScannedFile& file, const Match& match, const Rule& rule) {
+  if (file.kernel || rule.category == "numerics" || rule.category == "hardware" || !match.at) return false;
+  const auto last = file.last.find(file.last.count(match.rank) ? match.rank : -1);
+  if (last == file.last.end()) return false;
+  const LastLine& end = last->second;
+  return end.line > match.line + kWentOnLines && end.at - *match.at > kWentOnFor;
+}
+
+using Key = std::pair<const Rule*, std::string>;
+
+struct Group {
+  std::vector<const Match*> matches;
+  bool kernel = false, unsure = false;
+};
+
+// Of the lines that are about this job: those of one rule together.
+std::map<Key, Group> Gather(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) {
+  const Window window = WindowOfJob(files);
+  std::map<Key, Group> groups;
+  for (const ScannedFile& file : files) {
+    for (const Match& match : file.matches) {
+      const Rule& rule = rules[match.rule];
+      if (WentOn(file, match, rule)) continue;
+      if (file.kernel && match.at && !window.Contains(*match.at)) continue;
+      Group& group = groups[{&rule, std::string(FieldOf(match, "exception"))}];
+      group.matches.push_back(&match);
+      group.kernel = file.kernel;
+      // It may be about another job: no process of this one is named, and no time.
+      group.unsure = file.kernel && match.rank < 0 && !match.at;
+    }
+  }
+  return groups;
+}
+
+Told Tell(const Key& key, Group group) {
+  std::stable_sort(group.matches.begin(), group.matches.end(),
+                   [](const Match* a, const Match* b) { return Earlier(a->at, b->at); });
+  Told told;
+  told.rule = key.first;
+  told.category = key.first->category;
+  told.confidence = group.unsure ? Confidence::kSuspected : key.first->confidence;
+  told.first = *group.matches.front();
+  std::set<int> ranks;
+  for (const Match* match : group.matches) {
+    told.lines += match->times;
+    const bool together = !match->at || !told.first.at || *match->at - *told.first.at <= kTogether;
+    if (match->rank >= 0 && together) ranks.insert(match->rank);
+  }
+  told.ranks.assign(ranks.begin(), ranks.end());
+  told.summary = Fill(key.first->summary, told.first);
+  return told;
+}
+
+// What says more is told before what says less at the same moment; then by time.
+void SortCauses(std::vector<Told>* causes) {
+  std::stable_sort(causes->begin(), causes->end(),
+                   [](const Told& a, const Told& b) { return Earlier(a.first.at, b.first.at); });
+  std::vector<Told> sorted;
+  while (!causes->empty()) {
+    auto next = causes->begin();
+    if (next->rule->generic) {
+      const auto better = std::find_if(causes->begin(), causes->end(), [&](const Told& other) {
+        const bool close = !other.first.at || !next->first.at || *other.first.at - *next->first.at <= kSameMoment;
+        return !other.rule->generic && close;
+      });
+      if (better != causes->end()) next = better;
+    }
+    sorted.push_back(std::move(*next));
+    causes->erase(next);
+  }
+  *causes = std::move(sorted);
+}
+
+std::vector<Silent> SilentRanks(const std::vector<ScannedFile>& files) {
+  constexpr absl::Duration kLeast = absl::Seconds(30);
+  constexpr double kGaps = 20;  // of its own lines
+  std::map<int, LastLine> last;
+  for (const ScannedFile& file : files) {
+    for (const auto& [rank, line] : file.last) {
+      if (rank < 0 || file.kernel || line.at == absl::Time()) continue;
+      auto [row, fresh] = last.emplace(rank, line);
+      if (!fresh && line.at > row->second.at) row->second = line;
+    }
+  }
+  std::vector<absl::Time> ends;
+  for (const auto& [rank, line] : last) ends.push_back(line.at);
+  std::vector<Silent> silent;
+  if (ends.size() < 3) return silent;
+  std::nth_element(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(ends.size() / 2), ends.end());
+  const absl::Time middle = ends[ends.size() / 2];
+  for (const auto& [rank, line] : last) {
+    const double lines = static_cast<double>(std::max<std::uint64_t>(line.lines, 1));
+    const absl::Duration gap = std::max(kLeast, kGaps * ((line.at - line.first_at) / lines));
+    if (middle - line.at > gap) silent.push_back({rank, line});
+  }
+  // Where many stop early, the others are those that are odd.
+  if (silent.size() * 2 > last.size()) silent.clear();
+  return silent;
+}
+
+// Nothing else is known: the first that speaks of the failure at all. Who fell silent before is whom it waited for.
+void TakeEcho(Triage* triage) {
+  if (triage->echoes.empty()) return;
+  Told told = triage->echoes.front();
+  triage->echoes.erase(triage->echoes.begin());
+  told.confidence = Confidence::kSuspected;
+  const bool waits = told.category == "timeout" || told.category == "nccl" || told.category == "network";
+  if (waits && !triage->silent.empty()) {
+    told.ranks.clear();
+    for (const Silent& silent : triage->silent) told.ranks.push_back(silent.rank);
+    told.summary += " Before that, the ranks named here stopped writing.";
+  }
+  triage->causes.push_back(std::move(told));
+}
+
+}  // namespace
+
+Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files) {
+  SettleRanks(&files);
+  Triage triage;
+  triage.files = files.size();
+  for (const ScannedFile& file : files) {
+    triage.bytes += file.bytes;
+    if (!file.error.empty()) triage.failures.push_back(file.file.path + ": " + file.error);
+  }
+  for (auto& [key, group] : Gather(rules, files)) {
+    std::vector<Told>& list = key.first->role == Role::kCause  ? triage.causes
+                              : key.first->role == Role::kEcho ? triage.echoes
+                                                               : triage.confirmations;
+    list.push_back(Tell(key, std::move(group)));
+  }
+  SortCauses(&triage.causes);
+  for (std::vector<Told>* list : {&triage.echoes, &triage.confirmations})
+    std::stable_sort(list->begin(), list->end(),
+                     [](const Told& a, const Told& b) { return Earlier(a.first.at, b.first.at); });
+  triage.silent = SilentRanks(files);
+  if (triage.causes.empty()) TakeEcho(&triage);
+  triage.unknown = triage.causes.empty() && !triage.confirmations.empty();
+  return triage;
+}
+
+}  // namespace ncclwatch::analyzer

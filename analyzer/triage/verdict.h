@@ -1,0 +1,43 @@
+// Which of the lines that match rules is the first cause, and what follows from it. Pure.
+#pragma once
+
+#include <absl/time/time.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/triage/scan.h"
+
+namespace ncclwatch::analyzer {
+
+// The lines of one rule, of one exception where it is about exceptions; the first of them is quoted.
+struct Told {
+  const Rule* rule = nullptr;
+  std::string category;
+  Confidence confidence = Confidence::kSuspected;
+  std::vector<int> ranks;  // ascending; empty: not known
+  Match first;
+  std::string summary;
+  std::uint64_t lines = 0;
+};
+
+// A rank that wrote nothing more while the others went on.
+struct Silent {
+  int rank = -1;
+  LastLine last;
+};
+
+struct Triage {
+  std::uint64_t files = 0, bytes = 0;
+  std::vector<Told> causes;  // the first cause first
+  std::vector<Told> echoes, confirmations;
+  std::vector<Silent> silent;
+  bool unknown = false;  // something failed, and no rule says why
+  std::vector<std::string> failures;  // files that could not be read, and why
+};
+
+Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files);
+
+}  // namespace ncclwatch::analyzer
