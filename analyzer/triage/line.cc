@@ -33,10 +33,12 @@ void EatSpace(std::string_view* text) {
 // "[WORD N]:" and "[WORDN]:"
 bool EatBracket(std::string_view* text, std::string_view word, int* number) {
   std::string_view rest = *text;
+  int read = 0;
   if (!Eat(&rest, "[") || !Eat(&rest, word)) return false;
   EatSpace(&rest);
-  if (!EatNumber(&rest, number) || !Eat(&rest, "]:")) return false;
+  if (!EatNumber(&rest, &read) || !Eat(&rest, "]:")) return false;
   EatSpace(&rest);
+  *number = read;
   *text = rest;
   return true;
 }
@@ -44,19 +46,22 @@ bool EatBracket(std::string_view* text, std::string_view word, int* number) {
 // Open MPI's `--tag-output`: "[1,3]<stderr>:".
 bool EatMpi(std::string_view* text, int* number) {
   std::string_view rest = *text;
-  int job = 0;
-  if (!Eat(&rest, "[") || !EatNumber(&rest, &job) || !Eat(&rest, ",") || !EatNumber(&rest, number) || !Eat(&rest, "]<"))
+  int job = 0, read = 0;
+  if (!Eat(&rest, "[") || !EatNumber(&rest, &job) || !Eat(&rest, ",") || !EatNumber(&rest, &read) || !Eat(&rest, "]<"))
     return false;
   const std::size_t end = rest.find(">:");
   if (end == std::string_view::npos || end > 8) return false;
   rest.remove_prefix(end + 2);
+  *number = read;
   *text = rest;
   return true;
 }
 
 bool EatNumbered(std::string_view* text, int* number) {
   std::string_view rest = text->substr(std::min(text->find_first_not_of(' '), text->size()));
-  if (!EatNumber(&rest, number) || !Eat(&rest, ": ")) return false;
+  int read = 0;
+  if (!EatNumber(&rest, &read) || !Eat(&rest, ": ")) return false;
+  *number = read;
   *text = rest;
   return true;
 }

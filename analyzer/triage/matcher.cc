@@ -51,7 +51,8 @@ struct Matcher::Parts {
   std::vector<std::vector<std::unique_ptr<RE2>>> of_rules;  // their patterns
   re2::FilteredRE2 filter{kLeastText};                      // those that any line may match
   std::vector<std::size_t> rule_of_filter;                  // by its ids
-  hs_database_t* texts = nullptr;                           // that those need, in any case of letters
+  int atoms = 0;                                            // the texts that those need
+  hs_database_t* texts = nullptr;                           // these and kTracebackBegin, in any case of letters
 };
 
 Matcher::Matcher(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -83,6 +84,8 @@ absl::StatusOr<Matcher> Matcher::Make(std::vector<Rule> rules) {
     return absl::InvalidArgumentError(
         fmt::format("rule {}: a pattern can match without any fixed text of {} letters; it would be tried on every line",
                     parts->rules[parts->rule_of_filter[static_cast<std::size_t>(always.front())]].id, kLeastText));
+  parts->atoms = static_cast<int>(atoms.size());
+  atoms.emplace_back(kTracebackBegin);
   const absl::Status status = CompileTexts(atoms, &parts->texts);
   if (!status.ok()) return status;
   return Matcher(std::move(parts));
@@ -106,8 +109,10 @@ void Matcher::Search(std::string_view block, Scratch* scratch, std::vector<Hit>*
 }
 
 std::vector<std::size_t> Matcher::RulesOf(std::string_view line, const std::vector<int>& atoms) const {
-  std::vector<int> ids;
-  parts_->filter.AllMatches(re2::StringPiece(line.data(), line.size()), atoms, &ids);
+  std::vector<int> of_rules, ids;
+  for (const int atom : atoms)
+    if (atom < parts_->atoms) of_rules.push_back(atom);
+  parts_->filter.AllMatches(re2::StringPiece(line.data(), line.size()), of_rules, &ids);
   std::set<std::size_t> rules;
   for (const int id : ids) rules.insert(parts_->rule_of_filter[static_cast<std::size_t>(id)]);
   return {rules.begin(), rules.end()};

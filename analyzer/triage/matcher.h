@@ -14,6 +14,8 @@
 
 namespace ncclwatch::analyzer {
 
+inline constexpr std::string_view kTracebackBegin = "Traceback (most recent call last)";
+
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
 // Made once; its const functions may be called from several threads, each with a scratch of its own.
@@ -40,7 +42,7 @@ class Matcher {
     std::size_t end = 0;  // offset behind the text
     int atom = 0;
   };
-  // Where in `block` stand texts that patterns need, by offset.
+  // Where in `block` stand texts that patterns need, or with which tracebacks begin, by offset.
   void Search(std::string_view block, Scratch* scratch, std::vector<Hit>* hits) const;
 
   // Indices into rules() that the line matches, ascending, given the texts that are in it. Rules of tracebacks are not

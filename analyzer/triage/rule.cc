@@ -113,6 +113,7 @@ absl::Status ReadTables(const toml::table& table, const std::string& above, cons
     }
     Keys keys(*below);
     rules->push_back(ReadRule(id, &keys));
+    rules->back().line = static_cast<int>(below->source().begin.line);
     if (!keys.why().empty())
       return absl::InvalidArgumentError(
           fmt::format("{}:{}: rule {}: {}", source, below->source().begin.line, id, keys.why()));
@@ -143,17 +144,16 @@ absl::StatusOr<std::vector<Rule>> ParseRules(std::string_view text, const std::s
     return absl::InvalidArgumentError(
         fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
   }
+  std::sort(rules.begin(), rules.end(), [](const Rule& a, const Rule& b) { return a.line < b.line; });
   return rules;
 }
 
 void AddRules(std::vector<Rule> more, std::vector<Rule>* rules) {
-  for (Rule& rule : more) {
-    const auto same = std::find_if(rules->begin(), rules->end(), [&](const Rule& other) { return other.id == rule.id; });
-    if (same != rules->end())
-      *same = std::move(rule);
-    else
-      rules->push_back(std::move(rule));
-  }
+  const auto replaced = [&](const Rule& rule) {
+    return std::any_of(more.begin(), more.end(), [&](const Rule& other) { return other.id == rule.id; });
+  };
+  rules->erase(std::remove_if(rules->begin(), rules->end(), replaced), rules->end());
+  rules->insert(rules->begin(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
 }  // namespace ncclwatch::analyzer

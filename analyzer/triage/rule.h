@@ -21,6 +21,7 @@ std::string_view Name(Confidence confidence);
 
 struct Rule {
   std::string id;        // "cuda.out_of_memory"
+  int line = 0;          // of its file
   std::string category;  // as the contract lists them
   Role role = Role::kCause;
   Confidence confidence = Confidence::kLikely;
@@ -34,12 +35,12 @@ struct Rule {
   std::vector<std::string> now, for_good;
 };
 
-// TOML: a table for each rule, named by its id. `source` is for messages. Errors name the rule.
+// By line. TOML: a table for each rule, named by its id. `source` is for messages. Errors name the rule.
 absl::StatusOr<std::vector<Rule>> ParseRules(std::string_view text, const std::string& source);
 
 std::string_view OwnRules();  // the text of rules.toml
 
-// Rules of the same id replace those that were there.
+// In front of those that are there, and instead of those of the same id.
 void AddRules(std::vector<Rule> more, std::vector<Rule>* rules);
 
 }  // namespace ncclwatch::analyzer

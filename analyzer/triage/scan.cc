@@ -147,20 +147,19 @@ class Scanner {
       }
       tracebacks_.erase(traceback);
     }
-    if (IsTracebackBegin(text)) {
+    if (text.find(kTracebackBegin) != std::string::npos) {  // a logger may write something before
       tracebacks_.emplace(prefix.rank, Traceback(line_, TimeBefore(block, begin), prefix.local_rank));
       return;
     }
     if (atoms_.empty()) return;
     std::sort(atoms_.begin(), atoms_.end());
     atoms_.erase(std::unique(atoms_.begin(), atoms_.end()), atoms_.end());
-    for (const std::size_t rule : matcher_.RulesOf(text, atoms_)) {
-      if (matcher_.rules()[rule].traceback) continue;
-      if (Match* const match = Keep(rule, prefix, text)) match->at = TimeBefore(block, begin);
-    }
+    const std::vector<std::size_t> rules = matcher_.RulesOf(text, atoms_);
+    if (rules.empty()) return;
+    if (Match* const match = Keep(rules.front(), prefix, text)) match->at = TimeBefore(block, begin);
   }
 
-  // The exception that ends a traceback: by the rules that know it, else as any exception.
+  // The exception that ends a traceback: by the first rule that knows it, else as any exception.
   void Finish(int rank, Traceback* traceback) {
     if (!traceback->HasException()) return;
     const std::string text = traceback->exception();
@@ -168,21 +167,19 @@ class Scanner {
     matcher_.Search(text, &scratch_, &hits);
     std::vector<int> atoms;
     for (const Matcher::Hit& hit : hits) atoms.push_back(hit.atom);
-    std::vector<std::size_t> rules = matcher_.RulesOf(text, atoms);
-    const auto generic = [&](std::size_t rule) { return matcher_.rules()[rule].traceback; };
-    rules.erase(std::remove_if(rules.begin(), rules.end(), generic), rules.end());
-    if (rules.empty()) rules = exception_rules_;
+    const std::vector<std::size_t> rules = matcher_.RulesOf(text, atoms);
+    std::optional<std::size_t> rule;
+    if (!rules.empty()) rule = rules.front();
+    for (std::size_t i = 0; i < exception_rules_.size() && !rule; ++i)
+      if (!matcher_.FieldsOf(exception_rules_[i], text).empty()) rule = exception_rules_[i];
     LinePrefix prefix;
     prefix.rank = rank;
     prefix.local_rank = traceback->local_rank();
-    for (const std::size_t rule : rules) {
-      if (generic(rule) && matcher_.FieldsOf(rule, text).empty()) continue;
-      Match* const match = Keep(rule, prefix, text);
-      if (!match) continue;
-      match->at = traceback->at();
-      match->line = traceback->line_of_exception();
-      if (!traceback->where().empty()) match->fields.emplace_back("where", traceback->where());
-    }
+    Match* const match = rule ? Keep(*rule, prefix, text) : nullptr;
+    if (!match) return;
+    match->at = traceback->at();
+    match->line = traceback->line_of_exception();
+    if (!traceback->where().empty()) match->fields.emplace_back("where", traceback->where());
   }
 
   Match* Keep(std::size_t rule, const LinePrefix& prefix, const std::string& text) {

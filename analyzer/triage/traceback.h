@@ -11,11 +11,6 @@
 
 namespace ncclwatch::analyzer {
 
-// Something may stand before: a logger's own beginning of the line.
-inline bool IsTracebackBegin(std::string_view line) {
-  return line.find("Traceback (most recent call last)") != std::string_view::npos;
-}
-
 class Traceback {
  public:
   Traceback(std::uint64_t line, std::optional<absl::Time> at, int local_rank)

@@ -1,5 +1,8 @@
 #include "analyzer/triage/verdict.h"
 
+#include <absl/strings/numbers.h>
+#include <absl/strings/str_split.h>
+
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -99,6 +102,18 @@ std::map<Key, Group> Gather(const std::vector<Rule>& rules, const std::vector<Sc
   return groups;
 }
 
+// "0-3,7", as Slurm writes tasks.
+void AddRanks(std::string_view list, std::set<int>* ranks) {
+  constexpr int kMost = 1 << 16;
+  for (const absl::string_view part : absl::StrSplit(absl::string_view(list.data(), list.size()), ',')) {
+    const std::pair<std::string, std::string> ends = absl::StrSplit(part, absl::MaxSplits('-', 1));
+    int first = 0, last = 0;
+    if (!absl::SimpleAtoi(ends.first, &first)) continue;
+    if (!absl::SimpleAtoi(ends.second, &last)) last = first;
+    for (int rank = first; rank <= std::min(last, first + kMost); ++rank) ranks->insert(rank);
+  }
+}
+
 Told Tell(const Key& key, Group group) {
   std::stable_sort(group.matches.begin(), group.matches.end(),
                    [](const Match* a, const Match* b) { return Earlier(a->at, b->at); });
@@ -111,7 +126,9 @@ Told Tell(const Key& key, Group group) {
   for (const Match* match : group.matches) {
     told.lines += match->times;
     const bool together = !match->at || !told.first.at || *match->at - *told.first.at <= kTogether;
-    if (match->rank >= 0 && together) ranks.insert(match->rank);
+    if (!together) continue;
+    if (match->rank >= 0) ranks.insert(match->rank);
+    AddRanks(FieldOf(*match, "ranks"), &ranks);
   }
   told.ranks.assign(ranks.begin(), ranks.end());
   told.summary = Fill(key.first->summary, told.first);

@@ -28,10 +28,16 @@ Known Gather(const std::vector<ScannedFile>& files) {
   Known known;
   for (const ScannedFile& file : files) {
     known.by_pid.insert(file.ranks_of_pids.begin(), file.ranks_of_pids.end());
+    // torchrun's table: the line after "rank : 3 (local_rank: 3)" says "exitcode : 1 (pid: 4711)".
+    int row_rank = -1;
+    std::uint64_t row_line = 0;
     for (const Match& match : file.matches) {
       if (!match.host.empty() && !file.kernel) known.hosts.insert(match.host);
-      if (match.rank < 0) continue;
       const int pid = Number(match, "pid"), local = Number(match, "local_rank");
+      if (match.rank < 0 && pid >= 0 && row_rank >= 0 && match.line == row_line + 1) known.by_pid.emplace(pid, row_rank);
+      if (match.rank < 0) continue;
+      row_rank = match.rank;
+      row_line = match.line;
       if (pid >= 0) known.by_pid.emplace(pid, match.rank);
       if (local >= 0) known.by_local_rank.emplace(std::pair(match.host, local), match.rank);
       if (file.file.is_local) known.by_local_rank.emplace(std::pair(file.file.host, file.file.rank), match.rank);

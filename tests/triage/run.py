@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""`ncclwatch triage` on labelled logs. `--all` judges every failure type with several seeds and prints a table."""
+
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "support"), HERE]
+
+from compose import Job  # noqa: E402
+from failures import FAILURES  # noqa: E402
+from harness import case, check, check_equal, run_main  # noqa: E402
+
+
+def triage(sandbox, *words):
+    done = sandbox.run([sandbox.build.command, "triage", "--json", *words], sandbox.environment(preload=False), timeout=60)
+    return done.status, json.loads(done.out) if done.out else None
+
+
+def judge(sandbox, kind, ranks, seed):
+    """(right at once, among the first three, rank right, what was said)"""
+    job = Job(kind, ranks, seed)
+    folder = sandbox.fresh("logs")
+    job.write(folder)
+    _, result = triage(sandbox, folder)
+    subprocess.run(["rm", "-rf", folder], check=True)
+    failure, causes = FAILURES[kind], result["causes"]
+    said = [(cause["category"], cause["rule"], cause["ranks"][:4]) for cause in causes[:3]]
+    categories = [category for category, _, _ in said]
+    expected = {"rank": [job.culprit], "all": list(range(ranks)), None: None}[failure["who"]]
+    rank = expected is None or (bool(causes) and causes[0]["ranks"] == expected)
+    return categories[:1] == [failure["category"]], failure["category"] in categories, rank, (job.layout, job.culprit, said)
+
+
+def judge_all(sandbox, cases):
+    total = first = among = ranks_right = 0
+    for kind, ranks, seed in cases:
+        top1, top3, rank, said = judge(sandbox, kind, ranks, seed)
+        total, first, among, ranks_right = total + 1, first + top1, among + top3, ranks_right + (top1 and rank)
+        if not (top1 and rank):
+            print(f"{kind}, {ranks} ranks, seed {seed}: {FAILURES[kind]['category']} expected, {said}")
+    print(f"{total} logs of {len(FAILURES)} failure types: first cause right {first}, among three {among}, rank right too {ranks_right}")
+    return total, first, among, ranks_right
+
+
+@case
+def every_failure_type(sandbox):
+    total, first, among, ranks = judge_all(sandbox, [(kind, 4, 0) for kind in FAILURES])
+    check(first >= 0.95 * total and among >= 0.98 * total and ranks >= 0.95 * total, "see above")
+
+
+@case
+def healthy_logs_have_no_cause(sandbox):
+    for ranks in (1, 4, 16):
+        folder = sandbox.fresh("logs")
+        Job(None, ranks, 1).write(folder)
+        status, result = triage(sandbox, folder)
+        check_equal((status, result["causes"], result["unknown"]), (0, [], False), f"{ranks} ranks")
+
+
+@case
+def rules_of_a_user(sandbox):
+    folder = sandbox.fresh("logs")
+    with open(os.path.join(folder, "rank_0.log"), "w") as file:
+        file.write("2026-11-26 12:00:00 our storage gateway refused shard 17\n")
+    check_equal(triage(sandbox, folder)[0], 0, "unknown without the rule")
+    rules = os.path.join(folder, "..", "site.toml")
+    with open(rules, "w") as file:
+        file.write('["site.gateway"]\ncategory = "filesystem"\npattern = "storage gateway refused shard (?P<shard>\\\\d+)"\nsummary = "Shard {shard} was refused."\n')
+    status, result = triage(sandbox, folder, "--rules", rules)
+    check_equal((status, result["causes"][0]["rule"], result["causes"][0]["summary"], result["causes"][0]["ranks"]),
+                (1, "site.gateway", "Shard 17 was refused.", [0]), "with the rule")
+    with open(rules, "w") as file:
+        file.write('["site.bad"]\ncategory = "nonsense"\npattern = "x(("\nsummary = ""\n')
+    done = sandbox.run([sandbox.build.command, "triage", folder, "--rules", rules], sandbox.environment(preload=False))
+    check(done.status == 2 and "site.bad" in done.err and "site.toml:1" in done.err, f"{done}")
+
+
+@case
+def hostile_logs(sandbox):
+    folder = sandbox.fresh("logs")
+    with open(os.path.join(folder, "rank_0.log"), "wb") as file:
+        file.write(b"x" * (3 << 20) + b"\n\x1b[31mCUDA out of memory. Tried to allocate \x1b]0;owned\x07 1 GiB <script>\xff\xfe\n")
+        file.write(b"Traceback (most recent call last):\n" * 3000)
+    with open(os.path.join(folder, "rank_1.log.gz"), "wb") as file:
+        file.write(b"\x1f\x8bnot gzip at all")
+    done = sandbox.run([sandbox.build.command, "triage", folder], sandbox.environment(preload=False))
+    check(done.status == 1 and "out_of_memory" in done.out and "\x1b]" not in done.out, f"{done}")
+    check("rank_1.log.gz" in done.err, "a file that cannot be read is named")
+
+
+def main():
+    if "--all" in sys.argv:
+        sys.argv.remove("--all")
+        sizes = (1, 2, 8, 64, 1024)
+
+        @case
+        def all_types_and_sizes(sandbox):
+            total, first, among, ranks = judge_all(
+                sandbox, [(kind, size, seed) for seed in range(1) for kind in FAILURES for size in sizes])
+            check(first >= 0.9 * total and among >= 0.98 * total, "see above")
+    run_main("triage")
+
+
+if __name__ == "__main__":
+    main()
