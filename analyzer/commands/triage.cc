@@ -18,9 +18,12 @@ namespace {
 
 constexpr char kDescription[] =
     "Find the first cause of a failure in the logs of many ranks.\n\n"
-    "Folders are searched for log files: one a rank, as torchrun, Slurm and mpirun write them, or all ranks in one file\n"
-    "with prefixes; plain, gzip or Zstandard. Kernel logs may lie beside them. Each line is compared with rules: a cause,\n"
-    "an echo of a cause elsewhere, or a confirmation by a launcher or scheduler. The first cause is told with its line,\n"
+    "Folders are searched for log files: one a rank, as torchrun, Slurm and mpirun write them, or all ranks in one "
+    "file\n"
+    "with prefixes; plain, gzip or Zstandard. Kernel logs may lie beside them. Each line is compared with rules: a "
+    "cause,\n"
+    "an echo of a cause elsewhere, or a confirmation by a launcher or scheduler. The first cause is told with its "
+    "line,\n"
     "rank and time, and with what to do. --rules FILE adds rules of your own; --list-rules prints all of them.\n\n"
     "Exit status: 0 nothing failed, 1 a cause, or a failure that no rule knows, 2 usage, 3 a file could not be read.";
 

@@ -15,8 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // What lies among logs and is none.
-constexpr std::array<std::string_view, 14> kNoLogs = {".pt",  ".pth", ".bin", ".safetensors", ".npy", ".npz", ".png",
-                                                      ".svg", ".pkl", ".so",  ".o",           ".tar", ".zip", ".parquet"};
+constexpr std::array<std::string_view, 14> kNoLogs = {".pt",  ".pth", ".bin", ".safetensors", ".npy",
+                                                      ".npz", ".png", ".svg", ".pkl",         ".so",
+                                                      ".o",   ".tar", ".zip", ".parquet"};
 
 bool IsLog(const fs::path& path) {
   const std::string extension = path.extension().string();
@@ -32,7 +33,8 @@ bool ByTorchrun(const std::string& path, LogFile* file) {
 
 // "rank_3.log", "rank3/err", "task-3.out", "train_rank03.txt".
 bool ByWord(const std::string& path, LogFile* file) {
-  static const RE2 pattern(R"((?i)(?:^|[/._-]|\d)(?:rank|task|proc|process|worker|trainer)[_.-]?(\d+)(?:[^/\d][^/]*)?(?:/[^/]*)?$)");
+  static const RE2 pattern(
+      R"((?i)(?:^|[/._-]|\d)(?:rank|task|proc|process|worker|trainer)[_.-]?(\d+)(?:[^/\d][^/]*)?(?:/[^/]*)?$)");
   return RE2::PartialMatch(path, pattern, &file->rank);
 }
 

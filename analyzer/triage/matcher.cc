@@ -72,7 +72,8 @@ absl::StatusOr<Matcher> Matcher::Make(std::vector<Rule> rules) {
       int id = 0;
       if (parts->rules[i].traceback) continue;
       if (parts->filter.Add(pattern, RE2::Quiet, &id) != RE2::NoError)
-        return absl::InvalidArgumentError(fmt::format("rule {}: {} is no regular expression", parts->rules[i].id, pattern));
+        return absl::InvalidArgumentError(
+            fmt::format("rule {}: {} is no regular expression", parts->rules[i].id, pattern));
       parts->rule_of_filter.push_back(i);
     }
   }
@@ -81,9 +82,9 @@ absl::StatusOr<Matcher> Matcher::Make(std::vector<Rule> rules) {
   std::vector<int> always;
   parts->filter.AllPotentials({}, &always);
   if (!always.empty())
-    return absl::InvalidArgumentError(
-        fmt::format("rule {}: a pattern can match without any fixed text of {} letters; it would be tried on every line",
-                    parts->rules[parts->rule_of_filter[static_cast<std::size_t>(always.front())]].id, kLeastText));
+    return absl::InvalidArgumentError(fmt::format(
+        "rule {}: a pattern can match without any fixed text of {} letters; it would be tried on every line",
+        parts->rules[parts->rule_of_filter[static_cast<std::size_t>(always.front())]].id, kLeastText));
   parts->atoms = static_cast<int>(atoms.size());
   atoms.emplace_back(kTracebackBegin);
   const absl::Status status = CompileTexts(atoms, &parts->texts);

@@ -15,9 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostTold = 5;  // causes in full; the others in a line each
 
-std::string TimeText(absl::Time time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
-}
+std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone()); }
 
 std::string RanksText(const std::vector<int>& ranks) {
   return ranks.empty() ? "no rank is named" : diagnosis::Ranks(ranks);
@@ -84,10 +82,8 @@ std::string Lines(std::string_view title, const std::vector<Told>& list, std::si
 nlohmann::ordered_json TriageJson(const Triage& triage) {
   Json silent = Json::array();
   for (const Silent& rank : triage.silent)
-    silent.push_back({{"rank", rank.rank},
-                      {"last_at", TimeText(rank.last.at)},
-                      {"file", rank.last.file},
-                      {"line", rank.last.line}});
+    silent.push_back(
+        {{"rank", rank.rank}, {"last_at", TimeText(rank.last.at)}, {"file", rank.last.file}, {"line", rank.last.line}});
   return {{"schema", "ncclwatch.triage/1"},
           {"files", triage.files},
           {"bytes", triage.bytes},
@@ -101,7 +97,8 @@ nlohmann::ordered_json TriageJson(const Triage& triage) {
 std::string TriageText(const Triage& triage) {
   std::string text;
   if (triage.causes.empty())
-    text = triage.unknown ? "Something failed, and no rule knows why.\n" : "Nothing failed, as far as the rules know.\n";
+    text =
+        triage.unknown ? "Something failed, and no rule knows why.\n" : "Nothing failed, as far as the rules know.\n";
   else
     text = InFull(triage.causes.front());
   text += Lines("other causes, later", triage.causes, 1);

@@ -105,7 +105,8 @@ absl::Status ReadTables(const toml::table& table, const std::string& above, cons
     const std::string id = above.empty() ? std::string(key.str()) : fmt::format("{}.{}", above, key.str());
     const toml::table* const below = value.as_table();
     if (!below) return absl::InvalidArgumentError(fmt::format("{}: `{}` stands outside of a rule", source, id));
-    const bool groups = std::any_of(below->begin(), below->end(), [](const auto& row) { return row.second.is_table(); });
+    const bool groups =
+        std::any_of(below->begin(), below->end(), [](const auto& row) { return row.second.is_table(); });
     if (groups) {
       const absl::Status status = ReadTables(*below, id, source, rules);
       if (!status.ok()) return status;
@@ -141,8 +142,7 @@ absl::StatusOr<std::vector<Rule>> ParseRules(std::string_view text, const std::s
     const absl::Status status = ReadTables(toml::parse(text), "", source, &rules);
     if (!status.ok()) return status;
   } catch (const toml::parse_error& error) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
+    return absl::InvalidArgumentError(fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
   }
   std::sort(rules.begin(), rules.end(), [](const Rule& a, const Rule& b) { return a.line < b.line; });
   return rules;

@@ -31,7 +31,7 @@ struct Rule {
   bool traceback = false;  // the last line of a Python traceback that no other rule knows
   // RE2, any of them; named groups become fields. `rank`, `host`, `pid` and `local_rank` say whose line it is.
   std::vector<std::string> patterns;
-  std::string summary;     // "{field}" is replaced
+  std::string summary;  // "{field}" is replaced
   std::vector<std::string> now, for_good;
 };
 

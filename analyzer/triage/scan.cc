@@ -12,7 +12,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::uint64_t kMostOfARule = 16;   // of one rank in one file that are kept; the rest are counted
+constexpr std::uint64_t kMostOfARule = 16;     // of one rank in one file that are kept; the rest are counted
 constexpr std::size_t kLongestLine = 1 << 16;  // what lies behind is not looked at
 constexpr std::size_t kLongestText = 2000;     // that is quoted
 constexpr std::size_t kLookForPrefixes = 200;  // lines
@@ -57,7 +57,8 @@ bool IsNumbered(std::string_view block) {
 }
 
 bool IsKernelLog(std::string_view block) {
-  static const RE2 pattern(R"((?m)^(?:<\d+>)?(?:\[ *\d+\.\d{6}\] |\[\w{3} \w{3} +\d+ [\d:]+ \d{4}\] |.{0,60} kernel: ))");
+  static const RE2 pattern(
+      R"((?m)^(?:<\d+>)?(?:\[ *\d+\.\d{6}\] |\[\w{3} \w{3} +\d+ [\d:]+ \d{4}\] |.{0,60} kernel: ))");
   return RE2::PartialMatch(re2::StringPiece(block.data(), std::min<std::size_t>(block.size(), 4096)), pattern);
 }
 
@@ -265,7 +266,7 @@ class Scanner {
   ScannedFile out_;
   std::vector<std::size_t> exception_rules_;
   std::vector<Matcher::Hit> hits_;
-  std::vector<int> atoms_;  // of the line that is looked at
+  std::vector<int> atoms_;               // of the line that is looked at
   std::map<int, Traceback> tracebacks_;  // that go on, by the rank of their lines' prefix
   std::map<std::tuple<std::size_t, int, int>, std::pair<std::size_t, std::uint64_t>> kept_;
   std::optional<absl::Time> first_time_, last_time_, block_last_time_;
@@ -275,6 +276,8 @@ class Scanner {
 
 }  // namespace
 
-ScannedFile ScanLog(const Matcher& matcher, const LogFile& file, int year) { return Scanner(matcher, file, year).Run(); }
+ScannedFile ScanLog(const Matcher& matcher, const LogFile& file, int year) {
+  return Scanner(matcher, file, year).Run();
+}
 
 }  // namespace ncclwatch::analyzer

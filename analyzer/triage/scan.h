@@ -19,8 +19,8 @@ struct Match {
   std::size_t rule = 0;  // index into the matcher's rules
   int rank = -1;         // -1: not known
   int local_rank = -1;
-  std::string host;               // empty: not known
-  std::optional<absl::Time> at;   // of the line, or of the last one before it that has a time
+  std::string host;              // empty: not known
+  std::optional<absl::Time> at;  // of the line, or of the last one before it that has a time
   std::string file;
   std::uint64_t line = 0;  // from 1
   std::string text;
@@ -38,7 +38,7 @@ struct LastLine {
 
 struct ScannedFile {
   LogFile file;
-  std::vector<Match> matches;  // by line
+  std::vector<Match> matches;    // by line
   std::map<int, LastLine> last;  // by rank; -1: unknown
   std::map<int, int> ranks_of_pids;
   bool kernel = false;  // a log of the kernel

@@ -34,7 +34,7 @@ struct Triage {
   std::vector<Told> causes;  // the first cause first
   std::vector<Told> echoes, confirmations;
   std::vector<Silent> silent;
-  bool unknown = false;  // something failed, and no rule says why
+  bool unknown = false;               // something failed, and no rule says why
   std::vector<std::string> failures;  // files that could not be read, and why
 };
 

@@ -34,7 +34,8 @@ Known Gather(const std::vector<ScannedFile>& files) {
     for (const Match& match : file.matches) {
       if (!match.host.empty() && !file.kernel) known.hosts.insert(match.host);
       const int pid = Number(match, "pid"), local = Number(match, "local_rank");
-      if (match.rank < 0 && pid >= 0 && row_rank >= 0 && match.line == row_line + 1) known.by_pid.emplace(pid, row_rank);
+      if (match.rank < 0 && pid >= 0 && row_rank >= 0 && match.line == row_line + 1)
+        known.by_pid.emplace(pid, row_rank);
       if (match.rank < 0) continue;
       row_rank = match.rank;
       row_line = match.line;

@@ -122,10 +122,11 @@ ROOMS = {
         "player/mpi": "player/base",
         "player/nccl": "player/base",
         "player": "console player/base player/nccl recording replay run run/mpi stats",
+        "triage": "console files",
         "edit": "recording",
         "shrink": "edit jobs player player/nccl recording replay",
         "steps": "console recording",
-        "commands": "console edit export files jobs metrics player recording replay run segments shrink stacks stacks/show stats steps trace",
+        "commands": "console edit export files jobs metrics player recording replay run segments shrink stacks stacks/show stats steps trace triage",
         ".": "console commands",
     },
 }
