@@ -362,6 +362,23 @@ def slow_rank_of_the_hub(build):
     slow(build, "slow_rank_of_the_hub", 3, 6, [1], [], within_s=60)
 
 
+def slow_communication(build):
+    """NCCL's kernels take 10 ms longer from a call on, on all nodes: nobody is late, and no rank is named."""
+    with Cluster(build, 2) as made:
+        job = SpreadJob(made, build.example("straggler"), 4, ["--step", 1_000_000, "--steps", 1_000_000],
+                        {"NCCL_PROFILER_PLUGIN": "STATIC_PLUGIN", "NCCLWATCH_PROFILER": "1/4",
+                         "SOFTGPU_NCCL_SLOW": "300:10000"})
+        try:
+            made.wait_until(lambda: all(events(job, node) for node in range(2)), 60, "an event was to be on every node")
+            for node in range(2):
+                event, = events(job, node)[1]
+                if (event["event_type"], event["details"]["culprits"]) != ("slow_communication", []):
+                    raise Failure(f"event of node{node}: {json.dumps(event, indent=1)}")
+        except Failure as failure:
+            keep(build, job, "slow_communication", failure)
+            raise
+
+
 def no_slow_rank(build):
     """The same job without: 60 s long nothing is said."""
     with Cluster(build, 3) as made:
@@ -374,6 +391,6 @@ def no_slow_rank(build):
             raise Failure(f"said of a healthy job: {said}")
 
 
-LONG = (slow_node, slow_rank_of_the_hub, no_slow_rank)  # a minute each: not with every run of all tests
+LONG = (slow_node, slow_rank_of_the_hub, slow_communication, no_slow_rank)  # a minute each: not with every run of all tests
 CASES = (slow_rank, healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, strangers,
          hub_changes, abort, abort_by_id, guessable, dump, torchrun)

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/unit/support/job_builder.h"
+#include "tests/unit/support/mpi_job.h"
 #include "watchdog/diagnosis/follow/step_follower.h"
 #include "watchdog/diagnosis/slow/find.h"
 #include "watchdog/diagnosis/slow/straggler.h"
@@ -147,6 +148,73 @@ TEST(ToldSteps, AHealthyJobIsSilent) {
   EXPECT_TRUE(FindSlowSteps(view, table, {}).empty());
 }
 
+// Nodes of two ranks, each with a boot of its own.
+void Spread(Job* job, int ranks, bool one_clock) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    reader::BoxImage& box = job->Box(rank);
+    box.boot_id = "boot of node " + std::to_string(rank / 2);
+    box.host = "node" + std::to_string(rank / 2);
+    box.leader_state.job_minus_monotonic_ns = one_clock ? 1 : 0;
+  }
+}
+
+TEST(ToldSteps, AWholeNodeIsLateByTheClockOfTheJob) {
+  for (const bool one_clock : {true, false}) {
+    Job job = Played({.ranks = 6, .slow = 4});
+    Job others = Played({.ranks = 6, .slow = 5});
+    job.Box(5) = others.Box(5);
+    Spread(&job, 6, one_clock);
+    Told told = TellOf(&job, 6);
+    const diagnosis::Snapshot snapshot = job.Snapshot();
+    const View view = MakeView(snapshot);
+    const std::vector<Finding> found = FindSlowSteps(view, told.steps.Table(view), {});
+    if (!one_clock) {
+      EXPECT_TRUE(found.empty()) << found.front().summary;
+      continue;
+    }
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].culprits, (std::vector{4, 5}));
+    EXPECT_EQ(found[0].shared_by.hosts, std::vector<std::string>{"node2"});
+  }
+}
+
+// Calls of MPI block: who is in them the shortest time has come last, and no clock has to agree.
+TEST(ToldSteps, OfMpiOverNodesNoClockHasToAgree) {
+  constexpr int kRanks = 4, kCalls = 12;  // of a step: more than are told one by one
+  MpiJob job(kRanks);
+  Spread(&job, kRanks, false);
+  std::mt19937 random(3);
+  std::uniform_real_distribution<double> jitter(0, 0.001);
+  double now = 1;
+  for (int step = 0; step < 60; ++step)
+    for (int call = 0; call < kCalls; ++call) {
+      std::vector<std::pair<double, int>> arrivals;
+      for (int rank = 0; rank < kRanks; ++rank)
+        arrivals.emplace_back(now + 0.01 + jitter(random) + (rank == 3 && call == 5 ? kSlower_s : 0), rank);
+      std::sort(arrivals.begin(), arrivals.end());
+      std::vector<std::uint64_t> slots(kRanks);
+      for (const auto& [at, rank] : arrivals) {
+        job.At(at);
+        slots[static_cast<std::size_t>(rank)] = job.Collective(rank, Function::MPI_Allreduce);
+      }
+      now = arrivals.back().first + 0.0005;
+      job.At(now);
+      for (int rank = 0; rank < kRanks; ++rank) job.Return(rank, slots[static_cast<std::size_t>(rank)]);
+      if (call + 1 < kCalls) continue;
+      for (int rank = 0; rank < kRanks; ++rank) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
+    }
+  job.At(now + 10);
+  Told told = TellOf(&job, kRanks);
+  EXPECT_EQ(told.arrivals, kMostArrivalsOfAChannel - 1);
+  const diagnosis::Snapshot snapshot = job.Snapshot();
+  const View view = MakeView(snapshot);
+  const StepTable table = told.steps.Table(view);
+  const auto found = FindStraggler(table, kLeastShareLost);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->rows, std::vector<std::size_t>{3});
+  EXPECT_NEAR(static_cast<double>(found->lost_ns), 1e9 * kSlower_s, 1e6 * kCalls);
+}
+
 TEST(ToldSteps, AreBoundedAndReachFarBack) {
   Job job = Played({});
   const diagnosis::Snapshot snapshot = job.Snapshot();
@@ -159,8 +227,10 @@ TEST(ToldSteps, AreBoundedAndReachFarBack) {
       const reader::BoxImage& box = job.Box(rank);
       std::tie(told.boot_id, told.pid_namespace, told.start_time, told.pid) =
           std::tie(box.boot_id, box.pid_namespace, box.start_time, box.pid);
-      told.steps.push_back({.number = number, .began_ns = 1, .duration_ns = 1, .arrivals = {}});
-      steps.Take(std::move(told));
+      const auto began_ns = static_cast<std::int64_t>(number + 1);
+      told.steps.push_back({.number = number, .began_ns = began_ns, .duration_ns = 1, .arrivals = {}});
+      steps.Take(told);
+      steps.Take(std::move(told));  // by the node's next leader
     }
   const StepTable table = steps.Table(view);
   EXPECT_LE(table.steps(), 64u);

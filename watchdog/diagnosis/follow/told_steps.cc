@@ -111,6 +111,8 @@ void ToldSteps::Take(ToldRank told) {
     place.push_back(static_cast<std::uint16_t>(known - rank.facts.kinds.begin()));
   }
   for (ToldStep& step : steps) {
+    // A node's next leader tells again what the one before it has told.
+    if (!rank.steps.empty() && step.began_ns <= rank.steps.back().began_ns) continue;
     if (!rank.steps.empty() && step.number <= rank.steps.back().number) rank.steps.clear();  // counted anew
     std::erase_if(step.arrivals, [&](const ToldArrival& one) { return one.kind >= place.size(); });
     for (ToldArrival& arrival : step.arrivals) arrival.kind = place[arrival.kind];
