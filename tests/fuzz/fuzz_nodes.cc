@@ -1,16 +1,21 @@
 // What node leaders say to one another, from strangers. The first byte says what the rest is meant to be: summaries one
-// after the other (each behind its length, two bytes), an image, a whole of records, a word, pieces.
+// after the other (each behind its length, two bytes), an image, a whole of records, a word, pieces, steps, findings.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/follow/told_steps.h"
 #include "watchdog/diagnosis/report/render.h"
+#include "watchdog/diagnosis/slow/find.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
+#include "watchdog/nodes/diagnosis_code.h"
 #include "watchdog/nodes/hub.h"
 #include "watchdog/nodes/image_code.h"
 #include "watchdog/nodes/messages.h"
+#include "watchdog/nodes/steps_code.h"
 
 namespace {
 
@@ -78,6 +83,42 @@ void VerdictBroadcast(std::string_view bytes) {
   diagnosis::ToJson(*word->diagnosis);
 }
 
+// Of ranks that have the communicators which the steps speak of.
+void Steps(std::string_view bytes) {
+  std::optional<std::vector<diagnosis::ToldRank>> told = nodes::ReadSteps(bytes);
+  if (!told) return;
+  diagnosis::Snapshot snapshot;
+  diagnosis::ToldSteps steps;
+  for (std::size_t i = 0; i < told->size() && i < 64; ++i) {
+    diagnosis::ToldRank& rank = (*told)[i];
+    reader::BoxImage& box = snapshot.boxes.emplace_back();
+    box.from_summary = true;
+    box.boot_id = rank.boot_id;
+    box.host = "host";
+    std::tie(box.pid_namespace, box.start_time, box.pid) = std::tie(rank.pid_namespace, rank.start_time, rank.pid);
+    box.rank = static_cast<std::int32_t>(i);
+    for (const diagnosis::ToldKind& kind : rank.kinds) {
+      reader::Communicator& comm = box.communicators.emplace_back();
+      comm.index = kind.channel.communicator;
+      comm.generation = kind.channel.generation;
+      comm.id = 1 + kind.channel.communicator;
+      comm.rank = static_cast<std::uint32_t>(i);
+      comm.size = static_cast<std::uint32_t>(told->size());
+      comm.state = format::CommunicatorState::kReady;
+    }
+    steps.Take(std::move(rank));
+  }
+  const diagnosis::View view = diagnosis::MakeView(snapshot);
+  const diagnosis::StepTable table = steps.Table(view);
+  if (table.steps() > 0) diagnosis::FindSlowSteps(view, table, {});
+}
+
+void Findings(std::string_view bytes) {
+  const std::optional<std::vector<diagnosis::Finding>> findings = nodes::ReadFindings(bytes);
+  for (const diagnosis::Finding& finding : findings.value_or(std::vector<diagnosis::Finding>()))
+    diagnosis::ToJsonLine(finding);
+}
+
 void InPieces(std::string_view bytes) {
   nodes::Pieces pieces;
   bool damaged = false;
@@ -93,11 +134,13 @@ void InPieces(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 5) {
+  switch (data[0] % 7) {
     case 0: Summaries(bytes); break;
     case 1: Records(bytes); break;
     case 2: VerdictBroadcast(bytes); break;
     case 3: InPieces(bytes); break;
+    case 5: Steps(bytes); break;
+    case 6: Findings(bytes); break;
     default: nodes::ReadFetch(bytes); break;
   }
   return 0;

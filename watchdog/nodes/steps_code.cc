@@ -17,6 +17,8 @@ using diagnosis::ToldStep;
 constexpr std::size_t kMostBody = 512u << 10;
 constexpr std::uint64_t kMostSteps = 1024;  // of one rank in one body
 constexpr std::uint64_t kMostRank = 1u << 20;
+// Of instants and durations: what is made of some of them does not overflow.
+constexpr std::uint64_t kMostNs = INT64_MAX / 64;
 
 std::uint64_t Units(std::int64_t ns) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(0, ns)) / diagnosis::kToldUnit_ns;
@@ -73,12 +75,12 @@ class StepReader {
   ToldStep Read(Reader* from) {
     ToldStep step;
     step.number = number_ += from->Number();
-    began_ += from->Number();
-    if (began_ > Units(INT64_MAX)) from->Fail();
+    began_ += from->NumberUpTo(Units(kMostNs));
+    if (began_ > Units(kMostNs)) from->Fail();
     step.began_ns = from->ok() ? Ns(began_) : 0;
-    step.duration_ns = Ns(from->NumberUpTo(Units(INT64_MAX)));
-    step.exposed_ns = Ns(from->NumberUpTo(Units(INT64_MAX)));
-    step.idle_ns = Ns(from->NumberUpTo(Units(INT64_MAX)));
+    step.duration_ns = Ns(from->NumberUpTo(Units(kMostNs)));
+    step.exposed_ns = Ns(from->NumberUpTo(Units(kMostNs)));
+    step.idle_ns = Ns(from->NumberUpTo(Units(kMostNs)));
     for (std::uint64_t left = from->NumberUpTo(diagnosis::kMostArrivals); left > 0 && from->ok(); --left) {
       ToldArrival one;
       one.kind = from->NumberAs<std::uint16_t>();
