@@ -56,6 +56,19 @@ static inline void ncclwatch_metric(const char* name, double value) {
   if (set != NULL) (__extension__(void (*)(const char*, double)) set)(name, value);
 }
 
+/* Something has happened: a line of events.jsonl in the run directory and in NCCLWATCH_OUT, with time, step, rank, host
+ * and job. "checkpoint" says that one has been written, "failure" that something went wrong. Never waits for a file:
+ * the watchdog's thread writes.
+ *
+ * type: UTF-8, copied; longer ones are cut after 43 bytes.
+ * json: the details, a JSON value, copied; NULL for none. What is no JSON, or longer than 951 bytes, is kept as text.
+ */
+static inline void ncclwatch_event(const char* type, const char* json) {
+  static void* known;
+  void* const add = ncclwatch_find("ncclwatch_add_event", &known);
+  if (add != NULL) (__extension__(void (*)(const char*, const char*)) add)(type, json);
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .annotate import Step
     from .job import Job
 
-__all__ = ["command", "label", "library", "load", "metric", "step"]
+__all__ = ["command", "event", "label", "library", "load", "metric", "step"]
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -62,6 +62,16 @@ def step(number: int) -> Step:
     from .annotate import Step
 
     return Step(number)
+
+
+def event(type: str, /, **details: object) -> None:
+    """Something has happened: a line of events.jsonl in the run directory and in NCCLWATCH_OUT. Never waits for a file.
+
+    "checkpoint" says that one has been written, "failure" that something went wrong. What JSON does not know is told as str().
+    """
+    from .annotate import add_event
+
+    add_event(type, details)
 
 
 def metric(name: str, value: float) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Callable, Optional
+import json
+import sys
+from typing import Any, Callable, Dict, Optional
 
 _MPI4PY = "mpi4py.MPI"
 
@@ -20,6 +22,7 @@ def _function(name: str, *arguments: type) -> Optional[Callable[..., None]]:
 
 _set_label = _function("ncclwatch_set_label", ctypes.c_void_p, ctypes.c_char_p)
 _set_step = _function("ncclwatch_set_step", ctypes.c_int64, ctypes.c_int)
+_add_event = _function("ncclwatch_add_event", ctypes.c_char_p, ctypes.c_char_p)
 _set_metric = _function("ncclwatch_set_metric", ctypes.c_char_p, ctypes.c_double)
 
 
@@ -45,6 +48,30 @@ class Step:
 def set_metric(name: str, value: float) -> None:
     if _set_metric:
         _set_metric(name.encode(), float(value))
+
+
+def set_gpu_memory() -> None:
+    """What torch's allocator has of this process's GPU; nothing without one."""
+    torch = sys.modules.get("torch")
+    if not _set_metric or torch is None or not torch.cuda.is_initialized():
+        return
+    set_metric("memory_allocated", torch.cuda.memory_allocated())
+    set_metric("memory_reserved", torch.cuda.memory_reserved())
+    set_metric("memory_total", torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)
+
+
+def _json(details: Dict[str, Any]) -> str:
+    try:
+        text = json.dumps(details, default=str, skipkeys=True)
+        # NaN and Infinity are no JSON: as strings.
+        return json.dumps(json.loads(text, parse_constant=str)) if "NaN" in text or "Infinity" in text else text
+    except (ValueError, TypeError, RecursionError):  # it contains itself: no reason to end a training
+        return repr(details)
+
+
+def add_event(kind: str, details: Dict[str, Any]) -> None:
+    if _add_event:
+        _add_event(kind.encode(errors="replace"), _json(details).encode(errors="replace"))
 
 
 def _mpi_handle(communicator: object) -> int:

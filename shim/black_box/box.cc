@@ -10,6 +10,7 @@
 #include <cstring>
 #include <new>
 
+#include "ncclwatch/format/event.h"
 #include "shim/base/clock.h"
 #include "shim/resolve/libraries.h"
 #include "watchdog/descriptors/directory.h"
@@ -24,8 +25,10 @@ std::uint64_t Pages(std::uint64_t bytes) { return (bytes + format::kPage - 1) / 
 
 struct Layout {
   std::uint64_t bytes = format::kPage;
-  format::Section Add(std::uint32_t count, std::uint32_t entry_bytes) {
-    const format::Section section{bytes, std::uint64_t{count} * entry_bytes, count, entry_bytes};
+  // behind: bytes of what lies in the section too, on the page behind its entries.
+  format::Section Add(std::uint32_t count, std::uint32_t entry_bytes, std::uint64_t behind = 0) {
+    const std::uint64_t own = std::uint64_t{count} * entry_bytes;
+    const format::Section section{bytes, behind == 0 ? own : Pages(own) + behind, count, entry_bytes};
     bytes += Pages(section.bytes);
     return section;
   }
@@ -45,7 +48,7 @@ Sections Plan(const BoxPlan& plan) {
   sections.observations = layout.Add(format::kObservationCapacity, sizeof(format::Observation));
   sections.words = layout.Add(1, format::kWordsBytes);
   sections.parts = layout.Add(format::kPartCapacity, sizeof(format::Part));
-  sections.notes = layout.Add(format::kNoteCapacity, sizeof(format::Note));
+  sections.notes = layout.Add(format::kNoteCapacity, sizeof(format::Note), sizeof(format::Events));
   sections.strings = layout.Add(format::kStringBytes, 1);
   sections.bytes = layout.bytes;
   return sections;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "ncclwatch/format/event.h"
 #include "shim/base/clock.h"
 #include "shim/base/export.h"
 #include "shim/base/keep_errno.h"
@@ -17,21 +18,40 @@ namespace {
 
 std::atomic<std::int64_t> step_begun{format::kNoStep};
 
-void Add(format::NoteKind kind, std::int64_t step, const char* name, double value) {
-  const KeepErrno keep;
-  Box* const box = FirstUse(0);
-  if (!box || box->header->watching.load(std::memory_order_relaxed) == 0) return;
-  const std::uint64_t number = box->header->notes_made.fetch_add(1, std::memory_order_relaxed);
-  format::Note& note = box->notes[number % format::kNoteCapacity];
-  note.commit.store(0, std::memory_order_relaxed);
+template <std::size_t N>
+void Put(const char* text, char (&to)[N]) {
+  std::memset(to, 0, N);
+  if (text) std::memcpy(to, text, strnlen(text, N - 1));
+}
+
+// Takes the next entry of a ring (format/note.h), and commits it once `fill` has filled it in.
+template <class Entry, class Fill>
+void Add(std::atomic<std::uint64_t>* made, Entry* ring, std::uint32_t capacity, Fill fill) {
+  const std::uint64_t number = made->fetch_add(1, std::memory_order_relaxed);
+  Entry& entry = ring[number % capacity];
+  entry.commit.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  note.at_ns = clock::Nanoseconds(CLOCK_MONOTONIC);
-  note.step = step;
-  note.value = value;
-  note.kind = kind;
-  std::memset(note.name, 0, sizeof note.name);
-  if (name) std::memcpy(note.name, name, strnlen(name, sizeof note.name - 1));
-  note.commit.store(number + 1, std::memory_order_release);
+  entry.at_ns = clock::Nanoseconds(CLOCK_MONOTONIC);
+  fill(&entry);
+  entry.commit.store(number + 1, std::memory_order_release);
+}
+
+// Null: nothing is recorded.
+Box* WatchedBox() {
+  Box* const box = FirstUse(0);
+  return box && box->header->watching.load(std::memory_order_relaxed) != 0 ? box : nullptr;
+}
+
+void AddNote(format::NoteKind kind, std::int64_t step, const char* name, double value) {
+  const KeepErrno keep;
+  Box* const box = WatchedBox();
+  if (!box) return;
+  Add(&box->header->notes_made, box->notes, format::kNoteCapacity, [&](format::Note* note) {
+    note->step = step;
+    note->value = value;
+    note->kind = kind;
+    Put(name, note->name);
+  });
 }
 
 }  // namespace
@@ -48,9 +68,22 @@ extern "C" NCCLWATCH_EXPORT void ncclwatch_set_label(void* communicator, const c
 
 extern "C" NCCLWATCH_EXPORT void ncclwatch_set_step(std::int64_t step, int begins) {
   step_begun.store(begins != 0 ? step : format::kNoStep, std::memory_order_relaxed);
-  Add(begins != 0 ? format::NoteKind::kStepBegin : format::NoteKind::kStepEnd, step, nullptr, 0);
+  AddNote(begins != 0 ? format::NoteKind::kStepBegin : format::NoteKind::kStepEnd, step, nullptr, 0);
 }
 
 extern "C" NCCLWATCH_EXPORT void ncclwatch_set_metric(const char* name, double value) {
-  if (name) Add(format::NoteKind::kMetric, step_begun.load(std::memory_order_relaxed), name, value);
+  if (name) AddNote(format::NoteKind::kMetric, step_begun.load(std::memory_order_relaxed), name, value);
+}
+
+extern "C" NCCLWATCH_EXPORT void ncclwatch_add_event(const char* type, const char* json) {
+  const KeepErrno keep;
+  Box* const box = type ? WatchedBox() : nullptr;
+  format::Events* const events = box ? format::OwnEvents(box->header) : nullptr;
+  if (!events) return;
+  Add(&events->made, events->entries, format::kEventCapacity, [&](format::Event* event) {
+    event->step = step_begun.load(std::memory_order_relaxed);
+    event->cut = json && strnlen(json, sizeof event->details) == sizeof event->details;
+    Put(type, event->type);
+    Put(json, event->details);
+  });
 }

@@ -2,12 +2,14 @@
 
 #include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
+#include "ncclwatch/format/event.h"
 #include "shim/base/clock.h"
 #include "shim/base/export.h"
 #include "shim/base/keep_errno.h"
@@ -30,6 +32,20 @@ bool IsFalseSuccess(int status) {
   return (status & 0xff) == 0 && box && Refusing(*box) && static_cast<std::uint32_t>(syscall(SYS_getpid)) == box->pid;
 }
 
+// What the program has said lately the watchdog still writes: a moment, and nothing where it has said nothing.
+void AwaitEvents() {
+  constexpr int kPatience_ms = 150;
+  const Box* box = CurrentBox();
+  if (!box || static_cast<std::uint32_t>(syscall(SYS_getpid)) != box->pid) return;
+  const KeepErrno keep;
+  const format::Events* const events = format::OwnEvents(box->header);
+  const auto waits = [events] {
+    return events && events->written.load(std::memory_order_acquire) < events->made.load(std::memory_order_relaxed);
+  };
+  const timespec moment{0, 1'000'000};
+  for (int i = 0; i < kPatience_ms && waits(); ++i) nanosleep(&moment, nullptr);
+}
+
 // Not in a child by vfork(), which shares this memory.
 void Leave(int status) {
   const Box* box = CurrentBox();
@@ -42,6 +58,7 @@ void Leave(int status) {
 // Nothing may run after the handlers but the system call: as glibc's own _exit, past any debug hooks.
 [[noreturn]] void EndNow(int status) {
   if (IsFalseSuccess(status)) status = act::kEndedByUs;
+  AwaitEvents();
   NoteExit(status);
   Leave(status);
   for (;;) syscall(SYS_exit_group, status);
@@ -58,6 +75,7 @@ void OnExit(int status, void*) {
     std::fflush(nullptr);
     EndNow(status);
   }
+  AwaitEvents();
   NoteExit(status);
   Leave(status);
 }

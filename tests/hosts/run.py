@@ -16,6 +16,7 @@ import cases_containers  # noqa: E402,F401
 import cases_courtesy  # noqa: E402,F401
 import cases_cut  # noqa: E402,F401
 import cases_endings  # noqa: E402,F401
+import cases_events  # noqa: E402,F401
 import cases_fatal  # noqa: E402,F401
 import cases_leaving  # noqa: E402,F401
 import cases_loading  # noqa: E402,F401

@@ -1,5 +1,6 @@
 add_executable(unit_descriptors ${CMAKE_CURRENT_LIST_DIR}/descriptors/high_test.cc ${CMAKE_CURRENT_LIST_DIR}/descriptors/directory_test.cc
                                 ${CMAKE_CURRENT_LIST_DIR}/descriptors/standard_test.cc
+                                ${CMAKE_CURRENT_LIST_DIR}/text/compact_json_test.cc
                                 ${CMAKE_CURRENT_LIST_DIR}/text/printable_test.cc)
 target_link_libraries(unit_descriptors PRIVATE watchdog_descriptors ncclwatch_warnings GTest::gtest_main)
 gtest_discover_tests(unit_descriptors TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)

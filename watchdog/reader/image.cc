@@ -190,6 +190,17 @@ void CopyNotes(const Layout& layout, std::uint64_t made, BoxImage* image) {
   }
 }
 
+void CopyEvents(const format::Events& events, BoxImage* image) {
+  const std::uint64_t made = events.made.load(std::memory_order_acquire);
+  for (std::uint64_t number = made - std::min<std::uint64_t>(made, format::kEventCapacity); number < made; ++number) {
+    const format::Event& from = events.entries[number % format::kEventCapacity];
+    if (from.commit.load(std::memory_order_acquire) != number + 1) continue;
+    Event event{Load(from.at_ns), Load(from.step), Text(from.type)};
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (from.commit.load(std::memory_order_relaxed) == number + 1) image->events.push_back(std::move(event));
+  }
+}
+
 void CopyCalls(const MappedBox& box, std::uint64_t max_calls, BoxImage* image) {
   const std::uint64_t kept = std::min({image->head, box.ring_size(), max_calls});
   image->first_slot = image->head - kept;
@@ -279,6 +290,7 @@ BoxImage MappedBox::WithoutCalls() const {
   CopyCallSites(*this, &image);
   CopyObservations(layout_, header_->observations_used.load(std::memory_order_acquire), &image);
   if (layout_.notes) CopyNotes(layout_, header_->notes_made.load(std::memory_order_acquire), &image);
+  if (layout_.events) CopyEvents(*layout_.events, &image);
   image.head = head();
   return image;
 }

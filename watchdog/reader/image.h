@@ -194,6 +194,13 @@ struct Note {
   std::string name;
 };
 
+// What it said has happened; its details lie in events.jsonl.
+struct Event {
+  std::int64_t at_ns = 0;
+  std::int64_t step = format::kNoStep;
+  std::string type;
+};
+
 struct BoxImage {
   std::string path;
   std::string node;  // what the scheduler calls the machine; empty: as its host
@@ -235,6 +242,7 @@ struct BoxImage {
   std::vector<PeerCount> peers;
   std::vector<CallSite> call_sites;       // those that have a name
   std::vector<Note> notes;                // the newest, in order
+  std::vector<Event> events;              // likewise
   std::vector<Observation> observations;  // what this process observed of others, in order
   std::vector<Call> calls;                // by slot, ascending; all that the ring holds but `left_out`
   std::vector<CallParts> parts;           // of those of `calls` that have some, as far as they are not overwritten

@@ -130,6 +130,8 @@ std::string CheckSections(const void* base, std::uint64_t file_bytes, Layout* la
   if (has_parts) layout->part_count = header.parts.count;
   if (has_notes) layout->notes = At<format::Note>(base, header.notes.offset);
   if (has_notes) layout->note_count = header.notes.count;
+  const std::uint64_t events = has_notes ? format::EventsOffset(header.notes) : 0;
+  if (events != 0) layout->events = At<format::Events>(base, events);
   layout->strings = At<char>(base, header.strings.offset);
   layout->communicator_count = header.communicators.count;
   layout->ring_count = ring;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ncclwatch/format/black_box.h"
+#include "ncclwatch/format/event.h"
 
 namespace ncclwatch::reader {
 
@@ -19,10 +20,11 @@ struct Layout {
   const format::Record* ring = nullptr;
   const format::Peer* peers = nullptr;
   const format::Observation* observations = nullptr;
-  const format::Words* words = nullptr;  // null in boxes of older writers
-  bool has_misuses = false;              // in `words`
-  const format::Part* parts = nullptr;   // null in boxes of version 1
-  const format::Note* notes = nullptr;   // null in boxes of older writers
+  const format::Words* words = nullptr;    // null in boxes of older writers
+  bool has_misuses = false;                // in `words`
+  const format::Part* parts = nullptr;     // null in boxes of version 1
+  const format::Note* notes = nullptr;     // null in boxes of older writers
+  const format::Events* events = nullptr;  // likewise
   const char* strings = nullptr;
   std::uint32_t communicator_count = 0;
   std::uint32_t ring_count = 0;

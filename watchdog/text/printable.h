@@ -22,9 +22,11 @@ inline std::size_t SequenceLength(std::string_view text) {
   if (length == 0 || length > text.size()) return 0;
   for (std::size_t i = 1; i < length; ++i)
     if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
-  // Longer than need be: U+009B in three bytes is taken for what it is by some terminals.
+  // Longer than need be: U+009B in three bytes is taken for what it is by some terminals. Nor halves of a pair of
+  // UTF-16, and what lies behind U+10FFFF.
   const auto second = static_cast<unsigned char>(length > 1 ? text[1] : 0);
-  return (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90) ? 0 : length;
+  if ((lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90)) return 0;
+  return (lead == 0xed && second > 0x9f) || (lead == 0xf4 && second > 0x8f) ? 0 : length;
 }
 
 // U+0000 to U+001F, U+007F, and U+0080 to U+009F (CSI and OSC in one character).

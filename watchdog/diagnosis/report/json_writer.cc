@@ -10,28 +10,6 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at the start of text, 0 if there is none.
-std::size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto tail = [&](std::size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xc2 && first <= 0xdf) return tail(1) ? 2 : 0;
-  if (first >= 0xe0 && first <= 0xef) {
-    if (!tail(1) || !tail(2)) return 0;
-    if (first == 0xe0 && byte(1) < 0xa0) return 0;  // overlong
-    if (first == 0xed && byte(1) > 0x9f) return 0;  // surrogate
-    return 3;
-  }
-  if (first >= 0xf0 && first <= 0xf4) {
-    if (!tail(1) || !tail(2) || !tail(3)) return 0;
-    if (first == 0xf0 && byte(1) < 0x90) return 0;
-    if (first == 0xf4 && byte(1) > 0x8f) return 0;
-    return 4;
-  }
-  return 0;
-}
-
 void AppendEscaped(std::string_view text, std::string* to) {
   for (std::size_t i = 0; i < text.size();) {
     const char c = text[i];
@@ -44,7 +22,7 @@ void AppendEscaped(std::string_view text, std::string* to) {
       std::snprintf(buffer, sizeof(buffer), "\\u%04x", static_cast<unsigned>(c));
       *to += buffer;
       ++i;
-    } else if (const std::size_t length = Utf8Length(text.substr(i)); length > 0) {
+    } else if (const std::size_t length = printable::SequenceLength(text.substr(i)); length > 0) {
       *to += PrintableJson(text.substr(i, length));
       i += length;
     } else {

@@ -206,10 +206,7 @@ EvidenceWish Leader::Wish() const {
   dump.verdict = told_.has_value();
   dump.redact = context_.settings.redact;
   const format::Identity& identity = context_.own->identity;
-  if (!context_.settings.out.empty()) {
-    dump.out = context_.settings.out + "/" + identity.job;
-    if (identity.attempt > 0) dump.out += fmt::format("/attempt-{}", identity.attempt);
-  }
+  dump.out = OutFolder(context_);
   for (const Member& member : crowd_.members())
     if (!member.own) dump.boxes.push_back(BaseName(member.box->path()));
   dump.own = context_.own;

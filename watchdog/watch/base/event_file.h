@@ -1,0 +1,40 @@
+// Lines of events.jsonl: into the run directory at once; into NCCLWATCH_OUT by a thread of its own, since a shared file
+// system may hang.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "watchdog/watch/base/context.h"
+
+namespace ncclwatch::watch {
+
+struct EventLine {
+  std::int64_t realtime_ns = 0;
+  std::string_view type;
+  std::int64_t step = format::kNoStep;
+  int rank = format::kNoRank;
+  std::string_view host;
+  std::string_view details;  // JSON
+};
+
+class EventFile {
+ public:
+  explicit EventFile(const Context& context) : context_(context) {}
+  void Write(const EventLine& line);
+  // Hands on what waits for NCCLWATCH_OUT. True: nothing is on its way any more.
+  bool Flush();
+
+ private:
+  void SayOnce(const std::string& why);
+
+  const Context& context_;
+  std::string waiting_;                      // lines for NCCLWATCH_OUT
+  std::shared_ptr<std::atomic<bool>> done_;  // of the thread; null: there is none
+  bool said_ = false;
+};
+
+}  // namespace ncclwatch::watch
