@@ -207,20 +207,59 @@ def loss_that_jumps(sandbox):
 
 
 @case
+def several_things_at_once(sandbox):
+    job = mpi(sandbox, "numbers", 450, 2, "several")
+    status, findings = job.diagnose()
+    check_equal(status, 1, "status")
+    found = {finding["kind"]: finding for finding in findings}
+    wanted = {"not_learning": ([], 0), "memory_growth": ([2], 100), "checkpoint_overdue": ([], 220), "regression": ([], 300)}
+    check_equal({kind: f["culprits"] for kind, f in found.items()}, {kind: ranks for kind, (ranks, _) in wanted.items()}, "kinds")
+    for kind, (_, step) in wanted.items():
+        check(abs(found[kind]["onset"]["step"] - step) <= 10 and found[kind]["certainty"] != "certain", f"{found[kind]}")
+    check("full in" in " ".join(found["memory_growth"]["evidence"]), f"{found['memory_growth']}")
+    said = [event for event in job.events() if event["event_type"] == "checkpoint"]
+    check_equal(sorted((event["rank"], event["step"]) for event in said),
+                [(rank, step) for rank in range(4) for step in range(0, 201, 20)], "checkpoints")
+
+
+@case
 def numbers_as_they_should_be(sandbox):
     check_equal(mpi(sandbox, "numbers", 100, 3, "none").diagnose(), (0, []), "afterwards")
 
 
-@case
-def not_a_number_in_torch(sandbox):
+def train(sandbox, package, program):
     """Real DDP on CPUs, which calls neither NCCL nor MPI: the program's own words make it watched."""
-    python = os.path.join(ROOT, "build", "venv", "bin", "python")
-    if not os.path.exists(python) or sandbox.run([python, "-c", "import torch"], {"PATH": os.environ["PATH"]}).status != 0:
-        raise Skipped("no torch in build/venv")
-    train = os.path.join(HERE, "programs", "train.py")
-    argv = [python, "-m", "torch.distributed.run", "--nproc-per-node", "4", train, "2", "80"]
+    python = os.environ.get("NCCLWATCH_TEST_PYTHON", os.path.join(ROOT, "build", "venv", "bin", "python"))
+    if not os.path.exists(python):
+        raise Skipped("no build/venv")
+    found = sandbox.run([python, "-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)", package],
+                        {"PATH": os.environ["PATH"]})
+    if found.status != 0:
+        raise Skipped(f"no {package} for {python}")
+    argv = [python, "-m", "torch.distributed.run", "--nproc-per-node", "4", os.path.join(HERE, "programs", program), "2", "80"]
     job = Job(sandbox, argv, {"PYTHONPATH": os.path.join(ROOT, "python"), "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": ""})
     check_equal(first(job), ("numeric_fault", [2], 30), "afterwards")
+    return job
+
+
+@case
+def not_a_number_in_torch(sandbox):
+    train(sandbox, "torch", "train.py")
+
+
+def check_callback(job):
+    saved = [(event["rank"], event["step"]) for event in job.events() if event["event_type"] == "checkpoint"]
+    check(len({step for _, step in saved}) == 8 and (0, 80) in saved or (0, 79) in saved, f"a checkpoint every ten steps: {saved}")
+
+
+@case
+def not_a_number_told_by_the_callback_for_lightning(sandbox):
+    check_callback(train(sandbox, "lightning", "train_lightning.py"))
+
+
+@case
+def not_a_number_told_by_the_callback_for_transformers(sandbox):
+    check_callback(train(sandbox, "transformers", "train_transformers.py"))
 
 
 if __name__ == "__main__":

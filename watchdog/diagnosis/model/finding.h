@@ -39,6 +39,10 @@ enum class Kind {
   kNumericFault,
   kLossSpike,
   kReplicaDivergence,
+  kMemoryGrowth,
+  kNotLearning,
+  kLossPlateau,
+  kCheckpointOverdue,
 };
 constexpr bool IsSlow(Kind kind) { return kind >= Kind::kStraggler; }
 enum class Certainty { kSuspected, kLikely, kCertain };

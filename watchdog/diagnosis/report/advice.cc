@@ -86,6 +86,16 @@ std::string_view Advice(Kind kind) {
     case Kind::kReplicaDivergence:
       return "compare a checksum of the parameters over the ranks every few hundred steps, and seed everything random "
              "from what all ranks share";
+    case Kind::kMemoryGrowth:
+      return "tell memory_allocated and memory_reserved of every step, and run some hundred steps before each long "
+             "job: "
+             "what grows in them grows on";
+    case Kind::kNotLearning:
+      return "before each long job let the model learn one batch by heart, and stop a job whose loss is still that of "
+             "guessing after some hundred steps";
+    case Kind::kLossPlateau: return "let the schedule of the learning rate, or early stopping, follow eval_loss";
+    case Kind::kCheckpointOverdue:
+      return "let a checkpoint that fails end the job or reach whoever is on call, and count those that are complete";
     case Kind::kRegression: return "keep a recorded run of each release, and compare with it before many GPUs are used";
   }
   return {};

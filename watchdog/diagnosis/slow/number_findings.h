@@ -1,13 +1,4 @@
-// What the program's own numbers say, as findings.
+// Moved: number_findings.h lies in numbers.
 #pragma once
 
-#include <vector>
-
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/view/view.h"
-
-namespace ncclwatch::diagnosis {
-
-std::vector<Finding> NumberFindings(const View& view);
-
-}  // namespace ncclwatch::diagnosis
+#include "watchdog/diagnosis/numbers/number_findings.h"

@@ -1,14 +1,20 @@
-#include "watchdog/diagnosis/slow/number_findings.h"
+#include "watchdog/diagnosis/numbers/number_findings.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/numbers/checkpoints.h"
+#include "watchdog/diagnosis/numbers/learning.h"
+#include "watchdog/diagnosis/numbers/memory_growth.h"
+#include "watchdog/diagnosis/numbers/numbers.h"
+#include "watchdog/diagnosis/numbers/throughput.h"
 #include "watchdog/diagnosis/report/advice.h"
 #include "watchdog/diagnosis/rules/describe.h"
-#include "watchdog/diagnosis/slow/numbers.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -18,10 +24,7 @@ constexpr double kBlowUp = 10;         // times its level, of a gradient's norm
 
 using What = NumberFault::What;
 
-std::string Who(const NumberFault& fault) {
-  if (fault.ranks.empty()) return fault.all == 1 ? "the program" : fmt::format("all {} ranks", fault.all);
-  return Ranks(fault.ranks);
-}
+std::string Who(const NumberFault& fault) { return WhoseText(fault.ranks, fault.all); }
 
 std::string NotFiniteText(const NumberFault& fault) {
   return fmt::format("{} had NaN or Inf first: {} in step {}.", Capital(Who(fault)), fault.metric, fault.step);
@@ -39,7 +42,7 @@ std::string DivergenceText(const NumberFault& fault) {
                      Ranks(fault.ranks), fault.step, *fault.value, *fault.before);
 }
 
-void AddNotFinite(const NumberFault& fault, Finding* finding) {
+void AddNotFinite(const NumberFault& fault, NumberFinding* finding) {
   if (fault.before)
     finding->evidence.push_back(
         fmt::format("before, {} was {:.4g} (median over the ranks)", fault.metric, *fault.before));
@@ -58,7 +61,7 @@ void AddNotFinite(const NumberFault& fault, Finding* finding) {
                   Who(fault), fault.step));
 }
 
-void AddSpike(const NumberFault& fault, Finding* finding) {
+void AddSpike(const NumberFault& fault, NumberFinding* finding) {
   finding->evidence.push_back(fmt::format("{:.0f} robust standard deviations above its level", fault.score));
   finding->next_steps.push_back(fmt::format(
       "see whether the loss comes back within some steps; if not, go back to the checkpoint before step {}, "
@@ -66,23 +69,19 @@ void AddSpike(const NumberFault& fault, Finding* finding) {
       fault.step));
 }
 
-void AddDivergence(const NumberFault& fault, Finding* finding) {
+void AddDivergence(const NumberFault& fault, NumberFinding* finding) {
   finding->evidence.push_back(fmt::format("{} ranks said {} in that step", fault.all, fault.metric));
   finding->next_steps.push_back(
       "compare the parameters of the ranks tensor by tensor: the first that differs names the layer; then look at what "
       "differs between the ranks before it (seed, dropout, a reduction left out, memory errors of that GPU)");
 }
 
-Finding Made(const View& view, const NumberFault& fault, const std::set<int>& all) {
-  Finding finding;
-  finding.certainty = Certainty::kLikely;
-  AddCulprits(view, fault.ranks, &finding);
-  if (!fault.ranks.empty())
-    for (const int rank : all)
-      if (!std::binary_search(fault.ranks.begin(), fault.ranks.end(), rank)) finding.victims.push_back(rank);
-  finding.began_at_ns = ToRealtime(view, fault.at_ns);
-  finding.onset = Onset{static_cast<std::uint64_t>(std::max<std::int64_t>(0, fault.step)), finding.began_at_ns, false};
-  finding.effect = Effect{fault.metric, "", fault.before, fault.value};
+NumberFinding FindingOf(const NumberFault& fault) {
+  NumberFinding finding{.certainty = Certainty::kLikely,
+                        .ranks = fault.ranks,
+                        .step = fault.step,
+                        .at_ns = fault.at_ns,
+                        .effect = Effect{fault.metric, "", fault.before, fault.value}};
   switch (fault.what) {
     case What::kNotFinite:
       finding.kind = Kind::kNumericFault;
@@ -101,6 +100,34 @@ Finding Made(const View& view, const NumberFault& fault, const std::set<int>& al
       AddDivergence(fault, &finding);
       break;
   }
+  return finding;
+}
+
+// What breaks a training, then what slows it or wastes it.
+std::vector<NumberFinding> Found(const std::vector<RankNumbers>& ranks, std::int64_t now_ns) {
+  std::vector<NumberFinding> found;
+  for (const NumberFault& fault : FindNumberFaults(ranks)) found.push_back(FindingOf(fault));
+  for (std::optional<NumberFinding> one : {FindNotLearning(ranks), FindLossPlateau(ranks), FindMemoryGrowth(ranks),
+                                           FindCheckpointOverdue(ranks, now_ns), FindSlowerProgram(ranks)})
+    if (one) found.push_back(*std::move(one));
+  return found;
+}
+
+Finding Made(const View& view, NumberFinding of, const std::set<int>& all) {
+  Finding finding;
+  finding.kind = of.kind;
+  finding.certainty = of.certainty;
+  AddCulprits(view, of.ranks, &finding);
+  if (!of.ranks.empty())
+    for (const int rank : all)
+      if (!std::binary_search(of.ranks.begin(), of.ranks.end(), rank)) finding.victims.push_back(rank);
+  finding.began_at_ns = ToRealtime(view, of.at_ns);
+  finding.onset =
+      Onset{static_cast<std::uint64_t>(std::max<std::int64_t>(0, of.step)), finding.began_at_ns, of.since_before};
+  finding.effect = std::move(of.effect);
+  finding.summary = std::move(of.summary);
+  finding.evidence = std::move(of.evidence);
+  finding.next_steps = std::move(of.next_steps);
   AddAdvice(&finding);
   return finding;
 }
@@ -110,18 +137,18 @@ Finding Made(const View& view, const NumberFault& fault, const std::set<int>& al
 std::vector<Finding> NumberFindings(const View& view) {
   std::vector<const Process*> said;
   for (const Process& process : view.processes)
-    if (!process.box->notes.empty()) said.push_back(&process);
+    if (!process.box->notes.empty() || !process.box->events.empty()) said.push_back(&process);
   std::vector<RankNumbers> ranks;
   std::set<int> all;
   for (const Process* const process : said) {
     // A training of one process needs no launcher.
     const int rank = process->box->rank < 0 && said.size() == 1 ? 0 : process->box->rank;
     if (rank < 0) continue;
-    ranks.push_back({rank, process->shift_ns, &process->box->notes});
+    ranks.push_back({rank, process->shift_ns, &process->box->notes, &process->box->events});
     all.insert(rank);
   }
   std::vector<Finding> findings;
-  for (const NumberFault& fault : FindNumberFaults(ranks)) findings.push_back(Made(view, fault, all));
+  for (NumberFinding& found : Found(ranks, view.now_ns)) findings.push_back(Made(view, std::move(found), all));
   return findings;
 }
 

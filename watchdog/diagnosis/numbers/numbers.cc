@@ -1,11 +1,11 @@
-#include "watchdog/diagnosis/slow/numbers.h"
+#include "watchdog/diagnosis/numbers/numbers.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <utility>
 
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

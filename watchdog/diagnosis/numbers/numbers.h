@@ -7,15 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/reader/image.h"
+#include "watchdog/diagnosis/numbers/series.h"
 
 namespace ncclwatch::diagnosis {
-
-struct RankNumbers {
-  int rank = -1;
-  std::int64_t shift_ns = 0;  // from its clock to the view's
-  const std::vector<reader::Note>* notes = nullptr;
-};
 
 struct NumberFault {
   enum class What { kNotFinite, kSpike, kDivergence };
