@@ -91,8 +91,8 @@ std::optional<NumberFinding> FindNotLearning(const std::vector<RankNumbers>& ran
       "has {:.4g}.",
       series.front().step, series.back().step, level, count, guessing);
   finding.evidence.push_back(
-      fmt::format("over {} losses it fell by {:.2f} % (at most {:.2f} %, with 99.9 % confidence)", values.size(),
-                  100 * fall.share, 100 * (fall.share + kSure * fall.error)));
+      fmt::format("a straight line through {} losses falls by {:.2f} %, by at most {:.2f} % with 99.9 % confidence",
+                  values.size(), 100 * fall.share, 100 * (fall.share + kSure * fall.error)));
   finding.next_steps.push_back(
       "train on one batch alone: a loss that does not fall there either has a fault in the model, the labels or the "
       "learning rate (are gradients None or zero? do labels go with their inputs after shuffling? is the optimizer "
@@ -124,11 +124,12 @@ std::optional<NumberFinding> FindLossPlateau(const std::vector<RankNumbers>& ran
   finding.at_ns = series[onset].at_ns;
   finding.effect =
       Effect{kLoss, "", Median(std::vector<double>(earlier.begin(), earlier.begin() + kFewestFalling)), level};
-  finding.summary = fmt::format("The loss has stopped falling: {:.4g} since step {}, {:.2f} % less over {} losses.",
-                                level, series[onset].step, 100 * now.share, flat);
+  finding.summary = fmt::format("The loss has stopped falling: it is {:.4g} since step {}, for {} losses.", level,
+                                finding.step, flat);
   finding.evidence.push_back(fmt::format(
-      "it falls by at most {:.2f} % there, with 99.9 % confidence; at the pace before that it would have been {:.0f} %",
-      100 * at_most, 100 * then.share));
+      "a straight line falls by {:.2f} % there, by at most {:.2f} % with 99.9 % confidence; at the pace before that it "
+      "would have been {:.0f} %",
+      100 * now.share, 100 * at_most, 100 * then.share));
   finding.next_steps.push_back(
       "see whether eval_loss still falls; if not, lower the learning rate or end the run here. If the loss should go "
       "lower, compare the learning rate and the data of that step with those before it");
