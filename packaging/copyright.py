@@ -10,8 +10,8 @@ HEAD = """ncclwatch
 =========
 Copyright: the ncclwatch authors.
 
-The programs and libraries of this package contain code of the following libraries, linked statically. The C++ standard
-library of GCC is linked statically too, under the GCC Runtime Library Exception (GPL-3).
+The programs and libraries of this package contain code of the following libraries, linked statically, or D3 (node-d3) as a
+text. The C++ standard library of GCC is linked statically too, under the GCC Runtime Library Exception (GPL-3).
 """
 
 

@@ -4,7 +4,6 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 #include "analyzer/commands/options.h"
@@ -18,7 +17,6 @@
 #include "analyzer/steps/steps.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/report/render.h"
-#include "watchdog/evidence/topology_file.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -33,32 +31,12 @@ constexpr char kDescription[] =
     "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (the diagnosis from the\n"
     "other files is still printed).";
 
-nlohmann::ordered_json ToJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures) {
-  auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));
-  // Nothing read is not a healthy job.
-  if (verdict.processes == 0) json["healthy"] = false;
-  auto unreadable = nlohmann::ordered_json::array();
-  for (const reader::Failure& failure : failures)
-    unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});
-  json["unreadable"] = std::move(unreadable);
-  return json;
-}
-
 absl::StatusOr<JobSteps> BaselineOf(const std::vector<std::string>& words) {
   const auto paths = Locate(words);
   if (!paths.ok()) return paths.status();
   const Recording recording = Recording::Open(*paths);
   SayFailures(recording.run().failures);
   return StepsOf(recording);
-}
-
-diagnosis::Topology TopologyOfTheJob() {
-  const char* const path = std::getenv("NCCLWATCH_TOPOLOGY");
-  if (!path || !*path) return {};
-  std::string wrong;
-  const diagnosis::Topology topology = evidence::ReadTopology(path, &wrong);
-  if (!wrong.empty()) Complain("diagnose", "NCCLWATCH_TOPOLOGY: {}", wrong);
-  return topology;
 }
 
 }  // namespace
@@ -88,10 +66,11 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   AddCrashFrames(&run);
   const std::vector<reader::Failure> failures = run.failures;
   SiteLines lines(run.boxes);
-  diagnosis::Diagnosis verdict = Diagnose(std::move(run), {baseline ? &baseline->table : nullptr, TopologyOfTheJob()});
+  diagnosis::Diagnosis verdict =
+      Diagnose(std::move(run), {baseline ? &baseline->table : nullptr, TopologyOfTheJob("diagnose")});
   lines.FillIn(&verdict);
   if (json)
-    PrintJson(ToJson(verdict, failures));
+    PrintJson(DiagnosisJson(verdict, failures));
   else
     std::fputs(
         ColourDiagnosis(PrintableLines(diagnosis::ToText(lines.ForPeople(verdict))), MayColour(STDOUT_FILENO)).c_str(),

@@ -22,6 +22,7 @@ int Dump(const Command& self, const Arguments& arguments);
 int Stats(const Command& self, const Arguments& arguments);
 int TriageLogs(const Command& self, const Arguments& arguments);
 int Replay(const Command& self, const Arguments& arguments);
+int Report(const Command& self, const Arguments& arguments);
 int Metrics(const Command& self, const Arguments& arguments);
 int Collect(const Command& self, const Arguments& arguments);
 int Export(const Command& self, const Arguments& arguments);

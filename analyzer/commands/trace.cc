@@ -110,8 +110,7 @@ absl::StatusOr<Filter> FilterOf(const Wish& wish, absl::Time end) {
 // Of the calls that are shown.
 void FindLines(const reader::BoxImage& box, std::vector<Row>::iterator begin, std::vector<Row>::iterator end,
                SiteLines* lines) {
-  absl::flat_hash_map<std::uint64_t, std::optional<diagnosis::SourcePlace>> known;
-  for (const reader::CallSite& site : box.call_sites) known.emplace(site.address, lines->Place(site.name));
+  const auto known = lines->PlacesOf(box);
   for (; begin != end; ++begin)
     if (const auto place = known.find(begin->site); place != known.end()) begin->source = place->second;
 }
@@ -121,9 +120,7 @@ class RowReader {
  public:
   RowReader(const ProcessRecording& process, const Filter& filter, SiteLines* lines)
       : pieces_(process), filter_(filter), lines_(lines) {
-    const reader::BoxImage& box = process.process();
-    // A dead process's pending calls lasted until its last sign of life.
-    now_ns_ = IsHere(box) && Alive(box) ? MonotonicNow() : box.heartbeat_ns;
+    now_ns_ = UntilNs(process.process());
     pieces_.wants = [this, rank = process.rank()](const SegmentIndex& index) { return filter_.Wants(index, rank); };
   }
 

@@ -3,13 +3,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
 
+#include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/observe.h"
 #include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/report/render.h"
 #include "watchdog/diagnosis/report/where.h"
 #include "watchdog/diagnosis/slow/find.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
+#include "watchdog/evidence/topology_file.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -27,23 +32,16 @@ void LeaveSuspected(diagnosis::Diagnosis* verdict) {
     if (finding.certainty == diagnosis::Certainty::kLikely) finding.certainty = diagnosis::Certainty::kSuspected;
 }
 
-// What slows a job is told where nothing stops it.
-diagnosis::Diagnosis WithSlowness(const diagnosis::Snapshot& snapshot, const diagnosis::SlowContext& context,
-                                  diagnosis::Diagnosis verdict) {
-  if (verdict.healthy()) verdict.findings = diagnosis::FindSlow(snapshot, context);
-  return verdict;
+Judged AsTold(reader::RunImage run, const std::vector<reader::Observation>& own) {
+  Judged judged{diagnosis::FromBoxes(std::move(run.boxes), own, run.witness), run.untimed};
+  AddNotes(run, &judged.snapshot);
+  diagnosis::UseStacks(run.stacks, &judged.snapshot);
+  return judged;
 }
 
-enum class Slowness { kNot, kToo };
-
-diagnosis::Diagnosis Judge(reader::RunImage run, const std::vector<reader::Observation>& own, Slowness slowness,
-                           const diagnosis::SlowContext& context = {}) {
-  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes), own, run.witness);
-  AddNotes(run, &snapshot);
-  diagnosis::UseStacks(run.stacks, &snapshot);
-  diagnosis::Diagnosis verdict = diagnosis::Diagnose(snapshot);
-  if (run.untimed) LeaveSuspected(&verdict);
-  if (slowness == Slowness::kToo && !run.untimed) return WithSlowness(snapshot, context, std::move(verdict));
+diagnosis::Diagnosis Stopped(const Judged& judged) {
+  diagnosis::Diagnosis verdict = diagnosis::Diagnose(judged.snapshot);
+  if (judged.untimed) LeaveSuspected(&verdict);
   return verdict;
 }
 
@@ -53,25 +51,58 @@ bool VerdictStands(const std::vector<reader::BoxImage>& boxes) {
 
 }  // namespace
 
-diagnosis::Diagnosis Diagnose(reader::RunImage run, const diagnosis::SlowContext& context) {
+Judged ToJudge(reader::RunImage run) {
   // What has been judged is told as it was judged, and a dead job at the moment its boxes tell of. Only a live job
   // without a verdict is judged now.
   if (VerdictStands(run.boxes) || !AnyAlive(run.boxes)) {
     const std::vector<reader::Observation> own = ObserveNow(run.boxes, {});
-    return Judge(std::move(run), own, Slowness::kToo, context);
+    return AsTold(std::move(run), own);
   }
-  diagnosis::Snapshot snapshot = diagnosis::FromBoxes(run.boxes);
+  Judged judged{diagnosis::FromBoxes(run.boxes), run.untimed};
+  diagnosis::Snapshot& snapshot = judged.snapshot;
   AddNotes(run, &snapshot);
   if (snapshot.boot_id == ThisPlace().boot_id) {
     const std::vector<reader::Observation> own = ObserveNow(run.boxes, snapshot.observations);
     snapshot.observations.insert(snapshot.observations.end(), own.begin(), own.end());
     snapshot.now_ns = MonotonicNow();
   }
-  return WithSlowness(snapshot, context, diagnosis::Diagnose(snapshot));
+  return judged;
+}
+
+diagnosis::Diagnosis Diagnose(const Judged& judged, const diagnosis::SlowContext& context) {
+  diagnosis::Diagnosis verdict = Stopped(judged);
+  // What slows a job is told where nothing stops it.
+  if (verdict.healthy() && !judged.untimed) verdict.findings = diagnosis::FindSlow(judged.snapshot, context);
+  return verdict;
+}
+
+diagnosis::Diagnosis Diagnose(reader::RunImage run, const diagnosis::SlowContext& context) {
+  return Diagnose(ToJudge(std::move(run)), context);
 }
 
 diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader::Observation>& own) {
-  return Judge(std::move(run), own, Slowness::kNot);
+  return Stopped(AsTold(std::move(run), own));
+}
+
+nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict,
+                                     const std::vector<reader::Failure>& failures) {
+  auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));
+  // Nothing read is not a healthy job.
+  if (verdict.processes == 0) json["healthy"] = false;
+  auto unreadable = nlohmann::ordered_json::array();
+  for (const reader::Failure& failure : failures)
+    unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});
+  json["unreadable"] = std::move(unreadable);
+  return json;
+}
+
+diagnosis::Topology TopologyOfTheJob(std::string_view command) {
+  const char* const path = std::getenv("NCCLWATCH_TOPOLOGY");
+  if (!path || !*path) return {};
+  std::string wrong;
+  const diagnosis::Topology topology = evidence::ReadTopology(path, &wrong);
+  if (!wrong.empty()) Complain(command, "NCCLWATCH_TOPOLOGY: {}", wrong);
+  return topology;
 }
 
 }  // namespace ncclwatch::analyzer

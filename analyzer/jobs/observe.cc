@@ -76,6 +76,10 @@ bool Alive(const reader::BoxImage& box) {
 
 bool AnyAlive(const std::vector<reader::BoxImage>& boxes) { return std::any_of(boxes.begin(), boxes.end(), Alive); }
 
+std::int64_t UntilNs(const reader::BoxImage& box) {
+  return IsHere(box) && Alive(box) ? MonotonicNow() : box.heartbeat_ns;
+}
+
 std::vector<reader::Observation> ObserveNow(const std::vector<reader::BoxImage>& boxes,
                                             const std::vector<reader::Observation>& known) {
   std::vector<reader::Observation> seen;

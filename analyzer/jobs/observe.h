@@ -29,6 +29,9 @@ bool ProcessThere(std::uint32_t pid, std::uint64_t start_time);
 bool Alive(const reader::BoxImage& box);
 bool AnyAlive(const std::vector<reader::BoxImage>& boxes);
 
+// CLOCK_MONOTONIC of the box's node: how long a call that is pending has lasted. Now, or a dead process's last sign.
+std::int64_t UntilNs(const reader::BoxImage& box);
+
 // One observation for each box of this place, at this moment. Running processes are left out unless `known` says
 // something else of them, which it then closes.
 std::vector<reader::Observation> ObserveNow(const std::vector<reader::BoxImage>& boxes,

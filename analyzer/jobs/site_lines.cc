@@ -66,6 +66,13 @@ std::optional<diagnosis::SourcePlace> SiteLines::Place(const std::string& name) 
   return line ? line : diagnosis::ModuleAndOffset(name, 0);
 }
 
+absl::flat_hash_map<std::uint64_t, std::optional<diagnosis::SourcePlace>> SiteLines::PlacesOf(
+    const reader::BoxImage& box) {
+  absl::flat_hash_map<std::uint64_t, std::optional<diagnosis::SourcePlace>> places;
+  for (const reader::CallSite& site : box.call_sites) places.emplace(site.address, Place(site.name));
+  return places;
+}
+
 void SiteLines::FillIn(diagnosis::Diagnosis* diagnosis) {
   for (diagnosis::Finding& finding : diagnosis->findings)
     for (diagnosis::CallSummary& call : finding.calls) {

@@ -22,6 +22,8 @@ class SiteLines {
   std::optional<diagnosis::SourcePlace> Of(const std::string& name);
   // The same, or module and offset alone; none of what is no such name.
   std::optional<diagnosis::SourcePlace> Place(const std::string& name);
+  // Of all call sites that the box names, by their addresses.
+  absl::flat_hash_map<std::uint64_t, std::optional<diagnosis::SourcePlace>> PlacesOf(const reader::BoxImage& box);
   // CallSummary::source of all findings.
   void FillIn(diagnosis::Diagnosis* diagnosis);
   // The same with lines in place of "module+0x1234" in all its texts.

@@ -102,6 +102,19 @@ absl::StatusOr<CallRanges> CallsOfSteps(const Recording& recording, StepRange ra
   return calls;
 }
 
+std::vector<StepSummary> SummariesOf(const JobSteps& steps) {
+  const StepTable& table = steps.table;
+  std::vector<StepSummary> all;
+  for (std::size_t step = 0; step < table.steps(); ++step) {
+    const std::int64_t began = BeganNs(steps, step);
+    if (began == 0) continue;
+    const auto [last, late] = Last(table, step);
+    all.push_back({table.first + step, began, Median(table, step, Duration), Median(table, step, Compute),
+                   Median(table, step, Exposed), Median(table, step, Wait), Median(table, step, Idle), last, late});
+  }
+  return all;
+}
+
 std::map<std::uint64_t, double> DurationsOf(const JobSteps& steps) {
   std::map<std::uint64_t, double> durations;
   for (std::size_t step = 0; step < steps.table.steps(); ++step)
@@ -146,15 +159,13 @@ std::string StepsText(const JobSteps& steps, std::size_t most) {
               {"IDLE", true},
               {"LAST", true},
               {"LATE", true}});
+  const std::vector<StepSummary> all = SummariesOf(steps);
   const std::size_t first = most == 0 || most >= table.steps() ? 0 : table.steps() - most;
-  for (std::size_t step = first; step < table.steps(); ++step) {
-    const std::int64_t began = BeganNs(steps, step);
-    if (began == 0) continue;
-    const auto [rank, late] = Last(table, step);
-    text.Add({fmt::format("{}", table.first + step), ClockText(absl::FromUnixNanos(began)),
-              Text(Median(table, step, Duration)), Text(Median(table, step, Compute)),
-              Text(Median(table, step, Exposed)), Text(Median(table, step, Wait)), Text(Median(table, step, Idle)),
-              rank < 0 ? "-" : fmt::format("{}", rank), rank < 0 ? "-" : Text(late)});
+  for (const StepSummary& one : all) {
+    if (one.number < table.first + first) continue;
+    text.Add({fmt::format("{}", one.number), ClockText(absl::FromUnixNanos(one.began_ns)), Text(one.duration_ns),
+              Text(one.compute_ns), Text(one.exposed_ns), Text(one.wait_ns), Text(one.idle_ns),
+              one.last < 0 ? "-" : fmt::format("{}", one.last), one.last < 0 ? "-" : Text(one.late_ns)});
   }
   std::string out = text.Text();
   if (first > 0) out += fmt::format("the newest {} of {} steps: --top 0 shows all\n", most, table.steps());

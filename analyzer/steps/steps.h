@@ -35,6 +35,16 @@ std::optional<StepRange> ParseSteps(const std::string& text);
 using CallRanges = std::map<int, std::pair<std::uint64_t, std::uint64_t>>;
 absl::StatusOr<CallRanges> CallsOfSteps(const Recording& recording, StepRange range);
 
+// One step, of its parts the median over the ranks.
+struct StepSummary {
+  std::uint64_t number = 0;
+  std::int64_t began_ns = 0;  // CLOCK_REALTIME
+  std::int64_t duration_ns = 0, compute_ns = 0, exposed_ns = 0, wait_ns = 0, idle_ns = 0;
+  int last = -1;  // the rank that was waited for; -1: none
+  std::int64_t late_ns = 0;
+};
+std::vector<StepSummary> SummariesOf(const JobSteps& steps);
+
 // In seconds, by number: the median over the ranks.
 std::map<std::uint64_t, double> DurationsOf(const JobSteps& steps);
 

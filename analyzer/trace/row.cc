@@ -43,36 +43,9 @@ std::vector<std::string> FlagNames(std::uint32_t flags) {
   return names;
 }
 
-const reader::Communicator* FindCommunicator(const reader::BoxImage& box, const reader::Call& call) {
-  const auto found = std::find_if(box.communicators.begin(), box.communicators.end(), [&](const auto& communicator) {
-    return communicator.index == call.communicator && communicator.generation == call.generation;
-  });
-  return found == box.communicators.end() ? nullptr : &*found;
-}
-
-void SetState(const reader::Call& call, const reader::Communicator* communicator, Row* row) {
-  if (call.returned_ns == 0) {
-    row->state = "entered";
-    row->pending = true;
-    return;
-  }
-  if (functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0) {
-    row->state = "returned";  // all of a row of tests, which have no result of their own
-    return;
-  }
-  row->result = ResultName(call.result);
-  if (call.result != kSuccess && call.result != kInProgress) {
-    row->state = "failed";
-    return;
-  }
-  row->state = "returned";
-  if (!(call.flags & format::kMarked) || !communicator) return;
-  if (communicator->Finished(call.ticket)) {
-    row->state = "finished";
-  } else {
-    if ((call.flags & format::kStartMarked) && communicator->Started(call.start)) row->state = "started";
-    row->pending = communicator->state == format::CommunicatorState::kReady;
-  }
+// Tests of one request in a row, which have no result of their own.
+bool IsRowOfTests(const reader::Call& call) {
+  return functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0;
 }
 
 void SetArguments(const reader::Call& call, Row* row) {
@@ -92,9 +65,28 @@ void SetArguments(const reader::Call& call, Row* row) {
   if (call.root != format::kNoRank) (family == Family::kRooted ? row->root : row->peer) = call.root;
 }
 
+}  // namespace
+
+const reader::Communicator* CommunicatorOf(const reader::BoxImage& box, const reader::Call& call) {
+  const auto found = std::find_if(box.communicators.begin(), box.communicators.end(), [&](const auto& communicator) {
+    return communicator.index == call.communicator && communicator.generation == call.generation;
+  });
+  return found == box.communicators.end() ? nullptr : &*found;
+}
+
+Standing StandingOf(const reader::Call& call, const reader::Communicator* communicator) {
+  if (call.returned_ns == 0) return {"entered", true};
+  if (IsRowOfTests(call)) return {"returned"};
+  if (call.result != kSuccess && call.result != kInProgress) return {"failed"};
+  if (!(call.flags & format::kMarked) || !communicator) return {"returned"};
+  if (communicator->Finished(call.ticket)) return {"finished"};
+  const bool started = (call.flags & format::kStartMarked) && communicator->Started(call.start);
+  return {started ? "started" : "returned", communicator->state == format::CommunicatorState::kReady};
+}
+
 Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t now_ns) {
   Row row;
-  const reader::Communicator* communicator = FindCommunicator(box, call);
+  const reader::Communicator* communicator = CommunicatorOf(box, call);
   row.time = absl::FromUnixNanos(call.entered_ns + box.realtime_minus_monotonic_ns);
   row.rank = box.rank >= 0 || !communicator ? box.rank : static_cast<int>(communicator->rank);
   row.host = box.host;
@@ -109,7 +101,10 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
   SetArguments(call, &row);
   row.stream = call.stream;
   if (call.group != 0) row.group = call.group - 1;
-  SetState(call, communicator, &row);
+  const Standing standing = StandingOf(call, communicator);
+  row.state = standing.state;
+  row.pending = standing.pending;
+  if (call.returned_ns != 0 && !IsRowOfTests(call)) row.result = ResultName(call.result);
   row.duration =
       absl::Nanoseconds(std::max<std::int64_t>(0, (row.pending ? now_ns : call.returned_ns) - call.entered_ns));
   if (call.returned_ns != 0) row.returned = absl::FromUnixNanos(call.returned_ns + box.realtime_minus_monotonic_ns);
@@ -119,8 +114,6 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
   row.flags = FlagNames(call.flags);
   return row;
 }
-
-}  // namespace
 
 bool IsState(std::string_view text) {
   constexpr std::string_view kStates[] = {"entered", "returned", "started", "finished", "failed"};

@@ -128,7 +128,8 @@ ROOMS = {
         "edit": "recording",
         "shrink": "edit jobs player player/nccl recording replay",
         "steps": "console recording",
-        "commands": "console edit export files jobs metrics player recording replay run segments shrink stacks stacks/show stats steps trace triage",
+        "report": "console jobs recording steps trace",
+        "commands": "console edit export files jobs metrics player recording replay report run segments shrink stacks stacks/show stats steps trace triage",
         ".": "console commands",
     },
 }

@@ -1,0 +1,70 @@
+// `ncclwatch report`: what diagnose, trace and stats tell of a job, as one page.
+#include "analyzer/report/report.h"
+
+#include <filesystem>
+
+#include "analyzer/commands/options.h"
+#include "analyzer/commands/table.h"
+#include "analyzer/console/print.h"
+#include "analyzer/console/units.h"
+#include "analyzer/jobs/locate.h"
+#include "watchdog/act/files.h"
+#include "watchdog/diagnosis/model/text.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+constexpr char kDescription[] =
+    "Write one page to look at: the verdict in words, who waits for whom, ranks by time, the calls that differ side\n"
+    "by side, stacks, how far each communicator has come, where the time of each step went, what was not watched.\n\n"
+    "The page is one file. It opens from a disk or an attachment, in any browser since 2023, and loads nothing.\n"
+    "DIR is a run directory, a recording or a folder of dumps of torch's flight recorder, of a live or a dead job.\n"
+    "Exit status: 0 written, 1 it could not be written, 2 usage, 3 if any input could not be read (the page tells of\n"
+    "the other ones).";
+
+std::string Headline(const diagnosis::Diagnosis& verdict) {
+  if (verdict.healthy()) return "healthy";
+  const diagnosis::Finding& first = verdict.findings.front();
+  return fmt::format("{} ({}): {}", Name(first.kind), Name(first.certainty),
+                     first.culprits.empty() ? "no single rank" : diagnosis::Ranks(first.culprits));
+}
+
+}  // namespace
+
+int Report(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
+  std::vector<std::string> words;
+  std::string into = "report.html";
+  options.add_option("DIR|FILE", words, "run directories, recordings and black boxes of one job (default: the newest)")
+      ->type_name("");
+  options.add_option("-o", into, "the file to write (default: report.html)")->type_name("FILE");
+  if (const auto status = options.Read(arguments)) return *status;
+
+  const auto paths = Locate(words);
+  if (!paths.ok()) return Unreadable(self, paths.status());
+  const std::filesystem::path file(into);
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  const auto directory = descriptors::Directory::Named(folder);
+  if (!directory) {
+    Complain(self.name, "{}", directory.reason());
+    return kProblem;
+  }
+  JobReport report{.name = paths->front(), .paths = *paths};
+  act::Draft draft(directory, file.filename().string());
+  std::uint64_t bytes = 0;
+  const auto write = [&](std::string_view part) {
+    bytes += part.size();
+    return draft.Write(part);
+  };
+  const absl::Status read = WriteReport(self.name, write, &report);
+  SayFailures(report.failures);
+  if (!read.ok()) return Unreadable(self, read);
+  if (const std::string error = draft.Keep(); !error.empty()) {
+    Complain(self.name, "{}: {}", into, error);
+    return kProblem;
+  }
+  Print("{}: {}, {}\n", into, Headline(report.verdict), BytesText(bytes));
+  return report.failures.empty() ? kDone : kUnreadable;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,172 @@
+#include "analyzer/report/call_columns.h"
+
+#include <absl/strings/str_cat.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/jobs/observe.h"
+#include "analyzer/trace/print.h"
+#include "analyzer/trace/row.h"
+#include "ncclwatch/functions/types.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+// A text of a call, or of its process: what is longer says no more to a person, and would be repeated with each shape.
+constexpr std::size_t kMostText = 1000;
+
+void Cut(std::string* text) {
+  if (text->size() > kMostText) *text = text->substr(0, kMostText) + "...";
+}
+
+void AppendNumber(std::int64_t value, std::string* bytes) {
+  auto left = (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);
+  for (; left >= 0x80; left >>= 7) bytes->push_back(static_cast<char>(left | 0x80));
+  bytes->push_back(static_cast<char>(left));
+}
+
+// What differs wraps around, and so does the reader's sum.
+std::int64_t Less(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+
+std::int64_t Signed(std::uint64_t value) { return static_cast<std::int64_t>(value); }
+
+std::uint64_t BytesOf(const reader::Call& call) {
+  return functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
+}
+
+std::uint64_t FirstSlot(const ProcessRecording& process, std::uint64_t most) {
+  return process.end_slot() - std::min(process.end_slot(), most);
+}
+
+}  // namespace
+
+CallColumns::CallColumns(const ProcessRecording& process, std::uint64_t most, SiteLines* lines,
+                         std::vector<reader::Failure>* failures)
+    : process_(process), lines_(lines), from_slot_(FirstSlot(process, most)), until_ns_(UntilNs(process.process())) {
+  PieceReader pieces(process);
+  pieces.wants = [this](const SegmentIndex& index) { return index.header.end_slot > from_slot_; };
+  for (Piece piece; pieces.Next(&piece, failures);) AddPiece(piece);
+  std::stable_sort(calls_.begin(), calls_.end(),
+                   [](const Call& a, const Call& b) { return a.entered_ns < b.entered_ns; });
+  for (const SlotRange& lost : process.lost())
+    if (lost.begin < from_slot_) left_out_ -= std::min(lost.end, from_slot_) - lost.begin;
+  left_out_ += from_slot_;
+  columns_ = Encode();
+}
+
+void CallColumns::AddPiece(const Piece& piece) {
+  const std::int64_t real = piece.realtime_minus_monotonic_ns;
+  const reader::Communicator* communicator = nullptr;
+  for (const reader::Call& call : piece.calls) {
+    if (call.slot < from_slot_) continue;
+    if (!communicator || communicator->index != call.communicator || communicator->generation != call.generation)
+      communicator = CommunicatorOf(piece, call);
+    Call one{};
+    one.entered_ns = call.entered_ns + real;
+    one.took_ns = call.returned_ns == 0 ? 0 : Less(call.returned_ns, call.entered_ns);
+    one.slot = Signed(call.slot);
+    one.position = Signed(call.position);
+    one.group = call.group == 0 ? 0 : Less(Signed(call.slot), Signed(call.group - 1));
+    one.count = Signed(call.count);
+    one.bytes = Signed(BytesOf(call));
+    one.root = call.root;
+    one.kernel_ns = Signed(call.kernel.ns);
+    one.shape = ShapeOf(piece, call, communicator);
+    calls_.push_back(one);
+  }
+}
+
+std::uint32_t CallColumns::ShapeOf(const Piece& piece, const reader::Call& call,
+                                   const reader::Communicator* communicator) {
+  const Standing standing = StandingOf(call, communicator);
+  Key key{.function = call.function,
+          .communicator = call.communicator,
+          .generation = call.generation,
+          .thread = call.thread,
+          .flags = call.flags,
+          .stream = call.stream,
+          .site = call.site,
+          .result = call.result,
+          .dtype = call.dtype,
+          .reduction = call.reduction,
+          .state = standing.state,
+          .pending = standing.pending,
+          .has_group = call.group != 0,
+          .has_root = call.root != format::kNoRank,
+          .has_position = call.position != format::kNotMatched,
+          .kernel = call.kernel};
+  const auto [known, first] = known_.try_emplace(key, static_cast<std::uint32_t>(shapes_.size()));
+  if (!first) return known->second;
+  Row row = RowOf(piece, call, until_ns_);
+  const auto places = lines_->PlacesOf(piece);
+  if (const auto place = places.find(call.site); place != places.end()) row.source = place->second;
+  for (std::string* text : {&row.host, &row.label, &row.site_text}) Cut(text);
+  if (row.source)
+    for (std::string* text : {&row.source->module, &row.source->file, &row.source->function}) Cut(text);
+  std::string line = ToJsonLine(row);
+  line.pop_back();
+  shapes_.push_back({std::move(line), Signed(call.count), Signed(BytesOf(call)), call.root, Signed(call.position)});
+  return known->second;
+}
+
+CallColumns::Columns CallColumns::Encode() const {
+  Columns columns;
+  std::array<bool, kColumns> told{};
+  const auto add = [&](Column column, std::int64_t value) {
+    told[column] |= value != 0;
+    AppendNumber(value, &columns[column]);
+  };
+  std::vector<std::int64_t> next(shapes_.size());  // position that comes next in calls of the shape
+  for (std::size_t i = 0; i < shapes_.size(); ++i) next[i] = shapes_[i].position;
+  std::int64_t entered_ns = first_ns(), slot = Signed(from_slot_);
+  for (const Call& call : calls_) {
+    const Shape& shape = shapes_[call.shape];
+    add(kEntered, Less(call.entered_ns, entered_ns));
+    add(kTook, call.took_ns);
+    add(kSlot, Less(call.slot, slot));
+    add(kShape, call.shape);
+    add(kPosition, Less(call.position, next[call.shape]));
+    add(kGroup, call.group);
+    add(kCount, Less(call.count, shape.count));
+    add(kBytes, Less(call.bytes, shape.bytes));
+    add(kRoot, Less(call.root, shape.root));
+    add(kKernel, call.kernel_ns);
+    entered_ns = call.entered_ns;
+    slot = call.slot + 1;
+    next[call.shape] = call.position + 1;
+  }
+  for (std::size_t column = 0; column < columns.size(); ++column)
+    if (!told[column]) columns[column].clear();
+  return columns;
+}
+
+nlohmann::ordered_json CallColumns::Head() const {
+  using Json = nlohmann::ordered_json;
+  const reader::BoxImage& box = process_.process();
+  Json lengths = Json::array(), shapes = Json::array();
+  for (const std::string& column : columns_) lengths.push_back(column.size());
+  for (const Shape& shape : shapes_) shapes.push_back(shape.line);
+  std::string host = Printable(box.host);
+  Cut(&host);
+  return {{"rank", process_.rank()},
+          {"host", host},
+          {"pid", box.pid},
+          {"first_ns", absl::StrCat(first_ns())},  // no number of JavaScript's holds it
+          {"until_ns", absl::StrCat(until_ns_ + box.realtime_minus_monotonic_ns)},
+          {"slot", from_slot_},
+          {"calls", calls_.size()},
+          {"lengths", std::move(lengths)},
+          {"shapes", std::move(shapes)}};
+}
+
+std::string CallColumns::Bytes() const {
+  std::string bytes;
+  for (const std::string& column : columns_) bytes += column;
+  return bytes;
+}
+
+}  // namespace ncclwatch::analyzer

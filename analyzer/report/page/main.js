@@ -1,0 +1,29 @@
+// Puts the page together: first what needs no call, then the calls.
+
+async function main() {
+  let timeline = null;
+  bindTheme(() => { if (timeline) timeline.changed(); });
+  const job = JSON.parse(section("job").textContent);
+  document.title = `${job.diagnosis.findings.length ? whoText(job.diagnosis.findings[0]) + ": " + plainKind(job.diagnosis.findings[0].kind) : "healthy"} \u2013 ncclwatch`;
+  section("job-name").textContent = job.diagnosis.job.name || job.name;
+  section("made").textContent = `Made by ncclwatch report from ${job.name}, ${utcText(BigInt(job.made_ns), 0).replace(".Z", "Z")}.`;
+  showVerdict(job);
+  showWaits(job);
+  showStacks(job);
+  showProgress(job);
+  showSteps(job);
+  showEnvironment(job);
+  showCoverage(job);
+  const loading = section("timeline").appendChild(el("p", {class: "note"}, "Unpacking the calls ..."));
+  const processes = await readCalls(job, (done) => { loading.textContent = `Unpacking the calls of rank ${whole(done)} ...`; });
+  loading.remove();
+  openWaits(job, processes);
+  showDifferences(job, processes);
+  if (processes.some((process) => process.calls > 0)) {
+    timeline = new Timeline(job, processes);
+    bindSearch(timeline);
+  } else section("timeline").append(el("p", {class: "note"}, "No call was recorded."));
+  // For scripts that look at the page.
+  window.ncclwatch = {job, processes, timeline};
+  document.body.setAttribute("data-ready", "");
+}
