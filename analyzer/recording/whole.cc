@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<reader::BoxImage>> WholeBoxes(const Recording& record
   std::uint64_t calls = 0;
   for (const ProcessRecording& process : recording.processes()) {
     if (process.end_slot() == 0) continue;
-    if (calls += process.end_slot(); calls > most)
+    if (calls += process.end_slot() - process.lost_calls(); calls > most)
       return absl::OutOfRangeError(fmt::format("has more than {} calls, as many as can be looked at at once", most));
     auto box = WholeBox(process);
     if (!box.ok()) return box.status();

@@ -47,6 +47,9 @@ std::uint64_t FirstSlot(const ProcessRecording& process, std::uint64_t most) {
 CallColumns::CallColumns(const ProcessRecording& process, std::uint64_t most, SiteLines* lines,
                          std::vector<reader::Failure>* failures)
     : process_(process), lines_(lines), from_slot_(FirstSlot(process, most)), until_ns_(UntilNs(process.process())) {
+  absl::flat_hash_map<std::string_view, std::uint64_t> named;
+  for (const reader::CallSite& site : process.process().call_sites)
+    sites_[site.address] = named.try_emplace(site.name, site.address).first->second;
   PieceReader pieces(process);
   pieces.wants = [this](const SegmentIndex& index) { return index.header.end_slot > from_slot_; };
   for (Piece piece; pieces.Next(&piece, failures);) AddPiece(piece);
@@ -83,22 +86,23 @@ void CallColumns::AddPiece(const Piece& piece) {
 std::uint32_t CallColumns::ShapeOf(const Piece& piece, const reader::Call& call,
                                    const reader::Communicator* communicator) {
   const Standing standing = StandingOf(call, communicator);
-  Key key{.function = call.function,
-          .communicator = call.communicator,
-          .generation = call.generation,
-          .thread = call.thread,
-          .flags = call.flags,
-          .stream = call.stream,
-          .site = call.site,
-          .result = call.result,
-          .dtype = call.dtype,
-          .reduction = call.reduction,
-          .state = standing.state,
-          .pending = standing.pending,
-          .has_group = call.group != 0,
-          .has_root = call.root != format::kNoRank,
-          .has_position = call.position != format::kNotMatched,
-          .kernel = call.kernel};
+  const auto site = sites_.find(call.site);
+  const Key key{.function = call.function,
+                .communicator = call.communicator,
+                .generation = call.generation,
+                .thread = call.thread,
+                .flags = call.flags,
+                .stream = call.stream,
+                .site = site == sites_.end() ? call.site : site->second,
+                .result = call.result,
+                .dtype = call.dtype,
+                .reduction = call.reduction,
+                .state = standing.state,
+                .pending = standing.pending,
+                .has_group = call.group != 0,
+                .has_root = call.root != format::kNoRank,
+                .has_position = call.position != format::kNotMatched,
+                .kernel = call.kernel};
   const auto [known, first] = known_.try_emplace(key, static_cast<std::uint32_t>(shapes_.size()));
   if (!first) return known->second;
   Row row = RowOf(piece, call, until_ns_);

@@ -80,6 +80,7 @@ class CallColumns {
   std::vector<Call> calls_;  // in order of time
   std::vector<Shape> shapes_;
   absl::flat_hash_map<Key, std::uint32_t> known_;
+  absl::flat_hash_map<std::uint64_t, std::uint64_t> sites_;  // of those with one name, the first: dumps have many
   Columns columns_;
 };
 

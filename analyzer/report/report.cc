@@ -8,6 +8,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/console/progress.h"
@@ -187,12 +188,13 @@ absl::Status WriteReport(std::string_view command, const WritePart& write, JobRe
   job["told"] = ForPeople(for_people);
 
   const Recording recording = Recording::Open(report->paths);
-  job["steps"] = StepsSection(recording);
   job["lost"] = LostOf(recording);
+  std::future<Json> steps = std::async(std::launch::async, [&] { return StepsSection(recording); });
   Told told;
   if (!write(page::kBeforeData) || !write(WithoutScript(for_people)) || !WriteCalls(recording, write, report, &told))
     return absl::OkStatus();
   job["calls"] = {{"count", told.calls}, {"left_out", told.left_out}, {"first_ns", absl::StrCat(told.first_ns)}};
+  job["steps"] = steps.get();
   if (write(Element("job", "application/json", Dumped(job)))) write(page::kAfterData);
   return absl::OkStatus();
 }

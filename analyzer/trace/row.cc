@@ -48,6 +48,9 @@ bool IsRowOfTests(const reader::Call& call) {
   return functions::IsMpi(call.function) && (call.flags & format::kPolls) != 0;
 }
 
+// Dumps of other recorders tell no results.
+bool HasResult(const reader::Call& call) { return !IsRowOfTests(call) && call.result != format::kNoResult; }
+
 void SetArguments(const reader::Call& call, Row* row) {
   const functions::FunctionInfo* info = functions::Find(call.function);
   row->op = info ? std::string(functions::OpName(call.function))
@@ -77,7 +80,7 @@ const reader::Communicator* CommunicatorOf(const reader::BoxImage& box, const re
 Standing StandingOf(const reader::Call& call, const reader::Communicator* communicator) {
   if (call.returned_ns == 0) return {"entered", true};
   if (IsRowOfTests(call)) return {"returned"};
-  if (call.result != kSuccess && call.result != kInProgress) return {"failed"};
+  if (HasResult(call) && call.result != kSuccess && call.result != kInProgress) return {"failed"};
   if (!(call.flags & format::kMarked) || !communicator) return {"returned"};
   if (communicator->Finished(call.ticket)) return {"finished"};
   const bool started = (call.flags & format::kStartMarked) && communicator->Started(call.start);
@@ -104,7 +107,7 @@ Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t no
   const Standing standing = StandingOf(call, communicator);
   row.state = standing.state;
   row.pending = standing.pending;
-  if (call.returned_ns != 0 && !IsRowOfTests(call)) row.result = ResultName(call.result);
+  if (call.returned_ns != 0 && HasResult(call)) row.result = ResultName(call.result);
   row.duration =
       absl::Nanoseconds(std::max<std::int64_t>(0, (row.pending ? now_ns : call.returned_ns) - call.entered_ns));
   if (call.returned_ns != 0) row.returned = absl::FromUnixNanos(call.returned_ns + box.realtime_minus_monotonic_ns);

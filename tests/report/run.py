@@ -5,10 +5,10 @@
     run.py --build build/release --large       1,024 ranks with 2,048 calls: sizes and times, printed
 """
 
-import contextlib
 import json
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import time
@@ -85,6 +85,21 @@ def example(sandbox, name, *words, command=("run", "--timeout", "2", "--on-fault
     return os.path.join(scratch, "run")
 
 
+def dump_entry(number, completed=False, frame="train", file="/job/train.py", group="default_pg"):
+    return {"record_id": number, "pg_id": 0, "process_group": ("0", group), "collective_seq_id": number + 1, "p2p_seq_id": 0,
+            "op_id": number + 1, "profiling_name": "nccl:all_reduce", "time_created_ns": 10 ** 18 + number * 10 ** 7, "input_sizes": [[4096]],
+            "output_sizes": [[4096]], "input_dtypes": ["Float"], "output_dtypes": ["Float"], "state": "completed" if completed else "scheduled",
+            "time_discovered_started_ns": 1 if completed else None, "time_discovered_completed_ns": 2 if completed else None,
+            "retired": completed, "timeout_ms": 600000, "is_p2p": False, "frames": [{"name": frame, "filename": file, "line": 12}]}
+
+
+def write_dump(path, entries, group="default_pg", ranks="[0, 1, 2, 3]"):
+    """As of 70 s after its entries."""
+    with open(path, "wb") as file:
+        pickle.dump({"version": "2.10", "pg_config": {"0": {"name": "0", "desc": group, "ranks": ranks}}, "pg_status": {}, "entries": entries}, file, 2)
+    os.utime(path, ns=(10 ** 18 + 70 * 10 ** 9,) * 2)
+
+
 @case
 def hang(sandbox):
     """A real one, used by mouse, keyboard and search, in both themes."""
@@ -95,7 +110,7 @@ def hang(sandbox):
         check_equal((finding["kind"], finding["culprits"]), ("missing_participant", [2]), "the verdict")
         check_equal(page.text("h1"), "Rank 2", "the heading")
         check("AllReduce" in page.text("#verdict .summary"), "the summary")
-        check("Ranks 0,1,3 wait for rank 2." in page.text("#waits"), "who waits for whom")
+        check("Ranks 0-1,3 wait for rank 2." in page.text("#waits"), "who waits for whom")
         check("has not called AllReduce #" in page.text("#timeline .lead"), "the missing call")
         check("rank 2" in page.text("#stacks"), "its stack")
         check_equal(page.text("#progress td.culprit"), "\u25b6 rank 2", "who is behind")
@@ -185,24 +200,29 @@ def slow_and_healthy(sandbox):
             check_equal(page.troubles(), [], "errors and requests")
 
 
-def hostile_dump(path, rank, long):
-    entry = {"record_id": 0, "pg_id": 0, "process_group": ("0", HOSTILE), "collective_seq_id": 1, "p2p_seq_id": 0, "op_id": 1,
-             "profiling_name": "nccl:all_reduce", "time_created_ns": 10 ** 18 + rank, "input_sizes": [[4]], "output_sizes": [[4]],
-             "input_dtypes": ["Float"], "output_dtypes": ["Float"], "state": "scheduled", "time_discovered_started_ns": None,
-             "time_discovered_completed_ns": None, "retired": False, "timeout_ms": 600000, "is_p2p": False,
-             "frames": [{"name": HOSTILE + long, "filename": long, "line": 1}]}
-    dump = {"version": "2.10", "pg_config": {"0": {"name": "0", "desc": HOSTILE + long, "ranks": "[0, 1]"}}, "pg_status": {}, "entries": [entry]}
-    with open(path, "wb") as file:
-        pickle.dump(dump, file, protocol=2)
+@case
+def dumps(sandbox):
+    """Those of torch's flight recorder: the same page."""
+    with Reports(sandbox) as reports:
+        directory = sandbox.fresh("dumps")
+        for rank in range(4):
+            write_dump(os.path.join(directory, f"nccl_trace_rank_{rank}"), [dump_entry(number, number < 19) for number in range(19 if rank == 2 else 20)])
+        page = reports.open(directory)
+        finding = reports.check_same(page, directory)["findings"][0]
+        check_equal((finding["kind"], finding["culprits"]), ("missing_participant", [2]), "the verdict")
+        states = page.value("[...new Set(ncclwatch.processes.flatMap((one) => [...one.shape].map((_, i) => one.row(i).state)))]")
+        check_equal(sorted(states), ["finished", "returned"], "states of calls")
+        check_equal(page.value("ncclwatch.processes[0].shapes.length"), 2, "calls that differ in numbers alone are one shape")
+        check_equal(page.troubles(), [], "errors and requests")
 
 
 @case
 def hostile_texts(sandbox):
     """Names that are markup, steer terminals or are 10 MB long: all of it is text."""
     with Reports(sandbox) as reports:
-        dumps = sandbox.fresh("dumps")
+        dumps, long = sandbox.fresh("dumps"), "A" * 10_000_000
         for rank in (0, 1):
-            hostile_dump(os.path.join(dumps, f"nccl_trace_rank_{rank}"), rank, "A" * 10_000_000)
+            write_dump(os.path.join(dumps, f"nccl_trace_rank_{rank}"), [dump_entry(0, False, HOSTILE + long, long, HOSTILE)], HOSTILE + long, "[0, 1]")
         boxes = simulated(sandbox, "--ranks", "8", "--fault", "dead_rank")
         for name in os.listdir(boxes):
             with open(os.path.join(boxes, name), "rb") as file:
@@ -241,14 +261,16 @@ def large(build):
     with Sandbox(build) as sandbox:
         directory = simulated(sandbox, "--ranks", "1024", "--fault", "missing_participant", "--steps", "2600", "--ring", "2048", "--late")
         page = os.path.join(sandbox.path, "report.html")
-        started = time.monotonic()
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        started, before = time.monotonic(), used.ru_utime + used.ru_stime
         subprocess.run([build.command, "report", directory, "-o", page], check=False)
-        written = time.monotonic() - started
+        written, used = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor = used.ru_utime + used.ru_stime - before
         with Browser(sandbox.fresh("profile")) as browser:
             opened = browser.open(page)
             frames = sorted(opened.value(GESTURES))
             calls = opened.value("ncclwatch.processes.reduce((sum, one) => sum + one.calls, 0)")
-            print(f"{calls} calls: written in {written:.1f} s, {os.path.getsize(page) / 1e6:.1f} MB, opened in {opened.opened_s:.1f} s, "
+            print(f"{calls} calls: written in {written:.1f} s with {processor:.1f} s of the processors, {os.path.getsize(page) / 1e6:.1f} MB, opened in {opened.opened_s:.1f} s, "
                   f"{len(frames)} frames while panning and zooming: median {frames[len(frames) // 2]:.0f} ms, longest {frames[-1]:.0f} ms; "
                   f"troubles: {opened.troubles()}")
 

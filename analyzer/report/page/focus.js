@@ -5,12 +5,12 @@ const CALLS_BEFORE = 10;  // of a rank, that are seen before the fault
 // {from, to, fault} in nanoseconds since the origin; fault: when it showed, null where nothing is wrong.
 function focusOf(job, processes, first, last) {
   const finding = job.diagnosis.findings[0];
-  const whole_job = {from: first, to: last, fault: null};
+  const whole_job = {from: first, to: last, fault: null, name: finding && finding.effect ? "onset" : "fault"};
   if (!finding) return whole_job;
   const fault = faultOf(finding, job, processes);
   if (fault === null || fault <= first || fault > last) return {...whole_job, fault};
   const from = startBefore(finding, processes, fault, first);
-  return {from, to: Math.min(last, fault + Math.max(1.2 * (fault - from), 1000)), fault};
+  return {...whole_job, fault, from, to: Math.min(last, fault + Math.max(1.2 * (fault - from), 1000))};
 }
 
 function faultOf(finding, job, processes) {

@@ -8,7 +8,6 @@ async function main() {
   section("job-name").textContent = job.diagnosis.job.name || job.name;
   section("made").textContent = `Made by ncclwatch report from ${job.name}, ${utcText(BigInt(job.made_ns), 0).replace(".Z", "Z")}.`;
   showVerdict(job);
-  showWaits(job);
   showStacks(job);
   showProgress(job);
   showSteps(job);
@@ -18,6 +17,7 @@ async function main() {
   const processes = await readCalls(job, (done) => { loading.textContent = `Unpacking the calls of rank ${whole(done)} ...`; });
   loading.remove();
   openWaits(job, processes);
+  showWaits(job, processes);
   showDifferences(job, processes);
   if (processes.some((process) => process.calls > 0)) {
     timeline = new Timeline(job, processes);

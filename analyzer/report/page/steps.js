@@ -8,7 +8,7 @@ const MOST_BARS = 240;
 function showSteps(job) {
   const into = section("steps"), {steps, ranks, metrics, why_none} = job.steps;
   const slow = job.diagnosis.findings.filter((finding) => finding.effect && finding.onset);
-  if (steps.length === 0) into.append(el("p", {class: "note"}, `No steps are shown: ${why_none || "none were found"}.`));
+  if (steps.length === 0) into.append(el("p", {class: "note"}, `No steps are shown (${why_none || "none were found"}).`));
   else {
     const sum = (key) => steps.reduce((so_far, step) => so_far + Math.max(0, step[key]), 0);
     const all = PARTS.reduce((so_far, [key]) => so_far + sum(key), 0), share = (key) => percent(sum(key) / all);
@@ -72,7 +72,7 @@ function barChart(bins, {label, axis, marks}) {
   const svg = frame(label), inner = CHART.width - CHART.left - CHART.right;
   const x = d3.scaleBand().domain(d3.range(bins.length)).range([CHART.left, CHART.left + Math.min(inner, bins.length * 70)]).paddingInner(bins.length > 120 ? 0 : 0.15);
   const sum = (bin) => PARTS.reduce((all, [part]) => all + Math.max(0, bin[part]), 0);
-  const y = d3.scaleLinear().domain([0, d3.max(bins, sum) || 1]).nice().range([CHART.height - CHART.bottom, CHART.top]);
+  const y = d3.scaleLinear().domain([0, highest(bins.map(sum)) || 1]).nice().range([CHART.height - CHART.bottom, CHART.top]).clamp(true);
   svg.append("defs").append(() => hatching());
   const every = Math.max(1, Math.ceil(bins.length / 16));
   axes(svg, bins.map((bin, i) => [x(i) + x.bandwidth() / 2, whole(bin.first)]).filter((tick, i) => i % every === 0), y, (value) => seconds(value));
@@ -84,12 +84,19 @@ function barChart(bins, {label, axis, marks}) {
       if (value > 0) svg.append("rect").attr("class", style).attr("x", x(i)).attr("width", Math.max(0.5, x.bandwidth())).attr("y", y(below + value)).attr("height", y(below) - y(below + value));
       below += value;
     }
+    if (below > y.domain()[1]) svg.append("path").attr("class", "higher").attr("d", `M${x(i) + x.bandwidth() / 2 - 4} ${CHART.top - 2}h8l-4 -7z`);
   }
   for (const mark of marks) {
     const i = bins.findIndex((bin) => bin.last >= mark.at);
     if (i >= 0) markAt(svg, x(i) + (axis === "step" ? 0 : x.bandwidth() / 2), mark.text, axis === "step");
   }
   return svg.node();
+}
+
+// Single long bars do not flatten all others: they are cut, and marked.
+function highest(sums) {
+  const most = d3.max(sums), usual = 2 * d3.quantile([...sums].sort(d3.ascending), 0.9);
+  return most > 1.5 * usual ? usual : most;
 }
 
 // Waiting is told apart without colour.

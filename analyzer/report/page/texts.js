@@ -18,13 +18,12 @@ const trimmed = (value) => value.toFixed(Math.abs(value) < 10 ? 2 : Math.abs(val
 const percent = (share) => `${trimmed(share * 100)} %`;
 const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-// [0,1,2,5] -> "0-2,5"
+// [0,1,2,5] -> "0-2,5", as the diagnosis writes it.
 function rankSet(ranks) {
   const sorted = [...ranks].sort((a, b) => a - b), parts = [];
   for (let i = 0; i < sorted.length;) {
     let last = i;
     while (last + 1 < sorted.length && sorted[last + 1] === sorted[last] + 1) ++last;
-    if (last - i < 2) last = i;
     parts.push(last > i ? `${sorted[i]}-${sorted[last]}` : `${sorted[i] < 0 ? "?" : sorted[i]}`);
     i = last + 1;
   }
@@ -33,6 +32,7 @@ function rankSet(ranks) {
 
 function ranksText(ranks) {
   if (ranks.length === 0) return "no rank";
+  if (ranks.every((rank) => rank < 0)) return "unknown ranks";
   const set = rankSet(ranks), short = set.length > 48 ? set.slice(0, 45) + "..." : set;
   return ranks.length === 1 ? `rank ${short}` : `ranks ${short}`;
 }

@@ -9,7 +9,9 @@ class Timeline {
     this.job = job;
     this.processes = processes;
     this.rows = new Map(processes.map((process, row) => [process, row]));
-    this.culprits = new Set(job.diagnosis.findings.flatMap((finding) => finding.culprits));
+    const first_finding = job.diagnosis.findings[0];
+    this.culprits = new Set(first_finding ? first_finding.culprits : []);
+    this.ended_well = !first_finding || Boolean(first_finding.effect);
     this.chosen = null;
     this.listeners = [];
     const first = Math.min(0, ...processes.filter((one) => one.calls > 0).map((one) => one.start[0]));
@@ -31,7 +33,7 @@ class Timeline {
     section("timeline").append(
       el("p", {class: "lead"}, this.describe()),
       el("div", {class: "tools", role: "toolbar", "aria-label": "Timeline"},
-        this.focus.fault === null ? null : button("Fault", "Show the fault", () => this.showFocus()),
+        this.focus.fault === null ? null : button(capital(this.focus.name), `Show the ${this.focus.name}`, () => this.showFocus()),
         button("Everything", "Show the whole job", () => this.showAll()),
         button("+", "Zoom in", () => this.view.zoom(0.5)), button("\u2212", "Zoom out", () => this.view.zoom(2)),
         button("\u25c0", "Earlier", () => this.view.pan(-0.3)), button("\u25b6", "Later", () => this.view.pan(0.3)),
@@ -127,22 +129,23 @@ class Timeline {
     this.painter.paint(this.processes, this.view, colours.pixels);
     overlay.begin();
     overlay.pending(this.processes);
-    if (this.focus.fault !== null) overlay.line(this.focus.fault, "", colours.culprit);
+    if (this.focus.fault !== null) overlay.line(this.focus.fault, colours.culprit);
     for (const one of this.missing) {
       const row = this.processes.findIndex((process) => process.rank === one.rank);
       if (row >= 0) overlay.missing(row, one.from, one.to, one.text);
     }
-    this.deaths(overlay);
+    this.deaths(overlay, colours);
     if (this.chosen) overlay.chosen(this.members, this.rows);
     overlay.end();
     this.drawLabels(overlay, colours);
   }
 
-  deaths(overlay) {
-    for (const told of this.job.processes) {
+  // At the end of a job that ran to it all processes are gone.
+  deaths(overlay, colours) {
+    for (const told of this.ended_well ? [] : this.job.processes) {
       if (!told.gone) continue;
       const row = this.processes.findIndex((process) => told.ranks.includes(process.rank) && process.pid === told.pid);
-      if (row >= 0) overlay.death(row, Number(BigInt(told.last_sign_ns) - this.processes[row].origin));
+      if (row >= 0) overlay.death(row, Number(BigInt(told.last_sign_ns) - this.processes[row].origin), this.culprits.has(this.processes[row].rank) ? colours.culprit : colours.soft);
     }
   }
 
@@ -166,7 +169,7 @@ class Timeline {
     for (const tick of ticks) {
       const x = axis(tick + zero);
       if (x < GUTTER + 20 || x > GUTTER + painter.width - 24) continue;
-      pen.fillText(Math.abs(tick) < span * 1e-9 ? (this.focus.fault === null ? "0" : "fault") : (tick > 0 ? "+" : "\u2212") + seconds(Math.abs(tick)), x, 14);
+      pen.fillText(Math.abs(tick) < span * 1e-9 ? (this.focus.fault === null ? "0" : this.focus.name) : (tick > 0 ? "+" : "\u2212") + seconds(Math.abs(tick)), x, 14);
       pen.fillRect(Math.round(x), HEAD - 6, 1, 5);
     }
     pen.restore();

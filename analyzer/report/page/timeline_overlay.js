@@ -84,10 +84,10 @@ class Overlay {
     pen.lineWidth = 1;
   }
 
-  death(row, at) {
+  death(row, at, colour) {
     if (!this.isVisible(row)) return;
-    const {pen, colours} = this, x = this.x(at), y = this.y(row + 0.5), r = Math.min(6, Math.max(3, this.rowHeight() / 3));
-    pen.strokeStyle = colours.culprit;
+    const {pen} = this, x = this.x(at), y = this.y(row + 0.5), r = Math.min(6, Math.max(3, this.rowHeight() / 3));
+    pen.strokeStyle = colour;
     pen.lineWidth = 2.5;
     pen.beginPath();
     pen.moveTo(x - r, y - r);
@@ -98,10 +98,10 @@ class Overlay {
     pen.lineWidth = 1;
   }
 
-  line(at, text, colour) {
+  line(at, colour) {
     if (at < this.view.from || at > this.view.to) return;
     const {pen, painter} = this, x = Math.round(this.x(at)) + 0.5;
-    pen.strokeStyle = pen.fillStyle = colour;
+    pen.strokeStyle = colour;
     pen.setLineDash([2, 3]);
     pen.beginPath();
     pen.moveTo(x, painter.head);

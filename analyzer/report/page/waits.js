@@ -2,8 +2,8 @@
 
 const BOX = {width: 268, line: 18, pad: 12, gap: 26, column: 120};
 
-function showWaits(job) {
-  const {boxes, arrows} = waitPicture(job), into = section("waits");
+function showWaits(job, processes) {
+  const {boxes, arrows} = waitPicture(job, processes), into = section("waits");
   if (boxes.length === 0) {
     into.append(el("p", {class: "note"}, job.diagnosis.findings.length ? "The boxes show nobody who waits for another rank." : "Nobody waits."));
     return;
@@ -14,25 +14,36 @@ function showWaits(job) {
 }
 
 // boxes: {ranks, lines, culprit}; arrows: {from, to, text}, indices into them.
-function waitPicture(job) {
-  const first = job.diagnosis.findings[0], culprits = new Set(job.diagnosis.findings.flatMap((one) => one.culprits));
+function waitPicture(job, processes) {
+  const first = job.diagnosis.findings[0], culprits = new Set(first ? first.culprits : []);
   if (first && first.kind.endsWith("_mismatch") && first.calls.length > 1) return mismatchPicture(first, culprits);
+  if (first && first.kind === "deadlock") return deadlockPicture(first, processes);
   const boxes = job.waits.groups.map((group) => ({ranks: group.ranks, lines: waitLines(job, group.waits), waits: group.waits}));
-  const sinks = new Map();
   const owner = new Map(boxes.flatMap((box, i) => box.ranks.map((rank) => [rank, i])));
-  for (const box of boxes.slice())
-    for (const wait of box.waits) {
-      const rest = wait.others.filter((rank) => !owner.has(rank)), key = rest.join();
-      if (rest.length > 0 && !sinks.has(key)) sinks.set(key, rest);
-    }
-  for (const ranks of disjoint([...sinks.values()])) {
+  const others = boxes.flatMap((box) => box.waits.map((wait) => wait.others.filter((rank) => !owner.has(rank))));
+  for (const ranks of disjoint(others)) {
     ranks.forEach((rank) => owner.set(rank, boxes.length));
     boxes.push({ranks, lines: sinkLines(job, ranks), waits: []});
   }
   if (boxes.length === 0 && first) return slowPicture(first);
   boxes.forEach((box) => { box.culprit = box.ranks.some((rank) => culprits.has(rank)); });
-  const arrows = boxes.flatMap((box, from) => [...new Set(box.waits.flatMap((wait) => wait.others.map((rank) => owner.get(rank))))]
+  const arrows = boxes.flatMap((box, from) => unique(box.waits.flatMap((wait) => wait.others.map((rank) => owner.get(rank))))
     .filter((to) => to !== undefined && to !== from).map((to) => ({from, to, text: ""})));
+  return {boxes, arrows};
+}
+
+const unique = (list) => [...new Set(list)];
+
+// Each waits for the one that it sends to or receives from, or that makes later what this one has made first.
+function deadlockPicture(finding, processes) {
+  const ranks = finding.culprits.slice(0, 12), of_rank = new Map(ranks.map((rank) => [rank, callsInOrder(finding, rank, processes)]));
+  const calls_of = (rank) => of_rank.get(rank);
+  const name = (call) => `${call.communicator}#${call.position}`;
+  const boxes = ranks.map((rank) => ({ranks: [rank], culprit: true,
+    lines: calls_of(rank).slice(0, 4).map((call) => `${call.op} ${call.peer ? `with rank ${call.peer.rank ?? "?"}` : `#${whole(call.position)} of ${communicatorText(call.communicator)}`}`)}));
+  const isBefore = (rank, other) => calls_of(rank).some((call, i) => calls_of(other).findIndex((one) => name(one) === name(call)) > i);
+  const waits = (rank, other) => rank !== other && (calls_of(rank).some((call) => call.peer && call.peer.rank === other) || isBefore(rank, other));
+  const arrows = ranks.flatMap((rank, from) => ranks.flatMap((other, to) => waits(rank, other) ? [{from, to, text: ""}] : []));
   return {boxes, arrows};
 }
 
@@ -42,14 +53,25 @@ function disjoint(sets) {
   return sets.sort((a, b) => a.length - b.length).map((set) => set.filter((rank) => !seen.has(rank) && seen.add(rank))).filter((set) => set.length > 0);
 }
 
+function callsInOrder(finding, rank, processes) {
+  const process = processes.find((one) => one.rank === rank), calls = finding.calls.filter((call) => call.ranks.includes(rank) && call.op);
+  const start = (call) => {
+    const [found] = process && !call.peer ? membersAt([process], call.communicator, call.position) : [];
+    return found ? process.start[found.i] : 0;
+  };
+  return calls.sort((a, b) => start(a) - start(b));
+}
+
 function mismatchPicture(finding, culprits) {
   const boxes = finding.calls.filter((call) => call.ranks.length > 0).map((call) => ({
-    ranks: call.ranks, lines: [call.op ? callText(call) : "has not called", `#${call.position} of ${communicatorText(call.communicator)}`, stateText(call.state)],
+    ranks: call.ranks, lines: [call.op ? shortCall(call) : "has not called", `#${call.position} of ${communicatorText(call.communicator)}`, stateText(call.state)],
     culprit: call.ranks.some((rank) => culprits.has(rank)), waits: []}));
   boxes.sort((a, b) => a.culprit - b.culprit);
   const last = boxes.length - 1;
   return {boxes, arrows: boxes.slice(0, last).map((box, from) => ({from, to: last, text: "\u2260"}))};
 }
+
+const shortCall = (call) => callText(call).replace(" of the communicator", "");
 
 function slowPicture(finding) {
   if (finding.culprits.length === 0 || finding.victims.length === 0) return {boxes: [], arrows: []};
@@ -62,7 +84,7 @@ function waitLines(job, waits) {
   const lines = waits.slice(0, 2).map((wait) => {
     const communicator = job.communicators.find((one) => one.id === wait.communicator);
     const where = wait.communicator ? ` of ${communicatorText(wait.communicator, communicator && communicator.label)}` : "";
-    return wait.what === "join" ? `joining${where}` : wait.what === "end" ? "in its end" : `${wait.op || wait.what} #${whole(wait.position)}${where}`;
+    return wait.what === "join" ? `joining${where.replace(" of", "")}` : wait.what === "end" ? "in its end" : `${wait.op || wait.what} #${whole(wait.position)}${where}`;
   });
   if (waits.length > 2) lines.push(`and ${plural(waits.length - 2, "more wait")}`);
   const longest = Math.max(...waits.map((wait) => wait.for_s ?? -1));
@@ -87,10 +109,12 @@ function sinkLines(job, ranks) {
 }
 
 function sentences(boxes, arrows) {
-  return arrows.slice(0, 6).map(({from, to, text}) => {
-    const verb = text ? "and" : boxes[from].ranks.length === 1 ? "waits for" : "wait for", who = capital(ranksText(boxes[from].ranks));
-    return `${who} ${verb} ${ranksText(boxes[to].ranks)}${text ? " do not make the same call" : ""}.`;
-  }).join(" ");
+  const texts = unique(arrows.map((arrow) => arrow.from)).map((from) => {
+    const own = arrows.filter((arrow) => arrow.from === from), others = ranksText(own.flatMap((arrow) => boxes[arrow.to].ranks));
+    const who = capital(ranksText(boxes[from].ranks));
+    return own[0].text ? `${who} and ${others} do not make the same call.` : `${who} ${boxes[from].ranks.length === 1 ? "waits" : "wait"} for ${others}.`;
+  });
+  return texts.slice(0, 4).join(" ") + (texts.length > 4 ? ` So do ${plural(texts.length - 4, "other group")}, for others.` : "");
 }
 
 // Columns by how far a box is from those who wait for nobody; a cycle on a circle.
@@ -155,7 +179,7 @@ function drawWaits(boxes, arrows) {
   shapes.append("rect").attr("width", BOX.width).attr("height", (box) => box.height).attr("rx", 6);
   shapes.append("text").attr("class", "title").attr("x", BOX.pad).attr("y", BOX.pad + 13).text((box) => (box.culprit ? "\u25b6 " : "") + box.title);
   shapes.selectAll("text.line").data((box) => box.lines).enter().append("text").attr("class", "line").attr("x", BOX.pad)
-    .attr("y", (line, i) => BOX.pad + 13 + BOX.line * (i + 1)).text((line) => line.length > 40 ? `${line.slice(0, 38)}..` : line);
+    .attr("y", (line, i) => BOX.pad + 13 + BOX.line * (i + 1)).text((line) => line.length > 36 ? `${line.slice(0, 35)}\u2026` : line);
   return svg.node();
 }
 
