@@ -10,11 +10,10 @@ nlohmann::ordered_json ProgressSection(const diagnosis::View& view) {
   using Json = nlohmann::ordered_json;
   Json all = Json::array();
   for (const diagnosis::CommView& comm : view.comms) {
-    Json ranks = Json::array(), called = Json::array(), done = Json::array(), messages = Json::array();
+    Json ranks = Json::array(), called = Json::array(), messages = Json::array();
     for (const diagnosis::Member& member : comm.members) {
       ranks.push_back(member.node >= 0 ? view.nodes[member.node].rank : -1);
       called.push_back(member.entered);
-      done.push_back(view.Unfinished(member));
       messages.push_back(member.comm->sends + member.comm->receives);
     }
     Json unseen = Json::array();
@@ -23,11 +22,9 @@ nlohmann::ordered_json ProgressSection(const diagnosis::View& view) {
     all.push_back({{"id", diagnosis::Hex16(comm.id)},
                    {"label", Printable(comm.label)},
                    {"size", comm.size},
-                   {"parent", comm.parent == 0 ? Json(nullptr) : Json(diagnosis::Hex16(comm.parent))},
                    {"comparable", comm.comparable},
                    {"ranks", std::move(ranks)},
                    {"called", std::move(called)},  // collectives
-                   {"done", std::move(done)},      // of those, as far as is known
                    {"messages", std::move(messages)},
                    {"unseen", std::move(unseen)}});
   }

@@ -134,15 +134,11 @@ Json ProcessesOf(const diagnosis::View& view) {
   for (const diagnosis::Process& process : view.processes) {
     Json ranks = Json::array();
     for (const int node : process.nodes) ranks.push_back(view.nodes[node].rank);
-    const reader::BoxImage& box = *process.box;
-    const std::int64_t real = view.realtime_minus_monotonic_ns;
-    list.push_back(
-        {{"ranks", std::move(ranks)},
-         {"pid", box.pid},
-         {"gone", process.outcome.gone()},
-         {"held", process.outcome.held()},
-         {"last_sign_ns", absl::StrCat(process.outcome.last_sign_ns + real)},
-         {"gone_ns", process.outcome.gone() ? Json(absl::StrCat(process.outcome.observed_ns + real)) : Json(nullptr)}});
+    const std::int64_t last_sign = process.outcome.last_sign_ns + view.realtime_minus_monotonic_ns;
+    list.push_back({{"ranks", std::move(ranks)},
+                    {"pid", process.box->pid},
+                    {"gone", process.outcome.gone()},
+                    {"last_sign_ns", absl::StrCat(last_sign)}});
   }
   return list;
 }

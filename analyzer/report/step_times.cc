@@ -6,7 +6,6 @@
 
 #include "analyzer/report/sections.h"
 #include "analyzer/steps/steps.h"
-#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/slow/robust.h"
 #include "watchdog/text/printable.h"
 
@@ -27,7 +26,6 @@ Json BySteps(const JobSteps& steps) {
   Json list = Json::array();
   for (const StepSummary& one : all)
     list.push_back({{"step", one.number},
-                    {"began", diagnosis::UtcTime(one.began_ns)},
                     {"duration_s", Seconds(one.duration_ns)},
                     {"compute_s", Seconds(one.compute_ns)},
                     {"exposed_s", Seconds(one.exposed_ns)},

@@ -26,6 +26,9 @@ class Ncclwatch(CMakePackage):
                     "spdlog"):
         depends_on(library, type=("build", "link"))
 
+    # Spack has no package of D3 5, which `ncclwatch report` draws with: its files come from the machine (Debian's node-d3), or from
+    # the folder that -DD3_SCRIPT=FILE -DD3_LICENCE=FILE name.
+
     generator("ninja")
 
     def setup_run_environment(self, env):

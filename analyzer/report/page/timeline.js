@@ -13,7 +13,6 @@ class Timeline {
     this.culprits = new Set(first_finding ? first_finding.culprits : []);
     this.ended_well = !first_finding || Boolean(first_finding.effect);
     this.chosen = null;
-    this.listeners = [];
     const first = Math.min(0, ...processes.filter((one) => one.calls > 0).map((one) => one.start[0]));
     const judged = Number(BigInt(job.judged_ns) - processes[0].origin);
     const last = processes.reduce((most, one) => one.calls > 0 ? Math.max(most, one.end[one.calls - 1], ...[...one.pendings].map((i) => one.end[i])) : most, Math.max(judged, 1));
