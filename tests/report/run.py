@@ -74,7 +74,7 @@ def simulated(sandbox, *words):
     return directory
 
 
-def example(sandbox, name, *words, command=("run", "--timeout", "2", "--on-fault", "abort", "--keep", "--")):
+def example(sandbox, name, *words, command=("run", "--timeout", "3", "--on-fault", "abort", "--keep", "--")):
     """Its run directory."""
     scratch = sandbox.fresh("job")
     env = sandbox.environment(preload=False, run_directory=os.path.join(scratch, "run"), extra={"TMPDIR": scratch})
@@ -113,6 +113,9 @@ def hang(sandbox):
         check("Ranks 0-1,3 wait for rank 2." in page.text("#waits"), "who waits for whom")
         check("has not called AllReduce #" in page.text("#timeline .lead"), "the missing call")
         check("rank 2" in page.text("#stacks"), "its stack")
+        page.value("document.querySelector('#timeline > details').open = true")
+        where = page.text("#timeline > details table").splitlines()
+        check("rank 2" in where[1] and "#19" in where[1] and "ranks 0-1,3" in where[2] and "has not ended" in where[2], f"where they are: {where}")
         check_equal(page.text("#progress td.culprit"), "\u25b6 rank 2", "who is behind")
         mouse_and_keys(page)
         searches(page)

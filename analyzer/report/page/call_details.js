@@ -1,6 +1,6 @@
 // A chosen call, and what the other ranks did.
 
-const MOST_MEMBERS = 32;
+const MOST_MEMBERS = 32, MOST_WHEREABOUTS = 64;
 
 function callDetails(job, call, members, choose) {
   const row = call.process.row(call.i);
@@ -45,4 +45,23 @@ function absentFrom(job, row, members) {
   if (!communicator || row.position === null || row.peer !== null) return [];
   const here = new Set(members.map(({process}) => process.rank));
   return communicator.ranks.filter((rank, i) => !here.has(rank) && communicator.called[i] <= row.position);
+}
+
+// The newest call of each rank when the job was judged; ranks whose calls are alike in one line.
+function whereabouts(job, processes) {
+  const gone = new Set(job.processes.filter((one) => one.gone).flatMap((one) => one.ranks)), groups = new Map();
+  for (const process of processes) {
+    const judged = Number(BigInt(job.judged_ns) - process.origin), i = process.from(judged + 1) - 1;
+    if (i < 0) continue;
+    const row = process.row(i), open = process.pendings.has(i);
+    const cells = [callText(row), row.position === null ? "" : `#${whole(row.position)}`, communicatorText(row.communicator, row.label),
+      open ? "has not ended" : stateText(row.state), gone.has(process.rank) ? "gone" : ""];
+    const key = cells.join("\n"), group = groups.get(key) || {cells, ranks: [], longest: 0};
+    group.ranks.push(process.rank);
+    group.longest = Math.max(group.longest, judged - process.start[i]);
+    groups.set(key, group);
+  }
+  const rows = [...groups.values()].sort((a, b) => a.ranks.length - b.ranks.length).slice(0, MOST_WHEREABOUTS);
+  return table("The newest call of each rank", ["ranks", "newest call", "position", "communicator", "state", "process", {text: "called, before the verdict", number: true}],
+    rows.map((group) => [ranksText(group.ranks), ...group.cells, {text: seconds(group.longest / 1e9), number: true}]));
 }

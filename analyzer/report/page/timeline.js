@@ -18,7 +18,9 @@ class Timeline {
     const last = processes.reduce((most, one) => one.calls > 0 ? Math.max(most, one.end[one.calls - 1], ...[...one.pendings].map((i) => one.end[i])) : most, Math.max(judged, 1));
     this.view = new TimelineView(processes.length, first, last);
     this.focus = focusOf(job, processes, first, last);
-    this.missing = missingOf(job, processes);
+    const row_of = new Map(processes.map((process, row) => [process.rank, row]));
+    this.missing = missingOf(job, processes).map((one) => ({...one, row: row_of.get(one.rank)})).filter((one) => one.row !== undefined);
+    this.deaths = this.deathsOf(row_of);
     this.build();
     this.bind();
     this.showFocus();
@@ -40,7 +42,8 @@ class Timeline {
       legend(),
       el("div", {class: "canvas"}, this.canvas, this.hint),
       el("p", {class: "note", id: "timeline-keys"}, KEYS),
-      this.details);
+      this.details,
+      el("details", {}, el("summary", {}, "Where each rank is, as a table"), whereabouts(this.job, this.processes)));
     this.painter = new Painter(this.canvas, new Coarse(this.processes, this.view));
   }
 
@@ -129,23 +132,18 @@ class Timeline {
     overlay.begin();
     overlay.pending(this.processes);
     if (this.focus.fault !== null) overlay.line(this.focus.fault, colours.culprit);
-    for (const one of this.missing) {
-      const row = this.processes.findIndex((process) => process.rank === one.rank);
-      if (row >= 0) overlay.missing(row, one.from, one.to, one.text);
-    }
-    this.deaths(overlay, colours);
+    for (const one of this.missing) overlay.missing(one.row, one.from, one.to, one.text);
+    for (const one of this.deaths) overlay.death(one.row, one.at, one.culprit ? colours.culprit : colours.soft);
     if (this.chosen) overlay.chosen(this.members, this.rows);
     overlay.end();
     this.drawLabels(overlay, colours);
   }
 
   // At the end of a job that ran to it all processes are gone.
-  deaths(overlay, colours) {
-    for (const told of this.ended_well ? [] : this.job.processes) {
-      if (!told.gone) continue;
-      const row = this.processes.findIndex((process) => told.ranks.includes(process.rank) && process.pid === told.pid);
-      if (row >= 0) overlay.death(row, Number(BigInt(told.last_sign_ns) - this.processes[row].origin), this.culprits.has(this.processes[row].rank) ? colours.culprit : colours.soft);
-    }
+  deathsOf(row_of) {
+    const gone = this.ended_well ? [] : this.job.processes.filter((one) => one.gone);
+    return gone.flatMap(({ranks, last_sign_ns}) => ranks.filter((rank) => row_of.has(rank)).map((rank) => ({
+      row: row_of.get(rank), at: Number(BigInt(last_sign_ns) - this.processes[0].origin), culprit: this.culprits.has(rank)})));
   }
 
   drawLabels(overlay, colours) {
