@@ -33,13 +33,13 @@ def help_of_everything(bench):
         check(all(len(line) <= 120 for line in done.out.splitlines()), f"{words}: too wide\n{done.out}")
     listed = bench.command("--help").out
     check_equal([name for name in COMMANDS if not re.search(rf"^  {name} ", listed, re.M)], [], "not in the list")
-    for later in ["top", "report", "compare", "triage", "doctor", "bundle"]:
+    for later in ["top", "compare", "doctor", "bundle"]:
         check(not re.search(rf"^  {later} ", listed, re.M), f"{later} is listed")
 
 
 @bench_case
 def mistakes_are_usage(bench):
-    for words in [[], ["report"], ["nonsense"], ["diagnose", "--nonsense"], ["trace", "--rank", "x"],
+    for words in [[], ["report", "--nonsense"], ["nonsense"], ["diagnose", "--nonsense"], ["trace", "--rank", "x"],
                   ["trace", "--since", "noon"], ["trace", "--min-bytes", "many"], ["trace", "--state", "lost"], ["stats", "--by", "x"],
                   ["replay", "--on", "paper"], ["replay", "--delay", "3:2s"], ["replay", "--slow", "rank=1:x"],
                   ["replay", "--drop", "rank=1:"], ["replay", "--link", "a:50%"], ["replay", "--ranks", "x"], ["collect", "--max", "much"], ["clean", "--older-than", "soon"], ["run"], ["run", "--"],

@@ -1,17 +1,24 @@
 // Who waits for whom: boxes of ranks that wait alike, and arrows to those that they wait for.
 
+const LONG_S = 1;  // a healthy job's shorter waits are those of every step
 const BOX = {width: 268, line: 18, pad: 12, gap: 26, column: 120};
 
 function showWaits(job, processes) {
-  const {boxes, arrows} = waitPicture(job, processes), into = section("waits");
+  const {boxes, arrows} = waitPicture(job, processes), into = section("waits"), longest = longestWait(job);
+  if (job.diagnosis.findings.length === 0 && longest < LONG_S) {
+    into.append(el("p", {class: "note"}, longest > 0 ? `Nobody had waited for longer than ${seconds(longest)}.` : "Nobody waited."));
+    return;
+  }
   if (boxes.length === 0) {
-    into.append(el("p", {class: "note"}, job.diagnosis.findings.length ? "The boxes show nobody who waits for another rank." : "Nobody waits."));
+    into.append(el("p", {class: "note"}, job.diagnosis.findings.length ? "The boxes show nobody who waits for another rank." : "Nobody waited."));
     return;
   }
   place(boxes, arrows);
   into.append(el("p", {class: "lead"}, sentences(boxes, arrows)), drawWaits(boxes, arrows));
   if (job.waits.left_out > 0) into.append(el("p", {class: "note"}, `${plural(job.waits.left_out, "more group")} of ranks ${job.waits.left_out === 1 ? "waits" : "wait"}.`));
 }
+
+const longestWait = (job) => Math.max(0, ...job.waits.groups.flatMap((group) => group.waits.map((wait) => wait.for_s ?? 0)));
 
 // boxes: {ranks, lines, culprit}; arrows: {from, to, text}, indices into them.
 function waitPicture(job, processes) {
