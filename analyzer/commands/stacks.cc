@@ -12,6 +12,7 @@
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "analyzer/meanwhile/sampling.h"
 #include "analyzer/stacks/dump.h"
 #include "analyzer/stacks/sample.h"
 #include "analyzer/stacks/show/text.h"
@@ -30,7 +31,7 @@ constexpr char kDescription[] =
     "Exit status: 0 done, 2 usage, 3 if any of the processes could not be read.";
 
 struct Wish {
-  std::vector<std::string> words, threads, ranks, started, crashes, samples;
+  std::vector<std::string> words, threads, ranks, started, crashes, samples, meanwhile;
   std::string into;
   double limit_s = 2.5;
   bool each = false, full = false, json = false, keep_running = false;
@@ -64,6 +65,12 @@ void Declare(Options* options, Wish* wish) {
                    "with --into: unwind a sample that a process wrote of itself, and remove the file")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  options
+      ->add_option("--meanwhile", wish->meanwhile,
+                   "with --into and one run directory: sample a process while the others wait for it, which comes late "
+                   "by about so many nanoseconds, and write DIR/meanwhile.txt")
+      ->type_name("PID:NS")
+      ->allow_extra_args(false);
   options->add_option("--limit", wish->limit_s, "time limit in seconds (default: 2.5)")
       ->type_name("S")
       ->check(CLI::Range(0.01, 3600.0));
@@ -83,6 +90,12 @@ std::optional<absl::flat_hash_map<int, Integer>> Pairs(const std::vector<std::st
     pairs[pid] = value;
   }
   return pairs;
+}
+
+template <typename Integer>
+Integer ValueOr(const absl::flat_hash_map<int, Integer>& values, int pid, Integer otherwise = 0) {
+  const auto found = values.find(pid);
+  return found == values.end() ? otherwise : found->second;
 }
 
 // The live processes of a run directory that are on this machine; the thread of the last recorded call matters.
@@ -178,6 +191,17 @@ int UnwindSamples(const Command& self, const Wish& wish) {
   return error.empty() ? status : Unreadable(self, absl::UnknownError(error));
 }
 
+// For the leader, which suspects that these processes hold the others up.
+int SampleMeanwhile(const Command& self, const Wish& wish, const std::vector<meanwhile::Target>& targets) {
+  const auto limit = std::chrono::duration<double>(wish.limit_s);
+  const std::vector<reader::Meanwhile> all =
+      meanwhile::Sample(wish.words.front(), targets, std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
+  std::string error = act::MakeDirectories(wish.into);
+  const auto into = descriptors::Directory::Named(wish.into);
+  if (error.empty()) error = act::WriteFile(into, reader::kMeanwhileFile, reader::Format(all));
+  return error.empty() ? kDone : Unreadable(self, absl::UnknownError(error));
+}
+
 int Finish(const Command& self, const Wish& wish, const stacks::Dump& dump, bool whole) {
   if (!wish.into.empty()) {
     if (const std::string error = WriteInto(wish.into, dump.processes); !error.empty())
@@ -202,17 +226,26 @@ int Stacks(const Command& self, const Arguments& arguments) {
   if (const auto status = options.Read(arguments)) return *status;
   const auto threads = Pairs(wish.threads), ranks = Pairs(wish.ranks);
   const auto started = Pairs<std::uint64_t>(wish.started);
+  const auto late = Pairs<std::int64_t>(wish.meanwhile);
   if (!threads || !ranks || !started)
     return UsageError(self, "--thread, --rank and --started take a pid, a colon and a number");
   if (!wish.samples.empty() && wish.into.empty()) return UsageError(self, "--sample needs --into");
+  if (!late) return UsageError(self, "--meanwhile takes a pid, a colon and nanoseconds");
+  if (!late->empty() && (wish.into.empty() || wish.words.size() != 1))
+    return UsageError(self, "--meanwhile needs --into and one run directory");
   if (!wish.crashes.empty()) return UnwindCrashes(self, wish.crashes);
   if (!wish.samples.empty()) return UnwindSamples(self, wish);
+  if (!late->empty()) {
+    std::vector<meanwhile::Target> subjects;
+    for (const auto& [pid, late_ns] : *late) subjects.push_back({pid, ValueOr(*started, pid), late_ns});
+    return SampleMeanwhile(self, wish, subjects);
+  }
   std::vector<stacks::Target> targets;
   const bool whole = FindTargets(self, wish, &targets);
   for (stacks::Target& target : targets) {
-    if (const auto thread = threads->find(target.pid); thread != threads->end()) target.matters = thread->second;
-    if (const auto rank = ranks->find(target.pid); rank != ranks->end()) target.rank = rank->second;
-    if (const auto start = started->find(target.pid); start != started->end()) target.start_time = start->second;
+    target.matters = ValueOr(*threads, target.pid, target.matters);
+    target.rank = ValueOr(*ranks, target.pid, target.rank);
+    target.start_time = ValueOr(*started, target.pid, target.start_time);
   }
   if (targets.empty()) return kUnreadable;
 

@@ -35,6 +35,7 @@ void LeaveSuspected(diagnosis::Diagnosis* verdict) {
 Judged AsTold(reader::RunImage run, const std::vector<reader::Observation>& own) {
   Judged judged{diagnosis::FromBoxes(std::move(run.boxes), own, run.witness), run.untimed};
   AddNotes(run, &judged.snapshot);
+  judged.snapshot.meanwhile = reader::ReadMeanwhile(judged.snapshot.boxes);
   diagnosis::UseStacks(run.stacks, &judged.snapshot);
   return judged;
 }
@@ -61,6 +62,7 @@ Judged ToJudge(reader::RunImage run) {
   Judged judged{diagnosis::FromBoxes(run.boxes), run.untimed};
   diagnosis::Snapshot& snapshot = judged.snapshot;
   AddNotes(run, &snapshot);
+  snapshot.meanwhile = reader::ReadMeanwhile(snapshot.boxes);
   if (snapshot.boot_id == ThisPlace().boot_id) {
     const std::vector<reader::Observation> own = ObserveNow(run.boxes, snapshot.observations);
     snapshot.observations.insert(snapshot.observations.end(), own.begin(), own.end());

@@ -115,6 +115,7 @@ ROOMS = {
         "jobs": "files console import segments stacks stacks/lines",
         "recording": "console jobs segments",
         "metrics": "files jobs",
+        "meanwhile": "files jobs stacks stacks/base stacks/names stacks/process stacks/python stacks/show stacks/threads",
         "trace": "console recording segments",
         "stats": "console recording",
         "replay": "recording segments",
@@ -129,7 +130,7 @@ ROOMS = {
         "shrink": "edit jobs player player/nccl recording replay",
         "steps": "console recording",
         "report": "console jobs recording steps trace",
-        "commands": "console edit export files jobs metrics player recording replay report run segments shrink stacks stacks/show stats steps trace triage",
+        "commands": "console edit export files jobs meanwhile metrics player recording replay report run segments shrink stacks stacks/show stats steps trace triage",
         ".": "console commands",
     },
 }

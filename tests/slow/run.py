@@ -5,6 +5,9 @@ import json
 import os
 import shutil
 import sys
+import tempfile
+import threading
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
@@ -51,13 +54,26 @@ class Job:
         finding = findings[0]
         check(finding["certainty"] != "certain", "a straggler is never certain")
         check(share[0] < finding["share_lost"] < share[1], f"share lost: {finding['share_lost']}")
-        check(abs(finding["onset"]["step"] - began) <= 10 or finding["onset"]["since_before"], f"{finding['onset']}")
+        onset = finding["onset"]
+        check(abs(onset["step"] - began) <= 10 and not onset["since_before"], f"since step {began}: {onset}")
         check_equal(len(self.lines), 1, f"it is said once while the job runs: {self.done.err}")
         check(f"Rank {rank} comes" in self.lines[0], self.lines[0])
         events = self.events()
         check_equal([(e["event_type"], e["rank"], e["details"]["culprits"]) for e in events], [("straggler", rank, [rank])],
                     "events")
+        check(abs(events[0]["step"] - began) <= 10 and not events[0]["details"]["onset"]["since_before"], f"{events[0]}")
         check({"timestamp", "step", "host", "job"} <= set(events[0]), f"{events[0]}")
+
+    def check_meanwhile(self, kind, rank, words):
+        """A straggler and what it does while the others wait for it: the same in the run as afterwards."""
+        status, findings = self.diagnose()
+        check_equal((status, [(f["kind"], f["culprits"]) for f in findings]), (1, [(kind, [rank])]), f"{findings}")
+        finding = findings[0]
+        meanwhile = "Meanwhile it " + finding["summary"].partition("Meanwhile it ")[2]
+        check(words in meanwhile, f"{finding['summary']} {finding['evidence']}")
+        check(finding["certainty"] != "certain" and finding["culprit_details"][0]["where"], f"{finding}")
+        check(len(self.lines) == 1 and f"{kind} (" in self.lines[0] and meanwhile in self.lines[0],
+              f"it is said once while the job runs, in the same words: {self.done.err}")
 
     def check_quiet(self):
         check_equal(self.lines, [], "nothing is said while the job runs")
@@ -71,20 +87,29 @@ def example(sandbox, name, *words):
     return Job(sandbox, [*LAUNCH, path, *words])
 
 
-def mpi(sandbox, name, *words):
-    if not shutil.which("mpicc.openmpi"):
-        raise Skipped("Open MPI is not installed")
+LAUNCHERS = {"openmpi": ["--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1"], "mpich": []}
+
+
+def mpi_program(sandbox, name, flavour="openmpi"):
+    compiler = "mpicc." + flavour
+    if not shutil.which(compiler):
+        raise Skipped(f"no {compiler} here")
     program = os.path.join(sandbox.fresh("program"), name)
     source = os.path.join(HERE, "programs", name + ".c")
-    built = sandbox.run(["mpicc.openmpi", "-Wall", "-Wextra", "-O1", "-I", os.path.join(ROOT, "include"), source, "-o", program,
+    built = sandbox.run([compiler, "-Wall", "-Wextra", "-O1", "-I", os.path.join(ROOT, "include"), source, "-o", program,
                          "-ldl", "-lm"], sandbox.environment(preload=False))
     check_equal((built.status, built.err), (0, ""), f"{built}")
-    argv = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4", "--mca", "mpi_yield_when_idle", "1", program]
+    return program
+
+
+def mpi(sandbox, name, *words, flavour="openmpi", ranks=4):
+    program = mpi_program(sandbox, name, flavour)
+    argv = ["mpirun." + flavour, *LAUNCHERS[flavour], "-n", str(ranks), program]
     return Job(sandbox, [*argv, *map(str, words)], {"LD_LIBRARY_PATH": ""})
 
 
-def mpi_steps(sandbox, *words):
-    return mpi(sandbox, "steps", *words)
+def mpi_steps(sandbox, *words, **how):
+    return mpi(sandbox, "steps", *words, **how)
 
 
 @case
@@ -134,6 +159,38 @@ def straggler_of_mpi(sandbox):
 @case
 def busy_straggler_of_mpi(sandbox):
     mpi_steps(sandbox, 800, 20000, 3, 150, 4000, "busy").check_straggler(3, 150, (0.08, 0.3))
+
+
+def feed(path, every_s):
+    """One byte at a time into a named pipe, as long as somebody reads it."""
+    def run():
+        try:
+            with open(path, "wb", buffering=0) as pipe:
+                began, count = time.monotonic(), 0
+                while True:
+                    count += 1
+                    time.sleep(max(0, began + count * every_s - time.monotonic()))
+                    pipe.write(b"x")
+        except BrokenPipeError:
+            pass
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+@case
+def starved_input_of_mpi(sandbox):
+    pipe = os.path.join(sandbox.fresh("input"), "batches")
+    os.mkfifo(pipe)
+    feed(pipe, 0.03)
+    job = mpi_steps(sandbox, 400, 20000, 2, 0, 0, "read", pipe)
+    job.check_meanwhile("starved_input", 2, f"reads input, in read of the named pipe {pipe}")
+
+
+@case
+def blocking_checkpoint_of_mpi(sandbox):
+    with tempfile.NamedTemporaryFile(dir=sandbox.build.root) as file:
+        job = mpi_steps(sandbox, 400, 20000, 1, 0, 8000, "write", file.name)
+        job.check_meanwhile("blocking_checkpoint", 1, "writes a checkpoint or another file, in fsync of " + file.name)
 
 
 @case

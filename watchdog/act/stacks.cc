@@ -44,7 +44,8 @@ std::string BesideThisFile() {
   return {};
 }
 
-constexpr char kFolder[] = "stacks", kLog[] = "stacks/program.log", kCrashLog[] = "stacks/crash.log";
+constexpr char kFolder[] = "stacks", kLog[] = "stacks/program.log", kCrashLog[] = "stacks/crash.log",
+               kMeanwhileLog[] = "meanwhile.log";
 constexpr char kNoCommand[] = "the ncclwatch command is not beside the library (NCCLWATCH_COMMAND names it)";
 
 std::string LastLine(const std::string& text) {
@@ -71,6 +72,23 @@ std::string Reason(const std::string& command, const Outcome& outcome, std::int6
                      last.empty() ? "" : ": ", last);
 }
 
+// The folder that it writes into. Empty, or why there is no use in starting it.
+std::string MakeReady(const std::string& command, const descriptors::Directory& directory) {
+  if (command.empty()) return kNoCommand;
+  // One level only: a run directory that was removed meanwhile stays removed.
+  if (std::string error = MakeFolder(directory, kFolder); !error.empty()) return error;
+  return directory.IsAtItsPath() ? "" : directory.path() + ": another directory has its name by now";
+}
+
+void AddTarget(const StackTarget& target, Program* program) {
+  const auto add = [&](const char* option, std::uint64_t value) {
+    program->arguments.push_back(option);
+    program->arguments.push_back(fmt::format("{}:{}", target.pid, value));
+  };
+  add("--started", target.start_time);
+  if (target.thread != 0) add("--thread", target.thread);
+}
+
 // Its output goes to `log` in the directory. Empty, or why it has not done its work.
 std::string Run(const descriptors::Directory& directory, const char* log, std::int64_t deadline_ms, Program program) {
   program.output = directory.PathOf(log);
@@ -90,26 +108,34 @@ std::string FindCommand(const std::vector<std::string>& environment) {
 }
 
 std::string TakeStacks(const StacksWish& wish) {
-  if (wish.command.empty()) return kNoCommand;
-  // One level only: a run directory that was removed meanwhile stays removed.
-  if (std::string error = MakeFolder(wish.directory, kFolder); !error.empty()) return error;
-  const std::string folder = wish.directory.PathOf(kFolder);
-  if (!wish.directory.IsAtItsPath()) return wish.directory.path() + ": another directory has its name by now";
+  if (std::string error = MakeReady(wish.command, wish.directory); !error.empty()) return error;
   Program program;
-  program.arguments = {wish.command, "stacks", "--into", folder};
+  program.arguments = {wish.command, "stacks", "--into", wish.directory.PathOf(kFolder)};
   std::vector<std::string> pids;
   for (const StackTarget& target : wish.targets) {
     if (pids.size() == kMostTargets) break;
     pids.push_back(std::to_string(target.pid));
-    program.arguments.push_back("--started");
-    program.arguments.push_back(fmt::format("{}:{}", target.pid, target.start_time));
-    if (target.thread == 0) continue;
-    program.arguments.push_back("--thread");
-    program.arguments.push_back(fmt::format("{}:{}", target.pid, target.thread));
+    AddTarget(target, &program);
   }
   program.arguments.insert(program.arguments.end(), pids.begin(), pids.end());
   program.environment = WithoutLoader(wish.environment);
   return Run(wish.directory, kLog, kStacksDeadline_ms, std::move(program));
+}
+
+std::string SampleMeanwhile(const MeanwhileWish& wish) {
+  if (wish.command.empty()) return kNoCommand;
+  constexpr std::int64_t kToFinish_ms = 2000;
+  Program program;
+  program.arguments = {wish.command, "stacks", "--into", wish.directory.path(), "--limit"};
+  program.arguments.push_back(fmt::format("{:.3f}", static_cast<double>(wish.limit_ms) / 1e3));
+  for (const LateTarget& target : wish.targets) {
+    program.arguments.push_back("--meanwhile");
+    program.arguments.push_back(fmt::format("{}:{}", target.pid, target.late_ns));
+    AddTarget({target.pid, target.start_time, 0}, &program);
+  }
+  program.arguments.push_back(wish.directory.path());
+  program.environment = WithoutLoader(wish.environment);
+  return Run(wish.directory, kMeanwhileLog, wish.limit_ms + kToFinish_ms, std::move(program));
 }
 
 std::string SampleOf(std::int32_t pid) {
@@ -136,9 +162,7 @@ std::string UnwindSamples(const StacksWish& wish) {
 
 std::string UnwindCrashes(const std::string& command, const descriptors::Directory& directory,
                           const std::vector<std::string>& boxes, const std::vector<std::string>& environment) {
-  if (command.empty()) return kNoCommand;
-  if (std::string error = MakeFolder(directory, kFolder); !error.empty()) return error;
-  if (!directory.IsAtItsPath()) return directory.path() + ": another directory has its name by now";
+  if (std::string error = MakeReady(command, directory); !error.empty()) return error;
   Program program;
   program.arguments = {command, "stacks"};
   for (const std::string& box : boxes) {

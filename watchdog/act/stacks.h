@@ -34,6 +34,22 @@ inline constexpr char kStacksThread[] = "ncclwatch-stack";
 inline constexpr std::int64_t kStacksDeadline_ms = 3000;
 std::string TakeStacks(const StacksWish& wish);
 
+// Has it look at processes while the others wait for them (reader/meanwhile.h), for at most limit_ms. In a thread of
+// ours. Empty, or in one line why not.
+struct LateTarget {
+  std::int32_t pid = 0;
+  std::uint64_t start_time = 0;  // which process that pid was
+  std::int64_t late_ns = 0;      // by which it comes late
+};
+struct MeanwhileWish {
+  std::string command;               // of FindCommand
+  descriptors::Directory directory;  // the run directory, whose boxes tell who waits; the file goes there too
+  std::vector<LateTarget> targets;
+  std::int64_t limit_ms = 0;
+  std::vector<std::string> environment;
+};
+std::string SampleMeanwhile(const MeanwhileWish& wish);
+
 // What processes have left to be unwound (format/sample.h): the file in the run directory, of a process that looked at
 // itself.
 std::string SampleOf(std::int32_t pid);

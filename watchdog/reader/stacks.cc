@@ -4,6 +4,7 @@
 
 #include "watchdog/reader/file.h"
 #include "watchdog/reader/lines.h"
+#include "watchdog/reader/stack_lines.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::reader {
@@ -16,16 +17,24 @@ constexpr std::size_t kMostVerdict = 4 << 20;
 constexpr std::size_t kMostProcesses = 4096;
 constexpr std::size_t kMostText = 400;  // bytes of one frame or state
 
-// The rest of a line as text that may be printed and written again: what was cut and cleaned once stays as it is.
-std::string Text(std::string_view rest) {
+void Add(std::string_view keyword, std::string_view rest, ProcessStacks* process) {
+  const bool state = keyword == "state";
+  if (!state && keyword != "where") return;
+  std::vector<std::string>& lines = state ? process->state : process->where;
+  if (lines.size() == (state ? kMostState : kMostWhere)) return;
+  if (std::string text = LineText(rest); !text.empty()) lines.push_back(std::move(text));
+}
+
+}  // namespace
+
+std::string LineText(std::string_view rest) {
   rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
   std::string text = Printable(rest.substr(0, kMostText));
   text.erase(text.find_last_not_of(' ') + 1);
   return text;
 }
 
-// "process pid N start T rank R host H at_ns NS": pairs of name and value in any order, unknown names passed over.
-std::optional<ProcessStacks> Process(std::string_view line) {
+std::optional<ProcessStacks> ParseProcessLine(std::string_view line) {
   ProcessStacks process;
   bool whole = true;
   for (std::string_view name = Word(&line); !name.empty(); name = Word(&line)) {
@@ -34,19 +43,16 @@ std::optional<ProcessStacks> Process(std::string_view line) {
     if (name == "start") whole &= ReadNumber(value, &process.start_time);
     if (name == "at_ns") whole &= ReadNumber(value, &process.at_ns);
     if (name == "rank" && !ReadNumber(value, &process.rank)) process.rank = -1;
-    if (name == "host") process.host = Text(value);
+    if (name == "host") process.host = LineText(value);
   }
   if (process.host.empty()) process.host = kNoHost;
   if (!whole || process.pid == 0 || process.start_time == 0) return std::nullopt;
   return process;
 }
 
-void Add(std::string_view keyword, std::string_view rest, ProcessStacks* process) {
-  const bool state = keyword == "state";
-  if (!state && keyword != "where") return;
-  std::vector<std::string>& lines = state ? process->state : process->where;
-  if (lines.size() == (state ? kMostState : kMostWhere)) return;
-  if (std::string text = Text(rest); !text.empty()) lines.push_back(std::move(text));
+std::string ProcessLine(const ProcessStacks& process) {
+  return "process pid " + std::to_string(process.pid) + " start " + std::to_string(process.start_time) + " rank " +
+         std::to_string(process.rank) + " host " + process.host + " at_ns " + std::to_string(process.at_ns) + "\n";
 }
 
 std::string Beginning(const descriptors::Directory& directory, const std::string& name, std::size_t most) {
@@ -57,8 +63,6 @@ std::string Beginning(const descriptors::Directory& directory, const std::string
   return text;
 }
 
-}  // namespace
-
 std::optional<ProcessStacks> ParseProcessStacks(std::string_view text) {
   Lines lines(text.substr(0, kMostHead));
   std::string_view line;
@@ -67,7 +71,7 @@ std::optional<ProcessStacks> ParseProcessStacks(std::string_view text) {
   while (lines.Next(&line) && !line.empty()) {  // an empty line ends the head
     const std::string_view keyword = Word(&line);
     if (keyword == "process" && !process) {
-      if (!(process = Process(line))) return std::nullopt;
+      if (!(process = ParseProcessLine(line))) return std::nullopt;
     } else if (process) {
       Add(keyword, line, &*process);
     }
@@ -85,7 +89,7 @@ std::optional<VerdictStacks> ParseVerdictStacks(std::string_view text) {
     const std::string_view keyword = Word(&line);
     if (keyword == "verdict_at_ns") ReadNumber(Word(&line), &stacks.verdict_at_ns);
     if (keyword == "process") {
-      std::optional<ProcessStacks> process = Process(line);
+      std::optional<ProcessStacks> process = ParseProcessLine(line);
       open = process && stacks.processes.size() < kMostProcesses;
       if (open) stacks.processes.push_back(std::move(*process));
     } else if (open) {
@@ -99,8 +103,7 @@ std::optional<VerdictStacks> ParseVerdictStacks(std::string_view text) {
 std::string Format(const VerdictStacks& stacks) {
   std::string text = std::string(kVerdictMagic) + "\nverdict_at_ns " + std::to_string(stacks.verdict_at_ns) + "\n";
   for (const ProcessStacks& process : stacks.processes) {
-    text += "process pid " + std::to_string(process.pid) + " start " + std::to_string(process.start_time) + " rank " +
-            std::to_string(process.rank) + " host " + process.host + " at_ns " + std::to_string(process.at_ns) + "\n";
+    text += ProcessLine(process);
     for (const std::string& sentence : process.state) text += "state " + sentence + "\n";
     for (const std::string& frame : process.where) text += "where " + frame + "\n";
   }

@@ -43,6 +43,8 @@ enum class Kind {
   kNotLearning,
   kLossPlateau,
   kCheckpointOverdue,
+  kStarvedInput,        // a straggler, and why
+  kBlockingCheckpoint,  // likewise
 };
 constexpr bool IsSlow(Kind kind) { return kind >= Kind::kStraggler; }
 enum class Certainty { kSuspected, kLikely, kCertain };
@@ -208,6 +210,7 @@ struct Finding {
   std::optional<Effect> effect;
   SharedBy shared_by;
   std::optional<double> share_lost;  // of the step time
+  std::int64_t late_ns = 0;          // of a straggler, in a step in which it is late; not part of the JSON
   std::string summary;
   std::vector<std::string> evidence;
   std::vector<std::string> next_steps;

@@ -15,17 +15,17 @@ std::string_view At(const std::array<std::string_view, N>& names, Enum value) {
 
 std::string_view Name(Kind kind) {
   static constexpr auto names =
-      std::to_array<std::string_view>({"dead_rank",         "early_exit",          "missing_participant",
-                                       "order_mismatch",    "argument_mismatch",   "point_to_point_mismatch",
-                                       "deadlock",          "initialization_hang", "frozen_process",
-                                       "device_stall",      "transport_stall",     "library_error",
-                                       "out_of_memory",     "step_mismatch",       "missing_finalize",
-                                       "invalid_argument",  "request_error",       "resource_leak",
-                                       "epoch_error",       "message_race",        "straggler",
-                                       "slow_compute",      "slow_communication",  "regression",
-                                       "numeric_fault",     "loss_spike",          "replica_divergence",
-                                       "memory_growth",     "not_learning",        "loss_plateau",
-                                       "checkpoint_overdue"});
+      std::to_array<std::string_view>({"dead_rank",          "early_exit",          "missing_participant",
+                                       "order_mismatch",     "argument_mismatch",   "point_to_point_mismatch",
+                                       "deadlock",           "initialization_hang", "frozen_process",
+                                       "device_stall",       "transport_stall",     "library_error",
+                                       "out_of_memory",      "step_mismatch",       "missing_finalize",
+                                       "invalid_argument",   "request_error",       "resource_leak",
+                                       "epoch_error",        "message_race",        "straggler",
+                                       "slow_compute",       "slow_communication",  "regression",
+                                       "numeric_fault",      "loss_spike",          "replica_divergence",
+                                       "memory_growth",      "not_learning",        "loss_plateau",
+                                       "checkpoint_overdue", "starved_input",       "blocking_checkpoint"});
   return At(names, kind);
 }
 

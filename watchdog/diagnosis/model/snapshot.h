@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "watchdog/reader/image.h"
+#include "watchdog/reader/meanwhile.h"
 #include "watchdog/reader/stacks.h"
 #include "watchdog/reader/witness.h"
 
@@ -24,6 +25,7 @@ struct Snapshot {
   std::vector<reader::Observation> observations;  // of all leaders, in order of time
   reader::Witness ends;                           // as `ncclwatch run` saw them; its observations are above too
   std::vector<std::string> notes;                 // unreadable files and the like, passed through
+  std::vector<reader::Meanwhile> meanwhile;       // what stragglers did while the others waited for them
   std::vector<reader::ProcessStacks> stacks;      // taken for the verdict of now_ns (reader::VerdictStacks)
 };
 

@@ -96,6 +96,12 @@ std::string_view Advice(Kind kind) {
     case Kind::kLossPlateau: return "let the schedule of the learning rate, or early stopping, follow eval_loss";
     case Kind::kCheckpointOverdue:
       return "let a checkpoint that fails end the job or reach whoever is on call, and count those that are complete";
+    case Kind::kStarvedInput:
+      return "read ahead in more worker processes than a step needs, keep the data near the node (a local copy or a "
+             "cache), and time the input alone, without training";
+    case Kind::kBlockingCheckpoint:
+      return "write checkpoints beside the training: copy the state to memory, go on, and write it from there "
+             "(torch.distributed.checkpoint.async_save), all ranks a part each";
     case Kind::kRegression: return "keep a recorded run of each release, and compare with it before many GPUs are used";
   }
   return {};

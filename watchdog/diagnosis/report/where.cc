@@ -33,38 +33,6 @@ std::string StandsIn(const std::vector<std::string>& where) {
   return text;
 }
 
-// Ranks that stand in the same place in one line, in the order of the first rank of each; of one alone also what holds
-// it up.
-std::vector<std::string> LinesOf(const Finding& finding) {
-  struct Place {
-    const Culprit* first;
-    std::vector<int> ranks;
-  };
-  std::vector<Place> places;
-  for (const Culprit& culprit : finding.culprit_details) {
-    if (culprit.where.empty() && culprit.state.empty()) continue;
-    const auto same = std::find_if(places.begin(), places.end(), [&](const Place& place) {
-      return place.first->where == culprit.where && (!culprit.where.empty() || place.first->state == culprit.state);
-    });
-    if (same == places.end())
-      places.push_back({&culprit, {culprit.rank}});
-    else
-      same->ranks.push_back(culprit.rank);
-  }
-  std::vector<std::string> lines;
-  for (const auto& [culprit, ranks] : places) {
-    if (lines.size() >= kMostLines) break;
-    if (!culprit->where.empty())
-      lines.push_back(Ranks(ranks) + (ranks.size() == 1 ? " stands in " : " stand in ") + StandsIn(culprit->where));
-    if (ranks.size() > 1 && !culprit->where.empty()) continue;
-    // Of several each gets only what holds it up.
-    const std::size_t most = places.size() == 1 ? kMostState : 1;
-    for (std::size_t i = 0; i < std::min(most, culprit->state.size()); ++i)
-      lines.push_back(Ranks(ranks) + ": " + culprit->state[i]);
-  }
-  return lines;
-}
-
 // Where the rest of it is. Names within the run directory: a copy of it is as good.
 std::string FilesOf(const Finding& finding) {
   const Culprit* first = nullptr;
@@ -98,17 +66,49 @@ void AddWhere(const std::vector<reader::ProcessStacks>& stacks, Diagnosis* diagn
         culprit.where = own->where;
         culprit.state = own->state;
       }
-    const std::vector<std::string> lines = LinesOf(finding);
+    const std::vector<std::string> lines = WhereLines(finding);
     finding.evidence.insert(finding.evidence.begin(), lines.begin(), lines.end());
     if (std::string files = FilesOf(finding); !files.empty())
       finding.next_steps.insert(finding.next_steps.begin(), std::move(files));
   }
 }
 
+// Ranks that stand in the same place in one line, in the order of the first rank of each; of one alone also what holds
+// it up.
+std::vector<std::string> WhereLines(const Finding& finding) {
+  struct Place {
+    const Culprit* first;
+    std::vector<int> ranks;
+  };
+  std::vector<Place> places;
+  for (const Culprit& culprit : finding.culprit_details) {
+    if (culprit.where.empty() && culprit.state.empty()) continue;
+    const auto same = std::find_if(places.begin(), places.end(), [&](const Place& place) {
+      return place.first->where == culprit.where && (!culprit.where.empty() || place.first->state == culprit.state);
+    });
+    if (same == places.end())
+      places.push_back({&culprit, {culprit.rank}});
+    else
+      same->ranks.push_back(culprit.rank);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [culprit, ranks] : places) {
+    if (lines.size() >= kMostLines) break;
+    if (!culprit->where.empty())
+      lines.push_back(Ranks(ranks) + (ranks.size() == 1 ? " stands in " : " stand in ") + StandsIn(culprit->where));
+    if (ranks.size() > 1 && !culprit->where.empty()) continue;
+    // Of several each gets only what holds it up.
+    const std::size_t most = places.size() == 1 ? kMostState : 1;
+    for (std::size_t i = 0; i < std::min(most, culprit->state.size()); ++i)
+      lines.push_back(Ranks(ranks) + ": " + culprit->state[i]);
+  }
+  return lines;
+}
+
 std::vector<std::string> WhereLines(const Diagnosis& diagnosis) {
   std::vector<std::string> all;
   for (const Finding& finding : diagnosis.findings)
-    for (std::string& line : LinesOf(finding))
+    for (std::string& line : WhereLines(finding))
       if (std::find(all.begin(), all.end(), line) == all.end()) all.push_back(std::move(line));
   return all;
 }

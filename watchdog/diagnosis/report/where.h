@@ -17,7 +17,9 @@ void UseStacks(const std::vector<reader::VerdictStacks>& all, Snapshot* snapshot
 // For every living culprit whose process is among `stacks`: Culprit::where, and a line or two in front of the evidence.
 void AddWhere(const std::vector<reader::ProcessStacks>& stacks, Diagnosis* diagnosis);
 
-// Those lines alone, of all findings: "rank 2 stands in next_batch (train.py:57), called from main (train.py:91)".
+// Those lines alone, of one finding: "rank 2 stands in next_batch (train.py:57), called from main (train.py:91)".
+std::vector<std::string> WhereLines(const Finding& finding);
+// ... of all findings, each once.
 std::vector<std::string> WhereLines(const Diagnosis& diagnosis);
 
 }  // namespace ncclwatch::diagnosis

@@ -10,6 +10,7 @@
 #include "watchdog/diagnosis/report/advice.h"
 #include "watchdog/diagnosis/rules/describe.h"
 #include "watchdog/diagnosis/slow/link_findings.h"
+#include "watchdog/diagnosis/slow/meanwhile.h"
 #include "watchdog/diagnosis/slow/number_findings.h"
 #include "watchdog/diagnosis/slow/regression.h"
 #include "watchdog/diagnosis/slow/robust.h"
@@ -62,6 +63,24 @@ std::string SummaryOf(const StepTable& table, const Straggler& found, const std:
       found.since_before ? "" : ", since " + StepName(table, found.onset), Percent(found.share));
 }
 
+std::string NextStep(const Finding& finding) {
+  const std::string who = Ranks(finding.culprits);
+  if (finding.kind == Kind::kStarvedInput)
+    return fmt::format(
+        "see how fast {} can read where its input lies, and who else reads there (`iostat -x`, "
+        "`nfsiostat`, the file system's own counters); give its data loader more workers",
+        who);
+  if (finding.kind == Kind::kBlockingCheckpoint)
+    return fmt::format(
+        "see how fast the file system of {} takes what is written, and whether the checkpoint could be "
+        "written beside the training or less often",
+        who);
+  return fmt::format(
+      "look at what {} does between its calls: `ncclwatch stacks` a few times, `perf top -p PID`; "
+      "compare its input, clocks and neighbours with those of a rank that waits",
+      who);
+}
+
 Finding StragglerFinding(const View& view, const StepTable& table, const Straggler& found) {
   std::vector<int> ranks, others;
   for (std::size_t row = 0; row < table.ranks.size(); ++row) {
@@ -80,6 +99,7 @@ Finding StragglerFinding(const View& view, const StepTable& table, const Straggl
   finding.effect = Effect{"step_time", "s", after * (1 - found.share), after};
   finding.shared_by.hosts = HostsOf(view, ranks);
   finding.share_lost = found.share;
+  finding.late_ns = found.late_ns;
   finding.summary = SummaryOf(table, found, ranks);
   const auto median = [&](bool culprits, std::int64_t StepPart::*part) {
     return Seconds(MedianOf(table, found, culprits, part));
@@ -92,10 +112,8 @@ Finding StragglerFinding(const View& view, const StepTable& table, const Straggl
   if (!finding.shared_by.hosts.empty())
     finding.evidence.push_back("they are all ranks of " + Join(finding.shared_by.hosts, ", ") +
                                ", and no others are late");
-  finding.next_steps.push_back(fmt::format(
-      "look at what {} does between its calls: `ncclwatch stacks` a few times, `perf top -p PID`; compare its "
-      "input, clocks and neighbours with those of a rank that waits",
-      Ranks(ranks)));
+  ExplainStraggler(view.snapshot->meanwhile, &finding);
+  finding.next_steps.push_back(NextStep(finding));
   AddAdvice(&finding);
   return finding;
 }

@@ -182,6 +182,8 @@ class Search {
     }
     found->step_ns = static_cast<std::int64_t>(Median(durations));
     found->lost_ns = static_cast<std::int64_t>(Median(lost));
+    found->late_ns = found->now_and_then ? static_cast<std::int64_t>(all_lost / static_cast<double>(found->late_steps))
+                                         : found->lost_ns;
     found->share = all_lost / std::max(1.0, time);
     if (found->now_and_then) {
       const auto first =

@@ -20,6 +20,7 @@ struct Straggler {
   std::size_t late_steps = 0;     // of those, the steps in which one of them was late
   std::int64_t step_ns = 0;       // of the steps looked at, the median
   std::int64_t lost_ns = 0;       // ... and of what was lost in one
+  std::int64_t late_ns = 0;       // what was lost in one of late_steps, in the middle
 };
 
 // A rank whose lateness is below `least` of the step is nobody's matter. Silent too about fewer than 20 steps, about

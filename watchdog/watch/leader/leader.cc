@@ -56,7 +56,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       evidence_(context.command, environment),
       crashes_(context, environment),
       steps_(context),
-      slow_(context),
+      slow_(context, environment),
       compare_(std::make_unique<LiveCompare>()),
       crowd_(context, &journal_, compare_.get()),
       job_(context, lease, &journal_, *environment) {}

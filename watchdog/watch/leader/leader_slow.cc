@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "watchdog/nodes/steps_code.h"
+#include "watchdog/reader/meanwhile.h"
 #include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/leader/leader.h"
 
@@ -12,13 +13,15 @@ void Leader::FollowSteps(std::int64_t now_ns) {
   for (std::string& body : nodes::WriteSteps(steps_.Take(now_ns)))
     DiagnosesItself() ? slow_.Hear(body) : job_.TellSteps(std::move(body));
   while (const std::optional<std::string> body = job_.TakeSteps()) slow_.Hear(*body);
-  if (const auto findings = job_.TakeSlow()) slow_.TakeWord(*findings, now_ns);
+  if (const auto findings = job_.TakeSlow()) slow_.TakeWord(*findings, crowd_, now_ns);
 }
 
 // While nothing stops the job.
 void Leader::LookForSlowness(std::int64_t now_ns) {
   if (published_ || round_) return;
-  slow_.Look(now_ns, TakeSnapshot(Monotonic(), /*max_calls=*/0), DiagnosesItself(), [this] { BeatInBetween(); });
+  diagnosis::Snapshot snapshot = TakeSnapshot(Monotonic(), /*max_calls=*/0);
+  snapshot.meanwhile = reader::ReadMeanwhile(context_.directory);
+  slow_.Look(now_ns, snapshot, crowd_, DiagnosesItself(), [this] { BeatInBetween(); });
   if (const auto said = slow_.TakeSaid()) job_.SaySlow(*said);
 }
 

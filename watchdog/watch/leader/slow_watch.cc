@@ -31,10 +31,40 @@ constexpr std::int64_t kLineEvery_ns = 60'000'000'000;  // on stderr
 constexpr int kLooks = 2, kLooksOfSuspected = 4;        // that find the same before it is said
 constexpr char kEvents[] = "events.jsonl";
 
+using diagnosis::Kind;
+
+bool IsStraggler(const diagnosis::Finding& finding) {
+  return finding.kind == Kind::kStraggler || finding.kind == Kind::kStarvedInput ||
+         finding.kind == Kind::kBlockingCheckpoint;
+}
+
+// A straggler is the same once it is known what it does meanwhile.
 std::string SignatureOf(const std::vector<diagnosis::Finding>& findings) {
   if (findings.empty()) return {};
   const diagnosis::Finding& first = findings.front();
-  return fmt::format("{} ({})", diagnosis::Name(first.kind), diagnosis::Ranks(first.culprits));
+  const Kind kind = IsStraggler(first) ? Kind::kStraggler : first.kind;
+  return fmt::format("{} ({})", diagnosis::Name(kind), diagnosis::Ranks(first.culprits));
+}
+
+double StepOf(const diagnosis::Finding& straggler) {
+  return straggler.effect ? straggler.effect->after.value_or(0) : 0;
+}
+
+// Of the culprits those that live here. What the hub has said does not tell how late they are in a step.
+std::vector<act::LateTarget> TargetsOf(const diagnosis::Finding& straggler, const NodeProcesses& crowd,
+                                       const format::Identity& own) {
+  constexpr std::size_t kMostTargets = 8;
+  const double lost_s = straggler.share_lost.value_or(0) * StepOf(straggler);
+  const std::int64_t late_ns = straggler.late_ns != 0 ? straggler.late_ns : static_cast<std::int64_t>(1e9 * lost_s);
+  std::vector<act::LateTarget> targets;
+  for (const diagnosis::Culprit& culprit : straggler.culprit_details) {
+    if (culprit.host != own.host || late_ns <= 0) continue;
+    for (const Member& member : crowd.members())
+      if (member.near && !member.gone && culprit.pid == static_cast<std::uint32_t>(member.pid) &&
+          culprit.start_time == member.start_time && targets.size() < kMostTargets)
+        targets.push_back({member.pid, member.start_time, late_ns});
+  }
+  return targets;
 }
 
 // Empty, or why not.
@@ -50,7 +80,8 @@ std::string Append(const descriptors::Directory& directory, const std::string& l
 
 }  // namespace
 
-SlowWatch::SlowWatch(const Context& context) : context_(context) {
+SlowWatch::SlowWatch(const Context& context, const std::vector<std::string>* environment)
+    : context_(context), meanwhile_(context, environment) {
   steps_.SetMost(StepsKept(context.own->identity.world_size));
 }
 
@@ -60,8 +91,8 @@ void SlowWatch::Hear(std::string_view body) {
   for (diagnosis::ToldRank& rank : *ranks) steps_.Take(std::move(rank));
 }
 
-void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, bool judges_steps,
-                     const std::function<void()>& beat) {
+void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& crowd,
+                     bool judges_steps, const std::function<void()>& beat) {
   ReadTopologyOnce();
   const diagnosis::View view = diagnosis::MakeView(snapshot);
   beat();
@@ -70,6 +101,7 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, b
     const diagnosis::StepTable table = steps_.Table(view);
     beat();
     std::vector<diagnosis::Finding> findings = diagnosis::FindSlowSteps(view, table, context_of_job_);
+    LookCloser(now_ns, crowd, findings);
     if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
   }
   const bool news = of_steps_.seen != of_steps_.told || of_numbers_.seen != of_numbers_.told;
@@ -84,6 +116,7 @@ bool SlowWatch::Judge(const std::vector<diagnosis::Finding>& findings, std::int6
   const bool likely = findings.empty() || findings.front().certainty >= diagnosis::Certainty::kLikely;
   if (subject->looks < (likely ? kLooks : kLooksOfSuspected) || signature == subject->told) return false;
   if (subject->told_ns != 0 && now_ns - subject->told_ns < kLineEvery_ns) return false;
+  if (meanwhile_.Busy() && std::any_of(findings.begin(), findings.end(), IsStraggler)) return false;
   subject->told_ns = now_ns;
   const std::string before = std::exchange(subject->told, signature);
   if (findings.empty()) log::Warn("over: {}", before);
@@ -96,13 +129,33 @@ bool SlowWatch::Judge(const std::vector<diagnosis::Finding>& findings, std::int6
 
 std::optional<std::vector<diagnosis::Finding>> SlowWatch::TakeSaid() { return std::exchange(said_, std::nullopt); }
 
-void SlowWatch::TakeWord(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns) {
+void SlowWatch::TakeWord(const std::vector<diagnosis::Finding>& findings, const NodeProcesses& crowd,
+                         std::int64_t now_ns) {
+  LookCloser(now_ns, crowd, findings);
   of_steps_ = {SignatureOf(findings), SignatureOf(findings), kLooks, now_ns};
   for (const diagnosis::Finding& finding : findings) {
     log::Info("the hub says: {} ({}): {}", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty),
               finding.summary);
     WriteEvent(finding, /*into_out=*/false);
   }
+}
+
+// Of stragglers of this node: once for the same ranks, and for others not before kLookAgain_ns, since a look costs the
+// node a little.
+void SlowWatch::LookCloser(std::int64_t now_ns, const NodeProcesses& crowd,
+                           const std::vector<diagnosis::Finding>& findings) {
+  constexpr std::int64_t kLookAgain_ns = 10'000'000'000;
+  constexpr double kSteps = 24;
+  constexpr std::int64_t kLeast_ms = 5'000, kMost_ms = 60'000;
+  const auto straggler = std::find_if(findings.begin(), findings.end(), IsStraggler);
+  if (straggler == findings.end() || meanwhile_.Busy() || straggler->culprits == looked_at_) return;
+  if (looked_ns_ != 0 && now_ns - looked_ns_ < kLookAgain_ns) return;
+  std::vector<act::LateTarget> targets = TargetsOf(*straggler, crowd, context_.own->identity);
+  if (targets.empty()) return;
+  looked_at_ = straggler->culprits;
+  looked_ns_ = now_ns;
+  const double steps_ms = 1e3 * kSteps * StepOf(*straggler);
+  meanwhile_.Begin(std::move(targets), std::clamp(static_cast<std::int64_t>(steps_ms), kLeast_ms, kMost_ms));
 }
 
 void SlowWatch::ReadTopologyOnce() {

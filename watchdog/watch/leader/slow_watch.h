@@ -15,24 +15,28 @@
 #include "watchdog/diagnosis/model/snapshot.h"
 #include "watchdog/diagnosis/slow/find.h"
 #include "watchdog/watch/base/context.h"
+#include "watchdog/watch/node/meanwhile_run.h"
+#include "watchdog/watch/node/node_processes.h"
 
 namespace ncclwatch::watch {
 
 class SlowWatch {
  public:
-  explicit SlowWatch(const Context& context);
+  // environment: outlives this.
+  SlowWatch(const Context& context, const std::vector<std::string>* environment);
 
   // Steps of ranks, this node's among them.
   void Hear(std::string_view body);
   bool Due(std::int64_t now_ns) const { return now_ns >= next_ns_; }
   // The snapshot needs no calls. judges_steps: nobody else does. Looks become rarer where they take long; of many
-  // thousand ranks one takes a part of a second, in which `beat` is called now and then.
-  void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, bool judges_steps,
+  // thousand ranks one takes a part of a second, in which `beat` is called now and then. Stragglers of this node are
+  // looked at closer before they are told.
+  void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& crowd, bool judges_steps,
             const std::function<void()>& beat);
   // What was said of the steps since the last call, for the other nodes; none: nothing. Empty: it is over.
   std::optional<std::vector<diagnosis::Finding>> TakeSaid();
   // The hub has said it: it stands in this node's files, and is not said again by whoever is hub next.
-  void TakeWord(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns);
+  void TakeWord(const std::vector<diagnosis::Finding>& findings, const NodeProcesses& crowd, std::int64_t now_ns);
 
  private:
   // What one look found, and what was said of it: kind and culprits; empty: nothing.
@@ -42,6 +46,7 @@ class SlowWatch {
     std::int64_t told_ns = 0;
   };
 
+  void LookCloser(std::int64_t now_ns, const NodeProcesses& crowd, const std::vector<diagnosis::Finding>& findings);
   void ReadTopologyOnce();
   bool Judge(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns, Subject* subject);
   void WriteEvent(const diagnosis::Finding& finding, bool into_out);
@@ -49,6 +54,9 @@ class SlowWatch {
   const Context& context_;
   diagnosis::SlowContext context_of_job_;
   diagnosis::ToldSteps steps_;
+  MeanwhileRun meanwhile_;
+  std::vector<int> looked_at_;  // stragglers that were sampled last
+  std::int64_t looked_ns_ = 0;
   bool topology_read_ = false;
   std::int64_t next_ns_ = 0;
   Subject of_steps_, of_numbers_;

@@ -1,0 +1,382 @@
+#!/usr/bin/env python3
+"""Jobs that go on while a rank of them, or a link, is really slowed: by its own program, a slow file system, limits on its
+processor, a narrow network. Each is run several times; a table says how often the finding was right. Needs root, takes
+long, and is no part of ctest:
+
+    python3 tests/slow/real.py --build build/release --runs 20            # all; --list: names; names: only those
+"""
+
+import argparse
+import collections
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+import run  # noqa: E402
+from harness import SKIP, Build, Failed, Process, Sandbox, Skipped, clean_environment, until  # noqa: E402
+
+FAULTS = {}  # name -> function(sandbox) -> (expected, told)
+# What a job needs at least: two looks of the leader, 5 s apart, and samples in between.
+STEPS, STEP_US, LATE_US = 420, 20000, 8000
+
+
+def fault(function):
+    FAULTS[function.__name__] = function
+    return function
+
+
+def told(job, words=""):
+    """The first finding: kind, ranks, whether it says the words, and whether the same was said while the job ran."""
+    findings = job.diagnose()[1]
+    if not findings:
+        return ("nothing", [], True, not job.lines)
+    first = findings[0]
+    text = " ".join([first["summary"], *first["evidence"]])
+    live = len(job.lines) == 1 and first["kind"] + " (" in job.lines[0]
+    return (first["kind"], first["culprits"], words in text, live)
+
+
+def stopped_now_and_then(pid):
+    """As cpulimit does it, 8 of 28 ms."""
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.008)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.02)
+
+
+def expect(kind, ranks):
+    return (kind, ranks, True, True)
+
+
+QUIET = ("nothing", [], True, True)
+
+
+def pid_of_rank(name, rank, folder, seconds=20):
+    """Of the youngest process of a program in this folder with `name`=`rank` in its environment."""
+    wanted = f"{name}={rank}".encode()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for pid in sorted((int(entry) for entry in os.listdir("/proc") if entry.isdigit()), reverse=True):
+            with contextlib.suppress(OSError):
+                if not os.path.realpath(f"/proc/{pid}/exe").startswith(folder + "/"):
+                    continue
+                with open(f"/proc/{pid}/environ", "rb") as environ:
+                    if wanted in environ.read().split(b"\0"):
+                        return pid
+        time.sleep(0.01)
+    raise Failed(f"no process of {folder} has {wanted.decode()}")
+
+
+@contextlib.contextmanager
+def alongside(act):
+    """Runs act() in a thread; its error counts."""
+    errors = []
+
+    def guarded():
+        try:
+            act()
+        except Exception as error:  # pylint: disable=broad-except
+            errors.append(error)
+
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    yield
+    thread.join()
+    if errors:
+        raise errors[0]
+
+
+@contextlib.contextmanager
+def slow_file(sandbox):
+    """A file whose reads, writes and syncs take LATE_US, in a file system of its own."""
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True)
+    if flags.returncode != 0 or not os.path.exists("/dev/fuse"):
+        raise Skipped("no FUSE here (package libfuse3-dev, /dev/fuse)")
+    folder = sandbox.fresh("slow_file")
+    program, mount = os.path.join(folder, "slow_file"), os.path.join(folder, "mount")
+    os.mkdir(mount)
+    subprocess.run(["gcc", "-O1", os.path.join(HERE, "programs", "slow_file.c"), "-o", program, *flags.stdout.split()], check=True)
+    server = Process([program, "-f", mount], {**clean_environment(), "SLOW_FILE_US": str(LATE_US)})
+    try:
+        until(lambda: os.path.exists(mount + "/data"), "the file system is there")
+        yield mount
+    finally:
+        subprocess.run(["fusermount3", "-u", "-z", mount], check=False)
+        server.kill()
+
+
+def limited_by_cpulimit(pid):
+    """Stops and continues the process, so that it gets 4 % of a processor."""
+    if not shutil.which("cpulimit"):
+        raise Skipped("no cpulimit here (package cpulimit)")
+    subprocess.run(["cpulimit", "-z", "-p", str(pid), "-l", "4"], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def limited_by_group(pid):
+    """A control group gets 4 % of a processor."""
+    group = f"/sys/fs/cgroup/cpu/ncclwatch-test-{os.getpid()}"
+    try:
+        os.makedirs(group, exist_ok=True)
+        for name, value in (("cpu.cfs_period_us", 50000), ("cpu.cfs_quota_us", 2000), ("cgroup.procs", pid)):
+            with open(os.path.join(group, name), "w") as file:
+                file.write(str(value))
+    except OSError as error:
+        raise Skipped(f"no control group can be made: {error}") from None
+    while os.path.exists(f"/proc/{pid}"):
+        time.sleep(0.1)
+    os.rmdir(group)
+
+
+@fault
+def mpi_sleeps(sandbox):
+    job = run.mpi_steps(sandbox, STEPS, STEP_US, 1, 0, LATE_US, "sleep")
+    return expect("straggler", [1]), told(job, "Meanwhile it sleeps")
+
+
+@fault
+def mpi_computes(sandbox):
+    job = run.mpi_steps(sandbox, STEPS, STEP_US, 3, 0, LATE_US, "busy")
+    return expect("straggler", [3]), told(job, "Meanwhile it computes on the CPU")
+
+
+@fault
+def mpi_reads_a_slow_file(sandbox):
+    with slow_file(sandbox) as mount:
+        job = run.mpi_steps(sandbox, STEPS, STEP_US, 2, 0, 0, "read", mount + "/data")
+        return expect("starved_input", [2]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
+
+
+@fault
+def mpi_writes_a_slow_file(sandbox):
+    with slow_file(sandbox) as mount:
+        job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, 1, "write", mount + "/data")
+        return expect("blocking_checkpoint", [0]), told(job, f" of {mount}/data (fuse.slow_file, mounted on {mount})")
+
+
+def torch_job(sandbox, *words):
+    python = os.path.join(run.ROOT, "build", "venv", "bin", "python")
+    env = {"PYTHONPATH": "/usr/lib/python3/dist-packages", "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": ""}
+    probe = subprocess.run([python, "-c", "import torch; from mpi4py import MPI"], env={**os.environ, **env}, capture_output=True)
+    if probe.returncode != 0:
+        raise Skipped("no torch in build/venv, or no mpi4py (package python3-mpi4py)")
+    argv = ["mpirun.openmpi", *run.LAUNCHERS["openmpi"], "-n", "3", python, os.path.join(HERE, "programs", "torch_steps.py")]
+    return run.Job(sandbox, [*argv, *map(str, words)], env)
+
+
+@fault
+def torch_data_loader(sandbox):
+    """Its worker process reads the slow file."""
+    with slow_file(sandbox) as mount:
+        job = torch_job(sandbox, 260, "input", 1, mount + "/data")
+        return expect("starved_input", [1]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
+
+
+@fault
+def torch_save(sandbox):
+    with slow_file(sandbox) as mount:
+        job = torch_job(sandbox, 260, "checkpoint", 0, mount + "/data")
+        return expect("blocking_checkpoint", [0]), told(job, "save (serialization.py")
+
+
+@fault
+def mpi_under_cpulimit(sandbox):
+    with alongside(lambda: limited_by_cpulimit(pid_of_rank("OMPI_COMM_WORLD_RANK", 2, sandbox.path))):
+        job = run.mpi_steps(sandbox, 150, STEP_US, -1, 0, 3000, "cpu")
+    return expect("straggler", [2]), told(job, "Meanwhile it is stopped by a signal")
+
+
+@fault
+def mpi_under_a_limit_of_its_group(sandbox):
+    with alongside(lambda: limited_by_group(pid_of_rank("OMPI_COMM_WORLD_RANK", 1, sandbox.path))):
+        job = run.mpi_steps(sandbox, 150, STEP_US, -1, 0, 3000, "cpu")
+    return expect("straggler", [1]), told(job, "by the limit of its control group")
+
+
+@fault
+def mpi_healthy(sandbox):
+    return QUIET, told(run.mpi_steps(sandbox, STEPS, STEP_US, 0, 100000, 0, "sleep"))
+
+
+@fault
+def mpi_all_read_a_slow_file(sandbox):
+    with slow_file(sandbox) as mount:
+        return QUIET, told(run.mpi_steps(sandbox, STEPS, STEP_US, -1, 0, 0, "read", mount + "/data"))
+
+
+@fault
+def mpich_sleeps(sandbox):
+    job = run.mpi_steps(sandbox, STEPS, STEP_US, 1, 0, LATE_US, "sleep", flavour="mpich", ranks=2)
+    return expect("straggler", [1]), told(job, "Meanwhile it sleeps")
+
+
+@fault
+def mpich_reads_a_slow_file(sandbox):
+    with slow_file(sandbox) as mount:
+        job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, 0, "read", mount + "/data", flavour="mpich", ranks=2)
+        return expect("starved_input", [0]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
+
+
+@fault
+def mpich_healthy(sandbox):
+    return QUIET, told(run.mpi_steps(sandbox, STEPS, STEP_US, 0, 100000, 0, "sleep", flavour="mpich", ranks=2))
+
+
+@fault
+def nccl_sleeps(sandbox):
+    job = run.example(sandbox, "straggler", "--step", "0", "--steps", "420")
+    return expect("straggler", [2]), told(job, "Meanwhile it sleeps")
+
+
+@fault
+def nccl_stopped_now_and_then(sandbox):
+    examples = os.path.join(os.path.realpath(sandbox.build.root), "examples")
+    with alongside(lambda: stopped_now_and_then(pid_of_rank("RANK", 1, examples))):
+        job = run.example(sandbox, "straggler", "--step", "100000", "--steps", "420")
+    return expect("straggler", [1]), told(job, "Meanwhile it is stopped by a signal")
+
+
+@fault
+def nccl_healthy(sandbox):
+    return QUIET, told(run.example(sandbox, "straggler", "--step", "100000", "--steps", "420"))
+
+
+class Hosts:
+    """Three hosts by name and network, on a switch. Their ranks share this machine's memory and processes."""
+
+    def __init__(self, sandbox):
+        self.sandbox, self.switch, self.holders = sandbox, None, []
+
+    def __enter__(self):
+        folder = self.sandbox.fresh("hosts")
+        try:
+            self.switch = self.hold("switch")
+            self.at(self.switch, "ip", "link", "add", "switch", "type", "bridge")
+            self.at(self.switch, "ip", "link", "set", "switch", "up")
+            for number in range(3):
+                self.add_host(number)
+        except (OSError, subprocess.CalledProcessError) as error:
+            self.__exit__()
+            raise Skipped(f"no network namespaces can be made: {error}") from None
+        self.agent = os.path.join(folder, "agent")  # in place of ssh: agent HOST COMMAND...
+        with open(self.agent, "w") as file:
+            pids = " ".join(f"host{number}) pid={holder.pid};;" for number, holder in enumerate(self.holders[1:]))
+            file.write(f'#!/bin/sh\ncase "$1" in {pids} esac\nshift\nexec nsenter -t $pid -n -u sh -c "$*"\n')
+        os.chmod(self.agent, 0o700)
+        return self
+
+    def hold(self, host):
+        holder = subprocess.Popen(["unshare", "--net", "--uts", "sh", "-c", f"hostname {host} && echo && exec sleep 1000000"],
+                                  stdout=subprocess.PIPE)
+        self.holders.append(holder)
+        if holder.stdout.readline() != b"\n":
+            raise OSError("unshare")
+        return holder.pid
+
+    def at(self, pid, *argv):
+        subprocess.run(["nsenter", "-t", str(pid), "-n", *argv], check=True, capture_output=True)
+
+    def add_host(self, number):
+        pid, cable = self.hold(f"host{number}"), f"cable{number}"
+        self.at(self.switch, "ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
+        self.at(self.switch, "ip", "link", "set", cable, "master", "switch", "up")
+        for command in (["addr", "add", f"10.78.0.{number + 1}/24", "dev", "eth0"], ["link", "set", "eth0", "up"],
+                        ["link", "set", "lo", "up"]):
+            self.at(pid, "ip", *command)
+
+    def narrow(self, number, rate):
+        """What the host sends, and what is sent to it."""
+        words = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms"]
+        self.at(self.holders[number + 1].pid, "tc", "qdisc", "add", "dev", "eth0", *words)
+        self.at(self.switch, "tc", "qdisc", "add", "dev", f"cable{number}", *words)
+
+    def job(self, program, *words):
+        launcher = ["nsenter", "-t", str(self.holders[1].pid), "-n", "-u", "mpirun.openmpi", "--allow-run-as-root", "--mca",
+                    "plm_rsh_agent", self.agent, "--mca", "mpi_yield_when_idle", "1", "--mca", "btl_tcp_if_include", "eth0",
+                    "--mca", "oob_tcp_if_include", "eth0", "--host", "host0,host1,host2", "-n", "3"]
+        return run.Job(self.sandbox, [*launcher, program, *map(str, words)], {"LD_LIBRARY_PATH": ""})
+
+    def __exit__(self, *_):
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+
+
+def pairs(sandbox, narrow):
+    with Hosts(sandbox) as hosts:
+        program = run.mpi_program(sandbox, "pairs")
+
+        def narrow_later():
+            pid_of_rank("OMPI_COMM_WORLD_RANK", 0, sandbox.path)
+            time.sleep(4)
+            hosts.narrow(1, "400mbit")
+
+        with alongside(narrow_later) if narrow else contextlib.nullcontext():
+            return hosts.job(program, 300, STEP_US)
+
+
+@fault
+def mpi_narrow_link(sandbox):
+    job = pairs(sandbox, narrow=True)
+    kind, _, _, live = told(job)
+    findings = job.diagnose()[1]
+    hosts = findings[0]["shared_by"]["hosts"] if findings else None
+    return ("slow_communication", ["host1"], True, True), (kind, hosts, True, live)
+
+
+@fault
+def mpi_wide_links(sandbox):
+    return QUIET, told(pairs(sandbox, narrow=False))
+
+
+def once(name, options, build):
+    with Sandbox(build, options.keep) as sandbox:
+        try:
+            expected, got = FAULTS[name](sandbox)
+        except Failed as error:
+            return f"the job failed: {str(error).splitlines()[0]}"
+    return "" if got == expected else f"{got}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="leave what was recorded")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(FAULTS))
+        return 0
+    if os.geteuid() != 0:
+        print("this needs root: file systems, control groups and networks are made")
+        return SKIP
+    build = Build(options.build)
+    all_right = True
+    print(f"{'fault':34} {'right':>5} {'runs':>4}  else (kind, who, in words, said live too)", flush=True)
+    for name in options.names or FAULTS:
+        wrong = collections.Counter()
+        try:
+            for _ in range(options.runs):
+                wrong[once(name, options, build)] += 1
+        except Skipped as reason:
+            print(f"{name:34} skipped: {reason}", flush=True)
+            continue
+        others = "; ".join(f"{count} x {text}" for text, count in wrong.items() if text)
+        print(f"{name:34} {wrong['']:5} {options.runs:4}  {others}", flush=True)
+        all_right &= wrong[""] >= 0.95 * options.runs
+    return 0 if all_right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

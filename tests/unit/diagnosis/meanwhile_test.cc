@@ -1,0 +1,113 @@
+// Stragglers and what they do meanwhile: which cause is named, and when none is.
+#include "watchdog/diagnosis/slow/meanwhile.h"
+
+#include <gtest/gtest.h>
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Doing;
+
+Finding StragglerOf(std::vector<int> ranks) {
+  Finding finding;
+  finding.kind = Kind::kStraggler;
+  finding.certainty = Certainty::kLikely;
+  finding.culprits = ranks;
+  for (const int rank : ranks) {
+    Culprit& culprit = finding.culprit_details.emplace_back();
+    culprit.rank = rank;
+    culprit.host = "node1";
+    culprit.pid = 100 + rank;
+    culprit.start_time = 7;
+  }
+  finding.summary = "It is late.";
+  return finding;
+}
+
+// So many samples of each, four in a wait.
+reader::Meanwhile Seen(int rank, std::vector<std::pair<Doing, int>> counts) {
+  reader::Meanwhile seen;
+  seen.who.pid = 100 + static_cast<std::uint32_t>(rank);
+  seen.who.start_time = 7;
+  seen.who.host = "node1";
+  seen.waited_ns = 1'000'000'000;
+  for (const auto& [doing, count] : counts)
+    for (int i = 0; i < count; ++i)
+      seen.samples.push_back({seen.samples.size() / 4,
+                              doing,
+                              "in read of /data/17.bin (nfs4, mounted on /data)",
+                              {"next_batch (train.py:57)", "main (train.py:91)"}});
+  return seen;
+}
+
+TEST(Meanwhile, InputIsACauseOfItsOwn) {
+  Finding finding = StragglerOf({2});
+  ExplainStraggler({Seen(2, {{Doing::kInput, 13}, {Doing::kRunning, 3}})}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStarvedInput);
+  EXPECT_EQ(finding.certainty, Certainty::kLikely);
+  EXPECT_EQ(finding.summary, "It is late. Meanwhile it reads input, in read of /data/17.bin (nfs4, mounted on /data).");
+  ASSERT_EQ(finding.evidence.size(), 2u);
+  EXPECT_EQ(
+      finding.evidence[0],
+      "rank 2 reads input, in read of /data/17.bin (nfs4, mounted on /data) in 13 of 16 samples, taken in 4 waits "
+      "of the others");
+  EXPECT_EQ(finding.evidence[1], "rank 2 stands in next_batch (train.py:57), called from main (train.py:91)");
+}
+
+TEST(Meanwhile, ACheckpointToo) {
+  Finding finding = StragglerOf({0});
+  ExplainStraggler({Seen(0, {{Doing::kCheckpoint, 16}})}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kBlockingCheckpoint);
+}
+
+TEST(Meanwhile, LessThanFourFifthsIsUnattributed) {
+  Finding finding = StragglerOf({2});
+  ExplainStraggler({Seen(2, {{Doing::kInput, 12}, {Doing::kRunning, 4}})}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+  EXPECT_EQ(finding.summary, "It is late.");
+  EXPECT_EQ(finding.evidence,
+            std::vector<std::string>{"unattributed: of 16 samples taken while the others waited, rank "
+                                     "2 reads input in 12, computes on the CPU in 4"});
+}
+
+TEST(Meanwhile, OneWaitIsNotEnough) {
+  Finding finding = StragglerOf({2});
+  ExplainStraggler({Seen(2, {{Doing::kInput, 4}})}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+  EXPECT_EQ(finding.summary, "It is late.");
+}
+
+TEST(Meanwhile, TwoThatDoDifferentThings) {
+  Finding finding = StragglerOf({1, 2});
+  ExplainStraggler({Seen(1, {{Doing::kInput, 16}}), Seen(2, {{Doing::kCheckpoint, 16}})}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+  EXPECT_EQ(finding.summary, "It is late.");
+}
+
+TEST(Meanwhile, AnotherProcessSaysNothing) {
+  Finding finding = StragglerOf({2});
+  reader::Meanwhile other = Seen(2, {{Doing::kInput, 16}});
+  other.who.start_time = 8;
+  ExplainStraggler({other, Seen(3, {{Doing::kInput, 16}})}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+  EXPECT_TRUE(finding.evidence.empty());
+}
+
+TEST(Meanwhile, WhatKeepsItFromTheProcessor) {
+  reader::Meanwhile throttled = Seen(2, {{Doing::kRunning, 16}}), queued = throttled, runs = throttled;
+  throttled.throttled_ns = 700'000'000;
+  queued.queued_ns = 600'000'000;
+  runs.run_ns = 900'000'000;
+  for (const auto& [seen, words] :
+       {std::pair(throttled, "is kept from the CPU for 70 % of the time by the limit of its control group"),
+        std::pair(queued, "is ready to compute and waits for a processor for 60 % of the time"),
+        std::pair(runs, "computes on the CPU")}) {
+    Finding finding = StragglerOf({2});
+    ExplainStraggler({seen}, &finding);
+    EXPECT_EQ(finding.kind, Kind::kStraggler);
+    EXPECT_NE(finding.summary.find(words), std::string::npos) << finding.summary;
+  }
+}
+
+}  // namespace
+}  // namespace ncclwatch::diagnosis

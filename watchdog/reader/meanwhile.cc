@@ -1,0 +1,113 @@
+#include "watchdog/reader/meanwhile.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "watchdog/reader/lines.h"
+#include "watchdog/reader/stack_lines.h"
+
+namespace ncclwatch::reader {
+namespace {
+
+constexpr std::string_view kMagic = "ncclwatch.meanwhile/1";
+constexpr std::size_t kMostBytes = 4 << 20;
+constexpr std::size_t kMostProcesses = 256;
+constexpr std::size_t kMostSamples = 64;  // of one process
+
+constexpr std::array<std::string_view, 12> kNames = {"other", "input",   "checkpoint", "files",  "gpu",     "running",
+                                                     "lock",  "network", "paging",     "asleep", "stopped", "call"};
+
+Doing DoingFrom(std::string_view name) {
+  const auto* const found = std::find(kNames.begin(), kNames.end(), name);
+  return found == kNames.end() ? Doing::kOther : static_cast<Doing>(found - kNames.begin());
+}
+
+// "waits NS run NS queued NS throttled NS faults N".
+void ReadTimes(std::string_view line, Meanwhile* process) {
+  for (std::string_view name = Word(&line); !name.empty(); name = Word(&line)) {
+    const std::string_view value = Word(&line);
+    if (name == "waited") ReadNumber(value, &process->waited_ns);
+    if (name == "run") ReadNumber(value, &process->run_ns);
+    if (name == "queued") ReadNumber(value, &process->queued_ns);
+    if (name == "throttled") ReadNumber(value, &process->throttled_ns);
+    if (name == "faults") ReadNumber(value, &process->major_faults);
+  }
+}
+
+// "sample wait N doing NAME".
+MeanwhileSample Sample(std::string_view line) {
+  MeanwhileSample sample;
+  for (std::string_view name = Word(&line); !name.empty(); name = Word(&line)) {
+    const std::string_view value = Word(&line);
+    if (name == "wait") ReadNumber(value, &sample.wait);
+    if (name == "doing") sample.doing = DoingFrom(value);
+  }
+  return sample;
+}
+
+}  // namespace
+
+std::string_view Name(Doing doing) { return kNames[static_cast<std::size_t>(doing)]; }
+
+std::optional<std::vector<Meanwhile>> ParseMeanwhile(std::string_view text) {
+  Lines lines(text.substr(0, kMostBytes));
+  std::string_view line;
+  if (!lines.Next(&line) || line != kMagic) return std::nullopt;
+  std::vector<Meanwhile> all;
+  bool open = false;  // the newest process takes what follows
+  while (lines.Next(&line)) {
+    const std::string_view keyword = Word(&line);
+    if (keyword == "process") {
+      std::optional<ProcessStacks> who = ParseProcessLine(line);
+      open = who && all.size() < kMostProcesses;
+      if (open) all.emplace_back().who = std::move(*who);
+    }
+    if (!open) continue;
+    std::vector<MeanwhileSample>& samples = all.back().samples;
+    if (keyword == "times") ReadTimes(line, &all.back());
+    if (keyword == "sample" && samples.size() < kMostSamples) samples.push_back(Sample(line));
+    if (samples.empty()) continue;
+    if (keyword == "words") samples.back().words = LineText(line);
+    if (keyword == "where" && samples.back().where.size() < kMostWhere) samples.back().where.push_back(LineText(line));
+  }
+  return all;
+}
+
+std::string Format(const std::vector<Meanwhile>& all) {
+  std::string text = std::string(kMagic) + "\n";
+  for (const Meanwhile& process : all) {
+    text += ProcessLine(process.who);
+    text += "times waited " + std::to_string(process.waited_ns) + " run " + std::to_string(process.run_ns) +
+            " queued " + std::to_string(process.queued_ns) + " throttled " + std::to_string(process.throttled_ns) +
+            " faults " + std::to_string(process.major_faults) + "\n";
+    for (const MeanwhileSample& sample : process.samples) {
+      text += "sample wait " + std::to_string(sample.wait) + " doing " + std::string(Name(sample.doing)) + "\n";
+      if (!sample.words.empty()) text += "words " + sample.words + "\n";
+      for (const std::string& frame : sample.where) text += "where " + frame + "\n";
+    }
+  }
+  return text;
+}
+
+std::vector<Meanwhile> ReadMeanwhile(const descriptors::Directory& directory) {
+  return ParseMeanwhile(Beginning(directory, kMeanwhileFile, kMostBytes)).value_or(std::vector<Meanwhile>());
+}
+
+std::vector<Meanwhile> ReadMeanwhile(const std::vector<BoxImage>& boxes) {
+  std::set<std::string> directories;
+  for (const BoxImage& box : boxes) {
+    const std::size_t slash = box.path.rfind('/');
+    directories.insert(slash == std::string::npos ? "." : box.path.substr(0, slash));
+  }
+  std::vector<Meanwhile> all;
+  for (const std::string& path : directories) {
+    std::vector<Meanwhile> here = ReadMeanwhile(descriptors::Directory::Named(path));
+    std::move(here.begin(), here.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+}  // namespace ncclwatch::reader
