@@ -25,7 +25,8 @@ from harness import SKIP, Build, Failed, Process, Sandbox, Skipped, clean_enviro
 
 FAULTS = {}  # name -> function(sandbox) -> (expected, told)
 # What a job needs at least: two looks of the leader, 5 s apart, and samples in between.
-STEPS, STEP_US, LATE_US = 420, 20000, 8000
+STEPS, STEP_US, LATE_US = 420, 20000, 10000
+RECORDS = 2  # of a batch, as the program reads it
 
 
 def fault(function):
@@ -98,7 +99,7 @@ def alongside(act):
 
 @contextlib.contextmanager
 def slow_file(sandbox):
-    """A file whose reads, writes and syncs take LATE_US, in a file system of its own."""
+    """A file whose reads, writes and syncs take half of LATE_US, in a file system of its own."""
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True)
     if flags.returncode != 0 or not os.path.exists("/dev/fuse"):
         raise Skipped("no FUSE here (package libfuse3-dev, /dev/fuse)")
@@ -106,7 +107,7 @@ def slow_file(sandbox):
     program, mount = os.path.join(folder, "slow_file"), os.path.join(folder, "mount")
     os.mkdir(mount)
     subprocess.run(["gcc", "-O1", os.path.join(HERE, "programs", "slow_file.c"), "-o", program, *flags.stdout.split()], check=True)
-    server = Process([program, "-f", mount], {**clean_environment(), "SLOW_FILE_US": str(LATE_US)})
+    server = Process([program, "-f", mount], {**clean_environment(), "SLOW_FILE_US": str(LATE_US // RECORDS)})
     try:
         until(lambda: os.path.exists(mount + "/data"), "the file system is there")
         yield mount
@@ -159,7 +160,7 @@ def mpi_reads_a_slow_file(sandbox):
 @fault
 def mpi_writes_a_slow_file(sandbox):
     with slow_file(sandbox) as mount:
-        job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, 1, "write", mount + "/data")
+        job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, LATE_US, "write", mount + "/data")
         return expect("blocking_checkpoint", [0]), told(job, f" of {mount}/data (fuse.slow_file, mounted on {mount})")
 
 

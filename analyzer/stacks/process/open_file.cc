@@ -32,11 +32,14 @@ int MountOf(const std::string& fdinfo) {
   return at == std::string::npos ? -1 : std::atoi(fdinfo.c_str() + at + kLabel.size());
 }
 
-// A named pipe looks like a file. Only a local file system can be asked: another one may not answer.
-bool IsNamedPipe(int pid, int descriptor, const OpenFile& file) {
+// Named pipes and devices look like files. Only a local file system can be asked: another one may not answer.
+OpenFile::Kind KindOf(int pid, int descriptor, const OpenFile& file) {
+  if (Among(kNoData, file.file_system)) return OpenFile::Kind::kOther;
   struct stat status {};
-  return Among(kLocal, file.file_system) &&
-         stat(fmt::format("/proc/{}/fd/{}", pid, descriptor).c_str(), &status) == 0 && S_ISFIFO(status.st_mode);
+  if (!Among(kLocal, file.file_system) || stat(fmt::format("/proc/{}/fd/{}", pid, descriptor).c_str(), &status) != 0)
+    return OpenFile::Kind::kFile;
+  if (S_ISFIFO(status.st_mode)) return OpenFile::Kind::kPipe;
+  return S_ISREG(status.st_mode) ? OpenFile::Kind::kFile : OpenFile::Kind::kOther;
 }
 
 }  // namespace
@@ -44,8 +47,9 @@ bool IsNamedPipe(int pid, int descriptor, const OpenFile& file) {
 void FindMount(const std::string& mountinfo, int mount, OpenFile* file) {
   // "36 35 98:0 /root /data rw,noatime shared:1 - ext4 /dev/sda1 rw"
   constexpr std::size_t kMountedOn = 4;
-  for (const std::string_view line : absl::StrSplit(mountinfo, '\n')) {
-    const std::vector<std::string_view> words = absl::StrSplit(line, ' ');
+  const std::vector<std::string> lines = absl::StrSplit(mountinfo, '\n');
+  for (const std::string& line : lines) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
     int number = -1;
     if (words.size() <= kMountedOn || !absl::SimpleAtoi(words[0], &number) || number != mount) continue;
     const auto dash = std::find(words.begin() + kMountedOn, words.end(), "-");
@@ -69,8 +73,7 @@ OpenFile OpenFileOf(int pid, int descriptor) {
   file.path = *link;
   const int mount = MountOf(folder.Read(fmt::format("fdinfo/{}", descriptor).c_str()).value_or(""));
   FindMount(folder.Read("mountinfo", kMostMounts).value_or(""), mount, &file);
-  if (Among(kNoData, file.file_system) || file.path.starts_with("/dev/")) return file;
-  file.kind = IsNamedPipe(pid, descriptor, file) ? OpenFile::Kind::kPipe : OpenFile::Kind::kFile;
+  file.kind = KindOf(pid, descriptor, file);
   return file;
 }
 

@@ -1,6 +1,6 @@
 // A training loop of MPI: three reductions a step, and an evaluation now and then. From one step on a rank takes
-// longer: it sleeps or computes for so long, reads one byte of a file, or writes and syncs a file until the time is
-// over. Of rank -1 all ranks do so.
+// longer: it sleeps or computes for so long, reads two records of a file, or writes and syncs a file until the time
+// is over. Of rank -1 all ranks do so.
 //
 //   steps STEPS STEP_US RANK FROM_STEP EXTRA_US sleep|busy|cpu|read|write [FILE]
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { kBuckets = 3, kCount = 4096, kEvaluateEvery = 50 };
+enum { kBuckets = 3, kCount = 4096, kEvaluateEvery = 50, kRecords = 2 };
 
 static double now_us(clockid_t clock) {
   struct timespec now;
@@ -33,7 +33,7 @@ static void check(int good) {
 
 static void next_batch(int file) {
   char byte;
-  check(read(file, &byte, 1) == 1);
+  for (int i = 0; i < kRecords; ++i) check(read(file, &byte, 1) == 1);
 }
 
 static void keep_state(int file, double us) {

@@ -23,7 +23,7 @@ class Batches(torch.utils.data.Dataset):
     def __getitem__(self, index):
         if is_slow and what == "input":
             with open(path, "rb", buffering=0) as file:
-                for _ in range(5):
+                for _ in range(8):
                     file.read(1)
         return torch.full((8,), float(index))
 
