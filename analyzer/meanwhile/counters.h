@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "watchdog/reader/meanwhile.h"
+#include "watchdog/reader/beside/meanwhile.h"
 
 namespace ncclwatch::meanwhile {
 

@@ -12,7 +12,7 @@
 #include "analyzer/stacks/base/modules.h"
 #include "analyzer/stacks/names/name_frames.h"
 #include "analyzer/stacks/threads/proc_thread.h"
-#include "watchdog/reader/meanwhile.h"
+#include "watchdog/reader/beside/meanwhile.h"
 
 namespace ncclwatch::meanwhile {
 

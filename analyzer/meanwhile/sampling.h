@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/reader/meanwhile.h"
+#include "watchdog/reader/beside/meanwhile.h"
 
 namespace ncclwatch::meanwhile {
 

@@ -34,8 +34,8 @@ inline constexpr char kStacksThread[] = "ncclwatch-stack";
 inline constexpr std::int64_t kStacksDeadline_ms = 3000;
 std::string TakeStacks(const StacksWish& wish);
 
-// Has it look at processes while the others wait for them (reader/meanwhile.h), for at most limit_ms. In a thread of
-// ours. Empty, or in one line why not.
+// Has it look at processes while the others wait for them (reader/beside/meanwhile.h), for at most limit_ms. In a
+// thread of ours. Empty, or in one line why not.
 struct LateTarget {
   std::int32_t pid = 0;
   std::uint64_t start_time = 0;  // which process that pid was

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "watchdog/reader/beside/meanwhile.h"
 #include "watchdog/reader/image.h"
-#include "watchdog/reader/meanwhile.h"
 #include "watchdog/reader/stacks.h"
 #include "watchdog/reader/witness.h"
 

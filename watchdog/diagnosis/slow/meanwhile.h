@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/reader/meanwhile.h"
+#include "watchdog/reader/beside/meanwhile.h"
 
 namespace ncclwatch::diagnosis {
 

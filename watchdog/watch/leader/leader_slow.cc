@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "watchdog/nodes/steps_code.h"
-#include "watchdog/reader/meanwhile.h"
+#include "watchdog/reader/beside/meanwhile.h"
 #include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/leader/leader.h"
 

@@ -1,5 +1,5 @@
 // What the leader has looked at once it suspects stragglers: the separate program samples them while the others wait
-// for them, beside the heartbeat, and leaves what it saw in the run directory (reader/meanwhile.h).
+// for them, beside the heartbeat, and leaves what it saw in the run directory (reader/beside/meanwhile.h).
 #pragma once
 
 #include <atomic>

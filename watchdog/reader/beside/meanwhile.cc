@@ -1,4 +1,4 @@
-#include "watchdog/reader/meanwhile.h"
+#include "watchdog/reader/beside/meanwhile.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "watchdog/reader/lines.h"
-#include "watchdog/reader/stack_lines.h"
 
 namespace ncclwatch::reader {
 namespace {
