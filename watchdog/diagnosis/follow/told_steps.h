@@ -79,10 +79,7 @@ struct ToldRank {
 class ToldSteps {
  public:
   void Take(ToldRank told);
-  // All are less than `most_ranks` x this many steps.
-  void SetMost(std::size_t steps) { most_ = steps; }
-  void Clear() { ranks_.clear(); }
-  std::size_t ranks() const { return ranks_.size(); }
+  void SetMost(std::size_t steps) { most_ = steps; }  // of each rank
   // Of those that the view has. Empty: fewer than two ranks tell the same steps.
   StepTable Table(const View& view) const;
 
