@@ -60,7 +60,7 @@ void EventFile::SayOnce(const std::string& why) {
 void EventFile::Write(const EventLine& line) {
   const std::string text = TextOf(line, context_.own->identity.job);
   SayOnce(Append(context_.directory, text, false));
-  if (context_.settings.out.empty()) return;
+  if (!line.into_out || context_.settings.out.empty()) return;
   if (waiting_.size() + text.size() > kMostWaiting) return SayOnce("NCCLWATCH_OUT takes them too slowly");
   waiting_ += text;
 }

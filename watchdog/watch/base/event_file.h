@@ -19,6 +19,7 @@ struct EventLine {
   int rank = format::kNoRank;
   std::string_view host;
   std::string_view details;  // JSON
+  bool into_out = true;      // else into the run directory alone: another node writes it to NCCLWATCH_OUT
 };
 
 class EventFile {

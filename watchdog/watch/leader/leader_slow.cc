@@ -14,6 +14,7 @@ void Leader::FollowSteps(std::int64_t now_ns) {
     DiagnosesItself() ? slow_.Hear(body) : job_.TellSteps(std::move(body));
   while (const std::optional<std::string> body = job_.TakeSteps()) slow_.Hear(*body);
   if (const auto findings = job_.TakeSlow()) slow_.TakeWord(*findings, crowd_, now_ns);
+  slow_.Flush();
 }
 
 // While nothing stops the job.

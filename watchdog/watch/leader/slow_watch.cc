@@ -1,19 +1,13 @@
 #include "watchdog/watch/leader/slow_watch.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "watchdog/act/files.h"
 #include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/json_writer.h"
+#include "watchdog/diagnosis/numbers/number_findings.h"
 #include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/slow/number_findings.h"
 #include "watchdog/diagnosis/view/view.h"
 #include "watchdog/evidence/topology_file.h"
 #include "watchdog/log/log.h"
@@ -29,7 +23,6 @@ constexpr std::int64_t kAgain_ns = 2'500'000'000;       // where there is someth
 constexpr std::int64_t kCostShare = 200;                // of the time at most 1 in 200 goes into looks
 constexpr std::int64_t kLineEvery_ns = 60'000'000'000;  // on stderr
 constexpr int kLooks = 2, kLooksOfSuspected = 4;        // that find the same before it is said
-constexpr char kEvents[] = "events.jsonl";
 
 using diagnosis::Kind;
 
@@ -67,21 +60,10 @@ std::vector<act::LateTarget> TargetsOf(const diagnosis::Finding& straggler, cons
   return targets;
 }
 
-// Empty, or why not.
-std::string Append(const descriptors::Directory& directory, const std::string& line) {
-  if (!directory) return directory.reason();
-  const int fd = directory.Open(kEvents, O_WRONLY | O_CREAT | O_APPEND, 0600);
-  if (fd < 0) return fmt::format("{}: {}", directory.PathOf(kEvents), std::strerror(errno));
-  const bool whole = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
-  const int error = errno;
-  close(fd);
-  return whole ? std::string() : fmt::format("{}: {}", directory.PathOf(kEvents), std::strerror(error));
-}
-
 }  // namespace
 
 SlowWatch::SlowWatch(const Context& context, const std::vector<std::string>* environment)
-    : context_(context), meanwhile_(context, environment) {
+    : context_(context), events_(context), meanwhile_(context, environment) {
   steps_.SetMost(StepsKept(context.own->identity.world_size));
 }
 
@@ -166,26 +148,16 @@ void SlowWatch::ReadTopologyOnce() {
   if (!wrong.empty()) log::Warn("NCCLWATCH_TOPOLOGY: {}", wrong);
 }
 
-// NCCLWATCH_OUT may be one for all nodes: only who says it writes there.
 void SlowWatch::WriteEvent(const diagnosis::Finding& finding, bool into_out) {
-  const format::Identity& identity = context_.own->identity;
-  diagnosis::JsonWriter json(diagnosis::JsonWriter::Layout::kOneLine);
-  json.BeginObject().Key("timestamp").String(diagnosis::UtcTime(finding.detected_at_ns));
-  json.Key("event_type").String(diagnosis::Name(finding.kind)).Key("step");
-  finding.onset ? json.Unsigned(finding.onset->step) : json.Null();
-  json.Key("rank");
-  finding.culprits.empty() ? json.Null() : json.Integer(finding.culprits.front());
-  json.Key("host").String(finding.culprit_details.empty() ? identity.host : finding.culprit_details.front().host);
-  json.Key("job").String(identity.job).Key("details");
-  std::string line = json.Raw(diagnosis::ToJsonLine(finding)).EndObject().Take();
-  std::string why = Append(context_.directory, line);
-  if (why.empty() && into_out && !context_.settings.out.empty()) {
-    std::string out = context_.settings.out + "/" + identity.job;
-    if (identity.attempt > 0) out += fmt::format("/attempt-{}", identity.attempt);
-    why = act::MakeDirectories(out);
-    if (why.empty()) why = Append(descriptors::Directory::Own(out), line);
-  }
-  if (!why.empty() && !std::exchange(said_no_events_, true)) log::Error("an event could not be written: {}", why);
+  const std::vector<diagnosis::Culprit>& who = finding.culprit_details;
+  const std::string details = diagnosis::ToJsonLine(finding);
+  events_.Write({.realtime_ns = finding.detected_at_ns,
+                 .type = diagnosis::Name(finding.kind),
+                 .step = finding.onset ? static_cast<std::int64_t>(finding.onset->step) : format::kNoStep,
+                 .rank = finding.culprits.empty() ? format::kNoRank : finding.culprits.front(),
+                 .host = who.empty() ? std::string_view(context_.own->identity.host) : who.front().host,
+                 .details = details,
+                 .into_out = into_out});
 }
 
 }  // namespace ncclwatch::watch

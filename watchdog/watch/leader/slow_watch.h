@@ -15,6 +15,7 @@
 #include "watchdog/diagnosis/model/snapshot.h"
 #include "watchdog/diagnosis/slow/find.h"
 #include "watchdog/watch/base/context.h"
+#include "watchdog/watch/base/event_file.h"
 #include "watchdog/watch/node/meanwhile_run.h"
 #include "watchdog/watch/node/node_processes.h"
 
@@ -33,9 +34,12 @@ class SlowWatch {
   // looked at closer before they are told.
   void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& crowd, bool judges_steps,
             const std::function<void()>& beat);
+  // Hands on what is still to be written. At every tick.
+  void Flush() { events_.Flush(); }
   // What was said of the steps since the last call, for the other nodes; none: nothing. Empty: it is over.
   std::optional<std::vector<diagnosis::Finding>> TakeSaid();
-  // The hub has said it: it stands in this node's files, and is not said again by whoever is hub next.
+  // The hub has said it: it stands in this node's run directory (NCCLWATCH_OUT may be one for all nodes), and is not
+  // said again by whoever is hub next.
   void TakeWord(const std::vector<diagnosis::Finding>& findings, const NodeProcesses& crowd, std::int64_t now_ns);
 
  private:
@@ -52,6 +56,7 @@ class SlowWatch {
   void WriteEvent(const diagnosis::Finding& finding, bool into_out);
 
   const Context& context_;
+  EventFile events_;
   diagnosis::SlowContext context_of_job_;
   diagnosis::ToldSteps steps_;
   MeanwhileRun meanwhile_;
@@ -61,7 +66,6 @@ class SlowWatch {
   std::int64_t next_ns_ = 0;
   Subject of_steps_, of_numbers_;
   std::optional<std::vector<diagnosis::Finding>> said_;
-  bool said_no_events_ = false;
 };
 
 }  // namespace ncclwatch::watch
