@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "shim/exit_report/await_events.h"
 #include "shim/exit_report/write.h"
 #include "shim/resolve/preload.h"
 
@@ -171,6 +172,7 @@ Object* AtExit(Object*, Object*) {
   Box* const box = BoxToSpeakIn();
   if (box && box != said) Say(*box);
   said = box;
+  AwaitEvents();
   python.keep(python.none);
   return python.none;
 }
@@ -197,5 +199,7 @@ void WatchPython() {
   // Full, or too early: then exceptions are not told.
   if (found.add_pending_call(Register, nullptr) != 0) return;
 }
+
+bool PythonIsWatched() { return python.is_initialized != nullptr; }
 
 }  // namespace ncclwatch::shim

@@ -8,4 +8,7 @@ namespace ncclwatch::shim {
 // Asks the interpreter, if there is one, to call us in its main thread when it comes to that. Returns at once.
 void WatchPython();
 
+// It was asked: AwaitEvents() is called then too.
+bool PythonIsWatched();
+
 }  // namespace ncclwatch::shim

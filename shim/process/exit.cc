@@ -2,20 +2,20 @@
 
 #include <signal.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
-#include "ncclwatch/format/event.h"
 #include "shim/base/clock.h"
 #include "shim/base/export.h"
 #include "shim/base/keep_errno.h"
 #include "shim/base/process.h"
 #include "shim/base/put.h"
 #include "shim/black_box/box.h"
+#include "shim/crash_handlers/python.h"
+#include "shim/exit_report/await_events.h"
 #include "shim/process/abort.h"
 #include "watchdog/act/end_job.h"
 #include "watchdog/rundir/leave.h"
@@ -30,20 +30,6 @@ std::atomic<bool> caught{false};
 bool IsFalseSuccess(int status) {
   const Box* box = CurrentBox();
   return (status & 0xff) == 0 && box && Refusing(*box) && static_cast<std::uint32_t>(syscall(SYS_getpid)) == box->pid;
-}
-
-// What the program has said lately the watchdog still writes: a moment, and nothing where it has said nothing.
-void AwaitEvents() {
-  constexpr int kPatience_ms = 150;
-  const Box* box = CurrentBox();
-  if (!box || static_cast<std::uint32_t>(syscall(SYS_getpid)) != box->pid) return;
-  const KeepErrno keep;
-  const format::Events* const events = format::OwnEvents(box->header);
-  const auto waits = [events] {
-    return events && events->written.load(std::memory_order_acquire) < events->made.load(std::memory_order_relaxed);
-  };
-  const timespec moment{0, 1'000'000};
-  for (int i = 0; i < kPatience_ms && waits(); ++i) nanosleep(&moment, nullptr);
 }
 
 // Not in a child by vfork(), which shares this memory.
@@ -75,7 +61,9 @@ void OnExit(int status, void*) {
     std::fflush(nullptr);
     EndNow(status);
   }
-  AwaitEvents();
+  // Behind a finalized interpreter threads of the host run into what is gone already, and the longer the process stays
+  // the likelier: there it was waited before (python.cc).
+  if (!PythonIsWatched()) AwaitEvents();
   NoteExit(status);
   Leave(status);
 }
