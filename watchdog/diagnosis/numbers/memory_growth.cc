@@ -97,6 +97,7 @@ std::optional<Growth> GrowthOf(const RankSeries& of, double level, double chance
   Growth growth;
   growth.rank = of.rank;
   growth.onset = Onset(all);
+  if (growth.onset < all.size() / 20) growth.onset = 0;  // no level before it that could be told from the slope
   if (all.size() - growth.onset < kFewestBehind) return std::nullopt;
   const std::vector<double> values(all.begin() + static_cast<std::ptrdiff_t>(growth.onset), all.end());
   const std::vector<double> floors = Floors(values);
@@ -201,14 +202,11 @@ NumberFinding FindingOf(Grown grown, bool fragmented, const ByRank& fills, const
   finding.since_before = middle.onset == 0;
   finding.effect = Effect{grown.metric, "B", middle.before, middle.now};
   const std::string whose = WhoseText(finding.ranks, grown.all);
-  finding.summary =
-      fragmented
-          ? fmt::format(
-                "Memory of {} fragments: what is reserved and not allocated grows by {} a step since "
-                "step {}, from {} to {}.",
-                whose, Size(middle.for_each_step), middle.step, Size(middle.before), Size(middle.now))
-          : fmt::format("Memory of {} leaks: {} grows by {} a step since step {}, from {} to {}.", whose, grown.metric,
-                        Size(middle.for_each_step), middle.step, Size(middle.before), Size(middle.now));
+  const std::string what =
+      fragmented ? "fragments: what is reserved and not allocated" : fmt::format("leaks: {}", grown.metric);
+  const std::string since = finding.since_before ? "" : fmt::format(" since step {}", middle.step);
+  finding.summary = fmt::format("Memory of {} {} grows by {} a step{}, from {} to {}.", whose, what,
+                                Size(middle.for_each_step), since, Size(middle.before), Size(middle.now));
   if (const auto steps = StepsUntilFull(grown, fills, totals))
     finding.evidence.push_back(fmt::format("at that rate it is full in {:.0f} steps", *steps));
   double highest = 0;
