@@ -12,10 +12,12 @@
 
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/types.h"
+#include "shim/base/clock.h"
 #include "shim/base/keep_errno.h"
 #include "shim/base/process.h"
 #include "shim/black_box/box.h"
 #include "shim/black_box/groups.h"
+#include "shim/profiler/cost.h"
 #include "shim/profiler/events.h"
 #include "shim/profiler/interface.h"
 #include "shim/resolve/preload.h"
@@ -26,6 +28,8 @@ namespace {
 
 using format::Algorithm;
 using format::Protocol;
+
+constexpr std::uint32_t kNeverTimed = format::kEmpty | format::kOneRank;  // flags of such calls
 
 // What NCCL must tell of a call for its kernel to be timed.
 constexpr int kWanted = kCollective | kPointToPoint | kKernelChannel;
@@ -153,10 +157,54 @@ Work WorkOf(const E& event) {
   return {FunctionOf(it.function), it.count * BytesOf(it.datatype), AlgorithmOf(it.algorithm), ProtocolOf(it.protocol)};
 }
 
+// The trial of the interface's cost. One thread at a time: another one goes by what holds at the moment.
+struct Trial {
+  std::atomic_flag busy;
+  std::atomic<bool> may_ask{true};
+  std::atomic<bool> over{false};
+  // By whose calls windows are counted; another one takes its place when it has made no call while others made so many.
+  std::uint32_t index = format::kNoCommunicator;
+  std::uint64_t others = 0;
+  CostTrial windows;
+};
+constinit Trial trial;
+constexpr std::uint64_t kAnotherAfter = 4096;
+
+void Decide(const Box& box, const CostEstimate& estimate) {
+  const bool cheap = estimate.verdict() == CostEstimate::Verdict::kCheap;
+  trial.may_ask.store(cheap, std::memory_order_relaxed);
+  trial.over.store(true, std::memory_order_relaxed);
+  // All ranks come to about the same.
+  if (!cheap && box.header->identity.rank <= 0)
+    log::host::Warn("NCCL's profiler interface adds {:.1f} % to the time of the job: kernels are timed no more",
+                    100 * estimate.cost());
+}
+
+// Whether NCCL may be asked for events of this call, as far as their cost is concerned. NCCLWATCH_PROFILER=1/N means
+// what it says.
+bool MayAsk(const Box& box, const Call& call) {
+  if (box.times_beside_others || trial.over.load(std::memory_order_relaxed))
+    return trial.may_ask.load(std::memory_order_relaxed);
+  if (call.family != functions::Family::kCollective || call.slot == kNoSlot || (call.flags & kNeverTimed) != 0 ||
+      trial.busy.test_and_set(std::memory_order_acquire))
+    return trial.may_ask.load(std::memory_order_relaxed);
+  if (call.index != trial.index && ++trial.others > kAnotherAfter) trial.index = call.index;
+  if (trial.index == format::kNoCommunicator) trial.index = call.index;
+  if (call.index == trial.index) {
+    trial.others = 0;
+    const std::uint64_t id = box.communicators[call.index].id;
+    trial.may_ask.store(trial.windows.Enter(id, call.position, clock::Nanoseconds(CLOCK_MONOTONIC)),
+                        std::memory_order_relaxed);
+    if (trial.windows.estimate().verdict() != CostEstimate::Verdict::kOpen) Decide(box, trial.windows.estimate());
+  }
+  trial.busy.clear(std::memory_order_release);
+  return trial.may_ask.load(std::memory_order_relaxed);
+}
+
 // By a hash of the position: what comes back in every step is not left out for ever.
 bool Sampled(const Box& box, std::uint64_t position, std::uint32_t flags) {
   constexpr std::uint64_t kSalt = 0x6b65726e656c73;
-  if (box.times_every == 0 || (flags & (format::kEmpty | format::kOneRank)) != 0) return false;
+  if (box.times_every == 0 || (flags & kNeverTimed) != 0) return false;
   return format::Mix(kSalt, position) % box.times_every == 0;
 }
 
@@ -419,7 +467,8 @@ void Aim(const Box& box, Thread& thread, const Call& call) {
   thread.timed_event = nullptr;
   thread.timed_group = call.closing;
   if (call.family == functions::Family::kGroup) return;
-  const bool wanted = call.slot != kNoSlot && Sampled(box, call.position, call.flags);
+  const bool may_ask = MayAsk(box, call);
+  const bool wanted = may_ask && call.slot != kNoSlot && Sampled(box, call.position, call.flags);
   if (wanted) thread.timed_slot = call.slot + 1;
   SetMasks(wanted);
 }

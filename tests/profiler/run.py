@@ -112,7 +112,8 @@ def versions_without_kernels(sandbox):
 @case
 def one_call_in_sixteen(sandbox):
     """The same ones on all ranks; of each kind that comes back in every step some."""
-    calls, timed = Job(sandbox, STATIC, "--steps", "100", "--late-ms", "0").calls(), defaultdict(set)
+    environment = {**STATIC, "NCCLWATCH_PROFILER": "1/16"}
+    calls, timed = Job(sandbox, environment, "--steps", "100", "--late-ms", "0").calls(), defaultdict(set)
     kinds = {(call["op"], call["bytes"], call["group"] is None) for call in calls if call["kernel"]}
     check_equal(kinds, {(call["op"], call["bytes"], call["group"] is None) for call in calls}, "kinds that are timed")
     collectives = [call for call in calls if call["op"] not in ("Send", "Recv")]
@@ -138,6 +139,39 @@ def launches_of_a_graph(sandbox):
     captured = [call for call in calls if "captured" in call["flags"]]
     check_equal([(call["op"], call["kernel"]) for call in captured], [("ReduceScatter", None)] * RANKS, "captured calls")
     check_times([call for call in calls if "captured" not in call["flags"]], "gpu")
+
+
+@case
+def events_that_come_late(sandbox):
+    """The end of a channel is told long after its call: with its own time, or, where its place has been taken, not at all."""
+    for late, timed in ((40, True), (12000, False)):
+        environment = {**STATIC, "NCCLWATCH_PROFILER": "1/1", "SOFTGPU_NCCL_PROFILER_LATE": str(late)}
+        calls = Job(sandbox, environment, "--steps", "1500", "--late-ms", "0").calls()
+        times = [call["kernel"]["duration_s"] for call in calls if call["kernel"]]
+        check((len(times) > 0.9 * len(calls)) == timed and (timed or not times), f"{late}: {len(times)} of {len(calls)}")
+        check(all(time < 1 for time in times), f"{late}: of other calls: {max(times, default=0)}")
+
+
+def with_cost(sandbox, us):
+    """Which AllReduces were timed, in their order, and what was said."""
+    job = Job(sandbox, {**STATIC, "SOFTGPU_NCCL_PROFILER_COST": str(us)}, "--steps", "1900", "--late-ms", "0")
+    timed = [call["kernel"] is not None for call in job.calls() if call["op"] == "AllReduce"]
+    return timed, [line for line in job.done.err.splitlines() if "kernels are timed no more" in line]
+
+
+@case
+def too_dear(sandbox):
+    """An interface that costs much is left alone, which is said once; what was timed until then stays."""
+    timed, said = with_cost(sandbox, 4000)
+    check_equal(len(said), 1, f"{said}")
+    check(any(timed) and not any(timed[-len(timed) // 20:]), "the last calls are not timed")
+
+
+@case
+def cheap_enough(sandbox):
+    timed, said = with_cost(sandbox, 0)
+    check_equal(said, [], "nothing is said")
+    check(any(timed[-len(timed) // 10:]), "the last calls are timed too")
 
 
 def before_another(sandbox, versions):

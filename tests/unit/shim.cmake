@@ -23,6 +23,7 @@ add_executable(unit_shim
   ${CMAKE_CURRENT_LIST_DIR}/shim/stacks_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/ending_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim/open_buffers_test.cc ${CMAKE_CURRENT_LIST_DIR}/shim/own_memory_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim/slots_test.cc ${CMAKE_SOURCE_DIR}/shim/black_box/slots.cc
+  ${CMAKE_CURRENT_LIST_DIR}/shim/profiler_cost_test.cc ${CMAKE_SOURCE_DIR}/shim/profiler/cost.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim/mappings_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/shim/unwind_path_test.cc ${CMAKE_SOURCE_DIR}/shim/base/unwind_path.cc
   ${CMAKE_SOURCE_DIR}/shim/mpi/core/own_memory.cc ${CMAKE_SOURCE_DIR}/shim/base/self_memory.cc

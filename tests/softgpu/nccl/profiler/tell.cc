@@ -5,8 +5,10 @@
 
 #include <cstdlib>
 #include <ctime>
+#include <deque>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "comm.h"
 #include "driver.h"
@@ -108,7 +110,7 @@ class Plugin {
   virtual void StartGroup(void* context, void** handle) = 0;
   virtual void StartWork(void* context, void* group, Task* task) = 0;
   virtual void StartChannel(void* context, int channel, Task* task) = 0;
-  virtual void StopChannel(void* handle) = 0;
+  virtual void StopChannel(void* handle, uint64_t timer) = 0;
   virtual void Stop(void* handle) = 0;
 };
 
@@ -174,9 +176,9 @@ class Of final : public Plugin {
       plugin_.callbacks.start(context, &task->channels[channel], &event);
     }
   }
-  void StopChannel(void* handle) override {
+  void StopChannel(void* handle, [[maybe_unused]] uint64_t timer) override {
     if constexpr (kVersion >= 4) {
-      abi::StopArguments arguments{Timer()};
+      abi::StopArguments arguments{timer};
       plugin_.callbacks.record(handle, abi::kKernelChannelStop, &arguments);
     }
     plugin_.callbacks.stop(handle);
@@ -285,14 +287,50 @@ void StopWork(const Work& work, void* group) {
   if (group) Loaded()->Stop(group);
 }
 
+void BeSlow() {
+  static const long microseconds = [] {
+    const char* const text = std::getenv("SOFTGPU_NCCL_PROFILER_COST");
+    return text ? std::atol(text) : 0;
+  }();
+  const timespec time{microseconds / 1000000, microseconds % 1000000 * 1000};
+  if (microseconds > 0) nanosleep(&time, nullptr);
+}
+
 void StartChannels(ncclComm* comm, Task* task) {
   if (!comm->profiler || (task->mask & abi::kKernelChannel) == 0) return;
+  BeSlow();
   for (int i = 0; i < kChannels; ++i) Loaded()->StartChannel(comm->profiler, i, task);
 }
 
+// SOFTGPU_NCCL_PROFILER_LATE=N: the end of a channel is told when N more have ended, with the time at which it was.
+class Stops {
+ public:
+  void Add(void* channel, uint64_t timer) {
+    std::unique_lock lock(mutex_);
+    late_.emplace_back(channel, timer);
+    if (late_.size() <= Late()) return;
+    const auto [oldest, time] = late_.front();
+    late_.pop_front();
+    lock.unlock();
+    Loaded()->StopChannel(oldest, time);
+  }
+
+ private:
+  static size_t Late() {
+    static const size_t late = [] {
+      const char* const text = std::getenv("SOFTGPU_NCCL_PROFILER_LATE");
+      return text ? std::strtoul(text, nullptr, 10) : 0;
+    }();
+    return late;
+  }
+  std::mutex mutex_;
+  std::deque<std::pair<void*, uint64_t>> late_;
+};
+Stops stops;
+
 void StopChannels(Task* task) {
   for (void*& channel : task->channels) {
-    if (channel) Loaded()->StopChannel(channel);
+    if (channel) stops.Add(channel, Timer());
     channel = nullptr;
   }
 }

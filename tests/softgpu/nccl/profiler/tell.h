@@ -3,6 +3,8 @@
 // events: softgpu has neither.
 //
 // SOFTGPU_NCCL_PROFILER=N: versions up to N are asked for, as an older NCCL would (default: 6).
+// SOFTGPU_NCCL_PROFILER_COST=us: a kernel of which the plugin is told takes so much longer.
+// SOFTGPU_NCCL_PROFILER_LATE=N: the end of a channel is told when N more have ended, with the time at which it was.
 #ifndef SOFTGPU_NCCL_PROFILER_TELL_H_
 #define SOFTGPU_NCCL_PROFILER_TELL_H_
 
