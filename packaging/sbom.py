@@ -17,7 +17,8 @@ LIBRARIES = {
     "libabsl-dev": "Apache-2.0", "libbz2-dev": "bzip2-1.0.6", "libcli11-dev": "BSD-3-Clause",
     "libdw-dev": "LGPL-3.0-or-later OR GPL-2.0-or-later", "libelf-dev": "LGPL-3.0-or-later OR GPL-2.0-or-later",
     "libfmt-dev": "MIT", "libhiredis-dev": "BSD-3-Clause",
-    "liblzma-dev": "0BSD", "libmbedtls-dev": "Apache-2.0", "libre2-dev": "BSD-3-Clause", "libsodium-dev": "ISC", "libspdlog-dev": "MIT",
+    "liblzma-dev": "0BSD", "libmbedtls-dev": "Apache-2.0", "libncurses-dev": "X11-distribute-modifications-variant",
+    "libre2-dev": "BSD-3-Clause", "libsodium-dev": "ISC", "libspdlog-dev": "MIT",
     "libtomlplusplus-dev": "MIT", "libunwind-dev": "MIT", "libvectorscan-dev": "BSD-3-Clause", "libzstd-dev": "BSD-3-Clause OR GPL-2.0-only", "nlohmann-json3-dev": "MIT", "zlib1g-dev": "Zlib",
     "node-d3": "BSD-3-Clause",  # inside the page of `ncclwatch report`
 }

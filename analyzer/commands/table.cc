@@ -8,6 +8,7 @@ constexpr Command kCommands[] = {
     {"demo", "[--ranks N]", "show a hang and its verdict, on any machine", Demo},
     {"diagnose", "[OPTIONS] [DIR|FILE...]", "say what is wrong with a live or a dead job", Diagnose},
     {"report", "[-o FILE] [DIR|FILE...]", "write all of that as one page to look at", Report},
+    {"top", "[OPTIONS] [DIR]", "show a job as it goes on", Top},
     {"trace", "[FILTERS] [DIR|FILE...]", "list the recorded calls of all ranks by time", Trace},
     {"stats", "[OPTIONS] [DIR|FILE...]", "sum up the recorded calls: how many, how long, who waited", Stats},
     {"replay", "[OPTIONS] [DIR|FILE...]", "run the recorded calls again, on a model", Replay},

@@ -14,6 +14,7 @@ const Command* FindCommand(std::string_view name);
 int Run(const Command& self, const Arguments& arguments);
 int Demo(const Command& self, const Arguments& arguments);
 int Diagnose(const Command& self, const Arguments& arguments);
+int Top(const Command& self, const Arguments& arguments);
 int Trace(const Command& self, const Arguments& arguments);
 int Ls(const Command& self, const Arguments& arguments);
 int Clean(const Command& self, const Arguments& arguments);

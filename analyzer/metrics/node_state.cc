@@ -19,7 +19,9 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::uint64_t kNewestCalls = 4096;  // of each rank
+constexpr std::uint64_t kNewestCalls = 4096;     // of each rank
+constexpr std::uint64_t kCallsOfAll = 1u << 19;  // about: of more than 128 ranks fewer of each
+constexpr std::uint64_t kLeastCalls = 256;
 constexpr std::size_t kNewestSteps = 20;
 constexpr std::size_t kMostTransfers = 20;
 
@@ -126,11 +128,14 @@ NodeState ObserveNode(const std::string& directory, const diagnosis::Topology& t
   NodeState state;
   reader::RunImage run;
   run.directory = directory;
-  for (const std::string& path : BoxFiles(directory)) {
+  const std::vector<std::string> files = BoxFiles(directory);
+  const std::uint64_t newest =
+      std::clamp<std::uint64_t>(kCallsOfAll / std::max<std::size_t>(1, files.size()), kLeastCalls, kNewestCalls);
+  for (const std::string& path : files) {
     const auto opened = reader::MappedBox::Open(path);
     const auto* const box = std::get_if<std::unique_ptr<reader::MappedBox>>(&opened);
     if (!box || !(*box)->StillWhole()) continue;
-    run.boxes.push_back((*box)->Image(kNewestCalls));
+    run.boxes.push_back((*box)->Image(newest));
     state.ranks.push_back(StateOf(run.boxes.back(), (*box)->head()));
     AddNumbers(run.boxes.back(), &state);
   }

@@ -10,6 +10,7 @@ import cases_lines  # noqa: F401
 import cases_reading  # noqa: F401
 import cases_run  # noqa: F401
 import cases_strangers  # noqa: F401
+import cases_top  # noqa: F401
 from common import run_main
 
 if __name__ == "__main__":

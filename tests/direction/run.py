@@ -129,8 +129,9 @@ ROOMS = {
         "edit": "recording",
         "shrink": "edit jobs player player/nccl recording replay",
         "steps": "console recording",
+        "top": "console jobs metrics trace",
         "report": "console jobs recording steps trace",
-        "commands": "console edit export files jobs meanwhile metrics player recording replay report run segments shrink stacks stacks/show stats steps trace triage",
+        "commands": "console edit export files jobs meanwhile metrics player recording replay report run segments shrink stacks stacks/show stats steps top trace triage",
         ".": "console commands",
     },
 }

@@ -9,6 +9,7 @@
 #include "ncclwatch/format/lease.h"
 #include "watchdog/reader/awaited.h"
 #include "watchdog/reader/box.h"
+#include "watchdog/reader/communicator_now.h"
 #include "watchdog/reader/load.h"
 #include "watchdog/reader/sift.h"
 
@@ -241,6 +242,12 @@ std::string SiteText(const BoxImage& box, std::uint64_t site, std::int64_t befor
   char number[24];
   std::snprintf(number, sizeof number, "0x%llx", static_cast<unsigned long long>(site));
   return number;
+}
+
+std::optional<Communicator> CommunicatorNow(const MappedBox& box, std::uint32_t index) {
+  std::optional<Communicator> now = CopyCommunicator(box, index);
+  if (!now || now->state == format::CommunicatorState::kFree || !Plausible(*now)) return std::nullopt;
+  return now;
 }
 
 BoxImage MappedBox::Image(std::uint64_t max_calls) const {

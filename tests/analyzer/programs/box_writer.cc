@@ -1,7 +1,7 @@
 // Stands for one rank: writes a black box as a rank would have left it, from the format's own headers.
 //
 //   box_writer DIR rank=R world=N calls=C [skip=1] [pending=1] [flags=1]
-//       [end=exit|kill|hold|none] [status=S] [boot=TEXT]
+//       [end=exit|kill|hold|none] [status=S] [boot=TEXT] [host=TEXT] [label=TEXT]
 //
 // C AllReduce calls on one communicator of all ranks; pending: the last one has not returned. skip: the last call is
 // left out. flags: every third call is captured, every second one non-blocking. end: how the process ends; hold: lives
@@ -65,18 +65,19 @@ void Identify(const Arguments& arguments, int rank, int world, format::Header* h
   testing::DescribeThisProcess(rank, world, header);
   format::Identity& identity = header->identity;
   testing::Put(arguments.Text("boot", identity.boot_id), identity.boot_id);
-  testing::Put("node-a", identity.host);
+  testing::Put(arguments.Text("host", "node-a"), identity.host);
   testing::Put("writers", identity.job);
   testing::Put("box_writer", identity.command);
 }
 
-void Join(int rank, int world, format::Header* header) {
+void Join(int rank, int world, const std::string& label, format::Header* header) {
   auto& communicator = *testing::At<format::Communicator>(header, header->communicators);
   communicator.id = kId;
   communicator.rank = static_cast<std::uint32_t>(rank);
   communicator.size = static_cast<std::uint32_t>(world);
   communicator.created = static_cast<std::uint64_t>(Now());
   communicator.device = -1;
+  testing::Put(label, communicator.label);
   communicator.handle = 0x1000;
   communicator.state = static_cast<std::uint32_t>(format::CommunicatorState::kReady);
   header->communicators_used = 1;
@@ -137,7 +138,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   Identify(arguments, rank, world, header);
-  Join(rank, world, header);
+  Join(rank, world, arguments.Text("label", ""), header);
   for (int i = 0; i < calls; ++i) {
     const std::uint32_t flags = (i % 3 == 0 ? format::kCaptured : 0u) | (i % 2 == 0 ? format::kNonBlocking : 0u);
     Call(i + 1 < calls || arguments.Number("pending", 0) == 0, arguments.Number("flags", 0) != 0 ? flags : 0, header);
