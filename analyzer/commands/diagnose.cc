@@ -12,6 +12,7 @@
 #include "analyzer/console/terminal.h"
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/diagnose.h"
+#include "analyzer/jobs/inspector.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
 #include "analyzer/steps/steps.h"
@@ -27,9 +28,26 @@ constexpr char kDescription[] =
     "DIR is a run directory (its newest attempt is read), FILE a black box; `latest`, or nothing, is the newest run\n"
     "directory of this machine. Files that cannot be read are named with the reason; the others are read.\n"
     "Where nothing stops the job it says what slows it; with --baseline also against an earlier run.\n"
-    "DIR may also be a folder of dumps of torch's flight recorder (pickle or JSON, one file for each rank).\n"
+    "DIR may also be a folder of dumps of torch's flight recorder (pickle or JSON, one file for each rank), or of the\n"
+    "JSON lines of NCCL Inspector, which tell what slows a job alone.\n"
     "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (the diagnosis from the\n"
     "other files is still printed).";
+
+void Tell(const diagnosis::Diagnosis& verdict, const diagnosis::Diagnosis& for_people,
+          const std::vector<reader::Failure>& failures, bool json) {
+  if (json) return PrintJson(DiagnosisJson(verdict, failures));
+  const std::string text = PrintableLines(diagnosis::ToText(for_people));
+  std::fputs(ColourDiagnosis(text, MayColour(STDOUT_FILENO)).c_str(), stdout);
+}
+
+// What can be used is, and what cannot be is said.
+int DiagnoseRecorded(const Command& self, const std::vector<std::string>& files, bool json) {
+  const auto verdict = DiagnoseInspector(files, TopologyOfTheJob("diagnose"));
+  if (!verdict.ok()) return Unreadable(self, verdict.status());
+  for (const std::string& complaint : verdict->complaints) Complain("", "{}", complaint);
+  Tell(verdict->diagnosis, verdict->diagnosis, {}, json);
+  return verdict->diagnosis.healthy() ? kDone : kProblem;
+}
 
 absl::StatusOr<JobSteps> BaselineOf(const std::vector<std::string>& words) {
   const auto paths = Locate(words);
@@ -54,6 +72,10 @@ int Diagnose(const Command& self, const Arguments& arguments) {
 
   const auto paths = Locate(words);
   if (!paths.ok()) return Unreadable(self, paths.status());
+  if (const std::vector<std::string> files = InspectorFiles(*paths); !files.empty()) {
+    if (!baseline_words.empty()) return UsageError(self, "--baseline does not go with NCCL Inspector's lines");
+    return DiagnoseRecorded(self, files, json);
+  }
   std::optional<JobSteps> baseline;
   if (!baseline_words.empty()) {
     const auto steps = BaselineOf(baseline_words);
@@ -69,12 +91,7 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   diagnosis::Diagnosis verdict =
       Diagnose(std::move(run), {baseline ? &baseline->table : nullptr, TopologyOfTheJob("diagnose")});
   lines.FillIn(&verdict);
-  if (json)
-    PrintJson(DiagnosisJson(verdict, failures));
-  else
-    std::fputs(
-        ColourDiagnosis(PrintableLines(diagnosis::ToText(lines.ForPeople(verdict))), MayColour(STDOUT_FILENO)).c_str(),
-        stdout);
+  Tell(verdict, lines.ForPeople(verdict), failures, json);
   if (!failures.empty()) return kUnreadable;
   return verdict.healthy() ? kDone : kProblem;
 }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
+#include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/signals.h"
 #include "analyzer/top/assess.h"
@@ -20,7 +20,6 @@
 #include "analyzer/top/json.h"
 #include "analyzer/top/look.h"
 #include "analyzer/top/screen.h"
-#include "watchdog/evidence/topology_file.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -36,15 +35,6 @@ constexpr char kDescription[] =
     "s sort, r reverse, / filter, h help.\n\n"
     "Exit status: 0 done, 2 usage, 3 if no black box can be read.";
 
-diagnosis::Topology TopologyOfTheJob() {
-  const char* const path = std::getenv("NCCLWATCH_TOPOLOGY");
-  if (!path || !*path) return {};
-  std::string wrong;
-  const diagnosis::Topology topology = evidence::ReadTopology(path, &wrong);
-  if (!wrong.empty()) Complain("top", "NCCLWATCH_TOPOLOGY: {}", wrong);
-  return topology;
-}
-
 // Numbers a second need two looks.
 top::Job LookOnce(const std::string& directory, milliseconds interval) {
   top::Looker looker(directory);
@@ -54,7 +44,7 @@ top::Job LookOnce(const std::string& directory, milliseconds interval) {
       std::this_thread::sleep_for(std::min(interval, milliseconds(20)));
     job = looker.Look();
   }
-  job.assessment = top::Assess(directory, TopologyOfTheJob());
+  job.assessment = top::Assess(directory, TopologyOfTheJob("top"));
   return job;
 }
 
@@ -70,7 +60,7 @@ int Live(const Command& self, const std::string& directory, milliseconds interva
   top::Looker looker(directory);
   top::Job job = looker.Look();
   if (job.processes.empty()) return Unreadable(self, absl::NotFoundError(directory + ": no black box in it"));
-  top::Assessor assessor(directory, TopologyOfTheJob());
+  top::Assessor assessor(directory, TopologyOfTheJob("top"));
   const auto screen = top::Screen::Open();
   if (!screen.ok()) return Unreadable(self, screen.status());
   top::Display display;

@@ -6,6 +6,7 @@ import cases_columns  # noqa: F401
 import cases_export  # noqa: F401
 import cases_flight  # noqa: F401
 import cases_flight_hostile  # noqa: F401
+import cases_inspector  # noqa: F401
 import cases_lines  # noqa: F401
 import cases_reading  # noqa: F401
 import cases_run  # noqa: F401

@@ -1,0 +1,319 @@
+#include "analyzer/import/inspector/table.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "analyzer/import/inspector/instants.h"
+#include "analyzer/import/inspector/ranks.h"
+#include "ncclwatch/format/fingerprint.h"
+#include "watchdog/diagnosis/compare/step_count.h"
+#include "watchdog/diagnosis/slow/robust.h"
+
+namespace ncclwatch::analyzer::import::inspector {
+namespace {
+
+using diagnosis::StepPart;
+using diagnosis::StepTable;
+using diagnosis::StepTransfers;
+
+constexpr std::size_t kSmoothedSteps = 5;  // on either side
+
+struct Joined {  // a communicator, of which all members that were recorded
+  std::int32_t size = 0;
+  std::map<std::size_t, const std::vector<Operation>*> members;  // by row of the table
+  std::map<std::int32_t, std::size_t> row_of;                    // by rank in it
+  const std::vector<Operation>& first() const { return *members.begin()->second; }
+};
+
+// What one operation of a communicator is called by all of its ranks.
+using Call = std::pair<functions::Function, std::uint64_t>;  // and its number
+struct CallHash {
+  std::size_t operator()(const Call& call) const {
+    return format::Mix(static_cast<std::uint64_t>(call.first), call.second);
+  }
+};
+
+std::int64_t TimeIn(const std::vector<Operation>& operations) {
+  std::int64_t sum = 0;
+  for (const Operation& one : operations) sum += one.kernel_ns;
+  return sum;
+}
+
+class TableMaker {
+ public:
+  TableMaker(const Recording& recording, const Ranks& ranks) : ranks_(ranks) {
+    for (const auto& [member, operations] : recording.operations) {
+      const auto row = ranks.row_of.find(member);
+      if (row == ranks.row_of.end()) continue;
+      Joined& joined = joined_[{member.communicator, member.size}];
+      joined.size = member.size;
+      joined.members[row->second] = &operations;
+      joined.row_of[member.rank] = row->second;
+    }
+    for (const auto& [key, joined] : joined_)
+      for (const auto& [row, operations] : joined.members)
+        for (const Operation& one : *operations)
+          if (const auto peer = joined.row_of.find(one.peer); one.is_message && peer != joined.row_of.end())
+            messages_.insert(std::minmax(row, peer->second));
+  }
+
+  StepTable Make() {
+    SetRanks();
+    if (!SetSteps()) return {};
+    for (const auto& [key, joined] : joined_) AddCommunicator(joined);
+    for (auto& row : table_.parts)
+      for (std::size_t step = 0; step < row.size(); ++step) FitInto(step, &row[step]);
+    return std::move(table_);
+  }
+  bool timed() const { return timing_ != Timing::kNone; }
+  std::size_t incomplete() const { return incomplete_; }
+
+ private:
+  void SetRanks() {
+    std::map<std::string, int> hosts;
+    for (const reader::BoxImage& box : ranks_.boxes) {
+      table_.ranks.push_back(box.rank);
+      const auto [host, made] = hosts.emplace(box.host, static_cast<int>(hosts.size()));
+      if (made) table_.host_names.push_back(box.host);
+      table_.hosts.push_back(host->second);
+      table_.rails.push_back(-1);
+    }
+  }
+
+  // By the communicator in which most of the time goes, and which repeats itself.
+  bool SetSteps() {
+    std::vector<const Joined*> by_time;
+    for (const auto& [key, joined] : joined_) by_time.push_back(&joined);
+    std::stable_sort(by_time.begin(), by_time.end(),
+                     [](const auto* a, const auto* b) { return TimeIn(a->first()) > TimeIn(b->first()); });
+    for (const Joined* const joined : by_time)
+      if (SetStepsBy(joined->first())) return true;
+    return false;
+  }
+
+  bool SetStepsBy(const std::vector<Operation>& all) {
+    std::vector<Operation> operations;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(operations),
+                 [](const auto& one) { return !one.is_message; });
+    timing_ = TimingOf(operations);
+    const std::vector<std::int64_t> at_ns = InstantsOf(operations, timing_);
+    std::vector<diagnosis::Symbol> symbols;
+    for (std::size_t i = 0; i < operations.size(); ++i) {
+      const auto function = static_cast<std::uint64_t>(operations[i].function);
+      symbols.push_back({.call = format::Mix(function, operations[i].bytes),
+                         .communicator = 1,
+                         .at_ns = at_ns[i],
+                         .counter = function,
+                         .position = operations[i].number});
+    }
+    std::vector<diagnosis::NumberedStep> steps = diagnosis::StepsOf(symbols, false, diagnosis::Layers::kMayBeSteps);
+    if (steps.size() < 2) return false;
+    table_.first = steps.front().number;
+    for (const diagnosis::NumberedStep& step : steps) begins_.push_back(at_ns[step.begin]);
+    table_.parts.assign(table_.ranks.size(), std::vector<StepPart>(begins_.size() - 1));
+    return true;
+  }
+
+  // None: before the first step, or after the last whole one.
+  std::optional<std::size_t> StepAt(std::int64_t at_ns) const {
+    const auto after = std::upper_bound(begins_.begin(), begins_.end(), at_ns);
+    if (after == begins_.begin() || after == begins_.end()) return std::nullopt;
+    return static_cast<std::size_t>(after - begins_.begin()) - 1;
+  }
+
+  // Its members wait for messages of one another before they come to its collectives, as the stages of a pipeline do:
+  // who comes last says nothing.
+  bool IsChained(const Joined& joined) const {
+    return std::any_of(messages_.begin(), messages_.end(), [&](const auto& pair) {
+      return joined.members.contains(pair.first) && joined.members.contains(pair.second);
+    });
+  }
+
+  void AddCommunicator(const Joined& joined) {
+    const std::vector<std::int64_t> at_ns = InstantsOf(joined.first(), timing_);
+    std::unordered_map<Call, std::size_t, CallHash> step_of;
+    for (std::size_t i = 0; i < at_ns.size(); ++i)
+      if (const auto step = StepAt(at_ns[i]); step && !joined.first()[i].is_message)
+        step_of[{joined.first()[i].function, joined.first()[i].number}] = *step;
+
+    struct Arrivals {
+      std::vector<std::pair<std::size_t, std::int64_t>> of;  // row, time in the kernel
+      std::uint64_t bytes = 0;
+      bool timed = true;
+    };
+    std::unordered_map<Call, Arrivals, CallHash> meetings;
+    for (const auto& [row, operations] : joined.members)
+      for (const Operation& one : *operations) {
+        const Call call{one.function, one.number};
+        if (one.is_message || !step_of.contains(call)) continue;
+        Arrivals& arrivals = meetings[call];
+        arrivals.of.emplace_back(row, one.kernel_ns);
+        arrivals.bytes = one.bytes;
+        arrivals.timed = arrivals.timed && one.kernel_ns > 0;
+      }
+    const bool chained = IsChained(joined);
+    std::map<std::pair<functions::Function, std::uint64_t>, StepTransfers> transfers;
+    diagnosis::StepPeers peers;
+    for (const auto& [row, operations] : joined.members) peers.rows.push_back(row);
+    peers.late_ns.assign(peers.rows.size(), std::vector<std::int64_t>(table_.steps()));
+    for (const auto& [call, arrivals] : meetings) {
+      StepTransfers& alike = transfers[{call.first, arrivals.bytes}];
+      alike.function = call.first;
+      alike.bytes = arrivals.bytes;
+      alike.rows = peers.rows;
+      ++alike.calls;
+      const bool all = arrivals.of.size() == static_cast<std::size_t>(joined.size);
+      incomplete_ += !all;
+      if (arrivals.timed && 2 * arrivals.of.size() > static_cast<std::size_t>(joined.size))
+        AddMeeting(arrivals.of, step_of[call], chained, all ? &alike.times : nullptr, &peers);
+    }
+    for (auto& [key, alike] : transfers) {
+      std::sort(alike.times.begin(), alike.times.end(),
+                [](const auto& a, const auto& b) { return std::pair(a.step, a.ns) < std::pair(b.step, b.ns); });
+      if (joined.size > 1) table_.transfers.push_back(std::move(alike));
+    }
+    if (joined.size > 1) table_.peers.push_back(std::move(peers));
+    AddMessages(joined);
+  }
+
+  // The last one to come is in its kernel for the shortest time: it waits for nobody. That is how long the data take,
+  // if nobody is missing; by how much the others waited for whom is true even so.
+  void AddMeeting(const std::vector<std::pair<std::size_t, std::int64_t>>& arrivals, std::size_t step, bool chained,
+                  std::vector<StepTransfers::Timed>* transfers, diagnosis::StepPeers* peers) {
+    std::vector<std::int64_t> times;
+    for (const auto& [row, kernel_ns] : arrivals) times.push_back(kernel_ns);
+    const std::int64_t least = *std::min_element(times.begin(), times.end());
+    const std::int64_t middle = diagnosis::Median(times);
+    if (transfers) transfers->push_back({step, least});
+    for (const auto& [row, kernel_ns] : arrivals) {
+      StepPart& part = table_.parts[row][step];
+      part.exposed_ns += least;
+      part.wait_ns += kernel_ns - least;
+      if (chained) continue;
+      part.late_ns += middle - kernel_ns;
+      const auto place = std::lower_bound(peers->rows.begin(), peers->rows.end(), row) - peers->rows.begin();
+      peers->late_ns[static_cast<std::size_t>(place)][step] += middle - kernel_ns;
+    }
+  }
+
+  // The n-th send of one rank to another meets the n-th receive there, as long as none is missing.
+  void AddMessages(const Joined& joined) {
+    struct Side {
+      std::vector<const Operation*> operations;
+      std::vector<std::int64_t> at_ns;
+    };
+    std::map<std::pair<std::size_t, std::size_t>, std::pair<Side, Side>> pairs;  // sends and receives
+    for (const auto& [row, operations] : joined.members) {
+      const std::vector<std::int64_t> at_ns = InstantsOf(*operations, timing_);
+      for (std::size_t i = 0; i < operations->size(); ++i) {
+        const Operation& one = (*operations)[i];
+        const auto peer = joined.row_of.find(one.peer);
+        if (!one.is_message || peer == joined.row_of.end() || peer->second == row) continue;
+        const bool sends = one.function == functions::Function::ncclSend;
+        auto& pair = pairs[sends ? std::pair(row, peer->second) : std::pair(peer->second, row)];
+        Side& side = sends ? pair.first : pair.second;
+        side.operations.push_back(&one);
+        side.at_ns.push_back(at_ns[i]);
+      }
+    }
+    std::map<std::pair<std::vector<std::size_t>, std::uint64_t>, StepTransfers> transfers;
+    for (const auto& [ends, sides] : pairs) {
+      const auto& [sends, receives] = sides;
+      if (sends.operations.size() != receives.operations.size()) {
+        incomplete_ += std::max(sends.operations.size(), receives.operations.size());
+        continue;
+      }
+      for (std::size_t i = 0; i < sends.operations.size(); ++i) {
+        const auto step = StepAt(sends.at_ns[i]);
+        const Operation &send = *sends.operations[i], &receive = *receives.operations[i];
+        if (!step) continue;
+        std::vector<std::size_t> rows{std::min(ends.first, ends.second), std::max(ends.first, ends.second)};
+        StepTransfers& alike = transfers[{rows, send.bytes}];
+        alike.function = functions::Function::ncclSend;
+        alike.bytes = send.bytes;
+        alike.rows = rows;
+        alike.is_message = true;
+        ++alike.calls;
+        if (const std::int64_t ns = std::min(send.kernel_ns, receive.kernel_ns); ns > 0 && send.bytes == receive.bytes)
+          alike.times.push_back({*step, ns});
+      }
+    }
+    for (auto& [key, alike] : transfers) {
+      std::stable_sort(alike.times.begin(), alike.times.end(),
+                       [](const auto& a, const auto& b) { return a.step < b.step; });
+      table_.transfers.push_back(std::move(alike));
+    }
+  }
+
+  // What was written at once hides how long each step took: neighbours tell it together.
+  std::int64_t DurationOf(std::size_t step) const {
+    const std::size_t around = timing_ == Timing::kWritten ? kSmoothedSteps : 0;
+    const std::size_t begin = step - std::min(step, around), end = std::min(step + around + 1, begins_.size() - 1);
+    return (begins_[end] - begins_[begin]) / static_cast<std::int64_t>(end - begin);
+  }
+
+  // Where no time is told, a step lasts as long as its calls do.
+  void FitInto(std::size_t step, StepPart* part) const {
+    part->began_ns = begins_[step];
+    part->duration_ns = timed() ? DurationOf(step) : part->exposed_ns + part->wait_ns;
+    part->exposed_ns = std::min(part->exposed_ns, part->duration_ns);
+    part->wait_ns = std::min(part->wait_ns, part->duration_ns - part->exposed_ns);
+  }
+
+  const Ranks& ranks_;
+  std::map<std::pair<std::string, std::int32_t>, Joined> joined_;
+  std::set<std::pair<std::size_t, std::size_t>> messages_;  // rows
+  std::vector<std::int64_t> begins_;                        // of the steps, and the end of the last one
+  Timing timing_ = Timing::kNone;
+  std::size_t incomplete_ = 0;
+  StepTable table_;
+};
+
+void AddNotes(const Recording& recording, const TableMaker& maker, Job* job) {
+  std::vector<std::string>& notes = job->notes;
+  notes.push_back(
+      fmt::format("recorded by NCCL Inspector: {} operations of {} ranks on {} hosts. It says nothing of what hangs, "
+                  "and by default "
+                  "leaves out messages under 8 KiB",
+                  recording.lines, job->boxes.size(), job->table.host_names.size()));
+  if (recording.damaged > 0) notes.push_back(fmt::format("{} lines could not be read", recording.damaged));
+  if (recording.unknown > 0)
+    notes.push_back(fmt::format("{} lines tell of operations that are not known here", recording.unknown));
+  if (recording.untimed > 0)
+    notes.push_back(fmt::format("{} operations were not timed on the GPU: they do not count", recording.untimed));
+  if (recording.passed_over > 0)
+    notes.push_back(fmt::format("the oldest {} operations were passed over", recording.passed_over));
+  if (job->table.steps() == 0) {
+    notes.push_back("steps cannot be told: no communicator's calls repeat themselves");
+    return;
+  }
+  if (maker.incomplete() > 0)
+    notes.push_back(fmt::format("of {} operations not all ranks were recorded: how long their data took is not known",
+                                maker.incomplete()));
+  if (!maker.timed())
+    notes.push_back(
+        "when calls were made was not recorded (NCCL_INSPECTOR_DUMP_VERBOSE=1, or a dump interval, would): shares are "
+        "of "
+        "the time in communication, not of the step");
+}
+
+}  // namespace
+
+Job MakeJob(const Recording& recording) {
+  Ranks ranks = FindRanks(recording);
+  TableMaker maker(recording, ranks);
+  Job job;
+  job.table = maker.Make();
+  job.timed = maker.timed();
+  job.boxes = std::move(ranks.boxes);
+  AddNotes(recording, maker, &job);
+  job.notes.insert(job.notes.end(), ranks.notes.begin(), ranks.notes.end());
+  return job;
+}
+
+}  // namespace ncclwatch::analyzer::import::inspector

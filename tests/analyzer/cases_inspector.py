@@ -1,0 +1,133 @@
+"""`ncclwatch diagnose` on what NCCL Inspector recorded."""
+
+import json
+import os
+
+import inspector
+from common import bench_case, check, check_equal
+
+
+def diagnose(bench, folder, status, **environment):
+    done = bench.command("diagnose", "--json", folder, **environment)
+    check_equal(done.status, status, f"diagnose {folder}: {done}: status")
+    return (json.loads(done.out) if done.out else None), done
+
+
+def flat_job(steps=60, late_rank=None, ranks=16):
+    job = inspector.Model(ranks // 4, 4, {"world": list(range(ranks))})
+    for step in range(steps):
+        for rank in range(ranks):
+            job.compute(rank, 0.5 * (1.25 if rank == late_rank and step >= 20 else 1))
+        job.collective("world", "AllReduce", 1 << 26, 0.05)
+        job.collective("world", "AllGather", 1 << 24, 0.02)
+    return job
+
+
+def pipeline(steps=60, slow_pair=None, ranks=8):
+    """Each rank sends to the next one, on a ring; all reduce at the end of a step."""
+    job = inspector.Model(ranks, 1, {"world": list(range(ranks))})
+    for step in range(steps):
+        for rank in range(ranks):
+            job.compute(rank, 0.4)
+        for rank in range(0, ranks, 2):
+            job.message("world", rank, rank + 1, 1 << 25, 0.05 * (3 if (rank, rank + 1) == slow_pair and step >= 25 else 1))
+        job.collective("world", "AllReduce", 1 << 26, 0.05)
+    return job
+
+
+@bench_case
+def inspector_slow_switch(bench):
+    """256 ranks on 32 hosts: 42 to 17 GB/s behind one switch."""
+    folder = inspector.train_on_leaves(60, slow_leaf=1).write(bench.sandbox.fresh("slow"))
+    topology = inspector.topology(os.path.join(bench.sandbox.path, "topology.conf"))
+    hosts = [f"node{number:02}" for number in range(8, 16)]
+    for known in (True, False):
+        said, _ = diagnose(bench, folder, 1, **({"NCCLWATCH_TOPOLOGY": topology} if known else {}))
+        check_equal([one["kind"] for one in said["findings"]], ["slow_communication"], "findings")
+        finding = said["findings"][0]
+        check_equal((finding["culprits"], finding["shared_by"]["hosts"], finding["shared_by"]["switch"]),
+                    (list(range(64, 128)), hosts, "leaf1" if known else None), "who")
+        check(abs(finding["onset"]["step"] - 30) <= 3, f"since step 30: {finding['onset']}")
+        check(0.28 < finding["share_lost"] < 0.45, f"0.41 s of 1.09 s: {finding['share_lost']}")
+        check(abs(finding["effect"]["change"] - (17 / 42 - 1)) < 0.05, f"42 to 17: {finding['effect']}")
+        check(finding["certainty"] != "certain", "slowness is never certain")
+    check_equal((said["coverage"]["watched"], len(said["job"]["hosts"])), (256, 32), "who was seen")
+
+
+@bench_case
+def inspector_healthy(bench):
+    job = flat_job()
+    for name, how in {"periodic": {}, "end": {"every_s": None, "compress": True}, "verbose": {"verbose": True},
+                      "readme": {"version": "readme"}, "named": {"version": "2.30"}}.items():
+        said, done = diagnose(bench, job.write(bench.sandbox.fresh(name), **how), 0)
+        check_equal((said["healthy"], said["findings"], said["coverage"]["watched"], done.err), (True, [], 16, ""), name)
+        notes = " ".join(said["notes"])
+        check("1920 operations of 16 ranks on 4 hosts" in notes and "under 8 KiB" in notes, f"{name}: {notes}")
+        check(("when calls were made was not recorded" in notes) == (name == "end"), f"{name}: {notes}")
+
+
+@bench_case
+def inspector_straggler(bench):
+    job = flat_job(late_rank=5)
+    for name, how in {"periodic": {}, "end": {"every_s": None}, "verbose": {"verbose": True}}.items():
+        said, _ = diagnose(bench, job.write(bench.sandbox.fresh(name), **how), 1)
+        check_equal([(one["kind"], one["culprits"], one["certainty"]) for one in said["findings"]],
+                    [("straggler", [5], "suspected")], name)
+        check(abs(said["findings"][0]["onset"]["step"] - 20) <= 3, f"{name}: since step 20: {said['findings'][0]['onset']}")
+        check_equal(said["findings"][0]["culprit_details"][0]["host"], "node01", name)
+
+
+@bench_case
+def inspector_slow_pair(bench):
+    said, _ = diagnose(bench, pipeline().write(bench.sandbox.fresh("healthy")), 0)
+    check_equal(said["findings"], [], "no pair is slow")
+    said, _ = diagnose(bench, pipeline(slow_pair=(2, 3)).write(bench.sandbox.fresh("slow")), 1)
+    check_equal([(one["kind"], one["shared_by"]["pair"]) for one in said["findings"]], [("slow_communication", [2, 3])], "pair")
+
+
+@bench_case
+def inspector_damage(bench):
+    """What can be read is judged; the rest is named with file and line."""
+    folder = flat_job(late_rank=5).write(bench.sandbox.fresh("damaged"))
+    files = sorted(os.path.join(folder, name) for name in os.listdir(folder))
+    for path, change in zip(files, (
+            lambda text: text[:-40],                                             # cut off in the last line
+            lambda text: text.replace("\n", "\n{broken\nnull\n", 1),             # no JSON, and no object
+            lambda text: text.replace('"header":{', '"more":[{"a":1}],"header":{"also":null,'),  # unknown keys
+            lambda text: text + text.splitlines()[0].replace("AllReduce", "AllToNowhere") + "\n",
+            lambda text: text + '{"header":{"id":"0x1","rank":9,"n_ranks":2},"metadata":{}}\n')):
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(change(text))
+    for name, text in {"README.md": "# logs\n", "other.json": '{"a": 1}\n', "empty.log": ""}.items():
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+    said, done = diagnose(bench, folder, 1)
+    check_equal([(one["kind"], one["culprits"]) for one in said["findings"]], [("straggler", [5])], "findings")
+    for path, line in ((files[0], 120), (files[1], 2), (files[4], 121)):
+        check(f"{path}:{line}: " in done.err, f"{path}:{line} is named: {done.err}")
+    check("cut off" in done.err and "and 1 more lines of it" in done.err, done.err)
+    check("1 lines tell of operations that are not known here" in " ".join(said["notes"]), said["notes"])
+
+
+@bench_case
+def inspector_nothing(bench):
+    folder = bench.sandbox.fresh("nothing")
+    with open(os.path.join(folder, "node00-pid1.log"), "w") as file:
+        file.write('{"header":{"id":"0x1","rank":0,"n_ranks":2}')
+    said, done = diagnose(bench, folder, 3)
+    check(said is None and "node00-pid1.log:1: cut off" in done.err, f"{done}")
+
+
+@bench_case
+def inspector_part_of_a_job(bench):
+    """Where files are missing nothing is said of bandwidths; who is late among the others shows all the same."""
+    for late_rank, status, culprits in ((None, 0, []), (5, 1, [[5]])):
+        folder = flat_job(late_rank=late_rank).write(bench.sandbox.fresh("part"))
+        for rank in (3, 7):
+            os.remove(os.path.join(folder, f"node{rank // 4:02}-pid{1000 + rank}.log"))
+        said, _ = diagnose(bench, folder, status)
+        check_equal([one["culprits"] for one in said["findings"]], culprits, "findings")
+        check_equal(said["coverage"]["unseen_ranks"], [3, 7], "who is missing")
+        check("operations not all ranks were recorded" in " ".join(said["notes"]), said["notes"])
