@@ -12,7 +12,7 @@
 #include "analyzer/jobs/verdict.h"
 #include "analyzer/top/compare.h"
 #include "analyzer/trace/row.h"
-#include "watchdog/reader/communicator_now.h"
+#include "watchdog/reader/glance.h"
 #include "watchdog/reader/load.h"
 
 namespace ncclwatch::analyzer::top {
@@ -205,7 +205,8 @@ Job Looker::Look() {
   looked_ns_ = now;
   for (auto& [path, box] : boxes_) {
     const format::Identity& identity = box.mapped->header().identity;
-    const bool here = box.boot_id == ThisPlace().boot_id && identity.pid_namespace == ThisPlace().pid_namespace;
+    const bool here =
+        box.boot_id == ThisPlace().boot_id && reader::Load(identity.pid_namespace) == ThisPlace().pid_namespace;
     box.alive = LockHeld(path) || (here && ProcessThere(reader::Load(identity.pid), reader::Load(identity.start_time)));
     job.alive += box.alive;
   }

@@ -6,8 +6,11 @@
 #include <string>
 
 #include "watchdog/descriptors/directory.h"
+#include "watchdog/reader/image.h"
 
 namespace ncclwatch::reader {
+
+class MappedBox;
 
 struct Glance {
   std::uint32_t pid = 0;
@@ -19,5 +22,8 @@ struct Glance {
 };
 // None: it cannot be read, or is no box.
 std::optional<Glance> GlanceAt(const descriptors::Directory& directory, const std::string& name);
+
+// A copy of an entry of a box's table. None: nobody's, just being given to another communicator, or damaged.
+std::optional<Communicator> CommunicatorNow(const MappedBox& box, std::uint32_t index);
 
 }  // namespace ncclwatch::reader

@@ -9,7 +9,7 @@
 #include "ncclwatch/format/lease.h"
 #include "watchdog/reader/awaited.h"
 #include "watchdog/reader/box.h"
-#include "watchdog/reader/communicator_now.h"
+#include "watchdog/reader/glance.h"
 #include "watchdog/reader/load.h"
 #include "watchdog/reader/sift.h"
 
