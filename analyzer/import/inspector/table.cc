@@ -12,7 +12,7 @@
 #include "analyzer/import/inspector/ranks.h"
 #include "ncclwatch/format/fingerprint.h"
 #include "watchdog/diagnosis/compare/step_count.h"
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 
 namespace ncclwatch::analyzer::import::inspector {
 namespace {
