@@ -75,6 +75,7 @@ void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_
   }
   Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
   kernel.comm = local;
+  for (const auto& [op, record] : calls) kernel.records.push_back(record);
   if (collectives.size() > 1)
     std::stable_sort(collectives.begin(), collectives.end(), [](const Op& a, const Op& b) { return Key(a) < Key(b); });
   for (const Op& op : collectives) kernel.tasks.push_back({false, own.launched++, op});
@@ -320,12 +321,14 @@ void World::EndKernel(int k, std::int64_t at) {
     if (tail.kernel == k) tail = {-1, at};
   }
   for (const auto& [comm, ticket] : kernel.marks) rank.comms[static_cast<std::size_t>(comm)].tickets[ticket] = at;
+  for (const std::size_t record : kernel.records) rank.records[record].kernel_ns = at - kernel.ready;
   for (const auto& [comm, start] : kernel.starts) rank.comms[static_cast<std::size_t>(comm)].starts[start] = at;
   for (const int next : kernel.next) {
     Kernel& waiting = kernels_[static_cast<std::size_t>(next)];
     waiting.ready = std::max(waiting.ready, at);
     if (--waiting.needs == 0) begun_.push_back(next);
   }
+  kernel.records.clear();
   kernel.marks.clear();
   kernel.starts.clear();
   kernel.next.clear();

@@ -47,7 +47,7 @@ std::int64_t World::CollectiveNs(const Op& op) const {
   const bool mpi = functions::IsMpi(op.function);
   const double n = std::max(ranks, 1), steps = TreeSteps(ranks);
   const double step_ns = mpi ? costs.step_ns : costs.gpu_latency_ns;
-  const double byte_ns = (mpi ? costs.byte_ns : costs.gpu_byte_ns) * workload_.Stretch(op.comm, -1, -1);
+  const double byte_ns = (mpi ? costs.byte_ns : costs.gpu_byte_ns) * workload_.Stretch(op.comm, -1, -1) * op.longer;
   const auto bytes = static_cast<double>(mpi ? op.bytes : op.count * functions::DatatypeBytes(op.dtype));
   const Pattern pattern = mpi ? functions::PatternOfMpi(op.function) : functions::PatternOfNccl(op.function);
   double passes = 1;

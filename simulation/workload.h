@@ -62,6 +62,7 @@ struct Op {
   std::int64_t before_ns = 0;  // the host does something else first, exactly so long
   std::int64_t ns = 0;         // kCall: what it costs the host, 0: as usual
   std::uint32_t site = 0;
+  float longer = 1;  // kCall: so many times as long as usual its data take, where all costs are known
 
   // Of MPI.
   std::int32_t tag = -1;

@@ -26,6 +26,7 @@ struct Record {
   std::uint64_t count = 0;
   std::uint64_t chain = 0;
   std::uint64_t group = 0;
+  std::int64_t kernel_ns = 0;  // that its kernel ran, waiting for others included
   std::int64_t ticket = -1;
   std::int64_t start = -1;
   std::int32_t comm = -1;  // index into RankHistory::comms
@@ -133,6 +134,7 @@ class World {
     std::int64_t record = -1;  // kBegin: which it is
     int needs = 0, tasks_left = 0;
     std::vector<Task> tasks;
+    std::vector<std::size_t> records;                 // of its calls
     std::vector<int> next;                            // kernels that need it
     std::vector<std::pair<int, std::size_t>> marks;   // communicator of the rank, ticket
     std::vector<std::pair<int, std::size_t>> starts;  // likewise, of those right behind it

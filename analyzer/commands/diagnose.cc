@@ -18,6 +18,7 @@
 #include "analyzer/steps/steps.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/report/render.h"
+#include "watchdog/settings/settings.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -57,6 +58,17 @@ absl::StatusOr<JobSteps> BaselineOf(const std::vector<std::string>& words) {
   return StepsOf(recording);
 }
 
+const char* Variable(const char* name) { return std::getenv(name); }
+
+diagnosis::SlowContext ContextOf(const std::optional<JobSteps>& baseline) {
+  std::vector<std::string> complaints;  // the job's own processes have said them
+  diagnosis::SlowContext context;
+  context.baseline = baseline ? &baseline->table : nullptr;
+  context.topology = TopologyOfTheJob("diagnose");
+  context.least_idle = settings::FromEnvironment(Variable, &complaints).bubble;
+  return context;
+}
+
 }  // namespace
 
 int Diagnose(const Command& self, const Arguments& arguments) {
@@ -88,8 +100,7 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   AddCrashFrames(&run);
   const std::vector<reader::Failure> failures = run.failures;
   SiteLines lines(run.boxes);
-  diagnosis::Diagnosis verdict =
-      Diagnose(std::move(run), {baseline ? &baseline->table : nullptr, TopologyOfTheJob("diagnose")});
+  diagnosis::Diagnosis verdict = Diagnose(std::move(run), ContextOf(baseline));
   lines.FillIn(&verdict);
   Tell(verdict, lines.ForPeople(verdict), failures, json);
   if (!failures.empty()) return kUnreadable;

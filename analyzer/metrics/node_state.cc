@@ -11,7 +11,7 @@
 #include "analyzer/jobs/observe.h"
 #include "ncclwatch/functions/bandwidth.h"
 #include "watchdog/diagnosis/slow/robust.h"
-#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/diagnosis/view/view.h"
 #include "watchdog/reader/box.h"

@@ -57,8 +57,9 @@ ROOMS = {
         "live": "calls",
         "statistics": "",
         "numbers": "model view rules report statistics",
-        "slow": "model view compare rules report numbers statistics",
-        "follow": "calls model view compare slow",
+        "steps": "calls view compare",
+        "slow": "model view compare rules report numbers statistics steps",
+        "follow": "calls model view compare steps",
         ".": "model view compare waits rules rules/mpi report",
     },
     "watchdog/exchange": {

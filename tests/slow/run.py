@@ -215,6 +215,31 @@ def longer_than_an_earlier_run(sandbox):
 
 
 @case
+def all_ranks_slower_from_a_step_on(sandbox):
+    """Nobody is late, and there is no earlier run to compare with."""
+    status, findings = mpi_steps(sandbox, 240, 15000, -1, 120, 4000, "sleep").diagnose()
+    check_equal((status, [(f["kind"], f["culprits"]) for f in findings]), (1, [("slow_compute", [])]), f"{findings}")
+    check(abs(findings[0]["onset"]["step"] - 120) <= 10 and not findings[0]["onset"]["since_before"], f"{findings[0]}")
+    check(0.1 < findings[0]["share_lost"] < 0.35 and findings[0]["certainty"] != "certain", f"{findings[0]}")
+
+
+@case
+def pipeline_with_few_batches(sandbox):
+    """Four stages and four micro-batches: three sevenths of each step are idle."""
+    job = mpi(sandbox, "pipeline", 30, 4, 12000, -1, 0)
+    status, findings = job.diagnose()
+    check_equal((status, [(f["kind"], f["culprits"]) for f in findings]), (1, [("pipeline_bubble", [])]), f"{findings}")
+    check(0.35 < findings[0]["share_lost"] < 0.5, f"{findings[0]}")
+
+
+@case
+def pipeline_with_an_uneven_stage(sandbox):
+    job = mpi(sandbox, "pipeline", 25, 16, 4000, 2, 6000)
+    status, findings = job.diagnose()
+    check_equal((status, [(f["kind"], f["culprits"]) for f in findings]), (1, [("pipeline_bubble", [2])]), f"{findings}")
+
+
+@case
 def steps_of_a_loop(sandbox):
     """Numbers, parts and calls of steps, against what the program does."""
     job = mpi_steps(sandbox, 60, 10000, 1, 0, 10000, "sleep")

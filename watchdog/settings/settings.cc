@@ -174,6 +174,17 @@ double HookTimeout(const Environment& environment, double fallback) {
   return fallback;
 }
 
+double Bubble(const Environment& environment, double fallback) {
+  constexpr const char* kVariable = "NCCLWATCH_BUBBLE";
+  constexpr Unit kPercent[] = {{'%', 0.01}};
+  const std::string_view value = environment.Get(kVariable);
+  if (value.empty()) return fallback;
+  const std::optional<double> share = Measure(value, kPercent);
+  if (share && *share > 0 && *share <= 1) return *share;
+  environment.Complain(kVariable, "not understood, 20% is used; accepted: a share of the step as in 20%");
+  return fallback;
+}
+
 std::string MetricsPlace(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_METRICS";
   const std::string_view value = environment.Get(kVariable);
@@ -248,6 +259,7 @@ Settings Parse(const Environment& environment) {
   settings.ptrace = environment.Choose("NCCLWATCH_PTRACE", settings.ptrace, kOnOff, "on, off");
   settings.metrics = MetricsPlace(environment);
   settings.topology = environment.Get("NCCLWATCH_TOPOLOGY");
+  settings.bubble = Bubble(environment, settings.bubble);
   settings.redact = environment.Get("NCCLWATCH_REDACT");
   constexpr Environment::Choice<LogLevel> kLevels[] = {{"off", LogLevel::kOff},
                                                        {"error", LogLevel::kError},

@@ -13,6 +13,7 @@ constexpr std::size_t kMostLetters = 64;                  // longer names are no
 constexpr Variable kVariables[] = {
     {"NCCLWATCH", "on", ""},
     {"NCCLWATCH_BIND", "", ""},
+    {"NCCLWATCH_BUBBLE", "20%", ""},
     {"NCCLWATCH_COMMAND", "", ""},
     {"NCCLWATCH_COMMUNICATORS", "1024", "", true},
     {"NCCLWATCH_CRASH_STACK", "64K", "0", true},

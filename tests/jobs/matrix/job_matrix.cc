@@ -15,6 +15,10 @@ constexpr char kUsage[] =
     "job_matrix sifted  [--jobs 500] [--first 1] [--newest 8] [--dir D] [--show] [--keep]   images without most calls\n"
     "job_matrix peers   [--jobs 1000] [--first 1] [--topology A,B] [--fault A,B] [--misses 20] [--least 98]   "
     "messages\n"
+    "job_matrix slow    [--fault A,B] [--ranks 8,64] [--seeds 5] [--first 1] [--show]   what slows a job, and from which "
+    "step on\n"
+    "job_matrix quiet   [--hours 20] [--ranks 8,16] [--first 1] [--most 1]   hours of healthy jobs, looked at live\n"
+    "job_matrix loops   [--seeds 5] [--first 1] [--least 99]   where steps begin\n"
     "job_matrix scale   [--ranks 1024,2048,4096] [--records 2048] [--topology T] [--fault F] [--dir D] [--limit-gib "
     "12] [--keep]\n"
     "job_matrix timed   --dir D              what `scale` measures, of boxes that are there\n";
@@ -30,6 +34,9 @@ int main(int argc, char** argv) {
   if (mode == "removed") return RunRemoved(options);
   if (mode == "sifted") return RunSifted(options);
   if (mode == "peers") return RunPeers(options);
+  if (mode == "slow") return RunSlow(options);
+  if (mode == "quiet") return RunQuiet(options);
+  if (mode == "loops") return RunLoops(options);
   if (mode == "scale") return RunScale(options, argv[0]);
   if (mode == "timed") return RunTimed(options);
   std::fputs(kUsage, stderr);

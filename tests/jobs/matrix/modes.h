@@ -15,6 +15,12 @@ int RunRemoved(const Options& options);
 int RunPeers(const Options& options);
 // Images that keep only the newest calls: the verdict must be the one of all calls.
 int RunSifted(const Options& options);
+// Slow jobs: precision, recall and the step of what slows each.
+int RunSlow(const Options& options);
+// Hours of healthy jobs as a leader looks at them: how often it would say something.
+int RunQuiet(const Options& options);
+// The loops that people write: where their steps begin.
+int RunLoops(const Options& options);
 // Boxes of many ranks: the time of a verdict against that of reading the files, and the memory.
 int RunScale(const Options& options, const char* self);
 // The part of it that is measured, in a process of its own: boxes in a folder.

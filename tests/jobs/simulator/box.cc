@@ -62,6 +62,14 @@ class Box {
     return job_.marks && (record.flags & format::kMarked) != 0 && By(record.returned);
   }
 
+  // The same calls on all ranks.
+  bool Timed(const Record& record) const {
+    if (job_.times_every == 0 || record.ticket < 0 || record.kernel_ns <= 0) return false;
+    if (scene_.chance().Bits(kTimes, record.position) % job_.times_every != 0) return false;
+    const LocalComm& comm = world_.comms[static_cast<std::size_t>(record.comm)];
+    return comm.tickets[static_cast<std::size_t>(record.ticket)] <= std::min(read_, world_.gpu_stop);
+  }
+
   format::GpuMarks Marks() const {
     if (!job_.marks) return format::GpuMarks::kOff;
     return job_.MarksStarts(rank_) ? format::GpuMarks::kBoth : format::GpuMarks::kOn;
@@ -265,6 +273,10 @@ class Box {
     if (StartMarked(from)) {
       to->flags |= format::kStartMarked;
       to->start = StartNumber(world_.comms[static_cast<std::size_t>(from.comm)], static_cast<std::size_t>(from.start));
+    }
+    if (Timed(from)) {
+      to->flags |= format::kTimed;
+      to->kernel = format::Pack({static_cast<std::uint64_t>(from.kernel_ns), format::KernelClock::kGpu});
     }
     to->root = from.root;
     to->dtype = from.dtype;

@@ -52,6 +52,11 @@ StepTable Made(const Plan& plan, unsigned seed) {
   return table;
 }
 
+std::optional<Straggler> FindStraggler(const StepTable& table, double least) {
+  std::vector<Straggler> all = FindStragglers(table, least);
+  return all.size() == 1 ? std::optional(std::move(all.front())) : std::nullopt;
+}
+
 class OfRanks : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(OfRanks, FivePercentAreFound) {

@@ -14,8 +14,8 @@
 #include <tuple>
 #include <vector>
 
-#include "watchdog/diagnosis/slow/step_join.h"
-#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/steps/step_join.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 #include "watchdog/diagnosis/view/view.h"
 
 namespace ncclwatch::diagnosis {

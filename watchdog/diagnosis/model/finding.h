@@ -45,6 +45,7 @@ enum class Kind {
   kCheckpointOverdue,
   kStarvedInput,        // a straggler, and why
   kBlockingCheckpoint,  // likewise
+  kPipelineBubble,
 };
 constexpr bool IsSlow(Kind kind) { return kind >= Kind::kStraggler; }
 enum class Certainty { kSuspected, kLikely, kCertain };

@@ -25,7 +25,8 @@ std::string_view Name(Kind kind) {
                                        "slow_compute",       "slow_communication",  "regression",
                                        "numeric_fault",      "loss_spike",          "replica_divergence",
                                        "memory_growth",      "not_learning",        "loss_plateau",
-                                       "checkpoint_overdue", "starved_input",       "blocking_checkpoint"});
+                                       "checkpoint_overdue", "starved_input",       "blocking_checkpoint",
+                                       "pipeline_bubble"});
   return At(names, kind);
 }
 

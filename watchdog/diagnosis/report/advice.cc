@@ -102,6 +102,9 @@ std::string_view Advice(Kind kind) {
     case Kind::kBlockingCheckpoint:
       return "write checkpoints beside the training: copy the state to memory, go on, and write it from there "
              "(torch.distributed.checkpoint.async_save), all ranks a part each";
+    case Kind::kPipelineBubble:
+      return "cut the model so that every stage takes as long as the others, and give each step four times as many "
+             "micro-batches as there are stages, or interleave the stages";
     case Kind::kRegression: return "keep a recorded run of each release, and compare with it before many GPUs are used";
   }
   return {};

@@ -1,21 +1,18 @@
 #include "watchdog/diagnosis/slow/find.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <iterator>
-#include <set>
+#include <optional>
+#include <utility>
 
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/advice.h"
 #include "watchdog/diagnosis/rules/describe.h"
+#include "watchdog/diagnosis/slow/bubble.h"
+#include "watchdog/diagnosis/slow/chronic.h"
 #include "watchdog/diagnosis/slow/link_findings.h"
-#include "watchdog/diagnosis/slow/meanwhile.h"
 #include "watchdog/diagnosis/slow/number_findings.h"
 #include "watchdog/diagnosis/slow/regression.h"
-#include "watchdog/diagnosis/slow/robust.h"
-#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/slow/step_findings.h"
 #include "watchdog/diagnosis/slow/straggler.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 #include "watchdog/diagnosis/view/view.h"
 
 namespace ncclwatch::diagnosis {
@@ -23,153 +20,45 @@ namespace {
 
 constexpr std::size_t kCallsInAll = 4'000'000;  // of all ranks, that are looked at
 constexpr std::size_t kMostOfARank = 16384;
-constexpr double kLikely = 10;  // standard errors
+constexpr double kLeastChronic = 0.006;        // of the step, where hundreds of steps tell it
+constexpr std::uint64_t kOneOnset_steps = 10;  // and a twentieth of all
+constexpr double kExplains = 0.8;              // of what steps take longer, by what else is found
 
-double Percent(double share) { return 100 * share; }
-
-std::int64_t MedianOf(const StepTable& table, const Straggler& found, bool culprits, std::int64_t StepPart::*part) {
-  std::vector<std::int64_t> all;
-  for (std::size_t row = 0; row < table.parts.size(); ++row) {
-    if ((std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end()) != culprits) continue;
-    for (std::size_t step = found.from; step < table.steps(); ++step)
-      if (table.parts[row][step].duration_ns > 0) all.push_back(table.parts[row][step].*part);
-  }
-  return Median(std::move(all));
-}
-
-// Hosts all of whose ranks are late, if there is another host.
-std::vector<std::string> HostsOf(const View& view, const std::vector<int>& culprits) {
-  std::set<std::string> late, others;
-  for (const Node& node : view.nodes) {
-    const bool is = std::find(culprits.begin(), culprits.end(), node.rank) != culprits.end();
-    (is ? late : others).insert(view.process(node).box->host);
-  }
-  std::vector<std::string> hosts;
-  std::set_difference(late.begin(), late.end(), others.begin(), others.end(), std::back_inserter(hosts));
-  return others.empty() ? std::vector<std::string>() : hosts;
-}
-
-std::string StepName(const StepTable& table, std::size_t step) { return fmt::format("step {}", table.NumberOf(step)); }
-
-std::string SummaryOf(const StepTable& table, const Straggler& found, const std::vector<int>& ranks) {
-  const std::string who = Capital(Ranks(ranks)), verb = ranks.size() == 1 ? "comes" : "come";
-  if (found.now_and_then)
-    return fmt::format("{} {} late in {} of {} steps, first in {}: the others wait for {:.1f} % of the time.", who,
-                       verb, found.late_steps, table.steps() - found.from, StepName(table, found.onset),
-                       Percent(found.share));
-  return fmt::format(
-      "{} {} last to where the others wait for it, by {} in a step of {}{}: {:.1f} % of the time is lost.", who, verb,
-      Seconds(found.lost_ns), Seconds(found.step_ns),
-      found.since_before ? "" : ", since " + StepName(table, found.onset), Percent(found.share));
-}
-
-std::string NextStep(const Finding& finding) {
-  const std::string who = Ranks(finding.culprits);
-  if (finding.kind == Kind::kStarvedInput)
-    return fmt::format(
-        "see how fast {} can read where its input lies, and who else reads there (`iostat -x`, "
-        "`nfsiostat`, the file system's own counters); give its data loader more workers",
-        who);
-  if (finding.kind == Kind::kBlockingCheckpoint)
-    return fmt::format(
-        "see how fast the file system of {} takes what is written, and whether the checkpoint could be "
-        "written beside the training or less often",
-        who);
-  return fmt::format(
-      "look at what {} does between its calls: `ncclwatch stacks` a few times, `perf top -p PID`; "
-      "compare its input, clocks and neighbours with those of a rank that waits",
-      who);
-}
-
-Finding StragglerFinding(const View& view, const StepTable& table, const Straggler& found) {
-  std::vector<int> ranks, others;
-  for (std::size_t row = 0; row < table.ranks.size(); ++row) {
-    const bool late = std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end();
-    (late ? ranks : others).push_back(table.ranks[row]);
-  }
-  Finding finding;
-  finding.kind = Kind::kStraggler;
-  finding.certainty = found.certainty >= kLikely ? Certainty::kLikely : Certainty::kSuspected;
-  AddCulprits(view, ranks, &finding);
-  finding.victims = others;
-  const StepPart& began = table.parts[found.rows.front()][found.onset];
-  finding.began_at_ns = ToRealtime(view, began.began_ns);
-  finding.onset = Onset{table.NumberOf(found.onset), finding.began_at_ns, found.since_before};
-  const double after = static_cast<double>(found.step_ns) / 1e9;
-  finding.effect = Effect{"step_time", "s", after * (1 - found.share), after};
-  finding.shared_by.hosts = HostsOf(view, ranks);
-  finding.share_lost = found.share;
-  finding.late_ns = found.late_ns;
-  finding.summary = SummaryOf(table, found, ranks);
-  const auto median = [&](bool culprits, std::int64_t StepPart::*part) {
-    return Seconds(MedianOf(table, found, culprits, part));
+// What is found beside it began then, or costs as much.
+bool IsExplained(const Finding& rise, const std::vector<Finding>& others, std::uint64_t steps) {
+  const auto explains = [&](const Finding& other) {
+    const auto [first, second] = std::minmax(other.onset->step, rise.onset->step);
+    const std::uint64_t apart = second - first;
+    return apart <= kOneOnset_steps + steps / 20 || *other.share_lost >= kExplains * *rise.share_lost;
   };
-  finding.evidence.push_back(fmt::format("in a step {} waits {} for others, the others wait {} (medians of {} steps)",
-                                         Ranks(ranks), median(true, &StepPart::wait_ns),
-                                         median(false, &StepPart::wait_ns), table.steps() - found.from));
-  finding.evidence.push_back(
-      fmt::format("it is the last in {} of {} steps", found.late_steps, table.steps() - found.from));
-  if (!finding.shared_by.hosts.empty())
-    finding.evidence.push_back("they are all ranks of " + Join(finding.shared_by.hosts, ", ") +
-                               ", and no others are late");
-  ExplainStraggler(view.snapshot->meanwhile, &finding);
-  finding.next_steps.push_back(NextStep(finding));
-  AddAdvice(&finding);
-  return finding;
+  return std::any_of(others.begin(), others.end(), explains);
 }
 
-Kind KindOf(const Regression& found) {
-  if (found.part == Regression::Part::kCompute) return Kind::kSlowCompute;
-  return found.part == Regression::Part::kExposed ? Kind::kSlowCommunication : Kind::kRegression;
-}
-
-std::string PartsText(const StepLevels& before, const StepLevels& after) {
-  const auto part = [](const char* name, double then, double now) {
-    return fmt::format("{} {} to {}", name, Seconds(static_cast<std::int64_t>(then)),
-                       Seconds(static_cast<std::int64_t>(now)));
+// The cause is what began first; of what was there from the beginning, what costs most.
+void SortByOnset(std::vector<Finding>* findings) {
+  const auto key = [](const Finding& one) {
+    return std::pair(one.onset->since_before ? 0 : one.onset->step, -*one.share_lost);
   };
-  return fmt::format(
-      "of a step, on average over the ranks: {}, {}, {}, {}", part("computation", before.compute, after.compute),
-      part("exposed communication", before.exposed, after.exposed), part("waiting for others", before.wait, after.wait),
-      part("other blocking calls", before.idle, after.idle));
+  std::stable_sort(findings->begin(), findings->end(),
+                   [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
 }
 
-std::string_view GrownText(Regression::Part part) {
-  switch (part) {
-    case Regression::Part::kCompute: return "computation";
-    case Regression::Part::kExposed: return "communication";
-    case Regression::Part::kWait: return "waiting for others";
-    case Regression::Part::kIdle: return "waiting in other calls";
-    case Regression::Part::kSeveral: break;
-  }
-  return "several parts of it";
+bool IsStraggler(const Finding& finding) {
+  return finding.kind == Kind::kStraggler || finding.kind == Kind::kStarvedInput ||
+         finding.kind == Kind::kBlockingCheckpoint;
 }
 
-Finding RegressionFinding(const View& view, const StepTable& table, const Regression& found) {
-  Finding finding;
-  finding.kind = KindOf(found);
-  finding.certainty = found.errors >= kLikely ? Certainty::kLikely : Certainty::kSuspected;
-  std::vector<int> ranks;
-  for (const std::size_t row : found.rows) ranks.push_back(table.ranks[row]);
-  AddCulprits(view, ranks, &finding);
-  for (const int rank : table.ranks)
-    if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) finding.victims.push_back(rank);
-  finding.began_at_ns = ToRealtime(view, table.parts.front().front().began_ns);
-  finding.onset = Onset{table.first, finding.began_at_ns, true};
-  finding.effect = Effect{"step_time", "s", found.before.step / 1e9, found.after.step / 1e9};
-  finding.shared_by.hosts = HostsOf(view, ranks);
-  finding.share_lost = 1 - found.before.step / found.after.step;
-  finding.summary = fmt::format("A step takes {} where it took {} in the earlier run, {:.1f} % longer: {} has grown{}.",
-                                Seconds(static_cast<std::int64_t>(found.after.step)),
-                                Seconds(static_cast<std::int64_t>(found.before.step)), Percent(found.change),
-                                GrownText(found.part), ranks.empty() ? "" : ", on " + Ranks(ranks));
-  finding.evidence.push_back(PartsText(found.before, found.after));
-  finding.next_steps.push_back(finding.kind == Kind::kSlowCompute
-                                   ? "compare clocks, temperatures and throttle reasons of the GPUs, and versions of "
-                                     "libraries and code, with those of the earlier run"
-                                   : "compare the nodes, NCCL_* variables and library versions of both runs");
-  AddAdvice(&finding);
-  return finding;
+// Too little for the steps at hand.
+void AddChronic(const View& view, const StepTable& table, const SlowContext& context, std::vector<Finding>* findings) {
+  LatenessSums own;
+  LatenessSums* const sums = context.lateness ? context.lateness : &own;
+  AddLateness(table, sums);
+  const auto found = FindChronic(*sums, table, kLeastChronic);
+  if (!found) return;
+  const bool is_told = std::any_of(findings->begin(), findings->end(), [&](const Finding& other) {
+    return IsStraggler(other) && std::binary_search(other.culprits.begin(), other.culprits.end(), found->rank);
+  });
+  if (!is_told) findings->push_back(ChronicFinding(view, table, *found));
 }
 
 StepTable TableOf(const View& view) {
@@ -181,12 +70,21 @@ StepTable TableOf(const View& view) {
 
 std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, const SlowContext& context) {
   std::vector<Finding> findings;
-  if (const auto found = FindStraggler(table, kLeastShareLost))
-    findings.push_back(StragglerFinding(view, table, *found));
+  for (const Straggler& found : FindStragglers(table, kLeastShareLost))
+    findings.push_back(StragglerFinding(view, table, found));
   if (auto found = LinkFinding(view, table, context.topology, kLeastShareLost)) findings.push_back(std::move(*found));
+  AddChronic(view, table, context, &findings);
+  if (const auto found = FindBubble(table, context.least_idle)) findings.push_back(BubbleFinding(view, table, *found));
+  SortByOnset(&findings);
+  if (const auto found = FindRise(table, kLeastRegression)) {
+    Finding rise = RegressionFinding(view, table, *found);
+    if (!IsExplained(rise, findings, table.NumberOf(table.steps() - 1) - table.first))
+      findings.push_back(std::move(rise));
+  }
   const StepTable* const baseline = context.baseline;
   if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt)
     findings.push_back(RegressionFinding(view, table, *found));
+  for (std::size_t i = 1; i < findings.size(); ++i) findings[i].caused_by = 0;
   for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
   return findings;
 }
@@ -194,11 +92,12 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
 std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& context) {
   const View view = MakeView(snapshot);
   std::vector<Finding> findings = NumberFindings(view);
-  std::vector<Finding> slow = FindSlowSteps(view, TableOf(view), context);
-  // What is found in this run explains that its steps take longer than another's.
-  if (slow.size() > 1 && context.baseline) slow.back().caused_by = findings.size();
-  std::move(slow.begin(), slow.end(), std::back_inserter(findings));
   for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+  const std::size_t before = findings.size();
+  for (Finding& finding : FindSlowSteps(view, TableOf(view), context)) {
+    if (finding.caused_by) *finding.caused_by += before;
+    findings.push_back(std::move(finding));
+  }
   return findings;
 }
 

@@ -5,8 +5,9 @@
 
 #include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/diagnosis/model/snapshot.h"
-#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/slow/chronic.h"
 #include "watchdog/diagnosis/slow/topology.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 
 namespace ncclwatch::diagnosis {
 
@@ -15,9 +16,14 @@ inline constexpr double kLeastShareLost = 0.03;
 
 inline constexpr double kLeastRegression = 0.05;  // likewise, against an earlier run
 
+// The share of the step time that the stages of a pipeline may idle, unless the user says another.
+inline constexpr double kLeastIdle = 0.2;
+
 struct SlowContext {
   const StepTable* baseline = nullptr;  // of an earlier run, null: there is none
   Topology topology;                    // empty: not known
+  double least_idle = kLeastIdle;
+  LatenessSums* lateness = nullptr;  // of the job's earlier looks, to which this one is added; null: there were none
 };
 
 // Pure and thread-safe, like Diagnose.

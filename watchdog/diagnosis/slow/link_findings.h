@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/slow/step_table.h"
 #include "watchdog/diagnosis/slow/topology.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 #include "watchdog/diagnosis/view/view.h"
 
 namespace ncclwatch::diagnosis {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/slow/step_table.h"
 #include "watchdog/diagnosis/slow/topology.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 
 namespace ncclwatch::diagnosis {
 

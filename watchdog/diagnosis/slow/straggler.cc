@@ -2,41 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "watchdog/diagnosis/slow/change_point.h"
+#include "watchdog/diagnosis/slow/points.h"
 #include "watchdog/diagnosis/slow/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
 
-constexpr std::size_t kFewestSteps = 20;
+constexpr std::size_t kFewestPoints = 20;
 constexpr double kStandardErrors = 6;      // chance makes that of a thousand ranks once in a million looks
 constexpr double kLeastNoise = 0.002;      // of a step, that each measured lateness has
 constexpr double kLeastLost_ns = 200'000;  // of a step: below that it is the system's scheduling
 constexpr double kAlikeToWorst = 0.5;      // as late as this share of the latest: a straggler too
 constexpr std::size_t kFewestEvents = 5;
 constexpr double kEventShare = 3;   // a single late step is later than that many times `least`
+constexpr double kEventNoise = 2;   // ... and than the latest rank is in a quarter of the steps
 constexpr double kOwnEvents = 0.8;  // of all late steps, that are the rank's
-
-// Lateness as a share of the step, by row and step; and the length of each step.
-struct Shares {
-  std::vector<std::vector<double>> late;
-  std::vector<double> step_ns;
-
-  explicit Shares(const StepTable& table) {
-    for (std::size_t step = 0; step < table.steps(); ++step) {
-      std::vector<double> durations;
-      for (const auto& row : table.parts)
-        if (row[step].duration_ns > 0) durations.push_back(static_cast<double>(row[step].duration_ns));
-      step_ns.push_back(std::max(1.0, Median(std::move(durations))));
-    }
-    for (const auto& row : table.parts) {
-      std::vector<double>& shares = late.emplace_back();
-      for (std::size_t step = 0; step < row.size(); ++step)
-        shares.push_back(static_cast<double>(row[step].late_ns) / step_ns[step]);
-    }
-  }
-};
+constexpr std::size_t kMostFound = 4;
+// Ranks that become late within so many points of one another have one cause.
+constexpr double kOneOnset_points = 10, kOneOnsetShare = 0.05;
 
 std::vector<double> From(const std::vector<double>& shares, std::size_t from) {
   return {shares.begin() + static_cast<std::ptrdiff_t>(from), shares.end()};
@@ -44,34 +31,66 @@ std::vector<double> From(const std::vector<double>& shares, std::size_t from) {
 
 class Search {
  public:
-  Search(const StepTable& table, double least) : table_(table), least_(least), shares_(table) {}
+  Search(const StepTable& table, const Points& points, double least)
+      : table_(table), points_(points), least_(least), left_out_(table.parts.size(), false) {}
 
-  // Of windows that end with the last step the one that shows it best: a fault that began lately is clearest in the
-  // short ones.
-  std::optional<Straggler> Find() const {
-    std::optional<Straggler> best;
-    for (std::size_t length = table_.steps(); length >= kFewestSteps; length = Shorter(length)) {
-      std::optional<Straggler> found = Chronic(table_.steps() - length);
-      if (found && (!best || found->certainty > best->certainty)) best = std::move(found);
-      if (length == kFewestSteps) break;
-    }
-    if (!best) best = NowAndThen();
-    if (!best) return std::nullopt;
-    Describe(&*best);
-    return best->share * static_cast<double>(best->step_ns) >= kLeastLost_ns ? best : std::nullopt;
+  // The next ones, all of whom began at about the same step; then as if they were not there. Single late steps are told
+  // where nobody is late in most: those who wait for one that is are late elsewhere, in this step or that.
+  std::optional<Straggler> Next(bool single_steps_too) {
+    std::optional<Straggler> found = Best();
+    if (!found && single_steps_too) found = NowAndThen();
+    if (!found) return std::nullopt;
+    Describe(&*found);
+    for (const std::size_t row : found->rows) left_out_[row] = true;
+    return found;
   }
 
  private:
-  static std::size_t Shorter(std::size_t length) { return std::max(kFewestSteps, length / 2); }
+  static std::size_t Shorter(std::size_t length) { return std::max(kFewestPoints, length / 2); }
+
+  // Of windows that end with the last point the one that shows it best: a fault that began lately is clearest in the
+  // short ones.
+  std::optional<Straggler> Best() const {
+    std::optional<Straggler> best;
+    for (std::size_t length = points_.size(); length >= kFewestPoints; length = Shorter(length)) {
+      std::optional<Straggler> found = Chronic(points_.size() - length);
+      if (found && (!best || found->certainty > best->certainty)) best = std::move(found);
+      if (length == kFewestPoints) break;
+    }
+    if (best) KeepFirstOnes(&*best);
+    return best;
+  }
+
+  // Ranks that have been late for as long.
+  void KeepFirstOnes(Straggler* found) const {
+    std::vector<std::size_t> onsets;
+    for (const std::size_t row : found->rows) onsets.push_back(OnsetOf(row).value_or(0));
+    const std::size_t first = *std::min_element(onsets.begin(), onsets.end());
+    const double apart = kOneOnset_points + kOneOnsetShare * static_cast<double>(points_.size());
+    std::vector<std::size_t> rows;
+    for (std::size_t i = 0; i < onsets.size(); ++i)
+      if (static_cast<double>(onsets[i] - first) <= apart) rows.push_back(found->rows[i]);
+    found->rows = std::move(rows);
+  }
+
+  // Since which point it has been late; none: since before the first one.
+  std::optional<std::size_t> OnsetOf(std::size_t row) const {
+    const std::vector<double>& late = points_.late[row];
+    const std::size_t rose = RoseAt(late);
+    const double before = Median(std::vector<double>(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(rose)));
+    return rose == 0 || before > Median(From(late, rose)) / 2 ? std::nullopt : std::optional(rose);
+  }
 
   std::optional<Straggler> Chronic(std::size_t from) const {
     std::vector<double> medians, sigmas;
-    for (const auto& row : shares_.late) {
+    for (const auto& row : points_.late) {
       medians.push_back(Median(From(row, from)));
       sigmas.push_back(RobustSigma(From(row, from), medians.back()));
     }
     const double usual = Usual(medians);
-    const double worst = *std::max_element(medians.begin(), medians.end()) - usual;
+    double worst = 0;
+    for (std::size_t row = 0; row < medians.size(); ++row)
+      if (!left_out_[row]) worst = std::max(worst, medians[row] - usual);
     if (worst < least_) return std::nullopt;
     // In few steps a rank may seem steadier than it is: it counts as no steadier than the others are.
     const double least_sigma = std::max(kLeastNoise, Median(sigmas));
@@ -80,13 +99,14 @@ class Search {
     found.certainty = 1e9;
     for (std::size_t row = 0; row < medians.size(); ++row) {
       const double share = medians[row] - usual;
-      const double steps = static_cast<double>(table_.steps() - from);
-      const double errors = share / (kErrorOfMedian * std::max(least_sigma, sigmas[row]) / std::sqrt(steps));
-      if (share < std::max(least_, kAlikeToWorst * worst) || errors < kStandardErrors) continue;
+      const auto count = static_cast<double>(points_.size() - from);
+      const double errors = share / (kErrorOfMedian * std::max(least_sigma, sigmas[row]) / std::sqrt(count));
+      if (left_out_[row] || share < std::max(least_, kAlikeToWorst * worst) || errors < kStandardErrors) continue;
       found.rows.push_back(row);
       found.certainty = std::min(found.certainty, errors);
     }
-    const std::vector<std::size_t> late = found.rows;
+    std::vector<bool> late = left_out_;
+    for (std::size_t row = 0; row < medians.size(); ++row) late[row] = late[row] || medians[row] - usual >= least_ / 2;
     std::erase_if(found.rows, [&](std::size_t row) { return !IsLateAmongItsLike(row, late, from); });
     // Of two halves neither is the exception.
     const bool too_many = medians.size() > 2 && 2 * found.rows.size() >= medians.size();
@@ -96,29 +116,45 @@ class Search {
 
   // All ranks of a stage of a pipeline come late to what the whole job calls: that is the pipeline. And whoever has to
   // wait for a straggler inside a stage is as late as it is, elsewhere. So in a communicator all of whose members are
-  // late, the straggler is late too; unless those are the ranks of one host, and the host is late.
-  bool IsLateAmongItsLike(std::size_t row, const std::vector<std::size_t>& late, std::size_t from) const {
-    const auto is_late = [&](std::size_t other) { return std::find(late.begin(), late.end(), other) != late.end(); };
+  // late, the straggler is late too; unless those are the ranks of one host, and none of them is later than the others.
+  bool IsLateAmongItsLike(std::size_t row, const std::vector<bool>& late, std::size_t from) const {
     for (const StepPeers& peers : table_.peers) {
       const auto own = std::lower_bound(peers.rows.begin(), peers.rows.end(), row);
       if (own == peers.rows.end() || *own != row || peers.rows.size() < 2) continue;
-      if (!std::all_of(peers.rows.begin(), peers.rows.end(), is_late) || IsALateHost(peers, is_late)) continue;
-      const auto& late_ns = peers.late_ns[static_cast<std::size_t>(own - peers.rows.begin())];
-      std::vector<double> shares;
-      for (std::size_t step = from; step < late_ns.size(); ++step)
-        shares.push_back(static_cast<double>(late_ns[step]) / shares_.step_ns[step]);
-      if (Median(std::move(shares)) < least_ / 2) return false;
+      const bool all = std::all_of(peers.rows.begin(), peers.rows.end(), [&](std::size_t one) { return late[one]; });
+      if (!all || LateAmong(peers, static_cast<std::size_t>(own - peers.rows.begin()), from) >= least_ / 2) continue;
+      if (!IsALateHost(peers, late) || AnyLateAmong(peers, from)) return false;
     }
     return true;
   }
 
-  template <class IsLate>
-  bool IsALateHost(const StepPeers& peers, IsLate is_late) const {
+  bool AnyLateAmong(const StepPeers& peers, std::size_t from) const {
+    for (std::size_t place = 0; place < peers.rows.size(); ++place)
+      if (LateAmong(peers, place, from) >= least_ / 2) return true;
+    return false;
+  }
+
+  double LateAmong(const StepPeers& peers, std::size_t place, std::size_t from) const {
+    std::vector<double> shares;
+    double sum = 0;
+    for (std::size_t point = from; point < points_.size(); ++point) {
+      const std::size_t end = point + 1 < points_.size() ? points_.first[point + 1] : table_.steps();
+      for (std::size_t step = points_.first[point]; step < end; ++step) {
+        const auto& late_ns = points_.by_kernels ? peers.kernel_late_ns[place] : peers.late_ns[place];
+        shares.push_back(static_cast<double>(late_ns[step]) / points_.step_ns[point]);
+        sum += shares.back();
+      }
+    }
+    // Of kernels some calls alone are timed: most steps say nothing.
+    return points_.single_steps() ? Median(std::move(shares)) : sum / static_cast<double>(shares.size());
+  }
+
+  bool IsALateHost(const StepPeers& peers, const std::vector<bool>& late) const {
     const int host = table_.hosts[peers.rows.front()];
     for (const std::size_t row : peers.rows)
       if (table_.hosts[row] != host) return false;
     for (std::size_t row = 0; row < table_.hosts.size(); ++row)
-      if (table_.hosts[row] == host && !is_late(row)) return false;
+      if (table_.hosts[row] == host && !late[row]) return false;
     return true;
   }
 
@@ -131,83 +167,133 @@ class Search {
 
   // One rank is late in a few steps by much, and hardly anybody else ever is.
   std::optional<Straggler> NowAndThen() const {
-    if (table_.steps() < kFewestSteps) return std::nullopt;
-    std::vector<std::size_t> events(shares_.late.size());
-    std::vector<double> lost(shares_.late.size());
+    if (points_.size() < kFewestPoints || !points_.single_steps()) return std::nullopt;
+    std::vector<std::size_t> events(points_.late.size());
+    std::vector<double> lost(points_.late.size());
     std::size_t all = 0;
-    for (std::size_t step = 0; step < table_.steps(); ++step) {
-      std::size_t worst = 0;
-      for (std::size_t row = 1; row < shares_.late.size(); ++row)
-        if (shares_.late[row][step] > shares_.late[worst][step]) worst = row;
-      if (shares_.late[worst][step] < kEventShare * least_) continue;
+    double time = 0;
+    const double event = EventShare();
+    for (std::size_t step = 0; step < points_.size(); ++step) {
+      time += points_.step_ns[step];
+      const std::size_t worst = LatestIn(step);
+      if (points_.late[worst][step] < event) continue;
       ++all;
       ++events[worst];
-      lost[worst] += shares_.late[worst][step] * shares_.step_ns[step];
+      lost[worst] += points_.late[worst][step] * points_.step_ns[step];
     }
     const auto most = static_cast<std::size_t>(std::max_element(events.begin(), events.end()) - events.begin());
-    double time = 0;
-    for (const double step_ns : shares_.step_ns) time += step_ns;
     if (events[most] < kFewestEvents || static_cast<double>(events[most]) < kOwnEvents * static_cast<double>(all))
       return std::nullopt;
     if (lost[most] < least_ * time) return std::nullopt;
     Straggler found;
     found.rows = {most};
     found.now_and_then = true;
-    found.certainty = static_cast<double>(events[most] - 1) * std::log10(static_cast<double>(shares_.late.size()));
+    found.certainty = static_cast<double>(events[most] - 1) * std::log10(static_cast<double>(points_.late.size()));
     found.late_steps = events[most];
     return found;
   }
 
-  // From the arrival of the last of the others on.
-  double LostIn(const Straggler& found, std::size_t step) const {
-    double late = 0, others = 0;
-    for (std::size_t row = 0; row < shares_.late.size(); ++row) {
-      const bool is = std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end();
-      double& most = is ? late : others;
-      most = std::max(most, shares_.late[row][step]);
-    }
-    return std::max(0.0, late - others) * shares_.step_ns[step];
+  // Late enough to be no chance: of many ranks one is the last in every step.
+  double EventShare() const {
+    std::vector<double> worst;
+    for (std::size_t step = 0; step < points_.size(); ++step) worst.push_back(points_.late[LatestIn(step)][step]);
+    const auto quarter = worst.begin() + static_cast<std::ptrdiff_t>(worst.size() / 4);
+    std::nth_element(worst.begin(), quarter, worst.end());
+    return std::max(kEventShare * least_, kEventNoise * *quarter);
   }
 
+  std::size_t LatestIn(std::size_t step) const {
+    std::size_t worst = 0;
+    while (left_out_[worst]) ++worst;
+    for (std::size_t row = worst + 1; row < points_.late.size(); ++row)
+      if (!left_out_[row] && points_.late[row][step] > points_.late[worst][step]) worst = row;
+    return worst;
+  }
+
+  // Of the step time.
+  double RiseAt(std::size_t point) const {
+    const auto middle = points_.step_ns.begin() + static_cast<std::ptrdiff_t>(point);
+    return 1 - Median(std::vector<double>(points_.step_ns.begin(), middle)) /
+                   Median(std::vector<double>(middle, points_.step_ns.end()));
+  }
+
+  // From the arrival of the last of the others on.
+  double LostIn(const Straggler& found, std::size_t point) const {
+    double late = 0, others = 0;
+    for (std::size_t row = 0; row < points_.late.size(); ++row) {
+      if (left_out_[row]) continue;
+      const bool is = std::find(found.rows.begin(), found.rows.end(), row) != found.rows.end();
+      double& most = is ? late : others;
+      most = std::max(most, points_.late[row][point]);
+    }
+    return std::max(0.0, late - others) * points_.step_ns[point];
+  }
+
+  // Points become steps.
   void Describe(Straggler* found) const {
-    const std::vector<double>& late = shares_.late[found->rows.front()];
     std::vector<double> durations, lost;
     double time = 0, all_lost = 0;
-    for (std::size_t step = found->from; step < table_.steps(); ++step) {
-      durations.push_back(shares_.step_ns[step]);
-      lost.push_back(LostIn(*found, step));
+    for (std::size_t point = found->from; point < points_.size(); ++point) {
+      durations.push_back(points_.step_ns[point]);
+      lost.push_back(LostIn(*found, point));
       time += durations.back();
       all_lost += lost.back();
-      if (!found->now_and_then && lost.back() > 0) ++found->late_steps;
+      if (!found->now_and_then && points_.single_steps() && lost.back() > 0) ++found->late_steps;
     }
+    found->by_kernels = points_.by_kernels;
     found->step_ns = static_cast<std::int64_t>(Median(durations));
     found->lost_ns = static_cast<std::int64_t>(Median(lost));
     found->late_ns = found->now_and_then ? static_cast<std::int64_t>(all_lost / static_cast<double>(found->late_steps))
                                          : found->lost_ns;
     found->share = all_lost / std::max(1.0, time);
+    found->from = points_.first[found->from];
     if (found->now_and_then) {
-      const auto first =
-          std::find_if(late.begin(), late.end(), [&](double one) { return one >= kEventShare * least_; });
+      const std::vector<double>& late = points_.late[found->rows.front()];
+      const double event = EventShare();
+      const auto first = std::find_if(late.begin(), late.end(), [&](double one) { return one >= event; });
       found->onset = static_cast<std::size_t>(first - late.begin());
       return;
     }
-    const std::size_t rose = RoseAt(late);
-    const double before = Median(std::vector<double>(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(rose)));
-    const double after = Median(From(late, rose));
-    found->since_before = rose == 0 || before > after / 2;
-    found->onset = found->since_before ? 0 : rose;
+    const std::optional<std::size_t> onset = OnsetOf(found->rows.front());
+    found->since_before = !onset;
+    // What is late in one call may be late in the next one for it: no more is lost than steps have become longer.
+    if (points_.by_kernels && onset) found->share = std::min(found->share, std::max(0.0, RiseAt(*onset)));
+    found->onset = onset ? points_.first[*onset] : 0;
   }
 
   const StepTable& table_;
+  const Points& points_;
   const double least_;
-  const Shares shares_;
+  std::vector<bool> left_out_;  // rows that have been told
 };
+
+void Find(const StepTable& table, const Points& points, double least, std::vector<Straggler>* all) {
+  Search search(table, points, least);
+  while (all->size() < kMostFound) {
+    std::optional<Straggler> found = search.Next(all->empty());
+    if (!found) return;
+    const auto is_told = [&](std::size_t row) {
+      return std::any_of(all->begin(), all->end(), [&](const Straggler& one) {
+        return std::find(one.rows.begin(), one.rows.end(), row) != one.rows.end();
+      });
+    };
+    std::erase_if(found->rows, is_told);
+    if (!found->rows.empty() && found->share * static_cast<double>(found->step_ns) >= kLeastLost_ns)
+      all->push_back(std::move(*found));
+  }
+}
 
 }  // namespace
 
-std::optional<Straggler> FindStraggler(const StepTable& table, double least) {
-  if (table.ranks.size() < 2 || table.steps() < kFewestSteps) return std::nullopt;
-  return Search(table, least).Find();
+std::vector<Straggler> FindStragglers(const StepTable& table, double least) {
+  std::vector<Straggler> all;
+  if (table.ranks.size() < 2 || table.steps() < kFewestPoints) return all;
+  Find(table, PointsOfCalls(table), least, &all);
+  Find(table, PointsOfKernels(table), least, &all);
+  std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
+    return std::pair(a.onset, -a.share) < std::pair(b.onset, -b.share);
+  });
+  return all;
 }
 
 }  // namespace ncclwatch::diagnosis

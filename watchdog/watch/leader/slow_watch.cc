@@ -76,6 +76,8 @@ void SlowWatch::Hear(std::string_view body) {
 void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& crowd,
                      bool judges_steps, const std::function<void()>& beat) {
   ReadTopologyOnce();
+  context_of_job_.least_idle = context_.settings.bubble;
+  context_of_job_.lateness = &lateness_;
   const diagnosis::View view = diagnosis::MakeView(snapshot);
   beat();
   Judge(diagnosis::NumberFindings(view), now_ns, &of_numbers_);

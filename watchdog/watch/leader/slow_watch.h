@@ -62,6 +62,7 @@ class SlowWatch {
   MeanwhileRun meanwhile_;
   std::vector<int> looked_at_;  // stragglers that were sampled last
   std::int64_t looked_ns_ = 0;
+  diagnosis::LatenessSums lateness_;
   bool topology_read_ = false;
   std::int64_t next_ns_ = 0;
   Subject of_steps_, of_numbers_;

@@ -1,11 +1,11 @@
-#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "watchdog/diagnosis/compare/step_count.h"
 #include "watchdog/diagnosis/compare/steps.h"
-#include "watchdog/diagnosis/slow/step_join.h"
+#include "watchdog/diagnosis/steps/step_join.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -28,6 +28,7 @@ class TableMaker {
     for (std::size_t node = 0; node < view_.nodes.size(); ++node) CutIntoSteps(view_.nodes[node]);
     if (rows_.size() < 2 || !SetRange()) return {};
     for (std::size_t row = 0; row < rows_.size(); ++row) FillRow(row);
+    join_.table().messages = counter_.Take(rows_.size());
     return join_.Make();
   }
 
@@ -87,6 +88,7 @@ class TableMaker {
       for (std::size_t at = steps[i].begin; at < steps[i + 1].begin; ++at)
         AddCall(*row.history.calls[at], index, step, process);
     }
+    AddUnit(counter_.End());
     AddCompletions(index, process);
   }
 
@@ -105,14 +107,31 @@ class TableMaker {
     const CommView* const comm = view_.CommOf(process, call.communicator, call.generation);
     if (IsMessage(call)) {
       if (Blocks(call)) part.idle_ns += InsideNs(call);
-      if (comm && call.root >= 0)
-        join_.AddPair(rows_[row].node->rank, view_.JobRank(*comm, static_cast<std::uint32_t>(call.root)));
+      const int peer = comm && call.root >= 0 ? view_.JobRank(*comm, static_cast<std::uint32_t>(call.root)) : -1;
+      AddUnit(counter_.Add(call, row, step, join_.RowOf(peer)));
       if (comm && !functions::IsMpi(call.function)) NoteMessage(call, row, step, process);
       return;
     }
     if (MeetsNobody(call) || !comm || !comm->comparable) return;
     if (Blocks(call)) part.exposed_ns += InsideNs(call);  // what of that is waiting, the meeting tells
     join_.AddCollective(comm->id, call.position, ArrivalOf(call, row, step, process));
+  }
+
+  // What all send to all at once is met like a collective; what else is sent makes one wait for the other.
+  void AddUnit(const MessageUnit& unit) {
+    if (unit.row == SIZE_MAX) return;
+    const Row& row = rows_[unit.row];
+    if (!unit.is_exchange() || functions::IsMpi(unit.first->function)) {
+      for (const std::vector<std::size_t>* const peers : {&unit.to, &unit.from})
+        for (const std::size_t peer : *peers) join_.AddPair(row.node->rank, rows_[peer].node->rank);
+      return counter_.Count(unit);
+    }
+    const Process& process = view_.process(*row.node);
+    const CommView* const comm = view_.CommOf(process, unit.first->communicator, unit.first->generation);
+    if (!comm || !comm->comparable) return;
+    Arrival arrival = ArrivalOf(*unit.first, unit.row, unit.step, process);
+    arrival.kernel_ns = unit.kernel_ns;
+    join_.AddExchange(comm->id, unit.position, arrival);
   }
 
   void NoteMessage(const Call& call, std::size_t row, std::size_t step, const Process& process) {
@@ -146,6 +165,7 @@ class TableMaker {
   const View& view_;
   const std::size_t most_calls_;
   StepJoin join_;
+  MessageCounter counter_;
   std::vector<Row> rows_;
   std::uint64_t first_ = 0;
   std::size_t steps_ = 0;

@@ -1,4 +1,4 @@
-#include "watchdog/diagnosis/slow/step_join.h"
+#include "watchdog/diagnosis/steps/step_join.h"
 
 #include <algorithm>
 #include <climits>
@@ -85,7 +85,9 @@ StepTable StepJoin::Make() {
   for (const auto& [key, arrivals] : collectives_) {
     if (!AreAsMany(arrivals)) continue;
     AddComparable(key.communicator, arrivals);
-    if (timed_) AddTransfer(key.communicator, false, arrivals);
+    if (!timed_) continue;
+    AddKernels(key.communicator, arrivals);
+    if ((key.position & kExchange) == 0) AddTransfer(key.communicator, false, arrivals);
   }
   for (const auto& [key, arrivals] : messages_)
     if (timed_) AddTransfer(std::get<0>(key), true, arrivals);
@@ -101,7 +103,14 @@ StepTable StepJoin::Make() {
     }
   for (std::vector<StepPart>& row : table_.parts) std::for_each(row.begin(), row.end(), FitInto);
   SetPeers();
+  SetWork();
   return std::move(table_);
+}
+
+std::size_t StepJoin::RowOf(int rank) const {
+  const auto found = std::lower_bound(table_.ranks.begin(), table_.ranks.end(), rank);
+  return found == table_.ranks.end() || *found != rank ? SIZE_MAX
+                                                       : static_cast<std::size_t>(found - table_.ranks.begin());
 }
 
 void StepJoin::AddTransfer(std::uint64_t communicator, bool is_message, const std::vector<Arrival>& arrivals) {
@@ -181,7 +190,7 @@ void StepJoin::AddMeeting(std::uint64_t communicator, const std::vector<Arrival>
   for (std::size_t i = 0; i < arrivals.size(); ++i) {
     std::int64_t late = chained ? 0 : late_ns[i] - middle;
     late = late > 0 ? std::max<std::int64_t>(0, late - doubt_ns) : late;
-    std::vector<std::int64_t>& among_peers = late_on[arrivals[i].row];
+    std::vector<std::int64_t>& among_peers = late_on[arrivals[i].row].late_ns;
     among_peers.resize(table_.steps());
     AddLate(arrivals[i], late, last - late_ns[i], &among_peers[arrivals[i].step]);
   }
@@ -204,12 +213,62 @@ void StepJoin::AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_
   }
 }
 
+// Of one collective that is timed on all members the kernel that ran the shortest time was the last to begin.
+void StepJoin::AddKernels(std::uint64_t communicator, const std::vector<Arrival>& arrivals) {
+  const CommView* const comm = CommOf(communicator);
+  if (arrivals.size() < 2 || !comm || arrivals.size() != comm->job_ranks.size()) return;
+  std::vector<std::int64_t> ran_ns;
+  for (const Arrival& one : arrivals)
+    if (one.kernel_ns >= 0) ran_ns.push_back(one.kernel_ns);
+  if (ran_ns.size() != arrivals.size()) return;
+  const std::int64_t transfer = *std::min_element(ran_ns.begin(), ran_ns.end());
+  std::vector<std::int64_t> early_ns;  // so that the middle of the late ones is the lower one of two
+  for (const std::int64_t ns : ran_ns) early_ns.push_back(-ns);
+  const std::int64_t middle = -Middle(std::move(early_ns));
+  auto& late_on = late_on_[communicator];
+  for (const Arrival& one : arrivals) {
+    const std::int64_t late = IsChained(*comm) ? 0 : middle - one.kernel_ns;
+    StepPart& its = part(one.row, one.step);
+    its.kernel_late_ns += late;
+    its.kernel_wait_ns += one.kernel_ns - transfer;
+    ++its.timed;
+    std::vector<std::int64_t>& among_peers = late_on[one.row].kernel_late_ns;
+    among_peers.resize(table_.steps());
+    among_peers[one.step] += late;
+  }
+}
+
+// Of one rank that tells it: the others work on as much.
+void StepJoin::SetWork() {
+  for (std::size_t row = 0; row < table_.ranks.size() && table_.work.empty(); ++row) {
+    const auto node = view_.node_of_rank.find(table_.ranks[row]);
+    if (node == view_.node_of_rank.end()) continue;
+    const Process& process = view_.process(view_.nodes[static_cast<std::size_t>(node->second)]);
+    const std::vector<StepPart>& parts = table_.parts[row];
+    std::size_t step = 0;
+    for (const reader::Note& note : process.box->notes) {
+      if (note.kind != format::NoteKind::kMetric || note.name != "tokens") continue;
+      table_.work.resize(table_.steps());
+      const std::int64_t at_ns = process.At(note.at_ns);
+      while (step < parts.size() && at_ns >= parts[step].began_ns + parts[step].duration_ns) ++step;
+      if (step == parts.size()) return;
+      if (at_ns >= parts[step].began_ns) table_.work[step] += note.value;
+    }
+  }
+}
+
 void StepJoin::SetPeers() {
   for (auto& [communicator, late] : late_on_) {
     StepPeers peers;
     for (const auto& [row, late_ns] : late) peers.rows.push_back(row);
     std::sort(peers.rows.begin(), peers.rows.end());
-    for (const std::size_t row : peers.rows) peers.late_ns.push_back(std::move(late.at(row)));
+    for (const std::size_t row : peers.rows) {
+      LateOn& own = late.at(row);
+      own.late_ns.resize(table_.steps());
+      own.kernel_late_ns.resize(table_.steps());
+      peers.late_ns.push_back(std::move(own.late_ns));
+      peers.kernel_late_ns.push_back(std::move(own.kernel_late_ns));
+    }
     table_.peers.push_back(std::move(peers));
   }
 }

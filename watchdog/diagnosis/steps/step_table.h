@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "watchdog/diagnosis/steps/messages.h"
 #include "watchdog/diagnosis/view/view.h"
 
 namespace ncclwatch::diagnosis {
@@ -22,6 +23,11 @@ struct StepPart {
   // How much later than the middle of the members it came to collectives; negative: earlier. Calls that enqueue alone
   // are late once in a step, however many follow one another.
   std::int64_t late_ns = 0;
+  // The same by the times of NCCL's kernels, of the `timed` of its `collectives` that were timed on all members.
+  std::int64_t kernel_late_ns = 0;
+  std::int64_t kernel_wait_ns = 0;  // that they waited for others
+  std::uint32_t collectives = 0, timed = 0;
+  std::uint64_t bytes = 0;  // that its calls pass
   std::int64_t compute_ns() const { return duration_ns - exposed_ns - wait_ns - idle_ns; }
 };
 
@@ -29,6 +35,7 @@ struct StepPart {
 struct StepPeers {
   std::vector<std::size_t> rows;                   // of the table, ascending
   std::vector<std::vector<std::int64_t>> late_ns;  // by those, then by step
+  std::vector<std::vector<std::int64_t>> kernel_late_ns;
 };
 
 // The calls of one communicator, or from one rank to another, that are alike, and how long their data took: once all
@@ -56,6 +63,8 @@ struct StepTable {
   std::vector<int> rails;                    // by rank: its number on its host, -1 unknown
   std::vector<StepPeers> peers;
   std::vector<StepTransfers> transfers;
+  std::vector<StepMessages> messages;  // by rank; empty: nobody counted them
+  std::vector<double> work;            // by step: the `tokens` that the program has said of it; empty: none
   std::uint64_t NumberOf(std::size_t step) const { return numbers.empty() ? first + step : numbers[step]; }
   std::size_t steps() const { return parts.empty() ? 0 : parts.front().size(); }
 };

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ncclwatch/format/fingerprint.h"
-#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 #include "watchdog/diagnosis/view/view.h"
 
 namespace ncclwatch::diagnosis {
@@ -62,25 +62,39 @@ class StepJoin {
   // For all: its members exchange messages, with whom is not known.
   void AddChained(std::uint64_t communicator) { chained_[communicator] = true; }
   void AddCollective(std::uint64_t communicator, std::uint64_t position, const Arrival& arrival) {
+    StepPart& its = part(arrival.row, arrival.step);
+    its.collectives += arrival.calls;
+    its.bytes += arrival.bytes * arrival.alike;
     timed_ = timed_ || IsTimed(arrival);
     collectives_[{communicator, position}].push_back(arrival);
   }
   // Both sides of a message of NCCL have the same position. Ranks in the communicator.
   void AddMessage(std::uint64_t communicator, std::uint32_t from, std::uint32_t to, std::uint64_t position,
                   const Arrival& arrival) {
+    part(arrival.row, arrival.step).bytes += arrival.bytes * arrival.alike;
     timed_ = timed_ || IsTimed(arrival);
     messages_[{communicator, from, to, position}].push_back(arrival);
   }
 
+  // Messages of all with all, which are met like a collective: those of one communicator are counted apart.
+  void AddExchange(std::uint64_t communicator, std::uint64_t number, const Arrival& arrival) {
+    AddCollective(communicator, number | kExchange, arrival);
+  }
+  std::size_t RowOf(int rank) const;  // SIZE_MAX: there is none
+
   StepTable Make();
 
  private:
+  static constexpr std::uint64_t kExchange = std::uint64_t{1} << 63;
+
   static bool IsTimed(const Arrival& arrival) { return arrival.kernel_ns >= 0 || arrival.inside_ns >= 0; }
   bool OnOneNode(const std::vector<Arrival>& arrivals) const;
   std::vector<std::int64_t> LatenessOf(const std::vector<Arrival>& arrivals, std::int64_t* doubt_ns) const;
   void AddTransfer(std::uint64_t communicator, bool is_message, const std::vector<Arrival>& arrivals);
   void AddComparable(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
   void AddMeeting(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
+  void AddKernels(std::uint64_t communicator, const std::vector<Arrival>& arrivals);
+  void SetWork();
   void AddLate(const Arrival& arrival, std::int64_t late_ns, std::int64_t wait_ns, std::int64_t* among_peers);
   bool IsChained(const CommView& comm);
   void SetPeers();
@@ -115,8 +129,11 @@ class StepJoin {
   std::map<std::tuple<std::uint64_t, functions::Function, std::uint64_t, std::vector<std::size_t>>, StepTransfers>
       transfers_;
   std::vector<std::vector<Enqueued>> enqueued_;  // by row, then by step
-  // By communicator, row and step: how late among its members.
-  std::map<std::uint64_t, std::unordered_map<std::size_t, std::vector<std::int64_t>>> late_on_;
+  // By communicator, row and step: how late among its members, as calls and as kernels tell.
+  struct LateOn {
+    std::vector<std::int64_t> late_ns, kernel_late_ns;
+  };
+  std::map<std::uint64_t, std::unordered_map<std::size_t, LateOn>> late_on_;
 };
 
 }  // namespace ncclwatch::diagnosis

@@ -1,0 +1,24 @@
+// How late each rank was, as a share of the step, from point to point: a point is one step or, where few kernels are
+// timed, as many steps as it takes to have seen each call about once. Pure.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "watchdog/diagnosis/steps/step_table.h"
+
+namespace ncclwatch::diagnosis {
+
+struct Points {
+  bool by_kernels = false;
+  std::vector<std::size_t> first;         // step with which a point begins
+  std::vector<double> step_ns;            // of a step in it, the median over the ranks
+  std::vector<std::vector<double>> late;  // by row, then by point
+  std::size_t size() const { return first.size(); }
+  bool single_steps() const { return first.empty() || first.back() + 1 == first.size(); }
+};
+
+Points PointsOfCalls(const StepTable& table);    // by when ranks called, or for how long they were in a call
+Points PointsOfKernels(const StepTable& table);  // by how long NCCL's kernels ran; empty: too few were timed
+
+}  // namespace ncclwatch::diagnosis
