@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "analyzer/import/inspector/read.h"
-#include "watchdog/diagnosis/slow/step_table.h"
+#include "watchdog/diagnosis/steps/step_table.h"
 #include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer::import::inspector {

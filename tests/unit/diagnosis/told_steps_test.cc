@@ -209,10 +209,10 @@ TEST(ToldSteps, OfMpiOverNodesNoClockHasToAgree) {
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
   const StepTable table = told.steps.Table(view);
-  const auto found = FindStraggler(table, kLeastShareLost);
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->rows, std::vector<std::size_t>{3});
-  EXPECT_NEAR(static_cast<double>(found->lost_ns), 1e9 * kSlower_s, 1e6 * kCalls);
+  const auto found = FindStragglers(table, kLeastShareLost);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found.front().rows, std::vector<std::size_t>{3});
+  EXPECT_NEAR(static_cast<double>(found.front().lost_ns), 1e9 * kSlower_s, 1e6 * kCalls);
 }
 
 TEST(ToldSteps, AreBoundedAndReachFarBack) {
