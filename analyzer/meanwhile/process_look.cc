@@ -41,6 +41,7 @@ stacks::Thread ProcessLook::ThreadNow(int tid) const {
 }
 
 std::optional<ProcessLook::Look> ProcessLook::Take(int tid) {
+  if (!stacks::ProcThread(pid_, tid).ReadInCall()) return std::nullopt;
   memory_.Forget();
   stacks::ReadOptions untouched;
   untouched.stop = false;
@@ -65,7 +66,7 @@ std::optional<ProcessLook::Look> ProcessLook::Take(int tid) {
   look.sample.doing = activity.doing;
   look.sample.words = stacks::OneLine(activity.words);
   look.sample.where = stacks::Where(thread);
-  look.waits_for_others = !seen.running && seen.file.kind != stacks::OpenFile::Kind::kFile;
+  look.waits_for_others = !seen.running && seen.file.path.empty();
   return look;
 }
 

@@ -23,7 +23,7 @@ class ProcessLook {
 
   struct Look {
     reader::MeanwhileSample sample;
-    bool waits_for_others = false;  // in no call on a file, and not running
+    bool waits_for_others = false;  // in no call on what has a name, and not running
   };
   // None: it is gone, or may not be looked at.
   std::optional<Look> Take() { return Take(tid_); }

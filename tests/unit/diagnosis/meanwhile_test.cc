@@ -70,6 +70,14 @@ TEST(Meanwhile, LessThanFourFifthsIsUnattributed) {
                                      "2 reads input in 12, computes on the CPU in 4"});
 }
 
+TEST(Meanwhile, WhatHasNoNameIsNoCause) {
+  Finding finding = StragglerOf({2});
+  ExplainStraggler({Seen(2, {{Doing::kOther, 16}})}, &finding);
+  EXPECT_EQ(finding.kind, Kind::kStraggler);
+  EXPECT_EQ(finding.summary, "It is late.");
+  EXPECT_TRUE(finding.evidence.front().starts_with("unattributed: ")) << finding.evidence.front();
+}
+
 TEST(Meanwhile, OneWaitIsNotEnough) {
   Finding finding = StragglerOf({2});
   ExplainStraggler({Seen(2, {{Doing::kInput, 4}})}, &finding);

@@ -21,6 +21,9 @@ using reader::MeanwhileSample;
 constexpr std::size_t kFewestSamples = 4;
 constexpr std::size_t kFewestWaits = 2;
 constexpr double kHeldBack = 0.3;  // of the time: what keeps a thread from its processor is worth a word
+// Of the time, by which a group's limit explains it. Kernels count throttled time in different ways; the thread's own
+// wait goes on beside.
+constexpr double kThrottled = 0.05;
 
 // Follows "rank 2".
 std::string_view DoingText(Doing doing) {
@@ -76,7 +79,8 @@ class Account {
 
   bool enough() const { return enough_; }
   bool covered() const {
-    return static_cast<double>(like_.size()) >= kLeastCovered * static_cast<double>(seen_.samples.size());
+    return doing_ != Doing::kOther &&
+           static_cast<double>(like_.size()) >= kLeastCovered * static_cast<double>(seen_.samples.size());
   }
   Doing doing() const { return doing_; }
 
@@ -86,11 +90,12 @@ class Account {
 
   // "computes on the CPU", and what keeps it from doing so; "reads input, in read of /data/17.bin (nfs4, ...)".
   std::string Words() const {
-    if (doing_ == Doing::kRunning && Throttled() >= kHeldBack)
-      return fmt::format("is kept from the CPU for {:.0f} % of the time by the limit of its control group",
-                         100 * Throttled());
-    if (doing_ == Doing::kRunning && Queued() >= kHeldBack)
-      return fmt::format("is ready to compute and waits for a processor for {:.0f} % of the time", 100 * Queued());
+    const double held = std::min(1.0, std::max(Throttled(), Queued()));
+    if (doing_ == Doing::kRunning && held >= kHeldBack)
+      return Throttled() >= kThrottled
+                 ? fmt::format("is kept from the CPU for {:.0f} % of the time by the limit of its control group",
+                               100 * held)
+                 : fmt::format("is ready to compute and waits for a processor for {:.0f} % of the time", 100 * held);
     const auto [words, count] =
         MostOften<std::string>(like_, [](const MeanwhileSample& sample) { return sample.words; });
     return std::string(DoingText(doing_)) + (words.empty() ? "" : ", " + words);
@@ -117,7 +122,7 @@ class Account {
   }
 
  private:
-  double Throttled() const { return std::min(1.0, Share(seen_.throttled_ns, seen_.waited_ns)); }
+  double Throttled() const { return Share(seen_.throttled_ns, seen_.waited_ns); }
   double Queued() const { return Share(seen_.queued_ns, seen_.waited_ns); }
 
   int rank_;
