@@ -1,97 +1,175 @@
-// `ncclwatch export`: what black boxes hold, in the formats of other tools.
-#include <absl/time/time.h>
-#include <fcntl.h>
-#include <sys/stat.h>
+// `ncclwatch export`: what was recorded, in the formats of other tools.
+#include <absl/strings/str_join.h>
 
 #include <nlohmann/json.hpp>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
+#include <functional>
+#include <memory>
 
+#include "analyzer/commands/export_torch.h"
+#include "analyzer/commands/filter_options.h"
 #include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
-#include "analyzer/export/torch_dump.h"
+#include "analyzer/console/units.h"
+#include "analyzer/export/calls/csv.h"
+#include "analyzer/export/calls/output_file.h"
+#include "analyzer/export/calls/parquet.h"
+#include "analyzer/export/calls/perfetto.h"
+#include "analyzer/jobs/crash_frames.h"
+#include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
 constexpr char kDescription[] =
-    "Convert the black boxes of a job to the format of another tool.\n\n"
-    "torch-fr: dumps of torch's flight recorder (version 2.10), one for each rank, for torch's own torchfrtrace. They\n"
-    "have no place for reductions, roots, streams, deaths and last words: `ncclwatch diagnose` finds more in the "
-    "black\n"
-    "boxes themselves.\n"
+    "Write what was recorded of a job in the format of another tool: the calls that `ncclwatch trace` lists.\n\n"
+    "csv: OUT is a file of what `trace --csv` prints, `-` for standard output.\n"
+    "parquet: OUT is a folder, by node and hour: node=HOST/hour=2026-01-01T14/part-0.parquet. pyarrow writes it:\n"
+    "`pip install 'ncclwatch[arrow]'`, or a python3 that has it.\n"
+    "perfetto: OUT is a trace for ui.perfetto.dev, `-` for standard output.\n"
+    "torch-fr: OUT is a folder with dumps of torch's flight recorder (version 2.10), one for each rank, for torch's "
+    "own\n"
+    "torchfrtrace. They have no place for reductions, roots, streams, deaths and last words: `ncclwatch diagnose`\n"
+    "finds more in the black boxes themselves.\n"
     "Exit status: 0 done, 1 a file could not be written, 2 usage, 3 if any input could not be read.";
 
-constexpr char kPrefix[] = "nccl_trace_rank_";
+constexpr char kTorch[] = "torch-fr";
+constexpr std::uint64_t kMostBytes = 2'000'000'000;  // of a file: ui.perfetto.dev opens no longer one
 
-// `at_ns`: CLOCK_REALTIME that the file bears. torch writes dumps at the moment that they tell of.
-bool Write(const std::string& path, const std::string& bytes, std::int64_t at_ns) {
-  std::ofstream file(path, std::ios::binary);
-  file << bytes;
-  file.close();
-  const timespec at = absl::ToTimespec(absl::FromUnixNanos(at_ns));
-  const timespec times[2] = {at, at};
-  return file && (at_ns <= 0 || utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+struct Wish {
+  std::vector<std::string> words;
+  std::string format, into, most_bytes;
+  FilterWords filter;
+  bool json = false;
+};
+
+struct Format {
+  const char* name;
+  std::function<absl::StatusOr<std::unique_ptr<exporting::Exporter>>(const exporting::Source&, const Wish&)> make;
+};
+
+const std::vector<Format>& Formats() {
+  static const std::vector<Format> formats = {
+      {"csv", [](const exporting::Source& source, const Wish& wish) { return exporting::ToCsv(source, wish.into); }},
+      {"parquet",
+       [](const exporting::Source& source, const Wish& wish) { return exporting::ToParquet(source, wish.into); }},
+      {"perfetto",
+       [](const exporting::Source& source, const Wish& wish) {
+         return exporting::ToPerfetto(source, wish.into, ParseBytes(wish.most_bytes).value_or(kMostBytes));
+       }},
+  };
+  return formats;
 }
 
-int WriteDumps(const Command& self, const exporting::TorchDumps& all, const std::string& directory, std::int64_t at_ns,
-               bool json) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  Progress progress("writing dumps", all.dumps.size());
+void Declare(Options* options, Wish* wish) {
+  std::vector<std::string> names{kTorch};
+  for (const Format& format : Formats()) names.emplace_back(format.name);
+  std::sort(names.begin(), names.end());
+  options->add_option("DIR|FILE", wish->words, "recordings, run directories and black boxes of one job")->type_name("");
+  options->add_option("--to", wish->format, "the format: " + absl::StrJoin(names, ", "))
+      ->type_name("FORMAT")
+      ->required()
+      ->check(CLI::IsMember(names));
+  options->add_option("-o", wish->into, "the file or folder to write to; it is created")->type_name("OUT")->required();
+  options->add_option("--max-size", wish->most_bytes, "of perfetto: the size at which a new file is begun (2G)")
+      ->type_name("SIZE");
+  DeclareFilter(options, &wish->filter);
+  options->add_flag("--json", wish->json, "print the names of the files as JSON");
+}
+
+// For people: with source lines.
+diagnosis::Diagnosis DiagnosisOf(const std::vector<std::string>& paths) {
+  reader::RunImage run = ReadJob(paths, reader::Calls::kForVerdict);
+  if (run.boxes.empty()) return {};
+  AddCrashFrames(&run);
+  SiteLines lines(run.boxes);
+  return lines.ForPeople(Diagnose(std::move(run)));
+}
+
+// The calls that went out; or why a file could not be written.
+absl::StatusOr<std::uint64_t> Write(const Recording& recording, const Filter& filter, exporting::Exporter* exporter,
+                                    std::vector<reader::Failure>* failures) {
+  std::uint64_t all = 0, seen = 0, written = 0;
+  for (const ProcessRecording& process : recording.processes()) all += process.end_slot();
+  Progress progress("writing calls", all);
+  absl::Status status;
+  MergeCalls(recording, filter.Wishes(), failures, [&](const MergedCall& merged) {
+    constexpr std::uint64_t kCallsBetweenLooks = 1 << 16;
+    if (++seen % kCallsBetweenLooks == 0) progress.Done(seen);
+    const Facts facts = FactsOf(merged);
+    if (!filter.Wants(facts)) return true;
+    ++written;
+    status = exporter->Add(merged, facts);
+    return status.ok();
+  });
+  if (status.ok()) status = exporter->Finish();
+  if (!status.ok()) return status;
+  return written;
+}
+
+void Report(const Wish& wish, std::uint64_t calls, const exporting::Exporter& exporter) {
   auto files = nlohmann::ordered_json::array();
-  for (const exporting::TorchDump& dump : all.dumps) {
-    const std::string path = fmt::format("{}/{}{}", directory, kPrefix, dump.rank);
-    if (!Write(path, dump.pickle, at_ns)) {
-      Complain(self.name, "{}: {}", path, std::strerror(errno));
-      return kProblem;
-    }
-    files.push_back(Printable(path));
-    progress.Done(files.size());
+  for (const std::string& file : exporter.files()) files.push_back(Printable(file));
+  if (wish.json)
+    return PrintJson({{"schema", "ncclwatch.export/1"},
+                      {"format", wish.format},
+                      {"calls", calls},
+                      {"files", files},
+                      {"notes", exporter.notes()}});
+  if (wish.into == exporting::kStandardOutput) return;
+  Print("{} calls in {}\n", calls, absl::StrJoin(exporter.files(), ", "));
+}
+
+int ExportCalls(const Command& self, const Wish& wish, const Format& format, const std::vector<std::string>& paths) {
+  const Recording recording = Recording::Open(paths);
+  std::vector<reader::Failure> failures = recording.run().failures;
+  SayFailures(failures);
+  if (recording.processes().empty()) return Unreadable(self, absl::NotFoundError("no recorded call could be read"));
+  const absl::StatusOr<Filter> filter = FilterOf(wish.filter, recording);
+  if (!filter.ok()) return Unreadable(self, filter.status());
+  SayLost(recording);
+  const std::size_t said = failures.size();
+  const diagnosis::Diagnosis diagnosis = DiagnosisOf(paths);
+  Sites sites(recording);
+  const auto made = format.make({recording, diagnosis, sites}, wish);
+  if (!made.ok()) {
+    Complain(self.name, "{}", std::string(made.status().message()));
+    return kUsage;
   }
-  if (json)
-    PrintJson({{"format", "torch-fr"}, {"files", files}, {"notes", all.notes}});
-  else
-    Print("{} dumps in {}: torchfrtrace {} --prefix {}\n", files.size(), directory, directory, kPrefix);
-  return kDone;
+  exporting::Exporter* const exporter = made->get();
+  const auto calls = Write(recording, *filter, exporter, &failures);
+  SayFailures({failures.begin() + static_cast<std::ptrdiff_t>(said), failures.end()});
+  if (!calls.ok()) {
+    Complain(self.name, "{}", std::string(calls.status().message()));
+    return kProblem;
+  }
+  for (const std::string& note : exporter->notes()) Complain(self.name, "{}", note);
+  Report(wish, *calls, *exporter);
+  return failures.empty() ? kDone : kUnreadable;
 }
 
 }  // namespace
 
 int Export(const Command& self, const Arguments& arguments) {
   Options options(self, kDescription);
-  std::vector<std::string> words;
-  std::string format, into;
-  bool json = false;
-  options.add_option("DIR|FILE", words, "run directories and black boxes of one job")->type_name("");
-  options.add_option("--to", format, "the format: torch-fr")
-      ->type_name("FORMAT")
-      ->required()
-      ->check(CLI::IsMember({"torch-fr"}));
-  options.add_option("-o", into, "the folder to write to; it is created")->type_name("OUT")->required();
-  options.add_flag("--json", json, "print the names of the files as JSON");
+  Wish wish;
+  Declare(&options, &wish);
   if (const auto status = options.Read(arguments)) return *status;
-
-  const auto paths = Locate(words);
+  if (const absl::Status wrong = Check(wish.filter); !wrong.ok()) return UsageError(self, std::string(wrong.message()));
+  if (!wish.most_bytes.empty() && !ParseBytes(wish.most_bytes))
+    return UsageError(self, "--max-size takes a size like 500M, not '" + wish.most_bytes + "'");
+  const auto paths = Locate(wish.words);
   if (!paths.ok()) return Unreadable(self, paths.status());
-  reader::RunImage run = ReadJob(*paths, reader::Calls::kAll);
-  SayFailures(run.failures);
-  if (run.boxes.empty()) return Unreadable(self, absl::NotFoundError("no black box could be read"));
-  const bool failed = !run.failures.empty();
-  const diagnosis::Snapshot snapshot = diagnosis::FromBoxes(std::move(run.boxes));
-  const diagnosis::View view = diagnosis::MakeView(snapshot);
-  const exporting::TorchDumps all = exporting::ToTorchDumps(view);
-  for (const std::string& note : all.notes) Complain(self.name, "{}", note);
-  const int status = WriteDumps(self, all, into, view.now_ns + view.realtime_minus_monotonic_ns, json);
-  return failed && status == kDone ? kUnreadable : status;
+  if (wish.format == kTorch) return ExportToTorch(self, *paths, wish.into, wish.json);
+  const auto& formats = Formats();
+  const auto format =
+      std::find_if(formats.begin(), formats.end(), [&](const Format& one) { return one.name == wish.format; });
+  return ExportCalls(self, wish, *format, *paths);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -7,7 +7,6 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/table.h"
 #include "ncclwatch/functions/bandwidth.h"
-#include "ncclwatch/functions/pattern.h"
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/text/printable.h"
@@ -15,7 +14,6 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-using functions::Pattern;
 using player::Kind;
 
 std::optional<double> MedianUs(std::vector<std::int64_t> ns) {
@@ -23,12 +21,6 @@ std::optional<double> MedianUs(std::vector<std::int64_t> ns) {
   const auto middle = ns.begin() + static_cast<std::ptrdiff_t>(ns.size() / 2);
   std::nth_element(ns.begin(), middle, ns.end());
   return static_cast<double>(*middle) / 1000;
-}
-
-Pattern PatternOf(functions::Function function) {
-  if (!functions::IsMpi(function)) return functions::PatternOfNccl(function);
-  const Pattern pattern = functions::PatternOfMpi(function);
-  return pattern == Pattern::kNone && functions::IsMessage(function) ? Pattern::kSend : pattern;
 }
 
 // Of NCCL's calls nobody records their sizes in bytes.
@@ -47,7 +39,7 @@ std::optional<functions::Bandwidth> BandwidthIn(const Kind& kind, const Recorded
                                                 std::optional<double> us) {
   if (!us || kind.comm < 0) return std::nullopt;
   const auto ranks = static_cast<std::uint32_t>(program.comms[static_cast<std::size_t>(kind.comm)].size());
-  return functions::BandwidthOf(PatternOf(kind.function), BytesOf(kind), ranks, *us * 1000);
+  return functions::BandwidthOf(functions::PatternOf(kind.function), BytesOf(kind), ranks, *us * 1000);
 }
 
 std::string Number(std::optional<double> value) { return value ? fmt::format("{:.1f}", *value) : ""; }

@@ -18,13 +18,6 @@ using Json = nlohmann::ordered_json;
 
 double Micro(std::int64_t ns) { return static_cast<double>(ns) / 1000; }
 
-functions::Pattern PatternOf(functions::Function function) {
-  using functions::Pattern;
-  if (!functions::IsMpi(function)) return functions::PatternOfNccl(function);
-  const Pattern pattern = functions::PatternOfMpi(function);
-  return pattern == Pattern::kNone && functions::IsMessage(function) ? Pattern::kSend : pattern;
-}
-
 // Of NCCL's calls, which return before they are done, their kernels tell.
 std::optional<double> TimeOfOne(const StatsKey& key, const StatsSum& sum) {
   const auto mean = [](std::int64_t total, std::uint64_t count) -> std::optional<double> {
@@ -40,7 +33,7 @@ std::optional<functions::Bandwidth> BandwidthIn(const Tally& tally, const StatsK
   if (!time_ns) return std::nullopt;
   const auto on = tally.communicators().find(key.communicator);
   const std::uint32_t ranks = on == tally.communicators().end() ? 0 : on->second.size;
-  return functions::BandwidthOf(PatternOf(key.function), key.bytes, ranks, *time_ns);
+  return functions::BandwidthOf(functions::PatternOf(key.function), key.bytes, ranks, *time_ns);
 }
 
 // The durations that are shown.

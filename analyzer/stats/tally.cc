@@ -4,8 +4,6 @@
 #include <bit>
 #include <optional>
 
-#include "watchdog/diagnosis/calls/mpi_message.h"
-
 namespace ncclwatch::analyzer {
 namespace {
 
@@ -41,18 +39,6 @@ bool Counts(const Call& call) {
 std::int64_t OverNs(const Call& call) {
   const bool by_request = (call.flags & (format::kRequest | format::kForgotten)) == format::kRequest;
   return by_request ? call.completed_ns : call.returned_ns;
-}
-
-struct Ends {
-  std::uint32_t from, to;
-};
-// Ranks in the communicator; none if it is no message that has met its partner.
-std::optional<Ends> EndsOf(const Call& call, const reader::Communicator& on) {
-  if (call.root < 0 || call.position == format::kNotMatched || (call.flags & format::kNoPartner) != 0) return {};
-  const auto peer = static_cast<std::uint32_t>(call.root);
-  if (call.function == Function::ncclSend || diagnosis::IsSend(call)) return Ends{on.rank, peer};
-  if (call.function == Function::ncclRecv || diagnosis::IsReceive(call)) return Ends{peer, on.rank};
-  return {};
 }
 
 }  // namespace
@@ -143,26 +129,15 @@ void Tally::Add(const Piece& piece, const Communicators& communicators, int rank
 }
 
 void Tally::Meet(const reader::Communicator& on, const Call& call, const Meeting::Side& side) {
-  if ((call.flags & format::kEmpty) != 0 || (on.flags & format::kCommIdentityUnknown) != 0) return;
-  MeetingKey key;
-  std::size_t sides = 2;
-  const bool message = functions::IsMessage(call.function);
-  if (message) {
-    const std::optional<Ends> ends = EndsOf(call, on);
-    if (!ends) return;
-    key = {on.id, call.position, ends->from + 1, ends->to + 1};
-  } else if (functions::IsCollective(call.function)) {
-    key = {on.id, call.position, 0, 0};
-    sides = on.size;
-  } else {
-    return;
-  }
-  Meeting& meeting = meetings_[key];
+  const std::optional<MeetingKey> key = MeetingOf(on, call);
+  if (!key) return;
+  const std::size_t sides = functions::IsMessage(call.function) ? 2 : on.size;
+  Meeting& meeting = meetings_[*key];
   meeting.of_nccl = !functions::IsMpi(call.function);
   meeting.sides.push_back(side);
   if (meeting.sides.size() < sides) return;
   Settle(meeting);
-  meetings_.erase(key);
+  meetings_.erase(*key);
 }
 
 // The last one to come is waited for by the others, from when they came: until it came, or, where their call ended

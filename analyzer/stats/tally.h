@@ -8,10 +8,10 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "analyzer/recording/meeting.h"
 #include "analyzer/recording/recording.h"
 
 namespace ncclwatch::analyzer {
@@ -105,9 +105,6 @@ class Tally {
     std::vector<Side> sides;
     bool of_nccl = false;  // whose calls return before they have waited
   };
-  // Communicator, position, and of a message both ranks in the communicator plus 1.
-  using MeetingKey = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, std::uint32_t>;
-
   void Meet(const reader::Communicator& on, const reader::Call& call, const Meeting::Side& side);
   void Settle(const Meeting& meeting);
   void SettleTransfer(const Meeting& meeting);

@@ -36,14 +36,14 @@ bool Filter::WantsCalls(int rank, std::uint64_t begin, std::uint64_t end) const 
   return range != calls->end() && begin < range->second.second && end > range->second.first;
 }
 
-bool Filter::Wants(const Row& row) const {
-  return WantsCalls(row.rank, row.slot, row.slot + 1) && (!pending || row.pending) && (!since || row.time >= *since) &&
-         (!until || row.time <= *until) && AnyOrEmpty(ranks, [&](int rank) { return rank == row.rank; }) &&
-         AnyOrEmpty(ops, [&](const std::string& op) { return SameOp(row.op, op); }) &&
-         AnyOrEmpty(communicators,
-                    [&](const std::string& wanted) { return SameCommunicator(row.communicator, row.label, wanted); }) &&
-         AnyOrEmpty(states, [&](const std::string& state) { return state == row.state; }) &&
-         (least_bytes == 0 || row.bytes.value_or(0) >= least_bytes);
+bool Filter::Wants(const Facts& facts) const {
+  const auto is_on = [&](const std::string& wanted) {
+    return facts.communicator && SameCommunicator(facts.communicator->id, facts.communicator->label, wanted);
+  };
+  return WantsCalls(facts.rank, facts.call.slot, facts.call.slot + 1) && (!pending || facts.standing.pending) &&
+         AnyOrEmpty(ranks, [&](int rank) { return rank == facts.rank; }) && AnyOrEmpty(communicators, is_on) &&
+         AnyOrEmpty(states, [&](const std::string& state) { return state == Name(facts.standing.state); }) &&
+         (least_bytes == 0 || facts.bytes.value_or(0) >= least_bytes);
 }
 
 std::function<bool(const reader::Call&)> Filter::ForCalls(const reader::BoxImage& box) const {
@@ -76,6 +76,11 @@ bool Filter::Wants(const SegmentIndex& segment, int rank) const {
            return std::any_of(segment.communicators.begin(), segment.communicators.end(),
                               [&](const auto& one) { return SameCommunicator(one.id, one.label, wanted); });
          });
+}
+
+MergeWishes Filter::Wishes() const {
+  return {[this](const SegmentIndex& segment, int rank) { return Wants(segment, rank); },
+          [this](const Piece& piece) { return ForCalls(piece); }};
 }
 
 std::optional<std::vector<int>> ParseRanks(const std::string& text) {

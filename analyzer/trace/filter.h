@@ -1,6 +1,8 @@
 // Which of the recorded calls `ncclwatch trace` shows.
 #pragma once
 
+#include <absl/time/time.h>
+
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -9,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/segments/segment.h"
-#include "analyzer/trace/row.h"
+#include "analyzer/recording/merge.h"
+#include "analyzer/trace/facts.h"
 
 namespace ncclwatch::analyzer {
 
@@ -25,11 +27,12 @@ struct Filter {
   std::optional<std::map<int, std::pair<std::uint64_t, std::uint64_t>>> calls;
   bool pending = false;
 
-  bool Wants(const Row& row) const;
+  bool Wants(const Facts& facts) const;
   // Whether a call of the box may be wanted: a look at its numbers, before names are made of them.
   std::function<bool(const reader::Call&)> ForCalls(const reader::BoxImage& box) const;
   // Whether it may have such calls; of the process of this job rank.
   bool Wants(const SegmentIndex& segment, int rank) const;
+  MergeWishes Wishes() const;  // both, while this lives
 
  private:
   bool WantsCalls(int rank, std::uint64_t begin, std::uint64_t end) const;  // some of these slots

@@ -1,6 +1,5 @@
 #include "analyzer/trace/print.h"
 
-#include <absl/strings/str_replace.h>
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -121,27 +120,6 @@ std::string ToJsonLine(const Row& row) {
       {"flags", row.flags},
   };
   return PrintableJson(line.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
-}
-
-std::string CsvHeading() {
-  return "time_ns,rank,seq,host,pid,thread,communicator,label,position,op,count,bytes,dtype,reduction,root,peer,stream,"
-         "group,"
-         "state,duration_ns,result,site\n";
-}
-
-std::string ToCsvLine(const Row& row) {
-  // RFC 4180.
-  const auto quoted = [](std::string text) {
-    text = Printable(text);
-    if (text.find_first_of(",\"") == std::string::npos) return text;
-    return "\"" + absl::StrReplaceAll(text, {{"\"", "\"\""}}) + "\"";
-  };
-  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", absl::ToUnixNanos(row.time),
-                     row.rank, row.slot, quoted(row.host), row.pid, row.thread,
-                     row.communicator ? diagnosis::Hex16(row.communicator) : "", quoted(row.label), Text(row.position),
-                     row.op, Text(row.count), Text(row.bytes), row.dtype, row.reduction, Text(row.root), Text(row.peer),
-                     diagnosis::Hex(row.stream), Text(row.group), row.state, absl::ToInt64Nanoseconds(row.duration),
-                     row.result, quoted(SiteText(row)));
 }
 
 std::string ToTable(const std::vector<Row>& rows, bool wide) {

@@ -10,9 +10,6 @@ namespace ncclwatch::analyzer {
 
 std::string ToJsonLine(const Row& row);  // ends with a newline
 
-std::string CsvHeading();
-std::string ToCsvLine(const Row& row);
-
 // Without `wide`, what says nothing is left out: the thread where every rank has one, the stream likewise, the group
 // and the result where there is nothing but success, the call site.
 std::string ToTable(const std::vector<Row>& rows, bool wide);

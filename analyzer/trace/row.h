@@ -4,12 +4,12 @@
 #include <absl/time/time.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "analyzer/trace/facts.h"
 #include "watchdog/diagnosis/model/finding.h"
 #include "watchdog/reader/image.h"
 
@@ -47,20 +47,9 @@ struct Row {
   std::vector<std::string> flags;  // captured, non_blocking, ...
 };
 
-bool IsState(std::string_view text);
-
-// How far a call has come. `communicator`: that of the call, null where the box does not know it.
-struct Standing {
-  std::string_view state;  // Row::state
-  bool pending = false;
-};
-Standing StandingOf(const reader::Call& call, const reader::Communicator* communicator);
-const reader::Communicator* CommunicatorOf(const reader::BoxImage& box, const reader::Call& call);
-
+// Without the names of its call site (trace/sites.h).
+Row RowOf(const Facts& facts);
+// With the site as its box names it.
 Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t now_ns);
-
-// The wanted calls of one box; now_ns is CLOCK_MONOTONIC of the box's node, the end of what is still pending.
-std::vector<Row> Rows(const reader::BoxImage& box, std::int64_t now_ns,
-                      const std::function<bool(const reader::Call&)>& wants);
 
 }  // namespace ncclwatch::analyzer

@@ -7,6 +7,8 @@ from . import command
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["export"]:
+        os.environ.setdefault("NCCLWATCH_PYTHON", sys.executable)  # this environment's pyarrow writes Parquet
     os.execv(command(), ["ncclwatch", *sys.argv[1:]])
 
 

@@ -35,9 +35,11 @@ reader::Call AllReduce() {
   return call;
 }
 
-Row OnlyRow(const reader::BoxImage& box, std::int64_t now = 100'000) {
-  return Rows(box, now, [](const reader::Call&) { return true; }).at(0);
+Facts OnlyFacts(const reader::BoxImage& box, std::int64_t now = 100'000) {
+  return FactsOf(box, &box.communicators.at(0), box.calls.at(0), now);
 }
+
+Row OnlyRow(const reader::BoxImage& box, std::int64_t now = 100'000) { return RowOf(OnlyFacts(box, now)); }
 
 TEST(Row, SaysWhatWasCalled) {
   const Row row = OnlyRow(BoxWith(AllReduce()));
@@ -116,17 +118,21 @@ TEST(Row, APeerIsNoRoot) {
 }
 
 TEST(Filter, MatchesByWhatAPersonKnows) {
-  const Row row = OnlyRow(BoxWith(AllReduce()));
+  const reader::BoxImage box = BoxWith(AllReduce());
+  const Facts facts = OnlyFacts(box);
   Filter filter;
   filter.ops = {"ncclallreduce"};
+  EXPECT_TRUE(filter.ForCalls(box)(box.calls[0]));
+  filter.ops = {"AllGather"};
+  EXPECT_FALSE(filter.ForCalls(box)(box.calls[0]));
   filter.communicators = {"8f3c"};
   filter.ranks = {1, 2};
-  EXPECT_TRUE(filter.Wants(row));
+  EXPECT_TRUE(filter.Wants(facts));
   filter.ranks = {1};
-  EXPECT_FALSE(filter.Wants(row));
+  EXPECT_FALSE(filter.Wants(facts));
   filter.ranks = {};
   filter.pending = true;
-  EXPECT_FALSE(filter.Wants(row));
+  EXPECT_FALSE(filter.Wants(facts));
 }
 
 TEST(Filter, RankListsAreParsedOrRefused) {

@@ -8,6 +8,13 @@
 
 namespace ncclwatch::functions {
 
+// Also of MPI's messages.
+constexpr Pattern PatternOf(Function function) {
+  if (!IsMpi(function)) return PatternOfNccl(function);
+  const Pattern pattern = PatternOfMpi(function);
+  return pattern == Pattern::kNone && IsMessage(function) ? Pattern::kSend : pattern;
+}
+
 struct Bandwidth {
   double algbw_GBps = 0;  // 1e9 bytes a second: the operation's size by its time
   double busbw_GBps = 0;  // what each link carries: comparable between operations and numbers of ranks

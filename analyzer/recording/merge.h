@@ -1,0 +1,38 @@
+// The calls of all processes of a recording, merged by time: what `trace` and `export` read.
+#pragma once
+
+#include <absl/functional/function_ref.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "analyzer/recording/recording.h"
+
+namespace ncclwatch::analyzer {
+
+struct MergedCall {
+  const ProcessRecording& process;
+  std::size_t number;  // of the process in the recording
+  const Piece& piece;
+  const reader::Call& call;
+  const reader::Communicator* communicator;  // null: on none
+  std::int64_t now_ns;                       // until then it was pending: CLOCK_MONOTONIC of its node
+};
+
+struct MergeWishes {
+  // Whether a segment of the process of this rank may have calls that are wanted.
+  std::function<bool(const SegmentIndex&, int rank)> segment;
+  // For a piece: which of its calls are.
+  std::function<std::function<bool(const reader::Call&)>(const Piece&)> calls;
+};
+
+// Gives `take` the wanted calls by the time at which they were entered, until it returns false. A piece of each process
+// is in memory, and the next one where there are few.
+void MergeCalls(const Recording& recording, const MergeWishes& wishes, std::vector<reader::Failure>* failures,
+                absl::FunctionRef<bool(const MergedCall&)> take);
+
+// How many calls of which ranks are missing, on stderr.
+void SayLost(const Recording& recording);
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,30 @@
+#include "analyzer/trace/sites.h"
+
+#include <algorithm>
+
+#include "watchdog/diagnosis/model/text.h"
+
+namespace ncclwatch::analyzer {
+
+const Site* Sites::Of(const MergedCall& merged) {
+  const std::uint64_t address = merged.call.site;
+  if (address == 0) return nullptr;
+  const auto [found, made] = known_.try_emplace({merged.number, address});
+  if (!made) return &found->second;
+  Site& site = found->second;
+  site.text = reader::SiteText(merged.piece, address);
+  const auto& named = merged.piece.call_sites;
+  const auto name = std::find_if(named.begin(), named.end(), [&](const auto& one) { return one.address == address; });
+  if (name != named.end()) site.source = lines_.Place(name->name);
+  site.line = site.source && !site.source->file.empty() ? diagnosis::LineText(*site.source) : site.text;
+  return &site;
+}
+
+void Sites::FillIn(const MergedCall& merged, Row* row) {
+  const Site* const site = Of(merged);
+  if (!site) return;
+  row->site_text = site->text;
+  row->source = site->source;
+}
+
+}  // namespace ncclwatch::analyzer
