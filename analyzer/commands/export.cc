@@ -14,6 +14,7 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
 #include "analyzer/console/units.h"
+#include "analyzer/export/calls/chakra.h"
 #include "analyzer/export/calls/csv.h"
 #include "analyzer/export/calls/output_file.h"
 #include "analyzer/export/calls/parquet.h"
@@ -28,6 +29,7 @@ namespace {
 
 constexpr char kDescription[] =
     "Write what was recorded of a job in the format of another tool: the calls that `ncclwatch trace` lists.\n\n"
+    "chakra: OUT is a folder with Chakra's execution traces, ranks.N.et for rank N, for simulators.\n"
     "csv: OUT is a file of what `trace --csv` prints, `-` for standard output.\n"
     "parquet: OUT is a folder, by node and hour: node=HOST/hour=2026-01-01T14/part-0.parquet. pyarrow writes it:\n"
     "`pip install 'ncclwatch[arrow]'`, or a python3 that has it.\n"
@@ -36,6 +38,7 @@ constexpr char kDescription[] =
     "own\n"
     "torchfrtrace. They have no place for reductions, roots, streams, deaths and last words: `ncclwatch diagnose`\n"
     "finds more in the black boxes themselves.\n"
+    "OTF2 is not written.\n"
     "Exit status: 0 done, 1 a file could not be written, 2 usage, 3 if any input could not be read.";
 
 constexpr char kTorch[] = "torch-fr";
@@ -55,6 +58,8 @@ struct Format {
 
 const std::vector<Format>& Formats() {
   static const std::vector<Format> formats = {
+      {"chakra",
+       [](const exporting::Source& source, const Wish& wish) { return exporting::ToChakra(source, wish.into); }},
       {"csv", [](const exporting::Source& source, const Wish& wish) { return exporting::ToCsv(source, wish.into); }},
       {"parquet",
        [](const exporting::Source& source, const Wish& wish) { return exporting::ToParquet(source, wish.into); }},
@@ -134,9 +139,8 @@ int ExportCalls(const Command& self, const Wish& wish, const Format& format, con
   if (!filter.ok()) return Unreadable(self, filter.status());
   SayLost(recording);
   const std::size_t said = failures.size();
-  const diagnosis::Diagnosis diagnosis = DiagnosisOf(paths);
   Sites sites(recording);
-  const auto made = format.make({recording, diagnosis, sites}, wish);
+  const auto made = format.make({recording, [&] { return DiagnosisOf(paths); }, sites}, wish);
   if (!made.ok()) {
     Complain(self.name, "{}", std::string(made.status().message()));
     return kUsage;

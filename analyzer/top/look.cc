@@ -162,7 +162,7 @@ Member Looker::MemberOf(Box* box, const reader::Communicator& communicator, doub
   if (!read) call = FromTable(communicator);
   if (read || communicator.entered > 0) {
     member.op = functions::OpName(call.function);
-    member.state = StandingOf(call, &communicator).state;
+    member.state = Name(StandingOf(call, &communicator).state);
     if (MovesData(call.function)) member.bytes = BytesOf(call);
     member.since_s = Since(call.entered_ns, box->now_ns);
   }

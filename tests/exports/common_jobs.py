@@ -1,19 +1,15 @@
 """Jobs to export: one on softgpu, recorded; one that stands still, of boxes."""
 
+import importlib.util
 import json
 import os
 
-from common import check_equal
-
-import common as own
-
-# The levels' own modules are all called common.
-import importlib.util  # noqa: E402
+from common import HERE, check_equal
 
 
-def _module(level):
-    path = os.path.join(own.HERE, "..", level, "common.py")
-    spec = importlib.util.spec_from_file_location(f"{level}_common", path)
+def _module(level, name="common"):
+    """Of another level; its modules may have the names of those here."""
+    spec = importlib.util.spec_from_file_location(f"{level}_{name}", os.path.join(HERE, "..", level, f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -32,3 +28,20 @@ def stalled(sandbox):
     done = sandbox.run([sandbox.build.command, "diagnose", "--json", directory], sandbox.environment(preload=False))
     check_equal(done.status, 1, f"diagnose: {done}")
     return directory, json.loads(done.out)
+
+
+def dumps(sandbox, label):
+    """Two ranks by dumps of torch's flight recorder, in a process group that is called so."""
+    job = _module("analyzer", "flight").Job(2)
+    job.groups["0"] = (label, [0, 1])
+    job.all([0, 1], "all_reduce", at=1)
+    job.all([0, 1], "all_reduce", at=2)
+    return job.write(os.path.join(sandbox.fresh("dumps"), "fr"))
+
+
+def messages(sandbox):
+    """A send from rank 0 to rank 1, by dumps of torch's flight recorder."""
+    job = _module("analyzer", "flight").Job(2)
+    job.ranks[0].send(1, at=1)
+    job.ranks[1].recv(0, at=1)
+    return job.write(os.path.join(sandbox.fresh("dumps"), "fr"))

@@ -3,6 +3,7 @@
 
 #include <absl/status/status.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace ncclwatch::analyzer::exporting {
 
 struct Source {
   const Recording& recording;
-  const diagnosis::Diagnosis& diagnosis;  // for people: with source lines in its texts
+  std::function<diagnosis::Diagnosis()> diagnose;  // for people: with source lines in its texts
   Sites& sites;
 };
 

@@ -18,12 +18,13 @@ inline constexpr char kStandardOutput[] = "-";
 
 class OutputFile {
  public:
-  absl::Status Open(const std::string& path) {
+  // how: O_TRUNC, or O_APPEND.
+  absl::Status Open(const std::string& path, int how = O_TRUNC) {
     path_ = path;
     bytes_ = 0;
     // A duplicate: closing it leaves the command's own open.
-    const int opened = path == kStandardOutput ? dup(STDOUT_FILENO)
-                                               : open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int opened =
+        path == kStandardOutput ? dup(STDOUT_FILENO) : open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | how, 0666);
     file_ = Descriptor(opened);
     return opened < 0 ? absl::ErrnoToStatus(errno, path) : absl::OkStatus();
   }

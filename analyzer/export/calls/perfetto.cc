@@ -235,7 +235,7 @@ class Perfetto : public Exporter {
 
   // On a track of their own and on those of their culprits.
   void WriteFindings() {
-    const auto& findings = source_.diagnosis.findings;
+    const auto findings = source_.diagnose().findings;
     if (findings.empty()) return;
     std::int64_t first_ns = findings.front().began_at_ns;
     for (const diagnosis::Finding& finding : findings) first_ns = std::min(first_ns, finding.began_at_ns);

@@ -67,18 +67,22 @@ std::uint64_t Sequence::Of(Field kind, std::uint64_t key, std::string_view text)
   return found->second;
 }
 
+void Sequence::NameArgument(Argument argument) {
+  std::uint64_t& iid = argument_iids_[argument.key];
+  if (iid == 0) iid = Of(interned::kAnnotationName, argument.key, argument.name);
+  event_.Number(annotation::kNameIid, iid);
+}
+
 void Sequence::Annotate(Argument argument, Field field, std::uint64_t value) {
-  const std::uint64_t name = Of(interned::kAnnotationName, argument.key, argument.name);
   const std::size_t one = event_.Begin(event::kAnnotation);
-  event_.Number(annotation::kNameIid, name);
+  NameArgument(argument);
   event_.Number(field, value);
   event_.End(one);
 }
 
 void Sequence::Double(Argument argument, double value) {
-  const std::uint64_t name = Of(interned::kAnnotationName, argument.key, argument.name);
   const std::size_t one = event_.Begin(event::kAnnotation);
-  event_.Number(annotation::kNameIid, name);
+  NameArgument(argument);
   event_.Double(annotation::kDouble, value);
   event_.End(one);
 }

@@ -4,9 +4,11 @@
 
 #include <absl/container/flat_hash_map.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "analyzer/export/calls/perfetto_fields.h"
 #include "analyzer/export/calls/protobuf.h"
@@ -34,9 +36,10 @@ class Sequence {
     Put(event::kDoubleCounterTrack, uuid);
     event_.Double(event::kDoubleCounterValue, value);
   }
-  // Arguments; `key` is what tells names or texts of one kind apart.
+  // Arguments of an event. Keys of their names are small, keys of texts any.
+  static constexpr std::size_t kMostArguments = 32;
   struct Argument {
-    std::uint64_t key;
+    std::size_t key;
     std::string_view name;
   };
   void Uint(Argument argument, std::uint64_t value) { Annotate(argument, annotation::kUint, value); }
@@ -66,6 +69,7 @@ class Sequence {
   void ClosePacket(std::size_t packet);
   std::uint64_t Of(Field kind, std::uint64_t key, std::string_view text);
   void Put(Field field, std::uint64_t value) { event_.Number(field, value); }
+  void NameArgument(Argument argument);
   void Annotate(Argument argument, Field field, std::uint64_t value);
 
   const std::uint32_t id_;
@@ -74,6 +78,7 @@ class Sequence {
   bool begun_ = false;
   std::int64_t time_ns_ = 0;  // of the event
   ProtobufWriter event_, interned_;
+  std::array<std::uint64_t, kMostArguments> argument_iids_{};  // 0: not written yet
   absl::flat_hash_map<Key, std::uint64_t> iids_;
   absl::flat_hash_map<Field, std::uint64_t> last_iid_;
 };

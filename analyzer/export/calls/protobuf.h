@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <cstring>
-#include <string>
 #include <string_view>
+#include <vector>
 
 namespace ncclwatch::analyzer::exporting {
 
@@ -15,45 +15,44 @@ class ProtobufWriter {
     Varint(field << 3 | kVarint);
     Varint(value);
   }
-  void Signed(std::uint32_t field, std::int64_t value) { Number(field, static_cast<std::uint64_t>(value)); }
   void Fixed64(std::uint32_t field, std::uint64_t value) {
     Varint(field << 3 | kFixed64);
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);  // little-endian, as this machine is
+    Bytes(&value, sizeof value);  // little-endian, as this machine is
   }
   void Double(std::uint32_t field, double value) {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, &value, sizeof bits);
-    Fixed64(field, bits);
+    Varint(field << 3 | kFixed64);
+    Bytes(&value, sizeof value);
   }
   void Text(std::uint32_t field, std::string_view text) {
     Varint(field << 3 | kLength);
     Varint(text.size());
-    bytes_.append(text);
+    Bytes(text.data(), text.size());
   }
 
   // A message inside this one: what is written until End(). Most are shorter than 128 bytes, so that their length takes
   // one byte; longer ones are moved to make room.
   std::size_t Begin(std::uint32_t field) {
     Varint(field << 3 | kLength);
-    bytes_.push_back('\0');
-    return bytes_.size();
+    *Room(1) = 0;
+    return ++size_;
   }
   void End(std::size_t begin) {
-    const std::size_t length = bytes_.size() - begin;
+    const std::size_t length = size_ - begin;
     if (length < 0x80) {
-      bytes_[begin - 1] = static_cast<char>(length);
+      buffer_[begin - 1] = static_cast<char>(length);
       return;
     }
     char digits[kMostDigits];
-    bytes_.replace(begin - 1, 1, digits, Encode(length, digits));
+    const std::size_t count = Encode(length, digits);
+    Room(count);
+    std::memmove(&buffer_[begin - 1 + count], &buffer_[begin], length);
+    std::memcpy(&buffer_[begin - 1], digits, count);
+    size_ += count - 1;
   }
 
-  void Varint(std::uint64_t value) {
-    char digits[kMostDigits];
-    bytes_.append(digits, Encode(value, digits));
-  }
-  const std::string& bytes() const { return bytes_; }
-  void Clear() { bytes_.clear(); }
+  void Varint(std::uint64_t value) { size_ += Encode(value, Room(kMostDigits)); }
+  std::string_view bytes() const { return {buffer_.data(), size_}; }
+  void Clear() { size_ = 0; }
 
  private:
   enum : std::uint32_t { kVarint = 0, kFixed64 = 1, kLength = 2 };
@@ -65,8 +64,18 @@ class ProtobufWriter {
     digits[count++] = static_cast<char>(value);
     return count;
   }
+  char* Room(std::size_t bytes) {
+    if (buffer_.size() - size_ < bytes) buffer_.resize(2 * (buffer_.size() + bytes));
+    return &buffer_[size_];
+  }
+  void Bytes(const void* bytes, std::size_t count) {
+    if (count == 0) return;
+    std::memcpy(Room(count), bytes, count);
+    size_ += count;
+  }
 
-  std::string bytes_;
+  std::vector<char> buffer_;  // of which the first size_ are written
+  std::size_t size_ = 0;
 };
 
 }  // namespace ncclwatch::analyzer::exporting
