@@ -10,7 +10,7 @@
 
 #include "analyzer/export/calls/output_file.h"
 #include "analyzer/export/calls/protobuf.h"
-#include "ncclwatch/functions/pattern.h"
+#include "ncclwatch/functions/bandwidth.h"
 #include "watchdog/diagnosis/calls/mpi_message.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/text/printable.h"
