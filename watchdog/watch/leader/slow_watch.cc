@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "watchdog/diagnosis/model/text.h"
@@ -80,7 +81,7 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
   context_of_job_.lateness = &lateness_;
   const diagnosis::View view = diagnosis::MakeView(snapshot);
   beat();
-  Judge(diagnosis::NumberFindings(view), now_ns, &of_numbers_);
+  JudgeNumbers(diagnosis::NumberFindings(view), now_ns);
   if (judges_steps) {
     const diagnosis::StepTable table = steps_.Table(view);
     beat();
@@ -88,8 +89,17 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
     LookCloser(now_ns, crowd, findings);
     if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
   }
-  const bool news = of_steps_.seen != of_steps_.told || of_numbers_.seen != of_numbers_.told;
+  const bool news = of_steps_.IsNew() || std::any_of(of_numbers_.begin(), of_numbers_.end(),
+                                                     [](const auto& one) { return one.second.IsNew(); });
   next_ns_ = now_ns + std::max(news ? kAgain_ns : kEvery_ns, kCostShare * (Monotonic() - now_ns));
+}
+
+// A leak is no reason to keep quiet about NaN: each kind is judged for itself.
+void SlowWatch::JudgeNumbers(std::vector<diagnosis::Finding> findings, std::int64_t now_ns) {
+  std::map<Kind, std::vector<diagnosis::Finding>> by_kind;
+  for (const auto& known : of_numbers_) by_kind[known.first];  // may be over
+  for (diagnosis::Finding& finding : findings) by_kind[finding.kind].push_back(std::move(finding));
+  for (const auto& [kind, found] : by_kind) Judge(found, now_ns, &of_numbers_[kind]);
 }
 
 // True if it was said. Only what was there more than once: what lasts for one look is nobody's matter, and of what is

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,8 +49,10 @@ class SlowWatch {
     std::string seen, told;
     int looks = 0;  // that have found `seen`, one after the other
     std::int64_t told_ns = 0;
+    bool IsNew() const { return seen != told; }
   };
 
+  void JudgeNumbers(std::vector<diagnosis::Finding> findings, std::int64_t now_ns);
   void LookCloser(std::int64_t now_ns, const NodeProcesses& crowd, const std::vector<diagnosis::Finding>& findings);
   void ReadTopologyOnce();
   bool Judge(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns, Subject* subject);
@@ -65,7 +68,8 @@ class SlowWatch {
   diagnosis::LatenessSums lateness_;
   bool topology_read_ = false;
   std::int64_t next_ns_ = 0;
-  Subject of_steps_, of_numbers_;
+  Subject of_steps_;
+  std::map<diagnosis::Kind, Subject> of_numbers_;  // by kinds
   std::optional<std::vector<diagnosis::Finding>> said_;
 };
 
