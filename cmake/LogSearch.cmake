@@ -16,3 +16,9 @@ endif()
 add_library(log_search INTERFACE)
 target_include_directories(log_search SYSTEM INTERFACE ${RE2_INCLUDE_DIR} ${VECTORSCAN_INCLUDE_DIR} ${TOMLPLUSPLUS_INCLUDE_DIR})
 target_link_libraries(log_search INTERFACE ${RE2_LIBRARY} ${VECTORSCAN_LIBRARY})
+# Since 2023 RE2 stands on Abseil.
+file(STRINGS ${RE2_INCLUDE_DIR}/re2/re2.h RE2_USES_ABSEIL REGEX "absl/")
+if(RE2_USES_ABSEIL)
+  target_link_libraries(log_search INTERFACE absl::absl_check absl::absl_log absl::fixed_array absl::flat_hash_map absl::flat_hash_set
+                        absl::inlined_vector absl::str_format absl::strings absl::synchronization)
+endif()
