@@ -10,7 +10,7 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "ncclwatch/functions/bandwidth.h"
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 #include "watchdog/diagnosis/steps/step_table.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/diagnosis/view/view.h"

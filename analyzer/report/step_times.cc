@@ -6,7 +6,7 @@
 
 #include "analyzer/report/sections.h"
 #include "analyzer/steps/steps.h"
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {

@@ -10,7 +10,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/recording/whole.h"
 #include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/diagnosis/view/view.h"
 

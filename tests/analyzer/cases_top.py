@@ -70,7 +70,7 @@ def top_once_is_json(bench):
 def top_agrees_with_trace_and_ls(bench):
     directory = bench.dead_job(None, 3, "calls=9")
     said, calls = as_json(bench, directory), bench.calls(directory)
-    listed = json.loads(bench.command("ls", "--json").out)["runs"][0]
+    listed = next(run for run in json.loads(bench.command("ls", "--json").out)["runs"] if run["path"] == directory)
     check_equal((said["state"], said["alive"], len(said["ranks"]), said["job"], said["attempt"]),
                 (listed["state"], listed["alive"], listed["ranks"], listed["job"], listed["attempt"]), "as `ls` says it")
     for one in said["members"]:

@@ -36,7 +36,7 @@ reader::Call AllReduce() {
 }
 
 Facts OnlyFacts(const reader::BoxImage& box, std::int64_t now = 100'000) {
-  return FactsOf(box, &box.communicators.at(0), box.calls.at(0), now);
+  return FactsOf(box, CommunicatorOf(box, box.calls.at(0)), box.calls.at(0), now);
 }
 
 Row OnlyRow(const reader::BoxImage& box, std::int64_t now = 100'000) { return RowOf(OnlyFacts(box, now)); }

@@ -3,10 +3,6 @@
 
         OLD     __pthread_key_create, OLDEST
         OLD     dlsym, OLDEST
-        OLD     exp, OLDEST
-        OLD     log, OLDEST
-        OLD     log2, OLDEST
-        OLD     pow, OLDEST
         OLD     pthread_rwlock_destroy, OLDEST
         OLD     pthread_rwlock_init, OLDEST
         OLD     pthread_rwlock_tryrdlock, OLDEST

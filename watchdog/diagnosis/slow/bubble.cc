@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

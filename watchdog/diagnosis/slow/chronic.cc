@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "watchdog/diagnosis/slow/points.h"
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

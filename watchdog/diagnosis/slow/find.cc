@@ -4,11 +4,11 @@
 #include <optional>
 #include <utility>
 
+#include "watchdog/diagnosis/numbers/number_findings.h"
 #include "watchdog/diagnosis/rules/describe.h"
 #include "watchdog/diagnosis/slow/bubble.h"
 #include "watchdog/diagnosis/slow/chronic.h"
 #include "watchdog/diagnosis/slow/link_findings.h"
-#include "watchdog/diagnosis/slow/number_findings.h"
 #include "watchdog/diagnosis/slow/regression.h"
 #include "watchdog/diagnosis/slow/step_findings.h"
 #include "watchdog/diagnosis/slow/straggler.h"

@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
-#include "watchdog/diagnosis/slow/change_point.h"
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/change_point.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

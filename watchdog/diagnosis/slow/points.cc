@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

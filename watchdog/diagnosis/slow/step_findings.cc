@@ -14,7 +14,7 @@
 #include "watchdog/diagnosis/report/advice.h"
 #include "watchdog/diagnosis/rules/describe.h"
 #include "watchdog/diagnosis/slow/meanwhile.h"
-#include "watchdog/diagnosis/slow/robust.h"
+#include "watchdog/diagnosis/statistics/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -1,4 +1,0 @@
-// Moved: change_point.h lies in statistics.
-#pragma once
-
-#include "watchdog/diagnosis/statistics/change_point.h"

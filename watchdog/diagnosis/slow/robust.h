@@ -1,4 +1,0 @@
-// Moved: robust.h lies in statistics.
-#pragma once
-
-#include "watchdog/diagnosis/statistics/robust.h"
