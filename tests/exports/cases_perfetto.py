@@ -86,8 +86,9 @@ def perfetto_shows_findings(sandbox):
     need("perfetto")
     from common_jobs import stalled
     from perfetto_reader import read
-    directory, diagnosis = stalled(sandbox)
-    trace, = read(Exported(sandbox, directory, "perfetto", "job.pftrace").path)
+    with stalled(sandbox) as (directory, diagnosis):
+        calls = calls_of(sandbox, directory)
+        trace, = read(Exported(sandbox, directory, "perfetto", "job.pftrace").path)
     finding, = diagnosis["findings"]
     check_equal([(one.process.split(" (")[0], one.track, one.name) for one in trace.instants],
                 [("", "ncclwatch: findings", finding["kind"]), ("rank 1", "", finding["kind"])], "instants")
@@ -97,7 +98,7 @@ def perfetto_shows_findings(sandbox):
     waiting = [one for one in trace.slices if one.end_ns is None]
     check_equal(sorted(rank_of(one.process) for one in waiting), [0, 2], "ranks that wait")
     check(all(one.args["pending"] for one in waiting), "what waits is pending")
-    compare(trace.slices, calls_of(sandbox, directory))
+    compare(trace.slices, calls)
 
 
 @case

@@ -1,6 +1,7 @@
 """Chakra's execution traces: its messages, as far as export writes them, made from the numbers of their public schema."""
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 TYPES = {"uint64": 4, "int64": 3, "int32": 5, "bool": 8, "string": 9, "enum": 5}
 SCHEMA = {
@@ -51,7 +52,8 @@ def read(path):
     nodes = []
     for one in rest:
         node = kinds["Node"].FromString(one)
-        assert not node.SerializeToString() or len(node.SerializeToString()) == len(one), "a field that is not known"
+        for message in (node, *node.attr):
+            assert not UnknownFieldSet(message), "a field that is not known"
         values = {}
         for attribute in node.attr:
             set_ = [value for field, value in attribute.ListFields() if field.name != "name"]

@@ -8,7 +8,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.realpath(os.path.join(HERE, "..", ".."))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
-from harness import Skipped, case, check, check_equal  # noqa: E402,F401
+from harness import Skipped, case, check, check_equal, until  # noqa: E402,F401
 
 VENV = os.path.join(ROOT, "build", "venv-export")
 

@@ -1,10 +1,11 @@
 """Jobs to export: one on softgpu, recorded; one that stands still, of boxes."""
 
+import contextlib
 import importlib.util
 import json
 import os
 
-from common import HERE, check_equal
+from common import HERE, until
 
 
 def _module(level, name="common"):
@@ -19,15 +20,19 @@ def recorded(sandbox, ranks=2, steps=40):
     return _module("recording").Recorded(sandbox, ranks=ranks, steps=steps)
 
 
+@contextlib.contextmanager
 def stalled(sandbox):
-    """Rank 1 of 3 has not made the call that the others wait in; the directory and its diagnosis."""
+    """Rank 1 of 3, all alive, has not made the call that the others wait in; the directory and its diagnosis."""
     with _module("analyzer").Bench(sandbox) as bench:
-        directory = os.path.join(sandbox.fresh("stalled"), "run")
+        directory = bench.place()
         for rank in range(3):
-            bench.write(directory, rank, 3, "calls=3", *(["skip=1"] if rank == 1 else ["pending=1"]))
-    done = sandbox.run([sandbox.build.command, "diagnose", "--json", directory], sandbox.environment(preload=False))
-    check_equal(done.status, 1, f"diagnose: {done}")
-    return directory, json.loads(done.out)
+            bench.hold(directory, rank, 3, "calls=3", *(["skip=1"] if rank == 1 else ["pending=1"]))
+
+        def diagnosis():
+            done = sandbox.run([sandbox.build.command, "diagnose", "--json", directory], sandbox.environment(preload=False))
+            return done.status == 1 and json.loads(done.out)
+
+        yield directory, until(diagnosis, "the job is diagnosed", 30)
 
 
 def dumps(sandbox, label):

@@ -37,7 +37,7 @@ Calls NewestCalls(const MappedBox& box, std::uint64_t most) {
 }
 
 // Of the block the collectives that count a step, on the communicator that all ranks choose alike.
-std::optional<Loop> LoopOf(const MappedBox& box, const Calls& all, const Period& period, Layers layers) {
+std::optional<Loop> LoopOf(const MappedBox& box, const Calls& all, const Period& period, bool sure) {
   struct Counted {
     std::uint32_t size = 0;
     std::uint64_t each = 0;
@@ -56,7 +56,7 @@ std::optional<Loop> LoopOf(const MappedBox& box, const Calls& all, const Period&
     const auto key = std::make_tuple(counted.size, counted.each, id);
     if (loop && key <= best) continue;
     best = key;
-    loop = Loop{id, counted.size, counted.each, layers == Layers::kAreNoSteps};
+    loop = Loop{id, counted.size, counted.each, sure};
   }
   return loop;
 }
@@ -77,7 +77,9 @@ std::optional<Loop> FindLoop(const MappedBox& box, std::uint64_t most) {
       std::vector<Symbol> symbols;
       for (std::size_t i = 0; i < all.calls.size(); ++i) symbols.push_back(SymbolOf(all.calls[i], all.ids[i], counts));
       const std::optional<Period> period = FindPeriod(symbols, layers);
-      if (period) return LoopOf(box, all, *period, layers);
+      // One function called over and over with whatever sizes: its calls need not be steps.
+      const bool sure = layers == Layers::kAreNoSteps && (counts || (period && period->length > 1));
+      if (period) return LoopOf(box, all, *period, sure);
     }
   }
   return std::nullopt;
