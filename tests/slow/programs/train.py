@@ -1,5 +1,6 @@
 """Data-parallel training on CPUs. On one rank a batch has a NaN in step 30.   train.py RANK STEPS"""
 
+import os
 import sys
 
 import torch
@@ -26,3 +27,5 @@ for step in range(steps):
         ncclwatch.metric("loss", loss.item())
         ncclwatch.metric("grad_norm", norm.item())
 dist.destroy_process_group()
+# torch 2.15 aborts now and then while the interpreter ends: 2 of 8 runs without ncclwatch, 2 of 8 with it.
+os._exit(0)
