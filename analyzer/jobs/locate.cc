@@ -160,7 +160,8 @@ reader::RunImage ReadJob(const std::vector<std::string>& paths, reader::Calls ca
     const std::vector<std::string> boxes = BoxFiles(path);
     const std::vector<std::string> foreign = boxes.empty() ? import::DumpFiles(path) : std::vector<std::string>();
     if (boxes.empty() && foreign.empty() && SegmentFiles(path).empty())
-      run.failures.push_back({path, "no black box in it, nor a dump of torch's flight recorder or lines of NCCL Inspector"});
+      run.failures.push_back(
+          {path, "no black box in it, nor a dump of torch's flight recorder or lines of NCCL Inspector"});
     files.insert(files.end(), boxes.begin(), boxes.end());
     dumps.insert(dumps.end(), foreign.begin(), foreign.end());
   }

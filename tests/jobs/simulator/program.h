@@ -46,7 +46,7 @@ struct Job : Workload {
   bool by_split = false;   // how communicators beside the world's are made
   bool exchanges = false;  // every pair of ranks exchanges a message at the end of each step
   std::uint32_t ring = 256;
-  std::uint32_t times_every = 0;  // one kernel in so many is timed; 0: none
+  std::uint32_t times_every = 0;                                    // one kernel in so many is timed; 0: none
   bool marks = true;                                                // of the GPU, where calls end
   enum class Starts { kNone, kSome, kAll } starts = Starts::kNone;  // ... and where they begin: on which ranks
   std::vector<std::vector<int>> comms_of;                           // by rank, in the order in which they are made

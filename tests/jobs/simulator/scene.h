@@ -17,7 +17,18 @@ inline constexpr std::int64_t kEpoch = 1'767'225'600'000'000'000;  // the job st
 inline constexpr std::uint64_t kPidNamespace = 4026531836;
 
 // What chance is asked.
-enum Roll : std::uint64_t { kOffset = 0xb0a1, kWallClock, kBoot, kHeart, kSkew, kStream, kSeenLate, kId, kAgreed, kTimes };
+enum Roll : std::uint64_t {
+  kOffset = 0xb0a1,
+  kWallClock,
+  kBoot,
+  kHeart,
+  kSkew,
+  kStream,
+  kSeenLate,
+  kId,
+  kAgreed,
+  kTimes
+};
 
 // A leader that is gone is followed by another one after this long at least, a hub on another node after that.
 inline constexpr std::int64_t kTakeOver = 60 * kMilli, kTakeOverFar = kSecond;
