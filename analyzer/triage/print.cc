@@ -24,7 +24,7 @@ std::string RanksText(const std::vector<int>& ranks) {
 Json ToldJson(const Told& told) {
   Json fields = Json::object();
   for (const auto& [name, value] : told.first.fields) fields[name] = value;
-  return {{"category", told.category},
+  return {{"category", told.rule->category},
           {"rule", told.rule->id},
           {"confidence", Name(told.confidence)},
           {"ranks", told.ranks},
@@ -53,7 +53,7 @@ std::string Where(const Told& told) {
 }
 
 std::string InFull(const Told& told) {
-  std::string text = fmt::format("{} ({}): {}\n\n  {}\n\n  {}\n    {}\n", told.category, Name(told.confidence),
+  std::string text = fmt::format("{} ({}): {}\n\n  {}\n\n  {}\n    {}\n", told.rule->category, Name(told.confidence),
                                  RanksText(told.ranks), told.summary, Where(told), told.first.text);
   for (const auto& [name, value] : told.first.fields)
     if (name == "where") text += fmt::format("    {}\n", value);

@@ -7,7 +7,6 @@
 #include <array>
 #include <iterator>
 #include <set>
-#include <sstream>
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 #include <utility>

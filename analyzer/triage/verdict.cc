@@ -80,7 +80,7 @@ using Key = std::pair<const Rule*, std::string>;
 
 struct Group {
   std::vector<const Match*> matches;
-  bool kernel = false, unsure = false;
+  bool unsure = false;
 };
 
 // Of the lines that are about this job: those of one rule together.
@@ -94,7 +94,6 @@ std::map<Key, Group> Gather(const std::vector<Rule>& rules, const std::vector<Sc
       if (file.kernel && match.at && !window.Contains(*match.at)) continue;
       Group& group = groups[{&rule, std::string(FieldOf(match, "exception"))}];
       group.matches.push_back(&match);
-      group.kernel = file.kernel;
       // It may be about another job: no process of this one is named, and no time.
       group.unsure = file.kernel && match.rank < 0 && !match.at;
     }
@@ -119,7 +118,6 @@ Told Tell(const Key& key, Group group) {
                    [](const Match* a, const Match* b) { return Earlier(a->at, b->at); });
   Told told;
   told.rule = key.first;
-  told.category = key.first->category;
   told.confidence = group.unsure ? Confidence::kSuspected : key.first->confidence;
   told.first = *group.matches.front();
   std::set<int> ranks;
@@ -188,7 +186,8 @@ void TakeEcho(Triage* triage) {
   Told told = triage->echoes.front();
   triage->echoes.erase(triage->echoes.begin());
   told.confidence = Confidence::kSuspected;
-  const bool waits = told.category == "timeout" || told.category == "nccl" || told.category == "network";
+  const std::string& category = told.rule->category;
+  const bool waits = category == "timeout" || category == "nccl" || category == "network";
   if (waits && !triage->silent.empty()) {
     told.ranks.clear();
     for (const Silent& silent : triage->silent) told.ranks.push_back(silent.rank);

@@ -15,7 +15,6 @@ namespace ncclwatch::analyzer {
 // The lines of one rule, of one exception where it is about exceptions; the first of them is quoted.
 struct Told {
   const Rule* rule = nullptr;
-  std::string category;
   Confidence confidence = Confidence::kSuspected;
   std::vector<int> ranks;  // ascending; empty: not known
   Match first;
