@@ -21,7 +21,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 import run  # noqa: E402
-from harness import SKIP, Build, Failed, Process, Sandbox, Skipped, clean_environment, until  # noqa: E402
+from harness import SKIP, Build, Failed, Sandbox, Skipped  # noqa: E402
+from slow_file import slow_file  # noqa: E402
 
 FAULTS = {}  # name -> function(sandbox) -> (expected, told)
 # What a job needs at least: two looks of the leader, 5 s apart, and samples in between.
@@ -97,25 +98,6 @@ def alongside(act):
         raise errors[0]
 
 
-@contextlib.contextmanager
-def slow_file(sandbox):
-    """A file whose reads, writes and syncs take half of LATE_US, in a file system of its own."""
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True)
-    if flags.returncode != 0 or not os.path.exists("/dev/fuse"):
-        raise Skipped("no FUSE here (package libfuse3-dev, /dev/fuse)")
-    folder = sandbox.fresh("slow_file")
-    program, mount = os.path.join(folder, "slow_file"), os.path.join(folder, "mount")
-    os.mkdir(mount)
-    subprocess.run(["gcc", "-O1", os.path.join(HERE, "programs", "slow_file.c"), "-o", program, *flags.stdout.split()], check=True)
-    server = Process([program, "-f", mount], {**clean_environment(), "SLOW_FILE_US": str(LATE_US // RECORDS)})
-    try:
-        until(lambda: os.path.exists(mount + "/data"), "the file system is there")
-        yield mount
-    finally:
-        subprocess.run(["fusermount3", "-u", "-z", mount], check=False)
-        server.kill()
-
-
 def limited_by_cpulimit(pid):
     """Stops and continues the process, so that it gets 4 % of a processor."""
     if not shutil.which("cpulimit"):
@@ -152,14 +134,14 @@ def mpi_computes(sandbox):
 
 @fault
 def mpi_reads_a_slow_file(sandbox):
-    with slow_file(sandbox) as mount:
+    with slow_file(sandbox, LATE_US // RECORDS) as mount:
         job = run.mpi_steps(sandbox, STEPS, STEP_US, 2, 0, 0, "read", mount + "/data")
         return expect("starved_input", [2]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
 
 
 @fault
 def mpi_writes_a_slow_file(sandbox):
-    with slow_file(sandbox) as mount:
+    with slow_file(sandbox, LATE_US // RECORDS) as mount:
         job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, LATE_US, "write", mount + "/data")
         return expect("blocking_checkpoint", [0]), told(job, f" of {mount}/data (fuse.slow_file, mounted on {mount})")
 
@@ -177,14 +159,14 @@ def torch_job(sandbox, *words):
 @fault
 def torch_data_loader(sandbox):
     """Its worker process reads the slow file."""
-    with slow_file(sandbox) as mount:
+    with slow_file(sandbox, LATE_US // RECORDS) as mount:
         job = torch_job(sandbox, 150, "input", 1, mount + "/data")
         return expect("starved_input", [1]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
 
 
 @fault
 def torch_save(sandbox):
-    with slow_file(sandbox) as mount:
+    with slow_file(sandbox, LATE_US // RECORDS) as mount:
         job = torch_job(sandbox, 150, "checkpoint", 0, mount + "/data")
         return expect("blocking_checkpoint", [0]), told(job, "save (serialization.py")
 
@@ -210,7 +192,7 @@ def mpi_healthy(sandbox):
 
 @fault
 def mpi_all_read_a_slow_file(sandbox):
-    with slow_file(sandbox) as mount:
+    with slow_file(sandbox, LATE_US // RECORDS) as mount:
         return QUIET, told(run.mpi_steps(sandbox, STEPS, STEP_US, -1, 0, 0, "read", mount + "/data"))
 
 
@@ -221,8 +203,8 @@ def mpich_sleeps(sandbox):
 
 
 @fault
-def mpich_reads_a_slow_file(sandbox):
-    with slow_file(sandbox) as mount:
+def mpich_reads_a_slow_file(sandbox, LATE_US // RECORDS):
+    with slow_file(sandbox, LATE_US // RECORDS) as mount:
         job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, 0, "read", mount + "/data", flavour="mpich", ranks=2)
         return expect("starved_input", [0]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import struct
 import sys
-import tempfile
 import termios
 import threading
 import time
@@ -16,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 from harness import Skipped, case, check, check_equal, run_main  # noqa: E402
+from slow_file import slow_file  # noqa: E402
 
 ROOT = os.path.join(HERE, "..", "..")
 LAUNCH = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "4", "--"]
@@ -191,9 +191,10 @@ def starved_input_of_mpi(sandbox):
 
 @case
 def blocking_checkpoint_of_mpi(sandbox):
-    with tempfile.NamedTemporaryFile(dir=sandbox.build.root) as file:
-        job = mpi_steps(sandbox, 400, 20000, 1, 0, 8000, "write", file.name)
-        job.check_meanwhile("blocking_checkpoint", 1, "writes a checkpoint or another file, in fsync of " + file.name)
+    with slow_file(sandbox, 4000) as mount:
+        job = mpi_steps(sandbox, 400, 20000, 1, 0, 8000, "write", mount + "/data")
+        job.check_meanwhile("blocking_checkpoint", 1, "writes a checkpoint or another file, in ")
+        job.check_meanwhile("blocking_checkpoint", 1, f" of {mount}/data (fuse.slow_file, mounted on {mount})")
 
 
 @case
