@@ -203,7 +203,7 @@ def mpich_sleeps(sandbox):
 
 
 @fault
-def mpich_reads_a_slow_file(sandbox, LATE_US // RECORDS):
+def mpich_reads_a_slow_file(sandbox):
     with slow_file(sandbox, LATE_US // RECORDS) as mount:
         job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, 0, "read", mount + "/data", flavour="mpich", ranks=2)
         return expect("starved_input", [0]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
