@@ -70,6 +70,7 @@ void PlantHeat(Draft* draft) {
 
 void PlantNeighbour(Draft* draft) {
   AnyLayout(draft);
+  draft->plan.steps *= static_cast<int>(draft->times_every);  // so that as many of the late steps are seen
   const int rank = draft->AnyRank(), first = 20 + draft->dice.Below(20);
   const double by = draft->Share(0.9, 2);
   draft->plan.compute = [=](int one, int step) {

@@ -68,4 +68,25 @@ Points PointsOfKernels(const StepTable& table) {
   return points;
 }
 
+Points PointsOfTimedKernels(const StepTable& table) {
+  Points points;
+  points.by_kernels = true;
+  double timed = 0, collectives = 0;
+  for (std::size_t step = 0; step < table.steps(); ++step) {
+    points.first.push_back(step);
+    points.step_ns.push_back(LengthOf(table, step));
+  }
+  for (const auto& row : table.parts) {
+    std::vector<double>& late = points.late.emplace_back();
+    for (std::size_t step = 0; step < row.size(); ++step) {
+      late.push_back(static_cast<double>(row[step].kernel_late_ns) / points.step_ns[step]);
+      timed += row[step].timed;
+      collectives += row[step].collectives;
+    }
+  }
+  if (timed <= 0) return {};
+  points.seen = timed / collectives;
+  return points;
+}
+
 }  // namespace ncclwatch::diagnosis

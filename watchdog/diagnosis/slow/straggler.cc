@@ -18,12 +18,16 @@ constexpr double kLeastNoise = 0.002;      // of a step, that each measured late
 constexpr double kLeastLost_ns = 200'000;  // of a step: below that it is the system's scheduling
 constexpr double kAlikeToWorst = 0.5;      // as late as this share of the latest: a straggler too
 constexpr std::size_t kFewestEvents = 5;
-constexpr double kEventShare = 3;   // a single late step is later than that many times `least`
-constexpr double kEventNoise = 2;   // ... and than the latest rank is in a quarter of the steps
-constexpr double kOwnEvents = 0.8;  // of all late steps, that are the rank's
+constexpr double kEventShare = 3;       // a single late step is later than that many times `least`
+constexpr double kEventNoise = 2;       // ... and than the latest rank is in a quarter of the steps
+constexpr double kEventAlike = 0.5;     // ... and than that share of the fifth latest step's lateness
+constexpr double kEventExplains = 0.5;  // ... and than that share of what the step takes longer than usual
+constexpr double kAsLate = 0.8;         // of the latest rank's lateness: who was first cannot be told
+constexpr double kOwnEvents = 0.8;      // of all late steps, that are the rank's
+constexpr double kSeenOfLong = 0.5;     // of the long steps that are to be seen, in which the rank is seen to be late
 constexpr std::size_t kMostFound = 4;
-// Ranks that become late within so many points of one another have one cause.
-constexpr double kOneOnset_points = 10, kOneOnsetShare = 0.05;
+// Ranks that become late within so many steps of one another have one cause.
+constexpr double kOneOnset_steps = 10, kOneOnsetShare = 0.05;
 
 std::vector<double> From(const std::vector<double>& shares, std::size_t from) {
   return {shares.begin() + static_cast<std::ptrdiff_t>(from), shares.end()};
@@ -34,14 +38,24 @@ class Search {
   Search(const StepTable& table, const Points& points, double least)
       : table_(table), points_(points), least_(least), left_out_(table.parts.size(), false) {}
 
-  // The next ones, all of whom began at about the same step; then as if they were not there. Single late steps are told
-  // where nobody is late in most: those who wait for one that is are late elsewhere, in this step or that.
-  std::optional<Straggler> Next(bool single_steps_too) {
+  // The next ones, all of whom began at about the same step; then as if they were not there.
+  std::optional<Straggler> Next() {
     std::optional<Straggler> found = Best();
-    if (!found && single_steps_too) found = NowAndThen();
     if (!found) return std::nullopt;
+    // Those who became late after it may hide it: it is told as if they were not there either.
+    const std::vector<std::size_t> later = KeepFirstOnes(&*found);
+    const std::vector<bool> left_out = left_out_;
+    for (const std::size_t row : later) left_out_[row] = true;
     Describe(&*found);
+    left_out_ = left_out;
     for (const std::size_t row : found->rows) left_out_[row] = true;
+    return found;
+  }
+
+  // One that is late in single steps.
+  std::optional<Straggler> NextNowAndThen() const {
+    std::optional<Straggler> found = NowAndThen();
+    if (found) Describe(&*found);
     return found;
   }
 
@@ -57,20 +71,22 @@ class Search {
       if (found && (!best || found->certainty > best->certainty)) best = std::move(found);
       if (length == kFewestPoints) break;
     }
-    if (best) KeepFirstOnes(&*best);
     return best;
   }
 
-  // Ranks that have been late for as long.
-  void KeepFirstOnes(Straggler* found) const {
+  // Ranks that have been late for as long. Returns the others.
+  std::vector<std::size_t> KeepFirstOnes(Straggler* found) const {
     std::vector<std::size_t> onsets;
     for (const std::size_t row : found->rows) onsets.push_back(OnsetOf(row).value_or(0));
     const std::size_t first = *std::min_element(onsets.begin(), onsets.end());
-    const double apart = kOneOnset_points + kOneOnsetShare * static_cast<double>(points_.size());
-    std::vector<std::size_t> rows;
-    for (std::size_t i = 0; i < onsets.size(); ++i)
-      if (static_cast<double>(onsets[i] - first) <= apart) rows.push_back(found->rows[i]);
+    const double apart = kOneOnset_steps + kOneOnsetShare * static_cast<double>(table_.steps());
+    std::vector<std::size_t> rows, later;
+    for (std::size_t i = 0; i < onsets.size(); ++i) {
+      const auto after = static_cast<double>(points_.first[onsets[i]] - points_.first[first]);
+      (after <= apart ? rows : later).push_back(found->rows[i]);
+    }
     found->rows = std::move(rows);
+    return later;
   }
 
   // Since which point it has been late; none: since before the first one.
@@ -167,16 +183,16 @@ class Search {
 
   // One rank is late in a few steps by much, and hardly anybody else ever is.
   std::optional<Straggler> NowAndThen() const {
-    if (points_.size() < kFewestPoints || !points_.single_steps()) return std::nullopt;
+    if (points_.size() < kFewestPoints) return std::nullopt;
     std::vector<std::size_t> events(points_.late.size());
     std::vector<double> lost(points_.late.size());
     std::size_t all = 0;
     double time = 0;
-    const double event = EventShare();
+    const std::vector<double> event = EventShares();
     for (std::size_t step = 0; step < points_.size(); ++step) {
       time += points_.step_ns[step];
       const std::size_t worst = LatestIn(step);
-      if (points_.late[worst][step] < event) continue;
+      if (points_.late[worst][step] < event[step] || !IsAlone(worst, step)) continue;
       ++all;
       ++events[worst];
       lost[worst] += points_.late[worst][step] * points_.step_ns[step];
@@ -184,7 +200,7 @@ class Search {
     const auto most = static_cast<std::size_t>(std::max_element(events.begin(), events.end()) - events.begin());
     if (events[most] < kFewestEvents || static_cast<double>(events[most]) < kOwnEvents * static_cast<double>(all))
       return std::nullopt;
-    if (lost[most] < least_ * time) return std::nullopt;
+    if (lost[most] / points_.seen < least_ * time) return std::nullopt;
     Straggler found;
     found.rows = {most};
     found.now_and_then = true;
@@ -193,13 +209,27 @@ class Search {
     return found;
   }
 
-  // Late enough to be no chance: of many ranks one is the last in every step.
-  double EventShare() const {
-    std::vector<double> worst;
-    for (std::size_t step = 0; step < points_.size(); ++step) worst.push_back(points_.late[LatestIn(step)][step]);
-    const auto quarter = worst.begin() + static_cast<std::ptrdiff_t>(worst.size() / 4);
-    std::nth_element(worst.begin(), quarter, worst.end());
-    return std::max(kEventShare * least_, kEventNoise * *quarter);
+  // By step: late enough to be no chance, since of many ranks one is the last in every step; and to be why the step is
+  // longer than usual, since whoever waits for the late rank in one communicator comes a little late in another.
+  std::vector<double> EventShares() const {
+    std::vector<double> worst{0}, shares;
+    for (std::size_t step = 0; step < points_.size(); ++step)
+      if (const double late = points_.late[LatestIn(step)][step]; late > 0) worst.push_back(late);
+    std::sort(worst.begin(), worst.end());
+    const double quarter = worst[worst.size() / 4],
+                 fifth = worst.size() < kFewestEvents ? 0 : worst[worst.size() - kFewestEvents];
+    const double least = std::max({kEventShare * least_, kEventNoise * quarter, kEventAlike * fifth});
+    const double usual = Median(points_.step_ns);
+    for (const double ns : points_.step_ns) shares.push_back(std::max(least, kEventExplains * (1 - usual / ns)));
+    return shares;
+  }
+
+  // A group of which one comes late to its own collectives comes late as one to those of others.
+  bool IsAlone(std::size_t worst, std::size_t step) const {
+    for (std::size_t row = 0; row < points_.late.size(); ++row)
+      if (row != worst && !left_out_[row] && points_.late[row][step] >= kAsLate * points_.late[worst][step])
+        return false;
+    return true;
   }
 
   std::size_t LatestIn(std::size_t step) const {
@@ -245,13 +275,10 @@ class Search {
     found->lost_ns = static_cast<std::int64_t>(Median(lost));
     found->late_ns = found->now_and_then ? static_cast<std::int64_t>(all_lost / static_cast<double>(found->late_steps))
                                          : found->lost_ns;
-    found->share = all_lost / std::max(1.0, time);
+    found->share = all_lost / points_.seen / std::max(1.0, time);
     found->from = points_.first[found->from];
     if (found->now_and_then) {
-      const std::vector<double>& late = points_.late[found->rows.front()];
-      const double event = EventShare();
-      const auto first = std::find_if(late.begin(), late.end(), [&](double one) { return one >= event; });
-      found->onset = static_cast<std::size_t>(first - late.begin());
+      found->onset = FirstLateStep(*found);
       return;
     }
     const std::optional<std::size_t> onset = OnsetOf(found->rows.front());
@@ -261,16 +288,50 @@ class Search {
     found->onset = onset ? points_.first[*onset] : 0;
   }
 
+  // Where kernels are timed in some steps only, the first late one may be among the others: it is as long as those that
+  // are known, and what makes steps so long is that rank, as far as is seen.
+  std::size_t FirstLateStep(const Straggler& found) const {
+    const std::vector<double>& late = points_.late[found.rows.front()];
+    const std::vector<double> event = EventShares();
+    std::vector<std::size_t> known;
+    std::vector<double> durations;
+    for (std::size_t step = 0; step < late.size(); ++step)
+      if (late[step] >= event[step]) known.push_back(step), durations.push_back(points_.step_ns[step]);
+    const double usual = Median(points_.step_ns), as_long = usual + (Median(std::move(durations)) - usual) / 2;
+    const auto is_long = [&](double ns) { return ns >= as_long; };
+    const auto all = std::count_if(points_.step_ns.begin(), points_.step_ns.end(), is_long);
+    if (static_cast<double>(known.size()) < kSeenOfLong * points_.seen * static_cast<double>(all)) return known.front();
+    const auto first = std::find_if(points_.step_ns.begin(), points_.step_ns.end(), is_long) - points_.step_ns.begin();
+    return std::min(known.front(), static_cast<std::size_t>(first));
+  }
+
   const StepTable& table_;
   const Points& points_;
   const double least_;
   std::vector<bool> left_out_;  // rows that have been told
 };
 
+bool IsWorthTelling(const Straggler& found) {
+  return found.share * static_cast<double>(found.step_ns) >= kLeastLost_ns;
+}
+
+// It began with one that is told, and beside that one nothing is lost by it in most steps: it waits for that one.
+bool IsEcho(const Straggler& found, const std::vector<Straggler>& told) {
+  return found.lost_ns < kLeastLost_ns && std::any_of(told.begin(), told.end(), [&](const Straggler& one) {
+           const auto [first, second] = std::minmax(one.onset, found.onset);
+           return static_cast<double>(second - first) <= kOneOnset_steps;
+         });
+}
+
+void FindNowAndThen(const StepTable& table, const Points& points, double least, std::vector<Straggler>* all) {
+  std::optional<Straggler> found = Search(table, points, least).NextNowAndThen();
+  if (found && IsWorthTelling(*found)) all->push_back(std::move(*found));
+}
+
 void Find(const StepTable& table, const Points& points, double least, std::vector<Straggler>* all) {
   Search search(table, points, least);
   while (all->size() < kMostFound) {
-    std::optional<Straggler> found = search.Next(all->empty());
+    std::optional<Straggler> found = search.Next();
     if (!found) return;
     const auto is_told = [&](std::size_t row) {
       return std::any_of(all->begin(), all->end(), [&](const Straggler& one) {
@@ -278,8 +339,7 @@ void Find(const StepTable& table, const Points& points, double least, std::vecto
       });
     };
     std::erase_if(found->rows, is_told);
-    if (!found->rows.empty() && found->share * static_cast<double>(found->step_ns) >= kLeastLost_ns)
-      all->push_back(std::move(*found));
+    if (!found->rows.empty() && IsWorthTelling(*found) && !IsEcho(*found, *all)) all->push_back(std::move(*found));
   }
 }
 
@@ -288,8 +348,12 @@ void Find(const StepTable& table, const Points& points, double least, std::vecto
 std::vector<Straggler> FindStragglers(const StepTable& table, double least) {
   std::vector<Straggler> all;
   if (table.ranks.size() < 2 || table.steps() < kFewestPoints) return all;
-  Find(table, PointsOfCalls(table), least, &all);
+  const Points calls = PointsOfCalls(table);
+  Find(table, calls, least, &all);
   Find(table, PointsOfKernels(table), least, &all);
+  // Those who wait for a rank that is late in most steps are late elsewhere, in this step or that.
+  if (all.empty()) FindNowAndThen(table, calls, least, &all);
+  if (all.empty()) FindNowAndThen(table, PointsOfTimedKernels(table), least, &all);
   std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
     return std::pair(a.onset, -a.share) < std::pair(b.onset, -b.share);
   });
