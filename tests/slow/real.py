@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
 import run  # noqa: E402
 from harness import SKIP, Build, Failed, Sandbox, Skipped  # noqa: E402
+from named_hosts import NamedHosts  # noqa: E402
 from slow_file import slow_file  # noqa: E402
 
 FAULTS = {}  # name -> function(sandbox) -> (expected, told)
@@ -233,65 +234,12 @@ def nccl_healthy(sandbox):
     return QUIET, told(run.example(sandbox, "straggler", "--step", "100000", "--steps", "420"))
 
 
-class Hosts:
-    """Three hosts by name and network, on a switch. Their ranks share this machine's memory and processes."""
-
-    def __init__(self, sandbox):
-        self.sandbox, self.switch, self.holders = sandbox, None, []
-
-    def __enter__(self):
-        folder = self.sandbox.fresh("hosts")
-        try:
-            self.switch = self.hold("switch")
-            self.at(self.switch, "ip", "link", "add", "switch", "type", "bridge")
-            self.at(self.switch, "ip", "link", "set", "switch", "up")
-            for number in range(3):
-                self.add_host(number)
-        except (OSError, subprocess.CalledProcessError) as error:
-            self.__exit__()
-            raise Skipped(f"no network namespaces can be made: {error}") from None
-        self.agent = os.path.join(folder, "agent")  # in place of ssh: agent HOST COMMAND...
-        with open(self.agent, "w") as file:
-            pids = " ".join(f"host{number}) pid={holder.pid};;" for number, holder in enumerate(self.holders[1:]))
-            file.write(f'#!/bin/sh\ncase "$1" in {pids} esac\nshift\nexec nsenter -t $pid -n -u sh -c "$*"\n')
-        os.chmod(self.agent, 0o700)
-        return self
-
-    def hold(self, host):
-        holder = subprocess.Popen(["unshare", "--net", "--uts", "sh", "-c", f"hostname {host} && echo && exec sleep 1000000"],
-                                  stdout=subprocess.PIPE)
-        self.holders.append(holder)
-        if holder.stdout.readline() != b"\n":
-            raise OSError("unshare")
-        return holder.pid
-
-    def at(self, pid, *argv):
-        subprocess.run(["nsenter", "-t", str(pid), "-n", *argv], check=True, capture_output=True)
-
-    def add_host(self, number):
-        pid, cable = self.hold(f"host{number}"), f"cable{number}"
-        self.at(self.switch, "ip", "link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
-        self.at(self.switch, "ip", "link", "set", cable, "master", "switch", "up")
-        for command in (["addr", "add", f"10.78.0.{number + 1}/24", "dev", "eth0"], ["link", "set", "eth0", "up"],
-                        ["link", "set", "lo", "up"]):
-            self.at(pid, "ip", *command)
-
-    def narrow(self, number, rate):
-        """What the host sends, and what is sent to it."""
-        words = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "200ms"]
-        self.at(self.holders[number + 1].pid, "tc", "qdisc", "add", "dev", "eth0", *words)
-        self.at(self.switch, "tc", "qdisc", "add", "dev", f"cable{number}", *words)
-
+class Hosts(NamedHosts):
     def job(self, program, *words):
         launcher = ["nsenter", "-t", str(self.holders[1].pid), "-n", "-u", "mpirun.openmpi", "--allow-run-as-root", "--mca",
                     "plm_rsh_agent", self.agent, "--mca", "mpi_yield_when_idle", "1", "--mca", "btl_tcp_if_include", "eth0",
                     "--mca", "oob_tcp_if_include", "eth0", "--host", "host0,host1,host2", "-n", "3"]
         return run.Job(self.sandbox, [*launcher, program, *map(str, words)], {"LD_LIBRARY_PATH": ""})
-
-    def __exit__(self, *_):
-        for holder in self.holders:
-            holder.kill()
-            holder.wait()
 
 
 def pairs(sandbox, narrow):

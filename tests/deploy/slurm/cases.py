@@ -214,5 +214,18 @@ def collected_by_the_epilog(build):
             raise Failure("the run directory was to go, and nothing else")
 
 
-CASES = [preloaded_for_all, hang_over_two_nodes, hang_behind_a_script, cancelled, requeued, elements_of_an_array,
+def doctor_of_all_ranks(build):
+    """`srun ncclwatch doctor` prints one report, over two nodes."""
+    with Site(build, 2) as site:
+        job = site.submit(f"srun {site.build.command} doctor --json\n", "-N2", "-n4")
+        site.wait_until(lambda: site.state(job) in ("COMPLETED", "FAILED"), PATIENCE_S, "the job was to end")
+        output = site.output(job)
+        report = json.loads(output[output.index("{"):output.rindex("}") + 1])
+        checks = {check["id"]: check for check in report["checks"]}
+        bad = {name: check for name, check in checks.items() if check["status"] == "FAIL"}
+        if (report["ranks"], report["hosts"], bad) != (4, 2, {}) or checks["reachability"]["status"] != "PASS":
+            raise Failure(f"doctor under srun: {output}")
+
+
+CASES = [doctor_of_all_ranks, preloaded_for_all, hang_over_two_nodes, hang_behind_a_script, cancelled, requeued, elements_of_an_array,
          collected_by_the_epilog]

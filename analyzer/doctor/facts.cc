@@ -1,0 +1,76 @@
+#include "analyzer/doctor/facts.h"
+
+#include <gnu/libc-version.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "analyzer/doctor/check.h"
+#include "analyzer/doctor/gpu.h"
+#include "analyzer/doctor/network.h"
+#include "analyzer/doctor/words.h"
+#include "ncclwatch/version.h"
+
+namespace ncclwatch::doctor {
+namespace {
+
+constexpr std::string_view kBeginnings[] = {"NCCL_",        "TORCH_NCCL_",  "UCX_",          "FI_",
+                                            "OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_coll", "MPICH_",
+                                            "GLOO_",        "NVSHMEM_",     "MASTER_",       "CUDA_DEVICE_"};
+constexpr std::string_view kNames[] = {
+    "LD_LIBRARY_PATH",         "LD_PRELOAD",           "OMP_NUM_THREADS", "WORLD_SIZE",
+    "PYTORCH_CUDA_ALLOC_CONF", "CUDA_LAUNCH_BLOCKING", "PYTHONPATH"};
+// One for each rank, by their meaning.
+constexpr std::string_view kOwn[] = {"NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE",
+                                     "NCCL_PROFILER_PLUGIN"};
+constexpr std::string_view kSecrets[] = {"TOKEN", "SECRET", "PASSWORD", "KEY"};
+
+bool IsCompared(const std::string& name) {
+  const auto begins = [&](std::string_view one) { return name.starts_with(one); };
+  const auto holds = [&](std::string_view one) { return name.find(one) != std::string::npos; };
+  if (std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn)) return false;
+  if (std::any_of(std::begin(kSecrets), std::end(kSecrets), holds)) return false;
+  return std::any_of(std::begin(kBeginnings), std::end(kBeginnings), begins) ||
+         std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+}  // namespace
+
+std::map<std::string, std::string> VersionsOf(const Machine& machine) {
+  std::map<std::string, std::string> facts;
+  utsname name{};
+  if (uname(&name) == 0) facts["kernel"] = name.release, facts["processor"] = name.machine;
+  facts["C library"] = gnu_get_libc_version();
+  facts["ncclwatch"] = NCCLWATCH_VERSION;
+  if (const auto& gpus = LookAtGpus().gpus; gpus && !gpus->all.empty()) {
+    facts["driver"] = gpus->driver;
+    facts["GPU"] = gpus->all.front().name;
+    facts["GPUs of a host"] = std::to_string(gpus->all.size());
+  }
+  for (const Check& check : LibraryChecks()) {
+    if (check.id != "nccl-library" && check.id != "torch-version" && check.id != "mpi-library") continue;
+    const Result result = check.look(machine);
+    const std::size_t from = check.id == "nccl-library" ? result.seen.find("NCCL ") : 0, to = result.seen.find(" in /");
+    if (result.status != Status::kSkip && from != std::string::npos)
+      facts[check.id == "nccl-library"  ? "NCCL"
+            : check.id == "mpi-library" ? "MPI"
+                                        : "torch"] = result.seen.substr(from, to == std::string::npos ? to : to - from);
+  }
+  if (const auto release = machine.Read("/etc/os-release"))
+    for (const std::string& line : Split(*release, "\n"))
+      if (line.starts_with("PRETTY_NAME="))
+        facts["system"] = Split(line.substr(12), "\"").empty() ? "" : Split(line.substr(12), "\"").front();
+  for (const auto& [interface, mtu] : PacketSizes(machine)) facts["MTU of " + interface] = mtu;
+  return facts;
+}
+
+std::map<std::string, std::string> ComparedVariables(const Machine& machine) {
+  std::map<std::string, std::string> facts;
+  for (const auto& [name, value] : machine.environment())
+    if (IsCompared(name)) facts[name] = value;
+  return facts;
+}
+
+}  // namespace ncclwatch::doctor
