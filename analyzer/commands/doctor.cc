@@ -68,7 +68,6 @@ void Declare(Options* options, Wish* wish) {
   options->add_option("--root", wish->root, "look at the files below this folder instead of /")->type_name("DIR");
   options->add_flag("--all", wish->all, "list what passed or was skipped too");
   options->add_flag("--json", wish->json, "print JSON");
-  options->add_option("PROGRAM", wish->command, "the program that is to run")->type_name("");
 }
 
 MemoryBudget BudgetOf(const Wish& wish) {
@@ -159,7 +158,9 @@ int Doctor(const Command& self, const Arguments& arguments) {
   Options options(self, kDescription);
   Wish wish;
   Declare(&options, &wish);
-  if (const auto status = options.Read(arguments)) return *status;
+  Arguments words = arguments;
+  wish.command = TakeCommand(&words);
+  if (const auto status = options.Read(words)) return *status;
   const auto own = OwnChecksOf(wish);
   if (!own.ok()) return Unreadable(self, own.status());
   if (const std::string unknown = UnknownId(wish, *own); !unknown.empty())

@@ -1,5 +1,6 @@
 #include "analyzer/commands/options.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -57,6 +58,14 @@ nlohmann::ordered_json Options::HelpAsJson() const {
   }
   return {{"command", command_.name},    {"synopsis", command_.synopsis},         {"summary", command_.summary},
           {"description", description_}, {"positionals", std::move(positionals)}, {"options", std::move(options)}};
+}
+
+Arguments TakeCommand(Arguments* arguments) {
+  const auto dashes = std::find(arguments->begin(), arguments->end(), "--");
+  if (dashes == arguments->end()) return {};
+  Arguments command(dashes + 1, arguments->end());
+  arguments->erase(dashes, arguments->end());
+  return command;
 }
 
 int UsageError(const Command& command, const std::string& message) {

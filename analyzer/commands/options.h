@@ -29,6 +29,9 @@ class Options : public CLI::App {
   std::string description_;
 };
 
+// A command of the user's: what follows the first `--`, which is taken out of *arguments with it.
+Arguments TakeCommand(Arguments* arguments);
+
 // What is wrong, on stderr. Returns kUsage.
 int UsageError(const Command& command, const std::string& message);
 // Likewise of an input that cannot be read. Returns kUnreadable.

@@ -1,0 +1,127 @@
+// `ncclwatch compare`: is B better than A, and how sure is that?
+#include <absl/strings/numbers.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/commands/options.h"
+#include "analyzer/commands/table.h"
+#include "analyzer/compare/print.h"
+#include "analyzer/compare/trials.h"
+#include "analyzer/console/print.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using compare::Better;
+using compare::Outcome;
+using compare::Side;
+
+constexpr char kDescription[] =
+    "Say whether B is better or worse than A, by how much, and how sure that is.\n\n"
+    "A and B are run directories, recordings, CSV files with a header, lines of JSON, or Google Benchmark's JSON; "
+    "several\n"
+    "trials of a side stand between commas: A1,A2,A3. With --trials N the words after `--` are run N times for each "
+    "side\n"
+    "in turn, with A or B in place of {}.\n\n"
+    "Medians are compared. The interval takes into account that steps resemble those before them, and that runs "
+    "differ\n"
+    "where both sides have several; over all metrics it errs in one comparison of a hundred. A metric is better or "
+    "worse\n"
+    "where the interval leaves out zero and the change is above --tolerance, the same where the interval lies within "
+    "it.\n"
+    "The time of a step decides where there is one, what else has changed is told beside it.\n"
+    "fixed and not_fixed are said of a problem: that of --problem, or the first finding in A.\n\n"
+    "Exit status: 0, 1 regression or not_fixed, 2 usage, 3 an input could not be read.";
+
+struct Wish {
+  std::vector<std::string> words, metrics;
+  std::string tolerance = "5%", problem;
+  int trials = 0;
+  bool json = false;
+};
+
+std::optional<double> ShareOf(std::string text) {
+  const bool percent = text.ends_with('%');
+  if (percent) text.pop_back();
+  double value = 0;
+  if (!absl::SimpleAtod(text, &value) || value < 0) return std::nullopt;
+  return percent ? value / 100 : value;
+}
+
+// "NAME", "NAME:lower", "NAME:higher". A name may have colons of its own.
+std::pair<std::string, Better> MetricOf(const std::string& word) {
+  for (const auto& [ending, better] : {std::pair(":lower", Better::kLower), std::pair(":higher", Better::kHigher)})
+    if (word.ends_with(ending)) return {word.substr(0, word.rfind(':')), better};
+  return {word, Better::kUnknown};
+}
+
+Outcome OutcomeOf(const std::string& command, const std::string& before, const std::string& after) {
+  return {compare::RunProblem(command, before, "before") != 0, compare::RunProblem(command, after, "after") != 0,
+          command};
+}
+
+bool IsRun(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+int Print(const Wish& wish, const compare::Wish& how, const Side& before, const Side& after) {
+  std::optional<Outcome> problem =
+      wish.problem.empty() ? OutcomeOfFindings(before, after) : OutcomeOf(wish.problem, before.name, after.name);
+  compare::Comparison comparison = Compare(before, after, how, std::move(problem));
+  std::optional<compare::FirstDifference> first;
+  if (IsRun(before.paths.front()) && IsRun(after.paths.front())) {
+    std::string why_not;
+    first = compare::FindFirstDifference(before.paths.front(), after.paths.front(), &why_not);
+    if (!why_not.empty()) comparison.notes.push_back(why_not);
+  }
+  if (wish.json)
+    PrintJson(ToJson(comparison, first));
+  else
+    WriteOut(ToText(comparison, first));
+  const bool bad =
+      comparison.verdict == compare::Verdict::kRegression || comparison.verdict == compare::Verdict::kNotFixed;
+  return bad ? kProblem : kDone;
+}
+
+}  // namespace
+
+int CompareRuns(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
+  Wish wish;
+  options.add_option("A B", wish.words, "the two sides")->type_name("");
+  options
+      .add_option("--metric", wish.metrics,
+                  "decide by this metric; which way is better, where the name does not say it")
+      ->type_name("NAME[:lower|:higher]")
+      ->allow_extra_args(false);
+  options.add_option("--tolerance", wish.tolerance, "changes up to that are none (5%)")->type_name("SHARE");
+  options.add_option("--problem", wish.problem, "a shell command that fails where the problem shows; {} is the side")
+      ->type_name("CMD");
+  options.add_option("--trials", wish.trials, "run the command after `--` so often for each side")->type_name("N");
+  options.add_flag("--json", wish.json, "print JSON");
+  Arguments words = arguments;
+  const Arguments command = TakeCommand(&words);
+  if (const auto status = options.Read(words)) return *status;
+  if (wish.words.size() != 2 || command.empty() != (wish.trials <= 0))
+    return UsageError(self,
+                      wish.trials > 0 ? "--trials takes two sides and a command: A B -- CMD {}" : "which two sides?");
+  compare::Wish how;
+  const auto tolerance = ShareOf(wish.tolerance);
+  if (!tolerance) return UsageError(self, "--tolerance takes a share like 5%, not '" + wish.tolerance + "'");
+  how.tolerance = *tolerance;
+  for (const std::string& word : wish.metrics) how.only.push_back(MetricOf(word));
+  if (wish.trials > 0) {
+    const auto sides = compare::RunTrials(wish.words[0], wish.words[1], wish.trials, command);
+    return sides.ok() ? Print(wish, how, sides->first, sides->second) : Unreadable(self, sides.status());
+  }
+  const auto before = compare::ReadSide(wish.words[0]), after = compare::ReadSide(wish.words[1]);
+  for (const auto* const side : {&before, &after})
+    if (!side->ok()) return Unreadable(self, side->status());
+  for (const auto& [name, better] : how.only)
+    if (!before->metrics.contains(name)) return UsageError(self, "A has no metric '" + name + "'");
+  return Print(wish, how, *before, *after);
+}
+
+}  // namespace ncclwatch::analyzer

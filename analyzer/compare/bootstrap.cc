@@ -1,0 +1,227 @@
+#include "analyzer/compare/bootstrap.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+
+namespace ncclwatch::compare {
+namespace {
+
+constexpr int kResamples = 400;  // a standard error is then right to 4 %
+constexpr std::size_t kFewest = 5;
+constexpr std::size_t kMost = 20000;  // samples of a trial; more are thinned by medians of neighbours
+
+double MeanOf(const Samples& samples) {
+  double sum = 0;
+  for (const double value : samples) sum += value;
+  return sum / static_cast<double>(samples.size());
+}
+
+std::vector<double> Autocovariances(const Samples& samples, std::size_t most) {
+  const double mean = MeanOf(samples);
+  std::vector<double> all;
+  for (std::size_t lag = 0; lag <= most; ++lag) {
+    double sum = 0;
+    for (std::size_t i = lag; i < samples.size(); ++i) sum += (samples[i] - mean) * (samples[i - lag] - mean);
+    all.push_back(sum / static_cast<double>(samples.size()));
+  }
+  return all;
+}
+
+// Trapezoid: one up to a half, then down to nothing.
+double FlatTop(double share) { return share <= 0.5 ? 1 : std::max(0.0, 2 * (1 - share)); }
+
+// What an outlier tells of its neighbours is little: values count up to three robust deviations.
+Samples Winsorized(Samples samples) {
+  const double median = MedianOf(samples);
+  Samples off;
+  for (const double value : samples) off.push_back(std::abs(value - median));
+  const double most = 3 * 1.4826 * MedianOf(off);
+  if (most > 0)
+    for (double& value : samples) value = std::clamp(value, median - most, median + most);
+  return samples;
+}
+
+Samples Thinned(const Samples& samples) {
+  if (samples.size() <= kMost) return samples;
+  const std::size_t width = (samples.size() + kMost - 1) / kMost;
+  Samples thinned;
+  for (std::size_t at = 0; at < samples.size(); at += width)
+    thinned.push_back(MedianOf({samples.begin() + static_cast<std::ptrdiff_t>(at),
+                                samples.begin() + static_cast<std::ptrdiff_t>(std::min(at + width, samples.size()))}));
+  return thinned;
+}
+
+// Quantile of Student's t with `freedom` degrees: Hill's expansion (CACM algorithm 396), right to 1e-3 from 1 on.
+double StudentQuantile(double two_sided, double freedom) {
+  constexpr double kPi = 3.14159265358979323846;
+  if (freedom > 1e6) freedom = 1e6;
+  if (freedom <= 1.01) return std::cos(two_sided * kPi / 2) / std::sin(two_sided * kPi / 2);
+  if (freedom <= 2.01 && freedom >= 1.99) return std::sqrt(2 / (two_sided * (2 - two_sided)) - 2);
+  const double a = 1 / (freedom - 0.5), b = 48 / (a * a);
+  double c = ((20700 * a / b - 98) * a - 16) * a + 96.36;
+  const double d = ((94.5 / (b + c) - 3) / b + 1) * std::sqrt(a * kPi / 2) * freedom;
+  double x = d * two_sided, y = std::pow(x, 2 / freedom);
+  if (y > 0.05 + a) {
+    // Quantile of the normal distribution, Abramowitz & Stegun 26.2.23 with a step of Newton's.
+    const double p = two_sided / 2, t = std::sqrt(-2 * std::log(p));
+    double z =
+        t - (2.515517 + 0.802853 * t + 0.010328 * t * t) / (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
+    z += (std::erfc(z / std::sqrt(2.0)) / 2 - p) * std::sqrt(2 * kPi) * std::exp(z * z / 2);
+    x = -z;
+    y = x * x;
+    if (freedom < 5) c += 0.3 * (freedom - 4.5) * (x + 0.6);
+    c = (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b + c;
+    y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * x;
+    y = std::expm1(a * y * y);
+  } else {
+    y = ((1 / (((freedom + 6) / (freedom * y) - 0.089 * d - 0.822) * (freedom + 2) * 3) + 0.5 / (freedom + 4)) * y -
+         1) *
+            (freedom + 1) / (freedom + 2) +
+        1 / y;
+  }
+  return std::sqrt(freedom * y);
+}
+
+// The logarithm of the median over all trials, its variance, and for how many degrees of freedom that is known.
+struct Side {
+  double level = 0, variance = 0, freedom = 0;
+  bool known = false;
+};
+
+Side BetweenTrials(const std::vector<Samples>& trials) {
+  Side side;
+  std::vector<double> levels;
+  for (const Samples& trial : trials) levels.push_back(std::log(MedianOf(trial)));
+  side.level = MeanOf(levels);
+  for (const double level : levels) side.variance += (level - side.level) * (level - side.level);
+  const auto count = static_cast<double>(levels.size());
+  side.variance /= (count - 1) * count;
+  side.freedom = count - 1;
+  side.known = true;
+  return side;
+}
+
+// Of neighbours, without the bias of a short series (Marriott & Pope 1954); of logarithms, as far as they are usual.
+double NeighbourCorrelation(const Samples& samples) {
+  const std::vector<double> covariances = Autocovariances(Winsorized(samples), 1);
+  const auto count = static_cast<double>(samples.size());
+  if (covariances[0] <= 0) return 0;
+  const double raw = covariances[1] / covariances[0];
+  return std::clamp(raw + (1 + 3 * raw) / count, 0.0, 0.98);
+}
+
+// As many values tell as much as `samples.size()` of which each resembles the one before.
+double EffectiveCount(const Samples& samples) {
+  const double correlation = NeighbourCorrelation(samples);
+  return static_cast<double>(samples.size()) * (1 - correlation) / (1 + correlation);
+}
+
+// Of a process that remembers its last value; blocks may be too short to show that.
+double ErrorByNeighbours(const Samples& samples) {
+  const double median = MedianOf(samples);
+  Samples off;
+  for (const double value : samples) off.push_back(std::abs(std::log(value / median)));
+  constexpr double kToSigma = 1.4826, kErrorOfMedian = 1.2533;
+  return kErrorOfMedian * kToSigma * MedianOf(off) / std::sqrt(EffectiveCount(samples));
+}
+
+Side WithinTrials(const std::vector<Samples>& trials, std::uint64_t seed) {
+  Side side;
+  for (const Samples& trial : trials) {
+    side.level += std::log(MedianOf(trial)) / static_cast<double>(trials.size());
+    if (trial.size() < kFewest) return side;
+    const double error = std::max(ErrorOfLogMedian(trial, seed++), ErrorByNeighbours(trial)),
+                 share = 1 / static_cast<double>(trials.size());
+    side.variance += error * error * share * share;
+    side.freedom += std::max(1.0, EffectiveCount(trial) - 1);
+  }
+  side.known = true;
+  return side;
+}
+
+}  // namespace
+
+double MedianOf(Samples samples) {
+  if (samples.empty()) return 0;
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  if (samples.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(samples.begin(), middle)) / 2;
+}
+
+double BlockLength(const Samples& samples) {
+  const auto count = static_cast<double>(samples.size());
+  if (samples.size() < 10) return 1;
+  const auto in_a_row = static_cast<std::size_t>(std::max(5.0, std::sqrt(std::log10(count))));
+  const auto most_lag = std::min(samples.size() / 4, static_cast<std::size_t>(std::ceil(std::sqrt(count))) + in_a_row);
+  const std::vector<double> covariances =
+      Autocovariances(Winsorized(samples), 2 * most_lag < samples.size() ? 2 * most_lag : most_lag);
+  if (covariances[0] <= 0) return 1;
+  // The lag after which `in_a_row` correlations may be chance.
+  const double chance = 2 * std::sqrt(std::log10(count) / count);
+  std::size_t lag = most_lag;
+  for (std::size_t start = 1, run = 0, at = 1; at <= most_lag; ++at) {
+    if (std::abs(covariances[at] / covariances[0]) >= chance)
+      run = 0, start = at + 1;
+    else if (++run == in_a_row) {
+      lag = start - 1;
+      break;
+    }
+  }
+  const std::size_t window = std::min(std::max<std::size_t>(1, 2 * lag), covariances.size() - 1);
+  double spectrum = covariances[0], slope = 0;
+  for (std::size_t at = 1; at <= window; ++at) {
+    const double weight = FlatTop(static_cast<double>(at) / static_cast<double>(window));
+    spectrum += 2 * weight * covariances[at];
+    slope += 2 * weight * static_cast<double>(at) * covariances[at];
+  }
+  if (spectrum <= 0) return std::sqrt(count);
+  const double length = std::cbrt(2 * slope * slope / (4.0 / 3 * spectrum * spectrum)) * std::cbrt(count);
+  return std::clamp(std::ceil(length), 1.0, std::max(1.0, std::min(3 * std::sqrt(count), count / 3)));
+}
+
+double ErrorOfLogMedian(const Samples& all, std::uint64_t seed) {
+  const Samples samples = Thinned(all);
+  const auto length = static_cast<std::size_t>(BlockLength(samples));
+  std::mt19937_64 random(seed);
+  std::vector<double> levels;
+  Samples drawn(samples.size());
+  for (int i = 0; i < kResamples; ++i) {
+    for (std::size_t at = 0; at < drawn.size();) {
+      std::size_t from = random() % samples.size();
+      for (std::size_t k = 0; k < length && at < drawn.size();
+           ++k, ++at, from = from + 1 == samples.size() ? 0 : from + 1)
+        drawn[at] = samples[from];
+    }
+    levels.push_back(std::log(MedianOf(drawn)));
+  }
+  const double mean = MeanOf(levels);
+  double sum = 0;
+  for (const double level : levels) sum += (level - mean) * (level - mean);
+  return std::sqrt(sum / (kResamples - 1));
+}
+
+Change ChangeOf(const std::vector<Samples>& before, const std::vector<Samples>& after, double confidence) {
+  Change change;
+  change.between_trials = before.size() > 1 && after.size() > 1;
+  const Side a = change.between_trials ? BetweenTrials(before) : WithinTrials(before, 1),
+             b = change.between_trials ? BetweenTrials(after) : WithinTrials(after, 1000);
+  change.ratio = std::expm1(b.level - a.level);
+  change.measured = a.known && b.known;
+  if (!change.measured) return change;
+  const double variance = a.variance + b.variance;
+  // Welch and Satterthwaite.
+  const double freedom = variance > 0 ? variance * variance /
+                                            (a.variance * a.variance / std::max(1.0, a.freedom) +
+                                             b.variance * b.variance / std::max(1.0, b.freedom))
+                                      : 1e6;
+  const double half = StudentQuantile(1 - confidence, freedom) * std::sqrt(variance);
+  change.low = std::expm1(b.level - a.level - half);
+  change.high = std::expm1(b.level - a.level + half);
+  return change;
+}
+
+}  // namespace ncclwatch::compare

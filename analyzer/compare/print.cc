@@ -1,0 +1,100 @@
+#include "analyzer/compare/print.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "analyzer/console/table.h"
+#include "analyzer/console/units.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::compare {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string LevelText(const Level& level, const std::string& unit) {
+  if (unit == "s") return analyzer::DurationText(absl::Seconds(level.median));
+  return fmt::format("{:.4g}{}{}", level.median, unit.empty() ? "" : " ", unit);
+}
+
+std::string PercentText(double share) { return fmt::format("{:+.1f} %", 100 * share); }
+
+std::string IntervalText(const Change& change) {
+  return change.measured ? fmt::format("[{:+.1f}, {:+.1f}] %", 100 * change.low, 100 * change.high) : "too few values";
+}
+
+std::string MetricTable(const Comparison& comparison, bool deciding) {
+  analyzer::Table table({{deciding ? "METRIC" : "BESIDE IT"},
+                         {"BEFORE", true},
+                         {"AFTER", true},
+                         {"CHANGE", true},
+                         {"INTERVAL", true},
+                         {""}});
+  for (const Compared& one : comparison.metrics)
+    if (one.decides == deciding)
+      table.Add({Printable(one.name), LevelText(one.before, one.unit), LevelText(one.after, one.unit),
+                 PercentText(one.change.ratio), IntervalText(one.change),
+                 one.verdict == MetricVerdict::kTold ? "(which way is better is not known: --metric NAME:lower)"
+                                                     : Name(one.verdict)});
+  return table.empty() ? "" : table.Text() + "\n";
+}
+
+Json LevelJson(const Level& level) { return {{"n", level.n}, {"median", level.median}, {"mean", level.mean}}; }
+
+Json BetterJson(Better better) {
+  if (better == Better::kUnknown) return nullptr;
+  return better == Better::kLower ? "lower" : "higher";
+}
+
+}  // namespace
+
+std::string ToText(const Comparison& comparison, const std::optional<FirstDifference>& first) {
+  std::string text = fmt::format("{}\n\n", Name(comparison.verdict));
+  if (const auto& problem = comparison.problem)
+    text += fmt::format("The problem {} before and {} after: {}\n\n", problem->before ? "shows" : "does not show",
+                        problem->after ? "shows" : "does not show", Printable(problem->what));
+  text += MetricTable(comparison, true) + MetricTable(comparison, false);
+  if (first)
+    text +=
+        fmt::format("first difference: call {} of rank {}: {}, then {}\n", first->call, first->rank,
+                    first->before.empty() ? "no call" : first->before, first->after.empty() ? "no call" : first->after);
+  for (const auto& one : comparison.environment)
+    text += fmt::format("differs: {}: {}, then {}\n", Printable(one.what), Printable(one.before), Printable(one.after));
+  for (const std::string& note : comparison.notes) text += fmt::format("note: {}\n", Printable(note));
+  return text;
+}
+
+Json ToJson(const Comparison& comparison, const std::optional<FirstDifference>& first) {
+  Json metrics = Json::array(), environment = Json::array();
+  for (const Compared& one : comparison.metrics) {
+    const Change& change = one.change;
+    metrics.push_back({{"name", Printable(one.name)},
+                       {"unit", one.unit},
+                       {"better", BetterJson(one.better)},
+                       {"before", LevelJson(one.before)},
+                       {"after", LevelJson(one.after)},
+                       {"change", change.ratio},
+                       {"interval", change.measured ? Json::array({change.low, change.high}) : Json(nullptr)},
+                       {"between_trials", change.between_trials},
+                       {"decides", one.decides},
+                       {"verdict", Name(one.verdict)}});
+  }
+  for (const auto& one : comparison.environment)
+    environment.push_back(
+        {{"what", Printable(one.what)}, {"before", Printable(one.before)}, {"after", Printable(one.after)}});
+  Json json = {{"schema", "ncclwatch.compare/1"}, {"verdict", Name(comparison.verdict)},
+               {"metrics", std::move(metrics)},   {"problem", nullptr},
+               {"first_difference", nullptr},     {"environment", std::move(environment)},
+               {"notes", comparison.notes}};
+  if (comparison.problem)
+    json["problem"] = {{"before", comparison.problem->before},
+                       {"after", comparison.problem->after},
+                       {"what", Printable(comparison.problem->what)}};
+  if (first)
+    json["first_difference"] = {
+        {"rank", first->rank}, {"call", first->call}, {"before", first->before}, {"after", first->after}};
+  return json;
+}
+
+}  // namespace ncclwatch::compare
