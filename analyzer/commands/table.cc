@@ -17,6 +17,7 @@ constexpr Command kCommands[] = {
     {"export", "--to FORMAT -o OUT [DIR|FILE...]", "convert black boxes to the format of another tool", Export},
     {"doctor", "[OPTIONS] [-- PROGRAM]", "is this machine, and are all ranks, ready to run", Doctor},
     {"compare", "[OPTIONS] A B [-- CMD...]", "say whether B is better than A, and how sure that is", CompareRuns},
+    {"bisect", "[OPTIONS] -- CMD...", "find the size, item, host or variable with which CMD fails", Bisect},
     {"triage", "[OPTIONS] LOGDIR|FILE...", "find the first cause in the logs of many ranks", TriageLogs},
     {"ls", "[--json]", "list the run directories on this machine, newest first", Ls},
     {"clean", "[--older-than AGE] [DIR...]", "remove finished run directories (never a live one)", Clean},

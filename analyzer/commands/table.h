@@ -21,6 +21,7 @@ int Clean(const Command& self, const Arguments& arguments);
 int Stacks(const Command& self, const Arguments& arguments);
 int Dump(const Command& self, const Arguments& arguments);
 int Stats(const Command& self, const Arguments& arguments);
+int Bisect(const Command& self, const Arguments& arguments);
 int CompareRuns(const Command& self, const Arguments& arguments);
 int Doctor(const Command& self, const Arguments& arguments);
 int TriageLogs(const Command& self, const Arguments& arguments);
