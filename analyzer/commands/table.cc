@@ -18,6 +18,7 @@ constexpr Command kCommands[] = {
     {"doctor", "[OPTIONS] [-- PROGRAM]", "is this machine, and are all ranks, ready to run", Doctor},
     {"compare", "[OPTIONS] A B [-- CMD...]", "say whether B is better than A, and how sure that is", CompareRuns},
     {"bisect", "[OPTIONS] -- CMD...", "find the size, item, host or variable with which CMD fails", Bisect},
+    {"correlate", "[OPTIONS] FILE|DIR...", "say what comes before failures, over weeks of events", Correlate},
     {"triage", "[OPTIONS] LOGDIR|FILE...", "find the first cause in the logs of many ranks", TriageLogs},
     {"ls", "[--json]", "list the run directories on this machine, newest first", Ls},
     {"clean", "[--older-than AGE] [DIR...]", "remove finished run directories (never a live one)", Clean},

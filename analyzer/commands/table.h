@@ -23,6 +23,7 @@ int Dump(const Command& self, const Arguments& arguments);
 int Stats(const Command& self, const Arguments& arguments);
 int Bisect(const Command& self, const Arguments& arguments);
 int CompareRuns(const Command& self, const Arguments& arguments);
+int Correlate(const Command& self, const Arguments& arguments);
 int Doctor(const Command& self, const Arguments& arguments);
 int TriageLogs(const Command& self, const Arguments& arguments);
 int Replay(const Command& self, const Arguments& arguments);
