@@ -18,7 +18,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
-#include "analyzer/triage/verdict.h"
+#include "analyzer/triage/read_logs.h"
 
 namespace ncclwatch::bisect {
 namespace {
@@ -79,17 +79,13 @@ void EndAll(pid_t group) {
 }
 
 std::string FirstCause(int output) {
-  static const auto matcher = [] {
-    auto rules = analyzer::ParseRules(analyzer::OwnRules(), "rules");
-    return rules.ok() ? analyzer::Matcher::Make(*std::move(rules)) : absl::StatusOr<analyzer::Matcher>(rules.status());
-  }();
+  static const auto matcher = analyzer::MakeMatcher({});
   if (!matcher.ok() || output < 0) return "";
   analyzer::LogFile file;
   file.path = fmt::format("/proc/self/fd/{}", output);
   struct stat status {};
   file.bytes = fstat(output, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
-  const int year = absl::ToCivilYear(absl::Now(), absl::UTCTimeZone()).year();
-  const analyzer::Triage triage = Judge(matcher->rules(), {ScanLog(*matcher, file, year)});
+  const analyzer::Triage triage = TriageOf(*matcher, {file});
   if (triage.causes.empty()) return "";
   const analyzer::Told& first = triage.causes.front();
   return fmt::format("{} (line {}: {})", first.summary, first.first.line, first.first.text.substr(0, 160));

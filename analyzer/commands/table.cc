@@ -19,6 +19,7 @@ constexpr Command kCommands[] = {
     {"compare", "[OPTIONS] A B [-- CMD...]", "say whether B is better than A, and how sure that is", CompareRuns},
     {"bisect", "[OPTIONS] -- CMD...", "find the size, item, host or variable with which CMD fails", Bisect},
     {"correlate", "[OPTIONS] FILE|DIR...", "say what comes before failures, over weeks of events", Correlate},
+    {"investigate", "[-o FILE] DIR|LOGS...", "write the incident report of a job from its files", InvestigateJob},
     {"triage", "[OPTIONS] LOGDIR|FILE...", "find the first cause in the logs of many ranks", TriageLogs},
     {"ls", "[--json]", "list the run directories on this machine, newest first", Ls},
     {"clean", "[--older-than AGE] [DIR...]", "remove finished run directories (never a live one)", Clean},

@@ -25,6 +25,7 @@ int Bisect(const Command& self, const Arguments& arguments);
 int CompareRuns(const Command& self, const Arguments& arguments);
 int Correlate(const Command& self, const Arguments& arguments);
 int Doctor(const Command& self, const Arguments& arguments);
+int InvestigateJob(const Command& self, const Arguments& arguments);
 int TriageLogs(const Command& self, const Arguments& arguments);
 int Replay(const Command& self, const Arguments& arguments);
 int Report(const Command& self, const Arguments& arguments);

@@ -1,17 +1,12 @@
 // `ncclwatch triage`: the first cause in the logs of many ranks.
-#include <absl/time/clock.h>
-
-#include <atomic>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <thread>
 
 #include "analyzer/commands/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
 #include "analyzer/triage/print.h"
+#include "analyzer/triage/read_logs.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -27,41 +22,9 @@ constexpr char kDescription[] =
     "rank and time, and with what to do. --rules FILE adds rules of your own; --list-rules prints all of them.\n\n"
     "Exit status: 0 nothing failed, 1 a cause, or a failure that no rule knows, 2 usage, 3 a file could not be read.";
 
-absl::StatusOr<std::vector<Rule>> AllRules(const std::vector<std::string>& paths) {
-  auto rules = ParseRules(OwnRules(), "rules");
-  for (const std::string& path : paths) {
-    if (!rules.ok()) break;
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    if (!file) return absl::NotFoundError(path + ": cannot be read");
-    auto more = ParseRules(text.str(), path);
-    if (!more.ok()) return more.status();
-    AddRules(*std::move(more), &*rules);
-  }
-  return rules;
-}
-
-std::vector<ScannedFile> ScanAll(const Matcher& matcher, const std::vector<LogFile>& files) {
-  const int year = absl::ToCivilYear(absl::Now(), absl::UTCTimeZone()).year();
-  std::vector<ScannedFile> scanned(files.size());
-  std::atomic<std::size_t> next{0}, done{0};
-  const auto work = [&] {
-    for (std::size_t i = next++; i < files.size(); i = next++) {
-      scanned[i] = ScanLog(matcher, files[i], year);
-      ++done;
-    }
-  };
+std::vector<ScannedFile> ScanWithProgress(const Matcher& matcher, const std::vector<LogFile>& files) {
   Progress progress("reading logs", files.size());
-  std::vector<std::thread> threads;
-  const std::size_t most = std::min<std::size_t>(std::max(1U, std::thread::hardware_concurrency()), files.size());
-  for (std::size_t i = 0; i < most; ++i) threads.emplace_back(work);
-  while (done < files.size()) {
-    progress.Done(done);
-    absl::SleepFor(absl::Milliseconds(20));
-  }
-  for (std::thread& thread : threads) thread.join();
-  return scanned;
+  return ScanLogs(matcher, files, [&](std::size_t done) { progress.Done(done); });
 }
 
 }  // namespace
@@ -80,13 +43,11 @@ int TriageLogs(const Command& self, const Arguments& arguments) {
     return kDone;
   }
   if (words.empty()) return UsageError(self, "which logs?");
-  auto rules = AllRules(rule_files);
-  if (!rules.ok()) return UsageError(self, std::string(rules.status().message()));
-  const auto matcher = Matcher::Make(*std::move(rules));
+  const auto matcher = MakeMatcher(rule_files);
   if (!matcher.ok()) return UsageError(self, std::string(matcher.status().message()));
   const auto files = FindLogs(words);
   if (!files.ok()) return Unreadable(self, files.status());
-  const Triage triage = Judge(matcher->rules(), ScanAll(*matcher, *files));
+  const Triage triage = Judge(matcher->rules(), ScanWithProgress(*matcher, *files));
   for (const std::string& failure : triage.failures) Complain("triage", "{}", failure);
   if (json)
     PrintJson(TriageJson(triage));

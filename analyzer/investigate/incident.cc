@@ -1,0 +1,351 @@
+#include "analyzer/investigate/incident.h"
+
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "analyzer/console/units.h"
+#include "watchdog/diagnosis/model/text.h"
+
+namespace ncclwatch::investigate {
+namespace {
+
+using analyzer::Told;
+using diagnosis::Finding;
+using diagnosis::Kind;
+
+constexpr std::string_view kForGood = "for good: ";
+
+bool IsOfNumbers(Kind kind) { return kind >= Kind::kNumericFault && kind <= Kind::kCheckpointOverdue; }
+
+Class ClassOf(const Material& material) {
+  if (const Finding* const root = RootFinding(material)) {
+    if (IsOfNumbers(root->kind)) return Class::kNumbers;
+    if (IsSlow(root->kind)) return Class::kSlow;
+    const bool failed =
+        root->kind == Kind::kLibraryError || root->kind == Kind::kOutOfMemory || root->kind == Kind::kInvalidArgument;
+    return failed ? Class::kFailure : Class::kHang;
+  }
+  return FirstCause(material) || (material.triage && material.triage->unknown) ? Class::kFailure : Class::kHealthy;
+}
+
+std::string At(std::int64_t ns) { return diagnosis::UtcTime(ns); }
+std::string At(absl::Time time) { return diagnosis::UtcTime(absl::ToUnixNanos(time)); }
+std::string Place(const Told& told) { return fmt::format("{}:{}", told.first.file, told.first.line); }
+std::string Quoted(const Told& told) {
+  constexpr std::size_t kMost = 300;
+  const std::string& text = told.first.text;
+  return fmt::format("{}: `{}`", Place(told), text.size() > kMost ? text.substr(0, kMost) + "..." : text);
+}
+
+std::string WhoseText(const Told& told) {
+  return told.ranks.empty() ? "a rank that the logs do not name" : diagnosis::Ranks(told.ranks);
+}
+
+bool IsOfCulprit(const Told& told, const Finding& finding) {
+  return std::any_of(told.ranks.begin(), told.ranks.end(), [&](int rank) {
+    return std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank);
+  });
+}
+
+// ---- the chain, from the symptom on
+// -----------------------------------------------------------------------------------
+
+Link SymptomOf(const Finding& root) {
+  Link link;
+  if (root.share_lost)
+    link.text = fmt::format("Steps take longer than they could: {:.1f} % of the time is lost.", 100 * *root.share_lost);
+  else if (IsOfNumbers(root.kind))
+    link.text = "The program's own numbers went wrong.";
+  else
+    link.text = root.victims.empty() ? "The job stopped."
+                                     : fmt::format("{} {}.", diagnosis::Capital(diagnosis::Ranks(root.victims)),
+                                                   root.victims.size() == 1 ? "waits" : "wait");
+  if (root.effect && root.effect->before && root.effect->after)
+    link.evidence.push_back(fmt::format("{} went from {:.4g} to {:.4g} {}", root.effect->metric, *root.effect->before,
+                                        *root.effect->after, root.effect->unit));
+  for (const diagnosis::CallSummary& call : root.calls)
+    link.evidence.push_back(call.op ? fmt::format("{}: {}, {}", diagnosis::Ranks(call.ranks), diagnosis::CallText(call),
+                                                  diagnosis::Name(call.state))
+                                    : fmt::format("{}: no such call", diagnosis::Ranks(call.ranks)));
+  if (root.onset)
+    link.evidence.push_back(fmt::format("{} step {}, {}", root.onset->since_before ? "at the latest since" : "since",
+                                        root.onset->step, At(root.onset->at_ns)));
+  return link;
+}
+
+std::vector<std::string> StateOf(const Finding& root) {
+  std::vector<std::string> lines;
+  for (const diagnosis::Culprit& culprit : root.culprit_details) {
+    if (lines.size() >= 6) break;
+    for (const std::string& sentence : culprit.state)
+      lines.push_back(fmt::format("rank {}: {}", culprit.rank, sentence));
+    if (!culprit.where.empty())
+      lines.push_back(fmt::format(
+          "rank {} stood in {}", culprit.rank,
+          absl::StrJoin(
+              culprit.where.begin(),
+              culprit.where.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(4, culprit.where.size())),
+              " < ")));
+  }
+  return lines;
+}
+
+std::vector<Link> ChainOf(const Material& material) {
+  std::vector<Link> chain;
+  const Finding* const root = RootFinding(material);
+  const Told* const cause = FirstCause(material);
+  if (root) {
+    chain.push_back(SymptomOf(*root));
+    chain.push_back({root->summary, root->evidence});
+    if (std::vector<std::string> state = StateOf(*root); !state.empty())
+      chain.push_back({"What it did then, as far as somebody looked:", std::move(state)});
+  } else if (cause) {
+    std::vector<std::string> echoes;
+    for (const Told& echo : material.triage->echoes)
+      echoes.push_back(fmt::format("{}: {}", WhoseText(echo), Quoted(echo)));
+    for (const Told& one : material.triage->confirmations)
+      if (echoes.size() < 5) echoes.push_back(Quoted(one));
+    if (!echoes.empty()) chain.push_back({"Other ranks, and the launcher, report what follows:", std::move(echoes)});
+  }
+  if (cause && (!root || root->culprits.empty() || IsOfCulprit(*cause, *root) || cause->ranks.empty()))
+    chain.push_back({fmt::format("{}: {}", diagnosis::Capital(WhoseText(*cause)), cause->summary), {Quoted(*cause)}});
+  return chain;
+}
+
+std::vector<std::string> FurtherOf(const Material& material, Class kind) {
+  const std::string where = absl::StrJoin(material.words, " ");
+  switch (kind) {
+    case Class::kHang:
+      return {"`ncclwatch stacks` while such a job stands: what the culprit's threads do",
+              fmt::format("`ncclwatch replay {} --shrink -o repro`: the hang as a small program", where)};
+    case Class::kSlow:
+      return {"`srun ncclwatch doctor --active` on these hosts: clocks, links, who else runs there",
+              "`ncclwatch stacks` a few times on the culprit"};
+    case Class::kNumbers:
+      return {"the same step again from the last checkpoint, on the same and on another host",
+              "`ncclwatch bisect --items LAYERS -- CMD {items}`: the first layer that is wrong"};
+    case Class::kFailure:
+      return {"`ncclwatch doctor` before the next start",
+              "`ncclwatch run -- CMD`: with black boxes the ranks' calls are known too"};
+    case Class::kHealthy: break;
+  }
+  return {};
+}
+
+// ---- what the other sections say
+// --------------------------------------------------------------------------------------
+
+std::vector<Moment> TimelineOf(const Material& material) {
+  std::vector<Moment> moments;
+  if (material.run) {
+    const Run& run = *material.run;
+    if (run.began != absl::InfinitePast())
+      moments.push_back({run.began, fmt::format("first call that is recorded, {} ranks on {}", run.diagnosis.world_size,
+                                                diagnosis::Plural(run.diagnosis.hosts.size(), "host"))});
+    for (const Finding& finding : run.diagnosis.findings) {
+      if (finding.began_at_ns > 0)
+        moments.push_back(
+            {absl::FromUnixNanos(finding.began_at_ns), fmt::format("{} begins", diagnosis::Name(finding.kind))});
+      if (finding.detected_at_ns > finding.began_at_ns && !IsSlow(finding.kind))
+        moments.push_back(
+            {absl::FromUnixNanos(finding.detected_at_ns), fmt::format("{} is found", diagnosis::Name(finding.kind))});
+    }
+    moments.push_back({run.ended, "last sign of life"});
+  }
+  const JobEvent* checkpoint = nullptr;
+  for (const JobEvent& event : material.events)
+    if (event.type == "checkpoint") checkpoint = &event;
+  if (checkpoint)
+    moments.push_back(
+        {checkpoint->at,
+         fmt::format("last checkpoint{}", checkpoint->step ? fmt::format(", step {}", *checkpoint->step) : "")});
+  if (material.triage) {
+    const auto add = [&](const Told& told, const char* role) {
+      if (told.first.at)
+        moments.push_back(
+            {*told.first.at, fmt::format("{} ({}, {}): {}", told.rule->id, role, WhoseText(told), Place(told))});
+    };
+    for (const Told& told : material.triage->causes) add(told, "cause");
+    for (const Told& told : material.triage->echoes) add(told, "echo");
+    if (!material.triage->confirmations.empty()) add(material.triage->confirmations.front(), "confirmation");
+    for (const analyzer::Silent& silent : material.triage->silent)
+      moments.push_back({silent.last.at, fmt::format("rank {} writes its last line, {}:{}", silent.rank,
+                                                     silent.last.file, silent.last.line)});
+  }
+  std::stable_sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) { return a.at < b.at; });
+  return moments;
+}
+
+std::vector<std::string> TriageSection(const Material& material, Class kind) {
+  std::vector<std::string> lines = {fmt::format("Class: {}.", Name(kind))};
+  if (material.run) {
+    const diagnosis::Diagnosis& all = material.run->diagnosis;
+    lines.push_back(
+        all.findings.empty()
+            ? "The black boxes show no fault."
+            : fmt::format("The black boxes show {}: {}.", diagnosis::Plural(all.findings.size(), "finding"), [&] {
+                std::vector<std::string> kinds;
+                for (const Finding& finding : all.findings)
+                  kinds.push_back(
+                      fmt::format("{} ({})", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty)));
+                return absl::StrJoin(kinds, ", ");
+              }()));
+  }
+  if (!material.triage) {
+    lines.emplace_back("Logs: none were given.");
+  } else if (const Told* const cause = FirstCause(material)) {
+    lines.push_back(fmt::format("The logs ({} files) name first: {} ({}), {}.", material.log_files, cause->rule->id,
+                                analyzer::Name(cause->confidence), WhoseText(*cause)));
+    if (const std::size_t count = material.triage->echoes.size(); count > 0)
+      lines.push_back(fmt::format("{} of message {} from it.", diagnosis::Plural(count, "kind"),
+                                  count == 1 ? "follows" : "follow"));
+  } else {
+    lines.push_back(fmt::format("The logs ({} files) name {}.", material.log_files,
+                                material.triage->unknown ? "a failure that no rule knows" : "no failure"));
+  }
+  return lines;
+}
+
+std::vector<std::string> LocalizationOf(const Material& material) {
+  std::vector<std::string> lines;
+  const Finding* const root = RootFinding(material);
+  if (!root) {
+    if (const Told* const cause = FirstCause(material)) {
+      lines.push_back(fmt::format("{}.", diagnosis::Capital(WhoseText(*cause))));
+      if (!cause->first.host.empty()) lines.push_back(fmt::format("Host {}.", cause->first.host));
+      for (const auto& [name, value] : cause->first.fields)
+        if (name == "gpu" && !value.empty()) lines.push_back(fmt::format("GPU {}.", value));
+    }
+    return lines;
+  }
+  constexpr std::size_t kFew = 4;
+  if (root->culprits.empty()) lines.emplace_back("No rank alone: all are the same.");
+  if (root->culprits.size() > kFew)
+    lines.push_back(fmt::format("{}.", diagnosis::Capital(diagnosis::Ranks(root->culprits))));
+  for (const diagnosis::Culprit& culprit : root->culprit_details) {
+    if (root->culprits.size() > kFew) break;
+    std::string text = fmt::format("Rank {}: host {}", culprit.rank, culprit.host);
+    if (culprit.node != culprit.host && !culprit.node.empty()) text += fmt::format(" (node {})", culprit.node);
+    if (culprit.pid) text += fmt::format(", pid {}", *culprit.pid);
+    if (culprit.gpu) text += fmt::format(", GPU {} {}", culprit.gpu->index, culprit.gpu->uuid);
+    lines.push_back(text + ".");
+  }
+  const diagnosis::SharedBy& shared = root->shared_by;
+  if (!shared.switch_name.empty())
+    lines.push_back(fmt::format("They share switch {}, and nobody else does.", shared.switch_name));
+  else if (!shared.hosts.empty())
+    lines.push_back(fmt::format("They are all ranks of {}, and no others.", absl::StrJoin(shared.hosts, ", ")));
+  if (root->communicator)
+    lines.push_back(fmt::format(
+        "Communicator {} of {} ranks{}.",
+        root->communicator->label.empty() ? diagnosis::Hex16(root->communicator->id) : root->communicator->label,
+        root->communicator->size, root->position ? fmt::format(", position {}", *root->position) : ""));
+  if (root->step)
+    lines.push_back(
+        fmt::format("Step {}{}.", root->step->number,
+                    root->step->call ? fmt::format(", call {} of {}", *root->step->call, root->step->calls) : ""));
+  return lines;
+}
+
+void AddActions(const Material& material, Incident* incident) {
+  const auto add = [](const std::string& step, std::vector<std::string>* to) {
+    if (std::find(to->begin(), to->end(), step) == to->end()) to->push_back(step);
+  };
+  if (const Finding* const root = RootFinding(material))
+    for (const std::string& step : root->next_steps)
+      step.starts_with(kForGood) ? add(diagnosis::Capital(step.substr(kForGood.size())), &incident->for_good)
+                                 : add(diagnosis::Capital(step), &incident->now);
+  if (const Told* const cause = FirstCause(material)) {
+    for (const std::string& step : cause->rule->now) add(diagnosis::Capital(step), &incident->now);
+    for (const std::string& step : cause->rule->for_good) add(diagnosis::Capital(step), &incident->for_good);
+  }
+  if (incident->kind == Class::kSlow)
+    add("Verify: `ncclwatch compare BEFORE AFTER` with a recording from before and one from after the change",
+        &incident->now);
+  else if (incident->kind != Class::kHealthy)
+    add("Verify: the job passes the same step; `ncclwatch compare BEFORE AFTER --problem CMD` says fixed or not_fixed",
+        &incident->now);
+}
+
+void AddSummary(const Material& material, Incident* incident) {
+  const Finding* const root = RootFinding(material);
+  const Told* const cause = FirstCause(material);
+  if (root) {
+    incident->title = fmt::format("{}: {}", diagnosis::Name(root->kind),
+                                  root->culprits.empty() ? "all ranks" : diagnosis::Ranks(root->culprits));
+    incident->summary = fmt::format("{} It began at {}.", root->summary, At(root->began_at_ns));
+    incident->certainty = diagnosis::Name(root->certainty);
+    if (cause && IsOfCulprit(*cause, *root)) incident->summary += fmt::format(" Its log says why: {}", cause->summary);
+  } else if (cause) {
+    incident->title = fmt::format("{}: {}", cause->rule->category, WhoseText(*cause));
+    incident->summary = fmt::format(
+        "{} {}", cause->summary,
+        cause->first.at
+            ? fmt::format("{} said it first, at {}.", diagnosis::Capital(WhoseText(*cause)), At(*cause->first.at))
+            : fmt::format("{} said it first.", diagnosis::Capital(WhoseText(*cause))));
+    incident->certainty = analyzer::Name(cause->confidence);
+  } else {
+    incident->title = incident->kind == Class::kHealthy ? "nothing failed" : "a failure that no rule knows";
+    incident->summary = incident->kind == Class::kHealthy
+                            ? "Neither black boxes nor logs show a fault."
+                            : "The logs end with a failure, and no rule of ncclwatch knows it.";
+  }
+}
+
+}  // namespace
+
+const Finding* RootFinding(const Material& material) {
+  if (!material.run || material.run->diagnosis.findings.empty()) return nullptr;
+  return &material.run->diagnosis.findings.front();
+}
+
+const Told* FirstCause(const Material& material) {
+  if (!material.triage || material.triage->causes.empty()) return nullptr;
+  return &material.triage->causes.front();
+}
+
+Incident Investigate(const Material& material) {
+  Incident incident;
+  incident.kind = ClassOf(material);
+  AddSummary(material, &incident);
+  incident.timeline = TimelineOf(material);
+  incident.triage = TriageSection(material, incident.kind);
+  incident.localization = LocalizationOf(material);
+  incident.hypotheses = HypothesesOf(material, incident.kind);
+  incident.chain = ChainOf(material);
+  incident.look_further = FurtherOf(material, incident.kind);
+  AddActions(material, &incident);
+  incident.cost = CostOf(material, incident.kind);
+  incident.not_looked_at = material.notes;
+  if (!material.run)
+    incident.not_looked_at.emplace_back("black boxes: none were given, so calls, waits and stacks are not known");
+  if (!material.triage) incident.not_looked_at.emplace_back("logs: none were given");
+  if (material.run)
+    incident.not_looked_at.insert(incident.not_looked_at.end(), material.run->diagnosis.notes.begin(),
+                                  material.run->diagnosis.notes.end());
+  return incident;
+}
+
+const char* Name(Class kind) {
+  switch (kind) {
+    case Class::kHang: return "hang";
+    case Class::kFailure: return "failure";
+    case Class::kSlow: return "slowness";
+    case Class::kNumbers: return "numbers";
+    case Class::kHealthy: break;
+  }
+  return "healthy";
+}
+
+const char* Name(Standing standing) {
+  switch (standing) {
+    case Standing::kSupported: return "supported";
+    case Standing::kRuledOut: return "ruled out";
+    case Standing::kUntested: break;
+  }
+  return "untested";
+}
+
+}  // namespace ncclwatch::investigate

@@ -1,0 +1,55 @@
+#include "analyzer/triage/read_logs.h"
+
+#include <absl/time/clock.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace ncclwatch::analyzer {
+
+absl::StatusOr<Matcher> MakeMatcher(const std::vector<std::string>& rule_files) {
+  auto rules = ParseRules(OwnRules(), "rules");
+  for (const std::string& path : rule_files) {
+    if (!rules.ok()) break;
+    std::ifstream file(path);
+    std::stringstream text;
+    text << file.rdbuf();
+    if (!file) return absl::NotFoundError(path + ": cannot be read");
+    auto more = ParseRules(text.str(), path);
+    if (!more.ok()) return more.status();
+    AddRules(*std::move(more), &*rules);
+  }
+  if (!rules.ok()) return rules.status();
+  return Matcher::Make(*std::move(rules));
+}
+
+std::vector<ScannedFile> ScanLogs(const Matcher& matcher, const std::vector<LogFile>& files,
+                                  const std::function<void(std::size_t)>& progress) {
+  const int year = absl::ToCivilYear(absl::Now(), absl::UTCTimeZone()).year();
+  std::vector<ScannedFile> scanned(files.size());
+  std::atomic<std::size_t> next{0}, done{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < files.size(); i = next++) {
+      scanned[i] = ScanLog(matcher, files[i], year);
+      ++done;
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::size_t most = std::min<std::size_t>(std::max(1U, std::thread::hardware_concurrency()), files.size());
+  for (std::size_t i = 0; i < most; ++i) threads.emplace_back(work);
+  while (progress && done < files.size()) {
+    progress(done);
+    absl::SleepFor(absl::Milliseconds(20));
+  }
+  for (std::thread& thread : threads) thread.join();
+  return scanned;
+}
+
+Triage TriageOf(const Matcher& matcher, const std::vector<LogFile>& files) {
+  return Judge(matcher.rules(), ScanLogs(matcher, files, nullptr));
+}
+
+}  // namespace ncclwatch::analyzer
