@@ -18,7 +18,7 @@ std::string Help() {
                      ": finds out which rank hangs a distributed job, in which call, and why\n\n"
                      "Usage: ncclwatch COMMAND [ARGUMENTS]\n\nCommands:\n";
   for (const Command& command : Commands())
-    text += fmt::format("  {:<9} {:<31} {}\n", command.name, command.synopsis, command.summary);
+    text += fmt::format("  {:<11} {:<31} {}\n", command.name, command.synopsis, command.summary);
   text +=
       "\nDIR is a run directory, or `latest`; the default is the newest one. `ncclwatch COMMAND --help` says more.\n"
       "Exit status: 0 healthy or done, 1 a problem was found, 2 usage, 3 input unreadable.\n";

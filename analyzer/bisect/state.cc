@@ -45,11 +45,16 @@ absl::Status State::Open(const std::string& path, const std::string& question) {
   std::string line;
   if (file && std::getline(file, line)) {
     const Json head = Json::parse(line, nullptr, false);
-    if (!head.is_object() || head.value("bisect", "") != question)
+    if (!head.is_object() || !head.contains("bisect") || head["bisect"] != question)
       return absl::FailedPreconditionError(path + " is the state of another search; name another file, or remove it");
     while (std::getline(file, line)) {
       const Json one = Json::parse(line, nullptr, false);
-      if (one.is_object()) known_.push_back(FromJson(one));  // the last line may be cut off
+      if (!one.is_object()) break;  // the last line may be cut off
+      try {
+        known_.push_back(FromJson(one));
+      } catch (const Json::exception&) {
+        return absl::DataLossError(path + " is damaged; remove it to begin anew");
+      }
     }
     return absl::OkStatus();
   }

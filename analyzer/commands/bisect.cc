@@ -27,16 +27,13 @@ using bisect::Outcome;
 
 constexpr char kDescription[] =
     "Find the smallest size at which a command fails, or which of several items makes it fail, with few runs.\n\n"
-    "--size LO..HI tries sizes in place of {n}: ranks, bytes, layers. --items FILE and --hosts FILE try parts of a "
-    "list,\n"
-    "one item a line, in place of {items} or {hosts} (separate words; NCCLWATCH_ITEMS names a file of them): one\n"
-    "culprit, several, or several that are needed together. --env GOOD BAD tries the variables in which two files of\n"
-    "NAME=VALUE lines differ.\n"
-    "Status 0 of the command is good, 125 cannot tell, all else is bad, and so is --timeout: a command that runs "
-    "under\n"
-    "ncclwatch is diagnosed before it is ended. Runs that contradict one another are repeated until the result is "
-    "sure;\n"
-    "--flaky says beforehand how often a run is wrong. CMD may be `ncclwatch replay ...`.\n\n"
+    "--size LO..HI tries sizes in place of {n}: ranks, bytes, layers. --items FILE and --hosts FILE try parts\n"
+    "of a list, one item a line, in place of {items} or {hosts} (separate words; NCCLWATCH_ITEMS names a file\n"
+    "of them): one culprit, several, or several that are needed together. --env GOOD BAD tries the variables\n"
+    "in which two files of NAME=VALUE lines differ. Status 0 of the command is good, 125 cannot tell, all\n"
+    "else is bad, and so is --timeout: a command that runs under ncclwatch is diagnosed before it is ended.\n"
+    "Runs that contradict one another are repeated until the result is sure; --flaky says beforehand how\n"
+    "often a run is wrong. CMD may be `ncclwatch replay ...`.\n\n"
     "Exit status: 0 found, 1 not found, and why; 2 usage, 3 a file could not be read.";
 
 struct Wish {

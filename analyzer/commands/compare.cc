@@ -19,19 +19,15 @@ using compare::Side;
 
 constexpr char kDescription[] =
     "Say whether B is better or worse than A, by how much, and how sure that is.\n\n"
-    "A and B are run directories, recordings, CSV files with a header, lines of JSON, or Google Benchmark's JSON; "
-    "several\n"
-    "trials of a side stand between commas: A1,A2,A3. With --trials N the words after `--` are run N times for each "
-    "side\n"
-    "in turn, with A or B in place of {}.\n\n"
-    "Medians are compared. The interval takes into account that steps resemble those before them, and that runs "
-    "differ\n"
-    "where both sides have several; over all metrics it errs in one comparison of a hundred. A metric is better or "
-    "worse\n"
-    "where the interval leaves out zero and the change is above --tolerance, the same where the interval lies within "
-    "it.\n"
-    "The time of a step decides where there is one, what else has changed is told beside it.\n"
-    "fixed and not_fixed are said of a problem: that of --problem, or the first finding in A.\n\n"
+    "A and B are run directories, recordings, CSV files with a header, lines of JSON, or Google Benchmark's\n"
+    "JSON; several trials of a side stand between commas: A1,A2,A3. With --trials N the words after `--` are\n"
+    "run N times for each side in turn, with A or B in place of {}.\n\n"
+    "Medians are compared. The interval takes into account that steps resemble those before them, and that\n"
+    "runs differ where both sides have several; over all metrics it errs in one comparison of a hundred. A\n"
+    "metric is better or worse where the interval leaves out zero and the change is above --tolerance, the\n"
+    "same where the interval lies within it. The time of a step decides where there is one, what else has\n"
+    "changed is told beside it. fixed and not_fixed are said of a problem: that of --problem, or the first\n"
+    "finding in A.\n\n"
     "Exit status: 0, 1 regression or not_fixed, 2 usage, 3 an input could not be read.";
 
 struct Wish {

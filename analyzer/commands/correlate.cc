@@ -21,14 +21,13 @@ using correlate::Rhythm;
 
 constexpr char kDescription[] =
     "Say which events come before failures more often than chance has it, and where failures cluster.\n\n"
-    "Files are events.jsonl (NCCLWATCH_OUT collects them), CSV with a header (timestamp, event_type, category, host, "
-    "job)\n"
-    "and Slurm's `sacct -P -o JobID,State,Start,End,NodeList`; folders are searched for them.\n\n"
-    "SHARE of the failures come within --window after the event. RISK compares the rate of failures inside these "
-    "windows\n"
-    "with the rate outside, with its interval of 95 %. P is that of chance, by shifting the events in time, adjusted "
-    "for\n"
-    "all comparisons (Benjamini & Hochberg). It is a correlation: it shows where to look, and is no cause.\n\n"
+    "Files are events.jsonl (NCCLWATCH_OUT collects them), CSV with a header (timestamp, event_type,\n"
+    "category, host, job) and Slurm's `sacct -P -o JobID,State,Start,End,NodeList`; folders are searched for\n"
+    "them.\n\n"
+    "SHARE of the failures come within --window after the event. RISK compares the rate of failures inside\n"
+    "these windows with the rate outside, with its interval of 95 %. P is that of chance, by shifting the\n"
+    "events in time, adjusted for all comparisons (Benjamini & Hochberg). It is a correlation: it shows where\n"
+    "to look, and is no cause.\n\n"
     "Exit status: 0 done, 2 usage, 3 a file could not be read.";
 
 struct Found {

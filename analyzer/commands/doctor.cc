@@ -11,7 +11,7 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
-#include "analyzer/doctor/check.h"
+#include "analyzer/doctor/checks/check.h"
 #include "analyzer/doctor/facts.h"
 #include "analyzer/doctor/own_checks.h"
 #include "analyzer/doctor/report.h"
@@ -23,16 +23,14 @@ using namespace ncclwatch::doctor;  // NOLINT(google-build-using-namespace)
 
 constexpr char kDescription[] =
     "Say what would keep a job from running well, before it runs.\n\n"
-    "Alone it looks at this machine. Under a launcher (`srun ncclwatch doctor`, `mpirun ncclwatch doctor`, `torchrun\n"
-    "--no-python ... ncclwatch doctor`) every rank looks at its own, and rank 0 prints one report: also who did not "
-    "come,\n"
-    "which hosts do not reach one another, clocks that differ, and in which versions and variables ranks differ. "
-    "Nothing\n"
-    "is changed and nothing is loaded. --active also measures each component alone, and the network between hosts.\n"
-    "A PROGRAM after `--` is looked at, and not run.\n\n"
-    "FAIL: a run would fail. WARN: it may fail, be slow, or be hard to diagnose. SKIP: not looked at, and why. "
-    "MANUAL:\n"
-    "what no program can check; told with --phase.\n"
+    "Alone it looks at this machine. Under a launcher (`srun ncclwatch doctor`, `mpirun ncclwatch doctor`,\n"
+    "`torchrun --no-python ... ncclwatch doctor`) every rank looks at its own, and rank 0 prints one report: also who\n"
+    "did not come, which hosts do not reach one another, clocks that differ, and in which versions and variables "
+    "ranks\n"
+    "differ. Nothing is changed and nothing is loaded. --active also measures each component alone, and the network\n"
+    "between hosts. A PROGRAM after `--` is looked at, and not run.\n\n"
+    "FAIL: a run would fail. WARN: it may fail, be slow, or be hard to diagnose. SKIP: not looked at, and why.\n"
+    "MANUAL: what no program can check; told with --phase.\n\n"
     "Exit status: 0 no FAIL, 1 a FAIL, 2 usage, 3 a file of checks could not be read.";
 
 struct Wish {
@@ -112,9 +110,10 @@ std::vector<Finding> LookAround(const Wish& wish, const Machine& machine, const 
   std::vector<Finding> findings;
   for (const Check& check : ChecksOfOneRank()) {
     const bool manual = check.id.starts_with("manual-"), named = !wish.only.empty() && IsWanted(wish, check.id);
-    if (!IsWanted(wish, check.id) || (check.active && !wish.active && !named)) continue;
+    if (!IsWanted(wish, check.id)) continue;
     if (!named && ((manual && wish.phase.empty()) || (check.phases & phase) == 0)) continue;
-    findings.push_back({std::string(check.id), check.look(machine), {}});
+    const bool asked = !check.active || wish.active || named;
+    findings.push_back({std::string(check.id), asked ? check.look(machine) : Skip("measured with --active"), {}});
   }
   for (const OwnCheck& check : own)
     if (IsWanted(wish, check.id) && (check.phases & phase) != 0) findings.push_back({check.id, Run(check), {}});
@@ -136,10 +135,7 @@ JobReport Conclude(const Wish& wish, const Gathered& gathered, int world_size) {
   report.checks = Merge(gathered);
   report.differences = DifferencesOf(gathered);
   for (Finding& one : CompareRanks(gathered, report.differences, world_size, wish.active))
-    if (world_size > 1 ? IsWanted(wish, one.id) : !wish.only.empty() && IsWanted(wish, one.id)) {
-      if (world_size <= 1) one.result = Skip("one rank alone");
-      report.checks.push_back(std::move(one));
-    }
+    if (IsWanted(wish, one.id)) report.checks.push_back(std::move(one));
   return report;
 }
 

@@ -16,6 +16,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/export/calls/chakra.h"
 #include "analyzer/export/calls/csv.h"
+#include "analyzer/export/calls/otf2.h"
 #include "analyzer/export/calls/output_file.h"
 #include "analyzer/export/calls/parquet.h"
 #include "analyzer/export/calls/perfetto.h"
@@ -38,7 +39,11 @@ constexpr char kDescription[] =
     "own\n"
     "torchfrtrace. They have no place for reductions, roots, streams, deaths and last words: `ncclwatch diagnose`\n"
     "finds more in the black boxes themselves.\n"
-    "OTF2 is not written.\n"
+#ifdef NCCLWATCH_OTF2
+    "otf2: OUT is a folder with an OTF2 archive, traces.otf2, for Vampir, Score-P's tools and otf2-print.\n"
+#else
+    "This build writes no OTF2.\n"
+#endif
     "Exit status: 0 done, 1 a file could not be written, 2 usage, 3 if any input could not be read.";
 
 constexpr char kTorch[] = "torch-fr";
@@ -61,6 +66,9 @@ const std::vector<Format>& Formats() {
       {"chakra",
        [](const exporting::Source& source, const Wish& wish) { return exporting::ToChakra(source, wish.into); }},
       {"csv", [](const exporting::Source& source, const Wish& wish) { return exporting::ToCsv(source, wish.into); }},
+#ifdef NCCLWATCH_OTF2
+      {"otf2", [](const exporting::Source& source, const Wish& wish) { return exporting::ToOtf2(source, wish.into); }},
+#endif
       {"parquet",
        [](const exporting::Source& source, const Wish& wish) { return exporting::ToParquet(source, wish.into); }},
       {"perfetto",

@@ -50,10 +50,13 @@ void AddNumbers(const Json& line, const std::string& prefix, Columns* columns) {
 // What `ncclwatch_metric` has told: {"event_type": "metric", "details": {"name": ..., "value": ...}}.
 bool AddToldMetric(const Json& line, Columns* columns) {
   const auto details = line.find("details");
-  if (line.value("event_type", "") != "metric" || details == line.end() || !details->is_object()) return false;
+  const auto type = line.find("event_type");
+  if (type == line.end() || *type != "metric" || details == line.end() || !details->is_object()) return false;
   const auto value = details->find("value");
   if (value != details->end() && value->is_number())
-    (*columns)[details->value("name", "metric")].push_back(value->get<double>());
+    (*columns)[details->contains("name") && (*details)["name"].is_string() ? (*details)["name"].get<std::string>()
+                                                                           : "metric"]
+        .push_back(value->get<double>());
   return true;
 }
 
@@ -108,7 +111,11 @@ absl::Status AddJson(const std::string& path, Side* side) {
   if (!file) return absl::NotFoundError(path + ": cannot be read");
   const Json whole = Json::parse(text.str(), nullptr, false);
   if (whole.is_object() && whole.contains("benchmarks") && whole["benchmarks"].is_array()) {
-    AddGoogleBenchmark(whole, side);
+    try {
+      AddGoogleBenchmark(whole, side);
+    } catch (const Json::exception&) {
+      return absl::InvalidArgumentError(path + ": not as Google Benchmark writes it");
+    }
     return absl::OkStatus();
   }
   Columns columns;

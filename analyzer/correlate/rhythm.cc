@@ -37,7 +37,7 @@ Phase StrongestPhase(const std::vector<double>& times) {
   for (double frequency = 3 / span; frequency <= 1 / shortest; frequency += 0.2 / span) {
     double x = 0, y = 0;
     for (const double at : times) x += std::cos(2 * kPi * at * frequency), y += std::sin(2 * kPi * at * frequency);
-    const double strength = std::hypot(x, y) / static_cast<double>(times.size());
+    const double strength = std::sqrt(x * x + y * y) / static_cast<double>(times.size());
     if (strength > best.strength) best = {strength, 1 / frequency};
   }
   return best;

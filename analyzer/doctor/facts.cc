@@ -7,10 +7,10 @@
 #include <iterator>
 #include <string_view>
 
-#include "analyzer/doctor/check.h"
-#include "analyzer/doctor/gpu.h"
-#include "analyzer/doctor/network.h"
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/checks/gpu.h"
+#include "analyzer/doctor/checks/network.h"
+#include "analyzer/doctor/checks/words.h"
 #include "ncclwatch/version.h"
 
 namespace ncclwatch::doctor {

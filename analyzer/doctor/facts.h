@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "analyzer/doctor/machine.h"
+#include "analyzer/doctor/checks/machine.h"
 
 namespace ncclwatch::doctor {
 

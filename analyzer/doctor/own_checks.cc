@@ -10,11 +10,11 @@
 #include <array>
 #include <csignal>
 #include <set>
-#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
 #include "analyzer/console/units.h"
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/words.h"
 
 namespace ncclwatch::doctor {
 namespace {
@@ -127,12 +127,15 @@ std::optional<unsigned> PhaseNamed(const std::string& name) {
 }
 
 absl::StatusOr<std::vector<OwnCheck>> ParseOwnChecks(const std::string& text, const std::string& source) {
-  const toml::parse_result parsed = toml::parse(text);
-  if (!parsed)
-    return Wrong(source, fmt::format("line {}: {}", parsed.error().source().begin.line, parsed.error().description()));
+  toml::table table;
+  try {
+    table = toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    return Wrong(source, fmt::format("line {}: {}", error.source().begin.line, error.description()));
+  }
   std::vector<OwnCheck> checks;
   std::set<std::string> ids;
-  const toml::array* const all = parsed.table()["check"].as_array();
+  const toml::array* const all = table["check"].as_array();
   if (!all) return Wrong(source, "no [[check]] in it");
   for (const toml::node& node : *all) {
     if (!node.is_table()) return Wrong(source, "a check is a table, [[check]]");

@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/doctor/result.h"
+#include "analyzer/doctor/checks/result.h"
 
 namespace ncclwatch::doctor {
 

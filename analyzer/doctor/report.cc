@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/words.h"
 #include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::doctor {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/doctor/across.h"
-#include "analyzer/doctor/line_socket.h"
+#include "analyzer/doctor/ranks/across.h"
+#include "analyzer/doctor/ranks/line_socket.h"
 
 namespace ncclwatch::doctor {
 

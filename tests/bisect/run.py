@@ -129,7 +129,7 @@ def time_limit(sandbox):
     """Descendants that leave the process group are ended too."""
     mark = os.path.join(sandbox.fresh("mark"), "alive")
     script = f"test {{n}} -lt 5 || {{ setsid sh -c 'while :; do echo >>{mark}; sleep 0.05; done' & sleep 1000; }}"
-    status, result, _ = bisect(sandbox, "--size", "1..8", "--timeout", "0.5s", command=["sh", "-c", script])
+    status, result, _ = bisect(sandbox, "--size", "1..8", "--timeout", "1s", command=["sh", "-c", script])
     check_equal((status, result["last_good"], result["first_bad"]), (0, 4, 5), f"{result}")
     check(all(one["timed_out"] == (one["outcome"] == "bad") for one in result["observations"]), f"{result['observations']}")
     size = os.path.getsize(mark)
@@ -145,7 +145,7 @@ def hang_of_softgpu(sandbox):
         raise Skipped("the examples are not built")
     launch = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "2", "--", example, "--rank", "1", "--step", "40", "--step-ms", "1", "--steps", "{n}"]
     command = [sandbox.build.command, "run", "--timeout", "1", "--", *launch]
-    status, result, done = bisect(sandbox, "--size", "32..48", "--timeout", "3s", command=command, env={"TMPDIR": sandbox.path})
+    status, result, done = bisect(sandbox, "--size", "32..48", "--timeout", "6s", command=command, env={"TMPDIR": sandbox.path})
     check_equal(status, 0, f"{done}")
     check(abs(result["first_bad"] - 41) <= 1, f"{result['first_bad']}")
     bad = [one for one in result["observations"] if one["outcome"] == "bad"]

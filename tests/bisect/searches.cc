@@ -81,7 +81,7 @@ bool RunRow(Truth truth, std::size_t count, const Flakiness& flaky, int trials) 
                               : "misses",
              flaky.told ? "told" : "", share, runs / trials, most);
   if (flaky.share > 0) return share >= 0.8;  // of few trials; the table tells more
-  constexpr int kMore = 8;                   // both ends, repeats until sure, and that it is all
+  constexpr int kMore = 9;                   // both ends, repeats until sure, and that it is all
   const int bound = static_cast<int>(2 * std::ceil(std::log2(static_cast<double>(count)))) + kMore;
   return right == trials && (most <= bound || truth == Truth::kBothNeeded || truth == Truth::kEachOfTwo);
 }

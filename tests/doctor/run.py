@@ -67,13 +67,16 @@ class Root:
 
 @case
 def this_machine_has_no_failure(sandbox):
+    _, checks, _ = doctor(sandbox)
+    check_status(checks, "compute", "SKIP", "--active")
     status, checks, report = doctor(sandbox, "--active", "--phase", "long-run")
     check_equal((status, [name for name, one in checks.items() if one["status"] == "FAIL"]), (0, []), "no false alarm")
     _, checks, report = doctor(sandbox, "--active")
-    check(len(checks) >= 40, f"{len(checks)} checks")
+    check(len(checks) >= 60, f"{len(checks)} checks")
+    check_status(checks, "clock-skew", "SKIP", "one rank alone")
     check_equal((report["ranks"], report["hosts"], report["differences"]), (1, 1, []), "alone")
-    for name in ("compute", "memory", "disk", "data-loader"):
-        check_status(checks, name, "PASS")
+    for name in ("compute", "memory", "disk", "data-loader"):  # a slow disk is a WARN
+        check(checks[name]["status"] in ("PASS", "WARN") and checks[name]["seen"], f"{checks[name]}")
 
 
 @case
@@ -342,9 +345,10 @@ def hosts_with_networks_of_their_own(sandbox):
     with HostsWithDoctor(sandbox) as hosts:
         status, checks, report = hosts.doctor("--active")
         check_equal((status, report["ranks"], report["hosts"]), (0, 3, 3), f"{checks['ranks-came']}")
-        for name in ("reachability", "clock-skew", "version-skew", "latency"):
+        for name in ("reachability", "clock-skew", "version-skew"):
             check_status(checks, name, "PASS")
-        check_equal(checks["pair-bandwidth"]["status"] in ("PASS", "WARN"), True, "measured")
+        for name, unit in (("latency", " us"), ("pair-bandwidth", "MB/s")):  # other tests may run beside this one
+            check(checks[name]["status"] in ("PASS", "WARN") and unit in checks[name]["seen"], f"{checks[name]}")
         late = compile_c(sandbox, "clock_ahead.c", "clock_ahead.so")
         _, checks, _ = hosts.doctor(env={2: {"LD_PRELOAD": late, "CLOCK_AHEAD": "5"}})
         check_status(checks, "clock-skew", "WARN", "host2 is 5.0")
@@ -367,7 +371,8 @@ def slow_pair(sandbox):
         except subprocess.CalledProcessError:
             raise Skipped("this kernel has no tbf for tc") from None
         _, checks, _ = hosts.doctor("--active")
-        check_status(checks, "pair-bandwidth", "WARN", "host2 is in all of them")
+        check_status(checks, "pair-bandwidth", "WARN", "host0 to host2")
+        check(2 in checks["pair-bandwidth"]["ranks"], f"{checks['pair-bandwidth']}")
 
 
 @case

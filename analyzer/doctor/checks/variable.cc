@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "analyzer/doctor/check.h"
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/checks/words.h"
 #include "watchdog/settings/settings.h"
 #include "watchdog/settings/variables.h"
 

@@ -1,4 +1,4 @@
-#include "analyzer/doctor/echo_server.h"
+#include "analyzer/doctor/ranks/echo_server.h"
 
 #include <sys/socket.h>
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "analyzer/doctor/gpu.h"
+#include "analyzer/doctor/checks/gpu.h"
 
 namespace ncclwatch::doctor {
 namespace {

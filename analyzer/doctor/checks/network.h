@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/doctor/machine.h"
+#include "analyzer/doctor/checks/machine.h"
 
 namespace ncclwatch::doctor {
 

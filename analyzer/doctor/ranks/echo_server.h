@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "analyzer/doctor/line_socket.h"
+#include "analyzer/doctor/ranks/line_socket.h"
 
 namespace ncclwatch::doctor {
 

@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <array>
 
-#include "analyzer/doctor/check.h"
-#include "analyzer/doctor/network.h"
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/checks/network.h"
+#include "analyzer/doctor/checks/words.h"
 
 namespace ncclwatch::doctor {
 

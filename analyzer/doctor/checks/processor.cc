@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <map>
 
-#include "analyzer/doctor/check.h"
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/checks/words.h"
 
 namespace ncclwatch::doctor {
 namespace {

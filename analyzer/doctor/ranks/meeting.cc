@@ -1,4 +1,4 @@
-#include "analyzer/doctor/meeting.h"
+#include "analyzer/doctor/ranks/meeting.h"
 
 #include <fmt/core.h>
 
@@ -14,8 +14,8 @@
 #include <thread>
 
 #include "analyzer/console/units.h"
-#include "analyzer/doctor/echo_server.h"
-#include "analyzer/doctor/network.h"
+#include "analyzer/doctor/checks/network.h"
+#include "analyzer/doctor/ranks/echo_server.h"
 #include "watchdog/exchange/rendezvous/address.h"
 
 namespace ncclwatch::doctor {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/doctor/meeting.h"
-#include "analyzer/doctor/result.h"
+#include "analyzer/doctor/checks/result.h"
+#include "analyzer/doctor/ranks/meeting.h"
 
 namespace ncclwatch::doctor {
 

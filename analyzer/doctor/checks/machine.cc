@@ -1,4 +1,4 @@
-#include "analyzer/doctor/machine.h"
+#include "analyzer/doctor/checks/machine.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>

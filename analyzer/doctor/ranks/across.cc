@@ -1,4 +1,4 @@
-#include "analyzer/doctor/across.h"
+#include "analyzer/doctor/ranks/across.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/words.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/statistics/robust.h"
 
@@ -235,8 +235,16 @@ std::vector<Finding> CompareRanks(const Gathered& gathered, const std::vector<Di
                                    Reachability(gathered),
                                    ClockSkew(gathered),
                                    Skew(gathered, differences, true),
-                                   Skew(gathered, differences, false)};
-  if (active) findings.push_back(Latency(gathered)), findings.push_back(PairBandwidth(gathered));
+                                   Skew(gathered, differences, false),
+                                   Latency(gathered),
+                                   PairBandwidth(gathered)};
+  for (Finding& one : findings) {
+    const bool measured = one.id == "latency" || one.id == "pair-bandwidth";
+    if (world_size <= 1)
+      one.result = Skip("one rank alone: start it under srun, mpirun or torchrun");
+    else if (measured && !active)
+      one.result = Skip("measured with --active");
+  }
   return findings;
 }
 

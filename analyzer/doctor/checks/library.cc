@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <memory>
 
-#include "analyzer/doctor/check.h"
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/checks/words.h"
 #include "analyzer/run/mpi/library_search.h"
 #include "analyzer/run/mpi/loader_cache.h"
 #include "analyzer/run/mpi/surroundings.h"

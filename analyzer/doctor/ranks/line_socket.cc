@@ -1,4 +1,4 @@
-#include "analyzer/doctor/line_socket.h"
+#include "analyzer/doctor/ranks/line_socket.h"
 
 #include <fcntl.h>
 #include <netdb.h>

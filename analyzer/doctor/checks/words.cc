@@ -1,4 +1,4 @@
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/words.h"
 
 #include <algorithm>
 #include <cctype>

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "analyzer/console/units.h"
-#include "analyzer/doctor/check.h"
-#include "analyzer/doctor/gpu.h"
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/checks/gpu.h"
+#include "analyzer/doctor/checks/words.h"
 
 namespace ncclwatch::doctor {
 namespace {

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "analyzer/doctor/machine.h"
-#include "analyzer/doctor/result.h"
+#include "analyzer/doctor/checks/machine.h"
+#include "analyzer/doctor/checks/result.h"
 
 namespace ncclwatch::doctor {
 

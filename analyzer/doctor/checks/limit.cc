@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "analyzer/console/units.h"
-#include "analyzer/doctor/check.h"
-#include "analyzer/doctor/words.h"
+#include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/checks/words.h"
 
 namespace ncclwatch::doctor {
 namespace {

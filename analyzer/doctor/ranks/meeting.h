@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/doctor/line_socket.h"
+#include "analyzer/doctor/ranks/line_socket.h"
 #include "watchdog/rundir/launcher.h"
 
 namespace ncclwatch::doctor {

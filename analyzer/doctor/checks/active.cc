@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyzer/console/units.h"
-#include "analyzer/doctor/check.h"
+#include "analyzer/doctor/checks/check.h"
 
 namespace ncclwatch::doctor {
 namespace {

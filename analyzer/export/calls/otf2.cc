@@ -1,0 +1,229 @@
+#include "analyzer/export/calls/otf2.h"
+
+#include <absl/container/flat_hash_map.h>
+#include <fmt/core.h>
+#include <otf2/otf2.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "ncclwatch/functions/pattern.h"
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::analyzer::exporting {
+namespace {
+
+constexpr std::uint64_t kTicks = 1'000'000'000;  // of a second
+
+// As `trace --json` calls them.
+enum Attribute : OTF2_AttributeRef {
+  kSeq,
+  kPosition,
+  kCount,
+  kBytes,
+  kDtype,
+  kReduction,
+  kRoot,
+  kPeer,
+  kCommunicator,
+  kAttributes
+};
+constexpr struct {
+  const char* name;
+  OTF2_Type type;
+} kDescriptions[kAttributes] = {
+    {"seq", OTF2_TYPE_UINT64},   {"position", OTF2_TYPE_UINT64}, {"count", OTF2_TYPE_UINT64},
+    {"bytes", OTF2_TYPE_UINT64}, {"dtype", OTF2_TYPE_STRING},    {"reduction", OTF2_TYPE_STRING},
+    {"root", OTF2_TYPE_INT32},   {"peer", OTF2_TYPE_INT32},      {"communicator", OTF2_TYPE_STRING}};
+
+OTF2_FlushType Flush(void*, OTF2_FileType, OTF2_LocationRef, void*, bool) { return OTF2_FLUSH; }
+OTF2_TimeStamp FlushTime(void*, OTF2_FileType, OTF2_LocationRef) { return 0; }
+constexpr OTF2_FlushCallbacks kFlush = {Flush, FlushTime};
+
+OTF2_RegionRole RoleOf(functions::Function function) {
+  if (functions::IsCollective(function)) return OTF2_REGION_ROLE_COLL_ALL2ALL;
+  return functions::IsMessage(function) ? OTF2_REGION_ROLE_POINT2POINT : OTF2_REGION_ROLE_FUNCTION;
+}
+
+class Otf2 : public Exporter {
+ public:
+  Otf2(const Source& source, std::string folder) : source_(source), folder_(std::move(folder)) {}
+  ~Otf2() override {
+    OTF2_AttributeList_Delete(attributes_);
+    if (archive_) OTF2_Archive_Close(archive_);
+  }
+
+  absl::Status Open() {
+    std::error_code error;
+    if (std::filesystem::exists(folder_, error) && !std::filesystem::is_empty(folder_, error))
+      return absl::AlreadyExistsError(folder_ + ": is there already");
+    archive_ = OTF2_Archive_Open(folder_.c_str(), "traces", OTF2_FILEMODE_WRITE, OTF2_CHUNK_SIZE_MIN,
+                                 OTF2_CHUNK_SIZE_DEFINITIONS_DEFAULT, OTF2_SUBSTRATE_POSIX, OTF2_COMPRESSION_NONE);
+    if (!archive_) return absl::PermissionDeniedError(folder_ + ": OTF2 cannot be written there");
+    OTF2_Archive_SetFlushCallbacks(archive_, &kFlush, nullptr);
+    OTF2_Archive_SetSerialCollectiveCallbacks(archive_);
+    OTF2_Archive_SetCreator(archive_, "ncclwatch");
+    OTF2_Archive_OpenEvtFiles(archive_);
+    TextOf("");
+    return absl::OkStatus();
+  }
+
+  absl::Status Add(const MergedCall& merged, const Facts& facts) override {
+    Location& at = LocationOf(merged.number, facts.call.thread);
+    if (!at.writer) return absl::UnavailableError(folder_ + ": OTF2 cannot write more files");
+    if (zero_ns_ == 0) zero_ns_ = facts.time_ns;
+    // No time goes backwards: clocks of threads are read before slots are taken.
+    const std::int64_t entered = std::max(facts.time_ns, at.until_ns),
+                       left = std::max(entered, facts.returned_ns.value_or(facts.time_ns + facts.duration_ns));
+    at.until_ns = left;
+    last_ns_ = std::max(last_ns_, left);
+    Describe(facts);
+    const OTF2_RegionRef region = RegionOf(facts.call.function);
+    if (OTF2_EvtWriter_Enter(at.writer, attributes_, Ticks(entered), region) != OTF2_SUCCESS ||
+        OTF2_EvtWriter_Leave(at.writer, nullptr, Ticks(left), region) != OTF2_SUCCESS)
+      return absl::UnavailableError(folder_ + ": an event could not be written");
+    at.events += 2;
+    return absl::OkStatus();
+  }
+
+  absl::Status Finish() override {
+    for (auto& [key, location] : locations_) OTF2_Archive_CloseEvtWriter(archive_, location.writer);
+    OTF2_Archive_CloseEvtFiles(archive_);
+    OTF2_Archive_OpenDefFiles(archive_);
+    for (const auto& [key, location] : locations_)
+      OTF2_Archive_CloseDefWriter(archive_, OTF2_Archive_GetDefWriter(archive_, location.number));
+    OTF2_Archive_CloseDefFiles(archive_);
+    WriteDefinitions(OTF2_Archive_GetGlobalDefWriter(archive_));
+    const OTF2_ErrorCode closed = OTF2_Archive_Close(archive_);
+    archive_ = nullptr;
+    if (closed != OTF2_SUCCESS)
+      return absl::UnavailableError(fmt::format("{}: {}", folder_, OTF2_Error_GetDescription(closed)));
+    files_.push_back(folder_ + "/traces.otf2");
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Location {
+    OTF2_LocationRef number = 0;
+    OTF2_EvtWriter* writer = nullptr;
+    std::int64_t until_ns = 0;
+    std::uint64_t events = 0;
+  };
+
+  std::uint64_t Ticks(std::int64_t ns) const {
+    return static_cast<std::uint64_t>(std::max<std::int64_t>(0, ns - zero_ns_));
+  }
+
+  Location& LocationOf(std::size_t process, std::uint32_t thread) {
+    Location& location = locations_[{process, thread}];
+    if (!location.writer) {
+      location.number = locations_.size() - 1;
+      location.writer = OTF2_Archive_GetEvtWriter(archive_, location.number);
+    }
+    return location;
+  }
+
+  // Numbers of strings, each written once, at the end.
+  OTF2_StringRef TextOf(const std::string& text) {
+    return texts_.try_emplace(text, static_cast<OTF2_StringRef>(texts_.size())).first->second;
+  }
+  OTF2_RegionRef RegionOf(functions::Function function) {
+    return regions_.try_emplace(function, static_cast<OTF2_RegionRef>(regions_.size())).first->second;
+  }
+
+  void Describe(const Facts& facts) {
+    OTF2_AttributeList_RemoveAllAttributes(attributes_);
+    const reader::Call& call = facts.call;
+    const auto number = [&](Attribute attribute, std::uint64_t value) {
+      OTF2_AttributeList_AddUint64(attributes_, attribute, value);
+    };
+    const auto text = [&](Attribute attribute, const std::string& value) {
+      if (!value.empty()) OTF2_AttributeList_AddStringRef(attributes_, attribute, TextOf(value));
+    };
+    number(kSeq, call.slot);
+    if (facts.position) number(kPosition, *facts.position);
+    if (facts.count) number(kCount, *facts.count);
+    if (facts.bytes) number(kBytes, *facts.bytes);
+    text(kDtype, DtypeText(call.dtype));
+    text(kReduction, ReductionText(call.reduction));
+    if (facts.root) OTF2_AttributeList_AddInt32(attributes_, kRoot, *facts.root);
+    if (facts.peer) OTF2_AttributeList_AddInt32(attributes_, kPeer, *facts.peer);
+    if (const reader::Communicator* const on = facts.communicator)
+      text(kCommunicator, on->label.empty() ? diagnosis::Hex16(on->id) : Printable(on->label));
+  }
+
+  // Hosts, processes on them, threads in those. Readers want a string before what names it: all are numbered first.
+  void WriteDefinitions(OTF2_GlobalDefWriter* to) {
+    OTF2_GlobalDefWriter_WriteClockProperties(to, kTicks, 0, Ticks(last_ns_) + 1, static_cast<std::uint64_t>(zero_ns_));
+    NumberNames();
+    for (const auto& [text, number] : texts_) OTF2_GlobalDefWriter_WriteString(to, number, text.c_str());
+    const OTF2_StringRef none = TextOf("");
+    for (std::size_t i = 0; i < kAttributes; ++i)
+      OTF2_GlobalDefWriter_WriteAttribute(to, static_cast<OTF2_AttributeRef>(i), TextOf(kDescriptions[i].name), none,
+                                          kDescriptions[i].type);
+    for (const auto& [function, number] : regions_) {
+      const OTF2_StringRef name = TextOf(OpText(function));
+      const OTF2_Paradigm paradigm = functions::IsMpi(function) ? OTF2_PARADIGM_MPI : OTF2_PARADIGM_CUDA;
+      OTF2_GlobalDefWriter_WriteRegion(to, number, name, name, none, RoleOf(function), paradigm, OTF2_REGION_FLAG_NONE,
+                                       none, 0, 0);
+    }
+    constexpr OTF2_SystemTreeNodeRef kJob = 0;
+    OTF2_GlobalDefWriter_WriteSystemTreeNode(to, kJob, TextOf(kJobName), TextOf(kJobName),
+                                             OTF2_UNDEFINED_SYSTEM_TREE_NODE);
+    std::map<std::string, OTF2_SystemTreeNodeRef> hosts;
+    std::set<std::size_t> processes;
+    for (const auto& [key, location] : locations_) {
+      const std::string host = HostOf(key.first);
+      const auto [node, is_new] = hosts.try_emplace(host, static_cast<OTF2_SystemTreeNodeRef>(hosts.size() + 1));
+      if (is_new) OTF2_GlobalDefWriter_WriteSystemTreeNode(to, node->second, TextOf(host), TextOf(kNode), kJob);
+      const auto group = static_cast<OTF2_LocationGroupRef>(key.first);
+      if (processes.insert(key.first).second)
+        OTF2_GlobalDefWriter_WriteLocationGroup(to, group, TextOf(RankName(key.first)),
+                                                OTF2_LOCATION_GROUP_TYPE_PROCESS, node->second,
+                                                OTF2_UNDEFINED_LOCATION_GROUP);
+      OTF2_GlobalDefWriter_WriteLocation(to, location.number, TextOf(ThreadName(key.second)),
+                                         OTF2_LOCATION_TYPE_CPU_THREAD, location.events, group);
+    }
+  }
+
+  void NumberNames() {
+    for (const auto& description : kDescriptions) TextOf(description.name);
+    for (const auto& [function, number] : regions_) TextOf(OpText(function));
+    for (const char* name : {kJobName, kNode}) TextOf(name);
+    for (const auto& [key, location] : locations_) {
+      TextOf(HostOf(key.first));
+      TextOf(RankName(key.first));
+      TextOf(ThreadName(key.second));
+    }
+  }
+  std::string HostOf(std::size_t process) const {
+    return Printable(source_.recording.processes()[process].process().host);
+  }
+  std::string RankName(std::size_t process) const {
+    return fmt::format("rank {}", source_.recording.processes()[process].rank());
+  }
+  static std::string ThreadName(std::uint32_t thread) { return fmt::format("thread {}", thread); }
+  static constexpr char kJobName[] = "job", kNode[] = "node";
+
+  const Source source_;
+  const std::string folder_;
+  OTF2_Archive* archive_ = nullptr;
+  OTF2_AttributeList* attributes_ = OTF2_AttributeList_New();
+  std::map<std::pair<std::size_t, std::uint32_t>, Location> locations_;  // by process and thread
+  absl::flat_hash_map<std::string, OTF2_StringRef> texts_;
+  absl::flat_hash_map<functions::Function, OTF2_RegionRef> regions_;
+  std::int64_t zero_ns_ = 0, last_ns_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Exporter>> ToOtf2(const Source& source, const std::string& folder) {
+  auto otf2 = std::make_unique<Otf2>(source, folder);
+  if (absl::Status status = otf2->Open(); !status.ok()) return status;
+  return otf2;
+}
+
+}  // namespace ncclwatch::analyzer::exporting
