@@ -1,6 +1,4 @@
 // `ncclwatch compare`: is B better than A, and how sure is that?
-#include <absl/strings/numbers.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +7,7 @@
 #include "analyzer/compare/print.h"
 #include "analyzer/compare/trials.h"
 #include "analyzer/console/print.h"
+#include "analyzer/console/units.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -36,14 +35,6 @@ struct Wish {
   int trials = 0;
   bool json = false;
 };
-
-std::optional<double> ShareOf(std::string text) {
-  const bool percent = text.ends_with('%');
-  if (percent) text.pop_back();
-  double value = 0;
-  if (!absl::SimpleAtod(text, &value) || value < 0) return std::nullopt;
-  return percent ? value / 100 : value;
-}
 
 // "NAME", "NAME:lower", "NAME:higher". A name may have colons of its own.
 std::pair<std::string, Better> MetricOf(const std::string& word) {
@@ -104,7 +95,7 @@ int CompareRuns(const Command& self, const Arguments& arguments) {
     return UsageError(self,
                       wish.trials > 0 ? "--trials takes two sides and a command: A B -- CMD {}" : "which two sides?");
   compare::Wish how;
-  const auto tolerance = ShareOf(wish.tolerance);
+  const auto tolerance = ParseShare(wish.tolerance);
   if (!tolerance) return UsageError(self, "--tolerance takes a share like 5%, not '" + wish.tolerance + "'");
   how.tolerance = *tolerance;
   for (const std::string& word : wish.metrics) how.only.push_back(MetricOf(word));

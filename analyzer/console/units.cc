@@ -46,6 +46,14 @@ std::optional<std::uint64_t> ParseBytes(std::string_view text) {
   return static_cast<std::uint64_t>(number);
 }
 
+std::optional<double> ParseShare(std::string_view text) {
+  const bool percent = text.ends_with('%');
+  double value = 0;
+  if (!absl::SimpleAtod(std::string(text.substr(0, text.size() - (percent ? 1 : 0))), &value) || value < 0)
+    return std::nullopt;
+  return percent ? value / 100 : value;
+}
+
 std::string BytesText(std::uint64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double number = static_cast<double>(bytes);

@@ -24,6 +24,8 @@ std::optional<absl::Duration> ParseDuration(std::string_view text);
 std::optional<std::uint64_t> ParseBytes(std::string_view text);
 std::string BytesText(std::uint64_t bytes);  // "96 B", "4 KiB", "1.5 MiB"
 
+std::optional<double> ParseShare(std::string_view text);  // "5%", "0.05"; none below 0
+
 std::string DurationText(absl::Duration duration);  // "850 ns", "12.4 us", "3.1 ms", "12.4 s", "3m20s", "5h10m"
 std::string AgeText(absl::Duration age);            // "12 s", "3 min", "5 h", "2 d"
 std::string ClockText(absl::Time time);             // local time of day, "14:03:07.123456"

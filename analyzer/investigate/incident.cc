@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "analyzer/console/units.h"
+#include "analyzer/investigate/words.h"
 #include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::investigate {
@@ -17,8 +17,6 @@ using diagnosis::Kind;
 
 constexpr std::string_view kForGood = "for good: ";
 
-bool IsOfNumbers(Kind kind) { return kind >= Kind::kNumericFault && kind <= Kind::kCheckpointOverdue; }
-
 Class ClassOf(const Material& material) {
   if (const Finding* const root = RootFinding(material)) {
     if (IsOfNumbers(root->kind)) return Class::kNumbers;
@@ -28,110 +26,6 @@ Class ClassOf(const Material& material) {
     return failed ? Class::kFailure : Class::kHang;
   }
   return FirstCause(material) || (material.triage && material.triage->unknown) ? Class::kFailure : Class::kHealthy;
-}
-
-std::string At(std::int64_t ns) { return diagnosis::UtcTime(ns); }
-std::string At(absl::Time time) { return diagnosis::UtcTime(absl::ToUnixNanos(time)); }
-std::string Place(const Told& told) { return fmt::format("{}:{}", told.first.file, told.first.line); }
-std::string Quoted(const Told& told) {
-  constexpr std::size_t kMost = 300;
-  const std::string& text = told.first.text;
-  return fmt::format("{}: `{}`", Place(told), text.size() > kMost ? text.substr(0, kMost) + "..." : text);
-}
-
-std::string WhoseText(const Told& told) {
-  return told.ranks.empty() ? "a rank that the logs do not name" : diagnosis::Ranks(told.ranks);
-}
-
-bool IsOfCulprit(const Told& told, const Finding& finding) {
-  return std::any_of(told.ranks.begin(), told.ranks.end(), [&](int rank) {
-    return std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank);
-  });
-}
-
-// ---- the chain, from the symptom on
-// -----------------------------------------------------------------------------------
-
-Link SymptomOf(const Finding& root) {
-  Link link;
-  if (root.share_lost)
-    link.text = fmt::format("Steps take longer than they could: {:.1f} % of the time is lost.", 100 * *root.share_lost);
-  else if (IsOfNumbers(root.kind))
-    link.text = "The program's own numbers went wrong.";
-  else
-    link.text = root.victims.empty() ? "The job stopped."
-                                     : fmt::format("{} {}.", diagnosis::Capital(diagnosis::Ranks(root.victims)),
-                                                   root.victims.size() == 1 ? "waits" : "wait");
-  if (root.effect && root.effect->before && root.effect->after)
-    link.evidence.push_back(fmt::format("{} went from {:.4g} to {:.4g} {}", root.effect->metric, *root.effect->before,
-                                        *root.effect->after, root.effect->unit));
-  for (const diagnosis::CallSummary& call : root.calls)
-    link.evidence.push_back(call.op ? fmt::format("{}: {}, {}", diagnosis::Ranks(call.ranks), diagnosis::CallText(call),
-                                                  diagnosis::Name(call.state))
-                                    : fmt::format("{}: no such call", diagnosis::Ranks(call.ranks)));
-  if (root.onset)
-    link.evidence.push_back(fmt::format("{} step {}, {}", root.onset->since_before ? "at the latest since" : "since",
-                                        root.onset->step, At(root.onset->at_ns)));
-  return link;
-}
-
-std::vector<std::string> StateOf(const Finding& root) {
-  std::vector<std::string> lines;
-  for (const diagnosis::Culprit& culprit : root.culprit_details) {
-    if (lines.size() >= 6) break;
-    for (const std::string& sentence : culprit.state)
-      lines.push_back(fmt::format("rank {}: {}", culprit.rank, sentence));
-    if (!culprit.where.empty())
-      lines.push_back(fmt::format(
-          "rank {} stood in {}", culprit.rank,
-          absl::StrJoin(
-              culprit.where.begin(),
-              culprit.where.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(4, culprit.where.size())),
-              " < ")));
-  }
-  return lines;
-}
-
-std::vector<Link> ChainOf(const Material& material) {
-  std::vector<Link> chain;
-  const Finding* const root = RootFinding(material);
-  const Told* const cause = FirstCause(material);
-  if (root) {
-    chain.push_back(SymptomOf(*root));
-    chain.push_back({root->summary, root->evidence});
-    if (std::vector<std::string> state = StateOf(*root); !state.empty())
-      chain.push_back({"What it did then, as far as somebody looked:", std::move(state)});
-  } else if (cause) {
-    std::vector<std::string> echoes;
-    for (const Told& echo : material.triage->echoes)
-      echoes.push_back(fmt::format("{}: {}", WhoseText(echo), Quoted(echo)));
-    for (const Told& one : material.triage->confirmations)
-      if (echoes.size() < 5) echoes.push_back(Quoted(one));
-    if (!echoes.empty()) chain.push_back({"Other ranks, and the launcher, report what follows:", std::move(echoes)});
-  }
-  if (cause && (!root || root->culprits.empty() || IsOfCulprit(*cause, *root) || cause->ranks.empty()))
-    chain.push_back({fmt::format("{}: {}", diagnosis::Capital(WhoseText(*cause)), cause->summary), {Quoted(*cause)}});
-  return chain;
-}
-
-std::vector<std::string> FurtherOf(const Material& material, Class kind) {
-  const std::string where = absl::StrJoin(material.words, " ");
-  switch (kind) {
-    case Class::kHang:
-      return {"`ncclwatch stacks` while such a job stands: what the culprit's threads do",
-              fmt::format("`ncclwatch replay {} --shrink -o repro`: the hang as a small program", where)};
-    case Class::kSlow:
-      return {"`srun ncclwatch doctor --active` on these hosts: clocks, links, who else runs there",
-              "`ncclwatch stacks` a few times on the culprit"};
-    case Class::kNumbers:
-      return {"the same step again from the last checkpoint, on the same and on another host",
-              "`ncclwatch bisect --items LAYERS -- CMD {items}`: the first layer that is wrong"};
-    case Class::kFailure:
-      return {"`ncclwatch doctor` before the next start",
-              "`ncclwatch run -- CMD`: with black boxes the ranks' calls are known too"};
-    case Class::kHealthy: break;
-  }
-  return {};
 }
 
 // ---- what the other sections say

@@ -50,6 +50,8 @@ const char* Name(Class kind);
 const char* Name(Standing standing);
 // Parts of the above, each in a file of its own.
 std::vector<Hypothesis> HypothesesOf(const Material& material, Class kind);
+std::vector<Link> ChainOf(const Material& material);
+std::vector<std::string> FurtherOf(const Material& material, Class kind);
 std::vector<std::string> CostOf(const Material& material, Class kind);
 
 // The finding that is the root cause; null: none.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "watchdog/diagnosis/slow/now_and_then.h"
 #include "watchdog/diagnosis/slow/points.h"
 #include "watchdog/diagnosis/statistics/change_point.h"
 #include "watchdog/diagnosis/statistics/robust.h"
@@ -17,14 +18,6 @@ constexpr double kStandardErrors = 6;      // chance makes that of a thousand ra
 constexpr double kLeastNoise = 0.002;      // of a step, that each measured lateness has
 constexpr double kLeastLost_ns = 200'000;  // of a step: below that it is the system's scheduling
 constexpr double kAlikeToWorst = 0.5;      // as late as this share of the latest: a straggler too
-constexpr std::size_t kFewestEvents = 5;
-constexpr double kEventShare = 3;       // a single late step is later than that many times `least`
-constexpr double kEventNoise = 2;       // ... and than the latest rank is in a quarter of the steps
-constexpr double kEventAlike = 0.5;     // ... and than that share of the fifth latest step's lateness
-constexpr double kEventExplains = 0.5;  // ... and than that share of what the step takes longer than usual
-constexpr double kAsLate = 0.8;         // of the latest rank's lateness: who was first cannot be told
-constexpr double kOwnEvents = 0.8;      // of all late steps, that are the rank's
-constexpr double kSeenOfLong = 0.5;     // of the long steps that are to be seen, in which the rank is seen to be late
 constexpr std::size_t kMostFound = 4;
 // Ranks that become late within so many steps of one another have one cause.
 constexpr double kOneOnset_steps = 10, kOneOnsetShare = 0.05;
@@ -49,13 +42,6 @@ class Search {
     Describe(&*found);
     left_out_ = left_out;
     for (const std::size_t row : found->rows) left_out_[row] = true;
-    return found;
-  }
-
-  // One that is late in single steps.
-  std::optional<Straggler> NextNowAndThen() const {
-    std::optional<Straggler> found = NowAndThen();
-    if (found) Describe(&*found);
     return found;
   }
 
@@ -181,65 +167,6 @@ class Search {
     return *middle;
   }
 
-  // One rank is late in a few steps by much, and hardly anybody else ever is.
-  std::optional<Straggler> NowAndThen() const {
-    if (points_.size() < kFewestPoints) return std::nullopt;
-    std::vector<std::size_t> events(points_.late.size());
-    std::vector<double> lost(points_.late.size());
-    std::size_t all = 0;
-    double time = 0;
-    const std::vector<double> event = EventShares();
-    for (std::size_t step = 0; step < points_.size(); ++step) {
-      time += points_.step_ns[step];
-      const std::size_t worst = LatestIn(step);
-      if (points_.late[worst][step] < event[step] || !IsAlone(worst, step)) continue;
-      ++all;
-      ++events[worst];
-      lost[worst] += points_.late[worst][step] * points_.step_ns[step];
-    }
-    const auto most = static_cast<std::size_t>(std::max_element(events.begin(), events.end()) - events.begin());
-    if (events[most] < kFewestEvents || static_cast<double>(events[most]) < kOwnEvents * static_cast<double>(all))
-      return std::nullopt;
-    if (lost[most] / points_.seen < least_ * time) return std::nullopt;
-    Straggler found;
-    found.rows = {most};
-    found.now_and_then = true;
-    found.certainty = static_cast<double>(events[most] - 1) * std::log10(static_cast<double>(points_.late.size()));
-    found.late_steps = events[most];
-    return found;
-  }
-
-  // By step: late enough to be no chance, since of many ranks one is the last in every step; and to be why the step is
-  // longer than usual, since whoever waits for the late rank in one communicator comes a little late in another.
-  std::vector<double> EventShares() const {
-    std::vector<double> worst{0}, shares;
-    for (std::size_t step = 0; step < points_.size(); ++step)
-      if (const double late = points_.late[LatestIn(step)][step]; late > 0) worst.push_back(late);
-    std::sort(worst.begin(), worst.end());
-    const double quarter = worst[worst.size() / 4],
-                 fifth = worst.size() < kFewestEvents ? 0 : worst[worst.size() - kFewestEvents];
-    const double least = std::max({kEventShare * least_, kEventNoise * quarter, kEventAlike * fifth});
-    const double usual = Median(points_.step_ns);
-    for (const double ns : points_.step_ns) shares.push_back(std::max(least, kEventExplains * (1 - usual / ns)));
-    return shares;
-  }
-
-  // A group of which one comes late to its own collectives comes late as one to those of others.
-  bool IsAlone(std::size_t worst, std::size_t step) const {
-    for (std::size_t row = 0; row < points_.late.size(); ++row)
-      if (row != worst && !left_out_[row] && points_.late[row][step] >= kAsLate * points_.late[worst][step])
-        return false;
-    return true;
-  }
-
-  std::size_t LatestIn(std::size_t step) const {
-    std::size_t worst = 0;
-    while (left_out_[worst]) ++worst;
-    for (std::size_t row = worst + 1; row < points_.late.size(); ++row)
-      if (!left_out_[row] && points_.late[row][step] > points_.late[worst][step]) worst = row;
-    return worst;
-  }
-
   // Of the step time.
   double RiseAt(std::size_t point) const {
     const auto middle = points_.step_ns.begin() + static_cast<std::ptrdiff_t>(point);
@@ -268,41 +195,19 @@ class Search {
       lost.push_back(LostIn(*found, point));
       time += durations.back();
       all_lost += lost.back();
-      if (!found->now_and_then && points_.single_steps() && lost.back() > 0) ++found->late_steps;
+      if (points_.single_steps() && lost.back() > 0) ++found->late_steps;
     }
     found->by_kernels = points_.by_kernels;
     found->step_ns = static_cast<std::int64_t>(Median(durations));
     found->lost_ns = static_cast<std::int64_t>(Median(lost));
-    found->late_ns = found->now_and_then ? static_cast<std::int64_t>(all_lost / static_cast<double>(found->late_steps))
-                                         : found->lost_ns;
-    found->share = all_lost / points_.seen / std::max(1.0, time);
+    found->late_ns = found->lost_ns;
+    found->share = all_lost / std::max(1.0, time);
     found->from = points_.first[found->from];
-    if (found->now_and_then) {
-      found->onset = FirstLateStep(*found);
-      return;
-    }
     const std::optional<std::size_t> onset = OnsetOf(found->rows.front());
     found->since_before = !onset;
     // What is late in one call may be late in the next one for it: no more is lost than steps have become longer.
     if (points_.by_kernels && onset) found->share = std::min(found->share, std::max(0.0, RiseAt(*onset)));
     found->onset = onset ? points_.first[*onset] : 0;
-  }
-
-  // Where kernels are timed in some steps only, the first late one may be among the others: it is as long as those that
-  // are known, and what makes steps so long is that rank, as far as is seen.
-  std::size_t FirstLateStep(const Straggler& found) const {
-    const std::vector<double>& late = points_.late[found.rows.front()];
-    const std::vector<double> event = EventShares();
-    std::vector<std::size_t> known;
-    std::vector<double> durations;
-    for (std::size_t step = 0; step < late.size(); ++step)
-      if (late[step] >= event[step]) known.push_back(step), durations.push_back(points_.step_ns[step]);
-    const double usual = Median(points_.step_ns), as_long = usual + (Median(std::move(durations)) - usual) / 2;
-    const auto is_long = [&](double ns) { return ns >= as_long; };
-    const auto all = std::count_if(points_.step_ns.begin(), points_.step_ns.end(), is_long);
-    if (static_cast<double>(known.size()) < kSeenOfLong * points_.seen * static_cast<double>(all)) return known.front();
-    const auto first = std::find_if(points_.step_ns.begin(), points_.step_ns.end(), is_long) - points_.step_ns.begin();
-    return std::min(known.front(), static_cast<std::size_t>(first));
   }
 
   const StepTable& table_;
@@ -323,8 +228,8 @@ bool IsEcho(const Straggler& found, const std::vector<Straggler>& told) {
          });
 }
 
-void FindNowAndThen(const StepTable& table, const Points& points, double least, std::vector<Straggler>* all) {
-  std::optional<Straggler> found = Search(table, points, least).NextNowAndThen();
+void AddNowAndThen(const Points& points, double least, std::vector<Straggler>* all) {
+  std::optional<Straggler> found = FindNowAndThen(points, least);
   if (found && IsWorthTelling(*found)) all->push_back(std::move(*found));
 }
 
@@ -352,8 +257,8 @@ std::vector<Straggler> FindStragglers(const StepTable& table, double least) {
   Find(table, calls, least, &all);
   Find(table, PointsOfKernels(table), least, &all);
   // Those who wait for a rank that is late in most steps are late elsewhere, in this step or that.
-  if (all.empty()) FindNowAndThen(table, calls, least, &all);
-  if (all.empty()) FindNowAndThen(table, PointsOfTimedKernels(table), least, &all);
+  if (all.empty()) AddNowAndThen(calls, least, &all);
+  if (all.empty()) AddNowAndThen(PointsOfTimedKernels(table), least, &all);
   std::stable_sort(all.begin(), all.end(), [](const Straggler& a, const Straggler& b) {
     return std::pair(a.onset, -a.share) < std::pair(b.onset, -b.share);
   });
