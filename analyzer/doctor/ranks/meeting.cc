@@ -203,8 +203,11 @@ class Hub {
     for (auto& [member, peers] : tasks) Collect(member, peers, gathered);
   }
   void Collect(Member* member, const Json& peers, Gathered* gathered) {
-    const Json own = member->line ? Json() : TryAll(peers, active_);
-    const auto answer = member->line ? member->line->Receive(kAnswer_ns) : std::optional<Json>({{"attempts", own}});
+    std::optional<Json> answer;
+    if (member->line)
+      answer = member->line->Receive(kAnswer_ns);
+    else
+      answer = Json{{"attempts", TryAll(peers, active_)}};
     if (!answer || !answer->contains("attempts")) return;
     for (const Json& attempt : (*answer)["attempts"]) gathered->attempts.push_back(AttemptOf(member->rank, attempt));
   }
