@@ -52,6 +52,27 @@ def every_failure_type(sandbox):
 
 
 @case
+def recorded_failures(sandbox):
+    """What jobs of two ranks under torchrun (torch 2.15, gloo), Open MPI 4.1.4 and MPICH 4.0.2 really wrote when they failed."""
+    with open(os.path.join(HERE, "recorded.json")) as file:
+        recorded = json.load(file)
+    wrong = []
+    for name, failure in recorded.items():
+        folder = sandbox.fresh("logs")
+        for path, text in failure["files"].items():
+            full = os.path.join(folder, path)
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            with open(full, "w") as file:
+                file.write(text)
+        _, result = triage(sandbox, folder)
+        said = [(cause["category"], cause["ranks"]) for cause in result["causes"][:1]]
+        expected = (failure["category"], [] if failure["rank"] is None else [failure["rank"]])
+        if said != [expected]:
+            wrong.append((name, expected, said))
+    check_equal(wrong, [], f"of {len(recorded)} failures")
+
+
+@case
 def healthy_logs_have_no_cause(sandbox):
     for ranks in (1, 4, 16):
         folder = sandbox.fresh("logs")
