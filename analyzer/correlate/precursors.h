@@ -2,8 +2,8 @@
 //
 // The rate of failures inside the windows after an event is compared with the rate outside. Whether that is chance is
 // tested by shifting all events of a kind by one amount, around the end to the beginning: bursts and gaps stay as they
-// are. In histories of ten days and more the days of each week change places instead, each by an hour at most earlier or
-// later, so that the rhythm of days stays too.
+// are. In histories of ten days and more the days of each week change places instead, each by an hour at most earlier
+// or later, so that the rhythm of days stays too.
 #pragma once
 
 #include <optional>
