@@ -52,7 +52,7 @@ void Declare(Options* options, Wish* wish) {
       ->allow_extra_args(false);
   options
       ->add_option("--started", wish->started,
-                   "start time of a process (field 22 of /proc/PID/stat): another process with the same pid is skipped")
+                   "start time of a process (field 22 of /proc/PID/stat): others of its pid are skipped")
       ->type_name("PID:TICKS")
       ->allow_extra_args(false);
   options
@@ -67,8 +67,7 @@ void Declare(Options* options, Wish* wish) {
       ->allow_extra_args(false);
   options
       ->add_option("--meanwhile", wish->meanwhile,
-                   "with --into and one run directory: sample a process while the others wait for it, which comes late "
-                   "by about so many nanoseconds, and write DIR/meanwhile.txt")
+                   "with --into and one run directory: sample a process that is late by so many ns")
       ->type_name("PID:NS")
       ->allow_extra_args(false);
   options->add_option("--limit", wish->limit_s, "time limit in seconds (default: 2.5)")
