@@ -12,6 +12,7 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/counters/save.h"
 #include "analyzer/doctor/facts.h"
 #include "analyzer/doctor/own_checks.h"
 #include "analyzer/doctor/report.h"
@@ -34,7 +35,8 @@ constexpr char kDescription[] =
     "Exit status: 0 no FAIL, 1 a FAIL, 2 usage, 3 a file of checks could not be read.";
 
 struct Wish {
-  std::string phase, checks, checkpoint, root, meet, wait = "15s", precision = "bf16", optimizer = "adam", activations;
+  std::string phase, checks, checkpoint, root, counters, meet, wait = "15s", precision = "bf16", optimizer = "adam",
+                                                               activations;
   std::vector<std::string> only, command;
   double parameters = 0, shards = 1;
   bool active = false, all = false, json = false;
@@ -64,6 +66,10 @@ void Declare(Options* options, Wish* wish) {
       ->type_name("HOST:PORT");
   options->add_option("--wait", wish->wait, "for ranks to come (15s)")->type_name("TIME");
   options->add_option("--root", wish->root, "look at the files below this folder instead of /")->type_name("DIR");
+  options
+      ->add_option("--counters", wish->counters,
+                   "check nothing: add what this machine has counted of errors since the last time to FILE")
+      ->type_name("FILE");
   options->add_flag("--all", wish->all, "list what passed or was skipped too");
   options->add_flag("--json", wish->json, "print JSON");
 }
@@ -164,6 +170,11 @@ int Doctor(const Command& self, const Arguments& arguments) {
   const auto wait = ParseDuration(wish.wait);
   if (!wait) return UsageError(self, "--wait takes a time like 30s, not '" + wish.wait + "'");
   const Machine machine = MachineOf(wish);
+  if (!wish.counters.empty()) {
+    const std::string why = SaveCounters(machine, wish.counters);
+    if (!why.empty()) Complain(self.name, "{}", why);
+    return why.empty() ? kDone : kProblem;
+  }
   const rundir::Place& ranks = machine.place();
   Json report = ReportOf(wish, machine, *own);
   Gathered gathered;

@@ -11,32 +11,10 @@
 #include "analyzer/doctor/checks/gpu.h"
 #include "analyzer/doctor/checks/network.h"
 #include "analyzer/doctor/checks/words.h"
+#include "ncclwatch/format/environment.h"
 #include "ncclwatch/version.h"
 
 namespace ncclwatch::doctor {
-namespace {
-
-constexpr std::string_view kBeginnings[] = {"NCCL_",        "TORCH_NCCL_",  "UCX_",          "FI_",
-                                            "OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_coll", "MPICH_",
-                                            "GLOO_",        "NVSHMEM_",     "MASTER_",       "CUDA_DEVICE_"};
-constexpr std::string_view kNames[] = {
-    "LD_LIBRARY_PATH",         "LD_PRELOAD",           "OMP_NUM_THREADS", "WORLD_SIZE",
-    "PYTORCH_CUDA_ALLOC_CONF", "CUDA_LAUNCH_BLOCKING", "PYTHONPATH"};
-// One for each rank, by their meaning.
-constexpr std::string_view kOwn[] = {"NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE",
-                                     "NCCL_PROFILER_PLUGIN"};
-constexpr std::string_view kSecrets[] = {"TOKEN", "SECRET", "PASSWORD", "KEY"};
-
-bool IsCompared(const std::string& name) {
-  const auto begins = [&](std::string_view one) { return name.starts_with(one); };
-  const auto holds = [&](std::string_view one) { return name.find(one) != std::string::npos; };
-  if (std::find(std::begin(kOwn), std::end(kOwn), name) != std::end(kOwn)) return false;
-  if (std::any_of(std::begin(kSecrets), std::end(kSecrets), holds)) return false;
-  return std::any_of(std::begin(kBeginnings), std::end(kBeginnings), begins) ||
-         std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
-}
-
-}  // namespace
 
 std::map<std::string, std::string> VersionsOf(const Machine& machine) {
   std::map<std::string, std::string> facts;
@@ -69,7 +47,7 @@ std::map<std::string, std::string> VersionsOf(const Machine& machine) {
 std::map<std::string, std::string> ComparedVariables(const Machine& machine) {
   std::map<std::string, std::string> facts;
   for (const auto& [name, value] : machine.environment())
-    if (IsCompared(name)) facts[name] = value;
+    if (format::ShouldBeAlike(name)) facts[name] = value;
   return facts;
 }
 

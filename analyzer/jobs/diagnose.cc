@@ -36,6 +36,7 @@ Judged AsTold(reader::RunImage run, const std::vector<reader::Observation>& own)
   Judged judged{diagnosis::FromBoxes(std::move(run.boxes), own, run.witness), run.untimed};
   AddNotes(run, &judged.snapshot);
   judged.snapshot.meanwhile = reader::ReadMeanwhile(judged.snapshot.boxes);
+  judged.snapshot.machines = reader::ReadMachines(judged.snapshot.boxes);
   diagnosis::UseStacks(run.stacks, &judged.snapshot);
   return judged;
 }
@@ -63,6 +64,7 @@ Judged ToJudge(reader::RunImage run) {
   diagnosis::Snapshot& snapshot = judged.snapshot;
   AddNotes(run, &snapshot);
   snapshot.meanwhile = reader::ReadMeanwhile(snapshot.boxes);
+  snapshot.machines = reader::ReadMachines(snapshot.boxes);
   if (snapshot.boot_id == ThisPlace().boot_id) {
     const std::vector<reader::Observation> own = ObserveNow(run.boxes, snapshot.observations);
     snapshot.observations.insert(snapshot.observations.end(), own.begin(), own.end());

@@ -30,8 +30,8 @@ using What = Removal::What;
 
 // What ncclwatch itself puts into a run directory; all else is the user's.
 bool IsOwnFile(std::string_view name) {
-  constexpr std::string_view kPrefixes[] = {"job.",  "diagnosis.", ".trial.",   ".latest.",
-                                            "lease", "exchange",   "meanwhile."};
+  constexpr std::string_view kPrefixes[] = {"job.",  "diagnosis.", ".trial.",    ".latest.",
+                                            "lease", "exchange",   "meanwhile.", "machine."};
   if (name == "verdict.word" || name == "collector" || name == "metrics" || name == "events.jsonl" ||
       name == log::kFile || name == log::kOlderFile || name == "job" || name == "latest" ||
       name == reader::kWitnessFile || name.ends_with(".box"))

@@ -8,8 +8,10 @@
 #include "shim/base/nccl_compat.h"
 #include "shim/base/process.h"
 #include "shim/base/put.h"
+#include "shim/black_box/environment.h"
 #include "shim/black_box/identity.h"
 #include "shim/black_box/table.h"
+#include "shim/recorder/driver.h"
 #include "shim/recorder/gpu.h"
 #include "shim/recorder/marks.h"
 #include "shim/resolve/libraries.h"
@@ -26,6 +28,16 @@ void Bind(Box& box, std::uint32_t index, std::uint64_t handle) {
   WriterLock lock(box);
   Put(box.communicators[index].handle, handle);
   box.handles.Insert(handle, index);
+}
+
+// Once, with the first communicator.
+void NoteSurroundings(Box& box, std::uint32_t library) {
+  NoteLibrary(box, library);
+  device::Driver driver;
+  int cuda = 0;
+  device::LoadDriver(resolve::libraries[library].path, &driver);
+  if (driver.version && driver.version(&cuda) != CUDA_SUCCESS) cuda = 0;
+  NoteEnvironment(box, {.mpi = nullptr, .cuda = cuda});
 }
 
 // A job of the library may be writing it; its release (ncclCommInitRankFunc) comes after the communicator is made.
@@ -230,7 +242,7 @@ void BeginCreation(Box& box, Call& call) {
   }
   if (call.created == kNoCommunicator) return;
   if (!box.library_settled.load(std::memory_order_relaxed) && !box.library_settled.exchange(true))
-    NoteLibrary(box, call.library);
+    NoteSurroundings(box, call.library);
   if (call.function != Function::ncclCommInitAll) box.privates[call.created].out = made.out;
   Label(box.communicators[call.created], made.config);
   if (call.index == call.created) call.generation = GenerationOf(box.communicators[call.index]);

@@ -23,6 +23,7 @@ bool LoadDriver(const char* nccl_path, Driver* driver) {
   if (!resolve::ModuleNamed("libcuda.so", nccl_path, &module)) return false;
   void* library = dlopen(module.path, RTLD_NOLOAD | RTLD_LAZY);
   if (!library) return false;
+  Find(library, "cuDriverGetVersion", nullptr, &driver->version);
   Find(library, "cuDeviceGet", nullptr, &driver->device_get);
   Find(library, "cuDeviceGetUuid", nullptr, &driver->device_uuid);
   Find(library, "cuDeviceGetUuid_v2", nullptr, &driver->instance_uuid);

@@ -18,6 +18,7 @@ struct Driver {
   decltype(&cuStreamIsCapturing) stream_is_capturing = nullptr;
   decltype(&cuStreamWriteValue64) stream_write = nullptr;
   // Null where the driver lacks it.
+  decltype(&cuDriverGetVersion) version = nullptr;
   decltype(&cuDeviceGet) device_get = nullptr;
   decltype(&cuDeviceGetUuid) device_uuid = nullptr;    // of the whole GPU
   decltype(&cuDeviceGetUuid) instance_uuid = nullptr;  // of the MIG instance, if the device is one; CUDA 11.4

@@ -42,7 +42,7 @@ int nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
   return 0;
 }
 int nvmlDeviceGetTotalEccErrors(Device device, int type, int counter, unsigned long long* count) {
-  return (void)type, (void)counter, *count = is("ecc") && number(device) == 1 ? 3 : 0, 0;
+  return (void)counter, *count = type == 1 && is("ecc") && number(device) == 1 ? 3 : 0, 0;
 }
 int nvmlDeviceGetCurrentClocksThrottleReasons(Device device, unsigned long long* reasons) {
   return *reasons = is("heat") && number(device) == 0 ? 0x40 : 0x1, 0;

@@ -1,11 +1,14 @@
-// Stack files are written by programs that may be killed, and lie where others may write: any bytes at all.
+// Stack files, and those of machines, are written by programs that may be killed, and lie where others may write: any
+// bytes at all.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
 
 #include "tests/unit/support/job_builder.h"
+#include "watchdog/diagnosis/environment/machine.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/diagnosis/report/where.h"
+#include "watchdog/reader/beside/machine.h"
 #include "watchdog/reader/stacks.h"
 
 namespace {
@@ -43,6 +46,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     process.host = culprit.host;
   }
   ncclwatch::diagnosis::AddWhere(stacks.processes, &verdict);
+  if (auto look = ncclwatch::reader::ParseMachine(text)) {
+    const std::string kept = ncclwatch::reader::Format(*look, true);
+    const auto once_more = ncclwatch::reader::ParseMachine(kept);
+    if (!once_more || ncclwatch::reader::Format(*once_more, true) != kept) std::abort();
+    look->host = culprit.host;
+    ncclwatch::diagnosis::AddMachines({*look}, &verdict.findings);
+  }
   ncclwatch::diagnosis::ToJson(verdict);
   ncclwatch::diagnosis::ToText(verdict);
   return 0;

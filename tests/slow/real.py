@@ -20,7 +20,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
-import run  # noqa: E402
+import job as jobs  # noqa: E402
 from harness import SKIP, Build, Failed, Sandbox, Skipped  # noqa: E402
 from named_hosts import NamedHosts  # noqa: E402
 from slow_file import slow_file  # noqa: E402
@@ -123,38 +123,38 @@ def limited_by_group(pid):
 
 @fault
 def mpi_sleeps(sandbox):
-    job = run.mpi_steps(sandbox, STEPS, STEP_US, 1, 0, LATE_US, "sleep")
+    job = jobs.mpi_steps(sandbox, STEPS, STEP_US, 1, 0, LATE_US, "sleep")
     return expect("straggler", [1]), told(job, "Meanwhile it sleeps")
 
 
 @fault
 def mpi_computes(sandbox):
-    job = run.mpi_steps(sandbox, STEPS, STEP_US, 3, 0, LATE_US, "busy")
+    job = jobs.mpi_steps(sandbox, STEPS, STEP_US, 3, 0, LATE_US, "busy")
     return expect("straggler", [3]), told(job, "comput")
 
 
 @fault
 def mpi_reads_a_slow_file(sandbox):
     with slow_file(sandbox, LATE_US // RECORDS) as mount:
-        job = run.mpi_steps(sandbox, STEPS, STEP_US, 2, 0, 0, "read", mount + "/data")
+        job = jobs.mpi_steps(sandbox, STEPS, STEP_US, 2, 0, 0, "read", mount + "/data")
         return expect("starved_input", [2]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
 
 
 @fault
 def mpi_writes_a_slow_file(sandbox):
     with slow_file(sandbox, LATE_US // RECORDS) as mount:
-        job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, LATE_US, "write", mount + "/data")
+        job = jobs.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, LATE_US, "write", mount + "/data")
         return expect("blocking_checkpoint", [0]), told(job, f" of {mount}/data (fuse.slow_file, mounted on {mount})")
 
 
 def torch_job(sandbox, *words):
-    python = os.path.join(run.ROOT, "build", "venv", "bin", "python")
+    python = os.path.join(jobs.ROOT, "build", "venv", "bin", "python")
     env = {"PYTHONPATH": "/usr/lib/python3/dist-packages", "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": ""}
     probe = subprocess.run([python, "-c", "import torch; from mpi4py import MPI"], env={**os.environ, **env}, capture_output=True)
     if probe.returncode != 0:
         raise Skipped("no torch in build/venv, or no mpi4py (package python3-mpi4py)")
-    argv = ["mpirun.openmpi", *run.LAUNCHERS["openmpi"], "-n", "3", python, os.path.join(HERE, "programs", "torch_steps.py")]
-    return run.Job(sandbox, [*argv, *map(str, words)], env)
+    argv = ["mpirun.openmpi", *jobs.LAUNCHERS["openmpi"], "-n", "3", python, os.path.join(HERE, "programs", "torch_steps.py")]
+    return jobs.Job(sandbox, [*argv, *map(str, words)], env)
 
 
 @fault
@@ -175,49 +175,49 @@ def torch_save(sandbox):
 @fault
 def mpi_under_cpulimit(sandbox):
     with alongside(lambda: limited_by_cpulimit(pid_of_rank("OMPI_COMM_WORLD_RANK", 2, sandbox.path))):
-        job = run.mpi_steps(sandbox, 100, STEP_US, -1, 0, 4000, "cpu")
+        job = jobs.mpi_steps(sandbox, 100, STEP_US, -1, 0, 4000, "cpu")
     return expect("straggler", [2]), told(job, "Meanwhile it is stopped by a signal")
 
 
 @fault
 def mpi_under_a_limit_of_its_group(sandbox):
     with alongside(lambda: limited_by_group(pid_of_rank("OMPI_COMM_WORLD_RANK", 1, sandbox.path))):
-        job = run.mpi_steps(sandbox, 100, STEP_US, -1, 0, 4000, "cpu")
+        job = jobs.mpi_steps(sandbox, 100, STEP_US, -1, 0, 4000, "cpu")
     return expect("straggler", [1]), told(job, "by the limit of its control group")
 
 
 @fault
 def mpi_healthy(sandbox):
-    return QUIET, told(run.mpi_steps(sandbox, STEPS, STEP_US, 0, 100000, 0, "sleep"))
+    return QUIET, told(jobs.mpi_steps(sandbox, STEPS, STEP_US, 0, 100000, 0, "sleep"))
 
 
 @fault
 def mpi_all_read_a_slow_file(sandbox):
     with slow_file(sandbox, LATE_US // RECORDS) as mount:
-        return QUIET, told(run.mpi_steps(sandbox, STEPS, STEP_US, -1, 0, 0, "read", mount + "/data"))
+        return QUIET, told(jobs.mpi_steps(sandbox, STEPS, STEP_US, -1, 0, 0, "read", mount + "/data"))
 
 
 @fault
 def mpich_sleeps(sandbox):
-    job = run.mpi_steps(sandbox, STEPS, STEP_US, 1, 0, LATE_US, "sleep", flavour="mpich", ranks=2)
+    job = jobs.mpi_steps(sandbox, STEPS, STEP_US, 1, 0, LATE_US, "sleep", flavour="mpich", ranks=2)
     return expect("straggler", [1]), told(job, "Meanwhile it sleeps")
 
 
 @fault
 def mpich_reads_a_slow_file(sandbox):
     with slow_file(sandbox, LATE_US // RECORDS) as mount:
-        job = run.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, 0, "read", mount + "/data", flavour="mpich", ranks=2)
+        job = jobs.mpi_steps(sandbox, STEPS, STEP_US, 0, 0, 0, "read", mount + "/data", flavour="mpich", ranks=2)
         return expect("starved_input", [0]), told(job, f"in read of {mount}/data (fuse.slow_file, mounted on {mount})")
 
 
 @fault
 def mpich_healthy(sandbox):
-    return QUIET, told(run.mpi_steps(sandbox, STEPS, STEP_US, 0, 100000, 0, "sleep", flavour="mpich", ranks=2))
+    return QUIET, told(jobs.mpi_steps(sandbox, STEPS, STEP_US, 0, 100000, 0, "sleep", flavour="mpich", ranks=2))
 
 
 @fault
 def nccl_sleeps(sandbox):
-    job = run.example(sandbox, "straggler", "--step", "0", "--steps", "420")
+    job = jobs.example(sandbox, "straggler", "--step", "0", "--steps", "420")
     return expect("straggler", [2]), told(job, "Meanwhile it sleeps")
 
 
@@ -225,13 +225,13 @@ def nccl_sleeps(sandbox):
 def nccl_stopped_now_and_then(sandbox):
     examples = os.path.join(os.path.realpath(sandbox.build.root), "examples")
     with alongside(lambda: stopped_now_and_then(pid_of_rank("RANK", 1, examples))):
-        job = run.example(sandbox, "straggler", "--step", "100000", "--steps", "420")
+        job = jobs.example(sandbox, "straggler", "--step", "100000", "--steps", "420")
     return expect("straggler", [1]), told(job, "Meanwhile it is stopped by a signal")
 
 
 @fault
 def nccl_healthy(sandbox):
-    return QUIET, told(run.example(sandbox, "straggler", "--step", "100000", "--steps", "420"))
+    return QUIET, told(jobs.example(sandbox, "straggler", "--step", "100000", "--steps", "420"))
 
 
 class Hosts(NamedHosts):
@@ -239,12 +239,12 @@ class Hosts(NamedHosts):
         launcher = ["nsenter", "-t", str(self.holders[1].pid), "-n", "-u", "mpirun.openmpi", "--allow-run-as-root", "--mca",
                     "plm_rsh_agent", self.agent, "--mca", "mpi_yield_when_idle", "1", "--mca", "btl_tcp_if_include", "eth0",
                     "--mca", "oob_tcp_if_include", "eth0", "--host", "host0,host1,host2", "-n", "3"]
-        return run.Job(self.sandbox, [*launcher, program, *map(str, words)], {"LD_LIBRARY_PATH": ""})
+        return jobs.Job(self.sandbox, [*launcher, program, *map(str, words)], {"LD_LIBRARY_PATH": ""})
 
 
 def pairs(sandbox, narrow):
     with Hosts(sandbox) as hosts:
-        program = run.mpi_program(sandbox, "pairs")
+        program = jobs.mpi_program(sandbox, "pairs")
 
         def narrow_later():
             pid_of_rank("OMPI_COMM_WORLD_RANK", 0, sandbox.path)

@@ -51,9 +51,24 @@ std::vector<std::string> TextsIn(const Directory& directory, const std::string& 
   return names;
 }
 
+// What was seen of stragglers and machines (reader/beside/).
+std::vector<std::string> BesideBoxes(const Directory& directory) {
+  std::vector<std::string> names;
+  DIR* open = directory.List();
+  if (!open) return names;
+  while (const dirent* entry = readdir(open)) {
+    const std::string_view name = entry->d_name;
+    const bool seen = name.starts_with("machine.") || name.starts_with("meanwhile.");
+    if (seen && name.ends_with(".txt") && names.size() < kMostFiles) names.emplace_back(name);
+  }
+  closedir(open);
+  return names;
+}
+
 void CopyOut(const Dump& dump, const Directory& out, Once* complain) {
   for (const char* name : {"diagnosis.json", "diagnosis.txt"})
     if (dump.verdict) (*complain)(CopyFile(dump.directory, out, name));
+  for (const std::string& name : BesideBoxes(dump.directory)) (*complain)(CopyFile(dump.directory, out, name));
   for (const char* folder : {"evidence", "stacks"}) {
     const std::vector<std::string> names = TextsIn(dump.directory, folder);
     if (!names.empty()) (*complain)(MakeFolder(out, folder));

@@ -45,7 +45,7 @@ std::string BesideThisFile() {
 }
 
 constexpr char kFolder[] = "stacks", kLog[] = "stacks/program.log", kCrashLog[] = "stacks/crash.log",
-               kMeanwhileLog[] = "meanwhile.log";
+               kMeanwhileLog[] = "meanwhile.log", kMachineLog[] = "machine.log";
 constexpr char kNoCommand[] = "the ncclwatch command is not beside the library (NCCLWATCH_COMMAND names it)";
 
 std::string LastLine(const std::string& text) {
@@ -57,18 +57,19 @@ std::string LastLine(const std::string& text) {
   return line.substr(0, kEnough);
 }
 
-std::string Reason(const std::string& command, const Outcome& outcome, std::int64_t deadline_ms,
-                   const std::string& said) {
+std::string Reason(const std::string& command, const std::string& verb, const Outcome& outcome,
+                   std::int64_t deadline_ms, const std::string& said) {
   char buffer[128];
   if (outcome.error != 0)
     return fmt::format("{}: {} (NCCLWATCH_COMMAND names another)", command,
                        strerror_r(outcome.error, buffer, sizeof(buffer)));
-  if (!outcome.in_time) return fmt::format("{} stacks was not done after {} s and ended", command, deadline_ms / 1000);
+  if (!outcome.in_time)
+    return fmt::format("{} {} was not done after {} s and ended", command, verb, deadline_ms / 1000);
   if (WIFSIGNALED(outcome.status))
-    return fmt::format("{} stacks was ended by signal {}", command, WTERMSIG(outcome.status));
+    return fmt::format("{} {} was ended by signal {}", command, verb, WTERMSIG(outcome.status));
   if (WEXITSTATUS(outcome.status) == 0) return {};
   const std::string last = LastLine(said);
-  return fmt::format("{} stacks ended with status {}{}{}", command, WEXITSTATUS(outcome.status),
+  return fmt::format("{} {} ended with status {}{}{}", command, verb, WEXITSTATUS(outcome.status),
                      last.empty() ? "" : ": ", last);
 }
 
@@ -94,7 +95,8 @@ std::string Run(const descriptors::Directory& directory, const char* log, std::i
   program.output = directory.PathOf(log);
   program.deadline_ms = deadline_ms;
   const Outcome outcome = RunProgram(program);
-  return Reason(program.arguments[0], outcome, deadline_ms, rundir::ReadSmall(directory, log, kMostSaid).value_or(""));
+  return Reason(program.arguments[0], program.arguments[1], outcome, deadline_ms,
+                rundir::ReadSmall(directory, log, kMostSaid).value_or(""));
 }
 
 }  // namespace
@@ -136,6 +138,15 @@ std::string SampleMeanwhile(const MeanwhileWish& wish) {
   program.arguments.push_back(wish.directory.path());
   program.environment = WithoutLoader(wish.environment);
   return Run(wish.directory, kMeanwhileLog, wish.limit_ms + kToFinish_ms, std::move(program));
+}
+
+std::string LookAtMachine(const MachineWish& wish) {
+  if (wish.command.empty()) return kNoCommand;
+  if (!wish.directory.IsAtItsPath()) return wish.directory.path() + ": another directory has its name by now";
+  Program program;
+  program.arguments = {wish.command, "doctor", "--counters", wish.directory.PathOf(wish.file)};
+  program.environment = WithoutLoader(wish.environment);
+  return Run(wish.directory, kMachineLog, kMachineDeadline_ms, std::move(program));
 }
 
 std::string SampleOf(std::int32_t pid) {

@@ -50,6 +50,17 @@ struct MeanwhileWish {
 };
 std::string SampleMeanwhile(const MeanwhileWish& wish);
 
+// Has it look at the error counters of this machine (reader/beside/machine.h): `ncclwatch doctor --counters`. In a
+// thread of ours, for at most kMachineDeadline_ms: a driver may hang. Empty, or in one line why not.
+inline constexpr std::int64_t kMachineDeadline_ms = 30'000;
+struct MachineWish {
+  std::string command;               // of FindCommand
+  descriptors::Directory directory;  // the run directory
+  std::string file;                  // in it
+  std::vector<std::string> environment;
+};
+std::string LookAtMachine(const MachineWish& wish);
+
 // What processes have left to be unwound (format/sample.h): the file in the run directory, of a process that looked at
 // itself.
 std::string SampleOf(std::int32_t pid);

@@ -5,6 +5,8 @@
 #include <set>
 
 #include "watchdog/diagnosis/compare/steps.h"
+#include "watchdog/diagnosis/environment/machine.h"
+#include "watchdog/diagnosis/environment/skew.h"
 #include "watchdog/diagnosis/model/snapshot.h"
 #include "watchdog/diagnosis/report/advice.h"
 #include "watchdog/diagnosis/report/notes.h"
@@ -48,6 +50,9 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
   if (std::all_of(diagnosis.findings.begin(), diagnosis.findings.end(),
                   [](const Finding& finding) { return IsHarmless(AllRules(), finding.kind); }))
     diagnosis.unexplained = StandstillOfAll(view);
+  // Beside what stopped the job: it may be why, and is never what stopped it.
+  if (!diagnosis.findings.empty())
+    if (auto skew = FindSkew(view)) diagnosis.findings.push_back(*std::move(skew));
   if (!diagnosis.unexplained.empty()) diagnosis.notes.push_back(diagnosis.unexplained);
   return diagnosis;
 }
@@ -57,6 +62,7 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
 Diagnosis Diagnose(const Snapshot& snapshot) {
   Diagnosis diagnosis = TellsOfLater(snapshot) ? DiagnoseAt(AsOf(snapshot, snapshot.now_ns)) : DiagnoseAt(snapshot);
   AddWhere(snapshot.stacks, &diagnosis);
+  AddMachines(snapshot.machines, &diagnosis.findings);
   return diagnosis;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "watchdog/nodes/call_code.h"
+#include "watchdog/nodes/summary.h"
 #include "watchdog/nodes/words_code.h"
 #include "watchdog/reader/layout.h"
 
@@ -141,7 +142,7 @@ void WriteIdentity(const BoxImage& image, Writer* to) {
   to->Number(image.pid_namespace).Number(image.start_time).Number(image.pid).Number(image.uid).Number(image.attempt);
   to->Signed(image.rank).Signed(image.world_size).Signed(image.local_rank).Signed(image.local_world_size);
   to->Signed(image.master_port).Signed(image.realtime_minus_monotonic_ns).Number(image.nccl_version);
-  to->Number(static_cast<std::uint64_t>(image.gpu_marks));
+  to->Number(static_cast<std::uint64_t>(image.gpu_marks)).Text(image.environment, kMostEnvironment);
 }
 
 void ReadIdentity(Reader* from, BoxImage* image) {
@@ -162,6 +163,7 @@ void ReadIdentity(Reader* from, BoxImage* image) {
   image->nccl_version = from->NumberAs<std::uint32_t>();
   image->gpu_marks =
       static_cast<format::GpuMarks>(from->NumberUpTo(static_cast<std::uint64_t>(format::GpuMarks::kBoth)));
+  image->environment = from->Text(kMostEnvironment);
 }
 
 void WriteState(const BoxImage& image, Writer* to) {

@@ -32,6 +32,7 @@ void Reporter::Begin(std::uint32_t session) {
     process.told_words = 0;
     process.told_observations = 0;
     process.told_inside_ns = 0;
+    process.told_environment = false;
     for (auto& [index, member] : process.members) {
       member.known = member.told_last = false;
       member.told = {};
@@ -121,7 +122,7 @@ void Reporter::WriteHead(const NodeNow& now, Writer* to) {
   told_suspicious_ = now.suspicious;
   begins_ = false;
   said_.clear();
-  facts_before_ = nullptr;
+  facts_before_ = environment_before_ = nullptr;
 }
 
 void Reporter::WriteFacts(const ProcessNow& now, bool same_node, Writer* to) {
@@ -134,6 +135,15 @@ void Reporter::WriteFacts(const ProcessNow& now, bool same_node, Writer* to) {
       .Text(now.job, kMostName)
       .Number(now.nccl_version);
   to->Number(static_cast<std::uint64_t>(now.gpu_marks)).Signed(now.realtime_minus_monotonic_ns);
+}
+
+// Mostly all processes of a node have the same.
+void Reporter::WriteEnvironment(const ProcessNow& now, Writer* to) {
+  const bool same = environment_before_ && environment_before_->environment == now.environment &&
+                    environment_before_->nccl_version == now.nccl_version;
+  to->Byte(same ? 1 : 0);
+  if (!same) to->Number(now.nccl_version).Text(now.environment, kMostEnvironment);
+  environment_before_ = &now;
 }
 
 std::vector<std::string> Reporter::Look(const NodeNow& now) {
@@ -182,16 +192,20 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
       now.nccl_version == facts_before_->nccl_version && now.gpu_marks == facts_before_->gpu_marks;
   const bool state = now.state != process->told_state || now.watching != process->told_watching;
   const bool words = now.words_said != process->told_words;
+  const bool environment = !urgent && !now.environment.empty() && !process->told_environment;
   const std::size_t seen = now.observations.size() - std::min(now.observations.size(), process->told_observations);
   to->Number(process->number);
   to->Byte(static_cast<std::uint8_t>((facts ? kProcessFacts : 0) | (same_node ? kSameNode : 0) |
                                      (state ? kProcessState : 0) | (words ? kWords : 0) | (seen > 0 ? kSeen : 0) |
-                                     (news.empty() ? 0 : kMembers) | (inside ? kInsideCall : 0)));
+                                     (news.empty() ? 0 : kMembers) | (inside ? kInsideCall : 0) |
+                                     (environment ? kEnvironment : 0)));
   if (facts) WriteFacts(now, same_node, to);
   if (facts) facts_before_ = &now;
   to->Number(Age(now_ns, now.heartbeat_ns));
   if (state) to->Number(static_cast<std::uint64_t>(now.state)).Byte(now.watching ? 1 : 0);
   if (inside) to->Number(inside_ns == 0 ? 0 : Age(now_ns, inside_ns) + 1);
+  if (environment) WriteEnvironment(now, to);
+  if (environment) process->told_environment = true;
   if (words) {
     WriteLastWords(now.last_words, to);
     WriteWords(now.words, to);

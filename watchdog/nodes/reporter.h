@@ -62,6 +62,7 @@ class Reporter {
     std::uint64_t told_words = 0;
     std::size_t told_observations = 0;
     std::int64_t told_inside_ns = 0;
+    bool told_environment = false;
     std::map<std::uint32_t, Member> members;  // by index in the box's table
   };
   using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;  // namespace, start time, pid
@@ -77,6 +78,7 @@ class Reporter {
   void WriteHead(const NodeNow& now, Writer* to);
   void WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urgent, Process* process, Writer* to);
   void WriteFacts(const ProcessNow& now, bool same_node, Writer* to);
+  void WriteEnvironment(const ProcessNow& now, Writer* to);
   void WriteMember(const MemberNow& now, std::int64_t now_ns, Member* member, Writer* to);
   std::uint8_t WriteCheck(const MemberNow& now, std::int64_t now_ns, Member* member, Writer* to);
 
@@ -85,8 +87,9 @@ class Reporter {
   std::uint64_t sequence_ = 0;
   bool begins_ = true;
   std::map<Key, Process> processes_;
-  std::map<std::uint64_t, Check> said_;       // by communicator: the check last written into this message
-  const ProcessNow* facts_before_ = nullptr;  // in this message
+  std::map<std::uint64_t, Check> said_;             // by communicator: the check last written into this message
+  const ProcessNow* facts_before_ = nullptr;        // in this message
+  const ProcessNow* environment_before_ = nullptr;  // likewise
   std::vector<std::uint64_t> told_suspicious_;
   std::int64_t told_ns_ = 0, urgent_ns_ = 0;
 };

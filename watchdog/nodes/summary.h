@@ -16,7 +16,7 @@
 
 namespace ncclwatch::nodes {
 
-inline constexpr std::uint8_t kWireVersion = 8;  // of all bodies that leaders exchange; others are refused
+inline constexpr std::uint8_t kWireVersion = 9;  // of all bodies that leaders exchange; others are refused
 // 2: start marks in images of boxes that have them; else as 1.
 
 inline constexpr std::size_t kMostProcesses = 4096;  // of one node; what is more is left out
@@ -67,6 +67,7 @@ struct ProcessNow {
   std::uint32_t attempt = 0;
   std::string boot_id, host, node, job, command;
   std::uint32_t nccl_version = 0;
+  std::string environment;  // reader::BoxImage::environment: said once the first communicator is made
   format::GpuMarks gpu_marks{};
   std::int64_t realtime_minus_monotonic_ns = 0;
 
@@ -99,7 +100,8 @@ enum ProcessBits : std::uint8_t {
   kWords = 8,
   kSeen = 16,  // observations
   kMembers = 32,
-  kInsideCall = 64,  // of MPI, for long, or not any more
+  kInsideCall = 64,    // of MPI, for long, or not any more
+  kEnvironment = 128,  // it is said now
 };
 // ... of one member.
 enum MemberBits : std::uint8_t {
@@ -117,6 +119,7 @@ enum MoreBits : std::uint8_t { kCounts = 1, kLastCall = 2 };
 inline constexpr std::uint64_t kNoProcess = kMostProcesses;  // in the place of a process: the message is whole
 inline constexpr std::int64_t kAgeUnit_ns = 10'000'000;      // of heartbeats, and of how long members have stood still
 inline constexpr std::size_t kMostName = 255;
+inline constexpr std::size_t kMostEnvironment = 4096;
 inline constexpr std::size_t kMostCommand = 128;
 inline constexpr std::uint64_t kMostIndex = 1u << 16;  // in a box's table
 

@@ -74,6 +74,7 @@ reader::BoxImage ThinImage(const Table::Node& node, const ProcessRow& row, std::
   if (!row.gone && there_ns > row.told_ns) image.heartbeat_ns += there_ns - row.told_ns;
   image.realtime_minus_monotonic_ns = now.realtime_minus_monotonic_ns;
   image.nccl_version = now.nccl_version;
+  image.environment = now.environment;
   image.gpu_marks = now.gpu_marks;
   image.last_words = now.last_words;
   image.words = now.words;

@@ -128,6 +128,7 @@ class Table {
   void Forget(Node* node);
   void Charge(Node* node, std::size_t more, std::size_t less);
   bool ReadProcess(Telling* telling, std::uint64_t number);
+  static bool ReadEnvironment(Telling* telling, ProcessRow* row);
   void ReadInside(Telling* telling, ProcessRow* row);
   void ReadSeen(Telling* telling, ProcessRow* row);
   void Mark(const reader::Observation& seen, bool gone);

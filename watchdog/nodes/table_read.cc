@@ -81,6 +81,7 @@ struct Table::Telling {
   std::int64_t at_ns = 0;   // the node's
   std::int64_t now_ns = 0;  // the hub's
   const ProcessNow* facts_before = nullptr;
+  const ProcessNow* environment_before = nullptr;
   std::map<std::uint64_t, Check> said;
 };
 void Table::Forget(Node* node) {
@@ -99,7 +100,7 @@ Outcome Table::Tell(const std::string& name, std::string_view body, std::int64_t
   const auto found = nodes_.find(name);
   if (found == nodes_.end()) return Outcome::kGap;
   Node& node = found->second;
-  Telling telling{&node, Reader(body), 0, now_ns, nullptr, {}};
+  Telling telling{&node, Reader(body), 0, now_ns, nullptr, nullptr, {}};
   Reader& from = telling.from;
   const std::uint8_t version = from.Byte();
   if (from.ok() && version != 0 && version != kWireVersion) return Outcome::kOther;
@@ -170,6 +171,7 @@ bool Table::ReadProcess(Telling* telling, std::uint64_t number) {
     row.now.watching = from.Byte() != 0;
   }
   if ((bits & kInsideCall) != 0) ReadInside(telling, &row);
+  if ((bits & kEnvironment) != 0 && !ReadEnvironment(telling, &row)) return false;
   if ((bits & kWords) != 0) {
     const std::size_t before = from.made();
     row.now.last_words = ReadLastWords(&from);
@@ -178,6 +180,22 @@ bool Table::ReadProcess(Telling* telling, std::uint64_t number) {
   }
   if ((bits & kSeen) != 0) ReadSeen(telling, &row);
   return (bits & kMembers) == 0 ? from.ok() : ReadMembers(telling, &row);
+}
+
+bool Table::ReadEnvironment(Telling* telling, ProcessRow* row) {
+  Reader& from = telling->from;
+  const ProcessNow* const before = telling->environment_before;
+  if (from.NumberUpTo(1) == 1) {
+    if (!before) return false;
+    row->now.nccl_version = before->nccl_version;
+    row->now.environment = before->environment;
+    from.Made(before->environment.size());
+  } else {
+    row->now.nccl_version = from.NumberAs<std::uint32_t>();
+    row->now.environment = from.Text(kMostEnvironment);
+  }
+  telling->environment_before = &row->now;
+  return from.ok();
 }
 
 void Table::ReadInside(Telling* telling, ProcessRow* row) {

@@ -286,6 +286,7 @@ BoxImage MappedBox::WithoutCalls() const {
   image.nccl_version = Load(header_->nccl_version);
   image.nccl_library = StringAt(Load(header_->nccl_library));
   if (header_->version >= 2) image.node = StringAt(Load(header_->node));
+  if (header_->version >= 2) image.environment = StringAt(Load(header_->environment));
   image.gpu_marks = State(Load(header_->gpu_marks), format::GpuMarks::kBoth, format::GpuMarks::kNotTried);
   image.communicators_lost = header_->communicators_lost.load(std::memory_order_relaxed);
   image.peers_lost = header_->peers_lost.load(std::memory_order_relaxed);

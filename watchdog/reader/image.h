@@ -221,6 +221,7 @@ struct BoxImage {
   std::uint64_t heartbeats = 0;
   std::int64_t realtime_minus_monotonic_ns = 0;
   std::uint32_t nccl_version = 0;
+  std::string environment;  // format/environment.h; empty: not said
   format::GpuMarks gpu_marks{};
   std::uint32_t communicators_lost = 0;
   std::uint32_t peers_lost = 0;

@@ -70,8 +70,7 @@ Result GpuThrottle(const Machine& /*machine*/) {
   if (!gpus) return NoGpu();
   std::vector<std::string> slow;
   for (const Gpu& gpu : gpus->all)
-    if (gpu.throttle & (kPowerBrake | kSoftwareThermal | kHardwareThermal | kHardwareSlowdown))
-      slow.push_back(fmt::format("{} ({})", gpu.pci, gpu.throttle & kPowerBrake ? "power brake" : "heat"));
+    if (const std::string by = SlowedBy(gpu); !by.empty()) slow.push_back(fmt::format("{} ({})", gpu.pci, by));
   if (slow.empty()) return Pass("no GPU is slowed by heat or power");
   return Warn(Joined(slow), "these GPUs run below their clocks already",
               "look at fans, inlet temperature and power supply of the host");
@@ -143,6 +142,11 @@ constexpr Check kChecks[] = {
 };
 
 }  // namespace
+
+std::string SlowedBy(const Gpu& gpu) {
+  if (gpu.throttle & kPowerBrake) return "power brake";
+  return gpu.throttle & (kSoftwareThermal | kHardwareThermal | kHardwareSlowdown) ? "heat" : "";
+}
 
 std::span<const Check> GpuChecks() { return kChecks; }
 

@@ -1,56 +1,13 @@
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstring>
 #include <map>
 
 #include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/checks/kernel_log.h"
 #include "analyzer/doctor/checks/words.h"
 
 namespace ncclwatch::doctor {
 namespace {
-
-// Texts of the kernel and of NVIDIA's driver that stand for broken hardware, or for memory that ran out.
-struct Trouble {
-  std::string_view text, name;
-};
-constexpr Trouble kTroubles[] = {
-    {"NVRM: Xid", "Xid of a GPU"},
-    {"fallen off the bus", "GPU off the bus"},
-    {"Machine check events logged", "machine check"},
-    {"mce: [Hardware Error]", "machine check"},
-    {"Out of memory: Killed process", "process killed for memory"},
-    {"Memory cgroup out of memory", "process killed for memory"},
-    {"EDAC MC", "memory error"},
-    {"I/O error", "I/O error"},
-    {"AER: Uncorrected", "PCIe error"},
-    {"Link is Down", "network link down"},
-    {"soft lockup", "soft lockup"},
-    {"blocked for more than", "task that hung"},
-};
-
-// All of /dev/kmsg, a record a read; none where this user may not. The root's /dev/kmsg may be a plain file.
-std::optional<std::string> KernelLog(const Machine& machine, std::string* why_not) {
-  const int fd = open(machine.Below("/dev/kmsg").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) {
-    *why_not = std::string("/dev/kmsg: ") + strerror(errno);
-    return std::nullopt;
-  }
-  std::string text;
-  std::array<char, 8192> record;
-  constexpr std::size_t kMost = 16 << 20;
-  while (text.size() < kMost) {
-    const ssize_t size = read(fd, record.data(), record.size());
-    if (size < 0 && (errno == EPIPE || errno == EINTR)) continue;  // overwritten meanwhile
-    if (size <= 0) break;
-    text.append(record.data(), static_cast<std::size_t>(size));
-  }
-  close(fd);
-  return text;
-}
 
 Result KernelLogQuiet(const Machine& machine) {
   std::string why;
@@ -58,11 +15,7 @@ Result KernelLogQuiet(const Machine& machine) {
   if (!log) return Skip(why + ": look at `dmesg` as root");
   std::map<std::string_view, int> counts;
   for (const std::string& line : Split(*log, "\n"))
-    for (const Trouble& trouble : kTroubles)
-      if (line.find(trouble.text) != std::string::npos) {
-        ++counts[trouble.name];
-        break;
-      }
+    if (const std::string_view trouble = TroubleIn(line); !trouble.empty()) ++counts[trouble];
   std::vector<std::string> found;
   for (const auto& [name, count] : counts) found.push_back(fmt::format("{} x {}", count, name));
   if (found.empty()) return Pass("no hardware fault in the kernel's log");

@@ -11,8 +11,9 @@ namespace {
 
 using Device = void*;
 constexpr int kSuccess = 0;
-constexpr int kUncorrected = 1, kVolatile = 0;  // nvmlMemoryErrorType_t, nvmlEccCounterType_t
-constexpr unsigned kMostLinks = 18;             // NVML_NVLINK_MAX_LINKS
+constexpr int kCorrected = 0, kUncorrected = 1, kVolatile = 0;  // nvmlMemoryErrorType_t, nvmlEccCounterType_t
+constexpr int kLinkErrors[] = {0, 1, 3};  // nvmlNvLinkErrorCounter_t: replays, recoveries, CRC of flits
+constexpr unsigned kMostLinks = 18;       // NVML_NVLINK_MAX_LINKS
 
 struct Memory {
   unsigned long long total, free, used;
@@ -52,11 +53,17 @@ Gpu LookAt(const Library& nvml, Device device) {
     gpu.memory_free = memory.free, gpu.memory_total = memory.total;
   unsigned long long count = 0;
   if (nvml.Call("nvmlDeviceGetTotalEccErrors", device, kUncorrected, kVolatile, &count)) gpu.uncorrected = count;
+  if (nvml.Call("nvmlDeviceGetTotalEccErrors", device, kCorrected, kVolatile, &count)) gpu.corrected = count;
+  nvml.Call("nvmlDeviceGetPcieReplayCounter", device, &gpu.pcie_replays);
   if (nvml.Call("nvmlDeviceGetCurrentClocksThrottleReasons", device, &count)) gpu.throttle = count;
   nvml.Call("nvmlDeviceGetCurrPcieLinkWidth", device, &gpu.width);
   nvml.Call("nvmlDeviceGetMaxPcieLinkWidth", device, &gpu.width_most);
   for (unsigned link = 0, active = 0; link < kMostLinks; ++link)
-    if (nvml.Call("nvmlDeviceGetNvLinkState", device, link, &active) && active == 0) ++gpu.links_down;
+    if (nvml.Call("nvmlDeviceGetNvLinkState", device, link, &active)) {
+      if (active == 0) ++gpu.links_down;
+      for (const int kind : kLinkErrors)
+        if (nvml.Call("nvmlDeviceGetNvLinkErrorCounter", device, link, kind, &count)) gpu.link_errors += count;
+    }
   unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
   if (nvml.Call("nvmlDeviceGetRemappedRows", device, &corrected, &uncorrected, &pending, &failed))
     gpu.row_remap_failed = failed != 0;

@@ -147,6 +147,9 @@ struct Header {
   Section parts;  // format::Part
   // Offset in strings of what the scheduler calls the machine, 0: as its host. Older writers had padding here.
   std::uint32_t node;
+  // Offset in strings of the environment that the process had when it began to use its library (environment.h), 0: not
+  // said. Older writers had padding here.
+  std::uint32_t environment;
   // All zero in boxes of older writers, who had padding here.
   Section notes;                          // format::Note
   std::atomic<std::uint64_t> notes_made;  // ever

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shim/base/put.h"
+#include "shim/black_box/environment.h"
 #include "shim/black_box/identity.h"
 #include "shim/black_box/table.h"
 #include "shim/mpi/core/misuse.h"
@@ -255,8 +256,9 @@ void EndPending(Box& box, std::uint32_t made) {
 
 void BeginWorld(Box& box) {
   char library[kLibraryText];
-  if (LibraryText(library))
-    std::atomic_ref(box.header->mpi_library).store(AddString(box, library), std::memory_order_release);
+  const bool named = LibraryText(library);
+  if (named) std::atomic_ref(box.header->mpi_library).store(AddString(box, library), std::memory_order_release);
+  NoteEnvironment(box, {.mpi = named ? library : nullptr, .cuda = 0});
   const format::Identity& self = box.header->identity;
   shim::Origin world;
   world.flags = format::kCommMpi | (self.rank < 0 ? format::kCommRankUnknown : 0u);

@@ -92,6 +92,7 @@ nodes::NodeNow NowOf(const SpreadNode& node, std::int64_t now_ns) {
     process.job = box.job;
     process.command = box.command;
     process.nccl_version = box.nccl_version;
+    process.environment = box.environment;
     process.gpu_marks = box.gpu_marks;
     process.realtime_minus_monotonic_ns = box.realtime_minus_monotonic_ns;
     process.state = box.state;

@@ -46,6 +46,7 @@ enum class Kind {
   kStarvedInput,        // a straggler, and why
   kBlockingCheckpoint,  // likewise
   kPipelineBubble,
+  kEnvironmentSkew,
 };
 constexpr bool IsSlow(Kind kind) { return kind >= Kind::kStraggler; }
 enum class Certainty { kSuspected, kLikely, kCertain };

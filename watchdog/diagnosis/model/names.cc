@@ -26,7 +26,7 @@ std::string_view Name(Kind kind) {
                                        "numeric_fault",      "loss_spike",          "replica_divergence",
                                        "memory_growth",      "not_learning",        "loss_plateau",
                                        "checkpoint_overdue", "starved_input",       "blocking_checkpoint",
-                                       "pipeline_bubble"});
+                                       "pipeline_bubble",    "environment_skew"});
   return At(names, kind);
 }
 

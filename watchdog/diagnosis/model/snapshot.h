@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "watchdog/reader/beside/machine.h"
 #include "watchdog/reader/beside/meanwhile.h"
 #include "watchdog/reader/image.h"
 #include "watchdog/reader/stacks.h"
@@ -26,6 +27,7 @@ struct Snapshot {
   reader::Witness ends;                           // as `ncclwatch run` saw them; its observations are above too
   std::vector<std::string> notes;                 // unreadable files and the like, passed through
   std::vector<reader::Meanwhile> meanwhile;       // what stragglers did while the others waited for them
+  std::vector<reader::MachineLook> machines;      // what went wrong with them meanwhile
   std::vector<reader::ProcessStacks> stacks;      // taken for the verdict of now_ns (reader::VerdictStacks)
 };
 

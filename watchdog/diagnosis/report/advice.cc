@@ -105,6 +105,9 @@ std::string_view Advice(Kind kind) {
     case Kind::kPipelineBubble:
       return "cut the model so that every stage takes as long as the others, and give each step four times as many "
              "micro-batches as there are stages, or interleave the stages";
+    case Kind::kEnvironmentSkew:
+      return "start all ranks from one image, let the launcher pass one environment to all of them, and run `ncclwatch "
+             "doctor` under it before long jobs";
     case Kind::kRegression: return "keep a recorded run of each release, and compare with it before many GPUs are used";
   }
   return {};

@@ -4,6 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "watchdog/diagnosis/environment/machine.h"
+#include "watchdog/diagnosis/environment/skew.h"
 #include "watchdog/diagnosis/numbers/number_findings.h"
 #include "watchdog/diagnosis/rules/describe.h"
 #include "watchdog/diagnosis/slow/bubble.h"
@@ -85,6 +87,7 @@ std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, con
     findings.push_back(RegressionFinding(view, table, *found));
   for (std::size_t i = 1; i < findings.size(); ++i) findings[i].caused_by = 0;
   for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+  AddMachines(view.snapshot->machines, &findings);
   return findings;
 }
 
@@ -92,11 +95,13 @@ std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& conte
   const View view = MakeView(snapshot);
   std::vector<Finding> findings = NumberFindings(view);
   for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+  AddMachines(snapshot.machines, &findings);
   const std::size_t before = findings.size();
   for (Finding& finding : FindSlowSteps(view, TableOf(view), context)) {
     if (finding.caused_by) *finding.caused_by += before;
     findings.push_back(std::move(finding));
   }
+  if (auto skew = FindSkew(view)) findings.push_back(*std::move(skew));
   return findings;
 }
 

@@ -34,6 +34,7 @@ enum class Type : std::uint16_t {
   kAction = 20,
   kSteps = 21,
   kSlowness = 22,
+  kMachine = 23,
 };
 // Of these the oldest are dropped where a queue is full.
 constexpr bool MayBeDropped(Type type) { return type == Type::kSummary || type == Type::kSteps; }

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <set>
 #include <utility>
 
+#include "watchdog/reader/beside/folders.h"
 #include "watchdog/reader/lines.h"
 
 namespace ncclwatch::reader {
@@ -96,13 +96,8 @@ std::vector<Meanwhile> ReadMeanwhile(const descriptors::Directory& directory) {
 }
 
 std::vector<Meanwhile> ReadMeanwhile(const std::vector<BoxImage>& boxes) {
-  std::set<std::string> directories;
-  for (const BoxImage& box : boxes) {
-    const std::size_t slash = box.path.rfind('/');
-    directories.insert(slash == std::string::npos ? "." : box.path.substr(0, slash));
-  }
   std::vector<Meanwhile> all;
-  for (const std::string& path : directories) {
+  for (const std::string& path : FoldersOf(boxes)) {
     std::vector<Meanwhile> here = ReadMeanwhile(descriptors::Directory::Named(path));
     std::move(here.begin(), here.end(), std::back_inserter(all));
   }

@@ -207,6 +207,7 @@ void ClusterCoordinator::TakeFromHub(exchange::Message message, std::int64_t now
     }
     return standby_hub_->TakeSummary(message.from, message.body, now_ns);
   }
+  if (message.type == Type::kMachine && !message.guessable) return KeepMachine(std::move(message.body));
   if (message.type == Type::kSlowness && !message.guessable) slow_ = nodes::ReadFindings(message.body);
   if (message.type != Type::kVerdict) return;
   bool damaged = false;
@@ -238,6 +239,7 @@ void ClusterCoordinator::TakeOnHub(exchange::Message message, std::int64_t now_n
       if (message.guessable) return;
       return hub_->TakeRecords(message.from, message.body);
     case Type::kSteps: return message.guessable ? void() : KeepSteps(std::move(message.body));
+    case Type::kMachine: return message.guessable ? void() : KeepMachine(std::move(message.body));
     case Type::kFetch: return reporter_.Begin(++session_);  // a successor has missed something
     default: return;
   }

@@ -67,6 +67,10 @@ class ClusterCoordinator : public nodes::MessageSender {
   // kHub: what slows the job, to all; of the others: what the hub has said since the last call.
   void SaySlow(const std::vector<diagnosis::Finding>& findings);
   std::optional<std::vector<diagnosis::Finding>> TakeSlow();
+  // kMember: what was seen of this machine, to the hub; kHub: to all. As text of reader/beside/machine.h.
+  void TellMachine(std::string text);
+  // What others have told so, since the last call.
+  std::optional<std::string> TakeMachine();
   // kHub: to all.
   void Say(nodes::VerdictBroadcast word, std::int64_t now_ns);
   // kHub: the boxes of the other nodes, beside those of this one.
@@ -97,6 +101,7 @@ class ClusterCoordinator : public nodes::MessageSender {
   void Take(exchange::Message message, std::int64_t now_ns, const NodeProcesses& crowd);
   void TakeOnHub(exchange::Message message, std::int64_t now_ns);
   void KeepSteps(std::string body);
+  void KeepMachine(std::string text);
   void TakeJoined(const std::string& node, bool guessable, std::int64_t now_ns);
   void SayGuessable();
   bool ProvenAreAll() const;
@@ -147,6 +152,7 @@ class ClusterCoordinator : public nodes::MessageSender {
   std::deque<std::string> steps_;
   std::size_t steps_bytes_ = 0;
   std::optional<std::vector<diagnosis::Finding>> slow_;
+  std::deque<std::string> machines_;
   std::uint64_t revision_ = 0;
 
   std::unique_ptr<nodes::Hub> hub_;

@@ -1,4 +1,4 @@
-// What leaders tell one another of steps and of what slows them.
+// What leaders tell one another of steps, of what slows them and of their machines.
 #include <utility>
 
 #include "watchdog/nodes/diagnosis_code.h"
@@ -35,6 +35,23 @@ void ClusterCoordinator::SaySlow(const std::vector<diagnosis::Finding>& findings
 
 std::optional<std::vector<diagnosis::Finding>> ClusterCoordinator::TakeSlow() {
   return std::exchange(slow_, std::nullopt);
+}
+
+void ClusterCoordinator::TellMachine(std::string text) {
+  if (role_ == Role::kMember) exchange_->Send(hub_node_, exchange::Type::kMachine, std::move(text));
+  if (role_ == Role::kHub) exchange_->Send("*", exchange::Type::kMachine, std::move(text));
+}
+
+void ClusterCoordinator::KeepMachine(std::string text) {
+  constexpr std::size_t kMostTexts = 8192, kMostText = 128 << 10;
+  if (machines_.size() < kMostTexts && text.size() <= kMostText) machines_.push_back(std::move(text));
+}
+
+std::optional<std::string> ClusterCoordinator::TakeMachine() {
+  if (machines_.empty()) return std::nullopt;
+  std::string text = std::move(machines_.front());
+  machines_.pop_front();
+  return text;
 }
 
 }  // namespace ncclwatch::watch

@@ -57,6 +57,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       crashes_(context, environment),
       steps_(context),
       slow_(context, environment),
+      machine_(context, environment),
       compare_(std::make_unique<LiveCompare>()),
       crowd_(context, &journal_, compare_.get()),
       job_(context, lease, &journal_, *environment) {}
@@ -114,6 +115,7 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
     compare_->Poll(now_ns);
     job_.Report(now_ns, crowd_, compare_.get());
     FollowSteps(now_ns);
+    FollowMachines(now_ns);
     if (now_ns - learned_ns_ >= kLearnEvery_ns) Learn(now_ns);
     Announce(now_ns);
     const ShouldDiagnose ripe = WhatIsRipe(now_ns, new_deaths);

@@ -24,6 +24,7 @@
 #include "watchdog/watch/leader/verdict.h"
 #include "watchdog/watch/node/crash_run.h"
 #include "watchdog/watch/node/evidence_run.h"
+#include "watchdog/watch/node/machine_run.h"
 #include "watchdog/watch/node/node_processes.h"
 #include "watchdog/watch/node/node_steps.h"
 
@@ -136,6 +137,10 @@ class Leader {
   // What slows a job that goes on: leader_slow.cc.
   void FollowSteps(std::int64_t now_ns);
   void LookForSlowness(std::int64_t now_ns);
+  // What went wrong with machines: leader_machine.cc.
+  void FollowMachines(std::int64_t now_ns);
+  bool KeepMachine(reader::MachineLook look);
+  void RetellWithMachines();
   EvidenceWish Wish() const;
   void SayNotHere(const diagnosis::Culprit& culprit) const;
   void SaveEvidence();
@@ -156,6 +161,8 @@ class Leader {
   CrashRun crashes_;
   NodeSteps steps_;
   SlowWatch slow_;
+  MachineRun machine_;
+  std::vector<reader::MachineLook> machines_;  // by the order in which they came, without figures
   std::unique_ptr<diagnosis::LiveCompare> compare_;
   NodeProcesses crowd_;
   ClusterCoordinator job_;

@@ -12,6 +12,7 @@
 #include "watchdog/act/hook.h"
 #include "watchdog/act/system_log.h"
 #include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/environment/machine.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/diagnosis/report/where.h"
 #include "watchdog/log/log.h"
@@ -167,6 +168,7 @@ void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
 
 diagnosis::Diagnosis Leader::WithStacks(diagnosis::Diagnosis judged) const {
   diagnosis::AddWhere(stacks_, &judged);
+  diagnosis::AddMachines(machines_, &judged.findings);
   return judged;
 }
 

@@ -252,6 +252,8 @@ void Leader::SayToAll(std::int64_t at_ns) {
                                .stacks = stacks_};
   KeepWord(word);
   job_.Say(std::move(word), Monotonic());
+  for (const reader::MachineLook& look : machines_)
+    if (!look.events.empty()) job_.TellMachine(reader::Format(look, /*with_figures=*/false));
 }
 
 // For whoever leads this node next: from its boxes alone the verdict on the whole job could not be derived.

@@ -22,6 +22,7 @@ void Leader::LookForSlowness(std::int64_t now_ns) {
   if (published_ || round_) return;
   diagnosis::Snapshot snapshot = TakeSnapshot(Monotonic(), /*max_calls=*/0);
   snapshot.meanwhile = reader::ReadMeanwhile(context_.directory);
+  snapshot.machines = machines_;
   slow_.Look(now_ns, snapshot, crowd_, DiagnosesItself(), [this] { BeatInBetween(); });
   if (const auto said = slow_.TakeSaid()) job_.SaySlow(*said);
 }

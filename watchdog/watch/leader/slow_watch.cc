@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "watchdog/diagnosis/environment/machine.h"
+#include "watchdog/diagnosis/environment/skew.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/numbers/number_findings.h"
 #include "watchdog/diagnosis/report/render.h"
@@ -81,7 +83,11 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
   context_of_job_.lateness = &lateness_;
   const diagnosis::View view = diagnosis::MakeView(snapshot);
   beat();
-  JudgeNumbers(diagnosis::NumberFindings(view), now_ns);
+  std::vector<diagnosis::Finding> numbers = diagnosis::NumberFindings(view);
+  diagnosis::AddMachines(snapshot.machines, &numbers);
+  if (judges_steps && diagnosis::AllHaveSaid(view))
+    if (auto skew = diagnosis::FindSkew(view)) numbers.push_back(std::move(*skew));
+  JudgeNumbers(std::move(numbers), now_ns);
   if (judges_steps) {
     const diagnosis::StepTable table = steps_.Table(view);
     beat();
@@ -89,9 +95,17 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
     LookCloser(now_ns, crowd, findings);
     if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
   }
-  const bool news = of_steps_.IsNew() || std::any_of(of_numbers_.begin(), of_numbers_.end(),
-                                                     [](const auto& one) { return one.second.IsNew(); });
-  next_ns_ = now_ns + std::max(news ? kAgain_ns : kEvery_ns, kCostShare * (Monotonic() - now_ns));
+  next_ns_ = now_ns + std::max(HasNews() ? kAgain_ns : kEvery_ns, kCostShare * (Monotonic() - now_ns));
+}
+
+bool SlowWatch::HasFindings() const {
+  return !of_steps_.seen.empty() ||
+         std::any_of(of_numbers_.begin(), of_numbers_.end(), [](const auto& one) { return !one.second.seen.empty(); });
+}
+
+bool SlowWatch::HasNews() const {
+  return of_steps_.IsNew() ||
+         std::any_of(of_numbers_.begin(), of_numbers_.end(), [](const auto& one) { return one.second.IsNew(); });
 }
 
 // A leak is no reason to keep quiet about NaN: each kind is judged for itself.

@@ -35,6 +35,7 @@ class SlowWatch {
   // looked at closer before they are told.
   void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& crowd, bool judges_steps,
             const std::function<void()>& beat);
+  bool HasFindings() const;  // of the last look
   // Hands on what is still to be written. At every tick.
   void Flush() { events_.Flush(); }
   // What was said of the steps since the last call, for the other nodes; none: nothing. Empty: it is over.
@@ -44,6 +45,7 @@ class SlowWatch {
   void TakeWord(const std::vector<diagnosis::Finding>& findings, const NodeProcesses& crowd, std::int64_t now_ns);
 
  private:
+  bool HasNews() const;  // to be said, or taken back
   // What one look found, and what was said of it: kind and culprits; empty: nothing.
   struct Subject {
     std::string seen, told;

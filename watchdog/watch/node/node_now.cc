@@ -36,6 +36,7 @@ nodes::ProcessNow FactsOf(const reader::BoxImage& image) {
   process.job = image.job;
   process.command = image.command;
   process.nccl_version = image.nccl_version;
+  process.environment = image.environment;
   process.gpu_marks = image.gpu_marks;
   process.realtime_minus_monotonic_ns = image.realtime_minus_monotonic_ns;
   process.state = image.state;
@@ -103,8 +104,8 @@ nodes::NodeNow NodeSummarizer::Look(std::int64_t now_ns, const NodeProcesses& cr
     const std::uint32_t observations = header.observations_used.load(std::memory_order_acquire);
     const std::uint32_t state = header.state.load(std::memory_order_acquire);
     const std::uint64_t words = member.box->words_said();
-    // gpu_marks and nccl_version settle with the first communicator.
-    const bool young = known.process.pid == 0 || known.process.nccl_version == 0;
+    // gpu_marks, nccl_version and environment settle with the first communicator.
+    const bool young = known.process.pid == 0 || known.process.environment.empty();
     if (young || observations != known.observations || state != known.state || words != known.words) {
       known.process = FactsOf(member.box->Image(0));
       known.observations = observations;

@@ -1,0 +1,156 @@
+#include "analyzer/doctor/counters/read.h"
+
+#include <fmt/core.h>
+#include <time.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "analyzer/doctor/checks/gpu.h"
+#include "analyzer/doctor/checks/kernel_log.h"
+#include "analyzer/doctor/checks/words.h"
+
+namespace ncclwatch::doctor {
+namespace {
+
+// Of a port; those that rise with mere load or congestion are left out.
+constexpr std::string_view kPortErrors[] = {"symbol_error",
+                                            "link_error_recovery",
+                                            "link_downed",
+                                            "port_rcv_errors",
+                                            "port_rcv_remote_physical_errors",
+                                            "port_xmit_discards",
+                                            "local_link_integrity_errors",
+                                            "excessive_buffer_overrun_errors"};
+constexpr std::string_view kPortRetries[] = {"local_ack_timeout_err", "packet_seq_err",   "out_of_sequence",
+                                             "rnr_nak_retry_err",     "roce_adp_retrans", "implied_nak_seq_err"};
+constexpr std::string_view kCardErrors[] = {"rx_errors",       "tx_errors",         "rx_crc_errors",
+                                            "rx_frame_errors", "tx_carrier_errors", "rx_missed_errors"};
+
+void Count(const Machine& machine, const std::string& path, std::string name, Figures* figures) {
+  if (const auto value = machine.Number(path))
+    figures->counters.push_back({std::move(name), static_cast<std::int64_t>(*value)});
+}
+
+void ReadPorts(const Machine& machine, Figures* figures) {
+  for (const std::string& device : machine.List("/sys/class/infiniband"))
+    for (const std::string& port : machine.List("/sys/class/infiniband/" + device + "/ports")) {
+      const std::string folder = "/sys/class/infiniband/" + device + "/ports/" + port + "/";
+      const std::string name = fmt::format("{} port {}: ", device, port);
+      for (const std::string_view error : kPortErrors)
+        Count(machine, folder + "counters/" + std::string(error), name + std::string(error), figures);
+      for (const std::string_view retry : kPortRetries)
+        Count(machine, folder + "hw_counters/" + std::string(retry), name + std::string(retry), figures);
+      const std::string state = machine.Read(folder + "state").value_or("");
+      if (!state.empty()) figures->states.push_back({name + "state", state, state.find("ACTIVE") == std::string::npos});
+      if (const auto rate = machine.Read(folder + "rate")) figures->states.push_back({name + "rate", *rate, false});
+    }
+}
+
+void ReadCards(const Machine& machine, Figures* figures) {
+  for (const std::string& card : machine.List("/sys/class/net")) {
+    const std::string folder = "/sys/class/net/" + card + "/";
+    if (!machine.Exists(folder + "device")) continue;  // no hardware behind it
+    for (const std::string_view error : kCardErrors)
+      Count(machine, folder + "statistics/" + std::string(error), fmt::format("{}: {}", card, error), figures);
+    Count(machine, folder + "carrier_down_count", card + ": losses of the link", figures);
+    if (const auto speed = machine.Number(folder + "speed"); speed && *speed > 0)
+      figures->states.push_back({card + ": speed", fmt::format("{:.0f} Mbit/s", *speed), false});
+  }
+}
+
+void ReadMemory(const Machine& machine, Figures* figures) {
+  for (const std::string& controller : machine.List("/sys/devices/system/edac/mc")) {
+    const std::string folder = "/sys/devices/system/edac/mc/" + controller + "/";
+    Count(machine, folder + "ce_count", controller + ": corrected errors of memory", figures);
+    Count(machine, folder + "ue_count", controller + ": uncorrected errors of memory", figures);
+  }
+  std::int64_t throttled = 0;
+  bool any = false;
+  for (const std::string& cpu : machine.List("/sys/devices/system/cpu"))
+    if (const auto count = machine.Number("/sys/devices/system/cpu/" + cpu + "/thermal_throttle/core_throttle_count"))
+      throttled += static_cast<std::int64_t>(*count), any = true;
+  if (any) figures->counters.push_back({"processors: slowed by heat", throttled});
+  if (const auto text = machine.Read("/proc/vmstat"))
+    for (const std::string& line : Split(*text, "\n"))
+      if (line.starts_with("oom_kill "))
+        figures->counters.push_back({"processes killed for memory", std::atoll(line.c_str() + 9)});
+}
+
+// Two lines "Tcp: names", "Tcp: values".
+void ReadTcp(const Machine& machine, Figures* figures) {
+  const auto text = machine.Read("/proc/net/snmp");
+  if (!text) return;
+  std::vector<std::string> names;
+  for (const std::string& line : Split(*text, "\n")) {
+    if (!line.starts_with("Tcp:")) continue;
+    const std::vector<std::string> words = Split(line, " ");
+    if (names.empty()) {
+      names = words;
+      continue;
+    }
+    for (std::size_t i = 1; i < std::min(names.size(), words.size()); ++i) {
+      if (names[i] == "OutSegs") figures->counters.push_back({kSegmentsSent, std::atoll(words[i].c_str())});
+      if (names[i] == "RetransSegs") figures->counters.push_back({kSegmentsAgain, std::atoll(words[i].c_str())});
+    }
+  }
+}
+
+void ReadGpus(Figures* figures) {
+  const GpuLook& look = LookAtGpus();
+  if (!look.gpus) return;
+  for (const Gpu& gpu : look.gpus->all) {
+    const std::string name = "GPU " + gpu.pci + ": ";
+    const auto count = [&](const char* what, std::uint64_t value) {
+      figures->counters.push_back({name + what, static_cast<std::int64_t>(value)});
+    };
+    count("uncorrected ECC errors", gpu.uncorrected);
+    count("corrected ECC errors", gpu.corrected);
+    count("errors of NVLink", gpu.link_errors);
+    count("replays of PCIe", gpu.pcie_replays);
+    const std::string by = SlowedBy(gpu);
+    figures->states.push_back({name + "clocks", by.empty() ? "as asked for" : "held down by " + by, !by.empty()});
+    figures->states.push_back({name + "NVLink links down", std::to_string(gpu.links_down), gpu.links_down > 0});
+    if (gpu.width > 0)
+      figures->states.push_back(
+          {name + "PCIe", fmt::format("x{} of x{}", gpu.width, gpu.width_most), gpu.width < gpu.width_most});
+    if (gpu.row_remap_failed) figures->states.push_back({name + "a memory row", "could not be replaced", true});
+  }
+}
+
+std::int64_t Clock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+// "3,1204,98765432,-;NVRM: Xid (PCI:0000:3b:00): 79, ...": microseconds since the boot.
+void ReadLog(const Machine& machine, std::int64_t now_ns, Figures* figures) {
+  std::string why;
+  const auto log = KernelLog(machine, &why);
+  if (!log) return figures->unseen.push_back("the kernel's log (" + why + ")");
+  const std::int64_t boot_ns = now_ns - Clock(CLOCK_MONOTONIC);
+  for (const std::string& line : Split(*log, "\n")) {
+    if (TroubleIn(line).empty()) continue;
+    const std::size_t semicolon = line.find(';');
+    const std::vector<std::string> head = Split(line.substr(0, semicolon), ",");
+    if (semicolon == std::string::npos || head.size() < 3) continue;
+    figures->log.push_back({boot_ns + std::atoll(head[2].c_str()) * 1000, line.substr(semicolon + 1)});
+  }
+}
+
+}  // namespace
+
+Figures ReadFigures(const Machine& machine, std::int64_t now_ns) {
+  Figures figures;
+  ReadPorts(machine, &figures);
+  ReadCards(machine, &figures);
+  ReadMemory(machine, &figures);
+  ReadTcp(machine, &figures);
+  ReadGpus(&figures);
+  ReadLog(machine, now_ns, &figures);
+  return figures;
+}
+
+}  // namespace ncclwatch::doctor
