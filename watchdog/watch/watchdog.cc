@@ -70,6 +70,7 @@ struct Watchdog::State {
   void MeetHolder();
   void LookAtHolder(std::int64_t now_ns);
   void Wait();
+  void UpdateOnceMore();
 
   Context context;
   ClockKeeper clock;
@@ -211,6 +212,17 @@ void Watchdog::State::Wait() {
   wake = -1;
 }
 
+// What the process has recorded since the last look: after it nobody could name the places of its calls.
+void Watchdog::State::UpdateOnceMore() {
+  if (reader::guard::Lost(own_guard)) return;
+  try {
+    call_sites.Update();
+    said_events.Update();
+  } catch (const std::exception& error) {
+    log::Debug("the last calls were not looked at: {}", error.what());
+  }
+}
+
 void Watchdog::State::Run() {
   prctl(PR_SET_TIMERSLACK, kTimerSlack_ns, 0, 0, 0);
   std::string why;
@@ -254,6 +266,7 @@ void Watchdog::State::Run() {
       if (++failures == kMostFailures) log::Error("leads no more: {}", error.what());
     }
   }
+  UpdateOnceMore();
   leader.reset();
   if (lease) lease->Release();
   if (SigtermDelay::Asked()) SigtermDelay::Answer();
