@@ -49,6 +49,13 @@ def table_of(text):
     return rows
 
 
+def ranks_of(text):
+    """In their order; of a screen that is half drawn those that are there."""
+    if not re.search(r"^\s*RANK", text, re.MULTILINE):
+        return []
+    return [int(row["RANK"]) for row in table_of(text) if row["RANK"].isdigit()]
+
+
 @bench_case
 def top_once_is_json(bench):
     directory, _ = live_job(bench)
@@ -95,14 +102,13 @@ def top_names_ranks_that_are_not_shown(bench):
 def top_keys(bench):
     directory, processes = live_job(bench)
     with on_terminal(bench, directory) as terminal:
-        text = terminal.wait_for("4 of 4 ranks alive")
-        order = [int(row["RANK"]) for row in table_of(text) if row["RANK"].isdigit()]
-        check_equal(order, [2, 0, 1, 3], "who is behind comes first")
+        terminal.wait_for("4 of 4 ranks alive")
+        terminal.wait(lambda text: ranks_of(text) == [2, 0, 1, 3], "who is behind comes first")
         terminal.press("s")
         terminal.wait_for("sort: rank")
         terminal.press("r")
-        text = terminal.wait_for("rank reversed")
-        check_equal([int(row["RANK"]) for row in table_of(text) if row["RANK"].isdigit()], [3, 2, 1, 0], "reversed")
+        terminal.wait_for("rank reversed")
+        terminal.wait(lambda text: ranks_of(text) == [3, 2, 1, 0], "reversed")
         terminal.press("r", "/", "1", ",", "3", "enter")
         terminal.wait(lambda text: [row["RANK"] for row in table_of(text)][:3] == ["1", "3", ""], "the filter's ranks")
         terminal.press("/", "e", "n", "t", "e", "r", "e", "d", "enter")

@@ -7,6 +7,8 @@ job of that release's own Open MPI is watched. As root, with debootstrap, some m
 The roots stay in build/roots; what is there is used again."""
 
 import argparse
+import collections
+import json
 import os
 import re
 import shutil
@@ -48,7 +50,29 @@ world.Barrier()
 """
 
 
-def check_release(release, libraries):
+WHO = {
+    "root": [],
+    "nobody, without capabilities": ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs",
+                                     "--bounding-set=-all"],
+}
+
+
+def check_doctor(release, root):
+    """A bare machine has no fault that ends a job, whoever looks."""
+    wrong = []
+    for who, prefix in WHO.items():
+        status, out, err = inside(root, [*prefix, f"{PLACE}/bin/ncclwatch", "doctor", "--json"], {})
+        checks = json.loads(out)["checks"] if out else []
+        failed = [check["id"] for check in checks if check["status"] == "FAIL"]
+        counts = collections.Counter(check["status"] for check in checks)
+        print(f"{release}: doctor as {who}: status {status}, {dict(counts)}, failed {failed}")
+        if (status, failed, err) != (0, [], "") or len(checks) < 60:
+            wrong.append(f"doctor as {who}: {status} {failed} {err}")
+    return wrong
+
+
+def check_release(release, build):
+    libraries = os.path.join(build, "lib")
     root = debian_root.make(release, release, PACKAGES)
     place = root + PLACE
     shutil.rmtree(place, ignore_errors=True)
@@ -56,8 +80,10 @@ def check_release(release, libraries):
     for name in os.listdir(libraries):
         if name.endswith(".so"):
             shutil.copy(os.path.join(libraries, name), place)
+    os.makedirs(place + "/bin")
+    shutil.copy(os.path.join(build, "bin", "ncclwatch"), place + "/bin")
     glibc = inside(root, ["ldd", "--version"], {})[1].splitlines()[0].split()[-1]
-    wrong = []
+    wrong = check_doctor(release, root)
     for library in ("libncclwatch.so", "libncclwatch-openmpi.so"):
         for name, argv in PROGRAMS.items():
             plain = inside(root, argv, {})
@@ -84,7 +110,7 @@ def main():
     if not debian_root.can_make():
         print("skipped: needs root and debootstrap")
         return 77
-    wrong = {release: check_release(release, os.path.join(options.build, "lib")) for release in options.releases}
+    wrong = {release: check_release(release, options.build) for release in options.releases}
     for release, what in wrong.items():
         print(f"{release}: {'all as without, and watched' if not what else '; '.join(what)}")
     return 1 if any(wrong.values()) else 0
