@@ -2,9 +2,11 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <clocale>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 
@@ -16,6 +18,7 @@ namespace ncclwatch::analyzer::top {
 namespace {
 
 constexpr int kEscapeDelay_ms = 25;  // after that an escape is the key
+constexpr int kCtrlZ = 26;
 
 attr_t AttributesOf(Colour colour) {
   switch (colour) {
@@ -35,6 +38,14 @@ void SetUpColours() {
   init_pair(static_cast<short>(Colour::kRed), COLOR_RED, -1);
   init_pair(static_cast<short>(Colour::kYellow), COLOR_YELLOW, -1);
   init_pair(static_cast<short>(Colour::kGreen), COLOR_GREEN, -1);
+}
+
+// The library ignores SIGTSTP while it draws, and a Ctrl-Z of that moment was lost: it comes as a key instead.
+void TakeCtrlZAsKey() {
+  termios mode{};
+  if (tcgetattr(STDIN_FILENO, &mode) != 0) return;
+  mode.c_cc[VSUSP] = _POSIX_VDISABLE;
+  if (tcsetattr(STDIN_FILENO, TCSADRAIN, &mode) == 0) def_prog_mode();
 }
 
 Press PressOf(int key) {
@@ -73,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Screen>> Screen::Open() {
   cbreak();
   noecho();
   nonl();
+  TakeCtrlZAsKey();
   keypad(stdscr, TRUE);
   nodelay(stdscr, TRUE);
   leaveok(stdscr, TRUE);
@@ -111,6 +123,10 @@ Press Screen::Wait(std::chrono::milliseconds within) {
     const int ready = poll(&input, 1, static_cast<int>(within.count()));
     key = wgetch(stdscr);
     if (key == ERR && ready > 0) return {Key::kClosed};
+  }
+  if (key == kCtrlZ) {
+    std::raise(SIGTSTP);  // the library's handler gives the terminal back, and takes it again
+    return {};
   }
   return key == ERR ? Press{} : PressOf(key);
 }

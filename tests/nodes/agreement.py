@@ -83,7 +83,7 @@ def same_but_for_clocks(one, other):
 
 
 def same_findings(one, other):
-    return same_but_for_clocks(faults.without_lines(one["findings"]), faults.without_lines(other["findings"]))
+    return same_but_for_clocks(faults.as_judged(one["findings"]), faults.as_judged(other["findings"]))
 
 
 def check_offline(job, live, nodes, exact=True):
