@@ -53,6 +53,36 @@ def met_by_id(build):
         check_same(documents, want, 4)
 
 
+def log_of_a_machine(build):
+    """Machines answer right after the verdict, while its stacks are read: all nodes tell the same, with both."""
+    want = faults.expected("frozen")
+    with Cluster(build, 3) as made:
+        root, command = os.path.join(made.root, "machine"), os.path.join(made.root, "ncclwatch")
+        os.makedirs(os.path.join(root, "dev"))
+        with open(os.path.join(root, "dev", "kmsg"), "w") as file:
+            now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+            file.write(f"3,17,{now_us},-;mce: [Hardware Error]: Machine check events logged\n")
+        with open(command, "w") as file:
+            file.write(f'#!/bin/sh\nif [ "$1" = doctor ]; then\n'
+                       f'until [ -e {RUN}/diagnosis.json ]; do sleep 0.01; done\nset -- "$@" --root {root}\nfi\n'
+                       f'exec {build.command} "$@"\n')
+        os.chmod(command, 0o700)
+        job = SpreadJob(made, build.example("frozen"), 6, options_for("frozen", 4, 6, 1),
+                        {"NCCLWATCH_TIMEOUT": "3", "NCCLWATCH_COMMAND": command})
+
+        def told():
+            found = verdicts(job, want, range(3))
+            lines = [document["findings"][0]["evidence"] for document in found[0].values()] if found else [[]]
+            whole = all(any(line.startswith(start) for line in lines[0])
+                        for start in ("the machine: node2, ", "rank 4 stands in "))
+            return whole and all(line == lines[0] for line in lines)
+        try:
+            made.wait_until(told, 40, "all nodes were to quote the culprit's machine and stack")
+        except Failure as failure:
+            keep(build, job, "log_of_a_machine", failure)
+            raise
+
+
 def node_lost(build):
     """A node is switched off: never certain, and the verdict says why."""
     with Cluster(build, 3) as made:
@@ -392,5 +422,5 @@ def no_slow_rank(build):
 
 
 LONG = (slow_node, slow_rank_of_the_hub, slow_communication, no_slow_rank)  # a minute each: not with every run of all tests
-CASES = (slow_rank, healthy, switched_off, unreachable, met_by_id, no_meeting_place, node_lost, cut_off_and_back, strangers,
+CASES = (slow_rank, healthy, switched_off, unreachable, met_by_id, no_meeting_place, log_of_a_machine, node_lost, cut_off_and_back, strangers,
          hub_changes, abort, abort_by_id, guessable, dump, torchrun)

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <string>
 #include <string_view>
 
 #include "analyzer/doctor/checks/gpu.h"
@@ -125,12 +127,21 @@ std::int64_t Clock(clockid_t clock) {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
+// What CLOCK_MONOTONIC is ahead of the kernel's own clock in the time namespace of a container: "monotonic 3000 0".
+std::int64_t TimeNamespace_ns() {
+  std::ifstream offsets("/proc/self/timens_offsets");
+  std::string clock;
+  for (std::int64_t s = 0, ns = 0; offsets >> clock >> s >> ns;)
+    if (clock == "monotonic") return s * 1'000'000'000 + ns;
+  return 0;
+}
+
 // "3,1204,98765432,-;NVRM: Xid (PCI:0000:3b:00): 79, ...": microseconds since the boot.
 void ReadLog(const Machine& machine, std::int64_t now_ns, Figures* figures) {
   std::string why;
   const auto log = KernelLog(machine, &why);
   if (!log) return figures->unseen.push_back("the kernel's log (" + why + ")");
-  const std::int64_t boot_ns = now_ns - Clock(CLOCK_MONOTONIC);
+  const std::int64_t boot_ns = now_ns - Clock(CLOCK_MONOTONIC) + TimeNamespace_ns();
   for (const std::string& line : Split(*log, "\n")) {
     if (TroubleIn(line).empty()) continue;
     const std::size_t semicolon = line.find(';');
