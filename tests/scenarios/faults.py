@@ -1,5 +1,6 @@
 """Jobs with one planted fault each: what is planted, and what ncclwatch must say about it, when and how often."""
 
+import copy
 import dataclasses
 import json
 import os
@@ -164,6 +165,7 @@ def run(build, one, keep=None):
 def as_judged(findings):
     """Without what the command alone can know: the lines of call sites (the watchdog reads no debug information), and
     what a machine logged so shortly before the end that no watchdog was left to quote it."""
+    findings = copy.deepcopy(findings)
     for finding in findings:
         finding["evidence"] = [line for line in finding["evidence"] if not line.startswith("the machine: ")]
         for call in finding["calls"]:

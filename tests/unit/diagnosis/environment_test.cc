@@ -116,6 +116,14 @@ TEST(Machines, TheCulpritsHostInTime) {
   EXPECT_TRUE(Quoted(Of(Kind::kStraggler, "node1"), {before, later}).empty());
 }
 
+TEST(Machines, AreNotQuotedTwice) {
+  Finding finding = Of(Kind::kStraggler, "node1");
+  finding.evidence = {"the others wait for it", "the machine: node1, 08:00:00 UTC: oom"};
+  EXPECT_EQ(Quoted(std::move(finding), {{kBegan, kBegan, "", "oom"}, {kBegan + kS, kBegan + kS, "", "mce"}}),
+            (std::vector<std::string>{"the others wait for it", "the machine: node1, 08:00:00 UTC: oom",
+                                      "the machine: node1, 08:00:01 UTC: mce"}));
+}
+
 TEST(Machines, OfGpusThatOfTheCulprit) {
   const reader::MachineEvent heat{kBegan, kBegan + kS, "00000000:3B:00.0",
                                   "GPU 00000000:3B:00.0: clocks: held down by heat"};

@@ -17,6 +17,7 @@ using reader::MachineLook;
 
 constexpr std::int64_t kBefore_ns = 600'000'000'000;
 constexpr std::size_t kMostLines = 8;
+constexpr std::string_view kQuoted = "the machine: ";
 
 // Those of the culprits; empty: all hosts.
 std::set<std::string> HostsOf(const Finding& finding) {
@@ -94,12 +95,11 @@ void Quote(const std::vector<MachineLook>& machines, Finding* finding) {
         lines.emplace_back(event.seen_ns, LineOf(event, look.host));
   }
   std::stable_sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i)
-    finding->evidence.push_back("the machine: " + lines[i].second);
-  if (lines.size() > kMostLines)
-    finding->evidence.push_back(fmt::format("the machine: {} more such lines", lines.size() - kMostLines));
-  if (lines.empty() && !looked.empty() && IsOfHardware(finding->kind))
-    finding->evidence.push_back("the machine: " + Quiet(looked));
+  const auto quote = [&](const std::string& line) { finding->evidence.push_back(fmt::format("{}{}", kQuoted, line)); };
+  std::erase_if(finding->evidence, [](const std::string& line) { return line.starts_with(kQuoted); });
+  for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) quote(lines[i].second);
+  if (lines.size() > kMostLines) quote(fmt::format("{} more such lines", lines.size() - kMostLines));
+  if (lines.empty() && !looked.empty() && IsOfHardware(finding->kind)) quote(Quiet(looked));
 }
 
 }  // namespace

@@ -141,6 +141,8 @@ class Leader {
   void FollowMachines(std::int64_t now_ns);
   bool KeepMachine(reader::MachineLook look);
   void RetellWithMachines();
+  // The standing verdict: then this node shows it as the hub has told it.
+  bool IsOfHub() const { return job_verdict_ && !job_.IsHub(); }
   EvidenceWish Wish() const;
   void SayNotHere(const diagnosis::Culprit& culprit) const;
   void SaveEvidence();

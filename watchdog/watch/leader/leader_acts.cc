@@ -79,6 +79,7 @@ void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, 
   }
   const bool unsaid = unsaid_;
   unsaid_ = false;
+  job_verdict_ = job_.IsHub();
   if (!WriteVerdict(diagnosis, at_ns)) return;
   unsaid_ = first && round_ && round_->first_look;
   if (unsaid_) return SayToAll(at_ns);
@@ -168,7 +169,7 @@ void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
 
 diagnosis::Diagnosis Leader::WithStacks(diagnosis::Diagnosis judged) const {
   diagnosis::AddWhere(stacks_, &judged);
-  diagnosis::AddMachines(machines_, &judged.findings);
+  if (!IsOfHub()) diagnosis::AddMachines(machines_, &judged.findings);
   return judged;
 }
 

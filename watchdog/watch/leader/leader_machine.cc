@@ -42,11 +42,11 @@ bool Leader::KeepMachine(reader::MachineLook look) {
   return news;
 }
 
-// The standing verdict was written before the machine had been looked at. A member's is still the hub's.
+// The standing verdict was written before the machine had been looked at. The hub's is retold by the hub.
 void Leader::RetellWithMachines() {
   const std::int64_t at_ns = journal_.leader_state().verdict_at_ns;
-  if (!told_ || told_->healthy() || at_ns == 0) return;
-  if (WriteVerdict(*told_, at_ns) && job_.IsHub()) SayToAll(at_ns);
+  if (!told_ || told_->healthy() || at_ns == 0 || IsOfHub()) return;
+  if (WriteVerdict(*told_, at_ns)) SayToAll(at_ns);
 }
 
 }  // namespace ncclwatch::watch

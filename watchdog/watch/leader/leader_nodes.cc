@@ -7,6 +7,7 @@
 
 #include "watchdog/act/files.h"
 #include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/environment/machine.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/view/as_of.h"
 #include "watchdog/log/log.h"
@@ -250,6 +251,7 @@ void Leader::SayToAll(std::int64_t at_ns) {
                                .hub_host = {},
                                .diagnosis = told_,
                                .stacks = stacks_};
+  if (word.diagnosis) diagnosis::AddMachines(machines_, &word.diagnosis->findings);
   KeepWord(word);
   job_.Say(std::move(word), Monotonic());
   for (const reader::MachineLook& look : machines_)
