@@ -3,35 +3,60 @@
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <utility>
 
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/observe.h"
+#include "analyzer/recording/packed_calls.h"
+#include "analyzer/recording/read_ahead.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::size_t kMostAhead = 32;  // processes of which the next piece is read while one is looked at
+constexpr std::size_t kMostUnpacked = 256u << 20;     // bytes of calls of all processes, two pieces of each
+constexpr std::size_t kMostPackedAhead = 384u << 20;  // likewise, packed
+constexpr std::size_t kPackedCall = 10;               // bytes, about
+
+// How the pieces of so many processes are kept in memory.
+struct Keeping {
+  bool packed = false;
+  bool ahead = true;  // the next piece is read while one is looked at
+};
+
+Keeping KeepingOf(const Recording& recording) {
+  std::size_t calls = 0;
+  for (const ProcessRecording& process : recording.processes()) {
+    std::uint64_t largest = 0;
+    for (const ProcessRecording::Segment& segment : process.segments()) {
+      const format::SegmentHeader& header = segment.place->index.header;
+      largest = std::max(largest, header.end_slot - std::min(header.end_slot, header.begin_slot));
+    }
+    calls += largest;
+  }
+  return {.packed = 2 * calls * sizeof(reader::Call) > kMostUnpacked,
+          .ahead = 2 * calls * kPackedCall <= kMostPackedAhead};
+}
 
 // The wanted calls of one process, by time.
 class ProcessCalls {
  public:
-  ProcessCalls(const ProcessRecording& process, const MergeWishes& wishes, bool ahead)
-      : process_(process), wishes_(wishes), pieces_(process), ahead_(ahead) {
+  ProcessCalls(const ProcessRecording& process, const MergeWishes& wishes, const Keeping& keeping, ReadAhead* ahead)
+      : process_(process), wishes_(wishes), pieces_(process), packed_(keeping.packed), ahead_(ahead) {
     now_ns_ = UntilNs(process.process());
     if (wishes.segment)
       pieces_.wants = [this](const SegmentIndex& index) { return wishes_.segment(index, process_.rank()); };
-    if (ahead_) ReadAhead();
+    AskForNext();
   }
 
   bool Next() {
-    for (++at_; at_ >= order_.size(); at_ = 0) {
-      if (!Turn()) return false;
+    for (++at_; at_ >= calls_.size(); at_ = 0) {
+      if (!NextSlice() && !NextPiece()) return false;
     }
     return true;
   }
-  const reader::Call& call() const { return piece_.calls[order_[at_]]; }
+  const reader::Call& call() const { return calls_[at_]; }
   std::int64_t time_ns() const { return call().entered_ns + piece_.realtime_minus_monotonic_ns; }
   MergedCall Merged(std::size_t number) { return {process_, number, piece_, call(), CommunicatorOf(call()), now_ns_}; }
   const std::vector<reader::Failure>& failures() const { return failures_; }
@@ -39,36 +64,52 @@ class ProcessCalls {
  private:
   struct Read {
     bool any = false;
-    Piece piece;
-    std::vector<std::uint32_t> order;  // of the wanted ones among its calls
+    Piece piece;                      // without its calls
+    std::vector<reader::Call> calls;  // the wanted ones, by time, or
+    std::optional<PackedCalls> packed;
     std::vector<reader::Failure> failures;
   };
 
   Read ReadOne() {
     Read read;
     read.any = pieces_.Next(&read.piece, &read.failures);
-    const std::vector<reader::Call>& calls = read.piece.calls;
+    std::vector<reader::Call> calls = std::move(read.piece.calls);
+    read.piece.calls.clear();
+    std::vector<std::uint32_t> order;
     const auto wants = wishes_.calls ? wishes_.calls(read.piece) : nullptr;
     for (std::uint32_t i = 0; i < calls.size(); ++i)
-      if (!wants || wants(calls[i])) read.order.push_back(i);
+      if (!wants || wants(calls[i])) order.push_back(i);
     // Threads of one process take slots in another order than they read the clock.
     const auto before = [&](std::uint32_t a, std::uint32_t b) { return calls[a].entered_ns < calls[b].entered_ns; };
-    if (!std::is_sorted(read.order.begin(), read.order.end(), before))
-      std::stable_sort(read.order.begin(), read.order.end(), before);
+    const bool sorted = std::is_sorted(order.begin(), order.end(), before);
+    if (!sorted) std::stable_sort(order.begin(), order.end(), before);
+    if (packed_) {
+      read.packed.emplace(calls, order);
+    } else if (sorted && order.size() == calls.size()) {
+      read.calls = std::move(calls);
+    } else {
+      for (const std::uint32_t i : order) read.calls.push_back(calls[i]);
+    }
     return read;
   }
-  void ReadAhead() {
-    next_ = std::async(std::launch::async, [this] { return ReadOne(); });
+  void AskForNext() {
+    if (ahead_) next_ = ahead_->Ask([this] { return ReadOne(); });
   }
-  bool Turn() {
+  bool NextSlice() {
+    if (!slices_) return false;
+    calls_ = slices_->TakeSlice();
+    return !calls_.empty();
+  }
+  bool NextPiece() {
     Read read = ahead_ ? next_.get() : ReadOne();
-    order_.clear();
+    calls_.clear();
     failures_.insert(failures_.end(), read.failures.begin(), read.failures.end());
     if (!read.any) return false;
     piece_ = std::move(read.piece);
-    order_ = std::move(read.order);
+    calls_ = std::move(read.calls);
+    slices_ = std::move(read.packed);
     last_ = nullptr;
-    if (ahead_) ReadAhead();
+    AskForNext();
     return true;
   }
   const reader::Communicator* CommunicatorOf(const reader::Call& call) {
@@ -83,12 +124,14 @@ class ProcessCalls {
   const ProcessRecording& process_;
   const MergeWishes& wishes_;
   PieceReader pieces_;
-  const bool ahead_;
+  const bool packed_;
+  ReadAhead* const ahead_;  // null: the next piece is read when it is needed
   std::int64_t now_ns_ = 0;
   std::vector<reader::Failure> failures_;
   std::future<Read> next_;
-  Piece piece_;
-  std::vector<std::uint32_t> order_;
+  Piece piece_;                        // that `calls_` are of
+  std::vector<reader::Call> calls_;    // at hand
+  std::optional<PackedCalls> slices_;  // that come after them
   std::size_t at_ = SIZE_MAX - 1;
   const reader::Communicator* last_ = nullptr;  // that a call was on
 };
@@ -100,9 +143,11 @@ void MergeCalls(const Recording& recording, const MergeWishes& wishes, std::vect
   std::vector<std::unique_ptr<ProcessCalls>> sources;
   using Head = std::pair<std::int64_t, std::size_t>;  // of what comes next of each
   std::priority_queue<Head, std::vector<Head>, std::greater<>> heads;
-  const bool ahead = recording.processes().size() <= kMostAhead;
+  const Keeping keeping = KeepingOf(recording);
+  std::optional<ReadAhead> ahead;  // ends before the sources that it reads for
+  if (keeping.ahead) ahead.emplace();
   for (const ProcessRecording& process : recording.processes())
-    sources.push_back(std::make_unique<ProcessCalls>(process, wishes, ahead));
+    sources.push_back(std::make_unique<ProcessCalls>(process, wishes, keeping, ahead ? &*ahead : nullptr));
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (sources[i]->Next()) heads.push({sources[i]->time_ns(), i});
   bool more = true;

@@ -14,7 +14,7 @@ namespace ncclwatch::analyzer {
 struct MergedCall {
   const ProcessRecording& process;
   std::size_t number;  // of the process in the recording
-  const Piece& piece;
+  const Piece& piece;  // without its calls
   const reader::Call& call;
   const reader::Communicator* communicator;  // null: on none
   std::int64_t now_ns;                       // until then it was pending: CLOCK_MONOTONIC of its node
@@ -28,7 +28,7 @@ struct MergeWishes {
 };
 
 // Gives `take` the wanted calls by the time at which they were entered, until it returns false. A piece of each process
-// is in memory, and the next one where there are few.
+// is in memory, packed where there are many (packed_calls.h), and the next one too where that is not much.
 void MergeCalls(const Recording& recording, const MergeWishes& wishes, std::vector<reader::Failure>* failures,
                 absl::FunctionRef<bool(const MergedCall&)> take);
 

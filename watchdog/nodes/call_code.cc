@@ -50,7 +50,7 @@ void ReadShape(Reader* from, Call* call) {
   call->dtype = from->Byte();
   call->reduction = from->Byte();
   call->root = from->Signed32();
-  if (functions::IsMpi(call->function)) call->signature = from->NumberAs<std::uint32_t>();
+  call->signature = functions::IsMpi(call->function) ? from->NumberAs<std::uint32_t>() : 0;
 }
 
 enum MpiBits : std::uint8_t {  // what a call of MPI says besides; not set: nothing
