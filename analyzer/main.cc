@@ -4,7 +4,7 @@
 #include <exception>
 #include <string>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "ncclwatch/version.h"

@@ -11,7 +11,7 @@
 #include "analyzer/bisect/print.h"
 #include "analyzer/bisect/question.h"
 #include "analyzer/bisect/state.h"
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"

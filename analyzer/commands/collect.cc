@@ -12,7 +12,7 @@
 #include <memory>
 #include <thread>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"

@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"

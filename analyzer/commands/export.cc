@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "analyzer/commands/export_torch.h"
-#include "analyzer/commands/filter_options.h"
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/filter_options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"

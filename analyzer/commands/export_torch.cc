@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
 #include "analyzer/export/torch_dump.h"

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/files/descriptor.h"

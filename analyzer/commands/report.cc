@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"

@@ -14,7 +14,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/locate.h"

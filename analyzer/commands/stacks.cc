@@ -5,7 +5,7 @@
 
 #include <cstdio>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <queue>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/locate.h"

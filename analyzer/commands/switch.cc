@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/lease_file.h"

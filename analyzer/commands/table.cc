@@ -15,6 +15,7 @@ constexpr Command kCommands[] = {
     {"collect", "[OPTIONS] [DIR]", "record every call of a live job on this node", Collect},
     {"metrics", "[OPTIONS] [DIR]", "print or serve a job's numbers for Prometheus", Metrics},
     {"export", "--to FORMAT -o OUT [DIR|FILE...]", "convert black boxes to the format of another tool", Export},
+    {"bundle", "[OPTIONS] [DIR|FILE...]", "put everything for a bug report into one file", BundleJob},
     {"doctor", "[OPTIONS] [-- PROGRAM]", "is this machine, and are all ranks, ready to run", Doctor},
     {"compare", "[OPTIONS] A B [-- CMD...]", "say whether B is better than A, and how sure that is", CompareRuns},
     {"bisect", "[OPTIONS] -- CMD...", "find the size, item, host or variable with which CMD fails", Bisect},

@@ -22,6 +22,7 @@ int Stacks(const Command& self, const Arguments& arguments);
 int Dump(const Command& self, const Arguments& arguments);
 int Stats(const Command& self, const Arguments& arguments);
 int Bisect(const Command& self, const Arguments& arguments);
+int BundleJob(const Command& self, const Arguments& arguments);
 int CompareRuns(const Command& self, const Arguments& arguments);
 int Correlate(const Command& self, const Arguments& arguments);
 int Doctor(const Command& self, const Arguments& arguments);

@@ -8,8 +8,8 @@
 #include <iterator>
 #include <thread>
 
-#include "analyzer/commands/filter_options.h"
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/filter_options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/locate.h"

@@ -1,7 +1,7 @@
 // `ncclwatch triage`: the first cause in the logs of many ranks.
 #include <nlohmann/json.hpp>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"

@@ -136,6 +136,7 @@ ROOMS = {
         "doctor": "console doctor/checks doctor/ranks",
         "compare": "console jobs recording report steps trace",
         "bisect": "console jobs triage",
+        "bundle": "console files jobs",
         "correlate": "",
         "investigate": "console jobs recording segments steps triage",
         "edit": "recording",
@@ -143,8 +144,9 @@ ROOMS = {
         "steps": "console recording",
         "top": "console jobs metrics trace",
         "report": "console jobs recording steps trace",
-        "commands": "bisect compare console correlate doctor doctor/checks doctor/counters doctor/ranks edit export export/calls files investigate jobs meanwhile metrics player recording replay report run segments shrink stacks stacks/show stats steps top trace triage",
-        ".": "console commands",
+        "commands/options": "console recording steps trace",
+        "commands": "bisect bundle commands/options compare console correlate doctor doctor/checks doctor/counters doctor/ranks edit export export/calls files investigate jobs meanwhile metrics player recording replay report run segments shrink stacks stacks/show stats steps top trace triage",
+        ".": "console commands commands/options",
     },
 }
 MOST_FILES = 30

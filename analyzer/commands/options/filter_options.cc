@@ -1,4 +1,4 @@
-#include "analyzer/commands/filter_options.h"
+#include "analyzer/commands/options/filter_options.h"
 
 #include <absl/strings/str_split.h>
 #include <absl/time/clock.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 #include "analyzer/recording/recording.h"
 #include "analyzer/trace/filter.h"
 

@@ -1,4 +1,4 @@
-#include "analyzer/commands/options.h"
+#include "analyzer/commands/options/options.h"
 
 #include <algorithm>
 #include <cstdio>

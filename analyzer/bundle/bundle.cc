@@ -1,0 +1,218 @@
+#include "analyzer/bundle/bundle.h"
+
+#include <absl/time/clock.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "analyzer/bundle/redactor.h"
+#include "analyzer/console/progress.h"
+#include "analyzer/console/units.h"
+#include "analyzer/files/descriptor.h"
+#include "analyzer/jobs/crash_frames.h"
+#include "analyzer/jobs/diagnose.h"
+#include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/site_lines.h"
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr char kRoot[] = "ncclwatch-bundle/";
+constexpr std::size_t kPiece = 1 << 20;
+constexpr std::size_t kMostRedacted = 256u << 20;  // of a file in memory
+
+struct Found {
+  std::string path, name;  // on disk, in the bundle
+};
+
+// Regular files at and below `path`, none of them through a link, by their names.
+void FindBelow(const std::string& path, const std::string& name, std::vector<Found>* found) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    found->push_back({path, name});
+    return;
+  }
+  std::vector<Found> here;
+  for (fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied, error), end;
+       !error && at != end; at.increment(error))
+    // A draft is what another command, or this one, is about to write there.
+    if (at->is_regular_file(error) && !at->is_symlink(error) &&
+        at->path().filename().string().find(".draft.") == std::string::npos)
+      here.push_back({at->path(), name + "/" + fs::path(at->path()).lexically_relative(path).string()});
+  std::sort(here.begin(), here.end(), [](const Found& a, const Found& b) { return a.name < b.name; });
+  found->insert(found->end(), here.begin(), here.end());
+}
+
+// `folder`/NAME of the path, or NAME-2, where another path has that name.
+std::vector<Found> FilesOf(const std::vector<std::string>& paths, const std::string& folder) {
+  std::vector<Found> found;
+  std::set<std::string> taken;
+  for (const std::string& path : paths) {
+    fs::path plain = fs::path(path).lexically_normal();
+    if (!plain.has_filename()) plain = plain.parent_path();
+    std::string name = plain.filename();
+    if (name.empty() || name == "." || name == "..")
+      name = fs::absolute(plain).lexically_normal().parent_path().filename();
+    std::string unique = name;
+    for (int number = 2; !taken.insert(unique).second; ++number) unique = name + "-" + std::to_string(number);
+    FindBelow(path, folder + "/" + unique, &found);
+  }
+  return found;
+}
+
+class Bundle {
+ public:
+  Bundle(const BundleWish& wish, TarZst::Write write, Bundled* bundled)
+      : wish_(wish), tar_(std::move(write)), bundled_(bundled) {}
+
+  bool Add(const Found& file) {
+    const std::string name = fs::path(file.name).filename();
+    if (name == "exchange") return LeaveOut(file.name, "it says how the job's nodes reach one another");
+    Descriptor fd(open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat info;
+    if (!fd || fstat(fd.get(), &info) != 0) return LeaveOut(file.name, std::strerror(errno));
+    if (!S_ISREG(info.st_mode)) return LeaveOut(file.name, "it is no file");
+    const auto size = static_cast<std::uint64_t>(info.st_size);
+    if (size > wish_.most_bytes) return LeaveOut(file.name, BytesText(size) + ", more than --max");
+    return wish_.redact ? AddRedacted(file.name, fd, size, info.st_mtime)
+                        : AddWhole(file.name, fd, size, info.st_mtime);
+  }
+
+  bool AddText(const std::string& name, const std::string& text) {
+    return Put(name, wish_.redact ? redactor_.Text(text) : text, absl::ToTimeT(absl::Now()));
+  }
+  bool AddJson(const std::string& name, const Json& document) {
+    const std::string text = PrintableJson(document.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n";
+    return Put(name, wish_.redact ? redactor_.Json(text) : text, absl::ToTimeT(absl::Now()));
+  }
+  bool Finish() { return tar_.Finish(); }
+  Redactor& redactor() { return redactor_; }
+
+ private:
+  bool LeaveOut(const std::string& name, const std::string& why) {
+    bundled_->left_out.emplace_back(NameOf(name), why);
+    return true;
+  }
+  std::string NameOf(const std::string& name) { return wish_.redact ? redactor_.Text(name) : name; }
+
+  bool Put(const std::string& name, std::string_view bytes, std::int64_t modified_s) {
+    const std::string shown = NameOf(name);
+    bundled_->files.emplace_back(shown, bytes.size());
+    return tar_.File(kRoot + shown, bytes, modified_s);
+  }
+
+  // A live job writes on meanwhile: what was there is what counts.
+  bool AddWhole(const std::string& name, const Descriptor& fd, std::uint64_t size, std::int64_t modified_s) {
+    bundled_->files.emplace_back(name, size);
+    if (!tar_.Begin(kRoot + name, size, modified_s)) return false;
+    std::string piece(kPiece, '\0');
+    for (std::uint64_t left = size; left > 0;) {
+      const ssize_t got = read(fd.get(), piece.data(), std::min<std::uint64_t>(left, piece.size()));
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) break;
+      if (!tar_.Add(std::string_view(piece).substr(0, static_cast<std::size_t>(got)))) return false;
+      left -= static_cast<std::uint64_t>(got);
+    }
+    return tar_.End();
+  }
+
+  bool AddRedacted(const std::string& name, const Descriptor& fd, std::uint64_t size, std::int64_t modified_s) {
+    if (name.ends_with(".segments") || name.ends_with(".sample"))
+      return LeaveOut(name, "packed or raw memory, which is not redacted");
+    if (size > kMostRedacted) return LeaveOut(name, BytesText(size) + ", too large to be redacted");
+    std::string bytes(size, '\0');
+    const ssize_t got = pread(fd.get(), bytes.data(), bytes.size(), 0);
+    if (got < 0) return LeaveOut(name, std::strerror(errno));
+    bytes.resize(static_cast<std::size_t>(got));
+    if (name.ends_with(".box"))
+      return redactor_.Box(&bytes) ? Put(name, bytes, modified_s)
+                                   : LeaveOut(name, "damaged, so that it is not redacted");
+    if (bytes.find('\0') != std::string::npos) return LeaveOut(name, "no text, so that it is not redacted");
+    if (name.ends_with(".json")) return Put(name, redactor_.Json(bytes), modified_s);
+    return Put(name, name.ends_with(".jsonl") ? redactor_.JsonLines(bytes) : redactor_.Text(bytes), modified_s);
+  }
+
+  const BundleWish& wish_;
+  TarZst tar_;
+  Bundled* bundled_;
+  Redactor redactor_;
+};
+
+void LearnUser(uid_t uid, Redactor* redactor) {
+  if (const passwd* entry = getpwuid(uid)) redactor->LearnUser(entry->pw_name);
+}
+
+// Whose names are to be hidden, before the first of them is written.
+void Learn(const reader::RunImage& run, const std::vector<Found>& of_run, Redactor* redactor) {
+  char host[256] = "";
+  if (gethostname(host, sizeof host - 1) == 0) redactor->LearnHost(host);
+  LearnUser(getuid(), redactor);
+  for (const reader::BoxImage& box : run.boxes)
+    for (const std::string& name : {box.host, box.node, box.master_address}) redactor->LearnHost(name);
+  for (const Found& file : of_run) redactor->Keep(fs::path(file.path).filename().string());
+  for (const reader::BoxImage& box : run.boxes) {
+    redactor->LearnCommand(box.command);
+    LearnUser(box.uid, redactor);
+    for (const reader::CallSite& site : box.call_sites) redactor->Text(site.name);  // names of programs
+  }
+}
+
+Json Manifest(const BundleWish& wish, const Bundled& bundled) {
+  Json manifest = {{"schema", "ncclwatch.bundle/1"},
+                   {"made_at", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())},
+                   {"redacted", wish.redact},
+                   {"files", Json::array()},
+                   {"left_out", Json::array()}};
+  for (const auto& [name, bytes] : bundled.files)
+    manifest["files"].push_back({{"name", Printable(name)}, {"bytes", bytes}});
+  for (const auto& [name, why] : bundled.left_out)
+    manifest["left_out"].push_back({{"name", Printable(name)}, {"reason", Printable(why)}});
+  return manifest;
+}
+
+}  // namespace
+
+absl::Status WriteBundle(const BundleWish& wish, TarZst::Write write, Bundled* bundled) {
+  Bundle bundle(wish, std::move(write), bundled);
+  reader::RunImage run = ReadJob(wish.paths, reader::Calls::kForVerdict);
+  std::vector<Found> files = FilesOf(wish.paths, "run");
+  const std::vector<Found> logs = FilesOf(wish.logs, "logs");
+  if (files.empty() && logs.empty()) return absl::NotFoundError("no file to put into it");
+  if (wish.redact) Learn(run, files, &bundle.redactor());
+  files.insert(files.end(), logs.begin(), logs.end());
+
+  bool well = true;
+  if (!run.boxes.empty()) {
+    AddCrashFrames(&run);
+    const std::vector<reader::Failure> failures = run.failures;
+    SiteLines lines(run.boxes);
+    diagnosis::Diagnosis verdict = Diagnose(std::move(run));
+    lines.FillIn(&verdict);
+    well = bundle.AddText("verdict.txt", diagnosis::ToText(lines.ForPeople(verdict))) &&
+           bundle.AddJson("verdict.json", DiagnosisJson(verdict, failures));
+  }
+  well = well && (wish.machine == nullptr || bundle.AddJson("machine.json", *wish.machine));
+  Progress progress("packing", files.size());
+  for (std::size_t i = 0; well && i < files.size(); ++i) {
+    well = bundle.Add(files[i]);
+    progress.Done(i + 1);
+  }
+  well = well && bundle.AddJson("manifest.json", Manifest(wish, *bundled)) && bundle.Finish();
+  return well ? absl::OkStatus() : absl::UnavailableError("it could not be written");
+}
+
+}  // namespace ncclwatch::analyzer

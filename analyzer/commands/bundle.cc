@@ -1,0 +1,112 @@
+// `ncclwatch bundle`: everything for a bug report, as one file.
+#include "analyzer/bundle/bundle.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/commands/options/options.h"
+#include "analyzer/commands/table.h"
+#include "analyzer/console/print.h"
+#include "analyzer/console/units.h"
+#include "analyzer/doctor/checks/check.h"
+#include "analyzer/doctor/facts.h"
+#include "analyzer/doctor/report.h"
+#include "analyzer/jobs/locate.h"
+#include "watchdog/act/files.h"
+#include "watchdog/text/printable.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kDescription[] =
+    "Put everything that a bug report needs into one file: what the job has left (black boxes, stacks, logs of\n"
+    "ncclwatch, recordings), the verdict on it, and what `ncclwatch doctor` sees on this machine.\n\n"
+    "`tar --zstd -xf FILE` unpacks it; all other commands of ncclwatch read what is in `run/`. --redact replaces host\n"
+    "and user names, IPv4 addresses, paths and arguments, each by a word of its own, also inside black boxes. What\n"
+    "cannot be redacted (recordings, memory of crashed processes) is left out. manifest.json says what is in it.\n\n"
+    "Exit status: 0 written, 1 it could not be written, 2 usage, 3 there is no such job.";
+
+Json DescribeMachine() {
+  const doctor::Machine machine("", doctor::Machine::OwnEnvironment());
+  std::vector<doctor::Finding> findings;
+  for (const doctor::Check& check : doctor::ChecksOfOneRank())
+    if (!check.active && !check.id.starts_with("manual-"))
+      findings.push_back({std::string(check.id), check.look(machine), {}});
+  return {{"versions", doctor::VersionsOf(machine)},
+          {"variables", doctor::ComparedVariables(machine)},
+          {"checks", doctor::ToJson(findings)}};
+}
+
+Json ToJson(const std::string& file, std::uint64_t bytes, const Bundled& bundled) {
+  Json all = {{"schema", "ncclwatch.bundle/1"},
+              {"path", Printable(file)},
+              {"bytes", bytes},
+              {"files", bundled.files.size()},
+              {"left_out", Json::array()}};
+  for (const auto& [name, why] : bundled.left_out)
+    all["left_out"].push_back({{"name", Printable(name)}, {"reason", Printable(why)}});
+  return all;
+}
+
+void PrintText(const std::string& file, std::uint64_t bytes, const Bundled& bundled) {
+  Print("{}: {}, {} files\n", file, BytesText(bytes), bundled.files.size());
+  for (const auto& [name, why] : bundled.left_out) Print("left out: {}: {}\n", name, why);
+}
+
+}  // namespace
+
+int BundleJob(const Command& self, const Arguments& arguments) {
+  Options options(self, kDescription);
+  std::vector<std::string> words;
+  std::string into = "ncclwatch-bundle.tar.zst", most;
+  BundleWish wish;
+  bool json = false;
+  options.add_option("DIR|FILE", words, "run directories and recordings of one job (default: the newest)")
+      ->type_name("");
+  options.add_option("-o", into, "the file to write (default: ncclwatch-bundle.tar.zst)")->type_name("FILE");
+  options.add_flag("--redact", wish.redact, "hide host and user names, addresses, paths and arguments");
+  options.add_option("--logs", wish.logs, "the job's own logs too")
+      ->type_name("DIR|FILE")
+      ->allow_extra_args(false);
+  options.add_option("--max", most, "leave out files that are larger, as in 1G (default: 10G)")->type_name("SIZE");
+  options.add_flag("--json", json, "print as JSON (schema ncclwatch.bundle/1)");
+  if (const auto status = options.Read(arguments)) return *status;
+  if (!most.empty()) {
+    const auto bytes = ParseBytes(most);
+    if (!bytes) return UsageError(self, "--max takes a size like 1G, not '" + most + "'");
+    wish.most_bytes = *bytes;
+  }
+  const auto paths = Locate(words);
+  if (!paths.ok()) return Unreadable(self, paths.status());
+  wish.paths = *paths;
+  const Json machine = DescribeMachine();
+  wish.machine = &machine;
+
+  const std::filesystem::path file(into);
+  const auto directory = descriptors::Directory::Named(file.has_parent_path() ? file.parent_path().string() : ".");
+  if (!directory) {
+    Complain(self.name, "{}", directory.reason());
+    return kProblem;
+  }
+  act::Draft draft(directory, file.filename().string());
+  std::uint64_t bytes = 0;
+  Bundled bundled;
+  const auto write = [&](std::string_view part) {
+    bytes += part.size();
+    return draft.Write(part);
+  };
+  const absl::Status written = WriteBundle(wish, write, &bundled);
+  if (absl::IsNotFound(written)) return Unreadable(self, written);
+  std::string error = draft.Keep();
+  if (error.empty() && !written.ok()) error = std::string(written.message());
+  if (!error.empty()) {
+    Complain(self.name, "{}: {}", into, error);
+    return kProblem;
+  }
+  json ? PrintJson(ToJson(into, bytes, bundled)) : PrintText(into, bytes, bundled);
+  return kDone;
+}
+
+}  // namespace ncclwatch::analyzer

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""`ncclwatch bundle`: a job packed, unpacked by tar, and looked at again; redacted ones are searched for what must not be in them."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "support"))
+
+from harness import Skipped, case, check, check_equal, clean_environment, run_main  # noqa: E402
+
+HOST = "node017.cluster-7.example.com"
+CRASHED = "/home/somebody/models/secret_model/train.py"
+
+
+def bundle(sandbox, *words, status=0):
+    """(where it is unpacked, what the command printed as JSON)"""
+    for program in ("tar", "zstd"):
+        if not shutil.which(program):
+            raise Skipped(f"no {program} here")
+    file = os.path.join(sandbox.fresh("bundle"), "file.tar.zst")
+    done = sandbox.run([sandbox.build.command, "bundle", *words, "-o", file, "--json"], clean_environment(), timeout=60)
+    check_equal(done.status, status, f"{done}: status")
+    if status != 0:
+        return None, done
+    into = sandbox.fresh("unpacked")
+    subprocess.run(["tar", "--zstd", "-xf", file, "-C", into], check=True, timeout=60)
+    return os.path.join(into, "ncclwatch-bundle"), json.loads(done.out)
+
+
+def files_below(folder):
+    found = {}
+    for where, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(where, name)
+            if os.path.islink(path) or not os.path.isfile(path):
+                continue
+            with open(path, "rb") as file:
+                found[os.path.relpath(path, folder)] = file.read()
+    return found
+
+
+def dead_job(sandbox, **options):
+    """Three ranks; rank 1 has left its last call out, the others wait. Beside the boxes what a watchdog leaves."""
+    writer = sandbox.build.program("analyzer", "box_writer")
+    sandbox.build.need(sandbox.build.command, writer)
+    directory = os.path.join(sandbox.fresh("job"), "run")
+    for rank in range(3):
+        words = [f"{name}={value}" for name, value in options.items()] + (["skip=1"] if rank == 1 else ["pending=1"])
+        subprocess.run([writer, directory, f"rank={rank}", "world=3", "calls=3", *words], check=True, capture_output=True,
+                       env=clean_environment(), timeout=30)
+    os.makedirs(directory + "/stacks")
+    with open(directory + "/stacks/merged.txt", "w") as file:
+        file.write(f"read (train.py:57)\nmain ({CRASHED}:91)\non {HOST}, 10.31.4.17\n")
+    with open(directory + "/events.jsonl", "w") as file:
+        file.write(json.dumps({"type": "checkpoint", "host": HOST, "details": {"path": CRASHED, "bytes": 17}}) + "\n")
+    os.symlink("/etc/passwd", directory + "/link")
+    os.mkfifo(directory + "/pipe")
+    return directory
+
+
+def diagnose(sandbox, directory):
+    done = sandbox.run([sandbox.build.command, "diagnose", directory, "--json"], clean_environment(), timeout=30)
+    check(done.status in (0, 1), f"{done}")
+    return json.loads(done.out)
+
+
+@case
+def whole_job_comes_back(sandbox):
+    """Every file byte for byte; the verdict is the one on the directory; no link and no pipe is followed."""
+    directory = dead_job(sandbox)
+    logs = sandbox.fresh("logs")
+    with open(logs + "/rank_0.log", "w") as file:
+        file.write("step 1\n")
+    folder, told = bundle(sandbox, directory, "--logs", logs)
+    unpacked, original = files_below(folder), files_below(directory)
+    names = {name for _, folders, names in os.walk(folder) for name in folders + names}
+    check(not names & {"link", "pipe"}, f"{names}")
+    for name, content in original.items():
+        check(unpacked["run/run/" + name] == content, f"{name} is as it was")
+    check_equal(unpacked[f"logs/{os.path.basename(logs)}/rank_0.log"], b"step 1\n", "the log")
+    check_equal(json.loads(unpacked["verdict.json"])["findings"], diagnose(sandbox, directory)["findings"], "verdict")
+    check_equal(diagnose(sandbox, folder + "/run/run")["findings"], diagnose(sandbox, directory)["findings"], "verdict on what is unpacked")
+    manifest = json.loads(unpacked["manifest.json"])
+    check_equal({one["name"]: one["bytes"] for one in manifest["files"]},
+                {name: len(content) for name, content in unpacked.items() if name != "manifest.json"}, "manifest")
+    check_equal((told["files"], told["left_out"], manifest["redacted"]), (len(unpacked), [], False), "what is printed")
+    machine = json.loads(unpacked["machine.json"])
+    check(any(one["id"] == "shm-space" or one["status"] for one in machine["checks"]) and machine["versions"], f"machine: {machine}")
+
+
+@case
+def nothing_of_whose_it_is(sandbox):
+    """Redacted: no byte of the host, the user's folders, the arguments. The verdict stays the same, with other names."""
+    directory = dead_job(sandbox, host=HOST)
+    before = diagnose(sandbox, directory)
+    folder, told = bundle(sandbox, directory, "--redact")
+    unpacked = files_below(folder)
+    own = [os.uname().nodename, sandbox.path, "pending=1", "skip=1", "world=3"]
+    for word in [HOST, "node017", "cluster-7", "somebody", "secret_model", "train.py", "10.31.4.17", *own]:
+        for name, content in unpacked.items():
+            check(word.encode() not in content and word not in name, f"'{word}' is in {name}")
+    after = diagnose(sandbox, folder + "/run/run")
+    hosts = after["job"]["hosts"]
+    check(len(hosts) == 1 and len(hosts[0]) == len(HOST) and hosts != before["job"]["hosts"], f"host: {hosts}")
+    for one, other in zip(before["findings"], after["findings"]):
+        check_equal((one["kind"], one["culprits"], one["calls"][0]["op"], one["position"]),
+                    (other["kind"], other["culprits"], other["calls"][0]["op"], other["position"]), "finding")
+    check_equal(len(after["findings"]), len(before["findings"]), "findings")
+    event = json.loads(unpacked["run/run/events.jsonl"])
+    check_equal((event["type"], event["host"], event["details"]["bytes"]), ("checkpoint", hosts[0], 17), "event")
+    check(re.fullmatch(r"/home/\w{8}/\w{6}/\w{12}/\w{5}\.py", event["details"]["path"]), f"path: {event}")
+    stacks = unpacked["run/run/stacks/merged.txt"].decode()
+    check(os.path.basename(event["details"]["path"]) + ":57" in stacks, f"one name everywhere: {stacks}")
+    check_equal(told["left_out"], [], "left out")
+
+
+@case
+def a_real_job(sandbox):
+    """A hang of softgpu that ncclwatch has ended, redacted: the culprit and its stack are told, this machine is not."""
+    directory = os.path.join(sandbox.fresh("job"), "run")
+    environment = {**clean_environment(), "NCCLWATCH_DIR": directory, "NCCLWATCH_ON_FAULT": "abort", "NCCLWATCH_TIMEOUT": "3"}
+    command = sandbox.build.command
+    done = sandbox.run([command, "run", "--", command, "demo", "--unwatched"], environment, timeout=90)
+    check_equal(done.status, 86, f"{done}: status")
+    folder, told = bundle(sandbox, directory, "--redact")
+    unpacked = files_below(folder)
+    for word in (os.uname().nodename, sandbox.path, os.path.dirname(sandbox.build.root)):
+        for name, content in unpacked.items():
+            check(word.encode() not in content and word not in name, f"'{word}' is in {name}")
+    check(b"rank 2" in unpacked["verdict.txt"], f"verdict: {unpacked['verdict.txt']}")
+    check("run/run/stacks/merged.txt" in unpacked and "run/run/diagnosis.json" in unpacked, f"names: {sorted(unpacked)}")
+    check_equal(diagnose(sandbox, folder + "/run/run")["findings"][0]["culprits"], [2], "culprit")
+    check(all(one["reason"] for one in told["left_out"]), f"left out: {told['left_out']}")
+
+
+@case
+def what_is_left_out_is_said(sandbox):
+    directory = dead_job(sandbox)
+    with open(directory + "/large.log", "wb") as file:
+        file.truncate(9 << 20)
+    with open(directory + "/exchange", "wb") as file:
+        file.write(b"secret")
+    os.link(directory + "/large.log", directory + "/host.1.1.segments")
+    folder, told = bundle(sandbox, directory, "--max", "8M")
+    left_out = {os.path.basename(one["name"]): one["reason"] for one in told["left_out"]}
+    check_equal(set(left_out), {"large.log", "exchange", "host.1.1.segments"}, "left out")
+    check("--max" in left_out["large.log"] and "nodes reach" in left_out["exchange"], f"{left_out}")
+    check_equal(json.loads(files_below(folder)["manifest.json"])["left_out"], told["left_out"], "manifest")
+    _, told = bundle(sandbox, directory, "--redact")
+    left_out = {os.path.basename(one["name"]): one["reason"] for one in told["left_out"]}
+    check("not redacted" in left_out["host.1.1.segments"] and "not redacted" in left_out["large.log"], f"{left_out}")
+
+
+@case
+def damaged_boxes(sandbox):
+    """They are what the report is about: whole without --redact; with it, what cannot be read is not let out."""
+    directory = dead_job(sandbox)
+    boxes = sorted(name for name in os.listdir(directory) if name.endswith(".box"))
+    with open(os.path.join(directory, boxes[0]), "r+b") as file:
+        file.truncate(5000)
+    folder, _ = bundle(sandbox, directory)
+    check_equal(len(files_below(folder)["run/run/" + boxes[0]]), 5000, "bytes of the box that was cut")
+    folder, told = bundle(sandbox, directory, "--redact")
+    check_equal(len([name for name in files_below(folder) if name.endswith(".box")]), 2, "boxes")
+    check("damaged" in told["left_out"][0]["reason"], f"{told}")
+
+
+@case
+def no_job(sandbox):
+    sandbox.build.need(sandbox.build.command)
+    _, done = bundle(sandbox, sandbox.path + "/nowhere", status=3)
+    check("nowhere" in done.err, f"{done}")
+
+
+@case
+def full_disk(sandbox):
+    directory = dead_job(sandbox)
+    done = sandbox.run([sandbox.build.command, "bundle", directory, "-o", "/dev/full/bundle"], clean_environment())
+    check_equal(done.status, 1, f"{done}: status")
+
+
+if __name__ == "__main__":
+    run_main("bundle")
