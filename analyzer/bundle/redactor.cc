@@ -153,12 +153,12 @@ std::string Redactor::Path(std::string_view path) {
   bool known = false;  // of a Python package, which many have
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::string_view part = parts[i].substr(0, parts[i].find('+'));
+    known = known || part == "site-packages" || part == "dist-packages";
     const bool last = i + 1 == parts.size(),
                library = part.starts_with("lib") && part.find(".so") != std::string_view::npos;
     const bool root = (i == 1 && IsOneOf(part, kCommonRoots)) || (i <= 2 && in_memory);
     made += "/" + (known || root || (last && library) ? std::string(part) : last ? File(part) : Folder(part));
     made += parts[i].substr(part.size());
-    known = known || part == "site-packages" || part == "dist-packages";
   }
   return made;
 }

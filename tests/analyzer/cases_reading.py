@@ -33,8 +33,6 @@ def help_of_everything(bench):
         check(all(len(line) <= 120 for line in done.out.splitlines()), f"{words}: too wide\n{done.out}")
     listed = bench.command("--help").out
     check_equal([name for name in COMMANDS if not re.search(rf"^  {name} ", listed, re.M)], [], "not in the list")
-    for later in ["bundle"]:
-        check(not re.search(rf"^  {later} ", listed, re.M), f"{later} is listed")
 
 
 @bench_case

@@ -116,6 +116,15 @@ TEST(Machines, TheCulpritsHostInTime) {
   EXPECT_TRUE(Quoted(Of(Kind::kStraggler, "node1"), {before, later}).empty());
 }
 
+TEST(Machines, OneLineForWhatIsSaidAgain) {
+  const std::string xid = "kernel log: NVRM: Xid 13";
+  EXPECT_EQ(Quoted(Of(Kind::kStraggler, "node1"), {{kBegan, kBegan, "", xid},
+                                                   {kBegan + kS, kBegan + kS, "", "mce"},
+                                                   {kBegan + 2 * kS, kBegan + 2 * kS, "", xid}}),
+            (std::vector<std::string>{"the machine: node1, 2 times until 08:00:02 UTC: " + xid,
+                                      "the machine: node1, 08:00:01 UTC: mce"}));
+}
+
 TEST(Machines, AreNotQuotedTwice) {
   Finding finding = Of(Kind::kStraggler, "node1");
   finding.evidence = {"the others wait for it", "the machine: node1, 08:00:00 UTC: oom"};

@@ -55,8 +55,29 @@ bool IsInTime(const MachineEvent& event, const Finding& finding) {
   return event.seen_ns >= began_ns - kBefore_ns && event.since_ns <= finding.detected_at_ns;
 }
 
-std::string LineOf(const MachineEvent& event, const std::string& host) {
+// The same, once or more often.
+struct Repeated {
+  const std::string* host;
+  const MachineEvent* first;
+  std::int64_t last_ns;
+  int times;
+};
+
+// Those of a host begin at `begin`.
+void Add(const std::string& host, const MachineEvent& event, std::size_t begin, std::vector<Repeated>* all) {
+  const auto known = std::find_if(all->begin() + static_cast<std::ptrdiff_t>(begin), all->end(),
+                                  [&](const Repeated& one) { return one.first->text == event.text; });
+  if (known == all->end()) return all->push_back({&host, &event, event.seen_ns, 1});
+  known->last_ns = std::max(known->last_ns, event.seen_ns);
+  ++known->times;
+}
+
+std::string LineOf(const Repeated& repeated) {
   const auto time = [](std::int64_t at_ns) { return UtcTime(at_ns).substr(11, 8); };
+  const MachineEvent& event = *repeated.first;
+  const std::string& host = *repeated.host;
+  if (repeated.times > 1)
+    return fmt::format("{}, {} times until {} UTC: {}", host, repeated.times, time(repeated.last_ns), event.text);
   if (event.since_ns == 0)
     return fmt::format("{}: {} (when first looked at, {} UTC)", host, event.text, time(event.seen_ns));
   if (event.since_ns == event.seen_ns) return fmt::format("{}, {} UTC: {}", host, time(event.seen_ns), event.text);
@@ -86,18 +107,19 @@ std::string Quiet(const std::vector<const MachineLook*>& looked) {
 void Quote(const std::vector<MachineLook>& machines, Finding* finding) {
   const std::set<std::string> hosts = HostsOf(*finding);
   std::vector<const MachineLook*> looked;
-  std::vector<std::pair<std::int64_t, std::string>> lines;
+  std::vector<Repeated> lines;
   for (const MachineLook& look : machines) {
     if (!hosts.empty() && !hosts.contains(look.host)) continue;
     looked.push_back(&look);
+    const std::size_t begin = lines.size();
     for (const MachineEvent& event : look.events)
-      if (IsInTime(event, *finding) && IsOfCulprits(event, look.host, *finding))
-        lines.emplace_back(event.seen_ns, LineOf(event, look.host));
+      if (IsInTime(event, *finding) && IsOfCulprits(event, look.host, *finding)) Add(look.host, event, begin, &lines);
   }
-  std::stable_sort(lines.begin(), lines.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Repeated& a, const Repeated& b) { return a.first->seen_ns < b.first->seen_ns; });
   const auto quote = [&](const std::string& line) { finding->evidence.push_back(fmt::format("{}{}", kQuoted, line)); };
   std::erase_if(finding->evidence, [](const std::string& line) { return line.starts_with(kQuoted); });
-  for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) quote(lines[i].second);
+  for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) quote(LineOf(lines[i]));
   if (lines.size() > kMostLines) quote(fmt::format("{} more such lines", lines.size() - kMostLines));
   if (lines.empty() && !looked.empty() && IsOfHardware(finding->kind)) quote(Quiet(looked));
 }
