@@ -3,6 +3,7 @@
 #include <absl/time/time.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/console/units.h"
@@ -13,7 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostTold = 5;  // causes in full; the others in a line each
+constexpr std::size_t kMostTold = 5;    // causes in full; the others in a line each
+constexpr std::size_t kMostSilent = 8;  // ranks, the first of them; as JSON all
 
 std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone()); }
 
@@ -77,6 +79,17 @@ std::string Lines(std::string_view title, const std::vector<Told>& list, std::si
   return text.empty() ? text : fmt::format("\n{}\n{}", title, text);
 }
 
+std::string SilentText(std::vector<Silent> ranks) {
+  if (ranks.empty()) return "";
+  std::stable_sort(ranks.begin(), ranks.end(), [](const Silent& a, const Silent& b) { return a.last.at < b.last.at; });
+  std::string text = "\nstopped writing before the others\n";
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMostSilent); ++i)
+    text += fmt::format("  rank {} at {} ({}:{})\n", ranks[i].rank, TimeText(ranks[i].last.at), ranks[i].last.file,
+                        ranks[i].last.line);
+  if (ranks.size() > kMostSilent) text += fmt::format("  and {} more ranks (--json)\n", ranks.size() - kMostSilent);
+  return text;
+}
+
 }  // namespace
 
 nlohmann::ordered_json TriageJson(const Triage& triage) {
@@ -104,9 +117,7 @@ std::string TriageText(const Triage& triage) {
   text += Lines("other causes, later", triage.causes, 1);
   text += Lines("what follows from it", triage.echoes, 0);
   text += Lines("confirmed by", triage.confirmations, 0);
-  if (!triage.silent.empty()) text += "\nstopped writing before the others\n";
-  for (const Silent& rank : triage.silent)
-    text += fmt::format("  rank {} at {} ({}:{})\n", rank.rank, TimeText(rank.last.at), rank.last.file, rank.last.line);
+  text += SilentText(triage.silent);
   return text + fmt::format("\n{} file{}, {}\n", triage.files, triage.files == 1 ? "" : "s", BytesText(triage.bytes));
 }
 
