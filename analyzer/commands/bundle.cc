@@ -67,9 +67,7 @@ int BundleJob(const Command& self, const Arguments& arguments) {
       ->type_name("");
   options.add_option("-o", into, "the file to write (default: ncclwatch-bundle.tar.zst)")->type_name("FILE");
   options.add_flag("--redact", wish.redact, "hide host and user names, addresses, paths and arguments");
-  options.add_option("--logs", wish.logs, "the job's own logs too")
-      ->type_name("DIR|FILE")
-      ->allow_extra_args(false);
+  options.add_option("--logs", wish.logs, "the job's own logs too")->type_name("DIR|FILE")->allow_extra_args(false);
   options.add_option("--max", most, "leave out files that are larger, as in 1G (default: 10G)")->type_name("SIZE");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.bundle/1)");
   if (const auto status = options.Read(arguments)) return *status;
