@@ -33,16 +33,17 @@ def check_counted(job, ranks, some=True):
 
 
 def collector_of(job):
-    """The collector's process id, once there is one."""
+    """The collector's process id, once there is one alone: others come, find that out and end."""
     def find():
+        found = []
         for path in glob.glob("/proc/[0-9]*/cmdline"):
             try:
                 words = open(path, "rb").read().split(b"\0")
             except OSError:
                 continue
             if b"collect" in words and job.directory.encode() in words:
-                return int(path.split("/")[2])
-        return None
+                found.append(int(path.split("/")[2]))
+        return found[0] if len(found) == 1 else None
     return until(find, "a collector")
 
 
