@@ -20,7 +20,7 @@ TEST(Redactor, FoldersAndFilesOfWhoeverThatIs) {
   Redactor redactor;
   EXPECT_EQ(redactor.Text("/home/ann/train_v2.py:57 in main"), "/home/p01/f0000001.py:57 in main");
   EXPECT_EQ(redactor.Text("step (train_v2.py:12)"), "step (f0000001.py:12)");
-  EXPECT_EQ(redactor.Text("/work/main/build"), "/p001/p002/p0001") << "`main` alone is a function";
+  EXPECT_EQ(redactor.Text("/team/main/runs"), "/p001/p002/p003") << "`main` alone is a function";
   EXPECT_EQ(redactor.Text("in main"), "in main");
 }
 
