@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "analyzer/bundle/redactor.h"
@@ -39,37 +38,43 @@ struct Found {
   std::string path, name;  // on disk, in the bundle
 };
 
+using LeftOut = std::vector<std::pair<std::string, std::string>>;
+
 // Regular files at and below `path`, none of them through a link, by their names.
-void FindBelow(const std::string& path, const std::string& name, std::vector<Found>* found) {
+void FindBelow(const std::string& path, const std::string& name, std::vector<Found>* found, LeftOut* left_out) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
     found->push_back({path, name});
     return;
   }
   std::vector<Found> here;
-  for (fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied, error), end;
-       !error && at != end; at.increment(error))
+  fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied, error);
+  for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
+    const std::string inner = name + "/" + at->path().lexically_relative(path).string();
+    std::error_code gone;
+    if (at->is_symlink(gone)) continue;
+    if (at->is_directory(gone) && access(at->path().c_str(), R_OK | X_OK) != 0)
+      left_out->emplace_back(inner, std::strerror(errno));
     // A draft is what another command, or this one, is about to write there.
-    if (at->is_regular_file(error) && !at->is_symlink(error) &&
-        at->path().filename().string().find(".draft.") == std::string::npos)
-      here.push_back({at->path(), name + "/" + fs::path(at->path()).lexically_relative(path).string()});
+    else if (at->is_regular_file(gone) && inner.find(".draft.") == std::string::npos)
+      here.push_back({at->path(), inner});
+  }
+  if (error) left_out->emplace_back(name, error.message());
   std::sort(here.begin(), here.end(), [](const Found& a, const Found& b) { return a.name < b.name; });
   found->insert(found->end(), here.begin(), here.end());
 }
 
 // `folder`/NAME of the path, or NAME-2, where another path has that name.
-std::vector<Found> FilesOf(const std::vector<std::string>& paths, const std::string& folder) {
+std::vector<Found> FilesOf(const std::vector<std::string>& paths, const std::string& folder, LeftOut* left_out) {
   std::vector<Found> found;
   std::set<std::string> taken;
   for (const std::string& path : paths) {
-    fs::path plain = fs::path(path).lexically_normal();
+    fs::path plain = fs::absolute(path).lexically_normal();
     if (!plain.has_filename()) plain = plain.parent_path();
-    std::string name = plain.filename();
-    if (name.empty() || name == "." || name == "..")
-      name = fs::absolute(plain).lexically_normal().parent_path().filename();
+    const std::string name = plain.filename();
     std::string unique = name;
     for (int number = 2; !taken.insert(unique).second; ++number) unique = name + "-" + std::to_string(number);
-    FindBelow(path, folder + "/" + unique, &found);
+    FindBelow(path, folder + "/" + unique, &found, left_out);
   }
   return found;
 }
@@ -80,8 +85,9 @@ class Bundle {
       : wish_(wish), tar_(std::move(write)), bundled_(bundled) {}
 
   bool Add(const Found& file) {
-    const std::string name = fs::path(file.name).filename();
-    if (name == "exchange") return LeaveOut(file.name, "it says how the job's nodes reach one another");
+    if (!TarZst::Takes(kRoot + file.name)) return LeaveOut(file.name, "its name is too long");
+    if (fs::path(file.name).filename() == "exchange")
+      return LeaveOut(file.name, "it says how the job's nodes reach one another");
     Descriptor fd(open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     struct stat info;
     if (!fd || fstat(fd.get(), &info) != 0) return LeaveOut(file.name, std::strerror(errno));
@@ -92,6 +98,11 @@ class Bundle {
                         : AddWhole(file.name, fd, size, info.st_mtime);
   }
 
+  // True: the rest goes on.
+  bool LeaveOut(const std::string& name, const std::string& why) {
+    bundled_->left_out.emplace_back(NameOf(name), why);
+    return true;
+  }
   bool AddText(const std::string& name, const std::string& text) {
     return Put(name, wish_.redact ? redactor_.Text(text) : text, absl::ToTimeT(absl::Now()));
   }
@@ -103,10 +114,6 @@ class Bundle {
   Redactor& redactor() { return redactor_; }
 
  private:
-  bool LeaveOut(const std::string& name, const std::string& why) {
-    bundled_->left_out.emplace_back(NameOf(name), why);
-    return true;
-  }
   std::string NameOf(const std::string& name) { return wish_.redact ? redactor_.Text(name) : name; }
 
   bool Put(const std::string& name, std::string_view bytes, std::int64_t modified_s) {
@@ -171,7 +178,9 @@ void Learn(const reader::RunImage& run, const std::vector<Found>& of_run, Redact
   }
 }
 
-Json Manifest(const BundleWish& wish, const Bundled& bundled) {
+}  // namespace
+
+nlohmann::ordered_json ManifestOf(const BundleWish& wish, const Bundled& bundled) {
   Json manifest = {{"schema", "ncclwatch.bundle/1"},
                    {"made_at", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())},
                    {"redacted", wish.redact},
@@ -184,23 +193,23 @@ Json Manifest(const BundleWish& wish, const Bundled& bundled) {
   return manifest;
 }
 
-}  // namespace
-
 absl::Status WriteBundle(const BundleWish& wish, TarZst::Write write, Bundled* bundled) {
   Bundle bundle(wish, std::move(write), bundled);
   reader::RunImage run = ReadJob(wish.paths, reader::Calls::kForVerdict);
-  std::vector<Found> files = FilesOf(wish.paths, "run");
-  const std::vector<Found> logs = FilesOf(wish.logs, "logs");
+  LeftOut unreadable;
+  std::vector<Found> files = FilesOf(wish.paths, "run", &unreadable);
+  const std::vector<Found> logs = FilesOf(wish.logs, "logs", &unreadable);
   if (files.empty() && logs.empty()) return absl::NotFoundError("no file to put into it");
   if (wish.redact) Learn(run, files, &bundle.redactor());
   files.insert(files.end(), logs.begin(), logs.end());
+  for (const auto& [name, why] : unreadable) bundle.LeaveOut(name, why);
 
   bool well = true;
   if (!run.boxes.empty()) {
     AddCrashFrames(&run);
     const std::vector<reader::Failure> failures = run.failures;
     SiteLines lines(run.boxes);
-    diagnosis::Diagnosis verdict = Diagnose(std::move(run));
+    diagnosis::Diagnosis verdict = Diagnose(std::move(run), {nullptr, TopologyOfTheJob("bundle")});
     lines.FillIn(&verdict);
     well = bundle.AddText("verdict.txt", diagnosis::ToText(lines.ForPeople(verdict))) &&
            bundle.AddJson("verdict.json", DiagnosisJson(verdict, failures));
@@ -211,7 +220,7 @@ absl::Status WriteBundle(const BundleWish& wish, TarZst::Write write, Bundled* b
     well = bundle.Add(files[i]);
     progress.Done(i + 1);
   }
-  well = well && bundle.AddJson("manifest.json", Manifest(wish, *bundled)) && bundle.Finish();
+  well = well && bundle.AddJson("manifest.json", ManifestOf(wish, *bundled)) && bundle.Finish();
   return well ? absl::OkStatus() : absl::UnavailableError("it could not be written");
 }
 

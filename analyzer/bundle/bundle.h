@@ -27,6 +27,9 @@ struct Bundled {
   std::vector<std::pair<std::string, std::string>> left_out;  // names in the bundle, why
 };
 
+// ncclwatch.bundle/1.
+nlohmann::ordered_json ManifestOf(const BundleWish& wish, const Bundled& bundled);
+
 // Unavailable: `write` could not write. Not found: there was nothing to put in.
 absl::Status WriteBundle(const BundleWish& wish, TarZst::Write write, Bundled* bundled);
 

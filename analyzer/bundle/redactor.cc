@@ -17,7 +17,10 @@ constexpr std::string_view kOfTheSystem[] = {"bin",   "boot", "dev", "etc",  "li
                                              "lib64", "proc", "run", "sbin", "sys", "usr"};
 constexpr std::string_view kCommonRoots[] = {"data", "home", "mnt", "opt", "root", "scratch", "srv", "tmp", "var"};
 constexpr std::size_t kLongestExtension = 5;
-const std::string kCommandLine = "command: ";
+constexpr std::string_view kCommandLine = "command: ";
+constexpr std::string_view kState = "\n\nName:\t";
+constexpr std::string_view kBetween = ".-_/";  // parts of a word, or of a path
+constexpr int kMostParts = 16;                 // of what has been learned
 
 template <std::size_t N>
 bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) {
@@ -65,17 +68,28 @@ bool HasExtension(std::string_view name) {
 // "train_v2", "x.py", and not "main", which is a function as well.
 bool LooksLikeName(std::string_view name) { return !std::all_of(name.begin(), name.end(), IsLetter); }
 
-// From there to the end of the line.
-void HideArguments(std::size_t from, std::string* text) {
-  for (std::size_t i = from; i < text->size() && (*text)[i] != '\n'; ++i)
+// "and/or", "3/8" and "https://host" begin none. Of several slashes in a row the last one does.
+bool BeginsPath(std::string_view text, std::size_t at) {
+  if (text[at] != '/' || at + 1 == text.size() || text[at + 1] == '/' || EndsPath(text[at + 1])) return false;
+  std::size_t first = at;
+  while (first > 0 && text[first - 1] == '/') --first;
+  if (first == 0) return true;
+  return !IsOfWord(text[first - 1]) && !(text[first - 1] == ':' && at - first == 1);
+}
+
+void Hide(std::size_t from, std::size_t to, std::string* text) {
+  for (std::size_t i = from; i < to; ++i)
     if ((*text)[i] != ' ') (*text)[i] = 'x';
 }
 
-// What a snapshot of a process (watchdog/evidence) has of its command.
+// A snapshot of a process (watchdog/evidence) has its command, which may have several lines, before its state.
 std::string WithoutArguments(std::string text) {
-  for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size() - 1) + 1)
-    if (text.compare(at, kCommandLine.size(), kCommandLine) == 0)
-      HideArguments(text.find(' ', at + kCommandLine.size()), &text);
+  for (std::size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size() - 1) + 1) {
+    if (text.compare(at, kCommandLine.size(), kCommandLine) != 0) continue;
+    const std::size_t state = text.find(kState, at), line = text.find('\n', at);
+    const std::size_t end = std::min(state != std::string::npos ? state : line, text.size());
+    Hide(text.find(' ', at + kCommandLine.size()), end, &text);
+  }
   return text;
 }
 
@@ -111,9 +125,9 @@ void Redactor::LearnCommand(std::string_view command) {
 }
 
 std::string Redactor::Command(std::string_view command) {
-  std::string text = kCommandLine + std::string(command.substr(0, command.find('\0')));
-  text = Text(text).substr(kCommandLine.size());
-  return text.append(command.size() - text.size(), '\0');
+  std::string text(command.substr(0, command.find('\0')));
+  Hide(text.find(' '), text.size(), &text);
+  return Text(text).append(command.size() - text.size(), '\0');
 }
 
 // "h000012": of that length, and no other word's while there is room.
@@ -176,21 +190,26 @@ std::string Redactor::Address(std::string_view address) {
   return substitutes_.emplace(address, made).first->second;
 }
 
-// Of letters, digits, `_`, `-` and `.`: what has been learned, whole or between its dots.
+// Of letters, digits, `_`, `-` and `.`: what has been learned, alone or between two of these signs, the longest first.
 std::string Redactor::Word(std::string_view word) {
-  const std::string_view core = WithoutDots(word);
-  const std::string dots(word.substr(core.size()));
-  if (const auto known = substitutes_.find(core); known != substitutes_.end()) return known->second + dots;
-  if (IsAddress(core)) return Address(core) + dots;
   std::string made;
-  for (std::size_t at = 0; at <= core.size();) {
-    const std::size_t end = std::min(core.find_first_of("./", at), core.size());
-    const auto known = substitutes_.find(core.substr(at, end - at));
-    made += known == substitutes_.end() ? core.substr(at, end - at) : std::string_view(known->second);
-    if (end < core.size()) made += core[end];
+  for (std::size_t at = 0; at < word.size();) {
+    std::size_t end = std::min(word.find_first_of(kBetween, at), word.size());
+    std::string part(word.substr(at, end - at));
+    std::size_t to = end;
+    for (int parts = 0; parts < kMostParts; ++parts) {
+      const std::string_view longer = word.substr(at, to - at);
+      const auto known = substitutes_.find(longer);
+      const bool address = known == substitutes_.end() && parts == 3 && IsAddress(longer);
+      if (address || known != substitutes_.end()) end = to, part = address ? Address(longer) : known->second;
+      if (to == word.size()) break;
+      to = std::min(word.find_first_of(kBetween, to + 1), word.size());
+    }
+    made += part;
+    if (end < word.size()) made += word[end];
     at = end + 1;
   }
-  return made + dots;
+  return made;
 }
 
 std::string Redactor::Text(std::string_view text) {
@@ -199,15 +218,12 @@ std::string Redactor::Text(std::string_view text) {
   made.reserve(without.size());
   for (std::size_t at = 0; at < without.size();) {
     std::size_t end = at + 1;
-    const std::string_view rest = std::string_view(without).substr(at);
-    const bool path = rest.starts_with('/') && rest.size() > 1 && IsOfWord(rest[1]) &&
-                      (at == 0 || (!IsOfWord(without[at - 1]) && without[at - 1] != '/'));
-    if (path) {
+    if (BeginsPath(without, at)) {
       while (end < without.size() && !EndsPath(without[end])) ++end;
-      made += Path(rest.substr(0, end - at));
+      made += Path(std::string_view(without).substr(at, end - at));
     } else if (IsOfWord(without[at])) {
       while (end < without.size() && IsOfWord(without[end])) ++end;
-      made += Word(rest.substr(0, end - at));
+      made += Word(std::string_view(without).substr(at, end - at));
     } else {
       made += without[at];
     }

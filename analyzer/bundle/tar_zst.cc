@@ -69,6 +69,11 @@ TarZst::TarZst(Write write)
   ZSTD_CCtx_setParameter(packer_.get(), ZSTD_c_checksumFlag, 1);
 }
 
+bool TarZst::Takes(const std::string& name) {
+  Header header{};
+  return PutName(name, &header);
+}
+
 bool TarZst::Begin(const std::string& name, std::uint64_t size, std::int64_t modified_s) {
   Header header{};
   if (!PutName(name, &header)) return false;

@@ -18,8 +18,11 @@ class TarZst {
   // std::bad_alloc.
   explicit TarZst(Write write);
 
-  // What goes into a file of `size` bytes comes next, through Add. False: the name is longer than the format takes (100
-  // bytes behind the last `/` that fits, 155 before it), or nothing can be written.
+  // False: it is longer than the format takes, 100 bytes behind one of its `/` and 155 before it.
+  static bool Takes(const std::string& name);
+
+  // What goes into a file of `size` bytes comes next, through Add. False: the name is too long, or nothing can be
+  // written.
   bool Begin(const std::string& name, std::uint64_t size, std::int64_t modified_s);
   // More than `size` is cut.
   bool Add(std::string_view bytes);

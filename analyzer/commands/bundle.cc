@@ -9,7 +9,6 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/doctor/checks/check.h"
-#include "analyzer/doctor/facts.h"
 #include "analyzer/doctor/report.h"
 #include "analyzer/jobs/locate.h"
 #include "watchdog/act/files.h"
@@ -34,20 +33,7 @@ Json DescribeMachine() {
   for (const doctor::Check& check : doctor::ChecksOfOneRank())
     if (!check.active && !check.id.starts_with("manual-"))
       findings.push_back({std::string(check.id), check.look(machine), {}});
-  return {{"versions", doctor::VersionsOf(machine)},
-          {"variables", doctor::ComparedVariables(machine)},
-          {"checks", doctor::ToJson(findings)}};
-}
-
-Json ToJson(const std::string& file, std::uint64_t bytes, const Bundled& bundled) {
-  Json all = {{"schema", "ncclwatch.bundle/1"},
-              {"path", Printable(file)},
-              {"bytes", bytes},
-              {"files", bundled.files.size()},
-              {"left_out", Json::array()}};
-  for (const auto& [name, why] : bundled.left_out)
-    all["left_out"].push_back({{"name", Printable(name)}, {"reason", Printable(why)}});
-  return all;
+  return doctor::ReportOf(machine, findings);
 }
 
 void PrintText(const std::string& file, std::uint64_t bytes, const Bundled& bundled) {
@@ -103,7 +89,14 @@ int BundleJob(const Command& self, const Arguments& arguments) {
     Complain(self.name, "{}: {}", into, error);
     return kProblem;
   }
-  json ? PrintJson(ToJson(into, bytes, bundled)) : PrintText(into, bytes, bundled);
+  if (!json) {
+    PrintText(into, bytes, bundled);
+    return kDone;
+  }
+  Json manifest = ManifestOf(wish, bundled);
+  manifest["path"] = Printable(into);
+  manifest["bytes"] = bytes;
+  PrintJson(manifest);
   return kDone;
 }
 

@@ -13,7 +13,6 @@
 #include "analyzer/console/units.h"
 #include "analyzer/doctor/checks/check.h"
 #include "analyzer/doctor/counters/save.h"
-#include "analyzer/doctor/facts.h"
 #include "analyzer/doctor/own_checks.h"
 #include "analyzer/doctor/report.h"
 
@@ -126,12 +125,6 @@ std::vector<Finding> LookAround(const Wish& wish, const Machine& machine, const 
   return findings;
 }
 
-Json ReportOf(const Wish& wish, const Machine& machine, const std::vector<OwnCheck>& own) {
-  return {{"checks", ToJson(LookAround(wish, machine, own))},
-          {"versions", VersionsOf(machine)},
-          {"variables", ComparedVariables(machine)}};
-}
-
 JobReport Conclude(const Wish& wish, const Gathered& gathered, int world_size) {
   JobReport report;
   report.ranks = static_cast<int>(gathered.ranks.size());
@@ -176,7 +169,7 @@ int Doctor(const Command& self, const Arguments& arguments) {
     return why.empty() ? kDone : kProblem;
   }
   const rundir::Place& ranks = machine.place();
-  Json report = ReportOf(wish, machine, *own);
+  Json report = ReportOf(machine, LookAround(wish, machine, *own));
   Gathered gathered;
   if (ranks.world_size > 1) {
     const MeetingPlace place = PlaceOf(

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "analyzer/doctor/checks/words.h"
+#include "analyzer/doctor/facts.h"
 #include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::doctor {
@@ -47,7 +49,7 @@ std::string RowText(const Finding& one, const JobReport& report) {
 
 }  // namespace
 
-Json ToJson(const std::vector<Finding>& own) {
+Json ReportOf(const Machine& machine, const std::vector<Finding>& own) {
   Json list = Json::array();
   for (const Finding& one : own)
     list.push_back({{"id", one.id},
@@ -55,7 +57,7 @@ Json ToJson(const std::vector<Finding>& own) {
                     {"seen", one.result.seen},
                     {"reason", one.result.reason},
                     {"advice", one.result.advice}});
-  return list;
+  return {{"checks", std::move(list)}, {"versions", VersionsOf(machine)}, {"variables", ComparedVariables(machine)}};
 }
 
 std::vector<Finding> Merge(const Gathered& gathered) {

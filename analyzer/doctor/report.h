@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/doctor/checks/machine.h"
 #include "analyzer/doctor/ranks/across.h"
 #include "analyzer/doctor/ranks/line_socket.h"
 
@@ -15,8 +16,8 @@ struct JobReport {
   std::vector<Difference> differences;
 };
 
-Json ToJson(const std::vector<Finding>& own);          // of one rank, for rank 0
-std::vector<Finding> Merge(const Gathered& gathered);  // in the order of rank 0's checks
+Json ReportOf(const Machine& machine, const std::vector<Finding>& own);  // of one rank, for rank 0
+std::vector<Finding> Merge(const Gathered& gathered);                    // in the order of rank 0's checks
 Json ToJson(const JobReport& report);
 std::string ToText(const JobReport& report, bool all);  // without `all` a PASS is counted only
 bool HasFailed(const JobReport& report);

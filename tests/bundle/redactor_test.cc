@@ -14,6 +14,7 @@ TEST(Redactor, HostsWithAndWithoutTheirDomain) {
   redactor.LearnHost("node17.cluster.example");
   EXPECT_EQ(redactor.Text("node17 and node17.cluster.example, not node170 or localhost"),
             "h00001 and h00001.d00000000000001, not node170 or localhost");
+  EXPECT_EQ(redactor.Text("prterun-node17-699_1, node17_a and node17."), "prterun-h00001-699_1, h00001_a and h00001.");
 }
 
 TEST(Redactor, FoldersAndFilesOfWhoeverThatIs) {
@@ -22,6 +23,7 @@ TEST(Redactor, FoldersAndFilesOfWhoeverThatIs) {
   EXPECT_EQ(redactor.Text("step (train_v2.py:12)"), "step (f0000001.py:12)");
   EXPECT_EQ(redactor.Text("/team/main/runs"), "/p001/p002/p003") << "`main` alone is a function";
   EXPECT_EQ(redactor.Text("in main"), "in main");
+  EXPECT_EQ(redactor.Text("file:///team/runs //team/runs /~ann"), "file:///p001/p003 //p001/p003 /f004");
 }
 
 TEST(Redactor, WhatEverybodyHasStays) {
@@ -40,6 +42,8 @@ TEST(Redactor, AddressesAndArguments) {
             "from 00.00.0.01 to 00.00.0.02 and 00.00.0.01");
   EXPECT_EQ(redactor.Text("command: python3 train.py --key abc\nName: python3"),
             "command: python3 xxxxxxxx xxxxx xxx\nName: python3");
+  EXPECT_EQ(redactor.Text("command: python3 -c a\n\nb\n\nName:\tpython3"),
+            "command: python3 xx xxxx\n\nName:\tpython3");
 }
 
 TEST(Redactor, DocumentsStayDocuments) {

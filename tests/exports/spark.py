@@ -8,14 +8,13 @@ a Python environment with pyspark and duckdb.
 import argparse
 import math
 import os
-import re
 import sys
 import time
 
 import duckdb
 from pyspark.sql import SparkSession
 
-QUERIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "queries.md")
+from cases_tables import queries
 
 
 def same(one, other):
@@ -29,8 +28,6 @@ def main():
     parser.add_argument("calls")
     parser.add_argument("--memory", default="512m", help="of Spark's process")
     options = parser.parse_args()
-    with open(QUERIES) as file:
-        queries = re.findall(r"^## (.+?)$.*?^```sql\n(.*?)^```", file.read(), re.MULTILINE | re.DOTALL)
     files = [os.path.join(folder, name) for folder, _, names in os.walk(options.calls) for name in names if name.endswith(".parquet")]
     spark = SparkSession.builder.master("local[2]").config("spark.driver.memory", options.memory) \
         .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR").getOrCreate()
@@ -40,7 +37,7 @@ def main():
     print(f"{len(files)} files, {sum(map(os.path.getsize, files)) / 1e6:.0f} MB, {duck.execute('SELECT count(*) FROM calls').fetchone()[0]} calls; "
           f"Spark {spark.version} with {options.memory}")
     wrong = 0
-    for name, query in queries:
+    for name, query in queries().items():
         began = time.monotonic()
         found = [tuple(row) for row in spark.sql(query).collect()]
         took = time.monotonic() - began

@@ -141,8 +141,8 @@ class Leader {
   void FollowMachines(std::int64_t now_ns);
   bool KeepMachine(reader::MachineLook look);
   void RetellWithMachines();
-  // The standing verdict: then this node shows it as the hub has told it.
-  bool IsOfHub() const { return job_verdict_ && !job_.IsHub(); }
+  // The hub, another node, has told the standing verdict: this node shows it as it was told.
+  bool IsHubsVerdict() const { return job_verdict_ && !job_.IsHub(); }
   EvidenceWish Wish() const;
   void SayNotHere(const diagnosis::Culprit& culprit) const;
   void SaveEvidence();

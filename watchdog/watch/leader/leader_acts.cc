@@ -169,7 +169,7 @@ void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
 
 diagnosis::Diagnosis Leader::WithStacks(diagnosis::Diagnosis judged) const {
   diagnosis::AddWhere(stacks_, &judged);
-  if (!IsOfHub()) diagnosis::AddMachines(machines_, &judged.findings);
+  if (!IsHubsVerdict()) diagnosis::AddMachines(machines_, &judged.findings);
   return judged;
 }
 
