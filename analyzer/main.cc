@@ -32,9 +32,21 @@ int DescribeAll() {
   return kDone;
 }
 
+// A write beyond RLIMIT_FSIZE shall fail with EFBIG. By a handler: a signal that is ignored stays so in the programs
+// that the command starts.
+void FailBeyondFileLimit() {
+  struct sigaction action {};
+  sigaction(SIGXFSZ, nullptr, &action);
+  if (action.sa_handler != SIG_DFL) return;
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGXFSZ, &action, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  FailBeyondFileLimit();
   const Arguments words(argv + (argc > 0 ? 1 : 0), argv + argc);
   if (words.empty()) {
     std::fputs(Help().c_str(), stderr);

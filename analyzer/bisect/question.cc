@@ -2,15 +2,16 @@
 
 #include <absl/strings/str_join.h>
 
-#include <fstream>
 #include <utility>
+
+#include "analyzer/files/input_file.h"
 
 namespace ncclwatch::bisect {
 namespace {
 
 absl::StatusOr<std::vector<std::string>> LinesOf(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(path + ": cannot be read");
+  analyzer::InputFile file(path);
+  if (!file.status().ok()) return file.status();
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);)
     if (!line.empty() && line.front() != '#') lines.push_back(line);

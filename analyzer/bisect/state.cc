@@ -4,8 +4,10 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "analyzer/files/input_file.h"
+#include "analyzer/files/output_file.h"
 
 namespace ncclwatch::bisect {
 namespace {
@@ -41,7 +43,8 @@ Json ToJson(const Observation& one) {
 absl::Status State::Open(const std::string& path, const std::string& question) {
   path_ = path;
   if (path.empty()) return absl::OkStatus();
-  std::ifstream file(path);
+  analyzer::InputFile file(path);
+  if (!file.status().ok() && !absl::IsNotFound(file.status())) return file.status();
   std::string line;
   if (file && std::getline(file, line)) {
     const Json head = Json::parse(line, nullptr, false);
@@ -58,9 +61,8 @@ absl::Status State::Open(const std::string& path, const std::string& question) {
     }
     return absl::OkStatus();
   }
-  std::ofstream made(path);
-  made << Json({{"bisect", question}}).dump(-1, ' ', false, Json::error_handler_t::replace) << "\n";
-  return made.flush() ? absl::OkStatus() : absl::PermissionDeniedError(path + ": cannot be written");
+  const Json head{{"bisect", question}};
+  return analyzer::WriteFile(path, head.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 const Observation* State::Known(const std::string& question) {
@@ -72,7 +74,7 @@ const Observation* State::Known(const std::string& question) {
 void State::Add(const Observation& observation) {
   all_.push_back(observation);
   if (path_.empty()) return;
-  const int fd = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  const int fd = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return;
   const std::string line = ToJson(observation).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   if (write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size())) fsync(fd);

@@ -13,9 +13,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "analyzer/console/units.h"
+#include "analyzer/files/input_file.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/triage/read_logs.h"
@@ -69,7 +69,7 @@ std::string DiagnosisSince(std::int64_t began_ns) {
 void EndAll(pid_t group) {
   kill(-group, SIGKILL);
   for (int turn = 0; turn < 100; ++turn) {
-    std::ifstream file(fmt::format("/proc/self/task/{}/children", getpid()));
+    analyzer::InputFile file(fmt::format("/proc/self/task/{}/children", getpid()));
     bool any = false;
     for (pid_t child; file >> child;) any = true, kill(child, SIGKILL);
     while (waitpid(-1, nullptr, WNOHANG) > 0) continue;

@@ -1,7 +1,6 @@
 // `ncclwatch bundle`: everything for a bug report, as one file.
 #include "analyzer/bundle/bundle.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/commands/options/options.h"
@@ -10,8 +9,9 @@
 #include "analyzer/console/units.h"
 #include "analyzer/doctor/checks/check.h"
 #include "analyzer/doctor/report.h"
+#include "analyzer/files/input_file.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/act/files.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -68,34 +68,26 @@ int BundleJob(const Command& self, const Arguments& arguments) {
   const Json machine = DescribeMachine();
   wish.machine = &machine;
 
-  const std::filesystem::path file(into);
-  const auto directory = descriptors::Directory::Named(file.has_parent_path() ? file.parent_path().string() : ".");
-  if (!directory) {
-    Complain(self.name, "{}", directory.reason());
-    return kProblem;
-  }
-  act::Draft draft(directory, file.filename().string());
-  std::uint64_t bytes = 0;
+  OutputFile file;
   Bundled bundled;
-  const auto write = [&](std::string_view part) {
-    bytes += part.size();
-    return draft.Write(part);
-  };
-  const absl::Status written = WriteBundle(wish, write, &bundled);
+  absl::Status written = file.Open(into);
+  if (written.ok())
+    written = WriteBundle(
+        wish, [&](std::string_view part) { return file.Write(part).ok(); }, &bundled);
   if (absl::IsNotFound(written)) return Unreadable(self, written);
-  std::string error = draft.Keep();
-  if (error.empty() && !written.ok()) error = std::string(written.message());
-  if (!error.empty()) {
-    Complain(self.name, "{}: {}", into, error);
+  if (written.ok()) written = file.Close();
+  if (!written.ok()) {
+    Complain(self.name, "{}", std::string(written.message()));
     return kProblem;
   }
+  if (into == kStandardStream) return kDone;
   if (!json) {
-    PrintText(into, bytes, bundled);
+    PrintText(into, file.bytes(), bundled);
     return kDone;
   }
   Json manifest = ManifestOf(wish, bundled);
   manifest["path"] = Printable(into);
-  manifest["bytes"] = bytes;
+  manifest["bytes"] = file.bytes();
   PrintJson(manifest);
   return kDone;
 }

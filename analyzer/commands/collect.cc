@@ -17,6 +17,7 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/files/descriptor.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/signals.h"
 #include "analyzer/recording/collector.h"
@@ -48,7 +49,7 @@ void GiveWay() {
 }
 
 bool Locked(const std::string& directory, int how, Descriptor* held) {
-  *held = Descriptor(open((directory + "/collector").c_str(), how, 0600));
+  *held = Descriptor(open((directory + "/collector").c_str(), how | O_NOFOLLOW | O_NONBLOCK, 0600));
   return *held && flock(held->get(), LOCK_EX | LOCK_NB) != 0;
 }
 
@@ -90,8 +91,8 @@ class Collectors {
     if (collectors_.contains(directory)) return;
     CollectorWish wish = wish_;
     if (directory.size() > place_.size()) wish.to += directory.substr(place_.size());
-    std::error_code error;
-    std::filesystem::create_directories(wish.to, error);
+    if (const absl::Status made = MakeFolders(wish.to); !made.ok())
+      Complain("collect", "{}", std::string(made.message()));
     collectors_.emplace(directory, std::make_unique<Collector>(directory, wish));
     found_ = Clock::now();
   }
@@ -155,9 +156,7 @@ int Collect(const Command& self, const Arguments& arguments) {
   if (!directory.ok()) return Unreadable(self, directory.status());
   const char* named = std::getenv("NCCLWATCH_TRACE_DIR");
   wish.to = !to.empty() ? to : named && *named ? named : "ncclwatch-trace";
-  std::error_code error;
-  std::filesystem::create_directories(wish.to, error);
-  if (error) return Unreadable(self, absl::PermissionDeniedError(wish.to + ": " + error.message()));
+  if (const absl::Status made = MakeFolders(wish.to); !made.ok()) return Unreadable(self, made);
 
   Descriptor held;
   if (AnotherCollects(*directory, &held)) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -15,6 +14,7 @@
 #include "analyzer/doctor/counters/save.h"
 #include "analyzer/doctor/own_checks.h"
 #include "analyzer/doctor/report.h"
+#include "analyzer/files/input_file.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -138,13 +138,12 @@ JobReport Conclude(const Wish& wish, const Gathered& gathered, int world_size) {
   return report;
 }
 
+constexpr std::uint64_t kMostBytesOfChecks = 16 << 20;
+
 absl::StatusOr<std::vector<OwnCheck>> OwnChecksOf(const Wish& wish) {
   if (wish.checks.empty()) return std::vector<OwnCheck>();
-  std::ifstream file(wish.checks);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return absl::NotFoundError(wish.checks + ": cannot be read");
-  return ParseOwnChecks(text.str(), wish.checks);
+  const auto text = ReadFile(wish.checks, kMostBytesOfChecks);
+  return text.ok() ? ParseOwnChecks(*text, wish.checks) : text.status();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // `ncclwatch export`: what was recorded, in the formats of other tools.
 #include <absl/strings/str_join.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -17,9 +18,9 @@
 #include "analyzer/export/calls/chakra.h"
 #include "analyzer/export/calls/csv.h"
 #include "analyzer/export/calls/otf2.h"
-#include "analyzer/export/calls/output_file.h"
 #include "analyzer/export/calls/parquet.h"
 #include "analyzer/export/calls/perfetto.h"
+#include "analyzer/files/input_file.h"
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
@@ -134,7 +135,7 @@ void Report(const Wish& wish, std::uint64_t calls, const exporting::Exporter& ex
                       {"calls", calls},
                       {"files", files},
                       {"notes", exporter.notes()}});
-  if (wish.into == exporting::kStandardOutput) return;
+  if (wish.into == kStandardStream) return;
   Print("{} calls in {}\n", calls, absl::StrJoin(exporter.files(), ", "));
 }
 
@@ -177,6 +178,7 @@ int Export(const Command& self, const Arguments& arguments) {
     return UsageError(self, "--max-size takes a size like 500M, not '" + wish.most_bytes + "'");
   const auto paths = Locate(wish.words);
   if (!paths.ok()) return Unreadable(self, paths.status());
+  umask(077);  // pyarrow and OTF2 open their files themselves
   if (wish.format == kTorch) return ExportToTorch(self, *paths, wish.into, wish.json);
   const auto& formats = Formats();
   const auto format =

@@ -9,12 +9,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "analyzer/commands/options/options.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
 #include "analyzer/export/torch_dump.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/text/printable.h"
@@ -26,18 +26,18 @@ constexpr char kPrefix[] = "nccl_trace_rank_";
 
 // `at_ns`: CLOCK_REALTIME that the file bears. torch writes dumps at the moment that they tell of.
 bool Write(const std::string& path, const std::string& bytes, std::int64_t at_ns) {
-  std::ofstream file(path, std::ios::binary);
-  file << bytes;
-  file.close();
+  const absl::Status written = WriteFile(path, bytes);
   const timespec at = absl::ToTimespec(absl::FromUnixNanos(at_ns));
   const timespec times[2] = {at, at};
-  return file && (at_ns <= 0 || utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+  return written.ok() && (at_ns <= 0 || utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
 }
 
 int WriteDumps(const Command& self, const exporting::TorchDumps& all, const std::string& directory, std::int64_t at_ns,
                bool json) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
+  if (const absl::Status made = MakeFolders(directory); !made.ok()) {
+    Complain(self.name, "{}", std::string(made.message()));
+    return kProblem;
+  }
   Progress progress("writing dumps", all.dumps.size());
   auto files = nlohmann::ordered_json::array();
   for (const exporting::TorchDump& dump : all.dumps) {

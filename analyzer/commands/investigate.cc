@@ -1,10 +1,11 @@
 // `ncclwatch investigate`: from the files of a job to the incident report.
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
+#include "analyzer/files/input_file.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/investigate/markdown.h"
 #include "analyzer/investigate/material.h"
 
@@ -22,12 +23,6 @@ constexpr char kDescription[] =
     "what to do now and for good.\n\n"
     "Exit status: 0 nothing failed, 1 an incident, 2 usage, 3 an input could not be read.";
 
-bool WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  return static_cast<bool>(file.flush());
-}
-
 }  // namespace
 
 int InvestigateJob(const Command& self, const Arguments& arguments) {
@@ -44,10 +39,9 @@ int InvestigateJob(const Command& self, const Arguments& arguments) {
   if (!material.ok()) return Unreadable(self, material.status());
   const investigate::Incident incident = investigate::Investigate(*material);
   const std::string text = ToMarkdown(incident);
-  if (!into.empty() && !WriteFile(into, text)) {
-    Complain(self.name, "{}: cannot be written", into);
-    return kProblem;
-  }
+  if (into == kStandardStream) into.clear();
+  if (!into.empty())
+    if (const absl::Status written = WriteFile(into, text); !written.ok()) return Unreadable(self, written);
   if (json)
     PrintJson(ToJson(incident));
   else if (into.empty())

@@ -12,6 +12,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/edit/merge.h"
 #include "analyzer/edit/scale.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
@@ -136,9 +137,7 @@ double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 // Reads like the run directory of a recorded job.
 absl::Status WriteOutcome(const Outcome& outcome, const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return absl::PermissionDeniedError(directory + ": " + error.message());
+  if (absl::Status made = MakeFolders(directory); !made.ok()) return made;
   if (!SegmentFiles(directory).empty() || !BoxFiles(directory).empty())
     return absl::AlreadyExistsError(directory + " holds a run already");
   SegmentWriter file(directory + "/model" + format::kSegmentSuffix);

@@ -1,14 +1,13 @@
 // `ncclwatch report`: what diagnose, trace and stats tell of a job, as one page.
 #include "analyzer/report/report.h"
 
-#include <filesystem>
-
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
+#include "analyzer/files/input_file.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/act/files.h"
 #include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::analyzer {
@@ -42,28 +41,21 @@ int Report(const Command& self, const Arguments& arguments) {
 
   const auto paths = Locate(words);
   if (!paths.ok()) return Unreadable(self, paths.status());
-  const std::filesystem::path file(into);
-  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
-  const auto directory = descriptors::Directory::Named(folder);
-  if (!directory) {
-    Complain(self.name, "{}", directory.reason());
+  JobReport report{.name = paths->front(), .paths = *paths};
+  OutputFile file;
+  if (const absl::Status opened = file.Open(into); !opened.ok()) {
+    Complain(self.name, "{}", std::string(opened.message()));
     return kProblem;
   }
-  JobReport report{.name = paths->front(), .paths = *paths};
-  act::Draft draft(directory, file.filename().string());
-  std::uint64_t bytes = 0;
-  const auto write = [&](std::string_view part) {
-    bytes += part.size();
-    return draft.Write(part);
-  };
+  const auto write = [&](std::string_view part) { return file.Write(part).ok(); };
   const absl::Status read = WriteReport(self.name, write, &report);
   SayFailures(report.failures);
   if (!read.ok()) return Unreadable(self, read);
-  if (const std::string error = draft.Keep(); !error.empty()) {
-    Complain(self.name, "{}: {}", into, error);
+  if (const absl::Status written = file.Close(); !written.ok()) {
+    Complain(self.name, "{}", std::string(written.message()));
     return kProblem;
   }
-  Print("{}: {}, {}\n", into, Headline(report.verdict), BytesText(bytes));
+  if (into != kStandardStream) Print("{}: {}, {}\n", into, Headline(report.verdict), BytesText(file.bytes()));
   return report.failures.empty() ? kDone : kUnreadable;
 }
 

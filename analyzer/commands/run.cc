@@ -11,12 +11,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/run/collector_process.h"
 #include "analyzer/run/deaths.h"
@@ -172,18 +172,13 @@ void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunP
   if (deaths.AnyAlive()) Note("processes of the job still run: ncclwatch diagnose {}", place.path());
 }
 
-// In place, not by renaming: it may be a pipe or /dev/stdout.
-void WriteJson(const std::string& path, const std::string& json) {
-  std::ofstream file(path == "-" ? "/dev/stdout" : path);
-  file << json << std::flush;
-  if (!file) Note("{}: {}", path, std::strerror(errno));
-}
-
 int Finish(const Wish& wish, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
   const bool say = settings.log >= settings::LogLevel::kWarn && settings.on;
   const Epilogue epilogue = Conclude(deaths, status, settings);
   SayWhereItStands(epilogue, *deaths, *place, say);
-  if (!wish.json.empty()) WriteJson(wish.json, epilogue.json);
+  if (!wish.json.empty())
+    if (const absl::Status written = WriteFile(wish.json, epilogue.json); !written.ok())
+      Note("{}", std::string(written.message()));
   const bool ended_by_us = settings.on_fault == settings::OnFault::kAbort && epilogue.fault &&
                            (epilogue.ended_by_us || status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
   const bool healthy = status == 0 && !epilogue.fault;
@@ -253,9 +248,7 @@ int Run(const Command& self, const Arguments& arguments) {
 
   CollectorProcess collector;
   if (!wish.record.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(wish.record, error);
-    if (error) return Unreadable(self, absl::PermissionDeniedError(wish.record + ": " + error.message()));
+    if (const absl::Status made = MakeFolders(wish.record); !made.ok()) return Unreadable(self, made);
     if (const absl::Status started = collector.Start(place.path(), wish.record, settings.trace_most_bytes);
         !started.ok())
       Note("not recorded: {}", std::string(started.message()));

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <sstream>
 
 #include "analyzer/compare/side.h"
+#include "analyzer/files/input_file.h"
 
 namespace ncclwatch::compare {
 namespace {
@@ -87,9 +87,10 @@ void AddGoogleBenchmark(const Json& document, Side* side) {
 }  // namespace
 
 absl::Status AddCsv(const std::string& path, Side* side) {
-  std::ifstream file(path);
+  analyzer::InputFile file(path);
+  if (!file.status().ok()) return file.status();
   std::string line;
-  if (!file || !std::getline(file, line)) return absl::InvalidArgumentError(path + ": no header");
+  if (!std::getline(file, line)) return absl::InvalidArgumentError(path + ": no header");
   const char separator = line.find('\t') != std::string::npos ? '\t' : line.find(';') != std::string::npos ? ';' : ',';
   while (!line.empty() && line.back() == '\r') line.pop_back();
   const std::vector<std::string> names = absl::StrSplit(line, separator);
@@ -105,11 +106,9 @@ absl::Status AddCsv(const std::string& path, Side* side) {
 }
 
 absl::Status AddJson(const std::string& path, Side* side) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  if (!file) return absl::NotFoundError(path + ": cannot be read");
-  const Json whole = Json::parse(text.str(), nullptr, false);
+  const auto text = analyzer::ReadFile(path, std::uint64_t{1} << 30);
+  if (!text.ok()) return text.status();
+  const Json whole = Json::parse(*text, nullptr, false);
   if (whole.is_object() && whole.contains("benchmarks") && whole["benchmarks"].is_array()) {
     try {
       AddGoogleBenchmark(whole, side);
@@ -119,7 +118,7 @@ absl::Status AddJson(const std::string& path, Side* side) {
     return absl::OkStatus();
   }
   Columns columns;
-  std::istringstream lines(text.str());
+  std::istringstream lines(*text);
   for (std::string line; std::getline(lines, line);) {
     const Json one = Json::parse(line, nullptr, false);
     if (one.is_object() && !AddToldMetric(one, &columns)) AddNumbers(one, "", &columns);

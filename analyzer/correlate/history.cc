@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+
+#include "analyzer/files/input_file.h"
 
 namespace ncclwatch::correlate {
 namespace {
@@ -91,7 +92,7 @@ void AddSlurmJob(const Columns& columns, const std::vector<std::string>& cells, 
     if (end && word == failed) history->failures.push_back({*end, "failure", word, hosts, job});
 }
 
-bool AddTable(std::ifstream* file, const std::string& header, History* history) {
+bool AddTable(std::istream* file, const std::string& header, History* history) {
   const char separator = header.find('|') != std::string::npos    ? '|'
                          : header.find('\t') != std::string::npos ? '\t'
                                                                   : ',';
@@ -121,9 +122,10 @@ bool AddTable(std::ifstream* file, const std::string& header, History* history) 
 }
 
 absl::Status AddOne(const std::string& path, History* history) {
-  std::ifstream file(path);
+  analyzer::InputFile file(path);
   std::string line;
-  if (!file || !std::getline(file, line)) return absl::NotFoundError(path + ": cannot be read, or is empty");
+  if (!file.status().ok()) return file.status();
+  if (!std::getline(file, line)) return absl::NotFoundError(path + ": it is empty");
   if (!line.starts_with("{"))
     return AddTable(&file, line, history)
                ? absl::OkStatus()

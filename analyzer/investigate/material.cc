@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/files/input_file.h"
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
@@ -39,7 +39,7 @@ bool IsLog(const analyzer::LogFile& file) {
 }
 
 void AddEvents(const std::string& path, Material* material) {
-  std::ifstream file(path);
+  analyzer::InputFile file(path);
   for (std::string line; std::getline(file, line);) {
     const auto one = nlohmann::json::parse(line, nullptr, false);
     if (!one.is_object() || !one.contains("event_type") || !one["event_type"].is_string() || !one.contains("timestamp"))
@@ -62,7 +62,8 @@ void AddEventsBelow(const std::string& word, Material* material) {
   if (fs::is_regular_file(word, error) && word.ends_with(".jsonl")) return AddEvents(word, material);
   if (!fs::is_directory(word, error)) return;
   for (fs::recursive_directory_iterator entry(word, error), end; !error && entry != end; entry.increment(error))
-    if (entry->path().filename() == "events.jsonl") AddEvents(entry->path().string(), material);
+    if (const fs::path name = entry->path().filename(); name == "events.jsonl" || name == "events.1.jsonl")
+      AddEvents(entry->path().string(), material);
 }
 
 absl::Time BeginningOf(const analyzer::Recording& recording) {
@@ -127,6 +128,12 @@ absl::StatusOr<Material> Gather(const std::vector<std::string>& words) {
     if (!matcher.ok()) return matcher.status();
     material.matcher = std::make_shared<const analyzer::Matcher>(*std::move(matcher));
     if (!files->empty()) material.triage = TriageOf(*material.matcher, *files);
+    if (material.triage) {
+      const std::vector<std::string>& failures = material.triage->failures;
+      material.notes.insert(material.notes.end(), failures.begin(), failures.end());
+      if (!material.run && material.events.empty() && !failures.empty() && failures.size() == files->size())
+        return absl::InvalidArgumentError(failures.front());
+    }
   }
   if (!material.run && !material.triage && material.events.empty())
     return absl::NotFoundError(absl::StrJoin(words, " ") + ": neither black boxes nor logs");

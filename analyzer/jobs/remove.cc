@@ -33,7 +33,7 @@ bool IsOwnFile(std::string_view name) {
   constexpr std::string_view kPrefixes[] = {"job.",  "diagnosis.", ".trial.",    ".latest.",
                                             "lease", "exchange",   "meanwhile.", "machine."};
   if (name == "verdict.word" || name == "collector" || name == "metrics" || name == "events.jsonl" ||
-      name == log::kFile || name == log::kOlderFile || name == "job" || name == "latest" ||
+      name == "events.1.jsonl" || name == log::kFile || name == log::kOlderFile || name == "job" || name == "latest" ||
       name == reader::kWitnessFile || name.ends_with(".box"))
     return true;
   return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](auto prefix) { return name.starts_with(prefix); });

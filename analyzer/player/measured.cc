@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "analyzer/files/input_file.h"
+#include "analyzer/files/output_file.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -61,16 +63,11 @@ absl::Status Measured::Write(const std::string& path) const {
   for (const auto& [kind, of] : kinds)
     rows.push_back({static_cast<std::uint32_t>(kind.function), kind.comm, kind.count, kind.bytes, kind.dtype,
                     kind.reduction, kind.root, of.calls, of.checked, of.wrong, of.took_ns, of.recorded_ns});
-  const std::string part = path + ".part";
-  std::ofstream file(part);
-  file << Json{{"kinds", rows}, {"not_played", not_played}}.dump() << std::flush;
-  if (!file || std::rename(part.c_str(), path.c_str()) != 0)
-    return absl::PermissionDeniedError(path + " cannot be written");
-  return absl::OkStatus();
+  return WriteFile(path, Json{{"kinds", rows}, {"not_played", not_played}}.dump());
 }
 
 absl::Status Measured::Add(const std::string& path) {
-  std::ifstream file(path);
+  InputFile file(path);
   const Json all = Json::parse(file, nullptr, false);
   const auto bad = [&] { return absl::DataLossError(path + " is not what a rank of a replay writes"); };
   if (!all.is_object()) return bad();

@@ -10,6 +10,7 @@
 
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/player/print.h"
 #include "analyzer/player/rank.h"
 #include "analyzer/player/script.h"
@@ -32,9 +33,8 @@ absl::StatusOr<std::string> MeetingPlace(const RealWish& wish, const rundir::Pla
     const rundir::Instance started = rundir::InstanceOf(getpid(), place);
     path = fmt::format("ncclwatch-replay-{}-{}", started.pid, started.start_time);
   }
+  if (absl::Status made = MakeFolders(path); !made.ok()) return made;
   std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return absl::PermissionDeniedError(path + ": " + error.message());
   return fs::absolute(path, error).string();
 }
 

@@ -12,8 +12,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
+#include "analyzer/files/input_file.h"
 #include "analyzer/player/rank.h"
 #include "analyzer/run/job_process.h"
 #include "analyzer/run/mpi/launcher.h"
@@ -80,7 +80,7 @@ absl::StatusOr<Played> StartPlay(const Play& play) {
   played.all_done = true;
   std::error_code ignored;
   for (int rank = 0; rank < play.ranks; ++rank) {
-    std::ifstream failure(FailureFile(play.directory, rank));
+    InputFile failure(FailureFile(play.directory, rank));
     if (std::string why; std::getline(failure, why)) return absl::DataLossError(why);
     const std::string path = ResultFile(play.directory, rank);
     if (!std::filesystem::exists(path, ignored)) {
@@ -89,7 +89,7 @@ absl::StatusOr<Played> StartPlay(const Play& play) {
     }
     if (const absl::Status added = played.measured.Add(path); !added.ok()) return added;
   }
-  std::ifstream file(verdict);
+  InputFile file(verdict);
   played.diagnosis = nlohmann::ordered_json::parse(file, nullptr, false);
   if (!played.diagnosis.is_object()) return absl::UnavailableError("the replay could not be started");
   return played;

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <optional>
 
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "watchdog/act/files.h"
+#include "watchdog/descriptors/limited_write.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds kScan(100);  // how often new boxes and ende
 // ... new boxes while a job begins: a rank may fill its ring within the time of a scan.
 constexpr std::chrono::milliseconds kScanAtFirst(5);
 constexpr std::chrono::seconds kFirst(10);
+constexpr std::chrono::seconds kWriteAgain(1);   // after a write that failed: the disk may have room again
 constexpr std::uint64_t kFileBytes = 64u << 20;  // then the next file begins
 constexpr std::uint64_t kBytesOfCall = 12;       // about
 constexpr std::uint64_t kFilesOfLimit = 8;       // with a limit of bytes a file is this part of it at most
@@ -52,15 +53,19 @@ struct Collector::Followed {
   std::uint64_t next = 0;   // slot
   std::vector<reader::Call> calls;
   std::vector<reader::CallParts> parts;
-  Clock::time_point oldest{};  // when the first of them was taken
+  Clock::time_point oldest{};      // when the first of them was taken
+  Clock::time_point not_before{};  // after a write that failed: when the calls are taken from the ring again
 };
 
 Collector::Collector(std::string directory, CollectorWish wish)
     : directory_(std::move(directory)), wish_(std::move(wish)), calls_of_segment_(kCallsOfSegment) {
   // Small enough for several ones of each process to find room.
-  if (wish_.most_bytes != 0)
-    calls_of_segment_ = std::clamp<std::uint64_t>(wish_.most_bytes / (2 * kFilesOfLimit * kBytesOfCall),
-                                                  kFewestOfSegment, kCallsOfSegment);
+  const auto fit = [&](std::uint64_t bytes) {
+    calls_of_segment_ =
+        std::clamp<std::uint64_t>(bytes / (2 * kFilesOfLimit * kBytesOfCall), kFewestOfSegment, calls_of_segment_);
+  };
+  if (wish_.most_bytes != 0) fit(wish_.most_bytes);
+  fit(static_cast<std::uint64_t>(descriptors::FileSizeLimit()));
   // A collector that was killed has left segments, and perhaps half of one, which is nobody's any more.
   for (const std::string& path : SegmentFiles(wish_.to)) {
     const auto file = SegmentFile::Open(path);
@@ -130,6 +135,7 @@ bool Collector::Take(Followed* one, bool all) {
     one->alive = false;
     return false;
   }
+  if (!all && Clock::now() < one->not_before) return false;
   const std::uint64_t head = one->box->head(), ring = one->box->ring_size();
   if (head > ring && one->next < head - ring) one->next = head - ring;  // the gap tells what is lost
   const bool hurry = head - std::min(head, one->next) > ring / 8;
@@ -147,13 +153,13 @@ bool Collector::Take(Followed* one, bool all) {
       reader::CallParts parts;
       if (one->box->ReadParts(call, &parts)) one->parts.push_back(std::move(parts));
     }
-    if (one->calls.size() >= calls_of_segment_) Write(one);
+    if (one->calls.size() >= calls_of_segment_ && !Write(one)) return false;
   }
   return hurry;
 }
 
-void Collector::Write(Followed* one) {
-  if (one->next == one->begin) return;
+bool Collector::Write(Followed* one) {
+  if (one->next == one->begin) return true;
   reader::BoxImage image = one->box->Image(0);
   image.calls = std::move(one->calls);
   image.parts = std::move(one->parts);
@@ -169,21 +175,23 @@ void Collector::Write(Followed* one) {
     calls_ += calls;
     lost_ += slots - calls;
     one->begin = one->next;
-  } else if (!failed_) {  // what is missing on disk shows by its slots
-    Complain("collect", "{}; calls are lost until it can be written again", std::string(written.message()));
-  }
-  if (!written.ok()) {
-    lost_ += slots;
-    one->begin = one->next;
+  } else {
+    if (!failed_)
+      Complain("collect", "{}; calls are lost if their rings wrap before it can be written",
+               std::string(written.message()));
+    one->next = one->begin;
+    one->not_before = Clock::now() + kWriteAgain;
     file_.reset();
   }
   failed_ = !written.ok();
+  return written.ok();
 }
 
 // Room for a segment of so many bytes.
 void Collector::MakeRoom(std::uint64_t bytes) {
   const std::uint64_t limit = wish_.most_bytes;
-  const std::uint64_t most = limit == 0 ? kFileBytes : std::min(kFileBytes, limit / kFilesOfLimit);
+  const std::uint64_t largest = std::min(kFileBytes, static_cast<std::uint64_t>(descriptors::FileSizeLimit()));
+  const std::uint64_t most = limit == 0 ? largest : std::min(largest, limit / kFilesOfLimit);
   std::error_code ignored;
   if (!file_ || (file_->bytes() != 0 && file_->bytes() + bytes > most)) {
     char host[256] = "node";
@@ -206,15 +214,13 @@ void Collector::MakeRoom(std::uint64_t bytes) {
 }
 
 void Collector::CopyBox(const Followed& one) const {
-  const std::string to = wish_.to + "/" + fs::path(one.path).filename().string();
-  std::error_code error;
-  fs::copy_file(one.path, to, fs::copy_options::overwrite_existing, error);
-  if (!error || error == std::errc::file_exists) return;
+  const std::string name = fs::path(one.path).filename().string();
+  const auto to = descriptors::Directory::Named(wish_.to);
+  if (act::CopyFile(descriptors::Directory::Named(directory_), to, name).empty()) return;
   // A healthy job has removed it; its memory is still mapped.
-  std::ofstream file(to, std::ios::binary | std::ios::trunc);
-  file.write(reinterpret_cast<const char*>(&one.box->header()),
-             static_cast<std::streamsize>(one.box->header().file_bytes));
-  if (!file.flush()) Complain("collect", "{}: cannot be written", to);
+  const format::Header& header = one.box->header();
+  const std::string error = act::WriteFile(to, name, {reinterpret_cast<const char*>(&header), header.file_bytes});
+  if (!error.empty()) Complain("collect", "{}", error);
 }
 
 void Collector::Finish() {
@@ -222,7 +228,7 @@ void Collector::Finish() {
   for (const auto& [path, why] : unreadable_) Complain("collect", "{}: {}", path, why);
   for (const auto& [path, one] : followed_) {
     Take(one.get(), true);
-    Write(one.get());
+    if (!Write(one.get())) lost_ += std::max(one->box->head(), one->begin) - one->begin;
     if (fs::path(wish_.to) != fs::path(directory_) && one->box->StillWhole()) CopyBox(*one);
   }
 }

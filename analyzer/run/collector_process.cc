@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "analyzer/console/print.h"
+#include "watchdog/act/files.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -20,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(20);  // for the rest to be written, on a slow disk
 constexpr std::chrono::milliseconds kPoll(2);
+constexpr int kMostStarts = 100;  // as in watchdog/act/collector.cc
 
 // Of the living: nothing for readers.
 bool IsLock(const std::string& name) { return name == "lease" || name == "collector" || name == "metrics"; }
@@ -62,7 +64,11 @@ void CollectorProcess::Look() {
   int status = 0;
   if (pid_ <= 0 || waitpid(pid_, &status, WNOHANG) != pid_) return;
   pid_ = -1;
-  if (WIFSIGNALED(status)) Spawn();
+  if (!WIFSIGNALED(status)) return;
+  if (++killed_ < kMostStarts)
+    Spawn();
+  else
+    Note("calls are not recorded any more: the collector was killed {} times (signal {})", killed_, WTERMSIG(status));
 }
 
 void CollectorProcess::Finish() {
@@ -81,20 +87,23 @@ void CollectorProcess::Finish() {
 }
 
 void CopyEvidence(const std::string& place, const std::string& to) {
+  const auto from = descriptors::Directory::Named(place), into = descriptors::Directory::Named(to);
+  std::string first_error;
   std::error_code error;
   for (fs::recursive_directory_iterator next(place, error); !error && next != fs::recursive_directory_iterator();
        next.increment(error)) {
-    const fs::path copy = fs::path(to) / fs::relative(next->path(), place, error);
+    const std::string name = fs::relative(next->path(), place, error).string();
     std::error_code ignored;
-    if (next->is_symlink(ignored)) {
-      continue;
-    } else if (next->is_directory(ignored)) {
-      fs::create_directories(copy, ignored);
-    } else if (next->is_regular_file(ignored) && !IsLock(next->path().filename().string())) {
-      fs::copy_file(next->path(), copy, fs::copy_options::overwrite_existing, ignored);
-    }
+    std::string why;
+    if (next->is_symlink(ignored)) continue;
+    if (next->is_directory(ignored))
+      why = act::MakeFolder(into, name);
+    else if (next->is_regular_file(ignored) && !IsLock(next->path().filename().string()))
+      why = act::CopyFile(from, into, name);
+    if (first_error.empty()) first_error = why;
   }
-  if (error) Note("{}: {}", to, error.message());
+  if (error) first_error = to + ": " + error.message();
+  if (!first_error.empty()) Note("not all evidence was copied: {}", first_error);
 }
 
 }  // namespace ncclwatch::analyzer

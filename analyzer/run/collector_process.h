@@ -26,6 +26,7 @@ class CollectorProcess {
   bool Spawn();
   std::string place_, to_, most_;
   pid_t pid_ = -1;  // none
+  int killed_ = 0;
 };
 
 // Everything that a run directory holds for readers, so that `to` alone is enough for them.

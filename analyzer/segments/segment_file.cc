@@ -11,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "analyzer/files/input_file.h"
+
 namespace ncclwatch::analyzer {
 namespace {
 
@@ -29,7 +31,7 @@ absl::Status WriteAll(int fd, std::string_view bytes) {
 }  // namespace
 
 void SegmentWriter::Mend(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file || flock(file.get(), LOCK_EX | LOCK_NB) != 0) return;
   // Looked at again: now nobody writes.
   const auto whole = SegmentFile::Open(path);
@@ -54,7 +56,8 @@ absl::Status SegmentWriter::Append(const std::string& segment) {
     bytes_ += segment.size();
     return absl::OkStatus();
   }
-  if (removed || ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) file_ = Descriptor();
+  if (bytes_ == 0) unlink(path_.c_str());  // an empty file would be a recording without calls
+  if (removed || bytes_ == 0 || ftruncate(file_.get(), static_cast<off_t>(bytes_)) != 0) file_ = Descriptor();
   return removed ? absl::NotFoundError(path_ + ": it was removed")
                  : absl::Status(written.code(), absl::StrCat(path_, ": ", written.message()));
 }
@@ -81,9 +84,11 @@ absl::StatusOr<std::shared_ptr<const SegmentFile>> SegmentFile::Open(const std::
   const std::shared_ptr<SegmentFile> made(new SegmentFile());
   SegmentFile& file = *made;
   file.path_ = path;
-  file.file_ = Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  auto opened = OpenRegular(path);
+  if (!opened.ok()) return opened.status();
+  file.file_ = *std::move(opened);
   struct stat info {};
-  if (!file.file_ || fstat(file.file_.get(), &info) != 0) return absl::ErrnoToStatus(errno, path);
+  if (fstat(file.file_.get(), &info) != 0) return absl::ErrnoToStatus(errno, path);
   const auto size = static_cast<std::uint64_t>(info.st_size);
   for (std::uint64_t at = 0; at < size;) {
     const auto head = file.Bytes(at, sizeof(format::SegmentHeader));

@@ -4,8 +4,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
+#include "analyzer/files/output_file.h"
 #include "analyzer/shrink/program_text.h"
 #include "analyzer/shrink/shrink.h"
 #include "watchdog/diagnosis/model/text.h"
@@ -104,13 +104,6 @@ const char* OutcomeText(diagnosis::Kind kind) {
   return differ ? "It hangs, fails or ends with wrong data, as the library has it." : "It does not end.";
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) return absl::UnavailableError(path + ": " + std::strerror(errno));
-  return absl::OkStatus();
-}
-
 std::string WasText(const Job& job) {
   std::string text;
   for (std::size_t rank = 0; rank < job.was.size(); ++rank)
@@ -133,9 +126,8 @@ absl::StatusOr<std::string> WriteProgram(const Shrunk& shrunk, const std::string
   const auto text = mpi ? MpiProgramText(**program, Fates(recording), title, static_cast<int>(shrunk.job.was.size()))
                         : NcclProgramText(**program, Fates(recording), title, Stalls(shrunk.fault.kind));
   if (!text.ok()) return text.status();
+  if (absl::Status made = MakeFolders(directory); !made.ok()) return made;
   std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return absl::PermissionDeniedError(directory + ": " + error.message());
   if (std::filesystem::exists(directory + "/" + source, error))
     return absl::AlreadyExistsError(directory + " holds a program already");
   const std::string readme =

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "analyzer/files/descriptor.h"
+#include "analyzer/files/input_file.h"
 #include "analyzer/triage/log_file.h"
 
 namespace ncclwatch::analyzer {
@@ -95,9 +96,14 @@ class Zstandard : public BlockReader::Source {
 }  // namespace
 
 BlockReader::BlockReader(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  auto opened = OpenRegular(path);
+  if (!opened.ok()) {
+    error_ = std::string(opened.status().message());
+    return;
+  }
+  Descriptor file = *std::move(opened);
   char magic[4] = {};
-  if (!file || pread(file.get(), magic, sizeof magic, 0) < 0) {
+  if (pread(file.get(), magic, sizeof magic, 0) < 0) {
     error_ = std::strerror(errno);
     return;
   }

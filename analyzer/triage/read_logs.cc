@@ -4,21 +4,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
+#include "analyzer/files/input_file.h"
+
 namespace ncclwatch::analyzer {
+
+constexpr std::uint64_t kMostBytesOfRules = 16 << 20;
 
 absl::StatusOr<Matcher> MakeMatcher(const std::vector<std::string>& rule_files) {
   auto rules = ParseRules(OwnRules(), "rules");
   for (const std::string& path : rule_files) {
     if (!rules.ok()) break;
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    if (!file) return absl::NotFoundError(path + ": cannot be read");
-    auto more = ParseRules(text.str(), path);
+    const auto text = ReadFile(path, kMostBytesOfRules);
+    if (!text.ok()) return text.status();
+    auto more = ParseRules(*text, path);
     if (!more.ok()) return more.status();
     AddRules(*std::move(more), &*rules);
   }

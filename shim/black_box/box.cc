@@ -14,6 +14,7 @@
 #include "shim/base/clock.h"
 #include "shim/resolve/libraries.h"
 #include "watchdog/descriptors/directory.h"
+#include "watchdog/descriptors/limited_write.h"
 #include "watchdog/reader/guard.h"
 
 namespace ncclwatch::shim {
@@ -95,10 +96,8 @@ std::string Allocate(Draft& draft) {
   draft.fd = draft.directory().Open(draft.name(), O_RDWR | O_CREAT | O_EXCL, 0600);
   if (draft.fd < 0) return Because("cannot create", draft.path(), errno).reason;
   // Never sparse: a write to a page that the file system cannot give would be a SIGBUS in the host.
-  int error;
-  do error = posix_fallocate(draft.fd, 0, static_cast<off_t>(draft.bytes));
-  while (error == EINTR);
-  if (error != 0) return Because("no room for", draft.path(), error).reason;
+  if (const int error = descriptors::Allocate(draft.fd, draft.bytes); error != 0)
+    return Because("no room for", draft.path(), error).reason;
   draft.memory = mmap(nullptr, draft.bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, draft.fd, 0);
   if (draft.memory == MAP_FAILED) return Because("cannot map", draft.path(), errno).reason;
   madvise(draft.memory, draft.bytes, MADV_DONTFORK);

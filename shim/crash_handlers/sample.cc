@@ -19,6 +19,7 @@
 #include "shim/crash_handlers/loaded.h"
 #include "shim/crash_handlers/mappings.h"
 #include "shim/resolve/preload.h"
+#include "watchdog/descriptors/limited_write.h"
 
 namespace ncclwatch::shim {
 namespace {
@@ -159,10 +160,8 @@ bool IsBox(const Box& box, const struct stat& file) { return file.st_ino == box.
 // words alone.
 bool MayAppend(const Box& box, std::uint64_t most) {
   struct stat file {};
-  rlimit limit{};
   return fstat(box.fd, &file) == 0 && IsBox(box, file) && static_cast<std::uint64_t>(file.st_size) == box.file_bytes &&
-         getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
-         (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= box.file_bytes + most);
+         static_cast<std::uint64_t>(descriptors::FileSizeLimit()) >= box.file_bytes + most;
 }
 
 void FillHeader(const Box& box, const format::FatalSignal& entry) {

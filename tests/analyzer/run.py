@@ -4,6 +4,7 @@
 import cases_changing  # noqa: F401  registers its cases
 import cases_columns  # noqa: F401
 import cases_export  # noqa: F401
+import cases_files  # noqa: F401
 import cases_flight  # noqa: F401
 import cases_flight_hostile  # noqa: F401
 import cases_inspector  # noqa: F401

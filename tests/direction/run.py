@@ -111,7 +111,7 @@ ROOMS = {
         "stacks/names": "stacks/base stacks/unwind",
         "stacks/lines": "files stacks/names",
         "stacks/threads": "files stacks/base stacks/unwind stacks/names",
-        "stacks/python": "stacks/base",
+        "stacks/python": "files stacks/base",
         "stacks/process": "files stacks/base stacks/threads",
         "stacks/show": "stacks/base stacks/process",
         "stacks": "stacks/base stacks/unwind stacks/names stacks/threads stacks/python stacks/process stacks/show",
@@ -127,20 +127,20 @@ ROOMS = {
         "run": "files console jobs run/mpi",
         "player/base": "",
         "player/mpi": "player/base",
-        "player/nccl": "player/base",
-        "player": "console player/base player/nccl recording replay run run/mpi stats",
+        "player/nccl": "files player/base",
+        "player": "files console player/base player/nccl recording replay run run/mpi stats",
         "triage": "console files",
-        "doctor/checks": "console run/mpi run",
-        "doctor/counters": "doctor/checks",
+        "doctor/checks": "files console run/mpi run",
+        "doctor/counters": "files doctor/checks",
         "doctor/ranks": "console doctor/checks",
         "doctor": "console doctor/checks doctor/ranks",
-        "compare": "console jobs recording report steps trace",
-        "bisect": "console jobs triage",
+        "compare": "files console jobs recording report steps trace",
+        "bisect": "files console jobs triage",
         "bundle": "console files jobs",
-        "correlate": "",
-        "investigate": "console jobs recording segments steps triage",
+        "correlate": "files",
+        "investigate": "files console jobs recording segments steps triage",
         "edit": "recording",
-        "shrink": "edit jobs player player/nccl recording replay",
+        "shrink": "files edit jobs player player/nccl recording replay",
         "steps": "console recording",
         "top": "console jobs metrics trace",
         "report": "console jobs recording steps trace",
@@ -340,6 +340,24 @@ def commands_read_copies_of_boxes(sandbox):
     check_equal(sorted(wrong), ["analyzer/meanwhile/waits.cc", "analyzer/metrics/node_state.cc", "analyzer/recording/collector.cc",
                                 "analyzer/top/look.cc"],
                 "sources of commands that map boxes")
+
+
+@case
+def files_are_opened_in_one_place(sandbox):
+    """Streams of the standard library follow links, wait for FIFOs and give files the umask's mode. In the commands
+    analyzer/files opens what somebody can name, in a host watchdog/descriptors does."""
+    raw = re.compile(r"\b(?:std::[io]?fstream|std::basic_[io]?fstream|fopen|freopen|copy_file|fs::copy|create_director(?:y|ies))\b")
+    wrong = []
+    for top in ("analyzer", "watchdog", "shim"):
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in names:
+                if not name.endswith((".cc", ".h")):
+                    continue
+                path = os.path.join(folder, name)
+                with open(path) as file:
+                    wrong += [f"{os.path.relpath(path, ROOT)}:{number}" for number, line in enumerate(file, 1)
+                              if raw.search(line.split("//")[0])]
+    check_equal(wrong, [], "files that are opened past analyzer/files and watchdog/descriptors")
 
 
 if __name__ == "__main__":

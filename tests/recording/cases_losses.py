@@ -1,5 +1,6 @@
 """What cannot be recorded is counted, exactly, and the job never notices."""
 
+import contextlib
 import glob
 import os
 import shutil
@@ -89,6 +90,42 @@ def full_disk(sandbox):
         check(len([line for line in said if "calls are lost" in line]) <= 1, f"... and one only: {job.done.err}")
     finally:
         subprocess.run(["umount", "-l", place], check=True)
+
+
+@case
+def full_disk_has_room_again(sandbox):
+    """What the rings still hold is written then, and no empty file is left of the time before."""
+    need_root()
+    place = sandbox.fresh("disk")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", place], check=True)
+    try:
+        def during(job, process):
+            filler = os.path.join(place, "filler")
+            with open(filler, "wb", buffering=0) as file, contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(4096))
+            until(lambda: "No space left" in process.read(process.err), "a write fails")
+            check_equal([path for path in job.segments() if os.path.getsize(path) == 0], [], "empty files")
+            os.unlink(filler)
+        # So few bytes that segments are written often; the file system has room for all of them.
+        job = Recorded(sandbox, ranks=2, steps=2500, pause_us=800, to=os.path.join(place, "recording"), during=during,
+                       extra={"NCCLWATCH_TRACE_MAX": "300K"})
+        check_counted(job, 2, some=False)
+        job.without_boxes()
+        for rank in (0, 1):
+            check_equal(made(job.calls(), rank), job.called(rank), f"calls of rank {rank}, of segments alone")
+        check_equal([path for path in job.segments() if os.path.getsize(path) == 0], [], "empty files")
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@case
+def a_limit_on_the_size_of_files(sandbox):
+    """`ulimit -f` binds the collector too: its files are shorter, and nothing is lost."""
+    job = Recorded(sandbox, ranks=2, steps=3000, pause_us=100, limit_kib=3000, options=("--ring", "1024"))
+    check(len(job.segments()) > 0 and "killed" not in job.done.err, f"segments: {job.done.err}")
+    job.without_boxes()
+    check(all(os.path.getsize(path) <= 3000 << 10 for path in job.segments()), "no file is longer than the limit")
 
 
 @case

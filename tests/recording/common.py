@@ -15,7 +15,8 @@ COLLECTIVES = ("AllReduce", "AllGather", "Broadcast")
 class Recorded:
     """`loop` of some ranks under `ncclwatch run --record`."""
 
-    def __init__(self, sandbox, ranks=2, steps=200, pause_us=500, options=(), to=None, extra=None, during=None):
+    def __init__(self, sandbox, ranks=2, steps=200, pause_us=500, options=(), to=None, extra=None, during=None,
+                 limit_kib=None):
         self.sandbox, self.ranks = sandbox, ranks
         build = sandbox.build
         loop = build.program("recording", "loop")
@@ -28,6 +29,8 @@ class Recorded:
         launch = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", str(ranks), "--"]
         argv = [build.command, "run", "--record", self.directory, "--dir", os.path.join(self.scratch, "run"), *options, "--",
                 *launch, *job]
+        if limit_kib:
+            argv = ["sh", "-c", f'ulimit -f {limit_kib * 2} && exec "$@"', "sh", *argv]
         process = Process(argv, env, cwd=self.scratch)
         if during:
             during(self, process)

@@ -31,7 +31,8 @@ endif()
 if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
   add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/ask_signal_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/call_sites_test.cc
-                            ${CMAKE_CURRENT_LIST_DIR}/watch/clock_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/farewell_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/clock_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/event_file_test.cc
+                            ${CMAKE_CURRENT_LIST_DIR}/watch/farewell_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/guessable_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/coordinator_setup_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/lease_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/limits_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/memory_figures_test.cc

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <memory>
 
+#include "watchdog/descriptors/limited_write.h"
+
 namespace ncclwatch::act {
 namespace {
 
@@ -23,7 +25,8 @@ std::string Why(const std::string& path, int error) {
 
 Draft::Draft(const descriptors::Directory& directory, const std::string& name)
     : directory_(directory), name_(name), draft_(fmt::format("{}.draft.{}", name, getpid())) {
-  fd_ = directory_.Open(draft_, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  directory_.Unlink(draft_);
+  fd_ = directory_.Open(draft_, O_WRONLY | O_CREAT | O_EXCL, 0600);
   if (fd_ < 0) error_ = errno;
 }
 
@@ -33,13 +36,7 @@ Draft::~Draft() {
 }
 
 bool Draft::Write(std::string_view content) {
-  while (error_ == 0 && !content.empty()) {
-    const ssize_t n = write(fd_, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) error_ = errno;
-    if (n <= 0) break;
-    content.remove_prefix(static_cast<std::size_t>(n));
-  }
+  if (error_ == 0 && !descriptors::WriteAll(fd_, content)) error_ = errno;
   return error_ == 0;
 }
 
@@ -58,6 +55,11 @@ std::string WriteFile(const descriptors::Directory& directory, const std::string
 std::string CopyFile(const descriptors::Directory& from, const descriptors::Directory& to, const std::string& name) {
   const int fd = from.Open(name, O_RDONLY | O_NONBLOCK);
   if (fd < 0) return Why(from.PathOf(name), errno);
+  struct stat file {};
+  if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode)) {
+    close(fd);
+    return from.PathOf(name) + ": it is no regular file";
+  }
   Draft draft(to, name);
   const std::unique_ptr<char[]> chunk(new char[kChunk]);
   int error = 0;

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <climits>
 
+#include "watchdog/descriptors/limited_write.h"
+
 namespace ncclwatch::descriptors {
 namespace {
 
@@ -41,6 +43,7 @@ void WriteLines(std::string_view lines, int patience_ms) {
     const int polled = poll(&ready, 1, patience_ms);
     if (polled < 0 && errno == EINTR) continue;
     if (polled != 1 || ready.revents != POLLOUT) break;
+    if (!MayGrow(STDERR_FILENO, std::min<std::size_t>(lines.size(), PIPE_BUF))) break;
     // A pipe with room has room for this much; a longer write could be stuck half way.
     const ssize_t n = write(STDERR_FILENO, lines.data(), std::min<std::size_t>(lines.size(), PIPE_BUF));
     if (n < 0 && errno == EINTR) continue;

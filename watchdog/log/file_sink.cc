@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <spdlog/details/log_msg.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <chrono>
 #include <string>
 
+#include "watchdog/descriptors/limited_write.h"
 #include "watchdog/log/log.h"
 #include "watchdog/log/sinks.h"
 
@@ -54,12 +54,6 @@ int OpenFile(const descriptors::Directory& directory, struct stat* file) {
   return -1;
 }
 
-// A write beyond it would end the host by SIGXFSZ.
-bool IsWithinLimit(const struct stat& file, std::size_t more) {
-  rlimit limit{};
-  return getrlimit(RLIMIT_FSIZE, &limit) == 0 && static_cast<rlim_t>(file.st_size) + more <= limit.rlim_cur;
-}
-
 }  // namespace
 
 void FileSink::KeepIn(const descriptors::Directory& directory) {
@@ -81,7 +75,7 @@ void FileSink::log(const spdlog::details::log_msg& message) {
     fd = OpenFile(*directory, &file);
   }
   if (fd < 0) return;
-  if (IsWithinLimit(file, lines.size()) && write(fd, lines.data(), lines.size()) < 0) errno = 0;
+  descriptors::WriteAll(fd, lines);
   close(fd);
 }
 

@@ -139,8 +139,8 @@ bool IsRoutine(const char* name) {
          std::strcmp(name, "verdict.word") == 0 ||  // of several nodes, also of healthy ones
          Begins(name, log::kFile) || Begins(name, "lease") || Begins(name, "exchange") ||
          std::strcmp(name, "collector") == 0 || std::strcmp(name, "metrics") == 0 ||
-         std::strcmp(name, "events.jsonl") == 0 || Begins(name, "meanwhile.") || Begins(name, "machine.") ||
-         Begins(name, ".trial.") || Begins(name, ".latest.");
+         std::strcmp(name, "events.jsonl") == 0 || std::strcmp(name, "events.1.jsonl") == 0 ||
+         Begins(name, "meanwhile.") || Begins(name, "machine.") || Begins(name, ".trial.") || Begins(name, ".latest.");
 }
 
 bool DirectoryEndedWell(Leaving& now, int directory, bool is_own, int depth);

@@ -13,6 +13,7 @@
 #include "ncclwatch/format/black_box.h"
 #include "watchdog/descriptors/directory.h"
 #include "watchdog/descriptors/high.h"
+#include "watchdog/descriptors/limited_write.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::rundir {
@@ -163,7 +164,7 @@ Claim ClaimFor(const std::string& path, const std::string& job) {
   const int fd = directory.Open(draft, O_WRONLY | O_CREAT | O_EXCL, 0600);
   if (fd < 0) return Claim::kFailed;
   const std::string line = job + "\n";
-  const bool whole = write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  const bool whole = descriptors::WriteAll(fd, line);
   close(fd);
   // link() fails where the name exists: the exclusive creation, but with the content already inside.
   const bool first = whole && directory.Link(draft, kJobFile);

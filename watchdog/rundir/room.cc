@@ -16,6 +16,7 @@
 
 #include "ncclwatch/format/black_box.h"
 #include "watchdog/descriptors/high.h"
+#include "watchdog/descriptors/limited_write.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::rundir {
@@ -53,9 +54,9 @@ std::string Try(const std::string& path, std::uint64_t bytes) {
   const int fd = descriptors::Open(trial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return path + ": " + ErrorText(errno);
   unlink(trial.c_str());
-  int error = 0;
-  while (bytes > 0 && (error = posix_fallocate(fd, 0, static_cast<off_t>(bytes))) == EINTR) {
-  }
+  // A file for all of them may be longer than a limit on the size of files lets it be; one box is not.
+  const std::uint64_t most = static_cast<std::uint64_t>(descriptors::FileSizeLimit());
+  const int error = bytes == 0 ? 0 : descriptors::Allocate(fd, std::min(bytes, most));
   close(fd);
   return error == 0 ? "" : fmt::format("{}: no room for black boxes: {}", path, ErrorText(error));
 }
@@ -72,17 +73,22 @@ RoomThere RoomFor(const std::string& path, const Need& need, bool joined) {
   const std::uint64_t free = static_cast<std::uint64_t>(space.f_bavail) * static_cast<std::uint64_t>(space.f_bsize);
   const Present present = joined ? BoxesIn(path) : Present{};
   const std::uint64_t ranks = std::max(need.ranks, present.boxes + 1);
-  const auto fits = [&](std::uint64_t bytes) { return bytes <= free && bytes <= (free + present.bytes) / 2 / ranks; };
-  const std::string half =
-      fmt::format("{}: {} free, of which at most half is taken; ", path, Mib(free + present.bytes));
+  const auto limit = static_cast<std::uint64_t>(descriptors::FileSizeLimit());
+  const auto fits = [&](std::uint64_t bytes) {
+    return bytes <= limit && bytes <= free && bytes <= (free + present.bytes) / 2 / ranks;
+  };
+  const std::string bound =
+      limit < need.sizes.front()
+          ? fmt::format("{}: a file may have {} at most (ulimit -f); ", path, Mib(limit))
+          : fmt::format("{}: {} free, of which at most half is taken; ", path, Mib(free + present.bytes));
   room.size = static_cast<std::size_t>(std::find_if(need.sizes.begin(), need.sizes.end(), fits) - need.sizes.begin());
   if (room.size == need.sizes.size()) {
-    room.refusal = fmt::format("{}{} black boxes of at least {} needed", half, ranks, Mib(need.sizes.back()));
+    room.refusal = fmt::format("{}{} black boxes of at least {} needed", bound, ranks, Mib(need.sizes.back()));
     return room;
   }
   const std::uint64_t bytes = need.sizes[room.size];
   if (room.size > 0)
-    room.shrunk = fmt::format("{}black boxes of {}, not {}", half, Mib(bytes), Mib(need.sizes.front()));
+    room.shrunk = fmt::format("{}black boxes of {}, not {}", bound, Mib(bytes), Mib(need.sizes.front()));
   if (space.f_type != TMPFS_MAGIC) room.refusal = Try(path, present.boxes == 0 ? need.ranks * bytes : bytes);
   return room;
 }

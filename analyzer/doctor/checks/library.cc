@@ -9,6 +9,7 @@
 
 #include "analyzer/doctor/checks/check.h"
 #include "analyzer/doctor/checks/words.h"
+#include "analyzer/files/input_file.h"
 #include "analyzer/run/mpi/library_search.h"
 #include "analyzer/run/mpi/loader_cache.h"
 #include "analyzer/run/mpi/surroundings.h"
@@ -24,10 +25,10 @@ constexpr char kNccl[] = "libnccl.so.2";
 // "2.28.9" of "NCCL version 2.28.9+cuda13.0", which every libnccl has among its texts.
 std::string VersionIn(const std::string& path) {
   constexpr char kMark[] = "NCCL version ";
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "re"), fclose);
-  if (!file) return "";
+  analyzer::InputFile file(path);
   std::string block(1 << 20, '\0'), tail;
-  while (const std::size_t size = fread(block.data(), 1, block.size(), file.get())) {
+  while (file.read(block.data(), static_cast<std::streamsize>(block.size())), file.gcount() > 0) {
+    const auto size = static_cast<std::size_t>(file.gcount());
     const std::string text = tail + block.substr(0, size);
     for (std::size_t at = text.find(kMark); at != std::string::npos; at = text.find(kMark, at + 1)) {
       const std::size_t from = at + sizeof kMark - 1, to = text.find_first_not_of("0123456789.", from);

@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <utility>
+
+#include "analyzer/files/input_file.h"
 
 namespace ncclwatch::doctor {
 namespace {
@@ -39,7 +40,7 @@ Machine::Environment Machine::OwnEnvironment() {
 }
 
 std::optional<std::string> Machine::Read(const std::string& path) const {
-  std::ifstream file(Below(path));
+  analyzer::InputFile file(Below(path));
   std::stringstream text;
   text << file.rdbuf();
   if (!file) return std::nullopt;

@@ -10,6 +10,7 @@
 
 #include "analyzer/console/units.h"
 #include "analyzer/doctor/checks/check.h"
+#include "analyzer/files/output_file.h"
 
 namespace ncclwatch::doctor {
 namespace {
@@ -53,12 +54,11 @@ Result CheckpointWritable(const Machine& machine) {
   if (!fs::is_directory(folder, error))
     return Fail(folder, "there is no such folder", "make it on the file system that all hosts share");
   const std::string probe = fmt::format("{}/.ncclwatch-doctor.{}.{}", folder, getpid(), machine.place().rank);
-  FILE* const file = fopen(probe.c_str(), "wxe");
-  const bool written = file && fputs("ncclwatch doctor\n", file) >= 0 && fflush(file) == 0;
-  const std::string why = errno != 0 && !written ? std::string(strerror(errno)) : "";
-  if (file) fclose(file), unlink(probe.c_str());
-  if (!written)
-    return Fail(folder, "a file cannot be written there: " + why, "look at owner, mode, quota and mount options");
+  const absl::Status written = analyzer::WriteFile(probe, "ncclwatch doctor\n");
+  unlink(probe.c_str());
+  if (!written.ok())
+    return Fail(folder, fmt::format("a file cannot be written there: {}", std::string(written.message())),
+                "look at owner, mode, quota and mount options");
   return Pass(folder);
 }
 

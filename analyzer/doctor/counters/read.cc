@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <string>
 #include <string_view>
 
 #include "analyzer/doctor/checks/gpu.h"
 #include "analyzer/doctor/checks/kernel_log.h"
 #include "analyzer/doctor/checks/words.h"
+#include "analyzer/files/input_file.h"
 
 namespace ncclwatch::doctor {
 namespace {
@@ -129,7 +129,7 @@ std::int64_t Clock(clockid_t clock) {
 
 // What CLOCK_MONOTONIC is ahead of the kernel's own clock in the time namespace of a container: "monotonic 3000 0".
 std::int64_t TimeNamespace_ns() {
-  std::ifstream offsets("/proc/self/timens_offsets");
+  analyzer::InputFile offsets("/proc/self/timens_offsets");
   std::string clock;
   for (std::int64_t s = 0, ns = 0; offsets >> clock >> s >> ns;)
     if (clock == "monotonic") return s * 1'000'000'000 + ns;

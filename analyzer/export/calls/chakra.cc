@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "analyzer/export/calls/output_file.h"
 #include "analyzer/export/calls/protobuf.h"
+#include "analyzer/files/output_file.h"
 #include "ncclwatch/functions/bandwidth.h"
 #include "watchdog/diagnosis/calls/mpi_message.h"
 #include "watchdog/diagnosis/model/text.h"
@@ -99,8 +99,7 @@ class Chakra : public Exporter {
   static constexpr std::size_t kBufferBytes = 1 << 16;  // of each rank: there may be thousands
 
   absl::Status Begin(const Facts& facts, Rank* rank) {
-    std::error_code error;
-    std::filesystem::create_directories(folder_, error);
+    if (absl::Status made = MakeFolders(folder_); !made.ok()) return made;
     rank->path = fmt::format("{}/ranks.{}.et", folder_, facts.rank);
     files_.push_back(rank->path);
     rank->host_free_ns = facts.time_ns;
@@ -113,7 +112,7 @@ class Chakra : public Exporter {
   }
   static absl::Status Flush(Rank* rank) {
     OutputFile file;
-    if (absl::Status status = file.Open(rank->path, O_APPEND); !status.ok()) return status;
+    if (absl::Status status = file.Open(rank->path, OutputFile::How::kAppend); !status.ok()) return status;
     if (absl::Status status = file.Write(std::exchange(rank->buffer, {})); !status.ok()) return status;
     return file.Close();
   }

@@ -1,6 +1,6 @@
 #include "analyzer/export/calls/csv.h"
 
-#include "analyzer/export/calls/output_file.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/trace/csv.h"
 
 namespace ncclwatch::analyzer::exporting {

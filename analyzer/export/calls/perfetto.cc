@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/export/calls/output_file.h"
 #include "analyzer/export/calls/perfetto_sequence.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/recording/meeting.h"
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/bandwidth.h"

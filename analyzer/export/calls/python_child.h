@@ -18,7 +18,8 @@ class PythonChild {
   PythonChild& operator=(const PythonChild&) = delete;
   ~PythonChild();  // its input ends, and it is waited for
 
-  // $NCCLWATCH_PYTHON, which the Python package sets, or python3. The program is handed over with -c.
+  // $NCCLWATCH_PYTHON, which the Python package sets, or the python3 of PATH, in isolated mode. The program is handed
+  // over with -c.
   absl::Status Start(std::string_view program);
   const std::string& python() const { return python_; }
   absl::Status Write(std::string_view bytes);

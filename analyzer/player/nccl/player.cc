@@ -7,13 +7,14 @@
 #include <condition_variable>
 #include <cstdio>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "analyzer/files/input_file.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/player/base/pace.h"
 #include "analyzer/player/base/values.h"
 #include "analyzer/player/nccl/data.h"
@@ -194,13 +195,12 @@ class NcclPlayer {
     if (wanted.own == 0) {
       if (const ncclResult_t result = cu_.ncclGetUniqueId(&id); result != ncclSuccess)
         throw Failed{fmt::format("ncclGetUniqueId: {}", cu_.ncclGetErrorString(result))};
-      std::ofstream file(path + ".part", std::ios::binary);
-      file.write(id.internal, sizeof id.internal).flush();
-      if (!file || std::rename((path + ".part").c_str(), path.c_str()) != 0) throw Failed{path + " cannot be written"};
+      if (const absl::Status written = WriteFile(path, {id.internal, sizeof id.internal}); !written.ok())
+        throw Failed{std::string(written.message())};
       return id;
     }
     while (true) {
-      std::ifstream file(path, std::ios::binary);
+      InputFile file(path);
       if (file.read(id.internal, sizeof id.internal)) return id;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }

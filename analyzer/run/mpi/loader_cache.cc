@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 
+#include "analyzer/files/input_file.h"
 #include "analyzer/run/mpi/surroundings.h"
 
 namespace ncclwatch::analyzer {
@@ -31,7 +31,7 @@ static_assert(sizeof(Entry) == 24);
 
 std::string ReadUpTo(const std::string& path, std::size_t bytes) {
   if (!IsFile(path)) return "";
-  std::ifstream file(path, std::ios::binary);
+  InputFile file(path);
   std::string text;
   char piece[65536];
   while (text.size() < bytes && (file.read(piece, sizeof piece), file.gcount() > 0))

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
+#include "analyzer/files/input_file.h"
 #include "analyzer/run/mpi/program.h"
 
 namespace ncclwatch::analyzer {
@@ -23,7 +23,7 @@ std::string VersionOf(const std::string& name) {
 
 // `include-system-site-packages`, `home` of a virtual environment.
 std::string Setting(const std::string& file, const std::string& name) {
-  std::ifstream lines(file);
+  InputFile lines(file);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t equals = line.find('=');
     if (equals == std::string::npos || !line.starts_with(name)) continue;

@@ -9,9 +9,9 @@
 #include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "analyzer/files/descriptor.h"
+#include "analyzer/files/input_file.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -33,11 +33,6 @@ std::string Variable(const char* name, const char* without = "") {
 
 std::vector<std::string> SplitIfAny(const std::string& list) {
   return list.empty() ? std::vector<std::string>{} : SplitFolders(list);
-}
-
-// Regular, else opening a device may do something.
-Descriptor OpenRegular(const std::string& path) {
-  return Descriptor(IsFile(path) ? open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1);
 }
 
 }  // namespace
@@ -76,22 +71,22 @@ std::vector<std::string> SplitFolders(const std::string& list) {
 }
 
 std::shared_ptr<stacks::ElfFile> OpenElf(const std::string& path) {
-  Descriptor file = OpenRegular(path);
-  return file ? stacks::ElfFile::OfDescriptor(file.Release()) : nullptr;
+  auto file = OpenRegular(path);
+  return file.ok() ? stacks::ElfFile::OfDescriptor(file->Release()) : nullptr;
 }
 
 std::vector<std::string> Interpreter(const std::string& path) {
   std::array<char, 512> head;  // execve(2) looks no further
-  const Descriptor file = OpenRegular(path);
-  if (!file) return {};
-  const ssize_t got = read(file.get(), head.data(), head.size());
+  const auto file = OpenRegular(path);
+  if (!file.ok()) return {};
+  const ssize_t got = read(file->get(), head.data(), head.size());
   const std::string text(head.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
   if (!text.starts_with("#!")) return {};
   return absl::StrSplit(text.substr(2, text.find('\n') - 2), absl::ByAnyChar(" \t\r\v\f"), absl::SkipEmpty());
 }
 
 bool FileHas(const std::string& path, const std::string& word) {
-  std::ifstream file(path, std::ios::binary);
+  InputFile file(path);
   std::string text;
   std::string piece(1u << 20, '\0');
   for (std::size_t read = 0; read < kMostBytes; read += piece.size()) {

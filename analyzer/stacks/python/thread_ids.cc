@@ -6,8 +6,9 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "analyzer/files/input_file.h"
 
 namespace ncclwatch::stacks::python {
 namespace {
@@ -21,7 +22,7 @@ bool SamePidNamespace(const std::string& folder) {
 
 // The last number of "NSpid:" is that of the innermost namespace, which the process sees.
 std::int32_t LocalId(const std::string& task, std::int32_t seen) {
-  std::ifstream status(task + "/status");
+  analyzer::InputFile status(task + "/status");
   for (std::string line; std::getline(status, line);) {
     if (!line.starts_with("NSpid:")) continue;
     const std::size_t last = line.find_last_of("\t ");

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "watchdog/descriptors/high.h"
+#include "watchdog/descriptors/limited_write.h"
 #include "watchdog/rundir/place.h"
 
 namespace ncclwatch::exchange {
@@ -108,7 +109,7 @@ int Make(const std::string& path) {
   const int fd = descriptors::Open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return errno;
   const std::string line = Hex(random.data(), kRandomBytes) + "\n";
-  bool whole = fchmod(fd, 0600) == 0 && write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  bool whole = fchmod(fd, 0600) == 0 && descriptors::WriteAll(fd, line);
   whole = close(fd) == 0 && whole;  // a quota may speak only now
   int error = whole ? 0 : EIO;
   if (whole && link(draft.c_str(), path.c_str()) != 0 && errno != EEXIST) error = errno;

@@ -1,5 +1,6 @@
 // Lines of events.jsonl: into the run directory at once; into NCCLWATCH_OUT by a thread of its own, since a shared file
-// system may hang.
+// system may hang. A full file is renamed to events.1.jsonl, and the one that had this name is removed. The next file
+// then begins with an event `events_dropped`, which counts all lines that were removed since the job began.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,10 @@
 #include "watchdog/watch/base/context.h"
 
 namespace ncclwatch::watch {
+
+inline constexpr char kEventFile[] = "events.jsonl", kOlderEventFile[] = "events.1.jsonl";
+// Of either file in the run directory, which lies in shared memory. All processes of the node share it.
+inline constexpr std::uint64_t kMostEventBytes = 2 << 20;
 
 struct EventLine {
   std::int64_t realtime_ns = 0;

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "watchdog/descriptors/limited_write.h"
+
 namespace ncclwatch::watch {
 namespace {
 
@@ -24,7 +26,7 @@ bool Create(const descriptors::Directory& directory) {
   format::Lease lease = {};
   std::memcpy(lease.magic, format::kLeaseMagic, sizeof(lease.magic));
   lease.version = kLeaseVersion;
-  int error = posix_fallocate(fd, 0, kFileBytes);
+  int error = descriptors::Allocate(fd, kFileBytes);
   if (error == 0 && pwrite(fd, &lease, sizeof(lease), 0) != static_cast<ssize_t>(sizeof(lease))) error = errno;
   close(fd);
   if (error == 0 && !directory.Link(draft, kFile) && errno != EEXIST) error = errno;

@@ -82,11 +82,10 @@ CUresult AllocateHost(void** out, size_t size, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+// By a call that services may make (systemd's @system-service); mincore() is none.
 bool IsMapped(uintptr_t base, size_t size) {
   uintptr_t first = base & ~(PageSize() - 1);
-  size_t length = base + size - first;
-  std::vector<unsigned char> resident(WholePages(length) / PageSize());
-  return mincore(reinterpret_cast<void*>(first), length, resident.data()) == 0;
+  return msync(reinterpret_cast<void*>(first), base + size - first, MS_ASYNC) == 0;
 }
 
 }  // namespace
