@@ -30,12 +30,9 @@ bool HoldsARun(const std::string& word) {
   return !analyzer::SegmentFiles(word).empty() || !analyzer::BoxDirectories(word).empty();
 }
 
-// What lies in a run directory is no log.
 bool IsLog(const analyzer::LogFile& file) {
-  const fs::path path(file.path);
-  const std::string name = path.filename().string(), extension = path.extension().string();
-  return extension != ".box" && extension != ".json" && extension != ".jsonl" && extension != ".seg" &&
-         extension != ".csv" && name != "ncclwatch.log";
+  const std::string extension = fs::path(file.path).extension().string();
+  return extension != ".json" && extension != ".jsonl" && extension != ".csv";
 }
 
 void AddEvents(const std::string& path, Material* material) {

@@ -21,6 +21,7 @@
 #include "analyzer/jobs/observe.h"
 #include "watchdog/log/log.h"
 #include "watchdog/reader/witness.h"
+#include "watchdog/rundir/own_names.h"
 #include "watchdog/rundir/place.h"
 
 namespace ncclwatch::analyzer {
@@ -28,21 +29,10 @@ namespace {
 
 using What = Removal::What;
 
-// What ncclwatch itself puts into a run directory; all else is the user's.
-bool IsOwnFile(std::string_view name) {
-  constexpr std::string_view kPrefixes[] = {"job.",  "diagnosis.", ".trial.",    ".latest.",
-                                            "lease", "exchange",   "meanwhile.", "machine."};
-  if (name == "verdict.word" || name == "collector" || name == "metrics" || name == "events.jsonl" ||
-      name == "events.1.jsonl" || name == log::kFile || name == log::kOlderFile || name == "job" || name == "latest" ||
-      name == reader::kWitnessFile || name.ends_with(".box"))
-    return true;
-  return std::any_of(std::begin(kPrefixes), std::end(kPrefixes), [&](auto prefix) { return name.starts_with(prefix); });
-}
 // What an LD_PRELOAD without spaces leads to; the library itself is nothing of a run.
 bool IsOwnLink(std::string_view name, const struct stat& status) {
   return S_ISLNK(status.st_mode) && name.starts_with("libncclwatch");
 }
-bool IsEvidence(std::string_view name) { return name == "stacks" || name == "evidence"; }
 
 std::string Parent(const std::string& path) { return path.substr(0, path.find_last_of('/')); }
 std::string Leaf(const std::string& path) { return path.substr(path.find_last_of('/') + 1); }
@@ -86,16 +76,16 @@ class Remover {
     if (fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
     if (name == "job" && !everything && !left.empty()) return;
     if (!S_ISDIR(status.st_mode)) {
-      if (!everything && !IsOwnFile(name) && !IsOwnLink(name, status)) return Keep(name, "not ncclwatch's own");
+      if (!everything && !rundir::IsOwnFile(name) && !IsOwnLink(name, status)) return Keep(name, "not ncclwatch's own");
       if (unlinkat(directory, name.c_str(), 0) != 0) return Keep(name, std::strerror(errno));
       bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
       return;
     }
-    if (!everything && !IsEvidence(name) && !IsNested(name)) return Keep(name, "not ncclwatch's own");
+    if (!everything && !rundir::IsOwnFolder(name) && !IsNested(name)) return Keep(name, "not ncclwatch's own");
     if (depth >= kDepth || status.st_dev != device_ || status.st_uid != geteuid()) return Keep(name, "not ours");
     Descriptor child(openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!child) return Keep(name, std::strerror(errno));
-    Empty(std::move(child), everything || IsEvidence(name), depth + 1);
+    Empty(std::move(child), everything || rundir::IsOwnFolder(name), depth + 1);
     if (unlinkat(directory, name.c_str(), AT_REMOVEDIR) != 0) Keep(name, std::strerror(errno));
   }
 

@@ -9,6 +9,10 @@
 #include <map>
 #include <set>
 
+#include "ncclwatch/format/black_box.h"
+#include "ncclwatch/format/segment.h"
+#include "watchdog/rundir/own_names.h"
+
 namespace ncclwatch::analyzer {
 namespace {
 
@@ -91,10 +95,34 @@ LogFile Describe(const fs::path& path) {
   return file;
 }
 
+// Files that ncclwatch wrote. What they quote (the machine's kernel log, a finding) need not be this job's. They lie
+// beside black boxes or segments, some of them in a folder there.
+class OwnFiles {
+ public:
+  bool Has(const fs::path& file) {
+    const fs::path folder = file.parent_path();
+    if (rundir::IsOwnFile(file.filename().string()) && HoldsRun(folder)) return true;
+    return rundir::IsOwnFolder(folder.filename().string()) && HoldsRun(folder.parent_path());
+  }
+
+ private:
+  bool HoldsRun(const fs::path& folder) {
+    const auto [known, is_new] = known_.try_emplace(folder.string(), false);
+    std::error_code error;
+    for (fs::directory_iterator i(folder.empty() ? "." : folder, error), end; is_new && !error && i != end;
+         i.increment(error))
+      if (i->path().extension() == format::kBoxSuffix || i->path().extension() == format::kSegmentSuffix)
+        known->second = true;
+    return known->second;
+  }
+  std::map<std::string, bool> known_;  // by folder
+};
+
 }  // namespace
 
 absl::StatusOr<std::vector<LogFile>> FindLogs(const std::vector<std::string>& paths) {
   std::vector<LogFile> files;
+  OwnFiles own;
   for (const std::string& path : paths) {
     std::error_code error;
     const fs::file_status status = fs::status(path, error);
@@ -105,7 +133,7 @@ absl::StatusOr<std::vector<LogFile>> FindLogs(const std::vector<std::string>& pa
     }
     const auto options = fs::directory_options::skip_permission_denied;
     for (fs::recursive_directory_iterator i(path, options, error), end; i != end && !error; i.increment(error))
-      if (i->is_regular_file(error) && IsLog(i->path())) files.push_back(Describe(i->path()));
+      if (i->is_regular_file(error) && IsLog(i->path()) && !own.Has(i->path())) files.push_back(Describe(i->path()));
     if (error) return absl::UnavailableError(path + ": " + error.message());
   }
   std::sort(files.begin(), files.end(), [](const LogFile& a, const LogFile& b) { return a.path < b.path; });

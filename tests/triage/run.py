@@ -125,5 +125,23 @@ def main():
     run_main("triage")
 
 
+@case
+def own_files_are_no_logs(sandbox):
+    """What ncclwatch wrote beside the boxes quotes the machine, not the job: an old OOM kill of another program."""
+    folder = sandbox.fresh("run")
+    with open(os.path.join(folder, "rank_0.log"), "w") as file:
+        file.write("step 1 loss 2.0\nstep 2 loss 1.9\n")
+    oom = "[12.0] Out of memory: Killed process 4711 (chrome) total-vm:123456kB, anon-rss:99999kB\n"
+    for name in ("node1.1.2.box", "machine.node1.txt", "diagnosis.txt", "stacks/1.txt", "evidence/rank-0.pid-1.txt"):
+        os.makedirs(os.path.dirname(os.path.join(folder, name)), exist_ok=True)
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(oom)
+    status, result = triage(sandbox, folder)
+    check_equal((status, result["causes"], result["files"]), (0, [], 1), "the job's own log alone")
+    os.unlink(os.path.join(folder, "node1.1.2.box"))  # a folder of somebody else's logs that have such names
+    status, result = triage(sandbox, folder)
+    check(result["files"] > 1, f"without a run directory they are logs: {result}")
+
+
 if __name__ == "__main__":
     main()

@@ -14,6 +14,7 @@
 #include <new>
 
 #include "watchdog/log/log.h"
+#include "watchdog/rundir/own_names.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::rundir {
@@ -133,16 +134,6 @@ bool OwnEndedWell(Leaving& now) {
   return BoxEndedWell(now, *now.own, copy);
 }
 
-// Files of every run, which say nothing of how it went.
-bool IsRoutine(const char* name) {
-  return std::strcmp(name, "job") == 0 || std::strcmp(name, "latest") == 0 || Begins(name, "job.") ||
-         std::strcmp(name, "verdict.word") == 0 ||  // of several nodes, also of healthy ones
-         Begins(name, log::kFile) || Begins(name, "lease") || Begins(name, "exchange") ||
-         std::strcmp(name, "collector") == 0 || std::strcmp(name, "metrics") == 0 ||
-         std::strcmp(name, "events.jsonl") == 0 || std::strcmp(name, "events.1.jsonl") == 0 ||
-         Begins(name, "meanwhile.") || Begins(name, "machine.") || Begins(name, ".trial.") || Begins(name, ".latest.");
-}
-
 bool DirectoryEndedWell(Leaving& now, int directory, bool is_own, int depth);
 
 bool AttemptEndedWell(Leaving& now, int top, const char* name) {
@@ -162,7 +153,7 @@ bool DirectoryEndedWell(Leaving& now, int directory, bool is_own, int depth) {
     if (Ends(name, format::kBoxSuffix))
       return is_own && std::strcmp(name, now.box) == 0 ? OwnEndedWell(now) : OtherEndedWell(now, directory, name);
     if (depth == 0 && Begins(name, "attempt-")) return AttemptEndedWell(now, directory, name);
-    return IsRoutine(name);
+    return IsRoutineFile(name);
   });
 }
 
