@@ -181,7 +181,7 @@ int Finish(const Wish& wish, const settings::Settings& settings, int status, Dea
       Note("{}", std::string(written.message()));
   const bool ended_by_us = settings.on_fault == settings::OnFault::kAbort && epilogue.fault &&
                            (epilogue.ended_by_us || status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
-  const bool healthy = status == 0 && !epilogue.fault;
+  const bool healthy = status == 0 && !epilogue.fault && !epilogue.slow;
   if (!wish.record.empty()) CopyEvidence(place->path(), wish.record);
   if (!deaths->AnyAlive() && ((healthy && !wish.keep) || !epilogue.watched)) place->Remove();
   return ended_by_us ? act::kEndedByUs : status;
@@ -248,7 +248,7 @@ int Run(const Command& self, const Arguments& arguments) {
 
   CollectorProcess collector;
   if (!wish.record.empty()) {
-    if (const absl::Status made = MakeFolders(wish.record); !made.ok()) return Unreadable(self, made);
+    if (const absl::Status folder = MakeFolders(wish.record); !folder.ok()) return Unreadable(self, folder);
     if (const absl::Status started = collector.Start(place.path(), wish.record, settings.trace_most_bytes);
         !started.ok())
       Note("not recorded: {}", std::string(started.message()));

@@ -88,6 +88,13 @@ diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader
   return Stopped(AsTold(std::move(run), own));
 }
 
+std::vector<diagnosis::Finding> SlowIn(reader::RunImage run, const std::vector<reader::Observation>& own,
+                                       const diagnosis::SlowContext& context) {
+  const Judged judged = AsTold(std::move(run), own);
+  if (judged.untimed) return {};
+  return diagnosis::FindSlow(judged.snapshot, context);
+}
+
 nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict,
                                      const std::vector<reader::Failure>& failures) {
   auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));

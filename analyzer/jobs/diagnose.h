@@ -24,6 +24,9 @@ diagnosis::Diagnosis Diagnose(const Judged& judged, const diagnosis::SlowContext
 
 // As the boxes tell it, with observations of our own where no leader lived to make them.
 diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader::Observation>& own);
+// ... and what slowed a job that nothing stopped.
+std::vector<diagnosis::Finding> SlowIn(reader::RunImage run, const std::vector<reader::Observation>& own,
+                                       const diagnosis::SlowContext& context);
 
 // ncclwatch.diagnosis/1 with what could not be read.
 nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict, const std::vector<reader::Failure>& failures);

@@ -135,6 +135,15 @@ std::vector<reader::Observation> SeenEnds(const reader::Witness& ends) {
   return seen;
 }
 
+// What slowed a job that ended: the line about it came while it ran, and the last word must not be "healthy".
+void AddSlow(const reader::RunImage& run, const std::vector<reader::Observation>& ends, SiteLines* lines,
+             diagnosis::Diagnosis* verdict) {
+  diagnosis::SlowContext context;
+  context.topology = TopologyOfTheJob("run");
+  verdict->findings = SlowIn(run, ends, context);
+  lines->FillIn(verdict);
+}
+
 void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const settings::Settings& settings,
                  Epilogue* epilogue) {
   const bool say = settings.log != settings::LogLevel::kOff;
@@ -156,14 +165,17 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
     SaveEvidence(directory, run, settings);
     return;
   }
-  const std::string json = diagnosis::ToJson(judged);
   const bool fault = IsFault(judged, status);
+  if (judged.healthy()) AddSlow(run, SeenEnds(ends), &lines, &judged);
+  const bool slow = !fault && IsFault(judged, status);
+  const std::string json = diagnosis::ToJson(judged);
   if (!epilogue->fault || fault) epilogue->json = json;
-  if (!fault) return;
-  epilogue->fault = true;
+  if (!fault && !slow) return;
+  (fault ? epilogue->fault : epilogue->slow) = true;
   const std::string text = diagnosis::ToText(lines.ForPeople(judged));
   Keep(directory, json, text);
   if (say) Say(directory, text);
+  if (slow) return;  // the job has ended well: no evidence, no hook
   SaveEvidence(directory, run, settings);
   if (!said || !IsFault(*said, status)) StartHook(settings, directory + "/" + kDiagnosisJson);
 }

@@ -12,6 +12,7 @@ namespace ncclwatch::analyzer {
 struct Epilogue {
   bool watched = false;  // some process left a black box
   bool fault = false;
+  bool slow = false;         // no fault, but something slowed it
   bool ended_by_us = false;  // a leader has ended the job (NCCLWATCH_ON_FAULT=abort)
   std::string json;          // the diagnosis, also of a healthy job
 };

@@ -20,8 +20,11 @@ class Job:
         self.sandbox, self.scratch = sandbox, sandbox.fresh("job")
         self.recording, self.out = os.path.join(self.scratch, "recording"), os.path.join(self.scratch, "out")
         env = sandbox.environment(preload=False, extra={"TMPDIR": self.scratch, "NCCLWATCH_OUT": self.out, **(extra or {})})
-        self.done = sandbox.run([build.command, "run", "--record", self.recording, "--", *argv], env, timeout=100)
+        said = os.path.join(self.scratch, "said.json")
+        self.done = sandbox.run([build.command, "run", "--json", said, "--record", self.recording, "--", *argv], env, timeout=100)
         check_equal(self.done.status, 0, f"{self.done}")
+        with open(said) as file:
+            self.last_word = json.load(file)
         self.lines = [line for line in self.done.err.splitlines() if line.startswith("[ncclwatch") and " step" in line]
 
     def command(self, *words):
@@ -47,6 +50,8 @@ class Job:
         check_equal((status, [(f["kind"], f["culprits"]) for f in findings]), (1, [("straggler", [rank])]), "afterwards")
         finding = findings[0]
         check(finding["certainty"] != "certain", "a straggler is never certain")
+        check_equal((self.last_word["healthy"], [f["kind"] for f in self.last_word["findings"]]), (False, ["straggler"]), "run's last word")
+        check("[ncclwatch] diagnosis: " in self.done.err, f"it says where the diagnosis lies: {self.done.err}")
         check(share[0] < finding["share_lost"] < share[1], f"share lost: {finding['share_lost']}")
         onset = finding["onset"]
         check(abs(onset["step"] - began) <= 10 and not onset["since_before"], f"since step {began}: {onset}")
