@@ -1,6 +1,8 @@
 // `ncclwatch`: picks the sub-command from the table and hands it the rest of the line.
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 
@@ -43,10 +45,7 @@ void FailBeyondFileLimit() {
   sigaction(SIGXFSZ, &action, nullptr);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  FailBeyondFileLimit();
+int RunCommand(int argc, char** argv) {
   const Arguments words(argv + (argc > 0 ? 1 : 0), argv + argc);
   if (words.empty()) {
     std::fputs(Help().c_str(), stderr);
@@ -74,4 +73,19 @@ int main(int argc, char** argv) {
     Complain(command->name, "{}", error.what());
     return kUnreadable;
   }
+}
+
+// What was printed may still be in the buffer, and the disk full.
+int FlushOutput(int status) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  Complain("", "standard output: {}", errno != 0 ? std::strerror(errno) : "an earlier write failed");
+  return kUnreadable;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  FailBeyondFileLimit();
+  return FlushOutput(RunCommand(argc, argv));
 }

@@ -85,11 +85,13 @@ Trial TrialWith(const Question& question, const Items& items, const std::vector<
       trial.set.erase(change.name), trial.unset.push_back(change.name);
   }
   for (const std::string& word : command) {
+    // `sh -c 'train {items}'` takes words, `-w{hosts}` a list.
+    const char* const between = word.find(' ') != std::string::npos ? " " : ",";
     if (word == question.placeholder)
       trial.command.insert(trial.command.end(), names.begin(), names.end());
     else
       trial.command.push_back(
-          question.placeholder.empty() ? word : Replaced(word, question.placeholder, absl::StrJoin(names, ",")));
+          question.placeholder.empty() ? word : Replaced(word, question.placeholder, absl::StrJoin(names, between)));
   }
   return trial;
 }

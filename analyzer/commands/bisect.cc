@@ -1,9 +1,12 @@
 // `ncclwatch bisect`: from which size on, or with which of several items, does a command fail?
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "analyzer/bisect/border.h"
@@ -27,7 +30,8 @@ using bisect::Outcome;
 constexpr char kDescription[] =
     "Find the smallest size at which a command fails, or which of several items makes it fail, with few runs.\n\n"
     "--size LO..HI tries sizes in place of {n}: ranks, bytes, layers. --items FILE and --hosts FILE try parts\n"
-    "of a list, one item a line, in place of {items} or {hosts} (separate words; NCCLWATCH_ITEMS names a file\n"
+    "of a list, one item a line, in place of {items} or {hosts}: separate words; joined by spaces inside\n"
+    "`sh -c '...'`, by commas inside another word (NCCLWATCH_ITEMS names a file\n"
     "of them): one culprit, several, or several that are needed together. --env GOOD BAD tries the variables\n"
     "in which two files of NAME=VALUE lines differ. Status 0 of the command is good, 125 cannot tell, all\n"
     "else is bad, and so is --timeout: a command that runs under ncclwatch is diagnosed before it is ended.\n"
@@ -128,6 +132,16 @@ std::optional<std::pair<std::int64_t, std::int64_t>> SizesOf(const std::string& 
   return low < high && high - low < kMost ? std::optional(std::pair(low, high)) : std::nullopt;
 }
 
+bool IsInPath(const std::string& program) {
+  if (program.find('/') != std::string::npos || program.find('{') != std::string::npos)
+    return program.find('{') != std::string::npos || access(program.c_str(), X_OK) == 0;
+  const char* const path = std::getenv("PATH");
+  const std::vector<std::string> folders = absl::StrSplit(path ? path : "/usr/bin:/bin", ':');
+  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
+    return access(((folder.empty() ? "." : folder) + "/" + program).c_str(), X_OK) == 0;
+  });
+}
+
 void Declare(Options* options, Wish* wish) {
   auto* const size = options
                          ->add_option("--size", wish->size,
@@ -174,6 +188,8 @@ int Bisect(const Command& self, const Arguments& arguments) {
   if (!flaky || *flaky >= 0.5)
     return UsageError(self, "--flaky takes a share below a half like 20%, not '" + wish.flaky + "'");
   Bisection bisection(wish, limit ? std::optional(absl::ToDoubleSeconds(*limit)) : std::nullopt, *flaky);
+  if (!IsInPath(wish.command.front()))
+    return UsageError(self, "there is no program '" + wish.command.front() + "': a run of it would count as bad");
   const std::string command = absl::StrJoin(wish.command, " ");
   if (!wish.size.empty()) {
     const auto sizes = SizesOf(wish.size);

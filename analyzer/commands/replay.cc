@@ -315,6 +315,30 @@ absl::StatusOr<Recording> Edited(const Recording& recording, const Wish& wish) {
   return Recording::Of(std::move(job->boxes));
 }
 
+// A rank or a call that the recording does not have would change nothing, and nobody would notice.
+absl::Status AllThere(const WhatIf& what_if, const Recording& recording) {
+  std::map<int, std::uint64_t> calls;  // by rank
+  for (const ProcessRecording& process : recording.processes())
+    calls[process.rank()] = std::max(calls[process.rank()], process.end_slot());
+  const auto no_rank = [&](const char* option, int rank) {
+    return absl::InvalidArgumentError(fmt::format("{}: the recording has no rank {}, but {} ranks up to {}", option,
+                                                  rank, calls.size(), calls.empty() ? 0 : calls.rbegin()->first));
+  };
+  for (const auto& [rank, delay] : what_if.delays)
+    if (!calls.contains(rank)) return no_rank("--delay", rank);
+  for (const auto& [rank, share] : what_if.slower)
+    if (!calls.contains(rank)) return no_rank("--slow", rank);
+  for (const int rank : what_if.ranks)
+    if (!calls.contains(rank)) return no_rank("--ranks", rank);
+  for (const auto& [rank, call] : what_if.dropped) {
+    if (!calls.contains(rank)) return no_rank("--drop", rank);
+    if (call >= calls[rank])
+      return absl::InvalidArgumentError(
+          fmt::format("--drop: rank {} has no call {}, but calls up to {}", rank, call, calls[rank] - 1));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int Replay(const Command& self, const Arguments& arguments) {
@@ -401,6 +425,14 @@ int Replay(const Command& self, const Arguments& arguments) {
     if (!fitted.ok()) return Unreadable(self, fitted.status());
     costs = *fitted;
   }
+  std::optional<Recording> edited;
+  if (!wish.shrink && wish.on == "model" && (wish.merge_below != 0 || wish.scale != 0)) {
+    auto recording_as_wished = Edited(recording, wish);
+    if (!recording_as_wished.ok()) return Unreadable(self, recording_as_wished.status());
+    edited = *std::move(recording_as_wished);
+  }
+  if (const absl::Status there = AllThere(*what_if, edited ? *edited : recording); !there.ok())
+    return UsageError(self, std::string(there.message()));
   const auto program = RecordedProgram::Make(recording, *what_if, costs);
   if (!program.ok()) return Unreadable(self, program.status());
 
@@ -410,13 +442,6 @@ int Replay(const Command& self, const Arguments& arguments) {
     if (!right.ok()) return Unreadable(self, right.status());
     return *right ? kDone : kProblem;
   }
-  std::optional<Recording> edited;
-  if (wish.merge_below != 0 || wish.scale != 0) {
-    auto recording_as_wished = Edited(recording, wish);
-    if (!recording_as_wished.ok()) return Unreadable(self, recording_as_wished.status());
-    edited = *std::move(recording_as_wished);
-  }
-
   return ReplayOnModel(self, edited ? *edited : recording, *what_if, costs, wish);
 }
 

@@ -192,3 +192,37 @@ def json_of_run_goes_where_it_is_named(bench):
     check_equal(done.status, 0, f"{done}: status")
     with open(f"{folder}/verdict.json") as file:
         check(json.load(file)["schema"].startswith("ncclwatch.diagnosis/"), "a diagnosis")
+
+
+@bench_case
+def a_full_standard_output_is_an_error(bench):
+    place = bench.dead_job()
+    for words in (["diagnose", place], ["diagnose", "--json", place], ["trace", "--json", place], ["stats", place], ["metrics", place],
+                  ["--help"], ["--version"], ["ls"], ["doctor", "--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([bench.build.command, *words], env=bench.environment(), stdout=full, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+        check_equal(done.returncode, 3, f"{words}: {done.stderr}")
+        check("standard output" in done.stderr, f"{words}: {done.stderr}")
+
+
+@bench_case
+def what_the_recording_lacks_is_an_error(bench):
+    place = bench.dead_job(None, 2, "calls=5")
+    for words in (["--slow", "rank=9:20%"], ["--delay", "rank=2:1s"], ["--drop", "rank=0:99999"], ["--drop", "rank=7:0"],
+                  ["--ranks", "0-5"]):
+        done = bench.command("replay", place, *words)
+        check_equal(done.status, 2, f"{words}: {done}")
+        check("the recording has no" in done.err or "has no call" in done.err, f"{words}: {done}")
+
+
+@bench_case
+def bisect_tells_what_it_cannot_run(bench):
+    folder = bench.sandbox.fresh("items")
+    items = os.path.join(folder, "items")
+    with open(items, "w") as file:
+        file.write("a\nb\nc\n")
+    done = bench.command("bisect", "--size", "1..8", "--", "no-such-program", "{n}")
+    check(done.status == 2 and "no-such-program" in done.err, f"{done}")
+    done = bench.command("bisect", "--items", items, "--json", "--", "sh", "-c", "for i in {items}; do test $i != b || exit 1; done")
+    check_equal((done.status, json.loads(done.out)["culprits"]), (0, ["b"]), f"{done}")
