@@ -1,9 +1,13 @@
 """Every way in which a process can end: same status, same output, and its black box complete."""
 
+import os
 import socket
+import sys
 
 from common import both, check_recorded, program
-from harness import Skipped, case, check, check_equal
+from harness import Skipped, case, check, check_equal, diagnosis
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 # How: (name of the test, exit status).
 ENDINGS = {"return": ("return", 21), "exit": ("exit", 22), "_exit": ("underscore_exit", 23), "_Exit": ("C_Exit", 24),
@@ -69,3 +73,19 @@ def longjmp_out_of_a_call(sandbox):
     check(all(c["state"] == "entered" for c in left), "a call that was left by longjmp never returned")
     check(all(c["result"] == "success" for c in calls if c["count"] != 1), "later calls are seen to return")
     check_equal([c["group"] is not None for c in calls][-3:], [True, False, False], "the group ended with its ncclGroupEnd")
+
+
+@case
+def failure_whose_launcher_kills_the_others_at_once(sandbox):
+    """No leader lives long enough to see the death; what the rank itself has said is in its black box."""
+    for step in (0, 1, 20, 200):
+        scratch = sandbox.fresh("job")
+        env = sandbox.environment(run_directory=os.path.join(scratch, "run"), extra={"HOST_ID_DIR": scratch})
+        launch = os.path.join(HERE, "..", "..", "examples", "launch.py")
+        rank = os.path.join(HERE, "programs", "failing_rank.py")
+        done = sandbox.run([sys.executable, launch, "-n", "2", "--kill-others-on-exit", "--", sys.executable, rank,
+                            sandbox.build.nccl, str(step)], env)
+        check_equal(done.status, 1, f"status: {done}")
+        found = diagnosis(sandbox, os.path.join(scratch, "run"))
+        check_equal([(f["kind"], f["culprits"]) for f in found["findings"]], [("dead_rank", [1])], f"step {step}: {done}")
+        check("ValueError" in found["findings"][0]["summary"], found["findings"][0]["summary"])

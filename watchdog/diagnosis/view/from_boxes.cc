@@ -116,14 +116,15 @@ Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observ
   }
   Gather(boxes, clocks, &snapshot);
   AddWitness(witness, boxes, clocks, judged, &snapshot);
+  const bool one_failed = !judged && std::any_of(boxes.begin(), boxes.end(), SaysItFailed);
   for (reader::Observation seen : visitor) {
     if (IsWitnessed(snapshot.ends, seen)) continue;
     const BoxImage* box = BoxOf(boxes, seen);
     if (seen.at_ns > snapshot.now_ns && box != nullptr && seen.what == format::Observed::kGone) {
       seen.at_ns = LastSign(*box) + clocks.ShiftOf(*box);
-      // It lived when the others did last; unless it has said itself that it ends where no rank of MPI may, upon which
-      // launchers kill the others within milliseconds.
-      if (seen.at_ns > snapshot.now_ns - kOutlivedNs && !SaysItEnds(*box)) continue;
+      // It lived when the others did last. Unless it has said itself that it ends where no rank of MPI may, or a rank
+      // has said that it failed: launchers then kill the others within milliseconds.
+      if (seen.at_ns > snapshot.now_ns - kOutlivedNs && !SaysItEnds(*box) && !one_failed) continue;
     }
     if (seen.at_ns <= snapshot.now_ns) snapshot.observations.push_back(seen);
   }

@@ -58,6 +58,17 @@ bool SaysItEnds(const reader::BoxImage& box) {
   return LeftMpiOpen(box) || (crashes && IsBetweenInitAndFinalize(box));
 }
 
+bool SaysItFailed(const reader::BoxImage& box) {
+  const reader::LastWords& words = box.last_words;
+  const bool asked = words.signal == SIGTERM || words.signal == SIGINT || words.signal == SIGHUP ||
+                     std::any_of(box.words.exceptions.begin(), box.words.exceptions.end(),
+                                 [](const reader::Exception& one) { return one.type == "KeyboardInterrupt"; });
+  if (!words.written || asked || box.from_summary || box.dump || SpeaksMpi(box)) return false;
+  constexpr std::int32_t kEndedByUs = 86;
+  if (box.state == format::ProcessState::kExiting) return words.exit_status != 0 && words.exit_status != kEndedByUs;
+  return box.state == format::ProcessState::kCrashing;
+}
+
 bool SomebodyLives(const View& view) {
   return std::any_of(view.processes.begin(), view.processes.end(),
                      [](const Process& process) { return !process.outcome.ended(); });

@@ -24,6 +24,8 @@ bool IsBetweenInitAndFinalize(const reader::BoxImage& box);
 bool LeftMpiOpen(const reader::BoxImage& box);
 // ... or crashes between the two, and has said so.
 bool SaysItEnds(const reader::BoxImage& box);
+// A rank of NCCL alone that has said that it ends by a fault of its own: an exit status, an exception, a fatal signal.
+bool SaysItFailed(const reader::BoxImage& box);
 bool SomebodyLives(const View& view);
 // Somebody else was alive so much later than this one was seen gone.
 bool SomebodyOutlived(const View& view, const Process& process, std::int64_t by_ns);
