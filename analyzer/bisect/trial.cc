@@ -18,6 +18,7 @@
 #include "analyzer/files/input_file.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
+#include "analyzer/jobs/signals.h"
 #include "analyzer/triage/read_logs.h"
 
 namespace ncclwatch::bisect {
@@ -38,6 +39,8 @@ int OutputFile() {
 
 [[noreturn]] void Become(const Trial& trial, int output) {
   setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   for (const auto& [name, value] : trial.set) setenv(name.c_str(), value.c_str(), 1);
   for (const std::string& name : trial.unset) unsetenv(name.c_str());
   const int nothing = open("/dev/null", O_RDONLY);
@@ -111,9 +114,15 @@ Observation Run(const Trial& trial, std::string question) {
     return seen;
   }
   setpgid(child, child);
+  analyzer::CatchSignals();
   int status = 0;
   rusage usage{};
   while (wait4(child, &status, WNOHANG, &usage) == 0) {
+    if (analyzer::Ended()) {
+      EndAll(child);
+      if (output >= 0) close(output);
+      throw Interrupted();
+    }
     if (trial.limit_s && static_cast<double>(MonotonicNow() - start) > *trial.limit_s * 1e9) {
       seen.timed_out = true;
       seen.diagnosis = DiagnosisSince(began_ns);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,14 @@ struct Observation {
   std::string diagnosis;          // of a job that was watched, before it was ended; empty: none
 };
 
-// As `git bisect run` reads a status: 0 good, 125 cannot tell, all else bad. At the limit the command is diagnosed
-// where it runs under ncclwatch, and ended with all its descendants.
+// SIGINT or SIGTERM has come; the command that ran has been ended.
+class Interrupted : public std::runtime_error {
+ public:
+  Interrupted() : std::runtime_error("ended by a signal, and so is what it ran") {}
+};
+
+// Throws Interrupted. As `git bisect run` reads a status: 0 good, 125 cannot tell, all else bad. At the limit the
+// command is diagnosed where it runs under ncclwatch, and ended with all its descendants.
 Observation Run(const Trial& trial, std::string question);
 
 }  // namespace ncclwatch::bisect

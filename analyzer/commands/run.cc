@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -46,7 +47,8 @@ constexpr char kDescription[] =
     "over them. A run directory made here is removed if the job ends with status 0 and no fault was found, unless\n"
     "--keep is given.\n\n"
     "Exit status: the job's own, 128+n if signal n ended it, 127 or 126 if it could not be started, 86 if ncclwatch\n"
-    "ended it (--on-fault abort), 2 usage, 3 if libncclwatch.so or a run directory is missing.";
+    "ended it (--on-fault abort), 2 usage, 3 if libncclwatch.so is missing. If no run directory can be\n"
+    "made, the job runs without watch.";
 
 using Clock = std::chrono::steady_clock;
 
@@ -187,6 +189,19 @@ int Finish(const Wish& wish, const settings::Settings& settings, int status, Dea
   return ended_by_us ? act::kEndedByUs : status;
 }
 
+// The job comes first: other users may have taken every place for a run directory.
+int RunUnwatched(const Command& self, const std::vector<std::string>& command, const absl::Status& why) {
+  Note("not watching: {}", std::string(why.message()));
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));  // execvp changes nothing
+  words.push_back(nullptr);
+  std::signal(SIGXFSZ, SIG_DFL);
+  execvp(words[0], words.data());
+  const int error = errno;
+  Complain(self.name, "{}: {}", command.front(), std::strerror(error));
+  return StatusOfFailure(error);
+}
+
 // The library for the job's MPI; says which, and what will not be seen.
 std::string Picked(const std::string& plain, const Wish& wish, const settings::Settings& settings) {
   const MpiChoice mpi = wish.mpi.empty() ? ChooseMpi(wish.command, Surroundings::OfThisProcess())
@@ -236,7 +251,7 @@ int Run(const Command& self, const Arguments& arguments) {
   const auto library = FindLibrary();
   if (!library.ok()) return Unreadable(self, library.status());
   auto made = RunPlace::Make(settings, wish.command.front());
-  if (!made.ok()) return Unreadable(self, made.status());
+  if (!made.ok()) return RunUnwatched(self, wish.command, made.status());
   RunPlace& place = *made;
   setenv("NCCLWATCH_DIR", place.path().c_str(), 1);
   const std::string preloaded = ValueOf("LD_PRELOAD");

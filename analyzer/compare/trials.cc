@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -33,6 +35,7 @@ Ran RunOnce(const std::vector<std::string>& words, const char* side) {
   const std::int64_t start = analyzer::MonotonicNow();
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
     dup2(ends[1], STDOUT_FILENO);
     setenv("NCCLWATCH_SIDE", side, 1);
     std::vector<char*> argv;

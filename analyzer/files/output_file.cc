@@ -38,6 +38,19 @@ absl::Status Resolve(const std::string& path, std::string* target) {
   return error ? absl::UnavailableError(absl::StrCat(path, ": ", error.message())) : absl::OkStatus();
 }
 
+// A folder, or a link to one, that another user has made where everybody may: what we write there would be theirs to
+// remove, to replace, and to find.
+absl::Status IsPlanted(const std::string& folder) {
+  struct stat there {};
+  struct stat above {};
+  if (lstat(folder.c_str(), &there) != 0 || there.st_uid == geteuid() || there.st_uid == 0) return absl::OkStatus();
+  const fs::path parent = fs::path(folder).parent_path();
+  const bool shared = stat(parent.empty() ? "." : parent.c_str(), &above) == 0 && (above.st_mode & S_IWOTH) != 0;
+  const bool open = !S_ISLNK(there.st_mode) && (there.st_mode & S_IWOTH) != 0;
+  if (!shared && !open) return absl::OkStatus();
+  return absl::PermissionDeniedError(folder + ": another user has made it, in a place where everybody may write");
+}
+
 }  // namespace
 
 OutputFile::~OutputFile() {
@@ -115,6 +128,7 @@ absl::Status WriteFile(const std::string& path, std::string_view content, unsign
 absl::Status MakeFolders(const std::string& path) {
   std::string folder = path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  if (absl::Status planted = IsPlanted(folder); !planted.ok()) return planted;
   const std::string error = act::MakeDirectories(folder);
   std::error_code ignored;
   if (error.empty() && !fs::is_directory(folder, ignored))

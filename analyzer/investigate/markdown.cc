@@ -16,11 +16,16 @@ std::string At(absl::Time time) { return diagnosis::UtcTime(absl::ToUnixNanos(ti
 
 // In a cell of a table, and as text: what comes from logs is no markup.
 std::string Cell(const std::string& text) {
-  std::string cell = Printable(text);
-  for (std::size_t at = cell.find('|'); at != std::string::npos; at = cell.find('|', at + 2))
-    cell.replace(at, 1, "\\|");
-  for (std::size_t at = cell.find('<'); at != std::string::npos; at = cell.find('<', at + 4))
-    cell.replace(at, 1, "&lt;");
+  constexpr std::string_view kMarkup = "\\[]|!";
+  std::string cell;
+  for (const char letter : Printable(text)) {
+    if (letter == '<') {
+      cell += "&lt;";
+      continue;
+    }
+    if (kMarkup.find(letter) != std::string_view::npos) cell += '\\';
+    cell += letter;
+  }
   return cell;
 }
 

@@ -24,6 +24,7 @@ void AddNotes(const reader::RunImage& run, diagnosis::Snapshot* snapshot) {
   for (const reader::Failure& failure : run.failures)
     snapshot->notes.push_back(Printable(fmt::format("unreadable: {}: {}", failure.path, failure.reason)));
   for (const std::string& note : run.notes) snapshot->notes.push_back(Printable(note));
+  for (const std::string& part : run.missing) snapshot->missing.push_back(Printable(part));
 }
 
 // A wait that is not timed may have been over a moment later.

@@ -84,8 +84,9 @@ std::vector<StoppedCall> StoppedIn(const std::string& directory) {
 class Temporary {
  public:
   Temporary() {
-    std::string path = (fs::temp_directory_path() / "ncclwatch-replay-XXXXXX").string();
-    if (mkdtemp(path.data())) path_ = path;
+    std::error_code error;
+    std::string path = (fs::temp_directory_path(error) / "ncclwatch-replay-XXXXXX").string();
+    if (!error && mkdtemp(path.data())) path_ = path;
   }
   ~Temporary() {
     std::error_code ignored;

@@ -53,8 +53,9 @@ struct Collector::Followed {
   std::uint64_t next = 0;   // slot
   std::vector<reader::Call> calls;
   std::vector<reader::CallParts> parts;
-  Clock::time_point oldest{};      // when the first of them was taken
-  Clock::time_point not_before{};  // after a write that failed: when the calls are taken from the ring again
+  std::int64_t noted_ns = INT64_MIN;  // up to this instant notes and events are in segments
+  Clock::time_point oldest{};         // when the first of them was taken
+  Clock::time_point not_before{};     // after a write that failed: when the calls are taken from the ring again
 };
 
 Collector::Collector(std::string directory, CollectorWish wish)
@@ -158,11 +159,13 @@ bool Collector::Take(Followed* one, bool all) {
   return hurry;
 }
 
-bool Collector::Write(Followed* one) {
-  if (one->next == one->begin) return true;
+bool Collector::Write(Followed* one, bool last) {
+  if (one->next == one->begin && !last) return true;
   reader::BoxImage image = one->box->Image(0);
   image.calls = std::move(one->calls);
   image.parts = std::move(one->parts);
+  std::erase_if(image.notes, [&](const reader::Note& note) { return note.at_ns <= one->noted_ns; });
+  std::erase_if(image.events, [&](const reader::Event& event) { return event.at_ns <= one->noted_ns; });
   image.peers.clear();
   image.observations.clear();
   one->calls.clear();
@@ -172,6 +175,8 @@ bool Collector::Write(Followed* one) {
   MakeRoom(segment.size());
   const absl::Status written = file_->Append(segment);
   if (written.ok()) {
+    for (const reader::Note& note : image.notes) one->noted_ns = std::max(one->noted_ns, note.at_ns);
+    for (const reader::Event& event : image.events) one->noted_ns = std::max(one->noted_ns, event.at_ns);
     calls_ += calls;
     lost_ += slots - calls;
     one->begin = one->next;
@@ -228,7 +233,8 @@ void Collector::Finish() {
   for (const auto& [path, why] : unreadable_) Complain("collect", "{}: {}", path, why);
   for (const auto& [path, one] : followed_) {
     Take(one.get(), true);
-    if (!Write(one.get())) lost_ += std::max(one->box->head(), one->begin) - one->begin;
+    // Also without a call: what the process said of its end, and its last notes.
+    if (!Write(one.get(), /*last=*/true)) lost_ += std::max(one->box->head(), one->begin) - one->begin;
     if (fs::path(wish_.to) != fs::path(directory_) && one->box->StillWhole()) CopyBox(*one);
   }
 }

@@ -41,7 +41,7 @@ class Collector {
   struct Followed;
   void FindNew();
   bool Take(Followed* one, bool all);
-  bool Write(Followed* one);  // false: not now; what is still in the ring is taken again later
+  bool Write(Followed* one, bool last = false);  // false: not now; what is still in the ring is taken again later
   void MakeRoom(std::uint64_t bytes);
   void Resume(Followed* one) const;
   void CopyBox(const Followed& one) const;

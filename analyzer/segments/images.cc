@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "analyzer/segments/segment_file.h"
+#include "ncclwatch/format/note.h"
 #include "watchdog/reader/awaited.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
 constexpr std::size_t kCallsOfRing = 16384;  // as many as the usual ring holds
+constexpr std::size_t kMostForNotes = 64;    // segments that are read further back for their notes alone
 
 struct Found {
   std::shared_ptr<const SegmentFile> file;
@@ -46,8 +48,12 @@ std::map<std::string, std::vector<Found>> SegmentsByProcess(const std::string& d
 // `newest_first`: its segments.
 reader::BoxImage ImageOf(const std::vector<Found>& newest_first, std::vector<reader::Failure>* failures) {
   reader::BoxImage image;
+  std::size_t read = 0;
   for (const Found& segment : newest_first) {
-    if (image.calls.size() >= kCallsOfRing) break;
+    const bool calls_do = image.calls.size() >= kCallsOfRing;
+    if (calls_do && (image.notes.empty() || image.notes.size() >= format::kNoteCapacity || read >= kMostForNotes))
+      break;
+    ++read;
     auto older = segment.file->Read(*segment.place);
     if (!older.ok()) {
       failures->push_back({segment.file->path(), std::string(older.status().message())});
@@ -57,6 +63,9 @@ reader::BoxImage ImageOf(const std::vector<Found>& newest_first, std::vector<rea
       image = *std::move(older);
       continue;
     }
+    image.notes.insert(image.notes.begin(), older->notes.begin(), older->notes.end());
+    image.events.insert(image.events.begin(), older->events.begin(), older->events.end());
+    if (calls_do) continue;
     image.calls.insert(image.calls.begin(), older->calls.begin(), older->calls.end());
     image.parts.insert(image.parts.begin(), older->parts.begin(), older->parts.end());
   }
@@ -70,8 +79,19 @@ reader::BoxImage ImageOf(const std::vector<Found>& newest_first, std::vector<rea
 void AddFromSegments(const std::string& directory, reader::RunImage* run) {
   absl::flat_hash_set<std::string> known;
   for (const reader::BoxImage& box : run->boxes) known.insert(KeyOf(box.host, box.pid, box.start_time));
-  for (const auto& [key, segments] : SegmentsByProcess(directory))
-    if (!known.contains(key)) run->boxes.push_back(ImageOf(segments, &run->failures));
+  std::size_t without_notes = 0;
+  for (const auto& [key, segments] : SegmentsByProcess(directory)) {
+    if (known.contains(key)) continue;
+    run->boxes.push_back(ImageOf(segments, &run->failures));
+    without_notes += std::any_of(segments.begin(), segments.end(), [](const Found& one) {
+      return one.place->index.header.version < format::kFirstSegmentVersionWithNotes;
+    });
+  }
+  if (without_notes > 0)
+    run->missing.push_back(fmt::format(
+        "{} of an older ncclwatch and without black boxes: what the program said of itself "
+        "(steps, metrics, events) and how it ended is not in them",
+        without_notes == 1 ? "segments of one process" : fmt::format("segments of {} processes", without_notes)));
 }
 
 }  // namespace ncclwatch::analyzer

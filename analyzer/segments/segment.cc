@@ -4,10 +4,13 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 #include <set>
 
+#include "ncclwatch/format/event.h"
+#include "ncclwatch/format/note.h"
 #include "watchdog/nodes/bytes.h"
 #include "watchdog/nodes/image_code.h"
 #include "watchdog/reader/layout.h"
@@ -56,6 +59,37 @@ std::string IndexOf(const reader::BoxImage& image, const std::vector<SlotRange>&
   return to.Take();
 }
 
+// What the program said of itself: notes and the names of events.
+void WriteSaid(const reader::BoxImage& image, nodes::Writer* to) {
+  to->Number(image.notes.size());
+  for (const reader::Note& note : image.notes)
+    to->Number(static_cast<std::uint64_t>(note.kind))
+        .Signed(note.at_ns)
+        .Signed(note.step)
+        .Whole(std::bit_cast<std::uint64_t>(note.value))
+        .Text(note.name, kMostName);
+  to->Number(image.events.size());
+  for (const reader::Event& event : image.events)
+    to->Signed(event.at_ns).Signed(event.step).Text(event.type, kMostName);
+}
+
+void ReadSaid(nodes::Reader* from, reader::BoxImage* image) {
+  for (std::uint64_t left = from->NumberUpTo(format::kNoteCapacity); left > 0 && from->ok(); --left) {
+    reader::Note& note = image->notes.emplace_back();
+    note.kind = static_cast<format::NoteKind>(from->NumberUpTo(static_cast<std::uint64_t>(format::NoteKind::kMetric)));
+    note.at_ns = from->Signed();
+    note.step = from->Signed();
+    note.value = std::bit_cast<double>(from->Whole());
+    note.name = from->Text(kMostName);
+  }
+  for (std::uint64_t left = from->NumberUpTo(format::kEventCapacity); left > 0 && from->ok(); --left) {
+    reader::Event& event = image->events.emplace_back();
+    event.at_ns = from->Signed();
+    event.step = from->Signed();
+    event.type = from->Text(kMostName);
+  }
+}
+
 std::string Compressed(const std::string& payload) {
   std::string frame(ZSTD_compressBound(payload.size()), '\0');
   const std::size_t size = ZSTD_compress(frame.data(), frame.size(), payload.data(), payload.size(), kLevel);
@@ -71,12 +105,11 @@ absl::Status Damaged(const char* what) { return absl::DataLossError(what); }
 std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::uint64_t end) {
   nodes::Writer payload;
   nodes::WriteImage(image, &payload);
+  WriteSaid(image, &payload);
   const std::string index = IndexOf(image, LostIn(image.calls, begin, end)), frame = Compressed(payload.bytes());
   SegmentHeader header{};
   std::memcpy(header.magic, format::kSegmentMagic, sizeof header.magic);
-  const bool timed = std::any_of(image.calls.begin(), image.calls.end(),
-                                 [](const reader::Call& call) { return (call.flags & format::kTimed) != 0; });
-  header.version = timed ? format::kSegmentVersion : format::kSegmentVersionOfUntimed;
+  header.version = format::kSegmentVersion;
   header.bytes = sizeof header + index.size() + frame.size();
   header.payload_bytes = payload.size();
   header.index_bytes = static_cast<std::uint32_t>(index.size());
@@ -104,7 +137,7 @@ absl::StatusOr<SegmentHeader> ReadSegmentHeader(std::string_view bytes, std::uin
   SegmentHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, format::kSegmentMagic, sizeof header.magic) != 0) return Damaged("not a segment");
-  if (header.version != format::kSegmentVersion && header.version != format::kSegmentVersionOfUntimed)
+  if (header.version < format::kOldestSegmentVersion || header.version > format::kSegmentVersion)
     return absl::UnimplementedError("a segment of version " + std::to_string(header.version) +
                                     "; this ncclwatch reads " + std::to_string(format::kSegmentVersion));
   if (header.bytes < sizeof header || header.bytes > format::kMostSegmentBytes ||
@@ -159,7 +192,9 @@ absl::StatusOr<reader::BoxImage> ReadSegment(std::string_view bytes) {
   if (ZSTD_isError(size) || size != payload.size()) return Damaged("a segment that cannot be uncompressed");
   nodes::Reader from(payload);
   reader::BoxImage image;
-  if (!nodes::ReadImage(&from, &image) || !from.Done()) return Damaged("a segment with damaged calls");
+  const bool read = nodes::ReadImage(&from, &image);
+  if (read && header->version >= format::kFirstSegmentVersionWithNotes) ReadSaid(&from, &image);
+  if (!read || !from.Done()) return Damaged("a segment with damaged calls");
   if (image.calls.size() != header->calls || image.pid != header->pid || image.start_time != header->start_time)
     return Damaged("a segment that contradicts its header");
   std::uint64_t next = header->begin_slot;

@@ -119,6 +119,7 @@ class Scanner {
     }
     line_ += static_cast<std::uint64_t>(std::count(block.begin() + std::min(at, block.size()), block.end(), '\n'));
     last_time_ = block_last_time_;
+    timeless_block_ = nullptr;  // the next block lies at the same place
   }
 
   // The line that begins at `begin`. Returns where the next one begins.
@@ -212,10 +213,12 @@ class Scanner {
   }
 
   // Of the line that begins at `begin`, else of the nearest one before it in this block, else of the block before.
-  std::optional<absl::Time> TimeBefore(std::string_view block, std::size_t begin) const {
+  std::optional<absl::Time> TimeBefore(std::string_view block, std::size_t begin) {
     constexpr int kLinesBack = 400;
     std::size_t at = begin;
     for (int i = 0; i < kLinesBack; ++i) {
+      // Already looked at for an earlier line, in vain: logs without times have many lines that ask.
+      if (block.data() == timeless_block_ && at < timeless_end_) break;
       const std::size_t end = std::min(block.find('\n', at), block.size());
       if (const auto stamp = ParseStamp(ParsePrefix(block.substr(at, end - at), numbered_).rest, year_))
         return stamp->time;
@@ -223,6 +226,8 @@ class Scanner {
       const std::size_t before = at < 2 ? std::string_view::npos : block.rfind('\n', at - 2);
       at = before == std::string_view::npos ? 0 : before + 1;
     }
+    timeless_block_ = block.data();
+    timeless_end_ = begin + 1;
     return last_time_;
   }
 
@@ -270,6 +275,8 @@ class Scanner {
   std::map<int, Traceback> tracebacks_;  // that go on, by the rank of their lines' prefix
   std::map<std::tuple<std::size_t, int, int>, std::pair<std::size_t, std::uint64_t>> kept_;
   std::optional<absl::Time> first_time_, last_time_, block_last_time_;
+  const char* timeless_block_ = nullptr;  // lines of it up to timeless_end_ have no time
+  std::size_t timeless_end_ = 0;
   std::uint64_t line_ = 0;
   bool numbered_ = false, mixed_ = false, binary_ = false;
 };

@@ -2,12 +2,13 @@
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
 
 from common import HERE, bench_case, check, check_equal
-from harness import Skipped
+from harness import Skipped, until
 
 # Commands and where a path that somebody names stands in them.
 READERS = {
@@ -226,3 +227,40 @@ def bisect_tells_what_it_cannot_run(bench):
     check(done.status == 2 and "no-such-program" in done.err, f"{done}")
     done = bench.command("bisect", "--items", items, "--json", "--", "sh", "-c", "for i in {items}; do test $i != b || exit 1; done")
     check_equal((done.status, json.loads(done.out)["culprits"]), (0, ["b"]), f"{done}")
+
+
+@bench_case
+def nothing_is_recorded_into_a_planted_folder(bench):
+    if os.geteuid() != 0:
+        raise Skipped("needs root, to be another user")
+    place, shared = bench.dead_job(), bench.sandbox.fresh("shared")
+    os.chmod(shared, 0o1777)
+    for name in ("folder", "link"):
+        planted, elsewhere = os.path.join(shared, name), bench.sandbox.fresh("elsewhere")
+        if name == "link":
+            os.symlink(elsewhere, planted)
+        else:
+            os.mkdir(planted, 0o777)
+        os.lchown(planted, 54321, 54321)
+        for words in (["collect", place, "--to", planted], ["export", place, "--to", "torch-fr", "-o", planted]):
+            done = bench.command(*words)
+            check(done.status != 0 and "another user" in done.err, f"{words}: {done}")
+        check_equal((os.listdir(planted), os.listdir(elsewhere)), ([], []), f"what was written through {name}")
+
+
+@bench_case
+def bisect_ends_what_it_runs(bench):
+    folder = bench.sandbox.fresh("bisect")
+    script = os.path.join(folder, "job.sh")
+    with open(script, "w") as file:
+        file.write(f"#!/bin/sh\necho $$ > {folder}/pid\nsleep 1000 &\necho $! >> {folder}/pid\nwait\n")
+    os.chmod(script, 0o755)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        process = subprocess.Popen([bench.build.command, "bisect", "--size", "1..4", "--", script, "{n}"], env=bench.environment(),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until(lambda: os.path.exists(f"{folder}/pid") and len(open(f"{folder}/pid").read().split()) == 2, "the run begins")
+        pids = open(f"{folder}/pid").read().split()
+        process.send_signal(number)
+        check(process.wait(20) != 0, "status")
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the run is ended")
+        os.unlink(f"{folder}/pid")

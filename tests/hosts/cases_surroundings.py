@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import threading
 
 from common import both, check_recorded, counts, program
@@ -228,3 +229,90 @@ def wrong_settings_are_said_once_a_machine(sandbox):
     job = both(sandbox, [program(sandbox, "many"), "splits", "3"], 0, quiet=False,
                extra={**wrong, "RANK": None, "WORLD_SIZE": None, "LOCAL_RANK": None, "LOCAL_WORLD_SIZE": None})
     check("NCCLWATCH_RING" in job.errors()[0], f"not said where no launcher named a rank: {job.done}")
+
+
+# A program that says nothing and ends with 5, with a standard error that can hurt it: TERMINAL PROGRAM... on stdin is unused.
+BROKEN_STDERR = {
+    "no_reader": "r, w = os.pipe(); os.close(r); os.dup2(w, 2)",
+    "full_pipe": "r, w = os.pipe(); os.set_blocking(w, False)\ntry:\n  while True: os.write(w, b'x' * 4096)\nexcept BlockingIOError: pass\n"
+                 "os.set_blocking(w, True); os.dup2(w, 2)",
+    "full_file": "import resource; f = os.open('log', os.O_CREAT | os.O_WRONLY); os.write(f, b'x' * 4096); os.dup2(f, 2)\n"
+                 "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))",
+}
+
+
+def register_broken_stderr(name, setup):
+    def run(sandbox):
+        build = sandbox.build
+        alone = os.path.join(sandbox.fresh("alone"), "libncclwatch.so")
+        shutil.copy(build.library, alone)  # without its core it can only complain
+        scratch = sandbox.fresh("job")
+        code = f"import os, sys\n{setup}\nos.execvp(sys.argv[1], sys.argv[1:])"
+        for library, extra in ((alone, {}), (build.library, {"NCCLWATCH_TIMEOUT": "bogus"})):
+            env = sandbox.environment(preload=False, run_directory=os.path.join(scratch, "run"), extra={"HOST_ID_DIR": scratch, **extra})
+            job = ["env", f"LD_PRELOAD={library}", program(sandbox, "limits"), "calls", "0"]
+            done = sandbox.run([sys.executable, "-c", code, *job], env, cwd=scratch, timeout=20)
+            check_equal(done.status, 0, f"status with {library} {extra}: {done}")
+
+    run.__name__ = f"standard_error_{name}"
+    case(run)
+
+
+for broken, how in BROKEN_STDERR.items():
+    register_broken_stderr(broken, how)
+
+
+@case
+def standard_error_is_a_terminal_of_another_job(sandbox):
+    """`stty tostop`: a write from the background would stop the whole process group."""
+    scratch = sandbox.fresh("job")
+    env = sandbox.environment(preload=False, run_directory=os.path.join(scratch, "run"),
+                              extra={"HOST_ID_DIR": scratch, "NCCLWATCH_TIMEOUT": "bogus"})
+    # The session's leader owns the terminal; its child, in a group of its own, is in the background.
+    code = """
+import os, pty, signal, sys, termios, time
+pid, master = pty.fork()
+if pid == 0:
+    modes = termios.tcgetattr(0)
+    modes[3] |= termios.TOSTOP
+    termios.tcsetattr(0, termios.TCSANOW, modes)
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        os.execvp(sys.argv[1], sys.argv[1:])
+    _, status = os.waitpid(child, os.WUNTRACED)
+    if os.WIFSTOPPED(status):
+        os.kill(child, signal.SIGKILL)
+    os._exit(99 if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status))
+while True:
+    try:
+        if not os.read(master, 4096): break
+    except OSError:
+        break
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    job = ["env", f"LD_PRELOAD={sandbox.build.library}", program(sandbox, "limits"), "calls", "0"]
+    done = sandbox.run([sys.executable, "-c", code, *job], env, cwd=scratch, timeout=20)
+    check_equal(done.status, 0, f"status: {done}")
+
+
+@case
+def run_starts_the_job_where_no_run_directory_can_be_made(sandbox):
+    """Another user has taken every place: the job comes first."""
+    if os.getuid() != 0:
+        raise Skipped("needs root, to be two users")
+    scratch = sandbox.fresh("job")
+    os.chmod(sandbox.path, 0o777), os.chmod(scratch, 0o777)
+    taken = [f"/dev/shm/ncclwatch-54322", f"{scratch}/ncclwatch-54322", "/tmp/ncclwatch-54322"]
+    try:
+        for path in taken:
+            os.mkdir(path, 0o777)
+            os.chown(path, 54321, 54321)
+        done = sandbox.run([sandbox.build.command, "run", "--", "sh", "-c", "echo job ran; exit 7"],
+                           sandbox.environment(preload=False, extra={"TMPDIR": scratch}), cwd=scratch,
+                           preexec=lambda: os.setuid(54322))
+    finally:
+        for path in taken:
+            os.rmdir(path)
+    check_equal((done.status, done.out), (7, "job ran\n"), f"the job: {done}")
+    check_equal(len([line for line in done.err.splitlines() if "not watching" in line]), 1, f"one line: {done}")

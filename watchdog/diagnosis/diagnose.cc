@@ -39,7 +39,10 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
   Diagnosis diagnosis;
   const View view = MakeView(snapshot);
   DescribeJob(view, &diagnosis);
+  diagnosis.missing = snapshot.missing;
+  AddMissing(view, &diagnosis.missing);
   diagnosis.notes = snapshot.notes;
+  diagnosis.notes.insert(diagnosis.notes.end(), diagnosis.missing.begin(), diagnosis.missing.end());
   AddNotes(view, &diagnosis.notes);
   diagnosis.findings = RunRules(snapshot, view, AllRules());
   AddSteps(view, &diagnosis.findings);

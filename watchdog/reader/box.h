@@ -96,6 +96,7 @@ struct RunImage {
   std::vector<VerdictStacks> stacks;  // that lie beside the boxes
   Witness witness;                    // likewise
   std::vector<std::string> notes;     // on what was read, for the diagnosis
+  std::vector<std::string> missing;   // what could show a fault and was not recorded
   bool untimed = false;               // when the boxes were written is not known, so no wait can be timed
 };
 

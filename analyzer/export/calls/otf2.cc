@@ -90,17 +90,19 @@ class Otf2 : public Exporter {
   }
 
   absl::Status Finish() override {
-    for (auto& [key, location] : locations_) OTF2_Archive_CloseEvtWriter(archive_, location.writer);
-    OTF2_Archive_CloseEvtFiles(archive_);
-    OTF2_Archive_OpenDefFiles(archive_);
+    OTF2_ErrorCode first = OTF2_SUCCESS;  // what is buffered is written by these
+    const auto keep = [&](OTF2_ErrorCode code) { first = first == OTF2_SUCCESS ? code : first; };
+    for (auto& [key, location] : locations_) keep(OTF2_Archive_CloseEvtWriter(archive_, location.writer));
+    keep(OTF2_Archive_CloseEvtFiles(archive_));
+    keep(OTF2_Archive_OpenDefFiles(archive_));
     for (const auto& [key, location] : locations_)
-      OTF2_Archive_CloseDefWriter(archive_, OTF2_Archive_GetDefWriter(archive_, location.number));
-    OTF2_Archive_CloseDefFiles(archive_);
+      keep(OTF2_Archive_CloseDefWriter(archive_, OTF2_Archive_GetDefWriter(archive_, location.number)));
+    keep(OTF2_Archive_CloseDefFiles(archive_));
     WriteDefinitions(OTF2_Archive_GetGlobalDefWriter(archive_));
-    const OTF2_ErrorCode closed = OTF2_Archive_Close(archive_);
+    keep(OTF2_Archive_Close(archive_));
     archive_ = nullptr;
-    if (closed != OTF2_SUCCESS)
-      return absl::UnavailableError(fmt::format("{}: {}", folder_, OTF2_Error_GetDescription(closed)));
+    if (first != OTF2_SUCCESS)
+      return absl::UnavailableError(fmt::format("{}: {}", folder_, OTF2_Error_GetDescription(first)));
     files_.push_back(folder_ + "/traces.otf2");
     return absl::OkStatus();
   }

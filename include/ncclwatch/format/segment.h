@@ -3,7 +3,8 @@
 //
 //   SegmentHeader
 //   index_bytes    for filters: host, boot, the communicators of the calls, the ranges of slots that were lost
-//   the rest       a zstd frame of payload_bytes: an image as leaders tell it (watchdog/nodes/image_code.h)
+//   the rest       a zstd frame of payload_bytes: an image as leaders tell it (watchdog/nodes/image_code.h), then the
+//                  notes and events that the program made since the segment before
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,9 @@ namespace ncclwatch::format {
 
 inline constexpr char kSegmentSuffix[] = ".segments";
 inline constexpr char kSegmentMagic[8] = {'n', 'c', 'c', 'l', 's', 'e', 'g', '\n'};
-inline constexpr std::uint32_t kSegmentVersion = 2;
-// Without calls whose kernel was timed a segment is what it was before there were such: who can read those, reads it.
-inline constexpr std::uint32_t kSegmentVersionOfUntimed = 1;
+inline constexpr std::uint32_t kSegmentVersion = 3;
+inline constexpr std::uint32_t kOldestSegmentVersion = 1;
+inline constexpr std::uint32_t kFirstSegmentVersionWithNotes = 3;
 inline constexpr std::uint64_t kMostSegmentBytes = 64u << 20;
 
 // Native byte order. Instants are of the wall clock of the process's node.

@@ -26,6 +26,7 @@ struct Snapshot {
   std::vector<reader::Observation> observations;  // of all leaders, in order of time
   reader::Witness ends;                           // as `ncclwatch run` saw them; its observations are above too
   std::vector<std::string> notes;                 // unreadable files and the like, passed through
+  std::vector<std::string> missing;               // likewise: what could show a fault and was not there
   std::vector<reader::Meanwhile> meanwhile;       // what stragglers did while the others waited for them
   std::vector<reader::MachineLook> machines;      // what went wrong with them meanwhile
   std::vector<reader::ProcessStacks> stacks;      // taken for the verdict of now_ns (reader::VerdictStacks)

@@ -29,6 +29,16 @@ bool AnyCall(const BoxImage& box, std::uint32_t flags) {
   return false;
 }
 
+// Of a dump: enqueued and not known to be over.
+bool AnyUnderWay(const BoxImage& box) {
+  return std::any_of(box.communicators.begin(), box.communicators.end(), [&](const reader::Communicator& comm) {
+    return std::any_of(box.calls.begin(), box.calls.end(), [&](const reader::Call& call) {
+      return call.communicator == comm.index && call.generation == comm.generation &&
+             (call.flags & format::kMarked) != 0 && !comm.Finished(call.ticket);
+    });
+  });
+}
+
 std::uint64_t Sum(const View& view, const std::function<std::uint64_t(const BoxImage&)>& count) {
   std::uint64_t sum = 0;
   for (const Process& process : view.processes) sum += count(*process.box);
@@ -74,6 +84,22 @@ std::string StandstillOfAll(const View& view) {
       Plural(view.nodes.size(), "rank"), Seconds(view.now_ns - since_ns), CallsText(ranks_in));
 }
 
+void AddMissing(const View& view, std::vector<std::string>* missing) {
+  const auto off = RanksWhere(view, [](const BoxImage& box) { return !box.watching; });
+  if (!off.empty()) missing->push_back(Ranks(off) + ": watching is switched off: later calls are not seen");
+  const std::uint64_t lost = Sum(view, [](const BoxImage& box) { return box.communicators_lost; });
+  if (lost > 0)
+    missing->push_back(Plural(lost, "communicator") +
+                       " found no room in a black box and is not watched (NCCLWATCH_COMMUNICATORS)");
+  const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });
+  if (damaged > 0) missing->push_back(Plural(damaged, "communicator entry") + " damaged and left out");
+  const auto pending = RanksWhere(view, [](const BoxImage& box) { return box.dump && AnyUnderWay(box); });
+  if (!pending.empty())
+    missing->push_back(Ranks(pending) +
+                       ": calls were under way, and dumps do not say whether the processes lived and for how long the "
+                       "calls may take");
+}
+
 void AddNotes(const View& view, std::vector<std::string>* notes) {
   const auto where = [&](const std::string& text, const std::function<bool(const BoxImage&)>& holds) {
     const std::vector<int> ranks = RanksWhere(view, holds);
@@ -81,7 +107,6 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
   };
   where("more kinds of wrong MPI use than a black box has room for: only the first are reported",
         [](const BoxImage& box) { return box.words.misuses_lost > 0; });
-  where("watching is switched off: later calls are not seen", [](const BoxImage& box) { return !box.watching; });
   where("no GPU marks (unavailable): a call that has returned may or may not have finished",
         [](const BoxImage& box) { return box.gpu_marks == format::GpuMarks::kUnavailable; });
   where("no GPU marks (NCCLWATCH_GPU=off): a call that has returned may or may not have finished",
@@ -100,14 +125,8 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
         [](const BoxImage& box) { return AnyCall(box, format::kTooManyParts); });
   where("its messages have more sizes than can be kept for so many ranks: sizes of older messages were not compared",
         [](const BoxImage& box) { return box.sizes_until != UINT64_MAX; });
-  const std::uint64_t lost = Sum(view, [](const BoxImage& box) { return box.communicators_lost; });
-  if (lost > 0)
-    notes->push_back(Plural(lost, "communicator") +
-                     " found no room in a black box and is not watched (NCCLWATCH_COMMUNICATORS)");
   const std::uint64_t peers = Sum(view, [](const BoxImage& box) { return box.peers_lost; });
   if (peers > 0) notes->push_back(Plural(peers, "count") + " of sends and receives found no room in a black box");
-  const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });
-  if (damaged > 0) notes->push_back(Plural(damaged, "communicator entry") + " damaged and left out");
   const std::uint64_t foreign = Sum(view, [](const BoxImage& box) { return Flagged(box, format::kCommForeign); });
   if (foreign > 0)
     notes->push_back(Plural(foreign, "communicator") +

@@ -238,7 +238,11 @@ std::string ToJsonLine(const Finding& finding) {
 
 std::string ToJson(const Diagnosis& diagnosis) {
   JsonWriter json;
-  json.BeginObject().Key("schema").String("ncclwatch.diagnosis/1").Key("healthy").Bool(diagnosis.healthy());
+  json.BeginObject()
+      .Key("schema")
+      .String("ncclwatch.diagnosis/1")
+      .Key("healthy")
+      .Bool(diagnosis.healthy() && diagnosis.missing.empty());
   json.Key("job").BeginObject().Key("name").String(diagnosis.job).Key("attempt").Unsigned(diagnosis.attempt);
   json.Key("world_size").Integer(diagnosis.world_size).Key("processes").Integer(diagnosis.processes);
   TextList(&json, "hosts", diagnosis.hosts);
@@ -248,6 +252,7 @@ std::string ToJson(const Diagnosis& diagnosis) {
   RankList(&json, "unseen_ranks", diagnosis.unseen_ranks);
   json.EndObject();
   TextList(&json, "notes", diagnosis.notes);
+  TextList(&json, "missing", diagnosis.missing);
   json.Key("findings").BeginArray();
   for (const Finding& finding : diagnosis.findings) WriteFinding(&json, finding);
   json.EndArray().EndObject();

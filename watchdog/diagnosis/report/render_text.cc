@@ -181,7 +181,10 @@ std::string Footer(const Diagnosis& diagnosis) {
   if (!diagnosis.unseen_ranks.empty()) line += "; not seen: " + Ranks(diagnosis.unseen_ranks);
   if (!diagnosis.findings.empty()) line += "; judged at " + UtcTime(diagnosis.findings.front().detected_at_ns);
   std::string out = Wrapped("", line);
-  for (const std::string& note : diagnosis.notes) out += Wrapped("note: ", note);
+  const bool told = diagnosis.findings.empty();  // what is missing stands in the first lines then
+  for (const std::string& note : diagnosis.notes)
+    if (!told || std::find(diagnosis.missing.begin(), diagnosis.missing.end(), note) == diagnosis.missing.end())
+      out += Wrapped("note: ", note);
   return out;
 }
 
@@ -190,7 +193,11 @@ std::string Footer(const Diagnosis& diagnosis) {
 std::string ToText(const Diagnosis& diagnosis) {
   if (diagnosis.findings.empty()) {
     const char* what = diagnosis.hosts.empty() && diagnosis.processes > 0 ? "dumps" : "black boxes";
-    return std::string("healthy: nothing is wrong as far as the ") + what + " tell\n" + Footer(diagnosis);
+    if (diagnosis.missing.empty())
+      return std::string("healthy: nothing is wrong as far as the ") + what + " tell\n" + Footer(diagnosis);
+    std::string out = "nothing wrong in what was recorded; what could show a fault is missing:\n";
+    for (const std::string& part : diagnosis.missing) out += Wrapped("  - ", part);
+    return out + "\n" + Footer(diagnosis);
   }
   std::string out;
   for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
