@@ -292,6 +292,16 @@ def silent_connections_keep_no_rank_out(sandbox):
 
 
 @case
+def silent_connections_that_guessed_the_token_keep_no_rank_out(sandbox):
+    with Job(sandbox, 2, secret=None, wait="4s") as job:
+        rank0 = job.start_rank0(HOME="/nowhere")
+        silent = [peer.dial(job.port, peer.guessable_token(GUESS)) for _ in range(64)]
+        job.start(1, HOME="/nowhere")
+        check_came(result(rank0)[1], "PASS", "2 of 2 ranks")
+        check_equal(len(silent), 64, "all had their proof")
+
+
+@case
 def silent_connections_are_dropped(sandbox):
     with Job(sandbox, 2) as job:
         rank0 = job.start_rank0()

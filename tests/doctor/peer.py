@@ -79,6 +79,10 @@ def guessable_token(identity):
     return for_doctor(mac(b"ncclwatch token of a job", identity))
 
 
+SECRET_HALF = os.urandom(32)  # one for all connections: a test may make many
+OPEN_HALF = x25519(SECRET_HALF)
+
+
 class Refused(Exception):
     pass
 
@@ -88,8 +92,7 @@ class Peer:
 
     def __init__(self, sock, token, dialer):
         self.sock, self.sent, self.received = sock, 0, 0
-        self.secret = os.urandom(32)
-        half = x25519(self.secret)
+        half = OPEN_HALF
         if dialer:
             hello = b"NCWX\2\1\0\0" + half
             hello += mac(token, b"ncclwatch 2 hello", hello)[:16]
@@ -112,10 +115,15 @@ class Peer:
             if self.exactly(PROOF_BYTES) != mac(token, b"ncclwatch 2 dialer", hello, challenge):
                 raise Refused("the dialer has no proof")
             other = hello[8:40]
-        shared = x25519(self.secret, int.from_bytes(other, "little") & (2**255 - 1))
-        session = mac(token, b"ncclwatch 2 session", shared, hello, challenge)
+        self.token, self.dialer, self.other, self.said = token, dialer, other, hello + challenge
+        self.sending = None
+
+    def agree(self):
+        """On the keys; takes a few milliseconds."""
+        shared = x25519(SECRET_HALF, int.from_bytes(self.other, "little") & (2**255 - 1))
+        session = mac(self.token, b"ncclwatch 2 session", shared, self.said)
         ways = [mac(session, b"dialer to listener"), mac(session, b"listener to dialer")]
-        self.sending, self.receiving = ways if dialer else ways[::-1]
+        self.sending, self.receiving = ways if self.dialer else ways[::-1]
 
     def exactly(self, count):
         data = b""
@@ -132,6 +140,8 @@ class Peer:
     def send(self, kind, payload):
         if not isinstance(payload, bytes):
             payload = json.dumps(payload).encode() if payload != "" else b""
+        if not self.sending:
+            self.agree()
         head = struct.pack("<IHBB", len(payload), kind, 2, 0)
         nonce = struct.pack("<IQ", 0, self.sent)
         self.sent += 1
@@ -139,6 +149,8 @@ class Peer:
         self.sock.sendall(head + sealed + tag(self.sending, nonce, head, sealed))
 
     def receive(self):
+        if not self.sending:
+            self.agree()
         head = self.exactly(8)
         size, kind, _, _ = struct.unpack("<IHBB", head)
         nonce = struct.pack("<IQ", 0, self.received)

@@ -18,7 +18,12 @@ constexpr std::int64_t kProofStay_ns = 2'000 * kMilli, kFirstMessageStay_ns = 5'
 constexpr std::int64_t kSilentStay_ns = 20 * kMilli, kPlausibleStay_ns = 1'000 * kMilli;
 constexpr std::int64_t kPause_ns = 50 * kMilli;  // if the process has no descriptors left
 
-std::int64_t StayIfFull(const Channel& channel) { return channel.plausible() ? kPlausibleStay_ns : kSilentStay_ns; }
+// Whoever has guessed the token may be a stranger still.
+std::int64_t StayIfFull(const Channel& channel) {
+  if (channel.proven() && !channel.guessable()) return kFirstMessageStay_ns;
+  return channel.plausible() ? kPlausibleStay_ns : kSilentStay_ns;
+}
+std::int64_t Stay(const Channel& channel) { return channel.proven() ? kFirstMessageStay_ns : kProofStay_ns; }
 
 }  // namespace
 
@@ -31,7 +36,7 @@ bool Door::MakeRoom(std::int64_t now_ns) {
   if (guests_.size() < kMostPending) return true;
   for (std::size_t i = 0; i < guests_.size(); ++i) {
     const Guest& guest = guests_[i];
-    if (guest.channel->proven() || now_ns - guest.since_ns < StayIfFull(*guest.channel)) continue;
+    if (now_ns - guest.since_ns < StayIfFull(*guest.channel)) continue;
     Drop(i);
     return true;
   }
@@ -52,7 +57,7 @@ void Door::TakeIn(std::int64_t now_ns) {
 
 void Door::DropLate(std::int64_t now_ns) {
   for (std::size_t i = guests_.size(); i-- > 0;)
-    if (now_ns - guests_[i].since_ns >= (guests_[i].channel->proven() ? kFirstMessageStay_ns : kProofStay_ns)) Drop(i);
+    if (now_ns - guests_[i].since_ns >= Stay(*guests_[i].channel)) Drop(i);
 }
 
 std::optional<Arrival> Door::Hear(std::size_t which) {
@@ -71,11 +76,8 @@ std::optional<Arrival> Door::Hear(std::size_t which) {
 std::int64_t Door::Due_ns() const {
   std::int64_t due = INT64_MAX;
   const bool full = guests_.size() >= kMostPending;
-  for (const Guest& guest : guests_) {
-    const bool proven = guest.channel->proven();
-    const std::int64_t stay = proven ? kFirstMessageStay_ns : full ? StayIfFull(*guest.channel) : kProofStay_ns;
-    due = std::min(due, guest.since_ns + stay);
-  }
+  for (const Guest& guest : guests_)
+    due = std::min(due, guest.since_ns + (full ? StayIfFull(*guest.channel) : Stay(*guest.channel)));
   return due;
 }
 

@@ -101,7 +101,7 @@ void PutTokens(const rundir::Lookup& lookup, const settings::Settings& settings,
 MeetingPlace PlaceOf(const rundir::Lookup& lookup, const settings::Settings& settings, const std::string& named) {
   const rundir::Place ranks = rundir::PlaceFrom(lookup);
   MeetingPlace place;
-  place.refused = settings.why_no_exchange;
+  place.refused = exchange::HasCrypto() ? settings.why_no_exchange : "this build has no encryption";
   if (!place.refused.empty()) return place;
   place.one_host = ranks.world_size > 0 && ranks.local_world_size == ranks.world_size;
   place.bind = settings::ParseBind(settings.bind).value_or(settings::BindAddress());
