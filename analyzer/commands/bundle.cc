@@ -33,7 +33,7 @@ Json DescribeMachine() {
   for (const doctor::Check& check : doctor::ChecksOfOneRank())
     if (!check.active && !check.id.starts_with("manual-"))
       findings.push_back({std::string(check.id), check.look(machine), {}});
-  return doctor::ReportOf(machine, findings);
+  return doctor::ToJson(doctor::ReportOf(machine, findings));
 }
 
 void PrintText(const std::string& file, std::uint64_t bytes, const Bundled& bundled) {

@@ -13,8 +13,10 @@
 #include "analyzer/doctor/checks/check.h"
 #include "analyzer/doctor/counters/save.h"
 #include "analyzer/doctor/own_checks.h"
+#include "analyzer/doctor/ranks/meeting.h"
 #include "analyzer/doctor/report.h"
 #include "analyzer/files/input_file.h"
+#include "watchdog/settings/settings.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -94,8 +96,8 @@ Machine MachineOf(const Wish& wish) {
 }
 
 // Those of several ranks are made by rank 0.
-constexpr const char* kAcross[] = {"ranks-came",   "host-map",      "reachability", "clock-skew",
-                                   "version-skew", "variable-skew", "latency",      "pair-bandwidth"};
+constexpr const char* kAcross[] = {"ranks-came",   "ranks-proven",  "host-map", "reachability",  "clock-skew",
+                                   "version-skew", "variable-skew", "latency",  "pair-bandwidth"};
 
 bool IsWanted(const Wish& wish, std::string_view id) {
   return wish.only.empty() || std::find(wish.only.begin(), wish.only.end(), id) != wish.only.end();
@@ -138,6 +140,17 @@ JobReport Conclude(const Wish& wish, const Gathered& gathered, int world_size) {
   return report;
 }
 
+MeetingPlace MeetingPlaceOf(const Machine& machine, const Wish& wish) {
+  std::vector<std::string> complaints;  // the check of NCCLWATCH_* variables reports them
+  const settings::Settings settings =
+      settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &complaints);
+  const auto lookup = [&](std::string_view name) -> std::optional<std::string_view> {
+    const auto found = machine.environment().find(std::string(name));
+    return found == machine.environment().end() ? std::nullopt : std::optional<std::string_view>(found->second);
+  };
+  return PlaceOf(lookup, settings, wish.meet);
+}
+
 constexpr std::uint64_t kMostBytesOfChecks = 16 << 20;
 
 absl::StatusOr<std::vector<OwnCheck>> OwnChecksOf(const Wish& wish) {
@@ -168,25 +181,22 @@ int Doctor(const Command& self, const Arguments& arguments) {
     return why.empty() ? kDone : kProblem;
   }
   const rundir::Place& ranks = machine.place();
-  Json report = ReportOf(machine, LookAround(wish, machine, *own));
+  doctor::Report report = ReportOf(machine, LookAround(wish, machine, *own));
   Gathered gathered;
   if (ranks.world_size > 1) {
-    const MeetingPlace place = PlaceOf(
-        [&](std::string_view name) -> std::optional<std::string_view> {
-          const auto found = machine.environment().find(std::string(name));
-          return found == machine.environment().end() ? std::nullopt : std::optional<std::string_view>(found->second);
-        },
-        wish.meet);
+    const MeetingPlace place = MeetingPlaceOf(machine, wish);
     const std::int64_t wait_ns = absl::ToInt64Nanoseconds(*wait);
     if (ranks.rank != 0) {
       std::string why;
-      if (ReportToRank0(place, ranks, report, wait_ns, &why)) return kDone;
+      if (ReportToRank0(place, ranks, std::move(report), wait_ns, &why)) return kDone;
       Complain(self.name, "rank {} did not reach rank 0: {}", ranks.rank, why);
       return kProblem;
     }
     gathered = GatherRanks(place, ranks, std::move(report), wish.active, wait_ns);
   } else {
-    gathered.ranks.push_back({0, "", std::move(report), 0, 0});
+    RankReport alone;
+    alone.report = std::move(report);
+    gathered.ranks.push_back(std::move(alone));
   }
   const JobReport concluded = Conclude(wish, gathered, ranks.world_size);
   if (wish.json)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "analyzer/doctor/checks/words.h"
@@ -13,10 +14,7 @@
 namespace ncclwatch::doctor {
 namespace {
 
-Status StatusNamed(const std::string& name) {
-  const auto found = std::find(kStatusNames.begin(), kStatusNames.end(), name);
-  return found == kStatusNames.end() ? Status::kSkip : static_cast<Status>(found - kStatusNames.begin());
-}
+using Json = nlohmann::ordered_json;
 
 // Another rank's word for the same result counts as the same.
 void Add(int rank, const Result& result, Finding* merged) {
@@ -49,27 +47,17 @@ std::string RowText(const Finding& one, const JobReport& report) {
 
 }  // namespace
 
-Json ReportOf(const Machine& machine, const std::vector<Finding>& own) {
-  Json list = Json::array();
-  for (const Finding& one : own)
-    list.push_back({{"id", one.id},
-                    {"status", Name(one.result.status)},
-                    {"seen", one.result.seen},
-                    {"reason", one.result.reason},
-                    {"advice", one.result.advice}});
-  return {{"checks", std::move(list)}, {"versions", VersionsOf(machine)}, {"variables", ComparedVariables(machine)}};
+Report ReportOf(const Machine& machine, const std::vector<Finding>& own) {
+  Report report{{}, VersionsOf(machine), ComparedVariables(machine)};
+  for (const Finding& one : own) report.checks.push_back({one.id, one.result});
+  return report;
 }
 
 std::vector<Finding> Merge(const Gathered& gathered) {
   std::vector<Finding> merged;
   std::map<std::string, std::size_t> places;
   for (const RankReport& rank : gathered.ranks) {
-    const auto checks = rank.report.find("checks");
-    if (checks == rank.report.end() || !checks->is_array()) continue;
-    for (const Json& check : *checks) {
-      const std::string id = check.value("id", "");
-      const Result result{StatusNamed(check.value("status", "")), check.value("seen", ""), check.value("reason", ""),
-                          check.value("advice", "")};
+    for (const auto& [id, result] : rank.report.checks) {
       const auto [place, made] = places.try_emplace(id, merged.size());
       if (made)
         merged.push_back({id, result, {rank.rank}});

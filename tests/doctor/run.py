@@ -19,7 +19,7 @@ TORCHRUN = os.path.join(HERE, "..", "..", "build", "venv", "bin", "torchrun")
 
 
 def doctor(sandbox, *words, env=None, wrap=(), preexec=None):
-    environment = sandbox.environment(preload=False, extra=env or {})
+    environment = sandbox.environment(preload=False, extra={"HOME": sandbox.path, **(env or {})})  # where ranks keep their secret
     done = sandbox.run([*wrap, sandbox.build.command, "doctor", "--json", *words], environment, timeout=60, preexec=preexec)
     check(done.out, f"{done}")
     report = json.loads(done.out[done.out.index("{"):])
@@ -329,7 +329,7 @@ class HostsWithDoctor(NamedHosts):
     def start(self, rank, env, words):
         pid = self.holders[rank + 1].pid
         ranks = {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "10.78.0.1", "MASTER_PORT": "29400"}
-        environment = self.sandbox.environment(preload=False, extra={**ranks, **env.get(rank, {})})
+        environment = self.sandbox.environment(preload=False, extra={"HOME": self.sandbox.path, **ranks, **env.get(rank, {})})
         argv = ["nsenter", "-t", str(pid), "-n", "-u", self.sandbox.build.command, "doctor", "--json", *words]
         return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -29,12 +29,36 @@ Finding RanksCame(const Gathered& gathered, int world_size) {
                  "name a place that all ranks reach and where rank 0 may listen: --meet HOST:PORT"),
             gathered.missing};
   const std::string seen = fmt::format("{} of {} ranks at {}", gathered.ranks.size(), world_size, gathered.where);
-  if (gathered.missing.empty()) return {"ranks-came", Pass(seen), AllRanks(gathered)};
+  std::vector<std::string> reasons;
+  if (!gathered.missing.empty()) reasons.push_back(fmt::format("{} did not come in time", Ranks(gathered.missing)));
+  if (!gathered.lost.empty())
+    reasons.push_back(fmt::format("{} came and then stopped answering", Ranks(gathered.lost)));
+  if (reasons.empty()) return {"ranks-came", Pass(seen), AllRanks(gathered)};
+  if (gathered.strangers > 0)
+    reasons.push_back(
+        fmt::format("{} connections to rank 0 did not prove that they belong to this job", gathered.strangers));
+  std::vector<int> ranks = gathered.missing;
+  ranks.insert(ranks.end(), gathered.lost.begin(), gathered.lost.end());
+  std::sort(ranks.begin(), ranks.end());
   return {"ranks-came",
-          Fail(seen, fmt::format("{} did not come in time", Ranks(gathered.missing)),
+          Fail(seen, Joined(reasons, "; "),
                "look at their hosts and their own lines on stderr; allow the port between hosts, or name another "
-               "place: --meet HOST:PORT; give them longer: --wait"),
-          gathered.missing};
+               "place: --meet HOST:PORT; give them longer: --wait; let all ranks read the same NCCLWATCH_TOKEN_FILE"),
+          ranks};
+}
+
+// Whether a stranger may stand behind a report.
+Finding RanksProven(const Gathered& gathered) {
+  std::vector<int> guessable;
+  for (const RankReport& one : gathered.ranks)
+    if (one.guessable) guessable.push_back(one.rank);
+  if (gathered.ranks.size() < 2) return {"ranks-proven", Skip("no other rank came"), AllRanks(gathered)};
+  if (guessable.empty()) return {"ranks-proven", Pass("all ranks have proved the same secret"), AllRanks(gathered)};
+  return {"ranks-proven",
+          Warn(fmt::format("{} showed only a token that others can guess", Ranks(guessable)),
+               "what other ranks report is not authenticated",
+               "set NCCLWATCH_TOKEN_FILE to a file with a secret, the same on all hosts"),
+          guessable};
 }
 
 Finding HostMap(const Gathered& gathered) {
@@ -209,9 +233,8 @@ std::vector<Difference> DifferencesOf(const Gathered& gathered) {
       all;  // (is variable, name), value, ranks
   for (const bool variables : {false, true})
     for (const RankReport& one : gathered.ranks)
-      if (const auto facts = one.report.find(variables ? "variables" : "versions"); facts != one.report.end())
-        for (const auto& [name, value] : facts->items())
-          if (value.is_string()) all[{variables, name}][value.get<std::string>()].push_back(one.rank);
+      for (const auto& [name, value] : variables ? one.report.variables : one.report.versions)
+        all[{variables, name}][value].push_back(one.rank);
   std::vector<Difference> differences;
   for (auto& [key, values] : all) {
     std::set<int> without;
@@ -231,6 +254,7 @@ std::vector<Difference> DifferencesOf(const Gathered& gathered) {
 std::vector<Finding> CompareRanks(const Gathered& gathered, const std::vector<Difference>& differences, int world_size,
                                   bool active) {
   std::vector<Finding> findings = {RanksCame(gathered, world_size),
+                                   RanksProven(gathered),
                                    HostMap(gathered),
                                    Reachability(gathered),
                                    ClockSkew(gathered),

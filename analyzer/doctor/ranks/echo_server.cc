@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "analyzer/console/units.h"
 
@@ -13,78 +14,94 @@ namespace {
 
 using analyzer::MonotonicNow;
 
-constexpr std::int64_t kPatience_ns = 5'000'000'000, kTurn_ns = 50'000'000;
-constexpr std::size_t kBlock = 1u << 18;
-constexpr int kRoundTrips = 5;
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+constexpr std::int64_t kSecond = 1'000'000'000, kTurn_ns = kSecond / 20;
+constexpr std::int64_t kConnect_ns = 3 * kSecond, kTrial_ns = 10 * kSecond;  // all of a trial
+constexpr std::size_t kMostAtOnce = 32;                                      // twice as many as try a rank at once
+constexpr std::size_t kBlock = EchoRequest::kMostSize;
+constexpr std::uint32_t kRoundTrips = 5;
 
-struct Request {  // in the byte order of the host: all ranks run one build
-  std::uint32_t round_trips = 0, size = 0;
-  std::uint64_t bytes = 0;
-};
-
-void Answer(const Socket& from) {
-  Request request;
-  if (!ReceiveAll(from, &request, sizeof request, kPatience_ns) || request.size > kBlock || request.bytes > kMostBytes)
-    return;
+// Of the messages only the first is sealed: encryption would be the slowest part of what is measured.
+void Answer(Channel* channel, const EchoRequest& request) {
+  const std::int64_t until = MonotonicNow() + kTrial_ns;
+  const Socket& socket = channel->socket();
   std::vector<char> block(kBlock);
-  for (std::uint32_t i = 0; i < request.round_trips; ++i)
-    if (!ReceiveAll(from, block.data(), request.size, kPatience_ns) ||
-        !SendAll(from, block.data(), request.size, kPatience_ns))
+  if (channel->HasMore() || !channel->Send(Kind::kReady, {}, until)) return;
+  for (std::uint32_t i = 0; i < request.rounds; ++i)
+    if (!ReceiveAll(socket, block.data(), request.size, until) || !SendAll(socket, block.data(), request.size, until))
       return;
   for (std::uint64_t left = request.bytes; left > 0;) {
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(left, kBlock));
-    if (!ReceiveAll(from, block.data(), size, kPatience_ns)) return;
+    if (!ReceiveAll(socket, block.data(), size, until)) return;
     left -= size;
   }
-  SendAll(from, block.data(), 1, kPatience_ns);
+  SendAll(socket, block.data(), 1, until);
 }
 
 double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 }  // namespace
 
-EchoServer::EchoServer() : listener_(Listen(0)), port_(listener_ ? PortOf(listener_) : 0), thread_([this] { Run(); }) {}
+EchoServer::EchoServer(const Credentials& credentials)
+    : door_(Listen(0, credentials.bind), credentials.keys), thread_([this] { Run(); }) {}
 
 EchoServer::~EchoServer() {
   ends_ = true;
   thread_.join();
 }
 
-void EchoServer::Run() {
-  std::vector<std::thread> answering;
-  while (!ends_ && listener_)
-    if (Socket from = Accept(listener_, kTurn_ns)) answering.emplace_back([from = std::move(from)] { Answer(from); });
-  for (std::thread& one : answering) one.join();
+void EchoServer::Serve(Arrival arrival) {
+  std::erase_if(answering_, [](Answering& one) {
+    if (one.done) one.thread.join();
+    return one.done.load();
+  });
+  if (arrival.first.kind != Kind::kEcho || answering_.size() >= kMostAtOnce) return;
+  const std::optional<EchoRequest> request = EchoRequest::Decode(arrival.first.payload);
+  if (!request) return;
+  Answering& one = answering_.emplace_back();
+  one.channel = std::move(arrival.channel);
+  one.thread = std::thread([&one, request = *request] {
+    Answer(one.channel.get(), request);
+    shutdown(one.channel->socket().get(), SHUT_RDWR);
+    one.done = true;
+  });
 }
 
-Trial Try(const std::string& address, std::uint16_t port, std::size_t size, std::uint64_t bytes) {
+void EchoServer::Run() {
+  while (!ends_ && door_)
+    if (std::optional<Arrival> arrival = door_.Next(MonotonicNow() + kTurn_ns)) Serve(*std::move(arrival));
+  for (Answering& one : answering_) shutdown(one.channel->socket().get(), SHUT_RDWR);
+  for (Answering& one : answering_) one.thread.join();
+}
+
+Trial Try(const std::string& address, std::uint16_t port, const Credentials& credentials, std::uint32_t size,
+          std::uint64_t bytes) {
   Trial trial;
   const auto fail = [&] {
     trial.error = errno == ETIMEDOUT ? "no answer" : strerror(errno);
     return trial;
   };
-  constexpr std::int64_t kConnect_ns = 3'000'000'000;
-  const Socket to = Connect(address, port, kConnect_ns);
-  if (!to) return fail();
-  const Request request{kRoundTrips, static_cast<std::uint32_t>(size), bytes};
-  std::vector<char> block(std::max(kBlock, size));
-  if (!SendAll(to, &request, sizeof request, kPatience_ns)) return fail();
+  const auto channel = Channel::Dial(address, port, credentials, MonotonicNow() + kConnect_ns, &trial.error);
+  if (!channel) return trial;
+  const std::int64_t until = MonotonicNow() + kTrial_ns;
+  const Socket& to = channel->socket();
+  std::vector<char> block(kBlock);
+  if (!channel->Send(Kind::kEcho, EchoRequest{kRoundTrips, size, bytes}.Encode(), until)) return fail();
+  const std::optional<Message> ready = channel->Receive(until);
+  if (!ready || ready->kind != Kind::kReady) return fail();
   std::int64_t best = INT64_MAX;
-  for (int i = 0; i < kRoundTrips; ++i) {
+  for (std::uint32_t i = 0; i < kRoundTrips; ++i) {
     const std::int64_t start = MonotonicNow();
-    if (!SendAll(to, block.data(), size, kPatience_ns) || !ReceiveAll(to, block.data(), size, kPatience_ns))
-      return fail();
+    if (!SendAll(to, block.data(), size, until) || !ReceiveAll(to, block.data(), size, until)) return fail();
     best = std::min(best, MonotonicNow() - start);
   }
   trial.round_trip_s = Seconds(best);
   const std::int64_t start = MonotonicNow();
   for (std::uint64_t left = bytes; left > 0;) {
     const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, kBlock));
-    if (!SendAll(to, block.data(), part, kPatience_ns)) return fail();
+    if (!SendAll(to, block.data(), part, until)) return fail();
     left -= part;
   }
-  if (!ReceiveAll(to, block.data(), 1, kPatience_ns)) return fail();
+  if (!ReceiveAll(to, block.data(), 1, until)) return fail();
   if (bytes > 0) trial.bytes_per_s = static_cast<double>(bytes) / Seconds(MonotonicNow() - start);
   return trial;
 }

@@ -35,22 +35,6 @@ bool SeveralNodes(const format::Identity& own, const std::vector<std::string>& e
   return own.world_size > 1 && !here;
 }
 
-// Where the leaders of this user's nodes may keep a secret of the job's own.
-void PutPlaces(const settings::Settings& settings, const std::vector<std::string>& environment, TokenWish* wish) {
-  const auto absolute = [&](std::string_view name) {
-    const std::string_view path = Find(environment, name).value_or("");
-    return path.starts_with('/') ? std::string(path) : std::string();
-  };
-  if (!settings.out.empty()) wish->out = settings.out + "/.ncclwatch";
-  if (const std::string state = absolute("XDG_STATE_HOME"); !state.empty()) {
-    wish->base = state;
-    wish->state = state + "/ncclwatch";
-  } else if (const std::string home = absolute("HOME"); !home.empty()) {
-    wish->base = home;
-    wish->state = home + "/.ncclwatch";
-  }
-}
-
 }  // namespace
 
 std::optional<Plan> SetupFor(const Context& context, std::uint32_t generation,
@@ -84,7 +68,7 @@ std::optional<Plan> SetupFor(const Context& context, std::uint32_t generation,
   }
   if (!setup.job.empty()) {
     wish.name = exchange::FileNameOf(setup.job);
-    PutPlaces(context.settings, environment, &wish);
+    exchange::PutPlaces(context.settings.out, lookup, &wish);
   }
   setup.self.node = exchange::NodeName(context.directory.path());
   setup.self.host = own.host;
