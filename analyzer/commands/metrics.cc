@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/files/descriptor.h"
+#include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/jobs/signals.h"
@@ -26,6 +26,7 @@
 #include "analyzer/metrics/http.h"
 #include "analyzer/metrics/node_state.h"
 #include "watchdog/evidence/topology_file.h"
+#include "watchdog/exchange/rendezvous/token_file.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -39,15 +40,18 @@ constexpr char kDescription[] =
     "--listen answers GET /metrics, --textfile writes a file every --interval seconds, for the textfile collector of\n"
     "node_exporter. Both end with the last rank of the node; then the file is removed. NCCLWATCH_METRICS starts this\n"
     "for a job.\n\n"
-    "Exit status: 0 done, 2 usage, 3 if no black box can be read or the file cannot be written.";
+    "The file of --token-file belongs to the user or root, and its mode is 0600.\n\n"
+    "Exit status: 0 done, 2 usage, 3 if no black box or no token can be read, or the file cannot be written.";
 
 constexpr std::chrono::milliseconds kLook(200);  // for the end of the job
 constexpr std::chrono::seconds kFresh(1);        // who asks again sooner gets the same
 constexpr std::chrono::seconds kBindAgain(5);
+constexpr unsigned kForAll = 0644;  // node_exporter is another user
 
 // One for a run directory: each leader of the node starts one.
 bool AnotherServes(const std::string& directory, Descriptor* held) {
-  *held = Descriptor(open((directory + "/metrics").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  *held =
+      Descriptor(open((directory + "/metrics").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   return *held && flock(held->get(), LOCK_EX | LOCK_NB) != 0;
 }
 
@@ -82,43 +86,32 @@ class Source {
 };
 
 // Another job of this node may have the port: its end is waited for.
-int Serve(const Command& self, const std::string& where, Source* source) {
-  bool told = false;
-  auto listener = HttpListener::Open(where);
-  while (!listener.ok()) {
-    if (absl::IsInvalidArgument(listener.status())) return UsageError(self, std::string(listener.status().message()));
-    if (!std::exchange(told, true))
-      Complain("metrics", "{}; tried again every {} s", std::string(listener.status().message()), kBindAgain.count());
-    for (const Clock::time_point until = Clock::now() + kBindAgain; Clock::now() < until;) {
-      if (Ended() || source->JobIsOver()) return kDone;
-      std::this_thread::sleep_for(kLook);
-    }
-    listener = HttpListener::Open(where);
-  }
+int Serve(const Command& self, const std::string& where, const std::string& token, Source* source) {
   const auto answer = [&](std::string_view path) -> HttpAnswer {
     if (path == "/metrics") return {.type = kExpositionType, .body = source->Text()};
     if (path == "/") return {.body = "ncclwatch: /metrics\n"};
     return {.status = 404, .body = "only /metrics is here\n"};
   };
-  while (!Ended() && !source->JobIsOver()) (*listener)->ServeOne(kLook, answer);
+  bool told = false;
+  auto server = HttpServer::Open(where, token, answer);
+  while (!server.ok()) {
+    if (absl::IsInvalidArgument(server.status())) return UsageError(self, std::string(server.status().message()));
+    if (!std::exchange(told, true))
+      Complain("metrics", "{}; tried again every {} s", std::string(server.status().message()), kBindAgain.count());
+    for (const Clock::time_point until = Clock::now() + kBindAgain; Clock::now() < until;) {
+      if (Ended() || source->JobIsOver()) return kDone;
+      std::this_thread::sleep_for(kLook);
+    }
+    server = HttpServer::Open(where, token, answer);
+  }
+  while (!Ended() && !source->JobIsOver()) (*server)->ServeFor(kLook);
   return kDone;
-}
-
-// Readers see the old file or the new one.
-bool Replace(const std::string& path, const std::string& text) {
-  const std::string beside = fmt::format("{}.{}", path, getpid());
-  std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file.fail() && std::rename(beside.c_str(), path.c_str()) == 0) return true;
-  std::remove(beside.c_str());
-  return false;
 }
 
 int WriteFiles(const std::string& path, std::chrono::milliseconds interval, Source* source) {
   while (!Ended()) {
-    if (!Replace(path, source->Text()))
-      return Unreadable(*FindCommand("metrics"), absl::UnavailableError(path + ": cannot be written"));
+    if (const absl::Status written = WriteFile(path, source->Text(), kForAll); !written.ok())
+      return Unreadable(*FindCommand("metrics"), written);
     for (const Clock::time_point until = Clock::now() + interval; Clock::now() < until;) {
       if (Ended() || source->JobIsOver()) {
         std::remove(path.c_str());  // old numbers would be taken for new ones
@@ -135,11 +128,14 @@ int WriteFiles(const std::string& path, std::chrono::milliseconds interval, Sour
 
 int Metrics(const Command& self, const Arguments& arguments) {
   Options options(self, kDescription);
-  std::string word, where, path;
+  std::string word, where, path, token_file;
   double interval_s = 15;
   options.add_option("DIR", word, "run directory (default: the newest one)")->type_name("");
   auto* const listen = options.add_option("--listen", where, "serve on it; without an address on 127.0.0.1 alone")
                            ->type_name("[ADDRESS]:PORT");
+  options.add_option("--token-file", token_file, "requests need the token in it: Authorization: Bearer TOKEN")
+      ->type_name("FILE")
+      ->needs(listen);
   options.add_option("--textfile", path, "write this file again and again")->type_name("FILE")->excludes(listen);
   options.add_option("--interval", interval_s, "seconds between two times (default: 15)")
       ->type_name("S")
@@ -147,6 +143,9 @@ int Metrics(const Command& self, const Arguments& arguments) {
   if (const auto status = options.Read(arguments)) return *status;
   const auto directory = LocateOne(word);
   if (!directory.ok()) return Unreadable(self, directory.status());
+  exchange::Secret token;
+  if (!token_file.empty()) token = exchange::ReadSecret(token_file);
+  if (!token.why.empty()) return Unreadable(self, absl::PermissionDeniedError(token_file + ": " + token.why));
   CatchSignals();
   Source source(*directory);
   source.Text();
@@ -159,7 +158,7 @@ int Metrics(const Command& self, const Arguments& arguments) {
   if (AnotherServes(*directory, &held)) return kDone;
   constexpr int kNice = 10;  // the job comes first
   setpriority(PRIO_PROCESS, 0, kNice);
-  if (!where.empty()) return Serve(self, where, &source);
+  if (!where.empty()) return Serve(self, where, token.text, &source);
   return WriteFiles(path, std::chrono::milliseconds(static_cast<std::int64_t>(interval_s * 1000)), &source);
 }
 

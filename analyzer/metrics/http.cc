@@ -1,137 +1,161 @@
 #include "analyzer/metrics/http.h"
 
-#include <arpa/inet.h>
 #include <fmt/core.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 
-#include <cerrno>
-#include <cstring>
-#include <optional>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http.hpp>
+#include <list>
 #include <utility>
 
+#include "watchdog/exchange/protocol/crypto.h"
 #include "watchdog/settings/bind_address.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using boost::beast::error_code;
+using boost::beast::string_view;
+using tcp = asio::ip::tcp;
+using Response = http::response<http::string_body>;
 
-constexpr std::chrono::milliseconds kForOneClient(2000);
-constexpr std::size_t kMostRequest = 8192;
+constexpr std::size_t kMostConnections = 64;
+constexpr std::chrono::seconds kToRead(5), kToWrite(5);  // for the whole request and the whole response
+constexpr std::uint32_t kMostHeader = 8192;
 
-union Address {
-  sockaddr any;
-  sockaddr_in v4;
-  sockaddr_in6 v6;
+Response MakeResponse(HttpAnswer answer) {
+  Response response(static_cast<http::status>(answer.status), 11);
+  response.set(http::field::content_type, answer.type);
+  response.body() = std::move(answer.body);
+  response.prepare_payload();
+  response.keep_alive(false);
+  return response;
+}
+
+using Request = http::request<http::empty_body>;
+
+// Its pending operations own it.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  explicit Connection(tcp::socket socket) : stream_(std::move(socket)) { parser_.header_limit(kMostHeader); }
+
+  // `done` is called at the end, also after Close.
+  void Serve(const std::function<Response(const Request&)>& respond, std::function<void()> done) {
+    done_ = std::move(done);
+    stream_.expires_after(kToRead);
+    http::async_read(stream_, buffer_, parser_, [self = shared_from_this(), respond](error_code error, std::size_t) {
+      if (!error)
+        self->Send(respond(self->parser_.get()));
+      else if (error == http::error::header_limit)
+        self->Send(MakeResponse({.status = 431, .body = "the header is too long\n"}));
+      else if (error != http::error::end_of_stream && error != http::error::partial_message && IsOfHttp(error))
+        self->Send(MakeResponse({.status = 400, .body = "not HTTP, or a request with a body\n"}));
+      else
+        self->done_();
+    });
+  }
+  void Close() { stream_.close(); }
+
+ private:
+  static bool IsOfHttp(error_code error) {
+    return error.category() == make_error_code(http::error::bad_method).category();
+  }
+  void Send(Response response) {
+    response_ = std::move(response);
+    stream_.expires_after(kToWrite);
+    http::async_write(stream_, response_, [self = shared_from_this()](error_code, std::size_t) {
+      error_code ignored;
+      self->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+      self->done_();
+    });
+  }
+
+  boost::beast::tcp_stream stream_;
+  boost::beast::flat_buffer buffer_;
+  http::request_parser<http::empty_body> parser_;
+  Response response_;
+  std::function<void()> done_;
 };
-
-std::optional<Address> AddressOf(const std::string& number, std::uint16_t port, socklen_t* size) {
-  Address address{};
-  if (inet_pton(AF_INET, number.c_str(), &address.v4.sin_addr) == 1) {
-    address.v4.sin_family = AF_INET;
-    address.v4.sin_port = htons(port);
-    *size = sizeof address.v4;
-    return address;
-  }
-  address = {};
-  if (inet_pton(AF_INET6, number.c_str(), &address.v6.sin6_addr) != 1) return std::nullopt;
-  address.v6.sin6_family = AF_INET6;
-  address.v6.sin6_port = htons(port);
-  *size = sizeof address.v6;
-  return address;
-}
-
-// False: not in time.
-bool Ready(int fd, short events, Clock::time_point until) {
-  while (true) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
-    pollfd waiting{fd, events, 0};
-    const int ready = poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(0, left.count())));
-    if (ready > 0) return true;
-    if (ready == 0 || errno != EINTR) return false;
-  }
-}
-
-// The head of a request; empty: none came.
-std::string ReadRequest(int fd, Clock::time_point until) {
-  std::string request;
-  while (request.find("\r\n\r\n") == request.npos) {
-    char bytes[1024];
-    if (request.size() > kMostRequest || !Ready(fd, POLLIN, until)) return {};
-    const ssize_t got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
-    if (got > 0)
-      request.append(bytes, static_cast<std::size_t>(got));
-    else if (got == 0 || (errno != EAGAIN && errno != EINTR))
-      return {};
-  }
-  return request;
-}
-
-void Send(int fd, std::string_view text, Clock::time_point until) {
-  while (!text.empty() && Ready(fd, POLLOUT, until)) {
-    const ssize_t sent = send(fd, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent > 0)
-      text.remove_prefix(static_cast<std::size_t>(sent));
-    else if (sent == 0 || (errno != EAGAIN && errno != EINTR))
-      return;
-  }
-}
-
-std::string_view Reason(int status) {
-  switch (status) {
-    case 200: return "OK";
-    case 404: return "Not Found";
-    case 405: return "Method Not Allowed";
-    default: return "Bad Request";
-  }
-}
-
-HttpAnswer AnswerTo(std::string_view request, const std::function<HttpAnswer(std::string_view)>& answer) {
-  const std::string_view line = request.substr(0, request.find("\r\n"));
-  const std::size_t space = line.find(' ');
-  const std::size_t end = space == line.npos ? line.npos : line.find(' ', space + 1);
-  if (end == line.npos) return {.status = 400, .body = "not HTTP\n"};
-  const std::string_view method = line.substr(0, space), target = line.substr(space + 1, end - space - 1);
-  if (method != "GET" && method != "HEAD") return {.status = 405, .body = "GET alone\n"};
-  HttpAnswer said = answer(target.substr(0, target.find('?')));
-  if (method == "HEAD") said.body.clear();
-  return said;
-}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpListener>> HttpListener::Open(std::string_view where) {
+struct HttpServer::State {
+  State(std::string secret, Handler answer) : token(std::move(secret)), handler(std::move(answer)) {}
+
+  void Accept() {
+    accepting = true;
+    acceptor.async_accept([this](error_code error, tcp::socket socket) {
+      accepting = false;
+      // If there are no free descriptors, the oldest connection makes room too. Then ServeFor accepts again.
+      if (!connections.empty() && (error || connections.size() >= kMostConnections)) {
+        connections.front()->Close();
+        connections.pop_front();
+      }
+      if (error) return;
+      const auto one = connections.emplace_back(std::make_shared<Connection>(std::move(socket)));
+      one->Serve(
+          [this](const Request& request) { return Respond(request); },
+          [this, key = one.get()] { std::erase_if(connections, [=](auto& other) { return other.get() == key; }); });
+      Accept();
+    });
+  }
+
+  Response Respond(const Request& request) const {
+    const string_view given = request[http::field::authorization], target = request.target();
+    if (!token.empty() && !exchange::SameBytes(std::string_view(given.data(), given.size()), "Bearer " + token)) {
+      Response refused = MakeResponse({.status = 401, .body = "Authorization: Bearer TOKEN is needed\n"});
+      refused.set(http::field::www_authenticate, "Bearer");
+      return refused;
+    }
+    if (request.method() != http::verb::get && request.method() != http::verb::head)
+      return MakeResponse({.status = 405, .body = "only GET is understood\n"});
+    const std::string_view path(target.data(), target.size());
+    Response response = MakeResponse(handler(path.substr(0, path.find('?'))));
+    if (request.method() == http::verb::head) response.body().clear();  // Content-Length stays
+    return response;
+  }
+
+  const std::string token;
+  const Handler handler;
+  asio::io_context context{1};
+  const asio::executor_work_guard<asio::io_context::executor_type> work{context.get_executor()};
+  tcp::acceptor acceptor{context};
+  std::list<std::shared_ptr<Connection>> connections;  // the oldest first
+  bool accepting = false;
+};
+
+HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+HttpServer::~HttpServer() = default;
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Open(std::string_view where, std::string token,
+                                                             Handler handler) {
   const auto bind_to = settings::ParseBind(where);
   if (!bind_to || bind_to->prefix >= 0 || bind_to->first == 0 || bind_to->first != bind_to->last)
     return absl::InvalidArgumentError(fmt::format("'{}' is not [address]:port", where));
-  socklen_t size = 0;
-  const auto address = AddressOf(bind_to->address.empty() ? "127.0.0.1" : bind_to->address, bind_to->first, &size);
-  if (!address) return absl::InvalidArgumentError(fmt::format("'{}' has no address in numbers", where));
-  Descriptor socket(::socket(address->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int yes = 1;
-  if (socket) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (!socket || bind(socket.get(), &address->any, size) != 0 || listen(socket.get(), 16) != 0) {
-    const std::string reason = fmt::format("{}: {}", where, std::strerror(errno));
-    return errno == EADDRINUSE ? absl::AlreadyExistsError(reason) : absl::UnavailableError(reason);
+  error_code error;
+  const auto address = asio::ip::make_address(bind_to->address.empty() ? "127.0.0.1" : bind_to->address, error);
+  if (error) return absl::InvalidArgumentError(fmt::format("'{}' has no address in numbers", where));
+  auto state = std::make_unique<State>(std::move(token), std::move(handler));
+  const tcp::endpoint endpoint(address, bind_to->first);
+  state->acceptor.open(endpoint.protocol(), error);
+  if (!error) state->acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) state->acceptor.bind(endpoint, error);
+  if (!error) state->acceptor.listen(kMostConnections, error);
+  if (error) {
+    const std::string reason = fmt::format("{}: {}", where, error.message());
+    return error == asio::error::address_in_use ? absl::AlreadyExistsError(reason) : absl::UnavailableError(reason);
   }
-  return std::unique_ptr<HttpListener>(new HttpListener(std::move(socket)));
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));
 }
 
-void HttpListener::ServeOne(std::chrono::milliseconds within,
-                            const std::function<HttpAnswer(std::string_view path)>& answer) {
-  if (!Ready(socket_.get(), POLLIN, Clock::now() + within)) return;
-  const Descriptor client(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!client) return;
-  const std::string request = ReadRequest(client.get(), Clock::now() + kForOneClient);
-  if (request.empty()) return;
-  const HttpAnswer said = AnswerTo(request, answer);
-  Send(client.get(),
-       fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", said.status,
-                   Reason(said.status), said.type, said.body.size()) +
-           said.body,
-       Clock::now() + kForOneClient);
+void HttpServer::ServeFor(std::chrono::milliseconds time) {
+  if (!state_->accepting) state_->Accept();
+  state_->context.run_for(time);
 }
 
 }  // namespace ncclwatch::analyzer

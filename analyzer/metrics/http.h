@@ -1,4 +1,5 @@
-// A listener that answers GET requests one after another. Who asks slowly is hung up on.
+// A small HTTP server on one thread. Clients are served side by side, so that a slow one delays nobody else. Each
+// connection serves one request, within a time limit. If there are too many connections, the oldest one is closed.
 #pragma once
 
 #include <absl/status/statusor.h>
@@ -9,8 +10,6 @@
 #include <string>
 #include <string_view>
 
-#include "analyzer/files/descriptor.h"
-
 namespace ncclwatch::analyzer {
 
 struct HttpAnswer {
@@ -19,18 +18,21 @@ struct HttpAnswer {
   std::string body;
 };
 
-class HttpListener {
+class HttpServer {
  public:
-  // "[address]:port": a number, IPv6 in brackets; without an address 127.0.0.1. InvalidArgument: it is not that;
-  // AlreadyExists: the port is taken.
-  static absl::StatusOr<std::unique_ptr<HttpListener>> Open(std::string_view where);
+  using Handler = std::function<HttpAnswer(std::string_view path)>;  // the path has no query
 
-  // Answers who asks within that time, at most one; `answer` gets the path, without its query.
-  void ServeOne(std::chrono::milliseconds within, const std::function<HttpAnswer(std::string_view path)>& answer);
+  // `where`: "[address]:port", a number, IPv6 in brackets; without an address 127.0.0.1. If `token` is not empty, every
+  // request needs it. InvalidArgument: `where` has another form; AlreadyExists: the port is taken.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Open(std::string_view where, std::string token, Handler handler);
+  ~HttpServer();
+
+  void ServeFor(std::chrono::milliseconds time);
 
  private:
-  explicit HttpListener(Descriptor socket) : socket_(std::move(socket)) {}
-  Descriptor socket_;
+  struct State;
+  explicit HttpServer(std::unique_ptr<State> state);
+  const std::unique_ptr<State> state_;
 };
 
 }  // namespace ncclwatch::analyzer

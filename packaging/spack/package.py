@@ -20,6 +20,7 @@ class Ncclwatch(CMakePackage):
     depends_on("python@3.8:", type="build")
     depends_on("cuda@12:", type="build")  # headers alone
     depends_on("nccl@2.19:", type="build")  # headers alone
+    depends_on("boost", type="build")  # headers alone
     depends_on("openmpi", type="build", when="+openmpi")  # headers alone
     depends_on("mpich", type="build", when="+mpich")  # headers alone
     for library in ("abseil-cpp", "cli11", "elfutils", "fmt", "hiredis", "libsodium", "libunwind", "mbedtls", "nlohmann-json",

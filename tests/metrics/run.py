@@ -70,9 +70,10 @@ def healthy(sandbox, metrics, **more):
     return Job(sandbox, "straggler", ["--steps", "100000", "--step", "1000000"], metrics, **more)
 
 
-def get(port, path="/metrics"):
+def get(port, path="/metrics", authorization=None):
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Authorization": authorization} if authorization else {})
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=5) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"], error.read().decode()
@@ -121,19 +122,100 @@ def served(sandbox):
     until(lambda: get(port)[0] is None, "it ends with the job")
 
 
+def ends(client):
+    """The server has closed the connection, after what it had to say."""
+    client.settimeout(30)
+    answer = b""
+    with contextlib.suppress(ConnectionResetError):
+        while more := client.recv(4096):
+            answer += more
+    return answer
+
+
 @case
-def rude_clients(sandbox):
-    """Who says nothing, or no HTTP, keeps nobody else waiting for long."""
+def slow_clients(sandbox):
+    """30 clients that send a request byte by byte, and twice as many as may connect, delay nobody else."""
     port = free_port()
     with healthy(sandbox, f":{port}") as job:
         until(lambda: get(port)[0] == 200, f"it listens: {job.output()}", 60)
-        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
-        for line in (b"\r\n\r\n", b"BREW /metrics HTTP/1.1\r\n\r\n", b"x" * 20000, b"GET"):
-            with socket.create_connection(("127.0.0.1", port)) as client, contextlib.suppress(OSError):
-                client.sendall(line)
-        until(lambda: get(port)[0] == 200, "it answers others", 20)
-        for one in silent:
-            one.close()
+        with contextlib.ExitStack() as stack:
+            def connect():
+                return stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+
+            slow = [connect() for _ in range(30)]
+            for byte in b"GET /metr":
+                for client in slow:
+                    with contextlib.suppress(ConnectionError):  # closed in the meantime, where the machine is slow
+                        client.sendall(bytes([byte]))
+                check_equal(get(port)[0], 200, "the scraper gets its answer")
+            for client in slow:
+                check_equal(ends(client), b"", "a request has a time limit")
+            silent = [connect() for _ in range(128)]
+            check_equal(get(port)[0], 200, "the scraper gets its answer")
+            check_equal(ends(silent[0]), b"", "the oldest connection made room")
+
+
+@case
+def wrong_requests(sandbox):
+    port = free_port()
+    with healthy(sandbox, f":{port}") as job:
+        until(lambda: get(port)[0] == 200, f"it listens: {job.output()}", 60)
+        for request, status in ((b"\r\n\r\n", b"400"), (b"BREW /metrics HTTP/1.1\r\n\r\n", b"405"), (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 9000, b"431"),
+                                (b"GET /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"400"), (b"HEAD /metrics HTTP/1.1\r\n\r\n", b"200")):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(request)
+                answer = ends(client)
+                check_equal(answer[:13], b"HTTP/1.1 " + status + b" ", f"{request[:40]}: {answer}")
+        check(answer.endswith(b"\r\n\r\n") and b"Content-Length: 0" not in answer, f"HEAD has the header of GET: {answer}")
+
+
+@case
+def token(sandbox):
+    """Requests need the token of a file that only its owner may read."""
+    port, folder = free_port(), sandbox.fresh("token")
+    path = os.path.join(folder, "token")
+    with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write("open sesame\n")
+    with healthy(sandbox, f":{port}", extra={"NCCLWATCH_METRICS_TOKEN_FILE": path}) as job:
+        until(lambda: get(port)[0] is not None, f"it listens: {job.output()}", 60)
+        given = {None: 401, "Bearer open sesame": 200, "Bearer open sesam": 401, "Bearer ": 401, "open sesame": 401}
+        check_equal({one: get(port, authorization=one)[0] for one in given}, given, "status by Authorization")
+        check_equal(get(port, "/secrets")[0], 401, "nor does anybody learn which paths there are")
+
+        def refused(*words):
+            done = sandbox.run([sandbox.build.command, "metrics", *words, job.directory], sandbox.environment(preload=False), timeout=30)
+            return done.status, done.err
+        check_equal(refused("--token-file", path)[0], 2, "only with --listen")
+        os.chmod(path, 0o640)
+        status, text = refused("--listen", f":{free_port()}", "--token-file", path)
+        check(status == 3 and "chmod 600" in text, f"a file that others may read: {status} {text}")
+
+
+@case
+def planted_links(sandbox):
+    """Nothing is written through a link that somebody else laid in a folder like /tmp."""
+    folder, victim = sandbox.fresh("shared"), os.path.join(sandbox.fresh("victim"), "victim")
+    os.chmod(folder, 0o1777)
+    with open(victim, "w") as file:
+        file.write("precious")
+    path = os.path.join(folder, "ncclwatch.prom")
+    with healthy(sandbox, None) as job:
+        until(job.ask, f"there are black boxes: {job.output()}", 60)
+        words = [sandbox.build.command, "metrics", "--interval", "0.1", "--textfile", path, job.directory]
+        process = subprocess.Popen(["/bin/sh", "-c", f'ln -s "{victim}" "{path}.$$" && exec "$@"', "sh", *words],
+                                   env=sandbox.environment(preload=False))
+        try:
+            until(lambda: os.path.exists(path) or process.poll() is not None, "the file is written", 30)
+            check_equal((process.poll(), os.path.islink(path), os.stat(path).st_mode & 0o777), (None, False, 0o644), "the file")
+        finally:
+            process.terminate()
+            process.wait()
+        check_equal(open(victim).read(), "precious", "a link with the number of the process")
+        if os.geteuid() == 0:
+            os.symlink(victim, path)
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+            done = sandbox.run(words, sandbox.environment(preload=False), timeout=30)
+            check_equal((done.status, open(victim).read()), (3, "precious"), f"a link of another user: {done.err}")
 
 
 @case

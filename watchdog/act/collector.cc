@@ -55,6 +55,8 @@ void Serve(const MetricsStart& start) {
   Program program;
   const bool is_file = start.where.find('/') != std::string::npos;
   program.arguments = {start.command, "metrics", is_file ? "--textfile" : "--listen", start.where, start.run_directory};
+  if (!is_file && !start.token_file.empty())
+    program.arguments.insert(program.arguments.end(), {"--token-file", start.token_file});
   Keep(std::move(program), start.environment, "there are no metrics", start.complain);
 }
 

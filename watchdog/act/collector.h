@@ -32,6 +32,7 @@ struct MetricsStart {
   std::string command;        // `ncclwatch`
   std::string run_directory;  // of this attempt
   std::string where;          // "[address]:port", or the path of a file
+  std::string token_file;     // of the requests' token, not for a file; empty: they need none
   std::vector<std::string> environment;
   std::function<void(const std::string&)> complain;  // as of the collector
 };

@@ -258,6 +258,7 @@ Settings Parse(const Environment& environment) {
   settings.hook_timeout_s = HookTimeout(environment, settings.hook_timeout_s);
   settings.ptrace = environment.Choose("NCCLWATCH_PTRACE", settings.ptrace, kOnOff, "on, off");
   settings.metrics = MetricsPlace(environment);
+  settings.metrics_token_file = environment.Get("NCCLWATCH_METRICS_TOKEN_FILE");
   settings.topology = environment.Get("NCCLWATCH_TOPOLOGY");
   settings.bubble = Bubble(environment, settings.bubble);
   settings.redact = environment.Get("NCCLWATCH_REDACT");

@@ -62,6 +62,7 @@ struct Settings {
   double hook_timeout_s = 30;          // NCCLWATCH_HOOK_TIMEOUT
   bool ptrace = false;                 // NCCLWATCH_PTRACE, sets PR_SET_PTRACER where Yama asks for it
   std::string metrics;                 // NCCLWATCH_METRICS, "[address]:port" or an absolute path, empty: none
+  std::string metrics_token_file;      // NCCLWATCH_METRICS_TOKEN_FILE, empty: requests need no token
   std::string topology;                // NCCLWATCH_TOPOLOGY, path of a file in the syntax of Slurm's topology.conf
   double bubble = 0.2;                 // NCCLWATCH_BUBBLE, share of a step that stages of a pipeline may idle
   std::string redact;                  // NCCLWATCH_REDACT, comma-separated names of further secrets in arguments

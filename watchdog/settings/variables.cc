@@ -27,6 +27,7 @@ constexpr Variable kVariables[] = {
     {"NCCLWATCH_KEEP", "7d,2G", "", true},
     {"NCCLWATCH_LOG", "warn", "", true},
     {"NCCLWATCH_METRICS", "", ""},
+    {"NCCLWATCH_METRICS_TOKEN_FILE", "", ""},
     {"NCCLWATCH_MPI_CHECKS", "default", ""},
     {"NCCLWATCH_NCCL", "", ""},
     {"NCCLWATCH_NODE", "", "", false, true},

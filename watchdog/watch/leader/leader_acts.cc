@@ -147,6 +147,7 @@ void Leader::StartMetrics() {
   start.command = context_.command;
   start.run_directory = context_.directory.path();
   start.where = context_.settings.metrics;
+  start.token_file = context_.settings.metrics_token_file;
   start.environment = *environment_;
   start.complain = [](const std::string& line) { log::Error("{}", line); };
   if (start.command.empty())
