@@ -39,9 +39,9 @@ enum Flags : std::uint8_t {
 
 struct Form {
   std::string_view prefix;
-  std::uint16_t letters;
-  std::uint16_t least;  // letters behind the prefix
-  std::uint8_t flags;
+  std::uint16_t letters = 0;
+  std::uint16_t least = 0;  // letters behind the prefix
+  std::uint8_t flags = 0;
 };
 
 // The forms of gitleaks v8.30.0 (config/gitleaks.toml) and detect-secrets 1.5.0 (plugins/) that begin in a fixed way.
@@ -229,11 +229,28 @@ constexpr std::size_t Bucket(char a, char b, char c) {
 constexpr auto kBegins = [] {
   std::array<bool, kBuckets> begins{};
   for (const Form& form : kForms)
-    for (int any = 0; any < 256; ++any)
-      begins[Bucket(form.prefix[0], form.prefix[1], form.prefix.size() > 2 ? form.prefix[2] : static_cast<char>(any))] =
-          true;
+    for (int third = 0; third < 256; ++third)
+      if (form.prefix.size() > 2 ? form.prefix[2] == static_cast<char>(third)
+                                 : (kLettersOf[static_cast<std::size_t>(third)] & form.letters) != 0)
+        begins[Bucket(form.prefix[0], form.prefix[1], static_cast<char>(third))] = true;
   return begins;
 }();
+
+constexpr auto kSorted = [] {
+  std::array<Form, std::size(kForms)> sorted{};
+  std::copy(std::begin(kForms), std::end(kForms), sorted.begin());
+  std::sort(sorted.begin(), sorted.end(), [](const Form& a, const Form& b) { return a.prefix < b.prefix; });
+  return sorted;
+}();
+
+// The first in kSorted that begins with a letter.
+constexpr auto kFirst = [] {
+  std::array<std::uint8_t, 256> first{};
+  for (std::size_t i = kSorted.size(); i-- > 0;)
+    first[static_cast<unsigned char>(kSorted[i].prefix[0])] = static_cast<std::uint8_t>(i);
+  return first;
+}();
+static_assert(kSorted.size() < 256);
 
 // What is refused was looked at this far at most: a long text of many beginnings takes no longer than any other.
 constexpr std::size_t kMostRefused = 512;
@@ -342,9 +359,10 @@ bool LooksRandom(std::string_view text) {
 
 Span TokenAt(std::string_view text, std::size_t at) {
   if (text.size() - at < 3 || !kBegins[Bucket(text[at], text[at + 1], text[at + 2])]) return {};
-  for (const Form& form : kForms)
-    if (form.prefix[0] == text[at] && form.prefix[1] == text[at + 1])
-      if (const Span found = Match(form, text, at); !found.empty()) return found;
+  for (std::size_t i = kFirst[static_cast<unsigned char>(text[at])];
+       i < kSorted.size() && kSorted[i].prefix[0] == text[at]; ++i)
+    if (kSorted[i].prefix[1] == text[at + 1])
+      if (const Span found = Match(kSorted[i], text, at); !found.empty()) return found;
   return {};
 }
 
