@@ -64,7 +64,8 @@ std::vector<std::string> VariableLines(std::string_view secret_names) {
     const std::string_view text = *variable;
     const std::size_t equals = text.find('=');
     const std::string_view name = text.substr(0, equals);
-    if (equals == std::string_view::npos || !format::ShouldBeAlike(name) || settings::IsSecretName(name, secret_names)) continue;
+    if (equals == std::string_view::npos || !format::ShouldBeAlike(name) || settings::IsSecretName(name, secret_names))
+      continue;
     const std::string value = settings::Redacted(text.substr(equals + 1), secret_names);
     lines.push_back(fmt::format("{}={}\n", name, ShortValue(value)));
   }

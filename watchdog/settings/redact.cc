@@ -27,21 +27,31 @@ bool HideOnce(std::string_view more, std::string* text) {
   return *text != redacted;
 }
 
+// In place. False: there was nothing new.
+bool Hide(const Span& secret, char* text) noexcept {
+  char* const begin = text + secret.begin;
+  char* const end = text + secret.end;
+  const bool number = std::all_of(begin, end, [](char c) { return c >= '0' && c <= '9'; });
+  bool changed = false;
+  for (char* c = begin; c != end; ++c) {
+    if (*c == '\n' || *c == '\r' || *c == '\0') continue;
+    const char hidden = number ? '0' : '*';
+    changed = changed || *c != hidden;
+    *c = hidden;
+  }
+  return changed;
+}
+
 bool HideOnce(std::string_view more, char* text, std::size_t size) noexcept {
   bool changed = false;
   SecretScan scan({text, size}, more);
-  for (Span secret = scan.Next(); !secret.empty(); secret = scan.Next()) {
-    char* const begin = text + secret.begin;
-    char* const end = text + secret.end;
-    const bool number = std::all_of(begin, end, [](char c) { return c >= '0' && c <= '9'; });
-    for (char* c = begin; c != end; ++c) {
-      if (*c == '\n' || *c == '\r' || *c == '\0') continue;
-      const char hidden = number ? '0' : '*';
-      changed = changed || *c != hidden;
-      *c = hidden;
-    }
-  }
+  for (Span secret = scan.Next(); !secret.empty(); secret = scan.Next()) changed = Hide(secret, text) || changed;
   return changed;
+}
+
+void HideAll(std::string_view more, char* text, std::size_t size) noexcept {
+  for (int pass = 0; pass < kMostPasses && HideOnce(more, text, size); ++pass) {
+  }
 }
 
 }  // namespace
@@ -53,9 +63,22 @@ std::string Redacted(std::string_view text, std::string_view more) {
   return redacted;
 }
 
+// Only lines that had one are looked at again.
 void HideSecrets(char* text, std::size_t size, std::string_view more) noexcept {
-  for (int pass = 0; pass < kMostPasses && HideOnce(more, text, size); ++pass) {
+  const std::string_view whole(text, size);
+  if (whole.find('\0') != std::string_view::npos) return HideAll(more, text, size);
+  std::size_t from = 0, to = 0;  // such lines
+  SecretScan scan(whole, more);
+  for (Span secret = scan.Next(); !secret.empty(); secret = scan.Next()) {
+    if (!Hide(secret, text)) continue;
+    if (secret.begin >= to) {
+      HideAll(more, text + from, to - from);
+      from = whole.substr(to, secret.begin - to).rfind('\n') + 1;  // 0: there is none
+      from += to;
+    }
+    if (secret.end > to) to = std::min(whole.find('\n', secret.end), size);
   }
+  HideAll(more, text + from, to - from);
 }
 
 std::string CommandText(std::string_view words, bool whole, std::string_view more) {

@@ -61,8 +61,8 @@ constexpr std::string_view kKeysOf[] = {"api",     "access",     "secret",  "pri
 constexpr std::string_view kOtherTokens[] = {"pad",   "eos",   "bos",   "unk",           "sep",  "cls",    "mask",
                                              "image", "per",   "num",   "first",         "last", "max",    "next",
                                              "prev",  "audio", "video", "decoder_start", "stop", "special"};
-constexpr std::string_view kPerhaps[] = {"key", "keys",     "pass",        "auth", "credential", "signature",
-                                         "sig", "pat",  "session"};
+constexpr std::string_view kPerhaps[] = {"key",       "keys", "pass", "auth",   "credential",
+                                         "signature", "sig",  "pat",  "session"};
 
 // The part before the last one: "api" of x_api_key.
 bool HasPart(std::string_view before, std::string_view part) {

@@ -56,6 +56,7 @@ SecretScan::SecretScan(std::string_view text, std::string_view more) noexcept
 
 Span SecretScan::Next() noexcept {
   for (; at_ < text_.size(); ++at_) {
+    if (!kMarks[static_cast<unsigned char>(text_[at_])] && !MayBeginToken(text_, at_)) continue;
     Span found = At();
     found.begin = std::max(found.begin, floor_);
     if (found.end <= found.begin) continue;
@@ -73,11 +74,11 @@ Span SecretScan::At() {
   if (const Span token = TokenAround(fresh, at_ - floor_); !token.empty())
     return {token.begin + floor_, token.end + floor_};
   switch (text_[at_]) {
-    case ':': return text_.compare(at_, 3, "://") == 0 ? Url() : Assigned();
+    case ':': return Look(at_ + 1) == '/' && Look(at_ + 2) == '/' ? Url() : Assigned();
     case '=':
     case '%': return Assigned();
     case '.': return Dotted();
-    case '-': return text_.compare(at_, 10, "-----BEGIN") == 0 ? PrivateKey() : Option();
+    case '-': return Look(at_ + 1) == '-' && text_.compare(at_, 10, "-----BEGIN") == 0 ? PrivateKey() : Option();
     default: return {};
   }
 }
@@ -152,7 +153,7 @@ Span SecretScan::Assigned() const {
 
 // `name ......... value` of Megatron-LM.
 Span SecretScan::Dotted() {
-  if (text_.compare(at_, 3, "...") != 0 || !IsBlank(Before(at_))) return {};
+  if (!IsBlank(Before(at_)) || text_.compare(at_, 3, "...") != 0) return {};
   std::size_t end = at_;
   while (end > floor_ && at_ - end < kMostBlanks && IsBlank(text_[end - 1])) --end;
   const std::size_t begin = NameBefore(end);

@@ -187,10 +187,10 @@ constexpr Form kForms[] = {
     {"xoxs-", kWord, 8, 0},
 
     {"BASIC ", kBase, 8, kKeepPrefix | kMixed},
-    {"Bearer ", kToken, 8, kKeepPrefix | kWithDigit},
+    {"Bearer ", kBase | kDot, 8, kKeepPrefix | kWithDigit},
     {"GOCSPX-", kWord, 20, 0},
     {"basic ", kBase, 8, kKeepPrefix | kMixed},
-    {"bearer ", kToken, 8, kKeepPrefix | kWithDigit},
+    {"bearer ", kBase | kDot, 8, kKeepPrefix | kWithDigit},
     {"dckr_pat_", kWord, 20, 0},
     {"discord.com/api/webhooks/", kToken, 20, kKeepPrefix},
     {"gsk_", kAlnum, 30, 0},
@@ -219,22 +219,6 @@ constexpr auto kLettersOf = [] {
 }();
 
 bool IsOf(std::uint16_t letters, char c) { return (kLettersOf[static_cast<unsigned char>(c)] & letters) != 0; }
-
-// Which three letters a form may begin with, so that almost all places are left after one look.
-constexpr std::size_t kBuckets = 1 << 14;
-constexpr std::size_t Bucket(char a, char b, char c) {
-  const auto of = [](char letter) { return static_cast<std::size_t>(static_cast<unsigned char>(letter)); };
-  return (of(a) * 961 + of(b) * 31 + of(c)) % kBuckets;
-}
-constexpr auto kBegins = [] {
-  std::array<bool, kBuckets> begins{};
-  for (const Form& form : kForms)
-    for (int third = 0; third < 256; ++third)
-      if (form.prefix.size() > 2 ? form.prefix[2] == static_cast<char>(third)
-                                 : (kLettersOf[static_cast<std::size_t>(third)] & form.letters) != 0)
-        begins[Bucket(form.prefix[0], form.prefix[1], static_cast<char>(third))] = true;
-  return begins;
-}();
 
 constexpr auto kSorted = [] {
   std::array<Form, std::size(kForms)> sorted{};
@@ -269,8 +253,20 @@ std::size_t Begin(std::string_view text, std::size_t at, std::uint16_t letters, 
   return at;
 }
 
+// "h00012" of a bundle (analyzer/bundle/redactor.h), which would be taken for a secret if it were redacted again.
+bool IsSubstitute(std::string_view word) {
+  return word.size() > 1 && word[1] == '0' && std::string_view("hdufp").find(word[0]) != std::string_view::npos;
+}
+
+// Not only one of a substitute.
 bool HasDigit(std::string_view text) {
-  return std::any_of(text.begin(), text.end(), [](char c) { return IsOf(kDigits, c); });
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = End(text, at, kAlnum);
+    const std::string_view run = text.substr(at, end - at);
+    if (!IsSubstitute(run) && std::any_of(run.begin(), run.end(), [](char c) { return IsOf(kDigits, c); })) return true;
+    at = end + 1;
+  }
+  return false;
 }
 
 // "dXNlcjpw", not "Training" or "training".
@@ -301,7 +297,7 @@ Span Azure(std::string_view text, std::size_t at) {
 
 // 32 digits of hexadecimal, "-us" and a number.
 Span Mailchimp(std::string_view text, std::size_t at) {
-  if (text.compare(at, 3, "-us") != 0) return {};
+  if (at + 2 >= text.size() || text[at + 1] != 'u' || text[at + 2] != 's') return {};
   const std::size_t begin = Begin(text, at, kHex, 32), end = End(text, at + 3, kDigits, 3);
   return at - begin == 32 && end > at + 3 && end < at + 6 ? Span{begin, end} : Span{};
 }
@@ -329,6 +325,18 @@ Span ThreeParts(std::string_view text, std::size_t at) {
 
 }  // namespace
 
+constexpr TokenBeginnings kTokenBeginnings = [] {
+  TokenBeginnings begins{};
+  for (const Form& form : kForms)
+    for (int third = 0; third < 256; ++third)
+      if (form.prefix.size() > 2 ? form.prefix[2] == static_cast<char>(third)
+                                 : (kLettersOf[static_cast<std::size_t>(third)] & form.letters) != 0) {
+        const std::size_t hash = HashOfThree(form.prefix[0], form.prefix[1], static_cast<char>(third));
+        begins[hash / 64] |= std::uint64_t{1} << (hash % 64);
+      }
+  return begins;
+}();
+
 bool IsBoundary(std::string_view text, std::size_t at) {
   if (at == 0 || !IsOf(kAlnum, text[at - 1])) return true;
   const auto back = [&](std::size_t by) { return at >= by ? text[at - by] : '\0'; };
@@ -342,23 +350,27 @@ bool IsBoundary(std::string_view text, std::size_t at) {
 }
 
 bool LooksRandom(std::string_view text) {
-  constexpr std::size_t kShortest = 8, kFewest = 7;  // fewer different ones are a count, or a substitute of a bundle
-  text = text.substr(0, text.find('*'));             // what is hidden already says nothing
+  constexpr std::size_t kShortest = 8, kFewest = 7, kEnough = 64;
+  text = text.substr(0, std::min(kEnough, text.find('*')));  // what is hidden already says nothing
+  if (text.size() < kShortest || text.front() == '/') return false;
   std::array<bool, 256> seen{};
   std::size_t different = 0, changes = 0;
-  char before = ' ';
-  for (const char c : text.substr(0, 64)) {
-    bool& known = seen[static_cast<unsigned char>(c)];
-    different += known ? 0 : 1;
-    known = true;
-    changes += IsOf(kAlnum, c) && IsOf(kAlnum, before) && IsOf(kDigits, c) != IsOf(kDigits, before) ? 1 : 0;
-    before = c;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    while (end < text.size() && IsOf(kAlnum, text[at]) && IsOf(kAlnum, text[end])) ++end;
+    for (std::size_t i = at; i < end && !IsSubstitute(text.substr(at, end - at)); ++i) {
+      bool& known = seen[static_cast<unsigned char>(text[i])];
+      different += known ? 0 : 1;
+      known = true;
+      changes += i > at && IsOf(kDigits, text[i]) != IsOf(kDigits, text[i - 1]) ? 1 : 0;
+    }
+    at = end;
   }
-  return text.size() >= kShortest && different >= kFewest && changes >= 2;
+  return different >= kFewest && changes >= 2;
 }
 
 Span TokenAt(std::string_view text, std::size_t at) {
-  if (text.size() - at < 3 || !kBegins[Bucket(text[at], text[at + 1], text[at + 2])]) return {};
+  if (!MayBeginToken(text, at)) return {};
   for (std::size_t i = kFirst[static_cast<unsigned char>(text[at])];
        i < kSorted.size() && kSorted[i].prefix[0] == text[at]; ++i)
     if (kSorted[i].prefix[1] == text[at + 1])
