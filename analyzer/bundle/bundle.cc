@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -21,7 +22,9 @@
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
+#include "watchdog/descriptors/directory.h"
 #include "watchdog/diagnosis/report/render.h"
+#include "watchdog/settings/rules.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
@@ -34,8 +37,13 @@ constexpr char kRoot[] = "ncclwatch-bundle/";
 constexpr std::size_t kPiece = 1 << 20;
 constexpr std::size_t kMostRedacted = 256u << 20;  // of a file in memory
 
+// Opened below a directory that is kept: its owner may put a link in the place of a folder between the search and the
+// reading, and root would follow it.
 struct Found {
-  std::string path, name;  // on disk, in the bundle
+  descriptors::Directory directory;
+  std::string path, name;  // below the directory; in the bundle
+
+  Descriptor Open() const { return Descriptor(directory.Open(path, O_RDONLY | O_NONBLOCK)); }
 };
 
 using LeftOut = std::vector<std::pair<std::string, std::string>>;
@@ -44,20 +52,23 @@ using LeftOut = std::vector<std::pair<std::string, std::string>>;
 void FindBelow(const std::string& path, const std::string& name, std::vector<Found>* found, LeftOut* left_out) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    found->push_back({path, name});
+    const fs::path file(path);
+    const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+    found->push_back({descriptors::Directory::Named(folder), file.filename().string(), name});
     return;
   }
+  const auto directory = descriptors::Directory::Named(path);
   std::vector<Found> here;
   fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied, error);
   for (const fs::recursive_directory_iterator end; !error && at != end; at.increment(error)) {
-    const std::string inner = name + "/" + at->path().lexically_relative(path).string();
+    const std::string below = at->path().lexically_relative(path).string(), inner = name + "/" + below;
     std::error_code gone;
     if (at->is_symlink(gone)) continue;
     if (at->is_directory(gone) && access(at->path().c_str(), R_OK | X_OK) != 0)
       left_out->emplace_back(inner, std::strerror(errno));
     // A draft is what another command, or this one, is about to write there.
     else if (at->is_regular_file(gone) && inner.find(".draft.") == std::string::npos)
-      here.push_back({at->path(), inner});
+      here.push_back({directory, below, inner});
   }
   if (error) left_out->emplace_back(name, error.message());
   std::sort(here.begin(), here.end(), [](const Found& a, const Found& b) { return a.name < b.name; });
@@ -79,16 +90,53 @@ std::vector<Found> FilesOf(const std::vector<std::string>& paths, const std::str
   return found;
 }
 
+std::string SecretNames() {
+  const char* names =
+      settings::Allowed([](const char* name) -> const char* { return std::getenv(name); }, "NCCLWATCH_REDACT");
+  return names ? names : "";
+}
+
+// Packed, or a program's own numbers: letters that no text has.
+bool IsText(std::string_view bytes) {
+  const auto is_foreign = [](char c) {
+    return (static_cast<unsigned char>(c) < ' ' &&
+            std::string_view("\t\n\v\f\r\b\a\x1b").find(c) == std::string_view::npos) ||
+           c == '\x7f';
+  };
+  for (const std::string_view packed : {"\x1f\x8b", "\x28\xb5\x2f\xfd", "BZh",
+                                        "\xfd"
+                                        "7zXZ",
+                                        "PK\x03\x04", "\x04\x22\x4d\x18"})
+    if (bytes.starts_with(packed)) return false;
+  return static_cast<std::size_t>(std::count_if(bytes.begin(), bytes.end(), is_foreign)) * 100 <= bytes.size() &&
+         bytes.find('\0') == std::string_view::npos;
+}
+
+// False: with why, it cannot be redacted.
+bool ReadToRedact(const std::string& path, const Descriptor& fd, std::uint64_t size, std::string* bytes,
+                  std::string* why) {
+  const std::string name = fs::path(path).filename();
+  if (name.ends_with(".segments") || name.ends_with(".sample"))
+    return *why = "packed or raw memory, which is not redacted", false;
+  if (size > kMostRedacted) return *why = BytesText(size) + ", too large to be redacted", false;
+  bytes->resize(size);
+  const ssize_t got = pread(fd.get(), bytes->data(), bytes->size(), 0);
+  if (got < 0) return *why = std::strerror(errno), false;
+  bytes->resize(static_cast<std::size_t>(got));
+  if (!name.ends_with(".box") && !IsText(*bytes)) return *why = "no text, so that it is not redacted", false;
+  return true;
+}
+
 class Bundle {
  public:
   Bundle(const BundleWish& wish, TarZst::Write write, Bundled* bundled)
-      : wish_(wish), tar_(std::move(write)), bundled_(bundled) {}
+      : wish_(wish), tar_(std::move(write)), bundled_(bundled), redactor_(SecretNames()) {}
 
   bool Add(const Found& file) {
     if (!TarZst::Takes(kRoot + file.name)) return LeaveOut(file.name, "its name is too long");
     if (fs::path(file.name).filename() == "exchange")
       return LeaveOut(file.name, "it says how the job's nodes reach one another");
-    Descriptor fd(open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    const Descriptor fd = file.Open();
     struct stat info;
     if (!fd || fstat(fd.get(), &info) != 0) return LeaveOut(file.name, std::strerror(errno));
     if (!S_ISREG(info.st_mode)) return LeaveOut(file.name, "it is no file");
@@ -108,7 +156,7 @@ class Bundle {
   }
   bool AddJson(const std::string& name, const Json& document) {
     const std::string text = PrintableJson(document.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n";
-    return Put(name, wish_.redact ? redactor_.Json(text) : text, absl::ToTimeT(absl::Now()));
+    return Put(name, wish_.redact ? redactor_.Json(text).value_or("") : text, absl::ToTimeT(absl::Now()));
   }
   bool Finish() { return tar_.Finish(); }
   Redactor& redactor() { return redactor_; }
@@ -138,18 +186,15 @@ class Bundle {
   }
 
   bool AddRedacted(const std::string& name, const Descriptor& fd, std::uint64_t size, std::int64_t modified_s) {
-    if (name.ends_with(".segments") || name.ends_with(".sample"))
-      return LeaveOut(name, "packed or raw memory, which is not redacted");
-    if (size > kMostRedacted) return LeaveOut(name, BytesText(size) + ", too large to be redacted");
-    std::string bytes(size, '\0');
-    const ssize_t got = pread(fd.get(), bytes.data(), bytes.size(), 0);
-    if (got < 0) return LeaveOut(name, std::strerror(errno));
-    bytes.resize(static_cast<std::size_t>(got));
+    std::string bytes, why;
+    if (!ReadToRedact(name, fd, size, &bytes, &why)) return LeaveOut(name, why);
     if (name.ends_with(".box"))
       return redactor_.Box(&bytes) ? Put(name, bytes, modified_s)
                                    : LeaveOut(name, "damaged, so that it is not redacted");
-    if (bytes.find('\0') != std::string::npos) return LeaveOut(name, "no text, so that it is not redacted");
-    if (name.ends_with(".json")) return Put(name, redactor_.Json(bytes), modified_s);
+    if (name.ends_with(".json")) {
+      const auto document = redactor_.Json(bytes);
+      return document ? Put(name, *document, modified_s) : LeaveOut(name, "no JSON, so that it is not redacted");
+    }
     return Put(name, name.ends_with(".jsonl") ? redactor_.JsonLines(bytes) : redactor_.Text(bytes), modified_s);
   }
 
@@ -163,13 +208,25 @@ void LearnUser(uid_t uid, Redactor* redactor) {
   if (const passwd* entry = getpwuid(uid)) redactor->LearnUser(entry->pw_name);
 }
 
+void LearnFrom(const Found& file, Redactor* redactor) {
+  const Descriptor fd = file.Open();
+  struct stat info;
+  std::string bytes, why;
+  if (file.name.ends_with(".box") || !fd || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return;
+  if (ReadToRedact(file.path, fd, static_cast<std::uint64_t>(info.st_size), &bytes, &why)) redactor->Learn(bytes);
+}
+
 // Whose names are to be hidden, before the first of them is written.
-void Learn(const reader::RunImage& run, const std::vector<Found>& of_run, Redactor* redactor) {
+void Learn(const reader::RunImage& run, const std::vector<Found>& of_run, const std::vector<Found>& logs,
+           Redactor* redactor) {
   char host[256] = "";
   if (gethostname(host, sizeof host - 1) == 0) redactor->LearnHost(host);
   LearnUser(getuid(), redactor);
   for (const reader::BoxImage& box : run.boxes)
     for (const std::string& name : {box.host, box.node, box.master_address}) redactor->LearnHost(name);
+  for (const reader::BoxImage& box : run.boxes) redactor->Learn(box.environment);
+  for (const std::vector<Found>* files : {&of_run, &logs})
+    for (const Found& file : *files) LearnFrom(file, redactor);
   for (const Found& file : of_run) redactor->Keep(fs::path(file.path).filename().string());
   for (const reader::BoxImage& box : run.boxes) {
     redactor->LearnCommand(box.command);
@@ -200,7 +257,7 @@ absl::Status WriteBundle(const BundleWish& wish, TarZst::Write write, Bundled* b
   std::vector<Found> files = FilesOf(wish.paths, "run", &unreadable);
   const std::vector<Found> logs = FilesOf(wish.logs, "logs", &unreadable);
   if (files.empty() && logs.empty()) return absl::NotFoundError("no file to put into it");
-  if (wish.redact) Learn(run, files, &bundle.redactor());
+  if (wish.redact) Learn(run, files, logs, &bundle.redactor());
   files.insert(files.end(), logs.begin(), logs.end());
   for (const auto& [name, why] : unreadable) bundle.LeaveOut(name, why);
 

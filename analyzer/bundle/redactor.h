@@ -1,51 +1,72 @@
-// Host names, addresses, paths and arguments made unreadable. A substitute is as long as what it stands for, so that a
-// black box keeps its layout, and one word has one substitute everywhere, so that a diagnosis still makes sense.
+// Secrets, host names, addresses, paths and arguments made unreadable. A substitute is as long as what it stands for,
+// so that a black box keeps its layout, and one word has one substitute everywhere, so that a diagnosis still makes
+// sense.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "analyzer/bundle/pieces.h"
+#include "analyzer/bundle/words.h"
 
 namespace ncclwatch::analyzer {
 
 class Redactor {
  public:
+  // Names of secrets beside those that everybody knows (NCCLWATCH_REDACT).
+  explicit Redactor(std::string secret_names = "");
+
   // A host as the job or the system names it, with its domain or without.
   void LearnHost(std::string_view name);
   // Of somebody who has run the job.
   void LearnUser(std::string_view name);
+  // Whom a text names (names_in_text.h), so that the names are known in other texts too.
+  void Learn(std::string_view text);
   // Of a file of ncclwatch's own: it stays, but for the names of hosts in it, which are known by now.
   void Keep(std::string_view file);
   // Of a process: the files that it was given.
   void LearnCommand(std::string_view command);
 
-  // Of several lines, or of strings with zero bytes between them. Beside what has been learned: absolute paths but for
-  // those of the system and the files of Python packages and libraries in them, IPv4 addresses, and what follows the
-  // program in a line that begins with "command: ".
+  // Of several lines, or of strings with zero bytes between them. Beside what has been learned: secrets
+  // (watchdog/settings/redact.h), absolute paths but for those of the system and the files of Python packages and
+  // libraries in them, addresses (IPv4, IPv6, MAC, e-mail), hosts with their domain, hosts and paths of URLs, and what
+  // follows the program in a line that begins with "command: ". A
+  // substitute stands for itself.
   std::string Text(std::string_view text);
-  // A document; where it is none, as text.
-  std::string Json(std::string_view document);
-  // Likewise, one to a line.
+  // A document, or several, one to a line. Nothing: it is none.
+  std::optional<std::string> Json(std::string_view document);
+  // One document to a line; a line that is none is text.
   std::string JsonLines(std::string_view lines);
   // A black box (ncclwatch/format/black_box.h): what it says in words. Memory that lies behind it goes. False: it is
   // none, or damaged.
   bool Box(std::string* bytes);
 
  private:
-  std::string Word(std::string_view word);
+  void Word(std::string_view word, bool may_be_address, std::string* made);
+  void Word(const Piece& piece, std::string_view text, std::string* made);
+  std::optional<std::string> Substituted(std::string_view word, std::size_t at, bool may_be_address, std::size_t* end);
+  std::string UrlHost(std::string_view name);
   std::string Path(std::string_view path);
   std::string Folder(std::string_view name);
   std::string File(std::string_view name);
   std::string Address(std::string_view address);
-  std::string Substitute(std::string_view word, char kind);
-  std::string Make(std::size_t length, char kind);
+  // `kept`: letters at its end that stay.
+  std::string Substitute(std::string_view word, char kind, std::size_t kept = 0);
+  std::string Make(std::size_t length, char kind, std::string_view ending);
   std::string Command(std::string_view command);
+  std::optional<std::string> JsonLine(std::string_view line, int indent);
   void InPlace(std::uint64_t offset, std::uint64_t length, std::string* bytes);
+  void LearnFamily(std::string_view host);
+  bool IsOfFamily(std::string_view part) const;
 
-  std::map<std::string, std::string, std::less<>> substitutes_;  // of words, wherever they stand
-  std::map<std::string, std::string, std::less<>> folders_;      // in paths alone
-  std::map<std::size_t, unsigned> given_;                        // substitutes so far, by their length
+  const std::string secret_names_;
+  Words substitutes_;                      // wherever they stand
+  Words folders_;                          // in paths, names before an @: where they can be nothing else
+  Words families_;                         // of hosts, "node00" of node17
+  std::map<std::size_t, unsigned> given_;  // substitutes so far, by their length
 };
 
 }  // namespace ncclwatch::analyzer

@@ -22,9 +22,10 @@ using Json = nlohmann::ordered_json;
 constexpr char kDescription[] =
     "Put everything that a bug report needs into one file: what the job has left (black boxes, stacks, logs of\n"
     "ncclwatch, recordings), the verdict on it, and what `ncclwatch doctor` sees on this machine.\n\n"
-    "`tar --zstd -xf FILE` unpacks it; all other commands of ncclwatch read what is in `run/`. --redact replaces host\n"
-    "and user names, IPv4 addresses, paths and arguments, each by a word of its own, also inside black boxes. What\n"
-    "cannot be redacted (recordings, memory of crashed processes) is left out. manifest.json says what is in it.\n\n"
+    "`tar --zstd -xf FILE` unpacks it; all other commands of ncclwatch read what is in `run/`. --redact hides\n"
+    "secrets, and replaces names of hosts and users, addresses, paths and arguments, each by a word of its own, also\n"
+    "inside black boxes. What cannot be redacted (recordings, memory of crashed processes, packed files) is left out.\n"
+    "manifest.json says what is in it, and what is not.\n\n"
     "Exit status: 0 written, 1 it could not be written, 2 usage, 3 there is no such job.";
 
 Json DescribeMachine() {
@@ -38,7 +39,6 @@ Json DescribeMachine() {
 
 void PrintText(const std::string& file, std::uint64_t bytes, const Bundled& bundled) {
   Print("{}: {}, {} files\n", file, BytesText(bytes), bundled.files.size());
-  for (const auto& [name, why] : bundled.left_out) Print("left out: {}: {}\n", name, why);
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ int BundleJob(const Command& self, const Arguments& arguments) {
   options.add_option("DIR|FILE", words, "run directories and recordings of one job (default: the newest)")
       ->type_name("");
   options.add_option("-o", into, "the file to write (default: ncclwatch-bundle.tar.zst)")->type_name("FILE");
-  options.add_flag("--redact", wish.redact, "hide host and user names, addresses, paths and arguments");
+  options.add_flag("--redact", wish.redact, "hide secrets, names of hosts and users, addresses, paths and arguments");
   options.add_option("--logs", wish.logs, "the job's own logs too")->type_name("DIR|FILE")->allow_extra_args(false);
   options.add_option("--max", most, "leave out files that are larger, as in 1G (default: 10G)")->type_name("SIZE");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.bundle/1)");
@@ -80,6 +80,7 @@ int BundleJob(const Command& self, const Arguments& arguments) {
     Complain(self.name, "{}", std::string(written.message()));
     return kProblem;
   }
+  for (const auto& [name, why] : bundled.left_out) Complain(self.name, "left out: {}: {}", name, why);
   if (into == kStandardStream) return kDone;
   if (!json) {
     PrintText(into, file.bytes(), bundled);

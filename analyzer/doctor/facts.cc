@@ -13,6 +13,7 @@
 #include "analyzer/doctor/checks/words.h"
 #include "ncclwatch/format/environment.h"
 #include "ncclwatch/version.h"
+#include "watchdog/settings/redact.h"
 
 namespace ncclwatch::doctor {
 
@@ -47,7 +48,7 @@ std::map<std::string, std::string> VersionsOf(const Machine& machine) {
 std::map<std::string, std::string> ComparedVariables(const Machine& machine) {
   std::map<std::string, std::string> facts;
   for (const auto& [name, value] : machine.environment())
-    if (format::ShouldBeAlike(name)) facts[name] = value;
+    if (format::ShouldBeAlike(name) && !settings::IsSecretName(name, "")) facts[name] = settings::Redacted(value, "");
   return facts;
 }
 

@@ -75,6 +75,7 @@ struct Box {
   bool times_beside_others = false;          // also where the user has set another profiler
   bool makes_sends_synchronous = false;      // NCCLWATCH_MPI_CHECKS
   bool watches_buffers = false;              // likewise
+  const char* secret_names = "";             // NCCLWATCH_REDACT
   std::uint32_t library = ~0u;               // that the header names as the job's NCCL
   std::atomic<bool> library_settled{false};  // once the first communicator is being made
   std::atomic<bool> registered{false};       // the communicator table, with the CUDA driver

@@ -12,6 +12,7 @@
 
 #include "ncclwatch/format/environment.h"
 #include "ncclwatch/format/fingerprint.h"
+#include "watchdog/settings/redact.h"
 
 extern "C" char** environ;
 
@@ -57,13 +58,16 @@ std::string VersionLines(const OwnVersions& versions) {
   return text;
 }
 
-std::vector<std::string> VariableLines() {
+std::vector<std::string> VariableLines(std::string_view secret_names) {
   std::vector<std::string> lines;
   for (char** variable = environ; variable && *variable; ++variable) {
     const std::string_view text = *variable;
     const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos || !format::ShouldBeAlike(text.substr(0, equals))) continue;
-    lines.push_back(fmt::format("{}={}\n", text.substr(0, equals), ShortValue(text.substr(equals + 1))));
+    const std::string_view name = text.substr(0, equals);
+    if (equals == std::string_view::npos || !format::ShouldBeAlike(name) || settings::IsSecretName(name, secret_names))
+      continue;
+    const std::string value = settings::Redacted(text.substr(equals + 1), secret_names);
+    lines.push_back(fmt::format("{}={}\n", name, ShortValue(value)));
   }
   std::sort(lines.begin(), lines.end());
   return lines;
@@ -75,7 +79,7 @@ void NoteEnvironment(Box& box, const OwnVersions& versions) {
   static std::atomic<const Box*> noted{nullptr};  // a fork child has a box of its own
   if (noted.exchange(&box, std::memory_order_relaxed) == &box) return;
   std::string text = VersionLines(versions);
-  for (const std::string& line : VariableLines()) {
+  for (const std::string& line : VariableLines(box.secret_names)) {
     if (text.size() + line.size() > format::kMostEnvironment) {
       text += format::kEnvironmentCut;
       break;

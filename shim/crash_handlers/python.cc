@@ -147,7 +147,7 @@ void Say(Box& box) {
   if (!value) value = Borrowed(python.system("last_value"));
   if (!value) return;
   const Held type(python.type(value.get()));
-  static char name[96], module[64], full[128], message[512], place[248];
+  static char name[96], module[64], full[128], message[1536], place[248];
   TextOf(type["__qualname__"], name);
   TextOf(type["__module__"], module);
   if (std::strcmp(name, "SystemExit") == 0) return;
@@ -162,7 +162,7 @@ void Say(Box& box) {
     Put(entry.language, static_cast<std::uint32_t>(format::Language::kPython));
     Put(entry.thread, static_cast<std::uint32_t>(syscall(SYS_gettid)));
     PutText(entry.type, full);
-    PutText(entry.message, message);
+    PutRedacted(entry.message, message, box.secret_names);
     PutText(entry.place, place);
   });
 }

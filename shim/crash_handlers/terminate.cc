@@ -50,7 +50,7 @@ void Say() {
     Put(entry.language, static_cast<std::uint32_t>(format::Language::kCpp));
     Put(entry.thread, static_cast<std::uint32_t>(syscall(SYS_gettid)));
     PutText(entry.type, type ? type->name() : "");
-    PutText(entry.message, what ? what : "");
+    PutRedacted(entry.message, what ? what : "", box->secret_names);
     PutText(entry.place, "");
   });
 }

@@ -34,7 +34,7 @@ void Write(Box& box, const Call& call, int result, std::uint32_t flags) {
     Put(entry.result, result);
     Put(entry.thread, static_cast<std::uint32_t>(syscall(SYS_gettid)));
     Put(entry.flags, flags);
-    PutText(entry.text, TextOf(call.library));
+    PutRedacted(entry.text, TextOf(call.library), box.secret_names);
   });
 }
 

@@ -8,6 +8,7 @@
 #include "shim/base/clock.h"
 #include "shim/base/put.h"
 #include "shim/black_box/box.h"
+#include "watchdog/settings/redact.h"
 
 namespace ncclwatch::shim {
 
@@ -35,6 +36,19 @@ void PutText(char (&field)[size], const char* text) {
   }
   for (std::size_t i = 0; i < bytes; ++i) Put(field[i], text[i]);
   for (std::size_t i = bytes; i < size; ++i) Put(field[i], '\0');
+}
+
+// The same of a text that is not ours: without the secrets in it. More of it is looked at than the field takes, since a
+// secret that is cut is not known as one. In any context, signal handlers too.
+template <std::size_t size>
+void PutRedacted(char (&field)[size], const char* text, const char* secret_names) {
+  constexpr std::size_t kMore = 1024;
+  char whole[size + kMore];
+  const std::size_t bytes = strnlen(text, sizeof whole - 1);
+  std::memcpy(whole, text, bytes);
+  whole[bytes] = 0;
+  settings::HideSecrets(whole, bytes, secret_names);
+  PutText(field, whole);
 }
 
 }  // namespace ncclwatch::shim

@@ -10,6 +10,7 @@
 #include "shim/base/keep_errno.h"
 #include "shim/base/process.h"
 #include "shim/black_box/table.h"
+#include "shim/exit_report/write.h"
 
 using namespace ncclwatch::shim;
 namespace format = ncclwatch::format;
@@ -17,12 +18,6 @@ namespace format = ncclwatch::format;
 namespace {
 
 std::atomic<std::int64_t> step_begun{format::kNoStep};
-
-template <std::size_t N>
-void Put(const char* text, char (&to)[N]) {
-  std::memset(to, 0, N);
-  if (text) std::memcpy(to, text, strnlen(text, N - 1));
-}
 
 // Takes the next entry of a ring (format/note.h), and commits it once `fill` has filled it in.
 template <class Entry, class Fill>
@@ -50,7 +45,7 @@ void AddNote(format::NoteKind kind, std::int64_t step, const char* name, double 
     note->step = step;
     note->value = value;
     note->kind = kind;
-    Put(name, note->name);
+    PutText(note->name, name ? name : "");
   });
 }
 
@@ -83,7 +78,7 @@ extern "C" NCCLWATCH_EXPORT void ncclwatch_add_event(const char* type, const cha
   Add(&events->made, events->entries, format::kEventCapacity, [&](format::Event* event) {
     event->step = step_begun.load(std::memory_order_relaxed);
     event->cut = json && strnlen(json, sizeof event->details) == sizeof event->details;
-    Put(type, event->type);
-    Put(json, event->details);
+    PutText(event->type, type);
+    PutRedacted(event->details, json ? json : "", box->secret_names);
   });
 }

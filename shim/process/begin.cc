@@ -232,6 +232,8 @@ Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
   box->times_beside_others = settings.profiler.beside_others;
   box->makes_sends_synchronous = settings.mpi_checks.sync;
   box->watches_buffers = settings.mpi_checks.buffers;
+  if (const char* names = settings.redact.empty() ? nullptr : strdup(settings.redact.c_str()))
+    box->secret_names = names;
   if (box->start_marks_wanted) box->detours = kMarksStarts;
   if (!box->gpu_marks_wanted) box->header->gpu_marks = static_cast<std::uint32_t>(format::GpuMarks::kOff);
   NoteLibrary(*box, library);

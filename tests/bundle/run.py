@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """`ncclwatch bundle`: a job packed, unpacked by tar, and looked at again; redacted ones are searched for what must not be in them."""
 
+import gzip
 import json
 import os
+import random
 import re
 import shutil
+import string
 import subprocess
 import sys
 
@@ -143,6 +146,105 @@ def a_real_job(sandbox):
     check("run/run/stacks/merged.txt" in unpacked and "run/run/diagnosis.json" in unpacked, f"names: {sorted(unpacked)}")
     check_equal(diagnose(sandbox, folder + "/run/run")["findings"][0]["culprits"], [2], "culprit")
     check(all(one["reason"] for one in told["left_out"]), f"left out: {told['left_out']}")
+
+
+def made_secrets():
+    """Tokens as their services issue them, put together here: a scanner of repositories would report whole ones."""
+    draw = random.Random(1)
+    forms = {"hf_": (string.ascii_letters, 34), "sk-" + "proj-": (string.ascii_letters + string.digits, 60),
+             "gh" + "p_": (string.ascii_letters + string.digits, 36), "AK" + "IA": (string.ascii_uppercase + "234567", 16),
+             "glp" + "at-": (string.ascii_letters + string.digits, 20), "xox" + "b-1234567890-": (string.digits, 24)}
+    return [beginning + "".join(draw.choices(letters, k=length)) for beginning, (letters, length) in forms.items()]
+
+
+# What no file of a redacted bundle may hold. `hunter2x` is the secret that only its place tells.
+SECRET_WORD = "hunter2x"
+NAMED_IN_LOGS = ["gandalf", "node23", "node24", "ip-10-3-1-23", "gpu-b07.corp.example.com", "gpu-b07", "l40s-031", "ai3.mbk.ifra",
+                 "10.77.4.19", "fe80::e42:a1ff:fe00:1", "0c:42:a1:00:00:0b", "ann.b@mail.example.com", "annika", "secret_model"]
+
+
+def log_with(secrets):
+    lines = [
+        "gandalf:795:801 [0] NCCL INFO Bootstrap : Using eth0:10.77.4.19<0> [fe80::e42:a1ff:fe00:1]:4321",
+        "gandalf:795:801 [0] NCCL INFO comm 0x8f3c09d2a1b45e77 rank 0 nranks 8 commId 0xadbc1fdba18d7da4 - Init COMPLETE, NCCL version 2.28.9",
+        "May 18 09:12:40 node23 kernel: mlx5_core 0000:9b:00.0: link down, 0c:42:a1:00:00:0b",
+        "srun: error: l40s-031: task 3: Killed",
+        "connect to [ai3.mbk.ifra]:29500 (errno: 110), seen by ip-10-3-1-23 and gpu-b07.corp.example.com; node24 is silent, gpu-b07 too",
+        "12:34:56.789 step 4312 loss 3.1e-04 c10::Error torch.nn.functional.linear(x) at::Tensor",
+        f"mail ann.b@mail.example.com; wrote /home/annika/secret_model/step_12.pt, password={SECRET_WORD}",
+        f"curl -u ann:{SECRET_WORD} 'https://b.s3.amazonaws.com/k?X-Amz-Signature={SECRET_WORD}&x=1' -H 'Authorization: Bearer {SECRET_WORD}'",
+        f"bash -c \"python x.py --password {SECRET_WORD} --lr 1\" # {{\"api_key\": \"{SECRET_WORD}\"}}, redis://me:{SECRET_WORD}@gandalf:6379/0",
+    ]
+    return "\n".join(lines + [f"got {secret}, retrying" for secret in secrets]) + "\n"
+
+
+def planted_job(sandbox, secrets):
+    """A rank that ends by an exception, with a secret in each place that is recorded."""
+    sandbox.build.need(sandbox.build.command, sandbox.build.library, sandbox.build.nccl)
+    extra = {"UCX_PASS": SECRET_WORD, "NCCL_DEBUG_SUBSYS": "token=" + SECRET_WORD, "FI_PROVIDER_PATH": f"https://me:{SECRET_WORD}@h/x",
+             "UCX_TLS": secrets[0], "NCCL_ALGO": "Ring", "MASTER_ADDR": "127.0.0.1"}
+    done = sandbox.job([sys.executable, os.path.join(HERE, "planted.py"), sandbox.build.nccl, secrets[1], "node23", "--api-key",
+                        SECRET_WORD, f'{{"token": "{SECRET_WORD}"}}', "sh -c 'A_TOKEN=" + SECRET_WORD + " x'"], extra=extra)
+    check("cannot reach" in done.errors()[0], f"{done.done}")
+    return done.directory
+
+
+@case
+def secrets_are_not_recorded(sandbox):
+    """Before any redaction: neither the black box nor events.jsonl has one, and what is no secret is there."""
+    secrets = made_secrets()
+    directory = planted_job(sandbox, secrets)
+    recorded = files_below(directory)
+    check(any(name.endswith(".box") for name in recorded), f"{sorted(recorded)}")
+    check_hidden(recorded, SECRET_WORD, *secrets)
+    box = next(content for name, content in recorded.items() if name.endswith(".box"))
+    for kept in (b"NCCL_ALGO=Ring", b"UCX_TLS=***", b"cannot reach https://", b"checkpoint", b'"bytes": 17'):
+        check(kept in box, f"'{kept.decode()}' is not in the box")
+    check(b"UCX_PASS" not in box, "a variable that is a secret by its name")
+
+
+@case
+def planted_everywhere(sandbox):
+    """A secret and a name in every place of a job and its logs: none is in what goes out. What a reader needs is."""
+    secrets = made_secrets()
+    directory, logs = planted_job(sandbox, secrets), sandbox.fresh("logs")
+    for name in ("rank_0.log", "dmesg.txt", "node24.log"):
+        with open(os.path.join(logs, name), "w") as file:
+            file.write(log_with(secrets))
+    with open(logs + "/metrics.jsonl", "w") as file:
+        file.write(json.dumps({"password": SECRET_WORD, "argv": ["x", "--token", SECRET_WORD], "host": "gandalf", "step": 3,
+                               "text": log_with(secrets)}) + "\n")
+    with open(logs + "/state.json", "w") as file:
+        json.dump({"env": [{"name": "HF_TOKEN", "value": SECRET_WORD}], "node23": {"log": secrets[2]}}, file)
+    with gzip.open(logs + "/packed.log.gz", "w") as file:
+        file.write(log_with(secrets).encode())
+    with open(logs + "/torn.json", "w") as file:
+        file.write('{"password": "' + SECRET_WORD)
+    os.makedirs(directory + "/evidence", exist_ok=True)
+    with open(directory + "/evidence/1.txt", "w") as file:
+        file.write(f"command: python3 train.py {SECRET_WORD}\n\nName:\tpython3\n" + log_with(secrets))
+    with open(directory + "/events.jsonl", "a") as file:
+        file.write(json.dumps({"type": "note", "host": "node23", "details": {"secret": SECRET_WORD, "why": log_with(secrets)}}) + "\n")
+
+    file = os.path.join(sandbox.fresh("bundle"), "file.tar.zst")
+    done = sandbox.run([sandbox.build.command, "bundle", directory, "--redact", "--logs", logs, "-o", file], clean_environment(), timeout=60)
+    check_equal(done.status, 0, f"{done}: status")
+    into = sandbox.fresh("unpacked")
+    subprocess.run(["tar", "--zstd", "-xf", file, "-C", into], check=True, timeout=60)
+    unpacked = files_below(os.path.join(into, "ncclwatch-bundle"))
+    check_hidden(unpacked, SECRET_WORD, *secrets, *NAMED_IN_LOGS, os.uname().nodename)
+
+    left_out = {os.path.basename(one["name"]) for one in json.loads(unpacked["manifest.json"])["left_out"]}
+    check(left_out >= {"packed.log.gz", "torn.json"}, f"left out: {left_out}")
+    check("packed.log.gz" in done.err and "torn.json" in done.err, f"said on stderr: {done}")
+    log = next(content for name, content in unpacked.items() if name.endswith("/rank_0.log")).decode()
+    for kept in ("0x8f3c09d2a1b45e77 rank 0 nranks 8 commId 0xadbc1fdba18d7da4", "NCCL version 2.28.9", "mlx5_core 0000:9b:00.0: link down",
+                 "12:34:56.789 step 4312 loss 3.1e-04 c10::Error torch.nn.functional.linear(x) at::Tensor", "May 18 09:12:40",
+                 "task 3: Killed", "errno: 110", "--lr 1"):
+        check(kept in log, f"'{kept}' is not in the log any more: {log}")
+    names = {re.match(r"(\S+):795", line).group(1) for line in log.splitlines() if ":795:" in line}
+    check(len(names) == 1 and f"@{names.pop()}:6379" in log, f"one name everywhere: {log}")
+    check("'" not in unpacked["manifest.json"].decode() and len(unpacked) >= 8, f"{sorted(unpacked)}")
 
 
 @case

@@ -26,7 +26,6 @@ inline constexpr std::string_view kNames[] = {
 // One for each rank, by their meaning.
 inline constexpr std::string_view kOwn[] = {"NCCL_HOSTID", "NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE",
                                             "NCCL_GRAPH_DUMP_FILE", "NCCL_PROFILER_PLUGIN"};
-inline constexpr std::string_view kSecrets[] = {"TOKEN", "SECRET", "PASSWORD", "KEY"};
 inline constexpr std::string_view kOfHosts[] = {
     "IFNAME",     "_HCA",    "_DEVICES", "GID_INDEX",  "_IFACE",     "_DOMAIN",      "include",      "_NIC_",
     "TOPO_FILE",  "_PATH",   "_DIR",     "PYTHONPATH", "LD_PRELOAD", "_FILE",        "NUM_THREADS",  "_DEBUG",
@@ -46,10 +45,10 @@ bool IsOneOf(std::string_view name, const std::string_view (&names)[N]) {
 }  // namespace environment
 
 // Variables that NCCL, MPI and their networks read, and all ranks of a job should have alike. Left out: those that have
-// another value in each rank by their meaning, and what may be a secret.
+// another value in each rank by their meaning. The writer leaves out secrets too (watchdog/settings/redact.h).
 inline bool ShouldBeAlike(std::string_view variable) {
   namespace names = environment;
-  if (names::IsOneOf(variable, names::kOwn) || names::HoldsAny(variable, names::kSecrets)) return false;
+  if (names::IsOneOf(variable, names::kOwn)) return false;
   return names::IsOneOf(variable, names::kNames) ||
          std::any_of(std::begin(names::kBeginnings), std::end(names::kBeginnings),
                      [&](std::string_view beginning) { return variable.starts_with(beginning); });
