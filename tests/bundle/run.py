@@ -10,6 +10,7 @@ import shutil
 import string
 import subprocess
 import sys
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
@@ -312,6 +313,35 @@ def full_disk(sandbox):
     directory = dead_job(sandbox)
     done = sandbox.run([sandbox.build.command, "bundle", directory, "-o", "/dev/full/bundle"], clean_environment())
     check_equal(done.status, 1, f"{done}: status")
+
+
+@case
+def no_link_is_followed_that_comes_while_it_packs(sandbox):
+    """The owner of a directory that root bundles puts a link in the place of a folder again and again."""
+    job, secret = sandbox.fresh("job"), sandbox.fresh("secret")
+    with open(os.path.join(secret, "shadow"), "w") as file:
+        file.write("root:secret")
+    os.mkdir(os.path.join(job, "zz"))
+    for name, text in (("job", "x\n"), ("aaa.txt", string.ascii_letters * 400000), ("zz/shadow", "innocent")):
+        with open(os.path.join(job, name), "w") as file:
+            file.write(text)
+    ended = threading.Event()
+
+    def swap():
+        while not ended.is_set():
+            os.rename(os.path.join(job, "zz"), os.path.join(job, ".zz"))
+            os.symlink(secret, os.path.join(job, "zz"))
+            os.unlink(os.path.join(job, "zz"))
+            os.rename(os.path.join(job, ".zz"), os.path.join(job, "zz"))
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        packed = [files_below(bundle(sandbox, "--logs", job, sandbox.fresh("empty"))[0]) for _ in range(5)]
+    finally:
+        ended.set()
+        thread.join()
+    check(not any(b"root:secret" in content for files in packed for content in files.values()), "the file behind the link was packed")
 
 
 if __name__ == "__main__":
