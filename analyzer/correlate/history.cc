@@ -21,27 +21,32 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr double kOneFailure_s = 60;
+constexpr double kLatest_s = 253402300800;  // the year 10000: times in milliseconds are later
+
+std::optional<double> Known(double seconds) {
+  return seconds >= 0 && seconds < kLatest_s ? std::optional(seconds) : std::nullopt;
+}
 
 // Seconds, or the forms of RFC 3339 and of Slurm; without a zone UTC.
 std::optional<double> TimeOf(const std::string& text) {
   char* end = nullptr;
   const double seconds = std::strtod(text.c_str(), &end);
-  if (!text.empty() && *end == '\0') return seconds;
+  if (!text.empty() && *end == '\0') return Known(seconds);
   absl::Time time;
   for (const char* form : {"%Y-%m-%d%ET%H:%M:%E*S%Ez", "%Y-%m-%d%ET%H:%M:%E*S", "%Y-%m-%d %H:%M:%E*S"})
     if (std::string why; absl::ParseTime(form, text, &time, &why))
-      return static_cast<double>(absl::ToUnixMicros(time)) / 1e6;
+      return Known(static_cast<double>(absl::ToUnixMicros(time)) / 1e6);
   return std::nullopt;
 }
 
 std::optional<double> TimeOf(const Json& value) {
-  if (value.is_number()) return value.get<double>();
+  if (value.is_number()) return Known(value.get<double>());
   return value.is_string() ? TimeOf(value.get<std::string>()) : std::nullopt;
 }
 
 std::string TextOf(const Json& line, const char* key) {
   const auto found = line.find(key);
-  if (found == line.end() || found->is_null()) return "";
+  if (found == line.end() || found->is_null() || found->is_structured()) return "";  // dump() recurses
   return found->is_string() ? found->get<std::string>() : found->dump();
 }
 

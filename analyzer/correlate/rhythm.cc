@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <map>
 #include <random>
 #include <set>
@@ -32,11 +33,21 @@ struct Phase {
 // How well all times lie at one phase of the best period (Rayleigh's test, over many periods).
 Phase StrongestPhase(const std::vector<double>& times) {
   const double span = times.back() - times.front(), shortest = span / static_cast<double>(times.size()) / 2;
+  const double lowest = 3 / span, step = 0.2 / span;  // so small that no period between two frequencies is missed
+  std::vector<std::complex<double>> phases, turns;
+  for (const double at : times) {
+    phases.push_back(std::polar(1.0, 2 * kPi * at * lowest));
+    turns.push_back(std::polar(1.0, 2 * kPi * at * step));
+  }
   Phase best;
-  // Frequencies so near that no period between them is missed.
-  for (double frequency = 3 / span; frequency <= 1 / shortest; frequency += 0.2 / span) {
+  for (double frequency = lowest; frequency <= 1 / shortest; frequency += step) {
     double x = 0, y = 0;
-    for (const double at : times) x += std::cos(2 * kPi * at * frequency), y += std::sin(2 * kPi * at * frequency);
+    for (std::size_t i = 0; i < phases.size(); ++i) {
+      const double real = phases[i].real(), imaginary = phases[i].imag();
+      x += real, y += imaginary;
+      phases[i] = {real * turns[i].real() - imaginary * turns[i].imag(),
+                   real * turns[i].imag() + imaginary * turns[i].real()};
+    }
     const double strength = std::sqrt(x * x + y * y) / static_cast<double>(times.size());
     if (strength > best.strength) best = {strength, 1 / frequency};
   }
@@ -82,11 +93,13 @@ void CountByTime(const History& history, std::vector<Counted>* all) {
   if (!history.events.empty())
     first = std::min(first, history.events.front().at), last = std::max(last, history.events.back().at);
   std::map<std::string, std::size_t> days, hours;
-  for (double at = first; at <= last; at += kDay_s) days.try_emplace(Form(at, "%Y-%m-%d"), 0);
   for (const Event& one : history.failures) ++days[Form(one.at, "%Y-%m-%d")], ++hours[Form(one.at, "%H:00 UTC")];
   const auto sum = static_cast<double>(history.failures.size());
+  // Whole days from the first event on, and the last one if there is a failure in it.
+  const double whole = std::floor((last - first) / kDay_s) + 1, first_day = std::floor(first / kDay_s);
+  const double all_days = whole + (std::floor(history.failures.back().at / kDay_s) >= first_day + whole ? 1 : 0);
   for (const auto& [value, count] : days)
-    if (count > 0 && days.size() > 2) all->push_back({"time", value, count, sum / static_cast<double>(days.size())});
+    if (all_days > 2) all->push_back({"time", value, count, sum / all_days});
   constexpr double kHours = 24, kDaysForHours = 3;
   for (const auto& [value, count] : hours)
     if (last - first >= kDaysForHours * kDay_s) all->push_back({"time", value, count, sum / kHours});

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import resource
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -149,6 +150,31 @@ def other_files(sandbox):
     with open(folder + "/letter.txt", "w") as file:
         file.write("Dear all\n")
     check_equal(correlate(sandbox, folder + "/letter.txt")[0], 3, "no history")
+
+
+@case
+def many_kinds_of_events(sandbox):
+    """Four times as many events, kinds and failures take about four times as long, and not sixteen times."""
+    def seconds(times):
+        dice = random.Random(8)
+        lines = [{"timestamp": START + dice.random() * 30 * DAY, "event_type": f"kind{dice.randrange(1250 * times)}", "details": {}} for _ in range(10_000 * times)]
+        lines += [{"timestamp": START + dice.random() * 30 * DAY, "event_type": "failure", "details": {"category": dice.choice("abcde")}} for _ in range(1000 * times)]
+        path = write(os.path.join(sandbox.path, "events.jsonl"), lines)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        check_equal(correlate(sandbox, path)[0], 0, "status")
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    one, four = seconds(1), seconds(4)
+    check(four < 9 * one, f"{one:.2f} s, and {four:.2f} s for four times as many")
+
+
+@case
+def times_of_no_clock(sandbox):
+    """Times that no clock shows are no events: they would make centuries of days without failures."""
+    lines = [{"timestamp": at, "event_type": "failure", "details": {"category": "x"}} for at in (START, START * 1000, -1, "nan", "inf", "1e300")]
+    lines += [{"timestamp": START + i * DAY / 2, "event_type": "failure", "details": {"category": "x"}} for i in range(1, 20)]
+    status, result, _ = correlate(sandbox, write(os.path.join(sandbox.path, "events.jsonl"), lines))
+    check_equal((status, result["failures"]), (0, 20), f"{result}")
+    check(any("5 lines are no events" in note for note in result["notes"]), f"{result['notes']}")
 
 
 def print_sets(count, build):
