@@ -318,7 +318,7 @@ def full_disk(sandbox):
 @case
 def no_link_is_followed_that_comes_while_it_packs(sandbox):
     """The owner of a directory that root bundles puts a link in the place of a folder again and again."""
-    job, secret = sandbox.fresh("job"), sandbox.fresh("secret")
+    directory, job, secret = dead_job(sandbox), sandbox.fresh("logs"), sandbox.fresh("secret")
     with open(os.path.join(secret, "shadow"), "w") as file:
         file.write("root:secret")
     os.mkdir(os.path.join(job, "zz"))
@@ -337,7 +337,7 @@ def no_link_is_followed_that_comes_while_it_packs(sandbox):
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        packed = [files_below(bundle(sandbox, "--logs", job, sandbox.fresh("empty"))[0]) for _ in range(5)]
+        packed = [files_below(bundle(sandbox, directory, "--logs", job)[0]) for _ in range(5)]
     finally:
         ended.set()
         thread.join()

@@ -82,7 +82,7 @@ def failure_whose_launcher_kills_the_others_at_once(sandbox):
         scratch = sandbox.fresh("job")
         env = sandbox.environment(run_directory=os.path.join(scratch, "run"), extra={"HOST_ID_DIR": scratch})
         launch = os.path.join(HERE, "..", "..", "examples", "launch.py")
-        rank = os.path.join(HERE, "programs", "failing_rank.py")
+        rank = os.path.join(HERE, "python", "failing_rank.py")
         done = sandbox.run([sys.executable, launch, "-n", "2", "--kill-others-on-exit", "--", sys.executable, rank,
                             sandbox.build.nccl, str(step)], env)
         check_equal(done.status, 1, f"status: {done}")

@@ -8,7 +8,7 @@ from common import both, check_recorded, counts, program
 from harness import case, check, check_equal
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CTYPES = os.path.join(HERE, "programs", "ctypes_rank.py")
+CTYPES = os.path.join(HERE, "python", "ctypes_rank.py")
 
 
 def share_cuda(sandbox, place):

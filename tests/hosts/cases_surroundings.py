@@ -231,7 +231,7 @@ def wrong_settings_are_said_once_a_machine(sandbox):
     check("NCCLWATCH_RING" in job.errors()[0], f"not said where no launcher named a rank: {job.done}")
 
 
-# A program that says nothing and ends with 5, with a standard error that can hurt it: TERMINAL PROGRAM... on stdin is unused.
+# Kinds of standard error that can hurt whoever writes to it, as Python code.
 BROKEN_STDERR = {
     "no_reader": "r, w = os.pipe(); os.close(r); os.dup2(w, 2)",
     "full_pipe": "r, w = os.pipe(); os.set_blocking(w, False)\ntry:\n  while True: os.write(w, b'x' * 4096)\nexcept BlockingIOError: pass\n"
@@ -279,6 +279,7 @@ if pid == 0:
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
+        os.dup2(os.open("/dev/null", os.O_WRONLY), 1)  # the program itself is quiet
         os.execvp(sys.argv[1], sys.argv[1:])
     _, status = os.waitpid(child, os.WUNTRACED)
     if os.WIFSTOPPED(status):
@@ -303,7 +304,7 @@ def run_starts_the_job_where_no_run_directory_can_be_made(sandbox):
         raise Skipped("needs root, to be two users")
     scratch = sandbox.fresh("job")
     os.chmod(sandbox.path, 0o777), os.chmod(scratch, 0o777)
-    taken = [f"/dev/shm/ncclwatch-54322", f"{scratch}/ncclwatch-54322", "/tmp/ncclwatch-54322"]
+    taken = ["/dev/shm/ncclwatch-54322", f"{scratch}/ncclwatch-54322", "/tmp/ncclwatch-54322"]
     try:
         for path in taken:
             os.mkdir(path, 0o777)

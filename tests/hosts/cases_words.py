@@ -13,7 +13,7 @@ from harness import Skipped, case, check, check_equal
 from words import CRASHING, EXITING, Box
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PYTHON_END = os.path.join(HERE, "programs", "python_end.py")
+PYTHON_END = os.path.join(HERE, "python", "python_end.py")
 
 
 def box_of(job):
