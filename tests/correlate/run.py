@@ -154,17 +154,22 @@ def other_files(sandbox):
 
 @case
 def many_kinds_of_events(sandbox):
-    """Four times as many events, kinds and failures take about four times as long, and not sixteen times."""
+    """If events, kinds, failures and days double, what is added to the time doubles too. It was four times as much, when each kind went
+    through all failures."""
     def seconds(times):
         dice = random.Random(8)
-        lines = [{"timestamp": START + dice.random() * 30 * DAY, "event_type": f"kind{dice.randrange(1250 * times)}", "details": {}} for _ in range(10_000 * times)]
-        lines += [{"timestamp": START + dice.random() * 30 * DAY, "event_type": "failure", "details": {"category": dice.choice("abcde")}} for _ in range(1000 * times)]
+        span = 12 * times * DAY
+        lines = [{"timestamp": START + dice.random() * span, "event_type": f"kind{dice.randrange(1250 * times)}", "details": {}} for _ in range(10_000 * times)]
+        lines += [{"timestamp": START + dice.random() * span, "event_type": "failure", "details": {"category": dice.choice("abcde")}} for _ in range(1000 * times)]
         path = write(os.path.join(sandbox.path, "events.jsonl"), lines)
-        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-        check_equal(correlate(sandbox, path)[0], 0, "status")
-        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-    one, four = seconds(1), seconds(4)
-    check(four < 9 * one, f"{one:.2f} s, and {four:.2f} s for four times as many")
+
+        def run():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+            check_equal(correlate(sandbox, path)[0], 0, "status")
+            return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+        return min(run() for _ in range(2))
+    one, two, four = (seconds(times) for times in (1, 2, 4))
+    check(four - two < 3 * (two - one), f"{one:.2f} s, {two:.2f} s, {four:.2f} s")
 
 
 @case
