@@ -10,11 +10,10 @@
 #include <array>
 #include <csignal>
 #include <set>
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
 
 #include "analyzer/console/units.h"
 #include "analyzer/doctor/checks/words.h"
+#include "analyzer/files/toml.h"
 
 namespace ncclwatch::doctor {
 namespace {
@@ -127,15 +126,11 @@ std::optional<unsigned> PhaseNamed(const std::string& name) {
 }
 
 absl::StatusOr<std::vector<OwnCheck>> ParseOwnChecks(const std::string& text, const std::string& source) {
-  toml::table table;
-  try {
-    table = toml::parse(text);
-  } catch (const toml::parse_error& error) {
-    return Wrong(source, fmt::format("line {}: {}", error.source().begin.line, error.description()));
-  }
+  const auto table = analyzer::ParseToml(text, source);
+  if (!table.ok()) return table.status();
   std::vector<OwnCheck> checks;
   std::set<std::string> ids;
-  const toml::array* const all = table["check"].as_array();
+  const toml::array* const all = (*table)["check"].as_array();
   if (!all) return Wrong(source, "no [[check]] in it");
   for (const toml::node& node : *all) {
     if (!node.is_table()) return Wrong(source, "a check is a table, [[check]]");

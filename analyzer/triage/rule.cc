@@ -7,9 +7,9 @@
 #include <array>
 #include <iterator>
 #include <set>
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
 #include <utility>
+
+#include "analyzer/files/toml.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -136,13 +136,10 @@ std::string_view Name(Confidence confidence) {
 }
 
 absl::StatusOr<std::vector<Rule>> ParseRules(std::string_view text, const std::string& source) {
+  const auto table = ParseToml(text, source);
+  if (!table.ok()) return table.status();
   std::vector<Rule> rules;
-  try {
-    const absl::Status status = ReadTables(toml::parse(text), "", source, &rules);
-    if (!status.ok()) return status;
-  } catch (const toml::parse_error& error) {
-    return absl::InvalidArgumentError(fmt::format("{}:{}: {}", source, error.source().begin.line, error.description()));
-  }
+  if (absl::Status status = ReadTables(*table, "", source, &rules); !status.ok()) return status;
   std::sort(rules.begin(), rules.end(), [](const Rule& a, const Rule& b) { return a.line < b.line; });
   return rules;
 }
