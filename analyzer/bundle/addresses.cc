@@ -4,12 +4,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+
+#include "analyzer/bundle/pieces.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
 bool IsHex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 bool IsAlnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
+constexpr std::string_view kVersioned[] = {"version", "cuda", "cudnn",   "cublas", "driver",
+                                           "rocm",    "hip",  "release", "build",  "_dali"};
 
 constexpr std::size_t kLongest = 96;  // 20 bytes of InfiniBand in hexadecimal are 59
 
@@ -68,6 +74,27 @@ std::size_t EndOfColonAddress(std::string_view text, std::size_t at) {
 bool IsMacWithDashes(std::string_view word) {
   return word.size() == 17 && IsPairs(word, '-') &&
          std::any_of(word.begin(), word.end(), [](char c) { return IsHex(c) && c > '9'; });
+}
+
+bool FollowsVersion(std::string_view text, std::size_t at) {
+  if (text[at] < '0' || text[at] > '9') return false;
+  constexpr std::size_t kMostSigns = 8, kLongestWord = 32;
+  std::size_t end = at;
+  while (end > 0 && at - end < kMostSigns && !IsOfWord(text[end - 1]) && text[end - 1] != '\n') --end;
+  if (text.substr(end, at - end) == "==") return true;
+  std::size_t begin = end;
+  while (begin > 0 && end - begin < kLongestWord && IsOfWord(text[begin - 1])) --begin;
+  std::string word(text.substr(begin, end - begin));
+  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::any_of(std::begin(kVersioned), std::end(kVersioned),
+                     [&](std::string_view thing) { return word.find(thing) != std::string::npos; });
+}
+
+bool IsNamedByAddress(std::string_view word) {
+  if (!word.starts_with("ip-")) return false;
+  std::string dotted(word.substr(3));
+  std::replace(dotted.begin(), dotted.end(), '-', '.');
+  return IsIpv4(dotted);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -15,4 +15,10 @@ std::size_t EndOfColonAddress(std::string_view text, std::size_t at);
 // "aa-bb-cc-dd-ee-ff"; not "24-01-02-03-04-05", which is a time.
 bool IsMacWithDashes(std::string_view word);
 
+// "ip-10-0-1-23" of a cloud.
+bool IsNamedByAddress(std::string_view word);
+
+// "==12.1.3.1", "CUDA version: 12.1.3.1", "cudnn": "9.4.0.58": what begins at `at` is no address.
+bool FollowsVersion(std::string_view text, std::size_t at);
+
 }  // namespace ncclwatch::analyzer

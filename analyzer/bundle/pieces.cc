@@ -137,7 +137,7 @@ std::size_t Pieces::EndOfEscape(std::size_t at) const {
     return at + 2;
   if (text_[at] != '\x1b' || look(at + 1) != '[') return at + 1;
   std::size_t end = at + 2;
-  while (end - at < 16 && look(end) != '\0' && !Is(kLetter, look(end))) ++end;
+  while (end - at < 16 && (look(end) == ';' || look(end) == '?' || (look(end) >= '0' && look(end) <= '9'))) ++end;
   return Is(kLetter, look(end)) ? end + 1 : at + 1;
 }
 

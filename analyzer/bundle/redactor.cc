@@ -18,8 +18,6 @@ constexpr std::string_view kOfTheSystem[] = {"bin",   "boot", "dev", "etc",  "li
                                              "lib64", "proc", "run", "sbin", "sys", "usr"};
 constexpr std::string_view kCommonRoots[] = {"data", "home", "mnt", "opt", "root", "scratch", "srv", "tmp", "var"};
 constexpr std::size_t kLongestExtension = 5;
-constexpr std::string_view kVersioned[] = {"version", "cuda", "cudnn",   "cublas", "driver",
-                                           "rocm",    "hip",  "release", "build",  "_dali"};
 constexpr std::string_view kCommandLine = "command: ";
 constexpr std::string_view kState = "\n\nName:\t";
 constexpr std::size_t kMostDigits = 8;  // of a host's number
@@ -80,29 +78,6 @@ std::string WithoutArguments(std::string text) {
     Hide(text.find(' ', at + kCommandLine.size()), end, &text);
   }
   return text;
-}
-
-// "==12.1.3.1", "CUDA version: 12.1.3.1", "cudnn": "9.4.0.58": no address.
-bool FollowsVersion(std::string_view text, std::size_t at) {
-  if (text[at] < '0' || text[at] > '9') return false;
-  constexpr std::size_t kMostSigns = 8, kLongestWord = 32;
-  std::size_t end = at;
-  while (end > 0 && at - end < kMostSigns && !IsOfWord(text[end - 1]) && text[end - 1] != '\n') --end;
-  if (text.substr(end, at - end) == "==") return true;
-  std::size_t begin = end;
-  while (begin > 0 && end - begin < kLongestWord && IsOfWord(text[begin - 1])) --begin;
-  std::string word(text.substr(begin, end - begin));
-  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::any_of(std::begin(kVersioned), std::end(kVersioned),
-                     [&](std::string_view thing) { return word.find(thing) != std::string::npos; });
-}
-
-// "ip-10-0-1-23" of a cloud.
-bool IsNamedByAddress(std::string_view word) {
-  if (!word.starts_with("ip-")) return false;
-  std::string dotted(word.substr(3));
-  std::replace(dotted.begin(), dotted.end(), '-', '.');
-  return IsIpv4(dotted);
 }
 
 }  // namespace
