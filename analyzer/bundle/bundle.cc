@@ -225,9 +225,10 @@ void Learn(const reader::RunImage& run, const std::vector<Found>& of_run, const 
   for (const reader::BoxImage& box : run.boxes)
     for (const std::string& name : {box.host, box.node, box.master_address}) redactor->LearnHost(name);
   for (const reader::BoxImage& box : run.boxes) redactor->Learn(box.environment);
+  // Before the texts, which may name them by their paths: a reader knows the files of a run by their names.
+  for (const Found& file : of_run) redactor->Keep(fs::path(file.path).filename().string());
   for (const std::vector<Found>* files : {&of_run, &logs})
     for (const Found& file : *files) LearnFrom(file, redactor);
-  for (const Found& file : of_run) redactor->Keep(fs::path(file.path).filename().string());
   for (const reader::BoxImage& box : run.boxes) {
     redactor->LearnCommand(box.command);
     LearnUser(box.uid, redactor);
