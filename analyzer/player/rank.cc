@@ -66,7 +66,8 @@ absl::Status PlayRank(const std::string& on, player::Script* script, const Fates
   absl::Status played =
       on == "mpi" ? PlayMpi(script, &measured) : PlayNccl(script, &measured, std::max(0, OwnPlace().local_rank));
   if (!script->failure.empty()) played = absl::DataLossError(script->failure);
-  if (absl::IsDataLoss(played)) WriteFile(FailureFile(directory, script->rank), std::string(played.message())).IgnoreError();
+  if (absl::IsDataLoss(played))
+    WriteFile(FailureFile(directory, script->rank), std::string(played.message())).IgnoreError();
   if (!played.ok()) return played;
   // First, since the others wait for it: one that only left, with status 0, is no reason for a verdict.
   if (absl::Status written = measured.Write(ResultFile(directory, script->rank)); !written.ok()) return written;

@@ -22,6 +22,24 @@ def load(*names):
     raise last
 
 
+def join(call, rank, ranks):
+    """The communicator of all ranks, whose id rank 0 leaves in HOST_ID_DIR. call: NAME, ARGUMENTS... of NCCL."""
+    path = os.path.join(os.environ["HOST_ID_DIR"], "world")
+    unique = UniqueId()
+    if rank == 0:
+        call("ncclGetUniqueId", ctypes.byref(unique))
+        with open(path + ".new", "wb") as file:
+            file.write(bytes(unique))
+        os.rename(path + ".new", path)
+    while not os.path.exists(path):
+        time.sleep(0.002)
+    with open(path, "rb") as file:
+        unique = UniqueId.from_buffer_copy(file.read())
+    communicator = ctypes.c_void_p()
+    call("ncclCommInitRank", ctypes.byref(communicator), ctypes.c_int(ranks), unique, ctypes.c_int(rank))
+    return communicator
+
+
 def main():
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     nccl = ctypes.CDLL(sys.argv[1])
@@ -37,19 +55,7 @@ def main():
 
     version = ctypes.c_int()
     call("ncclGetVersion", ctypes.byref(version))
-    path = os.path.join(os.environ["HOST_ID_DIR"], "world")
-    unique = UniqueId()
-    if rank == 0:
-        call("ncclGetUniqueId", ctypes.byref(unique))
-        with open(path + ".new", "wb") as file:
-            file.write(bytes(unique))
-        os.rename(path + ".new", path)
-    while not os.path.exists(path):
-        time.sleep(0.002)
-    with open(path, "rb") as file:
-        unique = UniqueId.from_buffer_copy(file.read())
-    communicator = ctypes.c_void_p()
-    call("ncclCommInitRank", ctypes.byref(communicator), ctypes.c_int(ranks), unique, ctypes.c_int(rank))
+    communicator = join(call, rank, ranks)
     for count in COUNTS:
         host = (ctypes.c_float * count)(*([rank + 1.0] * count))
         device = ctypes.c_void_p()

@@ -228,10 +228,10 @@ struct Diagnosis {
   int expected = 0;
   std::vector<int> unseen_ranks;
   std::vector<std::string> notes;  // what is not watched, or could not be read
-  // Parts of the job that were not seen and could show a fault. Without findings the job is then not called healthy. Each
-  // is one of the notes too.
+  // Parts of the job that were not seen and could show a fault. Without findings the job is then not called healthy.
+  // Each is one of the notes too.
   std::vector<std::string> missing;
-  std::vector<Finding> findings;   // the root cause first
+  std::vector<Finding> findings;  // the root cause first
   // Without a finding that could be why: how the job stands still, one of the notes. Empty: it does not.
   std::string unexplained;
 
