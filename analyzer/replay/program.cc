@@ -21,9 +21,22 @@ absl::Status Missing(const std::vector<const ProcessRecording*>& incomplete) {
   return absl::DataLossError("cannot be replayed, since calls are missing: " + text);
 }
 
+// A damaged segment may look like another process's, and calls are missing then. The damage is what has to be said.
+absl::Status DamageIn(const Recording& recording) {
+  for (const ProcessRecording& process : recording.processes())
+    for (const ProcessRecording::Segment& segment : process.segments())
+      if (const auto read = segment.file->Read(*segment.place); !read.ok())
+        return absl::DataLossError(fmt::format("{}: {}", segment.file->path(), std::string(read.status().message())));
+  return absl::OkStatus();
+}
+
 std::int64_t BeganNs(const ProcessRecording& process) {
-  if (!process.segments().empty()) return process.segments().front().place->index.header.first_ns;
   const reader::BoxImage& box = process.process();
+  if (!process.segments().empty()) {
+    const format::SegmentHeader& first = process.segments().front().place->index.header;
+    // One without a call says how the process ended.
+    return first.calls > 0 ? first.first_ns : box.heartbeat_ns + box.realtime_minus_monotonic_ns;
+  }
   return process.first_entered_ns() + box.realtime_minus_monotonic_ns;
 }
 
@@ -59,7 +72,10 @@ absl::Status RecordedProgram::AddProcesses(const Recording& recording) {
     if (process.lost_calls() != 0) incomplete.push_back(&process);
   }
   if (all.empty()) return absl::NotFoundError("no recorded call");
-  if (!incomplete.empty()) return Missing(incomplete);
+  if (!incomplete.empty()) {
+    const absl::Status damage = DamageIn(recording);
+    return damage.ok() ? Missing(incomplete) : damage;
+  }
   std::stable_sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->rank() < b->rank(); });
   std::map<std::string, int> hosts;
   began_ns_ = INT64_MAX;
