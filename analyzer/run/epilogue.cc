@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "analyzer/console/print.h"
 #include "analyzer/console/terminal.h"
+#include "analyzer/files/input_file.h"
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/lease_file.h"
@@ -135,12 +138,33 @@ std::vector<reader::Observation> SeenEnds(const reader::Witness& ends) {
   return seen;
 }
 
-// What slowed a job that ended: the line about it came while it ran, and the last word must not be "healthy".
-void AddSlow(const reader::RunImage& run, const std::vector<reader::Observation>& ends, SiteLines* lines,
-             diagnosis::Diagnosis* verdict) {
+// Kinds of findings that a leader reported while the job ran.
+std::set<std::string> ReportedKinds(const std::string& directory) {
+  std::set<std::string> kinds;
+  for (const char* name : {"events.1.jsonl", "events.jsonl"}) {
+    InputFile file(directory + "/" + name);
+    for (std::string line; std::getline(file, line);) {
+      const auto event = nlohmann::json::parse(line, nullptr, false);
+      if (event.is_object() && event.contains("event_type") && event["event_type"].is_string())
+        kinds.insert(event["event_type"].get<std::string>());
+    }
+  }
+  return kinds;
+}
+
+// What slowed a job that ended. A line about it came while it ran, so the last word must not be "healthy". In a short
+// run chance looks like slowness: what no leader has reported counts only if the program's own numbers show it.
+void AddSlow(const std::string& directory, const reader::RunImage& run, const std::vector<reader::Observation>& ends,
+             SiteLines* lines, diagnosis::Diagnosis* verdict) {
   diagnosis::SlowContext context;
   context.topology = TopologyOfTheJob("run");
+  const std::set<std::string> reported = ReportedKinds(directory);
   verdict->findings = SlowIn(run, ends, context);
+  const bool counts = std::any_of(verdict->findings.begin(), verdict->findings.end(), [&](const auto& finding) {
+    return finding.kind == diagnosis::Kind::kNumericFault || finding.kind == diagnosis::Kind::kReplicaDivergence ||
+           reported.contains(std::string(diagnosis::Name(finding.kind)));
+  });
+  if (!counts) verdict->findings.clear();
   lines->FillIn(verdict);
 }
 
@@ -166,7 +190,7 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
     return;
   }
   const bool fault = IsFault(judged, status);
-  if (judged.healthy()) AddSlow(run, SeenEnds(ends), &lines, &judged);
+  if (judged.healthy()) AddSlow(directory, run, SeenEnds(ends), &lines, &judged);
   const bool slow = !fault && IsFault(judged, status);
   const std::string json = diagnosis::ToJson(judged);
   if (!epilogue->fault || fault) epilogue->json = json;

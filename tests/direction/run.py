@@ -133,7 +133,7 @@ ROOMS = {
         "doctor/checks": "files console run/mpi run",
         "doctor/counters": "files doctor/checks",
         "doctor/ranks": "console doctor/checks",
-        "doctor": "console doctor/checks doctor/ranks",
+        "doctor": "files console doctor/checks doctor/ranks",
         "compare": "files console jobs recording report steps trace",
         "bisect": "files console jobs triage",
         "bundle": "console files jobs",

@@ -3,6 +3,11 @@
 
         OLD     __pthread_key_create, OLDEST
         OLD     dlsym, OLDEST
+#if defined(__x86_64__)
+        OLD     pthread_condattr_setclock, 2.3.3
+#else
+        OLD     pthread_condattr_setclock, OLDEST
+#endif
         OLD     pthread_rwlock_destroy, OLDEST
         OLD     pthread_rwlock_init, OLDEST
         OLD     pthread_rwlock_tryrdlock, OLDEST
