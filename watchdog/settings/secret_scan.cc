@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "watchdog/settings/secret_letters.h"
 
 namespace ncclwatch::settings {
 namespace {

@@ -1,6 +1,7 @@
 // Finds the secrets of a text (redact.h), from its beginning to its end.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "watchdog/settings/secret_name.h"
@@ -58,5 +59,22 @@ class SecretScan {
   std::size_t searched_ = 0;  // for names of programs
   std::string_view program_;  // whose arguments these are
 };
+
+// Bounds of what is looked at in vain, so that the time stays linear whatever the text.
+inline constexpr std::size_t kLongestName = 128;
+inline constexpr std::size_t kMostBlanks = 32;
+inline constexpr std::size_t kMostSlashes = 4;
+inline constexpr std::size_t kMostDoubtful = 64;
+inline constexpr std::size_t kMostInBrackets = 4096;
+
+inline bool IsLarge(char c) { return c >= 'A' && c <= 'Z'; }
+inline bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+inline bool IsLetter(char c) { return IsLarge(c) || (c >= 'a' && c <= 'z'); }
+inline bool IsOfName(char c) { return IsLetter(c) || IsDigit(c) || c == '_' || c == '-' || c == '.'; }
+inline bool IsOfNameOrHidden(char c) { return IsOfName(c) || c == '*'; }
+inline bool IsBlank(char c) { return c == ' ' || c == '\t'; }
+inline bool IsQuote(char c) { return c == '"' || c == '\'' || c == '`'; }
+inline bool EndsWord(char c) { return c == '\0' || c == '\n' || c == '\r' || IsBlank(c); }
+inline bool IsOneOf(char c, std::string_view letters) { return letters.find(c) != std::string_view::npos; }
 
 }  // namespace ncclwatch::settings

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 
-#include "watchdog/settings/secret_letters.h"
 #include "watchdog/settings/secret_scan.h"
 #include "watchdog/settings/words.h"
 
