@@ -91,8 +91,6 @@ void AddMissing(const View& view, std::vector<std::string>* missing) {
   if (lost > 0)
     missing->push_back(Plural(lost, "communicator") +
                        " found no room in a black box and is not watched (NCCLWATCH_COMMUNICATORS)");
-  const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });
-  if (damaged > 0) missing->push_back(Plural(damaged, "communicator entry") + " damaged and left out");
   const auto pending = RanksWhere(view, [](const BoxImage& box) { return box.dump && AnyUnderWay(box); });
   if (!pending.empty())
     missing->push_back(Ranks(pending) +
@@ -126,6 +124,9 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
   where("its messages have more sizes than can be kept for so many ranks: sizes of older messages were not compared",
         [](const BoxImage& box) { return box.sizes_until != UINT64_MAX; });
   const std::uint64_t peers = Sum(view, [](const BoxImage& box) { return box.peers_lost; });
+  // Not missing: a process that was forked in a call leaves one that it never began to use.
+  const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });
+  if (damaged > 0) notes->push_back(Plural(damaged, "communicator entry") + " damaged and left out");
   if (peers > 0) notes->push_back(Plural(peers, "count") + " of sends and receives found no room in a black box");
   const std::uint64_t foreign = Sum(view, [](const BoxImage& box) { return Flagged(box, format::kCommForeign); });
   if (foreign > 0)
