@@ -124,10 +124,10 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
   where("its messages have more sizes than can be kept for so many ranks: sizes of older messages were not compared",
         [](const BoxImage& box) { return box.sizes_until != UINT64_MAX; });
   const std::uint64_t peers = Sum(view, [](const BoxImage& box) { return box.peers_lost; });
+  if (peers > 0) notes->push_back(Plural(peers, "count") + " of sends and receives found no room in a black box");
   // Not missing: a process that was forked in a call leaves one that it never began to use.
   const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });
   if (damaged > 0) notes->push_back(Plural(damaged, "communicator entry") + " damaged and left out");
-  if (peers > 0) notes->push_back(Plural(peers, "count") + " of sends and receives found no room in a black box");
   const std::uint64_t foreign = Sum(view, [](const BoxImage& box) { return Flagged(box, format::kCommForeign); });
   if (foreign > 0)
     notes->push_back(Plural(foreign, "communicator") +
