@@ -173,6 +173,16 @@ def many_kinds_of_events(sandbox):
 
 
 @case
+def nested_names(sandbox):
+    """A name is no list, however deep."""
+    path = os.path.join(sandbox.path, "events.jsonl")
+    with open(path, "w") as file:
+        file.write('{"timestamp": 1, "event_type": "a", "host": ' + "[" * 300_000 + "]" * 300_000 + "}\n")
+    status, result, done = correlate(sandbox, path)
+    check_equal((status, result and result["events"]), (0, 1), f"{done}")
+
+
+@case
 def times_of_no_clock(sandbox):
     """Times that no clock shows are no events: they would make centuries of days without failures."""
     lines = [{"timestamp": at, "event_type": "failure", "details": {"category": "x"}} for at in (START, START * 1000, -1, "nan", "inf", "1e300")]
