@@ -154,8 +154,8 @@ def other_files(sandbox):
 
 @case
 def many_kinds_of_events(sandbox):
-    """If events, kinds, failures and days double, what is added to the time doubles too. It was four times as much, when each kind went
-    through all failures."""
+    """If events, kinds, failures and days grow from one to four and eight times, the second step adds 1.3 times as much time as the first. It
+    added 3.2 times as much when each kind went through all failures."""
     def seconds(times):
         dice = random.Random(8)
         span = 12 * times * DAY
@@ -168,8 +168,8 @@ def many_kinds_of_events(sandbox):
             check_equal(correlate(sandbox, path)[0], 0, "status")
             return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
         return min(run() for _ in range(2))
-    one, two, four = (seconds(times) for times in (1, 2, 4))
-    check(four - two < 3 * (two - one), f"{one:.2f} s, {two:.2f} s, {four:.2f} s")
+    one, four, eight = (seconds(times) for times in (1, 4, 8))
+    check(eight - four < 2.5 * (four - one), f"{one:.2f} s, {four:.2f} s, {eight:.2f} s")
 
 
 @case
