@@ -47,7 +47,7 @@ int DiagnoseRecorded(const Command& self, const std::vector<std::string>& files,
   if (!verdict.ok()) return Unreadable(self, verdict.status());
   for (const std::string& complaint : verdict->complaints) Complain("", "{}", complaint);
   Tell(verdict->diagnosis, verdict->diagnosis, {}, json);
-  return verdict->diagnosis.healthy() ? kDone : kProblem;
+  return verdict->diagnosis.clean() ? kDone : kProblem;
 }
 
 absl::StatusOr<JobSteps> BaselineOf(const std::vector<std::string>& words) {
@@ -104,7 +104,7 @@ int Diagnose(const Command& self, const Arguments& arguments) {
   lines.FillIn(&verdict);
   Tell(verdict, lines.ForPeople(verdict), failures, json);
   if (!failures.empty()) return kUnreadable;
-  return verdict.healthy() ? kDone : kProblem;
+  return verdict.clean() ? kDone : kProblem;
 }
 
 }  // namespace ncclwatch::analyzer

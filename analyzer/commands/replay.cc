@@ -161,7 +161,7 @@ void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const 
   if (!program.threaded().empty())
     Print("several threads of {} made calls: replayed as if one had made them all\n",
           diagnosis::Ranks({program.threaded().begin(), program.threaded().end()}));
-  if (!verdict.healthy()) WriteOut("\n" + PrintableLines(diagnosis::ToText(lines->ForPeople(verdict))));
+  if (!verdict.clean()) WriteOut("\n" + PrintableLines(diagnosis::ToText(lines->ForPeople(verdict))));
 }
 
 RealWish ForReal(const Wish& wish) {

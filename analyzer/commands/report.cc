@@ -23,6 +23,7 @@ constexpr char kDescription[] =
 
 std::string Headline(const diagnosis::Diagnosis& verdict) {
   if (verdict.healthy()) return "healthy";
+  if (verdict.clean()) return "nothing wrong in what was recorded, which is not all";
   const diagnosis::Finding& first = verdict.findings.front();
   return fmt::format("{} ({}): {}", Name(first.kind), Name(first.certainty),
                      first.culprits.empty() ? "no single rank" : diagnosis::Ranks(first.culprits));
@@ -41,7 +42,9 @@ int Report(const Command& self, const Arguments& arguments) {
 
   const auto paths = Locate(words);
   if (!paths.ok()) return Unreadable(self, paths.status());
-  JobReport report{.name = paths->front(), .paths = *paths};
+  JobReport report;
+  report.name = paths->front();
+  report.paths = *paths;
   OutputFile file;
   if (const absl::Status opened = file.Open(into); !opened.ok()) {
     Complain(self.name, "{}", std::string(opened.message()));

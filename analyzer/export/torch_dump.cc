@@ -219,7 +219,8 @@ class Writer {
       out_.None();
     }
     out_.Item("retired", finished);
-    out_.Item("timeout_ms", std::int64_t{0});
+    // torch's own is not known; after this long a wait counts as a hang here.
+    out_.Item("timeout_ms", view_.snapshot->limits.likely_after_ns / 1'000'000);
     out_.Item("is_p2p", p2p);
     out_.EndDictionary();
   }

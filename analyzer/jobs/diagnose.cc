@@ -22,7 +22,7 @@ namespace {
 
 void AddNotes(const reader::RunImage& run, diagnosis::Snapshot* snapshot) {
   for (const reader::Failure& failure : run.failures)
-    snapshot->notes.push_back(Printable(fmt::format("unreadable: {}: {}", failure.path, failure.reason)));
+    snapshot->missing.push_back(Printable(fmt::format("unreadable: {}: {}", failure.path, failure.reason)));
   for (const std::string& note : run.notes) snapshot->notes.push_back(Printable(note));
   for (const std::string& part : run.missing) snapshot->missing.push_back(Printable(part));
 }
@@ -77,7 +77,7 @@ Judged ToJudge(reader::RunImage run) {
 diagnosis::Diagnosis Diagnose(const Judged& judged, const diagnosis::SlowContext& context) {
   diagnosis::Diagnosis verdict = Stopped(judged);
   // What slows a job is told where nothing stops it.
-  if (verdict.healthy() && !judged.untimed) verdict.findings = diagnosis::FindSlow(judged.snapshot, context);
+  if (verdict.clean() && !judged.untimed) verdict.findings = diagnosis::FindSlow(judged.snapshot, context);
   return verdict;
 }
 
@@ -99,8 +99,6 @@ std::vector<diagnosis::Finding> SlowIn(reader::RunImage run, const std::vector<r
 nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict,
                                      const std::vector<reader::Failure>& failures) {
   auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));
-  // Nothing read is not a healthy job.
-  if (verdict.processes == 0) json["healthy"] = false;
   auto unreadable = nlohmann::ordered_json::array();
   for (const reader::Failure& failure : failures)
     unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});

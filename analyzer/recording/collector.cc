@@ -166,8 +166,12 @@ bool Collector::Write(Followed* one, bool last) {
   image.parts = std::move(one->parts);
   std::erase_if(image.notes, [&](const reader::Note& note) { return note.at_ns <= one->noted_ns; });
   std::erase_if(image.events, [&](const reader::Event& event) { return event.at_ns <= one->noted_ns; });
-  image.peers.clear();
-  image.observations.clear();
+  if (!last) {
+    // Only the last segment tells of the end. Until then a count that is not there is not zero.
+    image.peers_lost += static_cast<std::uint32_t>(image.peers.size());
+    image.peers.clear();
+    image.observations.clear();
+  }
   one->calls.clear();
   one->parts.clear();
   const std::uint64_t calls = image.calls.size(), slots = one->next - one->begin;

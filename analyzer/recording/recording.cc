@@ -195,6 +195,8 @@ Recording Recording::Open(const std::vector<std::string>& paths) {
       process.process_ = *std::move(image);
       process.process_.calls = std::vector<reader::Call>();  // with their memory
       process.process_.parts = std::vector<reader::CallParts>();
+    } else if (last.place->index.header.calls == 0) {  // who reads its calls says it otherwise
+      recording.run_.failures.push_back({last.file->path(), std::string(image.status().message())});
     }
   }
   return recording;

@@ -190,7 +190,7 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
     return;
   }
   const bool fault = IsFault(judged, status);
-  if (judged.healthy()) AddSlow(directory, run, SeenEnds(ends), &lines, &judged);
+  if (judged.clean()) AddSlow(directory, run, SeenEnds(ends), &lines, &judged);
   const bool slow = !fault && IsFault(judged, status);
   const std::string json = diagnosis::ToJson(judged);
   if (!epilogue->fault || fault) epilogue->json = json;

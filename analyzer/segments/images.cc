@@ -28,15 +28,28 @@ std::string KeyOf(std::string_view host, std::uint32_t pid, std::uint64_t start_
   return fmt::format("{}.{}.{}", host, pid, start_time);
 }
 
-std::map<std::string, std::vector<Found>> SegmentsByProcess(const std::string& directory) {
+// Of the processes that are not `known`. What is wrong with a file counts only if it may hold one of them: that of a
+// living job may be in the middle of a segment.
+std::map<std::string, std::vector<Found>> SegmentsByProcess(const std::string& directory,
+                                                            const absl::flat_hash_set<std::string>& known,
+                                                            std::vector<reader::Failure>* failures) {
   std::map<std::string, std::vector<Found>> found;
   for (const std::string& path : SegmentFiles(directory)) {
     const auto file = SegmentFile::Open(path);
-    if (!file.ok()) continue;
+    if (!file.ok()) {
+      failures->push_back({path, std::string(file.status().message())});
+      continue;
+    }
+    bool needed = (*file)->places().empty();
     for (const SegmentFile::Place& place : (*file)->places()) {
       const format::SegmentHeader& header = place.index.header;
-      found[KeyOf(place.index.host, header.pid, header.start_time)].push_back({*file, &place});
+      const std::string key = KeyOf(place.index.host, header.pid, header.start_time);
+      if (known.contains(key)) continue;
+      needed = true;
+      found[key].push_back({*file, &place});
     }
+    if (needed && !(*file)->damage().ok())
+      failures->push_back({path, std::string((*file)->damage().message())});
   }
   for (auto& [key, segments] : found)
     std::sort(segments.begin(), segments.end(), [](const Found& a, const Found& b) {
@@ -61,6 +74,8 @@ reader::BoxImage ImageOf(const std::vector<Found>& newest_first, std::vector<rea
     }
     if (image.pid == 0) {
       image = *std::move(older);
+      // Its segments hold no counts of messages: none is not zero.
+      if (segment.place->index.header.version < format::kFirstSegmentVersionWithNotes) ++image.peers_lost;
       continue;
     }
     image.notes.insert(image.notes.begin(), older->notes.begin(), older->notes.end());
@@ -80,8 +95,7 @@ void AddFromSegments(const std::string& directory, reader::RunImage* run) {
   absl::flat_hash_set<std::string> known;
   for (const reader::BoxImage& box : run->boxes) known.insert(KeyOf(box.host, box.pid, box.start_time));
   std::size_t without_notes = 0;
-  for (const auto& [key, segments] : SegmentsByProcess(directory)) {
-    if (known.contains(key)) continue;
+  for (const auto& [key, segments] : SegmentsByProcess(directory, known, &run->failures)) {
     run->boxes.push_back(ImageOf(segments, &run->failures));
     without_notes += std::any_of(segments.begin(), segments.end(), [](const Found& one) {
       return one.place->index.header.version < format::kFirstSegmentVersionWithNotes;

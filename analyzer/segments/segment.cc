@@ -90,6 +90,25 @@ void ReadSaid(nodes::Reader* from, reader::BoxImage* image) {
   }
 }
 
+// A job is judged as of its verdict. Leaders do not tell one another of it, so the image has no place for it.
+void WriteLeader(const reader::LeaderState& leader, nodes::Writer* to) {
+  to->Signed(leader.suspect_after_ns).Signed(leader.likely_after_ns).Signed(leader.verdict_at_ns);
+  to->Signed(leader.longest_wait_ns).Number(leader.waits).Number(leader.generation);
+  to->Signed(leader.job_minus_monotonic_ns);
+}
+
+reader::LeaderState ReadLeader(nodes::Reader* from) {
+  reader::LeaderState leader;
+  leader.suspect_after_ns = from->Signed();
+  leader.likely_after_ns = from->Signed();
+  leader.verdict_at_ns = from->Signed();
+  leader.longest_wait_ns = from->Signed();
+  leader.waits = from->Number();
+  leader.generation = from->Number();
+  leader.job_minus_monotonic_ns = from->Signed();
+  return leader;
+}
+
 std::string Compressed(const std::string& payload) {
   std::string frame(ZSTD_compressBound(payload.size()), '\0');
   const std::size_t size = ZSTD_compress(frame.data(), frame.size(), payload.data(), payload.size(), kLevel);
@@ -106,6 +125,7 @@ std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::u
   nodes::Writer payload;
   nodes::WriteImage(image, &payload);
   WriteSaid(image, &payload);
+  WriteLeader(image.leader_state, &payload);
   const std::string index = IndexOf(image, LostIn(image.calls, begin, end)), frame = Compressed(payload.bytes());
   SegmentHeader header{};
   std::memcpy(header.magic, format::kSegmentMagic, sizeof header.magic);
@@ -194,6 +214,7 @@ absl::StatusOr<reader::BoxImage> ReadSegment(std::string_view bytes) {
   reader::BoxImage image;
   const bool read = nodes::ReadImage(&from, &image);
   if (read && header->version >= format::kFirstSegmentVersionWithNotes) ReadSaid(&from, &image);
+  if (read && header->version >= format::kFirstSegmentVersionWithLeader) image.leader_state = ReadLeader(&from);
   if (!read || !from.Done()) return Damaged("a segment with damaged calls");
   if (image.calls.size() != header->calls || image.pid != header->pid || image.start_time != header->start_time)
     return Damaged("a segment that contradicts its header");

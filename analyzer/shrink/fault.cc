@@ -37,7 +37,7 @@ std::optional<Fault> FaultOf(const Job& job) {
   Outcome outcome = OutcomeOf(recording, **program, world, kNewestCalls);
   if (outcome.completed) return std::nullopt;
   const diagnosis::Diagnosis verdict = DiagnoseWith(std::move(outcome.run), outcome.observations);
-  if (verdict.healthy()) return std::nullopt;
+  if (verdict.clean()) return std::nullopt;
   const diagnosis::Finding& finding = verdict.findings.front();
   Fault fault{finding.kind, finding.certainty, OpOf(finding), {}, diagnosis::ToText(verdict)};
   for (const int rank : finding.culprits) {

@@ -66,7 +66,7 @@ class Shrinker {
 
 // Empty: it can be shrunk.
 std::string WhyNot(const std::optional<Fault>& fault, const diagnosis::Diagnosis& verdict) {
-  if (verdict.healthy()) return "the recorded job was healthy: there is nothing to show";
+  if (verdict.clean()) return "the recorded job was healthy: there is nothing to show";
   const diagnosis::Kind kind = verdict.findings.front().kind;
   if (!CanBeShown(kind))
     return fmt::format("a finding of kind {} does not follow from the order of calls: it cannot be shrunk",

@@ -311,10 +311,12 @@ def leaders_verdict_is_said_once(bench):
 @bench_case
 def json_of_a_healthy_job(bench):
     report = os.path.join(bench.temporary, "report file.json")
-    for job in (["true"], ["sh", "-c", f'"{bench.writer}" "$NCCLWATCH_DIR"']):
+    # Of a job that was not watched nothing is known.
+    for job, healthy in ((["true"], False), (["sh", "-c", f'"{bench.writer}" "$NCCLWATCH_DIR"'], True)):
         check_equal(run(bench, "--json", report, "--", *job).status, 0, "status")
         with open(report) as file:
-            check_equal(json.load(file)["healthy"], True, "healthy")
+            told = json.load(file)
+        check_equal((told["findings"], told["healthy"]), ([], healthy), "findings, healthy")
         os.unlink(report)
 
 

@@ -1,7 +1,9 @@
 """Recorded jobs on the model: those that end, end; those that hang, hang there, with the same verdict."""
 
+import glob
 import json
 import os
+import re
 import sys
 
 from common import ROOT, Recorded
@@ -150,6 +152,34 @@ for each in EXAMPLES:
         check_same_on_model(sandbox, example, {"NCCLWATCH_GPU": "both"} if example == "stuck_stream" else None)
     run.__name__ = f"example_{each}"
     case(run)
+
+
+@case
+def verdict_of_segments_alone(sandbox):
+    """Who waits for whose message is told from the last segments as from the boxes, and from none without them."""
+    path = os.path.join(sandbox.build.root, "scenarios", "message_ring")
+    sandbox.build.need(path)
+    launch = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "4", "--timeout", "15", "--"]
+    _, directory = recorded_in(sandbox, [*launch, path, "--rank", "1", "--peer", "3", "--step", "10", "--average", "0",
+                                         "--steps", "1000000"])
+
+    def diagnosis(status):
+        done = sandbox.run([sandbox.build.command, "diagnose", "--json", directory], sandbox.environment(preload=False))
+        check_equal(done.status, status, f"{done}: status")
+        return json.loads(done.out)
+
+    told = diagnosis(1)
+    check_equal(verdict(told)[:2], ("point_to_point_mismatch", [1]), "of the boxes")
+    for box in glob.glob(os.path.join(directory, "*.box")):
+        os.unlink(box)
+    check_equal(verdict(diagnosis(1))[:2], verdict(told)[:2], "of the segments")
+    for path in glob.glob(os.path.join(directory, "*.segments")):
+        with open(path, "r+b") as file:
+            begins = [match.start() for match in re.finditer(b"ncclseg\n", file.read())]
+            file.truncate(begins[-4])  # the collector writes the last one of each process when the job is over
+    without = diagnosis(0)
+    check_equal((without["findings"], without["healthy"]), ([], False), "nobody is accused, and it is not healthy")
+    check(any("messages are counted" in part for part in without["missing"]), f"why: {without['missing']}")
 
 
 def mpi(sandbox, program, argument, fit=False):

@@ -1,6 +1,8 @@
 // The steps put together: the view, the rules, and what every finding is given whatever its kind.
 #include "watchdog/diagnosis/diagnose.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
@@ -8,9 +10,11 @@
 #include "watchdog/diagnosis/environment/machine.h"
 #include "watchdog/diagnosis/environment/skew.h"
 #include "watchdog/diagnosis/model/snapshot.h"
+#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/advice.h"
 #include "watchdog/diagnosis/report/notes.h"
 #include "watchdog/diagnosis/report/where.h"
+#include "watchdog/diagnosis/rules/describe.h"
 #include "watchdog/diagnosis/rules/engine.h"
 #include "watchdog/diagnosis/rules/rules.h"
 #include "watchdog/diagnosis/view/as_of.h"
@@ -40,10 +44,9 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
   const View view = MakeView(snapshot);
   DescribeJob(view, &diagnosis);
   diagnosis.missing = snapshot.missing;
+  if (!diagnosis.unseen_ranks.empty())
+    diagnosis.missing.push_back(fmt::format("{}: no {} here", Ranks(diagnosis.unseen_ranks), SourceText(view)));
   AddMissing(view, &diagnosis.missing);
-  diagnosis.notes = snapshot.notes;
-  diagnosis.notes.insert(diagnosis.notes.end(), diagnosis.missing.begin(), diagnosis.missing.end());
-  AddNotes(view, &diagnosis.notes);
   diagnosis.findings = RunRules(snapshot, view, AllRules());
   AddSteps(view, &diagnosis.findings);
   for (Finding& finding : diagnosis.findings) {
@@ -56,7 +59,10 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
   // Beside what stopped the job: it may be why, and is never what stopped it.
   if (!diagnosis.findings.empty())
     if (auto skew = FindSkew(view)) diagnosis.findings.push_back(*std::move(skew));
-  if (!diagnosis.unexplained.empty()) diagnosis.notes.push_back(diagnosis.unexplained);
+  if (!diagnosis.unexplained.empty()) diagnosis.missing.push_back(diagnosis.unexplained);
+  diagnosis.notes = snapshot.notes;
+  diagnosis.notes.insert(diagnosis.notes.end(), diagnosis.missing.begin(), diagnosis.missing.end());
+  AddNotes(view, &diagnosis.notes);
   return diagnosis;
 }
 

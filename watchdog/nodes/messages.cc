@@ -160,7 +160,7 @@ std::optional<VerdictBroadcast> ReadWord(std::string_view whole) {
     if (stacks) word.stacks = std::move(stacks->processes);
   }
   const bool sense = word.limits.suspect_after_ns > 0 && word.limits.likely_after_ns > 0 &&
-                     (!word.stands || (word.diagnosis && !word.diagnosis->healthy()));
+                     (!word.stands || (word.diagnosis && !word.diagnosis->clean()));
   if (!from.Done() || !sense) return std::nullopt;
   return word;
 }

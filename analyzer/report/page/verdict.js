@@ -11,9 +11,12 @@ function showVerdict(job) {
 }
 
 function healthyText(job) {
-  const none = job.diagnosis.processes === 0 || !job.diagnosis.healthy;
-  return [el("h1", {id: "verdict-heading", class: "healthy"}, none ? "Nothing could be judged" : "Healthy"),
-    el("p", {class: "summary"}, "Nothing is wrong as far as the black boxes tell.")];
+  const {healthy, processes, missing} = job.diagnosis;
+  if (healthy || processes === 0)
+    return [el("h1", {id: "verdict-heading", class: "healthy"}, healthy ? "Healthy" : "Nothing could be judged"),
+      el("p", {class: "summary"}, "Nothing is wrong as far as the black boxes tell.")];
+  return [el("h1", {id: "verdict-heading"}, "Nothing wrong in what was recorded"),
+    el("p", {class: "summary"}, "What could show a fault is missing:"), listOf("Missing", missing, true)];
 }
 
 function findingText(finding, told, index) {

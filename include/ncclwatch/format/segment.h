@@ -4,7 +4,8 @@
 //   SegmentHeader
 //   index_bytes    for filters: host, boot, the communicators of the calls, the ranges of slots that were lost
 //   the rest       a zstd frame of payload_bytes: an image as leaders tell it (watchdog/nodes/image_code.h), then the
-//                  notes and events that the program made since the segment before
+//                  notes and events that the program made since the segment before, then what the
+//                  process knew as a leader
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@ namespace ncclwatch::format {
 
 inline constexpr char kSegmentSuffix[] = ".segments";
 inline constexpr char kSegmentMagic[8] = {'n', 'c', 'c', 'l', 's', 'e', 'g', '\n'};
-inline constexpr std::uint32_t kSegmentVersion = 3;
+inline constexpr std::uint32_t kSegmentVersion = 4;
 inline constexpr std::uint32_t kOldestSegmentVersion = 1;
 inline constexpr std::uint32_t kFirstSegmentVersionWithNotes = 3;
+inline constexpr std::uint32_t kFirstSegmentVersionWithLeader = 4;
 inline constexpr std::uint64_t kMostSegmentBytes = 64u << 20;
 
 // Native byte order. Instants are of the wall clock of the process's node.

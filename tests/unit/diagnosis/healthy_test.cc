@@ -19,7 +19,8 @@ constexpr int kWorld = Job::kWorld;
 
 TEST(Healthy, NoBoxesAtAll) {
   const Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes({}));
-  EXPECT_TRUE(diagnosis.healthy());
+  EXPECT_TRUE(diagnosis.clean());
+  EXPECT_FALSE(diagnosis.healthy());
   EXPECT_EQ(diagnosis.watched, 0);
 }
 
@@ -118,8 +119,20 @@ TEST(Healthy, WhatIsNotWatchedIsSaid) {
   job.Box(0).communicators_lost = 3;
   job.Box(0).gpu_marks = format::GpuMarks::kUnavailable;
   const Diagnosis diagnosis = job.Diagnose();
-  EXPECT_TRUE(diagnosis.healthy());
+  EXPECT_TRUE(diagnosis.clean());
+  EXPECT_FALSE(diagnosis.healthy());
   EXPECT_EQ(diagnosis.notes.size(), 3u);
+  EXPECT_EQ(diagnosis.missing.size(), 2u);
+}
+
+TEST(Healthy, NotIfARankIsUnseen) {
+  auto snapshot = Job(3).Snapshot();
+  EXPECT_TRUE(diagnosis::Diagnose(snapshot).healthy());
+  snapshot.boxes.pop_back();
+  const Diagnosis diagnosis = diagnosis::Diagnose(snapshot);
+  EXPECT_TRUE(diagnosis.clean());
+  EXPECT_FALSE(diagnosis.healthy());
+  EXPECT_EQ(diagnosis.missing, std::vector<std::string>{"rank 2: no black box here"});
 }
 
 TEST(Ranks, SeveralRanksInOneProcess) {

@@ -206,7 +206,7 @@ TEST(KilledWithOthers, WhoAbortsAfterAnErrorMayHaveLearntOfAnotherEnd) {
 TEST(KilledWithOthers, SilentWhereARankIsOutOfSight) {
   MpiJob job = WaitingFor(4, 2);
   for (int rank = 0; rank < 4; ++rank) job.Box(rank).world_size = 6;
-  EXPECT_TRUE(Diagnose(&job, Ends(&job, kTwoFirst, true)).healthy());
+  EXPECT_TRUE(Diagnose(&job, Ends(&job, kTwoFirst, true)).clean());
 }
 
 TEST(KilledWithOthers, OfOthersThanMpiTheOrderTellsNothing) {

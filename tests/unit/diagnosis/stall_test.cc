@@ -119,7 +119,7 @@ TEST(Missing, RanksThatNobodySeesAreAtMostSuspected) {
   Job job = Running(4);
   job.Call({0, 1, 2}, kWorld, AllReduce());
   job.Unseen(3);
-  EXPECT_TRUE(job.DiagnoseAt(30).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(30).clean());
   const Diagnosis diagnosis = job.DiagnoseAt(1000);
   Expect(diagnosis, Kind::kMissingParticipant, Certainty::kSuspected, {3});
   EXPECT_EQ(diagnosis.findings[0].calls.back().state, CallState::kNotObserved);
@@ -176,7 +176,7 @@ TEST(Init, RanksThatHaveNotJoined) {
   job.Joining(4, {0, 1, 3});
   job.Unseen(2);
   job.Boxless(2, 5555);
-  EXPECT_TRUE(job.DiagnoseAt(5).healthy());
+  EXPECT_TRUE(job.DiagnoseAt(5).clean());
   Expect(job.DiagnoseAt(20), Kind::kInitializationHang, Certainty::kSuspected, {2});
   const Diagnosis diagnosis = job.DiagnoseAt(100);
   Expect(diagnosis, Kind::kInitializationHang, Certainty::kLikely, {2});

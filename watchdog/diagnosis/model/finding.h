@@ -235,7 +235,8 @@ struct Diagnosis {
   // Without a finding that could be why: how the job stands still, one of the notes. Empty: it does not.
   std::string unexplained;
 
-  bool healthy() const { return findings.empty(); }
+  bool clean() const { return findings.empty(); }
+  bool healthy() const { return clean() && missing.empty() && processes > 0; }
 };
 
 }  // namespace ncclwatch::diagnosis

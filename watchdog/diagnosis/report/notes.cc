@@ -91,6 +91,9 @@ void AddMissing(const View& view, std::vector<std::string>* missing) {
   if (lost > 0)
     missing->push_back(Plural(lost, "communicator") +
                        " found no room in a black box and is not watched (NCCLWATCH_COMMUNICATORS)");
+  const auto uncounted = RanksWhere(view, [](const BoxImage& box) { return box.peers_lost > 0; });
+  if (!uncounted.empty())
+    missing->push_back(Ranks(uncounted) + ": not all of their messages are counted: who waits for one is not known");
   const auto pending = RanksWhere(view, [](const BoxImage& box) { return box.dump && AnyUnderWay(box); });
   if (!pending.empty())
     missing->push_back(Ranks(pending) +
@@ -123,8 +126,6 @@ void AddNotes(const View& view, std::vector<std::string>* notes) {
         [](const BoxImage& box) { return AnyCall(box, format::kTooManyParts); });
   where("its messages have more sizes than can be kept for so many ranks: sizes of older messages were not compared",
         [](const BoxImage& box) { return box.sizes_until != UINT64_MAX; });
-  const std::uint64_t peers = Sum(view, [](const BoxImage& box) { return box.peers_lost; });
-  if (peers > 0) notes->push_back(Plural(peers, "count") + " of sends and receives found no room in a black box");
   // Not missing: a process that was forked in a call leaves one that it never began to use.
   const std::uint64_t damaged = Sum(view, [](const BoxImage& box) { return box.damaged; });
   if (damaged > 0) notes->push_back(Plural(damaged, "communicator entry") + " damaged and left out");

@@ -242,7 +242,7 @@ std::string ToJson(const Diagnosis& diagnosis) {
       .Key("schema")
       .String("ncclwatch.diagnosis/1")
       .Key("healthy")
-      .Bool(diagnosis.healthy() && diagnosis.missing.empty());
+      .Bool(diagnosis.healthy());
   json.Key("job").BeginObject().Key("name").String(diagnosis.job).Key("attempt").Unsigned(diagnosis.attempt);
   json.Key("world_size").Integer(diagnosis.world_size).Key("processes").Integer(diagnosis.processes);
   TextList(&json, "hosts", diagnosis.hosts);

@@ -11,7 +11,7 @@ std::string Headline(const diagnosis::Finding& finding) {
 }
 
 std::string OutcomeOf(const diagnosis::Diagnosis& judged) {
-  return judged.healthy() ? "nothing is wrong" : Headline(judged.findings.front());
+  return judged.clean() ? "nothing is wrong" : Headline(judged.findings.front());
 }
 
 std::string StateText(format::Observed state) {

@@ -158,7 +158,7 @@ void Leader::TakeOver(std::int64_t now_ns) {
   if (!stands || RecallWord(last)) return;
   // It is derived again rather than said again.
   const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(crowd_.Images()));
-  if (diagnosis.healthy()) return;
+  if (diagnosis.clean()) return;
   published_ = PublishedFrom(diagnosis.findings.front());
   told_ = diagnosis;
   std::optional<reader::VerdictStacks> stacks = reader::ReadVerdictStacks(context_.directory);
@@ -339,7 +339,7 @@ void Leader::Diagnose(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   if (whole) {
     const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(TakeSnapshot(at_ns, UINT64_MAX));
     const bool moved = Follow(diagnosis, at_ns);
-    if (quick && !moved && published_ && !diagnosis.healthy() && journal_.leader_state().verdict_at_ns == at_ns)
+    if (quick && !moved && published_ && !diagnosis.clean() && journal_.leader_state().verdict_at_ns == at_ns)
       WriteVerdict(diagnosis, at_ns);  // the same verdict with all its evidence
   }
   diagnosing_took_ns_ = Monotonic() - at_ns;
@@ -369,7 +369,7 @@ void Leader::LogOutcome(const std::string& outcome) {
 bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
   LogOutcome(OutcomeOf(diagnosis));
   if (!diagnosis.unexplained.empty() && !std::exchange(said_unexplained_, true)) log::Warn("{}", diagnosis.unexplained);
-  if (at_ns < not_before_ns_ && !diagnosis.healthy() && diagnosis.findings.front().certainty != Certainty::kCertain)
+  if (at_ns < not_before_ns_ && !diagnosis.clean() && diagnosis.findings.front().certainty != Certainty::kCertain)
     return false;
   if (MayBeKnownSoon(diagnosis, at_ns)) {
     stall_looks_ = 0;
@@ -378,7 +378,7 @@ bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
   const Move move = Decide(published_, diagnosis, published_ ? SinceVerdict() : Since{});
   if (job_verdict_ && published_ && told_ && diagnosis.watched < told_->watched) return false;
   // What strangers may have had a part in, and now have none: it counts from here on.
-  const bool proven_now = move == Move::kNone && unproven_ && !job_.Unproven() && published_ && !diagnosis.healthy() &&
+  const bool proven_now = move == Move::kNone && unproven_ && !job_.Unproven() && published_ && !diagnosis.clean() &&
                           diagnosis.findings.front().kind == published_->kind &&
                           diagnosis.findings.front().culprits == published_->culprits;
   if (proven_now) Publish(diagnosis, at_ns, false);

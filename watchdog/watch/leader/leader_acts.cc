@@ -262,7 +262,7 @@ void Leader::TakeIn(Stacks stacks) {
     log::Warn("stacks are missing: {}", stacks.complaint);
   }
   const std::int64_t at_ns = journal_.leader_state().verdict_at_ns;
-  if (!told_ || told_->healthy() || at_ns == 0 || stacks.verdict_at_ns != at_ns) return;
+  if (!told_ || told_->clean() || at_ns == 0 || stacks.verdict_at_ns != at_ns) return;
   std::vector<reader::ProcessStacks> quoted;
   for (const diagnosis::Finding& finding : told_->findings)
     for (const diagnosis::Culprit& culprit : finding.culprit_details)
@@ -329,7 +329,7 @@ bool Leader::AwaitsStacks(std::int64_t now_ns) const {
 // What strangers may have had a part in is acted on only where the boxes of this node alone give reason enough.
 bool Leader::OwnBoxesSayAsMuch() const {
   const diagnosis::Diagnosis own = diagnosis::Diagnose(TakeSnapshot(Monotonic(), UINT64_MAX, false));
-  return !own.healthy() && own.findings.front().certainty >= Certainty::kLikely;
+  return !own.clean() && own.findings.front().certainty >= Certainty::kLikely;
 }
 
 bool Leader::MayEnd(std::int64_t now_ns) {
@@ -355,7 +355,7 @@ void Leader::BeginEnding(std::int64_t now_ns) {
   ending_ = true;
   end_at_ns_ = now_ns;
   std::string why = "ends its job on this node (NCCLWATCH_ON_FAULT=abort)";
-  if (told_ && !told_->healthy()) why += fmt::format(" over {}", diagnosis::Name(told_->findings.front().kind));
+  if (told_ && !told_->clean()) why += fmt::format(" over {}", diagnosis::Name(told_->findings.front().kind));
   act::TellSystemLog(context_.own->identity, why);
   lease_->words().ending.store(lease_->Generation(), std::memory_order_release);
 }

@@ -45,7 +45,7 @@ bool Leader::KeepMachine(reader::MachineLook look) {
 // The standing verdict was written before the machine had been looked at. One that the hub told, the hub tells again.
 void Leader::RetellWithMachines() {
   const std::int64_t at_ns = journal_.leader_state().verdict_at_ns;
-  if (!told_ || told_->healthy() || at_ns == 0 || IsHubsVerdict()) return;
+  if (!told_ || told_->clean() || at_ns == 0 || IsHubsVerdict()) return;
   if (WriteVerdict(*told_, at_ns)) SayToAll(at_ns);
 }
 

@@ -36,14 +36,14 @@ bool Explains(const diagnosis::Diagnosis& diagnosis, std::uint64_t communicator)
 }
 
 bool IsDeath(const diagnosis::Diagnosis& diagnosis) {
-  if (diagnosis.healthy()) return false;
+  if (diagnosis.clean()) return false;
   const diagnosis::Finding& first = diagnosis.findings.front();
   return first.certainty == diagnosis::Certainty::kCertain && !first.culprit_details.empty() &&
          first.culprit_details.front().exit.has_value();
 }
 
 bool SameVerdict(const PublishedVerdict& published, const diagnosis::Diagnosis& diagnosis) {
-  return !diagnosis.healthy() && diagnosis.findings.front().kind == published.kind &&
+  return !diagnosis.clean() && diagnosis.findings.front().kind == published.kind &&
          diagnosis.findings.front().culprits == published.culprits;
 }
 
@@ -159,7 +159,7 @@ void Leader::BeginRound(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   // This node's processes may be ended within 0.1 s of the first death. How far the others are is not known well.
   if (ripe.new_deaths && IsDeath(first)) Follow(first, at_ns);
   const bool only_standing = ripe.standing && !ripe.deaths && !ripe.mismatch && !ripe.stall;
-  if (only_standing && published_ && !first.healthy()) {
+  if (only_standing && published_ && !first.clean()) {
     const PublishedVerdict now = PublishedFrom(first.findings.front());
     const bool same = now.kind == published_->kind && now.culprits == published_->culprits;
     const bool complete = told_ && (KnownByProgressOnly(*told_) == 0 || ++completions_ > kMostCompletions);
@@ -220,14 +220,14 @@ void Leader::AskOrDiagnose(std::int64_t now_ns, const diagnosis::Diagnosis& know
 // Nodes have come to this hub since the standing verdict was told, or have answered: it may have followed another hub a
 // moment before.
 bool Leader::KnowsMore(const diagnosis::Diagnosis& diagnosis) const {
-  if (!told_ || told_->healthy() || diagnosis.healthy()) return false;
+  if (!told_ || told_->clean() || diagnosis.clean()) return false;
   return diagnosis.watched != told_->watched ? diagnosis.watched > told_->watched
                                              : KnownByProgressOnly(diagnosis) < KnownByProgressOnly(*told_);
 }
 
 // It says no more than that some are not seen, and they were a moment ago.
 bool Leader::MayBeKnownSoon(const diagnosis::Diagnosis& diagnosis, std::int64_t now_ns) const {
-  if (diagnosis.healthy() || !job_.LostLately(now_ns)) return false;
+  if (diagnosis.clean() || !job_.LostLately(now_ns)) return false;
   const diagnosis::Finding& first = diagnosis.findings.front();
   const std::set<int> lost = job_.IsHub() ? job_.LostRanks() : std::set<int>();
   return first.certainty < diagnosis::Certainty::kCertain && first.kind != diagnosis::Kind::kDeadRank &&

@@ -18,7 +18,7 @@ bool IsForGood(const PublishedVerdict& published) {
 
 // What is left behind at the end of a job that has done its work is told then, and ends nothing.
 bool IsHarmless(const diagnosis::Diagnosis& diagnosis) {
-  return diagnosis.healthy() || diagnosis.findings.front().kind == Kind::kResourceLeak;
+  return diagnosis.clean() || diagnosis.findings.front().kind == Kind::kResourceLeak;
 }
 
 std::string Ranks(const std::vector<int>& ranks) {
