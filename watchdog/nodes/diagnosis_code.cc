@@ -405,6 +405,7 @@ void WriteDiagnosis(const diagnosis::Diagnosis& diagnosis, Writer* to) {
   Put(diagnosis.expected, to);
   Put(diagnosis.unseen_ranks, to);
   Put(diagnosis.notes, to);
+  Put(diagnosis.missing, to);
   Put(diagnosis.findings, to);
 }
 
@@ -418,6 +419,7 @@ bool ReadDiagnosis(Reader* from, diagnosis::Diagnosis* diagnosis) {
   Get(from, &diagnosis->expected);
   Get(from, &diagnosis->unseen_ranks);
   Get(from, &diagnosis->notes);
+  Get(from, &diagnosis->missing);
   Get(from, &diagnosis->findings);
   for (const diagnosis::Finding& finding : diagnosis->findings)
     if (finding.caused_by && *finding.caused_by >= diagnosis->findings.size()) from->Fail();
