@@ -16,7 +16,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kCleanHelp[] =
     "Remove finished run directories of this machine, with their diagnoses.\n\n"
     "A directory is removed as a whole (all attempts), and only if no process of the job lives, it belongs to the\n"
     "caller and is no link. Files that are not ncclwatch's own stay, and with them the directory.\n"
@@ -42,6 +42,7 @@ nlohmann::ordered_json ToJson(const std::vector<Removal>& removals) {
 }
 
 void PrintText(const std::vector<Removal>& removals) {
+  if (removals.empty()) return Print("no run directory is there\n");
   int count = 0;
   std::uint64_t bytes = 0;
   bool dry = false;
@@ -60,7 +61,7 @@ void PrintText(const std::vector<Removal>& removals) {
 }  // namespace
 
 int Clean(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kCleanHelp);
   std::string older_than;
   std::vector<std::string> words;
   options.add_option("DIR", words, "only these run directories, or those in these folders (default: all)")

@@ -34,7 +34,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kRunHelp[] =
     "Run a job under watch: CMD is torchrun ..., mpirun ..., srun ..., ./a.out.\n\n"
     "Makes the run directory, preloads the library, runs CMD in the foreground on this terminal, forwards signals to "
     "it,\n"
@@ -56,7 +56,7 @@ constexpr std::chrono::milliseconds kScan(100);         // how often new boxes a
 constexpr std::chrono::seconds kSurvivorsWait(2);       // for ranks that outlive their launcher
 constexpr auto kFileClockLag = absl::Milliseconds(50);  // times of files are those of the last timer tick
 
-struct Wish {
+struct RunWish {
   std::vector<std::string> command;
   std::string json;
   std::string mpi;
@@ -80,11 +80,22 @@ constexpr Mirror kMirrors[] = {
     {"--log", "NCCLWATCH_LOG", "LEVEL", "off, error, warn, info or debug"},
     {"--dir", "NCCLWATCH_DIR", "DIR", "run directory; it is never removed"},
     {"--job", "NCCLWATCH_JOB", "NAME", "name of the job"},
-    {"--ring", "NCCLWATCH_RING", "N", "records kept for each process"},
+    {"--ring", "NCCLWATCH_RING", "N", "records kept for each process, rounded up to a power of two"},
     {"--communicators", "NCCLWATCH_COMMUNICATORS", "N", "communicators watched at once in each process"},
 };
 
 const char* Variable(const char* name) { return std::getenv(name); }
+
+// What a variable is told ("NCCLWATCH_TIMEOUT=x: not understood, auto is used; accepted: ...") said of its option.
+std::string AsOption(const std::string& complaint, const std::vector<std::string>& values) {
+  constexpr std::string_view kAccepted = "accepted: ";
+  const std::size_t accepted = complaint.find(kAccepted);
+  for (std::size_t i = 0; i < std::size(kMirrors); ++i)
+    if (!values[i].empty() && complaint.starts_with(kMirrors[i].variable) && accepted != std::string::npos)
+      return fmt::format("{} takes {}, not '{}'", kMirrors[i].option, complaint.substr(accepted + kAccepted.size()),
+                         values[i]);
+  return complaint;
+}
 
 // Options become variables of this process, which the job inherits. A mistake in a variable is the job's to say, a
 // mistake in an option is a usage error.
@@ -96,12 +107,12 @@ absl::StatusOr<settings::Settings> Apply(const std::vector<std::string>& values)
   settings::Settings settings = settings::FromEnvironment(Variable, &after);
   for (const std::string& complaint : after)
     if (std::find(before.begin(), before.end(), complaint) == before.end())
-      return absl::InvalidArgumentError(complaint);
+      return absl::InvalidArgumentError(AsOption(complaint, values));
   return settings;
 }
 
-std::optional<int> ReadWish(const Command& self, const Arguments& arguments, Wish* wish, settings::Settings* settings) {
-  Options options(self, kDescription);
+std::optional<int> ReadWish(const Command& self, const Arguments& arguments, RunWish* wish, settings::Settings* settings) {
+  Options options(self, kRunHelp);
   options.prefix_command();
   std::vector<std::string> values(std::size(kMirrors));
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -174,7 +185,7 @@ void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunP
   if (deaths.AnyAlive()) Note("processes of the job still run: ncclwatch diagnose {}", place.path());
 }
 
-int Finish(const Wish& wish, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
+int Finish(const RunWish& wish, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
   const bool say = settings.log >= settings::LogLevel::kWarn && settings.on;
   const Epilogue epilogue = Conclude(deaths, status, settings);
   SayWhereItStands(epilogue, *deaths, *place, say);
@@ -203,7 +214,7 @@ int RunUnwatched(const Command& self, const std::vector<std::string>& command, c
 }
 
 // The library for the job's MPI; says which, and what will not be seen.
-std::string Picked(const std::string& plain, const Wish& wish, const settings::Settings& settings) {
+std::string Picked(const std::string& plain, const RunWish& wish, const settings::Settings& settings) {
   const MpiChoice mpi = wish.mpi.empty() ? ChooseMpi(wish.command, Surroundings::OfThisProcess())
                                          : MpiChoice{*MpiNamed(wish.mpi), "asked for by --mpi", ""};
   const LibraryChoice library = PickLibrary(plain, mpi);
@@ -244,7 +255,7 @@ void SetPreload(const std::string& library, const std::string& before, std::vect
 }  // namespace
 
 int Run(const Command& self, const Arguments& arguments) {
-  Wish wish;
+  RunWish wish;
   settings::Settings settings;
   if (const auto status = ReadWish(self, arguments, &wish, &settings)) return *status;
 

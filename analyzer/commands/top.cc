@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "analyzer/commands/options/options.h"
@@ -27,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr char kDescription[] =
+constexpr char kTopHelp[] =
     "Show a job as it goes on: each rank in each communicator, its position, the state of its newest call, how many\n"
     "collectives it is behind, calls and bytes a second; the time of a step; who is last; what is wrong.\n\n"
     "DIR is a run directory; `latest`, or nothing, is the newest one of this machine. Shown are the ranks that have a\n"
@@ -83,7 +85,7 @@ int Live(const Command& self, const std::string& directory, milliseconds interva
 }  // namespace
 
 int Top(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kTopHelp);
   std::string word;
   bool once = false, json = false;
   double interval_s = 0.5;
@@ -100,7 +102,9 @@ int Top(const Command& self, const Arguments& arguments) {
   constexpr int kNice = 10;  // the job comes first
   setpriority(PRIO_PROCESS, 0, kNice);
   const milliseconds interval(static_cast<std::int64_t>(interval_s * 1000));
-  const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  const char* const term = std::getenv("TERM");
+  const bool dumb = term != nullptr && std::string_view(term) == "dumb";
+  const bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && !dumb;
   return once || json || !terminal ? Once(self, *directory, interval, json) : Live(self, *directory, interval);
 }
 

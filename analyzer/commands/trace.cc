@@ -24,7 +24,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kTraceHelp[] =
     "List the recorded calls of all ranks, merged by time.\n\n"
     "ROOT is the root of a rooted collective, or pN: peer N of a send or receive (rank in the communicator).\n"
     "POS counts the collectives of the communicator; sends and receives are counted for each peer and direction.\n"
@@ -33,20 +33,20 @@ constexpr char kDescription[] =
     "still pending. A MOMENT is 30s (before the end), 14:03:07.5 (local) or 2026-01-01T00:00:00.000Z.\n"
     "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
 
-constexpr std::chrono::milliseconds kPoll(200);  // how often --follow looks
+constexpr std::chrono::milliseconds kFollowPoll(200);  // how often --follow looks
 
-struct Wish {
+struct TraceWish {
   std::vector<std::string> words;
   FilterWords filter;
   std::size_t last = 0;  // 0: all
   bool follow = false, wide = false, json = false, csv = false, arrow = false;
 };
 
-void Declare(Options* options, Wish* wish) {
+void Declare(Options* options, TraceWish* wish) {
   options->add_option("DIR|FILE", wish->words, "run directories and black boxes (default: the newest run directory)")
       ->type_name("");
   DeclareFilter(options, &wish->filter);
-  options->add_option("--last", wish->last, "only the last N calls")->type_name("N");
+  options->add_option("--last", wish->last, "only the last N calls")->type_name("N")->check(CLI::PositiveNumber);
   options->add_flag("--follow", wish->follow, "keep printing new calls until the job ends");
   options->add_flag("--arrow", wish->arrow, "print Arrow columns, for the Python package");
   options->add_flag("--wide", wish->wide, "print all columns: also thread, stream, group, result, call site");
@@ -74,7 +74,7 @@ Row RowOf(const MergedCall& merged, const Facts& facts, Sites* sites) {
 // columns, Arrow's columns at the end.
 class Printer {
  public:
-  Printer(const Wish& wish, const Recording& recording) : wish_(wish), sites_(recording), csv_(&sites_) {
+  Printer(const TraceWish& wish, const Recording& recording) : wish_(wish), sites_(recording), csv_(&sites_) {
     if (wish.csv) WriteOut(CsvHeading());
   }
   void Take(const MergedCall& merged, const Facts& facts) {
@@ -117,7 +117,7 @@ class Printer {
     }
   }
 
-  const Wish& wish_;
+  const TraceWish& wish_;
   Sites sites_;
   CsvLines csv_;
   std::deque<std::string> lines_;
@@ -126,7 +126,7 @@ class Printer {
 };
 
 // Each call once, when first seen: its state is that of then.
-void Follow(const std::vector<std::string>& paths, const Filter& filter, const Wish& wish, Recording recording) {
+void Follow(const std::vector<std::string>& paths, const Filter& filter, const TraceWish& wish, Recording recording) {
   absl::flat_hash_map<std::pair<std::string, std::uint32_t>, std::uint64_t> next_slot;  // by host and pid
   if (!wish.json) WriteOut(FollowHeading());
   bool first = true;
@@ -144,7 +144,7 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const W
     for (std::size_t i = skip; i < rows.size(); ++i) WriteOut(wish.json ? ToJsonLine(rows[i]) : FollowLine(rows[i]));
     if (std::fflush(stdout) != 0 || !alive) return;
     first = false;
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kFollowPoll);
     recording = Recording::Open(paths);
   }
 }
@@ -152,8 +152,8 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const W
 }  // namespace
 
 int Trace(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
-  Wish wish;
+  Options options(self, kTraceHelp);
+  TraceWish wish;
   Declare(&options, &wish);
   if (const auto status = options.Read(arguments)) return *status;
   // Mistakes are said before anything is read.

@@ -38,6 +38,8 @@ struct Filter {
   bool WantsCalls(int rank, std::uint64_t begin, std::uint64_t end) const;  // some of these slots
 };
 
+bool IsOp(const std::string& word);  // the name of a function that is recorded, as `ops` has it
+
 // "0,2,4-7"; none if it is no such list.
 std::optional<std::vector<int>> ParseRanks(const std::string& text);
 

@@ -40,6 +40,10 @@ absl::StatusOr<Filter> Parse(const FilterWords& words, absl::Time end) {
     for (const std::string& state : filter.states)
       if (!IsState(state)) return absl::InvalidArgumentError(fmt::format("--state knows no '{}'", state));
   }
+  for (const std::string& op : words.ops)
+    if (!IsOp(op))
+      return absl::InvalidArgumentError(
+          fmt::format("--op knows no '{}'; it takes names like AllReduce, Send or MPI_Allreduce", op));
   filter.communicators = words.communicators;
   filter.ops = words.ops;
   filter.pending = words.pending;
