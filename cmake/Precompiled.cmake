@@ -8,13 +8,15 @@ set(NCCLWATCH_COMMON_HEADERS
 # What only programs may use.
 set(NCCLWATCH_PROGRAM_HEADERS
   ${NCCLWATCH_COMMON_HEADERS} <absl/container/flat_hash_map.h> <absl/container/flat_hash_set.h> <absl/status/statusor.h>
-  <fmt/core.h>)
+  <fmt/core.h> <nlohmann/json.hpp>)
 
 # Programs are compiled as libraries are: GCC reads compiled headers only under the same options.
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)  # ccache asks for it
+  # A tenth of a build went into collecting garbage of the compiler, which is then below a gigabyte.
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1048576>")
   # GCC bug 105329: strings that were inlined from compiled headers are warned of.
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overread>")
 endif()
@@ -36,14 +38,12 @@ function(ncclwatch_precompile folder)
     if(NOT type MATCHES "^(INTERFACE_LIBRARY|UTILITY)$")
       get_target_property(sources ${target} SOURCES)
     endif()
-    if(NOT sources MATCHES "[.]cc(;|$)" OR target MATCHES "^ncclwatch_((common|program|command|test)_headers|fmt)$")
+    if(NOT sources MATCHES "[.]cc(;|$)" OR target MATCHES "^ncclwatch_((common|program|test)_headers|fmt)$")
       continue()
     elseif(libraries MATCHES "GTest::")
       # Tests of the release build wait for others, not for their own code.
-      target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+      target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
       target_precompile_headers(${target} REUSE_FROM ncclwatch_test_headers)
-    elseif(libraries MATCHES "CLI11::")
-      target_precompile_headers(${target} REUSE_FROM ncclwatch_command_headers)
     elseif(libraries MATCHES "ncclwatch_abseil")
       target_precompile_headers(${target} REUSE_FROM ncclwatch_program_headers)
     else()
@@ -58,16 +58,13 @@ endfunction()
 
 if(NCCLWATCH_PRECOMPILED)
   ncclwatch_precompiled_headers(ncclwatch_common_headers ${NCCLWATCH_COMMON_HEADERS})
-  find_package(CLI11 REQUIRED)
   find_package(nlohmann_json REQUIRED)
   ncclwatch_precompiled_headers(ncclwatch_program_headers ${NCCLWATCH_PROGRAM_HEADERS})
-  target_link_libraries(ncclwatch_program_headers PRIVATE ncclwatch_abseil)
-  ncclwatch_precompiled_headers(ncclwatch_command_headers ${NCCLWATCH_PROGRAM_HEADERS} <CLI/CLI.hpp> <nlohmann/json.hpp>)
-  target_link_libraries(ncclwatch_command_headers PRIVATE ncclwatch_abseil CLI11::CLI11 nlohmann_json::nlohmann_json)
+  target_link_libraries(ncclwatch_program_headers PRIVATE ncclwatch_abseil nlohmann_json::nlohmann_json)
   if(NOT CMAKE_CROSSCOMPILING)
     find_package(GTest REQUIRED)
     ncclwatch_precompiled_headers(ncclwatch_test_headers ${NCCLWATCH_COMMON_HEADERS} <gtest/gtest.h>)
-    target_compile_options(ncclwatch_test_headers PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+    target_compile_options(ncclwatch_test_headers PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
     target_link_libraries(ncclwatch_test_headers PRIVATE GTest::gtest)
   endif()
 endif()

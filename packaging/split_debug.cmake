@@ -17,5 +17,5 @@ foreach(file IN LISTS files)
   file(CHMOD ${debug} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
   execute_process(COMMAND ${OBJCOPY} --strip-unneeded ${file} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()
-execute_process(COMMAND ${OBJCOPY} --compress-debug-sections ${root}/lib/ncclwatch/demo/stuck_data_loader
+execute_process(COMMAND ${OBJCOPY} --compress-debug-sections ${root}/lib/ncclwatch/demo/demo_job
                 COMMAND_ERROR_IS_FATAL ANY)

@@ -13,9 +13,9 @@ namespace ncclwatch::bisect {
 namespace {
 
 // Hypothesis k: sizes from low + k on are bad. 0: all are, count: none is.
-class Search {
+class BorderSearch {
  public:
-  Search(std::int64_t low, std::int64_t high, const RunSize& run, const NoiseBeliefs& noises)
+  BorderSearch(std::int64_t low, std::int64_t high, const RunSize& run, const NoiseBeliefs& noises)
       : low_(low),
         count_(static_cast<std::size_t>(high - low + 1)),
         run_(run),
@@ -139,12 +139,12 @@ class Search {
 
 Border FindBorder(std::int64_t low, std::int64_t high, double confidence, const RunSize& run,
                   const NoiseBeliefs& noises) {
-  return Search(low, high, run, noises).Find(confidence);
+  return BorderSearch(low, high, run, noises).Find(confidence);
 }
 
 Border FindBorderBetween(std::int64_t low, std::int64_t high, double confidence, const RunSize& run,
                          NoiseBeliefs* noises) {
-  return Search(low, high, run, *noises).FindBetween(confidence, noises);
+  return BorderSearch(low, high, run, *noises).FindBetween(confidence, noises);
 }
 
 }  // namespace ncclwatch::bisect

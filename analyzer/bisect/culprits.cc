@@ -22,9 +22,9 @@ Items Without(const Items& all, const Items& some) {
   return rest;
 }
 
-class Search {
+class CulpritSearch {
  public:
-  Search(double confidence, const RunItems& run, const NoiseBeliefs& noises)
+  CulpritSearch(double confidence, const RunItems& run, const NoiseBeliefs& noises)
       : confidence_(confidence), run_(run), noises_(noises) {}
 
   Culprits Find(std::size_t count) {
@@ -103,7 +103,7 @@ class Search {
 }  // namespace
 
 Culprits FindCulprits(std::size_t count, double confidence, const RunItems& run, const NoiseBeliefs& noises) {
-  return Search(confidence, run, noises).Find(count);
+  return CulpritSearch(confidence, run, noises).Find(count);
 }
 
 }  // namespace ncclwatch::bisect

@@ -83,13 +83,7 @@ struct Places {
   std::vector<std::unique_ptr<RE2>> patterns;  // in the order of the three tables
 };
 
-bool IsLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool IsDigit(char c) { return c >= '0' && c <= '9'; }
-
-template <std::size_t N>
-bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) {
-  return std::find(std::begin(words), std::end(words), word) != std::end(words);
-}
 
 std::string Small(std::string_view word) {
   std::string small(word);

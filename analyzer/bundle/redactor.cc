@@ -23,11 +23,6 @@ constexpr std::string_view kState = "\n\nName:\t";
 constexpr std::size_t kMostDigits = 8;  // of a host's number
 constexpr int kMostParts = 16;          // of what has been learned
 
-template <std::size_t N>
-bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) {
-  return std::find(std::begin(words), std::end(words), word) != std::end(words);
-}
-
 std::vector<std::string_view> Split(std::string_view text, char at) {
   std::vector<std::string_view> parts;
   for (;;) {
@@ -38,7 +33,6 @@ std::vector<std::string_view> Split(std::string_view text, char at) {
   }
 }
 
-bool IsLetter(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; }
 std::string_view WithoutDots(std::string_view word) {
   while (word.ends_with('.')) word.remove_suffix(1);
   return word;

@@ -13,7 +13,7 @@ constexpr std::size_t kBlock = 512;
 constexpr std::uint64_t kMostOctal = 077777777777;  // 8 GiB: more needs the number in binary
 constexpr int kLevel = 6;
 
-struct Header {  // of ustar
+struct UstarHeader {  // of ustar
   char name[100];
   char mode[8], uid[8], gid[8];
   char size[12], modified[12];
@@ -26,10 +26,10 @@ struct Header {  // of ustar
   char prefix[155];
   char reserved[12];
 };
-static_assert(sizeof(Header) == kBlock);
+static_assert(sizeof(UstarHeader) == kBlock);
 
 // False: it is too long.
-bool PutName(const std::string& name, Header* header) {
+bool PutName(const std::string& name, UstarHeader* header) {
   if (name.size() <= sizeof header->name) {
     std::memcpy(header->name, name.data(), name.size());
     return true;
@@ -42,7 +42,7 @@ bool PutName(const std::string& name, Header* header) {
 }
 
 // Octal, or, as GNU tar and its readers have it, binary with the first bit set.
-void PutSize(std::uint64_t size, Header* header) {
+void PutSize(std::uint64_t size, UstarHeader* header) {
   if (size <= kMostOctal) {
     std::snprintf(header->size, sizeof header->size, "%011llo", static_cast<unsigned long long>(size));
     return;
@@ -51,7 +51,7 @@ void PutSize(std::uint64_t size, Header* header) {
   for (std::size_t i = sizeof header->size - 1; i > 0; --i, size >>= 8) header->size[i] = static_cast<char>(size & 255);
 }
 
-void PutChecksum(Header* header) {
+void PutChecksum(UstarHeader* header) {
   std::memset(header->checksum, ' ', sizeof header->checksum);
   std::array<unsigned char, kBlock> bytes{};
   std::memcpy(bytes.data(), header, kBlock);
@@ -70,12 +70,12 @@ TarZst::TarZst(Write write)
 }
 
 bool TarZst::Takes(const std::string& name) {
-  Header header{};
+  UstarHeader header{};
   return PutName(name, &header);
 }
 
 bool TarZst::Begin(const std::string& name, std::uint64_t size, std::int64_t modified_s) {
-  Header header{};
+  UstarHeader header{};
   if (!PutName(name, &header)) return false;
   std::memcpy(header.mode, "0000600", 8);
   std::memcpy(header.uid, "0000000", 8);

@@ -25,9 +25,8 @@ namespace {
 
 using bisect::Items;
 using bisect::Observation;
-using bisect::Outcome;
 
-constexpr char kDescription[] =
+constexpr char kBisectHelp[] =
     "Find the smallest size at which a command fails, or which of several items makes it fail, with few runs.\n\n"
     "--size LO..HI tries sizes in place of {n}: ranks, bytes, layers. --items FILE and --hosts FILE try parts\n"
     "of a list, one item a line, in place of {items} or {hosts}: separate words; joined by spaces inside\n"
@@ -39,7 +38,7 @@ constexpr char kDescription[] =
     "often a run is wrong. CMD may be `ncclwatch replay ...`.\n\n"
     "Exit status: 0 found, 1 not found, and why; 2 usage, 3 a file could not be read.";
 
-struct Wish {
+struct BisectWish {
   std::string size, items, hosts, timeout, state, flaky;
   std::vector<std::string> env, command;
   double confidence = 0.95;
@@ -65,7 +64,7 @@ class ItemsFile {
 
 class Bisection {
  public:
-  Bisection(const Wish& wish, std::optional<double> limit_s, double flaky)
+  Bisection(const BisectWish& wish, std::optional<double> limit_s, double flaky)
       : wish_(wish), limit_s_(limit_s), noises_(bisect::FirstNoiseBeliefs(flaky)) {}
   absl::Status Open(const std::string& question) { return state_.Open(wish_.state, question); }
 
@@ -89,7 +88,7 @@ class Bisection {
   const std::vector<Observation>& observations() const { return state_.all(); }
 
  private:
-  Outcome Ask(const bisect::Trial& trial, const std::string& text) {
+  bisect::Outcome Ask(const bisect::Trial& trial, const std::string& text) {
     if (const Observation* const known = state_.Known(text)) return known->outcome;
     Observation seen = Run(trial, text);
     if (!wish_.json) Say(seen);
@@ -97,7 +96,7 @@ class Bisection {
     return seen.outcome;
   }
 
-  Outcome AskWith(const bisect::Question& question, const Items& items) {
+  bisect::Outcome AskWith(const bisect::Question& question, const Items& items) {
     const std::vector<std::string> names = NamesOf(question, items);
     const ItemsFile file(names);
     bisect::Trial trial = TrialWith(question, items, wish_.command, file.path());
@@ -106,8 +105,8 @@ class Bisection {
   }
 
   static void Say(const Observation& seen) {
-    const char* const word = seen.outcome == Outcome::kGood  ? "good"
-                             : seen.outcome == Outcome::kBad ? "bad"
+    const char* const word = seen.outcome == bisect::Outcome::kGood  ? "good"
+                             : seen.outcome == bisect::Outcome::kBad ? "bad"
                                                              : "cannot tell";
     constexpr std::size_t kMost = 100;
     const std::string question = seen.question.size() > kMost ? seen.question.substr(0, kMost) + "..." : seen.question;
@@ -116,7 +115,7 @@ class Bisection {
     Note("{:<5} {} ({}, {})", word, Printable(question), DurationText(absl::Seconds(seen.seconds)), Printable(how));
   }
 
-  const Wish& wish_;
+  const BisectWish& wish_;
   const std::optional<double> limit_s_;
   const bisect::NoiseBeliefs noises_;
   bisect::State state_;
@@ -142,7 +141,7 @@ bool IsInPath(const std::string& program) {
   });
 }
 
-void Declare(Options* options, Wish* wish) {
+void Declare(Options* options, BisectWish* wish) {
   auto* const size = options
                          ->add_option("--size", wish->size,
                                       "sizes from LO, which is good, to HI, which is bad, or the other way round")
@@ -172,8 +171,8 @@ void Declare(Options* options, Wish* wish) {
 }  // namespace
 
 int Bisect(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
-  Wish wish;
+  Options options(self, kBisectHelp);
+  BisectWish wish;
   Declare(&options, &wish);
   Arguments words = arguments;
   wish.command = TakeCommand(&words);

@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr char kDescription[] =
+constexpr char kBundleHelp[] =
     "Put everything that a bug report needs into one file: what the job has left (black boxes, stacks, logs of\n"
     "ncclwatch, recordings), the verdict on it, and what `ncclwatch doctor` sees on this machine.\n\n"
     "`tar --zstd -xf FILE` unpacks it; all other commands of ncclwatch read what is in `run/`. --redact hides\n"
@@ -44,7 +44,7 @@ void PrintText(const std::string& file, std::uint64_t bytes, const Bundled& bund
 }  // namespace
 
 int BundleJob(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kBundleHelp);
   std::vector<std::string> words;
   std::string into = "ncclwatch-bundle.tar.zst", most;
   BundleWish wish;

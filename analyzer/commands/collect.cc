@@ -25,7 +25,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kCollectHelp[] =
     "Record every call of a live job on this node, for `trace`, `stats` and `replay`.\n\n"
     "Reads the black boxes of the run directory through shared memory and writes what is new as compressed segments.\n"
     "The job is not touched: no process of it waits for this one or is slowed by it. Calls that a ring has "
@@ -36,8 +36,8 @@ constexpr char kDescription[] =
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kShortest(1), kLongest(40);  // between two looks
-constexpr std::chrono::milliseconds kScan(100),
+constexpr std::chrono::milliseconds kShortestPause(1), kLongestPause(40);  // between two looks
+constexpr std::chrono::milliseconds kScanBoxes(100),
     kScanAtFirst(5);  // how often attempts are looked for, while a job begins
 constexpr std::chrono::seconds kFirst(10);
 
@@ -69,7 +69,7 @@ class Collectors {
 
   bool Look() {
     if (const Clock::time_point now = Clock::now(); now >= next_scan_) {
-      next_scan_ = now + (Beginning() ? kScanAtFirst : kScan);
+      next_scan_ = now + (Beginning() ? kScanAtFirst : kScanBoxes);
       for (const std::string& directory : BoxDirectories(place_)) Add(directory);
     }
     bool hurry = false;
@@ -118,12 +118,12 @@ struct Patience {
 
 void Follow(Collectors* collectors, Patience waits) {
   const pid_t launcher = getppid();
-  std::chrono::milliseconds pause = kShortest;
+  std::chrono::milliseconds pause = kShortestPause;
   while (!Ended()) {
     const bool hurry = collectors->Look();
     const bool waits_on = (waits.next && getppid() == launcher) || (waits.first && !collectors->seen_any());
     if (!collectors->any_alive() && !waits_on) break;
-    pause = hurry ? kShortest : std::min(collectors->Beginning() ? kScanAtFirst : kLongest, pause * 2);
+    pause = hurry ? kShortestPause : std::min(collectors->Beginning() ? kScanAtFirst : kLongestPause, pause * 2);
     std::this_thread::sleep_for(pause);
   }
   collectors->Finish();
@@ -132,7 +132,7 @@ void Follow(Collectors* collectors, Patience waits) {
 }  // namespace
 
 int Collect(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kCollectHelp);
   std::string word, to, most;
   Patience waits;
   bool quiet = false;

@@ -13,10 +13,9 @@ namespace ncclwatch::analyzer {
 namespace {
 
 using compare::Better;
-using compare::Outcome;
 using compare::Side;
 
-constexpr char kDescription[] =
+constexpr char kCompareHelp[] =
     "Say whether B is better or worse than A, by how much, and how sure that is.\n\n"
     "A and B are run directories, recordings, CSV files with a header, lines of JSON, or Google Benchmark's\n"
     "JSON; several trials of a side stand between commas: A1,A2,A3. With --trials N the words after `--` are\n"
@@ -29,7 +28,7 @@ constexpr char kDescription[] =
     "finding in A.\n\n"
     "Exit status: 0, 1 regression or not_fixed, 2 usage, 3 an input could not be read.";
 
-struct Wish {
+struct CompareWish {
   std::vector<std::string> words, metrics;
   std::string tolerance = "5%", problem;
   int trials = 0;
@@ -43,7 +42,7 @@ std::pair<std::string, Better> MetricOf(const std::string& word) {
   return {word, Better::kUnknown};
 }
 
-Outcome OutcomeOf(const std::string& command, const std::string& before, const std::string& after) {
+compare::Outcome OutcomeOf(const std::string& command, const std::string& before, const std::string& after) {
   return {compare::RunProblem(command, before, "before") != 0, compare::RunProblem(command, after, "after") != 0,
           command};
 }
@@ -53,8 +52,8 @@ bool IsRun(const std::string& path) {
   return std::filesystem::is_directory(path, error);
 }
 
-int Print(const Wish& wish, const compare::Wish& how, const Side& before, const Side& after) {
-  std::optional<Outcome> problem =
+int PrintOutcome(const CompareWish& wish, const compare::Wish& how, const Side& before, const Side& after) {
+  std::optional<compare::Outcome> problem =
       wish.problem.empty() ? OutcomeOfFindings(before, after) : OutcomeOf(wish.problem, before.name, after.name);
   compare::Comparison comparison = Compare(before, after, how, std::move(problem));
   std::optional<compare::FirstDifference> first;
@@ -75,8 +74,8 @@ int Print(const Wish& wish, const compare::Wish& how, const Side& before, const 
 }  // namespace
 
 int CompareRuns(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
-  Wish wish;
+  Options options(self, kCompareHelp);
+  CompareWish wish;
   options.add_option("A B", wish.words, "the two sides")->type_name("");
   options
       .add_option("--metric", wish.metrics,
@@ -101,14 +100,14 @@ int CompareRuns(const Command& self, const Arguments& arguments) {
   for (const std::string& word : wish.metrics) how.only.push_back(MetricOf(word));
   if (wish.trials > 0) {
     const auto sides = compare::RunTrials(wish.words[0], wish.words[1], wish.trials, command);
-    return sides.ok() ? Print(wish, how, sides->first, sides->second) : Unreadable(self, sides.status());
+    return sides.ok() ? PrintOutcome(wish, how, sides->first, sides->second) : Unreadable(self, sides.status());
   }
   const auto before = compare::ReadSide(wish.words[0]), after = compare::ReadSide(wish.words[1]);
   for (const auto* const side : {&before, &after})
     if (!side->ok()) return Unreadable(self, side->status());
   for (const auto& [name, better] : how.only)
     if (!before->metrics.contains(name)) return UsageError(self, "A has no metric '" + name + "'");
-  return Print(wish, how, *before, *after);
+  return PrintOutcome(wish, how, *before, *after);
 }
 
 }  // namespace ncclwatch::analyzer

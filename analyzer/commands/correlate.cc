@@ -19,7 +19,7 @@ using correlate::History;
 using correlate::Precursor;
 using correlate::Rhythm;
 
-constexpr char kDescription[] =
+constexpr char kCorrelateHelp[] =
     "Say which events come before failures more often than chance has it, and where failures cluster.\n\n"
     "Files are events.jsonl (NCCLWATCH_OUT collects them), CSV with a header (timestamp, event_type,\n"
     "category, host, job) and Slurm's `sacct -P -o JobID,State,Start,End,NodeList`; folders are searched for\n"
@@ -112,7 +112,7 @@ std::string ToText(const History& history, const Found& found) {
 }  // namespace
 
 int Correlate(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kCorrelateHelp);
   std::vector<std::string> words;
   std::string window = "600s";
   bool json = false;

@@ -24,7 +24,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kDiagnoseHelp[] =
     "Say what is wrong with a job, live or dead, from its black boxes.\n\n"
     "DIR is a run directory (its newest attempt is read), FILE a black box; `latest`, or nothing, is the newest run\n"
     "directory of this machine. Files that cannot be read are named with the reason; the others are read.\n"
@@ -58,21 +58,19 @@ absl::StatusOr<JobSteps> BaselineOf(const std::vector<std::string>& words) {
   return StepsOf(recording);
 }
 
-const char* Variable(const char* name) { return std::getenv(name); }
-
 diagnosis::SlowContext ContextOf(const std::optional<JobSteps>& baseline) {
   std::vector<std::string> complaints;  // the job's own processes have said them
   diagnosis::SlowContext context;
   context.baseline = baseline ? &baseline->table : nullptr;
   context.topology = TopologyOfTheJob("diagnose");
-  context.least_idle = settings::FromEnvironment(Variable, &complaints).bubble;
+  context.least_idle = settings::FromEnvironment(+[](const char* name) -> const char* { return std::getenv(name); }, &complaints).bubble;
   return context;
 }
 
 }  // namespace
 
 int Diagnose(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kDiagnoseHelp);
   std::vector<std::string> words, baseline_words;
   bool json = false;
   options.add_option("DIR|FILE", words, "run directories and black boxes of one job")->type_name("");

@@ -23,7 +23,7 @@ namespace {
 
 using namespace ncclwatch::doctor;  // NOLINT(google-build-using-namespace)
 
-constexpr char kDescription[] =
+constexpr char kDoctorHelp[] =
     "Say what would keep a job from running well, before it runs.\n\n"
     "Alone it looks at this machine. Under a launcher (`srun ncclwatch doctor`, `mpirun ncclwatch doctor`,\n"
     "`torchrun --no-python ... ncclwatch doctor`) every rank looks at its own, and rank 0 prints one report: also who\n"
@@ -35,7 +35,7 @@ constexpr char kDescription[] =
     "MANUAL: what no program can check; told with --phase.\n\n"
     "Exit status: 0 no FAIL, 1 a FAIL, 2 usage, 3 a file of checks could not be read.";
 
-struct Wish {
+struct DoctorWish {
   std::string phase, checks, checkpoint, root, counters, meet, wait = "15s", precision = "bf16", optimizer = "adam",
                                                                activations;
   std::vector<std::string> only, command;
@@ -43,7 +43,7 @@ struct Wish {
   bool active = false, all = false, json = false;
 };
 
-void Declare(Options* options, Wish* wish) {
+void Declare(Options* options, DoctorWish* wish) {
   options->add_flag("--active", wish->active,
                     "measure too: a core, memory, a file, a worker process, the network between hosts");
   options->add_option("--phase", wish->phase, "what matters before a first run, a larger one, a long one")
@@ -75,7 +75,7 @@ void Declare(Options* options, Wish* wish) {
   options->add_flag("--json", wish->json, "print JSON");
 }
 
-MemoryBudget BudgetOf(const Wish& wish) {
+MemoryBudget BudgetOf(const DoctorWish& wish) {
   MemoryBudget budget;
   budget.parameters = wish.parameters;
   budget.bytes_of_parameter = wish.precision == "fp32" ? 4 : wish.precision == "fp8" ? 1 : 2;
@@ -87,7 +87,7 @@ MemoryBudget BudgetOf(const Wish& wish) {
   return budget;
 }
 
-Machine MachineOf(const Wish& wish) {
+Machine MachineOf(const DoctorWish& wish) {
   Machine machine(wish.root, Machine::OwnEnvironment());
   machine.budget = BudgetOf(wish);
   machine.checkpoint = wish.checkpoint.empty() ? machine.Variable("CHECKPOINT_DIR").value_or("") : wish.checkpoint;
@@ -99,11 +99,11 @@ Machine MachineOf(const Wish& wish) {
 constexpr const char* kAcross[] = {"ranks-came",   "ranks-proven",  "host-map", "reachability",  "clock-skew",
                                    "version-skew", "variable-skew", "latency",  "pair-bandwidth"};
 
-bool IsWanted(const Wish& wish, std::string_view id) {
+bool IsWanted(const DoctorWish& wish, std::string_view id) {
   return wish.only.empty() || std::find(wish.only.begin(), wish.only.end(), id) != wish.only.end();
 }
 
-std::string UnknownId(const Wish& wish, const std::vector<OwnCheck>& own) {
+std::string UnknownId(const DoctorWish& wish, const std::vector<OwnCheck>& own) {
   std::set<std::string, std::less<>> known(std::begin(kAcross), std::end(kAcross));
   for (const Check& check : ChecksOfOneRank()) known.emplace(check.id);
   for (const OwnCheck& check : own) known.insert(check.id);
@@ -112,7 +112,7 @@ std::string UnknownId(const Wish& wish, const std::vector<OwnCheck>& own) {
   return "";
 }
 
-std::vector<Finding> LookAround(const Wish& wish, const Machine& machine, const std::vector<OwnCheck>& own) {
+std::vector<Finding> LookAround(const DoctorWish& wish, const Machine& machine, const std::vector<OwnCheck>& own) {
   const unsigned phase = PhaseNamed(wish.phase).value_or(kAnyPhase);
   std::vector<Finding> findings;
   for (const Check& check : ChecksOfOneRank()) {
@@ -127,7 +127,7 @@ std::vector<Finding> LookAround(const Wish& wish, const Machine& machine, const 
   return findings;
 }
 
-JobReport Conclude(const Wish& wish, const Gathered& gathered, int world_size) {
+JobReport Conclude(const DoctorWish& wish, const Gathered& gathered, int world_size) {
   JobReport report;
   report.ranks = static_cast<int>(gathered.ranks.size());
   std::set<std::string> hosts;
@@ -140,7 +140,7 @@ JobReport Conclude(const Wish& wish, const Gathered& gathered, int world_size) {
   return report;
 }
 
-MeetingPlace MeetingPlaceOf(const Machine& machine, const Wish& wish) {
+MeetingPlace MeetingPlaceOf(const Machine& machine, const DoctorWish& wish) {
   std::vector<std::string> complaints;  // the check of NCCLWATCH_* variables reports them
   const settings::Settings settings =
       settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &complaints);
@@ -153,7 +153,7 @@ MeetingPlace MeetingPlaceOf(const Machine& machine, const Wish& wish) {
 
 constexpr std::uint64_t kMostBytesOfChecks = 16 << 20;
 
-absl::StatusOr<std::vector<OwnCheck>> OwnChecksOf(const Wish& wish) {
+absl::StatusOr<std::vector<OwnCheck>> OwnChecksOf(const DoctorWish& wish) {
   if (wish.checks.empty()) return std::vector<OwnCheck>();
   const auto text = ReadFile(wish.checks, kMostBytesOfChecks);
   return text.ok() ? ParseOwnChecks(*text, wish.checks) : text.status();
@@ -162,8 +162,8 @@ absl::StatusOr<std::vector<OwnCheck>> OwnChecksOf(const Wish& wish) {
 }  // namespace
 
 int Doctor(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
-  Wish wish;
+  Options options(self, kDoctorHelp);
+  DoctorWish wish;
   Declare(&options, &wish);
   Arguments words = arguments;
   wish.command = TakeCommand(&words);

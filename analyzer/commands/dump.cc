@@ -20,7 +20,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kDumpHelp[] =
     "Ask a live job for its evidence now, even if nothing is wrong.\n\n"
     "Writes the stacks of all its processes on this machine to DIR/stacks and what the system says of them to\n"
     "DIR/evidence (and both to NCCLWATCH_OUT, if the job has it). The job goes on as before. If no leader lives, this\n"
@@ -30,9 +30,9 @@ constexpr char kDescription[] =
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kPatience = 20s;                         // for a leader that begins; its own limits are below
+constexpr auto kAnswerPatience = 20s;                         // for a leader that begins; its own limits are below
 constexpr std::chrono::nanoseconds kLeaderSilent = 3s;  // longer than any of its followers would wait
-constexpr auto kPoll = 20ms;
+constexpr auto kAnswerPoll = 20ms;
 constexpr std::size_t kMostText = 256 << 10;  // of merged stacks on a terminal
 
 struct Answer {
@@ -51,13 +51,13 @@ Answer Ask(const std::string& directory) {
   if (const auto opened = OpenLease(directory); opened.ok()) {
     format::Lease& lease = **opened;
     const std::uint64_t ticket = lease.evidence_wanted.fetch_add(1, std::memory_order_acq_rel) + 1;
-    const auto deadline = Clock::now() + kPatience;
+    const auto deadline = Clock::now() + kAnswerPatience;
     while (Clock::now() < deadline && !Leaderless(lease)) {
       if (lease.evidence_given.load(std::memory_order_acquire) >= ticket) {
         answer.by_leader = true;
         return answer;
       }
-      std::this_thread::sleep_for(kPoll);
+      std::this_thread::sleep_for(kAnswerPoll);
     }
   }
   answer.reason = GatherEvidence(directory);
@@ -111,7 +111,7 @@ void PrintText(const std::string& directory, const std::vector<LivingProcess>& p
 }  // namespace
 
 int Dump(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kDumpHelp);
   std::string word;
   bool json = false;
   options.add_option("DIR", word, "run directory (default: the newest)")->type_name("");

@@ -29,7 +29,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kExportHelp[] =
     "Write what was recorded of a job in the format of another tool: the calls that `ncclwatch trace` lists.\n\n"
     "chakra: OUT is a folder with Chakra's execution traces, ranks.N.et for rank N, for simulators.\n"
     "csv: OUT is a file of what `trace --csv` prints, `-` for standard output.\n"
@@ -50,7 +50,7 @@ constexpr char kDescription[] =
 constexpr char kTorch[] = "torch-fr";
 constexpr std::uint64_t kMostBytes = 2'000'000'000;  // of a file: ui.perfetto.dev opens no longer one
 
-struct Wish {
+struct ExportWish {
   std::vector<std::string> words;
   std::string format, into, most_bytes;
   FilterWords filter;
@@ -59,28 +59,28 @@ struct Wish {
 
 struct Format {
   const char* name;
-  std::function<absl::StatusOr<std::unique_ptr<exporting::Exporter>>(const exporting::Source&, const Wish&)> make;
+  std::function<absl::StatusOr<std::unique_ptr<exporting::Exporter>>(const exporting::Source&, const ExportWish&)> make;
 };
 
 const std::vector<Format>& Formats() {
   static const std::vector<Format> formats = {
       {"chakra",
-       [](const exporting::Source& source, const Wish& wish) { return exporting::ToChakra(source, wish.into); }},
-      {"csv", [](const exporting::Source& source, const Wish& wish) { return exporting::ToCsv(source, wish.into); }},
+       [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToChakra(source, wish.into); }},
+      {"csv", [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToCsv(source, wish.into); }},
 #ifdef NCCLWATCH_OTF2
-      {"otf2", [](const exporting::Source& source, const Wish& wish) { return exporting::ToOtf2(source, wish.into); }},
+      {"otf2", [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToOtf2(source, wish.into); }},
 #endif
       {"parquet",
-       [](const exporting::Source& source, const Wish& wish) { return exporting::ToParquet(source, wish.into); }},
+       [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToParquet(source, wish.into); }},
       {"perfetto",
-       [](const exporting::Source& source, const Wish& wish) {
+       [](const exporting::Source& source, const ExportWish& wish) {
          return exporting::ToPerfetto(source, wish.into, ParseBytes(wish.most_bytes).value_or(kMostBytes));
        }},
   };
   return formats;
 }
 
-void Declare(Options* options, Wish* wish) {
+void Declare(Options* options, ExportWish* wish) {
   std::vector<std::string> names{kTorch};
   for (const Format& format : Formats()) names.emplace_back(format.name);
   std::sort(names.begin(), names.end());
@@ -126,7 +126,7 @@ absl::StatusOr<std::uint64_t> Write(const Recording& recording, const Filter& fi
   return written;
 }
 
-void Report(const Wish& wish, std::uint64_t calls, const exporting::Exporter& exporter) {
+void SayWritten(const ExportWish& wish, std::uint64_t calls, const exporting::Exporter& exporter) {
   auto files = nlohmann::ordered_json::array();
   for (const std::string& file : exporter.files()) files.push_back(Printable(file));
   if (wish.json)
@@ -139,7 +139,7 @@ void Report(const Wish& wish, std::uint64_t calls, const exporting::Exporter& ex
   Print("{} calls in {}\n", calls, absl::StrJoin(exporter.files(), ", "));
 }
 
-int ExportCalls(const Command& self, const Wish& wish, const Format& format, const std::vector<std::string>& paths) {
+int ExportCalls(const Command& self, const ExportWish& wish, const Format& format, const std::vector<std::string>& paths) {
   const Recording recording = Recording::Open(paths);
   std::vector<reader::Failure> failures = recording.run().failures;
   SayFailures(failures);
@@ -162,15 +162,15 @@ int ExportCalls(const Command& self, const Wish& wish, const Format& format, con
     return kProblem;
   }
   for (const std::string& note : exporter->notes()) Complain(self.name, "{}", note);
-  Report(wish, *calls, *exporter);
+  SayWritten(wish, *calls, *exporter);
   return failures.empty() ? kDone : kUnreadable;
 }
 
 }  // namespace
 
 int Export(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
-  Wish wish;
+  Options options(self, kExportHelp);
+  ExportWish wish;
   Declare(&options, &wish);
   if (const auto status = options.Read(arguments)) return *status;
   if (const absl::Status wrong = Check(wish.filter); !wrong.ok()) return UsageError(self, std::string(wrong.message()));

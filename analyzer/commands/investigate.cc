@@ -12,7 +12,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kInvestigateHelp[] =
     "Walk from the files of a job to its incident report: triage, localise, isolate, find the cause, resolve.\n\n"
     "Run directories, recordings, logs and events.jsonl may be given together. The report says what happened, when, "
     "to\n"
@@ -26,7 +26,7 @@ constexpr char kDescription[] =
 }  // namespace
 
 int InvestigateJob(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kInvestigateHelp);
   std::vector<std::string> words;
   std::string into;
   bool json = false;

@@ -33,7 +33,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr char kDescription[] =
+constexpr char kMetricsHelp[] =
     "Print a job's numbers in Prometheus' text format, or serve them while the job runs.\n\n"
     "Of the ranks of this node: are they alive, how many calls, how long the oldest one waits; the time of a step and\n"
     "what it goes into; bandwidths; what is wrong; numbers that the program tells of itself. At most 300 series.\n"
@@ -127,7 +127,7 @@ int WriteFiles(const std::string& path, std::chrono::milliseconds interval, Sour
 }  // namespace
 
 int Metrics(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kMetricsHelp);
   std::string word, where, path, token_file;
   double interval_s = 15;
   options.add_option("DIR", word, "run directory (default: the newest one)")->type_name("");

@@ -32,7 +32,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kReplayHelp[] =
     "Run the recorded calls again.\n\n"
     "On a model: a simulation of how NCCL and MPI block, with a model of what communication costs. It says whether "
     "the\n"
@@ -50,7 +50,7 @@ using Clock = std::chrono::steady_clock;
 // Of a rank, that its image keeps: as many as a ring, but not of thousands of ranks.
 constexpr std::size_t kNewestCalls = 16384, kFewestCalls = 64, kCallsInAll = 4'000'000;
 
-struct Wish {
+struct ReplayWish {
   std::vector<std::string> words, delays, slower, dropped, links, communicators;
   std::string ranks, steps;
   std::string on = "model", out, fit, launcher, meet;
@@ -88,7 +88,7 @@ absl::StatusOr<WhatIf::Link> LinkOf(const std::string& text) {
   return WhatIf::Link{absl::StrJoin(words.begin(), middle, "-"), absl::StrJoin(middle, words.end(), "-"), *share};
 }
 
-absl::StatusOr<WhatIf> WhatIfOf(const Wish& wish) {
+absl::StatusOr<WhatIf> WhatIfOf(const ReplayWish& wish) {
   WhatIf what_if;
   what_if.no_gaps = wish.no_gaps;
   for (const std::string& text : wish.delays) {
@@ -164,7 +164,7 @@ void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const 
   if (!verdict.clean()) WriteOut("\n" + PrintableLines(diagnosis::ToText(lines->ForPeople(verdict))));
 }
 
-RealWish ForReal(const Wish& wish) {
+RealWish ForReal(const ReplayWish& wish) {
   RealWish real{.on = wish.on,
                 .paths = wish.words,
                 .words = {"--loop", fmt::format("{}", wish.loops)},
@@ -189,7 +189,7 @@ RealWish ForReal(const Wish& wish) {
 }
 
 // An option that the other kinds of replay have; null: none.
-const char* Misplaced(const Wish& wish, const WhatIf& what_if) {
+const char* Misplaced(const ReplayWish& wish, const WhatIf& what_if) {
   const bool as_recorded = what_if.delays.empty() && what_if.slower.empty() && what_if.dropped.empty() &&
                            what_if.links.empty() && what_if.communicators.empty() && what_if.ranks.empty() &&
                            wish.steps.empty() && wish.merge_text.empty() && wish.scale == 0;
@@ -220,7 +220,7 @@ nlohmann::ordered_json SimulatedSteps(const Recording& recording, const Outcome&
 }
 
 int ShrinkInto(const Command& self, const Recording& recording, const std::vector<std::string>& paths,
-               const Wish& wish) {
+               const ReplayWish& wish) {
   const auto shrunk = Shrink(recording, Diagnose(ReadJob(paths, reader::Calls::kForVerdict)));
   if (!shrunk.ok()) return Unreadable(self, shrunk.status());
   const auto source = WriteProgram(*shrunk, wish.out);
@@ -254,7 +254,7 @@ int StartRanksOf(const Arguments& arguments) {
 }
 
 int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf& what_if,
-                  const simulation::Costs& costs, const Wish& wish) {
+                  const simulation::Costs& costs, const ReplayWish& wish) {
   const auto made = RecordedProgram::Make(recording, what_if, costs);
   if (!made.ok()) return Unreadable(self, made.status());
   const RecordedProgram* const program = made->get();
@@ -303,7 +303,7 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
 }
 
 // The job as --merge-below and --scale would have it.
-absl::StatusOr<Recording> Edited(const Recording& recording, const Wish& wish) {
+absl::StatusOr<Recording> Edited(const Recording& recording, const ReplayWish& wish) {
   auto job = LoadJob(recording, kMostCalls);
   if (!job.ok()) return job.status();
   if (wish.merge_below != 0) {
@@ -343,8 +343,8 @@ absl::Status AllThere(const WhatIf& what_if, const Recording& recording) {
 
 int Replay(const Command& self, const Arguments& arguments) {
   if (!arguments.empty() && arguments[0] == "--start-ranks") return StartRanksOf(arguments);
-  Options options(self, kDescription);
-  Wish wish;
+  Options options(self, kReplayHelp);
+  ReplayWish wish;
   options.add_option("DIR|FILE", wish.words, "recordings, and black boxes whose rings have not wrapped")->type_name("");
   options.add_option("--on", wish.on, "model: a simulation (the default); nccl, mpi: the library itself")
       ->type_name("WHAT");

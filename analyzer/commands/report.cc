@@ -13,7 +13,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kReportHelp[] =
     "Write one page to look at: the verdict in words, who waits for whom, ranks by time, the calls that differ side\n"
     "by side, stacks, how far each communicator has come, where the time of each step went, what was not watched.\n\n"
     "The page is one file. It opens from a disk or an attachment, in any browser since 2023, and loads nothing.\n"
@@ -32,7 +32,7 @@ std::string Headline(const diagnosis::Diagnosis& verdict) {
 }  // namespace
 
 int Report(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kReportHelp);
   std::vector<std::string> words;
   std::string into = "report.html";
   options.add_option("DIR|FILE", words, "run directories, recordings and black boxes of one job (default: the newest)")

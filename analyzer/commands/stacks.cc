@@ -22,7 +22,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kStacksHelp[] =
     "Show where every thread of these processes, or of a live job's processes on this machine, is: native and Python\n"
     "frames together, what the threads wait for, and what each process as a whole is doing.\n\n"
     "Reads from outside. Sleeping threads are not touched. Running threads are stopped for some microseconds each, "
@@ -30,14 +30,14 @@ constexpr char kDescription[] =
     "never in a system call that would return EINTR. Frames that several ranks share are printed once.\n"
     "Exit status: 0 done, 2 usage, 3 if any of the processes could not be read.";
 
-struct Wish {
+struct StacksWish {
   std::vector<std::string> words, threads, ranks, started, crashes, samples, meanwhile;
   std::string into;
   double limit_s = 2.5;
   bool each = false, full = false, json = false, keep_running = false;
 };
 
-void Declare(Options* options, Wish* wish) {
+void Declare(Options* options, StacksWish* wish) {
   options->add_option("PID|DIR", wish->words, "processes and run directories (default: the newest run directory)")
       ->type_name("");
   options->add_flag("--each", wish->each, "print every process and thread by itself, not merged");
@@ -119,7 +119,7 @@ bool AddJob(const Command& self, const std::string& word, std::vector<stacks::Ta
 }
 
 // False if something that was asked for is not there; what is, is in `targets`.
-bool FindTargets(const Command& self, const Wish& wish, std::vector<stacks::Target>* targets) {
+bool FindTargets(const Command& self, const StacksWish& wish, std::vector<stacks::Target>* targets) {
   if (wish.words.empty()) return AddJob(self, "", targets);
   bool whole = true;
   for (const std::string& word : wish.words) {
@@ -140,7 +140,7 @@ std::string WriteInto(const std::string& folder, const std::vector<stacks::Proce
   return error.empty() ? act::WriteFile(into, "merged.txt", stacks::MergedText(processes)) : error;
 }
 
-void Show(const Wish& wish, const std::vector<stacks::ProcessStacks>& processes) {
+void Show(const StacksWish& wish, const std::vector<stacks::ProcessStacks>& processes) {
   if (wish.json) {
     WriteOut(stacks::JsonText(processes));
   } else if (wish.each || wish.full) {
@@ -172,7 +172,7 @@ std::optional<stacks::ProcessStacks> UnwindSample(const std::string& path, std::
   return stacks::ReadSample(process.get());
 }
 
-int UnwindSamples(const Command& self, const Wish& wish) {
+int UnwindSamples(const Command& self, const StacksWish& wish) {
   std::vector<stacks::ProcessStacks> processes;
   int status = kDone;
   for (const std::string& path : wish.samples) {
@@ -191,7 +191,7 @@ int UnwindSamples(const Command& self, const Wish& wish) {
 }
 
 // For the leader, which suspects that these processes hold the others up.
-int SampleMeanwhile(const Command& self, const Wish& wish, const std::vector<meanwhile::Target>& targets) {
+int SampleMeanwhile(const Command& self, const StacksWish& wish, const std::vector<meanwhile::Target>& targets) {
   const auto limit = std::chrono::duration<double>(wish.limit_s);
   const std::vector<reader::Meanwhile> all =
       meanwhile::Sample(wish.words.front(), targets, std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
@@ -201,7 +201,7 @@ int SampleMeanwhile(const Command& self, const Wish& wish, const std::vector<mea
   return error.empty() ? kDone : Unreadable(self, absl::UnknownError(error));
 }
 
-int Finish(const Command& self, const Wish& wish, const stacks::Dump& dump, bool whole) {
+int Finish(const Command& self, const StacksWish& wish, const stacks::Dump& dump, bool whole) {
   if (!wish.into.empty()) {
     if (const std::string error = WriteInto(wish.into, dump.processes); !error.empty())
       return Unreadable(self, absl::UnknownError(error));
@@ -219,8 +219,8 @@ int Finish(const Command& self, const Wish& wish, const stacks::Dump& dump, bool
 }  // namespace
 
 int Stacks(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
-  Wish wish;
+  Options options(self, kStacksHelp);
+  StacksWish wish;
   Declare(&options, &wish);
   if (const auto status = options.Read(arguments)) return *status;
   const auto threads = Pairs(wish.threads), ranks = Pairs(wish.ranks);

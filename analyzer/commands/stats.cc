@@ -18,7 +18,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kStatsHelp[] =
     "Sum up the recorded calls: how many, how long, how much, who waited for whom.\n\n"
     "Of a recording all calls count, of black boxes alone those that the rings still hold; LOST says what is missing.\n"
     "TIME is the host's time from the call to its end (of a request: until the program learned of it). NCCL's calls\n"
@@ -142,7 +142,7 @@ int PrintSteps(const Command& self, const Recording& recording, std::size_t most
 }  // namespace
 
 int Stats(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kStatsHelp);
   std::vector<std::string> words;
   std::string by_text = "op,size,comm";
   std::size_t most = 40;

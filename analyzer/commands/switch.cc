@@ -17,8 +17,8 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::chrono::seconds kPatience(3);  // sixty turns of a watchdog thread
-constexpr std::chrono::milliseconds kPoll(20);
+constexpr std::chrono::seconds kSwitchPatience(3);  // sixty turns of a watchdog thread
+constexpr std::chrono::milliseconds kSwitchPoll(20);
 
 struct SwitchState {
   int alive = 0;
@@ -80,10 +80,10 @@ int Switch(const Command& self, const Arguments& arguments, bool on) {
     return BoxFiles(directory).empty() ? kUnreadable : kProblem;
   }
   if (const absl::Status switched = SwitchWatching(directory, on); !switched.ok()) return Unreadable(self, switched);
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kSwitchPatience;
   SwitchState state = Look(directory, on);
   while (state.obeying < state.alive && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kSwitchPoll);
     state = Look(directory, on);
   }
   return Say(directory, state, on, json);

@@ -11,7 +11,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kDescription[] =
+constexpr char kTriageHelp[] =
     "Find the first cause of a failure in the logs of many ranks.\n\n"
     "Folders are searched for log files: one a rank, as torchrun, Slurm and mpirun write them, or all ranks in one "
     "file\n"
@@ -30,7 +30,7 @@ std::vector<ScannedFile> ScanWithProgress(const Matcher& matcher, const std::vec
 }  // namespace
 
 int TriageLogs(const Command& self, const Arguments& arguments) {
-  Options options(self, kDescription);
+  Options options(self, kTriageHelp);
   std::vector<std::string> words, rule_files;
   bool json = false, list = false;
   options.add_option("LOGDIR|FILE", words, "log files and folders of them")->type_name("");

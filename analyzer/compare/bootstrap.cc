@@ -86,13 +86,13 @@ double StudentQuantile(double two_sided, double freedom) {
 }
 
 // The logarithm of the median over all trials, its variance, and for how many degrees of freedom that is known.
-struct Side {
+struct Sample {
   double level = 0, variance = 0, freedom = 0;
   bool known = false;
 };
 
-Side BetweenTrials(const std::vector<Samples>& trials) {
-  Side side;
+Sample BetweenTrials(const std::vector<Samples>& trials) {
+  Sample side;
   std::vector<double> levels;
   for (const Samples& trial : trials) levels.push_back(std::log(MedianOf(trial)));
   side.level = MeanOf(levels);
@@ -128,8 +128,8 @@ double ErrorByNeighbours(const Samples& samples) {
   return kErrorOfMedian * kToSigma * MedianOf(off) / std::sqrt(EffectiveCount(samples));
 }
 
-Side WithinTrials(const std::vector<Samples>& trials, std::uint64_t seed) {
-  Side side;
+Sample WithinTrials(const std::vector<Samples>& trials, std::uint64_t seed) {
+  Sample side;
   for (const Samples& trial : trials) {
     side.level += std::log(MedianOf(trial)) / static_cast<double>(trials.size());
     if (trial.size() < kFewest) return side;
@@ -207,7 +207,7 @@ double ErrorOfLogMedian(const Samples& all, std::uint64_t seed) {
 Change ChangeOf(const std::vector<Samples>& before, const std::vector<Samples>& after, double confidence) {
   Change change;
   change.between_trials = before.size() > 1 && after.size() > 1;
-  const Side a = change.between_trials ? BetweenTrials(before) : WithinTrials(before, 1),
+  const Sample a = change.between_trials ? BetweenTrials(before) : WithinTrials(before, 1),
              b = change.between_trials ? BetweenTrials(after) : WithinTrials(after, 1000);
   change.ratio = std::expm1(b.level - a.level);
   change.measured = a.known && b.known;

@@ -15,7 +15,7 @@
 namespace ncclwatch::compare {
 namespace {
 
-using Json = nlohmann::json;
+using LooseJson = nlohmann::json;
 
 std::optional<double> NumberIn(const std::string& text) {
   char* end = nullptr;
@@ -39,7 +39,7 @@ void AddAll(const Columns& columns, Side* side) {
 }
 
 // One level of nesting: {"loss": 1, "memory": {"peak": 2}} has "memory.peak".
-void AddNumbers(const Json& line, const std::string& prefix, Columns* columns) {
+void AddNumbers(const LooseJson& line, const std::string& prefix, Columns* columns) {
   for (const auto& [name, value] : line.items()) {
     if (value.is_number() && !IsLabel(name) && std::isfinite(value.get<double>()))
       (*columns)[prefix + name].push_back(value.get<double>());
@@ -48,7 +48,7 @@ void AddNumbers(const Json& line, const std::string& prefix, Columns* columns) {
 }
 
 // What `ncclwatch_metric` has told: {"event_type": "metric", "details": {"name": ..., "value": ...}}.
-bool AddToldMetric(const Json& line, Columns* columns) {
+bool AddToldMetric(const LooseJson& line, Columns* columns) {
   const auto details = line.find("details");
   const auto type = line.find("event_type");
   if (type == line.end() || *type != "metric" || details == line.end() || !details->is_object()) return false;
@@ -61,11 +61,11 @@ bool AddToldMetric(const Json& line, Columns* columns) {
 }
 
 // Aggregates are left out where single repetitions are there.
-void AddGoogleBenchmark(const Json& document, Side* side) {
+void AddGoogleBenchmark(const LooseJson& document, Side* side) {
   bool single = false;
-  for (const Json& one : document["benchmarks"]) single = single || one.value("run_type", "iteration") == "iteration";
+  for (const LooseJson& one : document["benchmarks"]) single = single || one.value("run_type", "iteration") == "iteration";
   std::map<std::pair<std::string, std::string>, std::pair<std::string, Samples>> all;
-  for (const Json& one : document["benchmarks"]) {
+  for (const LooseJson& one : document["benchmarks"]) {
     if (!one.is_object() || (single && one.value("run_type", "iteration") != "iteration") ||
         one.value("error_occurred", false))
       continue;
@@ -108,11 +108,11 @@ absl::Status AddCsv(const std::string& path, Side* side) {
 absl::Status AddJson(const std::string& path, Side* side) {
   const auto text = analyzer::ReadFile(path, std::uint64_t{1} << 30);
   if (!text.ok()) return text.status();
-  const Json whole = Json::parse(*text, nullptr, false);
+  const LooseJson whole = LooseJson::parse(*text, nullptr, false);
   if (whole.is_object() && whole.contains("benchmarks") && whole["benchmarks"].is_array()) {
     try {
       AddGoogleBenchmark(whole, side);
-    } catch (const Json::exception&) {
+    } catch (const LooseJson::exception&) {
       return absl::InvalidArgumentError(path + ": not as Google Benchmark writes it");
     }
     return absl::OkStatus();
@@ -120,11 +120,11 @@ absl::Status AddJson(const std::string& path, Side* side) {
   Columns columns;
   std::istringstream lines(*text);
   for (std::string line; std::getline(lines, line);) {
-    const Json one = Json::parse(line, nullptr, false);
+    const LooseJson one = LooseJson::parse(line, nullptr, false);
     if (one.is_object() && !AddToldMetric(one, &columns)) AddNumbers(one, "", &columns);
   }
   if (columns.empty() && whole.is_array())
-    for (const Json& one : whole)
+    for (const LooseJson& one : whole)
       if (one.is_object()) AddNumbers(one, "", &columns);
   if (columns.empty() && whole.is_object()) AddNumbers(whole, "", &columns);
   if (columns.empty()) return absl::InvalidArgumentError(path + ": neither CSV with a header, nor JSON with numbers");

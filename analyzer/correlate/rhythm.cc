@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kFewest = 8, kMost = 300;  // failures that are looked at
 constexpr int kSimulations = 199;
-constexpr double kPi = 3.14159265358979323846, kSignificant = 0.05, kDay_s = 86400;
+constexpr double kPi = 3.14159265358979323846, kSignificantRhythm = 0.05;
 
 double Variation(const std::vector<double>& times) {
   double mean = (times.back() - times.front()) / static_cast<double>(times.size() - 1), sum = 0;
@@ -130,9 +130,9 @@ Rhythm RhythmOf(const std::vector<Event>& failures) {
   }
   const double share = 1.0 / (kSimulations + 1);
   rhythm.pattern = "irregular";
-  if ((1 + as_varied) * share <= kSignificant / 2)
+  if ((1 + as_varied) * share <= kSignificantRhythm / 2)
     rhythm.pattern = "clustered";
-  else if ((1 + as_strong) * share <= kSignificant / 2)
+  else if ((1 + as_strong) * share <= kSignificantRhythm / 2)
     rhythm.pattern = "periodic", rhythm.interval_s = phase.period;
   return rhythm;
 }
@@ -149,7 +149,7 @@ std::vector<Cluster> FindClusters(const History& history) {
   const std::vector<double> adjusted = Adjusted(p);
   std::vector<Cluster> clusters;
   for (std::size_t i = 0; i < counted.size(); ++i)
-    if (adjusted[i] <= kSignificant)
+    if (adjusted[i] <= kSignificantRhythm)
       clusters.push_back({counted[i].by, counted[i].value, counted[i].failures, counted[i].expected, adjusted[i]});
   std::stable_sort(clusters.begin(), clusters.end(),
                    [](const Cluster& a, const Cluster& b) { return a.p_adjusted < b.p_adjusted; });

@@ -65,14 +65,14 @@ absl::StatusOr<OwnCheck> ParseOne(const toml::table& table, const std::string& s
   return check;
 }
 
-struct Outcome {
+struct RunOutcome {
   int status = 0;
   std::string output;  // both streams, the first 64 KiB
   bool in_time = true;
 };
 
-Outcome RunCommand(const std::string& command, std::int64_t limit_ns) {
-  Outcome outcome;
+RunOutcome RunCommand(const std::string& command, std::int64_t limit_ns) {
+  RunOutcome outcome;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return {127, "", true};
   const pid_t child = fork();
@@ -143,7 +143,7 @@ absl::StatusOr<std::vector<OwnCheck>> ParseOwnChecks(const std::string& text, co
 }
 
 Result Run(const OwnCheck& check) {
-  const Outcome outcome = RunCommand(check.command, check.limit_ns);
+  const RunOutcome outcome = RunCommand(check.command, check.limit_ns);
   const std::vector<std::string> lines = Split(outcome.output, "\n");
   const std::string seen = lines.empty() ? fmt::format("status {}", outcome.status) : lines.front().substr(0, 200);
   const auto bad = [&](std::string reason) { return Result{check.severity, seen, std::move(reason), check.advice}; };

@@ -31,20 +31,20 @@ auto KindOf(const Call& call) {
                     call.stream, call.thread);
 }
 
-std::uint64_t BytesOf(const Call& call) {
+std::uint64_t MessageBytes(const Call& call) {
   return functions::IsMpi(call.function) ? call.bytes : call.count * functions::DatatypeBytes(call.dtype);
 }
 
 void MergeIn(std::size_t index, std::uint64_t below, reader::BoxImage* box, CallSet* gone) {
   Call* open = nullptr;  // the last of those that are to be one
   for (Call& call : box->calls) {
-    const bool small = CanBeMerged(call) && BytesOf(call) < below;
+    const bool small = CanBeMerged(call) && MessageBytes(call) < below;
     if (open && small && KindOf(call) == KindOf(*open)) {
       call.count += open->count;
       call.bytes += open->bytes;
       gone->insert({index, open->slot});
     }
-    open = small && BytesOf(call) < below ? &call : nullptr;
+    open = small && MessageBytes(call) < below ? &call : nullptr;
   }
 }
 

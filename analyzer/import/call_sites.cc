@@ -8,7 +8,7 @@ namespace ncclwatch::analyzer::import {
 namespace {
 
 constexpr std::size_t kMostFrames = 64;  // that are looked through for the application's own
-constexpr std::size_t kMostText = 256;   // of a name: an input may use one long string any number of times
+constexpr std::size_t kMostSiteText = 256;   // of a name: an input may use one long string any number of times
 
 bool OfTorch(std::string_view file) {
   for (const std::string_view part : {"/torch/distributed/", "-packages/torch/", "-packages/torchcomms/"})
@@ -27,9 +27,9 @@ std::uint32_t CallSites::LookAt(ValueId frame) {
     if (is_key)
       key = words_.Of(value).key;
     else if (key == Key::kName)
-      name = words_.Of(value).text.substr(0, kMostText);
+      name = words_.Of(value).text.substr(0, kMostSiteText);
     else if (key == Key::kFilename)
-      file = words_.Of(value).text.substr(0, kMostText);
+      file = words_.Of(value).text.substr(0, kMostSiteText);
     else if (key == Key::kLine && tree_.Is(value, ValueKind::kInteger))
       line = fmt::format("{}", tree_.integer(value));
     is_key = !is_key;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ncclwatch/format/record.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer::import {
 namespace {
@@ -13,9 +14,8 @@ using reader::Call;
 
 constexpr std::int64_t kMostSeq = std::int64_t{1} << 60;
 constexpr std::int64_t kMostNs = std::int64_t{1} << 61;  // instants and timeouts are added up
-constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::int64_t kMostTimeoutMs = std::int64_t{1} << 40;
-constexpr std::size_t kMostText = 256;  // of a name: an input may use one long string any number of times
+constexpr std::size_t kMostName = 256;  // of a name: an input may use one long string any number of times
 
 }  // namespace
 
@@ -93,8 +93,8 @@ std::uint32_t Entries::Group(ValueId name, ValueId description) {
   last_group_ = found->second;
   if (!fresh) return found->second;
   ProcessGroup group;
-  group.name = words_.Of(name).text.substr(0, kMostText);
-  group.description = words_.Of(description).text.substr(0, kMostText);
+  group.name = words_.Of(name).text.substr(0, kMostName);
+  group.description = words_.Of(description).text.substr(0, kMostName);
   dump_.groups.push_back(std::move(group));
   reader::Communicator communicator;
   communicator.index = found->second;
@@ -147,7 +147,7 @@ Entries::Raw Entries::Take(ValueId entry) {
       case Key::kRetired: raw.retired = value == Tree::kTrue; break;
       case Key::kTimeout:
         dump_.timeout_ns =
-            std::max(dump_.timeout_ns, std::clamp<std::int64_t>(integer(value), 0, kMostTimeoutMs) * kNsPerMs);
+            std::max(dump_.timeout_ns, std::clamp<std::int64_t>(integer(value), 0, kMostTimeoutMs) * kMs);
         break;
       case Key::kIsP2p: raw.p2p = value == Tree::kTrue, says_p2p = true; break;
       case Key::kFrames: raw.frames = value; break;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/investigate/words.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/text/printable.h"
 
@@ -12,7 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string At(absl::Time time) { return diagnosis::UtcTime(absl::ToUnixNanos(time)); }
 
 // In a cell of a table, and as text: what comes from logs is no markup.
 std::string Cell(const std::string& text) {

@@ -25,7 +25,7 @@ constexpr std::uint64_t kLeastCalls = 256;
 constexpr std::size_t kNewestSteps = 20;
 constexpr std::size_t kMostTransfers = 20;
 
-double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+double InSeconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 std::int64_t Now_ns() {
   timespec now{};
@@ -49,7 +49,7 @@ RankState StateOf(const reader::BoxImage& box, std::uint64_t calls) {
   state.calls = calls;
   if (!state.alive) return state;
   for (const reader::Call& call : box.calls)
-    if (!IsOver(box, call)) state.waiting_s = std::max(state.waiting_s, Seconds(Now_ns() - call.entered_ns));
+    if (!IsOver(box, call)) state.waiting_s = std::max(state.waiting_s, InSeconds(Now_ns() - call.entered_ns));
   return state;
 }
 
@@ -59,7 +59,7 @@ double MedianOf(const diagnosis::StepTable& table, Part part) {
   const std::size_t from = table.steps() - std::min(table.steps(), kNewestSteps);
   for (const auto& row : table.parts)
     for (std::size_t step = from; step < row.size(); ++step)
-      if (row[step].duration_ns > 0) values.push_back(Seconds(part(row[step])));
+      if (row[step].duration_ns > 0) values.push_back(InSeconds(part(row[step])));
   return diagnosis::Median(std::move(values));
 }
 

@@ -11,11 +11,10 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-using Json = nlohmann::json;
-using player::Call;
+using LooseJson = nlohmann::json;
 using player::Kind;
 
-Kind KindOf(const Call& call) {
+Kind KindOf(const player::Call& call) {
   Kind kind{.function = call.as.function,
             .comm = call.comm,
             .count = call.as.count,
@@ -37,20 +36,20 @@ std::int64_t RecordedNs(const reader::Call& call) {
 
 }  // namespace
 
-void Measured::Took(const Call& call, std::int64_t ns) {
+void Measured::Took(const player::Call& call, std::int64_t ns) {
   MeasuredKind& kind = kinds[KindOf(call)];
   ++kind.calls;
   if (ns > 0) kind.took_ns.push_back(ns);
   if (const std::int64_t recorded = RecordedNs(call.as); recorded > 0) kind.recorded_ns.push_back(recorded);
 }
 
-void Measured::Arrived(const Call& call, Data data) {
+void Measured::Arrived(const player::Call& call, Data data) {
   MeasuredKind& kind = kinds[KindOf(call)];
   kind.checked += data != Data::kNotChecked;
   kind.wrong += data == Data::kWrong;
 }
 
-void Measured::NotPlayed(const Call& call) { ++not_played[std::string(functions::OpName(call.as.function))]; }
+void Measured::NotPlayed(const player::Call& call) { ++not_played[std::string(functions::OpName(call.as.function))]; }
 
 std::uint64_t Measured::wrong() const {
   std::uint64_t wrong = 0;
@@ -59,20 +58,20 @@ std::uint64_t Measured::wrong() const {
 }
 
 absl::Status Measured::Write(const std::string& path) const {
-  Json rows = Json::array();
+  LooseJson rows = LooseJson::array();
   for (const auto& [kind, of] : kinds)
     rows.push_back({static_cast<std::uint32_t>(kind.function), kind.comm, kind.count, kind.bytes, kind.dtype,
                     kind.reduction, kind.root, of.calls, of.checked, of.wrong, of.took_ns, of.recorded_ns});
-  return WriteFile(path, Json{{"kinds", rows}, {"not_played", not_played}}.dump());
+  return WriteFile(path, LooseJson{{"kinds", rows}, {"not_played", not_played}}.dump());
 }
 
 absl::Status Measured::Add(const std::string& path) {
   InputFile file(path);
-  const Json all = Json::parse(file, nullptr, false);
+  const LooseJson all = LooseJson::parse(file, nullptr, false);
   const auto bad = [&] { return absl::DataLossError(path + " is not what a rank of a replay writes"); };
   if (!all.is_object()) return bad();
   try {
-    for (const Json& row : all.at("kinds")) {
+    for (const LooseJson& row : all.at("kinds")) {
       const Kind kind{.function = static_cast<functions::Function>(row.at(0).get<std::uint32_t>()),
                       .comm = row.at(1),
                       .count = row.at(2),
@@ -84,11 +83,11 @@ absl::Status Measured::Add(const std::string& path) {
       to.calls += row.at(7).get<std::uint64_t>();
       to.checked += row.at(8).get<std::uint64_t>();
       to.wrong += row.at(9).get<std::uint64_t>();
-      for (const Json& ns : row.at(10)) to.took_ns.push_back(ns);
-      for (const Json& ns : row.at(11)) to.recorded_ns.push_back(ns);
+      for (const LooseJson& ns : row.at(10)) to.took_ns.push_back(ns);
+      for (const LooseJson& ns : row.at(11)) to.recorded_ns.push_back(ns);
     }
     for (const auto& [op, calls] : all.at("not_played").items()) not_played[op] += calls.get<std::uint64_t>();
-  } catch (const Json::exception&) {
+  } catch (const LooseJson::exception&) {
     return bad();
   }
   return absl::OkStatus();

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostText = 1000, kMostValues = 64;
+constexpr std::size_t kLongestValue = 1000, kMostValues = 64;
 
 // 2.27.3 as 22703, and before 2.9 as 2804.
 std::string VersionText(std::uint32_t version) {
@@ -28,10 +28,10 @@ std::string GpuModel(const reader::BoxImage& box) {
   return {};
 }
 
-class Facts {
+class ProcessFacts {
  public:
   void Add(const char* what, int rank, std::string value) {
-    if (value.size() > kMostText) value = value.substr(0, kMostText) + "...";
+    if (value.size() > kLongestValue) value = value.substr(0, kLongestValue) + "...";
     if (!value.empty()) facts_[what][Printable(value)].push_back(rank);
   }
   Json Take() const {
@@ -54,7 +54,7 @@ class Facts {
 }  // namespace
 
 Json EnvironmentSection(const std::vector<reader::BoxImage>& boxes) {
-  Facts facts;
+  ProcessFacts facts;
   for (const reader::BoxImage& box : boxes) {
     facts.Add("command", box.rank, box.command);
     facts.Add("host", box.rank, box.host);

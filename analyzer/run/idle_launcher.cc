@@ -10,7 +10,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::chrono::seconds kPatience(5);
+constexpr std::chrono::seconds kIdlePatience(5);
 constexpr std::chrono::seconds kGrace(2);  // from SIGTERM to SIGKILL
 
 bool IsOfMpi(std::string_view command) {
@@ -30,9 +30,9 @@ void IdleLauncher::Look(pid_t launcher, const Deaths& deaths) {
   }
   const auto now = std::chrono::steady_clock::now();
   if (!alone_since_) alone_since_ = now;
-  if (now - *alone_since_ > kPatience + kGrace) {
+  if (now - *alone_since_ > kIdlePatience + kGrace) {
     kill(launcher, SIGKILL);
-  } else if (now - *alone_since_ > kPatience && !asked_) {
+  } else if (now - *alone_since_ > kIdlePatience && !asked_) {
     asked_ = true;
     Note("all ranks of the job have ended, and its launcher has not: ending it");
     act::TellSystemLog(fmt::format(

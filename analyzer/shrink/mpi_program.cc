@@ -9,6 +9,7 @@
 #include "analyzer/player/script.h"
 #include "analyzer/shrink/listing.h"
 #include "analyzer/shrink/program_text.h"
+#include "analyzer/shrink/units.h"
 #include "ncclwatch/functions/pattern.h"
 #include "ncclwatch/functions/types.h"
 #include "watchdog/diagnosis/calls/mpi_message.h"
@@ -19,10 +20,9 @@ namespace {
 using functions::Family;
 using functions::Function;
 using functions::Pattern;
-using player::Call;
 using player::Communicator;
 
-constexpr char kSource[] = R"(// {title}
+constexpr char kMpiSource[] = R"(// {title}
 #include <mpi.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -39,16 +39,15 @@ constexpr const char* kLevels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "
                                    "MPI_THREAD_MULTIPLE"};
 
 bool IsPersistent(Function function) { return functions::FullName(function).find("_init") != std::string_view::npos; }
-bool IsExchange(Function function) { return functions::FullName(function).find("endrecv") != std::string_view::npos; }
 
 // "8, MPI_INT", and how many bytes that is. What is not of one basic type is sent as bytes.
-std::string AmountText(const Call& call) {
+std::string AmountText(const player::Call& call) {
   for (const functions::NumberedName& one : functions::kMpiDatatypes)
     if (one.number == call.as.dtype) return fmt::format("{}, {}", call.as.count, one.name);
   return fmt::format("{}, MPI_BYTE", call.as.bytes);
 }
 
-std::string OperatorText(const Call& call, const std::string& amount) {
+std::string OperatorText(const player::Call& call, const std::string& amount) {
   if (amount.ends_with("MPI_BYTE")) return "MPI_BOR";
   for (const functions::NumberedName& one : functions::kMpiOperators)
     if (one.number == call.as.reduction) return std::string(one.name);
@@ -112,7 +111,7 @@ class MpiProgram {
     const bool ends = std::all_of(ranks.begin(), ranks.end(), [](const Statements& one) {
       return !one.empty() && (one.back() == "MPI_Finalize();" || one.back().find("exit(") != std::string::npos);
     });
-    return fmt::format(fmt::runtime(kSource), fmt::arg("title", title), fmt::arg("declarations", declarations),
+    return fmt::format(fmt::runtime(kMpiSource), fmt::arg("title", title), fmt::arg("declarations", declarations),
                        fmt::arg("level", kLevels[level]), fmt::arg("body", body),
                        fmt::arg("groups", groups_ ? "  MPI_Comm_group(MPI_COMM_WORLD, &all);\n" : ""),
                        fmt::arg("end", ends ? "  return 0;\n" : "  for (;;) pause();  // it makes no further call\n"));
@@ -127,9 +126,9 @@ class MpiProgram {
     for (std::size_t comm = 0; comm < script->communicators.size(); ++comm)
       if (script->communicators[comm].is == Communicator::Is::kOfMembers && script->communicators[comm].own >= 0)
         AddOfMembers(static_cast<int>(comm));
-    std::vector<Call> calls;
+    std::vector<player::Call> calls;
     while (script->Next(&calls)) {
-      for (const Call& call : calls)
+      for (const player::Call& call : calls)
         if (!call.left_out && !AddCall(call)) return CannotBeWritten(program_, script->rank, call.as);
       calls.clear();
     }
@@ -143,7 +142,7 @@ class MpiProgram {
 
   void Say(std::string statement) { statements_->push_back(std::move(statement)); }
   const Communicator& At(int comm) const { return script_->communicators[static_cast<std::size_t>(comm)]; }
-  static std::string Name(const Call& call) {
+  static std::string Name(const player::Call& call) {
     return std::string(functions::FullName(functions::WithSmallCounts(call.as.function)));
   }
 
@@ -160,7 +159,7 @@ class MpiProgram {
     exchange_.reset();
   }
 
-  bool AddCall(const Call& call) {
+  bool AddCall(const player::Call& call) {
     const functions::FunctionInfo* const info = functions::Find(call.as.function);
     if (!info) return false;
     if (!IsExchange(call.as.function) || diagnosis::IsSend(call.as)) EndExchange();
@@ -180,7 +179,7 @@ class MpiProgram {
     }
   }
 
-  bool AddLife(const Call& call) {
+  bool AddLife(const player::Call& call) {
     if (call.as.function == Function::MPI_Finalize) Say("MPI_Finalize();");
     if (call.as.function == Function::MPI_Abort) Say("MPI_Abort(MPI_COMM_WORLD, 1);");
     return true;
@@ -201,7 +200,7 @@ class MpiProgram {
                     At(comm).members.size(), RanksText(At(comm).members), comm, CommText(comm)));
   }
 
-  bool AddCreation(const Call& call) {
+  bool AddCreation(const player::Call& call) {
     if (call.as.function == Function::MPI_Comm_create_group) return true;
     if (call.comm < 0 || call.as.function == Function::MPI_Intercomm_create ||
         call.as.function == Function::MPI_Intercomm_merge)
@@ -218,7 +217,7 @@ class MpiProgram {
     return true;
   }
 
-  bool AddFree(const Call& call) {
+  bool AddFree(const player::Call& call) {
     if (call.comm >= 0 && call.as.function == Function::MPI_Comm_free && At(call.comm).is != Communicator::Is::kWorld)
       Say(fmt::format("MPI_Comm_free(&{});", CommText(call.comm)));
     return true;
@@ -227,7 +226,7 @@ class MpiProgram {
   // ---- requests -----------------------------------------------------------------------------------------------------
 
   // A blocking call ends with its communicator, others with their request; a persistent one is started besides.
-  void SayStarting(const Call& call, const std::string& begin, const std::string& status = "") {
+  void SayStarting(const player::Call& call, const std::string& begin, const std::string& status = "") {
     if ((call.as.flags & format::kRequest) == 0) return Say(begin + status + ");");
     const std::size_t request = request_of_.size();
     request_of_[call.as.slot] = request;
@@ -236,7 +235,7 @@ class MpiProgram {
     if (IsPersistent(call.as.function)) Say(fmt::format("MPI_Start(&requests[{}]);", request));
   }
 
-  bool AddCompletion(const Call& call) {
+  bool AddCompletion(const player::Call& call) {
     std::vector<std::size_t> requests;
     for (const std::uint64_t slot : call.ends)
       if (const auto found = request_of_.find(slot); found != request_of_.end()) requests.push_back(found->second);
@@ -258,18 +257,18 @@ class MpiProgram {
 
   // ---- messages -----------------------------------------------------------------------------------------------------
 
-  static std::string PeerText(const Call& call) {
+  static std::string PeerText(const player::Call& call) {
     if ((call.as.flags & format::kNoPartner) != 0) return "MPI_PROC_NULL";
     return (call.as.flags & format::kAnySource) != 0 ? "MPI_ANY_SOURCE" : fmt::format("{}", call.as.root);
   }
-  static std::string TagText(const Call& call) {
+  static std::string TagText(const player::Call& call) {
     return (call.as.flags & format::kAnyTag) != 0 ? "MPI_ANY_TAG" : fmt::format("{}", std::max(call.as.tag, 0));
   }
-  static std::string HalfText(const Call& call) {
+  static std::string HalfText(const player::Call& call) {
     return fmt::format("{}, {}, {}, {}", DataText(call.as.bytes), AmountText(call), PeerText(call), TagText(call));
   }
 
-  bool AddMessage(const Call& call) {
+  bool AddMessage(const player::Call& call) {
     if (IsPersistent(call.as.function) && (call.as.flags & format::kRequest) == 0) return true;  // made when started
     if (call.comm < 0) return false;
     const std::string comm = CommText(call.comm), half = HalfText(call);
@@ -296,7 +295,7 @@ class MpiProgram {
     return true;
   }
 
-  bool AddProbe(const Call& call) {
+  bool AddProbe(const player::Call& call) {
     if (call.comm < 0) return false;
     if ((call.as.flags & format::kPolls) != 0) return true;  // it found nothing
     Say(fmt::format("MPI_Probe({}, {}, {}, MPI_STATUS_IGNORE);", PeerText(call), TagText(call), CommText(call.comm)));
@@ -305,7 +304,7 @@ class MpiProgram {
 
   // ---- collectives --------------------------------------------------------------------------------------------------
 
-  bool AddCollective(const Call& call) {
+  bool AddCollective(const player::Call& call) {
     if (IsPersistent(call.as.function) && (call.as.flags & format::kRequest) == 0) return true;  // made when started
     if (call.comm < 0) return false;
     const std::string arguments = ArgumentsText(call);
@@ -316,7 +315,7 @@ class MpiProgram {
   }
 
   // Without the communicator; "-": there are none, empty: it cannot be written.
-  std::string ArgumentsText(const Call& call) const {
+  std::string ArgumentsText(const player::Call& call) const {
     const std::uint64_t bytes = call.as.bytes, ranks = At(call.comm).members.size();
     const std::string amount = AmountText(call), one = DataText(bytes), all = DataText(bytes * ranks);
     const Function function = functions::BlockingOfMpi(call.as.function);
@@ -340,7 +339,7 @@ class MpiProgram {
   }
 
   // Amounts of single ranks, in bytes; the even share where only their sum is recorded.
-  std::string UnevenText(const Call& call, Function function) const {
+  std::string UnevenText(const player::Call& call, Function function) const {
     const std::vector<int>& members = At(call.comm).members;
     const auto own = static_cast<std::size_t>(At(call.comm).own);
     const std::vector<std::uint64_t> shares = EvenShares(call.as.bytes, members.size());

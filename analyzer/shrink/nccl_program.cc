@@ -18,11 +18,10 @@ namespace {
 using functions::Family;
 using functions::Function;
 using functions::Pattern;
-using player::Call;
 using player::Communicator;
 
 // The ranks are processes of one program, so that nothing else is needed to start them.
-constexpr char kSource[] = R"(// {title}
+constexpr char kNcclSource[] = R"(// {title}
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <signal.h>
@@ -113,7 +112,7 @@ class NcclProgram {
           "  cudaStream_t streams[{}];\n"
           "  for (cudaStream_t& stream : streams) CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));\n",
           streams_);
-    return fmt::format(fmt::runtime(kSource), fmt::arg("title", title), fmt::arg("ranks", ranks.size()),
+    return fmt::format(fmt::runtime(kNcclSource), fmt::arg("title", title), fmt::arg("ranks", ranks.size()),
                        fmt::arg("comms", std::max<std::size_t>(1, program_.comms.size())),
                        fmt::arg("data", streams_ == 0 ? "" : kData), fmt::arg("forever", held_ ? kForever : ""),
                        fmt::arg("declarations", declarations), fmt::arg("body", BodyOf(ranks)));
@@ -125,9 +124,9 @@ class NcclProgram {
     script_ = script.get();
     statements_ = statements;
     stream_of_.clear();
-    std::vector<Call> calls;
+    std::vector<player::Call> calls;
     while (script->Next(&calls)) {
-      for (const Call& call : calls)
+      for (const player::Call& call : calls)
         if (!call.left_out && !AddCall(call)) return CannotBeWritten(program_, rank, call.as);
       calls.clear();
     }
@@ -141,7 +140,7 @@ class NcclProgram {
 
   void Say(const std::string& call) { statements_->push_back("CHECK(" + call + ");"); }
 
-  bool AddCall(const Call& call) {
+  bool AddCall(const player::Call& call) {
     const functions::FunctionInfo* const info = functions::Find(call.as.function);
     if (!info) return false;
     switch (info->family) {
@@ -156,7 +155,7 @@ class NcclProgram {
     }
   }
 
-  bool AddGroup(const Call& call) {
+  bool AddGroup(const player::Call& call) {
     Say(call.as.function == Function::ncclGroupStart ? "ncclGroupStart()" : "ncclGroupEnd()");
     return true;
   }
@@ -166,7 +165,7 @@ class NcclProgram {
     return fmt::format("comm{}", comm);
   }
 
-  bool AddCreation(const Call& call) {
+  bool AddCreation(const player::Call& call) {
     if (call.as.function == Function::ncclCommSplit) return AddSplit(call);
     if (call.made < 0) return false;
     const Communicator& made = script_->communicators[static_cast<std::size_t>(call.made)];
@@ -194,7 +193,7 @@ class NcclProgram {
     return true;
   }
 
-  bool AddSplit(const Call& call) {
+  bool AddSplit(const player::Call& call) {
     if (call.comm < 0) return false;
     if (call.made < 0) {
       nobody_ = true;
@@ -207,7 +206,7 @@ class NcclProgram {
     return true;
   }
 
-  bool AddEnd(const Call& call) {
+  bool AddEnd(const player::Call& call) {
     if (call.comm < 0) return true;
     switch (call.as.function) {
       case Function::ncclCommFinalize:
@@ -219,7 +218,7 @@ class NcclProgram {
     }
   }
 
-  std::string StreamText(const Call& call) {
+  std::string StreamText(const player::Call& call) {
     const auto [found, made] = stream_of_.emplace(call.as.stream, stream_of_.size());
     streams_ = std::max(streams_, stream_of_.size());
     return fmt::format("streams[{}]", found->second);
@@ -227,7 +226,7 @@ class NcclProgram {
 
   static std::string DataText(std::size_t bytes) { return bytes == 0 ? "nullptr" : fmt::format("Data({})", bytes); }
 
-  bool AddCommunication(const Call& call) {
+  bool AddCommunication(const player::Call& call) {
     const Pattern pattern = functions::PatternOfNccl(call.as.function);
     if (call.comm < 0) return false;
     const Amounts amounts = AmountsOf(call, pattern, script_->communicators[static_cast<std::size_t>(call.comm)]);

@@ -16,11 +16,8 @@ namespace {
 
 using functions::Family;
 using functions::Function;
-using reader::Call;
 
-bool IsExchange(Function function) { return functions::FullName(function).find("endrecv") != std::string_view::npos; }
-
-bool Stays(const Call& call) {
+bool Stays(const reader::Call& call) {
   const functions::FunctionInfo* const info = functions::Find(call.function);
   return info && (info->family == Family::kCreation || info->family == Family::kLife);
 }
@@ -34,7 +31,7 @@ OnCommunicators CommunicatorsOf(const reader::BoxImage& box) {
   return on;
 }
 
-const reader::Communicator* On(const OnCommunicators& on, const Call& call) {
+const reader::Communicator* On(const OnCommunicators& on, const reader::Call& call) {
   const auto found = on.find({call.communicator, call.generation});
   return found == on.end() ? nullptr : found->second;
 }
@@ -70,7 +67,7 @@ class CallGrouper {
     for (std::size_t box = 0; box < job_.boxes.size(); ++box) Add(box);
     std::map<std::size_t, std::pair<std::int64_t, Unit>> units;
     for (std::size_t box = 0; box < job_.boxes.size(); ++box)
-      for (const Call& call : job_.boxes[box].calls) {
+      for (const reader::Call& call : job_.boxes[box].calls) {
         if (Stays(call)) continue;
         const std::int64_t at_ns = call.entered_ns + job_.boxes[box].realtime_minus_monotonic_ns;
         auto& [first_ns, unit] =
@@ -90,7 +87,7 @@ class CallGrouper {
   void Add(std::size_t box) {
     const OnCommunicators on = CommunicatorsOf(job_.boxes[box]);
     std::vector<std::uint64_t> open;  // groups
-    for (const Call& call : job_.boxes[box].calls) {
+    for (const reader::Call& call : job_.boxes[box].calls) {
       const std::size_t number = together_.NumberOf(box, call.slot);
       if (call.function == Function::ncclGroupStart) open.push_back(call.slot);
       if (call.function == Function::ncclGroupEnd && !open.empty()) {
@@ -104,7 +101,7 @@ class CallGrouper {
     }
   }
 
-  void AddOn(const reader::Communicator& comm, const Call& call, std::size_t number) {
+  void AddOn(const reader::Communicator& comm, const reader::Call& call, std::size_t number) {
     if (functions::IsMessage(call.function)) return AddMessage(comm, call, number);
     if (!functions::IsCollective(call.function) || call.position == format::kNotMatched) return;
     const auto [found, made] = collectives_.try_emplace({comm.id, call.position}, number);
@@ -112,7 +109,7 @@ class CallGrouper {
   }
 
   // The n-th from one to the other, of one tag, meets the n-th there.
-  void AddMessage(const reader::Communicator& comm, const Call& call, std::size_t number) {
+  void AddMessage(const reader::Communicator& comm, const reader::Call& call, std::size_t number) {
     if (call.root < 0) return;
     const bool sends = call.function == Function::ncclSend || diagnosis::IsSend(call);
     const auto own = static_cast<std::int32_t>(comm.rank);
@@ -145,6 +142,8 @@ Origin OriginOf(const reader::Communicator& one) {
 
 }  // namespace
 
+bool IsExchange(Function function) { return functions::FullName(function).find("endrecv") != std::string_view::npos; }
+
 std::vector<Unit> CallUnits(const Job& job) { return CallGrouper(job).Make(); }
 
 std::vector<Unit> CommunicatorUnits(const Job& job) {
@@ -163,7 +162,7 @@ std::vector<Unit> CommunicatorUnits(const Job& job) {
     Unit& unit = units.emplace_back();
     for (std::size_t box = 0; box < job.boxes.size(); ++box) {
       const OnCommunicators on = CommunicatorsOf(job.boxes[box]);
-      for (const Call& call : job.boxes[box].calls) {
+      for (const reader::Call& call : job.boxes[box].calls) {
         const reader::Communicator* const comm = On(on, call);
         if (!comm) continue;
         const functions::FunctionInfo* const info = functions::Find(call.function);

@@ -9,6 +9,8 @@ namespace ncclwatch::analyzer {
 
 using Unit = CallSet;
 
+bool IsExchange(functions::Function function);  // MPI_Sendrecv and its like: two messages
+
 // Calls that stand or fall together: a collective of all its members, a message at both its ends, both halves of an
 // exchange, the beginning and end of a group. In order of time. Not what makes communicators, begins or ends MPI.
 std::vector<Unit> CallUnits(const Job& job);

@@ -21,7 +21,7 @@ using diagnosis::StepPart;
 using diagnosis::StepTable;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kMostCalls = 10'000'000;
+constexpr std::uint64_t kMostCallsOfSteps = 10'000'000;
 
 double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -59,7 +59,7 @@ std::string Text(std::int64_t ns) { return DurationText(absl::Nanoseconds(ns)); 
 }  // namespace
 
 absl::StatusOr<JobSteps> StepsOf(const Recording& recording) {
-  auto boxes = WholeBoxes(recording, kMostCalls);
+  auto boxes = WholeBoxes(recording, kMostCallsOfSteps);
   if (!boxes.ok()) return boxes.status();
   return StepsOf(*std::move(boxes));
 }

@@ -46,9 +46,9 @@ const char* FormatOf() {
   return "U";
 }
 
-class Table {
+class ColumnTable {
  public:
-  explicit Table(const std::vector<Row>& rows) : rows_(rows) {}
+  explicit ColumnTable(const std::vector<Row>& rows) : rows_(rows) {}
 
   // `value` gives an optional of a number, a bool or a text for each row.
   template <typename Value>
@@ -135,7 +135,7 @@ std::optional<std::string> Text(const std::string& text) { return text.empty() ?
 }  // namespace
 
 std::string ToColumns(const std::vector<Row>& rows) {
-  Table table(rows);
+  ColumnTable table(rows);
   const auto source = [](auto member) {
     return [member](const Row& row) { return row.source ? member(*row.source) : std::nullopt; };
   };

@@ -8,13 +8,13 @@
 #include <iterator>
 #include <optional>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr std::int64_t kSecond_ns = 1'000'000'000;
 
 // The cells of a line, one after another.
 class Cells {
@@ -55,7 +55,7 @@ class Cells {
 };
 
 // As JSON, with doubled quotes.
-std::string KernelText(const format::KernelTime& kernel) {
+std::string KernelCell(const format::KernelTime& kernel) {
   if (kernel.clock == format::KernelClock::kNone) return "";
   const auto word = [](std::string_view name) {
     return name.empty() ? std::string("null") : fmt::format(R"(""{}"")", name);
@@ -74,7 +74,7 @@ std::string CsvHeading() {
 }
 
 void UtcMicros::Append(std::int64_t realtime_ns, std::string* text) {
-  const std::int64_t second = realtime_ns / kSecond_ns;
+  const std::int64_t second = realtime_ns / kSecond;
   if (second != second_) {
     second_ = second;
     const std::time_t at = second;
@@ -84,7 +84,7 @@ void UtcMicros::Append(std::int64_t realtime_ns, std::string* text) {
   }
   text->append(digits_);
   char micros[] = ".000000Z";
-  std::int64_t left = realtime_ns % kSecond_ns / 1000;
+  std::int64_t left = realtime_ns % kSecond / 1000;
   for (std::size_t digit = 6; digit > 0; --digit, left /= 10) micros[digit] = static_cast<char>('0' + left % 10);
   text->append(micros, sizeof micros - 1);
 }
@@ -129,7 +129,7 @@ void CsvLines::Append(const MergedCall& merged, const Facts& facts, std::string*
   cells.Text(Name(facts.standing.state));
   cells.Text(facts.standing.pending ? "true" : "false");
   cells.Seconds(facts.duration_ns);
-  cells.Text(KernelText(call.kernel));
+  cells.Text(KernelCell(call.kernel));
   cells.Text(facts.has_result ? ResultText(call.result) : "");
   const Site* const site = sites_.Of(merged);
   cells.Text(site ? std::string_view(Quoted(site->line)) : std::string_view());

@@ -14,4 +14,5 @@ int main(int argc, char** argv) {
     worker.AverageGradient();
     worker.EndStep(step);
   }
+  return 0;
 }

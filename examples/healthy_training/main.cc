@@ -41,4 +41,5 @@ int main(int argc, char** argv) {
   NCCL_CHECK(ncclCommDestroy(metrics));
   CUDA_CHECK(cudaStreamDestroy(side));
   CUDA_CHECK(cudaFree(all_metrics));
+  return 0;
 }

@@ -15,4 +15,5 @@ int main(int argc, char** argv) {
     }
     worker.EndStep(step);
   }
+  return 0;
 }

@@ -15,4 +15,5 @@ int main(int argc, char** argv) {
         ncclBroadcast(worker.metric(), worker.metric(), 1, ncclFloat32, 0, worker.communicator(), worker.stream()));
     worker.EndStep(step);
   }
+  return 0;
 }

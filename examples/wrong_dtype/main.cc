@@ -13,4 +13,5 @@ int main(int argc, char** argv) {
                              worker.stream()));
     worker.EndStep(step);
   }
+  return 0;
 }

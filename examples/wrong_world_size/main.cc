@@ -18,4 +18,5 @@ int main(int argc, char** argv) {
     worker.AverageGradient();
     worker.EndStep(step);
   }
+  return 0;
 }

@@ -11,14 +11,7 @@
 namespace ncclwatch::shim {
 namespace {
 
-constexpr std::uint64_t kSmallestPage = 4096;
-// As in thread.cc: the kernel reads the set before it looks at what is to be done with it.
-constexpr std::size_t kSetBytes = 8;
-constexpr int kNoSuchChange = ~0;
-
-bool CanBeRead(std::uint64_t address) {
-  return syscall(SYS_rt_sigprocmask, kNoSuchChange, address, nullptr, kSetBytes) != 0 && errno == EINVAL;
-}
+constexpr std::size_t kSetBytes = 8;  // the kernel's sigset_t
 
 // Byte by byte, past every check of the compiler's: what is read belongs to others.
 __attribute__((no_sanitize("address", "thread", "undefined"), noinline)) void CopyRaw(std::uint64_t address, void* to,
@@ -38,6 +31,13 @@ bool ProbeAndCopy(std::uint64_t address, void* to, std::size_t bytes) {
 }
 
 }  // namespace
+
+// The kernel copies the set before it looks at what is to be done with it: a page that cannot be read is EFAULT, any
+// other EINVAL, and no mask changes either way.
+bool CanBeRead(std::uint64_t address) {
+  constexpr int kNoSuchChange = ~0;
+  return syscall(SYS_rt_sigprocmask, kNoSuchChange, address, nullptr, kSetBytes) != 0 && errno == EINVAL;
+}
 
 bool ReadSelf(std::uint64_t address, void* to, std::size_t bytes) {
   if (address < kSmallestPage || address > UINT64_MAX - bytes - kSmallestPage) return false;

@@ -9,19 +9,11 @@
 #include <cstddef>
 
 #include "shim/base/keep_errno.h"
+#include "shim/base/self_memory.h"
 #include "shim/base/unwind_path.h"
 
 namespace ncclwatch::shim {
 namespace {
-
-// The kernel's sigset_t. It copies the set before it looks at what is to be done with it: a page that cannot be read
-// is EFAULT, any other EINVAL, and no mask changes either way.
-constexpr std::size_t kSetBytes = 8;
-constexpr int kNoSuchChange = ~0;
-
-bool CanBeRead(const void* address) {
-  return syscall(SYS_rt_sigprocmask, kNoSuchChange, address, nullptr, kSetBytes) != 0 && errno == EINVAL;
-}
 
 struct Walk {
   const Thread& thread;
@@ -56,7 +48,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"), noinline)) bool Re
   if (copied >= 0 || errno == EFAULT) return false;
   // Older containers forbid that call. Nobody unmaps the stack of a call in progress, so that what can be read now can
   // be read a moment later, unless it is a dead stack that another thread is just giving away.
-  return CanBeRead(place) && __atomic_load_n(place, __ATOMIC_RELAXED) == site;
+  return CanBeRead(reinterpret_cast<std::uint64_t>(place)) && __atomic_load_n(place, __ATOMIC_RELAXED) == site;
 }
 
 }  // namespace

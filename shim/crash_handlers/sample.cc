@@ -15,6 +15,7 @@
 #include "ncclwatch/format/sample.h"
 #include "shim/base/clock.h"
 #include "shim/base/put.h"
+#include "shim/base/self_memory.h"
 #include "shim/black_box/box.h"
 #include "shim/crash_handlers/loaded.h"
 #include "shim/crash_handlers/mappings.h"
@@ -24,8 +25,6 @@
 namespace ncclwatch::shim {
 namespace {
 
-constexpr std::uint64_t kSmallestPage = 4096;
-constexpr std::uint64_t kRedZone = 128;              // below the stack pointer, the function's own (x86-64)
 constexpr std::uint64_t kUnreadableAtFirst = 65536;  // a stack pointer may stand this far below the stack's memory
 constexpr std::uint64_t kHead = kSmallestPage;       // of the sample: header and thread
 static_assert(sizeof(format::SampleHeader) + sizeof(format::SampledThread) <= kHead);

@@ -12,6 +12,8 @@ namespace ncclwatch::shim {
 
 struct Box;
 
+inline constexpr std::uint64_t kRedZone = 128;  // below the stack pointer, the function's own (x86-64)
+
 // Outside of signal handlers: of a stack so many bytes are kept, none where it is 0.
 void PrepareSample(const Box& box, std::uint32_t bytes);
 

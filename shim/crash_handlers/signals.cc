@@ -35,7 +35,6 @@ constexpr int kPatience_ms = 20;
 // A handler of the application's own may end the process after all, as Python's faulthandler does. Virtual machines
 // live with such signals: the first few of them leave a sample, which takes a millisecond.
 constexpr std::uint64_t kHandledSampled = 8;
-constexpr std::uint64_t kRedZone = 128;          // below the stack pointer, the function's own (x86-64)
 constexpr std::uint64_t kOverflowReach = 65536;  // faults this far around the stack pointer are the stack's
 
 std::atomic<std::int32_t> writer{0};  // kernel thread id of whoever writes, 0 nobody

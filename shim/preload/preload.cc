@@ -86,7 +86,7 @@ const char* NameOf(unsigned number) {
 }
 
 // Written by whoever opens the core, always the same bytes.
-Span own;
+Span own_span;
 char own_path[kPath];
 
 // ---- behind this file in load order ---------------------------------------------------------------------------------
@@ -233,14 +233,14 @@ const Core* OpenCore() {
   OwnFile here;
   char path[kPath];
   if (!FindOwnFile(&here) || !CorePath(here.path, path)) return GiveUp("cannot tell where libncclwatch.so lies");
-  own = here.span;
+  own_span = here.span;
   for (std::size_t i = 0; i < kPath; ++i) own_path[i] = here.path[i];
   void* const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   const char* const why = handle || !dlerror ? nullptr : dlerror();
   if (!handle) return GiveUp(why ? why : path);
   const auto open = reinterpret_cast<Open>(Ask(handle, kOpen));
   preload = {kVersion,  kEntries,        own_path,
-             own.begin, own.end,         RealDlsym(),
+             own_span.begin, own_span.end,         RealDlsym(),
              Next,      ncclwatch_slots, {standard[0], standard[1], standard[2]}};
   const Core* const opened = open ? open(&preload) : nullptr;
   if (!opened || opened->version != kVersion || opened->entries != kEntries)
@@ -294,7 +294,7 @@ void End(int status) {
 
 bool IsOurs(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
-  return own.begin != 0 && at >= own.begin && at < own.end;
+  return own_span.begin != 0 && at >= own_span.begin && at < own_span.end;
 }
 
 // In the place of a libnccl that somebody opened: the real one.
@@ -357,7 +357,7 @@ void* ncclwatch_function(unsigned number, const void* caller) {
   if (!found) return reinterpret_cast<void*>(&Missing);
   // The core may have been opened meanwhile: its wrapper stays.
   void* asked = __atomic_load_n(&ncclwatch_slots[number], __ATOMIC_RELAXED);
-  if (IsOurs(asked) || own.begin == 0)
+  if (IsOurs(asked) || own_span.begin == 0)
     __atomic_compare_exchange_n(&ncclwatch_slots[number], &asked, found, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
   return found;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "ncclwatch/nanoseconds.h"
 #include "shim/base/clock.h"
 #include "shim/base/process.h"
 #include "shim/black_box/table.h"
@@ -22,7 +23,6 @@ namespace {
 using format::CommunicatorState;
 using functions::Function;
 
-constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kQuestion_ns =
     50 * kMs;                                  // questions (ncclCommCount, ...) are not recorded and take microseconds
 constexpr std::int64_t kStuck_ns = 300 * kMs;  // inside for so long: stuck there

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`cmake --install`: what lies where below a prefix, and that it runs from there."""
 
+import concurrent.futures
 import glob
 import json
 import os
@@ -39,6 +40,30 @@ def demo_from_a_prefix(sandbox):
     check(re.search(r"watching 4/4 ranks.*\(ncclwatch \d+\.\d+\.\d+", done.err), f"version in the first line: {done}")
 
 
+KINDS = {"stuck_data_loader": "missing_participant", "skipped_collective": "order_mismatch", "bucket_sizes": "argument_mismatch",
+         "wrong_dtype": "argument_mismatch", "rank0_logging": "order_mismatch", "uneven_last_batch": "early_exit",
+         "exception": "dead_rank", "killed": "dead_rank", "frozen": "missing_participant", "stuck_stream": "device_stall",
+         "missing_at_start": "initialization_hang", "wrong_world_size": "initialization_hang", "straggler": "straggler",
+         "healthy_training": None}
+
+
+@case
+def every_example_of_the_demo(sandbox):
+    command, env = os.path.join(installed(sandbox), "bin", "ncclwatch"), environment(sandbox)
+    listed = sandbox.run([command, "demo", "--list"], env)
+    check_equal([line.split()[0] for line in listed.out.splitlines()[1:]], list(KINDS), "the list")
+    check_equal(sandbox.run([command, "demo", "nothing"], env).status, 2, "status of an example that does not exist")
+
+    def kind_of(name):
+        done = sandbox.run([command, "demo", "--ranks", "3", name], env, timeout=100)
+        check_equal(done.status, 0, f"status of {name} ({done})")
+        verdict = re.search(r"^\S* ?(\w+) \((certain|likely|suspected)\): ", done.err, re.MULTILINE)
+        return verdict and verdict[1]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        check_equal(dict(zip(KINDS, pool.map(kind_of, KINDS))), KINDS, "kinds")
+
+
 @case
 def stripped_with_debug_information_apart(sandbox):
     prefix = installed(sandbox)
@@ -61,7 +86,7 @@ def demo_whose_files_are_missing(sandbox):
     command = shutil.copy(sandbox.build.command, alone)
     done = sandbox.run([command, "demo"], environment(sandbox))
     check_equal(done.status, 3, f"status ({done})")
-    check("lib/ncclwatch/demo/stuck_data_loader is missing" in done.err, done.err)
+    check("lib/ncclwatch/demo/demo_job is missing" in done.err, done.err)
 
 
 @case

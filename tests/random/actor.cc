@@ -9,7 +9,6 @@
 namespace random_program {
 namespace {
 
-constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
 constexpr std::size_t kArena = std::size_t{96} << 20;
 
 }  // namespace

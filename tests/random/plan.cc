@@ -7,7 +7,6 @@
 namespace random_program {
 namespace {
 
-constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};  // by ncclDataType_t
 constexpr int kDatatypes = 12;
 
 class Maker {

@@ -22,6 +22,8 @@ enum class Op {
   kCount
 };
 
+inline constexpr std::size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};  // by ncclDataType_t
+
 struct Call {
   Op op{};
   int communicator = 0;

@@ -98,10 +98,10 @@ TEST(Pressure, Lines) {
   EXPECT_FALSE(ParsePressure(""));
 }
 
-class CgroupTest : public testing::Test {
+class CgroupTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "cgroupXXXXXX";
+    std::string pattern = ::testing::TempDir() + "cgroupXXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     root_ = pattern;
   }

@@ -13,7 +13,7 @@
 namespace ncclwatch::stacks {
 namespace {
 
-constexpr std::uint64_t kBias = 0x7f0000000000, kStack = 0x7ffe00001000;
+constexpr std::uint64_t kBias = 0x7f0000000000, kStackAt = 0x7ffe00001000;
 constexpr unsigned kRbx = 3, kRbp = 6, kRsp = 7, kR12 = 12;
 
 class Words : public Reader {
@@ -34,8 +34,8 @@ class Steps : public ::testing::Test {
 
   Steps() {
     registers_.pc = kBias + testing::kFunction + 0x10;
-    registers_.Set(kRsp, kStack);
-    stack_.words[kStack] = 0x401234;
+    registers_.Set(kRsp, kStackAt);
+    stack_.words[kStackAt] = 0x401234;
   }
   void Table(const std::vector<std::uint8_t>& own, const char* letters = "zR") {
     module_ = {"", "", kBias, kBias + (16 << 20), kBias, testing::FileOf(testing::TableBytes(begin_, own, letters))};
@@ -56,14 +56,14 @@ TEST_F(Steps, ToTheCaller) {
   const Step step = Go();
   ASSERT_EQ(step.result, Step::Result::kCaller);
   EXPECT_EQ(step.caller.pc, 0x401234u);
-  EXPECT_EQ(step.caller.Get(kRsp), kStack + 8);
+  EXPECT_EQ(step.caller.Get(kRsp), kStackAt + 8);
   EXPECT_EQ(step.caller.Get(kR12), 12u) << "what nothing is said of is as it was";
   EXPECT_FALSE(step.caller.Get(kRbx)) << "and what was not known is not";
   EXPECT_FALSE(step.caller.Get(0)) << "nor what a function need not give back";
 }
 
 TEST_F(Steps, WhatTheCalleeSavedIsReadBack) {
-  stack_.words[kStack - 8] = 0xb1;
+  stack_.words[kStackAt - 8] = 0xb1;
   Table({0x86, 0x02});  // offset rbp -16
   const Step step = Go();
   ASSERT_EQ(step.result, Step::Result::kCaller);
@@ -71,7 +71,7 @@ TEST_F(Steps, WhatTheCalleeSavedIsReadBack) {
 }
 
 TEST_F(Steps, OfARowTheOneOfThisAddress) {
-  stack_.words[kStack + 8] = 0x401235;
+  stack_.words[kStackAt + 8] = 0x401235;
   Table({0x50, 0x0e, 0x10, 0x41, 0x0e, 0x18});  // after 16 bytes: def_cfa_offset 16; after one more 24
   EXPECT_EQ(Stepper().ToCaller(Here(true)).caller.pc, 0x401235u);
   EXPECT_EQ(Stepper().ToCaller(Here(false)).caller.pc, 0x401234u) << "the call lies before the address";
@@ -87,7 +87,7 @@ TEST_F(Steps, AnUnknownRegisterIsNamed) {
   EXPECT_EQ(shape->function, kBias + testing::kFunction);
   EXPECT_EQ(shape->frame_offset, 8);
   EXPECT_EQ(shape->return_offset, -8);
-  registers_.Set(kRbp, kStack);
+  registers_.Set(kRbp, kStackAt);
   EXPECT_EQ(Go().result, Step::Result::kCaller);
 }
 
@@ -98,8 +98,8 @@ TEST_F(Steps, AnUnknownRegisterInAnExpression) {
   ASSERT_TRUE(shape);
   EXPECT_FALSE(shape->frame_offset);
   EXPECT_EQ(shape->return_offset, -8);
-  registers_.Set(kRbp, kStack + 64);
-  stack_.words[kStack + 56] = kStack + 8;
+  registers_.Set(kRbp, kStackAt + 64);
+  stack_.words[kStackAt + 56] = kStackAt + 8;
   const Step step = Go();
   ASSERT_EQ(step.result, Step::Result::kCaller);
   EXPECT_EQ(step.caller.pc, 0x401234u);
@@ -114,7 +114,7 @@ TEST_F(Steps, TwoUnknownRegistersHaveNoShape) {
 TEST_F(Steps, TheOutermostHasNoReturnAddress) {
   Table({0x07, 0x10});  // undefined rip
   EXPECT_EQ(Go().result, Step::Result::kOutermost);
-  stack_.words[kStack] = 0;
+  stack_.words[kStackAt] = 0;
   Table({});
   EXPECT_EQ(Go().result, Step::Result::kOutermost);
 }
@@ -128,7 +128,7 @@ TEST_F(Steps, AFramePointerThatIsLostEndsNothing) {
 }
 
 TEST_F(Steps, OutOfASignalsFrameAllIsKnown) {
-  const std::uint64_t saved = kStack + 0x100;
+  const std::uint64_t saved = kStackAt + 0x100;
   stack_.words[saved] = 0x77;
   Table({0x10, 0x00, 0x03, 0x77, 0x80, 0x02}, "zRS");  // expression rax: breg7 256
   const Step step = Go();
@@ -144,9 +144,9 @@ TEST_F(Steps, TheStackIsNotThere) {
 }
 
 TEST_F(Steps, NoGuessWithoutATable) {
-  registers_.Set(kRbp, kStack + 16);
-  stack_.words[kStack + 16] = kStack + 32;
-  stack_.words[kStack + 24] = 0x401236;
+  registers_.Set(kRbp, kStackAt + 16);
+  stack_.words[kStackAt + 16] = kStackAt + 32;
+  stack_.words[kStackAt + 24] = 0x401236;
   Table({0x14, 0x06, 0x02});  // val_offset, which libunwind does not know
   EXPECT_EQ(Go().result, Step::Result::kNoTable);
   Table({});
@@ -172,7 +172,7 @@ TEST_F(Steps, AnyByteOfTheFileMayBeAnyOther) {
   const std::vector<std::uint8_t> own = {0x41, 0x0e, 0x10, 0x86, 0x02, 0x0a, 0x41, 0x0f, 0x03, 0x77, 0x08, 0x06,
                                          0x0b, 0x09, 0x03, 0x0c, 0x16, 0x0d, 0x02, 0x77, 0x08, 0x2e, 0x08};
   const std::vector<std::uint8_t> whole = testing::TableBytes(begin_, own, "zRS");
-  stack_.words[kStack + 8] = 0x401235;
+  stack_.words[kStackAt + 8] = 0x401235;
   std::size_t sane = 0, all = 0;
   for (std::size_t at = 0; at + 128 < whole.size(); ++at) {
     for (int value = 0; value < 256; ++value, ++all) {
@@ -187,13 +187,13 @@ TEST_F(Steps, AnyByteOfTheFileMayBeAnyOther) {
 }
 
 TEST_F(Steps, WhatWasLearntServesTheNextThread) {
-  stack_.words[kStack + 0x108] = 0x401235;
+  stack_.words[kStackAt + 0x108] = 0x401235;
   Table({0x0e, 0x90, 0x02});  // def_cfa_offset 272
   Stepper stepper;
   ASSERT_EQ(stepper.ToCaller(Here()).caller.pc, 0x401235u);
-  registers_.Set(kRsp, kStack - 0x108);
+  registers_.Set(kRsp, kStackAt - 0x108);
   EXPECT_EQ(stepper.ToCaller(Here()).caller.pc, 0x401234u);
-  EXPECT_EQ(stepper.ToCaller(Here()).caller.Get(kRsp), kStack + 8);
+  EXPECT_EQ(stepper.ToCaller(Here()).caller.Get(kRsp), kStackAt + 8);
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ class StuckThreads {
   FILE* output_ = nullptr;
 };
 
-class StoppedWait : public testing::TestWithParam<const char*> {};
+class StoppedWait : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(StoppedWait, GoesOnAsIfNothingHadBeen) {
 #if !defined(__x86_64__)
@@ -88,9 +88,9 @@ TEST_P(StoppedWait, GoesOnAsIfNothingHadBeen) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, StoppedWait,
-                         testing::Values("epoll", "recv", "semtimedop", "sigtimedwait", "futex", "poll", "read",
+                         ::testing::Values("epoll", "recv", "semtimedop", "sigtimedwait", "futex", "poll", "read",
                                          "nanosleep", "condition"),
-                         [](const testing::TestParamInfo<const char*>& kind) { return std::string(kind.param); });
+                         [](const ::testing::TestParamInfo<const char*>& kind) { return std::string(kind.param); });
 
 #if defined(__x86_64__)
 TEST(Stopped, ANumberThatLooksLikeAnInterruptionIsNone) {

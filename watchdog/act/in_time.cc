@@ -10,12 +10,6 @@ namespace {
 
 constexpr long kStep_ns = 50'000;
 
-std::int64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
-
 bool AskInTime(std::function<void()> question, std::int64_t* left_ns) {
   if (*left_ns <= 0) return false;
   auto done = std::make_shared<std::atomic<bool>>(false);
@@ -35,6 +29,12 @@ bool AskInTime(std::function<void()> question, std::int64_t* left_ns) {
 }
 
 }  // namespace
+
+std::int64_t Now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+}
 
 rundir::Patience InTime(int budget_ms) {
   auto left_ns = std::make_shared<std::int64_t>(budget_ms * 1'000'000LL);

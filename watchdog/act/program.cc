@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <ctime>
 
+#include "watchdog/act/in_time.h"
 #include "watchdog/descriptors/standard.h"
 
 #ifndef SYS_close_range
@@ -24,7 +25,7 @@
 namespace ncclwatch::act {
 namespace {
 
-constexpr std::size_t kStackBytes = 64 << 10;
+constexpr std::size_t kChildStackBytes = 64 << 10;
 constexpr int kSignals = 64;
 constexpr std::int64_t kPoll_ns = 2'000'000;       // how often the deadline is looked at
 constexpr std::int64_t kAlone_ms = 2'000;          // beyond its deadline, once the host is gone
@@ -36,7 +37,7 @@ struct Plan {
   const char* output = nullptr;  // null: the host's
   std::vector<const char*> arguments;
   std::vector<const char*> environment;
-  char* stacks = nullptr;  // two of kStackBytes
+  char* stacks = nullptr;  // two of kChildStackBytes
   std::int64_t deadline_ms = 0;
   std::int64_t grace_ms = 0;
   Outcome outcome;
@@ -107,12 +108,6 @@ int RunCommand(void* argument) {
   Leave(127);
 }
 
-std::int64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
-}
-
 void AwaitCommand(int child, Plan* plan) {
   std::int64_t until_ns = Now_ns() + plan->deadline_ms * 1'000'000;
   bool asked = plan->grace_ms == 0;  // to end
@@ -146,7 +141,7 @@ int Between(void* argument) {
   Plan* plan = static_cast<Plan*>(argument);
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // it shares the host's memory and must not keep it beyond the host's end
   CloseAbove(3);
-  const int child = clone(RunCommand, plan->stacks + 2 * kStackBytes, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+  const int child = clone(RunCommand, plan->stacks + 2 * kChildStackBytes, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
   if (child > 0)
     AwaitCommand(child, plan);
   else
@@ -184,7 +179,7 @@ Outcome RunProgram(const Program& program) {
   plan.environment.push_back(nullptr);
   plan.deadline_ms = program.deadline_ms;
   plan.grace_ms = program.grace_ms;
-  void* stacks = mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* stacks = mmap(nullptr, 2 * kChildStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (stacks == MAP_FAILED) {
     plan.outcome.error = errno;
     return plan.outcome;
@@ -192,12 +187,12 @@ Outcome RunProgram(const Program& program) {
   plan.stacks = static_cast<char*>(stacks);
   // CLONE_VFORK: this thread sleeps until the process in between is gone, so the two never run on one thread pointer
   // at the same time.
-  const int between = clone(Between, plan.stacks + kStackBytes, CLONE_VM | CLONE_VFORK, &plan);
+  const int between = clone(Between, plan.stacks + kChildStackBytes, CLONE_VM | CLONE_VFORK, &plan);
   if (between > 0)
     waitpid(between, nullptr, __WCLONE);
   else
     plan.outcome.error = errno;
-  munmap(stacks, 2 * kStackBytes);
+  munmap(stacks, 2 * kChildStackBytes);
   return plan.outcome;
 }
 

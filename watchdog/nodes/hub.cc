@@ -12,7 +12,7 @@ constexpr std::size_t kMostAsked = 64;     // of a larger one
 constexpr std::size_t kForAll = 4;         // nodes a side, where the whole ring is wanted
 constexpr std::uint64_t kCalls = 200'000;  // that are wanted in memory at once, over all processes
 constexpr std::uint64_t kFewestCalls = 64;
-constexpr std::uint64_t kBytes = 48u << 20;  // of all answers together
+constexpr std::uint64_t kMostAnswerBytes = 48u << 20;  // of all answers together
 constexpr std::uint64_t kFewestBytes = 256u << 10;
 constexpr std::uint64_t kSlowCalls = 64;           // of each process, and
 constexpr std::uint64_t kSlowBytes = 16384;        // from a node that did not answer in time,
@@ -225,7 +225,7 @@ void Hub::Gather(const std::vector<std::string>& nodes, std::uint64_t communicat
   fetch.number = ++fetches_;
   fetch.newest_calls = std::max(kFewestCalls, kCalls / std::max<std::uint64_t>(1, processes));
   fetch.communicator = communicator;
-  fetch.most_bytes = std::max(kFewestBytes, kBytes / std::max<std::uint64_t>(1, nodes.size()));
+  fetch.most_bytes = std::max(kFewestBytes, kMostAnswerBytes / std::max<std::uint64_t>(1, nodes.size()));
   for (const std::string& node : nodes) {
     waiting_[node] = fetch.number;
     owing_.insert(node);

@@ -17,7 +17,7 @@ void AddProgress(const MemberRow& row, reader::Communicator* comm) {
   }
 }
 
-reader::Communicator Communicator(const MemberRow& row) {
+reader::Communicator CommunicatorOf(const MemberRow& row) {
   const MemberNow& now = row.now;
   reader::Communicator comm;
   comm.index = now.index;
@@ -82,7 +82,7 @@ reader::BoxImage ThinImage(const Table::Node& node, const ProcessRow& row, std::
   image.first_slot = 1;  // its history is not whole
   for (const auto& [index, member] : row.members) {
     if (member.now.state == format::CommunicatorState::kFree) continue;
-    image.communicators.push_back(Communicator(member));
+    image.communicators.push_back(CommunicatorOf(member));
     if (!member.last) continue;
     reader::Call call = *member.last;
     call.communicator = member.now.index;

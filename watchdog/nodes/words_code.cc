@@ -5,7 +5,7 @@
 namespace ncclwatch::nodes {
 namespace {
 
-constexpr std::size_t kMostText = 1024;
+constexpr std::size_t kMostSaid = 1024;
 constexpr std::size_t kMostModule = 4096;
 constexpr std::uint64_t kMostOfAKind = 64;
 constexpr std::uint64_t kMostFrames = 256;
@@ -13,7 +13,7 @@ constexpr std::uint64_t kMostFrames = 256;
 void Write(const reader::FatalSignal& signal, Writer* to) {
   to->Signed(signal.at_ns).Number(signal.fault_address).Number(signal.stack_pointer).Signed(signal.signal);
   to->Signed(signal.code).Signed(signal.sender).Number(signal.thread).Number(signal.flags);
-  to->Text(signal.thread_name, kMostText).Number(std::min<std::uint64_t>(signal.frames.size(), kMostFrames));
+  to->Text(signal.thread_name, kMostSaid).Number(std::min<std::uint64_t>(signal.frames.size(), kMostFrames));
   for (std::size_t i = 0; i < std::min<std::size_t>(signal.frames.size(), kMostFrames); ++i)
     to->Number(signal.frames[i].address).Number(signal.frames[i].offset).Text(signal.frames[i].module, kMostModule);
 }
@@ -27,7 +27,7 @@ void Read(Reader* from, reader::FatalSignal* signal) {
   signal->sender = from->Signed32();
   signal->thread = from->NumberAs<std::uint32_t>();
   signal->flags = from->NumberAs<std::uint32_t>();
-  signal->thread_name = from->Text(kMostText);
+  signal->thread_name = from->Text(kMostSaid);
   for (std::uint64_t left = from->NumberUpTo(kMostFrames); left > 0 && from->ok(); --left) {
     from->Made(sizeof(reader::Frame));
     reader::Frame& frame = signal->frames.emplace_back();
@@ -39,16 +39,16 @@ void Read(Reader* from, reader::FatalSignal* signal) {
 
 void Write(const reader::Exception& exception, Writer* to) {
   to->Signed(exception.at_ns).Number(static_cast<std::uint64_t>(exception.language)).Number(exception.thread);
-  to->Text(exception.type, kMostText).Text(exception.message, kMostText).Text(exception.place, kMostText);
+  to->Text(exception.type, kMostSaid).Text(exception.message, kMostSaid).Text(exception.place, kMostSaid);
 }
 
 void Read(Reader* from, reader::Exception* exception) {
   exception->at_ns = from->Signed();
   exception->language = static_cast<format::Language>(from->NumberUpTo(UINT8_MAX));
   exception->thread = from->NumberAs<std::uint32_t>();
-  exception->type = from->Text(kMostText);
-  exception->message = from->Text(kMostText);
-  exception->place = from->Text(kMostText);
+  exception->type = from->Text(kMostSaid);
+  exception->message = from->Text(kMostSaid);
+  exception->place = from->Text(kMostSaid);
 }
 
 void Write(const reader::FailedAllocation& failed, Writer* to) {
@@ -72,7 +72,7 @@ void Read(Reader* from, reader::FailedAllocation* failed) {
 void Write(const reader::NcclError& error, Writer* to) {
   to->Signed(error.at_ns).Number(error.slot).Number(static_cast<std::uint64_t>(error.function));
   to->Number(error.communicator).Number(error.generation).Signed(error.result).Number(error.thread);
-  to->Byte(error.asynchronous ? 1 : 0).Text(error.text, kMostText);
+  to->Byte(error.asynchronous ? 1 : 0).Text(error.text, kMostSaid);
 }
 
 void Read(Reader* from, reader::NcclError* error) {
@@ -84,7 +84,7 @@ void Read(Reader* from, reader::NcclError* error) {
   error->result = from->Signed32();
   error->thread = from->NumberAs<std::uint32_t>();
   error->asynchronous = from->Byte() != 0;
-  error->text = from->Text(kMostText);
+  error->text = from->Text(kMostSaid);
 }
 
 void Write(const reader::Misuse& misuse, Writer* to) {
@@ -134,7 +134,7 @@ void ReadAll(Reader* from, std::vector<T>* list) {
 void WriteLastWords(const reader::LastWords& words, Writer* to) {
   to->Byte(words.written ? 1 : 0);
   if (!words.written) return;
-  to->Signed(words.exit_status).Signed(words.signal).Signed(words.at_ns).Text(words.text, kMostText);
+  to->Signed(words.exit_status).Signed(words.signal).Signed(words.at_ns).Text(words.text, kMostSaid);
 }
 
 reader::LastWords ReadLastWords(Reader* from) {
@@ -144,7 +144,7 @@ reader::LastWords ReadLastWords(Reader* from) {
   words.exit_status = from->Signed32();
   words.signal = from->Signed32();
   words.at_ns = from->Signed();
-  words.text = from->Text(kMostText);
+  words.text = from->Text(kMostSaid);
   return words;
 }
 

@@ -15,6 +15,8 @@
 
 namespace ncclwatch::reader {
 
+inline constexpr std::uint64_t kUnwrittenTail = 64;  // threads that have taken a slot and not written it yet
+
 class File;
 
 struct Failure {

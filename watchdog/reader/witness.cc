@@ -9,7 +9,7 @@ namespace ncclwatch::reader {
 namespace {
 
 constexpr std::string_view kMagic = "ncclwatch.witness/1";
-constexpr std::size_t kMostBytes = 4 << 20;
+constexpr std::size_t kMostWitnessBytes = 4 << 20;
 constexpr std::size_t kMostEnds = 16384;  // processes of one node
 
 // "end pid N start T place P rank R at_ns NS ...": pairs of name and value in any order, unknown names passed over.
@@ -43,7 +43,7 @@ std::optional<WitnessedEnd> End(std::string_view line) {
 }  // namespace
 
 std::optional<Witness> ParseWitness(std::string_view text) {
-  Lines lines(text.substr(0, kMostBytes));
+  Lines lines(text.substr(0, kMostWitnessBytes));
   std::string_view line;
   if (!lines.Next(&line) || line != kMagic) return std::nullopt;
   Witness witness;
@@ -77,7 +77,7 @@ std::string Format(const Witness& witness) {
 std::optional<Witness> ReadWitness(const descriptors::Directory& directory) {
   const File file(directory, kWitnessFile);
   if (!file.reason().empty()) return std::nullopt;
-  std::string text(std::min<std::uint64_t>(file.bytes(), kMostBytes), '\0');
+  std::string text(std::min<std::uint64_t>(file.bytes(), kMostWitnessBytes), '\0');
   text.resize(file.ReadAt(0, text.data(), text.size()));
   return ParseWitness(text);
 }

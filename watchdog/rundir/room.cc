@@ -22,7 +22,7 @@
 namespace ncclwatch::rundir {
 namespace {
 
-std::string ErrorText(int error) {
+std::string WhyNot(int error) {
   char buffer[128];
   return strerror_r(error, buffer, sizeof(buffer));
 }
@@ -52,13 +52,13 @@ std::string Mib(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_c
 std::string Try(const std::string& path, std::uint64_t bytes) {
   const std::string trial = path + "/.trial." + OwnPid();
   const int fd = descriptors::Open(trial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  if (fd < 0) return path + ": " + ErrorText(errno);
+  if (fd < 0) return path + ": " + WhyNot(errno);
   unlink(trial.c_str());
   // A file for all of them may be longer than a limit on the size of files lets it be; one box is not.
   const std::uint64_t most = static_cast<std::uint64_t>(descriptors::FileSizeLimit());
   const int error = bytes == 0 ? 0 : descriptors::Allocate(fd, std::min(bytes, most));
   close(fd);
-  return error == 0 ? "" : fmt::format("{}: no room for black boxes: {}", path, ErrorText(error));
+  return error == 0 ? "" : fmt::format("{}: no room for black boxes: {}", path, WhyNot(error));
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ RoomThere RoomFor(const std::string& path, const Need& need, bool joined) {
   RoomThere room;
   struct statfs space = {};
   if (statfs(path.c_str(), &space) != 0) {
-    room.refusal = path + ": " + ErrorText(errno);
+    room.refusal = path + ": " + WhyNot(errno);
     return room;
   }
   const std::uint64_t free = static_cast<std::uint64_t>(space.f_bavail) * static_cast<std::uint64_t>(space.f_bsize);

@@ -1,4 +1,5 @@
 #include "watchdog/settings/bind_address.h"
+#include "watchdog/settings/number_text.h"
 
 #include <arpa/inet.h>
 
@@ -6,12 +7,6 @@
 
 namespace ncclwatch::settings {
 namespace {
-
-template <typename T>
-bool Number(std::string_view text, T* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return !text.empty() && error == std::errc() && end == text.data() + text.size();
-}
 
 bool TakePorts(std::string_view text, BindAddress* bind) {
   if (text.empty()) return true;

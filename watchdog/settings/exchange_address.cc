@@ -1,4 +1,5 @@
 #include "watchdog/settings/exchange_address.h"
+#include "watchdog/settings/number_text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,12 +8,6 @@ namespace ncclwatch::settings {
 namespace {
 
 constexpr int kMostDatabases = 1 << 20;
-
-template <typename T>
-bool Number(std::string_view text, T* value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
-  return !text.empty() && error == std::errc() && end == text.data() + text.size();
-}
 
 std::optional<std::string> Unescaped(std::string_view text) {
   std::string plain;

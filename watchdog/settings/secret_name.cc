@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "watchdog/settings/secret_scan.h"
 #include "watchdog/settings/words.h"
 
 namespace ncclwatch::settings {
@@ -10,7 +11,6 @@ namespace {
 
 constexpr std::size_t kLongest = 128;  // of a name, from its end
 
-bool IsLarge(char c) { return c >= 'A' && c <= 'Z'; }
 bool IsSmall(char c) { return c >= 'a' && c <= 'z'; }
 bool IsOfPart(char c) { return IsLarge(c) || IsSmall(c) || (c >= '0' && c <= '9'); }
 

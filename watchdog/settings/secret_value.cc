@@ -8,7 +8,7 @@
 namespace ncclwatch::settings {
 namespace {
 
-bool IsNumber(std::string_view text) {
+bool IsFigure(std::string_view text) {
   return text.find_first_not_of("0123456789.,+-eE%") == std::string_view::npos &&
          std::any_of(text.begin(), text.end(), IsDigit);
 }
@@ -40,7 +40,7 @@ bool SecretScan::IsSecret(const Value& value, std::string_view text) {
   if (IsNothing(text)) return false;
   if (value.strict) return true;
   if (IsDoubtful(value)) return LooksRandom(text);
-  return value.kind != SecretName::kToken || !IsNumber(text);
+  return value.kind != SecretName::kToken || !IsFigure(text);
 }
 
 bool SecretScan::IsDoubtful(const Value& value) { return value.kind == SecretName::kPerhaps && !value.strict; }

@@ -115,7 +115,7 @@ Result DataLoader(const Machine& /*machine*/) {
                           batches / Since(start)));
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kActiveChecks[] = {
     {"compute", "one core", kAnyPhase, Compute, true},
     {"memory", "memory bandwidth of one core", kAnyPhase, MemoryBandwidth, true},
     {"disk", "writing a file", kAnyPhase, Disk, true},
@@ -124,7 +124,7 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> ActiveChecks() { return kChecks; }
+std::span<const Check> ActiveChecks() { return kActiveChecks; }
 
 std::vector<Check> ChecksOfOneRank() {
   std::vector<Check> all;

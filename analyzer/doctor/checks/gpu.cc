@@ -130,7 +130,7 @@ Result PeerMemory(const Machine& machine) {
               "modprobe nvidia_peermem, or see NCCL_DEBUG=INFO for \"GPU Direct RDMA\"");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kGpuChecks[] = {
     {"gpu-visible", "GPUs for each rank of this host", kAnyPhase, GpuVisible},
     {"driver", "NVIDIA driver and the CUDA that it supports", kAnyPhase, Driver},
     {"gpu-health", "uncorrected memory errors, NVLink", kAnyPhase, GpuHealth},
@@ -148,6 +148,6 @@ std::string SlowedBy(const Gpu& gpu) {
   return gpu.throttle & (kSoftwareThermal | kHardwareThermal | kHardwareSlowdown) ? "heat" : "";
 }
 
-std::span<const Check> GpuChecks() { return kChecks; }
+std::span<const Check> GpuChecks() { return kGpuChecks; }
 
 }  // namespace ncclwatch::doctor

@@ -41,7 +41,7 @@ Result BootId(const Machine& machine) {
   return Pass(fmt::format("up for {:.0f} hours", *uptime / 3600));
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kKernelChecks[] = {
     {"kernel-log", "hardware faults in the kernel's log", kAnyPhase, KernelLogQuiet},
     {"kernel-state", "oopses and machine checks", kLongRun | kScaleUp, SwitchedOff},
     {"uptime", "since when the host is up", kLongRun, BootId},
@@ -76,7 +76,7 @@ constexpr Check kManualChecks[] = {
 
 }  // namespace
 
-std::span<const Check> KernelChecks() { return kChecks; }
+std::span<const Check> KernelChecks() { return kKernelChecks; }
 std::span<const Check> ManualChecks() { return kManualChecks; }
 
 }  // namespace ncclwatch::doctor

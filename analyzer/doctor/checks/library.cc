@@ -163,7 +163,7 @@ Result TorchVersion(const Machine& machine) {
   return Skip("no torch in VIRTUAL_ENV, CONDA_PREFIX, PYTHONPATH or the system's Python");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kLibraryChecks[] = {
     {"nccl-library", "the libnccl that will be loaded", kAnyPhase, NcclLibrary},
     {"nccl-static", "NCCL inside the program", kAnyPhase, NcclStatic},
     {"preload", "LD_PRELOAD", kAnyPhase, Preload},
@@ -173,6 +173,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> LibraryChecks() { return kChecks; }
+std::span<const Check> LibraryChecks() { return kLibraryChecks; }
 
 }  // namespace ncclwatch::doctor

@@ -82,7 +82,7 @@ Result PtraceScope(const Machine& machine) {
   return Pass(seen);
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kLimitChecks[] = {
     {"locked-memory", "memory that may be locked", kAnyPhase, LockedMemory},
     {"open-files", "files that may be open", kAnyPhase, OpenFiles},
     {"processes", "processes and threads", kScaleUp | kLongRun, Processes},
@@ -93,6 +93,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> LimitChecks() { return kChecks; }
+std::span<const Check> LimitChecks() { return kLimitChecks; }
 
 }  // namespace ncclwatch::doctor

@@ -87,7 +87,7 @@ Result Overcommit(const Machine& machine) {
   return Pass(fmt::format("vm.overcommit_memory={:.0f}", *mode));
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kMemoryChecks[] = {
     {"memory-available", "the host's memory", kAnyPhase, MemoryAvailable},
     {"memory-limit", "limit of the job or container", kAnyPhase, MemoryLimit},
     {"memory-budget", "parameters, gradients, optimizer, activations", kAnyPhase, Budget},
@@ -98,6 +98,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> MemoryChecks() { return kChecks; }
+std::span<const Check> MemoryChecks() { return kMemoryChecks; }
 
 }  // namespace ncclwatch::doctor

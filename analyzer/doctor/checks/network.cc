@@ -204,7 +204,7 @@ Result IbLinks(const Machine& machine) {
               "`ibstat`, `perfquery`; change the cable or have the port drained");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kNetworkChecks[] = {
     {"interfaces", "interfaces with an address", kAnyPhase, InterfacesUp},
     {"name-resolution", "names of this host and of MASTER_ADDR", kAnyPhase, NameResolution},
     {"mtu", "size of packets; alike on all hosts", kScaleUp | kLongRun, MtuOfInterfaces},
@@ -217,6 +217,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> NetworkChecks() { return kChecks; }
+std::span<const Check> NetworkChecks() { return kNetworkChecks; }
 
 }  // namespace ncclwatch::doctor

@@ -85,7 +85,7 @@ Result NumaBalancing(const Machine& machine) {
   return Pass(fmt::format("kernel.numa_balancing={:.0f}", *mode));
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kProcessorChecks[] = {
     {"affinity", "cores that a rank may use", kAnyPhase, Affinity},
     {"processor-quota", "cores that the container may use", kAnyPhase, Quota},
     {"governor", "frequency of cores", kScaleUp | kLongRun, Governor},
@@ -96,6 +96,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> ProcessorChecks() { return kChecks; }
+std::span<const Check> ProcessorChecks() { return kProcessorChecks; }
 
 }  // namespace ncclwatch::doctor

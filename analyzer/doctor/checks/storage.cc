@@ -100,7 +100,7 @@ Result CheckpointAge(const Machine& machine) {
   return Pass(fmt::format("{}, {} old", name, analyzer::AgeText(absl::Seconds(std::max<std::int64_t>(0, seconds)))));
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kStorageChecks[] = {
     {"shm-size", "memory that ranks share, /dev/shm", kAnyPhase, ShmSize},
     {"temporary-space", "TMPDIR", kAnyPhase, TemporarySpace},
     {"checkpoint-writable", "whether checkpoints can be written", kAnyPhase, CheckpointWritable},
@@ -110,6 +110,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> StorageChecks() { return kChecks; }
+std::span<const Check> StorageChecks() { return kStorageChecks; }
 
 }  // namespace ncclwatch::doctor

@@ -228,7 +228,7 @@ Result NcclwatchVariables(const Machine& machine) {
               "correct the variable (docs/settings.md)");
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kVariableChecks[] = {
     {"rendezvous", "MASTER_ADDR and MASTER_PORT", kAnyPhase, Rendezvous},
     {"world-size", "RANK, WORLD_SIZE and their local ones", kAnyPhase, WorldSize},
     {"nccl-variables", "NCCL_* variables", kAnyPhase, NcclVariables},
@@ -242,6 +242,6 @@ constexpr Check kChecks[] = {
 
 }  // namespace
 
-std::span<const Check> VariableChecks() { return kChecks; }
+std::span<const Check> VariableChecks() { return kVariableChecks; }
 
 }  // namespace ncclwatch::doctor

@@ -145,7 +145,7 @@ std::vector<int> Minority(const std::vector<Difference>& differences, bool versi
   return {ranks.begin(), ranks.end()};
 }
 
-std::string Text(const Difference& one) {
+std::string DifferenceText(const Difference& one) {
   std::vector<std::string> texts;
   for (const auto& [value, ranks] : one.values)
     texts.push_back(fmt::format("{} on {}", value.empty() ? "nothing" : value, Ranks(ranks)));
@@ -157,7 +157,7 @@ Finding Skew(const Gathered& gathered, const std::vector<Difference>& difference
   std::vector<std::string> texts;
   bool nccl = false;
   for (const Difference& one : differences)
-    if (one.is_version == versions) texts.push_back(Text(one)), nccl = nccl || one.what == "NCCL";
+    if (one.is_version == versions) texts.push_back(DifferenceText(one)), nccl = nccl || one.what == "NCCL";
   if (texts.empty())
     return {id, Pass(versions ? "all ranks have the same versions" : "all ranks have the same variables"),
             AllRanks(gathered)};

@@ -6,17 +6,17 @@
 #include <cerrno>
 
 #include "analyzer/console/units.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::doctor {
 namespace {
 
 using analyzer::MonotonicNow;
 
-constexpr std::int64_t kMilli = 1'000'000;
-constexpr std::int64_t kProofStay_ns = 2'000 * kMilli, kFirstMessageStay_ns = 5'000 * kMilli;
+constexpr std::int64_t kProofStay_ns = 2'000 * kMs, kFirstMessageStay_ns = 5'000 * kMs;
 // If all places are taken: a dialer's hello comes with its connection, and its proof one round trip later.
-constexpr std::int64_t kSilentStay_ns = 20 * kMilli, kPlausibleStay_ns = 1'000 * kMilli;
-constexpr std::int64_t kPause_ns = 50 * kMilli;  // if the process has no descriptors left
+constexpr std::int64_t kSilentStay_ns = 20 * kMs, kPlausibleStay_ns = 1'000 * kMs;
+constexpr std::int64_t kPause_ns = 50 * kMs;  // if the process has no descriptors left
 
 // Whoever has guessed the token may be a stranger still.
 std::int64_t StayIfFull(const Channel& channel) {
@@ -91,7 +91,7 @@ std::optional<Arrival> Door::Next(std::int64_t until_ns) {
     for (const Guest& guest : guests_) polled.push_back({guest.channel->socket().get(), POLLIN, 0});
     if (open) polled.push_back({listener_.get(), POLLIN, 0});
     const std::int64_t due = std::min({until_ns, Due_ns(), now < paused_until_ns_ ? paused_until_ns_ : INT64_MAX});
-    const std::int64_t left_ms = std::clamp<std::int64_t>((due - now) / kMilli + 1, 1, 1'000);
+    const std::int64_t left_ms = std::clamp<std::int64_t>((due - now) / kMs + 1, 1, 1'000);
     if (poll(polled.data(), polled.size(), static_cast<int>(left_ms)) <= 0) continue;
     // From the last one on, so that the others keep their places.
     for (std::size_t i = guests_.size(); i-- > 0;)

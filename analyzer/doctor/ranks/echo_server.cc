@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "analyzer/console/units.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::doctor {
 namespace {
 
 using analyzer::MonotonicNow;
 
-constexpr std::int64_t kSecond = 1'000'000'000, kTurn_ns = kSecond / 20;
+constexpr std::int64_t kTurn_ns = kSecond / 20;
 constexpr std::int64_t kConnect_ns = 3 * kSecond, kTrial_ns = 10 * kSecond;  // all of a trial
 constexpr std::size_t kMostAtOnce = 32;                                      // twice as many as try a rank at once
 constexpr std::size_t kBlock = EchoRequest::kMostSize;

@@ -14,14 +14,14 @@
 #include "analyzer/doctor/ranks/echo_server.h"
 #include "analyzer/doctor/ranks/meeting.h"
 #include "analyzer/doctor/ranks/member.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::doctor {
 namespace {
 
 using analyzer::MonotonicNow;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kSend_ns = 2 * kSecond, kPong_ns = 2 * kSecond, kAttempts_ns = 60 * kSecond;
+constexpr std::int64_t kSendToMember_ns = 2 * kSecond, kPong_ns = 2 * kSecond, kAttempts_ns = 60 * kSecond;
 constexpr int kPings = 8;
 
 class Hub {
@@ -102,7 +102,7 @@ class Hub {
     const auto known = members_.find(member.rank);
     // A stranger may guess a token, and does not take the place of a rank that has a secret.
     if (known != members_.end() && member.guessable && !known->second.guessable) return;
-    if (!member.channel->Send(Kind::kWelcome, "", MonotonicNow() + kSend_ns)) return;
+    if (!member.channel->Send(Kind::kWelcome, "", MonotonicNow() + kSendToMember_ns)) return;
     members_[member.rank] = std::move(member);
   }
 
@@ -113,7 +113,7 @@ class Hub {
   }
   bool Send(Member* member, Kind kind, const std::string& payload) {
     if (!member->channel) return false;
-    if (member->channel->Send(kind, payload, MonotonicNow() + kSend_ns)) return true;
+    if (member->channel->Send(kind, payload, MonotonicNow() + kSendToMember_ns)) return true;
     Lose(member);
     return false;
   }

@@ -14,13 +14,13 @@
 #include "analyzer/doctor/checks/network.h"
 #include "analyzer/doctor/ranks/echo_server.h"
 #include "analyzer/doctor/ranks/meeting.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::doctor {
 namespace {
 
 using analyzer::MonotonicNow;
 
-constexpr std::int64_t kMilli = 1'000'000, kSecond = 1'000 * kMilli;
 constexpr std::int64_t kDial_ns = 3 * kSecond, kSend_ns = 5 * kSecond, kTryAll_ns = 50 * kSecond;
 constexpr std::int64_t kMessage_ns = 240 * kSecond;  // rank 0 asks one host after the other
 constexpr int kMostMessages = 64;

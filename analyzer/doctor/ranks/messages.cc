@@ -48,7 +48,7 @@ std::optional<std::string> String(const Json& object, const char* key) {
   return found->get<std::string>();
 }
 
-const Json* Member(const Json& object, const char* key, Json::value_t type, std::size_t most) {
+const Json* Field(const Json& object, const char* key, Json::value_t type, std::size_t most) {
   const auto found = object.find(key);
   return found == object.end() || found->type() != type || found->size() > most ? nullptr : &*found;
 }
@@ -71,7 +71,7 @@ std::optional<Outcome> DecodeOutcome(const Json& json) {
 }
 
 bool DecodeFacts(const Json& report, const char* key, std::map<std::string, std::string>* facts) {
-  const Json* const object = Member(report, key, Json::value_t::object, kMostFacts);
+  const Json* const object = Field(report, key, Json::value_t::object, kMostFacts);
   if (!object) return false;
   for (const auto& [name, value] : object->items()) {
     if (!value.is_string()) return false;
@@ -82,9 +82,9 @@ bool DecodeFacts(const Json& report, const char* key, std::map<std::string, std:
 
 std::optional<Report> DecodeReport(const Json& hello) {
   Report report;
-  const Json* const json = Member(hello, "report", Json::value_t::object, kMostFacts);
+  const Json* const json = Field(hello, "report", Json::value_t::object, kMostFacts);
   if (!json) return std::nullopt;
-  const Json* const checks = Member(*json, "checks", Json::value_t::array, kMostChecks);
+  const Json* const checks = Field(*json, "checks", Json::value_t::array, kMostChecks);
   if (!checks) return std::nullopt;
   for (const Json& check : *checks) {
     std::optional<Outcome> one = DecodeOutcome(check);
@@ -101,7 +101,7 @@ std::optional<Attempt> DecodeAttempt(const Json& json, int from) {
   const auto to = Integer(json, "to", INT32_MAX);
   const auto error = String(json, "error");
   const auto round_trip = Real(json, "round_trip_s"), rate = Real(json, "bytes_per_s");
-  const Json* const ladder = Member(json, "ladder", Json::value_t::array, kMostSteps);
+  const Json* const ladder = Field(json, "ladder", Json::value_t::array, kMostSteps);
   if (!to || !error || !round_trip || !rate || !ladder) return std::nullopt;
   Attempt attempt{from, static_cast<int>(*to), *error, *round_trip, *rate, {}};
   for (const Json& step : *ladder) {
@@ -152,8 +152,8 @@ std::string TryRequest::Encode() const {
 std::optional<TryRequest> TryRequest::Decode(std::string_view payload) {
   const std::optional<Json> json = ParseObject(payload);
   if (!json) return std::nullopt;
-  const Json* const list = Member(*json, "peers", Json::value_t::array, kMostPeers);
-  const Json* const active = Member(*json, "active", Json::value_t::boolean, 1);
+  const Json* const list = Field(*json, "peers", Json::value_t::array, kMostPeers);
+  const Json* const active = Field(*json, "active", Json::value_t::boolean, 1);
   if (!list || !active) return std::nullopt;
   TryRequest request{{}, active->get<bool>()};
   for (const Json& peer : *list) {
@@ -183,7 +183,7 @@ std::string EncodeAttempts(const std::vector<Attempt>& attempts) {
 std::optional<std::vector<Attempt>> DecodeAttempts(std::string_view payload, int from, const TryRequest& request) {
   const std::optional<Json> json = ParseObject(payload);
   if (!json) return std::nullopt;
-  const Json* const list = Member(*json, "attempts", Json::value_t::array, TryRequest::kMostPeers);
+  const Json* const list = Field(*json, "attempts", Json::value_t::array, TryRequest::kMostPeers);
   if (!list) return std::nullopt;
   std::vector<Attempt> attempts;
   for (const Json& one : *list) {

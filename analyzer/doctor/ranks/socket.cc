@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "analyzer/console/units.h"
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/exchange/net/listen_place.h"
 
 namespace ncclwatch::doctor {
@@ -16,7 +17,6 @@ namespace {
 using analyzer::MonotonicNow;
 using exchange::Endpoint;
 
-constexpr std::int64_t kMilli = 1'000'000;
 
 exchange::Descriptors& OwnDescriptors() {
   static exchange::Descriptors descriptors;
@@ -43,7 +43,7 @@ bool Await(const Socket& socket, short what, std::int64_t until_ns) {
     const std::int64_t left = until_ns - MonotonicNow();
     if (left <= 0) return errno = ETIMEDOUT, false;
     pollfd one{socket.get(), what, 0};
-    const int status = poll(&one, 1, static_cast<int>(std::clamp<std::int64_t>(left / kMilli, 1, 60'000)));
+    const int status = poll(&one, 1, static_cast<int>(std::clamp<std::int64_t>(left / kMs, 1, 60'000)));
     if (status > 0) return true;
     if (status < 0 && errno != EINTR) return false;
   }

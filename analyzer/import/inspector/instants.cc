@@ -1,4 +1,5 @@
 #include "analyzer/import/inspector/instants.h"
+#include "ncclwatch/nanoseconds.h"
 
 #include <algorithm>
 
@@ -7,7 +8,6 @@ namespace {
 
 constexpr std::int64_t kOneFlush_ns = 2'000'000;  // what is written within that time was written together
 constexpr std::size_t kFewestFlushes = 10;        // that tell how fast a job goes on
-constexpr std::int64_t kSecond_ns = 1'000'000'000;
 
 struct Flush {
   std::size_t begin = 0;
@@ -51,7 +51,7 @@ std::vector<std::int64_t> InstantsOf(const std::vector<Operation>& operations, T
   if (timing == Timing::kCalled) {
     std::transform(operations.begin(), operations.end(), at_ns.begin(), [](const auto& one) { return one.called_ns; });
   } else if (timing == Timing::kNone) {
-    Spread(0, operations.size(), 0, kSecond_ns, &at_ns);
+    Spread(0, operations.size(), 0, kSecond, &at_ns);
   } else {
     const std::vector<Flush> flushes = FlushesOf(operations);
     std::int64_t from =

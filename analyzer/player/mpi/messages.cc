@@ -12,7 +12,6 @@ namespace {
 
 using functions::Function;
 
-constexpr char kUntouched = 0x5a;
 constexpr std::size_t kAttached = 64u << 20;
 
 bool Sends(Function function) { return function < Function::MPI_Recv && function >= Function::MPI_Send; }

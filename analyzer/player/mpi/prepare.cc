@@ -13,7 +13,6 @@ using functions::Function;
 using functions::Pattern;
 using Bytes = std::vector<char>;
 
-constexpr char kUntouched = 0x5a;
 
 struct Place {
   std::size_t ranks;

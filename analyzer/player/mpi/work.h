@@ -13,6 +13,8 @@
 
 namespace ncclwatch::player {
 
+inline constexpr char kUntouched = 0x5a;  // bytes that nothing has arrived in
+
 // What a call has, from its start to its end.
 struct Work {
   Call call;

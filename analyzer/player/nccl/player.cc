@@ -28,7 +28,6 @@ namespace {
 using functions::Family;
 using functions::Function;
 using functions::Pattern;
-using player::Call;
 using player::Communicator;
 using player::Listener;
 using player::Script;
@@ -51,9 +50,9 @@ class NcclPlayer {
     if (const std::string missing = cu_.Open(); !missing.empty()) throw Failed{missing};
     UseDevice(device);
     BeginCommunicators();
-    std::vector<Call> calls;
+    std::vector<player::Call> calls;
     while (script_.Next(&calls)) {
-      for (Call& call : calls) {
+      for (player::Call& call : calls) {
         pace_.After(call.before_ns);
         call.left_out ? pace_.Wait() : One(call);
         Look();
@@ -66,7 +65,7 @@ class NcclPlayer {
 
  private:
   struct UnderWay {
-    Call call;
+    player::Call call;
     CUdeviceptr from = 0, into = 0;
     std::size_t into_bytes = 0;
     CUevent began = nullptr, ended = nullptr;
@@ -77,7 +76,7 @@ class NcclPlayer {
     if (result != CUDA_SUCCESS) throw Failed{fmt::format("{}: CUDA error {}", what, static_cast<int>(result))};
   }
   // What the recorded call returned is no error of ours.
-  void Check(ncclResult_t result, const Call& call) const {
+  void Check(ncclResult_t result, const player::Call& call) const {
     if (result == ncclSuccess || result == ncclInProgress || call.as.result == static_cast<int>(result)) return;
     throw Failed{fmt::format("{} (seq {}): {}", functions::FullName(call.as.function), call.as.slot,
                              cu_.ncclGetErrorString(result))};
@@ -96,13 +95,13 @@ class NcclPlayer {
   }
 
   // As the program had them: calls on different streams do not wait for one another.
-  CUstream StreamOf(const Call& call) {
+  CUstream StreamOf(const player::Call& call) {
     const auto [found, made] = streams_.emplace(call.as.stream, nullptr);
     if (made) Check(cu_.cuStreamCreate(&found->second, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     return found->second;
   }
 
-  void One(const Call& call) {
+  void One(const player::Call& call) {
     const functions::FunctionInfo* const info = functions::Find(call.as.function);
     if (!info) return listener_.NotPlayed(call);
     switch (info->family) {
@@ -117,7 +116,7 @@ class NcclPlayer {
     }
   }
 
-  void Group(const Call& call) {
+  void Group(const player::Call& call) {
     if (call.as.function == Function::ncclGroupStart) {
       pace_.Timed([&] { Check(cu_.ncclGroupStart(), call); });
       ++depth_;
@@ -149,7 +148,7 @@ class NcclPlayer {
     }
   }
 
-  void Make(const Call& call) {
+  void Make(const player::Call& call) {
     if (call.as.function == Function::ncclCommSplit) return Split(call);
     if (call.made < 0) return listener_.NotPlayed(call);
     const Communicator& wanted = script_.communicators[static_cast<std::size_t>(call.made)];
@@ -161,7 +160,7 @@ class NcclPlayer {
     comms_[static_cast<std::size_t>(call.made)] = made;
   }
 
-  void Split(const Call& call) {
+  void Split(const player::Call& call) {
     const ncclComm_t parent = On(call);
     if (!parent || !cu_.ncclCommSplit) return listener_.NotPlayed(call);
     ncclComm_t made = nullptr;
@@ -171,7 +170,7 @@ class NcclPlayer {
     if (call.made >= 0) comms_[static_cast<std::size_t>(call.made)] = made;
   }
 
-  void Free(const Call& call) {
+  void Free(const player::Call& call) {
     const ncclComm_t comm = On(call);
     if (!comm) return;
     switch (call.as.function) {
@@ -183,10 +182,10 @@ class NcclPlayer {
     comms_[static_cast<std::size_t>(call.comm)] = nullptr;
   }
 
-  ncclComm_t On(const Call& call) const {
+  ncclComm_t On(const player::Call& call) const {
     return call.comm < 0 ? nullptr : comms_[static_cast<std::size_t>(call.comm)];
   }
-  const Communicator& Of(const Call& call) const { return script_.communicators[static_cast<std::size_t>(call.comm)]; }
+  const Communicator& Of(const player::Call& call) const { return script_.communicators[static_cast<std::size_t>(call.comm)]; }
 
   // Its first member makes the id, the others find it in the directory.
   ncclUniqueId IdOf(int comm, const Communicator& wanted) const {
@@ -208,7 +207,7 @@ class NcclPlayer {
 
   // ---- collectives and messages -------------------------------------------------------------------------------------
 
-  void Communicate(const Call& call) {
+  void Communicate(const player::Call& call) {
     const ncclComm_t comm = On(call);
     const Pattern pattern = functions::PatternOfNccl(call.as.function);
     const bool known = pattern != Pattern::kNone && pattern != Pattern::kAllToAll && pattern != Pattern::kGather &&
@@ -246,7 +245,7 @@ class NcclPlayer {
     Check(cu_.cuLaunchHostFunc(stream, forever, nullptr), "cuLaunchHostFunc");
   }
 
-  ncclResult_t Launch(const Call& call, Pattern pattern, const UnderWay& one, ncclComm_t comm) {
+  ncclResult_t Launch(const player::Call& call, Pattern pattern, const UnderWay& one, ncclComm_t comm) {
     auto* const from = reinterpret_cast<void*>(one.from);
     auto* const into = reinterpret_cast<void*>(one.into);
     const auto type = static_cast<ncclDataType_t>(call.as.dtype);
@@ -269,7 +268,7 @@ class NcclPlayer {
   }
 
   // A reduction of the user's making multiplies first: by one, here.
-  ncclRedOp_t Reducing(const Call& call, ncclComm_t comm) {
+  ncclRedOp_t Reducing(const player::Call& call, ncclComm_t comm) {
     if (call.as.reduction != format::kUserReduction) return static_cast<ncclRedOp_t>(call.as.reduction);
     const auto [found, made] = own_.emplace(std::pair(comm, call.as.dtype), ncclSum);
     if (made) {
@@ -300,7 +299,7 @@ class NcclPlayer {
   }
 
   // What this rank sends in calls of a kind is always the same, and only read.
-  CUdeviceptr Source(const Call& call, Pattern pattern, std::size_t bytes, std::size_t elements) {
+  CUdeviceptr Source(const player::Call& call, Pattern pattern, std::size_t bytes, std::size_t elements) {
     if (bytes == 0) return 0;
     const bool reduces =
         pattern == Pattern::kAllReduce || pattern == Pattern::kReduce || pattern == Pattern::kReduceScatter;

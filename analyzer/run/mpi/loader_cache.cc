@@ -11,7 +11,7 @@ namespace ncclwatch::analyzer {
 namespace {
 
 constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
-constexpr std::size_t kMostBytes = 64u << 20;
+constexpr std::size_t kLargestCache = 64u << 20;
 
 // glibc's elf/dl-cache.h, struct cache_file_new and file_entry_new.
 struct Header {
@@ -49,7 +49,7 @@ std::string TextAt(std::string_view cache, std::size_t at) {
 }  // namespace
 
 LoaderCache ReadLoaderCache(const std::string& path) {
-  const std::string text = ReadUpTo(path, kMostBytes);
+  const std::string text = ReadUpTo(path, kLargestCache);
   // A table of the older format may stand before it.
   const std::size_t begin = text.find(kMagic);
   if (begin == std::string::npos || text.size() - begin < sizeof(Header)) return {};

@@ -24,7 +24,7 @@ constexpr char kTriplet[] = "aarch64-linux-gnu";
 constexpr char kTriplet[] = "x86_64-linux-gnu";
 #endif
 
-constexpr std::size_t kMostBytes = 256u << 20;  // looked through for a word; static MPI programs have 50 MB
+constexpr std::size_t kLargestProgram = 256u << 20;  // looked through for a word; static MPI programs have 50 MB
 
 std::string Variable(const char* name, const char* without = "") {
   const char* value = std::getenv(name);
@@ -89,7 +89,7 @@ bool FileHas(const std::string& path, const std::string& word) {
   InputFile file(path);
   std::string text;
   std::string piece(1u << 20, '\0');
-  for (std::size_t read = 0; read < kMostBytes; read += piece.size()) {
+  for (std::size_t read = 0; read < kLargestProgram; read += piece.size()) {
     file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     text.append(piece.data(), static_cast<std::size_t>(file.gcount()));
     if (text.find(word) != std::string::npos) return true;

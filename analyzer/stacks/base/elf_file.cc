@@ -17,12 +17,12 @@ constexpr std::uint64_t kMostSymbols = 1u << 28;
 constexpr std::size_t kMostNotes = 1u << 20;
 constexpr std::size_t kMostDynamic = 4096;
 
-class Descriptor : public Bytes {
+class OpenBytes : public Bytes {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() override { close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  explicit OpenBytes(int fd) : fd_(fd) {}
+  ~OpenBytes() override { close(fd_); }
+  OpenBytes(const OpenBytes&) = delete;
+  OpenBytes& operator=(const OpenBytes&) = delete;
   std::size_t ReadAt(std::uint64_t offset, void* to, std::size_t bytes) override {
     std::size_t got = 0;
     while (got < bytes) {
@@ -73,7 +73,7 @@ std::shared_ptr<ElfFile> ElfFile::OfDescriptor(int fd) {
     close(fd);
     return nullptr;
   }
-  return OfBytes(std::make_unique<Descriptor>(fd));
+  return OfBytes(std::make_unique<OpenBytes>(fd));
 }
 
 std::shared_ptr<ElfFile> ElfFile::OfMemory(Memory* memory, std::uint64_t base, std::uint64_t bytes) {

@@ -33,7 +33,7 @@ constexpr std::array<std::string_view, 12> kOthersOnFiles = {"ioctl",     "fsync
 
 std::string SecondsText(double seconds) { return fmt::format("{:.3g} s", seconds); }
 
-int Descriptor(std::uint64_t argument) { return static_cast<int>(argument); }
+int DescriptorOf(std::uint64_t argument) { return static_cast<int>(argument); }
 
 std::string FutexText(const InCall& call) {
   const int operation = static_cast<int>(call.arguments[1]) & FUTEX_CMD_MASK;
@@ -78,13 +78,13 @@ std::vector<Calls::Waited> Calls::OfSelect(const InCall& call) const {
 
 std::vector<Calls::Waited> Calls::WaitedFor(const InCall& call, const std::string& name) const {
   const auto& arguments = call.arguments;
-  if (Among(kReaders, name)) return {{Descriptor(arguments[0]), Direction::kReads}};
-  if (Among(kWriters, name)) return {{Descriptor(arguments[0]), Direction::kWrites}};
+  if (Among(kReaders, name)) return {{DescriptorOf(arguments[0]), Direction::kReads}};
+  if (Among(kWriters, name)) return {{DescriptorOf(arguments[0]), Direction::kWrites}};
   if (name == "poll" || name == "ppoll") return OfPoll(arguments[0], arguments[1]);
   if (name == "select" || name == "pselect6") return OfSelect(call);
   std::vector<Waited> waited;
   if (name.starts_with("epoll_"))
-    for (const int descriptor : descriptors_->Watched(Descriptor(arguments[0])))
+    for (const int descriptor : descriptors_->Watched(DescriptorOf(arguments[0])))
       waited.push_back({descriptor, Direction::kReads});
   return waited;
 }
@@ -122,7 +122,7 @@ std::string Calls::Text(const InCall& call) const {
   if (name == "epoll_wait" || name == "epoll_pwait") return with(ManyText(waited) + "; " + milliseconds(arguments[3]));
   if (name == "epoll_pwait2") return with(ManyText(waited) + "; " + LimitText(arguments[3], "no time limit"));
   if (!waited.empty()) return with(ManyText(waited));
-  const int descriptor = Descriptor(arguments[0]);
+  const int descriptor = DescriptorOf(arguments[0]);
   if (Among(kOthersOnFiles, name)) return with(fmt::format("{}: {}", descriptor, descriptors_->Text(descriptor)));
   return name;
 }

@@ -14,7 +14,7 @@ namespace {
 
 // DWARF numbers, Procedure Call Standard for the Arm 64-bit Architecture.
 constexpr unsigned kX29 = 29, kX30 = 30, kSp = 31;
-constexpr std::array<unsigned, 11> kPreserved = {19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29};
+constexpr std::array<unsigned, 11> kPreservedArm = {19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29};
 constexpr std::uint64_t kInstruction = 4;
 
 std::uint64_t Extended(std::uint32_t instruction, unsigned bits) {  // the signed field in the lowest bits, times 4
@@ -28,7 +28,7 @@ const unsigned kStackPointer = kSp, kFramePointer = kX29, kLink = kX30;
 const unsigned kReturnColumn = kX30, kProgramCounter = 32;
 const std::uint64_t kStackAlignment = 16;
 
-std::span<const unsigned> Preserved() { return kPreserved; }
+std::span<const unsigned> Preserved() { return kPreservedArm; }
 
 void SetArguments(const std::array<std::uint64_t, 6>& arguments, Registers* registers) {
   for (unsigned i = 0; i < arguments.size(); ++i) registers->Set(i, arguments[i]);

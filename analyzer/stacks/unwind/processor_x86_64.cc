@@ -15,7 +15,7 @@ namespace {
 
 // DWARF numbers, System V ABI for x86-64.
 enum : unsigned { kRax, kRdx, kRcx, kRbx, kRsi, kRdi, kRbp, kRsp, kR8, kR9, kR10, kR11, kR12, kR13, kR14, kR15 };
-constexpr std::array<unsigned, 6> kPreserved = {kRbx, kRbp, kR12, kR13, kR14, kR15};
+constexpr std::array<unsigned, 6> kPreservedX86 = {kRbx, kRbp, kR12, kR13, kR14, kR15};
 
 bool GetAll(int tid, user_regs_struct* registers) {
   iovec all{registers, sizeof(*registers)};
@@ -28,7 +28,7 @@ const unsigned kStackPointer = kRsp, kFramePointer = kRbp, kLink = kRegisters;
 const unsigned kReturnColumn = 16, kProgramCounter = 16;
 const std::uint64_t kStackAlignment = 16;
 
-std::span<const unsigned> Preserved() { return kPreserved; }
+std::span<const unsigned> Preserved() { return kPreservedX86; }
 
 void SetArguments(const std::array<std::uint64_t, 6>& arguments, Registers* registers) {
   constexpr std::array<unsigned, 6> kOrder = {kRdi, kRsi, kRdx, kR10, kR8, kR9};

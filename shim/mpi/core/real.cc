@@ -37,7 +37,7 @@ void* Loaded() {
   return handle;
 }
 
-std::string_view FileOf(const char* path) {
+std::string_view NameOfFile(const char* path) {
   const std::string_view whole(path);
   return whole.substr(whole.rfind('/') + 1);
 }
@@ -115,7 +115,7 @@ bool IsMpisOwn(std::uint64_t site) {
   if ((there | 1) == (answer | 1)) return there != answer;
   resolve::Module module;
   if (!resolve::ModuleOf(reinterpret_cast<const void*>(site), &module)) return false;
-  const bool own = IsMpisFile(FileOf(module.path));
+  const bool own = IsMpisFile(NameOfFile(module.path));
   known.store(answer | (own ? 1 : 0), std::memory_order_relaxed);
   return own;
 }

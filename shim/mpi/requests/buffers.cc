@@ -32,7 +32,7 @@ struct Watched {
   bool readable = false;  // else nothing is said of it
   bool kept = false;      // the shadow is a persistent operation's
 };
-constinit HandleMap<Watched> sent;
+constinit HandleMap<Watched> watched_sends;
 constinit HandleMap<Watched> received;
 constinit HandleMap<KeptBuffers> kept_buffers;  // by request
 
@@ -105,12 +105,12 @@ std::intptr_t ShadowReceived(const Call& call, const Piece& piece) {
 void WatchSent(const Call& call, const Piece& piece) {
   if (piece.empty() || call.slot == kNoSlot || (call.flags & format::kNoPartner)) return;
   const Watched watched = Begun(call, piece);
-  if (watched.readable) sent.Put(call.slot, watched);
+  if (watched.readable) watched_sends.Put(call.slot, watched);
 }
 
 void DropBuffers(std::uint64_t slot) {
   Watched watched;
-  Take(sent, slot, &watched);
+  Take(watched_sends, slot, &watched);
   if (Take(received, slot, &watched) && !watched.kept) Unmap(watched.shadow);
 }
 
@@ -118,7 +118,7 @@ void EndBuffers(Call& ends, std::uint64_t slot) {
   EndOrigin(ends, slot);
   Watched watched;
   std::uint64_t hash = 0;
-  if (Take(sent, slot, &watched)) {
+  if (Take(watched_sends, slot, &watched)) {
     const bool readable = HashOf(watched.piece, &hash);
     Compare(ends, watched, readable, hash);
   }

@@ -12,7 +12,7 @@ namespace {
 using namespace std::string_literals;
 
 // What the pickle holds, or why it is refused.
-std::string Read(const std::string& pickle) {
+std::string ReadPickle(const std::string& pickle) {
   Tree tree;
   const auto root = ParsePickle(pickle, &tree);
   return root.ok() ? TextOf(tree, *root) : "refused: " + std::string(root.status().message());
@@ -23,7 +23,7 @@ TEST(Pickle, OfTorch) {
   const std::string dump =
       "\x80\x02}(X\x07\0\0\0versionq\0X\x04\0\0\0002.10q\x01X\x07\0\0\0entriesq\x02](}(h\0K\x07h\x02"
       "M\x2c\x01u}(h\0J\xff\xff\xff\xffh\x02\x8a\x08\x01\0\0\0\0\0\0\x80ueu."s;
-  EXPECT_EQ(Read(dump),
+  EXPECT_EQ(ReadPickle(dump),
             "{version: 2.10, entries: [{version: 7, entries: 300}, {version: -1, entries: -9223372036854775807}]}");
 }
 
@@ -36,43 +36,43 @@ TEST(Pickle, OfPython) {
       "e\x8c\x01"
       "c\x94"
       "C\x02xy\x94u."s;
-  EXPECT_EQ(Read(protocol4), "{a: [1, 2.5, none], b: [true, false], c: xy}");
-  EXPECT_EQ(Read("\x80\x02]q\0(K\x01K\x02"
+  EXPECT_EQ(ReadPickle(protocol4), "{a: [1, 2.5, none], b: [true, false], c: xy}");
+  EXPECT_EQ(ReadPickle("\x80\x02]q\0(K\x01K\x02"
                  "eK\x03"
                  "a."s),
             "[1, 2, 3]");
-  EXPECT_EQ(Read("\x80\x02]q\0(K\x01K\x02"
+  EXPECT_EQ(ReadPickle("\x80\x02]q\0(K\x01K\x02"
                  "e."s),
             "[1, 2]");
-  EXPECT_EQ(Read("\x80\x02]K\x03"
+  EXPECT_EQ(ReadPickle("\x80\x02]K\x03"
                  "a}K\x01K\x02s\x86."s),
             "[[3], {1: 2}]");
-  EXPECT_EQ(Read("\x80\x02(K\x01tq\0)\x85\x86."s), "[[1], [[]]]");
+  EXPECT_EQ(ReadPickle("\x80\x02(K\x01tq\0)\x85\x86."s), "[[1], [[]]]");
 }
 
 TEST(Pickle, IntegersOfAnyLength) {
-  EXPECT_EQ(Read("\x80\x02\x8a\0."s), "0");
-  EXPECT_EQ(Read("\x80\x02\x8a\x01\xff."s), "-1");
-  EXPECT_EQ(Read("\x80\x02\x8a\x02\xff\0."s), "255");
-  EXPECT_EQ(Read("\x80\x02\x8a\x09\0\0\0\0\0\0\0\0\x01."s), "too large");
+  EXPECT_EQ(ReadPickle("\x80\x02\x8a\0."s), "0");
+  EXPECT_EQ(ReadPickle("\x80\x02\x8a\x01\xff."s), "-1");
+  EXPECT_EQ(ReadPickle("\x80\x02\x8a\x02\xff\0."s), "255");
+  EXPECT_EQ(ReadPickle("\x80\x02\x8a\x09\0\0\0\0\0\0\0\0\x01."s), "too large");
 }
 
 TEST(Pickle, WhatWouldRunIsRefusedByName) {
-  EXPECT_EQ(Read("\x80\x02"
+  EXPECT_EQ(ReadPickle("\x80\x02"
                  "cos\nsystem\nX\x02\0\0\0id\x85R."s),
             "refused: pickle's GLOBAL is refused: it would import a name at byte 2");
-  EXPECT_EQ(Read("\x80\x04\x8c\x02os\x8c\x06system\x93."s),
+  EXPECT_EQ(ReadPickle("\x80\x04\x8c\x02os\x8c\x06system\x93."s),
             "refused: pickle's STACK_GLOBAL is refused: it would import a name at byte 14");
-  EXPECT_EQ(Read("\x80\x02K\x01)R."s), "refused: pickle's REDUCE is refused: it would call something at byte 5");
-  EXPECT_EQ(Read("\x80\x02K\x01}b."s), "refused: pickle's BUILD is refused: it would call something at byte 5");
-  EXPECT_EQ(Read("\x80\x02(ios\nsystem\n."s), "refused: pickle's INST is refused: it would call something at byte 3");
+  EXPECT_EQ(ReadPickle("\x80\x02K\x01)R."s), "refused: pickle's REDUCE is refused: it would call something at byte 5");
+  EXPECT_EQ(ReadPickle("\x80\x02K\x01}b."s), "refused: pickle's BUILD is refused: it would call something at byte 5");
+  EXPECT_EQ(ReadPickle("\x80\x02(ios\nsystem\n."s), "refused: pickle's INST is refused: it would call something at byte 3");
   for (const char opcode : {'o',    '\x81', '\x92', '\x82', '\x83', '\x84', 'P', 'Q', '\x97', '\x98', '\x8f',
                             '\x90', '\x91', '2',    'I',    'L',    'F',    'S', 'V', 'p',    'g'}) {
-    const std::string read = Read("\x80\x02N" + std::string(1, opcode) + "\x01\0\0\0."s);
+    const std::string read = ReadPickle("\x80\x02N" + std::string(1, opcode) + "\x01\0\0\0."s);
     EXPECT_TRUE(read.starts_with("refused: pickle's ")) << read;
   }
-  EXPECT_EQ(Read("\x80\x02\xf7."s), "refused: no opcode of pickle: 0xf7 at byte 2");
-  EXPECT_EQ(Read("\x80\x06N."s), "refused: protocol 6 of pickle is not known here at byte 0");
+  EXPECT_EQ(ReadPickle("\x80\x02\xf7."s), "refused: no opcode of pickle: 0xf7 at byte 2");
+  EXPECT_EQ(ReadPickle("\x80\x06N."s), "refused: protocol 6 of pickle is not known here at byte 0");
 }
 
 TEST(Pickle, DamageIsNamed) {
@@ -99,7 +99,7 @@ TEST(Pickle, DamageIsNamed) {
                                      "\x80\x02](\x85."s,
                                      "\x80\x02(\x94."s,
                                      "\x80\x02N(0."s}) {
-    const std::string read = Read(damaged);
+    const std::string read = ReadPickle(damaged);
     EXPECT_TRUE(read.starts_with("refused: the pickle")) << read;
   }
 }

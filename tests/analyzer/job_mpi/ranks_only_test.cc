@@ -10,7 +10,7 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-class RanksOnly : public testing::Test {
+class RanksOnly : public ::testing::Test {
  protected:
   void SetUp() override {
     files_.Elf("openmpi/mpirun", {.needed = {"libopen-rte.so.40"}});

@@ -20,7 +20,7 @@ namespace {
 
 using diagnosis::Finding;
 
-struct Row {
+struct SlowRow {
   int jobs = 0;
   int wanted = 0, right = 0;  // answers, and findings that are one
   int wrong = 0;              // findings that are none
@@ -54,7 +54,7 @@ std::optional<double> OffBy(const Finding& finding, const SlowAnswer& answer) {
 constexpr double kOnset_steps = 10;
 
 // The first is the cause, in the order of the truth; each further one says so.
-bool Judge(const std::vector<Finding>& findings, const SlowTruth& truth, Row* row) {
+bool Judge(const std::vector<Finding>& findings, const SlowTruth& truth, SlowRow* row) {
   ++row->jobs;
   row->wanted += static_cast<int>(truth.answers.size());
   bool all = findings.size() == truth.answers.size();
@@ -77,7 +77,7 @@ bool Judge(const std::vector<Finding>& findings, const SlowTruth& truth, Row* ro
   return all;
 }
 
-void Print(const std::string& name, Row row) {
+void Print(const std::string& name, SlowRow row) {
   std::sort(row.off.begin(), row.off.end());
   const auto at = [&](double share) {
     return row.off.empty() ? 0 : row.off[static_cast<std::size_t>(share * static_cast<double>(row.off.size() - 1))];
@@ -88,7 +88,7 @@ void Print(const std::string& name, Row row) {
 }
 
 // One job with the fault and one without it.
-void RunRow(const std::string& fault, const Options& options, Row* row) {
+void RunRow(const std::string& fault, const Options& options, SlowRow* row) {
   const std::uint64_t first = options.Number("first", 1), seeds = options.Number("seeds", 5);
   for (const std::string& word : options.List("ranks", {"8", "64"}))
     for (std::uint64_t seed = first; seed < first + seeds; ++seed)
@@ -111,8 +111,8 @@ void RunRow(const std::string& fault, const Options& options, Row* row) {
 int RunSlow(const Options& options) {
   const std::vector<std::string> faults = options.List("fault", SlowFaults());
   bool good = true;
-  std::vector<std::pair<std::string, Row>> rows;
-  for (const std::string& fault : faults) RunRow(fault, options, &rows.emplace_back(fault, Row()).second);
+  std::vector<std::pair<std::string, SlowRow>> rows;
+  for (const std::string& fault : faults) RunRow(fault, options, &rows.emplace_back(fault, SlowRow()).second);
   std::printf("%-22s %6s %10s %7s %9s %9s %6s %6s\n", "fault", "jobs", "precision", "recall", "off by", "at most",
               "wrong", "late");
   for (const auto& [fault, row] : rows) {

@@ -1,6 +1,7 @@
 // What follows from a fault: errors, the survivors' own ones, monitors that take communicators down and end their ranks
 // after minutes, the launcher that ends what is left. None of it changes what was wrong first.
 #include <algorithm>
+#include <csignal>
 #include <set>
 
 #include "tests/jobs/simulator/fault.h"
@@ -8,7 +9,6 @@
 namespace ncclwatch::jobs {
 namespace {
 
-constexpr int kSigAbrt = 6, kSigKill = 9, kSigTerm = 15;
 constexpr std::int32_t kRemoteError = 6;
 
 bool Ended(const Generated& made, int rank) {
@@ -24,7 +24,7 @@ void End(Draft* draft, Ending ending, std::int64_t at) {
 // All that are left, one soon after the other.
 void LauncherEnds(Draft* draft, std::int64_t at) {
   for (int rank = 0; rank < draft->job().shape.ranks; ++rank)
-    if (!Ended(*draft->made, rank)) End(draft, {rank, kSigTerm, 0, ""}, at + draft->dice.Between(0, 30 * kMilli));
+    if (!Ended(*draft->made, rank)) End(draft, {rank, SIGTERM, 0, ""}, at + draft->dice.Between(0, 30 * kMilli));
 }
 
 // After the end, or the leader's last words before it is ended as well.
@@ -70,7 +70,7 @@ void AfterDeath(Draft* draft) {
   LookAfter(draft, over);
   // Nobody saw how it ended, it could not say, and soon all had ended.
   const Ending& first = made.endings.front();
-  if (!made.exits_known && first.signal == kSigKill) draft->truth().silence = true;
+  if (!made.exits_known && first.signal == SIGKILL) draft->truth().silence = true;
 }
 
 // Monitors of ranks that wait lose patience, the first after minutes, others at about the same time. Each takes its
@@ -87,7 +87,7 @@ void AfterStall(Draft* draft) {
     const std::int64_t at = first + (last == 0 ? 0 : draft->dice.Between(0, 2 * kSecond));
     const std::int64_t ends = at + draft->dice.Between(20 * kMilli, 500 * kMilli);
     if (aborts) made.world->Abort(rank, at);
-    End(draft, {rank, kSigAbrt, 0, ""}, ends);
+    End(draft, {rank, SIGABRT, 0, ""}, ends);
     last = std::max(last, ends);
   }
   if (last == 0) return;

@@ -1,4 +1,6 @@
 // What a box says beside the calls: of other processes, and of the end of its own.
+#include <csignal>
+
 #include "ncclwatch/format/lease.h"
 #include "tests/jobs/simulator/scene.h"
 #include "tests/support/black_box.h"
@@ -8,10 +10,9 @@ namespace {
 
 using format::Observed;
 
-constexpr int kSigAbrt = 6, kSigSegv = 11;
 
 // Of its own node's processes a leader sees it first; where nobody is left on a node, the hub does.
-void Look(const Scene& scene, int rank, int other, std::vector<Seen>* observations) {
+void LookAt(const Scene& scene, int rank, int other, std::vector<Seen>* observations) {
   const Job& job = scene.made().job;
   const int node = job.node_of(other);
   const auto note = [&](std::int64_t happened, std::int64_t most, Observed what) {
@@ -37,7 +38,7 @@ void FillExit(const Scene& scene, int other, format::Observation* to) {
   const Ending* ending = scene.EndingOf(other);
   to->exit_signal = ending != nullptr ? ending->signal : 0;
   to->exit_status = ending != nullptr ? ending->status : scene.made().world->rank(other).status;
-  if (to->exit_signal == kSigSegv) to->exit_flags |= format::kExitCore;
+  if (to->exit_signal == SIGSEGV) to->exit_flags |= format::kExitCore;
   if (ending != nullptr && ending->out_of_memory) to->exit_flags |= format::kExitOutOfMemory;
 }
 
@@ -93,9 +94,9 @@ void FillRefusal(const Scene& scene, int rank, const Refused& refused, std::int6
 void FillSignal(const Scene& scene, int rank, std::int64_t at_ns, int signal, format::Words* words) {
   format::FatalSignal& fatal = words->signals[0];
   fatal.at_ns = at_ns;
-  fatal.fault_address = signal == kSigSegv ? 8 : 0;
+  fatal.fault_address = signal == SIGSEGV ? 8 : 0;
   fatal.signal = signal;
-  fatal.code = signal == kSigSegv ? 1 : -6;  // SI_TKILL
+  fatal.code = signal == SIGSEGV ? 1 : -6;  // SI_TKILL
   fatal.thread = scene.Pid(rank);
   fatal.commit = words->signals_seen.fetch_add(1) + 1;
 }
@@ -121,7 +122,7 @@ std::vector<Seen> ObservationsOf(const Scene& scene, int rank) {
   if (scene.LeaderOf(job.node_of(rank), last) != rank) return observations;
   const bool looks_far = scene.Hub(last) == rank;
   for (int other = 0; other < job.shape.ranks; ++other)
-    if (looks_far || job.node_of(other) == job.node_of(rank)) Look(scene, rank, other, &observations);
+    if (looks_far || job.node_of(other) == job.node_of(rank)) LookAt(scene, rank, other, &observations);
   std::erase_if(observations, [&](const Seen& seen) { return seen.first > at; });
   std::stable_sort(observations.begin(), observations.end(),
                    [](const Seen& a, const Seen& b) { return a.first < b.first; });
@@ -162,7 +163,7 @@ void FillWords(const Scene& scene, int rank, std::int64_t seen, std::size_t head
   const Ending* ending = scene.EndingOf(rank);
   const std::int64_t at_ns = scene.GoneAt(rank) - kMicro + scene.Offset(rank);
   const int signal = ending != nullptr ? ending->signal : 0;
-  if (signal != 0 && signal != kSigSegv && signal != kSigAbrt) return;  // the others let nobody speak
+  if (signal != 0 && signal != SIGSEGV && signal != SIGABRT) return;  // the others let nobody speak
   format::LastWords& last = header->last_words;
   last.at_ns = at_ns;
   last.signal = signal;

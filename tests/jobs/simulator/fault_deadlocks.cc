@@ -70,10 +70,10 @@ std::pair<int, int> TwoShared(Draft* draft, int rank) {
   return {job.Add({.members = members, .label = "side"}), 0};
 }
 
-using Make = std::function<Ops(const Op& first, const Op& second, bool odd)>;
+using MakeOps = std::function<Ops(const Op& first, const Op& second, bool odd)>;
 
 // All make a call on the one communicator, then one on the other; one rank the other way round.
-void Cross(Draft* draft, const std::string& how, const Make& make, std::uint8_t second_stream = kCompute) {
+void Cross(Draft* draft, const std::string& how, const MakeOps& make, std::uint8_t second_stream = kCompute) {
   const int rank = draft->AnyRank();
   const auto [one, other] = TwoShared(draft, rank);
   const Comm first = draft->CommAt(one), second = draft->CommAt(other);

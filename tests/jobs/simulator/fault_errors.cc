@@ -2,13 +2,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "tests/jobs/simulator/fault.h"
 
 namespace ncclwatch::jobs {
 namespace {
 
-constexpr int kSigKill = 9;
 
 bool LibraryError(Draft* draft) {
   const bool grouped = draft->dice.OneIn(2);
@@ -64,7 +64,7 @@ bool OutOfMemory(Draft* draft) {
   const int how = draft->dice.Below(3);
   if (how == 0) {
     draft->doomed = rank;
-    draft->made->endings.push_back({.rank = rank, .signal = kSigKill, .out_of_memory = true});
+    draft->made->endings.push_back({.rank = rank, .signal = SIGKILL, .out_of_memory = true});
     draft->look = Look::kAfterDeath;
     truth.story = fmt::format("the kernel kills rank {} for want of memory", rank);
     // Where nobody saw how it ended only its absence can be told.

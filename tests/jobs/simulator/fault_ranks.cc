@@ -2,13 +2,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "tests/jobs/simulator/fault.h"
 
 namespace ncclwatch::jobs {
 namespace {
 
-constexpr int kSigKill = 9, kSigSegv = 11;
 
 bool DeadRank(Draft* draft) {
   draft->doomed = draft->AnyRank();
@@ -16,8 +16,8 @@ bool DeadRank(Draft* draft) {
   Ending ending;
   ending.rank = draft->doomed;
   const int how = draft->dice.Below(3);
-  if (how == 0) ending.signal = kSigKill;
-  if (how == 1) ending.signal = kSigSegv;
+  if (how == 0) ending.signal = SIGKILL;
+  if (how == 1) ending.signal = SIGSEGV;
   if (how == 2) ending.status = 1, ending.exception = "ValueError: this rank's batch is damaged";
   draft->made->endings.push_back(ending);
   draft->truth().answers = {Exactly("dead_rank", {draft->doomed})};

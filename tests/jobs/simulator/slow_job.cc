@@ -14,9 +14,9 @@
 namespace ncclwatch::jobs {
 namespace {
 
-constexpr int kSteps = 200;
+constexpr int kSlowSteps = 200;
 
-struct Draft {
+struct SlowDraft {
   SlowPlan plan;
   SlowTruth truth;
   int ranks = 8, per_node = 8;
@@ -39,13 +39,13 @@ Compute OneRank(int slow, int from, double by) {
 }
 
 // Any layout in which no rank has to wait for messages of another.
-void AnyLayout(Draft* draft) {
+void AnyLayout(SlowDraft* draft) {
   constexpr Layout kLayouts[] = {Layout::kData, Layout::kTensor, Layout::kLeaves};
   draft->plan.layout = draft->dice.Of(kLayouts, 3);
   draft->plan.on_host = draft->dice.OneIn(2);
 }
 
-void PlantStraggler(Draft* draft) {
+void PlantStraggler(SlowDraft* draft) {
   AnyLayout(draft);
   const int rank = draft->AnyRank(), onset = draft->AnyOnset();
   const double by = draft->Share(0.055, 0.3);
@@ -55,7 +55,7 @@ void PlantStraggler(Draft* draft) {
 }
 
 // Its clock falls little by little, while the host is as fast as the others.
-void PlantHeat(Draft* draft) {
+void PlantHeat(SlowDraft* draft) {
   AnyLayout(draft);
   draft->plan.on_host = false;
   const int rank = draft->AnyRank(), onset = draft->AnyOnset();
@@ -68,7 +68,7 @@ void PlantHeat(Draft* draft) {
       fmt::format("the GPU of rank {} slows by {:.0f} % over 8 steps from {} on", rank, 100 * by, onset);
 }
 
-void PlantNeighbour(Draft* draft) {
+void PlantNeighbour(SlowDraft* draft) {
   AnyLayout(draft);
   draft->plan.steps *= static_cast<int>(draft->times_every);  // so that as many of the late steps are seen
   const int rank = draft->AnyRank(), first = 20 + draft->dice.Below(20);
@@ -80,7 +80,7 @@ void PlantNeighbour(Draft* draft) {
   draft->truth.story = fmt::format("rank {} takes {:.1f} times as long in one step of 20", rank, 1 + by);
 }
 
-void PlantExperts(Draft* draft) {
+void PlantExperts(SlowDraft* draft) {
   SlowPlan& plan = draft->plan;
   plan.layout = Layout::kExperts;
   const int hot = draft->AnyRank(), onset = draft->AnyOnset();
@@ -96,7 +96,7 @@ void PlantExperts(Draft* draft) {
       fmt::format("the expert of rank {} gets {:.0f} % more tokens from step {} on", hot, 100 * by, onset);
 }
 
-void PlantBubble(Draft* draft) {
+void PlantBubble(SlowDraft* draft) {
   SlowPlan& plan = draft->plan;
   plan.layout = Layout::kPipeline;
   plan.stages = draft->dice.OneIn(2) ? 4 : 8;
@@ -119,7 +119,7 @@ void PlantBubble(Draft* draft) {
   draft->truth.story = fmt::format("stage {} of {} takes {:.0f} % longer", uneven, plan.stages, 100 * by);
 }
 
-void PlantCheckpoint(Draft* draft) {
+void PlantCheckpoint(SlowDraft* draft) {
   AnyLayout(draft);
   const int rank = draft->AnyRank(), every = 8 + draft->dice.Below(13), first = every + draft->dice.Below(every);
   const double longest = draft->Share(0.9, 3) * draft->plan.step_s;
@@ -132,7 +132,7 @@ void PlantCheckpoint(Draft* draft) {
   draft->truth.story = fmt::format("rank {} stops for {:.1f} s in every {}th step", rank, longest, every);
 }
 
-void PlantLoader(Draft* draft) {
+void PlantLoader(SlowDraft* draft) {
   AnyLayout(draft);
   const int rank = draft->AnyRank(), onset = draft->AnyOnset();
   const double often = draft->Share(0.3, 0.95), longest = draft->Share(0.3, 0.8) * draft->plan.step_s;
@@ -147,7 +147,7 @@ void PlantLoader(Draft* draft) {
       fmt::format("rank {} waits for its input in {:.0f} % of the steps from {} on", rank, 100 * often, onset);
 }
 
-void PlantTwo(Draft* draft) {
+void PlantTwo(SlowDraft* draft) {
   AnyLayout(draft);
   const int first = 30 + draft->dice.Below(30), second = first + 40 + draft->dice.Below(30);
   const int rank = draft->AnyRank(), other = (rank + 1 + draft->dice.Below(draft->ranks - 1)) % draft->ranks;
@@ -160,7 +160,7 @@ void PlantTwo(Draft* draft) {
                                    100 * by, first, other, 100 * also, second);
 }
 
-void PlantChronic(Draft* draft) {
+void PlantChronic(SlowDraft* draft) {
   AnyLayout(draft);
   draft->plan.layout = Layout::kData;
   draft->plan.steps = 500;
@@ -173,14 +173,14 @@ void PlantChronic(Draft* draft) {
 }
 
 // The hosts behind one switch.
-std::vector<int> Behind(const Draft& draft, int leaf) {
+std::vector<int> Behind(const SlowDraft& draft, int leaf) {
   const int size = draft.plan.leaf_nodes * draft.per_node;
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), leaf * size);
   return ranks;
 }
 
-void SlowLeaf(Draft* draft, int leaf, int onset, double longer) {
+void SlowLeaf(SlowDraft* draft, int leaf, int onset, double longer) {
   SlowPlan& plan = draft->plan;
   plan.layout = Layout::kLeaves;
   plan.bucket_share = 0.4;
@@ -191,7 +191,7 @@ void SlowLeaf(Draft* draft, int leaf, int onset, double longer) {
   };
 }
 
-void PlantSwitch(Draft* draft) {
+void PlantSwitch(SlowDraft* draft) {
   const int leaf = draft->dice.Below(draft->ranks / draft->per_node / draft->plan.leaf_nodes),
             onset = draft->AnyOnset();
   SlowLeaf(draft, leaf, onset, 42.0 / 17.0);
@@ -199,7 +199,7 @@ void PlantSwitch(Draft* draft) {
   draft->truth.story = fmt::format("behind leaf switch {} data take 42/17 times as long from step {} on", leaf, onset);
 }
 
-void PlantStragglerAndSwitch(Draft* draft) {
+void PlantStragglerAndSwitch(SlowDraft* draft) {
   const int first = 30 + draft->dice.Below(30), second = first + 40 + draft->dice.Below(30);
   const int leaf = draft->dice.Below(draft->ranks / draft->per_node / draft->plan.leaf_nodes), rank = draft->AnyRank();
   const bool link_first = draft->dice.OneIn(2);
@@ -211,7 +211,7 @@ void PlantStragglerAndSwitch(Draft* draft) {
   draft->truth.story = fmt::format("rank {} and leaf switch {}, from steps {} and {} on", rank, leaf, first, second);
 }
 
-void PlantAllSlower(Draft* draft) {
+void PlantAllSlower(SlowDraft* draft) {
   AnyLayout(draft);
   const int onset = draft->AnyOnset();
   const double by = draft->Share(0.1, 0.4);
@@ -224,12 +224,12 @@ void PlantAllSlower(Draft* draft) {
   draft->truth.story = fmt::format("all ranks take {:.0f} % longer from step {} on", 100 * by, onset);
 }
 
-struct Fault {
+struct SlowFault {
   const char* name;
-  void (*plant)(Draft* draft);
+  void (*plant)(SlowDraft* draft);
   int fewest_nodes = 1;
 };
-constexpr Fault kFaults[] = {
+constexpr SlowFault kFaults[] = {
     {"straggler", PlantStraggler},
     {"hot_gpu", PlantHeat},
     {"noisy_neighbour", PlantNeighbour},
@@ -244,20 +244,20 @@ constexpr Fault kFaults[] = {
     {"all_slower", PlantAllSlower},
 };
 
-const Fault* FaultOf(const std::string& name) {
-  for (const Fault& fault : kFaults)
+const SlowFault* SlowFaultOf(const std::string& name) {
+  for (const SlowFault& fault : kFaults)
     if (name == fault.name) return &fault;
   return nullptr;
 }
 
-Draft BeginDraft(int ranks, std::uint64_t seed) {
-  Draft draft;
+SlowDraft BeginDraft(int ranks, std::uint64_t seed) {
+  SlowDraft draft;
   draft.ranks = ranks;
   draft.per_node = ranks <= 16 ? 4 : 8;
   draft.dice = Dice(seed, 0x510b);
   SlowPlan& plan = draft.plan;
   plan.seed = seed;
-  plan.steps = kSteps;
+  plan.steps = kSlowSteps;
   plan.per_group = draft.per_node;
   plan.leaf_nodes = std::max(1, ranks / draft.per_node / 4);
   if (ranks / draft.per_node >= 4) plan.leaf_nodes = std::max(2, plan.leaf_nodes);
@@ -267,7 +267,7 @@ Draft BeginDraft(int ranks, std::uint64_t seed) {
   return draft;
 }
 
-void Run(const Draft& draft, Generated* made) {
+void Run(const SlowDraft& draft, Generated* made) {
   MakeSlowJob(draft.plan, draft.ranks, draft.per_node, &made->job);
   made->job.times_every = draft.times_every;
   made->job.starts = Job::Starts::kNone;
@@ -281,7 +281,7 @@ void Run(const Draft& draft, Generated* made) {
 const std::vector<std::string>& SlowFaults() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const Fault& fault : kFaults) all.emplace_back(fault.name);
+    for (const SlowFault& fault : kFaults) all.emplace_back(fault.name);
     return all;
   }();
   return names;
@@ -289,8 +289,8 @@ const std::vector<std::string>& SlowFaults() {
 
 bool GenerateSlow(const SlowShape& shape, Generated* made, SlowTruth* truth) {
   const bool healthy = shape.fault == "healthy";
-  const Fault* const fault = FaultOf(healthy ? shape.like : shape.fault);
-  Draft draft = BeginDraft(shape.ranks, Scramble(shape.seed) ^ static_cast<std::uint64_t>(shape.ranks));
+  const SlowFault* const fault = SlowFaultOf(healthy ? shape.like : shape.fault);
+  SlowDraft draft = BeginDraft(shape.ranks, Scramble(shape.seed) ^ static_cast<std::uint64_t>(shape.ranks));
   if (fault == nullptr || shape.ranks / draft.per_node < fault->fewest_nodes) return false;
   fault->plant(&draft);
   if (healthy) {
@@ -305,7 +305,7 @@ bool GenerateSlow(const SlowShape& shape, Generated* made, SlowTruth* truth) {
 }
 
 void GenerateQuiet(int ranks, std::int64_t seconds, std::uint64_t seed, Generated* made) {
-  Draft draft = BeginDraft(ranks, Scramble(seed));
+  SlowDraft draft = BeginDraft(ranks, Scramble(seed));
   SlowPlan& plan = draft.plan;
   Dice& dice = draft.dice;
   AnyLayout(&draft);

@@ -8,7 +8,7 @@
 namespace ncclwatch::jobs {
 namespace {
 
-constexpr std::uint64_t kActivation = 40960;
+constexpr std::uint64_t kMessageActivation = 40960;
 
 class Pipeline : public Topology {
  public:
@@ -49,8 +49,8 @@ class Pipeline : public Topology {
     if (to < 0 && from < 0) return;
     writer->Wait(kPipe, kCompute);
     if (to >= 0 && from >= 0) writer->GroupStart();
-    if (to >= 0) writer->Send(comm, to, kActivation, kPipe);
-    if (from >= 0) writer->Recv(comm, from, kActivation, kPipe);
+    if (to >= 0) writer->Send(comm, to, kMessageActivation, kPipe);
+    if (from >= 0) writer->Recv(comm, from, kMessageActivation, kPipe);
     if (to >= 0 && from >= 0) writer->GroupEnd();
     writer->Wait(kCompute, kPipe);
   }
@@ -86,8 +86,8 @@ class Interleaved : public Topology {
     if (!sends && !receives) return;
     writer->Wait(kPipe, kCompute);
     writer->GroupStart();
-    if (sends) writer->Send(comm, after, kActivation, kPipe);
-    if (receives) writer->Recv(comm, before, kActivation, kPipe);
+    if (sends) writer->Send(comm, after, kMessageActivation, kPipe);
+    if (receives) writer->Recv(comm, before, kMessageActivation, kPipe);
     writer->GroupEnd();
     writer->Wait(kCompute, kPipe);
   }

@@ -8,15 +8,15 @@
 namespace ncclwatch::jobs {
 namespace {
 
-constexpr std::uint64_t kActivation = 24576;
+constexpr std::uint64_t kMixedActivation = 24576;
 
-struct Sizes {
+struct MixedSizes {
   int tensor = 2, stages = 2, replicas = 2, experts = 2;
 };
 
 // rank = (stage * replicas + replica) * tensor + place: Megatron's order, with tensor innermost.
-Sizes SizesOf(int ranks, std::uint64_t seed) {
-  Sizes sizes;
+MixedSizes SizesOf(int ranks, std::uint64_t seed) {
+  MixedSizes sizes;
   if (ranks >= 32 && ranks % 32 == 0 && seed % 2 == 0) sizes.tensor = 4;
   if (ranks >= 32 && ranks % 32 == 0 && seed % 3 == 0) sizes.stages = 4;
   sizes.replicas = ranks / sizes.tensor / sizes.stages;
@@ -27,7 +27,7 @@ Sizes SizesOf(int ranks, std::uint64_t seed) {
 
 class Mixed : public Topology {
  public:
-  Mixed(const Job& job, const Sizes& sizes, std::uint64_t seed) : job_(job), sizes_(sizes), batches_(sizes.stages + 1) {
+  Mixed(const Job& job, const MixedSizes& sizes, std::uint64_t seed) : job_(job), sizes_(sizes), batches_(sizes.stages + 1) {
     widened_ = seed % 2 == 0;
   }
 
@@ -87,14 +87,14 @@ class Mixed : public Topology {
     if (to < 0 && from < 0) return;
     writer->Wait(kPipe, kCompute);
     if (to >= 0 && from >= 0) writer->GroupStart();
-    if (to >= 0) writer->Send(comm, to, kActivation, kPipe);
-    if (from >= 0) writer->Recv(comm, from, kActivation, kPipe);
+    if (to >= 0) writer->Send(comm, to, kMixedActivation, kPipe);
+    if (from >= 0) writer->Recv(comm, from, kMixedActivation, kPipe);
     if (to >= 0 && from >= 0) writer->GroupEnd();
     writer->Wait(kCompute, kPipe);
   }
 
   const Job& job_;
-  Sizes sizes_;
+  MixedSizes sizes_;
   int batches_;
   bool widened_;
 };
@@ -113,7 +113,7 @@ Groups By(int ranks, int count, Key key) {
 
 std::unique_ptr<Topology> MakeMixed(Job* job, std::uint64_t seed) {
   const int ranks = job->shape.ranks;
-  const Sizes sizes = SizesOf(ranks, seed);
+  const MixedSizes sizes = SizesOf(ranks, seed);
   const int layer = sizes.tensor * sizes.replicas;  // ranks of one stage
   const auto place = [&](int rank) { return rank % sizes.tensor; };
   const auto stage = [&](int rank) { return rank / layer; };

@@ -82,7 +82,7 @@ TEST(Process, AForkBeforeInitialisationLeavesBothFree) {
   EXPECT_CU(cuStreamSynchronize(StreamOfDeviceZero()));
 }
 
-class StuckProcess : public testing::Test {
+class StuckProcess : public ::testing::Test {
  protected:
   // The child re-executes this program, so that its driver is its own.
   StuckProcess() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
@@ -99,7 +99,7 @@ void StickAndThen(void (*end)()) {
 }
 
 TEST_F(StuckProcess, ExitDoesNotWaitForAStream) {
-  EXPECT_EXIT(StickAndThen([] { exit(7); }), testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(StickAndThen([] { exit(7); }), ::testing::ExitedWithCode(7), "");
 }
 
 TEST_F(StuckProcess, ExitDoesNotWaitForAWaitingStream) {
@@ -112,10 +112,10 @@ TEST_F(StuckProcess, ExitDoesNotWaitForAWaitingStream) {
         if (cuStreamWaitValue32(stream, memory, 1, CU_STREAM_WAIT_VALUE_EQ) != CUDA_SUCCESS) abort();
         exit(8);
       },
-      testing::ExitedWithCode(8), "");
+      ::testing::ExitedWithCode(8), "");
 }
 
-class Environment : public testing::Test {
+class Environment : public ::testing::Test {
  protected:
   Environment() { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 
@@ -141,7 +141,7 @@ TEST_F(Environment, SetsTheNumberOfDevicesAndTheirMemory) {
         CUresult too_much = cuMemAlloc(&memory, (1 << 20) + 1);
         exit(count == 3 && total == 1 << 20 && too_much == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 1);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Environment, HidesDevices) {
@@ -155,9 +155,9 @@ TEST_F(Environment, HidesDevices) {
         cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), 1);
         exit(count == 2 && std::string(bus_id) == "0000:03:00.0" ? 0 : 1);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
-  EXPECT_EXIT(exit(cuInit(0) == CUDA_ERROR_NO_DEVICE ? 0 : 1), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(exit(cuInit(0) == CUDA_ERROR_NO_DEVICE ? 0 : 1), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Environment, TakesAbilitiesAway) {
@@ -174,7 +174,7 @@ TEST_F(Environment, TakesAbilitiesAway) {
                        cuMemHostRegister(page, sizeof(page), 0) == CUDA_ERROR_NOT_SUPPORTED;
         exit(refused ? 0 : 1);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace softgpu {
 #define ASSERT_CU(expression) ASSERT_EQ(expression, CUDA_SUCCESS)
 #define EXPECT_CU(expression) EXPECT_EQ(expression, CUDA_SUCCESS)
 
-class CudaCheck : public testing::Test {
+class CudaCheck : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_CU(cuInit(0));

@@ -303,11 +303,11 @@ SOFTGPU_BODY(AllTypesLarge) {
   rank.Destroy();
 }
 
-class Correctness : public testing::TestWithParam<int> {};
+class Correctness : public ::testing::TestWithParam<int> {};
 
 TEST_P(Correctness, SmallAsThreads) { RunThreads(GetParam(), AllTypesSmall); }
 TEST_P(Correctness, SmallAsProcesses) { RunProcesses(GetParam(), "AllTypesSmall"); }
-INSTANTIATE_TEST_SUITE_P(Ranks, Correctness, testing::Values(1, 2, 3, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Ranks, Correctness, ::testing::Values(1, 2, 3, 4, 8));
 
 TEST(CorrectnessOfLargeOnes, Threads) { RunThreads(3, AllTypesLarge); }
 TEST(CorrectnessOfLargeOnes, Processes) { RunProcesses(4, "AllTypesLarge"); }

@@ -8,21 +8,21 @@
 namespace softgpu::checks {
 namespace {
 
-int data = 0;
+int buffer = 0;
 
 TEST(Error, NullCommunicator) {
-  EXPECT_EQ(ncclInvalidArgument, ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclAllReduce(&buffer, &buffer, 1, ncclInt32, ncclSum, nullptr, nullptr));
   EXPECT_STREQ("AllReduce : comm argument is NULL", ncclGetLastError(nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclReduce(&data, &data, 1, ncclInt32, ncclSum, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclBroadcast(&data, &data, 1, ncclInt32, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclBcast(&data, 1, ncclInt32, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclAllGather(&data, &data, 1, ncclInt32, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclReduceScatter(&data, &data, 1, ncclInt32, ncclSum, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclSend(&data, 1, ncclInt32, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclRecv(&data, 1, ncclInt32, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclCommCount(nullptr, &data));
-  EXPECT_EQ(ncclInvalidArgument, ncclCommUserRank(nullptr, &data));
-  EXPECT_EQ(ncclInvalidArgument, ncclCommCuDevice(nullptr, &data));
+  EXPECT_EQ(ncclInvalidArgument, ncclReduce(&buffer, &buffer, 1, ncclInt32, ncclSum, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclBroadcast(&buffer, &buffer, 1, ncclInt32, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclBcast(&buffer, 1, ncclInt32, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclAllGather(&buffer, &buffer, 1, ncclInt32, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclReduceScatter(&buffer, &buffer, 1, ncclInt32, ncclSum, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclSend(&buffer, 1, ncclInt32, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclRecv(&buffer, 1, ncclInt32, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclCommCount(nullptr, &buffer));
+  EXPECT_EQ(ncclInvalidArgument, ncclCommUserRank(nullptr, &buffer));
+  EXPECT_EQ(ncclInvalidArgument, ncclCommCuDevice(nullptr, &buffer));
   ncclResult_t state;
   EXPECT_EQ(ncclInvalidArgument, ncclCommGetAsyncError(nullptr, &state));
   ncclComm_t child = nullptr;
@@ -37,15 +37,15 @@ TEST(Error, Arguments) {
   RunThreads(2, [](const World& world) {
     Rank rank(world);
     const auto broadcast = [&](int root, int type) {
-      return ncclBroadcast(&data, &data, 1, static_cast<ncclDataType_t>(type), root, rank.comm, rank.stream);
+      return ncclBroadcast(&buffer, &buffer, 1, static_cast<ncclDataType_t>(type), root, rank.comm, rank.stream);
     };
     EXPECT_EQ(ncclInvalidArgument, broadcast(-1, ncclInt32));
     EXPECT_EQ(ncclInvalidArgument, broadcast(2, ncclInt32));
     EXPECT_EQ(ncclInvalidArgument, broadcast(0, -1));
     EXPECT_EQ(ncclInvalidArgument, broadcast(0, 12));
-    EXPECT_EQ(ncclInvalidArgument, ncclSend(&data, 1, ncclInt32, 2, rank.comm, rank.stream));
+    EXPECT_EQ(ncclInvalidArgument, ncclSend(&buffer, 1, ncclInt32, 2, rank.comm, rank.stream));
     EXPECT_EQ(ncclInvalidArgument,
-              ncclAllReduce(&data, &data, 1, ncclInt32, static_cast<ncclRedOp_t>(1000), rank.comm, rank.stream));
+              ncclAllReduce(&buffer, &buffer, 1, ncclInt32, static_cast<ncclRedOp_t>(1000), rank.comm, rank.stream));
     EXPECT_EQ(ncclInvalidArgument, ncclCommCount(rank.comm, nullptr));
     EXPECT_EQ(ncclInvalidArgument, ncclCommGetAsyncError(rank.comm, nullptr));
     // Nothing of all that was launched.
@@ -97,7 +97,7 @@ TEST(Error, UseAfterDestroy) {
     Rank rank(world);
     const ncclComm_t gone = rank.comm;
     rank.Destroy();
-    EXPECT_EQ(ncclInvalidArgument, ncclAllReduce(&data, &data, 1, ncclInt32, ncclSum, gone, rank.stream));
+    EXPECT_EQ(ncclInvalidArgument, ncclAllReduce(&buffer, &buffer, 1, ncclInt32, ncclSum, gone, rank.stream));
     EXPECT_EQ(ncclInvalidArgument, ncclCommDestroy(gone));
   });
 }

@@ -32,10 +32,10 @@ SOFTGPU_BODY(Ring) {
   rank.Destroy();
 }
 
-class PointToPoint : public testing::TestWithParam<int> {};
+class PointToPoint : public ::testing::TestWithParam<int> {};
 TEST_P(PointToPoint, RingOfThreads) { RunThreads(GetParam(), Ring); }
 TEST_P(PointToPoint, RingOfProcesses) { RunProcesses(GetParam(), "Ring"); }
-INSTANTIATE_TEST_SUITE_P(Ranks, PointToPoint, testing::Values(1, 2, 5));
+INSTANTIATE_TEST_SUITE_P(Ranks, PointToPoint, ::testing::Values(1, 2, 5));
 
 // Without groups: a pipeline, where each send meets its receive in order.
 TEST(PointToPoint, Pipeline) {

@@ -45,7 +45,7 @@ int RunAsRank(char** argv) {
   if (body == Bodies().end()) return 3;
   UseDevice();
   body->second(World{std::atoi(argv[3]), std::atoi(argv[4]), FromHex(argv[5])});
-  return testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
+  return ::testing::UnitTest::GetInstance()->ad_hoc_test_result().Failed() ? 1 : 0;
 }
 
 }  // namespace
@@ -156,7 +156,7 @@ int Members(ncclComm_t comm, CUstream stream, int own_rank) {
 }  // namespace softgpu::checks
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+  ::testing::InitGoogleTest(&argc, argv);
   if (argc == 6 && std::strcmp(argv[1], "--rank") == 0) return softgpu::checks::RunAsRank(argv);
   softgpu::checks::UseDevice();
   return RUN_ALL_TESTS();

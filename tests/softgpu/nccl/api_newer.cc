@@ -34,10 +34,10 @@ using softgpu::Warn;
 
 namespace {
 
-constexpr unsigned kConfigMagic = 0xcafebeef;
+constexpr unsigned kNewerConfigMagic = 0xcafebeef;
 
 ncclResult_t CheckConfig(const ncclCollConfig_t* config) {
-  if (!config || config->magic == kConfigMagic) return ncclSuccess;
+  if (!config || config->magic == kNewerConfigMagic) return ncclSuccess;
   Warn("ncclCollConfig_t argument not initialized via NCCL_COLLCONFIG_INITIALIZER");
   return GroupError(ncclInvalidArgument);
 }

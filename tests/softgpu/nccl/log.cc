@@ -40,7 +40,7 @@ const char* LogDirectory() {
 std::atomic<int> log_file{-1};
 std::atomic<uint64_t> next_number{0};
 
-const int fork_handler_registered = pthread_atfork(nullptr, nullptr, [] {
+const int log_follows_forks = pthread_atfork(nullptr, nullptr, [] {
   const int parents = log_file.exchange(-1);
   if (parents >= 0) close(parents);
   next_number.store(0);

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr uid_t kSomebody = 65534;
 
-class Directories : public testing::Test {
+class Directories : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/ncclwatch-directory-XXXXXX";

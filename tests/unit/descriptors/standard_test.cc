@@ -18,7 +18,7 @@ std::string Content(const std::string& path) {
   return text.str();
 }
 
-class Standard : public testing::Test {
+class Standard : public ::testing::Test {
  protected:
   Standard() {
     char place[] = "/tmp/ncclwatch-standard-XXXXXX";

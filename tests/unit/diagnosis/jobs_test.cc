@@ -10,7 +10,7 @@ using diagnosis::Kind;
 using format::Observed;
 using functions::Function;
 
-constexpr std::int32_t kSystemError = 2;
+constexpr std::int32_t kNcclSystemError = 2;
 
 TEST(Jobs, AZeroCountIsTheCauseOfWhatItsNextCallMeets) {
   Job job = Running(4);
@@ -40,9 +40,9 @@ TEST(Jobs, AnErrorAfterWhichNothingCameIsTheReason) {
   const int pair = job.Comm({1, 2});
   job.Call({0, 1}, kWorld, AllReduce());
   const std::uint64_t slot = job.Enter(2, pair, AllReduce());
-  job.Return(2, slot, kSystemError);
+  job.Return(2, slot, kNcclSystemError);
   job.Box(2).words.errors.push_back(
-      {job.now_ns(), slot, Function::ncclAllReduce, job.Entry(2, pair).index, 0, kSystemError, 1, false, "no route"});
+      {job.now_ns(), slot, Function::ncclAllReduce, job.Entry(2, pair).index, 0, kNcclSystemError, 1, false, "no route"});
   job.Pass(11);
   Expect(job.Diagnose(), Kind::kLibraryError, Certainty::kSuspected, {2});
 }
@@ -79,7 +79,7 @@ TEST(Jobs, AnErrorThatBlamesAPeerIsNotCertainWhileSomebodyIsUnseen) {
     Job job = Running(4);
     job.Call({0, 1, 3}, kWorld, AllReduce());
     job.Box(1).words.errors.push_back({job.now_ns(), ~std::uint64_t{0}, Function::ncclCommGetAsyncError,
-                                       job.Entry(1, kWorld).index, 0, kSystemError, 1, true, "Connection closed"});
+                                       job.Entry(1, kWorld).index, 0, kNcclSystemError, 1, true, "Connection closed"});
     job.Pass(0.3);
     job.Die(1, Job::Status(1));
     if (!seen) job.Unseen(2);

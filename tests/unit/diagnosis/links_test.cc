@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kHosts = 32, kGpus = 8, kLeaf = 8;  // hosts behind one leaf switch
 constexpr std::size_t kSteps = 120;
-constexpr double kStep_s = 7.0, kInside_s = 2.8;  // of a step, and of what goes on behind a leaf switch in it
+constexpr double kLeafStep_s = 7.0, kInside_s = 2.8;  // of a step, and of what goes on behind a leaf switch in it
 constexpr double kSlowdown = 42.0 / 17.0;
 constexpr std::uint64_t kGradient = 10ull << 30;
 
@@ -31,9 +31,9 @@ Topology Leaves() {
 using Factor = std::function<double(const StepTransfers&, std::size_t step)>;
 
 // 256 ranks: each host a tensor-parallel group; gradients are reduced among the hosts behind a leaf, then among leaves.
-class Job {
+class LinkJob {
  public:
-  Job() {
+  LinkJob() {
     for (int host = 0; host < kHosts; ++host) {
       table.host_names.push_back(HostName(host));
       for (int gpu = 0; gpu < kGpus; ++gpu) {
@@ -68,7 +68,7 @@ class Job {
     }
     std::int64_t now = 0;
     for (std::size_t step = 0; step < kSteps; ++step) {
-      const auto length = static_cast<std::int64_t>((kStep_s * jitter(random) + grown[step]) * 1e9);
+      const auto length = static_cast<std::int64_t>((kLeafStep_s * jitter(random) + grown[step]) * 1e9);
       for (auto& row : table.parts) row[step].began_ns = now, row[step].duration_ns = length;
       now += length;
     }
@@ -110,7 +110,7 @@ TEST(SlowLinks, BehindOneSwitch) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     const int leaf = static_cast<int>(seed) % 4;
     const std::size_t from = 30 + seed % 60;
-    Job job;
+    LinkJob job;
     job.Run(seed, [&](const StepTransfers& one, std::size_t step) {
       const bool behind =
           job.HostsOf(one, [&](int host) { return host / kLeaf == leaf; }) == static_cast<int>(one.rows.size());
@@ -125,7 +125,7 @@ TEST(SlowLinks, BehindOneSwitch) {
       const bool named = found->switch_name == (topology.empty() ? "" : "leaf" + std::to_string(leaf));
       const bool onset = std::abs(static_cast<double>(found->onset) - static_cast<double>(from)) <= 10;
       const bool share =
-          std::abs(found->share - kInside_s * (kSlowdown - 1) / (kStep_s + kInside_s * (kSlowdown - 1))) < 0.05;
+          std::abs(found->share - kInside_s * (kSlowdown - 1) / (kLeafStep_s + kInside_s * (kSlowdown - 1))) < 0.05;
       right += hosts && named && onset && share && found->rows.size() == kLeaf * kGpus;
     }
   }
@@ -133,7 +133,7 @@ TEST(SlowLinks, BehindOneSwitch) {
 }
 
 TEST(SlowLinks, OneHostsAdapter) {
-  Job job;
+  LinkJob job;
   job.Run(1, [&](const StepTransfers& one, std::size_t step) {
     const int own = job.HostsOf(one, [](int host) { return host == 13; });
     return own > 0 && own < static_cast<int>(one.rows.size()) && step >= 40 ? 2.0 : 1.0;
@@ -145,7 +145,7 @@ TEST(SlowLinks, OneHostsAdapter) {
 }
 
 TEST(SlowLinks, WithinOneHost) {
-  Job job;
+  LinkJob job;
   job.Run(2, [&](const StepTransfers& one, std::size_t step) {
     return job.HostsOf(one, [](int host) { return host == 5; }) == kGpus && step >= 40 ? 3.0 : 1.0;
   });
@@ -155,7 +155,7 @@ TEST(SlowLinks, WithinOneHost) {
 }
 
 TEST(SlowLinks, OneRail) {
-  Job job;
+  LinkJob job;
   job.Run(3, [&](const StepTransfers& one, std::size_t step) {
     const bool between = job.HostsOf(one, [&](int host) { return host == job.table.hosts[one.rows.front()]; }) == 1;
     return between && job.table.rails[one.rows.front()] == 3 && step >= 40 ? 2.0 : 1.0;
@@ -167,7 +167,7 @@ TEST(SlowLinks, OneRail) {
 }
 
 TEST(SlowLinks, OnePair) {
-  Job job;
+  LinkJob job;
   for (std::size_t row = 0; row + 8 < 64; row += 8) {
     StepTransfers one;
     one.function = functions::Function::ncclSend;
@@ -188,7 +188,7 @@ TEST(SlowLinks, OnePair) {
 
 // Slower than their like from the first step on: nothing rose.
 TEST(SlowLinks, FromTheBeginning) {
-  Job job;
+  LinkJob job;
   job.Run(5, [&](const StepTransfers& one, std::size_t) {
     const int own = job.HostsOf(one, [](int host) { return host == 13; });
     return own > 0 && own < static_cast<int>(one.rows.size()) ? 2.0 : 1.0;
@@ -200,7 +200,7 @@ TEST(SlowLinks, FromTheBeginning) {
 }
 
 TEST(SlowLinks, AllOfThem) {
-  Job job;
+  LinkJob job;
   job.Run(6, [](const StepTransfers&, std::size_t step) { return step >= 40 ? 2.0 : 1.0; });
   const auto found = job.Find(Leaves());
   ASSERT_TRUE(found);
@@ -209,7 +209,7 @@ TEST(SlowLinks, AllOfThem) {
 
 TEST(SlowLinks, SilentWhereNothingChanges) {
   for (unsigned seed = 0; seed < 100; ++seed) {
-    Job job;
+    LinkJob job;
     job.Run(seed, [&](const StepTransfers&, std::size_t step) { return step % 20 == 19 ? 1.5 : 1.0; });
     EXPECT_FALSE(job.Find(Leaves())) << seed;
   }
@@ -217,7 +217,7 @@ TEST(SlowLinks, SilentWhereNothingChanges) {
 
 // A fifth of what takes a hundredth of the step is nobody's matter.
 TEST(SlowLinks, SilentBelowTheStatedEffect) {
-  Job job;
+  LinkJob job;
   job.Run(7, [&](const StepTransfers& one, std::size_t step) {
     const bool small = job.usual_s[static_cast<std::size_t>(&one - job.table.transfers.data())] < 0.5;
     return small && step >= 40 ? 1.4 : 1.0;

@@ -12,7 +12,6 @@ namespace {
 using diagnosis::LiveCompare;
 using reader::MappedBox;
 
-constexpr int kWorld = Job::kWorld;
 
 // Keeps one memory per rank, rewritten in place as the job goes on.
 class Live {
@@ -51,9 +50,9 @@ TEST(LiveCompare, QuietWhileAllIsEqual) {
   Live live(&job, 3);
   for (int i = 0; i < 50; ++i) {
     job.Pass(0.01);
-    job.Call({i % 3}, kWorld, AllReduce(0));
-    job.Call({(i + 1) % 3, (i + 2) % 3}, kWorld, AllReduce(0));
-    job.Done({0, 1, 2}, kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
+    job.Call({i % 3}, Job::kWorld, AllReduce(0));
+    job.Call({(i + 1) % 3, (i + 2) % 3}, Job::kWorld, AllReduce(0));
+    job.Done({0, 1, 2}, Job::kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
     EXPECT_FALSE(live.Poll());
   }
   EXPECT_EQ(live.compare.QuietSince(), 0);
@@ -62,10 +61,10 @@ TEST(LiveCompare, QuietWhileAllIsEqual) {
 TEST(LiveCompare, SeesTheFirstDifference) {
   Job job(3);
   Live live(&job, 3);
-  job.Done({0, 1, 2}, kWorld, AllReduce());
-  job.Call({0}, kWorld, AllReduce());
+  job.Done({0, 1, 2}, Job::kWorld, AllReduce());
+  job.Call({0}, Job::kWorld, AllReduce());
   EXPECT_FALSE(live.Poll());
-  job.Call({2}, kWorld, AllGather());
+  job.Call({2}, Job::kWorld, AllGather());
   ASSERT_TRUE(live.Poll());
   const LiveCompare::Suspicion& suspicion = live.compare.suspicions().front();
   EXPECT_EQ(suspicion.what, LiveCompare::What::kDifferentCall);
@@ -78,9 +77,9 @@ TEST(LiveCompare, SeesAZeroCountFromEitherSide) {
   for (const bool empty_first : {true, false}) {
     Job job(2);
     Live live(&job, 2);
-    job.Call({empty_first ? 0 : 1}, kWorld, AllReduce(empty_first ? 0 : 8));
+    job.Call({empty_first ? 0 : 1}, Job::kWorld, AllReduce(empty_first ? 0 : 8));
     EXPECT_FALSE(live.Poll());
-    job.Call({empty_first ? 1 : 0}, kWorld, AllReduce(empty_first ? 8 : 0));
+    job.Call({empty_first ? 1 : 0}, Job::kWorld, AllReduce(empty_first ? 8 : 0));
     ASSERT_TRUE(live.Poll());
     EXPECT_EQ(live.compare.suspicions()[0].what, LiveCompare::What::kZeroCount);
   }
@@ -98,8 +97,8 @@ TEST(LiveCompare, SeesDifferentSizes) {
 TEST(LiveCompare, AcknowledgedIsSilentForAWhileAndComesBack) {
   Job job(2);
   Live live(&job, 2);
-  job.Call({0}, kWorld, AllReduce(1));
-  job.Call({1}, kWorld, AllReduce(2));
+  job.Call({0}, Job::kWorld, AllReduce(1));
+  job.Call({1}, Job::kWorld, AllReduce(2));
   ASSERT_TRUE(live.Poll());
   const std::uint64_t id = live.compare.suspicions()[0].communicator;
   live.compare.Acknowledge(id, job.now_ns());
@@ -116,9 +115,9 @@ TEST(LiveCompare, ADifferenceIsFoundThoughRecordsWereSkipped) {
   Job job(2);
   Live live(&job, 2, 256);
   live.Poll();
-  job.Call({0}, kWorld, AllReduce(1));
-  job.Call({1}, kWorld, AllReduce(2));
-  for (int i = 0; i < 400; ++i) job.Call({0, 1}, kWorld, AllReduce());  // the ring has wrapped past it
+  job.Call({0}, Job::kWorld, AllReduce(1));
+  job.Call({1}, Job::kWorld, AllReduce(2));
+  for (int i = 0; i < 400; ++i) job.Call({0, 1}, Job::kWorld, AllReduce());  // the ring has wrapped past it
   EXPECT_TRUE(live.Poll());
 }
 
@@ -126,27 +125,27 @@ TEST(LiveCompare, RunsFarAheadWithoutForgetting) {
   Job job(2);
   Live live(&job, 2, 4096);
   for (int i = 0; i < 3000; ++i) {
-    job.Call({0}, kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
+    job.Call({0}, Job::kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
     if (i % 500 == 0) live.Poll();
   }
   live.Poll();
   for (int i = 0; i < 2999; ++i) {
-    job.Call({1}, kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
+    job.Call({1}, Job::kWorld, AllReduce(1 + static_cast<std::uint64_t>(i)));
     if (i % 500 == 0) {
       EXPECT_FALSE(live.Poll());
     }
   }
-  job.Call({1}, kWorld, AllGather());
+  job.Call({1}, Job::kWorld, AllGather());
   EXPECT_TRUE(live.Poll());
 }
 
 TEST(LiveCompare, FrontsTellWhoHasArrivedAndSinceWhen) {
   Job job(3);
   Live live(&job, 3);
-  job.Done({0, 1, 2}, kWorld, AllReduce());
+  job.Done({0, 1, 2}, Job::kWorld, AllReduce());
   live.Poll();
   job.Pass(1);
-  job.Call({0, 2}, kWorld, AllReduce());
+  job.Call({0, 2}, Job::kWorld, AllReduce());
   live.Poll();
   const std::int64_t since = job.now_ns();
   job.Pass(5);
@@ -160,8 +159,8 @@ TEST(LiveCompare, FrontsTellWhoHasArrivedAndSinceWhen) {
   EXPECT_EQ(front.pending, 2u);
   EXPECT_TRUE(front.Waiting());
   EXPECT_EQ(live.compare.QuietSince(), since);
-  job.Done({1}, kWorld, AllReduce());
-  job.Finish({0, 2}, kWorld);
+  job.Done({1}, Job::kWorld, AllReduce());
+  job.Finish({0, 2}, Job::kWorld);
   live.Poll();
   EXPECT_EQ(live.compare.QuietSince(), 0);
   EXPECT_EQ(live.compare.waits().longest_ns, 5'000'000'000);
@@ -195,10 +194,10 @@ TEST(LiveCompare, OneThreadStuckWhileOthersWentOn) {
 TEST(LiveCompare, DestroyedCommunicatorsAreForgotten) {
   Job job(2);
   Live live(&job, 2);
-  job.Call({0}, kWorld, AllReduce());
+  job.Call({0}, Job::kWorld, AllReduce());
   live.Poll();
   EXPECT_NE(live.compare.QuietSince(), 0);
-  job.State({0, 1}, kWorld, format::CommunicatorState::kAborted);
+  job.State({0, 1}, Job::kWorld, format::CommunicatorState::kAborted);
   live.Poll();
   EXPECT_TRUE(live.compare.Fronts().empty());
   EXPECT_EQ(live.compare.QuietSince(), 0);

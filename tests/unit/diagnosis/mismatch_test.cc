@@ -12,13 +12,12 @@ using diagnosis::Diagnosis;
 using diagnosis::Finding;
 using diagnosis::Kind;
 
-constexpr int kWorld = Job::kWorld;
 
 Job WarmedUp(int ranks, int calls = 5) {
   Job job(ranks);
   for (int i = 0; i < calls; ++i) {
     job.Pass(0.01);
-    job.Done(Range(0, ranks), kWorld, AllReduce());
+    job.Done(Range(0, ranks), Job::kWorld, AllReduce());
   }
   job.Pass(0.01);
   return job;
@@ -39,8 +38,8 @@ void ExpectMismatch(const Finding& finding, Kind kind, const std::vector<int>& c
 
 TEST(Mismatch, OtherOperationIsFoundAtOnceWhetherOrNotItHangs) {
   Job job = WarmedUp(4);
-  job.Done({0, 1, 3}, kWorld, AllReduce());
-  job.Done({2}, kWorld, AllGather());
+  job.Done({0, 1, 3}, Job::kWorld, AllReduce());
+  job.Done({2}, Job::kWorld, AllGather());
   const Diagnosis diagnosis = job.Diagnose();
   const Finding& finding = Only(diagnosis);
   ExpectMismatch(finding, Kind::kOrderMismatch, {2}, 5);
@@ -56,28 +55,28 @@ TEST(Mismatch, EachArgumentCounts) {
   const Spec other[] = {AllReduce(4097), AllReduce(4096, kBfloat16), AllReduce(4096, kFloat32, kMax)};
   for (const Spec& spec : other) {
     Job job = WarmedUp(4);
-    job.Call({0, 2, 3}, kWorld, AllReduce());
-    job.Call({1}, kWorld, spec);
+    job.Call({0, 2, 3}, Job::kWorld, AllReduce());
+    job.Call({1}, Job::kWorld, spec);
     ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {1}, 5);
   }
   Job job = WarmedUp(4);
-  job.Call({0, 2, 3}, kWorld, Broadcast(0));
-  job.Call({1}, kWorld, Broadcast(1));
+  job.Call({0, 2, 3}, Job::kWorld, Broadcast(0));
+  job.Call({1}, Job::kWorld, Broadcast(1));
   ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {1}, 5);
 }
 
 TEST(Mismatch, TheFirstDifferenceIsNamedNotTheLaterOnes) {
   Job job = WarmedUp(3);
-  job.Call({0, 1}, kWorld, AllReduce(100));
-  job.Call({2}, kWorld, AllReduce(1));  // one call too many: from here on it runs one behind
-  for (std::uint64_t i = 0; i < 4; ++i) job.Call({0, 1, 2}, kWorld, AllReduce(200 + i));
+  job.Call({0, 1}, Job::kWorld, AllReduce(100));
+  job.Call({2}, Job::kWorld, AllReduce(1));  // one call too many: from here on it runs one behind
+  for (std::uint64_t i = 0; i < 4; ++i) job.Call({0, 1, 2}, Job::kWorld, AllReduce(200 + i));
   ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {2}, 5);
 }
 
 TEST(Mismatch, ATieAccusesBothSidesAndSaysSo) {
   Job job = WarmedUp(4);
-  job.Call({0, 1}, kWorld, AllReduce());
-  job.Call({2, 3}, kWorld, AllGather());
+  job.Call({0, 1}, Job::kWorld, AllReduce());
+  job.Call({2, 3}, Job::kWorld, AllGather());
   const Diagnosis diagnosis = job.Diagnose();
   ExpectMismatch(Only(diagnosis), Kind::kOrderMismatch, {0, 1, 2, 3}, 5);
   EXPECT_NE(Only(diagnosis).summary.find("either side"), std::string::npos);
@@ -85,61 +84,61 @@ TEST(Mismatch, ATieAccusesBothSidesAndSaysSo) {
 
 TEST(Mismatch, UnsettledUntilEverybodyLivingHasArrived) {
   Job job = WarmedUp(4);
-  job.Call({0}, kWorld, AllReduce());
-  job.Call({3}, kWorld, AllGather());
+  job.Call({0}, Job::kWorld, AllReduce());
+  job.Call({3}, Job::kWorld, AllGather());
   EXPECT_TRUE(Only(job.Diagnose()).unsettled);
-  job.Call({1, 2}, kWorld, AllReduce());
+  job.Call({1, 2}, Job::kWorld, AllReduce());
   EXPECT_FALSE(Only(job.Diagnose()).unsettled);
   ExpectMismatch(Only(job.Diagnose()), Kind::kOrderMismatch, {3}, 5);
 }
 
 TEST(Mismatch, BytesAreBytesWhereNcclOnlyMovesThem) {
   Job job = WarmedUp(2);
-  job.Done({0}, kWorld, AllGather(1024, kFloat32));
-  job.Done({1}, kWorld, AllGather(4096, kInt8));
-  job.Done({0}, kWorld, Broadcast(0, 4, kFloat32));
+  job.Done({0}, Job::kWorld, AllGather(1024, kFloat32));
+  job.Done({1}, Job::kWorld, AllGather(4096, kInt8));
+  job.Done({0}, Job::kWorld, Broadcast(0, 4, kFloat32));
   Spec in_place = Broadcast(0, 16, kInt8);
   in_place.function = Function::ncclBcast;
-  job.Done({1}, kWorld, in_place);
+  job.Done({1}, Job::kWorld, in_place);
   EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, UserMadeReductionsAreOne) {
   Job job = WarmedUp(2);
-  job.Done({0, 1}, kWorld, AllReduce(16, kFloat32, format::kUserReduction));
+  job.Done({0, 1}, Job::kWorld, AllReduce(16, kFloat32, format::kUserReduction));
   EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, AGroupMayPermuteItsCalls) {
   Job job = WarmedUp(2);
-  job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, kWorld, AllReduce(20)); });
-  job.Group(1, [&] { job.Call({1}, kWorld, AllReduce(20)), job.Call({1}, kWorld, AllReduce(10)); });
-  job.Done({0, 1}, kWorld, AllReduce(30));
+  job.Group(0, [&] { job.Call({0}, Job::kWorld, AllReduce(10)), job.Call({0}, Job::kWorld, AllReduce(20)); });
+  job.Group(1, [&] { job.Call({1}, Job::kWorld, AllReduce(20)), job.Call({1}, Job::kWorld, AllReduce(10)); });
+  job.Done({0, 1}, Job::kWorld, AllReduce(30));
   EXPECT_TRUE(job.Diagnose().healthy());
-  job.Call({0}, kWorld, AllReduce(40));  // and what follows is still compared
-  job.Call({1}, kWorld, AllReduce(41));
+  job.Call({0}, Job::kWorld, AllReduce(40));  // and what follows is still compared
+  job.Call({1}, Job::kWorld, AllReduce(41));
   ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {0, 1}, 8);
 }
 
 TEST(Mismatch, AGroupWithOtherCallsIsOne) {
   Job job = WarmedUp(2);
-  job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, kWorld, AllReduce(20)); });
-  job.Group(1, [&] { job.Call({1}, kWorld, AllReduce(10)), job.Call({1}, kWorld, AllReduce(21)); });
+  job.Group(0, [&] { job.Call({0}, Job::kWorld, AllReduce(10)), job.Call({0}, Job::kWorld, AllReduce(20)); });
+  job.Group(1, [&] { job.Call({1}, Job::kWorld, AllReduce(10)), job.Call({1}, Job::kWorld, AllReduce(21)); });
   ExpectMismatch(Only(job.Diagnose()), Kind::kArgumentMismatch, {0, 1}, 6);
 }
 
 TEST(Mismatch, AnOpenGroupIsNotJudgedYet) {
   Job job = WarmedUp(2);
-  job.Group(0, [&] { job.Call({0}, kWorld, AllReduce(10)), job.Call({0}, kWorld, AllReduce(20)); });
+  job.Group(0, [&] { job.Call({0}, Job::kWorld, AllReduce(10)), job.Call({0}, Job::kWorld, AllReduce(20)); });
   job.Group(
-      1, [&] { job.Call({1}, kWorld, AllReduce(20)); }, false);
+      1, [&] { job.Call({1}, Job::kWorld, AllReduce(20)); }, false);
   EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, ZeroCountOnOneRankOnly) {
   Job job = WarmedUp(4);
-  job.Call({0, 1, 3}, kWorld, AllReduce());
-  job.Call({2}, kWorld, AllReduce(0));
+  job.Call({0, 1, 3}, Job::kWorld, AllReduce());
+  job.Call({2}, Job::kWorld, AllReduce(0));
   const Diagnosis diagnosis = job.Diagnose();
   ExpectMismatch(Only(diagnosis), Kind::kArgumentMismatch, {2}, 5);
   EXPECT_EQ(Only(diagnosis).calls.at(1).count, 0u);
@@ -148,20 +147,20 @@ TEST(Mismatch, ZeroCountOnOneRankOnly) {
 TEST(Mismatch, ZeroCountOnAllRanksIsNothing) {
   Job job = WarmedUp(3);
   for (int i = 0; i < 3; ++i) {
-    job.Done({0, 1, 2}, kWorld, AllReduce(0));
-    job.Done({0, 1, 2}, kWorld, AllReduce());
+    job.Done({0, 1, 2}, Job::kWorld, AllReduce(0));
+    job.Done({0, 1, 2}, Job::kWorld, AllReduce());
   }
-  job.Call({0}, kWorld, AllReduce(0));  // one rank ahead
+  job.Call({0}, Job::kWorld, AllReduce(0));  // one rank ahead
   EXPECT_TRUE(job.Diagnose().healthy());
 }
 
 TEST(Mismatch, ARefusedCallIsNotEnqueued) {
   Job job = WarmedUp(2);
-  const std::uint64_t slot = job.Enter(1, kWorld, AllReduce(7));
+  const std::uint64_t slot = job.Enter(1, Job::kWorld, AllReduce(7));
   const std::uint64_t chain = job.Box(1).calls.at(slot - 1).chain;
   job.Return(1, slot, 4);
-  job.Entry(1, kWorld).chain = chain;
-  job.Done({0, 1}, kWorld, AllReduce());
+  job.Entry(1, Job::kWorld).chain = chain;
+  job.Done({0, 1}, Job::kWorld, AllReduce());
   EXPECT_TRUE(job.Diagnose().healthy());
 }
 
@@ -173,16 +172,16 @@ TEST(Mismatch, AfterTheRingHasWrapped) {
     box.first_slot = 40;
   }
   EXPECT_TRUE(job.Diagnose().healthy());
-  job.Call({0}, kWorld, AllReduce(1));
-  job.Call({1}, kWorld, AllReduce(2));
+  job.Call({0}, Job::kWorld, AllReduce(1));
+  job.Call({1}, Job::kWorld, AllReduce(2));
   EXPECT_EQ(Only(job.Diagnose()).position, 50u);
 }
 
 TEST(Mismatch, IdentityUnknownIsNotComparedAndSaidSo) {
   Job job = WarmedUp(2);
-  for (int rank : {0, 1}) job.Entry(rank, kWorld).flags |= format::kCommIdentityUnknown;
-  job.Call({0}, kWorld, AllReduce());
-  job.Call({1}, kWorld, AllGather());
+  for (int rank : {0, 1}) job.Entry(rank, Job::kWorld).flags |= format::kCommIdentityUnknown;
+  job.Call({0}, Job::kWorld, AllReduce());
+  job.Call({1}, Job::kWorld, AllGather());
   const Diagnosis diagnosis = job.Diagnose();
   EXPECT_TRUE(diagnosis.healthy());
   ASSERT_FALSE(diagnosis.notes.empty());
@@ -192,8 +191,8 @@ TEST(Mismatch, IdentityUnknownIsNotComparedAndSaidSo) {
 // Whoever has not come would say which of the two is odd, also if it has died on its way.
 TEST(Mismatch, ATieIsCertainOnlyOnceAllHaveSpoken) {
   Job job = WarmedUp(4);
-  job.Call({0}, kWorld, AllReduce());
-  job.Call({1}, kWorld, AllGather());
+  job.Call({0}, Job::kWorld, AllReduce());
+  job.Call({1}, Job::kWorld, AllGather());
   EXPECT_EQ(Only(job.Diagnose()).certainty, Certainty::kLikely);
   Job dead = job;
   for (const int rank : {2, 3}) dead.Die(rank, Job::Signal(9));
@@ -201,7 +200,7 @@ TEST(Mismatch, ATieIsCertainOnlyOnceAllHaveSpoken) {
   ASSERT_FALSE(afterwards.findings.empty());
   EXPECT_EQ(afterwards.findings[0].kind, Kind::kOrderMismatch);
   EXPECT_EQ(afterwards.findings[0].certainty, Certainty::kLikely);
-  job.Call({2, 3}, kWorld, AllReduce());
+  job.Call({2, 3}, Job::kWorld, AllReduce());
   ExpectMismatch(Only(job.Diagnose()), Kind::kOrderMismatch, {1}, 5);
 }
 
@@ -209,12 +208,12 @@ TEST(Mismatch, ATieIsCertainOnlyOnceAllHaveSpoken) {
 // called.
 TEST(Mismatch, AMajorityIsCertainOnceTheOthersCannotTurnIt) {
   Job job = WarmedUp(5);
-  job.Call({0, 1}, kWorld, AllReduce());
-  job.Call({2}, kWorld, AllGather());
+  job.Call({0, 1}, Job::kWorld, AllReduce());
+  job.Call({2}, Job::kWorld, AllGather());
   EXPECT_EQ(Only(job.Diagnose()).certainty, Certainty::kLikely);
   Job others = job;
-  job.Call({3, 4}, kWorld, AllReduce());
-  others.Call({3, 4}, kWorld, Broadcast(0));
+  job.Call({3, 4}, Job::kWorld, AllReduce());
+  others.Call({3, 4}, Job::kWorld, Broadcast(0));
   for (Job* lost : {&job, &others}) {
     for (const int rank : {3, 4}) {
       reader::BoxImage& box = lost->Box(rank);
@@ -228,9 +227,9 @@ TEST(Mismatch, AMajorityIsCertainOnceTheOthersCannotTurnIt) {
 
 TEST(Mismatch, ProcessesOfAnotherWorldAreSaidToBeNotCompared) {
   Job job = WarmedUp(2);
-  for (int rank : {0, 1}) job.Entry(rank, kWorld).flags |= format::kCommIdentityUnknown | format::kCommForeign;
-  job.Call({0}, kWorld, AllReduce());
-  job.Call({1}, kWorld, AllGather());
+  for (int rank : {0, 1}) job.Entry(rank, Job::kWorld).flags |= format::kCommIdentityUnknown | format::kCommForeign;
+  job.Call({0}, Job::kWorld, AllReduce());
+  job.Call({1}, Job::kWorld, AllGather());
   const Diagnosis diagnosis = job.Diagnose();
   EXPECT_TRUE(diagnosis.healthy());
   EXPECT_EQ(diagnosis.notes,
@@ -240,7 +239,7 @@ TEST(Mismatch, ProcessesOfAnotherWorldAreSaidToBeNotCompared) {
 
 TEST(Mismatch, MembersAreJobRanksInSubCommunicators) {
   Job job(8);
-  const int odd = job.Comm({1, 3, 5, 7}, "tp", kWorld);
+  const int odd = job.Comm({1, 3, 5, 7}, "tp", Job::kWorld);
   job.Call({1, 3, 7}, odd, AllReduce());
   job.Call({5}, odd, AllReduce(5));
   const Diagnosis diagnosis = job.Diagnose();
@@ -251,8 +250,8 @@ TEST(Mismatch, MembersAreJobRanksInSubCommunicators) {
 
 TEST(Mismatch, DeathsAfterItAreConsequences) {
   Job job = WarmedUp(4);
-  job.Call({0, 1, 3}, kWorld, AllReduce());
-  job.Call({2}, kWorld, AllGather());
+  job.Call({0, 1, 3}, Job::kWorld, AllReduce());
+  job.Call({2}, Job::kWorld, AllGather());
   job.Pass(0.5);
   job.Die(3, Job::Signal(6));
   const Diagnosis diagnosis = job.Diagnose();

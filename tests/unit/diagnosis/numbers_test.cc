@@ -11,9 +11,9 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-class Job {
+class Metrics {
  public:
-  explicit Job(int ranks) : notes_(static_cast<std::size_t>(ranks)) {}
+  explicit Metrics(int ranks) : notes_(static_cast<std::size_t>(ranks)) {}
   void Say(int rank, std::int64_t step, const char* name, double value) {
     notes_[static_cast<std::size_t>(rank)].push_back(
         {format::NoteKind::kMetric, step * 1000 + rank, step, value, name});
@@ -31,8 +31,8 @@ class Job {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-Job Training(int ranks, int steps, unsigned seed = 1) {
-  Job job(ranks);
+Metrics TrainingMetrics(int ranks, int steps, unsigned seed = 1) {
+  Metrics job(ranks);
   std::mt19937_64 random(seed);
   std::normal_distribution<double> noise(0, 0.05);
   for (int step = 0; step < steps; ++step)
@@ -45,11 +45,11 @@ Job Training(int ranks, int steps, unsigned seed = 1) {
 }
 
 TEST(Numbers, NothingIsWrongWithATraining) {
-  for (unsigned seed = 0; seed < 50; ++seed) EXPECT_TRUE(Training(8, 500, seed).Faults().empty()) << seed;
+  for (unsigned seed = 0; seed < 50; ++seed) EXPECT_TRUE(TrainingMetrics(8, 500, seed).Faults().empty()) << seed;
 }
 
 TEST(Numbers, WhoHadItFirst) {
-  Job job = Training(4, 100);
+  Metrics job = TrainingMetrics(4, 100);
   job.Say(2, 100, "loss", kNan);
   job.Say(0, 100, "loss", 1);
   for (int rank = 0; rank < 4; ++rank) job.Say(rank, 101, "loss", kNan);
@@ -63,7 +63,7 @@ TEST(Numbers, WhoHadItFirst) {
 }
 
 TEST(Numbers, WhatIsReducedHidesNobody) {
-  Job job = Training(4, 100);
+  Metrics job = TrainingMetrics(4, 100);
   for (int rank = 0; rank < 4; ++rank) {
     job.Say(rank, 100, "loss", rank == 2 ? kNan : 1);
     job.Say(rank, 100, "grad_norm", kNan);
@@ -74,7 +74,7 @@ TEST(Numbers, WhatIsReducedHidesNobody) {
 }
 
 TEST(Numbers, AllAtOnceIsNoRanksFault) {
-  Job job = Training(4, 100);
+  Metrics job = TrainingMetrics(4, 100);
   for (int rank = 0; rank < 4; ++rank) job.Say(rank, 100, "loss", std::numeric_limits<double>::infinity());
   ASSERT_EQ(job.Faults().size(), 1u);
   EXPECT_TRUE(job.Faults()[0].ranks.empty());
@@ -82,7 +82,7 @@ TEST(Numbers, AllAtOnceIsNoRanksFault) {
 }
 
 TEST(Numbers, AGradientThatRose) {
-  Job job = Training(2, 100);
+  Metrics job = TrainingMetrics(2, 100);
   for (int rank = 0; rank < 2; ++rank) job.Say(rank, 100, "grad_norm", 500);
   job.Say(1, 101, "loss", kNan);
   job.Say(0, 101, "loss", 1);
@@ -91,7 +91,7 @@ TEST(Numbers, AGradientThatRose) {
 }
 
 TEST(Numbers, ASpikeOfOneRank) {
-  Job job = Training(4, 100);
+  Metrics job = TrainingMetrics(4, 100);
   for (int rank = 0; rank < 4; ++rank) job.Say(rank, 100, "loss", rank == 3 ? 40 : 1.6);
   const std::vector<NumberFault> faults = job.Faults();
   ASSERT_EQ(faults.size(), 1u);
@@ -101,11 +101,11 @@ TEST(Numbers, ASpikeOfOneRank) {
 }
 
 TEST(Numbers, TheMinorityOfReplicas) {
-  Job job = Training(4, 10);
+  Metrics job = TrainingMetrics(4, 10);
   for (int rank = 0; rank < 4; ++rank) job.Say(rank, 10, "replica:parameters", rank == 1 ? 7 : 8);
   ASSERT_EQ(job.Faults().size(), 1u);
   EXPECT_EQ(job.Faults()[0].ranks, std::vector{1});
-  Job tie = Training(2, 10);
+  Metrics tie = TrainingMetrics(2, 10);
   for (int rank = 0; rank < 2; ++rank) tie.Say(rank, 10, "replica:parameters", rank);
   ASSERT_EQ(tie.Faults().size(), 1u);
   EXPECT_TRUE(tie.Faults()[0].ranks.empty());

@@ -30,14 +30,14 @@ std::vector<Symbol> RandomStep(Random* random) {
   return step;
 }
 
-struct Training {
+struct TrainingLoop {
   std::vector<Symbol> calls;
   std::vector<std::size_t> begins;  // of each step
 };
 
 // With an evaluation now and then, of calls of its own and of a forward pass.
-Training RandomTraining(Random* random, const std::vector<Symbol>& step, std::size_t steps) {
-  Training training;
+TrainingLoop RandomTraining(Random* random, const std::vector<Symbol>& step, std::size_t steps) {
+  TrainingLoop training;
   for (std::size_t i = Below(random, 10); i > 0; --i) training.calls.push_back(Heavy(1000 + i));
   const std::size_t every = 5 + Below(random, 10), own = 1 + Below(random, 2);
   for (std::size_t i = 0; i < steps; ++i) {
@@ -58,7 +58,7 @@ TEST(Steps, OfARandomTrainingAreCountedExactlyFromItsBeginning) {
   Random random(1);
   for (int round = 0; round < 300; ++round) {
     const std::vector<Symbol> step = RandomStep(&random);
-    const Training training = RandomTraining(&random, step, 6 + Below(&random, 60));
+    const TrainingLoop training = RandomTraining(&random, step, 6 + Below(&random, 60));
     const std::size_t number = 5 + Below(&random, training.begins.size() - 5), call = Below(&random, step.size());
     std::vector<Symbol> calls = training.calls;
     calls.resize(training.begins[number] + call + 1);
@@ -76,7 +76,7 @@ TEST(Steps, OfAWrappedRingAreWorkedOutFromPositions) {
   int counted = 0;
   for (int round = 0; round < 200; ++round) {
     const std::vector<Symbol> step = RandomStep(&random);
-    Training training = RandomTraining(&random, step, 60);
+    TrainingLoop training = RandomTraining(&random, step, 60);
     NumberPositions(&training.calls);
     const std::size_t number = 40 + Below(&random, 20), lost = training.begins[10 + Below(&random, 10)] + 1;
     const std::vector<Symbol> calls(training.calls.begin() + static_cast<std::ptrdiff_t>(lost),

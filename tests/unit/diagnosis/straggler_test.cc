@@ -57,7 +57,7 @@ std::optional<Straggler> FindStraggler(const StepTable& table, double least) {
   return all.size() == 1 ? std::optional(std::move(all.front())) : std::nullopt;
 }
 
-class OfRanks : public testing::TestWithParam<std::size_t> {};
+class OfRanks : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(OfRanks, FivePercentAreFound) {
   int right = 0;
@@ -87,7 +87,7 @@ TEST_P(OfRanks, OneStepInTwenty) {
   EXPECT_GE(right, 48);
 }
 
-INSTANTIATE_TEST_SUITE_P(Straggler, OfRanks, testing::Values(2, 8, 64, 256));
+INSTANTIATE_TEST_SUITE_P(Straggler, OfRanks, ::testing::Values(2, 8, 64, 256));
 
 TEST(Straggler, AHostOfSlowRanks) {
   StepTable table = Made({16, 100}, 1);

@@ -23,13 +23,13 @@ using namespace diagnosis;
 constexpr std::uint32_t kRing = 16384;
 constexpr double kStep_s = 0.1, kSlower_s = 0.02;
 
-struct Plan {
+struct ToldPlan {
   int ranks = 4, steps = 60, calls = 2;  // of a step
   int slow = 2, from = 20;
 };
 
 // All compute for about as long, and enqueue their calls one after the other.
-Job Played(const Plan& plan) {
+Job Played(const ToldPlan& plan) {
   Job job(plan.ranks);
   std::mt19937 random(7);
   std::uniform_real_distribution<double> jitter(0, 0.002);

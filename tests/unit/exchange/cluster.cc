@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/exchange/rendezvous/address.h"
 
 namespace ncclwatch::testing {
@@ -12,7 +13,6 @@ using exchange::Now;
 
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kDeadline_ns = 60'000 * kMs;
 
 }  // namespace

@@ -21,7 +21,7 @@ using testing::Name;
 using testing::Relay;
 using testing::SetupOf;
 
-std::string At(std::uint16_t port) { return "tcp://127.0.0.1:" + std::to_string(port); }
+std::string AddressOf(std::uint16_t port) { return "tcp://127.0.0.1:" + std::to_string(port); }
 
 template <typename Holds>
 bool Until(Holds holds) {
@@ -35,8 +35,8 @@ bool Until(Holds holds) {
 struct Two {
   explicit Two(std::uint16_t port = FreePort())
       : relay(port),
-        hub(Open(SetupOf(Name(0), At(port)), nullptr)),
-        member(Open(SetupOf(Name(1), At(relay.port())), nullptr)) {}
+        hub(Open(SetupOf(Name(0), AddressOf(port)), nullptr)),
+        member(Open(SetupOf(Name(1), AddressOf(relay.port())), nullptr)) {}
   bool Meet() {
     return hub && member &&
            Until([&] { return hub->IsHub() && member->status().connected && hub->Peers().size() == 1; });
@@ -141,7 +141,7 @@ TEST(Exchange, SurvivesAHostThatClosesEverything) {
   const pid_t child = fork();
   if (child == 0) {
     const std::uint16_t port = FreePort();
-    std::unique_ptr<Exchange> hub = Open(SetupOf(Name(0), At(port)), nullptr);
+    std::unique_ptr<Exchange> hub = Open(SetupOf(Name(0), AddressOf(port)), nullptr);
     if (!Until([&] { return hub->IsHub(); })) _exit(2);
     for (int fd = 3; fd < 2048; ++fd) close(fd);
     const std::string path = "/tmp/ncclwatch-exchange-host-" + std::to_string(getpid());
@@ -163,7 +163,7 @@ TEST(Exchange, SurvivesAHostThatClosesEverything) {
 TEST(Exchange, KeepsNoneOfTheHostsFilesOpen) {
   int pipes[2];
   ASSERT_EQ(pipe2(pipes, O_CLOEXEC), 0);
-  std::unique_ptr<Exchange> exchange = Open(SetupOf(Name(0), At(FreePort())), nullptr);
+  std::unique_ptr<Exchange> exchange = Open(SetupOf(Name(0), AddressOf(FreePort())), nullptr);
   ASSERT_TRUE(Until([&] { return exchange->IsHub(); }));
   close(pipes[1]);
   char byte;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <random>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/exchange/protocol/adaptive_timeout.h"
 #include "watchdog/exchange/protocol/bounded_queue.h"
 #include "watchdog/exchange/protocol/clock_filter.h"
@@ -15,7 +16,6 @@
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
 
 Parcel Of(std::uint16_t kind, bool droppable, std::size_t bytes = 0) {
   return {kind, droppable, "", std::make_shared<const std::string>(bytes, 'x')};

@@ -20,7 +20,7 @@
 namespace ncclwatch::testing {
 namespace {
 
-std::int64_t Now() {
+std::int64_t RelayNow() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000LL + now.tv_nsec;
@@ -137,9 +137,9 @@ void Relay::Run() {
           if (corrupted) bytes[state_->random() % bytes.size()] ^= static_cast<char>(1 << state_->random() % 8);
           if (repeated) bytes += bytes;
           if (left_out) bytes.erase(state_->random() % bytes.size(), 1 + state_->random() % 64);
-          direction.pieces.push_back({std::move(bytes), Now() + now.delay_ns + (w == 1 ? now.back_delay_ns : 0)});
+          direction.pieces.push_back({std::move(bytes), RelayNow() + now.delay_ns + (w == 1 ? now.back_delay_ns : 0)});
         }
-        while (!direction.pieces.empty() && direction.pieces.front().due_ns <= Now()) {
+        while (!direction.pieces.empty() && direction.pieces.front().due_ns <= RelayNow()) {
           std::string& bytes = direction.pieces.front().bytes;
           const ssize_t sent = send(direction.to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
           if (sent > 0) bytes.erase(0, static_cast<std::size_t>(sent));

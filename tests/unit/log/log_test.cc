@@ -30,7 +30,7 @@ std::string Content(const std::string& path) {
 int CountLines(const std::string& text) { return static_cast<int>(std::count(text.begin(), text.end(), '\n')); }
 
 // Standard error is a file, and there is a run directory.
-class Log : public testing::Test {
+class Log : public ::testing::Test {
  protected:
   Log() {
     char place[] = "/tmp/ncclwatch-log-XXXXXX";

@@ -16,7 +16,6 @@ namespace {
 
 using diagnosis::Certainty;
 using diagnosis::Diagnosis;
-using diagnosis::Kind;
 
 // All boxes of all nodes at once, as who has collected the run directories sees them.
 Diagnosis AllTogether(const std::vector<SpreadNode>& spread, std::int64_t now_ns, const diagnosis::Limits& limits) {
@@ -108,7 +107,7 @@ TEST(Nodes, SameProcessIdsOnEveryNode) {
   std::vector<SpreadNode> spread = Spread(job, 1);
   for (SpreadNode& node : spread) EXPECT_EQ(node.boxes[0].pid, 100u);
   const Diagnosis verdict = AllTogether(spread, job.now_ns(), job.limits);
-  Expect(verdict, Kind::kDeadRank, Certainty::kCertain, {3});
+  Expect(verdict, diagnosis::Kind::kDeadRank, Certainty::kCertain, {3});
   EXPECT_EQ(verdict.findings.size(), 1u);
 }
 
@@ -202,7 +201,7 @@ TEST(Nodes, ANodeThatIsNotHeardOfIsNeverCertain) {
   for (reader::BoxImage& box : alive[0].boxes) box.heartbeat_ns = job.now_ns();
   network.Tick(alive, job.now_ns());
   const Diagnosis verdict = network.DiagnoseSummaries(job.now_ns(), job.limits);
-  Expect(verdict, Kind::kDeadRank, Certainty::kLikely, {2, 3});
+  Expect(verdict, diagnosis::Kind::kDeadRank, Certainty::kLikely, {2, 3});
   EXPECT_NE(verdict.findings[0].summary.find("host1"), std::string::npos) << verdict.findings[0].summary;
   EXPECT_NE(verdict.findings[0].summary.find("not been heard from"), std::string::npos);
 }
@@ -226,7 +225,7 @@ TEST(Nodes, ACutOffNodeThatTheOthersWorkOnWithIsNotObserved) {
   spread.erase(spread.begin() + 2);
   network.Tick(spread, job.now_ns());
   const Diagnosis verdict = network.Diagnose(job.now_ns(), job.limits);
-  Expect(verdict, Kind::kMissingParticipant, Certainty::kLikely, {3});
+  Expect(verdict, diagnosis::Kind::kMissingParticipant, Certainty::kLikely, {3});
   EXPECT_EQ(verdict.unseen_ranks, (std::vector<int>{2}));
 }
 
@@ -290,7 +289,7 @@ TEST(Nodes, ADifferenceFurtherBackThanWhatIsFetchedAtFirst) {
   network.hub().Gather(whom, comm, now);
   ASSERT_TRUE(network.hub().Gathered(now));
   const Diagnosis verdict = network.DiagnoseSummaries(now, job.limits);
-  Expect(verdict, Kind::kArgumentMismatch, Certainty::kCertain, {39});
+  Expect(verdict, diagnosis::Kind::kArgumentMismatch, Certainty::kCertain, {39});
   EXPECT_EQ(verdict.findings[0].position, 0u);
 }
 

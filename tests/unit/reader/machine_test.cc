@@ -6,7 +6,7 @@
 namespace ncclwatch::reader {
 namespace {
 
-constexpr char kFile[] =
+constexpr char kMachineFile[] =
     "ncclwatch.machine/1\n"
     "looked first 10 last 20 host node7\n"
     "unseen the kernel's log (Operation not permitted)\n"
@@ -17,14 +17,14 @@ constexpr char kFile[] =
     "is 4: ACTIVE\n";
 
 TEST(MachineFile, IsReadAsItIsWritten) {
-  const auto look = ParseMachine(kFile);
+  const auto look = ParseMachine(kMachineFile);
   ASSERT_TRUE(look);
   EXPECT_EQ(look->host, "node7");
   ASSERT_EQ(look->events.size(), 1u);
   EXPECT_EQ(look->events[0].gpu, "0000:3B:00.0");
   EXPECT_EQ(look->counters.at(0).value, 7);
   EXPECT_EQ(look->states.at(0).value, "4: ACTIVE");
-  EXPECT_EQ(Format(*look, true), kFile);
+  EXPECT_EQ(Format(*look, true), kMachineFile);
   const auto without = ParseMachine(Format(*look, false));
   ASSERT_TRUE(without);
   EXPECT_TRUE(without->counters.empty() && without->states.empty());

@@ -6,7 +6,7 @@
 namespace ncclwatch::reader {
 namespace {
 
-constexpr char kFile[] =
+constexpr char kMeanwhileFile[] =
     "ncclwatch.meanwhile/1\n"
     "process pid 4711 start 8800 rank 2 host node7 at_ns 1234567890123\n"
     "times waited 5000 run 100 queued 20 throttled 3 faults 4\n"
@@ -17,7 +17,7 @@ constexpr char kFile[] =
     "sample wait 1 doing running\n";
 
 TEST(Meanwhile, OneProcess) {
-  const auto all = ParseMeanwhile(kFile);
+  const auto all = ParseMeanwhile(kMeanwhileFile);
   ASSERT_TRUE(all);
   ASSERT_EQ(all->size(), 1u);
   const Meanwhile& one = all->front();
@@ -35,7 +35,7 @@ TEST(Meanwhile, OneProcess) {
   EXPECT_EQ(one.samples[0].where, (std::vector<std::string>{"next_batch (train.py:57)", "in read (libc.so.6)"}));
   EXPECT_EQ(one.samples[1].doing, Doing::kRunning);
   EXPECT_EQ(one.samples[1].wait, 1u);
-  EXPECT_EQ(Format(*all), kFile);
+  EXPECT_EQ(Format(*all), kMeanwhileFile);
 }
 
 TEST(Meanwhile, NotSuchAFile) {

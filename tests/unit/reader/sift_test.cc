@@ -48,7 +48,7 @@ Job Routine(int calls) {
   return job;
 }
 
-std::vector<std::uint64_t> Slots(const std::vector<Call>& calls) {
+std::vector<std::uint64_t> SlotsOf(const std::vector<Call>& calls) {
   std::vector<std::uint64_t> slots;
   for (const Call& call : calls) slots.push_back(call.slot);
   return slots;
@@ -122,7 +122,7 @@ TEST_F(SiftTest, PutBackItIsTheWholeImage) {
   ASSERT_GT(sifted.left_out, 40u);
   reader::PutBack(&sifted);
   EXPECT_EQ(sifted.left_out, 0u);
-  EXPECT_EQ(Slots(sifted.calls), Slots(Whole(0).calls));
+  EXPECT_EQ(SlotsOf(sifted.calls), SlotsOf(Whole(0).calls));
   EXPECT_EQ(sifted.first_slot, Whole(0).first_slot);
 }
 

@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using reader::BoxImage;
 
-reader::Words Sample() {
+reader::Words SampleWords() {
   reader::Words words;
   words.catching = true;
   words.signals.push_back({100,
@@ -50,7 +50,7 @@ reader::Words Sample() {
 
 std::vector<char> Bytes() {
   Job job(1);
-  job.Box(0).words = Sample();
+  job.Box(0).words = SampleWords();
   return BoxBytes(job.Snapshot().boxes[0]);
 }
 
@@ -158,7 +158,7 @@ TEST(Words, BoxesOfOlderWritersHaveNone) {
 }
 
 TEST(Words, WhatWasSaidLaterIsTakenBack) {
-  reader::Words words = Sample();
+  reader::Words words = SampleWords();
   words.allocations[0].recovered_ns = 450;
   EXPECT_EQ(reader::LastSaid(words), 510);
   reader::RollBack(402, &words);

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class RunDirectory : public testing::Test {
+class RunDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/ncclwatch-rundir-XXXXXX";

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Sweeping : public testing::Test {
+class Sweeping : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/ncclwatch-sweep-XXXXXX";

@@ -33,12 +33,12 @@ TEST(Redact, SecretNames) {
 struct Case {
   std::string_view text, redacted;
 };
-class Redact : public testing::TestWithParam<Case> {};
+class Redact : public ::testing::TestWithParam<Case> {};
 TEST_P(Redact, HidesSecretsAndNothingElse) { EXPECT_EQ(Redacted(GetParam().text, ""), GetParam().redacted); }
 
 INSTANTIATE_TEST_SUITE_P(
     Commands, Redact,
-    testing::Values(
+    ::testing::Values(
         Case{"train.py\0--api-key=hunter2\0--lr\0001"sv, "train.py\0--api-key=***\0--lr\0001"sv},
         Case{"train.py\0--password\0my pass phrase\0--lr"sv, "train.py\0--password\0***\0--lr"sv},
         Case{"a\0--password=my pass phrase\0b"sv, "a\0--password=***\0b"sv},
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     WithinArguments, Redact,
-    testing::Values(
+    ::testing::Values(
         Case{"sh -c 'TOKEN=abc cmd'"sv, "sh -c 'TOKEN=*** cmd'"sv},
         Case{"bash\0-c\0python x.py --password x --lr 1"sv, "bash\0-c\0python x.py --password *** --lr 1"sv},
         Case{"env\0A_TOKEN=x y\0prog"sv, "env\0A_TOKEN=***\0prog"sv},
@@ -88,7 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Urls, Redact,
-    testing::Values(
+    ::testing::Values(
         Case{"https://b.s3.amazonaws.com/k?X-Amz-Credential=AB%2Fus&X-Amz-Date=1&X-Amz-Signature=0f"sv,
              "https://b.s3.amazonaws.com/k?X-Amz-Credential=***&X-Amz-Date=1&X-Amz-Signature=***"sv},
         Case{"https://a.blob.core.windows.net/c?sv=2024&sp=r&sig=a%2Fb%3D"sv,
@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Logs, Redact,
-    testing::Values(Case{"login: token: hunter2"sv, "login: token: ***"sv},
+    ::testing::Values(Case{"login: token: hunter2"sv, "login: token: ***"sv},
                     Case{"\x1b[31mtoken=hunter2\x1b[0m"sv, "\x1b[31mtoken=***"sv},
                     Case{"time per token: 5.3 ms, token: 12, pad_token='<pad>'"sv,
                          "time per token: 5.3 ms, token: 12, pad_token='<pad>'"sv},

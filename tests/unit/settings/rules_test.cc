@@ -15,17 +15,17 @@
 namespace ncclwatch::settings {
 namespace {
 
-std::map<std::string, std::string> environment;
+std::map<std::string, std::string> variables;
 std::vector<std::string> asked;
-const char* Get(const char* name) {
+const char* GetVariable(const char* name) {
   asked.emplace_back(name);
-  const auto found = environment.find(name);
-  return found == environment.end() ? nullptr : found->second.c_str();
+  const auto found = variables.find(name);
+  return found == variables.end() ? nullptr : found->second.c_str();
 }
 
 constexpr char kPasswd[] = "root:x:0:0:root:/root:/bin/sh\nalice:x:1001:100::/home/alice:/bin/sh\nali:x:1002:100:::\n";
 
-struct Read {
+struct RulesRead {
   Settings settings;
   std::vector<std::string> complaints;
   bool Says(std::string_view part) const {
@@ -34,16 +34,16 @@ struct Read {
     return false;
   }
 };
-Read Under(std::string_view file, std::map<std::string, std::string> users) {
-  environment = std::move(users);
-  Read read;
-  read.settings = FromEnvironment(Get, ParseRules(file, kPasswd), &read.complaints);
+RulesRead Under(std::string_view file, std::map<std::string, std::string> users) {
+  variables = std::move(users);
+  RulesRead read;
+  read.settings = FromEnvironment(GetVariable, ParseRules(file, kPasswd), &read.complaints);
   return read;
 }
 
 TEST(Rules, ALineNameValueIsADefaultThatUsersChange) {
   constexpr char kFile[] = "# site\nNCCLWATCH_OUT = /scratch/evidence   # shared\n\tNCCLWATCH_RING=1024\r\n";
-  const Read silent = Under(kFile, {});
+  const RulesRead silent = Under(kFile, {});
   EXPECT_TRUE(silent.complaints.empty());
   EXPECT_EQ(silent.settings.out, "/scratch/evidence");
   EXPECT_EQ(silent.settings.ring, 1024u);
@@ -57,7 +57,7 @@ TEST(Rules, ACommentBeginsAWord) {
 TEST(Rules, OffSwitchesTheMachineOff) {
   EXPECT_FALSE(Under("off\n", {}).settings.on);
   EXPECT_TRUE(Under("off\n", {}).complaints.empty());
-  const Read wants = Under("off", {{"NCCLWATCH", "on"}, {"NCCLWATCH_RING", "x"}});
+  const RulesRead wants = Under("off", {{"NCCLWATCH", "on"}, {"NCCLWATCH_RING", "x"}});
   EXPECT_FALSE(wants.settings.on);
   EXPECT_TRUE(wants.Says("switched off by /etc/ncclwatch.conf"));
   EXPECT_EQ(wants.complaints.size(), 1u);
@@ -78,13 +78,13 @@ TEST(Rules, WhatARecordingMayTakeHasACeilingAlsoWhereNobodyAskedForOne) {
 }
 
 TEST(Rules, AForbiddenValueGivesTheDefaultAndIsSaid) {
-  const Read read = Under("forbid NCCLWATCH_ON_FAULT=abort", {{"NCCLWATCH_ON_FAULT", "Abort"}});
+  const RulesRead read = Under("forbid NCCLWATCH_ON_FAULT=abort", {{"NCCLWATCH_ON_FAULT", "Abort"}});
   EXPECT_EQ(read.settings.on_fault, OnFault::kDump);
   EXPECT_TRUE(read.Says("NCCLWATCH_ON_FAULT=Abort: forbidden by /etc/ncclwatch.conf"));
   EXPECT_EQ(Under("forbid NCCLWATCH_ON_FAULT=abort", {{"NCCLWATCH_ON_FAULT", "report"}}).settings.on_fault,
             OnFault::kReport);
   EXPECT_FALSE(Under("forbid NCCLWATCH_PTRACE=on", {{"NCCLWATCH_PTRACE", "1"}}).settings.ptrace);
-  const Read redis = Under("forbid NCCLWATCH_EXCHANGE=redis:*", {{"NCCLWATCH_EXCHANGE", "redis://:pw@h"}});
+  const RulesRead redis = Under("forbid NCCLWATCH_EXCHANGE=redis:*", {{"NCCLWATCH_EXCHANGE", "redis://:pw@h"}});
   EXPECT_EQ(redis.settings.exchange, "auto");
   EXPECT_FALSE(redis.Says("pw"));
   EXPECT_FALSE(
@@ -92,7 +92,7 @@ TEST(Rules, AForbiddenValueGivesTheDefaultAndIsSaid) {
 }
 
 TEST(Rules, AForbiddenVariableIsTheAdministrators) {
-  const Read hook = Under("forbid NCCLWATCH_HOOK\nforbid NCCLWATCH_NCCL\nNCCLWATCH_NCCL=/opt/nccl.so\n",
+  const RulesRead hook = Under("forbid NCCLWATCH_HOOK\nforbid NCCLWATCH_NCCL\nNCCLWATCH_NCCL=/opt/nccl.so\n",
                           {{"NCCLWATCH_HOOK", "rm"}, {"NCCLWATCH_NCCL", "/tmp/mine.so"}});
   EXPECT_TRUE(hook.settings.hook.empty());
   EXPECT_EQ(hook.settings.nccl, "/opt/nccl.so");
@@ -103,7 +103,7 @@ TEST(Rules, AForbiddenVariableIsTheAdministrators) {
 }
 
 TEST(Rules, CeilingsLowerWhatUsersAndDefaultsSay) {
-  const Read read = Under(
+  const RulesRead read = Under(
       "max NCCLWATCH_RING=4096\nmax NCCLWATCH_ON_FAULT=dump\nmax NCCLWATCH_KEEP=1d,1G\n"
       "max NCCLWATCH_HOOK_TIMEOUT=10\nmax NCCLWATCH_TIMEOUT=600",
       {{"NCCLWATCH_RING", "100000"},
@@ -125,7 +125,7 @@ TEST(Rules, PathsLieBelowTheirRoot) {
   constexpr char kFile[] = "root NCCLWATCH_OUT=/scratch/\n";
   EXPECT_EQ(Under(kFile, {{"NCCLWATCH_OUT", "/scratch/me"}}).settings.out, "/scratch/me");
   for (const char* outside : {"/scratchy", "/scratch/../etc", "/scratch/x/..", "scratch/me", "/home/me"}) {
-    const Read read = Under(kFile, {{"NCCLWATCH_OUT", outside}});
+    const RulesRead read = Under(kFile, {{"NCCLWATCH_OUT", outside}});
     EXPECT_TRUE(read.settings.out.empty()) << outside;
     EXPECT_EQ(read.complaints.size(), 1u) << outside;
   }
@@ -133,7 +133,7 @@ TEST(Rules, PathsLieBelowTheirRoot) {
 
 TEST(Rules, ATokenFileMayBeRequired) {
   constexpr char kFile[] = "require NCCLWATCH_TOKEN_FILE\n";
-  const Read without = Under(kFile, {{"NCCLWATCH_TOKEN", "hunter2"}});
+  const RulesRead without = Under(kFile, {{"NCCLWATCH_TOKEN", "hunter2"}});
   EXPECT_EQ(without.settings.exchange, "off");
   EXPECT_FALSE(without.settings.why_no_exchange.empty());
   EXPECT_TRUE(without.settings.token.empty());
@@ -142,7 +142,7 @@ TEST(Rules, ATokenFileMayBeRequired) {
 }
 
 TEST(Rules, ProgramsAndUsersAreLeftAlone) {
-  const Read read = Under("exclude julia, gmx*\nexclude Xorg", {{"NCCLWATCH_EXCLUDE", "mine"}});
+  const RulesRead read = Under("exclude julia, gmx*\nexclude Xorg", {{"NCCLWATCH_EXCLUDE", "mine"}});
   EXPECT_EQ(read.settings.exclude, "mine,julia,gmx*,Xorg");
   EXPECT_EQ(ParseRules("exclude-user alice, 7", kPasswd).users, (std::vector<std::string>{"1001", "7"}));
   EXPECT_EQ(ParseRules("exclude-user ali", kPasswd).users, (std::vector<std::string>{"1002"}));
@@ -153,17 +153,17 @@ TEST(Rules, ProgramsAndUsersAreLeftAlone) {
   EXPECT_TRUE(Under("exclude-user " + std::to_string(getuid() + 1), {}).settings.on);
 }
 
-class BrokenLine : public testing::TestWithParam<const char*> {};
+class BrokenLine : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BrokenLine, IsNamedOnceAndNothingOfThatVariableIsTakenFromUsers) {
-  const Read read = Under(GetParam(), {{"NCCLWATCH_ON_FAULT", "abort"}});
+  const RulesRead read = Under(GetParam(), {{"NCCLWATCH_ON_FAULT", "abort"}});
   EXPECT_EQ(read.settings.on_fault, OnFault::kReport) << GetParam();
   EXPECT_TRUE(read.Says("/etc/ncclwatch.conf")) << GetParam();
   EXPECT_EQ(read.complaints.size(), 2u) << GetParam();  // the line, and what became of the user's value
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, BrokenLine,
-                         testing::Values("forbd NCCLWATCH_ON_FAULT=abort", "forbid NCCLWATCH_ON_FALT=abort",
+                         ::testing::Values("forbd NCCLWATCH_ON_FAULT=abort", "forbid NCCLWATCH_ON_FALT=abort",
                                          "forbid NCCLWATCH_ON_FAULT=abrt", "max NCCLWATCH_ON_FAULT",
                                          "max NCCLWATCH_ON_FAULT=lots", "forbid NCCLWATCH_ON_FAULT abort",
                                          "root NCCLWATCH_ON_FAULT=/x", "NCCLWATCH_ON_FAULT report"));
@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, BrokenLine,
 TEST(Rules, OtherBrokenLinesAreNamedAndChangeNothing) {
   for (const char* line : {"of", "exclude", "max NCCLWATCH_HOOK=x", "NCCLWATCH_DIR=/x", "NCCLWATCH_TOKEN=x", "\x01\xff",
                            "forbid NCCLWATCH_DIR", "=", "forbid"}) {
-    const Read read = Under(line, {});
+    const RulesRead read = Under(line, {});
     EXPECT_EQ(read.complaints.size(), 1u) << line;
     EXPECT_TRUE(read.settings.on) << line;
     EXPECT_EQ(read.complaints.at(0).find('\x01'), std::string::npos);
@@ -186,9 +186,9 @@ TEST(Rules, TheExampleForAdministratorsIsUnderstood) {
   const std::size_t begin = whole.find("\n```\n");
   ASSERT_NE(begin, std::string::npos);
   const std::string example = whole.substr(begin + 5, whole.find("\n```\n", begin + 5) - begin - 5);
-  environment = {};
+  variables = {};
   std::vector<std::string> complaints;
-  const Settings settings = FromEnvironment(Get, ParseRules(example, "backup:x:34:34::/:/bin/sh\n"), &complaints);
+  const Settings settings = FromEnvironment(GetVariable, ParseRules(example, "backup:x:34:34::/:/bin/sh\n"), &complaints);
   EXPECT_TRUE(complaints.empty()) << complaints.front();
   EXPECT_EQ(settings.out, "/scratch/ncclwatch");
   EXPECT_EQ(settings.hook_timeout_s, 30);
@@ -223,7 +223,7 @@ TEST(Variables, AllThatSettingsAskForAreInTheTable) {
   Under("", {});
   for (const std::string& name : asked) EXPECT_TRUE(FindVariable(name)) << name;
   // And every field is read from one that is asked for.
-  const Read read = Under("", {{"NCCLWATCH_BIND", ":7000"}, {"NCCLWATCH_REDACT", "r"}, {"NCCLWATCH_TOKEN_FILE", "t"}});
+  const RulesRead read = Under("", {{"NCCLWATCH_BIND", ":7000"}, {"NCCLWATCH_REDACT", "r"}, {"NCCLWATCH_TOKEN_FILE", "t"}});
   EXPECT_EQ(read.settings.bind + read.settings.redact + read.settings.token_file, ":7000rt");
 }
 

@@ -142,7 +142,7 @@ TEST(Settings, AComplaintNeverShowsAPassword) {
 
 TEST(Settings, SecondsMayCarryTheirUnit) { EXPECT_EQ(From({{"NCCLWATCH_TIMEOUT", "30s"}}).settings.timeout_s, 30.0); }
 
-class BadValue : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+class BadValue : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
 TEST_P(BadValue, IsNamedOnceAndTheDefaultIsUsed) {
   const auto [variable, value] = GetParam();
@@ -162,7 +162,7 @@ TEST_P(BadValue, IsNamedOnceAndTheDefaultIsUsed) {
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, BadValue,
-    testing::Values(std::pair{"NCCLWATCH", "maybe"}, std::pair{"NCCLWATCH_ON_FAULT", "explode"},
+    ::testing::Values(std::pair{"NCCLWATCH", "maybe"}, std::pair{"NCCLWATCH_ON_FAULT", "explode"},
                     std::pair{"NCCLWATCH_TIMEOUT", "soon"}, std::pair{"NCCLWATCH_TIMEOUT", "0"},
                     std::pair{"NCCLWATCH_TIMEOUT", "-3"}, std::pair{"NCCLWATCH_TIMEOUT", "nan"},
                     std::pair{"NCCLWATCH_TIMEOUT", "1e400"}, std::pair{"NCCLWATCH_TIMEOUT", "s"},

@@ -54,7 +54,7 @@ void AbortAndReuse() {
   }).join();
 }
 
-class ShimAborted : public testing::Test {
+class ShimAborted : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_NE(FakeDriver().handle, nullptr) << dlerror();

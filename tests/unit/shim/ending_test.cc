@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
     }                                                                      \
   } while (false)
 
-class ShimEnding : public testing::Test {
+class ShimEnding : public ::testing::Test {
  protected:
   ~ShimEnding() override { Remove(); }
 

@@ -34,7 +34,7 @@ void RunOn(char* stack) {
 }
 
 enum class Left { kUnmapped, kForbidden, kUnmappedWhereNobodyMayReadMemory };
-class ShimLeftStacks : public testing::TestWithParam<Left> {};
+class ShimLeftStacks : public ::testing::TestWithParam<Left> {};
 
 // As older containers do.
 void ForbidReadingMemory() {
@@ -74,7 +74,7 @@ TEST_P(ShimLeftStacks, ACallLeftBehindOnAStackThatIsGone) {
   munmap(stacks, 2 * kStack);
 }
 INSTANTIATE_TEST_SUITE_P(All, ShimLeftStacks,
-                         testing::Values(Left::kUnmapped, Left::kForbidden, Left::kUnmappedWhereNobodyMayReadMemory));
+                         ::testing::Values(Left::kUnmapped, Left::kForbidden, Left::kUnmappedWhereNobodyMayReadMemory));
 
 jmp_buf before_the_call;
 

@@ -16,7 +16,7 @@ namespace {
 // What is looked at from inside the real call.
 std::function<void()> inside;
 
-class ShimStarts : public testing::Test {
+class ShimStarts : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { setenv("NCCLWATCH_GPU", "both", 1); }
   void SetUp() override {

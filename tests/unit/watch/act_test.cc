@@ -16,6 +16,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/unit/watch/file_text.h"
 #include "watchdog/act/dump.h"
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
@@ -38,14 +39,7 @@ bool Eventually(const std::function<bool()>& condition) {
   return false;
 }
 
-std::string Content(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-class Act : public testing::Test {
+class Act : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/ncclwatch-act-XXXXXX";

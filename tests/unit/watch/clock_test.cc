@@ -1,3 +1,4 @@
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/watch/base/clock.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,6 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 std::uint64_t Counter() {
 #if defined(__x86_64__)
@@ -42,7 +42,7 @@ Instant Now() {
   return best;
 }
 
-class ClockTest : public testing::Test {
+class ClockTest : public ::testing::Test {
  protected:
   // A box anchored a second ago with a rate that is wrong by so many parts in a million.
   void AnchorASecondAgo(double wrong_ppm) {

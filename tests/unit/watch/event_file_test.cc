@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class EventFileTest : public testing::Test {
+class EventFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
     char path[] = "/dev/shm/ncclwatch-events-XXXXXX";

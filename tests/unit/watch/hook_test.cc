@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/unit/watch/file_text.h"
 #include "watchdog/act/program.h"
 
 namespace ncclwatch::act {
@@ -22,13 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-std::string Content(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 template <typename Condition>
 bool Eventually(Condition condition) {
@@ -45,7 +39,7 @@ bool Ended(const std::string& pid) {
   return stat.empty() || stat.find(") Z ") != std::string::npos;
 }
 
-class HookTest : public testing::Test {
+class HookTest : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/ncclwatch-hook-XXXXXX";

@@ -10,7 +10,7 @@
 namespace ncclwatch::watch {
 namespace {
 
-class LeaseTest : public testing::Test {
+class LeaseTest : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/dev/shm/ncclwatch-lease-XXXXXX";

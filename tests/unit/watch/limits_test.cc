@@ -1,3 +1,4 @@
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/watch/base/limits.h"
 
 #include <gtest/gtest.h>
@@ -5,7 +6,6 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 
 TEST(Limits, AUsersTimeoutIsBoth) {
   const diagnosis::Limits limits = LimitsFor(2.5, 100 * kSecond);

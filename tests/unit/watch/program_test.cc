@@ -14,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/unit/watch/file_text.h"
 #include "watchdog/act/stacks.h"
 
 namespace ncclwatch::act {
@@ -22,14 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-std::string Content(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-class ProgramTest : public testing::Test {
+class ProgramTest : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/ncclwatch-program-XXXXXX";

@@ -43,7 +43,7 @@ done
 echo all > $into/merged.txt
 )sh";
 
-class StacksOfVerdict : public testing::Test {
+class StacksOfVerdict : public ::testing::Test {
  protected:
   void TearDown() override { unsetenv("NCCLWATCH_COMMAND"); }
   void Command(const std::string& script) {

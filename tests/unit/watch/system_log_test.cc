@@ -12,7 +12,7 @@
 namespace ncclwatch::act {
 namespace {
 
-class SystemLog : public testing::Test {
+class SystemLog : public ::testing::Test {
  protected:
   void SetUp() override {
     char name[] = "/tmp/ncclwatch-log-XXXXXX";

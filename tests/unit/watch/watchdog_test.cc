@@ -25,7 +25,7 @@ using functions::Function;
 
 double Seconds(std::int64_t since_ns) { return static_cast<double>(Monotonic() - since_ns) / 1e9; }
 
-class WatchdogTest : public testing::Test {
+class WatchdogTest : public ::testing::Test {
  protected:
   bool Says(const std::string& what, double seconds = 10) {
     return Eventually([&] { return job_.Diagnosis().find(what) != std::string::npos; }, seconds);

@@ -11,7 +11,6 @@ namespace {
 using reader::Call;
 using CommByKey = std::unordered_map<std::uint64_t, int>;
 
-std::uint64_t KeyOf(std::uint32_t index, std::uint32_t generation) { return std::uint64_t{generation} << 32 | index; }
 
 CommByKey CommsOf(const View& view, const Node& node) {
   CommByKey comms;

@@ -1,6 +1,7 @@
 // What a process has called, as a sequence, and the steps of its training in it.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "watchdog/diagnosis/compare/period.h"
@@ -8,6 +9,11 @@
 #include "watchdog/diagnosis/view/view.h"
 
 namespace ncclwatch::diagnosis {
+
+// Of a communicator, among those of its process.
+inline std::uint64_t KeyOf(std::uint32_t index, std::uint32_t generation) {
+  return std::uint64_t{generation} << 32 | index;
+}
 
 struct History {
   std::vector<const reader::Call*> calls;  // collectives and messages on all communicators, in the order of the calls

@@ -22,7 +22,7 @@ using reader::FailedAllocation;
 using reader::FatalSignal;
 using reader::NcclError;
 
-std::int64_t EndOf(const Process& process) { return process.outcome.observed_ns - process.shift_ns; }
+std::int64_t SeenGoneAt(const Process& process) { return process.outcome.observed_ns - process.shift_ns; }
 
 std::string Quoted(const std::string& text) {
   constexpr std::size_t kMost = 200;
@@ -162,7 +162,7 @@ std::vector<std::string> WordsAsEvidence(const Process& process, const DeathCaus
   std::vector<std::string> lines;
   const auto before = [&](std::int64_t at_ns) {
     if (!process.outcome.gone()) return std::string();
-    return ", " + Seconds(std::max<std::int64_t>(0, EndOf(process) - at_ns)) + " before it was seen gone";
+    return ", " + Seconds(std::max<std::int64_t>(0, SeenGoneAt(process) - at_ns)) + " before it was seen gone";
   };
   if (said.allocation != nullptr)
     lines.push_back("it could not get " + AllocationText(*said.allocation) + before(said.allocation->at_ns) +

@@ -13,7 +13,6 @@ using reader::Call;
 using reader::Load;
 
 constexpr std::int64_t kSettle_ns = 1'000'000'000;  // until then a call has returned, and its kernel has been timed
-constexpr std::uint64_t kUnwrittenTail = 64;        // threads that have taken a slot and not written it yet
 constexpr std::uint64_t kBlockedThread = 1024;      // records since a call that has not returned: others go on
 constexpr std::size_t kMostChannels = 64;           // half of them of messages
 constexpr std::size_t kMostUntaken = 256;           // steps
@@ -56,7 +55,7 @@ std::size_t StepFollower::Poll(std::int64_t now_ns, std::size_t most) {
     ++read;
     const std::uint64_t slot = cursor_;
     const bool whole = box_.Read(slot, &call);
-    if (!whole && head - slot <= kUnwrittenTail) break;
+    if (!whole && head - slot <= reader::kUnwrittenTail) break;
     if (whole && !IsSettled(call, head - slot, now_ns)) break;
     ++cursor_;
     if (whole)

@@ -22,7 +22,6 @@ using reader::MappedBox;
 constexpr std::uint64_t kNewest = 1024;    // records of one box read in one poll
 constexpr std::size_t kFirstWindow = 256;  // positions remembered for a communicator, a power of two
 constexpr std::size_t kLargestWindow = 16384;
-constexpr std::uint64_t kUnwrittenTail = 64;  // threads that have taken a slot and not written it yet
 constexpr std::int64_t kFirstSilence = 250'000'000;
 constexpr std::int64_t kLongestSilence = 30'000'000'000;
 
@@ -257,7 +256,7 @@ void LiveCompare::State::SeeCreation(const Call& call, CommState* comm) {
 
 // True: stop here and look again at the next poll. Never twice for one slot: its writer may have died half way.
 bool LiveCompare::State::AwaitWriter(std::uint64_t slot, std::uint64_t head, BoxState* box) {
-  if (head - slot > kUnwrittenTail || box->unwritten == slot) return false;
+  if (head - slot > reader::kUnwrittenTail || box->unwritten == slot) return false;
   box->unwritten = slot;
   box->cursor = slot;
   return true;

@@ -11,7 +11,7 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr char kCheckpoint[] = "checkpoint";
-constexpr std::size_t kFewest = 4;   // checkpoints that tell how far apart they are
+constexpr std::size_t kFewestCheckpoints = 4;   // checkpoints that tell how far apart they are
 constexpr double kTimesMedian = 3;   // overdue: so many times the median of the intervals ...
 constexpr double kTimesLongest = 2;  // ... and of the longest one
 
@@ -26,7 +26,7 @@ struct Checkpoints {
 void Merge(std::vector<std::int64_t>* at) {
   std::sort(at->begin(), at->end());
   at->erase(std::unique(at->begin(), at->end()), at->end());
-  if (at->size() < kFewest) return;
+  if (at->size() < kFewestCheckpoints) return;
   const std::int64_t apart = (at->back() - at->front()) / static_cast<std::int64_t>(at->size()) / 10;
   std::vector<std::int64_t> merged;
   for (const std::int64_t one : *at)
@@ -64,7 +64,7 @@ struct Overdue {
 };
 
 std::optional<Overdue> OverdueOf(const Checkpoints& all) {
-  if (all.at.size() < kFewest) return std::nullopt;
+  if (all.at.size() < kFewestCheckpoints) return std::nullopt;
   std::vector<double> intervals;
   for (std::size_t i = 1; i < all.at.size(); ++i) intervals.push_back(static_cast<double>(all.at[i] - all.at[i - 1]));
   Overdue overdue{.typical = Median(intervals),

@@ -12,12 +12,12 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr char kLoss[] = "loss", kClasses[] = "classes";
-constexpr std::size_t kFewest = 200;        // losses, before a training is said not to learn
+constexpr std::size_t kFewestLosses = 200;        // losses, before a training is said not to learn
 constexpr double kNear = 0.03;              // of ln(classes)
 constexpr std::size_t kFewestFlat = 200;    // losses of a plateau
 constexpr std::size_t kFewestFalling = 20;  // ... and before it
-constexpr std::size_t kPieces = 24;
-constexpr double kSure = 3.09;      // standard errors: one side, 99.9 %
+constexpr std::size_t kLossPieces = 24;
+constexpr double kOneSided = 3.09;      // standard errors: one side, 99.9 %
 constexpr double kShown = 2.326;    // ... 99 %
 constexpr double kNoFall = 0.001;   // of the loss, over a plateau: as good as none
 constexpr double kMostFall = 0.01;  // ... that a plateau is sure not to exceed
@@ -33,7 +33,7 @@ struct Fall {
   double share = 0, error = 0;
 };
 Fall FallOf(const std::vector<double>& values) {
-  const std::vector<double> pieces = PieceMedians(values, kPieces);
+  const std::vector<double> pieces = PieceMedians(values, kLossPieces);
   const double level = Median(pieces), length = static_cast<double>(pieces.size());
   const Line line = FitLine(pieces);
   return {-line.slope * length / level, line.error * length / level};
@@ -72,7 +72,7 @@ std::optional<NumberFinding> FindNotLearning(const std::vector<RankNumbers>& ran
   if (count < 2) return std::nullopt;
   const Series series = MedianOverRanks(SeriesOf(ranks, kLoss));
   const std::vector<double> values = ValuesOf(series);
-  if (values.size() < kFewest) return std::nullopt;
+  if (values.size() < kFewestLosses) return std::nullopt;
   const double guessing = std::log(count);
   const std::vector<double> newer = Tail(values, values.size() / 2);
   const double level = Median(newer);
@@ -92,7 +92,7 @@ std::optional<NumberFinding> FindNotLearning(const std::vector<RankNumbers>& ran
       series.front().step, series.back().step, level, count, guessing);
   finding.evidence.push_back(
       fmt::format("a straight line through {} losses falls by {:.2f} %, by at most {:.2f} % with 99.9 % confidence",
-                  values.size(), 100 * fall.share, 100 * (fall.share + kSure * fall.error)));
+                  values.size(), 100 * fall.share, 100 * (fall.share + kOneSided * fall.error)));
   finding.next_steps.push_back(
       "train on one batch alone: a loss that does not fall there either has a fault in the model, the labels or the "
       "learning rate (are gradients None or zero? do labels go with their inputs after shuffling? is the optimizer "
@@ -115,9 +115,9 @@ std::optional<NumberFinding> FindLossPlateau(const std::vector<RankNumbers>& ran
   const double scale = static_cast<double>(flat) / static_cast<double>(before);
   Fall then = FallOf(earlier);
   then.share *= scale, then.error *= scale;
-  const double at_most = now.share + kSure * now.error;
+  const double at_most = now.share + kOneSided * now.error;
   if (now.share - kShown * now.error > kNoFall || at_most > kMostFall) return std::nullopt;
-  if (then.share - kSure * then.error < kSlower * std::max(at_most, kNoFall)) return std::nullopt;
+  if (then.share - kOneSided * then.error < kSlower * std::max(at_most, kNoFall)) return std::nullopt;
   NumberFinding finding{.kind = Kind::kLossPlateau};
   const double level = Median(Tail(values, flat));
   finding.step = series[onset].step;

@@ -15,9 +15,9 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr char kAllocated[] = "memory_allocated", kReserved[] = "memory_reserved", kTotal[] = "memory_total";
-constexpr std::size_t kFewest = 200;        // values, before anything is said
+constexpr std::size_t kFewestFigures = 200;        // values, before anything is said
 constexpr std::size_t kFewestBehind = 100;  // ... of them since it has begun to grow
-constexpr std::size_t kPieces = 32;
+constexpr std::size_t kGrowthPieces = 32;
 constexpr double kChance = 1e-5;           // of a job in which nothing grows
 constexpr double kLeastGrowth = 0.02;      // of the level
 constexpr double kMostFallBack = 1 / 3.0;  // of the growth: what a garbage collector gives back falls further
@@ -34,7 +34,7 @@ struct Growth {
 // What a piece of a series does not fall below for long: peaks of an evaluation do not raise it.
 std::vector<double> Floors(const std::vector<double>& values) {
   std::vector<double> floors;
-  const std::size_t pieces = std::min(kPieces, values.size() / 8);
+  const std::size_t pieces = std::min(kGrowthPieces, values.size() / 8);
   for (std::size_t i = 0; i < pieces; ++i) {
     std::vector<double> piece(values.begin() + static_cast<std::ptrdiff_t>(i * values.size() / pieces),
                               values.begin() + static_cast<std::ptrdiff_t>((i + 1) * values.size() / pieces));
@@ -84,7 +84,7 @@ std::size_t WarmUp(const std::vector<double>& values) {
   return 0;
 }
 
-std::size_t Onset(const std::vector<double>& values) {
+std::size_t GrowthOnset(const std::vector<double>& values) {
   const std::vector<double> smooth = Smooth(values);
   const std::size_t warm = WarmUp(smooth);
   return warm + FindKink(std::vector<double>(smooth.begin() + static_cast<std::ptrdiff_t>(warm), smooth.end())).at;
@@ -93,10 +93,10 @@ std::size_t Onset(const std::vector<double>& values) {
 // `level`: of which growth is a share; 0: of the series itself.
 std::optional<Growth> GrowthOf(const RankSeries& of, double level, double chance) {
   const std::vector<double> all = ValuesOf(of.points);
-  if (all.size() < kFewest) return std::nullopt;
+  if (all.size() < kFewestFigures) return std::nullopt;
   Growth growth;
   growth.rank = of.rank;
-  growth.onset = Onset(all);
+  growth.onset = GrowthOnset(all);
   if (growth.onset < all.size() / 20) growth.onset = 0;  // no level before it that could be told from the slope
   if (all.size() - growth.onset < kFewestBehind) return std::nullopt;
   const std::vector<double> values(all.begin() + static_cast<std::ptrdiff_t>(growth.onset), all.end());

@@ -14,7 +14,7 @@ constexpr std::size_t kFewestBefore = 20, kMostBefore = 100;  // values that mak
 constexpr double kSpike = 20;                                 // robust standard deviations above the level
 constexpr double kLeastSigma = 1e-3;  // of the level: a loss that hardly moves has no spikes for that
 constexpr char kReplica[] = "replica:";
-constexpr char kLoss[] = "loss", kGradient[] = "grad_norm";
+constexpr char kLossMetric[] = "loss", kGradient[] = "grad_norm";
 
 struct Said {
   int rank = -1;
@@ -81,7 +81,7 @@ class Numbers {
   }
 
   std::optional<NumberFault> Spike() const {
-    const auto loss = metrics_.find(kLoss);
+    const auto loss = metrics_.find(kLossMetric);
     if (loss == metrics_.end()) return std::nullopt;
     for (const auto& [step, said] : loss->second) {
       const std::vector<double> before = Before(loss->second, step), now = Finite(said);
@@ -92,7 +92,7 @@ class Numbers {
       const double worst = *std::max_element(now.begin(), now.end());
       const double score = (worst - level) / sigma;
       if (score < kSpike) continue;
-      NumberFault fault{.what = NumberFault::What::kSpike, .metric = kLoss, .step = step, .at_ns = First(said)};
+      NumberFault fault{.what = NumberFault::What::kSpike, .metric = kLossMetric, .step = step, .at_ns = First(said)};
       for (const Said& one : said)
         if (std::isfinite(one.value) && (one.value - level) / sigma >= kSpike / 2) fault.ranks.push_back(one.rank);
       fault.all = said.size();

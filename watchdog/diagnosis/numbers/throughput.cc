@@ -13,9 +13,9 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr const char* kMetrics[] = {"tokens_per_s", "mfu"};
-constexpr std::size_t kFewest = 20;  // values on each side of the fall
+constexpr std::size_t kFewestAside = 20;  // values on each side of the fall
 constexpr double kLeastFall = 0.05;
-constexpr double kSure = 8, kLikely = 12;  // standard errors between both sides
+constexpr double kDropErrors = 8, kLikely = 12;  // standard errors between both sides
 constexpr double kWide = 3;                // standard deviations beyond which a value counts as that far
 
 struct Drop {
@@ -25,26 +25,26 @@ struct Drop {
 };
 
 std::optional<Drop> DropOf(const std::vector<double>& values) {
-  if (values.size() < 2 * kFewest) return std::nullopt;
+  if (values.size() < 2 * kFewestAside) return std::nullopt;
   const double middle = Median(values), scatter = RobustSigma(values, middle);
   if (middle <= 0 || scatter <= 0) return std::nullopt;
   std::vector<double> falls;
   for (const double value : values) falls.push_back((middle - value) / (kWide * scatter));
   Drop drop;
   drop.onset = RoseAt(falls);
-  if (drop.onset < kFewest || values.size() - drop.onset < kFewest) return std::nullopt;
+  if (drop.onset < kFewestAside || values.size() - drop.onset < kFewestAside) return std::nullopt;
   const auto at = values.begin() + static_cast<std::ptrdiff_t>(drop.onset);
   const std::vector<double> before(values.begin(), at), after(at, values.end());
   drop.before = Median(before);
   drop.after = Median(after);
-  const double latest = Median(std::vector<double>(values.end() - kFewest / 2, values.end()));
+  const double latest = Median(std::vector<double>(values.end() - kFewestAside / 2, values.end()));
   const auto variance = [](const std::vector<double>& side, double level) {
     const double error = kErrorOfMedian * RobustSigma(side, level);
     return error * error / static_cast<double>(side.size());
   };
   drop.errors = (drop.before - drop.after) / std::sqrt(variance(before, drop.before) + variance(after, drop.after));
   const double fall = drop.before - drop.after;
-  if (fall < kLeastFall * drop.before || drop.errors < kSure || drop.before - latest < fall / 2) return std::nullopt;
+  if (fall < kLeastFall * drop.before || drop.errors < kDropErrors || drop.before - latest < fall / 2) return std::nullopt;
   return drop;
 }
 

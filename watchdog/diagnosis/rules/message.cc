@@ -68,7 +68,7 @@ std::optional<Pair> FirstUnequal(const View& view, const CommView& comm) {
   return first;
 }
 
-bool Stuck(const Member& member, const Call& call) {
+bool IsStuck(const Member& member, const Call& call) {
   if (call.returned_ns == 0) return true;
   return member.Outstanding(call);
 }
@@ -76,7 +76,7 @@ bool Stuck(const Member& member, const Call& call) {
 CallSummary DescribeSide(const View& view, const CommView& comm, const Member& member, const Call& call) {
   CallSummary summary = DescribeCall(view, comm, member, call.position, &call);
   summary.state = call.returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
-  if (!Stuck(member, call) && (call.flags & format::kMarked) != 0) summary.state = CallState::kFinished;
+  if (!IsStuck(member, call) && (call.flags & format::kMarked) != 0) summary.state = CallState::kFinished;
   return summary;
 }
 
@@ -84,7 +84,7 @@ Finding Explain(const View& view, const CommView& comm, const Pair& pair) {
   Finding finding;
   finding.kind = Kind::kPointToPointMismatch;
   // One that ended may have been taken as it was: a transport can bring fewer bytes than are asked for.
-  const bool stuck = Stuck(*pair.sender, *pair.send) || Stuck(*pair.receiver, *pair.receive);
+  const bool stuck = IsStuck(*pair.sender, *pair.send) || IsStuck(*pair.receiver, *pair.receive);
   finding.certainty = stuck ? Certainty::kCertain : Certainty::kLikely;
   const std::vector<int> nodes = {pair.sender->node, pair.receiver->node};
   std::vector<int> ranks;

@@ -101,22 +101,22 @@ const Wait* WaitIn(const View& view, const WaitGraph& graph, int node, const Cou
   return nullptr;
 }
 
-struct Departed {
+struct OutOfStep {
   int node = -1;
   Course course;
   const Wait* wait = nullptr;
 };
 
 // Exactly one of the nodes has departed from its steps; all others are in the midst of one.
-std::optional<Departed> OnlyOne(const View& view, const WaitGraph& graph, const std::vector<int>& nodes) {
-  std::optional<Departed> found;
+std::optional<OutOfStep> OnlyOne(const View& view, const WaitGraph& graph, const std::vector<int>& nodes) {
+  std::optional<OutOfStep> found;
   for (const int node : nodes) {
     const Course course = CourseOf(view, view.nodes[static_cast<std::size_t>(node)]);
     if (course.fits) continue;
     if (!course.known || !course.call || found) return std::nullopt;
     const Wait* wait = WaitIn(view, graph, node, course);
     if (wait == nullptr) return std::nullopt;
-    found = Departed{node, course, wait};
+    found = OutOfStep{node, course, wait};
   }
   return found;
 }
@@ -145,7 +145,7 @@ std::vector<int> Waiters(const View& view, const WaitGraph& graph, const Finding
 
 // A later call of the departed one has been made by the other as well: it has passed the place of the extra call, and
 // does not stand before it.
-bool HasPassed(const View& view, const Departed& departed, int other) {
+bool HasPassed(const View& view, const OutOfStep& departed, int other) {
   const Node& own = view.nodes[static_cast<std::size_t>(departed.node)];
   for (const auto& at : own.memberships) {
     const Member& member = view.member(at);
@@ -163,7 +163,7 @@ bool HasPassed(const View& view, const Departed& departed, int other) {
 
 // In a cycle each is a suspect. A missing participant is one; and those who wait for it, unless they are more: they may
 // wait in a call that nobody else was to make. One of more waiters stands for all, and must be where its steps say.
-std::optional<Departed> Suspect(const View& view, const WaitGraph& graph, const Finding& finding) {
+std::optional<OutOfStep> SuspectOf(const View& view, const WaitGraph& graph, const Finding& finding) {
   std::vector<int> nodes = NodesOf(view, finding.culprits);
   if (nodes.size() != finding.culprits.size() || nodes.empty()) return std::nullopt;
   if (finding.kind == Kind::kDeadlock) return std::ssize(nodes) > kFew ? std::nullopt : OnlyOne(view, graph, nodes);
@@ -173,7 +173,7 @@ std::optional<Departed> Suspect(const View& view, const WaitGraph& graph, const 
   if (more) waiters.resize(1);
   nodes = culprits;
   nodes.insert(nodes.end(), waiters.begin(), waiters.end());
-  std::optional<Departed> departed = OnlyOne(view, graph, nodes);
+  std::optional<OutOfStep> departed = OnlyOne(view, graph, nodes);
   if (!departed) return departed;
   const bool missing = std::find(culprits.begin(), culprits.end(), departed->node) != culprits.end();
   if (missing) return departed->course.alignment.change == Change::kLeftOut ? departed : std::nullopt;
@@ -183,7 +183,7 @@ std::optional<Departed> Suspect(const View& view, const WaitGraph& graph, const 
   return passed ? departed : std::nullopt;
 }
 
-std::string What(const View& view, const Departed& departed) {
+std::string What(const View& view, const OutOfStep& departed) {
   const bool left_out = departed.course.alignment.change == Change::kLeftOut;
   return Ranks({view.nodes[static_cast<std::size_t>(departed.node)].rank}) +
          (left_out ? " left out " : " made one extra ") + CallText(*departed.course.call) + ", collective " +
@@ -192,13 +192,13 @@ std::string What(const View& view, const Departed& departed) {
          (left_out ? ", which its earlier steps made here" : ", which its earlier steps did not make here");
 }
 
-std::string Why(const Departed& departed) {
+std::string Why(const OutOfStep& departed) {
   return fmt::format("it made {} before that were all the same; the {} after this one match a step again",
                      Plural(departed.course.steps, "step"), Plural(departed.course.alignment.agree, "call"));
 }
 
 // Nothing else has changed: who waits for whom, and since when.
-Finding Explain(const View& view, const WaitGraph& graph, const Departed& departed, const Finding& found) {
+Finding Explain(const View& view, const WaitGraph& graph, const OutOfStep& departed, const Finding& found) {
   Finding finding;
   finding.kind = Kind::kStepMismatch;
   finding.certainty = std::min(found.certainty, Certainty::kLikely);
@@ -227,7 +227,7 @@ void ExplainBySteps(const Facts& facts, std::vector<Finding>* findings) {
   const WaitGraph& graph = facts.graph;
   for (Finding& finding : *findings) {
     if (finding.kind != Kind::kDeadlock && finding.kind != Kind::kMissingParticipant) continue;
-    const std::optional<Departed> departed = Suspect(view, graph, finding);
+    const std::optional<OutOfStep> departed = SuspectOf(view, graph, finding);
     if (!departed) continue;
     if (finding.certainty == Certainty::kCertain) {  // a proof: it stands, and this is how it came about
       finding.evidence.push_back(What(view, *departed));

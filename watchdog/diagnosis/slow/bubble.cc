@@ -11,7 +11,7 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-constexpr std::size_t kFewestSteps = 20;
+constexpr std::size_t kFewestBubbles = 20;
 constexpr double kEnoughBatches = 4;  // times the stages
 constexpr double kTolerance = 0.05;   // of the step, beyond what is expected,
 constexpr double kScatter = 0.25;     // ... and of what is expected: batches are not all as long
@@ -107,7 +107,7 @@ double IdleOf(const StepTable& table, std::size_t row) {
 }  // namespace
 
 std::optional<Bubble> FindBubble(const StepTable& table, double least) {
-  if (table.steps() < kFewestSteps) return std::nullopt;
+  if (table.steps() < kFewestBubbles) return std::nullopt;
   const std::vector<Chain> chains = Chains(table).All();
   if (chains.empty()) return std::nullopt;
   Bubble found;

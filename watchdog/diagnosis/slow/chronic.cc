@@ -12,12 +12,11 @@ namespace {
 
 constexpr double kBlock_steps = 20;
 constexpr double kMostLate = 0.1;  // of the step: later counts as that, so that single steps tell little
-constexpr std::size_t kFewestPoints = 20;
 constexpr double kFewestValues = 10;        // blocks
 constexpr double kRemembered_values = 100;  // older ones count half
 constexpr std::size_t kFewestRanks = 8;     // that tell how much ranks differ anyway
-constexpr double kStandardErrors = 5.5;
-constexpr double kStandsOut = 4;  // robust standard deviations of the ranks' own means
+constexpr double kChronicErrors = 5.5;
+constexpr double kOutlierSpreads = 4;  // robust standard deviations of the ranks' own means
 constexpr double kLeastLate_ns = 200'000;
 
 // As late in each of so many steps.
@@ -90,7 +89,7 @@ std::optional<Chronic> FindChronic(const LatenessSums& sums, const StepTable& no
     const double share = own.sum / own.values - usual;
     const double error = std::max(common, Deviation(own)) / std::sqrt(own.values);
     if (share < least || share * sums.step_ns < kLeastLate_ns) continue;
-    if (share < kStandsOut * spread || share < kStandardErrors * error) continue;
+    if (share < kOutlierSpreads * spread || share < kChronicErrors * error) continue;
     if (found) return std::nullopt;  // whoever waits for it elsewhere is as late: who it is cannot be told
     found = Chronic{rank, share, share / error, static_cast<std::uint64_t>(own.values * kBlock_steps)};
   }

@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kCallsInAll = 4'000'000;  // of all ranks, that are looked at
 constexpr std::size_t kMostOfARank = 16384;
 constexpr double kLeastChronic = 0.006;        // of the step, where hundreds of steps tell it
-constexpr std::uint64_t kOneOnset_steps = 10;  // and a twentieth of all
+constexpr std::uint64_t kOneRise_steps = 10;  // and a twentieth of all
 constexpr double kExplains = 0.8;              // of what steps take longer, by what else is found
 
 // What is found beside it began then, or costs as much.
@@ -31,7 +31,7 @@ bool IsExplained(const Finding& rise, const std::vector<Finding>& others, std::u
   const auto explains = [&](const Finding& other) {
     const auto [first, second] = std::minmax(other.onset->step, rise.onset->step);
     const std::uint64_t apart = second - first;
-    return apart <= kOneOnset_steps + steps / 20 || *other.share_lost >= kExplains * *rise.share_lost;
+    return apart <= kOneRise_steps + steps / 20 || *other.share_lost >= kExplains * *rise.share_lost;
   };
   return std::any_of(others.begin(), others.end(), explains);
 }

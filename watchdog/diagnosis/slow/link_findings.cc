@@ -16,7 +16,7 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr double kLeastLoss = 0.2;  // of the bandwidth
-constexpr double kLikely = 10;      // standard errors
+constexpr double kLikelyLink = 10;      // standard errors
 
 functions::Pattern PatternOf(const StepTransfers& one) {
   using functions::Pattern;
@@ -67,7 +67,7 @@ std::optional<Finding> LinkFinding(const View& view, const StepTable& table, con
   std::sort(ranks.begin(), ranks.end());
   Finding finding;
   finding.kind = Kind::kSlowCommunication;
-  finding.certainty = found->certainty >= kLikely ? Certainty::kLikely : Certainty::kSuspected;
+  finding.certainty = found->certainty >= kLikelyLink ? Certainty::kLikely : Certainty::kSuspected;
   AddCulprits(view, ranks, &finding);
   for (const int rank : table.ranks)
     if (!std::binary_search(ranks.begin(), ranks.end(), rank)) finding.victims.push_back(rank);

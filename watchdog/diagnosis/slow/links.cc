@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "watchdog/diagnosis/slow/points.h"
 #include "watchdog/diagnosis/statistics/change_point.h"
 #include "watchdog/diagnosis/statistics/robust.h"
 
@@ -15,13 +16,11 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestTimed = 20, kFewestOfALevel = 10;
-constexpr double kStandardErrors = 6;
 constexpr double kLeastError = 0.01;         // of the time, that each level has
-constexpr double kLeastLost_ns = 200'000;    // of a step
 constexpr std::size_t kFewestAlike = 4;      // transfers that tell what is usual
-constexpr std::size_t kOneOnset_steps = 10;  // and a tenth of all: as far apart a fault seems to begin
+constexpr std::size_t kOneLinkOnset_steps = 10;  // and a tenth of all: as far apart a fault seems to begin
 
-double LengthOf(const StepTable& table, std::size_t begin, std::size_t end) {
+double LengthOfPart(const StepTable& table, std::size_t begin, std::size_t end) {
   std::vector<double> steps;
   for (std::size_t step = begin; step < end; ++step) {
     std::vector<double> ranks;
@@ -54,7 +53,7 @@ double ErrorOf(const std::vector<double>& values, double level) {
 // std::hypot needs a newer C library.
 double Together(double a, double b) { return std::sqrt(a * a + b * b); }
 
-Level LevelOf(const Times& times, double least_loss) {
+Level TimesLevel(const Times& times, double least_loss) {
   const std::vector<double> all = Values(times, 0, times.size());
   const double middle = std::max(1.0, Median(all));
   std::vector<double> relative;
@@ -79,9 +78,9 @@ bool IsSubset(const std::set<int>& part, const std::set<int>& whole) {
   return std::includes(whole.begin(), whole.end(), part.begin(), part.end());
 }
 
-class Search {
+class LinkSearch {
  public:
-  Search(const StepTable& table, const Topology& topology, double least_loss, double least_share)
+  LinkSearch(const StepTable& table, const Topology& topology, double least_loss, double least_share)
       : table_(table), least_loss_(least_loss), least_share_(least_share) {
     for (const Switch& one : topology) {
       std::set<int> hosts;
@@ -94,7 +93,7 @@ class Search {
   std::optional<SlowLinks> Find() {
     for (std::size_t i = 0; i < table_.transfers.size(); ++i)
       if (table_.transfers[i].times.size() >= kFewestTimed)
-        levels_.emplace(i, LevelOf(table_.transfers[i].times, least_loss_));
+        levels_.emplace(i, TimesLevel(table_.transfers[i].times, least_loss_));
     SlowLinks found;
     if (!CollectRisen()) {
       if (!CollectUnlikeOthers()) return std::nullopt;
@@ -113,7 +112,7 @@ class Search {
       if (level.rose) onsets.push_back(level.onset);
     if (onsets.empty()) return false;
     const auto middle = static_cast<double>(Median(std::move(onsets)));
-    const double apart = static_cast<double>(kOneOnset_steps) + 0.1 * static_cast<double>(table_.steps());
+    const double apart = static_cast<double>(kOneLinkOnset_steps) + 0.1 * static_cast<double>(table_.steps());
     for (const auto& [index, level] : levels_) {
       const bool then = std::abs(static_cast<double>(level.onset) - middle) <= apart;
       (level.rose && then ? slower_ : as_before_).push_back(index);
@@ -176,8 +175,8 @@ class Search {
     found->onset = found->since_before ? 0 : Median(std::move(onsets));
     double lost_ns = 0;
     for (const auto& [row, in_step] : lost) lost_ns = std::max(lost_ns, in_step);
-    const double now = LengthOf(table_, found->onset, table_.steps());
-    if (!found->since_before) lost_ns = std::min(lost_ns, now - LengthOf(table_, 0, found->onset));
+    const double now = LengthOfPart(table_, found->onset, table_.steps());
+    if (!found->since_before) lost_ns = std::min(lost_ns, now - LengthOfPart(table_, 0, found->onset));
     found->share = now > 0 ? lost_ns / now : 0;
     return lost_ns >= kLeastLost_ns && found->share >= least_share_;
   }
@@ -320,7 +319,7 @@ class Search {
 std::optional<SlowLinks> FindSlowLinks(const StepTable& table, const Topology& topology, double least_loss,
                                        double least_share) {
   if (table.ranks.size() < 2 || table.steps() < kFewestTimed) return std::nullopt;
-  return Search(table, topology, least_loss, least_share).Find();
+  return LinkSearch(table, topology, least_loss, least_share).Find();
 }
 
 }  // namespace ncclwatch::diagnosis

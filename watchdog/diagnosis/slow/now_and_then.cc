@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
+#include "watchdog/diagnosis/slow/points.h"
 #include "watchdog/diagnosis/statistics/robust.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
 
-constexpr std::size_t kFewestPoints = 20;
 constexpr std::size_t kFewestEvents = 5;
 constexpr double kEventShare = 3;       // a single late step is later than that many times `least`
 constexpr double kEventNoise = 2;       // ... and than the latest rank is in a quarter of the steps
@@ -20,9 +20,9 @@ constexpr double kAsLate = 0.8;         // of the latest rank's lateness: who wa
 constexpr double kOwnEvents = 0.8;      // of all late steps, that are the rank's
 constexpr double kSeenOfLong = 0.5;     // of the long steps that are to be seen, in which the rank is seen to be late
 
-class Search {
+class NowAndThenSearch {
  public:
-  Search(const Points& points, double least) : points_(points), least_(least), event_(EventShares()) {}
+  NowAndThenSearch(const Points& points, double least) : points_(points), least_(least), event_(EventShares()) {}
 
   std::optional<Straggler> Find() const {
     std::vector<std::size_t> events(points_.late.size());
@@ -129,7 +129,7 @@ class Search {
 
 std::optional<Straggler> FindNowAndThen(const Points& points, double least) {
   if (points.size() < kFewestPoints || !points.single_steps()) return std::nullopt;
-  return Search(points, least).Find();
+  return NowAndThenSearch(points, least).Find();
 }
 
 }  // namespace ncclwatch::diagnosis

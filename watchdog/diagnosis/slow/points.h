@@ -9,6 +9,10 @@
 
 namespace ncclwatch::diagnosis {
 
+inline constexpr std::size_t kFewestPoints = 20;  // below that nothing is said
+inline constexpr double kStandardErrors = 6;      // chance makes that of a thousand ranks once in a million looks
+inline constexpr double kLeastLost_ns = 200'000;  // of a step: below that it is the system's scheduling
+
 struct Points {
   bool by_kernels = false;
   std::vector<std::size_t> first;         // step with which a point begins

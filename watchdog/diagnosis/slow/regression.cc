@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "watchdog/diagnosis/slow/points.h"
 #include "watchdog/diagnosis/statistics/change_point.h"
 #include "watchdog/diagnosis/statistics/robust.h"
 
@@ -11,7 +12,6 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestSteps = 20;
-constexpr double kStandardErrors = 6;
 constexpr double kCovers = 0.8;          // of what was added, before one part is named
 constexpr std::size_t kPhase_steps = 5;  // so many in a row are a phase of the program
 constexpr double kMostCrossing = 0.2;    // ... or so many of them all

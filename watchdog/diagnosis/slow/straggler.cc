@@ -13,10 +13,7 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-constexpr std::size_t kFewestPoints = 20;
-constexpr double kStandardErrors = 6;      // chance makes that of a thousand ranks once in a million looks
 constexpr double kLeastNoise = 0.002;      // of a step, that each measured lateness has
-constexpr double kLeastLost_ns = 200'000;  // of a step: below that it is the system's scheduling
 constexpr double kAlikeToWorst = 0.5;      // as late as this share of the latest: a straggler too
 constexpr std::size_t kMostFound = 4;
 // Ranks that become late within so many steps of one another have one cause.
@@ -26,9 +23,9 @@ std::vector<double> From(const std::vector<double>& shares, std::size_t from) {
   return {shares.begin() + static_cast<std::ptrdiff_t>(from), shares.end()};
 }
 
-class Search {
+class StragglerSearch {
  public:
-  Search(const StepTable& table, const Points& points, double least)
+  StragglerSearch(const StepTable& table, const Points& points, double least)
       : table_(table), points_(points), least_(least), left_out_(table.parts.size(), false) {}
 
   // The next ones, all of whom began at about the same step; then as if they were not there.
@@ -234,7 +231,7 @@ void AddNowAndThen(const Points& points, double least, std::vector<Straggler>* a
 }
 
 void Find(const StepTable& table, const Points& points, double least, std::vector<Straggler>* all) {
-  Search search(table, points, least);
+  StragglerSearch search(table, points, least);
   while (all->size() < kMostFound) {
     std::optional<Straggler> found = search.Next();
     if (!found) return;

@@ -23,12 +23,6 @@ bool AreAsMany(const std::vector<Arrival>& arrivals) {
 }
 
 // The lower one of two.
-std::int64_t Middle(std::vector<std::int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 // A root, or a sender, may be done before its data are there.
 bool EndsWithItsData(functions::Function function) {
   using functions::Pattern;
@@ -59,6 +53,12 @@ void FitInto(StepPart& part) {
 }
 
 }  // namespace
+
+std::int64_t Middle(std::vector<std::int64_t> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 StepJoin::StepJoin(const View& view) : view_(view) {
   for (const Process& process : view.processes) {

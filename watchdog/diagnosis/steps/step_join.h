@@ -17,6 +17,8 @@
 
 namespace ncclwatch::diagnosis {
 
+std::int64_t Middle(std::vector<std::int64_t> values);  // the lower median; of none undefined
+
 // One rank's arrival at a collective, or at its side of a message.
 struct Arrival {
   std::size_t row = 0, step = 0;  // of the table

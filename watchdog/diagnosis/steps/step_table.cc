@@ -14,12 +14,6 @@ using functions::Family;
 using reader::Call;
 
 // The lower one of two.
-std::int64_t Middle(std::vector<std::int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 class TableMaker {
  public:
   TableMaker(const View& view, std::size_t most_calls) : view_(view), most_calls_(most_calls), join_(view) {}

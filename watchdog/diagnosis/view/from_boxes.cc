@@ -58,13 +58,6 @@ const BoxImage* LastLeader(const std::vector<BoxImage>& boxes) {
   return leader;
 }
 
-const BoxImage* BoxOf(const std::vector<BoxImage>& boxes, const reader::Observation& seen) {
-  for (const BoxImage& box : boxes) {
-    if (reader::IsAbout(seen, box)) return &box;
-  }
-  return nullptr;
-}
-
 // All leaders' observations, on the clock of the snapshot, in order of time.
 void Gather(const std::vector<BoxImage>& boxes, const Clocks& clocks, Snapshot* snapshot) {
   for (const BoxImage& box : boxes) {

@@ -11,11 +11,6 @@ namespace {
 using reader::Observation;
 using reader::WitnessedEnd;
 
-const reader::BoxImage* BoxOf(const std::vector<reader::BoxImage>& boxes, const Observation& seen) {
-  const auto found = std::find_if(boxes.begin(), boxes.end(), [&](const auto& box) { return IsAbout(seen, box); });
-  return found == boxes.end() ? nullptr : &*found;
-}
-
 // When a leader saw the same end: the verdict was made with that instant, and is told with it.
 std::optional<std::int64_t> SeenByLeader(const Snapshot& snapshot, const Observation& seen) {
   for (const Observation& other : snapshot.observations)
@@ -25,6 +20,11 @@ std::optional<std::int64_t> SeenByLeader(const Snapshot& snapshot, const Observa
 }
 
 }  // namespace
+
+const reader::BoxImage* BoxOf(const std::vector<reader::BoxImage>& boxes, const Observation& seen) {
+  const auto found = std::find_if(boxes.begin(), boxes.end(), [&](const auto& box) { return IsAbout(seen, box); });
+  return found == boxes.end() ? nullptr : &*found;
+}
 
 void AddWitness(const reader::Witness& witness, const std::vector<reader::BoxImage>& boxes, const Clocks& clocks,
                 bool judged, Snapshot* snapshot) {

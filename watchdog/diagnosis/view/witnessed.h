@@ -9,6 +9,9 @@
 
 namespace ncclwatch::diagnosis {
 
+// The one that the observation is about, or null.
+const reader::BoxImage* BoxOf(const std::vector<reader::BoxImage>& boxes, const reader::Observation& seen);
+
 // Of ranks of MPI that were in the middle of it: of others, all of which a scheduler may end at once, the order tells
 // nothing. Into a snapshot of these boxes with its leaders' observations. `judged`: its now_ns is that of a standing
 // verdict and stays; else it is put off to the last end.

@@ -18,9 +18,9 @@ using reader::Call;
 // A loop of tests makes one within it, unless its rank waits for a processor.
 constexpr std::int64_t kSilent_ns = 1'000'000'000;
 
-class Messages {
+class MpiMessages {
  public:
-  Messages(const View& view, const Channels& channels, WaitGraph* graph)
+  MpiMessages(const View& view, const Channels& channels, WaitGraph* graph)
       : view_(view), channels_(channels), graph_(graph) {}
 
   void Add(int comm_index) {
@@ -232,7 +232,7 @@ std::int64_t HeldSince(const View& view, const Member& member, const Call& call)
 void AddMessagesOfMpi(const View& view, WaitGraph* graph) {
   if (std::none_of(view.comms.begin(), view.comms.end(), SpeaksMpi)) return;
   const Channels channels(view);
-  Messages messages(view, channels, graph);
+  MpiMessages messages(view, channels, graph);
   for (std::size_t c = 0; c < view.comms.size(); ++c)
     if (view.comms[c].comparable && SpeaksMpi(view.comms[c])) messages.Add(static_cast<int>(c));
   messages.FreeWhatOthersEnd();

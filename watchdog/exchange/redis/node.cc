@@ -7,17 +7,17 @@
 #include <ctime>
 #include <utility>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/exchange/protocol/crypto.h"
 #include "watchdog/exchange/redis/kinds.h"
 
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000, kSecond = 1'000 * kMs;
 constexpr std::int64_t kIdle_ns = 250 * kMs, kPause_ns = 750 * kMs, kPeersEvery_ns = 100 * kMs;
 constexpr std::int64_t kFirstWait_ns = 100 * kMs, kLongestWait_ns = 2 * kSecond;
 constexpr std::int64_t kSayAfter_ns = 30 * kSecond, kComplainEvery_ns = 60 * kSecond;
-constexpr std::size_t kMostWaiting = 256 << 10;
+constexpr std::size_t kMostUnsent = 256 << 10;
 // A new hub looks back so far for what was said to the one before.
 constexpr std::int64_t kLookBack_ms = 2000;
 
@@ -208,7 +208,7 @@ void RedisNode::LookAtMembers(std::int64_t now_ns) {
 }
 
 void RedisNode::DrainMailbox() {
-  while (Connected() && clock_.Best(ticked_ns_) && (lease_.mine() || lease_.hub()) && talk_->waiting() < kMostWaiting) {
+  while (Connected() && clock_.Best(ticked_ns_) && (lease_.mine() || lease_.hub()) && talk_->waiting() < kMostUnsent) {
     const std::optional<Outgoing> outgoing = context_.mailbox->TakeOutgoing();
     if (!outgoing) return;
     Send(*outgoing);

@@ -30,7 +30,7 @@ int Random(void*, unsigned char* to, std::size_t bytes) {
   return RandomBytes({to, bytes}) ? 0 : MBEDTLS_ERR_SSL_INTERNAL_ERROR;
 }
 
-std::string ErrorText(int error) {
+std::string TlsErrorText(int error) {
   char text[160] = {};
   mbedtls_strerror(error, text, sizeof(text));
   return text;
@@ -93,7 +93,7 @@ bool Parse(const std::string& path, mbedtls_x509_crt* to, std::string* why) {
   const int result = text ? mbedtls_x509_crt_parse(to, WithNul(*text).data(), WithNul(*text).size()) : 0;
   // More than 0: so many of them make no sense here, as in bundles of a whole system.
   if (text && result >= 0 && to->version != 0) return true;
-  *why = path + (text ? ": no certificate: " + ErrorText(result) : ": cannot be read");
+  *why = path + (text ? ": no certificate: " + TlsErrorText(result) : ": cannot be read");
   return false;
 }
 
@@ -107,7 +107,7 @@ bool ParseKey(const std::string& path, mbedtls_pk_context* to, std::string* why)
     result = mbedtls_pk_parse_key(to, WithNul(*text).data(), WithNul(*text).size(), nullptr, 0);
 #endif
   if (text && result == 0) return true;
-  *why = path + (text ? ": no key: " + ErrorText(result) : ": cannot be read");
+  *why = path + (text ? ": no key: " + TlsErrorText(result) : ": cannot be read");
   return false;
 }
 
@@ -167,7 +167,7 @@ TlsStream::TlsStream(const TlsTrust& trust, int fd) : state_(std::make_unique<St
   // A number is no name that Mbed TLS would look for: IsHost does.
   const bool numeric = !NumberOf(trust.state_->name).empty();
   if (result == 0) result = mbedtls_ssl_set_hostname(context, numeric ? nullptr : trust.state_->name.c_str());
-  if (result != 0) why_ = ErrorText(result);
+  if (result != 0) why_ = TlsErrorText(result);
   mbedtls_ssl_set_bio(context, &state_->fd, SendSome, ReceiveSome, nullptr);
 }
 
@@ -200,7 +200,7 @@ ssize_t TlsStream::Later(int result) {
   } else if (result == MBEDTLS_ERR_SSL_CONN_EOF) {
     why_ = open_ ? "closed the connection" : "closed the connection before TLS was agreed on";
   } else {
-    why_ = "TLS: " + ErrorText(result);
+    why_ = "TLS: " + TlsErrorText(result);
   }
   errno = EPROTO;
   return -1;

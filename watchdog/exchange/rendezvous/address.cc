@@ -46,17 +46,17 @@ std::string HostOfNamespace(std::string_view name) {
   return dash == std::string_view::npos ? std::string() : std::string(name.substr(0, dash));
 }
 
-struct Source {
+struct AddressSource {
   std::string name;
   std::vector<std::string> hosts;
 };
 
-Source SourceFrom(const rundir::Lookup& lookup) {
+AddressSource SourceFrom(const rundir::Lookup& lookup) {
   const std::string master = Value(lookup, "MASTER_ADDR");
   if (!master.empty()) return {"MASTER_ADDR", {master}};
   if (lookup("SLURM_STEP_ID")) {
     // srun may have run on a login node, so that the step's first node is the better guess; both are tried.
-    Source source{"Slurm", {}};
+    AddressSource source{"Slurm", {}};
     for (const char* list : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"})
       if (source.hosts.empty() && lookup(list)) source.hosts = {FirstOfNodeList(Value(lookup, list))};
     source.hosts.push_back(Value(lookup, "SLURM_LAUNCH_NODE_IPADDR"));
@@ -107,7 +107,7 @@ std::uint16_t PortOf(std::string_view job_identity, unsigned which) {
 }
 
 Address AddressFromLauncher(const rundir::Lookup& lookup, const settings::BindAddress& bind) {
-  Source source = SourceFrom(lookup);
+  AddressSource source = SourceFrom(lookup);
   std::erase(source.hosts, "");
   const std::string identity = JobIdentity(lookup);
   Address address;

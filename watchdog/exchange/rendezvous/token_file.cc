@@ -23,7 +23,7 @@
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr std::size_t kMostBytes = 4096;
+constexpr std::size_t kLongestToken = 4096;
 constexpr std::size_t kRandomBytes = 32;
 constexpr std::int64_t kExpire_s = 7 * 86400;
 constexpr int kMostLooked = 4096;  // entries of a directory
@@ -58,14 +58,14 @@ std::string Suspect(int fd) {
   if (!S_ISREG(info.st_mode)) return "it is no regular file";
   if (info.st_uid != geteuid() && info.st_uid != 0) return "it belongs to another user";
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0) return "others than its owner may use it: chmod 600 it";
-  if (info.st_size > static_cast<off_t>(kMostBytes)) return "it is longer than 4096 bytes";
+  if (info.st_size > static_cast<off_t>(kLongestToken)) return "it is longer than 4096 bytes";
   return "";
 }
 
 Secret ReadOpen(int fd) {
   Secret secret{"", Suspect(fd)};
   if (!secret.why.empty()) return secret;
-  std::array<char, kMostBytes> bytes;
+  std::array<char, kLongestToken> bytes;
   const ssize_t n = read(fd, bytes.data(), bytes.size());
   if (n < 0) return {"", ErrorText(errno)};
   secret.text.assign(bytes.data(), static_cast<std::size_t>(n));

@@ -18,7 +18,7 @@ namespace ncclwatch::exchange {
 namespace {
 
 constexpr std::size_t kTailAt = 96, kCrcAt = 124;
-constexpr std::uint16_t kMagic = 'N' | 'W' << 8;
+constexpr std::uint16_t kTailMagic = 'N' | 'W' << 8;
 constexpr std::uint8_t kVersion = 1;
 
 std::optional<Tail> Place(const std::uint8_t* socket_address) {
@@ -72,7 +72,7 @@ bool PutTail(const Tail& tail, std::span<std::uint8_t, kUniqueIdBytes> id) {
   if (std::any_of(place.begin(), place.end(), [](std::uint8_t byte) { return byte != 0; })) return false;
   std::string bytes;
   Writer writer(&bytes);
-  writer.Put(kMagic).Put(kVersion).Put(static_cast<std::uint8_t>(tail.family)).Put(tail.port);
+  writer.Put(kTailMagic).Put(kVersion).Put(static_cast<std::uint8_t>(tail.family)).Put(tail.port);
   writer.PutRaw(Text(tail.address)).PutRaw(Text(tail.secret));
   std::copy(bytes.begin(), bytes.end(), place.begin());
   std::string crc;
@@ -83,7 +83,7 @@ bool PutTail(const Tail& tail, std::span<std::uint8_t, kUniqueIdBytes> id) {
 
 std::optional<Tail> TailOf(UniqueId id) {
   Reader reader(Text(id.subspan(kTailAt)));
-  if (reader.Get<std::uint16_t>() != kMagic || reader.Get<std::uint8_t>() != kVersion) return std::nullopt;
+  if (reader.Get<std::uint16_t>() != kTailMagic || reader.Get<std::uint8_t>() != kVersion) return std::nullopt;
   Tail tail;
   tail.family = reader.Get<std::uint8_t>();
   tail.port = reader.Get<std::uint16_t>();

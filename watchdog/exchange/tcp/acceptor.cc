@@ -12,7 +12,7 @@ namespace ncclwatch::exchange {
 namespace {
 
 constexpr std::int64_t kFirstLineEvery_ns = 60'000'000'000, kLongestLineEvery_ns = 3600'000'000'000;
-constexpr std::int64_t kLookEvery_ns = 50'000'000;
+constexpr std::int64_t kAcceptorLooks_ns = 50'000'000;
 // While others wait at the door: a dialer speaks at once, its hello is there with the connection. Who has said it needs
 // one more round trip. Short, because those who wait come in one after the other: a stranger may keep thousands open.
 constexpr std::int64_t kSilentStay_ns = 20'000'000, kPlausibleStay_ns = 1'000'000'000;
@@ -98,7 +98,7 @@ void Acceptor::SetPaused(bool paused) {
 // one whose hello could have been overheard. What one has said and nobody has read yet is read before.
 bool Acceptor::MakeRoom(std::int64_t now_ns) {
   if (pending_.size() < kMostPending) return true;
-  std::int64_t look_ns = now_ns + kLookEvery_ns;
+  std::int64_t look_ns = now_ns + kAcceptorLooks_ns;
   for (const bool plausible : {false, true}) {
     for (std::size_t i = 0; i < pending_.size(); ++i) {
       Connection* const connection = pending_[i].get();

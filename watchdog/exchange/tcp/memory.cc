@@ -11,13 +11,13 @@
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr std::string_view kMagic = "NCWM\1";
-constexpr std::size_t kMostBytes = 16 << 10;
+constexpr std::string_view kMemoryMagic = "NCWM\1";
+constexpr std::size_t kLargestMemory = 16 << 10;
 
 }  // namespace
 
 std::string Memory::Encode() const {
-  std::string out(kMagic);
+  std::string out(kMemoryMagic);
   Writer(&out).Put(std::uint8_t{was_hub}).Put(port);
   // The same forms as on the wire.
   const std::string elsewhere = Redirect{succession.term, hub, hub_node}.Encode();
@@ -27,10 +27,10 @@ std::string Memory::Encode() const {
 }
 
 std::optional<Memory> Memory::Decode(std::string_view bytes) {
-  if (bytes.size() < kMagic.size() + 4 || !bytes.starts_with(kMagic)) return std::nullopt;
+  if (bytes.size() < kMemoryMagic.size() + 4 || !bytes.starts_with(kMemoryMagic)) return std::nullopt;
   const std::string_view content = bytes.substr(0, bytes.size() - 4);
   if (Reader(bytes.substr(content.size())).Get<std::uint32_t>() != Crc32(Bytes(content))) return std::nullopt;
-  Reader reader(content.substr(kMagic.size()));
+  Reader reader(content.substr(kMemoryMagic.size()));
   Memory memory;
   memory.was_hub = reader.Get<std::uint8_t>() != 0;
   memory.port = reader.Get<std::uint16_t>();
@@ -44,7 +44,7 @@ std::optional<Memory> Memory::Decode(std::string_view bytes) {
 }
 
 std::optional<Memory> Recall(const descriptors::Directory& directory, const std::string& name) {
-  const std::optional<std::string> bytes = rundir::ReadSmall(directory, name, kMostBytes);
+  const std::optional<std::string> bytes = rundir::ReadSmall(directory, name, kLargestMemory);
   return bytes ? Memory::Decode(*bytes) : std::nullopt;
 }
 

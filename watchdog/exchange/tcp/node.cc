@@ -1,3 +1,4 @@
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/exchange/tcp/node.h"
 
 #include <fmt/format.h>
@@ -10,8 +11,7 @@
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000, kSecond = 1'000 * kMs;
-constexpr std::int64_t kLookEvery_ns = 20 * kMs;
+constexpr std::int64_t kNodeLooks_ns = 20 * kMs;
 constexpr std::int64_t kIdle_ns = 250 * kMs;
 constexpr std::int64_t kPause_ns = 750 * kMs;  // between two ticks: this thread was stopped or starved
 constexpr std::int64_t kPeersEvery_ns = 100 * kMs, kPeersEveryMember_ns = 300'000, kMemoryEvery_ns = kSecond;
@@ -53,7 +53,7 @@ void TcpNode::SayDeaf(int error) {
 
 void TcpNode::Tick(std::int64_t now_ns) {
   if (now_ns - std::exchange(ticked_ns_, now_ns) > kPause_ns) context_.awake_ns = now_ns;
-  if (!leaving_ && now_ns - looked_ns_ >= kLookEvery_ns) Look(now_ns);
+  if (!leaving_ && now_ns - looked_ns_ >= kNodeLooks_ns) Look(now_ns);
   DrainMailbox();
   Publish(now_ns);
 }
@@ -84,7 +84,7 @@ std::int64_t TcpNode::Due_ns() const {
   for (const Uplink* const uplink : {uplink_.get(), doubted_.get()})
     if (uplink) due = std::min(due, uplink->Due_ns());
   if (hub_) due = std::min(due, hub_->Due_ns());
-  return std::max(due, looked_ns_ + kLookEvery_ns);
+  return std::max(due, looked_ns_ + kNodeLooks_ns);
 }
 
 // Calls that are under way go on: one of them may still find a hub.

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/exchange/tcp/node.h"
 
 namespace ncclwatch::exchange {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000, kSecond = 1'000 * kMs;
 constexpr std::int64_t kCallRivalsEvery_ns = 3 * kSecond;
 constexpr std::int64_t kCallHubEvery_ns = 250 * kMs, kCallHubLaterEvery_ns = 2 * kSecond, kLater_ns = 10 * kSecond;
 constexpr std::int64_t kSayAfter_ns = 30 * kSecond;

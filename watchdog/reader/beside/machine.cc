@@ -12,9 +12,9 @@
 namespace ncclwatch::reader {
 namespace {
 
-constexpr std::string_view kMagic = "ncclwatch.machine/1";
+constexpr std::string_view kMachineMagic = "ncclwatch.machine/1";
 constexpr std::string_view kPrefix = "machine.", kSuffix = ".txt";
-constexpr std::size_t kMostBytes = 1 << 20;
+constexpr std::size_t kMostMachineBytes = 1 << 20;
 constexpr std::size_t kMostFigures = 20000, kMostUnseen = 32, kMostFiles = 4096;
 
 // "event since NS seen NS gpu PLACE".
@@ -47,9 +47,9 @@ std::string MachineFile(std::string_view host) {
 }
 
 std::optional<MachineLook> ParseMachine(std::string_view text) {
-  Lines lines(text.substr(0, kMostBytes));
+  Lines lines(text.substr(0, kMostMachineBytes));
   std::string_view line;
-  if (!lines.Next(&line) || line != kMagic) return std::nullopt;
+  if (!lines.Next(&line) || line != kMachineMagic) return std::nullopt;
   MachineLook look;
   bool open = false;  // the newest event takes its words
   while (lines.Next(&line)) {
@@ -77,7 +77,7 @@ std::optional<MachineLook> ParseMachine(std::string_view text) {
 }
 
 std::string Format(const MachineLook& look, bool with_figures) {
-  std::string text = std::string(kMagic) + "\n";
+  std::string text = std::string(kMachineMagic) + "\n";
   text += "looked first " + std::to_string(look.first_ns) + " last " + std::to_string(look.last_ns) + " host " +
           look.host + "\n";
   for (const std::string& what : look.unseen) text += "unseen " + what + "\n";
@@ -96,7 +96,7 @@ std::string Format(const MachineLook& look, bool with_figures) {
 }
 
 std::optional<MachineLook> ReadMachine(const descriptors::Directory& directory, const std::string& file) {
-  return ParseMachine(Beginning(directory, file, kMostBytes));
+  return ParseMachine(Beginning(directory, file, kMostMachineBytes));
 }
 
 std::vector<MachineLook> ReadMachines(const descriptors::Directory& directory) {

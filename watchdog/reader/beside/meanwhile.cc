@@ -11,9 +11,9 @@
 namespace ncclwatch::reader {
 namespace {
 
-constexpr std::string_view kMagic = "ncclwatch.meanwhile/1";
-constexpr std::size_t kMostBytes = 4 << 20;
-constexpr std::size_t kMostProcesses = 256;
+constexpr std::string_view kMeanwhileMagic = "ncclwatch.meanwhile/1";
+constexpr std::size_t kMostMeanwhileBytes = 4 << 20;
+constexpr std::size_t kMostSampled = 256;
 constexpr std::size_t kMostSamples = 64;  // of one process
 
 constexpr std::array<std::string_view, 12> kNames = {"other", "input",   "checkpoint", "files",  "gpu",     "running",
@@ -52,16 +52,16 @@ MeanwhileSample Sample(std::string_view line) {
 std::string_view Name(Doing doing) { return kNames[static_cast<std::size_t>(doing)]; }
 
 std::optional<std::vector<Meanwhile>> ParseMeanwhile(std::string_view text) {
-  Lines lines(text.substr(0, kMostBytes));
+  Lines lines(text.substr(0, kMostMeanwhileBytes));
   std::string_view line;
-  if (!lines.Next(&line) || line != kMagic) return std::nullopt;
+  if (!lines.Next(&line) || line != kMeanwhileMagic) return std::nullopt;
   std::vector<Meanwhile> all;
   bool open = false;  // the newest process takes what follows
   while (lines.Next(&line)) {
     const std::string_view keyword = Word(&line);
     if (keyword == "process") {
       std::optional<ProcessStacks> who = ParseProcessLine(line);
-      open = who && all.size() < kMostProcesses;
+      open = who && all.size() < kMostSampled;
       if (open) all.emplace_back().who = std::move(*who);
     }
     if (!open) continue;
@@ -76,7 +76,7 @@ std::optional<std::vector<Meanwhile>> ParseMeanwhile(std::string_view text) {
 }
 
 std::string Format(const std::vector<Meanwhile>& all) {
-  std::string text = std::string(kMagic) + "\n";
+  std::string text = std::string(kMeanwhileMagic) + "\n";
   for (const Meanwhile& process : all) {
     text += ProcessLine(process.who);
     text += "times waited " + std::to_string(process.waited_ns) + " run " + std::to_string(process.run_ns) +
@@ -92,7 +92,7 @@ std::string Format(const std::vector<Meanwhile>& all) {
 }
 
 std::vector<Meanwhile> ReadMeanwhile(const descriptors::Directory& directory) {
-  return ParseMeanwhile(Beginning(directory, kMeanwhileFile, kMostBytes)).value_or(std::vector<Meanwhile>());
+  return ParseMeanwhile(Beginning(directory, kMeanwhileFile, kMostMeanwhileBytes)).value_or(std::vector<Meanwhile>());
 }
 
 std::vector<Meanwhile> ReadMeanwhile(const std::vector<BoxImage>& boxes) {

@@ -1,3 +1,4 @@
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/watch/base/limits.h"
 
 #include <algorithm>
@@ -5,7 +6,6 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 // A wait four times as long as any before is news; a third of the way there ordinary jitter would be.
 constexpr std::int64_t kOutOfHistory = 4;
 constexpr std::int64_t kSuspectAtLeast_ns = 10 * kSecond;

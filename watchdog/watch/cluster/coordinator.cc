@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/act/system_log.h"
 #include "watchdog/log/log.h"
 #include "watchdog/nodes/diagnosis_code.h"
@@ -18,7 +19,6 @@ namespace {
 using exchange::Type;
 using nodes::Kind;
 
-constexpr std::int64_t kMs = 1'000'000;
 // A hub that is gone is followed by another one within about this time; then this node judges by itself.
 constexpr std::int64_t kLookFor_ns = 5'000 * kMs;
 constexpr std::int64_t kClocksEvery_ns = 1'000 * kMs;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/diagnosis/model/text.h"
 #include "watchdog/log/log.h"
 #include "watchdog/watch/cluster/coordinator.h"
@@ -10,7 +11,6 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
 // The leader of a node may have changed, or the network lose packets for a while: no verdict by a time-out is so quick.
 constexpr std::int64_t kLostAfter_ns = 6'000 * kMs;
 // ... where nodes have been lost and were there again within the last minute.

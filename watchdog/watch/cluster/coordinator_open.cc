@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/act/thread.h"
 #include "watchdog/exchange/rendezvous/seen_unique_ids.h"
 #include "watchdog/exchange/rendezvous/token_file.h"
@@ -12,7 +13,6 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
 // For what is better than the token that everybody can guess.
 constexpr std::int64_t kAwaitIds_ns = 2'000 * kMs, kAwaitFile_ns = 3'000 * kMs, kGiveUpFile_ns = 10'000 * kMs;
 constexpr std::int64_t kKeepSecretEvery_ns = 3'600'000 * kMs;

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/log/log.h"
@@ -20,7 +21,6 @@ using diagnosis::Certainty;
 using diagnosis::Kind;
 using diagnosis::LiveCompare;
 
-constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kCompareEvery_ns = 100 * kMs;
 constexpr std::int64_t kScanEvery_ns = 200 * kMs;
 constexpr std::int64_t kSilentEvery_ns = 200 * kMs;

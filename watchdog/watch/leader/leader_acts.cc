@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/act/collector.h"
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
@@ -27,7 +28,6 @@ namespace {
 
 using diagnosis::Certainty;
 
-constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kSaveAtMost_ns = 10'000 * kMs;  // for evidence, before a job is ended all the same
 constexpr std::int64_t kStacksFromAfar_ns =
     act::kStacksDeadline_ms * kMs + 2000 * kMs;  // from another node: taken there, by each process itself if need be

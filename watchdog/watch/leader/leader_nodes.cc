@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/act/files.h"
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/environment/machine.h"
@@ -21,13 +22,12 @@ namespace {
 
 using diagnosis::LiveCompare;
 
-constexpr std::int64_t kMs = 1'000'000;
 constexpr char kWordFile[] = "verdict.word";
 constexpr int kMostRounds = 3;               // of asking other nodes, for one diagnosis
 constexpr std::size_t kMostWord = 64 << 20;  // bytes of the hub's word as it is kept
 constexpr int kMostCompletions = 3;          // diagnoses more of a standing verdict for the sake of its evidence
 constexpr std::int64_t kBoxlessEvery_ns = 1000 * kMs;
-constexpr std::uint64_t kQuickCalls = 512;  // newest calls of each process of this node that a first look takes in
+constexpr std::uint64_t kFirstLookCalls = 512;  // newest calls of each process of this node that a first look takes in
 
 bool Explains(const diagnosis::Diagnosis& diagnosis, std::uint64_t communicator) {
   return std::any_of(diagnosis.findings.begin(), diagnosis.findings.end(), [&](const diagnosis::Finding& finding) {
@@ -153,7 +153,7 @@ void Leader::BeginRound(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   if (!sure && !job_.Settled(now_ns)) return;
   const std::int64_t at_ns = Monotonic();
   diagnosed_ns_ = now_ns;
-  const diagnosis::Diagnosis first = DiagnoseJob(TakeSnapshot(at_ns, kQuickCalls));
+  const diagnosis::Diagnosis first = DiagnoseJob(TakeSnapshot(at_ns, kFirstLookCalls));
   diagnosing_took_ns_ = Monotonic() - at_ns;
   round_ = Round{ripe, 0, false, at_ns, 0, true};
   // This node's processes may be ended within 0.1 s of the first death. How far the others are is not known well.

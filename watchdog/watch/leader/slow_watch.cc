@@ -21,9 +21,9 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kEvery_ns = 5'000'000'000;
+constexpr std::int64_t kSlowEvery_ns = 5'000'000'000;
 constexpr std::int64_t kAgain_ns = 2'500'000'000;       // where there is something to be said, or taken back
-constexpr std::int64_t kCostShare = 200;                // of the time at most 1 in 200 goes into looks
+constexpr std::int64_t kSlowCostShare = 200;                // of the time at most 1 in 200 goes into looks
 constexpr std::int64_t kLineEvery_ns = 60'000'000'000;  // on stderr
 constexpr int kLooks = 2, kLooksOfSuspected = 4;        // that find the same before it is said
 
@@ -95,7 +95,7 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
     LookCloser(now_ns, crowd, findings);
     if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
   }
-  next_ns_ = now_ns + std::max(HasNews() ? kAgain_ns : kEvery_ns, kCostShare * (Monotonic() - now_ns));
+  next_ns_ = now_ns + std::max(HasNews() ? kAgain_ns : kSlowEvery_ns, kSlowCostShare * (Monotonic() - now_ns));
 }
 
 bool SlowWatch::HasFindings() const {

@@ -15,7 +15,7 @@ namespace {
 
 // For processes that write their own stacks: two turns of their watchdogs, and what the reading takes.
 constexpr std::int64_t kOwnStacks_ns = 700'000'000;
-constexpr long kPoll_ns = 10'000'000;
+constexpr long kEvidencePoll_ns = 10'000'000;
 
 // Through a mapping of its own: the leader's may be gone before this thread is.
 bool AskForOwnStacks(const descriptors::Directory& directory) {
@@ -83,7 +83,7 @@ void EvidenceRun::State::AwaitSamples() {
     return read || wish.dump.directory.Stat(act::SampleOf(target.pid), &info);
   };
   while (!std::all_of(wish.targets.begin(), wish.targets.end(), there) && Monotonic() < until_ns) {
-    const timespec pause{0, kPoll_ns};
+    const timespec pause{0, kEvidencePoll_ns};
     nanosleep(&pause, nullptr);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/act/stacks.h"
 #include "watchdog/act/thread.h"
 #include "watchdog/log/log.h"
@@ -9,9 +10,8 @@
 namespace ncclwatch::watch {
 namespace {
 
-constexpr std::int64_t kS = 1'000'000'000;
-constexpr std::int64_t kFirst_ns = 3 * kS, kEvery_ns = 60 * kS, kWrong_ns = 15 * kS;
-constexpr std::int64_t kSoon_ns = 4 * kS;  // after something has gone wrong
+constexpr std::int64_t kFirst_ns = 3 * kSecond, kMachineEvery_ns = 60 * kSecond, kWrong_ns = 15 * kSecond;
+constexpr std::int64_t kSoon_ns = 4 * kSecond;  // after something has gone wrong
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void MachineRun::LookIfDue(std::int64_t now_ns, bool wrong) {
   const bool due = looked_ns_ == 0 ? wrong || now_ns - began_ns_ >= kFirst_ns
                                    : since_ns >= (soon_   ? kSoon_ns
                                                   : wrong ? kWrong_ns
-                                                          : kEvery_ns);
+                                                          : kMachineEvery_ns);
   if (!due) return;
   {
     const std::lock_guard lock(shared_->mutex);

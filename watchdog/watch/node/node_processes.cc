@@ -1,3 +1,4 @@
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/watch/node/node_processes.h"
 #include "watchdog/reader/load.h"
 
@@ -26,7 +27,6 @@ namespace {
 
 using format::Observed;
 
-constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kStaleHeartbeat_ns = 400 * kMs;  // ten beats missed: worth a look from outside
 constexpr std::int64_t kSilentAfter_ns = 2'000 * kMs;   // runnable, yet no beat: starved, or its watchdog is gone
 constexpr std::int64_t kHiddenAfter_ns = 500 * kMs;     // process and lock fall together within microseconds

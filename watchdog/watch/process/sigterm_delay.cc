@@ -26,7 +26,7 @@ constexpr std::int64_t kStuckAfter_ns = 300'000'000;
 enum Stage : std::uint32_t { kQuiet, kAsked, kAnswered };
 
 // A fork child inherits handler and memory; this names another process there, and it ends at once.
-constinit std::atomic<std::int32_t> owner{0};
+constinit std::atomic<std::int32_t> delay_owner{0};
 constinit std::atomic<std::uint32_t> stage{kQuiet};
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
@@ -47,7 +47,7 @@ void AwaitAnswer() {
 void OnTerminate(int signal) {
   const int kept = errno;
   std::uint32_t quiet = kQuiet;
-  if (owner.load(std::memory_order_relaxed) == getpid() && stage.compare_exchange_strong(quiet, kAsked)) AwaitAnswer();
+  if (delay_owner.load(std::memory_order_relaxed) == getpid() && stage.compare_exchange_strong(quiet, kAsked)) AwaitAnswer();
   raise(signal);
   errno = kept;
 }
@@ -91,7 +91,7 @@ void SigtermDelay::Offer() {
   if (pid == 1 || sigaction(SIGTERM, nullptr, &now) != 0) return;
   if (!IsOurs(now) && ((now.sa_flags & SA_SIGINFO) || now.sa_handler != SIG_DFL)) return;
   stage.store(kQuiet, std::memory_order_relaxed);
-  owner.store(pid, std::memory_order_relaxed);
+  delay_owner.store(pid, std::memory_order_relaxed);
   struct sigaction take {};
   take.sa_handler = OnTerminate;
   take.sa_flags = SA_RESETHAND | SA_NODEFER | SA_ONSTACK | SA_RESTART;
@@ -117,7 +117,7 @@ bool SigtermDelay::IsStuck(std::int64_t now_ns) {
     return false;
   }
   if (since_ns == 0) since_ns = now_ns;
-  if (now_ns - since_ns < kStuckAfter_ns || owner.load(std::memory_order_relaxed) != getpid()) return false;
+  if (now_ns - since_ns < kStuckAfter_ns || delay_owner.load(std::memory_order_relaxed) != getpid()) return false;
   struct sigaction action {};
   return sigaction(SIGTERM, nullptr, &action) == 0 && IsOurs(action) && SomeThreadIsStuck();
 }
@@ -134,7 +134,7 @@ void SigtermDelay::TakeStuck() {
 }
 
 void SigtermDelay::Withdraw() {
-  owner.store(0, std::memory_order_relaxed);
+  delay_owner.store(0, std::memory_order_relaxed);
   Answer();
 }
 

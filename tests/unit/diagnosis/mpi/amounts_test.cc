@@ -11,11 +11,11 @@ using diagnosis::Certainty;
 using diagnosis::Kind;
 using Parts = std::vector<format::Part>;
 
-void ExpectNothing(const MpiJob& job) {
+void ExpectSilent(const MpiJob& job) {
   for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
-void ExpectMismatch(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
+void ExpectAmounts(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
                     const std::string& part_of_summary) {
   const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kArgumentMismatch, certainty, culprits);
@@ -37,7 +37,7 @@ MpiJob Gathered(const Parts& sent, const Parts& expected, std::uint32_t returned
 
 using Matrix = std::vector<Parts>;
 
-MpiJob Exchanged(const Matrix& sent, const Matrix& expected, Function function = Function::MPI_Alltoallv) {
+MpiJob ExchangedAmounts(const Matrix& sent, const Matrix& expected, Function function = Function::MPI_Alltoallv) {
   const int ranks = static_cast<int>(sent.size());
   MpiJob job(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -50,8 +50,8 @@ MpiJob Exchanged(const Matrix& sent, const Matrix& expected, Function function =
 Matrix All(std::size_t ranks, const format::Part& part) { return Matrix(ranks, Parts(ranks, part)); }
 
 TEST(MpiAmounts, EqualOnes) {
-  ExpectNothing(Gathered({Ints(3), Ints(0), Ints(5)}, {Ints(3), Floats(0), Ints(5)}));
-  ExpectNothing(Exchanged(All(4, Ints(2)), All(4, Ints(2))));
+  ExpectSilent(Gathered({Ints(3), Ints(0), Ints(5)}, {Ints(3), Floats(0), Ints(5)}));
+  ExpectSilent(ExchangedAmounts(All(4, Ints(2)), All(4, Ints(2))));
 }
 
 TEST(MpiAmounts, PersistentOnesMayBeStartedInAnyOrder) {
@@ -59,7 +59,7 @@ TEST(MpiAmounts, PersistentOnesMayBeStartedInAnyOrder) {
   for (const int rank : {0, 1})
     for (const std::uint32_t number : {rank == 0 ? 1u : 2u, rank == 0 ? 2u : 1u})
       job.StartAmounts(rank, Function::MPI_Alltoallv_init, number, Parts(2, Ints(number)), Parts(2, Ints(number)));
-  ExpectNothing(job);
+  ExpectSilent(job);
 }
 
 TEST(MpiAmounts, ThoseOfOnePersistentOneAreCompared) {
@@ -76,35 +76,35 @@ TEST(MpiAmounts, APairIsCertainOnlyOnceAllHaveCome) {
   MpiJob job(4);
   for (const int rank : {1, 2})
     job.Amounts(rank, Function::MPI_Alltoallv, sent[static_cast<std::size_t>(rank)], Parts(4, Ints(2)));
-  ExpectMismatch(job, Certainty::kLikely, {1, 2}, "Rank 1 sends 12 bytes");
+  ExpectAmounts(job, Certainty::kLikely, {1, 2}, "Rank 1 sends 12 bytes");
   for (const int rank : {0, 3})
     job.Amounts(rank, Function::MPI_Alltoallv, sent[static_cast<std::size_t>(rank)], Parts(4, Ints(2)));
-  ExpectMismatch(job, Certainty::kCertain, {1, 2}, "Rank 1 sends 12 bytes");
+  ExpectAmounts(job, Certainty::kCertain, {1, 2}, "Rank 1 sends 12 bytes");
 }
 
 TEST(MpiAmounts, OneOfAGatherNamesBothEnds) {
-  ExpectMismatch(Gathered({Ints(8), Ints(8), Ints(5), Ints(8)}, {Ints(8), Ints(8), Ints(8), Ints(8)}),
+  ExpectAmounts(Gathered({Ints(8), Ints(8), Ints(5), Ints(8)}, {Ints(8), Ints(8), Ints(8), Ints(8)}),
                  Certainty::kCertain, {0, 2},
                  "Rank 2 sends 20 bytes (5 MPI_INT) to rank 0, which expects 32 bytes (8 MPI_INT)");
 }
 
 TEST(MpiAmounts, FoundInsideTheCall) {
-  ExpectMismatch(Gathered({Ints(8), Ints(8), Ints(9)}, {Ints(8), Ints(8), Ints(8)}, 0), Certainty::kCertain, {0, 2},
+  ExpectAmounts(Gathered({Ints(8), Ints(8), Ints(9)}, {Ints(8), Ints(8), Ints(8)}, 0), Certainty::kCertain, {0, 2},
                  "36 bytes");
 }
 
 TEST(MpiAmounts, RootAgainstAllOthers) {
-  ExpectMismatch(Gathered({Ints(8), Ints(8), Ints(8), Ints(8)}, {Ints(8), Ints(7), Ints(7), Ints(7)}),
+  ExpectAmounts(Gathered({Ints(8), Ints(8), Ints(8), Ints(8)}, {Ints(8), Ints(7), Ints(7), Ints(7)}),
                  Certainty::kCertain, {0}, "which expects 28 bytes");
 }
 
 TEST(MpiAmounts, TwoOfManyDoNotBlameTheRootAlone) {
-  ExpectMismatch(Gathered({Ints(8), Ints(5), Ints(5), Ints(8), Ints(8), Ints(8)}, Parts(6, Ints(8))),
+  ExpectAmounts(Gathered({Ints(8), Ints(5), Ints(5), Ints(8), Ints(8), Ints(8)}, Parts(6, Ints(8))),
                  Certainty::kCertain, {0, 1, 2}, "20 bytes");
 }
 
 TEST(MpiAmounts, RootAgainstItself) {
-  ExpectMismatch(Gathered({Ints(3), Ints(8)}, {Ints(8), Ints(8)}), Certainty::kCertain, {0}, "itself");
+  ExpectAmounts(Gathered({Ints(3), Ints(8)}, {Ints(8), Ints(8)}), Certainty::kCertain, {0}, "itself");
 }
 
 TEST(MpiAmounts, Scatter) {
@@ -112,27 +112,27 @@ TEST(MpiAmounts, Scatter) {
   for (int rank = 0; rank < 3; ++rank)
     job.Return(rank, job.Amounts(rank, Function::MPI_Iscatterv, rank == 1 ? Parts{Ints(4), Ints(4), Ints(1)} : Parts{},
                                  {Ints(4)}, 1));
-  ExpectMismatch(job, Certainty::kCertain, {1, 2}, "Rank 1 sends 4 bytes (1 MPI_INT) to rank 2");
+  ExpectAmounts(job, Certainty::kCertain, {1, 2}, "Rank 1 sends 4 bytes (1 MPI_INT) to rank 2");
 }
 
 TEST(MpiAmounts, OnePairOfAnExchange) {
   Matrix sent = All(4, Ints(8));
   sent[2][1] = Ints(5);
-  ExpectMismatch(Exchanged(sent, All(4, Ints(8))), Certainty::kCertain, {1, 2}, "Rank 2 sends 20 bytes");
+  ExpectAmounts(ExchangedAmounts(sent, All(4, Ints(8))), Certainty::kCertain, {1, 2}, "Rank 2 sends 20 bytes");
 }
 
 TEST(MpiAmounts, OneRankAgainstSeveral) {
   Matrix sent = All(5, Ints(8));
   sent[3][0] = sent[3][1] = Ints(9);
-  ExpectMismatch(Exchanged(sent, All(5, Ints(8))), Certainty::kCertain, {3}, "Rank 3 sends 36 bytes");
+  ExpectAmounts(ExchangedAmounts(sent, All(5, Ints(8))), Certainty::kCertain, {3}, "Rank 3 sends 36 bytes");
   Matrix expected = All(5, Ints(8));
   for (format::Part& part : expected[2]) part = Ints(7);
   expected[2][2] = Ints(8);
-  ExpectMismatch(Exchanged(All(5, Ints(8)), expected), Certainty::kCertain, {2}, "rank 2, which expects 28 bytes");
+  ExpectAmounts(ExchangedAmounts(All(5, Ints(8)), expected), Certainty::kCertain, {2}, "rank 2, which expects 28 bytes");
 }
 
 TEST(MpiAmounts, OtherTypesOfTheSameLength) {
-  ExpectMismatch(Gathered({Ints(8), Floats(8)}, {Ints(8), Ints(8)}), Certainty::kCertain, {0, 1}, "8 MPI_FLOAT");
+  ExpectAmounts(Gathered({Ints(8), Floats(8)}, {Ints(8), Ints(8)}), Certainty::kCertain, {0, 1}, "8 MPI_FLOAT");
 }
 
 TEST(MpiAmounts, NamesOfOneTypeAreOnlyLikely) {
@@ -140,32 +140,32 @@ TEST(MpiAmounts, NamesOfOneTypeAreOnlyLikely) {
   bytes.what = 77;
   bytes.dtype = kMpiByte;
   bytes.element = 1;
-  ExpectMismatch(Gathered({Ints(8), bytes}, {Ints(8), Ints(8)}), Certainty::kLikely, {0, 1}, "32 bytes");
+  ExpectAmounts(Gathered({Ints(8), bytes}, {Ints(8), Ints(8)}), Certainty::kLikely, {0, 1}, "32 bytes");
   format::Part alias = Ints(8);
   alias.what = 78;
   alias.dtype = 83;  // MPI_INT32_T
-  ExpectMismatch(Gathered({Ints(8), alias}, {Ints(8), Ints(8)}), Certainty::kLikely, {0, 1}, "32 bytes");
+  ExpectAmounts(Gathered({Ints(8), alias}, {Ints(8), Ints(8)}), Certainty::kLikely, {0, 1}, "32 bytes");
 }
 
 TEST(MpiAmounts, WhatIsNotKnownSaysNothing) {
   const format::Part unknown{};
-  ExpectNothing(Gathered({unknown, Ints(8), unknown}, {Ints(8), unknown, Ints(8)}));
+  ExpectSilent(Gathered({unknown, Ints(8), unknown}, {Ints(8), unknown, Ints(8)}));
   format::Part packed = Ints(5);
   packed.dtype = kMpiPacked;
-  ExpectNothing(Gathered({Ints(8), packed}, {Ints(8), Ints(8)}));
+  ExpectSilent(Gathered({Ints(8), packed}, {Ints(8), Ints(8)}));
 }
 
 TEST(MpiAmounts, InPlaceOnOneSideSaysNothing) {
   MpiJob job(2);
   job.Return(0, job.Collective(0, Function::MPI_Alltoallv));
   job.Return(1, job.Amounts(1, Function::MPI_Alltoallv, {Ints(3), Ints(3)}, {Ints(4), Ints(3)}));
-  ExpectNothing(job);
+  ExpectSilent(job);
 }
 
 TEST(MpiAmounts, OverwrittenOnOneSideSaysNothing) {
   MpiJob job = Gathered({Ints(8), Ints(5)}, {Ints(8), Ints(8)});
   job.Box(1).parts.clear();
-  ExpectNothing(job);
+  ExpectSilent(job);
 }
 
 TEST(MpiAmounts, BehindAnotherMismatchNothingBelongsTogether) {
@@ -183,7 +183,7 @@ TEST(MpiAmounts, BehindAnotherMismatchNothingBelongsTogether) {
 TEST(MpiAmounts, SeveralThreadsAreOnlyLikely) {
   MpiJob job = Gathered({Ints(8), Ints(5)}, {Ints(8), Ints(8)});
   job.Entry(0, MpiJob::kWorld).color = 3;
-  ExpectMismatch(job, Certainty::kLikely, {0, 1}, "20 bytes");
+  ExpectAmounts(job, Certainty::kLikely, {0, 1}, "20 bytes");
 }
 
 TEST(MpiAmounts, TheFirstOfSeveralIsTold) {
@@ -191,7 +191,7 @@ TEST(MpiAmounts, TheFirstOfSeveralIsTold) {
   for (int rank = 0; rank < 3; ++rank)
     job.Return(rank, job.Amounts(rank, Function::MPI_Gatherv, {Ints(rank == 2 ? 1 : 8)},
                                  rank == 0 ? Parts(3, Ints(8)) : Parts{}, 0));
-  ExpectMismatch(job, Certainty::kCertain, {0, 1}, "collective 0");
+  ExpectAmounts(job, Certainty::kCertain, {0, 1}, "collective 0");
 }
 
 // Also where all of a collective have the same amount: no MPI tells the names of one type apart.
@@ -243,16 +243,16 @@ MpiJob Ring(int ranks, int odd, std::uint64_t to_left, std::uint64_t to_right) {
 }
 
 TEST(MpiAmounts, OfNeighbours) {
-  ExpectNothing(Ring(5, 3, 1, 2));
-  ExpectMismatch(Ring(5, 3, 2, 1), Certainty::kCertain, {3}, "Rank 3 sends 8 bytes (2 MPI_INT) to rank 2");
-  ExpectMismatch(Ring(5, 3, 1, 3), Certainty::kCertain, {3, 4}, "Rank 3 sends 12 bytes (3 MPI_INT) to rank 4");
+  ExpectSilent(Ring(5, 3, 1, 2));
+  ExpectAmounts(Ring(5, 3, 2, 1), Certainty::kCertain, {3}, "Rank 3 sends 8 bytes (2 MPI_INT) to rank 2");
+  ExpectAmounts(Ring(5, 3, 1, 3), Certainty::kCertain, {3, 4}, "Rank 3 sends 12 bytes (3 MPI_INT) to rank 4");
 }
 
 // Left and right are one rank: which block is which does not matter, but that each is expected.
 TEST(MpiAmounts, NeighboursInTwoWays) {
-  ExpectNothing(Ring(2, 1, 2, 1));
-  ExpectMismatch(Ring(2, 1, 2, 2), Certainty::kCertain, {0, 1}, "Rank 1 sends 8 bytes (2 MPI_INT) to rank 0");
-  ExpectNothing(Ring(1, 0, 2, 1));
+  ExpectSilent(Ring(2, 1, 2, 1));
+  ExpectAmounts(Ring(2, 1, 2, 2), Certainty::kCertain, {0, 1}, "Rank 1 sends 8 bytes (2 MPI_INT) to rank 0");
+  ExpectSilent(Ring(1, 0, 2, 1));
 }
 
 TEST(MpiAmounts, NeighboursThatDoNotAgreeWhoTheyAre) {
@@ -260,11 +260,11 @@ TEST(MpiAmounts, NeighboursThatDoNotAgreeWhoTheyAre) {
   Neighbours(&job, 0, {{1, Ints(1)}}, {});
   Neighbours(&job, 1, {}, {{0, Ints(1)}});
   Neighbours(&job, 2, {}, {{1, Ints(3)}});
-  ExpectMismatch(job, Certainty::kCertain, {1, 2}, "Rank 2 expects 12 bytes (3 MPI_INT) from rank 1");
+  ExpectAmounts(job, Certainty::kCertain, {1, 2}, "Rank 2 expects 12 bytes (3 MPI_INT) from rank 1");
   MpiJob twice(2);
   Neighbours(&twice, 0, {{1, Ints(1)}, {1, Ints(2)}}, {});
   Neighbours(&twice, 1, {}, {{0, Ints(1)}});
-  ExpectMismatch(twice, Certainty::kCertain, {0, 1}, "Rank 0 sends 8 bytes (2 MPI_INT) to rank 1");
+  ExpectAmounts(twice, Certainty::kCertain, {0, 1}, "Rank 0 sends 8 bytes (2 MPI_INT) to rank 1");
 }
 
 // Rank 2 starts another one, or one that it has made with another count.

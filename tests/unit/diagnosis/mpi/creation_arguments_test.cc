@@ -43,11 +43,11 @@ std::uint64_t Make(MpiJob* job, int rank, Function function, const Said& said, b
   return slot;
 }
 
-void ExpectNothing(const MpiJob& job) {
+void ExpectAlike(const MpiJob& job) {
   for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
-void ExpectMismatch(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
+void ExpectArguments(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
                     const std::string& part_of_summary) {
   const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kArgumentMismatch, certainty, culprits);
@@ -62,34 +62,34 @@ Said Grid(int first, int second) {
 TEST(MpiCreationArguments, OneGrid) {
   MpiJob job(4);
   for (int rank = 0; rank < 4; ++rank) job.Return(rank, Make(&job, rank, Function::MPI_Cart_create, Grid(2, 2)));
-  ExpectNothing(job);
+  ExpectAlike(job);
 }
 
 TEST(MpiCreationArguments, AnotherGridOnOneRank) {
   MpiJob job(4);
   for (int rank = 0; rank < 4; ++rank)
     job.Return(rank, Make(&job, rank, Function::MPI_Cart_create, rank == 2 ? Grid(4, 1) : Grid(2, 2)));
-  ExpectMismatch(job, Certainty::kCertain, {2}, "with dims (4, 1) instead of (2, 2) as on ranks 0-1,3");
+  ExpectArguments(job, Certainty::kCertain, {2}, "with dims (4, 1) instead of (2, 2) as on ranks 0-1,3");
 }
 
 TEST(MpiCreationArguments, OfTwoEitherMayBeWrong) {
   MpiJob job(2);
   for (int rank = 0; rank < 2; ++rank) Make(&job, rank, Function::MPI_Cart_create, Grid(2, 1 + rank));
-  ExpectMismatch(job, Certainty::kCertain, {0, 1}, "either side may be wrong");
+  ExpectArguments(job, Certainty::kCertain, {0, 1}, "either side may be wrong");
 }
 
 TEST(MpiCreationArguments, WhatIsLostIsOnlyLikely) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank)
     Make(&job, rank, Function::MPI_Cart_create, rank == 2 ? Grid(4, 1) : Grid(2, 2), false);
-  ExpectMismatch(job, Certainty::kLikely, {2}, "other arguments");
+  ExpectArguments(job, Certainty::kLikely, {2}, "other arguments");
 }
 
 TEST(MpiCreationArguments, NotForAllMPIsOfOneMeaning) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank)
     job.Return(rank, Make(&job, rank, Function::MPI_Dist_graph_create_adjacent, {{{Argument::kReorder, rank == 1}}}));
-  ExpectMismatch(job, Certainty::kLikely, {1}, "reorder 1 instead of 0");
+  ExpectArguments(job, Certainty::kLikely, {1}, "reorder 1 instead of 0");
 }
 
 TEST(MpiCreationArguments, WhoTakesNoPartSaysNothing) {
@@ -97,7 +97,7 @@ TEST(MpiCreationArguments, WhoTakesNoPartSaysNothing) {
   for (int rank = 0; rank < 3; ++rank)
     job.Return(rank,
                Make(&job, rank, Function::MPI_Comm_split_type, rank == 1 ? Said{} : Said{{{Argument::kSplitType, 1}}}));
-  ExpectNothing(job);
+  ExpectAlike(job);
 }
 
 TEST(MpiCreationArguments, AnotherCallIsAnotherOrder) {
@@ -115,16 +115,16 @@ MpiJob Groups(const std::vector<std::vector<int>>& groups) {
 }
 
 TEST(MpiCreationArguments, GroupsOfTheirOwn) {
-  ExpectNothing(Groups({{0, 1}, {0, 1}, {3, 2}, {3, 2}}));
-  ExpectNothing(Groups({{0, 1}, {0, 1}, {}, {}}));
-  ExpectNothing(Groups({{0, 1}, {0, 1}, {0, 1}, {}}));
+  ExpectAlike(Groups({{0, 1}, {0, 1}, {3, 2}, {3, 2}}));
+  ExpectAlike(Groups({{0, 1}, {0, 1}, {}, {}}));
+  ExpectAlike(Groups({{0, 1}, {0, 1}, {0, 1}, {}}));
 }
 
 TEST(MpiCreationArguments, AnotherGroupThanItsOtherMembers) {
-  ExpectMismatch(Groups({{0, 1, 2}, {0, 1, 2}, {0, 2}, {}}), Certainty::kCertain, {2},
+  ExpectArguments(Groups({{0, 1, 2}, {0, 1, 2}, {0, 2}, {}}), Certainty::kCertain, {2},
                  "the group (0, 2) instead of (0, 1, 2)");
-  ExpectMismatch(Groups({{0, 1, 2}, {0, 1, 2}, {}, {}}), Certainty::kCertain, {2}, "the group () instead of");
-  ExpectMismatch(Groups({{0, 1, 2}, {0, 1, 2}, {2, 1, 0}, {}}), Certainty::kCertain, {2}, "the group (2, 1, 0)");
+  ExpectArguments(Groups({{0, 1, 2}, {0, 1, 2}, {}, {}}), Certainty::kCertain, {2}, "the group () instead of");
+  ExpectArguments(Groups({{0, 1, 2}, {0, 1, 2}, {2, 1, 0}, {}}), Certainty::kCertain, {2}, "the group (2, 1, 0)");
 }
 
 std::uint64_t CreateGroup(MpiJob* job, int rank, const std::vector<int>& group, int tag, std::uint64_t use = 1) {
@@ -134,7 +134,7 @@ std::uint64_t CreateGroup(MpiJob* job, int rank, const std::vector<int>& group, 
 TEST(MpiCreationArguments, TagsOfAGroup) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank) CreateGroup(&job, rank, {0, 1, 2}, rank == 1 ? 5 : 4);
-  ExpectMismatch(job, Certainty::kCertain, {1}, "tag 5 instead of 4");
+  ExpectArguments(job, Certainty::kCertain, {1}, "tag 5 instead of 4");
 }
 
 TEST(MpiCreationArguments, OneGroupAfterTheOther) {
@@ -145,7 +145,7 @@ TEST(MpiCreationArguments, OneGroupAfterTheOther) {
     if (rank < 2) job.Return(rank, CreateGroup(&job, rank, {0, 1}, 7));
     if (rank > 0) CreateGroup(&job, rank, {2, 1}, 8);
   }
-  ExpectNothing(job);
+  ExpectAlike(job);
 }
 
 // Rank 1 has left it already, which others are still in.
@@ -154,14 +154,14 @@ TEST(MpiCreationArguments, WhoHasDoneItsPartMayGoOn) {
   CreateGroup(&job, 0, {0, 1}, 5);
   job.Return(1, CreateGroup(&job, 1, {0, 1}, 5));
   CreateGroup(&job, 1, {0, 1, 2}, 5);
-  ExpectNothing(job);
+  ExpectAlike(job);
 }
 
 TEST(MpiCreationArguments, EachWaitsWithAnotherGroup) {
   MpiJob job(4);
   for (int rank = 0; rank < 4; ++rank)
     CreateGroup(&job, rank, rank == 2 ? std::vector{1, 2, 3} : std::vector{0, 1, 2, 3}, 5);
-  ExpectMismatch(job, Certainty::kCertain, {2}, "the group (1, 2, 3) instead of (0, 1, 2, 3)");
+  ExpectArguments(job, Certainty::kCertain, {2}, "the group (1, 2, 3) instead of (0, 1, 2, 3)");
 }
 
 TEST(MpiCreationArguments, TagsOfTwoLeaders) {
@@ -171,9 +171,9 @@ TEST(MpiCreationArguments, TagsOfTwoLeaders) {
       Make(&job, rank, Function::MPI_Intercomm_create,
            {{{Argument::kTag, rank == 0 ? 4 : other}}, {}, 1, 0xabc, false});
     if (other == 4)
-      ExpectNothing(job);
+      ExpectAlike(job);
     else
-      ExpectMismatch(job, Certainty::kCertain, {0, 1}, "tag 5 instead of 4");
+      ExpectArguments(job, Certainty::kCertain, {0, 1}, "tag 5 instead of 4");
   }
 }
 

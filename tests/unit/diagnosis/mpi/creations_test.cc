@@ -11,7 +11,7 @@ using diagnosis::Certainty;
 using diagnosis::Kind;
 using format::CommunicatorState;
 
-void ExpectNothing(const MpiJob& job) {
+void ExpectInOrder(const MpiJob& job) {
   for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
@@ -22,14 +22,14 @@ void Make(MpiJob* job, int rank, const std::vector<Function>& functions) {
 TEST(MpiCreations, InOneOrder) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank) Make(&job, rank, {Function::MPI_Comm_dup, Function::MPI_Comm_split});
-  ExpectNothing(job);
+  ExpectInOrder(job);
 }
 
 TEST(MpiCreations, AnInfoIsNoDifference) {
   MpiJob job(2);
   Make(&job, 0, {Function::MPI_Comm_dup});
   Make(&job, 1, {Function::MPI_Comm_dup_with_info});
-  ExpectNothing(job);
+  ExpectInOrder(job);
 }
 
 TEST(MpiCreations, InAnotherOrder) {
@@ -110,7 +110,7 @@ TEST(MpiCreations, GroupsAloneHaveNoOrder) {
   Make(&job, 0, {Function::MPI_Comm_create_group, Function::MPI_Comm_dup});
   Make(&job, 1, {Function::MPI_Comm_create_group, Function::MPI_Comm_create_group, Function::MPI_Comm_dup});
   Make(&job, 2, {Function::MPI_Comm_dup});
-  ExpectNothing(job);
+  ExpectInOrder(job);
 }
 
 TEST(MpiCreations, FreedByAllButOne) {
@@ -120,9 +120,9 @@ TEST(MpiCreations, FreedByAllButOne) {
     job.Entry(rank, made).parent = job.Entry(rank, MpiJob::kWorld).id;
     if (rank != 2) job.State({rank}, made, CommunicatorState::kDestroyed);
   }
-  ExpectNothing(job);  // it may come yet
+  ExpectInOrder(job);  // it may come yet
   for (int rank = 0; rank < 4; ++rank) job.Finalize(rank);
-  ExpectNothing(job);  // in a callback of that
+  ExpectInOrder(job);  // in a callback of that
   job.Return(2, job.Box(2).calls.back().slot);
   Expect(job.Diagnose(), Kind::kOrderMismatch, Certainty::kLikely, {2});
 }
@@ -134,7 +134,7 @@ TEST(MpiCreations, NotPartOfItIsNotFreed) {
   job.Entry(2, made).flags |= format::kCommRankUnknown;  // MPI_COMM_NULL
   job.State({2}, made, CommunicatorState::kDestroyed);
   for (int rank = 0; rank < 3; ++rank) job.Finalize(rank);
-  ExpectNothing(job);
+  ExpectInOrder(job);
 }
 
 TEST(MpiCreations, MissingInAGroup) {
@@ -159,7 +159,7 @@ TEST(MpiCreations, MissingInOneThatDoesNotBlock) {
     job.Return(rank, slot);
   }
   job.Pass(300);
-  ExpectNothing(job);
+  ExpectInOrder(job);
   job.Wait(0, Function::MPI_Wait, {job.Box(0).calls.back().slot});
   job.Pass(300);
   Expect(job.Diagnose(), Kind::kInitializationHang, Certainty::kLikely, {1});
@@ -171,7 +171,7 @@ TEST(MpiCreations, WhoIsInFinalizeDoesNotJoin) {
   for (const int rank : {0, 2}) job.CreateGroup(rank, {0, 1, 2}, 0xabc);
   job.Finalize(1);
   job.Pass(0.5);
-  ExpectNothing(job);
+  ExpectInOrder(job);
   job.Pass(0.7);
   Expect(job.Diagnose(), Kind::kInitializationHang, Certainty::kLikely, {1});
 }

@@ -12,7 +12,7 @@ using diagnosis::Certainty;
 using diagnosis::Kind;
 using format::CommunicatorState;
 
-void ExpectNeverCertain(MpiJob job) {
+void ExpectUnseenNeverCertain(MpiJob job) {
   for (const double seconds : {0.0, 5.0, 100.0}) {
     job.Pass(seconds);
     for (const diagnosis::Finding& finding : job.Diagnose().findings)
@@ -37,14 +37,14 @@ TEST(MpiUnseen, AReceiveWhoseRequestWasFreed) {
   const auto receive = job.Irecv(1, {.peer = 0, .tag = 7});
   job.At(1, receive).flags |= format::kForgotten;
   CrossedTags(&job);
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
 }
 
 TEST(MpiUnseen, AReceiveThatTheRingHasLost) {
   MpiJob job(2);
   CrossedTags(&job);
   job.Entry(1, Job::kWorld).flags |= format::kCommLostReceives;
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
 }
 
 TEST(MpiUnseen, AMessageThatALostReceiveHasTaken) {
@@ -52,7 +52,7 @@ TEST(MpiUnseen, AMessageThatALostReceiveHasTaken) {
   for (const std::uint64_t bytes : {100, 8}) job.Sent(0, {.peer = 1, .bytes = bytes});
   job.Received(1, {.peer = 0, .bytes = 8});
   job.Entry(1, Job::kWorld).flags |= format::kCommLostReceives;
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
 }
 
 TEST(MpiUnseen, AMessageThatAProbeHoldsBack) {
@@ -60,7 +60,7 @@ TEST(MpiUnseen, AMessageThatAProbeHoldsBack) {
   for (const std::uint64_t bytes : {100, 8}) job.Sent(0, {.peer = 1, .bytes = bytes});
   job.Return(1, job.Probe(1, {.peer = 0, .function = Function::MPI_Mprobe}));
   job.Received(1, {.peer = 0, .bytes = 8});
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
 }
 
 // ... until all ranks have come to MPI_Finalize.
@@ -77,7 +77,7 @@ TEST(MpiUnseen, MessagesInCallbacks) {
   for (const std::uint64_t bytes : {40, 4}) job.Sent(0, {.peer = 1, .bytes = bytes});
   job.Received(1, {.peer = 0, .bytes = 4});
   job.Entry(1, Job::kWorld).flags |= format::kCommUnseenMessages;
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
 }
 
 // ... of which there is nothing else between the two.
@@ -87,7 +87,7 @@ TEST(MpiUnseen, TheOnlyMessageInACallback) {
   job.Recv(1, {.peer = 0, .tag = 4});
   Expect(job.Diagnose(), Kind::kDeadlock, Certainty::kCertain, {0, 1});
   job.Entry(0, Job::kWorld).flags |= format::kCommUnseenMessages;
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
 }
 
 // Any of several does, and one of them is nobody's here.
@@ -99,7 +99,7 @@ TEST(MpiUnseen, ARequestThatMayEndAtAnyTime) {
   const auto unknown = job.Irecv(0, {.peer = 1, .comm = other});
   job.Wait(0, Function::MPI_Waitany, {known, unknown});
   job.Recv(1, {.peer = 0});
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
 }
 
 // ... all of them are needed, and a send may lie in a buffer.
@@ -107,7 +107,7 @@ TEST(MpiUnseen, ASendBesideAReceiveThatHolds) {
   MpiJob job(3);
   job.Wait(0, Function::MPI_Waitall, {job.Isend(0, {.peer = 1, .bytes = 2000}), job.Irecv(0, {.peer = 2})});
   job.Recv(1, {.peer = 0, .tag = 9, .signature = 0x77});
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
   job.Pass(100.0);
   Expect(job.Diagnose(), Kind::kPointToPointMismatch, Certainty::kLikely, {2});
   job.Recv(2, {.peer = 1, .tag = 9});
@@ -161,7 +161,7 @@ TEST(MpiUnseen, ASendrecvOfWhichTheReceiveHolds) {
   MpiJob job(3);
   job.Sendrecv(0, {.peer = 1, .bytes = 2000}, {.peer = 2});
   job.Recv(1, {.peer = 0, .tag = 9});
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
 }
 
 // It took part in the making, and got MPI_COMM_NULL.
@@ -174,7 +174,7 @@ TEST(MpiUnseen, ARankThatWasLeftOut) {
   job.State({3}, grid, CommunicatorState::kDestroyed);
   for (const int rank : {0, 1}) job.Collective(rank, Function::MPI_Barrier, format::kNoRank, grid);
   job.Recv(3, {.peer = 0});
-  ExpectNeverCertain(job);
+  ExpectUnseenNeverCertain(job);
   job.Pass(100.0);
   Expect(job.Diagnose(), Kind::kMissingParticipant, Certainty::kLikely, {2});
 }

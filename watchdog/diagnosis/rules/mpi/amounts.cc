@@ -28,7 +28,7 @@ struct Clashing {
   PartClash clash{};
 };
 
-struct Disagreement {
+struct PairsDiffer {
   std::uint64_t position = 0;
   std::vector<Clashing> pairs;
   std::map<const Member*, int> asked;  // pairs of which it is one, and both ends are known
@@ -103,7 +103,7 @@ OddEdge AmountsBetween(const CallParts& sends, std::uint32_t sender, const CallP
 }
 
 void Compare(const View& view, std::pair<const Member*, const CallParts*> from,
-             std::pair<const Member*, const CallParts*> to, Disagreement* found) {
+             std::pair<const Member*, const CallParts*> to, PairsDiffer* found) {
   const CallParts& sends = *from.second;
   const CallParts& receives = *to.second;
   // Equal pasts: these are one and the same call.
@@ -120,10 +120,10 @@ void Compare(const View& view, std::pair<const Member*, const CallParts*> from,
   found->pairs.push_back({from.first, to.first, sent, expected, clash});
 }
 
-std::optional<Disagreement> FirstDisagreement(const View& view, const CommView& comm, std::uint64_t before) {
+std::optional<PairsDiffer> FirstDisagreement(const View& view, const CommView& comm, std::uint64_t before) {
   for (const auto& [position, told] : Gather(comm, before)) {
     if (SumsUp(comm, told)) continue;
-    Disagreement found;
+    PairsDiffer found;
     found.position = position;
     found.rooted = told.begin()->second.second->call.root >= 0;
     for (const auto& [rank, one] : told) {
@@ -143,7 +143,7 @@ struct Blame {
   std::vector<const Member*> members;
   bool either = false;  // of a pair, and nobody else's word says which
 };
-Blame Blamed(const Disagreement& found) {
+Blame Blamed(const PairsDiffer& found) {
   std::map<const Member*, int> clashes;
   for (const Clashing& pair : found.pairs) {
     ++clashes[pair.sender];
@@ -201,7 +201,7 @@ std::string PairText(const View& view, const Clashing& pair) {
                      PartText(*pair.expected), same ? " of different basic types" : "");
 }
 
-bool OfOneThread(const View& view, const Disagreement& found) {
+bool OfOneThread(const View& view, const PairsDiffer& found) {
   return std::all_of(found.pairs.begin(), found.pairs.end(), [&](const Clashing& pair) {
     return OneThread(view.process(*pair.sender)) && OneThread(view.process(*pair.receiver));
   });
@@ -221,7 +221,7 @@ bool AllCame(const CommView& comm, std::uint64_t position) {
                      [&](const Member& member) { return member.entered > position; });
 }
 
-Finding Explain(const View& view, const CommView& comm, const Disagreement& found) {
+Finding Explain(const View& view, const CommView& comm, const PairsDiffer& found) {
   Finding finding;
   finding.kind = Kind::kArgumentMismatch;
   const bool proven = std::any_of(found.pairs.begin(), found.pairs.end(),
@@ -272,7 +272,7 @@ std::vector<Finding> FindAmountMismatches(const Facts& facts) {
     std::uint64_t before = UINT64_MAX;
     for (const Mismatch& mismatch : mismatches)
       if (mismatch.comm == static_cast<int>(c)) before = std::min(before, mismatch.difference.position);
-    if (const std::optional<Disagreement> found = FirstDisagreement(view, comm, before))
+    if (const std::optional<PairsDiffer> found = FirstDisagreement(view, comm, before))
       findings.push_back(Explain(view, comm, *found));
   }
   return findings;

@@ -96,7 +96,7 @@ std::optional<Disagreement> FirstOfAll(const View& view, const CommView& comm, c
 
 // Tags, by how often the same processes have made such a call.
 
-bool IsOpen(const Made& made) { return made.call->returned_ns == 0; }
+bool IsInside(const Made& made) { return made.call->returned_ns == 0; }
 bool Failed(const Made& made) { return made.call->result != format::kNoResult && made.call->result != 0; }
 
 // Two threads may make such calls party by party, and a call that failed was counted.
@@ -139,7 +139,7 @@ std::optional<Disagreement> CrossedGroups(const View& view, const CommView& comm
   };
   std::vector<const Made*> open;
   for (const Made* made : calls)
-    if (IsOpen(*made) && made->parts != nullptr && OneThread(view.process(*made->member)) &&
+    if (IsInside(*made) && made->parts != nullptr && OneThread(view.process(*made->member)) &&
         view.process(*made->member).box->first_slot == 0)
       open.push_back(made);
   // One that has been in such a call of that group often enough has done its part there.
@@ -247,7 +247,7 @@ Finding Explain(const View& view, const Disagreement& found) {
     CallSummary summary = DescribeCall(view, comm, *first.member, first.call->position, first.call);
     summary.ranks = RanksOf(view, party);
     summary.count.reset();
-    summary.state = IsOpen(first) ? CallState::kEntered : CallState::kReturned;
+    summary.state = IsInside(first) ? CallState::kEntered : CallState::kReturned;
     finding.calls.push_back(std::move(summary));
     if (first.call->site != 0)
       finding.evidence.push_back(Ranks(RanksOf(view, party)) + ": called from " +

@@ -45,16 +45,16 @@ struct Access {
   AccessEpoch epoch() const { return static_cast<AccessEpoch>(call->tag); }
 };
 
-enum class Clash { kNone, kOperators, kAccesses };
+enum class EpochClash { kNone, kOperators, kAccesses };
 
-Clash ClashOf(const Call& a, const Call& b, bool same_rank) {
+EpochClash EpochClashOf(const Call& a, const Call& b, bool same_rank) {
   const Does one = WhatItDoes(a), other = WhatItDoes(b);
   if (one == Does::kUpdates && other == Does::kUpdates) {
     const bool free = a.reduction == b.reduction || a.reduction == NoOperator() || b.reduction == NoOperator() ||
                       a.reduction == format::kNoReduction || b.reduction == format::kNoReduction;
-    return same_rank || free ? Clash::kNone : Clash::kOperators;
+    return same_rank || free ? EpochClash::kNone : EpochClash::kOperators;
   }
-  return OnlyReads(a) && OnlyReads(b) ? Clash::kNone : Clash::kAccesses;
+  return OnlyReads(a) && OnlyReads(b) ? EpochClash::kNone : EpochClash::kAccesses;
 }
 
 // Benchmarks put the same data to the same place again and again: whichever comes last, that is what is there.
@@ -65,7 +65,7 @@ bool IsRepeated(const Access& a, const Access& b) {
 
 struct Conflict {
   Access first, second;
-  Clash clash = Clash::kNone;
+  EpochClash clash = EpochClash::kNone;
   bool by_time = false;  // that nothing orders them is known from the clock alone
   std::int64_t began_ns = 0;
 };
@@ -171,8 +171,8 @@ class Window {
     const bool same_rank = a.member == b.member;
     if (by_time && (same_rank || !OneClock(a, b))) return;
     if (same_rank && (Ordered(a, b) || IsRepeated(a, b))) return;
-    const Clash clash = ClashOf(*a.call, *b.call, same_rank);
-    if (clash == Clash::kNone) return;
+    const EpochClash clash = EpochClashOf(*a.call, *b.call, same_rank);
+    if (clash == EpochClash::kNone) return;
     const std::int64_t began = std::max(a.from_ns, b.from_ns);
     if (!first_ || began < first_->began_ns) first_ = Conflict{a, b, clash, by_time, began};
   }
@@ -230,7 +230,7 @@ Finding Explain(const View& view, const CommView& comm, const Conflict& conflict
   const Access &a = conflict.first, &b = conflict.second;
   Finding finding = Begin(view, comm, {a.member, b.member}, conflict.began_ns);
   const bool in_order = OneThread(view.process(*a.member)) && OneThread(view.process(*b.member));
-  const bool certain = conflict.clash == Clash::kAccesses && !conflict.by_time && in_order;
+  const bool certain = conflict.clash == EpochClash::kAccesses && !conflict.by_time && in_order;
   finding.certainty = certain ? Certainty::kCertain : Certainty::kLikely;
   finding.calls = {Side(view, comm, a), Side(view, comm, b)};
   const std::string target = Ranks({JobRankOf(view, comm, a.call->root)});
@@ -240,7 +240,7 @@ Finding Explain(const View& view, const CommView& comm, const Conflict& conflict
       "{}{} the same {} of {}'s memory in {}{}, and nothing orders the two accesses: {}",
       Capital(Ranks(finding.culprits)), both, Plural(until - from, "byte"), target, CommText(comm),
       a.member == b.member ? " twice" : "",
-      conflict.clash == Clash::kOperators ? "they accumulate with different operators." : "the result is undefined.");
+      conflict.clash == EpochClash::kOperators ? "they accumulate with different operators." : "the result is undefined.");
   finding.evidence = {SideText(finding.calls[0], a), SideText(finding.calls[1], b)};
   if (a.epoch() == AccessEpoch::kFence && b.epoch() == AccessEpoch::kFence)
     finding.evidence.emplace_back("both lie between the same two calls of MPI_Win_fence");

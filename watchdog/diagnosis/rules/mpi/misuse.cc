@@ -49,7 +49,7 @@ bool MayBeTold(const Case& one) {
   return one.misuse->tells_program && one.misuse->result == format::kNoResult && !one.process->outcome.gone() &&
          KindOf(*one.misuse) != Kind::kResourceLeak;
 }
-bool IsOpen(const View& view, const Case& one) {
+bool StandsOpen(const View& view, const Case& one) {
   return MayBeTold(one) && view.now_ns - one.process->At(one.misuse->at_ns) < kHeldNs;
 }
 
@@ -104,7 +104,7 @@ std::string CaseText(const Misuse& misuse) {
   return text;
 }
 
-bool IsAccess(functions::Function function) {
+bool AccessesMemory(functions::Function function) {
   const functions::FunctionInfo* info = functions::Find(function);
   return info != nullptr && info->family == functions::Family::kOneSided;
 }
@@ -116,7 +116,7 @@ std::string NextStep(const Misuse& misuse) {
   switch (KindOf(misuse)) {
     case Kind::kResourceLeak: return fmt::format("free the object that {} makes before MPI_Finalize", made);
     case Kind::kRequestError:
-      if (misuse.wrong == Wrong::kBufferTouched && IsAccess(misuse.made_by))
+      if (misuse.wrong == Wrong::kBufferTouched && AccessesMemory(misuse.made_by))
         return fmt::format(
             "do not touch what {} sends until a fence, flush, unlock or its request shows it is complete", made);
       return made.empty() ? "look at the requests of " + call
@@ -218,7 +218,7 @@ std::vector<Finding> AllMisuses(const View& view) {
     if (process.nodes.empty()) continue;
     for (const Misuse& misuse : process.box->words.misuses) {
       const Case one{&process, &misuse};
-      if (format::Find(misuse.wrong) == nullptr || (WasTold(one) && LivedOn(process)) || IsOpen(view, one)) continue;
+      if (format::Find(misuse.wrong) == nullptr || (WasTold(one) && LivedOn(process)) || StandsOpen(view, one)) continue;
       sorts[{misuse.wrong, misuse.function, misuse.site_name}].push_back(one);
     }
   }

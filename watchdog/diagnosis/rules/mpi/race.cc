@@ -111,7 +111,7 @@ std::int64_t BeganAt(const View& view, const Race& race) {
   return view.process(*race.receiver).At(race.taken.receive->entered_ns);
 }
 
-CallSummary Describe(const View& view, const CommView& comm, const Member& member, const Call& call) {
+CallSummary SideOf(const View& view, const CommView& comm, const Member& member, const Call& call) {
   CallSummary summary = DescribeCall(view, comm, member, call.position, &call);
   summary.state = call.BlocksCaller() ? CallState::kEntered : CallState::kReturned;
   return summary;
@@ -126,9 +126,9 @@ Finding Explain(const View& view, const Race& race, const std::vector<int>& culp
   finding.certainty = race.sure ? Certainty::kCertain : Certainty::kLikely;
   AddCulprits(view, SortedUnique(culprits), &finding);
   finding.communicator = DescribeComm(comm);
-  finding.calls = {Describe(view, comm, *race.receiver, *race.taken.receive),
-                   Describe(view, comm, *race.taken.sender, *race.taken.send),
-                   Describe(view, comm, *race.rival_sender, *race.rival)};
+  finding.calls = {SideOf(view, comm, *race.receiver, *race.taken.receive),
+                   SideOf(view, comm, *race.taken.sender, *race.taken.send),
+                   SideOf(view, comm, *race.rival_sender, *race.rival)};
   finding.began_at_ns = ToRealtime(view, BeganAt(view, race));
   finding.summary = story.Summary();
   finding.evidence = story.Evidence();
