@@ -167,15 +167,13 @@ bool Collector::Write(Followed* one, bool last) {
   std::erase_if(image.notes, [&](const reader::Note& note) { return note.at_ns <= one->noted_ns; });
   std::erase_if(image.events, [&](const reader::Event& event) { return event.at_ns <= one->noted_ns; });
   if (!last) {
-    // Only the last segment tells of the end. Until then a count that is not there is not zero.
-    image.peers_lost += static_cast<std::uint32_t>(image.peers.size());
     image.peers.clear();
     image.observations.clear();
   }
   one->calls.clear();
   one->parts.clear();
   const std::uint64_t calls = image.calls.size(), slots = one->next - one->begin;
-  const std::string segment = ToSegment(image, one->begin, one->next);
+  const std::string segment = ToSegment(image, one->begin, one->next, last);
   MakeRoom(segment.size());
   const absl::Status written = file_->Append(segment);
   if (written.ok()) {

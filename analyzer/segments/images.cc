@@ -74,8 +74,6 @@ reader::BoxImage ImageOf(const std::vector<Found>& newest_first, std::vector<rea
     }
     if (image.pid == 0) {
       image = *std::move(older);
-      // Its segments hold no counts of messages: none is not zero.
-      if (segment.place->index.header.version < format::kFirstSegmentVersionWithNotes) ++image.peers_lost;
       continue;
     }
     image.notes.insert(image.notes.begin(), older->notes.begin(), older->notes.end());
@@ -94,13 +92,18 @@ reader::BoxImage ImageOf(const std::vector<Found>& newest_first, std::vector<rea
 void AddFromSegments(const std::string& directory, reader::RunImage* run) {
   absl::flat_hash_set<std::string> known;
   for (const reader::BoxImage& box : run->boxes) known.insert(KeyOf(box.host, box.pid, box.start_time));
-  std::size_t without_notes = 0;
+  std::size_t without_notes = 0, without_end = 0;
   for (const auto& [key, segments] : SegmentsByProcess(directory, known, &run->failures)) {
     run->boxes.push_back(ImageOf(segments, &run->failures));
+    without_end += run->boxes.back().from_summary;
     without_notes += std::any_of(segments.begin(), segments.end(), [](const Found& one) {
       return one.place->index.header.version < format::kFirstSegmentVersionWithNotes;
     });
   }
+  if (without_end > 0)
+    run->missing.push_back(fmt::format(
+        "the last segment of {} is not there, nor its black box: how it ended and who waited for whom is not known",
+        without_end == 1 ? "one process" : fmt::format("{} processes", without_end)));
   if (without_notes > 0)
     run->missing.push_back(fmt::format(
         "{} of an older ncclwatch and without black boxes: what the program said of itself "

@@ -121,11 +121,12 @@ absl::Status Damaged(const char* what) { return absl::DataLossError(what); }
 
 }  // namespace
 
-std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::uint64_t end) {
+std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::uint64_t end, bool last) {
   nodes::Writer payload;
   nodes::WriteImage(image, &payload);
   WriteSaid(image, &payload);
   WriteLeader(image.leader_state, &payload);
+  payload.Byte(last ? 1 : 0);
   const std::string index = IndexOf(image, LostIn(image.calls, begin, end)), frame = Compressed(payload.bytes());
   SegmentHeader header{};
   std::memcpy(header.magic, format::kSegmentMagic, sizeof header.magic);
@@ -214,7 +215,11 @@ absl::StatusOr<reader::BoxImage> ReadSegment(std::string_view bytes) {
   reader::BoxImage image;
   const bool read = nodes::ReadImage(&from, &image);
   if (read && header->version >= format::kFirstSegmentVersionWithNotes) ReadSaid(&from, &image);
-  if (read && header->version >= format::kFirstSegmentVersionWithLeader) image.leader_state = ReadLeader(&from);
+  image.from_summary = true;  // unless it is the last of its process
+  if (read && header->version >= format::kFirstSegmentVersionWithLeader) {
+    image.leader_state = ReadLeader(&from);
+    image.from_summary = from.Byte() == 0;
+  }
   if (!read || !from.Done()) return Damaged("a segment with damaged calls");
   if (image.calls.size() != header->calls || image.pid != header->pid || image.start_time != header->start_time)
     return Damaged("a segment that contradicts its header");

@@ -14,7 +14,7 @@
 namespace ncclwatch::analyzer {
 
 // `image` has the calls that [begin, end) of its slots still held. std::bad_alloc.
-std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::uint64_t end);
+std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::uint64_t end, bool last);
 
 struct SlotRange {
   std::uint64_t begin = 0, end = 0;

@@ -234,7 +234,9 @@ struct BoxImage {
   std::uint64_t sizes_until = UINT64_MAX;
   std::uint32_t torn = 0;     // slots that were being written when copied
   std::uint32_t damaged = 0;  // communicators left out: their rank or size cannot be
-  bool from_summary = false;  // no box, but what another node tells of it: newest calls only, messages are not counted
+  // No box, but what another node tells of it, or a recording without its end: messages are not counted, and what is
+  // known of it may be older than what is known of others.
+  bool from_summary = false;
   bool dump = false;          // no box, but another recorder's dump of the process: no pid, host, stream or liveness
   LastWords last_words;
   Words words;

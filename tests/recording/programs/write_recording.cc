@@ -89,7 +89,7 @@ int main(int count, char** words) {
         image.heartbeat_ns = image.calls.back().returned_ns;
         image.communicators[0].entered = end - 1;
         image.communicators[0].returned = end - 1;
-        if (!file.Append(analyzer::ToSegment(image, begin, end)).ok()) return 1;
+        if (!file.Append(analyzer::ToSegment(image, begin, end, end == calls)).ok()) return 1;
         begin = end;
       }
     }

@@ -113,6 +113,7 @@ Snapshot FromBoxes(std::vector<BoxImage> boxes, const std::vector<reader::Observ
   for (reader::Observation seen : visitor) {
     if (IsWitnessed(snapshot.ends, seen)) continue;
     const BoxImage* box = BoxOf(boxes, seen);
+    if (box != nullptr && box->from_summary) continue;  // its last sign is older than its end
     if (seen.at_ns > snapshot.now_ns && box != nullptr && seen.what == format::Observed::kGone) {
       seen.at_ns = LastSign(*box) + clocks.ShiftOf(*box);
       // It lived when the others did last. Unless it has said itself that it ends where no rank of MPI may, or a rank
