@@ -14,6 +14,7 @@
 
 #include "analyzer/files/descriptor.h"
 #include "analyzer/run/job_process.h"
+#include "watchdog/act/end_job.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -50,6 +51,8 @@ void Become(const std::vector<std::string>& command, int rank, int ranks, int po
   _exit(StatusOfFailure(errno));
 }
 
+constexpr int kLooks = 30, kLook_us = 100'000;
+
 }  // namespace
 
 int StartRanks(const std::vector<std::string>& command, int ranks, absl::Duration at_most) {
@@ -63,13 +66,18 @@ int StartRanks(const std::vector<std::string>& command, int ranks, absl::Duratio
     child > 0 ? static_cast<void>(++started) : static_cast<void>(failed = 1);
   }
   if (failed != 0) return failed;  // whoever was started ends with this process
-  for (int status = 0; started > 0;) {
-    if (waitpid(-1, &status, 0) < 0) {
-      if (errno == EINTR) continue;
-      break;
+  for (int status = 0, looks = 0; started > 0;) {
+    // What ncclwatch ends is over, also for ranks that it does not watch yet: they end with this process.
+    const bool ended = failed == act::kEndedByUs;
+    const pid_t child = waitpid(-1, &status, ended ? WNOHANG : 0);
+    if (child < 0 && errno != EINTR) break;
+    if (child > 0) {
+      --started;
+      if (failed == 0) failed = StatusOf(status);
+    } else if (ended) {
+      if (++looks > kLooks) break;
+      usleep(kLook_us);
     }
-    --started;
-    if (failed == 0) failed = StatusOf(status);
   }
   return failed;
 }

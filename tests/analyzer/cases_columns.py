@@ -83,7 +83,7 @@ def columns_are_the_rows(bench):
 def columns_of_no_call(bench):
     directory = bench.place()
     bench.write(directory, 0, 1, "calls=5")
-    data = subprocess.run([bench.build.command, "trace", "--arrow", "--op", "Nothing", directory], env=bench.environment(),
+    data = subprocess.run([bench.build.command, "trace", "--arrow", "--op", "Gather", directory], env=bench.environment(),
                           check=True, stdout=subprocess.PIPE).stdout
     columns = decoded(data)
     check("op" in columns and not any(columns.values()), f"{columns}")

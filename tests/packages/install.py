@@ -41,8 +41,8 @@ def demo_from_a_prefix(sandbox):
 
 
 KINDS = {"stuck_data_loader": "missing_participant", "skipped_collective": "order_mismatch", "bucket_sizes": "argument_mismatch",
-         "wrong_dtype": "argument_mismatch", "rank0_logging": "order_mismatch", "uneven_last_batch": "early_exit",
-         "exception": "dead_rank", "killed": "dead_rank", "frozen": "missing_participant", "stuck_stream": "device_stall",
+         "wrong_dtype": "argument_mismatch", "rank0_logging": "argument_mismatch", "uneven_last_batch": "early_exit",
+         "exception": "dead_rank", "killed": "dead_rank", "frozen": "frozen_process", "stuck_stream": "device_stall",
          "missing_at_start": "initialization_hang", "wrong_world_size": "initialization_hang", "straggler": "straggler",
          "healthy_training": None}
 
@@ -57,7 +57,7 @@ def every_example_of_the_demo(sandbox):
     def kind_of(name):
         done = sandbox.run([command, "demo", "--ranks", "3", name], env, timeout=100)
         check_equal(done.status, 0, f"status of {name} ({done})")
-        verdict = re.search(r"^\S* ?(\w+) \((certain|likely|suspected)\): ", done.err, re.MULTILINE)
+        verdict = re.search(r"(?:^|\] )(\w+) \((certain|likely|suspected)\): ", done.err, re.MULTILINE)
         return verdict and verdict[1]
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:

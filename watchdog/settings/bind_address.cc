@@ -1,5 +1,5 @@
 #include "watchdog/settings/bind_address.h"
-#include "watchdog/settings/number_text.h"
+#include "watchdog/settings/words.h"
 
 #include <arpa/inet.h>
 

@@ -1,5 +1,5 @@
 #include "watchdog/settings/exchange_address.h"
-#include "watchdog/settings/number_text.h"
+#include "watchdog/settings/words.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,12 +1,20 @@
-// How words of settings are compared.
+// How words of settings are compared and read.
 #pragma once
 
+#include <charconv>
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace ncclwatch::settings {
 
+// True: all of the text is a number that T holds.
+template <typename T>
+bool Number(std::string_view text, T* value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return !text.empty() && error == std::errc() && end == text.data() + text.size();
+}
 // Without regard to capital letters.
 bool Same(std::string_view a, std::string_view b);
 // `*` in the pattern stands for any number of characters. Capital letters matter.

@@ -8,21 +8,21 @@
 namespace softgpu::checks {
 namespace {
 
-int buffer = 0;
+int target = 0;
 
 TEST(Error, NullCommunicator) {
-  EXPECT_EQ(ncclInvalidArgument, ncclAllReduce(&buffer, &buffer, 1, ncclInt32, ncclSum, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclAllReduce(&target, &target, 1, ncclInt32, ncclSum, nullptr, nullptr));
   EXPECT_STREQ("AllReduce : comm argument is NULL", ncclGetLastError(nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclReduce(&buffer, &buffer, 1, ncclInt32, ncclSum, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclBroadcast(&buffer, &buffer, 1, ncclInt32, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclBcast(&buffer, 1, ncclInt32, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclAllGather(&buffer, &buffer, 1, ncclInt32, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclReduceScatter(&buffer, &buffer, 1, ncclInt32, ncclSum, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclSend(&buffer, 1, ncclInt32, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclRecv(&buffer, 1, ncclInt32, 0, nullptr, nullptr));
-  EXPECT_EQ(ncclInvalidArgument, ncclCommCount(nullptr, &buffer));
-  EXPECT_EQ(ncclInvalidArgument, ncclCommUserRank(nullptr, &buffer));
-  EXPECT_EQ(ncclInvalidArgument, ncclCommCuDevice(nullptr, &buffer));
+  EXPECT_EQ(ncclInvalidArgument, ncclReduce(&target, &target, 1, ncclInt32, ncclSum, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclBroadcast(&target, &target, 1, ncclInt32, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclBcast(&target, 1, ncclInt32, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclAllGather(&target, &target, 1, ncclInt32, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclReduceScatter(&target, &target, 1, ncclInt32, ncclSum, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclSend(&target, 1, ncclInt32, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclRecv(&target, 1, ncclInt32, 0, nullptr, nullptr));
+  EXPECT_EQ(ncclInvalidArgument, ncclCommCount(nullptr, &target));
+  EXPECT_EQ(ncclInvalidArgument, ncclCommUserRank(nullptr, &target));
+  EXPECT_EQ(ncclInvalidArgument, ncclCommCuDevice(nullptr, &target));
   ncclResult_t state;
   EXPECT_EQ(ncclInvalidArgument, ncclCommGetAsyncError(nullptr, &state));
   ncclComm_t child = nullptr;
@@ -37,15 +37,15 @@ TEST(Error, Arguments) {
   RunThreads(2, [](const World& world) {
     Rank rank(world);
     const auto broadcast = [&](int root, int type) {
-      return ncclBroadcast(&buffer, &buffer, 1, static_cast<ncclDataType_t>(type), root, rank.comm, rank.stream);
+      return ncclBroadcast(&target, &target, 1, static_cast<ncclDataType_t>(type), root, rank.comm, rank.stream);
     };
     EXPECT_EQ(ncclInvalidArgument, broadcast(-1, ncclInt32));
     EXPECT_EQ(ncclInvalidArgument, broadcast(2, ncclInt32));
     EXPECT_EQ(ncclInvalidArgument, broadcast(0, -1));
     EXPECT_EQ(ncclInvalidArgument, broadcast(0, 12));
-    EXPECT_EQ(ncclInvalidArgument, ncclSend(&buffer, 1, ncclInt32, 2, rank.comm, rank.stream));
+    EXPECT_EQ(ncclInvalidArgument, ncclSend(&target, 1, ncclInt32, 2, rank.comm, rank.stream));
     EXPECT_EQ(ncclInvalidArgument,
-              ncclAllReduce(&buffer, &buffer, 1, ncclInt32, static_cast<ncclRedOp_t>(1000), rank.comm, rank.stream));
+              ncclAllReduce(&target, &target, 1, ncclInt32, static_cast<ncclRedOp_t>(1000), rank.comm, rank.stream));
     EXPECT_EQ(ncclInvalidArgument, ncclCommCount(rank.comm, nullptr));
     EXPECT_EQ(ncclInvalidArgument, ncclCommGetAsyncError(rank.comm, nullptr));
     // Nothing of all that was launched.
@@ -97,7 +97,7 @@ TEST(Error, UseAfterDestroy) {
     Rank rank(world);
     const ncclComm_t gone = rank.comm;
     rank.Destroy();
-    EXPECT_EQ(ncclInvalidArgument, ncclAllReduce(&buffer, &buffer, 1, ncclInt32, ncclSum, gone, rank.stream));
+    EXPECT_EQ(ncclInvalidArgument, ncclAllReduce(&target, &target, 1, ncclInt32, ncclSum, gone, rank.stream));
     EXPECT_EQ(ncclInvalidArgument, ncclCommDestroy(gone));
   });
 }

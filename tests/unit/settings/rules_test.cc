@@ -183,9 +183,9 @@ TEST(Rules, TheExampleForAdministratorsIsUnderstood) {
   std::stringstream text;
   text << page.rdbuf();
   const std::string whole = text.str();
-  const std::size_t begin = whole.find("\n```\n");
+  const std::size_t begin = whole.find("\n```text\n");
   ASSERT_NE(begin, std::string::npos);
-  const std::string example = whole.substr(begin + 5, whole.find("\n```\n", begin + 5) - begin - 5);
+  const std::string example = whole.substr(begin + 9, whole.find("\n```\n", begin + 9) - begin - 9);
   variables = {};
   std::vector<std::string> complaints;
   const Settings settings = FromEnvironment(GetVariable, ParseRules(example, "backup:x:34:34::/:/bin/sh\n"), &complaints);
