@@ -8,6 +8,8 @@
 
 namespace ncclwatch::correlate {
 
+inline constexpr double kDay_s = 86400;
+
 struct Event {
   double at = 0;          // seconds since 1970
   std::string type;       // "checkpoint", "failure"

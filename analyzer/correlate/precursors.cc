@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kFewestFailures = 5, kFewestEvents = 5, kFewestCases = 3;
 constexpr double kSignificant = 0.03, kConfidence = 0.95;  // 0.05 was measured to err in 6 % of histories
 constexpr int kShifts = 1999, kEnoughByChance = 25;
-constexpr double kDay_s = 86400, kDaysForRhythm = 10, kWithinDay_s = 3600;
+constexpr double kDaysForRhythm = 10, kWithinDay_s = 3600;
 // In a longer silence of everything nothing was running: that time does not count.
 constexpr double kSilence_s = 6 * 3600;
 
