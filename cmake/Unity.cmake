@@ -3,9 +3,9 @@
 # folder and in the folders beside it; the compiler says where it does not. The preset `dev`, which lint reads, compiles
 # each source alone, so that each includes what it uses.
 option(NCCLWATCH_UNITY "compile sources of a folder together" ON)
-set(NCCLWATCH_UNITED 20)  # sources at most; a larger folder stays whole. Measured: 4, 12, 20 and 40
+set(NCCLWATCH_UNITED 20)  # sources at most; a larger folder stays whole
 
-# The folder of a source, or of a folder: "." is that of the target.
+# The folder of a source: "." is that of the target.
 function(ncclwatch_room_of path out)
   cmake_path(GET path PARENT_PATH room)
   if(room STREQUAL "")

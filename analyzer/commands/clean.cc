@@ -42,7 +42,7 @@ nlohmann::ordered_json ToJson(const std::vector<Removal>& removals) {
 }
 
 void PrintText(const std::vector<Removal>& removals) {
-  if (removals.empty()) return Print("no run directory is there\n");
+  if (removals.empty()) return Print("there is no run directory\n");
   int count = 0;
   std::uint64_t bytes = 0;
   bool dry = false;

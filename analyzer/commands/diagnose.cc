@@ -63,7 +63,8 @@ diagnosis::SlowContext ContextOf(const std::optional<JobSteps>& baseline) {
   diagnosis::SlowContext context;
   context.baseline = baseline ? &baseline->table : nullptr;
   context.topology = TopologyOfTheJob("diagnose");
-  context.least_idle = settings::FromEnvironment(+[](const char* name) -> const char* { return std::getenv(name); }, &complaints).bubble;
+  const auto get = [](const char* name) -> const char* { return std::getenv(name); };
+  context.least_idle = settings::FromEnvironment(get, &complaints).bubble;
   return context;
 }
 

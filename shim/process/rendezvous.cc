@@ -17,7 +17,6 @@ namespace {
 
 using exchange::kUniqueIdBytes;
 
-
 std::optional<std::string_view> Variable(std::string_view name) {
   const char* value = std::getenv(std::string(name).c_str());
   return value ? std::optional<std::string_view>(value) : std::nullopt;
@@ -27,7 +26,8 @@ std::optional<std::string_view> Variable(std::string_view name) {
 // looked at would be a point at which the application's thread may be cancelled.
 bool NeedsPlace() {
   std::vector<std::string> complaints;
-  const settings::Settings settings = settings::FromEnvironment(+[](const char* name) -> const char* { return std::getenv(name); }, &complaints);
+  const auto get = [](const char* name) -> const char* { return std::getenv(name); };
+  const settings::Settings settings = settings::FromEnvironment(get, &complaints);
   if (!settings.on || settings.exchange != "auto" || settings::IsExcluded(settings.exclude)) return false;
   const rundir::Place place = rundir::PlaceFrom(Variable);
   return place.local_world_size > 0 && place.world_size > place.local_world_size &&

@@ -35,6 +35,7 @@ def export_is_what_torch_writes(bench):
         check_equal(len(dump["entries"]), 4, "entries")
         for index, entry in enumerate(dump["entries"]):
             check_equal(set(entry), ENTRY, "keys of an entry")
+            check(entry["timeout_ms"] > 0, "with a limit of 0 no wait is ever too long")
             check_equal(entry["process_group"], (name, group["desc"]), "group of an entry")
             check_equal((entry["record_id"], entry["collective_seq_id"]), (index, index + 1), "numbers")
             check_equal(entry["profiling_name"], "nccl:all_reduce", "name")

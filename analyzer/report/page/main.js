@@ -4,7 +4,7 @@ async function main() {
   let timeline = null;
   bindTheme(() => { if (timeline) timeline.changed(); });
   const job = JSON.parse(section("job").textContent);
-  document.title = `${job.diagnosis.findings.length ? whoText(job.diagnosis.findings[0]) + ": " + plainKind(job.diagnosis.findings[0].kind) : "healthy"} \u2013 ncclwatch`;
+  document.title = `${job.diagnosis.findings.length ? whoText(job.diagnosis.findings[0]) + ": " + plainKind(job.diagnosis.findings[0].kind) : job.diagnosis.healthy ? "healthy" : "nothing found"} \u2013 ncclwatch`;
   section("job-name").textContent = job.diagnosis.job.name || job.name;
   section("made").textContent = `Made by ncclwatch report from ${job.name}, ${utcText(BigInt(job.made_ns), 0).replace(".Z", "Z")}.`;
   showVerdict(job);
