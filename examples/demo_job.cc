@@ -1,5 +1,5 @@
-// All examples in one program, for `ncclwatch demo`: the first argument is the name of one. So an installation holds one
-// file of them.
+// All examples in one program, for `ncclwatch demo`: the first argument is the name of one. So an installation holds
+// one file of them.
 #include <cstdio>
 #include <cstring>
 

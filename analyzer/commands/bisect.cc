@@ -107,7 +107,7 @@ class Bisection {
   static void Say(const Observation& seen) {
     const char* const word = seen.outcome == bisect::Outcome::kGood  ? "good"
                              : seen.outcome == bisect::Outcome::kBad ? "bad"
-                                                             : "cannot tell";
+                                                                     : "cannot tell";
     constexpr std::size_t kMost = 100;
     const std::string question = seen.question.size() > kMost ? seen.question.substr(0, kMost) + "..." : seen.question;
     std::string how = seen.timed_out ? "the time limit" : fmt::format("status {}", seen.status);

@@ -86,11 +86,20 @@ void PrintExamples() {
 }
 
 int Watch(const Command& self, const Files& files, const Example& example, int ranks) {
-  std::vector<std::string> words{"--timeout", "5", "--on-fault", "abort", "--", files.command, "demo", "--unwatched",
-                                 "--ranks", fmt::format("{}", ranks), std::string(example.name)};
+  std::vector<std::string> words{"--timeout",
+                                 "5",
+                                 "--on-fault",
+                                 "abort",
+                                 "--",
+                                 files.command,
+                                 "demo",
+                                 "--unwatched",
+                                 "--ranks",
+                                 fmt::format("{}", ranks),
+                                 std::string(example.name)};
   Note("{} ranks of a training loop: {}", ranks, example.what);
-  Note("{}{}ncclwatch run --timeout 5 --on-fault abort -- ncclwatch demo --unwatched --ranks {} {}", example.environment,
-       example.environment.empty() ? "" : " ", ranks, example.name);
+  Note("{}{}ncclwatch run --timeout 5 --on-fault abort -- ncclwatch demo --unwatched --ranks {} {}",
+       example.environment, example.environment.empty() ? "" : " ", ranks, example.name);
   if (const std::size_t at = example.environment.find('='); at != std::string_view::npos)
     setenv(std::string(example.environment.substr(0, at)).c_str(),
            std::string(example.environment.substr(at + 1)).c_str(), 1);

@@ -30,7 +30,7 @@ constexpr char kDumpHelp[] =
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kAnswerPatience = 20s;                         // for a leader that begins; its own limits are below
+constexpr auto kAnswerPatience = 20s;                   // for a leader that begins; its own limits are below
 constexpr std::chrono::nanoseconds kLeaderSilent = 3s;  // longer than any of its followers would wait
 constexpr auto kAnswerPoll = 20ms;
 constexpr std::size_t kMostText = 256 << 10;  // of merged stacks on a terminal

@@ -66,9 +66,11 @@ const std::vector<Format>& Formats() {
   static const std::vector<Format> formats = {
       {"chakra",
        [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToChakra(source, wish.into); }},
-      {"csv", [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToCsv(source, wish.into); }},
+      {"csv",
+       [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToCsv(source, wish.into); }},
 #ifdef NCCLWATCH_OTF2
-      {"otf2", [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToOtf2(source, wish.into); }},
+      {"otf2",
+       [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToOtf2(source, wish.into); }},
 #endif
       {"parquet",
        [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToParquet(source, wish.into); }},
@@ -139,7 +141,8 @@ void SayWritten(const ExportWish& wish, std::uint64_t calls, const exporting::Ex
   Print("{} calls in {}\n", calls, absl::StrJoin(exporter.files(), ", "));
 }
 
-int ExportCalls(const Command& self, const ExportWish& wish, const Format& format, const std::vector<std::string>& paths) {
+int ExportCalls(const Command& self, const ExportWish& wish, const Format& format,
+                const std::vector<std::string>& paths) {
   const Recording recording = Recording::Open(paths);
   std::vector<reader::Failure> failures = recording.run().failures;
   SayFailures(failures);

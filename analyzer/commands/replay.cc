@@ -142,7 +142,8 @@ absl::Status WriteOutcome(const Outcome& outcome, const std::string& directory) 
     return absl::AlreadyExistsError(directory + " holds a run already");
   SegmentWriter file(directory + "/model" + format::kSegmentSuffix);
   for (const reader::BoxImage& box : outcome.run.boxes)
-    if (absl::Status written = file.Append(ToSegment(box, box.first_slot, box.head, /*last=*/true)); !written.ok()) return written;
+    if (absl::Status written = file.Append(ToSegment(box, box.first_slot, box.head, /*last=*/true)); !written.ok())
+      return written;
   return absl::OkStatus();
 }
 

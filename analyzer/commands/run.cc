@@ -111,7 +111,8 @@ absl::StatusOr<settings::Settings> Apply(const std::vector<std::string>& values)
   return settings;
 }
 
-std::optional<int> ReadWish(const Command& self, const Arguments& arguments, RunWish* wish, settings::Settings* settings) {
+std::optional<int> ReadWish(const Command& self, const Arguments& arguments, RunWish* wish,
+                            settings::Settings* settings) {
   Options options(self, kRunHelp);
   options.prefix_command();
   std::vector<std::string> values(std::size(kMirrors));

@@ -208,7 +208,7 @@ Change ChangeOf(const std::vector<Samples>& before, const std::vector<Samples>& 
   Change change;
   change.between_trials = before.size() > 1 && after.size() > 1;
   const Sample a = change.between_trials ? BetweenTrials(before) : WithinTrials(before, 1),
-             b = change.between_trials ? BetweenTrials(after) : WithinTrials(after, 1000);
+               b = change.between_trials ? BetweenTrials(after) : WithinTrials(after, 1000);
   change.ratio = std::expm1(b.level - a.level);
   change.measured = a.known && b.known;
   if (!change.measured) return change;

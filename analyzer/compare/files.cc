@@ -63,7 +63,8 @@ bool AddToldMetric(const LooseJson& line, Columns* columns) {
 // Aggregates are left out where single repetitions are there.
 void AddGoogleBenchmark(const LooseJson& document, Side* side) {
   bool single = false;
-  for (const LooseJson& one : document["benchmarks"]) single = single || one.value("run_type", "iteration") == "iteration";
+  for (const LooseJson& one : document["benchmarks"])
+    single = single || one.value("run_type", "iteration") == "iteration";
   std::map<std::pair<std::string, std::string>, std::pair<std::string, Samples>> all;
   for (const LooseJson& one : document["benchmarks"]) {
     if (!one.is_object() || (single && one.value("run_type", "iteration") != "iteration") ||

@@ -7,8 +7,8 @@
 namespace ncclwatch::analyzer::import {
 namespace {
 
-constexpr std::size_t kMostFrames = 64;  // that are looked through for the application's own
-constexpr std::size_t kMostSiteText = 256;   // of a name: an input may use one long string any number of times
+constexpr std::size_t kMostFrames = 64;     // that are looked through for the application's own
+constexpr std::size_t kMostSiteText = 256;  // of a name: an input may use one long string any number of times
 
 bool OfTorch(std::string_view file) {
   for (const std::string_view part : {"/torch/distributed/", "-packages/torch/", "-packages/torchcomms/"})

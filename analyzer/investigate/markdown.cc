@@ -13,7 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-
 // In a cell of a table, and as text: what comes from logs is no markup.
 std::string Cell(const std::string& text) {
   constexpr std::string_view kMarkup = "\\[]|!";

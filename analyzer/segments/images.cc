@@ -48,8 +48,7 @@ std::map<std::string, std::vector<Found>> SegmentsByProcess(const std::string& d
       needed = true;
       found[key].push_back({*file, &place});
     }
-    if (needed && !(*file)->damage().ok())
-      failures->push_back({path, std::string((*file)->damage().message())});
+    if (needed && !(*file)->damage().ok()) failures->push_back({path, std::string((*file)->damage().message())});
   }
   for (auto& [key, segments] : found)
     std::sort(segments.begin(), segments.end(), [](const Found& a, const Found& b) {

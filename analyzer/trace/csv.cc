@@ -15,7 +15,6 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-
 // The cells of a line, one after another.
 class Cells {
  public:

@@ -31,9 +31,8 @@ bool AnyOrEmpty(const std::vector<Element>& wanted, Same same) {
 }  // namespace
 
 bool IsOp(const std::string& word) {
-  return std::any_of(std::begin(functions::kFunctions), std::end(functions::kFunctions), [&](const auto& info) {
-    return SameOp(std::string(functions::OpName(info.function)), word);
-  });
+  return std::any_of(std::begin(functions::kFunctions), std::end(functions::kFunctions),
+                     [&](const auto& info) { return SameOp(std::string(functions::OpName(info.function)), word); });
 }
 
 bool Filter::WantsCalls(int rank, std::uint64_t begin, std::uint64_t end) const {

@@ -239,9 +239,9 @@ const Core* OpenCore() {
   const char* const why = handle || !dlerror ? nullptr : dlerror();
   if (!handle) return GiveUp(why ? why : path);
   const auto open = reinterpret_cast<Open>(Ask(handle, kOpen));
-  preload = {kVersion,  kEntries,        own_path,
-             own_span.begin, own_span.end,         RealDlsym(),
-             Next,      ncclwatch_slots, {standard[0], standard[1], standard[2]}};
+  preload = {kVersion,       kEntries,        own_path,
+             own_span.begin, own_span.end,    RealDlsym(),
+             Next,           ncclwatch_slots, {standard[0], standard[1], standard[2]}};
   const Core* const opened = open ? open(&preload) : nullptr;
   if (!opened || opened->version != kVersion || opened->entries != kEntries)
     return GiveUp("libncclwatch-core.so is of another build");

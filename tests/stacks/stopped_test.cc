@@ -89,7 +89,7 @@ TEST_P(StoppedWait, GoesOnAsIfNothingHadBeen) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, StoppedWait,
                          ::testing::Values("epoll", "recv", "semtimedop", "sigtimedwait", "futex", "poll", "read",
-                                         "nanosleep", "condition"),
+                                           "nanosleep", "condition"),
                          [](const ::testing::TestParamInfo<const char*>& kind) { return std::string(kind.param); });
 
 #if defined(__x86_64__)

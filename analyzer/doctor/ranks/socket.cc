@@ -17,7 +17,6 @@ namespace {
 using analyzer::MonotonicNow;
 using exchange::Endpoint;
 
-
 exchange::Descriptors& OwnDescriptors() {
   static exchange::Descriptors descriptors;
   return descriptors;

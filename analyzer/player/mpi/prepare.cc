@@ -13,7 +13,6 @@ using functions::Function;
 using functions::Pattern;
 using Bytes = std::vector<char>;
 
-
 struct Place {
   std::size_t ranks;
   int own, root;

@@ -185,7 +185,9 @@ class NcclPlayer {
   ncclComm_t On(const player::Call& call) const {
     return call.comm < 0 ? nullptr : comms_[static_cast<std::size_t>(call.comm)];
   }
-  const Communicator& Of(const player::Call& call) const { return script_.communicators[static_cast<std::size_t>(call.comm)]; }
+  const Communicator& Of(const player::Call& call) const {
+    return script_.communicators[static_cast<std::size_t>(call.comm)];
+  }
 
   // Its first member makes the id, the others find it in the directory.
   ncclUniqueId IdOf(int comm, const Communicator& wanted) const {

@@ -38,14 +38,14 @@ TEST(Pickle, OfPython) {
       "C\x02xy\x94u."s;
   EXPECT_EQ(ReadPickle(protocol4), "{a: [1, 2.5, none], b: [true, false], c: xy}");
   EXPECT_EQ(ReadPickle("\x80\x02]q\0(K\x01K\x02"
-                 "eK\x03"
-                 "a."s),
+                       "eK\x03"
+                       "a."s),
             "[1, 2, 3]");
   EXPECT_EQ(ReadPickle("\x80\x02]q\0(K\x01K\x02"
-                 "e."s),
+                       "e."s),
             "[1, 2]");
   EXPECT_EQ(ReadPickle("\x80\x02]K\x03"
-                 "a}K\x01K\x02s\x86."s),
+                       "a}K\x01K\x02s\x86."s),
             "[[3], {1: 2}]");
   EXPECT_EQ(ReadPickle("\x80\x02(K\x01tq\0)\x85\x86."s), "[[1], [[]]]");
 }
@@ -59,13 +59,14 @@ TEST(Pickle, IntegersOfAnyLength) {
 
 TEST(Pickle, WhatWouldRunIsRefusedByName) {
   EXPECT_EQ(ReadPickle("\x80\x02"
-                 "cos\nsystem\nX\x02\0\0\0id\x85R."s),
+                       "cos\nsystem\nX\x02\0\0\0id\x85R."s),
             "refused: pickle's GLOBAL is refused: it would import a name at byte 2");
   EXPECT_EQ(ReadPickle("\x80\x04\x8c\x02os\x8c\x06system\x93."s),
             "refused: pickle's STACK_GLOBAL is refused: it would import a name at byte 14");
   EXPECT_EQ(ReadPickle("\x80\x02K\x01)R."s), "refused: pickle's REDUCE is refused: it would call something at byte 5");
   EXPECT_EQ(ReadPickle("\x80\x02K\x01}b."s), "refused: pickle's BUILD is refused: it would call something at byte 5");
-  EXPECT_EQ(ReadPickle("\x80\x02(ios\nsystem\n."s), "refused: pickle's INST is refused: it would call something at byte 3");
+  EXPECT_EQ(ReadPickle("\x80\x02(ios\nsystem\n."s),
+            "refused: pickle's INST is refused: it would call something at byte 3");
   for (const char opcode : {'o',    '\x81', '\x92', '\x82', '\x83', '\x84', 'P', 'Q', '\x97', '\x98', '\x8f',
                             '\x90', '\x91', '2',    'I',    'L',    'F',    'S', 'V', 'p',    'g'}) {
     const std::string read = ReadPickle("\x80\x02N" + std::string(1, opcode) + "\x01\0\0\0."s);

@@ -10,7 +10,6 @@ namespace {
 
 using format::Observed;
 
-
 // Of its own node's processes a leader sees it first; where nobody is left on a node, the hub does.
 void LookAt(const Scene& scene, int rank, int other, std::vector<Seen>* observations) {
   const Job& job = scene.made().job;

@@ -9,7 +9,6 @@
 namespace ncclwatch::jobs {
 namespace {
 
-
 bool LibraryError(Draft* draft) {
   const bool grouped = draft->dice.OneIn(2);
   std::optional<Spot> spot;

@@ -9,7 +9,6 @@
 namespace ncclwatch::jobs {
 namespace {
 
-
 bool DeadRank(Draft* draft) {
   draft->doomed = draft->AnyRank();
   draft->look = Look::kAfterDeath;

@@ -27,7 +27,8 @@ MixedSizes SizesOf(int ranks, std::uint64_t seed) {
 
 class Mixed : public Topology {
  public:
-  Mixed(const Job& job, const MixedSizes& sizes, std::uint64_t seed) : job_(job), sizes_(sizes), batches_(sizes.stages + 1) {
+  Mixed(const Job& job, const MixedSizes& sizes, std::uint64_t seed)
+      : job_(job), sizes_(sizes), batches_(sizes.stages + 1) {
     widened_ = seed % 2 == 0;
   }
 

@@ -41,8 +41,8 @@ TEST(Jobs, AnErrorAfterWhichNothingCameIsTheReason) {
   job.Call({0, 1}, kWorld, AllReduce());
   const std::uint64_t slot = job.Enter(2, pair, AllReduce());
   job.Return(2, slot, kNcclSystemError);
-  job.Box(2).words.errors.push_back(
-      {job.now_ns(), slot, Function::ncclAllReduce, job.Entry(2, pair).index, 0, kNcclSystemError, 1, false, "no route"});
+  job.Box(2).words.errors.push_back({job.now_ns(), slot, Function::ncclAllReduce, job.Entry(2, pair).index, 0,
+                                     kNcclSystemError, 1, false, "no route"});
   job.Pass(11);
   Expect(job.Diagnose(), Kind::kLibraryError, Certainty::kSuspected, {2});
 }

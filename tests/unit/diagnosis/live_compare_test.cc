@@ -12,7 +12,6 @@ namespace {
 using diagnosis::LiveCompare;
 using reader::MappedBox;
 
-
 // Keeps one memory per rank, rewritten in place as the job goes on.
 class Live {
  public:

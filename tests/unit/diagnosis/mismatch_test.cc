@@ -12,7 +12,6 @@ using diagnosis::Diagnosis;
 using diagnosis::Finding;
 using diagnosis::Kind;
 
-
 Job WarmedUp(int ranks, int calls = 5) {
   Job job(ranks);
   for (int i = 0; i < calls; ++i) {

@@ -16,7 +16,6 @@
 namespace ncclwatch::exchange {
 namespace {
 
-
 Parcel Of(std::uint16_t kind, bool droppable, std::size_t bytes = 0) {
   return {kind, droppable, "", std::make_shared<const std::string>(bytes, 'x')};
 }

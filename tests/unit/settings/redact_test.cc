@@ -103,22 +103,22 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Logs, Redact,
     ::testing::Values(Case{"login: token: hunter2"sv, "login: token: ***"sv},
-                    Case{"\x1b[31mtoken=hunter2\x1b[0m"sv, "\x1b[31mtoken=***"sv},
-                    Case{"time per token: 5.3 ms, token: 12, pad_token='<pad>'"sv,
-                         "time per token: 5.3 ms, token: 12, pad_token='<pad>'"sv},
-                    Case{"forward pass: 12 ms, key: layers.0.weight, auth: ok"sv,
-                         "forward pass: 12 ms, key: layers.0.weight, auth: ok"sv},
-                    Case{R"("key": "opt_adamw_beta_2", for key: store_based_barrier_key:1 (world_size=8))"sv,
-                         R"("key": "opt_adamw_beta_2", for key: store_based_barrier_key:1 (world_size=8))"sv},
-                    Case{"key: 3f9a8b7c6d5e"sv, "key: ***"sv},
-                    Case{"use_auth_token=True, token=None, password: null"sv,
-                         "use_auth_token=True, token=None, password: null"sv},
-                    Case{"std::token::Get() NCCL 2.28.9+cuda12.9 commId 0x8f3c09d2a1b45e77"sv,
-                         "std::token::Get() NCCL 2.28.9+cuda12.9 commId 0x8f3c09d2a1b45e77"sv},
-                    Case{"Cookie: a=b; c=d\nnext"sv, "Cookie: ***\nnext"sv},
-                    Case{"Basic training of Bearer tokens"sv, "Basic training of Bearer tokens"sv},
-                    Case{"sent Basic dXNlcjpwYXNz"sv, "sent Basic ***"sv},
-                    Case{"password: 'never ended\nnext line"sv, "password: '***\nnext line"sv}));
+                      Case{"\x1b[31mtoken=hunter2\x1b[0m"sv, "\x1b[31mtoken=***"sv},
+                      Case{"time per token: 5.3 ms, token: 12, pad_token='<pad>'"sv,
+                           "time per token: 5.3 ms, token: 12, pad_token='<pad>'"sv},
+                      Case{"forward pass: 12 ms, key: layers.0.weight, auth: ok"sv,
+                           "forward pass: 12 ms, key: layers.0.weight, auth: ok"sv},
+                      Case{R"("key": "opt_adamw_beta_2", for key: store_based_barrier_key:1 (world_size=8))"sv,
+                           R"("key": "opt_adamw_beta_2", for key: store_based_barrier_key:1 (world_size=8))"sv},
+                      Case{"key: 3f9a8b7c6d5e"sv, "key: ***"sv},
+                      Case{"use_auth_token=True, token=None, password: null"sv,
+                           "use_auth_token=True, token=None, password: null"sv},
+                      Case{"std::token::Get() NCCL 2.28.9+cuda12.9 commId 0x8f3c09d2a1b45e77"sv,
+                           "std::token::Get() NCCL 2.28.9+cuda12.9 commId 0x8f3c09d2a1b45e77"sv},
+                      Case{"Cookie: a=b; c=d\nnext"sv, "Cookie: ***\nnext"sv},
+                      Case{"Basic training of Bearer tokens"sv, "Basic training of Bearer tokens"sv},
+                      Case{"sent Basic dXNlcjpwYXNz"sv, "sent Basic ***"sv},
+                      Case{"password: 'never ended\nnext line"sv, "password: '***\nnext line"sv}));
 
 // The text of a key is put together here: a scanner of repositories would report a whole one.
 TEST(RedactTest, PrivateKeys) {

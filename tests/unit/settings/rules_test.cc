@@ -93,7 +93,7 @@ TEST(Rules, AForbiddenValueGivesTheDefaultAndIsSaid) {
 
 TEST(Rules, AForbiddenVariableIsTheAdministrators) {
   const RulesRead hook = Under("forbid NCCLWATCH_HOOK\nforbid NCCLWATCH_NCCL\nNCCLWATCH_NCCL=/opt/nccl.so\n",
-                          {{"NCCLWATCH_HOOK", "rm"}, {"NCCLWATCH_NCCL", "/tmp/mine.so"}});
+                               {{"NCCLWATCH_HOOK", "rm"}, {"NCCLWATCH_NCCL", "/tmp/mine.so"}});
   EXPECT_TRUE(hook.settings.hook.empty());
   EXPECT_EQ(hook.settings.nccl, "/opt/nccl.so");
   EXPECT_EQ(hook.complaints.size(), 2u);
@@ -164,9 +164,9 @@ TEST_P(BrokenLine, IsNamedOnceAndNothingOfThatVariableIsTakenFromUsers) {
 
 INSTANTIATE_TEST_SUITE_P(Rules, BrokenLine,
                          ::testing::Values("forbd NCCLWATCH_ON_FAULT=abort", "forbid NCCLWATCH_ON_FALT=abort",
-                                         "forbid NCCLWATCH_ON_FAULT=abrt", "max NCCLWATCH_ON_FAULT",
-                                         "max NCCLWATCH_ON_FAULT=lots", "forbid NCCLWATCH_ON_FAULT abort",
-                                         "root NCCLWATCH_ON_FAULT=/x", "NCCLWATCH_ON_FAULT report"));
+                                           "forbid NCCLWATCH_ON_FAULT=abrt", "max NCCLWATCH_ON_FAULT",
+                                           "max NCCLWATCH_ON_FAULT=lots", "forbid NCCLWATCH_ON_FAULT abort",
+                                           "root NCCLWATCH_ON_FAULT=/x", "NCCLWATCH_ON_FAULT report"));
 
 TEST(Rules, OtherBrokenLinesAreNamedAndChangeNothing) {
   for (const char* line : {"of", "exclude", "max NCCLWATCH_HOOK=x", "NCCLWATCH_DIR=/x", "NCCLWATCH_TOKEN=x", "\x01\xff",
@@ -188,7 +188,8 @@ TEST(Rules, TheExampleForAdministratorsIsUnderstood) {
   const std::string example = whole.substr(begin + 9, whole.find("\n```\n", begin + 9) - begin - 9);
   variables = {};
   std::vector<std::string> complaints;
-  const Settings settings = FromEnvironment(GetVariable, ParseRules(example, "backup:x:34:34::/:/bin/sh\n"), &complaints);
+  const Settings settings =
+      FromEnvironment(GetVariable, ParseRules(example, "backup:x:34:34::/:/bin/sh\n"), &complaints);
   EXPECT_TRUE(complaints.empty()) << complaints.front();
   EXPECT_EQ(settings.out, "/scratch/ncclwatch");
   EXPECT_EQ(settings.hook_timeout_s, 30);
@@ -223,7 +224,8 @@ TEST(Variables, AllThatSettingsAskForAreInTheTable) {
   Under("", {});
   for (const std::string& name : asked) EXPECT_TRUE(FindVariable(name)) << name;
   // And every field is read from one that is asked for.
-  const RulesRead read = Under("", {{"NCCLWATCH_BIND", ":7000"}, {"NCCLWATCH_REDACT", "r"}, {"NCCLWATCH_TOKEN_FILE", "t"}});
+  const RulesRead read =
+      Under("", {{"NCCLWATCH_BIND", ":7000"}, {"NCCLWATCH_REDACT", "r"}, {"NCCLWATCH_TOKEN_FILE", "t"}});
   EXPECT_EQ(read.settings.bind + read.settings.redact + read.settings.token_file, ":7000rt");
 }
 

@@ -163,18 +163,18 @@ TEST_P(BadValue, IsNamedOnceAndTheDefaultIsUsed) {
 INSTANTIATE_TEST_SUITE_P(
     Settings, BadValue,
     ::testing::Values(std::pair{"NCCLWATCH", "maybe"}, std::pair{"NCCLWATCH_ON_FAULT", "explode"},
-                    std::pair{"NCCLWATCH_TIMEOUT", "soon"}, std::pair{"NCCLWATCH_TIMEOUT", "0"},
-                    std::pair{"NCCLWATCH_TIMEOUT", "-3"}, std::pair{"NCCLWATCH_TIMEOUT", "nan"},
-                    std::pair{"NCCLWATCH_TIMEOUT", "1e400"}, std::pair{"NCCLWATCH_TIMEOUT", "s"},
-                    std::pair{"NCCLWATCH_RING", "0"}, std::pair{"NCCLWATCH_RING", "-1"},
-                    std::pair{"NCCLWATCH_RING", "4194305"}, std::pair{"NCCLWATCH_RING", "16k"},
-                    std::pair{"NCCLWATCH_CRASH_STACK", "9M"}, std::pair{"NCCLWATCH_CRASH_STACK", "much"},
-                    std::pair{"NCCLWATCH_COMMUNICATORS", "0"}, std::pair{"NCCLWATCH_COMMUNICATORS", "65537"},
-                    std::pair{"NCCLWATCH_GPU", "some"}, std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
-                    std::pair{"NCCLWATCH_TRACE", "whole"}, std::pair{"NCCLWATCH_TRACE_MAX", "much"},
-                    std::pair{"NCCLWATCH_NUMERICS", "nan"}, std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"},
-                    std::pair{"NCCLWATCH_KEEP", "for ever"}, std::pair{"NCCLWATCH_HOOK_TIMEOUT", "0"},
-                    std::pair{"NCCLWATCH_PTRACE", "maybe"}, std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
+                      std::pair{"NCCLWATCH_TIMEOUT", "soon"}, std::pair{"NCCLWATCH_TIMEOUT", "0"},
+                      std::pair{"NCCLWATCH_TIMEOUT", "-3"}, std::pair{"NCCLWATCH_TIMEOUT", "nan"},
+                      std::pair{"NCCLWATCH_TIMEOUT", "1e400"}, std::pair{"NCCLWATCH_TIMEOUT", "s"},
+                      std::pair{"NCCLWATCH_RING", "0"}, std::pair{"NCCLWATCH_RING", "-1"},
+                      std::pair{"NCCLWATCH_RING", "4194305"}, std::pair{"NCCLWATCH_RING", "16k"},
+                      std::pair{"NCCLWATCH_CRASH_STACK", "9M"}, std::pair{"NCCLWATCH_CRASH_STACK", "much"},
+                      std::pair{"NCCLWATCH_COMMUNICATORS", "0"}, std::pair{"NCCLWATCH_COMMUNICATORS", "65537"},
+                      std::pair{"NCCLWATCH_GPU", "some"}, std::pair{"NCCLWATCH_LOG", "loud\nand clear"},
+                      std::pair{"NCCLWATCH_TRACE", "whole"}, std::pair{"NCCLWATCH_TRACE_MAX", "much"},
+                      std::pair{"NCCLWATCH_NUMERICS", "nan"}, std::pair{"NCCLWATCH_EXCHANGE", "http://h:1"},
+                      std::pair{"NCCLWATCH_KEEP", "for ever"}, std::pair{"NCCLWATCH_HOOK_TIMEOUT", "0"},
+                      std::pair{"NCCLWATCH_PTRACE", "maybe"}, std::pair{"NCCLWATCH_MPI_CHECKS", "sync,all"}));
 
 TEST(Settings, WhereLeadersListenIsAnAddressAndPorts) {
   for (const char* text : {"10.1.2.3", "10.1.2.3:7000", "10.1.2.3:7000-7100", ":7000", ":7000-7100", "0.0.0.0", "[::]",

@@ -1,5 +1,5 @@
-#include "ncclwatch/nanoseconds.h"
 #include "watchdog/watch/base/clock.h"
+#include "ncclwatch/nanoseconds.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,7 +10,6 @@
 
 namespace ncclwatch::watch {
 namespace {
-
 
 std::uint64_t Counter() {
 #if defined(__x86_64__)

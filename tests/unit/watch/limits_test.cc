@@ -1,11 +1,10 @@
-#include "ncclwatch/nanoseconds.h"
 #include "watchdog/watch/base/limits.h"
+#include "ncclwatch/nanoseconds.h"
 
 #include <gtest/gtest.h>
 
 namespace ncclwatch::watch {
 namespace {
-
 
 TEST(Limits, AUsersTimeoutIsBoth) {
   const diagnosis::Limits limits = LimitsFor(2.5, 100 * kSecond);

@@ -11,7 +11,6 @@ namespace {
 using reader::Call;
 using CommByKey = std::unordered_map<std::uint64_t, int>;
 
-
 CommByKey CommsOf(const View& view, const Node& node) {
   CommByKey comms;
   for (const auto& at : node.memberships) {

@@ -15,7 +15,6 @@ using reader::Call;
 
 constexpr std::uint64_t kFewBytes = 1024;  // a loss, a norm, the figures that are logged
 
-
 std::unordered_map<std::uint64_t, std::uint64_t> IdsOf(const View& view, const Node& node) {
   std::unordered_map<std::uint64_t, std::uint64_t> ids;
   for (const auto& at : node.memberships) {

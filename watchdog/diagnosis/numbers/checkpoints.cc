@@ -11,9 +11,9 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr char kCheckpoint[] = "checkpoint";
-constexpr std::size_t kFewestCheckpoints = 4;   // checkpoints that tell how far apart they are
-constexpr double kTimesMedian = 3;   // overdue: so many times the median of the intervals ...
-constexpr double kTimesLongest = 2;  // ... and of the longest one
+constexpr std::size_t kFewestCheckpoints = 4;  // checkpoints that tell how far apart they are
+constexpr double kTimesMedian = 3;             // overdue: so many times the median of the intervals ...
+constexpr double kTimesLongest = 2;            // ... and of the longest one
 
 // What one rank, or all together, has said: in steps where each checkpoint has one, else in nanoseconds.
 struct Checkpoints {

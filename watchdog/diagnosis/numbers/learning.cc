@@ -12,12 +12,12 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr char kLoss[] = "loss", kClasses[] = "classes";
-constexpr std::size_t kFewestLosses = 200;        // losses, before a training is said not to learn
+constexpr std::size_t kFewestLosses = 200;  // losses, before a training is said not to learn
 constexpr double kNear = 0.03;              // of ln(classes)
 constexpr std::size_t kFewestFlat = 200;    // losses of a plateau
 constexpr std::size_t kFewestFalling = 20;  // ... and before it
 constexpr std::size_t kLossPieces = 24;
-constexpr double kOneSided = 3.09;      // standard errors: one side, 99.9 %
+constexpr double kOneSided = 3.09;  // standard errors: one side, 99.9 %
 constexpr double kShown = 2.326;    // ... 99 %
 constexpr double kNoFall = 0.001;   // of the loss, over a plateau: as good as none
 constexpr double kMostFall = 0.01;  // ... that a plateau is sure not to exceed

@@ -15,8 +15,8 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr char kAllocated[] = "memory_allocated", kReserved[] = "memory_reserved", kTotal[] = "memory_total";
-constexpr std::size_t kFewestFigures = 200;        // values, before anything is said
-constexpr std::size_t kFewestBehind = 100;  // ... of them since it has begun to grow
+constexpr std::size_t kFewestFigures = 200;  // values, before anything is said
+constexpr std::size_t kFewestBehind = 100;   // ... of them since it has begun to grow
 constexpr std::size_t kGrowthPieces = 32;
 constexpr double kChance = 1e-5;           // of a job in which nothing grows
 constexpr double kLeastGrowth = 0.02;      // of the level

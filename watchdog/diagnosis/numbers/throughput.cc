@@ -16,7 +16,7 @@ constexpr const char* kMetrics[] = {"tokens_per_s", "mfu"};
 constexpr std::size_t kFewestAside = 20;  // values on each side of the fall
 constexpr double kLeastFall = 0.05;
 constexpr double kDropErrors = 8, kLikely = 12;  // standard errors between both sides
-constexpr double kWide = 3;                // standard deviations beyond which a value counts as that far
+constexpr double kWide = 3;                      // standard deviations beyond which a value counts as that far
 
 struct Drop {
   int rank = -1;
@@ -44,7 +44,8 @@ std::optional<Drop> DropOf(const std::vector<double>& values) {
   };
   drop.errors = (drop.before - drop.after) / std::sqrt(variance(before, drop.before) + variance(after, drop.after));
   const double fall = drop.before - drop.after;
-  if (fall < kLeastFall * drop.before || drop.errors < kDropErrors || drop.before - latest < fall / 2) return std::nullopt;
+  if (fall < kLeastFall * drop.before || drop.errors < kDropErrors || drop.before - latest < fall / 2)
+    return std::nullopt;
   return drop;
 }
 

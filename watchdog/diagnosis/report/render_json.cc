@@ -238,11 +238,7 @@ std::string ToJsonLine(const Finding& finding) {
 
 std::string ToJson(const Diagnosis& diagnosis) {
   JsonWriter json;
-  json.BeginObject()
-      .Key("schema")
-      .String("ncclwatch.diagnosis/1")
-      .Key("healthy")
-      .Bool(diagnosis.healthy());
+  json.BeginObject().Key("schema").String("ncclwatch.diagnosis/1").Key("healthy").Bool(diagnosis.healthy());
   json.Key("job").BeginObject().Key("name").String(diagnosis.job).Key("attempt").Unsigned(diagnosis.attempt);
   json.Key("world_size").Integer(diagnosis.world_size).Key("processes").Integer(diagnosis.processes);
   TextList(&json, "hosts", diagnosis.hosts);

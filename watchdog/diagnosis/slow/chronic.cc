@@ -11,7 +11,7 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr double kBlock_steps = 20;
-constexpr double kMostLate = 0.1;  // of the step: later counts as that, so that single steps tell little
+constexpr double kMostLate = 0.1;           // of the step: later counts as that, so that single steps tell little
 constexpr double kFewestValues = 10;        // blocks
 constexpr double kRemembered_values = 100;  // older ones count half
 constexpr std::size_t kFewestRanks = 8;     // that tell how much ranks differ anyway

@@ -22,9 +22,9 @@ namespace {
 
 constexpr std::size_t kCallsInAll = 4'000'000;  // of all ranks, that are looked at
 constexpr std::size_t kMostOfARank = 16384;
-constexpr double kLeastChronic = 0.006;        // of the step, where hundreds of steps tell it
+constexpr double kLeastChronic = 0.006;       // of the step, where hundreds of steps tell it
 constexpr std::uint64_t kOneRise_steps = 10;  // and a twentieth of all
-constexpr double kExplains = 0.8;              // of what steps take longer, by what else is found
+constexpr double kExplains = 0.8;             // of what steps take longer, by what else is found
 
 // What is found beside it began then, or costs as much.
 bool IsExplained(const Finding& rise, const std::vector<Finding>& others, std::uint64_t steps) {

@@ -16,7 +16,7 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr double kLeastLoss = 0.2;  // of the bandwidth
-constexpr double kLikelyLink = 10;      // standard errors
+constexpr double kLikelyLink = 10;  // standard errors
 
 functions::Pattern PatternOf(const StepTransfers& one) {
   using functions::Pattern;

@@ -16,8 +16,8 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr std::size_t kFewestTimed = 20, kFewestOfALevel = 10;
-constexpr double kLeastError = 0.01;         // of the time, that each level has
-constexpr std::size_t kFewestAlike = 4;      // transfers that tell what is usual
+constexpr double kLeastError = 0.01;             // of the time, that each level has
+constexpr std::size_t kFewestAlike = 4;          // transfers that tell what is usual
 constexpr std::size_t kOneLinkOnset_steps = 10;  // and a tenth of all: as far apart a fault seems to begin
 
 double LengthOfPart(const StepTable& table, std::size_t begin, std::size_t end) {

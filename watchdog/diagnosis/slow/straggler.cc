@@ -13,8 +13,8 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-constexpr double kLeastNoise = 0.002;      // of a step, that each measured lateness has
-constexpr double kAlikeToWorst = 0.5;      // as late as this share of the latest: a straggler too
+constexpr double kLeastNoise = 0.002;  // of a step, that each measured lateness has
+constexpr double kAlikeToWorst = 0.5;  // as late as this share of the latest: a straggler too
 constexpr std::size_t kMostFound = 4;
 // Ranks that become late within so many steps of one another have one cause.
 constexpr double kOneOnset_steps = 10, kOneOnsetShare = 0.05;

@@ -1,5 +1,5 @@
-#include "ncclwatch/nanoseconds.h"
 #include "watchdog/exchange/tcp/node.h"
+#include "ncclwatch/nanoseconds.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
-#include "ncclwatch/nanoseconds.h"
 #include "watchdog/watch/base/limits.h"
+#include "ncclwatch/nanoseconds.h"
 
 #include <algorithm>
 

@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kSlowEvery_ns = 5'000'000'000;
 constexpr std::int64_t kAgain_ns = 2'500'000'000;       // where there is something to be said, or taken back
-constexpr std::int64_t kSlowCostShare = 200;                // of the time at most 1 in 200 goes into looks
+constexpr std::int64_t kSlowCostShare = 200;            // of the time at most 1 in 200 goes into looks
 constexpr std::int64_t kLineEvery_ns = 60'000'000'000;  // on stderr
 constexpr int kLooks = 2, kLooksOfSuspected = 4;        // that find the same before it is said
 

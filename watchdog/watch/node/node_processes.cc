@@ -1,5 +1,5 @@
-#include "ncclwatch/nanoseconds.h"
 #include "watchdog/watch/node/node_processes.h"
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/reader/load.h"
 
 #include <dirent.h>

@@ -47,7 +47,8 @@ void AwaitAnswer() {
 void OnTerminate(int signal) {
   const int kept = errno;
   std::uint32_t quiet = kQuiet;
-  if (delay_owner.load(std::memory_order_relaxed) == getpid() && stage.compare_exchange_strong(quiet, kAsked)) AwaitAnswer();
+  if (delay_owner.load(std::memory_order_relaxed) == getpid() && stage.compare_exchange_strong(quiet, kAsked))
+    AwaitAnswer();
   raise(signal);
   errno = kept;
 }

@@ -16,7 +16,7 @@ void ExpectSilent(const MpiJob& job) {
 }
 
 void ExpectAmounts(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
-                    const std::string& part_of_summary) {
+                   const std::string& part_of_summary) {
   const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kArgumentMismatch, certainty, culprits);
   ASSERT_FALSE(diagnosis.findings.empty());
@@ -84,23 +84,23 @@ TEST(MpiAmounts, APairIsCertainOnlyOnceAllHaveCome) {
 
 TEST(MpiAmounts, OneOfAGatherNamesBothEnds) {
   ExpectAmounts(Gathered({Ints(8), Ints(8), Ints(5), Ints(8)}, {Ints(8), Ints(8), Ints(8), Ints(8)}),
-                 Certainty::kCertain, {0, 2},
-                 "Rank 2 sends 20 bytes (5 MPI_INT) to rank 0, which expects 32 bytes (8 MPI_INT)");
+                Certainty::kCertain, {0, 2},
+                "Rank 2 sends 20 bytes (5 MPI_INT) to rank 0, which expects 32 bytes (8 MPI_INT)");
 }
 
 TEST(MpiAmounts, FoundInsideTheCall) {
   ExpectAmounts(Gathered({Ints(8), Ints(8), Ints(9)}, {Ints(8), Ints(8), Ints(8)}, 0), Certainty::kCertain, {0, 2},
-                 "36 bytes");
+                "36 bytes");
 }
 
 TEST(MpiAmounts, RootAgainstAllOthers) {
   ExpectAmounts(Gathered({Ints(8), Ints(8), Ints(8), Ints(8)}, {Ints(8), Ints(7), Ints(7), Ints(7)}),
-                 Certainty::kCertain, {0}, "which expects 28 bytes");
+                Certainty::kCertain, {0}, "which expects 28 bytes");
 }
 
 TEST(MpiAmounts, TwoOfManyDoNotBlameTheRootAlone) {
   ExpectAmounts(Gathered({Ints(8), Ints(5), Ints(5), Ints(8), Ints(8), Ints(8)}, Parts(6, Ints(8))),
-                 Certainty::kCertain, {0, 1, 2}, "20 bytes");
+                Certainty::kCertain, {0, 1, 2}, "20 bytes");
 }
 
 TEST(MpiAmounts, RootAgainstItself) {
@@ -128,7 +128,8 @@ TEST(MpiAmounts, OneRankAgainstSeveral) {
   Matrix expected = All(5, Ints(8));
   for (format::Part& part : expected[2]) part = Ints(7);
   expected[2][2] = Ints(8);
-  ExpectAmounts(ExchangedAmounts(All(5, Ints(8)), expected), Certainty::kCertain, {2}, "rank 2, which expects 28 bytes");
+  ExpectAmounts(ExchangedAmounts(All(5, Ints(8)), expected), Certainty::kCertain, {2},
+                "rank 2, which expects 28 bytes");
 }
 
 TEST(MpiAmounts, OtherTypesOfTheSameLength) {

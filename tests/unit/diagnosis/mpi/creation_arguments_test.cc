@@ -48,7 +48,7 @@ void ExpectAlike(const MpiJob& job) {
 }
 
 void ExpectArguments(const MpiJob& job, Certainty certainty, const std::vector<int>& culprits,
-                    const std::string& part_of_summary) {
+                     const std::string& part_of_summary) {
   const auto diagnosis = job.Diagnose();
   Expect(diagnosis, Kind::kArgumentMismatch, certainty, culprits);
   ASSERT_FALSE(diagnosis.findings.empty());
@@ -122,7 +122,7 @@ TEST(MpiCreationArguments, GroupsOfTheirOwn) {
 
 TEST(MpiCreationArguments, AnotherGroupThanItsOtherMembers) {
   ExpectArguments(Groups({{0, 1, 2}, {0, 1, 2}, {0, 2}, {}}), Certainty::kCertain, {2},
-                 "the group (0, 2) instead of (0, 1, 2)");
+                  "the group (0, 2) instead of (0, 1, 2)");
   ExpectArguments(Groups({{0, 1, 2}, {0, 1, 2}, {}, {}}), Certainty::kCertain, {2}, "the group () instead of");
   ExpectArguments(Groups({{0, 1, 2}, {0, 1, 2}, {2, 1, 0}, {}}), Certainty::kCertain, {2}, "the group (2, 1, 0)");
 }

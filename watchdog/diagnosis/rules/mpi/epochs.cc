@@ -236,11 +236,11 @@ Finding Explain(const View& view, const CommView& comm, const Conflict& conflict
   const std::string target = Ranks({JobRankOf(view, comm, a.call->root)});
   const std::uint64_t from = std::max(a.begin, b.begin), until = std::min(a.end, b.end);
   const std::string both = a.member == b.member ? " accesses" : " access";
-  finding.summary = fmt::format(
-      "{}{} the same {} of {}'s memory in {}{}, and nothing orders the two accesses: {}",
-      Capital(Ranks(finding.culprits)), both, Plural(until - from, "byte"), target, CommText(comm),
-      a.member == b.member ? " twice" : "",
-      conflict.clash == EpochClash::kOperators ? "they accumulate with different operators." : "the result is undefined.");
+  finding.summary = fmt::format("{}{} the same {} of {}'s memory in {}{}, and nothing orders the two accesses: {}",
+                                Capital(Ranks(finding.culprits)), both, Plural(until - from, "byte"), target,
+                                CommText(comm), a.member == b.member ? " twice" : "",
+                                conflict.clash == EpochClash::kOperators ? "they accumulate with different operators."
+                                                                         : "the result is undefined.");
   finding.evidence = {SideText(finding.calls[0], a), SideText(finding.calls[1], b)};
   if (a.epoch() == AccessEpoch::kFence && b.epoch() == AccessEpoch::kFence)
     finding.evidence.emplace_back("both lie between the same two calls of MPI_Win_fence");

@@ -218,7 +218,8 @@ std::vector<Finding> AllMisuses(const View& view) {
     if (process.nodes.empty()) continue;
     for (const Misuse& misuse : process.box->words.misuses) {
       const Case one{&process, &misuse};
-      if (format::Find(misuse.wrong) == nullptr || (WasTold(one) && LivedOn(process)) || StandsOpen(view, one)) continue;
+      if (format::Find(misuse.wrong) == nullptr || (WasTold(one) && LivedOn(process)) || StandsOpen(view, one))
+        continue;
       sorts[{misuse.wrong, misuse.function, misuse.site_name}].push_back(one);
     }
   }
