@@ -7,3 +7,6 @@ if(NCCLWATCH_LINKER MATCHES "mold")
 elseif(NCCLWATCH_LINKER)
   add_link_options(-fuse-ld=lld)
 endif()
+# What nobody calls does not get into a program: each function is a section of its own.
+add_compile_options(-ffunction-sections -fdata-sections)
+add_link_options(-Wl,--gc-sections)

@@ -64,6 +64,7 @@ def command_page(command, version):
     lines.append(".SH OPTIONS")
     for head, meaning in entries:
         lines += [".TP", head, roff(meaning)]
+    lines += [".SH EXAMPLES", ".nf", *map(roff, command["examples"]), ".fi"]
     if "Exit status" not in command["description"]:
         lines.append(".SH EXIT STATUS")
         for status, meaning in EXIT_STATUS:

@@ -17,7 +17,7 @@ bool IsAlnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') |
 constexpr std::string_view kVersioned[] = {"version", "cuda", "cudnn",   "cublas", "driver",
                                            "rocm",    "hip",  "release", "build",  "_dali"};
 
-constexpr std::size_t kLongest = 96;  // 20 bytes of InfiniBand in hexadecimal are 59
+constexpr std::size_t kLongestText = 96;  // 20 bytes of InfiniBand in hexadecimal are 59
 
 // Six pairs (Ethernet), eight or twenty (InfiniBand), sixteen (a fingerprint).
 bool IsPairs(std::string_view word, char between) {
@@ -29,7 +29,7 @@ bool IsPairs(std::string_view word, char between) {
 
 // Two names of C++ may be numbers too ("ad::cafe"): an address has more parts, or begins as addresses do.
 bool IsIpv6(std::string_view word) {
-  char text[kLongest + 1] = "";
+  char text[kLongestText + 1] = "";
   in6_addr address;
   if (word.size() > 45) return false;
   std::memcpy(text, word.data(), word.size());
@@ -64,8 +64,9 @@ std::size_t EndOfColonAddress(std::string_view text, std::size_t at) {
   while (hex < text.size() && hex - at < 5 && IsHex(text[hex])) ++hex;
   if (hex == text.size() || text[hex] != ':') return at;
   std::size_t end = at;
-  while (end < text.size() && end - at <= kLongest && (IsHex(text[end]) || text[end] == ':' || text[end] == '.')) ++end;
-  if (end - at > kLongest || (end < text.size() && (IsAlnum(text[end]) || text[end] == '_'))) return at;
+  while (end < text.size() && end - at <= kLongestText && (IsHex(text[end]) || text[end] == ':' || text[end] == '.'))
+    ++end;
+  if (end - at > kLongestText || (end < text.size() && (IsAlnum(text[end]) || text[end] == '_'))) return at;
   while (end > at && (text[end - 1] == '.' || (text[end - 1] == ':' && (end - at < 2 || text[end - 2] != ':')))) --end;
   const std::string_view word = text.substr(at, end - at);
   return IsPairs(word, ':') || IsIpv6(word) ? end : at;

@@ -19,7 +19,6 @@
 #include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/settings/settings.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -37,8 +36,7 @@ constexpr char kDiagnoseHelp[] =
 void Tell(const diagnosis::Diagnosis& verdict, const diagnosis::Diagnosis& for_people,
           const std::vector<reader::Failure>& failures, bool json) {
   if (json) return PrintJson(DiagnosisJson(verdict, failures));
-  const std::string text = PrintableLines(diagnosis::ToText(for_people));
-  std::fputs(ColourDiagnosis(text, MayColour(STDOUT_FILENO)).c_str(), stdout);
+  std::fputs(DiagnosisFor(STDOUT_FILENO, for_people).c_str(), stdout);
 }
 
 // What can be used is, and what cannot be is said.

@@ -47,7 +47,7 @@ struct DoctorWish {
 void Declare(Options* options, DoctorWish* wish) {
   options->add_flag("--active", wish->active,
                     "measure too: a core, memory, a file, a worker process, the network between hosts");
-  options->add_option("--phase", wish->phase, "what matters before a first run, a larger one, a long one")
+  options->add_option("--phase", wish->phase, "what matters before a first-run, a scale-up or a long-run")
       ->type_name("PHASE")
       ->check(CLI::IsMember({"first-run", "scale-up", "long-run"}));
   options->add_option("--checks", wish->checks, "checks of your own, TOML: a command and what it has to say")
@@ -55,7 +55,9 @@ void Declare(Options* options, DoctorWish* wish) {
   options->add_option("--only", wish->only, "these checks alone")->type_name("ID,...")->delimiter(',');
   options->add_option("--checkpoint", wish->checkpoint, "the folder of checkpoints (CHECKPOINT_DIR)")->type_name("DIR");
   options->add_option("--parameters", wish->parameters, "of the model, for the memory budget: 7e9")->type_name("N");
-  options->add_option("--precision", wish->precision, "of parameters and gradients (bf16)")
+  options
+      ->add_option("--precision", wish->precision,
+                   "of parameters and gradients: fp32, bf16, fp16 or fp8 (default: bf16)")
       ->type_name("TYPE")
       ->check(CLI::IsMember({"fp32", "bf16", "fp16", "fp8"}));
   options->add_option("--optimizer", wish->optimizer, "adam keeps 12 bytes for a parameter, sgd 4, none 0 (adam)")

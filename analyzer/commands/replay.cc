@@ -9,6 +9,7 @@
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
+#include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/edit/merge.h"
 #include "analyzer/edit/scale.h"
@@ -162,7 +163,7 @@ void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const 
   if (!program.threaded().empty())
     Print("several threads of {} made calls: replayed as if one had made them all\n",
           diagnosis::Ranks({program.threaded().begin(), program.threaded().end()}));
-  if (!verdict.clean()) WriteOut("\n" + PrintableLines(diagnosis::ToText(lines->ForPeople(verdict))));
+  if (!verdict.clean()) std::fputs(("\n" + DiagnosisFor(STDOUT_FILENO, lines->ForPeople(verdict))).c_str(), stdout);
 }
 
 RealWish ForReal(const ReplayWish& wish) {
@@ -274,8 +275,7 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
   diagnosis::Diagnosis verdict = DiagnoseWith(std::move(run), outcome.observations);
   lines.FillIn(&verdict);
   if (wish.json) {
-    using Json = nlohmann::ordered_json;
-    Json not_modelled = Json::object();
+    auto not_modelled = nlohmann::ordered_json::object();
     for (const auto& [op, calls] : program->not_modelled()) not_modelled[op] = calls;
     PrintJson({{"schema", "ncclwatch.replay/1"},
                {"on", wish.on},

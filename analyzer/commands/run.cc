@@ -180,8 +180,9 @@ int Accompany(pid_t job, IdleLauncher idle, SignalRelay* relay, Deaths* deaths, 
   return status;
 }
 
-void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunPlace& place, bool say) {
-  if (!say) return;
+void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunPlace& place, const RunWish& wish) {
+  if (!epilogue.fault && !epilogue.slow && !epilogue.clean.empty()) Note("{}", epilogue.clean);
+  if (!wish.record.empty() && epilogue.watched) Note("recorded in {}: ncclwatch stats {}", wish.record, wish.record);
   if (!epilogue.watched) Note("no process of this job called NCCL or MPI under watch: there is nothing to diagnose");
   if (deaths.AnyAlive()) Note("processes of the job still run: ncclwatch diagnose {}", place.path());
 }
@@ -189,7 +190,7 @@ void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunP
 int Finish(const RunWish& wish, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
   const bool say = settings.log >= settings::LogLevel::kWarn && settings.on;
   const Epilogue epilogue = Conclude(deaths, status, settings);
-  SayWhereItStands(epilogue, *deaths, *place, say);
+  if (say) SayWhereItStands(epilogue, *deaths, *place, wish);
   if (!wish.json.empty())
     if (const absl::Status written = WriteFile(wish.json, epilogue.json); !written.ok())
       Note("{}", std::string(written.message()));

@@ -46,29 +46,35 @@ void Declare(Options* options, StacksWish* wish) {
       ->type_name("DIR");
   options->add_option("--thread", wish->threads, "the thread of a process that matters (default: the main one)")
       ->type_name("PID:TID")
+      ->group(kInternal)
       ->allow_extra_args(false);
   options->add_option("--rank", wish->ranks, "the rank of a process, if its environment does not contain it")
       ->type_name("PID:RANK")
+      ->group(kInternal)
       ->allow_extra_args(false);
   options
       ->add_option("--started", wish->started,
                    "start time of a process (field 22 of /proc/PID/stat): others of its pid are skipped")
       ->type_name("PID:TICKS")
+      ->group(kInternal)
       ->allow_extra_args(false);
   options
       ->add_option("--crash", wish->crashes,
                    "unwind the sample that a dead process left in this black box, and complete the box")
       ->type_name("BOX")
+      ->group(kInternal)
       ->allow_extra_args(false);
   options
       ->add_option("--sample", wish->samples,
                    "with --into: unwind a sample that a process wrote of itself, and remove the file")
       ->type_name("FILE")
+      ->group(kInternal)
       ->allow_extra_args(false);
   options
       ->add_option("--meanwhile", wish->meanwhile,
                    "with --into and one run directory: sample a process that is late by so many ns")
       ->type_name("PID:NS")
+      ->group(kInternal)
       ->allow_extra_args(false);
   options->add_option("--limit", wish->limit_s, "time limit in seconds (default: 2.5)")
       ->type_name("S")

@@ -48,7 +48,7 @@ void Declare(Options* options, TraceWish* wish) {
   DeclareFilter(options, &wish->filter);
   options->add_option("--last", wish->last, "only the last N calls")->type_name("N")->check(CLI::PositiveNumber);
   options->add_flag("--follow", wish->follow, "keep printing new calls until the job ends");
-  options->add_flag("--arrow", wish->arrow, "print Arrow columns, for the Python package");
+  options->add_flag("--arrow", wish->arrow, "print Arrow columns, for the Python package")->group(kInternal);
   options->add_flag("--wide", wish->wide, "print all columns: also thread, stream, group, result, call site");
   options->add_flag("--csv", wish->csv, "print comma-separated values, with a heading");
   options->add_flag("--json", wish->json, "print JSON lines, one for each call");

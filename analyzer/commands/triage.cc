@@ -23,8 +23,11 @@ constexpr char kTriageHelp[] =
     "Exit status: 0 nothing failed, 1 a cause, or a failure that no rule knows, 2 usage, 3 a file could not be read.";
 
 std::vector<ScannedFile> ScanWithProgress(const Matcher& matcher, const std::vector<LogFile>& files) {
-  Progress progress("reading logs", files.size());
-  return ScanLogs(matcher, files, [&](std::size_t done) { progress.Done(done); });
+  constexpr std::uint64_t kMebibyte = 1 << 20;
+  std::uint64_t bytes = 0;
+  for (const LogFile& file : files) bytes += file.bytes;
+  Progress progress("reading logs, MiB:", bytes / kMebibyte);
+  return ScanLogs(matcher, files, [&](std::uint64_t read) { progress.Done(read / kMebibyte); });
 }
 
 }  // namespace

@@ -47,9 +47,9 @@ Ran RunOnce(const std::vector<std::string>& words, const char* side) {
   close(ends[1]);
   Ran ran;
   std::array<char, 65536> block;
-  constexpr std::size_t kMost = 64u << 20;
+  constexpr std::size_t kMostOutput = 64u << 20;
   for (ssize_t size; child > 0 && (size = read(ends[0], block.data(), block.size())) > 0;)
-    if (ran.output.size() < kMost) ran.output.append(block.data(), static_cast<std::size_t>(size));
+    if (ran.output.size() < kMostOutput) ran.output.append(block.data(), static_cast<std::size_t>(size));
   close(ends[0]);
   int status = 0;
   if (child < 0 || waitpid(child, &status, 0) < 0) return {127, 0, ""};

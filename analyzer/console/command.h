@@ -19,6 +19,7 @@ struct Command {
   const char* name;
   const char* synopsis;  // what follows the name, as in "[FILTERS] [DIR|FILE...]"
   const char* summary;   // one line
+  const char* examples;  // command lines, each with its line end
   int (*function)(const Command& self, const Arguments& arguments);
 };
 

@@ -2,13 +2,38 @@
 
 #include <absl/strings/str_join.h>
 #include <absl/strings/str_split.h>
+#include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
+#include "watchdog/diagnosis/report/render.h"
+#include "watchdog/text/printable.h"
+
 namespace ncclwatch::analyzer {
+namespace {
+
+using diagnosis::Certainty;
+
+std::string ColouredHeading(const std::string& line) {
+  constexpr std::pair<Certainty, Colour> kColours[] = {{Certainty::kCertain, Colour::kRed},
+                                                       {Certainty::kLikely, Colour::kYellow},
+                                                       {Certainty::kSuspected, Colour::kDim}};
+  for (const auto& [certainty, colour] : kColours) {
+    const std::string word = fmt::format("({})", diagnosis::Name(certainty));
+    const std::size_t at = line.find(word + ":");
+    if (at == std::string::npos) continue;
+    return Coloured(line.substr(0, at), Colour::kBold, true) + Coloured(word, colour, true) +
+           Coloured(line.substr(at + word.size()), Colour::kBold, true);
+  }
+  return Coloured(line, Colour::kBold, true);
+}
+
+}  // namespace
 
 bool MayColour(int descriptor) {
   const char* no_color = std::getenv("NO_COLOR");
@@ -29,12 +54,14 @@ std::string Coloured(std::string_view text, Colour colour, bool allowed) {
   return kCodes[static_cast<int>(colour)] + std::string(text) + "\033[0m";
 }
 
-std::string ColourDiagnosis(const std::string& text, bool allowed) {
-  if (!allowed) return text;
+std::string DiagnosisFor(int descriptor, const diagnosis::Diagnosis& diagnosis) {
+  const auto columns = static_cast<std::size_t>(std::min(Width(descriptor), 100));
+  const std::string text = PrintableLines(diagnosis::ToText(diagnosis, columns));
+  if (!MayColour(descriptor)) return text;
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   // Headings begin at the left margin; all else is indented.
   for (std::string& line : lines)
-    if (!line.empty()) line = Coloured(line, line[0] != ' ' ? Colour::kBold : Colour::kNone, true);
+    if (!line.empty() && line[0] != ' ') line = ColouredHeading(line);
   return absl::StrJoin(lines, "\n");
 }
 

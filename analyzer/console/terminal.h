@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "watchdog/diagnosis/model/finding.h"
+
 namespace ncclwatch::analyzer {
 
 // True if the descriptor is a terminal and neither NO_COLOR nor TERM=dumb forbids colour.
@@ -13,7 +15,8 @@ int Width(int descriptor);  // columns; 100 where it is not a terminal
 enum class Colour { kNone, kRed, kYellow, kGreen, kBold, kDim };
 std::string Coloured(std::string_view text, Colour colour, bool allowed);
 
-// Headings of a diagnosis in bold, kinds in red where `allowed`; otherwise the text unchanged.
-std::string ColourDiagnosis(const std::string& text, bool allowed);
+// The diagnosis as it is printed on the descriptor: as wide as its terminal, at most 100 columns; headings in bold, and
+// how certain they are in red, yellow or dim.
+std::string DiagnosisFor(int descriptor, const diagnosis::Diagnosis& diagnosis);
 
 }  // namespace ncclwatch::analyzer

@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBufferBytes = 1 << 20;
+constexpr char kOpenFiles[] = "/proc/self/fd";
 constexpr mode_t kOthersMayLink = S_ISVTX | S_IWOTH;  // as /tmp
 
 // Where the file is to be. A link of somebody else's in a folder like /tmp would choose what we overwrite
@@ -62,6 +63,7 @@ absl::Status OutputFile::Fail(const absl::Status& status) { return status_ = sta
 absl::Status OutputFile::Open(const std::string& path, How how) {
   path_ = path;
   bytes_ = 0;
+  target_.clear();
   status_ = absl::OkStatus();
   struct stat there {};
   if (how == How::kAppend) {
@@ -81,12 +83,31 @@ absl::Status OutputFile::Open(const std::string& path, How how) {
 
 absl::Status OutputFile::OpenDraft(const std::string& path) {
   if (absl::Status resolved = Resolve(path, &target_); !resolved.ok()) return Fail(resolved);
-  const std::string draft = absl::StrCat(target_, ".draft.XXXXXX");
-  std::string name = draft;
+  // Without a name until it is whole, where the file system has that: a signal that ends the command leaves nothing.
+  const fs::path folder = fs::path(target_).parent_path();
+  if (access(kOpenFiles, X_OK) == 0)
+    file_ = Descriptor(open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600));
+  if (file_) return absl::OkStatus();
+  std::string name = absl::StrCat(target_, ".draft.XXXXXX");
   file_ = Descriptor(mkostemp(name.data(), O_CLOEXEC));  // O_EXCL, 0600
   if (!file_) return Fail(absl::ErrnoToStatus(errno, path));
   draft_ = name;
   return absl::OkStatus();
+}
+
+bool OutputFile::NameDraft() {
+  constexpr int kTries = 100;
+  if (!draft_.empty()) return true;
+  const std::string source = absl::StrCat(kOpenFiles, "/", file_.get());
+  for (int i = 0; i < kTries; ++i) {
+    std::string name = absl::StrCat(target_, ".draft.", getpid(), ".", i);
+    if (linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+      draft_ = std::move(name);
+      return true;
+    }
+    if (errno != EEXIST) return false;
+  }
+  return false;
 }
 
 absl::Status OutputFile::Write(std::string_view bytes) {
@@ -108,8 +129,8 @@ absl::Status OutputFile::Flush() {
 
 absl::Status OutputFile::Close(unsigned mode) {
   Flush().IgnoreError();
-  if (status_.ok() && !draft_.empty()) {
-    if (fchmod(file_.get(), mode) != 0 || std::rename(draft_.c_str(), target_.c_str()) != 0)
+  if (status_.ok() && !target_.empty()) {
+    if (fchmod(file_.get(), mode) != 0 || !NameDraft() || std::rename(draft_.c_str(), target_.c_str()) != 0)
       Fail(absl::ErrnoToStatus(errno, path_)).IgnoreError();
     else
       draft_.clear();

@@ -33,10 +33,11 @@ class OutputFile {
 
  private:
   absl::Status OpenDraft(const std::string& path);
+  bool NameDraft();  // errno says why not
   absl::Status Flush();
   absl::Status Fail(const absl::Status& status);
 
-  std::string path_, target_, draft_, buffer_;  // draft_ empty: written directly
+  std::string path_, target_, draft_, buffer_;  // target_ empty: written directly; draft_ empty: without a name yet
   Descriptor file_;
   std::uint64_t bytes_ = 0;
   absl::Status status_;

@@ -27,9 +27,9 @@
 #include "watchdog/act/program.h"
 #include "watchdog/act/system_log.h"
 #include "watchdog/diagnosis/diagnose.h"
+#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/diagnosis/report/render.h"
 #include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -51,9 +51,9 @@ void SayAdded(const Completed& completed) {
   for (const std::string& line : completed.added) Note("  - {}", line);
 }
 
-void Keep(const std::string& directory, const std::string& json, const std::string& text) {
+void Keep(const std::string& directory, const std::string& as_json, const std::string& text) {
   const auto place = descriptors::Directory::Own(directory);
-  std::string error = act::WriteFile(place, kDiagnosisJson, json);
+  std::string error = act::WriteFile(place, kDiagnosisJson, as_json);
   if (error.empty()) error = act::WriteFile(place, kDiagnosisText, text);
   if (!error.empty()) Note("cannot keep the diagnosis: {}", error);
 }
@@ -97,8 +97,8 @@ void StartHook(const settings::Settings& settings, const std::string& input) {
   _exit(127);
 }
 
-void Say(const std::string& directory, const std::string& text) {
-  std::fputs(ColourDiagnosis(PrintableLines(text), MayColour(STDERR_FILENO)).c_str(), stderr);
+void Say(const std::string& directory, const diagnosis::Diagnosis& verdict) {
+  std::fputs(DiagnosisFor(STDERR_FILENO, verdict).c_str(), stderr);
   Note("diagnosis: {}/{}", directory, kDiagnosisJson);
 }
 
@@ -168,6 +168,14 @@ void AddSlow(const std::string& directory, const reader::RunImage& run, const st
   lines->FillIn(verdict);
 }
 
+std::string CleanLine(const diagnosis::Diagnosis& judged) {
+  const std::string watched = fmt::format("{} of {} ranks watched", judged.watched, judged.expected);
+  if (judged.healthy()) return fmt::format("healthy: {}, nothing wrong", watched);
+  return fmt::format(
+      "nothing wrong in what was recorded ({}): {}", watched,
+      judged.missing.empty() ? "what was suspected did not last" : diagnosis::Join(judged.missing, "; "));
+}
+
 void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const settings::Settings& settings,
                  Epilogue* epilogue) {
   const bool say = settings.log != settings::LogLevel::kOff;
@@ -192,13 +200,16 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   const bool fault = IsFault(judged, status);
   if (judged.clean()) AddSlow(directory, run, SeenEnds(ends), &lines, &judged);
   const bool slow = !fault && IsFault(judged, status);
-  const std::string json = diagnosis::ToJson(judged);
-  if (!epilogue->fault || fault) epilogue->json = json;
-  if (!fault && !slow) return;
+  const std::string as_json = diagnosis::ToJson(judged);
+  if (!epilogue->fault || fault) epilogue->json = as_json;
+  if (!fault && !slow) {
+    epilogue->clean = CleanLine(judged);
+    return;
+  }
   (fault ? epilogue->fault : epilogue->slow) = true;
-  const std::string text = diagnosis::ToText(lines.ForPeople(judged));
-  Keep(directory, json, text);
-  if (say) Say(directory, text);
+  const diagnosis::Diagnosis for_people = lines.ForPeople(judged);
+  Keep(directory, as_json, diagnosis::ToText(for_people));
+  if (say) Say(directory, for_people);
   if (slow) return;  // the job has ended well: no evidence, no hook
   SaveEvidence(directory, run, settings);
   if (!said || !IsFault(*said, status)) StartHook(settings, directory + "/" + kDiagnosisJson);

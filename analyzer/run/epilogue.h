@@ -15,6 +15,7 @@ struct Epilogue {
   bool slow = false;         // no fault, but something slowed it
   bool ended_by_us = false;  // a leader has ended the job (NCCLWATCH_ON_FAULT=abort)
   std::string json;          // the diagnosis, also of a healthy job
+  std::string clean;         // one line about a job in which nothing was found
 };
 
 // Says the diagnosis on stderr, once: where a leader has said it, only where it lies. `status` is the job's own. What a

@@ -11,6 +11,8 @@ namespace {
 
 // What is less may be the order in which processes happened to be woken.
 constexpr double kLeastLate_s = 100e-6;
+// In a job that goes on every look finds some ranks one collective ahead of the others.
+constexpr double kMoment_s = 1;
 
 void SortByRank(Job* job) {
   std::vector<std::size_t> order(job->processes.size());
@@ -54,13 +56,17 @@ Communicator CompareMembers(const Job& job, const std::vector<Member*>& members)
                             .seen = static_cast<std::uint32_t>(members.size()),
                             .position = (*most)->position,
                             .last = {},
+                            .ahead = {},
                             .behind = (*most)->collectives - (*least)->collectives};
   if (communicator.behind == 0) SetLate(job, members, &communicator);
   for (Member* const member : members) {
     member->behind = (*most)->collectives - member->collectives;
-    if (communicator.behind > 0 && member->behind == communicator.behind)
-      communicator.last.push_back(job.processes[member->process].rank);
+    member->lags = member->behind > 1 || (member->behind == 1 && member->since_s >= kMoment_s);
+    const int rank = job.processes[member->process].rank;
+    if (member->lags && member->behind == communicator.behind) communicator.last.push_back(rank);
+    if (member->behind == 0) communicator.ahead.push_back(rank);
   }
+  if (communicator.last.size() * 2 <= members.size()) communicator.ahead.clear();
   return communicator;
 }
 

@@ -1,5 +1,6 @@
 #include "analyzer/top/frame.h"
 
+#include <absl/strings/str_split.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -40,6 +41,26 @@ std::string Clipped(std::string_view text, std::size_t width) {
   while (bytes < text.size() && (columns < width || IsContinuation(text[bytes])))
     columns += !IsContinuation(text[bytes++]);
   return std::string(text.substr(0, bytes));
+}
+
+// At spaces; what follows the first line is indented.
+std::vector<std::string> Wrapped(const std::string& text, std::size_t width) {
+  constexpr std::string_view kIndent = "  ";
+  std::vector<std::string> lines;
+  std::string line;
+  for (const absl::string_view piece : absl::StrSplit(text, ' ')) {
+    const std::string_view word(piece.data(), piece.size());
+    if (!line.empty() && ColumnsOf(line) + 1 + ColumnsOf(word) > width) {
+      lines.push_back(std::move(line));
+      line = kIndent;
+      line += word;
+      continue;
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+  }
+  lines.push_back(std::move(line));
+  return lines;
 }
 
 // Columns that have room, as indices: the least telling go first.
@@ -167,7 +188,8 @@ void Display::AddTable(const Job& job, std::size_t width, std::size_t height, Fr
 Frame Display::Draw(const Job& job, const std::string& clock, std::size_t width, std::size_t height) {
   Frame frame;
   if (width == 0 || height == 0) return frame;
-  frame.lines = HeaderOf(job, clock);
+  for (const Line& line : HeaderOf(job, clock))
+    for (std::string& part : Wrapped(line.text, width)) frame.lines.push_back({std::move(part), line.colour});
   const std::size_t body = std::max<std::size_t>(1, height - 1);  // the last line is the footer
   if (help_) {
     frame.lines.resize(std::min<std::size_t>(frame.lines.size(), 1));

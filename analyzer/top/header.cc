@@ -70,6 +70,9 @@ void AddFindings(const Job& job, std::vector<Line>* lines) {
 std::string LastText(const Communicator& communicator) {
   if (communicator.last.empty()) return "";
   const std::string ranks = diagnosis::Ranks(diagnosis::SortedUnique(communicator.last));
+  if (!communicator.ahead.empty())
+    return fmt::format("; ahead: {} (by {})", diagnosis::Ranks(diagnosis::SortedUnique(communicator.ahead)),
+                       diagnosis::Plural(communicator.behind, "collective"));
   if (communicator.behind > 0)
     return fmt::format("; last: {} ({} behind)", ranks, diagnosis::Plural(communicator.behind, "collective"));
   return fmt::format("; last: {} ({} after the middle one)", ranks, TimeText(communicator.late_s));

@@ -34,6 +34,7 @@ struct Member {
   std::string label;
   std::optional<std::uint64_t> position;  // of its newest collective
   std::uint64_t behind = 0;               // collectives that the farthest member is ahead of it
+  bool lags = false;                      // and has been for longer than a moment
   std::string_view op, state;             // of its newest call; empty: none is known
   std::optional<std::uint64_t> bytes;     // of that call
   double since_s = 0;                     // since it was called
@@ -52,6 +53,7 @@ struct Communicator {
   std::uint32_t size = 0, seen = 0;       // members in all, and with a box here
   std::optional<std::uint64_t> position;  // of the farthest
   std::vector<int> last;                  // job ranks; empty: all came together, or nobody can tell
+  std::vector<int> ahead;                 // where most members are the last: the farthest ones
   std::uint64_t behind = 0;               // by how many collectives they are behind
   double late_s = 0;                      // ... or, with none between, how long after the middle member they called
 };

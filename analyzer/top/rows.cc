@@ -78,7 +78,7 @@ bool Matches(const Job& job, const Member& member, const std::string& filter,
 
 double KeyOf(const Member& member, SortBy by) {
   switch (by) {
-    case SortBy::kBehind: return static_cast<double>(member.behind);
+    case SortBy::kBehind: return member.lags ? static_cast<double>(member.behind) : 0;
     case SortBy::kSince: return member.op.empty() ? -1 : member.since_s;
     case SortBy::kCalls: return member.rates ? member.rates->calls_per_s : -1;
     case SortBy::kBytes: return member.rates ? member.rates->bytes_per_s : -1;

@@ -1,9 +1,9 @@
 #include "analyzer/triage/matcher.h"
 
 #include <fmt/format.h>
-#include <hs/hs.h>
 #include <re2/filtered_re2.h>
 #include <re2/re2.h>
+#include <re2/set.h>
 
 #include <set>
 
@@ -24,35 +24,26 @@ Fields NamedGroups(const RE2& pattern, const re2::StringPiece& text) {
   return fields;
 }
 
-absl::Status CompileTexts(const std::vector<std::string>& atoms, hs_database_t** into) {
-  std::vector<const char*> texts;
-  std::vector<unsigned> flags(atoms.size(), HS_FLAG_CASELESS), ids;
-  std::vector<std::size_t> lengths;
-  for (const std::string& atom : atoms) {
-    ids.push_back(static_cast<unsigned>(texts.size()));
-    texts.push_back(atom.c_str());
-    lengths.push_back(atom.size());
-  }
-  hs_compile_error_t* error = nullptr;
-  if (hs_compile_lit_multi(texts.data(), flags.data(), ids.data(), lengths.data(), static_cast<unsigned>(texts.size()),
-                           HS_MODE_BLOCK, nullptr, into, &error) == HS_SUCCESS)
-    return absl::OkStatus();
-  const std::string why = error ? error->message : "unknown";
-  hs_free_compile_error(error);
-  return absl::InternalError("the rules' texts cannot be searched: " + why);
+// Texts are compared byte by byte, in any case of letters: logs are not always UTF-8.
+RE2::Options OfTexts() {
+  constexpr std::int64_t kMemory = 64 << 20;
+  RE2::Options options(RE2::Quiet);
+  options.set_encoding(RE2::Options::EncodingLatin1);
+  options.set_case_sensitive(false);
+  options.set_never_capture(true);
+  options.set_max_mem(kMemory);
+  return options;
 }
 
 }  // namespace
 
 struct Matcher::Parts {
-  ~Parts() { hs_free_database(texts); }
-
   std::vector<Rule> rules;
   std::vector<std::vector<std::unique_ptr<RE2>>> of_rules;  // their patterns
   re2::FilteredRE2 filter{kLeastText};                      // those that any line may match
   std::vector<std::size_t> rule_of_filter;                  // by its ids
-  int atoms = 0;                                            // the texts that those need
-  hs_database_t* texts = nullptr;                           // these and kTracebackBegin, in any case of letters
+  RE2::Set texts{OfTexts(), RE2::UNANCHORED};               // that those need
+  std::unique_ptr<RE2> any_text;                            // one of them, or kTracebackBegin
 };
 
 Matcher::Matcher(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -85,35 +76,31 @@ absl::StatusOr<Matcher> Matcher::Make(std::vector<Rule> rules) {
     return absl::InvalidArgumentError(fmt::format(
         "rule {}: a pattern can match without any fixed text of {} letters; it would be tried on every line",
         parts->rules[parts->rule_of_filter[static_cast<std::size_t>(always.front())]].id, kLeastText));
-  parts->atoms = static_cast<int>(atoms.size());
-  atoms.emplace_back(kTracebackBegin);
-  const absl::Status status = CompileTexts(atoms, &parts->texts);
-  if (!status.ok()) return status;
+  std::string any_text = RE2::QuoteMeta(re2::StringPiece(kTracebackBegin.data(), kTracebackBegin.size()));
+  for (const std::string& atom : atoms) {
+    const std::string text = RE2::QuoteMeta(atom);
+    parts->texts.Add(text, nullptr);
+    any_text += "|" + text;
+  }
+  parts->any_text = std::make_unique<RE2>(any_text, OfTexts());
+  if (!parts->texts.Compile() || !parts->any_text->ok())
+    return absl::InternalError("the rules' texts cannot be searched: " + parts->any_text->error());
   return Matcher(std::move(parts));
 }
 
-Matcher::Scratch::Scratch(const Matcher& matcher) {
-  hs_scratch_t* made = nullptr;
-  if (hs_alloc_scratch(matcher.parts_->texts, &made) == HS_SUCCESS) memory_ = made;
+std::size_t Matcher::Next(std::string_view block, std::size_t from) const {
+  re2::StringPiece found;
+  if (!parts_->any_text->Match(re2::StringPiece(block.data(), block.size()), from, block.size(), RE2::UNANCHORED,
+                               &found, 1))
+    return std::string_view::npos;
+  return static_cast<std::size_t>(found.data() - block.data()) + found.size();
 }
 
-Matcher::Scratch::~Scratch() { hs_free_scratch(static_cast<hs_scratch_t*>(memory_)); }
-
-void Matcher::Search(std::string_view block, Scratch* scratch, std::vector<Hit>* hits) const {
-  hits->clear();
-  const auto found = [](unsigned id, unsigned long long, unsigned long long end, unsigned, void* into) {
-    static_cast<std::vector<Hit>*>(into)->push_back({static_cast<std::size_t>(end), static_cast<int>(id)});
-    return 0;
-  };
-  hs_scan(parts_->texts, block.data(), static_cast<unsigned>(block.size()), 0,
-          static_cast<hs_scratch_t*>(scratch->memory_), found, hits);
-}
-
-std::vector<std::size_t> Matcher::RulesOf(std::string_view line, const std::vector<int>& atoms) const {
-  std::vector<int> of_rules, ids;
-  for (const int atom : atoms)
-    if (atom < parts_->atoms) of_rules.push_back(atom);
-  parts_->filter.AllMatches(re2::StringPiece(line.data(), line.size()), of_rules, &ids);
+std::vector<std::size_t> Matcher::RulesOf(std::string_view line) const {
+  const re2::StringPiece text(line.data(), line.size());
+  std::vector<int> atoms, ids;
+  if (!parts_->texts.Match(text, &atoms)) return {};
+  parts_->filter.AllMatches(text, atoms, &ids);
   std::set<std::size_t> rules;
   for (const int id : ids) rules.insert(parts_->rule_of_filter[static_cast<std::size_t>(id)]);
   return {rules.begin(), rules.end()};

@@ -18,7 +18,7 @@ inline constexpr std::string_view kTracebackBegin = "Traceback (most recent call
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
-// Made once; its const functions may be called from several threads, each with a scratch of its own.
+// Made once; its const functions may be called from several threads.
 class Matcher {
  public:
   // An error names the rule whose pattern has no fixed text of six letters at least.
@@ -27,27 +27,12 @@ class Matcher {
   Matcher(Matcher&& other) noexcept;
   Matcher& operator=(Matcher&& other) noexcept;
 
-  class Scratch {  // of one thread
-   public:
-    explicit Scratch(const Matcher& matcher);
-    ~Scratch();
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
+  // Offset behind the first text in `block`, from offset `from` on, that some pattern needs or with which a traceback
+  // begins; npos if there is none.
+  std::size_t Next(std::string_view block, std::size_t from) const;
 
-   private:
-    friend class Matcher;
-    void* memory_ = nullptr;
-  };
-  struct Hit {
-    std::size_t end = 0;  // offset behind the text
-    int atom = 0;
-  };
-  // Where in `block` stand texts that patterns need, or with which tracebacks begin, by offset.
-  void Search(std::string_view block, Scratch* scratch, std::vector<Hit>* hits) const;
-
-  // Indices into rules() that the line matches, ascending, given the texts that are in it. Rules of tracebacks are not
-  // among them: FieldsOf knows.
-  std::vector<std::size_t> RulesOf(std::string_view line, const std::vector<int>& atoms) const;
+  // Indices into rules() that the line matches, ascending. Rules of tracebacks are not among them: FieldsOf knows.
+  std::vector<std::size_t> RulesOf(std::string_view line) const;
   Fields FieldsOf(std::size_t rule, std::string_view line) const;  // empty too if the line does not match
 
   const std::vector<Rule>& rules() const;

@@ -27,13 +27,14 @@ absl::StatusOr<Matcher> MakeMatcher(const std::vector<std::string>& rule_files) 
 }
 
 std::vector<ScannedFile> ScanLogs(const Matcher& matcher, const std::vector<LogFile>& files,
-                                  const std::function<void(std::size_t)>& progress) {
+                                  const std::function<void(std::uint64_t)>& progress) {
   const int year = absl::ToCivilYear(absl::Now(), absl::UTCTimeZone()).year();
   std::vector<ScannedFile> scanned(files.size());
   std::atomic<std::size_t> next{0}, done{0};
+  std::atomic<std::uint64_t> read{0};
   const auto work = [&] {
     for (std::size_t i = next++; i < files.size(); i = next++) {
-      scanned[i] = ScanLog(matcher, files[i], year);
+      scanned[i] = ScanLog(matcher, files[i], year, &read);
       ++done;
     }
   };
@@ -41,7 +42,7 @@ std::vector<ScannedFile> ScanLogs(const Matcher& matcher, const std::vector<LogF
   const std::size_t most = std::min<std::size_t>(std::max(1U, std::thread::hardware_concurrency()), files.size());
   for (std::size_t i = 0; i < most; ++i) threads.emplace_back(work);
   while (progress && done < files.size()) {
-    progress(done);
+    progress(read);
     absl::SleepFor(absl::Milliseconds(20));
   }
   for (std::thread& thread : threads) thread.join();

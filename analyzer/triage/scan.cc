@@ -64,20 +64,24 @@ bool IsKernelLog(std::string_view block) {
 
 class Scanner {
  public:
-  Scanner(const Matcher& matcher, const LogFile& file, int year)
-      : matcher_(matcher), scratch_(matcher), file_(file), year_(year) {
+  Scanner(const Matcher& matcher, const LogFile& file, int year) : matcher_(matcher), file_(file), year_(year) {
     out_.file = file;
     for (std::size_t i = 0; i < matcher.rules().size(); ++i)
       if (matcher.rules()[i].traceback) exception_rules_.push_back(i);
   }
 
-  ScannedFile Run() {
+  ScannedFile Run(std::atomic<std::uint64_t>* read) {
     BlockReader reader(file_.path);
     std::string_view block;
+    std::uint64_t counted = 0;  // of a packed file the text is longer
     while (reader.Next(&block)) {
       if (line_ == 0) Begin(block);
       Scan(block);
+      const std::uint64_t now = std::min(reader.bytes(), file_.bytes);
+      *read += now - counted;
+      counted = now;
     }
+    *read += file_.bytes - counted;
     for (auto& [rank, traceback] : tracebacks_) Finish(rank, &traceback);
     out_.error = reader.error();
     out_.bytes = reader.bytes();
@@ -102,42 +106,39 @@ class Scanner {
 
   void Scan(std::string_view block) {
     if (binary_) return;
-    matcher_.Search(block, &scratch_, &hits_);
-    std::size_t hit = 0, at = 0;
+    std::size_t hit = matcher_.Next(block, 0), at = 0;
     NoteTimes(block);
     while (at < block.size()) {
       if (!tracebacks_.empty() || mixed_) {
         at = Line(block, at, &hit);  // each line counts
         continue;
       }
-      if (hit == hits_.size()) break;
-      const std::size_t before = block.rfind('\n', hits_[hit].end - 1);
-      const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
-      // A text that itself ends with the line's end lies in the line before.
-      line_ += static_cast<std::uint64_t>(std::count(block.begin() + at, block.begin() + std::max(begin, at), '\n'));
-      at = Line(block, std::max(begin, at), &hit);
+      if (hit == std::string_view::npos) break;
+      const std::size_t before = block.rfind('\n', hit - 1);
+      const std::size_t begin = std::max(before == std::string_view::npos ? 0 : before + 1, at);
+      line_ += static_cast<std::uint64_t>(std::count(block.begin() + at, block.begin() + begin, '\n'));
+      at = Line(block, begin, &hit);
     }
     line_ += static_cast<std::uint64_t>(std::count(block.begin() + std::min(at, block.size()), block.end(), '\n'));
     last_time_ = block_last_time_;
     timeless_block_ = nullptr;  // the next block lies at the same place
   }
 
-  // The line that begins at `begin`. Returns where the next one begins.
+  // The line that begins at `begin`; `hit` is the next one of Matcher::Next. Returns where the next line begins.
   std::size_t Line(std::string_view block, std::size_t begin, std::size_t* hit) {
     const std::size_t end = std::min(block.find('\n', begin), block.size());
-    atoms_.clear();
-    for (; *hit < hits_.size() && hits_[*hit].end <= end; ++*hit) atoms_.push_back(hits_[*hit].atom);
-    while (*hit < hits_.size() && hits_[*hit].end <= end + 1) ++*hit;
+    const bool has_text = *hit <= end;
+    if (*hit <= end + 1) *hit = end < block.size() ? matcher_.Next(block, end + 1) : std::string_view::npos;
     ++line_;
     std::string_view line = block.substr(begin, std::min(end - begin, kLongestLine));
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     LinePrefix prefix = ParsePrefix(line, numbered_);
     if (mixed_) NoteLine(prefix);
-    if (!atoms_.empty() || !tracebacks_.empty()) Look(block, begin, prefix);
+    if (has_text || !tracebacks_.empty()) Look(block, begin, prefix, has_text);
     return end + 1;
   }
 
-  void Look(std::string_view block, std::size_t begin, const LinePrefix& prefix) {
+  void Look(std::string_view block, std::size_t begin, const LinePrefix& prefix, bool has_text) {
     const std::string text = WithoutColors(prefix.rest);
     const auto traceback = tracebacks_.find(prefix.rank);
     if (traceback != tracebacks_.end()) {
@@ -153,10 +154,8 @@ class Scanner {
       tracebacks_.emplace(prefix.rank, Traceback(line_, TimeBefore(block, begin), prefix.local_rank));
       return;
     }
-    if (atoms_.empty()) return;
-    std::sort(atoms_.begin(), atoms_.end());
-    atoms_.erase(std::unique(atoms_.begin(), atoms_.end()), atoms_.end());
-    const std::vector<std::size_t> rules = matcher_.RulesOf(text, atoms_);
+    if (!has_text) return;
+    const std::vector<std::size_t> rules = matcher_.RulesOf(text);
     if (rules.empty()) return;
     if (Match* const match = Keep(rules.front(), prefix, text)) match->at = TimeBefore(block, begin);
   }
@@ -165,11 +164,7 @@ class Scanner {
   void Finish(int rank, Traceback* traceback) {
     if (!traceback->HasException()) return;
     const std::string text = traceback->exception();
-    std::vector<Matcher::Hit> hits;
-    matcher_.Search(text, &scratch_, &hits);
-    std::vector<int> atoms;
-    for (const Matcher::Hit& hit : hits) atoms.push_back(hit.atom);
-    const std::vector<std::size_t> rules = matcher_.RulesOf(text, atoms);
+    const std::vector<std::size_t> rules = matcher_.RulesOf(text);
     std::optional<std::size_t> rule;
     if (!rules.empty()) rule = rules.front();
     for (std::size_t i = 0; i < exception_rules_.size() && !rule; ++i)
@@ -265,13 +260,10 @@ class Scanner {
   }
 
   const Matcher& matcher_;
-  Matcher::Scratch scratch_;
   const LogFile& file_;
   const int year_;
   ScannedFile out_;
   std::vector<std::size_t> exception_rules_;
-  std::vector<Matcher::Hit> hits_;
-  std::vector<int> atoms_;               // of the line that is looked at
   std::map<int, Traceback> tracebacks_;  // that go on, by the rank of their lines' prefix
   std::map<std::tuple<std::size_t, int, int>, std::pair<std::size_t, std::uint64_t>> kept_;
   std::optional<absl::Time> first_time_, last_time_, block_last_time_;
@@ -283,8 +275,8 @@ class Scanner {
 
 }  // namespace
 
-ScannedFile ScanLog(const Matcher& matcher, const LogFile& file, int year) {
-  return Scanner(matcher, file, year).Run();
+ScannedFile ScanLog(const Matcher& matcher, const LogFile& file, int year, std::atomic<std::uint64_t>* read) {
+  return Scanner(matcher, file, year).Run(read);
 }
 
 }  // namespace ncclwatch::analyzer

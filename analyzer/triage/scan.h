@@ -3,6 +3,7 @@
 
 #include <absl/time/time.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -46,7 +47,7 @@ struct ScannedFile {
   std::uint64_t bytes = 0;
 };
 
-// Thread-safe. `year`: of time stamps that have none.
-ScannedFile ScanLog(const Matcher& matcher, const LogFile& file, int year);
+// Thread-safe. `year`: of time stamps that have none. `read` grows by the size of the file.
+ScannedFile ScanLog(const Matcher& matcher, const LogFile& file, int year, std::atomic<std::uint64_t>* read);
 
 }  // namespace ncclwatch::analyzer

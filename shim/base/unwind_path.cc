@@ -12,7 +12,7 @@ constexpr std::size_t kWays = 64;  // a tool has one for each function that it w
 constexpr std::size_t kTries = 8;
 constexpr std::size_t kWord = sizeof(std::uint64_t);
 
-enum class State : std::uint8_t { kFree, kFilling, kKept };
+enum class State : std::uint8_t { kFree, kFilling, kReady };
 
 NCCLWATCH_UNCHECKED std::uint64_t At(std::uintptr_t place) {
   return __atomic_load_n(reinterpret_cast<const std::uint64_t*>(place), __ATOMIC_RELAXED);
@@ -79,7 +79,7 @@ void UnwindPath::Keep() const {
     State free = State::kFree;
     if (!place.state.compare_exchange_strong(free, State::kFilling, std::memory_order_relaxed)) continue;
     place.path = *this;
-    place.state.store(State::kKept, std::memory_order_release);  // acquired by IsKnownUnwindPath
+    place.state.store(State::kReady, std::memory_order_release);  // acquired by IsKnownUnwindPath
     return;
   }
 }
@@ -91,7 +91,7 @@ bool IsKnownUnwindPath(const Entrance& from, const Entrance& to) {
     const State state = place.state.load(std::memory_order_acquire);
     if (state == State::kFree) return false;
     const UnwindPath& path = place.path;
-    if (state == State::kKept && path.site_ == from.site && path.length_ == length && path.IsGone(from.frame))
+    if (state == State::kReady && path.site_ == from.site && path.length_ == length && path.IsGone(from.frame))
       return At(to.frame + kWord) == to.site;
   }
   return false;

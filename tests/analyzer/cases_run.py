@@ -321,6 +321,16 @@ def json_of_a_healthy_job(bench):
 
 
 @bench_case
+def last_line_of_a_run(bench):
+    job = ["sh", "-c", f'"{bench.writer}" "$NCCLWATCH_DIR"']
+    check(run(bench, "--", *job).err.splitlines()[-1].startswith("[ncclwatch] healthy: 1 of "), "of a healthy job")
+    record = os.path.join(bench.temporary, "recorded run")
+    recorded = run(bench, "--record", record, "--", *job)
+    check_equal(recorded.err.splitlines()[-1], f"[ncclwatch] recorded in {record}: ncclwatch stats {record}", "of a recorded job")
+    check_equal(run(bench, "--log", "error", "--", *job).err, "", "asked to be quiet")
+
+
+@bench_case
 def unwatched_job_is_said_to_be(bench):
     check("no process of this job called NCCL" in run(bench, "--", "true").err, "said")
     check_equal(run(bench, "--log", "error", "--", "true").err, "", "asked to be quiet")

@@ -7,6 +7,7 @@ import cases_export  # noqa: F401
 import cases_files  # noqa: F401
 import cases_flight  # noqa: F401
 import cases_flight_hostile  # noqa: F401
+import cases_help  # noqa: F401
 import cases_inspector  # noqa: F401
 import cases_lines  # noqa: F401
 import cases_reading  # noqa: F401

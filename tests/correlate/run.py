@@ -12,7 +12,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
-from harness import Build, Sandbox, case, check, check_equal, run_main  # noqa: E402
+from harness import Build, Sandbox, case, check, check_equal, run_main, soak_case  # noqa: E402
 
 DAY = 86400
 START = 1_780_000_000
@@ -152,7 +152,7 @@ def other_files(sandbox):
     check_equal(correlate(sandbox, folder + "/letter.txt")[0], 3, "no history")
 
 
-@case
+@soak_case
 def many_kinds_of_events(sandbox):
     """If events, kinds, failures and days grow from one to four and eight times, the second step adds 1.3 times as much time as the first. It
     added 3.2 times as much when each kind went through all failures."""

@@ -15,7 +15,8 @@ void Search(const analyzer::Matcher& matcher, std::string_view log) {
   analyzer::LogFile file{
       .path = testing::WriteScratch("rank0.log", log), .rank = 0, .is_local = false, .host = "", .bytes = log.size()};
   constexpr int kYear = 2026;
-  const analyzer::ScannedFile scanned = ScanLog(matcher, file, kYear);
+  std::atomic<std::uint64_t> read{0};
+  const analyzer::ScannedFile scanned = ScanLog(matcher, file, kYear, &read);
   for (const analyzer::Match& match : scanned.matches)
     Require(match.rule < matcher.rules().size() && match.line > 0 && match.times > 0);
   const analyzer::Triage triage = analyzer::Judge(matcher.rules(), {scanned, scanned});

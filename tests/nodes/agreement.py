@@ -104,7 +104,7 @@ def check_offline(job, live, nodes, exact=True):
     return document
 
 
-def settled(job, want, nodes, exact, seconds=10):
+def settled(job, want, nodes, exact, seconds=60):
     """The documents of those nodes once nothing is on its way to any of them any more; None if that does not come."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -113,6 +113,22 @@ def manual_names_every_option(sandbox):
 
 
 @case
+def documents_lead_nowhere_else(sandbox):
+    root = os.path.join(installed(sandbox), "share", "doc", "ncclwatch")
+    links, dead = 0, []
+    for path in glob.glob(root + "/**/*.md", recursive=True):
+        with open(path) as file:
+            text = file.read()
+        for link in re.findall(r"\]\(([^)#\s]+)", text):
+            if "://" in link:
+                continue
+            links += 1
+            if not os.path.exists(os.path.join(os.path.dirname(path), link)):
+                dead.append(f"{path}: {link}")
+    check(links > 100 and not dead, f"{len(dead)} of {links} links are dead: {dead}")
+
+
+@case
 def bash_completes(sandbox):
     manual = os.path.join(sandbox.build.root, "packaging", "manual", "share", "bash-completion", "completions", "ncclwatch")
     if not os.path.exists(manual):

@@ -11,8 +11,9 @@ READERS = (("trace",), ("stats",), ("replay",))
 
 
 def damaged(job, change):
+    """Its largest segment, which has calls: the last one of a process may have none."""
     directory = job.sandbox.fresh("damaged")
-    source = job.segments()[0]
+    source = max(job.segments(), key=os.path.getsize)
     path = os.path.join(directory, os.path.basename(source))
     with open(source, "rb") as file:
         content = bytearray(file.read())

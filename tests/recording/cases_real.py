@@ -6,7 +6,7 @@ import sys
 
 from cases_replay import EXAMPLES, verdict
 from common import ROOT, Recorded
-from harness import Skipped, case, check, check_equal
+from harness import Skipped, case, check, check_equal, soak_case
 
 LAUNCH = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "4", "--timeout", "15", "--"]
 LAUNCHERS = {"openmpi": "mpirun.openmpi --allow-run-as-root --oversubscribe -n {n}", "mpich": "mpirun.mpich -n {n}"}
@@ -185,12 +185,17 @@ for library in LAUNCHERS:
                         (True, 0, {}, []), f"{argument}: {played}")
             check_equal(again, recorded, f"{argument}: calls")
 
-    def hangs(sandbox, mpi=library):
-        for program, argument in HANGS:
+    def hangs(sandbox, mpi=library, programs=HANGS):
+        for program, argument in programs:
             told, played, _, _ = on_mpi(sandbox, mpi, program, argument)
             check(verdict(told) is not None, f"{argument}: a fault was found: {told}")
             check_equal(verdict(played), verdict(told), f"{argument}: verdict on {mpi}")
 
+    def hangs_once(sandbox, hangs=hangs):
+        hangs(sandbox, programs=HANGS[:1])
+
     ends.__name__, hangs.__name__ = f"{library}_plays_the_same_calls", f"{library}_hangs_again"
+    hangs_once.__name__ = f"{library}_hangs_again_over_a_tag"
     case(ends)
-    case(hangs)
+    soak_case(hangs)
+    case(hangs_once)

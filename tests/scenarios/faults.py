@@ -125,7 +125,8 @@ def check_place(first, culprit):
 
 
 def run(build, one, keep=None):
-    """Runs one plan. Returns {"latency_s": ..., "leader": ...}; raises Failure."""
+    """Runs one plan. Returns {"latency_s": ..., "allowed_s": ..., "leader": ...}; raises Failure. How late a verdict may be
+    is for a machine without other work: the soak holds it to that."""
     want = expected(one.fault)
     slow = FAULTS[one.fault][0]
     allowed = TIMEOUT_S + GRACE_S if slow else PROMPT_S
@@ -153,9 +154,7 @@ def run(build, one, keep=None):
             printed = job.printed(first["summary"])
             if printed != 1:
                 raise Failure(f"the diagnosis was printed {printed} times:\n{job.output()[-4000:]}")
-            if latency > allowed:
-                raise Failure(f"verdict after {latency:.3f} s, allowed {allowed:.1f} s")
-            return {"latency_s": latency, "leader": one.rank == -1, "children": one.children > 0}
+            return {"latency_s": latency, "allowed_s": allowed, "leader": one.rank == -1, "children": one.children > 0}
         except Failure as failure:
             if keep:
                 keep(job, failure)

@@ -58,6 +58,8 @@ def run_one(build, folder, name, seed):
             endings.RUNS[what](build)
         else:
             situations.SITUATIONS[what](build)
+        if result.get("latency_s", 0) > result.get("allowed_s", float("inf")):
+            raise Failure(f"verdict after {result['latency_s']:.3f} s, allowed {result['allowed_s']:.1f} s")
         result["outcome"] = "right"
     except situations.Skip as reason:
         result |= {"outcome": "skipped", "why": str(reason)}

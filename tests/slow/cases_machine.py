@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import time
 
-from harness import case, check, check_equal
+from harness import case, check, check_equal, soak_case
 from job import LAUNCH, LAUNCHERS, ROOT, Job, mpi_program
 from named_hosts import NamedHosts
 
@@ -152,7 +152,7 @@ def gpus_of_a_double_from_one_look_to_the_next(sandbox):
     check_equal(words("")[2:], ["GPU 00000000:01:00.0: clocks: as asked for, was held down by heat"], "it is over")
 
 
-@case
+@soak_case
 def errors_of_a_machine_beside_its_straggler(sandbox):
     """Live and afterwards: the counter that rose on the straggler's machine is quoted with the time."""
     machine = Machine(sandbox)

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "support"))
 sys.path.insert(0, HERE)
 
 import cases_machine  # noqa: E402,F401  (registers its cases)
-from harness import Skipped, case, check, check_equal, run_main  # noqa: E402
+from harness import Skipped, case, check, check_equal, run_main, soak_case  # noqa: E402
 from job import LAUNCH, Job, example, mpi, mpi_steps  # noqa: E402
 from slow_file import slow_file  # noqa: E402
 
@@ -25,7 +25,7 @@ def straggler_of_nccl(sandbox):
     example(sandbox, "straggler", "--step", "200", "--steps", "900").check_straggler(2, 200, (0.1, 0.4))
 
 
-@case
+@soak_case
 def healthy_of_nccl(sandbox):
     example(sandbox, "straggler", "--step", "100000", "--steps", "700").check_quiet()
 
@@ -39,7 +39,7 @@ def slow_link(sandbox, *, from_call, often):
                 "SOFTGPU_NCCL_SLOW": f"{from_call}:10000"})
 
 
-@case
+@soak_case
 def slow_communication_of_nccl(sandbox):
     job = slow_link(sandbox, from_call=300, often="1/4")
     status, findings = job.diagnose()
@@ -54,17 +54,17 @@ def slow_communication_of_nccl(sandbox):
     check(any("slow_communication" in line for line in job.lines), f"said while it runs: {job.done.err}")
 
 
-@case
+@soak_case
 def healthy_kernels_of_nccl(sandbox):
     slow_link(sandbox, from_call=100000, often="1/4").check_quiet()
 
 
-@case
+@soak_case
 def straggler_of_mpi(sandbox):
     mpi_steps(sandbox, 800, 20000, 1, 150, 4000, "sleep").check_straggler(1, 150, (0.08, 0.25))
 
 
-@case
+@soak_case
 def busy_straggler_of_mpi(sandbox):
     mpi_steps(sandbox, 800, 20000, 3, 150, 4000, "busy").check_straggler(3, 150, (0.08, 0.3))
 
@@ -85,7 +85,7 @@ def feed(path, after_s):
     threading.Thread(target=run, daemon=True).start()
 
 
-@case
+@soak_case
 def starved_input_of_mpi(sandbox):
     pipe = os.path.join(sandbox.fresh("input"), "batches")
     os.mkfifo(pipe)
@@ -94,7 +94,7 @@ def starved_input_of_mpi(sandbox):
     job.check_meanwhile("starved_input", 2, f"reads input, in read of the named pipe {pipe}")
 
 
-@case
+@soak_case
 def blocking_checkpoint_of_mpi(sandbox):
     with slow_file(sandbox, 12000) as mount:
         job = mpi_steps(sandbox, 300, 20000, 1, 0, 8000, "write", mount + "/data")
@@ -102,12 +102,12 @@ def blocking_checkpoint_of_mpi(sandbox):
         job.check_meanwhile("blocking_checkpoint", 1, f" of {mount}/data (fuse.slow_file, mounted on {mount})")
 
 
-@case
+@soak_case
 def healthy_of_mpi(sandbox):
     mpi_steps(sandbox, 700, 20000, 0, 100000, 0, "sleep").check_quiet()
 
 
-@case
+@soak_case
 def longer_than_an_earlier_run(sandbox):
     """All ranks compute longer: nobody is to blame. The same again is no finding."""
     before, again = (mpi_steps(sandbox, 100, 20000, 0, 100000, 0, "sleep") for _ in range(2))
@@ -120,7 +120,7 @@ def longer_than_an_earlier_run(sandbox):
     check_equal(longer.diagnose("--baseline", "/nowhere")[0], 3, "no such run")
 
 
-@case
+@soak_case
 def all_ranks_slower_from_a_step_on(sandbox):
     """Nobody is late, and there is no earlier run to compare with."""
     status, findings = mpi_steps(sandbox, 240, 15000, -1, 120, 4000, "sleep").diagnose()
@@ -129,7 +129,7 @@ def all_ranks_slower_from_a_step_on(sandbox):
     check(0.1 < findings[0]["share_lost"] < 0.35 and findings[0]["certainty"] != "certain", f"{findings[0]}")
 
 
-@case
+@soak_case
 def pipeline_with_few_batches(sandbox):
     """Four stages and four micro-batches: three sevenths of each step are idle."""
     job = mpi(sandbox, "pipeline", 30, 4, 12000, -1, 0)
@@ -138,14 +138,14 @@ def pipeline_with_few_batches(sandbox):
     check(0.35 < findings[0]["share_lost"] < 0.5, f"{findings[0]}")
 
 
-@case
+@soak_case
 def pipeline_with_an_uneven_stage(sandbox):
     job = mpi(sandbox, "pipeline", 25, 16, 4000, 2, 6000)
     status, findings = job.diagnose()
     check_equal((status, [(f["kind"], f["culprits"]) for f in findings]), (1, [("pipeline_bubble", [2])]), f"{findings}")
 
 
-@case
+@soak_case
 def steps_of_a_loop(sandbox):
     """Numbers, parts and calls of steps, against what the program does."""
     job = mpi_steps(sandbox, 60, 10000, 1, 0, 10000, "sleep")
@@ -203,7 +203,7 @@ def loss_that_jumps(sandbox):
     check_equal(first(mpi(sandbox, "numbers", 100, 3, "spike")), ("loss_spike", [3], 60), "afterwards")
 
 
-@case
+@soak_case
 def several_things_at_once(sandbox):
     job = mpi(sandbox, "numbers", 450, 2, "several")
     status, findings = job.diagnose()

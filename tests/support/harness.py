@@ -244,11 +244,18 @@ def diagnosis(sandbox, directory):
 
 
 CASES = {}
+SOAKED = set()
 
 
 def case(function):
     CASES[function.__name__] = function
     return function
+
+
+def soak_case(function):
+    """One that takes long, or whose outcome depends on the machine's speed: `./dev soak` runs it, the quick suite does not."""
+    SOAKED.add(function.__name__)
+    return case(function)
 
 
 def main(level):
@@ -259,7 +266,7 @@ def main(level):
     parser.add_argument("names", nargs="*", help="tests to run, default all")
     options = parser.parse_args()
     if options.list:
-        print("\n".join(CASES))
+        print("\n".join(name + (" soak" if name in SOAKED else "") for name in CASES))
         return 0
     if not options.build:
         parser.error("--build is needed")

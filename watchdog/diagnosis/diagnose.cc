@@ -70,8 +70,8 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
 
 Diagnosis Diagnose(const Snapshot& snapshot) {
   Diagnosis diagnosis = TellsOfLater(snapshot) ? DiagnoseAt(AsOf(snapshot, snapshot.now_ns)) : DiagnoseAt(snapshot);
-  AddWhere(snapshot.stacks, &diagnosis);
   AddMachines(snapshot.machines, &diagnosis.findings);
+  AddWhere(snapshot.stacks, &diagnosis);
   return diagnosis;
 }
 

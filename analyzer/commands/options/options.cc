@@ -1,17 +1,42 @@
 #include "analyzer/commands/options/options.h"
 
+#include <absl/strings/str_replace.h>
+#include <absl/strings/str_split.h>
+
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/console/print.h"
 
 namespace ncclwatch::analyzer {
 
+namespace {
+
+// CLI11 shows an option's validators ("FLOAT in [0.1 - 60]") and what it excludes: here its value's name alone.
+class PlainFormatter : public CLI::Formatter {
+ public:
+  PlainFormatter() { column_width(26); }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text;
+    if (const std::string value = ValueOf(option); !value.empty()) text += " " + value;
+    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) text += " ...";
+    return text;
+  }
+  static std::string ValueOf(const CLI::Option* option) {
+    std::string value = option->get_type_name();  // NAME:VALIDATOR:VALIDATOR
+    for (const char* const validator : {":POSITIVE", ":{", ":INT in ", ":FLOAT in "})
+      if (const std::size_t at = value.find(validator); at != std::string::npos) value.resize(at);
+    return value;
+  }
+};
+
+}  // namespace
+
 Options::Options(const Command& command, const std::string& description)
     : CLI::App("", fmt::format("ncclwatch {}", command.name)), command_(command), description_(description) {
-  get_formatter()->column_width(26);
-  get_formatter()->label("REQUIRED", "");
+  formatter(std::make_shared<PlainFormatter>());
 }
 
 std::optional<int> Options::Read(const Arguments& arguments) {
@@ -33,10 +58,14 @@ std::optional<int> Options::Read(const Arguments& arguments) {
 
 std::string Options::Help() const {
   // CLI11 begins with a usage line of its own, which knows nothing of `-- CMD...`.
-  const std::string declared = help();
+  std::string declared = help();
+  absl::StrReplaceAll({{"\n\n\n", "\n\n"}}, &declared);  // of a group whose options are all internal
   const std::size_t first = declared.find("\n\n");
-  return fmt::format("Usage: ncclwatch {} {}\n\n{}\n{}", command_.name, command_.synopsis, description_,
-                     first == std::string::npos ? "" : declared.substr(first + 1));
+  std::string text = fmt::format("Usage: ncclwatch {} {}\n\n{}\n{}Examples:\n", command_.name, command_.synopsis,
+                                 description_, first == std::string::npos ? "" : declared.substr(first + 1));
+  for (const absl::string_view line : absl::StrSplit(command_.examples, '\n', absl::SkipEmpty()))
+    text += fmt::format("  {}\n", std::string(line));
+  return text;
 }
 
 nlohmann::ordered_json Options::HelpAsJson() const {
@@ -51,13 +80,16 @@ nlohmann::ordered_json Options::HelpAsJson() const {
     for (const std::string& name : option->get_snames()) names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     const bool flag = option->get_expected_max() == 0;
-    options.push_back({{"names", std::move(names)},
-                       {"value", flag ? nlohmann::ordered_json() : nlohmann::ordered_json(option->get_type_name())},
-                       {"repeated", option->get_expected_max() > 1},
-                       {"meaning", option->get_description()}});
+    options.push_back(
+        {{"names", std::move(names)},
+         {"value", flag ? nlohmann::ordered_json() : nlohmann::ordered_json(PlainFormatter::ValueOf(option))},
+         {"repeated", option->get_expected_max() > 1},
+         {"meaning", option->get_description()}});
   }
+  const std::vector<std::string> examples = absl::StrSplit(command_.examples, '\n', absl::SkipEmpty());
   return {{"command", command_.name},    {"synopsis", command_.synopsis},         {"summary", command_.summary},
-          {"description", description_}, {"positionals", std::move(positionals)}, {"options", std::move(options)}};
+          {"description", description_}, {"positionals", std::move(positionals)}, {"options", std::move(options)},
+          {"examples", examples}};
 }
 
 Arguments TakeCommand(Arguments* arguments) {

@@ -12,6 +12,9 @@
 
 namespace ncclwatch::analyzer {
 
+// The group of options that other parts of ncclwatch give: no help lists them.
+constexpr char kInternal[] = "";
+
 // The argument for which a command describes itself as JSON, for man pages and completions (`ncclwatch help --json`).
 constexpr char kHelpAsJson[] = "--help-json";
 

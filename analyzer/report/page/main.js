@@ -23,7 +23,23 @@ async function main() {
     timeline = new Timeline(job, processes);
     bindSearch(timeline);
   } else section("timeline").append(el("p", {class: "note"}, "No call was recorded."));
+  showContents();
   // For scripts that look at the page.
   window.ncclwatch = {job, processes, timeline};
   document.body.setAttribute("data-ready", "");
+}
+
+// Links to what the page has. A section with nothing but a sentence becomes a line at the end.
+function showContents() {
+  const sections = [...document.querySelectorAll("main > section")], empty = [];
+  for (const one of sections.filter((each) => each.id !== "verdict")) {
+    const [heading, ...rest] = one.children;
+    if (rest.length === 0 || !rest.every((child) => child.matches("p.note"))) {
+      section("contents").append(el("a", {href: `#${one.id}`}, heading.textContent));
+      continue;
+    }
+    one.hidden = true;
+    empty.push(el("li", {}, `${heading.textContent}: ${rest.map((child) => child.textContent).join(" ")}`));
+  }
+  if (empty.length > 0) section("coverage").append(el("h3", {}, "Nothing to show"), el("ul", {class: "note"}, empty));
 }

@@ -17,8 +17,8 @@ function showSteps(job) {
       el("h3", {}, "By step, medians over the ranks"),
       barChart(binned(steps, "step"), {label: `${text}${slow.map(onsetText).join("")}`, axis: "step", marks: slow.map((finding) => ({at: finding.onset.step, text: `${plainKind(finding.kind)} since step ${whole(finding.onset.step)}`}))}),
       el("h3", {}, "By rank, medians over the steps"),
-      barChart(binned(ranks, "rank"), {label: `Parts of a step for each rank. ${lateText(ranks)}`, axis: "rank", marks: culpritMarks(job, ranks)}),
-      el("p", {class: "note"}, lateText(ranks)), stepsTable(steps));
+      barChart(binned(ranks, "rank"), {label: `Parts of a step for each rank. ${lateText(job, ranks)}`, axis: "rank", marks: culpritMarks(job, ranks)}),
+      el("p", {class: "note"}, lateText(job, ranks)), stepsTable(steps));
   }
   for (const metric of metrics) into.append(el("h3", {}, `${metric.name}, as the program said it`), lineChart(metric, job.diagnosis.findings));
 }
@@ -30,7 +30,8 @@ function culpritMarks(job, ranks) {
   return [...new Set(job.diagnosis.findings.flatMap((finding) => finding.culprits))].filter((rank) => known.has(rank)).slice(0, 8).map((rank) => ({at: rank, text: `\u25bc ${rank}`}));
 }
 
-function lateText(ranks) {
+function lateText(job, ranks) {
+  if (job.diagnosis.findings.some((finding) => finding.kind === "straggler")) return "";  // which says it already
   const latest = ranks.reduce((most, one) => one.late_s > (most ? most.late_s : 0) ? one : most, null);
   return latest ? `Rank ${latest.rank} came latest to where the others waited: ${seconds(latest.late_s)} after the middle of the ranks.` : "";
 }

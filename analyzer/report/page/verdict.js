@@ -28,17 +28,34 @@ function findingText(finding, told, index) {
     el("p", {class: "summary"}, told.summary),
     finding.effect ? effectText(finding) : null,
     places.length ? el("ul", {class: "places", "aria-label": "Where they are"}, places.map((text) => el("li", {}, text))) : null,
-    el("div", {class: "columns"}, listOf("Why", told.evidence, main), listOf("Next", told.next_steps, main)));
+    el("div", {class: "columns"}, listOf("Why", told.evidence, main), listOf("Next", told.next_steps, main)), explanation(finding.kind));
 }
 
 function listOf(title, lines, main) {
   if (lines.length === 0) return null;
-  return el("div", {class: title.toLowerCase()}, el(main ? "h2" : "h3", {}, title), el("ul", {}, lines.map((line) => el("li", {}, withCode(line)))));
+  return el("div", {class: title.toLowerCase()}, el(main ? "h2" : "h3", {}, title), el("ul", {}, lines.map((line) => el("li", {}, withCode(line, title === "Next")))));
 }
 
-// What stands between back quotes is a command.
-function withCode(line) {
-  return line.split("`").map((part, i) => i % 2 === 1 ? el("code", {}, part) : part);
+// What is between back quotes is code.
+function withCode(line, with_copy = false) {
+  return line.split("`").flatMap((part, i) => i % 2 === 0 ? part : [el("code", {}, part), with_copy ? copyButton(part) : ""]);
+}
+
+function copyButton(text) {
+  const button = el("button", {type: "button", class: "copy", "aria-label": `Copy ${text}`}, "copy");
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(text);
+    announce(`Copied ${text}`);
+    button.textContent = "copied";
+  });
+  return button;
+}
+
+// What docs/DIAGNOSES.md says of the kind.
+function explanation(kind) {
+  const paragraphs = KIND_TEXTS[kind];
+  if (!paragraphs) return null;
+  return el("details", {class: "explanation"}, el("summary", {}, `What \u201c${plainKind(kind)}\u201d means`), paragraphs.map((text) => el("p", {}, withCode(text))));
 }
 
 function whoText(finding) {

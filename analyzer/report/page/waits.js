@@ -1,16 +1,17 @@
 // Who waits for whom: boxes of ranks that wait alike, and arrows to those that they wait for.
 
 const LONG_S = 1;  // a healthy job's shorter waits are those of every step
+const NOBODY_WAITED = "At the end of what was recorded no rank waited for another.";
 const BOX = {width: 268, line: 18, pad: 12, gap: 26, column: 120};
 
 function showWaits(job, processes) {
   const {boxes, arrows} = waitPicture(job, processes), into = section("waits"), longest = longestWait(job);
   if (job.diagnosis.findings.length === 0 && longest < LONG_S) {
-    into.append(el("p", {class: "note"}, longest > 0 ? `Nobody had waited for longer than ${seconds(longest)}.` : "Nobody waited."));
+    into.append(el("p", {class: "note"}, longest > 0 ? `At the end of what was recorded no rank had waited for another for longer than ${seconds(longest)}.` : NOBODY_WAITED));
     return;
   }
   if (boxes.length === 0) {
-    into.append(el("p", {class: "note"}, job.diagnosis.findings.length ? "The boxes show nobody who waits for another rank." : "Nobody waited."));
+    into.append(el("p", {class: "note"}, job.diagnosis.findings.length ? "The boxes show nobody who waits for another rank." : NOBODY_WAITED));
     return;
   }
   place(boxes, arrows);

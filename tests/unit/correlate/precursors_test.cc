@@ -94,9 +94,10 @@ TEST(Precursors, AreThoseOfTheDefinition) {
       const Times &of_event = events[one.event], &of_failure = failures[one.failure];
       EXPECT_EQ(one.cases, DirectCount(of_event, of_failure, window_s)) << one.event << ' ' << one.failure;
       ASSERT_EQ(one.p.has_value(), of_event.size() >= 5 && of_failure.size() >= 5);
-      if (one.p)
+      if (one.p) {
         EXPECT_DOUBLE_EQ(*one.p, DirectP(of_event, of_failure, last - first + window_s, by_days, window_s))
             << one.event << ' ' << one.failure;
+      }
     }
   }
 }

@@ -35,14 +35,13 @@ CallOn On(const CommByKey& comms, const Call& call) {
 }
 
 OwnBreak BreakOf(const History& history, const CommByKey& comms, const Habit& habit, const Break& found) {
-  using How = Break::How;
   OwnBreak own;
   own.how = found.how;
   own.steps = found.steps;
   own.in_last_step = found.at + habit.length >= history.calls.size();
-  if (found.how != How::kLeftOut) own.made = On(comms, *history.calls[found.at]);
-  if (found.how != How::kExtra) own.usual = On(comms, *history.calls[found.usual]);
-  if (found.how == How::kExchanged) own.other = On(comms, *history.calls[found.other]);
+  if (found.how != Break::How::kLeftOut) own.made = On(comms, *history.calls[found.at]);
+  if (found.how != Break::How::kExtra) own.usual = On(comms, *history.calls[found.usual]);
+  if (found.how == Break::How::kExchanged) own.other = On(comms, *history.calls[found.other]);
   return own;
 }
 

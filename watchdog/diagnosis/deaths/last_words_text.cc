@@ -199,11 +199,8 @@ std::string StepAfterError(const NcclError& error) {
   return "look at NCCL's own message: run with NCCL_DEBUG=WARN; `dmesg -T | grep -i xid` shows GPU faults";
 }
 
-std::vector<std::string> StepsAfterSignal(const Process& process, const DeathCause& said) {
+std::vector<std::string> StepsAfterSignal(const Process& process) {
   std::vector<std::string> steps;
-  const reader::Frame* const frame = said.signal != nullptr ? OwnFrame(*said.signal) : nullptr;
-  if (frame != nullptr && !frame->module.empty())
-    steps.push_back("`addr2line -Cfe " + frame->module + " " + Hex(frame->offset) + "` names the line");
   const ProcessOutcome& outcome = process.outcome;
   steps.push_back(outcome.core ? "open its core file (one was written)"
                                : "run it again with core files allowed (`ulimit -c unlimited`)");
@@ -235,7 +232,7 @@ std::vector<std::string> NextSteps(Kind kind, const Process& process, const Deat
   }
   if (said.exception != nullptr && !said.exception->place.empty())
     return {"start at " + said.exception->place + "; the full traceback is on its standard error"};
-  if (outcome.signal && outcome.signal != SIGKILL && !outcome.polite()) return StepsAfterSignal(process, said);
+  if (outcome.signal && outcome.signal != SIGKILL && !outcome.polite()) return StepsAfterSignal(process);
   return {};
 }
 

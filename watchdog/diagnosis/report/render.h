@@ -1,7 +1,9 @@
 // A diagnosis as text.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "watchdog/diagnosis/model/finding.h"
 
@@ -9,6 +11,10 @@ namespace ncclwatch::diagnosis {
 
 std::string ToJson(const Diagnosis& diagnosis);  // ncclwatch.diagnosis/1, indented, ends with a newline
 std::string ToJsonLine(const Finding& finding);  // as in its `findings`, in one line without its end
-std::string ToText(const Diagnosis& diagnosis);  // for a person and a terminal of 100 columns, without colour
+// For a person, without colour. Prose keeps within `columns`; a table of calls may be wider.
+constexpr std::size_t kColumns = 100;
+std::string ToText(const Diagnosis& diagnosis, std::size_t columns = kColumns);
+// One paragraph, broken at spaces: `first` before the first line, as many blanks before the others.
+std::string Wrapped(std::string_view first, const std::string& text, std::size_t columns = kColumns);
 
 }  // namespace ncclwatch::diagnosis

@@ -12,30 +12,6 @@
 namespace ncclwatch::diagnosis {
 namespace {
 
-constexpr std::size_t kColumns = 100;
-
-// Breaks at spaces; `first` before the first line, as many blanks before the others.
-std::string Wrapped(std::string_view first, const std::string& raw) {
-  const std::string text = Printable(raw);
-  const std::string blanks(first.size(), ' ');
-  std::string out(first);
-  std::size_t column = first.size();
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t end = std::min(text.find(' ', at), text.size());
-    if (column > first.size() && column + 1 + (end - at) > kColumns) {
-      out += "\n" + blanks;
-      column = blanks.size();
-    } else if (at > 0) {
-      out += ' ';
-      ++column;
-    }
-    out.append(text, at, end - at);
-    column += end - at;
-    at = end + 1;
-  }
-  return out + "\n";
-}
-
 std::string Cut(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 2) + "..";
 }
@@ -149,8 +125,8 @@ std::string Places(const Finding& finding) {
   return out.empty() ? out : out + "\n";
 }
 
-std::string Story(const Finding& finding) {
-  std::string out = "\n" + Wrapped("  ", finding.summary) + "\n" + Places(finding);
+std::string Story(const Finding& finding, std::size_t columns) {
+  std::string out = "\n" + Wrapped("  ", finding.summary, columns) + "\n" + Places(finding);
   if (finding.communicator) {
     std::string line = "  communicator " + Hex16(finding.communicator->id);
     if (!finding.communicator->label.empty()) line += " \"" + finding.communicator->label + "\"";
@@ -158,14 +134,14 @@ std::string Story(const Finding& finding) {
     if (!finding.communicator->members.empty()) line += ": " + RankSet(finding.communicator->members);
     if (finding.position) line += "; position " + std::to_string(*finding.position);
     if (finding.step) line += "; " + StepText(*finding.step);
-    out += Wrapped("  ", line.substr(2));
+    out += Wrapped("  ", line.substr(2), columns);
   }
   if (!finding.calls.empty()) out += Table(finding.calls);
   if (finding.communicator || !finding.calls.empty()) out += "\n";
   if (!finding.evidence.empty()) out += "  why\n";
-  for (const std::string& line : finding.evidence) out += Wrapped("    - ", line);
+  for (const std::string& line : finding.evidence) out += Wrapped("    - ", line, columns);
   if (!finding.next_steps.empty()) out += "  next\n";
-  for (const std::string& line : finding.next_steps) out += Wrapped("    - ", line);
+  for (const std::string& line : finding.next_steps) out += Wrapped("    - ", line, columns);
   return out;
 }
 
@@ -173,40 +149,61 @@ std::string Verdict(const Finding& finding) {
   return std::string(Name(finding.kind)) + " (" + std::string(Name(finding.certainty)) + "): " + WhoText(finding);
 }
 
-std::string Footer(const Diagnosis& diagnosis) {
+std::string Footer(const Diagnosis& diagnosis, std::size_t columns) {
   std::string line = "job " + (diagnosis.job.empty() ? std::string("without a name") : diagnosis.job) + ", attempt " +
                      std::to_string(diagnosis.attempt) + ": " + std::to_string(diagnosis.watched) + "/" +
                      std::to_string(diagnosis.expected) +
                      (diagnosis.hosts.empty() ? " ranks told of" : " ranks watched on " + Join(diagnosis.hosts, ", "));
   if (!diagnosis.unseen_ranks.empty()) line += "; not seen: " + Ranks(diagnosis.unseen_ranks);
   if (!diagnosis.findings.empty()) line += "; judged at " + UtcTime(diagnosis.findings.front().detected_at_ns);
-  std::string out = Wrapped("", line);
+  std::string out = Wrapped("", line, columns);
   const bool told = diagnosis.findings.empty();  // what is missing stands in the first lines then
   for (const std::string& note : diagnosis.notes)
     if (!told || std::find(diagnosis.missing.begin(), diagnosis.missing.end(), note) == diagnosis.missing.end())
-      out += Wrapped("note: ", note);
+      out += Wrapped("note: ", note, columns);
   return out;
 }
 
 }  // namespace
 
-std::string ToText(const Diagnosis& diagnosis) {
+std::string Wrapped(std::string_view first, const std::string& raw, std::size_t columns) {
+  const std::string text = Printable(raw);
+  const std::string blanks(first.size(), ' ');
+  std::string out(first);
+  std::size_t column = first.size();
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = std::min(text.find(' ', at), text.size());
+    if (column > first.size() && column + 1 + (end - at) > columns) {
+      out += "\n" + blanks;
+      column = blanks.size();
+    } else if (at > 0) {
+      out += ' ';
+      ++column;
+    }
+    out.append(text, at, end - at);
+    column += end - at;
+    at = end + 1;
+  }
+  return out + "\n";
+}
+
+std::string ToText(const Diagnosis& diagnosis, std::size_t columns) {
   if (diagnosis.findings.empty()) {
     const char* what = diagnosis.hosts.empty() && diagnosis.processes > 0 ? "dumps" : "black boxes";
     if (diagnosis.missing.empty())
-      return std::string("healthy: nothing is wrong as far as the ") + what + " tell\n" + Footer(diagnosis);
+      return std::string("healthy: nothing is wrong as far as the ") + what + " tell\n" + Footer(diagnosis, columns);
     std::string out = "nothing wrong in what was recorded; what could show a fault is missing:\n";
-    for (const std::string& part : diagnosis.missing) out += Wrapped("  - ", part);
-    return out + "\n" + Footer(diagnosis);
+    for (const std::string& part : diagnosis.missing) out += Wrapped("  - ", part, columns);
+    return out + "\n" + Footer(diagnosis, columns);
   }
   std::string out;
   for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
     const Finding& finding = diagnosis.findings[i];
     if (i > 0) out += "\n";
     if (i > 0) out += finding.caused_by ? "and, as a consequence: " : "also: ";
-    out += Wrapped("", Verdict(finding)) + Story(finding);
+    out += Wrapped("", Verdict(finding), columns) + Story(finding, columns);
   }
-  return out + "\n" + Footer(diagnosis);
+  return out + "\n" + Footer(diagnosis, columns);
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -51,31 +51,13 @@ std::string FilesOf(const Finding& finding) {
                   : text;
 }
 
-}  // namespace
+struct Lines {
+  std::vector<std::string> telling;  // where they stand, and what holds them up
+  std::vector<std::string> more;     // of one alone: its children, its memory
+};
 
-void UseStacks(const std::vector<reader::VerdictStacks>& all, Snapshot* snapshot) {
-  for (const reader::VerdictStacks& stacks : all)
-    if (stacks.verdict_at_ns == snapshot->now_ns) snapshot->stacks = stacks.processes;
-}
-
-void AddWhere(const std::vector<reader::ProcessStacks>& stacks, Diagnosis* diagnosis) {
-  if (stacks.empty()) return;
-  for (Finding& finding : diagnosis->findings) {
-    for (Culprit& culprit : finding.culprit_details)
-      if (const reader::ProcessStacks* own = Find(stacks, culprit)) {
-        culprit.where = own->where;
-        culprit.state = own->state;
-      }
-    const std::vector<std::string> lines = WhereLines(finding);
-    finding.evidence.insert(finding.evidence.begin(), lines.begin(), lines.end());
-    if (std::string files = FilesOf(finding); !files.empty())
-      finding.next_steps.insert(finding.next_steps.begin(), std::move(files));
-  }
-}
-
-// Ranks that stand in the same place in one line, in the order of the first rank of each; of one alone also what holds
-// it up.
-std::vector<std::string> WhereLines(const Finding& finding) {
+// Ranks that stand in the same place in one line, in the order of the first rank of each.
+Lines LinesOf(const Finding& finding) {
   struct Place {
     const Culprit* first;
     std::vector<int> ranks;
@@ -91,18 +73,48 @@ std::vector<std::string> WhereLines(const Finding& finding) {
     else
       same->ranks.push_back(culprit.rank);
   }
-  std::vector<std::string> lines;
+  Lines lines;
   for (const auto& [culprit, ranks] : places) {
-    if (lines.size() >= kMostLines) break;
+    if (lines.telling.size() >= kMostLines) break;
     if (!culprit->where.empty())
-      lines.push_back(Ranks(ranks) + (ranks.size() == 1 ? " stands in " : " stand in ") + StandsIn(culprit->where));
+      lines.telling.push_back(Ranks(ranks) + (ranks.size() == 1 ? " stands in " : " stand in ") +
+                              StandsIn(culprit->where));
     if (ranks.size() > 1 && !culprit->where.empty()) continue;
     // Of several each gets only what holds it up.
     const std::size_t most = places.size() == 1 ? kMostState : 1;
     for (std::size_t i = 0; i < std::min(most, culprit->state.size()); ++i)
-      lines.push_back(Ranks(ranks) + ": " + culprit->state[i]);
+      (i == 0 ? lines.telling : lines.more).push_back(Ranks(ranks) + ": " + culprit->state[i]);
   }
   return lines;
+}
+
+}  // namespace
+
+void UseStacks(const std::vector<reader::VerdictStacks>& all, Snapshot* snapshot) {
+  for (const reader::VerdictStacks& stacks : all)
+    if (stacks.verdict_at_ns == snapshot->now_ns) snapshot->stacks = stacks.processes;
+}
+
+void AddWhere(const std::vector<reader::ProcessStacks>& stacks, Diagnosis* diagnosis) {
+  if (stacks.empty()) return;
+  for (Finding& finding : diagnosis->findings) {
+    for (Culprit& culprit : finding.culprit_details)
+      if (const reader::ProcessStacks* own = Find(stacks, culprit)) {
+        culprit.where = own->where;
+        culprit.state = own->state;
+      }
+    const Lines lines = LinesOf(finding);
+    finding.evidence.insert(finding.evidence.begin(), lines.telling.begin(), lines.telling.end());
+    finding.evidence.insert(finding.evidence.end(), lines.more.begin(), lines.more.end());
+    if (std::string files = FilesOf(finding); !files.empty())
+      finding.next_steps.insert(finding.next_steps.begin(), std::move(files));
+  }
+}
+
+std::vector<std::string> WhereLines(const Finding& finding) {
+  Lines lines = LinesOf(finding);
+  lines.telling.insert(lines.telling.end(), lines.more.begin(), lines.more.end());
+  return lines.telling;
 }
 
 std::vector<std::string> WhereLines(const Diagnosis& diagnosis) {

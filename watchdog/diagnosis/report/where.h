@@ -14,7 +14,8 @@ namespace ncclwatch::diagnosis {
 // Takes those of `all` that were taken for the verdict which the snapshot is about.
 void UseStacks(const std::vector<reader::VerdictStacks>& all, Snapshot* snapshot);
 
-// For every living culprit whose process is among `stacks`: Culprit::where, and a line or two in front of the evidence.
+// For every living culprit whose process is among `stacks`: Culprit::where, a line or two in front of the evidence, and
+// the others behind it.
 void AddWhere(const std::vector<reader::ProcessStacks>& stacks, Diagnosis* diagnosis);
 
 // Those lines alone, of one finding: "rank 2 stands in next_batch (train.py:57), called from main (train.py:91)".

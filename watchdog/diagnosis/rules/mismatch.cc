@@ -208,7 +208,7 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
   if (!coverage.empty()) finding->evidence.push_back(coverage);
 }
 
-void AddNextSteps(const View& view, const Difference& difference, const Finding& found, Finding* finding) {
+void AddNextSteps(const Difference& difference, const Finding& found, Finding* finding) {
   const std::string who = found.culprits.empty() ? "the odd rank" : Ranks(found.culprits);
   if (difference.other_operation) {
     finding->next_steps.push_back("compare what " + who +
@@ -220,9 +220,6 @@ void AddNextSteps(const View& view, const Difference& difference, const Finding&
                     "derive from something that differs by rank",
                     who));
   }
-  if (SourceText(view) == "dump") return;  // its call sites are lines already
-  finding->next_steps.push_back(
-      "to find the line of a call site module+0x1234: `addr2line -e MODULE 0x1234`, or a Python stack at that call");
 }
 
 // Names of one type, which no MPI tells apart.
@@ -294,7 +291,7 @@ Finding Explain(const View& view, const CommView& comm, const Difference& differ
   finding.unsettled = !difference.everybody_arrived;
   finding.summary = Summary(view, comm, difference, blame);
   AddEvidence(view, comm, difference, blame, &finding);
-  AddNextSteps(view, difference, finding, &finding);
+  AddNextSteps(difference, finding, &finding);
   return finding;
 }
 

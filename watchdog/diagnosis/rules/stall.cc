@@ -220,12 +220,16 @@ std::string Summary(const View& view, const Suspect& suspect, const Finding& fin
   }
 }
 
+std::string StepToItsStacks(const Process& process) {
+  if (process.box->dump) return "see where its process is: its log and its stacks";
+  if (process.outcome.ended()) return "see what it did until it ended: its log, and `stacks/` in the run directory";
+  return "see what it does now: `ncclwatch stacks " + std::to_string(process.box->pid) + "` (Python and native)";
+}
+
 void AddNextSteps(const View& view, const Suspect& suspect, Finding* finding) {
   const Process& process = view.process(view.nodes[suspect.node]);
   const std::string pid = std::to_string(process.box->pid);
-  const std::string look = process.box->dump
-                               ? "see where its process is: its log and its stacks"
-                               : "see what it does now: `ncclwatch stacks " + pid + "` (Python and native)";
+  const std::string look = StepToItsStacks(process);
   std::vector<std::string>& steps = finding->next_steps;
   switch (finding->kind) {
     case Kind::kFrozenProcess: steps = StepsForFrozen(process.outcome.what, pid); break;

@@ -72,9 +72,9 @@ void AddEvidence(const StepTable& table, const Straggler& found, const std::vect
         fmt::format("NCCL's kernels on {} run for less time than those of the same calls elsewhere, which wait for it",
                     Ranks(ranks)));
   } else {
-    finding->evidence.push_back(
-        fmt::format("in a step {} waits {} for others, the others wait {} (medians of {} steps)", Ranks(ranks),
-                    median(true, &StepPart::wait_ns), median(false, &StepPart::wait_ns), table.steps() - found.from));
+    finding->evidence.push_back(fmt::format(
+        "in a step {} waits {} for others; each of the others waits {}, for whoever is last (medians of {} steps)",
+        Ranks(ranks), median(true, &StepPart::wait_ns), median(false, &StepPart::wait_ns), table.steps() - found.from));
   }
   if (found.late_steps > 0)
     finding->evidence.push_back(

@@ -42,11 +42,11 @@ Unmatched WaitingReceives(int comm, const Member& owner, const Member& peer, con
 
 void AddPair(const PeerCounts& counts, int index, bool mpi, const Member& owner, const Member& peer,
              std::vector<Unmatched>* all) {
-  constexpr MessageCounts kNone;
+  constexpr MessageCounts kNoMessages;
   const MessageCounts* found = counts.Of(owner, peer.comm->rank);
   const MessageCounts* other = counts.Of(peer, owner.comm->rank);
-  const MessageCounts& own = found != nullptr ? *found : kNone;
-  const MessageCounts& theirs = other != nullptr ? *other : kNone;
+  const MessageCounts& own = found != nullptr ? *found : kNoMessages;
+  const MessageCounts& theirs = other != nullptr ? *other : kNoMessages;
   if (own.sends > theirs.receives) {
     all->push_back({index, &owner, &peer, true, theirs.receives, own.sends - theirs.receives, nullptr});
     all->back().call = CallAt(all->back());

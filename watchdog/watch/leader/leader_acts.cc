@@ -169,8 +169,8 @@ void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
 }
 
 diagnosis::Diagnosis Leader::WithStacks(diagnosis::Diagnosis judged) const {
+  if (!IsHubsVerdict()) diagnosis::AddMachines(machines_, &judged.findings);  // a hub has done so before it tells
   diagnosis::AddWhere(stacks_, &judged);
-  if (!IsHubsVerdict()) diagnosis::AddMachines(machines_, &judged.findings);
   return judged;
 }
 
@@ -284,7 +284,7 @@ void Leader::AddStacks(std::vector<reader::ProcessStacks> more, std::int64_t at_
   if (lines.empty() || lines == before || !WriteVerdict(*told_, at_ns)) return;
   SayToAll(at_ns);
   std::string text;
-  for (const std::string& line : lines) text += line + "\n";
+  for (const std::string& line : lines) text += diagnosis::Wrapped("- ", line);
   struct stat info = {};
   constexpr char kMerged[] = "stacks/merged.txt";
   if (context_.directory.Stat(kMerged, &info))
