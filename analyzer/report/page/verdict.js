@@ -6,7 +6,7 @@ function showVerdict(job) {
   const {diagnosis} = job, first = diagnosis.findings[0];
   const into = section("verdict");
   if (!first) into.append(...healthyText(job));
-  diagnosis.findings.forEach((finding, i) => into.append(findingText(finding, job.told[i], i)));
+  diagnosis.findings.forEach((finding, i) => into.append(findingText(job, finding, i)));
   into.append(factsOf(job));
 }
 
@@ -19,8 +19,8 @@ function healthyText(job) {
     el("p", {class: "summary"}, "What could show a fault is missing:"), listOf("Missing", missing, true)];
 }
 
-function findingText(finding, told, index) {
-  const main = index === 0, title = el(main ? "h1" : "h2", {id: main ? "verdict-heading" : null}, whoText(finding));
+function findingText(job, finding, index) {
+  const main = index === 0, told = job.told[index], title = el(main ? "h1" : "h2", {id: main ? "verdict-heading" : null}, whoText(finding));
   const kind = el("p", {class: "kind"}, main ? "" : finding.caused_by !== null ? "as a consequence: " : "also: ",
     el("strong", {}, plainKind(finding.kind)), ` \u00b7 ${finding.certainty}`);
   const places = finding.culprit_details.slice(0, 8).map(placeText).filter(Boolean);
@@ -28,7 +28,8 @@ function findingText(finding, told, index) {
     el("p", {class: "summary"}, told.summary),
     finding.effect ? effectText(finding) : null,
     places.length ? el("ul", {class: "places", "aria-label": "Where they are"}, places.map((text) => el("li", {}, text))) : null,
-    el("div", {class: "columns"}, listOf("Why", told.evidence, main), listOf("Next", told.next_steps, main)), explanation(finding.kind));
+    el("div", {class: "columns"}, listOf("Why", told.evidence, main), listOf("Next", told.next_steps, main)),
+    main && !job.alive ? el("p", {class: "note"}, "The job has ended: what Next says of its processes is for the next time.") : null, explanation(finding.kind));
 }
 
 function listOf(title, lines, main) {

@@ -104,7 +104,7 @@ std::string StepText(const Step& step) {
 }
 
 // "rank 2: node17, GPU 3 (GPU-5c1f..., 0000:3B:00.0), local rank 3": what to drain. Empty where the host says it all.
-std::string PlaceText(const Culprit& culprit) {
+std::string PlaceText(const Culprit& culprit, std::size_t columns) {
   if (!culprit.gpu && culprit.node == culprit.host) return {};
   std::vector<std::string> parts;
   if (!culprit.node.empty()) parts.push_back(culprit.node);
@@ -114,19 +114,19 @@ std::string PlaceText(const Culprit& culprit) {
     parts.push_back(gpu.index < 0 ? names : fmt::format("GPU {} ({})", gpu.index, names));
   }
   if (culprit.local_rank) parts.push_back(fmt::format("local rank {}", *culprit.local_rank));
-  return fmt::format("  rank {}: {}\n", culprit.rank, Join(parts, ", "));
+  return Wrapped("  ", fmt::format("rank {}: {}", culprit.rank, Join(parts, ", ")), columns);
 }
 
-std::string Places(const Finding& finding) {
+std::string Places(const Finding& finding, std::size_t columns) {
   constexpr std::size_t kEnough = 8;
   std::string out;
   for (std::size_t i = 0; i < std::min(finding.culprit_details.size(), kEnough); ++i)
-    out += PlaceText(finding.culprit_details[i]);
+    out += PlaceText(finding.culprit_details[i], columns);
   return out.empty() ? out : out + "\n";
 }
 
 std::string Story(const Finding& finding, std::size_t columns) {
-  std::string out = "\n" + Wrapped("  ", finding.summary, columns) + "\n" + Places(finding);
+  std::string out = "\n" + Wrapped("  ", finding.summary, columns) + "\n" + Places(finding, columns);
   if (finding.communicator) {
     std::string line = "  communicator " + Hex16(finding.communicator->id);
     if (!finding.communicator->label.empty()) line += " \"" + finding.communicator->label + "\"";
