@@ -107,6 +107,7 @@ Observation Run(const Trial& trial, std::string question) {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const int output = OutputFile();
   const std::int64_t start = MonotonicNow(), began_ns = absl::ToUnixNanos(absl::Now());
+  analyzer::CatchSignals();  // first: a signal right after the fork would end us, and leave what the child has started
   const pid_t child = fork();
   if (child == 0) Become(trial, output);
   if (child < 0) {
@@ -114,7 +115,6 @@ Observation Run(const Trial& trial, std::string question) {
     return seen;
   }
   setpgid(child, child);
-  analyzer::CatchSignals();
   int status = 0;
   rusage usage{};
   while (wait4(child, &status, WNOHANG, &usage) == 0) {

@@ -1,6 +1,7 @@
 #include "analyzer/console/units.h"
 
 #include <absl/strings/ascii.h>
+#include <absl/strings/str_split.h>
 #include <fmt/core.h>
 
 #include <charconv>
@@ -10,6 +11,20 @@
 #include <utility>
 
 namespace ncclwatch::analyzer {
+
+std::optional<std::vector<int>> ParseRanks(const std::string& text) {
+  constexpr int kHighestRank = 1 << 20;
+  std::vector<int> ranks;
+  const std::vector<std::string> items = absl::StrSplit(text, ',');
+  for (const std::string& item : items) {
+    const std::vector<std::string> ends = absl::StrSplit(item, absl::MaxSplits('-', 1));
+    int first = 0, last = 0;
+    if (!ParseNumber(ends.front(), &first) || !ParseNumber(ends.back(), &last)) return std::nullopt;
+    if (first > last || last > kHighestRank) return std::nullopt;
+    for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
+  }
+  return ranks;
+}
 
 std::optional<absl::Duration> ParseDuration(std::string_view text) {
   const std::pair<std::string_view, absl::Duration> kUnits[] = {

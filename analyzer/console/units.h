@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ncclwatch::analyzer {
 
@@ -16,6 +17,9 @@ template <typename Integer>
 bool ParseNumber(const std::string& text, Integer* number) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos && absl::SimpleAtoi(text, number);
 }
+
+// "0,2,4-7"; none if it is no such list.
+std::optional<std::vector<int>> ParseRanks(const std::string& text);
 
 // "90", "90s", "15m", "36h", "7d", "2w", "1.5h".
 std::optional<absl::Duration> ParseDuration(std::string_view text);

@@ -28,6 +28,25 @@ Hypothesis Supported(const char* text, const Finding& finding) {
 Hypothesis RuledOut(const char* text, std::string by) { return {text, Standing::kRuledOut, std::move(by)}; }
 Hypothesis Untested(const char* text, std::string by) { return {text, Standing::kUntested, std::move(by)}; }
 
+// Why it is no proof that there is no finding of these kinds; empty: it is one. Each needs a rule that ran, on all that
+// the job did, or that does not apply to it.
+std::string WhyNoProof(const diagnosis::Diagnosis& all, std::initializer_list<Kind> kinds) {
+  if (!all.missing.empty()) return all.missing.front();
+  for (const Kind kind : kinds) {
+    std::string why = fmt::format("no rule looked for {}", diagnosis::Name(kind));
+    for (const diagnosis::CheckedRule& rule : all.checked) {
+      if (std::find(rule.makes.begin(), rule.makes.end(), kind) == rule.makes.end()) continue;
+      if (rule.covers == diagnosis::CheckedRule::Covers::kAll || !rule.applies) {
+        why.clear();
+        break;
+      }
+      why = fmt::format("the rule {} did not run: {}", rule.rule, rule.why);
+    }
+    if (!why.empty()) return why;
+  }
+  return "";
+}
+
 // By what all processes' boxes show, if all were watched.
 Hypothesis ByBoxes(const Material& material, const char* text, std::initializer_list<Kind> kinds, const char* shown,
                    const char* command) {
@@ -36,6 +55,8 @@ Hypothesis ByBoxes(const Material& material, const char* text, std::initializer_
   const diagnosis::Diagnosis& all = material.run->diagnosis;
   if (all.watched < all.expected)
     return Untested(text, fmt::format("{} of {} ranks were watched: {}", all.watched, all.expected, command));
+  if (const std::string why = WhyNoProof(all, kinds); !why.empty())
+    return Untested(text, fmt::format("{}: {}", why, command));
   return RuledOut(text, fmt::format("{}, of {} ranks", shown, all.watched));
 }
 
@@ -105,9 +126,10 @@ std::vector<Hypothesis> OfSlowness(const Material& material) {
   return all;
 }
 
-bool Says(const Finding& finding, std::string_view words) {
-  return std::any_of(finding.evidence.begin(), finding.evidence.end(),
-                     [&](const std::string& line) { return line.find(words) != std::string::npos; });
+std::optional<double> FactOf(const Finding& finding, std::string_view name) {
+  for (const diagnosis::Fact& fact : finding.facts)
+    if (fact.name == name) return fact.value;
+  return std::nullopt;
 }
 
 std::vector<Hypothesis> OfNumbers(const Material& material) {
@@ -115,10 +137,11 @@ std::vector<Hypothesis> OfNumbers(const Material& material) {
   const Finding* const fault = FindingOf(material, {Kind::kNumericFault, Kind::kLossSpike});
   const char *const blow_up = "The training blew up (learning rate, precision)", *const sample =
                                                                                      "A bad sample, or one layer";
-  if (fault && Says(*fault, "the training blew up")) {
+  const std::optional<double> rise = fault ? FactOf(*fault, diagnosis::kGradientRise) : std::nullopt;
+  if (rise && *rise >= diagnosis::kBlowUp) {
     all.push_back(Supported(blow_up, *fault));
     all.push_back(RuledOut(sample, "the gradient's norm had risen the step before"));
-  } else if (fault && Says(*fault, "rather a bad sample")) {
+  } else if (rise) {
     all.push_back(RuledOut(blow_up, "the gradient's norm was flat the step before"));
     all.push_back({sample, Standing::kSupported, "the gradient's norm was flat the step before"});
   } else {

@@ -98,7 +98,7 @@ std::vector<diagnosis::Finding> SlowIn(reader::RunImage run, const std::vector<r
 
 nlohmann::ordered_json DiagnosisJson(const diagnosis::Diagnosis& verdict,
                                      const std::vector<reader::Failure>& failures) {
-  auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict));
+  auto json = nlohmann::ordered_json::parse(diagnosis::ToJson(verdict, diagnosis::Checked::kShown));
   auto unreadable = nlohmann::ordered_json::array();
   for (const reader::Failure& failure : failures)
     unreadable.push_back({{"path", Printable(failure.path)}, {"reason", Printable(failure.reason)}});

@@ -1,9 +1,10 @@
 // The diagnosis.json that a leader (or `ncclwatch run`) left in a run directory.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
+
+#include "watchdog/diagnosis/model/finding.h"
 
 namespace ncclwatch::analyzer {
 
@@ -13,11 +14,7 @@ inline constexpr char kDiagnosisText[] = "diagnosis.txt";
 struct Verdict {
   std::string path;  // of the file
   std::string text;  // its JSON
-  bool healthy = true;
-  std::string kind;  // of the first finding
-  std::string certainty;
-  std::size_t culprits = 0;  // of it, how many
-  std::string summary;
+  diagnosis::Diagnosis diagnosis;
 };
 // None if there is no such file or it is no diagnosis.
 std::optional<Verdict> ReadVerdict(const std::string& directory);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/site_lines.h"
@@ -14,8 +13,6 @@
 
 namespace ncclwatch::analyzer {
 namespace {
-
-using nlohmann::json;
 
 // The leader's stacks are final. Without them those of the culprits count that were read after the verdict.
 void AddStacks(const std::string& directory, const diagnosis::Diagnosis& verdict, reader::RunImage* run) {
@@ -37,27 +34,10 @@ void AddStacks(const std::string& directory, const diagnosis::Diagnosis& verdict
   run->stacks.push_back(std::move(late));
 }
 
-const json* First(const json& document) {
-  const auto findings = document.find("findings");
-  if (findings == document.end() || !findings->is_array() || findings->empty()) return nullptr;
-  return &findings->front();
-}
-
-std::vector<std::string> EvidenceOf(const json& finding) {
-  std::vector<std::string> lines;
-  const auto evidence = finding.find("evidence");
-  if (evidence == finding.end() || !evidence->is_array()) return lines;
-  for (const json& line : *evidence)
-    if (line.is_string()) lines.push_back(line);
-  return lines;
-}
-
-bool SameVerdict(const json& before, const json& now) {
-  const json* a = First(before);
-  const json* b = First(now);
-  return a && b && a->value("kind", json()) == b->value("kind", json()) &&
-         a->value("culprits", json()) == b->value("culprits", json()) &&
-         before.value("coverage", json()) == now.value("coverage", json());
+bool SameVerdict(const diagnosis::Diagnosis& a, const diagnosis::Diagnosis& b) {
+  return !a.clean() && !b.clean() && a.findings[0].kind == b.findings[0].kind &&
+         a.findings[0].culprits == b.findings[0].culprits && a.watched == b.watched && a.expected == b.expected &&
+         a.unseen_ranks == b.unseen_ranks;
 }
 
 // Where the calls of the first finding come from: a leader tells modules and offsets only.
@@ -83,15 +63,14 @@ Completed Complete(const std::string& directory, const Verdict& verdict, reader:
   SiteLines lines(run.boxes);
   diagnosis::Diagnosis again = Diagnose(run);
   lines.FillIn(&again);
-  const std::string text = diagnosis::ToJson(again);
-  const json before = json::parse(verdict.text, nullptr, false), now = json::parse(text, nullptr, false);
-  if (!before.is_object() || !now.is_object() || !SameVerdict(before, now)) return completed;
-  const std::vector<std::string> said = EvidenceOf(*First(before));
-  for (std::string& line : EvidenceOf(*First(now)))
-    if (std::find(said.begin(), said.end(), line) == said.end()) completed.added.push_back(std::move(line));
+  const diagnosis::Diagnosis& before = verdict.diagnosis;
+  if (!SameVerdict(before, again)) return completed;
+  const std::vector<std::string>& said = before.findings[0].evidence;
+  for (const std::string& line : again.findings[0].evidence)
+    if (std::find(said.begin(), said.end(), line) == said.end()) completed.added.push_back(line);
   for (std::string& line : CallLines(again)) completed.added.push_back(std::move(line));
   if (completed.added.empty()) return completed;
-  completed.json = text;
+  completed.json = diagnosis::ToJson(again);
   completed.text = diagnosis::ToText(lines.ForPeople(again));
   return completed;
 }

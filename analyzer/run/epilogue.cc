@@ -43,7 +43,10 @@ bool IsFault(const diagnosis::Diagnosis& verdict, int status) {
   });
 }
 
-void PointTo(const Verdict& verdict) { Note("diagnosis: {} ({}): {}", verdict.kind, verdict.certainty, verdict.path); }
+void PointTo(const Verdict& verdict) {
+  const diagnosis::Finding& first = verdict.diagnosis.findings.front();
+  Note("diagnosis: {} ({}): {}", diagnosis::Name(first.kind), diagnosis::Name(first.certainty), verdict.path);
+}
 
 void SayAdded(const Completed& completed) {
   if (completed.added.empty()) return;
@@ -102,10 +105,6 @@ void Say(const std::string& directory, const diagnosis::Diagnosis& verdict) {
   Note("diagnosis: {}/{}", directory, kDiagnosisJson);
 }
 
-bool IsFault(const Verdict& verdict, int status) {
-  return !verdict.healthy && (status != 0 || verdict.certainty != diagnosis::Name(Certainty::kSuspected));
-}
-
 // Whoever ended the launcher has ended the ranks, in some order that tells nothing.
 bool EndedFromOutside(int status) {
   return status == 128 + SIGHUP || status == 128 + SIGINT || status == 128 + SIGKILL || status == 128 + SIGTERM;
@@ -119,17 +118,16 @@ void KeepWitness(const std::string& directory, const reader::Witness& ends, int 
 }
 
 // Of one that was itself ended by the fault, and has seen less.
-bool TellsMore(const diagnosis::Diagnosis& again, const Verdict& verdict) {
-  if (again.findings.empty()) return false;
-  const diagnosis::Finding& first = again.findings.front();
-  if (verdict.certainty == diagnosis::Name(Certainty::kCertain)) {
+bool TellsMore(const diagnosis::Diagnosis& again, const diagnosis::Diagnosis& verdict) {
+  if (again.clean()) return false;
+  const diagnosis::Finding &now = again.findings.front(), &before = verdict.findings.front();
+  if (before.certainty == Certainty::kCertain) {
     // A call that is wrong on several ranks: MPI ends the job over the first.
-    return first.certainty == Certainty::kCertain && first.kind == diagnosis::Kind::kInvalidArgument &&
-           verdict.kind == diagnosis::Name(first.kind) && first.culprits.size() > verdict.culprits;
+    return now.certainty == Certainty::kCertain && now.kind == diagnosis::Kind::kInvalidArgument &&
+           before.kind == now.kind && now.culprits.size() > before.culprits.size();
   }
-  if (first.certainty == Certainty::kCertain) return true;
-  return verdict.certainty == diagnosis::Name(first.certainty) && verdict.kind == diagnosis::Name(first.kind) &&
-         first.culprits.size() < verdict.culprits;
+  if (now.certainty == Certainty::kCertain) return true;
+  return before.certainty == now.certainty && before.kind == now.kind && now.culprits.size() < before.culprits.size();
 }
 
 std::vector<reader::Observation> SeenEnds(const reader::Witness& ends) {
@@ -187,7 +185,7 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   diagnosis::Diagnosis judged = DiagnoseWith(run, SeenEnds(ends));
   lines.FillIn(&judged);
   const auto said = ReadVerdict(directory);
-  if (said && IsFault(*said, status) && !TellsMore(judged, *said)) {
+  if (said && IsFault(said->diagnosis, status) && !TellsMore(judged, said->diagnosis)) {
     const Completed completed = Complete(directory, *said, run);
     if (!completed.json.empty()) Keep(directory, completed.json, completed.text);
     if (say) PointTo(*said);
@@ -212,7 +210,7 @@ void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const
   if (say) Say(directory, for_people);
   if (slow) return;  // the job has ended well: no evidence, no hook
   SaveEvidence(directory, run, settings);
-  if (!said || !IsFault(*said, status)) StartHook(settings, directory + "/" + kDiagnosisJson);
+  if (!said || !IsFault(said->diagnosis, status)) StartHook(settings, directory + "/" + kDiagnosisJson);
 }
 
 }  // namespace

@@ -40,15 +40,10 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-nlohmann::ordered_json FindingsOf(const std::string& directory, const NodeState& state) {
-  auto findings = nlohmann::ordered_json::array();
-  if (const auto verdict = ReadVerdict(directory); verdict && !verdict->healthy) {
-    const auto told = nlohmann::ordered_json::parse(verdict->text, nullptr, false);
-    if (told.is_object() && told.contains("findings") && told["findings"].is_array()) return told["findings"];
-  }
-  for (const diagnosis::Finding& finding : state.findings)
-    findings.push_back(nlohmann::ordered_json::parse(diagnosis::ToJsonLine(finding)));
-  return findings;
+std::vector<diagnosis::Finding> FindingsOf(const std::string& directory, const NodeState& state) {
+  if (auto verdict = ReadVerdict(directory); verdict && !verdict->diagnosis.clean())
+    return std::move(verdict->diagnosis.findings);
+  return state.findings;
 }
 
 }  // namespace

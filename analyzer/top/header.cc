@@ -54,17 +54,11 @@ void AddSteps(const Job& job, std::vector<Line>* lines) {
   if (!parts.empty()) lines->push_back({diagnosis::Join(parts, "; ")});
 }
 
-std::string TextOf(const nlohmann::ordered_json& finding, const char* key) {
-  const auto found = finding.find(key);
-  return found != finding.end() && found->is_string() ? found->get<std::string>() : std::string();
-}
-
 void AddFindings(const Job& job, std::vector<Line>* lines) {
-  for (const auto& finding : job.assessment.findings)
-    if (finding.is_object())
-      lines->push_back({fmt::format("{} ({}): {}", TextOf(finding, "kind"), TextOf(finding, "certainty"),
-                                    TextOf(finding, "summary")),
-                        TextOf(finding, "certainty") == "certain" ? Colour::kRed : Colour::kYellow});
+  for (const diagnosis::Finding& finding : job.assessment.findings)
+    lines->push_back(
+        {fmt::format("{} ({}): {}", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty), finding.summary),
+         finding.certainty == diagnosis::Certainty::kCertain ? Colour::kRed : Colour::kYellow});
 }
 
 std::string LastText(const Communicator& communicator) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,8 +61,8 @@ struct Communicator {
 struct Assessment {
   std::int64_t at_ns = 0;  // CLOCK_MONOTONIC; 0: not known yet
   std::optional<StepState> step;
-  std::map<int, std::uint64_t> steps;                         // by rank: the newest one
-  nlohmann::ordered_json findings = nlohmann::json::array();  // as in a diagnosis
+  std::map<int, std::uint64_t> steps;  // by rank: the newest one
+  std::vector<diagnosis::Finding> findings;
 };
 
 struct Job {

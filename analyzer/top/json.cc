@@ -3,6 +3,7 @@
 #include <absl/time/clock.h>
 
 #include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/report/render.h"
 
 namespace ncclwatch::analyzer::top {
 namespace {
@@ -80,6 +81,13 @@ Json MembersOf(const Job& job) {
   return members;
 }
 
+Json FindingsOf(const Job& job) {
+  Json findings = Json::array();
+  for (const diagnosis::Finding& finding : job.assessment.findings)
+    findings.push_back(Json::parse(diagnosis::ToJsonLine(finding)));
+  return findings;
+}
+
 }  // namespace
 
 Json ToJson(const Job& job) {
@@ -97,7 +105,7 @@ Json ToJson(const Job& job) {
           {"ranks", RanksOf(job)},
           {"communicators", CommunicatorsOf(job)},
           {"members", MembersOf(job)},
-          {"findings", job.assessment.findings}};
+          {"findings", FindingsOf(job)}};
 }
 
 }  // namespace ncclwatch::analyzer::top

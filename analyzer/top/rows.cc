@@ -11,7 +11,6 @@
 
 #include "analyzer/console/units.h"
 #include "analyzer/top/header.h"
-#include "analyzer/trace/filter.h"
 #include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::analyzer::top {

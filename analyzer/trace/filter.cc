@@ -1,7 +1,6 @@
 #include "analyzer/trace/filter.h"
 
 #include <absl/strings/match.h>
-#include <absl/strings/str_split.h>
 
 #include <algorithm>
 #include <ctime>
@@ -11,8 +10,6 @@
 
 namespace ncclwatch::analyzer {
 namespace {
-
-constexpr int kHighestRank = 1 << 20;
 
 bool SameOp(const std::string& op, const std::string& wanted) {
   return absl::EqualsIgnoreCase(op, wanted) || absl::EqualsIgnoreCase("nccl" + op, wanted);
@@ -86,19 +83,6 @@ bool Filter::Wants(const SegmentIndex& segment, int rank) const {
 MergeWishes Filter::Wishes() const {
   return {[this](const SegmentIndex& segment, int rank) { return Wants(segment, rank); },
           [this](const Piece& piece) { return ForCalls(piece); }};
-}
-
-std::optional<std::vector<int>> ParseRanks(const std::string& text) {
-  std::vector<int> ranks;
-  const std::vector<std::string> items = absl::StrSplit(text, ',');
-  for (const std::string& item : items) {
-    const std::vector<std::string> ends = absl::StrSplit(item, absl::MaxSplits('-', 1));
-    int first = 0, last = 0;
-    if (!ParseNumber(ends.front(), &first) || !ParseNumber(ends.back(), &last)) return std::nullopt;
-    if (first > last || last > kHighestRank) return std::nullopt;
-    for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
-  }
-  return ranks;
 }
 
 std::optional<absl::Time> ParseMoment(const std::string& text, absl::Time end) {

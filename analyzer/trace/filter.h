@@ -40,9 +40,6 @@ struct Filter {
 
 bool IsOp(const std::string& word);  // the name of a function that is recorded, as `ops` has it
 
-// "0,2,4-7"; none if it is no such list.
-std::optional<std::vector<int>> ParseRanks(const std::string& text);
-
 // "30s" (before `end`), "14:03", "14:03:07.5" (local, of the day of `end`), "2026-01-01T00:00:00.000Z".
 std::optional<absl::Time> ParseMoment(const std::string& text, absl::Time end);
 

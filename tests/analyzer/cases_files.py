@@ -248,6 +248,15 @@ def nothing_is_recorded_into_a_planted_folder(bench):
         check_equal((os.listdir(planted), os.listdir(elsewhere)), ([], []), f"what was written through {name}")
 
 
+def runs(pid):
+    """Not one that has ended and that init has not collected yet."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @bench_case
 def bisect_ends_what_it_runs(bench):
     folder = bench.sandbox.fresh("bisect")
@@ -262,5 +271,5 @@ def bisect_ends_what_it_runs(bench):
         pids = open(f"{folder}/pid").read().split()
         process.send_signal(number)
         check(process.wait(20) != 0, "status")
-        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), "the run is ended")
+        until(lambda: not any(runs(pid) for pid in pids), "the run is ended")
         os.unlink(f"{folder}/pid")

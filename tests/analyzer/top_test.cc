@@ -58,7 +58,10 @@ TEST(Top, WhereMostAreLastTheOneAheadIsNamed) {
 TEST(Top, ANarrowTerminalCutsNoFinding) {
   Job job = JobOf({3, 3}, 0.01);
   const std::string summary = "Rank 1 is alive and has not called AllReduce of 4096 float32, collective 20";
-  job.assessment.findings.push_back({{"kind", "missing_participant"}, {"certainty", "likely"}, {"summary", summary}});
+  diagnosis::Finding& finding = job.assessment.findings.emplace_back();
+  finding.kind = diagnosis::Kind::kMissingParticipant;
+  finding.certainty = diagnosis::Certainty::kLikely;
+  finding.summary = summary;
   std::string text;
   for (const Line& line : Display().Draw(job, "", 40, 30).lines) {
     EXPECT_LE(line.text.size(), 40u) << line.text;

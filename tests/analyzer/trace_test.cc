@@ -135,12 +135,6 @@ TEST(Filter, MatchesByWhatAPersonKnows) {
   EXPECT_FALSE(filter.Wants(facts));
 }
 
-TEST(Filter, RankListsAreParsedOrRefused) {
-  EXPECT_EQ(ParseRanks("0,2,4-6"), (std::vector<int>{0, 2, 4, 5, 6}));
-  for (const char* wrong : {"", "a", "1-", "3-1", "1,,2", "-1", "0-99999999"})
-    EXPECT_EQ(ParseRanks(wrong), std::nullopt) << wrong;
-}
-
 TEST(Filter, MomentsAreBeforeTheEndOrOfTheClock) {
   const absl::Time end = absl::FromUnixMillis(1'767'225'612'400);
   EXPECT_EQ(ParseMoment("30s", end), end - absl::Seconds(30));

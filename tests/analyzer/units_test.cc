@@ -20,6 +20,12 @@ TEST(Durations, AreReadInTheUnitsPeopleWrite) {
     EXPECT_EQ(ParseDuration(wrong), std::nullopt) << wrong;
 }
 
+TEST(Ranks, ListsAreParsedOrRefused) {
+  EXPECT_EQ(ParseRanks("0,2,4-6"), (std::vector<int>{0, 2, 4, 5, 6}));
+  for (const char* wrong : {"", "a", "1-", "3-1", "1,,2", "-1", "0-99999999"})
+    EXPECT_EQ(ParseRanks(wrong), std::nullopt) << wrong;
+}
+
 TEST(Bytes, AreReadAndWrittenInPowersOf1024) {
   EXPECT_EQ(ParseBytes("4096"), 4096u);
   EXPECT_EQ(ParseBytes("64K"), 65536u);

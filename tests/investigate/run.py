@@ -124,6 +124,23 @@ def nothing_failed(sandbox):
 
 
 @case
+def nothing_is_ruled_out_by_part_of_the_boxes(sandbox):
+    """Twenty times: a fault, and the box of one rank of four is not there."""
+    by_boxes = ("A rank died", "A process was frozen", "A rank did not come", "Ranks made different calls", "Ranks wait for one another")
+    seen = 0
+    for fault in ("missing_participant", "order_mismatch", "dead_rank", "frozen_process", "opposite_order"):
+        whole = generated(sandbox, "--fault", fault, "--ranks", "4", "--seed", "3")
+        for lost in sorted(name for name in os.listdir(whole) if name.endswith(".box")):
+            part = sandbox.fresh("part")
+            shutil.copytree(whole, part, dirs_exist_ok=True, ignore=lambda _, names, lost=lost: [name for name in names if name == lost])
+            done = sandbox.run([sandbox.build.command, "investigate", "--json", part], sandbox.environment(preload=False), timeout=60)
+            wrong = [one for one in json.loads(done.out).get("hypotheses", []) if one["hypothesis"].startswith(by_boxes) and one["standing"] == "ruled out"]
+            check_equal(wrong, [], f"{fault} without {lost}")
+            seen += 1
+    check_equal(seen, 20, "cases")
+
+
+@case
 def text_of_others_is_no_markup(sandbox):
     folder = sandbox.fresh("logs")
     with open(folder + "/rank_0.log", "w") as file:

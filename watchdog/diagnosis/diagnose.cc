@@ -39,6 +39,15 @@ void DescribeJob(const View& view, Diagnosis* diagnosis) {
   }
 }
 
+void SetCoverage(Diagnosis* diagnosis) {
+  const bool all = diagnosis->missing.empty() && diagnosis->processes > 0;
+  for (CheckedRule& rule : diagnosis->checked) {
+    if (!rule.ran) continue;
+    rule.covers = all ? CheckedRule::Covers::kAll : CheckedRule::Covers::kPart;
+    if (!diagnosis->missing.empty()) rule.why = diagnosis->missing.front();
+  }
+}
+
 Diagnosis DiagnoseAt(const Snapshot& snapshot) {
   Diagnosis diagnosis;
   const View view = MakeView(snapshot);
@@ -47,7 +56,7 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
   if (!diagnosis.unseen_ranks.empty())
     diagnosis.missing.push_back(fmt::format("{}: no {} here", Ranks(diagnosis.unseen_ranks), SourceText(view)));
   AddMissing(view, &diagnosis.missing);
-  diagnosis.findings = RunRules(snapshot, view, AllRules());
+  diagnosis.findings = RunRules(snapshot, view, AllRules(), &diagnosis.checked);
   AddSteps(view, &diagnosis.findings);
   for (Finding& finding : diagnosis.findings) {
     finding.detected_at_ns = ToRealtime(view, view.now_ns);
@@ -60,6 +69,7 @@ Diagnosis DiagnoseAt(const Snapshot& snapshot) {
   if (!diagnosis.findings.empty())
     if (auto skew = FindSkew(view)) diagnosis.findings.push_back(*std::move(skew));
   if (!diagnosis.unexplained.empty()) diagnosis.missing.push_back(diagnosis.unexplained);
+  SetCoverage(&diagnosis);
   diagnosis.notes = snapshot.notes;
   diagnosis.notes.insert(diagnosis.notes.end(), diagnosis.missing.begin(), diagnosis.missing.end());
   AddNotes(view, &diagnosis.notes);

@@ -48,6 +48,11 @@ inline std::size_t MisuseText(Wrong wrong, std::int64_t value, std::int64_t limi
     add(rest.substr(0, open));
     if (open == std::string_view::npos) break;
     const std::size_t close = rest.find('}', open);
+    if (rest.substr(open).starts_with("{s were}")) {
+      add(value == 1 ? " was" : "s were");
+      rest.remove_prefix(close + 1);
+      continue;
+    }
     char number[24];
     const auto end =
         std::to_chars(number, number + sizeof number, rest.substr(open).starts_with("{value}") ? value : limit);

@@ -29,7 +29,8 @@ std::vector<Finding> Findings(const Job& job, const std::vector<Rule>& rules,
                               const std::vector<Explanation>& explanations = {}) {
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const diagnosis::View view = diagnosis::MakeView(snapshot);
-  return RunRules(snapshot, view, {rules, explanations});
+  std::vector<diagnosis::CheckedRule> checked;
+  return RunRules(snapshot, view, {rules, explanations}, &checked);
 }
 
 std::vector<Rule> WithProduct(const Rule& rule) {

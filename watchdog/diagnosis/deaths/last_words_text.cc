@@ -253,10 +253,14 @@ std::optional<LastWords> DescribeWords(const Process& process) {
   if (said.exception != nullptr)
     words.exception = ExceptionWords{said.exception->language == Language::kPython ? "python" : "c++",
                                      said.exception->type, said.exception->message, said.exception->place};
-  if (said.allocation != nullptr)
-    words.allocation =
-        AllocationWords{std::string(functions::Allocation(said.allocation->function).name), said.allocation->bytes,
-                        said.allocation->device, said.allocation->free_bytes, said.allocation->total_bytes};
+  if (said.allocation != nullptr) {
+    const reader::FailedAllocation& failed = *said.allocation;
+    const auto known = [&](std::uint64_t bytes) {
+      return failed.total_bytes != 0 ? std::optional(bytes) : std::nullopt;
+    };
+    words.allocation = AllocationWords{std::string(functions::Allocation(failed.function).name), failed.bytes,
+                                       failed.device, known(failed.free_bytes), known(failed.total_bytes)};
+  }
   if (said.error != nullptr)
     words.error =
         ErrorWords{said.error->asynchronous ? std::string() : std::string(functions::OpName(said.error->function)),

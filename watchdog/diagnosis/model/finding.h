@@ -1,4 +1,4 @@
-// What a diagnosis says, in the terms of the documented JSON (ncclwatch.diagnosis/1).
+// What a diagnosis says, in the terms of the documented JSON (ncclwatch.diagnosis/1). fields.h lists the fields.
 #pragma once
 
 #include <cstdint>
@@ -55,12 +55,21 @@ enum class CallState { kNotCalled, kEntered, kReturned, kStarted, kFinished, kFa
 std::string_view Name(Kind kind);            // "dead_rank", ...
 std::string_view Name(Certainty certainty);  // "certain", ...
 std::string_view Name(CallState state);      // "not_called", ...
+// The one with that name; none if there is none. Values are numbered from 0 without gaps.
+template <typename Enum>
+std::optional<Enum> Named(std::string_view name) {
+  for (int i = 0; Name(static_cast<Enum>(i)) != "?"; ++i)
+    if (Name(static_cast<Enum>(i)) == name) return static_cast<Enum>(i);
+  return std::nullopt;
+}
 
 struct Exit {
   std::optional<int> signal;
   std::optional<int> status;
   bool core = false;
   bool out_of_memory = false;
+
+  bool operator==(const Exit&) const = default;
 };
 
 // What a process said of its own end, as far as it has to do with it.
@@ -72,47 +81,61 @@ struct SignalWords {
   std::string thread_name;
   bool handled = false;             // by a handler of the application's own
   std::vector<std::string> frames;  // "train+0x1234", innermost first
+
+  bool operator==(const SignalWords&) const = default;
 };
 struct ExceptionWords {
   std::string language;  // "c++", "python"
   std::string type, message, place;
+
+  bool operator==(const ExceptionWords&) const = default;
 };
 struct AllocationWords {
   std::string function;
   std::uint64_t bytes = 0;
-  int device = -1;                                // -1 unknown
-  std::uint64_t free_bytes = 0, total_bytes = 0;  // of the device; both 0: unknown
+  int device = -1;                                       // -1 unknown
+  std::optional<std::uint64_t> free_bytes, total_bytes;  // of the device; none: unknown
+
+  bool operator==(const AllocationWords&) const = default;
 };
 struct ErrorWords {
   std::string op;  // empty if asynchronous
   std::string result, text;
   bool asynchronous = false;
+
+  bool operator==(const ErrorWords&) const = default;
 };
 struct LastWords {
   std::optional<SignalWords> signal;
   std::optional<ExceptionWords> exception;
   std::optional<AllocationWords> allocation;
   std::optional<ErrorWords> error;
+
+  bool operator==(const LastWords&) const = default;
 };
 
 struct Gpu {
   std::string uuid;        // "GPU-5c1f...", as nvidia-smi prints it
   std::string pci_bus_id;  // "0000:3B:00.0"
   int index = -1;          // of CUDA, in its process; -1: not known
+
+  bool operator==(const Gpu&) const = default;
 };
 
 struct Culprit {
   int rank = -1;  // job rank
   std::string host;
   std::optional<std::uint32_t> pid;
-  std::uint64_t start_time = 0;  // which process that pid was, 0 unknown; not part of the JSON
+  std::uint64_t start_time = 0;  // which process that pid was, 0 unknown
   std::optional<int> local_rank;
   std::string node;  // what the scheduler calls the machine, else its host
   std::optional<Gpu> gpu;
   std::optional<Exit> exit;
   std::optional<LastWords> last_words;
   std::vector<std::string> where;  // frames in which it stood, innermost first; empty where nobody looked
-  std::vector<std::string> state;  // what held it up then, sentences, most telling first; not part of the JSON
+  std::vector<std::string> state;  // what held it up then, sentences, most telling first
+
+  bool operator==(const Culprit&) const = default;
 };
 
 struct CommunicatorName {
@@ -120,11 +143,15 @@ struct CommunicatorName {
   std::string label;
   std::uint32_t size = 0;
   std::vector<int> members;  // job ranks, ascending; -1 where unknown
+
+  bool operator==(const CommunicatorName&) const = default;
 };
 
 struct PeerName {
   int communicator_rank = -1;
   int rank = -1;
+
+  bool operator==(const PeerName&) const = default;
 };
 
 // A call site in a file, and its line where somebody has read the file's debug information: the watchdog does not, in
@@ -135,7 +162,9 @@ struct SourcePlace {
   std::string file;          // empty: not known
   int line = 0;
   std::string function;
-  std::int64_t real_ns = 0;  // CLOCK_REALTIME when the module was named; not part of the JSON
+  std::int64_t real_ns = 0;  // CLOCK_REALTIME when the module was named
+
+  bool operator==(const SourcePlace&) const = default;
 };
 
 // One side of a disagreement: the ranks that did the same.
@@ -159,6 +188,8 @@ struct CallSummary {
   bool mpi = false;  // it enqueues nothing: what has returned is over, or under way with a request
   std::optional<double> elapsed_s;
   std::optional<std::string> result;
+
+  bool operator==(const CallSummary&) const = default;
 };
 
 // Which step of its training a rank was in, as its own repeated calls tell.
@@ -168,6 +199,8 @@ struct Step {
   bool exact = false;                 // else worked out from positions: its ring has lost the first steps
   std::optional<std::uint64_t> call;  // in the step, from 1; none: between two steps, or where they begin is not known
   std::uint64_t calls = 0;            // of one step
+
+  bool operator==(const Step&) const = default;
 };
 
 // Of slow kinds: since when.
@@ -175,12 +208,16 @@ struct Onset {
   std::uint64_t step = 0;
   std::int64_t at_ns = 0;     // CLOCK_REALTIME
   bool since_before = false;  // or earlier: what is known begins there
+
+  bool operator==(const Onset&) const = default;
 };
 
 // ... and what became of which figure.
 struct Effect {
   std::string metric, unit;
   std::optional<double> before, after;  // none: no number
+
+  bool operator==(const Effect&) const = default;
 };
 
 // What the culprits of a slow kind have in common, and nobody else has.
@@ -189,7 +226,22 @@ struct SharedBy {
   std::optional<int> rail;         // GPUs of this number on their hosts
   std::string switch_name;         // empty: none
   std::vector<int> pair;           // two job ranks, or none
+
+  bool operator==(const SharedBy&) const = default;
 };
+
+// A figure that a sentence of the evidence tells. Programs read it here: no code reads a sentence.
+struct Fact {
+  std::string name, unit;  // unit "1": a ratio or a count
+  double value = 0;
+
+  bool operator==(const Fact&) const = default;
+};
+
+// How much the gradient's norm had risen in the step before a number was not finite, times its level; from kBlowUp on
+// the training itself blew up.
+inline constexpr char kGradientRise[] = "gradient_rise";
+inline constexpr double kBlowUp = 10;
 
 struct Finding {
   Kind kind{};
@@ -205,18 +257,39 @@ struct Finding {
   std::int64_t detected_at_ns = 0;       // CLOCK_REALTIME
   std::optional<std::size_t> caused_by;  // index of another finding
   // Not all living members have arrived at the position: who is the culprit may still change. A live caller waits a
-  // moment for the others before it publishes. Not part of the JSON.
+  // moment for the others before it publishes.
   bool unsettled = false;
   // Of slow kinds alone.
   std::optional<Onset> onset;
   std::optional<Effect> effect;
   SharedBy shared_by;
   std::optional<double> share_lost;  // of the step time
-  std::int64_t late_ns = 0;          // of a straggler, in a step in which it is late; not part of the JSON
+  std::int64_t late_ns = 0;          // of a straggler, in a step in which it is late
   std::string summary;
+  std::vector<Fact> facts;
   std::vector<std::string> evidence;
   std::vector<std::string> next_steps;
+
+  bool operator==(const Finding&) const = default;
 };
+
+// What became of a rule in this diagnosis. That it found nothing is a proof only if it ran on all that the job did.
+struct CheckedRule {
+  enum class Result { kFound, kNothing, kSkipped };
+  enum class Covers { kAll, kPart, kNone };
+
+  std::string rule;         // "deadlocks", ...
+  std::vector<Kind> makes;  // kinds of its findings
+  bool ran = false;
+  bool applies = true;  // false: no job like this one can have what it looks for
+  Covers covers = Covers::kNone;
+  Result result = Result::kSkipped;
+  std::string why;  // it did not run, or on a part alone; empty: it ran on all
+
+  bool operator==(const CheckedRule&) const = default;
+};
+std::string_view Name(CheckedRule::Result result);  // "found", ...
+std::string_view Name(CheckedRule::Covers covers);  // "all", ...
 
 struct Diagnosis {
   std::string job;
@@ -231,12 +304,15 @@ struct Diagnosis {
   // Parts of the job that were not seen and could show a fault. Without findings the job is then not called healthy.
   // Each is one of the notes too.
   std::vector<std::string> missing;
-  std::vector<Finding> findings;  // the root cause first
+  std::vector<CheckedRule> checked;  // all rules
+  std::vector<Finding> findings;     // the root cause first
   // Without a finding that could be why: how the job stands still, one of the notes. Empty: it does not.
   std::string unexplained;
 
   bool clean() const { return findings.empty(); }
   bool healthy() const { return clean() && missing.empty() && processes > 0; }
+
+  bool operator==(const Diagnosis&) const = default;
 };
 
 }  // namespace ncclwatch::diagnosis

@@ -41,4 +41,14 @@ std::string_view Name(CallState state) {
   return At(names, state);
 }
 
+std::string_view Name(CheckedRule::Result result) {
+  static constexpr std::array<std::string_view, 3> names = {"found", "nothing", "skipped"};
+  return At(names, result);
+}
+
+std::string_view Name(CheckedRule::Covers covers) {
+  static constexpr std::array<std::string_view, 3> names = {"all", "part", "none"};
+  return At(names, covers);
+}
+
 }  // namespace ncclwatch::diagnosis

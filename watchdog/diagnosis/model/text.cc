@@ -41,9 +41,8 @@ Date FromDays(std::int64_t days) {
 
 std::string Arguments(std::optional<std::uint64_t> count, const std::optional<std::string>& dtype,
                       const std::optional<std::string>& reduction, std::optional<int> root) {
-  std::string text;
-  if (count) text += " of " + std::to_string(*count);
-  if (dtype) text += " " + *dtype;
+  std::string text = DataText(count, dtype);
+  if (!text.empty()) text = " of " + text;
   std::vector<std::string> extra;
   if (reduction) extra.push_back(*reduction);
   if (root) extra.push_back("root " + std::to_string(*root));
@@ -52,6 +51,10 @@ std::string Arguments(std::optional<std::uint64_t> count, const std::optional<st
 }
 
 }  // namespace
+
+std::string DataText(std::optional<std::uint64_t> count, const std::optional<std::string>& dtype) {
+  return (count ? std::to_string(*count) : "") + (count && dtype ? " " : "") + dtype.value_or("");
+}
 
 std::string RankSet(const std::vector<int>& ascending) {
   std::string text;

@@ -23,7 +23,9 @@ std::string ResultName(std::int32_t result);                   // "success", "in
 std::string ReductionName(std::uint8_t reduction);             // "sum", "user", ...
 std::string Plural(std::size_t count, std::string_view noun);  // "1 rank", "3 ranks"
 std::string Join(const std::vector<std::string>& parts, std::string_view separator);
-std::string Capital(std::string text);          // first letter in upper case
+std::string Capital(std::string text);  // first letter in upper case
+// "4096 float32"; empty if neither is known.
+std::string DataText(std::optional<std::uint64_t> count, const std::optional<std::string>& dtype);
 std::string CallText(const CallSummary& call);  // "AllReduce of 4096 float32 (sum)"
 // Of "/path/of/module+0x1234"; none of what is no such name: sites of dumps are lines already.
 std::optional<SourcePlace> ModuleAndOffset(const std::string& name, std::int64_t real_ns);

@@ -18,6 +18,7 @@ struct NumberFinding {
   bool since_before = false;  // ... or earlier: what is known begins there
   Effect effect = {};
   std::string summary = {};
+  std::vector<Fact> facts = {};
   std::vector<std::string> evidence = {}, next_steps = {};
 };
 

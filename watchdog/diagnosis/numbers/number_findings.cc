@@ -20,7 +20,6 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 constexpr double kCriticalSpike = 50;  // robust standard deviations
-constexpr double kBlowUp = 10;         // times its level, of a gradient's norm
 
 using What = NumberFault::What;
 
@@ -46,7 +45,8 @@ void AddNotFinite(const NumberFault& fault, NumberFinding* finding) {
   if (fault.before)
     finding->evidence.push_back(
         fmt::format("before, {} was {:.4g} (median over the ranks)", fault.metric, *fault.before));
-  if (fault.gradient_rise)
+  if (fault.gradient_rise) {
+    finding->facts.push_back({kGradientRise, "1", *fault.gradient_rise});
     finding->evidence.push_back(
         *fault.gradient_rise >= kBlowUp
             ? fmt::format(
@@ -55,6 +55,7 @@ void AddNotFinite(const NumberFault& fault, NumberFinding* finding) {
             : fmt::format("the norm of the gradient was {:.3g} times its level in the step before: rather a bad sample "
                           "or a layer than a blow-up",
                           *fault.gradient_rise));
+  }
   finding->next_steps.push_back(
       fmt::format("look at the batch of {} in step {}, and run that step again with "
                   "torch.autograd.set_detect_anomaly(True)",
@@ -126,6 +127,7 @@ Finding Made(const View& view, NumberFinding of, const std::set<int>& all) {
       Onset{static_cast<std::uint64_t>(std::max<std::int64_t>(0, of.step)), finding.began_at_ns, of.since_before};
   finding.effect = std::move(of.effect);
   finding.summary = std::move(of.summary);
+  finding.facts = std::move(of.facts);
   finding.evidence = std::move(of.evidence);
   finding.next_steps = std::move(of.next_steps);
   AddAdvice(&finding);

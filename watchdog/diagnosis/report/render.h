@@ -9,7 +9,9 @@
 
 namespace ncclwatch::diagnosis {
 
-std::string ToJson(const Diagnosis& diagnosis);  // ncclwatch.diagnosis/1, indented, ends with a newline
+// ncclwatch.diagnosis/1, indented, ends with a newline.
+enum class Checked { kLeftOut, kShown };
+std::string ToJson(const Diagnosis& diagnosis, Checked checked = Checked::kLeftOut);
 std::string ToJsonLine(const Finding& finding);  // as in its `findings`, in one line without its end
 // For a person, without colour. Prose keeps within `columns`; a table of calls may be wider.
 constexpr std::size_t kColumns = 100;

@@ -181,6 +181,11 @@ CommunicatorName DescribeComm(const CommView& comm) {
   return name;
 }
 
+std::string DataText(const Call& call) {
+  if (call.dtype == format::kNoType) return "";
+  return DataText(call.count, std::string(functions::DatatypeName(call.dtype)));
+}
+
 std::string CallText(const Call& call) {
   CallSummary summary;
   summary.op = OpText(call.function);

@@ -25,6 +25,7 @@ CallState StateAt(const Member& member, std::uint64_t position, const reader::Ca
 // Text.
 // Ends a sentence about two sides of equal size.
 inline constexpr char kTie[] = "; as many ranks made one call as the other, so either side may be wrong";
+std::string DataText(const reader::Call& call);  // "4096 float32"
 std::string CallText(const reader::Call& call);  // "AllReduce of 4096 float32 (sum)"
 std::string CommText(const CommView& comm);      // "communicator 8f3c09d2a1b45e77 (4 ranks)"
 std::optional<SourcePlace> SourceOf(const Process& process, std::uint64_t site);

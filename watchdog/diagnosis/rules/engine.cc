@@ -53,7 +53,13 @@ void FollowFromFirst(Findings* findings) {
 // The rules of one table, on a job as it is at one instant.
 class Rules {
  public:
-  Rules(const RuleTable& table, const View& view) : table_(table), view_(view) {}
+  Rules(const RuleTable& table, const View& view, std::vector<CheckedRule>* checked)
+      : table_(table), view_(view), checked_(*checked) {
+    if (!checked_.empty()) return;
+    for (const Rule& rule : table.rules) AddRow(rule.name, rule.makes, true, kNotAsked);
+    for (const Explanation& explanation : table.explanations)
+      AddRow(explanation.name, explanation.makes, false, kNothingToExplain);
+  }
 
   // Waits of ranks that a mismatch explains are left out.
   void MakeGraph() {
@@ -68,12 +74,18 @@ class Rules {
     bool above = false;
     for (const Rule& rule : table_.rules) {
       if (rule.phase != phase) continue;
+      CheckedRule& checked = checked_[static_cast<std::size_t>(&rule - table_.rules.data())];
       if (rule.unless != Unless::kRowAboveFound) above = false;  // the first of a chain
-      if (!Has(rule.needs) || above || (rule.unless == Unless::kPhaseFound && findings->size() > before) ||
+      if (!Has(rule.needs)) {
+        if (!checked.ran) NotApplicable(rule.needs, &checked);
+        continue;
+      }
+      if (above || (rule.unless == Unless::kPhaseFound && findings->size() > before) ||
           (rule.unless == Unless::kAnythingFound && !findings->empty()))
         continue;
       Findings found = rule.find({view_, graph_, mismatches_, *findings});
       above = !found.empty();
+      Ran(above, &checked);
       assert(std::all_of(found.begin(), found.end(), [&](const Finding& made) { return rule.makes.Has(made.kind); }));
       Append(std::move(found), findings);
     }
@@ -90,12 +102,55 @@ class Rules {
     for (const Explanation& explanation : table_.explanations) {
       const bool explains = std::any_of(findings.begin(), findings.end(),
                                         [&](const Finding& one) { return explanation.explains.Has(one.kind); });
-      if (explains) explanation.explain({view_, graph_, mismatches_, findings}, &findings);
+      if (!explains) continue;
+      const auto made = [&] {
+        return std::count_if(findings.begin(), findings.end(),
+                             [&](const Finding& one) { return explanation.makes.Has(one.kind); });
+      };
+      const auto before = made();
+      explanation.explain({view_, graph_, mismatches_, findings}, &findings);
+      const auto row = static_cast<std::size_t>(&explanation - table_.explanations.data());
+      Ran(made() > before, &checked_[table_.rules.size() + row]);
     }
     return findings;
   }
 
  private:
+  static constexpr char kNotAsked[] = "another finding makes it superfluous";
+  static constexpr char kNothingToExplain[] = "there is no finding that it could explain";
+
+  void AddRow(std::string_view name, const KindSet& makes, bool applies, const char* why) {
+    CheckedRule row{.rule = RowName(name), .applies = applies, .why = why};
+    for (int i = 0; Name(static_cast<Kind>(i)) != "?"; ++i)
+      if (makes.Has(static_cast<Kind>(i))) row.makes.push_back(static_cast<Kind>(i));
+    checked_.push_back(std::move(row));
+  }
+
+  // "message_mismatches" of FindMessageMismatches.
+  static std::string RowName(std::string_view function) {
+    constexpr std::string_view kFind = "Find";
+    if (function.starts_with(kFind)) function.remove_prefix(kFind.size());
+    std::string name;
+    for (const char c : function) {
+      const bool upper = c >= 'A' && c <= 'Z';
+      if (upper && !name.empty()) name += '_';
+      name += upper ? static_cast<char>(c - 'A' + 'a') : c;
+    }
+    return name;
+  }
+
+  static void Ran(bool found, CheckedRule* checked) {
+    checked->ran = true;
+    if (found || checked->result != CheckedRule::Result::kFound)
+      checked->result = found ? CheckedRule::Result::kFound : CheckedRule::Result::kNothing;
+    checked->why.clear();
+  }
+
+  static void NotApplicable(Needs needs, CheckedRule* checked) {
+    checked->applies = needs != Needs::kMpi;
+    checked->why = needs == Needs::kMpi ? "no rank uses MPI" : "not all ranks have called MPI_Finalize";
+  }
+
   bool Has(Needs needs) const {
     switch (needs) {
       case Needs::kNothing: return true;
@@ -109,16 +164,17 @@ class Rules {
 
   const RuleTable& table_;
   const View& view_;
+  std::vector<CheckedRule>& checked_;  // rules, then explanations
   WaitGraph graph_;
   std::vector<Mismatch> mismatches_;
 };
 
 // A standstill that had lasted too long already when the job began to end is what ended it.
 Findings StandstillsBefore(const Snapshot& snapshot, std::int64_t end_ns, const Findings& deaths,
-                           const RuleTable& table) {
+                           const RuleTable& table, std::vector<CheckedRule>* checked) {
   const Snapshot past = AsOf(snapshot, end_ns - 1);
   const View view = MakeView(past);
-  Rules rules(table, view);
+  Rules rules(table, view, checked);
   rules.MakeGraph();
   Findings findings = rules.Standstills();
   std::erase_if(findings,
@@ -127,14 +183,14 @@ Findings StandstillsBefore(const Snapshot& snapshot, std::int64_t end_ns, const 
 }
 
 Findings WhatCameBefore(const Snapshot& snapshot, const View& view, const RuleTable& table, const Findings& deaths,
-                        Rules* rules) {
+                        Rules* rules, std::vector<CheckedRule>* checked) {
   std::optional<std::int64_t> end = FirstEnd(view);
   if (!deaths.empty()) {
     const std::int64_t died = deaths.front().began_at_ns - view.realtime_minus_monotonic_ns;
     end = std::min(end.value_or(died), died);
   }
   Findings before;
-  if (end) before = StandstillsBefore(snapshot, *end, deaths, table);
+  if (end) before = StandstillsBefore(snapshot, *end, deaths, table, checked);
   if (!before.empty() || deaths.empty()) return before;
   Findings known = deaths;
   rules->Run(Phase::kBeforeDeath, &known);
@@ -167,8 +223,9 @@ void AddDeaths(const RuleTable& table, Findings deaths, Findings* findings) {
 
 }  // namespace
 
-std::vector<Finding> RunRules(const Snapshot& snapshot, const View& view, const RuleTable& table) {
-  Rules rules(table, view);
+std::vector<Finding> RunRules(const Snapshot& snapshot, const View& view, const RuleTable& table,
+                              std::vector<CheckedRule>* checked) {
+  Rules rules(table, view, checked);
   Findings findings = rules.Run(Phase::kComparison);
   rules.MakeGraph();
   rules.Run(Phase::kContradiction, &findings);
@@ -176,7 +233,7 @@ std::vector<Finding> RunRules(const Snapshot& snapshot, const View& view, const 
   Findings misuses = rules.Run(Phase::kMisuse);
   Findings deaths = rules.Run(Phase::kDeath);
   Findings before;
-  if (!contradicted) before = WhatCameBefore(snapshot, view, table, deaths, &rules);
+  if (!contradicted) before = WhatCameBefore(snapshot, view, table, deaths, &rules, checked);
   if (!misuses.empty()) {
     Append(std::move(misuses), &findings);
     OrderByTime(&findings);

@@ -8,8 +8,9 @@
 
 namespace ncclwatch::diagnosis {
 
-// The view is that of the snapshot.
-std::vector<Finding> RunRules(const Snapshot& snapshot, const View& view, const RuleTable& table);
+// The view is that of the snapshot. `checked` gets a row for each rule.
+std::vector<Finding> RunRules(const Snapshot& snapshot, const View& view, const RuleTable& table,
+                              std::vector<CheckedRule>* checked);
 
 // No finding of this kind explains that a job stands still.
 bool IsHarmless(const RuleTable& table, Kind kind);

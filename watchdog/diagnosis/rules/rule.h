@@ -69,7 +69,7 @@ struct Facts {
 };
 
 struct Rule {
-  std::string_view name;
+  std::string_view name;  // of the function
   std::vector<Finding> (*find)(const Facts& facts) = nullptr;
   Phase phase{};
   KindSet makes{};

@@ -60,8 +60,7 @@ Finding Explain(const View& view, const CommView& comm, const LeftOver& left) {
   const std::string to = Ranks({receiver.node >= 0 ? view.nodes[receiver.node].rank : -1}), from = Ranks(sent.ranks);
   finding.summary =
       fmt::format("{} has sent {} (tag {}) to {} on {}, which never received it: all ranks have called MPI_Finalize.",
-                  Capital(from), CallText(*left.send).substr(CallText(*left.send).find(" of ") + 4), left.send->tag, to,
-                  CommText(comm));
+                  Capital(from), DataText(*left.send), left.send->tag, to, CommText(comm));
   finding.evidence = {from + ": " + CallText(*left.send) +
                       (left.send->site != 0 ? ", called from " + SiteText(view, view.process(sender), left.send->site)
                                             : std::string())};

@@ -37,8 +37,7 @@ std::string Sentence(const CommView& comm, const Meeting& met, const std::string
   if (met.clash == Clash::kTooLong)
     return from + " sends " + std::to_string(met.send->bytes) + " bytes to " + to + ", which has room for " +
            std::to_string(met.receive->bytes) + where;
-  return from + " sends " + CallText(*met.send).substr(CallText(*met.send).find(" of ") + 4) + " to " + to +
-         ", which receives " + CallText(*met.receive).substr(CallText(*met.receive).find(" of ") + 4) + where;
+  return from + " sends " + DataText(*met.send) + " to " + to + ", which receives " + DataText(*met.receive) + where;
 }
 
 Finding Explain(const View& view, const CommView& comm, const Meeting& met) {

@@ -80,10 +80,7 @@ std::string Place(const std::string& name, std::uint64_t address) {
 std::string WhatIsWrong(const Misuse& misuse) {
   char text[256];
   const std::size_t size = format::MisuseText(misuse.wrong, misuse.value, misuse.limit, text, sizeof text);
-  std::string words(text, size);
-  const std::size_t many = words.find("s were ");
-  if (words.starts_with("1 ") && many != std::string::npos) words.replace(many, std::string("s were").size(), " was");
-  return words;
+  return std::string(text, size);
 }
 
 std::string MadeText(const Misuse& misuse) {
