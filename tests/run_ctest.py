@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs ctest over all processors. Most tests wait for processes that sleep, so there are four at once for each processor; those
+"""Runs ctest over all processors. Most tests wait for processes that sleep, so there are three at once for each processor; those
 that need processors say so (PROCESSORS). A test that fails fails the run. Usage: run_ctest.py BUILD_FOLDER [options of ctest]."""
 
 import os
@@ -7,7 +7,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-AT_ONCE = 4
+AT_ONCE = 3
 
 
 def main():

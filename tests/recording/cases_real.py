@@ -130,7 +130,8 @@ def on_nccl(sandbox, example, extra):
     sandbox.run([build.command, "run", "--timeout", "3", "--on-fault", "abort", "--record", directory, "--", *LAUNCH, path],
                 env, timeout=60)
     told = json.loads(sandbox.run([build.command, "diagnose", "--json", directory], env).out)
-    env["NCCLWATCH_TIMEOUT"] = "6"  # beside other tests a rank may start seconds after the first
+    # Beside other tests a rank may start seconds after the first; a stuck stream needs a stall while its host is in the call.
+    env["NCCLWATCH_TIMEOUT"] = "3" if example == "stuck_stream" else "6"
     played = sandbox.run([build.command, "replay", "--on", "nccl", "--json", directory], env, timeout=60)
     check_equal(played.status, 1, f"{played}")
     return told, json.loads(played.out)

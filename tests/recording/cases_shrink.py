@@ -6,7 +6,7 @@ import sys
 
 from cases_replay import recorded_in
 from common import ROOT, Recorded
-from harness import Skipped, case, check, check_equal
+from harness import Skipped, case, check, check_equal, soak_case
 
 LAUNCH = [sys.executable, os.path.join(ROOT, "examples", "launch.py"), "-n", "4", "--timeout", "15", "--"]
 MPIRUN = {"openmpi": "mpirun.openmpi --allow-run-as-root --oversubscribe", "mpich": "mpirun.mpich"}
@@ -78,7 +78,7 @@ def program_of_a_dead_rank(sandbox):
     example(sandbox, "killed").check("dead_rank", [2])
 
 
-@case
+@soak_case
 def program_of_a_rank_that_never_began(sandbox):
     example(sandbox, "missing_at_start").check("initialization_hang", [2])
 
