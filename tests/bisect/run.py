@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 
-from harness import Skipped, case, check, check_equal, run_main  # noqa: E402
+from harness import Skipped, case, check, check_equal, run_main, soak_case  # noqa: E402
 
 
 def bisect(sandbox, *words, command, env=None):
@@ -137,7 +137,7 @@ def time_limit(sandbox):
     check_equal(os.path.getsize(mark), size, "nothing is left running")
 
 
-@case
+@soak_case
 def hang_of_softgpu(sandbox):
     """An example hangs from a step on: the time limit has ncclwatch's diagnosis with it."""
     example = os.path.join(sandbox.build.root, "examples", "stuck_data_loader")

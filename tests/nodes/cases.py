@@ -228,8 +228,8 @@ def guessable(build):
             found = made.wait_until(lambda: job.diagnosis(0), 10, "a diagnosis on the other node")[1]["findings"][0]
             if (found["kind"], found["certainty"], found["culprits"]) != ("missing_participant", "likely", [3]):
                 raise Failure(json.dumps(found, indent=1))
-            if not job.printed("may be a stranger, so that nothing is done because of it: missing_participant"):
-                raise Failure("the hub's word is not shown")
+            made.wait_until(lambda: job.printed("may be a stranger, so that nothing is done because of it: missing_participant"),
+                            10, "the hub's word was to be shown")
             time.sleep(3)  # longer than evidence and stacks are waited for before a job is ended
             if set(job.ended()) != {2, 3} or {"stacks", "evidence"} & set(os.listdir(made.nodes[0].path(RUN))):
                 raise Failure(f"the other node did something: ended {job.ended()}")

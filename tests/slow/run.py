@@ -181,7 +181,7 @@ def first(job):
 @case
 def not_a_number(sandbox):
     """The rank that had it first, though all have it one step later; said while the job runs."""
-    job = mpi(sandbox, "numbers", 1600, 2, "nan")
+    job = mpi(sandbox, "numbers", 800, 2, "nan")
     check_equal(first(job), ("numeric_fault", [2], 60), "afterwards")
     check(any("Rank 2 had NaN or Inf first: " in line for line in job.lines), f"{job.lines}")
     check_equal([(e["event_type"], e["rank"], e["step"]) for e in job.events()], [("numeric_fault", 2, 60)], "events")
