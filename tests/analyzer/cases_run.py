@@ -261,8 +261,9 @@ def last_resort_tells_a_dead_rank(bench):
     fifo = os.path.join(bench.temporary, "fifo")
     os.mkfifo(fifo)
     script = (f'sleep 60 > "{fifo}" & keeper=$!; "{bench.writer}" "$NCCLWATCH_DIR" rank=0 world=2 calls=3 pending=1 '
-              f'end=hold < "{fifo}" >&2 & waiting=$!; '
+              f'end=hold < "{fifo}" > "{bench.temporary}/ready" & waiting=$!; '
               f'"{bench.writer}" "$NCCLWATCH_DIR" rank=1 world=2 calls=2 end=hold < "{fifo}" > "{bench.temporary}/pid" & victim=$!; '
+              f'until [ -s "{bench.temporary}/ready" ] && [ -s "{bench.temporary}/pid" ]; do sleep 0.05; done; '
               f'sleep 1; kill -9 $victim; sleep 0.5; kill -9 $waiting; kill $keeper; wait; echo "$NCCLWATCH_DIR"; exit 1')
     hooked = os.path.join(bench.temporary, "hooked")
     hook = f'cat > "{hooked}.json"; env > "{hooked}.part"; mv "{hooked}.part" "{hooked}"'
