@@ -47,7 +47,7 @@ struct DoctorWish {
 void Declare(Options* options, DoctorWish* wish) {
   options->add_flag("--active", wish->active,
                     "measure too: a core, memory, a file, a worker process, the network between hosts");
-  options->add_option("--phase", wish->phase, "what matters before a first-run, a scale-up or a long-run")
+  options->add_option("--phase", wish->phase, "first-run, scale-up or long-run: what matters before it")
       ->type_name("PHASE")
       ->check(CLI::IsMember({"first-run", "scale-up", "long-run"}));
   options->add_option("--checks", wish->checks, "checks of your own, TOML: a command and what it has to say")

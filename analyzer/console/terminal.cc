@@ -55,7 +55,7 @@ std::string Coloured(std::string_view text, Colour colour, bool allowed) {
 }
 
 std::string DiagnosisFor(int descriptor, const diagnosis::Diagnosis& diagnosis) {
-  const auto columns = static_cast<std::size_t>(std::min(Width(descriptor), 100));
+  const std::size_t columns = std::min(static_cast<std::size_t>(Width(descriptor)), diagnosis::kColumns);
   const std::string text = PrintableLines(diagnosis::ToText(diagnosis, columns));
   if (!MayColour(descriptor)) return text;
   std::vector<std::string> lines = absl::StrSplit(text, '\n');

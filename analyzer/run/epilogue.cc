@@ -169,9 +169,9 @@ void AddSlow(const std::string& directory, const reader::RunImage& run, const st
 std::string CleanLine(const diagnosis::Diagnosis& judged) {
   const std::string watched = fmt::format("{} of {} ranks watched", judged.watched, judged.expected);
   if (judged.healthy()) return fmt::format("healthy: {}, nothing wrong", watched);
-  return fmt::format(
-      "nothing wrong in what was recorded ({}): {}", watched,
-      judged.missing.empty() ? "what was suspected did not last" : diagnosis::Join(judged.missing, "; "));
+  if (!judged.clean())
+    return fmt::format("only suspected: {}; {}", diagnosis::Name(judged.findings.front().kind), watched);
+  return fmt::format("nothing wrong in what was recorded ({}): {}", watched, diagnosis::Join(judged.missing, "; "));
 }
 
 void ConcludeOne(const std::string& directory, Deaths* deaths, int status, const settings::Settings& settings,

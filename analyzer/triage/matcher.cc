@@ -5,6 +5,7 @@
 #include <re2/re2.h>
 #include <re2/set.h>
 
+#include <numeric>
 #include <set>
 
 namespace ncclwatch::analyzer {
@@ -43,7 +44,8 @@ struct Matcher::Parts {
   re2::FilteredRE2 filter{kLeastText};                      // those that any line may match
   std::vector<std::size_t> rule_of_filter;                  // by its ids
   RE2::Set texts{OfTexts(), RE2::UNANCHORED};               // that those need
-  std::unique_ptr<RE2> any_text;                            // one of them, or kTracebackBegin
+  int texts_count = 0;
+  std::unique_ptr<RE2> any_text;  // one of them, or kTracebackBegin
 };
 
 Matcher::Matcher(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
@@ -79,7 +81,7 @@ absl::StatusOr<Matcher> Matcher::Make(std::vector<Rule> rules) {
   std::string any_text = RE2::QuoteMeta(re2::StringPiece(kTracebackBegin.data(), kTracebackBegin.size()));
   for (const std::string& atom : atoms) {
     const std::string text = RE2::QuoteMeta(atom);
-    parts->texts.Add(text, nullptr);
+    parts->texts_count += parts->texts.Add(text, nullptr) >= 0;
     any_text += "|" + text;
   }
   parts->any_text = std::make_unique<RE2>(any_text, OfTexts());
@@ -99,7 +101,13 @@ std::size_t Matcher::Next(std::string_view block, std::size_t from) const {
 std::vector<std::size_t> Matcher::RulesOf(std::string_view line) const {
   const re2::StringPiece text(line.data(), line.size());
   std::vector<int> atoms, ids;
-  if (!parts_->texts.Match(text, &atoms)) return {};
+  RE2::Set::ErrorInfo error{};
+  if (!parts_->texts.Match(text, &atoms, &error)) {
+    if (error.kind == RE2::Set::kNoError) return {};
+    // The set has no memory left for its automaton: then any text may be there, and each pattern is tried.
+    atoms.resize(static_cast<std::size_t>(parts_->texts_count));
+    std::iota(atoms.begin(), atoms.end(), 0);
+  }
   parts_->filter.AllMatches(text, atoms, &ids);
   std::set<std::size_t> rules;
   for (const int id : ids) rules.insert(parts_->rule_of_filter[static_cast<std::size_t>(id)]);

@@ -14,8 +14,18 @@ using diagnosis::Form;
 constexpr std::size_t kMostLine = 1u << 16;
 constexpr std::uint64_t kMostItems = 1u << 20;
 
+// Bytes have neither keys nor what follows from other fields.
+struct WithoutKeys {
+  template <typename Function>
+  void Group(const char* /*key*/, const Function& fields) {
+    fields();
+  }
+  template <typename T>
+  void Derived(const char* /*key*/, const T& /*value*/) {}
+};
+
 // A field of each type, and fields of fields (model/fields.h).
-class Put {
+class Put : public WithoutKeys {
  public:
   explicit Put(Writer* to) : to_(to) {}
 
@@ -47,18 +57,12 @@ class Put {
     to_->Number(list.size());
     for (const T& item : list) (*this)(key, item, form);
   }
-  template <typename Function>
-  void Group(const char* /*key*/, const Function& fields) {
-    fields();
-  }
-  template <typename T>
-  void Derived(const char* /*key*/, const T& /*value*/) {}
 
  private:
   Writer* const to_;
 };
 
-class Get {
+class Get : public WithoutKeys {
  public:
   explicit Get(Reader* from) : from_(from) {}
 
@@ -97,12 +101,6 @@ class Get {
       (*this)(key, list.emplace_back(), form);
     }
   }
-  template <typename Function>
-  void Group(const char* /*key*/, const Function& fields) {
-    fields();
-  }
-  template <typename T>
-  void Derived(const char* /*key*/, const T& /*value*/) {}
 
  private:
   Reader* const from_;
