@@ -160,6 +160,9 @@ class Terminal:
             if condition(self.screen.text()):
                 return self.screen.text()
             if self.ended(0):
+                self.read()  # what it wrote last
+                if condition(self.screen.text()):
+                    return self.screen.text()
                 raise Failed(f"{what}: it has ended ({self.status}):\n{self.screen.text()}")
         raise Failed(f"in {seconds} s: {what}\n{self.screen.text()}")
 
