@@ -41,7 +41,8 @@ def descriptors(above):
 
 
 def processes(above):
-    """Of an ordinary user, whom this limit binds, as root it does not."""
+    """An ordinary user, since the limit does not bind root. The kernel counts by user: each test is another one."""
+    user = 20000 + os.getpid() % 40000
 
     def place(sandbox, job):
         if os.getuid() != 0:
@@ -51,9 +52,9 @@ def processes(above):
         def confine():
             resource.setrlimit(resource.RLIMIT_NPROC, (1 + above, 1 + above))
             os.umask(0)
-            os.setuid(54321)
+            os.setuid(user)
 
-        return {"preexec": confine, "of_nobody": True}
+        return {"preexec": confine, "user": user}
 
     return place
 
@@ -85,10 +86,10 @@ def smallest(fits, low, high):
     return high
 
 
-def start(sandbox, job, preload, prefix=(), of_nobody=False, extra=None, **options):
+def start(sandbox, job, preload, prefix=(), user=None, extra=None, **options):
     """One rank. Everything that the program writes lies in the sandbox."""
     scratch = sandbox.fresh("place")
-    if of_nobody:
+    if user:
         os.chmod(scratch, 0o777)
     extra = {"SOFTGPU_NCCL_DIR": scratch, "HOST_ID_DIR": scratch, "TMPDIR": scratch, "NCCLWATCH_DIR": None, **(extra or {})}
     name, *arguments = job
@@ -123,7 +124,7 @@ def register(name, place, job):
         said = [line for line in watched.errors()[0].splitlines()
                 if "ncclwatch" in line and line not in plain.errors()[0]]
         check(len([line for line in said if "watching 1/1" not in line]) <= 1, f"more than one line: {said}")
-        left = os.path.join("/dev/shm", f"ncclwatch-{54321 if 'of_nobody' in options else os.getuid()}")
+        left = os.path.join("/dev/shm", f"ncclwatch-{options.get('user', os.getuid())}")
         check(not os.path.isdir(left) or not any(name.startswith(".trial") for name in os.listdir(left)), "a trial is left")
 
     CASES[f"limits_{name}"] = run

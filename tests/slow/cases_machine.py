@@ -29,7 +29,7 @@ def check_skew(job, certainty, culprits, words):
     check_equal((status, skew(findings)), (1, [("environment_skew", certainty, culprits)]), "afterwards")
     for word in words:
         check(any(word in line for line in findings[0]["evidence"]), f"{word}: {findings[0]['evidence']}")
-    said = [line for line in job.done.err.splitlines() if line.startswith("[ncclwatch") and "environment_skew" in line]
+    said = [line for line in job.done.err.splitlines() if line.startswith("[ncclwatch rank") and "environment_skew" in line]
     check_equal(len(said), 1, f"it is said once while the job runs: {job.done.err}")
     check(findings[0]["summary"] in said[0], said[0])
     check_equal([e["event_type"] for e in job.events() if e["event_type"] != "straggler"], ["environment_skew"], "events")
