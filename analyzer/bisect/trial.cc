@@ -91,7 +91,8 @@ std::string FirstCause(int output) {
   const analyzer::Triage triage = TriageOf(*matcher, {file});
   if (triage.causes.empty()) return "";
   const analyzer::Told& first = triage.causes.front();
-  return fmt::format("{} (line {}: {})", first.summary, first.first.line, first.first.text.substr(0, 160));
+  const std::string_view line = std::string_view(first.first.text).substr(0, 160);
+  return fmt::format("{} (line {}: {})", first.summary, first.first.line, line);
 }
 
 Outcome OutcomeOf(int status) {

@@ -57,12 +57,10 @@ absl::StatusOr<JobSteps> BaselineOf(const std::vector<std::string>& words) {
 }
 
 diagnosis::SlowContext ContextOf(const std::optional<JobSteps>& baseline) {
-  std::vector<std::string> complaints;  // the job's own processes have said them
   diagnosis::SlowContext context;
   context.baseline = baseline ? &baseline->table : nullptr;
   context.topology = TopologyOfTheJob("diagnose");
-  const auto get = [](const char* name) -> const char* { return std::getenv(name); };
-  context.least_idle = settings::FromEnvironment(get, &complaints).bubble;
+  context.least_idle = settings::OfThisProcess().bubble;
   return context;
 }
 

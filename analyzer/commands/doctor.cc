@@ -12,7 +12,7 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/doctor/checks/check.h"
-#include "analyzer/doctor/counters/save.h"
+#include "analyzer/doctor/counters.h"
 #include "analyzer/doctor/own_checks.h"
 #include "analyzer/doctor/ranks/meeting.h"
 #include "analyzer/doctor/report.h"
@@ -144,9 +144,7 @@ JobReport Conclude(const DoctorWish& wish, const Gathered& gathered, int world_s
 }
 
 MeetingPlace MeetingPlaceOf(const Machine& machine, const DoctorWish& wish) {
-  std::vector<std::string> complaints;  // the check of NCCLWATCH_* variables reports them
-  const settings::Settings settings =
-      settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &complaints);
+  const settings::Settings settings = settings::OfThisProcess();  // the check of NCCLWATCH_* reports complaints
   const auto lookup = [&](std::string_view name) -> std::optional<std::string_view> {
     const auto found = machine.environment().find(std::string(name));
     return found == machine.environment().end() ? std::nullopt : std::optional<std::string_view>(found->second);

@@ -84,28 +84,23 @@ constexpr Mirror kMirrors[] = {
     {"--communicators", "NCCLWATCH_COMMUNICATORS", "N", "communicators watched at once in each process"},
 };
 
-const char* Variable(const char* name) { return std::getenv(name); }
-
-// What a variable is told ("NCCLWATCH_TIMEOUT=x: not understood, auto is used; accepted: ...") said of its option.
-std::string AsOption(const std::string& complaint, const std::vector<std::string>& values) {
-  constexpr std::string_view kAccepted = "accepted: ";
-  const std::size_t accepted = complaint.find(kAccepted);
+// A complaint of a variable, in the words of the option that has set it.
+std::string AsOption(const settings::Complaint& complaint, const std::vector<std::string>& values) {
   for (std::size_t i = 0; i < std::size(kMirrors); ++i)
-    if (!values[i].empty() && complaint.starts_with(kMirrors[i].variable) && accepted != std::string::npos)
-      return fmt::format("{} takes {}, not '{}'", kMirrors[i].option, complaint.substr(accepted + kAccepted.size()),
-                         values[i]);
-  return complaint;
+    if (!values[i].empty() && complaint.variable == kMirrors[i].variable)
+      return fmt::format("{} takes {}, not '{}'", kMirrors[i].option, complaint.accepted, values[i]);
+  return complaint.text;
 }
 
 // Options become variables of this process, which the job inherits. A mistake in a variable is the job's to say, a
 // mistake in an option is a usage error.
 absl::StatusOr<settings::Settings> Apply(const std::vector<std::string>& values) {
-  std::vector<std::string> before, after;
-  settings::FromEnvironment(Variable, &before);
+  std::vector<settings::Complaint> before, after;
+  settings::OfThisProcess(&before);
   for (std::size_t i = 0; i < std::size(kMirrors); ++i)
     if (!values[i].empty()) setenv(kMirrors[i].variable, values[i].c_str(), 1);
-  settings::Settings settings = settings::FromEnvironment(Variable, &after);
-  for (const std::string& complaint : after)
+  settings::Settings settings = settings::OfThisProcess(&after);
+  for (const settings::Complaint& complaint : after)
     if (std::find(before.begin(), before.end(), complaint) == before.end())
       return absl::InvalidArgumentError(AsOption(complaint, values));
   return settings;

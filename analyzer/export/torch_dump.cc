@@ -1,13 +1,21 @@
 #include "analyzer/export/torch_dump.h"
 
+#include <absl/container/flat_hash_map.h>
 #include <absl/strings/str_join.h>
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
 
-#include "analyzer/export/pickle_writer.h"
-#include "analyzer/export/torch_names.h"
+#include "analyzer/import/opcodes.h"
+#include "ncclwatch/format/fingerprint.h"
 #include "watchdog/diagnosis/model/text.h"
+#include "watchdog/reader/image.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {
@@ -16,7 +24,169 @@ using diagnosis::CommView;
 using diagnosis::Member;
 using diagnosis::Node;
 using diagnosis::View;
+using functions::Function;
+using import::Opcode;
 using reader::Call;
+
+// Writes a pickle of plain data as torch's own pickler does: protocol 2, every string once.
+
+class PickleWriter {
+ public:
+  PickleWriter();
+
+  void None();
+  void Bool(bool value);
+  void Integer(std::int64_t value);
+  void String(std::string_view text);
+  // What is written between the two becomes the items; in a dictionary keys and values in turn.
+  void BeginList();
+  void EndList();
+  void BeginDictionary();
+  void EndDictionary();
+  void Pair(std::string_view first, std::string_view second);  // a tuple of two strings
+
+  void Key(std::string_view key) { String(key); }
+  void Item(std::string_view key, std::string_view value);
+  void Item(std::string_view key, const char* value) { Item(key, std::string_view(value)); }
+  void Item(std::string_view key, std::int64_t value);
+  void Item(std::string_view key, bool value);
+
+  std::string Take();  // all of it, ended
+
+ private:
+  void Byte(char byte) { bytes_ += byte; }
+  template <typename T>
+  void Fixed(T value);
+
+  std::string bytes_;
+  absl::flat_hash_map<std::string, std::uint32_t> numbers_;  // of strings that are there already
+};
+
+constexpr char Code(Opcode opcode) { return static_cast<char>(opcode); }
+
+PickleWriter::PickleWriter() {
+  constexpr char kProtocol = 2;
+  Byte(Code(Opcode::kProto));
+  Byte(kProtocol);
+}
+
+// Little endian, as this machine is (import/pickle.cc).
+template <typename T>
+void PickleWriter::Fixed(T value) {
+  bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+void PickleWriter::None() { Byte(Code(Opcode::kNone)); }
+
+void PickleWriter::Bool(bool value) { Byte(Code(value ? Opcode::kNewTrue : Opcode::kNewFalse)); }
+
+void PickleWriter::Integer(std::int64_t value) {
+  if (value >= 0 && value <= std::numeric_limits<std::uint8_t>::max()) {
+    Byte(Code(Opcode::kBinInt1));
+    Fixed(static_cast<std::uint8_t>(value));
+  } else if (value >= 0 && value <= std::numeric_limits<std::uint16_t>::max()) {
+    Byte(Code(Opcode::kBinInt2));
+    Fixed(static_cast<std::uint16_t>(value));
+  } else if (value >= std::numeric_limits<std::int32_t>::min() && value <= std::numeric_limits<std::int32_t>::max()) {
+    Byte(Code(Opcode::kBinInt));
+    Fixed(static_cast<std::int32_t>(value));
+  } else {
+    Byte(Code(Opcode::kLong1));
+    Fixed(static_cast<std::uint8_t>(sizeof value));
+    Fixed(value);
+  }
+}
+
+void PickleWriter::String(std::string_view text) {
+  const auto [found, fresh] = numbers_.try_emplace(std::string(text), static_cast<std::uint32_t>(numbers_.size()));
+  const std::uint32_t number = found->second;
+  const bool small = number <= std::numeric_limits<std::uint8_t>::max();
+  if (fresh) {
+    Byte(Code(Opcode::kBinUnicode));
+    Fixed(static_cast<std::uint32_t>(text.size()));
+    bytes_ += text;
+    Byte(Code(small ? Opcode::kBinPut : Opcode::kLongBinPut));
+  } else {
+    Byte(Code(small ? Opcode::kBinGet : Opcode::kLongBinGet));
+  }
+  if (small)
+    Fixed(static_cast<std::uint8_t>(number));
+  else
+    Fixed(number);
+}
+
+void PickleWriter::BeginList() {
+  Byte(Code(Opcode::kEmptyList));
+  Byte(Code(Opcode::kMark));
+}
+void PickleWriter::EndList() { Byte(Code(Opcode::kAppends)); }
+
+void PickleWriter::BeginDictionary() {
+  Byte(Code(Opcode::kEmptyDict));
+  Byte(Code(Opcode::kMark));
+}
+void PickleWriter::EndDictionary() { Byte(Code(Opcode::kSetItems)); }
+
+void PickleWriter::Pair(std::string_view first, std::string_view second) {
+  String(first);
+  String(second);
+  Byte(Code(Opcode::kTuple2));
+}
+
+void PickleWriter::Item(std::string_view key, std::string_view value) {
+  Key(key);
+  String(value);
+}
+void PickleWriter::Item(std::string_view key, std::int64_t value) {
+  Key(key);
+  Integer(value);
+}
+void PickleWriter::Item(std::string_view key, bool value) {
+  Key(key);
+  Bool(value);
+}
+
+std::string PickleWriter::Take() {
+  Byte(Code(Opcode::kStop));
+  return std::move(bytes_);
+}
+
+// How torch's flight recorder names what NCCL does, and the sizes of the tensors that such a call has.
+
+struct TorchCall {
+  std::string name;                            // "nccl:all_reduce", "nccl:send 0->1"
+  std::optional<std::uint64_t> input, output;  // elements; none: no such tensor
+};
+
+// None for what the recorder knows no name for.
+std::optional<TorchCall> ToTorchCall(const reader::Call& call, const reader::Communicator& communicator) {
+  const std::uint64_t count = call.count, all = call.count * communicator.size;
+  const bool root = call.root == static_cast<std::int32_t>(communicator.rank);
+  const auto if_root = [&](std::uint64_t elements) { return root ? std::optional(elements) : std::nullopt; };
+  switch (format::Canonical(call.function)) {
+    case Function::ncclAllReduce: return TorchCall{"nccl:all_reduce", count, count};
+    case Function::ncclBroadcast: return TorchCall{"nccl:broadcast", count, count};
+    case Function::ncclReduce: return TorchCall{"nccl:reduce", count, count};
+    case Function::ncclAllGather: return TorchCall{"nccl:_all_gather_base", count, all};
+    case Function::ncclReduceScatter: return TorchCall{"nccl:_reduce_scatter_base", all, count};
+    case Function::ncclAlltoAll: return TorchCall{"nccl:all_to_all", all, all};
+    case Function::ncclGather: return TorchCall{"nccl:gather", count, if_root(all)};
+    case Function::ncclScatter: return TorchCall{"nccl:scatter", if_root(all), count};
+    case Function::ncclSend:
+      return TorchCall{fmt::format("nccl:send {}->{}", communicator.rank, call.root), count, count};
+    case Function::ncclRecv:
+      return TorchCall{fmt::format("nccl:recv {}<-{}", communicator.rank, call.root), count, count};
+    default: return std::nullopt;
+  }
+}
+
+// "Float"
+std::string_view TorchTypeName(std::uint8_t dtype) {
+  // By number of ncclDataType_t.
+  static constexpr std::string_view kNames[] = {"Char", "Byte",  "Int",    "UInt32",   "Long",          "UInt64",
+                                                "Half", "Float", "Double", "BFloat16", "Float8_e4m3fn", "Float8_e5m2"};
+  return dtype < std::size(kNames) ? kNames[dtype] : "Undefined";
+}
 
 constexpr char kVersion[] = "2.10";
 constexpr char kCoalesced[] = "nccl:coalesced";

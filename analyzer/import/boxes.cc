@@ -2,17 +2,174 @@
 
 #include <absl/container/flat_hash_map.h>
 #include <absl/container/flat_hash_set.h>
+#include <absl/strings/str_join.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
 
-#include "analyzer/import/membership.h"
-#include "analyzer/import/notes.h"
+#include "analyzer/import/dump.h"
 #include "ncclwatch/format/fingerprint.h"
+#include "watchdog/diagnosis/model/text.h"
+#include "watchdog/reader/layout.h"
 
 namespace ncclwatch::analyzer::import {
 namespace {
+
+using diagnosis::Plural;
+using diagnosis::Ranks;
+
+// Who is in which process group, from all dumps together: a dump tells the ranks of a group only once its own rank has
+// made the group's communicator, and gloo's tell them not at all.
+
+struct Group {
+  std::uint64_t id = 0;
+  std::string label;
+  std::shared_ptr<const std::vector<std::int32_t>> ranks;  // job ranks by rank in the group
+  bool guessed = false;                                    // those that have entries in it
+};
+
+class Membership {
+ public:
+  explicit Membership(const std::vector<Dump>& dumps);
+  const Group& Of(const Dump& dump, const ProcessGroup& group) const;
+  const std::vector<Group>& groups() const { return groups_; }
+  // Of the group of the whole job, 0 if no dump tells.
+  std::int32_t world_size() const { return world_size_; }
+
+ private:
+  std::size_t Place(const ProcessGroup& group, const std::vector<std::int32_t>& ranks);
+
+  std::vector<Group> groups_;
+  absl::flat_hash_map<std::pair<std::string, std::vector<std::int32_t>>, std::size_t> place_of_;  // by name and ranks
+  absl::flat_hash_map<std::pair<std::string, std::int32_t>, std::size_t> told_;    // by name and a member
+  absl::flat_hash_map<std::pair<std::string, std::string>, std::size_t> guessed_;  // by name and description
+  std::int32_t world_size_ = 0;
+};
+
+constexpr char kWholeJob[] = "default_pg";  // torch's description of the first group
+
+// Equal on every rank; never 0, which means none.
+std::uint64_t IdOf(const std::string& name, const std::vector<std::int32_t>& ranks) {
+  std::uint64_t id = ranks.size();
+  for (const char letter : name) id = format::Mix(id, static_cast<unsigned char>(letter));
+  for (const std::int32_t rank : ranks) id = format::Mix(id, static_cast<std::uint32_t>(rank));
+  return id == 0 ? 1 : id;
+}
+
+std::string LabelOf(const ProcessGroup& group) {
+  const bool described = !group.description.empty() && group.description != "undefined";
+  return described ? group.name + ":" + group.description : group.name;
+}
+
+Membership::Membership(const std::vector<Dump>& dumps) {
+  std::int32_t highest = -1;
+  std::map<std::pair<std::string, std::string>, std::vector<std::int32_t>> users;
+  for (const Dump& dump : dumps) {
+    highest = std::max(highest, dump.rank);
+    for (const ProcessGroup& group : dump.groups) {
+      if (!group.ranks.empty()) Place(group, group.ranks);
+      if (!group.ranks.empty() && group.description == kWholeJob)
+        world_size_ = std::max(world_size_, static_cast<std::int32_t>(group.ranks.size()));
+    }
+  }
+  for (const Dump& dump : dumps) {
+    for (const ProcessGroup& group : dump.groups) {
+      if (group.ranks.empty() && !told_.contains({group.name, dump.rank}))
+        users[{group.name, group.description}].push_back(dump.rank);
+    }
+  }
+  if (world_size_ == 0 && highest < static_cast<std::int32_t>(reader::kMaxCommunicatorSize)) world_size_ = highest + 1;
+  for (auto& [key, ranks] : users) {
+    if (key.second == kWholeJob) {
+      ranks.resize(static_cast<std::size_t>(world_size_));
+      std::iota(ranks.begin(), ranks.end(), 0);
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ProcessGroup group;
+    group.name = key.first;
+    group.description = key.second;
+    const std::size_t place = Place(group, ranks);
+    groups_[place].guessed = true;
+    guessed_[key] = place;
+  }
+}
+
+std::size_t Membership::Place(const ProcessGroup& group, const std::vector<std::int32_t>& ranks) {
+  const auto [found, fresh] = place_of_.try_emplace({group.name, ranks}, groups_.size());
+  if (!fresh) return found->second;
+  Group made;
+  made.id = IdOf(group.name, ranks);
+  made.label = LabelOf(group);
+  made.ranks = std::make_shared<const std::vector<std::int32_t>>(ranks);
+  groups_.push_back(std::move(made));
+  for (const std::int32_t rank : ranks) told_.try_emplace({group.name, rank}, found->second);
+  return found->second;
+}
+
+const Group& Membership::Of(const Dump& dump, const ProcessGroup& group) const {
+  if (!group.ranks.empty()) return groups_[place_of_.at({group.name, group.ranks})];
+  const auto told = told_.find({group.name, dump.rank});
+  return groups_[told != told_.end() ? told->second : guessed_.at({group.name, group.description})];
+}
+
+// What the dumps of one job cannot tell, in sentences for its diagnosis.
+
+std::vector<std::int32_t> RanksWhere(const std::vector<Dump>& dumps, const std::function<bool(const Dump&)>& holds) {
+  std::vector<std::int32_t> ranks;
+  for (const Dump& dump : dumps)
+    if (holds(dump)) ranks.push_back(dump.rank);
+  return ranks;
+}
+
+bool AnyUnmatched(const Dump& dump) {
+  for (const ProcessGroup& group : dump.groups)
+    if (group.unmatched) return true;
+  return false;
+}
+
+void AddNotes(const std::vector<Dump>& dumps, const Membership& membership, reader::RunImage* run) {
+  std::vector<std::string>& notes = run->notes;
+  std::set<std::string> versions;
+  std::uint64_t unknown = 0;
+  for (const Dump& dump : dumps) {
+    versions.insert(dump.version);
+    unknown += dump.unknown;
+  }
+  notes.push_back(
+      fmt::format("from dumps of torch's flight recorder ({}): they hold no reduction, root or stream, not whether a "
+                  "process lives, "
+                  "and no call before it is recorded, such as one that blocks in creating a communicator",
+                  absl::StrJoin(versions, ", ")));
+  notes.push_back("positions count from 0: torch's collective_seq_id is one more");
+  if (run->untimed)
+    notes.push_back(
+        "when the dumps were written is not known, the files' times are not theirs (copy with `cp -p`): "
+        "how long a call waited is not known, and no wait is more than suspected");
+  const auto wrapped = RanksWhere(dumps, [](const Dump& dump) { return !dump.whole(); });
+  if (!wrapped.empty())
+    notes.push_back(Ranks(wrapped) +
+                    ": the recorder's ring has wrapped: earlier calls are lost, and sends and "
+                    "receives are not matched (TORCH_FR_BUFFER_SIZE makes it larger)");
+  const auto unmatched = RanksWhere(dumps, AnyUnmatched);
+  if (!unmatched.empty())
+    notes.push_back(
+        Ranks(unmatched) +
+        ": receives from any rank, or messages before the first one recorded: sends and receives are not matched");
+  for (const Group& group : membership.groups())
+    if (group.guessed)
+      notes.push_back(fmt::format("process group \"{}\": no dump tells its ranks; taken to be {}", group.label,
+                                  Ranks(*group.ranks)));
+  if (unknown > 0) notes.push_back(Plural(unknown, "call") + " of operations that are not known here: not compared");
+}
 
 // A file server's clock may run behind the node's.
 constexpr std::int64_t kClockSlackNs = std::chrono::nanoseconds(std::chrono::seconds(2)).count();

@@ -7,6 +7,7 @@
 
 #include "analyzer/investigate/words.h"
 #include "watchdog/diagnosis/model/text.h"
+#include "watchdog/diagnosis/report/advice.h"
 
 namespace ncclwatch::investigate {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 using analyzer::Told;
 using diagnosis::Finding;
 using diagnosis::Kind;
-
-constexpr std::string_view kForGood = "for good: ";
 
 Class ClassOf(const Material& material) {
   if (const Finding* const root = RootFinding(material)) {
@@ -147,10 +146,11 @@ void AddActions(const Material& material, Incident* incident) {
   const auto add = [](const std::string& step, std::vector<std::string>* to) {
     if (std::find(to->begin(), to->end(), step) == to->end()) to->push_back(step);
   };
-  if (const Finding* const root = RootFinding(material))
+  if (const Finding* const root = RootFinding(material)) {
     for (const std::string& step : root->next_steps)
-      step.starts_with(kForGood) ? add(diagnosis::Capital(step.substr(kForGood.size())), &incident->for_good)
-                                 : add(diagnosis::Capital(step), &incident->now);
+      if (step != diagnosis::ForGood(root->kind)) add(diagnosis::Capital(step), &incident->now);
+    add(diagnosis::Capital(std::string(diagnosis::Advice(root->kind))), &incident->for_good);
+  }
   if (const Told* const cause = FirstCause(material)) {
     for (const std::string& step : cause->rule->now) add(diagnosis::Capital(step), &incident->now);
     for (const std::string& step : cause->rule->for_good) add(diagnosis::Capital(step), &incident->for_good);

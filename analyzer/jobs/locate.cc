@@ -110,11 +110,8 @@ std::vector<std::string> BoxFiles(const std::string& directory) {
 }
 
 std::vector<rundir::Listed> ListRuns() {
-  std::vector<std::string> complaints;  // the job's own processes say them
   std::vector<std::string> refused;
-  std::vector<rundir::Listed> runs = rundir::List(
-      settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &complaints),
-      &refused);
+  std::vector<rundir::Listed> runs = rundir::List(settings::OfThisProcess(), &refused);
   for (const std::string& reason : refused) Complain("", "{}: not looked at; name it to have it read", reason);
   return runs;
 }

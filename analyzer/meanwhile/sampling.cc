@@ -1,25 +1,263 @@
 #include "analyzer/meanwhile/sampling.h"
 
+#include <absl/strings/str_join.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <ctime>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
+#include "analyzer/jobs/locate.h"
 #include "analyzer/meanwhile/counters.h"
-#include "analyzer/meanwhile/process_look.h"
-#include "analyzer/meanwhile/waits.h"
+#include "analyzer/meanwhile/doing.h"
+#include "analyzer/stacks/base/memory.h"
+#include "analyzer/stacks/base/modules.h"
+#include "analyzer/stacks/join_python.h"
+#include "analyzer/stacks/names/name_frames.h"
 #include "analyzer/stacks/precedence.h"
+#include "analyzer/stacks/process/calls.h"
+#include "analyzer/stacks/process/words.h"
+#include "analyzer/stacks/python/python.h"
+#include "analyzer/stacks/show/fold.h"
+#include "analyzer/stacks/threads/proc_thread.h"
+#include "analyzer/stacks/threads/read_threads.h"
+#include "watchdog/reader/beside/meanwhile.h"
+#include "watchdog/reader/box.h"
+#include "watchdog/reader/load.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::meanwhile {
 namespace {
+
+using format::CommunicatorState;
+using reader::Doing;
+using reader::Load;
+using reader::MeanwhileSample;
+
+// One process that is looked at several times, from outside: no thread of it is stopped and nothing of it is touched.
+// What is learnt of its files at the first look makes the later ones quick. Not thread-safe.
+
+class ProcessLook {
+ public:
+  // tid: the thread that is looked at. Both caches outlive this.
+  ProcessLook(int pid, int tid, stacks::FileCache* files, stacks::NameCache* names);
+
+  struct Look {
+    reader::MeanwhileSample sample;
+    bool waits_for_others = false;  // in no call on what has a name, and not running
+  };
+  // None: it is gone, or may not be looked at.
+  std::optional<Look> Take() { return Take(tid_); }
+  // Where the thread waits for another one of its process that reads or writes, the sample becomes that one's; where it
+  // waits in its data loader, the words tell what the processes do that it has started.
+  void FollowWait(Look* look);
+
+ private:
+  stacks::Thread ThreadNow(int tid) const;
+  std::optional<Look> Take(int tid);
+  void FollowThreads(reader::MeanwhileSample* sample);
+  void FollowChildren(reader::MeanwhileSample* sample);
+
+  int pid_, tid_;
+  stacks::FileCache* files_;
+  stacks::NameCache* names_;
+  stacks::Memory memory_;
+  stacks::Modules modules_;
+  std::map<int, std::unique_ptr<ProcessLook>> children_;
+};
+
+constexpr std::size_t kMostChildren = 8;
+constexpr std::size_t kMostThreads = 64;  // of the process, among which one is looked for that reads or writes
+
+bool MovesData(Doing doing) { return doing == Doing::kInput || doing == Doing::kCheckpoint; }
+
+ProcessLook::ProcessLook(int pid, int tid, stacks::FileCache* files, stacks::NameCache* names)
+    : pid_(pid), tid_(tid), files_(files), names_(names), memory_(pid), modules_(&memory_, files) {}
+
+stacks::Thread ProcessLook::ThreadNow(int tid) const {
+  stacks::Thread thread;
+  thread.tid = tid;
+  const stacks::ProcThread look(pid_, tid);
+  if (const auto stat = look.ReadStat()) {
+    thread.name = stat->name;
+    thread.state = stat->state;
+  }
+  return thread;
+}
+
+std::optional<ProcessLook::Look> ProcessLook::Take(int tid) {
+  if (!stacks::ProcThread(pid_, tid).ReadInCall()) return std::nullopt;
+  memory_.Forget();
+  stacks::ReadOptions untouched;
+  untouched.stop = false;
+  stacks::ThreadsRead read = stacks::ReadThreads(&memory_, &modules_, names_, {ThreadNow(tid)}, untouched);
+  if (read.threads.empty()) return std::nullopt;
+  stacks::JoinPython(stacks::python::Read(pid_, &modules_), &read.threads);
+  stacks::Thread& thread = read.threads.front();
+  const stacks::InCall call = stacks::Calls::Original(read.calls.front(), thread);
+  Seen seen;
+  seen.thread = &thread;
+  seen.running = call.running;
+  if (!call.running && call.number >= 0) seen.call = stacks::CallName(call.number);
+  const Argument argument = ArgumentOf(seen.call);
+  if (argument == Argument::kDescriptor) {
+    seen.descriptor = static_cast<int>(call.arguments[0]);
+    seen.file = stacks::OpenFileOf(pid_, seen.descriptor);
+  } else if (argument != Argument::kNone) {
+    seen.path = memory_.Text(call.arguments[argument == Argument::kSecondPath ? 1 : 0]).value_or("");
+  }
+  Activity activity = ActivityOf(seen);
+  Look look;
+  look.sample.doing = activity.doing;
+  look.sample.words = stacks::OneLine(activity.words);
+  look.sample.where = stacks::Where(thread);
+  look.waits_for_others = !seen.running && seen.file.path.empty();
+  return look;
+}
+
+void ProcessLook::FollowWait(Look* look) {
+  if (look->sample.doing == Doing::kLock) FollowThreads(&look->sample);
+  if (look->sample.doing == Doing::kInput && look->waits_for_others) FollowChildren(&look->sample);
+}
+
+// Only one that reads or writes says something: many threads wait for work, and some always run.
+void ProcessLook::FollowThreads(MeanwhileSample* sample) {
+  std::vector<stacks::Thread> threads = stacks::LookAtThreads(pid_);
+  if (threads.size() > kMostThreads) threads.resize(kMostThreads);
+  for (const stacks::Thread& thread : threads) {
+    if (thread.tid == tid_) continue;
+    const std::optional<Look> other = Take(thread.tid);
+    if (!other || !MovesData(other->sample.doing)) continue;
+    sample->doing = other->sample.doing;
+    sample->words = fmt::format("thread '{}' {}", stacks::OneLine(thread.name), other->sample.words);
+    return;
+  }
+}
+
+// Workers of a data loader: what most of them do.
+void ProcessLook::FollowChildren(MeanwhileSample* sample) {
+  std::vector<int> children = stacks::ChildrenOf(pid_);
+  if (children.size() > kMostChildren) children.resize(kMostChildren);
+  std::map<std::string, int> counts;
+  for (const int child : children) {
+    std::unique_ptr<ProcessLook>& known = children_[child];
+    if (!known) known = std::make_unique<ProcessLook>(child, child, files_, names_);
+    const std::optional<Look> look = known->Take();
+    if (!look) continue;
+    const MeanwhileSample& seen = look->sample;
+    const std::string place = seen.where.empty() ? "" : seen.where.front();
+    const std::string words = seen.words.empty() ? "running" : seen.words;
+    ++counts[place.empty() ? words : fmt::format("{} at {}", words, place)];
+  }
+  if (counts.empty()) return;
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  sample->words = fmt::format("{} of its {} worker processes {}", most->second, children.size(), most->first);
+}
+
+// Who is waited for, now: told by the black boxes of a node, which are only read. Of a rank the others wait if all
+// others that are seen here have entered a collective which it has not.
+
+class Waits {
+ public:
+  // late: the processes that it is to tell of; they do not wait for one another.
+  Waits(const std::string& directory, const std::set<std::uint32_t>& late);
+
+  // A number that stays the same as long as the others wait in the same call.
+  std::optional<std::uint64_t> For(std::uint32_t pid) const;
+  // Takes up communicators that were made meanwhile.
+  void Refresh();
+  // That made its newest call; 0: not known.
+  std::uint32_t ThreadOf(std::uint32_t pid) const;
+
+ private:
+  struct Member {
+    const reader::MappedBox* box = nullptr;
+    std::uint32_t index = 0, generation = 0;
+    std::uint64_t entered() const;
+    bool there() const;
+  };
+  struct Meeting {  // one communicator of a late process
+    Member late;
+    std::uint32_t pid = 0;
+    std::vector<Member> others;
+  };
+
+  std::set<std::uint32_t> late_;
+  std::vector<std::unique_ptr<reader::MappedBox>> boxes_;
+  std::vector<Meeting> meetings_;
+};
+
+// Identities that ranks of several processes have in common.
+bool Counts(const format::Communicator& entry) {
+  const auto state = static_cast<CommunicatorState>(Load(entry.state));
+  const std::uint32_t unknown = format::kCommIdentityUnknown | format::kCommGrown;
+  return state == CommunicatorState::kReady && Load(entry.size) > 1 && (Load(entry.flags) & unknown) == 0;
+}
+
+std::uint64_t Waits::Member::entered() const { return Load(box->communicator(index).entered); }
+bool Waits::Member::there() const { return Load(box->communicator(index).generation) == generation; }
+
+Waits::Waits(const std::string& directory, const std::set<std::uint32_t>& late) : late_(late) {
+  for (const std::string& path : analyzer::BoxFiles(directory)) {
+    auto opened = reader::MappedBox::Open(path);
+    if (auto* const box = std::get_if<std::unique_ptr<reader::MappedBox>>(&opened)) boxes_.push_back(std::move(*box));
+  }
+  Refresh();
+}
+
+void Waits::Refresh() {
+  std::erase_if(boxes_, [](const auto& box) { return !box->StillWhole(); });
+  std::map<std::uint64_t, std::vector<Member>> others;  // by identity
+  std::map<std::uint64_t, std::vector<Member>> own;
+  for (const auto& box : boxes_)
+    for (std::uint32_t index = 0; index < box->communicators(); ++index) {
+      const format::Communicator& entry = box->communicator(index);
+      if (!Counts(entry)) continue;
+      const bool is_late = late_.contains(box->header().identity.pid);
+      (is_late ? own : others)[Load(entry.id)].push_back({box.get(), index, Load(entry.generation)});
+    }
+  meetings_.clear();
+  for (const auto& [id, members] : own)
+    for (const Member& member : members)
+      meetings_.push_back({member, static_cast<std::uint32_t>(member.box->header().identity.pid), others[id]});
+}
+
+std::uint32_t Waits::ThreadOf(std::uint32_t pid) const {
+  constexpr std::uint64_t kNewest = 16;
+  reader::Call call;
+  for (const auto& box : boxes_) {
+    if (box->header().identity.pid != pid) continue;
+    const std::uint64_t head = box->head();
+    for (std::uint64_t i = 1; i <= std::min(head, kNewest); ++i)
+      if (box->Read(head - i, &call)) return call.thread;
+  }
+  return 0;
+}
+
+std::optional<std::uint64_t> Waits::For(std::uint32_t pid) const {
+  constexpr int kPositionBits = 44;
+  for (const Meeting& one : meetings_) {
+    if (one.pid != pid || one.others.empty() || !one.late.there()) continue;
+    const std::uint64_t entered = one.late.entered();
+    const bool all_wait = std::all_of(one.others.begin(), one.others.end(),
+                                      [&](const Member& other) { return !other.there() || other.entered() > entered; });
+    if (all_wait) return static_cast<std::uint64_t>(one.late.index) << kPositionBits | entered;
+  }
+  return std::nullopt;
+}
 
 constexpr int kLooksInAWait = 4;
 constexpr std::size_t kEnough = 16;    // samples: of four waits at least

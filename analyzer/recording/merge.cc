@@ -1,19 +1,72 @@
 #include "analyzer/recording/merge.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <queue>
+#include <thread>
 #include <utility>
 
 #include "analyzer/console/print.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/recording/packed_calls.h"
-#include "analyzer/recording/read_ahead.h"
 
 namespace ncclwatch::analyzer {
 namespace {
+
+// One thread that does what it is asked for, in order: reads what is needed next while its caller looks at what it has.
+
+class ReadAhead {
+ public:
+  ReadAhead() : thread_([this] { Run(); }) {}
+  // What was asked for and has not begun is not done.
+  ~ReadAhead() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  template <typename Task>
+  std::future<std::invoke_result_t<Task>> Ask(Task task) {
+    auto packaged = std::make_shared<std::packaged_task<std::invoke_result_t<Task>()>>(std::move(task));
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.emplace_back([packaged] { (*packaged)(); });
+    }
+    changed_.notify_one();
+    return packaged->get_future();
+  }
+
+ private:
+  void Run() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      changed_.wait(lock, [this] { return over_ || !tasks_.empty(); });
+      if (over_) return;
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      task();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  bool over_ = false;
+  std::thread thread_;  // the last: it uses the others
+};
 
 constexpr std::size_t kMostUnpacked = 256u << 20;     // bytes of calls of all processes, two pieces of each
 constexpr std::size_t kMostPackedAhead = 384u << 20;  // likewise, packed

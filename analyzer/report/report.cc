@@ -155,7 +155,7 @@ void AddView(const diagnosis::Snapshot& snapshot, const std::vector<diagnosis::F
 }
 
 std::string WithoutScript(const diagnosis::Diagnosis& for_people) {
-  const std::string text = PrintableLines(diagnosis::ToText(for_people));
+  const std::string text = diagnosis::ToText(for_people);
   return absl::StrCat("<noscript><pre>", absl::StrReplaceAll(text, {{"&", "&amp;"}, {"<", "&lt;"}}),
                       "</pre></noscript>\n");
 }

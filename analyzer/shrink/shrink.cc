@@ -2,13 +2,67 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <numeric>
 #include <utility>
+#include <vector>
 
-#include "analyzer/shrink/minimize.h"
+#include "analyzer/jobs/diagnose.h"
+#include "analyzer/replay/outcome.h"
+#include "analyzer/replay/program.h"
 #include "analyzer/shrink/units.h"
+#include "watchdog/diagnosis/report/render.h"
 
 namespace ncclwatch::analyzer {
 namespace {
+
+// Delta debugging (Zeller and Hildebrandt, 2002), as far as it takes away.
+
+std::vector<std::size_t> WithoutRun(const std::vector<std::size_t>& all, std::size_t begin, std::size_t length) {
+  std::vector<std::size_t> left(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(begin));
+  const std::size_t end = std::min(all.size(), begin + length);
+  left.insert(left.end(), all.begin() + static_cast<std::ptrdiff_t>(end), all.end());
+  return left;
+}
+
+// Of 0 to n - 1 what is left when nothing single can go and no run of them as tried, ascending. `holds` says whether
+// these are enough; all of them are.
+std::vector<std::size_t> Minimize(std::size_t n, const std::function<bool(const std::vector<std::size_t>&)>& holds) {
+  std::vector<std::size_t> left(n);
+  std::iota(left.begin(), left.end(), std::size_t{0});
+  for (std::size_t length = std::max<std::size_t>(1, n); !left.empty();) {
+    bool took = false;
+    for (std::size_t begin = 0; begin < left.size();) {
+      std::vector<std::size_t> fewer = WithoutRun(left, begin, length);
+      if (holds(fewer)) {
+        left = std::move(fewer);
+        took = true;
+      } else {
+        begin += length;
+      }
+    }
+    if (length == 1 && !took) break;
+    length = std::max<std::size_t>(1, length / 2);
+  }
+  return left;
+}
+
+constexpr std::size_t kNewestCalls = 16384;  // of a rank, that its image keeps
+
+std::string OpOf(const diagnosis::Finding& finding) {
+  std::string others;
+  for (const diagnosis::CallSummary& call : finding.calls) {
+    if (!call.op) continue;
+    const bool culprits = std::any_of(call.ranks.begin(), call.ranks.end(), [&](int rank) {
+      return std::find(finding.culprits.begin(), finding.culprits.end(), rank) != finding.culprits.end();
+    });
+    if (culprits) return *call.op;
+    if (others.empty()) others = *call.op;
+  }
+  return others;
+}
 
 constexpr std::uint64_t kMostShrunk = 2'000'000;  // calls: each try goes through all that is left
 
@@ -80,6 +134,50 @@ std::string WhyNot(const std::optional<Fault>& fault, const diagnosis::Diagnosis
 }
 
 }  // namespace
+
+std::optional<Fault> FaultOf(const Job& job) {
+  if (job.boxes.empty()) return std::nullopt;
+  const Recording recording = Recording::Of(job.boxes);
+  const auto program = RecordedProgram::Make(recording, {}, {});
+  if (!program.ok()) return std::nullopt;
+  simulation::World world(**program);
+  world.Run();
+  Outcome outcome = OutcomeOf(recording, **program, world, kNewestCalls);
+  if (outcome.completed) return std::nullopt;
+  const diagnosis::Diagnosis verdict = DiagnoseWith(std::move(outcome.run), outcome.observations);
+  if (verdict.clean()) return std::nullopt;
+  const diagnosis::Finding& finding = verdict.findings.front();
+  Fault fault{finding.kind, finding.certainty, OpOf(finding), {}, diagnosis::ToText(verdict)};
+  for (const int rank : finding.culprits) {
+    if (rank < 0 || rank >= static_cast<int>(job.was.size())) return std::nullopt;
+    fault.culprits.push_back(job.was[static_cast<std::size_t>(rank)]);
+  }
+  return fault;
+}
+
+bool Shows(const std::optional<Fault>& part, const Fault& whole) {
+  return part && part->kind == whole.kind && part->certainty == whole.certainty && part->op == whole.op &&
+         part->culprits.empty() == whole.culprits.empty() &&
+         std::includes(whole.culprits.begin(), whole.culprits.end(), part->culprits.begin(), part->culprits.end());
+}
+
+bool CanBeShown(diagnosis::Kind kind) {
+  using diagnosis::Kind;
+  switch (kind) {
+    case Kind::kDeadRank:
+    case Kind::kEarlyExit:
+    case Kind::kMissingParticipant:
+    case Kind::kOrderMismatch:
+    case Kind::kArgumentMismatch:
+    case Kind::kPointToPointMismatch:
+    case Kind::kDeadlock:
+    case Kind::kInitializationHang:
+    case Kind::kFrozenProcess:
+    case Kind::kDeviceStall:
+    case Kind::kTransportStall: return true;
+    default: return false;
+  }
+}
 
 std::size_t Shrunk::calls() const {
   std::size_t calls = 0;

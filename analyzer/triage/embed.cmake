@@ -10,7 +10,7 @@ while(at LESS length)
   math(EXPR at "${at} + 8000")
 endwhile()
 file(WRITE ${TO} "// Made from rules.toml.
-#include \"analyzer/triage/rule.h\"
+#include \"analyzer/triage/matcher.h\"
 
 namespace ncclwatch::analyzer {
 std::string_view OwnRules() {

@@ -10,13 +10,47 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/triage/rule.h"
-
 namespace ncclwatch::analyzer {
+
+// One pattern of a log line and what it means. The project's own rules are in rules.toml; users add theirs.
+
+enum class Role {
+  kCause,         // may be where it began
+  kEcho,          // what follows from a cause elsewhere; the cause where nothing else is found
+  kConfirmation,  // what a launcher or scheduler says of an end that was seen
+};
+enum class Confidence { kSuspected, kLikely, kCertain };
+
+std::string_view Name(Role role);
+std::string_view Name(Confidence confidence);
+
+struct Rule {
+  std::string id;        // "cuda.out_of_memory"
+  int line = 0;          // of its file
+  std::string category;  // as the contract lists them
+  Role role = Role::kCause;
+  Confidence confidence = Confidence::kLikely;
+  // Generic: an exception, a signal, an exit status. A cause that says more, close in time, is told before it.
+  bool generic = false;
+  bool kernel = false;     // a line of the kernel's log: it may be about another job
+  bool traceback = false;  // the last line of a Python traceback that no other rule knows
+  // RE2, any of them; named groups become fields. `rank`, `host`, `pid` and `local_rank` say whose line it is.
+  std::vector<std::string> patterns;
+  std::string summary;  // "{field}" is replaced
+  std::vector<std::string> now, for_good;
+};
+
+// By line. TOML: a table for each rule, named by its id. `source` is for messages. Errors name the rule.
+absl::StatusOr<std::vector<Rule>> ParseRules(std::string_view text, const std::string& source);
+
+std::string_view OwnRules();  // the text of rules.toml
+
+// In front of those that are there, and instead of those of the same id.
+void AddRules(std::vector<Rule> more, std::vector<Rule>* rules);
 
 inline constexpr std::string_view kTracebackBegin = "Traceback (most recent call last)";
 
-using Fields = std::vector<std::pair<std::string, std::string>>;
+using LineFields = std::vector<std::pair<std::string, std::string>>;
 
 // Made once; its const functions may be called from several threads.
 class Matcher {
@@ -33,7 +67,7 @@ class Matcher {
 
   // Indices into rules() that the line matches, ascending. Rules of tracebacks are not among them: FieldsOf knows.
   std::vector<std::size_t> RulesOf(std::string_view line) const;
-  Fields FieldsOf(std::size_t rule, std::string_view line) const;  // empty too if the line does not match
+  LineFields FieldsOf(std::size_t rule, std::string_view line) const;  // empty too if the line does not match
 
   const std::vector<Rule>& rules() const;
 

@@ -1,16 +1,208 @@
 #include "analyzer/triage/scan.h"
 
 #include <absl/strings/numbers.h>
+#include <absl/time/time.h>
 #include <re2/re2.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <cstring>
-
-#include "analyzer/triage/line.h"
-#include "analyzer/triage/traceback.h"
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace ncclwatch::analyzer {
 namespace {
+
+// What the beginning of a log line says: which rank and host wrote it, and when.
+
+struct LinePrefix {
+  int rank = -1;        // of the job; -1: not said
+  int local_rank = -1;  // on its host: torchrun's [default3]:
+  std::string_view rest;
+};
+
+struct Stamp {
+  absl::Time time;
+  bool has_zone = false;  // else taken as UTC, as all others without one
+};
+
+constexpr std::size_t kStampWithin = 96;  // letters from the line's beginning
+constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+
+bool EatNumber(std::string_view* text, int* number) {
+  std::size_t digits = 0;
+  while (digits < text->size() && digits < 7 && std::isdigit(static_cast<unsigned char>((*text)[digits]))) ++digits;
+  if (digits == 0 || !absl::SimpleAtoi(std::string(text->substr(0, digits)), number)) return false;
+  text->remove_prefix(digits);
+  return true;
+}
+
+bool Eat(std::string_view* text, std::string_view word) {
+  if (text->substr(0, word.size()) != word) return false;
+  text->remove_prefix(word.size());
+  return true;
+}
+
+void EatSpace(std::string_view* text) {
+  if (!text->empty() && text->front() == ' ') text->remove_prefix(1);
+}
+
+// "[WORD N]:" and "[WORDN]:"
+bool EatBracket(std::string_view* text, std::string_view word, int* number) {
+  std::string_view rest = *text;
+  int read = 0;
+  if (!Eat(&rest, "[") || !Eat(&rest, word)) return false;
+  EatSpace(&rest);
+  if (!EatNumber(&rest, &read) || !Eat(&rest, "]:")) return false;
+  EatSpace(&rest);
+  *number = read;
+  *text = rest;
+  return true;
+}
+
+// Open MPI's `--tag-output`: "[1,3]<stderr>:".
+bool EatMpi(std::string_view* text, int* number) {
+  std::string_view rest = *text;
+  int job = 0, read = 0;
+  if (!Eat(&rest, "[") || !EatNumber(&rest, &job) || !Eat(&rest, ",") || !EatNumber(&rest, &read) || !Eat(&rest, "]<"))
+    return false;
+  const std::size_t end = rest.find(">:");
+  if (end == std::string_view::npos || end > 8) return false;
+  rest.remove_prefix(end + 2);
+  *number = read;
+  *text = rest;
+  return true;
+}
+
+bool EatNumbered(std::string_view* text, int* number) {
+  std::string_view rest = text->substr(std::min(text->find_first_not_of(' '), text->size()));
+  int read = 0;
+  if (!EatNumber(&rest, &read) || !Eat(&rest, ": ")) return false;
+  *number = read;
+  *text = rest;
+  return true;
+}
+
+int MonthOf(const re2::StringPiece& name) {
+  const std::size_t found = kMonths.find(std::string_view(name.data(), name.size()));
+  return found == std::string_view::npos || found % 3 != 0 ? 0 : static_cast<int>(found / 3) + 1;
+}
+
+absl::Duration Fraction(const std::string& digits) {
+  double value = 0;
+  return digits.empty() || !absl::SimpleAtod("0." + digits, &value) ? absl::ZeroDuration() : absl::Seconds(value);
+}
+
+absl::Time At(int year, int month, int day, int hour, int minute, int second) {
+  return absl::FromCivil(absl::CivilSecond(year, month, day, hour, minute, second), absl::UTCTimeZone());
+}
+
+std::optional<Stamp> Iso(const re2::StringPiece& text) {
+  static const RE2 pattern(
+      R"((\d{4})[-/](\d\d)[-/](\d\d)[T _](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:?\d\d)?)");
+  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  std::string fraction, zone;
+  if (!RE2::PartialMatch(text, pattern, &year, &month, &day, &hour, &minute, &second, &fraction, &zone))
+    return std::nullopt;
+  Stamp stamp{At(year, month, day, hour, minute, second) + Fraction(fraction), !zone.empty()};
+  int hours = 0, minutes = 0;
+  if (zone.size() > 1 && absl::SimpleAtoi(zone.substr(1, 2), &hours) &&
+      absl::SimpleAtoi(zone.substr(zone.size() - 2), &minutes))
+    stamp.time -= (zone.front() == '-' ? -1 : 1) * (absl::Hours(hours) + absl::Minutes(minutes));
+  return stamp;
+}
+
+std::optional<Stamp> Glog(const re2::StringPiece& text, int year) {
+  static const RE2 pattern(R"(\b[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9}))");
+  int month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  std::string fraction;
+  if (!RE2::PartialMatch(text, pattern, &month, &day, &hour, &minute, &second, &fraction)) return std::nullopt;
+  return Stamp{At(year, month, day, hour, minute, second) + Fraction(fraction)};
+}
+
+std::optional<Stamp> Syslog(const re2::StringPiece& text, int year) {
+  static const RE2 pattern(R"(\b([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.\d+)?(?: (\d{4})\b)?)");
+  re2::StringPiece month;
+  int day = 0, hour = 0, minute = 0, second = 0;
+  std::string said;
+  if (!RE2::PartialMatch(text, pattern, &month, &day, &hour, &minute, &second, &said)) return std::nullopt;
+  if (!said.empty() && !absl::SimpleAtoi(said, &year)) return std::nullopt;
+  const int number = MonthOf(month);
+  if (number == 0) return std::nullopt;
+  return Stamp{At(year, number, day, hour, minute, second)};
+}
+
+// "[rank3]: ", "[default3]:", "[1,3]<stderr>:", and with `numbered` "3: " of `srun -l`. They may follow one another.
+LinePrefix ParsePrefix(std::string_view line, bool numbered) {
+  LinePrefix prefix;
+  for (bool more = true; more;) {
+    more = EatBracket(&line, "rank", &prefix.rank) || EatBracket(&line, "default", &prefix.local_rank) ||
+           EatMpi(&line, &prefix.rank) || (numbered && prefix.rank < 0 && EatNumbered(&line, &prefix.rank));
+  }
+  prefix.rest = line;
+  return prefix;
+}
+
+// terminal sequences taken out
+std::string WithoutColors(std::string_view line) {
+  std::string plain(line);
+  static const RE2 sequence("\x1b\\[[0-9;?]*[A-Za-z]");
+  if (plain.find('\x1b') != std::string::npos) RE2::GlobalReplace(&plain, sequence, "");
+  return plain;
+}
+
+// The first time stamp within the line's first letters: ISO 8601, "2026-11-26 12:00:03,123", glog's "E1126 12:00:03.1",
+// "Nov 26 12:00:03", "[Thu Nov 26 12:00:03 2026]". `year` is for those that say none.
+std::optional<Stamp> ParseStamp(std::string_view line, int year) {
+  const re2::StringPiece text(line.data(), std::min(line.size(), kStampWithin));
+  if (auto stamp = Iso(text)) return stamp;
+  if (auto stamp = Glog(text, year)) return stamp;
+  return Syslog(text, year);
+}
+
+// A Python traceback, kept whole: the exception that ends it is one event, wherever its lines lie.
+
+class Traceback {
+ public:
+  Traceback(std::uint64_t line, std::optional<absl::Time> at, int local_rank)
+      : line_(line), at_(at), local_rank_(local_rank) {}
+
+  // The line after those that were added. False: it is the exception that ends the traceback, or no part of it.
+  bool Add(std::string_view line) {
+    ++line_;
+    std::string_view text = line;
+    while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+    if (text.empty() || text.size() < line.size()) {
+      if (text.substr(0, 6) == "File \"") where_ = text;
+      return ++lines_ < kMost;
+    }
+    // "torch.OutOfMemoryError: CUDA out of memory": a dotted name, then a colon or the line's end.
+    std::size_t name = 0;
+    while (name < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[name])) || text[name] == '_' || text[name] == '.'))
+      ++name;
+    if (name > 0 && (name == text.size() || text[name] == ':')) exception_ = text;
+    return false;
+  }
+
+  bool HasException() const { return !exception_.empty(); }
+  const std::string& exception() const { return exception_; }
+  const std::string& where() const { return where_; }  // the innermost frame: "File "x.py", line 3, in f"
+  std::uint64_t line_of_exception() const { return line_; }
+  std::optional<absl::Time> at() const { return at_; }
+  int local_rank() const { return local_rank_; }
+
+ private:
+  static constexpr int kMost = 2000;  // lines; more is no traceback
+
+  std::uint64_t line_;
+  std::optional<absl::Time> at_;
+  int local_rank_;
+  int lines_ = 0;
+  std::string where_, exception_;
+};
 
 constexpr std::uint64_t kMostOfARule = 16;     // of one rank in one file that are kept; the rest are counted
 constexpr std::size_t kLongestLine = 1 << 16;  // what lies behind is not looked at
@@ -36,7 +228,7 @@ Said SaidBy(std::string_view line) {
   return said;
 }
 
-int NumberOf(const Fields& fields, std::string_view name) {
+int NumberOf(const LineFields& fields, std::string_view name) {
   for (const auto& [key, value] : fields) {
     int number = 0;
     if (key == name && absl::SimpleAtoi(value, &number)) return number;

@@ -25,7 +25,7 @@ struct Match {
   std::string file;
   std::uint64_t line = 0;  // from 1
   std::string text;
-  Fields fields;
+  LineFields fields;
   std::uint64_t times = 1;  // that the same rank's lines match this rule
 };
 

@@ -136,9 +136,9 @@ bool SpeaksForAll(const rundir::Launch& launch) {
 }
 
 void SayWhatIsWrong(const settings::Settings& settings, const rundir::Launch& launch,
-                    const std::vector<std::string>& complaints) {
+                    const std::vector<settings::Complaint>& complaints) {
   if (!SpeaksForAll(launch)) return;
-  for (const std::string& complaint : complaints) log::host::Warn("{}", complaint);
+  for (const settings::Complaint& complaint : complaints) log::host::Warn("{}", complaint.text);
   if (!settings.on) return;
   for (const std::string& complaint : settings::Misspelt(environ)) log::host::Warn("{}", complaint);
   if (!settings.why_no_exchange.empty() && launch.local_world_size > 0 && launch.world_size > launch.local_world_size)
@@ -186,7 +186,7 @@ void LaunchWatchdog(Box& box, const descriptors::Directory& directory, const std
 }  // namespace
 
 Box* Begin(std::uint32_t library, bool (*decide)(Box*)) {
-  std::vector<std::string> complaints;
+  std::vector<settings::Complaint> complaints;
   const settings::Settings settings = settings::FromEnvironment(Environment, &complaints);
   if (settings::IsExcluded(settings.exclude)) return nullptr;
   log::SetLevel(settings.log);

@@ -25,9 +25,7 @@ std::optional<std::string_view> Variable(std::string_view name) {
 // Several nodes, to be looked for, and nothing else that tells where. Goes by the environment alone: a file or process
 // looked at would be a point at which the application's thread may be cancelled.
 bool NeedsPlace() {
-  std::vector<std::string> complaints;
-  const auto get = [](const char* name) -> const char* { return std::getenv(name); };
-  const settings::Settings settings = settings::FromEnvironment(get, &complaints);
+  const settings::Settings settings = settings::OfThisProcess();
   if (!settings.on || settings.exchange != "auto" || settings::IsExcluded(settings.exclude)) return false;
   const rundir::Place place = rundir::PlaceFrom(Variable);
   return place.local_world_size > 0 && place.world_size > place.local_world_size &&

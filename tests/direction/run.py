@@ -131,7 +131,6 @@ ROOMS = {
         "player": "files console player/base player/nccl recording replay run run/mpi stats",
         "triage": "console files",
         "doctor/checks": "files console run/mpi run",
-        "doctor/counters": "files doctor/checks",
         "doctor/ranks": "console doctor/checks",
         "doctor": "files console doctor/checks doctor/ranks",
         "compare": "files console jobs recording report steps trace",
@@ -145,7 +144,7 @@ ROOMS = {
         "top": "console jobs metrics trace",
         "report": "console jobs recording steps trace",
         "commands/options": "console recording steps trace",
-        "commands": "bisect bundle commands/options compare console correlate doctor doctor/checks doctor/counters doctor/ranks edit export export/calls files investigate jobs meanwhile metrics player recording replay report run segments shrink stacks stacks/show stats steps top trace triage",
+        "commands": "bisect bundle commands/options compare console correlate doctor doctor/checks doctor/ranks edit export export/calls files investigate jobs meanwhile metrics player recording replay report run segments shrink stacks stacks/show stats steps top trace triage",
         ".": "console commands commands/options",
     },
 }
@@ -337,7 +336,7 @@ def commands_read_copies_of_boxes(sandbox):
             with open(os.path.join(folder, name), errors="replace") as file:
                 if "MappedBox::Open" in file.read():
                     wrong.append(os.path.relpath(os.path.join(folder, name), ROOT))
-    check_equal(sorted(wrong), ["analyzer/meanwhile/waits.cc", "analyzer/metrics/node_state.cc", "analyzer/recording/collector.cc",
+    check_equal(sorted(wrong), ["analyzer/meanwhile/sampling.cc", "analyzer/metrics/node_state.cc", "analyzer/recording/collector.cc",
                                 "analyzer/top/look.cc"],
                 "sources of commands that map boxes")
 
@@ -358,6 +357,50 @@ def files_are_opened_in_one_place(sandbox):
                     wrong += [f"{os.path.relpath(path, ROOT)}:{number}" for number, line in enumerate(file, 1)
                               if raw.search(line.split("//")[0])]
     check_equal(wrong, [], "files that are opened past analyzer/files and watchdog/descriptors")
+
+
+# Names of what people read, and what looks into a text. `std::find` over a list compares whole sentences, which is no reading.
+SENTENCES = re.compile(r"\b(?:summary|evidence|next_steps|notes|complaints?|sentences?|machine_lines)\b")
+READS = re.compile(r"(?:\.|->)(?:r?find(?:_\w+)?|contains|starts_with|ends_with|substr|compare|remove_prefix)\("
+                   r"|\b(?:StrContains\w*|StartsWith\w*|EndsWith\w*|Consume(?:Prefix|Suffix)|StrSplit|PartialMatch|FullMatch|strstr)\(")
+# What such a statement may be: a sentence with {fields}, which a user's rule brings, is filled in.
+READ_ON_PURPOSE = {"analyzer/triage/verdict.cc"}
+
+
+def statements(path):
+    with open(path) as file:
+        code = re.sub(r'"(?:\\.|[^"\\])*"', '""', re.sub(r"//[^\n]*", "", file.read()))
+    line = 1
+    for statement in re.split(r"(?<=[;{}])\n", code):
+        yield line, statement
+        line += statement.count("\n") + 1
+
+
+def read_sentences(path):
+    for line, statement in statements(path):
+        found = READS.search(statement)
+        if found and SENTENCES.search(statement):
+            yield line + statement[:found.start()].count("\n")
+
+
+@case
+def no_code_reads_a_sentence(sandbox):
+    """What a finding says of itself in words is also there as a field or a fact (finding.h): code looks there."""
+    source = os.path.join(sandbox.fresh("sources"), "a.cc")
+    with open(source, "w") as file:
+        file.write('int F() {\n  return finding.summary.find("late") != npos;\n}\n'
+                   "std::erase_if(finding.evidence, [](const auto& line) { return line.starts_with(kQuoted); });\n")
+    check_equal(list(read_sentences(source)), [2, 4], "the search itself")
+    wrong, seen = [], 0
+    for top in ("analyzer", "watchdog", "shim", "simulation"):
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in names:
+                path = os.path.relpath(os.path.join(folder, name), ROOT)
+                if name.endswith((".cc", ".h")) and path not in READ_ON_PURPOSE:
+                    seen += 1
+                    wrong += [f"{path}:{line}" for line in read_sentences(os.path.join(ROOT, path))]
+    check(seen > 500, "the sources were not found")
+    check_equal(wrong, [], "sentences that code reads")
 
 
 if __name__ == "__main__":

@@ -24,9 +24,10 @@ void Require(bool holds) {
 }
 
 void Check(const Rules& rules) {
-  std::vector<std::string> complaints;
+  std::vector<Complaint> complaints;
   FromEnvironment(ValueForAll, rules, &complaints);
-  for (const std::string& line : complaints) Require(line.find('\n') == std::string::npos && line.size() < 4096);
+  for (const Complaint& complaint : complaints)
+    Require(complaint.text.find('\n') == std::string::npos && complaint.text.size() < 4096);
 }
 
 }  // namespace

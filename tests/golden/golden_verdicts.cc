@@ -269,8 +269,8 @@ std::string Stacks(const Job& job) {
   const reader::BoxImage box = job.Snapshot().boxes[2];
   return "ncclwatch.verdict_stacks/1\nverdict_at_ns " + std::to_string(job.now_ns()) + "\nprocess pid " +
          std::to_string(box.pid) + " start " + std::to_string(box.start_time) + " rank 2 host " + box.host +
-         " at_ns 1\nstate thread 4002 is sleeping in poll(fd 5)\nwhere next_batch (train.py:57)\n"
-         "where in poll (libc.so.6)\nwhere main (train.py:91)\n";
+         " at_ns 1\nstate thread 4002 is sleeping in poll(fd 5)\nwhere next_batch (train.py:57) in poll (libc.so.6)\n"
+         "where main (train.py:91)\n";
 }
 
 struct Case {

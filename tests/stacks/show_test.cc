@@ -125,7 +125,7 @@ TEST(Where, ThePythonLineFirstThenWhatItIsIn) {
                                      Python("main", "/w/train.py", 91),
                                      Native("PyEval_EvalCode", "libpython3.11.so.1.0")} +
                   Start();
-  EXPECT_EQ(Where(thread), (Lines{"next_batch (train.py:57)", "in select_poll_poll (select.so)", "in poll (libc.so.6)",
+  EXPECT_EQ(Where(thread), (Lines{"next_batch (train.py:57) in select_poll_poll (select.so) in poll (libc.so.6)",
                                   "main (train.py:91)"}));
 }
 
@@ -140,12 +140,13 @@ TEST(Where, TheProgramsOwnLineAndHowDeepItIsInOthers) {
                    Python("next_batch", "/w/train.py", 5),
                    Python("main", "/w/train.py", 6)};
   EXPECT_EQ(Where(thread),
-            (Lines{"next_batch (train.py:5)", "in __next__ (dataloader.py:4)", "in _try_get (dataloader.py:3)",
-                   "in Queue.get (queues.py:2)", "in poll (libc.so.6)", "main (train.py:6)"}));
+            (Lines{"next_batch (train.py:5) in __next__ (dataloader.py:4) in _try_get (dataloader.py:3) in Queue.get "
+                   "(queues.py:2) in poll (libc.so.6)",
+                   "main (train.py:6)"}));
   thread.frames.resize(5);
-  EXPECT_EQ(Where(thread).front(), "_try_get (dataloader.py:3)");
+  EXPECT_TRUE(Where(thread).front().starts_with("_try_get (dataloader.py:3) in "));
   thread.frames.resize(3);
-  EXPECT_EQ(Where(thread).front(), "Poll.poll (selectors.py:1)");
+  EXPECT_TRUE(Where(thread).front().starts_with("Poll.poll (selectors.py:1) in "));
 }
 
 TEST(Where, OfNativeFramesTheInnermostSix) {
@@ -244,7 +245,7 @@ TEST(FileText, ItsHeadIsReadBack) {
   EXPECT_EQ(head->rank, 2);
   EXPECT_EQ(head->host, "node7");
   EXPECT_EQ(head->at_ns, 123456789);
-  EXPECT_EQ(head->where, (Lines{"next_batch (train.py:57)", "in poll (libc.so.6)"}));
+  EXPECT_EQ(head->where, (Lines{"next_batch (train.py:57) in poll (libc.so.6)"}));
 }
 
 TEST(FileText, NothingFromElsewhereBreaksItsLines) {

@@ -1,19 +1,130 @@
 #include "watchdog/rundir/run_directory.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <climits>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "ncclwatch/format/black_box.h"
 #include "watchdog/descriptors/high.h"
+#include "watchdog/descriptors/limited_write.h"
 #include "watchdog/rundir/place.h"
-#include "watchdog/rundir/room.h"
+#include "watchdog/rundir/process.h"
 
 namespace ncclwatch::rundir {
 namespace {
+
+// How much of a place black boxes may take.
+
+// What a job needs in a directory: one box for each of its ranks on this node, in the largest of `sizes` (bytes of one
+// box, falling) with which all of them take at most half of what is free there: the rest is the application's.
+struct Need {
+  std::uint64_t ranks = 1;  // at least so many will come
+  std::vector<std::uint64_t> sizes;
+};
+struct RoomThere {
+  std::string refusal;   // empty: there is room
+  std::size_t size = 0;  // index into Need::sizes
+  std::string shrunk;    // not empty: why it is not the first size
+};
+
+std::string WhyNot(int error) {
+  char buffer[128];
+  return strerror_r(error, buffer, sizeof(buffer));
+}
+
+struct Present {
+  std::uint64_t boxes = 0;
+  std::uint64_t bytes = 0;
+};
+Present BoxesIn(const std::string& path) {
+  Present present;
+  DIR* directory = descriptors::OpenDirectory(path);
+  if (!directory) return present;
+  while (const dirent* entry = readdir(directory)) {
+    struct stat file {};
+    if (!std::string_view(entry->d_name).ends_with(format::kBoxSuffix)) continue;
+    if (fstatat(dirfd(directory), entry->d_name, &file, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    ++present.boxes;
+    present.bytes += static_cast<std::uint64_t>(file.st_blocks) * 512;
+  }
+  closedir(directory);
+  return present;
+}
+
+std::string Mib(std::uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+// Empty, or why `bytes` cannot be allocated there.
+std::string Try(const std::string& path, std::uint64_t bytes) {
+  const std::string trial = path + "/.trial." + OwnPid();
+  const int fd = descriptors::Open(trial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return path + ": " + WhyNot(errno);
+  unlink(trial.c_str());
+  // A file for all of them may be longer than a limit on the size of files lets it be; one box is not.
+  const std::uint64_t most = static_cast<std::uint64_t>(descriptors::FileSizeLimit());
+  const int error = bytes == 0 ? 0 : descriptors::Allocate(fd, std::min(bytes, most));
+  close(fd);
+  return error == 0 ? "" : fmt::format("{}: no room for black boxes: {}", path, WhyNot(error));
+}
+
+// `joined`: the boxes there are the same job's, and count as its share, so that all its ranks come to one size. A
+// quota may speak later than statfs: where there may be one, the room is tried with a real allocation.
+RoomThere RoomFor(const std::string& path, const Need& need, bool joined) {
+  RoomThere room;
+  struct statfs space = {};
+  if (statfs(path.c_str(), &space) != 0) {
+    room.refusal = path + ": " + WhyNot(errno);
+    return room;
+  }
+  const std::uint64_t free = static_cast<std::uint64_t>(space.f_bavail) * static_cast<std::uint64_t>(space.f_bsize);
+  const Present present = joined ? BoxesIn(path) : Present{};
+  const std::uint64_t ranks = std::max(need.ranks, present.boxes + 1);
+  const auto limit = static_cast<std::uint64_t>(descriptors::FileSizeLimit());
+  const auto fits = [&](std::uint64_t bytes) {
+    return bytes <= limit && bytes <= free && bytes <= (free + present.bytes) / 2 / ranks;
+  };
+  const std::string bound =
+      limit < need.sizes.front()
+          ? fmt::format("{}: a file may have {} at most (ulimit -f); ", path, Mib(limit))
+          : fmt::format("{}: {} free, of which at most half is taken; ", path, Mib(free + present.bytes));
+  room.size = static_cast<std::size_t>(std::find_if(need.sizes.begin(), need.sizes.end(), fits) - need.sizes.begin());
+  if (room.size == need.sizes.size()) {
+    room.refusal = fmt::format("{}{} black boxes of at least {} needed", bound, ranks, Mib(need.sizes.back()));
+    return room;
+  }
+  const std::uint64_t bytes = need.sizes[room.size];
+  if (room.size > 0)
+    room.shrunk = fmt::format("{}black boxes of {}, not {}", bound, Mib(bytes), Mib(need.sizes.front()));
+  if (space.f_type != TMPFS_MAGIC) room.refusal = Try(path, present.boxes == 0 ? need.ranks * bytes : bytes);
+  return room;
+}
+
+constexpr int kPatience_ms = 100;  // a removal is a few unlinks
+
+// The descriptor may be of a directory that has been removed, or moved away to be, since it was opened.
+bool IsAt(int fd, const std::string& path) {
+  struct stat opened {};
+  struct stat named {};
+  return fstat(fd, &opened) == 0 && lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev &&
+         opened.st_ino == named.st_ino;
+}
 
 constexpr int kMostRuns = 1000;  // jobs that may share one NCCLWATCH_DIR before it is refused
 
@@ -179,6 +290,22 @@ std::variant<Made, Refused> MakeThrowing(const settings::Settings& settings, con
 }
 
 }  // namespace
+
+std::shared_ptr<const Hold> Hold::Of(const std::string& path, bool* removing) {
+  *removing = false;
+  const int fd = descriptors::Open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  std::shared_ptr<const Hold> hold(new Hold(fd));
+  for (int i = 0; flock(fd, LOCK_SH | LOCK_NB) != 0; ++i) {
+    if (errno != EWOULDBLOCK && errno != EINTR) break;
+    *removing = i == kPatience_ms;
+    if (*removing) return nullptr;
+    usleep(1000);
+  }
+  return IsAt(fd, path) ? hold : nullptr;
+}
+
+Hold::~Hold() { close(fd_); }
 
 std::vector<std::string> DefaultBases() {
   std::vector<std::string> bases = {DefaultBase("/dev/shm")};

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "watchdog/settings/environment.h"
 #include "watchdog/settings/exchange_address.h"
@@ -14,8 +15,8 @@
 namespace ncclwatch::settings {
 namespace {
 
-std::vector<std::string> ComplaintsOf(const Rule& rule) {
-  std::vector<std::string> complaints;
+std::vector<Complaint> ComplaintsOf(const Rule& rule) {
+  std::vector<Complaint> complaints;
   Parse(Environment({{rule.name, rule.value}}, &complaints));
   return complaints;
 }
@@ -25,8 +26,8 @@ void CheckValues(Rules* rules) {
   std::vector<std::string> broken;
   const auto check = [&](const Rule& rule, const char* word) {
     if (rule.value.empty() || rule.value.find('*') != std::string::npos) return;
-    for (const std::string& complaint : ComplaintsOf(rule)) {
-      rules->complaints.push_back(Joined({kRulesFile, ": ", word, " ", complaint}));
+    for (const Complaint& complaint : ComplaintsOf(rule)) {
+      rules->complaints.push_back(Joined({kRulesFile, ": ", word, " ", complaint.text}));
       broken.push_back(rule.name);
     }
   };
@@ -38,15 +39,15 @@ void CheckValues(Rules* rules) {
   }
 }
 
-Environment::Values Collect(Getenv getenv, const Rules& rules, std::vector<std::string>* complaints) {
+Environment::Values Collect(Getenv getenv, const Rules& rules, std::vector<Complaint>* complaints) {
   Environment::Values values;
   for (const Variable& variable : Variables()) {
     const char* users = getenv(variable.name.data());
     const Ruled ruled = Within(rules, variable.name, users ? users : "");
     if (!ruled.value.empty()) values[variable.name] = ruled.value;
     if (!ruled.objection.empty())
-      complaints->push_back(Joined({Shown(variable.name, users), ": ", ruled.objection, ", ",
-                                    ruled.value.empty() ? "the default" : ruled.value, " is used"}));
+      complaints->push_back({Joined({Shown(variable.name, users), ": ", ruled.objection, ", ",
+                                     ruled.value.empty() ? "the default" : ruled.value, " is used"})});
   }
   return values;
 }
@@ -82,13 +83,13 @@ bool Clamp(std::string_view name, const Settings& most, Settings* settings) {
   return Lower(most.keep.bytes, &settings->keep.bytes) || older;
 }
 
-void ClampAll(const Rules& rules, Getenv getenv, Settings* settings, std::vector<std::string>* complaints) {
+void ClampAll(const Rules& rules, Getenv getenv, Settings* settings, std::vector<Complaint>* complaints) {
   for (const Rule& ceiling : rules.ceilings) {
     const Settings most = Parse(Environment({{ceiling.name, ceiling.value}}, nullptr));
     const char* users = getenv(ceiling.name.c_str());
     if (Clamp(ceiling.name, most, settings) && users && *users)
       complaints->push_back(
-          Joined({Shown(ceiling.name, users), ": more than ", kRulesFile, " allows, ", ceiling.value, " is used"}));
+          {Joined({Shown(ceiling.name, users), ": more than ", kRulesFile, " allows, ", ceiling.value, " is used"})});
   }
 }
 
@@ -97,12 +98,12 @@ bool IsLeftAlone(const Rules& rules) {
 }
 
 // A whole machine that is switched off says nothing, but to who asks for the contrary.
-Settings SwitchedOff(Getenv getenv, std::vector<std::string>* complaints) {
+Settings SwitchedOff(Getenv getenv, std::vector<Complaint>* complaints) {
   Settings settings;
   settings.on = false;
   const char* users = getenv("NCCLWATCH");
   if (complaints && users && *users && Parse(Environment({{"NCCLWATCH", users}}, nullptr)).on)
-    complaints->push_back(Joined({Shown("NCCLWATCH", users), ": switched off by ", kRulesFile}));
+    complaints->push_back({Joined({Shown("NCCLWATCH", users), ": switched off by ", kRulesFile})});
   return settings;
 }
 
@@ -117,13 +118,13 @@ std::string Shown(std::string_view variable, std::string_view value) {
   return text;
 }
 
-Settings FromEnvironment(Getenv getenv, const Rules& given, std::vector<std::string>* complaints) {
+Settings FromEnvironment(Getenv getenv, const Rules& given, std::vector<Complaint>* complaints) {
   if (IsLeftAlone(given)) return SwitchedOff(getenv, complaints);
-  std::vector<std::string> nobody;
+  std::vector<Complaint> nobody;
   if (!complaints) complaints = &nobody;
   Rules rules = given;
   CheckValues(&rules);
-  complaints->insert(complaints->end(), rules.complaints.begin(), rules.complaints.end());
+  for (const std::string& complaint : rules.complaints) complaints->push_back({complaint});
   Settings settings = Parse(Environment(Collect(getenv, rules, complaints), complaints));
   ClampAll(rules, getenv, &settings, complaints);
   for (const std::string& program : rules.programs) settings.exclude += (settings.exclude.empty() ? "" : ",") + program;
@@ -135,8 +136,12 @@ Settings FromEnvironment(Getenv getenv, const Rules& given, std::vector<std::str
   return settings;
 }
 
-Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints) {
+Settings FromEnvironment(Getenv getenv, std::vector<Complaint>* complaints) {
   return FromEnvironment(getenv, RulesOfThisMachine(), complaints);
+}
+
+Settings OfThisProcess(std::vector<Complaint>* complaints) {
+  return FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, complaints);
 }
 
 }  // namespace ncclwatch::settings

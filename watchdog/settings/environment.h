@@ -21,7 +21,7 @@ class Environment {
  public:
   using Values = std::map<std::string_view, std::string_view, std::less<>>;
   // Values are those of the variables that are set. Complaints may be null.
-  Environment(Values values, std::vector<std::string>* complaints)
+  Environment(Values values, std::vector<Complaint>* complaints)
       : values_(std::move(values)), complaints_(complaints) {}
 
   // Empty counts as unset: that is how job scripts switch a variable back to its default.
@@ -30,9 +30,11 @@ class Environment {
     return found == values_.end() ? std::string_view() : found->second;
   }
 
-  void Complain(const char* variable, std::string_view what) const {
+  void Complain(const char* variable, std::string_view what, std::string_view accepted) const {
     if (!complaints_) return;
-    complaints_->push_back(Shown(variable, Get(variable)) + ": " + std::string(what));
+    std::string text =
+        Shown(variable, Get(variable)) + ": " + std::string(what) + "; accepted: " + std::string(accepted);
+    complaints_->push_back({std::move(text), variable, std::string(accepted)});
   }
 
   template <typename T>
@@ -47,7 +49,7 @@ class Environment {
     if (value.empty()) return fallback;
     for (const Choice<T>& choice : choices)
       if (Same(value, choice.word)) return choice.value;
-    Complain(variable, std::string("not understood, the default is used; accepted: ").append(accepted));
+    Complain(variable, "not understood, the default is used", accepted);
     return fallback;
   }
 
@@ -58,12 +60,12 @@ class Environment {
     if (value.empty()) return;
     for (std::string_view word : harmless)
       if (Same(value, word)) return;
-    Complain(variable, std::string("not supported by this version and ignored; accepted: ").append(accepted));
+    Complain(variable, "not supported by this version and ignored", accepted);
   }
 
  private:
   Values values_;
-  std::vector<std::string>* complaints_;
+  std::vector<Complaint>* complaints_;
 };
 
 // Each value as it is; what is not understood becomes a complaint and the default.

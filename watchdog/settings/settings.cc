@@ -30,27 +30,26 @@ std::optional<double> Timeout(const Environment& environment) {
   if (error == std::errc() && end == value.data() + value.size() && std::isfinite(seconds) && seconds > 0 &&
       seconds <= kLongestTimeout_s)
     return seconds;
-  environment.Complain(kVariable, "not understood, auto is used; accepted: auto, or seconds greater than 0");
+  environment.Complain(kVariable, "not understood, auto is used", "auto, or seconds greater than 0");
   return std::nullopt;
 }
 
-// Nothing where the variable is not set, or is no number from 1 to `most`: then `accepted` says what would be.
+// Nothing where the variable is not set, or is no number from 1 to `most`, which is a complaint then.
 std::optional<std::uint32_t> Number(const Environment& environment, const char* variable, std::uint32_t most,
-                                    const char* accepted) {
+                                    const char* problem, const char* accepted) {
   const std::string_view value = environment.Get(variable);
   if (value.empty()) return std::nullopt;
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error == std::errc() && end == value.data() + value.size() && number > 0 && number <= most)
     return static_cast<std::uint32_t>(number);
-  environment.Complain(variable, accepted);
+  environment.Complain(variable, problem, accepted);
   return std::nullopt;
 }
 
 std::uint32_t Ring(const Environment& environment, std::uint32_t fallback) {
-  const std::optional<std::uint32_t> records =
-      Number(environment, "NCCLWATCH_RING", kLargestRing,
-             "not understood, the default is used; accepted: records, from 1 to 4194304");
+  const std::optional<std::uint32_t> records = Number(
+      environment, "NCCLWATCH_RING", kLargestRing, "not understood, the default is used", "records, from 1 to 4194304");
   if (!records) return fallback;
   std::uint32_t ring = kSmallestRing;
   while (ring < *records) ring *= 2;
@@ -58,9 +57,8 @@ std::uint32_t Ring(const Environment& environment, std::uint32_t fallback) {
 }
 
 std::uint32_t Communicators(const Environment& environment, std::uint32_t fallback) {
-  const std::optional<std::uint32_t> number =
-      Number(environment, "NCCLWATCH_COMMUNICATORS", kMostCommunicators,
-             "not understood, 1024 is used; accepted: communicators, from 1 to 65536");
+  const std::optional<std::uint32_t> number = Number(environment, "NCCLWATCH_COMMUNICATORS", kMostCommunicators,
+                                                     "not understood, 1024 is used", "communicators, from 1 to 65536");
   return number ? std::max(*number, kFewestCommunicators) : fallback;
 }
 
@@ -75,8 +73,7 @@ MpiChecks Checks(const Environment& environment) {
     } else if (Same(word, "buffers")) {
       checks.buffers = true;
     } else if (!Same(word, "default")) {
-      environment.Complain(kVariable,
-                           "not understood, default is used; accepted: default, sync, buffers, sync,buffers");
+      environment.Complain(kVariable, "not understood, default is used", "default, sync, buffers, sync,buffers");
       return {};
     }
   }
@@ -97,7 +94,7 @@ Profiler ProfilerOf(const Environment& environment) {
         profiler.every <= kMostSeldom)
       return profiler;
   }
-  environment.Complain(kVariable, "not understood, auto is used; accepted: auto, off, 1/N as in 1/16");
+  environment.Complain(kVariable, "not understood, auto is used", "auto, off, 1/N as in 1/16");
   return {};
 }
 
@@ -130,7 +127,7 @@ std::uint32_t CrashStack(const Environment& environment, std::uint32_t fallback)
   if (value.empty()) return fallback;
   const std::optional<double> bytes = Measure(value, kSizes);
   if (bytes && *bytes <= kMostCrashStack) return static_cast<std::uint32_t>(*bytes);
-  environment.Complain(kVariable, "not understood, 64K is used; accepted: a size up to 8M as in 64K, or 0 for none");
+  environment.Complain(kVariable, "not understood, 64K is used", "a size up to 8M as in 64K, or 0 for none");
   return fallback;
 }
 
@@ -140,7 +137,7 @@ std::uint64_t TraceMost(const Environment& environment) {
   if (value.empty()) return 0;
   const std::optional<double> bytes = Measure(value, kSizes);
   if (bytes && *bytes < 9e18) return static_cast<std::uint64_t>(*bytes);
-  environment.Complain(kVariable, "not understood, there is no limit; accepted: a size as in 10G");
+  environment.Complain(kVariable, "not understood, there is no limit", "a size as in 10G");
   return 0;
 }
 
@@ -159,7 +156,7 @@ Keep KeepOf(const Environment& environment) {
   const std::optional<double> age_s = Measure(age, kTimes);
   const std::optional<double> bytes = size.empty() ? static_cast<double>(keep.bytes) : Measure(size, kSizes);
   if (age_s && bytes && *bytes < 9e18) return {*age_s, static_cast<std::uint64_t>(*bytes), false};
-  environment.Complain(kVariable, "not understood, 7d,2G is used; accepted: all, or an age and a size as in 7d,2G");
+  environment.Complain(kVariable, "not understood, 7d,2G is used", "all, or an age and a size as in 7d,2G");
   return keep;
 }
 
@@ -170,7 +167,7 @@ double HookTimeout(const Environment& environment, double fallback) {
   if (value.empty()) return fallback;
   const std::optional<double> seconds = Measure(value, kTimes);
   if (seconds && *seconds > 0 && *seconds <= kLongestTimeout_s) return *seconds;
-  environment.Complain(kVariable, "not understood, 30 s are used; accepted: seconds, or minutes as in 2m");
+  environment.Complain(kVariable, "not understood, 30 s are used", "seconds, or minutes as in 2m");
   return fallback;
 }
 
@@ -181,7 +178,7 @@ double Bubble(const Environment& environment, double fallback) {
   if (value.empty()) return fallback;
   const std::optional<double> share = Measure(value, kPercent);
   if (share && *share > 0 && *share <= 1) return *share;
-  environment.Complain(kVariable, "not understood, 20% is used; accepted: a share of the step as in 20%");
+  environment.Complain(kVariable, "not understood, 20% is used", "a share of the step as in 20%");
   return fallback;
 }
 
@@ -191,10 +188,9 @@ std::string MetricsPlace(const Environment& environment) {
   if (value.empty() || value.front() == '/') return std::string(value);
   const std::optional<BindAddress> place = ParseBind(value);
   if (place && place->prefix < 0 && place->first != 0 && place->first == place->last) return std::string(value);
-  environment.Complain(
-      kVariable,
-      "not understood, there are no metrics; accepted: [address]:port as in :9400 (127.0.0.1 alone) or "
-      "0.0.0.0:9400, or the path of a file");
+  environment.Complain(kVariable, "not understood, there are no metrics",
+                       "[address]:port as in :9400 (127.0.0.1 alone) or "
+                       "0.0.0.0:9400, or the path of a file");
   return {};
 }
 
@@ -202,8 +198,8 @@ std::string Bind(const Environment& environment) {
   constexpr const char* kVariable = "NCCLWATCH_BIND";
   const std::string_view value = environment.Get(kVariable);
   if (ParseBind(value)) return std::string(value);
-  environment.Complain(kVariable,
-                       "not understood, all addresses and ports are used; accepted: [address][:port[-port]], as in "
+  environment.Complain(kVariable, "not understood, all addresses and ports are used",
+                       "[address][:port[-port]], as in "
                        "10.1.0.0/16:7000-7100, 10.1.2.3, [fd00::1]:7000 or :7000-7100");
   return {};
 }
@@ -214,8 +210,8 @@ std::string Exchange(const Environment& environment) {
   if (value.empty() || Same(value, "auto")) return "auto";
   if (Same(value, "off")) return "off";
   if (ParseExchange(value)) return std::string(value);
-  environment.Complain(kVariable,
-                       "not understood, auto is used; accepted: auto, off, tcp://host:port, redis://host[:port][/db], "
+  environment.Complain(kVariable, "not understood, auto is used",
+                       "auto, off, tcp://host:port, redis://host[:port][/db], "
                        "rediss://host[:port][/db][?ca=/file&cert=/file&key=/file&name=host]");
   return "auto";
 }

@@ -72,12 +72,22 @@ struct Settings {
 
 using Getenv = const char* (*)(const char*);
 
-// Complaints are one line each: variable, value, what would be accepted. Variables of the contract that this version
-// does not act on (NCCLWATCH_NUMERICS) complain when set to other than their default.
-Settings FromEnvironment(Getenv getenv, std::vector<std::string>* complaints);
+// Why the value of a variable does not count.
+struct Complaint {
+  std::string text;      // one line: variable, value, what is wrong, what is accepted
+  std::string variable;  // empty where an administrator's rule decided
+  std::string accepted;
+
+  bool operator==(const Complaint&) const = default;
+};
+
+// Complaints may be null. Variables of the contract that this version does not act on (NCCLWATCH_NUMERICS) complain
+// when set to other than their default.
+Settings FromEnvironment(Getenv getenv, std::vector<Complaint>* complaints);
+Settings OfThisProcess(std::vector<Complaint>* complaints = nullptr);
 
 struct Rules;
 // Within these rules instead of those of this machine.
-Settings FromEnvironment(Getenv getenv, const Rules& rules, std::vector<std::string>* complaints);
+Settings FromEnvironment(Getenv getenv, const Rules& rules, std::vector<Complaint>* complaints);
 
 }  // namespace ncclwatch::settings

@@ -219,9 +219,9 @@ Result NcclwatchVariables(const Machine& machine) {
   pointers.push_back(nullptr);
   std::vector<std::string> complaints = settings::Misspelt(pointers.data());
   if (machine.is_this_one()) {
-    std::vector<std::string> more;
-    settings::FromEnvironment([](const char* name) -> const char* { return std::getenv(name); }, &more);
-    complaints.insert(complaints.end(), more.begin(), more.end());
+    std::vector<settings::Complaint> more;
+    settings::OfThisProcess(&more);
+    for (const settings::Complaint& complaint : more) complaints.push_back(complaint.text);
   }
   if (complaints.empty()) return Pass("no mistake in NCCLWATCH_* variables");
   return Warn(Joined(complaints, "; "), "ncclwatch takes the default instead",

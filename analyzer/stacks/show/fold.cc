@@ -242,7 +242,7 @@ std::vector<std::string> Where(const Thread& thread) {
     return where;
   }
   where.push_back(stands->text);
-  for (const std::string& text : Inside(lines.begin(), stands)) where.push_back("in " + text);
+  for (const std::string& text : Inside(lines.begin(), stands)) where.front() += " in " + text;
   for (auto caller = std::next(stands); caller != lines.end() && where.size() < kMostWhere; ++caller)
     if (caller->python) where.push_back(caller->text);
   return where;

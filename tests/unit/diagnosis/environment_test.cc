@@ -128,6 +128,7 @@ TEST(Machines, OneLineForWhatIsSaidAgain) {
 TEST(Machines, AreNotQuotedTwice) {
   Finding finding = Of(Kind::kStraggler, "node1");
   finding.evidence = {"the others wait for it", "the machine: node1, 08:00:00 UTC: oom"};
+  finding.machine_lines = {finding.evidence.back()};
   EXPECT_EQ(Quoted(std::move(finding), {{kBegan, kBegan, "", "oom"}, {kBegan + kS, kBegan + kS, "", "mce"}}),
             (std::vector<std::string>{"the others wait for it", "the machine: node1, 08:00:00 UTC: oom",
                                       "the machine: node1, 08:00:01 UTC: mce"}));

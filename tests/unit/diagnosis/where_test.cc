@@ -81,7 +81,7 @@ TEST(Where, RanksInOnePlaceShareALine) {
 TEST(Where, WhatIsCalledAndWhatHoldsItUpAreTold) {
   Job job = WithoutRank2();
   diagnosis::Snapshot snapshot = job.Snapshot();
-  snapshot.stacks = {StacksOf(job.Box(2), {"next_batch (train.py:57)", "in poll (libc.so.6)", "main (train.py:91)"})};
+  snapshot.stacks = {StacksOf(job.Box(2), {"next_batch (train.py:57) in poll (libc.so.6)", "main (train.py:91)"})};
   snapshot.stacks[0].state = {"thread 7 is sleeping in poll(fd 5)", "memory: 1 MiB resident"};
   Diagnosis diagnosis = diagnosis::Diagnose(snapshot);
   EXPECT_EQ(diagnosis.findings[0].evidence[0],

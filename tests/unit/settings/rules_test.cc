@@ -37,7 +37,9 @@ struct RulesRead {
 RulesRead Under(std::string_view file, std::map<std::string, std::string> users) {
   variables = std::move(users);
   RulesRead read;
-  read.settings = FromEnvironment(GetVariable, ParseRules(file, kPasswd), &read.complaints);
+  std::vector<Complaint> complaints;
+  read.settings = FromEnvironment(GetVariable, ParseRules(file, kPasswd), &complaints);
+  for (const Complaint& complaint : complaints) read.complaints.push_back(complaint.text);
   return read;
 }
 
@@ -187,10 +189,10 @@ TEST(Rules, TheExampleForAdministratorsIsUnderstood) {
   ASSERT_NE(begin, std::string::npos);
   const std::string example = whole.substr(begin + 9, whole.find("\n```\n", begin + 9) - begin - 9);
   variables = {};
-  std::vector<std::string> complaints;
+  std::vector<Complaint> complaints;
   const Settings settings =
       FromEnvironment(GetVariable, ParseRules(example, "backup:x:34:34::/:/bin/sh\n"), &complaints);
-  EXPECT_TRUE(complaints.empty()) << complaints.front();
+  EXPECT_TRUE(complaints.empty()) << complaints.front().text;
   EXPECT_EQ(settings.out, "/scratch/ncclwatch");
   EXPECT_EQ(settings.hook_timeout_s, 30);
   EXPECT_EQ(settings.keep.age_s, 3 * 86400);

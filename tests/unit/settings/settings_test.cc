@@ -23,7 +23,9 @@ struct Read {
 Read From(std::map<std::string, std::string> variables) {
   environment = std::move(variables);
   Read read;
-  read.settings = FromEnvironment(Get, &read.complaints);
+  std::vector<Complaint> complaints;
+  read.settings = FromEnvironment(Get, &complaints);
+  for (const Complaint& complaint : complaints) read.complaints.push_back(complaint.text);
   return read;
 }
 

@@ -17,7 +17,6 @@ using reader::MachineLook;
 
 constexpr std::int64_t kBefore_ns = 600'000'000'000;
 constexpr std::size_t kMostLines = 8;
-constexpr std::string_view kQuoted = "the machine: ";
 
 // Those of the culprits; empty: all hosts.
 std::set<std::string> HostsOf(const Finding& finding) {
@@ -117,11 +116,17 @@ void Quote(const std::vector<MachineLook>& machines, Finding* finding) {
   }
   std::stable_sort(lines.begin(), lines.end(),
                    [](const Repeated& a, const Repeated& b) { return a.first->seen_ns < b.first->seen_ns; });
-  const auto quote = [&](const std::string& line) { finding->evidence.push_back(fmt::format("{}{}", kQuoted, line)); };
-  std::erase_if(finding->evidence, [](const std::string& line) { return line.starts_with(kQuoted); });
+  std::vector<std::string>& quoted = finding->machine_lines;
+  const auto is_quoted = [&](const std::string& line) {
+    return std::find(quoted.begin(), quoted.end(), line) != quoted.end();
+  };
+  std::erase_if(finding->evidence, is_quoted);
+  quoted.clear();
+  const auto quote = [&](const std::string& line) { quoted.push_back("the machine: " + line); };
   for (std::size_t i = 0; i < std::min(lines.size(), kMostLines); ++i) quote(LineOf(lines[i]));
   if (lines.size() > kMostLines) quote(fmt::format("{} more such lines", lines.size() - kMostLines));
   if (lines.empty() && !looked.empty() && IsOfHardware(finding->kind)) quote(Quiet(looked));
+  finding->evidence.insert(finding->evidence.end(), quoted.begin(), quoted.end());
 }
 
 }  // namespace

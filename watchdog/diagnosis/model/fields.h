@@ -228,6 +228,7 @@ void Fields(Visit& visit, T& finding) {
   visit("summary", finding.summary);
   visit("facts", finding.facts);
   visit("evidence", finding.evidence);
+  visit("machine_lines", finding.machine_lines, Form::kInternal);
   visit("next_steps", finding.next_steps);
 }
 

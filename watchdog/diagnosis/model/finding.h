@@ -268,6 +268,7 @@ struct Finding {
   std::string summary;
   std::vector<Fact> facts;
   std::vector<std::string> evidence;
+  std::vector<std::string> machine_lines;  // those of them that quote error counters of machines
   std::vector<std::string> next_steps;
 
   bool operator==(const Finding&) const = default;

@@ -141,11 +141,11 @@ using ByRank = std::map<int, double>;
 
 // The medians of the newest values.
 ByRank NowOf(const std::vector<RankSeries>& all) {
-  constexpr std::size_t kNewest = 20;
+  constexpr std::size_t kNewestPoints = 20;
   ByRank now;
   for (const RankSeries& of : all) {
     std::vector<double> newest;
-    for (auto point = of.points.rbegin(); point != of.points.rend() && newest.size() < kNewest; ++point)
+    for (auto point = of.points.rbegin(); point != of.points.rend() && newest.size() < kNewestPoints; ++point)
       newest.push_back(point->value);
     now[of.rank] = Median(std::move(newest));
   }

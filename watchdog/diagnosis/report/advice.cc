@@ -113,9 +113,10 @@ std::string_view Advice(Kind kind) {
   return {};
 }
 
+std::string ForGood(Kind kind) { return "for good: " + std::string(Advice(kind)); }
+
 void AddAdvice(Finding* finding) {
-  if (const std::string_view advice = Advice(finding->kind); !advice.empty())
-    finding->next_steps.push_back("for good: " + std::string(advice));
+  if (!Advice(finding->kind).empty()) finding->next_steps.push_back(ForGood(finding->kind));
 }
 
 }  // namespace ncclwatch::diagnosis

@@ -3,6 +3,7 @@
 // the case at hand is said by whoever explains it, with its ranks and processes.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "watchdog/diagnosis/model/finding.h"
@@ -10,6 +11,7 @@
 namespace ncclwatch::diagnosis {
 
 std::string_view Advice(Kind kind);
+std::string ForGood(Kind kind);  // the advice as a next step
 void AddAdvice(Finding* finding);
 
 }  // namespace ncclwatch::diagnosis

@@ -92,7 +92,7 @@ std::string Table(const std::vector<CallSummary>& calls) {
     std::string line = "  " + Padded(row.ranks, widths[0]) + "  " + Padded(row.call, widths[1]) + "  " +
                        Padded(row.state, widths[2]) + "  " + Padded(row.since, widths[3]) + "  " + row.site;
     line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
+    out += Printable(line) + "\n";
   }
   return out;
 }
@@ -145,8 +145,18 @@ std::string Story(const Finding& finding, std::size_t columns) {
   return out;
 }
 
-std::string Verdict(const Finding& finding) {
-  return std::string(Name(finding.kind)) + " (" + std::string(Name(finding.certainty)) + "): " + WhoText(finding);
+// "straggler (likely): rank 3 (node0 pid 4711)", after `link`.
+std::string Heading(const char* link, const Finding& finding, std::size_t columns, const Palette& palette) {
+  const std::string kind = link + std::string(Name(finding.kind)) + " ";
+  const std::string certainty = fmt::format("({})", Name(finding.certainty));
+  // Kind and certainty are short enough for the first line: what is wrapped begins with them.
+  const std::string text = Wrapped("", kind + certainty + ": " + WhoText(finding), columns);
+  const std::string& colour = finding.certainty == Certainty::kCertain  ? palette.certain
+                              : finding.certainty == Certainty::kLikely ? palette.likely
+                                                                        : palette.suspected;
+  return palette.heading + kind + palette.plain + colour + certainty + palette.plain + palette.heading +
+         text.substr(kind.size() + certainty.size(), text.size() - kind.size() - certainty.size() - 1) + palette.plain +
+         "\n";
 }
 
 std::string Footer(const Diagnosis& diagnosis, std::size_t columns) {
@@ -187,7 +197,7 @@ std::string Wrapped(std::string_view first, const std::string& raw, std::size_t 
   return out + "\n";
 }
 
-std::string ToText(const Diagnosis& diagnosis, std::size_t columns) {
+std::string ToText(const Diagnosis& diagnosis, std::size_t columns, const Palette& palette) {
   if (diagnosis.findings.empty()) {
     const char* what = diagnosis.hosts.empty() && diagnosis.processes > 0 ? "dumps" : "black boxes";
     if (diagnosis.missing.empty())
@@ -200,8 +210,8 @@ std::string ToText(const Diagnosis& diagnosis, std::size_t columns) {
   for (std::size_t i = 0; i < diagnosis.findings.size(); ++i) {
     const Finding& finding = diagnosis.findings[i];
     if (i > 0) out += "\n";
-    if (i > 0) out += finding.caused_by ? "and, as a consequence: " : "also: ";
-    out += Wrapped("", Verdict(finding), columns) + Story(finding, columns);
+    const char* const link = i == 0 ? "" : finding.caused_by ? "and, as a consequence: " : "also: ";
+    out += Heading(link, finding, columns, palette) + Story(finding, columns);
   }
   return out + "\n" + Footer(diagnosis, columns);
 }

@@ -20,16 +20,9 @@ const reader::ProcessStacks* Find(const std::vector<reader::ProcessStacks>& stac
   return found == stacks.end() ? nullptr : &*found;
 }
 
-// "in poll (libc.so.6)" is what the frame before it called, all others are callers.
 std::string StandsIn(const std::vector<std::string>& where) {
   std::string text = where.front();
-  bool called = false;
-  for (std::size_t i = 1; i < where.size(); ++i) {
-    const bool callee = where[i].starts_with("in ");
-    text += callee ? " " : called ? ", from " : ", called from ";
-    text += where[i];
-    called |= !callee;
-  }
+  for (std::size_t i = 1; i < where.size(); ++i) text += (i == 1 ? ", called from " : ", from ") + where[i];
   return text;
 }
 

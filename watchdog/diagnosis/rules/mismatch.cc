@@ -93,8 +93,7 @@ std::string ChangeText(const Alignment& alignment, const Call& odd, const Call& 
   const std::string these = one ? "" : Plural(alignment.calls, "call");
   switch (alignment.change) {
     case Change::kExtra:
-      return "made " +
-             (one ? "one extra " + CallText(odd) : "an extra " + these.substr(0, these.find(' ')) + " calls") +
+      return "made " + (one ? "one extra " + CallText(odd) : "an extra " + std::to_string(alignment.calls) + " calls") +
              " there, and everything after it is shifted by " + (one ? "one" : std::to_string(alignment.calls));
     case Change::kLeftOut:
       return "left out " + (one ? CallText(usual) : these) + ", and everything after it is shifted by " +

@@ -2,15 +2,34 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "watchdog/exchange/protocol/exchange.h"
+#include "watchdog/exchange/rendezvous/token_search.h"
 #include "watchdog/watch/base/context.h"
-#include "watchdog/watch/cluster/token_search.h"
 
 namespace ncclwatch::watch {
+
+// Which tokens this leader has. What lies in files is looked for in a thread beside: a file system of the network may
+// answer late, or never.
+
+using exchange::FindTokens;
+using exchange::FoundTokens;
+using exchange::TokenWish;
+
+class TokenSearch {
+ public:
+  explicit TokenSearch(const TokenWish& wish);
+  // None as long as it is not known.
+  std::optional<FoundTokens> Found() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;  // with its thread
+};
 
 struct Plan {
   exchange::Setup setup;  // without tokens yet
