@@ -9,7 +9,7 @@
 #include "analyzer/console/command.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::bisect {
 namespace {

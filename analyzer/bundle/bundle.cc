@@ -25,10 +25,10 @@
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
+#include "core/report/render.h"
+#include "core/text/printable.h"
 #include "watchdog/descriptors/directory.h"
-#include "watchdog/diagnosis/report/render.h"
 #include "watchdog/settings/rules.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -18,7 +18,7 @@
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -12,7 +12,7 @@
 #include "analyzer/files/input_file.h"
 #include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -9,7 +9,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/correlate/precursors.h"
 #include "analyzer/correlate/rhythm.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -16,8 +16,8 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
 #include "analyzer/steps/steps.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
+#include "core/diagnose.h"
+#include "core/report/render.h"
 #include "watchdog/settings/settings.h"
 
 namespace ncclwatch::analyzer {

@@ -14,8 +14,8 @@
 #include "analyzer/jobs/lease_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/verdict.h"
+#include "core/text/printable.h"
 #include "watchdog/rundir/process.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -24,7 +24,7 @@
 #include "analyzer/jobs/crash_frames.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -16,8 +16,8 @@
 #include "analyzer/export/torch_dump.h"
 #include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
+#include "core/view/from_boxes.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -14,7 +14,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/verdict.h"
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {

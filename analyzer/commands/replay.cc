@@ -26,9 +26,9 @@
 #include "analyzer/shrink/shrink.h"
 #include "analyzer/steps/steps.h"
 #include "analyzer/trace/filter.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/text/printable.h"
+#include "core/model/text.h"
+#include "core/report/render.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -8,7 +8,7 @@
 #include "analyzer/files/input_file.h"
 #include "analyzer/files/output_file.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -16,8 +16,8 @@
 #include "analyzer/stacks/dump.h"
 #include "analyzer/stacks/sample.h"
 #include "analyzer/stacks/show/text.h"
+#include "core/reader/file.h"
 #include "watchdog/act/files.h"
-#include "watchdog/reader/file.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -12,7 +12,7 @@
 #include "analyzer/jobs/lease_file.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -11,8 +11,8 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/recording/recording.h"
 #include "analyzer/trace/facts.h"
+#include "core/text/printable.h"
 #include "ncclwatch/functions/pattern.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::compare {
 namespace {

@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/text/printable.h"
 #include "watchdog/log/log.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 

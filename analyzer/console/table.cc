@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

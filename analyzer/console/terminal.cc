@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "watchdog/diagnosis/report/render.h"
+#include "core/report/render.h"
 
 namespace ncclwatch::analyzer {
 namespace {

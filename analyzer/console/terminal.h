@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "watchdog/diagnosis/model/finding.h"
+#include "core/model/finding.h"
 
 namespace ncclwatch::analyzer {
 

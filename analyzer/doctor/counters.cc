@@ -18,9 +18,9 @@
 #include "analyzer/doctor/checks/network.h"
 #include "analyzer/doctor/checks/words.h"
 #include "analyzer/files/input_file.h"
+#include "core/reader/beside/machine.h"
 #include "watchdog/act/files.h"
 #include "watchdog/descriptors/directory.h"
-#include "watchdog/reader/beside/machine.h"
 
 namespace ncclwatch::doctor {
 namespace {

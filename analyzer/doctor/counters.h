@@ -1,4 +1,4 @@
-// One look at the machine's error counters, into a file beside the black boxes (watchdog/reader/beside/machine.h).
+// One look at the machine's error counters, into a file beside the black boxes (core/reader/beside/machine.h).
 #pragma once
 
 #include <string>

@@ -17,9 +17,9 @@
 #include "analyzer/doctor/checks/machine.h"
 #include "analyzer/doctor/checks/network.h"
 #include "analyzer/doctor/checks/words.h"
+#include "core/model/text.h"
 #include "ncclwatch/format/environment.h"
 #include "ncclwatch/version.h"
-#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/settings/redact.h"
 
 namespace ncclwatch::doctor {

@@ -13,9 +13,9 @@
 #include <string_view>
 
 #include "analyzer/import/opcodes.h"
+#include "core/model/text.h"
+#include "core/reader/image.h"
 #include "ncclwatch/format/fingerprint.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/reader/image.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/view/view.h"
+#include "core/view/view.h"
 
 namespace ncclwatch::analyzer::exporting {
 

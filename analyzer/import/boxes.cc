@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "analyzer/import/dump.h"
+#include "core/model/text.h"
+#include "core/reader/layout.h"
 #include "ncclwatch/format/fingerprint.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/reader/layout.h"
 
 namespace ncclwatch::analyzer::import {
 namespace {

@@ -14,8 +14,8 @@
 #include "analyzer/import/entries.h"
 #include "analyzer/import/json_text.h"
 #include "analyzer/import/pickle.h"
-#include "watchdog/reader/file.h"
-#include "watchdog/reader/layout.h"
+#include "core/reader/file.h"
+#include "core/reader/layout.h"
 
 namespace ncclwatch::analyzer::import {
 namespace {

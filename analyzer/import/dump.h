@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "analyzer/import/value.h"
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
 
 namespace ncclwatch::analyzer::import {
 

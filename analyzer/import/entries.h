@@ -8,7 +8,7 @@
 
 #include "analyzer/import/dump.h"
 #include "analyzer/import/words.h"
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
 
 namespace ncclwatch::analyzer::import {
 

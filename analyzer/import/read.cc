@@ -9,7 +9,7 @@
 #include "analyzer/import/boxes.h"
 #include "analyzer/import/json_text.h"
 #include "analyzer/import/pickle.h"
-#include "watchdog/reader/file.h"
+#include "core/reader/file.h"
 
 namespace ncclwatch::analyzer::import {
 namespace {

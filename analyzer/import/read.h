@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
 
 namespace ncclwatch::analyzer::import {
 

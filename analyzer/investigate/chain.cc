@@ -5,7 +5,7 @@
 
 #include "analyzer/investigate/incident.h"
 #include "analyzer/investigate/words.h"
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::investigate {
 namespace {

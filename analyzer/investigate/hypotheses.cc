@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "analyzer/investigate/incident.h"
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::investigate {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "analyzer/investigate/words.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/advice.h"
+#include "core/model/text.h"
+#include "core/report/advice.h"
 
 namespace ncclwatch::investigate {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/investigate/words.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::investigate {
 namespace {

@@ -16,7 +16,7 @@
 #include "analyzer/segments/segment_file.h"
 #include "analyzer/steps/steps.h"
 #include "analyzer/triage/read_logs.h"
-#include "watchdog/diagnosis/statistics/robust.h"
+#include "core/slow/robust.h"
 
 namespace ncclwatch::investigate {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "analyzer/triage/matcher.h"
 #include "analyzer/triage/verdict.h"
-#include "watchdog/diagnosis/model/finding.h"
+#include "core/model/finding.h"
 
 namespace ncclwatch::investigate {
 

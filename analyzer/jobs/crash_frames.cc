@@ -18,8 +18,8 @@
 
 #include "analyzer/jobs/locate.h"
 #include "analyzer/stacks/sample.h"
+#include "core/reader/layout.h"
 #include "watchdog/descriptors/directory.h"
-#include "watchdog/reader/layout.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -9,13 +9,13 @@
 #include "analyzer/console/print.h"
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/observe.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/report/where.h"
-#include "watchdog/diagnosis/slow/find.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
+#include "core/diagnose.h"
+#include "core/report/render.h"
+#include "core/report/where.h"
+#include "core/slow/find.h"
+#include "core/text/printable.h"
+#include "core/view/from_boxes.h"
 #include "watchdog/evidence/topology_file.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

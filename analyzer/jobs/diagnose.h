@@ -4,10 +4,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/model/snapshot.h"
-#include "watchdog/diagnosis/slow/find.h"
-#include "watchdog/reader/box.h"
+#include "core/model/finding.h"
+#include "core/model/snapshot.h"
+#include "core/reader/box.h"
+#include "core/slow/find.h"
 
 namespace ncclwatch::analyzer {
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "analyzer/console/units.h"
-#include "watchdog/diagnosis/model/fields.h"
+#include "core/model/fields.h"
 
 namespace ncclwatch::analyzer {
 namespace {

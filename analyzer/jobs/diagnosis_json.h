@@ -5,7 +5,7 @@
 #include <optional>
 #include <string_view>
 
-#include "watchdog/diagnosis/model/finding.h"
+#include "core/model/finding.h"
 
 namespace ncclwatch::analyzer {
 

@@ -8,10 +8,10 @@
 
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "core/reader/box.h"
 #include "watchdog/act/dump.h"
 #include "watchdog/act/program.h"
 #include "watchdog/act/stacks.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {
 namespace {

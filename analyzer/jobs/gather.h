@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/reader/stacks.h"
+#include "core/reader/stacks.h"
 
 namespace ncclwatch::analyzer {
 

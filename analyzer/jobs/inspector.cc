@@ -7,11 +7,11 @@
 #include "analyzer/console/progress.h"
 #include "analyzer/import/inspector/table.h"
 #include "analyzer/jobs/locate.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/slow/find.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/diagnosis/view/view.h"
-#include "watchdog/text/printable.h"
+#include "core/diagnose.h"
+#include "core/slow/find.h"
+#include "core/text/printable.h"
+#include "core/view/from_boxes.h"
+#include "core/view/view.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/slow/topology.h"
+#include "core/model/finding.h"
+#include "core/slow/topology.h"
 
 namespace ncclwatch::analyzer {
 

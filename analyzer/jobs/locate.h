@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
 #include "watchdog/rundir/run_directory.h"
 
 namespace ncclwatch::analyzer {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/reader/glance.h"
-#include "watchdog/reader/image.h"
+#include "core/reader/glance.h"
+#include "core/reader/image.h"
 
 namespace ncclwatch::analyzer {
 

@@ -19,8 +19,8 @@
 
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "core/reader/witness.h"
 #include "watchdog/log/log.h"
-#include "watchdog/reader/witness.h"
 #include "watchdog/rundir/own_names.h"
 #include "watchdog/rundir/place.h"
 

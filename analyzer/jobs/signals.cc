@@ -3,7 +3,7 @@
 #include <csignal>
 #include <cstdint>
 
-#include "watchdog/reader/guard.h"
+#include "core/reader/guard.h"
 
 namespace ncclwatch::analyzer {
 namespace {

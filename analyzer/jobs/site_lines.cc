@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {

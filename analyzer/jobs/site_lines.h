@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "analyzer/stacks/lines/lines.h"
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/reader/image.h"
+#include "core/model/finding.h"
+#include "core/reader/image.h"
 
 namespace ncclwatch::analyzer {
 

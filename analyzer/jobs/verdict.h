@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "watchdog/diagnosis/model/finding.h"
+#include "core/model/finding.h"
 
 namespace ncclwatch::analyzer {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "watchdog/reader/beside/meanwhile.h"
+#include "core/reader/beside/meanwhile.h"
 
 namespace ncclwatch::meanwhile {
 

@@ -5,7 +5,7 @@
 
 #include "analyzer/stacks/base/stack.h"
 #include "analyzer/stacks/process/open_file.h"
-#include "watchdog/reader/beside/meanwhile.h"
+#include "core/reader/beside/meanwhile.h"
 
 namespace ncclwatch::meanwhile {
 

@@ -33,9 +33,9 @@
 #include "analyzer/stacks/show/fold.h"
 #include "analyzer/stacks/threads/proc_thread.h"
 #include "analyzer/stacks/threads/read_threads.h"
-#include "watchdog/reader/beside/meanwhile.h"
-#include "watchdog/reader/box.h"
-#include "watchdog/reader/load.h"
+#include "core/reader/beside/meanwhile.h"
+#include "core/reader/box.h"
+#include "core/reader/load.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::meanwhile {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/reader/beside/meanwhile.h"
+#include "core/reader/beside/meanwhile.h"
 
 namespace ncclwatch::meanwhile {
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "watchdog/diagnosis/report/json_writer.h"
-#include "watchdog/text/printable.h"
+#include "core/report/json_writer.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

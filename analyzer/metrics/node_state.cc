@@ -9,12 +9,12 @@
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
+#include "core/reader/box.h"
+#include "core/slow/robust.h"
+#include "core/steps/step_table.h"
+#include "core/view/from_boxes.h"
+#include "core/view/view.h"
 #include "ncclwatch/functions/bandwidth.h"
-#include "watchdog/diagnosis/statistics/robust.h"
-#include "watchdog/diagnosis/steps/step_table.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/diagnosis/view/view.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {
 namespace {

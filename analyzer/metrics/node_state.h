@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/slow/topology.h"
+#include "core/model/finding.h"
+#include "core/slow/topology.h"
 
 namespace ncclwatch::analyzer {
 

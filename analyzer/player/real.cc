@@ -37,11 +37,11 @@
 #include "analyzer/run/mpi/launcher.h"
 #include "analyzer/run/own_files.h"
 #include "analyzer/run/start_ranks.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 #include "ncclwatch/functions/bandwidth.h"
 #include "ncclwatch/functions/types.h"
-#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/rundir/launcher.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

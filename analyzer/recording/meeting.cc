@@ -1,6 +1,6 @@
 #include "analyzer/recording/meeting.h"
 
-#include "watchdog/diagnosis/calls/mpi_message.h"
+#include "core/calls/mpi_message.h"
 
 namespace ncclwatch::analyzer {
 namespace {

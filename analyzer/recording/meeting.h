@@ -5,7 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "watchdog/reader/image.h"
+#include "core/reader/image.h"
 
 namespace ncclwatch::analyzer {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <new>
 
-#include "watchdog/nodes/bytes.h"
-#include "watchdog/nodes/call_code.h"
+#include "core/nodes/bytes.h"
+#include "core/nodes/call_code.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/reader/image.h"
+#include "core/reader/image.h"
 
 namespace ncclwatch::analyzer {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "analyzer/segments/segment_file.h"
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
 
 namespace ncclwatch::analyzer {
 

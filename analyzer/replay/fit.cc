@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/calls/mpi_message.h"
 #include "ncclwatch/functions/pattern.h"
-#include "watchdog/diagnosis/calls/mpi_message.h"
 
 namespace ncclwatch::analyzer {
 namespace {

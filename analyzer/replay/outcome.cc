@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "analyzer/replay/fates.h"
-#include "watchdog/diagnosis/calls/mpi_message.h"
-#include "watchdog/reader/awaited.h"
+#include "core/calls/mpi_message.h"
+#include "core/reader/awaited.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "analyzer/replay/program.h"
 #include "analyzer/replay/stopped.h"
+#include "core/reader/box.h"
 #include "simulation/world.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {
 

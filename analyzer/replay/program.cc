@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "analyzer/replay/translate.h"
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {

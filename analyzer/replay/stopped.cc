@@ -1,7 +1,7 @@
 #include "analyzer/replay/stopped.h"
 
+#include "core/model/text.h"
 #include "ncclwatch/format/mpi_record.h"
-#include "watchdog/diagnosis/model/text.h"
 
 namespace ncclwatch::analyzer {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/calls/mpi_message.h"
 #include "ncclwatch/functions/pattern.h"
-#include "watchdog/diagnosis/calls/mpi_message.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -8,8 +8,8 @@
 #include "analyzer/jobs/observe.h"
 #include "analyzer/trace/print.h"
 #include "analyzer/trace/row.h"
+#include "core/text/printable.h"
 #include "ncclwatch/functions/types.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "analyzer/report/sections.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

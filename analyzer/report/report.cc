@@ -20,10 +20,10 @@
 #include "analyzer/report/call_columns.h"
 #include "analyzer/report/page_text.h"
 #include "analyzer/report/sections.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/as_of.h"
-#include "watchdog/text/printable.h"
+#include "core/model/text.h"
+#include "core/report/render.h"
+#include "core/text/printable.h"
+#include "core/view/as_of.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "analyzer/recording/recording.h"
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/view/view.h"
+#include "core/model/finding.h"
+#include "core/view/view.h"
 
 namespace ncclwatch::analyzer {
 

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "analyzer/report/sections.h"
+#include "core/reader/file.h"
+#include "core/reader/stacks.h"
+#include "core/text/printable.h"
 #include "watchdog/descriptors/directory.h"
-#include "watchdog/reader/file.h"
-#include "watchdog/reader/stacks.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "analyzer/report/sections.h"
 #include "analyzer/steps/steps.h"
-#include "watchdog/diagnosis/statistics/robust.h"
-#include "watchdog/text/printable.h"
+#include "core/slow/robust.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

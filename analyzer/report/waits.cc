@@ -8,9 +8,9 @@
 #include <tuple>
 
 #include "analyzer/report/sections.h"
+#include "core/model/text.h"
+#include "core/waits/waits.h"
 #include "ncclwatch/functions/function.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/waits/waits.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -12,10 +12,10 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/observe.h"
 #include "analyzer/run/running_normally.h"
+#include "core/reader/glance.h"
 #include "ncclwatch/format/lease.h"
 #include "watchdog/descriptors/directory.h"
 #include "watchdog/evidence/pidfd.h"
-#include "watchdog/reader/glance.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::analyzer {

@@ -12,8 +12,8 @@
 
 #include "analyzer/files/descriptor.h"
 #include "analyzer/run/file_close_watcher.h"
+#include "core/reader/witness.h"
 #include "watchdog/evidence/exit.h"
-#include "watchdog/reader/witness.h"
 
 namespace ncclwatch::analyzer {
 

@@ -21,16 +21,16 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
 #include "analyzer/jobs/verdict.h"
+#include "core/diagnose.h"
+#include "core/model/text.h"
+#include "core/reader/box.h"
+#include "core/report/render.h"
+#include "core/view/from_boxes.h"
 #include "watchdog/act/dump.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/hook.h"
 #include "watchdog/act/program.h"
 #include "watchdog/act/system_log.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer {
 namespace {

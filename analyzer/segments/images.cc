@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "analyzer/segments/segment_file.h"
+#include "core/reader/awaited.h"
 #include "ncclwatch/format/note.h"
-#include "watchdog/reader/awaited.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
 
 namespace ncclwatch::analyzer {
 

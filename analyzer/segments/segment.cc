@@ -9,11 +9,11 @@
 #include <new>
 #include <set>
 
+#include "core/nodes/bytes.h"
+#include "core/nodes/image_code.h"
+#include "core/reader/layout.h"
 #include "ncclwatch/format/event.h"
 #include "ncclwatch/format/note.h"
-#include "watchdog/nodes/bytes.h"
-#include "watchdog/nodes/image_code.h"
-#include "watchdog/reader/layout.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/reader/image.h"
 #include "ncclwatch/format/segment.h"
-#include "watchdog/reader/image.h"
 
 namespace ncclwatch::analyzer {
 

@@ -10,9 +10,9 @@
 #include "analyzer/shrink/listing.h"
 #include "analyzer/shrink/program_text.h"
 #include "analyzer/shrink/units.h"
+#include "core/calls/mpi_message.h"
 #include "ncclwatch/functions/pattern.h"
 #include "ncclwatch/functions/types.h"
-#include "watchdog/diagnosis/calls/mpi_message.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -13,7 +13,7 @@
 #include "analyzer/replay/outcome.h"
 #include "analyzer/replay/program.h"
 #include "analyzer/shrink/units.h"
-#include "watchdog/diagnosis/report/render.h"
+#include "core/report/render.h"
 
 namespace ncclwatch::analyzer {
 namespace {

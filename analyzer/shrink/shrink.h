@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyzer/edit/job.h"
-#include "watchdog/diagnosis/model/finding.h"
+#include "core/model/finding.h"
 
 namespace ncclwatch::analyzer {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <tuple>
 
-#include "watchdog/diagnosis/calls/mpi_message.h"
+#include "core/calls/mpi_message.h"
 
 namespace ncclwatch::analyzer {
 namespace {

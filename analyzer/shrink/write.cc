@@ -8,8 +8,8 @@
 #include "analyzer/files/output_file.h"
 #include "analyzer/shrink/program_text.h"
 #include "analyzer/shrink/shrink.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

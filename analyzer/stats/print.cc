@@ -6,10 +6,10 @@
 
 #include "analyzer/console/table.h"
 #include "analyzer/console/units.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 #include "ncclwatch/functions/bandwidth.h"
 #include "ncclwatch/functions/types.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

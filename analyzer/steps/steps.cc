@@ -9,10 +9,10 @@
 #include "analyzer/console/table.h"
 #include "analyzer/console/units.h"
 #include "analyzer/recording/whole.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/statistics/robust.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/diagnosis/view/view.h"
+#include "core/model/text.h"
+#include "core/slow/robust.h"
+#include "core/view/from_boxes.h"
+#include "core/view/view.h"
 
 namespace ncclwatch::analyzer {
 namespace {

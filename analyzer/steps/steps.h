@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "analyzer/recording/recording.h"
-#include "watchdog/diagnosis/steps/step_table.h"
+#include "core/steps/step_table.h"
 
 namespace ncclwatch::analyzer {
 

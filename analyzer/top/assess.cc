@@ -8,7 +8,7 @@
 
 #include "analyzer/console/units.h"
 #include "analyzer/jobs/verdict.h"
-#include "watchdog/diagnosis/report/render.h"
+#include "core/report/render.h"
 
 namespace ncclwatch::analyzer::top {
 namespace {

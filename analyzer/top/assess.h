@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "analyzer/top/job.h"
-#include "watchdog/diagnosis/slow/topology.h"
+#include "core/slow/topology.h"
 
 namespace ncclwatch::analyzer::top {
 

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "analyzer/console/table.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer::top {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <absl/time/clock.h>
 
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/render.h"
+#include "core/model/text.h"
+#include "core/report/render.h"
 
 namespace ncclwatch::analyzer::top {
 namespace {

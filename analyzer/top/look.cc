@@ -12,8 +12,8 @@
 #include "analyzer/jobs/verdict.h"
 #include "analyzer/top/compare.h"
 #include "analyzer/trace/row.h"
-#include "watchdog/reader/glance.h"
-#include "watchdog/reader/load.h"
+#include "core/reader/glance.h"
+#include "core/reader/load.h"
 
 namespace ncclwatch::analyzer::top {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "analyzer/top/job.h"
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
 
 namespace ncclwatch::analyzer::top {
 

@@ -11,7 +11,7 @@
 
 #include "analyzer/console/units.h"
 #include "analyzer/top/header.h"
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer::top {
 namespace {

@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -8,9 +8,9 @@
 #include <iterator>
 #include <optional>
 
+#include "core/model/text.h"
+#include "core/text/printable.h"
 #include "ncclwatch/nanoseconds.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analyzer/recording/merge.h"
-#include "watchdog/reader/image.h"
+#include "core/reader/image.h"
 
 namespace ncclwatch::analyzer {
 

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "analyzer/console/units.h"
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "analyzer/console/table.h"
 #include "analyzer/console/units.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "analyzer/trace/facts.h"
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/reader/image.h"
+#include "core/model/finding.h"
+#include "core/reader/image.h"
 
 namespace ncclwatch::analyzer {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::analyzer {
 

@@ -10,12 +10,12 @@
 #include <cstring>
 #include <new>
 
+#include "core/reader/guard.h"
 #include "ncclwatch/format/event.h"
 #include "shim/base/clock.h"
 #include "shim/resolve/libraries.h"
 #include "watchdog/descriptors/directory.h"
 #include "watchdog/descriptors/limited_write.h"
-#include "watchdog/reader/guard.h"
 
 namespace ncclwatch::shim {
 namespace {

@@ -11,12 +11,12 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "core/reader/guard.h"
 #include "ncclwatch/format/sample.h"
 #include "shim/base/process.h"
 #include "shim/crash_handlers/loaded.h"
 #include "shim/crash_handlers/sample.h"
 #include "shim/exit_report/write.h"
-#include "watchdog/reader/guard.h"
 
 namespace ncclwatch::shim {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "analyzer/jobs/diagnosis_json.h"
-#include "watchdog/diagnosis/model/fields.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/nodes/diagnosis_code.h"
+#include "core/model/fields.h"
+#include "core/nodes/diagnosis_code.h"
+#include "core/report/render.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

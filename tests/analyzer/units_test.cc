@@ -6,7 +6,7 @@
 #include "analyzer/console/terminal.h"
 #include "analyzer/run/job_process.h"
 #include "analyzer/run/setting_up.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer {
 namespace {

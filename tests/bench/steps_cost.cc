@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "core/nodes/steps_code.h"
+#include "core/slow/find.h"
+#include "core/steps/step_follower.h"
+#include "core/steps/told_steps.h"
+#include "core/view/view.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/follow/step_follower.h"
-#include "watchdog/diagnosis/follow/told_steps.h"
-#include "watchdog/diagnosis/slow/find.h"
-#include "watchdog/diagnosis/view/view.h"
-#include "watchdog/nodes/steps_code.h"
 #include "watchdog/watch/node/node_steps.h"
 
 namespace ncclwatch {

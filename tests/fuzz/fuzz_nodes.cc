@@ -6,16 +6,16 @@
 #include <string_view>
 #include <tuple>
 
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/follow/told_steps.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/slow/find.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/nodes/diagnosis_code.h"
-#include "watchdog/nodes/hub.h"
-#include "watchdog/nodes/image_code.h"
-#include "watchdog/nodes/messages.h"
-#include "watchdog/nodes/steps_code.h"
+#include "core/diagnose.h"
+#include "core/nodes/diagnosis_code.h"
+#include "core/nodes/hub.h"
+#include "core/nodes/image_code.h"
+#include "core/nodes/messages.h"
+#include "core/nodes/steps_code.h"
+#include "core/report/render.h"
+#include "core/slow/find.h"
+#include "core/steps/told_steps.h"
+#include "core/view/from_boxes.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "analyzer/segments/segment.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
+#include "core/diagnose.h"
+#include "core/view/from_boxes.h"
 
 using namespace ncclwatch;
 

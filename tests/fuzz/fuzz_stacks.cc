@@ -4,12 +4,12 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/reader/beside/machine.h"
+#include "core/reader/stacks.h"
+#include "core/report/render.h"
+#include "core/report/where.h"
+#include "core/slow/machine.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/environment/machine.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/report/where.h"
-#include "watchdog/reader/beside/machine.h"
-#include "watchdog/reader/stacks.h"
 
 namespace {
 

@@ -8,12 +8,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "core/diagnose.h"
+#include "core/reader/box.h"
+#include "core/report/render.h"
+#include "core/report/where.h"
+#include "core/view/from_boxes.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/report/where.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -112,7 +112,7 @@ def every_variable_is_listed(sandbox):
     listed = re.findall(r"`([A-Z_*]+)`", section("Variables"))
     check(len(listed) > 20, f"the list of variables: {listed}")
     read = set()
-    for top in ("shim", "watchdog", "analyzer", "include", "python"):
+    for top in ("shim", "core", "watchdog", "analyzer", "include", "python"):
         for folder, _, names in os.walk(os.path.join(ROOT, top)):
             for name in names:
                 if name.endswith((".cc", ".h", ".py", ".S")):

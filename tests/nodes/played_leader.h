@@ -18,13 +18,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/live/live_compare.h"
+#include "core/nodes/messages.h"
+#include "core/nodes/reporter.h"
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/format/lease.h"
-#include "watchdog/diagnosis/live/live_compare.h"
 #include "watchdog/exchange/protocol/exchange.h"
 #include "watchdog/exchange/rendezvous/token.h"
-#include "watchdog/nodes/messages.h"
-#include "watchdog/nodes/reporter.h"
 #include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::testing {

@@ -5,7 +5,7 @@
 #include "analyzer/stacks/show/fold.h"
 #include "analyzer/stacks/show/merge.h"
 #include "analyzer/stacks/show/text.h"
-#include "watchdog/reader/stacks.h"
+#include "core/reader/stacks.h"
 
 namespace ncclwatch::stacks {
 namespace {

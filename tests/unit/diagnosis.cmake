@@ -2,7 +2,7 @@
 add_library(job_builder STATIC ${CMAKE_CURRENT_LIST_DIR}/support/job_builder.cc
   ${CMAKE_CURRENT_LIST_DIR}/support/box_writer.cc
   ${CMAKE_CURRENT_LIST_DIR}/support/mpi_job.cc)
-target_link_libraries(job_builder PUBLIC watchdog_diagnosis PRIVATE test_black_box ncclwatch_warnings)
+target_link_libraries(job_builder PUBLIC core_diagnosis PRIVATE test_black_box ncclwatch_warnings)
 
 add_executable(unit_diagnosis
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/crowd_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/death_test.cc
@@ -38,4 +38,4 @@ target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/support/mpi_worl
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/creation_arguments_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/sent_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/reader/awaited_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/witness_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/killed_with_others_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/parts_test.cc)
-target_link_libraries(unit_diagnosis PRIVATE watchdog_nodes)
+target_link_libraries(unit_diagnosis PRIVATE core_nodes)

@@ -28,7 +28,7 @@ if(TARGET watchdog_act)
   gtest_discover_tests(unit_act TEST_PREFIX unit. DISCOVERY_MODE PRE_TEST)
 endif()
 
-if(TARGET watchdog_watch AND TARGET watchdog_diagnosis)
+if(TARGET watchdog_watch AND TARGET core_diagnosis)
   add_executable(unit_watch ${CMAKE_CURRENT_LIST_DIR}/watch/fake_rank.cc ${CMAKE_CURRENT_LIST_DIR}/watch/ask_signal_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/call_sites_test.cc
                             ${CMAKE_CURRENT_LIST_DIR}/watch/clock_test.cc ${CMAKE_CURRENT_LIST_DIR}/watch/event_file_test.cc

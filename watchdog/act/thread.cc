@@ -9,7 +9,7 @@
 #include <exception>
 #include <memory>
 
-#include "watchdog/reader/guard.h"
+#include "core/reader/guard.h"
 
 namespace ncclwatch::act {
 namespace {

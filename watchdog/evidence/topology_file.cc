@@ -2,8 +2,8 @@
 
 #include <cstring>
 
+#include "core/text/printable.h"
 #include "watchdog/settings/plain_file.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::evidence {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "watchdog/diagnosis/slow/topology.h"
+#include "core/slow/topology.h"
 
 namespace ncclwatch::evidence {
 

@@ -2,9 +2,9 @@
 
 #include <spdlog/details/log_msg.h>
 
+#include "core/text/printable.h"
 #include "watchdog/descriptors/standard.h"
 #include "watchdog/log/sinks.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::log {
 namespace {

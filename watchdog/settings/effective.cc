@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "core/text/printable.h"
 #include "watchdog/settings/environment.h"
 #include "watchdog/settings/exchange_address.h"
 #include "watchdog/settings/redact.h"
 #include "watchdog/settings/rules.h"
 #include "watchdog/settings/settings.h"
 #include "watchdog/settings/variables.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::settings {
 namespace {

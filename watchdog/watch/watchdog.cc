@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/reader/guard.h"
 #include "watchdog/act/program.h"
 #include "watchdog/act/stacks.h"
 #include "watchdog/act/thread.h"
@@ -20,7 +21,6 @@
 #include "watchdog/evidence/exit.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/log/log.h"
-#include "watchdog/reader/guard.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/rundir/sweep.h"
 #include "watchdog/watch/base/clock.h"

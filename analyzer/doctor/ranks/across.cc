@@ -8,8 +8,8 @@
 #include <set>
 
 #include "analyzer/doctor/checks/words.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/statistics/robust.h"
+#include "core/model/text.h"
+#include "core/slow/robust.h"
 
 namespace ncclwatch::doctor {
 namespace {

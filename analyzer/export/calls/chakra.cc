@@ -10,10 +10,10 @@
 
 #include "analyzer/export/calls/protobuf.h"
 #include "analyzer/files/output_file.h"
+#include "core/calls/mpi_message.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 #include "ncclwatch/functions/bandwidth.h"
-#include "watchdog/diagnosis/calls/mpi_message.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "analyzer/trace/facts.h"
 #include "analyzer/trace/sites.h"
-#include "watchdog/diagnosis/model/finding.h"
+#include "core/model/finding.h"
 
 namespace ncclwatch::analyzer::exporting {
 

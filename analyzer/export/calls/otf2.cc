@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
+#include "core/model/text.h"
+#include "core/text/printable.h"
 #include "ncclwatch/functions/pattern.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {

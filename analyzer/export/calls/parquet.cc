@@ -25,7 +25,7 @@
 
 #include "analyzer/export/calls/parquet_columns.h"
 #include "analyzer/files/descriptor.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {

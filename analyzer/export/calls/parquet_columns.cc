@@ -4,9 +4,9 @@
 
 #include <utility>
 
+#include "core/model/text.h"
+#include "core/text/printable.h"
 #include "ncclwatch/format/fingerprint.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {

@@ -14,10 +14,10 @@
 #include "analyzer/export/calls/perfetto_sequence.h"
 #include "analyzer/files/output_file.h"
 #include "analyzer/recording/meeting.h"
+#include "core/model/text.h"
+#include "core/text/printable.h"
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/bandwidth.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/text/printable.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {

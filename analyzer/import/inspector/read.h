@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "analyzer/import/inspector/operation.h"
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
 
 namespace ncclwatch::analyzer::import::inspector {
 

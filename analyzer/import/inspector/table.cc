@@ -18,11 +18,11 @@
 
 #include "analyzer/import/inspector/operation.h"
 #include "analyzer/import/inspector/read.h"
+#include "core/reader/box.h"
+#include "core/slow/robust.h"
+#include "core/steps/step_count.h"
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/nanoseconds.h"
-#include "watchdog/diagnosis/compare/step_count.h"
-#include "watchdog/diagnosis/statistics/robust.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::analyzer::import::inspector {
 namespace {

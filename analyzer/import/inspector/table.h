@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "analyzer/import/inspector/read.h"
-#include "watchdog/diagnosis/steps/step_table.h"
-#include "watchdog/reader/box.h"
+#include "core/reader/box.h"
+#include "core/steps/step_table.h"
 
 namespace ncclwatch::analyzer::import::inspector {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::stacks {
 namespace {

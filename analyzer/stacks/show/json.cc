@@ -3,7 +3,7 @@
 #include "analyzer/stacks/show/fold.h"
 #include "analyzer/stacks/show/merge.h"
 #include "analyzer/stacks/show/text.h"
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 namespace ncclwatch::stacks {
 namespace {

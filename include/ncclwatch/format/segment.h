@@ -3,7 +3,7 @@
 //
 //   SegmentHeader
 //   index_bytes    for filters: host, boot, the communicators of the calls, the ranges of slots that were lost
-//   the rest       a zstd frame of payload_bytes: an image as leaders tell it (watchdog/nodes/image_code.h), then the
+//   the rest       a zstd frame of payload_bytes: an image as leaders tell it (core/nodes/image_code.h), then the
 //                  notes and events that the program made since the segment before, then what the
 //                  process knew as a leader, and whether this is its last segment
 #pragma once

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "core/slow/find.h"
 #include "simulation/chance.h"
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
 #include "tests/jobs/simulator/topology.h"
-#include "watchdog/diagnosis/slow/find.h"
 
 namespace ncclwatch::jobs {
 

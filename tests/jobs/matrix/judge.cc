@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <numeric>
 
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
+#include "core/diagnose.h"
+#include "core/reader/box.h"
+#include "core/view/from_boxes.h"
 
 namespace ncclwatch::jobs {
 namespace {

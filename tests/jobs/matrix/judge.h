@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "core/diagnose.h"
 #include "tests/jobs/simulator/generate.h"
-#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::jobs {
 

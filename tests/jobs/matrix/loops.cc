@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/steps/step_table.h"
+#include "core/view/view.h"
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
 #include "tests/jobs/simulator/loops.h"
-#include "watchdog/diagnosis/steps/step_table.h"
-#include "watchdog/diagnosis/view/view.h"
 
 namespace ncclwatch::jobs {
 namespace {

@@ -1,11 +1,11 @@
 #include <cstdio>
 #include <map>
 
+#include "core/diagnose.h"
+#include "simulation/chance.h"
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
-#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
-#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::jobs {
 namespace {

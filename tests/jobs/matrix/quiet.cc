@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/model/finding.h"
+#include "core/slow/find.h"
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
 #include "tests/jobs/simulator/slow_job.h"
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/slow/find.h"
 
 namespace ncclwatch::jobs {
 namespace {

@@ -3,14 +3,14 @@
 #include <fstream>
 #include <map>
 
+#include "core/diagnose.h"
+#include "core/reader/box.h"
+#include "core/view/from_boxes.h"
+#include "simulation/chance.h"
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
-#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
 #include "tests/support/black_box.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::jobs {
 namespace {

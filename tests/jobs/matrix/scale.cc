@@ -9,11 +9,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/diagnose.h"
+#include "core/reader/box.h"
+#include "core/view/from_boxes.h"
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::jobs {
 namespace {

@@ -2,14 +2,14 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "core/diagnose.h"
+#include "core/reader/box.h"
+#include "core/report/render.h"
+#include "core/view/from_boxes.h"
+#include "simulation/chance.h"
 #include "tests/jobs/matrix/judge.h"
 #include "tests/jobs/matrix/modes.h"
-#include "simulation/chance.h"
 #include "tests/jobs/simulator/topology.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::jobs {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 #include <sstream>
 
+#include "core/report/advice.h"
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/report/advice.h"
 
 namespace ncclwatch::testing {
 namespace {

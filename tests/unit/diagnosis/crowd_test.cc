@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "core/waits/waits.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/waits/waits.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,10 +1,10 @@
 // device_stall and transport_stall by start marks: whose GPU has come to a call that all have launched, and whose not.
 #include <gtest/gtest.h>
 
+#include "core/diagnose.h"
+#include "core/report/render.h"
+#include "core/view/as_of.h"
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/as_of.h"
 
 namespace ncclwatch::testing {
 namespace {

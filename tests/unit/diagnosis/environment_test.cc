@@ -1,10 +1,10 @@
 // Ranks in different environments, and what machines counted: who is named, and when nothing is said.
 #include <gtest/gtest.h>
 
+#include "core/slow/machine.h"
+#include "core/slow/skew.h"
 #include "ncclwatch/format/environment.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/environment/machine.h"
-#include "watchdog/diagnosis/environment/skew.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

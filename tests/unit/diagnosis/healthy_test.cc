@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <csignal>
 
+#include "core/diagnose.h"
+#include "core/report/render.h"
+#include "core/view/from_boxes.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,6 +1,6 @@
 // What simulated jobs (tests/jobs) have found: each of these was once judged wrongly.
+#include "core/report/render.h"
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/report/render.h"
 
 namespace ncclwatch::testing {
 namespace {

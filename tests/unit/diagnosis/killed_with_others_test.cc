@@ -3,10 +3,10 @@
 
 #include <csignal>
 
+#include "core/diagnose.h"
+#include "core/view/from_boxes.h"
 #include "tests/unit/diagnosis/verdicts.h"
 #include "tests/unit/support/mpi_job.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Slow links in step tables that are made from random numbers: which hosts, rail, pair or switch is named, and that
 // nothing is where nothing has changed.
-#include "watchdog/diagnosis/slow/links.h"
+#include "core/slow/links.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 
 #include <cstring>
 
+#include "core/live/live_compare.h"
 #include "tests/unit/support/mpi_job.h"
-#include "watchdog/diagnosis/live/live_compare.h"
 
 namespace ncclwatch::testing {
 namespace {

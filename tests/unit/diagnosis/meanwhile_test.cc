@@ -1,5 +1,5 @@
 // Stragglers and what they do meanwhile: which cause is named, and when none is.
-#include "watchdog/diagnosis/slow/meanwhile.h"
+#include "core/slow/meanwhile.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // order_mismatch and argument_mismatch, and everything that looks like one and is none.
 #include <gtest/gtest.h>
 
+#include "core/report/render.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/report/render.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,5 +1,5 @@
 // The program's own numbers: who had what first.
-#include "watchdog/diagnosis/numbers/numbers.h"
+#include "core/slow/numbers.h"
 
 #include <gtest/gtest.h>
 

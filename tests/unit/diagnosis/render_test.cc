@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <sstream>
 
+#include "core/diagnose.h"
+#include "core/model/text.h"
+#include "core/report/json_writer.h"
+#include "core/report/render.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/json_writer.h"
-#include "watchdog/diagnosis/report/render.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -5,9 +5,9 @@
 #include <csignal>
 #include <set>
 
+#include "core/rules/engine.h"
+#include "core/rules/rules.h"
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/rules/engine.h"
-#include "watchdog/diagnosis/rules/rules.h"
 
 namespace ncclwatch::testing {
 namespace {

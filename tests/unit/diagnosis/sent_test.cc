@@ -1,10 +1,10 @@
 // Every verdict of the tests beside this file is the same where the hub makes it, of boxes that other nodes have sent.
 #include <gtest/gtest.h>
 
+#include "core/diagnose.h"
+#include "core/nodes/image_code.h"
+#include "core/report/render.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/nodes/image_code.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <random>
 
-#include "watchdog/diagnosis/compare/sequence_alignment.h"
-#include "watchdog/diagnosis/compare/step_count.h"
+#include "core/compare/sequence_alignment.h"
+#include "core/steps/step_count.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

@@ -1,8 +1,8 @@
 // missing_participant, frozen_process, initialization_hang, deadlock: culprits and victims told apart, and patience.
 #include <gtest/gtest.h>
 
+#include "core/diagnose.h"
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

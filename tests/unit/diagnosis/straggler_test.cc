@@ -1,12 +1,12 @@
 // Stragglers in step tables that are made from random numbers: whom it names, and that it is silent.
-#include "watchdog/diagnosis/slow/straggler.h"
+#include "core/slow/straggler.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "watchdog/diagnosis/slow/find.h"
+#include "core/slow/find.h"
 
 namespace ncclwatch::diagnosis {
 namespace {

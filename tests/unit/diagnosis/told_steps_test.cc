@@ -1,5 +1,5 @@
 // Steps that nodes tell while the job runs, against the steps that its boxes show.
-#include "watchdog/diagnosis/follow/told_steps.h"
+#include "core/steps/told_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -7,13 +7,13 @@
 #include <memory>
 #include <random>
 
+#include "core/nodes/steps_code.h"
+#include "core/slow/find.h"
+#include "core/slow/straggler.h"
+#include "core/steps/step_follower.h"
+#include "core/view/view.h"
 #include "tests/unit/support/job_builder.h"
 #include "tests/unit/support/mpi_job.h"
-#include "watchdog/diagnosis/follow/step_follower.h"
-#include "watchdog/diagnosis/slow/find.h"
-#include "watchdog/diagnosis/slow/straggler.h"
-#include "watchdog/diagnosis/view/view.h"
-#include "watchdog/nodes/steps_code.h"
 
 namespace ncclwatch::testing {
 namespace {

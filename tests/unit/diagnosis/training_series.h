@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/numbers/series.h"
+#include "core/slow/series.h"
 
 namespace ncclwatch::diagnosis::testing {
 

@@ -5,12 +5,12 @@
 #include <functional>
 #include <optional>
 
+#include "core/slow/checkpoints.h"
+#include "core/slow/learning.h"
+#include "core/slow/memory_growth.h"
+#include "core/slow/numbers.h"
+#include "core/slow/throughput.h"
 #include "tests/unit/diagnosis/training_series.h"
-#include "watchdog/diagnosis/numbers/checkpoints.h"
-#include "watchdog/diagnosis/numbers/learning.h"
-#include "watchdog/diagnosis/numbers/memory_growth.h"
-#include "watchdog/diagnosis/numbers/numbers.h"
-#include "watchdog/diagnosis/numbers/throughput.h"
 
 namespace ncclwatch::diagnosis::testing {
 namespace {

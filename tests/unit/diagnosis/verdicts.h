@@ -5,8 +5,8 @@
 
 #include <vector>
 
+#include "core/model/finding.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/model/finding.h"
 
 namespace ncclwatch::testing {
 

@@ -1,7 +1,7 @@
 // Stacks in a verdict: they add to it and change nothing else.
-#include "watchdog/diagnosis/report/where.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
+#include "core/report/where.h"
+#include "core/diagnose.h"
+#include "core/report/render.h"
 
 #include <gtest/gtest.h>
 

@@ -3,9 +3,9 @@
 
 #include <csignal>
 
+#include "core/diagnose.h"
 #include "ncclwatch/format/sample.h"
 #include "tests/unit/diagnosis/verdicts.h"
-#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

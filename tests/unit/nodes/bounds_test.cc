@@ -1,11 +1,11 @@
 // What a node that means ill can make its hub keep.
 #include <gtest/gtest.h>
 
+#include "core/nodes/image_code.h"
+#include "core/nodes/messages.h"
+#include "core/nodes/table.h"
 #include "tests/unit/nodes/faults.h"
 #include "tests/unit/nodes/network.h"
-#include "watchdog/nodes/image_code.h"
-#include "watchdog/nodes/messages.h"
-#include "watchdog/nodes/table.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,8 +1,8 @@
 // A job over several nodes gets the verdict that it would get on one.
-#include "watchdog/nodes/hub.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
+#include "core/nodes/hub.h"
+#include "core/diagnose.h"
+#include "core/report/render.h"
+#include "core/view/from_boxes.h"
 
 #include <gtest/gtest.h>
 

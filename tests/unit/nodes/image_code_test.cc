@@ -1,12 +1,12 @@
 // What a node sends of its boxes says the same as the boxes.
-#include "watchdog/nodes/image_code.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
+#include "core/nodes/image_code.h"
+#include "core/diagnose.h"
+#include "core/report/render.h"
 
 #include <gtest/gtest.h>
 
+#include "core/nodes/messages.h"
 #include "tests/unit/nodes/faults.h"
-#include "watchdog/nodes/messages.h"
 
 namespace ncclwatch::testing {
 namespace {

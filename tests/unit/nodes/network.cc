@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
+#include "core/diagnose.h"
+#include "core/view/from_boxes.h"
 
 namespace ncclwatch::testing {
 

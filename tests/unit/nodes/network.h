@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "core/model/finding.h"
+#include "core/nodes/hub.h"
+#include "core/nodes/reporter.h"
 #include "tests/unit/nodes/spread.h"
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/nodes/hub.h"
-#include "watchdog/nodes/reporter.h"
 
 namespace ncclwatch::testing {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/live/live_compare.h"
 #include "ncclwatch/format/lease.h"
-#include "watchdog/diagnosis/live/live_compare.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "core/nodes/summary.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/nodes/summary.h"
 
 namespace ncclwatch::testing {
 

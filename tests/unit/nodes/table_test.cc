@@ -1,5 +1,5 @@
 // Summaries: what they take, and what a table makes of them, whole, lost and damaged.
-#include "watchdog/nodes/table.h"
+#include "core/nodes/table.h"
 
 #include <gtest/gtest.h>
 

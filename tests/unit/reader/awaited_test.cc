@@ -1,5 +1,5 @@
 // Which requests somebody waits for at the instant of an image.
-#include "watchdog/reader/awaited.h"
+#include "core/reader/awaited.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The file of what went wrong with a machine: what is read, and that nothing in it can do harm.
-#include "watchdog/reader/beside/machine.h"
+#include "core/reader/beside/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The file of what stragglers do meanwhile: what is read, and that nothing in it can do harm.
-#include "watchdog/reader/beside/meanwhile.h"
+#include "core/reader/beside/meanwhile.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <new>
 
+#include "core/live/live_compare.h"
+#include "core/reader/box.h"
 #include "tests/unit/support/mpi_job.h"
-#include "watchdog/diagnosis/live/live_compare.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {
 namespace {

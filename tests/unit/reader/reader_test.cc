@@ -8,11 +8,11 @@
 #include <fstream>
 #include <random>
 
+#include "core/diagnose.h"
+#include "core/reader/box.h"
+#include "core/report/render.h"
+#include "core/view/from_boxes.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -5,13 +5,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/diagnose.h"
+#include "core/reader/box.h"
+#include "core/reader/left_out.h"
+#include "core/reader/sift.h"
+#include "core/report/render.h"
+#include "core/view/from_boxes.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
-#include "watchdog/reader/left_out.h"
-#include "watchdog/reader/sift.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,5 +1,5 @@
 // The heads of stack files: what is read, and that nothing in them can do harm.
-#include "watchdog/reader/stacks.h"
+#include "core/reader/stacks.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "watchdog/reader/witness.h"
+#include "core/reader/witness.h"
 
 #include <gtest/gtest.h>
 

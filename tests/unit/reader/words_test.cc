@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/reader/box.h"
 #include "tests/unit/support/job_builder.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "core/diagnose.h"
+#include "core/reader/awaited.h"
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/format/lease.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/reader/awaited.h"
 
 namespace ncclwatch::testing {
 namespace {

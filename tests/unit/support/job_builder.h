@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "core/model/finding.h"
+#include "core/model/snapshot.h"
 #include "ncclwatch/functions/function.h"
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/model/snapshot.h"
 
 namespace ncclwatch::testing {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "watchdog/reader/awaited.h"
+#include "core/reader/awaited.h"
 
 namespace ncclwatch::testing {
 

@@ -1,4 +1,4 @@
-#include "watchdog/text/compact_json.h"
+#include "core/text/compact_json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "watchdog/text/printable.h"
+#include "core/text/printable.h"
 
 #include <gtest/gtest.h>
 

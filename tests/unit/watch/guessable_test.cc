@@ -9,13 +9,13 @@
 #include <memory>
 #include <thread>
 
+#include "core/nodes/messages.h"
+#include "core/reader/box.h"
 #include "fake_rank.h"
 #include "tests/nodes/played_leader.h"
 #include "tests/unit/exchange/relay.h"
 #include "watchdog/exchange/rendezvous/address.h"
 #include "watchdog/exchange/rendezvous/token_file.h"
-#include "watchdog/nodes/messages.h"
-#include "watchdog/reader/box.h"
 #include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::watch {

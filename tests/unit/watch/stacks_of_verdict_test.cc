@@ -9,13 +9,13 @@
 #include <fstream>
 #include <thread>
 
+#include "core/diagnose.h"
+#include "core/model/snapshot.h"
+#include "core/reader/box.h"
+#include "core/report/render.h"
+#include "core/report/where.h"
+#include "core/view/from_boxes.h"
 #include "fake_rank.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/model/snapshot.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/report/where.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
-#include "watchdog/reader/box.h"
 
 namespace ncclwatch::watch {
 namespace {

@@ -1,6 +1,6 @@
 // Whole watchdogs in real processes: who leads, what is said, how often, and how soon.
 #include "watchdog/watch/watchdog.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
+#include "core/view/from_boxes.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,9 +12,9 @@
 #include <fstream>
 #include <thread>
 
+#include "core/diagnose.h"
+#include "core/reader/box.h"
 #include "fake_rank.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/reader/box.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/base/clock.h"
 

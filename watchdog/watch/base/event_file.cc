@@ -12,11 +12,11 @@
 #include <cstring>
 #include <utility>
 
+#include "core/model/text.h"
+#include "core/report/json_writer.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/thread.h"
 #include "watchdog/descriptors/limited_write.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/report/json_writer.h"
 #include "watchdog/log/log.h"
 #include "watchdog/watch/base/clock.h"
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
+#include "core/reader/image.h"
 #include "ncclwatch/format/black_box.h"
-#include "watchdog/reader/image.h"
 
 namespace ncclwatch::watch {
 

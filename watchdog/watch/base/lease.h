@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "core/reader/guard.h"
 #include "ncclwatch/format/lease.h"
 #include "watchdog/descriptors/directory.h"
-#include "watchdog/reader/guard.h"
 #include "watchdog/rundir/process.h"
 
 namespace ncclwatch::watch {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "watchdog/diagnosis/model/snapshot.h"
+#include "core/model/snapshot.h"
 
 namespace ncclwatch::watch {
 

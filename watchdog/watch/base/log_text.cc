@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "watchdog/diagnosis/model/text.h"
+#include "core/model/text.h"
 
 namespace ncclwatch::watch {
 

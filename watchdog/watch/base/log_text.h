@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "core/diagnose.h"
 #include "ncclwatch/format/black_box.h"
-#include "watchdog/diagnosis/diagnose.h"
 #include "watchdog/evidence/exit.h"
 
 namespace ncclwatch::watch {

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/nodes/diagnosis_code.h"
 #include "ncclwatch/nanoseconds.h"
 #include "watchdog/act/system_log.h"
 #include "watchdog/log/log.h"
-#include "watchdog/nodes/diagnosis_code.h"
 #include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::watch {

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/nodes/hub.h"
+#include "core/nodes/reporter.h"
 #include "watchdog/exchange/protocol/exchange.h"
-#include "watchdog/nodes/hub.h"
-#include "watchdog/nodes/reporter.h"
 #include "watchdog/watch/base/context.h"
 #include "watchdog/watch/base/journal.h"
 #include "watchdog/watch/base/lease.h"

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "core/model/text.h"
 #include "ncclwatch/nanoseconds.h"
-#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/log/log.h"
 #include "watchdog/watch/cluster/coordinator.h"
 

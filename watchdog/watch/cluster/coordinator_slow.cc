@@ -1,7 +1,7 @@
 // What leaders tell one another of steps, of what slows them and of their machines.
 #include <utility>
 
-#include "watchdog/nodes/diagnosis_code.h"
+#include "core/nodes/diagnosis_code.h"
 #include "watchdog/watch/cluster/coordinator.h"
 
 namespace ncclwatch::watch {

@@ -6,10 +6,10 @@
 #include <set>
 #include <vector>
 
+#include "core/model/text.h"
+#include "core/reader/load.h"
 #include "ncclwatch/version.h"
-#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/log/log.h"
-#include "watchdog/reader/load.h"
 #include "watchdog/watch/leader/leader.h"
 
 namespace ncclwatch::watch {

@@ -6,9 +6,9 @@
 #include <iterator>
 #include <utility>
 
+#include "core/diagnose.h"
+#include "core/view/from_boxes.h"
 #include "ncclwatch/nanoseconds.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/view/from_boxes.h"
 #include "watchdog/log/log.h"
 #include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/base/limits.h"

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "watchdog/diagnosis/live/live_compare.h"
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/model/snapshot.h"
+#include "core/live/live_compare.h"
+#include "core/model/finding.h"
+#include "core/model/snapshot.h"
 #include "watchdog/watch/base/context.h"
 #include "watchdog/watch/base/journal.h"
 #include "watchdog/watch/base/lease.h"

@@ -6,18 +6,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/diagnose.h"
+#include "core/reader/load.h"
+#include "core/report/render.h"
+#include "core/report/where.h"
+#include "core/slow/machine.h"
 #include "ncclwatch/nanoseconds.h"
 #include "watchdog/act/collector.h"
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/hook.h"
 #include "watchdog/act/system_log.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/environment/machine.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/report/where.h"
 #include "watchdog/log/log.h"
-#include "watchdog/reader/load.h"
 #include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/base/log_text.h"
 #include "watchdog/watch/leader/leader.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "watchdog/diagnosis/environment/machine.h"
+#include "core/slow/machine.h"
 #include "watchdog/watch/leader/leader.h"
 
 namespace ncclwatch::watch {

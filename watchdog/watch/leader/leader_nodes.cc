@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
+#include "core/diagnose.h"
+#include "core/model/text.h"
+#include "core/slow/machine.h"
+#include "core/view/as_of.h"
 #include "ncclwatch/nanoseconds.h"
 #include "watchdog/act/files.h"
-#include "watchdog/diagnosis/diagnose.h"
-#include "watchdog/diagnosis/environment/machine.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/view/as_of.h"
 #include "watchdog/log/log.h"
 #include "watchdog/rundir/process.h"
 #include "watchdog/watch/base/clock.h"

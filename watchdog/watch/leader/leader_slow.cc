@@ -1,8 +1,8 @@
 // What slows a job that goes on. Every leader follows the steps of its node's ranks; who judges the job hears of all.
 #include <utility>
 
-#include "watchdog/nodes/steps_code.h"
-#include "watchdog/reader/beside/meanwhile.h"
+#include "core/nodes/steps_code.h"
+#include "core/reader/beside/meanwhile.h"
 #include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/leader/leader.h"
 

@@ -6,15 +6,15 @@
 #include <map>
 #include <utility>
 
-#include "watchdog/diagnosis/environment/machine.h"
-#include "watchdog/diagnosis/environment/skew.h"
-#include "watchdog/diagnosis/model/text.h"
-#include "watchdog/diagnosis/numbers/number_findings.h"
-#include "watchdog/diagnosis/report/render.h"
-#include "watchdog/diagnosis/view/view.h"
+#include "core/model/text.h"
+#include "core/nodes/steps_code.h"
+#include "core/report/render.h"
+#include "core/slow/machine.h"
+#include "core/slow/number_findings.h"
+#include "core/slow/skew.h"
+#include "core/view/view.h"
 #include "watchdog/evidence/topology_file.h"
 #include "watchdog/log/log.h"
-#include "watchdog/nodes/steps_code.h"
 #include "watchdog/watch/base/clock.h"
 #include "watchdog/watch/node/node_steps.h"
 

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <vector>
 
-#include "watchdog/diagnosis/follow/told_steps.h"
-#include "watchdog/diagnosis/model/finding.h"
-#include "watchdog/diagnosis/model/snapshot.h"
-#include "watchdog/diagnosis/slow/find.h"
+#include "core/model/finding.h"
+#include "core/model/snapshot.h"
+#include "core/slow/find.h"
+#include "core/steps/told_steps.h"
 #include "watchdog/watch/base/context.h"
 #include "watchdog/watch/base/event_file.h"
 #include "watchdog/watch/node/meanwhile_run.h"

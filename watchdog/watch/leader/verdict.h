@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/model/finding.h"
+#include "core/model/finding.h"
 
 namespace ncclwatch::watch {
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "core/reader/stacks.h"
 #include "watchdog/act/dump.h"
 #include "watchdog/act/stacks.h"
-#include "watchdog/reader/stacks.h"
 
 namespace ncclwatch::watch {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/reader/beside/machine.h"
+#include "core/reader/beside/machine.h"
 #include "watchdog/watch/base/context.h"
 
 namespace ncclwatch::watch {

@@ -2,7 +2,7 @@
 
 #include <unordered_map>
 
-#include "watchdog/reader/load.h"
+#include "core/reader/load.h"
 
 namespace ncclwatch::watch {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/live/live_compare.h"
-#include "watchdog/nodes/summary.h"
+#include "core/live/live_compare.h"
+#include "core/nodes/summary.h"
 #include "watchdog/watch/node/node_processes.h"
 
 namespace ncclwatch::watch {

@@ -1,6 +1,6 @@
 #include "watchdog/watch/node/node_processes.h"
+#include "core/reader/load.h"
 #include "ncclwatch/nanoseconds.h"
-#include "watchdog/reader/load.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,8 +14,8 @@
 #include <ctime>
 #include <string_view>
 
+#include "core/model/text.h"
 #include "ncclwatch/format/lease.h"
-#include "watchdog/diagnosis/model/text.h"
 #include "watchdog/evidence/pidfd.h"
 #include "watchdog/evidence/process_state.h"
 #include "watchdog/log/log.h"

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/live/live_compare.h"
+#include "core/live/live_compare.h"
+#include "core/reader/box.h"
 #include "watchdog/evidence/exit.h"
-#include "watchdog/reader/box.h"
 #include "watchdog/watch/base/context.h"
 #include "watchdog/watch/base/journal.h"
 #include "watchdog/watch/node/boxless_search.h"

@@ -5,7 +5,7 @@
 #include <tuple>
 #include <utility>
 
-#include "watchdog/reader/load.h"
+#include "core/reader/load.h"
 #include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::watch {

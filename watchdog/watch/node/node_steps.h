@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "watchdog/diagnosis/follow/step_follower.h"
+#include "core/steps/step_follower.h"
 #include "watchdog/watch/base/context.h"
 #include "watchdog/watch/node/node_processes.h"
 

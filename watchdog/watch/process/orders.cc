@@ -1,10 +1,10 @@
 #include "watchdog/watch/process/orders.h"
 
+#include "core/reader/stacks.h"
 #include "watchdog/act/end_job.h"
 #include "watchdog/act/files.h"
 #include "watchdog/act/stacks.h"
 #include "watchdog/act/thread.h"
-#include "watchdog/reader/stacks.h"
 #include "watchdog/watch/base/clock.h"
 
 namespace ncclwatch::watch {

@@ -5,9 +5,9 @@
 #include <string>
 #include <utility>
 
-#include "watchdog/diagnosis/report/json_writer.h"
+#include "core/report/json_writer.h"
+#include "core/text/compact_json.h"
 #include "watchdog/log/log.h"
-#include "watchdog/text/compact_json.h"
 
 namespace ncclwatch::watch {
 namespace {

@@ -1,9 +1,9 @@
 // Which send of MPI met which receive, and what is under way.
 #include <gtest/gtest.h>
 
+#include "core/calls/mpi_message.h"
+#include "core/mpi/channels.h"
 #include "tests/unit/support/mpi_job.h"
-#include "watchdog/diagnosis/calls/mpi_message.h"
-#include "watchdog/diagnosis/mpi/channels.h"
 
 namespace ncclwatch::testing {
 namespace {

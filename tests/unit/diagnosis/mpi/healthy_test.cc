@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "core/diagnose.h"
 #include "tests/unit/support/mpi_world.h"
-#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,9 +1,9 @@
 // message_race: wildcard receives that another message could have met, and all that makes that no fault.
 #include <gtest/gtest.h>
 
+#include "core/diagnose.h"
 #include "tests/unit/diagnosis/verdicts.h"
 #include "tests/unit/support/mpi_world.h"
-#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,9 +1,9 @@
 // MPI: somebody alive for whom others wait.
 #include <gtest/gtest.h>
 
+#include "core/diagnose.h"
 #include "tests/unit/diagnosis/verdicts.h"
 #include "tests/unit/support/mpi_job.h"
-#include "watchdog/diagnosis/diagnose.h"
 
 namespace ncclwatch::testing {
 namespace {

@@ -1,0 +1,35 @@
+// Small pieces of text that summaries, evidence and renderers share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/model/finding.h"
+
+namespace ncclwatch::diagnosis {
+
+std::string RankSet(const std::vector<int>& ascending);        // "0-3,5"; unknown ranks as "?"
+std::string Ranks(const std::vector<int>& ascending);          // "rank 2", "ranks 0-3,5", "no rank"
+std::string Hex16(std::uint64_t value);                        // 16 digits
+std::string Hex(std::uint64_t value);                          // "0x7f.."
+std::string Seconds(std::int64_t nanoseconds);                 // "12.4 s", "35 ms"
+std::string Bytes(std::uint64_t bytes);                        // "12.0 MiB", "64 bytes"
+std::string UtcTime(std::int64_t realtime_ns);                 // "2026-01-01T00:00:12.400Z"
+std::string SignalName(int signal);                            // "SIGKILL", "signal 55"
+std::string ResultName(std::int32_t result);                   // "success", "invalid_argument", ...
+std::string ReductionName(std::uint8_t reduction);             // "sum", "user", ...
+std::string Plural(std::size_t count, std::string_view noun);  // "1 rank", "3 ranks"
+std::string Join(const std::vector<std::string>& parts, std::string_view separator);
+std::string Capital(std::string text);  // first letter in upper case
+// "4096 float32"; empty if neither is known.
+std::string DataText(std::optional<std::uint64_t> count, const std::optional<std::string>& dtype);
+std::string CallText(const CallSummary& call);  // "AllReduce of 4096 float32 (sum)"
+// Of "/path/of/module+0x1234"; none of what is no such name: sites of dumps are lines already.
+std::optional<SourcePlace> ModuleAndOffset(const std::string& name, std::int64_t real_ns);
+std::string LineText(const SourcePlace& source);  // "train.cc:212 in Step"
+std::vector<int> SortedUnique(std::vector<int> ranks);
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,42 @@
+// Calls on their way to the hub: each told by what differs from the call before it on the same communicator. Pure;
+// nothing here trusts a byte.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "core/nodes/bytes.h"
+#include "core/reader/image.h"
+
+namespace ncclwatch::nodes {
+
+// What the calls before tell: writer and reader keep the same. One for each list of calls.
+class CallMemory {
+ public:
+  void Write(const reader::Call& call, Writer* to);
+  reader::Call Read(Reader* from);
+  // As if that call had been the one before.
+  void Begin(const reader::Call& before);
+
+ private:
+  reader::Call& On(const reader::Call& call) {
+    // Mostly the one before.
+    if (!on_ || on_->communicator != call.communicator || on_->generation != call.generation)
+      on_ = &last_[{call.communicator, call.generation}];
+    return *on_;
+  }
+  std::uint8_t BitsOf(const reader::Call& call, const reader::Call& last) const;
+  void Keep(const reader::Call& call);
+
+  std::map<std::pair<std::uint32_t, std::uint32_t>, reader::Call> last_;  // by communicator and generation
+  bool any_ = false;
+  reader::Call before_;
+  reader::Call* on_ = nullptr;  // in last_
+};
+
+// One call alone, its instants told from a near one.
+void WriteCall(const reader::Call& call, std::int64_t base_ns, Writer* to);
+reader::Call ReadCall(std::int64_t base_ns, Reader* from);
+
+}  // namespace ncclwatch::nodes

@@ -1,0 +1,194 @@
+#include "core/slow/find.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/model/finding.h"
+#include "core/model/text.h"
+#include "core/report/advice.h"
+#include "core/rules/describe.h"
+#include "core/slow/bubble.h"
+#include "core/slow/chronic.h"
+#include "core/slow/links.h"
+#include "core/slow/machine.h"
+#include "core/slow/number_findings.h"
+#include "core/slow/regression.h"
+#include "core/slow/skew.h"
+#include "core/slow/step_findings.h"
+#include "core/slow/straggler.h"
+#include "core/slow/topology.h"
+#include "core/steps/step_table.h"
+#include "core/view/view.h"
+#include "ncclwatch/functions/bandwidth.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+// Communication that takes longer, as a finding.
+
+constexpr double kLeastLoss = 0.2;  // of the bandwidth
+constexpr double kLikelyLink = 10;  // standard errors
+
+functions::Pattern PatternOf(const StepTransfers& one) {
+  using functions::Pattern;
+  if (one.is_message) return Pattern::kSend;
+  return functions::IsMpi(one.function) ? functions::PatternOfMpi(one.function)
+                                        : functions::PatternOfNccl(one.function);
+}
+
+std::optional<double> BusbwOf(const StepTransfers& one, double ns) {
+  const auto bandwidth =
+      functions::BandwidthOf(PatternOf(one), one.bytes, static_cast<std::uint32_t>(one.rows.size()), ns);
+  return bandwidth ? std::optional(bandwidth->busbw_GBps) : std::nullopt;
+}
+
+std::string Time(double ns) {
+  if (ns < 1e6) return fmt::format("{:.3g} us", ns / 1e3);
+  return ns < 1e9 ? fmt::format("{:.3g} ms", ns / 1e6) : fmt::format("{:.3g} s", ns / 1e9);
+}
+
+// "the hosts behind switch leaf2 (node08, node09)"
+std::string WhereText(const SlowLinks& found, const std::vector<int>& ranks) {
+  if (!found.pair.empty()) return fmt::format("between rank {} and rank {}", ranks.front(), ranks.back());
+  if (!found.switch_name.empty())
+    return fmt::format("of the hosts behind switch {} ({})", found.switch_name, Join(found.hosts, ", "));
+  if (found.rail) return fmt::format("of rail {}, the GPUs of that number on all hosts", *found.rail);
+  if (!found.hosts.empty()) return "of " + Join(found.hosts, ", ");
+  return ranks.empty() ? "of all ranks" : "of " + Ranks(ranks);
+}
+
+std::string SummaryOf(const StepTable& table, const SlowLinks& found, const std::vector<int>& ranks) {
+  const StepTransfers& example = table.transfers[found.example];
+  const std::string since = found.since_before ? fmt::format("where the same elsewhere takes {}", Time(found.before_ns))
+                                               : fmt::format("instead of {} since step {}", Time(found.before_ns),
+                                                             table.NumberOf(found.onset));
+  return fmt::format("Communication {} has become slower: {} of {} takes {} {}; {:.1f} % of the time is lost.",
+                     WhereText(found, ranks), functions::OpName(example.function), Bytes(example.bytes),
+                     Time(found.after_ns), since, 100 * found.share);
+}
+
+std::optional<Finding> LinkFinding(const View& view, const StepTable& table, const Topology& topology,
+                                   double least_share) {
+  const std::optional<SlowLinks> found = FindSlowLinks(table, topology, kLeastLoss, least_share);
+  if (!found) return std::nullopt;
+  std::vector<int> ranks;
+  for (const std::size_t row : found->rows) ranks.push_back(table.ranks[row]);
+  std::sort(ranks.begin(), ranks.end());
+  Finding finding;
+  finding.kind = Kind::kSlowCommunication;
+  finding.certainty = found->certainty >= kLikelyLink ? Certainty::kLikely : Certainty::kSuspected;
+  AddCulprits(view, ranks, &finding);
+  for (const int rank : table.ranks)
+    if (!std::binary_search(ranks.begin(), ranks.end(), rank)) finding.victims.push_back(rank);
+  finding.began_at_ns = ToRealtime(view, table.parts.front()[found->onset].began_ns);
+  finding.onset = Onset{table.NumberOf(found->onset), finding.began_at_ns, found->since_before};
+  const StepTransfers& example = table.transfers[found->example];
+  finding.effect = Effect{"busbw", "GB/s", BusbwOf(example, found->before_ns), BusbwOf(example, found->after_ns)};
+  finding.shared_by = SharedBy{found->hosts, found->rail, found->switch_name, {}};
+  if (!found->pair.empty()) finding.shared_by.pair = ranks;
+  finding.share_lost = found->share;
+  finding.summary = SummaryOf(table, *found, ranks);
+  finding.evidence.push_back(fmt::format(
+      "{} of {} kinds of calls take longer, by communicator, operation and size; waiting for late ranks is not in it",
+      found->slower, found->slower + found->as_before));
+  if (finding.effect->before && finding.effect->after)
+    finding.evidence.push_back(fmt::format("bus bandwidth {:.3g} GB/s, {} {:.3g} GB/s", *finding.effect->after,
+                                           found->since_before ? "elsewhere" : "before", *finding.effect->before));
+  finding.next_steps.push_back(
+      "look at the counters of what is named: port and link errors, speed and width of the links, congestion "
+      "(`ibqueryerrors`, `ethtool -S`, `nvidia-smi nvlink -e`), and at who else uses it since then");
+  AddAdvice(&finding);
+  return finding;
+}
+
+constexpr std::size_t kCallsInAll = 4'000'000;  // of all ranks, that are looked at
+constexpr std::size_t kMostOfARank = 16384;
+constexpr double kLeastChronic = 0.006;       // of the step, where hundreds of steps tell it
+constexpr std::uint64_t kOneRise_steps = 10;  // and a twentieth of all
+constexpr double kExplains = 0.8;             // of what steps take longer, by what else is found
+
+// What is found beside it began then, or costs as much.
+bool IsExplained(const Finding& rise, const std::vector<Finding>& others, std::uint64_t steps) {
+  const auto explains = [&](const Finding& other) {
+    const auto [first, second] = std::minmax(other.onset->step, rise.onset->step);
+    const std::uint64_t apart = second - first;
+    return apart <= kOneRise_steps + steps / 20 || *other.share_lost >= kExplains * *rise.share_lost;
+  };
+  return std::any_of(others.begin(), others.end(), explains);
+}
+
+// The cause is what began first; of what was there from the beginning, what costs most.
+void SortByOnset(std::vector<Finding>* findings) {
+  const auto key = [](const Finding& one) {
+    return std::pair(one.onset->since_before ? 0 : one.onset->step, -*one.share_lost);
+  };
+  std::stable_sort(findings->begin(), findings->end(),
+                   [&](const Finding& a, const Finding& b) { return key(a) < key(b); });
+}
+
+bool IsStraggler(const Finding& finding) {
+  return finding.kind == Kind::kStraggler || finding.kind == Kind::kStarvedInput ||
+         finding.kind == Kind::kBlockingCheckpoint;
+}
+
+// Too little for the steps at hand.
+void AddChronic(const View& view, const StepTable& table, const SlowContext& context, std::vector<Finding>* findings) {
+  LatenessSums own;
+  LatenessSums* const sums = context.lateness ? context.lateness : &own;
+  AddLateness(table, sums);
+  const auto found = FindChronic(*sums, table, kLeastChronic);
+  if (!found) return;
+  // Whoever waits for a straggler in one communicator comes a little later in another.
+  if (std::none_of(findings->begin(), findings->end(), IsStraggler))
+    findings->push_back(ChronicFinding(view, table, *found));
+}
+
+StepTable TableOf(const View& view) {
+  if (view.nodes.size() < 2) return {};
+  return MakeStepTable(view, std::clamp<std::size_t>(kCallsInAll / view.nodes.size(), 256, kMostOfARank));
+}
+
+}  // namespace
+
+std::vector<Finding> FindSlowSteps(const View& view, const StepTable& table, const SlowContext& context) {
+  std::vector<Finding> findings;
+  for (const Straggler& found : FindStragglers(table, kLeastShareLost))
+    findings.push_back(StragglerFinding(view, table, found));
+  if (auto found = LinkFinding(view, table, context.topology, kLeastShareLost)) findings.push_back(std::move(*found));
+  AddChronic(view, table, context, &findings);
+  if (const auto found = FindBubble(table, context.least_idle)) findings.push_back(BubbleFinding(view, table, *found));
+  SortByOnset(&findings);
+  if (const auto found = FindRise(table, kLeastRegression)) {
+    Finding rise = RegressionFinding(view, table, *found);
+    if (!IsExplained(rise, findings, table.NumberOf(table.steps() - 1) - table.first))
+      findings.push_back(std::move(rise));
+  }
+  const StepTable* const baseline = context.baseline;
+  if (const auto found = baseline ? FindRegression(table, *baseline, kLeastRegression) : std::nullopt)
+    findings.push_back(RegressionFinding(view, table, *found));
+  for (std::size_t i = 1; i < findings.size(); ++i) findings[i].caused_by = 0;
+  for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+  AddMachines(view.snapshot->machines, &findings);
+  return findings;
+}
+
+std::vector<Finding> FindSlow(const Snapshot& snapshot, const SlowContext& context) {
+  const View view = MakeView(snapshot);
+  std::vector<Finding> findings = NumberFindings(view);
+  for (Finding& finding : findings) finding.detected_at_ns = ToRealtime(view, view.now_ns);
+  AddMachines(snapshot.machines, &findings);
+  const std::size_t before = findings.size();
+  for (Finding& finding : FindSlowSteps(view, TableOf(view), context)) {
+    if (finding.caused_by) *finding.caused_by += before;
+    findings.push_back(std::move(finding));
+  }
+  if (auto skew = FindSkew(view)) findings.push_back(*std::move(skew));
+  return findings;
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,177 @@
+#include "core/slow/meanwhile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "core/model/text.h"
+#include "core/report/where.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+using reader::Doing;
+using reader::Meanwhile;
+using reader::MeanwhileSample;
+
+constexpr std::size_t kFewestSamples = 4;
+constexpr std::size_t kFewestWaits = 2;
+constexpr double kHeldBack = 0.3;  // of the time: what keeps a thread from its processor is worth a word
+// Of the time, by which a group's limit explains it. Kernels count throttled time in different ways; the thread's own
+// wait goes on beside.
+constexpr double kThrottled = 0.05;
+
+// Follows "rank 2".
+std::string_view DoingText(Doing doing) {
+  switch (doing) {
+    case Doing::kInput: return "reads input";
+    case Doing::kCheckpoint: return "writes a checkpoint or another file";
+    case Doing::kFileSystem: return "waits for a file system";
+    case Doing::kGpu: return "waits for its own GPU";
+    case Doing::kRunning: return "computes on the CPU";
+    case Doing::kLock: return "waits for a lock or for another of its threads";
+    case Doing::kNetwork: return "waits for the network";
+    case Doing::kPaging: return "waits for pages of memory";
+    case Doing::kAsleep: return "sleeps";
+    case Doing::kStopped: return "is stopped by a signal or a debugger";
+    case Doing::kCall: return "is in other calls of MPI or NCCL";
+    case Doing::kOther: break;
+  }
+  return "does something else";
+}
+
+double Share(std::int64_t part, std::int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(std::max<std::int64_t>(1, whole));
+}
+
+// What happens most often; of equals the first in order.
+template <typename Value, typename Of>
+std::pair<Value, std::size_t> MostOften(const std::vector<const MeanwhileSample*>& samples, Of of) {
+  std::map<Value, std::size_t> counts;
+  for (const MeanwhileSample* sample : samples) ++counts[of(*sample)];
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return {most->first, most->second};
+}
+
+// What was seen of one culprit.
+class Account {
+ public:
+  Account(int rank, const Meanwhile& seen) : rank_(rank), seen_(seen) {
+    std::vector<const MeanwhileSample*> all;
+    std::set<std::uint64_t> waits;
+    for (const MeanwhileSample& sample : seen.samples) {
+      all.push_back(&sample);
+      waits.insert(sample.wait);
+    }
+    waits_ = waits.size();
+    enough_ = all.size() >= kFewestSamples && waits_ >= kFewestWaits;
+    if (all.empty()) return;
+    const auto [doing, count] = MostOften<Doing>(all, [](const MeanwhileSample& sample) { return sample.doing; });
+    doing_ = doing;
+    for (const MeanwhileSample* sample : all)
+      if (sample->doing == doing_) like_.push_back(sample);
+  }
+
+  bool enough() const { return enough_; }
+  bool covered() const {
+    return doing_ != Doing::kOther &&
+           static_cast<double>(like_.size()) >= kLeastCovered * static_cast<double>(seen_.samples.size());
+  }
+  Doing doing() const { return doing_; }
+
+  std::vector<std::string> Where() const {
+    return MostOften<std::vector<std::string>>(like_, [](const MeanwhileSample& sample) { return sample.where; }).first;
+  }
+
+  // "computes on the CPU", and what keeps it from doing so; "reads input, in read of /data/17.bin (nfs4, ...)".
+  std::string Words() const {
+    const double held = std::min(1.0, std::max(Throttled(), Queued()));
+    if (doing_ == Doing::kRunning && held >= kHeldBack)
+      return Throttled() >= kThrottled
+                 ? fmt::format("is kept from the CPU for {:.0f} % of the time by the limit of its control group",
+                               100 * held)
+                 : fmt::format("is ready to compute and waits for a processor for {:.0f} % of the time", 100 * held);
+    const auto [words, count] =
+        MostOften<std::string>(like_, [](const MeanwhileSample& sample) { return sample.words; });
+    return std::string(DoingText(doing_)) + (words.empty() ? "" : ", " + words);
+  }
+
+  std::string Line() const {
+    return fmt::format("{} {} in {} of {} samples, taken in {} waits of the others", Ranks({rank_}), Words(),
+                       like_.size(), seen_.samples.size(), waits_);
+  }
+
+  std::string UnattributedLine() const {
+    std::map<Doing, std::size_t> counts;
+    for (const MeanwhileSample& sample : seen_.samples) ++counts[sample.doing];
+    std::vector<std::string> texts;
+    for (const auto& [doing, count] : counts) texts.push_back(fmt::format("{} in {}", DoingText(doing), count));
+    return fmt::format("unattributed: of {} samples taken while the others waited, {} {}", seen_.samples.size(),
+                       Ranks({rank_}), Join(texts, ", "));
+  }
+
+  std::optional<std::string> FaultsLine() const {
+    if (seen_.major_faults < waits_) return std::nullopt;
+    return fmt::format("{} had {} major page faults meanwhile: its memory comes from a disk", Ranks({rank_}),
+                       seen_.major_faults);
+  }
+
+ private:
+  double Throttled() const { return Share(seen_.throttled_ns, seen_.waited_ns); }
+  double Queued() const { return Share(seen_.queued_ns, seen_.waited_ns); }
+
+  int rank_;
+  const Meanwhile& seen_;
+  std::size_t waits_ = 0;
+  bool enough_ = false;
+  Doing doing_ = Doing::kOther;
+  std::vector<const MeanwhileSample*> like_;  // that show it doing so
+};
+
+const Meanwhile* Of(const Culprit& culprit, const std::vector<Meanwhile>& all) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Meanwhile& one) {
+    return culprit.pid == one.who.pid && culprit.start_time == one.who.start_time &&
+           (one.who.host == culprit.host || one.who.host == reader::kNoHost);
+  });
+  return found == all.end() ? nullptr : &*found;
+}
+
+Kind KindOf(Doing doing) {
+  if (doing == Doing::kInput) return Kind::kStarvedInput;
+  return doing == Doing::kCheckpoint ? Kind::kBlockingCheckpoint : Kind::kStraggler;
+}
+
+}  // namespace
+
+void ExplainStraggler(const std::vector<Meanwhile>& meanwhile, Finding* finding) {
+  std::vector<Account> accounts;
+  for (Culprit& culprit : finding->culprit_details) {
+    const Meanwhile* const seen = Of(culprit, meanwhile);
+    if (!seen || seen->samples.empty()) continue;
+    accounts.emplace_back(culprit.rank, *seen);
+    if (accounts.back().covered()) culprit.where = accounts.back().Where();
+  }
+  if (accounts.empty()) return;
+  const Account& first = accounts.front();
+  const bool named = std::all_of(accounts.begin(), accounts.end(), [&](const Account& one) {
+    return one.enough() && one.covered() && one.doing() == first.doing();
+  });
+  std::vector<std::string> lines;
+  for (const Account& one : accounts) {
+    lines.push_back(one.covered() ? one.Line() : one.UnattributedLine());
+    if (auto faults = one.FaultsLine()) lines.push_back(std::move(*faults));
+  }
+  const std::vector<std::string> where = WhereLines(*finding);
+  lines.insert(lines.end(), where.begin(), where.end());
+  finding->evidence.insert(finding->evidence.begin(), lines.begin(), lines.end());
+  if (!named) return;
+  finding->kind = KindOf(first.doing());
+  finding->summary += fmt::format(" Meanwhile it {}.", first.Words());
+}
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,228 @@
+#include "core/steps/step_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/calls/mpi_message.h"
+#include "core/steps/step_count.h"
+#include "core/steps/step_join.h"
+#include "core/steps/steps.h"
+#include "core/view/view.h"
+
+namespace ncclwatch::diagnosis {
+namespace {
+
+bool Sends(const reader::Call& call) {
+  return functions::IsMpi(call.function) ? IsSend(call) : call.function == functions::Function::ncclSend;
+}
+
+using functions::Family;
+using reader::Call;
+
+// The lower one of two.
+class TableMaker {
+ public:
+  TableMaker(const View& view, std::size_t most_calls) : view_(view), most_calls_(most_calls), join_(view) {}
+
+  StepTable Make() {
+    for (std::size_t node = 0; node < view_.nodes.size(); ++node) CutIntoSteps(view_.nodes[node]);
+    if (rows_.size() < 2 || !SetRange()) return {};
+    for (std::size_t row = 0; row < rows_.size(); ++row) FillRow(row);
+    join_.table().messages = counter_.Take(rows_.size());
+    return join_.Make();
+  }
+
+ private:
+  struct Row {
+    const Node* node = nullptr;
+    History history;
+    std::vector<NumberedStep> steps;
+  };
+
+  void CutIntoSteps(const Node& node) {
+    if (node.rank < 0) return;
+    Row row{&node, HistoryOf(view_, node), {}};
+    std::vector<const Call*>& calls = row.history.calls;
+    if (calls.size() > most_calls_) {
+      calls.erase(calls.begin(), calls.end() - static_cast<std::ptrdiff_t>(most_calls_));
+      row.history.whole = false;
+    }
+    // What may be the layers of a first, long step is as good to see who is late.
+    for (const Layers layers : {Layers::kAreNoSteps, Layers::kMayBeSteps})
+      for (const bool counts : {true, false})
+        if (row.steps.size() < 2) row.steps = StepsOf(SymbolsOf(view_, node, calls, counts), row.history.whole, layers);
+    if (row.steps.size() >= 2) rows_.push_back(std::move(row));
+  }
+
+  // Steps that most of the ranks have.
+  bool SetRange() {
+    std::vector<std::int64_t> firsts, ends;
+    for (const Row& row : rows_) {
+      firsts.push_back(static_cast<std::int64_t>(row.steps.front().number));
+      ends.push_back(static_cast<std::int64_t>(row.steps.back().number));
+    }
+    const std::int64_t first = Middle(std::move(firsts)), end = Middle(std::move(ends));
+    if (end <= first) return false;
+    first_ = static_cast<std::uint64_t>(first);
+    steps_ = static_cast<std::size_t>(end - first);
+    join_.table().first = first_;
+    for (const Row& row : rows_) join_.AddRow(*row.node, steps_);
+    return true;
+  }
+
+  void FillRow(std::size_t index) {
+    const Row& row = rows_[index];
+    const Process& process = view_.process(*row.node);
+    const std::vector<NumberedStep>& steps = row.steps;
+    for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+      if (steps[i].number < first_ || steps[i].number - first_ >= steps_) continue;
+      if (steps[i + 1].number != steps[i].number + 1) continue;
+      const auto step = static_cast<std::size_t>(steps[i].number - first_);
+      const Call& first = *row.history.calls[steps[i].begin];
+      const Call& next = *row.history.calls[steps[i + 1].begin];
+      StepPart& part = join_.part(index, step);
+      part.first_slot = first.slot;
+      part.end_slot = next.slot;
+      part.began_ns = process.At(first.entered_ns);
+      part.duration_ns = next.entered_ns - first.entered_ns;
+      for (std::size_t at = steps[i].begin; at < steps[i + 1].begin; ++at)
+        AddCall(*row.history.calls[at], index, step, process);
+    }
+    AddUnit(counter_.End());
+    AddCompletions(index, process);
+  }
+
+  Arrival ArrivalOf(const Call& call, std::size_t row, std::size_t step, const Process& process) const {
+    return {.row = row,
+            .step = step,
+            .entered_ns = process.At(call.entered_ns),
+            .inside_ns = Blocks(call) ? InsideNs(call) : -1,
+            .kernel_ns = KernelNs(call),
+            .function = call.function,
+            .bytes = BytesOf(call)};
+  }
+
+  void AddCall(const Call& call, std::size_t row, std::size_t step, const Process& process) {
+    StepPart& part = join_.part(row, step);
+    const CommView* const comm = view_.CommOf(process, call.communicator, call.generation);
+    if (IsMessage(call)) {
+      if (Blocks(call)) part.idle_ns += InsideNs(call);
+      const int peer = comm && call.root >= 0 ? view_.JobRank(*comm, static_cast<std::uint32_t>(call.root)) : -1;
+      AddUnit(counter_.Add(call, row, step, join_.RowOf(peer)));
+      if (comm && !functions::IsMpi(call.function)) NoteMessage(call, row, step, process);
+      return;
+    }
+    if (MeetsNobody(call) || !comm || !comm->comparable) return;
+    if (Blocks(call)) part.exposed_ns += InsideNs(call);  // what of that is waiting, the meeting tells
+    join_.AddCollective(comm->id, call.position, ArrivalOf(call, row, step, process));
+  }
+
+  // What all send to all at once is met like a collective; what else is sent makes one wait for the other.
+  void AddUnit(const MessageUnit& unit) {
+    if (unit.row == SIZE_MAX) return;
+    const Row& row = rows_[unit.row];
+    if (!unit.is_exchange() || functions::IsMpi(unit.first->function)) {
+      for (const std::vector<std::size_t>* const peers : {&unit.to, &unit.from})
+        for (const std::size_t peer : *peers) join_.AddPair(row.node->rank, rows_[peer].node->rank);
+      return counter_.Count(unit);
+    }
+    const Process& process = view_.process(*row.node);
+    const CommView* const comm = view_.CommOf(process, unit.first->communicator, unit.first->generation);
+    if (!comm || !comm->comparable) return;
+    Arrival arrival = ArrivalOf(*unit.first, unit.row, unit.step, process);
+    arrival.kernel_ns = unit.kernel_ns;
+    join_.AddExchange(comm->id, unit.position, arrival);
+  }
+
+  void NoteMessage(const Call& call, std::size_t row, std::size_t step, const Process& process) {
+    const std::vector<reader::Communicator>& all = process.box->communicators;
+    const auto own = std::find_if(all.begin(), all.end(), [&](const reader::Communicator& one) {
+      return one.index == call.communicator && one.generation == call.generation;
+    });
+    if (own == all.end() || call.root < 0) return;
+    const auto peer = static_cast<std::uint32_t>(call.root);
+    const bool sends = call.function == functions::Function::ncclSend;
+    join_.AddMessage(own->id, sends ? own->rank : peer, sends ? peer : own->rank, call.position,
+                     ArrivalOf(call, row, step, process));
+  }
+
+  // Waits for requests, and for messages to probe, are no part of a history.
+  void AddCompletions(std::size_t row, const Process& process) {
+    std::size_t step = 0;
+    std::vector<StepPart>& parts = join_.table().parts[row];
+    for (const Call& call : process.box->calls) {
+      const functions::FunctionInfo* const info = functions::Find(call.function);
+      if (!info || (info->family != Family::kCompletion && info->family != Family::kProbe) || !Blocks(call)) continue;
+      const std::int64_t at_ns = process.At(call.entered_ns);
+      while (step < parts.size() &&
+             (parts[step].duration_ns == 0 || at_ns >= parts[step].began_ns + parts[step].duration_ns))
+        ++step;
+      if (step == parts.size()) return;
+      if (at_ns >= parts[step].began_ns) parts[step].idle_ns += InsideNs(call);
+    }
+  }
+
+  const View& view_;
+  const std::size_t most_calls_;
+  StepJoin join_;
+  MessageCounter counter_;
+  std::vector<Row> rows_;
+  std::uint64_t first_ = 0;
+  std::size_t steps_ = 0;
+};
+
+}  // namespace
+
+MessageUnit MessageCounter::Add(const reader::Call& call, std::size_t row, std::size_t step, std::size_t peer) {
+  const std::uint64_t id = call.group != 0 ? call.group : call.slot + 1;
+  MessageUnit ended;
+  if (open_.row != row || open_.id != id) {
+    ended = End();
+    open_.row = row;
+    open_.step = step;
+    open_.id = id;
+    open_.first = &call;
+  }
+  const bool sends = Sends(call);
+  ++(sends ? open_.sends : open_.receives);
+  if (peer != SIZE_MAX) (sends ? open_.to : open_.from).push_back(peer);
+  open_.bytes = std::max(open_.bytes, BytesOf(call));
+  open_.position = std::max(open_.position, call.position);
+  open_.kernel_ns = std::max(open_.kernel_ns, KernelNs(call));
+  return ended;
+}
+
+MessageUnit MessageCounter::End() { return std::exchange(open_, MessageUnit()); }
+
+void MessageCounter::Count(const MessageUnit& unit) {
+  StepMessages& own = of_row_[unit.row];
+  for (const std::size_t to : unit.to) ++own.sent[to];
+  if (const std::pair at(unit.row, unit.step); std::exchange(begun_, at) != at) {
+    if (unit.receives == 0) ++own.sends_first;
+    if (unit.sends == 0) ++own.receives_first;
+  }
+  Waits& waits = waits_[{unit.row, unit.bytes}];
+  ++waits.units;
+  if (unit.kernel_ns < 0) return;
+  ++waits.timed;
+  waits.ns += unit.kernel_ns;
+  const auto [least, made] = least_ns_.try_emplace(unit.bytes, unit.kernel_ns);
+  least->second = std::min(least->second, unit.kernel_ns);
+}
+
+std::vector<StepMessages> MessageCounter::Take(std::size_t rows) {
+  std::vector<StepMessages> all(rows);
+  for (auto& [row, own] : of_row_) all[row] = std::move(own);
+  for (const auto& [at, waits] : waits_) {
+    if (waits.timed == 0) continue;
+    const double each =
+        static_cast<double>(waits.ns) / static_cast<double>(waits.timed) - static_cast<double>(least_ns_.at(at.second));
+    all[at.first].wait_ns += static_cast<std::int64_t>(each * static_cast<double>(waits.units));
+    all[at.first].timed = true;
+  }
+  return all;
+}
+
+StepTable MakeStepTable(const View& view, std::size_t most_calls) { return TableMaker(view, most_calls).Make(); }
+
+}  // namespace ncclwatch::diagnosis

@@ -1,0 +1,105 @@
+// What a node tells of its ranks' steps while the job runs: constant in size, whatever the job does in a step. Told
+// steps of all nodes, joined, are the same table as MakeStepTable's, so the same is found in them.
+//
+// Of fast loops only some steps are told, those whose number is a multiple of a power of two: ranks that never speak to
+// one another choose the same ones. Of many calls on one communicator only some are, each with the sum of those before
+// it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "core/steps/step_join.h"
+#include "core/steps/step_table.h"
+#include "core/view/view.h"
+
+namespace ncclwatch::diagnosis {
+
+inline constexpr std::size_t kMostArrivals = 24;           // of one rank in one step
+inline constexpr std::size_t kMostArrivalsOfAChannel = 8;  // of those
+inline constexpr std::size_t kMostKinds = 64;              // of arrivals, of one rank
+inline constexpr std::size_t kMostPeers = 16;              // of one rank; with more: with anybody
+
+// Collectives of one communicator, or NCCL's messages to or from one peer: an entry of the box's table.
+struct ToldChannel {
+  std::uint32_t communicator = 0, generation = 0;
+  std::int32_t peer = -1;  // rank in it; -1: collectives
+  bool sends = false;
+  bool operator==(const ToldChannel&) const = default;
+};
+
+// What comes back in every step.
+struct ToldKind {
+  ToldChannel channel;
+  functions::Function function{};
+  std::uint64_t bytes = 0;
+  std::uint32_t calls = 1, alike = 1;  // Arrival
+  bool operator==(const ToldKind&) const = default;
+};
+
+struct ToldArrival {
+  std::uint64_t position = 0;
+  std::uint32_t entered = 0;  // after the step began; all in units of kToldUnit_ns
+  std::uint32_t inside = 0;   // plus one; 0: it does not block
+  std::uint32_t kernel = 0;   // plus one; 0: it was not timed
+  std::uint16_t kind = 0;     // index into ToldRank::kinds
+};
+inline constexpr std::int64_t kToldUnit_ns = 100;
+inline constexpr std::uint32_t kMostUnits = UINT32_MAX - 1;
+
+struct ToldStep {
+  std::uint64_t number = 0;
+  std::int64_t began_ns = 0;  // CLOCK_MONOTONIC of its node
+  std::int64_t duration_ns = 0, exposed_ns = 0, idle_ns = 0;
+  std::vector<ToldArrival> arrivals;
+};
+
+struct ToldPeer {  // that messages are exchanged with
+  std::uint32_t communicator = 0, generation = 0;
+  std::int32_t rank = -1;
+  bool operator==(const ToldPeer&) const = default;
+};
+
+struct ToldRank {
+  std::string boot_id;
+  std::uint64_t pid_namespace = 0, start_time = 0;
+  std::uint32_t pid = 0;
+  bool many_peers = false;
+  std::vector<ToldKind> kinds;
+  std::vector<ToldPeer> peers;
+  std::vector<ToldStep> steps;
+};
+
+// The steps of a job that were told last, older ones ever more sparsely. One thread.
+class ToldSteps {
+ public:
+  void Take(ToldRank told);
+  void SetMost(std::size_t steps) { most_ = steps; }  // of each rank
+  // Of those that the view has. Empty: fewer than two ranks tell the same steps.
+  StepTable Table(const View& view) const;
+
+ private:
+  struct Rank {
+    ToldRank facts;  // without steps
+    std::deque<ToldStep> steps;
+  };
+  using Key = std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint32_t>;
+  struct Row {
+    const Node* node = nullptr;
+    const Process* process = nullptr;
+    const Rank* rank = nullptr;
+  };
+
+  void Thin(std::deque<ToldStep>* steps) const;
+  std::vector<Row> RowsOf(const View& view) const;
+
+  std::size_t most_ = 256;
+  std::map<Key, Rank> ranks_;
+};
+
+}  // namespace ncclwatch::diagnosis
