@@ -276,11 +276,6 @@ void World::ArriveMessage(int k, const Task& task) {
   EndMessages(task.op.comm, from, to, &pair);
 }
 
-std::int64_t World::MessageNs(std::uint64_t bytes, double stretch) const {
-  const Costs& costs = *workload_.costs;
-  return static_cast<std::int64_t>(costs.gpu_latency_ns + static_cast<double>(bytes) * costs.gpu_byte_ns * stretch);
-}
-
 void World::EndMessages(int comm, int from, int to, Pair* pair) {
   const Comm& members = CommAt(comm);
   const std::int64_t stop = std::min(StopOf(comm, members.members[static_cast<std::size_t>(from)]),
@@ -290,8 +285,9 @@ void World::EndMessages(int comm, int from, int to, Pair* pair) {
     pair->sends.pop_front();
     pair->receives.pop_front();
     const std::int64_t flight =
-        workload_.costs ? MessageNs(send.bytes, workload_.Stretch(comm, members.members[static_cast<std::size_t>(from)],
-                                                                  members.members[static_cast<std::size_t>(to)]))
+        workload_.costs ? workload_.costs->NcclMessage(
+                              send.bytes, workload_.Stretch(comm, members.members[static_cast<std::size_t>(from)],
+                                                            members.members[static_cast<std::size_t>(to)]))
                         : 15 * kMicro + static_cast<std::int64_t>(send.bytes / 100);
     const std::int64_t ends = std::max(send.ready, receive.ready) + flight;
     if (send.kernel < 0 || receive.kernel < 0 || ends > stop) continue;

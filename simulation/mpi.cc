@@ -1,7 +1,6 @@
 // MPI in a World: messages and collectives that a host waits for, at once or later. Each is a kernel that no stream
 // holds up.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "ncclwatch/format/fingerprint.h"
@@ -36,33 +35,7 @@ Waits WaitsOf(Pattern pattern) {
   }
 }
 
-std::int64_t Rounded(double ns) { return std::max<std::int64_t>(1, std::llround(ns)); }
-
 }  // namespace
-
-// Trees of log2(n) steps for latency; each byte passes as often as a good algorithm lets it (Thakur et al., 2005).
-std::int64_t World::CollectiveNs(const Op& op) const {
-  const int ranks = CommAt(op.comm).size();
-  const Costs& costs = *workload_.costs;
-  const bool mpi = functions::IsMpi(op.function);
-  const double n = std::max(ranks, 1), steps = TreeSteps(ranks);
-  const double step_ns = mpi ? costs.step_ns : costs.gpu_latency_ns;
-  const double byte_ns = (mpi ? costs.byte_ns : costs.gpu_byte_ns) * workload_.Stretch(op.comm, -1, -1) * op.longer;
-  const auto bytes = static_cast<double>(mpi ? op.bytes : op.count * functions::DatatypeBytes(op.dtype));
-  const Pattern pattern = mpi ? functions::PatternOfMpi(op.function) : functions::PatternOfNccl(op.function);
-  double passes = 1;
-  switch (pattern) {
-    case Pattern::kBarrier: passes = 0; break;
-    case Pattern::kAllReduce: passes = 2 * (n - 1) / n; break;
-    case Pattern::kAllGather:
-    case Pattern::kAllToAll:
-    case Pattern::kReduceScatter:
-    case Pattern::kGather:
-    case Pattern::kScatter: passes = n - 1; break;
-    default: break;
-  }
-  return Rounded(steps * step_ns + passes * bytes * byte_ns);
-}
 
 void World::Begin(int r, const Op& op) {
   RankState& rank = Of(r);
@@ -71,7 +44,7 @@ void World::Begin(int r, const Op& op) {
   LocalComm& comm = rank.comms[static_cast<std::size_t>(local)];
   const bool message = functions::IsMessage(op.function);
   if (!message) EnterCollective(&comm, op, &rank.records[at]);
-  rank.now += Rounded(workload_.costs->overhead_ns);
+  rank.now += workload_.costs->Overhead();
   const int k = NewKernel(r, rank.now);
   Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
   kernel.comm = local;
@@ -129,15 +102,12 @@ void World::ArriveMpiMessage(int k, const Task& task) {
 
 // The latency is that of the data, or of the answer that lets a large send begin.
 void World::EndMpiMessages(Pair* pair, double stretch) {
-  const Costs& costs = *workload_.costs;
   while (!pair->sends.empty() && !pair->receives.empty()) {
     const Side send = pair->sends.front(), receive = pair->receives.front();
     pair->sends.pop_front();
     pair->receives.pop_front();
-    const double flight =
-        costs.latency_ns + costs.overhead_ns + static_cast<double>(send.bytes) * costs.byte_ns * stretch;
     const std::int64_t begins = send.over ? send.ready : std::max(send.ready, receive.ready);
-    const std::int64_t ends = std::max(begins + Rounded(flight), receive.ready);
+    const std::int64_t ends = std::max(begins + workload_.costs->MpiMessage(send.bytes, stretch), receive.ready);
     if (!send.over) EndTask(send.kernel, ends);
     // A message that is too long for its receive is an error that ends the job, unless all differences are let pass.
     if (send.bytes <= receive.bytes || workload_.differ == Workload::Differ::kPass) EndTask(receive.kernel, ends);
@@ -151,7 +121,7 @@ void World::ArriveMpiCollective(const Op& op, Instance* instance) {
   const bool everybody = static_cast<int>(arrivals.size()) == comm.size();
   if (ShapeOf(op) != ShapeOf(instance->first)) instance->differs = true;
   if (instance->differs && workload_.differ == Workload::Differ::kHang) return;
-  const std::int64_t length = CollectiveNs(op), gives = Rounded(workload_.costs->overhead_ns);
+  const std::int64_t length = CollectiveNs(op), gives = workload_.costs->Overhead();
   const auto end = [&](Arrival* one, std::int64_t at) {
     if (!std::exchange(one->over, true)) EndTask(one->kernel, at);
   };

@@ -5,10 +5,6 @@
 
 namespace ncclwatch::simulation {
 
-int TreeSteps(int ranks) {
-  return std::max(1, static_cast<int>(std::bit_width(static_cast<unsigned>(std::max(ranks - 1, 0)))));
-}
-
 int Comm::RankOf(int rank) const {
   // Most are sorted; a split with keys of its own is not.
   auto found = std::lower_bound(members.begin(), members.end(), rank);

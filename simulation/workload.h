@@ -84,6 +84,15 @@ struct Costs {
   std::uint64_t eager = 4096;     // sends up to so many bytes end before they are received
   double gpu_latency_ns = 8'000;  // of NCCL: of each step of a ring or tree
   double gpu_byte_ns = 0.01;
+
+  // `stretch`: how many times slower than usual the ranks' links are.
+  std::int64_t Collective(const Op& op, int ranks, double stretch) const;
+  std::int64_t NcclMessage(std::uint64_t bytes, double stretch) const;
+  std::int64_t MpiMessage(std::uint64_t bytes, double stretch) const;  // from one side's call to the other's end
+  std::int64_t Overhead() const { return Rounded(overhead_ns); }
+
+ private:
+  static std::int64_t Rounded(double ns);
 };
 
 // Of a tree over so many ranks.

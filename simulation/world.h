@@ -209,7 +209,6 @@ class World {
   void Forget(int comm, std::uint64_t number);
   void PassOn(Instance* instance, std::size_t arrival);
   void EndInstance(int comm, std::uint64_t number, Instance* instance);
-  std::int64_t MessageNs(std::uint64_t bytes, double stretch) const;  // of NCCL
   void EndMessages(int comm, int from, int to, Pair* pair);
   void EndTask(int kernel, std::int64_t at);
   void EndKernel(int kernel, std::int64_t at);

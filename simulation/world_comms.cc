@@ -74,4 +74,8 @@ void World::Destroy(int r, const Op& op) {
   comm.destroyed = rank.records.back().returned = rank.now;
 }
 
+std::int64_t World::CollectiveNs(const Op& op) const {
+  return workload_.costs->Collective(op, CommAt(op.comm).size(), workload_.Stretch(op.comm, -1, -1));
+}
+
 }  // namespace ncclwatch::simulation

@@ -25,7 +25,7 @@ class BorderSearch {
   Border Find(double confidence) {
     const Outcome at_low = Ask(0), at_high = Ask(count_ - 1);
     if (at_low == Outcome::kUnknown || at_high == Outcome::kUnknown)
-      return Failed(fmt::format("{} cannot be told (status 125)",
+      return Failed(fmt::format("the outcome for {} is unknown (status 125)",
                                 low_ + static_cast<std::int64_t>(at_low == Outcome::kUnknown ? 0 : count_ - 1)));
     if (at_low == Outcome::kBad && at_high == Outcome::kGood) Turn();
     return Narrow(confidence);

@@ -21,11 +21,11 @@ using Json = nlohmann::ordered_json;
 
 constexpr char kBundleHelp[] =
     "Put everything that a bug report needs into one file: what the job has left (black boxes, stacks, logs of\n"
-    "ncclwatch, recordings), the verdict on it, and what `ncclwatch doctor` sees on this machine.\n\n"
-    "`tar --zstd -xf FILE` unpacks it; all other commands of ncclwatch read what is in `run/`. --redact hides\n"
-    "secrets, and replaces names of hosts and users, addresses, paths and arguments, each by a word of its own, also\n"
-    "inside black boxes. What cannot be redacted (recordings, memory of crashed processes, packed files) is left out.\n"
-    "manifest.json says what is in it, and what is not.\n\n"
+    "ncclwatch, recordings), the verdict, and the output of `ncclwatch doctor` on this machine.\n\n"
+    "`tar --zstd -xf FILE` unpacks it; all other commands of ncclwatch read its folder `run/`. --redact hides\n"
+    "secrets, and replaces names of hosts and users, addresses, paths and arguments by pseudonyms, also inside\n"
+    "black boxes. It leaves out what it cannot redact: recordings, memory of crashed processes, packed files.\n"
+    "manifest.json lists what is in the file and what is not.\n\n"
     "Exit status: 0 written, 1 it could not be written, 2 usage, 3 there is no such job.";
 
 Json DescribeMachine() {

@@ -27,11 +27,10 @@ namespace {
 
 constexpr char kCollectHelp[] =
     "Record every call of a live job on this node, for `trace`, `stats` and `replay`.\n\n"
-    "Reads the black boxes of the run directory through shared memory and writes what is new as compressed segments.\n"
-    "The job is not touched: no process of it waits for this one or is slowed by it. Calls that a ring has "
-    "overwritten\n"
-    "before they could be read are lost, and every reader says how many; a larger --ring helps. At the end the black\n"
-    "boxes are copied beside the segments. Ends with the last rank of the node; SIGINT and SIGTERM end it before.\n\n"
+    "Reads the black boxes of the run directory through shared memory and writes new calls as compressed segments.\n"
+    "No process of the job waits for this one. If a ring overwrites calls before they are read, they are lost, and\n"
+    "every reader reports how many; a larger --ring helps. At the end the black boxes are copied beside the\n"
+    "segments. The command ends with the last rank of the node, or at SIGINT or SIGTERM.\n\n"
     "Exit status: 0 done, 1 calls were lost, 2 usage, 3 if a directory cannot be read or written.";
 
 using Clock = std::chrono::steady_clock;
@@ -143,7 +142,7 @@ int Collect(const Command& self, const Arguments& arguments) {
   options.add_flag("--wait", waits.first, "also if no process is there yet");
   options.add_flag("--stay", waits.next,
                    "for further attempts too, as long as the process lives that has started this one");
-  options.add_flag("--quiet", quiet, "say nothing if nothing was lost");
+  options.add_flag("--quiet", quiet, "print nothing if no call was lost");
   if (const auto status = options.Read(arguments)) return *status;
 
   CollectorWish wish;

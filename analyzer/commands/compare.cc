@@ -17,15 +17,14 @@ using compare::Side;
 
 constexpr char kCompareHelp[] =
     "Say whether B is better or worse than A, by how much, and how sure that is.\n\n"
-    "A and B are run directories, recordings, CSV files with a header, lines of JSON, or Google Benchmark's\n"
-    "JSON; several trials of a side stand between commas: A1,A2,A3. With --trials N the words after `--` are\n"
-    "run N times for each side in turn, with A or B in place of {}.\n\n"
-    "Medians are compared. The interval takes into account that steps resemble those before them, and that\n"
-    "runs differ where both sides have several; over all metrics it errs in one comparison of a hundred. A\n"
-    "metric is better or worse where the interval leaves out zero and the change is above --tolerance, the\n"
-    "same where the interval lies within it. The time of a step decides where there is one, what else has\n"
-    "changed is told beside it. fixed and not_fixed are said of a problem: that of --problem, or the first\n"
-    "finding in A.\n\n"
+    "A and B are run directories, recordings, CSV files with a header, lines of JSON, or JSON of Google Benchmark.\n"
+    "Separate several trials of a side by commas: A1,A2,A3. With --trials N the command after `--` runs N times for\n"
+    "each side in turn, with A or B in place of {}.\n\n"
+    "The command compares medians. The interval accounts for steps that resemble their neighbours and, if both\n"
+    "sides have several runs, for differences between runs. Over all metrics, one comparison in a hundred is wrong.\n"
+    "A metric is better or worse if its interval excludes zero and the change exceeds --tolerance. It is the same\n"
+    "if its interval lies within --tolerance. If there is a step time, it decides, and other changes are listed\n"
+    "beside it. fixed and not_fixed refer to a problem: that of --problem, or the first finding in A.\n\n"
     "Exit status: 0, 1 regression or not_fixed, 2 usage, 3 an input could not be read.";
 
 struct CompareWish {

@@ -25,13 +25,14 @@ namespace {
 
 constexpr char kDiagnoseHelp[] =
     "Say what is wrong with a job, live or dead, from its black boxes.\n\n"
-    "DIR is a run directory (its newest attempt is read), FILE a black box; `latest`, or nothing, is the newest run\n"
-    "directory of this machine. Files that cannot be read are named with the reason; the others are read.\n"
-    "Where nothing stops the job it says what slows it; with --baseline also against an earlier run.\n"
-    "DIR may also be a folder of dumps of torch's flight recorder (pickle or JSON, one file for each rank), or of the\n"
-    "JSON lines of NCCL Inspector, which tell what slows a job alone.\n"
-    "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (the diagnosis from the\n"
-    "other files is still printed).";
+    "DIR is a run directory (the command reads its newest attempt), FILE a black box; `latest`, or no argument, is\n"
+    "the newest run directory on this machine. Files that cannot be read are listed with the reason; the others are\n"
+    "read. If nothing stops the job, the command looks for what slows it, with --baseline also against an earlier\n"
+    "run.\n\n"
+    "DIR may also be a folder of dumps of torch's flight recorder (pickle or JSON, one file for each rank), or of\n"
+    "the JSON lines of NCCL Inspector, which only show slowness.\n\n"
+    "Exit status: 0 healthy, 1 a problem was found, 2 usage, 3 if any file could not be read (the diagnosis from\n"
+    "the other files is still printed).";
 
 void Tell(const diagnosis::Diagnosis& verdict, const diagnosis::Diagnosis& for_people,
           const std::vector<reader::Failure>& failures, bool json) {

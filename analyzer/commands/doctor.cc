@@ -26,14 +26,14 @@ using namespace ncclwatch::doctor;  // NOLINT(google-build-using-namespace)
 
 constexpr char kDoctorHelp[] =
     "Say what would keep a job from running well, before it runs.\n\n"
-    "Alone it looks at this machine. Under a launcher (`srun ncclwatch doctor`, `mpirun ncclwatch doctor`,\n"
-    "`torchrun --no-python ... ncclwatch doctor`) every rank looks at its own, and rank 0 prints one report: also who\n"
-    "did not come, which hosts do not reach one another, clocks that differ, and in which versions and variables "
-    "ranks\n"
-    "differ. Nothing is changed and nothing is loaded. --active also measures each component alone, and the network\n"
-    "between hosts. A PROGRAM after `--` is looked at, and not run.\n\n"
-    "FAIL: a run would fail. WARN: it may fail, be slow, or be hard to diagnose. SKIP: not looked at, and why.\n"
-    "MANUAL: what no program can check; told with --phase.\n\n"
+    "Without a launcher it checks this machine. Under a launcher (`srun ncclwatch doctor`, `mpirun ncclwatch\n"
+    "doctor`, `torchrun --no-python ... ncclwatch doctor`) every rank checks its own machine, and rank 0 prints one\n"
+    "report, with the ranks that did not come, hosts that do not reach one another, clocks that differ, and\n"
+    "differences in versions and variables.\n\n"
+    "It changes nothing and loads nothing. --active also measures each component by itself, and the network between\n"
+    "hosts. A PROGRAM after `--` is inspected, not run.\n\n"
+    "FAIL: a run would fail. WARN: it may fail, be slow, or be hard to diagnose. SKIP: not checked, with the\n"
+    "reason. MANUAL: no program can check this; listed with --phase.\n\n"
     "Exit status: 0 no FAIL, 1 a FAIL, 2 usage, 3 a file of checks could not be read.";
 
 struct DoctorWish {

@@ -21,10 +21,10 @@ namespace ncclwatch::analyzer {
 namespace {
 
 constexpr char kDumpHelp[] =
-    "Ask a live job for its evidence now, even if nothing is wrong.\n\n"
-    "Writes the stacks of all its processes on this machine to DIR/stacks and what the system says of them to\n"
-    "DIR/evidence (and both to NCCLWATCH_OUT, if the job has it). The job goes on as before. If no leader lives, this\n"
-    "command looks at the processes itself.\n"
+    "Collect the evidence of a live job now, without waiting for a fault.\n\n"
+    "Writes the stacks of all its processes on this machine to DIR/stacks, and their state in the operating system\n"
+    "to DIR/evidence (and both to NCCLWATCH_OUT, if the job has it). The job continues. If no leader lives, this\n"
+    "command examines the processes itself.\n\n"
     "Exit status: 0 done, 1 if evidence is missing or no process lives, 2 usage, 3 if there is no such job.";
 
 using namespace std::chrono_literals;

@@ -35,12 +35,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr char kMetricsHelp[] =
     "Print a job's numbers in Prometheus' text format, or serve them while the job runs.\n\n"
-    "Of the ranks of this node: are they alive, how many calls, how long the oldest one waits; the time of a step and\n"
-    "what it goes into; bandwidths; what is wrong; numbers that the program tells of itself. At most 300 series.\n"
-    "--listen answers GET /metrics, --textfile writes a file every --interval seconds, for the textfile collector of\n"
-    "node_exporter. Both end with the last rank of the node; then the file is removed. NCCLWATCH_METRICS starts this\n"
-    "for a job.\n\n"
-    "The file of --token-file belongs to the user or root, and its mode is 0600.\n\n"
+    "Series for each rank of this node: whether it is alive, its number of calls, how long its oldest call has\n"
+    "waited. Series for the job: the time of a step and its parts, bandwidths, findings, and the program's own\n"
+    "numbers. At most 300 series.\n\n"
+    "--listen answers GET /metrics. --textfile writes a file every --interval seconds, for the textfile collector\n"
+    "of node_exporter. Both end with the last rank of the node; --textfile then removes its file. NCCLWATCH_METRICS\n"
+    "starts this command for a job.\n\n"
+    "The file of --token-file must belong to the user or root and have mode 0600.\n\n"
     "Exit status: 0 done, 2 usage, 3 if no black box or no token can be read, or the file cannot be written.";
 
 constexpr std::chrono::milliseconds kLook(200);  // for the end of the job

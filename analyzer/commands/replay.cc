@@ -35,16 +35,15 @@ namespace {
 
 constexpr char kReplayHelp[] =
     "Run the recorded calls again.\n\n"
-    "On a model: a simulation of how NCCL and MPI block, with a model of what communication costs. It says whether "
-    "the\n"
-    "job completes, where it stops, how long it takes, and what a diagnosis makes of it; also if something had been\n"
-    "otherwise: --delay, --slow, --drop. Between its calls each rank does for as long what it did then. A recording\n"
-    "from which calls are missing is refused.\n\n"
-    "On NCCL or MPI: the same calls again, of sizes, types and communicators as they were, under watch. Data are made\n"
-    "and checked. It starts the ranks itself, MPI's by mpirun; under torchrun, mpirun or srun each process plays one\n"
-    "rank.\n\n"
-    "Shrunk: ranks, communicators and calls are left out as long as the model comes to the same verdict, and what is\n"
-    "left is written as a program that shows the fault under plain NCCL or MPI.\n\n"
+    "On a model: a simulation of how NCCL and MPI block, with a model of communication costs. It reports whether\n"
+    "the job completes, where it stops, how long it takes, and the diagnosis. --delay, --slow and --drop change the\n"
+    "recording first. Between two calls, each rank waits for as long as it did in the recording. A recording with\n"
+    "missing calls is refused.\n\n"
+    "On NCCL or MPI: the same calls with the same sizes, types and communicators, under watch. The replay generates\n"
+    "the data and checks them. It starts the ranks itself, those of MPI with mpirun. Under torchrun, mpirun or srun\n"
+    "each process plays one rank.\n\n"
+    "--shrink leaves out ranks, communicators and calls as long as the model comes to the same verdict. It writes\n"
+    "the rest as a program that shows the fault under plain NCCL or MPI.\n\n"
     "Exit status: 0 it completed, 1 it stopped or data were wrong, 2 usage, 3 the recording cannot be used.";
 
 using Clock = std::chrono::steady_clock;
@@ -363,9 +362,9 @@ int Replay(const Command& self, const Arguments& arguments) {
   options.add_option("--link", wish.links, "so much of the bandwidth between these hosts is left: node1-node2:50%")
       ->type_name("A-B:P%")
       ->allow_extra_args(false);
-  options.add_option("--ranks", wish.ranks, "these job ranks alone, on communicators of theirs")->type_name("LIST");
-  options.add_option("--steps", wish.steps, "these steps of the training loop alone: 100..110")->type_name("A..B");
-  options.add_option("--comm", wish.communicators, "on this communicator alone: label or beginning of its id")
+  options.add_option("--ranks", wish.ranks, "only these job ranks, on their own communicators")->type_name("LIST");
+  options.add_option("--steps", wish.steps, "only these steps of the training loop: 100..110")->type_name("A..B");
+  options.add_option("--comm", wish.communicators, "only on this communicator: label or beginning of its id")
       ->type_name("NAME")
       ->allow_extra_args(false);
   options

@@ -14,12 +14,12 @@ namespace ncclwatch::analyzer {
 namespace {
 
 constexpr char kReportHelp[] =
-    "Write one page to look at: the verdict in words, who waits for whom, ranks by time, the calls that differ side\n"
-    "by side, stacks, how far each communicator has come, where the time of each step went, what was not watched.\n\n"
-    "The page is one file. It opens from a disk or an attachment, in any browser since 2023, and loads nothing.\n"
-    "DIR is a run directory, a recording or a folder of dumps of torch's flight recorder, of a live or a dead job.\n"
-    "Exit status: 0 written, 1 it could not be written, 2 usage, 3 if any input could not be read (the page tells of\n"
-    "the other ones).";
+    "Write one page: the verdict, who waits for whom, a timeline of ranks, differing calls side by side, stacks,\n"
+    "the progress of each communicator, the parts of each step's time, and what was not watched.\n\n"
+    "The page is one file. It opens from a disk or an attachment, in any browser since 2023, and loads nothing. DIR\n"
+    "is a run directory, a recording or a folder of dumps of torch's flight recorder, of a live or a dead job.\n\n"
+    "Exit status: 0 written, 1 it could not be written, 2 usage, 3 if any input could not be read (the page shows\n"
+    "the others).";
 
 std::string Headline(const diagnosis::Diagnosis& verdict) {
   if (verdict.healthy()) return "healthy";

@@ -19,16 +19,15 @@ namespace ncclwatch::analyzer {
 namespace {
 
 constexpr char kStatsHelp[] =
-    "Sum up the recorded calls: how many, how long, how much, who waited for whom.\n\n"
-    "Of a recording all calls count, of black boxes alone those that the rings still hold; LOST says what is missing.\n"
-    "TIME is the host's time from the call to its end (of a request: until the program learned of it). NCCL's calls\n"
-    "return once they are enqueued, so they show no bandwidth. WAIT is the part of it before the last rank had made\n"
-    "the call; of NCCL the time between the calls. AWAITED is what the others waited for that rank.\n"
-    "ALGBW and BUSBW are those of nccl-tests, in 1e9 bytes a second.\n\n"
-    "--steps cuts the calls into the steps of the training loop. COMPUTE, EXPOSED (in calls, all being there), WAIT "
-    "(for\n"
-    "others) and IDLE (in other blocking calls) add up to the step; medians over the ranks. LAST is who came last to\n"
-    "where the others waited, by LATE.\n\n"
+    "Sum up the recorded calls: how many, how long, how many bytes, who waited for whom.\n\n"
+    "A recording holds all calls; black boxes only those that their rings still hold. LOST counts the missing ones.\n"
+    "TIME is the host's time from the call to its end (for a request: until the program learned of it). NCCL's\n"
+    "calls return once they are enqueued, so they show no bandwidth. WAIT is the part of TIME before the last rank\n"
+    "made the call; for NCCL it is the time between the two calls. AWAITED is how long others waited for that rank.\n"
+    "ALGBW and BUSBW are computed as in nccl-tests, in 1e9 bytes per second.\n\n"
+    "--steps cuts the calls into steps of the training loop. COMPUTE, EXPOSED (in calls, with all ranks present),\n"
+    "WAIT (for other ranks) and IDLE (in other blocking calls) add up to the step. They are medians over the ranks.\n"
+    "LAST is the rank that came last to a call in which others waited, and LATE by how much.\n\n"
     "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
 
 std::optional<StatsBy> ParseBy(const std::string& text) {

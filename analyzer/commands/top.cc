@@ -30,11 +30,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr char kTopHelp[] =
-    "Show a job as it goes on: each rank in each communicator, its position, the state of its newest call, how many\n"
-    "collectives it is behind, calls and bytes a second; the time of a step; who is last; what is wrong.\n\n"
-    "DIR is a run directory; `latest`, or nothing, is the newest one of this machine. Shown are the ranks that have a\n"
-    "black box there; the others are named. Of a job that has ended the last state is shown. Keys: q leave, p pause,\n"
-    "s sort, r reverse, / filter, h help.\n\n"
+    "Show a live job: for each rank and communicator its position, the state of its newest call, how many\n"
+    "collectives it is behind, calls and bytes per second; the time of a step; the last rank; findings.\n\n"
+    "DIR is a run directory; `latest`, or no argument, is the newest one on this machine. Ranks with a black box in\n"
+    "it have rows; the others are named. If the job has ended, the last state is shown. Keys: q quit, p pause, s\n"
+    "sort, r reverse, / filter, h help.\n\n"
     "Exit status: 0 done, 2 usage, 3 if no black box can be read.";
 
 // Numbers a second need two looks.

@@ -13,14 +13,13 @@ namespace {
 
 constexpr char kTriageHelp[] =
     "Find the first cause of a failure in the logs of many ranks.\n\n"
-    "Folders are searched for log files: one a rank, as torchrun, Slurm and mpirun write them, or all ranks in one "
-    "file\n"
-    "with prefixes; plain, gzip or Zstandard. Kernel logs may lie beside them. Each line is compared with rules: a "
-    "cause,\n"
-    "an echo of a cause elsewhere, or a confirmation by a launcher or scheduler. The first cause is told with its "
-    "line,\n"
-    "rank and time, and with what to do. --rules FILE adds rules of your own; --list-rules prints all of them.\n\n"
-    "Exit status: 0 nothing failed, 1 a cause, or a failure that no rule knows, 2 usage, 3 a file could not be read.";
+    "The command searches folders for log files: one for each rank, as torchrun, Slurm and mpirun write them, or\n"
+    "all ranks in one file with prefixes; plain, gzip or Zstandard. Kernel logs may lie beside them. Rules classify\n"
+    "lines as a cause, an echo of a cause elsewhere, or a confirmation by a launcher or scheduler. The output shows\n"
+    "the first cause with its line, rank and time, and what to do. --rules FILE adds your own rules; --list-rules\n"
+    "prints all rules.\n\n"
+    "Exit status: 0 nothing failed, 1 a cause, or a failure that no rule knows, 2 usage, 3 a file could not be\n"
+    "read.";
 
 std::vector<ScannedFile> ScanWithProgress(const Matcher& matcher, const std::vector<LogFile>& files) {
   constexpr std::uint64_t kMebibyte = 1 << 20;

@@ -1,6 +1,7 @@
 #include "analyzer/compare/bootstrap.h"
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -52,37 +53,6 @@ Samples Thinned(const Samples& samples) {
     thinned.push_back(MedianOf({samples.begin() + static_cast<std::ptrdiff_t>(at),
                                 samples.begin() + static_cast<std::ptrdiff_t>(std::min(at + width, samples.size()))}));
   return thinned;
-}
-
-// Quantile of Student's t with `freedom` degrees: Hill's expansion (CACM algorithm 396), right to 1e-3 from 1 on.
-double StudentQuantile(double two_sided, double freedom) {
-  constexpr double kPi = 3.14159265358979323846;
-  if (freedom > 1e6) freedom = 1e6;
-  if (freedom <= 1.01) return std::cos(two_sided * kPi / 2) / std::sin(two_sided * kPi / 2);
-  if (freedom <= 2.01 && freedom >= 1.99) return std::sqrt(2 / (two_sided * (2 - two_sided)) - 2);
-  const double a = 1 / (freedom - 0.5), b = 48 / (a * a);
-  double c = ((20700 * a / b - 98) * a - 16) * a + 96.36;
-  const double d = ((94.5 / (b + c) - 3) / b + 1) * std::sqrt(a * kPi / 2) * freedom;
-  double x = d * two_sided, y = std::pow(x, 2 / freedom);
-  if (y > 0.05 + a) {
-    // Quantile of the normal distribution, Abramowitz & Stegun 26.2.23 with a step of Newton's.
-    const double p = two_sided / 2, t = std::sqrt(-2 * std::log(p));
-    double z =
-        t - (2.515517 + 0.802853 * t + 0.010328 * t * t) / (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
-    z += (std::erfc(z / std::sqrt(2.0)) / 2 - p) * std::sqrt(2 * kPi) * std::exp(z * z / 2);
-    x = -z;
-    y = x * x;
-    if (freedom < 5) c += 0.3 * (freedom - 4.5) * (x + 0.6);
-    c = (((0.05 * d * x - 5) * x - 7) * x - 2) * x + b + c;
-    y = (((((0.4 * y + 6.3) * y + 36) * y + 94.5) / c - y - 3) / b + 1) * x;
-    y = std::expm1(a * y * y);
-  } else {
-    y = ((1 / (((freedom + 6) / (freedom * y) - 0.089 * d - 0.822) * (freedom + 2) * 3) + 0.5 / (freedom + 4)) * y -
-         1) *
-            (freedom + 1) / (freedom + 2) +
-        1 / y;
-  }
-  return std::sqrt(freedom * y);
 }
 
 // The logarithm of the median over all trials, its variance, and for how many degrees of freedom that is known.
@@ -218,7 +188,8 @@ Change ChangeOf(const std::vector<Samples>& before, const std::vector<Samples>& 
                                             (a.variance * a.variance / std::max(1.0, a.freedom) +
                                              b.variance * b.variance / std::max(1.0, b.freedom))
                                       : 1e6;
-  const double half = StudentQuantile(1 - confidence, freedom) * std::sqrt(variance);
+  const double quantile = boost::math::quantile(boost::math::students_t(freedom), (1 + confidence) / 2);
+  const double half = quantile * std::sqrt(variance);
   change.low = std::expm1(b.level - a.level - half);
   change.high = std::expm1(b.level - a.level + half);
   return change;

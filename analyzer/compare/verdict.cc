@@ -157,8 +157,8 @@ Comparison Compare(const Side& before, const Side& after, const Wish& wish, std:
   if (before.paths.size() == 1 && after.paths.size() == 1 &&
       std::any_of(comparison.metrics.begin(), comparison.metrics.end(), measured))
     comparison.notes.emplace_back(
-        "one run a side: how much runs differ anyway is not known, the intervals tell of steps within a run alone; "
-        "give several: A1,A2,A3 B1,B2,B3");
+        "one run a side: the intervals only cover steps within a run, not differences between runs; give several: "
+        "A1,A2,A3 B1,B2,B3");
   return comparison;
 }
 

@@ -6,8 +6,6 @@
 
 namespace ncclwatch::correlate {
 
-// Of the beta distribution: the share of it below x (continued fraction, Numerical Recipes 6.4).
-double BetaBelow(double a, double b, double x);
 // Clopper & Pearson 1934.
 struct Interval {
   double low = 0, high = 1;

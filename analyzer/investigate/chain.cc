@@ -46,7 +46,7 @@ std::vector<std::string> StateOf(const Finding& root) {
       lines.push_back(fmt::format("rank {}: {}", culprit.rank, sentence));
     if (!culprit.where.empty())
       lines.push_back(fmt::format(
-          "rank {} stood in {}", culprit.rank,
+          "rank {} was in {}", culprit.rank,
           absl::StrJoin(
               culprit.where.begin(),
               culprit.where.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(4, culprit.where.size())),

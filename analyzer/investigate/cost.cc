@@ -68,7 +68,7 @@ std::vector<std::string> CostOf(const Material& material, Class kind) {
   if (kind == Class::kSlow && root->share_lost) {
     cost.push_back(fmt::format("{:.1f} % of {:.0f} ranks' time for {}: {} GPU-hours.", 100 * *root->share_lost, gpus,
                                analyzer::DurationText(lasted), Hours(*root->share_lost * GpuHours(gpus, lasted))));
-    cost.push_back(fmt::format("Left alone it costs {} GPU-hours a day.",
+    cost.push_back(fmt::format("If it stays, it costs {} GPU-hours a day.",
                                Hours(*root->share_lost * GpuHours(gpus, absl::Hours(24)))));
   } else if (kind == Class::kHang) {
     cost.push_back(fmt::format("{:.0f} ranks stood still for {}: {} GPU-hours.", gpus, analyzer::DurationText(lasted),

@@ -137,7 +137,7 @@ std::string Exposition(const NodeState& state) {
   WriteOfRanks(
       state, "step", "gauge", "Number of the newest whole step.",
       [](const RankState& rank) { return rank.step ? Known(static_cast<double>(*rank.step)) : Known(); }, &writer);
-  writer.Family("program_metric", "gauge", "Numbers that the program tells of itself (ncclwatch.metric).");
+  writer.Family("program_metric", "gauge", "Numbers that the program reports (ncclwatch.metric).");
   for (const auto& [of, value] : state.numbers) writer.Sample({{"name", of.first}, {"rank", Rank(of.second)}}, value);
   return writer.Take();
 }

@@ -105,8 +105,9 @@ void AddFromSegments(const std::string& directory, reader::RunImage* run) {
         without_end == 1 ? "one process" : fmt::format("{} processes", without_end)));
   if (without_notes > 0)
     run->missing.push_back(fmt::format(
-        "{} of an older ncclwatch and without black boxes: what the program said of itself "
-        "(steps, metrics, events) and how it ended is not in them",
+        "{} of an older ncclwatch and without black boxes: they hold no steps, metrics or events of the program, and "
+        "not "
+        "how it ended",
         without_notes == 1 ? "segments of one process" : fmt::format("segments of {} processes", without_notes)));
 }
 

@@ -76,8 +76,8 @@ absl::StatusOr<std::unique_ptr<Screen>> Screen::Open() {
   SCREEN* const screen = newterm(nullptr, stdout, stdin);
   if (!screen) {
     const char* const term = std::getenv("TERM");
-    return absl::UnavailableError(fmt::format(
-        "nothing is known of the terminal \"{}\" (TERM) here: --once prints without one", term ? term : ""));
+    return absl::UnavailableError(
+        fmt::format("the terminal \"{}\" (TERM) is unknown here: --once prints without one", term ? term : ""));
   }
   set_term(screen);
   set_escdelay(kEscapeDelay_ms);

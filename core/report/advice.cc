@@ -98,7 +98,7 @@ std::string_view Advice(Kind kind) {
       return "let a checkpoint that fails end the job or reach whoever is on call, and count those that are complete";
     case Kind::kStarvedInput:
       return "read ahead in more worker processes than a step needs, keep the data near the node (a local copy or a "
-             "cache), and time the input alone, without training";
+             "cache), and time the input without training";
     case Kind::kBlockingCheckpoint:
       return "write checkpoints beside the training: copy the state to memory, go on, and write it from there "
              "(torch.distributed.checkpoint.async_save), all ranks a part each";

@@ -201,7 +201,7 @@ std::string ToText(const Diagnosis& diagnosis, std::size_t columns, const Palett
   if (diagnosis.findings.empty()) {
     const char* what = diagnosis.hosts.empty() && diagnosis.processes > 0 ? "dumps" : "black boxes";
     if (diagnosis.missing.empty())
-      return std::string("healthy: nothing is wrong as far as the ") + what + " tell\n" + Footer(diagnosis, columns);
+      return std::string("healthy: the ") + what + " show no problem\n" + Footer(diagnosis, columns);
     std::string out = "nothing wrong in what was recorded; what could show a fault is missing:\n";
     for (const std::string& part : diagnosis.missing) out += Wrapped("  - ", part, columns);
     return out + "\n" + Footer(diagnosis, columns);

@@ -129,7 +129,7 @@ std::string Summary(const View& view, const Process& process, const DeathCause& 
   }
   text += HowItDied(process, said);
   if (finding.culprits.size() > 1 && finding.kind == Kind::kDeadRank) text += kNotOrdered;
-  if (wait == nullptr) return text + (view.expected == 1 ? "." : "; nobody waits for it yet.");
+  if (wait == nullptr) return text + (view.expected == 1 ? "." : "; no rank waits for it yet.");
   // What an exception says ends as it likes.
   return text + (said.exception != nullptr ? "," : "") + " while " + Ranks(finding.victims) +
          (finding.victims.size() == 1 ? " waits in " : " wait in ") + WaitText(view, *wait) + ".";
@@ -169,8 +169,8 @@ Finding Explain(const View& view, const WaitGraph& graph, const std::vector<cons
   if (process.outcome.what == Observed::kDumping) finding.evidence.back() = "the kernel is writing its core file";
   if (process.outcome.what == Observed::kClosed)
     finding.evidence.back() =
-        "its node closed the connection of its leader, and no process of the node has come back: nobody was left there "
-        "to see how it ended";
+        "its node closed the connection of its leader, and no process of the node has come back: no process was left "
+        "there to see how it ended";
   for (const int node : process.nodes) {
     finding.evidence.push_back(Ranks({view.nodes[node].rank}) + ": " + WhereText(view, view.nodes[node]));
   }

@@ -256,7 +256,7 @@ std::string_view SourceText(const View& view) {
 
 std::string CoverageText(const View& view, const CommView& comm) {
   if (comm.members.size() >= comm.size) return {};
-  return fmt::format("only {} of its {} have a {} here; nothing is known about the others", comm.members.size(),
+  return fmt::format("only {} of its {} have a {} here; the others are unknown", comm.members.size(),
                      Plural(comm.size, "rank"), SourceText(view));
 }
 

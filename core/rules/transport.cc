@@ -134,8 +134,8 @@ void AddEvidence(const View& view, const Stuck& stuck, Finding* finding) {
   finding->evidence = {"all NCCL work that they launched before it has finished"};
   if (begun == finding->victims) {
     finding->evidence.push_back(
-        "the GPU of each of them has begun it (start marks): no rank is missing and nothing "
-        "before the call holds it up, so it is the network, NVLink or a GPU");
+        "the GPU of each of them has begun it (start marks): no rank is missing, and no "
+        "earlier work holds the call up: the cause is the network, NVLink or a GPU");
     return;
   }
   if (!begun.empty()) finding->evidence.push_back("the GPU of " + Ranks(begun) + " has begun it (start marks)");

@@ -94,7 +94,7 @@ std::optional<NumberFinding> FindNotLearning(const std::vector<RankNumbers>& ran
       fmt::format("a straight line through {} losses falls by {:.2f} %, by at most {:.2f} % with 99.9 % confidence",
                   values.size(), 100 * fall.share, 100 * (fall.share + kOneSided * fall.error)));
   finding.next_steps.push_back(
-      "train on one batch alone: a loss that does not fall there either has a fault in the model, the labels or the "
+      "train on a single batch: a loss that does not fall there either has a fault in the model, the labels or the "
       "learning rate (are gradients None or zero? do labels go with their inputs after shuffling? is the optimizer "
       "given "
       "the parameters that are trained?)");

@@ -219,8 +219,8 @@ NumberFinding FindingOf(Grown grown, bool fragmented, const ByRank& fills, const
       fragmented ? "try PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and look at torch.cuda.memory_summary() for "
                    "sizes that vary from step to step"
                  : "compare torch.cuda.memory._snapshot() (in C: the allocations of the program) of two steps some "
-                   "hundred apart: what is in the second alone is what stays. Losses kept with their graph are the "
-                   "usual reason");
+                   "hundred apart: entries that are only in the second one are the leak. Losses kept with their "
+                   "graph are the usual reason");
   return finding;
 }
 

@@ -134,7 +134,8 @@ std::optional<Finding> FindSkew(const View& view) {
                                       finding.culprits.size() == 1 ? "runs" : "run", finding.evidence.front());
   finding.began_at_ns = finding.detected_at_ns = ToRealtime(view, view.now_ns);
   finding.next_steps = {
-      "compare these values with what the launcher was told to pass on (mpirun -x, srun --export, torchrun's nodes)",
+      "compare these values with the variables that the launcher passes on (mpirun -x, srun --export, torchrun's "
+      "nodes)",
       "ncclwatch doctor, under the same launcher: all versions and variables in which ranks differ"};
   AddAdvice(&finding);
   return finding;

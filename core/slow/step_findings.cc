@@ -173,7 +173,7 @@ std::string SummaryOf(const StepTable& table, const Regression& found, const std
 
 std::string RegressionStep(const Regression& found, Kind kind) {
   if (found.part == Regression::Part::kUnknown)
-    return "let NCCL time its kernels (NCCL_PROFILER_PLUGIN=STATIC_PLUGIN), so that the part that grows is told";
+    return "let NCCL time its kernels (NCCL_PROFILER_PLUGIN=STATIC_PLUGIN), which shows the part that grows";
   const std::string than = found.onset ? "from before that step" : "of the earlier run";
   if (kind == Kind::kSlowCompute)
     return "compare clocks, temperatures and throttle reasons of the GPUs, and what the program computes, with those " +

@@ -178,8 +178,7 @@ void LaunchWatchdog(Box& box, const descriptors::Directory& directory, const std
   start.abort_communicators = AbortCommunicators;
   start.sample_own_stacks = SampleOwnStacks;
   auto watchdog = watch::Watchdog::Launch(start);
-  if (!watchdog)
-    log::host::Error("no watchdog thread ({}): calls are recorded, but nobody looks at them", std::strerror(errno));
+  if (!watchdog) log::host::Error("no watchdog thread ({}): calls are recorded, but not watched", std::strerror(errno));
   static_cast<void>(watchdog.release());
 }
 

@@ -221,14 +221,14 @@ def guessable(build):
                         {"NCCLWATCH_TIMEOUT": "3", "NCCLWATCH_ON_FAULT": "abort", "HOME": OWN_HOME,
                          "NCCL_COMM_ID": made.nodes[0].address + ":5555"})
         try:
-            made.wait_until(lambda: job.printed("nothing that a stranger could not guess") == 2, 60, "a line on each node")
+            made.wait_until(lambda: job.printed("a stranger could guess") == 2, 60, "a line on each node")
             made.wait_until(lambda: len(job.ended()) == 2, 60, "the culprit's node was to be ended")
             if set(job.ended()) != {2, 3}:
                 raise Failure(f"ended {job.ended()}")
             found = made.wait_until(lambda: job.diagnosis(0), 10, "a diagnosis on the other node")[1]["findings"][0]
             if (found["kind"], found["certainty"], found["culprits"]) != ("missing_participant", "likely", [3]):
                 raise Failure(json.dumps(found, indent=1))
-            made.wait_until(lambda: job.printed("may be a stranger, so that nothing is done because of it: missing_participant"),
+            made.wait_until(lambda: job.printed("may be a stranger, so ncclwatch does not act upon it: missing_participant"),
                             10, "the hub's word was to be shown")
             time.sleep(3)  # longer than evidence and stacks are waited for before a job is ended
             if set(job.ended()) != {2, 3} or {"stacks", "evidence"} & set(os.listdir(made.nodes[0].path(RUN))):

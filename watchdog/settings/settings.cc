@@ -189,7 +189,7 @@ std::string MetricsPlace(const Environment& environment) {
   const std::optional<BindAddress> place = ParseBind(value);
   if (place && place->prefix < 0 && place->first != 0 && place->first == place->last) return std::string(value);
   environment.Complain(kVariable, "not understood, there are no metrics",
-                       "[address]:port as in :9400 (127.0.0.1 alone) or "
+                       "[address]:port as in :9400 (only 127.0.0.1) or "
                        "0.0.0.0:9400, or the path of a file");
   return {};
 }

@@ -194,9 +194,9 @@ bool Watchdog::State::LostGround() {
     leader.reset();
     lease->Release();
     lease.reset();
-    if (!lost) log::Error("the lease was cut short: calls are recorded, but nobody looks at them");
+    if (!lost) log::Error("the lease was cut short: calls are recorded, but not watched");
   }
-  if (lost) log::Error("the black box was cut short, or its file system is full: nothing is recorded any more");
+  if (lost) log::Error("the black box was cut short, or its file system is full: recording has stopped");
   return lost;
 }
 
@@ -230,7 +230,7 @@ void Watchdog::State::Run() {
   // A process that ends at once may find its run directory removed already.
   const bool ends =
       context.own->state.load(std::memory_order_acquire) != static_cast<std::uint32_t>(format::ProcessState::kRunning);
-  if (!lease && !ends) log::Error("calls are recorded, but nobody looks at them: {}", why);
+  if (!lease && !ends) log::Error("calls are recorded, but not watched: {}", why);
   std::int64_t last_ns = Monotonic();
   while (!stop.load(std::memory_order_acquire)) {
     const std::int64_t now_ns = Monotonic();

@@ -61,7 +61,7 @@ Result Learning(const Machine& /*machine*/) {
   return Manual("batch size, learning rate and warm-up are those for this number of ranks");
 }
 Result OnCall(const Machine& /*machine*/) {
-  return Manual("somebody is told when the job ends (NCCLWATCH_HOOK), and knows how to start it again");
+  return Manual("somebody gets a message when the job ends (NCCLWATCH_HOOK), and knows how to restart it");
 }
 Result Spare(const Machine& /*machine*/) { return Manual("spare hosts are there, and the scheduler requeues the job"); }
 

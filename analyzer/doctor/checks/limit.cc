@@ -76,7 +76,7 @@ Result PtraceScope(const Machine& machine) {
   if (!scope) return Pass("Yama is not in this kernel");
   const std::string seen = fmt::format("kernel.yama.ptrace_scope={:.0f}", *scope);
   if (*scope >= 2)
-    return Warn(seen, "stacks of other processes can be read by root alone: verdicts then have none",
+    return Warn(seen, "only root can read stacks of other processes: verdicts will have none",
                 "sysctl kernel.yama.ptrace_scope=1");
   if (*scope >= 1) return Pass(seen + ": NCCLWATCH_PTRACE=1 lets `ncclwatch stacks` read live ranks");
   return Pass(seen);

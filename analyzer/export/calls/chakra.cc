@@ -2,13 +2,13 @@
 
 #include <absl/container/flat_hash_map.h>
 #include <fmt/core.h>
+#include <protozero/pbf_writer.hpp>
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
 #include <utility>
 
-#include "analyzer/export/calls/protobuf.h"
 #include "analyzer/files/output_file.h"
 #include "core/calls/mpi_message.h"
 #include "core/model/text.h"
@@ -103,8 +103,8 @@ class Chakra : public Exporter {
     rank->path = fmt::format("{}/ranks.{}.et", folder_, facts.rank);
     files_.push_back(rank->path);
     rank->host_free_ns = facts.time_ns;
-    message_.Clear();
-    message_.Text(1, kVersion);
+    bytes_.clear();
+    message_.add_string(1, kVersion);
     Put(rank);
     OutputFile file;  // empties it
     if (absl::Status status = file.Open(rank->path); !status.ok()) return status;
@@ -118,9 +118,8 @@ class Chakra : public Exporter {
   }
   // Each message has its length before it.
   void Put(Rank* rank) {
-    ProtobufWriter length;
-    length.Varint(message_.bytes().size());
-    rank->buffer.append(length.bytes()).append(message_.bytes());
+    protozero::add_varint_to_buffer(&rank->buffer, bytes_.size());
+    rank->buffer.append(bytes_);
   }
 
   // A request of MPI is over where the program has waited for it.
@@ -133,28 +132,24 @@ class Chakra : public Exporter {
 
   std::uint64_t BeginNode(std::string_view name, std::uint64_t type, const std::vector<std::uint64_t>& after,
                           std::int64_t start_ns, std::int64_t took_ns, Rank* rank) {
-    message_.Clear();
-    message_.Number(node::kId, rank->nodes);
-    message_.Text(node::kName, name);
-    message_.Number(node::kType, type);
-    const std::size_t dependencies = message_.Begin(node::kDataDeps);
-    for (const std::uint64_t one : after) message_.Varint(one);
-    message_.End(dependencies);
-    message_.Number(node::kStart, static_cast<std::uint64_t>(start_ns / 1000));
-    message_.Number(node::kDuration, static_cast<std::uint64_t>(took_ns / 1000));
+    bytes_.clear();
+    message_.add_uint64(node::kId, rank->nodes);
+    message_.add_string(node::kName, name.data(), name.size());
+    message_.add_uint64(node::kType, type);
+    message_.add_packed_uint64(node::kDataDeps, after.begin(), after.end());
+    message_.add_uint64(node::kStart, static_cast<std::uint64_t>(start_ns / 1000));
+    message_.add_uint64(node::kDuration, static_cast<std::uint64_t>(took_ns / 1000));
     return rank->nodes++;
   }
   void Attribute(std::string_view name, std::uint32_t type, std::uint64_t value) {
-    const std::size_t one = message_.Begin(node::kAttribute);
-    message_.Text(attribute::kName, name);
-    message_.Number(type, value);
-    message_.End(one);
+    protozero::pbf_writer one(message_, node::kAttribute);
+    one.add_string(attribute::kName, name.data(), name.size());
+    one.add_uint64(type, value);
   }
   void TextAttribute(std::string_view name, std::string_view value) {
-    const std::size_t one = message_.Begin(node::kAttribute);
-    message_.Text(attribute::kName, name);
-    message_.Text(attribute::kText, value);
-    message_.End(one);
+    protozero::pbf_writer one(message_, node::kAttribute);
+    one.add_string(attribute::kName, name.data(), name.size());
+    one.add_string(attribute::kText, value.data(), value.size());
   }
 
   // What the host did since its last call, whatever that was.
@@ -219,7 +214,8 @@ class Chakra : public Exporter {
   absl::flat_hash_map<std::pair<std::uint64_t, std::uint32_t>, int> job_ranks_;  // by communicator and rank in it
   std::vector<Rank> ranks_;                                                      // by process
   std::set<std::string> left_out_;
-  ProtobufWriter message_;
+  std::string bytes_;
+  protozero::pbf_writer message_{bytes_};
 };
 
 }  // namespace

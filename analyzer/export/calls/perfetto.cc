@@ -147,8 +147,8 @@ class Perfetto : public Exporter {
     return fmt::format("{}-{}{}", path_.substr(0, at), number, path_.substr(at));
   }
   absl::Status WritePending() {
-    absl::Status status = file_.Write(packets_.bytes());
-    packets_.Clear();
+    absl::Status status = file_.Write(packets_);
+    packets_.clear();
     return status;
   }
 
@@ -272,7 +272,7 @@ class Perfetto : public Exporter {
   const std::string path_;
   const std::uint64_t most_bytes_;
   OutputFile file_;
-  ProtobufWriter packets_;  // not written yet
+  std::string packets_;  // not written yet
   std::vector<ProcessTracks> processes_;
   std::int64_t zero_ns_ = 0;
   std::uint64_t uuids_ = 0;  // of tracks in this file, so far

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <absl/container/flat_hash_map.h>
+#include <protozero/pbf_writer.hpp>
 
 #include <array>
 #include <cstdint>
@@ -11,7 +12,6 @@
 #include <utility>
 
 #include "analyzer/export/calls/perfetto_fields.h"
-#include "analyzer/export/calls/protobuf.h"
 
 namespace ncclwatch::analyzer::exporting::perfetto {
 
@@ -19,7 +19,7 @@ namespace ncclwatch::analyzer::exporting::perfetto {
 class Sequence {
  public:
   // `out` outlives it. zero_ns: CLOCK_REALTIME of its first event.
-  Sequence(std::uint32_t id, std::int64_t zero_ns, ProtobufWriter* out);
+  Sequence(std::uint32_t id, std::int64_t zero_ns, std::string* out);
 
   // An event, between Begin() and End(). uuid: of its track.
   void Begin(std::int64_t time_ns, std::uint64_t type, std::uint64_t uuid);
@@ -27,14 +27,14 @@ class Sequence {
   void Category(std::uint64_t key, std::string_view text) {
     Put(event::kCategoryIid, Of(interned::kCategory, key, text));
   }
-  void Flow(std::uint64_t id) { event_.Fixed64(event::kFlow, id); }
+  void Flow(std::uint64_t id) { event_.add_fixed64(event::kFlow, id); }
   void Counter(std::uint64_t uuid, std::uint64_t value) {
     Put(event::kCounterTrack, uuid);
     Put(event::kCounterValue, value);
   }
   void Counter(std::uint64_t uuid, double value) {
     Put(event::kDoubleCounterTrack, uuid);
-    event_.Double(event::kDoubleCounterValue, value);
+    event_.add_double(event::kDoubleCounterValue, value);
   }
   // Arguments of an event. Keys of their names are small, keys of texts any.
   static constexpr std::size_t kMostArguments = 32;
@@ -48,7 +48,7 @@ class Sequence {
   }
   void Bool(Argument argument, bool value) { Annotate(argument, annotation::kBool, value ? 1 : 0); }
   void Pointer(Argument argument, std::uint64_t value) { Annotate(argument, annotation::kPointer, value); }
-  void Double(Argument argument, double value);
+  void Double(Argument argument, double value) { Annotation(argument).add_double(annotation::kDouble, value); }
   // `text` gives what is written for this key the first time.
   template <typename MakeText>
   void Text(Argument argument, std::uint64_t key, MakeText text) {
@@ -65,19 +65,22 @@ class Sequence {
  private:
   using Key = std::pair<Field, std::uint64_t>;
   static Key KeyOf(Field kind, std::uint64_t key) { return {kind, key}; }
-  std::size_t OpenPacket();
-  void ClosePacket(std::size_t packet);
+  // `fill` writes the fields of the next packet.
+  template <typename Fill>
+  void Packet(Fill fill);
+  void WriteClocks();
   std::uint64_t Of(Field kind, std::uint64_t key, std::string_view text);
-  void Put(Field field, std::uint64_t value) { event_.Number(field, value); }
-  void NameArgument(Argument argument);
-  void Annotate(Argument argument, Field field, std::uint64_t value);
+  void Put(Field field, std::uint64_t value) { event_.add_uint64(field, value); }
+  protozero::pbf_writer Annotation(Argument argument);
+  void Annotate(Argument argument, Field field, std::uint64_t value) { Annotation(argument).add_uint64(field, value); }
 
   const std::uint32_t id_;
   const std::int64_t zero_ns_;
-  ProtobufWriter* const out_;
+  std::string* const out_;
   bool begun_ = false;
   std::int64_t time_ns_ = 0;  // of the event
-  ProtobufWriter event_, interned_;
+  std::string event_bytes_, interned_bytes_;
+  protozero::pbf_writer event_{event_bytes_}, interned_{interned_bytes_};
   std::array<std::uint64_t, kMostArguments> argument_iids_{};  // 0: not written yet
   absl::flat_hash_map<Key, std::uint64_t> iids_;
   absl::flat_hash_map<Field, std::uint64_t> last_iid_;

@@ -479,13 +479,13 @@ void AddNotes(const Recording& recording, const TableMaker& maker, Job* job) {
                   recording.lines, job->boxes.size(), job->table.host_names.size()));
   if (recording.damaged > 0) notes.push_back(fmt::format("{} lines could not be read", recording.damaged));
   if (recording.unknown > 0)
-    notes.push_back(fmt::format("{} lines tell of operations that are not known here", recording.unknown));
+    notes.push_back(fmt::format("{} lines are about operations that this version does not know", recording.unknown));
   if (recording.untimed > 0)
     notes.push_back(fmt::format("{} operations were not timed on the GPU: they do not count", recording.untimed));
   if (recording.passed_over > 0)
     notes.push_back(fmt::format("the oldest {} operations were passed over", recording.passed_over));
   if (job->table.steps() == 0) {
-    notes.push_back("steps cannot be told: no communicator's calls repeat themselves");
+    notes.push_back("no steps found: no communicator's calls repeat");
     return;
   }
   if (maker.incomplete() > 0)

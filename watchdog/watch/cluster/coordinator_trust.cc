@@ -11,8 +11,8 @@ namespace ncclwatch::watch {
 void ClusterCoordinator::SayGuessable() {
   if (std::exchange(said_guessable_, true)) return;
   log::Warn(
-      "the nodes of this job know one another by nothing that a stranger could not guess: what others say is shown, "
-      "but nothing is done because of it (abort, evidence, hook); NCCLWATCH_TOKEN_FILE gives them a secret");
+      "a stranger could guess the token by which the nodes of this job trust one another: verdicts of other nodes are "
+      "shown, but not acted upon (abort, evidence, hook); NCCLWATCH_TOKEN_FILE gives the nodes a secret");
 }
 
 bool ClusterCoordinator::Unproven() const {

@@ -114,9 +114,8 @@ std::string Leader::UnseenNote() const {
   const diagnosis::LiveCompare::Front* world = World(fronts);
   const format::Identity& own = context_.own->identity;
   if (!world || own.local_world_size <= 0 || own.world_size <= own.local_world_size) return "";
-  return fmt::format(
-      "{} ranks of the job run on other hosts: they are not watched from here, and nothing is said about them",
-      own.world_size - own.local_world_size);
+  return fmt::format("{} ranks of the job run on other hosts: they are not watched from here",
+                     own.world_size - own.local_world_size);
 }
 
 }  // namespace ncclwatch::watch

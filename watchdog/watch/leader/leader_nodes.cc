@@ -303,7 +303,7 @@ void Leader::ShowWord(const nodes::VerdictBroadcast& word) {
   first.certainty = std::min(first.certainty, diagnosis::Certainty::kLikely);
   const std::string line = Headline(first);
   if (line == std::exchange(shown_, line)) return;
-  log::Warn("another node says, and may be a stranger, so that nothing is done because of it: {}", line);
+  log::Warn("from another node, which may be a stranger, so ncclwatch does not act upon it: {}", line);
 }
 
 // The hub has spoken: its verdict is this node's, in every file and in the box.
