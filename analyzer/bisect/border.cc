@@ -79,7 +79,7 @@ class BorderSearch {
   Outcome Ask(std::size_t place) {
     const Outcome outcome = run_(SizeAt(place));
     ++border_.runs;
-    if (outcome == Outcome::kUnknown) untold_.insert(place);
+    if (outcome == Outcome::kUnknown) unreported_.insert(place);
     Learn(place, outcome);
     return outcome;
   }
@@ -90,8 +90,8 @@ class BorderSearch {
   // Borders between which nothing can be told are one.
   double ConfidenceOf(std::size_t best) const {
     std::vector<std::size_t> borders{best};
-    for (std::size_t place = best; place < count_ && untold_.contains(place); ++place) borders.push_back(place + 1);
-    for (std::size_t place = best; place > 0 && untold_.contains(place - 1); --place) borders.push_back(place - 1);
+    for (std::size_t place = best; place < count_ && unreported_.contains(place); ++place) borders.push_back(place + 1);
+    for (std::size_t place = best; place > 0 && unreported_.contains(place - 1); --place) borders.push_back(place - 1);
     return beliefs_.LeastOf(borders);
   }
 
@@ -102,7 +102,7 @@ class BorderSearch {
     for (std::size_t place = 0; place < count_; ++place) {
       bad += beliefs[place];
       const double its = std::abs(bad - 0.5);
-      if (!untold_.contains(place) && its < off) found = place, off = its;
+      if (!unreported_.contains(place) && its < off) found = place, off = its;
     }
     constexpr double kTellsNothing = 0.5 - 1e-9;
     return off < kTellsNothing ? found : std::nullopt;
@@ -110,8 +110,8 @@ class BorderSearch {
 
   Border Conclude(std::size_t best) {
     std::size_t first = best, last = best;  // best may be count_, last may be 0
-    while (first < count_ && untold_.contains(first)) ++first;
-    while (last > 0 && untold_.contains(last - 1)) --last;
+    while (first < count_ && unreported_.contains(first)) ++first;
+    while (last > 0 && unreported_.contains(last - 1)) --last;
     if (first == count_)
       return Failed(fmt::format("no size from {} to {} fails", low_, low_ + static_cast<std::int64_t>(count_) - 1));
     if (last == 0)
@@ -131,7 +131,7 @@ class BorderSearch {
   const NoiseBeliefs noises_;
   Beliefs beliefs_;
   Border border_;
-  std::set<std::size_t> untold_;
+  std::set<std::size_t> unreported_;
   bool turned_ = false;
 };
 

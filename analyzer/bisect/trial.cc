@@ -90,7 +90,7 @@ std::string FirstCause(int output) {
   file.bytes = fstat(output, &status) == 0 ? static_cast<std::uint64_t>(status.st_size) : 0;
   const analyzer::Triage triage = TriageOf(*matcher, {file});
   if (triage.causes.empty()) return "";
-  const analyzer::Told& first = triage.causes.front();
+  const analyzer::TriageFinding& first = triage.causes.front();
   const std::string_view line = std::string_view(first.first.text).substr(0, 160);
   return fmt::format("{} (line {}: {})", first.summary, first.first.line, line);
 }

@@ -183,8 +183,8 @@ bool ReadToRedact(const std::string& path, const Descriptor& fd, std::uint64_t s
 
 class Bundle {
  public:
-  Bundle(const BundleWish& wish, TarZst::Write write, Bundled* bundled)
-      : wish_(wish), tar_(std::move(write)), bundled_(bundled), redactor_(SecretNames()) {}
+  Bundle(const BundleRequest& request, TarZst::Write write, Bundled* bundled)
+      : request_(request), tar_(std::move(write)), bundled_(bundled), redactor_(SecretNames()) {}
 
   bool Add(const Found& file) {
     if (!TarZst::Takes(kRoot + file.name)) return LeaveOut(file.name, "its name is too long");
@@ -195,9 +195,9 @@ class Bundle {
     if (!fd || fstat(fd.get(), &info) != 0) return LeaveOut(file.name, std::strerror(errno));
     if (!S_ISREG(info.st_mode)) return LeaveOut(file.name, "it is no file");
     const auto size = static_cast<std::uint64_t>(info.st_size);
-    if (size > wish_.most_bytes) return LeaveOut(file.name, BytesText(size) + ", more than --max");
-    return wish_.redact ? AddRedacted(file.name, fd, size, info.st_mtime)
-                        : AddWhole(file.name, fd, size, info.st_mtime);
+    if (size > request_.most_bytes) return LeaveOut(file.name, BytesText(size) + ", more than --max");
+    return request_.redact ? AddRedacted(file.name, fd, size, info.st_mtime)
+                           : AddWhole(file.name, fd, size, info.st_mtime);
   }
 
   // True: the rest goes on.
@@ -206,17 +206,17 @@ class Bundle {
     return true;
   }
   bool AddText(const std::string& name, const std::string& text) {
-    return Put(name, wish_.redact ? redactor_.Text(text) : text, absl::ToTimeT(absl::Now()));
+    return Put(name, request_.redact ? redactor_.Text(text) : text, absl::ToTimeT(absl::Now()));
   }
   bool AddJson(const std::string& name, const Json& document) {
     const std::string text = PrintableJson(document.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n";
-    return Put(name, wish_.redact ? redactor_.Json(text).value_or("") : text, absl::ToTimeT(absl::Now()));
+    return Put(name, request_.redact ? redactor_.Json(text).value_or("") : text, absl::ToTimeT(absl::Now()));
   }
   bool Finish() { return tar_.Finish(); }
   Redactor& redactor() { return redactor_; }
 
  private:
-  std::string NameOf(const std::string& name) { return wish_.redact ? redactor_.Text(name) : name; }
+  std::string NameOf(const std::string& name) { return request_.redact ? redactor_.Text(name) : name; }
 
   bool Put(const std::string& name, std::string_view bytes, std::int64_t modified_s) {
     const std::string shown = NameOf(name);
@@ -252,7 +252,7 @@ class Bundle {
     return Put(name, name.ends_with(".jsonl") ? redactor_.JsonLines(bytes) : redactor_.Text(bytes), modified_s);
   }
 
-  const BundleWish& wish_;
+  const BundleRequest& request_;
   TarZst tar_;
   Bundled* bundled_;
   Redactor redactor_;
@@ -347,10 +347,10 @@ bool TarZst::Pack(std::string_view bytes, ZSTD_EndDirective end) {
   return well_;
 }
 
-nlohmann::ordered_json ManifestOf(const BundleWish& wish, const Bundled& bundled) {
+nlohmann::ordered_json ManifestOf(const BundleRequest& request, const Bundled& bundled) {
   Json manifest = {{"schema", "ncclwatch.bundle/1"},
                    {"made_at", absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::Now(), absl::UTCTimeZone())},
-                   {"redacted", wish.redact},
+                   {"redacted", request.redact},
                    {"files", Json::array()},
                    {"left_out", Json::array()}};
   for (const auto& [name, bytes] : bundled.files)
@@ -360,14 +360,14 @@ nlohmann::ordered_json ManifestOf(const BundleWish& wish, const Bundled& bundled
   return manifest;
 }
 
-absl::Status WriteBundle(const BundleWish& wish, TarZst::Write write, Bundled* bundled) {
-  Bundle bundle(wish, std::move(write), bundled);
-  reader::RunImage run = ReadJob(wish.paths, reader::Calls::kForVerdict);
+absl::Status WriteBundle(const BundleRequest& request, TarZst::Write write, Bundled* bundled) {
+  Bundle bundle(request, std::move(write), bundled);
+  reader::RunImage run = ReadJob(request.paths, reader::Calls::kForVerdict);
   LeftOut unreadable;
-  std::vector<Found> files = FilesOf(wish.paths, "run", &unreadable);
-  const std::vector<Found> logs = FilesOf(wish.logs, "logs", &unreadable);
+  std::vector<Found> files = FilesOf(request.paths, "run", &unreadable);
+  const std::vector<Found> logs = FilesOf(request.logs, "logs", &unreadable);
   if (files.empty() && logs.empty()) return absl::NotFoundError("no file to put into it");
-  if (wish.redact) Learn(run, files, logs, &bundle.redactor());
+  if (request.redact) Learn(run, files, logs, &bundle.redactor());
   files.insert(files.end(), logs.begin(), logs.end());
   for (const auto& [name, why] : unreadable) bundle.LeaveOut(name, why);
 
@@ -381,13 +381,13 @@ absl::Status WriteBundle(const BundleWish& wish, TarZst::Write write, Bundled* b
     well = bundle.AddText("verdict.txt", diagnosis::ToText(lines.ForPeople(verdict))) &&
            bundle.AddJson("verdict.json", DiagnosisJson(verdict, failures));
   }
-  well = well && (wish.machine == nullptr || bundle.AddJson("machine.json", *wish.machine));
+  well = well && (request.machine == nullptr || bundle.AddJson("machine.json", *request.machine));
   Progress progress("packing", files.size());
   for (std::size_t i = 0; well && i < files.size(); ++i) {
     well = bundle.Add(files[i]);
     progress.Done(i + 1);
   }
-  well = well && bundle.AddJson("manifest.json", ManifestOf(wish, *bundled)) && bundle.Finish();
+  well = well && bundle.AddJson("manifest.json", ManifestOf(request, *bundled)) && bundle.Finish();
   return well ? absl::OkStatus() : absl::UnavailableError("it could not be written");
 }
 

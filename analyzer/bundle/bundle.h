@@ -51,7 +51,7 @@ class TarZst {
   bool well_ = true;
 };
 
-struct BundleWish {
+struct BundleRequest {
   std::vector<std::string> paths;                   // of the job, as Locate() gives them
   std::vector<std::string> logs;                    // files and folders of them
   bool redact = false;                              // host names, addresses, paths, arguments
@@ -65,9 +65,9 @@ struct Bundled {
 };
 
 // ncclwatch.bundle/1.
-nlohmann::ordered_json ManifestOf(const BundleWish& wish, const Bundled& bundled);
+nlohmann::ordered_json ManifestOf(const BundleRequest& request, const Bundled& bundled);
 
 // Unavailable: `write` could not write. Not found: there was nothing to put in.
-absl::Status WriteBundle(const BundleWish& wish, TarZst::Write write, Bundled* bundled);
+absl::Status WriteBundle(const BundleRequest& request, TarZst::Write write, Bundled* bundled);
 
 }  // namespace ncclwatch::analyzer

@@ -38,7 +38,7 @@ constexpr char kBisectHelp[] =
     "often a run is wrong. CMD may be `ncclwatch replay ...`.\n\n"
     "Exit status: 0 found, 1 not found, and why; 2 usage, 3 a file could not be read.";
 
-struct BisectWish {
+struct BisectRequest {
   std::string size, items, hosts, timeout, state, flaky;
   std::vector<std::string> env, command;
   double confidence = 0.95;
@@ -64,16 +64,16 @@ class ItemsFile {
 
 class Bisection {
  public:
-  Bisection(const BisectWish& wish, std::optional<double> limit_s, double flaky)
-      : wish_(wish), limit_s_(limit_s), noises_(bisect::FirstNoiseBeliefs(flaky)) {}
-  absl::Status Open(const std::string& question) { return state_.Open(wish_.state, question); }
+  Bisection(const BisectRequest& request, std::optional<double> limit_s, double flaky)
+      : request_(request), limit_s_(limit_s), noises_(bisect::FirstNoiseBeliefs(flaky)) {}
+  absl::Status Open(const std::string& question) { return state_.Open(request_.state, question); }
 
   bisect::Border FindBorder(std::int64_t low, std::int64_t high) {
     return bisect::FindBorder(
-        low, high, wish_.confidence,
+        low, high, request_.confidence,
         [&](std::int64_t n) {
           bisect::Trial trial{.command = {}, .set = {}, .unset = {}, .limit_s = limit_s_};
-          for (const std::string& word : wish_.command)
+          for (const std::string& word : request_.command)
             trial.command.push_back(bisect::Replaced(word, "{n}", fmt::format("{}", n)));
           return Ask(trial, fmt::format("n = {}", n));
         },
@@ -82,7 +82,8 @@ class Bisection {
 
   bisect::Culprits FindCulprits(const bisect::Question& question) {
     return bisect::FindCulprits(
-        question.items.size(), wish_.confidence, [&](const Items& items) { return AskWith(question, items); }, noises_);
+        question.items.size(), request_.confidence, [&](const Items& items) { return AskWith(question, items); },
+        noises_);
   }
 
   const std::vector<Observation>& observations() const { return state_.all(); }
@@ -91,7 +92,7 @@ class Bisection {
   bisect::Outcome Ask(const bisect::Trial& trial, const std::string& text) {
     if (const Observation* const known = state_.Known(text)) return known->outcome;
     Observation seen = Run(trial, text);
-    if (!wish_.json) Say(seen);
+    if (!request_.json) Say(seen);
     state_.Add(seen);
     return seen.outcome;
   }
@@ -99,7 +100,7 @@ class Bisection {
   bisect::Outcome AskWith(const bisect::Question& question, const Items& items) {
     const std::vector<std::string> names = NamesOf(question, items);
     const ItemsFile file(names);
-    bisect::Trial trial = TrialWith(question, items, wish_.command, file.path());
+    bisect::Trial trial = TrialWith(question, items, request_.command, file.path());
     trial.limit_s = limit_s_;
     return Ask(trial, fmt::format("{} of {}: {}", items.size(), question.items.size(), absl::StrJoin(names, " ")));
   }
@@ -115,7 +116,7 @@ class Bisection {
     Note("{:<5} {} ({}, {})", word, Printable(question), DurationText(absl::Seconds(seen.seconds)), Printable(how));
   }
 
-  const BisectWish& wish_;
+  const BisectRequest& request_;
   const std::optional<double> limit_s_;
   const bisect::NoiseBeliefs noises_;
   bisect::State state_;
@@ -141,74 +142,75 @@ bool IsInPath(const std::string& program) {
   });
 }
 
-void Declare(Options* options, BisectWish* wish) {
+void Declare(Options* options, BisectRequest* request) {
   auto* const size = options
-                         ->add_option("--size", wish->size,
+                         ->add_option("--size", request->size,
                                       "sizes from LO, which is good, to HI, which is bad, or the other way round")
                          ->type_name("LO..HI");
   auto* const items =
-      options->add_option("--items", wish->items, "a file of items, one a line")->type_name("FILE")->excludes(size);
-  auto* const hosts = options->add_option("--hosts", wish->hosts, "a file of hosts, one a line")
+      options->add_option("--items", request->items, "a file of items, one a line")->type_name("FILE")->excludes(size);
+  auto* const hosts = options->add_option("--hosts", request->hosts, "a file of hosts, one a line")
                           ->type_name("FILE")
                           ->excludes(size)
                           ->excludes(items);
-  options->add_option("--env", wish->env, "two files of NAME=VALUE lines")
+  options->add_option("--env", request->env, "two files of NAME=VALUE lines")
       ->type_name("GOOD BAD")
       ->expected(2)
       ->excludes(size)
       ->excludes(items)
       ->excludes(hosts);
-  options->add_option("--confidence", wish->confidence, "how sure the result has to be (0.95)")
+  options->add_option("--confidence", request->confidence, "how sure the result has to be (0.95)")
       ->type_name("SHARE")
       ->check(CLI::Range(0.5, 0.9999));
-  options->add_option("--timeout", wish->timeout, "a run that takes longer is bad: 3s, 2m, seconds")->type_name("TIME");
-  options->add_option("--flaky", wish->flaky, "so many runs are wrong: 20%")->type_name("SHARE");
-  options->add_option("--state", wish->state, "keep what was seen in this file, and go on from there")
+  options->add_option("--timeout", request->timeout, "a run that takes longer is bad: 3s, 2m, seconds")
+      ->type_name("TIME");
+  options->add_option("--flaky", request->flaky, "so many runs are wrong: 20%")->type_name("SHARE");
+  options->add_option("--state", request->state, "keep what was seen in this file, and go on from there")
       ->type_name("FILE");
-  options->add_flag("--json", wish->json, "print JSON");
+  options->add_flag("--json", request->json, "print JSON");
 }
 
 }  // namespace
 
 int Bisect(const Command& self, const Arguments& arguments) {
   Options options(self, kBisectHelp);
-  BisectWish wish;
-  Declare(&options, &wish);
+  BisectRequest request;
+  Declare(&options, &request);
   Arguments words = arguments;
-  wish.command = TakeCommand(&words);
+  request.command = TakeCommand(&words);
   if (const auto status = options.Read(words)) return *status;
-  if (wish.command.empty()) return UsageError(self, "which command? ncclwatch bisect --size 2..64 -- CMD {n}");
-  if (wish.size.empty() && wish.items.empty() && wish.hosts.empty() && wish.env.empty())
+  if (request.command.empty()) return UsageError(self, "which command? ncclwatch bisect --size 2..64 -- CMD {n}");
+  if (request.size.empty() && request.items.empty() && request.hosts.empty() && request.env.empty())
     return UsageError(self, "what shall be tried? --size, --items, --hosts or --env");
-  const auto limit = wish.timeout.empty() ? std::nullopt : ParseDuration(wish.timeout);
-  if (!wish.timeout.empty() && !limit)
-    return UsageError(self, "--timeout takes a time like 30s, not '" + wish.timeout + "'");
-  const std::optional<double> flaky = wish.flaky.empty() ? 0.0 : ParseShare(wish.flaky);
+  const auto limit = request.timeout.empty() ? std::nullopt : ParseDuration(request.timeout);
+  if (!request.timeout.empty() && !limit)
+    return UsageError(self, "--timeout takes a time like 30s, not '" + request.timeout + "'");
+  const std::optional<double> flaky = request.flaky.empty() ? 0.0 : ParseShare(request.flaky);
   if (!flaky || *flaky >= 0.5)
-    return UsageError(self, "--flaky takes a share below a half like 20%, not '" + wish.flaky + "'");
-  Bisection bisection(wish, limit ? std::optional(absl::ToDoubleSeconds(*limit)) : std::nullopt, *flaky);
-  if (!IsInPath(wish.command.front()))
-    return UsageError(self, "there is no program '" + wish.command.front() + "': a run of it would count as bad");
-  const std::string command = absl::StrJoin(wish.command, " ");
-  if (!wish.size.empty()) {
-    const auto sizes = SizesOf(wish.size);
-    if (!sizes) return UsageError(self, "--size takes LO..HI, not '" + wish.size + "'");
+    return UsageError(self, "--flaky takes a share below a half like 20%, not '" + request.flaky + "'");
+  Bisection bisection(request, limit ? std::optional(absl::ToDoubleSeconds(*limit)) : std::nullopt, *flaky);
+  if (!IsInPath(request.command.front()))
+    return UsageError(self, "there is no program '" + request.command.front() + "': a run of it would count as bad");
+  const std::string command = absl::StrJoin(request.command, " ");
+  if (!request.size.empty()) {
+    const auto sizes = SizesOf(request.size);
+    if (!sizes) return UsageError(self, "--size takes LO..HI, not '" + request.size + "'");
     if (command.find("{n}") == std::string::npos) return UsageError(self, "the command has no {n}");
-    if (const absl::Status status = bisection.Open(wish.size + " " + command); !status.ok())
+    if (const absl::Status status = bisection.Open(request.size + " " + command); !status.ok())
       return Unreadable(self, status);
     const bisect::Border border = bisection.FindBorder(sizes->first, sizes->second);
-    return TellBorder(wish.json, border, bisection.observations());
+    return TellBorder(request.json, border, bisection.observations());
   }
-  const auto question = !wish.env.empty()     ? bisect::QuestionOfVariables(wish.env[0], wish.env[1])
-                        : !wish.items.empty() ? bisect::QuestionOfItems(wish.items, "{items}")
-                                              : bisect::QuestionOfItems(wish.hosts, "{hosts}");
+  const auto question = !request.env.empty()     ? bisect::QuestionOfVariables(request.env[0], request.env[1])
+                        : !request.items.empty() ? bisect::QuestionOfItems(request.items, "{items}")
+                                                 : bisect::QuestionOfItems(request.hosts, "{hosts}");
   if (!question.ok()) return Unreadable(self, question.status());
   if (question->items.empty())
-    return UsageError(self, wish.env.empty() ? "there is no item in the file" : "the two files do not differ");
+    return UsageError(self, request.env.empty() ? "there is no item in the file" : "the two files do not differ");
   if (const absl::Status status = bisection.Open(absl::StrJoin(question->items, " ") + " " + command); !status.ok())
     return Unreadable(self, status);
   const bisect::Culprits culprits = bisection.FindCulprits(*question);
-  return TellCulprits(wish.json, *question, culprits, bisection.observations());
+  return TellCulprits(request.json, *question, culprits, bisection.observations());
 }
 
 }  // namespace ncclwatch::analyzer

@@ -47,33 +47,34 @@ int BundleJob(const Command& self, const Arguments& arguments) {
   Options options(self, kBundleHelp);
   std::vector<std::string> words;
   std::string into = "ncclwatch-bundle.tar.zst", most;
-  BundleWish wish;
+  BundleRequest request;
   bool json = false;
   options.add_option("DIR|FILE", words, "run directories and recordings of one job (default: the newest)")
       ->type_name("");
   options.add_option("-o", into, "the file to write (default: ncclwatch-bundle.tar.zst)")->type_name("FILE");
-  options.add_flag("--redact", wish.redact, "hide secrets, names of hosts and users, addresses, paths and arguments");
-  options.add_option("--logs", wish.logs, "the job's own logs too")->type_name("DIR|FILE")->allow_extra_args(false);
+  options.add_flag("--redact", request.redact,
+                   "hide secrets, names of hosts and users, addresses, paths and arguments");
+  options.add_option("--logs", request.logs, "the job's own logs too")->type_name("DIR|FILE")->allow_extra_args(false);
   options.add_option("--max", most, "leave out files that are larger, as in 1G (default: 10G)")->type_name("SIZE");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.bundle/1)");
   if (const auto status = options.Read(arguments)) return *status;
   if (!most.empty()) {
     const auto bytes = ParseBytes(most);
     if (!bytes) return UsageError(self, "--max takes a size like 1G, not '" + most + "'");
-    wish.most_bytes = *bytes;
+    request.most_bytes = *bytes;
   }
   const auto paths = Locate(words);
   if (!paths.ok()) return Unreadable(self, paths.status());
-  wish.paths = *paths;
+  request.paths = *paths;
   const Json machine = DescribeMachine();
-  wish.machine = &machine;
+  request.machine = &machine;
 
   OutputFile file;
   Bundled bundled;
   absl::Status written = file.Open(into);
   if (written.ok())
     written = WriteBundle(
-        wish, [&](std::string_view part) { return file.Write(part).ok(); }, &bundled);
+        request, [&](std::string_view part) { return file.Write(part).ok(); }, &bundled);
   if (absl::IsNotFound(written)) return Unreadable(self, written);
   if (written.ok()) written = file.Close();
   if (!written.ok()) {
@@ -86,7 +87,7 @@ int BundleJob(const Command& self, const Arguments& arguments) {
     PrintText(into, file.bytes(), bundled);
     return kDone;
   }
-  Json manifest = ManifestOf(wish, bundled);
+  Json manifest = ManifestOf(request, bundled);
   manifest["path"] = Printable(into);
   manifest["bytes"] = file.bytes();
   PrintJson(manifest);

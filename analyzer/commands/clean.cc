@@ -73,13 +73,13 @@ int Clean(const Command& self, const Arguments& arguments) {
   options.add_flag("--all", all, "also directories in which no process has left a black box (yet)");
   options.add_flag("--json", json, "print as JSON (schema ncclwatch.clean/1)");
   if (const auto status = options.Read(arguments)) return *status;
-  RemovalWish wish;
-  wish.dry_run = dry_run;
-  wish.empty_too = all;
+  RemovalRequest request;
+  request.dry_run = dry_run;
+  request.empty_too = all;
   if (!older_than.empty()) {
     const auto age = ParseDuration(older_than);
     if (!age) return UsageError(self, "--older-than takes an age like 7d, 12h or 30m, not '" + older_than + "'");
-    wish.older_than = *age;
+    request.older_than = *age;
   }
   for (const std::string& word : words)
     if (access(word.c_str(), F_OK) != 0) return Unreadable(self, absl::ErrnoToStatus(errno, word));
@@ -88,7 +88,7 @@ int Clean(const Command& self, const Arguments& arguments) {
   std::vector<Removal> removals;
   Progress progress("removing", places.size());
   for (const std::string& place : places) {
-    removals.push_back(RemovePlace(place, wish));
+    removals.push_back(RemovePlace(place, request));
     progress.Done(removals.size());
   }
   json ? PrintJson(ToJson(removals)) : PrintText(removals);

@@ -64,7 +64,7 @@ bool AnotherCollects(const std::string& directory, Descriptor* held) {
 // The collectors of a run directory and of the attempts in it, each with a folder of its own.
 class Collectors {
  public:
-  Collectors(std::string place, CollectorWish wish) : place_(std::move(place)), wish_(std::move(wish)) {}
+  Collectors(std::string place, CollectorRequest request) : place_(std::move(place)), request_(std::move(request)) {}
 
   bool Look() {
     if (const Clock::time_point now = Clock::now(); now >= next_scan_) {
@@ -88,11 +88,11 @@ class Collectors {
  private:
   void Add(const std::string& directory) {
     if (collectors_.contains(directory)) return;
-    CollectorWish wish = wish_;
-    if (directory.size() > place_.size()) wish.to += directory.substr(place_.size());
-    if (const absl::Status made = MakeFolders(wish.to); !made.ok())
+    CollectorRequest request = request_;
+    if (directory.size() > place_.size()) request.to += directory.substr(place_.size());
+    if (const absl::Status made = MakeFolders(request.to); !made.ok())
       Complain("collect", "{}", std::string(made.message()));
-    collectors_.emplace(directory, std::make_unique<Collector>(directory, wish));
+    collectors_.emplace(directory, std::make_unique<Collector>(directory, request));
     found_ = Clock::now();
   }
   bool Any(bool (Collector::*asked)() const) const {
@@ -105,7 +105,7 @@ class Collectors {
   }
 
   const std::string place_;
-  const CollectorWish wish_;
+  const CollectorRequest request_;
   Clock::time_point next_scan_{}, found_{};
   std::map<std::string, std::unique_ptr<Collector>> collectors_;  // by directory
 };
@@ -145,17 +145,17 @@ int Collect(const Command& self, const Arguments& arguments) {
   options.add_flag("--quiet", quiet, "print nothing if no call was lost");
   if (const auto status = options.Read(arguments)) return *status;
 
-  CollectorWish wish;
+  CollectorRequest request;
   if (!most.empty()) {
     const auto bytes = ParseBytes(most);
     if (!bytes) return UsageError(self, "--max takes a size like 10G, not '" + most + "'");
-    wish.most_bytes = *bytes;
+    request.most_bytes = *bytes;
   }
   const auto directory = LocateOne(word);
   if (!directory.ok()) return Unreadable(self, directory.status());
   const char* named = std::getenv("NCCLWATCH_TRACE_DIR");
-  wish.to = !to.empty() ? to : named && *named ? named : "ncclwatch-trace";
-  if (const absl::Status made = MakeFolders(wish.to); !made.ok()) return Unreadable(self, made);
+  request.to = !to.empty() ? to : named && *named ? named : "ncclwatch-trace";
+  if (const absl::Status made = MakeFolders(request.to); !made.ok()) return Unreadable(self, made);
 
   Descriptor held;
   if (AnotherCollects(*directory, &held)) {
@@ -164,10 +164,10 @@ int Collect(const Command& self, const Arguments& arguments) {
   }
   GiveWay();
   CatchSignals();
-  Collectors collector(*directory, wish);
+  Collectors collector(*directory, request);
   Follow(&collector, waits);
   if (!quiet || collector.lost() != 0)
-    Note("{} calls recorded in {}{}", collector.calls(), wish.to,
+    Note("{} calls recorded in {}{}", collector.calls(), request.to,
          collector.lost() == 0 ? "" : fmt::format("; {} were lost", collector.lost()));
   return collector.lost() == 0 ? kDone : kProblem;
 }

@@ -27,7 +27,7 @@ constexpr char kCompareHelp[] =
     "beside it. fixed and not_fixed refer to a problem: that of --problem, or the first finding in A.\n\n"
     "Exit status: 0, 1 regression or not_fixed, 2 usage, 3 an input could not be read.";
 
-struct CompareWish {
+struct CompareRequest {
   std::vector<std::string> words, metrics;
   std::string tolerance = "5%", problem;
   int trials = 0;
@@ -51,9 +51,9 @@ bool IsRun(const std::string& path) {
   return std::filesystem::is_directory(path, error);
 }
 
-int PrintOutcome(const CompareWish& wish, const compare::Wish& how, const Side& before, const Side& after) {
+int PrintOutcome(const CompareRequest& request, const compare::Request& how, const Side& before, const Side& after) {
   std::optional<compare::Outcome> problem =
-      wish.problem.empty() ? OutcomeOfFindings(before, after) : OutcomeOf(wish.problem, before.name, after.name);
+      request.problem.empty() ? OutcomeOfFindings(before, after) : OutcomeOf(request.problem, before.name, after.name);
   compare::Comparison comparison = Compare(before, after, how, std::move(problem));
   std::optional<compare::FirstDifference> first;
   if (IsRun(before.paths.front()) && IsRun(after.paths.front())) {
@@ -61,7 +61,7 @@ int PrintOutcome(const CompareWish& wish, const compare::Wish& how, const Side& 
     first = compare::FindFirstDifference(before.paths.front(), after.paths.front(), &why_not);
     if (!why_not.empty()) comparison.notes.push_back(why_not);
   }
-  if (wish.json)
+  if (request.json)
     PrintJson(ToJson(comparison, first));
   else
     WriteOut(ToText(comparison, first));
@@ -74,39 +74,40 @@ int PrintOutcome(const CompareWish& wish, const compare::Wish& how, const Side& 
 
 int CompareRuns(const Command& self, const Arguments& arguments) {
   Options options(self, kCompareHelp);
-  CompareWish wish;
-  options.add_option("A B", wish.words, "the two sides")->type_name("");
+  CompareRequest request;
+  options.add_option("A B", request.words, "the two sides")->type_name("");
   options
-      .add_option("--metric", wish.metrics,
+      .add_option("--metric", request.metrics,
                   "decide by this metric; which way is better, where the name does not say it")
       ->type_name("NAME[:lower|:higher]")
       ->allow_extra_args(false);
-  options.add_option("--tolerance", wish.tolerance, "changes up to that are none (5%)")->type_name("SHARE");
-  options.add_option("--problem", wish.problem, "a shell command that fails where the problem shows; {} is the side")
+  options.add_option("--tolerance", request.tolerance, "changes up to that are none (5%)")->type_name("SHARE");
+  options
+      .add_option("--problem", request.problem, "a shell command that fails where the problem shows; {} is the side")
       ->type_name("CMD");
-  options.add_option("--trials", wish.trials, "run the command after `--` so often for each side")->type_name("N");
-  options.add_flag("--json", wish.json, "print JSON");
+  options.add_option("--trials", request.trials, "run the command after `--` so often for each side")->type_name("N");
+  options.add_flag("--json", request.json, "print JSON");
   Arguments words = arguments;
   const Arguments command = TakeCommand(&words);
   if (const auto status = options.Read(words)) return *status;
-  if (wish.words.size() != 2 || command.empty() != (wish.trials <= 0))
-    return UsageError(self,
-                      wish.trials > 0 ? "--trials takes two sides and a command: A B -- CMD {}" : "which two sides?");
-  compare::Wish how;
-  const auto tolerance = ParseShare(wish.tolerance);
-  if (!tolerance) return UsageError(self, "--tolerance takes a share like 5%, not '" + wish.tolerance + "'");
+  if (request.words.size() != 2 || command.empty() != (request.trials <= 0))
+    return UsageError(
+        self, request.trials > 0 ? "--trials takes two sides and a command: A B -- CMD {}" : "which two sides?");
+  compare::Request how;
+  const auto tolerance = ParseShare(request.tolerance);
+  if (!tolerance) return UsageError(self, "--tolerance takes a share like 5%, not '" + request.tolerance + "'");
   how.tolerance = *tolerance;
-  for (const std::string& word : wish.metrics) how.only.push_back(MetricOf(word));
-  if (wish.trials > 0) {
-    const auto sides = compare::RunTrials(wish.words[0], wish.words[1], wish.trials, command);
-    return sides.ok() ? PrintOutcome(wish, how, sides->first, sides->second) : Unreadable(self, sides.status());
+  for (const std::string& word : request.metrics) how.only.push_back(MetricOf(word));
+  if (request.trials > 0) {
+    const auto sides = compare::RunTrials(request.words[0], request.words[1], request.trials, command);
+    return sides.ok() ? PrintOutcome(request, how, sides->first, sides->second) : Unreadable(self, sides.status());
   }
-  const auto before = compare::ReadSide(wish.words[0]), after = compare::ReadSide(wish.words[1]);
+  const auto before = compare::ReadSide(request.words[0]), after = compare::ReadSide(request.words[1]);
   for (const auto* const side : {&before, &after})
     if (!side->ok()) return Unreadable(self, side->status());
   for (const auto& [name, better] : how.only)
     if (!before->metrics.contains(name)) return UsageError(self, "A has no metric '" + name + "'");
-  return PrintOutcome(wish, how, *before, *after);
+  return PrintOutcome(request, how, *before, *after);
 }
 
 }  // namespace ncclwatch::analyzer

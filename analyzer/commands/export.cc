@@ -50,7 +50,7 @@ constexpr char kExportHelp[] =
 constexpr char kTorch[] = "torch-fr";
 constexpr std::uint64_t kMostBytes = 2'000'000'000;  // of a file: ui.perfetto.dev opens no longer one
 
-struct ExportWish {
+struct ExportRequest {
   std::vector<std::string> words;
   std::string format, into, most_bytes;
   FilterWords filter;
@@ -59,43 +59,47 @@ struct ExportWish {
 
 struct Format {
   const char* name;
-  std::function<absl::StatusOr<std::unique_ptr<exporting::Exporter>>(const exporting::Source&, const ExportWish&)> make;
+  std::function<absl::StatusOr<std::unique_ptr<exporting::Exporter>>(const exporting::Source&, const ExportRequest&)>
+      make;
 };
 
 const std::vector<Format>& Formats() {
   static const std::vector<Format> formats = {
-      {"chakra",
-       [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToChakra(source, wish.into); }},
-      {"csv",
-       [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToCsv(source, wish.into); }},
+      {"chakra", [](const exporting::Source& source,
+                    const ExportRequest& request) { return exporting::ToChakra(source, request.into); }},
+      {"csv", [](const exporting::Source& source,
+                 const ExportRequest& request) { return exporting::ToCsv(source, request.into); }},
 #ifdef NCCLWATCH_OTF2
-      {"otf2",
-       [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToOtf2(source, wish.into); }},
+      {"otf2", [](const exporting::Source& source,
+                  const ExportRequest& request) { return exporting::ToOtf2(source, request.into); }},
 #endif
-      {"parquet",
-       [](const exporting::Source& source, const ExportWish& wish) { return exporting::ToParquet(source, wish.into); }},
+      {"parquet", [](const exporting::Source& source,
+                     const ExportRequest& request) { return exporting::ToParquet(source, request.into); }},
       {"perfetto",
-       [](const exporting::Source& source, const ExportWish& wish) {
-         return exporting::ToPerfetto(source, wish.into, ParseBytes(wish.most_bytes).value_or(kMostBytes));
+       [](const exporting::Source& source, const ExportRequest& request) {
+         return exporting::ToPerfetto(source, request.into, ParseBytes(request.most_bytes).value_or(kMostBytes));
        }},
   };
   return formats;
 }
 
-void Declare(Options* options, ExportWish* wish) {
+void Declare(Options* options, ExportRequest* request) {
   std::vector<std::string> names{kTorch};
   for (const Format& format : Formats()) names.emplace_back(format.name);
   std::sort(names.begin(), names.end());
-  options->add_option("DIR|FILE", wish->words, "recordings, run directories and black boxes of one job")->type_name("");
-  options->add_option("--to", wish->format, "the format: " + absl::StrJoin(names, ", "))
+  options->add_option("DIR|FILE", request->words, "recordings, run directories and black boxes of one job")
+      ->type_name("");
+  options->add_option("--to", request->format, "the format: " + absl::StrJoin(names, ", "))
       ->type_name("FORMAT")
       ->required()
       ->check(CLI::IsMember(names));
-  options->add_option("-o", wish->into, "the file or folder to write to; it is created")->type_name("OUT")->required();
-  options->add_option("--max-size", wish->most_bytes, "of perfetto: the size at which a new file is begun (2G)")
+  options->add_option("-o", request->into, "the file or folder to write to; it is created")
+      ->type_name("OUT")
+      ->required();
+  options->add_option("--max-size", request->most_bytes, "of perfetto: the size at which a new file is begun (2G)")
       ->type_name("SIZE");
-  DeclareFilter(options, &wish->filter);
-  options->add_flag("--json", wish->json, "print the names of the files as JSON");
+  DeclareFilter(options, &request->filter);
+  options->add_flag("--json", request->json, "print the names of the files as JSON");
 }
 
 // For people: with source lines.
@@ -114,7 +118,7 @@ absl::StatusOr<std::uint64_t> Write(const Recording& recording, const Filter& fi
   for (const ProcessRecording& process : recording.processes()) all += process.end_slot();
   Progress progress("writing calls", all);
   absl::Status status;
-  MergeCalls(recording, filter.Wishes(), failures, [&](const MergedCall& merged) {
+  MergeCalls(recording, filter.Requests(), failures, [&](const MergedCall& merged) {
     constexpr std::uint64_t kCallsBetweenLooks = 1 << 16;
     if (++seen % kCallsBetweenLooks == 0) progress.Done(seen);
     const Facts facts = FactsOf(merged);
@@ -128,31 +132,31 @@ absl::StatusOr<std::uint64_t> Write(const Recording& recording, const Filter& fi
   return written;
 }
 
-void SayWritten(const ExportWish& wish, std::uint64_t calls, const exporting::Exporter& exporter) {
+void SayWritten(const ExportRequest& request, std::uint64_t calls, const exporting::Exporter& exporter) {
   auto files = nlohmann::ordered_json::array();
   for (const std::string& file : exporter.files()) files.push_back(Printable(file));
-  if (wish.json)
+  if (request.json)
     return PrintJson({{"schema", "ncclwatch.export/1"},
-                      {"format", wish.format},
+                      {"format", request.format},
                       {"calls", calls},
                       {"files", files},
                       {"notes", exporter.notes()}});
-  if (wish.into == kStandardStream) return;
+  if (request.into == kStandardStream) return;
   Print("{} calls in {}\n", calls, absl::StrJoin(exporter.files(), ", "));
 }
 
-int ExportCalls(const Command& self, const ExportWish& wish, const Format& format,
+int ExportCalls(const Command& self, const ExportRequest& request, const Format& format,
                 const std::vector<std::string>& paths) {
   const Recording recording = Recording::Open(paths);
   std::vector<reader::Failure> failures = recording.run().failures;
   SayFailures(failures);
   if (recording.processes().empty()) return Unreadable(self, absl::NotFoundError("no recorded call could be read"));
-  const absl::StatusOr<Filter> filter = FilterOf(wish.filter, recording);
+  const absl::StatusOr<Filter> filter = FilterOf(request.filter, recording);
   if (!filter.ok()) return Unreadable(self, filter.status());
   SayLost(recording);
   const std::size_t said = failures.size();
   Sites sites(recording);
-  const auto made = format.make({recording, [&] { return DiagnosisOf(paths); }, sites}, wish);
+  const auto made = format.make({recording, [&] { return DiagnosisOf(paths); }, sites}, request);
   if (!made.ok()) {
     Complain(self.name, "{}", std::string(made.status().message()));
     return kUsage;
@@ -165,7 +169,7 @@ int ExportCalls(const Command& self, const ExportWish& wish, const Format& forma
     return kProblem;
   }
   for (const std::string& note : exporter->notes()) Complain(self.name, "{}", note);
-  SayWritten(wish, *calls, *exporter);
+  SayWritten(request, *calls, *exporter);
   return failures.empty() ? kDone : kUnreadable;
 }
 
@@ -173,20 +177,21 @@ int ExportCalls(const Command& self, const ExportWish& wish, const Format& forma
 
 int Export(const Command& self, const Arguments& arguments) {
   Options options(self, kExportHelp);
-  ExportWish wish;
-  Declare(&options, &wish);
+  ExportRequest request;
+  Declare(&options, &request);
   if (const auto status = options.Read(arguments)) return *status;
-  if (const absl::Status wrong = Check(wish.filter); !wrong.ok()) return UsageError(self, std::string(wrong.message()));
-  if (!wish.most_bytes.empty() && !ParseBytes(wish.most_bytes))
-    return UsageError(self, "--max-size takes a size like 500M, not '" + wish.most_bytes + "'");
-  const auto paths = Locate(wish.words);
+  if (const absl::Status wrong = Check(request.filter); !wrong.ok())
+    return UsageError(self, std::string(wrong.message()));
+  if (!request.most_bytes.empty() && !ParseBytes(request.most_bytes))
+    return UsageError(self, "--max-size takes a size like 500M, not '" + request.most_bytes + "'");
+  const auto paths = Locate(request.words);
   if (!paths.ok()) return Unreadable(self, paths.status());
   umask(077);  // pyarrow and OTF2 open their files themselves
-  if (wish.format == kTorch) return ExportToTorch(self, *paths, wish.into, wish.json);
+  if (request.format == kTorch) return ExportToTorch(self, *paths, request.into, request.json);
   const auto& formats = Formats();
   const auto format =
-      std::find_if(formats.begin(), formats.end(), [&](const Format& one) { return one.name == wish.format; });
-  return ExportCalls(self, wish, *format, *paths);
+      std::find_if(formats.begin(), formats.end(), [&](const Format& one) { return one.name == request.format; });
+  return ExportCalls(self, request, *format, *paths);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -93,11 +93,11 @@ int Serve(const Command& self, const std::string& where, const std::string& toke
     if (path == "/") return {.body = "ncclwatch: /metrics\n"};
     return {.status = 404, .body = "only /metrics is here\n"};
   };
-  bool told = false;
+  bool reported = false;
   auto server = HttpServer::Open(where, token, answer);
   while (!server.ok()) {
     if (absl::IsInvalidArgument(server.status())) return UsageError(self, std::string(server.status().message()));
-    if (!std::exchange(told, true))
+    if (!std::exchange(reported, true))
       Complain("metrics", "{}; tried again every {} s", std::string(server.status().message()), kBindAgain.count());
     for (const Clock::time_point until = Clock::now() + kBindAgain; Clock::now() < until;) {
       if (Ended() || source->JobIsOver()) return kDone;

@@ -50,7 +50,7 @@ using Clock = std::chrono::steady_clock;
 // Of a rank, that its image keeps: as many as a ring, but not of thousands of ranks.
 constexpr std::size_t kNewestCalls = 16384, kFewestCalls = 64, kCallsInAll = 4'000'000;
 
-struct ReplayWish {
+struct ReplayRequest {
   std::vector<std::string> words, delays, slower, dropped, links, communicators;
   std::string ranks, steps;
   std::string on = "model", out, fit, launcher, meet;
@@ -88,24 +88,24 @@ absl::StatusOr<WhatIf::Link> LinkOf(const std::string& text) {
   return WhatIf::Link{absl::StrJoin(words.begin(), middle, "-"), absl::StrJoin(middle, words.end(), "-"), *share};
 }
 
-absl::StatusOr<WhatIf> WhatIfOf(const ReplayWish& wish) {
+absl::StatusOr<WhatIf> WhatIfOf(const ReplayRequest& request) {
   WhatIf what_if;
-  what_if.no_gaps = wish.no_gaps;
-  for (const std::string& text : wish.delays) {
+  what_if.no_gaps = request.no_gaps;
+  for (const std::string& text : request.delays) {
     const auto of = OfRank("--delay", text);
     if (!of.ok()) return of.status();
     const auto delay = ParseDuration(of->second);
     if (!delay) return absl::InvalidArgumentError(fmt::format("--delay takes a time like 2s, not '{}'", of->second));
     what_if.delays[of->first] += absl::ToInt64Nanoseconds(*delay);
   }
-  for (const std::string& text : wish.slower) {
+  for (const std::string& text : request.slower) {
     const auto of = OfRank("--slow", text);
     if (!of.ok()) return of.status();
     const auto share = ShareIn(of->second, -1);
     if (!share) return absl::InvalidArgumentError(fmt::format("--slow takes a share like 20%, not '{}'", of->second));
     what_if.slower[of->first] = *share;
   }
-  for (const std::string& text : wish.dropped) {
+  for (const std::string& text : request.dropped) {
     const auto of = OfRank("--drop", text);
     if (!of.ok()) return of.status();
     std::uint64_t call = 0;
@@ -113,15 +113,16 @@ absl::StatusOr<WhatIf> WhatIfOf(const ReplayWish& wish) {
       return absl::InvalidArgumentError(fmt::format("--drop takes the number (seq) of a call, not '{}'", of->second));
     what_if.dropped.insert({of->first, call});
   }
-  for (const std::string& text : wish.links) {
+  for (const std::string& text : request.links) {
     const auto link = LinkOf(text);
     if (!link.ok()) return link.status();
     what_if.links.push_back(*link);
   }
-  what_if.communicators = wish.communicators;
-  if (wish.ranks.empty()) return what_if;
-  const auto ranks = ParseRanks(wish.ranks);
-  if (!ranks) return absl::InvalidArgumentError(fmt::format("--ranks takes a list like 0,2,4-7, not '{}'", wish.ranks));
+  what_if.communicators = request.communicators;
+  if (request.ranks.empty()) return what_if;
+  const auto ranks = ParseRanks(request.ranks);
+  if (!ranks)
+    return absl::InvalidArgumentError(fmt::format("--ranks takes a list like 0,2,4-7, not '{}'", request.ranks));
   what_if.ranks.insert(ranks->begin(), ranks->end());
   return what_if;
 }
@@ -165,45 +166,46 @@ void PrintOutcome(const Outcome& outcome, const RecordedProgram& program, const 
   if (!verdict.clean()) std::fputs(("\n" + DiagnosisFor(STDOUT_FILENO, lines->ForPeople(verdict))).c_str(), stdout);
 }
 
-RealWish ForReal(const ReplayWish& wish) {
-  RealWish real{.on = wish.on,
-                .paths = wish.words,
-                .words = {"--loop", fmt::format("{}", wish.loops)},
-                .launcher = wish.launcher,
-                .out = wish.out,
-                .meet = wish.meet,
-                .ranks = wish.start,
-                .loops = wish.loops,
-                .one_rank = wish.one_rank,
-                .json = wish.json};
+RealRequest ForReal(const ReplayRequest& request) {
+  RealRequest real{.on = request.on,
+                   .paths = request.words,
+                   .words = {"--loop", fmt::format("{}", request.loops)},
+                   .launcher = request.launcher,
+                   .out = request.out,
+                   .meet = request.meet,
+                   .ranks = request.start,
+                   .loops = request.loops,
+                   .one_rank = request.one_rank,
+                   .json = request.json};
   const auto add = [&](const char* option, const std::vector<std::string>& values) {
     for (const std::string& value : values) real.words.insert(real.words.end(), {option, value});
   };
-  add("--delay", wish.delays);
-  add("--slow", wish.slower);
-  add("--drop", wish.dropped);
-  add("--comm", wish.communicators);
-  if (!wish.ranks.empty()) add("--ranks", {wish.ranks});
-  if (!wish.steps.empty()) add("--steps", {wish.steps});
-  if (wish.no_gaps) real.words.emplace_back("--no-gaps");
+  add("--delay", request.delays);
+  add("--slow", request.slower);
+  add("--drop", request.dropped);
+  add("--comm", request.communicators);
+  if (!request.ranks.empty()) add("--ranks", {request.ranks});
+  if (!request.steps.empty()) add("--steps", {request.steps});
+  if (request.no_gaps) real.words.emplace_back("--no-gaps");
   return real;
 }
 
 // An option that the other kinds of replay have; null: none.
-const char* Misplaced(const ReplayWish& wish, const WhatIf& what_if) {
+const char* Misplaced(const ReplayRequest& request, const WhatIf& what_if) {
   const bool as_recorded = what_if.delays.empty() && what_if.slower.empty() && what_if.dropped.empty() &&
                            what_if.links.empty() && what_if.communicators.empty() && what_if.ranks.empty() &&
-                           wish.steps.empty() && wish.merge_text.empty() && wish.scale == 0;
-  if (wish.shrink && (!as_recorded || wish.no_gaps || !wish.fit.empty() || wish.on != "model")) return "--shrink";
-  if (wish.on != "model" && !wish.links.empty()) return "--link";
-  if (wish.on != "model" && !wish.fit.empty()) return "--fit";
-  if (wish.on != "model" && !wish.merge_text.empty()) return "--merge-below";
-  if (wish.on != "model" && wish.scale != 0) return "--scale";
-  if (wish.on != "model") return nullptr;
-  if (wish.start != 0) return "-n";
-  if (wish.loops != 1) return "--loop";
-  if (!wish.launcher.empty()) return "--launcher";
-  return wish.meet.empty() ? nullptr : "--meet";
+                           request.steps.empty() && request.merge_text.empty() && request.scale == 0;
+  if (request.shrink && (!as_recorded || request.no_gaps || !request.fit.empty() || request.on != "model"))
+    return "--shrink";
+  if (request.on != "model" && !request.links.empty()) return "--link";
+  if (request.on != "model" && !request.fit.empty()) return "--fit";
+  if (request.on != "model" && !request.merge_text.empty()) return "--merge-below";
+  if (request.on != "model" && request.scale != 0) return "--scale";
+  if (request.on != "model") return nullptr;
+  if (request.start != 0) return "-n";
+  if (request.loops != 1) return "--loop";
+  if (!request.launcher.empty()) return "--launcher";
+  return request.meet.empty() ? nullptr : "--meet";
 }
 
 // How long each step took then, and on the model; empty: no steps are found, or there are too many calls.
@@ -221,12 +223,12 @@ nlohmann::ordered_json SimulatedSteps(const Recording& recording, const Outcome&
 }
 
 int ShrinkInto(const Command& self, const Recording& recording, const std::vector<std::string>& paths,
-               const ReplayWish& wish) {
+               const ReplayRequest& request) {
   const auto shrunk = Shrink(recording, Diagnose(ReadJob(paths, reader::Calls::kForVerdict)));
   if (!shrunk.ok()) return Unreadable(self, shrunk.status());
-  const auto source = WriteProgram(*shrunk, wish.out);
+  const auto source = WriteProgram(*shrunk, request.out);
   if (!source.ok()) return Unreadable(self, source.status());
-  if (wish.json) {
+  if (request.json) {
     PrintJson({{"schema", "ncclwatch.replay/1"},
                {"kind", diagnosis::Name(shrunk->fault.kind)},
                {"certainty", diagnosis::Name(shrunk->fault.certainty)},
@@ -236,14 +238,14 @@ int ShrinkInto(const Command& self, const Recording& recording, const std::vecto
                {"calls_before", shrunk->calls_before},
                {"ranks_before", shrunk->ranks_before},
                {"tried", shrunk->tried},
-               {"program", wish.out + "/" + *source}});
+               {"program", request.out + "/" + *source}});
     return kDone;
   }
   Print("{} of {}: {} ranks, {} calls on {} communicators (recorded: {}, {}, {}), {} smaller jobs tried\n",
         diagnosis::Name(shrunk->fault.kind), shrunk->fault.op, shrunk->job.was.size(), shrunk->calls(),
         shrunk->communicators(), shrunk->ranks_before, shrunk->calls_before, shrunk->communicators_before,
         shrunk->tried);
-  Print("{}/{}: make && make run\n", Printable(wish.out), *source);
+  Print("{}/{}: make && make run\n", Printable(request.out), *source);
   return kDone;
 }
 
@@ -255,7 +257,7 @@ int StartRanksOf(const Arguments& arguments) {
 }
 
 int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf& what_if,
-                  const simulation::Costs& costs, const ReplayWish& wish) {
+                  const simulation::Costs& costs, const ReplayRequest& request) {
   const auto made = RecordedProgram::Make(recording, what_if, costs);
   if (!made.ok()) return Unreadable(self, made.status());
   const RecordedProgram* const program = made->get();
@@ -267,17 +269,18 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
   if (!program->failures().empty()) return kUnreadable;
   Outcome outcome = OutcomeOf(recording, *program, world,
                               std::clamp(kCallsInAll / recording.processes().size(), kFewestCalls, kNewestCalls));
-  if (!wish.out.empty())
-    if (const absl::Status written = WriteOutcome(outcome, wish.out); !written.ok()) return Unreadable(self, written);
+  if (!request.out.empty())
+    if (const absl::Status written = WriteOutcome(outcome, request.out); !written.ok())
+      return Unreadable(self, written);
   SiteLines lines(outcome.run.boxes);
   reader::RunImage run = outcome.run;
   diagnosis::Diagnosis verdict = DiagnoseWith(std::move(run), outcome.observations);
   lines.FillIn(&verdict);
-  if (wish.json) {
+  if (request.json) {
     auto not_modelled = nlohmann::ordered_json::object();
     for (const auto& [op, calls] : program->not_modelled()) not_modelled[op] = calls;
     PrintJson({{"schema", "ncclwatch.replay/1"},
-               {"on", wish.on},
+               {"on", request.on},
                {"ranks", outcome.run.boxes.size()},
                {"calls", outcome.calls},
                {"completed", outcome.completed},
@@ -294,7 +297,7 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
                  {"step_ns", costs.step_ns}}},
                {"not_modelled", not_modelled},
                {"threaded", program->threaded()},
-               {"run_directory", wish.out.empty() ? Json(nullptr) : Json(wish.out)},
+               {"run_directory", request.out.empty() ? Json(nullptr) : Json(request.out)},
                {"findings", Json::parse(diagnosis::ToJson(verdict))["findings"]}});
   } else {
     PrintOutcome(outcome, *program, verdict, &lines, wall_s);
@@ -303,15 +306,15 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
 }
 
 // The job as --merge-below and --scale would have it.
-absl::StatusOr<Recording> Edited(const Recording& recording, const ReplayWish& wish) {
+absl::StatusOr<Recording> Edited(const Recording& recording, const ReplayRequest& request) {
   auto job = LoadJob(recording, kMostCalls);
   if (!job.ok()) return job.status();
-  if (wish.merge_below != 0) {
-    const std::uint64_t gone = MergeBelow(wish.merge_below, &*job);
-    if (!wish.json) Print("merged: {} calls are now part of others\n", gone);
+  if (request.merge_below != 0) {
+    const std::uint64_t gone = MergeBelow(request.merge_below, &*job);
+    if (!request.json) Print("merged: {} calls are now part of others\n", gone);
   }
-  if (wish.scale != 0)
-    if (absl::Status scaled = ScaleTo(wish.scale, &*job); !scaled.ok()) return scaled;
+  if (request.scale != 0)
+    if (absl::Status scaled = ScaleTo(request.scale, &*job); !scaled.ok()) return scaled;
   return Recording::Of(std::move(job->boxes));
 }
 
@@ -344,72 +347,79 @@ absl::Status AllThere(const WhatIf& what_if, const Recording& recording) {
 int Replay(const Command& self, const Arguments& arguments) {
   if (!arguments.empty() && arguments[0] == "--start-ranks") return StartRanksOf(arguments);
   Options options(self, kReplayHelp);
-  ReplayWish wish;
-  options.add_option("DIR|FILE", wish.words, "recordings, and black boxes whose rings have not wrapped")->type_name("");
-  options.add_option("--on", wish.on, "model: a simulation (the default); nccl, mpi: the library itself")
+  ReplayRequest request;
+  options.add_option("DIR|FILE", request.words, "recordings, and black boxes whose rings have not wrapped")
+      ->type_name("");
+  options.add_option("--on", request.on, "model: a simulation (the default); nccl, mpi: the library itself")
       ->type_name("WHAT");
-  options.add_option("--delay", wish.delays, "the rank begins so much later: rank=3:2s")
+  options.add_option("--delay", request.delays, "the rank begins so much later: rank=3:2s")
       ->type_name("rank=R:T")
       ->allow_extra_args(false);
-  options.add_option("--slow", wish.slower, "what lies between the calls of the rank takes so much longer: rank=3:20%")
+  options
+      .add_option("--slow", request.slower, "what lies between the calls of the rank takes so much longer: rank=3:20%")
       ->type_name("rank=R:P%")
       ->allow_extra_args(false);
-  options.add_option("--drop", wish.dropped, "the rank leaves that call (seq) out: rank=5:1042")
+  options.add_option("--drop", request.dropped, "the rank leaves that call (seq) out: rank=5:1042")
       ->type_name("rank=R:SEQ")
       ->allow_extra_args(false);
-  options.add_option("--fit", wish.fit, "take MPI's costs from this recording (self: from the replayed one)")
+  options.add_option("--fit", request.fit, "take MPI's costs from this recording (self: from the replayed one)")
       ->type_name("DIR");
-  options.add_option("--link", wish.links, "so much of the bandwidth between these hosts is left: node1-node2:50%")
+  options.add_option("--link", request.links, "so much of the bandwidth between these hosts is left: node1-node2:50%")
       ->type_name("A-B:P%")
       ->allow_extra_args(false);
-  options.add_option("--ranks", wish.ranks, "only these job ranks, on their own communicators")->type_name("LIST");
-  options.add_option("--steps", wish.steps, "only these steps of the training loop: 100..110")->type_name("A..B");
-  options.add_option("--comm", wish.communicators, "only on this communicator: label or beginning of its id")
+  options.add_option("--ranks", request.ranks, "only these job ranks, on their own communicators")->type_name("LIST");
+  options.add_option("--steps", request.steps, "only these steps of the training loop: 100..110")->type_name("A..B");
+  options.add_option("--comm", request.communicators, "only on this communicator: label or beginning of its id")
       ->type_name("NAME")
       ->allow_extra_args(false);
   options
-      .add_option("--merge-below", wish.merge_text,
+      .add_option("--merge-below", request.merge_text,
                   "collectives smaller than this that follow one another are one: 4MiB")
       ->type_name("SIZE");
-  options.add_option("--scale", wish.scale, "so many ranks, where the pattern of the recording can be continued")
+  options.add_option("--scale", request.scale, "so many ranks, where the pattern of the recording can be continued")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
-  options.add_flag("--no-gaps", wish.no_gaps, "nothing lies between calls");
-  options.add_flag("--shrink", wish.shrink, "write the smallest program that shows the same fault, into --out");
-  options.add_option("-o,--out", wish.out, "write the outcome here: it reads like a recorded job's")->type_name("DIR");
-  options.add_option("-n", wish.start, "on NCCL or MPI: start so many ranks, as many as were recorded")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber);
-  options.add_option("--loop", wish.loops, "on NCCL or MPI: so many times")->type_name("N")->check(CLI::PositiveNumber);
-  options
-      .add_option("--launcher", wish.launcher, "start the ranks by this, {n} of them (default for MPI: mpirun -n {n})")
-      ->type_name("WORDS");
-  options.add_option("--meet", wish.meet, "a directory in which ranks that a launcher has started find one another")
+  options.add_flag("--no-gaps", request.no_gaps, "nothing lies between calls");
+  options.add_flag("--shrink", request.shrink, "write the smallest program that shows the same fault, into --out");
+  options.add_option("-o,--out", request.out, "write the outcome here: it reads like a recorded job's")
       ->type_name("DIR");
-  options.add_flag("--one-rank", wish.one_rank)->group("");  // of what `--on` starts: it prints nothing
-  options.add_flag("--json", wish.json, "print JSON");
+  options.add_option("-n", request.start, "on NCCL or MPI: start so many ranks, as many as were recorded")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  options.add_option("--loop", request.loops, "on NCCL or MPI: so many times")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  options
+      .add_option("--launcher", request.launcher,
+                  "start the ranks by this, {n} of them (default for MPI: mpirun -n {n})")
+      ->type_name("WORDS");
+  options.add_option("--meet", request.meet, "a directory in which ranks that a launcher has started find one another")
+      ->type_name("DIR");
+  options.add_flag("--one-rank", request.one_rank)->group("");  // of what `--on` starts: it prints nothing
+  options.add_flag("--json", request.json, "print JSON");
   if (const auto status = options.Read(arguments)) return *status;
-  if (wish.on != "model" && wish.on != "nccl" && wish.on != "mpi")
-    return UsageError(self, "--on is model, nccl or mpi, not '" + wish.on + "'");
-  auto what_if = WhatIfOf(wish);
+  if (request.on != "model" && request.on != "nccl" && request.on != "mpi")
+    return UsageError(self, "--on is model, nccl or mpi, not '" + request.on + "'");
+  auto what_if = WhatIfOf(request);
   if (!what_if.ok()) return UsageError(self, std::string(what_if.status().message()));
-  if (const char* const option = Misplaced(wish, *what_if))
-    return UsageError(self, wish.shrink ? "--shrink takes the recording as it is, on the model"
-                                        : fmt::format("{} means nothing with --on {}", option, wish.on));
-  const auto range = ParseSteps(wish.steps);
-  if (!wish.steps.empty() && !range)
-    return UsageError(self, "--steps takes a range like 100..110, not '" + wish.steps + "'");
-  if (!wish.merge_text.empty()) {
-    const auto bytes = ParseBytes(wish.merge_text);
+  if (const char* const option = Misplaced(request, *what_if))
+    return UsageError(self, request.shrink ? "--shrink takes the recording as it is, on the model"
+                                           : fmt::format("{} means nothing with --on {}", option, request.on));
+  const auto range = ParseSteps(request.steps);
+  if (!request.steps.empty() && !range)
+    return UsageError(self, "--steps takes a range like 100..110, not '" + request.steps + "'");
+  if (!request.merge_text.empty()) {
+    const auto bytes = ParseBytes(request.merge_text);
     if (!bytes || *bytes == 0)
-      return UsageError(self, "--merge-below takes a size like 4MiB, not '" + wish.merge_text + "'");
-    wish.merge_below = *bytes;
+      return UsageError(self, "--merge-below takes a size like 4MiB, not '" + request.merge_text + "'");
+    request.merge_below = *bytes;
   }
-  if ((wish.merge_below != 0 || wish.scale != 0) && range)
+  if ((request.merge_below != 0 || request.scale != 0) && range)
     return UsageError(self, "--steps goes with neither --merge-below nor --scale");
-  if (wish.shrink && wish.out.empty()) return UsageError(self, "--shrink needs -o REPRO/, where the program goes");
+  if (request.shrink && request.out.empty())
+    return UsageError(self, "--shrink needs -o REPRO/, where the program goes");
 
-  const auto paths = Locate(wish.words);
+  const auto paths = Locate(request.words);
   if (!paths.ok()) return Unreadable(self, paths.status());
   const Recording recording = Recording::Open(*paths);
   SayFailures(recording.run().failures);
@@ -420,29 +430,29 @@ int Replay(const Command& self, const Arguments& arguments) {
     what_if->calls = *std::move(calls);
   }
   simulation::Costs costs;
-  if (!wish.fit.empty()) {
-    const auto fitted = Fitted(wish.fit, recording);
+  if (!request.fit.empty()) {
+    const auto fitted = Fitted(request.fit, recording);
     if (!fitted.ok()) return Unreadable(self, fitted.status());
     costs = *fitted;
   }
   std::optional<Recording> edited;
-  if (!wish.shrink && wish.on == "model" && (wish.merge_below != 0 || wish.scale != 0)) {
-    auto recording_as_wished = Edited(recording, wish);
-    if (!recording_as_wished.ok()) return Unreadable(self, recording_as_wished.status());
-    edited = *std::move(recording_as_wished);
+  if (!request.shrink && request.on == "model" && (request.merge_below != 0 || request.scale != 0)) {
+    auto recording_as_requested = Edited(recording, request);
+    if (!recording_as_requested.ok()) return Unreadable(self, recording_as_requested.status());
+    edited = *std::move(recording_as_requested);
   }
   if (const absl::Status there = AllThere(*what_if, edited ? *edited : recording); !there.ok())
     return UsageError(self, std::string(there.message()));
   const auto program = RecordedProgram::Make(recording, *what_if, costs);
   if (!program.ok()) return Unreadable(self, program.status());
 
-  if (wish.shrink) return ShrinkInto(self, recording, *paths, wish);
-  if (wish.on != "model") {
-    const auto right = ReplayForReal(recording, **program, ForReal(wish));
+  if (request.shrink) return ShrinkInto(self, recording, *paths, request);
+  if (request.on != "model") {
+    const auto right = ReplayForReal(recording, **program, ForReal(request));
     if (!right.ok()) return Unreadable(self, right.status());
     return *right ? kDone : kProblem;
   }
-  return ReplayOnModel(self, edited ? *edited : recording, *what_if, costs, wish);
+  return ReplayOnModel(self, edited ? *edited : recording, *what_if, costs, request);
 }
 
 }  // namespace ncclwatch::analyzer

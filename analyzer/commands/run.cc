@@ -56,7 +56,7 @@ constexpr std::chrono::milliseconds kScan(100);         // how often new boxes a
 constexpr std::chrono::seconds kSurvivorsWait(2);       // for ranks that outlive their launcher
 constexpr auto kFileClockLag = absl::Milliseconds(50);  // times of files are those of the last timer tick
 
-struct RunWish {
+struct RunRequest {
   std::vector<std::string> command;
   std::string json;
   std::string mpi;
@@ -106,41 +106,42 @@ absl::StatusOr<settings::Settings> Apply(const std::vector<std::string>& values)
   return settings;
 }
 
-std::optional<int> ReadWish(const Command& self, const Arguments& arguments, RunWish* wish,
-                            settings::Settings* settings) {
+std::optional<int> ReadRequest(const Command& self, const Arguments& arguments, RunRequest* request,
+                               settings::Settings* settings) {
   Options options(self, kRunHelp);
   options.prefix_command();
   std::vector<std::string> values(std::size(kMirrors));
   for (std::size_t i = 0; i < values.size(); ++i)
     options.add_option(kMirrors[i].option, values[i], kMirrors[i].meaning)->type_name(kMirrors[i].type);
   options
-      .add_option("--json", wish->json,
+      .add_option("--json", request->json,
                   "write the diagnosis to this file as JSON, also for a healthy job; - is standard output")
       ->type_name("FILE");
   options
-      .add_option("--mpi", wish->mpi, "preload the library for this MPI, no matter what CMD is: openmpi, mpich or none")
+      .add_option("--mpi", request->mpi,
+                  "preload the library for this MPI, no matter what CMD is: openmpi, mpich or none")
       ->type_name("MPI");
   options
-      .add_option("--record", wish->record,
+      .add_option("--record", request->record,
                   "record every call, and keep all that is known of the job in this directory")
       ->type_name("DIR");
-  options.add_flag("--keep", wish->keep, "keep the run directory of a healthy job");
+  options.add_flag("--keep", request->keep, "keep the run directory of a healthy job");
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (const auto status = options.Read(Arguments(arguments.begin(), dashes))) return status;
-  wish->command = options.remaining();
-  if (!wish->command.empty() && wish->command.front().starts_with('-'))
-    return UsageError(self, "there is no option '" + wish->command.front() + "'");
-  if (dashes != arguments.end()) wish->command.insert(wish->command.end(), dashes + 1, arguments.end());
-  if (!wish->mpi.empty() && !MpiNamed(wish->mpi))
-    return UsageError(self, "--mpi is openmpi, mpich or none, not '" + wish->mpi + "'");
-  if (wish->command.empty()) return UsageError(self, "what shall be run? ncclwatch run [OPTIONS] -- CMD...");
-  if (!wish->record.empty()) {
+  request->command = options.remaining();
+  if (!request->command.empty() && request->command.front().starts_with('-'))
+    return UsageError(self, "there is no option '" + request->command.front() + "'");
+  if (dashes != arguments.end()) request->command.insert(request->command.end(), dashes + 1, arguments.end());
+  if (!request->mpi.empty() && !MpiNamed(request->mpi))
+    return UsageError(self, "--mpi is openmpi, mpich or none, not '" + request->mpi + "'");
+  if (request->command.empty()) return UsageError(self, "what shall be run? ncclwatch run [OPTIONS] -- CMD...");
+  if (!request->record.empty()) {
     std::error_code error;
-    wish->record = std::filesystem::absolute(wish->record, error).lexically_normal();
-    if (!BoxFiles(wish->record).empty() || !SegmentFiles(wish->record).empty())
-      return UsageError(self, wish->record + " holds a recording already");
+    request->record = std::filesystem::absolute(request->record, error).lexically_normal();
+    if (!BoxFiles(request->record).empty() || !SegmentFiles(request->record).empty())
+      return UsageError(self, request->record + " holds a recording already");
     setenv("NCCLWATCH_TRACE", "full", 1);
-    setenv("NCCLWATCH_TRACE_DIR", wish->record.c_str(), 1);
+    setenv("NCCLWATCH_TRACE_DIR", request->record.c_str(), 1);
   }
   auto applied = Apply(values);
   if (!applied.ok()) return UsageError(self, std::string(applied.status().message()));
@@ -175,25 +176,27 @@ int Accompany(pid_t job, IdleLauncher idle, SignalRelay* relay, Deaths* deaths, 
   return status;
 }
 
-void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunPlace& place, const RunWish& wish) {
+void SayWhereItStands(const Epilogue& epilogue, const Deaths& deaths, const RunPlace& place,
+                      const RunRequest& request) {
   if (!epilogue.fault && !epilogue.slow && !epilogue.clean.empty()) Note("{}", epilogue.clean);
-  if (!wish.record.empty() && epilogue.watched) Note("recorded in {}: ncclwatch stats {}", wish.record, wish.record);
+  if (!request.record.empty() && epilogue.watched)
+    Note("recorded in {}: ncclwatch stats {}", request.record, request.record);
   if (!epilogue.watched) Note("no process of this job called NCCL or MPI under watch: there is nothing to diagnose");
   if (deaths.AnyAlive()) Note("processes of the job still run: ncclwatch diagnose {}", place.path());
 }
 
-int Finish(const RunWish& wish, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
+int Finish(const RunRequest& request, const settings::Settings& settings, int status, Deaths* deaths, RunPlace* place) {
   const bool say = settings.log >= settings::LogLevel::kWarn && settings.on;
   const Epilogue epilogue = Conclude(deaths, status, settings);
-  if (say) SayWhereItStands(epilogue, *deaths, *place, wish);
-  if (!wish.json.empty())
-    if (const absl::Status written = WriteFile(wish.json, epilogue.json); !written.ok())
+  if (say) SayWhereItStands(epilogue, *deaths, *place, request);
+  if (!request.json.empty())
+    if (const absl::Status written = WriteFile(request.json, epilogue.json); !written.ok())
       Note("{}", std::string(written.message()));
   const bool ended_by_us = settings.on_fault == settings::OnFault::kAbort && epilogue.fault &&
                            (epilogue.ended_by_us || status == act::kEndedByUs || deaths->ExitSeen(act::kEndedByUs));
   const bool healthy = status == 0 && !epilogue.fault && !epilogue.slow;
-  if (!wish.record.empty()) CopyEvidence(place->path(), wish.record);
-  if (!deaths->AnyAlive() && ((healthy && !wish.keep) || !epilogue.watched)) place->Remove();
+  if (!request.record.empty()) CopyEvidence(place->path(), request.record);
+  if (!deaths->AnyAlive() && ((healthy && !request.keep) || !epilogue.watched)) place->Remove();
   return ended_by_us ? act::kEndedByUs : status;
 }
 
@@ -211,9 +214,9 @@ int RunUnwatched(const Command& self, const std::vector<std::string>& command, c
 }
 
 // The library for the job's MPI; says which, and what will not be seen.
-std::string Picked(const std::string& plain, const RunWish& wish, const settings::Settings& settings) {
-  const MpiChoice mpi = wish.mpi.empty() ? ChooseMpi(wish.command, Surroundings::OfThisProcess())
-                                         : MpiChoice{*MpiNamed(wish.mpi), "asked for by --mpi", ""};
+std::string Picked(const std::string& plain, const RunRequest& request, const settings::Settings& settings) {
+  const MpiChoice mpi = request.mpi.empty() ? ChooseMpi(request.command, Surroundings::OfThisProcess())
+                                            : MpiChoice{*MpiNamed(request.mpi), "asked for by --mpi", ""};
   const LibraryChoice library = PickLibrary(plain, mpi);
   const auto say = [&](settings::LogLevel level, const std::string& what) {
     if (settings.on && settings.log >= level && !what.empty()) WriteNote(what);
@@ -238,12 +241,12 @@ std::vector<std::string> OurVariables() {
 
 // For the ranks alone where their launcher has an option for it, else for the launcher and all that it starts.
 void SetPreload(const std::string& library, const std::string& before, std::vector<std::string>* command) {
-  const PreloadWish wish{.library = library,
-                         .inherited = before,
-                         .slurm_export = ValueOf("SLURM_EXPORT_ENV"),
-                         .ours = OurVariables(),
-                         .open_mpi_environment_list = !ValueOf("OMPI_MCA_mca_base_env_list").empty()};
-  if (auto words = PreloadRanksOnly(*command, wish, Surroundings::OfThisProcess()))
+  const PreloadRequest request{.library = library,
+                               .inherited = before,
+                               .slurm_export = ValueOf("SLURM_EXPORT_ENV"),
+                               .ours = OurVariables(),
+                               .open_mpi_environment_list = !ValueOf("OMPI_MCA_mca_base_env_list").empty()};
+  if (auto words = PreloadRanksOnly(*command, request, Surroundings::OfThisProcess()))
     *command = *std::move(words);
   else
     setenv("LD_PRELOAD", Preload(library, before).c_str(), 1);
@@ -252,43 +255,43 @@ void SetPreload(const std::string& library, const std::string& before, std::vect
 }  // namespace
 
 int Run(const Command& self, const Arguments& arguments) {
-  RunWish wish;
+  RunRequest request;
   settings::Settings settings;
-  if (const auto status = ReadWish(self, arguments, &wish, &settings)) return *status;
+  if (const auto status = ReadRequest(self, arguments, &request, &settings)) return *status;
 
   const auto library = FindLibrary();
   if (!library.ok()) return Unreadable(self, library.status());
-  auto made = RunPlace::Make(settings, wish.command.front());
-  if (!made.ok()) return RunUnwatched(self, wish.command, made.status());
+  auto made = RunPlace::Make(settings, request.command.front());
+  if (!made.ok()) return RunUnwatched(self, request.command, made.status());
   RunPlace& place = *made;
   setenv("NCCLWATCH_DIR", place.path().c_str(), 1);
   const std::string preloaded = ValueOf("LD_PRELOAD");
   if (!PreloadsOurs(preloaded)) {
-    const auto preloadable = place.NameFor(Picked(*library, wish, settings));
+    const auto preloadable = place.NameFor(Picked(*library, request, settings));
     if (!preloadable.ok()) return Unreadable(self, preloadable.status());
-    SetPreload(*preloadable, preloaded, &wish.command);
+    SetPreload(*preloadable, preloaded, &request.command);
   }
 
   CollectorProcess collector;
-  if (!wish.record.empty()) {
-    if (const absl::Status folder = MakeFolders(wish.record); !folder.ok()) return Unreadable(self, folder);
-    if (const absl::Status started = collector.Start(place.path(), wish.record, settings.trace_most_bytes);
+  if (!request.record.empty()) {
+    if (const absl::Status folder = MakeFolders(request.record); !folder.ok()) return Unreadable(self, folder);
+    if (const absl::Status started = collector.Start(place.path(), request.record, settings.trace_most_bytes);
         !started.ok())
       Note("not recorded: {}", std::string(started.message()));
   }
   Deaths deaths(place.path(), absl::Now() - kFileClockLag);
   SignalRelay relay;
   const Started job =
-      StartJob(wish.command, relay.mask_before(), relay.child_action_before(), relay.pipe_action_before());
+      StartJob(request.command, relay.mask_before(), relay.child_action_before(), relay.pipe_action_before());
   if (job.pid < 0) {
-    Complain(self.name, "{}: {}", wish.command.front(), std::strerror(job.error));
+    Complain(self.name, "{}: {}", request.command.front(), std::strerror(job.error));
     place.Remove();
     return StatusOfFailure(job.error);
   }
-  const IdleLauncher idle(wish.command.front(), settings.on_fault == settings::OnFault::kAbort);
+  const IdleLauncher idle(request.command.front(), settings.on_fault == settings::OnFault::kAbort);
   const int status = StatusOf(Accompany(job.pid, idle, &relay, &deaths, &collector));
   collector.Finish();
-  return Finish(wish, settings, status, &deaths, &place);
+  return Finish(request, settings, status, &deaths, &place);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -30,57 +30,57 @@ constexpr char kStacksHelp[] =
     "never in a system call that would return EINTR. Frames that several ranks share are printed once.\n"
     "Exit status: 0 done, 2 usage, 3 if any of the processes could not be read.";
 
-struct StacksWish {
+struct StacksRequest {
   std::vector<std::string> words, threads, ranks, started, crashes, samples, meanwhile;
   std::string into;
   double limit_s = 2.5;
   bool each = false, full = false, json = false, keep_running = false;
 };
 
-void Declare(Options* options, StacksWish* wish) {
-  options->add_option("PID|DIR", wish->words, "processes and run directories (default: the newest run directory)")
+void Declare(Options* options, StacksRequest* request) {
+  options->add_option("PID|DIR", request->words, "processes and run directories (default: the newest run directory)")
       ->type_name("");
-  options->add_flag("--each", wish->each, "print every process and thread by itself, not merged");
-  options->add_flag("--full", wish->full, "with --each: show every frame, fold nothing");
-  options->add_option("--into", wish->into, "write DIR/<pid>.txt and DIR/merged.txt instead of printing")
+  options->add_flag("--each", request->each, "print every process and thread by itself, not merged");
+  options->add_flag("--full", request->full, "with --each: show every frame, fold nothing");
+  options->add_option("--into", request->into, "write DIR/<pid>.txt and DIR/merged.txt instead of printing")
       ->type_name("DIR");
-  options->add_option("--thread", wish->threads, "the thread of a process that matters (default: the main one)")
+  options->add_option("--thread", request->threads, "the thread of a process that matters (default: the main one)")
       ->type_name("PID:TID")
       ->group(kInternal)
       ->allow_extra_args(false);
-  options->add_option("--rank", wish->ranks, "the rank of a process, if its environment does not contain it")
+  options->add_option("--rank", request->ranks, "the rank of a process, if its environment does not contain it")
       ->type_name("PID:RANK")
       ->group(kInternal)
       ->allow_extra_args(false);
   options
-      ->add_option("--started", wish->started,
+      ->add_option("--started", request->started,
                    "start time of a process (field 22 of /proc/PID/stat): others of its pid are skipped")
       ->type_name("PID:TICKS")
       ->group(kInternal)
       ->allow_extra_args(false);
   options
-      ->add_option("--crash", wish->crashes,
+      ->add_option("--crash", request->crashes,
                    "unwind the sample that a dead process left in this black box, and complete the box")
       ->type_name("BOX")
       ->group(kInternal)
       ->allow_extra_args(false);
   options
-      ->add_option("--sample", wish->samples,
+      ->add_option("--sample", request->samples,
                    "with --into: unwind a sample that a process wrote of itself, and remove the file")
       ->type_name("FILE")
       ->group(kInternal)
       ->allow_extra_args(false);
   options
-      ->add_option("--meanwhile", wish->meanwhile,
+      ->add_option("--meanwhile", request->meanwhile,
                    "with --into and one run directory: sample a process that is late by so many ns")
       ->type_name("PID:NS")
       ->group(kInternal)
       ->allow_extra_args(false);
-  options->add_option("--limit", wish->limit_s, "time limit in seconds (default: 2.5)")
+  options->add_option("--limit", request->limit_s, "time limit in seconds (default: 2.5)")
       ->type_name("S")
       ->check(CLI::Range(0.01, 3600.0));
-  options->add_flag("--no-stop", wish->keep_running, "stop no thread: running threads are left out");
-  options->add_flag("--json", wish->json, "print as JSON (schema ncclwatch.stacks/1)");
+  options->add_flag("--no-stop", request->keep_running, "stop no thread: running threads are left out");
+  options->add_flag("--json", request->json, "print as JSON (schema ncclwatch.stacks/1)");
 }
 
 // "PID:NUMBER", each; none if one of them is something else.
@@ -125,10 +125,10 @@ bool AddJob(const Command& self, const std::string& word, std::vector<stacks::Ta
 }
 
 // False if something that was asked for is not there; what is, is in `targets`.
-bool FindTargets(const Command& self, const StacksWish& wish, std::vector<stacks::Target>* targets) {
-  if (wish.words.empty()) return AddJob(self, "", targets);
+bool FindTargets(const Command& self, const StacksRequest& request, std::vector<stacks::Target>* targets) {
+  if (request.words.empty()) return AddJob(self, "", targets);
   bool whole = true;
-  for (const std::string& word : wish.words) {
+  for (const std::string& word : request.words) {
     if (int pid = 0; ParseNumber(word, &pid))
       targets->push_back({pid, 0, -1, 0});
     else
@@ -146,11 +146,11 @@ std::string WriteInto(const std::string& folder, const std::vector<stacks::Proce
   return error.empty() ? act::WriteFile(into, "merged.txt", stacks::MergedText(processes)) : error;
 }
 
-void Show(const StacksWish& wish, const std::vector<stacks::ProcessStacks>& processes) {
-  if (wish.json) {
+void Show(const StacksRequest& request, const std::vector<stacks::ProcessStacks>& processes) {
+  if (request.json) {
     WriteOut(stacks::JsonText(processes));
-  } else if (wish.each || wish.full) {
-    for (const stacks::ProcessStacks& process : processes) WriteOut(stacks::ProcessText(process, wish.full));
+  } else if (request.each || request.full) {
+    for (const stacks::ProcessStacks& process : processes) WriteOut(stacks::ProcessText(process, request.full));
   } else {
     WriteOut(stacks::MergedText(processes));
   }
@@ -178,10 +178,10 @@ std::optional<stacks::ProcessStacks> UnwindSample(const std::string& path, std::
   return stacks::ReadSample(process.get());
 }
 
-int UnwindSamples(const Command& self, const StacksWish& wish) {
+int UnwindSamples(const Command& self, const StacksRequest& request) {
   std::vector<stacks::ProcessStacks> processes;
   int status = kDone;
-  for (const std::string& path : wish.samples) {
+  for (const std::string& path : request.samples) {
     std::string reason;
     auto process = UnwindSample(path, &reason);
     unlink(path.c_str());
@@ -192,27 +192,27 @@ int UnwindSamples(const Command& self, const StacksWish& wish) {
     Complain(self.name, "{}: {}", path, reason);
     status = kUnreadable;
   }
-  const std::string error = WriteInto(wish.into, processes);
+  const std::string error = WriteInto(request.into, processes);
   return error.empty() ? status : Unreadable(self, absl::UnknownError(error));
 }
 
 // For the leader, which suspects that these processes hold the others up.
-int SampleMeanwhile(const Command& self, const StacksWish& wish, const std::vector<meanwhile::Target>& targets) {
-  const auto limit = std::chrono::duration<double>(wish.limit_s);
+int SampleMeanwhile(const Command& self, const StacksRequest& request, const std::vector<meanwhile::Target>& targets) {
+  const auto limit = std::chrono::duration<double>(request.limit_s);
   const std::vector<reader::Meanwhile> all =
-      meanwhile::Sample(wish.words.front(), targets, std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
-  std::string error = act::MakeDirectories(wish.into);
-  const auto into = descriptors::Directory::Named(wish.into);
+      meanwhile::Sample(request.words.front(), targets, std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
+  std::string error = act::MakeDirectories(request.into);
+  const auto into = descriptors::Directory::Named(request.into);
   if (error.empty()) error = act::WriteFile(into, reader::kMeanwhileFile, reader::Format(all));
   return error.empty() ? kDone : Unreadable(self, absl::UnknownError(error));
 }
 
-int Finish(const Command& self, const StacksWish& wish, const stacks::Dump& dump, bool whole) {
-  if (!wish.into.empty()) {
-    if (const std::string error = WriteInto(wish.into, dump.processes); !error.empty())
+int Finish(const Command& self, const StacksRequest& request, const stacks::Dump& dump, bool whole) {
+  if (!request.into.empty()) {
+    if (const std::string error = WriteInto(request.into, dump.processes); !error.empty())
       return Unreadable(self, absl::UnknownError(error));
   } else {
-    Show(wish, dump.processes);
+    Show(request, dump.processes);
   }
   for (const stacks::ProcessStacks& process : dump.processes) {
     if (process.trouble.empty()) continue;
@@ -226,27 +226,27 @@ int Finish(const Command& self, const StacksWish& wish, const stacks::Dump& dump
 
 int Stacks(const Command& self, const Arguments& arguments) {
   Options options(self, kStacksHelp);
-  StacksWish wish;
-  Declare(&options, &wish);
+  StacksRequest request;
+  Declare(&options, &request);
   if (const auto status = options.Read(arguments)) return *status;
-  const auto threads = Pairs(wish.threads), ranks = Pairs(wish.ranks);
-  const auto started = Pairs<std::uint64_t>(wish.started);
-  const auto late = Pairs<std::int64_t>(wish.meanwhile);
+  const auto threads = Pairs(request.threads), ranks = Pairs(request.ranks);
+  const auto started = Pairs<std::uint64_t>(request.started);
+  const auto late = Pairs<std::int64_t>(request.meanwhile);
   if (!threads || !ranks || !started)
     return UsageError(self, "--thread, --rank and --started take a pid, a colon and a number");
-  if (!wish.samples.empty() && wish.into.empty()) return UsageError(self, "--sample needs --into");
+  if (!request.samples.empty() && request.into.empty()) return UsageError(self, "--sample needs --into");
   if (!late) return UsageError(self, "--meanwhile takes a pid, a colon and nanoseconds");
-  if (!late->empty() && (wish.into.empty() || wish.words.size() != 1))
+  if (!late->empty() && (request.into.empty() || request.words.size() != 1))
     return UsageError(self, "--meanwhile needs --into and one run directory");
-  if (!wish.crashes.empty()) return UnwindCrashes(self, wish.crashes);
-  if (!wish.samples.empty()) return UnwindSamples(self, wish);
+  if (!request.crashes.empty()) return UnwindCrashes(self, request.crashes);
+  if (!request.samples.empty()) return UnwindSamples(self, request);
   if (!late->empty()) {
     std::vector<meanwhile::Target> subjects;
     for (const auto& [pid, late_ns] : *late) subjects.push_back({pid, ValueOr(*started, pid), late_ns});
-    return SampleMeanwhile(self, wish, subjects);
+    return SampleMeanwhile(self, request, subjects);
   }
   std::vector<stacks::Target> targets;
-  const bool whole = FindTargets(self, wish, &targets);
+  const bool whole = FindTargets(self, request, &targets);
   for (stacks::Target& target : targets) {
     target.matters = ValueOr(*threads, target.pid, target.matters);
     target.rank = ValueOr(*ranks, target.pid, target.rank);
@@ -255,11 +255,11 @@ int Stacks(const Command& self, const Arguments& arguments) {
   if (targets.empty()) return kUnreadable;
 
   stacks::DumpOptions how;
-  how.limit = std::chrono::milliseconds(static_cast<std::int64_t>(wish.limit_s * 1000));
+  how.limit = std::chrono::milliseconds(static_cast<std::int64_t>(request.limit_s * 1000));
   how.each_limit = std::min(how.each_limit, how.limit);
-  how.stop = !wish.keep_running;
+  how.stop = !request.keep_running;
   const stacks::Dump dump = stacks::ReadAll(targets, how);
-  const int status = Finish(self, wish, dump, whole);
+  const int status = Finish(self, request, dump, whole);
   if (dump.stuck) {  // a thread of ours still waits in the kernel: what exit() tears down it may be using
     std::fflush(nullptr);
     _exit(status);

@@ -39,7 +39,7 @@ constexpr char kTopHelp[] =
 
 // Numbers a second need two looks.
 top::Job LookOnce(const std::string& directory, milliseconds interval) {
-  top::Looker looker(directory);
+  top::Sampler looker(directory);
   top::Job job = looker.Look();
   if (job.alive > 0) {
     for (const auto until = Clock::now() + interval; Clock::now() < until && !Ended();)
@@ -59,7 +59,7 @@ int Once(const Command& self, const std::string& directory, milliseconds interva
 }
 
 int Live(const Command& self, const std::string& directory, milliseconds interval) {
-  top::Looker looker(directory);
+  top::Sampler looker(directory);
   top::Job job = looker.Look();
   if (job.processes.empty()) return Unreadable(self, absl::NotFoundError(directory + ": no black box in it"));
   top::Assessor assessor(directory, TopologyOfTheJob("top"));

@@ -35,29 +35,29 @@ constexpr char kTraceHelp[] =
 
 constexpr std::chrono::milliseconds kFollowPoll(200);  // how often --follow looks
 
-struct TraceWish {
+struct TraceRequest {
   std::vector<std::string> words;
   FilterWords filter;
   std::size_t last = 0;  // 0: all
   bool follow = false, wide = false, json = false, csv = false, arrow = false;
 };
 
-void Declare(Options* options, TraceWish* wish) {
-  options->add_option("DIR|FILE", wish->words, "run directories and black boxes (default: the newest run directory)")
+void Declare(Options* options, TraceRequest* request) {
+  options->add_option("DIR|FILE", request->words, "run directories and black boxes (default: the newest run directory)")
       ->type_name("");
-  DeclareFilter(options, &wish->filter);
-  options->add_option("--last", wish->last, "only the last N calls")->type_name("N")->check(CLI::PositiveNumber);
-  options->add_flag("--follow", wish->follow, "keep printing new calls until the job ends");
-  options->add_flag("--arrow", wish->arrow, "print Arrow columns, for the Python package")->group(kInternal);
-  options->add_flag("--wide", wish->wide, "print all columns: also thread, stream, group, result, call site");
-  options->add_flag("--csv", wish->csv, "print comma-separated values, with a heading");
-  options->add_flag("--json", wish->json, "print JSON lines, one for each call");
+  DeclareFilter(options, &request->filter);
+  options->add_option("--last", request->last, "only the last N calls")->type_name("N")->check(CLI::PositiveNumber);
+  options->add_flag("--follow", request->follow, "keep printing new calls until the job ends");
+  options->add_flag("--arrow", request->arrow, "print Arrow columns, for the Python package")->group(kInternal);
+  options->add_flag("--wide", request->wide, "print all columns: also thread, stream, group, result, call site");
+  options->add_flag("--csv", request->csv, "print comma-separated values, with a heading");
+  options->add_flag("--json", request->json, "print JSON lines, one for each call");
 }
 
 // Gives `take` the wanted calls of all processes, by time.
 void Merge(const Recording& recording, const Filter& filter, std::vector<reader::Failure>* failures,
            absl::FunctionRef<void(const MergedCall&, const Facts&)> take) {
-  MergeCalls(recording, filter.Wishes(), failures, [&](const MergedCall& merged) {
+  MergeCalls(recording, filter.Requests(), failures, [&](const MergedCall& merged) {
     const Facts facts = FactsOf(merged);
     if (filter.Wants(facts)) take(merged, facts);
     return true;
@@ -74,18 +74,19 @@ Row RowOf(const MergedCall& merged, const Facts& facts, Sites* sites) {
 // columns, Arrow's columns at the end.
 class Printer {
  public:
-  Printer(const TraceWish& wish, const Recording& recording) : wish_(wish), sites_(recording), csv_(&sites_) {
-    if (wish.csv) WriteOut(CsvHeading());
+  Printer(const TraceRequest& request, const Recording& recording)
+      : request_(request), sites_(recording), csv_(&sites_) {
+    if (request.csv) WriteOut(CsvHeading());
   }
   void Take(const MergedCall& merged, const Facts& facts) {
-    if (wish_.json || wish_.csv) return TakeLine(LineOf(merged, facts));
-    if (wish_.last != 0 && rows_.size() == wish_.last) rows_.pop_front();
+    if (request_.json || request_.csv) return TakeLine(LineOf(merged, facts));
+    if (request_.last != 0 && rows_.size() == request_.last) rows_.pop_front();
     rows_.push_back(RowOf(merged, facts, &sites_));
-    if (rows_.size() == kRowsOfTable && wish_.last == 0 && !wish_.arrow) PrintRows();
+    if (rows_.size() == kRowsOfTable && request_.last == 0 && !request_.arrow) PrintRows();
   }
   void Finish() {
     for (const std::string& line : lines_) WriteOut(line);
-    if (wish_.json || wish_.csv) return;
+    if (request_.json || request_.csv) return;
     if (!rows_.empty() || !printed_) PrintRows();
   }
 
@@ -93,31 +94,31 @@ class Printer {
   static constexpr std::size_t kRowsOfTable = 1 << 16;  // then a new heading, for columns as wide as the next rows want
 
   std::string LineOf(const MergedCall& merged, const Facts& facts) {
-    if (wish_.json) return ToJsonLine(RowOf(merged, facts, &sites_));
+    if (request_.json) return ToJsonLine(RowOf(merged, facts, &sites_));
     std::string line;
     csv_.Append(merged, facts, &line);
     return line;
   }
   void TakeLine(std::string line) {
-    if (wish_.last == 0) return WriteOut(line);
-    if (lines_.size() == wish_.last) lines_.pop_front();
+    if (request_.last == 0) return WriteOut(line);
+    if (lines_.size() == request_.last) lines_.pop_front();
     lines_.push_back(std::move(line));
   }
   void PrintRows() {
     const std::vector<Row> rows{std::make_move_iterator(rows_.begin()), std::make_move_iterator(rows_.end())};
     rows_.clear();
     printed_ = true;
-    if (wish_.arrow) {
+    if (request_.arrow) {
       const std::string bytes = ToColumns(rows);
       std::fwrite(bytes.data(), 1, bytes.size(), stdout);
     } else if (rows.empty()) {
       std::fputs("no recorded call matches\n", stderr);
     } else {
-      WriteOut(ToTable(rows, wish_.wide));
+      WriteOut(ToTable(rows, request_.wide));
     }
   }
 
-  const TraceWish& wish_;
+  const TraceRequest& request_;
   Sites sites_;
   CsvLines csv_;
   std::deque<std::string> lines_;
@@ -126,9 +127,10 @@ class Printer {
 };
 
 // Each call once, when first seen: its state is that of then.
-void Follow(const std::vector<std::string>& paths, const Filter& filter, const TraceWish& wish, Recording recording) {
+void Follow(const std::vector<std::string>& paths, const Filter& filter, const TraceRequest& request,
+            Recording recording) {
   absl::flat_hash_map<std::pair<std::string, std::uint32_t>, std::uint64_t> next_slot;  // by host and pid
-  if (!wish.json) WriteOut(FollowHeading());
+  if (!request.json) WriteOut(FollowHeading());
   bool first = true;
   for (;;) {
     const bool alive = AnyAlive(recording.run().boxes);
@@ -140,8 +142,8 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const T
     std::erase_if(rows, [&](const Row& row) { return row.slot < next_slot[{row.host, row.pid}]; });
     for (const ProcessRecording& process : recording.processes())
       next_slot[{process.process().host, process.process().pid}] = process.end_slot();
-    const std::size_t skip = first && wish.last && rows.size() > wish.last ? rows.size() - wish.last : 0;
-    for (std::size_t i = skip; i < rows.size(); ++i) WriteOut(wish.json ? ToJsonLine(rows[i]) : FollowLine(rows[i]));
+    const std::size_t skip = first && request.last && rows.size() > request.last ? rows.size() - request.last : 0;
+    for (std::size_t i = skip; i < rows.size(); ++i) WriteOut(request.json ? ToJsonLine(rows[i]) : FollowLine(rows[i]));
     if (std::fflush(stdout) != 0 || !alive) return;
     first = false;
     std::this_thread::sleep_for(kFollowPoll);
@@ -153,28 +155,30 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const T
 
 int Trace(const Command& self, const Arguments& arguments) {
   Options options(self, kTraceHelp);
-  TraceWish wish;
-  Declare(&options, &wish);
+  TraceRequest request;
+  Declare(&options, &request);
   if (const auto status = options.Read(arguments)) return *status;
   // Mistakes are said before anything is read.
-  if (const absl::Status wrong = Check(wish.filter); !wrong.ok()) return UsageError(self, std::string(wrong.message()));
-  if (!wish.filter.steps.empty() && wish.follow) return UsageError(self, "--step and --follow exclude one another");
+  if (const absl::Status wrong = Check(request.filter); !wrong.ok())
+    return UsageError(self, std::string(wrong.message()));
+  if (!request.filter.steps.empty() && request.follow)
+    return UsageError(self, "--step and --follow exclude one another");
 
-  const auto paths = Locate(wish.words);
+  const auto paths = Locate(request.words);
   if (!paths.ok()) return Unreadable(self, paths.status());
   Recording recording = Recording::Open(*paths);
   std::vector<reader::Failure> failures = recording.run().failures;
   SayFailures(failures);
   if (recording.processes().empty()) return kUnreadable;
-  const absl::StatusOr<Filter> filter = FilterOf(wish.filter, recording);
+  const absl::StatusOr<Filter> filter = FilterOf(request.filter, recording);
   if (!filter.ok()) return Unreadable(self, filter.status());
-  if (wish.follow) {
-    Follow(*paths, *filter, wish, std::move(recording));
+  if (request.follow) {
+    Follow(*paths, *filter, request, std::move(recording));
     return failures.empty() ? kDone : kUnreadable;
   }
   SayLost(recording);
   const std::size_t said = failures.size();
-  Printer printer(wish, recording);
+  Printer printer(request, recording);
   Merge(recording, *filter, &failures,
         [&](const MergedCall& merged, const Facts& facts) { printer.Take(merged, facts); });
   printer.Finish();

@@ -48,7 +48,7 @@ void AddNumbers(const LooseJson& line, const std::string& prefix, Columns* colum
 }
 
 // What `ncclwatch_metric` has told: {"event_type": "metric", "details": {"name": ..., "value": ...}}.
-bool AddToldMetric(const LooseJson& line, Columns* columns) {
+bool AddReportedMetric(const LooseJson& line, Columns* columns) {
   const auto details = line.find("details");
   const auto type = line.find("event_type");
   if (type == line.end() || *type != "metric" || details == line.end() || !details->is_object()) return false;
@@ -122,7 +122,7 @@ absl::Status AddJson(const std::string& path, Side* side) {
   std::istringstream lines(*text);
   for (std::string line; std::getline(lines, line);) {
     const LooseJson one = LooseJson::parse(line, nullptr, false);
-    if (one.is_object() && !AddToldMetric(one, &columns)) AddNumbers(one, "", &columns);
+    if (one.is_object() && !AddReportedMetric(one, &columns)) AddNumbers(one, "", &columns);
   }
   if (columns.empty() && whole.is_array())
     for (const LooseJson& one : whole)

@@ -100,8 +100,8 @@ std::string MetricTable(const Comparison& comparison, bool deciding) {
     if (one.decides == deciding)
       table.Add({Printable(one.name), LevelText(one.before, one.unit), LevelText(one.after, one.unit),
                  PercentText(one.change.ratio), IntervalText(one.change),
-                 one.verdict == MetricVerdict::kTold ? "(which way is better is not known: --metric NAME:lower)"
-                                                     : Name(one.verdict)});
+                 one.verdict == MetricVerdict::kReported ? "(which way is better is not known: --metric NAME:lower)"
+                                                         : Name(one.verdict)});
   return table.empty() ? "" : table.Text() + "\n";
 }
 

@@ -57,7 +57,7 @@ void AddTransfers(const JobSteps& steps, Side* side) {
 }
 
 // That the program has told by ncclwatch_metric(): of the lowest rank that tells it.
-void AddToldNumbers(const std::vector<reader::BoxImage>& boxes, Side* side) {
+void AddReportedNumbers(const std::vector<reader::BoxImage>& boxes, Side* side) {
   std::map<std::string, std::pair<int, Samples>> all;
   for (const reader::BoxImage& box : boxes)
     for (const reader::Note& note : box.notes) {
@@ -94,7 +94,7 @@ absl::Status AddRun(const std::string& path, Side* side) {
   } else {
     side->notes.push_back(fmt::format("{}: no steps: {}", path, std::string(steps.status().message())));
   }
-  AddToldNumbers(boxes, side);
+  AddReportedNumbers(boxes, side);
   AddEnvironment(boxes, side);
   reader::RunImage run = analyzer::ReadJob(*paths, reader::Calls::kForVerdict);
   if (!run.boxes.empty())

@@ -28,7 +28,7 @@ bool ArePositive(const Metric& metric) {
 }
 
 MetricVerdict VerdictOf(const Compared& one, double tolerance) {
-  if (one.better == Better::kUnknown) return MetricVerdict::kTold;
+  if (one.better == Better::kUnknown) return MetricVerdict::kReported;
   const Change& change = one.change;
   if (!change.measured) return MetricVerdict::kInconclusive;
   if (change.low > -tolerance && change.high < tolerance) return MetricVerdict::kSame;
@@ -37,18 +37,18 @@ MetricVerdict VerdictOf(const Compared& one, double tolerance) {
   return (change.ratio < 0) == (one.better == Better::kLower) ? MetricVerdict::kBetter : MetricVerdict::kWorse;
 }
 
-Better Wished(const Wish& wish, const std::string& name, Better known) {
-  for (const auto& [wished, better] : wish.only)
-    if (wished == name && better != Better::kUnknown) return better;
+Better Requested(const Request& request, const std::string& name, Better known) {
+  for (const auto& [requested, better] : request.only)
+    if (requested == name && better != Better::kUnknown) return better;
   return known;
 }
 
-bool Decides(const Wish& wish, const std::string& name, bool has_step_time) {
-  if (wish.only.empty()) return has_step_time ? name == kStepTime : true;
-  return std::any_of(wish.only.begin(), wish.only.end(), [&](const auto& one) { return one.first == name; });
+bool Decides(const Request& request, const std::string& name, bool has_step_time) {
+  if (request.only.empty()) return has_step_time ? name == kStepTime : true;
+  return std::any_of(request.only.begin(), request.only.end(), [&](const auto& one) { return one.first == name; });
 }
 
-std::vector<Compared> CompareMetrics(const Side& before, const Side& after, const Wish& wish,
+std::vector<Compared> CompareMetrics(const Side& before, const Side& after, const Request& request,
                                      std::vector<std::string>* notes) {
   std::vector<Compared> all;
   const bool has_step_time = before.metrics.contains(kStepTime) && after.metrics.contains(kStepTime);
@@ -59,11 +59,11 @@ std::vector<Compared> CompareMetrics(const Side& before, const Side& after, cons
       alone.push_back(name);
       continue;
     }
-    Compared& one =
-        all.emplace_back(Compared{.name = name, .unit = metric.unit, .better = Wished(wish, name, metric.better)});
+    Compared& one = all.emplace_back(
+        Compared{.name = name, .unit = metric.unit, .better = Requested(request, name, metric.better)});
     one.before = LevelOf(metric);
     one.after = LevelOf(other->second);
-    one.decides = Decides(wish, name, has_step_time);
+    one.decides = Decides(request, name, has_step_time);
   }
   for (const auto& [name, metric] : after.metrics)
     if (!before.metrics.contains(name)) alone.push_back(name);
@@ -80,7 +80,7 @@ std::vector<Compared> CompareMetrics(const Side& before, const Side& after, cons
       one.change = ChangeOf(a.trials, b.trials, confidence);
     else
       one.change.ratio = one.before.median != 0 ? one.after.median / one.before.median - 1 : 0;
-    one.verdict = VerdictOf(one, wish.tolerance);
+    one.verdict = VerdictOf(one, request.tolerance);
   }
   std::stable_sort(all.begin(), all.end(), [](const Compared& a, const Compared& b) { return a.decides > b.decides; });
   return all;
@@ -89,7 +89,7 @@ std::vector<Compared> CompareMetrics(const Side& before, const Side& after, cons
 Verdict OfMetrics(const std::vector<Compared>& metrics) {
   bool better = false, same = true, any = false;
   for (const Compared& one : metrics) {
-    if (!one.decides || one.verdict == MetricVerdict::kTold) continue;
+    if (!one.decides || one.verdict == MetricVerdict::kReported) continue;
     any = true;
     if (one.verdict == MetricVerdict::kWorse) return Verdict::kRegression;
     better = better || one.verdict == MetricVerdict::kBetter;
@@ -140,15 +140,15 @@ const char* Name(MetricVerdict verdict) {
     case MetricVerdict::kWorse: return "worse";
     case MetricVerdict::kSame: return "same";
     case MetricVerdict::kInconclusive:
-    case MetricVerdict::kTold: break;
+    case MetricVerdict::kReported: break;
   }
   return "inconclusive";
 }
 
-Comparison Compare(const Side& before, const Side& after, const Wish& wish, std::optional<Outcome> problem) {
+Comparison Compare(const Side& before, const Side& after, const Request& request, std::optional<Outcome> problem) {
   Comparison comparison;
   comparison.problem = std::move(problem);
-  comparison.metrics = CompareMetrics(before, after, wish, &comparison.notes);
+  comparison.metrics = CompareMetrics(before, after, request, &comparison.notes);
   comparison.verdict = Overall(comparison);
   CompareEnvironments(before, after, &comparison);
   comparison.notes.insert(comparison.notes.end(), before.notes.begin(), before.notes.end());

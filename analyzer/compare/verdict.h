@@ -10,14 +10,20 @@
 
 namespace ncclwatch::compare {
 
-struct Wish {
+struct Request {
   double tolerance = 0.05;  // changes up to that share are none
   std::vector<std::pair<std::string, Better>>
       only;  // metrics that decide; empty: step_time where there is one, else all
 };
 
 enum class Verdict { kFixed, kNotFixed, kRegression, kImprovement, kUnchanged, kInconclusive };
-enum class MetricVerdict { kBetter, kWorse, kSame, kInconclusive, kTold };  // kTold: nobody knows which way is better
+enum class MetricVerdict {
+  kBetter,
+  kWorse,
+  kSame,
+  kInconclusive,
+  kReported
+};  // kTold: nobody knows which way is better
 const char* Name(Verdict verdict);
 const char* Name(MetricVerdict verdict);
 
@@ -54,7 +60,7 @@ struct Comparison {
 // False alarms over all metrics of a comparison together: one in a hundred.
 inline constexpr double kFalseAlarms = 0.01;
 
-Comparison Compare(const Side& before, const Side& after, const Wish& wish, std::optional<Outcome> problem);
+Comparison Compare(const Side& before, const Side& after, const Request& request, std::optional<Outcome> problem);
 // The first finding of `before`, and whether `after` has one of its kind. None: `before` has no finding.
 std::optional<Outcome> OutcomeOfFindings(const Side& before, const Side& after);
 

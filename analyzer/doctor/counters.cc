@@ -25,7 +25,7 @@
 namespace ncclwatch::doctor {
 namespace {
 
-using reader::MachineLook;
+using reader::MachineSample;
 
 // What a machine counts of its own errors, and states that should stay as they are: NVML, InfiniBand and RoCE, network
 // cards, memory controllers, heat, TCP, and the kernel's log. All that a user may read.
@@ -133,7 +133,7 @@ void ReadTcp(const Machine& machine, Figures* figures) {
 }
 
 void ReadGpus(Figures* figures) {
-  const GpuLook& look = LookAtGpus();
+  const GpuSample& look = LookAtGpus();
   if (!look.gpus) return;
   for (const Gpu& gpu : look.gpus->all) {
     const std::string name = "GPU " + gpu.pci + ": ";
@@ -199,7 +199,7 @@ Figures ReadFigures(const Machine& machine, std::int64_t now_ns) {
 
 // Adds events to *look and takes over the figures. The first look (last_ns 0) tells of bad states alone, and of the
 // last hour of the log.
-void TakeLook(const Figures& figures, std::int64_t now_ns, reader::MachineLook* look);
+void TakeLook(const Figures& figures, std::int64_t now_ns, reader::MachineSample* look);
 
 constexpr std::int64_t kLogBefore_ns = 3'600'000'000'000;
 constexpr std::size_t kMostLines = 50;  // of the log, from one look to the next
@@ -225,7 +225,7 @@ std::string GpuOfLog(const std::string& line) {
 
 class Comparison {
  public:
-  Comparison(std::int64_t now_ns, MachineLook* look) : now_ns_(now_ns), look_(look) {
+  Comparison(std::int64_t now_ns, MachineSample* look) : now_ns_(now_ns), look_(look) {
     for (const auto& counter : look->counters) before_[counter.name] = counter.value;
     for (const auto& state : look->states) was_[state.name] = state.value;
   }
@@ -270,12 +270,12 @@ class Comparison {
   }
 
   std::int64_t now_ns_;
-  MachineLook* look_;
+  MachineSample* look_;
   std::map<std::string, std::int64_t> before_;
   std::map<std::string, std::string> was_;
 };
 
-void TakeLook(const Figures& figures, std::int64_t now_ns, MachineLook* look) {
+void TakeLook(const Figures& figures, std::int64_t now_ns, MachineSample* look) {
   Comparison comparison(now_ns, look);
   comparison.Counters(figures.counters);
   comparison.States(figures.states);
@@ -298,7 +298,7 @@ std::string SaveCounters(const Machine& machine, const std::string& path) {
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   const descriptors::Directory directory = descriptors::Directory::Named(folder);
   if (!directory) return directory.reason();
-  reader::MachineLook look = reader::ReadMachine(directory, name).value_or(reader::MachineLook());
+  reader::MachineSample look = reader::ReadMachine(directory, name).value_or(reader::MachineSample());
   look.host = HostName();
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);

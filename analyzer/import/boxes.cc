@@ -50,8 +50,8 @@ class Membership {
 
   std::vector<Group> groups_;
   absl::flat_hash_map<std::pair<std::string, std::vector<std::int32_t>>, std::size_t> place_of_;  // by name and ranks
-  absl::flat_hash_map<std::pair<std::string, std::int32_t>, std::size_t> told_;    // by name and a member
-  absl::flat_hash_map<std::pair<std::string, std::string>, std::size_t> guessed_;  // by name and description
+  absl::flat_hash_map<std::pair<std::string, std::int32_t>, std::size_t> reported_;  // by name and a member
+  absl::flat_hash_map<std::pair<std::string, std::string>, std::size_t> guessed_;    // by name and description
   std::int32_t world_size_ = 0;
 };
 
@@ -83,7 +83,7 @@ Membership::Membership(const std::vector<Dump>& dumps) {
   }
   for (const Dump& dump : dumps) {
     for (const ProcessGroup& group : dump.groups) {
-      if (group.ranks.empty() && !told_.contains({group.name, dump.rank}))
+      if (group.ranks.empty() && !reported_.contains({group.name, dump.rank}))
         users[{group.name, group.description}].push_back(dump.rank);
     }
   }
@@ -111,14 +111,14 @@ std::size_t Membership::Place(const ProcessGroup& group, const std::vector<std::
   made.label = LabelOf(group);
   made.ranks = std::make_shared<const std::vector<std::int32_t>>(ranks);
   groups_.push_back(std::move(made));
-  for (const std::int32_t rank : ranks) told_.try_emplace({group.name, rank}, found->second);
+  for (const std::int32_t rank : ranks) reported_.try_emplace({group.name, rank}, found->second);
   return found->second;
 }
 
 const Group& Membership::Of(const Dump& dump, const ProcessGroup& group) const {
   if (!group.ranks.empty()) return groups_[place_of_.at({group.name, group.ranks})];
-  const auto told = told_.find({group.name, dump.rank});
-  return groups_[told != told_.end() ? told->second : guessed_.at({group.name, group.description})];
+  const auto reported = reported_.find({group.name, dump.rank});
+  return groups_[reported != reported_.end() ? reported->second : guessed_.at({group.name, group.description})];
 }
 
 // What the dumps of one job cannot tell, in sentences for its diagnosis.

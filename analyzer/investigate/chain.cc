@@ -10,7 +10,7 @@
 namespace ncclwatch::investigate {
 namespace {
 
-using analyzer::Told;
+using analyzer::TriageFinding;
 using diagnosis::Finding;
 
 // -----------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ std::vector<std::string> StateOf(const Finding& root) {
 std::vector<Link> ChainOf(const Material& material) {
   std::vector<Link> chain;
   const Finding* const root = RootFinding(material);
-  const Told* const cause = FirstCause(material);
+  const TriageFinding* const cause = FirstCause(material);
   if (root) {
     chain.push_back(SymptomOf(*root));
     chain.push_back({root->summary, root->evidence});
@@ -68,9 +68,9 @@ std::vector<Link> ChainOf(const Material& material) {
       chain.push_back({"What it did then, as far as somebody looked:", std::move(state)});
   } else if (cause) {
     std::vector<std::string> echoes;
-    for (const Told& echo : material.triage->echoes)
+    for (const TriageFinding& echo : material.triage->echoes)
       echoes.push_back(fmt::format("{}: {}", WhoseText(echo), Quoted(echo)));
-    for (const Told& one : material.triage->confirmations)
+    for (const TriageFinding& one : material.triage->confirmations)
       if (echoes.size() < 5) echoes.push_back(Quoted(one));
     if (!echoes.empty()) chain.push_back({"Other ranks, and the launcher, report what follows:", std::move(echoes)});
   }

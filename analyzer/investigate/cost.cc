@@ -34,14 +34,14 @@ void AddLostWork(const Material& material, absl::Time failed, double gpus, std::
 
 // From the first cause to the last line that has a time.
 std::vector<std::string> OfLogs(const Material& material) {
-  const analyzer::Told* const cause = FirstCause(material);
+  const analyzer::TriageFinding* const cause = FirstCause(material);
   if (!cause || !cause->first.at) return {"Not measured: there are no black boxes, and the logs have no times."};
   std::set<int> ranks;
   absl::Time last = *cause->first.at;
   for (const auto* const some : {&material.triage->causes, &material.triage->echoes, &material.triage->confirmations})
-    for (const analyzer::Told& told : *some) {
-      ranks.insert(told.ranks.begin(), told.ranks.end());
-      if (told.first.at) last = std::max(last, *told.first.at);
+    for (const analyzer::TriageFinding& reported : *some) {
+      ranks.insert(reported.ranks.begin(), reported.ranks.end());
+      if (reported.first.at) last = std::max(last, *reported.first.at);
     }
   const auto gpus = static_cast<double>(ranks.size());
   const absl::Duration lasted = last - *cause->first.at;

@@ -63,8 +63,8 @@ Hypothesis ByBoxes(const Material& material, const char* text, std::initializer_
 // By what the logs say.
 Hypothesis ByLogs(const Material& material, const char* text, std::initializer_list<std::string_view> categories) {
   if (!material.triage) return Untested(text, "no logs were given: `ncclwatch triage LOGDIR`");
-  const auto is_one = [&](const analyzer::Told& told) {
-    return std::find(categories.begin(), categories.end(), told.rule->category) != categories.end();
+  const auto is_one = [&](const analyzer::TriageFinding& reported) {
+    return std::find(categories.begin(), categories.end(), reported.rule->category) != categories.end();
   };
   const auto& causes = material.triage->causes;
   if (const auto found = std::find_if(causes.begin(), causes.end(), is_one); found != causes.end())
@@ -185,7 +185,7 @@ Hypothesis OfOthersMemory(const std::string& text) {
   return others > kDriver_GiB ? Hypothesis{somebody, Standing::kSupported, by} : RuledOut(somebody, by);
 }
 
-std::vector<Hypothesis> OfMemory(const Material& material, const analyzer::Told& cause) {
+std::vector<Hypothesis> OfMemory(const Material& material, const analyzer::TriageFinding& cause) {
   std::vector<Hypothesis> all;
   const std::string& text = cause.first.text;
   const auto asked = GiB(text, R"(Tried to allocate ([\d.]+) ([KMG]iB))"),
@@ -215,7 +215,7 @@ std::vector<Hypothesis> OfMemory(const Material& material, const analyzer::Told&
 }
 
 std::vector<Hypothesis> OfFailure(const Material& material) {
-  const analyzer::Told* const cause = FirstCause(material);
+  const analyzer::TriageFinding* const cause = FirstCause(material);
   if (cause && cause->rule->category == "out_of_memory") return OfMemory(material, *cause);
   return {
       ByLogs(material, "Memory ran out", {"out_of_memory"}),

@@ -12,7 +12,7 @@
 namespace ncclwatch::investigate {
 namespace {
 
-using analyzer::Told;
+using analyzer::TriageFinding;
 using diagnosis::Finding;
 using diagnosis::Kind;
 
@@ -55,13 +55,13 @@ std::vector<Moment> TimelineOf(const Material& material) {
         {checkpoint->at,
          fmt::format("last checkpoint{}", checkpoint->step ? fmt::format(", step {}", *checkpoint->step) : "")});
   if (material.triage) {
-    const auto add = [&](const Told& told, const char* role) {
-      if (told.first.at)
-        moments.push_back(
-            {*told.first.at, fmt::format("{} ({}, {}): {}", told.rule->id, role, WhoseText(told), Place(told))});
+    const auto add = [&](const TriageFinding& reported, const char* role) {
+      if (reported.first.at)
+        moments.push_back({*reported.first.at, fmt::format("{} ({}, {}): {}", reported.rule->id, role,
+                                                           WhoseText(reported), Place(reported))});
     };
-    for (const Told& told : material.triage->causes) add(told, "cause");
-    for (const Told& told : material.triage->echoes) add(told, "echo");
+    for (const TriageFinding& reported : material.triage->causes) add(reported, "cause");
+    for (const TriageFinding& reported : material.triage->echoes) add(reported, "echo");
     if (!material.triage->confirmations.empty()) add(material.triage->confirmations.front(), "confirmation");
     for (const analyzer::Silent& silent : material.triage->silent)
       moments.push_back({silent.last.at, fmt::format("rank {} writes its last line, {}:{}", silent.rank,
@@ -88,7 +88,7 @@ std::vector<std::string> TriageSection(const Material& material, Class kind) {
   }
   if (!material.triage) {
     lines.emplace_back("Logs: none were given.");
-  } else if (const Told* const cause = FirstCause(material)) {
+  } else if (const TriageFinding* const cause = FirstCause(material)) {
     lines.push_back(fmt::format("The logs ({} files) name first: {} ({}), {}.", material.log_files, cause->rule->id,
                                 analyzer::Name(cause->confidence), WhoseText(*cause)));
     if (const std::size_t count = material.triage->echoes.size(); count > 0)
@@ -105,7 +105,7 @@ std::vector<std::string> LocalizationOf(const Material& material) {
   std::vector<std::string> lines;
   const Finding* const root = RootFinding(material);
   if (!root) {
-    if (const Told* const cause = FirstCause(material)) {
+    if (const TriageFinding* const cause = FirstCause(material)) {
       lines.push_back(fmt::format("{}.", diagnosis::Capital(WhoseText(*cause))));
       if (!cause->first.host.empty()) lines.push_back(fmt::format("Host {}.", cause->first.host));
       for (const auto& [name, value] : cause->first.fields)
@@ -151,7 +151,7 @@ void AddActions(const Material& material, Incident* incident) {
       if (step != diagnosis::ForGood(root->kind)) add(diagnosis::Capital(step), &incident->now);
     add(diagnosis::Capital(std::string(diagnosis::Advice(root->kind))), &incident->for_good);
   }
-  if (const Told* const cause = FirstCause(material)) {
+  if (const TriageFinding* const cause = FirstCause(material)) {
     for (const std::string& step : cause->rule->now) add(diagnosis::Capital(step), &incident->now);
     for (const std::string& step : cause->rule->for_good) add(diagnosis::Capital(step), &incident->for_good);
   }
@@ -165,7 +165,7 @@ void AddActions(const Material& material, Incident* incident) {
 
 void AddSummary(const Material& material, Incident* incident) {
   const Finding* const root = RootFinding(material);
-  const Told* const cause = FirstCause(material);
+  const TriageFinding* const cause = FirstCause(material);
   if (root) {
     incident->title = fmt::format("{}: {}", diagnosis::Name(root->kind),
                                   root->culprits.empty() ? "all ranks" : diagnosis::Ranks(root->culprits));
@@ -195,7 +195,7 @@ const Finding* RootFinding(const Material& material) {
   return &material.run->diagnosis.findings.front();
 }
 
-const Told* FirstCause(const Material& material) {
+const TriageFinding* FirstCause(const Material& material) {
   if (!material.triage || material.triage->causes.empty()) return nullptr;
   return &material.triage->causes.front();
 }

@@ -56,6 +56,6 @@ std::vector<std::string> CostOf(const Material& material, Class kind);
 
 // The finding that is the root cause; null: none.
 const diagnosis::Finding* RootFinding(const Material& material);
-const analyzer::Told* FirstCause(const Material& material);
+const analyzer::TriageFinding* FirstCause(const Material& material);
 
 }  // namespace ncclwatch::investigate

@@ -8,7 +8,7 @@
 
 namespace ncclwatch::investigate {
 
-using analyzer::Told;
+using analyzer::TriageFinding;
 using diagnosis::Finding;
 using diagnosis::Kind;
 
@@ -16,19 +16,21 @@ bool IsOfNumbers(Kind kind) { return kind >= Kind::kNumericFault && kind <= Kind
 
 std::string At(std::int64_t ns) { return diagnosis::UtcTime(ns); }
 std::string At(absl::Time time) { return diagnosis::UtcTime(absl::ToUnixNanos(time)); }
-std::string Place(const Told& told) { return fmt::format("{}:{}", told.first.file, told.first.line); }
-std::string Quoted(const Told& told) {
+std::string Place(const TriageFinding& reported) {
+  return fmt::format("{}:{}", reported.first.file, reported.first.line);
+}
+std::string Quoted(const TriageFinding& reported) {
   constexpr std::size_t kMost = 300;
-  const std::string& text = told.first.text;
-  return fmt::format("{}: `{}`", Place(told), text.size() > kMost ? text.substr(0, kMost) + "..." : text);
+  const std::string& text = reported.first.text;
+  return fmt::format("{}: `{}`", Place(reported), text.size() > kMost ? text.substr(0, kMost) + "..." : text);
 }
 
-std::string WhoseText(const Told& told) {
-  return told.ranks.empty() ? "a rank that the logs do not name" : diagnosis::Ranks(told.ranks);
+std::string WhoseText(const TriageFinding& reported) {
+  return reported.ranks.empty() ? "a rank that the logs do not name" : diagnosis::Ranks(reported.ranks);
 }
 
-bool IsOfCulprit(const Told& told, const Finding& finding) {
-  return std::any_of(told.ranks.begin(), told.ranks.end(), [&](int rank) {
+bool IsOfCulprit(const TriageFinding& reported, const Finding& finding) {
+  return std::any_of(reported.ranks.begin(), reported.ranks.end(), [&](int rank) {
     return std::binary_search(finding.culprits.begin(), finding.culprits.end(), rank);
   });
 }

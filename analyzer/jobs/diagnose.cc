@@ -33,7 +33,7 @@ void LeaveSuspected(diagnosis::Diagnosis* verdict) {
     if (finding.certainty == diagnosis::Certainty::kLikely) finding.certainty = diagnosis::Certainty::kSuspected;
 }
 
-Judged AsTold(reader::RunImage run, const std::vector<reader::Observation>& own) {
+Judged AsReported(reader::RunImage run, const std::vector<reader::Observation>& own) {
   Judged judged{diagnosis::FromBoxes(std::move(run.boxes), own, run.witness), run.untimed};
   AddNotes(run, &judged.snapshot);
   judged.snapshot.meanwhile = reader::ReadMeanwhile(judged.snapshot.boxes);
@@ -59,7 +59,7 @@ Judged ToJudge(reader::RunImage run) {
   // without a verdict is judged now.
   if (VerdictStands(run.boxes) || !AnyAlive(run.boxes)) {
     const std::vector<reader::Observation> own = ObserveNow(run.boxes, {});
-    return AsTold(std::move(run), own);
+    return AsReported(std::move(run), own);
   }
   Judged judged{diagnosis::FromBoxes(run.boxes), run.untimed};
   diagnosis::Snapshot& snapshot = judged.snapshot;
@@ -86,12 +86,12 @@ diagnosis::Diagnosis Diagnose(reader::RunImage run, const diagnosis::SlowContext
 }
 
 diagnosis::Diagnosis DiagnoseWith(reader::RunImage run, const std::vector<reader::Observation>& own) {
-  return Stopped(AsTold(std::move(run), own));
+  return Stopped(AsReported(std::move(run), own));
 }
 
 std::vector<diagnosis::Finding> SlowIn(reader::RunImage run, const std::vector<reader::Observation>& own,
                                        const diagnosis::SlowContext& context) {
-  const Judged judged = AsTold(std::move(run), own);
+  const Judged judged = AsReported(std::move(run), own);
   if (judged.untimed) return {};
   return diagnosis::FindSlow(judged.snapshot, context);
 }

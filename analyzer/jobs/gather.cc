@@ -63,10 +63,10 @@ std::string GatherEvidence(const std::string& path) {
   // Into a directory that somebody else could change under our hands nothing is written.
   const descriptors::Directory directory = descriptors::Directory::Own(path);
   if (!directory) return "no leader lives, and this command writes nothing there: " + directory.reason();
-  act::StacksWish wish;
-  wish.command = ThisProgram();
-  wish.directory = directory;
-  wish.environment = act::CopyEnvironment();
+  act::StacksRequest request;
+  request.command = ThisProgram();
+  request.directory = directory;
+  request.environment = act::CopyEnvironment();
   act::Dump states;
   states.directory = directory;
   std::string missing;
@@ -74,12 +74,12 @@ std::string GatherEvidence(const std::string& path) {
   VisitLiving(directory, [&](const std::string& file, const reader::Glance& box) {
     if (!IsHere(box)) return;
     const auto pid = static_cast<std::int32_t>(box.pid);
-    wish.targets.push_back({pid, box.start_time, ThreadOf(file)});
+    request.targets.push_back({pid, box.start_time, ThreadOf(file)});
     states.suspects.push_back({pid, box.rank, box.start_time});
   });
-  if (wish.targets.empty()) return "its processes live on another machine, or in another container";
+  if (request.targets.empty()) return "its processes live on another machine, or in another container";
   act::Save(states);
-  const std::string no_stacks = act::TakeStacks(wish);
+  const std::string no_stacks = act::TakeStacks(request);
   return no_stacks.empty() ? missing : no_stacks;
 }
 

@@ -163,7 +163,7 @@ Descriptor HoldPlace(const std::string& place) {
   return directory && flock(directory.get(), LOCK_SH | LOCK_NB) == 0 ? std::move(directory) : Descriptor();
 }
 
-Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
+Removal RemovePlace(const std::string& place, const RemovalRequest& request) {
   Removal removal{place, What::kNotOurs, 0, ""};
   struct stat status {};
   const auto opened = OpenOurs(place, &status);
@@ -174,10 +174,10 @@ Removal RemovePlace(const std::string& place, const RemovalWish& wish) {
   const std::vector<std::string> directories = BoxDirectories(place);
   if (flock(opened->get(), LOCK_EX | LOCK_NB) != 0 || PlaceAlive(directories)) {
     removal.what = What::kAlive;
-  } else if (absl::Now() - LastTouched(status, directories) < wish.older_than ||
-             (directories.empty() && !wish.empty_too)) {
+  } else if (absl::Now() - LastTouched(status, directories) < request.older_than ||
+             (directories.empty() && !request.empty_too)) {
     removal.what = What::kTooYoung;
-  } else if (wish.dry_run) {
+  } else if (request.dry_run) {
     removal.what = What::kWouldRemove;
     for (const std::string& directory : directories)
       for (const std::string& box : BoxFiles(directory)) {

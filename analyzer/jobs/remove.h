@@ -11,7 +11,7 @@
 
 namespace ncclwatch::analyzer {
 
-struct RemovalWish {
+struct RemovalRequest {
   absl::Duration older_than;
   bool dry_run = false;
   bool empty_too = false;  // places without a single black box
@@ -29,7 +29,7 @@ struct Removal {
 // directories named; without words all that ncclwatch knows of on this machine.
 std::vector<std::string> RemovablePlaces(const std::vector<std::string>& words);
 
-Removal RemovePlace(const std::string& place, const RemovalWish& wish);
+Removal RemovePlace(const std::string& place, const RemovalRequest& request);
 
 // A shared lock on the directory itself says "in use" where no box does yet: `ncclwatch run` holds one from before the
 // first rank starts. None if it cannot be had; closing the descriptor gives it back.

@@ -49,10 +49,10 @@ using reader::MeanwhileSample;
 // One process that is looked at several times, from outside: no thread of it is stopped and nothing of it is touched.
 // What is learnt of its files at the first look makes the later ones quick. Not thread-safe.
 
-class ProcessLook {
+class ProcessSample {
  public:
   // tid: the thread that is looked at. Both caches outlive this.
-  ProcessLook(int pid, int tid, stacks::FileCache* files, stacks::NameCache* names);
+  ProcessSample(int pid, int tid, stacks::FileCache* files, stacks::NameCache* names);
 
   struct Look {
     reader::MeanwhileSample sample;
@@ -75,7 +75,7 @@ class ProcessLook {
   stacks::NameCache* names_;
   stacks::Memory memory_;
   stacks::Modules modules_;
-  std::map<int, std::unique_ptr<ProcessLook>> children_;
+  std::map<int, std::unique_ptr<ProcessSample>> children_;
 };
 
 constexpr std::size_t kMostChildren = 8;
@@ -83,10 +83,10 @@ constexpr std::size_t kMostThreads = 64;  // of the process, among which one is 
 
 bool MovesData(Doing doing) { return doing == Doing::kInput || doing == Doing::kCheckpoint; }
 
-ProcessLook::ProcessLook(int pid, int tid, stacks::FileCache* files, stacks::NameCache* names)
+ProcessSample::ProcessSample(int pid, int tid, stacks::FileCache* files, stacks::NameCache* names)
     : pid_(pid), tid_(tid), files_(files), names_(names), memory_(pid), modules_(&memory_, files) {}
 
-stacks::Thread ProcessLook::ThreadNow(int tid) const {
+stacks::Thread ProcessSample::ThreadNow(int tid) const {
   stacks::Thread thread;
   thread.tid = tid;
   const stacks::ProcThread look(pid_, tid);
@@ -97,7 +97,7 @@ stacks::Thread ProcessLook::ThreadNow(int tid) const {
   return thread;
 }
 
-std::optional<ProcessLook::Look> ProcessLook::Take(int tid) {
+std::optional<ProcessSample::Look> ProcessSample::Take(int tid) {
   if (!stacks::ProcThread(pid_, tid).ReadInCall()) return std::nullopt;
   memory_.Forget();
   stacks::ReadOptions untouched;
@@ -127,13 +127,13 @@ std::optional<ProcessLook::Look> ProcessLook::Take(int tid) {
   return look;
 }
 
-void ProcessLook::FollowWait(Look* look) {
+void ProcessSample::FollowWait(Look* look) {
   if (look->sample.doing == Doing::kLock) FollowThreads(&look->sample);
   if (look->sample.doing == Doing::kInput && look->waits_for_others) FollowChildren(&look->sample);
 }
 
 // Only one that reads or writes says something: many threads wait for work, and some always run.
-void ProcessLook::FollowThreads(MeanwhileSample* sample) {
+void ProcessSample::FollowThreads(MeanwhileSample* sample) {
   std::vector<stacks::Thread> threads = stacks::LookAtThreads(pid_);
   if (threads.size() > kMostThreads) threads.resize(kMostThreads);
   for (const stacks::Thread& thread : threads) {
@@ -147,13 +147,13 @@ void ProcessLook::FollowThreads(MeanwhileSample* sample) {
 }
 
 // Workers of a data loader: what most of them do.
-void ProcessLook::FollowChildren(MeanwhileSample* sample) {
+void ProcessSample::FollowChildren(MeanwhileSample* sample) {
   std::vector<int> children = stacks::ChildrenOf(pid_);
   if (children.size() > kMostChildren) children.resize(kMostChildren);
   std::map<std::string, int> counts;
   for (const int child : children) {
-    std::unique_ptr<ProcessLook>& known = children_[child];
-    if (!known) known = std::make_unique<ProcessLook>(child, child, files_, names_);
+    std::unique_ptr<ProcessSample>& known = children_[child];
+    if (!known) known = std::make_unique<ProcessSample>(child, child, files_, names_);
     const std::optional<Look> look = known->Take();
     if (!look) continue;
     const MeanwhileSample& seen = look->sample;
@@ -306,7 +306,7 @@ class Subject {
     if (!wait_ || looks_ == kLooksInAWait || now_ns < next_ns_) return;
     ++looks_;
     next_ns_ = LookAt(looks_);
-    std::optional<ProcessLook::Look> look = look_.Take();
+    std::optional<ProcessSample::Look> look = look_.Take();
     if (!look || waits.For(result_.who.pid) != wait_) return;
     look_.FollowWait(&*look);
     look->sample.wait = waits_;
@@ -346,7 +346,7 @@ class Subject {
 
   Target target_;
   int tid_;
-  ProcessLook look_;
+  ProcessSample look_;
   reader::Meanwhile result_;
   bool gone_ = false;
   std::mt19937 random_{std::random_device()()};

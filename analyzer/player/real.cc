@@ -339,8 +339,8 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 // All ranks of one start on a node find the same one, those of the next start another.
-absl::StatusOr<std::string> MeetingPlace(const RealWish& wish, const rundir::Place& place) {
-  std::string path = wish.meet;
+absl::StatusOr<std::string> MeetingPlace(const RealRequest& request, const rundir::Place& place) {
+  std::string path = request.meet;
   if (path.empty() && place.local_world_size != place.world_size)
     return absl::InvalidArgumentError("ranks on several nodes need --meet DIR, a new directory that all of them see");
   if (path.empty()) {
@@ -352,25 +352,25 @@ absl::StatusOr<std::string> MeetingPlace(const RealWish& wish, const rundir::Pla
   return fs::absolute(path, error).string();
 }
 
-absl::StatusOr<bool> PlayOwnRank(const Recording& recording, const RecordedProgram& program, const RealWish& wish,
+absl::StatusOr<bool> PlayOwnRank(const Recording& recording, const RecordedProgram& program, const RealRequest& request,
                                  const rundir::Place& place) {
   const int ranks = PlayingRanks(program);
   if (place.world_size != ranks)
     return absl::InvalidArgumentError(
         fmt::format("the recording has {} ranks, the launcher started {}", ranks, place.world_size));
-  const auto directory = MeetingPlace(wish, place);
+  const auto directory = MeetingPlace(request, place);
   if (!directory.ok()) return directory.status();
-  const auto script = ScriptOf(program, place.rank, wish.loops);
+  const auto script = ScriptOf(program, place.rank, request.loops);
   const absl::Status played =
-      PlayRank(wish.on, script.get(), Fates(recording), program.process(place.rank)->process(), *directory);
+      PlayRank(request.on, script.get(), Fates(recording), program.process(place.rank)->process(), *directory);
   if (!played.ok()) return played;
-  if (wish.one_rank || place.rank != 0) return true;
+  if (request.one_rank || place.rank != 0) return true;
   Measured measured;
   for (int rank = 0; rank < ranks; ++rank)
     if (const absl::Status added = measured.Add(ResultFile(*directory, rank)); !added.ok()) return added;
   PrintMeasured(measured, program);
   std::error_code ignored;
-  if (wish.meet.empty()) fs::remove_all(*directory, ignored);
+  if (request.meet.empty()) fs::remove_all(*directory, ignored);
   return measured.wrong() == 0;
 }
 
@@ -430,23 +430,23 @@ void PrintPlayed(const Played& played, const RecordedProgram& program, std::uint
     Print("{}: {}\n", finding.value("kind", ""), Printable(finding.value("summary", "")));
 }
 
-absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram& program, const RealWish& wish) {
+absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram& program, const RealRequest& request) {
   const int ranks = PlayingRanks(program);
-  if (wish.ranks != 0 && wish.ranks != ranks)
+  if (request.ranks != 0 && request.ranks != ranks)
     return absl::InvalidArgumentError(
-        fmt::format("the recording has {} ranks, not {}: choose some with --ranks", ranks, wish.ranks));
+        fmt::format("the recording has {} ranks, not {}: choose some with --ranks", ranks, request.ranks));
   const Temporary temporary;
   if (temporary.path().empty()) return absl::UnavailableError("no temporary directory can be made");
-  Play play{.on = wish.on,
-            .rank = {"replay", "--on", wish.on, "--one-rank", "--meet", temporary.path()},
-            .launcher = wish.launcher,
-            .record = wish.out.empty() ? temporary.path() + "/recording" : wish.out,
+  Play play{.on = request.on,
+            .rank = {"replay", "--on", request.on, "--one-rank", "--meet", temporary.path()},
+            .launcher = request.launcher,
+            .record = request.out.empty() ? temporary.path() + "/recording" : request.out,
             .directory = temporary.path(),
             .ranks = ranks,
             .recorded_ns = 0};
-  for (const std::string& word : wish.words) play.rank.push_back(word);
+  for (const std::string& word : request.words) play.rank.push_back(word);
   std::error_code ignored;
-  for (const std::string& path : wish.paths) play.rank.push_back(fs::absolute(path, ignored).string());
+  for (const std::string& path : request.paths) play.rank.push_back(fs::absolute(path, ignored).string());
   play.recorded_ns = absl::ToUnixNanos(recording.End()) - program.began_ns();
   const auto played = StartPlay(play);
   if (!played.ok()) return played.status();
@@ -456,9 +456,9 @@ absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram&
   const bool completed = played->all_done && played->status == 0 && findings.empty();
   std::uint64_t calls = 0;
   for (const auto& [kind, of] : played->measured.kinds) calls += of.calls;
-  if (wish.json) {
+  if (request.json) {
     PrintJson({{"schema", "ncclwatch.replay/1"},
-               {"on", wish.on},
+               {"on", request.on},
                {"ranks", ranks},
                {"calls", calls},
                {"completed", completed},
@@ -471,7 +471,7 @@ absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram&
                {"wrong", wrong},
                {"not_played", played->measured.not_played},
                {"rows", MeasuredJson(played->measured, program)},
-               {"run_directory", wish.out.empty() ? Json(nullptr) : Json(wish.out)},
+               {"run_directory", request.out.empty() ? Json(nullptr) : Json(request.out)},
                {"findings", findings}});
   } else {
     PrintPlayed(*played, program, calls, completed);
@@ -481,10 +481,11 @@ absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram&
 
 }  // namespace
 
-absl::StatusOr<bool> ReplayForReal(const Recording& recording, const RecordedProgram& program, const RealWish& wish) {
+absl::StatusOr<bool> ReplayForReal(const Recording& recording, const RecordedProgram& program,
+                                   const RealRequest& request) {
   const rundir::Place place = OwnPlace();
-  const bool started = wish.ranks == 0 && place.launcher != rundir::Launcher::kNone && place.rank >= 0;
-  return started ? PlayOwnRank(recording, program, wish, place) : StartAll(recording, program, wish);
+  const bool started = request.ranks == 0 && place.launcher != rundir::Launcher::kNone && place.rank >= 0;
+  return started ? PlayOwnRank(recording, program, request, place) : StartAll(recording, program, request);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -10,7 +10,7 @@
 
 namespace ncclwatch::analyzer {
 
-struct RealWish {
+struct RealRequest {
   std::string on;                  // nccl, mpi
   std::vector<std::string> paths;  // of the recording
   std::vector<std::string> words;  // options that a rank needs too
@@ -23,6 +23,7 @@ struct RealWish {
 
 // As one of the ranks if a launcher has started this process, else all of them. Prints what came of it. False: it
 // stopped, or data were wrong.
-absl::StatusOr<bool> ReplayForReal(const Recording& recording, const RecordedProgram& program, const RealWish& wish);
+absl::StatusOr<bool> ReplayForReal(const Recording& recording, const RecordedProgram& program,
+                                   const RealRequest& request);
 
 }  // namespace ncclwatch::analyzer

@@ -172,8 +172,8 @@ class RecordedScript : public player::Script {
     PieceReader newest(process);
     newest.wants = [&](const SegmentIndex& index) { return index.header.end_slot + kNewest > process.process().head; };
     std::set<std::uint64_t> held;
-    std::vector<reader::Failure> told_by_its_rank;
-    for (Piece piece; newest.Next(&piece, &told_by_its_rank);) {
+    std::vector<reader::Failure> reported_by_its_rank;
+    for (Piece piece; newest.Next(&piece, &reported_by_its_rank);) {
       const OnCommunicators on = ByIndex(piece);
       for (const reader::Call& call : piece.calls) {
         const auto at = on.find({call.communicator, call.generation});

@@ -58,17 +58,17 @@ struct Collector::Followed {
   Clock::time_point not_before{};     // after a write that failed: when the calls are taken from the ring again
 };
 
-Collector::Collector(std::string directory, CollectorWish wish)
-    : directory_(std::move(directory)), wish_(std::move(wish)), calls_of_segment_(kCallsOfSegment) {
+Collector::Collector(std::string directory, CollectorRequest request)
+    : directory_(std::move(directory)), request_(std::move(request)), calls_of_segment_(kCallsOfSegment) {
   // Small enough for several ones of each process to find room.
   const auto fit = [&](std::uint64_t bytes) {
     calls_of_segment_ =
         std::clamp<std::uint64_t>(bytes / (2 * kFilesOfLimit * kBytesOfCall), kFewestOfSegment, calls_of_segment_);
   };
-  if (wish_.most_bytes != 0) fit(wish_.most_bytes);
+  if (request_.most_bytes != 0) fit(request_.most_bytes);
   fit(static_cast<std::uint64_t>(descriptors::FileSizeLimit()));
   // A collector that was killed has left segments, and perhaps half of one, which is nobody's any more.
-  for (const std::string& path : SegmentFiles(wish_.to)) {
+  for (const std::string& path : SegmentFiles(request_.to)) {
     const auto file = SegmentFile::Open(path);
     if (!file.ok()) continue;
     if (!(*file)->damage().ok()) SegmentWriter::Mend(path);
@@ -196,7 +196,7 @@ bool Collector::Write(Followed* one, bool last) {
 
 // Room for a segment of so many bytes.
 void Collector::MakeRoom(std::uint64_t bytes) {
-  const std::uint64_t limit = wish_.most_bytes;
+  const std::uint64_t limit = request_.most_bytes;
   const std::uint64_t largest = std::min(kFileBytes, static_cast<std::uint64_t>(descriptors::FileSizeLimit()));
   const std::uint64_t most = limit == 0 ? largest : std::min(largest, limit / kFilesOfLimit);
   std::error_code ignored;
@@ -205,7 +205,7 @@ void Collector::MakeRoom(std::uint64_t bytes) {
     gethostname(host, sizeof host - 1);
     do
       file_ = std::make_unique<SegmentWriter>(
-          fmt::format("{}/{}.{}.{}{}", wish_.to, host, getpid(), ++files_, format::kSegmentSuffix));
+          fmt::format("{}/{}.{}.{}{}", request_.to, host, getpid(), ++files_, format::kSegmentSuffix));
     while (fs::exists(file_->path(), ignored));
     written_files_.push_back(file_->path());
   }
@@ -222,7 +222,7 @@ void Collector::MakeRoom(std::uint64_t bytes) {
 
 void Collector::CopyBox(const Followed& one) const {
   const std::string name = fs::path(one.path).filename().string();
-  const auto to = descriptors::Directory::Named(wish_.to);
+  const auto to = descriptors::Directory::Named(request_.to);
   if (act::CopyFile(descriptors::Directory::Named(directory_), to, name).empty()) return;
   // A healthy job has removed it; its memory is still mapped.
   const format::Header& header = one.box->header();
@@ -237,7 +237,7 @@ void Collector::Finish() {
     Take(one.get(), true);
     // Also without a call: what the process said of its end, and its last notes.
     if (!Write(one.get(), /*last=*/true)) lost_ += std::max(one->box->head(), one->begin) - one->begin;
-    if (fs::path(wish_.to) != fs::path(directory_) && one->box->StillWhole()) CopyBox(*one);
+    if (fs::path(request_.to) != fs::path(directory_) && one->box->StillWhole()) CopyBox(*one);
   }
 }
 

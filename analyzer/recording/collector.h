@@ -16,7 +16,7 @@
 
 namespace ncclwatch::analyzer {
 
-struct CollectorWish {
+struct CollectorRequest {
   std::string to;                // directory of the segments, which exists
   std::uint64_t most_bytes = 0;  // of segments: the oldest files go first. 0: no limit
 };
@@ -24,7 +24,7 @@ struct CollectorWish {
 // Of one directory with boxes. Not thread-safe.
 class Collector {
  public:
-  Collector(std::string directory, CollectorWish wish);
+  Collector(std::string directory, CollectorRequest request);
   ~Collector();
 
   // Takes what is new. True: some ring filled so fast that the next look should come soon.
@@ -47,7 +47,7 @@ class Collector {
   void CopyBox(const Followed& one) const;
 
   const std::string directory_;
-  const CollectorWish wish_;
+  const CollectorRequest request_;
   std::size_t calls_of_segment_;
   std::map<std::string, std::unique_ptr<Followed>> followed_;  // by path
   std::map<std::string, std::string> unreadable_;              // path and reason

@@ -95,11 +95,11 @@ Keeping KeepingOf(const Recording& recording) {
 // The wanted calls of one process, by time.
 class ProcessCalls {
  public:
-  ProcessCalls(const ProcessRecording& process, const MergeWishes& wishes, const Keeping& keeping, ReadAhead* ahead)
-      : process_(process), wishes_(wishes), pieces_(process), packed_(keeping.packed), ahead_(ahead) {
+  ProcessCalls(const ProcessRecording& process, const MergeRequests& requests, const Keeping& keeping, ReadAhead* ahead)
+      : process_(process), requests_(requests), pieces_(process), packed_(keeping.packed), ahead_(ahead) {
     now_ns_ = UntilNs(process.process());
-    if (wishes.segment)
-      pieces_.wants = [this](const SegmentIndex& index) { return wishes_.segment(index, process_.rank()); };
+    if (requests.segment)
+      pieces_.wants = [this](const SegmentIndex& index) { return requests_.segment(index, process_.rank()); };
     AskForNext();
   }
 
@@ -129,7 +129,7 @@ class ProcessCalls {
     std::vector<reader::Call> calls = std::move(read.piece.calls);
     read.piece.calls.clear();
     std::vector<std::uint32_t> order;
-    const auto wants = wishes_.calls ? wishes_.calls(read.piece) : nullptr;
+    const auto wants = requests_.calls ? requests_.calls(read.piece) : nullptr;
     for (std::uint32_t i = 0; i < calls.size(); ++i)
       if (!wants || wants(calls[i])) order.push_back(i);
     // Threads of one process take slots in another order than they read the clock.
@@ -175,7 +175,7 @@ class ProcessCalls {
   }
 
   const ProcessRecording& process_;
-  const MergeWishes& wishes_;
+  const MergeRequests& requests_;
   PieceReader pieces_;
   const bool packed_;
   ReadAhead* const ahead_;  // null: the next piece is read when it is needed
@@ -191,7 +191,7 @@ class ProcessCalls {
 
 }  // namespace
 
-void MergeCalls(const Recording& recording, const MergeWishes& wishes, std::vector<reader::Failure>* failures,
+void MergeCalls(const Recording& recording, const MergeRequests& requests, std::vector<reader::Failure>* failures,
                 absl::FunctionRef<bool(const MergedCall&)> take) {
   std::vector<std::unique_ptr<ProcessCalls>> sources;
   using Head = std::pair<std::int64_t, std::size_t>;  // of what comes next of each
@@ -200,7 +200,7 @@ void MergeCalls(const Recording& recording, const MergeWishes& wishes, std::vect
   std::optional<ReadAhead> ahead;  // ends before the sources that it reads for
   if (keeping.ahead) ahead.emplace();
   for (const ProcessRecording& process : recording.processes())
-    sources.push_back(std::make_unique<ProcessCalls>(process, wishes, keeping, ahead ? &*ahead : nullptr));
+    sources.push_back(std::make_unique<ProcessCalls>(process, requests, keeping, ahead ? &*ahead : nullptr));
   for (std::size_t i = 0; i < sources.size(); ++i)
     if (sources[i]->Next()) heads.push({sources[i]->time_ns(), i});
   bool more = true;

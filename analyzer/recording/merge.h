@@ -20,7 +20,7 @@ struct MergedCall {
   std::int64_t now_ns;                       // until then it was pending: CLOCK_MONOTONIC of its node
 };
 
-struct MergeWishes {
+struct MergeRequests {
   // Whether a segment of the process of this rank may have calls that are wanted.
   std::function<bool(const SegmentIndex&, int rank)> segment;
   // For a piece: which of its calls are.
@@ -29,7 +29,7 @@ struct MergeWishes {
 
 // Gives `take` the wanted calls by the time at which they were entered, until it returns false. A piece of each process
 // is in memory, packed where there are many (packed_calls.h), and the next one too where that is not much.
-void MergeCalls(const Recording& recording, const MergeWishes& wishes, std::vector<reader::Failure>* failures,
+void MergeCalls(const Recording& recording, const MergeRequests& requests, std::vector<reader::Failure>* failures,
                 absl::FunctionRef<bool(const MergedCall&)> take);
 
 // How many calls of which ranks are missing, on stderr.

@@ -119,9 +119,9 @@ std::uint32_t CallColumns::ShapeOf(const Piece& piece, const reader::Call& call,
 
 CallColumns::Columns CallColumns::Encode() const {
   Columns columns;
-  std::array<bool, kColumns> told{};
+  std::array<bool, kColumns> reported{};
   const auto add = [&](Column column, std::int64_t value) {
-    told[column] |= value != 0;
+    reported[column] |= value != 0;
     AppendNumber(value, &columns[column]);
   };
   std::vector<std::int64_t> next(shapes_.size());  // position that comes next in calls of the shape
@@ -144,7 +144,7 @@ CallColumns::Columns CallColumns::Encode() const {
     next[call.shape] = call.position + 1;
   }
   for (std::size_t column = 0; column < columns.size(); ++column)
-    if (!told[column]) columns[column].clear();
+    if (!reported[column]) columns[column].clear();
   return columns;
 }
 

@@ -83,12 +83,12 @@ class Blocks {
   std::size_t blocks_ = 0;
 };
 
-struct Told {
+struct Reported {
   std::uint64_t calls = 0, left_out = 0;
   std::int64_t first_ns = 0;  // CLOCK_REALTIME
 };
 
-bool WriteCalls(const Recording& recording, const WritePart& write, JobReport* report, Told* told) {
+bool WriteCalls(const Recording& recording, const WritePart& write, JobReport* report, Reported* reported) {
   const std::size_t count = std::max<std::size_t>(1, recording.processes().size());
   SiteLines lines(recording.Images());
   Progress progress("writing calls", count);
@@ -96,10 +96,10 @@ bool WriteCalls(const Recording& recording, const WritePart& write, JobReport* r
   std::size_t done = 0;
   for (const ProcessRecording& process : recording.processes()) {
     const CallColumns calls(process, kMostCalls / count, &lines, &report->failures);
-    told->calls += calls.calls();
-    told->left_out += calls.left_out();
-    if (calls.first_ns() != 0 && (told->first_ns == 0 || calls.first_ns() < told->first_ns))
-      told->first_ns = calls.first_ns();
+    reported->calls += calls.calls();
+    reported->left_out += calls.left_out();
+    if (calls.first_ns() != 0 && (reported->first_ns == 0 || calls.first_ns() < reported->first_ns))
+      reported->first_ns = calls.first_ns();
     if (!blocks.Add(calls)) return false;
     progress.Done(++done);
   }
@@ -186,10 +186,12 @@ absl::Status WriteReport(std::string_view command, const WritePart& write, JobRe
   const Recording recording = Recording::Open(report->paths);
   job["lost"] = LostOf(recording);
   std::future<Json> steps = std::async(std::launch::async, [&] { return StepsSection(recording); });
-  Told told;
-  if (!write(page::kBeforeData) || !write(WithoutScript(for_people)) || !WriteCalls(recording, write, report, &told))
+  Reported reported;
+  if (!write(page::kBeforeData) || !write(WithoutScript(for_people)) ||
+      !WriteCalls(recording, write, report, &reported))
     return absl::OkStatus();
-  job["calls"] = {{"count", told.calls}, {"left_out", told.left_out}, {"first_ns", absl::StrCat(told.first_ns)}};
+  job["calls"] = {
+      {"count", reported.calls}, {"left_out", reported.left_out}, {"first_ns", absl::StrCat(reported.first_ns)}};
   job["steps"] = steps.get();
   if (write(Element("job", "application/json", Dumped(job)))) write(page::kAfterData);
   return absl::OkStatus();

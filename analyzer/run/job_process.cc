@@ -29,10 +29,10 @@ Started StartJob(const std::vector<std::string>& words, const sigset_t& mask, co
   }
   Started started{pid, pid < 0 ? errno : 0};
   close(failure[1]);
-  const Descriptor told(failure[0]);
+  const Descriptor reported(failure[0]);
   int error = 0;
   ssize_t n = 0;
-  while (pid > 0 && (n = read(told.get(), &error, sizeof error)) < 0 && errno == EINTR) {
+  while (pid > 0 && (n = read(reported.get(), &error, sizeof error)) < 0 && errno == EINTR) {
   }
   if (n == static_cast<ssize_t>(sizeof error)) {
     waitpid(pid, nullptr, 0);

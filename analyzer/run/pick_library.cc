@@ -24,7 +24,7 @@ void TakeAssignment(const std::string& word, Surroundings* here) {
 }
 
 // What the words tell, each by the first that tells it.
-struct Told {
+struct Reported {
   std::optional<Evidence> launcher, program, python;
   std::string with_mpi_inside;  // a file
 };
@@ -33,20 +33,20 @@ bool CouldBeProgram(const std::string& word) {
   return !word.starts_with('-') && word.find_first_not_of("0123456789.,:") != std::string::npos;
 }
 
-Told Ask(const std::vector<std::string>& words, const Surroundings& here) {
-  Told told;
+Reported Ask(const std::vector<std::string>& words, const Surroundings& here) {
+  Reported reported;
   for (const std::string& word : words) {
     if (!CouldBeProgram(word)) continue;
-    const bool before_any = !told.launcher && !told.program;
-    if (before_any && (told.launcher = MpiOfLauncher(word, here))) continue;
+    const bool before_any = !reported.launcher && !reported.program;
+    if (before_any && (reported.launcher = MpiOfLauncher(word, here))) continue;
     const std::string file = here.FindProgram(word);
     if (file.empty()) continue;
-    if (!told.program) told.program = MpiOfFile(file, here);
-    if (told.program) break;
-    if (told.with_mpi_inside.empty() && HasMpiInside(file)) told.with_mpi_inside = file;
-    if (!told.python) told.python = MpiOfPython(file, here);
+    if (!reported.program) reported.program = MpiOfFile(file, here);
+    if (reported.program) break;
+    if (reported.with_mpi_inside.empty() && HasMpiInside(file)) reported.with_mpi_inside = file;
+    if (!reported.python) reported.python = MpiOfPython(file, here);
   }
-  return told;
+  return reported;
 }
 
 std::string NotWrapped(const std::string& what) {
@@ -58,24 +58,25 @@ std::string NotWrapped(const std::string& what) {
 MpiChoice ChooseMpi(const std::vector<std::string>& command, Surroundings here) {
   const std::vector<std::string> words = CommandWords(command);
   for (const std::string& word : words) TakeAssignment(word, &here);
-  const Told told = Ask(words, here);
+  const Reported reported = Ask(words, here);
   MpiChoice choice;
-  if (!told.program && !told.with_mpi_inside.empty()) {
-    choice.why = told.with_mpi_inside + " has its MPI inside";
-    choice.warning = NotWrapped(told.with_mpi_inside + " is statically linked with MPI");
+  if (!reported.program && !reported.with_mpi_inside.empty()) {
+    choice.why = reported.with_mpi_inside + " has its MPI inside";
+    choice.warning = NotWrapped(reported.with_mpi_inside + " is statically linked with MPI");
     return choice;
   }
-  const auto& decisive = told.program && (!told.launcher || told.launcher->mpi != told.program->mpi) ? told.program
-                         : told.launcher                                                             ? told.launcher
-                                                                                                     : told.python;
+  const auto& decisive = reported.program && (!reported.launcher || reported.launcher->mpi != reported.program->mpi)
+                             ? reported.program
+                         : reported.launcher ? reported.launcher
+                                             : reported.python;
   choice.why = decisive ? decisive->why : "nothing of its command is of an MPI";
   if (!decisive) return choice;
   choice.mpi = decisive->mpi;
   if (choice.mpi == Mpi::kStandardAbi) {
     choice.mpi = Mpi::kNone;
     choice.warning = NotWrapped(choice.why + ", MPI 5's ABI, which this version does not know");
-  } else if (told.launcher && decisive->mpi != told.launcher->mpi) {
-    choice.warning = fmt::format("{}, but {}: {} is taken; --mpi says otherwise", choice.why, told.launcher->why,
+  } else if (reported.launcher && decisive->mpi != reported.launcher->mpi) {
+    choice.warning = fmt::format("{}, but {}: {} is taken; --mpi says otherwise", choice.why, reported.launcher->why,
                                  NameOf(choice.mpi));
   }
   return choice;

@@ -42,8 +42,8 @@ LauncherKind LauncherKindOf(const std::string& launcher, const Surroundings& her
 
 class Rewriting {
  public:
-  Rewriting(const Words& command, const PreloadWish& wish, const Surroundings& here)
-      : command_(command), wish_(wish), here_(here) {}
+  Rewriting(const Words& command, const PreloadRequest& request, const Surroundings& here)
+      : command_(command), request_(request), here_(here) {}
 
   std::optional<Words> Run(LauncherKind kind) {
     for (std::size_t begin = 0; begin < command_.size() && possible_;) {
@@ -61,7 +61,7 @@ class Rewriting {
   }
 
  private:
-  std::string With(const std::string& before) const { return Preload(wish_.library, before); }
+  std::string With(const std::string& before) const { return Preload(request_.library, before); }
 
   std::size_t ProgramAt(std::size_t at) const {
     for (; at < command_.size() && command_[at] != ":"; ++at) {
@@ -78,7 +78,7 @@ class Rewriting {
 
   void OpenMpi(const Words& options) {
     bool set = false;
-    possible_ = possible_ && !wish_.open_mpi_environment_list;
+    possible_ = possible_ && !request_.open_mpi_environment_list;
     for (std::size_t i = 0; i < options.size(); ++i) {
       words_.push_back(options[i]);
       if (options[i].find("mca_base_env_list") != std::string::npos) possible_ = false;
@@ -86,11 +86,12 @@ class Rewriting {
       const std::string& what = options[++i];
       const bool assigned = what.starts_with(kAssigned);
       words_.push_back(assigned || what == kVariable
-                           ? std::string(kAssigned) + With(assigned ? what.substr(kAssigned.size()) : wish_.inherited)
+                           ? std::string(kAssigned) +
+                                 With(assigned ? what.substr(kAssigned.size()) : request_.inherited)
                            : what);
       set = set || assigned || what == kVariable;
     }
-    if (!set) Insert(options.size(), {"-x", std::string(kAssigned) + With(wish_.inherited)});
+    if (!set) Insert(options.size(), {"-x", std::string(kAssigned) + With(request_.inherited)});
   }
 
   // -genv holds for all programs, -env for one and wins.
@@ -111,7 +112,7 @@ class Rewriting {
       global_ = global_ || (name == "genv" && what.starts_with(kVariable) &&
                             (what.size() == kAssigned.size() - 1 || what.starts_with(kAssigned)));
     }
-    if (first && !global_) Insert(options.size(), {"-genv", kVariable, With(wish_.inherited)});
+    if (first && !global_) Insert(options.size(), {"-genv", kVariable, With(request_.inherited)});
   }
 
   // The last --export counts. Without one, SLURM_EXPORT_ENV; without that, all is exported.
@@ -129,11 +130,12 @@ class Rewriting {
         words_.push_back(options[i]);
       }
     }
-    if (!set) Insert(options.size(), {"--export=" + Exported(wish_.slurm_export.empty() ? "ALL" : wish_.slurm_export)});
+    if (!set)
+      Insert(options.size(), {"--export=" + Exported(request_.slurm_export.empty() ? "ALL" : request_.slurm_export)});
   }
 
   std::string Exported(const std::string& list) {
-    std::string preload = wish_.inherited, kept;
+    std::string preload = request_.inherited, kept;
     bool all = false;
     const Words items = absl::StrSplit(list, ',');
     for (const std::string& item : items) {
@@ -143,7 +145,7 @@ class Rewriting {
       if (!nothing && item != kVariable && !item.starts_with(kAssigned)) kept += item + ",";
     }
     if (!all)
-      for (const std::string& name : wish_.ours) kept += name + ",";
+      for (const std::string& name : request_.ours) kept += name + ",";
     const std::string value = With(preload);
     if (value.find(',') != std::string::npos) possible_ = false;  // divides the list
     return kept + std::string(kAssigned) + value;
@@ -155,7 +157,7 @@ class Rewriting {
   }
 
   const Words& command_;
-  const PreloadWish& wish_;
+  const PreloadRequest& request_;
   const Surroundings& here_;
   Words words_;
   bool global_ = false;
@@ -165,9 +167,9 @@ class Rewriting {
 }  // namespace
 
 std::optional<std::vector<std::string>> PreloadRanksOnly(const std::vector<std::string>& command,
-                                                         const PreloadWish& wish, const Surroundings& here) {
+                                                         const PreloadRequest& request, const Surroundings& here) {
   const LauncherKind kind = command.empty() ? LauncherKind::kNone : LauncherKindOf(command.front(), here);
-  return kind == LauncherKind::kNone ? std::nullopt : Rewriting(command, wish, here).Run(kind);
+  return kind == LauncherKind::kNone ? std::nullopt : Rewriting(command, request, here).Run(kind);
 }
 
 }  // namespace ncclwatch::analyzer

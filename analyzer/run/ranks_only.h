@@ -10,7 +10,7 @@
 
 namespace ncclwatch::analyzer {
 
-struct PreloadWish {
+struct PreloadRequest {
   std::string library;
   std::string inherited;                   // LD_PRELOAD as it was; stays behind the library
   std::string slurm_export;                // SLURM_EXPORT_ENV, which an --export of ours would hide
@@ -22,6 +22,6 @@ struct PreloadWish {
 // (--export). What the user sets there stays, behind the library. Words from the program on are not touched. None where
 // the command does not begin with such a launcher, torchrun for one: then the environment has to do.
 std::optional<std::vector<std::string>> PreloadRanksOnly(const std::vector<std::string>& command,
-                                                         const PreloadWish& wish, const Surroundings& here);
+                                                         const PreloadRequest& request, const Surroundings& here);
 
 }  // namespace ncclwatch::analyzer

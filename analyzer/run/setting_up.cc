@@ -109,9 +109,9 @@ void RunPlace::Remove() {
     rmdir(path_.c_str());
     return;
   }
-  RemovalWish wish;
-  wish.empty_too = true;
-  RemovePlace(path_, wish);
+  RemovalRequest request;
+  request.empty_too = true;
+  RemovePlace(path_, request);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -58,7 +58,7 @@ void SetJob(const reader::MappedBox& box, Job* job) {
 
 }  // namespace
 
-void Looker::FindBoxes(Job* job) {
+void Sampler::FindBoxes(Job* job) {
   const std::vector<std::string> files = BoxFiles(directory_);
   std::error_code error;
   job->removed = files.empty() && !std::filesystem::exists(directory_, error);
@@ -85,7 +85,7 @@ void Looker::FindBoxes(Job* job) {
 }
 
 // A living node's clock is read; on that of others it is the moment of their last sign of life.
-void Looker::SetClocks() {
+void Sampler::SetClocks() {
   struct Clock {
     std::size_t number = 0;
     std::int64_t now_ns = 0;
@@ -103,7 +103,7 @@ void Looker::SetClocks() {
   }
 }
 
-void Looker::ReadNewCalls(Box* box, std::uint64_t most) {
+void Sampler::ReadNewCalls(Box* box, std::uint64_t most) {
   const std::uint64_t head = box->mapped->head();
   const std::uint64_t made = head - std::min(head, box->head);
   const std::uint64_t read = std::min({made, most, box->mapped->ring_size()});
@@ -123,7 +123,7 @@ void Looker::ReadNewCalls(Box* box, std::uint64_t most) {
   }
 }
 
-Process Looker::ProcessOf(Box* box, double elapsed_s) {
+Process Sampler::ProcessOf(Box* box, double elapsed_s) {
   const format::Header& header = box->mapped->header();
   Process process;
   process.rank = reader::Load(header.identity.rank);
@@ -139,7 +139,7 @@ Process Looker::ProcessOf(Box* box, double elapsed_s) {
   return process;
 }
 
-Member Looker::MemberOf(Box* box, const reader::Communicator& communicator, double elapsed_s) {
+Member Sampler::MemberOf(Box* box, const reader::Communicator& communicator, double elapsed_s) {
   Member member;
   member.communicator = communicator.id;
   member.rank = communicator.rank;
@@ -174,7 +174,7 @@ Member Looker::MemberOf(Box* box, const reader::Communicator& communicator, doub
   return member;
 }
 
-void Looker::AddMembers(Box* box, std::size_t process, double elapsed_s, Job* job) {
+void Sampler::AddMembers(Box* box, std::size_t process, double elapsed_s, Job* job) {
   const std::size_t before = job->members.size();
   std::uint32_t largest = 0;
   for (std::uint32_t index = 0; index < box->mapped->communicators(); ++index) {
@@ -196,7 +196,7 @@ void Looker::AddMembers(Box* box, std::size_t process, double elapsed_s, Job* jo
   }
 }
 
-Job Looker::Look() {
+Job Sampler::Look() {
   Job job;
   job.directory = directory_;
   FindBoxes(&job);

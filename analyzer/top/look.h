@@ -14,9 +14,9 @@
 namespace ncclwatch::analyzer::top {
 
 // A box that somebody cuts short reads as zeroes: SIGBUS has a handler (jobs/signals.h). One thread.
-class Looker {
+class Sampler {
  public:
-  explicit Looker(std::string directory) : directory_(std::move(directory)) {}
+  explicit Sampler(std::string directory) : directory_(std::move(directory)) {}
   // Everything but the assessment.
   Job Look();
 

@@ -80,7 +80,7 @@ bool Filter::Wants(const SegmentIndex& segment, int rank) const {
          });
 }
 
-MergeWishes Filter::Wishes() const {
+MergeRequests Filter::Requests() const {
   return {[this](const SegmentIndex& segment, int rank) { return Wants(segment, rank); },
           [this](const Piece& piece) { return ForCalls(piece); }};
 }

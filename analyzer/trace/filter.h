@@ -32,7 +32,7 @@ struct Filter {
   std::function<bool(const reader::Call&)> ForCalls(const reader::BoxImage& box) const;
   // Whether it may have such calls; of the process of this job rank.
   bool Wants(const SegmentIndex& segment, int rank) const;
-  MergeWishes Wishes() const;  // both, while this lives
+  MergeRequests Requests() const;  // both, while this lives
 
  private:
   bool WantsCalls(int rank, std::uint64_t begin, std::uint64_t end) const;  // some of these slots

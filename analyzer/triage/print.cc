@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kMostTold = 5;    // causes in full; the others in a line each
-constexpr std::size_t kMostSilent = 8;  // ranks, the first of them; as JSON all
+constexpr std::size_t kMostReported = 5;  // causes in full; the others in a line each
+constexpr std::size_t kMostSilent = 8;    // ranks, the first of them; as JSON all
 
 std::string TimeText(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone()); }
 
@@ -23,59 +23,60 @@ std::string RanksText(const std::vector<int>& ranks) {
   return ranks.empty() ? "no rank is named" : diagnosis::Ranks(ranks);
 }
 
-Json ToldJson(const Told& told) {
+Json ReportedJson(const TriageFinding& reported) {
   Json fields = Json::object();
-  for (const auto& [name, value] : told.first.fields) fields[name] = value;
-  return {{"category", told.rule->category},
-          {"rule", told.rule->id},
-          {"confidence", Name(told.confidence)},
-          {"ranks", told.ranks},
-          {"host", told.first.host.empty() ? Json() : Json(told.first.host)},
-          {"at", told.first.at ? Json(TimeText(*told.first.at)) : Json()},
-          {"file", told.first.file},
-          {"line", told.first.line},
-          {"text", told.first.text},
+  for (const auto& [name, value] : reported.first.fields) fields[name] = value;
+  return {{"category", reported.rule->category},
+          {"rule", reported.rule->id},
+          {"confidence", Name(reported.confidence)},
+          {"ranks", reported.ranks},
+          {"host", reported.first.host.empty() ? Json() : Json(reported.first.host)},
+          {"at", reported.first.at ? Json(TimeText(*reported.first.at)) : Json()},
+          {"file", reported.first.file},
+          {"line", reported.first.line},
+          {"text", reported.first.text},
           {"fields", std::move(fields)},
-          {"lines", told.lines},
-          {"summary", told.summary},
-          {"next_steps", {{"now", told.rule->now}, {"for_good", told.rule->for_good}}}};
+          {"lines", reported.lines},
+          {"summary", reported.summary},
+          {"next_steps", {{"now", reported.rule->now}, {"for_good", reported.rule->for_good}}}};
 }
 
-Json ListJson(const std::vector<Told>& list) {
+Json ListJson(const std::vector<TriageFinding>& list) {
   Json array = Json::array();
-  for (const Told& told : list) array.push_back(ToldJson(told));
+  for (const TriageFinding& reported : list) array.push_back(ReportedJson(reported));
   return array;
 }
 
-std::string Where(const Told& told) {
-  std::string where = fmt::format("{}:{}", told.first.file, told.first.line);
-  if (told.first.at) where += ", " + TimeText(*told.first.at);
-  if (!told.first.host.empty()) where += ", host " + told.first.host;
+std::string Where(const TriageFinding& reported) {
+  std::string where = fmt::format("{}:{}", reported.first.file, reported.first.line);
+  if (reported.first.at) where += ", " + TimeText(*reported.first.at);
+  if (!reported.first.host.empty()) where += ", host " + reported.first.host;
   return where;
 }
 
-std::string InFull(const Told& told) {
-  std::string text = fmt::format("{} ({}): {}\n\n  {}\n\n  {}\n    {}\n", told.rule->category, Name(told.confidence),
-                                 RanksText(told.ranks), told.summary, Where(told), told.first.text);
-  for (const auto& [name, value] : told.first.fields)
+std::string InFull(const TriageFinding& reported) {
+  std::string text =
+      fmt::format("{} ({}): {}\n\n  {}\n\n  {}\n    {}\n", reported.rule->category, Name(reported.confidence),
+                  RanksText(reported.ranks), reported.summary, Where(reported), reported.first.text);
+  for (const auto& [name, value] : reported.first.fields)
     if (name == "where") text += fmt::format("    {}\n", value);
-  if (told.lines > 1) text += fmt::format("    and {} more such lines\n", told.lines - 1);
-  if (!told.rule->now.empty()) text += "\n  next\n";
-  for (const std::string& step : told.rule->now) text += fmt::format("    - {}\n", step);
-  if (!told.rule->for_good.empty()) text += "\n  for good\n";
-  for (const std::string& step : told.rule->for_good) text += fmt::format("    - {}\n", step);
+  if (reported.lines > 1) text += fmt::format("    and {} more such lines\n", reported.lines - 1);
+  if (!reported.rule->now.empty()) text += "\n  next\n";
+  for (const std::string& step : reported.rule->now) text += fmt::format("    - {}\n", step);
+  if (!reported.rule->for_good.empty()) text += "\n  for good\n";
+  for (const std::string& step : reported.rule->for_good) text += fmt::format("    - {}\n", step);
   return text;
 }
 
-std::string InALine(const Told& told) {
-  return fmt::format("  {} ({}, {}): {}\n    {}\n", told.rule->id, Name(told.confidence), RanksText(told.ranks),
-                     told.summary, Where(told));
+std::string InALine(const TriageFinding& reported) {
+  return fmt::format("  {} ({}, {}): {}\n    {}\n", reported.rule->id, Name(reported.confidence),
+                     RanksText(reported.ranks), reported.summary, Where(reported));
 }
 
-std::string Lines(std::string_view title, const std::vector<Told>& list, std::size_t from) {
+std::string Lines(std::string_view title, const std::vector<TriageFinding>& list, std::size_t from) {
   std::string text;
-  for (std::size_t i = from; i < list.size() && i < from + kMostTold; ++i) text += InALine(list[i]);
-  if (list.size() > from + kMostTold) text += fmt::format("  and {} more\n", list.size() - from - kMostTold);
+  for (std::size_t i = from; i < list.size() && i < from + kMostReported; ++i) text += InALine(list[i]);
+  if (list.size() > from + kMostReported) text += fmt::format("  and {} more\n", list.size() - from - kMostReported);
   return text.empty() ? text : fmt::format("\n{}\n{}", title, text);
 }
 

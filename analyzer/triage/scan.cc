@@ -210,14 +210,14 @@ constexpr std::size_t kLongestText = 2000;     // that is quoted
 constexpr std::size_t kLookForPrefixes = 200;  // lines
 
 // Which rank the text itself names: c10d's "[Rank 3]", NCCL's "host:pid:tid [3] NCCL".
-struct Said {
+struct Logged {
   int rank = -1, local_rank = -1, pid = -1;
   std::string host;
 };
 
-Said SaidBy(std::string_view line) {
+Logged SaidBy(std::string_view line) {
   const re2::StringPiece text(line.data(), line.size());
-  Said said;
+  Logged said;
   static const RE2 rank(R"(\[[^\]]*[Rr]ank (\d+)\])");
   static const RE2 nccl(R"(([A-Za-z0-9][\w.-]*):(\d+):\d+ \[(\d+)\] NCCL)");
   RE2::PartialMatch(text, rank, &said.rank);
@@ -374,7 +374,7 @@ class Scanner {
   Match* Keep(std::size_t rule, const LinePrefix& prefix, const std::string& text) {
     Match match;
     match.rule = rule;
-    const Said said = SaidBy(text);
+    const Logged said = SaidBy(text);
     match.fields = matcher_.FieldsOf(rule, text);
     match.rank = NumberOf(match.fields, "rank");
     for (const int rank : {prefix.rank, said.rank, file_.is_local ? -1 : file_.rank})

@@ -184,35 +184,35 @@ void AddRanks(std::string_view list, std::set<int>* ranks) {
   }
 }
 
-Told Tell(const Key& key, Group group) {
+TriageFinding Tell(const Key& key, Group group) {
   std::stable_sort(group.matches.begin(), group.matches.end(),
                    [](const Match* a, const Match* b) { return Earlier(a->at, b->at); });
-  Told told;
-  told.rule = key.first;
-  told.confidence = group.unsure ? Confidence::kSuspected : key.first->confidence;
-  told.first = *group.matches.front();
+  TriageFinding reported;
+  reported.rule = key.first;
+  reported.confidence = group.unsure ? Confidence::kSuspected : key.first->confidence;
+  reported.first = *group.matches.front();
   std::set<int> ranks;
   for (const Match* match : group.matches) {
-    told.lines += match->times;
-    const bool together = !match->at || !told.first.at || *match->at - *told.first.at <= kTogether;
+    reported.lines += match->times;
+    const bool together = !match->at || !reported.first.at || *match->at - *reported.first.at <= kTogether;
     if (!together) continue;
     if (match->rank >= 0) ranks.insert(match->rank);
     AddRanks(FieldOf(*match, "ranks"), &ranks);
   }
-  told.ranks.assign(ranks.begin(), ranks.end());
-  told.summary = Fill(key.first->summary, told.first);
-  return told;
+  reported.ranks.assign(ranks.begin(), ranks.end());
+  reported.summary = Fill(key.first->summary, reported.first);
+  return reported;
 }
 
 // What says more is told before what says less at the same moment; then by time.
-void SortCauses(std::vector<Told>* causes) {
+void SortCauses(std::vector<TriageFinding>* causes) {
   std::stable_sort(causes->begin(), causes->end(),
-                   [](const Told& a, const Told& b) { return Earlier(a.first.at, b.first.at); });
-  std::vector<Told> sorted;
+                   [](const TriageFinding& a, const TriageFinding& b) { return Earlier(a.first.at, b.first.at); });
+  std::vector<TriageFinding> sorted;
   while (!causes->empty()) {
     auto next = causes->begin();
     if (next->rule->generic) {
-      const auto better = std::find_if(causes->begin(), causes->end(), [&](const Told& other) {
+      const auto better = std::find_if(causes->begin(), causes->end(), [&](const TriageFinding& other) {
         const bool close = !other.first.at || !next->first.at || *other.first.at - *next->first.at <= kSameMoment;
         return !other.rule->generic && close;
       });
@@ -254,17 +254,17 @@ std::vector<Silent> SilentRanks(const std::vector<ScannedFile>& files) {
 // Nothing else is known: the first that speaks of the failure at all. Who fell silent before is whom it waited for.
 void TakeEcho(Triage* triage) {
   if (triage->echoes.empty()) return;
-  Told told = triage->echoes.front();
+  TriageFinding reported = triage->echoes.front();
   triage->echoes.erase(triage->echoes.begin());
-  told.confidence = Confidence::kSuspected;
-  const std::string& category = told.rule->category;
+  reported.confidence = Confidence::kSuspected;
+  const std::string& category = reported.rule->category;
   const bool waits = category == "timeout" || category == "nccl" || category == "network";
   if (waits && !triage->silent.empty()) {
-    told.ranks.clear();
-    for (const Silent& silent : triage->silent) told.ranks.push_back(silent.rank);
-    told.summary += " Before that, the ranks named here stopped writing.";
+    reported.ranks.clear();
+    for (const Silent& silent : triage->silent) reported.ranks.push_back(silent.rank);
+    reported.summary += " Before that, the ranks named here stopped writing.";
   }
-  triage->causes.push_back(std::move(told));
+  triage->causes.push_back(std::move(reported));
 }
 
 }  // namespace
@@ -278,15 +278,15 @@ Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files) {
     if (!file.error.empty()) triage.failures.push_back(file.file.path + ": " + file.error);
   }
   for (auto& [key, group] : Gather(rules, files)) {
-    std::vector<Told>& list = key.first->role == Role::kCause  ? triage.causes
-                              : key.first->role == Role::kEcho ? triage.echoes
-                                                               : triage.confirmations;
+    std::vector<TriageFinding>& list = key.first->role == Role::kCause  ? triage.causes
+                                       : key.first->role == Role::kEcho ? triage.echoes
+                                                                        : triage.confirmations;
     list.push_back(Tell(key, std::move(group)));
   }
   SortCauses(&triage.causes);
-  for (std::vector<Told>* list : {&triage.echoes, &triage.confirmations})
+  for (std::vector<TriageFinding>* list : {&triage.echoes, &triage.confirmations})
     std::stable_sort(list->begin(), list->end(),
-                     [](const Told& a, const Told& b) { return Earlier(a.first.at, b.first.at); });
+                     [](const TriageFinding& a, const TriageFinding& b) { return Earlier(a.first.at, b.first.at); });
   triage.silent = SilentRanks(files);
   if (triage.causes.empty()) TakeEcho(&triage);
   triage.unknown = triage.causes.empty() && !triage.confirmations.empty();

@@ -13,7 +13,7 @@
 namespace ncclwatch::analyzer {
 
 // The lines of one rule, of one exception where it is about exceptions; the first of them is quoted.
-struct Told {
+struct TriageFinding {
   const Rule* rule = nullptr;
   Confidence confidence = Confidence::kSuspected;
   std::vector<int> ranks;  // ascending; empty: not known
@@ -30,8 +30,8 @@ struct Silent {
 
 struct Triage {
   std::uint64_t files = 0, bytes = 0;
-  std::vector<Told> causes;  // the first cause first
-  std::vector<Told> echoes, confirmations;
+  std::vector<TriageFinding> causes;  // the first cause first
+  std::vector<TriageFinding> echoes, confirmations;
   std::vector<Silent> silent;
   bool unknown = false;               // something failed, and no rule says why
   std::vector<std::string> failures;  // files that could not be read, and why

@@ -32,7 +32,7 @@ struct Seen {
   std::uint64_t fingerprint = 0;
   std::uint64_t empties = 0;  // empty calls that it had made before
   // Of calls with an amount for each pair of ranks: those who have told theirs, and their PairSums.
-  std::uint32_t told = 0;
+  std::uint32_t reported = 0;
   bool all_known = true;
   std::uint64_t sum = 0;
 };
@@ -236,10 +236,11 @@ void LiveCompare::State::SeeAmounts(const BoxState& box, const Call& call, std::
   Seen& seen = comm->At(call.position);
   if (seen.position != call.position || !box.box->ReadParts(call, &parts)) return;
   const PairSum own = SumOf(parts, rank);
-  ++seen.told;
+  ++seen.reported;
   seen.all_known = seen.all_known && own.known;
   seen.sum += own.sum;
-  if (seen.told == comm->size && seen.all_known && seen.sum != 0) Differs(What::kDifferentAmount, call.position, comm);
+  if (seen.reported == comm->size && seen.all_known && seen.sum != 0)
+    Differs(What::kDifferentAmount, call.position, comm);
 }
 
 void LiveCompare::State::SeeCreation(const Call& call, CommState* comm) {

@@ -28,7 +28,7 @@ struct Snapshot {
   std::vector<std::string> notes;                 // unreadable files and the like, passed through
   std::vector<std::string> missing;               // likewise: what could show a fault and was not there
   std::vector<reader::Meanwhile> meanwhile;       // what stragglers did while the others waited for them
-  std::vector<reader::MachineLook> machines;      // what went wrong with them meanwhile
+  std::vector<reader::MachineSample> machines;    // what went wrong with them meanwhile
   std::vector<reader::ProcessStacks> stacks;      // taken for the verdict of now_ns (reader::VerdictStacks)
 };
 

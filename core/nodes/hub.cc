@@ -78,7 +78,7 @@ reader::BoxImage ThinImage(const Table::Node& node, const ProcessRow& row, std::
   image.heartbeat_ns = now.heartbeat_ns;
   // Heard of is alive: that a process gives no sign of life its own leader alone can say.
   const std::int64_t there_ns = (node.connected ? now_ns : node.left_ns) - node.shift_ns;
-  if (!row.gone && there_ns > row.told_ns) image.heartbeat_ns += there_ns - row.told_ns;
+  if (!row.gone && there_ns > row.reported_ns) image.heartbeat_ns += there_ns - row.reported_ns;
   image.realtime_minus_monotonic_ns = now.realtime_minus_monotonic_ns;
   image.nccl_version = now.nccl_version;
   image.environment = now.environment;
@@ -167,7 +167,7 @@ void Hub::ForgetUnknown() {
   const auto unknown_name = [this](const std::string& name) { return !table_.nodes().contains(name); };
   if (asked_anew_ns_.size() <= table_.nodes().size()) return;
   std::erase_if(asked_anew_ns_, unknown);
-  std::erase_if(told_, unknown);
+  std::erase_if(reported_, unknown);
   std::erase_if(slow_until_ns_, unknown);
   std::erase_if(fetched_, unknown);
   std::erase_if(owing_, unknown_name);
@@ -384,27 +384,27 @@ void Hub::Say(VerdictBroadcast word, std::int64_t job_minus_here_ns, std::int64_
   word.revision = word_.revision + 1;
   word_ = std::move(word);
   job_minus_here_ns_ = job_minus_here_ns;
-  told_.clear();
+  reported_.clear();
   for (const auto& [node, row] : table_.nodes())
     if (node != own_ && row.connected && !Tell(node, now_ns)) break;
 }
 
 bool Hub::Tell(const std::string& node, std::int64_t now_ns) {
   if (word_.revision == 0 || earlier_runs_.contains(node)) return true;
-  told_[node].at_ns = now_ns;
+  reported_[node].at_ns = now_ns;
   word_.job_minus_yours_ns = job_minus_here_ns_ == 0 ? 0 : job_minus_here_ns_ + table_.nodes().at(node).shift_ns;
   bool sent = true;
   for (std::string& body : nodes::Write(word_)) sent = sent && post_->Send(node, Kind::kWord, std::move(body));
-  if (!sent) told_.erase(node);
+  if (!sent) reported_.erase(node);
   return sent;
 }
 
 void Hub::Repeat(std::int64_t now_ns) {
   for (const auto& [node, row] : table_.nodes()) {
     if (node == own_ || !row.connected || row.next == 0 || row.revision == word_.revision) continue;
-    Told& told = told_[node];
-    if (now_ns - told.at_ns < kRepeat_ns << std::min(told.again, kMostDoublings)) continue;
-    ++told.again;
+    Reported& reported = reported_[node];
+    if (now_ns - reported.at_ns < kRepeat_ns << std::min(reported.again, kMostDoublings)) continue;
+    ++reported.again;
     if (!Tell(node, now_ns)) break;
   }
 }

@@ -90,11 +90,11 @@ class Hub {
   Table table_;
   std::map<std::string, Pieces> pieces_;
   std::map<std::string, std::int64_t> asked_anew_ns_;
-  struct Told {
+  struct Reported {
     std::int64_t at_ns = 0;
     int again = 0;  // times that the word was repeated
   };
-  std::map<std::string, Told> told_;
+  std::map<std::string, Reported> reported_;
   // What was asked for is still on its way over a slow network: more would only make it slower.
   std::set<std::string> owing_;
   std::set<std::string> silent_;

@@ -23,20 +23,20 @@ void Reporter::Begin(std::uint32_t session) {
   session_ = session;
   sequence_ = 0;
   begins_ = true;
-  told_suspicious_.clear();
-  told_ns_ = urgent_ns_ = 0;
+  reported_suspicious_.clear();
+  reported_ns_ = urgent_ns_ = 0;
   for (auto& [key, process] : processes_) {  // since when members stand still is not forgotten
     process.known = false;
-    process.told_state = format::ProcessState::kRunning;
-    process.told_watching = true;
-    process.told_words = 0;
-    process.told_observations = 0;
-    process.told_inside_ns = 0;
-    process.told_environment = false;
+    process.reported_state = format::ProcessState::kRunning;
+    process.reported_watching = true;
+    process.reported_words = 0;
+    process.reported_observations = 0;
+    process.reported_inside_ns = 0;
+    process.reported_environment = false;
     for (auto& [index, member] : process.members) {
-      member.known = member.told_last = false;
-      member.told = {};
-      member.told_check = member.pace = {};
+      member.known = member.reported_last = false;
+      member.reported = {};
+      member.reported_check = member.pace = {};
     }
   }
 }
@@ -66,7 +66,7 @@ bool Reporter::SeeMember(const MemberNow& now, std::int64_t now_ns, Member* memb
     member->since_ns = std::min(now_ns, std::max(now.last_entered_ns, now.created_ns));
   } else if (progress != member->seen) {
     member->since_ns = now_ns;
-    member->told_last = false;
+    member->reported_last = false;
   }
   member->seen = progress;
   if (now.pace && now.pace->position <= now.entered &&
@@ -76,16 +76,16 @@ bool Reporter::SeeMember(const MemberNow& now, std::int64_t now_ns, Member* memb
 }
 
 bool Reporter::IsNews(const MemberNow& now, const Member& member, std::int64_t now_ns) const {
-  if (!member.known || member.seen != member.told) return true;
+  if (!member.known || member.seen != member.reported) return true;
   // Only while it is at rest: what it stands at, and the whole call where it stands in one.
   if (!StandsStill(member, now_ns)) return false;
-  if (member.told_check.position != now.entered) return true;
-  return now.last && !member.told_last && member.seen.Pending();
+  if (member.reported_check.position != now.entered) return true;
+  return now.last && !member.reported_last && member.seen.Pending();
 }
 
 bool Reporter::HasNews(const ProcessNow& now, const Process& process) {
-  return now.state != process.told_state || now.watching != process.told_watching ||
-         now.words_said != process.told_words || now.observations.size() > process.told_observations;
+  return now.state != process.reported_state || now.watching != process.reported_watching ||
+         now.words_said != process.reported_words || now.observations.size() > process.reported_observations;
 }
 
 // What the hub should know of: 0 while it is in none, or not for long.
@@ -94,14 +94,14 @@ std::int64_t Reporter::InsideForLong(const ProcessNow& now, std::int64_t now_ns)
 }
 
 Reporter::Urgency Reporter::See(const NodeNow& now) {
-  bool news = now.suspicious != told_suspicious_ && !now.suspicious.empty();
+  bool news = now.suspicious != reported_suspicious_ && !now.suspicious.empty();
   bool stuck = false;
   for (const ProcessNow& process_now : now.processes) {
     Process* process = Of(process_now);
     if (process == nullptr) continue;
     news |= !process->known || HasNews(process_now, *process);
     const std::int64_t inside_ns = InsideForLong(process_now, now.now_ns);
-    stuck |= inside_ns != 0 && inside_ns != process->told_inside_ns;
+    stuck |= inside_ns != 0 && inside_ns != process->reported_inside_ns;
     for (const MemberNow& member : process_now.members)
       stuck |= SeeMember(member, now.now_ns, &process->members[member.index]);
   }
@@ -119,7 +119,7 @@ void Reporter::WriteHead(const NodeNow& now, Writer* to) {
     to->Number(count);
     for (std::size_t i = 0; i < count; ++i) to->Whole(now.suspicious[i]);
   }
-  told_suspicious_ = now.suspicious;
+  reported_suspicious_ = now.suspicious;
   begins_ = false;
   said_.clear();
   facts_before_ = environment_before_ = nullptr;
@@ -150,11 +150,11 @@ std::vector<std::string> Reporter::Look(const NodeNow& now) {
   const Urgency urgency = See(now);
   const bool stuck = urgency == Urgency::kSoon && now.now_ns - urgent_ns_ >= pace_.urgent_every_ns;
   // With a death goes what everyone had done until then.
-  const bool whole = begins_ || urgency == Urgency::kNow || now.now_ns - told_ns_ >= pace_.every_ns;
+  const bool whole = begins_ || urgency == Urgency::kNow || now.now_ns - reported_ns_ >= pace_.every_ns;
   std::vector<std::string> bodies;
   if (!stuck && !whole) return bodies;
   urgent_ns_ = now.now_ns;
-  if (whole) told_ns_ = now.now_ns;
+  if (whole) reported_ns_ = now.now_ns;
   Writer body;
   WriteHead(now, &body);
   for (const ProcessNow& process_now : now.processes) {
@@ -181,7 +181,7 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
   }
   std::sort(news.begin(), news.end(), [](const auto& a, const auto& b) { return a.first->index < b.first->index; });
   const std::int64_t inside_ns = InsideForLong(now, now_ns);
-  const bool inside = inside_ns != process->told_inside_ns;
+  const bool inside = inside_ns != process->reported_inside_ns;
   if (urgent && news.empty() && process->known && !inside && !HasNews(now, *process)) return;
   const bool facts = !process->known;
   const bool same_node =
@@ -190,10 +190,10 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
       now.job == facts_before_->job && now.world_size == facts_before_->world_size &&
       now.local_world_size == facts_before_->local_world_size && now.attempt == facts_before_->attempt &&
       now.nccl_version == facts_before_->nccl_version && now.gpu_marks == facts_before_->gpu_marks;
-  const bool state = now.state != process->told_state || now.watching != process->told_watching;
-  const bool words = now.words_said != process->told_words;
-  const bool environment = !urgent && !now.environment.empty() && !process->told_environment;
-  const std::size_t seen = now.observations.size() - std::min(now.observations.size(), process->told_observations);
+  const bool state = now.state != process->reported_state || now.watching != process->reported_watching;
+  const bool words = now.words_said != process->reported_words;
+  const bool environment = !urgent && !now.environment.empty() && !process->reported_environment;
+  const std::size_t seen = now.observations.size() - std::min(now.observations.size(), process->reported_observations);
   to->Number(process->number);
   to->Byte(static_cast<std::uint8_t>((facts ? kProcessFacts : 0) | (same_node ? kSameNode : 0) |
                                      (state ? kProcessState : 0) | (words ? kWords : 0) | (seen > 0 ? kSeen : 0) |
@@ -205,7 +205,7 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
   if (state) to->Number(static_cast<std::uint64_t>(now.state)).Byte(now.watching ? 1 : 0);
   if (inside) to->Number(inside_ns == 0 ? 0 : Age(now_ns, inside_ns) + 1);
   if (environment) WriteEnvironment(now, to);
-  if (environment) process->told_environment = true;
+  if (environment) process->reported_environment = true;
   if (words) {
     WriteLastWords(now.last_words, to);
     WriteWords(now.words, to);
@@ -214,11 +214,11 @@ void Reporter::WriteProcess(const ProcessNow& now, std::int64_t now_ns, bool urg
   for (std::size_t i = now.observations.size() - seen; i < now.observations.size(); ++i)
     WriteObservation(now.observations[i], to);
   process->known = true;
-  process->told_state = now.state;
-  process->told_watching = now.watching;
-  process->told_words = now.words_said;
-  process->told_observations = now.observations.size();
-  process->told_inside_ns = inside_ns;
+  process->reported_state = now.state;
+  process->reported_watching = now.watching;
+  process->reported_words = now.words_said;
+  process->reported_observations = now.observations.size();
+  process->reported_inside_ns = inside_ns;
   if (news.empty()) return;
   to->Number(news.size());
   std::uint64_t next = 0;
@@ -235,7 +235,7 @@ std::uint8_t Reporter::WriteCheck(const MemberNow& now, std::int64_t now_ns, Mem
   Check check = at_rest ? Check{now.entered, now.chain} : member->pace;
   member->pace = {};
   if (check.position == 0 || check.position > now.entered) return 0;
-  member->told_check = check;
+  member->reported_check = check;
   const bool here = check.position == now.entered;
   if (!here) to->Number(now.entered - check.position);
   Check& said = said_[now.id];
@@ -247,10 +247,10 @@ std::uint8_t Reporter::WriteCheck(const MemberNow& now, std::int64_t now_ns, Mem
 
 void Reporter::WriteMember(const MemberNow& now, std::int64_t now_ns, Member* member, Writer* to) {
   const Progress& seen = member->seen;
-  const Progress& told = member->told;
+  const Progress& reported = member->reported;
   const bool facts = !member->known;
-  const bool counts = seen.creations != told.creations || seen.empties != told.empties || seen.sends != told.sends ||
-                      seen.receives != told.receives;
+  const bool counts = seen.creations != reported.creations || seen.empties != reported.empties ||
+                      seen.sends != reported.sends || seen.receives != reported.receives;
   const bool last = now.last && seen.Pending() && StandsStill(*member, now_ns);
   Writer check;
   const std::uint8_t check_bits = WriteCheck(now, now_ns, member, &check);
@@ -272,8 +272,8 @@ void Reporter::WriteMember(const MemberNow& now, std::int64_t now_ns, Member* me
   if (counts) to->Number(seen.creations).Number(seen.empties).Number(seen.sends).Number(seen.receives);
   if (last) WriteCall(*now.last, now_ns, to);
   member->known = true;
-  member->told = seen;
-  member->told_last = last;
+  member->reported = seen;
+  member->reported_last = last;
 }
 
 }  // namespace ncclwatch::nodes

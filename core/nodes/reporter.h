@@ -49,20 +49,20 @@ class Reporter {
     std::uint32_t generation = 0;
     std::uint64_t id = 0;
     std::string gpu;
-    Progress seen, told;
-    std::int64_t since_ns = 0;  // when `seen` changed
-    Check told_check, pace;     // pace: the roundest one since the last message, position 0 for none
-    bool told_last = false;
+    Progress seen, reported;
+    std::int64_t since_ns = 0;   // when `seen` changed
+    Check reported_check, pace;  // pace: the roundest one since the last message, position 0 for none
+    bool reported_last = false;
   };
   struct Process {
     std::uint64_t number = 0;
     bool known = false;
-    format::ProcessState told_state = format::ProcessState::kRunning;
-    bool told_watching = true;
-    std::uint64_t told_words = 0;
-    std::size_t told_observations = 0;
-    std::int64_t told_inside_ns = 0;
-    bool told_environment = false;
+    format::ProcessState reported_state = format::ProcessState::kRunning;
+    bool reported_watching = true;
+    std::uint64_t reported_words = 0;
+    std::size_t reported_observations = 0;
+    std::int64_t reported_inside_ns = 0;
+    bool reported_environment = false;
     std::map<std::uint32_t, Member> members;  // by index in the box's table
   };
   using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;  // namespace, start time, pid
@@ -90,8 +90,8 @@ class Reporter {
   std::map<std::uint64_t, Check> said_;             // by communicator: the check last written into this message
   const ProcessNow* facts_before_ = nullptr;        // in this message
   const ProcessNow* environment_before_ = nullptr;  // likewise
-  std::vector<std::uint64_t> told_suspicious_;
-  std::int64_t told_ns_ = 0, urgent_ns_ = 0;
+  std::vector<std::uint64_t> reported_suspicious_;
+  std::int64_t reported_ns_ = 0, urgent_ns_ = 0;
 };
 
 }  // namespace ncclwatch::nodes

@@ -8,11 +8,11 @@
 namespace ncclwatch::nodes {
 namespace {
 
-using diagnosis::ToldArrival;
-using diagnosis::ToldKind;
-using diagnosis::ToldPeer;
-using diagnosis::ToldRank;
-using diagnosis::ToldStep;
+using diagnosis::ReportedArrival;
+using diagnosis::ReportedKind;
+using diagnosis::ReportedPeer;
+using diagnosis::ReportedRank;
+using diagnosis::ReportedStep;
 
 constexpr std::size_t kMostBody = 512u << 10;
 constexpr std::uint64_t kMostSteps = 1024;  // of one rank in one body
@@ -21,18 +21,18 @@ constexpr std::uint64_t kMostRank = 1u << 20;
 constexpr std::uint64_t kMostNs = INT64_MAX / 64;
 
 std::uint64_t Units(std::int64_t ns) {
-  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, ns)) / diagnosis::kToldUnit_ns;
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, ns)) / diagnosis::kReportedUnit_ns;
 }
-std::int64_t Ns(std::uint64_t units) { return static_cast<std::int64_t>(units) * diagnosis::kToldUnit_ns; }
+std::int64_t Ns(std::uint64_t units) { return static_cast<std::int64_t>(units) * diagnosis::kReportedUnit_ns; }
 
-void WriteKind(const ToldKind& kind, Writer* to) {
+void WriteKind(const ReportedKind& kind, Writer* to) {
   to->Number(kind.channel.communicator).Number(kind.channel.generation).Signed(kind.channel.peer);
   to->Byte(kind.channel.sends ? 1 : 0).Number(static_cast<std::uint64_t>(kind.function)).Number(kind.bytes);
   to->Number(kind.calls).Number(kind.alike);
 }
 
-ToldKind ReadKind(Reader* from) {
-  ToldKind kind;
+ReportedKind ReadKind(Reader* from) {
+  ReportedKind kind;
   kind.channel.communicator = from->NumberAs<std::uint32_t>(kMostIndex);
   kind.channel.generation = from->NumberAs<std::uint32_t>();
   kind.channel.peer = from->Signed32();
@@ -49,11 +49,11 @@ class StepWriter {
  public:
   explicit StepWriter(std::size_t kinds) : positions_(kinds) {}
 
-  void Write(const ToldStep& step, Writer* to) {
+  void Write(const ReportedStep& step, Writer* to) {
     to->Number(step.number - number_).Number(Units(step.began_ns) - Units(began_ns_));
     to->Number(Units(step.duration_ns)).Number(Units(step.exposed_ns)).Number(Units(step.idle_ns));
     to->Number(step.arrivals.size());
-    for (const ToldArrival& one : step.arrivals) {
+    for (const ReportedArrival& one : step.arrivals) {
       to->Number(one.kind).Signed(static_cast<std::int64_t>(one.position - positions_[one.kind]));
       to->Number(one.entered).Number(one.inside).Number(one.kernel);
       positions_[one.kind] = one.position;
@@ -72,8 +72,8 @@ class StepReader {
  public:
   explicit StepReader(std::size_t kinds) : positions_(kinds) {}
 
-  ToldStep Read(Reader* from) {
-    ToldStep step;
+  ReportedStep Read(Reader* from) {
+    ReportedStep step;
     step.number = number_ += from->Number();
     began_ += from->NumberUpTo(Units(kMostNs));
     if (began_ > Units(kMostNs)) from->Fail();
@@ -82,7 +82,7 @@ class StepReader {
     step.exposed_ns = Ns(from->NumberUpTo(Units(kMostNs)));
     step.idle_ns = Ns(from->NumberUpTo(Units(kMostNs)));
     for (std::uint64_t left = from->NumberUpTo(diagnosis::kMostArrivals); left > 0 && from->ok(); --left) {
-      ToldArrival one;
+      ReportedArrival one;
       one.kind = from->NumberAs<std::uint16_t>();
       const std::int64_t by = from->Signed();
       one.entered = from->NumberAs<std::uint32_t>(diagnosis::kMostUnits);
@@ -93,7 +93,7 @@ class StepReader {
       one.position = positions_[one.kind] += static_cast<std::uint64_t>(by);
       step.arrivals.push_back(one);
     }
-    from->Made(sizeof(ToldStep) + step.arrivals.size() * sizeof(ToldArrival));
+    from->Made(sizeof(ReportedStep) + step.arrivals.size() * sizeof(ReportedArrival));
     return step;
   }
 
@@ -102,19 +102,19 @@ class StepReader {
   std::vector<std::uint64_t> positions_;
 };
 
-void WriteRank(const ToldRank& rank, Writer* to) {
+void WriteRank(const ReportedRank& rank, Writer* to) {
   to->Number(rank.pid).Number(rank.start_time).Number(rank.pid_namespace).Byte(rank.many_peers ? 1 : 0);
   to->Number(rank.kinds.size());
-  for (const ToldKind& kind : rank.kinds) WriteKind(kind, to);
+  for (const ReportedKind& kind : rank.kinds) WriteKind(kind, to);
   to->Number(rank.peers.size());
-  for (const ToldPeer& peer : rank.peers) to->Number(peer.communicator).Number(peer.generation).Signed(peer.rank);
+  for (const ReportedPeer& peer : rank.peers) to->Number(peer.communicator).Number(peer.generation).Signed(peer.rank);
   to->Number(rank.steps.size());
   StepWriter writer(rank.kinds.size());
-  for (const ToldStep& step : rank.steps) writer.Write(step, to);
+  for (const ReportedStep& step : rank.steps) writer.Write(step, to);
 }
 
-ToldRank ReadRank(Reader* from) {
-  ToldRank rank;
+ReportedRank ReadRank(Reader* from) {
+  ReportedRank rank;
   rank.pid = from->NumberAs<std::uint32_t>();
   rank.start_time = from->Number();
   rank.pid_namespace = from->Number();
@@ -122,7 +122,7 @@ ToldRank ReadRank(Reader* from) {
   for (std::uint64_t left = from->NumberUpTo(diagnosis::kMostKinds); left > 0 && from->ok(); --left)
     rank.kinds.push_back(ReadKind(from));
   for (std::uint64_t left = from->NumberUpTo(diagnosis::kMostPeers); left > 0 && from->ok(); --left) {
-    ToldPeer& peer = rank.peers.emplace_back();
+    ReportedPeer& peer = rank.peers.emplace_back();
     peer.communicator = from->NumberAs<std::uint32_t>(kMostIndex);
     peer.generation = from->NumberAs<std::uint32_t>();
     peer.rank = from->Signed32();
@@ -136,10 +136,10 @@ ToldRank ReadRank(Reader* from) {
 
 }  // namespace
 
-std::vector<std::string> WriteSteps(const std::vector<ToldRank>& ranks) {
+std::vector<std::string> WriteSteps(const std::vector<ReportedRank>& ranks) {
   std::vector<std::string> bodies;
   Writer body;
-  for (const ToldRank& rank : ranks) {
+  for (const ReportedRank& rank : ranks) {
     if (rank.steps.empty()) continue;
     if (body.size() == 0) body.Byte(kWireVersion).Text(rank.boot_id, kMostName);
     body.Byte(1);
@@ -152,11 +152,11 @@ std::vector<std::string> WriteSteps(const std::vector<ToldRank>& ranks) {
   return bodies;
 }
 
-std::optional<std::vector<ToldRank>> ReadSteps(std::string_view body) {
+std::optional<std::vector<ReportedRank>> ReadSteps(std::string_view body) {
   Reader from(body);
   if (from.Byte() != kWireVersion) return std::nullopt;
   const std::string boot_id(from.Text(kMostName));
-  std::vector<ToldRank> ranks;
+  std::vector<ReportedRank> ranks;
   while (from.Byte() == 1 && from.ok() && ranks.size() < kMostProcesses) {
     ranks.push_back(ReadRank(&from));
     ranks.back().boot_id = boot_id;

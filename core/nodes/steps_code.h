@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "core/steps/told_steps.h"
+#include "core/steps/reported_steps.h"
 
 namespace ncclwatch::nodes {
 
 // All of one boot. Ranks that have nothing to tell are left out. In several bodies where one would be too large.
-std::vector<std::string> WriteSteps(const std::vector<diagnosis::ToldRank>& ranks);
-std::optional<std::vector<diagnosis::ToldRank>> ReadSteps(std::string_view body);
+std::vector<std::string> WriteSteps(const std::vector<diagnosis::ReportedRank>& ranks);
+std::optional<std::vector<diagnosis::ReportedRank>> ReadSteps(std::string_view body);
 
 }  // namespace ncclwatch::nodes

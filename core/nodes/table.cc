@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kRest_ns = 300'000'000;  // unmoved for so long: worth a look at how its members stand
 // After a node was lost: what the others had done by then is told.
-constexpr std::int64_t kTold_ns = 1'500'000'000;
+constexpr std::int64_t kReported_ns = 1'500'000'000;
 constexpr std::int64_t kLongestSilence = 30'000'000'000;
 
 std::int64_t InsideSince(const Table::Node& node) {
@@ -81,12 +81,12 @@ void Table::Poll(std::int64_t now_ns) {
   MakeSuspicions(now_ns);
   for (auto& [name, node] : nodes_) node.inside_since_ns = InsideSince(node);
   for (auto& [name, node] : nodes_)
-    if (!node.connected && node.left_ns != 0 && now_ns - node.left_ns < kTold_ns) NoteOthers(&node);
+    if (!node.connected && node.left_ns != 0 && now_ns - node.left_ns < kReported_ns) NoteOthers(&node);
 }
 
 void Table::MakeSuspicions(std::int64_t now_ns) {
   suspicions_.clear();
-  for (const std::uint64_t id : told_suspicious_) {
+  for (const std::uint64_t id : reported_suspicious_) {
     const auto comm = comms_.find(id);
     if (comm == comms_.end()) continue;
     // Where, it was not told: at the last call that anybody has entered, or before.
@@ -94,7 +94,7 @@ void Table::MakeSuspicions(std::int64_t now_ns) {
     for (const Ref& ref : comm->second->refs) ahead = std::max(ahead, ref.member->now.entered);
     comm->second->Differs(diagnosis::LiveCompare::What::kDifferentCall, ahead - 1);
   }
-  told_suspicious_.clear();
+  reported_suspicious_.clear();
   for (const auto& [id, comm] : comms_) {
     if (!comm->differs || now_ns < comm->silent_until_ns) continue;
     Suspicion suspicion{comm->what, id, comm->position, 0, comm->size};

@@ -29,10 +29,10 @@ struct MemberRow {
 };
 
 struct ProcessRow {
-  ProcessNow now;              // without members
-  std::int64_t told_ns = 0;    // the node's: when the heartbeat was as told
-  std::size_t words_made = 0;  // bytes of memory, about
-  bool gone = false;           // observed, by whichever leader of the node
+  ProcessNow now;                // without members
+  std::int64_t reported_ns = 0;  // the node's: when the heartbeat was as told
+  std::size_t words_made = 0;    // bytes of memory, about
+  bool gone = false;             // observed, by whichever leader of the node
   std::uint32_t place() const { return format::PidPlace(now.boot_id, now.pid_namespace); }
   std::map<std::uint32_t, MemberRow> members;  // by index in the box's table
 };
@@ -142,7 +142,7 @@ class Table {
 
   std::map<std::string, Node> nodes_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Comm>> comms_;
-  std::set<std::uint64_t> told_suspicious_;  // by nodes, of their own members
+  std::set<std::uint64_t> reported_suspicious_;  // by nodes, of their own members
   std::vector<Suspicion> suspicions_;
   std::set<std::pair<std::uint32_t, std::pair<std::uint32_t, std::uint64_t>>> dead_;  // place, pid, start time
   std::set<std::int32_t> dead_ranks_;

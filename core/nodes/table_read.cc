@@ -122,7 +122,7 @@ Outcome Table::Tell(const std::string& name, std::string_view body, std::int64_t
   if ((bits & kSuspects) != 0) {
     for (std::uint64_t left = from.NumberUpTo(64); left > 0 && from.ok(); --left) {
       const std::uint64_t communicator = from.Whole();
-      if (told_suspicious_.size() < kMostSuspicious) told_suspicious_.insert(communicator);
+      if (reported_suspicious_.size() < kMostSuspicious) reported_suspicious_.insert(communicator);
     }
   }
   for (;;) {
@@ -163,7 +163,7 @@ bool Table::ReadProcess(Telling* telling, std::uint64_t number) {
   }
   if (process == node.processes.end()) return false;
   ProcessRow& row = process->second;
-  row.told_ns = telling->at_ns;
+  row.reported_ns = telling->at_ns;
   row.now.heartbeat_ns = Back(telling->at_ns, from.Number());
   if ((bits & kProcessState) != 0) {
     row.now.state =

@@ -167,9 +167,9 @@ std::string Footer(const Diagnosis& diagnosis, std::size_t columns) {
   if (!diagnosis.unseen_ranks.empty()) line += "; not seen: " + Ranks(diagnosis.unseen_ranks);
   if (!diagnosis.findings.empty()) line += "; judged at " + UtcTime(diagnosis.findings.front().detected_at_ns);
   std::string out = Wrapped("", line, columns);
-  const bool told = diagnosis.findings.empty();  // what is missing stands in the first lines then
+  const bool reported = diagnosis.findings.empty();  // what is missing stands in the first lines then
   for (const std::string& note : diagnosis.notes)
-    if (!told || std::find(diagnosis.missing.begin(), diagnosis.missing.end(), note) == diagnosis.missing.end())
+    if (!reported || std::find(diagnosis.missing.begin(), diagnosis.missing.end(), note) == diagnosis.missing.end())
       out += Wrapped("note: ", note, columns);
   return out;
 }

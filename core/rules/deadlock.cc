@@ -46,10 +46,10 @@ void AddCalls(const View& view, const Instance& instance, const std::vector<Orde
     for (CallSummary& call : DescribeCalls(view, comm, instance.position)) finding->calls.push_back(std::move(call));
     return;
   }
-  std::set<const Call*> told;
+  std::set<const Call*> reported;
   for (const Order& order : orders) {
     for (const auto& [at, call] : {std::pair{order.first, order.first_call}, {order.second, order.second_call}}) {
-      if (at != instance || !told.insert(call).second) continue;
+      if (at != instance || !reported.insert(call).second) continue;
       const Member* member =
           comm.OfRank(static_cast<std::uint32_t>(call->function == Function::ncclSend ? at.from : at.to));
       if (member != nullptr) finding->calls.push_back(DescribeCall(view, comm, *member, at.position, call));

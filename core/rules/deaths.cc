@@ -203,9 +203,9 @@ std::vector<const Wait*> NeverEntered(const View& view, const Death& death) {
 
 bool BlamesSomebodyElse(const View& view, const Process& process, const DeathCause& said) {
   if (said.error == nullptr || !BlamesAPeer(*said.error)) return false;
-  const std::int64_t told_ns = process.At(said.error->at_ns);
+  const std::int64_t reported_ns = process.At(said.error->at_ns);
   return SomebodyUnseen(view) || std::any_of(view.processes.begin(), view.processes.end(), [&](const Process& other) {
-           return &other != &process && !other.nodes.empty() && other.outcome.last_sign_ns < told_ns;
+           return &other != &process && !other.nodes.empty() && other.outcome.last_sign_ns < reported_ns;
          });
 }
 

@@ -307,12 +307,12 @@ std::vector<CallSummary> CallsOfPartners(const View& view, const Suspect& suspec
 // Of MPI_Finalize, which has no position: who is in it, and who is not.
 std::vector<CallSummary> CallsAtTheEnd(const View& view, const std::vector<const Suspect*>& group) {
   std::vector<CallSummary> calls;
-  std::set<int> told;  // nodes
+  std::set<int> reported;  // nodes
   CallSummary absent;
   for (const Suspect* suspect : group) {
     const CommView& comm = view.comms[suspect->comm];
     for (const Wait* wait : suspect->waits) {
-      if (told.insert(wait->waiter).second)
+      if (reported.insert(wait->waiter).second)
         Merge(DescribeCall(view, comm, comm.members[wait->member], 0, wait->call), &calls);
     }
     absent.communicator = comm.id;

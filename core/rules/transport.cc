@@ -82,8 +82,8 @@ void AddEvidence(const View& view, const Stuck& stuck, const std::vector<const K
     finding->evidence.push_back("it is not known whether the GPU of " + Ranks(unknown) + " has begun it");
   finding->evidence.push_back(fmt::format(
       "NCCL has no unfinished work before it on the GPU of {}: other work holds it up", Ranks(finding->culprits)));
-  constexpr std::size_t kTold = 4;
-  for (std::size_t i = 0; i < std::min(held.size(), kTold); ++i) {
+  constexpr std::size_t kReported = 4;
+  for (std::size_t i = 0; i < std::min(held.size(), kReported); ++i) {
     std::string last = LastText(view, *held[i]);
     if (!last.empty()) finding->evidence.push_back(std::move(last));
   }

@@ -13,7 +13,7 @@ namespace ncclwatch::diagnosis {
 namespace {
 
 using reader::MachineEvent;
-using reader::MachineLook;
+using reader::MachineSample;
 
 constexpr std::int64_t kBefore_ns = 600'000'000'000;
 constexpr std::size_t kMostLines = 8;
@@ -88,10 +88,10 @@ bool IsOfHardware(Kind kind) {
   return kind == Kind::kSlowCommunication || kind == Kind::kSlowCompute || kind == Kind::kTransportStall;
 }
 
-std::string Quiet(const std::vector<const MachineLook*>& looked) {
+std::string Quiet(const std::vector<const MachineSample*>& looked) {
   std::int64_t since_ns = 0;
   std::set<std::string> hosts, unseen;
-  for (const MachineLook* look : looked) {
+  for (const MachineSample* look : looked) {
     since_ns = std::max(since_ns, look->first_ns);
     hosts.insert(look->host);
     unseen.insert(look->unseen.begin(), look->unseen.end());
@@ -103,11 +103,11 @@ std::string Quiet(const std::vector<const MachineLook*>& looked) {
   return text;
 }
 
-void Quote(const std::vector<MachineLook>& machines, Finding* finding) {
+void Quote(const std::vector<MachineSample>& machines, Finding* finding) {
   const std::set<std::string> hosts = HostsOf(*finding);
-  std::vector<const MachineLook*> looked;
+  std::vector<const MachineSample*> looked;
   std::vector<Repeated> lines;
-  for (const MachineLook& look : machines) {
+  for (const MachineSample& look : machines) {
     if (!hosts.empty() && !hosts.contains(look.host)) continue;
     looked.push_back(&look);
     const std::size_t begin = lines.size();
@@ -131,7 +131,7 @@ void Quote(const std::vector<MachineLook>& machines, Finding* finding) {
 
 }  // namespace
 
-void AddMachines(const std::vector<MachineLook>& machines, std::vector<Finding>* findings) {
+void AddMachines(const std::vector<MachineSample>& machines, std::vector<Finding>* findings) {
   if (machines.empty()) return;
   for (Finding& finding : *findings)
     if (finding.kind != Kind::kEnvironmentSkew) Quote(machines, &finding);

@@ -229,8 +229,8 @@ NumberFinding FindingOf(Grown grown, bool fragmented, const ByRank& fills, const
 std::optional<NumberFinding> FindMemoryGrowth(const std::vector<RankNumbers>& ranks) {
   const std::vector<RankSeries> allocated = SeriesOf(ranks, kAllocated), reserved = SeriesOf(ranks, kReserved);
   const ByRank totals = NowOf(SeriesOf(ranks, kTotal)), fills = NowOf(reserved.empty() ? allocated : reserved);
-  const std::vector<RankSeries>& told = allocated.empty() ? reserved : allocated;
-  Grown leak{allocated.empty() ? kReserved : kAllocated, Growing(told, {}), told.size()};
+  const std::vector<RankSeries>& reported = allocated.empty() ? reserved : allocated;
+  Grown leak{allocated.empty() ? kReserved : kAllocated, Growing(reported, {}), reported.size()};
   if (!leak.growing.empty()) return FindingOf(std::move(leak), false, fills, totals);
   Grown gap{kReserved, Growing(Gaps(reserved, allocated), fills), reserved.size()};
   return gap.growing.empty() ? std::nullopt : std::optional(FindingOf(std::move(gap), true, fills, totals));

@@ -16,16 +16,16 @@ constexpr double kLeastSigma = 1e-3;  // of the level: a loss that hardly moves 
 constexpr char kReplica[] = "replica:";
 constexpr char kLossMetric[] = "loss", kGradient[] = "grad_norm";
 
-struct Said {
+struct Logged {
   int rank = -1;
   double value = 0;
   std::int64_t at_ns = 0;
 };
-using MetricBySteps = std::map<std::int64_t, std::vector<Said>>;
+using MetricBySteps = std::map<std::int64_t, std::vector<Logged>>;
 
-std::vector<double> Finite(const std::vector<Said>& said) {
+std::vector<double> Finite(const std::vector<Logged>& said) {
   std::vector<double> values;
-  for (const Said& one : said)
+  for (const Logged& one : said)
     if (std::isfinite(one.value)) values.push_back(one.value);
   return values;
 }
@@ -41,9 +41,9 @@ std::vector<double> Before(const MetricBySteps& metric, std::int64_t step) {
   return levels;
 }
 
-std::int64_t First(const std::vector<Said>& said) {
+std::int64_t First(const std::vector<Logged>& said) {
   std::int64_t at_ns = INT64_MAX;
-  for (const Said& one : said) at_ns = std::min(at_ns, one.at_ns);
+  for (const Logged& one : said) at_ns = std::min(at_ns, one.at_ns);
   return at_ns;
 }
 
@@ -64,7 +64,7 @@ class Numbers {
       for (const auto& [step, said] : metric) {
         if (first && step > first->step) break;
         NumberFault fault{.what = NumberFault::What::kNotFinite, .metric = name, .step = step, .at_ns = First(said)};
-        for (const Said& one : said)
+        for (const Logged& one : said)
           if (!std::isfinite(one.value)) fault.ranks.push_back(one.rank);
         fault.all = said.size();
         if (fault.ranks.empty()) continue;
@@ -93,7 +93,7 @@ class Numbers {
       const double score = (worst - level) / sigma;
       if (score < kSpike) continue;
       NumberFault fault{.what = NumberFault::What::kSpike, .metric = kLossMetric, .step = step, .at_ns = First(said)};
-      for (const Said& one : said)
+      for (const Logged& one : said)
         if (std::isfinite(one.value) && (one.value - level) / sigma >= kSpike / 2) fault.ranks.push_back(one.rank);
       fault.all = said.size();
       if (2 * fault.ranks.size() > said.size()) fault.ranks.clear();
@@ -117,9 +117,10 @@ class Numbers {
   }
 
  private:
-  static std::optional<NumberFault> Differ(const std::string& name, std::int64_t step, const std::vector<Said>& said) {
+  static std::optional<NumberFault> Differ(const std::string& name, std::int64_t step,
+                                           const std::vector<Logged>& said) {
     std::map<double, std::vector<int>> groups;
-    for (const Said& one : said)
+    for (const Logged& one : said)
       if (std::isfinite(one.value)) groups[one.value].push_back(one.rank);
     if (groups.size() < 2) return std::nullopt;
     const auto most = std::max_element(groups.begin(), groups.end(),

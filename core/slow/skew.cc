@@ -72,29 +72,29 @@ std::map<std::string, RanksByValue> Gather(const View& view) {
   return all;
 }
 
-using Told = std::vector<std::pair<std::string, std::vector<int>>>;
+using Reported = std::vector<std::pair<std::string, std::vector<int>>>;
 
-Told MostFirst(const RanksByValue& values) {
-  Told told(values.begin(), values.end());
-  std::stable_sort(told.begin(), told.end(),
+Reported MostFirst(const RanksByValue& values) {
+  Reported reported(values.begin(), values.end());
+  std::stable_sort(reported.begin(), reported.end(),
                    [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
-  return told;
+  return reported;
 }
 
-bool HasMajority(const Told& told) {
+bool HasMajority(const Reported& reported) {
   std::size_t all = 0;
-  for (const auto& [value, ranks] : told) all += ranks.size();
-  return 2 * told.front().second.size() > all;
+  for (const auto& [value, ranks] : reported) all += ranks.size();
+  return 2 * reported.front().second.size() > all;
 }
 
-std::string TextOf(const std::string& name, const Told& told) {
+std::string TextOf(const std::string& name, const Reported& reported) {
   constexpr std::size_t kMostValues = 4;
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < std::min(told.size(), kMostValues); ++i) {
-    const auto& [value, ranks] = told[i];
+  for (std::size_t i = 0; i < std::min(reported.size(), kMostValues); ++i) {
+    const auto& [value, ranks] = reported[i];
     texts.push_back(fmt::format("{} on {}", value.empty() ? "unset" : fmt::format("'{}'", value), Ranks(ranks)));
   }
-  if (told.size() > kMostValues) texts.push_back(fmt::format("and {} more values", told.size() - kMostValues));
+  if (reported.size() > kMostValues) texts.push_back(fmt::format("and {} more values", reported.size() - kMostValues));
   const std::string_view shown = name == "nccl"     ? "the version of NCCL"
                                  : name == "mpi"    ? "the MPI library"
                                  : name == "cuda"   ? "the CUDA version of the driver"
@@ -119,11 +119,11 @@ std::optional<Finding> FindSkew(const View& view) {
   finding.certainty = Certainty::kSuspected;
   std::vector<int> culprits;
   for (const auto& [name, values] : differences) {
-    const Told told = MostFirst(values);
+    const Reported reported = MostFirst(values);
     if (name == "nccl" || name == "mpi") finding.certainty = Certainty::kLikely;
-    for (std::size_t i = 1; i < told.size() && HasMajority(told); ++i)
-      culprits.insert(culprits.end(), told[i].second.begin(), told[i].second.end());
-    if (finding.evidence.size() < kMostLines) finding.evidence.push_back(TextOf(name, told));
+    for (std::size_t i = 1; i < reported.size() && HasMajority(reported); ++i)
+      culprits.insert(culprits.end(), reported[i].second.begin(), reported[i].second.end());
+    if (finding.evidence.size() < kMostLines) finding.evidence.push_back(TextOf(name, reported));
   }
   AddCulprits(view, SortedUnique(std::move(culprits)), &finding);
   if (differences.size() > kMostLines)

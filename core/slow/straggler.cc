@@ -218,8 +218,8 @@ bool IsWorthTelling(const Straggler& found) {
 }
 
 // It began with one that is told, and beside that one nothing is lost by it in most steps: it waits for that one.
-bool IsEcho(const Straggler& found, const std::vector<Straggler>& told) {
-  return found.lost_ns < kLeastLost_ns && std::any_of(told.begin(), told.end(), [&](const Straggler& one) {
+bool IsEcho(const Straggler& found, const std::vector<Straggler>& reported) {
+  return found.lost_ns < kLeastLost_ns && std::any_of(reported.begin(), reported.end(), [&](const Straggler& one) {
            const auto [first, second] = std::minmax(one.onset, found.onset);
            return static_cast<double>(second - first) <= kOneOnset_steps;
          });
@@ -235,12 +235,12 @@ void Find(const StepTable& table, const Points& points, double least, std::vecto
   while (all->size() < kMostFound) {
     std::optional<Straggler> found = search.Next();
     if (!found) return;
-    const auto is_told = [&](std::size_t row) {
+    const auto is_reported = [&](std::size_t row) {
       return std::any_of(all->begin(), all->end(), [&](const Straggler& one) {
         return std::find(one.rows.begin(), one.rows.end(), row) != one.rows.end();
       });
     };
-    std::erase_if(found->rows, is_told);
+    std::erase_if(found->rows, is_reported);
     if (!found->rows.empty() && IsWorthTelling(*found) && !IsEcho(*found, *all)) all->push_back(std::move(*found));
   }
 }

@@ -72,7 +72,7 @@ constexpr std::size_t kMostChannels = 64;           // half of them of messages
 constexpr std::size_t kMostUntaken = 256;           // steps
 
 std::uint32_t Units(std::int64_t ns) {
-  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns / kToldUnit_ns, 0, kMostUnits));
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ns / kReportedUnit_ns, 0, kMostUnits));
 }
 std::uint32_t UnitsPlusOne(std::int64_t ns) { return ns < 0 ? 0 : std::min(Units(ns), kMostUnits - 1) + 1; }
 
@@ -108,7 +108,7 @@ void StepFollower::Follow(const Loop& loop) {
   open_ = telling_ = false;
   every_ = 1;
   usual_ns_ = 0;
-  told_.steps.clear();
+  reported_.steps.clear();
   for (Channel& channel : channels_) channel.usual = 0;
 }
 
@@ -176,12 +176,13 @@ void StepFollower::SeeMessage(const Call& call) {
 }
 
 void StepFollower::AddPeer(const Call& call) {
-  const ToldPeer peer{call.communicator, call.generation, call.root};
-  if (told_.many_peers || std::find(told_.peers.begin(), told_.peers.end(), peer) != told_.peers.end()) return;
-  if (told_.peers.size() == kMostPeers)
-    told_.many_peers = true;
+  const ReportedPeer peer{call.communicator, call.generation, call.root};
+  if (reported_.many_peers || std::find(reported_.peers.begin(), reported_.peers.end(), peer) != reported_.peers.end())
+    return;
+  if (reported_.peers.size() == kMostPeers)
+    reported_.many_peers = true;
   else
-    told_.peers.push_back(peer);
+    reported_.peers.push_back(peer);
 }
 
 // A step begins with this call, and what was open ends.
@@ -209,7 +210,7 @@ void StepFollower::Cut(const Call& call) {
 }
 
 bool StepFollower::IsUneven(const Channel& channel) const {
-  return channel.told.peer < 0 && channel.calls != channel.usual &&
+  return channel.reported.peer < 0 && channel.calls != channel.usual &&
          std::max(channel.calls, channel.usual) > kMostArrivalsOfAChannel;
 }
 
@@ -227,13 +228,13 @@ void StepFollower::Close(const Call& next) {
                               .kind = kind});
   }
   for (Channel& channel : channels_) {
-    odd = odd || (channel.told.peer < 0 && channel.calls != channel.usual);
+    odd = odd || (channel.reported.peer < 0 && channel.calls != channel.usual);
     channel.usual = channel.calls;
   }
   odd_ = odd ? odd_ + 1 : std::max(0, odd_ - 1);
   SpaceOut(step_.duration_ns);
-  told_.steps.push_back(std::move(step_));
-  if (told_.steps.size() > kMostUntaken) told_.steps.erase(told_.steps.begin());
+  reported_.steps.push_back(std::move(step_));
+  if (reported_.steps.size() > kMostUntaken) reported_.steps.erase(reported_.steps.begin());
 }
 
 // Ranks choose alike, as their steps are about as long: who has once doubled does not go back for a little.
@@ -255,7 +256,7 @@ void StepFollower::AddArrival(const Call& call, std::uint32_t each, Channel* cha
     ++channel->arrivals;
     OpenArrival& fresh = open_arrivals_.emplace_back();
     fresh.channel = static_cast<std::size_t>(channel - channels_.data());
-    fresh.kind = {channel->told, call.function, BytesOf(call), 0, 0};
+    fresh.kind = {channel->reported, call.function, BytesOf(call), 0, 0};
   }
   OpenArrival& open = open_arrivals_[channel->arrival];
   const bool alike = open.kind.function == call.function && open.kind.bytes == BytesOf(call);
@@ -270,50 +271,50 @@ void StepFollower::AddArrival(const Call& call, std::uint32_t each, Channel* cha
   if (channel->to_come > 0) --channel->to_come;
 }
 
-std::uint16_t StepFollower::KindOf(const ToldKind& kind) {
-  const auto found = std::find(told_.kinds.begin(), told_.kinds.end(), kind);
-  const auto index = static_cast<std::uint16_t>(found - told_.kinds.begin());
-  if (found == told_.kinds.end() && index < kMostKinds) told_.kinds.push_back(kind);
+std::uint16_t StepFollower::KindOf(const ReportedKind& kind) {
+  const auto found = std::find(reported_.kinds.begin(), reported_.kinds.end(), kind);
+  const auto index = static_cast<std::uint16_t>(found - reported_.kinds.begin());
+  if (found == reported_.kinds.end() && index < kMostKinds) reported_.kinds.push_back(kind);
   return index;
 }
 
 // channels_.size(): it is not followed.
-std::size_t StepFollower::ChannelOf(const ToldChannel& told) {
-  const bool collectives = told.peer < 0;
-  if (collectives && told.communicator < collectives_.size() && collectives_[told.communicator] != 0) {
-    const std::size_t index = collectives_[told.communicator] - 1;
-    if (channels_[index].told.generation == told.generation) return index;
+std::size_t StepFollower::ChannelOf(const ReportedChannel& reported) {
+  const bool collectives = reported.peer < 0;
+  if (collectives && reported.communicator < collectives_.size() && collectives_[reported.communicator] != 0) {
+    const std::size_t index = collectives_[reported.communicator] - 1;
+    if (channels_[index].reported.generation == reported.generation) return index;
   }
   const auto known =
-      std::find_if(channels_.begin(), channels_.end(), [&](const auto& one) { return one.told == told; });
+      std::find_if(channels_.begin(), channels_.end(), [&](const auto& one) { return one.reported == reported; });
   if (known != channels_.end()) return static_cast<std::size_t>(known - channels_.begin());
-  const std::uint64_t id = IdentityOf(box_, told.communicator, told.generation);
+  const std::uint64_t id = IdentityOf(box_, reported.communicator, reported.generation);
   if (id == 0) return channels_.size();
   // An entry of the table that has been given to another communicator leaves its place to that one.
   auto place = std::find_if(channels_.begin(), channels_.end(), [&](const Channel& one) {
-    return one.told.communicator == told.communicator && one.told.generation != told.generation;
+    return one.reported.communicator == reported.communicator && one.reported.generation != reported.generation;
   });
   if (place == channels_.end()) {
     if (channels_.size() >= (collectives ? kMostChannels : kMostChannels / 2)) return channels_.size();
     place = channels_.emplace(channels_.end());
   }
   *place = {};
-  place->told = told;
+  place->reported = reported;
   place->id = id;
-  place->compared = Load(box_.communicator(told.communicator).size) > 1;
+  place->compared = Load(box_.communicator(reported.communicator).size) > 1;
   const auto index = static_cast<std::size_t>(place - channels_.begin());
   if (collectives) {
-    collectives_.resize(std::max<std::size_t>(collectives_.size(), told.communicator + 1));
-    collectives_[told.communicator] = index + 1;
+    collectives_.resize(std::max<std::size_t>(collectives_.size(), reported.communicator + 1));
+    collectives_[reported.communicator] = index + 1;
   }
   return index;
 }
 
-ToldRank StepFollower::Take() {
-  ToldRank taken = std::move(told_);
-  told_ = {};
-  told_.peers = taken.peers;  // with whom messages are exchanged holds on
-  told_.many_peers = taken.many_peers;
+ReportedRank StepFollower::Take() {
+  ReportedRank taken = std::move(reported_);
+  reported_ = {};
+  reported_.peers = taken.peers;  // with whom messages are exchanged holds on
+  reported_.many_peers = taken.many_peers;
   const format::Header& header = box_.header();
   taken.pid = header.identity.pid;
   taken.start_time = header.identity.start_time;

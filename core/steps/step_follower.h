@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/reader/box.h"
-#include "core/steps/told_steps.h"
+#include "core/steps/reported_steps.h"
 
 namespace ncclwatch::diagnosis {
 
@@ -42,13 +42,13 @@ class StepFollower {
   // Reads at most so many records. Returns how many were read.
   std::size_t Poll(std::int64_t now_ns, std::size_t most);
   // What is to be told since the last call.
-  ToldRank Take();
+  ReportedRank Take();
 
  private:
   static constexpr int kOdd = 16;
 
   struct Channel {
-    ToldChannel told;
+    ReportedChannel reported;
     std::uint64_t id = 0;
     bool compared = false;      // several ranks, and not grown
     std::uint32_t calls = 0;    // in the step that is told
@@ -59,7 +59,7 @@ class StepFollower {
   };
   struct OpenArrival {
     std::size_t channel = 0;
-    ToldKind kind;
+    ReportedKind kind;
     std::uint64_t position = 0;
     std::int64_t entered_ns = 0, inside_ns = -1, kernel_ns = -1;
   };
@@ -73,9 +73,9 @@ class StepFollower {
   void SpaceOut(std::int64_t duration_ns);
   void AddArrival(const reader::Call& call, std::uint32_t each, Channel* channel);
   void AddPeer(const reader::Call& call);
-  std::uint16_t KindOf(const ToldKind& kind);
+  std::uint16_t KindOf(const ReportedKind& kind);
   bool IsUneven(const Channel& channel) const;
-  std::size_t ChannelOf(const ToldChannel& told);
+  std::size_t ChannelOf(const ReportedChannel& reported);
 
   const reader::MappedBox& box_;
   const std::int64_t apart_ns_;
@@ -86,13 +86,13 @@ class StepFollower {
 
   bool open_ = false;     // where the step begins was seen, and nothing has been missed since
   bool telling_ = false;  // ... and it is to be told
-  ToldStep step_;
+  ReportedStep step_;
   std::vector<OpenArrival> open_arrivals_;
   std::uint64_t began_slot_ = 0;
   std::uint64_t every_ = 1;  // the numbers of told steps are multiples of this power of two
   std::int64_t usual_ns_ = 0;
   int odd_ = 0;
-  ToldRank told_;
+  ReportedRank reported_;
 };
 
 }  // namespace ncclwatch::diagnosis

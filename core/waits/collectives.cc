@@ -107,16 +107,16 @@ class Collectives {
 
   void Add() {
     for (std::size_t i = 0; i < waiters_.size(); ++i) AddWaits(waiters_[i], still_, i < kEnough);
-    GroupWait crowd;
+    GroupWait group_wait;
     for (std::size_t i = 0; i < ahead_.size(); ++i) {
       const int m = ahead_[i];
       if (AddWaits(m, SourcesBehind(m), true)) continue;
-      if (AddWaits(m, behind_, i < kEnough)) crowd.waiters.push_back(comm_.members[m].node);
+      if (AddWaits(m, behind_, i < kEnough)) group_wait.waiters.push_back(comm_.members[m].node);
     }
-    if (crowd.waiters.size() <= kEnough || behind_.size() <= kEnough) return;
+    if (group_wait.waiters.size() <= kEnough || behind_.size() <= kEnough) return;
     for (const int o : behind_)
-      if (comm_.members[o].node >= 0) crowd.others.push_back(comm_.members[o].node);
-    graph_->group_waits.push_back(std::move(crowd));
+      if (comm_.members[o].node >= 0) group_wait.others.push_back(comm_.members[o].node);
+    graph_->group_waits.push_back(std::move(group_wait));
   }
 
  private:

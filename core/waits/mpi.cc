@@ -92,7 +92,7 @@ Wait WaitOf(const View& view, int comm_index, const Member& member, const Call& 
 // What the wildcard receives have not taken waits for them.
 std::vector<Wait> SendsTo(const View& view, const Channels& channels, const std::vector<Served>& served) {
   std::vector<Wait> waits;
-  std::set<const Call*> told;
+  std::set<const Call*> reported;
   for (const Served& wildcard : served) {
     if ((wildcard.receive->flags & format::kAnySource) == 0) continue;
     for (const auto& [key, channel] : channels.all()) {
@@ -100,7 +100,7 @@ std::vector<Wait> SendsTo(const View& view, const Channels& channels, const std:
       if (comm != wildcard.comm || channel.receiver != wildcard.member || channel.sender == nullptr) continue;
       for (const Call* send : channel.under_way)
         if (send->BlocksCaller() && !send->wait_any && MustWait(*send) && Takes(*wildcard.receive, sender, send->tag) &&
-            told.insert(send).second)
+            reported.insert(send).second)
           waits.push_back(WaitOf(view, comm, *channel.sender, *send));
     }
   }

@@ -212,9 +212,9 @@ bool WaitGraph::Explains(int comm, std::uint64_t position) const {
 namespace {
 
 // Each crowd is walked through once, when the first of those whom it waits for is reached.
-class CrowdsBehind {
+class GroupWaitsBehind {
  public:
-  explicit CrowdsBehind(const WaitGraph& graph) : graph_(graph), told_(graph.group_waits.size()) {
+  explicit GroupWaitsBehind(const WaitGraph& graph) : graph_(graph), reported_(graph.group_waits.size()) {
     for (std::size_t c = 0; c < graph.group_waits.size(); ++c)
       for (const int node : graph.group_waits[c].others) of_node_[node].push_back(c);
   }
@@ -223,15 +223,15 @@ class CrowdsBehind {
     const auto found = of_node_.find(node);
     if (found == of_node_.end()) return;
     for (const std::size_t c : found->second) {
-      if (told_[c]) continue;
-      told_[c] = true;
+      if (reported_[c]) continue;
+      reported_[c] = true;
       for (const int waiter : graph_.group_waits[c].waiters) visit(waiter);
     }
   }
 
  private:
   const WaitGraph& graph_;
-  std::vector<bool> told_;
+  std::vector<bool> reported_;
   std::unordered_map<int, std::vector<std::size_t>> of_node_;
 };
 
@@ -248,7 +248,7 @@ std::vector<int> WaitGraph::Upstream(const std::vector<int>& nodes) const {
     found.push_back(waiter);
     next.push_back(waiter);
   };
-  CrowdsBehind behind(*this);
+  GroupWaitsBehind behind(*this);
   while (!next.empty()) {
     const int current = next.back();
     next.pop_back();
@@ -273,7 +273,7 @@ std::vector<int> WaitGraph::Cyclic() const {
       if (waits[index].other < 0) reach(static_cast<int>(node));  // somebody unseen
     }
   }
-  CrowdsBehind behind(*this);
+  GroupWaitsBehind behind(*this);
   while (!next.empty()) {
     const int current = next.back();
     next.pop_back();

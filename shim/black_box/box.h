@@ -98,7 +98,7 @@ struct Private {
     std::uint64_t stream = 0;  // and thread, where each has its own; 0: free
     std::uint64_t last = 0;    // number handed out
   } start_places[format::kStarts];
-  std::atomic<std::uint32_t> told_error{0};  // generation + 1 whose asynchronous error has been noted
+  std::atomic<std::uint32_t> reported_error{0};  // generation + 1 whose asynchronous error has been noted
 };
 
 // How often this process has used a unique id for a rank (with NCCL_COMM_ID all ids are equal).

@@ -59,7 +59,7 @@ void NoteAsynchronousError(Box& box, std::uint64_t communicator, int result) {
   if (call.index == format::kNoCommunicator || !box.Watching()) return;
   call.library = box.communicators[call.index].library;
   call.generation = GenerationOf(box.communicators[call.index]);
-  if (box.privates[call.index].told_error.exchange(call.generation + 1, std::memory_order_relaxed) ==
+  if (box.privates[call.index].reported_error.exchange(call.generation + 1, std::memory_order_relaxed) ==
       call.generation + 1)
     return;
   Write(box, call, result, format::kErrorAsynchronous);

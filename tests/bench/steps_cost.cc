@@ -13,8 +13,8 @@
 
 #include "core/nodes/steps_code.h"
 #include "core/slow/find.h"
+#include "core/steps/reported_steps.h"
 #include "core/steps/step_follower.h"
-#include "core/steps/told_steps.h"
 #include "core/view/view.h"
 #include "tests/unit/support/job_builder.h"
 #include "watchdog/watch/node/node_steps.h"
@@ -65,16 +65,16 @@ void Follow(const Rank& rank, const char* what, std::int64_t apart_ns) {
   const std::optional<Loop> loop = FindLoop(rank.box(), 4096);
   if (!loop) std::abort();
   double best = 1e9;
-  std::size_t read = 0, told = 0, bytes = 0;
+  std::size_t read = 0, reported = 0, bytes = 0;
   for (int round = 0; round < kRounds; ++round) {
     StepFollower follower(rank.box(), apart_ns);
     follower.Follow(*loop);
-    read = told = bytes = 0;
+    read = reported = bytes = 0;
     const double began = Seconds();
     while (const std::size_t some = follower.Poll(rank.now_ns(), 1000)) {
       read += some;
-      std::vector<ToldRank> now(1, follower.Take());
-      told += now[0].steps.size();
+      std::vector<ReportedRank> now(1, follower.Take());
+      reported += now[0].steps.size();
       for (const std::string& body : nodes::WriteSteps(now)) bytes += body.size();
     }
     best = std::min(best, Seconds() - began);
@@ -82,7 +82,7 @@ void Follow(const Rank& rank, const char* what, std::int64_t apart_ns) {
   const double made = kSteps / 2 * kCalls;  // a new follower begins in the middle of the ring
   fmt::print("{:28} {:6.1f} ns a record, {:5.1f} ns of those read ({:.0f} %), {:.0f} bytes a step told\n", what,
              1e9 * best / made, 1e9 * best / static_cast<double>(read), 100 * static_cast<double>(read) / made,
-             static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(1, told)));
+             static_cast<double>(bytes) / static_cast<double>(std::max<std::size_t>(1, reported)));
 }
 
 void FindTheLoop(const Rank& rank) {
@@ -135,35 +135,35 @@ diagnosis::Snapshot SnapshotOf(int ranks) {
 void Look(int ranks) {
   const diagnosis::Snapshot snapshot = SnapshotOf(ranks);
   const double before = ResidentMiB();
-  ToldSteps steps;
+  ReportedSteps steps;
   const std::size_t kept = watch::StepsKept(ranks);
   steps.SetMost(kept);
   std::mt19937 random(1);
   double taking = 0;
   std::size_t bytes = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<ToldRank> told(1);
+    std::vector<ReportedRank> reported(1);
     const reader::BoxImage& box = snapshot.boxes[static_cast<std::size_t>(rank)];
-    told[0].boot_id = box.boot_id;
-    told[0].pid = box.pid;
-    told[0].start_time = box.start_time;
+    reported[0].boot_id = box.boot_id;
+    reported[0].pid = box.pid;
+    reported[0].start_time = box.start_time;
     for (std::uint32_t index = 0; index < 2; ++index)
-      told[0].kinds.push_back({{index, 1, -1, false}, functions::Function::ncclAllReduce, 1u << 20, 1, 1});
+      reported[0].kinds.push_back({{index, 1, -1, false}, functions::Function::ncclAllReduce, 1u << 20, 1, 1});
     for (std::size_t step = 0; step < kept; ++step) {
       const auto late = static_cast<std::uint32_t>(random() % 20'000 + (rank == ranks / 2 ? 100'000 : 0));
-      ToldStep& one = told[0].steps.emplace_back();
+      ReportedStep& one = reported[0].steps.emplace_back();
       one.number = step;
       one.began_ns = static_cast<std::int64_t>(1'000'000'000 * (step + 1));
       one.duration_ns = 200'000'000;
       for (std::uint16_t kind = 0; kind < 2; ++kind)
         one.arrivals.push_back({.position = step, .entered = 1'000'000 + late, .inside = 0, .kernel = 0, .kind = kind});
     }
-    const std::vector<std::string> bodies = nodes::WriteSteps(told);
+    const std::vector<std::string> bodies = nodes::WriteSteps(reported);
     const double began = Seconds();
     for (const std::string& body : bodies) {
       bytes += body.size();
-      std::optional<std::vector<ToldRank>> read = nodes::ReadSteps(body);
-      for (ToldRank& one : *read) steps.Take(std::move(one));
+      std::optional<std::vector<ReportedRank>> read = nodes::ReadSteps(body);
+      for (ReportedRank& one : *read) steps.Take(std::move(one));
     }
     taking += Seconds() - began;
   }

@@ -26,7 +26,7 @@ constexpr const char* kNames[] = {"border", "one culprit", "two needed together"
 struct Flakiness {
   double share;
   bool both;
-  bool told;  // --flaky
+  bool reported;  // --flaky
 };
 
 struct Trial {
@@ -42,7 +42,7 @@ Trial RunTrial(Truth truth, std::size_t count, const Flakiness& flaky, unsigned 
     const bool wrong = (bad || flaky.both) && std::uniform_real_distribution<>()(random) < flaky.share;
     return bad != wrong ? Outcome::kBad : Outcome::kGood;
   };
-  const NoiseBeliefs noises = FirstNoiseBeliefs(flaky.told ? flaky.share : 0);
+  const NoiseBeliefs noises = FirstNoiseBeliefs(flaky.reported ? flaky.share : 0);
   if (truth == Truth::kBorder) {
     const auto border = static_cast<std::int64_t>(2 + random() % (count - 1));
     const Border found = FindBorder(
@@ -79,7 +79,7 @@ bool RunRow(Truth truth, std::size_t count, const Flakiness& flaky, int trials) 
              flaky.share == 0 ? ""
              : flaky.both     ? "both"
                               : "misses",
-             flaky.told ? "told" : "", share, runs / trials, most);
+             flaky.reported ? "told" : "", share, runs / trials, most);
   if (flaky.share > 0) return share >= 0.8;  // of few trials; the table tells more
   constexpr int kMore = 9;                   // both ends, repeats until sure, and that it is all
   const int bound = static_cast<int>(2 * std::ceil(std::log2(static_cast<double>(count)))) + kMore;

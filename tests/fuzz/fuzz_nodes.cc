@@ -14,7 +14,7 @@
 #include "core/nodes/steps_code.h"
 #include "core/report/render.h"
 #include "core/slow/find.h"
-#include "core/steps/told_steps.h"
+#include "core/steps/reported_steps.h"
 #include "core/view/from_boxes.h"
 
 namespace {
@@ -85,25 +85,25 @@ void VerdictBroadcast(std::string_view bytes) {
 
 // Of ranks that have the communicators which the steps speak of.
 void Steps(std::string_view bytes) {
-  std::optional<std::vector<diagnosis::ToldRank>> told = nodes::ReadSteps(bytes);
-  if (!told) return;
+  std::optional<std::vector<diagnosis::ReportedRank>> reported = nodes::ReadSteps(bytes);
+  if (!reported) return;
   diagnosis::Snapshot snapshot;
-  diagnosis::ToldSteps steps;
-  for (std::size_t i = 0; i < told->size() && i < 64; ++i) {
-    diagnosis::ToldRank& rank = (*told)[i];
+  diagnosis::ReportedSteps steps;
+  for (std::size_t i = 0; i < reported->size() && i < 64; ++i) {
+    diagnosis::ReportedRank& rank = (*reported)[i];
     reader::BoxImage& box = snapshot.boxes.emplace_back();
     box.from_summary = true;
     box.boot_id = rank.boot_id;
     box.host = "host";
     std::tie(box.pid_namespace, box.start_time, box.pid) = std::tie(rank.pid_namespace, rank.start_time, rank.pid);
     box.rank = static_cast<std::int32_t>(i);
-    for (const diagnosis::ToldKind& kind : rank.kinds) {
+    for (const diagnosis::ReportedKind& kind : rank.kinds) {
       reader::Communicator& comm = box.communicators.emplace_back();
       comm.index = kind.channel.communicator;
       comm.generation = kind.channel.generation;
       comm.id = 1 + kind.channel.communicator;
       comm.rank = static_cast<std::uint32_t>(i);
-      comm.size = static_cast<std::uint32_t>(told->size());
+      comm.size = static_cast<std::uint32_t>(reported->size());
       comm.state = format::CommunicatorState::kReady;
     }
     steps.Take(std::move(rank));

@@ -20,7 +20,7 @@ void Search(const analyzer::Matcher& matcher, std::string_view log) {
   for (const analyzer::Match& match : scanned.matches)
     Require(match.rule < matcher.rules().size() && match.line > 0 && match.times > 0);
   const analyzer::Triage triage = analyzer::Judge(matcher.rules(), {scanned, scanned});
-  for (const analyzer::Told& cause : triage.causes) Require(cause.rule && cause.lines > 0);
+  for (const analyzer::TriageFinding& cause : triage.causes) Require(cause.rule && cause.lines > 0);
   analyzer::TriageText(triage);
   analyzer::TriageJson(triage).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

@@ -164,22 +164,22 @@ class Play {
         options_.limit_s + 20);
     const double seconds = static_cast<double>(watch::Monotonic() - fault_.at_ns) / 1e9;
     const auto [cpu_after, memory_after] = CostOf(job_[0].pid());
-    std::uint64_t asked = 0, told = 0;
+    std::uint64_t asked = 0, reported = 0;
     for (const auto& leader : leaders_) asked += leader->answers();
-    const bool all_told = Until(
+    const bool all_reported = Until(
         [&] {
-          return std::all_of(leaders_.begin(), leaders_.end(), [](const auto& leader) { return leader->told(); });
+          return std::all_of(leaders_.begin(), leaders_.end(), [](const auto& leader) { return leader->reported(); });
         },
         10);
-    for (const auto& leader : leaders_) told += leader->told() ? 1 : 0;
+    for (const auto& leader : leaders_) reported += leader->reported() ? 1 : 0;
     std::printf(
         "%s of rank %d: %s after %.2f s, the hub used %.2f s of CPU and %.0f MiB; %llu nodes were asked, %llu told\n",
         fault_.kind.c_str(), fault_.rank, found ? "found" : "NOT FOUND", seconds, cpu_after - cpu, memory_after,
-        static_cast<unsigned long long>(asked), static_cast<unsigned long long>(told));
+        static_cast<unsigned long long>(asked), static_cast<unsigned long long>(reported));
     const std::string json = job_.Diagnosis();
     std::printf("%s\n", json.substr(0, std::min<std::size_t>(json.size(), 600)).c_str());
     if (!found || seconds > options_.limit_s) return Fail("not found in time");
-    if (!all_told) return Fail("not all leaders were told");
+    if (!all_reported) return Fail("not all leaders were told");
     if (healthy_answers_ != 0) return Fail("something was fetched while all was well");
     return 0;
   }

@@ -129,7 +129,7 @@ class PlayedLeader {
   std::uint64_t wire_bytes() const { return exchange_->counters().bytes_out; }
   std::uint64_t wire_bytes_in() const { return exchange_->counters().bytes_in; }
   std::uint64_t answers() const { return answers_; }
-  bool told() const { return told_; }
+  bool reported() const { return reported_; }
 
  private:
   std::string Host() const { return "host" + std::to_string(number_); }
@@ -146,7 +146,7 @@ class PlayedLeader {
       const std::optional<nodes::VerdictBroadcast> word = whole ? nodes::ReadWord(*whole) : std::nullopt;
       if (!word) return;
       revision_ = word->revision;
-      told_ |= word->stands;
+      reported_ |= word->stands;
     }
     if (message.type != exchange::Type::kFetch) return;
     const std::optional<nodes::Fetch> fetch = nodes::ReadFetch(message.body);
@@ -284,7 +284,7 @@ class PlayedLeader {
   std::uint64_t revision_ = 0, bytes_ = 0, answers_ = 0;
   std::uint64_t entered_ = 0;
   std::int64_t newest_ns_ = 1;
-  bool inside_ = false, told_ = false;
+  bool inside_ = false, reported_ = false;
 };
 
 }  // namespace ncclwatch::testing

@@ -24,7 +24,7 @@ target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/diagnosis/advice
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/meanwhile_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/straggler_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/reader/meanwhile_test.cc ${CMAKE_CURRENT_LIST_DIR}/reader/machine_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/environment_test.cc
-  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/numbers_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/told_steps_test.cc
+  ${CMAKE_CURRENT_LIST_DIR}/diagnosis/numbers_test.cc ${CMAKE_CURRENT_LIST_DIR}/diagnosis/reported_steps_test.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/training_test.cc)
 target_sources(unit_diagnosis PRIVATE ${CMAKE_CURRENT_LIST_DIR}/support/mpi_world.cc
   ${CMAKE_CURRENT_LIST_DIR}/diagnosis/mpi/healthy_test.cc

@@ -109,66 +109,66 @@ std::string FindCommand(const std::vector<std::string>& environment) {
   return ruled.value.empty() ? BesideThisFile() : std::string(ruled.value);
 }
 
-std::string TakeStacks(const StacksWish& wish) {
-  if (std::string error = MakeReady(wish.command, wish.directory); !error.empty()) return error;
+std::string TakeStacks(const StacksRequest& request) {
+  if (std::string error = MakeReady(request.command, request.directory); !error.empty()) return error;
   Program program;
-  program.arguments = {wish.command, "stacks", "--into", wish.directory.PathOf(kFolder)};
+  program.arguments = {request.command, "stacks", "--into", request.directory.PathOf(kFolder)};
   std::vector<std::string> pids;
-  for (const StackTarget& target : wish.targets) {
+  for (const StackTarget& target : request.targets) {
     if (pids.size() == kMostTargets) break;
     pids.push_back(std::to_string(target.pid));
     AddTarget(target, &program);
   }
   program.arguments.insert(program.arguments.end(), pids.begin(), pids.end());
-  program.environment = WithoutLoader(wish.environment);
-  return Run(wish.directory, kLog, kStacksDeadline_ms, std::move(program));
+  program.environment = WithoutLoader(request.environment);
+  return Run(request.directory, kLog, kStacksDeadline_ms, std::move(program));
 }
 
-std::string SampleMeanwhile(const MeanwhileWish& wish) {
-  if (wish.command.empty()) return kNoCommand;
+std::string SampleMeanwhile(const MeanwhileRequest& request) {
+  if (request.command.empty()) return kNoCommand;
   constexpr std::int64_t kToFinish_ms = 2000;
   Program program;
-  program.arguments = {wish.command, "stacks", "--into", wish.directory.path(), "--limit"};
-  program.arguments.push_back(fmt::format("{:.3f}", static_cast<double>(wish.limit_ms) / 1e3));
-  for (const LateTarget& target : wish.targets) {
+  program.arguments = {request.command, "stacks", "--into", request.directory.path(), "--limit"};
+  program.arguments.push_back(fmt::format("{:.3f}", static_cast<double>(request.limit_ms) / 1e3));
+  for (const LateTarget& target : request.targets) {
     program.arguments.push_back("--meanwhile");
     program.arguments.push_back(fmt::format("{}:{}", target.pid, target.late_ns));
     AddTarget({target.pid, target.start_time, 0}, &program);
   }
-  program.arguments.push_back(wish.directory.path());
-  program.environment = WithoutLoader(wish.environment);
-  return Run(wish.directory, kMeanwhileLog, wish.limit_ms + kToFinish_ms, std::move(program));
+  program.arguments.push_back(request.directory.path());
+  program.environment = WithoutLoader(request.environment);
+  return Run(request.directory, kMeanwhileLog, request.limit_ms + kToFinish_ms, std::move(program));
 }
 
-std::string LookAtMachine(const MachineWish& wish) {
-  if (wish.command.empty()) return kNoCommand;
-  if (!wish.directory.IsAtItsPath()) return wish.directory.path() + ": another directory has its name by now";
+std::string LookAtMachine(const MachineRequest& request) {
+  if (request.command.empty()) return kNoCommand;
+  if (!request.directory.IsAtItsPath()) return request.directory.path() + ": another directory has its name by now";
   Program program;
-  program.arguments = {wish.command, "doctor", "--counters", wish.directory.PathOf(wish.file)};
-  program.environment = WithoutLoader(wish.environment);
-  return Run(wish.directory, kMachineLog, kMachineDeadline_ms, std::move(program));
+  program.arguments = {request.command, "doctor", "--counters", request.directory.PathOf(request.file)};
+  program.environment = WithoutLoader(request.environment);
+  return Run(request.directory, kMachineLog, kMachineDeadline_ms, std::move(program));
 }
 
 std::string SampleOf(std::int32_t pid) {
   return std::string(kFolder) + "/" + std::to_string(pid) + format::kSampleSuffix;
 }
 
-std::string UnwindSamples(const StacksWish& wish) {
-  if (wish.command.empty()) return kNoCommand;
+std::string UnwindSamples(const StacksRequest& request) {
+  if (request.command.empty()) return kNoCommand;
   Program program;
-  program.arguments = {wish.command, "stacks", "--into", wish.directory.PathOf(kFolder)};
+  program.arguments = {request.command, "stacks", "--into", request.directory.PathOf(kFolder)};
   struct stat info {};
-  for (const StackTarget& target : wish.targets) {
+  for (const StackTarget& target : request.targets) {
     const std::string sample = SampleOf(target.pid);
-    if (program.arguments.size() / 2 == kMostTargets || !wish.directory.Stat(sample, &info)) continue;
+    if (program.arguments.size() / 2 == kMostTargets || !request.directory.Stat(sample, &info)) continue;
     program.arguments.push_back("--sample");
-    program.arguments.push_back(wish.directory.PathOf(sample));
+    program.arguments.push_back(request.directory.PathOf(sample));
   }
   constexpr std::size_t kNoSample = 4;
   if (program.arguments.size() == kNoSample) return {};
-  if (!wish.directory.IsAtItsPath()) return wish.directory.path() + ": another directory has its name by now";
-  program.environment = WithoutLoader(wish.environment);
-  return Run(wish.directory, kLog, kSamplesDeadline_ms, std::move(program));
+  if (!request.directory.IsAtItsPath()) return request.directory.path() + ": another directory has its name by now";
+  program.environment = WithoutLoader(request.environment);
+  return Run(request.directory, kLog, kSamplesDeadline_ms, std::move(program));
 }
 
 std::string UnwindCrashes(const std::string& command, const descriptors::Directory& directory,

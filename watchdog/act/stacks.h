@@ -19,7 +19,7 @@ struct StackTarget {
   std::uint32_t thread = 0;      // that has to do with NCCL: what stands in a verdict is its stack; 0 unknown
 };
 
-struct StacksWish {
+struct StacksRequest {
   std::string command;               // of FindCommand
   descriptors::Directory directory;  // the run directory: files go to <directory>/stacks
   std::vector<StackTarget> targets;
@@ -32,7 +32,7 @@ inline constexpr char kStacksThread[] = "ncclwatch-stack";
 
 // Runs it, in a thread of ours, for at most kStacksDeadline_ms. Empty, or in one line why stacks are missing.
 inline constexpr std::int64_t kStacksDeadline_ms = 3000;
-std::string TakeStacks(const StacksWish& wish);
+std::string TakeStacks(const StacksRequest& request);
 
 // Has it look at processes while the others wait for them (reader/beside/meanwhile.h), for at most limit_ms. In a
 // thread of ours. Empty, or in one line why not.
@@ -41,25 +41,25 @@ struct LateTarget {
   std::uint64_t start_time = 0;  // which process that pid was
   std::int64_t late_ns = 0;      // by which it comes late
 };
-struct MeanwhileWish {
+struct MeanwhileRequest {
   std::string command;               // of FindCommand
   descriptors::Directory directory;  // the run directory, whose boxes tell who waits; the file goes there too
   std::vector<LateTarget> targets;
   std::int64_t limit_ms = 0;
   std::vector<std::string> environment;
 };
-std::string SampleMeanwhile(const MeanwhileWish& wish);
+std::string SampleMeanwhile(const MeanwhileRequest& request);
 
 // Has it look at the error counters of this machine (reader/beside/machine.h): `ncclwatch doctor --counters`. In a
 // thread of ours, for at most kMachineDeadline_ms: a driver may hang. Empty, or in one line why not.
 inline constexpr std::int64_t kMachineDeadline_ms = 30'000;
-struct MachineWish {
+struct MachineRequest {
   std::string command;               // of FindCommand
   descriptors::Directory directory;  // the run directory
   std::string file;                  // in it
   std::vector<std::string> environment;
 };
-std::string LookAtMachine(const MachineWish& wish);
+std::string LookAtMachine(const MachineRequest& request);
 
 // What processes have left to be unwound (format/sample.h): the file in the run directory, of a process that looked at
 // itself.
@@ -67,7 +67,7 @@ std::string SampleOf(std::int32_t pid);
 // Unwinds such files into files of stacks/, and removes them: for at most kSamplesDeadline_ms. Empty, or in one line
 // why not.
 inline constexpr std::int64_t kSamplesDeadline_ms = 1000;
-std::string UnwindSamples(const StacksWish& wish);
+std::string UnwindSamples(const StacksRequest& request);
 
 // Unwinds what processes that died of a signal have left behind their boxes, and completes their last words with it.
 // In a thread of ours, for at most kCrashDeadline_ms. Empty, or in one line why not.

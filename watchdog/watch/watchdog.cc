@@ -29,9 +29,9 @@
 #include "watchdog/watch/leader/leader.h"
 #include "watchdog/watch/process/ask_signal.h"
 #include "watchdog/watch/process/call_sites.h"
+#include "watchdog/watch/process/logged_events.h"
 #include "watchdog/watch/process/memory_figures.h"
 #include "watchdog/watch/process/orders.h"
-#include "watchdog/watch/process/said_events.h"
 #include "watchdog/watch/process/sigterm_delay.h"
 #include "watchdog/watch/process/tracer.h"
 
@@ -53,7 +53,7 @@ struct Watchdog::State {
         clock(start.own),
         call_sites(start.own),
         memory(start.own),
-        said_events(context),
+        logged_events(context),
         orders(start.own, context.directory, start.abort_communicators, start.sample_own_stacks),
         sweep(start.settings.keep, start.directory.path()) {}
   ~State() {
@@ -76,7 +76,7 @@ struct Watchdog::State {
   ClockKeeper clock;
   CallSites call_sites;
   MemoryFigures memory;
-  SaidEvents said_events;
+  LoggedEvents logged_events;
   Orders orders;
   std::vector<std::string> environment;
   std::atomic<int> wake{-1};  // readable: stop
@@ -217,7 +217,7 @@ void Watchdog::State::UpdateOnceMore() {
   if (reader::guard::Lost(own_guard)) return;
   try {
     call_sites.Update();
-    said_events.Update();
+    logged_events.Update();
   } catch (const std::exception& error) {
     log::Debug("the last calls were not looked at: {}", error.what());
   }
@@ -241,7 +241,7 @@ void Watchdog::State::Run() {
     try {
       call_sites.Update();
       memory.Update(now_ns);
-      said_events.Update();
+      logged_events.Update();
       if (lease && failures < kMostFailures) {
         if (!leader && !stop.load(std::memory_order_acquire)) LookAtHolder(now_ns);
         if (leader) Lead(now_ns, gap_ns);

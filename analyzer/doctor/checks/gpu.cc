@@ -14,13 +14,13 @@ namespace {
 constexpr std::uint64_t kPowerBrake = 0x80, kSoftwareThermal = 0x20, kHardwareThermal = 0x40, kHardwareSlowdown = 0x8;
 
 const Gpus* Found() {
-  const GpuLook& look = LookAtGpus();
+  const GpuSample& look = LookAtGpus();
   return look.gpus && !look.gpus->all.empty() ? &*look.gpus : nullptr;
 }
 Result NoGpu() { return Skip(LookAtGpus().gpus ? "the driver shows no GPU" : LookAtGpus().why_not); }
 
 Result GpuVisible(const Machine& machine) {
-  const GpuLook& look = LookAtGpus();
+  const GpuSample& look = LookAtGpus();
   if (look.gpus && look.gpus->all.empty())
     return Warn("a driver and no GPU", "the driver shows no GPU",
                 "look for the GPU: `lspci -d 10de:`, `nvidia-smi`, the container's --gpus");

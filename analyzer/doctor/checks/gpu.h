@@ -30,10 +30,10 @@ struct Gpus {
 std::string SlowedBy(const Gpu& gpu);
 
 // Why there are none: no library, or what the library said. The library is libnvidia-ml.so.1, as ld.so finds it.
-struct GpuLook {
+struct GpuSample {
   std::optional<Gpus> gpus;
   std::string why_not;
 };
-const GpuLook& LookAtGpus();  // once
+const GpuSample& LookAtGpus();  // once
 
 }  // namespace ncclwatch::doctor

@@ -42,7 +42,7 @@ Result Budget(const Machine& machine) {
   const double of_parameter = 2 * budget.bytes_of_parameter + budget.bytes_of_optimizer;
   const auto needed =
       static_cast<std::uint64_t>(budget.parameters * of_parameter / std::max(1.0, budget.shards)) + budget.activations;
-  const GpuLook& look = LookAtGpus();
+  const GpuSample& look = LookAtGpus();
   if (!look.gpus || look.gpus->all.empty())
     return Skip(fmt::format("a rank needs {}, and there is no GPU to compare with", BytesText(needed)));
   std::uint64_t free = UINT64_MAX;

@@ -70,7 +70,7 @@ Gpu LookAt(const Library& nvml, Device device) {
   return gpu;
 }
 
-GpuLook Look() {
+GpuSample Look() {
   const Library nvml;
   if (!nvml) return {std::nullopt, "there is no libnvidia-ml.so.1: no NVIDIA driver is installed here"};
   if (!nvml.Call("nvmlInit_v2")) return {std::nullopt, "libnvidia-ml.so.1 finds no driver that answers"};
@@ -90,8 +90,8 @@ GpuLook Look() {
 
 }  // namespace
 
-const GpuLook& LookAtGpus() {
-  static const GpuLook look = Look();
+const GpuSample& LookAtGpus() {
+  static const GpuSample look = Look();
   return look;
 }
 

@@ -74,20 +74,20 @@ exchange::Token ForDoctor(const exchange::Token& token) {
 
 void PutTokens(const rundir::Lookup& lookup, const settings::Settings& settings, const std::string& identity,
                MeetingPlace* place) {
-  exchange::TokenWish wish;
-  wish.secret = settings.token;
-  wish.file = settings.token_file;
-  wish.job_name = settings.job;
-  wish.name = exchange::FileNameOf(identity);
-  exchange::PutPlaces(settings.out, lookup, &wish);
-  exchange::FoundTokens found = exchange::FindTokens(wish);
+  exchange::TokenRequest request;
+  request.secret = settings.token;
+  request.file = settings.token_file;
+  request.job_name = settings.job;
+  request.name = exchange::FileNameOf(identity);
+  exchange::PutPlaces(settings.out, lookup, &request);
+  exchange::FoundTokens found = exchange::FindTokens(request);
   place->refused = found.refused;
   // Without a home a host still has a folder that is this user's.
-  if (place->one_host && !wish.GivenByUser() && found.tokens.empty()) {
+  if (place->one_host && !request.GivenByUser() && found.tokens.empty()) {
     for (const std::string& base : rundir::DefaultBases()) {
-      const exchange::Secret secret = exchange::SharedSecret(base + "/.doctor", wish.name);
+      const exchange::Secret secret = exchange::SharedSecret(base + "/.doctor", request.name);
       if (secret.text.empty()) continue;
-      found.tokens.push_back(exchange::TokenOfSecret(secret.text, wish.name));
+      found.tokens.push_back(exchange::TokenOfSecret(secret.text, request.name));
       break;
     }
   }

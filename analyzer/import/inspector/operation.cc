@@ -40,8 +40,8 @@ std::optional<std::int64_t> NumberOf(const Json& object, const char* key) {
 
 // 0: not told, or more than can be.
 std::int64_t Nanoseconds(const Json& object, const char* key, std::int64_t most_us) {
-  const std::int64_t told_us = NumberOf(object, key).value_or(0);
-  return told_us <= most_us ? told_us * 1000 : 0;
+  const std::int64_t reported_us = NumberOf(object, key).value_or(0);
+  return reported_us <= most_us ? reported_us * 1000 : 0;
 }
 
 std::optional<Function> FunctionOf(const std::string& name) {
@@ -70,27 +70,28 @@ absl::Status ReadMember(const Json& line, Member* member) {
 
 // The keys of collectives and of messages differ in how they begin.
 absl::Status ReadOperation(const Json& line, Operation* operation) {
-  const Json* told = Find(line, "coll_perf");
-  operation->is_message = !told;
-  if (!told) told = Find(line, "p2p_perf");
-  if (!told) return absl::InvalidArgumentError("neither coll_perf nor p2p_perf");
+  const Json* reported = Find(line, "coll_perf");
+  operation->is_message = !reported;
+  if (!reported) reported = Find(line, "p2p_perf");
+  if (!reported) return absl::InvalidArgumentError("neither coll_perf nor p2p_perf");
   const std::string kind = operation->is_message ? "p2p" : "coll";
   const auto key = [&](const char* rest) { return kind + rest; };
-  const std::string name = TextOf(*told, kind.c_str());
+  const std::string name = TextOf(*reported, kind.c_str());
   const auto function = FunctionOf(name);
   if (!function) return absl::UnimplementedError(name.empty() ? "no operation" : name);
   operation->function = *function;
-  const auto number = NumberOf(*told, key("_sn").c_str()), bytes = NumberOf(*told, key("_msg_size_bytes").c_str());
+  const auto number = NumberOf(*reported, key("_sn").c_str()),
+             bytes = NumberOf(*reported, key("_msg_size_bytes").c_str());
   if (!number || !bytes) return absl::InvalidArgumentError("no number or size");
   operation->number = static_cast<std::uint64_t>(*number);
   operation->bytes = static_cast<std::uint64_t>(*bytes);
-  operation->peer =
-      static_cast<std::int32_t>(std::min<std::int64_t>(NumberOf(*told, key("_peer").c_str()).value_or(-1), kMostRanks));
+  operation->peer = static_cast<std::int32_t>(
+      std::min<std::int64_t>(NumberOf(*reported, key("_peer").c_str()).value_or(-1), kMostRanks));
   // Of clocks on the host it is not known what they measure; older versions do not say which clock it was.
-  const std::string source = TextOf(*told, key("_timing_source").c_str());
+  const std::string source = TextOf(*reported, key("_timing_source").c_str());
   if (source.empty() || source == "kernel_gpu")
-    operation->kernel_ns = Nanoseconds(*told, key("_exec_time_us").c_str(), kLongest_us);
-  if (const Json* const instants = Find(*told, "event_trace_ts"))
+    operation->kernel_ns = Nanoseconds(*reported, key("_exec_time_us").c_str(), kLongest_us);
+  if (const Json* const instants = Find(*reported, "event_trace_ts"))
     operation->called_ns = Nanoseconds(*instants, key("_start_ts").c_str(), kLatest_us);
   return absl::OkStatus();
 }

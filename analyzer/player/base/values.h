@@ -23,6 +23,6 @@ void FillNumbers(void* buffer, std::size_t count, std::uint8_t dtype, std::uint8
 Listener::Data CheckReduced(const void* buffer, std::size_t count, std::uint8_t dtype, std::uint8_t reduction,
                             int ranks, std::uint64_t first = 0);
 
-inline Listener::Data Told(bool right) { return right ? Listener::Data::kRight : Listener::Data::kWrong; }
+inline Listener::Data Reported(bool right) { return right ? Listener::Data::kRight : Listener::Data::kWrong; }
 
 }  // namespace ncclwatch::player

@@ -36,7 +36,7 @@ void Fill(bool sends, int own, Work* work) {
     if (cancelled || work->status.MPI_SOURCE == MPI_PROC_NULL) return Listener::Data::kNotChecked;
     MPI_Get_count(&work->status, MPI_BYTE, &received);
     const bool whole = received >= 0 && static_cast<std::size_t>(received) <= work->into.size();
-    return Told(whole && BytesAre(work->into.data(), static_cast<std::size_t>(received), work->status.MPI_SOURCE));
+    return Reported(whole && BytesAre(work->into.data(), static_cast<std::size_t>(received), work->status.MPI_SOURCE));
   };
 }
 

@@ -37,7 +37,9 @@ void CheckEach(Work* work, std::size_t bytes, std::size_t ranks, std::uint64_t f
 
 void CheckOne(Work* work, std::size_t bytes, int sender, std::uint64_t first) {
   work->into.assign(bytes, kUntouched);
-  work->check = [work, sender, first] { return Told(BytesAre(work->into.data(), work->into.size(), sender, first)); };
+  work->check = [work, sender, first] {
+    return Reported(BytesAre(work->into.data(), work->into.size(), sender, first));
+  };
 }
 
 void PrepareMoved(Pattern pattern, const Place& at, Work* work) {

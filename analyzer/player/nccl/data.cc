@@ -33,9 +33,9 @@ Listener::Data CheckArrived(const player::Call& call, const player::Communicator
   switch (pattern) {
     case Pattern::kBroadcast: {
       const bool in_place = call.as.function == functions::Function::ncclBcast && on.own == call.as.root;
-      return in_place ? Listener::Data::kNotChecked : player::Told(player::BytesAre(data, bytes, call.as.root));
+      return in_place ? Listener::Data::kNotChecked : player::Reported(player::BytesAre(data, bytes, call.as.root));
     }
-    case Pattern::kReceive: return player::Told(player::BytesAre(data, bytes, call.as.root));
+    case Pattern::kReceive: return player::Reported(player::BytesAre(data, bytes, call.as.root));
     case Pattern::kAllGather:
       for (std::size_t rank = 0; rank < ranks; ++rank)
         if (!player::BytesAre(data + rank * (bytes / ranks), bytes / ranks, static_cast<int>(rank)))

@@ -29,7 +29,7 @@ MachineEvent EventOf(std::string_view line) {
   return event;
 }
 
-void ReadHead(std::string_view line, MachineLook* look) {
+void ReadHead(std::string_view line, MachineSample* look) {
   for (std::string_view name = Word(&line); !name.empty(); name = Word(&line)) {
     const std::string_view value = Word(&line);
     if (name == "first") ReadNumber(value, &look->first_ns);
@@ -46,11 +46,11 @@ std::string MachineFile(std::string_view host) {
   return std::string(kPrefix) + name + std::string(kSuffix);
 }
 
-std::optional<MachineLook> ParseMachine(std::string_view text) {
+std::optional<MachineSample> ParseMachine(std::string_view text) {
   Lines lines(text.substr(0, kMostMachineBytes));
   std::string_view line;
   if (!lines.Next(&line) || line != kMachineMagic) return std::nullopt;
-  MachineLook look;
+  MachineSample look;
   bool open = false;  // the newest event takes its words
   while (lines.Next(&line)) {
     const std::string_view keyword = Word(&line);
@@ -76,7 +76,7 @@ std::optional<MachineLook> ParseMachine(std::string_view text) {
   return look;
 }
 
-std::string Format(const MachineLook& look, bool with_figures) {
+std::string Format(const MachineSample& look, bool with_figures) {
   std::string text = std::string(kMachineMagic) + "\n";
   text += "looked first " + std::to_string(look.first_ns) + " last " + std::to_string(look.last_ns) + " host " +
           look.host + "\n";
@@ -95,11 +95,11 @@ std::string Format(const MachineLook& look, bool with_figures) {
   return text;
 }
 
-std::optional<MachineLook> ReadMachine(const descriptors::Directory& directory, const std::string& file) {
+std::optional<MachineSample> ReadMachine(const descriptors::Directory& directory, const std::string& file) {
   return ParseMachine(Beginning(directory, file, kMostMachineBytes));
 }
 
-std::vector<MachineLook> ReadMachines(const descriptors::Directory& directory) {
+std::vector<MachineSample> ReadMachines(const descriptors::Directory& directory) {
   std::vector<std::string> names;
   DIR* const open = directory ? directory.List() : nullptr;
   if (!open) return {};
@@ -109,16 +109,16 @@ std::vector<MachineLook> ReadMachines(const descriptors::Directory& directory) {
   }
   closedir(open);
   std::sort(names.begin(), names.end());
-  std::vector<MachineLook> all;
+  std::vector<MachineSample> all;
   for (const std::string& name : names)
     if (auto look = ReadMachine(directory, name)) all.push_back(std::move(*look));
   return all;
 }
 
-std::vector<MachineLook> ReadMachines(const std::vector<BoxImage>& boxes) {
-  std::vector<MachineLook> all;
+std::vector<MachineSample> ReadMachines(const std::vector<BoxImage>& boxes) {
+  std::vector<MachineSample> all;
   for (const std::string& path : FoldersOf(boxes)) {
-    std::vector<MachineLook> here = ReadMachines(descriptors::Directory::Named(path));
+    std::vector<MachineSample> here = ReadMachines(descriptors::Directory::Named(path));
     std::move(here.begin(), here.end(), std::back_inserter(all));
   }
   return all;

@@ -32,7 +32,7 @@ struct MachineState {
   std::string name, value;
 };
 
-struct MachineLook {
+struct MachineSample {
   std::string host;
   std::int64_t first_ns = 0, last_ns = 0;  // looks
   std::vector<MachineEvent> events;        // by seen_ns
@@ -44,14 +44,14 @@ struct MachineLook {
 inline constexpr std::size_t kMostMachineEvents = 500;  // the newest
 std::string MachineFile(std::string_view host);         // its name in the run directory
 
-std::optional<MachineLook> ParseMachine(std::string_view text);
+std::optional<MachineSample> ParseMachine(std::string_view text);
 // Without counters and states it is short: for other nodes.
-std::string Format(const MachineLook& look, bool with_figures);
+std::string Format(const MachineSample& look, bool with_figures);
 
-std::optional<MachineLook> ReadMachine(const descriptors::Directory& directory, const std::string& file);
+std::optional<MachineSample> ReadMachine(const descriptors::Directory& directory, const std::string& file);
 // All that lie in it.
-std::vector<MachineLook> ReadMachines(const descriptors::Directory& directory);
+std::vector<MachineSample> ReadMachines(const descriptors::Directory& directory);
 // Of the directories that the boxes lie in.
-std::vector<MachineLook> ReadMachines(const std::vector<BoxImage>& boxes);
+std::vector<MachineSample> ReadMachines(const std::vector<BoxImage>& boxes);
 
 }  // namespace ncclwatch::reader

@@ -18,7 +18,7 @@ namespace {
 using reader::CallParts;
 
 // What the members have told of one position, by rank.
-using Told = std::map<std::uint32_t, std::pair<const Member*, const CallParts*>>;
+using Reported = std::map<std::uint32_t, std::pair<const Member*, const CallParts*>>;
 
 struct Clashing {
   const Member* sender = nullptr;
@@ -36,8 +36,8 @@ struct PairsDiffer {
   bool rooted = false;
 };
 
-std::map<std::uint64_t, Told> Gather(const CommView& comm, std::uint64_t before) {
-  std::map<std::uint64_t, Told> told;
+std::map<std::uint64_t, Reported> Gather(const CommView& comm, std::uint64_t before) {
+  std::map<std::uint64_t, Reported> reported;
   for (const Member& member : comm.members) {
     if (!member.rank_known()) continue;
     for (const CallParts& parts : member.box->parts) {
@@ -45,17 +45,17 @@ std::map<std::uint64_t, Told> Gather(const CommView& comm, std::uint64_t before)
       if (call.communicator != member.comm->index || call.generation != member.comm->generation) continue;
       if (!functions::IsCollective(call.function) || call.position >= before) continue;
       if (call.position >= member.comm->entered) continue;
-      told[call.position].insert_or_assign(member.comm->rank, std::pair(&member, &parts));
+      reported[call.position].insert_or_assign(member.comm->rank, std::pair(&member, &parts));
     }
   }
-  return told;
+  return reported;
 }
 
 // Nothing clashes, by one look at each member.
-bool SumsUp(const CommView& comm, const Told& told) {
-  if (told.size() != comm.size) return false;
+bool SumsUp(const CommView& comm, const Reported& reported) {
+  if (reported.size() != comm.size) return false;
   std::uint64_t sum = 0;
-  for (const auto& [rank, of] : told) {
+  for (const auto& [rank, of] : reported) {
     const PairSum own = SumOf(*of.second, rank);
     if (!own.known) return false;
     sum += own.sum;
@@ -71,12 +71,12 @@ std::vector<std::uint32_t> PartnersOf(const std::vector<Edge>& edges) {
 }
 
 // From whom a call expects something that they know nothing of.
-std::vector<std::uint32_t> UnawareSenders(const Told& told, std::uint32_t rank, const CallParts& parts) {
+std::vector<std::uint32_t> UnawareSenders(const Reported& reported, std::uint32_t rank, const CallParts& parts) {
   std::vector<std::uint32_t> ranks;
   if (!IsOfNeighbours(parts.call)) return ranks;
   for (const std::uint32_t sender : PartnersOf(EdgesOf(parts.receives))) {
-    const auto from = told.find(sender);
-    if (from == told.end() || !IsOfNeighbours(from->second.second->call)) continue;
+    const auto from = reported.find(sender);
+    if (from == reported.end() || !IsOfNeighbours(from->second.second->call)) continue;
     const std::vector<Edge> sends = EdgesOf(from->second.second->sends);
     if (std::none_of(sends.begin(), sends.end(), [&](const Edge& edge) { return edge.rank == rank; }))
       ranks.push_back(sender);
@@ -121,16 +121,16 @@ void Compare(const View& view, std::pair<const Member*, const CallParts*> from,
 }
 
 std::optional<PairsDiffer> FirstDisagreement(const View& view, const CommView& comm, std::uint64_t before) {
-  for (const auto& [position, told] : Gather(comm, before)) {
-    if (SumsUp(comm, told)) continue;
+  for (const auto& [position, reported] : Gather(comm, before)) {
+    if (SumsUp(comm, reported)) continue;
     PairsDiffer found;
     found.position = position;
-    found.rooted = told.begin()->second.second->call.root >= 0;
-    for (const auto& [rank, one] : told) {
+    found.rooted = reported.begin()->second.second->call.root >= 0;
+    for (const auto& [rank, one] : reported) {
       for (const std::uint32_t receiver : Receivers(*one.second))
-        if (const auto to = told.find(receiver); to != told.end()) Compare(view, one, to->second, &found);
-      for (const std::uint32_t sender : UnawareSenders(told, rank, *one.second))
-        Compare(view, told.at(sender), one, &found);
+        if (const auto to = reported.find(receiver); to != reported.end()) Compare(view, one, to->second, &found);
+      for (const std::uint32_t sender : UnawareSenders(reported, rank, *one.second))
+        Compare(view, reported.at(sender), one, &found);
     }
     if (!found.pairs.empty()) return found;
   }
@@ -166,11 +166,11 @@ Blame Blamed(const PairsDiffer& found) {
     }
   }
   const std::vector<const Member*> hubs = blamed;
-  const auto is_told = [&](const Member* member) {
+  const auto is_reported = [&](const Member* member) {
     return clashes[member] >= 2 && std::find(hubs.begin(), hubs.end(), member) != hubs.end();
   };
   for (const Clashing* pair : left) {
-    if (is_told(pair->sender) || is_told(pair->receiver)) continue;
+    if (is_reported(pair->sender) || is_reported(pair->receiver)) continue;
     blamed.push_back(pair->sender);
     blamed.push_back(pair->receiver);
     blame.either = true;

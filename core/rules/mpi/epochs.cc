@@ -64,21 +64,21 @@ class Stores {
   Stores(const View& view, const CommView& comm, std::uint64_t most_pairs, std::uint64_t* pairs)
       : view_(view), comm_(comm), most_pairs_(most_pairs), pairs_(*pairs) {}
 
-  std::optional<StoreConflict> Of(const Member& owner, const CallParts& told) {
+  std::optional<StoreConflict> Of(const Member& owner, const CallParts& reported) {
     if (!OneThread(view_.process(owner))) return std::nullopt;
     Epoch epoch;
     for (const Member& member : comm_.members)
-      if (!Collect(member, owner, told.call.position, &epoch)) return std::nullopt;
+      if (!Collect(member, owner, reported.call.position, &epoch)) return std::nullopt;
     for (const auto& [reader, get] : epoch.gets) {
       const std::optional<Extent> got = ExtentOf(comm_, *get);
-      for (const format::Part& part : told.receives) {
+      for (const format::Part& part : reported.receives) {
         const format::Stored run = format::StoredOf(part);
         const Extent both{std::max<std::uint64_t>(run.begin, got->begin),
                           std::min(std::uint64_t{run.begin} + run.bytes, got->end)};
         if (both.begin >= both.end) continue;
         if ((pairs_ += 1 + epoch.written.size()) > most_pairs_) return std::nullopt;
         if (const std::optional<Extent> own = Outside(both, epoch.written))
-          return StoreConflict{&owner, Between(owner, told.call.position).second, reader, get, *own};
+          return StoreConflict{&owner, Between(owner, reported.call.position).second, reader, get, *own};
       }
     }
     return std::nullopt;
@@ -90,11 +90,11 @@ class Stores {
     const auto [first, last] = Between(member, position);
     if (first == nullptr || last == nullptr) return false;
     if (static_cast<std::uint64_t>(last - first) != last->slot - first->slot) return false;  // something was lost
-    bool told_something = !OneThread(view_.process(member));
+    bool reported_something = !OneThread(view_.process(member));
     for (const Call* call = first + 1; call < last; ++call) {
       if (++pairs_ > most_pairs_) return false;
       if (!IsAccess(*call)) {
-        told_something = true;  // a message from the owner, say, that it is done with its stores
+        reported_something = true;  // a message from the owner, say, that it is done with its stores
         continue;
       }
       if (!IsOn(member, *call) || call->root != static_cast<std::int32_t>(owner.comm->rank)) continue;
@@ -103,7 +103,7 @@ class Stores {
       if (!extent) return false;
       if (!OnlyReads(*call))
         epoch->written.push_back(*extent);
-      else if (&member != &owner && !told_something && static_cast<AccessEpoch>(call->tag) == AccessEpoch::kFence)
+      else if (&member != &owner && !reported_something && static_cast<AccessEpoch>(call->tag) == AccessEpoch::kFence)
         epoch->gets.emplace_back(&member, call);
     }
     return true;
@@ -136,10 +136,12 @@ std::optional<StoreConflict> FindStoreConflict(const View& view, const CommView&
   if (comm.members.size() != comm.size) return std::nullopt;
   Stores stores(view, comm, most_pairs, pairs);
   for (const Member& owner : comm.members) {
-    for (const CallParts& told : view.process(owner).box->parts) {
-      if (told.call.function != Function::MPI_Win_fence || !IsOn(owner, told.call) || told.call.position == 0) continue;
-      if (graph.Explains(index, told.call.position)) continue;
-      if (const std::optional<StoreConflict> conflict = stores.Of(owner, told)) return conflict;
+    for (const CallParts& reported : view.process(owner).box->parts) {
+      if (reported.call.function != Function::MPI_Win_fence || !IsOn(owner, reported.call) ||
+          reported.call.position == 0)
+        continue;
+      if (graph.Explains(index, reported.call.position)) continue;
+      if (const std::optional<StoreConflict> conflict = stores.Of(owner, reported)) return conflict;
     }
   }
   return std::nullopt;

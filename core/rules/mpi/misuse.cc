@@ -38,19 +38,19 @@ Kind KindOf(const Misuse& misuse) {
 }
 
 // MPI has refused the call and told the program, which goes on: that is how a program asks, too.
-bool WasTold(const Case& one) {
+bool WasReported(const Case& one) {
   const bool refused = one.misuse->result != format::kNoResult && one.misuse->result != 0;
   return refused && KindOf(*one.misuse) != Kind::kResourceLeak;
 }
 bool LivedOn(const Process& process) { return !process.outcome.gone() || process.outcome.orderly(); }
 
 // The program is told if MPI refuses the call, which has not come back: it may have asked, and is not to blame then.
-bool MayBeTold(const Case& one) {
+bool MayBeReported(const Case& one) {
   return one.misuse->tells_program && one.misuse->result == format::kNoResult && !one.process->outcome.gone() &&
          KindOf(*one.misuse) != Kind::kResourceLeak;
 }
 bool StandsOpen(const View& view, const Case& one) {
-  return MayBeTold(one) && view.now_ns - one.process->At(one.misuse->at_ns) < kHeldNs;
+  return MayBeReported(one) && view.now_ns - one.process->At(one.misuse->at_ns) < kHeldNs;
 }
 
 // The handle may have been given out again by a function that is not watched, where MPI finds nothing wrong with it.
@@ -183,7 +183,7 @@ Finding Explain(const View& view, const std::vector<Case>& cases) {
   Finding finding;
   finding.kind = KindOf(misuse);
   const auto doubtful = [&](const Case& one) {
-    return WasTold(one) || MayBeTold(one) || MayBeAnother(*one.misuse) || MayBeMeant(*one.misuse) ||
+    return WasReported(one) || MayBeReported(one) || MayBeAnother(*one.misuse) || MayBeMeant(*one.misuse) ||
            MayBeFreedYet(view, one);
   };
   finding.certainty = std::all_of(cases.begin(), cases.end(), doubtful) ? Certainty::kLikely : Certainty::kCertain;
@@ -215,7 +215,7 @@ std::vector<Finding> AllMisuses(const View& view) {
     if (process.nodes.empty()) continue;
     for (const Misuse& misuse : process.box->words.misuses) {
       const Case one{&process, &misuse};
-      if (format::Find(misuse.wrong) == nullptr || (WasTold(one) && LivedOn(process)) || StandsOpen(view, one))
+      if (format::Find(misuse.wrong) == nullptr || (WasReported(one) && LivedOn(process)) || StandsOpen(view, one))
         continue;
       sorts[{misuse.wrong, misuse.function, misuse.site_name}].push_back(one);
     }

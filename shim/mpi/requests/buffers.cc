@@ -34,7 +34,7 @@ struct Watched {
 };
 constinit HandleMap<Watched> watched_sends;
 constinit HandleMap<Watched> received;
-constinit HandleMap<KeptBuffers> kept_buffers;  // by request
+constinit HandleMap<SavedBuffers> kept_buffers;  // by request
 
 // Shadows at once: more go without. Each is a mapping, of which a process may have some ten thousands.
 constexpr std::uint32_t kMostShadows = 4096;
@@ -131,8 +131,9 @@ void EndBuffers(Call& ends, std::uint64_t slot) {
   if (!watched.kept) Unmap(watched.shadow);
 }
 
-KeptBuffers PrepareBuffers(const Call& call, const Piece& read, bool all_read, const Piece& written, bool all_written) {
-  KeptBuffers kept{.read = read, .written = written};
+SavedBuffers PrepareBuffers(const Call& call, const Piece& read, bool all_read, const Piece& written,
+                            bool all_written) {
+  SavedBuffers kept{.read = read, .written = written};
   if (!call.box.watches_buffers || call.misuse) return kept;
   std::uint64_t hash;
   kept.watches_read = all_read;
@@ -142,15 +143,15 @@ KeptBuffers PrepareBuffers(const Call& call, const Piece& read, bool all_read, c
   return kept;
 }
 
-void KeepBuffers(MPI_Request request, const KeptBuffers& kept) {
-  DropKeptBuffers(Bits(request));
+void KeepBuffers(MPI_Request request, const SavedBuffers& kept) {
+  DropSavedBuffers(Bits(request));
   if (!kept.read.empty() || !kept.written.empty()) kept_buffers.Put(Bits(request), kept);
 }
 
-void Discard(const KeptBuffers& kept) { Unmap(kept.shadow); }
+void Discard(const SavedBuffers& kept) { Unmap(kept.shadow); }
 
 void StartBuffers(Call& start, Call& operation, MPI_Request request) {
-  KeptBuffers kept;
+  SavedBuffers kept;
   if (!kept_buffers.Find(Bits(request), &kept)) return;
   CheckUse(start, Use::kWritten, kept.written);
   CheckUse(start, Use::kRead, kept.read);
@@ -169,9 +170,9 @@ void StartBuffers(Call& start, Call& operation, MPI_Request request) {
   received.Put(operation.slot, watched);
 }
 
-void DropKeptBuffers(std::uint64_t request) {
-  KeptBuffers kept;
-  if (kept_buffers.Find(request, &kept) && kept_buffers.Remove(request, [](const KeptBuffers&) { return true; }))
+void DropSavedBuffers(std::uint64_t request) {
+  SavedBuffers kept;
+  if (kept_buffers.Find(request, &kept) && kept_buffers.Remove(request, [](const SavedBuffers&) { return true; }))
     Discard(kept);
 }
 
@@ -221,7 +222,7 @@ bool KeepFreed(Call& call, MPI_Request request) {
   if (!requests.Find(Bits(request), &known) || !known.active || !received.Find(known.slot, &watched)) return false;
   if (!freed.Put(known.slot, {.request = request, .slot = known.slot, .persistent = known.persistent})) return false;
   if (known.persistent) {
-    kept_buffers.Remove(Bits(request), [](const KeptBuffers&) { return true; });
+    kept_buffers.Remove(Bits(request), [](const SavedBuffers&) { return true; });
     received.Change(known.slot, [](Watched& there) { there.kept = false; });
   }
   freed_requests.fetch_add(1);

@@ -28,18 +28,18 @@ void DropBuffers(std::uint64_t slot);
 void EndBuffers(Call& ends, std::uint64_t slot);
 
 // What a persistent operation uses each time that it is started. `written` is all that is received, or has no shadow.
-struct KeptBuffers {
+struct SavedBuffers {
   Piece read = {}, written = {};
   Piece shadow = {};
   bool watches_read = false;
 
   std::intptr_t moved() const { return shadow.empty() ? 0 : static_cast<std::intptr_t>(shadow.begin - written.begin); }
 };
-KeptBuffers PrepareBuffers(const Call& call, const Piece& read, bool all_read, const Piece& written, bool all_written);
-void KeepBuffers(MPI_Request request, const KeptBuffers& kept);
-void Discard(const KeptBuffers& kept);
+SavedBuffers PrepareBuffers(const Call& call, const Piece& read, bool all_read, const Piece& written, bool all_written);
+void KeepBuffers(MPI_Request request, const SavedBuffers& kept);
+void Discard(const SavedBuffers& kept);
 void StartBuffers(Call& start, Call& operation, MPI_Request request);
-void DropKeptBuffers(std::uint64_t request);
+void DropSavedBuffers(std::uint64_t request);
 
 // A request is freed while MPI may yet write to its shadow. True: it is kept until it is complete, and MPI is not told.
 bool KeepFreed(Call& call, MPI_Request request);

@@ -236,7 +236,7 @@ void FreeRequest(Box& box, std::uint64_t handle) {
       there.done = true;
     });
     DropSavedParts(handle);
-    DropKeptBuffers(handle);
+    DropSavedBuffers(handle);
   } else {
     requests.Change(handle, [&](Request& there) {
       if (there.slot != request.slot || --there.sharers > 0) return;

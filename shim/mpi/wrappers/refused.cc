@@ -71,7 +71,7 @@ _Unwind_Reason_Code Step(_Unwind_Context* context, void* data) {
 }
 
 // The thread is in a call that has a record.
-bool IsTold(Box& box, Function function) {
+bool IsReported(Box& box, Function function) {
   const std::uint64_t head = box.header->head.load(std::memory_order_relaxed);
   if (head == 0) return false;
   const format::MpiRecord& last = RecordAt(box, head - 1);
@@ -92,7 +92,7 @@ void Note() {
   Box* const box = inside ? CurrentBox() : FirstUse(0);
   if (!box) return;
   Call call(*box, current_thread, refused.function, refused.site);
-  if (inside) return IsTold(*box, refused.function) ? void() : EnterOther(call);
+  if (inside) return IsReported(*box, refused.function) ? void() : EnterOther(call);
   Report(call, {.wrong = now == Phase::kOver ? Wrong::kAfterFinalize : Wrong::kBeforeInit});
 }
 

@@ -12,7 +12,7 @@ Mpi Of(const std::string& word, const MadeUp& files) {
   return found ? found->mpi : Mpi::kNone;
 }
 
-TEST(Launcher, IsToldByWhatItNeedsNotByItsName) {
+TEST(Launcher, IsReportedByWhatItNeedsNotByItsName) {
   MadeUp files;
   files.Elf("bin/mpirun", {.needed = {"libopen-rte.so.40"}});
   files.Elf("bin/mpiexec", {.text = "HYDRA_HOST_FILE"});
@@ -34,7 +34,7 @@ TEST(Launcher, ThroughLinks) {
   EXPECT_EQ(Of("mpiexec", files), Mpi::kNone);
 }
 
-TEST(Launcher, ScriptIsToldByItsFolder) {
+TEST(Launcher, ScriptIsReportedByItsFolder) {
   MadeUp files;
   files.Text("intel/mpirun", "#!/bin/sh\n");
   files.Elf("intel/hydra_bstrap_proxy");

@@ -13,7 +13,7 @@ Mpi Of(const std::string& path, const Surroundings& here) {
   return found ? found->mpi : Mpi::kNone;
 }
 
-TEST(MpiOfLibrary, IsToldByItsName) {
+TEST(MpiOfLibrary, IsReportedByItsName) {
   EXPECT_EQ(MpiOfLibrary("libmpi.so.40"), Mpi::kOpenMpi);
   EXPECT_EQ(MpiOfLibrary("libmpi.so.12"), Mpi::kMpich);
   EXPECT_EQ(MpiOfLibrary("libmpich.so.12"), Mpi::kMpich);

@@ -29,9 +29,9 @@ class RanksOnly : public ::testing::Test {
                         : word == "M" ? files_.root() + "/mpich/mpiexec"
                         : word == "S" ? "/usr/bin/srun"
                                       : word);
-    wish_.inherited = inherited;
+    request_.inherited = inherited;
     const std::string launcher = command.front();
-    const auto rewritten = PreloadRanksOnly(command, wish_, files_.here());
+    const auto rewritten = PreloadRanksOnly(command, request_, files_.here());
     if (!rewritten) return "none";
     EXPECT_EQ(rewritten->front(), launcher);
     std::string line;
@@ -39,7 +39,8 @@ class RanksOnly : public ::testing::Test {
     return line;
   }
   MadeUp files_;
-  PreloadWish wish_{.library = "/l/libncclwatch.so", .inherited = "", .slurm_export = "", .ours = {"NCCLWATCH_DIR"}};
+  PreloadRequest request_{
+      .library = "/l/libncclwatch.so", .inherited = "", .slurm_export = "", .ours = {"NCCLWATCH_DIR"}};
 };
 
 TEST_F(RanksOnly, OpenMpi) {
@@ -50,7 +51,7 @@ TEST_F(RanksOnly, OpenMpi) {
   EXPECT_EQ(Of("O -np 1 app 1 : -np 2 app 2"),
             "-x LD_PRELOAD=/l/libncclwatch.so -np 1 app 1 : -x LD_PRELOAD=/l/libncclwatch.so -np 2 app 2");
   EXPECT_EQ(Of("O --mca mca_base_env_list A=b app"), "none");
-  wish_.open_mpi_environment_list = true;
+  request_.open_mpi_environment_list = true;
   EXPECT_EQ(Of("O app"), "none");
 }
 
@@ -73,7 +74,7 @@ TEST_F(RanksOnly, Slurm) {
   EXPECT_EQ(Of("S app : app"),
             "--export=ALL,LD_PRELOAD=/l/libncclwatch.so app : --export=ALL,LD_PRELOAD=/l/libncclwatch.so app");
   EXPECT_EQ(Of("S app", "/with,comma.so"), "none");
-  wish_.slurm_export = "A,B";
+  request_.slurm_export = "A,B";
   EXPECT_EQ(Of("S app"), "--export=A,B,NCCLWATCH_DIR,LD_PRELOAD=/l/libncclwatch.so app");
 }
 
@@ -82,7 +83,7 @@ TEST_F(RanksOnly, OthersGetTheEnvironment) {
        {"app", "torchrun --nproc-per-node 2 train.py", "sh -c O", "env A=b O app", "no/such/mpirun app"})
     EXPECT_EQ(Of(command), "none") << command;
   EXPECT_EQ(Of(files_.root() + "/site/mpirun-wrapper app"), "none");
-  EXPECT_FALSE(PreloadRanksOnly({}, wish_, files_.here()));
+  EXPECT_FALSE(PreloadRanksOnly({}, request_, files_.here()));
 }
 
 }  // namespace

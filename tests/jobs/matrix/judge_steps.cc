@@ -56,13 +56,13 @@ std::string WrongStep(const Generated& made, const Finding& finding) {
   const std::optional<Place> place = PlaceOf(made, step.rank, finding.communicator->id, *finding.position);
   if (!place) return {};
   const auto number = static_cast<std::int64_t>(step.number);
-  const std::string told = fmt::format("step {}, call {} of {} of rank {}{}; it is step {}, call {} of {}", number,
-                                       step.call.value_or(0), step.calls, step.rank, step.exact ? "" : ", about",
-                                       place->section - 1, place->before + 1, place->calls);
-  if (place->plain && step.calls != place->calls) return told;
-  if (step.exact && number != place->section - 1) return told;
-  if (std::abs(number - (place->section - 1)) > 1 + place->section / 50) return told;
-  if (place->plain && step.call && *step.call != place->before + 1) return told;
+  const std::string reported = fmt::format("step {}, call {} of {} of rank {}{}; it is step {}, call {} of {}", number,
+                                           step.call.value_or(0), step.calls, step.rank, step.exact ? "" : ", about",
+                                           place->section - 1, place->before + 1, place->calls);
+  if (place->plain && step.calls != place->calls) return reported;
+  if (step.exact && number != place->section - 1) return reported;
+  if (std::abs(number - (place->section - 1)) > 1 + place->section / 50) return reported;
+  if (place->plain && step.call && *step.call != place->before + 1) return reported;
   return {};
 }
 

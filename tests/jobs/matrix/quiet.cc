@@ -23,7 +23,7 @@ constexpr int kLooks = 40;                     // in an hour: most calls have be
 // What it would say of one job: what two looks in a row have found and was not said before.
 std::vector<std::string> Alerts(Generated* made) {
   std::vector<std::string> alerts;
-  std::string seen, told;
+  std::string seen, reported;
   const std::int64_t end = made->now;
   for (int look = 1; look <= kLooks; ++look) {
     made->now = end / kLooks * look;
@@ -34,8 +34,8 @@ std::vector<std::string> Alerts(Generated* made) {
       now = std::string(diagnosis::Name(finding.kind)) + now;
       text += "\n    " + std::string(diagnosis::Name(finding.kind)) + ": " + finding.summary;
     }
-    if (now == std::exchange(seen, now) && now != told && !now.empty()) alerts.push_back(text);
-    if (now == seen) told = now;
+    if (now == std::exchange(seen, now) && now != reported && !now.empty()) alerts.push_back(text);
+    if (now == seen) reported = now;
   }
   return alerts;
 }

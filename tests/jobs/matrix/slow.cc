@@ -47,8 +47,8 @@ std::string Said(const std::vector<Finding>& findings) {
 // Steps of the simulation begin with section 1, those that are found with 0.
 std::optional<double> OffBy(const Finding& finding, const SlowAnswer& answer) {
   if (answer.onset < 0 || !finding.onset) return std::nullopt;
-  const double told = finding.onset->since_before ? 0 : static_cast<double>(finding.onset->step) + 1;
-  return std::abs(told - answer.onset);
+  const double reported = finding.onset->since_before ? 0 : static_cast<double>(finding.onset->step) + 1;
+  return std::abs(reported - answer.onset);
 }
 
 constexpr double kOnset_steps = 10;

@@ -38,14 +38,14 @@ void LookAfter(Draft* draft, std::int64_t over) {
 
 std::int64_t LastEvent(const Generated& made) {
   std::int64_t last = made.world->ended();
-  for (const Told& told : made.told) last = std::max(last, told.at);
+  for (const Reported& reported : made.reported) last = std::max(last, reported.at);
   return last;
 }
 
 void Tell(Generated* made, int rank, int comm, std::int64_t at, std::int32_t result) {
   const std::vector<LocalComm>& comms = made->world->rank(rank).comms;
   for (std::size_t i = 0; i < comms.size(); ++i)
-    if (comms[i].comm == comm) made->told.push_back({rank, at, static_cast<int>(i), result});
+    if (comms[i].comm == comm) made->reported.push_back({rank, at, static_cast<int>(i), result});
 }
 
 // A survivor that was sending over a socket to the dead one, or receiving; it ends of that.
@@ -53,7 +53,7 @@ void PeerComplains(Draft* draft, std::int64_t at) {
   Generated& made = *draft->made;
   const int rank = draft->AnyRank();
   if (Ended(made, rank) || made.job.nodes() < 2) return;
-  made.told.push_back({rank, at, 0, kRemoteError});
+  made.reported.push_back({rank, at, 0, kRemoteError});
   End(draft, {rank, 0, 1, "torch.distributed.DistBackendError: NCCL communicator: remote process exited"},
       at + draft->dice.Between(100 * kMilli, kSecond));
 }

@@ -60,15 +60,15 @@ void FillError(const Scene& scene, int rank, std::size_t slot, format::Words* wo
   error.commit = number + 1;
 }
 
-void FillTold(const Scene& scene, const Told& told, format::Words* words) {
+void FillReported(const Scene& scene, const Reported& reported, format::Words* words) {
   const std::uint64_t number = words->errors_seen.fetch_add(1);
   format::NcclError& error = words->errors[format::NcclErrorSlot(number)];
-  error.at_ns = told.at + scene.Offset(told.rank);
+  error.at_ns = reported.at + scene.Offset(reported.rank);
   error.slot = ~std::uint64_t{0};
   error.function = static_cast<std::uint32_t>(Function::ncclCommGetAsyncError);
-  error.communicator = static_cast<std::uint32_t>(told.comm);
-  error.result = told.result;
-  error.thread = scene.Pid(told.rank);
+  error.communicator = static_cast<std::uint32_t>(reported.comm);
+  error.result = reported.result;
+  error.thread = scene.Pid(reported.rank);
   error.flags = format::kErrorAsynchronous;
   testing::Put(std::string("socketProgress: Connection closed by remote peer"), error.text);
   error.commit = number + 1;
@@ -151,11 +151,11 @@ void FillWords(const Scene& scene, int rank, std::int64_t seen, std::size_t head
   words->catching = 1;
   for (std::size_t slot = 0; slot < head; ++slot) {
     const Record& record = world.records[slot];
-    const bool told = record.group == 0 || record.function == Function::ncclGroupEnd;
-    if (record.result != 0 && record.returned <= seen && told) FillError(scene, rank, slot, words);
+    const bool reported = record.group == 0 || record.function == Function::ncclGroupEnd;
+    if (record.result != 0 && record.returned <= seen && reported) FillError(scene, rank, slot, words);
   }
-  for (const Told& told : scene.made().told)
-    if (told.rank == rank && told.at <= seen) FillTold(scene, told, words);
+  for (const Reported& reported : scene.made().reported)
+    if (reported.rank == rank && reported.at <= seen) FillReported(scene, reported, words);
   for (const Refused& refused : world.refused)
     if (refused.at <= seen) FillRefusal(scene, rank, refused, seen, words);
   if (!scene.Gone(rank, seen)) return;

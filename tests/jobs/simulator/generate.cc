@@ -66,7 +66,7 @@ void ChooseInstant(Draft* draft) {
   Generated& made = *draft->made;
   Dice& dice = draft->dice;
   std::int64_t ended = made.world->ended();
-  for (const Told& told : made.told) ended = std::max(ended, told.at);
+  for (const Reported& reported : made.reported) ended = std::max(ended, reported.at);
   switch (draft->look) {
     case Look::kAnytime: made.now = dice.Between(200 * kMilli, ended + kSecond / 10); return;
     case Look::kAfterDeath: made.now = ended + dice.Between(800 * kMilli, 20 * kSecond); return;

@@ -21,7 +21,7 @@ struct Ending {
 };
 
 // What ncclCommGetAsyncError told a rank.
-struct Told {
+struct Reported {
   int rank = -1;
   std::int64_t at = 0;
   int comm = -1;  // of the rank
@@ -33,7 +33,7 @@ struct Generated {
   std::unique_ptr<World> world;
   Truth truth;
   std::vector<Ending> endings;
-  std::vector<Told> told;
+  std::vector<Reported> reported;
   std::vector<int> boxless;  // ranks without a black box
   format::Observed frozen = format::Observed::kStopped;
   std::int64_t now = 0;         // the instant that is judged

@@ -43,7 +43,7 @@ TEST(Process, NothingWorksBeforeInitialisation) {
   EXPECT_EQ(cuMemAlloc(&memory, 16), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-TEST(Process, AForkChildIsToldThatItHasNoDriver) {
+TEST(Process, AForkChildIsReportedThatItHasNoDriver) {
   CUstream stream = StreamOfDeviceZero();
   CUevent event = nullptr;
   ASSERT_CU(cuEventCreate(&event, 0));

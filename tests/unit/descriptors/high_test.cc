@@ -35,7 +35,7 @@ TEST(HighDescriptors, DirectoriesAreReadFromThereToo) {
   EXPECT_EQ(closedir(directory), 0);
 }
 
-TEST(HighDescriptors, WhyNotIsToldByErrno) {
+TEST(HighDescriptors, WhyNotIsReportedByErrno) {
   EXPECT_EQ(Open("/nowhere/at/all", O_RDONLY), -1);
   EXPECT_EQ(errno, ENOENT);
   EXPECT_EQ(OpenDirectory("/proc/self/stat"), nullptr);

@@ -26,7 +26,7 @@ TEST(Death, KilledIsCertainAtOnceWaitingOrNot) {
 
 // What was waited in later may finish after the verdict, where the dead had done its part: the verdict would then
 // differ from the one that is made afterwards.
-TEST(Death, OfTwoEqualWaitsTheFirstIsTold) {
+TEST(Death, OfTwoEqualWaitsTheFirstIsReported) {
   Job job = Running(4);
   const int other = job.Comm({0, 1, 2, 3});
   for (const int first : {Job::kWorld, other}) {

@@ -67,7 +67,7 @@ TEST(Departure, TheMajorityIsRightEvenWhereItDoesSomethingNew) {
   }));
 }
 
-TEST(Departure, OneCallTooManyIsToldWhereTheCallsAfterItProveIt) {
+TEST(Departure, OneCallTooManyIsReportedWhereTheCallsAfterItProveIt) {
   Job job = Trained(4);
   job.Call({2}, kWorld, AllReduce(7));
   for (const std::uint64_t count : {4096, 9000, 1}) job.Call({0, 1, 2, 3}, kWorld, AllReduce(count));
@@ -79,7 +79,7 @@ TEST(Departure, OneCallTooManyIsToldWhereTheCallsAfterItProveIt) {
       << diagnosis.findings.front().summary;
 }
 
-TEST(Departure, ALeftOutCallIsTold) {
+TEST(Departure, ALeftOutCallIsReported) {
   Job job = Trained(4);
   job.Call({0, 1, 3}, kWorld, AllReduce(4096));
   for (const std::uint64_t count : {9000, 1, 4096}) job.Call({0, 1, 2, 3}, kWorld, AllReduce(count));

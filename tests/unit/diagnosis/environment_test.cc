@@ -73,7 +73,7 @@ TEST(Skew, AnyBytes) {
   for (const char letter : found->summary) EXPECT_TRUE(letter >= ' ' && letter <= '~') << found->summary;
 }
 
-TEST(Skew, WhichVariablesAreTold) {
+TEST(Skew, WhichVariablesAreReported) {
   EXPECT_TRUE(format::ShouldBeAlike("NCCL_ALGO") && format::ShouldBeAlike("OMPI_MCA_btl"));
   EXPECT_FALSE(format::ShouldBeAlike("OMPI_MCA_orte_ess_vpid") || format::ShouldBeAlike("NCCL_HOSTID"));
   EXPECT_FALSE(format::ShouldBeAlike("HOME"));

@@ -298,7 +298,7 @@ TEST(Jobs, ACycleOverStreamsIsOnlySuspected) {
 }
 
 // A column of the job's ranks: 1, 3, 5 and whoever lies at the same distance. Rank 6 does nothing either.
-TEST(Jobs, WhoHasNotJoinedAColumnIsToldByItsPlace) {
+TEST(Jobs, WhoHasNotJoinedAColumnIsReportedByItsPlace) {
   Job job = Running(8);
   const int column = job.Joining(4, {1, 3, 5});
   for (const int rank : {1, 3, 5}) job.Entry(rank, column).rank = static_cast<std::uint32_t>(rank / 2);

@@ -228,7 +228,7 @@ TEST(KilledWithOthers, OfOthersThanMpiTheOrderTellsNothing) {
   EXPECT_TRUE(snapshot.ends.empty());
 }
 
-TEST(KilledWithOthers, ALeaderThatSawTwoAtOneLookIsToldWhoWasFirst) {
+TEST(KilledWithOthers, ALeaderThatSawTwoAtOneLookIsReportedWhoWasFirst) {
   MpiJob job = WaitingFor(4, 2);
   const reader::Witness witness = Ends(&job, {{2}, {1}});
   job.Pass(0.002);

@@ -143,14 +143,14 @@ TEST(Alignment, FindsWhatWasDoneToARandomSequence) {
   }
 }
 
-TEST(Alignment, CallsInAnotherOrderAreTold) {
+TEST(Alignment, CallsInAnotherOrderAreReported) {
   const std::vector<Alignment> found = Align({1, 2, 3, 4, 5, 6}, {2, 1, 3, 4, 5, 6});
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].change, Change::kReordered);
   EXPECT_EQ(found[0].agree, 4u);
 }
 
-TEST(Alignment, WhatFitsEquallyWellIsToldBothWays) {
+TEST(Alignment, WhatFitsEquallyWellIsReportedBothWays) {
   const std::vector<Alignment> found = Align({1, 1, 1, 1, 1, 1}, {9, 1, 1, 1, 1, 1});
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].change, Change::kExtra);

@@ -194,8 +194,8 @@ TEST(Init, TwoClaimsToOneRankThatDifferInTheSize) {
   second.communicators[0].rank = snapshot.boxes[0].communicators[0].rank;
   second.communicators[0].size = 3;
   second.communicators[0].created_ns += 1;
-  const Diagnosis told = diagnosis::Diagnose(snapshot);
-  for (const diagnosis::Finding& finding : told.findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
+  const Diagnosis reported = diagnosis::Diagnose(snapshot);
+  for (const diagnosis::Finding& finding : reported.findings) EXPECT_NE(finding.certainty, Certainty::kCertain);
 }
 
 TEST(Init, ARankThatDoesNotExist) {

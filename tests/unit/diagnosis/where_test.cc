@@ -78,7 +78,7 @@ TEST(Where, RanksInOnePlaceShareALine) {
   EXPECT_EQ(diagnosis.findings[0].next_steps[0], "all stacks: stacks/merged.txt in the run directory on node7");
 }
 
-TEST(Where, WhatIsCalledAndWhatHoldsItUpAreTold) {
+TEST(Where, WhatIsCalledAndWhatHoldsItUpAreReported) {
   Job job = WithoutRank2();
   diagnosis::Snapshot snapshot = job.Snapshot();
   snapshot.stacks = {StacksOf(job.Box(2), {"next_batch (train.py:57) in poll (libc.so.6)", "main (train.py:91)"})};

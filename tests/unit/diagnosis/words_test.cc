@@ -133,13 +133,13 @@ TEST(LastWords, ACrashWithoutWordsIsAnOverflowMostLikely) {
   job.Box(1).words.catching = true;
   job.Die(1, Job::Signal(SIGSEGV));
   EXPECT_TRUE(Tells(job.Diagnose(), "stack overflowed"));
-  Job told = Running(2);
-  Crash(&told, 1, SIGSEGV, format::kSignalOverflow);
-  told.Die(1, Job::Signal(SIGSEGV));
-  EXPECT_HAS(told.Diagnose().findings[0].summary, "a stack overflow in train+0x1234");
+  Job reported = Running(2);
+  Crash(&reported, 1, SIGSEGV, format::kSignalOverflow);
+  reported.Die(1, Job::Signal(SIGSEGV));
+  EXPECT_HAS(reported.Diagnose().findings[0].summary, "a stack overflow in train+0x1234");
 }
 
-TEST(LastWords, AnUncaughtExceptionIsToldByTheAbort) {
+TEST(LastWords, AnUncaughtExceptionIsReportedByTheAbort) {
   Job job = Running(2);
   job.Call({0}, kWorld, AllReduce());
   Raises(&job, 1, format::Language::kCpp, "std::runtime_error", "batch is empty");
@@ -150,7 +150,7 @@ TEST(LastWords, AnUncaughtExceptionIsToldByTheAbort) {
   EXPECT_HAS(diagnosis.findings[0].summary, "SIGABRT in train+0x1234: uncaught std::runtime_error: batch is empty");
 }
 
-TEST(LastWords, APythonExceptionIsToldWithItsLine) {
+TEST(LastWords, APythonExceptionIsReportedWithItsLine) {
   Job job = Running(2);
   job.Call({0}, kWorld, AllReduce());
   Raises(&job, 1, format::Language::kPython, "ValueError", "batch is empty", "/app/train.py:41 in step");
@@ -161,7 +161,7 @@ TEST(LastWords, APythonExceptionIsToldWithItsLine) {
              "exited with status 1: uncaught ValueError: batch is empty (train.py:41 in step)");
 }
 
-TEST(LastWords, ASignalThatAHandlerTookLongAgoIsNotToldOf) {
+TEST(LastWords, ASignalThatAHandlerTookLongAgoIsNotReportedOf) {
   Job job = Running(2);
   Crash(&job, 1, SIGSEGV, format::kSignalHandled);
   job.Pass(20);
@@ -392,7 +392,7 @@ TEST(LibraryError, AWholeJobThatIsEndedPolitelyIsNoFinding) {
   EXPECT_TRUE(job.Diagnose().healthy());
 }
 
-TEST(LastWords, WhatWasSaidAfterTheVerdictIsNotTold) {
+TEST(LastWords, WhatWasSaidAfterTheVerdictIsNotReported) {
   Job job = Running(2);
   job.Call({0}, kWorld, AllReduce());
   job.Die(1, Job::Signal(SIGKILL));

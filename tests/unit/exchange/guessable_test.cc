@@ -58,9 +58,9 @@ TEST_F(GuessableToken, GoesWithEveryMessageAndWithThePeer) {
     ASSERT_EQ(heard.size(), 1u);
     EXPECT_EQ(heard[0].guessable, from == 2) << from;
     cluster_[0].mailbox.Send(Name(static_cast<int>(from)), Type::kVerdict, "from the hub");
-    const std::vector<Message> told = Until(from, Type::kVerdict);
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_EQ(told[0].guessable, from == 2) << from;
+    const std::vector<Message> reported = Until(from, Type::kVerdict);
+    ASSERT_EQ(reported.size(), 1u);
+    EXPECT_EQ(reported[0].guessable, from == 2) << from;
   }
 }
 

@@ -196,9 +196,9 @@ TEST_F(Redis, LeadersMeetAndOneIsHub) {
     EXPECT_LT(peer.clock_error_ns, 1'000'000'000);
   }
   for (std::size_t i = 1; i < 4; ++i) {
-    const std::vector<Message> told = cluster_[i].Take();
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_EQ(told[0].from, Name(0));
+    const std::vector<Message> reported = cluster_[i].Take();
+    ASSERT_EQ(reported.size(), 1u);
+    EXPECT_EQ(reported[0].from, Name(0));
     ASSERT_TRUE(cluster_.Until([&] { return cluster_[i].mailbox.Peers().size() == 1; }));
     EXPECT_TRUE(cluster_[i].mailbox.Peers()[0].hub);
   }
@@ -390,7 +390,7 @@ TEST_F(Redis, WhatIsForgedOrRepeatedIsRefused) {
   EXPECT_EQ(body, "the only one");
 }
 
-TEST_F(Redis, AWrongTokenOrPasswordIsToldAndHasNoEffect) {
+TEST_F(Redis, AWrongTokenOrPasswordIsReportedAndHasNoEffect) {
   ASSERT_NO_FATAL_FAILURE(Start(2));
   exchange::Setup wrong = At(9);
   wrong.tokens = {TokenOfSecret("another")};

@@ -85,7 +85,7 @@ TEST(Session, EveryConnectionHasKeysOfItsOwn) {
   EXPECT_EQ(one.hello.find(std::string(32, '\1')), std::string::npos) << "its half of the secret as it is";
 }
 
-TEST(Session, AnotherVersionIsRefusedAndToldWhich) {
+TEST(Session, AnotherVersionIsRefusedAndReportedWhich) {
   Pair pair;
   std::string hello = pair.dialer.TakeOutput();
   hello[4] = 1;

@@ -60,10 +60,10 @@ TEST_F(Tcp, MembersFindTheHubAndItKnowsThem) {
     EXPECT_FALSE(peer.hub);
   }
   for (std::size_t i = 1; i < 4; ++i) {
-    const std::vector<Message> told = cluster_[i].Take();
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_EQ(told[0].type, Type::kJoined);
-    EXPECT_EQ(told[0].from, Name(0));
+    const std::vector<Message> reported = cluster_[i].Take();
+    ASSERT_EQ(reported.size(), 1u);
+    EXPECT_EQ(reported[0].type, Type::kJoined);
+    EXPECT_EQ(reported[0].from, Name(0));
     EXPECT_EQ(cluster_[i].mailbox.status().term, 1u);
   }
 }
@@ -155,10 +155,10 @@ TEST_F(Tcp, ALeaderThatEndsInOrderHasLeft) {
   ASSERT_NO_FATAL_FAILURE(Start(3));
   cluster_[0].Take();
   cluster_[2].node->Leave(Now());
-  std::vector<Message> told;
-  ASSERT_TRUE(cluster_.Until([&] { return !(told = cluster_[0].Take()).empty(); }));
-  EXPECT_EQ(told.at(0).type, Type::kLeft);
-  EXPECT_EQ(told.at(0).from, Name(2));
+  std::vector<Message> reported;
+  ASSERT_TRUE(cluster_.Until([&] { return !(reported = cluster_[0].Take()).empty(); }));
+  EXPECT_EQ(reported.at(0).type, Type::kLeft);
+  EXPECT_EQ(reported.at(0).from, Name(2));
   EXPECT_TRUE(cluster_.Until([&] { return cluster_[0].ConnectedPeers() == 1; }));
 }
 
@@ -314,7 +314,7 @@ TEST_F(Tcp, AStrangersPortIsPassedOver) {
       cluster_.Until([&] { return cluster_[0].Connected() && cluster_[1].Connected() && cluster_.Hubs() == 1; }));
 }
 
-TEST_F(Tcp, AWrongTokenIsToldOnceAndHasNoEffect) {
+TEST_F(Tcp, AWrongTokenIsReportedOnceAndHasNoEffect) {
   ASSERT_NO_FATAL_FAILURE(Start(2));
   exchange::Setup wrong = SetupOf(Name(9), At(relay_.port()));
   wrong.tokens = {TokenOfSecret("another")};

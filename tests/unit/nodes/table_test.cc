@@ -66,7 +66,7 @@ TEST(Table, ADifferenceIsSeenThoughTheJobGoesOn) {
 }
 
 // Nobody is in a collective, and no member of a communicator moves or does not move.
-TEST(Table, WhoStandsInAMessageIsTold) {
+TEST(Table, WhoStandsInAMessageIsReported) {
   MpiJob job(2);
   Network network(Spread(job, 1));
   std::int64_t now = job.now_ns();
@@ -114,7 +114,7 @@ TEST(Table, ASuspicionThatCameToNothingIsLeftAloneForLonger) {
   }
 }
 
-TEST(Table, WhoStandsInACallIsToldWithinHalfASecond) {
+TEST(Table, WhoStandsInACallIsReportedWithinHalfASecond) {
   Live live(4, 2);
   live.Run(2.05, 0.01, {kWorld});
   live.job.Call({0, 1, 2}, kWorld, AllReduce());

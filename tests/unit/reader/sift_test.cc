@@ -90,7 +90,7 @@ TEST_F(SiftTest, AMessageOfAnotherSizeIsKept) {
   EXPECT_EQ(positions, (std::vector<std::uint64_t>{0, 20, 21, 36, 37, 38, 39}));
 }
 
-TEST_F(SiftTest, MoreSizesThanCanBeKeptAreToldOf) {
+TEST_F(SiftTest, MoreSizesThanCanBeKeptAreReportedOf) {
   Job job(2);
   const int messages = static_cast<int>(reader::kMostSizes) + 100;
   for (int i = 0; i < messages; ++i)

@@ -121,7 +121,7 @@ TEST(ShimCommunicators, InitAllMakesEveryRank) {
   }
 }
 
-TEST(ShimCommunicators, NonBlockingSettlesWhenTheApplicationIsTold) {
+TEST(ShimCommunicators, NonBlockingSettlesWhenTheApplicationIsReported) {
   ncclUniqueId id;
   ncclGetUniqueId(&id);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

@@ -48,9 +48,9 @@ TEST(Mappings, ALineThatIsTooLongIsLeftOut) {
 TEST(Mappings, NothingComesAfterARefusal) {
   static MappingFilter filter;
   filter.Begin();
-  int told = 0;
-  EXPECT_FALSE(filter.Take(kText.data(), kText.size(), [&](const char*, std::size_t) { return ++told < 2; }));
-  EXPECT_EQ(told, 2);
+  int reported = 0;
+  EXPECT_FALSE(filter.Take(kText.data(), kText.size(), [&](const char*, std::size_t) { return ++reported < 2; }));
+  EXPECT_EQ(reported, 2);
 }
 
 }  // namespace

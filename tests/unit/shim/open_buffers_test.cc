@@ -51,7 +51,7 @@ TEST_F(OpenBuffersTest, ALineMayReceiveAgainAndAgainIntoOne) {
   EXPECT_TRUE(table.Find({100, 200}, Use::kRead, 1001));
 }
 
-TEST_F(OpenBuffersTest, ItIsToldWhoseTheBufferIs) {
+TEST_F(OpenBuffersTest, ItIsReportedWhoseTheBufferIs) {
   table.Add(One(100, 200, Use::kWritten, 1));
   table.Add(One(200, 300, Use::kWritten, 2));
   OpenBuffer found;

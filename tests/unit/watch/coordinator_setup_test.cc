@@ -55,7 +55,7 @@ class CoordinatorSetup : public ::testing::Test {
   std::optional<exchange::Setup> Real() {
     const std::optional<Plan> plan = SetupFor(context_, 1, environment_);
     if (!plan) return std::nullopt;
-    found_ = FindTokens(plan->wish);
+    found_ = FindTokens(plan->request);
     if (!found_.refused.empty()) return std::nullopt;
     exchange::Setup setup = plan->setup;
     PutTokens(*plan, found_, environment_, &setup);

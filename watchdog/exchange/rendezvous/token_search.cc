@@ -8,44 +8,44 @@
 
 namespace ncclwatch::exchange {
 
-void PutPlaces(const std::string& out, const rundir::Lookup& lookup, TokenWish* wish) {
+void PutPlaces(const std::string& out, const rundir::Lookup& lookup, TokenRequest* request) {
   const auto absolute = [&](std::string_view name) {
     const std::string_view path = lookup(name).value_or("");
     return path.starts_with('/') ? std::string(path) : std::string();
   };
-  if (!out.empty()) wish->out = out + "/.ncclwatch";
+  if (!out.empty()) request->out = out + "/.ncclwatch";
   if (const std::string state = absolute("XDG_STATE_HOME"); !state.empty()) {
-    wish->base = state;
-    wish->state = state + "/ncclwatch";
+    request->base = state;
+    request->state = state + "/ncclwatch";
   } else if (const std::string home = absolute("HOME"); !home.empty()) {
-    wish->base = home;
-    wish->state = home + "/.ncclwatch";
+    request->base = home;
+    request->state = home + "/.ncclwatch";
   }
 }
 
-FoundTokens FindTokens(const TokenWish& wish) {
+FoundTokens FindTokens(const TokenRequest& request) {
   FoundTokens found;
-  if (!wish.file.empty()) {
-    const Secret secret = ReadSecret(wish.file);
+  if (!request.file.empty()) {
+    const Secret secret = ReadSecret(request.file);
     if (secret.text.empty())
-      found.refused = fmt::format("NCCLWATCH_TOKEN_FILE={} is not taken: {}", wish.file, secret.why);
+      found.refused = fmt::format("NCCLWATCH_TOKEN_FILE={} is not taken: {}", request.file, secret.why);
     else
-      found.tokens.push_back(TokenOfSecret(secret.text, wish.job_name));
-  } else if (!wish.secret.empty()) {
-    found.tokens.push_back(TokenOfSecret(wish.secret, wish.job_name));
+      found.tokens.push_back(TokenOfSecret(secret.text, request.job_name));
+  } else if (!request.secret.empty()) {
+    found.tokens.push_back(TokenOfSecret(request.secret, request.job_name));
   }
-  if (wish.GivenByUser()) {
+  if (request.GivenByUser()) {
     found.everywhere = true;
     return found;
   }
-  for (const std::string* const place : {&wish.out, &wish.state}) {
+  for (const std::string* const place : {&request.out, &request.state}) {
     if (place->empty() || !found.tokens.empty()) continue;
-    if (place == &wish.state && access(wish.base.c_str(), W_OK | X_OK) != 0) continue;
-    const Secret secret = SharedSecret(*place, wish.name);
+    if (place == &request.state && access(request.base.c_str(), W_OK | X_OK) != 0) continue;
+    const Secret secret = SharedSecret(*place, request.name);
     if (secret.text.empty()) continue;
-    found.tokens.push_back(TokenOfSecret(secret.text, wish.name));
+    found.tokens.push_back(TokenOfSecret(secret.text, request.name));
     found.directory = *place;
-    found.everywhere = place == &wish.out || OnNetworkFileSystem(*place);
+    found.everywhere = place == &request.out || OnNetworkFileSystem(*place);
   }
   return found;
 }

@@ -10,7 +10,7 @@
 
 namespace ncclwatch::exchange {
 
-struct TokenWish {
+struct TokenRequest {
   std::string secret;      // NCCLWATCH_TOKEN
   std::string file;        // NCCLWATCH_TOKEN_FILE, which counts before it
   std::string job_name;    // NCCLWATCH_JOB
@@ -20,7 +20,7 @@ struct TokenWish {
   bool GivenByUser() const { return !secret.empty() || !file.empty(); }
 };
 // Where the user's nodes may keep a secret of the job's own. `out`: NCCLWATCH_OUT, empty: none.
-void PutPlaces(const std::string& out, const rundir::Lookup& lookup, TokenWish* wish);
+void PutPlaces(const std::string& out, const rundir::Lookup& lookup, TokenRequest* request);
 
 struct FoundTokens {
   std::vector<Token> tokens;  // at most one; none is guessable
@@ -28,6 +28,6 @@ struct FoundTokens {
   std::string directory;      // of the job's own secret
   std::string refused;        // there is to be no exchange, and why; one line
 };
-FoundTokens FindTokens(const TokenWish& wish);  // may take as long as the file systems like
+FoundTokens FindTokens(const TokenRequest& request);  // may take as long as the file systems like
 
 }  // namespace ncclwatch::exchange

@@ -185,7 +185,7 @@ void TcpNode::GiveWay(const Endpoint& to, const std::string& node) {
   hub_.reset();
   succeeds_own_hub_ = false;
   BeginSearch(Now(), "", {to});
-  search_.told_ns = search_.since_ns;
+  search_.reported_ns = search_.since_ns;
 }
 
 void TcpNode::Answer(std::unique_ptr<Connection> connection, Kind kind, std::string payload) {

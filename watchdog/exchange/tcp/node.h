@@ -79,7 +79,7 @@ class TcpNode final : public Node, private Acceptor::Handler, private Dialer::Ha
     std::string lost_node;                   // the hub before
     std::vector<Endpoint> hints;             // where it was, and where others say that one is
     std::map<Endpoint, std::int64_t> alive;  // who looks for one like us, or has not missed it yet: seen last
-    std::int64_t told_ns = 0;                // of another hub, last
+    std::int64_t reported_ns = 0;            // of another hub, last
     std::int64_t trust_ns = 0;               // nobody has seen the hub before go: it has so long to be found
     bool said = false;
   };

@@ -91,7 +91,7 @@ bool TcpNode::BetterOneLives(std::size_t place, std::int64_t now_ns) const {
 bool TcpNode::MayLead(std::int64_t now_ns) const {
   const Timing& timing = context_.setup.timing;
   const std::int64_t alone_ns = now_ns - search_.since_ns;
-  if (search_.told_ns != 0 && now_ns - search_.told_ns < timing.handshake) return false;
+  if (search_.reported_ns != 0 && now_ns - search_.reported_ns < timing.handshake) return false;
   // On a network that holds back what is said a silent hub has longer to be heard: to leave it and come back costs
   // more.
   const std::int64_t doubt_ns = doubted_ ? doubted_->patience().Doubt_ns() : search_.trust_ns;
@@ -148,7 +148,7 @@ void TcpNode::OnElsewhere(const Endpoint& from, const Redirect& elsewhere) {
   // It has not missed the hub that we miss.
   if (elsewhere.node == search_.lost_node) Lives(from);
   if (elsewhere.node == context_.setup.self.node) return;
-  if (elsewhere.node != search_.lost_node) search_.told_ns = Now();
+  if (elsewhere.node != search_.lost_node) search_.reported_ns = Now();
   Hint(at);
 }
 
@@ -162,7 +162,7 @@ void TcpNode::OnHubLost(Uplink* uplink, const std::string& why, const std::optio
     MissHub(why, std::move(hints));
     uplink_.reset();
   }
-  if (elsewhere && elsewhere->hub) search_.told_ns = Now();
+  if (elsewhere && elsewhere->hub) search_.reported_ns = Now();
 }
 
 void TcpNode::OnHubSilent(Uplink*) {

@@ -66,8 +66,8 @@ void ClockKeeper::CheckRealtime() {
   const std::int64_t before = Monotonic(), realtime = Realtime(), after = Monotonic();
   if (after - before > kRealtimeStep_ns / 2) return;  // held up in between: another time
   const std::int64_t offset = realtime - before;
-  const std::int64_t told = clock_->realtime_minus_monotonic_ns.load(std::memory_order_relaxed);
-  if (std::abs(offset - told) > kRealtimeStep_ns)
+  const std::int64_t reported = clock_->realtime_minus_monotonic_ns.load(std::memory_order_relaxed);
+  if (std::abs(offset - reported) > kRealtimeStep_ns)
     clock_->realtime_minus_monotonic_ns.store(offset, std::memory_order_release);
 }
 
@@ -79,8 +79,8 @@ void ClockKeeper::CheckCounter() {
   const std::int64_t base = now.monotonic_ns - newest.monotonic_ns;
   if (base < kShortestBase_ns || now.ticks <= newest.ticks) return;
   const double passed = static_cast<double>(now.ticks - newest.ticks);
-  const std::int64_t told = static_cast<std::int64_t>(passed * newest.ns_per_tick);
-  if (std::abs(told - base) <= kTolerance_ns + now.error_ns) return;
+  const std::int64_t reported = static_cast<std::int64_t>(passed * newest.ns_per_tick);
+  if (std::abs(reported - base) <= kTolerance_ns + now.error_ns) return;
   format::ClockAnchor* next = &clock_->anchors[anchored % format::kClockAnchors];
   double ns_per_tick = static_cast<double>(base) / passed;  // clang stores from nothing const
   __atomic_store_n(&next->ticks, now.ticks, __ATOMIC_RELAXED);

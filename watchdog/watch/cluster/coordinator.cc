@@ -52,7 +52,7 @@ ClusterCoordinator::ClusterCoordinator(const Context& context, LeaseFile* lease,
       generation_(lease->Generation()),
       plan_(SetupFor(context, generation_, environment)),
       planned_ns_(Monotonic()) {
-  if (plan_) search_.emplace(plan_->wish);
+  if (plan_) search_.emplace(plan_->request);
   OpenExchange();
 }
 
@@ -73,13 +73,13 @@ bool ClusterCoordinator::Send(const std::string& node, Kind kind, std::string bo
   return exchange_ && exchange_->Send(node, TypeOf(kind), std::move(body));
 }
 
-void ClusterCoordinator::Receive(std::int64_t now_ns, const NodeProcesses& crowd) {
+void ClusterCoordinator::Receive(std::int64_t now_ns, const NodeProcesses& group_wait) {
   OpenExchange();
   if (!exchange_) return;
   KeepSecret(now_ns);
   for (const std::string& line : exchange_->TakeLines()) log::Warn("{}", line);
   Settle(now_ns);
-  while (std::optional<exchange::Message> message = exchange_->Receive()) Take(std::move(*message), now_ns, crowd);
+  while (std::optional<exchange::Message> message = exchange_->Receive()) Take(std::move(*message), now_ns, group_wait);
   if (now_ns - clocks_ns_ >= kClocksEvery_ns) {
     clocks_ns_ = now_ns;
     LearnClocks(hub_ ? hub_.get() : standby_hub_.get());
@@ -182,7 +182,7 @@ void ClusterCoordinator::LeaveToLaterRun(std::int64_t now_ns) {
 
 bool ClusterCoordinator::TakeReign() { return std::exchange(new_reign_, false) && hub_; }
 
-void ClusterCoordinator::Take(exchange::Message message, std::int64_t now_ns, const NodeProcesses& crowd) {
+void ClusterCoordinator::Take(exchange::Message message, std::int64_t now_ns, const NodeProcesses& group_wait) {
   message.guessable = (message.guessable || only_guessable_) && message.from != own_;
   if (message.type == Type::kAction) {
     if (message.guessable) return;
@@ -191,11 +191,11 @@ void ClusterCoordinator::Take(exchange::Message message, std::int64_t now_ns, co
     return;
   }
   if (hub_) return TakeOnHub(std::move(message), now_ns);
-  if (message.from == hub_node_) TakeFromHub(std::move(message), now_ns, crowd);
+  if (message.from == hub_node_) TakeFromHub(std::move(message), now_ns, group_wait);
 }
 
-void ClusterCoordinator::TakeFromHub(exchange::Message message, std::int64_t now_ns, const NodeProcesses& crowd) {
-  if (message.type == Type::kFetch) return Answer(message, crowd);
+void ClusterCoordinator::TakeFromHub(exchange::Message message, std::int64_t now_ns, const NodeProcesses& group_wait) {
+  if (message.type == Type::kFetch) return Answer(message, group_wait);
   if (message.type == Type::kLeft && standby_hub_)
     return standby_hub_->Leave(message.from, WasClosed(message.body), now_ns);
   if (message.type == Type::kSummary) {
@@ -245,20 +245,20 @@ void ClusterCoordinator::TakeOnHub(exchange::Message message, std::int64_t now_n
   }
 }
 
-void ClusterCoordinator::Answer(const exchange::Message& asked, const NodeProcesses& crowd) {
+void ClusterCoordinator::Answer(const exchange::Message& asked, const NodeProcesses& group_wait) {
   const std::optional<nodes::Fetch> fetch = nodes::ReadFetch(asked.body);
   if (!fetch) return;
   if (fetch->number == 0) return reporter_.Begin(++session_);
   if (asked.guessable) return;
   const std::uint64_t calls = fetch->communicator != 0 ? UINT64_MAX : fetch->newest_calls;
-  for (std::string& piece : nodes::Answer(*fetch, crowd.Images(calls)))
+  for (std::string& piece : nodes::Answer(*fetch, group_wait.Images(calls)))
     exchange_->Send(asked.from, Type::kRecords, std::move(piece));
 }
 
-void ClusterCoordinator::Report(std::int64_t now_ns, const NodeProcesses& crowd, diagnosis::LiveCompare* compare) {
+void ClusterCoordinator::Report(std::int64_t now_ns, const NodeProcesses& group_wait, diagnosis::LiveCompare* compare) {
   if (!exchange_) return;
   if (!hub_ && role_ != Role::kMember) return;
-  nodes::NodeNow now = eyes_.Look(now_ns, crowd, compare);
+  nodes::NodeNow now = eyes_.Look(now_ns, group_wait, compare);
   now.revision = revision_;
   for (std::string& body : reporter_.Look(now)) {
     if (!hub_) {

@@ -40,9 +40,9 @@ class ClusterCoordinator : public nodes::MessageSender {
   ClusterCoordinator& operator=(const ClusterCoordinator&) = delete;
 
   // What has come since; answers who asks. At every tick.
-  void Receive(std::int64_t now_ns, const NodeProcesses& crowd);
+  void Receive(std::int64_t now_ns, const NodeProcesses& group_wait);
   // Tells what is news of this node. After every poll of the comparison.
-  void Report(std::int64_t now_ns, const NodeProcesses& crowd, diagnosis::LiveCompare* compare);
+  void Report(std::int64_t now_ns, const NodeProcesses& group_wait, diagnosis::LiveCompare* compare);
 
   Role role() const { return role_; }
   bool IsHub() const { return role_ == Role::kHub; }
@@ -98,7 +98,7 @@ class ClusterCoordinator : public nodes::MessageSender {
   bool KnowsTokens(FoundTokens* found) const;
   bool AwaitsIds(const FoundTokens& found) const;
   bool Send(const std::string& node, nodes::Kind kind, std::string body) override;
-  void Take(exchange::Message message, std::int64_t now_ns, const NodeProcesses& crowd);
+  void Take(exchange::Message message, std::int64_t now_ns, const NodeProcesses& group_wait);
   void TakeOnHub(exchange::Message message, std::int64_t now_ns);
   void KeepSteps(std::string body);
   void KeepMachine(std::string text);
@@ -106,12 +106,12 @@ class ClusterCoordinator : public nodes::MessageSender {
   void SayGuessable();
   bool ProvenAreAll() const;
   void StartTableAnew(std::int64_t now_ns);
-  void Answer(const exchange::Message& asked, const NodeProcesses& crowd);
+  void Answer(const exchange::Message& asked, const NodeProcesses& group_wait);
   void Settle(std::int64_t now_ns);
   void BeginReign(std::int64_t now_ns);
   void LearnClocks(nodes::Hub* hub);
   std::int64_t WallClock() const;
-  void TakeFromHub(exchange::Message message, std::int64_t now_ns, const NodeProcesses& crowd);
+  void TakeFromHub(exchange::Message message, std::int64_t now_ns, const NodeProcesses& group_wait);
   void LookAfterTheLost(std::int64_t now_ns);
   void SayEarlierRuns();
   void LeaveToLaterRun(std::int64_t now_ns);

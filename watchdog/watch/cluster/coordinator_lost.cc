@@ -105,9 +105,9 @@ void ClusterCoordinator::LookAfterTheLost(std::int64_t now_ns) {
     const bool lost =
         !node.connected && now_ns - node.left_ns >= LostAfter_ns(node, now_ns) && !hub_->table().IsOvertaken(node);
     const bool again = node.connected && node.next > 0;
-    bool& told = lost_[name];
-    if (lost == told || (!lost && !again)) continue;
-    told = lost;
+    bool& reported = lost_[name];
+    if (lost == reported || (!lost && !again)) continue;
+    reported = lost;
     bool any = false;
     for (const auto& [number, row] : node.processes) {
       if (row.gone && lost) continue;

@@ -30,9 +30,9 @@ bool ClusterCoordinator::KnowsTokens(FoundTokens* found) const {
   const std::int64_t waited_ns = Monotonic() - planned_ns_;
   if (std::optional<FoundTokens> known = search_->Found())
     *found = *std::move(known);
-  else if (waited_ns < (plan_->wish.GivenByUser() ? kGiveUpFile_ns : kAwaitFile_ns))
+  else if (waited_ns < (plan_->request.GivenByUser() ? kGiveUpFile_ns : kAwaitFile_ns))
     return false;
-  else if (plan_->wish.GivenByUser())
+  else if (plan_->request.GivenByUser())
     found->refused = "NCCLWATCH_TOKEN_FILE cannot be read in time";
   return true;
 }
@@ -71,7 +71,7 @@ void ClusterCoordinator::OpenExchange() {
     exchange_ = exchange::Open(setup, &why);
   }
   secret_directory_ = found.directory;
-  secret_name_ = plan_->wish.name;
+  secret_name_ = plan_->request.name;
   secret_kept_ns_ = Monotonic();
   if (!exchange_) {
     role_ = Role::kAlone;

@@ -44,15 +44,16 @@ struct TokenSearch::State {
   FoundTokens found;  // constant once done, which is stored with release
 };
 
-TokenSearch::TokenSearch(const TokenWish& wish) : state_(std::make_shared<State>()) {
-  const auto find = [state = state_, wish] {
-    state->found = FindTokens(wish);
+TokenSearch::TokenSearch(const TokenRequest& request) : state_(std::make_shared<State>()) {
+  const auto find = [state = state_, request] {
+    state->found = FindTokens(request);
     state->done.store(true, std::memory_order_release);
   };
-  const bool files = !wish.file.empty() || (wish.secret.empty() && !(wish.out.empty() && wish.state.empty()));
+  const bool files =
+      !request.file.empty() || (request.secret.empty() && !(request.out.empty() && request.state.empty()));
   if (!files) find();
   if (!files || act::StartThread("ncclwatch-token", find)) return;
-  if (wish.GivenByUser()) state_->found.refused = "no thread could be made that reads NCCLWATCH_TOKEN_FILE";
+  if (request.GivenByUser()) state_->found.refused = "no thread could be made that reads NCCLWATCH_TOKEN_FILE";
   state_->done.store(true, std::memory_order_release);
 }
 
@@ -71,17 +72,17 @@ std::optional<Plan> SetupFor(const Context& context, std::uint32_t generation,
   Plan plan;
   exchange::Setup& setup = plan.setup;
   setup.job = exchange::JobIdentity(lookup);
-  TokenWish& wish = plan.wish;
-  wish.secret = context.settings.token;
-  wish.file = context.settings.token_file;
-  wish.job_name = context.settings.job;
+  TokenRequest& request = plan.request;
+  request.secret = context.settings.token;
+  request.file = context.settings.token_file;
+  request.job_name = context.settings.job;
   std::string why;
   setup.bind = settings::ParseBind(context.settings.bind).value_or(settings::BindAddress());
   if (wanted == "auto") {
     setup.address = exchange::AddressFromLauncher(lookup, setup.bind);
   } else if (std::optional<exchange::Address> address = exchange::ParseAddress(wanted, &why)) {
     setup.address = *std::move(address);
-    if (setup.job.empty() && !wish.GivenByUser())
+    if (setup.job.empty() && !request.GivenByUser())
       why =
           "NCCLWATCH_EXCHANGE says where, but nothing tells this job from strangers' that say the same: "
           "NCCLWATCH_TOKEN_FILE would";
@@ -91,8 +92,8 @@ std::optional<Plan> SetupFor(const Context& context, std::uint32_t generation,
     return std::nullopt;
   }
   if (!setup.job.empty()) {
-    wish.name = exchange::FileNameOf(setup.job);
-    exchange::PutPlaces(context.settings.out, lookup, &wish);
+    request.name = exchange::FileNameOf(setup.job);
+    exchange::PutPlaces(context.settings.out, lookup, &request);
   }
   setup.self.node = exchange::NodeName(context.directory.path());
   setup.self.host = own.host;
@@ -114,7 +115,7 @@ void PutTokens(const Plan& plan, const FoundTokens& found, const std::vector<std
   const bool redis = setup->address.kind == exchange::Address::Kind::kRedis;
   // Over Redis a message is for all, and has one seal: only a token that all have will do.
   if (!redis || found.everywhere) setup->tokens = found.tokens;
-  if (plan.wish.GivenByUser()) {
+  if (plan.request.GivenByUser()) {
     if (setup->job.empty() && !setup->tokens.empty()) setup->job = exchange::IdentityOfSecret(setup->tokens.front());
     return;
   }

@@ -18,11 +18,11 @@ namespace ncclwatch::watch {
 
 using exchange::FindTokens;
 using exchange::FoundTokens;
-using exchange::TokenWish;
+using exchange::TokenRequest;
 
 class TokenSearch {
  public:
-  explicit TokenSearch(const TokenWish& wish);
+  explicit TokenSearch(const TokenRequest& request);
   // None as long as it is not known.
   std::optional<FoundTokens> Found() const;
 
@@ -33,7 +33,7 @@ class TokenSearch {
 
 struct Plan {
   exchange::Setup setup;  // without tokens yet
-  TokenWish wish;
+  TokenRequest request;
 };
 
 // None: the job has one node, or the exchange is switched off, or its address makes no sense, or strangers would be

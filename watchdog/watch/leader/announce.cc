@@ -37,10 +37,10 @@ const diagnosis::LiveCompare::Front* World(const std::vector<diagnosis::LiveComp
   return world;
 }
 
-std::set<std::uint32_t> Unseen(const NodeProcesses& crowd, std::uint64_t communicator, std::uint32_t size) {
+std::set<std::uint32_t> Unseen(const NodeProcesses& group_wait, std::uint64_t communicator, std::uint32_t size) {
   std::set<std::uint32_t> unseen;
   for (std::uint32_t rank = 0; rank < std::min(size, kMostRanks); ++rank) unseen.insert(rank);
-  for (const Member& member : crowd.members())
+  for (const Member& member : group_wait.members())
     for (std::uint32_t i = 0; i < member.box->communicators(); ++i) {
       const format::Communicator& entry = member.box->communicator(i);
       if (reader::Load(entry.id) == communicator) unseen.erase(reader::Load(entry.rank));
@@ -66,7 +66,7 @@ void Leader::Announce(std::int64_t now_ns) {
   if (!world || world->ready == 0) return;
   if (ready_ns_ == 0) ready_ns_ = now_ns;
   // By the boxes, not by who is ready: quick ranks may have destroyed the communicator already.
-  const std::set<std::uint32_t> unseen = Unseen(crowd_, world->communicator, world->size);
+  const std::set<std::uint32_t> unseen = Unseen(group_wait_, world->communicator, world->size);
   const bool whole = unseen.empty() && world->initializing == 0;
   if (!whole && now_ns - ready_ns_ < kGrace_ns) return;
   std::uint64_t expected = 0;
@@ -96,7 +96,7 @@ void Leader::AnnounceJob(std::int64_t now_ns) {
     line += fmt::format("; not seen: ranks {} (started without ncclwatch, or on nodes that cannot be reached)",
                         Ranges(unseen));
   log::Warn("{} (ncclwatch " NCCLWATCH_VERSION ")", line);
-  SayToAll(told_ ? journal_.leader_state().verdict_at_ns : 0);
+  SayToAll(reported_ ? journal_.leader_state().verdict_at_ns : 0);
 }
 
 // "watching 7/8 ranks, NCCL 2.28.9, run directory /dev/shm/..."

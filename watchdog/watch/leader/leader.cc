@@ -59,7 +59,7 @@ Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::
       slow_(context, environment),
       machine_(context, environment),
       compare_(std::make_unique<LiveCompare>()),
-      crowd_(context, &journal_, compare_.get()),
+      group_wait_(context, &journal_, compare_.get()),
       job_(context, lease, &journal_, *environment) {}
 
 Leader::~Leader() {
@@ -72,7 +72,7 @@ Leader::~Leader() {
   try {
     SayWhatWaits();
     // That this process ends, if it does, it tells itself where no other is left on the node
-    job_.Report(Monotonic(), crowd_, compare_.get());
+    job_.Report(Monotonic(), group_wait_, compare_.get());
   } catch (const std::exception&) {
   }
 }
@@ -81,13 +81,13 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
   if (gap_ns > 0) not_before_ns_ = std::max(not_before_ns_, now_ns + gap_ns);
   if (!taken_over_ || now_ns - scanned_ns_ >= kScanEvery_ns) {
     scanned_ns_ = now_ns;
-    crowd_.Scan(now_ns);
+    group_wait_.Scan(now_ns);
   }
   if (!taken_over_) TakeOver(now_ns);
   if (ending_) return;  // communicators are being aborted: what is seen now says nothing about the fault
   Meet(now_ns);
-  const int deaths_here = crowd_.LookForDeaths(now_ns);
-  if (deaths_here > 0) crashes_.Begin(crowd_, now_ns);
+  const int deaths_here = group_wait_.LookForDeaths(now_ns);
+  if (deaths_here > 0) crashes_.Begin(group_wait_, now_ns);
   undiagnosed_deaths_ += deaths_here + DeathsElsewhere();
   LookAfterEvidence();
   const bool off = lease_->words().switched_off.load(std::memory_order_acquire) != 0;
@@ -99,21 +99,21 @@ void Leader::Tick(std::int64_t now_ns, std::int64_t gap_ns) {
     was_off_ = false;
     log::Info("watching is switched on again");
     auto fresh = std::make_unique<LiveCompare>();
-    crowd_.FollowAnew(fresh.get());
+    group_wait_.FollowAnew(fresh.get());
     compare_ = std::move(fresh);
   }
   if (now_ns - looked_silent_ns_ >= kSilentEvery_ns && now_ns >= not_before_ns_) {
     looked_silent_ns_ = now_ns;
-    crowd_.DropCut();
-    if (crowd_.LookAtSilent(now_ns)) crashes_.Begin(crowd_, now_ns);
+    group_wait_.DropCut();
+    if (group_wait_.LookAtSilent(now_ns)) crashes_.Begin(group_wait_, now_ns);
   }
   const bool due = now_ns - compared_ns_ >= kCompareEvery_ns || undiagnosed_deaths_ > 0;
   if (due && !crashes_.Busy(now_ns)) {
     const int new_deaths = std::exchange(undiagnosed_deaths_, 0);
     compared_ns_ = now_ns;
-    crowd_.DropCut();
+    group_wait_.DropCut();
     compare_->Poll(now_ns);
-    job_.Report(now_ns, crowd_, compare_.get());
+    job_.Report(now_ns, group_wait_, compare_.get());
     FollowSteps(now_ns);
     FollowMachines(now_ns);
     if (now_ns - learned_ns_ >= kLearnEvery_ns) Learn(now_ns);
@@ -142,7 +142,7 @@ void Leader::TakeOver(std::int64_t now_ns) {
   StartCollector();
   StartMetrics();
   reader::LeaderState last;
-  for (const Member& member : crowd_.members()) {
+  for (const Member& member : group_wait_.members()) {
     const reader::LeaderState leader_state = member.box->Image(0).leader_state;
     if (leader_state.suspect_after_ns == 0) continue;  // never led
     longest_wait_ns_ = std::max(longest_wait_ns_, leader_state.longest_wait_ns);
@@ -157,10 +157,10 @@ void Leader::TakeOver(std::int64_t now_ns) {
   if (lease_->words().ending.load(std::memory_order_acquire) != 0) BeginEnding(now_ns);
   if (!stands || RecallWord(last)) return;
   // It is derived again rather than said again.
-  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(crowd_.Images()));
+  const diagnosis::Diagnosis diagnosis = diagnosis::Diagnose(diagnosis::FromBoxes(group_wait_.Images()));
   if (diagnosis.clean()) return;
   published_ = PublishedFrom(diagnosis.findings.front());
-  told_ = diagnosis;
+  reported_ = diagnosis;
   std::optional<reader::VerdictStacks> stacks = reader::ReadVerdictStacks(context_.directory);
   if (stacks && stacks->verdict_at_ns == last.verdict_at_ns)
     stacks_ = std::move(stacks->processes);
@@ -244,7 +244,7 @@ bool Leader::RipeStall(std::int64_t now_ns) {
 // longer than most, and once more when sends can no more be on their way into a buffer.
 bool Leader::RipeHeld(std::int64_t now_ns) {
   const std::int64_t since = QuietSince();
-  if (since == 0 || published_ || !crowd_.SpeaksMpi()) return false;
+  if (since == 0 || published_ || !group_wait_.SpeaksMpi()) return false;
   if (since != held_since_ns_) held_looks_ = 0;
   held_since_ns_ = since;
   if (held_looks_ >= std::size(kHeldLooks_ns) || now_ns - since < kHeldLooks_ns[held_looks_]) return false;
@@ -258,7 +258,7 @@ bool Leader::RipeMisuse(std::int64_t now_ns) const {
 
 std::uint64_t Leader::MisusesSaid() const {
   std::uint64_t said = 0;
-  for (const Member& member : crowd_.members()) said += member.box->misuses_said();
+  for (const Member& member : group_wait_.members()) said += member.box->misuses_said();
   return said;
 }
 
@@ -282,8 +282,8 @@ diagnosis::Snapshot Leader::TakeSnapshot(std::int64_t now_ns, std::uint64_t max_
   snapshot.now_ns = now_ns;
   snapshot.boot_id = context_.own->identity.boot_id;
   snapshot.limits = limits_;
-  snapshot.boxes = crowd_.Images(max_calls);
-  snapshot.notes = crowd_.notes();
+  snapshot.boxes = group_wait_.Images(max_calls);
+  snapshot.notes = group_wait_.notes();
   if (job_.IsHub() && others_too) {
     std::vector<reader::BoxImage> others = job_.OtherBoxes(snapshot.boxes, now_ns);
     std::move(others.begin(), others.end(), std::back_inserter(snapshot.boxes));
@@ -322,10 +322,10 @@ void Leader::Diagnose(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   // A rank that joined since the last scan is not to be called unobserved: offline its box will be there.
   if (scanned_ns_ != now_ns) {
     scanned_ns_ = now_ns;
-    crowd_.Scan(now_ns);
+    group_wait_.Scan(now_ns);
   }
   if (ripe.stall) LookForBoxlessRanks(now_ns);
-  if (ripe.stall) crowd_.LookAtSilent(now_ns);
+  if (ripe.stall) group_wait_.LookAtSilent(now_ns);
   if (job_.IsHub()) return BeginRound(now_ns, ripe);
   // The instant judged comes after the last observation, or the offline diagnosis would not see it.
   const std::int64_t at_ns = Monotonic();
@@ -376,7 +376,7 @@ bool Leader::Follow(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns) {
     return false;
   }
   const Move move = Decide(published_, diagnosis, published_ ? SinceVerdict() : Since{});
-  if (job_verdict_ && published_ && told_ && diagnosis.watched < told_->watched) return false;
+  if (job_verdict_ && published_ && reported_ && diagnosis.watched < reported_->watched) return false;
   // What strangers may have had a part in, and now have none: it counts from here on.
   const bool proven_now = move == Move::kNone && unproven_ && !job_.Unproven() && published_ && !diagnosis.clean() &&
                           diagnosis.findings.front().kind == published_->kind &&

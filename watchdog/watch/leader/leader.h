@@ -41,14 +41,14 @@ class Leader {
 
   // Handed over by the follower that this process was: what it has of the leader before.
   void Remember(std::int32_t pid, int pidfd, const std::string& memory_group, const evidence::MemoryKills& kills) {
-    crowd_.Remember(pid, pidfd, memory_group, kills);
+    group_wait_.Remember(pid, pidfd, memory_group, kills);
   }
 
   // Looks at what is due. gap_ns: how long this thread did not run although it wanted to.
   void Tick(std::int64_t now_ns, std::int64_t gap_ns);
   // Before this process ends.
   void TickOnceMore(std::int64_t now_ns);
-  void AddPollFds(std::vector<pollfd>* fds) const { crowd_.AddPollFds(fds); }
+  void AddPollFds(std::vector<pollfd>* fds) const { group_wait_.AddPollFds(fds); }
   // The process is about to end: what was told to other nodes is given time to leave.
   void Linger();
   // The job is to be ended and the evidence is saved: everyone ends, this process last.
@@ -139,11 +139,11 @@ class Leader {
   void LookForSlowness(std::int64_t now_ns);
   // What went wrong with machines: leader_machine.cc.
   void FollowMachines(std::int64_t now_ns);
-  bool KeepMachine(reader::MachineLook look);
+  bool KeepMachine(reader::MachineSample look);
   void RetellWithMachines();
   // The hub, another node, has told the standing verdict: this node shows it as it was told.
   bool IsHubsVerdict() const { return job_verdict_ && !job_.IsHub(); }
-  EvidenceWish Wish() const;
+  EvidenceRequest Request() const;
   void SayNotHere(const diagnosis::Culprit& culprit) const;
   void SaveEvidence();
   void TakeIn(Stacks stacks);
@@ -164,9 +164,9 @@ class Leader {
   NodeSteps steps_;
   SlowWatch slow_;
   MachineRun machine_;
-  std::vector<reader::MachineLook> machines_;  // by the order in which they came, without figures
+  std::vector<reader::MachineSample> machines_;  // by the order in which they came, without figures
   std::unique_ptr<diagnosis::LiveCompare> compare_;
-  NodeProcesses crowd_;
+  NodeProcesses group_wait_;
   ClusterCoordinator job_;
   std::optional<Round> round_;
   bool unsaid_ = false;  // the standing verdict is in the files; it is said with what the other nodes answer
@@ -183,9 +183,9 @@ class Leader {
   std::int64_t longest_wait_ns_ = 0;  // earlier leaders' included
   std::uint64_t earlier_waits_ = 0;
   std::optional<PublishedVerdict> published_;
-  std::optional<diagnosis::Diagnosis> told_;   // the standing verdict as judged, without stacks
-  std::vector<reader::ProcessStacks> stacks_;  // of its culprits
-  std::optional<std::uint64_t> requests_;      // for evidence, that have been taken up
+  std::optional<diagnosis::Diagnosis> reported_;  // the standing verdict as judged, without stacks
+  std::vector<reader::ProcessStacks> stacks_;     // of its culprits
+  std::optional<std::uint64_t> requests_;         // for evidence, that have been taken up
   int deaths_at_verdict_ = 0;
   std::map<std::uint64_t, std::pair<std::uint64_t, std::int64_t>> suspected_;  // communicator -> position, first seen
 

@@ -87,7 +87,7 @@ void Leader::Publish(const diagnosis::Diagnosis& diagnosis, std::int64_t at_ns, 
 }
 
 void Leader::SayWhatWaits() {
-  if (std::exchange(unsaid_, false) && told_) Say(journal_.leader_state().verdict_at_ns, true);
+  if (std::exchange(unsaid_, false) && reported_) Say(journal_.leader_state().verdict_at_ns, true);
 }
 
 void Leader::Linger() {
@@ -100,7 +100,7 @@ void Leader::Say(std::int64_t at_ns, bool first) {
   // before.
   const std::uint64_t before = lease_->words().verdicts.load(std::memory_order_acquire);
   if (before < kMostVerdicts) {
-    const std::string text = diagnosis::ToText(WithStacks(*told_));
+    const std::string text = diagnosis::ToText(WithStacks(*reported_));
     Tell(published_, text);
   }
   if (first) lease_->words().verdicts.fetch_add(1, std::memory_order_acq_rel);
@@ -165,7 +165,7 @@ void Leader::Withdraw(const diagnosis::Diagnosis& diagnosis) {
     if (said) log::Warn("{}", line);
     SayToAll(0);
   }
-  told_.reset();
+  reported_.reset();
 }
 
 diagnosis::Diagnosis Leader::WithStacks(diagnosis::Diagnosis judged) const {
@@ -177,7 +177,7 @@ diagnosis::Diagnosis Leader::WithStacks(diagnosis::Diagnosis judged) const {
 // Files and black box must tell the same if this process is killed here: its launcher may be about to. So the slow part
 // comes first, and the stacks that the verdict quotes and its instant right before the names.
 bool Leader::WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns) {
-  told_ = judged;
+  reported_ = judged;
   const diagnosis::Diagnosis shown = WithStacks(judged);
   std::optional<act::Draft> for_quoting;
   if (!stacks_.empty()) {
@@ -203,41 +203,41 @@ bool Leader::WriteVerdict(const diagnosis::Diagnosis& judged, std::int64_t at_ns
 }
 
 // Of the standing verdict if there is one: culprits first, then every process of the node that can be looked at.
-EvidenceWish Leader::Wish() const {
-  EvidenceWish wish;
-  act::Dump& dump = wish.dump;
+EvidenceRequest Leader::Request() const {
+  EvidenceRequest request;
+  act::Dump& dump = request.dump;
   dump.directory = context_.directory;
-  dump.verdict = told_.has_value();
+  dump.verdict = reported_.has_value();
   dump.redact = context_.settings.redact;
   const format::Identity& identity = context_.own->identity;
   dump.out = OutFolder(context_);
-  for (const Member& member : crowd_.members())
+  for (const Member& member : group_wait_.members())
     if (!member.own) dump.boxes.push_back(BaseName(member.box->path()));
   dump.own = context_.own;
   dump.own_name = BaseName(context_.own_path);
   if (!said_no_room_) dump.complain = [](const std::string& line) { log::Error("{}", line); };
-  if (told_) {
-    wish.verdict_at_ns = journal_.leader_state().verdict_at_ns;
-    for (const diagnosis::Culprit& culprit : told_->findings.front().culprit_details) {
+  if (reported_) {
+    request.verdict_at_ns = journal_.leader_state().verdict_at_ns;
+    for (const diagnosis::Culprit& culprit : reported_->findings.front().culprit_details) {
       if (!culprit.pid || culprit.exit || culprit.host != identity.host) continue;
       const auto pid = static_cast<std::int32_t>(*culprit.pid);
-      const auto member = std::find_if(crowd_.members().begin(), crowd_.members().end(), [&](const Member& one) {
-        return one.pid == pid && one.start_time == culprit.start_time && one.near;
-      });
+      const auto member = std::find_if(
+          group_wait_.members().begin(), group_wait_.members().end(),
+          [&](const Member& one) { return one.pid == pid && one.start_time == culprit.start_time && one.near; });
       // Another machine or container may bear this host's name, and its pids mean other processes here.
-      const bool boxless = crowd_.IsBoxless(*culprit.pid, culprit.start_time);
-      if (member == crowd_.members().end() && !boxless) {
+      const bool boxless = group_wait_.IsBoxless(*culprit.pid, culprit.start_time);
+      if (member == group_wait_.members().end() && !boxless) {
         SayNotHere(culprit);
         continue;
       }
       dump.suspects.push_back({pid, culprit.rank, culprit.start_time});
-      wish.targets.push_back({pid, culprit.start_time, boxless ? 0 : ThreadOf(*member->box)});
+      request.targets.push_back({pid, culprit.start_time, boxless ? 0 : ThreadOf(*member->box)});
     }
   }
-  for (const Member& member : crowd_.members())
-    if (member.near && !member.gone && !Among(wish.targets, member.pid))
-      wish.targets.push_back({member.pid, member.start_time, ThreadOf(*member.box)});
-  return wish;
+  for (const Member& member : group_wait_.members())
+    if (member.near && !member.gone && !Among(request.targets, member.pid))
+      request.targets.push_back({member.pid, member.start_time, ThreadOf(*member.box)});
+  return request;
 }
 
 void Leader::SayNotHere(const diagnosis::Culprit& culprit) const {
@@ -248,10 +248,10 @@ void Leader::SayNotHere(const diagnosis::Culprit& culprit) const {
 
 void Leader::SaveEvidence() {
   save_began_ns_ = Monotonic();
-  EvidenceWish wish = Wish();
-  log::Debug("saves evidence: stacks of {} processes, {} of them suspects", wish.targets.size(),
-             wish.dump.suspects.size());
-  evidence_.Ask(std::move(wish));
+  EvidenceRequest request = Request();
+  log::Debug("saves evidence: stacks of {} processes, {} of them suspects", request.targets.size(),
+             request.dump.suspects.size());
+  evidence_.Ask(std::move(request));
 }
 
 // Stacks of the standing verdict's culprits are told with it from now on.
@@ -262,9 +262,9 @@ void Leader::TakeIn(Stacks stacks) {
     log::Warn("stacks are missing: {}", stacks.complaint);
   }
   const std::int64_t at_ns = journal_.leader_state().verdict_at_ns;
-  if (!told_ || told_->clean() || at_ns == 0 || stacks.verdict_at_ns != at_ns) return;
+  if (!reported_ || reported_->clean() || at_ns == 0 || stacks.verdict_at_ns != at_ns) return;
   std::vector<reader::ProcessStacks> quoted;
-  for (const diagnosis::Finding& finding : told_->findings)
+  for (const diagnosis::Finding& finding : reported_->findings)
     for (const diagnosis::Culprit& culprit : finding.culprit_details)
       for (const reader::ProcessStacks& process : stacks.processes)
         if (culprit.pid == process.pid && culprit.start_time == process.start_time) quoted.push_back(process);
@@ -273,15 +273,15 @@ void Leader::TakeIn(Stacks stacks) {
 
 // Of culprits, to those that are there.
 void Leader::AddStacks(std::vector<reader::ProcessStacks> more, std::int64_t at_ns) {
-  const std::vector<std::string> before = diagnosis::WhereLines(WithStacks(*told_));
+  const std::vector<std::string> before = diagnosis::WhereLines(WithStacks(*reported_));
   for (reader::ProcessStacks& process : more) {
     std::erase_if(stacks_, [&](const reader::ProcessStacks& old) {
       return old.pid == process.pid && old.start_time == process.start_time && old.host == process.host;
     });
     stacks_.push_back(std::move(process));
   }
-  const std::vector<std::string> lines = diagnosis::WhereLines(WithStacks(*told_));
-  if (lines.empty() || lines == before || !WriteVerdict(*told_, at_ns)) return;
+  const std::vector<std::string> lines = diagnosis::WhereLines(WithStacks(*reported_));
+  if (lines.empty() || lines == before || !WriteVerdict(*reported_, at_ns)) return;
   SayToAll(at_ns);
   std::string text;
   for (const std::string& line : lines) text += diagnosis::Wrapped("- ", line);
@@ -300,12 +300,12 @@ void Leader::LookAfterEvidence() {
   if (wanted > *requests_) {
     requests_ = wanted;
     if (wanted != asked_from_afar_) job_.Ask({.evidence = true, .diagnosed_ns = 0, .stacks = {}}, false);
-    EvidenceWish wish = Wish();
-    wish.request = wanted;
-    wish.dump.suspects.clear();
-    for (const Member& member : crowd_.members())
-      if (member.near && !member.gone) wish.dump.suspects.push_back({member.pid, member.rank, member.start_time});
-    evidence_.Ask(std::move(wish));
+    EvidenceRequest request = Request();
+    request.request = wanted;
+    request.dump.suspects.clear();
+    for (const Member& member : group_wait_.members())
+      if (member.near && !member.gone) request.dump.suspects.push_back({member.pid, member.rank, member.start_time});
+    evidence_.Ask(std::move(request));
   }
   if (std::optional<Stacks> stacks = evidence_.Tick()) TakeIn(std::move(*stacks));
   if (evidence_.answered() <= words.evidence_given.load(std::memory_order_relaxed)) return;
@@ -315,8 +315,8 @@ void Leader::LookAfterEvidence() {
 
 // Stacks of culprits that are on other nodes, or their hub's word that quotes ours.
 bool Leader::AwaitsStacks(std::int64_t now_ns) const {
-  if (!job_verdict_ || !told_ || now_ns - save_began_ns_ >= kStacksFromAfar_ns) return false;
-  for (const diagnosis::Finding& finding : told_->findings)
+  if (!job_verdict_ || !reported_ || now_ns - save_began_ns_ >= kStacksFromAfar_ns) return false;
+  for (const diagnosis::Finding& finding : reported_->findings)
     for (const diagnosis::Culprit& culprit : finding.culprit_details) {
       const bool quoted = std::any_of(stacks_.begin(), stacks_.end(), [&](const reader::ProcessStacks& one) {
         return culprit.pid == one.pid && culprit.start_time == one.start_time;
@@ -355,7 +355,8 @@ void Leader::BeginEnding(std::int64_t now_ns) {
   ending_ = true;
   end_at_ns_ = now_ns;
   std::string why = "ends its job on this node (NCCLWATCH_ON_FAULT=abort)";
-  if (told_ && !told_->clean()) why += fmt::format(" over {}", diagnosis::Name(told_->findings.front().kind));
+  if (reported_ && !reported_->clean())
+    why += fmt::format(" over {}", diagnosis::Name(reported_->findings.front().kind));
   act::TellSystemLog(context_.own->identity, why);
   lease_->words().ending.store(lease_->Generation(), std::memory_order_release);
 }
@@ -367,10 +368,10 @@ bool Leader::IsHeld(const Member& member) {
 }
 
 bool Leader::EndOthers(std::int64_t now_ns) {
-  crowd_.LookForDeaths(now_ns);
-  crowd_.LookAtSilent(now_ns);
+  group_wait_.LookForDeaths(now_ns);
+  group_wait_.LookAtSilent(now_ns);
   bool left = false;
-  for (const Member& member : crowd_.members()) {
+  for (const Member& member : group_wait_.members()) {
     if (member.own || member.gone || member.pidfd < 0) continue;
     left = true;
     if (!IsHeld(member) && now_ns - end_at_ns_ < kEndThemselves_ns) continue;

@@ -78,10 +78,10 @@ std::optional<LiveCompare::Front> Leader::FrontOf(std::uint64_t communicator) co
   return std::nullopt;
 }
 
-int Leader::Deaths() const { return job_.IsHub() ? job_.hub().table().deaths() : crowd_.deaths(); }
+int Leader::Deaths() const { return job_.IsHub() ? job_.hub().table().deaths() : group_wait_.deaths(); }
 
 bool Leader::IsGone(std::int32_t rank) const {
-  return crowd_.IsGone(rank) || (job_.IsHub() && job_.hub().table().IsGone(rank));
+  return group_wait_.IsGone(rank) || (job_.IsHub() && job_.hub().table().IsGone(rank));
 }
 
 // Deaths on other nodes since the last call.
@@ -98,7 +98,7 @@ int Leader::DeathsElsewhere() {
 
 // What has come from the other nodes.
 void Leader::Meet(std::int64_t now_ns) {
-  job_.Receive(now_ns, crowd_);
+  job_.Receive(now_ns, group_wait_);
   if (std::optional<nodes::VerdictBroadcast> word = job_.TakeVerdictBroadcast())
     word->unproven ? ShowWord(*word) : TakeVerdictBroadcast(*word);
   while (std::optional<nodes::Action> action = job_.TakeAction()) TakeAction(*action);
@@ -109,8 +109,8 @@ void Leader::Meet(std::int64_t now_ns) {
     Learn(now_ns);
     // Deaths that are news only to this hub have been judged by the one before it.
     deaths_in_table_ = 0;
-    if (told_) deaths_at_verdict_ = INT32_MAX;
-    SayToAll(told_ ? journal_.leader_state().verdict_at_ns : 0);
+    if (reported_) deaths_at_verdict_ = INT32_MAX;
+    SayToAll(reported_ ? journal_.leader_state().verdict_at_ns : 0);
   }
   if (!job_.IsHub()) round_.reset();
 }
@@ -134,7 +134,7 @@ diagnosis::Diagnosis Leader::DiagnoseJob(const diagnosis::Snapshot& snapshot) co
 // summary.
 void Leader::LookForHub(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   if (!ripe.stall) return;
-  crowd_.LookAtSilent(now_ns);
+  group_wait_.LookAtSilent(now_ns);
   LookForBoxlessRanks(now_ns);
 }
 
@@ -144,7 +144,7 @@ void Leader::LookForBoxlessRanks(std::int64_t now_ns) {
       std::any_of(fronts.begin(), fronts.end(), [](const LiveCompare::Front& front) { return front.initializing > 0; });
   if (!initializing || now_ns - looked_boxless_ns_ < kBoxlessEvery_ns) return;
   looked_boxless_ns_ = now_ns;
-  crowd_.LookForBoxlessRanks(now_ns);
+  group_wait_.LookForBoxlessRanks(now_ns);
 }
 
 // A diagnosis of the job begins: what is known is looked at, and who should be asked for more is asked.
@@ -162,7 +162,7 @@ void Leader::BeginRound(std::int64_t now_ns, const ShouldDiagnose& ripe) {
   if (only_standing && published_ && !first.clean()) {
     const PublishedVerdict now = PublishedFrom(first.findings.front());
     const bool same = now.kind == published_->kind && now.culprits == published_->culprits;
-    const bool complete = told_ && (KnownByProgressOnly(*told_) == 0 || ++completions_ > kMostCompletions);
+    const bool complete = reported_ && (KnownByProgressOnly(*reported_) == 0 || ++completions_ > kMostCompletions);
     if (same && now.certainty <= published_->certainty && complete && !KnowsMore(first)) {
       round_.reset();
       return;
@@ -220,9 +220,9 @@ void Leader::AskOrDiagnose(std::int64_t now_ns, const diagnosis::Diagnosis& know
 // Nodes have come to this hub since the standing verdict was told, or have answered: it may have followed another hub a
 // moment before.
 bool Leader::KnowsMore(const diagnosis::Diagnosis& diagnosis) const {
-  if (!told_ || told_->clean() || diagnosis.clean()) return false;
-  return diagnosis.watched != told_->watched ? diagnosis.watched > told_->watched
-                                             : KnownByProgressOnly(diagnosis) < KnownByProgressOnly(*told_);
+  if (!reported_ || reported_->clean() || diagnosis.clean()) return false;
+  return diagnosis.watched != reported_->watched ? diagnosis.watched > reported_->watched
+                                                 : KnownByProgressOnly(diagnosis) < KnownByProgressOnly(*reported_);
 }
 
 // It says no more than that some are not seen, and they were a moment ago.
@@ -249,12 +249,12 @@ void Leader::SayToAll(std::int64_t at_ns) {
                                .unproven = job_.Unproven(),
                                .diagnosed_ns = at_ns == 0 ? 0 : at_ns + job_.job_minus_monotonic_ns(),
                                .hub_host = {},
-                               .diagnosis = told_,
+                               .diagnosis = reported_,
                                .stacks = stacks_};
   if (word.diagnosis) diagnosis::AddMachines(machines_, &word.diagnosis->findings);
   KeepWord(word);
   job_.Say(std::move(word), Monotonic());
-  for (const reader::MachineLook& look : machines_)
+  for (const reader::MachineSample& look : machines_)
     if (!look.events.empty()) job_.TellMachine(reader::Format(look, /*with_figures=*/false));
 }
 
@@ -272,7 +272,7 @@ bool Leader::RecallWord(const reader::LeaderState& last) {
   const std::optional<nodes::VerdictBroadcast> word = nodes::ReadKept(bytes);
   if (!word || !word->stands || word->diagnosed_ns - last.job_minus_monotonic_ns != last.verdict_at_ns) return false;
   published_ = PublishedFrom(word->diagnosis->findings.front());
-  told_ = word->diagnosis;
+  reported_ = word->diagnosis;
   stacks_ = word->stacks;
   unproven_ = word->unproven;
   deaths_at_verdict_ = INT32_MAX;
@@ -284,7 +284,7 @@ bool Leader::RecallWord(const reader::LeaderState& last) {
 void Leader::TakeAction(const nodes::Action& action) {
   if (action.evidence) asked_from_afar_ = lease_->words().evidence_wanted.fetch_add(1, std::memory_order_acq_rel) + 1;
   const std::int64_t at_ns = journal_.leader_state().verdict_at_ns;
-  if (action.stacks.empty() || !job_.IsHub() || !told_ || at_ns == 0) return;
+  if (action.stacks.empty() || !job_.IsHub() || !reported_ || at_ns == 0) return;
   if (action.diagnosed_ns == at_ns + job_.job_minus_monotonic_ns()) AddStacks(action.stacks, at_ns);
 }
 
@@ -323,9 +323,9 @@ void Leader::TakeVerdictBroadcast(const nodes::VerdictBroadcast& word) {
   job_verdict_ = true;
   unproven_ = false;
   stacks_ = word.stacks;
-  deaths_at_verdict_ = crowd_.deaths();
+  deaths_at_verdict_ = group_wait_.deaths();
   if (!WriteVerdict(*word.diagnosis, at_ns)) return;
-  if (!word.stands) told_.reset();
+  if (!word.stands) reported_.reset();
   if (word.verdicts <= words.verdicts.load(std::memory_order_acquire)) return;
   words.verdicts.store(word.verdicts, std::memory_order_release);
   if (!word.stands) return;

@@ -9,11 +9,11 @@
 namespace ncclwatch::watch {
 
 void Leader::FollowSteps(std::int64_t now_ns) {
-  steps_.Poll(now_ns, crowd_);
+  steps_.Poll(now_ns, group_wait_);
   for (std::string& body : nodes::WriteSteps(steps_.Take(now_ns)))
     DiagnosesItself() ? slow_.Hear(body) : job_.TellSteps(std::move(body));
   while (const std::optional<std::string> body = job_.TakeSteps()) slow_.Hear(*body);
-  if (const auto findings = job_.TakeSlow()) slow_.TakeWord(*findings, crowd_, now_ns);
+  if (const auto findings = job_.TakeSlow()) slow_.TakeWord(*findings, group_wait_, now_ns);
   slow_.Flush();
 }
 
@@ -23,7 +23,7 @@ void Leader::LookForSlowness(std::int64_t now_ns) {
   diagnosis::Snapshot snapshot = TakeSnapshot(Monotonic(), /*max_calls=*/0);
   snapshot.meanwhile = reader::ReadMeanwhile(context_.directory);
   snapshot.machines = machines_;
-  slow_.Look(now_ns, snapshot, crowd_, DiagnosesItself(), [this] { BeatInBetween(); });
+  slow_.Look(now_ns, snapshot, group_wait_, DiagnosesItself(), [this] { BeatInBetween(); });
   if (const auto said = slow_.TakeSaid()) job_.SaySlow(*said);
 }
 

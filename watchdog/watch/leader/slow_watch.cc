@@ -47,7 +47,7 @@ double StepOf(const diagnosis::Finding& straggler) {
 }
 
 // Of the culprits those that live here. What the hub has said does not tell how late they are in a step.
-std::vector<act::LateTarget> TargetsOf(const diagnosis::Finding& straggler, const NodeProcesses& crowd,
+std::vector<act::LateTarget> TargetsOf(const diagnosis::Finding& straggler, const NodeProcesses& group_wait,
                                        const format::Identity& own) {
   constexpr std::size_t kMostTargets = 8;
   const double lost_s = straggler.share_lost.value_or(0) * StepOf(straggler);
@@ -55,7 +55,7 @@ std::vector<act::LateTarget> TargetsOf(const diagnosis::Finding& straggler, cons
   std::vector<act::LateTarget> targets;
   for (const diagnosis::Culprit& culprit : straggler.culprit_details) {
     if (culprit.host != own.host || late_ns <= 0) continue;
-    for (const Member& member : crowd.members())
+    for (const Member& member : group_wait.members())
       if (member.near && !member.gone && culprit.pid == static_cast<std::uint32_t>(member.pid) &&
           culprit.start_time == member.start_time && targets.size() < kMostTargets)
         targets.push_back({member.pid, member.start_time, late_ns});
@@ -71,12 +71,12 @@ SlowWatch::SlowWatch(const Context& context, const std::vector<std::string>* env
 }
 
 void SlowWatch::Hear(std::string_view body) {
-  std::optional<std::vector<diagnosis::ToldRank>> ranks = nodes::ReadSteps(body);
+  std::optional<std::vector<diagnosis::ReportedRank>> ranks = nodes::ReadSteps(body);
   if (!ranks) return;
-  for (diagnosis::ToldRank& rank : *ranks) steps_.Take(std::move(rank));
+  for (diagnosis::ReportedRank& rank : *ranks) steps_.Take(std::move(rank));
 }
 
-void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& crowd,
+void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& group_wait,
                      bool judges_steps, const std::function<void()>& beat) {
   ReadTopologyOnce();
   context_of_job_.least_idle = context_.settings.bubble;
@@ -92,7 +92,7 @@ void SlowWatch::Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, c
     const diagnosis::StepTable table = steps_.Table(view);
     beat();
     std::vector<diagnosis::Finding> findings = diagnosis::FindSlowSteps(view, table, context_of_job_);
-    LookCloser(now_ns, crowd, findings);
+    LookCloser(now_ns, group_wait, findings);
     if (Judge(findings, now_ns, &of_steps_)) said_ = std::move(findings);
   }
   next_ns_ = now_ns + std::max(HasNews() ? kAgain_ns : kSlowEvery_ns, kSlowCostShare * (Monotonic() - now_ns));
@@ -122,11 +122,11 @@ bool SlowWatch::Judge(const std::vector<diagnosis::Finding>& findings, std::int6
   const std::string signature = SignatureOf(findings);
   subject->looks = signature == std::exchange(subject->seen, signature) ? subject->looks + 1 : 1;
   const bool likely = findings.empty() || findings.front().certainty >= diagnosis::Certainty::kLikely;
-  if (subject->looks < (likely ? kLooks : kLooksOfSuspected) || signature == subject->told) return false;
-  if (subject->told_ns != 0 && now_ns - subject->told_ns < kLineEvery_ns) return false;
+  if (subject->looks < (likely ? kLooks : kLooksOfSuspected) || signature == subject->reported) return false;
+  if (subject->reported_ns != 0 && now_ns - subject->reported_ns < kLineEvery_ns) return false;
   if (meanwhile_.Busy() && std::any_of(findings.begin(), findings.end(), IsStraggler)) return false;
-  subject->told_ns = now_ns;
-  const std::string before = std::exchange(subject->told, signature);
+  subject->reported_ns = now_ns;
+  const std::string before = std::exchange(subject->reported, signature);
   if (findings.empty()) log::Warn("over: {}", before);
   for (const diagnosis::Finding& finding : findings) {
     log::Warn("{} ({}): {}", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty), finding.summary);
@@ -137,9 +137,9 @@ bool SlowWatch::Judge(const std::vector<diagnosis::Finding>& findings, std::int6
 
 std::optional<std::vector<diagnosis::Finding>> SlowWatch::TakeSaid() { return std::exchange(said_, std::nullopt); }
 
-void SlowWatch::TakeWord(const std::vector<diagnosis::Finding>& findings, const NodeProcesses& crowd,
+void SlowWatch::TakeWord(const std::vector<diagnosis::Finding>& findings, const NodeProcesses& group_wait,
                          std::int64_t now_ns) {
-  LookCloser(now_ns, crowd, findings);
+  LookCloser(now_ns, group_wait, findings);
   of_steps_ = {SignatureOf(findings), SignatureOf(findings), kLooks, now_ns};
   for (const diagnosis::Finding& finding : findings) {
     log::Info("the hub says: {} ({}): {}", diagnosis::Name(finding.kind), diagnosis::Name(finding.certainty),
@@ -150,7 +150,7 @@ void SlowWatch::TakeWord(const std::vector<diagnosis::Finding>& findings, const 
 
 // Of stragglers of this node: once for the same ranks, and for others not before kLookAgain_ns, since a look costs the
 // node a little.
-void SlowWatch::LookCloser(std::int64_t now_ns, const NodeProcesses& crowd,
+void SlowWatch::LookCloser(std::int64_t now_ns, const NodeProcesses& group_wait,
                            const std::vector<diagnosis::Finding>& findings) {
   constexpr std::int64_t kLookAgain_ns = 10'000'000'000;
   constexpr double kSteps = 24;
@@ -158,7 +158,7 @@ void SlowWatch::LookCloser(std::int64_t now_ns, const NodeProcesses& crowd,
   const auto straggler = std::find_if(findings.begin(), findings.end(), IsStraggler);
   if (straggler == findings.end() || meanwhile_.Busy() || straggler->culprits == looked_at_) return;
   if (looked_ns_ != 0 && now_ns - looked_ns_ < kLookAgain_ns) return;
-  std::vector<act::LateTarget> targets = TargetsOf(*straggler, crowd, context_.own->identity);
+  std::vector<act::LateTarget> targets = TargetsOf(*straggler, group_wait, context_.own->identity);
   if (targets.empty()) return;
   looked_at_ = straggler->culprits;
   looked_ns_ = now_ns;

@@ -14,7 +14,7 @@
 #include "core/model/finding.h"
 #include "core/model/snapshot.h"
 #include "core/slow/find.h"
-#include "core/steps/told_steps.h"
+#include "core/steps/reported_steps.h"
 #include "watchdog/watch/base/context.h"
 #include "watchdog/watch/base/event_file.h"
 #include "watchdog/watch/node/meanwhile_run.h"
@@ -33,8 +33,8 @@ class SlowWatch {
   // The snapshot needs no calls. judges_steps: nobody else does. Looks become rarer where they take long; of many
   // thousand ranks one takes a part of a second, in which `beat` is called now and then. Stragglers of this node are
   // looked at closer before they are told.
-  void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& crowd, bool judges_steps,
-            const std::function<void()>& beat);
+  void Look(std::int64_t now_ns, const diagnosis::Snapshot& snapshot, const NodeProcesses& group_wait,
+            bool judges_steps, const std::function<void()>& beat);
   bool HasFindings() const;  // of the last look
   // Hands on what is still to be written. At every tick.
   void Flush() { events_.Flush(); }
@@ -42,20 +42,21 @@ class SlowWatch {
   std::optional<std::vector<diagnosis::Finding>> TakeSaid();
   // The hub has said it: it stands in this node's run directory (NCCLWATCH_OUT may be one for all nodes), and is not
   // said again by whoever is hub next.
-  void TakeWord(const std::vector<diagnosis::Finding>& findings, const NodeProcesses& crowd, std::int64_t now_ns);
+  void TakeWord(const std::vector<diagnosis::Finding>& findings, const NodeProcesses& group_wait, std::int64_t now_ns);
 
  private:
   bool HasNews() const;  // to be said, or taken back
   // What one look found, and what was said of it: kind and culprits; empty: nothing.
   struct Subject {
-    std::string seen, told;
+    std::string seen, reported;
     int looks = 0;  // that have found `seen`, one after the other
-    std::int64_t told_ns = 0;
-    bool IsNew() const { return seen != told; }
+    std::int64_t reported_ns = 0;
+    bool IsNew() const { return seen != reported; }
   };
 
   void JudgeNumbers(std::vector<diagnosis::Finding> findings, std::int64_t now_ns);
-  void LookCloser(std::int64_t now_ns, const NodeProcesses& crowd, const std::vector<diagnosis::Finding>& findings);
+  void LookCloser(std::int64_t now_ns, const NodeProcesses& group_wait,
+                  const std::vector<diagnosis::Finding>& findings);
   void ReadTopologyOnce();
   bool Judge(const std::vector<diagnosis::Finding>& findings, std::int64_t now_ns, Subject* subject);
   void WriteEvent(const diagnosis::Finding& finding, bool into_out);
@@ -63,7 +64,7 @@ class SlowWatch {
   const Context& context_;
   EventFile events_;
   diagnosis::SlowContext context_of_job_;
-  diagnosis::ToldSteps steps_;
+  diagnosis::ReportedSteps steps_;
   MeanwhileRun meanwhile_;
   std::vector<int> looked_at_;  // stragglers that were sampled last
   std::int64_t looked_ns_ = 0;

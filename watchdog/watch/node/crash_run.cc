@@ -37,9 +37,9 @@ bool CrashRun::LeftSample(const Member& member) const {
          static_cast<std::uint64_t>(info.st_size) > header.file_bytes;
 }
 
-void CrashRun::Begin(const NodeProcesses& crowd, std::int64_t now_ns) {
+void CrashRun::Begin(const NodeProcesses& group_wait, std::int64_t now_ns) {
   std::vector<std::string> boxes;
-  for (const Member& member : crowd.members())
+  for (const Member& member : group_wait.members())
     if (HasStopped(member) && !member.own && begun_.insert(NameOf(member)).second && LeftSample(member))
       boxes.push_back(NameOf(member));
   if (boxes.empty()) return;

@@ -20,7 +20,7 @@ class CrashRun {
   CrashRun(const Context& context, const std::vector<std::string>* environment);
 
   // Begins with the members that have gone, or are writing their core, and left a sample.
-  void Begin(const NodeProcesses& crowd, std::int64_t now_ns);
+  void Begin(const NodeProcesses& group_wait, std::int64_t now_ns);
   // Frames are being found that a verdict should have.
   bool Busy(std::int64_t now_ns) const;
   // Waits for it, at most so long; after that it is not busy any more.

@@ -30,13 +30,13 @@ bool AskForOwnStacks(const descriptors::Directory& directory) {
 struct EvidenceRun::State {
   std::string command;
   std::vector<std::string> environment;
-  EvidenceWish wish;
+  EvidenceRequest request;
   Stacks stacks;  // of the thread that takes them until stacks_taken
 
   std::atomic<bool> states_written{false};  // stored with release at the end of its thread, as the others
   std::atomic<bool> stacks_taken{false};
   std::atomic<bool> copied{false};
-  bool told = false;  // Tick has given the stacks away; the copying has begun after it
+  bool reported = false;  // Tick has given the stacks away; the copying has begun after it
   bool copying = false;
 
   void TakeStacks();
@@ -48,9 +48,9 @@ struct EvidenceRun::State {
 bool EvidenceRun::State::AllThere(std::int64_t since_ns) {
   stacks.processes.clear();
   bool all = true;
-  for (const act::StackTarget& target : wish.targets) {
+  for (const act::StackTarget& target : request.targets) {
     std::optional<reader::ProcessStacks> process =
-        reader::ReadProcessStacks(wish.dump.directory, static_cast<std::uint32_t>(target.pid));
+        reader::ReadProcessStacks(request.dump.directory, static_cast<std::uint32_t>(target.pid));
     const bool fresh = process && process->at_ns >= since_ns && process->start_time == target.start_time;
     all &= fresh && !process->where.empty();
     if (fresh) stacks.processes.push_back(std::move(*process));
@@ -60,14 +60,18 @@ bool EvidenceRun::State::AllThere(std::int64_t since_ns) {
 
 void EvidenceRun::State::TakeStacks() {
   const std::int64_t began_ns = Monotonic();
-  stacks.complaint = act::TakeStacks(
-      {.command = command, .directory = wish.dump.directory, .targets = wish.targets, .environment = environment});
+  stacks.complaint = act::TakeStacks({.command = command,
+                                      .directory = request.dump.directory,
+                                      .targets = request.targets,
+                                      .environment = environment});
   if (AllThere(began_ns)) return;
-  for (const act::StackTarget& target : wish.targets) wish.dump.directory.Unlink(act::SampleOf(target.pid));
-  if (!AskForOwnStacks(wish.dump.directory)) return;
+  for (const act::StackTarget& target : request.targets) request.dump.directory.Unlink(act::SampleOf(target.pid));
+  if (!AskForOwnStacks(request.dump.directory)) return;
   AwaitSamples();
-  const std::string complaint = act::UnwindSamples(
-      {.command = command, .directory = wish.dump.directory, .targets = wish.targets, .environment = environment});
+  const std::string complaint = act::UnwindSamples({.command = command,
+                                                    .directory = request.dump.directory,
+                                                    .targets = request.targets,
+                                                    .environment = environment});
   if (stacks.complaint.empty()) stacks.complaint = complaint;
   AllThere(began_ns);
 }
@@ -80,27 +84,27 @@ void EvidenceRun::State::AwaitSamples() {
       return static_cast<std::int32_t>(process.pid) == target.pid && !process.where.empty();
     });
     struct stat info {};
-    return read || wish.dump.directory.Stat(act::SampleOf(target.pid), &info);
+    return read || request.dump.directory.Stat(act::SampleOf(target.pid), &info);
   };
-  while (!std::all_of(wish.targets.begin(), wish.targets.end(), there) && Monotonic() < until_ns) {
+  while (!std::all_of(request.targets.begin(), request.targets.end(), there) && Monotonic() < until_ns) {
     const timespec pause{0, kEvidencePoll_ns};
     nanosleep(&pause, nullptr);
   }
 }
 
-void EvidenceRun::Ask(EvidenceWish wish) {
-  if (!state_) return Begin(std::move(wish));
-  if (next_) wish.request = std::max(wish.request, next_->request);
-  next_ = std::move(wish);
+void EvidenceRun::Ask(EvidenceRequest request) {
+  if (!state_) return Begin(std::move(request));
+  if (next_) request.request = std::max(request.request, next_->request);
+  next_ = std::move(request);
 }
 
-void EvidenceRun::Begin(EvidenceWish wish) {
+void EvidenceRun::Begin(EvidenceRequest request) {
   auto state = std::make_shared<State>();
   state->command = command_;
   state->environment = *environment_;
-  state->wish = std::move(wish);
+  state->request = std::move(request);
   state_ = state;
-  act::Dump states = state->wish.dump;
+  act::Dump states = state->request.dump;
   states.boxes.clear();
   states.own = nullptr;
   const bool saving = act::StartThread("ncclwatch-dump", [state, states] {
@@ -120,14 +124,14 @@ void EvidenceRun::Begin(EvidenceWish wish) {
 std::optional<Stacks> EvidenceRun::Tick() {
   if (!state_) return std::nullopt;
   State& state = *state_;
-  if (!state.told && state.stacks_taken.load(std::memory_order_acquire)) {
-    state.told = true;
-    state.stacks.verdict_at_ns = state.wish.verdict_at_ns;
+  if (!state.reported && state.stacks_taken.load(std::memory_order_acquire)) {
+    state.reported = true;
+    state.stacks.verdict_at_ns = state.request.verdict_at_ns;
     return std::move(state.stacks);
   }
-  if (state.told && !state.copying && state.states_written.load(std::memory_order_acquire)) {
+  if (state.reported && !state.copying && state.states_written.load(std::memory_order_acquire)) {
     state.copying = true;
-    act::Dump everything = state.wish.dump;
+    act::Dump everything = state.request.dump;
     everything.suspects.clear();
     const bool copying = act::StartThread("ncclwatch-dump", [shared = state_, everything] {
       act::Save(everything);
@@ -136,7 +140,7 @@ std::optional<Stacks> EvidenceRun::Tick() {
     if (!copying) state.copied.store(true, std::memory_order_release);
   }
   if (!state.copied.load(std::memory_order_acquire)) return std::nullopt;
-  answered_ = std::max(answered_, state.wish.request);
+  answered_ = std::max(answered_, state.request.request);
   state_.reset();
   if (next_) Begin(std::move(*std::exchange(next_, std::nullopt)));
   return std::nullopt;

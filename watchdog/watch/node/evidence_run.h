@@ -16,7 +16,7 @@
 
 namespace ncclwatch::watch {
 
-struct EvidenceWish {
+struct EvidenceRequest {
   std::int64_t verdict_at_ns = 0;         // that it is for; 0: asked for while nothing is wrong
   std::uint64_t request = 0;              // that it answers too (format::Lease::evidence_wanted)
   act::Dump dump;                         // suspects: whose state is written down
@@ -36,7 +36,7 @@ class EvidenceRun {
       : command_(std::move(command)), environment_(environment) {}
 
   // Begins at once, or when the present run is done; of several that wait the last one counts.
-  void Ask(EvidenceWish wish);
+  void Ask(EvidenceRequest request);
   // Goes on to what is next. Once for each run: what its stacks tell. To be written into the verdict before the next
   // call, which copies everything to the durable place.
   std::optional<Stacks> Tick();
@@ -47,12 +47,12 @@ class EvidenceRun {
 
  private:
   struct State;
-  void Begin(EvidenceWish wish);
+  void Begin(EvidenceRequest request);
 
   std::string command_;
   const std::vector<std::string>* environment_;
   std::shared_ptr<State> state_;  // shared with the threads of the present run
-  std::optional<EvidenceWish> next_;
+  std::optional<EvidenceRequest> next_;
   std::uint64_t answered_ = 0;
 };
 

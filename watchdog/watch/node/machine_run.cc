@@ -37,12 +37,12 @@ void MachineRun::LookIfDue(std::int64_t now_ns, bool wrong) {
 }
 
 void MachineRun::Begin() {
-  act::MachineWish wish{context_.command, context_.directory, reader::MachineFile(context_.own->identity.host),
-                        *environment_};
-  const bool started = act::StartThread(act::kStacksThread, [shared = shared_, wish = std::move(wish)] {
-    const std::string complaint = act::LookAtMachine(wish);
+  act::MachineRequest request{context_.command, context_.directory, reader::MachineFile(context_.own->identity.host),
+                              *environment_};
+  const bool started = act::StartThread(act::kStacksThread, [shared = shared_, request = std::move(request)] {
+    const std::string complaint = act::LookAtMachine(request);
     if (!complaint.empty()) log::Debug("the machine was not looked at: {}", complaint);
-    std::optional<reader::MachineLook> look = reader::ReadMachine(wish.directory, wish.file);
+    std::optional<reader::MachineSample> look = reader::ReadMachine(request.directory, request.file);
     const std::lock_guard lock(shared->mutex);
     if (look) shared->news = std::move(look);
     shared->busy = false;
@@ -52,7 +52,7 @@ void MachineRun::Begin() {
   shared_->busy = false;
 }
 
-std::optional<reader::MachineLook> MachineRun::TakeNews() {
+std::optional<reader::MachineSample> MachineRun::TakeNews() {
   const std::lock_guard lock(shared_->mutex);
   return std::exchange(shared_->news, std::nullopt);
 }

@@ -24,13 +24,13 @@ class MachineRun {
   // the job has run for some seconds.
   void LookIfDue(std::int64_t now_ns, bool wrong);
   // What a look has left, once.
-  std::optional<reader::MachineLook> TakeNews();
+  std::optional<reader::MachineSample> TakeNews();
 
  private:
   struct Shared {  // with the thread
     std::mutex mutex;
     bool busy = false;
-    std::optional<reader::MachineLook> news;
+    std::optional<reader::MachineSample> news;
   };
   void Begin();
 

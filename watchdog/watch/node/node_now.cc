@@ -94,11 +94,11 @@ bool Possible(const nodes::MemberNow& member) {
 
 }  // namespace
 
-nodes::NodeNow NodeSummarizer::Look(std::int64_t now_ns, const NodeProcesses& crowd, LiveCompare* compare) {
+nodes::NodeNow NodeSummarizer::Look(std::int64_t now_ns, const NodeProcesses& group_wait, LiveCompare* compare) {
   nodes::NodeNow now;
   now.now_ns = now_ns;
   std::unordered_map<const reader::MappedBox*, std::size_t> place;
-  for (const Member& member : crowd.members()) {
+  for (const Member& member : group_wait.members()) {
     const format::Header& header = member.box->header();
     Known& known = known_[member.box->path()];
     const std::uint32_t observations = header.observations_used.load(std::memory_order_acquire);

@@ -15,7 +15,7 @@ namespace ncclwatch::watch {
 class NodeSummarizer {
  public:
   // After crowd.DropCut() and compare->Poll(), whose paces it takes.
-  nodes::NodeNow Look(std::int64_t now_ns, const NodeProcesses& crowd, diagnosis::LiveCompare* compare);
+  nodes::NodeNow Look(std::int64_t now_ns, const NodeProcesses& group_wait, diagnosis::LiveCompare* compare);
 
  private:
   // What is copied out of a box again only when the box says that there is something new.

@@ -36,9 +36,9 @@ std::size_t StepsKept(std::int32_t ranks) {
   return kOfFew / all >= kUsual ? std::min(kOfFew / all, kMost) : std::clamp(kOfMany / all, kFewest, kUsual);
 }
 
-void NodeSteps::FollowNew(const NodeProcesses& crowd) {
+void NodeSteps::FollowNew(const NodeProcesses& group_wait) {
   std::map<std::string, Followed> before = std::exchange(followed_, {});
-  for (const Member& member : crowd.members()) {
+  for (const Member& member : group_wait.members()) {
     if (member.gone || !member.same_boot) continue;
     const std::string& path = member.box->path();
     const auto known = before.find(path);
@@ -54,8 +54,8 @@ void NodeSteps::FollowNew(const NodeProcesses& crowd) {
   }
 }
 
-void NodeSteps::Poll(std::int64_t now_ns, const NodeProcesses& crowd) {
-  FollowNew(crowd);
+void NodeSteps::Poll(std::int64_t now_ns, const NodeProcesses& group_wait) {
+  FollowNew(group_wait);
   FindLoops(now_ns);
   const std::size_t most =
       std::clamp(kRecords / std::max<std::size_t>(1, followed_.size()), kFewestRecords, kMostRecords);
@@ -100,15 +100,15 @@ void NodeSteps::FollowKnownLoop(Followed* one) const {
   if (best != nullptr) one->follower->Follow(*best);
 }
 
-std::vector<diagnosis::ToldRank> NodeSteps::Take(std::int64_t now_ns) {
-  std::vector<diagnosis::ToldRank> all;
-  if (now_ns - told_ns_ < kTellEvery_ns) return all;
-  told_ns_ = now_ns;
+std::vector<diagnosis::ReportedRank> NodeSteps::Take(std::int64_t now_ns) {
+  std::vector<diagnosis::ReportedRank> all;
+  if (now_ns - reported_ns_ < kTellEvery_ns) return all;
+  reported_ns_ = now_ns;
   for (auto& [path, one] : followed_) {
-    diagnosis::ToldRank told = one.follower->Take();
-    told.boot_id = context_.own->identity.boot_id;
-    told.pid_namespace = one.pid_namespace;
-    all.push_back(std::move(told));
+    diagnosis::ReportedRank reported = one.follower->Take();
+    reported.boot_id = context_.own->identity.boot_id;
+    reported.pid_namespace = one.pid_namespace;
+    all.push_back(std::move(reported));
   }
   return all;
 }

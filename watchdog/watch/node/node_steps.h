@@ -19,9 +19,9 @@ class NodeSteps {
   explicit NodeSteps(const Context& context) : context_(context) {}
 
   // After crowd.DropCut(). Reads what has come, as far as it costs little.
-  void Poll(std::int64_t now_ns, const NodeProcesses& crowd);
+  void Poll(std::int64_t now_ns, const NodeProcesses& group_wait);
   // What is to be told; empty until it is due.
-  std::vector<diagnosis::ToldRank> Take(std::int64_t now_ns);
+  std::vector<diagnosis::ReportedRank> Take(std::int64_t now_ns);
 
  private:
   struct Followed {
@@ -31,7 +31,7 @@ class NodeSteps {
     std::size_t loops_seen = 0;  // of `loops_`, as many as there were
   };
 
-  void FollowNew(const NodeProcesses& crowd);
+  void FollowNew(const NodeProcesses& group_wait);
   void FindLoops(std::int64_t now_ns);
   void Learn(const diagnosis::Loop& loop);
   void FollowKnownLoop(Followed* one) const;
@@ -39,7 +39,7 @@ class NodeSteps {
   const Context& context_;
   std::map<std::string, Followed> followed_;  // by path of the box
   std::vector<diagnosis::Loop> loops_;        // that were found, each communicator once
-  std::int64_t find_next_ns_ = 0, told_ns_ = 0;
+  std::int64_t find_next_ns_ = 0, reported_ns_ = 0;
 };
 
 // Steps that a rank tells in a second, by the size of the job: what a hub has to take in is bounded.

@@ -35,8 +35,8 @@ struct Collective {
       TellParts(call, arguments...);
       Footprint touched(call, false);
       TouchBuffers(call, touched, arguments...);
-      const KeptBuffers kept = PrepareBuffers(call, touched.of(Use::kRead), touched.all(Use::kRead),
-                                              touched.of(Use::kWritten), touched.all(Use::kWritten));
+      const SavedBuffers kept = PrepareBuffers(call, touched.of(Use::kRead), touched.all(Use::kRead),
+                                               touched.of(Use::kWritten), touched.all(Use::kWritten));
       const int result = Pass(real, kept.moved(), arguments...);
       if (result != MPI_SUCCESS) {
         Discard(saved);

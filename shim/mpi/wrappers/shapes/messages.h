@@ -157,7 +157,7 @@ struct Recv {
     DescribeReceive(call, into, count, type, from, tag);
     if constexpr (IsPersistent(function)) {
       const Piece received = from == MPI_PROC_NULL ? Piece{} : PieceOf(call, into, type);
-      const KeptBuffers kept = PrepareBuffers(call, {}, false, received, call.whole);
+      const SavedBuffers kept = PrepareBuffers(call, {}, false, received, call.whole);
       const int result = real(Moved(into, kept.moved()), count, type, from, tag, comm, last);
       if (result == MPI_SUCCESS) {
         OpenRequest(call, *last, false, true, true);

@@ -187,7 +187,7 @@ TEST(MpiAmounts, SeveralThreadsAreOnlyLikely) {
   ExpectAmounts(job, Certainty::kLikely, {0, 1}, "20 bytes");
 }
 
-TEST(MpiAmounts, TheFirstOfSeveralIsTold) {
+TEST(MpiAmounts, TheFirstOfSeveralIsReported) {
   MpiJob job = Gathered({Ints(8), Ints(5), Ints(8)}, {Ints(8), Ints(8), Ints(8)});
   for (int rank = 0; rank < 3; ++rank)
     job.Return(rank, job.Amounts(rank, Function::MPI_Gatherv, {Ints(rank == 2 ? 1 : 8)},

@@ -215,9 +215,9 @@ Task HelpsWhilePolling(Rank& self) {
     }
     co_await self.Ibarrier(&barrier[0]);
     bool over = false;
-    for (int told = 1; !over;) {
+    for (int reported = 1; !over;) {
       co_await self.Testall(barrier, &over);
-      if (told < self.size()) co_await self.Send(told++, 1, SizeOf(round));
+      if (reported < self.size()) co_await self.Send(reported++, 1, SizeOf(round));
     }
   }
 }

@@ -119,7 +119,7 @@ TEST(MpiMisuse, ALeakComesAfterEverythingElse) {
   EXPECT_EQ(diagnosis.findings[1].kind, Kind::kResourceLeak);
 }
 
-TEST(MpiMisuse, ALeakOfAllIsToldOnce) {
+TEST(MpiMisuse, ALeakOfAllIsReportedOnce) {
   MpiJob job(3);
   for (int rank = 0; rank < 3; ++rank) {
     Note(&job, rank, Wrong::kLeftCommunicators, Function::MPI_Finalize).value = 1;

@@ -575,7 +575,7 @@ TEST(MpiRace, AnotherMessageWouldDo) {
 }
 
 // Who is told whose message it has got may call the next receive for it, even if that is done once.
-TEST(MpiRace, WhoIsToldMayHaveChosen) {
+TEST(MpiRace, WhoIsReportedMayHaveChosen) {
   ExpectNothing(NamedAfterWildcard(kWildcardWithStatus));
   ExpectNothing(TheOtherReceiveIsSmaller(0));
 }

@@ -236,7 +236,7 @@ TEST(MpiEnd, WhoIsKilledForTheStatusOfAnotherIsNoCulprit) {
   for (const diagnosis::Finding& finding : job.Diagnose().findings) ADD_FAILURE() << finding.summary;
 }
 
-TEST(MpiEnd, ACrashOfTheOnlyProcessIsTold) {
+TEST(MpiEnd, ACrashOfTheOnlyProcessIsReported) {
   MpiJob job(1);
   job.Return(0, job.Collective(0, Function::MPI_Barrier));
   job.Die(0, Job::Signal(11));

@@ -1,4 +1,4 @@
-#include "watchdog/watch/process/said_events.h"
+#include "watchdog/watch/process/logged_events.h"
 
 #include <cstring>
 #include <optional>
@@ -25,7 +25,7 @@ std::string AsJsonString(const std::string& text) {
 
 }  // namespace
 
-SaidEvents::Outcome SaidEvents::Take(std::uint64_t number) {
+LoggedEvents::Outcome LoggedEvents::Take(std::uint64_t number) {
   const format::Event& from = events_->entries[number % format::kEventCapacity];
   const std::uint64_t commit = from.commit.load(std::memory_order_acquire);
   if (commit != number + 1) return commit > number + 1 ? Outcome::kLost : Outcome::kNotYet;
@@ -43,7 +43,7 @@ SaidEvents::Outcome SaidEvents::Take(std::uint64_t number) {
   return Outcome::kTaken;
 }
 
-void SaidEvents::Update() {
+void LoggedEvents::Update() {
   if (events_ == nullptr) return;
   const std::uint64_t made = events_->made.load(std::memory_order_acquire);
   if (events_->written.load(std::memory_order_relaxed) == made) return;
@@ -60,7 +60,7 @@ void SaidEvents::Update() {
   if (file_.Flush()) events_->written.store(next_, std::memory_order_release);
 }
 
-void SaidEvents::SayLosses() {
+void LoggedEvents::SayLosses() {
   if (lost_ > 0 && !std::exchange(said_lost_, true))
     log::Warn("events of the program are lost: more than {} came in a few hundredths of a second",
               format::kEventCapacity);

@@ -1,5 +1,5 @@
 // Steps that nodes tell while the job runs, against the steps that its boxes show.
-#include "core/steps/told_steps.h"
+#include "core/steps/reported_steps.h"
 
 #include <gtest/gtest.h>
 
@@ -23,13 +23,13 @@ using namespace diagnosis;
 constexpr std::uint32_t kRing = 16384;
 constexpr double kStep_s = 0.1, kSlower_s = 0.02;
 
-struct ToldPlan {
+struct ReportedPlan {
   int ranks = 4, steps = 60, calls = 2;  // of a step
   int slow = 2, from = 20;
 };
 
 // All compute for about as long, and enqueue their calls one after the other.
-Job Played(const ToldPlan& plan) {
+Job Played(const ReportedPlan& plan) {
   Job job(plan.ranks);
   std::mt19937 random(7);
   std::uniform_real_distribution<double> jitter(0, 0.002);
@@ -49,14 +49,14 @@ Job Played(const ToldPlan& plan) {
   return job;
 }
 
-struct Told {
-  ToldSteps steps;
-  std::size_t bytes = 0, told = 0, arrivals = 0, read = 0;
+struct Reported {
+  ReportedSteps steps;
+  std::size_t bytes = 0, reported = 0, arrivals = 0, read = 0;
 };
 
 // As leaders do it: followed, written, read, joined. A poll now and then, of few records.
-Told TellOf(Job* job, int ranks, std::int64_t apart_ns = 0) {
-  Told told;
+Reported TellOf(Job* job, int ranks, std::int64_t apart_ns = 0) {
+  Reported reported;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::vector<char> bytes = BoxBytes(job->Box(rank), kRing);
     const std::unique_ptr<char, void (*)(char*)> memory(
@@ -69,31 +69,32 @@ Told TellOf(Job* job, int ranks, std::int64_t apart_ns = 0) {
     StepFollower follower(*box, apart_ns);
     follower.Follow(*loop);
     while (const std::size_t read = follower.Poll(job->now_ns(), 100)) {
-      told.read += read;
-      std::vector<ToldRank> now(1, follower.Take());
+      reported.read += read;
+      std::vector<ReportedRank> now(1, follower.Take());
       now[0].boot_id = job->Box(rank).boot_id;
       now[0].pid_namespace = job->Box(rank).pid_namespace;
       for (const std::string& body : nodes::WriteSteps(now)) {
-        told.bytes += body.size();
-        const auto ranks_told = nodes::ReadSteps(body);
-        EXPECT_TRUE(ranks_told);
-        for (const ToldRank& one : *ranks_told) {
-          told.told += one.steps.size();
-          for (const ToldStep& step : one.steps) told.arrivals = std::max(told.arrivals, step.arrivals.size());
-          told.steps.Take(one);
+        reported.bytes += body.size();
+        const auto ranks_reported = nodes::ReadSteps(body);
+        EXPECT_TRUE(ranks_reported);
+        for (const ReportedRank& one : *ranks_reported) {
+          reported.reported += one.steps.size();
+          for (const ReportedStep& step : one.steps)
+            reported.arrivals = std::max(reported.arrivals, step.arrivals.size());
+          reported.steps.Take(one);
         }
       }
     }
   }
-  return told;
+  return reported;
 }
 
-TEST(ToldSteps, AreThoseOfTheBoxes) {
+TEST(ReportedSteps, AreThoseOfTheBoxes) {
   Job job = Played({});
-  Told told = TellOf(&job, 4);
+  Reported reported = TellOf(&job, 4);
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
-  const StepTable live = told.steps.Table(view), whole = MakeStepTable(view, SIZE_MAX);
+  const StepTable live = reported.steps.Table(view), whole = MakeStepTable(view, SIZE_MAX);
   ASSERT_EQ(live.ranks, whole.ranks);
   ASSERT_GE(live.steps(), 50u);
   for (std::size_t row = 0; row < live.ranks.size(); ++row)
@@ -114,32 +115,32 @@ TEST(ToldSteps, AreThoseOfTheBoxes) {
   EXPECT_NEAR(*now[0].share_lost, *later[0].share_lost, 0.01);
 }
 
-TEST(ToldSteps, OfManyCallsAFewStandForAll) {
+TEST(ReportedSteps, OfManyCallsAFewStandForAll) {
   Job job = Played({.calls = 100});
-  Told told = TellOf(&job, 4);
-  EXPECT_EQ(told.arrivals, kMostArrivalsOfAChannel);
+  Reported reported = TellOf(&job, 4);
+  EXPECT_EQ(reported.arrivals, kMostArrivalsOfAChannel);
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
-  const auto found = FindStragglers(told.steps.Table(view), kLeastShareLost);
+  const auto found = FindStragglers(reported.steps.Table(view), kLeastShareLost);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found.front().rows, std::vector<std::size_t>{2});
 }
 
-TEST(ToldSteps, OfFastLoopsFewRecordsAreRead) {
+TEST(ReportedSteps, OfFastLoopsFewRecordsAreRead) {
   Job job = Played({.steps = 600, .calls = 4});
-  Told told = TellOf(&job, 4, 1'500'000'000);  // steps of 0.12 s: one of 16
-  EXPECT_NEAR(static_cast<double>(told.told), 4 * 600.0 / 16, 24);
-  EXPECT_LT(told.read, 4u * 600 * 4 / 4);
+  Reported reported = TellOf(&job, 4, 1'500'000'000);  // steps of 0.12 s: one of 16
+  EXPECT_NEAR(static_cast<double>(reported.reported), 4 * 600.0 / 16, 24);
+  EXPECT_LT(reported.read, 4u * 600 * 4 / 4);
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
-  const StepTable table = told.steps.Table(view);
+  const StepTable table = reported.steps.Table(view);
   for (std::size_t step = 1; step < table.steps(); ++step) EXPECT_EQ(table.NumberOf(step) % 16, 0u) << step;
   const auto found = FindStragglers(table, kLeastShareLost);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found.front().rows, std::vector<std::size_t>{2});
 }
 
-TEST(ToldSteps, AHealthyJobIsSilent) {
+TEST(ReportedSteps, AHealthyJobIsSilent) {
   Job job = Played({.steps = 200, .slow = -1});
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
@@ -158,16 +159,16 @@ void Spread(Job* job, int ranks, bool one_clock) {
   }
 }
 
-TEST(ToldSteps, AWholeNodeIsLateByTheClockOfTheJob) {
+TEST(ReportedSteps, AWholeNodeIsLateByTheClockOfTheJob) {
   for (const bool one_clock : {true, false}) {
     Job job = Played({.ranks = 6, .slow = 4});
     Job others = Played({.ranks = 6, .slow = 5});
     job.Box(5) = others.Box(5);
     Spread(&job, 6, one_clock);
-    Told told = TellOf(&job, 6);
+    Reported reported = TellOf(&job, 6);
     const diagnosis::Snapshot snapshot = job.Snapshot();
     const View view = MakeView(snapshot);
-    const std::vector<Finding> found = FindSlowSteps(view, told.steps.Table(view), {});
+    const std::vector<Finding> found = FindSlowSteps(view, reported.steps.Table(view), {});
     if (!one_clock) {
       EXPECT_TRUE(found.empty()) << found.front().summary;
       continue;
@@ -179,7 +180,7 @@ TEST(ToldSteps, AWholeNodeIsLateByTheClockOfTheJob) {
 }
 
 // Calls of MPI block: who is in them the shortest time has come last, and no clock has to agree.
-TEST(ToldSteps, OfMpiOverNodesNoClockHasToAgree) {
+TEST(ReportedSteps, OfMpiOverNodesNoClockHasToAgree) {
   constexpr int kRanks = 4, kCalls = 12;  // of a step: more than are told one by one
   MpiJob job(kRanks);
   Spread(&job, kRanks, false);
@@ -204,33 +205,33 @@ TEST(ToldSteps, OfMpiOverNodesNoClockHasToAgree) {
       for (int rank = 0; rank < kRanks; ++rank) job.Return(rank, job.Collective(rank, Function::MPI_Barrier));
     }
   job.At(now + 10);
-  Told told = TellOf(&job, kRanks);
-  EXPECT_EQ(told.arrivals, kMostArrivalsOfAChannel - 1);
+  Reported reported = TellOf(&job, kRanks);
+  EXPECT_EQ(reported.arrivals, kMostArrivalsOfAChannel - 1);
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
-  const StepTable table = told.steps.Table(view);
+  const StepTable table = reported.steps.Table(view);
   const auto found = FindStragglers(table, kLeastShareLost);
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found.front().rows, std::vector<std::size_t>{3});
   EXPECT_NEAR(static_cast<double>(found.front().lost_ns), 1e9 * kSlower_s, 1e6 * kCalls);
 }
 
-TEST(ToldSteps, AreBoundedAndReachFarBack) {
+TEST(ReportedSteps, AreBoundedAndReachFarBack) {
   Job job = Played({});
   const diagnosis::Snapshot snapshot = job.Snapshot();
   const View view = MakeView(snapshot);
-  ToldSteps steps;
+  ReportedSteps steps;
   steps.SetMost(64);
   for (std::uint64_t number = 0; number < 10'000; ++number)
     for (int rank = 0; rank < 2; ++rank) {
-      ToldRank told;
+      ReportedRank reported;
       const reader::BoxImage& box = job.Box(rank);
-      std::tie(told.boot_id, told.pid_namespace, told.start_time, told.pid) =
+      std::tie(reported.boot_id, reported.pid_namespace, reported.start_time, reported.pid) =
           std::tie(box.boot_id, box.pid_namespace, box.start_time, box.pid);
       const auto began_ns = static_cast<std::int64_t>(number + 1);
-      told.steps.push_back({.number = number, .began_ns = began_ns, .duration_ns = 1, .arrivals = {}});
-      steps.Take(told);
-      steps.Take(std::move(told));  // by the node's next leader
+      reported.steps.push_back({.number = number, .began_ns = began_ns, .duration_ns = 1, .arrivals = {}});
+      steps.Take(reported);
+      steps.Take(std::move(reported));  // by the node's next leader
     }
   const StepTable table = steps.Table(view);
   EXPECT_LE(table.steps(), 64u);
@@ -239,15 +240,15 @@ TEST(ToldSteps, AreBoundedAndReachFarBack) {
   EXPECT_EQ(table.NumberOf(table.steps() - 1), 9999u);
 }
 
-TEST(ToldSteps, FewBytes) {
+TEST(ReportedSteps, FewBytes) {
   Job job = Played({.steps = 500, .slow = -1});
-  const Told told = TellOf(&job, 4);
-  ASSERT_GT(told.told, 1900u);
-  EXPECT_LT(static_cast<double>(told.bytes) / static_cast<double>(told.told), 40);
+  const Reported reported = TellOf(&job, 4);
+  ASSERT_GT(reported.reported, 1900u);
+  EXPECT_LT(static_cast<double>(reported.bytes) / static_cast<double>(reported.reported), 40);
 }
 
-TEST(ToldSteps, DamagedOnesAreRefused) {
-  ToldRank rank;
+TEST(ReportedSteps, DamagedOnesAreRefused) {
+  ReportedRank rank;
   rank.boot_id = "boot";
   rank.kinds.resize(2);
   rank.steps.push_back({.number = 7, .began_ns = 1'000'000, .arrivals = {{.position = 3, .kind = 1}}});
@@ -256,12 +257,12 @@ TEST(ToldSteps, DamagedOnesAreRefused) {
   EXPECT_EQ(nodes::ReadSteps(body)->size(), 2u);
   for (std::size_t size = 0; size < body.size(); ++size) EXPECT_FALSE(nodes::ReadSteps(body.substr(0, size))) << size;
   std::mt19937 random(1);
-  ToldSteps steps;
+  ReportedSteps steps;
   for (int i = 0; i < 20'000; ++i) {
     std::string damaged = body;
     for (int flips = 1 + i % 3; flips > 0; --flips) damaged[random() % damaged.size()] = static_cast<char>(random());
     if (auto read = nodes::ReadSteps(damaged))
-      for (ToldRank& one : *read) steps.Take(std::move(one));
+      for (ReportedRank& one : *read) steps.Take(std::move(one));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "core/steps/told_steps.h"
+#include "core/steps/reported_steps.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostRanks = 1u << 17;
 
-std::int64_t Ns(std::uint32_t units) { return std::int64_t{units} * kToldUnit_ns; }
+std::int64_t Ns(std::uint32_t units) { return std::int64_t{units} * kReportedUnit_ns; }
 std::int64_t NsOf(std::uint32_t units_plus_one) { return units_plus_one == 0 ? -1 : Ns(units_plus_one - 1); }
 
 // Numbers that at least half of the ranks tell, ascending.
@@ -19,7 +19,7 @@ template <class Rows>
 std::vector<std::uint64_t> CommonNumbers(const Rows& rows) {
   std::map<std::uint64_t, std::size_t> counts;
   for (const auto& row : rows)
-    for (const ToldStep& step : row.rank->steps) ++counts[step.number];
+    for (const ReportedStep& step : row.rank->steps) ++counts[step.number];
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, count] : counts)
     if (2 * count >= rows.size()) numbers.push_back(number);
@@ -35,9 +35,9 @@ const reader::Communicator* EntryOf(const Process& process, std::uint32_t index,
 // Writes one rank's steps into the join.
 class RowFiller {
  public:
-  RowFiller(const Process& process, const ToldRank& facts, StepJoin* join)
+  RowFiller(const Process& process, const ReportedRank& facts, StepJoin* join)
       : process_(process), facts_(facts), join_(join) {
-    for (const ToldKind& kind : facts.kinds) {
+    for (const ReportedKind& kind : facts.kinds) {
       const reader::Communicator* const entry = EntryOf(process, kind.channel.communicator, kind.channel.generation);
       const CommView* const comm = entry ? join->CommOf(entry->id) : nullptr;
       entries_.push_back(comm && comm->comparable ? entry : nullptr);
@@ -45,7 +45,7 @@ class RowFiller {
   }
 
   void AddPeers(const View& view, int rank) {
-    for (const ToldPeer& peer : facts_.peers) {
+    for (const ReportedPeer& peer : facts_.peers) {
       const reader::Communicator* const entry = EntryOf(process_, peer.communicator, peer.generation);
       const CommView* const comm = entry ? join_->CommOf(entry->id) : nullptr;
       if (comm && peer.rank >= 0) join_->AddPair(rank, view.JobRank(*comm, static_cast<std::uint32_t>(peer.rank)));
@@ -54,84 +54,84 @@ class RowFiller {
     for (const reader::Communicator& entry : process_.box->communicators) join_->AddChained(entry.id);
   }
 
-  void AddStep(const ToldStep& step, std::size_t row, std::size_t at) {
+  void AddStep(const ReportedStep& step, std::size_t row, std::size_t at) {
     StepPart& part = join_->part(row, at);
     part.began_ns = process_.At(step.began_ns);
     part.duration_ns = step.duration_ns;
     part.exposed_ns = step.exposed_ns;
     part.idle_ns = step.idle_ns;
-    for (const ToldArrival& told : step.arrivals) {
-      if (told.kind >= entries_.size() || entries_[told.kind] == nullptr) continue;
-      const ToldKind& kind = facts_.kinds[told.kind];
-      const reader::Communicator& entry = *entries_[told.kind];
+    for (const ReportedArrival& reported : step.arrivals) {
+      if (reported.kind >= entries_.size() || entries_[reported.kind] == nullptr) continue;
+      const ReportedKind& kind = facts_.kinds[reported.kind];
+      const reader::Communicator& entry = *entries_[reported.kind];
       const Arrival arrival{.row = row,
                             .step = at,
-                            .entered_ns = part.began_ns + Ns(told.entered),
-                            .inside_ns = NsOf(told.inside),
-                            .kernel_ns = NsOf(told.kernel),
+                            .entered_ns = part.began_ns + Ns(reported.entered),
+                            .inside_ns = NsOf(reported.inside),
+                            .kernel_ns = NsOf(reported.kernel),
                             .function = kind.function,
                             .bytes = kind.bytes,
                             .calls = kind.calls,
                             .alike = kind.alike};
       if (kind.channel.peer < 0) {
-        join_->AddCollective(entry.id, told.position, arrival);
+        join_->AddCollective(entry.id, reported.position, arrival);
         continue;
       }
       const auto peer = static_cast<std::uint32_t>(kind.channel.peer);
       const bool sends = kind.channel.sends;
-      join_->AddMessage(entry.id, sends ? entry.rank : peer, sends ? peer : entry.rank, told.position, arrival);
+      join_->AddMessage(entry.id, sends ? entry.rank : peer, sends ? peer : entry.rank, reported.position, arrival);
     }
   }
 
  private:
   const Process& process_;
-  const ToldRank& facts_;
+  const ReportedRank& facts_;
   StepJoin* join_;
   std::vector<const reader::Communicator*> entries_;  // by kind; null: its communicator cannot be compared
 };
 
 }  // namespace
 
-void ToldSteps::Take(ToldRank told) {
-  const Key key{told.boot_id, told.pid_namespace, told.start_time, told.pid};
+void ReportedSteps::Take(ReportedRank reported) {
+  const Key key{reported.boot_id, reported.pid_namespace, reported.start_time, reported.pid};
   if (ranks_.size() >= kMostRanks && !ranks_.contains(key)) return;
   Rank& rank = ranks_[key];
-  std::vector<ToldStep> steps = std::exchange(told.steps, {});
-  std::vector<ToldKind> kinds = std::exchange(told.kinds, std::move(rank.facts.kinds));
-  rank.facts = std::move(told);
+  std::vector<ReportedStep> steps = std::exchange(reported.steps, {});
+  std::vector<ReportedKind> kinds = std::exchange(reported.kinds, std::move(rank.facts.kinds));
+  rank.facts = std::move(reported);
   // The loop has become another one.
   if (rank.facts.kinds.size() + kinds.size() > kMostKinds * 2) {
     rank.facts.kinds.clear();
     rank.steps.clear();
   }
   std::vector<std::uint16_t> place;
-  for (const ToldKind& kind : kinds) {
+  for (const ReportedKind& kind : kinds) {
     auto known = std::find(rank.facts.kinds.begin(), rank.facts.kinds.end(), kind);
     if (known == rank.facts.kinds.end()) known = rank.facts.kinds.insert(known, kind);
     place.push_back(static_cast<std::uint16_t>(known - rank.facts.kinds.begin()));
   }
-  for (ToldStep& step : steps) {
+  for (ReportedStep& step : steps) {
     // A node's next leader tells again what the one before it has told.
     if (!rank.steps.empty() && step.began_ns <= rank.steps.back().began_ns) continue;
     if (!rank.steps.empty() && step.number <= rank.steps.back().number) rank.steps.clear();  // counted anew
-    std::erase_if(step.arrivals, [&](const ToldArrival& one) { return one.kind >= place.size(); });
-    for (ToldArrival& arrival : step.arrivals) arrival.kind = place[arrival.kind];
+    std::erase_if(step.arrivals, [&](const ReportedArrival& one) { return one.kind >= place.size(); });
+    for (ReportedArrival& arrival : step.arrivals) arrival.kind = place[arrival.kind];
     rank.steps.push_back(std::move(step));
     if (rank.steps.size() > most_) Thin(&rank.steps);
   }
 }
 
 // Of the older half those go whose numbers are the least round: on all ranks the same.
-void ToldSteps::Thin(std::deque<ToldStep>* steps) const {
+void ReportedSteps::Thin(std::deque<ReportedStep>* steps) const {
   const auto middle = steps->begin() + static_cast<std::ptrdiff_t>(steps->size() / 2);
   int least = 64;
   for (auto step = steps->begin(); step != middle; ++step) least = std::min(least, std::countr_zero(step->number));
   const auto kept = std::remove_if(steps->begin(), middle,
-                                   [&](const ToldStep& step) { return std::countr_zero(step.number) == least; });
+                                   [&](const ReportedStep& step) { return std::countr_zero(step.number) == least; });
   steps->erase(kept, middle);
 }
 
-std::vector<ToldSteps::Row> ToldSteps::RowsOf(const View& view) const {
+std::vector<ReportedSteps::Row> ReportedSteps::RowsOf(const View& view) const {
   std::vector<Row> rows;
   for (const Node& node : view.nodes) {
     const Process& process = view.process(node);
@@ -143,7 +143,7 @@ std::vector<ToldSteps::Row> ToldSteps::RowsOf(const View& view) const {
   return rows;
 }
 
-StepTable ToldSteps::Table(const View& view) const {
+StepTable ReportedSteps::Table(const View& view) const {
   const std::vector<Row> rows = RowsOf(view);
   if (rows.size() < 2) return {};
   const std::vector<std::uint64_t> numbers = CommonNumbers(rows);
@@ -156,7 +156,7 @@ StepTable ToldSteps::Table(const View& view) const {
     join.AddRow(*rows[row].node, numbers.size());
     RowFiller filler(*rows[row].process, rows[row].rank->facts, &join);
     filler.AddPeers(view, rows[row].node->rank);
-    for (const ToldStep& step : rows[row].rank->steps)
+    for (const ReportedStep& step : rows[row].rank->steps)
       if (const auto at = place.find(step.number); at != place.end()) filler.AddStep(step, row, at->second);
   }
   join.table().numbers = numbers;

@@ -8,9 +8,9 @@
 
 namespace ncclwatch::watch {
 
-class SaidEvents {
+class LoggedEvents {
  public:
-  explicit SaidEvents(const Context& context)
+  explicit LoggedEvents(const Context& context)
       : context_(context), events_(format::OwnEvents(context.own)), file_(context) {}
   void Update();  // at every tick
 

@@ -26,67 +26,67 @@ inline constexpr std::size_t kMostKinds = 64;              // of arrivals, of on
 inline constexpr std::size_t kMostPeers = 16;              // of one rank; with more: with anybody
 
 // Collectives of one communicator, or NCCL's messages to or from one peer: an entry of the box's table.
-struct ToldChannel {
+struct ReportedChannel {
   std::uint32_t communicator = 0, generation = 0;
   std::int32_t peer = -1;  // rank in it; -1: collectives
   bool sends = false;
-  bool operator==(const ToldChannel&) const = default;
+  bool operator==(const ReportedChannel&) const = default;
 };
 
 // What comes back in every step.
-struct ToldKind {
-  ToldChannel channel;
+struct ReportedKind {
+  ReportedChannel channel;
   functions::Function function{};
   std::uint64_t bytes = 0;
   std::uint32_t calls = 1, alike = 1;  // Arrival
-  bool operator==(const ToldKind&) const = default;
+  bool operator==(const ReportedKind&) const = default;
 };
 
-struct ToldArrival {
+struct ReportedArrival {
   std::uint64_t position = 0;
   std::uint32_t entered = 0;  // after the step began; all in units of kToldUnit_ns
   std::uint32_t inside = 0;   // plus one; 0: it does not block
   std::uint32_t kernel = 0;   // plus one; 0: it was not timed
   std::uint16_t kind = 0;     // index into ToldRank::kinds
 };
-inline constexpr std::int64_t kToldUnit_ns = 100;
+inline constexpr std::int64_t kReportedUnit_ns = 100;
 inline constexpr std::uint32_t kMostUnits = UINT32_MAX - 1;
 
-struct ToldStep {
+struct ReportedStep {
   std::uint64_t number = 0;
   std::int64_t began_ns = 0;  // CLOCK_MONOTONIC of its node
   std::int64_t duration_ns = 0, exposed_ns = 0, idle_ns = 0;
-  std::vector<ToldArrival> arrivals;
+  std::vector<ReportedArrival> arrivals;
 };
 
-struct ToldPeer {  // that messages are exchanged with
+struct ReportedPeer {  // that messages are exchanged with
   std::uint32_t communicator = 0, generation = 0;
   std::int32_t rank = -1;
-  bool operator==(const ToldPeer&) const = default;
+  bool operator==(const ReportedPeer&) const = default;
 };
 
-struct ToldRank {
+struct ReportedRank {
   std::string boot_id;
   std::uint64_t pid_namespace = 0, start_time = 0;
   std::uint32_t pid = 0;
   bool many_peers = false;
-  std::vector<ToldKind> kinds;
-  std::vector<ToldPeer> peers;
-  std::vector<ToldStep> steps;
+  std::vector<ReportedKind> kinds;
+  std::vector<ReportedPeer> peers;
+  std::vector<ReportedStep> steps;
 };
 
 // The steps of a job that were told last, older ones ever more sparsely. One thread.
-class ToldSteps {
+class ReportedSteps {
  public:
-  void Take(ToldRank told);
+  void Take(ReportedRank reported);
   void SetMost(std::size_t steps) { most_ = steps; }  // of each rank
   // Of those that the view has. Empty: fewer than two ranks tell the same steps.
   StepTable Table(const View& view) const;
 
  private:
   struct Rank {
-    ToldRank facts;  // without steps
-    std::deque<ToldStep> steps;
+    ReportedRank facts;  // without steps
+    std::deque<ReportedStep> steps;
   };
   using Key = std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint32_t>;
   struct Row {
@@ -95,7 +95,7 @@ class ToldSteps {
     const Rank* rank = nullptr;
   };
 
-  void Thin(std::deque<ToldStep>* steps) const;
+  void Thin(std::deque<ReportedStep>* steps) const;
   std::vector<Row> RowsOf(const View& view) const;
 
   std::size_t most_ = 256;
