@@ -29,6 +29,7 @@
 #include "core/model/text.h"
 #include "core/report/render.h"
 #include "core/text/printable.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -133,8 +134,6 @@ absl::StatusOr<simulation::Costs> Fitted(const std::string& word, const Recordin
   if (!paths.ok()) return paths.status();
   return FitCosts(Recording::Open(*paths));
 }
-
-double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 // Reads like the run directory of a recorded job.
 absl::Status WriteOutcome(const Outcome& outcome, const std::string& directory) {
@@ -285,8 +284,8 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
                {"calls", outcome.calls},
                {"completed", outcome.completed},
                {"stopped", StoppedJson(outcome.stopped)},
-               {"simulated_s", Seconds(outcome.simulated_ns)},
-               {"recorded_s", Seconds(outcome.recorded_ns)},
+               {"simulated_s", InSeconds(outcome.simulated_ns)},
+               {"recorded_s", InSeconds(outcome.recorded_ns)},
                {"steps", SimulatedSteps(recording, outcome)},
                {"calls_per_s", static_cast<double>(outcome.calls) / wall_s},
                {"wrong", 0},

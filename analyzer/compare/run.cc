@@ -10,14 +10,13 @@
 #include "analyzer/report/sections.h"
 #include "analyzer/steps/steps.h"
 #include "analyzer/trace/facts.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::compare {
 namespace {
 
 using analyzer::JobSteps;
 using analyzer::StepSummary;
-
-double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 // The first steps make connections and plans: one in twenty, and two at least.
 std::size_t WarmUpOf(std::size_t steps) { return std::max<std::size_t>(2, steps / 20); }
@@ -34,7 +33,7 @@ void AddSteps(const JobSteps& steps, Side* side) {
                              {"step_wait", &StepSummary::wait_ns}};
   for (const Part& part : kParts) {
     Samples samples;
-    for (std::size_t i = WarmUpOf(all.size()); i < all.size(); ++i) samples.push_back(Seconds(all[i].*part.value));
+    for (std::size_t i = WarmUpOf(all.size()); i < all.size(); ++i) samples.push_back(InSeconds(all[i].*part.value));
     AddTrial(part.name, "s", Better::kLower, std::move(samples), side);
   }
 }
@@ -51,7 +50,7 @@ void AddTransfers(const JobSteps& steps, Side* side) {
   for (auto& [name, times] : all) {
     std::stable_sort(times.begin(), times.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     Samples samples;
-    for (const auto& [step, ns] : times) samples.push_back(Seconds(ns));
+    for (const auto& [step, ns] : times) samples.push_back(InSeconds(ns));
     AddTrial(name, "s", Better::kLower, std::move(samples), side);
   }
 }

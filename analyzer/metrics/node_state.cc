@@ -15,6 +15,7 @@
 #include "core/view/from_boxes.h"
 #include "core/view/view.h"
 #include "ncclwatch/functions/bandwidth.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -24,8 +25,6 @@ constexpr std::uint64_t kCallsOfAll = 1u << 19;  // about: of more than 128 rank
 constexpr std::uint64_t kLeastCalls = 256;
 constexpr std::size_t kNewestSteps = 20;
 constexpr std::size_t kMostTransfers = 20;
-
-double InSeconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 std::int64_t Now_ns() {
   timespec now{};

@@ -41,6 +41,7 @@
 #include "core/text/printable.h"
 #include "ncclwatch/functions/bandwidth.h"
 #include "ncclwatch/functions/types.h"
+#include "ncclwatch/nanoseconds.h"
 #include "watchdog/rundir/launcher.h"
 
 namespace ncclwatch::analyzer {
@@ -465,7 +466,7 @@ absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram&
                {"stopped", completed ? Json::array() : StoppedJson(StoppedIn(play.record))},
                {"simulated_s", nullptr},
                {"replayed_s", played->seconds},
-               {"recorded_s", static_cast<double>(play.recorded_ns) / 1e9},
+               {"recorded_s", InSeconds(play.recorded_ns)},
                {"steps", Json::array()},
                {"calls_per_s", static_cast<double>(calls) / played->seconds},
                {"wrong", wrong},

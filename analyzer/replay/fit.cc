@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/calls/mpi_message.h"
+#include "core/slow/robust.h"
 #include "ncclwatch/functions/pattern.h"
 
 namespace ncclwatch::analyzer {
@@ -17,12 +18,6 @@ namespace {
 using reader::Call;
 
 constexpr std::size_t kMostSamples = 200'000;  // of each kind
-
-double Median(std::vector<double>* values) {
-  const auto middle = values->begin() + static_cast<std::ptrdiff_t>(values->size() / 2);
-  std::nth_element(values->begin(), middle, values->end());
-  return *middle;
-}
 
 class Fit {
  public:
@@ -42,7 +37,7 @@ class Fit {
     simulation::Costs costs;
     if (overheads_.empty() && flights_.empty() && collectives_.empty())
       return absl::NotFoundError("no call of MPI that tells what communication costs");
-    if (!overheads_.empty()) costs.overhead_ns = Median(&overheads_);
+    if (!overheads_.empty()) costs.overhead_ns = diagnosis::Median(overheads_);
     FitMessages(&costs);
     FitCollectives(&costs);
     return costs;
@@ -105,7 +100,7 @@ class Fit {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
     for (auto& [bytes, flights] : flights_) {
       const auto weight = static_cast<double>(flights.size()), size = static_cast<double>(bytes);
-      const double flight = Median(&flights);
+      const double flight = diagnosis::Median(flights);
       n += weight;
       x += weight * size;
       y += weight * flight;
@@ -123,11 +118,11 @@ class Fit {
     for (auto& [key, lengths] : collectives_) {
       const auto& [pattern, ranks, bytes] = key;
       const double passes = pattern == functions::Pattern::kAllReduce ? 2 * (ranks - 1.0) / ranks : 0;
-      const double left = Median(&lengths) - passes * static_cast<double>(bytes) * costs->byte_ns;
+      const double left = diagnosis::Median(lengths) - passes * static_cast<double>(bytes) * costs->byte_ns;
       const double step = std::max(0.0, left) / simulation::TreeSteps(static_cast<int>(ranks));
       steps.insert(steps.end(), lengths.size(), step);
     }
-    if (!steps.empty()) costs->step_ns = Median(&steps);
+    if (!steps.empty()) costs->step_ns = diagnosis::Median(steps);
   }
 
   std::vector<double> overheads_;

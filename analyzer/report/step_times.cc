@@ -8,6 +8,7 @@
 #include "analyzer/steps/steps.h"
 #include "core/slow/robust.h"
 #include "core/text/printable.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -18,21 +19,19 @@ using diagnosis::StepPart;
 constexpr std::size_t kMostSteps = 20000;  // the newest
 constexpr std::size_t kMostMetrics = 16;
 
-double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
-
 Json BySteps(const JobSteps& steps) {
   std::vector<StepSummary> all = SummariesOf(steps);
   if (all.size() > kMostSteps) all.erase(all.begin(), all.end() - kMostSteps);
   Json list = Json::array();
   for (const StepSummary& one : all)
     list.push_back({{"step", one.number},
-                    {"duration_s", Seconds(one.duration_ns)},
-                    {"compute_s", Seconds(one.compute_ns)},
-                    {"exposed_s", Seconds(one.exposed_ns)},
-                    {"wait_s", Seconds(one.wait_ns)},
-                    {"idle_s", Seconds(one.idle_ns)},
+                    {"duration_s", InSeconds(one.duration_ns)},
+                    {"compute_s", InSeconds(one.compute_ns)},
+                    {"exposed_s", InSeconds(one.exposed_ns)},
+                    {"wait_s", InSeconds(one.wait_ns)},
+                    {"idle_s", InSeconds(one.idle_ns)},
                     {"last", one.last},
-                    {"late_s", Seconds(one.late_ns)}});
+                    {"late_s", InSeconds(one.late_ns)}});
   return list;
 }
 
@@ -41,7 +40,7 @@ double MedianOf(const std::vector<StepPart>& row, Part part) {
   std::vector<std::int64_t> values;
   for (const StepPart& one : row)
     if (one.duration_ns > 0) values.push_back(part(one));
-  return Seconds(diagnosis::Median(std::move(values)));
+  return InSeconds(diagnosis::Median(std::move(values)));
 }
 
 Json ByRanks(const JobSteps& steps) {

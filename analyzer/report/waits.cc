@@ -11,6 +11,7 @@
 #include "core/model/text.h"
 #include "core/waits/waits.h"
 #include "ncclwatch/functions/function.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -77,7 +78,7 @@ Json ToJson(const diagnosis::View& view, const Edge& edge) {
           {"position", edge.position},
           {"what", Name(edge.what)},
           {"op", edge.op},
-          {"for_s", edge.since_ns > 0 ? Json(static_cast<double>(view.now_ns - edge.since_ns) / 1e9) : Json(nullptr)},
+          {"for_s", edge.since_ns > 0 ? Json(InSeconds(view.now_ns - edge.since_ns)) : Json(nullptr)},
           {"others", edge.others}};
 }
 

@@ -13,6 +13,7 @@
 #include "core/slow/robust.h"
 #include "core/view/from_boxes.h"
 #include "core/view/view.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -22,8 +23,6 @@ using diagnosis::StepTable;
 using Json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kMostCallsOfSteps = 10'000'000;
-
-double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 // Of the ranks that have the step.
 std::int64_t Median(const StepTable& table, std::size_t step, std::int64_t (*part)(const StepPart&)) {
@@ -119,7 +118,7 @@ std::map<std::uint64_t, double> DurationsOf(const JobSteps& steps) {
   std::map<std::uint64_t, double> durations;
   for (std::size_t step = 0; step < steps.table.steps(); ++step)
     if (const std::int64_t ns = Median(steps.table, step, Duration); ns > 0)
-      durations[steps.table.first + step] = Seconds(ns);
+      durations[steps.table.first + step] = InSeconds(ns);
   return durations;
 }
 
@@ -132,17 +131,17 @@ Json StepsJson(const JobSteps& steps) {
       const StepPart& part = table.parts[row][step];
       if (part.duration_ns == 0) continue;
       ranks.push_back({{"rank", table.ranks[row]},
-                       {"duration_s", Seconds(part.duration_ns)},
-                       {"compute_s", Seconds(part.compute_ns())},
-                       {"exposed_s", Seconds(part.exposed_ns)},
-                       {"wait_s", Seconds(part.wait_ns)},
-                       {"idle_s", Seconds(part.idle_ns)},
-                       {"late_s", Seconds(part.late_ns)}});
+                       {"duration_s", InSeconds(part.duration_ns)},
+                       {"compute_s", InSeconds(part.compute_ns())},
+                       {"exposed_s", InSeconds(part.exposed_ns)},
+                       {"wait_s", InSeconds(part.wait_ns)},
+                       {"idle_s", InSeconds(part.idle_ns)},
+                       {"late_s", InSeconds(part.late_ns)}});
     }
     const std::int64_t began = BeganNs(steps, step);
     all.push_back({{"step", table.first + step},
                    {"began", began == 0 ? Json(nullptr) : Json(diagnosis::UtcTime(began))},
-                   {"duration_s", Seconds(Median(table, step, Duration))},
+                   {"duration_s", InSeconds(Median(table, step, Duration))},
                    {"ranks", std::move(ranks)}});
   }
   return all;

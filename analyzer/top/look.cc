@@ -14,6 +14,7 @@
 #include "analyzer/trace/row.h"
 #include "core/reader/glance.h"
 #include "core/reader/load.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer::top {
 namespace {
@@ -43,9 +44,7 @@ reader::Call FromTable(const reader::Communicator& communicator) {
   return call;
 }
 
-double Since(std::int64_t from_ns, std::int64_t to_ns) {
-  return std::max(0.0, static_cast<double>(to_ns - from_ns) / 1e9);
-}
+double Since(std::int64_t from_ns, std::int64_t to_ns) { return std::max(0.0, InSeconds(to_ns - from_ns)); }
 
 void SetJob(const reader::MappedBox& box, Job* job) {
   const format::Identity& identity = box.header().identity;

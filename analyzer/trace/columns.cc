@@ -9,6 +9,7 @@
 
 #include "core/model/text.h"
 #include "core/text/printable.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -165,7 +166,7 @@ std::string ToColumns(const std::vector<Row>& rows) {
   table.Add("duration_s", [](const Row& row) { return std::optional<double>(absl::ToDoubleSeconds(row.duration)); });
   table.Add("kernel_s", [](const Row& row) {
     const bool timed = row.kernel.clock != format::KernelClock::kNone;
-    return timed ? std::optional(static_cast<double>(row.kernel.ns) / 1e9) : std::nullopt;
+    return timed ? std::optional(InSeconds(row.kernel.ns)) : std::nullopt;
   });
   table.Add("algorithm", [](const Row& row) { return Text(std::string(format::Name(row.kernel.algorithm))); });
   table.Add("protocol", [](const Row& row) { return Text(std::string(format::Name(row.kernel.protocol))); });

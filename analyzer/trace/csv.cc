@@ -36,7 +36,7 @@ class Cells {
   }
   void Seconds(std::int64_t ns) {
     Separate();
-    fmt::format_to(std::back_inserter(out_), "{}", static_cast<double>(ns) / 1e9);
+    fmt::format_to(std::back_inserter(out_), "{}", InSeconds(ns));
   }
   void Moment(std::int64_t ns, UtcMicros* clock) {
     Separate();
@@ -60,7 +60,7 @@ std::string KernelCell(const format::KernelTime& kernel) {
     return name.empty() ? std::string("null") : fmt::format(R"(""{}"")", name);
   };
   return fmt::format(R"("{{""duration_s"":{},""clock"":""{}"",""algorithm"":{},""protocol"":{},""channels"":{}}}")",
-                     static_cast<double>(kernel.ns) / 1e9, kernel.clock == format::KernelClock::kGpu ? "gpu" : "proxy",
+                     InSeconds(kernel.ns), kernel.clock == format::KernelClock::kGpu ? "gpu" : "proxy",
                      word(format::Name(kernel.algorithm)), word(format::Name(kernel.protocol)), kernel.channels);
 }
 

@@ -11,6 +11,7 @@
 #include "analyzer/console/units.h"
 #include "core/model/text.h"
 #include "core/text/printable.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -61,7 +62,7 @@ nlohmann::ordered_json KernelJson(const format::KernelTime& kernel) {
   using Json = nlohmann::ordered_json;
   if (kernel.clock == format::KernelClock::kNone) return nullptr;
   const auto word = [](std::string_view name) { return name.empty() ? Json(nullptr) : Json(name); };
-  return {{"duration_s", static_cast<double>(kernel.ns) / 1e9},
+  return {{"duration_s", InSeconds(kernel.ns)},
           {"clock", kernel.clock == format::KernelClock::kGpu ? "gpu" : "proxy"},
           {"algorithm", word(format::Name(kernel.algorithm))},
           {"protocol", word(format::Name(kernel.protocol))},

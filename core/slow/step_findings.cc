@@ -15,6 +15,7 @@
 #include "core/rules/describe.h"
 #include "core/slow/meanwhile.h"
 #include "core/slow/robust.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -188,7 +189,7 @@ Finding StragglerFinding(const View& view, const StepTable& table, const Straggl
   for (const std::size_t row : found.rows) ranks.push_back(table.ranks[row]);
   Finding finding = BeginFinding(view, table, Kind::kStraggler, ranks, found.certainty);
   SetOnset(view, table, found.since_before ? std::nullopt : std::optional(found.onset), &finding);
-  const double after = static_cast<double>(found.step_ns) / 1e9;
+  const double after = InSeconds(found.step_ns);
   finding.effect = Effect{"step_time", "s", after * (1 - found.share), after};
   finding.shared_by.hosts = HostsOf(view, ranks);
   finding.share_lost = found.share;

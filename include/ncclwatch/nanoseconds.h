@@ -7,4 +7,6 @@ namespace ncclwatch {
 
 inline constexpr std::int64_t kUs = 1'000, kMs = 1'000'000, kSecond = 1'000'000'000;
 
+constexpr double InSeconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
 }  // namespace ncclwatch

@@ -38,8 +38,6 @@ void Answer(Channel* channel, const EchoRequest& request) {
   SendAll(socket, block.data(), 1, until);
 }
 
-double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
-
 }  // namespace
 
 EchoServer::EchoServer(const Credentials& credentials)
@@ -95,7 +93,7 @@ Trial Try(const std::string& address, std::uint16_t port, const Credentials& cre
     if (!SendAll(to, block.data(), size, until) || !ReceiveAll(to, block.data(), size, until)) return fail();
     best = std::min(best, MonotonicNow() - start);
   }
-  trial.round_trip_s = Seconds(best);
+  trial.round_trip_s = InSeconds(best);
   const std::int64_t start = MonotonicNow();
   for (std::uint64_t left = bytes; left > 0;) {
     const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, kBlock));
@@ -103,7 +101,7 @@ Trial Try(const std::string& address, std::uint16_t port, const Credentials& cre
     left -= part;
   }
   if (!ReceiveAll(to, block.data(), 1, until)) return fail();
-  if (bytes > 0) trial.bytes_per_s = static_cast<double>(bytes) / Seconds(MonotonicNow() - start);
+  if (bytes > 0) trial.bytes_per_s = static_cast<double>(bytes) / InSeconds(MonotonicNow() - start);
   return trial;
 }
 

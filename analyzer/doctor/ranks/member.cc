@@ -83,7 +83,7 @@ bool ServeRank0(Channel* channel, const Credentials& credentials, int rank, std:
 double RealNow() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
+  return static_cast<double>(now.tv_sec) + InSeconds(now.tv_nsec);
 }
 
 std::string OwnAddress(const settings::BindAddress& bind) {

@@ -7,6 +7,7 @@
 #include "core/model/text.h"
 #include "core/text/printable.h"
 #include "ncclwatch/format/fingerprint.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {
@@ -191,7 +192,7 @@ void ParquetColumns::PutArguments(const Facts& facts) {
   PutText(kState, static_cast<std::uint64_t>(facts.standing.state),
           [&] { return std::string(Name(facts.standing.state)); });
   buffers_[kPending].Put(std::uint8_t{facts.standing.pending});
-  buffers_[kDuration].Put(static_cast<double>(facts.duration_ns) / 1e9);
+  buffers_[kDuration].Put(InSeconds(facts.duration_ns));
   constexpr std::uint64_t kNoResult = UINT64_MAX;
   PutText(kResult, facts.has_result ? static_cast<std::uint32_t>(call.result) : kNoResult,
           [&] { return facts.has_result ? ResultText(call.result) : ""; });
@@ -200,7 +201,7 @@ void ParquetColumns::PutArguments(const Facts& facts) {
 
 void ParquetColumns::PutKernel(const format::KernelTime& kernel) {
   const bool timed = kernel.clock != format::KernelClock::kNone;
-  Put(kKernelDuration, timed ? std::optional(static_cast<double>(kernel.ns) / 1e9) : std::nullopt);
+  Put(kKernelDuration, timed ? std::optional(InSeconds(kernel.ns)) : std::nullopt);
   PutText(kKernelClock, static_cast<std::uint64_t>(kernel.clock), [&] {
     return std::string(!timed ? "" : kernel.clock == format::KernelClock::kGpu ? "gpu" : "proxy");
   });

@@ -18,6 +18,7 @@
 #include "core/text/printable.h"
 #include "ncclwatch/format/fingerprint.h"
 #include "ncclwatch/functions/bandwidth.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {
@@ -221,8 +222,7 @@ class Perfetto : public Exporter {
     if (facts.has_result && call.result != 0)
       out->Text(kResult, KeyOf(TextOf::kOfResult, static_cast<std::uint32_t>(call.result)),
                 [&] { return ResultText(call.result); });
-    if (call.kernel.clock != format::KernelClock::kNone)
-      out->Double(kKernel, static_cast<double>(call.kernel.ns) / 1e9);
+    if (call.kernel.clock != format::KernelClock::kNone) out->Double(kKernel, InSeconds(call.kernel.ns));
   }
   // Of the communicator; made with the first value.
   std::uint64_t CounterFor(std::string_view what, std::string_view unit, ProcessTracks& process,

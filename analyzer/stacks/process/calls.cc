@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "analyzer/stacks/process/words.h"
+#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::stacks {
 namespace {
@@ -48,7 +49,7 @@ std::string Calls::LimitText(std::uint64_t timespec_address, const char* none) c
   if (timespec_address == 0) return none;
   const auto limit = memory_->Value<timespec>(timespec_address);
   if (!limit) return "";
-  return SecondsText(static_cast<double>(limit->tv_sec) + static_cast<double>(limit->tv_nsec) / 1e9);
+  return SecondsText(static_cast<double>(limit->tv_sec) + InSeconds(limit->tv_nsec));
 }
 
 std::vector<Calls::Waited> Calls::OfPoll(std::uint64_t address, std::uint64_t count) const {

@@ -44,8 +44,6 @@ constexpr std::int64_t kMisuseAgain_ns = 600 * kMs;
 constexpr std::int64_t kPublishedEvery_ns = 400 * kMs;
 constexpr std::int64_t kCostShare = 20;  // of the time at most 1 in 20 goes into diagnoses of healthy jobs
 
-double Seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
-
 }  // namespace
 
 Leader::Leader(const Context& context, LeaseFile* lease, const std::vector<std::string>* environment)
@@ -177,7 +175,7 @@ void Leader::Learn(std::int64_t now_ns) {
     limits_ = LimitsFor(context_.settings.timeout_s, longest_wait_ns_);
   if (limits_.suspect_after_ns != std::exchange(logged_suspect_after_ns_, limits_.suspect_after_ns))
     log::Debug("a stall is suspected after {:.1f} s and likely after {:.1f} s: the longest wait so far was {:.3f} s",
-               Seconds(limits_.suspect_after_ns), Seconds(limits_.likely_after_ns), Seconds(longest_wait_ns_));
+               InSeconds(limits_.suspect_after_ns), InSeconds(limits_.likely_after_ns), InSeconds(longest_wait_ns_));
   reader::LeaderState leader_state = journal_.leader_state();
   leader_state.suspect_after_ns = limits_.suspect_after_ns;
   leader_state.likely_after_ns = limits_.likely_after_ns;

@@ -1,4 +1,5 @@
 #include "watchdog/watch/leader/verdict.h"
+#include "ncclwatch/nanoseconds.h"
 
 #include <fmt/format.h>
 
@@ -67,7 +68,7 @@ std::string WithdrawalLine(const PublishedVerdict& published, std::int64_t now_r
       default: return ranks + " moved on";
     }
   };
-  const double after_s = static_cast<double>(now_realtime_ns - published.began_at_ns) / 1e9;
+  const double after_s = InSeconds(now_realtime_ns - published.began_at_ns);
   return fmt::format("{} after {:.1f} s: withdrawn", text(), after_s);
 }
 
