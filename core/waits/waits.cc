@@ -46,7 +46,7 @@ void AddJoins(const View& view, int comm_index, WaitGraph* graph) {
   const CommView& comm = view.comms[comm_index];
   std::vector<MissingRank> absentees = Absentees(view, comm);
   constexpr std::size_t kEnoughAbsentees = 64;  // one of many absentees binds as well as all of them
-  if (absentees.size() > kEnoughAbsentees) absentees.resize(kEnough);
+  if (absentees.size() > kEnoughAbsentees) absentees.resize(kEnoughAbsentees);
   for (std::size_t m = 0; m < comm.members.size(); ++m) {
     const Member& member = comm.members[m];
     if (member.node < 0 || view.process(member).outcome.gone() || !IsJoining(view, member)) continue;

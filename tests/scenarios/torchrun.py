@@ -131,7 +131,7 @@ def run_stuck_loader(build, seed=0, mode="preload"):
         job.wait_until(job.fault_ns, 120, "the fault was to happen")
         first = evidence.quoted(job, rank, seconds=15)
         where = first["culprit_details"][0]["where"]
-        if where[0] != f"next_batch (stuck_loader.py:{line})" or not any("read" in text for text in where[1:]) \
+        if not where[0].startswith(f"next_batch (stuck_loader.py:{line}) in ") or "read" not in where[0] \
                 or not any(text.startswith("main (stuck_loader.py:") for text in where):
             raise Failure(f"where: {where}, wanted line {line}")
         if first["kind"] != "missing_participant" or first["culprits"] != [rank]:
