@@ -296,8 +296,8 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
                  {"step_ns", costs.step_ns}}},
                {"not_modelled", not_modelled},
                {"threaded", program->threaded()},
-               {"run_directory", request.out.empty() ? Json(nullptr) : Json(request.out)},
-               {"findings", Json::parse(diagnosis::ToJson(verdict))["findings"]}});
+               {"run_directory", request.out.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(request.out)},
+               {"findings", nlohmann::ordered_json::parse(diagnosis::ToJson(verdict))["findings"]}});
   } else {
     PrintOutcome(outcome, *program, verdict, &lines, wall_s);
   }

@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/import/active.h"
 #include "analyzer/import/dump.h"
 #include "core/model/text.h"
 #include "core/reader/layout.h"
@@ -130,10 +131,11 @@ std::vector<std::int32_t> RanksWhere(const std::vector<Dump>& dumps, const std::
   return ranks;
 }
 
+// Of calls under way the first of each pair of ranks are partners, however many were over before.
 bool AnyUnmatched(const Dump& dump) {
-  for (const ProcessGroup& group : dump.groups)
-    if (group.unmatched) return true;
-  return false;
+  return std::any_of(dump.groups.begin(), dump.groups.end(), [&](const ProcessGroup& group) {
+    return group.anyone || (group.begins_late && !dump.box.active_only);
+  });
 }
 
 void AddNotes(const std::vector<Dump>& dumps, const Membership& membership, reader::RunImage* run) {
@@ -154,7 +156,10 @@ void AddNotes(const std::vector<Dump>& dumps, const Membership& membership, read
     notes.push_back(
         "when the dumps were written is not known, the files' times are not theirs (copy with `cp -p`): "
         "how long a call waited is not known, and no wait is more than suspected");
-  const auto wrapped = RanksWhere(dumps, [](const Dump& dump) { return !dump.whole(); });
+  if (dumps.front().box.active_only)
+    notes.push_back(
+        "the dumps hold only calls that were under way: what is missing is over, and a rank without an entry was idle");
+  const auto wrapped = RanksWhere(dumps, [](const Dump& dump) { return !dump.whole() && !dump.box.active_only; });
   if (!wrapped.empty())
     notes.push_back(Ranks(wrapped) +
                     ": the recorder's ring has wrapped: earlier calls are lost, and sends and "
@@ -232,12 +237,10 @@ void SetBox(const Membership& membership, Dump* dump) {
   box.dump = true;
   box.rank = dump->rank;
   box.world_size = membership.world_size();
-  bool unmatched = false;
-  for (std::size_t i = 0; i < dump->groups.size(); ++i) {
-    unmatched |= dump->groups[i].unmatched;
+  for (std::size_t i = 0; i < dump->groups.size(); ++i)
     SetCommunicator(membership.Of(*dump, dump->groups[i]), dump->rank, &box.communicators[i]);
-  }
-  if (!dump->whole() || unmatched) LeaveMessagesUnmatched(dump);
+  const bool wrapped = !dump->whole() && !box.active_only;
+  if (wrapped || AnyUnmatched(*dump)) LeaveMessagesUnmatched(dump);
 }
 
 // A group that others tell of, and this rank's dump does not: it has not made a call in it yet, if nothing of the
@@ -271,7 +274,7 @@ void AddUnusedGroups(const Membership& membership, std::vector<Dump>* dumps) {
 
 // Of a ring that has wrapped, groups without entries: how many calls there were is not known.
 void DropGroupsOfLostEntries(Dump* dump) {
-  if (dump->whole()) return;
+  if (dump->whole() || dump->box.active_only) return;
   std::erase_if(dump->box.communicators,
                 [&](const reader::Communicator& communicator) { return !dump->groups[communicator.index].used; });
 }
@@ -291,10 +294,13 @@ void SetChains(std::vector<Dump>* dumps) {
   for (Dump& dump : *dumps) {
     std::vector<std::uint64_t> start, chain(dump.box.communicators.size(), 0);
     for (const reader::Communicator& communicator : dump.box.communicators) start.push_back(start_of[communicator.id]);
-    for (reader::Call& call : dump.box.calls) {
+    for (std::size_t i = 0; i < dump.box.calls.size(); ++i) {
+      reader::Call& call = dump.box.calls[i];
       if (!functions::IsCollective(call.function) || call.position < start[call.communicator]) continue;
+      reader::Call compared = call;
+      if (dump.by_rank[i]) compared.count = 0, compared.dtype = format::kNoType;
       std::uint64_t& last = chain[call.communicator];
-      last = call.chain = format::Chain(last, reader::FingerprintOf(call));
+      last = call.chain = format::Chain(last, reader::FingerprintOf(compared));
     }
   }
 }
@@ -306,7 +312,12 @@ void AddBoxes(std::vector<Dump> dumps, reader::RunImage* run) {
   DropSecondOfOneRank(&dumps, run);
   const Membership membership(dumps);
   SetInstants(&dumps, run);
-  for (Dump& dump : dumps) SetBox(membership, &dump);
+  const bool active_only = AreActiveOnly(dumps);
+  for (Dump& dump : dumps) {
+    dump.box.active_only = active_only;
+    SetBox(membership, &dump);
+  }
+  if (active_only) SetProgressOfActiveOnly(&dumps);
   AddUnusedGroups(membership, &dumps);
   SetChains(&dumps);
   for (Dump& dump : dumps) DropGroupsOfLostEntries(&dump);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 
 #include "analyzer/import/entries.h"
 #include "analyzer/import/json_text.h"
@@ -70,17 +71,56 @@ void AddGroups(const Tree& tree, ValueId pg_config, std::size_t bytes, Words* wo
   });
 }
 
+// How far the process has come in each group, by the numbers that its backends have in it. Entries tell which group a
+// number is. Of a process with none under way numbers rise with the order in which the groups were made, as their names
+// do: if there are as many of both, and no entry says otherwise, they go together.
+void AddStatus(const Tree& tree, ValueId pg_status, Words* words, const Entries& entries, Dump* dump) {
+  constexpr std::size_t kMostGroups = 1 << 16;
+  std::map<std::int64_t, std::uint64_t> enqueued;
+  EachPair(tree, pg_status, 2 * kMostGroups, [&](ValueId number, ValueId status) {
+    std::int64_t id = -1;
+    if (!absl::SimpleAtoi(absl::string_view(words->Of(number).text.data(), words->Of(number).text.size()), &id)) return;
+    EachPair(tree, status, 32, [&](ValueId key, ValueId value) {
+      if (words->Of(key).key != Key::kLastEnqueued || !tree.Is(value, ValueKind::kInteger)) return;
+      enqueued[id] = static_cast<std::uint64_t>(std::max<std::int64_t>(tree.integer(value), 0));
+    });
+  });
+  std::map<std::int64_t, std::uint32_t> by_name;
+  for (std::uint32_t group = 0; group < dump->groups.size(); ++group) {
+    std::int64_t name = -1;
+    if (!absl::SimpleAtoi(dump->groups[group].name, &name)) return by_name.clear();
+    by_name[name] = group;
+  }
+  const absl::flat_hash_map<std::int64_t, std::uint32_t>& known = entries.group_of_pg_id();
+  std::map<std::int64_t, std::uint32_t> group_of(known.begin(), known.end());
+  if (by_name.size() == enqueued.size() && by_name.size() == dump->groups.size()) {
+    auto named = by_name.begin();
+    bool agrees = true;
+    std::map<std::int64_t, std::uint32_t> together;
+    for (const auto& [id, count] : enqueued) {
+      together[id] = named->second;
+      const auto entry = known.find(id);
+      agrees &= entry == known.end() || entry->second == named->second;
+      ++named;
+    }
+    if (agrees) group_of = std::move(together);
+  }
+  for (const auto& [id, group] : group_of)
+    if (const auto count = enqueued.find(id); count != enqueued.end()) dump->groups[group].enqueued = count->second;
+}
+
 absl::StatusOr<Dump> TakeApart(const Tree& tree, ValueId root, std::size_t bytes) {
   if (!tree.Is(root, ValueKind::kDictionary))
     return absl::InvalidArgumentError("no dump of a flight recorder: not a dictionary");
   Dump dump;
   Words words(tree);
-  ValueId entries = Tree::kNone, pg_config = Tree::kNone;
+  ValueId entries = Tree::kNone, pg_config = Tree::kNone, pg_status = Tree::kNone;
   EachPair(tree, root, 256, [&](ValueId key, ValueId value) {
     switch (words.Of(key).key) {
       case Key::kVersion: dump.version = words.Of(value).text; break;
       case Key::kEntries: entries = value; break;
       case Key::kPgConfig: pg_config = value; break;
+      case Key::kPgStatus: pg_status = value; break;
       case Key::kRank:
         if (tree.Is(value, ValueKind::kInteger) && tree.integer(value) >= 0)
           dump.rank = static_cast<std::int32_t>(std::min<std::int64_t>(tree.integer(value), INT32_MAX));
@@ -99,6 +139,11 @@ absl::StatusOr<Dump> TakeApart(const Tree& tree, ValueId root, std::size_t bytes
     tree.Each(entries, SIZE_MAX, [&](ValueId entry) { within = within && all.Add(entry); });
   if (!within) return absl::ResourceExhaustedError("it refers to the same values more often than a dump does");
   all.Finish();
+  AddStatus(tree, pg_status, &words, all, &dump);
+  // Its recorder has seen calls, and none of them is here.
+  if (dump.box.calls.empty())
+    dump.missing_records = std::any_of(dump.groups.begin(), dump.groups.end(),
+                                       [](const ProcessGroup& group) { return group.enqueued.value_or(0) > 0; });
   return dump;
 }
 

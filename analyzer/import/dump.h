@@ -6,6 +6,7 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,26 +17,31 @@ namespace ncclwatch::analyzer::import {
 
 struct ProcessGroup {
   std::string name, description;
-  std::vector<std::int32_t> ranks;  // job ranks by rank in the group; empty if the dump does not say
-  bool used = false;                // has entries
-  bool unmatched = false;           // receives that name no sender, or messages before the first that is recorded
+  std::vector<std::int32_t> ranks;        // job ranks by rank in the group; empty if the dump does not say
+  std::optional<std::uint64_t> enqueued;  // collectives that pg_status counts; of some groups it counts messages
+  bool used = false;                      // has entries
+  bool anyone = false;                    // receives that name no sender
+  bool begins_late = false;               // messages before the first that is recorded
 };
 
 struct Dump {
   std::string path;
   std::string version;
   std::int32_t rank = -1;
-  std::int64_t written_ns = 0;  // CLOCK_REALTIME: the file's time of modification
-  std::int64_t newest_ns = 0;   // of all instants in it
-  std::int64_t timeout_ns = 0;  // the longest of its entries
-  std::uint64_t unknown = 0;    // entries of operations that are not known here
+  std::int64_t written_ns = 0;   // CLOCK_REALTIME: the file's time of modification
+  std::int64_t newest_ns = 0;    // of all instants in it
+  std::int64_t timeout_ns = 0;   // the longest of its entries
+  std::uint64_t unknown = 0;     // entries of operations that are not known here
+  std::uint64_t ended = 0;       // entries of calls that are over
+  bool missing_records = false;  // numbers of records are missing before or between the entries
   // calls: `communicator` is the index of a group; chain is not set. communicators: one for each group, with what its
   // own dump tells.
   reader::BoxImage box;
+  std::vector<char> by_rank;  // by call: its count differs from rank to rank by right
   std::vector<ProcessGroup> groups;
 
   // The recorder still holds everything since it began.
-  bool whole() const { return box.first_slot == 0; }
+  bool whole() const { return box.first_slot == 0 && !box.active_only; }
 };
 
 // The rank that a file's name ends in ("nccl_trace_rank_12", "rank12.json"), -1 if in none.

@@ -69,7 +69,7 @@ std::uint64_t CallSites::Of(ValueId frames) {
 struct Entries::Raw {
   Operation operation;
   std::uint32_t group = 0;
-  std::int64_t record = -1, collective_seq = 0, p2p_seq = 0, created_ns = 0;
+  std::int64_t record = -1, pg_id = -1, collective_seq = 0, p2p_seq = 0, created_ns = 0;
   ValueId frames = Tree::kNone;
   std::uint64_t input = 0, output = 0;
   ScalarType input_type{format::kNoType, 1}, output_type{format::kNoType, 1};
@@ -179,6 +179,7 @@ Entries::Raw Entries::Take(ValueId entry) {
     }
     switch (key) {
       case Key::kRecordId: raw.record = integer(value); break;
+      case Key::kPgId: raw.pg_id = tree_.Is(value, ValueKind::kInteger) ? tree_.integer(value) : -1; break;
       case Key::kProcessGroup: raw.group = GroupOf(value), raw.grouped = true; break;
       case Key::kCollectiveSeq: raw.collective_seq = std::clamp<std::int64_t>(integer(value), 0, kMostSeq); break;
       case Key::kP2pSeq: raw.p2p_seq = integer(value); break;
@@ -215,7 +216,6 @@ Call Entries::CallOf(const Raw& raw) {
   call.function = raw.operation.function;
   call.communicator = raw.group;
   call.site = sites_.Of(raw.frames);
-  if (raw.operation.amount == Amount::kByRank) return call;
   const std::uint64_t elements = output ? raw.output : raw.input;
   call.count = elements > UINT64_MAX / 2 ? elements : elements * type.multiplier;
   call.dtype = type.dtype;
@@ -224,6 +224,7 @@ Call Entries::CallOf(const Raw& raw) {
 
 void Entries::Append(const Raw& raw, Call call) {
   dump_.box.calls.push_back(call);
+  dump_.by_rank.push_back(raw.operation.amount == Amount::kByRank);
   progress_.push_back(raw.progress());
   open_[raw.group].newest = dump_.box.calls.size() - 1;
 }
@@ -258,7 +259,7 @@ void Entries::AddMessage(const Raw& raw) {
   Call call = CallOf(raw);
   call.root = raw.operation.peer;
   if (call.root < 0) {
-    dump_.groups[raw.group].unmatched = true;
+    dump_.groups[raw.group].anyone = true;
   } else {
     const std::uint64_t key = std::uint64_t{raw.group} << 32 | static_cast<std::uint32_t>(call.root);
     const auto [found, fresh] = peer_of_.try_emplace(key, dump_.box.peers.size());
@@ -269,7 +270,7 @@ void Entries::AddMessage(const Raw& raw) {
   reader::Communicator& communicator = dump_.box.communicators[raw.group];
   ++(send ? communicator.sends : communicator.receives);
   // The recorder was switched on, or emptied, later: its own numbers begin with 1.
-  if (open.p2p_seq < 0 && raw.p2p_seq > 1) dump_.groups[raw.group].unmatched = true;
+  if (open.p2p_seq < 0 && raw.p2p_seq > 1) dump_.groups[raw.group].begins_late = true;
   if (open.p2p_seq != raw.p2p_seq) open.messages.clear();
   open.p2p_seq = raw.p2p_seq;
   open.messages.push_back(dump_.box.calls.size());
@@ -296,6 +297,9 @@ bool Entries::Add(ValueId entry) {
   if (!raw.named || !raw.grouped) return !spent_;
   if (raw.record < 0) raw.record = static_cast<std::int64_t>(dump_.box.head);
   if (dump_.box.calls.empty() && dump_.box.head == 0) dump_.box.first_slot = static_cast<std::uint64_t>(raw.record);
+  dump_.missing_records |= static_cast<std::uint64_t>(raw.record) > dump_.box.head;
+  dump_.ended += raw.progress() != Progress::kOutstanding;
+  if (raw.pg_id >= 0) group_of_pg_id_.try_emplace(raw.pg_id, raw.group);
   dump_.box.head = std::max(dump_.box.head, static_cast<std::uint64_t>(raw.record) + 1);
   dump_.groups[raw.group].used = true;
   if (EndsCoalesced(raw)) return !spent_;

@@ -41,6 +41,8 @@ class Entries {
   bool Add(ValueId entry);
   void Finish();  // after the last one
   std::uint32_t Group(ValueId name, ValueId description);
+  // Of the number that the backend of a group has in this process, by entries; none if there is no entry of it.
+  const absl::flat_hash_map<std::int64_t, std::uint32_t>& group_of_pg_id() const { return group_of_pg_id_; }
 
  private:
   struct Raw;
@@ -78,6 +80,7 @@ class Entries {
   std::uint32_t last_group_ = 0;
   absl::flat_hash_map<std::uint64_t, std::uint32_t> group_of_;  // by the words for name and description
   absl::flat_hash_map<std::uint64_t, std::size_t> peer_of_;     // by group and rank: place in the box's peers
+  absl::flat_hash_map<std::int64_t, std::uint32_t> group_of_pg_id_;
 };
 
 }  // namespace ncclwatch::analyzer::import

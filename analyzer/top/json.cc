@@ -1,5 +1,7 @@
 #include "analyzer/top/json.h"
 
+#include <nlohmann/json.hpp>
+
 #include <absl/time/clock.h>
 
 #include "core/model/text.h"

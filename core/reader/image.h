@@ -237,7 +237,8 @@ struct BoxImage {
   // No box, but what another node tells of it, or a recording without its end: messages are not counted, and what is
   // known of it may be older than what is known of others.
   bool from_summary = false;
-  bool dump = false;  // no box, but another recorder's dump of the process: no pid, host, stream or liveness
+  bool dump = false;         // no box, but another recorder's dump of the process: no pid, host, stream or liveness
+  bool active_only = false;  // ... of the calls that were under way: what is not there is over
   LastWords last_words;
   Words words;
   LeaderState leader_state;

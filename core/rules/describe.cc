@@ -65,7 +65,8 @@ CallState StateAt(const Member& member, std::uint64_t position, const Call* call
     return call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
   if (call == nullptr && position >= member.entered) return CallState::kNotCalled;
   if (position >= member.comm->returned || (call != nullptr && call->returned_ns == 0)) return CallState::kEntered;
-  if (call == nullptr) return CallState::kReturned;
+  // What a dump of the calls under way lacks is over.
+  if (call == nullptr) return member.box->active_only ? CallState::kFinished : CallState::kReturned;
   if ((call->flags & format::kMarked) != 0 && member.comm->Finished(call->ticket)) return CallState::kFinished;
   const bool started = (call->flags & format::kStartMarked) != 0 && member.comm->Started(call->start);
   return started ? CallState::kStarted : CallState::kReturned;

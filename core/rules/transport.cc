@@ -9,7 +9,9 @@
 #include "core/model/finding.h"
 #include "core/model/text.h"
 #include "core/rules/rules.h"
+#include "core/view/mpi_traits.h"
 #include "core/waits/kernels.h"
+#include "ncclwatch/functions/pattern.h"
 
 namespace ncclwatch::diagnosis {
 namespace {
@@ -174,7 +176,93 @@ Finding Explain(const View& view, const Stuck& stuck, Certainty certainty) {
   return finding;
 }
 
+// device_stall too: ranks whose GPU has not finished a call that it has finished on others, which is not possible
+// before every rank has given its part. What is left is their own: a kernel, or an error, that holds their GPU.
+
+bool NeedsEverybody(const Call& call) {
+  switch (functions::PatternOfNccl(call.function)) {
+    case functions::Pattern::kAllReduce:
+    case functions::Pattern::kAllGather:
+    case functions::Pattern::kReduceScatter:
+    case functions::Pattern::kAllToAll: return true;
+    default: return false;
+  }
+}
+
+struct Behind {
+  const CommView* comm = nullptr;
+  const Call* call = nullptr;  // the oldest that one of them has not finished
+  std::vector<int> nodes, ahead;
+  std::int64_t since_ns = 0;
+};
+
+// Only dumps of the calls under way tell it: what they lack is over. Marks of a GPU come later than the next call.
+Behind BehindIn(const View& view, const CommView& comm) {
+  Behind behind;
+  std::uint64_t furthest = 0;
+  for (const Member& member : comm.members)
+    if (member.node >= 0 && member.box->active_only) furthest = std::max(furthest, view.Unfinished(member));
+  for (const Member& member : comm.members) {
+    if (member.node < 0 || !member.box->active_only) continue;
+    const std::uint64_t unfinished = view.Unfinished(member);
+    const Call* call = member.Kept(unfinished);
+    if (unfinished == furthest)
+      behind.ahead.push_back(member.node);
+    else if (call != nullptr && member.Outstanding(*call) && NeedsEverybody(*call)) {
+      behind.nodes.push_back(member.node);
+      behind.since_ns = std::max(behind.since_ns, view.process(member).At(call->entered_ns));
+      if (behind.call == nullptr || call->position < behind.call->position) behind.call = call;
+    }
+  }
+  behind.comm = &comm;
+  return behind;
+}
+
+Finding ExplainBehind(const View& view, const WaitGraph& graph, const Behind& behind, Certainty certainty) {
+  Finding finding;
+  finding.kind = Kind::kDeviceStall;
+  finding.certainty = certainty;
+  std::vector<int> culprits, ahead;
+  for (const int node : behind.nodes) culprits.push_back(view.nodes[node].rank);
+  for (const int node : behind.ahead) ahead.push_back(view.nodes[node].rank);
+  AddCulprits(view, std::move(culprits), &finding);
+  AddVictims(view, graph, behind.nodes, &finding);
+  finding.communicator = DescribeComm(*behind.comm);
+  finding.position = behind.call->position;
+  finding.calls = DescribeCalls(view, *behind.comm, behind.call->position);
+  finding.began_at_ns = ToRealtime(view, behind.since_ns);
+  finding.summary =
+      fmt::format("The GPU{} of {} {} not finished {}, collective {} of {}, and that of {} {}.",
+                  finding.culprits.size() == 1 ? "" : "s", Ranks(finding.culprits),
+                  finding.culprits.size() == 1 ? "has" : "have", CallText(*behind.call), behind.call->position,
+                  CommText(*behind.comm), Ranks(ahead), ahead.size() == 1 ? "has" : "have");
+  finding.evidence = {fmt::format("{} could not finish it before {} had given {} part", Ranks(ahead),
+                                  Ranks(finding.culprits), finding.culprits.size() == 1 ? "its" : "their"),
+                      "the dumps do not tell whether a kernel, an error of CUDA or the process itself holds it up"};
+  finding.next_steps = {
+      "look for an Xid or an error of CUDA on their nodes: `dmesg -T | grep -i xid`, `nvidia-smi`, their logs",
+      "see what their GPUs run: `cuda-gdb -p PID` with `info cuda kernels`, and their threads: `ncclwatch stacks PID`"};
+  return finding;
+}
+
 }  // namespace
+
+std::vector<Finding> FindGpusBehind(const Facts& facts) {
+  const View& view = facts.view;
+  Behind most;
+  for (const CommView& comm : view.comms) {
+    if (!comm.comparable || SpeaksMpi(comm)) continue;
+    Behind behind = BehindIn(view, comm);
+    if (!behind.ahead.empty() && behind.nodes.size() > most.nodes.size()) most = std::move(behind);
+  }
+  if (most.nodes.empty()) return {};
+  const std::optional<Certainty> certainty = ByTime(view, view.now_ns - most.since_ns);
+  if (!certainty) return {};
+  Finding finding = ExplainBehind(view, facts.graph, most, *certainty);
+  // That they make no further call follows from it.
+  for (const int node : most.nodes) facts.graph.blocked[node] = 1;
+  return {std::move(finding)};
+}
 
 std::vector<Finding> FindStuckCalls(const Facts& facts) {
   const View& view = facts.view;

@@ -323,7 +323,7 @@ const Call* Member::Kept(std::uint64_t position) const {
 
 const Call* Member::Fetch(std::uint64_t position) const {
   const auto [at, fresh] = fetched->try_emplace(position);
-  if (fresh) at->second = reader::ReadCollective(*box, *comm, position);
+  if (fresh && !box->dump) at->second = reader::ReadCollective(*box, *comm, position);
   return at->second ? &*at->second : nullptr;
 }
 

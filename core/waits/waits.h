@@ -1,4 +1,4 @@
-// Steps 3 and 4: who waits for whom, and what remains when everyone who waits has been taken away.
+// Step 3: who waits for whom, and what remains when everyone who waits has been taken away.
 //
 // Edges of a rank are AND: a collective needs all its members, a group all its sends and receives, a join everybody;
 // but for those of one choice, of which one would do: a receive from wildcard, MPI_Waitany.

@@ -281,3 +281,88 @@ def flight_opposite_orders_are_no_proof(bench):
     diagnosis = expect(bench, job.write(bench.sandbox.fresh("opposite")), "deadlock", [0, 1], "suspected")
     check("stream 0x" not in json.dumps(diagnosis), "a stream is named")
     healthy(bench, job.write(bench.sandbox.fresh("atonce"), at=6))
+
+
+def pipelines():
+    """Two pipelines of two stages, each stage two ranks wide: groups of numbers as Megatron gives them."""
+    job = training(8)
+    groups = {name: job.group(name, ranks, described) for name, ranks, described in (
+        ("5", [0, 1], "TENSOR"), ("6", [2, 3], "TENSOR"), ("7", [4, 5], "TENSOR"), ("8", [6, 7], "TENSOR"),
+        ("9", [0, 4], "PIPELINE"), ("10", [1, 5], "PIPELINE"), ("11", [2, 6], "PIPELINE"), ("12", [3, 7], "PIPELINE"),
+        ("21", [4, 5, 6, 7], "EXPERT"))}
+    for step in range(5, 9):
+        for name, ranks in (("5", [0, 1]), ("6", [2, 3]), ("7", [4, 5]), ("8", [6, 7])):
+            job.all(ranks, "_all_gather_base", (8,), at=step, outputs=[16], group=groups[name])
+        for name, (first, second) in (("9", (0, 4)), ("10", (1, 5)), ("11", (2, 6)), ("12", (3, 7))):
+            job.ranks[first].send(second, step + 0.2, group=groups[name])
+            job.ranks[second].recv(first, step + 0.2, group=groups[name])
+        for rank in (4, 5, 6, 7):
+            job.all([rank], "all_to_all", (rank + 1, 16), at=step + 0.4, group=groups["21"])
+    return job
+
+
+def only(bench, directory, kind, culprits, certainty):
+    diagnosis = expect(bench, directory, kind, culprits, certainty)
+    check_equal(len(diagnosis["findings"]), 1, f"nobody else is accused: {[f['summary'] for f in diagnosis['findings']]}")
+    check(note(diagnosis, "only calls that were under way"), diagnosis["notes"])
+    check(not note(diagnosis, "ring has wrapped"), diagnosis["notes"])
+    return diagnosis
+
+
+@bench_case
+def flight_active_only_idle_rank(bench):
+    """Rank 6 does nothing, and its dump is empty: the others of its groups wait for it, and the first stage for them."""
+    for status in (True, False):
+        job = pipelines()
+        job.all([7], "_all_gather_base", (8,), at=9, outputs=[16], state="scheduled", group="8")
+        for rank in (4, 5, 7):
+            job.all([rank], "all_to_all", (rank + 1, 16), at=9.4, state="scheduled", group="21")
+        for first, second, name in ((0, 4, "9"), (1, 5, "10"), (2, 6, "11"), (3, 7, "12")):
+            job.ranks[first].send(second, 9.5, "scheduled", group=name)
+            job.ranks[first].recv(second, 9.6, "scheduled", group=name)
+        directory = job.write_active(bench.sandbox.fresh(f"idle{status}"), status=status)
+        check_equal(job.active_dump(6)["entries"], [], "the dump of the idle rank")
+        diagnosis = only(bench, directory, "missing_participant", [6], "likely")
+        check("AlltoAll of 80" in json.dumps(diagnosis["findings"][0]["summary"]) or
+              "AllGather of 8" in diagnosis["findings"][0]["summary"], diagnosis["findings"][0]["summary"])
+    # Copied, the files have lost their times.
+    only(bench, job.write_active(bench.sandbox.fresh("copied"), at=86400 * 2), "missing_participant", [6], "suspected")
+
+
+@bench_case
+def flight_active_only_gpu_that_is_behind(bench):
+    """Ranks 4 and 6 have the calls under way that 5 and 7 have finished with them; rank 4 calls less than the others."""
+    job = pipelines()
+    for position in range(3):
+        at = 9 + position / 10
+        for rank in (4, 5, 6, 7):
+            state = "completed" if rank in (5, 7) else "scheduled"
+            job.all([rank], "all_to_all", (rank + 1, 16), at=at, state=state, group="21")
+    job.all([5, 6, 7], "all_to_all", (1, 16), at=9.4, state="scheduled", group="21")
+    job.all([0, 1], "_all_gather_base", (8,), at=9.4, outputs=[16], state="scheduled", group="5")
+    directory = job.write_active(bench.sandbox.fresh("behind"))
+    diagnosis = only(bench, directory, "device_stall", [4, 6], "likely")
+    states = {call["state"]: call["ranks"] for call in diagnosis["findings"][0]["calls"]}
+    check_equal(states.get("finished"), [5, 7], f"states: {states}")
+
+
+@bench_case
+def flight_active_only_opposite_orders(bench):
+    """Streams are not in a dump, and what came before is not either: their order accuses nobody."""
+    job = pipelines()
+    for ranks, names in (((4, 5), ("7", "21")), ((6, 7), ("21", "8"))):
+        for name in names:
+            for rank in ranks:
+                job.all([rank], "all_to_all" if name == "21" else "_all_gather_base", (8,), at=9, outputs=[16],
+                        state="scheduled", group=name)
+    diagnosis, done = bench.diagnose(job.write_active(bench.sandbox.fresh("orders")), statuses=(0, 1))
+    check_equal([f for f in diagnosis["findings"] if f["kind"] == "deadlock"], [], f"no deadlock: {done.out}")
+    check_equal(diagnosis["healthy"], False, "calls under way are not healthy")
+
+
+@bench_case
+def flight_active_only_healthy(bench):
+    healthy(bench, pipelines().write_active(bench.sandbox.fresh("idle")))
+    job = pipelines()
+    job.all([4, 5, 6], "all_to_all", (8,), at=9, outputs=[16], state="scheduled", group="21")
+    healthy(bench, job.write_active(bench.sandbox.fresh("atonce"), at=9.1))

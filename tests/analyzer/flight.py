@@ -70,6 +70,32 @@ class Job:
         return {"version": self.version, "pg_config": groups, "comm_lib_version": "2.28.9",
                 "pg_status": {}, "entries": entries[-keep:] if keep else entries, "nccl_comm_state": {}}
 
+    def active_dump(self, rank, status=True):
+        """What a dump of the calls under way alone holds, and how far the rank has come in each group. Backends have
+        numbers of their own in each process: every third is one of gloo's, which has no status."""
+        dump = self.dump(rank)
+        groups = list(dump["pg_config"])
+        number = {name: index + index // 2 for index, name in enumerate(groups)}
+        entries = [dict(entry, pg_id=number[entry["process_group"][0]]) for entry in dump["entries"]]
+        if status:
+            for name in groups:
+                own = [entry for entry in entries if entry["process_group"][0] == name]
+                counts = [entry["p2p_seq_id" if entry["is_p2p"] else "collective_seq_id"] for entry in own]
+                done = [count for entry, count in zip(own, counts) if entry["state"] == "completed"]
+                dump["pg_status"][str(number[name])] = {"last_enqueued_collective": counts[-1] if counts else -1,
+                                                        "last_started_collective": -1,
+                                                        "last_completed_collective": done[-1] if done else -1}
+        dump["entries"] = [entry for entry in entries if entry["state"] != "completed"]
+        return dump
+
+    def write_active(self, directory, at=700.0, status=True):
+        for rank in range(len(self.ranks)):
+            path = os.path.join(directory, f"_dump_{rank}")
+            with open(path, "wb") as file:
+                pickle.dump(self.active_dump(rank, status), file, 2)
+            stamp(path, at)
+        return directory
+
     def write(self, directory, at=700.0, ranks=None, protocol=2, keep=None, config=True, name="nccl_trace_rank_{}"):
         """Files as torch writes them, `at` seconds after the job began."""
         os.makedirs(directory, exist_ok=True)
