@@ -51,7 +51,7 @@ def expected(call):
 def parquet_is_what_trace_lists(sandbox):
     need("pyarrow")
     from common_jobs import recorded
-    job = recorded(sandbox)
+    job = recorded(sandbox, steps=100, pause_us=10000)  # long enough for the watchdog to name call sites
     out = Exported(sandbox, job.directory, "parquet", "calls")
     rows = [row for path in out.said["files"] for row in rows_of(path)]
     calls = calls_of(sandbox, job.directory)

@@ -16,8 +16,8 @@ def _module(level, name="common"):
     return module
 
 
-def recorded(sandbox, ranks=2, steps=40):
-    return _module("recording").Recorded(sandbox, ranks=ranks, steps=steps)
+def recorded(sandbox, ranks=2, steps=40, **more):
+    return _module("recording").Recorded(sandbox, ranks=ranks, steps=steps, **more)
 
 
 @contextlib.contextmanager

@@ -85,7 +85,7 @@ int OpenSafely(const std::string& path, std::string* why) {
     if (!why->empty()) break;
     if (begin >= path.size()) return at;
     const std::size_t end = std::min(path.find('/', begin), path.size());
-    const int next = MoveHigh(openat(at, path.substr(begin, end - begin).c_str(), O_PATH | kFolder));
+    const int next = OpenAt(at, path.substr(begin, end - begin).c_str(), O_PATH | kFolder);
     const int error = errno;
     close(at);
     at = next;
@@ -132,7 +132,7 @@ class Directory::Place {
   Place(const Directory& directory, const std::string& name) : fd_(directory.At()) {
     std::size_t begin = 0;
     for (std::size_t slash; fd_ >= 0 && (slash = name.find('/', begin)) != std::string::npos; begin = slash + 1) {
-      const int next = MoveHigh(openat(fd_, name.substr(begin, slash - begin).c_str(), O_PATH | kFolder));
+      const int next = OpenAt(fd_, name.substr(begin, slash - begin).c_str(), O_PATH | kFolder);
       Leave();
       fd_ = next;
       opened_ = true;
@@ -171,7 +171,7 @@ Directory Directory::Opened(const std::string& path, bool own) {
     std::string why;
     const int parent = OpenSafely(split.parent, &why);
     if (parent < 0) return refuse(why);
-    fd = MoveHigh(openat(parent, split.leaf.c_str(), O_RDONLY | kFolder));
+    fd = OpenAt(parent, split.leaf.c_str(), O_RDONLY | kFolder);
     const int error = errno;
     close(parent);
     errno = error;
@@ -230,7 +230,7 @@ int Directory::At() const {
 int Directory::Open(const std::string& name, int flags, mode_t mode) const {
   const Place place(*this, name);
   if (place.fd() < 0) return -1;
-  return MoveHigh(openat(place.fd(), place.leaf(), flags | O_NOFOLLOW | O_CLOEXEC, mode));
+  return OpenAt(place.fd(), place.leaf(), flags | O_NOFOLLOW | O_CLOEXEC, mode);
 }
 
 DIR* Directory::List(const std::string& folder) const {

@@ -10,11 +10,21 @@ namespace ncclwatch::descriptors {
 
 namespace {
 
+bool AreSame(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
+
 // A program that closes all descriptors between our two calls may have opened another file under this number since.
 bool IsSameFile(int a, int b) {
   struct stat of_a {};
   struct stat of_b {};
-  return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 && of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+  return fstat(a, &of_a) == 0 && fstat(b, &of_b) == 0 && AreSame(of_a, of_b);
+}
+
+bool IsFileOf(int fd, int directory, const char* name, int flags) {
+  struct stat of_fd {};
+  struct stat of_name {};
+  return fstat(fd, &of_fd) == 0 &&
+         fstatat(directory, name, &of_name, (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0) == 0 &&
+         AreSame(of_fd, of_name);
 }
 
 }  // namespace
@@ -29,15 +39,23 @@ int MoveHigh(int fd) {
   return high < 0 ? fd : high;
 }
 
-int Open(const std::string& path, int flags, mode_t mode) {
+// In place of the program's own file, of which the move has made a copy, the file is opened once more: what is written
+// to the copy would be written to the program's file. A new file is not made twice.
+int OpenAt(int directory, const char* name, int flags, mode_t mode) {
   constexpr int kTries = 3;
-  int fd = -1;
   for (int i = 0; i < kTries; ++i) {
-    fd = MoveHigh(open(path.c_str(), flags, mode));
-    if (fd < 0 || (flags & O_EXCL) != 0 || fcntl(fd, F_GETFD) >= 0) break;  // not closed meanwhile by the program
+    const int low = openat(directory, name, flags, mode);
+    if (low < 0) return low;
+    const int fd = MoveHigh(low);
+    if (IsFileOf(fd, directory, name, flags)) return fd;
+    if (fd != low) close(fd);
+    if ((flags & O_EXCL) != 0) break;
   }
-  return fd;
+  errno = EBADF;
+  return -1;
 }
+
+int Open(const std::string& path, int flags, mode_t mode) { return OpenAt(AT_FDCWD, path.c_str(), flags, mode); }
 
 DIR* OpenDirectory(const std::string& path) {
   const int fd = Open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

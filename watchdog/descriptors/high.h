@@ -13,8 +13,10 @@ namespace ncclwatch::descriptors {
 // The same descriptor at a high number; as it is where there is no room (RLIMIT_NOFILE), or where it is none.
 int MoveHigh(int fd);
 
-// As open(2) and opendir(3): -1 or null, and errno.
+// As open(2), openat(2) and opendir(3): -1 or null, and errno. What they return is the file of that name, even if the
+// program has closed the new descriptor at once and has opened a file of its own at that number.
 int Open(const std::string& path, int flags, mode_t mode = 0);
+int OpenAt(int directory, const char* name, int flags, mode_t mode = 0);
 DIR* OpenDirectory(const std::string& path);
 
 }  // namespace ncclwatch::descriptors

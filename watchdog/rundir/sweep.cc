@@ -36,7 +36,7 @@ std::vector<std::string> NamesIn(int directory) {
 }
 
 int OpenIn(int directory, const std::string& name) {
-  return descriptors::MoveHigh(openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return descriptors::OpenAt(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
 // Size and last change of all below, and whether a process lives there.

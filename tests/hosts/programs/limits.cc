@@ -24,10 +24,21 @@ std::int64_t WatchdogTime_ns() {
   return 0;
 }
 
+// Between opening a file at a low number and closing that number, having moved it, the watchdog cannot notice that the
+// program has taken the number over. It opens files when it begins; at rest it opens none.
+void AwaitRestOfWatchdog() {
+  for (int quiet = 0; quiet < 10;) {
+    const std::int64_t before = WatchdogTime_ns();
+    usleep(20000);
+    quiet = WatchdogTime_ns() - before < 1'000'000 ? quiet + 1 : 0;
+  }
+}
+
 // A daemon's habit. What is opened afterwards takes the numbers over and must keep its content.
 void CloseAll() {
   const ncclComm_t world = host::World();
   host::AllReduce(world, 111);
+  AwaitRestOfWatchdog();
   syscall(SYS_close_range, 3u, ~0u, 0u);
   const std::string base = std::string(std::getenv("HOST_ID_DIR")) + "/mine." + std::to_string(host::Rank()) + ".";
   std::vector<int> files;
