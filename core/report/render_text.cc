@@ -149,12 +149,13 @@ std::string Story(const Finding& finding, std::size_t columns) {
 std::string Heading(const char* link, const Finding& finding, std::size_t columns, const Palette& palette) {
   const std::string kind = link + std::string(Name(finding.kind)) + " ";
   const std::string certainty = fmt::format("({})", Name(finding.certainty));
-  // Kind and certainty are short enough for the first line: what is wrapped begins with them.
+  // Wrapping puts an end of line in the place of a blank, so each part keeps its length.
   const std::string text = Wrapped("", kind + certainty + ": " + WhoText(finding), columns);
   const std::string& colour = finding.certainty == Certainty::kCertain  ? palette.certain
                               : finding.certainty == Certainty::kLikely ? palette.likely
                                                                         : palette.suspected;
-  return palette.heading + kind + palette.plain + colour + certainty + palette.plain + palette.heading +
+  return palette.heading + text.substr(0, kind.size()) + palette.plain + colour +
+         text.substr(kind.size(), certainty.size()) + palette.plain + palette.heading +
          text.substr(kind.size() + certainty.size(), text.size() - kind.size() - certainty.size() - 1) + palette.plain +
          "\n";
 }

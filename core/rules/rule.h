@@ -63,7 +63,7 @@ struct Mismatch {
 
 struct Facts {
   const View& view;
-  WaitGraph& graph;                      // empty in kComparison; rules of kContradiction add to it
+  WaitGraph& graph;                      // empty in kComparison; rules add ranks that they have explained
   std::vector<Mismatch>& mismatches;     // filled in kComparison
   const std::vector<Finding>& findings;  // so far, the root cause first
 };

@@ -94,7 +94,7 @@ std::vector<std::uint32_t> SourcesOf(const Member& member, const Call& call) {
 // Each waits for the hindmost only: whoever is ahead of it waits for it too, so the rest follows. Not so in MPI where
 // data comes from some ranks alone: whoever is behind without being one of them holds nobody up as long as those are
 // behind too. Of thousands that wait for thousands each waits for so many of them, and so many of them for each; the
-// crowd says the rest.
+// group wait holds the rest.
 constexpr std::size_t kEnough = 64;
 
 class Collectives {

@@ -211,7 +211,7 @@ bool WaitGraph::Explains(int comm, std::uint64_t position) const {
 
 namespace {
 
-// Each crowd is walked through once, when the first of those whom it waits for is reached.
+// Each group wait is walked through once, when the first of those whom it waits for is reached.
 class GroupWaitsBehind {
  public:
   explicit GroupWaitsBehind(const WaitGraph& graph) : graph_(graph), reported_(graph.group_waits.size()) {

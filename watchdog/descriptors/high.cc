@@ -39,20 +39,18 @@ int MoveHigh(int fd) {
   return high < 0 ? fd : high;
 }
 
-// In place of the program's own file, of which the move has made a copy, the file is opened once more: what is written
-// to the copy would be written to the program's file. A new file is not made twice.
+// Otherwise what is written would go to a file of the program's, of which the move has made a copy. After three tries
+// it is the file system whose numbers differ, not the program that was quicker.
 int OpenAt(int directory, const char* name, int flags, mode_t mode) {
   constexpr int kTries = 3;
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 1;; ++i) {
     const int low = openat(directory, name, flags, mode);
     if (low < 0) return low;
     const int fd = MoveHigh(low);
-    if (IsFileOf(fd, directory, name, flags)) return fd;
+    if (i == kTries || IsFileOf(fd, directory, name, flags)) return fd;
     if (fd != low) close(fd);
-    if ((flags & O_EXCL) != 0) break;
+    if ((flags & O_EXCL) != 0) flags = (flags & ~(O_CREAT | O_EXCL)) | O_NOFOLLOW;  // it exists now
   }
-  errno = EBADF;
-  return -1;
 }
 
 int Open(const std::string& path, int flags, mode_t mode) { return OpenAt(AT_FDCWD, path.c_str(), flags, mode); }
