@@ -51,6 +51,10 @@ constexpr Command kCommands[] = {
      "ncclwatch export --to perfetto -o job.pftrace\n"
      "ncclwatch export --to parquet -o calls recording\n",
      Export},
+    {"import", "[--from FORMAT] -o REC PATH...", "make a recording of what other tools recorded",
+     "ncclwatch import -o recording traces/\n"
+     "ncclwatch import --from jsonl -o recording calls.jsonl\n",
+     ImportTraces},
     {"bundle", "[OPTIONS] [DIR|FILE...]", "put everything for a bug report into one file",
      "ncclwatch bundle -o bundle.tar.zst\n"
      "ncclwatch bundle --redact --logs logs latest\n",

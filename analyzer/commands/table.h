@@ -33,6 +33,7 @@ int Report(const Command& self, const Arguments& arguments);
 int Metrics(const Command& self, const Arguments& arguments);
 int Collect(const Command& self, const Arguments& arguments);
 int Export(const Command& self, const Arguments& arguments);
+int ImportTraces(const Command& self, const Arguments& arguments);
 int Off(const Command& self, const Arguments& arguments);
 int On(const Command& self, const Arguments& arguments);
 

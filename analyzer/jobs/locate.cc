@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
+#include "analyzer/import/formats.h"
 #include "analyzer/import/read.h"
 #include "analyzer/segments/images.h"
 #include "analyzer/segments/segment_file.h"
@@ -90,6 +92,61 @@ void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
   import::ReadDumps(dumps, done, run);
 }
 
+// Directories for recordings of foreign traces, as long as the command runs.
+class Drafts {
+ public:
+  Drafts() = default;
+  Drafts(const Drafts&) = delete;
+  Drafts& operator=(const Drafts&) = delete;
+  ~Drafts() {
+    std::error_code ignored;
+    for (const std::string& made : made_) fs::remove_all(made, ignored);
+  }
+  absl::StatusOr<std::string> Make() {
+    std::error_code error;
+    std::string name = (fs::temp_directory_path(error) / "ncclwatch-import-XXXXXX").string();
+    if (error || mkdtemp(name.data()) == nullptr) return absl::ErrnoToStatus(errno, name);
+    made_.push_back(name);
+    return name;
+  }
+
+ private:
+  std::vector<std::string> made_;
+};
+
+bool HasOwn(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return IsBox(path);
+  return !BoxFiles(path).empty() || !SegmentFiles(path).empty();
+}
+
+// Dumps and NCCL Inspector's lines are read where they lie.
+bool IsToBeImported(import::Format format) {
+  return format != import::Format::kTorchDump && format != import::Format::kInspector;
+}
+
+// Those that are traces of other tools become one recording.
+absl::StatusOr<std::vector<std::string>> WithImports(std::vector<std::string> paths) {
+  static Drafts drafts;
+  std::vector<std::string> own, foreign;
+  for (std::string& path : paths) {
+    const auto found = HasOwn(path) ? std::nullopt : import::Find(path, std::nullopt);
+    (found && IsToBeImported(found->format) ? foreign : own).push_back(std::move(path));
+  }
+  if (foreign.empty()) return own;
+  const auto found = import::FindAll(foreign, std::nullopt);
+  if (!found.ok()) return found.status();
+  const auto draft = drafts.Make();
+  if (!draft.ok()) return draft.status();
+  Progress progress("reading traces", found->files.size());
+  const auto imported = import::Import(*found, *draft, [&](std::size_t count) { progress.Done(count); });
+  if (!imported.ok()) return imported.status();
+  SayFailures(imported->failures);
+  if (imported->processes == 0) return absl::NotFoundError(foreign.front() + ": nothing in it could be read");
+  own.push_back(*draft);
+  return own;
+}
+
 }  // namespace
 
 bool IsNested(std::string_view name) {
@@ -135,7 +192,7 @@ absl::StatusOr<std::vector<std::string>> Locate(const std::vector<std::string>& 
       return absl::NotFoundError(word + ": no such file or directory");
     }
   }
-  return paths;
+  return WithImports(std::move(paths));
 }
 
 absl::StatusOr<std::string> LocateOne(const std::string& word) {

@@ -109,6 +109,93 @@ reader::LeaderState ReadLeader(nodes::Reader* from) {
   return leader;
 }
 
+// ---- what only another tool's trace tells ----
+
+constexpr std::uint8_t kDump = 1, kActiveOnly = 2, kOrdered = 4;  // flags
+constexpr std::size_t kLeastOperation = 8;                        // bytes
+
+void WriteMembers(const reader::BoxImage& image, nodes::Writer* to) {
+  for (const reader::Communicator& one : image.communicators) {
+    to->Number(one.members ? one.members->size() : 0);
+    if (!one.members) continue;
+    std::int64_t last = 0;
+    for (const std::int32_t rank : *one.members) to->Signed(rank - std::exchange(last, rank));
+  }
+}
+
+void ReadMembers(nodes::Reader* from, reader::BoxImage* image) {
+  for (reader::Communicator& one : image->communicators) {
+    const std::uint64_t count = from->NumberUpTo(std::min<std::uint64_t>(from->left(), reader::kMaxCommunicatorSize));
+    if (count == 0) continue;
+    std::vector<std::int32_t> ranks;
+    std::int64_t last = 0;
+    for (std::uint64_t i = 0; i < count && from->ok(); ++i) {
+      last += from->Signed32();
+      if (last < -1 || last > INT32_MAX) from->Fail();
+      ranks.push_back(static_cast<std::int32_t>(last));
+    }
+    from->Made(count * sizeof(std::int32_t));
+    one.members = std::make_shared<const std::vector<std::int32_t>>(std::move(ranks));
+  }
+}
+
+void WriteOperations(const reader::Operations& operations, nodes::Writer* to) {
+  to->Number(operations.names.size());
+  for (const std::string& name : operations.names) to->Text(name, kMostName);
+  to->Number(operations.all.size());
+  std::int64_t last_ns = 0;
+  for (const reader::Operation& one : operations.all) {
+    to->Byte(static_cast<std::uint8_t>(one.kind)).Signed(one.began_ns - std::exchange(last_ns, one.began_ns));
+    to->Signed(one.duration_ns).Signed(one.step).Number(one.lane).Number(one.meets).Number(one.call).Number(one.bytes);
+    to->Number(one.name).Number(one.like).Number(one.after.size());
+    for (const std::uint32_t other : one.after) to->Number(other);
+  }
+}
+
+void ReadOperations(nodes::Reader* from, reader::Operations* operations) {
+  for (std::uint64_t left = from->NumberUpTo(from->left()); left > 0 && from->ok(); --left)
+    operations->names.emplace_back(from->Text(kMostName));
+  const std::uint64_t names = std::max<std::size_t>(operations->names.size(), 1);
+  std::int64_t last_ns = 0;
+  for (std::uint64_t left = from->NumberUpTo(from->left() / kLeastOperation); left > 0 && from->ok(); --left) {
+    reader::Operation& one = operations->all.emplace_back();
+    from->Made(sizeof one);
+    one.kind =
+        static_cast<reader::OperationKind>(from->NumberUpTo(static_cast<std::uint64_t>(reader::OperationKind::kStep)));
+    one.began_ns = last_ns =
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(last_ns) + static_cast<std::uint64_t>(from->Signed()));
+    one.duration_ns = from->Signed();
+    one.step = from->Signed();
+    one.lane = from->Number();
+    one.meets = from->Number();
+    one.call = from->Number();
+    one.bytes = from->Number();
+    one.name = from->NumberAs<std::uint32_t>(names - 1);
+    one.like = from->NumberAs<std::uint32_t>(names - 1);
+    for (std::uint64_t after = from->NumberUpTo(from->left()); after > 0 && from->ok(); --after)
+      one.after.push_back(from->NumberAs<std::uint32_t>());
+  }
+}
+
+void WriteForeign(const reader::BoxImage& image, nodes::Writer* to) {
+  to->Byte(static_cast<std::uint8_t>((image.dump ? kDump : 0) | (image.active_only ? kActiveOnly : 0) |
+                                     (image.operations.ordered ? kOrdered : 0)));
+  to->Signed(image.stage).Signed(image.replica);
+  WriteMembers(image, to);
+  WriteOperations(image.operations, to);
+}
+
+void ReadForeign(nodes::Reader* from, reader::BoxImage* image) {
+  const std::uint8_t flags = from->Byte();
+  image->dump = (flags & kDump) != 0;
+  image->active_only = (flags & kActiveOnly) != 0;
+  image->operations.ordered = (flags & kOrdered) != 0;
+  image->stage = from->Signed32();
+  image->replica = from->Signed32();
+  ReadMembers(from, image);
+  ReadOperations(from, &image->operations);
+}
+
 std::string Compressed(const std::string& payload) {
   std::string frame(ZSTD_compressBound(payload.size()), '\0');
   const std::size_t size = ZSTD_compress(frame.data(), frame.size(), payload.data(), payload.size(), kLevel);
@@ -127,6 +214,7 @@ std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::u
   WriteSaid(image, &payload);
   WriteLeader(image.leader_state, &payload);
   payload.Byte(last ? 1 : 0);
+  WriteForeign(image, &payload);
   const std::string index = IndexOf(image, LostIn(image.calls, begin, end)), frame = Compressed(payload.bytes());
   SegmentHeader header{};
   std::memcpy(header.magic, format::kSegmentMagic, sizeof header.magic);
@@ -145,6 +233,7 @@ std::string ToSegment(const reader::BoxImage& image, std::uint64_t begin, std::u
   }
   header.start_time = image.start_time;
   header.pid = image.pid;
+  header.operations = static_cast<std::uint32_t>(image.operations.all.size());
   std::string segment(reinterpret_cast<const char*>(&header), sizeof header);
   segment += index;
   segment += frame;
@@ -220,7 +309,11 @@ absl::StatusOr<reader::BoxImage> ReadSegment(std::string_view bytes) {
     image.leader_state = ReadLeader(&from);
     image.from_summary = from.Byte() == 0;
   }
+  if (read && header->version >= format::kFirstSegmentVersionWithOperations) ReadForeign(&from, &image);
   if (!read || !from.Done()) return Damaged("a segment with damaged calls");
+  if (header->version >= format::kFirstSegmentVersionWithOperations &&
+      image.operations.all.size() != header->operations)
+    return Damaged("a segment that contradicts its header");
   if (image.calls.size() != header->calls || image.pid != header->pid || image.start_time != header->start_time)
     return Damaged("a segment that contradicts its header");
   std::uint64_t next = header->begin_slot;

@@ -12,9 +12,6 @@ namespace {
 
 using functions::Family;
 
-constexpr const char* kResults[] = {"success",        "unhandled CUDA error", "system error",
-                                    "internal error", "invalid argument",     "invalid usage",
-                                    "remote error",   "in progress",          "timeout"};
 constexpr int kSuccess = 0;
 constexpr int kInProgress = 7;
 
@@ -87,7 +84,8 @@ std::string OpText(functions::Function function) {
 }
 
 std::string ResultText(std::int32_t result) {
-  if (result >= 0 && result < static_cast<int>(std::size(kResults))) return kResults[result];
+  if (result >= 0 && result < static_cast<int>(std::size(functions::kResultNames)))
+    return std::string(functions::kResultNames[result]);
   return fmt::format("error {}", result);
 }
 

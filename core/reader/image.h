@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/reader/operation.h"
 #include "core/reader/words.h"
 #include "ncclwatch/format/black_box.h"
 #include "ncclwatch/format/fingerprint.h"
@@ -215,6 +216,8 @@ struct BoxImage {
   std::int32_t local_rank = format::kNoRank;
   std::int32_t local_world_size = 0;
   std::int32_t master_port = 0;
+  std::int32_t stage = -1;    // of the pipeline, where its source tells it, as black boxes do not
+  std::int32_t replica = -1;  // likewise: of data parallelism
   format::ProcessState state{};
   bool watching = true;
   std::int64_t heartbeat_ns = 0;
@@ -250,6 +253,7 @@ struct BoxImage {
   std::vector<Observation> observations;  // what this process observed of others, in order
   std::vector<Call> calls;                // by slot, ascending; all that the ring holds but `left_out`
   std::vector<CallParts> parts;           // of those of `calls` that have some, as far as they are not overwritten
+  Operations operations;                  // of another tool's trace; black boxes hold none
 
   const CallParts* PartsOf(std::uint64_t slot) const;  // null: none are known
 };

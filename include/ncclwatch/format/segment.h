@@ -5,7 +5,8 @@
 //   index_bytes    for filters: host, boot, the communicators of the calls, the ranges of slots that were lost
 //   the rest       a zstd frame of payload_bytes: an image as leaders tell it (core/nodes/image_code.h), then the
 //                  notes and events that the program made since the segment before, then what the
-//                  process knew as a leader, and whether this is its last segment
+//                  process knew as a leader, and whether this is its last segment, then what another tool's trace
+//                  tells besides (segment.cc)
 #pragma once
 
 #include <cstdint>
@@ -14,10 +15,11 @@ namespace ncclwatch::format {
 
 inline constexpr char kSegmentSuffix[] = ".segments";
 inline constexpr char kSegmentMagic[8] = {'n', 'c', 'c', 'l', 's', 'e', 'g', '\n'};
-inline constexpr std::uint32_t kSegmentVersion = 4;
+inline constexpr std::uint32_t kSegmentVersion = 5;
 inline constexpr std::uint32_t kOldestSegmentVersion = 1;
 inline constexpr std::uint32_t kFirstSegmentVersionWithNotes = 3;
 inline constexpr std::uint32_t kFirstSegmentVersionWithLeader = 4;
+inline constexpr std::uint32_t kFirstSegmentVersionWithOperations = 5;
 inline constexpr std::uint64_t kMostSegmentBytes = 64u << 20;
 
 // Native byte order. Instants are of the wall clock of the process's node.
@@ -36,7 +38,7 @@ struct SegmentHeader {
   std::int64_t last_ns;   // the latest
   std::uint64_t start_time;
   std::uint32_t pid;
-  std::uint32_t reserved;
+  std::uint32_t operations;  // that it holds
 };
 static_assert(sizeof(SegmentHeader) == 96);
 

@@ -19,6 +19,10 @@ inline constexpr DatatypeInfo kDatatypes[] = {
     {"float16", 2}, {"float32", 4}, {"float64", 8}, {"bfloat16", 2}, {"float8_e4m3", 1}, {"float8_e5m2", 1},
 };
 inline constexpr std::string_view kReductions[] = {"sum", "prod", "max", "min", "avg"};
+// ncclResult_t.
+inline constexpr std::string_view kResultNames[] = {"success",        "unhandled CUDA error", "system error",
+                                                    "internal error", "invalid argument",     "invalid usage",
+                                                    "remote error",   "in progress",          "timeout"};
 
 struct NumberedName {
   std::uint8_t number;

@@ -1,0 +1,219 @@
+#include "analyzer/import/base/trace.h"
+
+#include <absl/container/flat_hash_map.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "analyzer/segments/segment.h"
+#include "analyzer/segments/segment_file.h"
+#include "core/calls/mpi_message.h"
+#include "core/reader/layout.h"
+
+namespace ncclwatch::analyzer::import {
+namespace {
+
+using functions::Function;
+
+constexpr std::size_t kCallsOfSegment = 65536, kOperationsOfSegment = 65536;
+
+// FNV-1a; 0 is no identity.
+std::uint64_t IdOf(const TraceGroup& group) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](std::uint64_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (const char c : group.name) add(static_cast<unsigned char>(c));
+  for (const int rank : group.ranks)
+    for (int shift = 0; shift < 32; shift += 8) add(static_cast<std::uint32_t>(rank) >> shift & 0xff);
+  return hash == 0 ? 1 : hash;
+}
+
+bool Sends(const reader::Call& call) {
+  return functions::IsMpi(call.function) ? diagnosis::IsSend(call) : call.function == Function::ncclSend;
+}
+
+int RankIn(const TraceGroup& group, int job_rank) {
+  if (group.rank >= 0) return group.rank;
+  if (group.ranks.empty()) return job_rank;
+  const auto place = std::find(group.ranks.begin(), group.ranks.end(), job_rank);
+  return place == group.ranks.end() ? -1 : static_cast<int>(place - group.ranks.begin());
+}
+
+reader::Communicator CommunicatorOf(const TraceGroup& group, std::uint32_t index, const Trace& trace) {
+  reader::Communicator one;
+  one.index = index;
+  one.id = group.id != 0 ? group.id : IdOf(group);
+  one.label = (group.label.empty() ? group.name : group.label).substr(0, format::kLabelBytes - 1);
+  one.state = format::CommunicatorState::kReady;
+  const std::size_t size = !group.ranks.empty() ? group.ranks.size()
+                           : group.size > 0     ? static_cast<std::size_t>(group.size)
+                                                : static_cast<std::size_t>(std::max(trace.world_size, 1));
+  one.size = static_cast<std::uint32_t>(std::min<std::size_t>(size, reader::kMaxCommunicatorSize));
+  const int rank = RankIn(group, trace.rank);
+  if (rank < 0 || static_cast<std::uint32_t>(rank) >= one.size)
+    one.flags |= format::kCommRankUnknown;
+  else
+    one.rank = static_cast<std::uint32_t>(rank);
+  if (!group.ranks.empty())
+    one.members = std::make_shared<const std::vector<std::int32_t>>(group.ranks.begin(), group.ranks.end());
+  return one;
+}
+
+// Numbers the calls of one process as its library would have, one after another.
+class Numberer {
+ public:
+  Numberer(const Trace& trace, reader::BoxImage* box) : trace_(trace), box_(*box) {}
+
+  void Add(const TraceCall& traced) {
+    reader::Call call = traced.call;
+    call.slot = trace_.first_slot + box_.calls.size();
+    if (traced.group >= 0) {
+      call.communicator = static_cast<std::uint32_t>(traced.group);
+      reader::Communicator& on = box_.communicators[call.communicator];
+      if (functions::IsCollective(call.function))
+        AddCollective(traced, &on, &call);
+      else if (functions::IsMessage(call.function) && call.root >= 0)
+        AddMessage(traced, &on, &call);
+      if (!trace_.mpi && traced.call.returned_ns != 0) Mark(traced.finished, &on, &call);
+    }
+    if (call.returned_ns != 0 && call.result == format::kNoResult) call.result = 0;
+    box_.calls.push_back(call);
+  }
+
+ private:
+  static void AddCollective(const TraceCall& traced, reader::Communicator* on, reader::Call* call) {
+    if (!traced.has_position) call->position = on->entered;
+    on->entered = call->position + 1;
+    if (call->returned_ns != 0) on->returned = on->entered;
+    call->chain = on->chain = format::Chain(on->chain, reader::FingerprintOf(*call));
+    on->last = {call->slot, call->count, call->entered_ns, call->function, call->root, call->dtype, call->reduction, 0};
+  }
+
+  void AddMessage(const TraceCall& traced, reader::Communicator* on, reader::Call* call) {
+    const bool send = Sends(*call);
+    ++(send ? on->sends : on->receives);
+    const std::uint64_t key = std::uint64_t{call->communicator} << 32 | static_cast<std::uint32_t>(call->root);
+    const auto [found, fresh] = peer_of_.try_emplace(key, box_.peers.size());
+    if (fresh) box_.peers.push_back({call->communicator, 0, static_cast<std::uint32_t>(call->root), 0, 0});
+    reader::PeerCount& peer = box_.peers[found->second];
+    std::uint64_t& count = send ? peer.sends : peer.receives;
+    if (traced.has_position) count = call->position;
+    call->position = count++;
+  }
+
+  static void Mark(bool finished, reader::Communicator* on, reader::Call* call) {
+    call->flags |= format::kMarked;
+    call->ticket = on->tickets++;
+    if (finished) on->marks[call->ticket % format::kMarks] = call->ticket + 1;
+  }
+
+  const Trace& trace_;
+  reader::BoxImage& box_;
+  absl::flat_hash_map<std::uint64_t, std::size_t> peer_of_;  // by communicator and rank in it: place in box_.peers
+};
+
+std::int64_t EndOf(const Trace& trace) {
+  std::int64_t end = trace.ended_ns;
+  for (const TraceCall& one : trace.calls) end = std::max({end, one.call.entered_ns, one.call.returned_ns});
+  for (const reader::Operation& one : trace.operations.all) end = std::max(end, one.began_ns + one.duration_ns);
+  return end;
+}
+
+// Its operations of [begin, end), with the names that they use.
+reader::Operations Slice(const reader::Operations& whole, std::size_t begin, std::size_t end) {
+  reader::Operations part;
+  part.ordered = whole.ordered;
+  std::vector<std::uint32_t> place(whole.names.size(), UINT32_MAX);
+  const auto rename = [&](std::uint32_t* name) {
+    if (*name >= whole.names.size()) return;
+    if (place[*name] == UINT32_MAX) {
+      place[*name] = static_cast<std::uint32_t>(part.names.size());
+      part.names.push_back(whole.names[*name]);
+    }
+    *name = place[*name];
+  };
+  for (std::size_t i = begin; i < end; ++i) {
+    reader::Operation one = whole.all[i];
+    rename(&one.name);
+    rename(&one.like);
+    part.all.push_back(std::move(one));
+  }
+  return part;
+}
+
+}  // namespace
+
+int Trace::GroupOf(TraceGroup group) {
+  const auto found = std::find(groups.begin(), groups.end(), group);
+  const auto place = static_cast<int>(found - groups.begin());
+  if (found == groups.end()) groups.push_back(std::move(group));
+  return place;
+}
+
+std::uint32_t Trace::NameOf(std::string_view name) {
+  const auto [found, fresh] =
+      name_of_.try_emplace(std::string(name), static_cast<std::uint32_t>(operations.names.size()));
+  if (fresh) operations.names.emplace_back(name);
+  return found->second;
+}
+
+reader::BoxImage Finish(Trace trace) {
+  reader::BoxImage box;
+  box.path = trace.path;
+  box.host = trace.host;
+  box.command = trace.command;
+  box.rank = trace.rank;
+  box.world_size = trace.world_size;
+  box.stage = trace.stage;
+  box.replica = trace.replica;
+  box.pid = trace.pid != 0 ? trace.pid : static_cast<std::uint32_t>(trace.rank + 1);
+  box.realtime_minus_monotonic_ns = trace.realtime_ns;
+  box.heartbeat_ns = EndOf(trace);
+  box.dump = true;
+  box.call_sites = std::move(trace.sites);
+  box.notes = std::move(trace.notes);
+  for (const TraceGroup& group : trace.groups)
+    box.communicators.push_back(CommunicatorOf(group, static_cast<std::uint32_t>(box.communicators.size()), trace));
+  std::vector<std::size_t> order(trace.calls.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return trace.calls[a].call.entered_ns < trace.calls[b].call.entered_ns;
+  });
+  Numberer numberer(trace, &box);
+  box.calls.reserve(order.size());
+  for (const std::size_t i : order) {
+    const TraceCall& one = trace.calls[i];
+    numberer.Add(one);
+    if (one.operation < trace.operations.all.size())
+      trace.operations.all[one.operation].call = box.calls.back().slot + 1;
+  }
+  box.operations = std::move(trace.operations);
+  box.first_slot = trace.first_slot;
+  box.head = trace.first_slot + box.calls.size();
+  return box;
+}
+
+absl::Status TraceWriter::Add(const reader::BoxImage& box) const {
+  const std::string host = box.host.empty() ? "unknown" : box.host;
+  SegmentWriter file(
+      fmt::format("{}/{}.{}.{}{}", directory_, host, box.pid, std::max(box.rank, 0), format::kSegmentSuffix));
+  const std::size_t calls = box.calls.size(), operations = box.operations.all.size();
+  reader::BoxImage part = box;
+  for (std::size_t call = 0, operation = 0;;) {
+    const std::size_t call_end = std::min(calls, call + kCallsOfSegment);
+    const std::size_t operation_end = std::min(operations, operation + kOperationsOfSegment);
+    const bool last = call_end == calls && operation_end == operations;
+    part.calls.assign(box.calls.begin() + static_cast<std::ptrdiff_t>(call),
+                      box.calls.begin() + static_cast<std::ptrdiff_t>(call_end));
+    part.operations = Slice(box.operations, operation, operation_end);
+    const absl::Status status = file.Append(ToSegment(part, box.first_slot + call, box.first_slot + call_end, last));
+    if (!status.ok() || last) return status;
+    call = call_end;
+    operation = operation_end;
+    part.notes.clear();
+  }
+}
+
+}  // namespace ncclwatch::analyzer::import
