@@ -9,11 +9,14 @@
 #include "analyzer/commands/options/options.h"
 #include "analyzer/commands/table.h"
 #include "analyzer/console/print.h"
+#include "analyzer/console/progress.h"
 #include "analyzer/console/terminal.h"
 #include "analyzer/console/units.h"
 #include "analyzer/edit/merge.h"
 #include "analyzer/edit/scale.h"
 #include "analyzer/files/output_file.h"
+#include "analyzer/ideal/build.h"
+#include "analyzer/ideal/ideal.h"
 #include "analyzer/jobs/diagnose.h"
 #include "analyzer/jobs/locate.h"
 #include "analyzer/jobs/site_lines.h"
@@ -43,6 +46,10 @@ constexpr char kReplayHelp[] =
     "On NCCL or MPI: the same calls with the same sizes, types and communicators, under watch. The replay generates\n"
     "the data and checks them. It starts the ranks itself, those of MPI with mpirun. Under torchrun, mpirun or srun\n"
     "each process plays one rank.\n\n"
+    "--ideal asks what if nobody were slow: each operation takes as long as those alike (computation the mean,\n"
+    "communication the median over ranks and steps). SLOWDOWN is the step that is left if one type of operation, "
+    "stage\n"
+    "or rank alone stays as recorded, over the ideal one. -o FILE writes the ideal job for Perfetto.\n\n"
     "--shrink leaves out ranks, communicators and calls as long as the model comes to the same verdict. It writes\n"
     "the rest as a program that shows the fault under plain NCCL or MPI.\n\n"
     "Exit status: 0 it completed, 1 it stopped or data were wrong, 2 usage, 3 the recording cannot be used.";
@@ -58,7 +65,7 @@ struct ReplayRequest {
   int start = 0, loops = 1, scale = 0;
   std::string merge_text;
   std::uint64_t merge_below = 0;
-  bool no_gaps = false, one_rank = false, json = false, shrink = false;
+  bool no_gaps = false, one_rank = false, json = false, shrink = false, ideal = false;
 };
 
 // "rank=3:2s": the rank, and what follows the colon.
@@ -278,26 +285,27 @@ int ReplayOnModel(const Command& self, const Recording& recording, const WhatIf&
   if (request.json) {
     auto not_modelled = nlohmann::ordered_json::object();
     for (const auto& [op, calls] : program->not_modelled()) not_modelled[op] = calls;
-    PrintJson({{"schema", "ncclwatch.replay/1"},
-               {"on", request.on},
-               {"ranks", outcome.run.boxes.size()},
-               {"calls", outcome.calls},
-               {"completed", outcome.completed},
-               {"stopped", StoppedJson(outcome.stopped)},
-               {"simulated_s", InSeconds(outcome.simulated_ns)},
-               {"recorded_s", InSeconds(outcome.recorded_ns)},
-               {"steps", SimulatedSteps(recording, outcome)},
-               {"calls_per_s", static_cast<double>(outcome.calls) / wall_s},
-               {"wrong", 0},
-               {"costs",
-                {{"latency_ns", costs.latency_ns},
-                 {"overhead_ns", costs.overhead_ns},
-                 {"byte_ns", costs.byte_ns},
-                 {"step_ns", costs.step_ns}}},
-               {"not_modelled", not_modelled},
-               {"threaded", program->threaded()},
-               {"run_directory", request.out.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(request.out)},
-               {"findings", nlohmann::ordered_json::parse(diagnosis::ToJson(verdict))["findings"]}});
+    PrintJson(
+        {{"schema", "ncclwatch.replay/1"},
+         {"on", request.on},
+         {"ranks", outcome.run.boxes.size()},
+         {"calls", outcome.calls},
+         {"completed", outcome.completed},
+         {"stopped", StoppedJson(outcome.stopped)},
+         {"simulated_s", InSeconds(outcome.simulated_ns)},
+         {"recorded_s", InSeconds(outcome.recorded_ns)},
+         {"steps", SimulatedSteps(recording, outcome)},
+         {"calls_per_s", static_cast<double>(outcome.calls) / wall_s},
+         {"wrong", 0},
+         {"costs",
+          {{"latency_ns", costs.latency_ns},
+           {"overhead_ns", costs.overhead_ns},
+           {"byte_ns", costs.byte_ns},
+           {"step_ns", costs.step_ns}}},
+         {"not_modelled", not_modelled},
+         {"threaded", program->threaded()},
+         {"run_directory", request.out.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(request.out)},
+         {"findings", nlohmann::ordered_json::parse(diagnosis::ToJson(verdict))["findings"]}});
   } else {
     PrintOutcome(outcome, *program, verdict, &lines, wall_s);
   }
@@ -341,6 +349,32 @@ absl::Status AllThere(const WhatIf& what_if, const Recording& recording) {
   return absl::OkStatus();
 }
 
+// Anything that changes what is replayed, or on what.
+bool AsksForMore(const ReplayRequest& request) {
+  return request.on != "model" || !request.delays.empty() || !request.slower.empty() || !request.dropped.empty() ||
+         !request.links.empty() || !request.communicators.empty() || !request.ranks.empty() || !request.steps.empty() ||
+         !request.fit.empty() || !request.merge_text.empty() || request.scale != 0 || request.no_gaps;
+}
+
+int ReplayIdeal(const Command& self, const Recording& recording, const ReplayRequest& request) {
+  const auto model = ideal::MakeModel(recording);
+  if (!model.ok()) return Unreadable(self, model.status());
+  ideal::Result result;
+  {
+    constexpr std::size_t kSteps = 100;
+    Progress progress("replaying", kSteps);
+    result = ideal::Analyze(*model, [&](double share) { progress.Done(static_cast<std::size_t>(share * kSteps)); });
+  }
+  if (!request.out.empty())
+    if (const absl::Status written = ideal::WriteTimeline(*model, request.out); !written.ok())
+      return Unreadable(self, written);
+  if (request.json)
+    PrintJson({{"schema", "ncclwatch.replay/1"}, {"on", "model"}, {"ideal", ideal::ToJson(result)}});
+  else
+    WriteOut(ideal::ToText(result));
+  return kDone;
+}
+
 }  // namespace
 
 int Replay(const Command& self, const Arguments& arguments) {
@@ -379,8 +413,11 @@ int Replay(const Command& self, const Arguments& arguments) {
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   options.add_flag("--no-gaps", request.no_gaps, "nothing lies between calls");
+  options.add_flag("--ideal", request.ideal, "what if nobody were slow: who and what costs how much of a step");
   options.add_flag("--shrink", request.shrink, "write the smallest program that shows the same fault, into --out");
-  options.add_option("-o,--out", request.out, "write the outcome here: it reads like a recorded job's")
+  options
+      .add_option("-o,--out", request.out,
+                  "write the outcome here: it reads like a recorded job's (with --ideal: a file)")
       ->type_name("DIR");
   options.add_option("-n", request.start, "on NCCL or MPI: start so many ranks, as many as were recorded")
       ->type_name("N")
@@ -401,6 +438,8 @@ int Replay(const Command& self, const Arguments& arguments) {
     return UsageError(self, "--on is model, nccl or mpi, not '" + request.on + "'");
   auto what_if = WhatIfOf(request);
   if (!what_if.ok()) return UsageError(self, std::string(what_if.status().message()));
+  if (request.ideal && (request.shrink || AsksForMore(request)))
+    return UsageError(self, "--ideal takes the recording as it is");
   if (const char* const option = Misplaced(request, *what_if))
     return UsageError(self, request.shrink ? "--shrink takes the recording as it is, on the model"
                                            : fmt::format("{} means nothing with --on {}", option, request.on));
@@ -423,6 +462,7 @@ int Replay(const Command& self, const Arguments& arguments) {
   const Recording recording = Recording::Open(*paths);
   SayFailures(recording.run().failures);
   if (!recording.run().failures.empty()) return kUnreadable;
+  if (request.ideal) return ReplayIdeal(self, recording, request);
   if (range) {
     auto calls = CallsOfSteps(recording, *range);
     if (!calls.ok()) return Unreadable(self, calls.status());

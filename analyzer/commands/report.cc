@@ -43,7 +43,7 @@ int Report(const Command& self, const Arguments& arguments) {
   const auto paths = Locate(words);
   if (!paths.ok()) return Unreadable(self, paths.status());
   JobReport report;
-  report.name = paths->front();
+  report.name = words.size() == 1 && words.front() != "latest" ? words.front() : paths->front();
   report.paths = *paths;
   OutputFile file;
   if (const absl::Status opened = file.Open(into); !opened.ok()) {

@@ -15,11 +15,11 @@ namespace ncclwatch::analyzer {
 namespace {
 
 using diagnosis::Form;
-using Json = nlohmann::json;
+using LooseJson = nlohmann::json;
 
 class FromKeys {
  public:
-  explicit FromKeys(const Json& object) : object_(&object) {}
+  explicit FromKeys(const LooseJson& object) : object_(&object) {}
   bool ok() const { return ok_; }
 
   template <typename T>
@@ -47,7 +47,7 @@ class FromKeys {
     const auto found = object_->find(key);
     if (found == object_->end()) return;
     if (!found->is_object()) return Fail();
-    const Json* const outer = std::exchange(object_, &*found);
+    const LooseJson* const outer = std::exchange(object_, &*found);
     fields();
     object_ = outer;
   }
@@ -58,21 +58,21 @@ class FromKeys {
   void Fail() { ok_ = false; }
 
   template <diagnosis::HasFields T>
-  void Value(const Json& json, T* value, Form) {
+  void Value(const LooseJson& json, T* value, Form) {
     if (!json.is_object()) return Fail();
-    const Json* const outer = std::exchange(object_, &json);
+    const LooseJson* const outer = std::exchange(object_, &json);
     Fields(*this, *value);
     object_ = outer;
   }
   template <typename T>
   requires std::is_enum_v<T>
-  void Value(const Json& json, T* value, Form) {
+  void Value(const LooseJson& json, T* value, Form) {
     const auto named = json.is_string() ? diagnosis::Named<T>(json.get_ref<const std::string&>()) : std::nullopt;
     named ? void(*value = *named) : Fail();
   }
-  void Value(const Json& json, bool* value, Form) { json.is_boolean() ? void(*value = json.get<bool>()) : Fail(); }
+  void Value(const LooseJson& json, bool* value, Form) { json.is_boolean() ? void(*value = json.get<bool>()) : Fail(); }
   template <std::integral T>
-  void Value(const Json& json, T* value, Form form) {
+  void Value(const LooseJson& json, T* value, Form form) {
     if (form == Form::kTime || form == Form::kHex || form == Form::kId) {
       json.is_string() && FromText(json.get<std::string>(), value, form) ? void() : Fail();
       return;
@@ -98,19 +98,21 @@ class FromKeys {
     *value = static_cast<T>(number);
     return read;
   }
-  void Value(const Json& json, double* value, Form) { json.is_number() ? void(*value = json.get<double>()) : Fail(); }
-  void Value(const Json& json, std::string* value, Form) {
+  void Value(const LooseJson& json, double* value, Form) {
+    json.is_number() ? void(*value = json.get<double>()) : Fail();
+  }
+  void Value(const LooseJson& json, std::string* value, Form) {
     json.is_string() ? void(*value = json.get<std::string>()) : Fail();
   }
   template <typename T>
-  void Value(const Json& json, std::vector<T>* value, Form form) {
+  void Value(const LooseJson& json, std::vector<T>* value, Form form) {
     if constexpr (std::is_same_v<T, int>) {
       if (form == Form::kRankSet) {
         return json.is_string() ? RankSet(json.get<std::string>(), value) : Fail();
       }
     }
     if (!json.is_array()) return Fail();
-    for (const Json& item : json) Value(item, &value->emplace_back(), form);
+    for (const LooseJson& item : json) Value(item, &value->emplace_back(), form);
   }
 
   // "0-3,7", and "?" for those that are not known.
@@ -126,14 +128,14 @@ class FromKeys {
     ranks->insert(ranks->end(), known->begin(), known->end());
   }
 
-  const Json* object_;
+  const LooseJson* object_;
   bool ok_ = true;
 };
 
 }  // namespace
 
 std::optional<diagnosis::Diagnosis> ReadDiagnosisJson(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const LooseJson json = LooseJson::parse(text, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   const auto schema = json.find("schema");
   if (schema == json.end() || !schema->is_string() ||

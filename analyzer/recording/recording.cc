@@ -73,6 +73,39 @@ std::string LostText(const std::vector<SlotRange>& lost) {
   return lost.size() > kMost ? text + ", ..." : text;
 }
 
+bool ProcessRecording::has_operations() const {
+  return !process_.operations.all.empty() ||
+         std::any_of(segments_.begin(), segments_.end(),
+                     [](const Segment& segment) { return segment.place->index.header.operations > 0; });
+}
+
+reader::Operations ProcessRecording::OperationsOf(std::vector<reader::Failure>* failures) const {
+  if (segments_.empty()) return process_.operations;
+  reader::Operations whole;
+  absl::flat_hash_map<std::string, std::uint32_t> name_of;
+  for (const Segment& segment : segments_) {
+    if (segment.place->index.header.operations == 0) continue;
+    auto image = segment.file->Read(*segment.place);
+    if (!image.ok()) {
+      failures->push_back({segment.file->path(), std::string(image.status().message())});
+      continue;
+    }
+    whole.ordered |= image->operations.ordered;
+    std::vector<std::uint32_t> renamed;
+    for (std::string& name : image->operations.names) {
+      const auto [found, fresh] = name_of.try_emplace(name, static_cast<std::uint32_t>(whole.names.size()));
+      if (fresh) whole.names.push_back(std::move(name));
+      renamed.push_back(found->second);
+    }
+    for (reader::Operation& one : image->operations.all) {
+      one.name = renamed[one.name];
+      one.like = renamed[one.like];
+      whole.all.push_back(std::move(one));
+    }
+  }
+  return whole;
+}
+
 void ProcessRecording::Conclude() {
   std::sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) {
     return a.place->index.header.begin_slot < b.place->index.header.begin_slot;
@@ -195,6 +228,7 @@ Recording Recording::Open(const std::vector<std::string>& paths) {
       process.process_ = *std::move(image);
       process.process_.calls = std::vector<reader::Call>();  // with their memory
       process.process_.parts = std::vector<reader::CallParts>();
+      process.process_.operations = reader::Operations();
     } else if (last.place->index.header.calls == 0) {  // who reads its calls says it otherwise
       recording.run_.failures.push_back({last.file->path(), std::string(image.status().message())});
     }

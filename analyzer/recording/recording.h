@@ -40,6 +40,9 @@ class ProcessRecording {
   const std::vector<SlotRange>& lost() const { return lost_; }
   std::uint64_t lost_calls() const;
   std::uint64_t end_slot() const;  // after its last call
+  bool has_operations() const;
+  // All of them, from all its pieces. A segment that cannot be read is left out, and `failures` says so.
+  reader::Operations OperationsOf(std::vector<reader::Failure>* failures) const;
 
  private:
   friend class Recording;

@@ -19,6 +19,9 @@ nlohmann::ordered_json ProgressSection(const diagnosis::View& view);
 // Steps in their parts, as medians over the ranks and over the steps, and the program's own numbers by step.
 nlohmann::ordered_json StepsSection(const Recording& recording);
 
+// What if nobody were slow (analyzer/ideal), where there are steps and not too many calls.
+nlohmann::ordered_json IdealSection(const Recording& recording);
+
 // Versions, libraries, hosts and GPUs, each value with its ranks.
 nlohmann::ordered_json EnvironmentSection(const std::vector<reader::BoxImage>& boxes);
 

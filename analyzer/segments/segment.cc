@@ -155,7 +155,11 @@ void WriteOperations(const reader::Operations& operations, nodes::Writer* to) {
 void ReadOperations(nodes::Reader* from, reader::Operations* operations) {
   for (std::uint64_t left = from->NumberUpTo(from->left()); left > 0 && from->ok(); --left)
     operations->names.emplace_back(from->Text(kMostName));
-  const std::uint64_t names = std::max<std::size_t>(operations->names.size(), 1);
+  if (operations->names.empty()) {
+    from->NumberUpTo(0);
+    return;
+  }
+  const std::uint64_t last_name = operations->names.size() - 1;
   std::int64_t last_ns = 0;
   for (std::uint64_t left = from->NumberUpTo(from->left() / kLeastOperation); left > 0 && from->ok(); --left) {
     reader::Operation& one = operations->all.emplace_back();
@@ -170,8 +174,8 @@ void ReadOperations(nodes::Reader* from, reader::Operations* operations) {
     one.meets = from->Number();
     one.call = from->Number();
     one.bytes = from->Number();
-    one.name = from->NumberAs<std::uint32_t>(names - 1);
-    one.like = from->NumberAs<std::uint32_t>(names - 1);
+    one.name = from->NumberAs<std::uint32_t>(last_name);
+    one.like = from->NumberAs<std::uint32_t>(last_name);
     for (std::uint64_t after = from->NumberUpTo(from->left()); after > 0 && from->ok(); --after)
       one.after.push_back(from->NumberAs<std::uint32_t>());
   }

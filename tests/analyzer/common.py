@@ -11,7 +11,7 @@ import sanitizer  # noqa: E402
 from harness import Failed, Sandbox, Skipped, case, check, check_equal, clean_environment, run_main, until  # noqa: E402,F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-COMMANDS = ["run", "demo", "diagnose", "report", "trace", "stats", "replay", "collect", "metrics", "top", "export", "bundle", "doctor", "compare", "bisect",
+COMMANDS = ["run", "demo", "diagnose", "report", "trace", "stats", "replay", "collect", "metrics", "top", "export", "import", "bundle", "doctor", "compare", "bisect",
             "correlate", "investigate", "triage", "ls", "clean", "dump", "stacks", "off", "on"]
 COMMUNICATOR = "8f3c09d2a1b45e77"  # of box_writer
 

@@ -8,6 +8,8 @@ import cases_files  # noqa: F401
 import cases_flight  # noqa: F401
 import cases_flight_hostile  # noqa: F401
 import cases_help  # noqa: F401
+import cases_ideal  # noqa: F401
+import cases_import  # noqa: F401
 import cases_inspector  # noqa: F401
 import cases_lines  # noqa: F401
 import cases_reading  # noqa: F401

@@ -129,6 +129,16 @@ std::int32_t ResultNamed(const std::string& result) {
   return result.starts_with("error ") && absl::SimpleAtoi(result.substr(6), &code) ? code : 1;
 }
 
+// The duration is exact, but that of a pending call goes on after its return.
+std::int64_t ReturnedIn(const Json& line, std::int64_t entered_ns) {
+  absl::Time returned;
+  std::string error;
+  if (!absl::ParseTime(absl::RFC3339_full, TextIn(line, "returned"), &returned, &error)) return 0;
+  const bool pending = line.contains("pending") && line["pending"] == true;
+  if (pending) return std::max(absl::ToUnixNanos(returned), entered_ns);
+  return entered_ns + std::max<std::int64_t>(NanosecondsIn(line, "duration_s"), 0);
+}
+
 // ---- lines to traces ---------------------------------------------------------------------------------------------
 
 class LinesToTraces {
@@ -144,13 +154,22 @@ class LinesToTraces {
   }
 
   void Take(TakeTrace take) {
+    const int world = WorldSize();
     for (auto& [key, process] : processes_) {
+      process.trace.world_size = world;
       for (TraceGroup& group : process.trace.groups) group.size = std::max(group.size, sizes_[group.id]);
       take(std::move(process.trace));
     }
   }
 
  private:
+  // As many as the highest rank tells.
+  int WorldSize() const {
+    int size = 0;
+    for (const auto& [key, process] : processes_) size = std::max(size, process.trace.rank + 1);
+    return size;
+  }
+
   struct Process {
     Trace trace;
     absl::flat_hash_map<std::uint64_t, int> group_of;  // by identity
@@ -201,8 +220,7 @@ class LinesToTraces {
     if (call.function == Function::kNone) return absl::StrCat("an operation that is not known: ", TextIn(line, "op"));
     process->trace.mpi |= mpi;
     call.entered_ns = NumberIn<std::int64_t>(line, "time_ns", 0);
-    const bool returned = line.contains("returned") && !line["returned"].is_null();
-    if (returned) call.returned_ns = call.entered_ns + std::max<std::int64_t>(NanosecondsIn(line, "duration_s"), 0);
+    call.returned_ns = ReturnedIn(line, call.entered_ns);
     call.thread = NumberIn<std::uint32_t>(line, "thread", 0);
     call.position = NumberIn<std::uint64_t>(line, "position", 0);
     traced.has_position = line.contains("position") && line["position"].is_number();
@@ -218,7 +236,13 @@ class LinesToTraces {
     call.kernel = KernelIn(line);
     call.flags = FlagsIn(line);
     call.site = SiteOf(line, process);
-    traced.finished = state == "finished" || state == "failed";
+    const bool pending = line.contains("pending") && line["pending"] == true;
+    if (state == "finished" || state == "failed")
+      traced.finished = true;
+    else if (pending)
+      traced.finished = false;
+    else
+      traced.finished = std::nullopt;
     traced.group = GroupOf(line, process);
     if (process->trace.calls.empty()) process->trace.first_slot = NumberIn<std::uint64_t>(line, "seq", 0);
     process->trace.calls.push_back(std::move(traced));

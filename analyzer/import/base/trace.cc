@@ -76,7 +76,7 @@ class Numberer {
         AddCollective(traced, &on, &call);
       else if (functions::IsMessage(call.function) && call.root >= 0)
         AddMessage(traced, &on, &call);
-      if (!trace_.mpi && traced.call.returned_ns != 0) Mark(traced.finished, &on, &call);
+      if (traced.finished && !trace_.mpi && call.returned_ns != 0) Mark(*traced.finished, &on, &call);
     }
     if (call.returned_ns != 0 && call.result == format::kNoResult) call.result = 0;
     box_.calls.push_back(call);

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,9 +34,9 @@ struct TraceGroup {
 struct TraceCall {
   reader::Call call;  // slot, chain, communicator and ticket are set by Finish(); instants as those of the trace
   int group = -1;     // place in Trace::groups, -1: on none
-  bool has_position = false;         // else Finish() counts: collectives of the group, messages by peer and direction
-  bool finished = true;              // on the GPU, or in MPI: its operation is over
-  std::size_t operation = SIZE_MAX;  // place in the operations: what carries it out
+  bool has_position = false;  // else Finish() counts: collectives of the group, messages by peer and direction
+  std::optional<bool> finished = true;  // on the GPU, or in MPI: its operation is over; none: the trace does not tell
+  std::size_t operation = SIZE_MAX;     // place in the operations: what carries it out
 };
 
 struct Trace {

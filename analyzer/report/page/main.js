@@ -11,6 +11,7 @@ async function main() {
   showStacks(job);
   showProgress(job);
   showSteps(job);
+  showIdeal(job);
   showEnvironment(job);
   showCoverage(job);
   const loading = section("timeline").appendChild(el("p", {class: "note"}, "Unpacking the calls ..."));
