@@ -1,5 +1,6 @@
 #include "analyzer/import/dump.h"
 
+#include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
 #include <absl/strings/strip.h>
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <map>
 
+#include "analyzer/import/debug_page.h"
 #include "analyzer/import/entries.h"
 #include "analyzer/import/json_text.h"
 #include "analyzer/import/pickle.h"
@@ -152,11 +154,14 @@ absl::StatusOr<Dump> TakeApart(const Tree& tree, ValueId root, std::size_t bytes
 std::int32_t RankInName(const std::string& path) {
   std::string name = std::filesystem::path(path).filename().string();
   for (const char* ending : {".json", ".pickle", ".pkl"}) name = std::string(absl::StripSuffix(name, ending));
-  const std::size_t digits = name.size() - (name.find_last_not_of("0123456789") + 1);
+  std::size_t begin = name.find_last_not_of("0123456789") + 1;
+  if (const std::size_t rank = absl::AsciiStrToLower(name).rfind("rank"); rank != std::string::npos) {
+    const std::size_t digits = name.find_first_not_of("_-.", rank + 4);
+    if (digits != std::string::npos && absl::ascii_isdigit(static_cast<unsigned char>(name[digits]))) begin = digits;
+  }
   std::int32_t rank = -1;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(end - digits, end, rank);
-  return digits > 0 && error == std::errc() && stop == end ? rank : -1;
+  const auto [stop, error] = std::from_chars(name.data() + begin, name.data() + name.size(), rank);
+  return error == std::errc() ? rank : -1;
 }
 
 absl::StatusOr<Dump> ParseDump(std::string_view bytes, Tree* tree) {
@@ -170,21 +175,42 @@ absl::StatusOr<Dump> ParseDump(std::string_view bytes, Tree* tree) {
   return TakeApart(*tree, *root, bytes.size());
 }
 
-absl::StatusOr<Dump> DumpReader::Read(const std::string& path) {
+std::vector<absl::StatusOr<Dump>> DumpReader::Parse(const std::string& path) {
+  std::vector<absl::StatusOr<Dump>> dumps;
+  if (!LooksLikePage(bytes_)) {
+    dumps.push_back(ParseDump(bytes_, &tree_));
+    if (dumps[0].ok() && dumps[0]->rank < 0) dumps[0]->rank = RankInName(path);
+    if (dumps[0].ok() && dumps[0]->rank < 0)
+      dumps[0] = absl::NotFoundError("neither the dump nor the file's name tells the rank");
+    return dumps;
+  }
+  for (const DumpInPage& one : DumpsInPage(bytes_)) {
+    dumps.push_back(ParseDump(one.text, &tree_));
+    if (dumps.back().ok())
+      dumps.back()->rank = one.rank;
+    else
+      dumps.back() =
+          absl::DataLossError(fmt::format("rank {}: {}", one.rank, std::string(dumps.back().status().message())));
+  }
+  if (dumps.empty()) dumps.push_back(absl::NotFoundError("no page of torch's debug server with dumps in it"));
+  return dumps;
+}
+
+std::vector<absl::StatusOr<Dump>> DumpReader::Read(const std::string& path) {
   const reader::File file(path);
-  if (!file.reason().empty()) return absl::UnavailableError(file.reason());
-  if (file.bytes() > kMostBytes) return absl::OutOfRangeError("too large for a dump of a flight recorder");
+  if (!file.reason().empty()) return {absl::UnavailableError(file.reason())};
+  if (file.bytes() > kMostBytes) return {absl::OutOfRangeError("too large for a dump of a flight recorder")};
   bytes_.resize(file.bytes());
   bytes_.resize(file.ReadAt(0, bytes_.data(), bytes_.size()));
-  absl::StatusOr<Dump> dump = ParseDump(bytes_, &tree_);
-  if (!dump.ok()) return dump;
-  if (dump->rank < 0) dump->rank = RankInName(path);
-  if (dump->rank < 0) return absl::NotFoundError("neither the dump nor the file's name tells the rank");
+  std::vector<absl::StatusOr<Dump>> dumps = Parse(path);
   struct stat status {};
-  if (fstat(file.descriptor(), &status) == 0)
-    dump->written_ns = absl::ToUnixNanos(absl::TimeFromTimespec(status.st_mtim));
-  dump->path = dump->box.path = path;
-  return dump;
+  const bool timed = fstat(file.descriptor(), &status) == 0;
+  for (absl::StatusOr<Dump>& dump : dumps) {
+    if (!dump.ok()) continue;
+    if (timed) dump->written_ns = absl::ToUnixNanos(absl::TimeFromTimespec(status.st_mtim));
+    dump->path = dump->box.path = path;
+  }
+  return dumps;
 }
 
 }  // namespace ncclwatch::analyzer::import

@@ -44,15 +44,19 @@ struct Dump {
   bool whole() const { return box.first_slot == 0 && !box.active_only; }
 };
 
-// The rank that a file's name ends in ("nccl_trace_rank_12", "rank12.json"), -1 if in none.
+// The rank in a file's name: behind the last "rank" ("nccl_trace_rank_12", "rank3_gpu1.json", "rank_3.node17"), or else
+// the number that it ends in ("fr-12"). -1: there is none.
 std::int32_t RankInName(const std::string& path);
 
 // Reads files one after the other, with one tree for all.
 class DumpReader {
  public:
-  absl::StatusOr<Dump> Read(const std::string& path);
+  // One, or as many as a page of torch's debug server has.
+  std::vector<absl::StatusOr<Dump>> Read(const std::string& path);
 
  private:
+  std::vector<absl::StatusOr<Dump>> Parse(const std::string& path);
+
   std::string bytes_;
   Tree tree_;
 };

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "analyzer/import/boxes.h"
+#include "analyzer/import/debug_page.h"
 #include "analyzer/import/json_text.h"
 #include "analyzer/import/pickle.h"
 #include "core/reader/file.h"
@@ -16,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kMostThreads = 16;  // more than a disk serves
+constexpr unsigned kMostThreads = 16;                     // more than a disk serves
+constexpr std::uint64_t kBytesOfPageToLookAt = 64 << 10;  // its style comes before the first rank
 
 }  // namespace
 
@@ -25,15 +28,28 @@ bool IsDump(const std::string& path) {
   if (!file.reason().empty()) return false;
   char first[64];
   const std::string_view bytes(first, file.ReadAt(0, first, sizeof first));
-  return LooksLikePickle(bytes) || LooksLikeJsonObject(bytes);
+  return LooksLikePickle(bytes) || LooksLikeJsonObject(bytes) || LooksLikePage(bytes);
 }
+
+namespace {
+
+// A page of all ranks needs no rank in its name, only dumps.
+bool IsPage(const std::string& path) {
+  const reader::File file(path);
+  if (!file.reason().empty()) return false;
+  std::string bytes(std::min<std::uint64_t>(file.bytes(), kBytesOfPageToLookAt), '\0');
+  bytes.resize(file.ReadAt(0, bytes.data(), bytes.size()));
+  return LooksLikePage(bytes) && !DumpsInPage(bytes).empty();
+}
+
+}  // namespace
 
 std::vector<std::string> DumpFiles(const std::string& directory) {
   std::vector<std::string> files;
   std::error_code error;
   for (fs::directory_iterator next(directory, error), end; !error && next != end; next.increment(error)) {
     const std::string path = next->path();
-    if (RankInName(path) >= 0 && IsDump(path)) files.push_back(path);
+    if ((RankInName(path) >= 0 && IsDump(path)) || IsPage(path)) files.push_back(path);
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -41,7 +57,7 @@ std::vector<std::string> DumpFiles(const std::string& directory) {
 
 void ReadDumps(const std::vector<std::string>& files, const std::function<void(std::size_t)>& done,
                reader::RunImage* run) {
-  std::vector<absl::StatusOr<Dump>> read(files.size());
+  std::vector<std::vector<absl::StatusOr<Dump>>> read(files.size());
   std::atomic<std::size_t> next = 0;
   std::size_t finished = 0;
   std::mutex mutex;
@@ -61,12 +77,12 @@ void ReadDumps(const std::vector<std::string>& files, const std::function<void(s
     work();
   }
   std::vector<Dump> dumps;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    if (read[i].ok())
-      dumps.push_back(*std::move(read[i]));
-    else
-      run->failures.push_back({files[i], std::string(read[i].status().message())});
-  }
+  for (std::size_t i = 0; i < files.size(); ++i)
+    for (absl::StatusOr<Dump>& one : read[i])
+      if (one.ok())
+        dumps.push_back(*std::move(one));
+      else
+        run->failures.push_back({files[i], std::string(one.status().message())});
   AddBoxes(std::move(dumps), run);
 }
 

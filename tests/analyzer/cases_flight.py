@@ -366,3 +366,15 @@ def flight_active_only_healthy(bench):
     job = pipelines()
     job.all([4, 5, 6], "all_to_all", (8,), at=9, outputs=[16], state="scheduled", group="21")
     healthy(bench, job.write_active(bench.sandbox.fresh("atonce"), at=9.1))
+
+
+@bench_case
+def flight_names_of_files(bench):
+    """The rank stands behind the last "rank", wherever that is; the name of a host may end in a number."""
+    for pattern in ("nccl_trace_rank_{}", "rank{}_gpu7", "fr.rank-{}.node17", "trace_node17_rank_{}.pkl", "node3-{}"):
+        job = Job(4)
+        job.all(range(4), "all_reduce", at=0)
+        job.all([0, 1, 3], "all_reduce", at=1, state="started")
+        folder = job.write(bench.sandbox.fresh("named"), name=pattern)
+        diagnosis, _ = bench.diagnose(folder)
+        check_equal([(one["kind"], one["culprits"]) for one in diagnosis["findings"]], [("missing_participant", [2])], pattern)

@@ -49,9 +49,10 @@ def main():
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world)
     work = {"healthy": healthy, "missing": missing, "order": order}[case](rank, world)
     time.sleep(0.2)
-    for name, bytes_ in (("pickle", _dump_fr_trace(True, True, False)), ("json", _dump_fr_trace_json(True, False))):
+    for name, bytes_ in (("pickle", _dump_fr_trace(True, True, False)), ("active", _dump_fr_trace(True, True, True)),
+                         ("active_json", _dump_fr_trace_json(True, True)), ("json", _dump_fr_trace_json(True, False))):
         os.makedirs(f"{folder}/{name}", exist_ok=True)
-        ending = ".json" if name == "json" else ""
+        ending = ".json" if name.endswith("json") else ""
         with open(f"{folder}/{name}/nccl_trace_rank_{rank}{ending}", "wb") as file:
             file.write(bytes_)
     deadline = time.monotonic() + 60

@@ -53,7 +53,7 @@ def verdict(bench, directory, older_by=0):
 @bench_case
 def real_dumps_of_a_healthy_job(bench):
     folder = torch_dumps(bench, "healthy")
-    for form in ("pickle", "json"):
+    for form in ("pickle", "json", "active", "active_json"):
         check_equal(verdict(bench, f"{folder}/{form}", 90), [], f"findings, {form}")
     # Every entry that Python sees is a call that ncclwatch sees.
     listed = bench.calls(f"{folder}/pickle")
@@ -73,8 +73,35 @@ def real_dumps_of_faults(bench):
     expected = {"missing": [("missing_participant", "likely", [1])], "order": [("order_mismatch", "certain", [0])]}
     for case, findings in expected.items():
         folder = torch_dumps(bench, case)
-        for form in ("pickle", "json"):
+        for form in ("pickle", "json", "active", "active_json"):
             check_equal(verdict(bench, f"{folder}/{form}", 90), findings, f"{case}, {form}")
+
+
+DEBUG_PAGE = """
+import sys
+from jinja2 import DictLoader, Environment
+from torch.distributed.debug import _frontend as frontend
+environment = Environment(loader=DictLoader({"base.html": frontend.BASE_TEMPLATE, "page": frontend.JSON_RESP_TEMPLATE}))
+environment.globals.update(zip=zip, format_json=frontend.format_json, enumerate=enumerate, nav_links="")
+responses = [frontend.Response(200, open(path).read()) for path in sys.argv[1:]]
+responses.append(frontend.Response(503, "worker is gone"))
+print(environment.get_template("page").render(title="FlightRecorder", addrs=[f"host:{i}" for i in range(len(responses))], resps=responses))
+"""
+
+
+@bench_case
+def page_of_the_debug_server(bench):
+    """All ranks in one page, as torch's own templates make it; the server had no answer of one rank."""
+    folder = torch_dumps(bench, "order")
+    dumps = [f"{folder}/json/nccl_trace_rank_{rank}.json" for rank in range(3)]
+    into = bench.sandbox.fresh("page")
+    with open(f"{into}/fr_trace.html", "w", encoding="utf-8") as page:
+        subprocess.run([os.path.join(VENV, "python"), "-c", DEBUG_PAGE, *dumps], env=bench.environment(), stdout=page, check=True,
+                       timeout=TIMEOUT)
+    for where in (into, f"{into}/fr_trace.html"):
+        diagnosis, done = bench.diagnose(where, statuses=(3,))
+        check_equal([(one["kind"], one["culprits"]) for one in diagnosis["findings"]], [("order_mismatch", [0])], where)
+        check("rank 3: " in done.err, f"the rank without an answer is named: {done.err}")
 
 
 @bench_case
