@@ -83,7 +83,7 @@ class Analysis {
     const auto different = [](const std::vector<int>& places) { return std::set(places.begin(), places.end()).size(); };
     const std::size_t of_workers =
         result_.by_grid ? different(grid_.row) + different(grid_.column) : model_.workers.size();
-    runs_ = 4 + model_.names.size() + of_workers;
+    runs_ = 5 + model_.names.size() + of_workers;
   }
 
   void AddOps() {
@@ -131,9 +131,13 @@ class Analysis {
     std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       return result_.ranks[a].slowdown > result_.ranks[b].slowdown;
     });
+    if (order.empty()) return;
+    const std::uint32_t first = order.front();
+    result_.worst_rank = model_.workers[first].rank;
+    result_.worst_rank_explains = Explained([&](std::uint32_t worker) { return worker == first; });
     order.resize(static_cast<std::size_t>(std::ceil(static_cast<double>(order.size()) * kWorstShare)));
     const std::set<std::uint32_t> worst(order.begin(), order.end());
-    for (const std::uint32_t one : order) result_.worst_ranks.push_back(model_.workers[one].rank);
+    for (const std::uint32_t one : worst) result_.worst_ranks.push_back(model_.workers[one].rank);
     result_.worst_ranks_explain = Explained([&](std::uint32_t worker) { return worst.contains(worker); });
     if (!grid_.told || result_.stages.size() < 2) return;
     const int last = result_.stages.back().number;

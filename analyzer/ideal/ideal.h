@@ -29,9 +29,10 @@ struct Result {
   double ideal_s = 0;     // ... if each lasts as long as those alike
   std::size_t steps = 0;
   std::vector<Slowdown> ops, ranks, stages;  // ranks and stages in their order, ops by what they cost
-  std::vector<int> worst_ranks;              // 3 % of them, at least one
+  std::vector<int> worst_ranks;              // 3 % of them, at least one; ascending
+  int worst_rank = -1;
   // What of the slowdown is gone if they alone are ideal: M_W and M_S. None: there is no slowdown, or no stages.
-  std::optional<double> worst_ranks_explain, last_stage_explains;
+  std::optional<double> worst_ranks_explain, worst_rank_explains, last_stage_explains;
   bool by_grid = false;  // a rank's slowdown is the smaller of those of its row and its column, not its own run
   std::vector<std::string> notes;
   double slowdown() const { return ideal_s > 0 ? actual_s / ideal_s : 1; }

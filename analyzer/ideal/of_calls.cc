@@ -25,6 +25,8 @@ constexpr std::uint64_t kMostCalls = 10'000'000;
 constexpr std::int64_t kClockSlack_ns = 20'000;  // between nodes whose clocks are kept together
 constexpr char kCompute[] = "compute";
 
+using Like = std::tuple<std::string, std::uint64_t, std::uint64_t>;
+
 // One call as the host made it.
 struct Made {
   const Call* call = nullptr;
@@ -32,7 +34,9 @@ struct Made {
   std::int64_t began_ns = 0, returned_ns = 0;  // on the clock of the job
   std::int64_t free_ns = 0;                    // until the next call of its lane: what it may last at most
   std::uint32_t step = 0;
-  bool posts = false;  // its effect is over when another call says so
+  std::uint64_t program = 0;  // equal for ranks and steps that make the same calls; 0: no other makes them
+  std::uint64_t place = 0;    // in its step
+  bool posts = false;         // its effect is over when another call says so
 };
 
 // The calls of one rank in the order in which they were made, by lanes: threads of MPI; NCCL's calls enqueue, and
@@ -54,6 +58,25 @@ std::vector<Made> CallsOf(const BoxImage& box, std::int64_t shift_ns) {
     one.posts = (one.call->flags & (format::kRequest | format::kGrouped)) != 0;
   }
   return made;
+}
+
+// Computation is compared where the same calls surround it: stages of a pipeline make different ones.
+void SetPrograms(std::vector<std::vector<Made>>* of_ranks) {
+  absl::flat_hash_map<std::uint64_t, int> how_often;
+  for (std::vector<Made>& made : *of_ranks) {
+    absl::flat_hash_map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> of_step;  // hash and calls so far
+    for (Made& one : made) {
+      auto& [hash, calls] = of_step[one.step];
+      one.place = calls++;
+      hash = format::Chain(hash,
+                           static_cast<std::uint64_t>(one.call->function) << 48 ^ (one.call->count + one.call->bytes));
+    }
+    for (Made& one : made) one.program = of_step[one.step].first;
+    for (const auto& [step, program] : of_step) ++how_often[program.first];
+  }
+  for (std::vector<Made>& made : *of_ranks)
+    for (Made& one : made)
+      if (how_often[one.program] < 2) one.program = 0;
 }
 
 class CallsToModel {
@@ -109,18 +132,25 @@ class CallsToModel {
     Lane& on = last_of_lane_[lane];
     if (on.last != UINT32_MAX && one.began_ns > on.ended_ns) {
       const std::uint32_t gap = Append(kCompute, OperationKind::kCompute, on.ended_ns, one.began_ns, lane, one.step,
-                                       {"before " + op, one.call->bytes + one.call->count});
+                                       LikeOfComputation(one, op));
       model_.before.Add(gap, on.last);
       on.last = gap;
     }
     std::vector<const Meeting*> awaited = AwaitedBy(one);
     const std::int64_t ended = EndOf(one, &awaited);
+    const Like like = awaited.empty() ? Like{"own time of " + op, one.program, one.place}
+                                      : Like{op, one.call->bytes + one.call->count, 0};
     const auto call = Append(op, awaited.empty() ? OperationKind::kCompute : OperationKind::kCommunication,
-                             one.began_ns, ended, lane, one.step, {op, one.call->bytes + one.call->count});
+                             one.began_ns, ended, lane, one.step, like);
     if (on.last != UINT32_MAX) model_.before.Add(call, on.last);
     for (const Meeting* meeting : awaited) model_.waits_for.Add(call, meeting->number);
     if (const Meeting* own = MeetingWith(one)) model_.members.Add(own->number, call);
     on = {call, ended};
+  }
+
+  Like LikeOfComputation(const Made& before, const std::string& op) {
+    if (before.program != 0) return {"before the same call", before.program, before.place};
+    return {"before " + op, before.call->bytes + before.call->count, occurrences_[{before.step, op}]++};
   }
 
   // Of those it may have waited for; a request's by its wait, those of a group by the end of that.
@@ -154,15 +184,14 @@ class CallsToModel {
   }
 
   std::uint32_t Append(const std::string& name, OperationKind kind, std::int64_t began_ns, std::int64_t ended_ns,
-                       std::uint64_t lane, std::uint32_t step, const std::pair<std::string, std::uint64_t>& like) {
-    const std::uint64_t place = occurrences_[{step, like.first, like.second}]++;
+                       std::uint64_t lane, std::uint32_t step, const Like& like) {
     const std::uint32_t number = names_.Of(name);
     if (number == model_.names.size()) model_.names.push_back(name);
     Operation one;
     one.began_ns = began_ns;
     one.ended_ns = std::max(began_ns, ended_ns);
     one.name = number;
-    one.like = likes_.Of({like.first, like.second, place});
+    one.like = likes_.Of(like);
     one.worker = worker_;
     one.step = step;
     one.lane = lane;
@@ -174,11 +203,11 @@ class CallsToModel {
   Model& model_;
   std::uint32_t worker_ = 0;
   Numbers<std::string> names_;
-  Numbers<std::tuple<std::string, std::uint64_t, std::uint64_t>> likes_;
+  Numbers<Like> likes_;
   std::map<MeetingKey, Meeting> meeting_of_;
   absl::flat_hash_map<std::uint64_t, Lane> last_of_lane_;
-  absl::flat_hash_map<std::tuple<std::uint32_t, std::string, std::uint64_t>, std::uint64_t> occurrences_;
-  absl::flat_hash_map<std::uint64_t, std::vector<const Meeting*>> posted_;  // by group
+  absl::flat_hash_map<std::pair<std::uint32_t, std::string>, std::uint64_t> occurrences_;  // by step and operation
+  absl::flat_hash_map<std::uint64_t, std::vector<const Meeting*>> posted_;                 // by group
   absl::flat_hash_map<std::pair<std::uint32_t, std::uint64_t>, std::vector<const Meeting*>>
       waited_;  // worker, slot + 1
 };
@@ -240,6 +269,7 @@ absl::StatusOr<Model> ModelOfCalls(const Recording& recording) {
     SetSteps(steps, box.rank, &made.back());
     adding.AddMeetings(made.back());
   }
+  SetPrograms(&made);
   for (std::size_t i = 0; i < boxes->size(); ++i)
     adding.Add(made[i], {(*boxes)[i].rank, (*boxes)[i].stage, (*boxes)[i].replica});
   if (model.operations.empty()) return absl::NotFoundError("has no calls to run again");

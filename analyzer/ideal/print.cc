@@ -21,6 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kWorthSaying = 1.03;  // the paper attributes no smaller slowdown
 constexpr double kMost = 0.5;          // of a slowdown: it is the cause
+constexpr double kNearlyAll = 0.8;     // of what the worst ranks cost together: the others add little
 constexpr std::size_t kMostRows = 10;  // of a table
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
@@ -34,10 +35,6 @@ Json Rows(const std::vector<Slowdown>& rows, const char* key) {
 
 std::string Percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 std::string StepText(double seconds) { return DurationText(absl::Seconds(seconds)); }
-
-std::string RanksText(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "Rank" : "Ranks", diagnosis::RankSet(ranks));
-}
 
 // What costs most, first.
 std::vector<Slowdown> Worst(std::vector<Slowdown> rows) {
@@ -57,16 +54,22 @@ void AddTo(Table* table, const Result& result, const std::vector<Slowdown>& rows
 
 std::string Verdict(const Result& result) {
   const double lost = result.actual_s > 0 ? 1 - result.ideal_s / result.actual_s : 0;
+  if (result.slowdown() * kWorthSaying < 1)
+    return "No conclusion: an ideal step comes out longer than a recorded one. What the ranks wait for cannot be seen "
+           "in "
+           "these calls, such as messages that only the GPU waits for.";
   if (result.slowdown() < kWorthSaying)
     return fmt::format("Nobody is much slower than those alike: without stragglers a step would take {} instead of {}.",
                        StepText(result.ideal_s), StepText(result.actual_s));
   const std::string all = fmt::format("Without stragglers a step would take {} instead of {} ({} less). ",
                                       StepText(result.ideal_s), StepText(result.actual_s), Percent(lost));
-  const bool one = result.worst_ranks.size() == 1;
-  if (result.worst_ranks_explain.value_or(0) >= kMost)
-    return all + fmt::format("{} alone {} {} of the difference: look at {} first.", RanksText(result.worst_ranks),
-                             one ? "costs" : "cost", Percent(std::min(1.0, *result.worst_ranks_explain)),
-                             one ? "its machine" : "their machines");
+  const double of_one = result.worst_rank_explains.value_or(0), of_few = result.worst_ranks_explain.value_or(0);
+  if (of_one >= kMost || (of_few >= kMost && of_one >= kNearlyAll * of_few))
+    return all + fmt::format("Rank {} alone costs {} of the difference: look at its machine first.", result.worst_rank,
+                             Percent(std::min(1.0, of_one)));
+  if (of_few >= kMost)
+    return all + fmt::format("Ranks {} together cost {} of the difference: look at their machines first.",
+                             diagnosis::RankSet(result.worst_ranks), Percent(std::min(1.0, of_few)));
   if (result.last_stage_explains.value_or(0) >= kMost)
     return all + fmt::format(
                      "The last stage has more work than the others and costs {} of the difference: give it "
@@ -87,6 +90,8 @@ nlohmann::ordered_json ToJson(const Result& result) {
           {"stages", Rows(result.stages, "stage")},
           {"ranks_by", result.by_grid ? "row and column" : "rank"},
           {"worst_ranks", result.worst_ranks},
+          {"worst_rank", result.worst_rank},
+          {"worst_rank_explains", OrNull(result.worst_rank_explains)},
           {"worst_ranks_explain", OrNull(result.worst_ranks_explain)},
           {"last_stage_explains", OrNull(result.last_stage_explains)},
           {"verdict", Verdict(result)},
