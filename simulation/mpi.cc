@@ -60,7 +60,9 @@ void World::Meet(int r, const Op& op) {
   rank.creating = Enter(r, op, LocalOf(r, op.comm));
   rank.created = -1;
   rank.state = RankState::State::kWaiting;
-  Meet({op.comm, ++rank.meetings[op.comm]}, r, CommAt(op.comm).size(), false);
+  // MPI_Finalize is no match for what makes communicators.
+  const std::uint64_t number = op.function == Function::MPI_Finalize ? 0 : ++rank.meetings[op.comm];
+  Meet({op.comm, number}, r, CommAt(op.comm).size(), false);
 }
 
 void World::Await(int r, const Op& op) {

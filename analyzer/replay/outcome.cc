@@ -45,6 +45,11 @@ class RankImage {
     reader::LastCall last_call;
   };
 
+  struct Channel {  // what this rank has sent to a peer on a communicator, or received
+    std::uint64_t messages = 0;
+    std::uint32_t tags = 0;
+  };
+
   // Streams have places of their own.
   static std::uint64_t StartNumber(const simulation::LocalComm& comm, std::size_t start) {
     static_assert(simulation::kStreams <= format::kStarts);
@@ -123,11 +128,29 @@ class RankImage {
       call->position = simulated.position;
       call->chain = simulated.chain;
     }
-    // A receive that no message meets now has none, whatever it met in the recording.
     const bool over = request ? simulated.completed != kNever : returned;
-    if (diagnosis::IsReceive(*call) && !over) call->position = format::kNotMatched;
+    if (functions::IsMessage(call->function) && call->communicator != format::kNoCommunicator)
+      NumberMessage(over, call);
     Count(*call, over);
     if (!ends) outcome->stopped.push_back({program_.process(rank_)->rank(), id, call->position, call->function});
+  }
+
+  // By its channel, as the simulation has it, whatever number it had in the recording: sends as they are called, those
+  // of NCCL and receives too; MPI's receives once they are over. The sum of the tags goes with them.
+  void NumberMessage(bool over, Call* call) {
+    const bool mpi = functions::IsMpi(call->function), receives = diagnosis::IsReceive(*call);
+    if (receives && !over) {  // a receive that no message meets now has none
+      call->position = format::kNotMatched;
+      return;
+    }
+    constexpr std::uint32_t kNeither = format::kNoPartner | format::kCancelled;
+    if (call->root < 0 || (mpi && (call->flags & kNeither) != 0)) return;
+    const bool sends = mpi ? !receives : call->function == functions::Function::ncclSend;
+    Channel& channel = channels_[{call->communicator, call->generation, static_cast<std::uint32_t>(call->root), sends}];
+    call->position = channel.messages++;
+    if (!mpi) return;
+    channel.tags = format::AddTag(channel.tags, call->tag);
+    call->chain = channel.tags;
   }
 
   void Count(const Call& call, bool over) {
@@ -200,6 +223,7 @@ class RankImage {
   reader::BoxImage image_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Counts> counts_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> peers_;
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, bool>, Channel> channels_;
 };
 
 // A rank whose list is done waits for the others.

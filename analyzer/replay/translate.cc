@@ -154,6 +154,14 @@ const reader::Communicator* CallTranslator::CommunicatorOf(const Call& call) con
   return nullptr;
 }
 
+// MPI_COMM_WORLD; -1: it is not known.
+int CallTranslator::WorldOfMpi() const {
+  for (const reader::Communicator& one : piece_.communicators)
+    if (one.parent == 0 && (one.flags & format::kCommMpi) != 0 && one.size > 1)
+      if (const int comm = comms_.at({one.index, one.generation}); comm >= 0) return comm;
+  return -1;
+}
+
 // Whatever holds its GPU up is not in the recording, but that it is held up is.
 bool CallTranslator::NeverFinished(const Call& call) const {
   const reader::Communicator* const on = CommunicatorOf(call);
@@ -218,6 +226,13 @@ void CallTranslator::AddMpi(const Call& call, const functions::FunctionInfo& inf
     return AddCommunication(call, message);
   }
   if (info.family == Family::kCompletion) return AddCompletion(call);
+  // One that did not return waits for all others to get there.
+  if (call.function == Function::MPI_Finalize && call.returned_ns == 0)
+    if (const int world = WorldOfMpi(); world >= 0) {
+      Op op = OpOf(call, Do::kMeet);
+      op.comm = world;
+      return ops_->push_back(op);
+    }
   const bool makes = info.family == Family::kCreation && !MadeByMembersAlone(call.function);
   if (makes && CommOf(call) >= 0 && !WasRefused(call)) return ops_->push_back(OpOf(call, Do::kMeet));
   const bool local = info.family != Family::kWindow && info.family != Family::kFile && info.family != Family::kProbe;

@@ -27,6 +27,7 @@ class CallTranslator {
   void AsRecorded(const reader::Call& call, bool modelled);  // it takes as long as it took
   simulation::Op OpOf(const reader::Call& call, simulation::Do what);
   int CommOf(const reader::Call& call) const;  // -1: none, or not known
+  int WorldOfMpi() const;
   void Put(simulation::Do what, std::uint64_t record) { ops_->push_back({.what = what, .count = record}); }
 
   const RecordedProgram& program_;

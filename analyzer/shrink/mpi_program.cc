@@ -25,14 +25,26 @@ using player::Communicator;
 constexpr char kMpiSource[] = R"(// {title}
 #include <mpi.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#define CALL(...) (in = #__VA_ARGS__, __VA_ARGS__)
+
+{reports}{stay}
 int main(int argc, char** argv) {{
-  int rank, level;
-{declarations}  MPI_Init_thread(&argc, &argv, {level}, &level);
+  int level;
+{declarations}  Watch();
+  MPI_Init_thread(&argc, &argv, {level}, &level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-{groups}{body}{end}}}
+{groups}{body}  return 0;
+}}
+)";
+
+constexpr char kMpiStay[] = R"(
+static void Stay(void) {
+  for (;;) pause();
+}
 )";
 
 constexpr const char* kLevels[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED",
@@ -88,11 +100,11 @@ std::vector<std::uint64_t> EvenShares(std::uint64_t all, std::uint64_t ranks) {
 
 class MpiProgram {
  public:
-  MpiProgram(const RecordedProgram& program, const Fates& fates, int world)
-      : program_(program), fates_(fates), world_(world) {}
+  MpiProgram(const RecordedProgram& program, const Fates& fates, const ProgramRequest& request)
+      : program_(program), fates_(fates), request_(request) {}
 
-  absl::StatusOr<std::string> Make(const std::string& title) {
-    if (program_.ranks != PlayingRanks(program_) || program_.ranks != world_)
+  absl::StatusOr<std::string> Make() {
+    if (program_.ranks != PlayingRanks(program_) || program_.ranks != request_.ranks)
       return absl::UnimplementedError("a rank has left no recording: its part of the program cannot be written");
     std::vector<Statements> ranks(static_cast<std::size_t>(program_.ranks));
     int level = 0;
@@ -107,14 +119,11 @@ class MpiProgram {
     if (groups_) declarations += "  MPI_Group all, group;\n";
     if (requests_ != 0) declarations += fmt::format("  MPI_Request requests[{}];\n", requests_);
     const std::string body = BodyOf(ranks);
-    // Some are still in a call for ever: whoever has no more to do must not leave them.
-    const bool ends = std::all_of(ranks.begin(), ranks.end(), [](const Statements& one) {
-      return !one.empty() && (one.back() == "MPI_Finalize();" || one.back().find("exit(") != std::string::npos);
-    });
-    return fmt::format(fmt::runtime(kMpiSource), fmt::arg("title", title), fmt::arg("declarations", declarations),
-                       fmt::arg("level", kLevels[level]), fmt::arg("body", body),
-                       fmt::arg("groups", groups_ ? "  MPI_Comm_group(MPI_COMM_WORLD, &all);\n" : ""),
-                       fmt::arg("end", ends ? "  return 0;\n" : "  for (;;) pause();  // it makes no further call\n"));
+    return fmt::format(fmt::runtime(kMpiSource), fmt::arg("title", request_.title), fmt::arg("reports", kReportsText),
+                       fmt::arg("stay", body.find("Stay();") == std::string::npos ? "" : kMpiStay),
+                       fmt::arg("declarations", declarations), fmt::arg("level", kLevels[level]),
+                       fmt::arg("body", body),
+                       fmt::arg("groups", groups_ ? "  MPI_Comm_group(MPI_COMM_WORLD, &all);\n" : ""));
   }
 
  private:
@@ -134,13 +143,15 @@ class MpiProgram {
     }
     if (!script->failure.empty()) return absl::DataLossError(script->failure);
     EndExchange();
-    const std::string leaving = LeavingText(fates_, program_.process(script->rank)->process());
-    const bool finalized = !statements->empty() && statements->back() == "MPI_Finalize();";
-    if (!leaving.empty() && !(finalized && leaving == "_exit(0);")) Say(leaving);
+    Statements ending = EndingText(fates_, program_.process(script->rank)->process(), request_);
+    const bool finalized = !statements->empty() && statements->back() == CallText("MPI_Finalize()");
+    if (finalized && (ending.empty() || ending.back() == "_exit(0);")) ending.clear();
+    if (!finalized && ending.empty()) ending = {"Say(\"finished its calls\", \"\");", CallText("MPI_Finalize()")};
+    statements->insert(statements->end(), ending.begin(), ending.end());
     return absl::OkStatus();
   }
 
-  void Say(std::string statement) { statements_->push_back(std::move(statement)); }
+  void Write(const std::string& call) { statements_->push_back(CallText(call)); }
   const Communicator& At(int comm) const { return script_->communicators[static_cast<std::size_t>(comm)]; }
   static std::string Name(const player::Call& call) {
     return std::string(functions::FullName(functions::WithSmallCounts(call.as.function)));
@@ -155,7 +166,7 @@ class MpiProgram {
 
   // What the exchange received was left out.
   void EndExchange() {
-    if (exchange_) Say(fmt::format("MPI_Send({}, {});", exchange_->first, exchange_->second));
+    if (exchange_) Write(fmt::format("MPI_Send({}, {})", exchange_->first, exchange_->second));
     exchange_.reset();
   }
 
@@ -180,8 +191,11 @@ class MpiProgram {
   }
 
   bool AddLife(const player::Call& call) {
-    if (call.as.function == Function::MPI_Finalize) Say("MPI_Finalize();");
-    if (call.as.function == Function::MPI_Abort) Say("MPI_Abort(MPI_COMM_WORLD, 1);");
+    if (call.as.function == Function::MPI_Finalize) {
+      statements_->push_back("Say(\"finished its calls\", \"\");");
+      Write("MPI_Finalize()");
+    }
+    if (call.as.function == Function::MPI_Abort) Write("MPI_Abort(MPI_COMM_WORLD, 1)");
     return true;
   }
 
@@ -196,7 +210,7 @@ class MpiProgram {
   // What no recorded call has made, or its members alone.
   void AddOfMembers(int comm) {
     groups_ = true;
-    Say(fmt::format("MPI_Group_incl(all, {}, {}, &group), MPI_Comm_create_group(MPI_COMM_WORLD, group, {}, &{});",
+    Write(fmt::format("MPI_Group_incl(all, {}, {}, &group), MPI_Comm_create_group(MPI_COMM_WORLD, group, {}, &{})",
                     At(comm).members.size(), RanksText(At(comm).members), comm, CommText(comm)));
   }
 
@@ -209,17 +223,17 @@ class MpiProgram {
     const std::string made = call.made < 0 ? "" : CommText(call.made);
     const bool dup = Name(call).find("dup") != std::string::npos;
     if (dup && call.made >= 0)
-      Say(fmt::format("MPI_Comm_dup({}, &{});", parent, made));
+      Write(fmt::format("MPI_Comm_dup({}, &{})", parent, made));
     else if (call.made < 0)
-      Say(fmt::format("MPI_Comm_split({}, MPI_UNDEFINED, 0, &(MPI_Comm){{MPI_COMM_NULL}});", parent));
+      Write(fmt::format("MPI_Comm_split({}, MPI_UNDEFINED, 0, &(MPI_Comm){{MPI_COMM_NULL}})", parent));
     else
-      Say(fmt::format("MPI_Comm_split({}, {}, {}, &{});", parent, call.made, At(call.made).own, made));
+      Write(fmt::format("MPI_Comm_split({}, {}, {}, &{})", parent, call.made, At(call.made).own, made));
     return true;
   }
 
   bool AddFree(const player::Call& call) {
     if (call.comm >= 0 && call.as.function == Function::MPI_Comm_free && At(call.comm).is != Communicator::Is::kWorld)
-      Say(fmt::format("MPI_Comm_free(&{});", CommText(call.comm)));
+      Write(fmt::format("MPI_Comm_free(&{})", CommText(call.comm)));
     return true;
   }
 
@@ -227,12 +241,12 @@ class MpiProgram {
 
   // A blocking call ends with its communicator, others with their request; a persistent one is started besides.
   void SayStarting(const player::Call& call, const std::string& begin, const std::string& status = "") {
-    if ((call.as.flags & format::kRequest) == 0) return Say(begin + status + ");");
+    if ((call.as.flags & format::kRequest) == 0) return Write(begin + status + ")");
     const std::size_t request = request_of_.size();
     request_of_[call.as.slot] = request;
     requests_ = std::max(requests_, request_of_.size());
-    Say(fmt::format("{}, &requests[{}]);", begin, request));
-    if (IsPersistent(call.as.function)) Say(fmt::format("MPI_Start(&requests[{}]);", request));
+    Write(fmt::format("{}, &requests[{}])", begin, request));
+    if (IsPersistent(call.as.function)) Write(fmt::format("MPI_Start(&requests[{}])", request));
   }
 
   bool AddCompletion(const player::Call& call) {
@@ -245,13 +259,14 @@ class MpiProgram {
     const bool tests = name.find("Test") != std::string::npos;
     if (tests)
       for (const std::size_t one : requests)
-        Say(fmt::format("for (int done = 0; !done;) MPI_Test(&requests[{}], &done, MPI_STATUS_IGNORE);", one));
+        statements_->push_back(fmt::format("for (int done = 0; !done;) {}",
+                                           CallText(fmt::format("MPI_Test(&requests[{}], &done, MPI_STATUS_IGNORE)", one))));
     else if (requests.size() == 1 && name == "MPI_Waitany")
-      Say(fmt::format("MPI_Waitany(1, {}, &level, MPI_STATUS_IGNORE);", first));
+      Write(fmt::format("MPI_Waitany(1, {}, &level, MPI_STATUS_IGNORE)", first));
     else if (name != "MPI_Wait" && requests.back() - requests.front() + 1 == requests.size())
-      Say(fmt::format("MPI_Waitall({}, {}, MPI_STATUSES_IGNORE);", requests.size(), first));
+      Write(fmt::format("MPI_Waitall({}, {}, MPI_STATUSES_IGNORE)", requests.size(), first));
     else
-      for (const std::size_t one : requests) Say(fmt::format("MPI_Wait(&requests[{}], MPI_STATUS_IGNORE);", one));
+      for (const std::size_t one : requests) Write(fmt::format("MPI_Wait(&requests[{}], MPI_STATUS_IGNORE)", one));
     return true;
   }
 
@@ -280,7 +295,7 @@ class MpiProgram {
       return true;
     }
     if (exchange && exchange_) {
-      Say(fmt::format("MPI_Sendrecv({}, {}, {}, MPI_STATUS_IGNORE);", exchange_->first, half, comm));
+      Write(fmt::format("MPI_Sendrecv({}, {}, {}, MPI_STATUS_IGNORE)", exchange_->first, half, comm));
       exchange_.reset();
       return true;
     }
@@ -289,7 +304,7 @@ class MpiProgram {
     if (name == "MPI_Imrecv") name = "MPI_Irecv";
     if ((call.as.flags & format::kBuffered) != 0) {
       constexpr std::uint64_t kOverhead = 1024;  // more than MPI_BSEND_OVERHEAD
-      Say(fmt::format("MPI_Buffer_attach({0}, {1});", DataText(call.as.bytes + kOverhead), call.as.bytes + kOverhead));
+      Write(fmt::format("MPI_Buffer_attach({0}, {1})", DataText(call.as.bytes + kOverhead), call.as.bytes + kOverhead));
     }
     SayStarting(call, fmt::format("{}({}, {}", name, half, comm), sends ? "" : ", MPI_STATUS_IGNORE");
     return true;
@@ -298,7 +313,7 @@ class MpiProgram {
   bool AddProbe(const player::Call& call) {
     if (call.comm < 0) return false;
     if ((call.as.flags & format::kPolls) != 0) return true;  // it found nothing
-    Say(fmt::format("MPI_Probe({}, {}, {}, MPI_STATUS_IGNORE);", PeerText(call), TagText(call), CommText(call.comm)));
+    Write(fmt::format("MPI_Probe({}, {}, {}, MPI_STATUS_IGNORE)", PeerText(call), TagText(call), CommText(call.comm)));
     return true;
   }
 
@@ -376,7 +391,7 @@ class MpiProgram {
 
   const RecordedProgram& program_;
   const Fates& fates_;
-  const int world_;
+  const ProgramRequest& request_;
   player::Script* script_ = nullptr;
   Statements* statements_ = nullptr;
   std::map<std::uint64_t, std::size_t> request_of_;  // by the slot of its call
@@ -388,9 +403,9 @@ class MpiProgram {
 
 }  // namespace
 
-absl::StatusOr<std::string> MpiProgramText(const RecordedProgram& program, const Fates& fates, const std::string& title,
-                                           int world) {
-  return MpiProgram(program, fates, world).Make(title);
+absl::StatusOr<std::string> MpiProgramText(const RecordedProgram& program, const Fates& fates,
+                                           const ProgramRequest& request) {
+  return MpiProgram(program, fates, request).Make();
 }
 
 }  // namespace ncclwatch::analyzer

@@ -31,36 +31,67 @@ constexpr char kNcclSource[] = R"(// {title}
 #include <sys/wait.h>
 #include <unistd.h>
 #include <string>
+#include <utility>
+#include <vector>
 
 #define CHECK(call) \
   if (int error = call) fprintf(stderr, "rank %d: %s: error %d\n", rank, #call, error), exit(1)
+#define CALL(...)     \
+  do {{                \
+    in = #__VA_ARGS__; \
+    CHECK((__VA_ARGS__)); \
+  }} while (0)
+#define ENQUEUE(stream, ...) \
+  do {{                       \
+    CALL(__VA_ARGS__);       \
+    Enqueued(stream, in);    \
+  }} while (0)
 
-static int rank = 0;
-static struct Shared {{ volatile bool made; ncclUniqueId id; }}* shared;  // by communicator
+{reports}
+constexpr int kRanks = {ranks};
+static struct Shared {{
+  volatile int staying;  // ranks that wait to be ended
+  struct {{ volatile bool made; ncclUniqueId id; }} comms[{comms}];
+}}* shared;
+static pid_t processes[kRanks];
 
 static ncclUniqueId Id(int comm, bool make) {{
-  if (make) CHECK(ncclGetUniqueId(&shared[comm].id));
-  if (make) shared[comm].made = true;
-  while (!shared[comm].made) usleep(1000);
-  return shared[comm].id;
+  if (make) CHECK(ncclGetUniqueId(&shared->comms[comm].id));
+  if (make) shared->comms[comm].made = true;
+  while (!shared->comms[comm].made) usleep(1000);
+  return shared->comms[comm].id;
 }}
-{data}{forever}
+{data}{forever}{stay}
+static void EndAll(int) {{
+  for (pid_t process : processes) kill(process, SIGKILL);
+}}
+
+// Ranks that stay go with the last one that does not. The status: 124 if a rank was stopped, else that of one that failed.
+static int Launcher() {{
+  signal(SIGALRM, EndAll);
+  alarm(Timeout() + 3);  // a frozen rank cannot end itself
+  int worst = 0, status = 0;
+  for (int left = kRanks; left > shared->staying && wait(&status) > 0; --left) {{
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (code != 0 && worst != 124) worst = code;
+  }}
+  EndAll(0);
+  return worst;
+}}
+
 int main() {{
   const int access = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_ANONYMOUS;
-  shared = static_cast<Shared*>(mmap(nullptr, {comms} * sizeof(Shared), access, flags, -1, 0));
-  while (rank < {ranks} && fork() != 0) ++rank;  // every rank is a process
-  if (rank == {ranks}) {{
-    while (wait(nullptr) > 0) continue;
-    return 0;
-  }}
+  shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), access, flags, -1, 0));
+  while (rank < kRanks && (processes[rank] = fork()) != 0) ++rank;  // every rank is a process
+  if (rank == kRanks) return Launcher();
+  Watch();
   setenv("RANK", std::to_string(rank).c_str(), 1);
   setenv("WORLD_SIZE", "{ranks}", 1);
   int devices = 0;
   CHECK(cudaGetDeviceCount(&devices));
   CHECK(cudaSetDevice(rank % devices));
 {declarations}
-{body}  for (;;) pause();  // it makes no further call
-}}
+{body}}}
 )";
 
 constexpr char kData[] = R"(
@@ -69,10 +100,33 @@ static void* Data(size_t bytes) {
   CHECK(cudaMalloc(&data, bytes));
   return data;
 }
+
+static std::vector<std::pair<cudaEvent_t, const char*>> enqueued;
+
+static void Enqueued(cudaStream_t stream, const char* call) {
+  cudaEvent_t done;
+  CHECK(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
+  CHECK(cudaEventRecord(done, stream));
+  enqueued.push_back({done, call});
+}
+
+static void WaitForGpu() {
+  for (const auto& [done, call] : enqueued) {
+    in = call;
+    CHECK(cudaEventSynchronize(done));
+  }
+}
 )";
 
 constexpr char kForever[] = R"(
 static void Forever(void*) {  // in a stream: what is enqueued behind it never begins
+  for (;;) pause();
+}
+)";
+
+constexpr char kNcclStay[] = R"(
+static void Stay() {
+  __atomic_add_fetch(&shared->staying, 1, __ATOMIC_SEQ_CST);
   for (;;) pause();
 }
 )";
@@ -93,14 +147,16 @@ std::string ReductionText(std::uint8_t reduction) {
 
 class NcclProgram {
  public:
-  NcclProgram(const RecordedProgram& program, const Fates& fates, bool stalls)
-      : program_(program), fates_(fates), stalls_(stalls) {}
+  NcclProgram(const RecordedProgram& program, const Fates& fates, const ProgramRequest& request)
+      : program_(program), fates_(fates), request_(request) {}
 
-  absl::StatusOr<std::string> Make(const std::string& title) {
-    std::vector<Statements> ranks(static_cast<std::size_t>(program_.ranks));  // who has no recording makes no call
+  absl::StatusOr<std::string> Make() {
+    const auto size = static_cast<std::size_t>(std::max(program_.ranks, request_.ranks));
+    std::vector<Statements> ranks(size, StayingText("another"));  // who has no recording makes no call
     for (int rank = 0; rank < PlayingRanks(program_); ++rank) {
       const auto job_rank = static_cast<std::size_t>(std::max(0, program_.process(rank)->rank()));
-      if (job_rank >= ranks.size()) ranks.resize(job_rank + 1);
+      if (job_rank >= ranks.size()) ranks.resize(job_rank + 1, StayingText("another"));
+      ranks[job_rank].clear();
       if (absl::Status added = Add(rank, &ranks[job_rank]); !added.ok()) return added;
     }
     std::string declarations;
@@ -112,7 +168,11 @@ class NcclProgram {
           "  cudaStream_t streams[{}];\n"
           "  for (cudaStream_t& stream : streams) CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));\n",
           streams_);
-    return fmt::format(fmt::runtime(kNcclSource), fmt::arg("title", title), fmt::arg("ranks", ranks.size()),
+    const bool stay = std::any_of(ranks.begin(), ranks.end(), [](const Statements& one) {
+      return !one.empty() && one.back().starts_with("Stay()");
+    });
+    return fmt::format(fmt::runtime(kNcclSource), fmt::arg("title", request_.title), fmt::arg("ranks", ranks.size()),
+                       fmt::arg("reports", kReportsText), fmt::arg("stay", stay ? kNcclStay : ""),
                        fmt::arg("comms", std::max<std::size_t>(1, program_.comms.size())),
                        fmt::arg("data", streams_ == 0 ? "" : kData), fmt::arg("forever", held_ ? kForever : ""),
                        fmt::arg("declarations", declarations), fmt::arg("body", BodyOf(ranks)));
@@ -131,14 +191,16 @@ class NcclProgram {
       calls.clear();
     }
     if (!script->failure.empty()) return absl::DataLossError(script->failure);
-    const std::string leaving = LeavingText(fates_, program_.process(rank)->process());
-    if (!leaving.empty()) statements->push_back(leaving);
-    if (leaving.empty())
-      for (const auto& [recorded, index] : stream_of_) Say(fmt::format("cudaStreamSynchronize(streams[{}])", index));
+    const Statements ending = EndingText(fates_, program_.process(rank)->process(), request_);
+    const bool leaves = fates_.EndOf(program_.process(rank)->process()).has_value();
+    if (!stream_of_.empty() && !(leaves && request_.stopped.contains(program_.process(rank)->rank())))
+      statements->push_back("WaitForGpu();");
+    if (ending.empty()) statements->push_back("Say(\"finished its calls\", \"\");");
+    statements->insert(statements->end(), ending.begin(), ending.end());
     return absl::OkStatus();
   }
 
-  void Say(const std::string& call) { statements_->push_back("CHECK(" + call + ");"); }
+  void Write(const std::string& call) { statements_->push_back(CallText(call)); }
 
   bool AddCall(const player::Call& call) {
     const functions::FunctionInfo* const info = functions::Find(call.as.function);
@@ -156,7 +218,13 @@ class NcclProgram {
   }
 
   bool AddGroup(const player::Call& call) {
-    Say(call.as.function == Function::ncclGroupStart ? "ncclGroupStart()" : "ncclGroupEnd()");
+    const bool starts = call.as.function == Function::ncclGroupStart;
+    Write(starts ? "ncclGroupStart()" : "ncclGroupEnd()");
+    depth_ = std::max(0, depth_ + (starts ? 1 : -1));
+    if (depth_ > 0) return true;
+    for (const auto& [stream, calls] : grouped_)
+      statements_->push_back(fmt::format("Enqueued({}, \"{} in a group\");", stream, calls));
+    grouped_.clear();
     return true;
   }
 
@@ -171,7 +239,7 @@ class NcclProgram {
     const Communicator& made = script_->communicators[static_cast<std::size_t>(call.made)];
     const std::size_t size = call.claimed_size != 0 ? call.claimed_size : made.members.size();
     const bool in_order = IsInOrder(made);
-    Say(fmt::format("ncclCommInitRank(&{}, {}, Id({}, {}), {})", CommText(call.made), size, call.made,
+    Write(fmt::format("ncclCommInitRank(&{}, {}, Id({}, {}), {})", CommText(call.made), size, call.made,
                     in_order                  ? fmt::format("rank == {}", Maker(made))
                     : made.own == Maker(made) ? "true"
                                               : "false",
@@ -197,11 +265,11 @@ class NcclProgram {
     if (call.comm < 0) return false;
     if (call.made < 0) {
       nobody_ = true;
-      Say(fmt::format("ncclCommSplit({}, NCCL_SPLIT_NOCOLOR, 0, &nobody, nullptr)", CommText(call.comm)));
+      Write(fmt::format("ncclCommSplit({}, NCCL_SPLIT_NOCOLOR, 0, &nobody, nullptr)", CommText(call.comm)));
       return true;
     }
     const Communicator& made = script_->communicators[static_cast<std::size_t>(call.made)];
-    Say(fmt::format("ncclCommSplit({}, {}, {}, &{}, nullptr)", CommText(call.comm), call.made,
+    Write(fmt::format("ncclCommSplit({}, {}, {}, &{}, nullptr)", CommText(call.comm), call.made,
                     IsInOrder(made) ? "rank" : fmt::format("{}", made.own), CommText(call.made)));
     return true;
   }
@@ -212,7 +280,7 @@ class NcclProgram {
       case Function::ncclCommFinalize:
       case Function::ncclCommDestroy:
       case Function::ncclCommAbort:
-        Say(fmt::format("{}({})", functions::FullName(call.as.function), CommText(call.comm)));
+        Write(fmt::format("{}({})", functions::FullName(call.as.function), CommText(call.comm)));
         return true;
       default: return false;
     }
@@ -234,47 +302,59 @@ class NcclProgram {
     const std::string from = DataText(amounts.from * element), into = DataText(amounts.into * element),
                       type = TypeText(call.as.dtype), comm = CommText(call.comm), stream = StreamText(call);
     const std::string amount = fmt::format("{}, {}", call.as.count, type);
-    if (stalls_ && (call.never_begins || call.never_ends)) {
+    if (call.never_begins || call.never_ends) {
       held_ = true;
-      Say(fmt::format("cudaLaunchHostFunc({}, Forever, nullptr)", stream));
+      Write(fmt::format("cudaLaunchHostFunc({}, Forever, nullptr)", stream));
     }
-    const std::string end = fmt::format("{}, {})", comm, stream);
+    const std::string text = TransferText(call, pattern, from, into, amount, fmt::format("{}, {})", comm, stream));
+    if (text.empty()) return false;
+    if (depth_ == 0) {
+      statements_->push_back(fmt::format("ENQUEUE({}, {});", stream, text));
+    } else {
+      std::string& calls = grouped_[stream];
+      calls += (calls.empty() ? "" : ", ") + text.substr(0, text.find('('));
+      Write(text);
+    }
+    return true;
+  }
+
+  // Empty: it cannot be written.
+  static std::string TransferText(const player::Call& call, Pattern pattern, const std::string& from,
+                                  const std::string& into, const std::string& amount, const std::string& end) {
+    const std::string name(functions::FullName(call.as.function));
     switch (pattern) {
-      case Pattern::kBroadcast:
-        Say(fmt::format("ncclBroadcast({}, {}, {}, {}, {}", from, into, amount, call.as.root, end));
-        return true;
+      case Pattern::kBroadcast: return fmt::format("ncclBroadcast({}, {}, {}, {}, {}", from, into, amount, call.as.root, end);
       case Pattern::kReduce:
-        Say(fmt::format("ncclReduce({}, {}, {}, {}, {}, {}", from, into, amount, ReductionText(call.as.reduction),
-                        call.as.root, end));
-        return true;
+        return fmt::format("ncclReduce({}, {}, {}, {}, {}, {}", from, into, amount, ReductionText(call.as.reduction),
+                           call.as.root, end);
       case Pattern::kReduceScatter:
       case Pattern::kAllReduce:
-        Say(fmt::format("{}({}, {}, {}, {}, {}", pattern == Pattern::kAllReduce ? "ncclAllReduce" : "ncclReduceScatter",
-                        from, into, amount, ReductionText(call.as.reduction), end));
-        return true;
-      case Pattern::kAllGather: Say(fmt::format("ncclAllGather({}, {}, {}, {}", from, into, amount, end)); return true;
-      case Pattern::kSend: Say(fmt::format("ncclSend({}, {}, {}, {}", from, amount, call.as.root, end)); return true;
-      case Pattern::kReceive: Say(fmt::format("ncclRecv({}, {}, {}, {}", into, amount, call.as.root, end)); return true;
-      default: return false;
+        return fmt::format("{}({}, {}, {}, {}, {}", name, from, into, amount, ReductionText(call.as.reduction), end);
+      case Pattern::kAllGather: return fmt::format("ncclAllGather({}, {}, {}, {}", from, into, amount, end);
+      case Pattern::kSend: return fmt::format("ncclSend({}, {}, {}, {}", from, amount, call.as.root, end);
+      case Pattern::kReceive: return fmt::format("ncclRecv({}, {}, {}, {}", into, amount, call.as.root, end);
+      default: return "";
     }
   }
 
   const RecordedProgram& program_;
   const Fates& fates_;
+  const ProgramRequest& request_;
   player::Script* script_ = nullptr;
   Statements* statements_ = nullptr;
   std::map<std::uint64_t, std::size_t> stream_of_;  // of the rank, by the recorded one
   std::size_t streams_ = 0;                         // at most
   std::set<int> comms_;
-  const bool stalls_;  // what holds the GPUs up is the fault itself
+  std::map<std::string, std::string> grouped_;  // by stream: calls of the group that is open
+  int depth_ = 0;
   bool held_ = false, nobody_ = false;
 };
 
 }  // namespace
 
 absl::StatusOr<std::string> NcclProgramText(const RecordedProgram& program, const Fates& fates,
-                                            const std::string& title, bool stalls) {
-  return NcclProgram(program, fates, stalls).Make(title);
+                                            const ProgramRequest& request) {
+  return NcclProgram(program, fates, request).Make();
 }
 
 }  // namespace ncclwatch::analyzer

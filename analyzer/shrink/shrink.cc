@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "analyzer/jobs/diagnose.h"
+#include "analyzer/replay/fates.h"
 #include "analyzer/replay/outcome.h"
 #include "analyzer/replay/program.h"
+#include "analyzer/shrink/settle.h"
 #include "analyzer/shrink/units.h"
+#include "core/model/text.h"
 #include "core/report/render.h"
 
 namespace ncclwatch::analyzer {
@@ -78,6 +81,7 @@ class Shrinker {
       TakeRanks();
       TakeUnits(CommunicatorUnits(shrunk_.job));
     }
+    LetFinishedLeave();
   }
 
  private:
@@ -97,7 +101,7 @@ class Shrinker {
           ++next;
         else
           gone.insert(units[unit].begin(), units[unit].end());
-      return WithoutCalls(shrunk_.job, gone);
+      return WithoutIdleWaits(WithoutCalls(shrunk_.job, gone));
     };
     const auto kept = Minimize(units.size(), [&](const auto& some) { return ShowsIt(without(some)); });
     shrunk_.job = without(kept);
@@ -109,28 +113,74 @@ class Shrinker {
       std::set<int> gone;
       for (std::size_t rank = 0; rank < ranks; ++rank) gone.insert(static_cast<int>(rank));
       for (const std::size_t rank : kept) gone.erase(static_cast<int>(rank));
-      return WithoutRanks(shrunk_.job, gone);
+      return WithoutIdleWaits(WithoutRanks(shrunk_.job, gone));
     };
     const auto kept = Minimize(ranks, [&](const auto& some) { return ShowsIt(without(some)); });
     shrunk_.job = without(kept);
   }
 
+  // Whoever has made its calls ends, unless that makes another fault of it.
+  void LetFinishedLeave() {
+    const auto fault = FaultOf(shrunk_.job);
+    for (const int rank : fault->finished) {
+      Job left = WithLeaving(shrunk_.job, rank);
+      const auto without = FaultOf(left);
+      ++shrunk_.tried;
+      if (Shows(without, shrunk_.fault) && without->culprits == fault->culprits)
+        shrunk_.job = std::move(left);
+      else
+        shrunk_.stays[rank] = without ? std::string(diagnosis::Name(without->kind)) : "no fault at all";
+    }
+  }
+
   Shrunk& shrunk_;
 };
 
+// Without the calls that never returned and of which the model does not know why, unless the fault needs them.
+absl::Status TakeUnjudged(diagnosis::Kind kind, Job* job) {
+  const CallSet unjudged = Unjudged(*job);
+  if (unjudged.empty()) return absl::OkStatus();
+  Job judged = WithoutIdleWaits(WithoutCalls(*job, unjudged));
+  const auto fault = FaultOf(judged);
+  if (!fault || fault->kind != kind)
+    return absl::FailedPreconditionError(fmt::format(
+        "the fault needs {}, which never returned: the model does not know when it would", TextOf(*job, unjudged)));
+  *job = std::move(judged);
+  return absl::OkStatus();
+}
+
 // Empty: it can be shrunk.
-std::string WhyNot(const std::optional<Fault>& fault, const diagnosis::Diagnosis& verdict) {
+std::string WhyNot(const diagnosis::Diagnosis& verdict) {
   if (verdict.clean()) return "the recorded job was healthy: there is nothing to show";
   const diagnosis::Kind kind = verdict.findings.front().kind;
-  if (!CanBeShown(kind))
-    return fmt::format("a finding of kind {} does not follow from the order of calls: it cannot be shrunk",
-                       diagnosis::Name(kind));
-  if (!fault)
-    return fmt::format("the recorded calls complete on the model: it does not know {}", diagnosis::Name(kind));
-  if (fault->kind != kind)
-    return fmt::format("the verdict on the model is {}, that of the recording {}: it cannot be shrunk",
-                       diagnosis::Name(fault->kind), diagnosis::Name(kind));
-  return {};
+  if (CanBeShown(kind)) return {};
+  return fmt::format("a finding of kind {} does not follow from the order of calls: it cannot be shrunk",
+                     diagnosis::Name(kind));
+}
+
+std::string WhyNotOnModel(const std::optional<Fault>& fault, diagnosis::Kind kind) {
+  if (!fault) return fmt::format("the recorded calls complete on the model: it does not know {}", diagnosis::Name(kind));
+  if (fault->kind == kind) return {};
+  return fmt::format("the verdict on the model is {}, that of the recording {}: it cannot be shrunk",
+                     diagnosis::Name(fault->kind), diagnosis::Name(kind));
+}
+
+// Neither their hosts nor their GPUs have anything left to do.
+std::vector<int> FinishedRanks(const Recording& recording, const RecordedProgram& program,
+                               const simulation::World& world, const Outcome& outcome) {
+  const Fates fates(recording);
+  std::vector<int> finished;
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    const ProcessRecording* const process = program.process(rank);
+    if (!process || !world.rank(rank).done || fates.Leaves(process->process())) continue;
+    const int job_rank = process->rank();
+    const bool stopped = std::any_of(outcome.stopped.begin(), outcome.stopped.end(),
+                                     [&](const StoppedCall& call) { return call.rank == job_rank; });
+    const std::vector<simulation::Record>& records = world.rank(rank).records;
+    const bool finalized = !records.empty() && records.back().function == functions::Function::MPI_Finalize;
+    if (!stopped && !finalized) finished.push_back(job_rank);
+  }
+  return finished;
 }
 
 }  // namespace
@@ -138,16 +188,20 @@ std::string WhyNot(const std::optional<Fault>& fault, const diagnosis::Diagnosis
 std::optional<Fault> FaultOf(const Job& job) {
   if (job.boxes.empty()) return std::nullopt;
   const Recording recording = Recording::Of(job.boxes);
-  const auto program = RecordedProgram::Make(recording, {}, {});
+  WhatIf what_if;
+  what_if.no_gaps = true;  // as the program has none
+  const auto program = RecordedProgram::Make(recording, what_if, {});
   if (!program.ok()) return std::nullopt;
   simulation::World world(**program);
   world.Run();
   Outcome outcome = OutcomeOf(recording, **program, world, kNewestCalls);
   if (outcome.completed) return std::nullopt;
+  std::vector<int> finished = FinishedRanks(recording, **program, world, outcome);
   const diagnosis::Diagnosis verdict = DiagnoseWith(std::move(outcome.run), outcome.observations);
   if (verdict.clean()) return std::nullopt;
   const diagnosis::Finding& finding = verdict.findings.front();
-  Fault fault{finding.kind, finding.certainty, OpOf(finding), {}, diagnosis::ToText(verdict)};
+  Fault fault{finding.kind, finding.certainty, OpOf(finding), {}, diagnosis::ToText(verdict),
+              std::move(outcome.stopped), std::move(finished)};
   for (const int rank : finding.culprits) {
     if (rank < 0 || rank >= static_cast<int>(job.was.size())) return std::nullopt;
     fault.culprits.push_back(job.was[static_cast<std::size_t>(rank)]);
@@ -173,8 +227,7 @@ bool CanBeShown(diagnosis::Kind kind) {
     case Kind::kDeadlock:
     case Kind::kInitializationHang:
     case Kind::kFrozenProcess:
-    case Kind::kDeviceStall:
-    case Kind::kTransportStall: return true;
+    case Kind::kDeviceStall: return true;
     default: return false;
   }
 }
@@ -201,8 +254,12 @@ absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagn
   auto job = LoadJob(recording, kMostShrunk);
   if (!job.ok()) return job.status();
   shrunk.job = *std::move(job);
+  if (const std::string why = WhyNot(verdict); !why.empty()) return absl::FailedPreconditionError(why);
+  const diagnosis::Kind kind = verdict.findings.front().kind;
+  Settle(kind, &shrunk.job);
+  if (absl::Status judged = TakeUnjudged(kind, &shrunk.job); !judged.ok()) return judged;
   const auto fault = FaultOf(shrunk.job);
-  if (const std::string why = WhyNot(fault, verdict); !why.empty()) return absl::FailedPreconditionError(why);
+  if (const std::string why = WhyNotOnModel(fault, kind); !why.empty()) return absl::FailedPreconditionError(why);
   shrunk.fault = *fault;
   shrunk.ranks_before = shrunk.job.was.size();
   shrunk.calls_before = shrunk.calls();

@@ -4,23 +4,26 @@
 #include <absl/status/statusor.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/edit/job.h"
+#include "analyzer/replay/stopped.h"
 #include "core/model/finding.h"
 
 namespace ncclwatch::analyzer {
 
-// What the model, and a diagnosis of its outcome, make of a job.
-
+// What the model, and a diagnosis of its outcome, make of a program with the calls of a job.
 struct Fault {
   diagnosis::Kind kind{};
   diagnosis::Certainty certainty{};
   std::string op;             // of the culprits' call; where they made none, of the others'
   std::vector<int> culprits;  // ranks of the recording
   std::string text;           // the verdict for people, in the job's own numbers
+  std::vector<StoppedCall> stopped;  // where the program stands still, in the job's own ranks
+  std::vector<int> finished;         // ranks of the job that have made their calls, and have not left
 };
 
 // None: the job completes.
@@ -37,6 +40,8 @@ struct Shrunk {
   Fault fault;
   std::size_t ranks_before = 0, communicators_before = 0, calls_before = 0;
   int tried = 0;  // smaller jobs that were run on the model
+  // Ranks that have made their calls and have to be there all the same: what the verdict would be without that.
+  std::map<int, std::string> stays;
 
   std::size_t calls() const;
   std::size_t communicators() const;

@@ -1,0 +1,227 @@
+#include "analyzer/shrink/settle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analyzer/player/script.h"
+#include "analyzer/replay/fates.h"
+#include "core/calls/mpi_message.h"
+
+namespace ncclwatch::analyzer {
+namespace {
+
+using functions::Family;
+using functions::Function;
+using reader::Call;
+
+// ---- what became of the processes -----------------------------------------------------------------------------------
+
+std::int64_t LatestNs(const Job& job) {
+  std::int64_t latest_ns = 0;
+  for (const reader::BoxImage& box : job.boxes)
+    for (const Call& call : box.calls)
+      latest_ns = std::max(latest_ns, std::max(call.entered_ns, call.returned_ns) + box.realtime_minus_monotonic_ns);
+  return latest_ns;
+}
+
+std::int64_t VerdictNs(const Job& job) {
+  std::int64_t verdict_ns = 0;
+  for (const reader::BoxImage& box : job.boxes)
+    if (box.leader_state.verdict_at_ns != 0)
+      verdict_ns = std::max(verdict_ns, box.leader_state.verdict_at_ns + box.realtime_minus_monotonic_ns);
+  return verdict_ns;
+}
+
+// Fates takes what was seen before the verdict. Without one nothing was, and none of its processes has left.
+void SettleVerdict(Job* job) {
+  if (job->boxes.empty() || VerdictNs(*job) != 0) return;
+  for (reader::BoxImage& box : job->boxes) {
+    box.observations.clear();
+    box.last_words = {};
+  }
+  reader::BoxImage& first = job->boxes.front();
+  first.leader_state.verdict_at_ns = LatestNs(*job) + 1 - first.realtime_minus_monotonic_ns;
+}
+
+// ---- GPUs -----------------------------------------------------------------------------------------------------------
+
+enum class Held { kEnds, kBegins };  // what of the call its GPU never does
+using HeldCalls = std::map<std::pair<int, std::uint64_t>, Held>;
+
+// By job rank and slot: the calls before which the program puts work that never ends.
+HeldCalls HeldOf(const Job& job) {
+  HeldCalls held;
+  const Recording recording = Recording::Of(job.boxes);
+  const auto program = RecordedProgram::Make(recording, {}, {});
+  if (!program.ok()) return held;
+  for (int rank = 0; rank < PlayingRanks(**program); ++rank) {
+    const auto script = ScriptOf(**program, rank, 1);
+    std::vector<player::Call> calls;
+    while (script->Next(&calls)) {
+      for (const player::Call& call : calls)
+        if (call.never_begins || call.never_ends)
+          held[{(*program)->process(rank)->rank(), call.as.slot}] = call.never_begins ? Held::kBegins : Held::kEnds;
+      calls.clear();
+    }
+  }
+  return held;
+}
+
+void SettleGpu(const HeldCalls& held, reader::BoxImage* box) {
+  constexpr std::uint64_t kNoTicket = UINT64_MAX;
+  for (reader::Communicator& one : box->communicators) {
+    if ((one.flags & format::kCommMpi) != 0) continue;
+    one.aborted_ns = 0;
+    one.marks.fill(kNoTicket);
+    one.starts.fill(kNoTicket - 1);
+  }
+  for (Call& call : box->calls) {
+    if (functions::IsMpi(call.function)) continue;
+    const auto found = held.find({box->rank, call.slot});
+    call.ticket = found != held.end() && found->second == Held::kEnds ? kNoTicket : 0;
+    call.start = found != held.end() && found->second == Held::kBegins ? kNoTicket : 0;
+  }
+}
+
+// ---- calls ----------------------------------------------------------------------------------------------------------
+
+// What it took is known, and the program's receive is to take the same.
+void SettleWildcard(Call* call) {
+  const bool over = call->returned_ns != 0 && ((call->flags & format::kRequest) == 0 || call->completed_ns != 0);
+  const bool took = diagnosis::IsReceive(*call) ? call->position != format::kNotMatched && over
+                                                : functions::IsProbe(call->function) && over;
+  if (took && call->root >= 0) call->flags &= ~static_cast<std::uint32_t>(format::kAnySource | format::kAnyTag);
+}
+
+std::set<std::uint64_t> AwaitedBy(const reader::BoxImage& box) {
+  std::set<std::uint64_t> waiters;  // slot + 1
+  for (const Call& call : box.calls)
+    if ((call.flags & (format::kRequest | format::kForgotten)) == format::kRequest && call.waiter != 0)
+      waiters.insert(call.waiter);
+  return waiters;
+}
+
+bool IsUnjudgedNccl(const Call& call, Family family) {
+  switch (family) {
+    case Family::kGroup:
+    case Family::kCreation:
+    case Family::kCollective:
+    case Family::kRooted:
+    case Family::kPointToPoint: return false;
+    default: return call.function != Function::ncclCommDestroy;
+  }
+}
+
+bool IsUnjudgedMpi(const Call& call, Family family) {
+  switch (family) {
+    case Family::kCollective:
+    case Family::kRooted:
+    case Family::kPointToPoint: return false;
+    // Which of several ends is the library's choice.
+    case Family::kCompletion: return (call.flags & format::kAnyDoes) != 0 && call.count > 1;
+    case Family::kCreation: return functions::WithSmallCounts(call.function) == Function::MPI_Comm_create_group;
+    default: return call.function != Function::MPI_Finalize;
+  }
+}
+
+}  // namespace
+
+bool SpeaksMpi(const Job& job) {
+  return std::any_of(job.boxes.begin(), job.boxes.end(), [](const reader::BoxImage& box) {
+    return std::any_of(box.calls.begin(), box.calls.end(),
+                       [](const Call& call) { return functions::IsMpi(call.function); });
+  });
+}
+
+bool SpeaksNccl(const Job& job) {
+  return std::any_of(job.boxes.begin(), job.boxes.end(), [](const reader::BoxImage& box) {
+    return std::any_of(box.calls.begin(), box.calls.end(), [](const Call& call) {
+      return call.communicator != format::kNoCommunicator && !functions::IsMpi(call.function);
+    });
+  });
+}
+
+void Settle(diagnosis::Kind kind, Job* job) {
+  SettleVerdict(job);
+  const HeldCalls held = kind == diagnosis::Kind::kDeviceStall ? HeldOf(*job) : HeldCalls();
+  for (reader::BoxImage& box : job->boxes) {
+    SettleGpu(held, &box);
+    for (Call& call : box.calls) SettleWildcard(&call);
+  }
+}
+
+CallSet Unjudged(const Job& job) {
+  CallSet unjudged;
+  for (std::size_t box = 0; box < job.boxes.size(); ++box)
+    for (const Call& call : job.boxes[box].calls) {
+      const functions::FunctionInfo* const info = functions::Find(call.function);
+      const bool mpi = functions::IsMpi(call.function);
+      if (call.returned_ns != 0 || (mpi && (call.flags & format::kPolls) != 0)) continue;
+      if (!info || (mpi ? IsUnjudgedMpi(call, info->family) : IsUnjudgedNccl(call, info->family)))
+        unjudged.insert({box, call.slot});
+    }
+  return unjudged;
+}
+
+std::string TextOf(const Job& job, const CallSet& calls) {
+  if (calls.empty()) return "no call";
+  const auto& [box, slot] = *calls.begin();
+  for (const Call& call : job.boxes[box].calls)
+    if (call.slot == slot)
+      return fmt::format("{} (rank {}, seq {})", functions::FullName(call.function),
+                         job.was[static_cast<std::size_t>(job.boxes[box].rank)], slot);
+  return "a call";
+}
+
+Job WithoutIdleWaits(Job job) {
+  CallSet idle;
+  for (std::size_t box = 0; box < job.boxes.size(); ++box) {
+    const std::set<std::uint64_t> awaited = AwaitedBy(job.boxes[box]);
+    for (const Call& call : job.boxes[box].calls) {
+      const functions::FunctionInfo* const info = functions::Find(call.function);
+      const bool waits = info && info->family == Family::kCompletion && call.returned_ns == 0;
+      if (waits && !awaited.contains(call.slot + 1)) idle.insert({box, call.slot});
+    }
+  }
+  return idle.empty() ? job : WithoutCalls(job, idle);
+}
+
+bool EndsAlready(const Job& job, const reader::BoxImage& box) {
+  if (!box.calls.empty() && box.calls.back().function == Function::MPI_Finalize) return true;
+  return Fates(Recording::Of(job.boxes)).Leaves(box);
+}
+
+Job WithLeaving(Job job, int rank) {
+  const auto box = std::find_if(job.boxes.begin(), job.boxes.end(), [&](const auto& one) { return one.rank == rank; });
+  if (box == job.boxes.end() || box->calls.empty()) return job;
+  if (SpeaksMpi(job)) {
+    Call end;
+    end.slot = box->calls.back().slot + 1;
+    end.entered_ns = std::max(box->calls.back().entered_ns, box->calls.back().returned_ns) + 1;
+    end.function = Function::MPI_Finalize;
+    end.thread = box->calls.front().thread;
+    box->calls.push_back(end);
+    box->head = end.slot + 1;
+    return job;
+  }
+  const std::int64_t verdict_ns = VerdictNs(job);
+  box->state = format::ProcessState::kExiting;
+  box->last_words = {};
+  box->last_words.written = true;
+  box->last_words.at_ns = verdict_ns - box->realtime_minus_monotonic_ns;
+  reader::BoxImage& first = job.boxes.front();
+  reader::Observation seen;
+  seen.at_ns = verdict_ns - first.realtime_minus_monotonic_ns;
+  seen.pid = box->pid;
+  seen.start_time = box->start_time;
+  seen.rank = rank;
+  seen.what = format::Observed::kGone;
+  seen.exit_flags = format::kExitKnown;
+  first.observations.push_back(seen);
+  return job;
+}
+
+}  // namespace ncclwatch::analyzer
