@@ -26,6 +26,7 @@
 #include "analyzer/replay/program.h"
 #include "analyzer/run/start_ranks.h"
 #include "analyzer/segments/segment_file.h"
+#include "analyzer/shrink/run_program.h"
 #include "analyzer/shrink/shrink.h"
 #include "analyzer/steps/steps.h"
 #include "analyzer/trace/filter.h"
@@ -51,8 +52,10 @@ constexpr char kReplayHelp[] =
     "stage\n"
     "or rank alone stays as recorded, over the ideal one. -o FILE writes the ideal job for Perfetto.\n\n"
     "--shrink leaves out ranks, communicators and calls as long as the model comes to the same verdict. It writes\n"
-    "the rest as a program that shows the fault under plain NCCL or MPI.\n\n"
-    "Exit status: 0 it completed, 1 it stopped or data were wrong, 2 usage, 3 the recording cannot be used.";
+    "the rest as a program that shows the fault under plain NCCL or MPI. If softgpu or the recorded MPI is here, it\n"
+    "builds the program, runs it, and compares where it stops and the verdict.\n\n"
+    "Exit status: 0 it completed, 1 it stopped, data were wrong, or the program of --shrink behaves differently,\n"
+    "2 usage, 3 the recording cannot be used.";
 
 using Clock = std::chrono::steady_clock;
 // Of a rank, that its image keeps: as many as a ring, but not of thousands of ranks.
@@ -228,31 +231,60 @@ nlohmann::ordered_json SimulatedSteps(const Recording& recording, const Outcome&
   return steps;
 }
 
+nlohmann::ordered_json RunJson(const ProgramRun& run) {
+  if (!run.not_done.empty()) return {{"done", false}, {"why", run.not_done}};
+  Json stopped = Json::array();
+  for (const auto& [rank, in] : run.stopped) stopped.push_back({{"rank", rank}, {"in", in}});
+  Json json = {{"done", true}, {"on", run.on}, {"status", run.status}};
+  json["stopped"] = stopped;
+  json["differs"] = run.elsewhere;
+  json["kind"] = run.kind.empty() ? Json(nullptr) : Json(run.kind);
+  json["certainty"] = run.certainty.empty() ? Json(nullptr) : Json(run.certainty);
+  json["culprits"] = run.culprits;
+  json["same"] = run.holds();
+  return json;
+}
+
+void PrintRun(const ProgramRun& run) {
+  if (!run.not_done.empty()) return Print("not run here: {}\n", Printable(run.not_done));
+  for (const auto& [rank, in] : run.stopped) Print("on {} rank {} stopped in {}\n", run.on, rank, Printable(in));
+  for (const std::string& text : run.elsewhere) Print("on {} {}\n", run.on, Printable(text));
+  Print("under ncclwatch on {}: {} of {}: {}\n", run.on, run.kind.empty() ? "no finding" : run.kind,
+        diagnosis::Ranks({run.culprits.begin(), run.culprits.end()}),
+        run.same_verdict ? "the verdict of the recording" : "another verdict than the recording's");
+}
+
 int ShrinkInto(const Command& self, const Recording& recording, const std::vector<std::string>& paths,
                const ReplayRequest& request) {
   const auto shrunk = Shrink(recording, Diagnose(ReadJob(paths, reader::Calls::kForVerdict)));
   if (!shrunk.ok()) return Unreadable(self, shrunk.status());
   const auto source = WriteProgram(*shrunk, request.out);
   if (!source.ok()) return Unreadable(self, source.status());
-  if (request.json) {
+  if (!request.json) {
+    Print("{} of {}: {} ranks, {} calls on {} communicators (recorded: {}, {}, {}), {} smaller jobs tried\n",
+          diagnosis::Name(shrunk->fault.kind), shrunk->fault.op, shrunk->job.was.size(), shrunk->calls(),
+          shrunk->communicators(), shrunk->ranks_before, shrunk->calls_before, shrunk->communicators_before,
+          shrunk->tried);
+    Print("{}/{}: make && make run\n", Printable(request.out), *source);
+  }
+  const ProgramRun run = RunProgram(*shrunk, request.out);
+  if (request.json)
     PrintJson({{"schema", "ncclwatch.replay/1"},
                {"kind", diagnosis::Name(shrunk->fault.kind)},
                {"certainty", diagnosis::Name(shrunk->fault.certainty)},
                {"op", shrunk->fault.op},
+               {"culprits", shrunk->fault.culprits},
+               {"stopped", StoppedJson(shrunk->fault.stopped)},
                {"was_rank", shrunk->job.was},
                {"calls", shrunk->calls()},
                {"calls_before", shrunk->calls_before},
                {"ranks_before", shrunk->ranks_before},
                {"tried", shrunk->tried},
-               {"program", request.out + "/" + *source}});
-    return kDone;
-  }
-  Print("{} of {}: {} ranks, {} calls on {} communicators (recorded: {}, {}, {}), {} smaller jobs tried\n",
-        diagnosis::Name(shrunk->fault.kind), shrunk->fault.op, shrunk->job.was.size(), shrunk->calls(),
-        shrunk->communicators(), shrunk->ranks_before, shrunk->calls_before, shrunk->communicators_before,
-        shrunk->tried);
-  Print("{}/{}: make && make run\n", Printable(request.out), *source);
-  return kDone;
+               {"program", request.out + "/" + *source},
+               {"run", RunJson(run)}});
+  else
+    PrintRun(run);
+  return run.not_done.empty() && !run.holds() ? kProblem : kDone;
 }
 
 // replay --start-ranks N -- CMD...: how `--on nccl` starts its ranks below `ncclwatch run`.

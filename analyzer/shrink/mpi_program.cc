@@ -211,7 +211,7 @@ class MpiProgram {
   void AddOfMembers(int comm) {
     groups_ = true;
     Write(fmt::format("MPI_Group_incl(all, {}, {}, &group), MPI_Comm_create_group(MPI_COMM_WORLD, group, {}, &{})",
-                    At(comm).members.size(), RanksText(At(comm).members), comm, CommText(comm)));
+                      At(comm).members.size(), RanksText(At(comm).members), comm, CommText(comm)));
   }
 
   bool AddCreation(const player::Call& call) {
@@ -259,8 +259,9 @@ class MpiProgram {
     const bool tests = name.find("Test") != std::string::npos;
     if (tests)
       for (const std::size_t one : requests)
-        statements_->push_back(fmt::format("for (int done = 0; !done;) {}",
-                                           CallText(fmt::format("MPI_Test(&requests[{}], &done, MPI_STATUS_IGNORE)", one))));
+        statements_->push_back(
+            fmt::format("for (int done = 0; !done;) {}",
+                        CallText(fmt::format("MPI_Test(&requests[{}], &done, MPI_STATUS_IGNORE)", one))));
     else if (requests.size() == 1 && name == "MPI_Waitany")
       Write(fmt::format("MPI_Waitany(1, {}, &level, MPI_STATUS_IGNORE)", first));
     else if (name != "MPI_Wait" && requests.back() - requests.front() + 1 == requests.size())

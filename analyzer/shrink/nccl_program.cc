@@ -53,6 +53,7 @@ static struct Shared {{
   volatile int staying;  // ranks that wait to be ended
   struct {{ volatile bool made; ncclUniqueId id; }} comms[{comms}];
 }}* shared;
+static int memory = -1;  // of that
 static pid_t processes[kRanks];
 
 static ncclUniqueId Id(int comm, bool make) {{
@@ -79,14 +80,28 @@ static int Launcher() {{
   return worst;
 }}
 
-int main() {{
-  const int access = PROT_READ | PROT_WRITE, flags = MAP_SHARED | MAP_ANONYMOUS;
-  shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), access, flags, -1, 0));
-  while (rank < kRanks && (processes[rank] = fork()) != 0) ++rank;  // every rank is a process
-  if (rank == kRanks) return Launcher();
-  Watch();
-  setenv("RANK", std::to_string(rank).c_str(), 1);
+// A process of its own, with the variables that a launcher sets.
+static pid_t Start(int own) {{
+  const pid_t process = fork();
+  if (process != 0) return process;
+  setenv("RANK", std::to_string(own).c_str(), 1);
   setenv("WORLD_SIZE", "{ranks}", 1);
+  setenv("REPRO_MEMORY", std::to_string(memory).c_str(), 1);
+  execl("/proc/self/exe", "repro", nullptr);
+  _exit(127);
+}}
+
+int main() {{
+  const char* const started = getenv("REPRO_MEMORY");
+  memory = started ? atoi(started) : memfd_create("repro", 0);
+  if (!started && ftruncate(memory, sizeof(Shared)) != 0) return 1;
+  shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0));
+  if (!started) {{
+    for (int own = 0; own < kRanks; ++own) processes[own] = Start(own);
+    return Launcher();
+  }}
+  rank = atoi(getenv("RANK"));
+  Watch();
   int devices = 0;
   CHECK(cudaGetDeviceCount(&devices));
   CHECK(cudaSetDevice(rank % devices));
@@ -151,11 +166,11 @@ class NcclProgram {
       : program_(program), fates_(fates), request_(request) {}
 
   absl::StatusOr<std::string> Make() {
-    const auto size = static_cast<std::size_t>(std::max(program_.ranks, request_.ranks));
-    std::vector<Statements> ranks(size, StayingText("another"));  // who has no recording makes no call
+    // Whoever has no recording makes no call.
+    std::vector<Statements> ranks(static_cast<std::size_t>(request_.ranks), StayingText("another fault"));
     for (int rank = 0; rank < PlayingRanks(program_); ++rank) {
       const auto job_rank = static_cast<std::size_t>(std::max(0, program_.process(rank)->rank()));
-      if (job_rank >= ranks.size()) ranks.resize(job_rank + 1, StayingText("another"));
+      if (job_rank >= ranks.size()) ranks.resize(job_rank + 1, StayingText("another fault"));
       ranks[job_rank].clear();
       if (absl::Status added = Add(rank, &ranks[job_rank]); !added.ok()) return added;
     }
@@ -240,10 +255,10 @@ class NcclProgram {
     const std::size_t size = call.claimed_size != 0 ? call.claimed_size : made.members.size();
     const bool in_order = IsInOrder(made);
     Write(fmt::format("ncclCommInitRank(&{}, {}, Id({}, {}), {})", CommText(call.made), size, call.made,
-                    in_order                  ? fmt::format("rank == {}", Maker(made))
-                    : made.own == Maker(made) ? "true"
-                                              : "false",
-                    in_order ? "rank" : fmt::format("{}", made.own)));
+                      in_order                  ? fmt::format("rank == {}", Maker(made))
+                      : made.own == Maker(made) ? "true"
+                                                : "false",
+                      in_order ? "rank" : fmt::format("{}", made.own)));
     return true;
   }
 
@@ -270,7 +285,7 @@ class NcclProgram {
     }
     const Communicator& made = script_->communicators[static_cast<std::size_t>(call.made)];
     Write(fmt::format("ncclCommSplit({}, {}, {}, &{}, nullptr)", CommText(call.comm), call.made,
-                    IsInOrder(made) ? "rank" : fmt::format("{}", made.own), CommText(call.made)));
+                      IsInOrder(made) ? "rank" : fmt::format("{}", made.own), CommText(call.made)));
     return true;
   }
 
@@ -323,7 +338,8 @@ class NcclProgram {
                                   const std::string& into, const std::string& amount, const std::string& end) {
     const std::string name(functions::FullName(call.as.function));
     switch (pattern) {
-      case Pattern::kBroadcast: return fmt::format("ncclBroadcast({}, {}, {}, {}, {}", from, into, amount, call.as.root, end);
+      case Pattern::kBroadcast:
+        return fmt::format("ncclBroadcast({}, {}, {}, {}, {}", from, into, amount, call.as.root, end);
       case Pattern::kReduce:
         return fmt::format("ncclReduce({}, {}, {}, {}, {}, {}", from, into, amount, ReductionText(call.as.reduction),
                            call.as.root, end);

@@ -35,15 +35,35 @@ std::int64_t VerdictNs(const Job& job) {
   return verdict_ns;
 }
 
-// Fates takes what was seen before the verdict. Without one nothing was, and none of its processes has left.
-void SettleVerdict(Job* job) {
-  if (job->boxes.empty() || VerdictNs(*job) != 0) return;
+bool EndsProcesses(diagnosis::Kind kind) {
+  using diagnosis::Kind;
+  return kind == Kind::kDeadRank || kind == Kind::kEarlyExit || kind == Kind::kFrozenProcess;
+}
+
+// What Fates takes into account is what was seen before the verdict, so that lies after everything that is left.
+void SettleEnds(const diagnosis::Finding& cause, Job* job) {
+  const auto ended = [&](int rank) {
+    return EndsProcesses(cause.kind) &&
+           std::find(cause.culprits.begin(), cause.culprits.end(), rank) != cause.culprits.end();
+  };
+  std::set<std::pair<std::uint32_t, std::uint64_t>> left;  // processes that go on
+  std::int64_t latest_ns = std::max(LatestNs(*job), VerdictNs(*job));
   for (reader::BoxImage& box : job->boxes) {
-    box.observations.clear();
-    box.last_words = {};
+    if (!ended(box.rank)) {
+      left.insert({box.pid, box.start_time});
+      box.last_words = {};
+      box.state = format::ProcessState::kRunning;
+    } else if (box.last_words.written) {
+      latest_ns = std::max(latest_ns, box.last_words.at_ns + box.realtime_minus_monotonic_ns);
+    }
   }
-  reader::BoxImage& first = job->boxes.front();
-  first.leader_state.verdict_at_ns = LatestNs(*job) + 1 - first.realtime_minus_monotonic_ns;
+  for (reader::BoxImage& box : job->boxes) {
+    std::erase_if(box.observations, [&](const auto& seen) { return left.contains({seen.pid, seen.start_time}); });
+    for (const reader::Observation& seen : box.observations)
+      latest_ns = std::max(latest_ns, seen.at_ns + box.realtime_minus_monotonic_ns);
+  }
+  for (reader::BoxImage& box : job->boxes)
+    box.leader_state.verdict_at_ns = latest_ns + 1 - box.realtime_minus_monotonic_ns;
 }
 
 // ---- GPUs -----------------------------------------------------------------------------------------------------------
@@ -144,9 +164,9 @@ bool SpeaksNccl(const Job& job) {
   });
 }
 
-void Settle(diagnosis::Kind kind, Job* job) {
-  SettleVerdict(job);
-  const HeldCalls held = kind == diagnosis::Kind::kDeviceStall ? HeldOf(*job) : HeldCalls();
+void Settle(const diagnosis::Finding& cause, Job* job) {
+  SettleEnds(cause, job);
+  const HeldCalls held = cause.kind == diagnosis::Kind::kDeviceStall ? HeldOf(*job) : HeldCalls();
   for (reader::BoxImage& box : job->boxes) {
     SettleGpu(held, &box);
     for (Call& call : box.calls) SettleWildcard(&call);
@@ -187,11 +207,6 @@ Job WithoutIdleWaits(Job job) {
     }
   }
   return idle.empty() ? job : WithoutCalls(job, idle);
-}
-
-bool EndsAlready(const Job& job, const reader::BoxImage& box) {
-  if (!box.calls.empty() && box.calls.back().function == Function::MPI_Finalize) return true;
-  return Fates(Recording::Of(job.boxes)).Leaves(box);
 }
 
 Job WithLeaving(Job job, int rank) {

@@ -9,9 +9,10 @@
 
 namespace ncclwatch::analyzer {
 
-// The GPUs finish what they are given, except that with `kind` device_stall what held a stream up still does. A
-// receive that took any message asks for the one that it got. A recording without a verdict gets one at its end.
-void Settle(diagnosis::Kind kind, Job* job);
+// Only culprits of a death, an exit or a standstill have ended: whatever became of the others came of that. The GPUs
+// finish what they are given, except that in a device_stall what held a stream up still does. A receive that took any
+// message asks for the one that it got.
+void Settle(const diagnosis::Finding& cause, Job* job);
 
 // Calls that never returned and of which the model does not know when they would.
 CallSet Unjudged(const Job& job);
@@ -22,9 +23,6 @@ Job WithoutIdleWaits(Job job);
 
 // The rank has made its calls and ends: with status 0, or in MPI_Finalize.
 Job WithLeaving(Job job, int rank);
-
-// Whether the recorded rank had come to its end by itself.
-bool EndsAlready(const Job& job, const reader::BoxImage& box);
 
 bool SpeaksMpi(const Job& job);
 bool SpeaksNccl(const Job& job);

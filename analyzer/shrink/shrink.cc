@@ -159,7 +159,8 @@ std::string WhyNot(const diagnosis::Diagnosis& verdict) {
 }
 
 std::string WhyNotOnModel(const std::optional<Fault>& fault, diagnosis::Kind kind) {
-  if (!fault) return fmt::format("the recorded calls complete on the model: it does not know {}", diagnosis::Name(kind));
+  if (!fault)
+    return fmt::format("the recorded calls complete on the model: it does not know {}", diagnosis::Name(kind));
   if (fault->kind == kind) return {};
   return fmt::format("the verdict on the model is {}, that of the recording {}: it cannot be shrunk",
                      diagnosis::Name(fault->kind), diagnosis::Name(kind));
@@ -200,8 +201,9 @@ std::optional<Fault> FaultOf(const Job& job) {
   const diagnosis::Diagnosis verdict = DiagnoseWith(std::move(outcome.run), outcome.observations);
   if (verdict.clean()) return std::nullopt;
   const diagnosis::Finding& finding = verdict.findings.front();
-  Fault fault{finding.kind, finding.certainty, OpOf(finding), {}, diagnosis::ToText(verdict),
-              std::move(outcome.stopped), std::move(finished)};
+  Fault fault{
+      finding.kind,       finding.certainty, OpOf(finding), {}, diagnosis::ToText(verdict), std::move(outcome.stopped),
+      std::move(finished)};
   for (const int rank : finding.culprits) {
     if (rank < 0 || rank >= static_cast<int>(job.was.size())) return std::nullopt;
     fault.culprits.push_back(job.was[static_cast<std::size_t>(rank)]);
@@ -256,7 +258,7 @@ absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagn
   shrunk.job = *std::move(job);
   if (const std::string why = WhyNot(verdict); !why.empty()) return absl::FailedPreconditionError(why);
   const diagnosis::Kind kind = verdict.findings.front().kind;
-  Settle(kind, &shrunk.job);
+  Settle(verdict.findings.front(), &shrunk.job);
   if (absl::Status judged = TakeUnjudged(kind, &shrunk.job); !judged.ok()) return judged;
   const auto fault = FaultOf(shrunk.job);
   if (const std::string why = WhyNotOnModel(fault, kind); !why.empty()) return absl::FailedPreconditionError(why);

@@ -19,9 +19,9 @@ namespace ncclwatch::analyzer {
 struct Fault {
   diagnosis::Kind kind{};
   diagnosis::Certainty certainty{};
-  std::string op;             // of the culprits' call; where they made none, of the others'
-  std::vector<int> culprits;  // ranks of the recording
-  std::string text;           // the verdict for people, in the job's own numbers
+  std::string op;                    // of the culprits' call; where they made none, of the others'
+  std::vector<int> culprits;         // ranks of the recording
+  std::string text;                  // the verdict for people, in the job's own numbers
   std::vector<StoppedCall> stopped;  // where the program stands still, in the job's own ranks
   std::vector<int> finished;         // ranks of the job that have made their calls, and have not left
 };

@@ -136,6 +136,13 @@ class CallGrouper {
 // A communicator of a launcher or an id of its own, or what one split has made.
 using Origin = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;  // id, or parent and ordinal
 
+// ncclCommInitRank and its like speak of what they make, and make it from no other.
+bool MakesFromParent(const reader::Call& call) {
+  const functions::FunctionInfo* const info = functions::Find(call.function);
+  return info && info->family == Family::kCreation &&
+         functions::FullName(call.function).find("CommInit") == std::string_view::npos;
+}
+
 Origin OriginOf(const reader::Communicator& one) {
   return one.parent == 0 ? Origin(one.id, 0, 0) : Origin(0, one.parent, one.parent_ordinal);
 }
@@ -165,9 +172,8 @@ std::vector<Unit> CommunicatorUnits(const Job& job) {
       for (const reader::Call& call : job.boxes[box].calls) {
         const reader::Communicator* const comm = On(on, call);
         if (!comm) continue;
-        const functions::FunctionInfo* const info = functions::Find(call.function);
-        const bool makes = info && info->family == Family::kCreation && comm->id == std::get<1>(origin) &&
-                           call.position == std::get<2>(origin);
+        const bool makes =
+            MakesFromParent(call) && comm->id == std::get<1>(origin) && call.position == std::get<2>(origin);
         if (all.contains(comm->id) || makes) unit.insert({box, call.slot});
       }
     }

@@ -15,7 +15,8 @@
 namespace ncclwatch::analyzer {
 namespace {
 
-constexpr char kNcclMakefile[] = R"(# make && make run. Every rank needs a GPU, or shares one where NCCL lets it. Status 124: it was stopped.
+constexpr char kNcclMakefile[] =
+    R"(# make && make run. Every rank needs a GPU, or shares one where NCCL lets it. Status 124: it was stopped.
 CUDA_HOME ?= /usr/local/cuda
 CPPFLAGS += -I$(CUDA_HOME)/include
 LDFLAGS += -L$(CUDA_HOME)/lib64
@@ -86,8 +87,7 @@ const char* OutcomeText(diagnosis::Kind kind) {
   using diagnosis::Kind;
   const bool differ =
       kind == Kind::kOrderMismatch || kind == Kind::kArgumentMismatch || kind == Kind::kPointToPointMismatch;
-  return differ ? "It hangs, fails or ends with wrong data, depending on the library."
-                : "It does not come to its end.";
+  return differ ? "It hangs, fails or ends with wrong data, depending on the library." : "It does not come to its end.";
 }
 
 std::string WasText(const Job& job) {
@@ -101,7 +101,8 @@ std::string StaysText(const Shrunk& shrunk) {
   std::vector<std::int32_t> ranks;
   for (const auto& [rank, otherwise] : shrunk.stays) ranks.push_back(rank);
   if (ranks.empty()) return "";
-  return fmt::format("\n\nAfter its calls, {} stays: without it there would be another fault.", diagnosis::Ranks(ranks));
+  return fmt::format("\n\nAfter its calls, {} stays: without it there would be another fault.",
+                     diagnosis::Ranks(ranks));
 }
 
 ProgramRequest RequestOf(const Shrunk& shrunk) {
