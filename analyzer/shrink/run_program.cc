@@ -183,6 +183,13 @@ bool MayEnd(diagnosis::Kind kind) {
   return kind == Kind::kArgumentMismatch || kind == Kind::kPointToPointMismatch || kind == Kind::kOrderMismatch;
 }
 
+// mpirun ends the others when a rank dies, before they say where they are.
+bool LauncherEnds(const Shrunk& shrunk) {
+  using diagnosis::Kind;
+  const Kind kind = shrunk.fault.kind;
+  return SpeaksMpi(shrunk.job) && (kind == Kind::kDeadRank || kind == Kind::kEarlyExit);
+}
+
 void CompareStops(const Shrunk& shrunk, ProgramRun* run) {
   if (MayEnd(shrunk.fault.kind)) return;
   if (run->status == 0) run->elsewhere.emplace_back("the program came to its end");
@@ -199,6 +206,7 @@ void CompareStops(const Shrunk& shrunk, ProgramRun* run) {
     run->elsewhere.push_back(fmt::format("rank {} was in {}, and on the model in {}", rank, in.substr(0, in.find('(')),
                                          found == model.end() ? "no call" : absl::StrJoin(found->second, ", ")));
   }
+  if (LauncherEnds(shrunk)) return;
   for (const auto& [rank, names] : model)
     if (!run->stopped.contains(rank) && names.front() != "MPI_Finalize")
       run->elsewhere.push_back(fmt::format("rank {} was not stopped in {}", rank, names.front()));

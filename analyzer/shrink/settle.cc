@@ -40,12 +40,33 @@ bool EndsProcesses(diagnosis::Kind kind) {
   return kind == Kind::kDeadRank || kind == Kind::kEarlyExit || kind == Kind::kFrozenProcess;
 }
 
+reader::Observation SeenOf(const reader::BoxImage& box, format::Observed what, std::int64_t at_ns) {
+  reader::Observation seen;
+  seen.at_ns = at_ns;
+  seen.pid = box.pid;
+  seen.start_time = box.start_time;
+  seen.rank = box.rank;
+  seen.what = what;
+  return seen;
+}
+
+bool IsSeen(const Job& job, const reader::BoxImage& box) {
+  return std::any_of(job.boxes.begin(), job.boxes.end(), [&](const reader::BoxImage& by) {
+    return std::any_of(by.observations.begin(), by.observations.end(),
+                       [&](const auto& seen) { return SameProcess(seen, box); });
+  });
+}
+
 // What Fates takes into account is what was seen before the verdict, so that lies after everything that is left.
 void SettleEnds(const diagnosis::Finding& cause, Job* job) {
   const auto ended = [&](int rank) {
     return EndsProcesses(cause.kind) &&
            std::find(cause.culprits.begin(), cause.culprits.end(), rank) != cause.culprits.end();
   };
+  // A standstill that only its heartbeat shows.
+  for (reader::BoxImage& box : job->boxes)
+    if (cause.kind == diagnosis::Kind::kFrozenProcess && ended(box.rank) && !IsSeen(*job, box))
+      box.observations.push_back(SeenOf(box, format::Observed::kStopped, box.heartbeat_ns));
   std::set<std::pair<std::uint32_t, std::uint64_t>> left;  // processes that go on
   std::int64_t latest_ns = std::max(LatestNs(*job), VerdictNs(*job));
   for (reader::BoxImage& box : job->boxes) {
@@ -228,12 +249,7 @@ Job WithLeaving(Job job, int rank) {
   box->last_words.written = true;
   box->last_words.at_ns = verdict_ns - box->realtime_minus_monotonic_ns;
   reader::BoxImage& first = job.boxes.front();
-  reader::Observation seen;
-  seen.at_ns = verdict_ns - first.realtime_minus_monotonic_ns;
-  seen.pid = box->pid;
-  seen.start_time = box->start_time;
-  seen.rank = rank;
-  seen.what = format::Observed::kGone;
+  reader::Observation seen = SeenOf(*box, format::Observed::kGone, verdict_ns - first.realtime_minus_monotonic_ns);
   seen.exit_flags = format::kExitKnown;
   first.observations.push_back(seen);
   return job;

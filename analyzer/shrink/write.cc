@@ -69,7 +69,7 @@ make run              # ends by itself after 60 s; TIMEOUT=10 for less
 ```
 
 Each rank prints when it has finished its calls. After the time limit, the other ranks print the call in which they
-stand, and the run ends with status 124, as timeout(1) would.{stays}
+are, and the run ends with status 124, as timeout(1) would.{stays}
 
 Under ncclwatch:
 

@@ -72,13 +72,20 @@ class Fault:
 
 
 class Simulated(Fault):
+    """On the first topology, from this one on, that can have the fault."""
+
     def __init__(self, build, fault, topology, ranks, seed):
-        super().__init__(build, f"{fault} {topology} {ranks} {seed}")
-        self.words = ["--fault", fault, "--topology", topology, "--ranks", str(ranks), "--seed", str(seed)]
+        super().__init__(build, f"{fault} {TOPOLOGIES[topology]} {ranks} {seed}")
+        self.fault, self.topology, self.ranks, self.seed = fault, topology, ranks, seed
 
     def record(self, recording, _):
         generator = os.path.join(self.build.root, "bin", "generate_job")
-        return run([generator, *self.words, "--steps", STEPS, "--ring", RING, "--out", recording])[0] == 0
+        for topology in TOPOLOGIES[self.topology:] + TOPOLOGIES[:self.topology]:
+            self.name = f"{self.fault} {topology} {self.ranks} {self.seed}"
+            words = ["--fault", self.fault, "--topology", topology, "--ranks", str(self.ranks), "--seed", str(self.seed)]
+            if run([generator, *words, "--steps", STEPS, "--ring", RING, "--out", recording])[0] == 0:
+                return True
+        return False
 
 
 class RandomMpi(Fault):
@@ -104,7 +111,7 @@ def simulated(build, number):
     names = [line.split()[1] for line in out.splitlines() if line.startswith("fault ") and line != "fault healthy"]
     for i in range(number):
         seed, fault = divmod(i, len(names))
-        yield Simulated(build, names[fault], TOPOLOGIES[i % len(TOPOLOGIES)], RANKS[i // 3 % len(RANKS)], seed + 1)
+        yield Simulated(build, names[fault], i % len(TOPOLOGIES), RANKS[i // 3 % len(RANKS)], seed + 1)
 
 
 def main():
