@@ -27,9 +27,10 @@ class RankImage {
   reader::BoxImage Make(Outcome* outcome) {
     const ProcessRecording& process = *program_.process(rank_);
     image_ = process.process();
+    recorded_ns_ = program_.began_ns() - image_.realtime_minus_monotonic_ns;
+    UseClockOf(program_.process(0)->process());
     real_ns_ = program_.began_ns() - image_.realtime_minus_monotonic_ns;
     image_.path.clear();
-    image_.boot_id.clear();  // one clock for all
     image_.leader_state = {};
     image_.observations.clear();
     image_.peers.clear();
@@ -50,6 +51,27 @@ class RankImage {
     std::uint32_t tags = 0;
   };
 
+  // Nodes have clocks of their own, which may differ by weeks; in the simulation there is one.
+  void UseClockOf(const reader::BoxImage& first) {
+    const std::int64_t later = image_.realtime_minus_monotonic_ns - first.realtime_minus_monotonic_ns;
+    image_.boot_id.clear();
+    image_.realtime_minus_monotonic_ns = first.realtime_minus_monotonic_ns;
+    const auto shift = [later](auto* all) {
+      for (auto& one : *all) one.at_ns += later;
+    };
+    shift(&image_.notes);
+    shift(&image_.events);
+    shift(&image_.words.signals);
+    shift(&image_.words.exceptions);
+    shift(&image_.words.errors);
+    shift(&image_.words.misuses);
+    for (auto& failed : image_.words.allocations) {
+      failed.at_ns += later;
+      if (failed.recovered_ns != 0) failed.recovered_ns += later;
+    }
+    image_.last_words.at_ns += later;
+  }
+
   // Streams have places of their own.
   static std::uint64_t StartNumber(const simulation::LocalComm& comm, std::size_t start) {
     static_assert(simulation::kStreams <= format::kStarts);
@@ -69,8 +91,8 @@ class RankImage {
         if (record == history_.records.size()) break;
         const simulation::Record& simulated = history_.records[record++];
         const auto id = ids.find({call.communicator, call.generation});
-        outcome->recorded_ns =
-            std::max(outcome->recorded_ns, std::max({call.entered_ns, call.returned_ns, call.completed_ns}) - real_ns_);
+        outcome->recorded_ns = std::max(
+            outcome->recorded_ns, std::max({call.entered_ns, call.returned_ns, call.completed_ns}) - recorded_ns_);
         const std::uint64_t on = id == ids.end() ? 0 : id->second;
         if (program_.LeavesOut(process.rank(), call, on)) continue;
         ++outcome->calls;
@@ -219,7 +241,8 @@ class RankImage {
   const simulation::RankHistory& history_;
   const int rank_;
   const std::size_t newest_;
-  std::int64_t real_ns_ = 0;  // CLOCK_MONOTONIC of instant 0
+  std::int64_t real_ns_ = 0;      // CLOCK_MONOTONIC of instant 0
+  std::int64_t recorded_ns_ = 0;  // likewise, as the process had it
   reader::BoxImage image_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Counts> counts_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> peers_;

@@ -194,6 +194,17 @@ void Settle(const diagnosis::Finding& cause, Job* job) {
   }
 }
 
+CallSet UnfinishedOfEnded(const Job& job) {
+  const Fates fates(Recording::Of(job.boxes));
+  CallSet unfinished;
+  for (std::size_t box = 0; box < job.boxes.size(); ++box) {
+    if (!fates.Leaves(job.boxes[box])) continue;
+    for (const Call& call : job.boxes[box].calls)
+      if (call.returned_ns == 0) unfinished.insert({box, call.slot});
+  }
+  return unfinished;
+}
+
 CallSet Unjudged(const Job& job) {
   CallSet unjudged;
   for (std::size_t box = 0; box < job.boxes.size(); ++box)

@@ -14,6 +14,9 @@ namespace ncclwatch::analyzer {
 // message asks for the one that it got.
 void Settle(const diagnosis::Finding& cause, Job* job);
 
+// Calls in which a process was when it ended, or was stopped: the program ends it before them.
+CallSet UnfinishedOfEnded(const Job& job);
+
 // Calls that never returned and of which the model does not know when they would.
 CallSet Unjudged(const Job& job);
 std::string TextOf(const Job& job, const CallSet& calls);  // "Probe (rank 3, seq 17)", the first one

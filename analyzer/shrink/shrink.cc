@@ -166,6 +166,16 @@ std::string WhyNotOnModel(const std::optional<Fault>& fault, diagnosis::Kind kin
                      diagnosis::Name(fault->kind), diagnosis::Name(kind));
 }
 
+// A process that ended does so after its calls, which it has to get through.
+bool AllEndsAreReached(const Recording& recording, const RecordedProgram& program, const simulation::World& world) {
+  const Fates fates(recording);
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    const ProcessRecording* const process = program.process(rank);
+    if (process && fates.Leaves(process->process()) && !world.rank(rank).done) return false;
+  }
+  return true;
+}
+
 // Neither their hosts nor their GPUs have anything left to do.
 std::vector<int> FinishedRanks(const Recording& recording, const RecordedProgram& program,
                                const simulation::World& world, const Outcome& outcome) {
@@ -196,7 +206,7 @@ std::optional<Fault> FaultOf(const Job& job) {
   simulation::World world(**program);
   world.Run();
   Outcome outcome = OutcomeOf(recording, **program, world, kNewestCalls);
-  if (outcome.completed) return std::nullopt;
+  if (outcome.completed || !AllEndsAreReached(recording, **program, world)) return std::nullopt;
   std::vector<int> finished = FinishedRanks(recording, **program, world, outcome);
   const diagnosis::Diagnosis verdict = DiagnoseWith(std::move(outcome.run), outcome.observations);
   if (verdict.clean()) return std::nullopt;
@@ -259,6 +269,7 @@ absl::StatusOr<Shrunk> Shrink(const Recording& recording, const diagnosis::Diagn
   if (const std::string why = WhyNot(verdict); !why.empty()) return absl::FailedPreconditionError(why);
   const diagnosis::Kind kind = verdict.findings.front().kind;
   Settle(verdict.findings.front(), &shrunk.job);
+  shrunk.job = WithoutIdleWaits(WithoutCalls(shrunk.job, UnfinishedOfEnded(shrunk.job)));
   if (absl::Status judged = TakeUnjudged(kind, &shrunk.job); !judged.ok()) return judged;
   const auto fault = FaultOf(shrunk.job);
   if (const std::string why = WhyNotOnModel(fault, kind); !why.empty()) return absl::FailedPreconditionError(why);
