@@ -111,25 +111,12 @@ diagnosis::Diagnosis DiagnosisOf(const std::vector<std::string>& paths) {
   return lines.ForPeople(Diagnose(std::move(run)));
 }
 
-// The calls that went out; or why a file could not be written.
 absl::StatusOr<std::uint64_t> Write(const Recording& recording, const Filter& filter, exporting::Exporter* exporter,
                                     std::vector<reader::Failure>* failures) {
-  std::uint64_t all = 0, seen = 0, written = 0;
-  for (const ProcessRecording& process : recording.processes()) all += process.end_slot();
-  Progress progress("writing calls", all);
-  absl::Status status;
-  MergeCalls(recording, filter.Requests(), failures, [&](const MergedCall& merged) {
-    constexpr std::uint64_t kCallsBetweenLooks = 1 << 16;
-    if (++seen % kCallsBetweenLooks == 0) progress.Done(seen);
-    const Facts facts = FactsOf(merged);
-    if (!filter.Wants(facts)) return true;
-    ++written;
-    status = exporter->Add(merged, facts);
-    return status.ok();
-  });
-  if (status.ok()) status = exporter->Finish();
-  if (!status.ok()) return status;
-  return written;
+  std::uint64_t calls = 0;
+  for (const ProcessRecording& process : recording.processes()) calls += process.end_slot();
+  Progress progress("writing calls", calls);
+  return exporter->Write(filter, &progress, failures);
 }
 
 void SayWritten(const ExportRequest& request, std::uint64_t calls, const exporting::Exporter& exporter) {

@@ -16,10 +16,11 @@
 #include "analyzer/jobs/observe.h"
 #include "analyzer/recording/recording.h"
 #include "analyzer/trace/columns.h"
-#include "analyzer/trace/csv.h"
 #include "analyzer/trace/filter.h"
+#include "analyzer/trace/lines.h"
 #include "analyzer/trace/print.h"
 #include "analyzer/trace/sites.h"
+#include "analyzer/trace/write_lines.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -57,9 +58,11 @@ void Declare(Options* options, TraceRequest* request) {
 // Gives `take` the wanted calls of all processes, by time.
 void Merge(const Recording& recording, const Filter& filter, std::vector<reader::Failure>* failures,
            absl::FunctionRef<void(const MergedCall&, const Facts&)> take) {
-  MergeCalls(recording, filter.Requests(), failures, [&](const MergedCall& merged) {
-    const Facts facts = FactsOf(merged);
-    if (filter.Wants(facts)) take(merged, facts);
+  MergeCalls(recording, filter.Requests(), failures, [&](MergedBatch* batch) {
+    for (const MergedCall& merged : batch->calls) {
+      const Facts facts = FactsOf(merged);
+      if (filter.Wants(facts)) take(merged, facts);
+    }
     return true;
   });
 }
@@ -70,40 +73,71 @@ Row RowOf(const MergedCall& merged, const Facts& facts, Sites* sites) {
   return row;
 }
 
-// Prints calls as they come, as far as that is possible: JSON and CSV line by line, tables by the widths of their
-// columns, Arrow's columns at the end.
+std::string JsonLine(const MergedCall& merged, const Facts& facts, Sites* sites) {
+  LineWriter writer(LineForm::kJson);
+  LineText line;
+  writer.Append(facts, writer.SiteCells(sites->Of(merged)), &line);
+  return std::string(line.view());
+}
+
+// The last lines of a text that comes piece by piece.
+class LastLines {
+ public:
+  explicit LastLines(std::uint64_t most) : most_(most) {}
+  void Add(std::string_view text, std::uint64_t lines) {
+    pieces_.push_back({std::string(text), lines});
+    lines_ += lines;
+    for (; lines_ - pieces_.front().lines >= most_; pieces_.pop_front()) lines_ -= pieces_.front().lines;
+  }
+  void Print() {
+    for (Piece& piece : pieces_) {
+      for (; lines_ > most_; --lines_) piece.text.erase(0, piece.text.find('\n') + 1);
+      WriteOut(piece.text);
+    }
+  }
+
+ private:
+  struct Piece {
+    std::string text;
+    std::uint64_t lines;
+  };
+  const std::uint64_t most_;
+  std::uint64_t lines_ = 0;
+  std::deque<Piece> pieces_;
+};
+
+void PrintLines(const Recording& recording, const Filter& filter, const TraceRequest& request,
+                std::vector<reader::Failure>* failures) {
+  if (request.csv) WriteOut(CsvHeading());
+  Sites sites(recording);
+  LastLines last(request.last);
+  const auto print = [&](std::string_view text, std::uint64_t lines) {
+    if (request.last != 0)
+      last.Add(text, lines);
+    else
+      std::fwrite(text.data(), 1, text.size(), stdout);  // printable as it is
+    return absl::OkStatus();                             // an error of stdout is reported at the end
+  };
+  WriteLines(recording, filter, request.json ? LineForm::kJson : LineForm::kCsv, &sites, failures, print).IgnoreError();
+  if (request.last != 0) last.Print();
+}
+
+// Prints calls as they come, in tables by the widths of their columns; Arrow's columns at the end.
 class Printer {
  public:
-  Printer(const TraceRequest& request, const Recording& recording)
-      : request_(request), sites_(recording), csv_(&sites_) {
-    if (request.csv) WriteOut(CsvHeading());
-  }
+  Printer(const TraceRequest& request, const Recording& recording) : request_(request), sites_(recording) {}
   void Take(const MergedCall& merged, const Facts& facts) {
-    if (request_.json || request_.csv) return TakeLine(LineOf(merged, facts));
     if (request_.last != 0 && rows_.size() == request_.last) rows_.pop_front();
     rows_.push_back(RowOf(merged, facts, &sites_));
     if (rows_.size() == kRowsOfTable && request_.last == 0 && !request_.arrow) PrintRows();
   }
   void Finish() {
-    for (const std::string& line : lines_) WriteOut(line);
-    if (request_.json || request_.csv) return;
     if (!rows_.empty() || !printed_) PrintRows();
   }
 
  private:
   static constexpr std::size_t kRowsOfTable = 1 << 16;  // then a new heading, for columns as wide as the next rows want
 
-  std::string LineOf(const MergedCall& merged, const Facts& facts) {
-    if (request_.json) return ToJsonLine(RowOf(merged, facts, &sites_));
-    std::string line;
-    csv_.Append(merged, facts, &line);
-    return line;
-  }
-  void TakeLine(std::string line) {
-    if (request_.last == 0) return WriteOut(line);
-    if (lines_.size() == request_.last) lines_.pop_front();
-    lines_.push_back(std::move(line));
-  }
   void PrintRows() {
     const std::vector<Row> rows{std::make_move_iterator(rows_.begin()), std::make_move_iterator(rows_.end())};
     rows_.clear();
@@ -120,11 +154,17 @@ class Printer {
 
   const TraceRequest& request_;
   Sites sites_;
-  CsvLines csv_;
-  std::deque<std::string> lines_;
   std::deque<Row> rows_;
   bool printed_ = false;
 };
+
+void PrintRows(const Recording& recording, const Filter& filter, const TraceRequest& request,
+               std::vector<reader::Failure>* failures) {
+  Printer printer(request, recording);
+  Merge(recording, filter, failures,
+        [&](const MergedCall& merged, const Facts& facts) { printer.Take(merged, facts); });
+  printer.Finish();
+}
 
 // Each call once, when first seen: its state is that of then.
 void Follow(const std::vector<std::string>& paths, const Filter& filter, const TraceRequest& request,
@@ -135,15 +175,16 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const T
   for (;;) {
     const bool alive = AnyAlive(recording.run().boxes);
     std::vector<reader::Failure> failures;
-    std::vector<Row> rows;
+    std::vector<std::string> lines;
     Sites sites(recording);
-    Merge(recording, filter, &failures,
-          [&](const MergedCall& merged, const Facts& facts) { rows.push_back(RowOf(merged, facts, &sites)); });
-    std::erase_if(rows, [&](const Row& row) { return row.slot < next_slot[{row.host, row.pid}]; });
+    Merge(recording, filter, &failures, [&](const MergedCall& merged, const Facts& facts) {
+      if (merged.call.slot < next_slot[{facts.box.host, facts.box.pid}]) return;
+      lines.push_back(request.json ? JsonLine(merged, facts, &sites) : FollowLine(RowOf(merged, facts, &sites)));
+    });
     for (const ProcessRecording& process : recording.processes())
       next_slot[{process.process().host, process.process().pid}] = process.end_slot();
-    const std::size_t skip = first && request.last && rows.size() > request.last ? rows.size() - request.last : 0;
-    for (std::size_t i = skip; i < rows.size(); ++i) WriteOut(request.json ? ToJsonLine(rows[i]) : FollowLine(rows[i]));
+    const std::size_t skip = first && request.last && lines.size() > request.last ? lines.size() - request.last : 0;
+    for (std::size_t i = skip; i < lines.size(); ++i) WriteOut(lines[i]);
     if (std::fflush(stdout) != 0 || !alive) return;
     first = false;
     std::this_thread::sleep_for(kFollowPoll);
@@ -178,10 +219,8 @@ int Trace(const Command& self, const Arguments& arguments) {
   }
   SayLost(recording);
   const std::size_t said = failures.size();
-  Printer printer(request, recording);
-  Merge(recording, *filter, &failures,
-        [&](const MergedCall& merged, const Facts& facts) { printer.Take(merged, facts); });
-  printer.Finish();
+  request.json || request.csv ? PrintLines(recording, *filter, request, &failures)
+                              : PrintRows(recording, *filter, request, &failures);
   SayFailures({failures.begin() + static_cast<std::ptrdiff_t>(said), failures.end()});
   return failures.empty() ? kDone : kUnreadable;
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "analyzer/recording/recording.h"
@@ -20,6 +21,18 @@ struct MergedCall {
   std::int64_t now_ns;                       // until then it was pending: CLOCK_MONOTONIC of its node
 };
 
+// Calls that follow one another, and what they point into.
+struct MergedBatch {
+  static constexpr std::size_t kCalls = 512;  // at most
+
+  std::vector<MergedCall> calls;
+  std::vector<std::shared_ptr<const void>> slices;
+  void Clear() {
+    calls.clear();
+    slices.clear();
+  }
+};
+
 struct MergeRequests {
   // Whether a segment of the process of this rank may have calls that are wanted.
   std::function<bool(const SegmentIndex&, int rank)> segment;
@@ -27,10 +40,11 @@ struct MergeRequests {
   std::function<std::function<bool(const reader::Call&)>(const Piece&)> calls;
 };
 
-// Gives `take` the wanted calls by the time at which they were entered, until it returns false. A piece of each process
-// is in memory, packed where there are many (packed_calls.h), and the next one too where that is not much.
+// Gives `take` the wanted calls by the time at which they were entered, until it returns false. It may swap the batch
+// with another one, and read its calls later on another thread. A piece of each process is in memory, packed where
+// there are many (packed_calls.h), and the next one too where that is not much.
 void MergeCalls(const Recording& recording, const MergeRequests& requests, std::vector<reader::Failure>* failures,
-                absl::FunctionRef<bool(const MergedCall&)> take);
+                absl::FunctionRef<bool(MergedBatch*)> take);
 
 // How many calls of which ranks are missing, on stderr.
 void SayLost(const Recording& recording);

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/jobs/observe.h"
-#include "analyzer/trace/print.h"
-#include "analyzer/trace/row.h"
+#include "analyzer/trace/facts.h"
+#include "analyzer/trace/lines.h"
 #include "core/text/printable.h"
 #include "ncclwatch/functions/types.h"
 
@@ -17,8 +17,13 @@ namespace {
 // A text of a call, or of its process: what is longer says no more to a person, and would be repeated with each shape.
 constexpr std::size_t kMostText = 1000;
 
-void Cut(std::string* text) {
-  if (text->size() > kMostText) *text = text->substr(0, kMostText) + "...";
+std::string Cut(const std::string& text) { return text.size() > kMostText ? text.substr(0, kMostText) + "..." : text; }
+
+Site CutSite(const reader::BoxImage& box, std::uint64_t address, const std::optional<diagnosis::SourcePlace>& source) {
+  Site site{.text = Cut(reader::SiteText(box, address)), .source = source, .line = {}};
+  if (site.source)
+    for (std::string* text : {&site.source->module, &site.source->file, &site.source->function}) *text = Cut(*text);
+  return site;
 }
 
 void AppendNumber(std::int64_t value, std::string* bytes) {
@@ -105,16 +110,33 @@ std::uint32_t CallColumns::ShapeOf(const Piece& piece, const reader::Call& call,
                 .kernel = call.kernel};
   const auto [known, first] = known_.try_emplace(key, static_cast<std::uint32_t>(shapes_.size()));
   if (!first) return known->second;
-  Row row = RowOf(piece, call, until_ns_);
-  const auto places = lines_->PlacesOf(piece);
-  if (const auto place = places.find(call.site); place != places.end()) row.source = place->second;
-  for (std::string* text : {&row.host, &row.label, &row.site_text}) Cut(text);
-  if (row.source)
-    for (std::string* text : {&row.source->module, &row.source->file, &row.source->function}) Cut(text);
-  std::string line = ToJsonLine(row);
-  line.pop_back();
+  std::string line = LineOf(piece, call, communicator);
   shapes_.push_back({std::move(line), Signed(call.count), Signed(BytesOf(call)), call.root, Signed(call.position)});
   return known->second;
+}
+
+// As `trace --json` prints it, with its texts cut.
+std::string CallColumns::LineOf(const Piece& piece, const reader::Call& call,
+                                const reader::Communicator* communicator) const {
+  reader::BoxImage process;
+  process.host = Cut(piece.host);
+  process.pid = piece.pid;
+  process.rank = piece.rank;
+  process.realtime_minus_monotonic_ns = piece.realtime_minus_monotonic_ns;
+  std::optional<reader::Communicator> on;
+  if (communicator) {
+    on = *communicator;
+    on->label = Cut(on->label);
+  }
+  std::optional<Site> site;
+  const auto places = lines_->PlacesOf(piece);
+  const auto place = places.find(call.site);
+  if (call.site != 0) site = CutSite(piece, call.site, place == places.end() ? std::nullopt : place->second);
+  LineWriter writer(LineForm::kJson);
+  LineText line;
+  writer.Append(FactsOf(process, on ? &*on : nullptr, call, until_ns_), writer.SiteCells(site ? &*site : nullptr),
+                &line);
+  return std::string(line.view().substr(0, line.view().size() - 1));
 }
 
 CallColumns::Columns CallColumns::Encode() const {
@@ -154,10 +176,8 @@ nlohmann::ordered_json CallColumns::Head() const {
   Json lengths = Json::array(), shapes = Json::array();
   for (const std::string& column : columns_) lengths.push_back(column.size());
   for (const Shape& shape : shapes_) shapes.push_back(shape.line);
-  std::string host = Printable(box.host);
-  Cut(&host);
   return {{"rank", process_.rank()},
-          {"host", host},
+          {"host", Cut(Printable(box.host))},
           {"pid", box.pid},
           {"first_ns", absl::StrCat(first_ns())},  // no number of JavaScript's holds it
           {"until_ns", absl::StrCat(until_ns_ + box.realtime_minus_monotonic_ns)},

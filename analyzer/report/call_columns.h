@@ -70,6 +70,7 @@ class CallColumns {
 
   void AddPiece(const Piece& piece);
   std::uint32_t ShapeOf(const Piece& piece, const reader::Call& call, const reader::Communicator* communicator);
+  std::string LineOf(const Piece& piece, const reader::Call& call, const reader::Communicator* communicator) const;
   Columns Encode() const;
 
   const ProcessRecording& process_;

@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
 #include <map>
 #include <set>
 
@@ -11,7 +9,6 @@
 #include "analyzer/console/units.h"
 #include "core/model/text.h"
 #include "core/text/printable.h"
-#include "ncclwatch/nanoseconds.h"
 
 namespace ncclwatch::analyzer {
 namespace {
@@ -29,9 +26,6 @@ std::string Text(const std::optional<Number>& number) {
   return number ? fmt::format("{}", *number) : "";
 }
 
-// With microseconds.
-std::string UtcText(absl::Time time) { return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone()); }
-
 std::string RootOrPeer(const Row& row) { return row.peer ? "p" + Text(row.peer) : Text(row.root); }
 std::string TookText(const Row& row) { return (row.pending ? ">" : "") + DurationText(row.duration); }
 
@@ -46,29 +40,6 @@ bool Varies(const std::vector<Row>& rows, Field Row::*field) {
   return false;
 }
 
-nlohmann::ordered_json SourceJson(const Row& row) {
-  using Json = nlohmann::ordered_json;
-  if (!row.source) return nullptr;
-  const diagnosis::SourcePlace& source = *row.source;
-  const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(Printable(value)); };
-  return {{"file", text(source.file)},
-          {"line", source.line > 0 ? Json(source.line) : Json(nullptr)},
-          {"function", text(source.function)},
-          {"module", Printable(source.module)},
-          {"offset", source.offset}};
-}
-
-nlohmann::ordered_json KernelJson(const format::KernelTime& kernel) {
-  using Json = nlohmann::ordered_json;
-  if (kernel.clock == format::KernelClock::kNone) return nullptr;
-  const auto word = [](std::string_view name) { return name.empty() ? Json(nullptr) : Json(name); };
-  return {{"duration_s", InSeconds(kernel.ns)},
-          {"clock", kernel.clock == format::KernelClock::kGpu ? "gpu" : "proxy"},
-          {"algorithm", word(format::Name(kernel.algorithm))},
-          {"protocol", word(format::Name(kernel.protocol))},
-          {"channels", kernel.channels}};
-}
-
 std::string KernelText(const format::KernelTime& kernel) {
   if (kernel.clock == format::KernelClock::kNone) return "";
   return DurationText(absl::Nanoseconds(static_cast<std::int64_t>(kernel.ns)));
@@ -80,48 +51,6 @@ std::string SiteText(const Row& row) {
 }
 
 }  // namespace
-
-std::string ToJsonLine(const Row& row) {
-  using Json = nlohmann::ordered_json;
-  const auto optional = [](const auto& value) { return value ? Json(*value) : Json(nullptr); };
-  const auto text = [](const std::string& value) { return value.empty() ? Json(nullptr) : Json(Printable(value)); };
-  const Json line = {
-      {"time", diagnosis::UtcTime(absl::ToUnixNanos(row.time))},
-      {"time_ns", absl::ToUnixNanos(row.time)},
-      {"rank", row.rank},
-      {"seq", row.slot},
-      {"entered", UtcText(row.time)},
-      {"returned", row.returned ? Json(UtcText(*row.returned)) : Json(nullptr)},
-      {"started", nullptr},  // the instants of marks are not known, only their order
-      {"finished", nullptr},
-      {"host", Printable(row.host)},
-      {"pid", row.pid},
-      {"thread", row.thread},
-      {"slot", row.slot},
-      {"communicator", row.communicator ? Json(diagnosis::Hex16(row.communicator)) : Json(nullptr)},
-      {"communicator_rank", optional(row.communicator_rank)},
-      {"label", Printable(row.label)},
-      {"position", optional(row.position)},
-      {"op", row.op},
-      {"count", optional(row.count)},
-      {"bytes", optional(row.bytes)},
-      {"dtype", text(row.dtype)},
-      {"reduction", text(row.reduction)},
-      {"root", optional(row.root)},
-      {"peer", optional(row.peer)},
-      {"stream", diagnosis::Hex(row.stream)},
-      {"group", optional(row.group)},
-      {"state", row.state},
-      {"pending", row.pending},
-      {"duration_s", absl::ToDoubleSeconds(row.duration)},
-      {"kernel", KernelJson(row.kernel)},
-      {"result", text(row.result)},
-      {"site", SourceJson(row)},
-      {"site_text", row.site ? Json(row.site_text) : Json(nullptr)},
-      {"flags", row.flags},
-  };
-  return PrintableJson(line.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
-}
 
 std::string ToTable(const std::vector<Row>& rows, bool wide) {
   const bool threads = wide || Varies(rows, &Row::thread);

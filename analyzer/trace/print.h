@@ -1,4 +1,4 @@
-// Rows as aligned text or as JSON lines.
+// Rows as aligned text.
 #pragma once
 
 #include <string>
@@ -7,8 +7,6 @@
 #include "analyzer/trace/row.h"
 
 namespace ncclwatch::analyzer {
-
-std::string ToJsonLine(const Row& row);  // ends with a newline
 
 // Without `wide`, what says nothing is left out: the thread where every rank has one, the stream likewise, the group
 // and the result where there is nothing but success, the call site.

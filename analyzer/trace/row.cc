@@ -37,10 +37,4 @@ Row RowOf(const Facts& facts) {
   return row;
 }
 
-Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t now_ns) {
-  Row row = RowOf(FactsOf(box, CommunicatorOf(box, call), call, now_ns));
-  if (call.site != 0) row.site_text = reader::SiteText(box, call.site);
-  return row;
-}
-
 }  // namespace ncclwatch::analyzer

@@ -49,7 +49,5 @@ struct Row {
 
 // Without the names of its call site (trace/sites.h).
 Row RowOf(const Facts& facts);
-// With the site as its box names it.
-Row RowOf(const reader::BoxImage& box, const reader::Call& call, std::int64_t now_ns);
 
 }  // namespace ncclwatch::analyzer

@@ -2,6 +2,7 @@
 // length is checked. A reader past the end, or at what cannot be, gives zeros from then on, and ok() says so.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -61,13 +62,18 @@ class Reader {
     return value;
   }
   std::uint64_t Number() {
+    constexpr std::size_t kMostBytes = 10;
+    const std::size_t most = ok_ ? std::min(rest_.size(), kMostBytes) : 0;
     std::uint64_t value = 0;
-    for (unsigned shift = 0;; shift += 7) {
-      const std::uint8_t byte = Byte();
-      if (!ok_ || (shift == 63 && byte > 1)) return Fail();
-      value |= std::uint64_t{byte & 0x7fu} << shift;
-      if (byte < 0x80) return value;
+    for (std::size_t i = 0; i < most; ++i) {
+      const auto byte = static_cast<std::uint8_t>(rest_[i]);
+      value |= std::uint64_t{byte & 0x7fu} << 7 * i;
+      if (byte >= 0x80) continue;
+      if (i == kMostBytes - 1 && byte > 1) break;
+      rest_.remove_prefix(i + 1);
+      return value;
     }
+    return Fail();
   }
   // What is larger is damage.
   std::uint64_t NumberUpTo(std::uint64_t most) {

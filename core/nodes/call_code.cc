@@ -124,14 +124,13 @@ std::uint8_t CallMemory::BitsOf(const Call& call, const Call& last) const {
   return static_cast<std::uint8_t>(bits);
 }
 
-void CallMemory::Keep(const Call& call) {
-  On(call) = call;
-  before_ = call;
-  any_ = true;
+const Call& CallMemory::Keep(const Call& call) {
+  Begin(call);
+  return On(call) = call;
 }
 
 void CallMemory::Begin(const Call& before) {
-  before_ = before;
+  before_ = {before.slot, before.entered_ns, before.communicator, before.generation};
   any_ = true;
 }
 
@@ -157,7 +156,7 @@ void CallMemory::Write(const Call& call, Writer* to) {
   Keep(call);
 }
 
-Call CallMemory::Read(Reader* from) {
+const Call& CallMemory::Read(Reader* from) {
   const std::uint8_t bits = from->Byte();
   Call call;
   call.slot = (bits & kNextSlot) == 0 ? before_.slot + from->Number() : any_ ? before_.slot + 1 : 0;
@@ -196,8 +195,7 @@ Call CallMemory::Read(Reader* from) {
   }
   if ((call.flags & format::kTimed) != 0) call.kernel = format::UnpackKernelTime(from->Number());
   if (functions::IsMpi(call.function)) ReadMpi(from, &call);
-  Keep(call);
-  return call;
+  return Keep(call);
 }
 
 void WriteCall(const Call& call, std::int64_t base_ns, Writer* to) {

@@ -15,7 +15,7 @@ namespace ncclwatch::nodes {
 class CallMemory {
  public:
   void Write(const reader::Call& call, Writer* to);
-  reader::Call Read(Reader* from);
+  const reader::Call& Read(Reader* from);  // until the next one
   // As if that call had been the one before.
   void Begin(const reader::Call& before);
 
@@ -27,11 +27,16 @@ class CallMemory {
     return *on_;
   }
   std::uint8_t BitsOf(const reader::Call& call, const reader::Call& last) const;
-  void Keep(const reader::Call& call);
+  const reader::Call& Keep(const reader::Call& call);
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, reader::Call> last_;  // by communicator and generation
+  struct Before {
+    std::uint64_t slot = 0;
+    std::int64_t entered_ns = 0;
+    std::uint32_t communicator = format::kNoCommunicator, generation = 0;
+  };
   bool any_ = false;
-  reader::Call before_;
+  Before before_;
   reader::Call* on_ = nullptr;  // in last_
 };
 

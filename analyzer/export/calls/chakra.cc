@@ -65,9 +65,9 @@ struct Rank {
       ended_by;  // nodes of requests, by the slot of their wait
 };
 
-class Chakra : public Exporter {
+class Chakra : public CallExporter {
  public:
-  Chakra(const Source& source, std::string folder) : folder_(std::move(folder)) {
+  Chakra(const Source& source, std::string folder) : CallExporter(source), folder_(std::move(folder)) {
     for (const ProcessRecording& process : source.recording.processes())
       for (const IndexedCommunicator& on : process.communicators())
         if ((on.flags & format::kCommRankUnknown) == 0) job_ranks_[{on.id, on.rank}] = process.rank();

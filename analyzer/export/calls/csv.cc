@@ -1,38 +1,33 @@
 #include "analyzer/export/calls/csv.h"
 
 #include "analyzer/files/output_file.h"
-#include "analyzer/trace/csv.h"
+#include "analyzer/trace/write_lines.h"
 
 namespace ncclwatch::analyzer::exporting {
 namespace {
 
 class Csv : public Exporter {
  public:
-  Csv(const Source& source, std::string path) : path_(std::move(path)), lines_(&source.sites) {}
+  Csv(const Source& source, const std::string& path) : source_(source) { files_.push_back(path); }
 
-  absl::Status Add(const MergedCall& merged, const Facts& facts) override {
-    if (absl::Status status = Open(); !status.ok()) return status;
-    line_.clear();
-    lines_.Append(merged, facts, &line_);
-    return file_.Write(line_);
-  }
-  absl::Status Finish() override {
-    if (absl::Status status = Open(); !status.ok()) return status;
-    return file_.Close();
+  absl::StatusOr<std::uint64_t> Write(const Filter& filter, Progress* progress,
+                                      std::vector<reader::Failure>* failures) override {
+    OutputFile file;
+    if (absl::Status status = file.Open(files_.front()); !status.ok()) return status;
+    file.Write(CsvHeading()).IgnoreError();
+    std::uint64_t written = 0;
+    const auto lines = WriteLines(source_.recording, filter, LineForm::kCsv, &source_.sites, failures,
+                                  [&](std::string_view text, std::uint64_t count) {
+                                    progress->Done(written += count);
+                                    return file.Write(text);
+                                  });
+    if (!lines.ok()) return lines;
+    if (absl::Status status = file.Close(); !status.ok()) return status;
+    return lines;
   }
 
  private:
-  absl::Status Open() {
-    if (!files_.empty()) return absl::OkStatus();
-    files_.push_back(path_);
-    if (absl::Status status = file_.Open(path_); !status.ok()) return status;
-    return file_.Write(CsvHeading());
-  }
-
-  const std::string path_;
-  CsvLines lines_;
-  OutputFile file_;
-  std::string line_;
+  const Source source_;
 };
 
 }  // namespace

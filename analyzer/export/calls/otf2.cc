@@ -48,9 +48,9 @@ OTF2_RegionRole RoleOf(functions::Function function) {
   return functions::IsMessage(function) ? OTF2_REGION_ROLE_POINT2POINT : OTF2_REGION_ROLE_FUNCTION;
 }
 
-class Otf2 : public Exporter {
+class Otf2 : public CallExporter {
  public:
-  Otf2(const Source& source, std::string folder) : source_(source), folder_(std::move(folder)) {}
+  Otf2(const Source& source, std::string folder) : CallExporter(source), folder_(std::move(folder)) {}
   ~Otf2() override {
     OTF2_AttributeList_Delete(attributes_);
     if (archive_) OTF2_Archive_Close(archive_);
@@ -210,7 +210,6 @@ class Otf2 : public Exporter {
   static std::string ThreadName(std::uint32_t thread) { return fmt::format("thread {}", thread); }
   static constexpr char kJobName[] = "job", kNode[] = "node";
 
-  const Source source_;
   const std::string folder_;
   OTF2_Archive* archive_ = nullptr;
   OTF2_AttributeList* attributes_ = OTF2_AttributeList_New();

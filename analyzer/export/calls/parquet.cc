@@ -167,9 +167,9 @@ struct Node {
   ParquetColumns columns;
 };
 
-class Parquet : public Exporter {
+class Parquet : public CallExporter {
  public:
-  explicit Parquet(const Source& source) : source_(source) {
+  explicit Parquet(const Source& source) : CallExporter(source) {
     std::set<std::string> hosts;
     for (const ProcessRecording& process : source.recording.processes()) hosts.insert(process.process().host);
     most_rows_ = std::clamp(kMostRows / std::max<std::size_t>(1, hosts.size()), kLeastRowsOfNode, kMostRowsOfNode);
@@ -227,7 +227,6 @@ class Parquet : public Exporter {
     return python_.Write(batch.body);
   }
 
-  const Source source_;
   std::size_t most_rows_ = 0;
   PythonChild python_;
   absl::flat_hash_map<std::string, std::unique_ptr<Node>> nodes_;  // by host

@@ -96,10 +96,10 @@ struct ProcessTracks {
   absl::flat_hash_map<std::uint64_t, CommunicatorTracks> communicators;  // by identity, 0: none
 };
 
-class Perfetto : public Exporter {
+class Perfetto : public CallExporter {
  public:
   Perfetto(const Source& source, std::string path, std::uint64_t most_bytes)
-      : source_(source), path_(std::move(path)), most_bytes_(most_bytes) {}
+      : CallExporter(source), path_(std::move(path)), most_bytes_(most_bytes) {}
 
   absl::Status Add(const MergedCall& merged, const Facts& facts) override {
     if (files_.empty() || file_.bytes() >= most_bytes_)
@@ -268,7 +268,6 @@ class Perfetto : public Exporter {
     out->End();
   }
 
-  const Source source_;
   const std::string path_;
   const std::uint64_t most_bytes_;
   OutputFile file_;
