@@ -38,7 +38,7 @@ auto Key(const Op& op) {
 
 // Calls of one group become one kernel for each communicator, in the order of NCCL's hashes of these: the same on all
 // ranks, and another one than the program's.
-void World::Launch(int r, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
+void World::Launch(int r, Calls calls, std::int64_t at) {
   if (calls.size() == 1) {
     const Op& op = calls.front().first;
     if (!IsMessage(op) && op.count == 0) return;
@@ -58,48 +58,53 @@ void World::Launch(int r, const std::vector<std::pair<Op, std::size_t>>& calls, 
   for (const auto& [place, own] : by_comm) Mark(r, own);
 }
 
-void World::LaunchOn(int r, int comm, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
+void World::LaunchOn(int r, int comm, Calls calls, std::int64_t at) {
   RankState& rank = Of(r);
   const int local = LocalOf(r, comm);
   LocalComm& own = rank.comms[static_cast<std::size_t>(local)];
   const int k = NewKernel(r, at);
   Need(k, own.tail);
   own.tail = {k, 0};
-  std::vector<Op> collectives;
   for (const auto& [op, record] : calls) {
     if (rank.streams[op.stream].kernel != k) {
       Need(k, rank.streams[op.stream]);
       rank.streams[op.stream] = {k, 0};
     }
-    if (!IsMessage(op)) collectives.push_back(op);
   }
   Kernel& kernel = kernels_[static_cast<std::size_t>(k)];
   kernel.comm = local;
   for (const auto& [op, record] : calls) kernel.records.push_back(record);
-  if (collectives.size() > 1)
-    std::stable_sort(collectives.begin(), collectives.end(), [](const Op& a, const Op& b) { return Key(a) < Key(b); });
-  for (const Op& op : collectives) kernel.tasks.push_back({false, own.launched++, op});
-  for (const auto& [op, record] : calls)
-    if (IsMessage(op)) kernel.tasks.push_back({true, messages_++, op});
-  kernel.tasks_left = static_cast<int>(kernel.tasks.size());
+  AddTasks(calls, &own, &kernel);
   if (kernel.needs == 0) begun_.push_back(k);
+}
+
+void World::AddTasks(Calls calls, LocalComm* comm, Kernel* kernel) {
+  std::vector<Task>& tasks = kernel->tasks;
+  for (const auto& [op, record] : calls)
+    if (!IsMessage(op)) tasks.push_back({false, 0, op});
+  if (tasks.size() > 1)
+    std::stable_sort(tasks.begin(), tasks.end(), [](const Task& a, const Task& b) { return Key(a.op) < Key(b.op); });
+  for (Task& task : tasks) task.number = comm->launched++;
+  for (const auto& [op, record] : calls)
+    if (IsMessage(op)) tasks.push_back({true, messages_++, op});
+  kernel->tasks_left = static_cast<int>(tasks.size());
 }
 
 // One for each communicator and stream, before all kernels of the group: behind what is on the stream by then. That a
 // kernel of the same communicator on another stream comes first it does not know.
-void World::MarkStarts(int r, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at) {
+void World::MarkStarts(int r, Calls calls, std::int64_t at) {
   RankState& rank = Of(r);
-  std::int64_t start_of[kStreams];
+  std::int32_t start_of[kStreams];
   std::fill(std::begin(start_of), std::end(start_of), -1);
   for (const auto& [op, slot] : calls) {
     Record& record = rank.records[slot];
-    std::int64_t& start = start_of[op.stream];
+    std::int32_t& start = start_of[op.stream];
     if (start < 0) {
       LocalComm& comm = rank.comms[static_cast<std::size_t>(record.comm)];
       std::vector<std::int64_t>& starts = comm.starts;
       comm.start_streams.push_back(op.stream);
       const Tail& tail = rank.streams[op.stream];
-      start = static_cast<std::int64_t>(starts.size());
+      start = static_cast<std::int32_t>(starts.size());
       starts.push_back(tail.kernel < 0 ? std::max(tail.finish, at) : kNever);
       if (tail.kernel >= 0)
         kernels_[static_cast<std::size_t>(tail.kernel)].starts.push_back({record.comm, starts.size() - 1});
@@ -109,17 +114,17 @@ void World::MarkStarts(int r, const std::vector<std::pair<Op, std::size_t>>& cal
 }
 
 // One mark for each communicator and stream, behind all kernels of the group that are on that stream.
-void World::Mark(int r, const std::vector<std::pair<Op, std::size_t>>& calls) {
+void World::Mark(int r, Calls calls) {
   RankState& rank = Of(r);
-  std::int64_t ticket_of[kStreams];
+  std::int32_t ticket_of[kStreams];
   std::fill(std::begin(ticket_of), std::end(ticket_of), -1);
   for (const auto& [op, at] : calls) {
     Record& record = rank.records[at];
-    std::int64_t& ticket = ticket_of[op.stream];
+    std::int32_t& ticket = ticket_of[op.stream];
     if (ticket < 0) {
       std::vector<std::int64_t>& tickets = rank.comms[static_cast<std::size_t>(record.comm)].tickets;
       const Tail& tail = rank.streams[op.stream];
-      ticket = static_cast<std::int64_t>(tickets.size());
+      ticket = static_cast<std::int32_t>(tickets.size());
       tickets.push_back(tail.kernel < 0 ? tail.finish : kNever);
       if (tail.kernel >= 0)
         kernels_[static_cast<std::size_t>(tail.kernel)].marks.push_back({record.comm, tickets.size() - 1});
@@ -166,9 +171,9 @@ void World::BeginKernel(int k) {
     return;
   }
   // The last task to end may free the kernel.
-  const std::vector<Task> tasks = std::move(kernel.tasks);
-  kernel.tasks.clear();
-  for (const Task& task : tasks) {
+  begins_.clear();
+  begins_.swap(kernel.tasks);
+  for (const Task& task : begins_) {
     if (task.message) {
       functions::IsMpi(task.op.function) ? ArriveMpiMessage(k, task) : ArriveMessage(k, task);
     } else {
@@ -188,7 +193,13 @@ void World::ArriveCollective(int k, const Task& task) {
   std::deque<Instance>& instances = instances_[comm];
   while (task.number - first_instance_[comm] >= instances.size()) instances.emplace_back();
   Instance& instance = instances[task.number - first_instance_[comm]];
-  if (instance.arrivals.empty()) instance.first = task.op;
+  if (instance.arrivals.empty()) {
+    instance.first = task.op;
+    if (!arrivals_.empty()) {
+      instance.arrivals = std::move(arrivals_.back());
+      arrivals_.pop_back();
+    }
+  }
   if (!functions::IsMpi(task.op.function)) instance.differs = instance.differs || Key(task.op) != Key(instance.first);
   instance.stalls = instance.stalls || task.op.stalls;
   instance.ready = std::max(instance.ready, kernel.ready);
@@ -234,7 +245,7 @@ void World::EndInstance(int comm, std::uint64_t number, Instance* instance) {
       workload_.costs ? CollectiveNs(instance->first)
                       : 30 * kMicro + chance_.Between(0, 300 * kMicro, 0xe4d, number, static_cast<std::uint64_t>(comm));
   const std::int64_t ends = instance->ready + length;
-  const std::vector<Arrival> arrivals = std::move(instance->arrivals);
+  std::vector<Arrival> arrivals = std::move(instance->arrivals);
   const bool differs = instance->differs, stalls = instance->stalls;
   Forget(comm, number);
   if (stalls || (differs && workload_.differ == Workload::Differ::kHang)) return;
@@ -246,6 +257,8 @@ void World::EndInstance(int comm, std::uint64_t number, Instance* instance) {
     if (differs && workload_.differ == Workload::Differ::kLessEnds && arrival.amount == most) continue;
     EndTask(arrival.kernel, at);
   }
+  arrivals.clear();
+  arrivals_.push_back(std::move(arrivals));
 }
 
 // All have come, and what becomes of them is settled.

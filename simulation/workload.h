@@ -53,6 +53,9 @@ struct Op {
   std::uint8_t reduction = format::kNoReduction;
   bool stalls = false;             // begun everywhere, it never ends
   bool planted = false;            // the fault, or its beginning
+  bool sends = false;              // kBegin of a message of MPI
+  bool synchronous = false;        // ... it ends once it is received, however small
+  bool buffered = false;           // ... it waits for nobody, however large
   std::int32_t result = 0;         // what NCCL returns
   std::int32_t root = -1;          // root, peer; of a split its parent; of an exit its status
   std::int32_t comm = -1;          // index into Workload::comms
@@ -68,9 +71,6 @@ struct Op {
   std::int32_t tag = -1;
   std::uint32_t signature = 0;
   std::uint64_t bytes = 0;
-  bool sends = false;        // kBegin of a message
-  bool synchronous = false;  // it ends once it is received, however small
-  bool buffered = false;     // it waits for nobody, however large
 };
 using Ops = std::vector<Op>;
 

@@ -79,9 +79,8 @@ void World::RunHost(int r) {
       rank.ops = workload_.Section(r, rank.section);
       rank.next = 0;
     } else {
-      Op& next = rank.ops[rank.next++];
-      rank.now += std::exchange(next.before_ns, 0);  // once, however often it is tried
-      const Op op = next;
+      Op& op = rank.ops[rank.next++];
+      rank.now += std::exchange(op.before_ns, 0);  // once, however often it is tried
       if (op.planted) planted_ = std::min(planted_, rank.now);
       if (workload_.pause > 0 && chance_.Unit(0xba5e, static_cast<std::uint64_t>(r), ++rank.rolls) < workload_.pause)
         rank.now += chance_.Between(0, workload_.longest_pause, 0xba5f, static_cast<std::uint64_t>(r), rank.rolls);
@@ -107,7 +106,7 @@ void World::Execute(int r, const Op& op) {
     case Do::kCall: return Call(r, op);
     case Do::kGroupStart: {
       const std::size_t record = Enter(r, op, -1);
-      rank.group = record + 1;
+      rank.group = static_cast<std::uint32_t>(record + 1);
       rank.records[record].group = rank.group;
       rank.records[record].function = Function::ncclGroupStart;
       rank.now += kMicro;
@@ -162,7 +161,7 @@ int World::LocalOf(int rank, int comm) const {
 
 std::size_t World::Enter(int r, const Op& op, int comm) {
   RankState& rank = Of(r);
-  Record record;
+  Record& record = rank.records.emplace_back();
   record.entered = rank.now;
   record.count = op.count;
   record.comm = comm;
@@ -174,12 +173,11 @@ std::size_t World::Enter(int r, const Op& op, int comm) {
   record.stream = op.stream;
   record.group = rank.group;
   if (rank.group != 0) record.flags |= format::kGrouped;
-  rank.records.push_back(record);
   return rank.records.size() - 1;
 }
 
 void World::EnterCollective(LocalComm* comm, const Op& op, Record* record) {
-  record->position = comm->entered;
+  record->position = static_cast<std::uint32_t>(comm->entered);
   record->chain = comm->chain;
   if (op.count == 0 && !functions::IsMpi(op.function)) {
     record->flags |= format::kEmpty;
@@ -200,7 +198,7 @@ void World::Call(int r, const Op& op) {
   Record& record = rank.records[at];
   if (IsMessage(op)) {
     auto& [sends, receives] = rank.peers[static_cast<std::uint64_t>(local) << 32 | static_cast<std::uint32_t>(op.root)];
-    record.position = op.function == Function::ncclSend ? sends++ : receives++;
+    record.position = static_cast<std::uint32_t>(op.function == Function::ncclSend ? sends++ : receives++);
   } else {
     EnterCollective(&rank.comms[static_cast<std::size_t>(local)], op, &record);
   }
@@ -211,7 +209,8 @@ void World::Call(int r, const Op& op) {
   }
   record.result = op.result;
   record.returned = rank.now;
-  if (op.result == 0) Launch(r, {{op, at}}, rank.now);
+  const std::pair<Op, std::size_t> alone(op, at);
+  if (op.result == 0) Launch(r, {&alone, 1}, rank.now);
 }
 
 void World::GroupEnd(int r, const Op& op) {

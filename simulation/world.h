@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,13 +23,13 @@ struct Record {
   std::int64_t entered = 0;
   std::int64_t returned = kNever;
   std::int64_t completed = kNever;  // kBegin: it was over, and the host had waited for that
-  std::uint64_t position = 0;
   std::uint64_t count = 0;
   std::uint64_t chain = 0;
-  std::uint64_t group = 0;
   std::int64_t kernel_ns = 0;  // that its kernel ran, waiting for others included
-  std::int64_t ticket = -1;
-  std::int64_t start = -1;
+  std::uint32_t position = 0;
+  std::uint32_t group = 0;
+  std::int32_t ticket = -1;
+  std::int32_t start = -1;
   std::int32_t comm = -1;  // index into RankHistory::comms
   std::int32_t root = -1;
   std::int32_t result = 0;
@@ -39,6 +40,9 @@ struct Record {
   std::uint8_t reduction = format::kNoReduction;
   std::uint8_t stream = kCompute;
 };
+
+// There is one for each call of a job: 30 million of them are usual.
+static_assert(sizeof(Record) == 96);
 
 // The newest thing in a queue of the GPU: a kernel that has not ended, or when it did.
 struct Tail {
@@ -113,7 +117,7 @@ class World {
     enum class State { kRunning, kWaiting, kOver } state = State::kRunning;
     int waits_for = -1;  // kernel
     std::uint64_t rolls = 0;
-    std::uint64_t group = 0;
+    std::uint32_t group = 0;
     std::vector<std::pair<Op, std::size_t>> grouped;  // with their records
     std::size_t creating = 0;                         // record
     int created = -1;                                 // index into comms
@@ -172,6 +176,8 @@ class World {
     bool broken = false;
   };
 
+  using Calls = std::span<const std::pair<Op, std::size_t>>;  // with their records
+
   RankState& Of(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   const Comm& CommAt(int comm) const { return workload_.comms[static_cast<std::size_t>(comm)]; }
   std::int64_t Roll(int rank, std::int64_t ns);  // about so long
@@ -193,10 +199,11 @@ class World {
   void EnterCollective(LocalComm* comm, const Op& op, Record* record);
   int LocalOf(int rank, int comm) const;
 
-  void Launch(int rank, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at);
-  void LaunchOn(int rank, int comm, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at);
-  void MarkStarts(int rank, const std::vector<std::pair<Op, std::size_t>>& calls, std::int64_t at);
-  void Mark(int rank, const std::vector<std::pair<Op, std::size_t>>& calls);
+  void Launch(int rank, Calls calls, std::int64_t at);
+  void LaunchOn(int rank, int comm, Calls calls, std::int64_t at);
+  void AddTasks(Calls calls, LocalComm* comm, Kernel* kernel);
+  void MarkStarts(int rank, Calls calls, std::int64_t at);
+  void Mark(int rank, Calls calls);
   int NewKernel(int rank, std::int64_t at);
   void Need(int kernel, const Tail& tail);
   void BeginKernel(int kernel);
@@ -224,7 +231,9 @@ class World {
   std::map<std::pair<int, std::uint64_t>, Meeting> meetings_;
   std::vector<Kernel> kernels_;
   std::vector<int> free_, begun_;
-  std::deque<int> runnable_;  // from the back
+  std::vector<Task> begins_;                    // of the kernel that begins
+  std::vector<std::vector<Arrival>> arrivals_;  // to be used again, for their memory
+  std::deque<int> runnable_;                    // from the back
   std::int64_t planted_ = kNever;
   std::uint64_t messages_ = 0;  // launched
 };

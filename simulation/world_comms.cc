@@ -16,7 +16,7 @@ void World::Create(int r, const Op& op) {
     std::vector<std::int64_t>& creations = rank.comms[static_cast<std::size_t>(parent)].creations;
     ordinal = creations.size();
     creations.push_back(rank.now);
-    rank.records[at].position = ordinal;
+    rank.records[at].position = static_cast<std::uint32_t>(ordinal);
   }
   rank.creating = at;
   rank.created = -1;

@@ -75,7 +75,7 @@ Row RowOf(const MergedCall& merged, const Facts& facts, Sites* sites) {
 
 std::string JsonLine(const MergedCall& merged, const Facts& facts, Sites* sites) {
   LineWriter writer(LineForm::kJson);
-  LineText line;
+  ByteBuffer line;
   writer.Append(facts, writer.SiteCells(sites->Of(merged)), &line);
   return std::string(line.view());
 }

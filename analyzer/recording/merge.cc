@@ -85,18 +85,20 @@ class ProcessCalls {
     std::vector<reader::Call> calls = std::move(piece->calls);
     piece->calls.clear();
     read.slice.piece = piece;
-    std::vector<std::uint32_t> order;
     const auto wants = requests_.calls ? requests_.calls(*piece) : nullptr;
+    const auto earlier = [](const reader::Call& a, const reader::Call& b) { return a.entered_ns < b.entered_ns; };
+    if (!wants && !packed_ && std::is_sorted(calls.begin(), calls.end(), earlier)) {
+      read.slice.calls = std::move(calls);
+      return read;
+    }
+    std::vector<std::uint32_t> order;
     for (std::uint32_t i = 0; i < calls.size(); ++i)
       if (!wants || wants(calls[i])) order.push_back(i);
     // Threads of one process take slots in another order than they read the clock.
-    const auto before = [&](std::uint32_t a, std::uint32_t b) { return calls[a].entered_ns < calls[b].entered_ns; };
-    const bool sorted = std::is_sorted(order.begin(), order.end(), before);
-    if (!sorted) std::stable_sort(order.begin(), order.end(), before);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return earlier(calls[a], calls[b]); });
     if (packed_) {
       read.packed.emplace(calls, order);
-    } else if (sorted && order.size() == calls.size()) {
-      read.slice.calls = std::move(calls);
     } else {
       for (const std::uint32_t i : order) read.slice.calls.push_back(calls[i]);
     }

@@ -144,7 +144,8 @@ bool PieceReader::Next(Piece* piece, std::vector<reader::Failure>* failures) {
     }
     ++segment_;
     *piece = *std::move(image);
-    std::erase_if(piece->calls, [&](const reader::Call& call) { return call.slot < next_slot_; });
+    if (!piece->calls.empty() && piece->calls.front().slot < next_slot_)
+      std::erase_if(piece->calls, [&](const reader::Call& call) { return call.slot < next_slot_; });
     next_slot_ = header.end_slot;
     Prepare(piece);
     return true;

@@ -106,6 +106,7 @@ class RankImage {
     }
     image_.head = history_.records.size();
     Trim();
+    image_.calls.shrink_to_fit();  // it has grown with the largest piece, and there is one for each rank
     reader::MarkAwaited(&image_);
   }
 

@@ -133,7 +133,7 @@ std::string CallColumns::LineOf(const Piece& piece, const reader::Call& call,
   const auto place = places.find(call.site);
   if (call.site != 0) site = CutSite(piece, call.site, place == places.end() ? std::nullopt : place->second);
   LineWriter writer(LineForm::kJson);
-  LineText line;
+  ByteBuffer line;
   writer.Append(FactsOf(process, on ? &*on : nullptr, call, until_ns_), writer.SiteCells(site ? &*site : nullptr),
                 &line);
   return std::string(line.view().substr(0, line.view().size() - 1));

@@ -49,6 +49,7 @@ bool Filter::Wants(const Facts& facts) const {
 }
 
 std::function<bool(const reader::Call&)> Filter::ForCalls(const reader::BoxImage& box) const {
+  if (ops.empty() && !since && !until) return nullptr;
   std::vector<bool> functions;  // by number; empty: all
   if (!ops.empty())
     for (const functions::FunctionInfo& info : functions::kFunctions) {

@@ -28,7 +28,7 @@ struct Filter {
   bool pending = false;
 
   bool Wants(const Facts& facts) const;
-  // Whether a call of the box may be wanted: a look at its numbers, before names are made of them.
+  // Whether a call of the box may be wanted: a look at its numbers, before names are made of them. Null: all are.
   std::function<bool(const reader::Call&)> ForCalls(const reader::BoxImage& box) const;
   // Whether it may have such calls; of the process of this job rank.
   bool Wants(const SegmentIndex& segment, int rank) const;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "analyzer/trace/pen.h"
 #include "core/text/printable.h"
 #include "ncclwatch/nanoseconds.h"
 
@@ -318,7 +319,7 @@ void LineWriter::Put(const Facts& facts, const Texts& texts, Cells cells) {
   cells.EndLine(facts);
 }
 
-void LineWriter::Append(const Facts& facts, std::string_view site, LineText* out) {
+void LineWriter::Append(const Facts& facts, std::string_view site, ByteBuffer* out) {
   constexpr std::size_t kMostElse = 2048;  // keys, numbers, instants
   static const std::string kNoLabel;
   const reader::Call& call = facts.call;
@@ -332,9 +333,9 @@ void LineWriter::Append(const Facts& facts, std::string_view site, LineText* out
                     .result = facts.has_result ? ResultText(call.result) : "",
                     .site = site,
                     .flags = FlagsCell(call.flags)};
-  Pen pen = out->Room(kMostElse + texts.size());
+  Pen pen(out->Room(kMostElse + texts.size()));
   form_ == LineForm::kJson ? Put(facts, texts, JsonCells(&pen)) : Put(facts, texts, CsvCells(&pen));
-  out->Take(pen);
+  out->EndAt(pen.at());
 }
 
 }  // namespace ncclwatch::analyzer

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "analyzer/files/byte_buffer.h"
 #include "analyzer/trace/facts.h"
-#include "analyzer/trace/line_text.h"
 #include "analyzer/trace/sites.h"
 
 namespace ncclwatch::analyzer {
@@ -34,7 +34,7 @@ class UtcMicros {
 class LineWriter {
  public:
   explicit LineWriter(LineForm form) : form_(form) {}
-  void Append(const Facts& facts, std::string_view site, LineText* out);  // ends with a newline
+  void Append(const Facts& facts, std::string_view site, ByteBuffer* out);  // ends with a newline
   // What Append() takes for the site of a call; null: it has none.
   std::string SiteCells(const Site* site) const;
 

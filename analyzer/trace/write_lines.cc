@@ -33,7 +33,7 @@ class LineThread {
   LineThread(LineForm form, const Filter& filter, SharedSites* sites)
       : writer_(form), filter_(filter), sites_(*sites) {}
   // Of those of the calls that are wanted; how many they are.
-  std::uint64_t Append(const MergedBatch& batch, LineText* out) {
+  std::uint64_t Append(const MergedBatch& batch, ByteBuffer* out) {
     std::uint64_t lines = 0;
     for (const MergedCall& merged : batch.calls) {
       const Facts facts = FactsOf(merged);
@@ -98,7 +98,7 @@ class LinePipeline {
  private:
   struct Batch {
     MergedBatch calls;
-    LineText text;
+    ByteBuffer text;
     std::future<std::uint64_t> lines;
     std::future<absl::StatusOr<std::uint64_t>> written;
   };

@@ -341,8 +341,13 @@ bool ReadImage(Reader* from, BoxImage* image) {
   const std::uint64_t calls = Count<Call>(from, kMostCalls, 3);
   image->calls.reserve(calls);
   CallMemory memory;
-  for (std::uint64_t left = calls; left > 0 && from->ok(); --left) image->calls.push_back(memory.Read(from));
-  if (from->ok() && AnyOfMpi(*image) && !ReadAllParts(from, image)) return false;
+  bool mpi = false;
+  for (std::uint64_t left = calls; left > 0 && from->ok(); --left) {
+    const Call& call = memory.Read(from);
+    mpi = mpi || functions::IsMpi(call.function);
+    image->calls.push_back(call);
+  }
+  if (from->ok() && mpi && !ReadAllParts(from, image)) return false;
   return from->ok();
 }
 

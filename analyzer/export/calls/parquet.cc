@@ -17,6 +17,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
@@ -25,6 +27,7 @@
 
 #include "analyzer/export/calls/parquet_columns.h"
 #include "analyzer/files/descriptor.h"
+#include "analyzer/recording/worker.h"
 #include "core/text/printable.h"
 
 namespace ncclwatch::analyzer::exporting {
@@ -202,6 +205,7 @@ class Parquet : public CallExporter {
     for (auto& [host, node] : nodes_)
       if (node->columns.rows() > 0)
         if (absl::Status status = Send(node.get()); !status.ok()) return status;
+    if (absl::Status status = Sent(); !status.ok()) return status;
     python_.EndOfInput();
     const auto files = nlohmann::json::parse(python_.ReadLine(), nullptr, false);
     if (absl::Status status = python_.Wait(); !status.ok()) return status;
@@ -223,14 +227,22 @@ class Parquet : public CallExporter {
     batch.head["node"] = node->name;
     batch.head["hour"] =
         absl::FormatTime("%Y-%m-%dT%H", absl::FromUnixNanos(node->hour * kHour_ns), absl::UTCTimeZone());
-    if (absl::Status status = python_.Write(batch.head.dump() + "\n"); !status.ok()) return status;
-    return python_.Write(batch.body);
+    if (absl::Status status = Sent(); !status.ok()) return status;
+    sent_ = sender_.Ask([this, batch = std::make_shared<ParquetColumns::Batch>(std::move(batch))]() {
+      if (absl::Status status = python_.Write(batch->head.dump() + "\n"); !status.ok()) return status;
+      return python_.Write(batch->body.view());
+    });
+    return absl::OkStatus();
   }
+  // The last batch. While Python takes it, the next one is filled.
+  absl::Status Sent() { return sent_.valid() ? sent_.get() : absl::OkStatus(); }
 
   std::size_t most_rows_ = 0;
   PythonChild python_;
   absl::flat_hash_map<std::string, std::unique_ptr<Node>> nodes_;  // by host
   std::vector<Node*> nodes_of_;                                    // by process
+  std::future<absl::Status> sent_;
+  Worker sender_;
 };
 
 }  // namespace

@@ -107,6 +107,8 @@ constexpr Description kDescriptions[] = {
 };
 static_assert(std::size(kDescriptions) == kColumns);
 
+constexpr std::size_t kAligned = 64;  // as Arrow wants its buffers; parquet_writer.py knows it
+
 std::optional<std::int64_t> Signed(const std::optional<std::uint64_t>& value) {
   return value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
 }
@@ -114,14 +116,19 @@ std::optional<std::int64_t> Signed(const std::optional<std::uint64_t>& value) {
 }  // namespace
 
 void ColumnBuffer::Clear() {
-  values_.clear();
-  validity_.clear();
+  values_.Clear();
+  validity_.Clear();
   rows_ = nulls_ = 0;
 }
 
 void ColumnBuffer::SetBitsBefore() {
-  validity_.assign(rows_ / 8, '\xff');
-  if (rows_ % 8 != 0) validity_.push_back(static_cast<char>((1u << rows_ % 8) - 1));
+  for (std::size_t i = 0; i < rows_ / 8; ++i) validity_.Put('\xff');
+  if (rows_ % 8 != 0) validity_.Put(static_cast<char>((1u << rows_ % 8) - 1));
+}
+
+void ColumnBuffer::WriteNulls(std::size_t value_bytes) {
+  validity_.Resize((rows_ + 7) / 8);
+  values_.Resize(rows_ * value_bytes);
 }
 
 std::vector<std::string> Texts::TakeNew() { return std::exchange(new_, {}); }
@@ -233,12 +240,15 @@ ParquetColumns::Batch ParquetColumns::Take() {
     nlohmann::ordered_json column = {{"new", texts_[i].TakeNew()}, {"nulls", buffer.nulls()}};
     if (!buffer.all_null()) {
       column["sizes"] = {buffer.validity().size(), buffer.values().size()};
-      batch.body += buffer.validity() + buffer.values();
+      for (const std::string_view bytes : {buffer.validity(), buffer.values()}) {
+        batch.body.Put(bytes);
+        batch.body.Resize((batch.body.size() + kAligned - 1) / kAligned * kAligned);
+      }
     }
     columns.push_back(std::move(column));
     buffer.Clear();
   }
-  batch.head = {{"rows", rows_}, {"columns", std::move(columns)}};
+  batch.head = {{"rows", rows_}, {"bytes", batch.body.size()}, {"columns", std::move(columns)}};
   rows_ = 0;
   return batch;
 }

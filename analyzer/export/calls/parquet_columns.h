@@ -8,9 +8,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/export/calls/exporter.h"
+#include "analyzer/files/byte_buffer.h"
 
 namespace ncclwatch::analyzer::exporting {
 
@@ -19,31 +21,38 @@ class ColumnBuffer {
  public:
   template <typename T>
   void Put(T value) {
-    values_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    if (nulls_ > 0) AppendBit(true);
+    if (nulls_ > 0) {
+      if (all_null()) WriteNulls(sizeof value);
+      AppendBit(true);
+    }
+    values_.PutValue(value);
     ++rows_;
   }
   template <typename T>
   void PutNull() {
-    if (nulls_++ == 0) SetBitsBefore();
-    AppendBit(false);
-    const T zero{};
-    values_.append(reinterpret_cast<const char*>(&zero), sizeof zero);
+    if (!all_null()) {
+      if (nulls_ == 0) SetBitsBefore();
+      AppendBit(false);
+      values_.PutValue(T{});
+    }
+    ++nulls_;
     ++rows_;
   }
-  bool all_null() const { return nulls_ == rows_; }
+  bool all_null() const { return nulls_ == rows_; }  // none is written yet
   std::size_t nulls() const { return nulls_; }
-  const std::string& values() const { return values_; }
-  const std::string& validity() const { return validity_; }  // empty: no nulls
+  std::string_view values() const { return values_.view(); }
+  std::string_view validity() const { return validity_.view(); }  // empty: no nulls
   void Clear();
 
  private:
   void SetBitsBefore();
+  void WriteNulls(std::size_t value_bytes);
   void AppendBit(bool value) {
-    if (rows_ % 8 == 0) validity_.push_back('\0');
-    if (value) validity_.back() = static_cast<char>(static_cast<unsigned char>(validity_.back()) | 1u << rows_ % 8);
+    if (rows_ % 8 == 0) validity_.Put('\0');
+    char& bits = *validity_.At(validity_.size() - 1);
+    if (value) bits = static_cast<char>(static_cast<unsigned char>(bits) | 1u << rows_ % 8);
   }
-  std::string values_, validity_;
+  ByteBuffer values_, validity_;
   std::size_t rows_ = 0, nulls_ = 0;
 };
 
@@ -55,8 +64,11 @@ class Texts {
   // `key` stands for the text, and is cheaper to look up.
   template <typename MakeText>
   std::int32_t Of(std::uint64_t key, MakeText make) {
+    if (key == last_key_) return last_;
     const auto known = by_key_.find(key);
-    return known != by_key_.end() ? known->second : Learn(key, make());
+    last_ = known != by_key_.end() ? known->second : Learn(key, make());
+    last_key_ = key;
+    return last_;
   }
   std::vector<std::string> TakeNew();  // since the last time, in order of their numbers
 
@@ -66,6 +78,8 @@ class Texts {
   absl::flat_hash_map<std::uint64_t, std::int32_t> by_key_;
   absl::flat_hash_map<std::string, std::int32_t> by_text_;
   std::vector<std::string> new_;
+  std::optional<std::uint64_t> last_key_;
+  std::int32_t last_ = kNull;
 };
 
 class ParquetColumns {
@@ -76,7 +90,7 @@ class ParquetColumns {
   // Everything since the last batch: what the writer needs to know first, and the buffers that it tells the sizes of.
   struct Batch {
     nlohmann::ordered_json head;
-    std::string body;
+    ByteBuffer body;
   };
   Batch Take();
 

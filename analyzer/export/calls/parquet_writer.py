@@ -1,8 +1,8 @@
 """Writes Parquet for `ncclwatch export`, which runs it (-c) and hands it the columns on standard input:
 
     {"out": folder, "columns": [[name, type], ...]}\n
-    {"node": ..., "hour": ..., "rows": ..., "columns": [{"new": [...], "nulls": ..., "sizes": [validity, values]}, ...]}\n
-    the buffers, one behind another
+    {"node": ..., "hour": ..., "rows": ..., "bytes": ..., "columns": [{"new": [...], "nulls": ..., "sizes": [validity, values]}, ...]}\n
+    the buffers, one behind another, each filled up to a multiple of 64 bytes
     ...
 
 `new`: texts of the node's column that are called by number from then on. A column without sizes is null throughout. A name
@@ -27,6 +27,7 @@ TYPES = {"micros": pa.timestamp("us", "UTC"), "int64": pa.int64(), "int32": pa.i
          "bool": pa.bool_(), "text": TEXT, "texts": pa.list_(pa.string())}
 DEPENDS_ON = {"kernel": "duration_s", "site": "offset"}  # the field without which there is no struct
 MOST_OPEN = 200  # files
+ALIGNED = 64
 
 
 class Node:
@@ -66,14 +67,20 @@ def none_of(form, rows):
     return pa.nulls(rows, TYPES[form])
 
 
-def batch_of(columns, head, node, read):
-    rows, flat = head["rows"], []
+def batch_of(columns, head, node, body):
+    rows, flat, at = head["rows"], [], 0
+
+    def take(size):
+        nonlocal at
+        begin, at = at, at + -(-size // ALIGNED) * ALIGNED
+        return pa.py_buffer(body[begin:begin + size]) if size else None
+
     for number, ((_, form), one) in enumerate(zip(columns, head["columns"])):
         texts = node.texts_of(number, one["new"])
         if "sizes" not in one:
             flat.append(none_of(form, rows))
             continue
-        validity, values = (read(size) if size else None for size in one["sizes"])
+        validity, values = map(take, one["sizes"])
         flat.append(column(form, rows, texts, one["nulls"], validity, values))
     names, arrays, structs = [], [], {}
     for (name, _), array in zip(columns, flat):
@@ -132,20 +139,24 @@ def main():
     columns, nodes = head["columns"], {}
     files = Files(head["out"], columns)
 
+    memory = bytearray()  # of one batch after another: what is written of the last one has been encoded
+
     def read(size):
-        buffer = pa.allocate_buffer(size)
-        view, done = memoryview(buffer), 0
+        nonlocal memory
+        if len(memory) < size:
+            memory = bytearray(size + size // 4)
+        view, done = memoryview(memory)[:size], 0
         while done < size:
             count = source.readinto(view[done:])
             if not count:
                 raise EOFError("the command has ended before its last batch")
             done += count
-        return buffer
+        return view
 
     for line in iter(source.readline, b""):
         head = json.loads(line)
         node = nodes.setdefault(head["node"], Node(columns))
-        table = batch_of(columns, head, node, read)
+        table = batch_of(columns, head, node, read(head["bytes"]))
         files.writer(node, head["node"], head["hour"], table.schema).write_table(table, row_group_size=head["rows"])
     files.close_all()
     print(json.dumps(files.names))

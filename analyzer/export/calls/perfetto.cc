@@ -102,7 +102,7 @@ class Perfetto : public CallExporter {
       : CallExporter(source), path_(std::move(path)), most_bytes_(most_bytes) {}
 
   absl::Status Add(const MergedCall& merged, const Facts& facts) override {
-    if (files_.empty() || file_.bytes() >= most_bytes_)
+    if (files_.empty() || file_.bytes() + packets_.size() >= most_bytes_)
       if (absl::Status status = NextFile(facts.time_ns); !status.ok()) return status;
     ProcessTracks& process = ProcessOf(merged.number, facts);
     CommunicatorTracks& on = TracksOf(facts, &process);
@@ -117,7 +117,7 @@ class Perfetto : public CallExporter {
       out.Begin(EndOf(facts), perfetto::event::kEnd, lane);
       out.End();
     }
-    return WritePending();
+    return packets_.size() < kMostPending ? absl::OkStatus() : WritePending();
   }
 
   absl::Status Finish() override {
@@ -132,9 +132,13 @@ class Perfetto : public CallExporter {
   }
 
  private:
+  static constexpr std::size_t kMostPending = 1 << 18;
+
   absl::Status NextFile(std::int64_t time_ns) {
-    if (!files_.empty())
+    if (!files_.empty()) {
+      WritePending().IgnoreError();
       if (absl::Status status = file_.Close(); !status.ok()) return status;
+    }
     files_.push_back(files_.empty() ? path_ : Numbered(files_.size() + 1));
     processes_.clear();
     processes_.resize(source_.recording.processes().size());
@@ -148,8 +152,8 @@ class Perfetto : public CallExporter {
     return fmt::format("{}-{}{}", path_.substr(0, at), number, path_.substr(at));
   }
   absl::Status WritePending() {
-    absl::Status status = file_.Write(packets_);
-    packets_.clear();
+    absl::Status status = file_.Write(packets_.view());
+    packets_.Clear();
     return status;
   }
 
@@ -271,7 +275,7 @@ class Perfetto : public CallExporter {
   const std::string path_;
   const std::uint64_t most_bytes_;
   OutputFile file_;
-  std::string packets_;  // not written yet
+  ByteBuffer packets_;  // not written yet
   std::vector<ProcessTracks> processes_;
   std::int64_t zero_ns_ = 0;
   std::uint64_t uuids_ = 0;  // of tracks in this file, so far

@@ -4,26 +4,24 @@
 
 namespace ncclwatch::analyzer::exporting::perfetto {
 
-using protozero::pbf_writer;
-
-Sequence::Sequence(std::uint32_t id, std::int64_t zero_ns, std::string* out) : id_(id), zero_ns_(zero_ns), out_(out) {}
+Sequence::Sequence(std::uint32_t id, std::int64_t zero_ns, ByteBuffer* out) : id_(id), zero_ns_(zero_ns), out_(out) {}
 
 template <typename Fill>
 void Sequence::Packet(Fill fill) {
   if (!std::exchange(begun_, true)) WriteClocks();
-  pbf_writer trace(*out_);
-  pbf_writer packet(trace, trace::kPacket);
+  Writer trace(*out_);
+  Writer packet(trace, trace::kPacket);
   packet.add_uint32(packet::kSequenceId, id_);
   fill(packet);
 }
 
 // The first packet of the sequence says what its times are.
 void Sequence::WriteClocks() {
-  Packet([&](pbf_writer& packet) {
+  Packet([&](Writer& packet) {
     {
-      pbf_writer clocks(packet, packet::kClockSnapshot);
+      Writer clocks(packet, packet::kClockSnapshot);
       const auto clock = [&](std::uint64_t id, std::uint64_t at) {
-        pbf_writer one(clocks, clock::kClocks);
+        Writer one(clocks, clock::kClocks);
         one.add_uint64(clock::kId, id);
         one.add_uint64(clock::kTimestamp, at);
       };
@@ -34,48 +32,49 @@ void Sequence::WriteClocks() {
       clock(clock::kBoottime, zero);
     }
     packet.add_uint64(packet::kSequenceFlags, packet::kIncrementalStateCleared);
-    pbf_writer(packet, packet::kDefaults).add_uint64(packet::kTimestampClockId, clock::kFirstOfSequence);
+    Writer(packet, packet::kDefaults).add_uint64(packet::kTimestampClockId, clock::kFirstOfSequence);
   });
 }
 
 void Sequence::Begin(std::int64_t time_ns, std::uint64_t type, std::uint64_t uuid) {
-  event_bytes_.clear();
+  event_bytes_.Clear();
   time_ns_ = time_ns;
   Put(event::kType, type);
   Put(event::kTrack, uuid);
 }
 
 void Sequence::End() {
-  Packet([&](pbf_writer& packet) {
+  Packet([&](Writer& packet) {
     packet.add_uint64(packet::kTimestamp, static_cast<std::uint64_t>(std::max<std::int64_t>(0, time_ns_ - zero_ns_)));
     packet.add_uint64(packet::kSequenceFlags, packet::kNeedsIncrementalState);
-    if (!interned_bytes_.empty()) packet.add_message(packet::kInternedData, interned_bytes_);
-    packet.add_message(packet::kTrackEvent, event_bytes_);
+    if (!interned_bytes_.empty())
+      packet.add_message(packet::kInternedData, interned_bytes_.view().data(), interned_bytes_.size());
+    packet.add_message(packet::kTrackEvent, event_bytes_.view().data(), event_bytes_.size());
   });
-  interned_bytes_.clear();
+  interned_bytes_.Clear();
 }
 
 std::uint64_t Sequence::Of(Field kind, std::uint64_t key, std::string_view text) {
   const auto [found, made] = iids_.try_emplace(KeyOf(kind, key), 0);
   if (!made) return found->second;
   found->second = ++last_iid_[kind];
-  pbf_writer entry(interned_, kind);
+  Writer entry(interned_, kind);
   entry.add_uint64(interned::kIid, found->second);
   entry.add_string(interned::kString, text.data(), text.size());
   return found->second;
 }
 
-pbf_writer Sequence::Annotation(Argument argument) {
+Writer Sequence::Annotation(Argument argument, std::size_t value_bytes, std::size_t field_bytes) {
   std::uint64_t& iid = argument_iids_[argument.key];
   if (iid == 0) iid = Of(interned::kAnnotationName, argument.key, argument.name);
-  pbf_writer one(event_, event::kAnnotation);
+  Writer one(event_, event::kAnnotation, 1 + BytesOf(iid) + field_bytes + value_bytes);
   one.add_uint64(annotation::kNameIid, iid);
   return one;
 }
 
 void Sequence::Track(std::uint64_t uuid, std::uint64_t parent, std::string_view name) {
-  Packet([&](pbf_writer& packet) {
-    pbf_writer track(packet, packet::kTrackDescriptor);
+  Packet([&](Writer& packet) {
+    Writer track(packet, packet::kTrackDescriptor);
     track.add_uint64(track::kUuid, uuid);
     if (parent != 0) track.add_uint64(track::kParent, parent);
     track.add_string(track::kName, name.data(), name.size());
@@ -83,23 +82,23 @@ void Sequence::Track(std::uint64_t uuid, std::uint64_t parent, std::string_view 
 }
 
 void Sequence::Process(std::uint64_t uuid, std::uint64_t number, std::string_view name) {
-  Packet([&](pbf_writer& packet) {
-    pbf_writer track(packet, packet::kTrackDescriptor);
+  Packet([&](Writer& packet) {
+    Writer track(packet, packet::kTrackDescriptor);
     track.add_uint64(track::kUuid, uuid);
-    pbf_writer process(track, track::kProcess);
+    Writer process(track, track::kProcess);
     process.add_uint64(track::kPid, number);
     process.add_string(track::kProcessName, name.data(), name.size());
   });
 }
 
 void Sequence::CounterTrack(std::uint64_t uuid, std::uint64_t parent, std::string_view name, std::string_view unit) {
-  Packet([&](pbf_writer& packet) {
-    pbf_writer track(packet, packet::kTrackDescriptor);
+  Packet([&](Writer& packet) {
+    Writer track(packet, packet::kTrackDescriptor);
     track.add_uint64(track::kUuid, uuid);
     track.add_uint64(track::kParent, parent);
     track.add_string(track::kName, name.data(), name.size());
     // Without a field it would be left out, and the track would be no counter.
-    pbf_writer counter(track, track::kCounter);
+    Writer counter(track, track::kCounter);
     counter.add_string(track::kUnitName, unit.data(), unit.size());
   });
 }

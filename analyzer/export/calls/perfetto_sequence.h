@@ -3,7 +3,6 @@
 #pragma once
 
 #include <absl/container/flat_hash_map.h>
-#include <protozero/pbf_writer.hpp>
 
 #include <array>
 #include <cstdint>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "analyzer/export/calls/perfetto_fields.h"
+#include "analyzer/export/calls/perfetto_writer.h"
 
 namespace ncclwatch::analyzer::exporting::perfetto {
 
@@ -19,7 +19,7 @@ namespace ncclwatch::analyzer::exporting::perfetto {
 class Sequence {
  public:
   // `out` outlives it. zero_ns: CLOCK_REALTIME of its first event.
-  Sequence(std::uint32_t id, std::int64_t zero_ns, std::string* out);
+  Sequence(std::uint32_t id, std::int64_t zero_ns, ByteBuffer* out);
 
   // An event, between Begin() and End(). uuid: of its track.
   void Begin(std::int64_t time_ns, std::uint64_t type, std::uint64_t uuid);
@@ -48,7 +48,9 @@ class Sequence {
   }
   void Bool(Argument argument, bool value) { Annotate(argument, annotation::kBool, value ? 1 : 0); }
   void Pointer(Argument argument, std::uint64_t value) { Annotate(argument, annotation::kPointer, value); }
-  void Double(Argument argument, double value) { Annotation(argument).add_double(annotation::kDouble, value); }
+  void Double(Argument argument, double value) {
+    Annotation(argument, sizeof value).add_double(annotation::kDouble, value);
+  }
   // `text` gives what is written for this key the first time.
   template <typename MakeText>
   void Text(Argument argument, std::uint64_t key, MakeText text) {
@@ -71,16 +73,23 @@ class Sequence {
   void WriteClocks();
   std::uint64_t Of(Field kind, std::uint64_t key, std::string_view text);
   void Put(Field field, std::uint64_t value) { event_.add_uint64(field, value); }
-  protozero::pbf_writer Annotation(Argument argument);
-  void Annotate(Argument argument, Field field, std::uint64_t value) { Annotation(argument).add_uint64(field, value); }
+  // Its value, of so many bytes, is to be added, under a field's number of one or two bytes.
+  Writer Annotation(Argument argument, std::size_t value_bytes, std::size_t field_bytes = 1);
+  void Annotate(Argument argument, Field field, std::uint64_t value) {
+    constexpr Field kFirstOfTwoBytes = 16;
+    Annotation(argument, BytesOf(value), field < kFirstOfTwoBytes ? 1 : 2).add_uint64(field, value);
+  }
+  static std::size_t BytesOf(std::uint64_t value) {
+    return static_cast<std::size_t>(protozero::length_of_varint(value));
+  }
 
   const std::uint32_t id_;
   const std::int64_t zero_ns_;
-  std::string* const out_;
+  ByteBuffer* const out_;
   bool begun_ = false;
   std::int64_t time_ns_ = 0;  // of the event
-  std::string event_bytes_, interned_bytes_;
-  protozero::pbf_writer event_{event_bytes_}, interned_{interned_bytes_};
+  ByteBuffer event_bytes_, interned_bytes_;
+  Writer event_{event_bytes_}, interned_{interned_bytes_};
   std::array<std::uint64_t, kMostArguments> argument_iids_{};  // 0: not written yet
   absl::flat_hash_map<Key, std::uint64_t> iids_;
   absl::flat_hash_map<Field, std::uint64_t> last_iid_;

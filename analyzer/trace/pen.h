@@ -1,18 +1,14 @@
-// Text that grows at its end and keeps its memory: lines are written into it, number by number.
+// Writes text where room has been made for it, number by number.
 #pragma once
 
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <string_view>
-#include <utility>
 
 namespace ncclwatch::analyzer {
 
-// Where it grows, within the room that has been made.
 class Pen {
  public:
   static constexpr std::size_t kMostDigits = 32;  // of a number, also of a double
@@ -47,30 +43,6 @@ class Pen {
 
  private:
   char* at_;
-};
-
-class LineText {
- public:
-  // For so many bytes, of which the pen then writes some.
-  Pen Room(std::size_t bytes) {
-    if (capacity_ - size_ < bytes) Grow(bytes);
-    return Pen(bytes_.get() + size_);
-  }
-  void Take(const Pen& pen) { size_ = static_cast<std::size_t>(pen.at() - bytes_.get()); }
-  std::string_view view() const { return {bytes_.get(), size_}; }
-  void Clear() { size_ = 0; }
-
- private:
-  void Grow(std::size_t bytes) {
-    constexpr std::size_t kLeast = 4096;
-    capacity_ = std::max({kLeast, 2 * capacity_, size_ + bytes});
-    auto larger = std::make_unique_for_overwrite<char[]>(capacity_);
-    if (size_ > 0) std::memcpy(larger.get(), bytes_.get(), size_);
-    bytes_ = std::move(larger);
-  }
-
-  std::unique_ptr<char[]> bytes_;
-  std::size_t size_ = 0, capacity_ = 0;
 };
 
 }  // namespace ncclwatch::analyzer
