@@ -163,6 +163,7 @@ int ExportCalls(const Command& self, const ExportRequest& request, const Format&
 }  // namespace
 
 int Export(const Command& self, const Arguments& arguments) {
+  KeepFreedMemory();
   Options options(self, kExportHelp);
   ExportRequest request;
   Declare(&options, &request);

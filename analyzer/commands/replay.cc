@@ -410,6 +410,7 @@ int ReplayIdeal(const Command& self, const Recording& recording, const ReplayReq
 }  // namespace
 
 int Replay(const Command& self, const Arguments& arguments) {
+  KeepFreedMemory();
   if (!arguments.empty() && arguments[0] == "--start-ranks") return StartRanksOf(arguments);
   Options options(self, kReplayHelp);
   ReplayRequest request;

@@ -141,6 +141,7 @@ int PrintSteps(const Command& self, const Recording& recording, std::size_t most
 }  // namespace
 
 int Stats(const Command& self, const Arguments& arguments) {
+  KeepFreedMemory();
   Options options(self, kStatsHelp);
   std::vector<std::string> words;
   std::string by_text = "op,size,comm";

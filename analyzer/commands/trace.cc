@@ -195,6 +195,7 @@ void Follow(const std::vector<std::string>& paths, const Filter& filter, const T
 }  // namespace
 
 int Trace(const Command& self, const Arguments& arguments) {
+  KeepFreedMemory();
   Options options(self, kTraceHelp);
   TraceRequest request;
   Declare(&options, &request);

@@ -2,6 +2,7 @@
 
 #include <absl/container/flat_hash_set.h>
 #include <fmt/core.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -27,6 +28,11 @@ void TakeMarks(const reader::BoxImage& newest, Piece* piece) {
 }
 
 }  // namespace
+
+void KeepFreedMemory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's maximum; a piece has 14 MB
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
+}
 
 int ProcessRecording::rank() const {
   if (process_.rank >= 0) return process_.rank;

@@ -16,6 +16,10 @@
 
 namespace ncclwatch::analyzer {
 
+// For commands that read whole recordings: pieces come one after another, each as large as the one before, and its
+// memory need not go back to the system in between.
+void KeepFreedMemory();
+
 std::string LostText(const std::vector<SlotRange>& lost);  // "seq 70-95, 300", the first few
 
 // Calls of a process in one piece of its recording, with its identity and communicators as they were at the end.

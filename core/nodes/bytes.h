@@ -62,18 +62,11 @@ class Reader {
     return value;
   }
   std::uint64_t Number() {
-    constexpr std::size_t kMostBytes = 10;
-    const std::size_t most = ok_ ? std::min(rest_.size(), kMostBytes) : 0;
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < most; ++i) {
-      const auto byte = static_cast<std::uint8_t>(rest_[i]);
-      value |= std::uint64_t{byte & 0x7fu} << 7 * i;
-      if (byte >= 0x80) continue;
-      if (i == kMostBytes - 1 && byte > 1) break;
-      rest_.remove_prefix(i + 1);
-      return value;
-    }
-    return Fail();
+    // Most are small, and this much is worth being inlined.
+    if (!ok_ || rest_.empty() || static_cast<std::uint8_t>(rest_.front()) >= 0x80) return LongNumber();
+    const auto value = static_cast<std::uint8_t>(rest_.front());
+    rest_.remove_prefix(1);
+    return value;
   }
   // What is larger is damage.
   std::uint64_t NumberUpTo(std::uint64_t most) {
@@ -111,6 +104,21 @@ class Reader {
     const std::string_view raw = rest_.substr(0, size);
     rest_.remove_prefix(size);
     return raw;
+  }
+
+  std::uint64_t LongNumber() {
+    constexpr std::size_t kMostBytes = 10;
+    const std::size_t most = ok_ ? std::min(rest_.size(), kMostBytes) : 0;
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < most; ++i) {
+      const auto byte = static_cast<std::uint8_t>(rest_[i]);
+      value |= std::uint64_t{byte & 0x7fu} << 7 * i;
+      if (byte >= 0x80) continue;
+      if (i == kMostBytes - 1 && byte > 1) break;
+      rest_.remove_prefix(i + 1);
+      return value;
+    }
+    return Fail();
   }
 
   std::uint64_t Fail() {

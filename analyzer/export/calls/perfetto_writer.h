@@ -4,6 +4,7 @@
 #include <protozero/basic_pbf_writer.hpp>
 
 #include <cstddef>
+#include <cstdint>
 
 #include "analyzer/files/byte_buffer.h"
 
@@ -19,6 +20,16 @@ struct protozero::buffer_customization<ncclwatch::analyzer::ByteBuffer> {
   static char* at_pos(Bytes* bytes, std::size_t at) { return bytes->At(at); }
   static void push_back(Bytes* bytes, char byte) { bytes->Put(byte); }
 };
+
+namespace ncclwatch::analyzer {
+
+// protozero prefers it to its own, which puts byte after byte: nearly all that is written are such numbers.
+inline void add_varint_to_buffer(ByteBuffer* bytes, std::uint64_t value) {
+  char* const to = bytes->Room(protozero::max_varint_length);
+  bytes->EndAt(to + protozero::add_varint_to_buffer(to, value));
+}
+
+}  // namespace ncclwatch::analyzer
 
 namespace ncclwatch::analyzer::exporting::perfetto {
 
