@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/calls/flag_names.h"
 #include "ncclwatch/functions/types.h"
 
 namespace ncclwatch::analyzer {
@@ -38,6 +39,9 @@ void SetArguments(Facts* facts) {
   if (counted && call.position != format::kNotMatched) facts->position = call.position;
   if (call.root != format::kNoRank) (family == Family::kRooted ? facts->root : facts->peer) = call.root;
   if (call.group != 0) facts->group = call.group - 1;
+  if (call.tag != format::kNoTag && (call.flags & format::kHasParts) == 0) facts->tag = call.tag;
+  if (call.completed_ns != 0) facts->completed_ns = call.completed_ns + facts->box.realtime_minus_monotonic_ns;
+  if (call.waiter != 0) facts->waiter = call.waiter - 1;
 }
 
 }  // namespace
@@ -101,15 +105,8 @@ std::string DtypeText(std::uint8_t dtype) {
 
 std::vector<std::string> FlagNames(std::uint32_t flags) {
   std::vector<std::string> names;
-  const auto add = [&](std::uint32_t flag, const char* name) {
-    if (flags & flag) names.emplace_back(name);
-  };
-  add(format::kEmpty, "empty");
-  add(format::kOneRank, "one_rank");
-  add(format::kCaptured, "captured");
-  add(format::kNonBlocking, "non_blocking");
-  add(format::kGrouped, "grouped");
-  add(format::kMarkUnavailable, "no_mark");
+  for (const diagnosis::FlagName& one : diagnosis::kFlagNames)
+    if (flags & one.flag) names.emplace_back(one.name);
   return names;
 }
 

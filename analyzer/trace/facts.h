@@ -38,6 +38,10 @@ struct Facts {
   std::optional<std::uint64_t> bytes;  // of count elements; of MPI also where those are of several types
   std::optional<int> root, peer;       // the peer by its rank in the communicator
   std::optional<std::uint64_t> group;  // slot of the outermost ncclGroupStart
+  // Of MPI.
+  std::optional<int> tag;
+  std::optional<std::int64_t> completed_ns;  // when the program learned that its request is over, CLOCK_REALTIME
+  std::optional<std::uint64_t> waiter;       // slot of the call that waits for its request
   Standing standing;
   bool has_result = false;  // of its own
 };
@@ -50,6 +54,9 @@ inline Facts FactsOf(const MergedCall& merged) {
 }
 
 // Of the numbers in a call; empty: it has none.
+inline std::string_view LibraryText(functions::Function function) {
+  return functions::IsMpi(function) ? "mpi" : "nccl";
+}
 std::string OpText(functions::Function function);
 std::string ResultText(std::int32_t result);
 std::string DtypeText(std::uint8_t dtype);

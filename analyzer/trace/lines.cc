@@ -212,7 +212,7 @@ Json SourceJson(const diagnosis::SourcePlace& source) {
 std::string CsvHeading() {
   return "time,time_ns,rank,seq,entered,returned,started,finished,host,pid,thread,slot,communicator,communicator_rank,"
          "label,position,op,count,bytes,dtype,reduction,root,peer,stream,group,state,pending,duration_s,kernel,result,"
-         "site,site_text,flags,duration_ns\n";
+         "site,site_text,flags,library,communicator_size,tag,completed_ns,waiter,duration_ns\n";
 }
 
 std::string_view UtcMicros::Of(std::int64_t realtime_ns) {
@@ -316,6 +316,11 @@ void LineWriter::Put(const Facts& facts, const Texts& texts, Cells cells) {
   cells.Text(Key("result"), texts.result);
   cells.Site(texts.site);
   cells.Rendered(Key("flags"), texts.flags);
+  cells.Text(Key("library"), LibraryText(call.function));
+  on ? cells.Number(Key("communicator_size"), on->size) : cells.Null(Key("communicator_size"));
+  PutOptional(&cells, Key("tag"), facts.tag);
+  PutOptional(&cells, Key("completed_ns"), facts.completed_ns);
+  PutOptional(&cells, Key("waiter"), facts.waiter);
   cells.EndLine(facts);
 }
 

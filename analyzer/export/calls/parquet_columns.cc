@@ -55,6 +55,11 @@ enum Column : std::size_t {
   kSiteOffset,
   kSiteText,
   kFlags,
+  kLibrary,
+  kCommunicatorSize,
+  kTag,
+  kCompletedNs,
+  kWaiter,
   kColumns,
 };
 // Spark has no unsigned numbers and takes times of microseconds: neither is used.
@@ -104,6 +109,11 @@ constexpr Description kDescriptions[] = {
     {"site.offset", "int64"},
     {"site_text", "text"},
     {"flags", "texts"},
+    {"library", "text"},
+    {"communicator_size", "int64"},
+    {"tag", "int32"},
+    {"completed_ns", "int64"},
+    {"waiter", "int64"},
 };
 static_assert(std::size(kDescriptions) == kColumns);
 
@@ -177,6 +187,7 @@ void ParquetColumns::PutIdentity(const MergedCall& merged, const Facts& facts) {
   buffers_[kThread].Put(std::int64_t{call.thread});
   buffers_[kSlot].Put(static_cast<std::int64_t>(call.slot));
   PutText(kCommunicator, on ? on->id : 0, [&] { return on && on->id != 0 ? diagnosis::Hex16(on->id) : ""; });
+  Put(kCommunicatorSize, on ? std::optional(std::int64_t{on->size}) : std::nullopt);
   const bool known = on && (on->flags & format::kCommRankUnknown) == 0;
   Put(kCommunicatorRank, known ? std::optional(static_cast<std::int32_t>(on->rank)) : std::nullopt);
   // A label may be given late: it belongs to the piece.
@@ -200,6 +211,10 @@ void ParquetColumns::PutArguments(const Facts& facts) {
           [&] { return std::string(Name(facts.standing.state)); });
   buffers_[kPending].Put(std::uint8_t{facts.standing.pending});
   buffers_[kDuration].Put(InSeconds(facts.duration_ns));
+  PutText(kLibrary, functions::IsMpi(call.function), [&] { return std::string(LibraryText(call.function)); });
+  Put<std::int32_t>(kTag, facts.tag);
+  Put(kCompletedNs, facts.completed_ns);
+  Put(kWaiter, Signed(facts.waiter));
   constexpr std::uint64_t kNoResult = UINT64_MAX;
   PutText(kResult, facts.has_result ? static_cast<std::uint32_t>(call.result) : kNoResult,
           [&] { return facts.has_result ? ResultText(call.result) : ""; });

@@ -1,17 +1,16 @@
-#include <absl/container/flat_hash_map.h>
+#include "analyzer/import/base/json_lines.h"
+
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <tuple>
 #include <utility>
 
 #include "analyzer/import/base/text_file.h"
-#include "analyzer/import/base/trace.h"
+#include "core/calls/flag_names.h"
 #include "ncclwatch/functions/types.h"
 #include "ncclwatch/nanoseconds.h"
 
@@ -108,16 +107,12 @@ format::KernelTime KernelIn(const Json& line) {
 }
 
 std::uint32_t FlagsIn(const Json& line) {
-  static constexpr std::pair<const char*, std::uint32_t> kNames[] = {
-      {"empty", format::kEmpty},       {"one_rank", format::kOneRank},
-      {"captured", format::kCaptured}, {"non_blocking", format::kNonBlocking},
-      {"grouped", format::kGrouped},   {"no_mark", format::kMarkUnavailable}};
   std::uint32_t flags = 0;
   const auto found = line.find("flags");
   if (found == line.end() || !found->is_array()) return 0;
   for (const Json& flag : *found)
-    for (const auto& [name, bit] : kNames)
-      if (flag.is_string() && flag.get_ref<const std::string&>() == name) flags |= bit;
+    for (const diagnosis::FlagName& one : diagnosis::kFlagNames)
+      if (flag.is_string() && flag.get_ref<const std::string&>() == one.name) flags |= one.flag;
   return flags;
 }
 
@@ -129,156 +124,162 @@ std::int32_t ResultNamed(const std::string& result) {
   return result.starts_with("error ") && absl::SimpleAtoi(result.substr(6), &code) ? code : 1;
 }
 
-// The duration is exact, but that of a pending call goes on after its return.
-std::int64_t ReturnedIn(const Json& line, std::int64_t entered_ns) {
-  absl::Time returned;
-  std::string error;
-  if (!absl::ParseTime(absl::RFC3339_full, TextIn(line, "returned"), &returned, &error)) return 0;
-  const bool pending = line.contains("pending") && line["pending"] == true;
-  if (pending) return std::max(absl::ToUnixNanos(returned), entered_ns);
-  return entered_ns + std::max<std::int64_t>(NanosecondsIn(line, "duration_s"), 0);
+bool IsTrue(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_boolean() && found->get<bool>();
 }
 
-// ---- lines to traces ---------------------------------------------------------------------------------------------
+template <typename Number>
+std::optional<Number> GivenNumber(const Json& line, const char* key) {
+  const auto found = line.find(key);
+  if (found == line.end() || !found->is_number_integer()) return std::nullopt;
+  return NumberIn<Number>(line, key, 0);
+}
 
-class LinesToTraces {
- public:
-  // Empty: it was taken.
-  std::string Add(const Json& line) {
-    if (!line.is_object()) return "not an object";
-    if (!line.contains("rank") || !line.contains("time_ns")) return "no rank or no time_ns, as `trace --json` writes";
-    Process& process = ProcessOf(line);
-    if (line.contains("operation")) return AddOperation(line, &process);
-    if (line.contains("op")) return AddCall(line, &process);
-    return "neither op nor operation";
-  }
+// When it returned; 0: it has not. What it took is exact, unless it is counted until the end of the recording.
+std::int64_t ReturnedNs(const Json& line, std::int64_t entered_ns) {
+  if (const auto at = GivenNumber<std::int64_t>(line, "returned_ns")) return std::max(entered_ns, *at);
+  const auto found = line.find("returned");
+  if (found == line.end() || found->is_null()) return 0;
+  if (!IsTrue(line, "pending")) return entered_ns + std::max<std::int64_t>(NanosecondsIn(line, "duration_s"), 0);
+  absl::Time at;
+  const bool told = absl::ParseTime(absl::RFC3339_full, TextIn(line, "returned"), &at, nullptr);
+  return std::max(entered_ns + 1, told ? absl::ToUnixNanos(at) : 0);
+}
 
-  void Take(TakeTrace take) {
-    const int world = WorldSize();
-    for (auto& [key, process] : processes_) {
-      process.trace.world_size = world;
-      for (TraceGroup& group : process.trace.groups) group.size = std::max(group.size, sizes_[group.id]);
-      take(std::move(process.trace));
-    }
-  }
+void SetProgress(const Json& line, TraceCall* traced) {
+  const std::string state = TextIn(line, "state");
+  traced->finished = state == "finished" || state == "failed";
+  traced->started = state == "started";
+  traced->marked = state == "finished" || state == "started" || (state == "returned" && IsTrue(line, "pending"));
+}
 
- private:
-  // As many as the highest rank tells.
-  int WorldSize() const {
-    int size = 0;
-    for (const auto& [key, process] : processes_) size = std::max(size, process.trace.rank + 1);
-    return size;
-  }
+void SetArguments(const Json& line, reader::Call* call) {
+  call->count = NumberIn<std::uint64_t>(line, "count", 0);
+  call->bytes = NumberIn<std::uint64_t>(line, "bytes", 0);
+  call->dtype = DatatypeNamed(TextIn(line, "dtype"));
+  call->reduction = ReductionNamed(TextIn(line, "reduction"));
+  call->root = NumberIn(line, "root", NumberIn(line, "peer", format::kNoRank));
+  call->tag = NumberIn(line, "tag", format::kNoTag);
+  call->stream = HexIn(line, "stream");
+  call->flags = FlagsIn(line);
+  if (const auto group = GivenNumber<std::uint64_t>(line, "group")) call->group = *group + 1;
+}
 
-  struct Process {
-    Trace trace;
-    absl::flat_hash_map<std::uint64_t, int> group_of;  // by identity
-    absl::flat_hash_map<std::string, std::uint64_t> site_of, lane_of;
-  };
-
-  Process& ProcessOf(const Json& line) {
-    const std::string host = TextIn(line, "host");
-    const int rank = NumberIn(line, "rank", -1);
-    const auto pid = NumberIn<std::uint32_t>(line, "pid", 0);
-    const auto [found, fresh] = processes_.try_emplace({host, pid, rank});
-    Trace& trace = found->second.trace;
-    if (fresh) {
-      trace.host = host;
-      trace.pid = pid;
-      trace.rank = rank;
-    }
-    trace.stage = NumberIn(line, "stage", trace.stage);
-    trace.replica = NumberIn(line, "replica", trace.replica);
-    return found->second;
-  }
-
-  int GroupOf(const Json& line, Process* process) {
-    const std::uint64_t id = HexIn(line, "communicator");
-    if (id == 0) return -1;
-    const int rank = NumberIn(line, "communicator_rank", -1);
-    int& size = sizes_[id];
-    size = std::max({size, rank + 1, NumberIn(line, "communicator_size", 0)});
-    const auto [found, fresh] = process->group_of.try_emplace(id, static_cast<int>(process->trace.groups.size()));
-    if (fresh) process->trace.groups.push_back({.name = TextIn(line, "label"), .rank = rank, .id = id});
-    return found->second;
-  }
-
-  static std::uint64_t SiteOf(const Json& line, Process* process) {
-    const std::string text = TextIn(line, "site_text");
-    if (text.empty()) return 0;
-    const auto [found, fresh] = process->site_of.try_emplace(text, process->site_of.size() + 1);
-    if (fresh) process->trace.sites.push_back({found->second, text, 0});
-    return found->second;
-  }
-
-  std::string AddCall(const Json& line, Process* process) {
-    TraceCall traced;
-    reader::Call& call = traced.call;
-    const std::string dtype = TextIn(line, "dtype"), state = TextIn(line, "state");
-    const bool mpi = SpeaksMpi(line, dtype);
-    call.function = FunctionNamed(TextIn(line, "op"), mpi);
-    if (call.function == Function::kNone) return absl::StrCat("an operation that is not known: ", TextIn(line, "op"));
-    process->trace.mpi |= mpi;
-    call.entered_ns = NumberIn<std::int64_t>(line, "time_ns", 0);
-    call.returned_ns = ReturnedIn(line, call.entered_ns);
-    call.thread = NumberIn<std::uint32_t>(line, "thread", 0);
-    call.position = NumberIn<std::uint64_t>(line, "position", 0);
-    traced.has_position = line.contains("position") && line["position"].is_number();
-    call.count = NumberIn<std::uint64_t>(line, "count", 0);
-    call.bytes = NumberIn<std::uint64_t>(line, "bytes", 0);
-    call.dtype = DatatypeNamed(dtype);
-    call.reduction = ReductionNamed(TextIn(line, "reduction"));
-    call.root = NumberIn(line, "root", NumberIn(line, "peer", format::kNoRank));
-    call.tag = NumberIn(line, "tag", format::kNoTag);
-    call.stream = HexIn(line, "stream");
-    if (line.contains("group") && line["group"].is_number()) call.group = NumberIn<std::uint64_t>(line, "group", 0) + 1;
-    call.result = ResultNamed(TextIn(line, "result"));
-    call.kernel = KernelIn(line);
-    call.flags = FlagsIn(line);
-    call.site = SiteOf(line, process);
-    const bool pending = line.contains("pending") && line["pending"] == true;
-    if (state == "finished" || state == "failed")
-      traced.finished = true;
-    else if (pending)
-      traced.finished = false;
-    else
-      traced.finished = std::nullopt;
-    traced.group = GroupOf(line, process);
-    if (process->trace.calls.empty()) process->trace.first_slot = NumberIn<std::uint64_t>(line, "seq", 0);
-    process->trace.calls.push_back(std::move(traced));
-    return "";
-  }
-
-  std::string AddOperation(const Json& line, Process* process) {
-    static constexpr std::string_view kKinds[] = {"compute", "copy", "communication", "step"};
-    Trace& trace = process->trace;
-    reader::Operation one;
-    const std::string name = TextIn(line, "operation"), like = TextIn(line, "like"), meets = TextIn(line, "meets");
-    one.kind = static_cast<reader::OperationKind>(PlaceIn(kKinds, TextIn(line, "kind")));
-    one.name = trace.NameOf(name);
-    one.like = like.empty() ? one.name : trace.NameOf(like);
-    one.began_ns = NumberIn<std::int64_t>(line, "time_ns", 0);
-    one.duration_ns = std::max<std::int64_t>(NanosecondsIn(line, "duration_s"), 0);
-    one.step = NumberIn<std::int64_t>(line, "step", format::kNoStep);
-    one.bytes = NumberIn<std::uint64_t>(line, "bytes", 0);
-    one.lane = process->lane_of.try_emplace(TextIn(line, "lane"), process->lane_of.size() + 1).first->second;
-    if (!meets.empty()) one.meets = meetings_.try_emplace(meets, meetings_.size() + 1).first->second;
-    const auto after = line.find("after");
-    if (after != line.end() && after->is_array()) {
-      trace.operations.ordered = true;
-      for (const Json& other : *after)
-        if (other.is_number_unsigned()) one.after.push_back(other.get<std::uint32_t>());
-    }
-    trace.operations.all.push_back(std::move(one));
-    return "";
-  }
-
-  std::map<std::tuple<std::string, std::uint32_t, int>, Process> processes_;  // by host, pid and rank
-  absl::flat_hash_map<std::uint64_t, int> sizes_;                             // by identity of the group
-  absl::flat_hash_map<std::string, std::uint64_t> meetings_;
-};
+std::uint64_t SiteOf(const Json& line, absl::flat_hash_map<std::string, std::uint64_t>* sites, Trace* trace) {
+  const std::string text = TextIn(line, "site_text");
+  if (text.empty()) return 0;
+  const auto [found, fresh] = sites->try_emplace(text, sites->size() + 1);
+  if (fresh) trace->sites.push_back({found->second, text, 0});
+  return found->second;
+}
 
 }  // namespace
+
+std::string LinesToTraces::Add(const Json& line) {
+  if (!line.is_object()) return "not an object";
+  if (!line.contains("rank") || !line.contains("time_ns")) return "no rank or no time_ns, as `trace --json` writes";
+  Process& process = ProcessOf(line);
+  if (line.contains("operation")) return AddOperation(line, &process);
+  if (line.contains("op")) return AddCall(line, &process);
+  return "neither op nor operation";
+}
+
+void LinesToTraces::Take(Slots slots, TakeTrace take) {
+  int world = 0;  // as many as the highest rank tells
+  for (const auto& [key, process] : processes_) world = std::max(world, process.trace.rank + 1);
+  for (auto& [key, process] : processes_) {
+    process.trace.world_size = world;
+    for (TraceGroup& group : process.trace.groups) group.size = std::max(group.size, sizes_[group.id]);
+    process.trace.slots = process.numbered ? slots : Slots::kNone;
+    take(std::move(process.trace));
+  }
+}
+
+LinesToTraces::Process& LinesToTraces::ProcessOf(const Json& line) {
+  const std::string host = TextIn(line, "host");
+  const int rank = NumberIn(line, "rank", -1);
+  const auto pid = NumberIn<std::uint32_t>(line, "pid", 0);
+  const auto [found, fresh] = processes_.try_emplace({host, pid, rank});
+  Trace& trace = found->second.trace;
+  if (fresh) {
+    trace.host = host;
+    trace.pid = pid;
+    trace.rank = rank;
+  }
+  trace.stage = NumberIn(line, "stage", trace.stage);
+  trace.replica = NumberIn(line, "replica", trace.replica);
+  return found->second;
+}
+
+int LinesToTraces::GroupOf(const Json& line, Process* process) {
+  const std::uint64_t id = HexIn(line, "communicator");
+  if (id == 0) return -1;
+  const int rank = NumberIn(line, "communicator_rank", TraceGroup::kUnknownRank);
+  int& size = sizes_[id];
+  size = std::max({size, rank + 1, NumberIn(line, "communicator_size", 0)});
+  const auto [found, fresh] = process->group_of.try_emplace(id, static_cast<int>(process->trace.groups.size()));
+  if (fresh) process->trace.groups.push_back({.name = TextIn(line, "label"), .rank = rank, .id = id});
+  return found->second;
+}
+
+std::string LinesToTraces::AddCall(const Json& line, Process* process) {
+  TraceCall traced;
+  reader::Call& call = traced.call;
+  Trace& trace = process->trace;
+  const bool mpi = SpeaksMpi(line, TextIn(line, "dtype"));
+  call.function = FunctionNamed(TextIn(line, "op"), mpi);
+  if (call.function == Function::kNone) return absl::StrCat("an operation that is not known: ", TextIn(line, "op"));
+  call.entered_ns = NumberIn<std::int64_t>(line, "time_ns", 0);
+  call.returned_ns = ReturnedNs(line, call.entered_ns);
+  // What is pending takes until the end of the recording.
+  const std::int64_t until_ns = call.entered_ns + std::max<std::int64_t>(NanosecondsIn(line, "duration_s"), 0);
+  trace.ended_ns = std::max(trace.ended_ns, until_ns);
+  call.completed_ns = NumberIn<std::int64_t>(line, "completed_ns", 0);
+  if (const auto waiter = GivenNumber<std::uint64_t>(line, "waiter")) call.waiter = *waiter + 1;
+  call.thread = NumberIn<std::uint32_t>(line, "thread", 0);
+  SetArguments(line, &call);
+  if (const auto position = GivenNumber<std::uint64_t>(line, "position")) {
+    call.position = *position;
+    traced.has_position = true;
+  } else if (mpi && functions::IsMessage(call.function)) {
+    call.position = format::kNotMatched;
+  }
+  call.result = ResultNamed(TextIn(line, "result"));
+  call.kernel = KernelIn(line);
+  call.site = SiteOf(line, &process->site_of, &trace);
+  SetProgress(line, &traced);
+  traced.group = GroupOf(line, process);
+  const auto slot = GivenNumber<std::uint64_t>(line, "seq");
+  process->numbered = process->numbered && slot;
+  call.slot = slot.value_or(0);
+  trace.calls.push_back(std::move(traced));
+  return "";
+}
+
+std::string LinesToTraces::AddOperation(const Json& line, Process* process) {
+  static constexpr std::string_view kKinds[] = {"compute", "copy", "communication", "step"};
+  Trace& trace = process->trace;
+  reader::Operation one;
+  const std::string name = TextIn(line, "operation"), like = TextIn(line, "like"), meets = TextIn(line, "meets");
+  one.kind = static_cast<reader::OperationKind>(PlaceIn(kKinds, TextIn(line, "kind")));
+  one.name = trace.NameOf(name);
+  one.like = like.empty() ? one.name : trace.NameOf(like);
+  one.began_ns = NumberIn<std::int64_t>(line, "time_ns", 0);
+  one.duration_ns = std::max<std::int64_t>(NanosecondsIn(line, "duration_s"), 0);
+  one.step = NumberIn<std::int64_t>(line, "step", format::kNoStep);
+  one.bytes = NumberIn<std::uint64_t>(line, "bytes", 0);
+  one.lane = process->lane_of.try_emplace(TextIn(line, "lane"), process->lane_of.size() + 1).first->second;
+  if (!meets.empty()) one.meets = meetings_.try_emplace(meets, meetings_.size() + 1).first->second;
+  const auto after = line.find("after");
+  if (after != line.end() && after->is_array()) {
+    trace.operations.ordered = true;
+    for (const Json& other : *after)
+      if (other.is_number_unsigned()) one.after.push_back(other.get<std::uint32_t>());
+  }
+  trace.operations.all.push_back(std::move(one));
+  return "";
+}
 
 void ReadJsonLines(const std::vector<std::string>& files, TakeTrace take, Imported* imported, FilesRead done) {
   LinesToTraces traces;
@@ -300,7 +301,7 @@ void ReadJsonLines(const std::vector<std::string>& files, TakeTrace take, Import
       imported->failures.push_back({files[i], fmt::format("{} lines in all were left out", damaged)});
     done(i + 1);
   }
-  traces.Take(take);
+  traces.Take(Slots::kKept, take);
 }
 
 }  // namespace ncclwatch::analyzer::import

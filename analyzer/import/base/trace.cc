@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -35,7 +36,7 @@ bool Sends(const reader::Call& call) {
 }
 
 int RankIn(const TraceGroup& group, int job_rank) {
-  if (group.rank >= 0) return group.rank;
+  if (group.rank >= 0 || group.rank == TraceGroup::kUnknownRank) return group.rank;
   if (group.ranks.empty()) return job_rank;
   const auto place = std::find(group.ranks.begin(), group.ranks.end(), job_rank);
   return place == group.ranks.end() ? -1 : static_cast<int>(place - group.ranks.begin());
@@ -61,14 +62,60 @@ reader::Communicator CommunicatorOf(const TraceGroup& group, std::uint32_t index
   return one;
 }
 
+// In which its calls come.
+std::vector<std::size_t> OrderOf(const Trace& trace) {
+  std::vector<std::size_t> order(trace.calls.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const bool by_slot = trace.slots != Slots::kNone;
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const reader::Call &one = trace.calls[a].call, &other = trace.calls[b].call;
+    return by_slot ? one.slot < other.slot : one.entered_ns < other.entered_ns;
+  });
+  return order;
+}
+
+// Their slots in the recording, by place in the trace; those of one number twice are counted anew.
+std::vector<std::uint64_t> SlotsOf(const Trace& trace, const std::vector<std::size_t>& order) {
+  std::vector<std::uint64_t> slots(order.size());
+  bool kept = trace.slots == Slots::kKept;
+  for (std::size_t i = 1; i < order.size() && kept; ++i)
+    kept = trace.calls[order[i - 1]].call.slot < trace.calls[order[i]].call.slot;
+  for (std::size_t i = 0; i < order.size(); ++i) slots[order[i]] = kept ? trace.calls[order[i]].call.slot : i;
+  return slots;
+}
+
+// What Call::group and Call::waiter name, in slots of the recording. A group keeps together even if the call that it
+// is named after was left out: it is named after its first one then.
+class Renumbered {
+ public:
+  Renumbered(const Trace& trace, const std::vector<std::size_t>& order, const std::vector<std::uint64_t>& slots) {
+    if (trace.slots != Slots::kOrder) return;
+    for (const std::size_t i : order) slot_of_.try_emplace(trace.calls[i].call.slot, slots[i]);
+    for (const std::size_t i : order)
+      if (trace.calls[i].call.group != 0) slot_of_.try_emplace(trace.calls[i].call.group - 1, slots[i]);
+    all_ = false;
+  }
+  std::uint64_t Of(std::uint64_t slot_plus_1) const {
+    if (all_ || slot_plus_1 == 0) return slot_plus_1;
+    const auto found = slot_of_.find(slot_plus_1 - 1);
+    return found == slot_of_.end() ? 0 : found->second + 1;
+  }
+
+ private:
+  absl::flat_hash_map<std::uint64_t, std::uint64_t> slot_of_;
+  bool all_ = true;  // they have kept their numbers
+};
+
 // Numbers the calls of one process as its library would have, one after another.
 class Numberer {
  public:
-  Numberer(const Trace& trace, reader::BoxImage* box) : trace_(trace), box_(*box) {}
+  explicit Numberer(reader::BoxImage* box) : box_(*box) {}
 
-  void Add(const TraceCall& traced) {
+  void Add(const TraceCall& traced, std::uint64_t slot, const Renumbered& renumbered) {
     reader::Call call = traced.call;
-    call.slot = trace_.first_slot + box_.calls.size();
+    call.slot = slot;
+    call.group = renumbered.Of(call.group);
+    call.waiter = renumbered.Of(call.waiter);
     if (traced.group >= 0) {
       call.communicator = static_cast<std::uint32_t>(traced.group);
       reader::Communicator& on = box_.communicators[call.communicator];
@@ -76,7 +123,7 @@ class Numberer {
         AddCollective(traced, &on, &call);
       else if (functions::IsMessage(call.function) && call.root >= 0)
         AddMessage(traced, &on, &call);
-      if (traced.finished && !trace_.mpi && call.returned_ns != 0) Mark(*traced.finished, &on, &call);
+      if (!functions::IsMpi(call.function) && traced.marked && traced.call.returned_ns != 0) Mark(traced, &on, &call);
     }
     if (call.returned_ns != 0 && call.result == format::kNoResult) call.result = 0;
     box_.calls.push_back(call);
@@ -85,13 +132,20 @@ class Numberer {
  private:
   static void AddCollective(const TraceCall& traced, reader::Communicator* on, reader::Call* call) {
     if (!traced.has_position) call->position = on->entered;
+    if ((call->flags & format::kEmpty) != 0) {
+      ++on->empties;
+      return;
+    }
     on->entered = call->position + 1;
     if (call->returned_ns != 0) on->returned = on->entered;
-    call->chain = on->chain = format::Chain(on->chain, reader::FingerprintOf(*call));
+    reader::Call compared = *call;
+    if (traced.by_rank) compared.count = 0, compared.dtype = format::kNoType;
+    call->chain = on->chain = format::Chain(on->chain, reader::FingerprintOf(compared));
     on->last = {call->slot, call->count, call->entered_ns, call->function, call->root, call->dtype, call->reduction, 0};
   }
 
   void AddMessage(const TraceCall& traced, reader::Communicator* on, reader::Call* call) {
+    if (call->position == format::kNotMatched) return;
     const bool send = Sends(*call);
     ++(send ? on->sends : on->receives);
     const std::uint64_t key = std::uint64_t{call->communicator} << 32 | static_cast<std::uint32_t>(call->root);
@@ -99,17 +153,20 @@ class Numberer {
     if (fresh) box_.peers.push_back({call->communicator, 0, static_cast<std::uint32_t>(call->root), 0, 0});
     reader::PeerCount& peer = box_.peers[found->second];
     std::uint64_t& count = send ? peer.sends : peer.receives;
-    if (traced.has_position) count = call->position;
-    call->position = count++;
+    if (!traced.has_position) call->position = count;
+    count = std::max(count, call->position + 1);
   }
 
-  static void Mark(bool finished, reader::Communicator* on, reader::Call* call) {
+  static void Mark(const TraceCall& traced, reader::Communicator* on, reader::Call* call) {
     call->flags |= format::kMarked;
     call->ticket = on->tickets++;
-    if (finished) on->marks[call->ticket % format::kMarks] = call->ticket + 1;
+    if (traced.finished) on->marks[call->ticket % format::kMarks] = call->ticket + 1;
+    if (!traced.started) return;
+    call->flags |= format::kStartMarked;
+    call->start = call->ticket + 1;
+    on->starts[call->start % format::kStarts] = call->start;
   }
 
-  const Trace& trace_;
   reader::BoxImage& box_;
   absl::flat_hash_map<std::uint64_t, std::size_t> peer_of_;  // by communicator and rank in it: place in box_.peers
 };
@@ -159,6 +216,25 @@ std::uint32_t Trace::NameOf(std::string_view name) {
   return found->second;
 }
 
+void NumberByTag(Trace* trace) {
+  using Channel = std::tuple<int, std::int32_t, bool>;  // group, peer, sends
+  std::map<Channel, std::map<std::int32_t, std::vector<std::size_t>>> messages;
+  for (const std::size_t i : OrderOf(*trace)) {
+    const TraceCall& one = trace->calls[i];
+    const bool counts = one.group >= 0 && functions::IsMessage(one.call.function) && one.call.root >= 0;
+    if (counts && !one.has_position && one.call.position != format::kNotMatched)
+      messages[{one.group, one.call.root, Sends(one.call)}][one.call.tag].push_back(i);
+  }
+  for (const auto& [channel, by_tag] : messages) {
+    std::uint64_t position = 0;
+    for (const auto& [tag, places] : by_tag)
+      for (const std::size_t i : places) {
+        trace->calls[i].call.position = position++;
+        trace->calls[i].has_position = true;
+      }
+  }
+}
+
 reader::BoxImage Finish(Trace trace) {
   reader::BoxImage box;
   box.path = trace.path;
@@ -176,22 +252,20 @@ reader::BoxImage Finish(Trace trace) {
   box.notes = std::move(trace.notes);
   for (const TraceGroup& group : trace.groups)
     box.communicators.push_back(CommunicatorOf(group, static_cast<std::uint32_t>(box.communicators.size()), trace));
-  std::vector<std::size_t> order(trace.calls.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return trace.calls[a].call.entered_ns < trace.calls[b].call.entered_ns;
-  });
-  Numberer numberer(trace, &box);
+  const std::vector<std::size_t> order = OrderOf(trace);
+  const std::vector<std::uint64_t> slots = SlotsOf(trace, order);
+  const Renumbered renumbered(trace, order, slots);
+  Numberer numberer(&box);
   box.calls.reserve(order.size());
   for (const std::size_t i : order) {
     const TraceCall& one = trace.calls[i];
-    numberer.Add(one);
+    numberer.Add(one, slots[i], renumbered);
     if (one.operation < trace.operations.all.size())
       trace.operations.all[one.operation].call = box.calls.back().slot + 1;
   }
   box.operations = std::move(trace.operations);
-  box.first_slot = trace.first_slot;
-  box.head = trace.first_slot + box.calls.size();
+  box.first_slot = box.calls.empty() ? 0 : box.calls.front().slot;
+  box.head = box.calls.empty() ? 0 : box.calls.back().slot + 1;
   return box;
 }
 
@@ -208,7 +282,9 @@ absl::Status TraceWriter::Add(const reader::BoxImage& box) const {
     part.calls.assign(box.calls.begin() + static_cast<std::ptrdiff_t>(call),
                       box.calls.begin() + static_cast<std::ptrdiff_t>(call_end));
     part.operations = Slice(box.operations, operation, operation_end);
-    const absl::Status status = file.Append(ToSegment(part, box.first_slot + call, box.first_slot + call_end, last));
+    const std::uint64_t begin = call < calls ? box.calls[call].slot : box.head;
+    const std::uint64_t end = call_end < calls ? box.calls[call_end].slot : box.head;
+    const absl::Status status = file.Append(ToSegment(part, begin, end, last));
     if (!status.ok() || last) return status;
     call = call_end;
     operation = operation_end;

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +20,7 @@ namespace ncclwatch::analyzer::import {
 
 // A communicator or process group, as the trace names it. Equal names and ranks are one group in all processes.
 struct TraceGroup {
+  static constexpr int kUnknownRank = -2;
   std::string name;        // unique in the job
   std::string label;       // for people; empty: the name
   std::vector<int> ranks;  // job ranks in the group's order; empty: not told
@@ -32,11 +32,21 @@ struct TraceGroup {
 
 // Of a call that the trace does not tell to be over, returned_ns is 0, and it stays pending.
 struct TraceCall {
-  reader::Call call;  // slot, chain, communicator and ticket are set by Finish(); instants as those of the trace
-  int group = -1;     // place in Trace::groups, -1: on none
+  reader::Call call;          // chain, communicator and ticket are set by Finish(); instants as those of the trace
+  int group = -1;             // place in Trace::groups, -1: on none
   bool has_position = false;  // else Finish() counts: collectives of the group, messages by peer and direction
-  std::optional<bool> finished = true;  // on the GPU, or in MPI: its operation is over; none: the trace does not tell
-  std::size_t operation = SIZE_MAX;     // place in the operations: what carries it out
+  bool marked = true;         // it is known whether the GPU has finished it
+  bool started = false;       // on the GPU
+  bool finished = true;       // on the GPU, or in MPI: its operation is over
+  bool by_rank = false;       // ranks may give different amounts in it
+  std::size_t operation = SIZE_MAX;  // place in the operations: what carries it out
+};
+
+// What Call::slot of its calls means. Without numbers they are ordered by `entered_ns` and counted from 0.
+enum class Slots : std::uint8_t {
+  kNone,
+  kOrder,  // their order, and what Call::group and Call::waiter name; they are counted from 0
+  kKept,   // likewise, and they keep the numbers: what is between them is lost
 };
 
 struct Trace {
@@ -45,10 +55,9 @@ struct Trace {
   int rank = -1, world_size = 0;
   int stage = -1, replica = -1;
   std::uint32_t pid = 0;         // 0: made of the rank
-  bool mpi = false;              // its calls are MPI's
   std::int64_t ended_ns = 0;     // the last instant it tells of; 0: that of its calls and operations
   std::int64_t realtime_ns = 0;  // to be added to its instants: CLOCK_REALTIME
-  std::uint64_t first_slot = 0;  // of its first call, where its tool lost or left out earlier ones
+  Slots slots = Slots::kNone;
   std::vector<TraceGroup> groups;
   std::vector<TraceCall> calls;
   std::vector<reader::CallSite> sites;  // numbers of reader::Call::site and their names ("train.py:12 in step")
@@ -62,7 +71,11 @@ struct Trace {
   absl::flat_hash_map<std::string, std::uint32_t> name_of_;
 };
 
-// As a box of the process with all its calls, in the order of `entered_ns`; instants are the trace's own.
+// Positions of messages that have none, by peer, direction and tag: those of one tag do not overtake one another, and
+// the two sides of a message need not count in the order in which they were called.
+void NumberByTag(Trace* trace);
+
+// As a box of the process with all its calls; instants are the trace's own.
 reader::BoxImage Finish(Trace trace);
 
 // Recordings of traces: segments of one file for each process, in a directory that exists.
@@ -86,9 +99,5 @@ struct Imported {
 // could be read before, and a failure with file and offset. `done` is called with how many files have been read.
 using TakeTrace = absl::FunctionRef<void(Trace)>;
 using FilesRead = absl::FunctionRef<void(std::size_t)>;
-
-// What `ncclwatch trace --json` prints, read back: a line for each call. A line with "operation" is one of another
-// kind: a kernel, a copy, a phase of a step, as converters from other tools write them.
-void ReadJsonLines(const std::vector<std::string>& files, TakeTrace take, Imported* imported, FilesRead done);
 
 }  // namespace ncclwatch::analyzer::import
