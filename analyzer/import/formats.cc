@@ -6,9 +6,12 @@
 #include <mutex>
 #include <utility>
 
+#include "analyzer/import/base/json_lines.h"
 #include "analyzer/import/base/text_file.h"
+#include "analyzer/import/chakra/traces.h"
 #include "analyzer/import/inspector/read.h"
 #include "analyzer/import/inspector/traces.h"
+#include "analyzer/import/otf2/import.h"
 #include "analyzer/import/read.h"
 
 namespace ncclwatch::analyzer::import {
@@ -25,6 +28,7 @@ std::optional<Format> FormatOfJson(std::string_view text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   if (Has(line, "\"time_ns\"") && (Has(line, "\"op\"") || Has(line, "\"operation\""))) return Format::kJsonLines;
   if (Has(text, "\"schema\"") && Has(text, "Chakra")) return Format::kChakra;
+  if (Has(text, "\"workload_graph\"") || Has(line, "\"COMM_COLL_NODE\"")) return Format::kChakra;
   if (Has(text, "\"nodes\"") && (Has(text, "\"ctrl_deps\"") || Has(text, "\"inputs\"") || Has(text, "\"rf_id\"")))
     return Format::kChakra;
   if (Has(text, "\"traceEvents\"") || Has(text, "\"schemaVersion\"") || Has(text, "\"deviceProperties\""))
@@ -32,9 +36,12 @@ std::optional<Format> FormatOfJson(std::string_view text) {
   return std::nullopt;
 }
 
-// The first message, GlobalMetadata, has its length before it and begins with the version: field 1, a text.
+// The first message, GlobalMetadata, has its length before it (of 7 bits a byte) and begins with the version, field 1,
+// or with an attribute, field 2.
 bool LooksLikeChakra(std::string_view bytes) {
-  return bytes.size() > 4 && bytes[0] > 0 && bytes[1] == 0x0a && bytes[2] >= 0 && bytes[2] < bytes[0];
+  std::size_t begin = 0;
+  while (begin < bytes.size() && (bytes[begin] & 0x80) != 0) ++begin;
+  return begin + 2 < bytes.size() && bytes[begin] != 0 && (bytes[begin + 1] == 0x0a || bytes[begin + 1] == 0x12);
 }
 
 Imported Dumps(const Found& found, reader::RunImage* run, FilesRead done) {
@@ -118,6 +125,13 @@ absl::StatusOr<Imported> Import(const Found& found, const std::string& directory
     }
     return status.ok() ? absl::StatusOr<Imported>(std::move(imported)) : status;
   }
+  if (found.format == Format::kOtf2) {
+#ifdef NCCLWATCH_OTF2
+    return otf2::ImportArchives(found.files, writer, done);
+#else
+    return absl::UnimplementedError("this build cannot read OTF2: it was made without OTF2's library");
+#endif
+  }
   std::mutex mutex;
   const auto take = [&](Trace trace) {
     const reader::BoxImage box = Finish(std::move(trace));
@@ -128,10 +142,10 @@ absl::StatusOr<Imported> Import(const Found& found, const std::string& directory
   };
   switch (found.format) {
     case Format::kKineto: return absl::UnimplementedError("kineto");
-    case Format::kChakra: return absl::UnimplementedError("chakra");
-    case Format::kOtf2: return absl::UnimplementedError("otf2");
+    case Format::kChakra: chakra::ReadTraces(found.files, take, &imported, done); break;
     case Format::kJsonLines: ReadJsonLines(found.files, take, &imported, done); break;
     case Format::kInspector: inspector::ReadTraces(found.files, take, &imported, done); break;
+    case Format::kOtf2:
     case Format::kTorchDump: break;  // above
   }
   if (!status.ok()) return status;

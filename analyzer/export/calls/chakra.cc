@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "analyzer/export/calls/call_fields.h"
 #include "analyzer/files/output_file.h"
 #include "core/calls/mpi_message.h"
 #include "core/model/text.h"
@@ -22,6 +23,9 @@ using functions::Pattern;
 
 constexpr char kVersion[] = "0.0.4";  // of the schema
 // Numbers of fields and values in et_def.proto.
+namespace metadata {
+constexpr std::uint32_t kVersion = 1, kAttribute = 2;
+}
 namespace node {
 constexpr std::uint32_t kId = 1, kName = 2, kType = 3, kDataDeps = 5, kStart = 6, kDuration = 7, kAttribute = 10;
 constexpr std::uint64_t kCompute = 4, kSend = 5, kReceive = 6, kCollective = 7;
@@ -67,7 +71,8 @@ struct Rank {
 
 class Chakra : public CallExporter {
  public:
-  Chakra(const Source& source, std::string folder) : CallExporter(source), folder_(std::move(folder)) {
+  Chakra(const Source& source, std::string folder)
+      : CallExporter(source), folder_(std::move(folder)), sites_(source.sites) {
     for (const ProcessRecording& process : source.recording.processes())
       for (const IndexedCommunicator& on : process.communicators())
         if ((on.flags & format::kCommRankUnknown) == 0) job_ranks_[{on.id, on.rank}] = process.rank();
@@ -80,7 +85,7 @@ class Chakra : public CallExporter {
       if (absl::Status status = Begin(facts, &rank); !status.ok()) return status;
     EndRequests(facts.call, &rank);
     AddCompute(facts, &rank);
-    if (facts.communicator && (facts.call.flags & format::kEmpty) == 0) AddCommunication(facts, &rank);
+    if (facts.communicator && (facts.call.flags & format::kEmpty) == 0) AddCommunication(merged, facts, &rank);
     rank.host_free_ns = std::max(rank.host_free_ns, facts.returned_ns.value_or(facts.time_ns));
     return rank.buffer.size() < kBufferBytes ? absl::OkStatus() : Flush(&rank);
   }
@@ -104,7 +109,12 @@ class Chakra : public CallExporter {
     files_.push_back(rank->path);
     rank->host_free_ns = facts.time_ns;
     bytes_.clear();
-    message_.add_string(1, kVersion);
+    message_.add_string(metadata::kVersion, kVersion);
+    AddText(metadata::kAttribute, "creator", import::kCreator);
+    AddText(metadata::kAttribute, Described(import::Field::kHost).name, Printable(facts.box.host));
+    AddNumber(metadata::kAttribute, Described(import::Field::kPid).name, attribute::kInt64, facts.box.pid);
+    AddNumber(metadata::kAttribute, Described(import::Field::kRank).name, attribute::kInt64,
+              static_cast<std::uint64_t>(facts.rank));
     Put(rank);
     OutputFile file;  // empties it
     if (absl::Status status = file.Open(rank->path); !status.ok()) return status;
@@ -141,15 +151,28 @@ class Chakra : public CallExporter {
     message_.add_uint64(node::kDuration, static_cast<std::uint64_t>(took_ns / 1000));
     return rank->nodes++;
   }
-  void Attribute(std::string_view name, std::uint32_t type, std::uint64_t value) {
-    protozero::pbf_writer one(message_, node::kAttribute);
+  void AddNumber(std::uint32_t field, std::string_view name, std::uint32_t type, std::uint64_t value) {
+    protozero::pbf_writer one(message_, field);
     one.add_string(attribute::kName, name.data(), name.size());
     one.add_uint64(type, value);
   }
-  void TextAttribute(std::string_view name, std::string_view value) {
-    protozero::pbf_writer one(message_, node::kAttribute);
+  void AddText(std::uint32_t field, std::string_view name, std::string_view value) {
+    protozero::pbf_writer one(message_, field);
     one.add_string(attribute::kName, name.data(), name.size());
     one.add_string(attribute::kText, value.data(), value.size());
+  }
+  void Attribute(std::string_view name, std::uint32_t type, std::uint64_t value) {
+    AddNumber(node::kAttribute, name, type, value);
+  }
+  void Fields(const MergedCall& merged, const Facts& facts) {
+    for (const FieldValue& one : FieldsOf(merged, facts, &sites_)) {
+      const std::string_view name = Described(one.field).name;
+      if (const auto* const text = std::get_if<std::string>(&one.value))
+        AddText(node::kAttribute, name, *text);
+      else
+        Attribute(name, attribute::kInt64, static_cast<std::uint64_t>(std::get<std::int64_t>(one.value)));
+    }
+    Attribute(Described(import::Field::kThread).name, attribute::kInt64, facts.call.thread);
   }
 
   // What the host did since its last call, whatever that was.
@@ -162,7 +185,7 @@ class Chakra : public CallExporter {
     rank->last = {id};
   }
 
-  void AddCommunication(const Facts& facts, Rank* rank) {
+  void AddCommunication(const MergedCall& merged, const Facts& facts, Rank* rank) {
     const reader::Call& call = facts.call;
     const Pattern pattern = functions::PatternOf(call.function);
     const auto collective = CollectiveOf(pattern);
@@ -183,10 +206,8 @@ class Chakra : public CallExporter {
     if (collective) Attribute("comm_type", attribute::kInt64, *collective);
     Attribute("comm_size", attribute::kInt64, InputBytes(pattern, facts.bytes.value_or(0), on.size));
     if (!collective) Ends(facts, sends);
-    TextAttribute("pg_name", on.label.empty() ? diagnosis::Hex16(on.id) : Printable(on.label));
-    Attribute("seq", attribute::kInt64, call.slot);
-    if (facts.position) Attribute("position", attribute::kInt64, *facts.position);
-    if (const auto at = facts.root) Attribute("root", attribute::kInt32, static_cast<std::uint64_t>(*at));
+    AddText(node::kAttribute, "pg_name", on.label.empty() ? diagnosis::Hex16(on.id) : Printable(on.label));
+    Fields(merged, facts);
     Put(rank);
     if ((call.flags & format::kRequest) != 0 && call.waiter != 0) {
       rank->ended_by[call.waiter - 1].push_back(id);
@@ -211,6 +232,7 @@ class Chakra : public CallExporter {
   }
 
   const std::string folder_;
+  Sites& sites_;
   absl::flat_hash_map<std::pair<std::uint64_t, std::uint32_t>, int> job_ranks_;  // by communicator and rank in it
   std::vector<Rank> ranks_;                                                      // by process
   std::set<std::string> left_out_;

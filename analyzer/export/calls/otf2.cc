@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "core/model/text.h"
+#include "analyzer/export/calls/call_fields.h"
 #include "core/text/printable.h"
 #include "ncclwatch/functions/pattern.h"
 
@@ -17,27 +17,6 @@ namespace ncclwatch::analyzer::exporting {
 namespace {
 
 constexpr std::uint64_t kTicks = 1'000'000'000;  // of a second
-
-// As `trace --json` calls them.
-enum Attribute : OTF2_AttributeRef {
-  kSeq,
-  kPosition,
-  kCount,
-  kBytes,
-  kDtype,
-  kReduction,
-  kRoot,
-  kPeer,
-  kCommunicator,
-  kAttributes
-};
-constexpr struct {
-  const char* name;
-  OTF2_Type type;
-} kDescriptions[kAttributes] = {
-    {"seq", OTF2_TYPE_UINT64},   {"position", OTF2_TYPE_UINT64}, {"count", OTF2_TYPE_UINT64},
-    {"bytes", OTF2_TYPE_UINT64}, {"dtype", OTF2_TYPE_STRING},    {"reduction", OTF2_TYPE_STRING},
-    {"root", OTF2_TYPE_INT32},   {"peer", OTF2_TYPE_INT32},      {"communicator", OTF2_TYPE_STRING}};
 
 OTF2_FlushType Flush(void*, OTF2_FileType, OTF2_LocationRef, void*, bool) { return OTF2_FLUSH; }
 OTF2_TimeStamp FlushTime(void*, OTF2_FileType, OTF2_LocationRef) { return 0; }
@@ -65,7 +44,7 @@ class Otf2 : public CallExporter {
     if (!archive_) return absl::PermissionDeniedError(folder_ + ": OTF2 cannot be written there");
     OTF2_Archive_SetFlushCallbacks(archive_, &kFlush, nullptr);
     OTF2_Archive_SetSerialCollectiveCallbacks(archive_);
-    OTF2_Archive_SetCreator(archive_, "ncclwatch");
+    OTF2_Archive_SetCreator(archive_, import::kCreator);
     OTF2_Archive_OpenEvtFiles(archive_);
     TextOf("");
     return absl::OkStatus();
@@ -80,7 +59,7 @@ class Otf2 : public CallExporter {
                        left = std::max(entered, facts.returned_ns.value_or(facts.time_ns + facts.duration_ns));
     at.until_ns = left;
     last_ns_ = std::max(last_ns_, left);
-    Describe(facts);
+    Describe(merged, facts);
     const OTF2_RegionRef region = RegionOf(facts.call.function);
     if (OTF2_EvtWriter_Enter(at.writer, attributes_, Ticks(entered), region) != OTF2_SUCCESS ||
         OTF2_EvtWriter_Leave(at.writer, nullptr, Ticks(left), region) != OTF2_SUCCESS)
@@ -136,25 +115,15 @@ class Otf2 : public CallExporter {
     return regions_.try_emplace(function, static_cast<OTF2_RegionRef>(regions_.size())).first->second;
   }
 
-  void Describe(const Facts& facts) {
+  void Describe(const MergedCall& merged, const Facts& facts) {
     OTF2_AttributeList_RemoveAllAttributes(attributes_);
-    const reader::Call& call = facts.call;
-    const auto number = [&](Attribute attribute, std::uint64_t value) {
-      OTF2_AttributeList_AddUint64(attributes_, attribute, value);
-    };
-    const auto text = [&](Attribute attribute, const std::string& value) {
-      if (!value.empty()) OTF2_AttributeList_AddStringRef(attributes_, attribute, TextOf(value));
-    };
-    number(kSeq, call.slot);
-    if (facts.position) number(kPosition, *facts.position);
-    if (facts.count) number(kCount, *facts.count);
-    if (facts.bytes) number(kBytes, *facts.bytes);
-    text(kDtype, DtypeText(call.dtype));
-    text(kReduction, ReductionText(call.reduction));
-    if (facts.root) OTF2_AttributeList_AddInt32(attributes_, kRoot, *facts.root);
-    if (facts.peer) OTF2_AttributeList_AddInt32(attributes_, kPeer, *facts.peer);
-    if (const reader::Communicator* const on = facts.communicator)
-      text(kCommunicator, on->label.empty() ? diagnosis::Hex16(on->id) : Printable(on->label));
+    for (const FieldValue& one : FieldsOf(merged, facts, &source_.sites)) {
+      const auto attribute = static_cast<OTF2_AttributeRef>(one.field);
+      if (const auto* const text = std::get_if<std::string>(&one.value))
+        OTF2_AttributeList_AddStringRef(attributes_, attribute, TextOf(*text));
+      else
+        OTF2_AttributeList_AddInt64(attributes_, attribute, std::get<std::int64_t>(one.value));
+    }
   }
 
   // Hosts, processes on them, threads in those. Readers want a string before what names it: all are numbered first.
@@ -163,9 +132,11 @@ class Otf2 : public CallExporter {
     NumberNames();
     for (const auto& [text, number] : texts_) OTF2_GlobalDefWriter_WriteString(to, number, text.c_str());
     const OTF2_StringRef none = TextOf("");
-    for (std::size_t i = 0; i < kAttributes; ++i)
-      OTF2_GlobalDefWriter_WriteAttribute(to, static_cast<OTF2_AttributeRef>(i), TextOf(kDescriptions[i].name), none,
-                                          kDescriptions[i].type);
+    for (std::size_t i = 0; i < std::size(import::kCallFields); ++i) {
+      const import::CallField& field = import::kCallFields[i];
+      OTF2_GlobalDefWriter_WriteAttribute(to, static_cast<OTF2_AttributeRef>(i), TextOf(std::string(field.name)), none,
+                                          field.type == import::FieldType::kText ? OTF2_TYPE_STRING : OTF2_TYPE_INT64);
+    }
     for (const auto& [function, number] : regions_) {
       const OTF2_StringRef name = TextOf(OpText(function));
       const OTF2_Paradigm paradigm = functions::IsMpi(function) ? OTF2_PARADIGM_MPI : OTF2_PARADIGM_CUDA;
@@ -182,17 +153,23 @@ class Otf2 : public CallExporter {
       const auto [node, is_new] = hosts.try_emplace(host, static_cast<OTF2_SystemTreeNodeRef>(hosts.size() + 1));
       if (is_new) OTF2_GlobalDefWriter_WriteSystemTreeNode(to, node->second, TextOf(host), TextOf(kNode), kJob);
       const auto group = static_cast<OTF2_LocationGroupRef>(key.first);
-      if (processes.insert(key.first).second)
-        OTF2_GlobalDefWriter_WriteLocationGroup(to, group, TextOf(RankName(key.first)),
-                                                OTF2_LOCATION_GROUP_TYPE_PROCESS, node->second,
-                                                OTF2_UNDEFINED_LOCATION_GROUP);
+      if (processes.insert(key.first).second) WriteProcess(to, group, node->second);
       OTF2_GlobalDefWriter_WriteLocation(to, location.number, TextOf(ThreadName(key.second)),
                                          OTF2_LOCATION_TYPE_CPU_THREAD, location.events, group);
     }
   }
 
+  void WriteProcess(OTF2_GlobalDefWriter* to, OTF2_LocationGroupRef process, OTF2_SystemTreeNodeRef host) {
+    OTF2_GlobalDefWriter_WriteLocationGroup(to, process, TextOf(RankName(process)), OTF2_LOCATION_GROUP_TYPE_PROCESS,
+                                            host, OTF2_UNDEFINED_LOCATION_GROUP);
+    OTF2_AttributeValue pid;
+    pid.uint32 = source_.recording.processes()[process].process().pid;
+    OTF2_GlobalDefWriter_WriteLocationGroupProperty(
+        to, process, TextOf(std::string(Described(import::Field::kPid).name)), OTF2_TYPE_UINT32, pid);
+  }
+
   void NumberNames() {
-    for (const auto& description : kDescriptions) TextOf(description.name);
+    for (const import::CallField& field : import::kCallFields) TextOf(std::string(field.name));
     for (const auto& [function, number] : regions_) TextOf(OpText(function));
     for (const char* name : {kJobName, kNode}) TextOf(name);
     for (const auto& [key, location] : locations_) {

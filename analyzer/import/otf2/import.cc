@@ -1,0 +1,143 @@
+#include "analyzer/import/otf2/import.h"
+
+#include <absl/strings/str_cat.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "analyzer/import/otf2/archive.h"
+
+namespace ncclwatch::analyzer::import::otf2 {
+namespace {
+
+using nlohmann::json;
+
+// What the child has done so far, a line of JSON each.
+class ReportWriter {
+ public:
+  explicit ReportWriter(int to) : to_(to) {}
+  void Say(const json& line) const {
+    const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    for (std::size_t at = 0; at < text.size();) {
+      const ssize_t written = write(to_, text.data() + at, text.size() - at);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) _exit(1);  // nobody listens any more
+      at += static_cast<std::size_t>(written);
+    }
+  }
+
+ private:
+  int to_;
+};
+
+void ReadInChild(const std::vector<std::string>& anchors, const TraceWriter& writer, const ReportWriter& report) {
+  const auto reads = [&](const std::string& file) { report.Say({{"reads", file}}); };
+  const auto take = [&](Trace trace) {
+    const reader::BoxImage box = Finish(std::move(trace));
+    const absl::Status status = writer.Add(box);
+    report.Say({{"calls", box.calls.size()},
+                {"operations", box.operations.all.size()},
+                {"status", status.ok() ? json(nullptr) : json(std::string(status.message()))}});
+  };
+  for (std::size_t i = 0; i < anchors.size(); ++i) {
+    Imported imported;
+    ReadArchive(anchors[i], reads, take, &imported);
+    for (const reader::Failure& failure : imported.failures)
+      report.Say({{"failure", failure.path}, {"reason", failure.reason}});
+    for (const std::string& note : imported.notes) report.Say({{"note", note}});
+    report.Say({{"done", i + 1}});
+  }
+}
+
+// The parent's side.
+class ReportReader {
+ public:
+  explicit ReportReader(FilesRead done) : done_(done) {}
+
+  void Read(int from) {
+    char piece[1 << 14];
+    std::string rest;
+    for (;;) {
+      const ssize_t got = read(from, piece, sizeof piece);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return;
+      rest.append(piece, static_cast<std::size_t>(got));
+      for (std::size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n')) {
+        Hear(json::parse(rest.substr(0, end), nullptr, false));
+        rest.erase(0, end + 1);
+      }
+    }
+  }
+  void Ended(int how) {
+    if (WIFEXITED(how) && WEXITSTATUS(how) == 0) return;
+    const std::string why = WIFSIGNALED(how) ? fmt::format("signal {} ({})", WTERMSIG(how), strsignal(WTERMSIG(how)))
+                                             : fmt::format("status {}", WEXITSTATUS(how));
+    imported_.failures.push_back({reads_, "damaged: OTF2's library ended with " + why + " while it read this file"});
+  }
+  absl::StatusOr<Imported> Take() {
+    if (!status_.ok()) return status_;
+    return std::move(imported_);
+  }
+
+ private:
+  void Hear(const json& line) {
+    if (!line.is_object()) return;
+    if (line.contains("reads")) reads_ = line.value("reads", "");
+    if (line.contains("note")) imported_.notes.push_back(line.value("note", ""));
+    if (line.contains("failure")) imported_.failures.push_back({line.value("failure", ""), line.value("reason", "")});
+    if (line.contains("done")) done_(line.value("done", std::size_t{0}));
+    if (!line.contains("calls")) return;
+    ++imported_.processes;
+    imported_.calls += line.value("calls", std::uint64_t{0});
+    imported_.operations += line.value("operations", std::uint64_t{0});
+    if (line["status"].is_string()) status_.Update(absl::UnavailableError(line.value("status", "")));
+  }
+
+  const FilesRead done_;
+  std::string reads_;  // the file that is read at the moment
+  Imported imported_;
+  absl::Status status_;
+};
+
+// A crash is expected here: no core, and none of the library's last words.
+void BeQuiet() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  if (const int null = open("/dev/null", O_WRONLY | O_CLOEXEC); null >= 0) dup2(null, STDERR_FILENO);
+}
+
+}  // namespace
+
+absl::StatusOr<Imported> ImportArchives(const std::vector<std::string>& anchors, const TraceWriter& writer,
+                                        FilesRead done) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "a pipe");
+  const pid_t child = fork();
+  if (child < 0) return absl::ErrnoToStatus(errno, "a process");
+  if (child == 0) {
+    close(ends[0]);
+    BeQuiet();
+    ReadInChild(anchors, writer, ReportWriter(ends[1]));
+    _exit(0);
+  }
+  close(ends[1]);
+  ReportReader report(done);
+  report.Read(ends[0]);
+  close(ends[0]);
+  int how = 0;
+  while (waitpid(child, &how, 0) < 0 && errno == EINTR) continue;
+  report.Ended(how);
+  return report.Take();
+}
+
+}  // namespace ncclwatch::analyzer::import::otf2
