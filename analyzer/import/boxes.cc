@@ -232,6 +232,13 @@ void LeaveMessagesUnmatched(Dump* dump) {
     if (!functions::IsCollective(call.function)) call.position = 0;
 }
 
+// torch tells how much a rank sends to all, NCCL is given how much it sends to each.
+void DivideAmongRanks(reader::BoxImage* box) {
+  for (reader::Call& call : box->calls)
+    if (format::Canonical(call.function) == functions::Function::ncclAlltoAll)
+      call.count /= std::max<std::uint32_t>(box->communicators[call.communicator].size, 1);
+}
+
 void SetBox(const Membership& membership, Dump* dump) {
   reader::BoxImage& box = dump->box;
   box.dump = true;
@@ -239,6 +246,7 @@ void SetBox(const Membership& membership, Dump* dump) {
   box.world_size = membership.world_size();
   for (std::size_t i = 0; i < dump->groups.size(); ++i)
     SetCommunicator(membership.Of(*dump, dump->groups[i]), dump->rank, &box.communicators[i]);
+  DivideAmongRanks(&box);
   const bool wrapped = !dump->whole() && !box.active_only;
   if (wrapped || AnyUnmatched(*dump)) LeaveMessagesUnmatched(dump);
 }

@@ -91,14 +91,20 @@ reader::BoxImage ImageOf(const std::vector<Found>& newest_first, std::vector<rea
 void AddFromSegments(const std::string& directory, reader::RunImage* run) {
   absl::flat_hash_set<std::string> known;
   for (const reader::BoxImage& box : run->boxes) known.insert(KeyOf(box.host, box.pid, box.start_time));
-  std::size_t without_notes = 0, without_end = 0;
+  std::size_t without_notes = 0, without_end = 0, foreign = 0;
   for (const auto& [key, segments] : SegmentsByProcess(directory, known, &run->failures)) {
     run->boxes.push_back(ImageOf(segments, &run->failures));
     without_end += run->boxes.back().from_summary;
+    foreign += run->boxes.back().dump;
     without_notes += std::any_of(segments.begin(), segments.end(), [](const Found& one) {
       return one.place->index.header.version < format::kFirstSegmentVersionWithNotes;
     });
   }
+  if (foreign > 0)
+    run->notes.push_back(
+        "imported from another tool's trace: it does not tell whether a process lives, what ranks ended with, and "
+        "where "
+        "they stand. Nothing of that was checked");
   if (without_end > 0)
     run->missing.push_back(fmt::format(
         "the last segment of {} is not there, nor its black box: how it ended and who waited for whom is not known",

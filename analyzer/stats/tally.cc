@@ -4,6 +4,9 @@
 #include <bit>
 #include <optional>
 
+#include "core/calls/mpi_message.h"
+#include "core/waits/mpi_proofs.h"
+
 namespace ncclwatch::analyzer {
 namespace {
 
@@ -39,6 +42,22 @@ bool Counts(const Call& call) {
 std::int64_t OverNs(const Call& call) {
   const bool by_request = (call.flags & (format::kRequest | format::kForgotten)) == format::kRequest;
   return by_request ? call.completed_ns : call.returned_ns;
+}
+
+constexpr std::size_t kAllSums = SIZE_MAX;
+
+// A small message lies in a buffer, whether it is received or not; when its program has asked says nothing.
+bool WaitsForNobody(const Call& call) {
+  return (call.flags & format::kRequest) != 0 && (call.flags & format::kSynchronous) == 0 && diagnosis::IsSend(call) &&
+         call.bytes <= diagnosis::kAlwaysBuffered;
+}
+
+// The call that waits for the request of another one; null: there is none, or it lies in another piece.
+const Call* WaiterOf(const Piece& piece, const Call& call) {
+  if (call.waiter == 0) return nullptr;
+  const auto found = std::lower_bound(piece.calls.begin(), piece.calls.end(), call.waiter - 1,
+                                      [](const Call& one, std::uint64_t slot) { return one.slot < slot; });
+  return found != piece.calls.end() && found->slot == call.waiter - 1 ? &*found : nullptr;
 }
 
 }  // namespace
@@ -123,8 +142,14 @@ void Tally::Add(const Piece& piece, const Communicators& communicators, int rank
     sums_[sum].durations.Add(took);
     of_rank.total_ns += took;
     const std::int64_t real = piece.realtime_minus_monotonic_ns;
-    if (on && on->size > 1)
-      Meet(*on, call, {call.entered_ns + real, over_ns + real, timed ? call.kernel.ns : 0, rank, sum});
+    if (!on || on->size < 2) continue;
+    const Call* const waiter = WaiterOf(piece, call);
+    const std::int64_t waits_ns = WaitsForNobody(call) ? over_ns
+                                  : waiter             ? std::max(call.entered_ns, waiter->entered_ns)
+                                                       : call.entered_ns;
+    Meet(*on, call,
+         {call.entered_ns + real, over_ns + real, waits_ns + real, waiter && waiter->count > 1 ? call.waiter : 0,
+          timed ? call.kernel.ns : 0, rank, sum});
   }
 }
 
@@ -140,15 +165,24 @@ void Tally::Meet(const reader::Communicator& on, const Call& call, const Meeting
   meetings_.erase(*key);
 }
 
-// The last one to come is waited for by the others, from when they came: until it came, or, where their call ended
-// before, until then.
+std::int64_t Tally::WaitedNs(const Meeting::Side& side, std::size_t sum, std::int64_t until_ns) {
+  if (until_ns <= side.waits_ns) return 0;
+  if (side.waiter == 0) return until_ns - side.waits_ns;
+  std::int64_t& counted = waited_until_.try_emplace({side.rank, side.waiter, sum}, side.waits_ns).first->second;
+  const std::int64_t waited = std::max<std::int64_t>(0, until_ns - counted);
+  counted = std::max(counted, until_ns);
+  return waited;
+}
+
+// The last one to come is waited for by the others, from when they began to wait: until it came, or, where their call
+// ended before, until then.
 void Tally::Settle(const Meeting& meeting) {
   const auto last = std::max_element(meeting.sides.begin(), meeting.sides.end(),
                                      [](const auto& a, const auto& b) { return a.entered_ns < b.entered_ns; });
   for (const Meeting::Side& side : meeting.sides) {
     const std::int64_t until = meeting.of_nccl ? last->entered_ns : std::min(last->entered_ns, side.over_ns);
-    const std::int64_t waited = std::max<std::int64_t>(0, until - side.entered_ns);
-    sums_[side.sum].wait_ns += waited;
+    sums_[side.sum].wait_ns += WaitedNs(side, side.sum, until);
+    const std::int64_t waited = WaitedNs(side, kAllSums, until);
     ranks_[side.rank].wait_ns += waited;
     ranks_[last->rank].awaited_ns += waited;
   }

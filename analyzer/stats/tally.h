@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -98,7 +99,9 @@ class Tally {
   struct Meeting {
     struct Side {
       std::int64_t entered_ns, over_ns;  // of the wall clock
-      std::uint64_t kernel_ns;           // 0: not timed
+      std::int64_t waits_ns;    // since when its caller waits: with a request, since the call that waits for it
+      std::uint64_t waiter;     // slot + 1 of that call if it waits for several requests, else 0
+      std::uint64_t kernel_ns;  // 0: not timed
       int rank;
       std::size_t sum;
     };
@@ -107,6 +110,7 @@ class Tally {
   };
   void Meet(const reader::Communicator& on, const reader::Call& call, const Meeting::Side& side);
   void Settle(const Meeting& meeting);
+  std::int64_t WaitedNs(const Meeting::Side& side, std::size_t sum, std::int64_t until_ns);
   void SettleTransfer(const Meeting& meeting);
 
   const StatsBy by_;
@@ -118,6 +122,8 @@ class Tally {
   std::map<int, RankSum> ranks_;
   absl::flat_hash_map<std::uint64_t, StatsComm> communicators_;
   absl::flat_hash_map<MeetingKey, Meeting> meetings_;
+  // By rank, waiter and sum: until when its wait has been counted. A wait for several requests is lost time once.
+  absl::flat_hash_map<std::tuple<int, std::uint64_t, std::size_t>, std::int64_t> waited_until_;
 };
 
 }  // namespace ncclwatch::analyzer

@@ -11,6 +11,7 @@ sys.path.insert(0, HERE)
 import cases_chakra  # noqa: E402,F401
 import cases_otf2  # noqa: E402,F401
 import cases_perfetto  # noqa: E402,F401  (registers its cases)
+import cases_roundtrip  # noqa: E402,F401
 import cases_tables  # noqa: E402,F401
 from harness import run_main  # noqa: E402
 

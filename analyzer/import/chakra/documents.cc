@@ -13,6 +13,11 @@ std::string_view WithoutEnd(std::string_view text, std::string_view characters) 
   return text.substr(0, text.find_last_not_of(characters) + 1);
 }
 
+nlohmann::json ParsedObject(const std::string& text) {
+  nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
+  return object.is_object() ? object : nlohmann::json();
+}
+
 }  // namespace
 
 // Whether the '[' that comes now is that of the nodes: the value of the document's key.
@@ -27,7 +32,7 @@ bool ObjectCutter::BeginsArray() const {
 void ObjectCutter::Open(char bracket) {
   if (bracket == '[' && BeginsArray()) {
     array_ = true;
-    head_ = text_ + "[]}";
+    head_ = ParsedObject(text_ + "[]}");
     text_.clear();
   }
   // A node begins: of an array two brackets deep, else at once.
@@ -67,9 +72,9 @@ absl::Status ObjectCutter::End() const {
   return absl::DataLossError(fmt::format("at byte {}: cut off", offset_));
 }
 
-nlohmann::json ObjectCutter::Head() const {
-  const nlohmann::json head = nlohmann::json::parse(head_, nullptr, false);
-  return head.is_discarded() ? nlohmann::json() : head;
+nlohmann::json ObjectCutter::Tail() const {
+  const std::size_t end = text_.find(']');
+  return array_ && end != std::string::npos ? ParsedObject("{\"\": null" + text_.substr(end + 1)) : nlohmann::json();
 }
 
 }  // namespace ncclwatch::analyzer::import::chakra

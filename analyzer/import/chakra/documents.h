@@ -19,15 +19,17 @@ class ObjectCutter {
   absl::Status End() const;
   std::uint64_t offset() const { return offset_; }  // of what was read so far
   bool in_array() const { return array_; }
-  // What stands before the array of nodes: a document without it. Null: there is none, or it is damaged.
-  nlohmann::json Head() const;
+  // What the document has before and, at the end, behind its array of nodes. Null: it has none, or it is damaged.
+  const nlohmann::json& head() const { return head_; }
+  nlohmann::json Tail() const;
 
  private:
   bool BeginsArray() const;
   void Open(char bracket);
   void Close(absl::FunctionRef<void(std::string_view)> take);
 
-  std::string text_, head_;
+  std::string text_;
+  nlohmann::json head_;
   std::uint64_t offset_ = 0;
   std::size_t depth_ = 0;
   bool array_ = false, in_text_ = false, escaped_ = false;

@@ -109,6 +109,11 @@ void RankGraph::AddGroups(const json& groups) {
   }
 }
 
+void RankGraph::SetWorld(const json& ranks) {
+  if (ranks.is_number_integer() && ranks > 0 && ranks <= reader::kMaxCommunicatorSize)
+    highest_rank_ = std::max(highest_rank_, ranks.get<int>() - 1);
+}
+
 // False: whose ranks it is for is not told.
 bool RankGraph::SetGroup(const Node& node, Call* call) {
   call->group = TextIn(node.attributes, "pg_name");

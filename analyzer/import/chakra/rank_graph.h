@@ -23,6 +23,7 @@ class RankGraph {
   RankGraph(std::string path, int rank);
   void Add(const Node& node);
   void AddGroups(const nlohmann::json& groups);  // of torch's traces
+  void SetWorld(const nlohmann::json& ranks);    // how many the job has; null: not told
 
   const std::string& path() const { return trace_.path; }
   bool timed() const { return timed_; }

@@ -101,7 +101,7 @@ class Reader {
       const json object = json::parse(text, nullptr, false);
       if (!object.is_object()) {
         ++damaged;
-      } else if (objects.in_array() && objects.Head().contains("schema")) {
+      } else if (objects.in_array() && objects.head().contains("schema")) {
         AddOfTorch(object, graph);
       } else if (auto attributes = MetadataIn(object)) {
         metadata = *std::move(attributes);
@@ -115,6 +115,8 @@ class Reader {
       if (piece->empty()) break;
       if (const absl::Status status = objects.Feed(*piece, take); !status.ok()) return status;
     }
+    for (const json& part : {objects.head(), objects.Tail()})
+      if (part.is_object()) graph->SetWorld(part.value("ngpus", json()));
     if (damaged > 0) return absl::DataLossError(fmt::format("{} are not JSON", diagnosis::Plural(damaged, "node")));
     return objects.End();
   }
