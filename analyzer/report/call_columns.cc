@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "analyzer/jobs/observe.h"
 #include "analyzer/trace/facts.h"

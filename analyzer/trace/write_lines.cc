@@ -4,12 +4,13 @@
 #include <absl/status/status.h>
 
 #include <algorithm>
-#include <array>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "analyzer/recording/merge.h"
 #include "analyzer/recording/worker.h"

@@ -106,21 +106,6 @@ class Reader {
     return raw;
   }
 
-  std::uint64_t LongNumber() {
-    constexpr std::size_t kMostBytes = 10;
-    const std::size_t most = ok_ ? std::min(rest_.size(), kMostBytes) : 0;
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < most; ++i) {
-      const auto byte = static_cast<std::uint8_t>(rest_[i]);
-      value |= std::uint64_t{byte & 0x7fu} << 7 * i;
-      if (byte >= 0x80) continue;
-      if (i == kMostBytes - 1 && byte > 1) break;
-      rest_.remove_prefix(i + 1);
-      return value;
-    }
-    return Fail();
-  }
-
   std::uint64_t Fail() {
     ok_ = false;
     return 0;
@@ -138,6 +123,21 @@ class Reader {
   std::size_t left() const { return rest_.size(); }
 
  private:
+  std::uint64_t LongNumber() {
+    constexpr std::size_t kMostBytes = 10;
+    const std::size_t most = ok_ ? std::min(rest_.size(), kMostBytes) : 0;
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < most; ++i) {
+      const auto byte = static_cast<std::uint8_t>(rest_[i]);
+      value |= std::uint64_t{byte & 0x7fu} << 7 * i;
+      if (byte >= 0x80) continue;
+      if (i == kMostBytes - 1 && byte > 1) break;
+      rest_.remove_prefix(i + 1);
+      return value;
+    }
+    return Fail();
+  }
+
   std::string_view rest_;
   std::size_t most_made_, made_ = 0;
   bool ok_ = true;

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "analyzer/trace/filter.h"
+#include "analyzer/trace/lines.h"
 #include "analyzer/trace/print.h"
 #include "analyzer/trace/row.h"
 
@@ -115,6 +118,41 @@ TEST(Row, APeerIsNoRoot) {
   EXPECT_EQ(OnlyRow(BoxWith(call)).root, std::nullopt);
   call.function = functions::Function::ncclBroadcast;
   EXPECT_EQ(OnlyRow(BoxWith(call)).root, 1);
+}
+
+std::string LineOf(const reader::BoxImage& box, LineForm form, const Site* site) {
+  LineWriter writer(form);
+  ByteBuffer line;
+  writer.Append(OnlyFacts(box), writer.SiteCells(site), &line);
+  return std::string(line.view());
+}
+
+TEST(LineWriter, WritesNumbersAndHostileTexts) {
+  reader::Call call = AllReduce();
+  call.returned_ns = call.entered_ns + 2455;  // 2.4549999999999998e-06 in JSON
+  call.kernel = {.ns = 1'500'000'000, .clock = format::KernelClock::kGpu, .algorithm = format::Algorithm::kRing};
+  reader::BoxImage box = BoxWith(call);
+  box.host = "no\"de,\n1";
+  box.communicators[0].label = "\x7f\xc2\x9b\xff";
+  const Site site{.text = "train+0x1234", .source = {}, .line = "a, b"};
+  const std::string line = LineOf(box, LineForm::kJson, &site);
+  EXPECT_EQ(line.back(), '\n');
+  const auto json = nlohmann::ordered_json::parse(line);
+  EXPECT_EQ(json["host"], "no\"de,?1");
+  EXPECT_EQ(json["label"], "???");
+  EXPECT_EQ(json["time"], "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(json["entered"], "1970-01-01T00:00:00.000006Z");
+  EXPECT_EQ(json["duration_s"], 2455 / 1e9);
+  EXPECT_EQ(json["kernel"], nlohmann::ordered_json::parse(R"({"duration_s": 1.5, "clock": "gpu", "algorithm": "RING",
+                                                    "protocol": null, "channels": 0})"));
+  EXPECT_EQ(json["site_text"], "train+0x1234");
+  EXPECT_TRUE(json["site"].is_null() && json["root"].is_null() && json["flags"].empty());
+  const std::string cells = LineOf(box, LineForm::kCsv, &site);
+  EXPECT_NE(cells.find(",\"no\"\"de,?1\",10,"), std::string::npos) << cells;
+  EXPECT_NE(cells.find(R"("{""duration_s"":1.5,""clock"":""gpu"",""algorithm"":""RING"",""protocol"":null,)"),
+            std::string::npos)
+      << cells;
+  EXPECT_NE(cells.find(",\"a, b\",train+0x1234,,2455\n"), std::string::npos) << cells;
 }
 
 TEST(Filter, MatchesByWhatAPersonKnows) {
