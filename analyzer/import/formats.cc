@@ -11,6 +11,7 @@
 #include "analyzer/import/chakra/traces.h"
 #include "analyzer/import/inspector/read.h"
 #include "analyzer/import/inspector/traces.h"
+#include "analyzer/import/kineto/read.h"
 #include "analyzer/import/otf2/import.h"
 #include "analyzer/import/read.h"
 
@@ -141,7 +142,7 @@ absl::StatusOr<Imported> Import(const Found& found, const std::string& directory
     Count(box, &imported);
   };
   switch (found.format) {
-    case Format::kKineto: return absl::UnimplementedError("kineto");
+    case Format::kKineto: kineto::ReadTraces(found.files, take, &imported, done); break;
     case Format::kChakra: chakra::ReadTraces(found.files, take, &imported, done); break;
     case Format::kJsonLines: ReadJsonLines(found.files, take, &imported, done); break;
     case Format::kInspector: inspector::ReadTraces(found.files, take, &imported, done); break;

@@ -120,7 +120,7 @@ class Numberer {
       call.communicator = static_cast<std::uint32_t>(traced.group);
       reader::Communicator& on = box_.communicators[call.communicator];
       if (functions::IsCollective(call.function))
-        AddCollective(traced, &on, &call);
+        AddCollective(traced, trace_.groups[call.communicator].compared_from, &on, &call);
       else if (functions::IsMessage(call.function) && call.root >= 0)
         AddMessage(traced, &on, &call);
       if (!functions::IsMpi(call.function) && traced.marked && traced.call.returned_ns != 0) Mark(traced, &on, &call);
@@ -130,17 +130,20 @@ class Numberer {
   }
 
  private:
-  static void AddCollective(const TraceCall& traced, reader::Communicator* on, reader::Call* call) {
+  static void AddCollective(const TraceCall& traced, std::uint64_t compared_from, reader::Communicator* on,
+                            reader::Call* call) {
     if (!traced.has_position) call->position = on->entered;
     if ((call->flags & format::kEmpty) != 0) {
       ++on->empties;
       return;
     }
-    on->entered = call->position + 1;
+    on->entered = std::max(on->entered, call->position + 1);
     if (call->returned_ns != 0) on->returned = on->entered;
-    reader::Call compared = *call;
-    if (traced.by_rank) compared.count = 0, compared.dtype = format::kNoType;
-    call->chain = on->chain = format::Chain(on->chain, reader::FingerprintOf(compared));
+    if (call->position >= compared_from) {
+      reader::Call compared = *call;
+      if (traced.by_rank) compared.count = 0, compared.dtype = format::kNoType;
+      call->chain = on->chain = format::Chain(on->chain, reader::FingerprintOf(compared));
+    }
     on->last = {call->slot, call->count, call->entered_ns, call->function, call->root, call->dtype, call->reduction, 0};
   }
 
@@ -262,6 +265,10 @@ reader::BoxImage Finish(Trace trace) {
     numberer.Add(one, slots[i], renumbered);
     if (one.operation < trace.operations.all.size())
       trace.operations.all[one.operation].call = box.calls.back().slot + 1;
+  }
+  for (std::size_t i = 0; i < trace.groups.size(); ++i) {
+    reader::Communicator& on = box.communicators[i];
+    if (trace.groups[i].entered > on.entered) on.entered = on.returned = trace.groups[i].entered;
   }
   box.operations = std::move(trace.operations);
   box.first_slot = box.calls.empty() ? 0 : box.calls.front().slot;

@@ -27,6 +27,9 @@ struct TraceGroup {
   int size = 0;            // 0: as many as `ranks`, or the world
   int rank = -1;           // of this process in it; -1: by `ranks`, or its job rank where those are not told
   std::uint64_t id = 0;    // 0: made of name and ranks
+  // Where each process's trace is a window of its own: from which position on all of them hold the calls, and how many
+  // collectives there were at least, as the others tell.
+  std::uint64_t compared_from = 0, entered = 0;
   bool operator==(const TraceGroup&) const = default;
 };
 
