@@ -19,7 +19,7 @@ LIBRARIES = {
     "libfmt-dev": "MIT", "libhiredis-dev": "BSD-3-Clause",
     "liblzma-dev": "0BSD", "libmbedtls-dev": "Apache-2.0", "libncurses-dev": "X11-distribute-modifications-variant",
     "libre2-dev": "BSD-3-Clause", "libsodium-dev": "ISC", "libspdlog-dev": "MIT",
-    "libtomlplusplus-dev": "MIT", "libunwind-dev": "MIT", "libzstd-dev": "BSD-3-Clause OR GPL-2.0-only", "libboost-dev": "BSL-1.0", "libprotozero-dev": "BSD-2-Clause", "nlohmann-json3-dev": "MIT", "zlib1g-dev": "Zlib",
+    "libtomlplusplus-dev": "MIT", "libunwind-dev": "MIT", "libzstd-dev": "BSD-3-Clause OR GPL-2.0-only", "libboost-dev": "BSL-1.0", "libprotozero-dev": "BSD-2-Clause", "nlohmann-json3-dev": "MIT", "rapidjson-dev": "MIT", "zlib1g-dev": "Zlib",
     "node-d3": "BSD-3-Clause",  # inside the page of `ncclwatch report`
 }
 

@@ -13,6 +13,7 @@
 #include "analyzer/jobs/locate.h"
 #include "analyzer/recording/recording.h"
 #include "analyzer/stats/print.h"
+#include "analyzer/steps/breakdown.h"
 #include "analyzer/steps/steps.h"
 
 namespace ncclwatch::analyzer {
@@ -27,7 +28,11 @@ constexpr char kStatsHelp[] =
     "ALGBW and BUSBW are computed as in nccl-tests, in 1e9 bytes per second.\n\n"
     "--steps cuts the calls into steps of the training loop. COMPUTE, EXPOSED (in calls, with all ranks present),\n"
     "WAIT (for other ranks) and IDLE (in other blocking calls) add up to the step. They are medians over the ranks.\n"
-    "LAST is the rank that came last to a call in which others waited, and LATE by how much.\n\n"
+    "LAST is the rank that came last to a call in which others waited, and LATE by how much.\n"
+    "Where the recording tells what the GPU did (traces of torch's profiler), the steps and parts are the GPU's.\n"
+    "COMPUTE: computing kernels ran. EXPOSED: only NCCL's did, WAIT of that while another rank's kernel of the same\n"
+    "call had not begun. COPY: only copies ran. IDLE: nothing did. OVERLAP is the part of NCCL's time that computing\n"
+    "kernels cover. COMPUTE, EXPOSED, COPY and IDLE add up.\n\n"
     "Exit status: 0 done, 2 usage, 3 if any file could not be read.";
 
 std::optional<StatsBy> ParseBy(const std::string& text) {
@@ -127,8 +132,19 @@ void AddAll(const Recording& recording, Tally* tally, std::vector<reader::Failur
     failures->insert(failures->end(), source->failures().begin(), source->failures().end());
 }
 
+int PrintBreakdown(const Breakdown& breakdown, const Recording& recording, std::size_t most, bool json) {
+  if (json)
+    PrintJson({{"schema", "ncclwatch.stats/1"}, {"steps", StepsJson(breakdown)}, {"ranks", RanksJson(breakdown)}});
+  else
+    WriteOut(BreakdownText(breakdown, most));
+  return recording.run().failures.empty() && breakdown.failures.empty() ? kDone : kUnreadable;
+}
+
 int PrintSteps(const Command& self, const Recording& recording, std::size_t most, bool json) {
   SayFailures(recording.run().failures);
+  const Breakdown breakdown = BreakdownOf(recording);
+  SayFailures(breakdown.failures);
+  if (!breakdown.ranks.empty()) return PrintBreakdown(breakdown, recording, most, json);
   const auto steps = StepsOf(recording);
   if (!steps.ok()) return Unreadable(self, steps.status());
   if (json)

@@ -1,11 +1,14 @@
 #include "analyzer/import/formats.h"
 
+#include <absl/strings/str_join.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 #include <utility>
 
+#include "analyzer/files/output_file.h"
 #include "analyzer/import/base/json_lines.h"
 #include "analyzer/import/base/text_file.h"
 #include "analyzer/import/chakra/traces.h"
@@ -14,6 +17,7 @@
 #include "analyzer/import/kineto/read.h"
 #include "analyzer/import/otf2/import.h"
 #include "analyzer/import/read.h"
+#include "analyzer/segments/segment_file.h"
 
 namespace ncclwatch::analyzer::import {
 namespace {
@@ -58,6 +62,14 @@ void Count(const reader::BoxImage& box, Imported* imported) {
   ++imported->processes;
   imported->calls += box.calls.size();
   imported->operations += box.operations.all.size();
+}
+
+// The notes stay with the recording.
+absl::StatusOr<Imported> Finished(Imported imported, absl::Status status, const std::string& directory) {
+  if (!imported.notes.empty())
+    status.Update(WriteFile(directory + "/" + kImportNotes, absl::StrJoin(imported.notes, "\n") + "\n"));
+  if (!status.ok()) return status;
+  return imported;
 }
 
 }  // namespace
@@ -124,7 +136,7 @@ absl::StatusOr<Imported> Import(const Found& found, const std::string& directory
       status.Update(writer.Add(box));
       Count(box, &imported);
     }
-    return status.ok() ? absl::StatusOr<Imported>(std::move(imported)) : status;
+    return Finished(std::move(imported), std::move(status), directory);
   }
   if (found.format == Format::kOtf2) {
 #ifdef NCCLWATCH_OTF2
@@ -149,8 +161,7 @@ absl::StatusOr<Imported> Import(const Found& found, const std::string& directory
     case Format::kOtf2:
     case Format::kTorchDump: break;  // above
   }
-  if (!status.ok()) return status;
-  return imported;
+  return Finished(std::move(imported), std::move(status), directory);
 }
 
 }  // namespace ncclwatch::analyzer::import

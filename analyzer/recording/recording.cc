@@ -113,7 +113,8 @@ reader::Operations ProcessRecording::OperationsOf(std::vector<reader::Failure>* 
 }
 
 void ProcessRecording::Conclude() {
-  std::sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) {
+  // Of a trace of another tool, those behind its last call hold operations alone: they stay in the file's order.
+  std::stable_sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) {
     return a.place->index.header.begin_slot < b.place->index.header.begin_slot;
   });
   std::uint64_t next = 0;
@@ -138,7 +139,7 @@ bool PieceReader::Next(Piece* piece, std::vector<reader::Failure>* failures) {
   for (; segment_ < process_.segments_.size(); ++segment_) {
     const ProcessRecording::Segment& segment = process_.segments_[segment_];
     const format::SegmentHeader& header = segment.place->index.header;
-    if (header.end_slot <= next_slot_) continue;  // twice, by two collectors
+    if (header.end_slot <= next_slot_ && header.operations == 0) continue;  // twice, by two collectors
     if (wants && !wants(segment.place->index)) {
       next_slot_ = header.end_slot;
       continue;

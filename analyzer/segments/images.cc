@@ -1,14 +1,17 @@
 #include "analyzer/segments/images.h"
 
 #include <absl/container/flat_hash_set.h>
+#include <absl/strings/str_split.h>
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include "analyzer/files/input_file.h"
 #include "analyzer/segments/segment_file.h"
 #include "core/reader/awaited.h"
 #include "ncclwatch/format/note.h"
@@ -50,10 +53,13 @@ std::map<std::string, std::vector<Found>> SegmentsByProcess(const std::string& d
     }
     if (needed && !(*file)->damage().ok()) failures->push_back({path, std::string((*file)->damage().message())});
   }
-  for (auto& [key, segments] : found)
-    std::sort(segments.begin(), segments.end(), [](const Found& a, const Found& b) {
-      return a.place->index.header.begin_slot > b.place->index.header.begin_slot;
+  for (auto& [key, segments] : found) {
+    // Those that hold no calls have the slot of the one behind them: they stay in the file's order.
+    std::stable_sort(segments.begin(), segments.end(), [](const Found& a, const Found& b) {
+      return a.place->index.header.begin_slot < b.place->index.header.begin_slot;
     });
+    std::reverse(segments.begin(), segments.end());
+  }
   return found;
 }
 
@@ -86,9 +92,25 @@ reader::BoxImage ImageOf(const std::vector<Found>& newest_first, std::vector<rea
   return image;
 }
 
+// One a line; nobody writes many.
+void AddNotesBeside(const std::string& directory, reader::RunImage* run) {
+  constexpr std::uint64_t kMostBytes = 1 << 16;
+  const std::string path = directory + "/" + kImportNotes;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return;
+  const auto text = ReadFile(path, kMostBytes);
+  if (!text.ok()) {
+    run->failures.push_back({path, std::string(text.status().message())});
+    return;
+  }
+  const std::vector<std::string> lines = absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  run->notes.insert(run->notes.end(), lines.begin(), lines.end());
+}
+
 }  // namespace
 
 void AddFromSegments(const std::string& directory, reader::RunImage* run) {
+  AddNotesBeside(directory, run);
   absl::flat_hash_set<std::string> known;
   for (const reader::BoxImage& box : run->boxes) known.insert(KeyOf(box.host, box.pid, box.start_time));
   std::size_t without_notes = 0, without_end = 0, foreign = 0;

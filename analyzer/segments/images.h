@@ -9,6 +9,7 @@
 namespace ncclwatch::analyzer {
 
 // Of the directory's segments; adds to the boxes of `run` those processes that it has not.
+// Likewise what `import` noted on the traces that they come from.
 void AddFromSegments(const std::string& directory, reader::RunImage* run);
 
 }  // namespace ncclwatch::analyzer

@@ -111,8 +111,8 @@ reader::LeaderState ReadLeader(nodes::Reader* from) {
 
 // ---- what only another tool's trace tells ----
 
-constexpr std::uint8_t kDump = 1, kActiveOnly = 2, kOrdered = 4;  // flags
-constexpr std::size_t kLeastOperation = 8;                        // bytes
+constexpr std::uint8_t kDump = 1, kActiveOnly = 2, kOrdered = 4, kWindow = 8;  // flags
+constexpr std::size_t kLeastOperation = 8;                                     // bytes
 
 void WriteMembers(const reader::BoxImage& image, nodes::Writer* to) {
   for (const reader::Communicator& one : image.communicators) {
@@ -183,7 +183,7 @@ void ReadOperations(nodes::Reader* from, reader::Operations* operations) {
 
 void WriteForeign(const reader::BoxImage& image, nodes::Writer* to) {
   to->Byte(static_cast<std::uint8_t>((image.dump ? kDump : 0) | (image.active_only ? kActiveOnly : 0) |
-                                     (image.operations.ordered ? kOrdered : 0)));
+                                     (image.operations.ordered ? kOrdered : 0) | (image.window ? kWindow : 0)));
   to->Signed(image.stage).Signed(image.replica);
   WriteMembers(image, to);
   WriteOperations(image.operations, to);
@@ -194,6 +194,7 @@ void ReadForeign(nodes::Reader* from, reader::BoxImage* image) {
   image->dump = (flags & kDump) != 0;
   image->active_only = (flags & kActiveOnly) != 0;
   image->operations.ordered = (flags & kOrdered) != 0;
+  image->window = (flags & kWindow) != 0;
   image->stage = from->Signed32();
   image->replica = from->Signed32();
   ReadMembers(from, image);

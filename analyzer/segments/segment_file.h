@@ -13,6 +13,9 @@
 
 namespace ncclwatch::analyzer {
 
+// Beside segments that `import` has made: what their source does not tell, a sentence a line.
+inline constexpr char kImportNotes[] = "import-notes.txt";
+
 // Appends whole segments. The file is made by the first one, and locked (flock) while its writer lives.
 class SegmentWriter {
  public:

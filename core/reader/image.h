@@ -242,6 +242,7 @@ struct BoxImage {
   bool from_summary = false;
   bool dump = false;         // no box, but another recorder's dump of the process: no pid, host, stream or liveness
   bool active_only = false;  // ... of the calls that were under way: what is not there is over
+  bool window = false;       // ... of a profiler, of the calls of a while, all of which are over
   LastWords last_words;
   Words words;
   LeaderState leader_state;

@@ -94,6 +94,10 @@ void AddMissing(const View& view, std::vector<std::string>* missing) {
   const auto uncounted = RanksWhere(view, [](const BoxImage& box) { return box.peers_lost > 0; });
   if (!uncounted.empty())
     missing->push_back(Ranks(uncounted) + ": not all of their messages are counted: who waits for one is not known");
+  if (!RanksWhere(view, [](const BoxImage& box) { return box.window; }).empty())
+    missing->push_back(
+        "traces of a profiler hold what was over: whether the job stopped, a rank died or a call failed was not "
+        "checked, only whether the ranks made the same calls and who came late");
   const auto pending = RanksWhere(view, [](const BoxImage& box) { return box.dump && AnyUnderWay(box); });
   if (!pending.empty())
     missing->push_back(Ranks(pending) +

@@ -59,7 +59,7 @@ void AddCalls(const View& view, const Instance& instance, const std::vector<Orde
 }
 
 std::string WhyTheyWait(const View& view, const std::vector<const Order*>& cycle) {
-  if (SourceText(view) == "dump")
+  if (SourceText(view) != "black box")
     return ": if these share a stream, or cannot run side by side, each waits for the other forever.";
   const bool one_stream = std::all_of(cycle.begin(), cycle.end(), [](const Order* order) {
     return order->first_call->stream == order->second_call->stream;
@@ -112,7 +112,7 @@ std::optional<Finding> ByStreamOrder(const View& view, const WaitGraph& graph, c
     if (order.proven) proven.push_back(order);
   const std::vector<const Order*> cycle = Cycle(proven);
   if (cycle.empty()) return std::nullopt;
-  if (SourceText(view) != "dump") return ExplainCycle(view, graph, proven, cycle, Certainty::kCertain);
+  if (SourceText(view) == "black box") return ExplainCycle(view, graph, proven, cycle, Certainty::kCertain);
   // Every call of a rank is taken for one stream: a dump names none.
   if (!CertaintyByTime(view, cycle)) return std::nullopt;
   return ExplainCycle(view, graph, proven, cycle, Certainty::kSuspected);

@@ -65,8 +65,9 @@ CallState StateAt(const Member& member, std::uint64_t position, const Call* call
     return call->returned_ns == 0 ? CallState::kEntered : CallState::kReturned;
   if (call == nullptr && position >= member.entered) return CallState::kNotCalled;
   if (position >= member.comm->returned || (call != nullptr && call->returned_ns == 0)) return CallState::kEntered;
-  // What a dump of the calls under way lacks is over.
-  if (call == nullptr) return member.box->active_only ? CallState::kFinished : CallState::kReturned;
+  // What a dump of the calls under way lacks is over, and so is what a profiler's window lacks.
+  if (call == nullptr)
+    return member.box->active_only || member.box->window ? CallState::kFinished : CallState::kReturned;
   if ((call->flags & format::kMarked) != 0 && member.comm->Finished(call->ticket)) return CallState::kFinished;
   const bool started = (call->flags & format::kStartMarked) != 0 && member.comm->Started(call->start);
   return started ? CallState::kStarted : CallState::kReturned;
@@ -252,7 +253,8 @@ std::string WhereText(const View& view, const Node& node) {
 }
 
 std::string_view SourceText(const View& view) {
-  return !view.processes.empty() && view.processes.front().box->dump ? "dump" : "black box";
+  if (view.processes.empty() || !view.processes.front().box->dump) return "black box";
+  return view.processes.front().box->window ? "trace" : "dump";
 }
 
 std::string CoverageText(const View& view, const CommView& comm) {

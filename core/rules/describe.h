@@ -31,9 +31,9 @@ std::string CommText(const CommView& comm);      // "communicator 8f3c09d2a1b45e
 std::optional<SourcePlace> SourceOf(const Process& process, std::uint64_t site);
 std::string SiteText(const View& view, const Process& process, std::uint64_t site);  // "train+0x1234"
 std::string ProcessText(const View& view, const Process& process);                   // "node7, pid 4711"
-bool IsPolling(const reader::Call& call);                          // a loop of tests or probes that goes on
-std::string WhereText(const View& view, const Node& node);         // its last call, how long ago, from where
-std::string_view SourceText(const View& view);                     // what tells of a process: "black box", "dump"
+bool IsPolling(const reader::Call& call);                   // a loop of tests or probes that goes on
+std::string WhereText(const View& view, const Node& node);  // its last call, how long ago, from where
+std::string_view SourceText(const View& view);              // what tells of a process: "black box", "dump", "trace"
 std::string CoverageText(const View& view, const CommView& comm);  // empty if all its members are seen
 
 std::int64_t ToRealtime(const View& view, std::int64_t ns);

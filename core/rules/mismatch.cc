@@ -194,7 +194,7 @@ void AddEvidence(const View& view, const CommView& comm, const Difference& diffe
   if (difference.surely_first && difference.position > 0 && first.At(difference.position - 1) != nullptr) {
     finding->evidence.push_back(fmt::format("the calls before position {} agree as far as the {}{} reach back",
                                             difference.position, SourceText(view),
-                                            SourceText(view) == "dump" ? "s" : "es"));
+                                            SourceText(view) == "black box" ? "es" : "s"));
   }
   if (!difference.surely_first)
     finding->evidence.push_back(

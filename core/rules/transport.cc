@@ -144,7 +144,7 @@ void AddEvidence(const View& view, const Stuck& stuck, Finding* finding) {
   finding->evidence.push_back(
       "the marks show where calls end, not where they begin: a GPU that other work holds up before the "
       "call looks the same");
-  if (SourceText(view) != "dump")
+  if (SourceText(view) == "black box")
     finding->next_steps.push_back(
         "run all ranks with NCCLWATCH_GPU=both: start marks distinguish this from a GPU that other work holds up "
         "(device_stall)");

@@ -11,6 +11,7 @@ import cases_help  # noqa: F401
 import cases_ideal  # noqa: F401
 import cases_import  # noqa: F401
 import cases_inspector  # noqa: F401
+import cases_kineto  # noqa: F401
 import cases_lines  # noqa: F401
 import cases_reading  # noqa: F401
 import cases_run  # noqa: F401

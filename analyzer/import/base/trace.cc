@@ -251,6 +251,7 @@ reader::BoxImage Finish(Trace trace) {
   box.realtime_minus_monotonic_ns = trace.realtime_ns;
   box.heartbeat_ns = EndOf(trace);
   box.dump = true;
+  box.window = trace.window;
   box.call_sites = std::move(trace.sites);
   box.notes = std::move(trace.notes);
   for (const TraceGroup& group : trace.groups)

@@ -58,6 +58,7 @@ struct Trace {
   int rank = -1, world_size = 0;
   int stage = -1, replica = -1;
   std::uint32_t pid = 0;         // 0: made of the rank
+  bool window = false;           // a profiler recorded it for a while: earlier and later calls are not in it
   std::int64_t ended_ns = 0;     // the last instant it tells of; 0: that of its calls and operations
   std::int64_t realtime_ns = 0;  // to be added to its instants: CLOCK_REALTIME
   Slots slots = Slots::kNone;

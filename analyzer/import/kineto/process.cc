@@ -67,6 +67,7 @@ class Builder {
  public:
   explicit Builder(const std::string& path) {
     window_.trace.path = path;
+    window_.trace.window = true;
     const FileName facts = FactsIn(path);
     window_.trace.host = facts.host;
     window_.trace.pid = facts.pid;
@@ -74,6 +75,7 @@ class Builder {
   }
 
   void Add(const Event& event) {
+    if (event.category == "gpu_user_annotation") return;  // those of the host again, where their work ran
     const Activity activity = ActivityOf(event.category);
     if (activity != Activity::kNone && event.timed)
       AddWork(event, activity);
@@ -148,7 +150,7 @@ class Builder {
   }
 
   void AddStep(const Event& event, std::int64_t number) {
-    if (!event.timed || event.category == "gpu_user_annotation") return;
+    if (!event.timed) return;
     window_.steps.push_back({number, event.began_ns, event.began_ns + event.duration_ns, ThreadOf(event)});
     if (window_.trace.pid == 0) window_.trace.pid = static_cast<std::uint32_t>(event.process);
   }
