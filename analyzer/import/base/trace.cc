@@ -116,6 +116,7 @@ class Numberer {
     call.slot = slot;
     call.group = renumbered.Of(call.group);
     call.waiter = renumbered.Of(call.waiter);
+    if (call.kernel.clock != format::KernelClock::kNone) call.flags |= format::kTimed;
     if (traced.group >= 0) {
       call.communicator = static_cast<std::uint32_t>(traced.group);
       reader::Communicator& on = box_.communicators[call.communicator];

@@ -253,9 +253,10 @@ class Builder {
   // The innermost one of that thread at that instant.
   const Place* PlaceAt(std::uint64_t thread, std::int64_t at_ns) const {
     constexpr int kDeepest = 8;
+    constexpr std::int64_t kRounded_ns = 1000;  // older traces cut instants and durations to whole microseconds
     auto after = std::upper_bound(places_.begin(), places_.end(), Place{thread, at_ns, 0, -1, 0}, Before);
     for (int i = 0; i < kDeepest && after != places_.begin() && (--after)->thread == thread; ++i)
-      if (after->ended_ns >= at_ns) return &*after;
+      if (after->ended_ns + kRounded_ns >= at_ns) return &*after;
     return nullptr;
   }
 
