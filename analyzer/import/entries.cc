@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <string>
 
 #include "ncclwatch/format/record.h"
@@ -27,6 +28,12 @@ constexpr std::int64_t kMostSeq = std::int64_t{1} << 60;
 constexpr std::int64_t kMostNs = std::int64_t{1} << 61;  // instants and timeouts are added up
 constexpr std::int64_t kMostTimeoutMs = std::int64_t{1} << 40;
 constexpr std::size_t kMostName = 256;  // of a name: an input may use one long string any number of times
+
+// Torch's own are places in memory, which are no numbers of threads.
+std::uint32_t ThreadIn(std::string_view text) {
+  std::uint32_t thread = 0;
+  return std::from_chars(text.data(), text.data() + text.size(), thread).ec == std::errc() ? thread : 0;
+}
 
 }  // namespace
 
@@ -71,6 +78,7 @@ struct Entries::Raw {
   std::uint32_t group = 0;
   std::int64_t record = -1, pg_id = -1, collective_seq = 0, p2p_seq = 0, created_ns = 0;
   ValueId frames = Tree::kNone;
+  std::uint32_t thread = 0;
   std::uint64_t input = 0, output = 0;
   ScalarType input_type{format::kNoType, 1}, output_type{format::kNoType, 1};
   bool named = false, grouped = false, p2p = false, completed = false, retired = false;
@@ -199,6 +207,7 @@ Entries::Raw Entries::Take(ValueId entry) {
         break;
       case Key::kIsP2p: raw.p2p = value == Tree::kTrue, says_p2p = true; break;
       case Key::kFrames: raw.frames = value; break;
+      case Key::kThreadId: raw.thread = ThreadIn(words_.Of(value).text); break;
       default: break;
     }
   });
@@ -215,6 +224,7 @@ Call Entries::CallOf(const Raw& raw) {
   call.entered_ns = call.returned_ns = raw.created_ns;
   call.function = raw.operation.function;
   call.communicator = raw.group;
+  call.thread = raw.thread;
   call.site = sites_.Of(raw.frames);
   const std::uint64_t elements = output ? raw.output : raw.input;
   call.count = elements > UINT64_MAX / 2 ? elements : elements * type.multiplier;

@@ -33,7 +33,7 @@ std::optional<Format> FormatOfJson(std::string_view text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   if (Has(line, "\"time_ns\"") && (Has(line, "\"op\"") || Has(line, "\"operation\""))) return Format::kJsonLines;
   if (Has(text, "\"schema\"") && Has(text, "Chakra")) return Format::kChakra;
-  if (Has(text, "\"workload_graph\"") || Has(line, "\"COMM_COLL_NODE\"")) return Format::kChakra;
+  if (Has(text, "\"workload_graph\"") || Has(text, "_NODE\"")) return Format::kChakra;
   if (Has(text, "\"nodes\"") && (Has(text, "\"ctrl_deps\"") || Has(text, "\"inputs\"") || Has(text, "\"rf_id\"")))
     return Format::kChakra;
   if (Has(text, "\"traceEvents\"") || Has(text, "\"schemaVersion\"") || Has(text, "\"deviceProperties\""))
@@ -132,7 +132,8 @@ absl::StatusOr<Imported> Import(const Found& found, const std::string& directory
   if (found.format == Format::kTorchDump) {
     reader::RunImage run;
     imported = Dumps(found, &run, done);
-    for (const reader::BoxImage& box : run.boxes) {
+    for (reader::BoxImage& box : run.boxes) {
+      if (box.pid == 0) box.pid = static_cast<std::uint32_t>(box.rank + 1);  // it tells processes of a recording apart
       status.Update(writer.Add(box));
       Count(box, &imported);
     }

@@ -29,6 +29,7 @@ Key KeyOf(std::string_view text) {
       {"timeout_ms", Key::kTimeout},
       {"is_p2p", Key::kIsP2p},
       {"frames", Key::kFrames},
+      {"thread_id", Key::kThreadId},
       {"name", Key::kName},
       {"desc", Key::kDescription},
       {"ranks", Key::kRanks},

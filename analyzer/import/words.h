@@ -40,6 +40,7 @@ enum class Key : std::uint8_t {
   kTimeout,
   kIsP2p,
   kFrames,
+  kThreadId,
   kName,
   kDescription,
   kRanks,

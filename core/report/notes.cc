@@ -29,9 +29,10 @@ bool AnyCall(const BoxImage& box, std::uint32_t flags) {
   return false;
 }
 
-// Of a dump: enqueued and not known to be over.
+// Of a dump: inside the library, or enqueued and not known to be over.
 bool AnyUnderWay(const BoxImage& box) {
-  return std::any_of(box.communicators.begin(), box.communicators.end(), [&](const reader::Communicator& comm) {
+  const auto inside = [](const reader::Call& call) { return call.returned_ns == 0; };
+  return std::any_of(box.calls.begin(), box.calls.end(), inside) || std::any_of(box.communicators.begin(), box.communicators.end(), [&](const reader::Communicator& comm) {
     return std::any_of(box.calls.begin(), box.calls.end(), [&](const reader::Call& call) {
       return call.communicator == comm.index && call.generation == comm.generation &&
              (call.flags & format::kMarked) != 0 && !comm.Finished(call.ticket);

@@ -8,6 +8,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "support"))
 sys.path.insert(0, HERE)
 
+import cases_archives  # noqa: E402,F401
 import cases_chakra  # noqa: E402,F401
 import cases_otf2  # noqa: E402,F401
 import cases_perfetto  # noqa: E402,F401  (registers its cases)
