@@ -109,7 +109,7 @@ class Renumbered {
 // Numbers the calls of one process as its library would have, one after another.
 class Numberer {
  public:
-  explicit Numberer(reader::BoxImage* box) : box_(*box) {}
+  Numberer(const Trace& trace, reader::BoxImage* box) : trace_(trace), box_(*box) {}
 
   void Add(const TraceCall& traced, std::uint64_t slot, const Renumbered& renumbered) {
     reader::Call call = traced.call;
@@ -171,6 +171,7 @@ class Numberer {
     on->starts[call->start % format::kStarts] = call->start;
   }
 
+  const Trace& trace_;
   reader::BoxImage& box_;
   absl::flat_hash_map<std::uint64_t, std::size_t> peer_of_;  // by communicator and rank in it: place in box_.peers
 };
@@ -260,7 +261,7 @@ reader::BoxImage Finish(Trace trace) {
   const std::vector<std::size_t> order = OrderOf(trace);
   const std::vector<std::uint64_t> slots = SlotsOf(trace, order);
   const Renumbered renumbered(trace, order, slots);
-  Numberer numberer(&box);
+  Numberer numberer(trace, &box);
   box.calls.reserve(order.size());
   for (const std::size_t i : order) {
     const TraceCall& one = trace.calls[i];
