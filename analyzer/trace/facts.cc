@@ -26,6 +26,14 @@ bool HasResult(const reader::Call& call) {
   return call.returned_ns != 0 && !IsRowOfTests(call) && call.result != format::kNoResult;
 }
 
+template <std::size_t kCount>
+std::vector<std::string> NamesOf(std::uint32_t flags, const diagnosis::FlagName (&all)[kCount]) {
+  std::vector<std::string> names;
+  for (const diagnosis::FlagName& one : all)
+    if (flags & one.flag) names.emplace_back(one.name);
+  return names;
+}
+
 void SetArguments(Facts* facts) {
   const reader::Call& call = facts->call;
   const functions::FunctionInfo* info = functions::Find(call.function);
@@ -42,6 +50,7 @@ void SetArguments(Facts* facts) {
   if (call.tag != format::kNoTag && (call.flags & format::kHasParts) == 0) facts->tag = call.tag;
   if (call.completed_ns != 0) facts->completed_ns = call.completed_ns + facts->box.realtime_minus_monotonic_ns;
   if (call.waiter != 0) facts->waiter = call.waiter - 1;
+  if (call.signature != 0) facts->signature = call.signature;
 }
 
 }  // namespace
@@ -103,11 +112,10 @@ std::string DtypeText(std::uint8_t dtype) {
   return dtype == format::kNoType ? "" : std::string(functions::DatatypeName(dtype));
 }
 
-std::vector<std::string> FlagNames(std::uint32_t flags) {
-  std::vector<std::string> names;
-  for (const diagnosis::FlagName& one : diagnosis::kFlagNames)
-    if (flags & one.flag) names.emplace_back(one.name);
-  return names;
+std::vector<std::string> FlagNames(std::uint32_t flags) { return NamesOf(flags, diagnosis::kFlagNames); }
+
+std::vector<std::string> CommunicatorFlagNames(std::uint32_t flags) {
+  return NamesOf(flags, diagnosis::kCommunicatorFlagNames);
 }
 
 }  // namespace ncclwatch::analyzer

@@ -42,6 +42,7 @@ struct Facts {
   std::optional<int> tag;
   std::optional<std::int64_t> completed_ns;  // when the program learned that its request is over, CLOCK_REALTIME
   std::optional<std::uint64_t> waiter;       // slot of the call that waits for its request
+  std::optional<std::uint32_t> signature;    // of the basic types of its elements
   Standing standing;
   bool has_result = false;  // of its own
 };
@@ -62,5 +63,6 @@ std::string ResultText(std::int32_t result);
 std::string DtypeText(std::uint8_t dtype);
 std::string ReductionText(std::uint8_t reduction);
 std::vector<std::string> FlagNames(std::uint32_t flags);  // captured, non_blocking, ...
+std::vector<std::string> CommunicatorFlagNames(std::uint32_t flags);
 
 }  // namespace ncclwatch::analyzer

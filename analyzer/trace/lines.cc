@@ -212,7 +212,8 @@ Json SourceJson(const diagnosis::SourcePlace& source) {
 std::string CsvHeading() {
   return "time,time_ns,rank,seq,entered,returned,started,finished,host,pid,thread,slot,communicator,communicator_rank,"
          "label,position,op,count,bytes,dtype,reduction,root,peer,stream,group,state,pending,duration_s,kernel,result,"
-         "site,site_text,flags,library,communicator_size,tag,completed_ns,waiter,duration_ns\n";
+         "site,site_text,flags,library,communicator_size,communicator_flags,tag,completed_ns,waiter,signature,duration_"
+         "ns\n";
 }
 
 std::string_view UtcMicros::Of(std::int64_t realtime_ns) {
@@ -254,12 +255,11 @@ std::string LineWriter::SiteCells(const Site* site) const {
   return R"(,"site":)" + source + R"(,"site_text":)" + (site ? JsonText(site->text) : "null");
 }
 
-std::string_view LineWriter::FlagsCell(std::uint32_t flags) {
-  if (flags == last_flags_) return flags_cell_;
-  last_flags_ = flags;
-  flags_cell_ =
-      form_ == LineForm::kJson ? Json(FlagNames(flags)).dump() : fmt::format("{}", fmt::join(FlagNames(flags), " "));
-  return flags_cell_;
+std::string_view LineWriter::Flags(std::uint32_t flags, NamesOf names, FlagsCell* last) const {
+  if (flags == last->flags) return last->text;
+  last->flags = flags;
+  last->text = form_ == LineForm::kJson ? Json(names(flags)).dump() : fmt::format("{}", fmt::join(names(flags), " "));
+  return last->text;
 }
 
 std::string_view LineWriter::WayCells(const format::KernelTime& kernel) {
@@ -318,9 +318,11 @@ void LineWriter::Put(const Facts& facts, const Texts& texts, Cells cells) {
   cells.Rendered(Key("flags"), texts.flags);
   cells.Text(Key("library"), LibraryText(call.function));
   on ? cells.Number(Key("communicator_size"), on->size) : cells.Null(Key("communicator_size"));
+  cells.Rendered(Key("communicator_flags"), texts.communicator_flags);
   PutOptional(&cells, Key("tag"), facts.tag);
   PutOptional(&cells, Key("completed_ns"), facts.completed_ns);
   PutOptional(&cells, Key("waiter"), facts.waiter);
+  PutOptional(&cells, Key("signature"), facts.signature);
   cells.EndLine(facts);
 }
 
@@ -337,7 +339,9 @@ void LineWriter::Append(const Facts& facts, std::string_view site, ByteBuffer* o
                     .way = timed ? WayCells(call.kernel) : std::string_view(),
                     .result = facts.has_result ? ResultText(call.result) : "",
                     .site = site,
-                    .flags = FlagsCell(call.flags)};
+                    .flags = Flags(call.flags, FlagNames, &flags_cell_),
+                    .communicator_flags = Flags(facts.communicator ? facts.communicator->flags : 0,
+                                                CommunicatorFlagNames, &communicator_flags_cell_)};
   Pen pen(out->Room(kMostElse + texts.size()));
   form_ == LineForm::kJson ? Put(facts, texts, JsonCells(&pen)) : Put(facts, texts, CsvCells(&pen));
   out->EndAt(pen.at());

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "analyzer/files/byte_buffer.h"
 #include "analyzer/trace/facts.h"
@@ -45,11 +46,11 @@ class LineWriter {
     std::string op, dtype, reduction;
     std::string_view way;  // empty: its kernel was not timed
     std::string result;
-    std::string_view site, flags;
+    std::string_view site, flags, communicator_flags;
 
     std::size_t size() const {
       return host.size() + label.size() + op.size() + dtype.size() + reduction.size() + way.size() + result.size() +
-             site.size() + flags.size();
+             site.size() + flags.size() + communicator_flags.size();
     }
   };
 
@@ -57,14 +58,18 @@ class LineWriter {
   void Put(const Facts& facts, const Texts& texts, Cells cells);
   std::string Quoted(std::string_view text) const;
   std::string_view Known(const std::string& text);
-  std::string_view FlagsCell(std::uint32_t flags);
+  using NamesOf = std::vector<std::string> (*)(std::uint32_t flags);
+  struct FlagsCell {
+    std::optional<std::uint32_t> flags;
+    std::string text;
+  };
+  std::string_view Flags(std::uint32_t flags, NamesOf names, FlagsCell* last) const;
   std::string_view WayCells(const format::KernelTime& kernel);  // what of it comes behind the duration
 
   const LineForm form_;
   UtcMicros clock_;
   absl::node_hash_map<std::string, std::string> known_;  // by text; several are looked at together
-  std::optional<std::uint32_t> last_flags_;
-  std::string flags_cell_;                                // of these
+  FlagsCell flags_cell_, communicator_flags_cell_;
   absl::flat_hash_map<std::uint64_t, std::string> ways_;  // by clock, algorithm, protocol, channels
 };
 

@@ -1,9 +1,10 @@
-// The words for the flags of a record, as `trace` prints them and an import reads them back.
+// The words for the flags of a record and of a communicator, as `trace` prints them and an import reads them back.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
+#include "ncclwatch/format/communicator.h"
 #include "ncclwatch/format/record.h"
 
 namespace ncclwatch::diagnosis {
@@ -35,6 +36,19 @@ inline constexpr FlagName kFlagNames[] = {
     {format::kNoStatus, "no_status"},
     {format::kTookPart, "took_part"},
     {format::kAskedAbout, "asked_about"},
+};
+// That its rank is not known, a communicator without a rank says.
+inline constexpr FlagName kCommunicatorFlagNames[] = {
+    {format::kCommNonBlocking, "non_blocking"},
+    {format::kCommIdentityUnknown, "identity_unknown"},
+    {format::kCommGrown, "grown"},
+    {format::kCommInter, "inter"},
+    {format::kCommWindow, "window"},
+    {format::kCommFile, "file"},
+    {format::kCommForeign, "foreign"},
+    {format::kCommBothGroups, "both_groups"},
+    {format::kCommUnseenMessages, "unseen_messages"},
+    {format::kCommLostReceives, "lost_receives"},
 };
 
 }  // namespace ncclwatch::diagnosis

@@ -206,7 +206,7 @@ for program, argument in (("messages", "tag"), ("collectives", "missing")):
 
 @case
 def a_short_wait_is_not_called_healthy(sandbox):
-    directory = mpi_job(sandbox, "messages", "tag", status=1)
+    directory = mpi_job(sandbox, "collectives", "missing", status=1)
     done = sandbox.run([sandbox.build.command, "diagnose", "--json", lines_of(sandbox, directory)],
                        sandbox.environment(preload=False), timeout=60)
     told = json.loads(done.out)

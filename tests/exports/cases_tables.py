@@ -22,7 +22,7 @@ def csv_is_what_trace_prints(sandbox):
     check_equal(list(rows[0])[:-1], list(calls[0]), "columns")
     as_text = {None: "", True: "true", False: "false"}
     for row, call in zip(rows, calls):
-        for name in set(call) - {"time", "site", "flags", "duration_s"}:
+        for name in set(call) - {"time", "site", "flags", "communicator_flags", "duration_s"}:
             wanted = call[name]
             check_equal(row[name], as_text[wanted] if wanted is None or isinstance(wanted, bool) else str(wanted), name)
         check_equal((float(row["duration_s"]), int(row["duration_ns"])),

@@ -36,12 +36,14 @@ void AddTimes(const Facts& facts, Fields* to) {
   to->Number(Field::kReturnedNs, facts.returned_ns);
   to->Number(Field::kCompletedNs, facts.completed_ns);
   to->Number(Field::kWaiter, facts.waiter);
+  to->Number(Field::kSignature, facts.signature);
 }
 
 void AddCommunicator(const reader::Communicator& on, Fields* to) {
   to->Text(Field::kCommunicator, on.id != 0 ? diagnosis::Hex16(on.id) : "");
   if ((on.flags & format::kCommRankUnknown) == 0) to->Number(Field::kCommunicatorRank, std::uint64_t{on.rank});
   to->Number(Field::kCommunicatorSize, std::uint64_t{on.size});
+  to->Text(Field::kCommunicatorFlags, fmt::format("{}", fmt::join(CommunicatorFlagNames(on.flags), " ")));
   to->Text(Field::kLabel, Printable(on.label));
 }
 

@@ -57,9 +57,11 @@ enum Column : std::size_t {
   kFlags,
   kLibrary,
   kCommunicatorSize,
+  kCommunicatorFlags,
   kTag,
   kCompletedNs,
   kWaiter,
+  kSignature,
   kColumns,
 };
 // Spark has no unsigned numbers and takes times of microseconds: neither is used.
@@ -111,9 +113,11 @@ constexpr Description kDescriptions[] = {
     {"flags", "texts"},
     {"library", "text"},
     {"communicator_size", "int64"},
+    {"communicator_flags", "texts"},
     {"tag", "int32"},
     {"completed_ns", "int64"},
     {"waiter", "int64"},
+    {"signature", "int64"},
 };
 static_assert(std::size(kDescriptions) == kColumns);
 
@@ -188,6 +192,8 @@ void ParquetColumns::PutIdentity(const MergedCall& merged, const Facts& facts) {
   buffers_[kSlot].Put(static_cast<std::int64_t>(call.slot));
   PutText(kCommunicator, on ? on->id : 0, [&] { return on && on->id != 0 ? diagnosis::Hex16(on->id) : ""; });
   Put(kCommunicatorSize, on ? std::optional(std::int64_t{on->size}) : std::nullopt);
+  PutText(kCommunicatorFlags, on ? on->flags : 0,
+          [&] { return on ? fmt::format("{}", fmt::join(CommunicatorFlagNames(on->flags), ",")) : ""; });
   const bool known = on && (on->flags & format::kCommRankUnknown) == 0;
   Put(kCommunicatorRank, known ? std::optional(static_cast<std::int32_t>(on->rank)) : std::nullopt);
   // A label may be given late: it belongs to the piece.
@@ -215,6 +221,7 @@ void ParquetColumns::PutArguments(const Facts& facts) {
   Put<std::int32_t>(kTag, facts.tag);
   Put(kCompletedNs, facts.completed_ns);
   Put(kWaiter, Signed(facts.waiter));
+  Put(kSignature, facts.signature ? std::optional(std::int64_t{*facts.signature}) : std::nullopt);
   constexpr std::uint64_t kNoResult = UINT64_MAX;
   PutText(kResult, facts.has_result ? static_cast<std::uint32_t>(call.result) : kNoResult,
           [&] { return facts.has_result ? ResultText(call.result) : ""; });

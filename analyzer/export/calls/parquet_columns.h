@@ -95,7 +95,7 @@ class ParquetColumns {
   Batch Take();
 
  private:
-  static constexpr std::size_t kMostColumns = 48;
+  static constexpr std::size_t kMostColumns = 64;
 
   template <typename T>
   void Put(std::size_t column, const std::optional<T>& value) {

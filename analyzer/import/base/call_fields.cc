@@ -27,8 +27,10 @@ nlohmann::json SecondsOf(const nlohmann::json& ns) {
 nlohmann::json LineOf(nlohmann::json fields) {
   fields["duration_s"] = SecondsOf(Extract(Field::kDurationNs, &fields));
   fields["pending"] = Extract(Field::kPending, &fields) == 1;
-  if (const nlohmann::json flags = Extract(Field::kFlags, &fields); flags.is_string())
-    fields["flags"] = std::vector<std::string>(absl::StrSplit(flags.get<std::string>(), ' ', absl::SkipEmpty()));
+  for (const Field list : {Field::kFlags, Field::kCommunicatorFlags})
+    if (const nlohmann::json flags = Extract(list, &fields); flags.is_string())
+      fields[Described(list).name] =
+          std::vector<std::string>(absl::StrSplit(flags.get<std::string>(), ' ', absl::SkipEmpty()));
   if (const nlohmann::json kernel = Extract(Field::kKernelNs, &fields); kernel.is_number_integer())
     fields["kernel"] = {{"duration_s", SecondsOf(kernel)},
                         {"clock", Extract(Field::kKernelClock, &fields)},

@@ -106,12 +106,13 @@ format::KernelTime KernelIn(const Json& line) {
   return kernel;
 }
 
-std::uint32_t FlagsIn(const Json& line) {
+template <std::size_t kCount>
+std::uint32_t FlagsIn(const Json& line, const char* key, const diagnosis::FlagName (&names)[kCount]) {
   std::uint32_t flags = 0;
-  const auto found = line.find("flags");
+  const auto found = line.find(key);
   if (found == line.end() || !found->is_array()) return 0;
   for (const Json& flag : *found)
-    for (const diagnosis::FlagName& one : diagnosis::kFlagNames)
+    for (const diagnosis::FlagName& one : names)
       if (flag.is_string() && flag.get_ref<const std::string&>() == one.name) flags |= one.flag;
   return flags;
 }
@@ -161,8 +162,9 @@ void SetArguments(const Json& line, reader::Call* call) {
   call->reduction = ReductionNamed(TextIn(line, "reduction"));
   call->root = NumberIn(line, "root", NumberIn(line, "peer", format::kNoRank));
   call->tag = NumberIn(line, "tag", format::kNoTag);
+  call->signature = NumberIn<std::uint32_t>(line, "signature", 0);
   call->stream = HexIn(line, "stream");
-  call->flags = FlagsIn(line);
+  call->flags = FlagsIn(line, "flags", diagnosis::kFlagNames);
   if (const auto group = GivenNumber<std::uint64_t>(line, "group")) call->group = *group + 1;
 }
 
@@ -219,7 +221,11 @@ int LinesToTraces::GroupOf(const Json& line, Process* process) {
   int& size = sizes_[id];
   size = std::max({size, rank + 1, NumberIn(line, "communicator_size", 0)});
   const auto [found, fresh] = process->group_of.try_emplace(id, static_cast<int>(process->trace.groups.size()));
-  if (fresh) process->trace.groups.push_back({.name = TextIn(line, "label"), .rank = rank, .id = id});
+  if (fresh)
+    process->trace.groups.push_back({.name = TextIn(line, "label"),
+                                     .rank = rank,
+                                     .id = id,
+                                     .flags = FlagsIn(line, "communicator_flags", diagnosis::kCommunicatorFlagNames)});
   return found->second;
 }
 

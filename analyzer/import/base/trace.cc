@@ -48,6 +48,7 @@ reader::Communicator CommunicatorOf(const TraceGroup& group, std::uint32_t index
   one.id = group.id != 0 ? group.id : IdOf(group);
   one.label = (group.label.empty() ? group.name : group.label).substr(0, format::kLabelBytes - 1);
   one.state = format::CommunicatorState::kReady;
+  one.flags = group.flags;
   const std::size_t size = !group.ranks.empty() ? group.ranks.size()
                            : group.size > 0     ? static_cast<std::size_t>(group.size)
                                                 : static_cast<std::size_t>(std::max(trace.world_size, 1));
@@ -120,6 +121,7 @@ class Numberer {
     if (traced.group >= 0) {
       call.communicator = static_cast<std::uint32_t>(traced.group);
       reader::Communicator& on = box_.communicators[call.communicator];
+      if (functions::IsMpi(call.function)) on.flags |= format::kCommMpi;
       if (functions::IsCollective(call.function))
         AddCollective(traced, trace_.groups[call.communicator].compared_from, &on, &call);
       else if (functions::IsMessage(call.function) && call.root >= 0)

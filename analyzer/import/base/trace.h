@@ -21,12 +21,13 @@ namespace ncclwatch::analyzer::import {
 // A communicator or process group, as the trace names it. Equal names and ranks are one group in all processes.
 struct TraceGroup {
   static constexpr int kUnknownRank = -2;
-  std::string name;        // unique in the job
-  std::string label;       // for people; empty: the name
-  std::vector<int> ranks;  // job ranks in the group's order; empty: not told
-  int size = 0;            // 0: as many as `ranks`, or the world
-  int rank = -1;           // of this process in it; -1: by `ranks`, or its job rank where those are not told
-  std::uint64_t id = 0;    // 0: made of name and ranks
+  std::string name;         // unique in the job
+  std::string label;        // for people; empty: the name
+  std::vector<int> ranks;   // job ranks in the group's order; empty: not told
+  int size = 0;             // 0: as many as `ranks`, or the world
+  int rank = -1;            // of this process in it; -1: by `ranks`, or its job rank where those are not told
+  std::uint64_t id = 0;     // 0: made of name and ranks
+  std::uint32_t flags = 0;  // format::CommunicatorFlags, without that of an unknown rank
   // Where each process's trace is a window of its own: from which position on all of them hold the calls, and how many
   // collectives there were at least, as the others tell.
   std::uint64_t compared_from = 0, entered = 0;

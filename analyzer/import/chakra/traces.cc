@@ -149,7 +149,7 @@ class Reader {
         "call that did not end");
     if (any([](const RankGraph& graph) { return !graph.timed(); }))
       imported_.notes.push_back(
-          "some of the traces have no times: their calls stand in the order of their dependencies, a nanosecond apart");
+          "some of the traces have no times: their calls have the order of their dependencies, a nanosecond apart");
     if (any([](const RankGraph& graph) { return graph.some_groups_unknown(); }))
       imported_.notes.push_back(
           "some calls are of process groups whose ranks are not told: they are on no communicator");

@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -19,6 +21,7 @@
 namespace ncclwatch::analyzer::import::otf2 {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 // What the child has done so far, a line of JSON each.
@@ -52,8 +55,8 @@ void ReadInChild(const std::vector<std::string>& anchors, const TraceWriter& wri
     Imported imported;
     ReadArchive(anchors[i], reads, take, &imported);
     for (const reader::Failure& failure : imported.failures)
-      report.Say({{"failure", failure.path}, {"reason", failure.reason}});
-    for (const std::string& note : imported.notes) report.Say({{"note", note}});
+      report.Say({{"failed", failure.path}, {"why", failure.reason}});
+    for (const std::string& note : imported.notes) report.Say({{"remark", note}});
     report.Say({{"done", i + 1}});
   }
 }
@@ -92,8 +95,8 @@ class ReportReader {
   void Hear(const json& line) {
     if (!line.is_object()) return;
     if (line.contains("reads")) reads_ = line.value("reads", "");
-    if (line.contains("note")) imported_.notes.push_back(line.value("note", ""));
-    if (line.contains("failure")) imported_.failures.push_back({line.value("failure", ""), line.value("reason", "")});
+    if (std::string remark = line.value("remark", ""); !remark.empty()) imported_.notes.push_back(std::move(remark));
+    if (line.contains("failed")) imported_.failures.push_back({line.value("failed", ""), line.value("why", "")});
     if (line.contains("done")) done_(line.value("done", std::size_t{0}));
     if (!line.contains("calls")) return;
     ++imported_.processes;
@@ -107,6 +110,34 @@ class ReportReader {
   Imported imported_;
   absl::Status status_;
 };
+
+std::uint64_t BytesOf(const std::vector<std::string>& anchors) {
+  std::uint64_t bytes = 0;
+  for (const std::string& anchor : anchors) {
+    std::error_code error;
+    const fs::path folder = fs::path(anchor).parent_path();
+    for (fs::recursive_directory_iterator next(folder.empty() ? "." : folder, error), end; !error && next != end;
+         next.increment(error))
+      if (const std::uintmax_t size = next->file_size(error); !error) bytes += size;
+  }
+  return bytes;
+}
+
+std::uint64_t MappedBytes() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// A damaged number makes the library ask for any amount of memory, and walk through it.
+void LimitMemory(const std::vector<std::string>& anchors) {
+  constexpr std::uint64_t kAtLeast = 4ull << 30, kForEachByte = 64;
+  const rlim_t most = MappedBytes() + kAtLeast + kForEachByte * BytesOf(anchors);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur <= most) return;
+  limit.rlim_cur = most;
+  setrlimit(RLIMIT_AS, &limit);
+}
 
 // A crash is expected here: no core, and none of the library's last words.
 void BeQuiet() {
@@ -127,6 +158,7 @@ absl::StatusOr<Imported> ImportArchives(const std::vector<std::string>& anchors,
   if (child == 0) {
     close(ends[0]);
     BeQuiet();
+    LimitMemory(anchors);
     ReadInChild(anchors, writer, ReportWriter(ends[1]));
     _exit(0);
   }
