@@ -36,7 +36,8 @@ std::optional<Format> FormatOfJson(std::string_view text) {
   if (Has(text, "\"workload_graph\"") || Has(text, "_NODE\"")) return Format::kChakra;
   if (Has(text, "\"nodes\"") && (Has(text, "\"ctrl_deps\"") || Has(text, "\"inputs\"") || Has(text, "\"rf_id\"")))
     return Format::kChakra;
-  if (Has(text, "\"traceEvents\"") || Has(text, "\"schemaVersion\"") || Has(text, "\"deviceProperties\""))
+  if (Has(text, "\"traceEvents\"") || Has(text, "\"schemaVersion\"") || Has(text, "\"deviceProperties\"") ||
+      (Has(text, "\"ph\"") && Has(text, "\"ts\"") && Has(text, "\"cat\"")))
     return Format::kKineto;
   return std::nullopt;
 }

@@ -142,6 +142,23 @@ def kineto_windows_begin_apart(bench):
 
 
 @bench_case
+def kineto_groups_not_told(bench):
+    """Calls of several groups that a trace does not tell apart cannot be matched, and that is said."""
+    job = kineto.Model(3, {"1": [0, 1]})
+    for step in range(4):
+        for rank in range(3):
+            job.compute(rank, 50_000)
+        job.collective("0", "AllReduce", 4096, 10_000)
+        job.collective("0", "AllGather", 4096, 10_000)
+        job.collective("1", "AlltoAll", 64, 10_000)
+    folder = job.write(bench.sandbox.fresh("mixed"), "old")
+    said, done = diagnosis(bench, folder)
+    check_equal((said["findings"], done.status), ([], 0), "findings")
+    check("not known, so they are not compared: world" in " ".join(said["notes"]), f"{said['notes']}")
+    check(all(one["wait_s"] == 0 for one in breakdown(bench, folder)["ranks"]), "nobody is known to wait")
+
+
+@bench_case
 def kineto_breakdown(bench):
     job = model()
     for style, within in (("new", 1e-9), ("2024", 1e-9)):
@@ -173,6 +190,24 @@ def kineto_who_waits(bench):
         check_equal((waits[1] - waits[2], waits[0] - waits[1], waits[2]), (100, 100, 0), "waits, in microseconds")
         check_equal([round(one["late_s"] * 1e6) for one in step["ranks"]], [0, 0, 100], "the last one, after the middle one")
         check(all(one["wait_s"] <= one["exposed_s"] for one in step["ranks"]), "waiting is part of what is exposed")
+
+
+@bench_case
+def kineto_straggler(bench):
+    """Kernels show who comes late; a job whose ranks differ by a few percent has none."""
+    for late in (None, 5):
+        job = kineto.Model(8)
+        for step in range(30):
+            job.begin_step(step)
+            for rank in range(8):
+                job.compute(rank, 2_000_000 + 7_000 * ((rank * 5 + step * 3) % 8) + (600_000 if rank == late else 0))
+            for count in (1 << 20, 1 << 14, 1 << 18):
+                job.collective("0", "AllReduce", count, 200_000)
+            job.end_step()
+        for style in ("new", "2024", "old"):
+            said, _ = diagnosis(bench, job.write(bench.sandbox.fresh(f"{style}{late}"), style))
+            check_equal([(one["kind"], one["culprits"]) for one in said["findings"]],
+                        [] if late is None else [("straggler", [late])], f"{style}, rank {late} late")
 
 
 @bench_case

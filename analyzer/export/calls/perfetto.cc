@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/export/calls/perfetto_operations.h"
 #include "analyzer/export/calls/perfetto_sequence.h"
 #include "analyzer/files/output_file.h"
 #include "analyzer/recording/meeting.h"
@@ -123,6 +124,7 @@ class Perfetto : public CallExporter {
   absl::Status Finish() override {
     if (files_.empty())
       if (absl::Status status = NextFile(0); !status.ok()) return status;
+    if (absl::Status status = WriteAllOperations(); !status.ok()) return status;
     WriteFindings();
     if (absl::Status status = WritePending(); !status.ok()) return status;
     if (files_.size() > 1)
@@ -158,14 +160,16 @@ class Perfetto : public CallExporter {
   }
 
   ProcessTracks& ProcessOf(std::size_t number, const Facts& facts) {
+    return ProcessNamed(number, facts.rank, facts.box);
+  }
+  ProcessTracks& ProcessNamed(std::size_t number, int rank, const reader::BoxImage& box) {
     ProcessTracks& process = processes_[number];
     if (process.sequence) return process;
     process.uuid = ++uuids_;
     process.sequence.emplace(kFirstProcessSequence + static_cast<std::uint32_t>(number), zero_ns_, &packets_);
     // Pids are those of several machines: the number of the process stands for it.
-    process.sequence->Process(
-        process.uuid, number + 1,
-        fmt::format("rank {} ({}, pid {})", facts.rank, Printable(facts.box.host), facts.box.pid));
+    process.sequence->Process(process.uuid, number + 1,
+                              fmt::format("rank {} ({}, pid {})", rank, Printable(box.host), box.pid));
     return process;
   }
   static CommunicatorTracks& TracksOf(const Facts& facts, ProcessTracks* process) {
@@ -235,6 +239,23 @@ class Perfetto : public CallExporter {
     *uuid = ++uuids_;
     process.sequence->CounterTrack(*uuid, process.uuid, fmt::format("{} of {}", what, on.name), unit);
     return *uuid;
+  }
+
+  // Each process's behind its calls.
+  absl::Status WriteAllOperations() {
+    for (std::size_t number = 0; number < processes_.size(); ++number) {
+      const ProcessRecording& recorded = source_.recording.processes()[number];
+      const perfetto::ProcessOperations operations = perfetto::OperationsOf(recorded);
+      if (operations.all.empty()) continue;
+      const std::int64_t began_ns = operations.all.front().began_ns;
+      if (file_.bytes() >= most_bytes_)
+        if (absl::Status status = NextFile(began_ns); !status.ok()) return status;
+      ProcessTracks& process = ProcessNamed(number, recorded.rank(), recorded.process());
+      const auto sequence = kFirstProcessSequence + static_cast<std::uint32_t>(processes_.size() + number);
+      perfetto::WriteOperations(operations, sequence, process.uuid, &uuids_, &packets_);
+      if (absl::Status status = WritePending(); !status.ok()) return status;
+    }
+    return absl::OkStatus();
   }
 
   // On a track of their own and on those of their culprits.

@@ -92,6 +92,19 @@ bool AlignBySteps(Series* series) {
 
 // ---- by time ----
 
+// How many calls of one of them end while both windows are open: about as many must meet. A few at the edges agree by
+// chance, as where a group is not told and others' calls lie between its own.
+std::int64_t Expected(const Line& a, const Line& b) {
+  const auto last = [](const Line& line) { return EndOf(line, line.calls.size() - 1); };
+  const std::int64_t begin = std::max(EndOf(a, 0), EndOf(b, 0)), end = std::min(last(a), last(b));
+  const auto inside = [&](const Line& line) {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < line.calls.size(); ++i) count += EndOf(line, i) >= begin && EndOf(line, i) <= end;
+    return count;
+  };
+  return std::min(inside(a), inside(b));
+}
+
 // Of those whose calls agree the one whose calls end together.
 bool AlignByTime(Series* series) {
   constexpr std::int64_t kFurthest = 64;  // calls, from where the clocks say that it is
@@ -102,9 +115,10 @@ bool AlignByTime(Series* series) {
     if (&line == &*reference) continue;
     std::int64_t place = 0;
     while (place < reference->size() && EndOf(*reference, static_cast<std::size_t>(place)) < EndOf(line, 0)) ++place;
+    const std::int64_t least = std::max<std::int64_t>(1, Expected(*reference, line) / 2);
     std::pair<std::int64_t, std::int64_t> best{INT64_MAX, 0};
     for (std::int64_t shift = place - kFurthest; shift <= place + kFurthest; ++shift)
-      if (Common(*reference, line, shift) > 0) best = std::min(best, {Apart(*reference, line, shift), shift});
+      if (Common(*reference, line, shift) >= least) best = std::min(best, {Apart(*reference, line, shift), shift});
     if (best.first == INT64_MAX) return false;
     line.shift = best.second;
   }
