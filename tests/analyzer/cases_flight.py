@@ -323,7 +323,7 @@ def flight_active_only_idle_rank(bench):
         directory = job.write_active(bench.sandbox.fresh(f"idle{status}"), status=status)
         check_equal(job.active_dump(6)["entries"], [], "the dump of the idle rank")
         diagnosis = only(bench, directory, "missing_participant", [6], "likely")
-        check("AlltoAll of 80" in json.dumps(diagnosis["findings"][0]["summary"]) or
+        check("AlltoAll of 20" in json.dumps(diagnosis["findings"][0]["summary"]) or
               "AllGather of 8" in diagnosis["findings"][0]["summary"], diagnosis["findings"][0]["summary"])
     # Copied, the files have lost their times.
     only(bench, job.write_active(bench.sandbox.fresh("copied"), at=86400 * 2), "missing_participant", [6], "suspected")
