@@ -12,6 +12,7 @@ import argparse
 import json
 import pathlib
 import random
+import re
 import shutil
 import sys
 
@@ -76,6 +77,8 @@ def run(job, outcome, early, happen):
     if job.has_kernel:
         kernel_log.boot(job)
         noise.of_kernels(job, end)
+    if job.has_scheduler:
+        noise.of_scheduler(job, end)
     if job.library:
         noise.borrow(job, job.library, min(ready, end), end)
     if outcome == "healthy":
@@ -98,9 +101,11 @@ def forget_future(job, end):
 
 def hidden(job, truth):
     """In one file without prefixes only the agent's table or a text names the rank: other culprits cannot be known."""
-    if job.layout != "one file" or not truth.ranks:
+    if not job.layout.startswith("one file") or not truth.ranks:
         return False
-    return not any(line.text.startswith(f"  rank      : {truth.ranks[0]} ") for line in job.lines)
+    rank = truth.ranks[0]
+    return not any(line.text.startswith(f"  rank      : {rank} ") or (line.mark and re.search(rf"ank ?{rank}\b", line.text))
+                   for line in job.lines)
 
 
 def save(job, truth, folder):

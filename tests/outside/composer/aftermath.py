@@ -60,16 +60,17 @@ def torchrun(job, at, first, ended, others):
 
 
 def agent_ends(job, node, own, alive):
-    begin = min(when for when, _ in own.values())
-    for rank in alive:
-        elastic(job, begin + 1.0, node, "W", "multiprocessing/api.py:898", f"Sending process {job.pids[rank]} closing signal SIGTERM")
-        job.end(rank, begin + 1.5)
+    """An agent looks at its processes from time to time: it finds some of `own` dead, and ends the others."""
     root = min(own, key=lambda rank: (own[rank], rank))
-    code = own[root][1]
-    elastic(job, begin + 2.0, node, "E", "multiprocessing/api.py:870", f"failed (exitcode: {code}) local_rank: {job.local(root)} (pid: "
+    at = own[root][0] + job.rng.uniform(0.1, 3.0)
+    found = {rank: how for rank, how in own.items() if how[0] <= at}
+    for rank in sorted(set(own) - set(found)) + list(alive):
+        elastic(job, at, node, "W", "multiprocessing/api.py:898", f"Sending process {job.pids[rank]} closing signal SIGTERM")
+        job.end(rank, at + 0.5)
+    elastic(job, at + 1.0, node, "E", "multiprocessing/api.py:870", f"failed (exitcode: {own[root][1]}) local_rank: {job.local(root)} (pid: "
             f"{job.pids[root]}) of binary: {job.place.python.split('/lib/')[0]}/bin/python3")
     if job.torch < (2, 4) or job.rng.random() < 0.9:
-        job.agent(begin + 2.5, node, table(job, own, root))
+        job.agent(at + 1.5, node, table(job, found, root))
 
 
 def row(job, at, rank, code, number):
@@ -81,7 +82,7 @@ def row(job, at, rank, code, number):
 
 
 def table(job, own, root):
-    rest = [rank for rank in sorted(own) if rank != root and own[rank][0] < own[root][0] + 8]
+    rest = [rank for rank in sorted(own) if rank != root]
     site = job.place.python
     lines = ["Traceback (most recent call last):", f'  File "{site.split("/lib/")[0]}/bin/torchrun", line 8, in <module>', "    sys.exit(main())",
              f'  File "{site}/torch/distributed/elastic/multiprocessing/errors/__init__.py", line 355, in wrapper', "    return f(*args, **kwargs)",

@@ -168,7 +168,7 @@ def broken_nvlink(job, at):
     return Truth("hardware", f"an NVLink of the GPU of rank {rank} on {job.host(rank)} failed", [rank], ["cuda"]), {rank: (at + 1, 1)}
 
 
-@kind("hardware", lambda job: job.has_kernel and nodes(job))
+@kind("hardware", lambda job: job.has_kernel and nodes(job) and job.launched in ("torchrun", "srun", "none"))
 def machine_check(job, at):
     node = job.rng.randrange(job.nodes)
     kern(job, at - 0.1, node, "mce: [Hardware Error]: CPU 52: Machine Check Exception: 5 Bank 7: be00000000800400\nmce: [Hardware Error]: RIP !INEXACT! "

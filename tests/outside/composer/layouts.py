@@ -124,6 +124,7 @@ def furnish(job, name):
     job.in_slurm = job.launched == "srun" or (job.launched == "torchrun" and not job.in_k8s and rng.random() < 0.4)
     job.main_file = f"slurm-{job.number}.out" if job.in_slurm else rng.choice(("train.log", "nohup.out", "console.txt", "output.log"))
     job.has_kernel = rng.random() < 0.4
+    job.has_scheduler = job.in_slurm and rng.random() < 0.3
     job.kernel_style = rng.choice(STYLES)
     job.kernel_file = rng.choice(("dmesg-{host}.txt", "kernel/{host}.log", "{host}-journal.log", "{host}.kern.log"))
     job.nccl_logs = rng.random() < 0.3

@@ -69,6 +69,11 @@ KERNEL = ["nvme nvme4: I/O 812 QID 7 timeout, aborting\nnvme nvme4: Abort status
           "perf: interrupt took too long (3141 > 3128), lowering kernel.perf_event_max_sample_rate to 63500",
           "NVRM: Xid (PCI:0000:e1:00): 43, pid=4711, name=jupyter, Ch 00000010", "systemd-journald[811]: Failed to read oom_kill field: No such file or directory",
           "docker0: port 3(veth8a2f) entered disabled state"]
+TRAINING = re.compile("deepspeed|[Gg]radient|wandb|checkpoint|step|loss|sample|shard|batch|nan")
+SCHEDULER = ["sched: Allocate JobId={other} NodeList={host} #CPUs=192 Partition=gpu", "_job_complete: JobId={other} WEXITSTATUS 1",
+             "_job_complete: JobId={other} done", "error: Nodes cpu-[041-043] not responding", "backfill: Started JobId={other} in gpu on {host}",
+             "_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={other} uid 20331", "Time limit exhausted for JobId={other}",
+             "update_node: node cpu-017 reason set to: NHC: check_fs_mount: /scratch not mounted"]
 # Words that tie a line to another job: its time, its ranks, its end.
 FOREIGN = re.compile(r"\d{4}-\d\d-\d\d|time_ms|\d\d:\d\d:\d\d|\[?rank ?\d|GLOBAL_RANK|CANCELLED|\[W\d|terminate called|frame #", re.I)
 PREFIX = re.compile(r"^\s*\d+: ")
@@ -90,21 +95,13 @@ def moments(job, when, ready, end):
 def sprinkle(job, ready, end, healthy):
     """A handful of the texts. A job that fails has no end of its own."""
     for when, who, text in job.rng.sample(TEXTS, job.rng.randrange(3, 14)):
-        if when == "end" and not healthy:
+        if (when == "end" and not healthy) or (job.launched == "vllm" and TRAINING.search(text)):
             continue
         low, high = moments(job, when, ready, end)
         ranks = job.rng.sample(range(job.size), 1 if who == "one" else job.rng.randrange(1, min(job.size, 16) + 1))
         at = job.rng.uniform(low, high)
         for rank in ranks:
             job.error(at + job.rng.random() * 0.3, rank, told(job, rank, text))
-            if when == "run":
-                steady(job, at, rank)
-
-
-def steady(job, at, rank):
-    """A rank that printed a caught error goes on, and its log shows it."""
-    for number in range(3):
-        job.rank(at + 1 + number * 30, rank, f"{job.stamp(at + 1 + number * 30)}heartbeat {number + 1}: ok")
 
 
 def of_kernels(job, end):
@@ -113,6 +110,19 @@ def of_kernels(job, end):
             kern(job, job.rng.uniform(-40_000, end), node, job.rng.choice(KERNEL))
         if job.rng.random() < 0.3:
             oom_kill(job, -job.rng.uniform(7_000, 60_000), node, job.rng.randrange(1_000, 90_000), job.rng.choice(("java", "python3", "cc1plus")))
+
+
+def of_scheduler(job, end):
+    """What Slurm's controller did with other jobs, before and meanwhile."""
+    for _ in range(job.rng.randrange(3, 12)):
+        at = job.rng.uniform(-9_000, end)
+        text = job.rng.choice(SCHEDULER).format(other=job.number - job.rng.randrange(3, 900), host=job.rng.choice(job.place.hosts))
+        slurmctld(job, at, text)
+
+
+def slurmctld(job, at, text, **marks):
+    t = job.when(at)
+    job.scheduler(at, f"[{t:%Y-%m-%dT%H:%M:%S}.{t.microsecond // 1000:03d}] {text}", **marks)
 
 
 # Lines of real jobs that went well
@@ -137,4 +147,3 @@ def borrow(job, library, ready, end):
         low, high = moments(job, job.rng.choice(("start", "start", "run")), ready, end)
         rank, at = job.rng.choice((0, 0, job.rng.randrange(job.size))), job.rng.uniform(low, high)
         job.rank(at, rank, rows[begin:begin + job.rng.randrange(10, 80)])
-        steady(job, at, rank)

@@ -5,7 +5,7 @@ class Program:
     """Prints progress on `writers(job)`; most frameworks let one rank print."""
 
     # Frames of a traceback, if the program is not a training script.
-    frames, uses_torch = None, True
+    frames, uses_torch, saves = None, True, True
     name, stamps, level = "plain", ("comma", "iso", "brackets", "american", "syslog", "epoch", "clock", "none", "none"), ""
 
     def __init__(self, job):
@@ -46,7 +46,7 @@ class Program:
             self.loss = max(0.3, self.loss * self.rng.uniform(0.93, 1.03))
             at = begin + (number + self.rng.uniform(0.0, 0.3)) * (end - begin) / count
             self.step(at, self.first + number * self.every)
-            if number % 25 == 24:
+            if number % 25 == 24 and self.saves:
                 self.say(at + 0.2, 0, f"saved checkpoint to {self.job.place.saves}/step_{self.first + number * self.every}")
 
     def step(self, at, step):
@@ -231,7 +231,7 @@ class Solver(Program):
 
 
 class Vllm(Program):
-    name, stamps = "vllm", ("none",)
+    name, stamps, saves = "vllm", ("none",), False
     frames = ('  File "{site}/vllm/v1/executor/multiproc_executor.py", line 517, in worker_busy_loop', "    output = func(*args, **kwargs)",
               '  File "{site}/vllm/v1/worker/gpu_worker.py", line 293, in execute_model',
               "    output = self.model_runner.execute_model(scheduler_output, intermediate_tensors)")

@@ -80,7 +80,9 @@ def raise_it(job, at, rank, where, text, also=False, step=0):
 
 
 # Wordings that only a program on torch can have, and moments that a program without a training loop does not know.
-OF_TORCH = re.compile("torch|Torch|DataLoader|CUDA|cuDNN|Gloo|NCCL|Triton|DALI|state_dict|backward|store based|dist")
+OF_TORCH = re.compile("torch|Torch|DataLoader|RuntimeError: CUDA|cuDNN|Gloo|NCCL|Triton|DALI|state_dict|backward|store based|dist|your module|cuda:")
+OF_JAX = re.compile("XlaRuntimeError")
+OF_VLLM = re.compile("cache blocks")
 SERVED = ("forward", "import", "load")
 
 
@@ -92,10 +94,15 @@ def texts_for(job, row):
     if name == "horovod" and row.where in ("init", "init0"):
         return []
     if not job.program.uses_torch:
-        return [text for text in row.texts if not OF_TORCH.search(text)]
+        return [text for text in row.texts if OF_JAX.search(text) or not (OF_TORCH.search(text) or OF_VLLM.search(text))]
+    if job.nodes == 1 and (row.category == "network" or row.everyone == "host"):
+        return []
     if row.everyone == "came" and job.size < 3 or row.where == "resume" and "{rank}" in row.texts[0] and job.size == 1:
         return []
-    return [text for text in row.texts if job.torch >= (2, 5) or "AcceleratorError" not in text]
+    if name == "vllm" and OF_VLLM.search(row.texts[0]):
+        return row.texts
+    return [text for text in row.texts if not OF_JAX.search(text) and not OF_VLLM.search(text)
+            and (job.torch >= (2, 5) or "AcceleratorError" not in text)]
 
 
 def who_raises(job, row, step):

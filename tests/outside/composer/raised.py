@@ -34,7 +34,11 @@ ROWS = [
         "{less}.90 GiB is allocated by PyTorch, and 2.11 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is "
         "large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.",
         "RuntimeError: CUDA out of memory. Tried to allocate 2.{small} GiB (GPU {local}; {gib}.59 GiB total capacity; {less}.11 GiB already "
-        "allocated; {small}.50 MiB free; {less}.98 GiB reserved in total by PyTorch)"], weight=3),
+        "allocated; {small}.50 MiB free; {less}.98 GiB reserved in total by PyTorch)",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate {mib}359738 bytes."], weight=3),
+    Raised("out_of_memory", "no GPU memory was left for the cache of keys and values", "load", [
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine."],
+        ["python"], True),
     Raised("out_of_memory", "rank {rank} could not get workspace for cuBLAS or cuDNN: GPU memory was full", "backward", [
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
         "RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED"], ["cuda"]),
@@ -52,7 +56,9 @@ ROWS = [
         "RuntimeError: CUDA error: an illegal memory access was encountered\n" + ASYNC,
         "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\nSearch for `cudaErrorIllegalAddress' in "
         "https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n" + ASYNC,
-        "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered"], weight=2),
+        "RuntimeError: Triton Error [CUDA]: an illegal memory access was encountered",
+        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to synchronize GPU for autotuning: CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory "
+        "access was encountered"], weight=2),
     Raised("cuda", "an index out of range tripped an assertion in a kernel of rank {rank}", "forward", [
         "RuntimeError: CUDA error: device-side assert triggered\n" + ASYNC]),
     Raised("cuda", "a kernel of rank {rank} failed to launch", "forward", [

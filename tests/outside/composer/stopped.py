@@ -3,6 +3,7 @@
 from composer import aftermath
 from composer.happened import KINDS, kind, lost_node, several
 from composer.job import Truth
+from composer.noise import slurmctld
 
 UNKNOWN = []
 
@@ -36,6 +37,8 @@ def cancelled(job, at, reason, mark=True):
 @kind("terminated", lambda job: job.in_slurm, 3)
 def time_limit(job, at):
     cancelled(job, at, " DUE TO TIME LIMIT")
+    if job.has_scheduler:
+        slurmctld(job, at - 0.5, f"Time limit exhausted for JobId={job.number}", mark=0, also=True)
     return Truth("terminated", "the job reached its time limit"), None
 
 
@@ -48,6 +51,8 @@ def preempted(job, at):
 @kind("terminated", lambda job: job.in_slurm, 2)
 def cancelled_by_hand(job, at):
     cancelled(job, at, "")
+    if job.has_scheduler:
+        slurmctld(job, at - 0.5, f"_slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={job.number} uid 1001", mark=0, also=True)
     return Truth("terminated", "somebody cancelled the job"), None
 
 
