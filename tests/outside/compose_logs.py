@@ -72,7 +72,7 @@ def run(job, outcome, early, happen):
     end = rng.uniform(ready * 0.5, ready * 0.95) if early else ready + rng.uniform(200.0, rng.choice((2_000, 20_000, 80_000)))
     job.program.start(ready)
     if not early:
-        job.program.progress(ready, end)
+        job.program.progress(ready, end, outcome == "healthy")
     noise.sprinkle(job, ready, end, outcome == "healthy")
     if job.has_kernel:
         kernel_log.boot(job)

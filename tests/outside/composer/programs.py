@@ -38,10 +38,12 @@ class Program:
     def say(self, at, rank, text):
         self.job.rank(at, rank, f"{self.job.stamp(at)}{self.level}{text}")
 
-    def progress(self, begin, end):
+    def progress(self, begin, end, to_the_last):
         """Steps until `end`, a few dozen of them whatever the time between."""
         count = max(3, min(60 if self.job.size <= 64 else 12, int((end - begin) / (self.step_s * self.every))))
         self.step_s = (end - begin) / count / self.every
+        if to_the_last:
+            self.first = self.total - (count - 1) * self.every
         for number in range(count):
             self.loss = max(0.3, self.loss * self.rng.uniform(0.93, 1.03))
             at = begin + (number + self.rng.uniform(0.0, 0.3)) * (end - begin) / count

@@ -47,7 +47,7 @@ def values(job, rank, step):
     peer = rng.randrange(job.nodes)
     return {"rank": rank, "local": job.local(rank), "size": job.size, "pid": job.pids[rank], "host": job.host(rank), "step": step,
             "few": max(1, job.size - rng.choice((1, job.per_node, 2))) if job.size > 2 else 1, "head": rng.choice((place.hosts[0], place.ips[0])),
-            "peer_ip": place.ips[peer], "port": rng.choice((29500, 29400, 6000, 12355)), "mib": rng.randrange(64, 4096),
+            "head_name": place.hosts[0], "peer_ip": place.ips[peer], "port": rng.choice((29500, 29400, 6000, 12355)), "mib": rng.randrange(64, 4096),
             "gib": rng.choice((39, 79, 139)), "less": rng.randrange(20, 39), "small": rng.randrange(10, 99), "n": rng.randrange(2, 900),
             "n2": rng.randrange(3, 30), "line": rng.randrange(60, 400), "line2": rng.randrange(100, 900), "site": place.python,
             "work": place.work, "data": place.data, "saves": place.saves, "hex": f"n{rng.randrange(16**8):08x}",

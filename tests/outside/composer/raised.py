@@ -86,11 +86,11 @@ ROWS = [
         "RuntimeError: CUDA error: invalid device ordinal\n" + ASYNC], ["environment"]),
     # Network and meeting
     Raised("network", "the name of the first node does not resolve on {host}", "init", [
-        "torch.distributed.DistNetworkError: The IPv6 network addresses of ({head}, {port}) cannot be retrieved (gai error: -2 - Name or "
+        "torch.distributed.DistNetworkError: The IPv6 network addresses of ({head_name}, {port}) cannot be retrieved (gai error: -2 - Name or "
         "service not known).",
         "socket.gaierror: [Errno -3] Temporary failure in name resolution",
         "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/device.cc:76] Couldn't resolve address of "
-        "{head}: Name or service not known"], ["rendezvous", "environment"], "host"),
+        "{head_name}: Name or service not known"], ["rendezvous", "environment"], "host"),
     Raised("network", "rank {rank} cannot reach another host", "init", [
         "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no route to host: [{peer_ip}]:{port}",
         "OSError: [Errno 113] No route to host",
