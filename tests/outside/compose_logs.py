@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Logs of jobs that never ran, failed and healthy ones, by which `ncclwatch triage` can be judged.
 
-    compose_logs.py OUT [--jobs 200] [--seed 1] [--noise FOLDER...]
+    compose_logs.py OUT [--jobs 200] [--seed 1] [--noise FOLDER...] [--calm]
 
 Writes OUT/job-NNN/ (the logs of a job) and OUT/truth.json (what is known to be true of each). FOLDER holds logs of
 healthy jobs: half of the jobs take passages from them. The same seed and folders give the same bytes.
+With --calm the same jobs have no line that means nothing: the difference is what noise does to the judged.
 The cases follow what frameworks, launchers and kernels write. They know nothing of triage's rules, and must not.
 """
 
@@ -71,16 +72,11 @@ def run(job, outcome, early, happen):
     ready = rng.uniform(25.0, 240.0)
     end = rng.uniform(ready * 0.5, ready * 0.95) if early else ready + rng.uniform(200.0, rng.choice((2_000, 20_000, 80_000)))
     job.program.start(ready)
-    if not early:
+    if early:
+        job.seq = rng.randrange(1, 5)
+    else:
         job.program.progress(ready, end, outcome == "healthy")
-    noise.sprinkle(job, ready, end, outcome == "healthy")
-    if job.has_kernel:
-        kernel_log.boot(job)
-        noise.of_kernels(job, end)
-    if job.has_scheduler:
-        noise.of_scheduler(job, end)
-    if job.library:
-        noise.borrow(job, job.library, min(ready, end), end)
+    add_noise(job, ready, end, outcome == "healthy")
     if outcome == "healthy":
         job.program.finish(end + 1)
         return Truth("healthy", "the job ran to its end")
@@ -92,6 +88,21 @@ def run(job, outcome, early, happen):
     if ended:
         aftermath.follow(job, ended)
     return truth
+
+
+def add_noise(job, ready, end, healthy):
+    """A calm job draws the same noise and drops it, so that all else stays equal."""
+    lines = list(job.lines)
+    noise.sprinkle(job, ready, end, healthy)
+    if job.has_kernel:
+        kernel_log.boot(job)
+        noise.of_kernels(job, end)
+    if job.has_scheduler:
+        noise.of_scheduler(job, end)
+    if job.library:
+        noise.borrow(job, job.library, min(ready, end), end)
+    if job.calm:
+        job.lines = lines
 
 
 def forget_future(job, end):
@@ -123,11 +134,12 @@ def save(job, truth, folder):
             "line": number, "also": places[1], "layout": job.layout, "program": job.program.name, "size": job.size, "what": truth.what}
 
 
-def compose(number, seed, library, folder):
+def compose(number, seed, library, calm, folder):
     rng = random.Random(f"{seed}/{number}")
     luck = rng.random()
     outcome = "healthy" if luck < HEALTHY else "unknown" if luck < HEALTHY + UNEXPLAINED else "failed"
     job, (_, early, happen) = fail(rng) if outcome == "failed" else (new_job(rng), (1, False, None))
+    job.calm = calm
     job.library = library if library and rng.random() < 0.5 else None
     return save(job, run(job, outcome, early, happen), folder)
 
@@ -138,12 +150,13 @@ def main():
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", default="1")
     parser.add_argument("--noise", nargs="*", default=[])
+    parser.add_argument("--calm", action="store_true")
     args = parser.parse_args()
     library, truth = noise.libraries(args.noise), {}
     for number in range(args.jobs):
         name = f"job-{number:03d}"
         shutil.rmtree(args.out / name, ignore_errors=True)
-        truth[name] = compose(number, args.seed, library, args.out / name)
+        truth[name] = compose(number, args.seed, library, args.calm, args.out / name)
     (args.out / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
 
 

@@ -39,7 +39,7 @@ def torchrun(job, at, first, ended, others):
     home = job.node_of(first)
     kind = peers.flavour(job, first)
     lingers = job.rng.random() < 0.12 and job.program.uses_torch and ended[first][1] == 1
-    if lingers:  # the interpreter waits for its threads: the agent sees a death only when peers abort
+    if lingers and job.joined:  # the interpreter waits for its threads: the agent sees a death only when peers abort
         kind = "watchdog"
     far = [rank for rank in others if lingers or job.node_of(rank) not in {job.node_of(dead) for dead in ended}]
     let_notice(job, at, first, far, kind, ended)

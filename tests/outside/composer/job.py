@@ -54,6 +54,7 @@ class Job:
         self.stamp_style = None
         self.timeout_s = rng.choice((600, 600, 1800))
         self.seq = rng.randrange(40, 90_000)
+        self.joined = True  # the process group exists
 
     def ranks_of(self, node):
         return range(node * self.per_node, min(self.size, (node + 1) * self.per_node))

@@ -14,7 +14,7 @@ TEXTS = [
     ("start", "some", "{nccl} NCCL INFO NET/Plugin: Could not find: libnccl-net.so. Using internal network plugin.\n{nccl} NCCL INFO NET/IB : No device "
      "found.\n{nccl} NCCL INFO Failed to open libibverbs.so[.1]"),
     ("start", "some", "{nccl} NCCL INFO NCCL_IB_TIMEOUT set by environment to 22.\n{nccl} NCCL INFO Setting affinity for GPU {local} to ffffff"),
-    ("start", "one", "2024-04-02 03:11:52.114212: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:9261] Unable to register cuDNN factory: "
+    ("start", "one", "{xla}: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:9261] Unable to register cuDNN factory: "
      "Attempting to register factory for plugin cuDNN when one has already been registered"),
     ("start", "one", "TF-TRT Warning: Could not find TensorRT"),
     ("start", "one", "WARNING: APEX is not installed, multi_tensor_applier will not be available. Falling back."),
@@ -80,9 +80,9 @@ PREFIX = re.compile(r"^\s*\d+: ")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def told(job, rank, text):
+def told(job, at, rank, text):
     names = {"nccl": nccl(job, rank), "rank": rank, "local": job.local(rank), "size": job.size, "host": job.host(rank), "pid": job.pids[rank],
-             "head": job.place.hosts[0], "bus": job.bus(rank)}
+             "head": job.place.hosts[0], "bus": job.bus(rank), "xla": f"{job.when(at):%Y-%m-%d %H:%M:%S.%f}"}
     for name, value in names.items():
         text = text.replace("{" + name + "}", str(value))
     return text
@@ -101,7 +101,7 @@ def sprinkle(job, ready, end, healthy):
         ranks = job.rng.sample(range(job.size), 1 if who == "one" else job.rng.randrange(1, min(job.size, 16) + 1))
         at = job.rng.uniform(low, high)
         for rank in ranks:
-            job.error(at + job.rng.random() * 0.3, rank, told(job, rank, text))
+            job.error(at + job.rng.random() * 0.3, rank, told(job, at, rank, text))
 
 
 def of_kernels(job, end):

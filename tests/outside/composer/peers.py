@@ -61,15 +61,18 @@ def watchdog(job, at, rank, seq=None, op=None, mark=None, also=False):
     end = f"{group(job, rank)} {ended_by(job)}: [Rank {rank}] Watchdog caught collective operation timeout: {work}"
     job.error(at + 0.01, rank, c10d(job, at, rank, 1595, end) + "\nException raised from checkTimeout at ../torch/csrc/distributed/c10d/"
               "ProcessGroupNCCL.cpp:632 (most recent call first):\n" + frames(job))
-    job.error(at + 0.02, rank, f"terminate called after throwing an instance of 'c10::DistBackendError'\n  what():  {end}")
+    thrown = "c10::DistBackendError" if job.torch >= (2, 2) else "std::runtime_error"
+    job.error(at + 0.02, rank, f"terminate called after throwing an instance of '{thrown}'\n  what():  {end}")
 
 
 def remote(job, at, rank, dead, **marks):
     """NCCL noticed that a connection broke."""
     peer = f"{job.host(dead)}<{job.rng.randrange(32768, 60999)}>"
-    short = job.rng.choice((f"socketProgress: Connection closed by remote peer {peer}",
-                            f"NET/IB: Got completion from peer {peer} with status=12 opcode=0 len=0 vendor err 129 (Recv) hca mlx5_{job.local(rank)}",
-                            f"socketPollConnect: connect to {job.address(dead)}<{job.rng.randrange(32768, 60999)}> returned Connection refused"))
+    ways = [f"socketProgress: Connection closed by remote peer {peer}",
+            f"socketPollConnect: connect to {job.address(dead)}<{job.rng.randrange(32768, 60999)}> returned Connection refused"]
+    if job.node_of(rank) != job.node_of(dead):
+        ways.append(f"NET/IB: Got completion from peer {peer} with status=12 opcode=0 len=0 vendor err 129 (Recv) hca mlx5_{job.local(rank)}")
+    short = job.rng.choice(ways)
     if job.nccl_logs:
         start = nccl(job, rank)
         job.error(at, rank, f"{start} NCCL INFO misc/socket.cc:484 -> 6\n{start} proxy.cc:1458 NCCL WARN [Service thread] Error encountered "
@@ -115,11 +118,22 @@ def horovod(job, at, rank):
               "an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution.")
 
 
+def join(job, at, rank, dead):
+    """The process group never came to be: those who wait for it reach the limit of the store."""
+    text = (f"torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to ({job.place.hosts[0]}, 29500)."
+            if dead == 0 else f"torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. {job.size - 1}/{job.size} clients joined.")
+    job.error(at, rank, ["Traceback (most recent call last):", f'  File "{job.place.work}/train.py", line 88, in <module>', "    main()",
+                         f'  File "{job.place.python}/torch/distributed/rendezvous.py", line 258, in _env_rendezvous_handler',
+                         "    store = _create_c10d_store(master_addr, master_port, rank, world_size, timeout, use_libuv)", text])
+
+
 def flavour(job, dead):
-    if job.program.name in ("jax", "horovod"):
+    if job.program.name == "jax" or (job.program.name == "horovod" and job.joined):
         return job.program.name
-    if job.program.name == "solver":
+    if job.program.name == "solver" or (job.launched == "mpirun" and not job.joined):
         return "silent"
+    if not job.joined:
+        return "join"
     choices = ["remote"] * 4 + ["watchdog"] * 4 + ["gloo"] * 2 if job.nodes > 1 else ["watchdog"] * 3 + ["remote", "gloo"]
     return job.rng.choice(choices + (["store"] * 3 if dead == 0 else []))
 
@@ -136,7 +150,10 @@ def notice(job, at, rank, dead, kind):
         coordination(job, moment, rank, dead)
     elif kind == "silent":
         return moment, -15
+    elif kind == "join":
+        moment = at + job.rng.uniform(560.0, 605.0)
+        join(job, moment, rank, dead)
     else:
         {"remote": lambda: remote(job, moment, rank, dead), "gloo": lambda: gloo(job, moment, rank, dead),
          "store": lambda: store(job, moment, rank), "horovod": lambda: horovod(job, moment, rank)}[kind]()
-    return moment + 1.5, 1 if kind in ("gloo", "horovod") else ABORT
+    return moment + 1.5, 1 if kind in ("gloo", "horovod", "join") else ABORT

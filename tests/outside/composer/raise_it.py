@@ -121,6 +121,7 @@ def perform(job, row, at, step):
     """Lets ranks raise `row` at `at`. Returns the truth about it, and when and how these ranks ended."""
     text = job.rng.choice(texts_for(job, row))
     ranks = who_raises(job, row, step)
+    job.joined = row.where not in UNRANKED
     first = job.rng.choice(ranks)
     for rank in ranks:
         raise_it(job, at if rank == first else at + job.rng.uniform(0.001, 2.0), rank, row.where, text, rank != first, step)
