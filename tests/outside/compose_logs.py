@@ -19,18 +19,33 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from composer import aftermath, kernel_log, noise, programs  # noqa: E402
-from composer.happened import KINDS  # noqa: E402
+from composer import aftermath, kernel_log, links, machines, noise, programs, stopped  # noqa: E402
 from composer.job import Job, Truth  # noqa: E402
+from composer.kinds import KINDS  # noqa: E402
 from composer.layouts import LAYOUTS, files_of, furnish  # noqa: E402
 from composer.raise_it import EARLY, perform, texts_for  # noqa: E402
 from composer.raised import ROWS  # noqa: E402
-from composer.stopped import UNKNOWN  # noqa: E402
 
+assert links and machines and stopped  # importing them fills KINDS
 SIZES = (1, 2, 4, 4, 8, 8, 8, 8, 16, 16, 16, 24, 32, 32, 48, 64, 64, 128, 256, 512)
 HEALTHY, UNEXPLAINED = 0.15, 0.10
-CATEGORIES = ("out_of_memory", "cuda", "nccl", "network", "timeout", "hardware", "numerics", "data", "filesystem", "environment",
-              "rendezvous", "terminated", "python", "checkpoint", "mpi")
+CATEGORIES = (
+    "out_of_memory",
+    "cuda",
+    "nccl",
+    "network",
+    "timeout",
+    "hardware",
+    "numerics",
+    "data",
+    "filesystem",
+    "environment",
+    "rendezvous",
+    "terminated",
+    "python",
+    "checkpoint",
+    "mpi",
+)
 
 
 def new_job(rng):
@@ -70,7 +85,11 @@ def run(job, outcome, early, happen):
     """Lets the job happen, and returns the truth."""
     rng = job.rng
     ready = rng.uniform(25.0, 240.0)
-    end = rng.uniform(ready * 0.5, ready * 0.95) if early else ready + rng.uniform(200.0, rng.choice((2_000, 20_000, 80_000)))
+    end = (
+        rng.uniform(ready * 0.5, ready * 0.95)
+        if early
+        else ready + rng.uniform(200.0, rng.choice((2_000, 20_000, 80_000)))
+    )
     job.program.start(ready)
     if early:
         job.seq = rng.randrange(1, 5)
@@ -82,7 +101,7 @@ def run(job, outcome, early, happen):
         return Truth("healthy", "the job ran to its end")
     forget_future(job, end)
     if outcome == "unknown":
-        function = rng.choice([function for function, fits in UNKNOWN if fits(job)])
+        function = rng.choice([function for function, fits in stopped.UNKNOWN if fits(job)])
         return Truth("unknown", function(job, end))
     truth, ended = happen(end, job.program.first + 250)
     if ended:
@@ -115,8 +134,10 @@ def hidden(job, truth):
     if not job.layout.startswith("one file") or not truth.ranks:
         return False
     rank = truth.ranks[0]
-    return not any(line.text.startswith(f"  rank      : {rank} ") or (line.mark and re.search(rf"ank ?{rank}\b", line.text))
-                   for line in job.lines)
+    return not any(
+        line.text.startswith(f"  rank      : {rank} ") or (line.mark and re.search(rf"ank ?{rank}\b", line.text))
+        for line in job.lines
+    )
 
 
 def save(job, truth, folder):
@@ -130,8 +151,18 @@ def save(job, truth, folder):
                 places[line.mark].append([path, number])
     assert len(places[2]) == (truth.category not in ("healthy", "unknown")), (folder, truth.what, places)
     path, number = places[2][0] if places[2] else (None, None)
-    return {"category": truth.category, "also_ok": truth.also_ok, "ranks": [] if hidden(job, truth) else truth.ranks, "file": path,
-            "line": number, "also": places[1], "layout": job.layout, "program": job.program.name, "size": job.size, "what": truth.what}
+    return {
+        "category": truth.category,
+        "also_ok": truth.also_ok,
+        "ranks": [] if hidden(job, truth) else truth.ranks,
+        "file": path,
+        "line": number,
+        "also": places[1],
+        "layout": job.layout,
+        "program": job.program.name,
+        "size": job.size,
+        "what": truth.what,
+    }
 
 
 def compose(number, seed, library, calm, folder):

@@ -21,7 +21,9 @@ LIMIT_S = 300
 
 
 def triage(path, folder):
-    done = subprocess.run([path, "triage", str(folder), "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        [path, "triage", str(folder), "--json"], capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
     try:
         return done.returncode, json.loads(done.stdout)
     except ValueError:
@@ -29,37 +31,56 @@ def triage(path, folder):
 
 
 def same_file(found, wanted, folder):
-    return found is not None and (pathlib.Path(found) == pathlib.Path(folder) / wanted or pathlib.PurePath(found) == pathlib.PurePath(wanted))
+    return found is not None and (
+        pathlib.Path(found) == pathlib.Path(folder) / wanted or pathlib.PurePath(found) == pathlib.PurePath(wanted)
+    )
 
 
 def right_line(cause, truth, folder):
     places = [[truth["file"], truth["line"]], *truth["also"]]
-    return any(same_file(cause.get("file"), file, folder) and abs((cause.get("line") or 0) - line) <= SLACK for file, line in places)
+    return any(
+        same_file(cause.get("file"), file, folder) and abs((cause.get("line") or 0) - line) <= SLACK
+        for file, line in places
+    )
 
 
 def judge_failed(causes, truth, folder):
     allowed = {truth["category"], *truth["also_ok"]}
     first = causes[0] if causes else {}
-    return {"category": first.get("category") in allowed, "strict": first.get("category") == truth["category"],
-            "among three": any(cause["category"] in allowed for cause in causes[:3]),
-            "rank": sorted(first.get("ranks", [])) == truth["ranks"] if truth["ranks"] else None,
-            "line": bool(first) and right_line(first, truth, folder),
-            "certain and wrong": first.get("confidence") == "certain" and first.get("category") not in allowed}
+    return {
+        "category": first.get("category") in allowed,
+        "strict": first.get("category") == truth["category"],
+        "among three": any(cause["category"] in allowed for cause in causes[:3]),
+        "rank": sorted(first.get("ranks", [])) == truth["ranks"] if truth["ranks"] else None,
+        "line": bool(first) and right_line(first, truth, folder),
+        "certain and wrong": first.get("confidence") == "certain" and first.get("category") not in allowed,
+    }
 
 
 def judge(path, out, name, truth):
     folder = out / name
     status, result = triage(path, folder)
     causes = result.get("causes", [])
-    row = {"job": name, "truth": truth, "status": status, "error": result.get("error"), "unknown": result.get("unknown"),
-           "causes": [{key: cause.get(key) for key in ("category", "rule", "confidence", "ranks", "file", "line", "text")} for cause in causes[:3]]}
+    row = {
+        "job": name,
+        "truth": truth,
+        "status": status,
+        "error": result.get("error"),
+        "unknown": result.get("unknown"),
+        "causes": [
+            {key: cause.get(key) for key in ("category", "rule", "confidence", "ranks", "file", "line", "text")}
+            for cause in causes[:3]
+        ],
+    }
     certain = bool(causes) and causes[0].get("confidence") == "certain"
     if truth["category"] == "healthy":
         row["right"] = {"left alone": not causes and status == 0, "status 0": status == 0, "certain and wrong": certain}
     elif truth["category"] == "unknown":
-        row["right"] = {"called unknown": not causes and result.get("unknown") is True and status == 1,
-                        "at most suspected": status == 1 and all(cause.get("confidence") == "suspected" for cause in causes),
-                        "certain and wrong": certain}
+        row["right"] = {
+            "called unknown": not causes and result.get("unknown") is True and status == 1,
+            "at most suspected": status == 1 and all(cause.get("confidence") == "suspected" for cause in causes),
+            "certain and wrong": certain,
+        }
     else:
         row["right"] = judge_failed(causes, truth, folder)
     return row
@@ -92,8 +113,12 @@ def by(rows, key):
 
 def report(rows):
     groups = kinds(rows)
-    return {"all": {name: tally(group) for name, group in groups.items()}, "layout": by(groups["failed"], "layout"),
-            "category": by(groups["failed"], "category"), "errors": [row["job"] for row in rows if row["status"] not in (0, 1)]}
+    return {
+        "all": {name: tally(group) for name, group in groups.items()},
+        "layout": by(groups["failed"], "layout"),
+        "category": by(groups["failed"], "category"),
+        "errors": [row["job"] for row in rows if row["status"] not in (0, 1)],
+    }
 
 
 def show(title, counts):
@@ -101,18 +126,27 @@ def show(title, counts):
 
 
 def wrong(row):
-    return not all(value for name, value in row["right"].items() if value is not None and name not in ("certain and wrong", "strict")) or (
-        row["right"]["certain and wrong"])
+    return not all(
+        value
+        for name, value in row["right"].items()
+        if value is not None and name not in ("certain and wrong", "strict")
+    ) or (row["right"]["certain and wrong"])
 
 
 def explain(row):
     truth = row["truth"]
-    misses = [name for name, value in row["right"].items() if value is not None and (not value) != (name == "certain and wrong")]
+    misses = [
+        name
+        for name, value in row["right"].items()
+        if value is not None and (not value) != (name == "certain and wrong")
+    ]
     print(f"\n{row['job']} ({truth['layout']}, {truth['program']}, {truth['size']} ranks): {', '.join(misses)}")
     print(f"  truth {truth['category']} ranks {truth['ranks']} {truth['file']}:{truth['line']}  {truth['what']}")
     for cause in row["causes"] or [{}]:
-        print(f"  found {cause.get('category')} {cause.get('confidence')} ranks {cause.get('ranks')} {cause.get('file')}:{cause.get('line')}  "
-              f"{(cause.get('text') or '')[:150]}")
+        print(
+            f"  found {cause.get('category')} {cause.get('confidence')} ranks {cause.get('ranks')}"
+            f" {cause.get('file')}:{cause.get('line')}  {(cause.get('text') or '')[:150]}"
+        )
 
 
 def main():

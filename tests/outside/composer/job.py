@@ -14,19 +14,39 @@ class Place:
     """Hosts, addresses and paths of a cluster that does not exist."""
 
     def __init__(self, rng, nodes):
-        stem, digits = rng.choice((("gpu-", 3), ("node", 2), ("nid", 6), ("dgx-a", 2), ("h100-st-p5-", 1), ("worker-", 1),
-                                   ("ip-10-3-", 0), ("r12n", 2), ("lrdn", 4), ("holygpu8a", 5)))
+        stem, digits = rng.choice(
+            (
+                ("gpu-", 3),
+                ("node", 2),
+                ("nid", 6),
+                ("dgx-a", 2),
+                ("h100-st-p5-", 1),
+                ("worker-", 1),
+                ("ip-10-3-", 0),
+                ("r12n", 2),
+                ("lrdn", 4),
+                ("holygpu8a", 5),
+            )
+        )
         first = rng.randrange(1, 60)
         self.net = f"10.{rng.randrange(0, 99)}.{rng.randrange(1, 200)}"
         numbers = sorted(rng.sample(range(first, first + 3 * nodes + 4), nodes))
         self.hosts = [f"{stem}{n // 250}-{n % 250}" if not digits else f"{stem}{n:0{digits}d}" for n in numbers]
         self.ips = [f"{self.net}.{n % 250 + 2}" for n in numbers]
-        self.python = rng.choice(("/opt/conda/lib/python3.10/site-packages", "/usr/local/lib/python3.10/dist-packages",
-                                  "/usr/local/lib/python3.12/dist-packages", "/home/ml/venv/lib/python3.11/site-packages",
-                                  "/root/miniconda3/envs/llm/lib/python3.9/site-packages"))
+        self.python = rng.choice(
+            (
+                "/opt/conda/lib/python3.10/site-packages",
+                "/usr/local/lib/python3.10/dist-packages",
+                "/usr/local/lib/python3.12/dist-packages",
+                "/home/ml/venv/lib/python3.11/site-packages",
+                "/root/miniconda3/envs/llm/lib/python3.9/site-packages",
+            )
+        )
         self.work = rng.choice(("/workspace", "/home/ml/train", "/mnt/code/pretrain", "/app", "/fsx/users/kim/lm"))
         self.data = rng.choice(("/data", "/mnt/lustre/datasets", "/fsx/data", "/scratch/corpora", "/mnt/nfs/tokens"))
-        self.saves = rng.choice(("/checkpoints/run7", "/fsx/ckpt/7b", "/scratch/outputs", "/mnt/nfs/exp/ckpt", "output"))
+        self.saves = rng.choice(
+            ("/checkpoints/run7", "/fsx/ckpt/7b", "/scratch/outputs", "/mnt/nfs/exp/ckpt", "output")
+        )
 
 
 class Job:
@@ -37,9 +57,15 @@ class Job:
         self.per_node = size if size <= 2 else rng.choice([n for n in (8, 8, 8, 4, 2) if n <= size])
         self.nodes = -(-size // self.per_node)
         self.place = Place(rng, self.nodes)
-        self.start = datetime.datetime(rng.choice((2023, 2024, 2024, 2025, 2025, 2026)), rng.randrange(1, 13),
-                                       rng.randrange(1, 28), rng.randrange(0, 24), rng.randrange(0, 60),
-                                       rng.randrange(0, 60), rng.randrange(0, 10**6))
+        self.start = datetime.datetime(
+            rng.choice((2023, 2024, 2024, 2025, 2025, 2026)),
+            rng.randrange(1, 13),
+            rng.randrange(1, 28),
+            rng.randrange(0, 24),
+            rng.randrange(0, 60),
+            rng.randrange(0, 60),
+            rng.randrange(0, 10**6),
+        )
         self.torch = (2, rng.choice((4, 5, 6, 7)))
         self.pids = {}
         for node in range(self.nodes):
@@ -83,8 +109,7 @@ class Job:
         for number, row in enumerate(rows):
             if self.tear and len(rows) > 2:
                 at += self.rng.random() * 0.004
-            self.lines.append(Line(at, self.order, source, stream, row,
-                                   (1 if also else 2) if number == chosen else 0))
+            self.lines.append(Line(at, self.order, source, stream, row, (1 if also else 2) if number == chosen else 0))
             self.order += 1
 
     def rank(self, at, rank, text, stream="out", **marks):
@@ -133,11 +158,19 @@ class Job:
     def stamp(self, at, style=None):
         t, style = self.when(at), style or self.stamp_style
         milli = f"{t.microsecond // 1000:03d}"
-        return {None: "", "none": "", "comma": f"{t:%Y-%m-%d %H:%M:%S},{milli} ", "iso": f"{t:%Y-%m-%dT%H:%M:%S}.{milli}Z ",
-                "brackets": f"[{t:%Y-%m-%d %H:%M:%S}] ", "american": f"{t:%m/%d/%Y %H:%M:%S} - ",
-                "syslog": f"{MONTHS[t.month - 1]} {t.day:2d} {t:%H:%M:%S} ",
-                "glog": f"I{t:%m%d %H:%M:%S.%f} {self.pids[0]} ", "epoch": f"{int((t - EPOCH).total_seconds())}.{milli} ",
-                "clock": f"{t:%H:%M:%S} ", "vllm": f"{t:%m-%d %H:%M:%S} "}[style]
+        return {
+            None: "",
+            "none": "",
+            "comma": f"{t:%Y-%m-%d %H:%M:%S},{milli} ",
+            "iso": f"{t:%Y-%m-%dT%H:%M:%S}.{milli}Z ",
+            "brackets": f"[{t:%Y-%m-%d %H:%M:%S}] ",
+            "american": f"{t:%m/%d/%Y %H:%M:%S} - ",
+            "syslog": f"{MONTHS[t.month - 1]} {t.day:2d} {t:%H:%M:%S} ",
+            "glog": f"I{t:%m%d %H:%M:%S.%f} {self.pids[0]} ",
+            "epoch": f"{int((t - EPOCH).total_seconds())}.{milli} ",
+            "clock": f"{t:%H:%M:%S} ",
+            "vllm": f"{t:%m-%d %H:%M:%S} ",
+        }[style]
 
 
 class Truth:

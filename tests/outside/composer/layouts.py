@@ -12,6 +12,7 @@ def layout(name, launched, sizes=(1, 512), weight=1):
     def register(function):
         LAYOUTS[name] = Layout(function, launched, sizes, weight)
         return function
+
     return register
 
 
@@ -88,7 +89,10 @@ def pods(job, line):
         return "events.txt", line.text
     node = job.node_of(number) if kind == "rank" else number
     tag = f"[default{job.local(number)}]:" if kind == "rank" and job.tee else ""
-    return f"{job.pod(node)}.log", (job.stamp(line.at, "iso").replace("Z", "412331Z") if job.tags_have_times else "") + tag + line.text
+    return (
+        f"{job.pod(node)}.log",
+        (job.stamp(line.at, "iso").replace("Z", "412331Z") if job.tags_have_times else "") + tag + line.text,
+    )
 
 
 @layout("ray", ("ray",), (2, 64), 2)
@@ -122,7 +126,11 @@ def furnish(job, name):
         job.torch = rng.choice(((1, 13), (2, 0), (2, 1), (2, 3)))
     job.in_k8s = name == "kubernetes pods"
     job.in_slurm = job.launched == "srun" or (job.launched == "torchrun" and not job.in_k8s and rng.random() < 0.4)
-    job.main_file = f"slurm-{job.number}.out" if job.in_slurm else rng.choice(("train.log", "nohup.out", "console.txt", "output.log"))
+    job.main_file = (
+        f"slurm-{job.number}.out"
+        if job.in_slurm
+        else rng.choice(("train.log", "nohup.out", "console.txt", "output.log"))
+    )
     job.has_kernel = rng.random() < 0.4
     job.has_scheduler = job.in_slurm and rng.random() < 0.3
     job.kernel_style = rng.choice(STYLES)
@@ -130,9 +138,16 @@ def furnish(job, name):
     job.nccl_logs = rng.random() < 0.3
     job.tee, job.tags_have_times = rng.random() < 0.4, rng.random() < 0.3
     job.run_id = rng.choice((f"none_{rng.randrange(36**6):x}", f"{job.number}_{rng.randrange(36**5):x}"))
-    job.task_file = rng.choice((f"{job.number}_{{rank}}.std{{stream}}".replace("std{stream}", "{stream}"), f"logs/job.{job.number}.{{rank}}.out",
-                                f"{job.number}_{{rank}}_log.{{stream}}"))
-    job.rank_file = rng.choice(("rank_{rank}.log", "rank{rank}.log", "log.{rank}", "logs/rank-{rank:03d}.txt", "{host}/rank_{rank}.log"))
+    job.task_file = rng.choice(
+        (
+            f"{job.number}_{{rank}}.std{{stream}}".replace("std{stream}", "{stream}"),
+            f"logs/job.{job.number}.{{rank}}.out",
+            f"{job.number}_{{rank}}_log.{{stream}}",
+        )
+    )
+    job.rank_file = rng.choice(
+        ("rank_{rank}.log", "rank{rank}.log", "log.{rank}", "logs/rank-{rank:03d}.txt", "{host}/rank_{rank}.log")
+    )
     stem = rng.choice(("llm-pretrain", "job", "sft-7b"))
     job.pod = lambda node: f"{stem}-worker-{node}"
 
