@@ -21,10 +21,15 @@ constexpr std::array<std::string_view, 15> kCategories = {
     "out_of_memory", "cuda",        "nccl",       "network",    "timeout", "hardware",   "numerics", "data",
     "filesystem",    "environment", "rendezvous", "terminated", "python",  "checkpoint", "mpi"};
 
-constexpr std::array<std::pair<std::string_view, Role>, 3> kRoles = {
-    {{"cause", Role::kCause}, {"echo", Role::kEcho}, {"confirmation", Role::kConfirmation}}};
+constexpr std::array<std::pair<std::string_view, Role>, 4> kRoles = {{{"cause", Role::kCause},
+                                                                      {"echo", Role::kEcho},
+                                                                      {"confirmation", Role::kConfirmation},
+                                                                      {"success", Role::kSuccess}}};
 constexpr std::array<std::pair<std::string_view, Confidence>, 3> kConfidences = {
     {{"suspected", Confidence::kSuspected}, {"likely", Confidence::kLikely}, {"certain", Confidence::kCertain}}};
+
+constexpr std::array<std::string_view, 6> kEnds = {"signal", "exit", "killed", "time_limit", "cancelled", "normal"};
+constexpr std::array<std::string_view, 4> kAdvice = {"restart", "without_hosts", "fix_first", "wait"};
 
 template <typename Pairs, typename Value>
 bool Find(const Pairs& pairs, std::string_view word, Value* value) {
@@ -60,7 +65,8 @@ class Keys {
   }
   void RefuseOthers() {
     static const std::set<std::string_view> known = {"category", "role",      "confidence", "generic", "kernel",
-                                                     "pattern",  "traceback", "summary",    "now",     "for_good"};
+                                                     "pattern",  "traceback", "summary",    "now",     "for_good",
+                                                     "weak",     "end",       "restart"};
     for (const auto& [key, value] : table_)
       if (!known.count(key.str())) Wrong(fmt::format("`{}` is no key of a rule", key.str()));
   }
@@ -81,11 +87,18 @@ Rule ReadRule(std::string_view id, Keys* keys) {
   if (std::find(kCategories.begin(), kCategories.end(), rule.category) == kCategories.end())
     keys->Wrong(fmt::format("`category` is one of {}", fmt::join(kCategories, ", ")));
   const std::string role = keys->Text("role", false), confidence = keys->Text("confidence", false);
-  if (!role.empty() && !Find(kRoles, role, &rule.role)) keys->Wrong("`role` is cause, echo or confirmation");
+  if (!role.empty() && !Find(kRoles, role, &rule.role)) keys->Wrong("`role` is cause, echo, confirmation or success");
   if (!confidence.empty() && !Find(kConfidences, confidence, &rule.confidence))
     keys->Wrong("`confidence` is suspected, likely or certain");
   rule.generic = keys->Flag("generic");
   rule.kernel = keys->Flag("kernel");
+  rule.weak = keys->Flag("weak");
+  rule.end = keys->Text("end", false);
+  if (!rule.end.empty() && std::find(kEnds.begin(), kEnds.end(), rule.end) == kEnds.end())
+    keys->Wrong(fmt::format("`end` is one of {}", fmt::join(kEnds, ", ")));
+  rule.restart = keys->Text("restart", false);
+  if (!rule.restart.empty() && std::find(kAdvice.begin(), kAdvice.end(), rule.restart) == kAdvice.end())
+    keys->Wrong(fmt::format("`restart` is one of {}", fmt::join(kAdvice, ", ")));
   rule.traceback = keys->Flag("traceback");
   rule.patterns = keys->Texts("pattern");
   if (rule.patterns.empty()) keys->Wrong("`pattern` is missing");

@@ -18,6 +18,7 @@ enum class Role {
   kCause,         // may be where it began
   kEcho,          // what follows from a cause elsewhere; the cause where nothing else is found
   kConfirmation,  // what a launcher or scheduler says of an end that was seen
+  kSuccess,       // the job, or the rank that writes it, has done its work
 };
 enum class Confidence { kSuspected, kLikely, kCertain };
 
@@ -33,10 +34,13 @@ struct Rule {
   // Generic: an exception, a signal, an exit status. A cause that says more, close in time, is told before it.
   bool generic = false;
   bool kernel = false;     // a line of the kernel's log: it may be about another job
+  bool weak = false;       // healthy jobs write it too: it counts only if something else shows a failure
+  std::string end;         // how a rank ended of which the line speaks: a name of EndKind in ends.h; empty: not said
+  std::string restart;     // advice for whoever restarts; empty: that of the category
   bool traceback = false;  // the last line of a Python traceback that no other rule knows
   // RE2, any of them; named groups become fields. `rank`, `host`, `pid` and `local_rank` say whose line it is.
   std::vector<std::string> patterns;
-  std::string summary;  // "{field}" is replaced
+  std::string summary;  // "{field}" is replaced; what stands in [] is left out if a field in it is empty
   std::vector<std::string> now, for_good;
 };
 

@@ -32,6 +32,7 @@ Json ReportedJson(const TriageFinding& reported) {
           {"ranks", reported.ranks},
           {"host", reported.first.host.empty() ? Json() : Json(reported.first.host)},
           {"at", reported.first.at ? Json(TimeText(*reported.first.at)) : Json()},
+          {"at_inherited", reported.first.at && !reported.first.own_time},
           {"file", reported.first.file},
           {"line", reported.first.line},
           {"text", reported.first.text},
@@ -49,7 +50,7 @@ Json ListJson(const std::vector<TriageFinding>& list) {
 
 std::string Where(const TriageFinding& reported) {
   std::string where = fmt::format("{}:{}", reported.first.file, reported.first.line);
-  if (reported.first.at) where += ", " + TimeText(*reported.first.at);
+  if (reported.first.at) where += (reported.first.own_time ? ", " : ", at or after ") + TimeText(*reported.first.at);
   if (!reported.first.host.empty()) where += ", host " + reported.first.host;
   return where;
 }
@@ -80,6 +81,64 @@ std::string Lines(std::string_view title, const std::vector<TriageFinding>& list
   return text.empty() ? text : fmt::format("\n{}\n{}", title, text);
 }
 
+Json EndedJson(const std::vector<RankEnd>& ends) {
+  Json array = Json::array();
+  for (const RankEnd& ended : ends)
+    array.push_back({{"rank", ended.rank < 0 ? Json() : Json(ended.rank)},
+                     {"how", Name(ended.how)},
+                     {"status", ended.status ? Json(*ended.status) : Json()},
+                     {"at", ended.at ? Json(TimeText(*ended.at)) : Json()},
+                     {"file", ended.file},
+                     {"line", ended.line}});
+  return array;
+}
+
+Json UnexplainedJson(const std::optional<Unexplained>& unexplained) {
+  if (!unexplained) return {};
+  return {{"end", EndedJson({unexplained->end}).front()}, {"lines", unexplained->lines}};
+}
+
+Json RestartJson(const std::optional<Restart>& restart) {
+  if (!restart) return {};
+  return {{"advice", restart->advice}, {"hosts", restart->hosts}, {"why", restart->why}};
+}
+
+std::string EndText(const RankEnd& ended) {
+  std::string text = ended.rank < 0 ? "the job" : fmt::format("rank {}", ended.rank);
+  text += fmt::format(": {}", Name(ended.how));
+  if (ended.status) text += fmt::format(" {}", *ended.status);
+  if (ended.at) text += ", " + TimeText(*ended.at);
+  return text + fmt::format(" ({}:{})", ended.file, ended.line);
+}
+
+std::string EndedText(const std::vector<RankEnd>& ends) {
+  std::string text;
+  std::size_t count = 0;
+  for (const RankEnd& ended : ends)
+    if (ended.how != EndKind::kNormal && ++count <= kMostSilent) text += fmt::format("  {}\n", EndText(ended));
+  if (count > kMostSilent) text += fmt::format("  and {} more (--json)\n", count - kMostSilent);
+  return text.empty() ? text : "\nhow the ranks ended, the first of them first\n" + text;
+}
+
+std::string UnexplainedText(const std::optional<Unexplained>& unexplained) {
+  if (!unexplained) return "";
+  std::string text = fmt::format("\nended first\n  {}\n", EndText(unexplained->end));
+  if (!unexplained->lines.empty()) text += "\nits last lines\n";
+  for (const std::string& line : unexplained->lines) text += fmt::format("    {}\n", line);
+  return text;
+}
+
+std::string RestartText(const std::optional<Restart>& restart) {
+  if (!restart) return "";
+  std::string text = restart->advice == "restart"     ? "Restart the job."
+                     : restart->advice == "fix_first" ? "Fix the cause before you restart the job."
+                     : restart->advice == "wait"      ? "Wait before you restart the job."
+                     : restart->hosts.empty()         ? "Restart the job without the host at fault."
+                                                      : "";
+  if (text.empty()) text = fmt::format("Restart the job without {}.", fmt::join(restart->hosts, ", "));
+  return fmt::format("\n{} {}\n", text, restart->why);
+}
+
 std::string SilentText(std::vector<Silent> ranks) {
   if (ranks.empty()) return "";
   std::stable_sort(ranks.begin(), ranks.end(), [](const Silent& a, const Silent& b) { return a.last.at < b.last.at; });
@@ -105,6 +164,9 @@ nlohmann::ordered_json TriageJson(const Triage& triage) {
           {"echoes", ListJson(triage.echoes)},
           {"confirmations", ListJson(triage.confirmations)},
           {"silent", std::move(silent)},
+          {"ended", EndedJson(triage.ended)},
+          {"restart", RestartJson(triage.restart)},
+          {"unexplained", UnexplainedJson(triage.unexplained)},
           {"unknown", triage.unknown}};
 }
 
@@ -115,10 +177,13 @@ std::string TriageText(const Triage& triage) {
         triage.unknown ? "Something failed, and no rule knows why.\n" : "Nothing failed, as far as the rules know.\n";
   else
     text = InFull(triage.causes.front());
-  text += Lines("other causes, later", triage.causes, 1);
+  text += UnexplainedText(triage.unexplained);
+  text += RestartText(triage.restart);
+  text += Lines("other causes", triage.causes, 1);
   text += Lines("what follows from it", triage.echoes, 0);
   text += Lines("confirmed by", triage.confirmations, 0);
   text += SilentText(triage.silent);
+  if (triage.restart) text += EndedText(triage.ended);
   return text + fmt::format("\n{} file{}, {}\n", triage.files, triage.files == 1 ? "" : "s", BytesText(triage.bytes));
 }
 

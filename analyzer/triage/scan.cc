@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -115,7 +116,8 @@ std::optional<Stamp> Iso(const re2::StringPiece& text) {
 }
 
 std::optional<Stamp> Glog(const re2::StringPiece& text, int year) {
-  static const RE2 pattern(R"(\b[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9}))");
+  // c10 writes the month of January to September with one digit.
+  static const RE2 pattern(R"(\b[IWEF](\d{1,2})(\d\d) (\d\d):(\d\d):(\d\d)\.(\d{1,9}))");
   int month = 0, day = 0, hour = 0, minute = 0, second = 0;
   std::string fraction;
   if (!RE2::PartialMatch(text, pattern, &month, &day, &hour, &minute, &second, &fraction)) return std::nullopt;
@@ -132,6 +134,14 @@ std::optional<Stamp> Syslog(const re2::StringPiece& text, int year) {
   const int number = MonthOf(month);
   if (number == 0) return std::nullopt;
   return Stamp{At(year, number, day, hour, minute, second)};
+}
+
+// vLLM's "ERROR 05-18 10:14:07".
+std::optional<Stamp> MonthDay(const re2::StringPiece& text, int year) {
+  static const RE2 pattern(R"(\b(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) (\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b)");
+  int month = 0, day = 0, hour = 0, minute = 0, second = 0;
+  if (!RE2::PartialMatch(text, pattern, &month, &day, &hour, &minute, &second)) return std::nullopt;
+  return Stamp{At(year, month, day, hour, minute, second)};
 }
 
 // "[rank3]: ", "[default3]:", "[1,3]<stderr>:", and with `numbered` "3: " of `srun -l`. They may follow one another.
@@ -159,19 +169,54 @@ std::optional<Stamp> ParseStamp(std::string_view line, int year) {
   const re2::StringPiece text(line.data(), std::min(line.size(), kStampWithin));
   if (auto stamp = Iso(text)) return stamp;
   if (auto stamp = Glog(text, year)) return stamp;
+  if (auto stamp = MonthDay(text, year)) return stamp;
   return Syslog(text, year);
+}
+
+// The year of the first date in a text that has one: some lines of the same file leave it out.
+std::optional<int> YearIn(std::string_view text) {
+  static const RE2 pattern(R"(\b((?:19|20)\d\d)[-/]\d\d[-/]\d\d[T _]\d\d:\d\d|\d\d:\d\d:\d\d ((?:19|20)\d\d)\])");
+  std::string iso, kernel;
+  int year = 0;
+  if (!RE2::PartialMatch(re2::StringPiece(text.data(), text.size()), pattern, &iso, &kernel)) return std::nullopt;
+  if (!absl::SimpleAtoi(iso.empty() ? kernel : iso, &year)) return std::nullopt;
+  return year;
+}
+
+LogLevel LevelOf(std::string_view line) {
+  const re2::StringPiece text(line.data(), std::min(line.size(), kStampWithin));
+  static const RE2 pattern(
+      R"(NCCL (INFO|WARN)\b|\b(DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b|(?:^|\[)([DIWEF])\d{3,4} \d\d:|^\[?([DIWEF])\])");
+  std::string nccl, word, glog, letter;
+  if (!RE2::PartialMatch(text, pattern, &nccl, &word, &glog, &letter)) return LogLevel::kNone;
+  if (!nccl.empty()) return nccl == "INFO" ? LogLevel::kInfo : LogLevel::kError;  // WARN is all that NCCL has
+  const char first = !word.empty() ? word.front() : !glog.empty() ? glog.front() : letter.front();
+  return first == 'D' || first == 'I' ? LogLevel::kInfo : first == 'W' ? LogLevel::kWarning : LogLevel::kError;
+}
+
+bool IsProgress(std::string_view line) {
+  static const RE2 pattern(
+      R"((?i)\b(?:step|iter|iteration|epoch|batch|global_step)\b['"]?[\s:=/#\[]{0,16}\d|\bloss\b['"]?\s*[:=|]?\s*\d|\d%\||\d ?(?:it|samples|tokens|tok|images)/s|throughput: )");
+  static const RE2 trouble(
+      R"((?i)\berror\b|exception|traceback|fail|timeout|timed out|abort|killed|fatal|exiting|saving|saved|\bnan\b|signal)");
+  const re2::StringPiece text(line.data(), std::min<std::size_t>(line.size(), 400));
+  return RE2::PartialMatch(text, pattern) && !RE2::PartialMatch(text, trouble);
 }
 
 // A Python traceback, kept whole: the exception that ends it is one event, wherever its lines lie.
 
 class Traceback {
  public:
-  Traceback(std::uint64_t line, std::optional<absl::Time> at, int local_rank)
-      : line_(line), at_(at), local_rank_(local_rank) {}
+  // `logger`: what stands before "Traceback" in its first line, and then before each line.
+  Traceback(std::uint64_t line, std::string_view logger, std::optional<absl::Time> at, bool own_time, int local_rank)
+      : line_(line), logger_(logger), at_(at), own_time_(own_time), local_rank_(local_rank) {}
 
   // The line after those that were added. False: it is the exception that ends the traceback, or no part of it.
   bool Add(std::string_view line) {
     ++line_;
+    constexpr std::size_t kSame = 8;  // letters: clocks in the prefix may differ behind them
+    if (line.size() >= logger_.size() && line.substr(0, kSame) == std::string_view(logger_).substr(0, kSame))
+      line.remove_prefix(logger_.size());
     std::string_view text = line;
     while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
     if (text.empty() || text.size() < line.size()) {
@@ -187,6 +232,9 @@ class Traceback {
     return false;
   }
 
+  bool own_time() const { return own_time_; }
+  bool chained = false;
+
   bool HasException() const { return !exception_.empty(); }
   const std::string& exception() const { return exception_; }
   const std::string& where() const { return where_; }  // the innermost frame: "File "x.py", line 3, in f"
@@ -198,7 +246,9 @@ class Traceback {
   static constexpr int kMost = 2000;  // lines; more is no traceback
 
   std::uint64_t line_;
+  std::string logger_;
   std::optional<absl::Time> at_;
+  bool own_time_;
   int local_rank_;
   int lines_ = 0;
   std::string where_, exception_;
@@ -218,9 +268,15 @@ struct Logged {
 Logged SaidBy(std::string_view line) {
   const re2::StringPiece text(line.data(), line.size());
   Logged said;
-  static const RE2 rank(R"(\[[^\]]*[Rr]ank (\d+)\])");
+  static const RE2 rank(
+      R"(\[[^\]]*[Rr]ank (\d+)\]|\[(?:rank: |RANK:)(\d+)\]|\(\w*Worker[ _]?(?:TP|rank=)(\d+) pid=(\d+)\)|^\[[^\]]*\bTP(\d+)\b[^\]]*\])");
   static const RE2 nccl(R"(([A-Za-z0-9][\w.-]*):(\d+):\d+ \[(\d+)\] NCCL)");
-  RE2::PartialMatch(text, rank, &said.rank);
+  std::string c10d, logger, worker, pid, sglang;
+  if (RE2::PartialMatch(text, rank, &c10d, &logger, &worker, &pid, &sglang)) {
+    for (const std::string* const number : {&c10d, &logger, &worker, &sglang})
+      if (!number->empty() && !absl::SimpleAtoi(*number, &said.rank)) said.rank = -1;
+    if (!absl::SimpleAtoi(pid, &said.pid)) said.pid = -1;
+  }
   if (RE2::PartialMatch(text, nccl, &said.host, &said.pid, &said.local_rank)) return said;
   static const RE2 kernel(R"(^\S+ +\d+ [\d:.]+ ([\w.-]+) (?:kernel|systemd)|^\d{4}-\S+ ([\w.-]+) kernel:)");
   std::string iso;
@@ -254,10 +310,12 @@ bool IsKernelLog(std::string_view block) {
   return RE2::PartialMatch(re2::StringPiece(block.data(), std::min<std::size_t>(block.size(), 4096)), pattern);
 }
 
+constexpr std::size_t kTailBytes = 64 << 10;
+constexpr std::size_t kTailLines = 400;
+
 class Scanner {
  public:
   Scanner(const Matcher& matcher, const LogFile& file, int year) : matcher_(matcher), file_(file), year_(year) {
-    out_.file = file;
     for (std::size_t i = 0; i < matcher.rules().size(); ++i)
       if (matcher.rules()[i].traceback) exception_rules_.push_back(i);
   }
@@ -269,12 +327,15 @@ class Scanner {
     while (reader.Next(&block)) {
       if (line_ == 0) Begin(block);
       Scan(block);
+      KeepTail(block);
       const std::uint64_t now = std::min(reader.bytes(), file_.bytes);
       *read += now - counted;
       counted = now;
     }
     *read += file_.bytes - counted;
     for (auto& [rank, traceback] : tracebacks_) Finish(rank, &traceback);
+    ReadTail();
+    out_.file = file_;
     out_.error = reader.error();
     out_.bytes = reader.bytes();
     for (auto& [rank, last] : out_.last) last.file = file_.path;
@@ -286,6 +347,9 @@ class Scanner {
     if (std::memchr(block.data(), 0, std::min<std::size_t>(block.size(), 512))) binary_ = true;
     numbered_ = IsNumbered(block);
     out_.kernel = IsKernelLog(block);
+    year_ = YearIn(block).value_or(year_);
+    NoteCommunicators(block);
+    DropWrongRank(block);
     // Lines of several ranks: each line's prefix is read, to know when each of them fell silent.
     std::string_view rest = block;
     for (std::size_t i = 0; i < kLookForPrefixes && !rest.empty(); ++i) {
@@ -293,6 +357,78 @@ class Scanner {
       const LinePrefix prefix = ParsePrefix(rest.substr(0, end), numbered_);
       mixed_ = mixed_ || (prefix.rank >= 0 && file_.rank < 0);
       rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+  }
+
+  // NCCL says once which rank of the job each process of a node is.
+  void NoteCommunicators(std::string_view block) {
+    static const RE2 nccl(R"(:(\d+):\d+ \[\d+\] NCCL INFO [^\n]*\brank (\d+) n[rR]anks)");
+    static const RE2 worker(R"(\(\w*Worker[ _]?(?:TP|rank=)(\d+) pid=(\d+)\))");
+    re2::StringPiece rest(block.data(), block.size());
+    int pid = 0, rank = 0;
+    while (RE2::FindAndConsume(&rest, nccl, &pid, &rank)) out_.ranks_of_pids.emplace(pid, rank);
+    rest = re2::StringPiece(block.data(), block.size());
+    while (RE2::FindAndConsume(&rest, worker, &rank, &pid)) out_.ranks_of_pids.emplace(pid, rank);
+  }
+
+  // A pod's or a file's number is no rank if its lines name other ranks.
+  void DropWrongRank(std::string_view block) {
+    if (file_.rank < 0 || file_.is_local) return;
+    std::set<int> named;
+    for (const auto& [pid, rank] : out_.ranks_of_pids) named.insert(rank);
+    for (std::size_t i = 0; i < kLookForPrefixes && !block.empty(); ++i) {
+      const std::size_t end = std::min(block.find('\n'), block.size());
+      named.insert(ParsePrefix(block.substr(0, end), numbered_).rank);
+      block.remove_prefix(std::min(end + 1, block.size()));
+    }
+    named.erase(-1);
+    if (named.size() > 1 || (named.size() == 1 && *named.begin() != file_.rank)) file_.rank = -1;
+  }
+
+  void KeepTail(std::string_view block) {
+    if (binary_) return;
+    if (block.size() >= kTailBytes) tail_.clear();
+    tail_.append(block.substr(block.size() - std::min(block.size(), kTailBytes)));
+    if (tail_.size() > kTailBytes) tail_.erase(0, tail_.size() - kTailBytes);
+  }
+
+  // The last lines, the newest last; an error that nobody printed a traceback for is found among the very last.
+  void ReadTail() {
+    constexpr std::size_t kLastWords = 12;
+    std::vector<TailLine> lines;
+    std::string_view rest = tail_;
+    std::uint64_t number = line_;
+    if (!rest.empty() && rest.back() == '\n') rest.remove_suffix(1);
+    while (!rest.empty() && lines.size() < kTailLines) {
+      const std::size_t before = rest.rfind('\n');
+      std::string_view text = before == std::string_view::npos ? rest : rest.substr(before + 1);
+      rest = rest.substr(0, before == std::string_view::npos ? 0 : before);
+      const LinePrefix prefix = ParsePrefix(text.substr(0, kLongestText), numbered_);
+      const Logged said = prefix.rank < 0 ? SaidBy(prefix.rest) : Logged();
+      if (!prefix.rest.empty())
+        lines.push_back(
+            {prefix.rank < 0 ? said.rank : prefix.rank, number, WithoutColors(prefix.rest), IsProgress(prefix.rest)});
+      --number;
+    }
+    std::reverse(lines.begin(), lines.end());
+    for (std::size_t i = lines.size() - std::min(lines.size(), kLastWords); i < lines.size(); ++i) LastWords(lines[i]);
+    out_.tail = std::move(lines);
+  }
+
+  // "SomeError: text" without a traceback, as a program's last words.
+  void LastWords(const TailLine& line) {
+    for (const Match& match : out_.matches)
+      if (match.line == line.line) return;
+    if (!matcher_.RulesOf(line.text).empty()) return;
+    for (const std::size_t rule : exception_rules_) {
+      if (matcher_.FieldsOf(rule, line.text).empty()) continue;
+      LinePrefix prefix;
+      prefix.rank = line.rank;
+      Match* const match = Keep(rule, prefix, line.text);
+      if (match) match->line = line.line;
+      if (match) match->exception = true;
+      if (match) match->at = last_time_;
+      return;
     }
   }
 
@@ -342,19 +478,28 @@ class Scanner {
       }
       tracebacks_.erase(traceback);
     }
-    if (text.find(kTracebackBegin) != std::string::npos) {  // a logger may write something before
-      tracebacks_.emplace(prefix.rank, Traceback(line_, TimeBefore(block, begin), prefix.local_rank));
+    if (text.find(kTracebackBegin) != std::string::npos) {
+      constexpr std::uint64_t kBetweenChained = 4;  // lines: "During handling of the above exception, ..."
+      const auto at = TimeBefore(block, begin);
+      Traceback begun(line_, text.substr(0, text.find(kTracebackBegin)), at, at && own_time_, prefix.local_rank);
+      const auto ended = exception_ends_.find(prefix.rank);
+      begun.chained = ended != exception_ends_.end() && line_ <= ended->second + kBetweenChained;
+      tracebacks_.emplace(prefix.rank, std::move(begun));
       return;
     }
     if (!has_text) return;
     const std::vector<std::size_t> rules = matcher_.RulesOf(text);
     if (rules.empty()) return;
-    if (Match* const match = Keep(rules.front(), prefix, text)) match->at = TimeBefore(block, begin);
+    Match* const match = Keep(rules.front(), prefix, text);
+    if (!match) return;
+    match->at = TimeBefore(block, begin);
+    match->own_time = own_time_;
   }
 
   // The exception that ends a traceback: by the first rule that knows it, else as any exception.
   void Finish(int rank, Traceback* traceback) {
     if (!traceback->HasException()) return;
+    exception_ends_[rank] = traceback->line_of_exception();
     const std::string text = traceback->exception();
     const std::vector<std::size_t> rules = matcher_.RulesOf(text);
     std::optional<std::size_t> rule;
@@ -367,6 +512,9 @@ class Scanner {
     Match* const match = rule ? Keep(*rule, prefix, text) : nullptr;
     if (!match) return;
     match->at = traceback->at();
+    match->own_time = traceback->own_time();
+    match->exception = true;
+    match->chained = traceback->chained;
     match->line = traceback->line_of_exception();
     if (!traceback->where().empty()) match->fields.emplace_back("where", traceback->where());
   }
@@ -384,6 +532,8 @@ class Scanner {
     for (const auto& [name, value] : match.fields)
       if (name == "host") match.host = value;
     if (match.host.empty()) match.host = said.host.empty() ? file_.host : said.host;
+    match.pid = NumberOf(match.fields, "pid");
+    if (match.pid < 0) match.pid = said.pid;
     if (said.pid >= 0 && match.rank >= 0) out_.ranks_of_pids[said.pid] = match.rank;
     auto& [index, times] = kept_[{rule, match.rank, match.local_rank}];
     if (++times > kMostOfARule) {
@@ -393,6 +543,7 @@ class Scanner {
     match.file = file_.path;
     match.line = line_;
     match.text = text.substr(0, kLongestText);
+    match.level = LevelOf(text);
     if (times == 1) index = out_.matches.size();
     out_.matches.push_back(std::move(match));
     out_.matches[index].times = times;
@@ -403,12 +554,15 @@ class Scanner {
   std::optional<absl::Time> TimeBefore(std::string_view block, std::size_t begin) {
     constexpr int kLinesBack = 400;
     std::size_t at = begin;
+    own_time_ = false;
     for (int i = 0; i < kLinesBack; ++i) {
       // Already looked at for an earlier line, in vain: logs without times have many lines that ask.
       if (block.data() == timeless_block_ && at < timeless_end_) break;
       const std::size_t end = std::min(block.find('\n', at), block.size());
-      if (const auto stamp = ParseStamp(ParsePrefix(block.substr(at, end - at), numbered_).rest, year_))
+      if (const auto stamp = ParseStamp(ParsePrefix(block.substr(at, end - at), numbered_).rest, year_)) {
+        own_time_ = at == begin;
         return stamp->time;
+      }
       if (at == 0) break;
       const std::size_t before = at < 2 ? std::string_view::npos : block.rfind('\n', at - 2);
       at = before == std::string_view::npos ? 0 : before + 1;
@@ -452,11 +606,14 @@ class Scanner {
   }
 
   const Matcher& matcher_;
-  const LogFile& file_;
-  const int year_;
+  LogFile file_;  // its rank is dropped if the lines name others
+  int year_;      // of stamps that have none
   ScannedFile out_;
   std::vector<std::size_t> exception_rules_;
-  std::map<int, Traceback> tracebacks_;  // that go on, by the rank of their lines' prefix
+  std::map<int, Traceback> tracebacks_;          // that go on, by the rank of their lines' prefix
+  std::map<int, std::uint64_t> exception_ends_;  // the line with the last exception, by rank
+  std::string tail_;                             // the last kTailBytes so far
+  bool own_time_ = false;                        // what TimeBefore() found last stood in the line itself
   std::map<std::tuple<std::size_t, int, int>, std::pair<std::size_t, std::uint64_t>> kept_;
   std::optional<absl::Time> first_time_, last_time_, block_last_time_;
   const char* timeless_block_ = nullptr;  // lines of it up to timeless_end_ have no time

@@ -2,8 +2,10 @@
 
 #include <absl/strings/numbers.h>
 #include <absl/strings/str_split.h>
+#include <re2/re2.h>
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <map>
 #include <set>
@@ -12,78 +14,11 @@
 #include <vector>
 
 #include "analyzer/triage/scan.h"
+#include "analyzer/triage/whose.h"
 
 namespace ncclwatch::analyzer {
+
 namespace {
-
-// Whose line it is, where the line alone does not say: by what other lines say of processes, hosts and local ranks.
-
-int Number(const Match& match, std::string_view name) {
-  for (const auto& [key, value] : match.fields) {
-    int number = 0;
-    if (key == name && absl::SimpleAtoi(value, &number)) return number;
-  }
-  return -1;
-}
-
-struct Known {
-  std::map<int, int> by_pid;
-  std::map<std::pair<std::string, int>, int> by_local_rank;  // host and local rank
-  std::set<std::string> hosts;
-};
-
-Known Gather(const std::vector<ScannedFile>& files) {
-  Known known;
-  for (const ScannedFile& file : files) {
-    known.by_pid.insert(file.ranks_of_pids.begin(), file.ranks_of_pids.end());
-    // torchrun's table: the line after "rank : 3 (local_rank: 3)" says "exitcode : 1 (pid: 4711)".
-    int row_rank = -1;
-    std::uint64_t row_line = 0;
-    for (const Match& match : file.matches) {
-      if (!match.host.empty() && !file.kernel) known.hosts.insert(match.host);
-      const int pid = Number(match, "pid"), local = Number(match, "local_rank");
-      if (match.rank < 0 && pid >= 0 && row_rank >= 0 && match.line == row_line + 1)
-        known.by_pid.emplace(pid, row_rank);
-      if (match.rank < 0) continue;
-      row_rank = match.rank;
-      row_line = match.line;
-      if (pid >= 0) known.by_pid.emplace(pid, match.rank);
-      if (local >= 0) known.by_local_rank.emplace(std::pair(match.host, local), match.rank);
-      if (file.file.is_local) known.by_local_rank.emplace(std::pair(file.file.host, file.file.rank), match.rank);
-    }
-  }
-  return known;
-}
-
-// A file of one local rank: any line that says the job's rank says it of all its lines.
-int RankOfFile(const ScannedFile& file) {
-  if (!file.file.is_local) return -1;
-  for (const Match& match : file.matches)
-    if (match.rank >= 0) return match.rank;
-  return -1;
-}
-
-void SettleRanks(std::vector<ScannedFile>* files) {
-  const Known known = Gather(*files);
-  for (ScannedFile& file : *files) {
-    const int of_file = RankOfFile(file);
-    for (Match& match : file.matches) {
-      if (match.rank < 0) match.rank = of_file;
-      const auto pid = known.by_pid.find(Number(match, "pid"));
-      if (match.rank < 0 && pid != known.by_pid.end()) match.rank = pid->second;
-      if (match.rank >= 0 || match.local_rank < 0) continue;
-      const auto local = known.by_local_rank.find({match.host, match.local_rank});
-      if (local != known.by_local_rank.end())
-        match.rank = local->second;
-      else if (known.hosts.size() <= 1 && !file.file.is_local)
-        match.rank = match.local_rank;
-    }
-    const auto last = file.last.find(-1);
-    if (of_file < 0 || last == file.last.end()) continue;
-    file.last.emplace(of_file, last->second);
-    file.last.erase(last);
-  }
-}
 
 // A cause that says more beats an exception or a signal that came up to this much earlier: clocks of kernel and
 // program differ, and an exception is often printed before its reason is.
@@ -92,28 +27,39 @@ constexpr absl::Duration kSameMoment = absl::Seconds(60);
 constexpr absl::Duration kTogether = absl::Seconds(10);
 // Old lines of a kernel's log are about other jobs.
 constexpr absl::Duration kBeforeJob = absl::Minutes(5), kAfterJob = absl::Minutes(10);
-// Who wrote so much for so long afterwards did not fail of it.
-constexpr std::uint64_t kWentOnLines = 200;
-constexpr absl::Duration kWentOnFor = absl::Minutes(1);
+// What the kernel says may be about another job: it counts this long before and after a rank's end.
+constexpr absl::Duration kKernelBefore = absl::Minutes(10), kKernelAfter = absl::Minutes(2);
 
-std::string_view FieldOf(const Match& match, std::string_view name) {
-  for (const auto& [key, value] : match.fields)
-    if (key == name) return value;
-  return {};
-}
-
-// "{size}" by the field of that name; what is not there leaves nothing.
-std::string Fill(std::string_view summary, const Match& match) {
+// "{size}" by the field of that name. `all`: every one of them is there.
+std::string FillFields(std::string_view summary, const Match& match, bool* all) {
   std::string text;
   while (!summary.empty()) {
     const std::size_t open = summary.find('{');
     const std::size_t close = open == std::string_view::npos ? open : summary.find('}', open);
     if (close == std::string_view::npos) break;
     const std::string_view value = FieldOf(match, summary.substr(open + 1, close - open - 1));
+    *all = *all && !value.empty();
     text.append(summary.substr(0, open)).append(value);
     summary.remove_prefix(close + 1);
   }
   return text.append(summary);
+}
+
+// "[ ({signal})]" is left out if a field in it is empty.
+std::string Fill(std::string_view summary, const Match& match) {
+  std::string text;
+  while (!summary.empty()) {
+    const std::size_t open = summary.find('[');
+    const std::size_t close = open == std::string_view::npos ? open : summary.find(']', open);
+    bool all = true;
+    if (close == std::string_view::npos) return text + FillFields(summary, match, &all);
+    text += FillFields(summary.substr(0, open), match, &all);
+    all = true;
+    const std::string part = FillFields(summary.substr(open + 1, close - open - 1), match, &all);
+    if (all) text += part;
+    summary.remove_prefix(close + 1);
+  }
+  return text;
 }
 
 bool Earlier(const std::optional<absl::Time>& a, const std::optional<absl::Time>& b) {
@@ -138,15 +84,6 @@ Window WindowOfJob(const std::vector<ScannedFile>& files) {
   return window;
 }
 
-// What is wrong with numbers, or with the machine, stays a cause though the job goes on for a while.
-bool WentOn(const ScannedFile& file, const Match& match, const Rule& rule) {
-  if (file.kernel || rule.category == "numerics" || rule.category == "hardware" || !match.at) return false;
-  const auto last = file.last.find(file.last.count(match.rank) ? match.rank : -1);
-  if (last == file.last.end()) return false;
-  const LastLine& end = last->second;
-  return end.line > match.line + kWentOnLines && end.at - *match.at > kWentOnFor;
-}
-
 using Key = std::pair<const Rule*, std::string>;
 
 struct Group {
@@ -154,16 +91,99 @@ struct Group {
   bool unsure = false;
 };
 
-// Of the lines that are about this job: those of one rule together.
-std::map<Key, Group> Gather(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files) {
+class Case {
+ public:
+  Case(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const HarmlessLines& baseline)
+      : rules_(rules), files_(files), course_(rules, files), ends_(EndsOf(rules, files, course_)) {
+    harmless_ = baseline.templates;
+    for (const ScannedFile& file : files) {
+      only_kernel_ = only_kernel_ && file.kernel;
+      for (const Match& match : file.matches) {
+        failed_ = failed_ || ShowsFailure(file, match);
+        if (course_.WentOn(file, match) && rules[match.rule].role != Role::kConfirmation)
+          harmless_.insert(TemplateOf(match.text));
+      }
+    }
+  }
+
+  const std::vector<RankEnd>& ends() const { return ends_; }
+  const RankEnd* first() const { return FirstEnd(ends_); }
+  bool healthy() const { return !only_kernel_ && (!failed_ || course_.succeeded()); }
+
+  // Whether the match may be told as a cause, an echo or a confirmation.
+  bool Counts(const ScannedFile& file, const Match& match) const {
+    const Rule& rule = rules_[match.rule];
+    if (rule.role == Role::kSuccess || course_.WentOn(file, match)) return false;
+    if (rule.role != Role::kCause || only_kernel_) return true;
+    if (file.kernel) return KernelCounts(match);
+    if (match.chained && rule.traceback) return false;
+    if (!match.exception && harmless_.count(TemplateOf(match.text))) return false;
+    return !OnlyAWarning(rule, match) || course_.IsLast(file, match);
+  }
+
+  // An exception of a rank that had already said that it lost another one, or waited too long.
+  bool Follows(const ScannedFile& file, const Match& match) const {
+    const Rule& rule = rules_[match.rule];
+    if (!rule.generic || !rule.traceback) return false;
+    for (const Match& other : file.matches) {
+      const Rule& echo = rules_[other.rule];
+      const bool lost = echo.role == Role::kEcho && (echo.category == "timeout" || echo.category == "nccl");
+      if (lost && other.rank == match.rank && match.rank >= 0 && other.line < match.line) return true;
+    }
+    return false;
+  }
+
+  bool EndSeen(int rank) const {
+    return std::any_of(ends_.begin(), ends_.end(),
+                       [&](const RankEnd& ended) { return ended.rank == rank && !ended.consequence; });
+  }
+
+ private:
+  static bool OnlyAWarning(const Rule& rule, const Match& match) {
+    if (rule.category == "numerics" || rule.category == "terminated" || rule.category == "hardware") return false;
+    return !match.exception && (match.level == LogLevel::kInfo || match.level == LogLevel::kWarning);
+  }
+
+  // A line that a healthy job does not write at its end.
+  bool ShowsFailure(const ScannedFile& file, const Match& match) const {
+    const Rule& rule = rules_[match.rule];
+    if (rule.role == Role::kSuccess || rule.weak || file.kernel || course_.WentOn(file, match)) return false;
+    if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
+    return course_.IsLast(file, match) && !OnlyAWarning(rule, match);
+  }
+
+  // About a process of this job, or at the time at which one of its ranks ended.
+  bool KernelCounts(const Match& match) const {
+    if (match.rank >= 0 || !match.at) return true;
+    bool any = false;
+    for (const RankEnd& ended : ends_) {
+      if (!ended.at) continue;
+      any = true;
+      if (*match.at >= *ended.at - kKernelBefore && *match.at <= *ended.at + kKernelAfter) return true;
+    }
+    return !any;
+  }
+
+  const std::vector<Rule>& rules_;
+  const std::vector<ScannedFile>& files_;
+  const Course course_;
+  std::vector<RankEnd> ends_;
+  std::set<std::string> harmless_;  // templates of lines after which ranks went on
+  bool failed_ = false, only_kernel_ = true;
+};
+
+// Of the lines that are about this job: those of one rule together. `echoes`: causes that follow from others.
+std::map<Key, Group> Gather(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, const Case& job,
+                            std::map<Key, Group>* follows) {
   const Window window = WindowOfJob(files);
   std::map<Key, Group> groups;
   for (const ScannedFile& file : files) {
     for (const Match& match : file.matches) {
-      const Rule& rule = rules[match.rule];
-      if (WentOn(file, match, rule)) continue;
+      if (!job.Counts(file, match)) continue;
       if (file.kernel && match.at && !window.Contains(*match.at)) continue;
-      Group& group = groups[{&rule, std::string(FieldOf(match, "exception"))}];
+      const Rule& rule = rules[match.rule];
+      std::map<Key, Group>& where = job.Follows(file, match) ? *follows : groups;
+      Group& group = where[{&rule, std::string(FieldOf(match, "exception"))}];
       group.matches.push_back(&match);
       // It may be about another job: no process of this one is named, and no time.
       group.unsure = file.kernel && match.rank < 0 && !match.at;
@@ -251,12 +271,108 @@ std::vector<Silent> SilentRanks(const std::vector<ScannedFile>& files) {
   return silent;
 }
 
+// Causes of ranks whose end was seen stand before those of ranks that nobody saw end.
+void PreferEnded(const Case& job, std::vector<TriageFinding>* causes) {
+  const RankEnd* const first = job.first();
+  if (!first || first->rank < 0) return;
+  const auto is_seen = [&](const TriageFinding& cause) {
+    return cause.ranks.empty() ||
+           std::any_of(cause.ranks.begin(), cause.ranks.end(), [&](int rank) { return job.EndSeen(rank); }) ||
+           cause.rule->category == "numerics" || cause.rule->category == "hardware";
+  };
+  std::stable_partition(causes->begin(), causes->end(), is_seen);
+}
+
+// Certain only if somebody saw the rank end.
+void Weigh(const Case& job, std::vector<TriageFinding>* causes) {
+  for (TriageFinding& cause : *causes) {
+    const bool seen =
+        cause.first.exception || !cause.rule->end.empty() || cause.rule->kernel ||
+        std::any_of(cause.ranks.begin(), cause.ranks.end(), [&](int rank) { return job.EndSeen(rank); }) ||
+        (job.first() && cause.ranks.empty());
+    if (!seen && cause.confidence == Confidence::kCertain) cause.confidence = Confidence::kLikely;
+  }
+}
+
+// All ranks but one say that they waited: a cause without a rank belongs to that one.
+int RankMissingFrom(const std::vector<TriageFinding>& echoes) {
+  std::set<int> waited;
+  for (const TriageFinding& echo : echoes)
+    if (echo.rule->category == "timeout") waited.insert(echo.ranks.begin(), echo.ranks.end());
+  if (waited.size() < 2) return -1;
+  int missing = -1;
+  for (int rank = 0; rank < *waited.rbegin(); ++rank) {
+    if (waited.count(rank)) continue;
+    if (missing >= 0) return -1;
+    missing = rank;
+  }
+  return missing;
+}
+
+int Attempts(const std::vector<ScannedFile>& files, const Rule* rule, const std::vector<Rule>& rules) {
+  static const RE2 pattern(R"(attempt_(\d+)/)");
+  std::set<int> attempts;
+  for (const ScannedFile& file : files) {
+    int attempt = 0;
+    if (!RE2::PartialMatch(file.file.path, pattern, &attempt)) continue;
+    for (const Match& match : file.matches)
+      if (&rules[match.rule] == rule) attempts.insert(attempt);
+  }
+  return static_cast<int>(attempts.size());
+}
+
+void Advise(const std::vector<Rule>& rules, const std::vector<ScannedFile>& files, Triage* triage) {
+  if (triage->causes.empty() && !triage->unknown) return;
+  if (triage->causes.empty()) {
+    triage->restart = RestartAdvice("", "", {}, 1);
+    return;
+  }
+  const TriageFinding& cause = triage->causes.front();
+  std::vector<std::string> hosts;
+  if (!cause.first.host.empty()) hosts.push_back(cause.first.host);
+  triage->restart =
+      RestartAdvice(cause.rule->category, cause.rule->restart, std::move(hosts), Attempts(files, cause.rule, rules));
+}
+
+// Nobody explains the first end: the rank's own last lines are quoted.
+void QuoteLastLines(const std::vector<ScannedFile>& files, const Case& job, Triage* triage) {
+  constexpr std::size_t kMost = 12;
+  const RankEnd* const first = job.first();
+  if (!first) return;
+  triage->unexplained = Unexplained{*first, {}};
+  std::vector<std::string>& lines = triage->unexplained->lines;
+  for (const ScannedFile& file : files) {
+    if (file.kernel || (file.file.rank >= 0 && file.file.rank != first->rank)) continue;
+    if (file.file.rank < 0 && file.file.path != first->file) continue;
+    for (const TailLine& line : file.tail)
+      if ((line.rank < 0 || line.rank == first->rank) && (file.file.rank >= 0 || line.line <= first->line))
+        lines.push_back(line.text);
+  }
+  if (lines.size() > kMost) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(kMost));
+}
+
+void AddSilent(Triage* triage) {
+  for (const Silent& silent : triage->silent) {
+    const bool known = std::any_of(triage->ended.begin(), triage->ended.end(),
+                                   [&](const RankEnd& ended) { return ended.rank == silent.rank; });
+    if (!known)
+      triage->ended.push_back(
+          {silent.rank, EndKind::kSilent, std::nullopt, silent.last.at, silent.last.file, silent.last.line, false});
+  }
+  std::stable_sort(triage->ended.begin(), triage->ended.end(),
+                   [](const RankEnd& a, const RankEnd& b) { return Earlier(a.at, b.at); });
+}
+
 // Nothing else is known: the first that speaks of the failure at all. Who fell silent before is whom it waited for.
 void TakeEcho(Triage* triage) {
-  if (triage->echoes.empty()) return;
-  TriageFinding reported = triage->echoes.front();
-  triage->echoes.erase(triage->echoes.begin());
-  reported.confidence = Confidence::kSuspected;
+  const auto first = std::find_if(triage->echoes.begin(), triage->echoes.end(), [](const TriageFinding& echo) {
+    return echo.rule->role == Role::kEcho && !echo.rule->weak;
+  });
+  if (first == triage->echoes.end()) return;
+  TriageFinding reported = *first;
+  triage->echoes.erase(first);
+  // That they waited too long is a fact; what else an echo says is a guess.
+  reported.confidence = reported.rule->category == "timeout" ? Confidence::kLikely : Confidence::kSuspected;
   const std::string& category = reported.rule->category;
   const bool waits = category == "timeout" || category == "nccl" || category == "network";
   if (waits && !triage->silent.empty()) {
@@ -269,27 +385,46 @@ void TakeEcho(Triage* triage) {
 
 }  // namespace
 
-Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files) {
-  SettleRanks(&files);
+HarmlessLines BaselineOf(const std::vector<ScannedFile>& files) {
+  HarmlessLines baseline;
+  for (const ScannedFile& file : files)
+    for (const Match& match : file.matches) baseline.templates.insert(TemplateOf(match.text));
+  return baseline;
+}
+
+Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files, const HarmlessLines& baseline) {
+  SettleRanks(rules, &files);
   Triage triage;
   triage.files = files.size();
   for (const ScannedFile& file : files) {
     triage.bytes += file.bytes;
     if (!file.error.empty()) triage.failures.push_back(file.file.path + ": " + file.error);
   }
-  for (auto& [key, group] : Gather(rules, files)) {
+  const Case job(rules, files, baseline);
+  triage.ended = job.ends();
+  triage.silent = SilentRanks(files);
+  if (job.healthy()) return triage;
+  AddSilent(&triage);
+  std::map<Key, Group> follows;
+  for (auto& [key, group] : Gather(rules, files, job, &follows)) {
     std::vector<TriageFinding>& list = key.first->role == Role::kCause  ? triage.causes
                                        : key.first->role == Role::kEcho ? triage.echoes
                                                                         : triage.confirmations;
     list.push_back(Tell(key, std::move(group)));
   }
+  for (auto& [key, group] : follows) triage.echoes.push_back(Tell(key, std::move(group)));
   SortCauses(&triage.causes);
+  PreferEnded(job, &triage.causes);
   for (std::vector<TriageFinding>* list : {&triage.echoes, &triage.confirmations})
     std::stable_sort(list->begin(), list->end(),
                      [](const TriageFinding& a, const TriageFinding& b) { return Earlier(a.first.at, b.first.at); });
-  triage.silent = SilentRanks(files);
-  if (triage.causes.empty()) TakeEcho(&triage);
-  triage.unknown = triage.causes.empty() && !triage.confirmations.empty();
+  if (!triage.causes.empty() && triage.causes.front().ranks.empty() && triage.causes.front().first.exception)
+    if (const int rank = RankMissingFrom(triage.echoes); rank >= 0) triage.causes.front().ranks = {rank};
+  Weigh(job, &triage.causes);
+  if (triage.causes.empty() && !(job.first() && job.first()->rank >= 0)) TakeEcho(&triage);
+  triage.unknown = triage.causes.empty();
+  if (triage.unknown) QuoteLastLines(files, job, &triage);
+  Advise(rules, files, &triage);
   return triage;
 }
 

@@ -5,9 +5,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "analyzer/triage/ends.h"
+#include "analyzer/triage/restart.h"
 #include "analyzer/triage/scan.h"
 
 namespace ncclwatch::analyzer {
@@ -28,15 +31,30 @@ struct Silent {
   LastLine last;
 };
 
+// Templates of lines that matched rules in the logs of a run that went well: they mean nothing.
+struct HarmlessLines {
+  std::set<std::string> templates;
+};
+HarmlessLines BaselineOf(const std::vector<ScannedFile>& files);
+
+// The first end, if no rule explains it, and what the rank wrote last.
+struct Unexplained {
+  RankEnd end;
+  std::vector<std::string> lines;
+};
+
 struct Triage {
   std::uint64_t files = 0, bytes = 0;
   std::vector<TriageFinding> causes;  // the first cause first
   std::vector<TriageFinding> echoes, confirmations;
   std::vector<Silent> silent;
+  std::vector<RankEnd> ended;  // by time
+  std::optional<Unexplained> unexplained;
+  std::optional<Restart> restart;     // nullopt: nothing failed
   bool unknown = false;               // something failed, and no rule says why
   std::vector<std::string> failures;  // files that could not be read, and why
 };
 
-Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files);
+Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files, const HarmlessLines& baseline = {});
 
 }  // namespace ncclwatch::analyzer
