@@ -35,11 +35,12 @@ bool ByTorchrun(const std::string& path, LogFile* file) {
   return file->is_local;
 }
 
-// "rank_3.log", "rank3/err", "task-3.out", "train_rank03.txt".
+// "rank_3.log", "task-3.out", "train_rank03.txt", and "rank3/err", but not "of-rank3/err".
 bool ByWord(const std::string& path, LogFile* file) {
   static const RE2 pattern(
-      R"((?i)(?:^|[/._-]|\d)(?:rank|task|proc|process|worker|trainer)[_.-]?(\d+)(?:[^/\d][^/]*)?(?:/[^/]*)?$)");
-  return RE2::PartialMatch(path, pattern, &file->rank);
+      R"((?i)(?:^|[/._-]|\d)(?:rank|task|proc|process|worker|trainer)[_.-]?(\d+)(?:[^/\d][^/]*)?$)");
+  static const RE2 folder(R"((?i)/(?:rank|task|proc|process|worker|trainer)[_.-]?(\d+)/[^/]*$)");
+  return RE2::PartialMatch(path, pattern, &file->rank) || RE2::PartialMatch(path, folder, &file->rank);
 }
 
 // A folder that is named as hosts are: "node03", "gpu-a12", "nid001234", "host7.cluster".

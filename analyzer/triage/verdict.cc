@@ -100,10 +100,15 @@ class Case {
       only_kernel_ = only_kernel_ && file.kernel;
       for (const Match& match : file.matches) {
         failed_ = failed_ || ShowsFailure(file, match);
+        if (rules[match.rule].role == Role::kEcho && !course_.WentOn(file, match)) lost_.insert(match.rank);
         if (course_.WentOn(file, match) && rules[match.rule].role != Role::kConfirmation)
           harmless_.insert(TemplateOf(match.text));
       }
     }
+    // The exit status of a rank that says it waited in vain, or lost another one, follows from that.
+    lost_.erase(-1);
+    for (RankEnd& ended : ends_)
+      if (lost_.count(ended.rank) && ended.how == EndKind::kExit) ended.consequence = true;
   }
 
   const std::vector<RankEnd>& ends() const { return ends_; }
@@ -133,9 +138,13 @@ class Case {
     return false;
   }
 
-  bool EndSeen(int rank) const {
-    return std::any_of(ends_.begin(), ends_.end(),
-                       [&](const RankEnd& ended) { return ended.rank == rank && !ended.consequence; });
+  // Whether the cause's line belongs to an end, or is about what need not stand at one: the machine, numbers.
+  bool NearEnd(const TriageFinding& cause) const {
+    const Match& match = cause.first;
+    if (match.exception || !cause.rule->end.empty() || cause.rule->category == "numerics") return true;
+    for (const ScannedFile& file : files_)
+      if (file.file.path == match.file && (file.kernel || course_.IsLast(file, match))) return true;
+    return false;
   }
 
  private:
@@ -169,6 +178,7 @@ class Case {
   const Course course_;
   std::vector<RankEnd> ends_;
   std::set<std::string> harmless_;  // templates of lines after which ranks went on
+  std::set<int> lost_;              // ranks with echoes
   bool failed_ = false, only_kernel_ = true;
 };
 
@@ -271,27 +281,19 @@ std::vector<Silent> SilentRanks(const std::vector<ScannedFile>& files) {
   return silent;
 }
 
-// Causes of ranks whose end was seen stand before those of ranks that nobody saw end.
-void PreferEnded(const Case& job, std::vector<TriageFinding>* causes) {
+// Causes that stand at an end come before lines that only look bad. If a rank's end was seen, the latter explain
+// nothing.
+void PreferEnds(const Case& job, std::vector<TriageFinding>* causes) {
+  const auto rest = std::stable_partition(causes->begin(), causes->end(),
+                                          [&](const TriageFinding& cause) { return job.NearEnd(cause); });
   const RankEnd* const first = job.first();
-  if (!first || first->rank < 0) return;
-  const auto is_seen = [&](const TriageFinding& cause) {
-    return cause.ranks.empty() ||
-           std::any_of(cause.ranks.begin(), cause.ranks.end(), [&](int rank) { return job.EndSeen(rank); }) ||
-           cause.rule->category == "numerics" || cause.rule->category == "hardware";
-  };
-  std::stable_partition(causes->begin(), causes->end(), is_seen);
+  if (first && first->rank >= 0 && rest == causes->begin()) causes->clear();
 }
 
-// Certain only if somebody saw the rank end.
+// Certain only if the line stands at an end.
 void Weigh(const Case& job, std::vector<TriageFinding>* causes) {
-  for (TriageFinding& cause : *causes) {
-    const bool seen =
-        cause.first.exception || !cause.rule->end.empty() || cause.rule->kernel ||
-        std::any_of(cause.ranks.begin(), cause.ranks.end(), [&](int rank) { return job.EndSeen(rank); }) ||
-        (job.first() && cause.ranks.empty());
-    if (!seen && cause.confidence == Confidence::kCertain) cause.confidence = Confidence::kLikely;
-  }
+  for (TriageFinding& cause : *causes)
+    if (cause.confidence == Confidence::kCertain && !job.NearEnd(cause)) cause.confidence = Confidence::kLikely;
 }
 
 // All ranks but one say that they waited: a cause without a rank belongs to that one.
@@ -414,7 +416,7 @@ Triage Judge(const std::vector<Rule>& rules, std::vector<ScannedFile> files, con
   }
   for (auto& [key, group] : follows) triage.echoes.push_back(Tell(key, std::move(group)));
   SortCauses(&triage.causes);
-  PreferEnded(job, &triage.causes);
+  PreferEnds(job, &triage.causes);
   for (std::vector<TriageFinding>* list : {&triage.echoes, &triage.confirmations})
     std::stable_sort(list->begin(), list->end(),
                      [](const TriageFinding& a, const TriageFinding& b) { return Earlier(a.first.at, b.first.at); });

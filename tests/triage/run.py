@@ -51,6 +51,95 @@ def every_failure_type(sandbox):
     check(first >= 0.95 * total and among >= 0.98 * total and ranks >= 0.95 * total, "see above")
 
 
+def write(folder, files):
+    for name, lines in files.items():
+        path = os.path.join(folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.writelines(line + "\n" for line in lines)
+
+
+def steps(first, last, rank=None):
+    tag = "" if rank is None else f"[rank{rank}]: "
+    return [f"{tag}2026-11-26 12:{i // 60:02}:{i % 60:02} INFO step {i} loss {3 - i / 1000:.3f}" for i in range(first, last)]
+
+
+def table(rank, status):
+    return ["torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "Root Cause (first observed failure):", "[0]:",
+            "  time      : 2026-11-26_12:05:00", "  host      : node1", f"  rank      : {rank} (local_rank: {rank})",
+            f"  exitcode  : {status} (pid: {4700 + rank})"]
+
+
+BAD_LOOKING = ["Traceback (most recent call last):", '  File "cache.py", line 7, in read', "ConnectionResetError: [Errno 104] Connection reset by peer",
+               "PermissionError: [Errno 13] Permission denied: '/root/.config/matplotlib'", "sudo: command not found",
+               "[node1:7] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 168",
+               "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. (retried with a smaller batch)"]
+
+
+@case
+def who_went_on_did_not_fail(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 9) + BAD_LOOKING + steps(9, 30), "rank_1.log": steps(0, 30)})
+    status, result = triage(sandbox, folder)
+    check_equal((status, result["causes"], result["unknown"], result["restart"]), (0, [], False, None), "work follows all of it")
+    write(folder, {"rank_1.log": steps(0, 30) + ["Traceback (most recent call last):", '  File "train.py", line 3, in step', "KeyError: 'mask'"],
+                   "launcher.log": table(1, 1)})
+    status, result = triage(sandbox, folder)
+    first = result["causes"][0]
+    check_equal((status, first["rule"], first["ranks"]), (1, "python.exception", [1]), "only the rank that ended")
+    check_equal(result["restart"]["advice"], "fix_first", "an exception in the program")
+
+
+@case
+def noise_after_success(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"job.log": steps(0, 30) + [
+        ':::MLLOG {"event_type": "INTERVAL_END", "key": "run_stop", "metadata": {"status": "success"}}',
+        "node1:7:8 [2] proxy.cc:1521 NCCL WARN [Proxy Service 2] Failed to execute operation Close from rank 2, retcode 3",
+        "slurmstepd: error: *** STEP 1.0 ON node1 CANCELLED AT 2026-11-26T12:52:49 DUE TO TIME LIMIT ***"]})
+    status, result = triage(sandbox, folder)
+    check_equal((status, result["causes"], result["unknown"]), (0, [], False), "the job had done its work")
+
+
+@case
+def unknown_names_the_rank(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 30), "rank_1.log": steps(0, 30) + ["the frobnicator said no"], "launcher.log": table(1, 1)})
+    status, result = triage(sandbox, folder)
+    check_equal((status, result["causes"], result["unknown"]), (1, [], True), "no rule knows it")
+    check_equal((result["unexplained"]["end"]["rank"], result["unexplained"]["lines"][-1]), (1, "the frobnicator said no"), "whose it was")
+    check_equal([(end["rank"], end["how"], end["status"]) for end in result["ended"]], [(1, "exit", 1)], "how it ended")
+
+
+@case
+def advice_after_hardware_and_preemption(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 30), "slurm.err": ["srun: error: Node failure on node7"]})
+    check_equal(triage(sandbox, folder)[1]["restart"]["hosts"], ["node7"], "without the host")
+    folder = sandbox.fresh("logs")
+    write(folder, {"rank_0.log": steps(0, 30), "slurm.err": [
+        "slurmstepd: error: *** JOB 1 ON node1 CANCELLED AT 2026-11-26T12:01:00 DUE TO PREEMPTION ***"]})
+    check_equal(triage(sandbox, folder)[1]["restart"]["advice"], "restart", "nothing to fix")
+
+
+@case
+def lines_of_a_good_run_mean_nothing(sandbox):
+    line = "node1:7:8 [0] init.cc:9 NCCL WARN NET/IB : mlx5_{}:1 async fatal event: port error"
+    good, bad = sandbox.fresh("good"), sandbox.fresh("bad")
+    write(good, {"rank_0.log": [line.format(1)] + steps(0, 30)})
+    write(bad, {"rank_0.log": steps(0, 3) + [line.format(4)], "launcher.log": table(0, 1)})
+    check_equal(triage(sandbox, bad)[1]["causes"][0]["rule"], "ib.port_error", "without a baseline")
+    check_equal(triage(sandbox, bad, "--baseline", good)[1]["causes"], [], "with it")
+
+
+@case
+def lines_name_other_ranks_than_the_file(sandbox):
+    folder = sandbox.fresh("logs")
+    write(folder, {"ddp-worker-0.log": steps(0, 9, 4) + steps(0, 9, 5) + [
+        "[rank5]: Traceback (most recent call last):", '[rank5]:   File "a.py", line 1, in f', "[rank5]: KeyError: 'x'"]})
+    check_equal(triage(sandbox, folder)[1]["causes"][0]["ranks"], [5], "the pod's number is no rank")
+
+
 @case
 def recorded_failures(sandbox):
     """What jobs of two ranks under torchrun (torch 2.15, gloo), Open MPI 4.1.4 and MPICH 4.0.2 really wrote when they failed."""
