@@ -143,7 +143,9 @@ class Case {
     const Match& match = cause.first;
     if (match.exception || !cause.rule->end.empty() || cause.rule->category == "numerics") return true;
     for (const ScannedFile& file : files_)
-      if (file.file.path == match.file && (file.kernel || course_.IsLast(file, match))) return true;
+      if (file.file.path == match.file &&
+          (file.kernel ? KernelIsNear(*cause.rule, match) : course_.IsLast(file, match)))
+        return true;
     return false;
   }
 
@@ -158,7 +160,14 @@ class Case {
     const Rule& rule = rules_[match.rule];
     if (rule.role == Role::kSuccess || rule.weak || file.kernel || course_.WentOn(file, match)) return false;
     if (rule.role == Role::kConfirmation || match.exception || !rule.end.empty()) return true;
-    return course_.IsLast(file, match) && !OnlyAWarning(rule, match);
+    const bool grave = rule.role == Role::kCause && rule.confidence == Confidence::kCertain;
+    return (grave || course_.IsLast(file, match)) && !OnlyAWarning(rule, match);
+  }
+
+  // A kill of a process that nobody knows matters only if a rank was killed.
+  bool KernelIsNear(const Rule& rule, const Match& match) const {
+    if (match.rank >= 0 || rule.category == "hardware" || ends_.empty()) return true;
+    return std::any_of(ends_.begin(), ends_.end(), [](const RankEnd& ended) { return ended.how == EndKind::kKilled; });
   }
 
   // About a process of this job, or at the time at which one of its ranks ended.
