@@ -77,7 +77,7 @@ ProcessOperations OperationsOf(const ProcessRecording& process) {
 }
 
 void WriteOperations(const ProcessOperations& operations, std::uint32_t sequence, std::uint64_t process,
-                     std::uint64_t* uuids, std::string* packets) {
+                     std::uint64_t* uuids, ByteBuffer* packets) {
   if (operations.all.empty()) return;
   Sequence out(sequence, operations.all.front().began_ns, packets);
   Lanes lanes(process, uuids, &out);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/files/byte_buffer.h"
 #include "analyzer/recording/recording.h"
 
 namespace ncclwatch::analyzer::exporting::perfetto {
@@ -27,6 +28,6 @@ ProcessOperations OperationsOf(const ProcessRecording& process);
 
 // sequence: a number that no other one has; process: the uuid of its track. `uuids`: of tracks so far.
 void WriteOperations(const ProcessOperations& operations, std::uint32_t sequence, std::uint64_t process,
-                     std::uint64_t* uuids, std::string* packets);
+                     std::uint64_t* uuids, ByteBuffer* packets);
 
 }  // namespace ncclwatch::analyzer::exporting::perfetto
