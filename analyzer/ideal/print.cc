@@ -36,6 +36,13 @@ Json Rows(const std::vector<Slowdown>& rows, const char* key) {
 std::string Percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 std::string StepText(double seconds) { return DurationText(absl::Seconds(seconds)); }
 
+// Kernels have names of hundreds of letters.
+std::string Shortened(std::string name) {
+  constexpr std::size_t kMostLetters = 60;
+  if (name.size() <= kMostLetters) return name;
+  return name.substr(0, kMostLetters - 3) + "...";
+}
+
 // What costs most, first.
 std::vector<Slowdown> Worst(std::vector<Slowdown> rows) {
   std::stable_sort(rows.begin(), rows.end(),
@@ -46,7 +53,7 @@ std::vector<Slowdown> Worst(std::vector<Slowdown> rows) {
 
 void AddTo(Table* table, const Result& result, const std::vector<Slowdown>& rows, const char* what) {
   for (const Slowdown& row : Worst(rows))
-    table->Add({what, row.of.empty() ? fmt::format("{}", row.number) : Printable(row.of),
+    table->Add({what, row.of.empty() ? fmt::format("{}", row.number) : Shortened(Printable(row.of)),
                 StepText(row.slowdown * result.ideal_s), fmt::format("{:.3f}", row.slowdown)});
 }
 

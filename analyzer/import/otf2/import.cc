@@ -9,13 +9,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "analyzer/files/input_file.h"
 #include "analyzer/import/otf2/archive.h"
 
 namespace ncclwatch::analyzer::import::otf2 {
@@ -124,8 +125,10 @@ std::uint64_t BytesOf(const std::vector<std::string>& anchors) {
 }
 
 std::uint64_t MappedBytes() {
+  constexpr std::uint64_t kLine = 4096;
   std::uint64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
+  if (const auto line = ReadFile("/proc/self/statm", kLine); line.ok())
+    std::from_chars(line->data(), line->data() + line->size(), pages);
   return pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
