@@ -26,34 +26,40 @@ constexpr std::uint32_t kDouble = 3, kFloat = 5, kSint32 = 15, kSint64 = 17, kFi
 
 std::string ViewText(const protozero::data_view& view) { return {view.data(), view.size()}; }
 
+using protozero::tag_and_type;
+using Wire = protozero::pbf_wire_type;
+
 json BoolsOf(protozero::pbf_reader list) {
   json values = json::array();
-  while (list.next(1)) {
-    if (list.wire_type() == protozero::pbf_wire_type::length_delimited)
-      for (const bool value : list.get_packed_bool()) values.push_back(value);
-    else
-      values.push_back(list.get_bool());
+  while (list.next()) {
+    switch (list.tag_and_type()) {
+      case tag_and_type(1, Wire::varint): values.push_back(list.get_bool()); break;
+      case tag_and_type(1, Wire::length_delimited):
+        for (const bool value : list.get_packed_bool()) values.push_back(value);
+        break;
+      default: list.skip();
+    }
   }
   return values;
 }
 
 // Null: of a kind that nothing here asks for.
 json ValueOf(protozero::pbf_reader* from) {
-  switch (from->tag()) {
-    case field::kDouble: return from->get_double();
-    case field::kFloat: return from->get_float();
-    case field::kSint32: return from->get_sint32();
-    case field::kSint64: return from->get_sint64();
-    case field::kFixed32: return from->get_fixed32();
-    case field::kFixed64: return from->get_fixed64();
-    case field::kSfixed32: return from->get_sfixed32();
-    case field::kSfixed64: return from->get_sfixed64();
-    case field::kBool: return from->get_bool();
-    case field::kBoolList: return BoolsOf(from->get_message());
-    case field::kText: return ViewText(from->get_view());
+  switch (from->tag_and_type()) {
+    case tag_and_type(field::kDouble, Wire::fixed64): return from->get_double();
+    case tag_and_type(field::kFloat, Wire::fixed32): return from->get_float();
+    case tag_and_type(field::kSint32, Wire::varint): return from->get_sint32();
+    case tag_and_type(field::kSint64, Wire::varint): return from->get_sint64();
+    case tag_and_type(field::kFixed32, Wire::fixed32): return from->get_fixed32();
+    case tag_and_type(field::kFixed64, Wire::fixed64): return from->get_fixed64();
+    case tag_and_type(field::kSfixed32, Wire::fixed32): return from->get_sfixed32();
+    case tag_and_type(field::kSfixed64, Wire::fixed64): return from->get_sfixed64();
+    case tag_and_type(field::kBool, Wire::varint): return from->get_bool();
+    case tag_and_type(field::kBoolList, Wire::length_delimited): return BoolsOf(from->get_message());
+    case tag_and_type(field::kText, Wire::length_delimited): return ViewText(from->get_view());
     default: break;
   }
-  if (from->wire_type() == protozero::pbf_wire_type::varint) return from->get_int64();
+  if (from->wire_type() == Wire::varint) return from->get_int64();
   from->skip();
   return nullptr;
 }
@@ -62,17 +68,12 @@ void AddAttribute(protozero::pbf_reader from, json* to) {
   std::string name;
   json value;
   while (from.next()) {
-    if (from.tag() == 1)
+    if (from.tag_and_type() == tag_and_type(1, Wire::length_delimited))
       name = ViewText(from.get_view());
     else if (json one = ValueOf(&from); !one.is_null())
       value = std::move(one);
   }
   if (!name.empty() && !value.is_null()) (*to)[name] = std::move(value);
-}
-
-void AddPackedIds(protozero::pbf_reader* from, std::vector<std::uint64_t>* ids) {
-  if (from->wire_type() == protozero::pbf_wire_type::varint) return ids->push_back(from->get_uint64());
-  for (const std::uint64_t id : from->get_packed_uint64()) ids->push_back(id);
 }
 
 std::int64_t NanosecondsOf(std::uint64_t micros) {
@@ -83,15 +84,23 @@ Node ParseNode(std::string_view message) {
   Node node;
   protozero::pbf_reader from(message.data(), message.size());
   while (from.next()) {
-    switch (from.tag()) {
-      case field::kId: node.id = from.get_uint64(); break;
-      case field::kName: node.name = ViewText(from.get_view()); break;
-      case field::kType: node.type = static_cast<NodeType>(std::clamp(from.get_enum(), 0, 7)); break;
-      case field::kCtrlDeps:
-      case field::kDataDeps: AddPackedIds(&from, &node.after); break;
-      case field::kStart: node.start_ns = NanosecondsOf(from.get_uint64()); break;
-      case field::kDuration: node.duration_ns = NanosecondsOf(from.get_uint64()); break;
-      case field::kAttribute: AddAttribute(from.get_message(), &node.attributes); break;
+    switch (from.tag_and_type()) {
+      case tag_and_type(field::kId, Wire::varint): node.id = from.get_uint64(); break;
+      case tag_and_type(field::kName, Wire::length_delimited): node.name = ViewText(from.get_view()); break;
+      case tag_and_type(field::kType, Wire::varint):
+        node.type = static_cast<NodeType>(std::clamp(from.get_enum(), 0, 7));
+        break;
+      case tag_and_type(field::kCtrlDeps, Wire::varint):
+      case tag_and_type(field::kDataDeps, Wire::varint): node.after.push_back(from.get_uint64()); break;
+      case tag_and_type(field::kCtrlDeps, Wire::length_delimited):
+      case tag_and_type(field::kDataDeps, Wire::length_delimited):
+        for (const std::uint64_t id : from.get_packed_uint64()) node.after.push_back(id);
+        break;
+      case tag_and_type(field::kStart, Wire::varint): node.start_ns = NanosecondsOf(from.get_uint64()); break;
+      case tag_and_type(field::kDuration, Wire::varint): node.duration_ns = NanosecondsOf(from.get_uint64()); break;
+      case tag_and_type(field::kAttribute, Wire::length_delimited):
+        AddAttribute(from.get_message(), &node.attributes);
+        break;
       default: from.skip();
     }
   }
@@ -102,7 +111,7 @@ json ParseMetadata(std::string_view message) {
   json attributes = json::object();
   protozero::pbf_reader from(message.data(), message.size());
   while (from.next()) {
-    if (from.tag() == field::kMetadataAttribute)
+    if (from.tag_and_type() == tag_and_type(field::kMetadataAttribute, Wire::length_delimited))
       AddAttribute(from.get_message(), &attributes);
     else
       from.skip();

@@ -76,15 +76,16 @@ class Reader {
   absl::Status ReadNodes(const std::string& path, RankGraph* graph) {
     auto file = TextFile::Open(path);
     if (!file.ok()) return file.status();
-    const std::string begin = FirstBytes(path, 1);
-    return begin == "{" || begin == "[" || begin == " " || begin == "\n" ? ReadJson(&*file, graph)
-                                                                         : ReadMessages(&*file, graph);
+    const absl::StatusOr<std::string_view> first = file->Next();
+    if (!first.ok()) return first.status();
+    const std::size_t begin = first->find_first_not_of(" \t\r\n");
+    const bool json_text = begin != std::string_view::npos && ((*first)[begin] == '{' || (*first)[begin] == '[');
+    return json_text ? ReadJson(*first, &*file, graph) : ReadMessages(*first, &*file, graph);
   }
 
-  absl::Status ReadMessages(TextFile* file, RankGraph* graph) {
+  absl::Status ReadMessages(absl::StatusOr<std::string_view> piece, TextFile* file, RankGraph* graph) {
     MessageReader messages;
-    for (;;) {
-      const auto piece = file->Next();
+    for (;; piece = file->Next()) {
       if (!piece.ok()) return piece.status();
       if (piece->empty()) return messages.End();
       const absl::Status status =
@@ -93,7 +94,7 @@ class Reader {
     }
   }
 
-  absl::Status ReadJson(TextFile* file, RankGraph* graph) {
+  absl::Status ReadJson(absl::StatusOr<std::string_view> piece, TextFile* file, RankGraph* graph) {
     ObjectCutter objects;
     json metadata = json::object();
     std::uint64_t damaged = 0;
@@ -109,8 +110,7 @@ class Reader {
         AddNode(NodeOf(object), metadata, graph);
       }
     };
-    for (;;) {
-      const auto piece = file->Next();
+    for (;; piece = file->Next()) {
       if (!piece.ok()) return piece.status();
       if (piece->empty()) break;
       if (const absl::Status status = objects.Feed(*piece, take); !status.ok()) return status;

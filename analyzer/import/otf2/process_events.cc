@@ -246,9 +246,11 @@ TraceCall* ProcessEvents::End(OTF2_TimeStamp time, std::uint64_t request) {
     return traced;
   }
   Frame& frame = frames_.back();
-  if (frame.calls.empty())  // a test that has found something
-    if (const Function function = MpiFunction(definitions_.regions.at(frame.region).name); function != Function::kNone)
-      AddCall(function, frame.entered_ns, &frame);
+  if (frame.calls.empty()) {  // a test that has found something
+    const auto region = definitions_.regions.find(frame.region);
+    const Function function = region == definitions_.regions.end() ? Function::kNone : MpiFunction(region->second.name);
+    if (function != Function::kNone) AddCall(function, frame.entered_ns, &frame);
+  }
   frame.ended.push_back(place);
   if (!frame.calls.empty()) trace_.calls[place].call.waiter = frame.calls.front() + 1;
   return &trace_.calls[place];
