@@ -1,14 +1,11 @@
 #include "analyzer/import/formats.h"
 
-#include <absl/strings/str_join.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <mutex>
 #include <utility>
 
-#include "analyzer/files/output_file.h"
 #include "analyzer/import/base/json_lines.h"
 #include "analyzer/import/base/text_file.h"
 #include "analyzer/import/chakra/traces.h"
@@ -17,7 +14,6 @@
 #include "analyzer/import/kineto/read.h"
 #include "analyzer/import/otf2/import.h"
 #include "analyzer/import/read.h"
-#include "analyzer/segments/segment_file.h"
 
 namespace ncclwatch::analyzer::import {
 namespace {
@@ -65,10 +61,8 @@ void Count(const reader::BoxImage& box, Imported* imported) {
   imported->operations += box.operations.all.size();
 }
 
-// The notes stay with the recording.
-absl::StatusOr<Imported> Finished(Imported imported, absl::Status status, const std::string& directory) {
-  if (!imported.notes.empty())
-    status.Update(WriteFile(directory + "/" + kImportNotes, absl::StrJoin(imported.notes, "\n") + "\n"));
+absl::StatusOr<Imported> Finished(Imported imported, absl::Status status, const TraceWriter& writer) {
+  status.Update(writer.AddNotes(imported.notes));
   if (!status.ok()) return status;
   return imported;
 }
@@ -138,11 +132,12 @@ absl::StatusOr<Imported> Import(const Found& found, const std::string& directory
       status.Update(writer.Add(box));
       Count(box, &imported);
     }
-    return Finished(std::move(imported), std::move(status), directory);
+    return Finished(std::move(imported), std::move(status), writer);
   }
   if (found.format == Format::kOtf2) {
 #ifdef NCCLWATCH_OTF2
-    return otf2::ImportArchives(found.files, writer, done);
+    auto read = otf2::ImportArchives(found.files, writer, done);
+    return read.ok() ? Finished(*std::move(read), absl::OkStatus(), writer) : std::move(read);
 #else
     return absl::UnimplementedError("this build cannot read OTF2: it was made without OTF2's library");
 #endif
@@ -163,7 +158,7 @@ absl::StatusOr<Imported> Import(const Found& found, const std::string& directory
     case Format::kOtf2:
     case Format::kTorchDump: break;  // above
   }
-  return Finished(std::move(imported), std::move(status), directory);
+  return Finished(std::move(imported), std::move(status), writer);
 }
 
 }  // namespace ncclwatch::analyzer::import

@@ -1,6 +1,7 @@
 #include "analyzer/import/base/trace.h"
 
 #include <absl/container/flat_hash_map.h>
+#include <absl/strings/str_join.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/files/output_file.h"
 #include "analyzer/segments/segment.h"
 #include "analyzer/segments/segment_file.h"
 #include "core/calls/mpi_message.h"
@@ -302,6 +304,11 @@ absl::Status TraceWriter::Add(const reader::BoxImage& box) const {
     operation = operation_end;
     part.notes.clear();
   }
+}
+
+absl::Status TraceWriter::AddNotes(const std::vector<std::string>& notes) const {
+  if (notes.empty()) return absl::OkStatus();
+  return WriteFile(directory_ + "/" + kImportNotes, absl::StrJoin(notes, "\n") + "\n");
 }
 
 }  // namespace ncclwatch::analyzer::import

@@ -89,6 +89,8 @@ class TraceWriter {
   explicit TraceWriter(std::string directory) : directory_(std::move(directory)) {}
   // Thread-safe for boxes of different processes.
   absl::Status Add(const reader::BoxImage& box) const;
+  // What the traces do not tell stays with the recording.
+  absl::Status AddNotes(const std::vector<std::string>& notes) const;
 
  private:
   std::string directory_;
