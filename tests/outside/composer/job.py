@@ -80,7 +80,7 @@ class Job:
         self.stamp_style = None
         self.timeout_s = rng.choice((600, 600, 1800))
         self.seq = rng.randrange(40, 90_000)
-        self.joined = True  # the process group exists
+        self.joined, self.absent = True, 1  # whether the process group exists, and how many ranks never came to it
 
     def ranks_of(self, node):
         return range(node * self.per_node, min(self.size, (node + 1) * self.per_node))

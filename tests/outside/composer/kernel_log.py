@@ -28,7 +28,8 @@ def oom_kill(job, at, node, pid, name="python3", **marks):
     constraint = rng.choice(
         (
             (
-                f"CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0-1,oom_memcg=/slurm/uid_1001/job_{job.number},"
+                "CONSTRAINT_MEMCG,nodemask=(null),cpuset=step_0,mems_allowed=0-1,"
+                f"oom_memcg=/slurm/uid_1001/job_{job.number},"
                 f"task_memcg=/slurm/uid_1001/job_{job.number}/step_0/task_0"
             ),
             "CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0-1,global_oom,task_memcg=/user.slice",

@@ -51,119 +51,81 @@ def operation(job, choice=None):
     return f"OpType={name}, NumelIn={taken}, NumelOut={given}"
 
 
+def progress(job, rank, seq):
+    """What newer versions tell of the work that was under way."""
+    if job.torch >= (2, 6):
+        return [
+            (
+                2268,
+                (
+                    f"{group(job, rank)}  failure detected by watchdog at work sequence id: {seq} PG status: "
+                    f"last enqueued work: {seq + 2}, last completed work: {seq - 1}"
+                ),
+            )
+        ]
+    if job.torch >= (2, 4):
+        text = f"Timeout at NCCL work: {seq}, last enqueued NCCL work: {seq + 2}, last completed NCCL work: {seq - 1}."
+        return [(1834, f"{group(job, rank)} {text}")]
+    return []
+
+
+DISTRUST = (
+    "Some NCCL operations have failed or timed out. Due to the asynchronous nature of CUDA kernels, subsequent GPU "
+    "operations might run on corrupted/incomplete data."
+)
+
+
 def watchdog(job, at, rank, seq=None, op=None, mark=None, also=False):
     """A time-out of c10d's watchdog, with what it writes before it aborts the process."""
     limit, seq = job.timeout_s * 1000, seq or job.seq
-    work = (
-        f"WorkNCCL(SeqNum={seq}, {op or operation(job)}, Timeout(ms)={limit}) ran for"
-        f" {limit + job.rng.randrange(3, 900)} milliseconds before timing out."
+    caught = (
+        f"[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={seq}, {op or operation(job)}, "
+        f"Timeout(ms)={limit}) ran for {limit + job.rng.randrange(3, 900)} milliseconds before timing out."
     )
-    job.error(
-        at,
-        rank,
-        c10d(job, at, rank, 632, f"[Rank {rank}] Watchdog caught collective operation timeout: {work}"),
-        mark=mark,
-        also=also,
-    )
-    if job.torch >= (2, 6):
-        job.error(
-            at,
-            rank,
-            c10d(
-                job,
-                at,
-                rank,
-                2268,
-                f"{group(job, rank)}  failure detected by watchdog at work sequence id: {seq} PG status: "
-                f"last enqueued work: {seq + 2}, last completed work: {seq - 1}",
-            ),
-        )
-    elif job.torch >= (2, 4):
-        job.error(
-            at,
-            rank,
-            c10d(
-                job,
-                at,
-                rank,
-                1834,
-                f"{group(job, rank)} Timeout at NCCL work: {seq}, last enqueued NCCL work: {seq + 2}, "
-                f"last completed NCCL work: {seq - 1}.",
-            ),
-        )
-    job.error(
-        at,
-        rank,
-        c10d(
-            job,
-            at,
-            rank,
-            630,
-            f"[Rank {rank}] Some NCCL operations have failed or timed out. Due to the asynchronous "
-            "nature of CUDA kernels, subsequent GPU operations might run on corrupted/incomplete data.",
-        ),
-    )
-    job.error(
-        at,
-        rank,
-        c10d(job, at, rank, 636, f"[Rank {rank}] To avoid data inconsistency, we are taking the entire process down."),
-    )
-    end = f"{group(job, rank)} {ended_by(job)}: [Rank {rank}] Watchdog caught collective operation timeout: {work}"
-    job.error(
-        at + 0.01,
-        rank,
-        c10d(job, at, rank, 1595, end)
-        + "\nException raised from checkTimeout at ../torch/csrc/distributed/c10d/"
-        "ProcessGroupNCCL.cpp:632 (most recent call first):\n"
-        + frames(job),
-    )
+    rows = [(632, caught), *progress(job, rank, seq), (630, f"[Rank {rank}] {DISTRUST}")]
+    rows.append((636, f"[Rank {rank}] To avoid data inconsistency, we are taking the entire process down."))
+    job.error(at, rank, [c10d(job, at, rank, *row) for row in rows], mark=mark, also=also)
+    end = f"{group(job, rank)} {ended_by(job)}: {caught}"
+    job.error(at + 0.01, rank, c10d(job, at, rank, 1595, end) + raised_from("checkTimeout", 632) + frames(job))
     thrown = "c10::DistBackendError" if job.torch >= (2, 2) else "std::runtime_error"
     job.error(at + 0.02, rank, f"terminate called after throwing an instance of '{thrown}'\n  what():  {end}")
 
 
-def remote(job, at, rank, dead, **marks):
-    """NCCL noticed that a connection broke."""
-    peer = f"{job.host(dead)}<{job.rng.randrange(32768, 60999)}>"
+def raised_from(function, line):
+    source = f"../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:{line}"
+    return f"\nException raised from {function} at {source} (most recent call first):\n"
+
+
+def broken(job, rank, dead):
+    """NCCL's words for a connection that broke. Peers on one host do not meet over the network."""
+    port = job.rng.randrange(32768, 60999)
     ways = [
-        f"socketProgress: Connection closed by remote peer {peer}",
-        (
-            f"socketPollConnect: connect to {job.address(dead)}<{job.rng.randrange(32768, 60999)}> returned Connection"
-            " refused"
-        ),
+        f"socketProgress: Connection closed by remote peer {job.host(dead)}<{port}>",
+        f"socketPollConnect: connect to {job.address(dead)}<{port}> returned Connection refused",
     ]
     if job.node_of(rank) != job.node_of(dead):
         ways.append(
-            f"NET/IB: Got completion from peer {peer} with status=12 opcode=0 len=0 vendor err 129 (Recv) hca"
-            f" mlx5_{job.local(rank)}"
+            f"NET/IB: Got completion from peer {job.host(dead)}<{port}> with status=12 opcode=0 len=0 vendor err 129"
+            f" (Recv) hca mlx5_{job.local(rank)}"
         )
-    short = job.rng.choice(ways)
+    return job.rng.choice(ways)
+
+
+def remote(job, at, rank, dead, **marks):
+    """NCCL noticed that a connection broke."""
     if job.nccl_logs:
         start = nccl(job, rank)
-        job.error(
-            at,
-            rank,
-            f"{start} NCCL INFO misc/socket.cc:484 -> 6\n{start} proxy.cc:1458 NCCL WARN [Service thread] Error"
-            " encountered progressing operation=Connect, res=3, closing connection",
-        )
-    job.error(
-        at + 0.1,
-        rank,
-        c10d(
-            job,
-            at + 0.1,
-            rank,
-            1595,
-            f"{group(job, rank)} {ended_by(job)}: NCCL error: "
-            "remote process exited or there was a network error, NCCL version 2.21.5",
-        )
-        + "\nncclRemoteError: A call failed possibly due to a network error or a remote process exiting"
-        " prematurely.\nLast error:\n"
-        + short
-        + "\nException raised from checkForNCCLErrorsInternal at"
-        " ../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:2027 (most recent call first):\n"
-        + frames(job),
-        **marks,
+        note = "[Service thread] Error encountered progressing operation=Connect, res=3, closing connection"
+        job.error(at, rank, f"{start} NCCL INFO misc/socket.cc:484 -> 6\n{start} proxy.cc:1458 NCCL WARN {note}")
+    error = "NCCL error: remote process exited or there was a network error, NCCL version 2.21.5"
+    text = (
+        c10d(job, at + 0.1, rank, 1595, f"{group(job, rank)} {ended_by(job)}: {error}")
+        + "\nncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+        + f"\nLast error:\n{broken(job, rank, dead)}"
+        + raised_from("checkForNCCLErrorsInternal", 2027)
+        + frames(job)
     )
+    job.error(at + 0.1, rank, text, **marks)
 
 
 def gloo(job, at, rank, dead):
@@ -255,7 +217,7 @@ def join(job, at, rank, dead):
         if dead == 0
         else (
             "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients."
-            f" {job.size - 1}/{job.size} clients joined."
+            f" {job.size - job.absent}/{job.size} clients joined."
         )
     )
     job.error(

@@ -218,7 +218,7 @@ def perform(job, row, at, step):
     """Lets ranks raise `row` at `at`. Returns the truth about it, and when and how these ranks ended."""
     text = job.rng.choice(texts_for(job, row))
     ranks = who_raises(job, row, step)
-    job.joined = row.where not in UNRANKED
+    job.joined, job.absent = row.where not in UNRANKED, len(ranks)
     first = job.rng.choice(ranks)
     for rank in ranks:
         raise_it(

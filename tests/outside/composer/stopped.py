@@ -87,42 +87,32 @@ def node_failure(job, at):
     return Truth("terminated", f"{job.place.hosts[node]} failed", job.ranks_of(node), ["hardware"]), None
 
 
+# Events that end a pod, and which other categories explain them as well.
+EVICTIONS = (
+    (
+        (
+            "Warning  Evicted   pod/{pod}  The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi,"
+            " available: 3217Mi."
+        ),
+        ["filesystem"],
+    ),
+    (
+        (
+            "Warning  Evicted   pod/{pod}  The node was low on resource: memory. Container pytorch was using 503216Ki,"
+            " which exceeds its request of 0."
+        ),
+        ["out_of_memory"],
+    ),
+    ("Normal   Preempted  pod/{pod}  Preempted by pod high-prio/serving-{number} on node {host}", []),
+    ("Warning  NodeNotReady  node/{host}  Node is not ready; deleting pod {pod} (TaintManagerEviction)", ["hardware"]),
+)
+
+
 @kind("terminated", lambda job: job.in_k8s, 4)
 def evicted(job, at):
     node = job.rng.randrange(job.nodes)
-    pod = job.pod(node)
-    text, also = job.rng.choice(
-        (
-            (
-                (
-                    f"Warning  Evicted   pod/{pod}  The node was low on resource: ephemeral-storage. Threshold"
-                    " quantity: 10Gi, available: 3217Mi."
-                ),
-                ["filesystem"],
-            ),
-            (
-                (
-                    f"Warning  Evicted   pod/{pod}  The node was low on resource: memory. Container pytorch was using"
-                    " 503216Ki, which exceeds its request of 0."
-                ),
-                ["out_of_memory"],
-            ),
-            (
-                (
-                    f"Normal   Preempted  pod/{pod}  Preempted by pod high-prio/serving-{job.number} on node"
-                    f" {job.place.hosts[node]}"
-                ),
-                [],
-            ),
-            (
-                (
-                    f"Warning  NodeNotReady  node/{job.place.hosts[node]}  Node is not ready; deleting pod {pod}"
-                    " (TaintManagerEviction)"
-                ),
-                ["hardware"],
-            ),
-        )
-    )
+    text, also = job.rng.choice(EVICTIONS)
+    text = text.format(pod=job.pod(node), host=job.place.hosts[node], number=job.number)
     job.scheduler(at, job.stamp(at, "iso") + text, mark=0)
     for rank in job.ranks_of(node):
         job.end(rank, at + 0.5)
