@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
 
 #include "analyzer/console/print.h"
 #include "analyzer/console/progress.h"
+#include "analyzer/files/scratch_folder.h"
 #include "analyzer/import/formats.h"
 #include "analyzer/import/read.h"
 #include "analyzer/segments/images.h"
@@ -92,28 +93,6 @@ void ReadForeign(const std::vector<std::string>& dumps, reader::RunImage* run) {
   import::ReadDumps(dumps, done, run);
 }
 
-// Directories for recordings of foreign traces, as long as the command runs.
-class Drafts {
- public:
-  Drafts() = default;
-  Drafts(const Drafts&) = delete;
-  Drafts& operator=(const Drafts&) = delete;
-  ~Drafts() {
-    std::error_code ignored;
-    for (const std::string& made : made_) fs::remove_all(made, ignored);
-  }
-  absl::StatusOr<std::string> Make() {
-    std::error_code error;
-    std::string name = (fs::temp_directory_path(error) / "ncclwatch-import-XXXXXX").string();
-    if (error || mkdtemp(name.data()) == nullptr) return absl::ErrnoToStatus(errno, name);
-    made_.push_back(name);
-    return name;
-  }
-
- private:
-  std::vector<std::string> made_;
-};
-
 bool HasOwn(const std::string& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return IsBox(path);
@@ -127,7 +106,7 @@ bool IsToBeImported(import::Format format) {
 
 // Those that are traces of other tools become one recording.
 absl::StatusOr<std::vector<std::string>> WithImports(std::vector<std::string> paths) {
-  static Drafts drafts;
+  static std::vector<std::unique_ptr<ScratchFolder>> drafts;  // as long as the command runs
   std::vector<std::string> own, foreign;
   for (std::string& path : paths) {
     const auto found = HasOwn(path) ? std::nullopt : import::Find(path, std::nullopt);
@@ -136,14 +115,14 @@ absl::StatusOr<std::vector<std::string>> WithImports(std::vector<std::string> pa
   if (foreign.empty()) return own;
   const auto found = import::FindAll(foreign, std::nullopt);
   if (!found.ok()) return found.status();
-  const auto draft = drafts.Make();
-  if (!draft.ok()) return draft.status();
+  const std::string& draft = drafts.emplace_back(std::make_unique<ScratchFolder>("import"))->path();
+  if (draft.empty()) return absl::UnavailableError("no temporary directory can be made for what is read");
   Progress progress("reading traces", found->files.size());
-  const auto imported = import::Import(*found, *draft, [&](std::size_t count) { progress.Done(count); });
+  const auto imported = import::Import(*found, draft, [&](std::size_t count) { progress.Done(count); });
   if (!imported.ok()) return imported.status();
   SayFailures(imported->failures);
   if (imported->processes == 0) return absl::NotFoundError(foreign.front() + ": nothing in it could be read");
-  own.push_back(*draft);
+  own.push_back(draft);
   return own;
 }
 

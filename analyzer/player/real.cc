@@ -26,6 +26,7 @@
 #include "analyzer/console/units.h"
 #include "analyzer/files/input_file.h"
 #include "analyzer/files/output_file.h"
+#include "analyzer/files/scratch_folder.h"
 #include "analyzer/player/base/play.h"
 #include "analyzer/player/measured.h"
 #include "analyzer/player/nccl/player.h"
@@ -396,25 +397,6 @@ std::vector<StoppedCall> StoppedIn(const std::string& directory) {
   return stopped;
 }
 
-class Temporary {
- public:
-  Temporary() {
-    std::error_code error;
-    std::string path = (fs::temp_directory_path(error) / "ncclwatch-replay-XXXXXX").string();
-    if (!error && mkdtemp(path.data())) path_ = path;
-  }
-  ~Temporary() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
 void PrintPlayed(const Played& played, const RecordedProgram& program, std::uint64_t calls, bool completed) {
   PrintMeasured(played.measured, program);
   Print("{}: {} calls of {} ranks in {}{}\n", completed ? "completed" : "stopped", calls, PlayingRanks(program),
@@ -436,7 +418,7 @@ absl::StatusOr<bool> StartAll(const Recording& recording, const RecordedProgram&
   if (request.ranks != 0 && request.ranks != ranks)
     return absl::InvalidArgumentError(
         fmt::format("the recording has {} ranks, not {}: choose some with --ranks", ranks, request.ranks));
-  const Temporary temporary;
+  const ScratchFolder temporary("replay");
   if (temporary.path().empty()) return absl::UnavailableError("no temporary directory can be made");
   Play play{.on = request.on,
             .rank = {"replay", "--on", request.on, "--one-rank", "--meet", temporary.path()},

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include <utility>
 
 #include "analyzer/files/input_file.h"
+#include "analyzer/files/scratch_folder.h"
 #include "analyzer/run/own_files.h"
 #include "analyzer/shrink/settle.h"
 #include "core/model/text.h"
@@ -228,24 +228,6 @@ void ReadVerdict(const Shrunk& shrunk, const std::string& directory, ProgramRun*
   run->same_verdict = run->kind == diagnosis::Name(shrunk.fault.kind) && were == shrunk.fault.culprits;
 }
 
-// A folder of memory that goes with it.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    if (mkdtemp(path_.data()) == nullptr) path_[0] = '\0';
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    if (path_[0] != '\0') std::filesystem::remove_all(path_.data(), ignored);
-  }
-  std::string path() const { return path_.data(); }
-
- private:
-  std::array<char, 32> path_{"/tmp/ncclwatch-shrink-XXXXXX"};
-};
-
 std::string LastLine(const std::string& text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
   return lines.empty() ? "no output" : lines.back();
@@ -270,7 +252,8 @@ ProgramRun RunProgram(const Shrunk& shrunk, const std::string& directory) {
   run.status = alone.status;
   run.stopped = StoppedIn(alone.output);
   CompareStops(shrunk, &run);
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("shrink");
+  if (scratch.path().empty()) return run;  // without a verdict: nothing was compared
   const std::string watched = scratch.path() + "/run";
   Make(directory,
        {"run", fmt::format("TIMEOUT={}", kWatchedS),

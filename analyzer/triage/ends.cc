@@ -25,8 +25,6 @@ constexpr int kSigKill = 9, kSigTerm = 15, kSigAbort = 6;
 // Who wrote so much for so long afterwards did not fail of it.
 constexpr std::uint64_t kWentOnLines = 200;
 constexpr absl::Duration kWentOnFor = absl::Minutes(1);
-// Of several ranks in one file: one more line of another one may have been under way.
-constexpr int kProgressOfOthers = 2;
 
 // Numbers that go bad do not stop the rank that writes the line at once.
 bool IsNumbers(const Rule& rule) { return rule.category == "numerics"; }
@@ -107,7 +105,7 @@ std::uint64_t Course::LastProgress(const ScannedFile& file, int rank) const {
     last = line.line;
   }
   const bool alone = file.file.rank >= 0 || file.file.is_local;
-  static_assert(kProgressOfOthers == 2, "`before` is the second to last");
+  // Of several ranks in one file one more line of another one may have been under way.
   return alone ? last : before;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ncclwatch/format/note.h"
@@ -10,6 +11,7 @@
 namespace ncclwatch::reader {
 
 enum class OperationKind : std::uint8_t { kCompute, kCopy, kCommunication, kStep };
+inline constexpr std::string_view kOperationKinds[] = {"compute", "copy", "communication", "step"};
 
 struct Operation {
   std::int64_t began_ns = 0;  // CLOCK_MONOTONIC of its box

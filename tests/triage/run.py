@@ -71,7 +71,7 @@ def table(rank, status):
 
 
 BAD_LOOKING = ["Traceback (most recent call last):", '  File "cache.py", line 7, in read', "ConnectionResetError: [Errno 104] Connection reset by peer",
-               "PermissionError: [Errno 13] Permission denied: '/root/.config/matplotlib'", "sudo: command not found",
+               "PermissionError: [Errno 13] Permission denied: '/home/user/.config/matplotlib'", "sudo: command not found",
                "[node1:7] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 168",
                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. (retried with a smaller batch)"]
 

@@ -245,7 +245,7 @@ class Perfetto : public CallExporter {
   absl::Status WriteAllOperations() {
     for (std::size_t number = 0; number < processes_.size(); ++number) {
       const ProcessRecording& recorded = source_.recording.processes()[number];
-      const perfetto::ProcessOperations operations = perfetto::OperationsOf(recorded);
+      const reader::Operations operations = perfetto::OperationsByTime(recorded);
       if (operations.all.empty()) continue;
       const std::int64_t began_ns = operations.all.front().began_ns;
       if (file_.bytes() >= most_bytes_)

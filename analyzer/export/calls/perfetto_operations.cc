@@ -14,16 +14,10 @@
 namespace ncclwatch::analyzer::exporting::perfetto {
 namespace {
 
-constexpr std::string_view kKinds[] = {"compute", "copy", "communication", "step"};
 constexpr Sequence::Argument kStepOf{1, "step"}, kBytesOf{2, "bytes"}, kCallOf{3, "seq of its call"};
 
-bool HasAny(const ProcessRecording& process) {
-  return std::any_of(process.segments().begin(), process.segments().end(),
-                     [](const auto& segment) { return segment.place->index.header.operations > 0; });
-}
-
 // Streams of GPUs have their device above 32 bits, counted from 1.
-std::string LaneName(const ProcessOperations::One& one) {
+std::string LaneName(const reader::Operation& one) {
   if (one.kind == reader::OperationKind::kStep) return "steps";
   const std::uint64_t device = one.lane >> 32, stream = one.lane & UINT32_MAX;
   return device == 0 ? fmt::format("lane {}", stream) : fmt::format("GPU {} stream {}", device - 1, stream);
@@ -34,7 +28,7 @@ class Lanes {
  public:
   Lanes(std::uint64_t process, std::uint64_t* uuids, Sequence* out) : process_(process), uuids_(*uuids), out_(*out) {}
 
-  std::uint64_t TrackFor(const ProcessOperations::One& one) {
+  std::uint64_t TrackFor(const reader::Operation& one) {
     auto& tracks = tracks_of_[one.lane];
     const auto free =
         std::find_if(tracks.begin(), tracks.end(), [&](const auto& track) { return track.first <= one.began_ns; });
@@ -57,36 +51,28 @@ class Lanes {
 
 }  // namespace
 
-ProcessOperations OperationsOf(const ProcessRecording& process) {
-  ProcessOperations operations;
-  if (!HasAny(process)) return operations;
-  absl::flat_hash_map<std::string, std::uint32_t> name_of;
+reader::Operations OperationsByTime(const ProcessRecording& process) {
+  if (!process.has_operations()) return {};
   std::vector<reader::Failure> ignored;
-  PieceReader pieces(process);
-  for (Piece piece; pieces.Next(&piece, &ignored);)
-    for (const reader::Operation& one : piece.operations.all) {
-      const std::string name = one.name < piece.operations.names.size() ? piece.operations.names[one.name] : "";
-      const auto [found, fresh] = name_of.try_emplace(name, static_cast<std::uint32_t>(operations.names.size()));
-      if (fresh) operations.names.push_back(Printable(name));
-      operations.all.push_back({one.began_ns + piece.realtime_minus_monotonic_ns, one.duration_ns, one.step, one.lane,
-                                one.call, one.bytes, found->second, one.kind});
-    }
+  reader::Operations operations = process.OperationsOf(&ignored);
+  for (reader::Operation& one : operations.all) one.began_ns += process.process().realtime_minus_monotonic_ns;
+  for (std::string& name : operations.names) name = Printable(name);
   std::stable_sort(operations.all.begin(), operations.all.end(),
                    [](const auto& a, const auto& b) { return a.began_ns < b.began_ns; });
   return operations;
 }
 
-void WriteOperations(const ProcessOperations& operations, std::uint32_t sequence, std::uint64_t process,
+void WriteOperations(const reader::Operations& operations, std::uint32_t sequence, std::uint64_t process,
                      std::uint64_t* uuids, ByteBuffer* packets) {
   if (operations.all.empty()) return;
   Sequence out(sequence, operations.all.front().began_ns, packets);
   Lanes lanes(process, uuids, &out);
-  for (const ProcessOperations::One& one : operations.all) {
+  for (const reader::Operation& one : operations.all) {
     const std::uint64_t track = lanes.TrackFor(one);
     const auto kind = static_cast<std::size_t>(one.kind);
     out.Begin(one.began_ns, event::kBegin, track);
     out.Name(one.name, operations.names[one.name]);
-    out.Category(kind, kKinds[kind]);
+    out.Category(kind, reader::kOperationKinds[kind]);
     if (one.step != format::kNoStep) out.Int(kStepOf, one.step);
     if (one.bytes > 0) out.Uint(kBytesOf, one.bytes);
     if (one.call > 0) out.Uint(kCallOf, one.call - 1);

@@ -10,24 +10,12 @@
 
 namespace ncclwatch::analyzer::exporting::perfetto {
 
-// Of one process, in order of their beginnings.
-struct ProcessOperations {
-  struct One {
-    std::int64_t began_ns = 0, duration_ns = 0;  // CLOCK_REALTIME
-    std::int64_t step = 0;
-    std::uint64_t lane = 0, call = 0, bytes = 0;
-    std::uint32_t name = 0;
-    reader::OperationKind kind{};
-  };
-  std::vector<One> all;
-  std::vector<std::string> names;
-};
-
-// Those that cannot be read are missing: whoever reads the calls complains of the same segments.
-ProcessOperations OperationsOf(const ProcessRecording& process);
+// Of one process, by their beginnings, which are CLOCK_REALTIME. Those that cannot be read are missing: whoever reads
+// the calls complains of the same segments.
+reader::Operations OperationsByTime(const ProcessRecording& process);
 
 // sequence: a number that no other one has; process: the uuid of its track. `uuids`: of tracks so far.
-void WriteOperations(const ProcessOperations& operations, std::uint32_t sequence, std::uint64_t process,
+void WriteOperations(const reader::Operations& operations, std::uint32_t sequence, std::uint64_t process,
                      std::uint64_t* uuids, ByteBuffer* packets);
 
 }  // namespace ncclwatch::analyzer::exporting::perfetto

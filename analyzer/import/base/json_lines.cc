@@ -264,11 +264,13 @@ std::string LinesToTraces::AddCall(const Json& line, Process* process) {
 }
 
 std::string LinesToTraces::AddOperation(const Json& line, Process* process) {
-  static constexpr std::string_view kKinds[] = {"compute", "copy", "communication", "step"};
   Trace& trace = process->trace;
   reader::Operation one;
   const std::string name = TextIn(line, "operation"), like = TextIn(line, "like"), meets = TextIn(line, "meets");
-  one.kind = static_cast<reader::OperationKind>(PlaceIn(kKinds, TextIn(line, "kind")));
+  const std::string kind = TextIn(line, "kind");
+  one.kind = static_cast<reader::OperationKind>(PlaceIn(reader::kOperationKinds, kind));
+  if (reader::kOperationKinds[static_cast<std::size_t>(one.kind)] != kind)
+    return absl::StrCat("a kind of operation that is not known: ", kind);
   one.name = trace.NameOf(name);
   one.like = like.empty() ? one.name : trace.NameOf(like);
   one.began_ns = NumberIn<std::int64_t>(line, "time_ns", 0);
