@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Logs of jobs that never ran, failed and healthy ones, by which `ncclwatch triage` can be judged.
 
-    compose_logs.py OUT [--jobs 200] [--seed 1] [--noise FOLDER...] [--calm]
+    compose_logs.py OUT [--jobs 200] [--seed 1] [--set a|b] [--noise FOLDER...] [--calm]
 
 Writes OUT/job-NNN/ (the logs of a job) and OUT/truth.json (what is known to be true of each). FOLDER holds logs of
 healthy jobs: half of the jobs take passages from them. The same seed and folders give the same bytes.
-With --calm the same jobs have no line that means nothing: the difference is what noise does to the judged.
+Jobs of set a share no failure, no unexplained end and no line of noise with jobs of set b; without --set jobs draw from
+both. With --calm the same jobs have no line that means nothing: the difference is what noise does to the judged.
 The cases follow what frameworks, launchers and kernels write. They know nothing of triage's rules, and must not.
 """
 
@@ -19,14 +20,12 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
-from composer import aftermath, kernel_log, links, machines, noise, programs, stopped  # noqa: E402
+from composer import aftermath, kernel_log, noise, programs  # noqa: E402
+from composer.catalogue import SETS, catalogue_of  # noqa: E402
 from composer.job import Job, Truth  # noqa: E402
-from composer.kinds import KINDS  # noqa: E402
 from composer.layouts import LAYOUTS, files_of, furnish  # noqa: E402
 from composer.raise_it import EARLY, perform, texts_for  # noqa: E402
-from composer.raised import ROWS  # noqa: E402
 
-assert links and machines and stopped  # importing them fills KINDS
 SIZES = (1, 2, 4, 4, 8, 8, 8, 8, 16, 16, 16, 24, 32, 32, 48, 64, 64, 128, 256, 512)
 HEALTHY, UNEXPLAINED = 0.15, 0.10
 CATEGORIES = (
@@ -48,11 +47,12 @@ CATEGORIES = (
 )
 
 
-def new_job(rng):
+def new_job(rng, catalogue):
     names = [name for name, layout in LAYOUTS.items() for _ in range(layout.weight)]
     name = rng.choice(names)
     low, high = LAYOUTS[name].sizes
     job = Job(rng, rng.choice([size for size in SIZES if low <= size <= high]), name)
+    job.catalogue = catalogue
     furnish(job, name)
     job.program = rng.choice(programs.BY_LAUNCHER[job.launched])(job)
     job.tear = name in ("one file", "one file, [rankN]") and rng.random() < 0.3
@@ -62,23 +62,37 @@ def new_job(rng):
 def choices(job, category):
     """What can happen to this job: (weight, early, function of (job, at, step))."""
     found = []
-    for row in ROWS:
+    for row in job.catalogue.rows:
         if row.category == category and texts_for(job, row):
             found.append((row.weight, row.where in EARLY, lambda at, step, row=row: perform(job, row, at, step)))
-    for kind in KINDS:
+    for kind in job.catalogue.kinds:
         if kind.category == category and kind.fits(job):
             found.append((kind.weight, kind.early, lambda at, step, kind=kind: kind.function(job, at)))
     return found
 
 
-def fail(rng):
+def fail(rng, catalogue):
     """A job, and what ends it. The category is drawn first: one with many wordings is not more frequent for it."""
     category = rng.choice(CATEGORIES)
     while True:
-        job = new_job(rng)
+        job = new_job(rng, catalogue)
         found = choices(job, category)
         if found:
             return job, rng.choices(found, [weight for weight, _, _ in found])[0]
+
+
+def unexplained(job):
+    return [function for function, fits in job.catalogue.unknown if fits(job)]
+
+
+def draw(rng, outcome, catalogue):
+    """A job in which the outcome can be, and for a failure what ends it: see `choices`."""
+    if outcome == "failed":
+        return fail(rng, catalogue)
+    job = new_job(rng, catalogue)
+    while outcome == "unknown" and not unexplained(job):
+        job = new_job(rng, catalogue)
+    return job, (1, False, None)
 
 
 def run(job, outcome, early, happen):
@@ -101,8 +115,7 @@ def run(job, outcome, early, happen):
         return Truth("healthy", "the job ran to its end")
     forget_future(job, end)
     if outcome == "unknown":
-        function = rng.choice([function for function, fits in stopped.UNKNOWN if fits(job)])
-        return Truth("unknown", function(job, end))
+        return Truth("unknown", rng.choice(unexplained(job))(job, end))
     truth, ended = happen(end, job.program.first + 250)
     if ended:
         aftermath.follow(job, ended)
@@ -165,12 +178,12 @@ def save(job, truth, folder):
     }
 
 
-def compose(number, seed, library, calm, folder):
-    rng = random.Random(f"{seed}/{number}")
+def compose(number, args, catalogue, library, folder):
+    rng = random.Random(f"{args.seed}/{number}")
     luck = rng.random()
     outcome = "healthy" if luck < HEALTHY else "unknown" if luck < HEALTHY + UNEXPLAINED else "failed"
-    job, (_, early, happen) = fail(rng) if outcome == "failed" else (new_job(rng), (1, False, None))
-    job.calm = calm
+    job, (_, early, happen) = draw(rng, outcome, catalogue)
+    job.calm = args.calm
     job.library = library if library and rng.random() < 0.5 else None
     return save(job, run(job, outcome, early, happen), folder)
 
@@ -180,14 +193,15 @@ def main():
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", default="1")
+    parser.add_argument("--set", choices=SETS)
     parser.add_argument("--noise", nargs="*", default=[])
     parser.add_argument("--calm", action="store_true")
     args = parser.parse_args()
-    library, truth = noise.libraries(args.noise), {}
+    catalogue, library, truth = catalogue_of(args.set), noise.libraries(args.noise), {}
     for number in range(args.jobs):
         name = f"job-{number:03d}"
         shutil.rmtree(args.out / name, ignore_errors=True)
-        truth[name] = compose(number, args.seed, library, args.calm, args.out / name)
+        truth[name] = compose(number, args, catalogue, library, args.out / name)
     (args.out / "truth.json").write_text(json.dumps(truth, indent=1) + "\n")
 
 

@@ -291,7 +291,8 @@ def moments(job, when, ready, end):
 
 def sprinkle(job, ready, end, healthy):
     """A handful of the texts. A job that fails has no end of its own."""
-    for when, who, text in job.rng.sample(TEXTS, job.rng.randrange(3, 14)):
+    texts = job.catalogue.noise
+    for when, who, text in job.rng.sample(texts, job.rng.randrange(3, min(14, len(texts) + 1))):
         if (when == "end" and not healthy) or (job.launched == "vllm" and TRAINING.search(text)):
             continue
         low, high = moments(job, when, ready, end)
@@ -304,7 +305,7 @@ def sprinkle(job, ready, end, healthy):
 def of_kernels(job, end):
     for node in range(job.nodes):
         for _ in range(job.rng.randrange(0, 5)):
-            kern(job, job.rng.uniform(-40_000, end), node, job.rng.choice(KERNEL))
+            kern(job, job.rng.uniform(-40_000, end), node, job.rng.choice(job.catalogue.kernel))
         if job.rng.random() < 0.3:
             oom_kill(
                 job,
@@ -319,7 +320,7 @@ def of_scheduler(job, end):
     """What Slurm's controller did with other jobs, before and meanwhile."""
     for _ in range(job.rng.randrange(3, 12)):
         at = job.rng.uniform(-9_000, end)
-        text = job.rng.choice(SCHEDULER).format(
+        text = job.rng.choice(job.catalogue.scheduler).format(
             other=job.number - job.rng.randrange(3, 900), host=job.rng.choice(job.place.hosts)
         )
         slurmctld(job, at, text)
